@@ -1,0 +1,170 @@
+//! Element types: the flags of MXNet's files and the Rust types behind them.
+
+use crate::error::{Error, Result};
+use half::f16;
+use std::fmt;
+
+/// The type of an array's elements. The discriminants are the flags used in `.params` files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum DType {
+    F32 = 0,
+    F64 = 1,
+    F16 = 2,
+    U8 = 3,
+    I32 = 4,
+    I8 = 5,
+    I64 = 6,
+    Bool = 7,
+}
+
+impl DType {
+    pub const ALL: [DType; 8] = [
+        DType::F32,
+        DType::F64,
+        DType::F16,
+        DType::U8,
+        DType::I32,
+        DType::I8,
+        DType::I64,
+        DType::Bool,
+    ];
+
+    /// Bytes of one element.
+    pub const fn size(self) -> usize {
+        match self {
+            DType::F64 | DType::I64 => 8,
+            DType::F32 | DType::I32 => 4,
+            DType::F16 => 2,
+            DType::U8 | DType::I8 | DType::Bool => 1,
+        }
+    }
+
+    /// The number that files and old programs use.
+    pub const fn flag(self) -> i32 {
+        self as u8 as i32
+    }
+
+    /// The dtype of a file's number; an error names the number.
+    pub fn from_flag(flag: i32) -> Result<DType> {
+        DType::ALL
+            .into_iter()
+            .find(|d| d.flag() == flag)
+            .ok_or_else(|| Error::type_(format!("unsupported dtype flag {flag}")))
+    }
+
+    /// NumPy's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DType::F32 => "float32",
+            DType::F64 => "float64",
+            DType::F16 => "float16",
+            DType::U8 => "uint8",
+            DType::I32 => "int32",
+            DType::I8 => "int8",
+            DType::I64 => "int64",
+            DType::Bool => "bool",
+        }
+    }
+
+    /// The dtype of NumPy's name.
+    pub fn from_name(name: &str) -> Result<DType> {
+        DType::ALL.into_iter().find(|d| d.name() == name).ok_or_else(|| {
+            let valid: Vec<_> = DType::ALL.iter().map(|d| d.name()).collect();
+            Error::type_(format!(
+                "unsupported dtype '{name}', valid values are: {}",
+                valid.join(", ")
+            ))
+        })
+    }
+
+    pub const fn is_float(self) -> bool {
+        matches!(self, DType::F32 | DType::F64 | DType::F16)
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A Rust type that is the element of some [`DType`].
+pub trait Element:
+    Copy + Send + Sync + PartialEq + PartialOrd + Default + fmt::Debug + 'static
+{
+    const DTYPE: DType;
+    /// As C converts: floats truncate toward zero and saturate, integers wrap.
+    fn from_f64(value: f64) -> Self;
+    fn to_f64(self) -> f64;
+}
+
+macro_rules! element {
+    ($($t:ty => $d:ident, $from:expr, $to:expr;)*) => {$(
+        impl Element for $t {
+            const DTYPE: DType = DType::$d;
+            #[inline(always)]
+            fn from_f64(value: f64) -> Self { ($from)(value) }
+            #[inline(always)]
+            fn to_f64(self) -> f64 { ($to)(self) }
+        }
+    )*};
+}
+
+element! {
+    f32 => F32, |v: f64| v as f32, |x: f32| x as f64;
+    f64 => F64, |v: f64| v, |x: f64| x;
+    f16 => F16, f16::from_f64, |x: f16| x.to_f64();
+    u8 => U8, |v: f64| v as i64 as u8, |x: u8| x as f64;
+    i32 => I32, |v: f64| v as i64 as i32, |x: i32| x as f64;
+    i8 => I8, |v: f64| v as i64 as i8, |x: i8| x as f64;
+    i64 => I64, |v: f64| v as i64, |x: i64| x as f64;
+    bool => Bool, |v: f64| v != 0.0, |x: bool| x as u8 as f64;
+}
+
+/// Runs `$body` with the type alias `$T` set to the Rust type of `$dtype`.
+///
+/// ```
+/// use rsnet::{dtype::DType, dtype::Element, with_dtype};
+/// let size = with_dtype!(DType::F64, T => std::mem::size_of::<T>());
+/// assert_eq!(size, 8);
+/// ```
+#[macro_export]
+macro_rules! with_dtype {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            $crate::dtype::DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            $crate::dtype::DType::F64 => {
+                type $T = f64;
+                $body
+            }
+            $crate::dtype::DType::F16 => {
+                type $T = half::f16;
+                $body
+            }
+            $crate::dtype::DType::U8 => {
+                type $T = u8;
+                $body
+            }
+            $crate::dtype::DType::I32 => {
+                type $T = i32;
+                $body
+            }
+            $crate::dtype::DType::I8 => {
+                type $T = i8;
+                $body
+            }
+            $crate::dtype::DType::I64 => {
+                type $T = i64;
+                $body
+            }
+            $crate::dtype::DType::Bool => {
+                type $T = bool;
+                $body
+            }
+        }
+    };
+}

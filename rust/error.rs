@@ -1,0 +1,232 @@
+//! The one error type of the core.
+//!
+//! An [`Error`] says what was wrong and where: operator, node, argument, and the line that pushed the
+//! work. It is cheap to clone (one `Arc`), because a failed operation hands the same error to every
+//! variable it would have written. A foreign exception (a Python one) travels inside as an opaque
+//! payload, so the binding can raise the original object again.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+/// What kind of mistake or failure an [`Error`] reports; the binding maps each to an exception class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// A value that is not acceptable: wrong shape, range, count or contradiction.
+    Value,
+    /// A value of the wrong kind: dtype, object where an array is wanted.
+    Type,
+    /// An index outside of its axis.
+    Index,
+    /// A name that is not there.
+    Key,
+    /// An operator parameter that is missing, unknown or cannot be parsed.
+    Parameter,
+    /// Something an operator or device does not offer.
+    NotImplemented,
+    /// A file or buffer that cannot be read or written.
+    Io,
+    /// Memory that could not be had.
+    Memory,
+    /// A wait that was given up: a signal, or the time set for the hang detector.
+    Interrupted,
+    /// An operation failed while running: a panic, or a callback that raised.
+    Execution,
+    /// A broken promise of the core itself.
+    Internal,
+}
+
+/// `Result` with the core's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[derive(Clone)]
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    operator: Option<String>,
+    node: Option<String>,
+    argument: Option<String>,
+    origin: Option<String>,
+    payload: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+/// An error with its place: operator, node, argument and the user's line, as far as they are known.
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+impl Error {
+    /// A new error of `kind` saying `message`.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Error(Arc::new(Inner {
+            kind,
+            message: message.into(),
+            operator: None,
+            node: None,
+            argument: None,
+            origin: None,
+            payload: None,
+        }))
+    }
+
+    pub fn value(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Value, message)
+    }
+
+    pub fn type_(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Type, message)
+    }
+
+    pub fn index(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Index, message)
+    }
+
+    pub fn key(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Key, message)
+    }
+
+    pub fn parameter(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Parameter, message)
+    }
+
+    pub fn not_implemented(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::NotImplemented, message)
+    }
+
+    pub fn io(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Io, message)
+    }
+
+    pub fn execution(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Execution, message)
+    }
+
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Internal, message)
+    }
+
+    /// An argument that has the wrong shape, dtype, count ...:
+    /// `argument 'weight' has shape (10, 3), expected (10, 4)`.
+    pub fn argument(
+        argument: &str,
+        what: &str,
+        got: impl fmt::Display,
+        expected: impl fmt::Display,
+    ) -> Self {
+        let message = format!("argument '{argument}' has {what} {got}, expected {expected}");
+        Self::value(message).edit(|e| e.argument = Some(argument.to_owned()))
+    }
+
+    /// Wraps a foreign exception; `message` is its text for readers without the payload.
+    pub fn foreign(message: impl Into<String>, payload: Arc<dyn Any + Send + Sync>) -> Self {
+        Self::new(ErrorKind::Execution, message).edit(|e| e.payload = Some(payload))
+    }
+
+    /// Turns what a panic carried into an error.
+    pub fn from_panic(panic: Box<dyn Any + Send>) -> Self {
+        let text = panic
+            .downcast_ref::<&str>()
+            .map(|s| (*s).to_owned())
+            .or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "unknown panic".to_owned());
+        Self::execution(format!("panic: {text}"))
+    }
+
+    fn edit(mut self, change: impl FnOnce(&mut Inner)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
+    }
+
+    /// Names the operator, unless an inner place was named before.
+    pub fn in_operator(self, operator: &str) -> Self {
+        if self.0.operator.is_some() {
+            return self;
+        }
+        self.edit(|e| e.operator = Some(operator.to_owned()))
+    }
+
+    /// Names the node, unless one was named before. Empty names are ignored.
+    pub fn in_node(self, node: &str) -> Self {
+        if self.0.node.is_some() || node.is_empty() {
+            return self;
+        }
+        self.edit(|e| e.node = Some(node.to_owned()))
+    }
+
+    /// Names the user's line that pushed the failing work, unless known already.
+    pub fn pushed_at(self, origin: &str) -> Self {
+        if self.0.origin.is_some() || origin.is_empty() {
+            return self;
+        }
+        self.edit(|e| e.origin = Some(origin.to_owned()))
+    }
+
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The bare message, without its place.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    pub fn operator(&self) -> Option<&str> {
+        self.0.operator.as_deref()
+    }
+
+    pub fn node(&self) -> Option<&str> {
+        self.0.node.as_deref()
+    }
+
+    pub fn argument_name(&self) -> Option<&str> {
+        self.0.argument.as_deref()
+    }
+
+    pub fn origin(&self) -> Option<&str> {
+        self.0.origin.as_deref()
+    }
+
+    /// The foreign exception, if one travels inside.
+    pub fn payload(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
+        self.0.payload.as_ref()
+    }
+
+    /// Do both report the very same failure (one shared cell), not merely equal texts?
+    pub fn same(&self, other: &Error) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.0.operator, &self.0.node) {
+            (Some(op), Some(node)) => write!(f, "{op} '{node}': ")?,
+            (Some(op), None) => write!(f, "{op}: ")?,
+            (None, Some(node)) => write!(f, "'{node}': ")?,
+            (None, None) => {}
+        }
+        f.write_str(&self.0.message)?;
+        if let Some(origin) = &self.0.origin {
+            write!(f, "\n  pushed at {origin}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}({self})", self.0.kind)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Names operator and node on the error of a `Result`.
+pub trait Place<T> {
+    fn at(self, operator: &str, node: &str) -> Result<T>;
+}
+
+impl<T> Place<T> for Result<T> {
+    fn at(self, operator: &str, node: &str) -> Result<T> {
+        self.map_err(|e| e.in_operator(operator).in_node(node))
+    }
+}

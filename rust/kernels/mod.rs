@@ -1,0 +1,5 @@
+//! CPU kernels: views in, views out. They know neither arrays nor the engine, and split their work only
+//! through [`parallel`]. `naive` holds the scalar reference of each.
+
+pub mod parallel;
+pub mod scratch;

@@ -1,0 +1,49 @@
+//! The one door to parallel work inside a kernel.
+//!
+//! On a thread of a compute pool work is split with rayon; on any other thread it runs serially. Work is
+//! split by shapes only, never by the number of threads, so results have the same bits for any number.
+
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Is this a thread of a compute pool, so that splitting helps?
+pub fn in_pool() -> bool {
+    rayon::current_thread_index().is_some() && rayon::current_num_threads() > 1
+}
+
+/// Calls `f` on consecutive sub-ranges of `0..n`, each of `grain` items (the last may be shorter), in any
+/// order and possibly side by side.
+pub fn parallel_for(n: usize, grain: usize, f: impl Fn(Range<usize>) + Send + Sync) {
+    let grain = grain.max(1);
+    let chunks = n.div_ceil(grain);
+    let chunk = |i: usize| i * grain..((i + 1) * grain).min(n);
+    if chunks <= 1 {
+        if n > 0 {
+            f(0..n);
+        }
+    } else if in_pool() {
+        (0..chunks).into_par_iter().for_each(|i| f(chunk(i)));
+    } else {
+        (0..chunks).for_each(|i| f(chunk(i)));
+    }
+}
+
+/// A pointer that threads of one kernel may share; the kernel writes disjoint parts through it.
+#[derive(Clone, Copy)]
+pub struct Shared<T>(pub *mut T);
+
+// SAFETY: only an address; the kernel that makes it keeps the parts that threads touch disjoint.
+unsafe impl<T> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    /// The pointer `i` elements on. (A method, so that closures capture the whole and not the bare field.)
+    ///
+    /// # Safety
+    /// As [`pointer::add`].
+    pub unsafe fn at(self, i: usize) -> *mut T {
+        // SAFETY: promised by the caller.
+        unsafe { self.0.add(i) }
+    }
+}

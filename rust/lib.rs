@@ -1,0 +1,25 @@
+//! rsnet: tensor programs on a threaded dependency engine.
+//!
+//! Rooms and the direction of their imports: `py → executor → {graph → operator, ndarray → {engine,
+//! storage}, ops → kernels} → vocabulary`. `ARCHITECTURE.md` walks through them.
+
+pub mod context;
+pub mod dtype;
+pub mod engine;
+pub mod error;
+pub mod executor;
+pub mod graph;
+pub mod kernels;
+pub mod ndarray;
+pub mod operator;
+pub mod ops;
+#[cfg(feature = "python")]
+mod py;
+pub mod shape;
+pub mod storage;
+pub mod tensor;
+
+pub use context::{Context, DeviceType};
+pub use dtype::DType;
+pub use error::{Error, ErrorKind, Result};
+pub use shape::Shape;

@@ -1,0 +1,166 @@
+//! Gradient rules: written once an operator, run by two builders.
+//!
+//! A rule is told the node it differentiates, the gradients of its outputs and which input gradients are
+//! wanted, and composes them from operators through a [`GradBuilder`]. The graph's gradient pass builds
+//! nodes; the autograd tape runs the operators at once.
+
+use super::def::OpDef;
+use super::param::Attrs;
+use super::value::Value;
+use crate::error::Result;
+use std::sync::Arc;
+
+/// A value inside a builder: opaque, only identity matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GradEntry(pub u64);
+
+/// What a rule can use to make gradients.
+pub trait GradBuilder {
+    /// Runs the backward operator `op` of the node: it gets the node's parameters and state, is named
+    /// `<node>_backward`, and has one output per input of the node, in order, of that input's shape and
+    /// dtype.
+    fn backward(&mut self, op: &str, inputs: &[GradEntry]) -> Result<Vec<GradEntry>>;
+
+    /// Runs any operator; returns its visible outputs. `name` may be empty.
+    fn op(
+        &mut self,
+        op: &str,
+        name: &str,
+        params: &[(&str, Value)],
+        inputs: &[GradEntry],
+    ) -> Result<Vec<GradEntry>>;
+}
+
+/// The node that a rule differentiates.
+pub struct GradNode<'a> {
+    pub op: &'a OpDef,
+    pub attrs: &'a Attrs,
+    pub name: &'a str,
+    pub inputs: &'a [GradEntry],
+    /// All outputs, hidden ones too.
+    pub outputs: &'a [GradEntry],
+    /// One per output; `None` where no gradient arrives (it is zero).
+    pub out_grads: &'a [Option<GradEntry>],
+    /// Which input gradients are wanted.
+    pub needed: &'a [bool],
+}
+
+impl GradNode<'_> {
+    /// The gradient of output `i`, zeros if none arrives.
+    pub fn out_grad(&self, builder: &mut dyn GradBuilder, i: usize) -> Result<GradEntry> {
+        match self.out_grads[i] {
+            Some(g) => Ok(g),
+            None => Ok(builder.op("zeros_like", "", &[], &[self.outputs[i]])?[0]),
+        }
+    }
+
+    fn dep(&self, builder: &mut dyn GradBuilder, dep: Dep) -> Result<GradEntry> {
+        match dep {
+            Dep::OutGrad(i) => self.out_grad(builder, i),
+            Dep::Input(i) => Ok(self.inputs[i]),
+            Dep::Output(i) => Ok(self.outputs[i]),
+        }
+    }
+}
+
+/// One entry that a backward operator reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dep {
+    OutGrad(usize),
+    Input(usize),
+    Output(usize),
+}
+
+/// Gradients of the inputs, in order; `None` is zero.
+pub type Gradients = Vec<Option<GradEntry>>;
+
+pub type GradFn =
+    Arc<dyn Fn(&mut dyn GradBuilder, &GradNode<'_>) -> Result<Gradients> + Send + Sync>;
+pub type DepsFn = Arc<dyn Fn(&Attrs, usize, usize) -> Vec<Dep> + Send + Sync>;
+
+/// How an operator is differentiated.
+#[derive(Clone, Default)]
+pub enum Gradient {
+    /// It is not: asking is an error.
+    #[default]
+    None,
+    /// All input gradients are zero.
+    Zero,
+    /// By one backward operator, whose inputs are exactly these entries. The function gets the parameters
+    /// and the numbers of inputs and visible outputs.
+    Backward { op: String, deps: DepsFn },
+    /// By a rule of its own.
+    Rule(GradFn),
+}
+
+impl Gradient {
+    fn with(op: &str, inputs: bool, outputs: bool) -> Self {
+        let deps: DepsFn = Arc::new(move |_, n_in, n_out| {
+            let mut deps: Vec<Dep> = (0..n_out).map(Dep::OutGrad).collect();
+            if inputs {
+                deps.extend((0..n_in).map(Dep::Input));
+            }
+            if outputs {
+                deps.extend((0..n_out).map(Dep::Output));
+            }
+            deps
+        });
+        Gradient::Backward { op: op.to_owned(), deps }
+    }
+
+    /// Backward operator over the output gradients.
+    pub fn use_none(op: &str) -> Self {
+        Self::with(op, false, false)
+    }
+
+    /// Backward operator over the output gradients and the inputs.
+    pub fn use_in(op: &str) -> Self {
+        Self::with(op, true, false)
+    }
+
+    /// Backward operator over the output gradients and the (visible) outputs.
+    pub fn use_out(op: &str) -> Self {
+        Self::with(op, false, true)
+    }
+
+    /// Backward operator over the output gradients, the inputs and the (visible) outputs.
+    pub fn use_in_out(op: &str) -> Self {
+        Self::with(op, true, true)
+    }
+
+    /// Backward operator over the entries that `deps` lists.
+    pub fn declared(
+        op: &str,
+        deps: impl Fn(&Attrs, usize, usize) -> Vec<Dep> + Send + Sync + 'static,
+    ) -> Self {
+        Gradient::Backward { op: op.to_owned(), deps: Arc::new(deps) }
+    }
+
+    pub fn rule(
+        rule: impl Fn(&mut dyn GradBuilder, &GradNode<'_>) -> Result<Gradients> + Send + Sync + 'static,
+    ) -> Self {
+        Gradient::Rule(Arc::new(rule))
+    }
+
+    /// Applies the rule: the gradients of the node's inputs.
+    pub fn apply(&self, builder: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
+        match self {
+            Gradient::None => Err(crate::error::Error::not_implemented(
+                "non-differentiable because it didn't register FGradient attribute",
+            )
+            .in_operator(&node.op.name)
+            .in_node(node.name)),
+            Gradient::Zero => Ok(vec![None; node.inputs.len()]),
+            Gradient::Rule(rule) => rule(builder, node),
+            Gradient::Backward { op, deps } => {
+                let n_out = node.op.num_visible_outputs(node.attrs);
+                let mut inputs = Vec::new();
+                for dep in deps(node.attrs, node.inputs.len(), n_out) {
+                    inputs.push(node.dep(builder, dep)?);
+                }
+                let grads = builder.backward(op, &inputs)?;
+                Ok(grads.into_iter().map(Some).collect())
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Kernels of an operator: what they are given, how one is chosen, and bodies that are callbacks.
+
+use super::param::Attrs;
+use super::request::{OpReq, RandomKey};
+use crate::context::{Context, DeviceType};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::tensor::View;
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+/// What an operator keeps from forward to backward of one node or recorded call.
+pub type OpState = Arc<dyn Any + Send + Sync>;
+
+/// The circumstances of one call.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpContext {
+    pub is_train: bool,
+    /// Will gradients be asked for (recording, or an executor bound with gradients)?
+    pub need_grad: bool,
+    pub device: Context,
+    /// The stream of a device; `None` on the CPU.
+    pub stream: Option<usize>,
+    /// Meaningful for operators that requested random numbers.
+    pub random: RandomKey,
+}
+
+/// One call of a kernel. All views are row-major blocks of the inferred shapes.
+///
+/// A native kernel sees the requests `Null`, `Write` and `Inplace`, and `Add` only if it declared that it
+/// accumulates. With `Null` the output is scratch (the view may have no memory if the kernel declared that
+/// it skips unwanted outputs). With `Inplace` the output may be the same bytes as the input of a declared
+/// pair; any other output overlaps no input.
+pub struct Call<'a> {
+    pub attrs: &'a Attrs,
+    pub ctx: &'a OpContext,
+    pub state: Option<&'a OpState>,
+    /// Inputs in declared order, those that are mutated (auxiliary states) among them.
+    pub inputs: &'a [View],
+    pub req: &'a [OpReq],
+    pub outputs: &'a [View],
+}
+
+pub type NativeFn = Arc<dyn Fn(&Call<'_>) -> Result<()> + Send + Sync>;
+
+/// The owned call of a callback, which may outlive the push that made it.
+pub struct OwnedCall {
+    pub attrs: Arc<Attrs>,
+    pub ctx: OpContext,
+    pub state: Option<OpState>,
+    pub inputs: Vec<View>,
+    pub req: Vec<OpReq>,
+    pub outputs: Vec<View>,
+    /// Keeps the memory behind the views alive.
+    pub keep: Arc<dyn Any + Send + Sync>,
+}
+
+/// Reports the end of a callback, from any thread; dropped unused it reports a failure.
+pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// A kernel outside of the core (a Python function). It never sees `Add`: it is asked to write to a
+/// temporary and the sum is made behind it.
+pub trait Callback: Send + Sync {
+    /// Starts the call. It may run it at once on this thread, or hand it to another one.
+    fn start(&self, call: OwnedCall, done: Done);
+}
+
+/// What runs.
+#[derive(Clone)]
+pub enum Body {
+    Native(NativeFn),
+    Callback(Arc<dyn Callback>),
+}
+
+/// A condition on a call under which a kernel applies, as data, so that it can be printed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Match {
+    Always,
+    Device(DeviceType),
+    /// The dtype of tensor `name` (an input or output) is one of these.
+    DTypeOf(String, Vec<DType>),
+    /// Parameter `name` has one of these values, by text.
+    Attr(String, Vec<String>),
+    /// Tensor `name` has this many axes.
+    RankOf(String, usize),
+    And(Box<Match>, Box<Match>),
+    Or(Box<Match>, Box<Match>),
+    Not(Box<Match>),
+}
+
+/// The facts a [`Match`] is tried on.
+pub struct MatchFacts<'a> {
+    pub device: DeviceType,
+    pub attrs: &'a Attrs,
+    /// Name, dtype and rank of every input and output.
+    pub tensors: &'a [(String, DType, usize)],
+}
+
+impl Match {
+    pub fn holds(&self, facts: &MatchFacts<'_>) -> bool {
+        let tensor = |name: &str| facts.tensors.iter().find(|t| t.0 == name);
+        match self {
+            Match::Always => true,
+            Match::Device(d) => *d == facts.device,
+            Match::DTypeOf(name, dtypes) => tensor(name).is_some_and(|t| dtypes.contains(&t.1)),
+            Match::RankOf(name, rank) => tensor(name).is_some_and(|t| t.2 == *rank),
+            Match::Attr(name, texts) => {
+                let value = facts.attrs.value(name).map(|v| v.to_string());
+                value.is_some_and(|v| texts.contains(&v))
+            }
+            Match::And(a, b) => a.holds(facts) && b.holds(facts),
+            Match::Or(a, b) => a.holds(facts) || b.holds(facts),
+            Match::Not(a) => !a.holds(facts),
+        }
+    }
+}
+
+impl fmt::Display for Match {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Match::Always => f.write_str("always"),
+            Match::Device(d) => write!(f, "device == {}", d.name()),
+            Match::DTypeOf(n, d) => {
+                let names: Vec<_> = d.iter().map(|d| d.name()).collect();
+                write!(f, "dtype({n}) in {{{}}}", names.join(", "))
+            }
+            Match::Attr(n, v) => write!(f, "attr({n}) in {{{}}}", v.join(", ")),
+            Match::RankOf(n, r) => write!(f, "rank({n}) == {r}"),
+            Match::And(a, b) => write!(f, "({a} & {b})"),
+            Match::Or(a, b) => write!(f, "({a} | {b})"),
+            Match::Not(a) => write!(f, "~{a}"),
+        }
+    }
+}
+
+/// One implementation of an operator.
+#[derive(Clone)]
+pub struct Kernel {
+    pub name: String,
+    pub matches: Match,
+    pub priority: i32,
+    pub body: Body,
+    /// Can it be asked to `Add`?
+    pub accumulates: bool,
+    /// Does it leave outputs with request `Null` alone, so that they need no memory?
+    pub skips_null: bool,
+}
+
+impl Kernel {
+    /// A kernel for the CPU that serves every dtype its operator infers.
+    pub fn cpu(run: impl Fn(&Call<'_>) -> Result<()> + Send + Sync + 'static) -> Self {
+        Kernel {
+            name: "cpu".into(),
+            matches: Match::Device(DeviceType::Cpu),
+            priority: 0,
+            body: Body::Native(Arc::new(run)),
+            accumulates: false,
+            skips_null: false,
+        }
+    }
+
+    /// Declares that the kernel handles the request `Add` itself.
+    pub fn accumulates(mut self) -> Self {
+        self.accumulates = true;
+        self
+    }
+
+    /// Declares that the kernel does not touch outputs whose request is `Null`.
+    pub fn skips_null(mut self) -> Self {
+        self.skips_null = true;
+        self
+    }
+}

@@ -1,0 +1,23 @@
+//! The operator contract: definitions, parameters, gradients, kernels, the registry.
+//!
+//! Everything that can run is one [`OpDef`]; see its fields for what an operator may say about itself.
+//! This room knows views, not arrays, and neither engine nor storage.
+
+mod def;
+mod gradient;
+pub mod infer;
+mod kernel;
+mod param;
+mod registry;
+mod request;
+mod value;
+
+pub use def::{InplacePair, InputDoc, OpDef};
+pub use gradient::{Dep, GradBuilder, GradEntry, GradFn, GradNode, Gradient, Gradients};
+pub use kernel::{
+    Body, Call, Callback, Done, Kernel, Match, MatchFacts, NativeFn, OpContext, OpState, OwnedCall,
+};
+pub use param::{Attrs, Field, NoParam, ParamStruct, Schema, field_default, is_hidden};
+pub use registry::Registry;
+pub use request::{OpReq, RandomKey, ResourceRequest};
+pub use value::{FieldType, ParamType, Tuple, Value, dtype_names};

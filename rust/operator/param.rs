@@ -1,0 +1,284 @@
+//! Typed, documented operator parameters: the schema, parsing with its errors, and the macro by which
+//! built-in operators declare theirs.
+
+use super::value::{FieldType, Value};
+use crate::error::{Error, Result};
+use std::any::Any;
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// One parameter.
+#[derive(Clone, Debug)]
+pub struct Field {
+    pub name: String,
+    pub ty: FieldType,
+    /// `None`: the parameter is required.
+    pub default: Option<Value>,
+    pub doc: String,
+    /// Least and greatest value allowed, both inclusive.
+    pub range: (Option<f64>, Option<f64>),
+}
+
+impl Field {
+    /// `int, required` or `int, optional, default=1`, as docs and errors show it.
+    pub fn info(&self) -> String {
+        let ty = self.ty.display();
+        match &self.default {
+            None => format!("{ty}, required"),
+            Some(v) => {
+                let is_enum = ty.starts_with('{');
+                format!("{ty},{}optional, default={}", if is_enum { "" } else { " " }, shown(v))
+            }
+        }
+    }
+
+    fn check(&self, value: &Value) -> Result<()> {
+        let x = match value {
+            Value::Int(i) => *i as f64,
+            Value::Float(x) => *x,
+            _ => return Ok(()),
+        };
+        let (low, high) = self.range;
+        if low.is_none_or(|l| !(x < l)) && high.is_none_or(|h| !(x > h)) {
+            return Ok(());
+        }
+        let limit = match (low, high) {
+            (Some(l), Some(h)) => format!("exceed bound [{l},{h}]"),
+            (Some(l), None) => format!("should be greater equal to {l}"),
+            (_, h) => format!("should be smaller equal to {}", h.unwrap_or_default()),
+        };
+        Err(Error::parameter(format!(
+            "value {value} for Parameter {} {limit}\n{}: {}",
+            self.name, self.name, self.doc
+        )))
+    }
+
+    fn parse(&self, given: &Value) -> Result<Value> {
+        let value = self.ty.coerce(given).ok_or_else(|| {
+            let inner = if let FieldType::Optional(t) = &self.ty { t } else { &self.ty };
+            Error::parameter(if matches!(inner, FieldType::Enum(_)) {
+                format!(
+                    "Invalid Input: '{given}', valid values are: {}, for parameter {}",
+                    self.ty.display(),
+                    self.name
+                )
+            } else {
+                format!(
+                    "Invalid Parameter format for {} expect {} but value='{given}'",
+                    self.name,
+                    self.ty.display()
+                )
+            })
+        })?;
+        self.check(&value)?;
+        Ok(value)
+    }
+}
+
+/// A default as docs show it: booleans as 0/1, texts quoted, tuples as `[1,2]`.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Bool(b) => (*b as u8).to_string(),
+        Value::Str(s) => format!("'{s}'"),
+        Value::List(items) => {
+            let items: Vec<_> = items.iter().map(shown).collect();
+            format!("[{}]", items.join(","))
+        }
+        Value::Float(x) => format!("{}", *x as f32),
+        other => other.to_string(),
+    }
+}
+
+/// All parameters of an operator, in documented order.
+#[derive(Clone, Debug, Default)]
+pub struct Schema {
+    pub fields: Vec<Field>,
+}
+
+impl Schema {
+    /// Parses `given` into one value per field, in order of the fields.
+    ///
+    /// Names of the form `__x__` are ignored (they are node attributes). An unknown name, a value that
+    /// does not fit its type or range, and a missing required parameter are errors.
+    pub fn parse(&self, given: &[(&str, Value)]) -> Result<Vec<Value>> {
+        let mut values: Vec<Option<Value>> = vec![None; self.fields.len()];
+        for (name, value) in given {
+            match self.fields.iter().position(|f| f.name == *name) {
+                Some(i) => values[i] = Some(self.fields[i].parse(value)?),
+                None if is_hidden(name) => {}
+                None => return Err(Error::parameter(self.unknown(name))),
+            }
+        }
+        self.fields
+            .iter()
+            .zip(values)
+            .map(|(field, value)| {
+                value.or_else(|| field.default.clone()).ok_or_else(|| {
+                    Error::parameter(format!(
+                        "Required parameter {} of {} is not presented",
+                        field.name,
+                        field.ty.display()
+                    ))
+                })
+            })
+            .collect()
+    }
+
+    fn unknown(&self, name: &str) -> String {
+        let mut text = format!("Cannot find argument '{name}', Possible Arguments:\n");
+        text.push_str("----------------\n");
+        for f in &self.fields {
+            let _ = writeln!(text, "{} : {}\n    {}", f.name, f.info(), f.doc);
+        }
+        text
+    }
+}
+
+/// Is `name` a node attribute (`__lr_mult__`) rather than a parameter?
+pub fn is_hidden(name: &str) -> bool {
+    name.len() > 4 && name.starts_with("__") && name.ends_with("__")
+}
+
+/// A parameter struct of a built-in operator; implemented by [`params!`](crate::params).
+pub trait ParamStruct: Any + Send + Sync + Sized {
+    fn schema() -> Schema;
+    /// From values in normal form, one per field in order.
+    fn from_values(values: &[Value]) -> Option<Self>;
+}
+
+/// What an operator got: parameter values in normal form and, for built-in operators, the typed struct.
+#[derive(Clone)]
+pub struct Attrs {
+    schema: Arc<Schema>,
+    values: Arc<[Value]>,
+    typed: Arc<dyn Any + Send + Sync>,
+    /// The parameters that were given, as given; what JSON stores.
+    given: Arc<[(String, Value)]>,
+}
+
+impl Attrs {
+    pub fn new(
+        schema: Arc<Schema>,
+        values: Vec<Value>,
+        typed: Arc<dyn Any + Send + Sync>,
+        given: Vec<(String, Value)>,
+    ) -> Self {
+        Attrs { schema, values: values.into(), typed, given: given.into() }
+    }
+
+    /// The typed struct; panics if the operator was registered with another one.
+    pub fn get<P: 'static>(&self) -> &P {
+        self.typed.downcast_ref().expect("an operator reads the parameter struct it registered")
+    }
+
+    /// The typed payload, whatever it is (a Python object for operators from Python).
+    pub fn typed(&self) -> &Arc<dyn Any + Send + Sync> {
+        &self.typed
+    }
+
+    /// The value of parameter `name` in normal form.
+    pub fn value(&self, name: &str) -> Option<&Value> {
+        let at = self.schema.fields.iter().position(|f| f.name == name)?;
+        self.values.get(at)
+    }
+
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    pub fn values(&self) -> &[Value] {
+        &self.values
+    }
+
+    pub fn given(&self) -> &[(String, Value)] {
+        &self.given
+    }
+}
+
+/// Declares the parameters of a built-in operator: a struct with one documented field a parameter.
+///
+/// ```
+/// use rsnet::operator::{ParamStruct, Schema, Value};
+/// rsnet::params! {
+///     /// Parameters of `clip`.
+///     pub struct ClipParam {
+///         a_min: f32, required, "Least value.";
+///         a_max: f32, required, "Greatest value.";
+///         times: u32, default(1).ge(1.0), "How often.";
+///     }
+/// }
+/// let values = ClipParam::schema().parse(&[("a_min", "0".into()), ("a_max", 1.0.into())]).unwrap();
+/// assert_eq!(ClipParam::from_values(&values).unwrap().a_max, 1.0);
+/// ```
+#[macro_export]
+macro_rules! params {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident {
+        $($field:ident : $ty:ty, $kind:ident $(($default:expr))? $(.$range:ident($($bound:expr),*))*, $doc:expr;)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug)]
+        $vis struct $name { $(#[doc = $doc] pub $field: $ty),* }
+        impl $crate::operator::ParamStruct for $name {
+            fn schema() -> $crate::operator::Schema {
+                #[allow(unused_imports)] // a struct without fields uses none of them
+                use $crate::operator::{Field, ParamType, field_default};
+                $crate::operator::Schema { fields: vec![$(
+                    Field {
+                        name: stringify!($field).trim_start_matches("r#").to_owned(),
+                        ty: <$ty as ParamType>::field_type(),
+                        default: field_default!($ty, $kind $(($default))?),
+                        doc: $doc.to_owned(),
+                        range: (None, None),
+                    }$(.$range($($bound),*))*
+                ),*] }
+            }
+            #[allow(unused_variables, unused_mut)] // a struct without fields
+            fn from_values(values: &[$crate::operator::Value]) -> Option<Self> {
+                let mut values = values.iter();
+                Some($name { $($field: $crate::operator::ParamType::from_value(values.next()?)?),* })
+            }
+        }
+    };
+}
+
+/// The default of a field in [`params!`](crate::params).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! field_default {
+    ($ty:ty, required) => {
+        None
+    };
+    ($ty:ty, default($value:expr)) => {{
+        let value: $ty = $value;
+        Some($crate::operator::ParamType::to_value(&value))
+    }};
+}
+pub use field_default;
+
+impl Field {
+    /// Least value allowed.
+    pub fn ge(mut self, low: f64) -> Self {
+        self.range.0 = Some(low);
+        self
+    }
+
+    /// Greatest value allowed.
+    pub fn le(mut self, high: f64) -> Self {
+        self.range.1 = Some(high);
+        self
+    }
+}
+
+/// No parameters at all. Operators declared with it ignore unknown keywords, as MXNet's do.
+#[derive(Clone, Debug)]
+pub struct NoParam;
+
+impl ParamStruct for NoParam {
+    fn schema() -> Schema {
+        Schema::default()
+    }
+
+    fn from_values(_: &[Value]) -> Option<Self> {
+        Some(NoParam)
+    }
+}

@@ -1,0 +1,55 @@
+//! What an operator is asked to do with an output.
+
+/// The write request of one output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[repr(u8)]
+pub enum OpReq {
+    /// Do not write; the result is not wanted.
+    Null = 0,
+    /// Overwrite.
+    #[default]
+    Write = 1,
+    /// Overwrite; the output shares its memory with an input.
+    Inplace = 2,
+    /// Add to what is there.
+    Add = 3,
+}
+
+impl OpReq {
+    pub const fn name(self) -> &'static str {
+        match self {
+            OpReq::Null => "null",
+            OpReq::Write => "write",
+            OpReq::Inplace => "inplace",
+            OpReq::Add => "add",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<OpReq> {
+        [OpReq::Null, OpReq::Write, OpReq::Inplace, OpReq::Add]
+            .into_iter()
+            .find(|r| r.name() == name)
+    }
+
+    /// Is the old content replaced?
+    pub const fn overwrites(self) -> bool {
+        matches!(self, OpReq::Write | OpReq::Inplace)
+    }
+}
+
+/// A resource that an operator asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ResourceRequest {
+    /// Scratch memory of the executing thread.
+    TempSpace,
+    /// Random numbers of the device's stream.
+    Random,
+}
+
+/// The key of one call's random numbers: element `i` of the call is the counter-based generator at
+/// counter `(i, stream)` under `seed`. Reserved at the push, so results depend on push order alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RandomKey {
+    pub seed: u64,
+    pub stream: u64,
+}

@@ -1,0 +1,377 @@
+//! Parameter values as they come from the faces, and the types that parameters may have.
+//!
+//! A face hands over a [`Value`]: text (from JSON and old programs, where every parameter is a string)
+//! or the plain value a program wrote. [`FieldType::coerce`] turns it into the one normal form of the
+//! field's type, or says what was expected. The rules are those of dmlc parameters, see `coerce`.
+
+use crate::dtype::DType;
+use smallvec::SmallVec;
+use std::fmt;
+
+/// A parameter's value before or after [`FieldType::coerce`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    None,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Str(String),
+    List(Vec<Value>),
+}
+
+/// As Python's `str` writes it, which is how parameters stand in JSON.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::None => f.write_str("None"),
+            Value::Bool(true) => f.write_str("True"),
+            Value::Bool(false) => f.write_str("False"),
+            Value::Int(i) => write!(f, "{i}"),
+            Value::Float(x) if x.is_finite() && x.fract() == 0.0 && x.abs() < 1e16 => {
+                write!(f, "{x:.1}")
+            }
+            Value::Float(x) if x.is_nan() => f.write_str("nan"),
+            Value::Float(x) if x.is_infinite() => {
+                f.write_str(if *x > 0.0 { "inf" } else { "-inf" })
+            }
+            Value::Float(x) => write!(f, "{x:?}"),
+            Value::Str(s) => f.write_str(s),
+            Value::List(items) => {
+                f.write_str("(")?;
+                for (i, item) in items.iter().enumerate() {
+                    if i > 0 {
+                        f.write_str(", ")?;
+                    }
+                    write!(f, "{item}")?;
+                }
+                f.write_str(if items.len() == 1 { ",)" } else { ")" })
+            }
+        }
+    }
+}
+
+macro_rules! value_from {
+    ($($t:ty => $variant:ident as $as:ty),*) => {$(
+        impl From<$t> for Value { fn from(v: $t) -> Value { Value::$variant(v as $as) } }
+    )*};
+}
+value_from!(bool => Bool as bool, i32 => Int as i64, i64 => Int as i64, u32 => Int as i64,
+            usize => Int as i64, f32 => Float as f64, f64 => Float as f64);
+
+impl From<&str> for Value {
+    fn from(v: &str) -> Value {
+        Value::Str(v.to_owned())
+    }
+}
+
+impl From<&[i64]> for Value {
+    fn from(v: &[i64]) -> Value {
+        Value::List(v.iter().map(|&d| Value::Int(d)).collect())
+    }
+}
+
+/// What a parameter may hold.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FieldType {
+    Bool,
+    Int,
+    UInt,
+    Long,
+    ULong,
+    Float,
+    Double,
+    Str,
+    /// A tuple of integers.
+    Shape,
+    /// A tuple of integers, any of which may be `None`.
+    OptIntTuple,
+    FloatTuple,
+    /// One of these texts.
+    Enum(Vec<String>),
+    /// `None` or the inner type.
+    Optional(Box<FieldType>),
+}
+
+/// The text names of every dtype a parameter can name.
+pub fn dtype_names() -> Vec<String> {
+    DType::ALL.iter().map(|d| d.name().to_owned()).collect()
+}
+
+impl FieldType {
+    /// The name shown in docs and errors: `int`, `int (non-negative)`, `Shape(tuple)`, `{'a', 'b'}` ...
+    pub fn display(&self) -> String {
+        match self {
+            FieldType::Bool => "boolean".into(),
+            FieldType::Int => "int".into(),
+            FieldType::UInt => "int (non-negative)".into(),
+            FieldType::Long => "long".into(),
+            FieldType::ULong => "long (non-negative)".into(),
+            FieldType::Float => "float".into(),
+            FieldType::Double => "double".into(),
+            FieldType::Str => "string".into(),
+            FieldType::Shape | FieldType::OptIntTuple => "Shape(tuple)".into(),
+            FieldType::FloatTuple => "tuple of <float>".into(),
+            FieldType::Enum(keys) => quoted(keys, false),
+            FieldType::Optional(inner) => match &**inner {
+                FieldType::Shape => "Shape or None".into(),
+                FieldType::Enum(keys) => quoted(keys, true),
+                other => format!("{} or None", other.display()),
+            },
+        }
+    }
+
+    /// `value` in the normal form of this type, or `None` when it does not fit.
+    ///
+    /// Text follows dmlc: booleans `true`/`false` in any case, `1`, `0`; decimal integers with optional
+    /// sign and surrounding spaces; floats as C's `strtod` without hexadecimals, an optional trailing
+    /// `f`; shapes `(1, 2)`, `[1,2]`, `(3L,)`, a bare `3`, `()`; `None` for optional types.
+    pub fn coerce(&self, value: &Value) -> Option<Value> {
+        match (self, value) {
+            (FieldType::Optional(_), Value::None) => Some(Value::None),
+            (FieldType::Optional(inner), Value::Str(s)) if is_none(s, inner) => Some(Value::None),
+            (FieldType::Optional(inner), v) => inner.coerce(v),
+            (FieldType::Bool, Value::Bool(_)) => Some(value.clone()),
+            (FieldType::Bool, Value::Int(i @ (0 | 1))) => Some(Value::Bool(*i == 1)),
+            (FieldType::Bool, Value::Str(s)) => parse_bool(s).map(Value::Bool),
+            (FieldType::Int, v) => integer(v, i32::MIN as i64, i32::MAX as i64),
+            (FieldType::UInt, v) => integer(v, 0, u32::MAX as i64),
+            (FieldType::Long, v) => integer(v, i64::MIN, i64::MAX),
+            (FieldType::ULong, v) => integer(v, 0, i64::MAX),
+            (FieldType::Float | FieldType::Double, v) => float(v),
+            (FieldType::Str, Value::Str(_)) => Some(value.clone()),
+            (FieldType::Str, Value::List(_)) => None,
+            (FieldType::Str, v) => Some(Value::Str(v.to_string())),
+            (FieldType::Shape, v) => list(v, &|v| integer(v, i64::MIN, i64::MAX)),
+            (FieldType::OptIntTuple, v) => list(v, &|v| match v {
+                Value::None => Some(Value::None),
+                Value::Str(s) if s.trim() == "None" => Some(Value::None),
+                v => integer(v, i64::MIN, i64::MAX),
+            }),
+            (FieldType::FloatTuple, v) => list(v, &float),
+            (FieldType::Enum(keys), Value::Str(s)) => keys.contains(s).then(|| value.clone()),
+            (FieldType::Enum(keys), Value::Int(i)) => {
+                let text = i.to_string();
+                keys.contains(&text).then_some(Value::Str(text))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn quoted(keys: &[String], none: bool) -> String {
+    let mut keys: Vec<_> = keys.iter().map(|k| format!("'{k}'")).collect();
+    keys.sort();
+    if none {
+        keys.insert(0, "None".into());
+    }
+    format!("{{{}}}", keys.join(", "))
+}
+
+fn is_none(text: &str, inner: &FieldType) -> bool {
+    text == "None" || (*inner == FieldType::Bool && text.eq_ignore_ascii_case("none"))
+}
+
+fn parse_bool(text: &str) -> Option<bool> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "true" | "1" => Some(true),
+        "false" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+fn integer(value: &Value, low: i64, high: i64) -> Option<Value> {
+    let i = match value {
+        Value::Int(i) => *i,
+        Value::Str(s) => s.trim().parse().ok()?,
+        _ => return None,
+    };
+    (low..=high).contains(&i).then_some(Value::Int(i))
+}
+
+fn float(value: &Value) -> Option<Value> {
+    let x = match value {
+        Value::Float(x) => *x,
+        Value::Int(i) => *i as f64,
+        Value::Str(s) => {
+            let s = s.trim_start();
+            let body = match s.strip_suffix(['f', 'F']) {
+                Some(rest) if !rest.to_ascii_lowercase().ends_with("in") => rest,
+                _ => s,
+            };
+            let x: f64 = body.parse().ok()?;
+            let names_infinity = body.to_ascii_lowercase().contains("inf");
+            if x.is_infinite() && !names_infinity {
+                return None;
+            }
+            x
+        }
+        _ => return None,
+    };
+    Some(Value::Float(x))
+}
+
+fn list(value: &Value, item: &dyn Fn(&Value) -> Option<Value>) -> Option<Value> {
+    match value {
+        Value::List(items) => items.iter().map(item).collect::<Option<_>>().map(Value::List),
+        Value::Int(_) | Value::Float(_) => Some(Value::List(vec![item(value)?])),
+        Value::Str(text) => {
+            let text = text.trim();
+            let open = text.starts_with(['(', '[']);
+            if !open {
+                return (!text.is_empty() && !text.contains(','))
+                    .then(|| item(&Value::Str(text.to_owned())).map(|v| Value::List(vec![v])))?;
+            }
+            let inner = text[1..].strip_suffix(if text.starts_with('(') { ')' } else { ']' })?;
+            let inner = inner.trim();
+            let inner = inner.strip_suffix(',').unwrap_or(inner).trim_end();
+            if inner.is_empty() {
+                return Some(Value::List(vec![]));
+            }
+            inner
+                .split(',')
+                .map(|part| {
+                    let part = part.trim();
+                    let part = part.strip_suffix(['L', 'l']).unwrap_or(part);
+                    item(&Value::Str(part.to_owned()))
+                })
+                .collect::<Option<_>>()
+                .map(Value::List)
+        }
+        _ => None,
+    }
+}
+
+/// A tuple of integers, as parameters like `kernel` hold it.
+pub type Tuple = SmallVec<[i64; 5]>;
+
+/// A Rust type that a parameter can have. `from_value` gets values in normal form only.
+pub trait ParamType: Sized {
+    fn field_type() -> FieldType;
+    fn from_value(value: &Value) -> Option<Self>;
+    fn to_value(&self) -> Value;
+}
+
+macro_rules! param_type {
+    ($($t:ty, $field:expr, $value:ident => $from:expr, $this:ident => $to:expr;)*) => {$(
+        impl ParamType for $t {
+            fn field_type() -> FieldType { $field }
+            fn from_value($value: &Value) -> Option<Self> { $from }
+            fn to_value(&self) -> Value { let $this = self; $to }
+        }
+    )*};
+}
+
+fn as_int(value: &Value) -> Option<i64> {
+    if let Value::Int(i) = value { Some(*i) } else { None }
+}
+
+fn as_float(value: &Value) -> Option<f64> {
+    if let Value::Float(x) = value { Some(*x) } else { None }
+}
+
+param_type! {
+    bool, FieldType::Bool, v => if let Value::Bool(b) = v { Some(*b) } else { None }, x => Value::Bool(*x);
+    i32, FieldType::Int, v => as_int(v)?.try_into().ok(), x => Value::Int(*x as i64);
+    u32, FieldType::UInt, v => as_int(v)?.try_into().ok(), x => Value::Int(*x as i64);
+    i64, FieldType::Long, v => as_int(v), x => Value::Int(*x);
+    u64, FieldType::ULong, v => as_int(v)?.try_into().ok(), x => Value::Int(*x as i64);
+    f32, FieldType::Float, v => as_float(v).map(|x| x as f32), x => Value::Float(*x as f64);
+    f64, FieldType::Double, v => as_float(v), x => Value::Float(*x);
+    String, FieldType::Str, v => if let Value::Str(s) = v { Some(s.clone()) } else { None }, x => Value::Str(x.clone());
+    Tuple, FieldType::Shape, v => if let Value::List(l) = v { l.iter().map(as_int).collect() } else { None },
+        x => Value::List(x.iter().map(|&d| Value::Int(d)).collect());
+    Vec<f32>, FieldType::FloatTuple, v => if let Value::List(l) = v { l.iter().map(|v| as_float(v).map(|x| x as f32)).collect() } else { None },
+        x => Value::List(x.iter().map(|&d| Value::Float(d as f64)).collect());
+    Vec<Option<i64>>, FieldType::OptIntTuple,
+        v => if let Value::List(l) = v { Some(l.iter().map(as_int).collect()) } else { None },
+        x => Value::List(x.iter().map(|d| d.map_or(Value::None, Value::Int)).collect());
+    DType, FieldType::Enum(dtype_names()),
+        v => if let Value::Str(s) = v { DType::from_name(s).ok() } else { None }, x => Value::Str(x.name().into());
+}
+
+impl<T: ParamType> ParamType for Option<T> {
+    fn field_type() -> FieldType {
+        FieldType::Optional(Box::new(T::field_type()))
+    }
+
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::None => Some(None),
+            v => T::from_value(v).map(Some),
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        self.as_ref().map_or(Value::None, T::to_value)
+    }
+}
+
+/// Declares an enum whose variants are parameter texts.
+///
+/// ```
+/// rsnet::param_enum! { pub enum PoolType { Max = "max", Avg = "avg" } }
+/// ```
+#[macro_export]
+macro_rules! param_enum {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($variant:ident = $text:literal),* $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $vis enum $name { $($variant),* }
+        impl $crate::operator::ParamType for $name {
+            fn field_type() -> $crate::operator::FieldType {
+                $crate::operator::FieldType::Enum(vec![$($text.to_owned()),*])
+            }
+            fn from_value(value: &$crate::operator::Value) -> Option<Self> {
+                match value {
+                    $($crate::operator::Value::Str(s) if s == $text => Some($name::$variant),)*
+                    _ => None,
+                }
+            }
+            fn to_value(&self) -> $crate::operator::Value {
+                $crate::operator::Value::Str(match self { $($name::$variant => $text),* }.to_owned())
+            }
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(ty: FieldType, s: &str) -> Option<Value> {
+        ty.coerce(&Value::from(s))
+    }
+
+    #[test]
+    fn text_follows_the_dmlc_rules() {
+        assert_eq!(text(FieldType::Bool, "TRUE"), Some(Value::Bool(true)));
+        assert_eq!(text(FieldType::Bool, "yes"), None);
+        assert_eq!(text(FieldType::Int, " -3 "), Some(Value::Int(-3)));
+        assert_eq!(text(FieldType::Int, "3.5"), None);
+        assert_eq!(text(FieldType::Int, "0x10"), None);
+        assert_eq!(text(FieldType::Float, ".5f"), Some(Value::Float(0.5)));
+        assert_eq!(text(FieldType::Float, "1e400"), None);
+        assert_eq!(text(FieldType::Float, "inf"), Some(Value::Float(f64::INFINITY)));
+        assert_eq!(text(FieldType::Float, "1x"), None);
+        let shape = |v: &[i64]| Some(Value::from(v));
+        for (s, want) in [
+            ("(1,2)", shape(&[1, 2])),
+            ("[1, 2]", shape(&[1, 2])),
+            ("(1, 2,)", shape(&[1, 2])),
+            ("( 1 , 2 )", shape(&[1, 2])),
+            ("(3L,3L)", shape(&[3, 3])),
+            ("3", shape(&[3])),
+            ("()", shape(&[])),
+            ("1,2", None),
+            ("(3 3)", None),
+            ("(3,3", None),
+            ("", None),
+            ("(1.5,)", None),
+        ] {
+            assert_eq!(text(FieldType::Shape, s), want, "{s}");
+        }
+        let opt = FieldType::Optional(Box::new(FieldType::Int));
+        assert_eq!(text(opt.clone(), "None"), Some(Value::None));
+        assert_eq!(text(opt, "none"), None);
+    }
+}

@@ -1,0 +1,8 @@
+//! Built-in operators, one family a file. Each family has `register(&Registry)`.
+
+use crate::operator::Registry;
+
+/// Registers every built-in operator; called once a registry.
+pub fn register_all(registry: &Registry) {
+    let _ = registry;
+}

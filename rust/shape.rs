@@ -1,0 +1,233 @@
+//! Shapes, complete or with unknown parts.
+//!
+//! Inside the core an unknown rank is [`Shape::unknown`] and an unknown extent is `-1`; an extent of 0
+//! is a real, empty axis and rank 0 a scalar. The convention of old programs, in which `()` and 0 mean
+//! "unknown", is converted at the face by [`Shape::from_legacy`] and [`Shape::to_legacy`].
+
+use crate::error::{Error, Result};
+use smallvec::SmallVec;
+use std::fmt;
+
+/// Extents, held inline for up to five axes.
+pub type Dims = SmallVec<[i64; 5]>;
+
+/// Extents of an array, some or all of which may be unknown.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Shape {
+    dims: Dims,
+    rank_known: bool,
+}
+
+impl Shape {
+    /// A shape of which nothing is known, not even its rank.
+    pub fn unknown() -> Self {
+        Shape { dims: Dims::new(), rank_known: false }
+    }
+
+    /// `ndim` axes of unknown extent.
+    pub fn of_rank(ndim: usize) -> Self {
+        Shape { dims: SmallVec::from_elem(-1, ndim), rank_known: true }
+    }
+
+    pub fn new(dims: &[i64]) -> Self {
+        Shape { dims: SmallVec::from_slice(dims), rank_known: true }
+    }
+
+    pub fn scalar() -> Self {
+        Shape { dims: Dims::new(), rank_known: true }
+    }
+
+    /// From a shape in which `()` means unknown and 0 an unknown extent.
+    pub fn from_legacy(dims: &[i64]) -> Self {
+        if dims.is_empty() {
+            return Shape::unknown();
+        }
+        dims.iter().map(|&d| if d == 0 { -1 } else { d }).collect()
+    }
+
+    /// The extents with 0 for unknown ones, empty when the rank is unknown.
+    pub fn to_legacy(&self) -> Dims {
+        self.dims.iter().map(|&d| d.max(0)).collect()
+    }
+
+    pub fn rank_known(&self) -> bool {
+        self.rank_known
+    }
+
+    /// Are rank and all extents known?
+    pub fn is_known(&self) -> bool {
+        self.rank_known && self.dims.iter().all(|&d| d >= 0)
+    }
+
+    /// Number of axes; 0 when the rank is unknown (ask [`Shape::rank_known`]).
+    pub fn ndim(&self) -> usize {
+        self.dims.len()
+    }
+
+    pub fn dims(&self) -> &[i64] {
+        &self.dims
+    }
+
+    pub fn dims_mut(&mut self) -> &mut Dims {
+        &mut self.dims
+    }
+
+    /// Number of elements. Unknown extents count as 0; overflow saturates.
+    pub fn size(&self) -> usize {
+        self.dims.iter().fold(1usize, |n, &d| n.saturating_mul(d.max(0) as usize))
+    }
+
+    /// Number of elements as a checked figure: an error when the product does not fit.
+    pub fn checked_size(&self) -> Result<usize> {
+        let mut zero = false;
+        let mut n = Some(1usize);
+        for &d in &self.dims {
+            if d < 0 {
+                return Err(Error::value(format!("shape {self} is not fully known")));
+            }
+            zero |= d == 0;
+            n = n.and_then(|n| n.checked_mul(d as usize));
+        }
+        match (zero, n) {
+            (true, _) => Ok(0),
+            (_, Some(n)) if n <= isize::MAX as usize / 8 => Ok(n),
+            _ => Err(Error::value(format!("shape {self} has too many elements"))),
+        }
+    }
+
+    /// Product of the extents of `axes`.
+    pub fn product(&self, axes: std::ops::Range<usize>) -> usize {
+        self.dims[axes].iter().map(|&d| d.max(0) as usize).product()
+    }
+
+    /// `axis` counted from the front, negative ones from the end; an error when it is out of range.
+    pub fn axis(&self, axis: i64) -> Result<usize> {
+        let n = self.ndim() as i64;
+        let at = if axis < 0 { axis + n } else { axis };
+        if (0..n).contains(&at) {
+            Ok(at as usize)
+        } else {
+            Err(Error::value(format!("axis {axis} is out of range for a shape of {n} axes {self}")))
+        }
+    }
+
+    /// Adds what `other` knows. `Err` when both know and disagree, with nothing changed;
+    /// `Ok(true)` when something new was learnt.
+    pub fn merge(&mut self, other: &Shape) -> Result<bool> {
+        if !other.rank_known {
+            return Ok(false);
+        }
+        if !self.rank_known {
+            *self = other.clone();
+            return Ok(true);
+        }
+        let agree = self.ndim() == other.ndim()
+            && self.dims.iter().zip(&other.dims).all(|(&a, &b)| a == b || a < 0 || b < 0);
+        if !agree {
+            return Err(Error::value(format!(
+                "Shape inconsistent, Provided = {self}, inferred shape={other}"
+            )));
+        }
+        let mut learnt = false;
+        for (a, &b) in self.dims.iter_mut().zip(&other.dims) {
+            if *a < 0 && b >= 0 {
+                *a = b;
+                learnt = true;
+            }
+        }
+        Ok(learnt)
+    }
+
+    /// Row-major strides in elements.
+    pub fn strides(&self) -> Dims {
+        let mut strides: Dims = SmallVec::from_elem(0, self.ndim());
+        let mut step = 1i64;
+        for (s, &d) in strides.iter_mut().zip(&self.dims).rev() {
+            *s = step;
+            step = step.saturating_mul(d.max(1));
+        }
+        strides
+    }
+}
+
+impl FromIterator<i64> for Shape {
+    fn from_iter<I: IntoIterator<Item = i64>>(dims: I) -> Self {
+        Shape { dims: dims.into_iter().collect(), rank_known: true }
+    }
+}
+
+impl FromIterator<usize> for Shape {
+    fn from_iter<I: IntoIterator<Item = usize>>(dims: I) -> Self {
+        dims.into_iter().map(|d| d as i64).collect()
+    }
+}
+
+impl From<&[i64]> for Shape {
+    fn from(dims: &[i64]) -> Self {
+        Shape::new(dims)
+    }
+}
+
+impl<const N: usize> From<[i64; N]> for Shape {
+    fn from(dims: [i64; N]) -> Self {
+        Shape::new(&dims)
+    }
+}
+
+/// `(2, 3)`, `(2,)`, `()`; unknown extents print as `?`, an unknown rank as `unknown`.
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.rank_known {
+            return f.write_str("unknown");
+        }
+        f.write_str("(")?;
+        for (i, &d) in self.dims.iter().enumerate() {
+            if i > 0 {
+                f.write_str(", ")?;
+            }
+            if d < 0 {
+                f.write_str("?")?;
+            } else {
+                write!(f, "{d}")?;
+            }
+        }
+        f.write_str(if self.ndim() == 1 { ",)" } else { ")" })
+    }
+}
+
+impl fmt::Debug for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merge_fills_unknown_parts_and_refuses_contradictions() {
+        let mut a = Shape::new(&[2, -1]);
+        assert!(a.merge(&Shape::new(&[-1, 3])).unwrap());
+        assert_eq!(a, Shape::new(&[2, 3]));
+        assert!(!a.merge(&Shape::unknown()).unwrap());
+        assert!(a.merge(&Shape::new(&[2, 4])).is_err());
+        assert!(a.merge(&Shape::new(&[2, 3, 1])).is_err());
+        assert_eq!(a, Shape::new(&[2, 3]));
+    }
+
+    #[test]
+    fn legacy_shapes_round_trip() {
+        assert_eq!(Shape::from_legacy(&[]), Shape::unknown());
+        assert_eq!(Shape::from_legacy(&[2, 0]).dims(), &[2, -1]);
+        assert_eq!(Shape::from_legacy(&[2, 0]).to_legacy().as_slice(), &[2, 0]);
+    }
+
+    #[test]
+    fn sizes_are_checked() {
+        assert_eq!(Shape::new(&[0, i64::MAX, 4]).checked_size().unwrap(), 0);
+        assert!(Shape::new(&[i64::MAX, 4]).checked_size().is_err());
+        assert!(Shape::new(&[-1]).checked_size().is_err());
+        assert_eq!(Shape::new(&[2, 3, 4]).strides().as_slice(), &[12, 4, 1]);
+    }
+}

@@ -1,0 +1,139 @@
+//! Views: what kernels read and write.
+//!
+//! A view is a pointer with shape, strides and dtype. It owns nothing: whoever makes one (the executor
+//! layer) keeps the memory alive and orders access to it. Several views may overlap, because an in-place
+//! output *is* its input; therefore kernels work on raw pointers and never hold two Rust slices over the
+//! same bytes of which one is mutable.
+
+use crate::dtype::{DType, Element};
+use crate::shape::{Dims, Shape};
+
+/// A tensor in somebody else's memory.
+#[derive(Clone, Debug)]
+pub struct View {
+    ptr: *mut u8,
+    shape: Shape,
+    /// In elements, one an axis; 0 repeats an element along the axis.
+    strides: Dims,
+    dtype: DType,
+}
+
+// SAFETY: a view is only an address with its description; the maker of the view promises that the bytes
+// outlive its use and that conflicting accesses are ordered (by the engine's variables).
+unsafe impl Send for View {}
+// SAFETY: as above; a shared view gives out raw pointers only.
+unsafe impl Sync for View {}
+
+impl View {
+    /// A row-major view.
+    ///
+    /// # Safety
+    /// `ptr` must be aligned for `dtype` and valid for the whole shape (reads, and writes if a kernel is
+    /// given it as an output) for as long as the view or a view made from it is used. It may dangle only
+    /// when the shape has no elements.
+    pub unsafe fn new(ptr: *mut u8, shape: Shape, dtype: DType) -> Self {
+        let strides = shape.strides();
+        View { ptr, shape, strides, dtype }
+    }
+
+    /// A view with explicit strides (in elements).
+    ///
+    /// # Safety
+    /// As [`View::new`], for every element that shape and strides address.
+    pub unsafe fn with_strides(ptr: *mut u8, shape: Shape, strides: Dims, dtype: DType) -> Self {
+        View { ptr, shape, strides, dtype }
+    }
+
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    pub fn dims(&self) -> &[i64] {
+        self.shape.dims()
+    }
+
+    pub fn strides(&self) -> &[i64] {
+        &self.strides
+    }
+
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    pub fn ndim(&self) -> usize {
+        self.shape.ndim()
+    }
+
+    /// Number of elements.
+    pub fn size(&self) -> usize {
+        self.shape.size()
+    }
+
+    /// Bytes of all elements (of a row-major view).
+    pub fn size_bytes(&self) -> usize {
+        self.size() * self.dtype.size()
+    }
+
+    pub fn ptr(&self) -> *mut u8 {
+        self.ptr
+    }
+
+    /// The address as a pointer to `T`; the dtypes must agree.
+    pub fn as_ptr<T: Element>(&self) -> *mut T {
+        debug_assert_eq!(self.dtype, T::DTYPE);
+        self.ptr.cast()
+    }
+
+    /// Are the elements one row-major block?
+    pub fn is_contiguous(&self) -> bool {
+        let mut step = 1i64;
+        for (&d, &s) in self.dims().iter().zip(self.strides.iter()).rev() {
+            if d > 1 && s != step {
+                return false;
+            }
+            step *= d.max(1);
+        }
+        true
+    }
+
+    /// The same bytes in another row-major shape of equal size; the view must be contiguous.
+    pub fn reshaped(&self, shape: Shape) -> View {
+        debug_assert!(self.is_contiguous() && shape.size() == self.size());
+        let strides = shape.strides();
+        View { ptr: self.ptr, shape, strides, dtype: self.dtype }
+    }
+
+    /// Does any byte of `self` lie in the span of `other`? Meant for contiguous views.
+    pub fn overlaps(&self, other: &View) -> bool {
+        let (a, b) = (self.ptr as usize, other.ptr as usize);
+        a < b + other.size_bytes() && b < a + self.size_bytes()
+    }
+
+    /// The elements as a slice.
+    ///
+    /// # Safety
+    /// The view must be contiguous, of dtype `T`, and nothing may write these bytes while the slice lives.
+    pub unsafe fn slice<T: Element>(&self) -> &[T] {
+        debug_assert!(self.is_contiguous());
+        if self.size() == 0 {
+            return &[];
+        }
+        // SAFETY: the caller promises exclusive reading; the maker of the view promised validity.
+        unsafe { std::slice::from_raw_parts(self.as_ptr::<T>(), self.size()) }
+    }
+
+    /// The elements as a mutable slice.
+    ///
+    /// # Safety
+    /// As [`View::slice`], and nothing else may read or write these bytes while the slice lives: no input
+    /// of the running kernel may overlap this view.
+    #[allow(clippy::mut_from_ref)] // a view is an address, not an owner: the promise above is the guard
+    pub unsafe fn slice_mut<T: Element>(&self) -> &mut [T] {
+        debug_assert!(self.is_contiguous());
+        if self.size() == 0 {
+            return &mut [];
+        }
+        // SAFETY: the caller promises exclusive access; the maker of the view promised validity.
+        unsafe { std::slice::from_raw_parts_mut(self.as_ptr::<T>(), self.size()) }
+    }
+}
