@@ -1,5 +1,9 @@
 //! CPU kernels: views in, views out. They know neither arrays nor the engine, and split their work only
 //! through [`parallel`]. `naive` holds the scalar reference of each.
 
+pub mod gemm;
+pub mod naive;
 pub mod parallel;
+pub mod real;
+pub mod reduce_rows;
 pub mod scratch;

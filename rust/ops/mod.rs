@@ -1,8 +1,12 @@
 //! Built-in operators, one family a file. Each family has `register(&Registry)`.
 
+mod nn;
+#[cfg(test)]
+pub mod testing;
+
 use crate::operator::Registry;
 
 /// Registers every built-in operator; called once a registry.
 pub fn register_all(registry: &Registry) {
-    let _ = registry;
+    nn::register(registry);
 }

@@ -1,0 +1,140 @@
+//! Matrix products `C = A B` and `C += A B` over strided views; the work is done by the crate `gemm`.
+//!
+//! Large products are split on the pool's threads; inside an already split kernel ask for
+//! [`Threads::One`].
+
+use super::parallel::in_pool;
+use super::real::Real;
+use gemm::Parallelism;
+
+/// A matrix as an address and two steps, in elements.
+#[derive(Clone, Copy)]
+pub struct Mat<T> {
+    pub ptr: *mut T,
+    /// From one row to the next.
+    pub row: isize,
+    /// From one column to the next.
+    pub col: isize,
+}
+
+impl<T> Mat<T> {
+    /// Row-major with `width` elements a row.
+    pub fn rows(ptr: *mut T, width: usize) -> Self {
+        Mat { ptr, row: width as isize, col: 1 }
+    }
+
+    /// The transposed matrix.
+    pub fn t(self) -> Self {
+        Mat { ptr: self.ptr, row: self.col, col: self.row }
+    }
+
+    /// Transposed if `yes`.
+    pub fn t_if(self, yes: bool) -> Self {
+        if yes { self.t() } else { self }
+    }
+
+    /// The part that starts at element `(i, j)`.
+    ///
+    /// # Safety
+    /// The element must exist.
+    pub unsafe fn at(self, i: usize, j: usize) -> Self {
+        // SAFETY: promised by the caller.
+        let ptr = unsafe { self.ptr.offset(i as isize * self.row + j as isize * self.col) };
+        Mat { ptr, ..self }
+    }
+}
+
+/// How many threads a product may use.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Threads {
+    One,
+    Pool,
+}
+
+/// Multiplications below which a product is not worth splitting.
+const SPLIT_FROM: usize = 48 * 48 * 256;
+
+/// `C (m, n) = A (m, k) B (k, n)`, added to what is there if `add`.
+///
+/// # Safety
+/// The matrices must hold these extents, and `c` must not overlap `a` or `b`.
+pub unsafe fn gemm<T: Real>(
+    (m, n, k): (usize, usize, usize),
+    a: Mat<T>,
+    b: Mat<T>,
+    c: Mat<T>,
+    add: bool,
+    threads: Threads,
+) {
+    let split = threads == Threads::Pool
+        && m.saturating_mul(n).saturating_mul(k) >= SPLIT_FROM
+        && in_pool();
+    let parallelism = if split { Parallelism::Rayon(0) } else { Parallelism::None };
+    // SAFETY: promised by the caller; the crate's `alpha` scales C and `beta` the product.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            c.ptr,
+            c.col,
+            c.row,
+            add,
+            a.ptr.cast_const(),
+            a.col,
+            a.row,
+            b.ptr.cast_const(),
+            b.col,
+            b.row,
+            if add { T::one() } else { T::zero() },
+            T::one(),
+            false,
+            false,
+            false,
+            parallelism,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::naive;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn gemm_matches_naive(
+            m in 0usize..20, n in 0usize..20, k in 0usize..20,
+            ta: bool, tb: bool, add: bool, seed: u64,
+        ) {
+            let fill = |len: usize, salt: u64| naive::noise(len, seed ^ salt);
+            let (mut a, mut b, c) = (fill(m * k, 1), fill(k * n, 2), fill(m * n, 3));
+            let ma = Mat::rows(a.as_mut_ptr(), if ta { m } else { k }).t_if(ta);
+            let mb = Mat::rows(b.as_mut_ptr(), if tb { k } else { n }).t_if(tb);
+            let (mut got, mut want) = (c.clone(), c);
+            // SAFETY: the buffers have these extents.
+            unsafe {
+                gemm((m, n, k), ma, mb, Mat::rows(got.as_mut_ptr(), n), add, Threads::One);
+                naive::gemm((m, n, k), ma, mb, Mat::rows(want.as_mut_ptr(), n), add);
+            }
+            prop_assert!(naive::close(&got, &want, 1e-12));
+        }
+    }
+
+    #[test]
+    fn threads_do_not_change_the_bits() {
+        let (m, n, k) = (150, 130, 170);
+        let (mut a, mut b) = (naive::noise(m * k, 5), naive::noise(k * n, 6));
+        let run = |a: &mut [f64], b: &mut [f64]| {
+            let mut c = vec![0.0; m * n];
+            let (pa, pb) = (Mat::rows(a.as_mut_ptr(), k), Mat::rows(b.as_mut_ptr(), n));
+            // SAFETY: the buffers have these extents.
+            unsafe { gemm((m, n, k), pa, pb, Mat::rows(c.as_mut_ptr(), n), false, Threads::Pool) };
+            c
+        };
+        let serial = run(&mut a, &mut b);
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        assert_eq!(pool.install(|| run(&mut a, &mut b)), serial);
+    }
+}

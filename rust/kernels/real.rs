@@ -1,0 +1,41 @@
+//! The element types that kernels calculate in: `f32` and `f64`. Half precision is widened to `f32`
+//! by the caller, block by block.
+
+use crate::dtype::Element;
+use num_traits::Float;
+use std::iter::Sum;
+use std::ops::{AddAssign, DivAssign, MulAssign, SubAssign};
+
+/// A floating-point type with hardware arithmetic.
+pub trait Real:
+    Element + Float + AddAssign + SubAssign + MulAssign + DivAssign + Sum + Send + Sync
+{
+    /// A constant.
+    #[inline(always)]
+    fn of(x: f64) -> Self {
+        Self::from_f64(x)
+    }
+}
+
+impl Real for f32 {}
+impl Real for f64 {}
+
+/// Runs `$body` with the alias `$T` set to the real type of `$dtype`; any other dtype is an error.
+#[macro_export]
+macro_rules! with_real {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            $crate::dtype::DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            $crate::dtype::DType::F64 => {
+                type $T = f64;
+                $body
+            }
+            other => Err($crate::error::Error::type_(format!(
+                "no kernel for dtype {other}, expected float16, float32 or float64"
+            ))),
+        }
+    };
+}
