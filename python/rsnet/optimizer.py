@@ -1,0 +1,463 @@
+"""Optimizers: rules that change a weight by its gradient.
+
+`get_updater(optimizer)` makes the function `updater(index, grad, weight)` that a training loop
+calls for each parameter; it keeps the state (momentum and the like) of every index.
+
+In the formulas below g is `rescale_grad * grad`, clip bounds it by `clip_gradient`, lr and wd are
+the rate and the weight decay of that parameter.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from . import ndarray as nd
+from .lr_scheduler import LRScheduler
+from .ndarray import NDArray
+
+__all__ = [
+    "Optimizer",
+    "SGD",
+    "NAG",
+    "Adam",
+    "AdaGrad",
+    "RMSProp",
+    "AdaDelta",
+    "Test",
+    "Updater",
+    "get_updater",
+    "create",
+    "register",
+]
+
+_REGISTRY: dict[str, type[Optimizer]] = {}
+
+
+def register(cls: type[Optimizer]) -> type[Optimizer]:
+    """Class decorator: makes an optimizer known to `create` by its lower-case name."""
+    name = cls.__name__.lower()
+    if name in _REGISTRY:
+        warnings.warn(f"optimizer {name} is overridden", stacklevel=2)
+    _REGISTRY[name] = cls
+    return cls
+
+
+def create(name: str | Optimizer, **kwargs: Any) -> Optimizer:
+    """An optimizer by name, such as ``create("sgd", learning_rate=0.1)``.
+
+    Raises
+    ------
+    ValueError
+        If no optimizer has that name.
+    """
+    if isinstance(name, Optimizer):
+        return name
+    if name.lower() not in _REGISTRY:
+        known = ", ".join(sorted(_REGISTRY))
+        raise ValueError(f"Cannot find optimizer {name}; known are {known}")
+    return _REGISTRY[name.lower()](**kwargs)
+
+
+class Optimizer:
+    """Base of all optimizers: rates, decays and update counts per parameter.
+
+    Parameters
+    ----------
+    rescale_grad : float
+        Factor on every gradient; 1 / batch size makes a step independent of the batch.
+    param_idx2name : dict of int to str, optional
+        Names of the parameters. With names, weight decay applies only to those that end in
+        `_weight` or `_gamma`; without, to all.
+    wd : float
+        Weight decay (L2 penalty).
+    clip_gradient : float, optional
+        Bound on each element of the gradient.
+    learning_rate : float, optional
+        Rate; 0.01 if there is no scheduler either.
+    lr_scheduler : LRScheduler, optional
+        Rate as a function of the number of updates; `learning_rate` becomes its base.
+    sym : Symbol, optional
+        Its variables' `__lr_mult__` and `__wd_mult__` are multipliers of rate and decay.
+    begin_num_update : int
+        Where counting starts, for a training that is resumed.
+    """
+
+    def __init__(
+        self,
+        rescale_grad: float = 1.0,
+        param_idx2name: dict[int, str] | None = None,
+        wd: float = 0.0,
+        clip_gradient: float | None = None,
+        learning_rate: float | None = None,
+        lr_scheduler: LRScheduler | None = None,
+        sym: Any = None,
+        begin_num_update: int = 0,
+        multi_precision: bool = False,
+        param_dict: dict[int, Any] | None = None,
+    ) -> None:
+        self.rescale_grad = rescale_grad
+        self.wd = wd
+        self.clip_gradient = clip_gradient
+        self.lr_scheduler = lr_scheduler
+        if lr_scheduler is None:
+            self.lr = 0.01 if learning_rate is None else learning_rate
+        else:
+            self.lr = lr_scheduler.base_lr if learning_rate is None else learning_rate
+            lr_scheduler.base_lr = self.lr
+        self.multi_precision = multi_precision
+        self.begin_num_update = begin_num_update
+        self.num_update = begin_num_update
+        self.idx2name = dict(param_idx2name or {})
+        self.param_dict = param_dict or {}
+        self.sym_info = (sym.attr_dict(), sym.list_arguments()) if sym is not None else ()
+        self._index_update_count: dict[int, int] = {}
+        self.lr_mult: dict[Any, float] = {}
+        self.wd_mult: dict[Any, float] = {}
+        self.set_lr_mult({})
+        self.set_wd_mult({})
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate of the next update, before a parameter's multiplier."""
+        return self.lr if self.lr_scheduler is None else self.lr_scheduler(self.num_update)
+
+    def set_learning_rate(self, lr: float) -> None:
+        """Sets the rate.
+
+        Raises
+        ------
+        UserWarning
+            If a scheduler decides it.
+        """
+        if self.lr_scheduler is not None:
+            raise UserWarning(
+                "LRScheduler of the optimizer has already been defined. Note that "
+                "set_learning_rate can mutate the value of the learning rate of the optimizer only "
+                "when the LRScheduler of the optimizer is undefined."
+            )
+        self.lr = lr
+
+    def _from_symbol(self, key: str) -> dict[Any, float]:
+        if not self.sym_info:
+            return {}
+        attrs, names = self.sym_info
+        return {n: float(attrs[n][key]) for n in names if key in attrs.get(n, {})}
+
+    def set_lr_mult(self, args_lr_mult: dict[Any, float]) -> None:
+        """Multipliers of the rate by name or index, on top of the symbol's own."""
+        self.lr_mult = self._from_symbol("__lr_mult__") | args_lr_mult
+
+    def set_wd_mult(self, args_wd_mult: dict[Any, float]) -> None:
+        """Multipliers of the decay by name or index; biases and the like have 0 unless given."""
+        undecayed = {
+            n: 0.0 for n in self.idx2name.values() if not n.endswith(("_weight", "_gamma"))
+        }
+        self.wd_mult = undecayed | self._from_symbol("__wd_mult__") | args_wd_mult
+
+    def _multiplier(self, table: dict[Any, float], attr: str, index: int) -> float:
+        if index in self.param_dict:
+            return getattr(self.param_dict[index], attr)
+        if index in table:
+            return table[index]
+        return table.get(self.idx2name.get(index), 1.0)
+
+    def _get_lr(self, index: int) -> float:
+        return self.learning_rate * self._multiplier(self.lr_mult, "lr_mult", index)
+
+    def _get_wd(self, index: int) -> float:
+        return self.wd * self._multiplier(self.wd_mult, "wd_mult", index)
+
+    def _update_count(self, index: int) -> int:
+        count = self._index_update_count.get(index, self.begin_num_update) + 1
+        self._index_update_count[index] = count
+        self.num_update = max(count, self.num_update)
+        return count
+
+    def create_state(self, index: int, weight: NDArray) -> Any:
+        """What the rule keeps for one parameter; None by default."""
+        return None
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        """Changes `weight` and `state` in place."""
+        raise NotImplementedError(f"{type(self).__name__} defines no update")
+
+    def create_state_multi_precision(self, index: int, weight: NDArray) -> Any:
+        """State, with a float32 copy of a float16 weight when `multi_precision` is on."""
+        if self.multi_precision and weight.dtype == "float16":
+            master = weight.astype("float32")
+            return (master, self.create_state(index, master))
+        return self.create_state(index, weight)
+
+    def update_multi_precision(
+        self, index: int, weight: NDArray, grad: NDArray, state: Any
+    ) -> None:
+        """`update` on the float32 copy where there is one."""
+        if self.multi_precision and weight.dtype == "float16":
+            master, inner = state
+            self.update(index, master, grad.astype("float32"), inner)
+            weight[:] = master.astype("float16")
+        else:
+            self.update(index, weight, grad, state)
+
+    def _common(self, index: int) -> dict[str, float]:
+        """Counts the update; what every update operator is given."""
+        self._update_count(index)
+        common = {
+            "lr": self._get_lr(index),
+            "wd": self._get_wd(index),
+            "rescale_grad": self.rescale_grad,
+        }
+        if self.clip_gradient:
+            common["clip_gradient"] = self.clip_gradient
+        return common
+
+    def _scaled(self, grad: NDArray) -> NDArray:
+        """clip(g)."""
+        g = grad * self.rescale_grad
+        if self.clip_gradient:
+            g = nd.clip(g, -self.clip_gradient, self.clip_gradient)
+        return g
+
+
+def _zeros_like(weight: NDArray) -> NDArray:
+    return nd.zeros(weight.shape, ctx=weight.context, dtype=weight.dtype)
+
+
+@register
+class SGD(Optimizer):
+    """Gradient descent: w ← (1 - lr·wd)·w - lr·clip(g).
+
+    With momentum μ: m ← μ·m - lr·wd·w - lr·clip(g); w ← w + m.
+    """
+
+    def __init__(self, momentum: float = 0.0, lazy_update: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.momentum = momentum
+        self.lazy_update = lazy_update
+
+    def create_state(self, index: int, weight: NDArray) -> Any:
+        return _zeros_like(weight) if self.momentum else None
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        common = self._common(index)
+        if state is None:
+            nd.sgd_update(weight, grad, out=weight, **common)
+        else:
+            nd.sgd_mom_update(weight, grad, state, out=weight, momentum=self.momentum, **common)
+
+
+_REGISTRY["ccsgd"] = SGD
+
+
+@register
+class NAG(Optimizer):
+    """Nesterov's momentum: with d = lr·(clip(g) + wd·w), m ← μ·m - d; w ← w + μ·m - d."""
+
+    def __init__(self, momentum: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.momentum = momentum
+
+    def create_state(self, index: int, weight: NDArray) -> Any:
+        return _zeros_like(weight) if self.momentum else None
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        common = self._common(index)
+        step = (self._scaled(grad) + weight * common["wd"]) * common["lr"]
+        if state is None:
+            weight[:] = weight - step
+        else:
+            state[:] = state * self.momentum - step
+            weight[:] = weight + state * self.momentum - step
+
+
+@register
+class Adam(Optimizer):
+    """Adam (Kingma and Ba, arXiv:1412.6980), weight decay inside the clipped gradient.
+
+    m ← β1·m + (1-β1)·g; v ← β2·v + (1-β2)·g²; w ← w - lr·√(1-β2ᵗ)/(1-β1ᵗ) · m / (√v + ε).
+    """
+
+    def __init__(
+        self,
+        learning_rate: float = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        lazy_update: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(learning_rate=learning_rate, **kwargs)
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.epsilon = epsilon
+        self.lazy_update = lazy_update
+
+    def create_state(self, index: int, weight: NDArray) -> Any:
+        return _zeros_like(weight), _zeros_like(weight)
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        common = self._common(index)
+        t = self._index_update_count[index]
+        common["lr"] *= math.sqrt(1 - self.beta2**t) / (1 - self.beta1**t)
+        mean, var = state
+        nd.adam_update(
+            weight,
+            grad,
+            mean,
+            var,
+            out=weight,
+            beta1=self.beta1,
+            beta2=self.beta2,
+            epsilon=self.epsilon,
+            **common,
+        )
+
+
+@register
+class AdaGrad(Optimizer):
+    """AdaGrad (Duchi et al., JMLR 2011): h ← h + clip(g)²; w ← w - lr·(clip(g)/√(h+ε) + wd·w)."""
+
+    def __init__(self, eps: float = 1e-7, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.float_stable_eps = eps
+
+    def create_state(self, index: int, weight: NDArray) -> Any:
+        return _zeros_like(weight)
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        common = self._common(index)
+        g = self._scaled(grad)
+        state[:] = state + nd.square(g)
+        step = g / nd.sqrt(state + self.float_stable_eps) + weight * common["wd"]
+        weight[:] = weight - step * common["lr"]
+
+
+@register
+class RMSProp(Optimizer):
+    """RMSProp: with g ← clip(g + wd·w), n ← γ1·n + (1-γ1)·g²; w ← w - lr·g/√(n+ε).
+
+    Centred (Graves, arXiv:1308.0850): also s ← γ1·s + (1-γ1)·g, δ ← γ2·δ - lr·g/√(n-s²+ε), w ← w
+    + δ.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float = 0.001,
+        gamma1: float = 0.9,
+        gamma2: float = 0.9,
+        epsilon: float = 1e-8,
+        centered: bool = False,
+        clip_weights: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(learning_rate=learning_rate, **kwargs)
+        self.gamma1 = gamma1
+        self.gamma2 = gamma2
+        self.epsilon = epsilon
+        self.centered = centered
+        self.clip_weights = clip_weights
+
+    def create_state(self, index: int, weight: NDArray) -> Any:
+        return tuple(_zeros_like(weight) for _ in range(3 if self.centered else 1))
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        common = self._common(index)
+        g = grad * self.rescale_grad + weight * common["wd"]
+        if self.clip_gradient:
+            g = nd.clip(g, -self.clip_gradient, self.clip_gradient)
+        n = state[0]
+        n[:] = n * self.gamma1 + nd.square(g) * (1 - self.gamma1)
+        if self.centered:
+            _, s, delta = state
+            s[:] = s * self.gamma1 + g * (1 - self.gamma1)
+            step = g * common["lr"] / nd.sqrt(n - nd.square(s) + self.epsilon)
+            delta[:] = delta * self.gamma2 - step
+            weight[:] = weight + delta
+        else:
+            weight[:] = weight - g * common["lr"] / nd.sqrt(n + self.epsilon)
+        if self.clip_weights:
+            weight[:] = nd.clip(weight, -self.clip_weights, self.clip_weights)
+
+
+@register
+class AdaDelta(Optimizer):
+    """AdaDelta (Zeiler, arXiv:1212.5701); it has no learning rate.
+
+    a ← ρ·a + (1-ρ)·g²; d = √(b+ε)/√(a+ε)·g; b ← ρ·b + (1-ρ)·d²; w ← w - d - wd·w.
+    """
+
+    def __init__(self, rho: float = 0.90, epsilon: float = 1e-5, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.rho = rho
+        self.epsilon = epsilon
+
+    def create_state(self, index: int, weight: NDArray) -> Any:
+        return _zeros_like(weight), _zeros_like(weight)
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        common = self._common(index)
+        g = self._scaled(grad)
+        a, b = state
+        a[:] = a * self.rho + nd.square(g) * (1 - self.rho)
+        step = nd.sqrt(b + self.epsilon) / nd.sqrt(a + self.epsilon) * g
+        b[:] = b * self.rho + nd.square(step) * (1 - self.rho)
+        weight[:] = weight - step - weight * common["wd"]
+
+
+@register
+class Test(Optimizer):
+    """For tests: w ← w + g; the state is a copy of w."""
+
+    def create_state(self, index: int, weight: NDArray) -> Any:
+        return _zeros_like(weight)
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        weight[:] = weight + grad * self.rescale_grad
+        state[:] = weight
+
+
+class Updater:
+    """`updater(index, grad, weight)`: one step of `optimizer`, with the state of every index."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.optimizer = optimizer
+        self.states: dict[Any, Any] = {}
+
+    def __call__(self, index: Any, grad: Any, weight: Any) -> None:
+        if isinstance(index, (list, tuple)):
+            for i, g, w in zip(index, grad, weight, strict=True):
+                self(i, g, w)
+            return
+        if index not in self.states:
+            self.states[index] = self.optimizer.create_state_multi_precision(index, weight)
+        self.optimizer.update_multi_precision(index, weight, grad, self.states[index])
+
+    def get_states(self, dump_optimizer: bool = False) -> bytes:
+        """The states, with the optimizer if asked for, as bytes for `set_states`."""
+        return pickle.dumps((self.states, self.optimizer) if dump_optimizer else self.states)
+
+    def set_states(self, states: bytes) -> None:
+        """Takes over what `get_states` gave. Unpickles: only for bytes from a source you trust."""
+        loaded = pickle.loads(states)
+        if isinstance(loaded, tuple):
+            self.states, self.optimizer = loaded
+        else:
+            self.states = loaded
+
+
+def get_updater(optimizer: Optimizer) -> Callable[[Any, Any, Any], None]:
+    """The update function of a training loop.
+
+    Example
+    -------
+    >>> updater = get_updater(SGD(learning_rate=0.5))
+    >>> weight = nd.array([1.0, 2.0])
+    >>> updater(0, nd.array([2.0, 2.0]), weight)
+    >>> weight.asnumpy().tolist()
+    [0.0, 1.0]
+    """
+    return Updater(optimizer)

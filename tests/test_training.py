@@ -1,0 +1,278 @@
+"""Optimizers, schedules, initializers, metrics and iterators."""
+
+import numpy as np
+import pytest
+
+import rsnet as mx
+
+# Three steps from w = [1, -2, 3] with the gradients [.1, -.2, .5] * t, weight decay 0.01.
+STEPS = [
+    ("sgd", {}, [0.9937004, -1.9874009, 2.9691021]),
+    ("sgd", {"momentum": 0.9}, [0.9899296, -1.9798592, 2.9507699]),
+    ("nag", {"momentum": 0.9}, [0.9846388, -1.9692775, 2.9248030]),
+    ("adam", {}, [0.9970670, -1.9970671, 2.9970708]),
+    ("adagrad", {}, [0.9727408, -1.9724408, 2.9721410]),
+    ("rmsprop", {}, [0.9914368, -1.9914367, 2.9914184]),
+    ("rmsprop", {"centered": True}, [0.9821057, -1.9821055, 2.9820800]),
+    ("adadelta", {}, [0.9325933, -1.9027854, 2.8730540]),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "expected"), STEPS)
+def test_three_steps(name, options, expected):
+    updater = mx.optimizer.get_updater(mx.optimizer.create(name, wd=0.01, **options))
+    weight = mx.nd.array([1.0, -2.0, 3.0])
+    for t in (1, 2, 3):
+        updater(0, mx.nd.array(np.array([0.1, -0.2, 0.5]) * t), weight)
+    np.testing.assert_allclose(weight.asnumpy(), expected, rtol=1e-5)
+
+
+def test_weight_decay_spares_biases_when_names_are_known():
+    sgd = mx.optimizer.SGD(learning_rate=0.5, wd=0.1, param_idx2name={0: "a_weight", 1: "a_bias"})
+    updater = mx.optimizer.get_updater(sgd)
+    weights = [mx.nd.ones((2,)), mx.nd.ones((2,))]
+    for i, w in enumerate(weights):
+        updater(i, mx.nd.zeros((2,)), w)
+    np.testing.assert_allclose(weights[0].asnumpy(), 0.95)
+    np.testing.assert_allclose(weights[1].asnumpy(), 1.0)
+
+
+def test_multipliers_from_the_symbol():
+    data = mx.sym.Variable("data")
+    weight = mx.sym.Variable("fc_weight", lr_mult=0.25)
+    net = mx.sym.FullyConnected(data, weight, num_hidden=2, name="fc")
+    sgd = mx.optimizer.SGD(learning_rate=1.0, sym=net, param_idx2name={0: "fc_weight"})
+    w = mx.nd.zeros((2, 2))
+    mx.optimizer.get_updater(sgd)(0, mx.nd.ones((2, 2)), w)
+    np.testing.assert_allclose(w.asnumpy(), -0.25)
+
+
+def test_gradient_is_rescaled_then_clipped():
+    sgd = mx.optimizer.SGD(learning_rate=1.0, rescale_grad=0.5, clip_gradient=1.0)
+    w = mx.nd.zeros((3,))
+    mx.optimizer.get_updater(sgd)(0, mx.nd.array([1.0, 4.0, -9.0]), w)
+    np.testing.assert_allclose(w.asnumpy(), [-0.5, -1.0, 1.0])
+
+
+def test_updater_states_survive_a_round_trip():
+    def run(updater, times):
+        for _ in range(times):
+            updater(0, mx.nd.ones((3,)), weight)
+
+    make = lambda: mx.optimizer.get_updater(mx.optimizer.SGD(learning_rate=0.1, momentum=0.9))  # noqa: E731
+    weight = mx.nd.zeros((3,))
+    run(make(), 4)
+    expected = weight.asnumpy()
+    weight = mx.nd.zeros((3,))
+    first, second = make(), make()
+    run(first, 2)
+    second.set_states(first.get_states())
+    run(second, 2)
+    np.testing.assert_allclose(weight.asnumpy(), expected, rtol=1e-6)
+
+
+def test_unknown_optimizer_is_named():
+    with pytest.raises(ValueError, match="Cannot find optimizer nosuch"):
+        mx.optimizer.create("nosuch")
+
+
+SCHEDULES = [
+    (
+        lambda s: s.FactorScheduler(2, 0.5, base_lr=1, warmup_steps=3, warmup_begin_lr=0.1),
+        [0.1, 0.4, 0.7, 0.5, 0.5, 0.25, 0.25, 0.125, 0.125, 0.0625],
+    ),
+    (lambda s: s.MultiFactorScheduler([2, 4], 0.5, base_lr=1), [1, 1, 1, 0.5, 0.5, 0.25]),
+    (
+        lambda s: s.PolyScheduler(6, base_lr=1, pwr=2, final_lr=0.1, warmup_steps=2),
+        [0, 0.5, 1, 0.60625, 0.325, 0.15625, 0.1],
+    ),
+    (
+        lambda s: s.CosineScheduler(6, base_lr=1, final_lr=0.1),
+        [1, 0.93971, 0.775, 0.55, 0.325, 0.16029, 0.1],
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "expected"), SCHEDULES)
+def test_schedule(make, expected):
+    schedule = make(mx.lr_scheduler)
+    np.testing.assert_allclose([schedule(n) for n in range(len(expected))], expected, atol=1e-5)
+
+
+def test_schedule_refuses_bad_parameters():
+    with pytest.raises(ValueError, match="no more than 1"):
+        mx.lr_scheduler.FactorScheduler(1, factor=2.0)
+    with pytest.raises(ValueError, match="increasing"):
+        mx.lr_scheduler.MultiFactorScheduler([3, 2])
+    with pytest.raises(ValueError, match="greater or equal"):
+        mx.lr_scheduler.FactorScheduler(0)
+
+
+def test_optimizer_follows_its_schedule():
+    schedule = mx.lr_scheduler.FactorScheduler(step=1, factor=0.5)
+    sgd = mx.optimizer.SGD(learning_rate=1.0, lr_scheduler=schedule)
+    w = mx.nd.zeros((1,))
+    updater = mx.optimizer.get_updater(sgd)
+    for _ in range(3):
+        updater(0, mx.nd.ones((1,)), w)
+    np.testing.assert_allclose(w.asnumpy(), -(1 + 0.5 + 0.25))
+
+
+def filled(init, name="fc_weight", shape=(40, 30)):
+    arr = mx.nd.zeros(shape) + 7
+    init(mx.init.InitDesc(name), arr)
+    return arr.asnumpy()
+
+
+def test_initializers_by_name_ending():
+    init = mx.init.Uniform(0.5)
+    assert (filled(init, "fc_bias", (4,)) == 0).all()
+    assert (filled(init, "bn_gamma", (4,)) == 1).all()
+    assert (filled(init, "bn_beta", (4,)) == 0).all()
+    assert (filled(init, "bn_moving_mean", (4,)) == 0).all()
+    assert (filled(init, "bn_moving_var", (4,)) == 1).all()
+    with pytest.raises(ValueError, match="Unknown initialization pattern for strange"):
+        filled(init, "strange")
+
+
+def test_initializer_spreads():
+    uniform = filled(mx.init.Uniform(0.5))
+    assert -0.5 <= uniform.min() < -0.45 and 0.45 < uniform.max() <= 0.5
+    assert filled(mx.init.Normal(2.0)).std() == pytest.approx(2.0, rel=0.1)
+    bound = np.sqrt(3 / 35)
+    xavier = filled(mx.init.Xavier())
+    assert -bound <= xavier.min() < -0.9 * bound and 0.9 * bound < xavier.max() <= bound
+    he = filled(mx.init.MSRAPrelu(factor_type="in", slope=0.0))
+    assert he.std() == pytest.approx(np.sqrt(2 / 30), rel=0.1)
+    q = filled(mx.init.Orthogonal(scale=1.0), shape=(10, 30))
+    np.testing.assert_allclose(q @ q.T, np.eye(10), atol=1e-5)
+
+
+def test_xavier_refuses_vectors():
+    with pytest.raises(ValueError, match="fc_weight"):
+        filled(mx.init.Xavier(), shape=(4,))
+
+
+def test_variable_attribute_decides():
+    desc = mx.init.InitDesc("x_bias", {"__init__": mx.init.Constant(3.0).dumps()})
+    arr = mx.nd.zeros((2,))
+    mx.init.Uniform()(desc, arr)
+    assert arr.asnumpy().tolist() == [3.0, 3.0]
+
+
+def test_initializer_text_round_trip():
+    init = mx.init.Xavier("gaussian", "in", 2.0)
+    assert mx.init.create(init.dumps()) == init
+    assert mx.init.create("xavier", magnitude=2).magnitude == 2.0
+    with pytest.raises(ValueError, match="nosuch"):
+        mx.init.create("nosuch")
+
+
+def test_load_and_mixed():
+    known = {"arg:a_weight": mx.nd.ones((2, 2))}
+    assert (filled(mx.init.Load(known, mx.init.Zero()), "a_weight", (2, 2)) == 1).all()
+    with pytest.raises(ValueError, match="a_weight"):
+        filled(mx.init.Load(known), "a_weight", (3, 2))
+    mixed = mx.init.Mixed(["fc1.*", ".*"], [mx.init.One(), mx.init.Zero()])
+    assert (filled(mixed, "fc1_weight") == 1).all()
+    assert (filled(mixed, "fc2_weight") == 0).all()
+
+
+def test_bilinear_kernel():
+    kernel = filled(mx.init.Bilinear(), shape=(1, 1, 4, 4))[0, 0]
+    row = np.array([0.25, 0.75, 0.75, 0.25])
+    np.testing.assert_allclose(kernel, np.outer(row, row), atol=1e-6)
+
+
+def test_accuracy_and_top_k():
+    label = mx.nd.array([0, 1, 2, 2])
+    pred = mx.nd.array([[0.7, 0.2, 0.1], [0.4, 0.35, 0.25], [0.1, 0.2, 0.7], [0.3, 0.6, 0.1]])
+    accuracy = mx.metric.create("acc")
+    accuracy.update([label], [pred])
+    assert accuracy.get() == ("accuracy", 0.5)
+    top = mx.metric.TopKAccuracy(top_k=2)
+    top.update([label], [pred])
+    assert top.get() == ("top_k_accuracy_2", 0.75)
+
+
+def test_metric_local_and_global():
+    metric = mx.metric.Accuracy()
+    assert np.isnan(metric.get()[1])
+    metric.update([mx.nd.array([1])], [mx.nd.array([1])])
+    metric.reset_local()
+    metric.update([mx.nd.array([1])], [mx.nd.array([0])])
+    assert metric.get()[1] == 0.0
+    assert metric.get_global()[1] == 0.5
+
+
+def test_composite_and_custom_metric():
+    def most(label, pred):
+        return float(np.abs(label - pred).max())
+
+    metric = mx.metric.create(["mse", most, "mae"])
+    metric.update([mx.nd.array([1.0, 2.0])], [mx.nd.array([1.0, 4.0])])
+    assert dict(metric.get_name_value()) == {"mse": 2.0, "most": 2.0, "mae": 1.0}
+
+
+def test_cross_entropy():
+    metric = mx.metric.CrossEntropy()
+    metric.update([mx.nd.array([1, 0])], [mx.nd.array([[0.5, 0.5], [0.25, 0.75]])])
+    assert metric.get()[1] == pytest.approx(-np.log([0.5, 0.25]).mean())
+
+
+def test_metric_refuses_lengths_that_differ():
+    with pytest.raises(ValueError, match="does not match"):
+        mx.metric.Accuracy().update([mx.nd.array([1, 2])], [mx.nd.array([[0.1, 0.9]])])
+
+
+def epochs(batches, count):
+    out = []
+    for _ in range(count):
+        out.append([(b.data[0].asnumpy().astype(int).tolist(), b.pad) for b in batches])
+        batches.reset()
+    return out
+
+
+def test_iterator_pads():
+    it = mx.io.NDArrayIter(np.arange(3), batch_size=8)
+    assert epochs(it, 2) == [[([0, 1, 2, 0, 1, 2, 0, 1], 5)]] * 2
+
+
+def test_iterator_discards():
+    it = mx.io.NDArrayIter(np.arange(10), batch_size=4, last_batch_handle="discard")
+    assert epochs(it, 2) == [[([0, 1, 2, 3], 0), ([4, 5, 6, 7], 0)]] * 2
+
+
+def test_iterator_rolls_over():
+    it = mx.io.NDArrayIter(np.arange(10), batch_size=4, last_batch_handle="roll_over")
+    assert epochs(it, 3) == [
+        [([0, 1, 2, 3], 0), ([4, 5, 6, 7], 0)],
+        [([8, 9, 0, 1], 2), ([2, 3, 4, 5], 0), ([6, 7, 8, 9], 0)],
+        [([0, 1, 2, 3], 0), ([4, 5, 6, 7], 0)],
+    ]
+
+
+def test_iterator_shuffles_rows_together():
+    np.random.seed(0)
+    data = np.arange(12).reshape(6, 2)
+    it = mx.io.NDArrayIter(data, data[:, 0], batch_size=2, shuffle=True)
+    seen = []
+    for batch in it:
+        rows = batch.data[0].asnumpy()
+        np.testing.assert_array_equal(rows[:, 0], batch.label[0].asnumpy())
+        seen += rows[:, 0].astype(int).tolist()
+    assert sorted(seen) == [0, 2, 4, 6, 8, 10] and seen != sorted(seen)
+
+
+def test_iterator_descriptions():
+    it = mx.io.NDArrayIter({"b": np.zeros((4, 3)), "a": np.zeros((4, 2))}, np.zeros(4), 2)
+    assert [tuple(d) for d in it.provide_data] == [("a", (2, 2)), ("b", (2, 3))]
+    assert [tuple(d) for d in it.provide_label] == [("softmax_label", (2,))]
+    with pytest.raises(ValueError, match="number of rows"):
+        mx.io.NDArrayIter(np.zeros((3, 2)), np.zeros(4))
+
+
+def test_progress_bar(capsys):
+    bar = mx.callback.ProgressBar(total=4, length=8)
+    bar(mx.callback.BatchEndParam(epoch=0, nbatch=2, eval_metric=None, locals=None))
+    assert capsys.readouterr().out == "[====----] 50%\r"
