@@ -53,26 +53,41 @@ impl Field {
         )))
     }
 
-    fn parse(&self, given: &Value) -> Result<Value> {
-        let value = self.ty.coerce(given).ok_or_else(|| {
-            let inner = if let FieldType::Optional(t) = &self.ty { t } else { &self.ty };
-            Error::parameter(if matches!(inner, FieldType::Enum(_)) {
-                format!(
-                    "Invalid Input: '{given}', valid values are: {}, for parameter {}",
-                    self.ty.display(),
-                    self.name
-                )
-            } else {
-                format!(
-                    "Invalid Parameter format for {} expect {} but value='{given}'",
-                    self.name,
-                    self.ty.display()
-                )
-            })
-        })?;
+    /// `given` in the normal form of the field's type, within its range.
+    pub fn parse(&self, given: &Value) -> Result<Value> {
+        let value = self.ty.coerce(given).ok_or_else(|| Error::parameter(self.refusal(given)))?;
         self.check(&value)?;
         Ok(value)
     }
+
+    /// Why `given` does not fit the type.
+    fn refusal(&self, given: &Value) -> String {
+        let inner = if let FieldType::Optional(t) = &self.ty { t } else { &self.ty };
+        let (name, ty) = (&self.name, self.ty.display());
+        match (inner, given) {
+            (FieldType::Enum(_), _) => {
+                format!("Invalid Input: '{given}', valid values are: {ty}, for parameter {name}")
+            }
+            (FieldType::Float | FieldType::Double, Value::Str(text)) => {
+                format!("Invalid Parameter format for {name} expect {ty} but value='{given}'")
+                    + &float_refusal(text).map_or_else(String::new, |why| format!(", {why}"))
+            }
+            _ => format!("Invalid Parameter format for {name} expect {ty} but value='{given}'"),
+        }
+    }
+}
+
+/// What is wrong with a text that is nearly a float: something behind it, or too large a number.
+fn float_refusal(text: &str) -> Option<String> {
+    let text = text.trim_start();
+    let as_float = |t: &str| t.parse::<f64>().ok();
+    if as_float(text).is_some() {
+        return Some(format!("out of range value for '{text}'"));
+    }
+    let ends = text.char_indices().map(|(i, _)| i).rev();
+    let cut = ends.into_iter().find(|&i| i > 0 && as_float(&text[..i]).is_some())?;
+    let rest = &text[cut..];
+    Some(format!("some trailing characters could not be parsed: '{rest}'"))
 }
 
 /// A default as docs show it: booleans as 0/1, texts quoted, tuples as `[1,2]`.
@@ -93,6 +108,8 @@ fn shown(value: &Value) -> String {
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
     pub fields: Vec<Field>,
+    /// Are parameters beside these fields allowed? The operator then reads them as given.
+    pub open: bool,
 }
 
 impl Schema {
@@ -105,7 +122,7 @@ impl Schema {
         for (name, value) in given {
             match self.fields.iter().position(|f| f.name == *name) {
                 Some(i) => values[i] = Some(self.fields[i].parse(value)?),
-                None if is_hidden(name) => {}
+                None if self.open || is_hidden(name) => {}
                 None => return Err(Error::parameter(self.unknown(name))),
             }
         }
@@ -222,7 +239,7 @@ macro_rules! params {
             fn schema() -> $crate::operator::Schema {
                 #[allow(unused_imports)] // a struct without fields uses none of them
                 use $crate::operator::{Field, ParamType, field_default};
-                $crate::operator::Schema { fields: vec![$(
+                $crate::operator::Schema { open: false, fields: vec![$(
                     Field {
                         name: stringify!($field).trim_start_matches("r#").to_owned(),
                         ty: <$ty as ParamType>::field_type(),
@@ -280,5 +297,38 @@ impl ParamStruct for NoParam {
 
     fn from_values(_: &[Value]) -> Option<Self> {
         Some(NoParam)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(ty: FieldType) -> Field {
+        Field { name: "p".into(), ty, default: None, doc: "Doc.".into(), range: (None, None) }
+    }
+
+    #[test]
+    fn refusals_say_what_is_wrong() {
+        let says = |f: &Field, text: &str, want: &str| {
+            let message = f.parse(&text.into()).unwrap_err().message().to_owned();
+            assert!(message.contains(want), "{message}");
+        };
+        says(&field(FieldType::Float), "1x", "some trailing characters could not be parsed: 'x'");
+        says(&field(FieldType::Float), "1e400", "out of range value for '1e400'");
+        says(&field(FieldType::Int), "3.5", "Invalid Parameter format for p expect int but value");
+        let e = field(FieldType::Enum(vec!["b".into(), "a".into()]));
+        says(&e, "c", "Invalid Input: 'c', valid values are: {'a', 'b'}");
+        says(&field(FieldType::Int).ge(1.0).le(3.0), "4", "exceed bound [1,3]\np: Doc.");
+        says(&field(FieldType::Int).ge(1.0), "0", "should be greater equal to 1");
+    }
+
+    #[test]
+    fn open_schemas_let_unknown_names_pass() {
+        let mut schema = Schema { fields: vec![field(FieldType::Int)], open: true };
+        let given = [("p", Value::Int(1)), ("q", Value::Int(2))];
+        assert_eq!(schema.parse(&given).unwrap(), vec![Value::Int(1)]);
+        schema.open = false;
+        assert!(schema.parse(&given).unwrap_err().message().contains("Cannot find argument 'q'"));
     }
 }
