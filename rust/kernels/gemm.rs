@@ -17,7 +17,24 @@ pub struct Mat<T> {
     pub col: isize,
 }
 
+// SAFETY: only an address with steps; kernels keep what their threads write apart.
+unsafe impl<T> Send for Mat<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Mat<T> {}
+
 impl<T> Mat<T> {
+    /// The matrix that starts `elems` elements on.
+    ///
+    /// # Safety
+    /// It must lie in the same buffer.
+    pub unsafe fn skip(&self, elems: usize) -> Self
+    where
+        T: Copy,
+    {
+        // SAFETY: promised by the caller.
+        Mat { ptr: unsafe { self.ptr.add(elems) }, ..*self }
+    }
+
     /// Row-major with `width` elements a row.
     pub fn rows(ptr: *mut T, width: usize) -> Self {
         Mat { ptr, row: width as isize, col: 1 }

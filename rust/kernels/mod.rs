@@ -2,8 +2,11 @@
 //! through [`parallel`]. `naive` holds the scalar reference of each.
 
 pub mod gemm;
+pub mod map;
 pub mod naive;
 pub mod parallel;
+pub mod philox;
 pub mod real;
 pub mod reduce_rows;
 pub mod scratch;
+pub mod softmax;

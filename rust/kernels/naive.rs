@@ -2,6 +2,7 @@
 
 use super::gemm::Mat;
 use super::real::Real;
+use super::softmax::Softmax;
 use crate::dtype::Element;
 
 /// Reproducible values in about -1 to 1.
@@ -47,4 +48,29 @@ pub unsafe fn gemm<T: Real>(
             }
         }
     }
+}
+
+/// Softmax (or its logarithm) and its gradient: `(y, dx)`.
+pub fn softmax(
+    s: &Softmax<f64>,
+    x: &[f64],
+    dy: &[f64],
+    lengths: Option<&[usize]>,
+) -> (Vec<f64>, Vec<f64>) {
+    let (mut y, mut dx) = (vec![0.0; x.len()], vec![0.0; x.len()]);
+    for column in 0..s.outer * s.inner {
+        let (o, c) = (column / s.inner, column % s.inner);
+        let length = lengths.map_or(s.len, |l| l[column].min(s.len));
+        let at = |i: usize| (o * s.len + i) * s.inner + c;
+        let e: Vec<f64> = (0..length).map(|i| (x[at(i)] * s.scale).exp()).collect();
+        let total: f64 = e.iter().sum();
+        let p: Vec<f64> = e.iter().map(|e| e / total).collect();
+        let weighted: f64 = (0..length).map(|i| dy[at(i)] * if s.log { 1.0 } else { p[i] }).sum();
+        for i in 0..length {
+            y[at(i)] = if s.log { p[i].ln() } else { p[i] };
+            dx[at(i)] = s.scale
+                * if s.log { dy[at(i)] - p[i] * weighted } else { p[i] * (dy[at(i)] - weighted) };
+        }
+    }
+    (y, dx)
 }

@@ -1,6 +1,6 @@
 //! Built-in operators, one family a file. Each family has `register(&Registry)`.
 
-mod nn;
+pub mod nn;
 #[cfg(test)]
 pub mod testing;
 

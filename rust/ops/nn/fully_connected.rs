@@ -1,7 +1,7 @@
 //! `FullyConnected`: a linear map of the last axis, or of everything but the first.
 
-use super::half;
 use super::infer::{complete, expect_rank, float_type};
+use super::lift;
 use crate::error::{Error, Result};
 use crate::kernels::gemm::{Mat, Threads, gemm};
 use crate::kernels::real::Real;
@@ -15,9 +15,9 @@ use crate::{params, with_real};
 params! {
     /// Parameters of `FullyConnected`.
     pub struct FullyConnectedParam {
-        num_hidden: i32, required.ge(1.0), "Number of hidden nodes of the output.";
-        no_bias: bool, default(false), "Whether to disable bias parameter.";
-        flatten: bool, default(true), "Whether to collapse all but the first axis of the input data tensor.";
+        num_hidden: i32, required.ge(1.0), "Extent of the mapped axis of the output.";
+        no_bias: bool, default(false), "Leave out the input bias.";
+        flatten: bool, default(true), "Map everything but axis 0 at once; if false, map the last axis only.";
     }
 }
 
@@ -61,9 +61,9 @@ pub fn operators() -> Vec<OpDef> {
         .gradient(Gradient::declared("_backward_FullyConnected", |_, _, _| {
             vec![Dep::OutGrad(0), Dep::Input(0), Dep::Input(1)]
         }))
-        .kernel(half::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
+        .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
     let backward = OpDef::new::<FullyConnectedParam>("_backward_FullyConnected")
-        .kernel(half::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
+        .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
     vec![forward, backward]
 }
 

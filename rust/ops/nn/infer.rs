@@ -32,21 +32,6 @@ pub fn check_float(dtype: Option<DType>) -> Result<()> {
     }
 }
 
-/// Inputs `fixed..` may have any dtype and take that of the first when they have none; all others and
-/// the outputs have the first's, a float.
-pub fn float_type_but(
-    fixed: usize,
-) -> impl Fn(&Attrs, &mut [Option<DType>], &mut [Option<DType>]) -> Result<bool> {
-    move |attrs, inputs, outputs| {
-        let (main, free) = inputs.split_at_mut(fixed);
-        let known = float_type(attrs, main, outputs)?;
-        for t in free.iter_mut() {
-            *t = t.or(main[0]);
-        }
-        Ok(known && free.iter().all(Option::is_some))
-    }
-}
-
 /// Checks the number of axes of a known shape.
 pub fn expect_rank(
     shape: &Shape,
@@ -64,12 +49,6 @@ pub fn expect_rank(
         format!("{} to {} axes", ranks.start(), ranks.end())
     };
     Err(Error::argument(argument, "shape", shape, expected))
-}
-
-/// Merges two shapes that must be equal, both ways.
-pub fn unify(a: &mut Shape, name_a: &str, b: &mut Shape, name_b: &str) -> Result<()> {
-    assign_shape(a, name_a, b)?;
-    assign_shape(b, name_b, a)
 }
 
 /// The dtype of statistics and scales of a normalisation: float32 beside float16 data, else the data's.

@@ -1,14 +1,32 @@
 //! Operators of neural networks: layers, activations, normalisations, loss heads, matrix products.
 
-mod fully_connected;
-mod half;
-mod infer;
+pub mod activation;
+pub mod dot;
+pub mod dropout;
+pub mod embedding;
+pub mod fully_connected;
+pub mod infer;
+pub mod lift;
+pub mod loss;
+pub mod regression;
+pub mod softmax;
+pub mod softmax_output;
 
 use crate::operator::{OpDef, Registry};
 
 /// Registers the family.
 pub fn register(registry: &Registry) {
-    let families: &[fn() -> Vec<OpDef>] = &[fully_connected::operators];
+    let families: &[fn() -> Vec<OpDef>] = &[
+        fully_connected::operators,
+        activation::operators,
+        softmax::operators,
+        softmax_output::operators,
+        regression::operators,
+        loss::operators,
+        dropout::operators,
+        embedding::operators,
+        dot::operators,
+    ];
     for family in families {
         for def in family() {
             registry.add(def).expect("built-in operators have names of their own");

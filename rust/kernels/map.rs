@@ -1,0 +1,66 @@
+//! Element-wise loops over any number of equally long inputs. An output may be the very memory of an input.
+
+use super::parallel::{Shared, parallel_for};
+use super::real::Real;
+
+/// Elements a task handles.
+const GRAIN: usize = 1 << 15;
+/// Elements read before any is written: the compiler vectorises a block without asking whether input and
+/// output are the same.
+const BLOCK: usize = 32;
+
+/// `out[i] = f(inputs[0][i], ...)` for `i` in `0..n`.
+///
+/// # Safety
+/// Every pointer is valid for `n` elements; `out` is the same as an input or overlaps none.
+pub unsafe fn map<T: Real, const N: usize>(
+    inputs: [*const T; N],
+    out: *mut T,
+    n: usize,
+    f: impl Fn([T; N]) -> T + Send + Sync,
+) {
+    let inputs = inputs.map(|p| Shared(p.cast_mut()));
+    let out = Shared(out);
+    parallel_for(n, GRAIN, |range| {
+        // SAFETY: the range lies in `0..n`; tasks have ranges of their own.
+        unsafe {
+            map_serial(
+                inputs.map(|p| p.at(range.start).cast_const()),
+                out.at(range.start),
+                range.len(),
+                &f,
+            )
+        }
+    });
+}
+
+/// As [`map`], on this thread.
+///
+/// # Safety
+/// As [`map`].
+#[inline(always)]
+pub unsafe fn map_serial<T: Real, const N: usize>(
+    inputs: [*const T; N],
+    out: *mut T,
+    n: usize,
+    f: impl Fn([T; N]) -> T,
+) {
+    let whole = n / BLOCK * BLOCK;
+    // SAFETY: all offsets are below `n`; each block is read before it is written.
+    unsafe {
+        for start in (0..whole).step_by(BLOCK) {
+            let mut block = [[T::zero(); BLOCK]; N];
+            for (b, p) in block.iter_mut().zip(inputs) {
+                std::ptr::copy_nonoverlapping(p.add(start), b.as_mut_ptr(), BLOCK);
+            }
+            let mut result = [T::zero(); BLOCK];
+            for (i, r) in result.iter_mut().enumerate() {
+                *r = f(std::array::from_fn(|k| block[k][i]));
+            }
+            std::ptr::copy_nonoverlapping(result.as_ptr(), out.add(start), BLOCK);
+        }
+        for i in whole..n {
+            *out.add(i) = f(std::array::from_fn(|k| *inputs[k].add(i)));
+        }
+    }
+}
