@@ -232,11 +232,11 @@ impl OpDef {
                     let _ = write!(text, " {name}: {dtype} of {rank} axes;");
                 }
                 for k in &self.kernels {
-                    let truth = k.matches.holds(facts);
+                    let (truth, why) = (k.matches.holds(facts), k.matches.explain(facts));
                     let _ = write!(
                         text,
-                        "\n  kernel '{}' priority {}: {} is {truth}",
-                        k.name, k.priority, k.matches
+                        "\n  kernel '{}' priority {}: {truth}: {why}",
+                        k.name, k.priority
                     );
                 }
                 Err(Error::not_implemented(text).in_operator(&self.name))

@@ -2,6 +2,7 @@
 
 use super::param::Attrs;
 use super::request::{OpReq, RandomKey};
+use super::value::Value;
 use crate::context::{Context, DeviceType};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -80,13 +81,67 @@ pub enum Match {
     Device(DeviceType),
     /// The dtype of tensor `name` (an input or output) is one of these.
     DTypeOf(String, Vec<DType>),
-    /// Parameter `name` has one of these values, by text.
-    Attr(String, Vec<String>),
-    /// Tensor `name` has this many axes.
-    RankOf(String, usize),
+    /// Parameter `name` compares so to this value (numbers by value, everything else by text).
+    Attr(String, Compare, String),
+    /// The number of axes of tensor `name` compares so to this one.
+    RankOf(String, Compare, usize),
     And(Box<Match>, Box<Match>),
     Or(Box<Match>, Box<Match>),
     Not(Box<Match>),
+}
+
+/// A comparison inside a [`Match`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compare {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+impl Compare {
+    const ALL: [(Compare, &'static str); 6] = [
+        (Compare::Eq, "=="),
+        (Compare::Ne, "!="),
+        (Compare::Lt, "<"),
+        (Compare::Le, "<="),
+        (Compare::Gt, ">"),
+        (Compare::Ge, ">="),
+    ];
+
+    pub fn from_text(text: &str) -> Option<Self> {
+        Self::ALL.iter().find(|c| c.1 == text).map(|c| c.0)
+    }
+
+    pub fn text(self) -> &'static str {
+        Self::ALL.iter().find(|c| c.0 == self).map_or("", |c| c.1)
+    }
+
+    /// Unordered values (a NaN) compare as different.
+    fn holds<T: PartialOrd>(self, a: T, b: T) -> bool {
+        match self {
+            Compare::Eq => a == b,
+            Compare::Ne => a != b,
+            Compare::Lt => a < b,
+            Compare::Le => a <= b,
+            Compare::Gt => a > b,
+            Compare::Ge => a >= b,
+        }
+    }
+
+    fn holds_for(self, value: &Value, text: &str) -> bool {
+        let number = match value {
+            Value::Int(i) => Some(*i as f64),
+            Value::Float(x) => Some(*x),
+            _ => None,
+        };
+        match (number, text.parse::<f64>()) {
+            (Some(a), Ok(b)) => self.holds(a, b),
+            _ => self.holds(value.to_string().as_str(), text),
+        }
+    }
 }
 
 /// The facts a [`Match`] is tried on.
@@ -104,14 +159,25 @@ impl Match {
             Match::Always => true,
             Match::Device(d) => *d == facts.device,
             Match::DTypeOf(name, dtypes) => tensor(name).is_some_and(|t| dtypes.contains(&t.1)),
-            Match::RankOf(name, rank) => tensor(name).is_some_and(|t| t.2 == *rank),
-            Match::Attr(name, texts) => {
-                let value = facts.attrs.value(name).map(|v| v.to_string());
-                value.is_some_and(|v| texts.contains(&v))
+            Match::RankOf(name, how, rank) => tensor(name).is_some_and(|t| how.holds(t.2, *rank)),
+            Match::Attr(name, how, text) => {
+                facts.attrs.value(name).is_some_and(|v| how.holds_for(v, text))
             }
             Match::And(a, b) => a.holds(facts) && b.holds(facts),
             Match::Or(a, b) => a.holds(facts) || b.holds(facts),
             Match::Not(a) => !a.holds(facts),
+        }
+    }
+}
+
+impl Match {
+    /// The condition with the truth of each of its parts: `(device == cpu [true] & ~always [true])`.
+    pub fn explain(&self, facts: &MatchFacts<'_>) -> String {
+        match self {
+            Match::And(a, b) => format!("({} & {})", a.explain(facts), b.explain(facts)),
+            Match::Or(a, b) => format!("({} | {})", a.explain(facts), b.explain(facts)),
+            Match::Not(a) => format!("~{}", a.explain(facts)),
+            leaf => format!("{leaf} [{}]", leaf.holds(facts)),
         }
     }
 }
@@ -125,8 +191,8 @@ impl fmt::Display for Match {
                 let names: Vec<_> = d.iter().map(|d| d.name()).collect();
                 write!(f, "dtype({n}) in {{{}}}", names.join(", "))
             }
-            Match::Attr(n, v) => write!(f, "attr({n}) in {{{}}}", v.join(", ")),
-            Match::RankOf(n, r) => write!(f, "rank({n}) == {r}"),
+            Match::Attr(n, how, v) => write!(f, "attr({n}) {} {v}", how.text()),
+            Match::RankOf(n, how, r) => write!(f, "ndim({n}) {} {r}", how.text()),
             Match::And(a, b) => write!(f, "({a} & {b})"),
             Match::Or(a, b) => write!(f, "({a} | {b})"),
             Match::Not(a) => write!(f, "~{a}"),
@@ -170,5 +236,27 @@ impl Kernel {
     pub fn skips_null(mut self) -> Self {
         self.skips_null = true;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::{NoParam, OpDef};
+
+    #[test]
+    fn conditions_hold_and_explain_themselves() {
+        let attrs = OpDef::new::<NoParam>("probe").parse(&[]).expect("no parameters");
+        let tensors = [("x".to_owned(), DType::F32, 2)];
+        let facts = MatchFacts { device: DeviceType::Cpu, attrs: &attrs, tensors: &tensors };
+        let rank = |how, n| Match::RankOf("x".into(), how, n);
+        assert!(rank(Compare::Le, 2).holds(&facts) && !rank(Compare::Gt, 2).holds(&facts));
+        let f64s = Match::DTypeOf("x".into(), vec![DType::F64]);
+        let both = Match::And(Box::new(rank(Compare::Eq, 2)), Box::new(f64s.clone()));
+        assert!(!both.holds(&facts));
+        assert_eq!(both.explain(&facts), "(ndim(x) == 2 [true] & dtype(x) in {float64} [false])");
+        assert!(Match::Not(Box::new(f64s)).holds(&facts));
+        assert!(Compare::Lt.holds_for(&Value::Float(0.5), "1"));
+        assert!(Compare::Eq.holds_for(&Value::from("NCHW"), "NCHW"));
     }
 }

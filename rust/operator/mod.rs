@@ -15,7 +15,8 @@ mod value;
 pub use def::{InplacePair, InputDoc, OpDef};
 pub use gradient::{Dep, GradBuilder, GradEntry, GradFn, GradNode, Gradient, Gradients};
 pub use kernel::{
-    Body, Call, Callback, Done, Kernel, Match, MatchFacts, NativeFn, OpContext, OpState, OwnedCall,
+    Body, Call, Callback, Compare, Done, Kernel, Match, MatchFacts, NativeFn, OpContext, OpState,
+    OwnedCall,
 };
 pub use param::{Attrs, Field, NoParam, ParamStruct, Schema, field_default, is_hidden};
 pub use registry::Registry;
