@@ -1,1 +1,495 @@
-//! stub
+//! Arrays: shared memory with an engine variable, seen as a row-major block.
+//!
+//! An [`NDArray`] is a cheap handle: views, handles and NumPy bases of the same memory share one chunk.
+//! A chunk gets its engine variable late, when the first operation that is queued names it: arrays that
+//! only ever meet short operations run by their own callers never trouble the engine. Until then the
+//! chunk's own [`Latch`] keeps callers apart:
+//!
+//! * a caller that runs an operation inline enters the latch as reader or writer, runs, and leaves;
+//! * whoever needs the variable closes the latch for good and waits for those inside (they run for
+//!   microseconds and never block, so the wait is a short spin);
+//! * once closed, nobody enters: from then on the engine alone orders access.
+
+use crate::context::Context;
+use crate::dtype::DType;
+use crate::engine::{Engine, Poll, Push, Task, Var};
+use crate::error::{Error, Result};
+use crate::executor::resource::RandomStreams;
+use crate::operator::Registry;
+use crate::shape::Shape;
+use crate::storage::{Block, Pool};
+use crate::tensor::View;
+use std::any::Any;
+use std::fmt;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// What arrays and operators run on. A value: the one that Python uses lives in the binding.
+pub struct Runtime {
+    pub engine: Arc<dyn Engine>,
+    pub pool: Pool,
+    pub registry: Arc<Registry>,
+    pub random: RandomStreams,
+}
+
+impl Runtime {
+    /// A runtime with the built-in operators on `engine`.
+    pub fn new(engine: Arc<dyn Engine>) -> Arc<Self> {
+        Arc::new(Runtime {
+            engine,
+            pool: Pool::new(),
+            registry: Arc::new(Registry::with_builtins()),
+            random: RandomStreams::default(),
+        })
+    }
+}
+
+const CLOSED: u32 = 1 << 31;
+const WRITING: u32 = 1 << 30;
+
+/// Keeps inline operations on a chunk apart until its variable takes over; see the module's head.
+#[derive(Default)]
+struct Latch(AtomicU32);
+
+impl Latch {
+    fn try_read(&self) -> bool {
+        let mut seen = self.0.load(Ordering::Relaxed);
+        while seen & (CLOSED | WRITING) == 0 {
+            match self.0.compare_exchange_weak(seen, seen + 1, Ordering::Acquire, Ordering::Relaxed)
+            {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    fn try_write(&self) -> bool {
+        self.0.compare_exchange(0, WRITING, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    fn leave_read(&self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+
+    fn leave_write(&self) {
+        self.0.fetch_and(!WRITING, Ordering::Release);
+    }
+
+    /// Nobody is inside and nobody will enter.
+    fn is_closed(&self) -> bool {
+        self.0.load(Ordering::Acquire) == CLOSED
+    }
+
+    fn close(&self) {
+        self.0.fetch_or(CLOSED, Ordering::AcqRel);
+        let mut turns = 0u32;
+        while !self.is_closed() {
+            turns += 1;
+            if turns < 64 {
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+enum Memory {
+    /// From the pool, taken when first needed (null until then).
+    Pooled(AtomicPtr<u8>, OnceLock<Block>),
+    /// Somebody else's bytes, alive as long as the keeper.
+    External(*mut u8, #[allow(dead_code)] Arc<dyn Any + Send + Sync>),
+}
+
+struct Chunk {
+    runtime: Arc<Runtime>,
+    ctx: Context,
+    size_bytes: usize,
+    memory: Memory,
+    latch: Latch,
+    var: OnceLock<Var>,
+}
+
+// SAFETY: the pointers are addresses only; access to the bytes is ordered by latch and variable.
+unsafe impl Send for Chunk {}
+// SAFETY: as above.
+unsafe impl Sync for Chunk {}
+
+impl Chunk {
+    fn new(runtime: &Arc<Runtime>, size_bytes: usize, ctx: Context, memory: Memory) -> Arc<Self> {
+        Arc::new(Chunk {
+            runtime: runtime.clone(),
+            ctx,
+            size_bytes,
+            memory,
+            latch: Latch::default(),
+            var: OnceLock::new(),
+        })
+    }
+
+    fn ptr(&self) -> Result<*mut u8> {
+        match &self.memory {
+            Memory::External(ptr, _) => Ok(*ptr),
+            Memory::Pooled(ptr, block) => {
+                let known = ptr.load(Ordering::Acquire);
+                if !known.is_null() {
+                    return Ok(known);
+                }
+                let fresh = self.runtime.pool.alloc(self.size_bytes)?;
+                let taken = block.get_or_init(|| fresh).ptr();
+                ptr.store(taken, Ordering::Release);
+                Ok(taken)
+            }
+        }
+    }
+
+    fn var(&self) -> Var {
+        if self.latch.is_closed() {
+            if let Some(var) = self.var.get() {
+                return *var;
+            }
+        }
+        let var = *self.var.get_or_init(|| self.runtime.engine.new_variable());
+        self.latch.close();
+        var
+    }
+
+    /// The variable, if it exists and rules.
+    fn known_var(&self) -> Option<Var> {
+        if self.latch.0.load(Ordering::Acquire) & CLOSED == 0 {
+            return None;
+        }
+        Some(self.var())
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        let Some(var) = self.var.take() else { return };
+        let external = Memory::External(std::ptr::null_mut(), Arc::new(()));
+        let memory = std::mem::replace(&mut self.memory, external);
+        let last: Option<Box<dyn FnOnce() + Send>> = match memory {
+            Memory::Pooled(_, mut block) => block.take().map(|b| Box::new(|| drop(b)) as Box<_>),
+            Memory::External(_, keep) => Some(Box::new(|| drop(keep))),
+        };
+        self.runtime.engine.delete_variable(var, last);
+    }
+}
+
+/// An array: shared memory, where it begins, shape and dtype. Always row-major and without gaps.
+#[derive(Clone)]
+pub struct NDArray {
+    chunk: Arc<Chunk>,
+    offset: usize,
+    shape: Shape,
+    dtype: DType,
+}
+
+impl NDArray {
+    /// An array whose memory is taken when it is first needed.
+    pub fn pending(rt: &Arc<Runtime>, shape: &Shape, dtype: DType, ctx: Context) -> Result<Self> {
+        let bytes = shape.checked_size()? * dtype.size();
+        let memory = Memory::Pooled(AtomicPtr::default(), OnceLock::new());
+        let chunk = Chunk::new(rt, bytes, ctx, memory);
+        Ok(NDArray { chunk, offset: 0, shape: shape.clone(), dtype })
+    }
+
+    /// An array with memory, uninitialised.
+    pub fn empty(rt: &Arc<Runtime>, shape: &Shape, dtype: DType, ctx: Context) -> Result<Self> {
+        let array = Self::pending(rt, shape, dtype, ctx)?;
+        array.chunk.ptr()?;
+        Ok(array)
+    }
+
+    /// A fresh variable over somebody's bytes, which `keep` keeps alive.
+    ///
+    /// # Safety
+    /// `ptr` must be aligned for `dtype` and valid for reads and writes of the whole shape while `keep`
+    /// lives, and nobody may access these bytes except in ways that the array's users know to order.
+    pub unsafe fn external(
+        rt: &Arc<Runtime>,
+        keep: Arc<dyn Any + Send + Sync>,
+        ptr: *mut u8,
+        shape: &Shape,
+        dtype: DType,
+        ctx: Context,
+    ) -> Self {
+        let bytes = shape.size() * dtype.size();
+        let chunk = Chunk::new(rt, bytes, ctx, Memory::External(ptr, keep));
+        NDArray { chunk, offset: 0, shape: shape.clone(), dtype }
+    }
+
+    /// A part of this array's chunk, `offset` bytes from this array's start: same memory, same variable.
+    /// Entries of an arena are parts of it.
+    pub fn part(&self, offset: usize, shape: &Shape, dtype: DType) -> Result<Self> {
+        let bytes = shape.checked_size()? * dtype.size();
+        let start = self.offset + offset;
+        if start.checked_add(bytes).is_none_or(|end| end > self.chunk.size_bytes) {
+            return Err(Error::value(format!(
+                "a part of {bytes} bytes at offset {start} does not fit into a chunk of {} bytes",
+                self.chunk.size_bytes
+            )));
+        }
+        Ok(NDArray { chunk: self.chunk.clone(), offset: start, shape: shape.clone(), dtype })
+    }
+
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    pub fn context(&self) -> Context {
+        self.chunk.ctx
+    }
+
+    pub fn runtime(&self) -> &Arc<Runtime> {
+        &self.chunk.runtime
+    }
+
+    /// The variable that orders access; made when first asked for.
+    pub fn var(&self) -> Var {
+        self.chunk.var()
+    }
+
+    /// Number of elements.
+    pub fn size(&self) -> usize {
+        self.shape.size()
+    }
+
+    pub fn size_bytes(&self) -> usize {
+        self.size() * self.dtype.size()
+    }
+
+    /// Does the array span its whole chunk, so that overwriting it overwrites everything behind its variable?
+    pub fn is_whole(&self) -> bool {
+        self.offset == 0 && self.size_bytes() == self.chunk.size_bytes
+    }
+
+    pub fn same_chunk(&self, other: &NDArray) -> bool {
+        Arc::ptr_eq(&self.chunk, &other.chunk)
+    }
+
+    /// Do the two share bytes?
+    pub fn overlaps(&self, other: &NDArray) -> bool {
+        self.same_chunk(other)
+            && self.offset < other.offset + other.size_bytes()
+            && other.offset < self.offset + self.size_bytes()
+    }
+
+    /// What kernels work on. Takes the memory if it is still pending; does not wait.
+    pub fn view(&self) -> Result<View> {
+        let ptr = self.chunk.ptr()?.wrapping_add(self.offset);
+        // SAFETY: the chunk holds these bytes (checked when the array was made) and is kept alive by
+        // whoever holds the array while the view is used.
+        Ok(unsafe { View::new(ptr, self.shape.clone(), self.dtype) })
+    }
+
+    /// Rows `begin..end` of the first axis, sharing memory.
+    pub fn slice(&self, begin: usize, end: usize) -> Result<Self> {
+        let rows = self.shape.dims().first().copied().unwrap_or(0) as usize;
+        if self.shape.ndim() == 0 || begin > end || end > rows {
+            return Err(Error::index(format!(
+                "slice {begin}..{end} is out of bounds for shape {}",
+                self.shape
+            )));
+        }
+        let mut shape = self.shape.clone();
+        shape.dims_mut()[0] = (end - begin) as i64;
+        let row = self.shape.product(1..self.shape.ndim()) * self.dtype.size();
+        let offset = self.offset + begin * row;
+        Ok(NDArray { chunk: self.chunk.clone(), offset, shape, dtype: self.dtype })
+    }
+
+    /// Row `i` of the first axis, without that axis.
+    pub fn at(&self, i: usize) -> Result<Self> {
+        let rows = self.shape.dims().first().copied().unwrap_or(0);
+        if i as i64 >= rows {
+            return Err(Error::index(format!(
+                "index {i} is out of bounds for axis 0 with size {rows}"
+            )));
+        }
+        let shape = Shape::new(&self.shape.dims()[1..]);
+        self.slice(i, i + 1)?.reshape(shape)
+    }
+
+    /// The same elements in another shape, sharing memory.
+    pub fn reshape(&self, shape: Shape) -> Result<Self> {
+        if shape.checked_size()? != self.size() {
+            return Err(Error::value(format!(
+                "Cannot reshape array of size {} into shape {shape}",
+                self.size()
+            )));
+        }
+        let (chunk, offset) = (self.chunk.clone(), self.offset);
+        Ok(NDArray { chunk, offset, shape, dtype: self.dtype })
+    }
+
+    /// Waits for earlier writes and raises their error if no wait has raised it yet.
+    pub fn wait_to_read(&self, poll: Poll<'_>) -> Result<()> {
+        match self.chunk.known_var() {
+            Some(var) => self.runtime().engine.wait_to_read(var, poll),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for earlier reads and writes and raises their unreported error.
+    pub fn wait_to_write(&self, poll: Poll<'_>) -> Result<()> {
+        match self.chunk.known_var() {
+            Some(var) => self.runtime().engine.wait_for_var(var, poll),
+            None => Ok(()),
+        }
+    }
+
+    /// An error if the bytes were never computed, whether or not that error was raised before.
+    /// Meaningful after [`NDArray::wait_to_read`].
+    pub fn readable(&self) -> Result<()> {
+        match self.chunk.known_var().and_then(|var| self.runtime().engine.poisoned(var)) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until the bytes are computed and calls `f` with them; an error if they never were.
+    pub fn read<R>(&self, poll: Poll<'_>, f: impl FnOnce(&View) -> R) -> Result<R> {
+        let view = self.view()?;
+        if self.chunk.latch.try_read() {
+            let leave = Leave(&self.chunk.latch, false);
+            let result = f(&view);
+            drop(leave);
+            return Ok(result);
+        }
+        self.wait_to_read(poll)?;
+        self.readable()?;
+        Ok(f(&view))
+    }
+
+    /// Waits until nothing uses the array and overwrites it with `f`.
+    pub fn overwrite(&self, poll: Poll<'_>, f: impl FnOnce(&View) -> Result<()>) -> Result<()> {
+        let view = self.view()?;
+        if self.chunk.latch.try_write() {
+            let _leave = Leave(&self.chunk.latch, true);
+            return f(&view);
+        }
+        self.wait_to_write(poll)?;
+        f(&view)?;
+        if self.is_whole() && self.readable().is_err() {
+            // The bytes are good now: an empty operation that overwrites the variable says so.
+            let writes = [self.var()];
+            let push = Push { overwrites: 1, cheap: true, ..Push::new("overwrite", &[], &writes) };
+            self.runtime().engine.push(Task::nothing(), push)?;
+        }
+        Ok(())
+    }
+
+    /// Pushes a copy of `source` into this array, converting the dtype. Shapes must be equal.
+    pub fn copy_from(&self, source: &NDArray) -> Result<()> {
+        crate::executor::run::push_copy(source, self)
+    }
+}
+
+struct Leave<'a>(&'a Latch, bool);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        if self.1 { self.0.leave_write() } else { self.0.leave_read() }
+    }
+}
+
+/// Runs `f` at once if nothing is pending on the arrays and none is poisoned, with every other use of
+/// them kept out meanwhile; false, and nothing done, otherwise. Only for work of a few microseconds;
+/// arrays that already have a variable hold up every push meanwhile, so `tiny` says whether `f` is far
+/// shorter than a task: if not, such arrays are refused.
+pub fn with_quiet(
+    reads: &[&NDArray],
+    writes: &[&NDArray],
+    tiny: bool,
+    f: &mut dyn FnMut(),
+) -> bool {
+    let mut inside = Inside { reads, writes, entered_reads: 0, entered_writes: 0, runtime: None };
+    if !inside.enter() {
+        return false;
+    }
+    match inside.runtime {
+        None => {
+            f();
+            true
+        }
+        Some(_) if !tiny => false,
+        Some(rt) => {
+            let closed = |a: &&&NDArray| a.chunk.latch.0.load(Ordering::Relaxed) & CLOSED != 0;
+            let write_vars: Vars = writes.iter().filter(closed).map(|a| a.var()).collect();
+            let read_vars: Vars = reads.iter().filter(closed).map(|a| a.var()).collect();
+            rt.engine.with_quiet(&read_vars, &write_vars, f)
+        }
+    }
+}
+
+type Vars = smallvec::SmallVec<[Var; 6]>;
+
+/// The latches an inline operation has entered; left when dropped.
+struct Inside<'a> {
+    reads: &'a [&'a NDArray],
+    writes: &'a [&'a NDArray],
+    entered_reads: usize,
+    entered_writes: usize,
+    /// Set when some array has a variable.
+    runtime: Option<&'a Runtime>,
+}
+
+impl Inside<'_> {
+    fn is_written(&self, i: usize, upto: usize, array: &NDArray) -> bool {
+        let _ = i;
+        self.writes[..upto].iter().any(|w| w.same_chunk(array))
+    }
+
+    fn enter(&mut self) -> bool {
+        for i in 0..self.writes.len() {
+            let array = self.writes[i];
+            if !self.is_written(i, i, array) && !array.chunk.latch.try_write() {
+                if !array.chunk.latch.is_closed() {
+                    return false;
+                }
+                self.runtime = Some(&array.chunk.runtime);
+            }
+            self.entered_writes = i + 1;
+        }
+        for i in 0..self.reads.len() {
+            let array = self.reads[i];
+            if !self.is_written(i, self.writes.len(), array) && !array.chunk.latch.try_read() {
+                if !array.chunk.latch.is_closed() {
+                    return false;
+                }
+                self.runtime = Some(&array.chunk.runtime);
+            }
+            self.entered_reads = i + 1;
+        }
+        true
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        for i in 0..self.entered_reads {
+            let array = self.reads[i];
+            if !self.is_written(i, self.writes.len(), array) && !array.chunk.latch.is_closed() {
+                array.chunk.latch.leave_read();
+            }
+        }
+        for i in 0..self.entered_writes {
+            let array = self.writes[i];
+            if !self.is_written(i, i, array) && !array.chunk.latch.is_closed() {
+                array.chunk.latch.leave_write();
+            }
+        }
+    }
+}
+
+impl fmt::Debug for NDArray {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NDArray {} {} @{}", self.shape, self.dtype, self.chunk.ctx)
+    }
+}

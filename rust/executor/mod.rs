@@ -1,1 +1,7 @@
-//! stub
+//! Runs operators: one call at a time ([`imperative`]) or bound graphs, with gradients ([`autograd`]).
+//!
+//! [`run`] is the one place where write requests, temporaries and the choice of a kernel are handled.
+
+pub mod imperative;
+pub mod resource;
+pub mod run;

@@ -2,4 +2,4 @@
 
 mod pool;
 
-pub use pool::{Block, Pool, Usage};
+pub use pool::{ALIGN, Block, Pool, Usage};
