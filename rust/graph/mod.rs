@@ -1,1 +1,21 @@
-//! stub
+//! Symbols and static graphs: composition, JSON, inference, passes and the memory plan.
+//!
+//! A [`Symbol`] is what a program composes: heads into a shared, acyclic web of nodes. [`plan`] flattens it
+//! into a [`Graph`] (nodes in execution order, entries by number), runs the passes of [`passes`] in one
+//! listed order and returns a [`Plan`]: everything the executor needs, with no memory allocated and
+//! nothing executed.
+
+mod check;
+mod graph;
+mod infer;
+mod inspect;
+mod json;
+mod symbol;
+#[cfg(test)]
+mod tests;
+
+pub use check::check;
+pub use graph::{Dict, Entry, Graph, Node, empty_attrs};
+pub use infer::{Inferred, declared_shape, declared_type};
+pub use json::{Loaded, load_json};
+pub use symbol::{Create, HIDDEN_KEYS, SymEntry, SymNode, Symbol, stored_key};

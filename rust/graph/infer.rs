@@ -1,0 +1,366 @@
+//! Shape and dtype inference to a fixed point, in both directions.
+//!
+//! Forward and backward sweeps over the nodes alternate until nothing more becomes known. Explicit values
+//! win over a variable's `__shape__` and `__dtype__`, which are used only where none is given.
+
+use super::graph::{Entry, Graph, Node};
+use super::symbol::Symbol;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::operator::infer::same_type;
+use crate::operator::{Attrs, OpDef};
+use crate::shape::Shape;
+use std::fmt::Write;
+
+/// What is inferred: shapes or dtypes.
+trait Fact: Clone + PartialEq {
+    const WHAT: &'static str;
+    fn unknown() -> Self;
+    fn known(&self) -> bool;
+    fn learn(&mut self, other: &Self) -> Result<bool>;
+    fn show(&self) -> String;
+    fn run(op: &OpDef, attrs: &Attrs, ins: &mut [Self], outs: &mut [Self]) -> Result<()>;
+}
+
+impl Fact for Shape {
+    const WHAT: &'static str = "shape";
+
+    fn unknown() -> Self {
+        Shape::unknown()
+    }
+
+    fn known(&self) -> bool {
+        self.is_known()
+    }
+
+    fn learn(&mut self, other: &Self) -> Result<bool> {
+        if self == other { Ok(false) } else { self.merge(other) }
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+
+    fn run(op: &OpDef, attrs: &Attrs, ins: &mut [Self], outs: &mut [Self]) -> Result<()> {
+        if let Some(rule) = &op.infer_shape {
+            rule(attrs, ins, outs)?;
+        }
+        Ok(())
+    }
+}
+
+impl Fact for Option<DType> {
+    const WHAT: &'static str = "dtype";
+
+    fn unknown() -> Self {
+        None
+    }
+
+    fn known(&self) -> bool {
+        self.is_some()
+    }
+
+    fn learn(&mut self, other: &Self) -> Result<bool> {
+        match (*self, *other) {
+            (_, None) => Ok(false),
+            (None, new) => {
+                *self = new;
+                Ok(true)
+            }
+            (Some(a), Some(b)) if a == b => Ok(false),
+            (Some(a), Some(b)) => {
+                Err(Error::type_(format!("Type inconsistent, Provided = {a}, inferred type = {b}")))
+            }
+        }
+    }
+
+    fn show(&self) -> String {
+        self.map_or_else(|| "unknown".to_owned(), |d| d.name().to_owned())
+    }
+
+    fn run(op: &OpDef, attrs: &Attrs, ins: &mut [Self], outs: &mut [Self]) -> Result<()> {
+        match &op.infer_type {
+            Some(rule) => rule(attrs, ins, outs)?,
+            None => same_type(attrs, ins, outs)?,
+        };
+        Ok(())
+    }
+}
+
+impl Graph {
+    /// Completes `shapes` (one per entry) as far as it goes.
+    pub fn infer_shapes(&self, shapes: &mut [Shape]) -> Result<()> {
+        Sweeper::new(self, shapes).to_fixed_point()
+    }
+
+    /// Completes `types` (one per entry) as far as it goes.
+    pub fn infer_types(&self, types: &mut [Option<DType>]) -> Result<()> {
+        Sweeper::new(self, types).to_fixed_point()
+    }
+}
+
+struct Sweeper<'a, F> {
+    graph: &'a Graph,
+    facts: &'a mut [F],
+    /// Nodes that ran with everything known: nothing is left to learn or to check there.
+    done: Vec<bool>,
+    ins: Vec<F>,
+    outs: Vec<F>,
+}
+
+impl<'a, F: Fact> Sweeper<'a, F> {
+    fn new(graph: &'a Graph, facts: &'a mut [F]) -> Self {
+        let done = graph.nodes.iter().map(Node::is_variable).collect();
+        Sweeper { graph, facts, done, ins: Vec::new(), outs: Vec::new() }
+    }
+
+    fn to_fixed_point(&mut self) -> Result<()> {
+        let n = self.graph.nodes.len();
+        loop {
+            let mut learnt = false;
+            for node in 0..n {
+                learnt |= self.visit(node)?;
+            }
+            if self.done.iter().all(|&d| d) {
+                return Ok(());
+            }
+            for node in (0..n).rev() {
+                learnt |= self.visit(node)?;
+            }
+            if !learnt {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Runs the node's rule; `true` if anything was learnt.
+    fn visit(&mut self, id: usize) -> Result<bool> {
+        let node = &self.graph.nodes[id];
+        let Some(op) = node.op.as_ref().filter(|_| !self.done[id]) else { return Ok(false) };
+        if let Some(forward) = node.backward_of.filter(|_| op.is_backward) {
+            return self.visit_backward(id, forward).map_err(|e| self.explain(e, node, op));
+        }
+        self.ins.clear();
+        for e in &node.inputs {
+            self.ins.push(self.facts[self.graph.entry_id(*e)].clone());
+        }
+        let outputs = self.graph.entries_of(id);
+        self.outs.clear();
+        self.outs.extend_from_slice(&self.facts[outputs.clone()]);
+        F::run(op, &node.attrs, &mut self.ins, &mut self.outs)
+            .map_err(|e| self.explain(e, node, op))?;
+        let mut learnt = false;
+        let mut complete = true;
+        for (i, e) in node.inputs.iter().enumerate() {
+            complete &= self.ins[i].known();
+            let at = self.graph.entry_id(*e);
+            learnt |= self.facts[at].learn(&self.ins[i]).map_err(|e| self.explain(e, node, op))?;
+        }
+        for (i, at) in outputs.enumerate() {
+            complete &= self.outs[i].known();
+            learnt |= self.facts[at].learn(&self.outs[i]).map_err(|e| self.explain(e, node, op))?;
+        }
+        self.done[id] = complete;
+        Ok(learnt)
+    }
+
+    /// A backward node's outputs are like the inputs of its forward node.
+    fn visit_backward(&mut self, id: usize, forward: u32) -> Result<bool> {
+        let mut learnt = false;
+        let mut complete = true;
+        let inputs = &self.graph.nodes[forward as usize].inputs;
+        for (e, at) in inputs.iter().zip(self.graph.entries_of(id)) {
+            let like = self.facts[self.graph.entry_id(*e)].clone();
+            complete &= like.known();
+            learnt |= self.facts[at].learn(&like)?;
+        }
+        self.done[id] = complete;
+        Ok(learnt)
+    }
+
+    /// Adds to an error the node, its inputs and where they come from.
+    fn explain(&self, error: Error, node: &Node, op: &OpDef) -> Error {
+        let mut text = format!("Error in operator {}: {}", node.name, error.message());
+        let names = op.inputs(&node.attrs);
+        for (i, e) in node.inputs.iter().enumerate() {
+            let name = names.get(i).map_or("input", |n| n);
+            let fact = self.facts[self.graph.entry_id(*e)].show();
+            let _ = write!(text, "\n  input {i} '{name}': {} {fact}, from ", F::WHAT);
+            self.write_chain(&mut text, *e);
+        }
+        for (i, at) in self.graph.entries_of(entry_node(self.graph, node)).enumerate() {
+            if self.facts[at].known() {
+                let _ = write!(text, "\n  output {i}: {} {}", F::WHAT, self.facts[at].show());
+            }
+        }
+        let explained = match error.payload() {
+            Some(payload) => Error::foreign(text, payload.clone()),
+            None => Error::new(error.kind(), text),
+        };
+        explained.in_operator(&op.name).in_node(&node.name)
+    }
+
+    /// `fc1 (FullyConnected) <- relu0 (Activation) <- data`
+    fn write_chain(&self, text: &mut String, mut entry: Entry) {
+        const LONGEST: usize = 8;
+        for step in 0..LONGEST {
+            let node = &self.graph.nodes[entry.node as usize];
+            let arrow = if step > 0 { " <- " } else { "" };
+            let fact = self.facts[self.graph.entry_id(entry)].show();
+            let _ = match &node.op {
+                Some(op) => write!(text, "{arrow}{} ({}) {fact}", node.name, op.name),
+                None => write!(text, "{arrow}variable {} {fact}", node.name),
+            };
+            match node.inputs.first() {
+                Some(first) => entry = *first,
+                None => return,
+            }
+        }
+        text.push_str(" <- ...");
+    }
+}
+
+fn entry_node(graph: &Graph, node: &Node) -> usize {
+    // The node is a reference into the graph's own list.
+    graph.nodes.iter().position(|n| std::ptr::eq(n, node)).unwrap_or(0)
+}
+
+/// Shapes or dtypes of a symbol's arguments, outputs and auxiliary states, in the order of its lists.
+#[derive(Clone, Debug)]
+pub struct Inferred<F> {
+    pub args: Vec<F>,
+    pub outputs: Vec<F>,
+    pub aux: Vec<F>,
+    /// Is everything known?
+    pub complete: bool,
+}
+
+/// The shape in a variable's `__shape__`; zeros are unknown extents unless `np_shape` is on.
+pub fn declared_shape(node: &Node, np_shape: bool) -> Option<Shape> {
+    let text = node.dict.get("__shape__")?;
+    let inner = text.trim().trim_start_matches(['(', '[']).trim_end_matches([')', ']']);
+    let mut dims = Vec::new();
+    for part in inner.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+        match part.trim_end_matches('L') {
+            "None" => dims.push(-1),
+            number => dims.push(number.parse::<i64>().ok()?),
+        }
+    }
+    Some(if np_shape { Shape::new(&dims) } else { Shape::from_legacy(&dims) })
+}
+
+/// The dtype in a variable's `__dtype__`: a flag, or a name.
+pub fn declared_type(node: &Node) -> Option<DType> {
+    let text = node.dict.get("__dtype__")?.trim();
+    match text.parse::<i32>() {
+        Ok(flag) => DType::from_flag(flag).ok(),
+        Err(_) => DType::from_name(text).ok(),
+    }
+}
+
+/// One slot per entry, filled from `given` (by position among all variables, then by name) and from what
+/// the variables declare.
+fn seed<F: Fact>(
+    graph: &Graph,
+    given: &[(String, F)],
+    declared: impl Fn(&Node) -> Option<F>,
+) -> Result<Vec<F>> {
+    let by_name: std::collections::HashMap<&str, &F> =
+        given.iter().map(|(n, f)| (n.as_str(), f)).collect();
+    let mut facts = vec![F::unknown(); graph.num_entries()];
+    let mut used = 0;
+    for (id, node) in graph.nodes.iter().enumerate().filter(|(_, n)| n.is_variable()) {
+        let explicit = by_name.get(node.name.as_str());
+        used += explicit.is_some() as usize;
+        let fact = explicit.map(|f| (*f).clone()).or_else(|| declared(node));
+        if let Some(fact) = fact {
+            facts[graph.entries_of(id).start] = fact;
+        }
+    }
+    if used < by_name.len() {
+        let names: Vec<&str> =
+            graph.nodes.iter().filter(|n| n.is_variable()).map(|n| n.name.as_str()).collect();
+        for (name, _) in given {
+            if !names.contains(&name.as_str()) {
+                return Err(unknown_name(name, &names));
+            }
+        }
+    }
+    Ok(facts)
+}
+
+fn unknown_name(name: &str, names: &[&str]) -> Error {
+    let mut text = format!("Keyword argument name {name} not found.\nCandidate arguments:\n");
+    for (i, n) in names.iter().enumerate() {
+        let _ = writeln!(text, "\t[{i}]{n}");
+    }
+    Error::value(text)
+}
+
+impl Graph {
+    /// Shapes of all entries as far as `given` (by variable name) and the variables' attributes tell.
+    pub fn shapes_from(&self, given: &[(String, Shape)], np_shape: bool) -> Result<Vec<Shape>> {
+        let mut shapes = seed(self, given, |n| declared_shape(n, np_shape))?;
+        self.infer_shapes(&mut shapes)?;
+        Ok(shapes)
+    }
+
+    /// Dtypes of all entries as far as `given` (by variable name) and the variables' attributes tell.
+    pub fn types_from(&self, given: &[(String, DType)]) -> Result<Vec<Option<DType>>> {
+        let given: Vec<_> = given.iter().map(|(n, d)| (n.clone(), Some(*d))).collect();
+        let mut types = seed(self, &given, |n| declared_type(n).map(Some))?;
+        self.infer_types(&mut types)?;
+        Ok(types)
+    }
+
+    /// Node numbers of the arguments and of the auxiliary states.
+    pub fn variables(&self) -> (Vec<u32>, Vec<u32>) {
+        let mut mutated = vec![false; self.nodes.len()];
+        for node in &self.nodes {
+            if let Some(op) = &node.op
+                && op.mutates.is_some()
+            {
+                for i in op.mutated_inputs(&node.attrs) {
+                    if let Some(e) = node.inputs.get(i) {
+                        mutated[e.node as usize] = true;
+                    }
+                }
+            }
+        }
+        let variables = (0..self.nodes.len()).filter(|&i| self.nodes[i].is_variable());
+        let (aux, args): (Vec<usize>, Vec<usize>) = variables.partition(|&i| mutated[i]);
+        let ids = |v: Vec<usize>| v.into_iter().map(|i| i as u32).collect();
+        (ids(args), ids(aux))
+    }
+
+    fn collect<F: Fact>(&self, facts: &[F]) -> Inferred<F> {
+        let (args, aux) = self.variables();
+        let of = |ids: &[u32]| -> Vec<F> {
+            ids.iter().map(|&n| facts[self.entries_of(n as usize).start].clone()).collect()
+        };
+        let outputs: Vec<F> = self.heads.iter().map(|&e| facts[self.entry_id(e)].clone()).collect();
+        let (args, aux) = (of(&args), of(&aux));
+        let complete = args.iter().chain(&outputs).chain(&aux).all(Fact::known);
+        Inferred { args, outputs, aux, complete }
+    }
+}
+
+impl Symbol {
+    /// Infers shapes from those given by variable name; what stays unknown is left so.
+    pub fn infer_shape(
+        &self,
+        given: &[(String, Shape)],
+        np_shape: bool,
+    ) -> Result<Inferred<Shape>> {
+        let graph = Graph::from_symbol(self)?;
+        let shapes = graph.shapes_from(given, np_shape)?;
+        Ok(graph.collect(&shapes))
+    }
+
+    /// Infers dtypes from those given by variable name; what stays unknown is left so.
+    pub fn infer_type(&self, given: &[(String, DType)]) -> Result<Inferred<Option<DType>>> {
+        let graph = Graph::from_symbol(self)?;
+        let types = graph.types_from(given)?;
+        Ok(graph.collect(&types))
+    }
+}

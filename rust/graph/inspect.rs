@@ -1,0 +1,157 @@
+//! What a symbol says about itself: names, attributes, parts.
+
+use super::graph::Dict;
+use super::symbol::{HIDDEN_KEYS, SymEntry, SymNode, Symbol, stored_key};
+use crate::error::{Error, Result};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+impl Symbol {
+    pub fn len(&self) -> usize {
+        self.outputs.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.outputs.is_empty()
+    }
+
+    /// The node that all heads belong to, if there is one.
+    pub fn sole_node(&self) -> Option<&Arc<SymNode>> {
+        let first = &self.outputs.first()?.node;
+        self.outputs.iter().all(|e| Arc::ptr_eq(&e.node, first)).then_some(first)
+    }
+
+    /// The node's name; `None` for a group of several nodes.
+    pub fn name(&self) -> Option<String> {
+        self.sole_node().map(|n| n.name())
+    }
+
+    /// Variables that no operator modifies, in depth-first order; equal names are listed twice.
+    pub fn list_arguments(&self) -> Vec<String> {
+        self.variables(false).iter().map(|n| n.name()).collect()
+    }
+
+    /// Variables that some operator modifies, in depth-first order.
+    pub fn list_auxiliary_states(&self) -> Vec<String> {
+        self.variables(true).iter().map(|n| n.name()).collect()
+    }
+
+    /// All variables, in depth-first order.
+    pub fn list_inputs(&self) -> Vec<String> {
+        self.all_variables().iter().map(|n| n.name()).collect()
+    }
+
+    /// The names of the heads.
+    pub fn list_outputs(&self) -> Vec<String> {
+        self.outputs.iter().map(|e| e.node.output_name(e.index as usize)).collect()
+    }
+
+    /// Head `index`.
+    pub fn at(&self, index: usize) -> Result<Symbol> {
+        let head = self.outputs.get(index).ok_or_else(|| {
+            Error::index(format!("index {index} is out of range for {} outputs", self.len()))
+        })?;
+        Ok(Symbol { outputs: vec![head.clone()] })
+    }
+
+    /// The head of this output name.
+    pub fn by_name(&self, name: &str) -> Result<Symbol> {
+        let names = self.list_outputs();
+        let mut hits = names.iter().enumerate().filter(|(_, n)| *n == name);
+        match (hits.next(), hits.next()) {
+            (Some((i, _)), None) => self.at(i),
+            (Some(_), Some(_)) => {
+                Err(Error::value(format!("There are multiple outputs with name \"{name}\"")))
+            }
+            _ => Err(Error::value(format!("Cannot find output that matches name \"{name}\""))),
+        }
+    }
+
+    /// Visible outputs of all nodes in depth-first order.
+    pub fn get_internals(&self) -> Symbol {
+        let mut outputs = Vec::new();
+        for node in self.nodes() {
+            let visible = node.num_visible_outputs() as u32;
+            outputs.extend((0..visible).map(|index| SymEntry { node: node.clone(), index }));
+        }
+        Symbol { outputs }
+    }
+
+    /// Inputs of the nodes of the heads, auxiliary states too; `None` when there are none.
+    pub fn get_children(&self) -> Option<Symbol> {
+        let mut seen: Vec<*const SymNode> = Vec::new();
+        let mut outputs: Vec<SymEntry> = Vec::new();
+        for head in &self.outputs {
+            if !seen.contains(&Arc::as_ptr(&head.node)) {
+                seen.push(Arc::as_ptr(&head.node));
+                outputs.extend(head.node.inputs.iter().cloned());
+            }
+        }
+        (!outputs.is_empty()).then_some(Symbol { outputs })
+    }
+
+    /// An attribute of the node, by either spelling of a hidden key. `None` for a group.
+    pub fn attr(&self, key: &str) -> Option<String> {
+        let node = self.sole_node()?;
+        match key {
+            "name" => return Some(node.name()),
+            "op_name" => return Some(node.op_name().to_owned()),
+            "_value_index" => return self.outputs.first().map(|e| e.index.to_string()),
+            _ => {}
+        }
+        let meta = node.meta();
+        meta.dict.get(&stored_key(key)).or_else(|| meta.dict.get(key)).cloned()
+    }
+
+    /// Sets an attribute of the node, for every symbol that shares it; parameters are parsed anew.
+    pub fn attr_set(&self, key: &str, value: &str) -> Result<()> {
+        let node = self
+            .sole_node()
+            .ok_or_else(|| Error::value("attributes cannot be set on a group of several nodes"))?;
+        if let Some(op) = &node.op {
+            let meta = node.meta();
+            let inputs = op.inputs(&meta.attrs);
+            for hidden in HIDDEN_KEYS {
+                let arg = key.strip_suffix(hidden).and_then(|k| k.strip_suffix('_'));
+                if let Some(arg) = arg.filter(|a| inputs.iter().any(|i| i == a)) {
+                    return Err(Error::value(format!(
+                        "attribute '{key}' belongs to the variable: use Variable(name='{arg}', \
+                         {hidden}=...) and give it as input '{arg}'"
+                    ))
+                    .in_operator(&op.name)
+                    .in_node(&meta.name));
+                }
+            }
+        }
+        node.edit(|dict| {
+            dict.insert(stored_key(key), value.to_owned());
+        })
+    }
+
+    /// All attributes and parameters of the node as texts; hidden keys in both spellings.
+    pub fn list_attr(&self) -> Dict {
+        self.sole_node().map(|n| both_spellings(&n.meta().dict)).unwrap_or_default()
+    }
+
+    /// Attributes of all nodes that have any, by node name.
+    pub fn attr_dict(&self) -> BTreeMap<String, Dict> {
+        let mut all = BTreeMap::new();
+        for node in self.nodes() {
+            let meta = node.meta();
+            if !meta.dict.is_empty() {
+                all.insert(meta.name.clone(), both_spellings(&meta.dict));
+            }
+        }
+        all
+    }
+}
+
+fn both_spellings(dict: &Dict) -> Dict {
+    let mut both = dict.clone();
+    for key in HIDDEN_KEYS {
+        if let Some(value) = dict.get(&format!("__{key}__")) {
+            both.entry(key.to_owned()).or_insert_with(|| value.clone());
+        }
+    }
+    both
+}

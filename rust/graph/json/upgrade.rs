@@ -1,0 +1,89 @@
+//! What older files need: keys that moved, inputs that had no nodes, attributes that meant something else.
+
+use super::super::symbol::{HIDDEN_KEYS, SymEntry, SymNode, fill_inputs, parse_dict};
+use super::read::Raw;
+use crate::error::{Place, Result};
+use crate::operator::{OpDef, Registry};
+
+/// From here on auxiliary states are nodes of the file (0.9.0).
+pub const AUX_ARE_NODES: i64 = 900;
+/// From here on variables carry the attributes that their operator sets (0.9.4).
+const VARIABLES_HAVE_ATTRS: i64 = 904;
+/// From here on an axis of -1 means the last axis (0.9.5).
+const NEGATIVE_AXES: i64 = 905;
+
+/// `lr_mult` becomes `__lr_mult__`; `weight_lr_mult` of an operator with the input `weight` becomes
+/// `__lr_mult__` of that variable.
+pub fn move_hidden_keys(raw: &mut [Raw], registry: &Registry) {
+    for id in 0..raw.len() {
+        let hidden: Vec<(String, &str)> = raw[id]
+            .dict
+            .keys()
+            .filter_map(|k| HIDDEN_KEYS.iter().find(|h| k.ends_with(**h)).map(|h| (k.clone(), *h)))
+            .filter(|(k, _)| !k.starts_with("__"))
+            .collect();
+        for (key, hidden) in hidden {
+            if key == hidden {
+                if let Some(value) = raw[id].dict.remove(&key) {
+                    raw[id].dict.insert(format!("__{hidden}__"), value);
+                }
+                continue;
+            }
+            if let Some(variable) = owner(raw, id, &key, hidden, registry)
+                && let Some(value) = raw[id].dict.remove(&key)
+            {
+                raw[variable].dict.insert(format!("__{hidden}__"), value);
+            }
+        }
+    }
+}
+
+/// The variable that `<arg>_<hidden>` of node `id` speaks of.
+fn owner(raw: &[Raw], id: usize, key: &str, hidden: &str, registry: &Registry) -> Option<usize> {
+    let node = &raw[id];
+    let arg = key.strip_suffix(hidden)?.strip_suffix('_')?;
+    let op = registry.get(&node.op)?;
+    let attrs = parse_dict(&op, &node.dict).ok()?;
+    let at = op.inputs(&attrs).iter().position(|n| n == arg)?;
+    let variable = node.inputs.get(at)?.0;
+    (raw[variable].op == "null").then_some(variable)
+}
+
+/// Parameters whose meaning changed.
+pub fn rename_parameters(raw: &mut [Raw], version: i64) {
+    if version >= NEGATIVE_AXES {
+        return;
+    }
+    for node in raw.iter_mut().filter(|n| n.op == "argmin" || n.op == "argmax") {
+        if node.dict.get("axis").is_some_and(|a| a == "-1") {
+            node.dict.remove("axis");
+        }
+    }
+}
+
+/// Connects the inputs; those that the file lacks become variables.
+pub fn connect(
+    node: &mut SymNode,
+    op: &OpDef,
+    given: Vec<Option<SymEntry>>,
+    version: i64,
+) -> Result<()> {
+    let name = node.name();
+    if given.iter().any(Option::is_none) || version < VARIABLES_HAVE_ATTRS {
+        return fill_inputs(node, op, given).at(&op.name, &name);
+    }
+    node.inputs = given.into_iter().flatten().collect();
+    // Newer files say themselves what their variables are; only the rule for targets remains.
+    let names = op.inputs(&node.meta().attrs);
+    for i in node.mutated_inputs() {
+        let (Some(input), Some(label)) = (node.inputs.get(i), names.get(i)) else { continue };
+        if !input.node.is_variable() {
+            return Err(crate::error::Error::value(format!(
+                "Mutation target can only be Variable: input '{label}' is the output of '{}'",
+                input.node.name()
+            )))
+            .at(&op.name, &name);
+        }
+    }
+    Ok(())
+}

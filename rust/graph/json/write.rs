@@ -1,0 +1,140 @@
+//! Writes a symbol in the format of version 1.9.1.
+
+use super::super::graph::{Entry, Graph};
+use super::super::symbol::Symbol;
+use crate::error::Result;
+use std::fmt::Write;
+
+/// The version that written files carry: 1.9.1.
+pub const VERSION: i64 = 10901;
+
+/// Containers of at most this many simple items stand on one line.
+const SHORT: usize = 10;
+
+impl Symbol {
+    /// The symbol as JSON; `np_shape` marks files made under that mode.
+    pub fn to_json(&self, np_shape: bool) -> Result<String> {
+        Ok(Graph::from_symbol(self)?.to_json(np_shape))
+    }
+}
+
+impl Graph {
+    pub fn to_json(&self, np_shape: bool) -> String {
+        let mut out = String::with_capacity(self.nodes.len() * 160);
+        let mut versions = vec![0; self.nodes.len()];
+        out.push_str("{\n  \"nodes\": [");
+        for (id, node) in self.nodes.iter().enumerate() {
+            out.push_str(if id == 0 { "\n" } else { ", \n" });
+            for i in node.op.iter().flat_map(|op| op.mutated_inputs(&node.attrs)) {
+                if let Some(e) = node.inputs.get(i) {
+                    versions[e.node as usize] += 1;
+                }
+            }
+            self.write_node(&mut out, id, &versions);
+        }
+        out.push_str("\n  ], \n  \"arg_nodes\": ");
+        let variables = (0..self.nodes.len()).filter(|&i| self.nodes[i].is_variable());
+        write_numbers(&mut out, variables);
+        out.push_str(", \n  \"node_row_ptr\": ");
+        let rows = (0..=self.nodes.len()).map(|i| match i {
+            0 => 0,
+            i => self.entries_of(i - 1).end,
+        });
+        write_numbers(&mut out, rows);
+        out.push_str(", \n  \"heads\": ");
+        write_entries(&mut out, &self.heads, &versions, "  ");
+        out.push_str(", \n  \"attrs\": {");
+        if np_shape {
+            let _ = write!(
+                out,
+                "\n    \"is_np_shape\": [\"int\", 1], \n    \"mxnet_version\": [\"int\", {VERSION}]\n  }}\n}}"
+            );
+        } else {
+            let _ = write!(out, "\"mxnet_version\": [\"int\", {VERSION}]}}\n}}");
+        }
+        out
+    }
+
+    /// `versions` counts how often each variable was modified so far.
+    fn write_node(&self, out: &mut String, id: usize, versions: &[u32]) {
+        let node = &self.nodes[id];
+        out.push_str("    {\n      \"op\": ");
+        write_string(out, node.op_name());
+        out.push_str(", \n      \"name\": ");
+        write_string(out, &node.name);
+        if !node.dict.is_empty() {
+            let many = node.dict.len() > 1;
+            out.push_str(", \n      \"attrs\": {");
+            for (i, (key, value)) in node.dict.iter().enumerate() {
+                out.push_str(match (many, i) {
+                    (true, 0) => "\n        ",
+                    (true, _) => ", \n        ",
+                    _ => "",
+                });
+                write_string(out, key);
+                out.push_str(": ");
+                write_string(out, value);
+            }
+            out.push_str(if many { "\n      }" } else { "}" });
+        }
+        out.push_str(", \n      \"inputs\": ");
+        write_entries(out, &node.inputs, versions, "      ");
+        if !node.control.is_empty() {
+            out.push_str(", \n      \"control_deps\": ");
+            write_numbers(out, node.control.iter().map(|&c| c as usize));
+        }
+        out.push_str("\n    }");
+    }
+}
+
+/// `[[0, 0, 0], [1, 0, 0]]`, broken over lines when there are many.
+fn write_entries(out: &mut String, entries: &[Entry], versions: &[u32], indent: &str) {
+    let many = entries.len() > SHORT;
+    out.push('[');
+    for (i, e) in entries.iter().enumerate() {
+        match (many, i) {
+            (true, 0) => drop(write!(out, "\n{indent}  ")),
+            (true, _) => drop(write!(out, ", \n{indent}  ")),
+            (false, 0) => {}
+            (false, _) => out.push_str(", "),
+        }
+        let _ = write!(out, "[{}, {}, {}]", e.node, e.index, versions[e.node as usize]);
+    }
+    if many {
+        let _ = write!(out, "\n{indent}");
+    }
+    out.push(']');
+}
+
+fn write_numbers(out: &mut String, numbers: impl Iterator<Item = usize>) {
+    let numbers: Vec<usize> = numbers.collect();
+    let many = numbers.len() > SHORT;
+    out.push('[');
+    for (i, n) in numbers.iter().enumerate() {
+        out.push_str(match (many, i) {
+            (true, 0) => "\n    ",
+            (true, _) => ", \n    ",
+            (false, 0) => "",
+            (false, _) => ", ",
+        });
+        let _ = write!(out, "{n}");
+    }
+    out.push_str(if many { "\n  ]" } else { "]" });
+}
+
+/// Escapes what a JSON string must not hold as it is; everything else stands raw.
+fn write_string(out: &mut String, text: &str) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '\r' => out.push_str("\\r"),
+            '\n' => out.push_str("\\n"),
+            '\\' => out.push_str("\\\\"),
+            '\t' => out.push_str("\\t"),
+            '"' => out.push_str("\\\""),
+            c if (c as u32) < 0x20 => drop(write!(out, "\\u{:04x}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}

@@ -1,0 +1,465 @@
+//! Symbols: what a program composes.
+//!
+//! A symbol is a list of heads into a web of shared nodes. Nodes never change once they are composed,
+//! except for their attributes, which `attr_set` changes for every symbol that shares the node. Composition
+//! of a composed symbol copies its web first. All walks are iterative (a web may be 100,000 nodes deep),
+//! and so is dropping one.
+
+use super::graph::{Dict, empty_attrs};
+use crate::error::{Error, Result};
+use crate::operator::{Attrs, OpDef, Value};
+use parking_lot::{RwLock, RwLockReadGuard};
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// The attributes that are stored as `__key__` whichever way they are spelt.
+pub const HIDDEN_KEYS: [&str; 5] =
+    ["ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage"];
+
+/// What may change about a composed node.
+#[derive(Clone)]
+pub struct Meta {
+    pub name: String,
+    pub attrs: Arc<Attrs>,
+    pub dict: Arc<Dict>,
+}
+
+/// A node of the web.
+pub struct SymNode {
+    /// `None`: a variable.
+    pub op: Option<Arc<OpDef>>,
+    pub inputs: Vec<SymEntry>,
+    pub control: Vec<Arc<SymNode>>,
+    /// For a backward node: the node it differentiates.
+    pub backward_of: Option<Arc<SymNode>>,
+    pub num_outputs: usize,
+    meta: RwLock<Meta>,
+}
+
+/// One output of a node.
+#[derive(Clone)]
+pub struct SymEntry {
+    pub node: Arc<SymNode>,
+    pub index: u32,
+}
+
+/// Heads into the web.
+#[derive(Clone, Default)]
+pub struct Symbol {
+    pub outputs: Vec<SymEntry>,
+}
+
+impl Drop for SymNode {
+    /// Takes a web apart with a list of its own, for recursion would overflow the stack on a deep one.
+    fn drop(&mut self) {
+        let mut last: Vec<Arc<SymNode>> = Vec::new();
+        self.release(&mut last);
+        while let Some(node) = last.pop() {
+            if let Some(mut node) = Arc::into_inner(node) {
+                node.release(&mut last);
+            }
+        }
+    }
+}
+
+impl SymNode {
+    pub fn new(op: Option<Arc<OpDef>>, name: String, attrs: Arc<Attrs>) -> Self {
+        let num_outputs = op.as_ref().map_or(1, |op| op.num_outputs(&attrs));
+        let meta = RwLock::new(Meta { name, attrs, dict: Arc::default() });
+        let (inputs, control) = (Vec::new(), Vec::new());
+        SymNode { op, inputs, control, backward_of: None, num_outputs, meta }
+    }
+
+    fn release(&mut self, into: &mut Vec<Arc<SymNode>>) {
+        into.extend(self.inputs.drain(..).map(|e| e.node));
+        into.append(&mut self.control);
+        into.extend(self.backward_of.take());
+    }
+
+    /// Name, parameters and attributes.
+    pub fn meta(&self) -> RwLockReadGuard<'_, Meta> {
+        self.meta.read()
+    }
+
+    pub fn set_dict(&self, dict: Arc<Dict>) {
+        self.meta.write().dict = dict;
+    }
+
+    pub fn name(&self) -> String {
+        self.meta.read().name.clone()
+    }
+
+    pub fn is_variable(&self) -> bool {
+        self.op.is_none()
+    }
+
+    pub fn op_name(&self) -> &str {
+        self.op.as_ref().map_or("null", |op| &op.name)
+    }
+
+    pub fn num_visible_outputs(&self) -> usize {
+        match &self.op {
+            Some(op) if self.backward_of.is_none() => {
+                op.num_visible_outputs(&self.meta.read().attrs).min(self.num_outputs)
+            }
+            _ => self.num_outputs,
+        }
+    }
+
+    /// Inputs that the operator modifies.
+    pub fn mutated_inputs(&self) -> Vec<usize> {
+        self.op.as_ref().map_or_else(Vec::new, |op| op.mutated_inputs(&self.meta.read().attrs))
+    }
+
+    /// The name of output `index`: `<node>_<suffix>`, a variable's own name.
+    pub fn output_name(&self, index: usize) -> String {
+        let meta = self.meta.read();
+        let Some(op) = &self.op else { return meta.name.clone() };
+        let suffix = match op.outputs(&meta.attrs).get(index) {
+            Some(suffix) if self.backward_of.is_none() => suffix.clone(),
+            _ => format!("output{index}"),
+        };
+        if meta.name.is_empty() { suffix } else { format!("{}_{suffix}", meta.name) }
+    }
+
+    /// Sets attributes and parses the parameters anew; nothing changes on an error.
+    pub fn edit(&self, change: impl FnOnce(&mut Dict)) -> Result<()> {
+        let mut meta = self.meta.write();
+        let mut dict = (*meta.dict).clone();
+        change(&mut dict);
+        if let Some(op) = &self.op {
+            meta.attrs = Arc::new(parse_dict(op, &dict).map_err(|e| e.in_node(&meta.name))?);
+        }
+        meta.dict = Arc::new(dict);
+        Ok(())
+    }
+
+    fn rename(&self, name: &str) {
+        self.meta.write().name = name.to_owned();
+    }
+}
+
+/// Is `key` one of the operator's parameters?
+fn is_param(op: &OpDef, key: &str) -> bool {
+    op.schema.fields.iter().any(|f| f.name == key)
+}
+
+/// The parameters of a node's dictionary. Attributes that the operator does not know as parameters are
+/// left out.
+pub fn parse_dict(op: &OpDef, dict: &Dict) -> Result<Attrs> {
+    let free_form = op.schema.fields.is_empty();
+    let given: Vec<(&str, Value)> = dict
+        .iter()
+        .filter(|(k, _)| free_form || is_param(op, k))
+        .map(|(k, v)| (k.as_str(), Value::Str(v.clone())))
+        .collect();
+    op.parse(&given)
+}
+
+/// The stored spelling of an attribute key.
+pub fn stored_key(key: &str) -> String {
+    if HIDDEN_KEYS.contains(&key) { format!("__{key}__") } else { key.to_owned() }
+}
+
+/// What is given to [`Symbol::create`].
+#[derive(Default)]
+pub struct Create<'a> {
+    /// Parameters as given.
+    pub params: &'a [(&'a str, Value)],
+    /// The node's name, already chosen by the name manager.
+    pub name: &'a str,
+    /// Attributes.
+    pub dict: Dict,
+    pub args: &'a [Symbol],
+    pub kwargs: &'a [(String, Symbol)],
+}
+
+impl Symbol {
+    pub fn from_node(node: Arc<SymNode>) -> Symbol {
+        let visible = node.num_visible_outputs() as u32;
+        let head = |index| SymEntry { node: node.clone(), index };
+        Symbol { outputs: (0..visible).map(head).collect() }
+    }
+
+    /// A variable.
+    pub fn variable(name: &str, dict: Dict) -> Symbol {
+        let node = SymNode::new(None, name.to_owned(), empty_attrs());
+        node.set_dict(Arc::new(dict.into_iter().map(|(k, v)| (stored_key(&k), v)).collect()));
+        Symbol::from_node(Arc::new(node))
+    }
+
+    /// Heads of several symbols as one.
+    pub fn group(symbols: &[Symbol]) -> Symbol {
+        Symbol { outputs: symbols.iter().flat_map(|s| s.outputs.iter().cloned()).collect() }
+    }
+
+    /// A node of operator `op` over the inputs. Missing inputs become variables `<name>_<input>`.
+    pub fn create(op: &Arc<OpDef>, with: Create<'_>) -> Result<Symbol> {
+        let name = with.name;
+        let mut params: Vec<(&str, Value)> = with.params.to_vec();
+        if let Some(count) = op.key_var_num_args.as_deref()
+            && !params.iter().any(|p| p.0 == count)
+        {
+            if !with.kwargs.is_empty() && !with.args.is_empty() {
+                return Err(Error::type_(
+                    "inputs of a variable number are given either as positional or keyword \
+                     arguments, not both",
+                )
+                .in_operator(&op.name)
+                .in_node(name));
+            }
+            params.push((count, Value::Int((with.args.len() + with.kwargs.len()) as i64)));
+        }
+        let attrs = op.parse(&params).map_err(|e| e.in_node(name))?;
+        let mut dict: Dict = with.dict.into_iter().map(|(k, v)| (stored_key(&k), v)).collect();
+        for (k, v) in &params {
+            dict.insert((*k).to_owned(), v.to_string());
+        }
+        let mut node = SymNode::new(Some(op.clone()), name.to_owned(), Arc::new(attrs));
+        node.set_dict(Arc::new(dict));
+        let given = arrange_inputs(&node, op, with.args, with.kwargs)
+            .map_err(|e| e.in_operator(&op.name).in_node(name))?;
+        fill_inputs(&mut node, op, given).map_err(|e| e.in_operator(&op.name).in_node(name))?;
+        Ok(Symbol::from_node(Arc::new(node)))
+    }
+
+    /// Composition of a composed symbol: its variables are replaced, by position in depth-first order or
+    /// by name. The symbol itself stays as it is.
+    pub fn compose(
+        &self,
+        name: Option<&str>,
+        args: &[Symbol],
+        kwargs: &[(String, Symbol)],
+    ) -> Result<Symbol> {
+        if !args.is_empty() && !kwargs.is_empty() {
+            return Err(Error::type_(
+                "compose only accept input Symbols \
+                either as positional or keyword arguments, not both",
+            ));
+        }
+        if self.outputs.iter().all(|e| e.node.is_variable())
+            && !(args.is_empty() && kwargs.is_empty())
+        {
+            return Err(Error::value("Variable cannot be composed"));
+        }
+        let mut replace: HashMap<*const SymNode, SymEntry> = HashMap::new();
+        if !args.is_empty() {
+            let variables = self.variables(false);
+            if variables.len() != args.len() {
+                return Err(Error::value(format!(
+                    "Incorrect number of arguments, requires {}, provided {}",
+                    variables.len(),
+                    args.len()
+                )));
+            }
+            for (i, (v, a)) in variables.iter().zip(args).enumerate() {
+                replace.insert(Arc::as_ptr(v), a.single(&format!("Argument {i}"))?);
+            }
+        }
+        let inputs = if kwargs.is_empty() { Vec::new() } else { self.all_variables() };
+        for (key, symbol) in kwargs {
+            let value = symbol.single(&format!("Keyword Argument {key}"))?;
+            let before = replace.len();
+            for v in inputs.iter().filter(|v| v.meta().name == *key) {
+                replace.insert(Arc::as_ptr(v), value.clone());
+            }
+            if replace.len() == before {
+                let names: Vec<_> = inputs.iter().map(|v| v.name()).collect();
+                return Err(unknown_argument(key, &names));
+            }
+        }
+        let copy = self.copy_with(&replace)?;
+        if let (Some(name), Some(head)) = (name, copy.outputs.first()) {
+            head.node.rename(name);
+        }
+        Ok(copy)
+    }
+
+    /// A copy that shares no node with this symbol.
+    pub fn deep_copy(&self) -> Result<Symbol> {
+        self.copy_with(&HashMap::new())
+    }
+
+    fn copy_with(&self, replace: &HashMap<*const SymNode, SymEntry>) -> Result<Symbol> {
+        let mut copies: HashMap<*const SymNode, Arc<SymNode>> = HashMap::new();
+        let entry = |copies: &HashMap<*const SymNode, Arc<SymNode>>, e: &SymEntry| {
+            let at = Arc::as_ptr(&e.node);
+            match (replace.get(&at), copies.get(&at)) {
+                (Some(new), _) => Ok(new.clone()),
+                (None, Some(node)) => Ok(SymEntry { node: node.clone(), index: e.index }),
+                _ => Err(Error::internal("a node was copied before its inputs")),
+            }
+        };
+        for node in self.nodes() {
+            let meta = node.meta().clone();
+            let mut copy = SymNode::new(node.op.clone(), meta.name, meta.attrs);
+            copy.set_dict(meta.dict);
+            copy.num_outputs = node.num_outputs;
+            for e in &node.inputs {
+                copy.inputs.push(entry(&copies, e)?);
+            }
+            let link = |n: &Arc<SymNode>| copies.get(&Arc::as_ptr(n)).cloned();
+            copy.control = node.control.iter().filter_map(link).collect();
+            copy.backward_of = node.backward_of.as_ref().and_then(link);
+            check_mutated(&copy)?;
+            copies.insert(Arc::as_ptr(&node), Arc::new(copy));
+        }
+        let outputs = self.outputs.iter().map(|e| entry(&copies, e)).collect::<Result<_>>()?;
+        Ok(Symbol { outputs })
+    }
+
+    /// The only output, or an error that says what is a tuple.
+    fn single(&self, what: &str) -> Result<SymEntry> {
+        match &*self.outputs {
+            [one] => Ok(one.clone()),
+            _ => Err(Error::value(format!(
+                "{what} is a tuple with {} elements, single value is required",
+                self.outputs.len()
+            ))),
+        }
+    }
+
+    /// All nodes in depth-first post order: inputs before their consumers, heads in order.
+    pub fn nodes(&self) -> Vec<Arc<SymNode>> {
+        let mut order = Vec::new();
+        let mut seen: HashSet<*const SymNode> = HashSet::new();
+        let mut stack: Vec<(Arc<SymNode>, usize)> = Vec::new();
+        for head in &self.outputs {
+            if seen.insert(Arc::as_ptr(&head.node)) {
+                stack.push((head.node.clone(), 0));
+            }
+            while let Some((node, at)) = stack.last_mut() {
+                let inputs = node.inputs.iter().map(|e| &e.node);
+                let next = inputs.chain(&node.control).chain(&node.backward_of).nth(*at).cloned();
+                *at += 1;
+                match next {
+                    Some(n) if seen.insert(Arc::as_ptr(&n)) => stack.push((n, 0)),
+                    Some(_) => {}
+                    None => order.extend(stack.pop().map(|(node, _)| node)),
+                }
+            }
+        }
+        order
+    }
+
+    /// All variables in depth-first order.
+    pub fn all_variables(&self) -> Vec<Arc<SymNode>> {
+        self.nodes().into_iter().filter(|n| n.is_variable()).collect()
+    }
+
+    /// The variables that some operator modifies (`aux`), or those that none does.
+    pub fn variables(&self, aux: bool) -> Vec<Arc<SymNode>> {
+        let nodes = self.nodes();
+        let mut mutated: HashSet<*const SymNode> = HashSet::new();
+        for node in &nodes {
+            for i in node.mutated_inputs() {
+                mutated.extend(node.inputs.get(i).map(|e| Arc::as_ptr(&e.node)));
+            }
+        }
+        let wanted = |n: &Arc<SymNode>| n.is_variable() && mutated.contains(&Arc::as_ptr(n)) == aux;
+        nodes.into_iter().filter(wanted).collect()
+    }
+}
+
+/// `Symbol.ComposeKeyword argument name foo not found.` with the names that exist.
+fn unknown_argument(key: &str, candidates: &[String]) -> Error {
+    let mut text =
+        format!("Symbol.ComposeKeyword argument name {key} not found.\nCandidate arguments:\n");
+    for (i, name) in candidates.iter().enumerate() {
+        let _ = writeln!(text, "\t[{i}]{name}");
+    }
+    Error::value(text)
+}
+
+fn arrange_inputs(
+    node: &SymNode,
+    op: &OpDef,
+    args: &[Symbol],
+    kwargs: &[(String, Symbol)],
+) -> Result<Vec<Option<SymEntry>>> {
+    let names = op.inputs(&node.meta().attrs);
+    if args.len() > names.len() {
+        return Err(Error::type_(format!(
+            "Incorrect number of arguments, requires {}, provided {}",
+            names.len(),
+            args.len()
+        )));
+    }
+    let mut given: Vec<Option<SymEntry>> = vec![None; names.len()];
+    for (i, (slot, symbol)) in given.iter_mut().zip(args).enumerate() {
+        *slot = Some(symbol.single(&format!("Argument {i}"))?);
+    }
+    for (key, symbol) in kwargs {
+        let Some(at) = names.iter().position(|n| n == key) else {
+            return Err(unknown_argument(key, &names));
+        };
+        if given[at].is_some() {
+            return Err(Error::type_(format!("argument '{key}' is given twice")));
+        }
+        given[at] = Some(symbol.single(&format!("Keyword Argument {key}"))?);
+    }
+    Ok(given)
+}
+
+/// Sets the inputs of a new node, with variables for those not given.
+pub(super) fn fill_inputs(
+    node: &mut SymNode,
+    op: &OpDef,
+    given: Vec<Option<SymEntry>>,
+) -> Result<()> {
+    let meta = node.meta().clone();
+    let names = op.inputs(&meta.attrs);
+    let wanted = given.iter().filter(|g| g.is_none()).count();
+    if wanted > 0 && !op.auto_variables {
+        return Err(Error::value(format!(
+            "Not enough argument to call operator {}: it takes {}, {} given",
+            op.name,
+            names.len(),
+            names.len() - wanted
+        )));
+    }
+    for (input, slot) in names.iter().zip(given) {
+        let entry = slot.unwrap_or_else(|| {
+            let name = match meta.name.as_str() {
+                "" => input.clone(),
+                node => format!("{node}_{input}"),
+            };
+            let variable = SymNode::new(None, name, empty_attrs());
+            variable.set_dict(meta.dict.clone());
+            SymEntry { node: Arc::new(variable), index: 0 }
+        });
+        set_variable_attrs(op, input, &entry.node)?;
+        node.inputs.push(entry);
+    }
+    check_mutated(node)
+}
+
+/// Attributes such as `__init__` that the operator sets on variables that do not have them.
+pub(super) fn set_variable_attrs(op: &OpDef, input: &str, node: &SymNode) -> Result<()> {
+    if !node.is_variable() {
+        return Ok(());
+    }
+    for (at, key, text) in &op.variable_attrs {
+        if at == input && !node.meta().dict.contains_key(key) {
+            node.edit(|dict| {
+                dict.insert(key.clone(), text.clone());
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn check_mutated(node: &SymNode) -> Result<()> {
+    for i in node.mutated_inputs() {
+        if node.inputs.get(i).is_some_and(|e| !e.node.is_variable()) {
+            return Err(Error::value(format!(
+                "Mutation target can only be Variable: input {i} is the output of '{}'",
+                node.inputs[i].node.name()
+            ))
+            .in_operator(node.op_name())
+            .in_node(&node.name()));
+        }
+    }
+    Ok(())
+}
