@@ -1,4 +1,4 @@
-"""Smoke test of an installed wheel: run from any directory; prints the versions when all is well."""
+"""Smoke test of an installed wheel, run from anywhere; prints the versions when all is well."""
 
 import numpy as np
 

