@@ -1,11 +1,14 @@
 //! CPU kernels: views in, views out. They know neither arrays nor the engine, and split their work only
 //! through [`parallel`]. `naive` holds the scalar reference of each.
 
+pub mod arch;
+pub mod conv;
 pub mod gemm;
 pub mod map;
 pub mod naive;
 pub mod parallel;
 pub mod philox;
+pub mod pooling;
 pub mod real;
 pub mod reduce_rows;
 pub mod scratch;

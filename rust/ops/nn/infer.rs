@@ -3,7 +3,7 @@
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::operator::Attrs;
-use crate::operator::infer::{assign_shape, assign_type, same_type};
+use crate::operator::infer::{assign_type, same_type};
 use crate::shape::Shape;
 
 /// Are all shapes known?

@@ -1,6 +1,7 @@
 //! Operators of neural networks: layers, activations, normalisations, loss heads, matrix products.
 
 pub mod activation;
+pub mod convolution;
 pub mod dot;
 pub mod dropout;
 pub mod embedding;
@@ -8,9 +9,11 @@ pub mod fully_connected;
 pub mod infer;
 pub mod lift;
 pub mod loss;
+pub mod pooling;
 pub mod regression;
 pub mod softmax;
 pub mod softmax_output;
+pub mod window;
 
 use crate::operator::{OpDef, Registry};
 
@@ -26,6 +29,8 @@ pub fn register(registry: &Registry) {
         dropout::operators,
         embedding::operators,
         dot::operators,
+        convolution::operators,
+        pooling::operators,
     ];
     for family in families {
         for def in family() {

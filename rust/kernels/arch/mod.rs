@@ -1,0 +1,118 @@
+//! Instruction sets: which this machine has, and the one macro by which element loops are compiled for each.
+//!
+//! A loop is written once in plain Rust; [`simd!`](crate::simd) compiles it for the baseline, for AVX2 and
+//! for AVX-512, where the compiler vectorises it differently, and picks at run time.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// The instruction sets a loop is compiled for, in rising order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Level {
+    /// What every machine of the target has.
+    Baseline = 1,
+    /// AVX2 with fused multiply-add (x86-64-v3).
+    Avx2 = 2,
+    /// AVX-512 F, BW, DQ, VL (x86-64-v4).
+    Avx512 = 3,
+}
+
+/// The best level of this machine; looked up once.
+#[inline]
+pub fn level() -> Level {
+    static FOUND: AtomicU8 = AtomicU8::new(0);
+    match FOUND.load(Ordering::Relaxed) {
+        1 => Level::Baseline,
+        2 => Level::Avx2,
+        3 => Level::Avx512,
+        _ => {
+            let found = detect();
+            FOUND.store(found as u8, Ordering::Relaxed);
+            found
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn detect() -> Level {
+    let v3 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+    let v4 = is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl");
+    match (v3, v4) {
+        (true, true) => Level::Avx512,
+        (true, false) => Level::Avx2,
+        _ => Level::Baseline,
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn detect() -> Level {
+    Level::Baseline
+}
+
+/// Defines an unsafe function whose body is compiled for every [`Level`] and chosen at each call. Generics
+/// are given twice: declared, then named. Call it once per block of elements, not once per element.
+///
+/// ```
+/// rsnet::simd! {
+///     /// Adds `y` to `x`.
+///     ///
+///     /// # Safety
+///     /// Both hold `n` elements.
+///     pub unsafe fn add[T: Copy + std::ops::AddAssign][T](x: *mut T, y: *const T, n: usize) -> () {
+///         for i in 0..n {
+///             // SAFETY: promised by the caller.
+///             unsafe { *x.add(i) += *y.add(i) };
+///         }
+///     }
+/// }
+/// let (mut x, y) = ([1.0f32; 40], [2.0f32; 40]);
+/// unsafe { add(x.as_mut_ptr(), y.as_ptr(), 40) };
+/// assert_eq!(x, [3.0; 40]);
+/// ```
+#[macro_export]
+macro_rules! simd {
+    ($(
+        $(#[$meta:meta])*
+        $vis:vis unsafe fn $name:ident[$($gen:tt)*][$($used:tt)*]($($arg:ident : $ty:ty),* $(,)?)
+            -> $ret:ty $body:block
+    )*) => {$(
+        $(#[$meta])*
+        #[inline]
+        #[allow(clippy::too_many_arguments)] // as many as the body needs
+        $vis unsafe fn $name<$($gen)*>($($arg: $ty),*) -> $ret {
+            #[inline(always)]
+            #[allow(clippy::too_many_arguments)] // as above
+            unsafe fn plain<$($gen)*>($($arg: $ty),*) -> $ret $body
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]
+                #[allow(clippy::too_many_arguments)] // as above
+                unsafe fn avx512<$($gen)*>($($arg: $ty),*) -> $ret {
+                    // SAFETY: the caller's promise is passed on.
+                    unsafe { plain::<$($used)*>($($arg),*) }
+                }
+                #[target_feature(enable = "avx2,fma,bmi2")]
+                #[allow(clippy::too_many_arguments)] // as above
+                unsafe fn avx2<$($gen)*>($($arg: $ty),*) -> $ret {
+                    // SAFETY: the caller's promise is passed on.
+                    unsafe { plain::<$($used)*>($($arg),*) }
+                }
+                // SAFETY: the machine has these instructions; the caller's promise is passed on.
+                match $crate::kernels::arch::level() {
+                    $crate::kernels::arch::Level::Avx512 => {
+                        return unsafe { avx512::<$($used)*>($($arg),*) };
+                    }
+                    $crate::kernels::arch::Level::Avx2 => {
+                        return unsafe { avx2::<$($used)*>($($arg),*) };
+                    }
+                    $crate::kernels::arch::Level::Baseline => {}
+                }
+            }
+            // SAFETY: the caller's promise is passed on.
+            unsafe { plain::<$($used)*>($($arg),*) }
+        }
+    )*};
+}

@@ -1,0 +1,122 @@
+//! `y = conv(x, w) + b`.
+
+use super::pack::pack;
+use super::{Conv, depthwise};
+use crate::kernels::gemm::{Mat, Threads, gemm};
+use crate::kernels::parallel::{Shared, in_pool, parallel_for};
+use crate::kernels::real::Real;
+use crate::kernels::scratch::with_scratch;
+
+/// Filters a task handles, where there are few other ways to split.
+const FILTERS: usize = 64;
+
+/// Applies the filters to every image.
+///
+/// # Safety
+/// `x` is (batch, groups * in_c, input), `w` (groups * out_c, in_c, kernel), `y` (batch, groups * out_c,
+/// output), all row-major; `bias` has groups * out_c elements. `y` overlaps none of the others.
+pub unsafe fn forward<T: Real>(
+    conv: &Conv,
+    x: *const T,
+    w: *const T,
+    bias: Option<*const T>,
+    y: *mut T,
+) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        if conv.is_depthwise() {
+            depthwise::forward(conv, x, w, bias, y);
+        } else if conv.is_pointwise() {
+            pointwise(conv, x, w, bias, y);
+        } else {
+            general(conv, x, w, bias, y);
+        }
+    }
+}
+
+/// Fills rows of an output block with their bias, ready to be added to; says whether there was one.
+unsafe fn start<T: Real>(
+    bias: Option<Shared<T>>,
+    filters: std::ops::Range<usize>,
+    y: *mut T,
+    (row, columns): (usize, usize),
+) -> bool {
+    let Some(bias) = bias else { return false };
+    for (i, f) in filters.enumerate() {
+        // SAFETY: the caller's block has these rows.
+        unsafe { std::slice::from_raw_parts_mut(y.add(i * row), columns).fill(*bias.at(f)) };
+    }
+    true
+}
+
+/// Filters of one element: images are matrices already.
+unsafe fn pointwise<T: Real>(
+    conv: &Conv,
+    x: *const T,
+    w: *const T,
+    bias: Option<*const T>,
+    y: *mut T,
+) {
+    let (k, m, n) = (conv.in_c, conv.out_c, conv.out_size());
+    let (x, w, y) = (Shared(x.cast_mut()), Shared(w.cast_mut()), Shared(y));
+    let bias = bias.map(|b| Shared(b.cast_mut()));
+    let one = move |i: usize, threads: Threads| {
+        let g = i % conv.groups;
+        // SAFETY: image and group `i` has its own part of `x` and `y`.
+        unsafe {
+            let to = y.at(i * m * n);
+            let add = start(bias, g * m..(g + 1) * m, to, (n, n));
+            let (a, b) = (Mat::rows(w.at(g * m * k), k), Mat::rows(x.at(i * k * n), n));
+            gemm((m, n, k), a, b, Mat::rows(to, n), add, threads);
+        }
+    };
+    let images = conv.batch * conv.groups;
+    if images < 4 && in_pool() {
+        (0..images).for_each(|i| one(i, Threads::Pool));
+    } else {
+        parallel_for(images, 1, |range| range.for_each(|i| one(i, Threads::One)));
+    }
+}
+
+/// The implicit matrix product.
+unsafe fn general<T: Real>(
+    conv: &Conv,
+    x: *const T,
+    w: *const T,
+    bias: Option<*const T>,
+    y: *mut T,
+) {
+    let (depth, m, n) = (conv.depth(), conv.out_c, conv.out_size());
+    let block = conv.block_columns(depth, size_of::<T>());
+    let blocks = n.div_ceil(block.max(1));
+    let images = conv.batch * conv.groups;
+    // Few blocks: share out the filters as well, though each part packs for itself.
+    let parts = if images * blocks < 4 { m.div_ceil(FILTERS).max(1) } else { 1 };
+    let part = m.div_ceil(parts);
+    let (x, w, y) = (Shared(x.cast_mut()), Shared(w.cast_mut()), Shared(y));
+    let bias = bias.map(|b| Shared(b.cast_mut()));
+    parallel_for(images * blocks * parts, 1, |range| {
+        for task in range {
+            let (image, rest) = (task / (blocks * parts), task % (blocks * parts));
+            let (from, filters) = (rest / parts * block, rest % parts * part);
+            let columns = from..(from + block).min(n);
+            let rows = part.min(m.saturating_sub(filters));
+            let g = image % conv.groups;
+            with_scratch(depth * columns.len(), |packed: &mut [T]| {
+                let packed = packed.as_mut_ptr();
+                let width = columns.len();
+                // SAFETY: the block of `y` belongs to this task; extents are the caller's promise.
+                unsafe {
+                    let source = x.at(image * conv.in_c * conv.in_size());
+                    pack(conv, source, 0..conv.in_c, columns.clone(), packed);
+                    let to = y.at((image * m + filters) * n + columns.start);
+                    let first = g * m + filters;
+                    let add = start(bias, first..first + rows, to, (n, width));
+                    let a = Mat::rows(w.at(first * depth), depth);
+                    let b = Mat::rows(packed, width);
+                    gemm((rows, width, depth), a, b, Mat::rows(to, n), add, Threads::One);
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,78 @@
+//! Convolution over one to three spatial axes, with groups, stride, padding and dilation.
+//!
+//! The general path is an implicit matrix product: a block of output positions is packed from the image into
+//! cache-sized scratch (one row a filter tap, one column a position) and multiplied by the filters. Filters of
+//! one element need no packing; filters over a single channel are applied directly.
+//!
+//! K. Chellapilla, S. Puri, P. Simard, High Performance Convolutional Neural Networks for Document
+//! Processing, 2006 (the matrix form).
+
+mod backward;
+mod depthwise;
+mod forward;
+mod pack;
+#[cfg(test)]
+mod tests;
+
+pub use backward::{backward_data, backward_weight};
+pub use forward::forward;
+
+/// Extents of one convolution; unused leading spatial axes have extent 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conv {
+    pub batch: usize,
+    pub groups: usize,
+    /// Input channels of a group.
+    pub in_c: usize,
+    /// Filters of a group.
+    pub out_c: usize,
+    pub input: [usize; 3],
+    pub kernel: [usize; 3],
+    pub output: [usize; 3],
+    pub stride: [usize; 3],
+    pub pad: [usize; 3],
+    pub dilate: [usize; 3],
+}
+
+/// Bytes of packed columns that should stay in the second-level cache.
+const BLOCK_BYTES: usize = 384 << 10;
+
+impl Conv {
+    /// Positions of an input plane.
+    pub fn in_size(&self) -> usize {
+        self.input.iter().product()
+    }
+
+    /// Positions of an output plane.
+    pub fn out_size(&self) -> usize {
+        self.output.iter().product()
+    }
+
+    /// Elements of a filter on one channel.
+    pub fn taps(&self) -> usize {
+        self.kernel.iter().product()
+    }
+
+    /// Elements of a filter.
+    pub fn depth(&self) -> usize {
+        self.in_c * self.taps()
+    }
+
+    /// Are the columns of the matrix form the image itself?
+    fn is_pointwise(&self) -> bool {
+        self.kernel == [1; 3] && self.stride == [1; 3] && self.pad == [0; 3]
+    }
+
+    /// Is each filter over one channel only, so that a matrix product has nothing to share?
+    fn is_depthwise(&self) -> bool {
+        self.in_c == 1 && self.out_c <= 2 && self.groups > 1
+    }
+
+    /// Output positions packed at once, for rows of `depth` elements of `size` bytes.
+    fn block_columns(&self, depth: usize, size: usize) -> usize {
+        let fitting = BLOCK_BYTES / (depth * size).max(1);
+        let rounded = (fitting / 32 * 32).max(64);
+        let blocks = self.out_size().div_ceil(rounded).max(1);
+        self.out_size().div_ceil(blocks).next_multiple_of(16)
+    }
+}

@@ -1,0 +1,110 @@
+//! The convolution kernels against the scalar reference.
+
+use super::*;
+use crate::kernels::naive::{close, noise};
+use proptest::prelude::*;
+
+/// `y = conv(x, w)`, its gradients by the definition: `(y, dx, dw)`.
+fn naive(conv: &Conv, x: &[f64], w: &[f64], dy: &[f64]) -> [Vec<f64>; 3] {
+    let (mut y, mut dx, mut dw) = (vec![0.0; dy.len()], vec![0.0; x.len()], vec![0.0; w.len()]);
+    let filters = conv.groups * conv.out_c;
+    for n in 0..conv.batch {
+        for f in 0..filters {
+            for o in 0..conv.out_size() {
+                let at = split(o, conv.output);
+                for c in 0..conv.in_c {
+                    for t in 0..conv.taps() {
+                        let tap = split(t, conv.kernel);
+                        let from: Option<Vec<usize>> =
+                            (0..3).map(|a| conv.source(a, at[a], tap[a])).collect();
+                        let Some(s) = from else { continue };
+                        let plane = n * conv.groups * conv.in_c + f / conv.out_c * conv.in_c + c;
+                        let i = plane * conv.in_size()
+                            + (s[0] * conv.input[1] + s[1]) * conv.input[2]
+                            + s[2];
+                        let (wi, yi) = (
+                            (f * conv.in_c + c) * conv.taps() + t,
+                            (n * filters + f) * conv.out_size() + o,
+                        );
+                        y[yi] += x[i] * w[wi];
+                        dx[i] += dy[yi] * w[wi];
+                        dw[wi] += dy[yi] * x[i];
+                    }
+                }
+            }
+        }
+    }
+    [y, dx, dw]
+}
+
+fn split(i: usize, dims: [usize; 3]) -> [usize; 3] {
+    [i / (dims[1] * dims[2]), i / dims[2] % dims[1], i % dims[2]]
+}
+
+fn check(conv: &Conv, seed: u64) -> bool {
+    let filters = conv.groups * conv.out_c;
+    let x = noise(conv.batch * conv.groups * conv.in_c * conv.in_size(), seed);
+    let w = noise(filters * conv.depth(), seed ^ 1);
+    let dy = noise(conv.batch * filters * conv.out_size(), seed ^ 2);
+    let bias = noise(filters, seed ^ 3);
+    let [mut want, want_dx, want_dw] = naive(conv, &x, &w, &dy);
+    for (i, y) in want.iter_mut().enumerate() {
+        *y += bias[i / conv.out_size() % filters];
+    }
+    let (mut y, mut dx, mut dw) = (vec![9.0; dy.len()], vec![9.0; x.len()], vec![9.0; w.len()]);
+    // SAFETY: the buffers have the extents of the convolution.
+    unsafe {
+        forward(conv, x.as_ptr(), w.as_ptr(), Some(bias.as_ptr()), y.as_mut_ptr());
+        backward_data(conv, dy.as_ptr(), w.as_ptr(), dx.as_mut_ptr());
+        backward_weight(conv, x.as_ptr(), dy.as_ptr(), dw.as_mut_ptr());
+    }
+    close(&y, &want, 1e-12) && close(&dx, &want_dx, 1e-12) && close(&dw, &want_dw, 1e-12)
+}
+
+fn with_output(mut conv: Conv) -> Option<Conv> {
+    for a in 0..3 {
+        let reach = conv.dilate[a] * (conv.kernel[a] - 1) + 1;
+        let padded = conv.input[a] + 2 * conv.pad[a];
+        conv.output[a] = padded.checked_sub(reach)? / conv.stride[a] + 1;
+    }
+    Some(conv)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn convolution_matches_naive(
+        batch in 0usize..4, groups in 1usize..4, in_c in 1usize..5, out_c in 1usize..5,
+        input in [1usize..3, 1usize..9, 1usize..20], kernel in [1usize..3, 1usize..4, 1usize..4],
+        stride in [1usize..3, 1usize..3, 1usize..4], pad in [0usize..2, 0usize..3, 0usize..3],
+        dilate in [1usize..2, 1usize..3, 1usize..3], seed: u64,
+    ) {
+        let conv =
+            Conv { batch, groups, in_c, out_c, input, kernel, output: [0; 3], stride, pad, dilate };
+        if let Some(conv) = with_output(conv) {
+            prop_assert!(check(&conv, seed), "{conv:?}");
+        }
+    }
+}
+
+#[test]
+fn special_paths_match_naive() {
+    let base = Conv {
+        batch: 2,
+        groups: 1,
+        in_c: 3,
+        out_c: 70,
+        input: [1, 40, 40],
+        kernel: [1, 3, 3],
+        output: [0; 3],
+        stride: [1; 3],
+        pad: [0, 1, 1],
+        dilate: [1; 3],
+    };
+    let pointwise = Conv { kernel: [1; 3], pad: [0; 3], ..base };
+    let depthwise = Conv { groups: 5, in_c: 1, out_c: 2, ..base };
+    let deep = Conv { in_c: 200, out_c: 3, input: [1, 12, 30], ..base };
+    for conv in [base, pointwise, depthwise, deep] {
+        assert!(check(&with_output(conv).unwrap(), 7), "{conv:?}");
+    }
+}
