@@ -1,4 +1,4 @@
-"""NumPy oracles of the layers and loss heads; see `reference.py`."""
+"""NumPy oracles of layers, loss heads and optimizer updates; see `reference.py`."""
 
 import numpy as np
 from reference import REFERENCES, gradient, reference
@@ -434,3 +434,76 @@ def rnn(
     if not state_outputs:
         return x
     return (x, np.stack(last_h)) + ((np.stack(last_c),) if mode == "lstm" else ())
+
+
+# ---- optimizer updates: the new weight, then the new states
+# ---------------------------------------
+
+
+def clipped(g, bound):
+    return np.clip(g, -bound, bound) if bound >= 0 else g
+
+
+@reference("sgd_update")
+def sgd_update(w, g, lr, wd=0.0, rescale_grad=1.0, clip_gradient=-1.0, lazy_update=True):
+    return w - lr * (clipped(g * rescale_grad, clip_gradient) + wd * w)
+
+
+@reference("sgd_mom_update")
+def sgd_mom_update(
+    w, g, m, lr, momentum=0.0, wd=0.0, rescale_grad=1.0, clip_gradient=-1.0, lazy_update=True
+):
+    m = momentum * m - lr * (clipped(g * rescale_grad, clip_gradient) + wd * w)
+    return w + m, m
+
+
+@reference("nag_mom_update")
+def nag_mom_update(w, g, m, lr, momentum=0.0, wd=0.0, rescale_grad=1.0, clip_gradient=-1.0):
+    step = lr * (clipped(g * rescale_grad, clip_gradient) + wd * w)
+    m = momentum * m - step
+    return w + momentum * m - step, m
+
+
+@reference("signsgd_update")
+def signsgd_update(w, g, lr, wd=0.0, rescale_grad=1.0, clip_gradient=-1.0):
+    return (1 - lr * wd) * w - lr * np.sign(g)
+
+
+@reference("signum_update")
+def signum_update(
+    w, g, m, lr, momentum=0.0, wd=0.0, rescale_grad=1.0, clip_gradient=-1.0, wd_lh=0.0
+):
+    m = momentum * m - (1 - momentum) * (wd * w + clipped(g * rescale_grad, clip_gradient))
+    return (1 - lr * wd_lh) * w + lr * np.sign(m), m
+
+
+@reference("adam_update")
+def adam_update(
+    w, g, m, v, lr, beta1=0.9, beta2=0.999, epsilon=1e-8, wd=0.0, rescale_grad=1.0,
+    clip_gradient=-1.0, lazy_update=True,
+):  # fmt: skip
+    g = clipped(g * rescale_grad + wd * w, clip_gradient)
+    m = beta1 * m + (1 - beta1) * g
+    v = beta2 * v + (1 - beta2) * g * g
+    return w - lr * m / (np.sqrt(v) + epsilon), m, v
+
+
+@reference("rmsprop_update")
+def rmsprop_update(
+    w, g, n, lr, gamma1=0.95, epsilon=1e-8, wd=0.0, rescale_grad=1.0, clip_gradient=-1.0,
+    clip_weights=-1.0,
+):  # fmt: skip
+    g = clipped(g * rescale_grad + wd * w, clip_gradient)
+    n = (1 - gamma1) * g * g + gamma1 * n
+    return clipped(w - lr * g / np.sqrt(n + epsilon), clip_weights), n
+
+
+@reference("ftrl_update")
+def ftrl_update(
+    w, g, z, n, lr, lamda1=0.01, beta=1.0, wd=0.0, rescale_grad=1.0, clip_gradient=-1.0
+):
+    g = clipped(g * rescale_grad, clip_gradient)
+    z = z + g - (np.sqrt(n + g * g) - np.sqrt(n)) * w / lr
+    n = n + g * g
+    new = (np.sign(z) * lamda1 - z) / ((beta + np.sqrt(n)) / lr + wd) * (np.abs(z) > lamda1)
+    return new, z, n
