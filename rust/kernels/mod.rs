@@ -6,6 +6,7 @@ pub mod conv;
 pub mod gemm;
 pub mod map;
 pub mod naive;
+pub mod norm;
 pub mod parallel;
 pub mod philox;
 pub mod pooling;

@@ -15,10 +15,28 @@ pub trait Real:
     fn of(x: f64) -> Self {
         Self::from_f64(x)
     }
+
+    /// The error function.
+    fn erf(self) -> Self;
 }
 
-impl Real for f32 {}
-impl Real for f64 {}
+// C's mathematical library, which every platform's standard library links.
+unsafe extern "C" {
+    safe fn erf(x: f64) -> f64;
+    safe fn erff(x: f32) -> f32;
+}
+
+impl Real for f32 {
+    fn erf(self) -> Self {
+        erff(self)
+    }
+}
+
+impl Real for f64 {
+    fn erf(self) -> Self {
+        erf(self)
+    }
+}
 
 /// Runs `$body` with the alias `$T` set to the real type of `$dtype`; any other dtype is an error.
 #[macro_export]

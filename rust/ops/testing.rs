@@ -223,8 +223,31 @@ impl GradBuilder for Builder<'_> {
 }
 
 impl Ran {
+    pub fn input(&self, i: usize) -> &Tensor {
+        &self.inputs[i]
+    }
+
+    /// Runs the gradients; the values that input `mutated` has afterwards, and the gradients.
+    pub fn gradients_and_mutated(
+        &self,
+        out_grads: &[Tensor],
+        mutated: usize,
+    ) -> Result<(Vec<f64>, Vec<Tensor>)> {
+        let mut entries = Vec::new();
+        let grads = self.differentiate(out_grads, &mut entries)?;
+        Ok((entries[mutated].values(), grads))
+    }
+
     /// The gradients of all inputs; absent ones are zero. One gradient per visible output is given.
     pub fn gradients(&self, out_grads: &[Tensor]) -> Result<Vec<Tensor>> {
+        self.differentiate(out_grads, &mut Vec::new())
+    }
+
+    fn differentiate(
+        &self,
+        out_grads: &[Tensor],
+        entries: &mut Vec<Tensor>,
+    ) -> Result<Vec<Tensor>> {
         let mut builder = Builder { ran: self, entries: Vec::new() };
         let inputs: Vec<_> = self.inputs.iter().map(|t| builder.push(t.clone())).collect();
         let outputs: Vec<_> = self.outputs.iter().map(|t| builder.push(t.clone())).collect();
@@ -241,14 +264,16 @@ impl Ran {
             needed: &needed,
         };
         let result = self.op.gradient.apply(&mut builder, &node)?;
-        Ok(result
+        let gradients = result
             .iter()
             .zip(&self.inputs)
             .map(|(g, t)| match g {
                 Some(g) => builder.get(g).clone(),
                 None => Tensor::zeros(&t.shape, t.dtype),
             })
-            .collect())
+            .collect();
+        *entries = builder.entries;
+        Ok(gradients)
     }
 }
 

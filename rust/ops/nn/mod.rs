@@ -1,12 +1,14 @@
 //! Operators of neural networks: layers, activations, normalisations, loss heads, matrix products.
 
 pub mod activation;
+pub mod batch_norm;
 pub mod convolution;
 pub mod dot;
 pub mod dropout;
 pub mod embedding;
 pub mod fully_connected;
 pub mod infer;
+pub mod leaky_relu;
 pub mod lift;
 pub mod loss;
 pub mod pooling;
@@ -31,6 +33,8 @@ pub fn register(registry: &Registry) {
         dot::operators,
         convolution::operators,
         pooling::operators,
+        leaky_relu::operators,
+        batch_norm::operators,
     ];
     for family in families {
         for def in family() {

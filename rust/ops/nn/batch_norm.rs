@@ -1,0 +1,353 @@
+//! `BatchNorm` and its old form `BatchNorm_v1`.
+//!
+//! The moving averages are updated by the backward operator, once a training step, as MXNet does on the CPU.
+//! So a forward copy that recomputation makes leaves them alone.
+
+use super::infer::{complete, expect_rank, norm_type};
+use super::lift;
+use crate::error::Result;
+use crate::kernels::norm::{Affine, Channels, Gradients};
+use crate::kernels::real::Real;
+use crate::kernels::scratch::with_scratch;
+use crate::operator::infer::assign_shape;
+use crate::operator::{Attrs, Call, Dep, Gradient, InplacePair, OpDef, OpReq};
+use crate::shape::Shape;
+use crate::tensor::View;
+use crate::{params, with_real};
+
+params! {
+    /// Parameters of `BatchNorm`.
+    pub struct BatchNormParam {
+        eps: f64, default(1e-3f32 as f64), "Added to the variance.";
+        momentum: f32, default(0.9), "Weight of the old value in the moving averages.";
+        fix_gamma: bool, default(true), "Take gamma as 1 and give it no gradient.";
+        use_global_stats: bool, default(false), "Normalise by the moving averages in training too.";
+        output_mean_var: bool, default(false), "Return mean and inverse standard deviation as well.";
+        axis: i32, default(1), "The channel axis.";
+        cudnn_off: bool, default(false), "Accepted, without effect.";
+        min_calib_range: Option<f32>, default(None), "Accepted, without effect.";
+        max_calib_range: Option<f32>, default(None), "Accepted, without effect.";
+    }
+}
+
+params! {
+    /// Parameters of `BatchNorm_v1`.
+    pub struct BatchNormV1Param {
+        eps: f32, default(1e-3), "Added to the variance.";
+        momentum: f32, default(0.9), "Weight of the old value in the moving averages.";
+        fix_gamma: bool, default(true), "Take gamma as 1 and give it no gradient.";
+        use_global_stats: bool, default(false), "Normalise by the moving averages in training too.";
+        output_mean_var: bool, default(false), "Return mean and inverse standard deviation as well.";
+    }
+}
+
+const DOC: &str = r#"
+Normalises each channel over the batch: ``y = gamma * (x - mean) / sqrt(var + eps) + beta``.
+
+In training ``mean`` and ``var`` (biased) are those of the batch; otherwise, and with ``use_global_stats=True``, the
+auxiliary states ``moving_mean`` and ``moving_var``. The backward pass of a training step updates these:
+``moving = momentum * moving + (1 - momentum) * batch``.
+
+Notes
+-----
+Data has at least two axes; gamma, beta and the moving averages have the extent of ``axis``. **With the default
+``fix_gamma=True`` gamma counts as 1 and gets no gradient.** float16 data is calculated in float32 and has float32
+gamma, beta and moving averages; otherwise all share float32 or float64. The hidden outputs ``mean`` and ``var`` (the
+inverse standard deviation) are visible with ``output_mean_var=True``; no gradient flows through them.
+
+Examples
+--------
+>>> x = nd.array([[1, 2], [3, 6]])
+>>> with autograd.record():
+...     y = nd.BatchNorm(x, nd.ones(2), nd.zeros(2), nd.zeros(2), nd.ones(2))
+>>> y
+[[-0.9995004 -0.99987507]
+ [ 0.9995004  0.99987507]]
+
+References
+----------
+S. Ioffe, C. Szegedy, Batch Normalization: Accelerating Deep Network Training by Reducing Internal Covariate Shift,
+ICML 2015.
+"#;
+
+const NAMES: &[&str] = &["data", "gamma", "beta", "moving_mean", "moving_var"];
+
+pub fn operators() -> Vec<OpDef> {
+    let define = |def: OpDef, back: &str| {
+        def.doc(DOC)
+            .inputs_are(&[
+                ("data", "The data (N, C, ...)."),
+                ("gamma", "Scale of each channel (C,)."),
+                ("beta", "Shift of each channel (C,)."),
+                ("moving_mean", "Moving average of the mean (C,)."),
+                ("moving_var", "Moving average of the variance (C,)."),
+            ])
+            .outputs_are(&["output", "mean", "var"])
+            .visible(|attrs| if param(attrs).output_mean_var { 3 } else { 1 })
+            .mutates(|_| vec![3, 4])
+            .infer_shape(infer_shape)
+            .infer_type(norm_type(NAMES))
+            .inplace(|_| vec![InplacePair::new(0, 0)])
+            .variable_attr("moving_mean", "__init__", "zeros")
+            .variable_attr("moving_var", "__init__", "ones")
+            .gradient(Gradient::declared(back, |_, _, _| {
+                let mut deps = vec![Dep::OutGrad(0), Dep::Input(0), Dep::Input(1), Dep::Output(1)];
+                deps.extend([Dep::Output(2), Dep::Input(3), Dep::Input(4)]);
+                deps
+            }))
+            .kernel(forward_kernel())
+    };
+    // Inputs: out_grad, data, gamma, mean, inverse standard deviation, moving mean, moving variance.
+    let backward = |def: OpDef| {
+        def.mutates(|_| vec![5, 6])
+            .inplace(|_| vec![InplacePair::new(0, 0), InplacePair::new(1, 0)])
+            .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))))
+            .not_deterministic()
+    };
+    vec![
+        define(OpDef::new::<BatchNormParam>("BatchNorm"), "_backward_BatchNorm")
+            .aliases(&["_npx_batch_norm"]),
+        backward(OpDef::new::<BatchNormParam>("_backward_BatchNorm")),
+        define(OpDef::new::<BatchNormV1Param>("BatchNorm_v1"), "_backward_BatchNorm_v1"),
+        backward(OpDef::new::<BatchNormV1Param>("_backward_BatchNorm_v1")),
+    ]
+}
+
+/// The statistics are written even where nobody asked for them, so their memory must be there.
+fn forward_kernel() -> crate::operator::Kernel {
+    let mut kernel = lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)));
+    kernel.skips_null = false;
+    kernel
+}
+
+/// The parameters of either form.
+fn param(attrs: &Attrs) -> BatchNormParam {
+    let Some(old) = attrs.typed().downcast_ref::<BatchNormV1Param>() else {
+        return attrs.get::<BatchNormParam>().clone();
+    };
+    BatchNormParam {
+        eps: old.eps.into(),
+        momentum: old.momentum,
+        fix_gamma: old.fix_gamma,
+        use_global_stats: old.use_global_stats,
+        output_mean_var: old.output_mean_var,
+        axis: 1,
+        cudnn_off: false,
+        min_calib_range: None,
+        max_calib_range: None,
+    }
+}
+
+fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
+    let known = outputs[0].clone();
+    assign_shape(&mut inputs[0], "data", &known)?;
+    expect_rank(&inputs[0], "data", 2..=usize::MAX)?;
+    assign_shape(&mut outputs[0], "output", &inputs[0])?;
+    if inputs[0].rank_known() {
+        let axis = inputs[0].axis(param(attrs).axis.into())?;
+        let channels = Shape::new(&inputs[0].dims()[axis..=axis]);
+        for (slot, name) in inputs.iter_mut().zip(NAMES).skip(1) {
+            assign_shape(slot, name, &channels)?;
+        }
+        for (slot, name) in outputs[1..].iter_mut().zip(["mean", "var"]) {
+            assign_shape(slot, name, &channels)?;
+        }
+    }
+    complete(inputs, outputs)
+}
+
+fn extents(param: &BatchNormParam, data: &View) -> Channels {
+    let shape = data.shape();
+    let rank = shape.ndim();
+    let axis = i64::from(param.axis).rem_euclid(rank as i64) as usize;
+    Channels {
+        outer: shape.product(0..axis),
+        channels: shape.product(axis..axis + 1),
+        inner: shape.product(axis + 1..rank),
+    }
+}
+
+fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
+    let param = param(call.attrs);
+    let [data, gamma, beta, moving_mean, moving_var] = call.inputs else { unreachable!("five") };
+    let [out, mean, inv_std] = call.outputs else { unreachable!("three outputs") };
+    let extents = extents(&param, data);
+    let eps = T::of(param.eps);
+    // SAFETY: inference gave the views these extents. The statistics overlap no input, and the output is the
+    // data or apart from all; nothing writes the moving averages now.
+    unsafe {
+        let (m, v) = (mean.as_ptr::<T>(), inv_std.as_ptr::<T>());
+        if call.ctx.is_train && !param.use_global_stats {
+            extents.statistics(data.as_ptr::<T>(), m, v);
+        } else {
+            m.copy_from_nonoverlapping(moving_mean.as_ptr(), extents.channels);
+            v.copy_from_nonoverlapping(moving_var.as_ptr(), extents.channels);
+        }
+        for v in inv_std.slice_mut::<T>() {
+            *v = T::one() / (*v + eps).sqrt();
+        }
+        if call.req[0] != OpReq::Null {
+            let affine = Affine {
+                mean: m.cast_const(),
+                inv_std: v.cast_const(),
+                gamma: (!param.fix_gamma).then(|| gamma.as_ptr::<T>().cast_const()),
+                beta: beta.as_ptr::<T>().cast_const(),
+            };
+            extents.normalise(data.as_ptr(), affine, out.as_ptr());
+        }
+    }
+    Ok(())
+}
+
+fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
+    let param = param(call.attrs);
+    let [grad, data, gamma, mean, inv_std, moving_mean, moving_var] = call.inputs else {
+        unreachable!("declared dependencies")
+    };
+    let extents = extents(&param, data);
+    let batch_stats = call.ctx.is_train && !param.use_global_stats;
+    let target = |i: usize| match call.req.get(i) {
+        Some(OpReq::Null) | None => std::ptr::null_mut(),
+        Some(_) => call.outputs[i].as_ptr::<T>(),
+    };
+    // SAFETY: gradients have the extents of their inputs; the data's may be the memory of `grad` or `data`, all
+    // others are apart. The moving averages are declared as mutated.
+    unsafe {
+        if batch_stats {
+            let keep = T::of(param.momentum.into());
+            let (new, eps) = (T::one() - keep, T::of(param.eps));
+            let stats = mean.slice::<T>().iter().zip(inv_std.slice::<T>());
+            let moving = moving_mean.slice_mut::<T>().iter_mut().zip(moving_var.slice_mut::<T>());
+            for ((mm, mv), (&m, &s)) in moving.zip(stats) {
+                *mm = *mm * keep + m * new;
+                *mv = *mv * keep + (T::one() / (s * s) - eps).max(T::zero()) * new;
+            }
+        }
+        for i in 3..call.outputs.len() {
+            if call.req[i] != OpReq::Null {
+                call.outputs[i].slice_mut::<T>().fill(T::zero());
+            }
+        }
+        let affine = Affine {
+            mean: mean.as_ptr::<T>().cast_const(),
+            inv_std: inv_std.as_ptr::<T>().cast_const(),
+            gamma: (!param.fix_gamma).then(|| gamma.as_ptr::<T>().cast_const()),
+            beta: std::ptr::null(),
+        };
+        let to = Gradients { data: target(0), gamma: target(1), beta: target(2) };
+        let (dy, x) = (grad.as_ptr::<T>(), data.as_ptr::<T>());
+        if extents.inner == 1 && extents.channels > 1 {
+            transposed(&extents, (dy, x), affine, !batch_stats, to);
+        } else {
+            extents.backward(dy, x, affine, !batch_stats, to);
+        }
+    }
+    Ok(())
+}
+
+/// The backward pass where channels are innermost: through scratch in which they are not.
+unsafe fn transposed<T: Real>(
+    extents: &Channels,
+    (dy, x): (*mut T, *mut T),
+    affine: Affine<T>,
+    fixed: bool,
+    to: Gradients<T>,
+) {
+    use super::window::swap_inner;
+    let (rows, columns) = (extents.outer, extents.channels);
+    let size = rows * columns;
+    with_scratch(3 * size, |room: &mut [T]| {
+        let (a, rest) = room.split_at_mut(size);
+        let (b, c) = rest.split_at_mut(size);
+        let turned = Channels { outer: 1, channels: columns, inner: rows };
+        // SAFETY: the scratch holds three tensors; the views are the caller's promise.
+        unsafe {
+            swap_inner(dy, (1, rows, columns), a.as_mut_ptr());
+            swap_inner(x, (1, rows, columns), b.as_mut_ptr());
+            let wanted = !to.data.is_null();
+            let inner = Gradients { data: if wanted { c.as_mut_ptr() } else { to.data }, ..to };
+            turned.backward(a.as_ptr(), b.as_ptr(), affine, fixed, inner);
+            if wanted {
+                swap_inner(c.as_ptr(), (1, columns, rows), to.data);
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::testing::*;
+
+    fn inputs(dims: &[i64], axis: usize) -> Vec<Tensor> {
+        let c = dims[axis];
+        let vars: Vec<f64> = (0..c).map(|i| 0.5 + i as f64).collect();
+        vec![
+            Tensor::noise(dims, 1),
+            Tensor::noise(&[c], 2),
+            Tensor::noise(&[c], 3),
+            Tensor::noise(&[c], 4),
+            Tensor::of(&[c], &vars),
+        ]
+    }
+
+    #[test]
+    fn gradients_match_differences() {
+        for (dims, axis) in [(&[4, 3][..], 1), (&[3, 2, 4, 5], 1), (&[2, 3, 4], 2), (&[2, 1], 1)] {
+            let a = axis.to_string();
+            for p in [
+                &[("fix_gamma", "0"), ("axis", a.as_str())][..],
+                &[("fix_gamma", "0"), ("axis", a.as_str()), ("use_global_stats", "1")],
+            ] {
+                check_gradient("BatchNorm", p, &inputs(dims, axis), &[0, 1, 2], true);
+                check_half("BatchNorm", p, &inputs(dims, axis), true);
+            }
+        }
+        check_gradient(
+            "BatchNorm_v1",
+            &[("fix_gamma", "0")],
+            &inputs(&[3, 2, 2], 1),
+            &[0, 1, 2],
+            true,
+        );
+        let fixed = run("BatchNorm", &[], &inputs(&[3, 2, 2], 1), true).unwrap();
+        let g = fixed.gradients(&[Tensor::noise(&[3, 2, 2], 5)]).unwrap();
+        assert_eq!(g[1].values(), [0.0; 2]);
+    }
+
+    // The figures were read off MXNet 1.9.1.
+    #[test]
+    fn training_and_inference_statistics() {
+        let of = |v: &[f64]| Tensor::of(&[2], v);
+        let x = Tensor::of(&[2, 2], &[1., 2., 3., 6.]);
+        let p = [("fix_gamma", "0"), ("output_mean_var", "1")];
+        let make =
+            |m: &[f64], v: &[f64]| vec![x.clone(), of(&[2., 2.]), of(&[0., 0.]), of(m), of(v)];
+        let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-6);
+        let train = run("BatchNorm", &p, &make(&[0., 0.], &[1., 1.]), true).unwrap();
+        assert!(close(&train.outputs[0].values(), &[-1.9990008, -1.9997501, 1.9990008, 1.9997501]));
+        assert!(close(&train.outputs[1].values(), &[2., 4.]));
+        assert!(close(&train.outputs[2].values(), &[0.9995004, 0.49993753]));
+        let infer = run("BatchNorm", &p, &make(&[1., 1.], &[4., 4.]), false).unwrap();
+        assert!(close(&infer.outputs[0].values(), &[0., 0.99987507, 1.9997501, 4.9993753]));
+    }
+
+    #[test]
+    fn the_backward_pass_updates_the_moving_averages_once() {
+        let ins = inputs(&[4, 2, 3], 1);
+        let ran = run("BatchNorm", &[("momentum", "0.8")], &ins, true).unwrap();
+        let mean = ran.outputs[1].values()[0];
+        let before = ins[3].values()[0];
+        assert_eq!(ran.input(3).values()[0], before);
+        // The backward operator gets the very arrays that the test holds.
+        let (moved, _) = ran.gradients_and_mutated(&[Tensor::noise(&[4, 2, 3], 5)], 3).unwrap();
+        assert!((moved[0] - (0.8 * before + 0.2 * mean)).abs() < 1e-6);
+    }
+
+    #[test]
+    fn parameters_are_inferred_from_the_channel_axis() {
+        let (known, ins, outs) =
+            infer_shapes("BatchNorm", &[("axis", "-1")], &[Some(&[2, 3, 5])]).unwrap();
+        assert!(known && ins[1..].iter().chain(&outs[1..]).all(|s| s.dims() == [5]));
+        assert!(infer_shapes("BatchNorm", &[], &[Some(&[2, 3]), Some(&[4])]).is_err());
+    }
+}

@@ -1,0 +1,359 @@
+//! `LeakyReLU` and its relatives.
+
+use super::infer::{complete, expect_rank, float_type};
+use super::lift;
+use crate::error::{Error, Result};
+use crate::kernels::map::map;
+use crate::kernels::parallel::{Shared, parallel_for};
+use crate::kernels::philox::{philox, unit};
+use crate::kernels::real::Real;
+use crate::operator::infer::assign_shape;
+use crate::operator::{Attrs, Call, Dep, Gradient, InplacePair, OpDef, OpReq, ResourceRequest};
+use crate::shape::Shape;
+use crate::{param_enum, params, with_real};
+
+param_enum! {
+    /// The function.
+    pub enum LeakyType {
+        Elu = "elu", Gelu = "gelu", Leaky = "leaky", Prelu = "prelu", Rrelu = "rrelu", Selu = "selu",
+    }
+}
+
+params! {
+    /// Parameters of `LeakyReLU`.
+    pub struct LeakyReluParam {
+        act_type: LeakyType, default(LeakyType::Leaky), "The function, see above.";
+        slope: f32, default(0.25), "Slope of leaky, height of elu.";
+        lower_bound: f32, default(0.125), "Least slope of rrelu.";
+        upper_bound: f32, default(0.334), "Greatest slope of rrelu.";
+    }
+}
+
+const DOC: &str = r#"
+Rectifiers that let something of negative values through; all are ``x`` for ``x > 0`` but selu and gelu.
+
+- ``leaky``: ``slope * x``
+- ``elu``: ``slope * (exp(x) - 1)``
+- ``selu``: ``1.0507 * x`` for ``x > 0``, else ``1.0507 * 1.67326 * (exp(x) - 1)``
+- ``gelu``: ``x * Phi(x)`` for all ``x``, with the distribution function ``Phi`` of the normal distribution
+- ``prelu``: ``gamma * x``, with a learnt ``gamma``: one number, or one a channel (axis 1)
+- ``rrelu``: ``s * x``, with ``s`` random between ``lower_bound`` and ``upper_bound`` in training, their mean otherwise
+
+Notes
+-----
+Any shape; float16 (calculated in float32), float32 or float64, one dtype; the output has the shape and dtype of the
+data. The gradient at 0 is that of the negative side. ``gamma`` exists with ``prelu`` only and is inferred as
+``(C,)``; ``(1,)`` is accepted. ``rrelu`` has a second output ``mask`` with the slopes that were used.
+
+Examples
+--------
+>>> nd.LeakyReLU(nd.array([-2, 4]), slope=0.5)
+[-1.  4.]
+
+References
+----------
+K. He et al., Delving Deep into Rectifiers, ICCV 2015 (prelu). D. Clevert et al., ICLR 2016 (elu). G. Klambauer et al.,
+NIPS 2017 (selu). B. Xu et al., arXiv:1505.00853 (rrelu). D. Hendrycks, K. Gimpel, arXiv:1606.08415 (gelu).
+"#;
+
+const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
+const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
+
+pub fn operators() -> Vec<OpDef> {
+    let mut forward = OpDef::new::<LeakyReluParam>("LeakyReLU")
+        .aliases(&["_npx_leaky_relu"])
+        .doc(DOC)
+        .inputs_are(&[
+            ("data", "The data."),
+            ("gamma", "Slopes of prelu, (C,) or (1,); with act_type='prelu' only."),
+        ])
+        .input_names_by(|attrs| {
+            let n = if kind(attrs) == LeakyType::Prelu { 2 } else { 1 };
+            ["data", "gamma"][..n].iter().map(|s| (*s).to_owned()).collect()
+        })
+        .output_names_by(|attrs| {
+            let n = if kind(attrs) == LeakyType::Rrelu { 2 } else { 1 };
+            ["output", "mask"][..n].iter().map(|s| (*s).to_owned()).collect()
+        })
+        .infer_shape(infer_shape)
+        .infer_type(float_type)
+        .inplace(|_| vec![InplacePair::new(0, 0)])
+        .variable_attr("gamma", "__init__", "[\"Constant\", {\"value\": 0.25}]")
+        .gradient(Gradient::declared("_backward_LeakyReLU", |attrs, _, _| {
+            let of = match kind(attrs) {
+                LeakyType::Rrelu => vec![Dep::Output(1)],
+                LeakyType::Prelu => vec![Dep::Input(0), Dep::Input(1)],
+                _ if from_output(attrs) => vec![Dep::Output(0)],
+                _ => vec![Dep::Input(0)],
+            };
+            [vec![Dep::OutGrad(0)], of].concat()
+        }))
+        .kernel(forward_kernel());
+    forward.resources = Some(std::sync::Arc::new(|attrs| match kind(attrs) {
+        LeakyType::Rrelu => vec![ResourceRequest::Random],
+        _ => vec![],
+    }));
+    let backward = OpDef::new::<LeakyReluParam>("_backward_LeakyReLU")
+        .inplace(|attrs| match kind(attrs) {
+            LeakyType::Prelu => vec![],
+            _ => vec![InplacePair::new(0, 0), InplacePair::new(1, 0)],
+        })
+        .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
+    vec![forward, backward]
+}
+
+fn kind(attrs: &Attrs) -> LeakyType {
+    attrs.get::<LeakyReluParam>().act_type
+}
+
+/// Does the sign of the output tell that of the input, so that backward needs no input?
+fn from_output(attrs: &Attrs) -> bool {
+    match kind(attrs) {
+        LeakyType::Leaky | LeakyType::Elu => attrs.get::<LeakyReluParam>().slope >= 0.0,
+        LeakyType::Selu => true,
+        _ => false,
+    }
+}
+
+/// The slopes of rrelu are made even where nobody asked for them, so their memory must be there.
+fn forward_kernel() -> crate::operator::Kernel {
+    let mut kernel = lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)));
+    kernel.skips_null = false;
+    kernel
+}
+
+fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
+    let known = outputs[0].clone();
+    assign_shape(&mut inputs[0], "data", &known)?;
+    let data = inputs[0].clone();
+    for (slot, name) in outputs.iter_mut().zip(["output", "mask"]) {
+        assign_shape(slot, name, &data)?;
+    }
+    if kind(attrs) == LeakyType::Prelu && data.rank_known() {
+        expect_rank(&data, "data", 1..=usize::MAX)?;
+        let channels = Shape::new(&[if data.ndim() > 1 { data.dims()[1] } else { 1 }]);
+        let gamma = &mut inputs[1];
+        let single = gamma.ndim() == 1 && gamma.dims()[0] == 1;
+        if !single && gamma.clone().merge(&channels).is_err() {
+            let expected = format!("{channels} or (1,)");
+            return Err(Error::argument("gamma", "shape", &*gamma, expected));
+        }
+        if !single {
+            assign_shape(gamma, "gamma", &channels)?;
+        }
+    }
+    complete(inputs, outputs)
+}
+
+/// Positions a channel of prelu spans, and the number of slopes.
+fn channels(shape: &Shape, slopes: usize) -> (usize, usize) {
+    match slopes {
+        1 => (shape.size().max(1), 1),
+        _ => (shape.product(2..shape.ndim()), slopes),
+    }
+}
+
+fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
+    let param: &LeakyReluParam = call.attrs.get();
+    let (data, out) = (&call.inputs[0], &call.outputs[0]);
+    let (x, y, n) = (data.as_ptr::<T>().cast_const(), out.as_ptr::<T>(), out.size());
+    let (zero, one, slope) = (T::zero(), T::one(), T::of(param.slope.into()));
+    let skip = call.req[0] == OpReq::Null;
+    // SAFETY: data and output have `n` elements and are the same memory or apart; so is the mask.
+    unsafe {
+        match param.act_type {
+            LeakyType::Rrelu => rrelu::<T>(call),
+            _ if skip => {}
+            LeakyType::Leaky => map([x], y, n, |[x]| if x > zero { x } else { slope * x }),
+            LeakyType::Elu => map([x], y, n, |[x]| if x > zero { x } else { slope * x.exp_m1() }),
+            LeakyType::Selu => {
+                let (scale, low) = (T::of(SELU_SCALE), T::of(SELU_SCALE * SELU_ALPHA));
+                map([x], y, n, |[x]| if x > zero { scale * x } else { low * x.exp_m1() });
+            }
+            LeakyType::Gelu => {
+                let (half, root) = (T::of(0.5), T::of(std::f64::consts::FRAC_1_SQRT_2));
+                map([x], y, n, |[x]| half * x * (one + (x * root).erf()));
+            }
+            LeakyType::Prelu => {
+                let gamma = Shared(call.inputs[1].as_ptr::<T>());
+                let (span, slopes) = channels(data.shape(), call.inputs[1].size());
+                let (x, y) = (Shared(x.cast_mut()), Shared(y));
+                parallel_for(n, 1 << 14, |range| {
+                    for i in range {
+                        let v = *x.at(i);
+                        let s = *gamma.at(i / span % slopes);
+                        *y.at(i) = if v > zero { v } else { s * v };
+                    }
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Draws slopes into the mask (1 for positive data) and applies it.
+unsafe fn rrelu<T: Real>(call: &Call<'_>) {
+    let param: &LeakyReluParam = call.attrs.get();
+    let (low, high) = (f64::from(param.lower_bound), f64::from(param.upper_bound));
+    let (x, y) = (Shared(call.inputs[0].as_ptr::<T>()), Shared(call.outputs[0].as_ptr::<T>()));
+    let mask = Shared(call.outputs[1].as_ptr::<T>());
+    let key = call.ctx.random;
+    let (train, write) = (call.ctx.is_train, call.req[0] != OpReq::Null);
+    let n = call.outputs[0].size();
+    parallel_for(n.div_ceil(4), 1 << 12, |range| {
+        for block in range {
+            let words = philox(key.seed, key.stream, block as u64);
+            for (i, word) in words.into_iter().enumerate().take(n - block * 4) {
+                let at = block * 4 + i;
+                let part = if train { f64::from(unit(word)) } else { 0.5 };
+                // SAFETY: each block of four belongs to one task and ends at `n`.
+                unsafe {
+                    let v = *x.at(at);
+                    let s = if v > T::zero() { T::one() } else { T::of(low + (high - low) * part) };
+                    *mask.at(at) = s;
+                    if write {
+                        *y.at(at) = v * s;
+                    }
+                }
+            }
+        }
+    });
+}
+
+fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
+    let param: &LeakyReluParam = call.attrs.get();
+    if param.act_type == LeakyType::Prelu {
+        // SAFETY: the views have the forward shapes; outputs overlap no input.
+        unsafe { prelu_gradients::<T>(call) };
+        return Ok(());
+    }
+    if call.req[0] == OpReq::Null {
+        return Ok(());
+    }
+    let from = [0, 1].map(|i| call.inputs[i].as_ptr::<T>().cast_const());
+    let (dx, n) = (call.outputs[0].as_ptr::<T>(), call.outputs[0].size());
+    let (zero, one, slope) = (T::zero(), T::one(), T::of(param.slope.into()));
+    let output = from_output(call.attrs);
+    // SAFETY: all views have `n` elements and the output is one of the inputs or apart.
+    unsafe {
+        match param.act_type {
+            LeakyType::Rrelu => map(from, dx, n, |[g, s]| g * s),
+            LeakyType::Leaky => map(from, dx, n, |[g, v]| if v > zero { g } else { g * slope }),
+            LeakyType::Elu => map(from, dx, n, |[g, v]| {
+                let y = if output { v } else { slope * v.exp_m1() };
+                if v > zero { g } else { g * (y + slope) }
+            }),
+            LeakyType::Selu => {
+                let (scale, low) = (T::of(SELU_SCALE), T::of(SELU_SCALE * SELU_ALPHA));
+                map(from, dx, n, |[g, y]| if y > zero { g * scale } else { g * (y + low) });
+            }
+            _ => {
+                let (half, root) = (T::of(0.5), T::of(std::f64::consts::FRAC_1_SQRT_2));
+                let density = T::of(0.398_942_280_401_432_7);
+                map(from, dx, n, |[g, x]| {
+                    let phi = half * (one + (x * root).erf());
+                    g * (phi + x * density * (-half * x * x).exp())
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Inputs: out_grad, data, gamma.
+unsafe fn prelu_gradients<T: Real>(call: &Call<'_>) {
+    let [grad, data, gamma] = call.inputs else { unreachable!("declared dependencies") };
+    let (span, slopes) = channels(data.shape(), gamma.size());
+    let (g, x) = (Shared(grad.as_ptr::<T>()), Shared(data.as_ptr::<T>()));
+    let slope = Shared(gamma.as_ptr::<T>());
+    let (zero, n) = (T::zero(), data.size());
+    if call.req[0] != OpReq::Null {
+        let dx = Shared(call.outputs[0].as_ptr::<T>());
+        parallel_for(n, 1 << 14, |range| {
+            for i in range {
+                // SAFETY: promised by the caller.
+                unsafe {
+                    let s = *slope.at(i / span % slopes);
+                    *dx.at(i) = *g.at(i) * if *x.at(i) > zero { T::one() } else { s };
+                }
+            }
+        });
+    }
+    if call.req[1] != OpReq::Null {
+        let dg = Shared(call.outputs[1].as_ptr::<T>());
+        let outer = n / (span * slopes).max(1);
+        parallel_for(slopes, (1usize << 14).div_ceil((outer * span).max(1)), |range| {
+            for c in range {
+                let mut total = zero;
+                for o in 0..outer {
+                    let at = (o * slopes + c) * span;
+                    // SAFETY: promised by the caller.
+                    total += unsafe {
+                        crate::kernels::norm::lanes(span, |i| {
+                            *g.at(at + i) * (*x.at(at + i)).min(zero)
+                        })
+                    };
+                }
+                // SAFETY: each slope belongs to one task.
+                unsafe { *dg.at(c) = total };
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::testing::*;
+
+    #[test]
+    fn gradients_match_differences() {
+        for act in ["leaky", "elu", "selu", "gelu"] {
+            for slope in ["0.3", "-0.5"] {
+                let p = [("act_type", act), ("slope", slope)];
+                check_gradient("LeakyReLU", &p, &[Tensor::noise(&[2, 3, 4], 1)], &[0], true);
+            }
+            check_half("LeakyReLU", &[("act_type", act)], &[Tensor::noise(&[2, 3, 4], 1)], true);
+        }
+        for slopes in [3, 1] {
+            let p = [("act_type", "prelu")];
+            let inputs = [Tensor::noise(&[2, 3, 4], 1), Tensor::noise(&[slopes], 2)];
+            check_gradient("LeakyReLU", &p, &inputs, &[0, 1], true);
+            check_half("LeakyReLU", &p, &inputs, true);
+        }
+    }
+
+    // The figures were read off MXNet 1.9.1.
+    #[test]
+    fn values_and_slopes_at_zero() {
+        let x = [Tensor::of(&[3], &[-1., 0., 2.])];
+        for (act, y, g) in [
+            ("leaky", [-0.25, 0., 2.], [0.25, 0.25, 1.]),
+            ("selu", [-1.1113307, 0., 2.101402], [0.6467686, 1.7580993, 1.050701]),
+            ("gelu", [-0.15865527, 0., 1.9544998], [-0.08331543, 0.5, 1.0852319]),
+        ] {
+            let ran = run("LeakyReLU", &[("act_type", act)], &x, true).unwrap();
+            let got = ran.gradients(&[Tensor::of(&[3], &[1.; 3])]).unwrap()[0].values();
+            let near = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5);
+            assert!(near(&ran.outputs[0].values(), &y) && near(&got, &g), "{act} {got:?}");
+        }
+    }
+
+    #[test]
+    fn random_slopes_stay_in_bounds() {
+        let x = [Tensor::of(&[100], &[-1.; 100])];
+        let ran = run("LeakyReLU", &[("act_type", "rrelu")], &x, true).unwrap();
+        let y = ran.outputs[0].values();
+        assert!(y.iter().all(|v| (0.125 - 1e-6..=0.334 + 1e-6).contains(&-v)) && y[0] != y[1]);
+        let g = ran.gradients(&[Tensor::of(&[100], &[-1.; 100])]).unwrap();
+        assert_eq!(g[0].values(), y);
+        let still = run("LeakyReLU", &[("act_type", "rrelu")], &x, false).unwrap();
+        assert!((still.outputs[0].values()[5] + 0.2295).abs() < 1e-6);
+    }
+
+    #[test]
+    fn gamma_is_inferred_from_channels() {
+        let p = [("act_type", "prelu")];
+        assert_eq!(infer_shapes("LeakyReLU", &p, &[Some(&[2, 3, 4])]).unwrap().1[1].dims(), [3]);
+        assert!(infer_shapes("LeakyReLU", &p, &[Some(&[2, 3]), Some(&[2])]).is_err());
+    }
+}
