@@ -1,0 +1,51 @@
+"""Overhead of small operations beside NumPy's, timed in turn in the same run.
+
+    python benches/python/overhead.py
+
+Each row is the median over rounds of the time of one call on arrays of 16 floats, and its ratio to
+NumPy's call. The target for `a + b` is 0.6.
+"""
+
+import statistics
+import timeit
+
+import numpy as np
+
+import rsnet as mx
+
+ROUNDS, CALLS = 25, 20000
+
+
+def cases():
+    """Name, our call, NumPy's call."""
+    x = np.linspace(-1, 1, 16, dtype="float32").reshape(4, 4)
+    y = np.linspace(2, 3, 16, dtype="float32").reshape(4, 4)
+    a, b = mx.nd.array(x), mx.nd.array(y)
+    np.testing.assert_allclose((a + b).asnumpy(), x + y)
+    np.testing.assert_allclose(mx.nd.relu(a).asnumpy(), np.maximum(x, 0))
+    np.testing.assert_allclose(mx.nd.dot(a, b).asnumpy(), x @ y, rtol=1e-5)
+    return [
+        ("a + b", lambda: a + b, lambda: x + y),
+        ("a * 2", lambda: a * 2, lambda: x * 2),
+        ("relu(a)", lambda: mx.nd.relu(a), lambda: np.maximum(x, 0)),
+        ("dot(a, b)", lambda: mx.nd.dot(a, b), lambda: x @ y),
+        ("sum(a)", lambda: mx.nd.sum(a), lambda: x.sum()),
+        ("a[1]", lambda: a[1], lambda: x[1]),
+        ("asnumpy", lambda: a.asnumpy(), lambda: x.copy()),
+    ]
+
+
+def main():
+    print(f"{'call':12s} {'rsnet ns':>9s} {'numpy ns':>9s} {'ratio':>6s}")
+    for name, ours, theirs in cases():
+        times = [[], []]
+        for _ in range(ROUNDS):
+            for kept, call in zip(times, (ours, theirs), strict=True):
+                kept.append(timeit.timeit(call, number=CALLS // ROUNDS) / (CALLS // ROUNDS) * 1e9)
+            mx.nd.waitall()
+        mine, other = (statistics.median(t) for t in times)
+        print(f"{name:12s} {mine:9.0f} {other:9.0f} {mine / other:6.2f}")
+
+
+if __name__ == "__main__":
+    main()

