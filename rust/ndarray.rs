@@ -21,7 +21,7 @@ use crate::storage::{Block, Pool};
 use crate::tensor::View;
 use std::any::Any;
 use std::fmt;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// What arrays and operators run on. A value: the one that Python uses lives in the binding.
@@ -109,7 +109,14 @@ struct Chunk {
     memory: Memory,
     latch: Latch,
     var: OnceLock<Var>,
+    /// What an operand of a callback may not be used for.
+    limits: AtomicU8,
 }
+
+/// The chunk may be read only.
+const READ_ONLY: u8 = 1;
+/// The bytes belong to others again.
+const REVOKED: u8 = 2;
 
 // SAFETY: the pointers are addresses only; access to the bytes is ordered by latch and variable.
 unsafe impl Send for Chunk {}
@@ -125,10 +132,17 @@ impl Chunk {
             memory,
             latch: Latch::default(),
             var: OnceLock::new(),
+            limits: AtomicU8::new(0),
         })
     }
 
     fn ptr(&self) -> Result<*mut u8> {
+        if self.limits.load(Ordering::Relaxed) & REVOKED != 0 {
+            return Err(Error::value(
+                "this array was an operand of an operator whose function has returned: copy an \
+                 operand to keep it",
+            ));
+        }
         match &self.memory {
             Memory::External(ptr, _) => Ok(*ptr),
             Memory::Pooled(ptr, block) => {
@@ -255,6 +269,33 @@ impl NDArray {
         self.chunk.var()
     }
 
+    /// The variable, if some queued operation has needed one. Without it nothing is pending.
+    pub fn known_var(&self) -> Option<Var> {
+        self.chunk.known_var()
+    }
+
+    /// From now on writing to this array's memory is an error: it is an input of a callback.
+    pub fn forbid_writing(&self) {
+        self.chunk.limits.fetch_or(READ_ONLY, Ordering::Relaxed);
+    }
+
+    /// From now on any use of this array's memory is an error: the callback it was given to has ended.
+    pub fn revoke(&self) {
+        self.chunk.limits.fetch_or(REVOKED, Ordering::Relaxed);
+    }
+
+    pub fn is_writable(&self) -> bool {
+        self.chunk.limits.load(Ordering::Relaxed) & READ_ONLY == 0
+    }
+
+    /// An error if the array may not be written to.
+    pub fn writable(&self) -> Result<()> {
+        if self.is_writable() {
+            return Ok(());
+        }
+        Err(Error::value("this array is an input of the running operator: it cannot be written to"))
+    }
+
     /// Number of elements.
     pub fn size(&self) -> usize {
         self.shape.size()
@@ -369,6 +410,7 @@ impl NDArray {
 
     /// Waits until nothing uses the array and overwrites it with `f`.
     pub fn overwrite(&self, poll: Poll<'_>, f: impl FnOnce(&View) -> Result<()>) -> Result<()> {
+        self.writable()?;
         let view = self.view()?;
         if self.chunk.latch.try_write() {
             let _leave = Leave(&self.chunk.latch, true);

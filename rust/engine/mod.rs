@@ -144,6 +144,11 @@ pub trait Engine: Send + Sync {
     /// Completed writes of `var`.
     fn version(&self, var: Var) -> u64;
 
+    /// Does a push run its operation before it returns?
+    fn runs_inside_push(&self) -> bool {
+        false
+    }
+
     /// Threads that run operations and kernels.
     fn num_threads(&self) -> usize;
     fn set_num_threads(&self, n: usize) -> Result<()>;

@@ -208,6 +208,10 @@ impl Engine for NaiveEngine {
         self.table.lock().vars.get(&var.0).map_or(0, |s| s.version)
     }
 
+    fn runs_inside_push(&self) -> bool {
+        true
+    }
+
     fn num_threads(&self) -> usize {
         1
     }

@@ -100,6 +100,12 @@ fn start(
         let got = inputs[i].context();
         return Err(Error::value(format!("input {i} is on {got}, expected it on {device}")));
     }
+    for array in out.unwrap_or(&[]) {
+        array.writable()?;
+    }
+    for i in op.mutated_inputs(attrs) {
+        inputs.get(i).map_or(Ok(()), NDArray::writable)?;
+    }
     let specs = infer(op, attrs, inputs, out, how)?;
     let visible = if op.is_backward { specs.len() } else { op.num_visible_outputs(attrs) };
     let outputs = outputs_for(rt, &specs, visible, out, device)?;

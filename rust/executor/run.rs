@@ -176,11 +176,11 @@ impl Prepared {
             .map(|(i, (r, o))| self.arrange(i, *r, &inputs, o))
             .collect();
         let asked = plan.iter().map(|p| p.0).collect();
-        let attrs = self.attrs.clone();
+        let (attrs, mutated) = (self.attrs.clone(), self.mutated.to_vec());
         let name = self.op.name.clone();
         let place = move |result: Result<()>| result.map_err(|e| e.in_operator(&name));
         if plan.iter().all(|p| p.1 == After::Nothing) {
-            let call = OwnedCall { attrs, ctx, state, inputs, req: asked, outputs, keep };
+            let call = OwnedCall { attrs, ctx, state, inputs, mutated, req: asked, outputs, keep };
             callback.start(call, Box::new(move |result| done(place(result))));
             return;
         }
@@ -192,6 +192,7 @@ impl Prepared {
             ctx,
             state,
             inputs,
+            mutated,
             req: asked,
             outputs: temporaries.views.clone(),
             keep: both.clone(),
@@ -324,6 +325,7 @@ pub fn distinct(reads: &mut SmallVec<[Var; 6]>, writes: &mut SmallVec<[Var; 6]>)
 
 /// Pushes a copy between two arrays of equal shape.
 pub fn push_copy(source: &NDArray, target: &NDArray) -> Result<()> {
+    target.writable()?;
     if source.size() != target.size() {
         return Err(Error::value(format!(
             "cannot copy an array of shape {} into one of shape {}",

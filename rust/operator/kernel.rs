@@ -51,6 +51,8 @@ pub struct OwnedCall {
     pub ctx: OpContext,
     pub state: Option<OpState>,
     pub inputs: Vec<View>,
+    /// Which inputs may be written to (auxiliary states).
+    pub mutated: Vec<usize>,
     pub req: Vec<OpReq>,
     pub outputs: Vec<View>,
     /// Keeps the memory behind the views alive.

@@ -1,0 +1,375 @@
+"""The record of an operator registered by attributes, and its translation for the core; see ``op.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from . import _core
+from ._door import TYPES, Definition, Facts, KernelSpec, fail, name_list, shape_list, type_list
+from ._graph_rule import INPUT, OUT_GRAD, OUTPUT, Entry as GradEntry, Rule
+from .base import MXNetError
+from .parameter import Parameter
+
+_DEVICES = ("cpu", "gpu")
+#: Attributes whose value is a function.
+_FUNCTIONS = {
+    "FListInputNames", "FListOutputNames", "FNumVisibleOutputs", "FInferShape", "FInferType",
+    "FInferStorageType", "FCreateOpState", "FExecType", "FResourceRequest", "FGradient",
+    "FInplaceOption", "FInplaceIdentity", "FIgnoreInputs", "FMutateInputs",
+    "FSetInputVarAttrOnCompose", "FInputGraph", "FNDArrayFunction",
+}  # fmt: skip
+
+
+class Attrs:
+    """The parameters of one call: ``parsed`` (the struct), ``dict`` (texts), ``operator``, ``name``."""
+
+    __slots__ = ("operator", "name", "parsed", "dict", "facts")
+
+    def __init__(self, operator: str, parsed: Any, given: dict[str, str]) -> None:
+        self.operator = operator
+        self.name = given.pop("name", operator)
+        self.parsed = parsed
+        self.dict = given
+        self.facts: Facts
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self.dict.get(key, default)
+
+    def __getitem__(self, key: str) -> str:
+        return self.dict[key]
+
+
+class GradNode:
+    """The node that a gradient function differentiates."""
+
+    def __init__(self, rule: Rule, attrs: Attrs, name: str, n_out: int) -> None:
+        self._rule = rule
+        self.attrs = attrs
+        self.name = name
+        self.inputs = rule.entries(INPUT, len(attrs.facts.inputs))
+        self.outputs = rule.entries(OUTPUT, n_out)
+
+    def backward(self, op: str, inputs: Sequence[GradEntry]) -> list[GradEntry]:
+        """Runs backward operator ``op``, which gets this node's parameters and state."""
+        return self._rule.call(op, inputs, outputs=len(self.inputs), backward=True)
+
+    def op(
+        self, op: str, *inputs: GradEntry, name: str = "", outputs: int = 1, **params: Any
+    ) -> Any:
+        """Runs any operator; returns its result, or a list if there are several."""
+        made = self._rule.call(op, inputs, params, name=name, outputs=outputs)
+        return made[0] if outputs == 1 else made
+
+
+class Entry:
+    """The record of one operator. Every method returns the record, so calls can be chained."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._attributes: dict[str, tuple[int, Any]] = {}
+        self._views: dict[str, str] = {}
+        self._param: Any = None
+        self._num_inputs: Any = 1
+        self._num_outputs: Any = 1
+        self._arguments: list[tuple[str, str, str]] = []
+        self._param_docs: set[str] = set()
+        self._aliases: list[str] = []
+        self._groups: list[Any] = []
+        self._doc = ""
+        self._key_var_num_args: str | None = None
+        self._installed = False
+
+    def __repr__(self) -> str:
+        return f"<operator {self.name}: {', '.join(sorted(self._attributes))}>"
+
+    # Filling in --------------------------------------------------------------------------------
+
+    def describe(self, doc: str) -> Entry:
+        """Sets the documentation."""
+        self._doc = doc
+        return self._changed()
+
+    def set_num_inputs(self, n: int | Callable[[Attrs], int]) -> Entry:
+        """Number of inputs, or a function of the parameters."""
+        self._num_inputs = n
+        return self._changed()
+
+    def set_num_outputs(self, n: int | Callable[[Attrs], int]) -> Entry:
+        """Number of outputs, or a function of the parameters."""
+        self._num_outputs = n
+        return self._changed()
+
+    def set_attr_parser(self, parser: Any) -> Entry:
+        """A Parameter subclass, or a function of the dict of texts whose result is ``attrs.parsed``."""
+        if not callable(parser):
+            raise TypeError(f"{self.name}: set_attr_parser needs a Parameter class or a function")
+        self._param = parser
+        return self._changed()
+
+    def set_attr(
+        self, name: str, value: Any, plevel: int = 10, *, views: str = "ndarray"
+    ) -> Entry:
+        """Sets an attribute.
+
+        A higher ``plevel`` overrides a lower one; the same attribute at the same level twice is an
+        error. ``views="numpy"`` hands NumPy views to an FCompute function instead of NDArrays.
+        """
+        if (name in _FUNCTIONS or name.startswith(("FCompute", "FStateful"))) and not callable(
+            value
+        ):
+            raise TypeError(f"{self.name}: attribute {name} must be a function, got {value!r}")
+        if views not in ("ndarray", "numpy"):
+            raise ValueError(f"{self.name}: views={views!r}, valid are 'ndarray' and 'numpy'")
+        known = self._attributes.get(name)
+        if known is not None and known[0] == plevel:
+            raise MXNetError(
+                f"attribute {name} of operator {self.name} is already registered "
+                f"with the same plevel={plevel}"
+            )
+        if known is None or known[0] < plevel:
+            self._attributes[name] = (plevel, value)
+            self._views[name] = views
+        return self._changed()
+
+    def set_key_var_num_args(self, name: str) -> Entry:
+        """Names the parameter by which callers say how many inputs there are."""
+        self._key_var_num_args = name
+        return self._changed()
+
+    def add_argument(self, name: str, type: str, description: str) -> Entry:  # noqa: A002
+        """Documents an input."""
+        self._arguments.append((name, type, description))
+        return self._changed()
+
+    def add_arguments(self, fields: Sequence[tuple[str, str, str]]) -> Entry:
+        """Documents parameters (``SomeParam.fields()``)."""
+        self._param_docs.update(f[0] for f in fields)
+        return self._changed()
+
+    def add_alias(self, name: str) -> Entry:
+        """Another name of the operator."""
+        self._aliases.append(name)
+        return self._changed()
+
+    def include(self, group: Entry | str) -> Entry:
+        """Takes over the attributes of another record that this one does not set."""
+        if isinstance(group, str):
+            from .op import get
+
+            group = get(group)
+        for name, (level, value) in group._attributes.items():
+            if name not in self._attributes:
+                self._attributes[name] = (level, value)
+                self._views[name] = group._views[name]
+        if self._param is None:
+            self._param = group._param
+        return self._changed()
+
+    def set_support_level(self, level: int) -> Entry:
+        return self
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """The value of an attribute."""
+        return self._attributes.get(name, (0, default))[1]
+
+    # Translation -------------------------------------------------------------------------------
+
+    def _kernels(self) -> list[tuple[str, str, bool]]:
+        """(attribute, device, stateful) of every way to compute."""
+        found = []
+        for name in self._attributes:
+            for base, stateful in (("FCompute", False), ("FStatefulCompute", True)):
+                for device in _DEVICES:
+                    if name in (f"{base}<{device}>", f"{base}Ex<{device}>"):
+                        found.append((name, device, stateful))
+        return found
+
+    def _changed(self) -> Entry:
+        """Hands the operator to the core again, once it can be used."""
+        if not self._kernels():
+            return self
+        self._definition().install(replace=self._installed)
+        self._installed = True
+        return self
+
+    def _definition(self) -> Definition:
+        param = self._param
+        is_struct = isinstance(param, type) and issubclass(param, Parameter)
+        open_schema = param is not None and not is_struct
+        schema = param._schema if is_struct else _core.Schema([], open=open_schema)
+        d = Definition(self.name, schema)
+        d.aliases = list(self._aliases)
+        d.doc = self._doc
+        d.key_var_num_args = self._key_var_num_args
+        d.input_docs = self._input_docs()
+        d.make = self._make
+        d.is_backward = bool(self.attr("TIsBackward", False))
+        # A backward operator is given the attrs of its forward node, whose facts are others.
+        d.facts = self._facts if d.is_backward else lambda attrs: attrs.facts
+        d.deterministic = bool(self.attr("THasDeterministicOutput", False))
+        if self.attr("FInferShape") is not None:
+            d.infer_shape = self._infer_shape
+        if self.attr("FInferType") is not None:
+            d.infer_type = self._infer_type
+        if self.attr("FInplaceOption") is not None:
+            d.inplace = self._inplace
+        if self.attr("FResourceRequest") is not None:
+            d.resources = self._resources
+        if self.attr("FCreateOpState") is not None:
+            d.state = self._state
+        d.gradient = self._gradient()
+        d.kernels = [
+            KernelSpec(
+                name,
+                ("device", device),
+                0,
+                self._stateful(name) if stateful else self._compute(name),
+                self._views[name] == "numpy",
+            )
+            for name, device, stateful in self._kernels()
+        ]
+        return d
+
+    def _input_docs(self) -> list[tuple[str, str, str]]:
+        inputs = [a for a in self._arguments if "NDArray" in a[1] or "Symbol" in a[1]]
+        if inputs:
+            return inputs
+        kind = "NDArray-or-Symbol"
+        if self._key_var_num_args:
+            return [("data", kind + "[]", "The inputs.")]
+        count = self._num_inputs if isinstance(self._num_inputs, int) else 1
+        names: Sequence[str] = ["data"] if count == 1 else [f"data{i}" for i in range(count)]
+        if self.attr("FListInputNames") is not None:
+            try:
+                attrs = Attrs(self.name, None, {})
+                names = self.attr("FListInputNames")(attrs)
+            except Exception:  # the names depend on parameters: only the signature suffers
+                pass
+        return [(n, kind, "") for n in names]
+
+    def _make(self, values: tuple[Any, ...], given: dict[str, Any]) -> Attrs:
+        param = self._param
+        texts = {k: str(v) for k, v in given.items()}
+        attrs = Attrs(self.name, None, texts)
+        if isinstance(param, type) and issubclass(param, Parameter):
+            attrs.parsed = param.from_values(values)
+        elif param is not None:
+            attrs.parsed = param(attrs.dict)
+        attrs.facts = self._facts(attrs)
+        return attrs
+
+    def _facts(self, attrs: Attrs) -> Facts:
+        inputs = self._names(attrs, "FListInputNames", self._count(attrs, "inputs"), "data")
+        outputs = self._names(attrs, "FListOutputNames", self._count(attrs, "outputs"), "output")
+        visible = self.attr("FNumVisibleOutputs")
+        mutated = self._indices(attrs, "FMutateInputs", len(inputs))
+        ignored = self._indices(attrs, "FIgnoreInputs", len(inputs))
+        n = len(outputs) if visible is None else visible(attrs)
+        return Facts(inputs, outputs, n, mutated, ignored)
+
+    def _count(self, attrs: Attrs, which: str) -> int:
+        count = getattr(self, "_num_" + which)
+        n = count(attrs) if callable(count) else count
+        if not isinstance(n, int) or n < 0:
+            raise fail(self.name, f"the number of {which} is {n!r}")
+        return n
+
+    def _names(self, attrs: Attrs, attribute: str, n: int, word: str) -> tuple[str, ...]:
+        listed = self.attr(attribute)
+        if listed is None:
+            return (word,) if n == 1 else tuple(f"{word}{i}" for i in range(n))
+        names = name_list(self.name, attribute, listed(attrs))
+        if len(names) != n:
+            raise fail(self.name, f"{attribute} returned {len(names)} names, expected {n}")
+        return names
+
+    def _indices(self, attrs: Attrs, attribute: str, n: int) -> tuple[int, ...]:
+        function = self.attr(attribute)
+        if function is None:
+            return ()
+        indices = tuple(function(attrs))
+        if not all(isinstance(i, int) and 0 <= i < n for i in indices):
+            raise fail(self.name, f"{attribute} returned {indices!r} for {n} inputs")
+        return indices
+
+    def _infer_shape(self, attrs: Attrs, ins: list[Any], outs: list[Any]) -> Any:
+        ins, outs = list(ins), list(outs)
+        self.attr("FInferShape")(attrs, ins, outs)
+        what = "FInferShape: "
+        return (
+            shape_list(self.name, what + "inputs", ins, attrs.facts.inputs),
+            shape_list(self.name, what + "outputs", outs, attrs.facts.outputs),
+        )
+
+    def _infer_type(self, attrs: Attrs, ins: list[Any], outs: list[Any]) -> Any:
+        in_types, out_types = [TYPES[t] for t in ins], [TYPES[t] for t in outs]
+        self.attr("FInferType")(attrs, in_types, out_types)
+        what = "FInferType: "
+        return (
+            type_list(self.name, what + "inputs", in_types, attrs.facts.inputs),
+            type_list(self.name, what + "outputs", out_types, attrs.facts.outputs),
+        )
+
+    def _inplace(self, attrs: Attrs) -> list[tuple[int, int, bool]]:
+        pairs = self.attr("FInplaceOption")(attrs)
+        identity = self.attr("FInplaceIdentity")
+        same = identity(attrs) if identity else [False] * len(pairs)
+        return [(i, o, bool(s)) for (i, o), s in zip(pairs, same)]
+
+    def _resources(self, attrs: Attrs) -> list[str]:
+        return [getattr(r, "value", r) for r in self.attr("FResourceRequest")(attrs)]
+
+    def _state(self, attrs: Attrs, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
+        return self.attr("FCreateOpState")(attrs, ctx, shapes, [TYPES[t] for t in types])
+
+    def _compute(self, name: str) -> Callable[..., Any]:
+        function = self._attributes[name][1]
+        requests = self.attr("FResourceRequest")
+
+        def run(attrs: Attrs, state: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> Any:
+            if requests is not None:
+                ctx.request(self._resources(attrs))
+            return function(attrs, ctx, ins, req, outs)
+
+        return run
+
+    def _stateful(self, name: str) -> Callable[..., Any]:
+        function = self._attributes[name][1]
+        requests = self.attr("FResourceRequest")
+
+        def run(attrs: Attrs, state: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> Any:
+            if requests is not None:
+                ctx.request(self._resources(attrs))
+            return function(state, ctx, ins, req, outs)
+
+        return run
+
+    def _gradient(self) -> Any:
+        function = self.attr("FGradient")
+        if function is None:
+            return None
+        simple = getattr(function, "backward", None)
+        if simple is not None:
+            backward, inputs, outputs = simple
+
+            def deps(attrs: Attrs, n_in: int, n_out: int) -> list[tuple[int, int]]:
+                entries = [(0, i) for i in range(n_out)]
+                if inputs:
+                    entries += [(1, i) for i in range(n_in)]
+                if outputs:
+                    entries += [(2, i) for i in range(n_out)]
+                return entries
+
+            return ("backward", backward, deps)
+
+        def rule(
+            attrs: Attrs, name: str, needed: list[bool], present: list[bool], n_out: int
+        ) -> Any:
+            program = Rule()
+            node = GradNode(program, attrs, name, n_out)
+            grads = program.entries(OUT_GRAD, len(present))
+            results = function(node, grads[: attrs.facts.visible])
+            return program.program(self.name, results, len(needed))
+
+        return ("rule", rule)

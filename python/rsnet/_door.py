@@ -1,0 +1,166 @@
+"""What every way of adding an operator from Python comes down to: one :class:`Definition`.
+
+``operator.py`` (subclassing), ``op.py`` (attributes) and ``user_op.py`` (user operators) each fill one
+in; the core makes an operator of it like any built-in one. The functions of a definition get the
+*payload* of a call: whatever ``make`` returned for its parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _core
+from .base import MXNetError
+
+#: Shapes and types on this side of the core: unknown extents are 0, an unknown shape is ().
+ShapeTuple = tuple[int, ...]
+
+TYPES: dict[Any, Any] = {
+    "float32": np.float32,
+    "float64": np.float64,
+    "float16": np.float16,
+    "uint8": np.uint8,
+    "int32": np.int32,
+    "int8": np.int8,
+    "int64": np.int64,
+    "bool": np.bool_,
+    None: None,
+}
+
+
+class Facts(NamedTuple):
+    """What the parameters of one call decide about its operator."""
+
+    #: Names of all inputs, auxiliary states last.
+    inputs: tuple[str, ...]
+    #: Names of all outputs, hidden ones last.
+    outputs: tuple[str, ...]
+    visible: int
+    #: Which inputs are modified.
+    mutated: tuple[int, ...] = ()
+    #: Which inputs are read for shape and type only.
+    ignored: tuple[int, ...] = ()
+
+
+class KernelSpec(NamedTuple):
+    """One implementation: ``run(payload, state, ctx, inputs, req, outputs)``."""
+
+    name: str
+    #: A condition as data: ``("device", "cpu")``, ``("and", a, b)`` ...
+    match: tuple[Any, ...]
+    priority: int
+    run: Callable[..., Any]
+    #: NumPy views instead of NDArrays?
+    numpy: bool = False
+
+
+class Definition:
+    """An operator as the core wants it; see the attributes' comments for the functions' forms."""
+
+    def __init__(self, name: str, schema: Any) -> None:
+        self.name = name
+        self.aliases: list[str] = []
+        self.doc = ""
+        self.schema = schema
+        #: (name, type, description) of the inputs, for signature and documentation.
+        self.input_docs: list[tuple[str, str, str]] = []
+        self.key_var_num_args: str | None = None
+        #: make(values in normal form, parameters as given) -> payload
+        self.make: Callable[[tuple[Any, ...], dict[str, Any]], Any] = lambda values, given: None
+        #: facts(payload) -> Facts
+        self.facts: Callable[[Any], Facts]
+        #: infer_shape(payload, in_shapes, out_shapes) -> (in_shapes, out_shapes), or None: unknown
+        self.infer_shape: Callable[..., Any] | None = None
+        #: infer_type(payload, in_types, out_types) -> the same of dtype names or None
+        self.infer_type: Callable[..., Any] | None = None
+        #: inplace(payload) -> [(input, output, same bytes?)]
+        self.inplace: Callable[[Any], Sequence[tuple[int, int, bool]]] | None = None
+        #: resources(payload) -> ["temp_space" | "random"]
+        self.resources: Callable[[Any], Sequence[str]] | None = None
+        #: state(payload, ctx, in_shapes, in_types) -> what forward and backward of a node share
+        self.state: Callable[..., Any] | None = None
+        #: None, "zero", ("backward", operator, deps(payload, n_in, n_out)) or ("rule", function)
+        self.gradient: Any = None
+        self.is_backward = False
+        self.deterministic = False
+        self.kernels: list[KernelSpec] = []
+
+    def install(self, *, replace: bool = False) -> None:
+        """Hands the operator to the core; ``nd`` and ``sym`` have it from now on."""
+        _core.define_operator(self, replace)
+        from .ndarray import register as nd_register
+        from .symbol import register as sym_register
+
+        for name in (self.name, *self.aliases):
+            nd_register.expose(name)
+            sym_register.expose(name)
+
+
+def fail(operator: str, message: str) -> MXNetError:
+    """An error that names the operator."""
+    return MXNetError(f"{operator}: {message}")
+
+
+def shape_list(operator: str, what: str, value: Any, names: Sequence[str]) -> list[ShapeTuple]:
+    """Checks that ``value`` is one shape for each name; extents may be anything with an index."""
+    if not isinstance(value, (list, tuple)):
+        raise fail(operator, f"{what} is {type(value).__name__}, expected a list of shapes")
+    if len(value) != len(names):
+        expected = f"{len(names)} ({', '.join(names)})"
+        raise fail(operator, f"{what} has {len(value)} shapes, expected {expected}")
+    shapes = []
+    for name, shape in zip(names, value):
+        try:
+            shapes.append(tuple([d.__index__() for d in shape]) if shape is not None else ())
+        except (TypeError, AttributeError):
+            raise fail(
+                operator, f"{what}: '{name}' is {shape!r}, expected a tuple of integers"
+            ) from None
+        if any(d < 0 for d in shapes[-1]):
+            raise fail(operator, f"{what}: '{name}' is {shape!r}, extents cannot be negative")
+    return shapes
+
+
+def type_list(
+    operator: str, what: str, value: Any, names: Sequence[str]
+) -> list[str | None]:
+    """Checks that ``value`` is one element type, or None, for each name."""
+    if not isinstance(value, (list, tuple)):
+        raise fail(operator, f"{what} is {type(value).__name__}, expected a list of types")
+    if len(value) != len(names):
+        expected = f"{len(names)} ({', '.join(names)})"
+        raise fail(operator, f"{what} has {len(value)} types, expected {expected}")
+    return [_type_name(operator, what, name, t) for name, t in zip(names, value)]
+
+
+def _type_name(operator: str, what: str, name: str, value: Any) -> str | None:
+    if value is None:
+        return None
+    known = _NAMES.get(value) if isinstance(value, type) else None
+    if known is not None:
+        return known
+    try:
+        text = np.dtype(value).name
+    except TypeError:
+        text = ""
+    if text not in TYPES:
+        raise fail(operator, f"{what}: '{name}' is {value!r}, expected a NumPy type")
+    return text
+
+
+_NAMES = {t: name for name, t in TYPES.items() if name}
+
+
+def name_list(operator: str, what: str, value: Any) -> tuple[str, ...]:
+    """Checks that ``value`` lists distinct names."""
+    if isinstance(value, str) or not isinstance(value, (list, tuple)):
+        raise fail(operator, f"{what} returned {value!r}, expected a list of names")
+    for name in value:
+        if not isinstance(name, str) or not name:
+            raise fail(operator, f"{what} returned {value!r}: {name!r} is not a name")
+    if len(set(value)) != len(value):
+        raise fail(operator, f"{what} returned {list(value)!r}: a name occurs twice")
+    return tuple(value)

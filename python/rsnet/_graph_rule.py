@@ -1,0 +1,131 @@
+"""Gradient rules written in Python: what they compose is written down as data and built by the core.
+
+A rule handles :class:`Entry` objects: values of the graph that does not exist yet. Arithmetic on entries
+and :meth:`Rule.call` append operators to the program; the graph's gradient pass or the autograd tape
+then builds or runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .base import MXNetError
+
+INPUT, OUTPUT, OUT_GRAD = -1, -2, -3
+
+
+class Call(NamedTuple):
+    """One operator of a program; mirrors the core's ``RuleCall``."""
+
+    backward: bool
+    op: str
+    name: str
+    params: list[tuple[str, str]]
+    inputs: list[tuple[int, int]]
+
+
+class Entry:
+    """A value in a gradient rule: an input, output or output gradient of the node, or a result."""
+
+    __slots__ = ("rule", "ref")
+
+    def __init__(self, rule: Rule, ref: tuple[int, int]) -> None:
+        self.rule, self.ref = rule, ref
+
+    def _with(self, tensor: str, scalar: str, other: Any, swapped: bool = False) -> Entry:
+        if isinstance(other, Entry):
+            pair = (other, self) if swapped else (self, other)
+            return self.rule.call(tensor, pair)[0]
+        if isinstance(other, (int, float)):
+            return self.rule.call(scalar, (self,), {"scalar": float(other)})[0]
+        return NotImplemented
+
+    def __add__(self, other: Any) -> Entry:
+        return self._with("broadcast_add", "_plus_scalar", other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Entry:
+        return self._with("broadcast_sub", "_minus_scalar", other)
+
+    def __rsub__(self, other: Any) -> Entry:
+        return self._with("broadcast_sub", "_rminus_scalar", other, swapped=True)
+
+    def __mul__(self, other: Any) -> Entry:
+        return self._with("broadcast_mul", "_mul_scalar", other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Entry:
+        return self._with("broadcast_div", "_div_scalar", other)
+
+    def __rtruediv__(self, other: Any) -> Entry:
+        return self._with("broadcast_div", "_rdiv_scalar", other, swapped=True)
+
+    def __pow__(self, other: Any) -> Entry:
+        return self._with("broadcast_power", "_power_scalar", other)
+
+    def __gt__(self, other: Any) -> Entry:
+        return self._with("broadcast_greater", "_greater_scalar", other)
+
+    def __ge__(self, other: Any) -> Entry:
+        return self._with("broadcast_greater_equal", "_greater_equal_scalar", other)
+
+    def __lt__(self, other: Any) -> Entry:
+        return self._with("broadcast_lesser", "_lesser_scalar", other)
+
+    def __le__(self, other: Any) -> Entry:
+        return self._with("broadcast_lesser_equal", "_lesser_equal_scalar", other)
+
+    def __neg__(self) -> Entry:
+        return self.rule.call("negative", (self,))[0]
+
+
+class Rule:
+    """The program of one gradient, while it is written."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+
+    def call(
+        self,
+        op: str,
+        inputs: Sequence[Entry],
+        params: dict[str, Any] | None = None,
+        *,
+        name: str = "",
+        outputs: int = 1,
+        backward: bool = False,
+    ) -> list[Entry]:
+        """Appends an operator; returns its first ``outputs`` results."""
+        for entry in inputs:
+            if not isinstance(entry, Entry):
+                raise MXNetError(f"gradient rule: {op} was given {entry!r}, expected an entry")
+        texts = [(k, str(v)) for k, v in (params or {}).items()]
+        self.calls.append(Call(backward, op, name, texts, [e.ref for e in inputs]))
+        at = len(self.calls) - 1
+        return [Entry(self, (at, i)) for i in range(outputs)]
+
+    def entries(self, kind: int, n: int) -> list[Entry]:
+        return [Entry(self, (kind, i)) for i in range(n)]
+
+    def program(
+        self, operator: str, results: Any, n: int
+    ) -> tuple[list[Call], list[tuple[int, int] | None]]:
+        """The finished program with one gradient, or None for zero, per input."""
+        if isinstance(results, Entry):
+            results = [results]
+        if not isinstance(results, (list, tuple)) or len(results) != n:
+            got = len(results) if isinstance(results, (list, tuple)) else repr(results)
+            raise MXNetError(
+                f"{operator}: the gradient rule returned {got} gradients, expected {n}"
+            )
+        refs: list[tuple[int, int] | None] = []
+        for result in results:
+            if result is not None and not isinstance(result, Entry):
+                raise MXNetError(
+                    f"{operator}: the gradient rule returned {result!r}, expected an entry or None"
+                )
+            refs.append(None if result is None else result.ref)
+        return self.calls, refs

@@ -1,0 +1,276 @@
+"""The payload and definitions behind ``operator.py``: one property object per parsed call.
+
+A :class:`Node` asks the user's property for its lists once, checks them, and translates dependencies,
+in-place hints and inference between the user's methods and the core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ._door import TYPES, Definition, Facts, KernelSpec, fail, name_list, shape_list, type_list
+from .base import MXNetError
+
+OUT_GRAD, INPUT, OUTPUT = 0, 1, 2
+
+
+class Undeclared:
+    """Stands for an array that backward did not declare to need: empty, and an error on any use."""
+
+    __slots__ = ("_what",)
+    shape: tuple[int, ...] = ()
+    size = 0
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def _refuse(self, *args: Any) -> Any:
+        raise MXNetError(f"{self._what} is not in the declared backward dependency")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._refuse()
+
+    __getitem__ = __setitem__ = __array__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _refuse
+    __rtruediv__ = __neg__ = __pow__ = __len__ = __iter__ = _refuse
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"<{self._what}: not in the declared backward dependency>"
+
+
+class Node:
+    """The user's property for one set of parameters, with its answers checked and kept."""
+
+    __slots__ = (
+        "name", "prop", "args", "aux", "facts", "n_args", "n_out", "as_property",
+        "forward_resources", "backward_resources", "_plan", "_blank",
+    )  # fmt: skip
+
+    def __init__(self, name: str, prop: Any, *, property_style: bool) -> None:
+        self.name = name
+        self.prop = prop
+        self.as_property = property_style
+        self.args = name_list(name, "list_arguments", prop.list_arguments())
+        self.aux = name_list(name, "list_auxiliary_states", prop.list_auxiliary_states())
+        outputs = name_list(name, "list_outputs", prop.list_outputs())
+        visible = len(outputs)
+        self.forward_resources = self.backward_resources = False
+        self._plan: Any = None
+        self._blank: Any = None
+        kind = type(prop)
+        if property_style:
+            from .operator import OperatorProperty
+
+            visible = self._count("num_visible_outputs", prop.num_visible_outputs(), len(outputs))
+            self._count("num_outputs", prop.num_outputs(), len(outputs))
+            self.forward_resources = kind.forward_resource is not OperatorProperty.forward_resource
+            self.backward_resources = (
+                kind.backward_resource is not OperatorProperty.backward_resource
+            )
+        if not outputs:
+            raise fail(name, "list_outputs returned no output")
+        n = len(self.args)
+        inputs = self.args + self.aux
+        if len(set(inputs)) != len(inputs):
+            raise fail(name, f"arguments and auxiliary states share a name: {list(inputs)}")
+        self.n_args, self.n_out = n, len(outputs)
+        self.facts = Facts(inputs, outputs, visible, tuple(range(n, len(inputs))))
+        if not kind.declare_backward_dependency.__module__.startswith("rsnet."):
+            self.plan()  # a mistake there shows at the call, not in the backward pass
+
+    def _count(self, method: str, value: Any, most: int) -> int:
+        if not isinstance(value, int) or not 0 < value <= most:
+            raise fail(self.name, f"{method} returned {value!r}, expected 1 to {most}")
+        return value
+
+    # Inference ---------------------------------------------------------------------------------
+
+    def infer_shape(self, ins: list[Any], outs: list[Any]) -> Any:
+        n = self.n_args
+        given = ins[:n] if self.as_property else [list(s) for s in ins[:n]]
+        answer = self.prop.infer_shape(given)
+        parts = self._parts("infer_shape", answer)
+        if parts is None:
+            return None
+        shapes = [
+            shape_list(self.name, f"infer_shape: {what}", part, names)
+            for what, part, names in zip(_PARTS, parts, self._names())
+        ]
+        return shapes[0] + shapes[2], shapes[1]
+
+    def infer_type(self, ins: list[Any], outs: list[Any]) -> Any:
+        answer = self.prop.infer_type([TYPES[t] for t in ins[: self.n_args]])
+        parts = self._parts("infer_type", answer)
+        if parts is None:
+            return None
+        types = [
+            type_list(self.name, f"infer_type: {what}", part, names)
+            for what, part, names in zip(_PARTS, parts, self._names())
+        ]
+        return types[0] + types[2], types[1]
+
+    def _names(self) -> tuple[Sequence[str], ...]:
+        return self.args, self.facts.outputs, self.aux
+
+    def _parts(self, method: str, answer: Any) -> Any:
+        if answer is None or answer is False:
+            return None
+        if isinstance(answer, (tuple, list)) and len(answer) in (2, 3):
+            return (*answer, []) if len(answer) == 2 else answer
+        raise fail(
+            self.name,
+            f"{method} returned {answer!r}, expected (inputs, outputs, auxiliary states)",
+        )
+
+    # Backward ----------------------------------------------------------------------------------
+
+    def _entries(self) -> tuple[list[int], list[int], list[int]]:
+        """Opaque entries for the user's dependency methods: numbers without meaning."""
+        visible, n = self.facts.visible, self.n_args
+        first = visible + n
+        return (
+            list(range(visible)),
+            list(range(visible, first)),
+            list(range(first, first + self.n_out)),
+        )
+
+    def plan(self) -> list[tuple[int, int]]:
+        """The declared dependency as (kind, index)."""
+        if self._plan is None:
+            kinds = self._entries()
+            of = {e: (kind, i) for kind, es in enumerate(kinds) for i, e in enumerate(es)}
+            answer = self.prop.declare_backward_dependency(*kinds)
+            method = "declare_backward_dependency"
+            if not isinstance(answer, (list, tuple)):
+                raise fail(self.name, f"{method} returned {answer!r}, expected a list of entries")
+            try:
+                plan = [of[e] for e in answer]
+            except (KeyError, TypeError):
+                raise fail(
+                    self.name, f"{method} returned {answer!r}: not all are entries it was given"
+                ) from None
+            if len(set(plan)) != len(plan):
+                raise fail(self.name, f"{method} returned {answer!r}: an entry occurs twice")
+            self._plan = plan
+            names = ("out_grad", "in_data", "out_data")
+            self._blank = tuple(
+                [Undeclared(f"{names[k]}[{i}] of {self.name}") for i in range(len(es))]
+                for k, es in enumerate(kinds)
+            )
+        return self._plan
+
+    def deps(self, n_in: int, n_out: int) -> list[tuple[int, int]]:
+        aux = [(INPUT, i) for i in range(self.n_args, n_in)]
+        return self.plan() + aux
+
+    def scatter(self, inputs: list[Any]) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
+        """The inputs of the backward operator as out_grad, in_data, out_data and aux."""
+        plan = self.plan()
+        blank = self._blank
+        lists = (blank[0][:], blank[1][:], blank[2][:])
+        for (kind, i), array in zip(plan, inputs):
+            lists[kind][i] = array
+        return (*lists, inputs[len(plan) :])
+
+    # Hints and resources -----------------------------------------------------------------------
+
+    def forward_inplace(self) -> list[tuple[int, int, bool]]:
+        if not self.as_property:
+            return []
+        ins, outs = self._entries()[1:]
+        pairs = self.prop.forward_inplace_option(ins, outs)
+        return [self._pair("forward_inplace_option", p, ins, outs) for p in pairs]
+
+    def backward_inplace(self) -> list[tuple[int, int, bool]]:
+        if not self.as_property:
+            return []
+        entries = self._entries()
+        first = entries[2][-1] + 1
+        grads = list(range(first, first + self.n_args))
+        declared = [entries[kind][i] for kind, i in self.plan()]
+        method = "backward_inplace_option"
+        pairs = self.prop.backward_inplace_option(*entries, grads)
+        return [self._pair(method, p, declared, grads) for p in pairs]
+
+    def _pair(
+        self, method: str, pair: Any, sources: list[int], targets: list[int]
+    ) -> tuple[int, int, bool]:
+        try:
+            source, target = pair
+            return sources.index(source), targets.index(target), False
+        except (TypeError, ValueError):
+            hint = (
+                ": not consistent with declare_backward_dependency"
+                if method.startswith("backward")
+                else ""
+            )
+            raise fail(
+                self.name, f"{method} returned the pair {pair!r}, expected (input, output){hint}"
+            ) from None
+
+    def requests(self, which: str, shapes: list[Any]) -> list[str]:
+        answer = getattr(self.prop, which + "_resource")(shapes)
+        kinds = [getattr(r, "value", r) for r in answer]
+        for kind in kinds:
+            if kind not in ("temp_space", "random"):
+                raise fail(
+                    self.name,
+                    f"{which}_resource asked for {kind!r}, valid are 'temp_space' and 'random'",
+                )
+        if kinds.count("temp_space") > 1:
+            raise fail(self.name, f"{which}_resource asked for more than one temp_space")
+        return kinds
+
+
+_PARTS = ("inputs", "outputs", "auxiliary states")
+
+
+def node_definitions(
+    name: str,
+    schema: Any,
+    make: Any,
+    state: Any,
+    forward_kernel: KernelSpec,
+    backward_kernel: KernelSpec,
+) -> tuple[Definition, Definition]:
+    """The two operators of a subclassed one: itself and ``_backward_<name>``."""
+    backward_name = f"_backward_{name}"
+    forward = Definition(name, schema)
+    forward.make = make
+    forward.facts = lambda node: node.facts
+    forward.infer_shape = lambda node, ins, outs: node.infer_shape(ins, outs)
+    forward.infer_type = lambda node, ins, outs: node.infer_type(ins, outs)
+    forward.inplace = Node.forward_inplace
+    forward.resources = lambda node: (
+        node.requests("forward", [()] * node.n_args) if node.forward_resources else []
+    )
+    forward.state = state
+    forward.gradient = ("backward", backward_name, Node.deps)
+    forward.kernels = [forward_kernel]
+
+    backward = Definition(backward_name, schema)
+    backward.is_backward = True
+    backward.make = make
+    backward.facts = _backward_facts
+    backward.inplace = Node.backward_inplace
+    backward.resources = lambda node: (
+        node.requests("backward", [()] * node.n_args) if node.backward_resources else []
+    )
+    backward.kernels = [backward_kernel]
+    return forward, backward
+
+
+def _backward_facts(node: Node) -> Facts:
+    """Inputs are the declared dependency and the auxiliary states, outputs one gradient per input."""
+    names = ("out_grad", "in_data", "out_data")
+    plan = node.plan()
+    inputs = tuple(f"{names[kind]}{i}" for kind, i in plan)
+    first = len(inputs)
+    mutated = tuple(range(first, first + len(node.aux)))
+    return Facts(inputs + node.aux, node.facts.inputs, len(node.facts.inputs), mutated)

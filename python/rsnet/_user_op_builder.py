@@ -1,0 +1,188 @@
+"""``user_op_builder``: OneFlow's way of calling a user operator, on NDArrays and on symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ._user_op_def import Conf
+from .base import MXNetError
+
+
+def checked_conf(
+    d: Any, counts: dict[str, int], outputs: dict[str, int], attrs: dict[str, Any]
+) -> Conf:
+    """A complete conf from what a builder was told, with exact kinds of attributes."""
+    for arg in (*counts, *outputs):
+        if not any(a.name == arg for a in (d.inputs if arg in counts else d.outputs)):
+            raise MXNetError(f"{d.name}: unknown argument '{arg}'")
+    normal = {}
+    for key, value in attrs.items():
+        if key not in d.attrs:
+            known = ", ".join(d.attrs) or "none"
+            raise MXNetError(f"{d.name}: unknown attribute '{key}', there is {known}")
+        normal[key] = d.attrs[key].normal(d.name, key, value)
+    return d.conf({**counts, **outputs}, normal)
+
+
+def core_params(conf: Conf) -> dict[str, Any]:
+    """A conf as parameters of the registered operator."""
+    d = conf.definition
+    params = {k: d.attrs[k].to_core(v) for k, v in conf.attrs.items()}
+    if d._variable:
+        counts = [conf.counts[a.name] for a in d.inputs]
+        params["num_args"] = sum(counts)
+        params["arg_counts"] = tuple(counts)
+    return params
+
+
+class UserOp:
+    """A built operator: ``conf`` is its description as plain data."""
+
+    def __init__(self, name: str, conf: Conf, inputs: dict[str, list[Any]], outputs: list[str]) -> None:
+        self.name = name
+        self._conf = conf
+        self._inputs = inputs
+        self._order = outputs
+        self._blobs: dict[str, list[Any]] | None = None
+
+    @property
+    def conf(self) -> dict[str, Any]:
+        """op_type_name, input, output and attr; can be written as JSON."""
+        d, counts = self._conf.definition, self._conf.counts
+        return {
+            "name": self.name,
+            "op_type_name": d.name,
+            "input": {
+                a: [getattr(b, "name", None) or f"{a}_{i}" for i, b in enumerate(blobs)]
+                for a, blobs in self._inputs.items()
+            },
+            "output": {
+                a.name: [f"{self.name}/{a.name}_{i}" for i in range(counts[a.name])]
+                for a in d.outputs
+            },
+            "attr": {
+                k: list(v) if isinstance(v, tuple) else v for k, v in self._conf.attrs.items()
+            },
+        }
+
+    def InferAndTryRun(self) -> UserOp:
+        """Runs the operator on NDArrays, or composes it on symbols."""
+        from . import ndarray, symbol
+
+        d = self._conf.definition
+        flat = [b for arg in d.inputs for b in self._inputs.get(arg.name, ())]
+        lazy = any(isinstance(b, symbol.Symbol) for b in flat)
+        params = core_params(self._conf)
+        params.pop("num_args", None) if not lazy else None
+        module = symbol if lazy else ndarray
+        function = getattr(module, d.registered, None) or getattr(module._internal, d.registered)
+        if lazy:
+            params["name"] = self.name
+        if d._variable:
+            params["num_args"] = len(flat)
+        result = function(*flat, **params)
+        results = list(result) if len(self._conf.facts.outputs) > 1 else [result]
+        self._blobs = {}
+        for arg in d.outputs:
+            start, n = self._conf.starts[arg.name], self._conf.counts[arg.name]
+            self._blobs[arg.name] = results[start : start + n]
+        return self
+
+    def _made(self) -> dict[str, list[Any]]:
+        if self._blobs is None:
+            self.InferAndTryRun()
+        assert self._blobs is not None
+        return self._blobs
+
+    def RemoteBlobDict(self) -> dict[str, list[Any]]:
+        """The outputs by argument."""
+        return dict(self._made())
+
+    def RemoteBlobList(self) -> tuple[Any, ...]:
+        """The outputs in the order of the ``Output`` calls."""
+        blobs = self._made()
+        for arg in blobs:
+            if arg not in self._order:
+                raise ValueError(f"{self.name}: output '{arg}' was not declared by Output()")
+        return tuple(b for arg in self._order for b in blobs[arg])
+
+    def SoleOutputBlob(self) -> Any:
+        """The only output."""
+        blobs = self.RemoteBlobList()
+        if len(blobs) != 1:
+            raise MXNetError(f"{self.name}: SoleOutputBlob of an operator with {len(blobs)} outputs")
+        return blobs[0]
+
+
+class UserOpBuilder:
+    """Describes a call step by step; see :func:`user_op_builder`."""
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise MXNetError(f"user_op_builder: the name is a text, got {name!r}")
+        self._name = name
+        self._definition: Any = None
+        self._inputs: dict[str, list[Any]] = {}
+        self._outputs: dict[str, int] = {}
+        self._attrs: dict[str, Any] = {}
+
+    def Op(self, op_type_name: str) -> UserOpBuilder:
+        from .user_op import definition
+
+        self._definition = definition(op_type_name)
+        return self
+
+    OpTypeName = Op
+
+    def _chosen(self, call: str) -> Any:
+        if self._definition is None:
+            raise MXNetError(f"user_op_builder('{self._name}'): call Op before {call}")
+        return self._definition
+
+    def Input(self, arg: str, blobs: Sequence[Any]) -> UserOpBuilder:
+        """Binds the arrays of an input argument; a second call replaces."""
+        from . import ndarray, symbol
+
+        d = self._chosen("Input")
+        if not isinstance(blobs, (list, tuple)):
+            raise MXNetError(f"{d.name}: Input('{arg}') needs a list, got {type(blobs).__name__}")
+        for blob in blobs:
+            if not isinstance(blob, (ndarray.NDArray, symbol.Symbol)):
+                raise MXNetError(
+                    f"{d.name}: Input('{arg}') has {blob!r}, expected NDArrays or symbols"
+                )
+        self._inputs[arg] = list(blobs)
+        return self
+
+    def Output(self, arg: str, num: int = 1) -> UserOpBuilder:
+        if not isinstance(num, int) or num < 1:
+            raise MXNetError(f"Output('{arg}'): num is {num!r}, expected at least 1")
+        self._chosen("Output")
+        self._outputs[arg] = num
+        return self
+
+    def Attr(self, name: str, value: Any, kind: str | None = None) -> UserOpBuilder:
+        """Sets an attribute; its kind must be exact (an int is no float). ``kind`` is ignored."""
+        d = self._chosen("Attr")
+        if name not in d.attrs:
+            known = ", ".join(d.attrs) or "none"
+            raise MXNetError(f"{d.name}: unknown attribute '{name}', there is {known}")
+        self._attrs[name] = d.attrs[name].normal(d.name, name, value)
+        return self
+
+    def Build(self) -> UserOp:
+        """Completes defaults and checks everything."""
+        d = self._chosen("Build")
+        counts = {arg: len(blobs) for arg, blobs in self._inputs.items()}
+        conf = checked_conf(d, counts, self._outputs, self._attrs)
+        return UserOp(self._name, conf, self._inputs, list(self._outputs))
+
+
+def user_op_builder(name: str) -> UserOpBuilder:
+    """Starts the call of a user operator.
+
+    ``user_op_builder("y").Op("myrelu").Input("in", [x]).Output("out").Build().InferAndTryRun()
+    .SoleOutputBlob()``
+    """
+    return UserOpBuilder(name)

@@ -1,0 +1,292 @@
+"""Operators by attributes: ``register("name").set_attr("FCompute<cpu>", f)...``
+
+An operator is a record of named attributes. :func:`register` makes or finds the record; each attribute is
+a Python function of ``attrs``, whose ``attrs.parsed`` holds the operator's parameter struct and
+``attrs.dict`` its parameters as text. The operator is in ``nd`` and ``sym`` as soon as it has what it
+needs (a way to compute). :func:`op` is the same in one decorator. The names of user operators
+(:func:`define`, :func:`kernel`, :func:`grad`) are those of ``user_op.py``.
+
+>>> from rsnet import nd, op
+>>> _ = (op.register("doc_twice").set_num_inputs(1).set_num_outputs(1)
+...      .set_attr("FInferShape", op.ElemwiseShape(1, 1)).set_attr("FInferType", op.ElemwiseType(1, 1))
+...      .set_attr("FCompute<cpu>", lambda attrs, ctx, inputs, req, outputs:
+...                op.assign(outputs[0], req[0], 2 * inputs[0]))
+...      .set_attr("FGradient", op.ElemwiseGradUseNone("_backward_doc_twice")))
+>>> nd.doc_twice(nd.array([1, 2])).asnumpy().tolist()
+[2.0, 4.0]
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._attributes import Attrs, Entry, GradNode
+from ._graph_rule import Entry as GradEntry
+from .base import MXNetError
+from .operator import assign
+from .parameter import Parameter
+from .user_op import (
+    Attr,
+    attr,
+    define,
+    device,
+    dtype,
+    grad,
+    kernel,
+    kernels,
+    ndim,
+    why,
+)
+
+__all__ = [
+    "register", "get", "op", "assign", "Attrs", "Entry", "GradNode", "GradEntry",
+    "shape_assign", "type_assign", "shape_is_known",
+    "ElemwiseShape", "ElemwiseType",
+    "ElemwiseGradUseNone", "ElemwiseGradUseIn", "ElemwiseGradUseOut", "ElemwiseGradUseInOut",
+    "define", "kernel", "grad", "Attr", "attr", "device", "dtype", "ndim", "kernels", "why",
+]  # fmt: skip
+
+_entries: dict[str, Entry] = {}
+
+
+def register(name: str) -> Entry:
+    """The record of operator ``name``: a new one, or the one that is registered already."""
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"register: the name of an operator is a text, got {name!r}")
+    entry = _entries.get(name)
+    if entry is None:
+        if name in _core.operator_names():
+            raise MXNetError(
+                f"operator '{name}' is already registered, and not by attributes: "
+                "it cannot be changed here"
+            )
+        entry = _entries[name] = Entry(name)
+    return entry
+
+
+def get(name: str) -> Entry:
+    """The record of a registered operator; KeyError if there is none."""
+    try:
+        return _entries[name]
+    except KeyError:
+        raise KeyError(f"operator '{name}' is not registered by attributes") from None
+
+
+# What attribute functions use -----------------------------------------------------------------------
+
+
+def shape_is_known(shape: Sequence[int] | None) -> bool:
+    """Is every extent known? () and None are unknown shapes, 0 an unknown extent."""
+    return bool(shape) and all(d > 0 for d in shape)
+
+
+def shape_assign(shapes: list[Any], i: int, shape: Sequence[int] | None) -> bool:
+    """Merges what ``shape`` knows into ``shapes[i]``; an error if both know and disagree.
+
+    Returns whether ``shapes[i]`` is known completely.
+    """
+    new = tuple(shape or ())
+    old = tuple(shapes[i] or ())
+    if new and old:
+        if len(new) != len(old) or any(a and b and a != b for a, b in zip(old, new)):
+            brackets = [str(list(s)).replace(" ", "") for s in (old, new)]
+            raise MXNetError(
+                f"Shape inconsistent, Provided = {brackets[0]}, inferred shape={brackets[1]}"
+            )
+        new = tuple(a or b for a, b in zip(old, new))
+    shapes[i] = new or old
+    return shape_is_known(shapes[i])
+
+
+def type_assign(types: list[Any], i: int, dtype: Any) -> bool:
+    """Sets ``types[i]`` if it is unknown; an error if it is known and different.
+
+    Returns whether ``types[i]`` is known.
+    """
+    if dtype is not None:
+        if types[i] is not None and np.dtype(types[i]) != np.dtype(dtype):
+            raise MXNetError(
+                f"Type inconsistent, Provided = {np.dtype(types[i]).name}, "
+                f"inferred type = {np.dtype(dtype).name}"
+            )
+        types[i] = np.dtype(dtype).type
+    return types[i] is not None
+
+
+def ElemwiseShape(n_in: int, n_out: int) -> Callable[..., bool]:
+    """Inference for operators whose inputs and outputs all have one shape."""
+
+    def infer(attrs: Any, in_shapes: list[Any], out_shapes: list[Any]) -> bool:
+        _arity(attrs, in_shapes, n_in, out_shapes, n_out)
+        common: list[Any] = [()]
+        for kind, shapes in (("input", in_shapes), ("output", out_shapes)):
+            for i, shape in enumerate(shapes):
+                try:
+                    shape_assign(common, 0, shape)
+                except MXNetError:
+                    raise MXNetError(
+                        f"Incompatible attr in node {attrs.name} at {i}-th {kind}: "
+                        f"expected {common[0]}, got {shape}"
+                    ) from None
+        in_shapes[:] = common * len(in_shapes)
+        out_shapes[:] = common * len(out_shapes)
+        return shape_is_known(common[0])
+
+    return infer
+
+
+def ElemwiseType(n_in: int, n_out: int) -> Callable[..., bool]:
+    """Inference for operators whose inputs and outputs all have one element type."""
+
+    def infer(attrs: Any, in_types: list[Any], out_types: list[Any]) -> bool:
+        _arity(attrs, in_types, n_in, out_types, n_out)
+        common: list[Any] = [None]
+        for kind, types in (("input", in_types), ("output", out_types)):
+            for i, t in enumerate(types):
+                try:
+                    type_assign(common, 0, t)
+                except MXNetError:
+                    raise MXNetError(
+                        f"Incompatible attr in node {attrs.name} at {i}-th {kind}: "
+                        f"expected {np.dtype(common[0]).name}, got {np.dtype(t).name}"
+                    ) from None
+        in_types[:] = common * len(in_types)
+        out_types[:] = common * len(out_types)
+        return common[0] is not None
+
+    return infer
+
+
+def _arity(attrs: Any, ins: list[Any], n_in: int, outs: list[Any], n_out: int) -> None:
+    for kind, items, n in (("inputs", ins, n_in), ("outputs", outs, n_out)):
+        if n >= 0 and len(items) != n:
+            raise MXNetError(
+                f"expected {n} {kind}, got {len(items)} in operator {attrs.operator}"
+            )
+
+
+def _grad_rule(backward: str, inputs: bool, outputs: bool) -> Callable[..., Any]:
+    def gradient(node: GradNode, out_grads: Sequence[GradEntry]) -> list[GradEntry]:
+        entries = list(out_grads)
+        if inputs:
+            entries += node.inputs
+        if outputs:
+            entries += node.outputs
+        return node.backward(backward, entries)
+
+    gradient.backward = (backward, inputs, outputs)  # type: ignore[attr-defined]
+    return gradient
+
+
+def ElemwiseGradUseNone(backward: str) -> Callable[..., Any]:
+    """Gradient by the operator ``backward`` over the output gradients alone."""
+    return _grad_rule(backward, False, False)
+
+
+def ElemwiseGradUseIn(backward: str) -> Callable[..., Any]:
+    """Gradient by the operator ``backward`` over the output gradients and the inputs."""
+    return _grad_rule(backward, True, False)
+
+
+def ElemwiseGradUseOut(backward: str) -> Callable[..., Any]:
+    """Gradient by the operator ``backward`` over the output gradients and the outputs."""
+    return _grad_rule(backward, False, True)
+
+
+def ElemwiseGradUseInOut(backward: str) -> Callable[..., Any]:
+    """Gradient by the operator ``backward`` over the output gradients, inputs and outputs."""
+    return _grad_rule(backward, True, True)
+
+
+# The decorator form ---------------------------------------------------------------------------------
+
+
+def op(
+    name: str,
+    *,
+    param: type[Parameter] | None = None,
+    inputs: Sequence[str] = ("data",),
+    outputs: Sequence[str] = ("output",),
+    shape: Callable[..., Any] | None = None,
+    type: Callable[..., Any] | None = None,  # noqa: A002  (the attribute's own word)
+    inplace: Sequence[tuple[int, int]] = (),
+    views: str = "ndarray",
+    aliases: Sequence[str] = (),
+) -> Callable[[Any], Any]:
+    """Registers the decorated function ``f(p, *inputs) -> output(s)`` as an operator.
+
+    ``p`` is the parameter struct (left out if there is none). Give the gradient with
+    ``@f.gradient``: a function ``g(p, out_grads, inputs, outputs) -> input gradients``.
+
+    >>> from rsnet import nd, op
+    >>> @op.op("doc_cube", views="numpy")
+    ... def cube(x):
+    ...     return x * x * x
+    >>> @cube.gradient
+    ... def _(out_grads, inputs, outputs):
+    ...     return 3 * inputs[0] * inputs[0] * out_grads[0]
+    >>> nd.doc_cube(nd.array([2.0])).asnumpy().tolist()
+    [8.0]
+    """
+
+    def decorate(f: Callable[..., Any]) -> Any:
+        entry = register(name).describe(inspect.getdoc(f) or "")
+        n_in, n_out = len(inputs), len(outputs)
+        entry.set_num_inputs(n_in).set_num_outputs(n_out)
+        if param is not None:
+            entry.set_attr_parser(param).add_arguments(param.fields())
+        entry.set_attr("FListInputNames", lambda attrs: list(inputs))
+        entry.set_attr("FListOutputNames", lambda attrs: list(outputs))
+        entry.set_attr("FInferShape", shape or ElemwiseShape(n_in, n_out))
+        entry.set_attr("FInferType", type or ElemwiseType(n_in, n_out))
+        if inplace:
+            entry.set_attr("FInplaceOption", lambda attrs: list(inplace))
+        for alias in aliases:
+            entry.add_alias(alias)
+
+        def compute(attrs: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> None:
+            result = f(*_with_params(attrs), *ins)
+            _store(name, result, req, outs)
+
+        def gradient(g: Callable[..., Any]) -> Callable[..., Any]:
+            backward = register("_backward_" + name)
+            backward.set_num_inputs(n_out + n_in + n_out).set_num_outputs(n_in)
+            if param is not None:
+                backward.set_attr_parser(param)
+
+            def run(attrs: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> None:
+                parts = ins[:n_out], ins[n_out : n_out + n_in], ins[n_out + n_in :]
+                _store(backward.name, g(*_with_params(attrs), *parts), req, outs)
+
+            backward.set_attr("TIsBackward", True)
+            backward.set_attr("FCompute<cpu>", run, views=views)
+            entry.set_attr("FGradient", ElemwiseGradUseInOut(backward.name))
+            return g
+
+        def _with_params(attrs: Any) -> tuple[Any, ...]:
+            return () if param is None else (attrs.parsed,)
+
+        entry.set_attr("FCompute<cpu>", compute, views=views)
+        f.gradient = gradient  # type: ignore[attr-defined]
+        f.entry = entry  # type: ignore[attr-defined]
+        return f
+
+    return decorate
+
+
+def _store(name: str, result: Any, req: Sequence[Any], outs: Sequence[Any]) -> None:
+    results = result if isinstance(result, (tuple, list)) else [result]
+    if len(results) != len(outs):
+        raise MXNetError(f"{name} returned {len(results)} results, expected {len(outs)}")
+    for i, (out, r, value) in enumerate(zip(outs, req, results)):
+        shape = getattr(value, "shape", ())
+        if shape and tuple(shape) != tuple(out.shape):
+            raise MXNetError(
+                f"{name} returned shape {tuple(shape)} as result {i}, expected {tuple(out.shape)}"
+            )
+        assign(out, r, value)

@@ -1,0 +1,512 @@
+"""User operators: an operator registry, a kernel registry and a gradient registry.
+
+:func:`define` says what an operator is, :func:`kernel` how it computes under which conditions,
+:func:`grad` what its gradient is made of. The operator is in ``nd`` and ``sym``, trains through autograd
+and executors, and can be called through :func:`user_op_builder` (OneFlow's names).
+
+>>> import numpy as np
+>>> from rsnet import nd, op
+>>> op.define("doc_relu", inputs="in", outputs="out",
+...           infer=lambda ctx: ctx.out("out").like(ctx.inp("in")))
+<user operator doc_relu: in -> out>
+>>> @op.kernel("doc_relu", where=op.device("cpu"))
+... def _(ctx):
+...     ctx.out("out")[:] = np.maximum(ctx.inp("in").asnumpy(), 0)
+>>> nd.doc_relu(nd.array([-1.0, 2.0])).asnumpy().tolist()
+[0.0, 2.0]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _core
+from ._door import TYPES, Definition, KernelSpec, fail, shape_list
+from ._user_op_def import (
+    ALWAYS,
+    Arg,
+    Attr,
+    Condition,
+    Conf,
+    attr,
+    device,
+    dtype,
+    ndim,
+    parse_args,
+    refuse,
+)
+from ._user_op_grad import gradient_rule
+from .base import MXNetError
+
+__all__ = [
+    "define", "kernel", "grad", "Attr", "attr", "device", "dtype", "ndim", "kernels", "why",
+    "definition", "user_op_builder", "UserOpDefinition", "InferContext", "ComputeContext",
+]  # fmt: skip
+
+
+class _Kernel(NamedTuple):
+    name: str
+    where: Condition
+    priority: int
+    compute: Callable[[Any], Any]
+    #: Makes the state or kernel object of one operator instance.
+    create: Callable[[Any], Any] | None
+    tmp: Any
+    inplace: tuple[tuple[str, str], ...]
+    always_compute: bool
+
+
+class UserOpDefinition:
+    """A user operator in the registry; ``sbp`` holds its distribution rules as given."""
+
+    def __init__(self, name: str, inputs: Any, outputs: Any, attrs: dict[str, Attr]) -> None:
+        self.name = name
+        #: The operator's name in ``nd`` and ``sym``.
+        self.registered = name
+        self.inputs: tuple[Arg, ...] = parse_args(name, "input", inputs)
+        self.outputs: tuple[Arg, ...] = parse_args(name, "output", outputs)
+        self.attrs = attrs
+        self.check: Callable[[Any], Any] | None = None
+        self.infer: Callable[[Any], Any]
+        self.infer_dtype: Callable[[Any], Any] | None = None
+        self.sbp: Any = None
+        self.doc = ""
+        self.kernels: list[_Kernel] = []
+        self.grad: Callable[[Any], Any] | None = None
+
+    def __repr__(self) -> str:
+        ins = ", ".join(a.name for a in self.inputs)
+        outs = ", ".join(a.name for a in self.outputs)
+        return f"<user operator {self.name}: {ins} -> {outs}>"
+
+    # Confs -------------------------------------------------------------------------------------
+
+    def conf(self, counts: dict[str, int], attrs: dict[str, Any]) -> Conf:
+        """A complete, checked conf; ``attrs`` in normal form."""
+        for arg in (*self.inputs, *self.outputs):
+            n = counts.get(arg.name)
+            if n is None:
+                n = counts[arg.name] = arg.count if arg.fixed else 0
+            arg.check(self.name, n)
+        for key in attrs:
+            if key not in self.attrs:
+                known = ", ".join(self.attrs) or "none"
+                raise MXNetError(f"{self.name}: unknown attribute '{key}', there is {known}")
+        full = {}
+        for key, declared in self.attrs.items():
+            if key in attrs:
+                full[key] = attrs[key]
+            elif declared.required:
+                raise MXNetError(f"{self.name}: attribute '{key}' of kind {declared.kind} is not set")
+            else:
+                full[key] = declared.default
+            declared.verify(self.name, key, full[key])
+        conf = Conf(self, counts, full)
+        if self.check is not None:
+            refuse(self.name, "the attributes", self.check(conf))
+        return conf
+
+    def check_defaults(self) -> None:
+        """Runs all checks on the defaults, as far as there are defaults."""
+        if all(not a.required for a in self.attrs.values()):
+            self.conf({a.name: a.count for a in (*self.inputs, *self.outputs)}, {})
+            return
+        for key, declared in self.attrs.items():
+            if not declared.required:
+                declared.verify(self.name, key, declared.default)
+
+    # The core's side ---------------------------------------------------------------------------
+
+    @property
+    def _variable(self) -> list[Arg]:
+        return [a for a in self.inputs if not a.fixed]
+
+    def install(self, *, replace: bool) -> None:
+        specs = [declared.spec(key) for key, declared in self.attrs.items()]
+        if self._variable:
+            counter = Attr("int32", -1, doc="Number of input arrays.")
+            counts = Attr("shape", (), doc="Number of arrays of each input argument.")
+            specs += [counter.spec("num_args"), counts.spec("arg_counts")]
+        d = Definition(self.registered, _core.Schema(specs))
+        d.doc = self.doc
+        kind = "NDArray-or-Symbol"
+        if self._variable:
+            d.key_var_num_args = "num_args"
+            d.input_docs = [("data", kind + "[]", "The inputs.")]
+        else:
+            d.input_docs = [
+                (a.tensor(i), kind, "") for a in self.inputs for i in range(a.count)
+            ]
+        d.make = self._make
+        d.facts = lambda conf: conf.facts
+        d.infer_shape = self._infer_shape
+        d.infer_type = self._infer_type
+        d.inplace = self._inplace
+        d.gradient = ("rule", gradient_rule(self))
+        if any(k.create for k in self.kernels):
+            d.state = lambda conf, ctx, shapes, types: {}
+        d.kernels = [
+            KernelSpec(k.name, k.where.resolved(self._tensor), k.priority, self._run(k))
+            for k in self.kernels
+        ]
+        d.install(replace=replace)
+
+    def _tensor(self, arg: str, i: int) -> str:
+        for a in (*self.inputs, *self.outputs):
+            if a.name == arg:
+                return a.tensor(i)
+        raise MXNetError(f"{self.name}: a kernel condition names the unknown argument '{arg}'")
+
+    def _make(self, values: tuple[Any, ...], given: dict[str, Any]) -> Conf:
+        attrs = {
+            key: declared.from_core(self.name, key, value)
+            for (key, declared), value in zip(self.attrs.items(), values)
+        }
+        counts: dict[str, int] = {}
+        variable = self._variable
+        if variable:
+            total, listed = values[-2], values[-1]
+            if listed:
+                if len(listed) != len(self.inputs):
+                    raise MXNetError(
+                        f"{self.name}: arg_counts has {len(listed)} counts, "
+                        f"expected {len(self.inputs)}"
+                    )
+                counts = {a.name: n for a, n in zip(self.inputs, listed)}
+            elif total >= 0:
+                counts = self._share_out(total)
+        return self.conf(counts, attrs)
+
+    def _share_out(self, total: int) -> dict[str, int]:
+        """Counts from the number of all inputs: it decides them if one argument is variable, or if
+        optional ones are filled in order."""
+        counts = {a.name: (0 if a.optional else a.count) for a in self.inputs}
+        rest = total - sum(counts.values())
+        for arg in self.inputs:
+            if arg.optional and rest >= arg.count:
+                counts[arg.name] = arg.count
+                rest -= arg.count
+            if arg.at_least and counts[arg.name] and rest > 0:
+                counts[arg.name] += rest
+                rest = 0
+        if rest != 0:
+            last = self._variable[-1]
+            counts[last.name] += rest
+        return counts
+
+    def _infer_shape(self, conf: Conf, ins: list[Any], outs: list[Any]) -> Any:
+        if not all(s and all(s) for s in ins):
+            return None
+        context = InferContext(conf, ins, [None] * len(ins))
+        self.infer(context)
+        names = conf.facts.outputs
+        shapes = [d.shape for d in context.outs]
+        return ins, shape_list(self.name, "infer: outputs", shapes, names)
+
+    def _infer_type(self, conf: Conf, ins: list[Any], outs: list[Any]) -> Any:
+        if ins and not any(ins):
+            return None
+        first = next((t for t in ins if t), None)
+        types = [t or first for t in ins]
+        context = InferContext(conf, [_AnyShape()] * len(ins), types)
+        try:
+            (self.infer_dtype or self.infer)(context)
+        except Exception:
+            if self.infer_dtype is not None:
+                raise
+            # The function needs shapes, which are not known yet: outputs are like the first input.
+            return ins, [first] * len(outs)
+        return types, [d.dtype for d in context.outs]
+
+    def _inplace(self, conf: Conf) -> list[tuple[int, int, bool]]:
+        if not self.kernels:
+            return []
+        common = set(self.kernels[0].inplace)
+        for k in self.kernels[1:]:
+            common &= set(k.inplace)
+        return [
+            (conf.position(i, 0, self.inputs), conf.position(o, 0, self.outputs), False)
+            for o, i in sorted(common)
+        ]
+
+    def _run(self, k: _Kernel) -> Callable[..., Any]:
+        compute, create = k.compute, k.create
+
+        def run(conf: Conf, state: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> Any:
+            if not k.always_compute and outs and not any(o.size for o in outs):
+                return None
+            context = ComputeContext(conf, ctx, ins, req, outs)
+            if k.tmp:
+                context.tmp = _tmp(k, context)
+            if create is None:
+                return compute(context)
+            if k.name not in state:
+                state[k.name] = create(context)
+            context.state = state[k.name]
+            return compute(context)
+
+        return run
+
+
+def _tmp(k: _Kernel, context: ComputeContext) -> Any:
+    n = k.tmp(context) if callable(k.tmp) else k.tmp
+    if not isinstance(n, int) or n < 0:
+        raise fail(context.conf.definition.name, f"kernel {k.name}: tmp is {n!r}, expected bytes")
+    if n == 0:
+        return None
+    from . import ndarray as nd
+
+    return nd.empty((n,), dtype="uint8")
+
+
+class TensorDesc:
+    """Shape and element type of an input or output during inference."""
+
+    __slots__ = ("shape", "dtype")
+
+    def __init__(self, shape: Any, dtype: Any) -> None:
+        self.shape, self.dtype = shape, dtype
+
+    def like(self, other: TensorDesc) -> TensorDesc:
+        """Takes over shape and type of ``other``."""
+        self.shape, self.dtype = other.shape, other.dtype
+        return self
+
+
+class _AnyShape(tuple):
+    """The shape of an array while only types are inferred: any axis is there and has extent 0."""
+
+    def __getitem__(self, i: Any) -> Any:
+        return self if isinstance(i, slice) else 0
+
+
+class InferContext:
+    """What an ``infer`` function sees: ``inp``, ``out`` (starting as copies of the first input), ``attr``."""
+
+    def __init__(self, conf: Conf, shapes: Sequence[Any], types: Sequence[Any]) -> None:
+        self.conf = conf
+        self.ins = [TensorDesc(s, TYPES[t]) for s, t in zip(shapes, types)]
+        first = self.ins[0] if self.ins else TensorDesc((), None)
+        self.outs = [TensorDesc(first.shape, first.dtype) for _ in conf.facts.outputs]
+
+    def inp(self, name: str, i: int = 0) -> TensorDesc:
+        return self.ins[self.conf.position(name, i, self.conf.definition.inputs)]
+
+    def out(self, name: str, i: int = 0) -> TensorDesc:
+        return self.outs[self.conf.position(name, i, self.conf.definition.outputs)]
+
+    def attr(self, name: str) -> Any:
+        return self.conf.attr(name)
+
+    def count(self, name: str) -> int:
+        """How many arrays the argument has."""
+        return self.conf.counts[name]
+
+
+class ComputeContext:
+    """What a kernel sees: ``inp``, ``out``, ``attr``, ``tmp`` (bytes), ``state``, ``stream``."""
+
+    __slots__ = ("conf", "ctx", "ins", "req", "outs", "tmp", "state")
+
+    def __init__(self, conf: Conf, ctx: Any, ins: Any, req: Any, outs: Any) -> None:
+        self.conf, self.ctx, self.ins, self.req, self.outs = conf, ctx, ins, req, outs
+        self.tmp: Any = None
+        self.state: Any = None
+
+    def inp(self, name: str, i: int = 0) -> Any:
+        """Input array; read it only."""
+        return self.ins[self.conf.position(name, i, self.conf.definition.inputs)]
+
+    def out(self, name: str, i: int = 0) -> Any:
+        """Output array: assign to its elements."""
+        return self.outs[self.conf.position(name, i, self.conf.definition.outputs)]
+
+    def attr(self, name: str) -> Any:
+        return self.conf.attr(name)
+
+    def count(self, name: str) -> int:
+        """How many arrays the argument has."""
+        return self.conf.counts[name]
+
+    @property
+    def stream(self) -> Any:
+        return self.ctx.stream
+
+    @property
+    def is_train(self) -> bool:
+        return self.ctx.is_train
+
+
+# The registries -------------------------------------------------------------------------------------
+
+_definitions: dict[str, UserOpDefinition] = {}
+_waiting_kernels: dict[str, list[_Kernel]] = {}
+_waiting_grads: dict[str, Callable[[Any], Any]] = {}
+
+
+def define(
+    name: str,
+    *,
+    inputs: str | Sequence[str],
+    outputs: str | Sequence[str] = "out",
+    attrs: dict[str, Attr] | None = None,
+    check: Callable[[Any], Any] | None = None,
+    infer: Callable[[InferContext], Any] | None = None,
+    infer_dtype: Callable[[InferContext], Any] | None = None,
+    sbp: Any = None,
+    doc: str = "",
+    _registered: str = "",
+) -> UserOpDefinition:
+    """Registers a user operator.
+
+    Parameters
+    ----------
+    inputs, outputs : str
+        Arguments separated by commas: ``x`` exactly one array, ``x*5`` five, ``x*2+`` at least two,
+        ``x?`` optional, ``x*5?`` none or five, ``x*5+?`` none or at least five.
+    attrs : dict of str to Attr
+    check : callable, optional
+        ``check(conf)`` refuses a complete conf (``conf.attr(name)``) by returning False or a text, or by
+        raising. Defaults are checked at registration.
+    infer : callable
+        Sets shape and dtype of every output: ``ctx.out("out").like(ctx.inp("in"))``.
+    sbp : optional
+        Distribution rules, stored with the operator.
+
+    Raises
+    ------
+    rsnet.MXNetError
+        A name is taken or occurs twice, there is no ``infer``, or a default is refused.
+    """
+    if not isinstance(name, str) or not name:
+        raise MXNetError(f"define: the name of an operator is a text, got {name!r}")
+    if name in _definitions:
+        raise MXNetError(f"user operator '{name}' is already registered")
+    if infer is None:
+        raise MXNetError(f"{name}: an operator needs an infer function")
+    d = UserOpDefinition(name, inputs, outputs, dict(attrs or {}))
+    d.check, d.infer, d.infer_dtype, d.sbp, d.doc = check, infer, infer_dtype, sbp, doc
+    d.registered = _registered or name
+    names = [name, *(a.name for a in d.inputs), *(a.name for a in d.outputs), *d.attrs]
+    for n in names:
+        if names.count(n) > 1 or n == "tmp_buffer":
+            raise MXNetError(f"{name}: the name '{n}' is used twice or reserved")
+    for key, declared in d.attrs.items():
+        if not isinstance(declared, Attr):
+            raise MXNetError(f"{name}: attribute '{key}' is {declared!r}, expected an op.Attr")
+    if any(not a.fixed for a in d.outputs):
+        raise MXNetError(f"{name}: outputs must have fixed counts")
+    d.check_defaults()
+    d.kernels = list(_waiting_kernels.get(name, ()))
+    d.grad = _waiting_grads.get(name)
+    d.install(replace=False)
+    _definitions[name] = d
+    _waiting_kernels.pop(name, None)
+    _waiting_grads.pop(name, None)
+    return d
+
+
+def kernel(
+    name: str,
+    *,
+    where: Condition = ALWAYS,
+    tmp: int | Callable[[ComputeContext], int] = 0,
+    inplace: Sequence[tuple[str, str]] = (),
+    state: Callable[[ComputeContext], Any] | None = None,
+    priority: int = 0,
+    always_compute: bool = False,
+) -> Callable[[Any], Any]:
+    """Decorator: the function ``f(ctx)``, or class with ``compute(ctx)``, computes the operator.
+
+    Of the kernels whose condition holds, the one at the highest priority runs; none or several there is
+    an error that prints every condition with its truth. A class is instantiated once per operator
+    instance; ``state(ctx)`` makes ``ctx.state``. When all outputs are empty nothing runs, unless
+    ``always_compute``.
+    """
+    if not isinstance(where, Condition):
+        raise MXNetError(f"kernel of {name}: where is {where!r}, expected a condition")
+
+    def decorate(f: Any) -> Any:
+        known = _definitions.get(name)
+        others = known.kernels if known else _waiting_kernels.setdefault(name, [])
+        create = state
+        compute = f
+        if isinstance(f, type):
+            if not callable(getattr(f, "compute", None)):
+                raise MXNetError(f"kernel of {name}: class {f.__name__} has no method compute")
+
+            def create(ctx: Any) -> Any:
+                made = f()
+                return made, (state(ctx) if state else None)
+
+            def compute(ctx: Any) -> Any:
+                made, ctx.state = ctx.state
+                return made.compute(ctx)
+
+        elif not callable(f):
+            raise MXNetError(f"kernel of {name}: {f!r} is not a function or class")
+        label = f"{getattr(f, '__name__', 'kernel')}#{len(others)}"
+        pairs = tuple((str(o), str(i)) for o, i in inplace)
+        made = _Kernel(label, where, priority, compute, create, tmp, pairs, always_compute)
+        others.append(made)
+        if known is not None:
+            try:
+                known.install(replace=True)
+            except Exception:
+                others.remove(made)
+                raise
+        return f
+
+    return decorate
+
+
+def grad(name: str) -> Callable[[Any], Any]:
+    """Decorator: the function ``g(ctx)`` binds a gradient to every input that needs one."""
+
+    def decorate(g: Any) -> Any:
+        known = _definitions.get(name)
+        if name in _waiting_grads or (known is not None and known.grad is not None):
+            raise MXNetError(f"the gradient of user operator '{name}' is already registered")
+        if known is None:
+            _waiting_grads[name] = g
+        else:
+            known.grad = g
+            known.install(replace=True)
+        return g
+
+    return decorate
+
+
+def definition(name: str) -> UserOpDefinition:
+    """The registered user operator of this name."""
+    try:
+        return _definitions[name]
+    except KeyError:
+        known = ", ".join(sorted(_definitions)) or "none"
+        raise MXNetError(
+            f"user operator '{name}' is not registered (registered are: {known})"
+        ) from None
+
+
+def kernels(name: str) -> list[tuple[str, str, int]]:
+    """``(name, condition, priority)`` of every kernel of any operator."""
+    known = _definitions.get(name)
+    return _core.operator_kernels(known.registered if known else name)
+
+
+def why(name: str, *inputs: Any, ctx: Any = None, **params: Any) -> str:
+    """Tells for every kernel of an operator whether it would run on these inputs, and why."""
+    known = _definitions.get(name)
+    device = ctx or (inputs[0].context if inputs else None)
+    kind = device.device_type if device is not None else "cpu"
+    specs = [(tuple(x.shape), np.dtype(x.dtype).name) for x in inputs]
+    if known is not None and known._variable:
+        params.setdefault("num_args", len(inputs))
+    return _core.explain_kernels(known.registered if known else name, specs, params, kind)
+
+
+from ._user_op_builder import user_op_builder  # noqa: E402  (it builds on the registries above)
+from . import _user_op_builtin  # noqa: E402, F401

@@ -1,0 +1,337 @@
+//! Kernels written in Python: operands, where they run, and how they end.
+//!
+//! A callback runs inside the call that pushed it if that thread holds the interpreter and is not itself
+//! inside a callback, else on an attached thread; never on a compute thread. Its operands are fresh
+//! arrays over the same bytes, so that it may wait for, read and overwrite them like any array: their
+//! own variables order what the callback pushes. The operation is complete when they are quiet; then the
+//! operands are revoked, because the bytes belong to others again.
+
+use super::attached;
+use super::autograd::{ThreadState, set_thread_state, thread_state};
+use super::convert::context_to_py;
+use super::error::from_py;
+use super::ndarray::wrap;
+use super::operator::{Payload, PyState};
+use super::runtime;
+use crate::context::Context;
+use crate::dtype::DType;
+use crate::engine::{Prop, Push, Task, Var};
+use crate::error::{Error, Result};
+use crate::ndarray::NDArray;
+use crate::operator::{Callback, Done, OpContext, OpReq, OwnedCall};
+use crate::shape::Shape;
+use crate::tensor::View;
+use pyo3::exceptions::{PyRecursionError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyList;
+use smallvec::SmallVec;
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// Callbacks inside callbacks, at most: beyond it an operator calls itself without end.
+const MAX_DEPTH: u32 = 500;
+
+thread_local! {
+    /// How many callbacks this thread is inside of, those that pushed the current one counted.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A kernel that is a Python function.
+pub struct PythonKernel(Arc<Inner>);
+
+struct Inner {
+    op: String,
+    run: Py<PyAny>,
+    numpy: bool,
+}
+
+impl PythonKernel {
+    pub fn new(op: &str, run: Py<PyAny>, numpy: bool) -> Self {
+        PythonKernel(Arc::new(Inner { op: op.to_owned(), run, numpy }))
+    }
+}
+
+impl Callback for PythonKernel {
+    fn start(&self, call: OwnedCall, done: Done) {
+        let outer = DEPTH.get();
+        let job = Job { kernel: self.0.clone(), call, done, depth: outer + 1 };
+        let inside = outer > 0 && !runtime().engine.runs_inside_push();
+        if is_python_thread() && !inside {
+            Python::attach(|py| job.run(py));
+        } else {
+            attached::submit(Box::new(move |py| job.run(py)));
+        }
+    }
+}
+
+/// Has this thread ever run Python code? (Compute threads have not.)
+fn is_python_thread() -> bool {
+    // SAFETY: may be called from any thread while the interpreter exists; reads a thread-local.
+    !unsafe { pyo3::ffi::PyGILState_GetThisThreadState() }.is_null()
+}
+
+struct Job {
+    kernel: Arc<Inner>,
+    call: OwnedCall,
+    done: Done,
+    depth: u32,
+}
+
+impl Job {
+    fn run(self, py: Python<'_>) {
+        let Job { kernel, call, done, depth } = self;
+        if depth > MAX_DEPTH {
+            let text = format!("operator '{}' is nested {MAX_DEPTH} callbacks deep", kernel.op);
+            return done(Err(from_py(py, PyRecursionError::new_err(text))));
+        }
+        let operands = Operands::new(&call, &kernel.op);
+        let result = {
+            let _scope = Scope::enter(depth, &call.ctx);
+            kernel.invoke(py, &call, &operands).map_err(|e| from_py(py, e))
+        };
+        operands.finish(result, done, call);
+    }
+}
+
+/// A fresh thread state for the time of a callback.
+struct Scope {
+    state: ThreadState,
+    depth: u32,
+}
+
+impl Scope {
+    fn enter(depth: u32, ctx: &OpContext) -> Self {
+        let state = set_thread_state(ThreadState {
+            recording: false,
+            training: ctx.is_train,
+            ..ThreadState::default()
+        });
+        Scope { state, depth: DEPTH.replace(depth) }
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        DEPTH.set(self.depth);
+        set_thread_state(self.state);
+    }
+}
+
+impl Inner {
+    fn invoke(&self, py: Python<'_>, call: &OwnedCall, operands: &Operands) -> PyResult<()> {
+        let payload = call.attrs.typed().downcast_ref::<Payload>();
+        let payload = payload.map_or_else(|| py.None(), |p| p.object.clone_ref(py));
+        let state = call.state.as_ref().and_then(|s| s.downcast_ref::<PyState>());
+        let state = state.map_or_else(|| py.None(), |s| s.0.clone_ref(py));
+        let ctx = Bound::new(py, PyOpContext { ctx: call.ctx, requested: PyOnceLock::new() })?;
+        let n = call.inputs.len();
+        let inputs = self.list(py, &operands.arrays[..n], false)?;
+        let outputs = self.list(py, &operands.arrays[n..], true)?;
+        let req = PyList::new(py, call.req.iter().map(|r| &requests(py)[*r as usize]))?;
+        let answer = self.run.bind(py).call1((payload, state, ctx, inputs, req, outputs))?;
+        if answer.is_none() {
+            return Ok(());
+        }
+        Err(PyTypeError::new_err(format!(
+            "operator '{}': the function returned {}, expected None: results are written to the \
+             outputs",
+            self.op,
+            answer.get_type().name()?
+        )))
+    }
+
+    fn list<'py>(
+        &self,
+        py: Python<'py>,
+        arrays: &[NDArray],
+        outputs: bool,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        for array in arrays {
+            let object = wrap(py, array.clone())?;
+            if self.numpy {
+                list.append(super::ndarray::numpy_operand(&object, outputs)?)?;
+            } else {
+                list.append(object)?;
+            }
+        }
+        Ok(list)
+    }
+}
+
+/// The members of `rsnet.operator.OpReq` by number.
+fn requests(py: Python<'_>) -> &[Py<PyAny>] {
+    static MEMBERS: PyOnceLock<Vec<Py<PyAny>>> = PyOnceLock::new();
+    MEMBERS.get_or_init(py, || {
+        let class = py.import("rsnet.operator").and_then(|m| m.getattr("OpReq")).ok();
+        [OpReq::Null, OpReq::Write, OpReq::Inplace, OpReq::Add]
+            .iter()
+            .map(|r| {
+                let member = class.as_ref().and_then(|c| c.getattr(r.name()).ok());
+                member.map_or_else(|| r.name().into_pyobject(py).map_or_else(|_| py.None(), |s| s.into_any().unbind()), Bound::unbind)
+            })
+            .collect()
+    })
+}
+
+/// Fresh arrays over the operands' bytes: inputs, then outputs. Those that overlap share a variable.
+struct Operands {
+    arrays: SmallVec<[NDArray; 8]>,
+}
+
+fn span(v: &View) -> (usize, usize) {
+    (v.ptr() as usize, v.ptr() as usize + v.size_bytes())
+}
+
+impl Operands {
+    fn new(call: &OwnedCall, op: &str) -> Self {
+        let views: SmallVec<[&View; 8]> = call.inputs.iter().chain(&call.outputs).collect();
+        let n = call.inputs.len();
+        let overlap = |a: &View, b: &View| a.size() > 0 && b.size() > 0 && a.overlaps(b);
+        let disjoint = (1..views.len()).all(|i| views[..i].iter().all(|v| !overlap(v, views[i])));
+        let arrays: SmallVec<[NDArray; 8]> = if disjoint {
+            views.iter().map(|v| over(call, v)).collect()
+        } else {
+            shared(call, &views)
+        };
+        let mutated = |i: usize| call.mutated.contains(&i);
+        for (i, array) in arrays[..n].iter().enumerate() {
+            let is_output = arrays[n..].iter().any(|o| o.same_chunk(array));
+            let modified = (0..n).any(|j| mutated(j) && arrays[j].same_chunk(array));
+            if !is_output && !modified && !mutated(i) {
+                array.forbid_writing();
+            }
+        }
+        let _ = op;
+        Operands { arrays }
+    }
+
+    /// Ends the operation once nothing uses the operands any more.
+    fn finish(self, result: Result<()>, done: Done, call: OwnedCall) {
+        let mut vars: SmallVec<[Var; 8]> = SmallVec::new();
+        for var in self.arrays.iter().filter_map(NDArray::known_var) {
+            if !vars.contains(&var) {
+                vars.push(var);
+            }
+        }
+        let end = move |result: Result<()>| {
+            let n = call.inputs.len();
+            let computed = result.and_then(|()| self.arrays[n..].iter().try_for_each(NDArray::readable));
+            for array in &self.arrays {
+                array.revoke();
+            }
+            drop((self, call));
+            done(computed);
+        };
+        let engine = &runtime().engine;
+        if vars.is_empty() || engine.with_quiet(&[], &vars, &mut || ()) {
+            return end(result);
+        }
+        let push = Push { prop: Prop::NoSkip, cheap: true, ..Push::new("callback end", &[], &vars) };
+        // A push that is refused drops the task, and with it `done`, which then reports a failure.
+        let _ = engine.push(Task::sync(move |_| { end(result); Ok(()) }), push);
+    }
+}
+
+fn over(call: &OwnedCall, v: &View) -> NDArray {
+    external(call, v.ptr(), v.shape(), v.dtype())
+}
+
+fn external(call: &OwnedCall, ptr: *mut u8, shape: &Shape, dtype: DType) -> NDArray {
+    // SAFETY: the views of a call are valid as long as its keeper; the operation they belong to orders
+    // access until `finish` revokes these arrays.
+    unsafe { NDArray::external(runtime(), call.keep.clone(), ptr, shape, dtype, call.ctx.device) }
+}
+
+/// Arrays for operands of which some overlap: one chunk for each group of overlapping spans.
+fn shared(call: &OwnedCall, views: &[&View]) -> SmallVec<[NDArray; 8]> {
+    let mut groups: Vec<(usize, usize)> = Vec::new();
+    for v in views.iter().filter(|v| v.size() > 0) {
+        let mut joined = span(v);
+        groups.retain(|g| {
+            let touches = g.0 < joined.1 && joined.0 < g.1;
+            if touches {
+                joined = (joined.0.min(g.0), joined.1.max(g.1));
+            }
+            !touches
+        });
+        groups.push(joined);
+    }
+    let chunks: Vec<NDArray> = groups
+        .iter()
+        .map(|g| {
+            let first = views.iter().filter(|v| v.size() > 0).find(|v| span(v).0 == g.0);
+            let ptr = first.map_or(std::ptr::null_mut(), |v| v.ptr());
+            external(call, ptr, &Shape::new(&[(g.1 - g.0) as i64]), DType::U8)
+        })
+        .collect();
+    views
+        .iter()
+        .map(|v| {
+            let at = groups.iter().position(|g| v.size() > 0 && g.0 <= span(v).0 && span(v).1 <= g.1);
+            let part = at.and_then(|i| {
+                chunks[i].part(span(v).0 - groups[i].0, v.shape(), v.dtype()).ok()
+            });
+            part.unwrap_or_else(|| over(call, v))
+        })
+        .collect()
+}
+
+/// The circumstances of a call as Python sees them.
+#[pyclass(frozen, name = "OpContext", module = "rsnet._core")]
+pub struct PyOpContext {
+    ctx: OpContext,
+    requested: PyOnceLock<Py<PyAny>>,
+}
+
+#[pymethods]
+impl PyOpContext {
+    #[getter]
+    fn is_train(&self) -> bool {
+        self.ctx.is_train
+    }
+
+    #[getter]
+    fn need_grad(&self) -> bool {
+        self.ctx.need_grad
+    }
+
+    /// The device, and what only exists while running: here the context itself plays this part.
+    #[getter]
+    fn run_ctx(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[getter]
+    fn ctx<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        context_to_py(py, self.ctx.device)
+    }
+
+    #[getter]
+    fn stream(&self) -> Option<usize> {
+        self.ctx.stream
+    }
+
+    /// The resources the operator asked for, in order or by kind.
+    #[getter]
+    fn requested<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self.requested.get(py) {
+            Some(resources) => Ok(resources.bind(py).clone()),
+            None => Ok(PyList::empty(py).into_any()),
+        }
+    }
+
+    /// Makes the resources of these kinds.
+    fn request(&self, py: Python<'_>, kinds: Vec<String>) -> PyResult<()> {
+        let key = self.ctx.random;
+        let make = py.import("rsnet._resources")?.getattr("make")?;
+        let made = make.call1((kinds, key.seed, key.stream, self.ctx(py)?))?;
+        let _ = self.requested.set(py, made.unbind());
+        Ok(())
+    }
+}
+
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyOpContext>()
+}

@@ -1,0 +1,486 @@
+//! Operators defined in Python: turns a `rsnet._door.Definition` into an [`OpDef`].
+//!
+//! Everything an operator may say about itself is a Python function of the *payload* that its `make`
+//! returned for one set of parameters. Their errors come back as the original exception. What runs is in
+//! `callback`.
+
+use super::callback::PythonKernel;
+use super::convert::{context_to_py, from_value};
+use super::error::{from_py, to_py};
+use super::params::{PySchema, values_to_py};
+use super::runtime;
+use crate::context::{Context, DeviceType};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::operator::{
+    Attrs, Body, Compare, Dep, GradBuilder, GradEntry, GradNode, Gradient, Gradients, InplacePair,
+    InputDoc, Kernel, Match, OpDef, OpState, ResourceRequest, Value, infer, is_hidden,
+};
+use crate::shape::Shape;
+use pyo3::exceptions::PyKeyError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+/// What the parameters of one call decide; mirrors `rsnet._door.Facts`.
+#[derive(Default, FromPyObject)]
+pub struct Facts {
+    pub inputs: Vec<String>,
+    pub outputs: Vec<String>,
+    pub visible: usize,
+    pub mutated: Vec<usize>,
+    pub ignored: Vec<usize>,
+}
+
+/// [`Attrs::typed`] of operators from Python.
+pub struct Payload {
+    pub object: Py<PyAny>,
+    /// Of the operator itself, and of its backward operator, which is given the same payload.
+    facts: [OnceLock<Arc<Facts>>; 2],
+}
+
+/// What forward and backward of one node share: a Python object.
+pub struct PyState(pub Py<PyAny>);
+
+/// The Python functions of a definition, kept for the life of the operator.
+struct Functions {
+    facts: Py<PyAny>,
+    which: usize,
+}
+
+fn payload(attrs: &Attrs) -> Result<&Payload> {
+    attrs.typed().downcast_ref::<Payload>().ok_or_else(|| {
+        Error::internal("an operator from Python was given the parameters of another one")
+    })
+}
+
+impl Functions {
+    fn compute(&self, py: Python<'_>, object: &Py<PyAny>) -> PyResult<Arc<Facts>> {
+        let facts: Facts = self.facts.bind(py).call1((object,))?.extract()?;
+        Ok(Arc::new(facts))
+    }
+
+    /// The facts of a call. Those of an operator itself are computed when it is parsed; those of a
+    /// backward operator when first asked for (its functions were tried at the parsing, too).
+    fn of(&self, attrs: &Attrs) -> Arc<Facts> {
+        let Ok(payload) = payload(attrs) else { return Arc::default() };
+        let slot = &payload.facts[self.which];
+        if let Some(facts) = slot.get() {
+            return facts.clone();
+        }
+        let facts = Python::attach(|py| self.compute(py, &payload.object)).unwrap_or_default();
+        slot.get_or_init(|| facts).clone()
+    }
+}
+
+/// Calls `function(payload, ...)`, attached to the interpreter; exceptions become errors that carry them.
+fn call<R>(
+    attrs: &Attrs,
+    f: impl for<'py> FnOnce(Python<'py>, &Bound<'py, PyAny>) -> PyResult<R>,
+) -> Result<R> {
+    let payload = payload(attrs)?;
+    Python::attach(|py| f(py, payload.object.bind(py)).map_err(|e| from_py(py, e)))
+}
+
+fn attribute(definition: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<Py<PyAny>>> {
+    let value = definition.getattr(name)?;
+    Ok((!value.is_none()).then(|| value.unbind()))
+}
+
+/// Makes the operator and puts it into the registry.
+#[pyfunction]
+fn define_operator(py: Python<'_>, definition: &Bound<'_, PyAny>, replace: bool) -> PyResult<()> {
+    let def = build(definition)?;
+    let registry = &runtime().registry;
+    let result = if replace { registry.replace(def) } else { registry.add(def) };
+    result.map(|_| ()).map_err(|e| to_py(py, &e))
+}
+
+fn build(d: &Bound<'_, PyAny>) -> PyResult<OpDef> {
+    let name: String = d.getattr("name")?.extract()?;
+    let schema = d.getattr("schema")?.cast::<PySchema>()?.get().0.clone();
+    let is_backward: bool = d.getattr("is_backward")?.extract()?;
+    let functions =
+        Arc::new(Functions { facts: d.getattr("facts")?.unbind(), which: is_backward as usize });
+
+    let make = d.getattr("make")?.unbind();
+    let at_parse = functions.clone();
+    let typed = Arc::new(move |values: &[Value], given: &[(String, Value)]| {
+        Python::attach(|py| parse(py, &make, &at_parse, values, given))
+            .map(|p| Arc::new(p) as Arc<dyn Any + Send + Sync>)
+    });
+    let mut def = OpDef::dynamic(&name, (*schema).clone(), typed);
+    def.aliases = d.getattr("aliases")?.extract()?;
+    def.doc = d.getattr("doc")?.extract()?;
+    def.key_var_num_args = d.getattr("key_var_num_args")?.extract()?;
+    def.is_backward = is_backward;
+    def.deterministic = d.getattr("deterministic")?.extract()?;
+    let docs: Vec<(String, String, String)> = d.getattr("input_docs")?.extract()?;
+    def.input_docs =
+        docs.into_iter().map(|(name, ty, doc)| InputDoc { name, ty, doc }).collect();
+    add_names(&mut def, &functions);
+    add_inference(&mut def, d)?;
+    add_hints(&mut def, d)?;
+    def.gradient = gradient(d)?;
+    if let Some(function) = attribute(d, "state")? {
+        def.state = Some(Arc::new(move |attrs, ctx, shapes, types| {
+            make_state(&function, attrs, ctx, shapes, types)
+        }));
+    }
+    for spec in d.getattr("kernels")?.try_iter()? {
+        let (kernel_name, matches, priority, run, numpy): (
+            String,
+            Bound<'_, PyAny>,
+            i32,
+            Py<PyAny>,
+            bool,
+        ) = spec?.extract()?;
+        def.kernels.push(Arc::new(Kernel {
+            name: kernel_name,
+            matches: match_from_py(&matches)?,
+            priority,
+            body: Body::Callback(Arc::new(PythonKernel::new(&name, run, numpy))),
+            accumulates: false,
+            skips_null: false,
+        }));
+    }
+    Ok(def)
+}
+
+fn parse(
+    py: Python<'_>,
+    make: &Py<PyAny>,
+    functions: &Functions,
+    values: &[Value],
+    given: &[(String, Value)],
+) -> Result<Payload> {
+    let made = || -> PyResult<Payload> {
+        let dict = PyDict::new(py);
+        for (k, v) in given.iter().filter(|(k, _)| !is_hidden(k)) {
+            dict.set_item(k, from_value(py, v)?)?;
+        }
+        let object = make.bind(py).call1((values_to_py(py, values)?, dict))?.unbind();
+        let facts = functions.compute(py, &object)?;
+        let payload = Payload { object, facts: [OnceLock::new(), OnceLock::new()] };
+        let _ = payload.facts[functions.which].set(facts);
+        Ok(payload)
+    };
+    made().map_err(|e| from_py(py, e))
+}
+
+fn add_names(def: &mut OpDef, functions: &Arc<Functions>) {
+    let f = functions.clone();
+    def.input_names = Arc::new(move |a| f.of(a).inputs.clone());
+    let f = functions.clone();
+    def.output_names = Arc::new(move |a| f.of(a).outputs.clone());
+    let f = functions.clone();
+    def.visible_outputs = Some(Arc::new(move |a| f.of(a).visible));
+    let f = functions.clone();
+    def.mutates = Some(Arc::new(move |a| f.of(a).mutated.clone()));
+    let f = functions.clone();
+    def.ignores = Some(Arc::new(move |a| f.of(a).ignored.clone()));
+}
+
+fn add_inference(def: &mut OpDef, d: &Bound<'_, PyAny>) -> PyResult<()> {
+    if let Some(function) = attribute(d, "infer_shape")? {
+        let names = (def.input_names.clone(), def.output_names.clone());
+        def.infer_shape = Some(Arc::new(move |attrs, ins, outs| {
+            infer_shape(&function, attrs, ins, outs, &(names.0)(attrs), &(names.1)(attrs))
+        }));
+    }
+    if let Some(function) = attribute(d, "infer_type")? {
+        let names = (def.input_names.clone(), def.output_names.clone());
+        def.infer_type = Some(Arc::new(move |attrs, ins, outs| {
+            infer_type(&function, attrs, ins, outs, &(names.0)(attrs), &(names.1)(attrs))
+        }));
+    }
+    Ok(())
+}
+
+fn shapes_to_py<'py>(py: Python<'py>, shapes: &[Shape]) -> PyResult<Bound<'py, PyList>> {
+    let tuples = shapes
+        .iter()
+        .map(|s| PyTuple::new(py, s.to_legacy().iter().copied()))
+        .collect::<PyResult<Vec<_>>>()?;
+    PyList::new(py, tuples)
+}
+
+fn infer_shape(
+    function: &Py<PyAny>,
+    attrs: &Attrs,
+    ins: &mut [Shape],
+    outs: &mut [Shape],
+    in_names: &[String],
+    out_names: &[String],
+) -> Result<bool> {
+    type Answer = Option<(Vec<Vec<i64>>, Vec<Vec<i64>>)>;
+    let answer: Answer = call(attrs, |py, payload| {
+        let args = (payload, shapes_to_py(py, ins)?, shapes_to_py(py, outs)?);
+        function.bind(py).call1(args)?.extract()
+    })?;
+    let Some((new_ins, new_outs)) = answer else { return Ok(false) };
+    // With all inputs known an extent of 0 in the answer is a real, empty axis.
+    let exact = ins.iter().all(Shape::is_known);
+    let scalars = exact && ins.iter().any(|s| s.ndim() == 0);
+    let shape = |dims: &[i64]| match dims {
+        [] if scalars => Shape::scalar(),
+        [] => Shape::unknown(),
+        dims if exact => Shape::new(dims),
+        dims => Shape::from_legacy(dims),
+    };
+    for ((slot, dims), name) in ins.iter_mut().zip(&new_ins).zip(in_names) {
+        infer::assign_shape(slot, name, &shape(dims))?;
+    }
+    for ((slot, dims), name) in outs.iter_mut().zip(&new_outs).zip(out_names) {
+        infer::assign_shape(slot, name, &shape(dims))?;
+    }
+    Ok(ins.iter().chain(outs.iter()).all(Shape::is_known))
+}
+
+fn infer_type(
+    function: &Py<PyAny>,
+    attrs: &Attrs,
+    ins: &mut [Option<DType>],
+    outs: &mut [Option<DType>],
+    in_names: &[String],
+    out_names: &[String],
+) -> Result<bool> {
+    type Names = Vec<Option<String>>;
+    let names = |types: &[Option<DType>]| -> Vec<Option<&str>> {
+        types.iter().map(|t| t.map(DType::name)).collect()
+    };
+    let answer: Option<(Names, Names)> = call(attrs, |py, payload| {
+        function.bind(py).call1((payload, names(ins), names(outs)))?.extract()
+    })?;
+    let Some((new_ins, new_outs)) = answer else { return Ok(false) };
+    let learnt = ins.iter_mut().zip(new_ins).zip(in_names);
+    for ((slot, name), argument) in learnt.chain(outs.iter_mut().zip(new_outs).zip(out_names)) {
+        if let Some(name) = name {
+            infer::assign_type(slot, argument, DType::from_name(&name)?)?;
+        }
+    }
+    Ok(ins.iter().chain(outs.iter()).all(Option::is_some))
+}
+
+/// In-place pairs and resources. A hint that cannot be had is left out: its error showed when the
+/// operator was parsed or shows when it runs.
+fn add_hints(def: &mut OpDef, d: &Bound<'_, PyAny>) -> PyResult<()> {
+    if let Some(function) = attribute(d, "inplace")? {
+        def.inplace = Some(Arc::new(move |attrs| {
+            let pairs: Vec<(usize, usize, bool)> =
+                call(attrs, |py, p| function.bind(py).call1((p,))?.extract()).unwrap_or_default();
+            let pair = |(input, output, identity)| InplacePair { input, output, identity };
+            pairs.into_iter().map(pair).collect()
+        }));
+    }
+    if let Some(function) = attribute(d, "resources")? {
+        def.resources = Some(Arc::new(move |attrs| {
+            let kinds: Vec<String> =
+                call(attrs, |py, p| function.bind(py).call1((p,))?.extract()).unwrap_or_default();
+            let kind = |k: String| match k.as_str() {
+                "random" => ResourceRequest::Random,
+                _ => ResourceRequest::TempSpace,
+            };
+            kinds.into_iter().map(kind).collect()
+        }));
+    }
+    Ok(())
+}
+
+fn make_state(
+    function: &Py<PyAny>,
+    attrs: &Attrs,
+    ctx: Context,
+    shapes: &[Shape],
+    types: &[DType],
+) -> Result<OpState> {
+    let types: Vec<&str> = types.iter().map(|t| t.name()).collect();
+    let object = call(attrs, |py, payload| {
+        let args = (payload, context_to_py(py, ctx)?, shapes_to_py(py, shapes)?, types);
+        function.bind(py).call1(args).map(Bound::unbind)
+    })?;
+    Ok(Arc::new(PyState(object)))
+}
+
+// Gradients ---------------------------------------------------------------------------------------
+
+fn gradient(d: &Bound<'_, PyAny>) -> PyResult<Gradient> {
+    let spec = d.getattr("gradient")?;
+    if spec.is_none() {
+        return Ok(Gradient::None);
+    }
+    if spec.extract::<&str>().is_ok_and(|s| s == "zero") {
+        return Ok(Gradient::Zero);
+    }
+    let spec = spec.cast::<PyTuple>()?;
+    let kind: String = spec.get_item(0)?.extract()?;
+    if kind == "rule" {
+        let rule = spec.get_item(1)?.unbind();
+        return Ok(Gradient::rule(move |builder, node| run_rule(&rule, builder, node)));
+    }
+    let (op, deps): (String, Py<PyAny>) =
+        (spec.get_item(1)?.extract()?, spec.get_item(2)?.unbind());
+    Ok(Gradient::declared(&op, move |attrs, n_in, n_out| {
+        let pairs: Vec<(u8, usize)> =
+            call(attrs, |py, p| deps.bind(py).call1((p, n_in, n_out))?.extract())
+                .unwrap_or_default();
+        let dep = |(kind, i)| match kind {
+            0 => Dep::OutGrad(i),
+            1 => Dep::Input(i),
+            _ => Dep::Output(i),
+        };
+        pairs.into_iter().map(dep).collect()
+    }))
+}
+
+/// One operator that a rule asks for: an ordinary one, or a backward operator of the node.
+#[derive(FromPyObject)]
+struct RuleCall {
+    backward: bool,
+    op: String,
+    name: String,
+    params: Vec<(String, String)>,
+    inputs: Vec<(i64, usize)>,
+}
+
+/// Runs a rule written in Python. The function sees no builder: it writes down what to compose, as data,
+/// and this plays it back. Entries are `(-1 | -2 | -3, i)` for inputs, outputs and output gradients, or
+/// `(call, output)`.
+fn run_rule(
+    rule: &Py<PyAny>,
+    builder: &mut dyn GradBuilder,
+    node: &GradNode<'_>,
+) -> Result<Gradients> {
+    type Program = (Vec<RuleCall>, Vec<Option<(i64, usize)>>);
+    let present: Vec<bool> = node.out_grads.iter().map(Option::is_some).collect();
+    let (calls, results): Program = call(node.attrs, |py, payload| {
+        let args = (payload, node.name, node.needed.to_vec(), present, node.outputs.len());
+        rule.bind(py).call1(args)?.extract()
+    })
+    .map_err(|e| e.in_operator(&node.op.name).in_node(node.name))?;
+    let mut made: Vec<Vec<GradEntry>> = Vec::with_capacity(calls.len());
+    let missing = || Error::index("the gradient rule refers to an entry that does not exist");
+    for c in &calls {
+        let mut inputs = Vec::with_capacity(c.inputs.len());
+        for &entry in &c.inputs {
+            inputs.push(resolve(entry, builder, node, &made)?.ok_or_else(missing)?);
+        }
+        made.push(if c.backward {
+            builder.backward(&c.op, &inputs)?
+        } else {
+            let params: Vec<(&str, Value)> =
+                c.params.iter().map(|(k, v)| (k.as_str(), Value::from(v.as_str()))).collect();
+            builder.op(&c.op, &c.name, &params, &inputs)?
+        });
+    }
+    let mut gradients = Vec::with_capacity(results.len());
+    for result in results {
+        gradients.push(match result {
+            None => None,
+            Some(entry) => Some(resolve(entry, builder, node, &made)?.ok_or_else(missing)?),
+        });
+    }
+    Ok(gradients)
+}
+
+fn resolve(
+    entry: (i64, usize),
+    builder: &mut dyn GradBuilder,
+    node: &GradNode<'_>,
+    made: &[Vec<GradEntry>],
+) -> Result<Option<GradEntry>> {
+    let (kind, i) = entry;
+    Ok(match kind {
+        -1 => node.inputs.get(i).copied(),
+        -2 => node.outputs.get(i).copied(),
+        -3 if i < node.out_grads.len() => Some(node.out_grad(builder, i)?),
+        k => usize::try_from(k).ok().and_then(|k| made.get(k)?.get(i)).copied(),
+    })
+}
+
+// Conditions --------------------------------------------------------------------------------------
+
+/// A condition as tuples: `("device", "cpu")`, `("dtype", arg, [names])`, `("attr", name, op, text)`,
+/// `("rank", arg, op, n)`, `("and" | "or", a, b)`, `("not", a)`, `("always",)`.
+fn match_from_py(m: &Bound<'_, PyAny>) -> PyResult<Match> {
+    let bad = |what: String| pyo3::exceptions::PyValueError::new_err(what);
+    let part = |i: usize| m.get_item(i);
+    let boxed = |i: usize| -> PyResult<Box<Match>> { Ok(Box::new(match_from_py(&part(i)?)?)) };
+    let compare = |i: usize| -> PyResult<Compare> {
+        let text: String = part(i)?.extract()?;
+        Compare::from_text(&text).ok_or_else(|| bad(format!("unknown comparison '{text}'")))
+    };
+    let kind: String = part(0)?.extract()?;
+    Ok(match kind.as_str() {
+        "always" => Match::Always,
+        "device" => {
+            let name: String = part(1)?.extract()?;
+            let device = DeviceType::from_name(&name);
+            Match::Device(device.ok_or_else(|| bad(format!("unknown device '{name}'")))?)
+        }
+        "dtype" => {
+            let names: Vec<String> = part(2)?.extract()?;
+            let types = names.iter().map(|n| DType::from_name(n)).collect::<Result<Vec<_>>>();
+            Match::DTypeOf(part(1)?.extract()?, types.map_err(|e| to_py(m.py(), &e))?)
+        }
+        "attr" => Match::Attr(part(1)?.extract()?, compare(2)?, part(3)?.extract()?),
+        "rank" => Match::RankOf(part(1)?.extract()?, compare(2)?, part(3)?.extract()?),
+        "and" => Match::And(boxed(1)?, boxed(2)?),
+        "or" => Match::Or(boxed(1)?, boxed(2)?),
+        "not" => Match::Not(boxed(1)?),
+        _ => return Err(bad(format!("unknown condition '{kind}'"))),
+    })
+}
+
+// Introspection -----------------------------------------------------------------------------------
+
+/// All names and aliases, sorted.
+#[pyfunction]
+fn operator_names() -> Vec<String> {
+    runtime().registry.names()
+}
+
+/// Main name → all names.
+#[pyfunction]
+fn operator_aliases() -> BTreeMap<String, Vec<String>> {
+    let all = runtime().registry.all();
+    let names = |op: &OpDef| std::iter::once(&op.name).chain(&op.aliases).cloned().collect();
+    all.iter().map(|op| (op.name.clone(), names(op))).collect()
+}
+
+fn find(name: &str) -> PyResult<Arc<OpDef>> {
+    let found = runtime().registry.get(name);
+    found.ok_or_else(|| PyKeyError::new_err(format!("operator '{name}' is not registered")))
+}
+
+#[pyfunction]
+fn is_builtin_operator(name: &str) -> bool {
+    runtime().registry.get(name).is_some_and(|op| runtime().registry.is_builtin(&op.name))
+}
+
+/// Names and type information of inputs and parameters.
+#[pyfunction]
+fn operator_arguments(name: &str) -> PyResult<(Vec<String>, Vec<String>)> {
+    let op = find(name)?;
+    let inputs = op.input_docs.iter().map(|d| (d.name.clone(), d.ty.clone()));
+    let params = op.schema.fields.iter().map(|f| (f.name.clone(), f.info()));
+    Ok(inputs.chain(params).unzip())
+}
+
+/// `(name, condition, priority)` of every kernel.
+#[pyfunction]
+fn operator_kernels(name: &str) -> PyResult<Vec<(String, String, i32)>> {
+    let op = find(name)?;
+    Ok(op.kernels.iter().map(|k| (k.name.clone(), k.matches.to_string(), k.priority)).collect())
+}
+
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(define_operator, m)?)?;
+    m.add_function(wrap_pyfunction!(operator_names, m)?)?;
+    m.add_function(wrap_pyfunction!(operator_aliases, m)?)?;
+    m.add_function(wrap_pyfunction!(is_builtin_operator, m)?)?;
+    m.add_function(wrap_pyfunction!(operator_arguments, m)?)?;
+    m.add_function(wrap_pyfunction!(operator_kernels, m)?)
+}
