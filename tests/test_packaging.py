@@ -29,8 +29,8 @@ def test_version_is_that_of_the_distribution():
 
 def test_names_of_the_package():
     names = (
-        "nd ndarray sym symbol engine autograd operator init initializer optimizer metric io random "
-        "lr_scheduler callback test_utils base context name attribute executor model"
+        "nd ndarray sym symbol engine autograd operator init initializer optimizer metric io "
+        "random lr_scheduler callback test_utils base context name attribute executor model"
     ).split()
     assert not [n for n in names if not inspect.ismodule(getattr(mx, n, None))]
     things = "NDArray Context cpu gpu Operator OperatorProperty Parameter field MXNetError".split()
