@@ -1,6 +1,8 @@
 """What the operator tests share: finding functions, running cases, differentiating references."""
 
+import cases_nn  # noqa: F401  (adds its rows)
 import numpy as np
+import reference_nn  # noqa: F401  (adds its oracles)
 from reference import REFERENCES
 
 import rsnet as mx

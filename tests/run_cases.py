@@ -12,8 +12,6 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import cases_nn  # noqa: F401  (adds its rows)
-import reference_nn  # noqa: F401  (adds its oracles)
 from cases import CASES
 from operators import function, head_gradients, host, known_operators, place, run_executor
 

@@ -5,7 +5,6 @@ a fresh
 and with an overwritten output, and its gradient with every request, by executor and by autograd.
 """
 
-import cases_nn  # noqa: F401  (adds its rows)
 import numpy as np
 import pytest
 from cases import CASES

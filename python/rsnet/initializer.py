@@ -343,8 +343,10 @@ class Load:
         if isinstance(param, str):
             from .ndarray import load
 
-            param = load(param)
-        self.param = {re.sub("^(arg:|aux:)", "", k): v for k, v in param.items()}
+            loaded: dict[str, NDArray] = load(param)
+        else:
+            loaded = param
+        self.param = {re.sub("^(arg:|aux:)", "", k): v for k, v in loaded.items()}
         self.default_init = default_init
         self.verbose = verbose
 

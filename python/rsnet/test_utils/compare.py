@@ -186,7 +186,7 @@ def assert_allclose(
 
 
 def assert_exception(
-    f: Callable[..., Any], exception_type: type, *args: Any, **kwargs: Any
+    f: Callable[..., Any], exception_type: type[BaseException], *args: Any, **kwargs: Any
 ) -> None:
     """Asserts that `f(*args, **kwargs)` raises that type."""
     try:
