@@ -1,5 +1,7 @@
 """What the operator tests share: finding functions, running cases, differentiating references."""
 
+import re
+
 import cases_nn  # noqa: F401  (adds its rows)
 import numpy as np
 import reference_nn  # noqa: F401  (adds its oracles)
@@ -21,8 +23,27 @@ RANDOM = {
 
 
 def known_operators():
-    """The forward operators that are registered, with their documentation."""
-    return mx.base.registered_operators()
+    """The forward operators that are registered: documentation, array arguments and parameters."""
+    found = {}
+    for name in mx._core.list_operators():
+        canonical, arrays, fields, doc = mx._core.describe_operator(name)
+        if not canonical.startswith("_backward"):
+            params = [(field, text) for field, _, text in fields]
+            found[canonical] = {"doc": doc, "arrays": arrays, "params": params}
+    return found
+
+
+def described(op):
+    """Text under each name in the `Parameters` section of a function's docstring."""
+    section = function(mx.nd, op).__doc__.partition("Parameters")[2].partition("Returns")[0]
+    found, name = {}, None
+    for line in section.splitlines():
+        if re.match(r"\w+ : ", line):
+            name = line.split(" : ")[0]
+            found[name] = ""
+        elif name and line.startswith("    "):
+            found[name] += line.strip()
+    return found
 
 
 def function(module, op):

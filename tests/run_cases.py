@@ -5,6 +5,7 @@
 `test_engines.py` compares what different engines, thread counts and memory plans give.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -75,4 +76,6 @@ def trained():
 
 
 if __name__ == "__main__":
+    if "RUN_CASES_THREADS" in os.environ:
+        mx.engine.set_num_threads(int(os.environ["RUN_CASES_THREADS"]))
     np.savez(sys.argv[1], **results())
