@@ -133,6 +133,16 @@ impl<'a, F: Fact> Sweeper<'a, F> {
         }
     }
 
+    /// One forward sweep over the nodes from `first` on, whose inputs are all known by then.
+    fn only_from(&mut self, first: usize) -> Result<()> {
+        for node in first..self.graph.nodes.len() {
+            if self.graph.nodes[node].mirror_of.is_none() {
+                self.visit(node)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Runs the node's rule; `true` if anything was learnt.
     fn visit(&mut self, id: usize) -> Result<bool> {
         let node = &self.graph.nodes[id];
@@ -298,17 +308,73 @@ fn unknown_name(name: &str, names: &[&str]) -> Error {
 }
 
 impl Graph {
+    /// What names and declarations say of the shapes, before inference.
+    pub fn shapes_seed(&self, given: &[(String, Shape)], np_shape: bool) -> Result<Vec<Shape>> {
+        seed(self, given, |n| declared_shape(n, np_shape))
+    }
+
+    /// What names and declarations say of the dtypes, before inference.
+    pub fn types_seed(&self, given: &[(String, DType)]) -> Result<Vec<Option<DType>>> {
+        let given: Vec<_> = given.iter().map(|(n, d)| (n.clone(), Some(*d))).collect();
+        seed(self, &given, |n| declared_type(n).map(Some))
+    }
+
+    /// Shapes and dtypes of the backward nodes, appended to those of the forward ones. A gradient is
+    /// like the array it belongs to; `head_grads` are the variables of the heads' gradients.
+    pub fn infer_rest(
+        &self,
+        head_grads: &[Option<u32>],
+        shapes: &mut Vec<Shape>,
+        types: &mut Vec<DType>,
+    ) -> Result<()> {
+        let mut all: Vec<Option<DType>> = types.iter().copied().map(Some).collect();
+        let known = shapes.len();
+        shapes.resize(self.num_entries(), Shape::unknown());
+        all.resize(self.num_entries(), None);
+        for (head, grad) in self.heads.iter().zip(head_grads) {
+            let Some(grad) = grad else { continue };
+            let (from, at) = (self.entry_id(*head), self.entries_of(*grad as usize).start);
+            shapes[at] = shapes[from].clone();
+            all[at] = all[from];
+        }
+        for id in self.num_forward..self.nodes.len() {
+            let node = &self.nodes[id];
+            let outputs = self.entries_of(id);
+            debug_assert!(outputs.start >= known);
+            if let Some(source) = node.mirror_of {
+                for (at, from) in outputs.zip(self.entries_of(source as usize)) {
+                    shapes[at] = shapes[from].clone();
+                    all[at] = all[from];
+                }
+            }
+        }
+        let mut sweep = Sweeper::new(self, shapes);
+        sweep.only_from(self.num_forward)?;
+        let mut sweep = Sweeper::new(self, &mut all);
+        sweep.only_from(self.num_forward)?;
+        *types = Vec::with_capacity(all.len());
+        for (id, dtype) in all.into_iter().enumerate() {
+            let known = dtype.filter(|_| shapes[id].is_known());
+            types.push(known.ok_or_else(|| {
+                let node = &self.nodes[self.entry(id).node as usize];
+                Error::internal("shape or dtype of a backward node cannot be inferred")
+                    .in_operator(node.op_name())
+                    .in_node(&node.name)
+            })?);
+        }
+        Ok(())
+    }
+
     /// Shapes of all entries as far as `given` (by variable name) and the variables' attributes tell.
     pub fn shapes_from(&self, given: &[(String, Shape)], np_shape: bool) -> Result<Vec<Shape>> {
-        let mut shapes = seed(self, given, |n| declared_shape(n, np_shape))?;
+        let mut shapes = self.shapes_seed(given, np_shape)?;
         self.infer_shapes(&mut shapes)?;
         Ok(shapes)
     }
 
     /// Dtypes of all entries as far as `given` (by variable name) and the variables' attributes tell.
     pub fn types_from(&self, given: &[(String, DType)]) -> Result<Vec<Option<DType>>> {
-        let given: Vec<_> = given.iter().map(|(n, d)| (n.clone(), Some(*d))).collect();
-        let mut types = seed(self, &given, |n| declared_type(n).map(Some))?;
+        let mut types = self.types_seed(given)?;
         self.infer_types(&mut types)?;
         Ok(types)
     }

@@ -10,6 +10,11 @@ mod graph;
 mod infer;
 mod inspect;
 mod json;
+pub mod passes;
+mod plan;
+#[cfg(test)]
+mod plan_tests;
+mod print;
 mod symbol;
 #[cfg(test)]
 mod tests;
@@ -18,4 +23,6 @@ pub use check::check;
 pub use graph::{Dict, Entry, Graph, Node, empty_attrs};
 pub use infer::{Inferred, declared_shape, declared_type};
 pub use json::{Loaded, load_json};
+pub use plan::{Place, Plan, PlanOptions, PlanRequest, plan};
+pub use print::dump;
 pub use symbol::{Create, HIDDEN_KEYS, SymEntry, SymNode, Symbol, stored_key};

@@ -1,0 +1,378 @@
+//! The gradient: backward nodes appended in reverse order of the forward ones.
+//!
+//! Every operator's own rule composes its nodes through [`Builder`]; what this pass adds is head gradients,
+//! sums where several gradients meet, copies of nodes that are computed again, and the gradients of
+//! arguments. The order of creation is the execution order: a node's backward work comes as soon as its
+//! output gradients are there, and a mirrored node right before its first use.
+
+use super::super::graph::{Entry, Graph, Node};
+use super::mirror::Mirror;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::operator::{GradBuilder, GradEntry, GradNode, Gradient, OpReq, Registry, Value};
+use crate::shape::Shape;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// A graph with its backward pass.
+pub struct Differentiated {
+    pub graph: Graph,
+    pub shapes: Vec<Shape>,
+    pub types: Vec<DType>,
+    /// The gradient variable of every head, where one is used.
+    pub head_grads: Vec<Option<u32>>,
+    /// One per argument.
+    pub arg_grads: Vec<Option<Entry>>,
+}
+
+const fn pack(e: Entry) -> GradEntry {
+    GradEntry((e.node as u64) << 32 | e.index as u64)
+}
+
+const fn unpack(e: GradEntry) -> Entry {
+    Entry::new((e.0 >> 32) as u32, e.0 as u32)
+}
+
+/// Builds the nodes that gradient rules ask for.
+struct Builder<'a> {
+    nodes: Vec<Node>,
+    registry: &'a Registry,
+    mirror: &'a Mirror,
+    /// The copy of a forward node, once it was made.
+    copies: HashMap<u32, u32>,
+    /// The forward node whose rule runs.
+    current: u32,
+    /// Counts the unnamed nodes of the current rule.
+    unnamed: usize,
+}
+
+impl Builder<'_> {
+    fn push(&mut self, node: Node) -> u32 {
+        self.nodes.push(node);
+        self.nodes.len() as u32 - 1
+    }
+
+    /// Should backward work see a copy of this node?
+    fn again(&self, node: u32) -> bool {
+        self.mirror.again.get(node as usize).copied().unwrap_or(false)
+    }
+
+    /// The entry that backward work uses for `e`: that of the copy, for nodes computed again.
+    fn source(&mut self, e: Entry) -> Entry {
+        if !self.again(e.node) {
+            return e;
+        }
+        let mut stack = vec![e.node];
+        while let Some(&top) = stack.last() {
+            if self.copies.contains_key(&top) {
+                stack.pop();
+                continue;
+            }
+            let inputs = &self.nodes[top as usize].inputs;
+            let missing = inputs
+                .iter()
+                .find(|i| self.again(i.node) && !self.copies.contains_key(&i.node))
+                .map(|i| i.node);
+            match missing {
+                Some(node) => stack.push(node),
+                None => {
+                    self.copy(top);
+                    stack.pop();
+                }
+            }
+        }
+        Entry::new(self.copies[&e.node], e.index)
+    }
+
+    /// Copies a node whose mirrored inputs are copied already.
+    fn copy(&mut self, node: u32) {
+        let mut copy = self.nodes[node as usize].clone();
+        for e in &mut copy.inputs {
+            e.node = self.copies.get(&e.node).copied().unwrap_or(e.node);
+        }
+        copy.name.push_str("_mirror");
+        copy.mirror_of = Some(node);
+        copy.control.clear();
+        let id = self.push(copy);
+        self.copies.insert(node, id);
+    }
+
+    /// A node of any operator.
+    fn make(
+        &mut self,
+        op: &str,
+        name: String,
+        params: &[(&str, Value)],
+        inputs: Vec<Entry>,
+    ) -> Result<u32> {
+        let op = self.registry.find(op)?;
+        let mut params = params.to_vec();
+        if let Some(count) = op.key_var_num_args.as_deref()
+            && !params.iter().any(|p| p.0 == count)
+        {
+            params.push((count, Value::Int(inputs.len() as i64)));
+        }
+        let attrs = op.parse(&params).map_err(|e| e.in_node(&name))?;
+        let wanted = op.num_inputs(&attrs);
+        if wanted != inputs.len() && !op.is_backward {
+            return Err(Error::internal(format!(
+                "a gradient rule gives {} inputs, the operator takes {wanted}",
+                inputs.len()
+            ))
+            .in_operator(&op.name)
+            .in_node(&name));
+        }
+        let dict = params.iter().map(|(k, v)| ((*k).to_owned(), v.to_string())).collect();
+        let num_outputs = op.num_outputs(&attrs) as u32;
+        let node = Node {
+            op: Some(op),
+            attrs: Arc::new(attrs),
+            dict: Arc::new(dict),
+            inputs,
+            num_outputs,
+            ..Node::variable(name)
+        };
+        Ok(self.push(node))
+    }
+
+    /// The sum of several gradients.
+    fn sum(&mut self, mut grads: Vec<Entry>, name: &str, cap: usize) -> Result<Option<Entry>> {
+        match grads.len() {
+            0 => Ok(None),
+            1 => Ok(Some(grads[0])),
+            n if n < cap => {
+                let node = self.make("ElementWiseSum", format!("{name}_agg"), &[], grads)?;
+                Ok(Some(Entry::new(node, 0)))
+            }
+            _ => {
+                // In the order in which they are computed, so that each can be added onto the last.
+                grads.sort_unstable();
+                let mut sum = grads[0];
+                for (i, g) in grads.into_iter().enumerate().skip(1) {
+                    let name = format!("{name}_agg_{i}");
+                    sum = Entry::new(self.make("elemwise_add", name, &[], vec![sum, g])?, 0);
+                }
+                Ok(Some(sum))
+            }
+        }
+    }
+}
+
+impl GradBuilder for Builder<'_> {
+    fn backward(&mut self, op: &str, inputs: &[GradEntry]) -> Result<Vec<GradEntry>> {
+        let op = self.registry.find(op)?;
+        let inputs = inputs.iter().map(|&e| self.source(unpack(e))).collect();
+        let forward = &self.nodes[self.current as usize];
+        let mirror = if self.again(self.current) { "_mirror" } else { "" };
+        let num_outputs = forward.inputs.len() as u32;
+        let node = Node {
+            op: Some(op),
+            attrs: forward.attrs.clone(),
+            dict: forward.dict.clone(),
+            inputs,
+            control: vec![self.current],
+            backward_of: Some(self.current),
+            num_outputs,
+            ..Node::variable(format!("{}{mirror}_backward", forward.name))
+        };
+        let id = self.push(node);
+        Ok((0..num_outputs).map(|i| pack(Entry::new(id, i))).collect())
+    }
+
+    fn op(
+        &mut self,
+        op: &str,
+        name: &str,
+        params: &[(&str, Value)],
+        inputs: &[GradEntry],
+    ) -> Result<Vec<GradEntry>> {
+        let inputs: Vec<Entry> = inputs.iter().map(|&e| self.source(unpack(e))).collect();
+        let name = if name.is_empty() {
+            self.unnamed += 1;
+            let forward = &self.nodes[self.current as usize].name;
+            match self.unnamed {
+                1 => format!("{forward}_backward_{op}"),
+                n => format!("{forward}_backward_{op}{n}"),
+            }
+        } else {
+            name.to_owned()
+        };
+        let id = self.make(op, name, params, inputs)?;
+        let node = &self.nodes[id as usize];
+        let visible = node.op.as_ref().map_or(1, |op| op.num_visible_outputs(&node.attrs));
+        Ok((0..visible as u32).map(|i| pack(Entry::new(id, i))).collect())
+    }
+}
+
+/// Appends the backward pass for the arguments whose request is not `Null`.
+pub fn run(
+    forward: &Graph,
+    arguments: &[u32],
+    grad_req: &[OpReq],
+    mirror: &Mirror,
+    registry: &Registry,
+    cap: usize,
+) -> Result<Differentiated> {
+    let num_forward = forward.nodes.len();
+    let mut arg_grads = vec![None; arguments.len()];
+    let wanted = reaches(forward, arguments, grad_req);
+    let mut builder = Builder {
+        nodes: forward.nodes.clone(),
+        registry,
+        mirror,
+        copies: HashMap::new(),
+        current: 0,
+        unnamed: 0,
+    };
+    let mut head_grads = vec![None; forward.heads.len()];
+    if wanted.contains(&true) {
+        let mut grads: Vec<Vec<Entry>> = vec![Vec::new(); forward.num_entries()];
+        for (i, head) in forward.heads.iter().enumerate() {
+            let name = format!("_head_grad_{i}");
+            let id = builder.push(Node::variable(name));
+            head_grads[i] = Some(id);
+            grads[forward.entry_id(*head)].push(Entry::new(id, 0));
+        }
+        walk_back(forward, &mut builder, &wanted, &mut grads, cap)?;
+        arg_grads = collect(forward, &mut builder, arguments, grad_req, grads, cap)?;
+    }
+    let graph = Graph::new(builder.nodes, forward.heads.clone(), num_forward);
+    let mut done =
+        Differentiated { graph, shapes: Vec::new(), types: Vec::new(), head_grads, arg_grads };
+    drop_unused(&mut done)?;
+    Ok(done)
+}
+
+/// Which nodes depend on an argument that wants a gradient.
+fn reaches(graph: &Graph, arguments: &[u32], grad_req: &[OpReq]) -> Vec<bool> {
+    let mut wanted = vec![false; graph.nodes.len()];
+    for (&arg, req) in arguments.iter().zip(grad_req) {
+        wanted[arg as usize] = *req != OpReq::Null;
+    }
+    for id in 0..graph.nodes.len() {
+        wanted[id] |= graph.nodes[id].inputs.iter().any(|e| wanted[e.node as usize]);
+    }
+    wanted
+}
+
+/// Runs the rules in reverse order; afterwards `grads` holds what arrives at every entry.
+fn walk_back(
+    forward: &Graph,
+    builder: &mut Builder<'_>,
+    wanted: &[bool],
+    grads: &mut [Vec<Entry>],
+    cap: usize,
+) -> Result<()> {
+    for id in (0..forward.nodes.len()).rev() {
+        let node = &forward.nodes[id];
+        let Some(op) = node.op.as_ref().filter(|_| wanted[id]) else { continue };
+        (builder.current, builder.unnamed) = (id as u32, 0);
+        let mut out_grads = Vec::with_capacity(node.num_outputs as usize);
+        for (i, at) in forward.entries_of(id).enumerate() {
+            let arrived = std::mem::take(&mut grads[at]);
+            let name = format!("{}_{i}_out_grad", node.name);
+            out_grads.push(builder.sum(arrived, &name, cap)?.map(pack));
+        }
+        if out_grads.iter().all(Option::is_none) || matches!(op.gradient, Gradient::Zero) {
+            continue;
+        }
+        let inputs: Vec<GradEntry> = node.inputs.iter().map(|&e| pack(e)).collect();
+        let outputs: Vec<GradEntry> =
+            (0..node.num_outputs).map(|i| pack(Entry::new(id as u32, i))).collect();
+        let needed: Vec<bool> = node.inputs.iter().map(|e| wanted[e.node as usize]).collect();
+        let about = GradNode {
+            op,
+            attrs: &node.attrs,
+            name: &node.name,
+            inputs: &inputs,
+            outputs: &outputs,
+            out_grads: &out_grads,
+            needed: &needed,
+        };
+        let made = op.gradient.apply(builder, &about)?;
+        for ((e, grad), needed) in node.inputs.iter().zip(made).zip(needed) {
+            if let Some(grad) = grad.filter(|_| needed) {
+                let source = builder.source(unpack(grad));
+                grads[forward.entry_id(*e)].push(source);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The gradient entry of every argument: its own, written by a backward node.
+fn collect(
+    forward: &Graph,
+    builder: &mut Builder<'_>,
+    arguments: &[u32],
+    grad_req: &[OpReq],
+    mut grads: Vec<Vec<Entry>>,
+    cap: usize,
+) -> Result<Vec<Option<Entry>>> {
+    let mut found = vec![None; arguments.len()];
+    for i in (0..arguments.len()).rev() {
+        if grad_req.get(i).is_none_or(|r| *r == OpReq::Null) {
+            continue;
+        }
+        let id = arguments[i] as usize;
+        let name = forward.nodes[id].name.clone();
+        let arrived = std::mem::take(&mut grads[forward.entries_of(id).start]);
+        found[i] = match builder.sum(arrived, &format!("{name}_grad"), cap)? {
+            Some(sum) => Some(sum),
+            None => {
+                let inputs = vec![Entry::new(id as u32, 0)];
+                Some(Entry::new(
+                    builder.make("zeros_like", format!("{name}_zeros"), &[], inputs)?,
+                    0,
+                ))
+            }
+        };
+    }
+    let mut used: HashMap<Entry, usize> = HashMap::new();
+    for e in builder.nodes.iter().flat_map(|n| &n.inputs) {
+        *used.entry(*e).or_default() += 1;
+    }
+    let heads: HashSet<Entry> = forward.heads.iter().copied().collect();
+    let mut taken: HashSet<Entry> = HashSet::new();
+    for i in 0..found.len() {
+        let Some(e) = found[i] else { continue };
+        let computed =
+            e.node as usize >= forward.nodes.len() && !builder.nodes[e.node as usize].is_variable();
+        // What is added to an array cannot be read back from it.
+        let read = grad_req[i] == OpReq::Add && used.contains_key(&e);
+        if !computed || read || heads.contains(&e) || !taken.insert(e) {
+            let name = format!("{}_{i}_copy", builder.nodes[e.node as usize].name);
+            found[i] = Some(Entry::new(builder.make("_copy", name, &[], vec![e])?, 0));
+        }
+    }
+    Ok(found)
+}
+
+/// Drops backward nodes that lead to no gradient, and head gradients that nobody reads.
+fn drop_unused(done: &mut Differentiated) -> Result<()> {
+    let graph = &done.graph;
+    let mut used = vec![false; graph.nodes.len()];
+    used[..graph.num_forward].fill(true);
+    for e in done.arg_grads.iter().flatten() {
+        used[e.node as usize] = true;
+    }
+    for id in (0..graph.nodes.len()).rev().filter(|&id| id >= graph.num_forward) {
+        if used[id] {
+            graph.nodes[id].inputs.iter().for_each(|e| used[e.node as usize] = true);
+        }
+    }
+    if used.iter().all(|&u| u) {
+        return Ok(());
+    }
+    let kept: Vec<u32> = (0..used.len() as u32).filter(|&n| used[n as usize]).collect();
+    let (graph, new_id) = graph.reorder(&kept, graph.num_forward)?;
+    done.graph = graph;
+    for e in done.arg_grads.iter_mut().flatten() {
+        // Kept above, as it is used.
+        e.node = new_id[e.node as usize].unwrap_or(e.node);
+    }
+    for g in &mut done.head_grads {
+        *g = g.and_then(|g| new_id[g as usize]);
+    }
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! Which forward nodes are computed again in the backward pass instead of being kept.
+
+use super::super::graph::{Graph, Node};
+use crate::operator::{Body, OpDef};
+
+/// One flag per forward node.
+#[derive(Clone, Debug, Default)]
+pub struct Mirror {
+    pub again: Vec<bool>,
+}
+
+/// Operators that `MXNET_BACKWARD_DO_MIRROR` leaves alone, because computing them again is dear.
+const DEAR: [&str; 5] =
+    ["Convolution", "FullyConnected", "Concat", "SoftmaxOutput", "CuDNNBatchNorm"];
+
+/// Does running the operator twice give the same and change nothing? Random numbers, callbacks and
+/// operators with state are not run twice.
+pub fn repeatable(op: &OpDef) -> bool {
+    op.deterministic
+        && op.state.is_none()
+        && !op.kernels.iter().any(|k| matches!(k.body, Body::Callback(_)))
+}
+
+/// May a copy of the node be made? Operators that modify an input may not be copied, except BatchNorm,
+/// whose copy leaves the moving averages alone.
+pub fn may_repeat(node: &Node) -> bool {
+    node.op.as_ref().is_some_and(|op| {
+        repeatable(op)
+            && (op.mutated_inputs(&node.attrs).is_empty() || op.name.starts_with("BatchNorm"))
+    })
+}
+
+impl Mirror {
+    pub fn none(graph: &Graph) -> Self {
+        Mirror { again: vec![false; graph.nodes.len()] }
+    }
+
+    /// Nodes with `force_mirroring`, and with `all` every cheap node.
+    pub fn by_attributes(graph: &Graph, all: bool) -> Self {
+        let again = graph.nodes.iter().map(|node| {
+            let Some(op) = &node.op else { return false };
+            let forced = ["__force_mirroring__", "force_mirroring"]
+                .iter()
+                .filter_map(|k| node.dict.get(*k))
+                .any(|v| v.eq_ignore_ascii_case("true") || v == "1");
+            may_repeat(node) && (forced || (all && !DEAR.contains(&op.name.as_str())))
+        });
+        Mirror { again: again.collect() }
+    }
+}

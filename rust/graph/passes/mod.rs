@@ -1,0 +1,14 @@
+//! The passes, one a file. [`plan`](super::plan()) runs them in this order: `merge_common`, inference,
+//! `mirror` or `recompute` (what to compute again), `gradient`, inference of backward, `devices`,
+//! `accumulate`, `inplace`, `offsets`, `order`, `temp`. The graph is checked after each that changes it.
+
+pub mod accumulate;
+pub mod devices;
+pub mod gradient;
+pub mod inplace;
+pub mod merge_common;
+pub mod mirror;
+pub mod offsets;
+pub mod order;
+pub mod recompute;
+pub mod temp;

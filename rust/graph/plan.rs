@@ -1,0 +1,372 @@
+//! From a symbol to everything the executor needs: [`plan`] runs the passes in order.
+//!
+//! Planning executes nothing and allocates no array, so it works for graphs far larger than memory.
+
+use super::check::check;
+use super::graph::{Entry, Graph};
+use super::passes::{self, gradient::Differentiated, mirror::Mirror};
+use super::symbol::Symbol;
+use crate::context::Context;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::operator::{OpReq, Registry};
+use crate::shape::Shape;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// Switches that old programs set by environment variables.
+#[derive(Clone, Debug)]
+pub struct PlanOptions {
+    /// `MXNET_BACKWARD_DO_MIRROR`: compute cheap forward nodes again instead of keeping their outputs.
+    pub mirror: bool,
+    /// `MXNET_EXEC_ENABLE_INPLACE`.
+    pub inplace: bool,
+    /// `MXNET_ELIMINATE_COMMON_EXPR`.
+    pub merge_common: bool,
+    /// `MXNET_EXEC_INPLACE_GRAD_SUM_CAP`: as many gradients as this are summed in place, one by one.
+    pub inplace_sum_cap: usize,
+    /// `NNVM_EXEC_NUM_TEMP`: most temporary spaces that are told apart.
+    pub num_temp: usize,
+}
+
+impl Default for PlanOptions {
+    fn default() -> Self {
+        PlanOptions {
+            mirror: false,
+            inplace: true,
+            merge_common: true,
+            inplace_sum_cap: 8,
+            num_temp: 1,
+        }
+    }
+}
+
+impl PlanOptions {
+    /// Reads the environment variables; values that are no numbers count as not set.
+    pub fn from_env() -> Self {
+        let number = |name: &str| std::env::var(name).ok()?.trim().parse::<usize>().ok();
+        let default = PlanOptions::default();
+        let flag = |name: &str, otherwise: bool| number(name).map_or(otherwise, |n| n != 0);
+        PlanOptions {
+            mirror: flag("MXNET_BACKWARD_DO_MIRROR", default.mirror),
+            inplace: flag("MXNET_EXEC_ENABLE_INPLACE", default.inplace),
+            merge_common: flag("MXNET_ELIMINATE_COMMON_EXPR", default.merge_common),
+            inplace_sum_cap: number("MXNET_EXEC_INPLACE_GRAD_SUM_CAP")
+                .unwrap_or(default.inplace_sum_cap)
+                .max(2),
+            num_temp: number("NNVM_EXEC_NUM_TEMP").unwrap_or(default.num_temp).max(1),
+        }
+    }
+}
+
+/// What to plan.
+#[derive(Clone)]
+pub struct PlanRequest {
+    pub symbol: Symbol,
+    pub registry: Arc<Registry>,
+    /// Known shapes by variable name.
+    pub shapes: Vec<(String, Shape)>,
+    /// Known dtypes by variable name.
+    pub types: Vec<(String, DType)>,
+    /// Shapes and dtypes of bound arrays by position in `list_arguments`, empty when not bound; they win
+    /// over those by name.
+    pub bound_args: Vec<Option<(Shape, DType)>>,
+    /// The same for `list_auxiliary_states`.
+    pub bound_aux: Vec<Option<(Shape, DType)>>,
+    /// One request per argument, in the order of `list_arguments`; what is missing is `Null`.
+    pub grad_req: Vec<OpReq>,
+    pub default_ctx: Context,
+    /// Devices of the groups named by `ctx_group`.
+    pub group2ctx: Option<BTreeMap<String, Context>>,
+    /// Devices of bound arguments and auxiliary states by position; missing ones are free.
+    pub arg_ctx: Vec<Option<Context>>,
+    pub aux_ctx: Vec<Option<Context>>,
+    /// Most bytes of internal entries, all devices together.
+    pub memory_limit: Option<usize>,
+    pub np_shape: bool,
+    pub options: PlanOptions,
+    /// Is every pass to leave a dump of its graph in [`Plan::dumps`]?
+    pub dump: bool,
+}
+
+impl PlanRequest {
+    pub fn new(symbol: Symbol, registry: Arc<Registry>) -> Self {
+        PlanRequest {
+            symbol,
+            registry,
+            shapes: Vec::new(),
+            types: Vec::new(),
+            bound_args: Vec::new(),
+            bound_aux: Vec::new(),
+            grad_req: Vec::new(),
+            default_ctx: Context::default(),
+            group2ctx: None,
+            arg_ctx: Vec::new(),
+            aux_ctx: Vec::new(),
+            memory_limit: None,
+            np_shape: false,
+            options: PlanOptions::default(),
+            dump: false,
+        }
+    }
+}
+
+/// Where an entry lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Nowhere: nobody reads it. Its request is `Null`.
+    Nowhere,
+    /// The array bound to the variable.
+    Variable,
+    /// The gradient array of this argument (a position in `list_arguments`).
+    Gradient(u32),
+    /// In the arena of its node's device, `offset` bytes from the start.
+    Arena { offset: usize },
+}
+
+/// A planned graph.
+#[derive(Clone)]
+pub struct Plan {
+    pub graph: Graph,
+    /// By entry number, as are all lists below that say "entry".
+    pub shapes: Vec<Shape>,
+    pub types: Vec<DType>,
+    /// Node numbers of the arguments, in the order of `list_arguments`.
+    pub arguments: Vec<u32>,
+    /// Node numbers of the auxiliary states, in the order of `list_auxiliary_states`.
+    pub aux: Vec<u32>,
+    /// The heads.
+    pub outputs: Vec<Entry>,
+    /// The variable of every head's gradient; `None` where no backward node asks for it (a loss, or a
+    /// head nothing is differentiated through).
+    pub head_grads: Vec<Option<u32>>,
+    /// The entry that ends up in every argument's gradient array.
+    pub arg_grads: Vec<Option<Entry>>,
+    /// Entry: where it lives.
+    pub place: Vec<Place>,
+    /// Entry: how it is written. `Add` accumulates onto what is in its place.
+    pub req: Vec<OpReq>,
+    /// Entry: the entry number whose memory it took over or shares.
+    pub inplace_of: Vec<Option<u32>>,
+    /// Entry: positions in execution order of its writing and of its last reading; heads live to the end.
+    pub first_use: Vec<u32>,
+    pub last_use: Vec<u32>,
+    /// Bytes of the arena of every device that has one.
+    pub arena_bytes: Vec<(Context, usize)>,
+    /// (before, after): nodes that use the same bytes at different times, beyond what data orders.
+    pub order_edges: Vec<(u32, u32)>,
+    /// The most bytes alive at once: no plan of this graph in this order needs less.
+    pub lower_bound_bytes: usize,
+    /// What a plan without any sharing needs.
+    pub no_sharing_bytes: usize,
+    pub recomputed_nodes: usize,
+    /// Temporary spaces: the number of colours in use, and the colour of every node that wants one.
+    pub temp_colours: usize,
+    /// Name and text of the graph after every pass, when asked for.
+    pub dumps: Vec<(String, String)>,
+}
+
+impl Plan {
+    /// The entry's bytes.
+    pub fn bytes(&self, id: usize) -> usize {
+        self.shapes[id].size().saturating_mul(self.types[id].size())
+    }
+
+    pub fn total_arena_bytes(&self) -> usize {
+        self.arena_bytes.iter().map(|a| a.1).sum()
+    }
+}
+
+/// Plans a symbol. The passes, in order: common subexpressions, inference, choice of what to recompute,
+/// gradient, inference of backward, devices and copies, in-place sums, in-place, offsets, order edges.
+pub fn plan(request: &PlanRequest) -> Result<Plan> {
+    let forward = prepare(request)?;
+    let mirror = Mirror::by_attributes(&forward.graph, request.options.mirror);
+    let unlimited = Planner { request, forward: &forward }.finish(&mirror)?;
+    match request.memory_limit {
+        Some(limit) if unlimited.total_arena_bytes() > limit => {
+            let planner = Planner { request, forward: &forward };
+            passes::recompute::within(&planner, unlimited, limit)
+        }
+        _ => Ok(unlimited),
+    }
+}
+
+/// The forward graph with everything known about it.
+pub(super) struct Forward {
+    pub graph: Graph,
+    pub shapes: Vec<Shape>,
+    pub types: Vec<DType>,
+    pub arguments: Vec<u32>,
+    pub aux: Vec<u32>,
+    dumps: Vec<(String, String)>,
+}
+
+fn prepare(request: &PlanRequest) -> Result<Forward> {
+    let mut dumps = Vec::new();
+    let mut graph = Graph::from_symbol(&request.symbol)?;
+    let mut note = |graph: &Graph, pass: &str| -> Result<()> {
+        if request.dump {
+            dumps.push((pass.to_owned(), super::print::dump(graph)));
+        }
+        check(graph, pass)
+    };
+    note(&graph, "composition")?;
+    if request.options.merge_common {
+        graph = passes::merge_common::run(graph)?;
+        note(&graph, "merge_common")?;
+    }
+    let (arguments, aux) = graph.variables();
+    let (shapes, types) = infer_forward(request, &graph, &arguments, &aux)?;
+    Ok(Forward { graph, shapes, types, arguments, aux, dumps })
+}
+
+/// Shapes and dtypes of all forward entries, from names, bound arrays and declarations; a dtype of which
+/// nothing is known is float32.
+fn infer_forward(
+    request: &PlanRequest,
+    graph: &Graph,
+    arguments: &[u32],
+    aux: &[u32],
+) -> Result<(Vec<Shape>, Vec<DType>)> {
+    let mut shapes = graph.shapes_seed(&request.shapes, request.np_shape)?;
+    let mut types = graph.types_seed(&request.types)?;
+    let args = arguments.iter().zip(&request.bound_args);
+    for (&node, bound) in args.chain(aux.iter().zip(&request.bound_aux)) {
+        if let Some((shape, dtype)) = bound {
+            let id = graph.entries_of(node as usize).start;
+            shapes[id] = shape.clone();
+            types[id] = Some(*dtype);
+        }
+    }
+    graph.infer_shapes(&mut shapes)?;
+    refuse_unknown(graph, &shapes)?;
+    graph.infer_types(&mut types)?;
+    for (id, node) in graph.nodes.iter().enumerate() {
+        let at = graph.entries_of(id).start;
+        if node.is_variable() && types[at].is_none() {
+            types[at] = Some(DType::F32);
+            graph.infer_types(&mut types)?;
+        }
+    }
+    let known = types.iter().enumerate().map(|(id, t)| {
+        t.ok_or_else(|| {
+            let node = &graph.nodes[graph.entry(id).node as usize];
+            Error::type_("the dtype of its output cannot be inferred")
+                .in_operator(node.op_name())
+                .in_node(&node.name)
+        })
+    });
+    let types = known.collect::<Result<_>>()?;
+    Ok((shapes, types))
+}
+
+/// An error that lists the variables whose shapes are unknown.
+fn refuse_unknown(graph: &Graph, shapes: &[Shape]) -> Result<()> {
+    const MOST: usize = 10;
+    if shapes.iter().all(Shape::is_known) {
+        return Ok(());
+    }
+    let unknown = |id: &usize| graph.entries_of(*id).any(|e| !shapes[e].is_known());
+    let variables: Vec<usize> = (0..graph.nodes.len())
+        .filter(|&id| graph.nodes[id].is_variable())
+        .filter(unknown)
+        .collect();
+    let mut text = "InferShape pass cannot decide shapes for the following arguments \
+                    (-1 means unknown dimensions). Please consider providing them as inputs:\n"
+        .to_owned();
+    for &id in variables.iter().take(MOST) {
+        let shape = &shapes[graph.entries_of(id).start];
+        let shown = if shape.rank_known() { format!("{:?}", shape.dims()) } else { "None".into() };
+        let _ = write!(text, "{}: {shown}, ", graph.nodes[id].name);
+    }
+    let error = Error::value(text);
+    match (0..graph.nodes.len()).find(unknown).filter(|_| variables.is_empty()) {
+        Some(id) => {
+            let node = &graph.nodes[id];
+            Err(Error::value("the shape of its output cannot be inferred")
+                .in_operator(node.op_name())
+                .in_node(&node.name))
+        }
+        None => Err(error),
+    }
+}
+
+/// Runs the passes that follow the choice of what to recompute.
+pub(super) struct Planner<'a> {
+    pub request: &'a PlanRequest,
+    pub forward: &'a Forward,
+}
+
+impl Planner<'_> {
+    /// The graph with its gradient, and everything inferred.
+    pub fn differentiate(&self, mirror: &Mirror) -> Result<Differentiated> {
+        let Forward { graph, shapes, types, arguments, .. } = self.forward;
+        let mut done = passes::gradient::run(
+            graph,
+            arguments,
+            &self.request.grad_req,
+            mirror,
+            &self.request.registry,
+            self.request.options.inplace_sum_cap,
+        )?;
+        done.shapes = shapes.clone();
+        done.types = types.clone();
+        done.graph.infer_rest(&done.head_grads, &mut done.shapes, &mut done.types)?;
+        Ok(done)
+    }
+
+    pub fn finish(&self, mirror: &Mirror) -> Result<Plan> {
+        let request = self.request;
+        let mut dumps = self.forward.dumps.clone();
+        let mut note = |graph: &Graph, pass: &str| -> Result<()> {
+            if request.dump {
+                dumps.push((pass.to_owned(), super::print::dump(graph)));
+            }
+            check(graph, pass)
+        };
+        let mut done = self.differentiate(mirror)?;
+        note(&done.graph, "gradient")?;
+        let fixed = passes::devices::Fixed {
+            default: request.default_ctx,
+            groups: request.group2ctx.as_ref(),
+            args: &request.arg_ctx,
+            aux: &request.aux_ctx,
+        };
+        let (mut arguments, mut aux) = (self.forward.arguments.clone(), self.forward.aux.clone());
+        passes::devices::run(&mut done, &mut arguments, &mut aux, &fixed, &request.registry)?;
+        note(&done.graph, "devices")?;
+        passes::accumulate::run(&mut done)?;
+        note(&done.graph, "accumulate")?;
+        let shared = passes::inplace::run(&done, &request.grad_req, request.options.inplace);
+        let placed = passes::offsets::run(&shared.buffers);
+        let order_edges = passes::order::run(&done.graph, &shared, &placed.offsets);
+        let temp_colours = passes::temp::run(&done.graph, request.options.num_temp);
+        let no_sharing_bytes = shared.no_sharing_bytes;
+        let place = shared.places(&placed.offsets);
+        let recomputed_nodes = done.graph.nodes.iter().filter(|n| n.mirror_of.is_some()).count();
+        Ok(Plan {
+            outputs: done.graph.heads.clone(),
+            arguments,
+            aux,
+            head_grads: done.head_grads,
+            arg_grads: done.arg_grads,
+            shapes: done.shapes,
+            types: done.types,
+            place,
+            req: shared.req,
+            inplace_of: shared.inplace_of,
+            first_use: shared.first_use,
+            last_use: shared.last_use,
+            arena_bytes: placed.arena_bytes,
+            order_edges,
+            lower_bound_bytes: placed.lower_bound_bytes,
+            no_sharing_bytes,
+            recomputed_nodes,
+            temp_colours,
+            dumps,
+            graph: done.graph,
+        })
+    }
+}

@@ -1,0 +1,307 @@
+//! Tests of plans: random graphs, executed symbolically in their planned bytes in random legal orders.
+
+use super::tests::{mlp, op, registry, var, with_params};
+use super::*;
+use crate::context::Context;
+use crate::error::Result;
+use crate::operator::OpReq;
+use crate::shape::Shape;
+use proptest::prelude::*;
+use std::sync::Arc;
+
+fn request(symbol: &Symbol, shapes: &[(&str, &[i64])], req: OpReq) -> PlanRequest {
+    let mut request = PlanRequest::new(symbol.clone(), Arc::new(registry()));
+    request.shapes = shapes.iter().map(|(n, s)| ((*n).to_owned(), Shape::new(s))).collect();
+    request.grad_req = vec![req; symbol.list_arguments().len()];
+    request
+}
+
+/// What a byte holds: the value that an entry had when it was written there.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Tag(u32);
+
+const EMPTY: Tag = Tag(u32::MAX);
+
+/// Runs the plan in the given node order; every read must find the very value that was meant.
+fn simulate(plan: &Plan, order: &[u32]) -> Result<(), String> {
+    let graph = &plan.graph;
+    let mut arenas: std::collections::HashMap<Context, Vec<Tag>> =
+        plan.arena_bytes.iter().map(|&(c, n)| (c, vec![EMPTY; n])).collect();
+    let mut gradients: std::collections::HashMap<u32, Tag> = Default::default();
+    // An identity has the value of what it copies.
+    let mut value: Vec<u32> = (0..graph.num_entries() as u32).collect();
+    for (id, node) in graph.nodes.iter().enumerate() {
+        if ["_copy", "_backward_copy"].contains(&node.op_name()) {
+            value[graph.entries_of(id).start] = value[graph.entry_id(node.inputs[0])];
+        }
+    }
+    for &id in order {
+        let node = &graph.nodes[id as usize];
+        let ignored = match &node.op {
+            Some(op) => op.ignores.as_ref().map_or(vec![], |f| f(&node.attrs)),
+            None => continue,
+        };
+        let inputs = node.inputs.iter().enumerate().filter(|(i, _)| !ignored.contains(i));
+        for e in inputs.map(|(_, e)| e).chain(node.addto.iter().map(|a| &a.1)) {
+            let at = graph.entry_id(*e);
+            let found = match plan.place[at] {
+                Place::Arena { offset } => {
+                    let arena = &arenas[&graph.nodes[e.node as usize].ctx];
+                    let bytes = &arena[offset..offset + plan.bytes(at)];
+                    if bytes.iter().all(|t| t.0 == value[at]) { continue } else { bytes.first() }
+                }
+                Place::Gradient(arg) if gradients.get(&arg) == Some(&Tag(value[at])) => continue,
+                Place::Variable => continue,
+                _ => None,
+            };
+            return Err(format!("{} reads {at} and finds {found:?}", node.name));
+        }
+        for at in graph.entries_of(id as usize) {
+            match plan.place[at] {
+                Place::Arena { offset } => {
+                    let arena = arenas.get_mut(&node.ctx).ok_or("no arena")?;
+                    arena[offset..offset + plan.bytes(at)].fill(Tag(value[at]));
+                }
+                Place::Gradient(arg) => drop(gradients.insert(arg, Tag(value[at]))),
+                _ => {}
+            }
+        }
+    }
+    for head in &plan.outputs {
+        let at = graph.entry_id(*head);
+        if let Place::Arena { offset } = plan.place[at] {
+            let arena = &arenas[&graph.nodes[head.node as usize].ctx];
+            if arena[offset..offset + plan.bytes(at)].iter().any(|t| t.0 != value[at]) {
+                return Err(format!("head {at} was overwritten"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A random order that data, control and the plan's edges allow.
+fn shuffled(plan: &Plan, mut seed: u64) -> Vec<u32> {
+    let n = plan.graph.nodes.len();
+    let mut after = vec![Vec::new(); n];
+    let mut waiting = vec![0; n];
+    let data = plan.graph.nodes.iter().enumerate();
+    let data = data.flat_map(|(id, node)| node.predecessors().map(move |p| (p, id as u32)));
+    for (a, b) in data.chain(plan.order_edges.iter().copied()) {
+        after[a as usize].push(b);
+        waiting[b as usize] += 1;
+    }
+    let mut ready: Vec<u32> = (0..n as u32).filter(|&i| waiting[i as usize] == 0).collect();
+    let mut order = Vec::new();
+    while !ready.is_empty() {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let id = ready.swap_remove((seed >> 33) as usize % ready.len());
+        order.push(id);
+        for &b in &after[id as usize] {
+            waiting[b as usize] -= 1;
+            if waiting[b as usize] == 0 {
+                ready.push(b);
+            }
+        }
+    }
+    assert_eq!(order.len(), n, "the order edges close a cycle");
+    order
+}
+
+/// Builds a symbol from random numbers; every step reads earlier results.
+fn random_symbol(steps: &[(u8, u8, u8)], heads: &[u8]) -> Symbol {
+    let r = registry();
+    let mut made = vec![var("a"), var("b"), var("c")];
+    for (i, &(kind, x, y)) in steps.iter().enumerate() {
+        let pick = |k: u8| made[made.len() - 1 - k as usize % made.len()].clone();
+        let name = format!("n{i}");
+        let one = |o: &str| op(&r, o, &name, &[pick(x)]);
+        let two = |o: &str| op(&r, o, &name, &[pick(x), pick(y)]);
+        made.push(match kind % 10 {
+            0 | 1 => one("relu"),
+            2 | 3 => two("elemwise_add"),
+            4 => two("elemwise_mul"),
+            5 => one("_copy"),
+            6 => one("BatchNorm"),
+            7 => one("Dropout"),
+            8 => {
+                let flag = with_params(
+                    &r,
+                    "FullyConnected",
+                    &name,
+                    &[("num_hidden", 6.into())],
+                    &[pick(x)],
+                );
+                flag
+            }
+            _ => two("Loss"),
+        });
+    }
+    let mut picked: Vec<usize> =
+        heads.iter().map(|&h| made.len() - 1 - h as usize % made.len()).collect();
+    picked.push(made.len() - 1);
+    picked.sort_unstable();
+    picked.dedup();
+    Symbol::group(&picked.into_iter().map(|i| made[i].clone()).collect::<Vec<_>>())
+}
+
+fn steps() -> impl Strategy<Value = Vec<(u8, u8, u8)>> {
+    prop::collection::vec((any::<u8>(), 0u8..6, 0u8..6), 1..40)
+}
+
+fn reqs() -> impl Strategy<Value = Vec<OpReq>> {
+    let one =
+        prop_oneof![Just(OpReq::Null), Just(OpReq::Write), Just(OpReq::Write), Just(OpReq::Add)];
+    prop::collection::vec(one, 60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn planned_memory_holds_what_unplanned_would(
+        steps in steps(), heads in prop::collection::vec(any::<u8>(), 0..3), reqs in reqs(),
+        mirror: bool, inplace: bool, cap in 2usize..5, seed: u64,
+    ) {
+        let symbol = random_symbol(&steps, &heads);
+        let shapes: [(&str, &[i64]); 3] = [("a", &[5, 6]), ("b", &[5, 6]), ("c", &[5, 6])];
+        let known: Vec<_> = shapes.into_iter().filter(|s| symbol.list_arguments().contains(&s.0.into())).collect();
+        let mut request = request(&symbol, &known, OpReq::Write);
+        request.grad_req = reqs[..request.grad_req.len()].to_vec();
+        request.options.mirror = mirror;
+        request.options.inplace = inplace;
+        request.options.inplace_sum_cap = cap;
+        let plan = plan(&request).unwrap();
+        let in_order: Vec<u32> = (0..plan.graph.nodes.len() as u32).collect();
+        simulate(&plan, &in_order).unwrap();
+        for k in 0..4 {
+            simulate(&plan, &shuffled(&plan, seed ^ k)).unwrap();
+        }
+        prop_assert!(plan.total_arena_bytes() >= plan.lower_bound_bytes);
+        prop_assert!(plan.lower_bound_bytes <= plan.no_sharing_bytes);
+        for (arg, grad) in plan.arg_grads.iter().enumerate() {
+            prop_assert_eq!(grad.is_some(), request.grad_req[arg] != OpReq::Null);
+        }
+    }
+
+    #[test]
+    fn random_symbols_round_trip_through_json(steps in steps(), heads in prop::collection::vec(any::<u8>(), 0..3)) {
+        let r = registry();
+        let symbol = random_symbol(&steps, &heads);
+        let text = symbol.to_json(false).unwrap();
+        let back = load_json(&text, &r).unwrap().symbol;
+        prop_assert_eq!(back.to_json(false).unwrap(), text);
+        prop_assert_eq!(back.list_arguments(), symbol.list_arguments());
+        prop_assert_eq!(symbol.deep_copy().unwrap().to_json(false).unwrap(), back.to_json(false).unwrap());
+    }
+}
+
+#[test]
+fn an_mlp_is_planned_with_its_gradient() {
+    let r = registry();
+    let net = mlp(&r);
+    let plan = plan(&request(&net, &[("data", &[16, 32])], OpReq::Write)).unwrap();
+    let names: Vec<_> =
+        plan.graph.nodes[plan.graph.num_forward..].iter().map(|n| n.name.as_str()).collect();
+    assert_eq!(names, ["loss_backward", "fc2_backward", "relu1_backward", "fc1_backward"]);
+    assert_eq!(plan.head_grads, [None], "a loss asks for no head gradient");
+    assert!(plan.arg_grads.iter().all(Option::is_some));
+    // fc2_backward sees relu1 (in place of fc1), its gradient, the loss and the loss's gradient.
+    assert_eq!(plan.lower_bound_bytes, 16 * (8 + 8 + 4 + 4) * 4);
+    assert_eq!(plan.total_arena_bytes(), plan.lower_bound_bytes);
+}
+
+#[test]
+fn many_gradients_are_added_in_place() {
+    let r = registry();
+    let w = var("w");
+    let mut sum = op(&r, "relu", "r0", &[w.clone()]);
+    for i in 1..12 {
+        let next = op(&r, "elemwise_mul", &format!("m{i}"), &[sum, w.clone()]);
+        sum = next;
+    }
+    let plan = plan(&request(&sum, &[("w", &[4, 4])], OpReq::Add)).unwrap();
+    let onto = plan.graph.nodes.iter().filter(|n| !n.addto.is_empty()).count();
+    assert!(onto >= 10, "{onto}");
+    assert!(plan.graph.nodes.iter().all(|n| n.op_name() != "ElementWiseSum"));
+    simulate(&plan, &(0..plan.graph.nodes.len() as u32).collect::<Vec<_>>()).unwrap();
+}
+
+#[test]
+fn groups_get_devices_and_copies() {
+    let r = registry();
+    let group = |name: &str| Dict::from([("ctx_group".to_owned(), name.to_owned())]);
+    let relu = r.find("relu").unwrap();
+    let first = Symbol::create(
+        &relu,
+        Create { name: "one", dict: group("d1"), args: &[var("x")], ..Create::default() },
+    )
+    .unwrap();
+    let second = Symbol::create(
+        &relu,
+        Create { name: "two", dict: group("d2"), args: &[first], ..Create::default() },
+    )
+    .unwrap();
+    let mut request = request(&second, &[("x", &[4])], OpReq::Write);
+    request.group2ctx =
+        Some([("d1".to_owned(), Context::cpu(1)), ("d2".to_owned(), Context::cpu(2))].into());
+    let planned = plan(&request).unwrap();
+    let copies: Vec<_> = planned
+        .graph
+        .nodes
+        .iter()
+        .filter(|n| n.op_name() == "_copy")
+        .map(|n| n.name.as_str())
+        .collect();
+    assert_eq!(copies, ["one_0_copy", "two_backward_0_copy"]);
+    assert_eq!(planned.graph.nodes[planned.arguments[0] as usize].ctx, Context::cpu(1));
+    assert_eq!(planned.arena_bytes.len(), 2);
+    request.group2ctx = Some([("d1".to_owned(), Context::cpu(1))].into());
+    let text = plan(&request).err().unwrap().to_string();
+    assert!(text.contains("The device assignment not found for group d2"), "{text}");
+}
+
+#[test]
+fn mirrored_sources_are_the_mirrored_copies() {
+    let r = registry();
+    let mut net = var("x");
+    for i in 0..4 {
+        net = op(&r, "BatchNorm", &format!("bn{i}"), &[net]);
+        net = op(&r, "relu", &format!("r{i}"), &[net]);
+    }
+    let mut request = request(&net, &[("x", &[8, 8])], OpReq::Write);
+    request.options.mirror = true;
+    let plan = plan(&request).unwrap();
+    assert!(plan.recomputed_nodes >= 6);
+    for node in &plan.graph.nodes[plan.graph.num_forward..] {
+        for e in &node.inputs {
+            let source = &plan.graph.nodes[e.node as usize];
+            assert!(
+                source.is_variable() || e.node as usize >= plan.graph.num_forward,
+                "{}",
+                node.name
+            );
+        }
+    }
+    assert!(plan.graph.nodes.iter().any(|n| n.name == "bn1_mirror"));
+}
+
+#[test]
+fn unknown_shapes_are_listed() {
+    let r = registry();
+    let error = plan(&request(&mlp(&r), &[], OpReq::Null)).err().unwrap().to_string();
+    assert!(
+        error.contains("InferShape pass cannot decide") && error.contains("data: None"),
+        "{error}"
+    );
+}
+
+#[test]
+fn outputs_share_no_memory() {
+    let r = registry();
+    let x = op(&r, "relu", "x", &[var("v")]);
+    let y = op(&r, "_copy", "y", &[x.clone()]);
+    let both = Symbol::group(&[x, y]);
+    let plan = plan(&request(&both, &[("v", &[64])], OpReq::Null)).unwrap();
+    let place = |i: usize| plan.place[plan.graph.entry_id(plan.outputs[i])];
+    assert_ne!(place(0), place(1));
+}
