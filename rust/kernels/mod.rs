@@ -4,6 +4,7 @@
 pub mod arch;
 pub mod conv;
 pub mod gemm;
+pub mod layer_norm;
 pub mod map;
 pub mod naive;
 pub mod norm;

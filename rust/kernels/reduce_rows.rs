@@ -76,3 +76,22 @@ pub fn sum<T: Real>(x: &[T]) -> T {
     let tail: T = blocks.remainder().iter().copied().sum();
     lanes.iter().copied().sum::<T>() + tail
 }
+
+/// `x[n, c, p] += bias[c]`.
+///
+/// # Safety
+/// `x` holds `n * c * p` elements, `bias` `c`, and they do not overlap.
+pub unsafe fn add_channels<T: Real>(bias: *const T, (n, c, p): (usize, usize, usize), x: *mut T) {
+    let (bias, x) = (Shared(bias.cast_mut()), Shared(x));
+    parallel_for(n * c, GRAIN.div_ceil(p.max(1)), |range| {
+        for i in range {
+            // SAFETY: promised by the caller; each plane belongs to one task.
+            unsafe {
+                let b = *bias.at(i % c);
+                for v in std::slice::from_raw_parts_mut(x.at(i * p), p) {
+                    *v += b;
+                }
+            }
+        }
+    });
+}

@@ -88,8 +88,8 @@ pub fn operators() -> Vec<OpDef> {
             .infer_shape(infer_shape)
             .infer_type(norm_type(NAMES))
             .inplace(|_| vec![InplacePair::new(0, 0)])
-            .variable_attr("moving_mean", "__init__", "zeros")
-            .variable_attr("moving_var", "__init__", "ones")
+            .variable_attr("moving_mean", "__init__", "[\"zero\", {}]")
+            .variable_attr("moving_var", "__init__", "[\"one\", {}]")
             .gradient(Gradient::declared(back, |_, _, _| {
                 let mut deps = vec![Dep::OutGrad(0), Dep::Input(0), Dep::Input(1), Dep::Output(1)];
                 deps.extend([Dep::Output(2), Dep::Input(3), Dep::Input(4)]);

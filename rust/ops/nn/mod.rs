@@ -3,18 +3,24 @@
 pub mod activation;
 pub mod batch_norm;
 pub mod convolution;
+pub mod crop_pad;
+pub mod deconvolution;
 pub mod dot;
 pub mod dropout;
 pub mod embedding;
 pub mod fully_connected;
+pub mod group_norm;
 pub mod infer;
+pub mod layer_norm;
 pub mod leaky_relu;
 pub mod lift;
 pub mod loss;
+pub mod lrn;
 pub mod pooling;
 pub mod regression;
 pub mod softmax;
 pub mod softmax_output;
+pub mod upsampling;
 pub mod window;
 
 use crate::operator::{OpDef, Registry};
@@ -33,6 +39,12 @@ pub fn register(registry: &Registry) {
         dot::operators,
         convolution::operators,
         pooling::operators,
+        layer_norm::operators,
+        group_norm::operators,
+        lrn::operators,
+        crop_pad::operators,
+        deconvolution::operators,
+        upsampling::operators,
         leaky_relu::operators,
         batch_norm::operators,
     ];
