@@ -2,16 +2,21 @@
 //! through [`parallel`]. `naive` holds the scalar reference of each.
 
 pub mod arch;
+pub mod arith;
+pub mod broadcast;
 pub mod conv;
+pub mod elementwise;
 pub mod gemm;
 pub mod layer_norm;
 pub mod map;
+pub mod math;
 pub mod naive;
 pub mod norm;
 pub mod parallel;
 pub mod philox;
 pub mod pooling;
 pub mod real;
+pub mod reduce;
 pub mod reduce_rows;
 pub mod scratch;
 pub mod softmax;

@@ -1,5 +1,6 @@
 //! Built-in operators, one family a file. Each family has `register(&Registry)`.
 
+pub mod elementwise;
 pub mod nn;
 #[cfg(test)]
 pub mod testing;
@@ -8,5 +9,6 @@ use crate::operator::Registry;
 
 /// Registers every built-in operator; called once a registry.
 pub fn register_all(registry: &Registry) {
+    elementwise::register(registry);
     nn::register(registry);
 }

@@ -1,0 +1,229 @@
+//! Arithmetic on every element type, with the semantics that element-wise operators have.
+//!
+//! Integers wrap and divide toward zero, half precision calculates in `f32`, and what has no integer meaning
+//! (powers, square roots) goes through `f64` and is converted back as C converts.
+
+use crate::dtype::Element;
+use half::f16;
+
+/// An element type with the operations of element-wise operators.
+pub trait Arith: Element {
+    fn add(self, b: Self) -> Self;
+    fn sub(self, b: Self) -> Self;
+    fn mul(self, b: Self) -> Self;
+    /// Integers: toward zero; by zero gives 0.
+    fn div(self, b: Self) -> Self;
+    /// The remainder with the sign of the divisor; by zero gives 0.
+    fn rem(self, b: Self) -> Self;
+    fn pow(self, b: Self) -> Self;
+    fn hypot(self, b: Self) -> Self;
+    fn zero() -> Self;
+    fn one() -> Self;
+
+    /// 1 or 0.
+    #[inline(always)]
+    fn truth(b: bool) -> Self {
+        if b { Self::one() } else { Self::zero() }
+    }
+
+    /// NaN in either operand gives NaN.
+    #[inline(always)]
+    fn max(self, b: Self) -> Self {
+        if self >= b || self.is_nan() { self } else { b }
+    }
+
+    #[inline(always)]
+    fn min(self, b: Self) -> Self {
+        if self <= b || self.is_nan() { self } else { b }
+    }
+
+    #[inline(always)]
+    #[allow(clippy::eq_op)] // only NaN differs from itself
+    fn is_nan(self) -> bool {
+        self != self
+    }
+
+    #[inline(always)]
+    fn is_true(self) -> bool {
+        self != Self::zero()
+    }
+}
+
+macro_rules! float_arith {
+    ($($t:ident),*) => {$(
+        impl Arith for $t {
+            #[inline(always)]
+            fn add(self, b: Self) -> Self { self + b }
+            #[inline(always)]
+            fn sub(self, b: Self) -> Self { self - b }
+            #[inline(always)]
+            fn mul(self, b: Self) -> Self { self * b }
+            #[inline(always)]
+            fn div(self, b: Self) -> Self { self / b }
+            #[inline(always)]
+            fn rem(self, b: Self) -> Self {
+                if b == 0.0 {
+                    return 0.0;
+                }
+                let r = self % b;
+                if r != 0.0 && (r < 0.0) != (b < 0.0) { r + b } else { r }
+            }
+            #[inline(always)]
+            fn pow(self, b: Self) -> Self { self.powf(b) }
+            #[inline(always)]
+            fn hypot(self, b: Self) -> Self { $t::hypot(self, b) }
+            #[inline(always)]
+            fn zero() -> Self { 0.0 }
+            #[inline(always)]
+            fn one() -> Self { 1.0 }
+        }
+    )*};
+}
+float_arith!(f32, f64);
+
+impl Arith for f16 {
+    #[inline(always)]
+    fn add(self, b: Self) -> Self {
+        f16::from_f32(self.to_f32() + b.to_f32())
+    }
+    #[inline(always)]
+    fn sub(self, b: Self) -> Self {
+        f16::from_f32(self.to_f32() - b.to_f32())
+    }
+    #[inline(always)]
+    fn mul(self, b: Self) -> Self {
+        f16::from_f32(self.to_f32() * b.to_f32())
+    }
+    #[inline(always)]
+    fn div(self, b: Self) -> Self {
+        f16::from_f32(self.to_f32() / b.to_f32())
+    }
+    #[inline(always)]
+    fn rem(self, b: Self) -> Self {
+        f16::from_f32(Arith::rem(self.to_f32(), b.to_f32()))
+    }
+    #[inline(always)]
+    fn pow(self, b: Self) -> Self {
+        f16::from_f32(self.to_f32().powf(b.to_f32()))
+    }
+    #[inline(always)]
+    fn hypot(self, b: Self) -> Self {
+        f16::from_f32(self.to_f32().hypot(b.to_f32()))
+    }
+    #[inline(always)]
+    fn zero() -> Self {
+        f16::ZERO
+    }
+    #[inline(always)]
+    fn one() -> Self {
+        f16::ONE
+    }
+}
+
+macro_rules! int_arith {
+    ($($t:ident),*) => {$(
+        impl Arith for $t {
+            #[inline(always)]
+            fn add(self, b: Self) -> Self { self.wrapping_add(b) }
+            #[inline(always)]
+            fn sub(self, b: Self) -> Self { self.wrapping_sub(b) }
+            #[inline(always)]
+            fn mul(self, b: Self) -> Self { self.wrapping_mul(b) }
+            #[inline(always)]
+            fn div(self, b: Self) -> Self {
+                if b == 0 { 0 } else { self.wrapping_div(b) }
+            }
+            #[inline(always)]
+            #[allow(unused_comparisons)] // of unsigned types with zero
+            fn rem(self, b: Self) -> Self {
+                if b == 0 {
+                    return 0;
+                }
+                let r = self.wrapping_rem(b);
+                if r != 0 && (r < 0) != (b < 0) { r.wrapping_add(b) } else { r }
+            }
+            #[inline(always)]
+            fn pow(self, b: Self) -> Self { Self::from_f64(self.to_f64().powf(b.to_f64())) }
+            #[inline(always)]
+            fn hypot(self, b: Self) -> Self { Self::from_f64(self.to_f64().hypot(b.to_f64())) }
+            #[inline(always)]
+            fn zero() -> Self { 0 }
+            #[inline(always)]
+            fn one() -> Self { 1 }
+        }
+    )*};
+}
+int_arith!(u8, i8, i32, i64);
+
+/// Booleans calculate as the integers 0 and 1; any result but 0 is true.
+impl Arith for bool {
+    #[inline(always)]
+    fn add(self, b: Self) -> Self {
+        self | b
+    }
+    #[inline(always)]
+    fn sub(self, b: Self) -> Self {
+        self ^ b
+    }
+    #[inline(always)]
+    fn mul(self, b: Self) -> Self {
+        self & b
+    }
+    #[inline(always)]
+    fn div(self, b: Self) -> Self {
+        self & b
+    }
+    #[inline(always)]
+    fn rem(self, _: Self) -> Self {
+        false
+    }
+    #[inline(always)]
+    fn pow(self, b: Self) -> Self {
+        self | !b
+    }
+    #[inline(always)]
+    fn hypot(self, b: Self) -> Self {
+        self | b
+    }
+    #[inline(always)]
+    fn zero() -> Self {
+        false
+    }
+    #[inline(always)]
+    fn one() -> Self {
+        true
+    }
+}
+
+/// Runs `$body` with the alias `$T` set to the element type of `$dtype` (every dtype has [`Arith`]).
+#[macro_export]
+macro_rules! with_arith {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        $crate::with_dtype!($dtype, $T => $body)
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_follow_the_rules_of_arrays() {
+        assert_eq!(Arith::div(-7i32, 2), -3);
+        assert_eq!(Arith::div(7i32, 0), 0);
+        assert_eq!(Arith::rem(-7i32, 3), 2);
+        assert_eq!(Arith::rem(7i32, -3), -2);
+        assert_eq!(Arith::add(250u8, 10), 4);
+        assert_eq!(Arith::rem(5.5f32, -2.0), -0.5);
+        assert_eq!(Arith::rem(5.5f32, 0.0), 0.0);
+        assert_eq!(Arith::pow(3i64, 4), 81);
+        assert_eq!(Arith::div(i32::MIN, -1), i32::MIN);
+    }
+
+    #[test]
+    fn nan_wins() {
+        assert!(Arith::max(f32::NAN, 1.0).is_nan());
+        assert!(Arith::max(1.0, f32::NAN).is_nan());
+        assert!(Arith::min(1.0, f64::NAN).is_nan());
+    }
+}

@@ -1,0 +1,278 @@
+//! Operators on whole arrays that change no element but by a plain rule: sums of many arrays, copies,
+//! conversions, limits.
+
+use crate::dtype::{DType, Element};
+use crate::error::Result;
+use crate::kernels::arith::Arith;
+use crate::kernels::elementwise::{unary, zip};
+use crate::kernels::parallel::{Shared, parallel_for};
+use crate::operator::infer::{assign_type, elementwise_shape, same_type};
+use crate::operator::{Call, Gradient, InplacePair, Kernel, OpDef, OpReq};
+use crate::tensor::View;
+use crate::{params, with_dtype};
+
+params! {
+    /// Parameters of operators with any number of inputs.
+    pub struct CountParam {
+        num_args: i32, required.ge(1.0), "Number of inputs.";
+    }
+}
+
+params! {
+    /// Parameters of `Cast`.
+    pub struct CastParam {
+        dtype: DType, required, "The dtype of the output.";
+    }
+}
+
+params! {
+    /// Parameters of `clip`.
+    pub struct ClipParam {
+        a_min: f32, required, "Least value.";
+        a_max: f32, required, "Greatest value.";
+    }
+}
+
+fn wanted(call: &Call<'_>, f: impl Fn(&Call<'_>) -> Result<()>) -> Result<()> {
+    if call.req[0] == OpReq::Null { Ok(()) } else { f(call) }
+}
+
+fn kernel(f: fn(&Call<'_>) -> Result<()>) -> Kernel {
+    Kernel::cpu(move |call| wanted(call, f)).skips_null()
+}
+
+/// Copies a block of bytes that may be the very same block.
+pub fn copy(from: &View, to: &View) -> Result<()> {
+    if from.ptr() != to.ptr() {
+        const GRAIN: usize = 1 << 17;
+        let (a, b) = (Shared(from.ptr()), Shared(to.ptr()));
+        parallel_for(to.size_bytes(), GRAIN, |r| {
+            // SAFETY: both blocks have this many bytes; distinct operands of a kernel do not overlap.
+            unsafe { std::ptr::copy_nonoverlapping(a.at(r.start), b.at(r.start), r.len()) }
+        });
+    }
+    Ok(())
+}
+
+/// Converts element by element, as C does.
+pub fn cast(from: &View, to: &View) -> Result<()> {
+    if from.dtype() == to.dtype() {
+        return copy(from, to);
+    }
+    with_dtype!(from.dtype(), S => with_dtype!(to.dtype(), D => {
+        let (a, b) = (Shared(from.as_ptr::<S>()), Shared(to.as_ptr::<D>()));
+        parallel_for(to.size(), 1 << 15, |r| {
+            for i in r {
+                // SAFETY: both have as many elements; tasks have elements of their own.
+                unsafe { *b.at(i) = convert(*a.at(i)) };
+            }
+        });
+    }));
+    Ok(())
+}
+
+/// One element to another dtype. Integers stay exact; floats pass through `f64`.
+#[inline(always)]
+fn convert<S: Element, D: Element>(x: S) -> D {
+    if S::DTYPE == DType::I64 && D::DTYPE == DType::I64 {
+        // SAFETY: both are the same type.
+        return unsafe { std::mem::transmute_copy(&x) };
+    }
+    D::from_f64(x.to_f64())
+}
+
+fn sum_n(call: &Call<'_>) -> Result<()> {
+    let out = &call.outputs[0];
+    let n = out.size();
+    with_dtype!(out.dtype(), T => {
+        let y = out.as_ptr::<T>();
+        // An output that is one of the inputs begins with that one.
+        let first = call.inputs.iter().position(|v| v.ptr() == out.ptr()).unwrap_or(0);
+        copy(&call.inputs[first], out)?;
+        for (i, x) in call.inputs.iter().enumerate() {
+            if i != first {
+                // SAFETY: all views have `n` elements; the output is read and written in place.
+                unsafe { zip(y.cast_const(), x.as_ptr::<T>().cast_const(), y, n, &|a: T, b: T| Arith::add(a, b)) };
+            }
+        }
+    });
+    Ok(())
+}
+
+fn clip(call: &Call<'_>) -> Result<()> {
+    let p = call.attrs.get::<ClipParam>();
+    let (x, out) = (&call.inputs[0], &call.outputs[0]);
+    with_dtype!(out.dtype(), T => {
+        let (low, high) = (T::from_f64(p.a_min as f64), T::from_f64(p.a_max as f64));
+        // SAFETY: views of equal size.
+        unsafe {
+            unary(x.as_ptr::<T>().cast_const(), out.as_ptr::<T>(), out.size(), &|x: T| {
+                if x < low { low } else if x > high { high } else { x }
+            })
+        }
+    });
+    Ok(())
+}
+
+fn clip_backward(call: &Call<'_>) -> Result<()> {
+    let p = call.attrs.get::<ClipParam>();
+    let (g, x, out) = (&call.inputs[0], &call.inputs[1], &call.outputs[0]);
+    with_dtype!(out.dtype(), T => {
+        let (low, high) = (T::from_f64(p.a_min as f64), T::from_f64(p.a_max as f64));
+        let (g, x) = (g.as_ptr::<T>().cast_const(), x.as_ptr::<T>().cast_const());
+        // SAFETY: views of equal size.
+        unsafe {
+            zip(g, x, out.as_ptr::<T>(), out.size(), &|g: T, x: T| {
+                if x < low || x > high { T::zero() } else { g }
+            })
+        }
+    });
+    Ok(())
+}
+
+/// The gradient goes through unchanged.
+fn pass() -> Gradient {
+    Gradient::rule(|b, node| Ok(vec![Some(node.out_grad(b, 0)?)]))
+}
+
+fn same(name: &str) -> OpDef {
+    OpDef::plain(name).infer_shape(elementwise_shape).infer_type(same_type)
+}
+
+pub fn operators() -> Vec<OpDef> {
+    let add_n = OpDef::new::<CountParam>("add_n")
+        .aliases(&["ElementWiseSum", "_sparse_ElementWiseSum", "_sparse_add_n"])
+        .doc(
+            "Returns the sum of all inputs, element by element.\n\nAll inputs and the output have one shape and one \
+             dtype; otherwise it is an error. At least one input is needed.\n\nExample::\n\n    \
+             nd.add_n(nd.ones((2,)), nd.ones((2,)), nd.ones((2,)))\n",
+        )
+        .variadic("num_args", "Arrays to add.")
+        .infer_shape(elementwise_shape)
+        .infer_type(same_type)
+        .inplace(|_| vec![InplacePair::new(0, 0)])
+        .gradient(Gradient::rule(|b, node| {
+            let g = node.out_grad(b, 0)?;
+            Ok(vec![Some(g); node.inputs.len()])
+        }))
+        .kernel(kernel(sum_n));
+    let copies = [
+        ("_copy", &["identity"][..], "Returns a copy of the input.", "nd.identity(nd.ones((2,)))"),
+        ("_CrossDeviceCopy", &[][..], "Returns the input, copied to the device of the output.", "sym._internal._CrossDeviceCopy(sym.Variable('x'))"),
+    ]
+    .map(|(name, aliases, what, example)| {
+        same(name)
+            .aliases(aliases)
+            .doc(&format!("{what}\n\nShape and dtype are those of the input; the gradient passes unchanged.\n\nExample::\n\n    {example}\n"))
+            .inputs_are(&[("data", "The input array.")])
+            .inplace(|_| vec![InplacePair::identity(0, 0)])
+            .gradient(pass())
+            .kernel(kernel(|call| copy(&call.inputs[0], &call.outputs[0])))
+    });
+    let like_rhs = same("_identity_with_attr_like_rhs")
+        .doc("Returns lhs; shape and dtype are learnt from rhs, whose values are not read.\n\nExample::\n\n    nd._internal._identity_with_attr_like_rhs(nd.ones((2,)), nd.zeros((2,)))\n")
+        .inputs_are(&[("lhs", "The array."), ("rhs", "Gives shape and dtype.")])
+        .ignores(|_| vec![1])
+        .inplace(|_| vec![InplacePair::identity(0, 0)])
+        .gradient(Gradient::rule(|b, node| Ok(vec![Some(node.out_grad(b, 0)?), None])))
+        .kernel(kernel(|call| copy(&call.inputs[0], &call.outputs[0])));
+    let clip = OpDef::new::<ClipParam>("clip")
+        .aliases(&["_npi_clip", "_sparse_clip"])
+        .doc(
+            "Returns min(max(x, a_min), a_max), element by element.\n\nShape and dtype are those of the input; the \
+             limits are converted to that dtype. NaN stays NaN. The gradient is 1 inside of and at the limits, 0 \
+             outside.\n\nExample::\n\n    nd.clip(nd.array([-2, 0.5, 3]), a_min=-1, a_max=1)\n",
+        )
+        .inputs_are(&[("data", "The input array.")])
+        .infer_shape(elementwise_shape)
+        .infer_type(same_type)
+        .inplace(|_| vec![InplacePair::new(0, 0)])
+        .gradient(Gradient::use_in("_backward_clip"))
+        .kernel(kernel(self::clip));
+    let clip_back = OpDef::new::<ClipParam>("_backward_clip")
+        .inputs_are(&[("ograd", "Output gradient."), ("data", "The input array.")])
+        .inplace(|_| vec![InplacePair::new(0, 0)])
+        .kernel(kernel(clip_backward));
+    let mut all = vec![add_n, like_rhs, clip, clip_back];
+    all.extend(copies);
+    all.extend(casts());
+    all
+}
+
+/// `Cast`, and the one that mixed precision inserts.
+fn casts() -> Vec<OpDef> {
+    let cast = |name: &str, back: &str| {
+        OpDef::new::<CastParam>(name)
+            .doc(
+                "Returns the input converted to another dtype.\n\nFloats become integers by truncation, integers wrap, \
+                 anything but 0 becomes True. The gradient is converted back.\n\nExample::\n\n    \
+                 nd.Cast(nd.array([1.7, -1.7]), dtype='int32')\n",
+            )
+            .inputs_are(&[("data", "The input array.")])
+            .infer_shape(elementwise_shape)
+            .infer_type(|attrs, inputs, outputs| {
+                assign_type(&mut outputs[0], "output", attrs.get::<CastParam>().dtype)?;
+                Ok(inputs[0].is_some())
+            })
+            .gradient(Gradient::use_none(back))
+            .kernel(kernel(|call| self::cast(&call.inputs[0], &call.outputs[0])))
+    };
+    let back = |name: &str| {
+        OpDef::new::<CastParam>(name)
+            .inputs_are(&[("ograd", "Output gradient.")])
+            .kernel(kernel(|call| self::cast(&call.inputs[0], &call.outputs[0])))
+    };
+    let filled = [("zeros_like", 0.0, "0", "_sparse_zeros_like"), ("ones_like", 1.0, "1", "_sparse_ones_like")].map(|(name, value, text, alias)| {
+        same(name)
+            .aliases(&[alias])
+            .doc(&format!("Returns an array of {text} with shape and dtype of the input.\n\nThe gradient is 0.\n\nExample::\n\n    nd.{name}(nd.zeros((2, 3)))\n"))
+            .inputs_are(&[("data", "Gives shape and dtype.")])
+            .ignores(|_| vec![0])
+            .inplace(|_| vec![InplacePair::new(0, 0)])
+            .gradient(Gradient::Zero)
+            .kernel(Kernel::cpu(move |call| wanted(call, |call| fill(&call.outputs[0], value))).skips_null())
+    });
+    let mut all = vec![
+        cast("Cast", "_backward_cast").aliases(&["cast", "_npi_cast", "_npx_cast"]),
+        cast("amp_cast", "_backward_amp_cast"),
+        back("_backward_cast"),
+        back("_backward_amp_cast"),
+    ];
+    all.extend(filled);
+    all
+}
+
+/// Sets every element to `value`.
+pub fn fill(out: &View, value: f64) -> Result<()> {
+    with_dtype!(out.dtype(), T => {
+        let (y, value) = (Shared(out.as_ptr::<T>()), T::from_f64(value));
+        parallel_for(out.size(), 1 << 15, |r| {
+            // SAFETY: a range of the output; tasks have ranges of their own.
+            unsafe { std::slice::from_raw_parts_mut(y.at(r.start), r.len()) }.fill(value);
+        });
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::testing::{Tensor, check_gradient, values};
+
+    #[test]
+    fn gradients_match_numeric_differentiation() {
+        let x = Tensor::of(&[4], &[-1.7, -0.4, 0.3, 2.0]);
+        check_gradient("clip", &[("a_min", "-1"), ("a_max", "1")], &[x.clone()], &[0], true);
+        check_gradient("_copy", &[], &[x.clone()], &[0], true);
+        check_gradient("add_n", &[("num_args", "3")], &[x.clone(), x.clone(), x], &[0, 1, 2], true);
+    }
+
+    #[test]
+    fn clip_keeps_limits_and_cast_truncates() {
+        let x = Tensor::of(&[4], &[-1.7, -1.0, 300.0, f64::NAN]);
+        let got = values("clip", &[("a_min", "-1"), ("a_max", "1")], &[x.clone()]);
+        assert_eq!(got[..3], [-1.0, -1.0, 1.0]);
+        assert!(got[3].is_nan());
+        let got = values("Cast", &[("dtype", "uint8")], &[x]);
+        assert_eq!(got[..3], [255.0, 255.0, 44.0]);
+    }
+}

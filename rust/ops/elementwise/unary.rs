@@ -1,0 +1,322 @@
+//! Operators on one array, element by element. A new one is a row of the table below.
+
+use crate::dtype::{DType, Element};
+use crate::error::Result;
+use crate::kernels::elementwise::{unary, zip};
+use crate::kernels::math;
+use crate::operator::infer::{elementwise_shape, same_type};
+use crate::operator::{Call, Dep, Gradient, InplacePair, Kernel, OpDef, OpReq};
+use half::f16;
+
+/// What the derivative is calculated from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum From {
+    /// The derivative is zero everywhere.
+    Nothing,
+    Input,
+    Output,
+}
+
+/// A row: the function and its derivative in single and double precision.
+pub struct Row {
+    pub name: &'static str,
+    pub aliases: &'static [&'static str],
+    /// Formula and, after a line break, remarks.
+    pub doc: &'static str,
+    f32: fn(*const f32, *mut f32, usize),
+    f64: fn(*const f64, *mut f64, usize),
+    pub from: From,
+    d32: fn(*const f32, *const f32, *mut f32, usize),
+    d64: fn(*const f64, *const f64, *mut f64, usize),
+    /// Points at which the function is smooth, for tests.
+    pub samples: &'static [f64],
+}
+
+macro_rules! table {
+    ($($name:ident $aliases:tt, $doc:literal,
+        |$x:ident| $f:expr, $from:ident |$v:ident| $d:expr, $samples:expr;)*) => {
+        /// All rows.
+        pub const TABLE: &[Row] = &[$(Row {
+            name: stringify!($name),
+            aliases: &$aliases,
+            doc: $doc,
+            f32: |x, y, n| {
+                #[allow(unused_imports)] // not every formula needs one
+                use math::single::*;
+                type R = f32;
+                // SAFETY: the kernel below passes views of `n` elements.
+                unsafe { unary(x, y, n, &|$x: R| -> R { $f }) }
+            },
+            f64: |x, y, n| {
+                #[allow(unused_imports)] // as above
+                use math::double::*;
+                type R = f64;
+                // SAFETY: as above.
+                unsafe { unary(x, y, n, &|$x: R| -> R { $f }) }
+            },
+            from: From::$from,
+            d32: |g, v, y, n| {
+                #[allow(unused_imports)] // not every formula needs one
+                use math::single::*;
+                type R = f32;
+                // SAFETY: as above.
+                unsafe { zip(g, v, y, n, &|g: R, $v: R| -> R { g * ($d) }) }
+            },
+            d64: |g, v, y, n| {
+                #[allow(unused_imports)] // as above
+                use math::double::*;
+                type R = f64;
+                // SAFETY: as above.
+                unsafe { zip(g, v, y, n, &|g: R, $v: R| -> R { g * ($d) }) }
+            },
+            samples: &$samples,
+        }),*];
+    };
+}
+
+const ANY: [f64; 5] = [-1.7, -0.6, 0.3, 0.9, 2.2];
+const POSITIVE: [f64; 4] = [0.2, 0.7, 1.4, 3.1];
+const INSIDE: [f64; 4] = [-0.8, -0.3, 0.2, 0.7];
+
+// In the formulas `num(c)` is a constant of the row's precision; functions come from `kernels::math`.
+table! {
+    relu ["_npx_relu", "_sparse_relu"], "max(x, 0)\nThe gradient at 0 is 0.",
+        |x| if x < num(0.) { num(0.) } else { x }, Output |y| if y > num(0.) { num(1.) } else { num(0.) }, ANY;
+    sigmoid ["_npx_sigmoid", "_sparse_sigmoid"], "1 / (1 + exp(-x))",
+        |x| sigmoid(x), Output |y| y * (num(1.) - y), ANY;
+    softsign [], "x / (1 + abs(x))",
+        |x| x / (num(1.) + x.abs()), Input |x| num(1.) / ((num(1.) + x.abs()) * (num(1.) + x.abs())), ANY;
+    tanh ["_npi_tanh", "_sparse_tanh"], "(exp(x) - exp(-x)) / (exp(x) + exp(-x))",
+        |x| tanh(x), Output |y| num(1.) - y * y, ANY;
+    exp ["_npi_exp", "_sparse_exp"], "exp(x)", |x| exp(x), Output |y| y, ANY;
+    expm1 ["_npi_expm1", "_sparse_expm1"], "exp(x) - 1\nExact for small x.", |x| x.exp_m1(), Output |y| y + num(1.), ANY;
+    log ["_npi_log", "_sparse_log"], "log(x), natural\nlog(0) is -inf, of negative numbers nan.",
+        |x| log(x), Input |x| num(1.) / x, POSITIVE;
+    log2 ["_npi_log2", "_sparse_log2"], "log(x) / log(2)", |x| x.log2(), Input |x| num(std::f64::consts::LOG2_E) / x, POSITIVE;
+    log10 ["_npi_log10", "_sparse_log10"], "log(x) / log(10)", |x| x.log10(), Input |x| num(std::f64::consts::LOG10_E) / x, POSITIVE;
+    log1p ["_npi_log1p", "_sparse_log1p"], "log(1 + x)\nExact for small x.", |x| x.ln_1p(), Input |x| num(1.) / (num(1.) + x), POSITIVE;
+    sqrt ["_npi_sqrt", "_sparse_sqrt"], "sqrt(x)\nThe gradient at 0 is inf.", |x| x.sqrt(), Output |y| num(0.5) / y, POSITIVE;
+    rsqrt ["_sparse_rsqrt"], "1 / sqrt(x)", |x| num(1.) / x.sqrt(), Input |x| num(-0.5) / (x * x.sqrt()), POSITIVE;
+    cbrt ["_npi_cbrt", "_sparse_cbrt"], "cubic root of x\nNegative numbers are allowed.", |x| x.cbrt(), Output |y| num(1.) / (num(3.) * y * y), ANY;
+    rcbrt ["_sparse_rcbrt"], "1 / cubic root of x", |x| num(1.) / x.cbrt(), Input |x| num(-1. / 3.) / (x * x.cbrt()), ANY;
+    square ["_npi_square", "_sparse_square"], "x * x", |x| x * x, Input |x| x + x, ANY;
+    reciprocal ["_npi_reciprocal"], "1 / x", |x| num(1.) / x, Input |x| -num(1.) / (x * x), ANY;
+    negative ["_npi_negative", "_sparse_negative"], "-x", |x| -x, Input |_x| num(-1.), ANY;
+    abs ["_npi_absolute", "_sparse_abs"], "abs(x)\nThe gradient at 0 is 0.", |x| x.abs(), Input |x| sign(x), ANY;
+    sign ["_npi_sign", "_sparse_sign"], "-1, 0 or 1 by the sign of x", |x| sign(x), Nothing |_x| num(0.), ANY;
+    round ["_sparse_round"], "the nearest integer, halves away from 0", |x| x.round(), Nothing |_x| num(0.), ANY;
+    rint ["_npi_rint", "_sparse_rint"], "the nearest integer, halves toward minus infinity",
+        |x| (x - num(0.5)).ceil(), Nothing |_x| num(0.), ANY;
+    ceil ["_npi_ceil", "_sparse_ceil"], "the least integer not below x", |x| x.ceil(), Nothing |_x| num(0.), ANY;
+    floor ["_npi_floor", "_sparse_floor"], "the greatest integer not above x", |x| x.floor(), Nothing |_x| num(0.), ANY;
+    trunc ["_npi_trunc", "_sparse_trunc"], "x without its fraction", |x| x.trunc(), Nothing |_x| num(0.), ANY;
+    fix ["_npi_fix", "_sparse_fix"], "the nearest integer toward 0", |x| x.trunc(), Nothing |_x| num(0.), ANY;
+    sin ["_npi_sin", "_sparse_sin"], "sin(x), x in radians", |x| x.sin(), Input |x| x.cos(), ANY;
+    cos ["_npi_cos"], "cos(x), x in radians", |x| x.cos(), Input |x| -x.sin(), ANY;
+    tan ["_npi_tan", "_sparse_tan"], "tan(x), x in radians", |x| x.tan(), Output |y| num(1.) + y * y, INSIDE;
+    arcsin ["_npi_arcsin", "_sparse_arcsin"], "the angle in [-pi/2, pi/2] whose sine is x\nnan outside of [-1, 1].",
+        |x| x.asin(), Input |x| num(1.) / (num(1.) - x * x).sqrt(), INSIDE;
+    arccos ["_npi_arccos"], "the angle in [0, pi] whose cosine is x\nnan outside of [-1, 1].",
+        |x| x.acos(), Input |x| -num(1.) / (num(1.) - x * x).sqrt(), INSIDE;
+    arctan ["_npi_arctan", "_sparse_arctan"], "the angle in [-pi/2, pi/2] whose tangent is x",
+        |x| x.atan(), Input |x| num(1.) / (num(1.) + x * x), ANY;
+    sinh ["_npi_sinh", "_sparse_sinh"], "(exp(x) - exp(-x)) / 2", |x| x.sinh(), Input |x| x.cosh(), ANY;
+    cosh ["_npi_cosh"], "(exp(x) + exp(-x)) / 2", |x| x.cosh(), Input |x| x.sinh(), ANY;
+    arcsinh ["_npi_arcsinh", "_sparse_arcsinh"], "the number whose sinh is x", |x| x.asinh(), Input |x| num(1.) / (x * x + num(1.)).sqrt(), ANY;
+    arccosh ["_npi_arccosh"], "the number whose cosh is x\nnan below 1.", |x| x.acosh(), Input |x| num(1.) / (x * x - num(1.)).sqrt(), [1.2, 1.9, 3.3];
+    arctanh ["_npi_arctanh", "_sparse_arctanh"], "the number whose tanh is x\nnan outside of [-1, 1].",
+        |x| x.atanh(), Input |x| num(1.) / (num(1.) - x * x), INSIDE;
+    degrees ["_npi_degrees", "_sparse_degrees"], "x * 180 / pi", |x| x * num(180. / std::f64::consts::PI), Input |_x| num(180. / std::f64::consts::PI), ANY;
+    radians ["_npi_radians", "_sparse_radians"], "x * pi / 180", |x| x * num(std::f64::consts::PI / 180.), Input |_x| num(std::f64::consts::PI / 180.), ANY;
+    gamma ["_sparse_gamma"], "the gamma function of x", |x| gamma(x), Input |x| gamma(x) * digamma(x), POSITIVE;
+    gammaln ["_sparse_gammaln"], "log(abs(gamma(x)))", |x| gammaln(x), Input |x| digamma(x), POSITIVE;
+    erf ["_npx_erf"], "2 / sqrt(pi) * integral of exp(-t * t) for t from 0 to x",
+        |x| erf(x), Input |x| num(std::f64::consts::FRAC_2_SQRT_PI) * (-x * x).exp(), ANY;
+    erfinv ["_npx_erfinv"], "the number whose erf is x\nnan outside of [-1, 1].",
+        |x| erfinv(x), Output |y| num(1. / std::f64::consts::FRAC_2_SQRT_PI) * (y * y).exp(), INSIDE;
+    logical_not ["_npi_logical_not"], "1 where x is 0, else 0", |x| if x == num(0.) { num(1.) } else { num(0.) }, Nothing |_x| num(0.), ANY;
+}
+
+/// Runs a row's loop, other dtypes through the precision that holds them.
+fn forward(row: &Row, call: &Call<'_>) {
+    let (x, y) = (&call.inputs[0], &call.outputs[0]);
+    let n = y.size();
+    match x.dtype() {
+        DType::F32 => (row.f32)(x.as_ptr(), y.as_ptr(), n),
+        DType::F64 => (row.f64)(x.as_ptr(), y.as_ptr(), n),
+        DType::F16 => via::<f16, f32>(x.as_ptr(), y.as_ptr(), n, |x, y, n| (row.f32)(x, y, n)),
+        DType::U8 => via::<u8, f64>(x.as_ptr(), y.as_ptr(), n, |x, y, n| (row.f64)(x, y, n)),
+        DType::I8 => via::<i8, f64>(x.as_ptr(), y.as_ptr(), n, |x, y, n| (row.f64)(x, y, n)),
+        DType::I32 => via::<i32, f64>(x.as_ptr(), y.as_ptr(), n, |x, y, n| (row.f64)(x, y, n)),
+        DType::I64 => via::<i64, f64>(x.as_ptr(), y.as_ptr(), n, |x, y, n| (row.f64)(x, y, n)),
+        DType::Bool => via::<bool, f64>(x.as_ptr(), y.as_ptr(), n, |x, y, n| (row.f64)(x, y, n)),
+    }
+}
+
+/// Calculates in `C`, block by block.
+fn via<T: Element, C: Element>(
+    x: *mut T,
+    y: *mut T,
+    n: usize,
+    run: impl Fn(*const C, *mut C, usize),
+) {
+    const BLOCK: usize = 256;
+    let mut block = [C::default(); BLOCK];
+    for start in (0..n).step_by(BLOCK) {
+        let len = BLOCK.min(n - start);
+        for (i, c) in block[..len].iter_mut().enumerate() {
+            // SAFETY: the kernel passes views of `n` elements.
+            *c = C::from_f64(unsafe { *x.add(start + i) }.to_f64());
+        }
+        run(block.as_ptr(), block.as_mut_ptr(), len);
+        for (i, c) in block[..len].iter().enumerate() {
+            // SAFETY: as above.
+            unsafe { *y.add(start + i) = T::from_f64(c.to_f64()) };
+        }
+    }
+}
+
+/// As [`via`] for gradients: `g` is multiplied by the derivative at `v`.
+fn via2<T: Element, C: Element>(
+    g: *mut T,
+    v: *mut T,
+    y: *mut T,
+    n: usize,
+    run: impl Fn(*const C, *const C, *mut C, usize),
+) {
+    const BLOCK: usize = 256;
+    let mut blocks = [[C::default(); BLOCK]; 2];
+    for start in (0..n).step_by(BLOCK) {
+        let len = BLOCK.min(n - start);
+        for i in 0..len {
+            // SAFETY: the kernel passes views of `n` elements.
+            unsafe {
+                blocks[0][i] = C::from_f64((*g.add(start + i)).to_f64());
+                blocks[1][i] = C::from_f64((*v.add(start + i)).to_f64());
+            }
+        }
+        let [a, b] = &mut blocks;
+        run(a.as_ptr(), b.as_ptr(), a.as_mut_ptr(), len);
+        for (i, c) in a[..len].iter().enumerate() {
+            // SAFETY: as above.
+            unsafe { *y.add(start + i) = T::from_f64(c.to_f64()) };
+        }
+    }
+}
+
+fn backward(row: &Row, call: &Call<'_>) {
+    let (g, v, y) = (&call.inputs[0], &call.inputs[1], &call.outputs[0]);
+    let n = y.size();
+    match y.dtype() {
+        DType::F32 => (row.d32)(g.as_ptr(), v.as_ptr(), y.as_ptr(), n),
+        DType::F64 => (row.d64)(g.as_ptr(), v.as_ptr(), y.as_ptr(), n),
+        DType::F16 => via2::<f16, f32>(g.as_ptr(), v.as_ptr(), y.as_ptr(), n, |g, v, y, n| {
+            (row.d32)(g, v, y, n)
+        }),
+        dtype => crate::with_dtype!(dtype, T => {
+            via2::<T, f64>(g.as_ptr(), v.as_ptr(), y.as_ptr(), n, |g, v, y, n| (row.d64)(g, v, y, n))
+        }),
+    }
+}
+
+fn doc(row: &Row) -> String {
+    let (formula, remarks) = row.doc.split_once('\n').unwrap_or((row.doc, ""));
+    let gradient = match row.from {
+        From::Nothing => "The gradient is 0.",
+        From::Input => "The gradient is calculated from the input.",
+        From::Output => "The gradient is calculated from the output.",
+    };
+    format!(
+        "Returns, element by element: {formula}.\n\nShape and dtype of the output are those of the input; any \
+         dtype is allowed, float16 calculates in float32 and integers in float64, whose results are truncated. \
+         {remarks} {gradient}\n\nExample::\n\n    nd.{}(nd.array([{}]))\n",
+        row.name,
+        row.samples.iter().map(|x| x.to_string()).collect::<Vec<_>>().join(", ")
+    )
+}
+
+pub fn operators() -> Vec<OpDef> {
+    let mut all = Vec::new();
+    for row in TABLE {
+        let back = format!("_backward_{}", row.name);
+        let gradient = match row.from {
+            From::Nothing => Gradient::Zero,
+            From::Input => {
+                Gradient::declared(&back, |_, _, _| vec![Dep::OutGrad(0), Dep::Input(0)])
+            }
+            From::Output => {
+                Gradient::declared(&back, |_, _, _| vec![Dep::OutGrad(0), Dep::Output(0)])
+            }
+        };
+        all.push(
+            OpDef::plain(row.name)
+                .aliases(row.aliases)
+                .doc(&doc(row))
+                .inputs_are(&[("data", "The input array.")])
+                .infer_shape(elementwise_shape)
+                .infer_type(same_type)
+                .inplace(|_| vec![InplacePair::new(0, 0)])
+                .gradient(gradient)
+                .kernel(Kernel::cpu(|call| run(call, |call| forward(row, call))).skips_null()),
+        );
+        if row.from != From::Nothing {
+            all.push(
+                OpDef::plain(&back)
+                    .inputs_are(&[("ograd", "Output gradient."), ("value", "Input or output.")])
+                    .inplace(|_| vec![InplacePair::new(0, 0), InplacePair::new(1, 0)])
+                    .kernel(Kernel::cpu(|call| run(call, |call| backward(row, call))).skips_null()),
+            );
+        }
+    }
+    all
+}
+
+fn run(call: &Call<'_>, f: impl Fn(&Call<'_>)) -> Result<()> {
+    if call.req[0] != OpReq::Null {
+        f(call);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{Tensor, check_gradient, check_half, values};
+
+    #[test]
+    fn gradients_match_numeric_differentiation() {
+        for row in TABLE {
+            let x = Tensor::of(&[row.samples.len() as i64], row.samples);
+            check_gradient(row.name, &[], &[x.clone()], &[0], true);
+            check_half(row.name, &[], &[x], true);
+        }
+    }
+
+    #[test]
+    fn every_dtype_agrees_with_double_precision() {
+        for row in TABLE {
+            let x = Tensor::of(&[2, 2], &[1.0, 2.0, 3.0, 1.0]);
+            let want = values(row.name, &[], &[x.clone()]);
+            for dtype in [DType::F32, DType::I32, DType::I64, DType::U8, DType::I8] {
+                let got = values(row.name, &[], &[x.cast(dtype)]);
+                for (g, w) in got.iter().zip(&want) {
+                    let w = if dtype.is_float() || w.is_nan() { *w } else { w.trunc() };
+                    if w.is_finite() && w >= 0.0 && w < 100.0 {
+                        assert!(
+                            (g - w).abs() <= 2e-6 * w.abs().max(1.0),
+                            "{} {dtype}: {g} {w}",
+                            row.name
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn halves_round_as_documented() {
+        let x = Tensor::of(&[5], &[0.5, -0.5, 1.5, 2.5, -2.5]);
+        assert_eq!(values("rint", &[], &[x.clone()]), [0.0, -1.0, 1.0, 2.0, -3.0]);
+        assert_eq!(values("round", &[], &[x]), [1.0, -1.0, 2.0, 3.0, -3.0]);
+    }
+}
