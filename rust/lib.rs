@@ -17,6 +17,7 @@ pub mod ops;
 mod py;
 pub mod shape;
 pub mod storage;
+pub mod sync;
 pub mod tensor;
 
 pub use context::{Context, DeviceType};

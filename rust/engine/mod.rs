@@ -4,15 +4,37 @@
 //! variable run side by side; everything else is unordered. The engine knows nothing of tensors: an
 //! operation is any function with the variables it reads and writes.
 
+mod engine_type;
+mod fault;
+mod fork;
+mod frame;
+mod hook;
 mod naive;
+mod names;
+mod pool;
+mod queue;
+mod sleep;
+mod slot;
+mod sync;
 mod task;
+mod threaded;
+mod threaded_engine;
+mod var;
+mod wait;
+mod worker;
 
+pub use engine_type::{EngineType, create};
+pub use fork::HeldForFork;
+pub use hook::{Event, Hook, Step};
 pub use naive::NaiveEngine;
+pub use pool::usable_cores;
 pub use task::{OnComplete, Task};
+pub use threaded_engine::ThreadedEngine;
 
 use crate::context::Context;
 use crate::error::{Error, Result};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A token that orders the operations that name it. It carries no data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -102,8 +124,42 @@ pub(in crate::engine) struct OperationInner {
     pub writes: Vec<Var>,
     pub overwrites: usize,
     pub prop: Prop,
+    pub cheap: bool,
     pub name: String,
     pub deleted: std::sync::atomic::AtomicBool,
+}
+
+impl OperationInner {
+    fn new(run: Repeated, push: &Push<'_>) -> Self {
+        OperationInner {
+            run,
+            reads: push.reads.to_vec(),
+            writes: push.writes.to_vec(),
+            overwrites: push.overwrites,
+            prop: push.prop,
+            cheap: push.cheap,
+            name: push.name.to_owned(),
+            deleted: std::sync::atomic::AtomicBool::new(false),
+        }
+    }
+
+    fn check_live(&self) -> Result<()> {
+        if self.deleted.load(std::sync::atomic::Ordering::Acquire) {
+            return Err(Error::value(format!("operation '{}' was deleted", self.name)));
+        }
+        Ok(())
+    }
+
+    fn push(&self, ctx: Context, priority: i32) -> Push<'_> {
+        Push {
+            ctx,
+            overwrites: self.overwrites,
+            prop: self.prop,
+            priority,
+            cheap: self.cheap,
+            ..Push::new(&self.name, &self.reads, &self.writes)
+        }
+    }
 }
 
 /// What every engine does. Errors of operations travel along the variables they write: see
@@ -155,6 +211,19 @@ pub trait Engine: Send + Sync {
     /// Finishes all work and ends the threads; [`Engine::start`] brings them back.
     fn stop(&self);
     fn start(&self);
+    /// A wait that lasts longer ends with an error that names what it waits for. `None`: no limit.
+    fn set_wait_timeout(&self, _limit: Option<Duration>) {}
+    /// Who is told of every operation queued, started and finished. Costs nothing while there is none.
+    fn set_hook(&self, _hook: Option<Arc<dyn Hook>>) {}
+    /// Takes every lock of the engine, to be released after a fork in parent and child. Waits for nothing but
+    /// the locks.
+    fn before_fork(&self) -> HeldForFork<'_> {
+        HeldForFork::nothing()
+    }
+    /// Runs `f` as part of the operation that `token` ends: waits inside know that they must not wait for it.
+    fn inside(&self, _token: &OnComplete, f: &mut dyn FnMut()) {
+        f();
+    }
     /// From now on operations that have not started are completed without being run, deletions excepted.
     fn notify_shutdown(&self);
 }

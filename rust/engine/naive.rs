@@ -1,7 +1,6 @@
 //! The oracle: every push runs its function before it returns. The threaded engine must give the same
 //! results and the same errors.
 
-use super::task::{Kind, guarded};
 use super::{
     Engine, OnComplete, Operation, OperationInner, Poll, Prop, Push, Repeated, RunContext, Task,
     Var, check_variables,
@@ -11,7 +10,7 @@ use crate::error::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 /// An error on its way to a wait: shared by all variables of its chain, reported once.
 type Cell = Arc<Mutex<Option<Error>>>;
@@ -59,6 +58,7 @@ impl NaiveEngine {
             Some((error, cell)) if !runs_always => Err((error, cell)),
             _ => self.run(task, push).map_err(|e| {
                 let origin = push.origin.and_then(|f| f());
+                let e = e.in_operator(push.name);
                 let e = match origin {
                     Some(at) => e.pushed_at(&at),
                     None => e,
@@ -85,20 +85,17 @@ impl NaiveEngine {
 
     fn run(&self, task: Task, push: &Push<'_>) -> Result<()> {
         let run = RunContext { ctx: push.ctx, ..RunContext::default() };
-        match task.0 {
-            Kind::Nothing => Ok(()),
-            Kind::Sync(f) => guarded(|| f(&run)),
-            Kind::Async(f) => {
-                let done = Arc::new((Mutex::new(None), Condvar::new()));
-                let signal = done.clone();
-                let token = OnComplete::new(move |result| {
-                    *signal.0.lock() = Some(result);
-                    signal.1.notify_all();
-                });
-                guarded(|| {
-                    f(&run, token);
-                    Ok(())
-                })?;
+        let done = Arc::new((Mutex::new(None), Condvar::new()));
+        let signal = done.clone();
+        let token = move || {
+            OnComplete::new(move |result| {
+                *signal.0.lock() = Some(result);
+                signal.1.notify_all();
+            })
+        };
+        match task.run(&run, token) {
+            Some(result) => result,
+            None => {
                 let mut result = done.0.lock();
                 while result.is_none() {
                     done.1.wait(&mut result);
@@ -141,31 +138,14 @@ impl Engine for NaiveEngine {
 
     fn new_operation(&self, run: Repeated, push: Push<'_>) -> Result<Operation> {
         check_variables(push.name, push.reads, push.writes)?;
-        Ok(Operation(Arc::new(OperationInner {
-            run,
-            reads: push.reads.to_vec(),
-            writes: push.writes.to_vec(),
-            overwrites: push.overwrites,
-            prop: push.prop,
-            name: push.name.to_owned(),
-            deleted: AtomicBool::new(false),
-        })))
+        Ok(Operation(Arc::new(OperationInner::new(run, &push))))
     }
 
     fn push_operation(&self, operation: &Operation, ctx: Context, priority: i32) -> Result<()> {
         let o = &operation.0;
-        if o.deleted.load(Ordering::Acquire) {
-            return Err(Error::value(format!("operation '{}' was deleted", o.name)));
-        }
+        o.check_live()?;
         let run = o.run.clone();
-        let push = Push {
-            ctx,
-            overwrites: o.overwrites,
-            prop: o.prop,
-            priority,
-            ..Push::new(&o.name, &o.reads, &o.writes)
-        };
-        self.execute(Task::sync(move |rc| run(rc)), &push);
+        self.execute(Task::sync(move |rc| run(rc)), &o.push(ctx, priority));
         Ok(())
     }
 

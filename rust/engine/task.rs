@@ -1,64 +1,271 @@
 //! What an operation runs, and the token by which an asynchronous one ends.
+//!
+//! A [`Task`] keeps a small closure inline (four words), so that pushing one costs no allocation; a
+//! greater one is boxed. It is the one place of the engine where closures lose their type.
 
 use super::RunContext;
+use super::threaded::Core;
 use crate::error::{Error, Result};
+use std::mem::{ManuallyDrop, MaybeUninit, align_of, size_of};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 /// Reports the end of an asynchronous operation: once, from any thread. Dropped unused it reports a
 /// failure, so that a forgotten token cannot hang the program.
-pub struct OnComplete(Option<Box<dyn FnOnce(Result<()>) + Send>>);
+pub struct OnComplete(Target);
+
+enum Target {
+    Done,
+    Function(Box<dyn FnOnce(Result<()>) + Send>),
+    /// A task of a threaded engine: its slot and generation.
+    Slot(Arc<Core>, u64),
+}
 
 impl OnComplete {
     pub(in crate::engine) fn new(f: impl FnOnce(Result<()>) + Send + 'static) -> Self {
-        OnComplete(Some(Box::new(f)))
+        OnComplete(Target::Function(Box::new(f)))
+    }
+
+    pub(in crate::engine) fn of_slot(core: Arc<Core>, task: u64) -> Self {
+        OnComplete(Target::Slot(core, task))
+    }
+
+    /// The task of a threaded engine that this token ends.
+    pub(in crate::engine) fn slot(&self) -> Option<(&Arc<Core>, u64)> {
+        match &self.0 {
+            Target::Slot(core, task) => Some((core, *task)),
+            _ => None,
+        }
     }
 
     /// Ends the operation, with or without an error.
     pub fn complete(mut self, result: Result<()>) {
-        if let Some(f) = self.0.take() {
-            f(result);
+        self.finish(result);
+    }
+
+    fn finish(&mut self, result: Result<()>) {
+        match std::mem::replace(&mut self.0, Target::Done) {
+            Target::Done => {}
+            Target::Function(f) => f(result),
+            Target::Slot(core, task) => core.complete_token(task, result),
         }
     }
 }
 
 impl Drop for OnComplete {
     fn drop(&mut self) {
-        if let Some(f) = self.0.take() {
-            f(Err(Error::execution("the operation was dropped without being completed")));
+        if !matches!(self.0, Target::Done) {
+            let how = if std::thread::panicking() {
+                "the operation panicked before it was completed"
+            } else {
+                "the operation was dropped without being completed"
+            };
+            self.finish(Err(Error::execution(how)));
         }
     }
 }
 
-type SyncFn = Box<dyn FnOnce(&RunContext) -> Result<()> + Send>;
-type AsyncFn = Box<dyn FnOnce(&RunContext, OnComplete) + Send>;
+const WORDS: usize = 4;
+type Data = [MaybeUninit<u64>; WORDS];
+type CallSync = unsafe fn(*mut u8, &RunContext) -> Result<()>;
+type CallAsync = unsafe fn(*mut u8, &RunContext, OnComplete);
+
+struct VTable {
+    call: Call,
+    drop: unsafe fn(*mut u8),
+}
+
+enum Call {
+    Sync(CallSync),
+    Async(CallAsync),
+}
 
 /// The function of an operation.
-pub struct Task(pub(in crate::engine) Kind);
+pub struct Task {
+    vtable: Option<&'static VTable>,
+    data: Data,
+}
 
-pub(in crate::engine) enum Kind {
-    Nothing,
-    Sync(SyncFn),
-    Async(AsyncFn),
+// SAFETY: the constructors take `Send` closures only, and a task owns its closure.
+unsafe impl Send for Task {}
+
+trait Closure: Sized {
+    const VTABLE: VTable;
+}
+
+#[repr(transparent)]
+struct Sync<F>(F);
+#[repr(transparent)]
+struct Async<F>(F);
+
+impl<F: FnOnce(&RunContext) -> Result<()>> Closure for Sync<F> {
+    const VTABLE: VTable = VTable { call: Call::Sync(call_sync::<F>), drop: drop_in_place::<F> };
+}
+
+impl<F: FnOnce(&RunContext, OnComplete)> Closure for Async<F> {
+    const VTABLE: VTable = VTable { call: Call::Async(call_async::<F>), drop: drop_in_place::<F> };
+}
+
+/// # Safety
+/// `data` holds an `F`, which is moved out.
+unsafe fn call_sync<F: FnOnce(&RunContext) -> Result<()>>(
+    data: *mut u8,
+    run: &RunContext,
+) -> Result<()> {
+    // SAFETY: promised by the caller.
+    let f = unsafe { data.cast::<F>().read() };
+    f(run)
+}
+
+/// # Safety
+/// As [`call_sync`].
+unsafe fn call_async<F: FnOnce(&RunContext, OnComplete)>(
+    data: *mut u8,
+    run: &RunContext,
+    token: OnComplete,
+) {
+    // SAFETY: promised by the caller.
+    let f = unsafe { data.cast::<F>().read() };
+    f(run, token);
+}
+
+/// # Safety
+/// `data` holds an `F`, which is dropped.
+unsafe fn drop_in_place<F>(data: *mut u8) {
+    // SAFETY: promised by the caller.
+    unsafe { data.cast::<F>().drop_in_place() }
 }
 
 impl Task {
     /// No function: only orders.
-    pub fn nothing() -> Self {
-        Task(Kind::Nothing)
+    pub const fn nothing() -> Self {
+        Task { vtable: None, data: [MaybeUninit::uninit(); WORDS] }
     }
 
     /// Done when the function returns.
-    pub fn sync(f: impl FnOnce(&RunContext) -> Result<()> + Send + 'static) -> Self {
-        Task(Kind::Sync(Box::new(f)))
+    #[inline]
+    pub fn sync<F: FnOnce(&RunContext) -> Result<()> + Send + 'static>(f: F) -> Self {
+        if size_of::<F>() <= size_of::<Data>() && align_of::<F>() <= align_of::<u64>() {
+            Task::hold(Sync(f))
+        } else {
+            let boxed = Box::new(f);
+            Task::hold(Sync(move |run: &RunContext| boxed(run)))
+        }
     }
 
     /// Done when the token is completed.
-    pub fn asynchronous(f: impl FnOnce(&RunContext, OnComplete) + Send + 'static) -> Self {
-        Task(Kind::Async(Box::new(f)))
+    #[inline]
+    pub fn asynchronous<F: FnOnce(&RunContext, OnComplete) + Send + 'static>(f: F) -> Self {
+        if size_of::<F>() <= size_of::<Data>() && align_of::<F>() <= align_of::<u64>() {
+            Task::hold(Async(f))
+        } else {
+            let boxed = Box::new(f);
+            Task::hold(Async(move |run: &RunContext, token| boxed(run, token)))
+        }
+    }
+
+    #[inline]
+    fn hold<C: Closure + 'static>(f: C) -> Self {
+        let mut task = Task { vtable: Some(&C::VTABLE), data: [MaybeUninit::uninit(); WORDS] };
+        // SAFETY: the callers have checked that it fits in size and alignment.
+        unsafe { task.data.as_mut_ptr().cast::<C>().write(f) };
+        task
+    }
+
+    /// Runs the function; a panic becomes an error. `token` is made for asynchronous functions only; an
+    /// answer of `None` says that the operation ends by its token.
+    #[inline]
+    pub(in crate::engine) fn run(
+        self,
+        run: &RunContext,
+        token: impl FnOnce() -> OnComplete,
+    ) -> Option<Result<()>> {
+        let Some(vtable) = self.vtable else { return Some(Ok(())) };
+        let mut task = ManuallyDrop::new(self);
+        let data = task.data.as_mut_ptr().cast::<u8>();
+        match vtable.call {
+            // SAFETY: `data` holds the closure of this vtable; it is moved out once, as `task` is not
+            // dropped.
+            Call::Sync(call) => Some(guarded(|| unsafe { call(data, run) })),
+            Call::Async(call) => {
+                let token = token();
+                // A panic drops the token, which ends the operation; the message is lost otherwise, so it
+                // is told there.
+                let result = catch_unwind(AssertUnwindSafe(|| {
+                    // SAFETY: as above.
+                    unsafe { call(data, run, token) }
+                }));
+                drop(result);
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if let Some(vtable) = self.vtable {
+            // SAFETY: `data` holds the closure of this vtable, not yet moved out.
+            unsafe { (vtable.drop)(self.data.as_mut_ptr().cast()) }
+        }
     }
 }
 
 /// Runs `f`, a panic becoming an error.
 pub(in crate::engine) fn guarded<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| Err(Error::from_panic(panic)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    fn counted() -> (Arc<AtomicUsize>, Arc<AtomicUsize>) {
+        let n = Arc::new(AtomicUsize::new(0));
+        (n.clone(), n)
+    }
+
+    fn no_token() -> OnComplete {
+        OnComplete(Target::Done)
+    }
+
+    #[test]
+    fn runs_small_and_great_closures_once_and_drops_them() {
+        let (n, seen) = counted();
+        let small = Task::sync(move |_| {
+            n.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        });
+        assert!(small.run(&RunContext::default(), no_token).unwrap().is_ok());
+        assert_eq!((seen.load(Ordering::Relaxed), Arc::strong_count(&seen)), (1, 1));
+
+        let (n, seen) = counted();
+        let great = [7usize; 20];
+        let task = Task::sync(move |_| {
+            n.fetch_add(great.iter().sum(), Ordering::Relaxed);
+            Ok(())
+        });
+        assert!(task.run(&RunContext::default(), no_token).unwrap().is_ok());
+        assert_eq!((seen.load(Ordering::Relaxed), Arc::strong_count(&seen)), (140, 1));
+    }
+
+    #[test]
+    fn a_task_never_run_drops_its_closure() {
+        let (n, seen) = counted();
+        drop(Task::sync(move |_| {
+            n.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }));
+        assert_eq!((seen.load(Ordering::Relaxed), Arc::strong_count(&seen)), (0, 1));
+    }
+
+    #[test]
+    fn a_forgotten_token_reports_a_failure() {
+        let told = Arc::new(std::sync::Mutex::new(None));
+        let tell = told.clone();
+        drop(OnComplete::new(move |r| *tell.lock().unwrap() = Some(r)));
+        let error = told.lock().unwrap().take().unwrap().unwrap_err();
+        assert!(error.to_string().contains("dropped without being completed"));
+    }
 }

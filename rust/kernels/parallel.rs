@@ -6,9 +6,13 @@
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Is this a thread of a compute pool, so that splitting helps?
+/// Is this a thread of a compute pool, so that splitting helps? If so, parked siblings are called.
 pub fn in_pool() -> bool {
-    rayon::current_thread_index().is_some() && rayon::current_num_threads() > 1
+    let split = rayon::current_thread_index().is_some() && rayon::current_num_threads() > 1;
+    if split {
+        crate::sync::call_helpers();
+    }
+    split
 }
 
 /// Calls `f` on consecutive sub-ranges of `0..n`, each of `grain` items (the last may be shorter), in any

@@ -1,0 +1,88 @@
+//! fork: the child starts a new epoch.
+//!
+//! [`HeldForFork`] takes every lock of the engine in one order, so that the fork happens while nobody changes
+//! anything; parent and child release them after it. In the child, whose only thread is the one that
+//! forked, the first use recovers: variables whose writers were done keep their state, the others are
+//! poisoned, all tasks and threads are forgotten.
+
+use super::hook::Hook;
+use super::sleep::Parker;
+use super::threaded::{Core, PushState};
+use super::{fault, pool, queue, wait};
+use crate::error::Error;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+/// All locks of an engine, held from before a fork until after it.
+pub struct HeldForFork<'a> {
+    engine: Option<(&'a Core, Locks<'a>)>,
+}
+
+struct Locks<'a> {
+    _hook: (MutexGuard<'a, Option<Arc<dyn Hook>>>, MutexGuard<'a, Option<Duration>>),
+    _rest: (MutexGuard<'a, Vec<u32>>, MutexGuard<'a, fault::Table>),
+    _watch: MutexGuard<'a, Vec<(u64, Arc<wait::Signal>)>>,
+    _sleep: MutexGuard<'a, Vec<Arc<Parker>>>,
+    _queues: queue::Held<'a>,
+    _threads: pool::Held<'a>,
+    _push: MutexGuard<'a, PushState>,
+}
+
+impl<'a> HeldForFork<'a> {
+    pub(in crate::engine) fn nothing() -> Self {
+        HeldForFork { engine: None }
+    }
+
+    pub(in crate::engine) fn hold(core: &'a Core) -> Self {
+        let push = core.push.lock();
+        let locks = Locks {
+            _push: push,
+            _threads: core.threads.hold(),
+            _queues: core.queues.hold(),
+            _sleep: core.sleep.hold(),
+            _watch: core.watch.hold(),
+            _rest: (core.returned.lock(), core.faults.hold()),
+            _hook: (core.hook.lock(), core.wait_timeout.lock()),
+        };
+        HeldForFork { engine: Some((core, locks)) }
+    }
+
+    /// In the child: the engine starts a new epoch, and recovers when it is next used.
+    pub fn release_in_child(self) {
+        if let Some((core, locks)) = self.engine {
+            core.epoch.fetch_add(1, Ordering::SeqCst);
+            drop(locks);
+        }
+    }
+
+    /// In the parent: nothing has happened.
+    pub fn release_in_parent(self) {}
+}
+
+/// Brings the state of a forked child up to date, under the push lock.
+#[cold]
+pub fn recover(core: &Core, state: &mut PushState) {
+    state.epoch = core.epoch.load(Ordering::Relaxed);
+    let error = Error::execution(
+        "pending at fork: the operation that was to compute this ran in the parent process",
+    );
+    let mut lost = Vec::new();
+    state.vars.forget_tasks(|t| core.slab.is_done(t), |v| lost.push(v));
+    if !lost.is_empty() {
+        let inherited = core.faults.failed(error);
+        core.faults.spread(&inherited, lost.into_iter());
+    }
+    state.alloc.reset(core);
+    core.returned.lock().clear();
+    core.queues.clear();
+    core.sleep.clear();
+    core.watch.reset();
+    core.threads.forget();
+    core.is_running.store(false, Ordering::Relaxed);
+    // Nothing is pending here, whatever the parent had begun.
+    for lane in &core.completed {
+        lane.0.store(0, Ordering::Relaxed);
+    }
+    core.completed_elsewhere.0.store(state.pushed, Ordering::Relaxed);
+}

@@ -1,0 +1,112 @@
+//! What runs on this thread: the operations whose functions are on its stack.
+//!
+//! A wait looks here, so that an operation that would wait for itself gets an error instead of a hang,
+//! and so that `wait_for_all` inside an operation covers what that operation pushed.
+
+use super::slot::TaskRef;
+use super::threaded::Core;
+use std::cell::{Cell, RefCell};
+use std::ptr;
+
+thread_local! {
+    static TOP: Cell<*const Frame> = const { Cell::new(ptr::null()) };
+}
+
+/// One entry of the stack. Lives on the stack of the thread that runs the operation.
+pub struct Frame {
+    core: *const Core,
+    task: Cell<TaskRef>,
+    /// A compute thread's own frame, used for all its operations one after the other.
+    is_worker: bool,
+    /// What the operation has pushed so far; not kept on compute threads, where waits are errors.
+    pushes: RefCell<Vec<TaskRef>>,
+    below: *const Frame,
+}
+
+impl Frame {
+    pub fn new(core: *const Core, task: TaskRef, is_worker: bool) -> Self {
+        Frame {
+            core,
+            task: Cell::new(task),
+            is_worker,
+            pushes: RefCell::default(),
+            below: TOP.get(),
+        }
+    }
+
+    #[inline]
+    pub fn set_task(&self, task: TaskRef) {
+        self.task.set(task);
+    }
+
+    /// Runs `f` with this frame on top.
+    #[inline]
+    pub fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
+        struct Leave(*const Frame);
+        impl Drop for Leave {
+            fn drop(&mut self) {
+                TOP.set(self.0);
+            }
+        }
+        let _leave = Leave(TOP.replace(self));
+        f()
+    }
+}
+
+/// Calls `f` with each frame of `core` on this thread, innermost first.
+fn each<R>(core: *const Core, mut f: impl FnMut(&Frame) -> Option<R>) -> Option<R> {
+    let mut at = TOP.get();
+    while !at.is_null() {
+        // SAFETY: frames leave the list before they leave the stack (`enter`), and the list is this
+        // thread's own.
+        let frame = unsafe { &*at };
+        if frame.core == core
+            && let Some(found) = f(frame)
+        {
+            return Some(found);
+        }
+        at = frame.below;
+    }
+    None
+}
+
+/// The operations of `core` on this thread's stack, innermost first.
+pub fn running(core: *const Core) -> Vec<TaskRef> {
+    let mut tasks = Vec::new();
+    each(core, |f| {
+        if f.task.get() != TaskRef::NONE {
+            tasks.push(f.task.get());
+        }
+        None::<()>
+    });
+    tasks
+}
+
+/// Is this a compute thread of `core`?
+pub fn on_worker(core: *const Core) -> bool {
+    each(core, |f| f.is_worker.then_some(())).is_some()
+}
+
+/// Remembers a push made by the operation on top.
+#[inline]
+pub fn note_push(core: *const Core, task: TaskRef, is_done: impl Fn(TaskRef) -> bool) {
+    let top = TOP.get();
+    if top.is_null() {
+        return;
+    }
+    // SAFETY: as in `each`.
+    let frame = unsafe { &*top };
+    if frame.core != core || frame.is_worker {
+        return;
+    }
+    let mut pushes = frame.pushes.borrow_mut();
+    if pushes.len() == pushes.capacity() && pushes.len() >= 64 {
+        pushes.retain(|&t| !is_done(t));
+    }
+    pushes.push(task);
+}
+
+/// What the operation on top of this thread's stack has pushed.
+pub fn own_pushes(core: *const Core) -> Vec<TaskRef> {
+    each(core, |f| Some(f.pushes.borrow().clone())).unwrap_or_default()
+}

@@ -1,0 +1,62 @@
+//! The profiler's look at operations.
+
+use super::slot::TaskRef;
+use super::threaded::{Core, context_of, name_of, rare};
+use crate::context::Context;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A step in the life of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    Queued,
+    Started,
+    Finished,
+}
+
+/// What a hook is told of an operation. `id` is the same in all its events and unlike that of any other
+/// operation that is not complete.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'a> {
+    pub event: Event,
+    pub id: u64,
+    pub name: &'a str,
+    pub ctx: Context,
+}
+
+/// Called on the thread where the event happens; short, and without calling the engine (`Queued` comes from
+/// within a push). An operation that is skipped is queued and finished but never started.
+pub trait Hook: Send + Sync {
+    fn event(&self, step: Step<'_>);
+}
+
+impl<F: Fn(Step<'_>) + Send + Sync> Hook for F {
+    fn event(&self, step: Step<'_>) {
+        self(step);
+    }
+}
+
+impl Core {
+    pub fn set_hook(&self, hook: Option<Arc<dyn Hook>>) {
+        let mut place = self.hook.lock();
+        if hook.is_some() {
+            self.rare.fetch_or(rare::HOOK, Ordering::Relaxed);
+        } else {
+            self.rare.fetch_and(!rare::HOOK, Ordering::Relaxed);
+        }
+        *place = hook;
+    }
+
+    #[cold]
+    pub fn hook_queued(&self, task: TaskRef) {
+        self.hook(task, Event::Queued);
+    }
+
+    #[cold]
+    pub fn hook(&self, task: TaskRef, event: Event) {
+        let Some(hook) = self.hook.lock().clone() else { return };
+        // SAFETY: the task is not complete, so its body stands.
+        let body = unsafe { &*self.slab.get(task.slot()).body() };
+        hook.event(Step { event, id: task.0, name: name_of(body), ctx: context_of(body) });
+    }
+}

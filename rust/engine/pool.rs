@@ -1,0 +1,191 @@
+//! The compute threads: one private rayon pool, each of whose threads runs the engine's loop.
+//!
+//! So operations and the halves of kernels share one set of threads, and an idle thread helps a kernel.
+//! The pool is made when first needed, replaced when its size changes, and made anew in a forked child.
+
+use super::sync::Lock;
+use super::threaded::{Core, LANES};
+use crate::error::{Error, ErrorKind, Result};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// The threads of an engine.
+pub struct Threads {
+    pool: Lock<Option<Pool>>,
+    wanted: AtomicUsize,
+    /// Lanes that were ever in use.
+    lanes: AtomicUsize,
+    free_lanes: Lock<Vec<usize>>,
+}
+
+/// Both locks, held over a fork.
+#[expect(dead_code, reason = "held, not read")]
+pub struct Held<'a>(MutexGuard<'a, Option<Pool>>, MutexGuard<'a, Vec<usize>>);
+
+pub struct Pool {
+    // Dropped last of all: rayon ends its threads once their loops have ended.
+    rayon: rayon::ThreadPool,
+    stop: Arc<AtomicBool>,
+    alive: Arc<Alive>,
+}
+
+/// Counts the loops that have not ended.
+struct Alive {
+    count: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Alive {
+    fn end_one(&self) {
+        let mut count = self.count.lock().unwrap_or_else(|e| e.into_inner());
+        *count -= 1;
+        self.changed.notify_all();
+    }
+
+    /// Blocks until all have ended, or for `limit`.
+    fn join(&self, limit: Duration) {
+        let count = self.count.lock().unwrap_or_else(|e| e.into_inner());
+        drop(self.changed.wait_timeout_while(count, limit, |n| *n > 0));
+    }
+}
+
+impl Threads {
+    pub fn new(wanted: usize) -> Self {
+        Threads {
+            pool: Lock::default(),
+            wanted: AtomicUsize::new(wanted),
+            lanes: AtomicUsize::new(0),
+            free_lanes: Lock::new((0..LANES).rev().collect()),
+        }
+    }
+
+    pub fn wanted(&self) -> usize {
+        self.wanted.load(Ordering::Relaxed)
+    }
+
+    pub fn lanes(&self) -> usize {
+        self.lanes.load(Ordering::Acquire)
+    }
+
+    fn take_lane(&self) -> Option<usize> {
+        let lane = self.free_lanes.lock().pop()?;
+        self.lanes.fetch_max(lane + 1, Ordering::AcqRel);
+        Some(lane)
+    }
+
+    pub fn hold(&self) -> Held<'_> {
+        Held(self.pool.lock(), self.free_lanes.lock())
+    }
+
+    /// Forgets the threads, which belong to a process that is not this one.
+    pub fn forget(&self) {
+        std::mem::forget(self.pool.lock().take());
+        *self.free_lanes.lock() = (0..LANES).rev().collect();
+    }
+}
+
+impl Core {
+    /// Makes the pool if there is none. Failures are met again by the wait that needs it.
+    #[cold]
+    pub fn start_threads(&self) {
+        let _ = self.ensure_running();
+    }
+
+    pub fn ensure_running(&self) -> Result<()> {
+        if self.is_running.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut place = self.threads.pool.lock();
+        if place.is_none() {
+            *place = Some(self.new_pool(self.threads.wanted())?);
+        }
+        self.is_running.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn new_pool(&self, n: usize) -> Result<Pool> {
+        let rayon = rayon::ThreadPoolBuilder::new()
+            .num_threads(n)
+            .thread_name(|i| format!("rsnet-compute-{i}"))
+            .build()
+            .map_err(|e| {
+                let text = format!("the engine could not start {n} compute threads: {e}");
+                Error::new(ErrorKind::Memory, text)
+            })?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let alive = Arc::new(Alive { count: Mutex::new(n), changed: Condvar::new() });
+        let (core, flag, count) = (self.handle(), stop.clone(), alive.clone());
+        // From outside of the pool, one loop for each thread: a `spawn` could run one thread's loop
+        // inside another's `yield_now`.
+        rayon.spawn_broadcast(move |_| {
+            let helped = core.clone();
+            crate::sync::set_helper_call(Some(Arc::new(move || {
+                if helped.sleep.anybody() {
+                    helped.sleep.wake_all();
+                }
+            })));
+            if let Some(lane) = core.threads.take_lane() {
+                core.queues.enlist(lane);
+                core.work(lane, &flag);
+                core.threads.free_lanes.lock().push(lane);
+            }
+            crate::sync::set_helper_call(None);
+            count.end_one();
+        });
+        Ok(Pool { rayon, stop, alive })
+    }
+
+    /// Ends the threads after the task each is running; the queues stay. Waits for them, for a bounded
+    /// time, unless called by one of them.
+    pub fn end_threads(&self, limit: Duration) {
+        let pool = {
+            let mut place = self.threads.pool.lock();
+            self.is_running.store(false, Ordering::Release);
+            place.take()
+        };
+        if let Some(pool) = pool {
+            self.retire(pool, limit);
+        }
+    }
+
+    fn retire(&self, pool: Pool, limit: Duration) {
+        pool.stop.store(true, Ordering::SeqCst);
+        std::sync::atomic::fence(Ordering::SeqCst);
+        self.sleep.wake_all();
+        if !super::frame::on_worker(self) {
+            pool.alive.join(limit);
+        }
+        drop(pool.rayon);
+    }
+
+    /// Changes the number of threads: a new pool takes over, the old one ends after what it runs.
+    pub fn resize(&self, n: usize) -> Result<()> {
+        if n == 0 || n > LANES / 2 {
+            return Err(Error::argument("n", "value", n, format!("1 to {}", LANES / 2)));
+        }
+        let old = {
+            let mut place = self.threads.pool.lock();
+            if self.threads.wanted.swap(n, Ordering::Relaxed) == n {
+                return Ok(());
+            }
+            match place.take() {
+                None => None,
+                Some(old) => {
+                    *place = Some(self.new_pool(n)?);
+                    Some(old)
+                }
+            }
+        };
+        if let Some(old) = old {
+            self.retire(old, Duration::ZERO);
+        }
+        Ok(())
+    }
+}
+
+/// Threads that this process may keep busy: the smaller of its CPU affinity and its cgroup's quota.
+pub fn usable_cores() -> usize {
+    // The standard library looks at both on Linux.
+    std::thread::available_parallelism().map_or(1, |n| n.get())
+}

@@ -1,0 +1,260 @@
+//! Where ready tasks wait for a worker.
+//!
+//! Pushers (one at a time: they hold the push lock) feed a ring. Everything else is rare or comes in
+//! batches and goes to locked lists with a length that can be read without the lock: what completions made
+//! ready beyond the task the worker runs next, and the two heaps of tasks with a priority.
+
+use super::sync::Lock;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::MutexGuard;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+const RING: u64 = 1 << 15;
+
+/// A value on cache lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+pub struct Apart<T>(pub T);
+
+/// One producer at a time, any number of consumers.
+pub struct Ring {
+    head: Apart<AtomicU64>,
+    tail: Apart<AtomicU64>,
+    /// The producer's last look at `head`.
+    seen_head: Apart<AtomicU64>,
+    items: Box<[AtomicU32]>,
+}
+
+impl Ring {
+    fn new() -> Self {
+        Ring {
+            head: Apart::default(),
+            tail: Apart::default(),
+            seen_head: Apart::default(),
+            items: (0..RING).map(|_| AtomicU32::new(0)).collect(),
+        }
+    }
+
+    /// Under the push lock. False when full.
+    #[inline]
+    fn push(&self, task: u32) -> bool {
+        let tail = self.tail.0.load(Ordering::Relaxed);
+        if tail - self.seen_head.0.load(Ordering::Relaxed) >= RING {
+            let head = self.head.0.load(Ordering::Acquire);
+            self.seen_head.0.store(head, Ordering::Relaxed);
+            if tail - head >= RING {
+                return false;
+            }
+        }
+        self.items[(tail & (RING - 1)) as usize].store(task, Ordering::Relaxed);
+        self.tail.0.store(tail + 1, Ordering::Release);
+        true
+    }
+
+    #[inline]
+    fn pop(&self) -> Option<u32> {
+        let mut head = self.head.0.load(Ordering::Relaxed);
+        loop {
+            if head == self.tail.0.load(Ordering::Acquire) {
+                return None;
+            }
+            // Overwritten only after the head has moved on; then the exchange below fails.
+            let task = self.items[(head & (RING - 1)) as usize].load(Ordering::Relaxed);
+            let r = self.head.0.compare_exchange_weak(
+                head,
+                head + 1,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+            match r {
+                Ok(_) => return Some(task),
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.head.0.load(Ordering::Relaxed) == self.tail.0.load(Ordering::Acquire)
+    }
+}
+
+/// A locked list whose length can be read without the lock.
+#[derive(Default)]
+pub struct List<T> {
+    len: AtomicUsize,
+    items: Lock<T>,
+}
+
+impl<T> List<T> {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.len.load(Ordering::Acquire) == 0
+    }
+}
+
+impl List<VecDeque<u32>> {
+    pub fn extend(&self, tasks: &[u32]) {
+        let mut items = self.items.lock();
+        items.extend(tasks);
+        self.len.store(items.len(), Ordering::Release);
+    }
+
+    #[inline]
+    fn pop(&self) -> Option<u32> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut items = self.items.lock();
+        let task = items.pop_front();
+        self.len.store(items.len(), Ordering::Release);
+        task
+    }
+}
+
+type Heap = BinaryHeap<(i32, Reverse<u64>, u32)>;
+
+impl List<(Heap, u64)> {
+    fn push(&self, priority: i32, task: u32) {
+        let mut items = self.items.lock();
+        items.1 += 1;
+        let order = Reverse(items.1);
+        items.0.push((priority, order, task));
+        self.len.store(items.0.len(), Ordering::Release);
+    }
+
+    #[inline]
+    fn pop(&self) -> Option<u32> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut items = self.items.lock();
+        let task = items.0.pop().map(|(_, _, task)| task);
+        self.len.store(items.0.len(), Ordering::Release);
+        task
+    }
+}
+
+/// All ready tasks of an engine.
+pub struct Queues {
+    ring: Ring,
+    urgent: List<(Heap, u64)>,
+    later: List<(Heap, u64)>,
+    /// From completions that happen on no worker, and from a full ring.
+    foreign: List<VecDeque<u32>>,
+    /// One for each worker, for what its completions made ready; any may take from any.
+    surplus: Box<[Apart<List<VecDeque<u32>>>]>,
+    /// How many of these were ever in use.
+    used: AtomicUsize,
+}
+
+/// All locks of the queues, held over a fork.
+#[expect(dead_code, reason = "held, not read")]
+pub struct Held<'a>([MutexGuard<'a, (Heap, u64)>; 2], Vec<MutexGuard<'a, VecDeque<u32>>>);
+
+impl Queues {
+    pub fn new(workers: usize) -> Self {
+        Queues {
+            ring: Ring::new(),
+            urgent: List::default(),
+            later: List::default(),
+            foreign: List::default(),
+            surplus: (0..workers).map(|_| Apart::default()).collect(),
+            used: AtomicUsize::new(0),
+        }
+    }
+
+    /// Worker `me` starts.
+    pub fn enlist(&self, me: usize) {
+        self.used.fetch_max(me + 1, Ordering::AcqRel);
+    }
+
+    #[inline]
+    fn lists(&self) -> &[Apart<List<VecDeque<u32>>>] {
+        &self.surplus[..self.used.load(Ordering::Acquire)]
+    }
+
+    pub fn hold(&self) -> Held<'_> {
+        let lists = self.surplus.iter().map(|list| list.0.items.lock());
+        Held(
+            [self.urgent.items.lock(), self.later.items.lock()],
+            std::iter::once(self.foreign.items.lock()).chain(lists).collect(),
+        )
+    }
+
+    /// Forgets all tasks.
+    pub fn clear(&self) {
+        while self.ring.pop().is_some() {}
+        for heap in [&self.urgent, &self.later] {
+            while heap.pop().is_some() {}
+        }
+        while self.foreign.pop().is_some() {}
+        for list in self.lists() {
+            while list.0.pop().is_some() {}
+        }
+    }
+
+    /// An ordinary task that is ready at its push; under the push lock.
+    #[inline]
+    pub fn pushed(&self, task: u32) {
+        if !self.ring.push(task) {
+            self.foreign.extend(&[task]);
+        }
+    }
+
+    pub fn urgent(&self, priority: i32, task: u32) {
+        self.urgent.push(priority, task);
+    }
+
+    pub fn later(&self, priority: i32, task: u32) {
+        self.later.push(priority, task);
+    }
+
+    #[inline]
+    pub fn has_urgent(&self) -> bool {
+        !self.urgent.is_empty()
+    }
+
+    /// Ordinary tasks made ready by a completion on worker `me`, or on no worker.
+    pub fn surplus(&self, me: Option<usize>, tasks: &[u32]) {
+        match me.and_then(|i| self.surplus.get(i)) {
+            Some(list) => list.0.extend(tasks),
+            None => self.foreign.extend(tasks),
+        }
+    }
+
+    /// The next task for worker `me`. `turn` counts its tasks, so that no queue waits for ever.
+    #[inline]
+    pub fn pop(&self, me: usize, turn: u32) -> Option<u32> {
+        if let Some(task) = self.urgent.pop() {
+            return Some(task);
+        }
+        if turn.is_multiple_of(64)
+            && let Some(task) = self.ring.pop().or_else(|| self.foreign.pop())
+        {
+            return Some(task);
+        }
+        let own = self.surplus.get(me).and_then(|list| list.0.pop());
+        own.or_else(|| self.ring.pop()).or_else(|| self.pop_others(me))
+    }
+
+    #[inline]
+    fn pop_others(&self, me: usize) -> Option<u32> {
+        if let Some(task) = self.foreign.pop() {
+            return Some(task);
+        }
+        let lists = self.lists();
+        let n = lists.len();
+        (1..n).find_map(|k| lists[(me + k) % n].0.pop()).or_else(|| self.later.pop())
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.ring.is_empty()
+            && self.urgent.is_empty()
+            && self.foreign.is_empty()
+            && self.later.is_empty()
+            && self.lists().iter().all(|list| list.0.is_empty())
+    }
+}

@@ -1,0 +1,370 @@
+//! Tasks: a slab of 128-byte slots, and the state machine of their dependencies.
+//!
+//! A slot's `successors` word holds its generation and the head of a list of edges. A task is *open* while
+//! its generation stands: pushers add edges by one compare-exchange. Completion swaps in the next
+//! generation with an empty list (*done*) and walks the old list. A reference with another generation
+//! means done, so stale references are safe, whatever the slot is used for by then.
+//!
+//! `pending` starts at a large bias; completions of predecessors subtract one each, the pusher subtracts
+//! what is left of the bias at the end. Whoever brings it to zero makes the task ready. `README.md` in this
+//! folder argues each race.
+
+use super::sync::{AtomicI32, AtomicU32, AtomicU64};
+use super::task::Task;
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Edges that fit into a slot. A task with more predecessors takes further slots as carriers.
+pub const EDGES: usize = 6;
+/// Variables that fit into a slot.
+pub const VARS: usize = 4;
+const BIAS: i32 = 1 << 30;
+const FREE: i32 = i32::MIN;
+const NIL: u32 = u32::MAX;
+const CARRIER: u32 = 8;
+const CHUNK_BITS: u32 = 12;
+pub const CHUNK: usize = 1 << CHUNK_BITS;
+const CHUNKS: usize = 1 << 14;
+
+/// A task: slot and generation. The slot may be in other hands by now; then the task is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskRef(pub u64);
+
+impl TaskRef {
+    /// No task: counts as done.
+    pub const NONE: TaskRef = TaskRef(u64::MAX);
+
+    pub const fn new(slot: u32, generation: u32) -> Self {
+        TaskRef((generation as u64) << 32 | slot as u64)
+    }
+
+    pub const fn slot(self) -> u32 {
+        self.0 as u32
+    }
+
+    pub const fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// The rest of a task that did not fit into its slot.
+#[derive(Default)]
+pub struct Extra {
+    pub name: Option<Arc<str>>,
+    pub origin: Option<Arc<str>>,
+    /// All variables, where there are more than [`VARS`].
+    pub vars: Vec<u32>,
+    pub priority: i32,
+}
+
+/// What an executor needs. Written by the pusher before the task can become ready, and then only read,
+/// but for `task`, which the executor moves out.
+#[repr(C)]
+pub struct Body {
+    /// Variables, reads first.
+    pub vars: [u32; VARS],
+    pub reads: u16,
+    pub writes: u16,
+    pub overwrites: u16,
+    pub device_type: u8,
+    pub flags: u8,
+    /// In the engine's table of names, which only grows.
+    pub name: *const Box<str>,
+    pub device_id: i32,
+    /// Place in the order of pushes, modulo 2^32.
+    pub sequence: u32,
+    /// Dropped when the slot is used again, so that a pusher may look at the one of any live task.
+    pub extra: Option<Box<Extra>>,
+    pub task: MaybeUninit<Task>,
+}
+
+/// Bits of [`Body::flags`].
+pub mod flag {
+    /// Runs even when its variables carry an error, or the engine is shut down.
+    pub const ALWAYS: u8 = 1;
+    /// Goes before ordinary tasks when ready; the priority in `Extra` orders these.
+    pub const URGENT: u8 = 2;
+    /// Goes after ordinary tasks.
+    pub const LATER: u8 = 4;
+    /// Tells a waiter: run by whoever makes it ready, and counted nowhere.
+    pub const SIGNAL: u8 = 8;
+    /// Runs functions pushed in bulk.
+    pub const BULK: u8 = 16;
+    /// Deletes its one written variable.
+    pub const DELETE: u8 = 32;
+}
+
+/// One slot of the slab.
+#[repr(C, align(128))]
+pub struct Slot {
+    successors: AtomicU64,
+    /// Of a carrier: the complement of the slot of its task. Of a slot out of use: `FREE`.
+    pending: AtomicI32,
+    /// The next carrier of the same task.
+    carrier: AtomicU32,
+    next: [AtomicU32; EDGES],
+    body: UnsafeCell<MaybeUninit<Body>>,
+}
+
+// SAFETY: the atomics are shared freely; `body` is reached through `Slot::body` only, whose callers keep to
+// the rule stated at `Body`.
+unsafe impl Sync for Slot {}
+// SAFETY: as above; a body holds a task, which is `Send`, and pointers into the engine's table of names.
+unsafe impl Send for Slot {}
+
+const fn word(generation: u32, head: u32) -> u64 {
+    (generation as u64) << 32 | head as u64
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Slot {
+            successors: AtomicU64::new(word(0, NIL)),
+            pending: AtomicI32::new(FREE),
+            carrier: AtomicU32::new(NIL),
+            next: [(); EDGES].map(|()| AtomicU32::new(NIL)),
+            // Zeroed, so that `extra` reads as none before the first use.
+            body: UnsafeCell::new(MaybeUninit::zeroed()),
+        }
+    }
+}
+
+impl Slot {
+    pub fn generation(&self) -> u32 {
+        (self.successors.load(Ordering::Relaxed) >> 32) as u32
+    }
+
+    /// Is the task of this generation complete? If so, what it did is visible to the caller.
+    #[inline]
+    pub fn is_done(&self, generation: u32) -> bool {
+        (self.successors.load(Ordering::Acquire) >> 32) as u32 != generation
+    }
+
+    /// The place of the body. Reading or writing through it is up to the rule stated at [`Body`].
+    #[inline]
+    pub fn body(&self) -> *mut Body {
+        self.body.get().cast()
+    }
+
+    /// Completes the task: from here on no edge can be added. Gives the head of its list.
+    #[inline]
+    pub fn close(&self) -> u32 {
+        // Before the exchange, so that who sees the new generation sees a slot out of use.
+        self.pending.store(FREE, Ordering::Relaxed);
+        let generation = self.generation().wrapping_add(1);
+        self.successors.swap(word(generation, NIL), Ordering::AcqRel) as u32
+    }
+
+    /// Forgets the task, as if it were complete.
+    pub fn abandon(&self) {
+        if self.pending.load(Ordering::Relaxed) != FREE {
+            self.close();
+        }
+    }
+
+    /// Still waiting for others? (Else it is ready, running, or the slot is out of use.)
+    pub fn is_waiting(&self) -> bool {
+        self.pending.load(Ordering::Relaxed) > 0
+    }
+
+    /// The task in this slot, if there is one that is not done. Under the push lock.
+    pub fn live(&self, slot: u32) -> Option<TaskRef> {
+        let generation = (self.successors.load(Ordering::Acquire) >> 32) as u32;
+        (self.pending.load(Ordering::Relaxed) >= 0).then_some(TaskRef::new(slot, generation))
+    }
+
+    /// The head of the list, for a look at a task that runs.
+    pub fn head(&self) -> u32 {
+        self.successors.load(Ordering::Acquire) as u32
+    }
+}
+
+/// All tasks of an engine. Grows by chunks that stay where they are.
+pub struct Slab {
+    chunks: Box<[AtomicPtr<Slot>]>,
+}
+
+impl Slab {
+    pub fn new() -> Self {
+        Slab { chunks: (0..CHUNKS).map(|_| AtomicPtr::default()).collect() }
+    }
+
+    /// The slot `i`, which an earlier `grow` has made.
+    #[inline]
+    pub fn get(&self, i: u32) -> &Slot {
+        // The index is masked so that no bounds check is needed; `grow` never makes more.
+        let chunk = self.chunks[(i >> CHUNK_BITS) as usize & (CHUNKS - 1)].load(Ordering::Relaxed);
+        debug_assert!(!chunk.is_null());
+        // SAFETY: indices come from `grow` only and reach other threads by synchronising operations after
+        // it; a chunk lives as long as the slab and has CHUNK slots.
+        unsafe { &*chunk.add(i as usize & (CHUNK - 1)) }
+    }
+
+    /// Makes one more chunk, the `n`-th, and gives its slots; none when the table is full.
+    pub fn grow(&self, n: usize) -> std::ops::Range<u32> {
+        if n >= CHUNKS {
+            return 0..0;
+        }
+        let slots: Box<[Slot]> = (0..CHUNK).map(|_| Slot::default()).collect();
+        self.chunks[n].store(Box::into_raw(slots).cast(), Ordering::Release);
+        (n << CHUNK_BITS) as u32..((n + 1) << CHUNK_BITS) as u32
+    }
+
+    /// Is `task` complete?
+    #[inline]
+    pub fn is_done(&self, task: TaskRef) -> bool {
+        task == TaskRef::NONE || self.get(task.slot()).is_done(task.generation())
+    }
+
+    /// Makes `edge` (of a task being pushed) wait for `before`. False if that is done already.
+    #[inline]
+    pub fn add_edge(&self, before: TaskRef, edge: Edge) -> bool {
+        if before == TaskRef::NONE {
+            return false;
+        }
+        let from = self.get(before.slot());
+        let next = &self.get(edge.slot()).next[edge.place()];
+        let mut now = from.successors.load(Ordering::Acquire);
+        loop {
+            if (now >> 32) as u32 != before.generation() {
+                return false;
+            }
+            next.store(now as u32, Ordering::Relaxed);
+            let new = word(before.generation(), edge.0);
+            let r = from.successors.compare_exchange_weak(
+                now,
+                new,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
+            match r {
+                Ok(_) => return true,
+                Err(seen) => now = seen,
+            }
+        }
+    }
+
+    /// Calls `ready` with each successor that the list from `head` brings to zero.
+    #[inline]
+    pub fn release(&self, mut head: u32, mut ready: impl FnMut(u32)) {
+        while head != NIL {
+            let edge = Edge(head);
+            // Read before the count goes down: afterwards the slot may be in other hands.
+            head = self.get(edge.slot()).next[edge.place()].load(Ordering::Relaxed);
+            let task = self.owner(edge);
+            if self.get(task).pending.fetch_sub(1, Ordering::AcqRel) == 1 {
+                ready(task);
+            }
+        }
+    }
+
+    /// The task that an edge belongs to.
+    #[inline]
+    fn owner(&self, edge: Edge) -> u32 {
+        if edge.0 & CARRIER == 0 {
+            edge.slot()
+        } else {
+            !self.get(edge.slot()).pending.load(Ordering::Relaxed) as u32
+        }
+    }
+
+    /// The successors of a task, as far as they can be seen, for diagnosis: the list may change
+    /// meanwhile, so that the answer is a hint unless the task cannot complete during the call.
+    pub fn successors(&self, slot: u32, limit: usize) -> Vec<u32> {
+        let mut found = Vec::new();
+        let mut head = self.get(slot).head();
+        while head != NIL && found.len() < limit {
+            let edge = Edge(head);
+            found.push(self.owner(edge));
+            head = self.get(edge.slot()).next[edge.place()].load(Ordering::Relaxed);
+        }
+        found
+    }
+
+    /// Opens a slot for a task that is being pushed.
+    #[inline]
+    pub fn open(&self, slot: u32) -> TaskRef {
+        let s = self.get(slot);
+        s.pending.store(BIAS, Ordering::Relaxed);
+        s.carrier.store(NIL, Ordering::Relaxed);
+        TaskRef::new(slot, s.generation())
+    }
+
+    /// Ends the push of a task with `edges` edges. True if it is ready.
+    #[inline]
+    pub fn opened(&self, task: TaskRef, edges: i32) -> bool {
+        let rest = BIAS - edges;
+        edges == 0 || self.get(task.slot()).pending.fetch_sub(rest, Ordering::AcqRel) == rest
+    }
+
+    /// Makes `slot` carry further edges of `task`.
+    pub fn add_carrier(&self, task: TaskRef, slot: u32) {
+        let owner = self.get(task.slot());
+        let carrier = self.get(slot);
+        carrier.pending.store(!(task.slot() as i32), Ordering::Relaxed);
+        carrier.carrier.store(owner.carrier.load(Ordering::Relaxed), Ordering::Relaxed);
+        owner.carrier.store(slot, Ordering::Relaxed);
+    }
+
+    /// Calls `free` with a completed task's slot and its carriers.
+    #[inline]
+    pub fn retire(&self, slot: u32, mut free: impl FnMut(u32)) {
+        let mut carrier = self.get(slot).carrier.load(Ordering::Relaxed);
+        free(slot);
+        while carrier != NIL {
+            let used = self.get(carrier);
+            let next = used.carrier.load(Ordering::Relaxed);
+            used.pending.store(FREE, Ordering::Relaxed);
+            free(carrier);
+            carrier = next;
+        }
+    }
+}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        for chunk in &self.chunks {
+            let slots = chunk.load(Ordering::Relaxed);
+            if !slots.is_null() {
+                // SAFETY: made by `grow` from a box of CHUNK slots.
+                let slots =
+                    unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(slots, CHUNK)) };
+                for slot in &slots {
+                    // SAFETY: the slab is being dropped, so nobody else looks; `extra` is none or a box.
+                    drop(unsafe { (*slot.body()).extra.take() });
+                }
+            }
+        }
+    }
+}
+
+/// A place for an edge: slot, whether that is a carrier, and which of its places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge(u32);
+
+impl Edge {
+    #[inline]
+    pub const fn of_task(slot: u32, place: usize) -> Self {
+        Edge(slot << 4 | place as u32)
+    }
+
+    #[inline]
+    pub const fn of_carrier(slot: u32, place: usize) -> Self {
+        Edge(slot << 4 | CARRIER | place as u32)
+    }
+
+    #[inline]
+    const fn slot(self) -> u32 {
+        self.0 >> 4
+    }
+
+    #[inline]
+    const fn place(self) -> usize {
+        (self.0 & 7) as usize
+    }
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Slot>() == 128);

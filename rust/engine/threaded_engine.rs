@@ -1,0 +1,247 @@
+//! [`ThreadedEngine`]: the handle that users hold, and its face as an [`Engine`].
+
+use super::fork::HeldForFork;
+use super::frame::Frame;
+use super::pool::{Threads, usable_cores};
+use super::queue::{Apart, Queues};
+use super::sleep::Sleep;
+use super::slot::{Slab, TaskRef};
+use super::threaded::{Core, LANES, PushState, rare};
+use super::var::{Versions, living};
+use super::wait::{Kind, Watch};
+use super::{
+    Engine, Hook, OnComplete, Operation, OperationInner, Poll, Push, Repeated, Task, Var, fault,
+    patiently,
+};
+use crate::context::Context;
+use crate::error::{Error, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Runs operations on threads of its own as soon as their variables allow.
+///
+/// ```
+/// use rsnet::engine::{Engine, Push, Task, ThreadedEngine, patiently};
+/// use std::sync::{Arc, Mutex};
+///
+/// // Two steps on each of four files; files side by side, the steps of one file in order.
+/// let engine = ThreadedEngine::new();
+/// let log = Arc::new(Mutex::new(Vec::new()));
+/// let files: Vec<_> = (0..4).map(|_| engine.new_variable()).collect();
+/// for step in ["read", "compress"] {
+///     for (i, &file) in files.iter().enumerate() {
+///         let log = log.clone();
+///         let task = Task::sync(move |_| {
+///             log.lock().unwrap().push((i, step));
+///             Ok(())
+///         });
+///         engine.push(task, Push::new(step, &[], &[file]))?;
+///     }
+/// }
+/// engine.wait_for_all(&mut patiently())?;
+/// let log = log.lock().unwrap();
+/// for i in 0..4 {
+///     let steps: Vec<_> = log.iter().filter(|(file, _)| *file == i).map(|(_, step)| *step).collect();
+///     assert_eq!(steps, ["read", "compress"]);
+/// }
+/// # Ok::<(), rsnet::Error>(())
+/// ```
+pub struct ThreadedEngine {
+    core: Arc<Core>,
+}
+
+impl Default for ThreadedEngine {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ThreadedEngine {
+    /// With as many threads as cores may be used.
+    pub fn new() -> Self {
+        Self::with_threads(usable_cores())
+    }
+
+    /// With `n` compute threads (at least one), which start when they are first needed.
+    pub fn with_threads(n: usize) -> Self {
+        let core = Arc::new(Core {
+            slab: Slab::new(),
+            versions: Versions::new(),
+            faults: fault::Faults::default(),
+            queues: Queues::new(LANES),
+            sleep: Sleep::new(),
+            rare: AtomicU32::new(0),
+            push: Default::default(),
+            returned: Default::default(),
+            completed: (0..LANES).map(|_| Apart::default()).collect(),
+            completed_elsewhere: Apart::default(),
+            watch: Watch::default(),
+            threads: Threads::new(n.clamp(1, LANES / 2)),
+            hook: Default::default(),
+            wait_timeout: Default::default(),
+            epoch: AtomicU32::new(0),
+            is_running: AtomicBool::new(false),
+        });
+        ThreadedEngine { core }
+    }
+
+    /// Is the variable free of pending writers, or of everything pending?
+    fn is_quiet(&self, state: &PushState, var: Var, kind: Kind) -> bool {
+        let Some(i) = state.vars.find(var) else { return false };
+        let done = |t: TaskRef| self.core.slab.is_done(t);
+        done(state.vars.last_writer(i))
+            && (kind == Kind::Read || state.vars.readers(i).all(done))
+            && self.core.faults.poisoned(i).is_none()
+    }
+}
+
+impl Engine for ThreadedEngine {
+    fn new_variable(&self) -> Var {
+        self.core.lock().vars.create(&self.core.versions)
+    }
+
+    fn delete_variable(&self, var: Var, last: Option<Box<dyn FnOnce() + Send>>) {
+        let core = &self.core;
+        {
+            let mut state = core.lock();
+            let Some(i) = state.vars.find(var) else { return };
+            let done = |t: TaskRef| core.slab.is_done(t);
+            if !done(state.vars.last_writer(i)) || !state.vars.readers(i).all(done) {
+                core.push_deletion(&mut state, i, last);
+                drop(state);
+                core.announce();
+                return;
+            }
+            core.faults.forget(i);
+            state.vars.recycle(i);
+        }
+        if let Some(last) = last {
+            let _ = super::task::guarded(|| {
+                last();
+                Ok(())
+            });
+        }
+    }
+
+    #[inline]
+    fn push(&self, task: Task, push: Push<'_>) -> Result<()> {
+        self.core.push_task(task, &push)
+    }
+
+    fn new_operation(&self, run: Repeated, push: Push<'_>) -> Result<Operation> {
+        super::check_variables(push.name, push.reads, push.writes)?;
+        Ok(Operation(Arc::new(OperationInner::new(run, &push))))
+    }
+
+    fn push_operation(&self, operation: &Operation, ctx: Context, priority: i32) -> Result<()> {
+        let o = operation.0.clone();
+        o.check_live()?;
+        let run = o.clone();
+        let task = Task::sync(move |context| (run.run)(context));
+        self.core.push_task(task, &o.push(ctx, priority))
+    }
+
+    fn delete_operation(&self, operation: Operation) {
+        operation.0.deleted.store(true, Ordering::Release);
+    }
+
+    fn wait_for_var(&self, var: Var, poll: Poll<'_>) -> Result<()> {
+        self.core.wait_for(var, Kind::All, poll)
+    }
+
+    fn wait_to_read(&self, var: Var, poll: Poll<'_>) -> Result<()> {
+        self.core.wait_for(var, Kind::Read, poll)
+    }
+
+    fn wait_for_all(&self, poll: Poll<'_>) -> Result<()> {
+        self.core.wait_for_all(poll)
+    }
+
+    fn poisoned(&self, var: Var) -> Option<Error> {
+        if !self.core.faults.any() {
+            return None;
+        }
+        let i = living(&self.core.lock().vars, var).ok()?;
+        self.core.faults.poisoned(i)
+    }
+
+    fn with_quiet(&self, reads: &[Var], writes: &[Var], f: &mut dyn FnMut()) -> bool {
+        let state = self.core.lock();
+        let quiet = self.core.rare.load(Ordering::Relaxed) == 0
+            && reads.iter().all(|&v| self.is_quiet(&state, v, Kind::Read))
+            && writes.iter().all(|&v| self.is_quiet(&state, v, Kind::All));
+        if quiet {
+            f();
+            for v in writes {
+                self.core.versions.advance(v.0 as u32);
+            }
+        }
+        quiet
+    }
+
+    fn version(&self, var: Var) -> u64 {
+        let found = self.core.lock().vars.find(var);
+        found.map_or(0, |i| self.core.versions.get(i).load(Ordering::Relaxed))
+    }
+
+    fn num_threads(&self) -> usize {
+        self.core.threads.wanted()
+    }
+
+    fn set_num_threads(&self, n: usize) -> Result<()> {
+        self.core.resize(n)
+    }
+
+    fn stop(&self) {
+        if super::frame::on_worker(&*self.core) {
+            return;
+        }
+        let _ = self.core.wait_quietly(&mut patiently());
+        self.core.end_threads(Duration::from_secs(10));
+    }
+
+    fn start(&self) {
+        self.core.start_threads();
+    }
+
+    fn set_wait_timeout(&self, limit: Option<Duration>) {
+        *self.core.wait_timeout.lock() = limit;
+    }
+
+    fn set_hook(&self, hook: Option<Arc<dyn Hook>>) {
+        self.core.set_hook(hook);
+    }
+
+    fn before_fork(&self) -> HeldForFork<'_> {
+        HeldForFork::hold(&self.core)
+    }
+
+    fn inside(&self, token: &OnComplete, f: &mut dyn FnMut()) {
+        match token.slot() {
+            Some((core, task)) if Arc::ptr_eq(core, &self.core) => {
+                Frame::new(&*self.core, TaskRef(task), false).enter(f);
+            }
+            _ => f(),
+        }
+    }
+
+    fn notify_shutdown(&self) {
+        self.core.rare.fetch_or(rare::SHUT_DOWN, Ordering::Relaxed);
+    }
+}
+
+impl Drop for ThreadedEngine {
+    /// Skips what has not started and ends the threads. (Wait before dropping, if the work matters.)
+    fn drop(&mut self) {
+        self.notify_shutdown();
+        if super::frame::running(&*self.core).is_empty() {
+            let until = Instant::now() + Duration::from_secs(1);
+            let _ = self.core.wait_quietly(&mut || {
+                let late = Instant::now() > until;
+                if late { Err(Error::execution("late")) } else { Ok(()) }
+            });
+        }
+        self.core.end_threads(Duration::from_secs(10));
+    }
+}

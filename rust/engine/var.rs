@@ -1,0 +1,284 @@
+//! Variables: what pushers know of them, and the edges that follow from it.
+//!
+//! Everything here is touched under the push lock only, but for the versions. Of each variable the last
+//! writer is known and the readers pushed since. A writer waits for these readers, or for the last writer if
+//! there are none; a reader waits for the last writer.
+
+use super::Var;
+use super::slot::TaskRef;
+use crate::error::{Error, Result};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+const FEW: usize = 3;
+
+/// The readers of a variable since its last write.
+#[derive(Default)]
+struct Readers {
+    len: u32,
+    /// Completed readers are dropped when so many are known.
+    limit: u32,
+    few: [u64; FEW],
+    many: Vec<u64>,
+}
+
+impl Readers {
+    #[inline]
+    fn push(&mut self, task: TaskRef, is_done: impl Fn(TaskRef) -> bool) {
+        if (self.len as usize) < FEW {
+            self.few[self.len as usize] = task.0;
+        } else {
+            if self.len >= self.limit.max(16) {
+                self.prune(is_done);
+            }
+            if (self.len as usize) < FEW {
+                self.few[self.len as usize] = task.0;
+            } else {
+                self.many.push(task.0);
+            }
+        }
+        self.len += 1;
+    }
+
+    /// Drops completed readers, or a weight that is only read would grow for ever.
+    #[cold]
+    fn prune(&mut self, is_done: impl Fn(TaskRef) -> bool) {
+        let all: Vec<u64> = self.iter().filter(|&r| !is_done(r)).map(|r| r.0).collect();
+        self.clear();
+        for r in &all {
+            if (self.len as usize) < FEW {
+                self.few[self.len as usize] = *r;
+            } else {
+                self.many.push(*r);
+            }
+            self.len += 1;
+        }
+        self.limit = (2 * self.len).max(16);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = TaskRef> + '_ {
+        let few = self.few.iter().take(self.len as usize);
+        few.chain(&self.many).map(|&r| TaskRef(r))
+    }
+
+    fn clear(&mut self) {
+        self.len = 0;
+        self.many.clear();
+        if self.many.capacity() > 1024 {
+            self.many = Vec::new();
+        }
+    }
+}
+
+/// One variable.
+pub struct VarState {
+    generation: u32,
+    /// The push that looked at this variable last: finds duplicates without comparing all with all.
+    mark: u32,
+    last_writer: TaskRef,
+    readers: Readers,
+}
+
+impl Default for VarState {
+    fn default() -> Self {
+        let readers = Readers::default();
+        VarState { generation: 0, mark: 0, last_writer: TaskRef::NONE, readers }
+    }
+}
+
+const DELETED: u32 = 1 << 31;
+
+/// All variables of an engine; under the push lock.
+#[derive(Default)]
+pub struct Vars {
+    states: Vec<VarState>,
+    free: Vec<u32>,
+    mark: u32,
+}
+
+impl Vars {
+    pub fn create(&mut self, versions: &Versions) -> Var {
+        let i = match self.free.pop() {
+            Some(i) => i,
+            None => {
+                self.states.push(VarState::default());
+                (self.states.len() - 1) as u32
+            }
+        };
+        versions.reset(i);
+        Var((self.states[i as usize].generation as u64) << 32 | i as u64)
+    }
+
+    /// The slot of a live variable.
+    #[inline]
+    pub fn find(&self, var: Var) -> Option<u32> {
+        let i = var.0 as u32;
+        match self.states.get(i as usize) {
+            Some(s) if s.generation == (var.0 >> 32) as u32 => Some(i),
+            _ => None,
+        }
+    }
+
+    /// A mark that no variable carries.
+    #[inline]
+    pub fn new_mark(&mut self) -> u32 {
+        self.mark = self.mark.wrapping_add(1);
+        if self.mark == 0 {
+            self.mark = 1;
+            self.states.iter_mut().for_each(|s| s.mark = 0);
+        }
+        self.mark
+    }
+
+    /// The slot of `var`, marked. An error if it is deleted or carries the mark already.
+    #[inline]
+    pub fn take(&mut self, var: Var, mark: u32) -> Option<u32> {
+        let i = var.0 as u32;
+        let s = self.states.get_mut(i as usize)?;
+        if s.generation != (var.0 >> 32) as u32 || s.mark == mark {
+            return None;
+        }
+        s.mark = mark;
+        Some(i)
+    }
+
+    /// Makes `task` the last writer of variable `i`, calling `after` with each task it must wait for.
+    #[inline]
+    pub fn write(&mut self, i: u32, task: TaskRef, mut after: impl FnMut(TaskRef)) {
+        let s = &mut self.states[i as usize];
+        if s.readers.len == 0 {
+            after(s.last_writer);
+        } else {
+            s.readers.iter().for_each(after);
+            s.readers.clear();
+        }
+        s.last_writer = task;
+    }
+
+    /// Makes `task` a reader of variable `i`, calling `after` with the task it must wait for.
+    #[inline]
+    pub fn read(
+        &mut self,
+        i: u32,
+        task: TaskRef,
+        is_done: impl Fn(TaskRef) -> bool,
+        after: impl FnOnce(TaskRef),
+    ) {
+        let s = &mut self.states[i as usize];
+        after(s.last_writer);
+        s.readers.push(task, is_done);
+    }
+
+    pub fn last_writer(&self, i: u32) -> TaskRef {
+        self.states[i as usize].last_writer
+    }
+
+    pub fn readers(&self, i: u32) -> impl Iterator<Item = TaskRef> + '_ {
+        self.states[i as usize].readers.iter()
+    }
+
+    /// No handle finds the variable from here on; the slot stays taken until [`Vars::recycle`].
+    pub fn bury(&mut self, i: u32) {
+        let s = &mut self.states[i as usize];
+        s.generation |= DELETED;
+    }
+
+    /// Lets a buried variable's slot be used again. Nothing that names it is pending any more.
+    pub fn recycle(&mut self, i: u32) {
+        let s = &mut self.states[i as usize];
+        s.generation = (s.generation & !DELETED).wrapping_add(1) & !DELETED;
+        s.last_writer = TaskRef::NONE;
+        s.readers.clear();
+        s.readers.many = Vec::new();
+        self.free.push(i);
+    }
+
+    /// Forgets all tasks: calls `lost` with each live variable whose last writer is not done.
+    pub fn forget_tasks(&mut self, is_done: impl Fn(TaskRef) -> bool, mut lost: impl FnMut(u32)) {
+        for (i, s) in self.states.iter_mut().enumerate() {
+            if !is_done(s.last_writer) {
+                lost(i as u32);
+            }
+            s.last_writer = TaskRef::NONE;
+            s.readers.clear();
+        }
+    }
+
+    pub fn name(i: u32) -> String {
+        format!("variable {i}")
+    }
+}
+
+/// Says what is wrong with lists of variables for which [`Vars::take`] gave none.
+#[cold]
+pub fn explain(vars: &Vars, name: &str, reads: &[Var], writes: &[Var]) -> Error {
+    for (kind, list) in [("reads", reads), ("writes", writes)] {
+        if let Some(v) = list.iter().find(|&&v| vars.find(v).is_none()) {
+            let v = v.0 as u32;
+            return Error::value(format!(
+                "operation '{name}' {kind} variable {v}, which is deleted or of another engine"
+            ));
+        }
+    }
+    match super::check_variables(name, reads, writes) {
+        Err(e) => e,
+        Ok(()) => Error::internal(format!("operation '{name}': variables refused without reason")),
+    }
+}
+
+const CHUNK_BITS: u32 = 10;
+const CHUNKS: usize = 1 << 16;
+
+/// Completed writes of each variable. Apart from the rest, because those who complete operations touch
+/// these and those who push do not. Writers of one variable never overlap, so loads and stores suffice.
+pub struct Versions {
+    chunks: Box<[AtomicPtr<AtomicU64>]>,
+}
+
+impl Versions {
+    pub fn new() -> Self {
+        Versions { chunks: (0..CHUNKS).map(|_| AtomicPtr::default()).collect() }
+    }
+
+    /// Starts at 0. Under the push lock.
+    fn reset(&self, i: u32) {
+        let chunk = &self.chunks[(i >> CHUNK_BITS) as usize & (CHUNKS - 1)];
+        if chunk.load(Ordering::Relaxed).is_null() {
+            let new: Box<[AtomicU64]> = (0..1 << CHUNK_BITS).map(|_| AtomicU64::new(0)).collect();
+            chunk.store(Box::into_raw(new).cast(), Ordering::Release);
+        }
+        self.get(i).store(0, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub fn get(&self, i: u32) -> &AtomicU64 {
+        let chunk = self.chunks[(i >> CHUNK_BITS) as usize & (CHUNKS - 1)].load(Ordering::Relaxed);
+        // SAFETY: `reset` has made the chunk when the variable was made; it lives as long as the table.
+        unsafe { &*chunk.add(i as usize & ((1 << CHUNK_BITS) - 1)) }
+    }
+
+    #[inline]
+    pub fn advance(&self, i: u32) {
+        let version = self.get(i);
+        version.store(version.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Versions {
+    fn drop(&mut self) {
+        for chunk in &self.chunks {
+            let versions = chunk.load(Ordering::Relaxed);
+            if !versions.is_null() {
+                let versions = std::ptr::slice_from_raw_parts_mut(versions, 1 << CHUNK_BITS);
+                // SAFETY: made by `reset` from a box of that many.
+                drop(unsafe { Box::from_raw(versions) });
+            }
+        }
+    }
+}
+
+/// The live variable's slot, or an error that says it is gone.
+pub fn living(vars: &Vars, var: Var) -> Result<u32> {
+    vars.find(var).ok_or_else(|| {
+        Error::value(format!("variable {} is deleted or of another engine", var.0 as u32))
+    })
+}

@@ -1,0 +1,342 @@
+//! Waiting: for a variable, for everything, and the report of a wait that does not end.
+//!
+//! A waiter spins briefly, then parks on a signal that the last of the awaited tasks gives. It runs nobody
+//! else's operations, so a wait can be given up at any moment and cannot deadlock on its own stack.
+
+use super::frame;
+use super::slot::{TaskRef, flag};
+use super::sync::Lock;
+use super::task::Task;
+use super::threaded::{Core, PushState, name_of};
+use super::var::{self, Vars};
+use super::{Poll, Var};
+use crate::error::{Error, ErrorKind, Result};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+/// How long a waiter spins before it parks.
+const SPIN: Duration = Duration::from_micros(20);
+/// How often a wait polls.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// Wakes one parked waiter.
+pub struct Signal {
+    done: AtomicBool,
+    thread: Thread,
+}
+
+impl Signal {
+    fn new() -> Arc<Self> {
+        Arc::new(Signal { done: AtomicBool::new(false), thread: std::thread::current() })
+    }
+
+    fn set(&self) {
+        self.done.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+
+    fn is_set(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+}
+
+/// Waiters for everything: told when so many tasks are complete.
+#[derive(Default)]
+pub struct Watch {
+    count: AtomicU32,
+    waiters: Lock<Vec<(u64, Arc<Signal>)>>,
+}
+
+impl Watch {
+    #[inline]
+    pub fn anybody(&self) -> bool {
+        self.count.load(Ordering::SeqCst) != 0
+    }
+
+    fn add(&self, target: u64, signal: &Arc<Signal>) {
+        let mut waiters = self.waiters.lock();
+        waiters.push((target, signal.clone()));
+        self.count.store(waiters.len() as u32, Ordering::SeqCst);
+        std::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    fn remove(&self, signal: &Arc<Signal>) {
+        let mut waiters = self.waiters.lock();
+        waiters.retain(|(_, s)| !Arc::ptr_eq(s, signal));
+        self.count.store(waiters.len() as u32, Ordering::SeqCst);
+    }
+
+    pub fn hold(&self) -> std::sync::MutexGuard<'_, Vec<(u64, Arc<Signal>)>> {
+        self.waiters.lock()
+    }
+
+    pub fn reset(&self) {
+        self.waiters.lock().clear();
+        self.count.store(0, Ordering::SeqCst);
+    }
+}
+
+/// Which tasks of a variable a wait is for.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Kind {
+    /// Its writers.
+    Read,
+    /// All that name it.
+    All,
+}
+
+impl Core {
+    /// Tasks completed so far.
+    pub fn completed(&self) -> u64 {
+        let lanes = self.completed.iter().take(self.threads.lanes());
+        lanes.map(|lane| lane.0.load(Ordering::Acquire)).sum::<u64>()
+            + self.completed_elsewhere.0.load(Ordering::Acquire)
+    }
+
+    /// Tells those who wait for everything, if so many tasks are complete.
+    pub fn notify_watchers(&self) {
+        if !self.watch.anybody() {
+            return;
+        }
+        let completed = self.completed();
+        for (target, signal) in self.watch.waiters.lock().iter() {
+            if completed >= *target {
+                signal.set();
+            }
+        }
+    }
+
+    pub fn wait_for(&self, var: Var, kind: Kind, poll: Poll<'_>) -> Result<()> {
+        let (i, tasks) = {
+            let state = self.lock();
+            let i = var::living(&state.vars, var)?;
+            let tasks = pending(self, &state.vars, i, kind);
+            if !tasks.is_empty() {
+                self.check_stack(&state, i, &tasks)?;
+            }
+            (i, tasks)
+        };
+        if !tasks.is_empty() {
+            let what = || format!("a wait for {}", Vars::name(i));
+            self.wait_for_tasks(&tasks, poll, &what)?;
+        }
+        self.faults.raise(i)
+    }
+
+    pub fn wait_for_all(&self, poll: Poll<'_>) -> Result<()> {
+        let what = || "a wait for everything".to_owned();
+        if !frame::running(self).is_empty() {
+            let tasks = {
+                let state = self.lock();
+                let blocked = self.blocked(&state);
+                let mut tasks = frame::own_pushes(self);
+                tasks.retain(|t| !self.slab.is_done(*t) && !blocked.contains(&t.slot()));
+                tasks
+            };
+            self.wait_for_tasks(&tasks, poll, &what)?;
+        } else {
+            self.wait_until_quiet(poll, &what)?;
+        }
+        self.faults.raise_all()
+    }
+
+    /// Waits for everything pushed so far, whatever its errors.
+    pub fn wait_quietly(&self, poll: Poll<'_>) -> Result<()> {
+        self.wait_until_quiet(poll, &|| "a wait for everything".to_owned())
+    }
+
+    /// Waits until all tasks pushed so far are complete.
+    fn wait_until_quiet(&self, poll: Poll<'_>, what: &dyn Fn() -> String) -> Result<()> {
+        let target = self.lock().pushed;
+        let is_done = || self.completed() >= target;
+        if !spin(&is_done) {
+            self.ensure_running()?;
+            let signal = Signal::new();
+            self.watch.add(target, &signal);
+            let r = self.park(&signal, &is_done, poll, what);
+            self.watch.remove(&signal);
+            r?;
+        }
+        // So many tasks are complete, but with other pushers about not necessarily the oldest ones.
+        let stragglers = {
+            let state = self.lock();
+            if state.pushed == target { Vec::new() } else { self.stragglers(&state, target) }
+        };
+        self.wait_for_tasks(&stragglers, poll, what)
+    }
+
+    /// Tasks not complete among the first `target` pushed.
+    fn stragglers(&self, state: &PushState, target: u64) -> Vec<TaskRef> {
+        let old = |task: &TaskRef| {
+            // SAFETY: under the push lock a live task's body is only read.
+            let body = unsafe { &*self.slab.get(task.slot()).body() };
+            body.flags & flag::SIGNAL == 0
+                && (body.sequence.wrapping_sub(target as u32) as i32) <= 0
+        };
+        self.live(state).into_iter().filter(old).collect()
+    }
+
+    /// All tasks and signals that are not complete.
+    pub fn live(&self, state: &PushState) -> Vec<TaskRef> {
+        state.alloc.all().filter_map(|slot| self.slab.get(slot).live(slot)).collect()
+    }
+
+    /// Blocks until `tasks` are complete.
+    fn wait_for_tasks(
+        &self,
+        tasks: &[TaskRef],
+        poll: Poll<'_>,
+        what: &dyn Fn() -> String,
+    ) -> Result<()> {
+        let is_done = || tasks.iter().all(|&t| self.slab.is_done(t));
+        if is_done() {
+            return Ok(());
+        }
+        if frame::on_worker(self) {
+            return Err(Error::value(
+                "an operation on a compute thread may not wait for others: let it depend on them, or \
+                 make it asynchronous",
+            ));
+        }
+        if spin(&is_done) {
+            return Ok(());
+        }
+        self.ensure_running()?;
+        let signal = Signal::new();
+        {
+            let mut state = self.lock();
+            let tell = signal.clone();
+            let task = Task::sync(move |_| {
+                tell.set();
+                Ok(())
+            });
+            self.open_signal(&mut state, tasks, task)?;
+        }
+        self.park(&signal, &|| false, poll, what)
+    }
+
+    /// Parks until the signal is set or `is_done`, polling now and then.
+    fn park(
+        &self,
+        signal: &Signal,
+        is_done: &dyn Fn() -> bool,
+        poll: Poll<'_>,
+        what: &dyn Fn() -> String,
+    ) -> Result<()> {
+        let started = Instant::now();
+        let mut next_poll = started + SLICE;
+        loop {
+            if signal.is_set() || is_done() {
+                return Ok(());
+            }
+            let now = Instant::now();
+            if now >= next_poll {
+                poll()?;
+                next_poll = now + SLICE;
+                let limit = *self.wait_timeout.lock();
+                if let Some(limit) = limit
+                    && now - started >= limit
+                {
+                    return Err(self.hang_report(&what(), limit));
+                }
+            }
+            std::thread::park_timeout(next_poll.saturating_duration_since(now));
+        }
+    }
+
+    /// An error if one of the operations on this thread's stack waits for itself: by naming the variable,
+    /// or because the awaited tasks wait for it.
+    fn check_stack(&self, state: &PushState, i: u32, tasks: &[TaskRef]) -> Result<()> {
+        let running = frame::running(self);
+        if running.is_empty() {
+            return Ok(());
+        }
+        let blocked = self.blocked(state);
+        for task in tasks {
+            if running.contains(task) || blocked.contains(&task.slot()) {
+                let own = running.iter().find(|t| *t == task).unwrap_or(&running[0]);
+                // SAFETY: the task runs on this thread, so its body stands.
+                let name = name_of(unsafe { &*self.slab.get(own.slot()).body() });
+                return Err(Error::value(format!(
+                    "operation '{name}' waits for itself: {} cannot become ready before it ends",
+                    Vars::name(i)
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The slots of all tasks that wait for one on this thread's stack. Under the push lock, so that no
+    /// edges are added; and none of these can complete, so that their lists stand.
+    fn blocked(&self, _: &PushState) -> HashSet<u32> {
+        let mut found = HashSet::new();
+        let mut todo: Vec<u32> = frame::running(self).iter().map(|t| t.slot()).collect();
+        while let Some(slot) = todo.pop() {
+            for next in self.slab.successors(slot, usize::MAX) {
+                if found.insert(next) {
+                    todo.push(next);
+                }
+            }
+        }
+        found
+    }
+
+    /// What a wait that does not end waits for.
+    fn hang_report(&self, what: &str, limit: Duration) -> Error {
+        const MOST: usize = 8;
+        let state = self.lock();
+        let mut lines = String::new();
+        let (mut shown, mut hidden) = (0, 0);
+        for task in self.live(&state) {
+            let slot = self.slab.get(task.slot());
+            // SAFETY: under the push lock a live task's body is only read.
+            let body = unsafe { &*slot.body() };
+            if body.flags & flag::SIGNAL != 0 || slot.is_waiting() {
+                continue;
+            }
+            if shown == MOST {
+                hidden += 1;
+                continue;
+            }
+            shown += 1;
+            lines += &format!("\n  operation '{}' is running or queued", name_of(body));
+            if let Some(at) = body.extra.as_ref().and_then(|e| e.origin.as_deref()) {
+                lines += &format!(", pushed at {at}");
+            }
+        }
+        if hidden > 0 {
+            lines += &format!("\n  and {hidden} more");
+        }
+        let seconds = limit.as_secs_f64();
+        let text = format!("{what} has not ended within {seconds} s; not complete are:{lines}");
+        Error::new(ErrorKind::Interrupted, text)
+    }
+}
+
+/// The tasks of variable `i` that are not complete.
+fn pending(core: &Core, vars: &Vars, i: u32, kind: Kind) -> Vec<TaskRef> {
+    let readers = vars.readers(i).filter(|_| kind == Kind::All);
+    let tasks = std::iter::once(vars.last_writer(i)).chain(readers);
+    tasks.filter(|&t| !core.slab.is_done(t)).collect()
+}
+
+/// Spins for a moment, if there is a core to spare.
+fn spin(is_done: &dyn Fn() -> bool) -> bool {
+    let until = Instant::now() + SPIN;
+    loop {
+        for _ in 0..16 {
+            if is_done() {
+                return true;
+            }
+            for _ in 0..4 {
+                std::hint::spin_loop();
+            }
+        }
+        if Instant::now() >= until {
+            return false;
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! How work is done: the loop of the compute threads, running one task, and completing it.
+
+use super::fault::Inherited;
+use super::frame::Frame;
+use super::queue::Apart;
+use super::sleep::Parker;
+use super::slot::{Body, TaskRef, flag};
+use super::task::OnComplete;
+use super::threaded::{Core, context_of, name_of, rare, vars_of};
+use super::{Event, RunContext};
+use crate::error::{Error, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long an idle worker looks for work, and helps kernels, before it parks. Waking costs about 30 us, so
+/// gaps between operations up to this long cost nothing.
+const SPIN: Duration = Duration::from_micros(250);
+/// Free slots are given back to pushers by so many.
+const BATCH: usize = 64;
+/// Tasks run directly after one another before the queues are looked at again.
+const STREAK: u32 = 64;
+const NONE: u32 = u32::MAX;
+
+/// What one worker keeps for itself.
+pub struct Local<'a> {
+    lane: usize,
+    completed: &'a Apart<AtomicU64>,
+    free: Vec<u32>,
+    /// Tasks that a completion made ready.
+    ready: Vec<u32>,
+    /// The one of them to run next.
+    next: u32,
+    streak: u32,
+    frame: &'a Frame,
+}
+
+impl Core {
+    /// What compute thread number `lane` does until `stop`.
+    pub fn work(&self, lane: usize, stop: &AtomicBool) {
+        let frame = Frame::new(self, TaskRef::NONE, true);
+        let parker = Parker::current();
+        let mut local = Local {
+            lane,
+            completed: &self.completed[lane],
+            free: Vec::with_capacity(2 * BATCH),
+            ready: Vec::new(),
+            next: NONE,
+            streak: 0,
+            frame: &frame,
+        };
+        frame.enter(|| {
+            let mut turn = 0u32;
+            while !stop.load(Ordering::Relaxed) {
+                match self.queues.pop(lane, turn) {
+                    Some(task) => {
+                        turn = turn.wrapping_add(1);
+                        if self.sleep.anybody() && !self.queues.is_empty() {
+                            self.sleep.wake_one();
+                        }
+                        self.run_streak(task, &mut local);
+                    }
+                    None => self.idle(&mut local, &parker, stop),
+                }
+            }
+            self.give_back(&mut local.free);
+        });
+    }
+
+    /// Runs a task and whatever its completion makes ready, one after the other.
+    #[inline]
+    fn run_streak(&self, task: u32, local: &mut Local<'_>) {
+        let mut task = task;
+        local.streak = 0;
+        loop {
+            self.execute(task, Some(local));
+            task = std::mem::replace(&mut local.next, NONE);
+            if task == NONE {
+                break;
+            }
+        }
+        if local.free.len() >= BATCH {
+            self.give_back(&mut local.free);
+        }
+    }
+
+    /// Looks for work, helps kernels of other workers, and at last parks. Returns when there may be work.
+    #[cold]
+    fn idle(&self, local: &mut Local<'_>, parker: &Arc<Parker>, stop: &AtomicBool) {
+        self.notify_watchers();
+        let mut until: Option<Instant> = None;
+        let mut pauses = 1;
+        loop {
+            for _ in 0..64 {
+                if !self.queues.is_empty() || stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                if rayon::yield_now() == Some(rayon::Yield::Executed) {
+                    until = None;
+                }
+                for _ in 0..pauses {
+                    std::hint::spin_loop();
+                }
+                pauses = (pauses * 2).min(8);
+            }
+            let now = Instant::now();
+            match until {
+                None => {
+                    self.give_back(&mut local.free);
+                    until = Some(now + SPIN);
+                }
+                Some(t) if now >= t => {
+                    self.sleep
+                        .park(parker, || !self.queues.is_empty() || stop.load(Ordering::Relaxed));
+                    until = None;
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn give_back(&self, free: &mut Vec<u32>) {
+        if !free.is_empty() {
+            self.returned.lock().append(free);
+        }
+    }
+
+    /// Runs the task in `slot`, which is ready, on this thread.
+    #[inline]
+    fn execute(&self, slot: u32, mut local: Option<&mut Local<'_>>) {
+        // SAFETY: the task is ready, so its body is written and nobody writes it until it is retired.
+        let body = unsafe { &*self.slab.get(slot).body() };
+        let task = TaskRef::new(slot, self.slab.get(slot).generation());
+        if let Some(local) = &mut local {
+            local.frame.set_task(task);
+        }
+        let rare = self.rare.load(Ordering::Relaxed);
+        if (rare != 0 || self.faults.any()) && self.divert(task, body, rare, &mut local) {
+            return;
+        }
+        let run = RunContext {
+            ctx: context_of(body),
+            stream: None,
+            is_bulk: body.flags & flag::BULK != 0,
+        };
+        // SAFETY: moved out here and nowhere else, as a task is run once.
+        let function = unsafe { body.task.assume_init_read() };
+        match function.run(&run, || OnComplete::of_slot(self.handle(), task.0)) {
+            Some(Ok(())) => self.finish(slot, None, local),
+            Some(Err(error)) => {
+                let inherited = self.failure(slot, error, None);
+                self.finish(slot, Some(inherited), local);
+            }
+            None => {}
+        }
+        // A completed slot may be in other hands: nothing of the body is touched from here on.
+    }
+
+    /// The closer look: skips the task if an error or the shutdown stops it. True if it was skipped.
+    #[cold]
+    fn divert(
+        &self,
+        task: TaskRef,
+        body: &Body,
+        rare: u32,
+        local: &mut Option<&mut Local<'_>>,
+    ) -> bool {
+        if body.flags & flag::ALWAYS == 0 {
+            let (reads, writes) = vars_of(body);
+            let read = reads.iter().chain(&writes[body.overwrites as usize..]).copied();
+            let inherited = self.faults.inherited(read);
+            if inherited.is_some() || rare & super::threaded::rare::SHUT_DOWN != 0 {
+                // SAFETY: as in `execute`.
+                let function = unsafe { body.task.assume_init_read() };
+                drop(function);
+                self.finish(task.slot(), inherited, local.as_deref_mut());
+                return true;
+            }
+        }
+        if rare & super::threaded::rare::HOOK != 0 {
+            self.hook(task, Event::Started);
+        }
+        false
+    }
+
+    /// Makes the failure of a task known: names it, and keeps it for the waits.
+    #[cold]
+    pub fn failure(&self, slot: u32, error: Error, origin: Option<Arc<str>>) -> Inherited {
+        // SAFETY: the task is not complete, so its body stands.
+        let body = unsafe { &*self.slab.get(slot).body() };
+        let origin = origin.or_else(|| body.extra.as_ref().and_then(|e| e.origin.clone()));
+        let error = match origin {
+            Some(at) => error.pushed_at(&at),
+            None => error,
+        };
+        self.faults.failed(error.in_operator(name_of(body)))
+    }
+
+    /// Completes a task: errors, versions, successors, slot.
+    #[inline]
+    fn finish(&self, slot: u32, failed: Option<Inherited>, mut local: Option<&mut Local<'_>>) {
+        let s = self.slab.get(slot);
+        // SAFETY: the task is not complete yet, so its body stands.
+        let body = unsafe { &*s.body() };
+        let (_, writes) = vars_of(body);
+        if failed.is_some() || self.faults.any() {
+            self.settle(body, writes, &failed);
+        }
+        for &v in writes {
+            self.versions.advance(v);
+        }
+        if self.rare.load(Ordering::Relaxed) & rare::HOOK != 0 {
+            let task = TaskRef::new(slot, s.generation());
+            self.hook(task, Event::Finished);
+        }
+        let deletes = body.flags & flag::DELETE != 0;
+        let deleted = if deletes { writes.first().copied() } else { None };
+        match &mut local {
+            Some(local) => {
+                let n = local.completed.0.load(Ordering::Relaxed);
+                local.completed.0.store(n + 1, Ordering::Release);
+            }
+            None => {
+                self.completed_elsewhere.0.fetch_add(1, Ordering::Release);
+            }
+        }
+        let head = s.close();
+        match local {
+            Some(local) => {
+                self.slab.release(head, |t| self.ready_on(t, local));
+                self.slab.retire(slot, |s| local.free.push(s));
+                self.hand_over(local);
+            }
+            None => {
+                let mut ready = Vec::new();
+                self.slab.release(head, |t| self.ready_elsewhere(t, &mut ready));
+                let mut returned = self.returned.lock();
+                self.slab.retire(slot, |s| returned.push(s));
+                drop(returned);
+                if !ready.is_empty() {
+                    self.queues.surplus(None, &ready);
+                    self.announce();
+                }
+            }
+        }
+        if let Some(v) = deleted {
+            self.recycle(v);
+        }
+        if self.watch.anybody() {
+            self.notify_watchers();
+        }
+    }
+
+    /// Records what a completion does to the errors of the variables it wrote.
+    #[cold]
+    fn settle(&self, body: &Body, writes: &[u32], failed: &Option<Inherited>) {
+        match failed {
+            Some(inherited) => self.faults.spread(inherited, writes.iter().copied()),
+            None if body.overwrites > 0 => {
+                self.faults.heal(writes[..body.overwrites as usize].iter().copied());
+            }
+            None => {}
+        }
+    }
+
+    /// A completion on a worker made `task` ready.
+    #[inline]
+    fn ready_on(&self, task: u32, local: &mut Local<'_>) {
+        // SAFETY: the task is ready, so its body is written.
+        let flags = unsafe { (*self.slab.get(task).body()).flags };
+        if flags & (flag::SIGNAL | flag::URGENT | flag::LATER) != 0 {
+            self.ready_with_rank(task, flags);
+        } else if local.next == NONE && local.streak < STREAK {
+            local.next = task;
+            local.streak += 1;
+        } else {
+            local.ready.push(task);
+        }
+    }
+
+    #[inline]
+    fn ready_elsewhere(&self, task: u32, ready: &mut Vec<u32>) {
+        // SAFETY: as in `ready_on`.
+        let flags = unsafe { (*self.slab.get(task).body()).flags };
+        if flags & (flag::SIGNAL | flag::URGENT | flag::LATER) != 0 {
+            self.ready_with_rank(task, flags);
+        } else {
+            ready.push(task);
+        }
+    }
+
+    #[cold]
+    fn ready_with_rank(&self, task: u32, flags: u8) {
+        if flags & flag::SIGNAL != 0 {
+            self.run_signal(task);
+        } else {
+            self.queue_ranked(task);
+            self.announce();
+        }
+    }
+
+    /// Queues what a completion made ready beyond the next task.
+    #[inline]
+    fn hand_over(&self, local: &mut Local<'_>) {
+        if local.next != NONE && self.queues.has_urgent() {
+            local.ready.push(std::mem::replace(&mut local.next, NONE));
+        }
+        if !local.ready.is_empty() {
+            self.queues.surplus(Some(local.lane), &local.ready);
+            local.ready.clear();
+            self.announce();
+        }
+    }
+
+    /// Runs a signal that has become ready.
+    pub fn run_signal(&self, slot: u32) {
+        let s = self.slab.get(slot);
+        // SAFETY: the signal is ready and run once.
+        let function = unsafe { (*s.body()).task.assume_init_read() };
+        let _ = function.run(&RunContext::default(), || OnComplete::new(|_| ()));
+        s.close();
+        let mut returned = self.returned.lock();
+        self.slab.retire(slot, |s| returned.push(s));
+    }
+
+    /// Runs a task that is ready at its push on the pushing thread.
+    #[inline]
+    pub fn run_inline(&self, task: TaskRef, origin: Option<&dyn Fn() -> Option<Arc<str>>>) {
+        let frame = Frame::new(self, task, false);
+        frame.enter(|| self.execute_inline(task, origin));
+    }
+
+    #[inline]
+    fn execute_inline(&self, task: TaskRef, origin: Option<&dyn Fn() -> Option<Arc<str>>>) {
+        let slot = task.slot();
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        // SAFETY: as in `execute`.
+        let body = unsafe { &*self.slab.get(slot).body() };
+        let rare = self.rare.load(Ordering::Relaxed);
+        if (rare != 0 || self.faults.any()) && self.divert(task, body, rare, &mut None) {
+            return;
+        }
+        let run = RunContext { ctx: context_of(body), ..RunContext::default() };
+        // SAFETY: as in `execute`.
+        let function = unsafe { body.task.assume_init_read() };
+        let result = function.run(&run, || OnComplete::of_slot(self.handle(), task.0));
+        if self.epoch.load(Ordering::Relaxed) != epoch {
+            // The function forked and this is the child, which knows nothing of the task.
+            return;
+        }
+        match result {
+            Some(Ok(())) => self.finish(slot, None, None),
+            Some(Err(error)) => {
+                let inherited = self.failure(slot, error, origin.and_then(|f| f()));
+                self.finish(slot, Some(inherited), None);
+            }
+            None => {}
+        }
+    }
+
+    /// An asynchronous task ends by its token.
+    pub fn complete_token(&self, task: u64, result: Result<()>) {
+        let task = TaskRef(task);
+        if self.slab.is_done(task) {
+            // Made before a fork, by a process that is not this one.
+            return;
+        }
+        let failed = result.err().map(|e| self.failure(task.slot(), e, None));
+        self.finish(task.slot(), failed, None);
+    }
+
+    /// A deleted variable's slot goes back to use.
+    #[cold]
+    fn recycle(&self, v: u32) {
+        self.faults.forget(v);
+        self.lock().vars.recycle(v);
+    }
+}

@@ -1,0 +1,1 @@
+//! What the engine promises beyond order: waits, errors, deletion, fork and shutdown.

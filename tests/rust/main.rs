@@ -1,0 +1,4 @@
+//! The integration tests of the core: one binary, one module a subject.
+
+mod engine_contracts;
+mod engine_programs;
