@@ -121,6 +121,11 @@ impl Error {
         Self::new(ErrorKind::Execution, message).edit(|e| e.payload = Some(payload))
     }
 
+    /// A wait given up because of a foreign exception.
+    pub fn interrupted(message: impl Into<String>, payload: Arc<dyn Any + Send + Sync>) -> Self {
+        Self::new(ErrorKind::Interrupted, message).edit(|e| e.payload = Some(payload))
+    }
+
     /// Turns what a panic carried into an error.
     pub fn from_panic(panic: Box<dyn Any + Send>) -> Self {
         let text = panic

@@ -369,6 +369,16 @@ impl NDArray {
         Ok(NDArray { chunk, offset, shape, dtype: self.dtype })
     }
 
+    /// Does the engine order this array, so that a wait may block?
+    pub fn needs_wait(&self) -> bool {
+        self.chunk.latch.0.load(Ordering::Acquire) & CLOSED != 0
+    }
+
+    /// Completed writes that went through the engine.
+    pub fn version(&self) -> u64 {
+        self.chunk.known_var().map_or(0, |var| self.runtime().engine.version(var))
+    }
+
     /// Waits for earlier writes and raises their error if no wait has raised it yet.
     pub fn wait_to_read(&self, poll: Poll<'_>) -> Result<()> {
         match self.chunk.known_var() {

@@ -2,6 +2,7 @@
 //!
 //! [`run`] is the one place where write requests, temporaries and the choice of a kernel are handled.
 
+pub mod autograd;
 pub mod imperative;
 pub mod resource;
 pub mod run;

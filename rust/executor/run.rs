@@ -7,10 +7,10 @@
 //! sum, a copy, nothing) is made behind it.
 
 use crate::context::Context;
-use crate::dtype::{DType, Element};
+use crate::dtype::DType;
 use crate::engine::{Push, Task, Var};
 use crate::error::{Error, Result};
-use crate::kernels::parallel::{Shared, parallel_for};
+use crate::kernels::copy::{Buffer, copy_strided, gather, region_fits, scatter};
 use crate::ndarray::NDArray;
 use crate::operator::{
     Attrs, Body, Call, Done, InplacePair, Kernel, MatchFacts, OpContext, OpDef, OpReq, OpState,
@@ -19,7 +19,6 @@ use crate::operator::{
 use crate::shape::Shape;
 use crate::storage::ALIGN;
 use crate::tensor::View;
-use crate::with_dtype;
 use smallvec::SmallVec;
 use std::any::Any;
 use std::sync::Arc;
@@ -209,7 +208,7 @@ impl Prepared {
 /// Memory in the place of some outputs for the time of one call.
 struct Temporaries {
     #[allow(dead_code)] // owns what the views show
-    memory: Vec<u64>,
+    memory: Buffer,
     views: Vec<View>,
 }
 
@@ -219,9 +218,8 @@ impl Temporaries {
         let aligned = |v: &View| v.size_bytes().next_multiple_of(ALIGN);
         let total: usize =
             plan.iter().zip(outputs).filter(|(p, _)| needs(p.1)).map(|(_, v)| aligned(v)).sum();
-        let mut memory = vec![0u64; (total + ALIGN) / 8];
-        let base = memory.as_mut_ptr().cast::<u8>();
-        let mut at = base.align_offset(ALIGN);
+        let mut memory = Buffer::new(total);
+        let mut at = 0;
         let views = plan
             .iter()
             .zip(outputs)
@@ -229,10 +227,9 @@ impl Temporaries {
                 if !needs(p.1) {
                     return output.clone();
                 }
-                let ptr = base.wrapping_add(at);
+                let view = memory.view(at, output.shape().clone(), output.dtype());
                 at += aligned(output);
-                // SAFETY: `memory` holds all aligned parts and lives as long as the views.
-                unsafe { View::new(ptr, output.shape().clone(), output.dtype()) }
+                view
             })
             .collect();
         Temporaries { memory, views }
@@ -250,61 +247,7 @@ impl Temporaries {
     }
 }
 
-const GRAIN: usize = 32 * 1024;
-
-/// `to += from`; equal shapes and dtypes.
-pub fn add(from: &View, to: &View) {
-    trait Sum: Element {
-        fn sum(self, other: Self) -> Self;
-    }
-    macro_rules! sums {
-        ($($t:ty => $f:expr),*) => {$(impl Sum for $t {
-            #[inline(always)]
-            fn sum(self, other: Self) -> Self { let f: fn($t, $t) -> $t = $f; f(self, other) }
-        })*};
-    }
-    sums!(f32 => |a, b| a + b, f64 => |a, b| a + b,
-          half::f16 => |a, b| half::f16::from_f32(a.to_f32() + b.to_f32()),
-          u8 => u8::wrapping_add, i8 => i8::wrapping_add, i32 => i32::wrapping_add,
-          i64 => i64::wrapping_add, bool => |a, b| a | b);
-    with_dtype!(from.dtype(), T => {
-        let (src, dst) = (Shared(from.as_ptr::<T>()), Shared(to.as_ptr::<T>()));
-        parallel_for(from.size(), GRAIN, |range| for i in range {
-            // SAFETY: both views hold `size` elements and ranges are disjoint; plain pointer access, so
-            // it does not matter if the views are the same bytes.
-            unsafe { *dst.at(i) = (*dst.at(i)).sum(*src.at(i)) }
-        });
-    });
-}
-
-/// `to = from`, converting the dtype; equal sizes. The views may overlap if they have one dtype.
-pub fn copy(from: &View, to: &View) {
-    if from.dtype() == to.dtype() {
-        // SAFETY: both views hold this many bytes; `copy` allows overlap.
-        unsafe { std::ptr::copy(from.ptr(), to.ptr(), from.size_bytes()) };
-        return;
-    }
-    with_dtype!(from.dtype(), S => with_dtype!(to.dtype(), D => {
-        let (src, dst) = (Shared(from.as_ptr::<S>()), Shared(to.as_ptr::<D>()));
-        parallel_for(from.size(), GRAIN, |range| for i in range {
-            // SAFETY: both views hold `size` elements and ranges are disjoint.
-            unsafe { *dst.at(i) = convert::<S, D>(*src.at(i)) }
-        });
-    }));
-}
-
-#[inline(always)]
-fn convert<S: Element, D: Element>(x: S) -> D {
-    // 64-bit integers must not lose bits on the way through a double.
-    if S::DTYPE == DType::I64 && D::DTYPE == DType::I32 {
-        // SAFETY: the dtypes say that S is i64 and D is i32.
-        unsafe {
-            let wide: i64 = std::mem::transmute_copy(&x);
-            return std::mem::transmute_copy(&(wide as i32));
-        }
-    }
-    D::from_f64(x.to_f64())
-}
+pub use crate::kernels::copy::{add, copy};
 
 /// Removes repeated variables, and from `reads` those that are written; what the engine wants.
 pub fn distinct(reads: &mut SmallVec<[Var; 6]>, writes: &mut SmallVec<[Var; 6]>) {
@@ -323,9 +266,41 @@ pub fn distinct(reads: &mut SmallVec<[Var; 6]>, writes: &mut SmallVec<[Var; 6]>)
     unique(reads, writes);
 }
 
-/// Pushes a copy between two arrays of equal shape.
+/// Runs `work` on two arrays' views: at once if it is small and nothing is in the way, else as an
+/// operation that reads `source` and writes `target`. Any overlap is `work`'s matter.
+pub fn push_work(
+    name: &str,
+    source: &NDArray,
+    target: &NDArray,
+    elems: usize,
+    whole: bool,
+    work: impl Fn(&View, &View) + Send + 'static,
+) -> Result<()> {
+    let cheap = elems <= super::imperative::CHEAP_ELEMS;
+    if cheap {
+        let (from, to) = (source.view()?, target.view()?);
+        let tiny = elems <= super::imperative::TINY_ELEMS;
+        let mut run = || work(&from, &to);
+        if crate::ndarray::with_quiet(&[source], &[target], tiny, &mut run) {
+            return Ok(());
+        }
+    }
+    let mut reads: SmallVec<[Var; 6]> = SmallVec::from_slice(&[source.var()]);
+    let mut writes: SmallVec<[Var; 6]> = SmallVec::from_slice(&[target.var()]);
+    distinct(&mut reads, &mut writes);
+    let overwrites = usize::from(whole && target.is_whole() && !source.same_chunk(target));
+    let ctx = target.context();
+    let push = Push { ctx, overwrites, cheap, ..Push::new(name, &reads, &writes) };
+    let (from, to) = (source.clone(), target.clone());
+    let task = Task::sync(move |_| {
+        work(&from.view()?, &to.view()?);
+        Ok(())
+    });
+    target.runtime().engine.push(task, push)
+}
+
+/// Pushes a copy between two arrays of equal size, converting the dtype.
 pub fn push_copy(source: &NDArray, target: &NDArray) -> Result<()> {
-    target.writable()?;
     if source.size() != target.size() {
         return Err(Error::value(format!(
             "cannot copy an array of shape {} into one of shape {}",
@@ -333,34 +308,78 @@ pub fn push_copy(source: &NDArray, target: &NDArray) -> Result<()> {
             target.shape()
         )));
     }
-    if source.overlaps(target)
-        && source.view()?.ptr() == target.view()?.ptr()
-        && source.dtype() == target.dtype()
-    {
-        return Ok(());
+    if source.overlaps(target) && source.dtype() != target.dtype() {
+        return Err(Error::value("cannot convert an array into its own memory"));
     }
-    let small = source.size() <= super::imperative::CHEAP_ELEMS;
-    if small {
-        let (from, to) = (source.view()?, target.view()?);
-        let mut run = || copy(&from, &to);
-        if crate::ndarray::with_quiet(&[source], &[target], true, &mut run) {
+    push_work("_copyto", source, target, source.size(), true, copy)
+}
+
+/// A strided part of an array: where it begins, extents and steps, in elements.
+#[derive(Clone, Debug)]
+pub struct Region {
+    pub offset: usize,
+    pub extents: Vec<i64>,
+    pub steps: Vec<i64>,
+}
+
+impl Region {
+    fn check(&self, array: &NDArray) -> Result<()> {
+        if region_fits(array.size(), self.offset, &self.extents, &self.steps) {
             return Ok(());
         }
+        Err(Error::index(format!("{self:?} is outside of an array of shape {}", array.shape())))
     }
-    let mut reads: SmallVec<[Var; 6]> = SmallVec::from_slice(&[source.var()]);
-    let mut writes: SmallVec<[Var; 6]> = SmallVec::from_slice(&[target.var()]);
-    distinct(&mut reads, &mut writes);
-    let overwrites = usize::from(target.is_whole() && !source.same_chunk(target));
-    let push = Push {
-        ctx: target.context(),
-        overwrites,
-        cheap: small,
-        ..Push::new("_copyto", &reads, &writes)
-    };
-    let (from, to) = (source.clone(), target.clone());
-    let task = Task::sync(move |_| {
-        copy(&from.view()?, &to.view()?);
-        Ok(())
-    });
-    target.runtime().engine.push(task, push)
+
+    fn is_all_of(&self, array: &NDArray) -> bool {
+        let full = Shape::new(&self.extents);
+        self.offset == 0
+            && full.size() == array.size()
+            && full
+                .strides()
+                .iter()
+                .zip(&self.steps)
+                .zip(&self.extents)
+                .all(|((want, step), extent)| *extent == 1 || want == step)
+    }
+}
+
+/// Pushes a copy of a region of `source` to a region of `target`; equal extents, dtype converted.
+pub fn push_region(source: &NDArray, from: Region, target: &NDArray, to: Region) -> Result<()> {
+    from.check(source)?;
+    to.check(target)?;
+    let elems = Shape::new(&to.extents).size();
+    let whole = to.is_all_of(target);
+    let through_copy = source.same_chunk(target) || source.dtype() != target.dtype();
+    let size = source.size();
+    push_work("_copy_region", source, target, elems, whole, move |src, dst| {
+        if !through_copy {
+            copy_strided(src, from.offset, &from.steps, dst, to.offset, &to.steps, &to.extents);
+            return;
+        }
+        let mut buffer = Buffer::new(size * dst.dtype().size());
+        let own = buffer.view(0, src.shape().clone(), dst.dtype());
+        copy(src, &own);
+        copy_strided(&own, from.offset, &from.steps, dst, to.offset, &to.steps, &to.extents);
+    })
+}
+
+/// Pushes `target[i] = source[positions[i]]` over flat positions.
+pub fn push_gather(source: &NDArray, positions: Vec<i64>, target: &NDArray) -> Result<()> {
+    check_positions(&positions, source.size())?;
+    let elems = positions.len();
+    push_work("_gather", source, target, elems, true, move |s, t| gather(s, &positions, t))
+}
+
+/// Pushes `target[positions[i]] = source[i]` over flat positions.
+pub fn push_scatter(source: &NDArray, positions: Vec<i64>, target: &NDArray) -> Result<()> {
+    check_positions(&positions, target.size())?;
+    let elems = positions.len();
+    push_work("_scatter", source, target, elems, false, move |s, t| scatter(s, &positions, t))
+}
+
+fn check_positions(positions: &[i64], size: usize) -> Result<()> {
+    match positions.iter().find(|&&p| p < 0 || p >= size as i64) {
+        Some(bad) => Err(Error::index(format!("position {bad} is out of bounds for size {size}"))),
+        None => Ok(()),
+    }
 }

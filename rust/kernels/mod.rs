@@ -5,6 +5,7 @@ pub mod arch;
 pub mod arith;
 pub mod broadcast;
 pub mod conv;
+pub mod copy;
 pub mod elementwise;
 pub mod gemm;
 pub mod layer_norm;

@@ -1,0 +1,223 @@
+"""Automatic differentiation of imperative code.
+
+Inside ``record()`` every operator call on an array that is marked (``attach_grad``) or was computed from
+one is kept on a tape; ``backward`` walks it back. Recording and training are flags of the thread.
+"""
+
+from __future__ import annotations
+
+from . import _core
+
+__all__ = [
+    "Function",
+    "backward",
+    "get_symbol",
+    "grad",
+    "is_recording",
+    "is_training",
+    "mark_variables",
+    "pause",
+    "predict_mode",
+    "record",
+    "set_recording",
+    "set_training",
+    "train_mode",
+]
+
+is_recording = _core.is_recording
+is_training = _core.is_training
+
+
+def set_recording(is_record):
+    """Sets the thread's recording flag; returns the one before."""
+    return _core.set_recording(bool(is_record))
+
+
+def set_training(train_mode):
+    """Sets the thread's training flag; returns the one before."""
+    return _core.set_training(bool(train_mode))
+
+
+class _Scope:
+    """Sets flags on entry and restores them on exit. May be entered again."""
+
+    __slots__ = ("_recording", "_training", "_before")
+
+    def __init__(self, recording, training):
+        self._recording = recording
+        self._training = training
+        self._before = []
+
+    def __enter__(self):
+        before = [None, None]
+        if self._recording is not None:
+            before[0] = _core.set_recording(self._recording)
+        if self._training is not None:
+            before[1] = _core.set_training(self._training)
+        self._before.append(before)
+
+    def __exit__(self, *exc):
+        recording, training = self._before.pop()
+        if recording is not None:
+            _core.set_recording(recording)
+        if training is not None:
+            _core.set_training(training)
+
+
+def record(train_mode=True):
+    """A scope in which operator calls are recorded, in training mode unless told otherwise."""
+    return _Scope(True, bool(train_mode))
+
+
+def pause(train_mode=False):
+    """A scope in which nothing is recorded."""
+    return _Scope(False, bool(train_mode))
+
+
+def train_mode():
+    """A scope in training mode (dropout drops, batch norm uses the batch)."""
+    return _Scope(None, True)
+
+
+def predict_mode():
+    """A scope in inference mode."""
+    return _Scope(None, False)
+
+
+def _listed(value):
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def mark_variables(variables, gradients, grad_reqs="write"):
+    """Makes arrays leaves of the tape, with buffers for their gradients.
+
+    Parameters
+    ----------
+    variables : NDArray or list of NDArray
+    gradients : NDArray or list of NDArray
+        One buffer a variable, of its shape and dtype.
+    grad_reqs : str or list of str
+        ``'write'``, ``'add'`` or ``'null'``.
+    """
+    variables, gradients = _listed(variables), _listed(gradients)
+    reqs = [grad_reqs] * len(variables) if isinstance(grad_reqs, str) else list(grad_reqs)
+    if not len(variables) == len(gradients) == len(reqs):
+        raise ValueError(
+            f"{len(variables)} variables need as many gradients and requests, "
+            f"got {len(gradients)} and {len(reqs)}"
+        )
+    for variable, gradient, req in zip(variables, gradients, reqs):
+        _core.mark_variable(variable, gradient, req)
+
+
+def _heads(heads, head_grads):
+    heads = _listed(heads)
+    grads = [None] * len(heads) if head_grads is None else _listed(head_grads)
+    if len(heads) != len(grads):
+        raise ValueError(f"{len(heads)} heads need as many head gradients, got {len(grads)}")
+    return heads, grads
+
+
+def backward(heads, head_grads=None, retain_graph=False, train_mode=True):
+    """Writes the gradients of `heads` into the buffers of the leaves they depend on.
+
+    Parameters
+    ----------
+    heads : NDArray or list of NDArray
+    head_grads : NDArray or list of NDArray or None
+        Gradients with respect to the heads; ones where None.
+    retain_graph : bool
+        Keep the tape, to go back through it again.
+    train_mode : bool
+        Whether the gradients are those of training mode.
+    """
+    heads, grads = _heads(heads, head_grads)
+    _core.backward(heads, grads, bool(retain_graph), bool(train_mode))
+
+
+def grad(
+    heads, variables, head_grads=None, retain_graph=None, create_graph=False, train_mode=True
+):
+    """Gradients of `heads` with respect to `variables`, as new arrays.
+
+    With ``create_graph`` the computation of the gradients is recorded itself, so that they can be
+    differentiated again. Returns a list, one array a variable.
+    """
+    heads, grads = _heads(heads, head_grads)
+    variables = _listed(variables)
+    if not variables:
+        raise ValueError("variables cannot be an empty list.")
+    retain = create_graph if retain_graph is None else retain_graph
+    return _core.grad(heads, grads, variables, bool(retain), bool(create_graph), bool(train_mode))
+
+
+def get_symbol(x):
+    """The recorded history of `x` as a Symbol. Leaves are named ``var<N>``, calls ``node_<N>``."""
+    from ._history import symbol_of
+
+    return symbol_of(x)
+
+
+class Function:
+    """A function with a gradient of its own.
+
+    Subclass and implement ``forward(self, *inputs)`` and ``backward(self, *output_grads)``, which
+    returns as many arrays as there are inputs. Call an instance once while recording.
+
+    >>> class Sigmoid(Function):
+    ...     def forward(self, x):
+    ...         y = 1 / (1 + mx.nd.exp(-x))
+    ...         self.save_for_backward(y)
+    ...         return y
+    ...     def backward(self, dy):
+    ...         (y,) = self.saved_tensors
+    ...         return dy * y * (1 - y)
+    """
+
+    def __init__(self):
+        self._used = False
+        self.saved_tensors = ()
+
+    def save_for_backward(self, *args):
+        """Keeps arrays for `backward`, where they are ``self.saved_tensors``."""
+        self.saved_tensors = args
+
+    def __call__(self, *inputs):
+        if getattr(self, "_used", False):
+            raise AssertionError(
+                "Each Function instance can only be called once. Please create another instance."
+            )
+        with pause(train_mode=is_training()):
+            outputs = self.forward(*inputs)
+        if not is_recording():
+            return outputs
+        self._used = True
+        single = not isinstance(outputs, (list, tuple))
+        results = [outputs] if single else list(outputs)
+        # An output may be an input itself, or kept by `forward`: the recorded one is a handle of its own.
+        results = [r.detach() for r in results]
+        if any(x._is_tracked for x in inputs):
+            _core.record_function(self._backward(len(inputs)), list(inputs), results)
+        return results[0] if single else type(outputs)(results)
+
+    def _backward(self, count):
+        def run(*output_grads):
+            with pause(train_mode=is_training()):
+                grads = self.backward(*output_grads)
+            grads = [grads] if not isinstance(grads, (list, tuple)) else list(grads)
+            if len(grads) != count:
+                raise AssertionError(
+                    f"{type(self).__name__}.backward must return exactly the same number of NDArrays "
+                    f"as the number of inputs of forward: expected {count}, got {len(grads)}"
+                )
+            return grads
+
+        return run
+
+    def forward(self, *inputs):
+        """Outputs from inputs."""
+        raise NotImplementedError(f"{type(self).__name__}.forward is not implemented")
+
+    def backward(self, *output_grads):
+        """Gradients of the inputs from those of the outputs."""
+        raise NotImplementedError(f"{type(self).__name__}.backward is not implemented")

@@ -1,0 +1,99 @@
+"""Error classes and small things that every module shares."""
+
+from __future__ import annotations
+
+import builtins
+
+
+class MXNetError(RuntimeError):
+    """What rsnet raises; the subclasses below also derive from the builtin error of their kind."""
+
+
+class MXValueError(MXNetError, builtins.ValueError):
+    """A value that is not acceptable: wrong shape, range, count or contradiction."""
+
+
+class MXTypeError(MXNetError, builtins.TypeError):
+    """A value of the wrong kind: dtype, or an object where an array is wanted."""
+
+
+class MXIndexError(MXNetError, builtins.IndexError):
+    """An index outside of its axis."""
+
+
+class MXKeyError(MXNetError, builtins.KeyError):
+    """A name that is not there."""
+
+    __str__ = Exception.__str__  # KeyError would show the repr of its message
+
+
+class MXAttributeError(MXNetError, builtins.AttributeError):
+    """An attribute that is not there."""
+
+
+class MXNotImplementedError(MXNetError, builtins.NotImplementedError):
+    """Something an operator or device does not offer."""
+
+
+class MXMemoryError(MXNetError, builtins.MemoryError):
+    """Memory that could not be had."""
+
+
+class MXOSError(MXNetError, builtins.OSError):
+    """A file or buffer that cannot be read or written."""
+
+
+class InternalError(MXNetError):
+    """A broken promise of rsnet itself: please report it."""
+
+
+class NotImplementedForSymbol(MXNetError):
+    """A function that exists for arrays only."""
+
+    def __init__(self, function, alias, *args):
+        super().__init__()
+        self.function = getattr(function, "__name__", str(function))
+        self.alias = alias
+        self.args = tuple(str(type(a)) for a in args)
+
+    def __str__(self):
+        alias = f" (namely operator '{self.alias}')" if self.alias else ""
+        with_args = f" with arguments ({', '.join(self.args)})" if self.args else ""
+        return f"Function {self.function}{alias}{with_args} is not implemented for Symbol."
+
+
+class NotSupportedForSparseNDArray(MXNetError):
+    """A function that exists for dense arrays only."""
+
+
+# What the core asks for by kind.
+ERRORS = {
+    "MXNetError": MXNetError,
+    "ValueError": MXValueError,
+    "TypeError": MXTypeError,
+    "IndexError": MXIndexError,
+    "KeyError": MXKeyError,
+    "NotImplementedError": MXNotImplementedError,
+    "InternalError": InternalError,
+    "MemoryError": MXMemoryError,
+    "OSError": MXOSError,
+}
+
+
+class _NullType:
+    """The default of parameters that were not given."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return "_Null"
+
+    def __bool__(self):
+        return False
+
+
+_Null = _NullType()
+
+string_types = (str,)
+numeric_types = (float, int)
+integer_types = (int,)

@@ -1,0 +1,95 @@
+"""Devices: which one arrays live on and operators run on."""
+
+from __future__ import annotations
+
+from . import _core
+
+
+class Context:
+    """A device: its type (``'cpu'``, ``'gpu'``, ``'cpu_pinned'``, ``'cpu_shared'``) and number.
+
+    ``with ctx:`` makes it the thread's default for arrays that are created inside.
+
+    Parameters
+    ----------
+    device_type : str or Context
+        Name of the device type, or a context to copy.
+    device_id : int, default 0
+        Number of the device. CPU numbers are logical only.
+
+    Raises
+    ------
+    KeyError
+        If the device type is unknown.
+    """
+
+    devtype2str = {1: "cpu", 2: "gpu", 3: "cpu_pinned", 5: "cpu_shared"}
+    devstr2type = {"cpu": 1, "gpu": 2, "cpu_pinned": 3, "cpu_shared": 5}
+
+    def __init__(self, device_type, device_id=0):
+        if isinstance(device_type, Context):
+            self.device_typeid = device_type.device_typeid
+            self.device_id = device_type.device_id
+        else:
+            self.device_typeid = Context.devstr2type[device_type]
+            self.device_id = int(device_id)
+        self._before = []
+
+    @property
+    def device_type(self):
+        """Name of the device type."""
+        return Context.devtype2str[self.device_typeid]
+
+    def __hash__(self):
+        return hash((self.device_typeid, self.device_id))
+
+    def __eq__(self, other):
+        return (
+            isinstance(other, Context)
+            and self.device_typeid == other.device_typeid
+            and self.device_id == other.device_id
+        )
+
+    def __str__(self):
+        return f"{self.device_type}({self.device_id})"
+
+    __repr__ = __str__
+
+    def __reduce__(self):
+        return Context, (self.device_type, self.device_id)
+
+    def __enter__(self):
+        self._before.append(_core.set_current_context(self))
+        return self
+
+    def __exit__(self, *exc):
+        _core.set_current_context(self._before.pop())
+
+    def empty_cache(self):
+        """Gives the device's cached memory back to the system."""
+        _core.empty_cache()
+
+
+def cpu(device_id=0):
+    """The CPU as a context."""
+    return Context("cpu", device_id)
+
+
+def cpu_pinned(device_id=0):
+    """Page-locked host memory as a context."""
+    return Context("cpu_pinned", device_id)
+
+
+def gpu(device_id=0):
+    """A GPU as a context. Creating arrays on one that is not there is an error."""
+    return Context("gpu", device_id)
+
+
+def num_gpus():
+    """Number of GPUs that rsnet can use."""
+    return 0
+
+
+def current_context():
+    """The thread's default context."""
+    return _core.current_context()

@@ -1,0 +1,29 @@
+"""Arrays and the functions on them: ``nd.*``.
+
+Most functions are made from the operator registry when this module is imported (see `_register`); those
+written by hand are in `_creation`, `_arithmetic`, `_io` and `_indexing`.
+"""
+
+from __future__ import annotations
+
+from .. import _core  # noqa: F401
+from .._core import NDArray, waitall
+from ..base import _Null
+
+# Functions written by hand, which the registry's functions of the same name do not replace.
+_HANDWRITTEN: set[str] = set()
+
+from . import _register  # noqa: E402
+
+_register.add_all()
+
+from . import _methods, random  # noqa: E402, F401
+from ._arithmetic import *  # noqa: E402, F403
+from ._creation import *  # noqa: E402, F403
+from ._io import *  # noqa: E402, F403
+from . import _arithmetic, _creation, _io  # noqa: E402
+
+for _module in (_arithmetic, _creation, _io):
+    _HANDWRITTEN.update(_module.__all__)
+del _module
+_methods.install_fluent(__import__("sys").modules[__name__])

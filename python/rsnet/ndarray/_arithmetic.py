@@ -1,0 +1,108 @@
+"""Arithmetic and comparison of arrays and numbers as functions."""
+
+from __future__ import annotations
+
+import operator as _operator
+
+from .._core import NDArray
+from . import _internal, op
+
+__all__ = [
+    "add",
+    "divide",
+    "equal",
+    "greater",
+    "greater_equal",
+    "lesser",
+    "lesser_equal",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "modulo",
+    "multiply",
+    "not_equal",
+    "power",
+    "subtract",
+    "true_divide",
+]
+
+
+def _checked(*operands):
+    for x in operands:
+        if not isinstance(x, NDArray):
+            try:
+                float(x)
+            except (TypeError, ValueError):
+                raise TypeError(f"type {type(x)} not supported") from None
+
+
+def _by_operator(name, function, doc):
+    def binary(lhs, rhs):
+        _checked(lhs, rhs)
+        return function(lhs, rhs)
+
+    binary.__name__ = binary.__qualname__ = name
+    binary.__doc__ = f"{doc} with broadcasting; two numbers give a number."
+    return binary
+
+
+def _by_name(name, broadcast, scalar, function, doc):
+    def binary(lhs, rhs):
+        _checked(lhs, rhs)
+        if isinstance(lhs, NDArray) and isinstance(rhs, NDArray):
+            return getattr(op, broadcast)(lhs, rhs)
+        if isinstance(lhs, NDArray):
+            return getattr(_internal, scalar)(lhs, scalar=float(rhs))
+        if isinstance(rhs, NDArray):
+            return getattr(_internal, scalar)(rhs, scalar=float(lhs))
+        return function(lhs, rhs)
+
+    binary.__name__ = binary.__qualname__ = name
+    binary.__doc__ = f"{doc} with broadcasting; two numbers give a number."
+    return binary
+
+
+add = _by_operator("add", _operator.add, "Sum")
+subtract = _by_operator("subtract", _operator.sub, "Difference")
+multiply = _by_operator("multiply", _operator.mul, "Product")
+divide = _by_operator("divide", _operator.truediv, "Quotient")
+true_divide = _by_operator("true_divide", _operator.truediv, "Quotient")
+modulo = _by_operator("modulo", _operator.mod, "Remainder")
+power = _by_operator("power", _operator.pow, "Power")
+equal = _by_operator("equal", _operator.eq, "1 where equal, else 0,")
+not_equal = _by_operator("not_equal", _operator.ne, "1 where different, else 0,")
+greater = _by_operator("greater", _operator.gt, "1 where greater, else 0,")
+greater_equal = _by_operator("greater_equal", _operator.ge, "1 where not less, else 0,")
+lesser = _by_operator("lesser", _operator.lt, "1 where less, else 0,")
+lesser_equal = _by_operator("lesser_equal", _operator.le, "1 where not greater, else 0,")
+maximum = _by_name("maximum", "broadcast_maximum", "_maximum_scalar", max, "The greater value")
+minimum = _by_name("minimum", "broadcast_minimum", "_minimum_scalar", min, "The lesser value")
+
+
+def _truth(function):
+    return lambda a, b: float(function(bool(a), bool(b)))
+
+
+logical_and = _by_name(
+    "logical_and",
+    "broadcast_logical_and",
+    "_logical_and_scalar",
+    _truth(_operator.and_),
+    "1 where both are true, else 0,",
+)
+logical_or = _by_name(
+    "logical_or",
+    "broadcast_logical_or",
+    "_logical_or_scalar",
+    _truth(_operator.or_),
+    "1 where one is true, else 0,",
+)
+logical_xor = _by_name(
+    "logical_xor",
+    "broadcast_logical_xor",
+    "_logical_xor_scalar",
+    _truth(_operator.xor),
+    "1 where exactly one is true, else 0,",
+)

@@ -1,0 +1,228 @@
+"""Functions that make arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import _core
+from .._core import NDArray
+from ..base import MXNetError
+from . import op
+
+__all__ = [
+    "arange",
+    "array",
+    "concatenate",
+    "empty",
+    "eye",
+    "from_dlpack",
+    "from_numpy",
+    "full",
+    "histogram",
+    "linspace",
+    "moveaxis",
+    "onehot_encode",
+    "ones",
+    "ones_like",
+    "split_v2",
+    "to_dlpack_for_read",
+    "to_dlpack_for_write",
+    "zeros",
+    "zeros_like",
+]
+
+
+def _known_shape(shape):
+    """`shape` as a tuple in which every extent is known: 0 and () mean unknown."""
+    shape = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(d) for d in shape)
+    if not shape or any(d <= 0 for d in shape):
+        raise MXNetError(
+            f"shape {shape} cannot be created: 0 and () mean an unknown extent or rank here"
+        )
+    return shape
+
+
+def empty(shape, ctx=None, dtype=None):
+    """An array with memory that nothing was written to.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+    ctx : Context, default the thread's
+    dtype : str or numpy.dtype, default float32
+    """
+    return _core.empty(_known_shape(shape), ctx, dtype)
+
+
+def _filled(shape, value, ctx, dtype):
+    result = empty(shape, ctx, dtype)
+    result[:] = value
+    return result
+
+
+def zeros(shape, ctx=None, dtype=None, stype=None, out=None, **kwargs):
+    """An array of zeros; see `empty` for the parameters."""
+    if out is not None:
+        out[:] = 0
+        return out
+    return _filled(shape, 0, ctx, dtype)
+
+
+def ones(shape, ctx=None, dtype=None, out=None, **kwargs):
+    """An array of ones; see `empty` for the parameters."""
+    if out is not None:
+        out[:] = 1
+        return out
+    return _filled(shape, 1, ctx, dtype)
+
+
+def full(shape, val, ctx=None, dtype=np.float32, out=None):
+    """An array filled with `val`."""
+    if out is None:
+        out = empty(shape, ctx, dtype)
+    out[:] = val
+    return out
+
+
+def zeros_like(data, out=None, name=None, **kwargs):
+    """Zeros of the shape and dtype of `data`."""
+    return op.zeros_like(data, out=out)
+
+
+def ones_like(data, out=None, name=None, **kwargs):
+    """Ones of the shape and dtype of `data`."""
+    return op.ones_like(data, out=out)
+
+
+def array(source_array, ctx=None, dtype=None):
+    """A copy of anything array-like.
+
+    Parameters
+    ----------
+    source_array : NDArray, numpy.ndarray or nested sequence of numbers
+    ctx : Context, default the thread's
+    dtype : str or numpy.dtype
+        Default: that of `source_array` if it is an NDArray, else float32.
+
+    Raises
+    ------
+    TypeError
+        If `source_array` is not array-like.
+    """
+    if isinstance(source_array, NDArray):
+        dtype = source_array.dtype if dtype is None else dtype
+        source_array = source_array.asnumpy()
+    dtype = np.float32 if dtype is None else dtype
+    try:
+        values = np.ascontiguousarray(source_array, dtype=dtype)
+    except (TypeError, ValueError) as error:
+        raise TypeError("source_array must be array like object") from error
+    values = values.reshape(np.shape(source_array))  # ascontiguousarray makes scalars 1-d
+    if values.ndim == 0:
+        values = values.reshape(1)
+    return _core.copy_numpy(values, ctx)
+
+
+def from_numpy(ndarray, zero_copy=True):
+    """An array over the memory of a C-contiguous NumPy array, which becomes read-only; or a copy."""
+    if not zero_copy:
+        return array(ndarray, dtype=ndarray.dtype)
+    if not ndarray.flags["C_CONTIGUOUS"]:
+        raise ValueError("Only c-contiguous arrays are supported for zero-copy")
+    result = _core.share_numpy(ndarray)
+    ndarray.flags.writeable = False
+    return result
+
+
+def arange(
+    start, stop=None, step=1.0, repeat=1, infer_range=None, ctx=None, dtype=np.float32
+):
+    """Evenly spaced values in ``[start, stop)``, each `repeat` times."""
+    values = np.arange(start, step=step) if stop is None else np.arange(start, stop, step)
+    return array(np.repeat(values, repeat), ctx, dtype)
+
+
+def linspace(start, stop, num, endpoint=True, ctx=None, dtype=np.float32):
+    """`num` evenly spaced values from `start` to `stop`."""
+    return array(np.linspace(start, stop, num, endpoint=endpoint), ctx, dtype)
+
+
+def eye(N, M=0, k=0, ctx=None, dtype=np.float32):
+    """A matrix with ones on the `k`-th diagonal; `M` = 0 means `N` columns."""
+    return array(np.eye(N, M or N, k), ctx, dtype)
+
+
+def concatenate(arrays, axis=0, always_copy=True):
+    """The arrays one after the other along `axis`."""
+    arrays = list(arrays)
+    if not arrays or not all(isinstance(a, NDArray) for a in arrays):
+        raise TypeError("arrays must be a non-empty list of NDArray")
+    if len(arrays) == 1 and not always_copy:
+        return arrays[0]
+    return op.Concat(*arrays, dim=axis)
+
+
+def moveaxis(tensor, source, destination):
+    """The array with axes moved to other positions, as in NumPy."""
+    source = [source] if isinstance(source, int) else list(source)
+    destination = [destination] if isinstance(destination, int) else list(destination)
+    if len(source) != len(destination):
+        raise ValueError("`source` and `destination` arguments must have the same number of elements")
+    source = [_axis(a, tensor.ndim) for a in source]
+    destination = [_axis(a, tensor.ndim) for a in destination]
+    axes = [i for i in range(tensor.ndim) if i not in source]
+    for to, axis in sorted(zip(destination, source)):
+        axes.insert(to, axis)
+    return op.transpose(tensor, axes=tuple(axes))
+
+
+def _axis(axis, ndim):
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"axis {axis} is out of range for an array of {ndim} axes")
+    return axis % ndim
+
+
+def split_v2(ary, indices_or_sections, axis=0, squeeze_axis=False):
+    """Parts along `axis`: so many equal ones, or cut before the given indices."""
+    axis = _axis(axis, ary.ndim)
+    size = ary.shape[axis]
+    if isinstance(indices_or_sections, int):
+        if size % indices_or_sections:
+            raise ValueError("array split does not result in an equal division")
+        cuts = list(range(0, size + 1, size // indices_or_sections))
+    else:
+        cuts = [0, *indices_or_sections, size]
+    parts = [op.slice_axis(ary, axis=axis, begin=a, end=b) for a, b in zip(cuts, cuts[1:])]
+    if squeeze_axis:
+        parts = [p.reshape(p.shape[:axis] + p.shape[axis + 1 :]) for p in parts]
+    return parts if len(parts) > 1 else parts[0]
+
+
+def histogram(a, bins=10, range=None):
+    """Counts of values in bins, and the edges of the bins, as in NumPy."""
+    edges = bins.asnumpy() if isinstance(bins, NDArray) else bins
+    counts, edges = np.histogram(a.asnumpy(), edges, range)
+    return array(counts, dtype=np.int64), array(edges, dtype=a.dtype)
+
+
+def onehot_encode(indices, out):
+    """Writes the one-hot rows of `indices` to `out`. Deprecated."""
+    rows = np.eye(out.shape[1], dtype=out.dtype)[indices.asnumpy().astype(np.int64)]
+    out[:] = rows
+    return out
+
+
+def to_dlpack_for_read(data):
+    """A DLPack capsule of the array after its pending writes."""
+    return _core.to_dlpack(data, False)
+
+
+def to_dlpack_for_write(data):
+    """A DLPack capsule of the array after its pending reads and writes."""
+    return _core.to_dlpack(data, True)
+
+
+def from_dlpack(dlpack):
+    """An array over the memory of a DLPack capsule, which is used up."""
+    return _core.from_dlpack(dlpack)
+

@@ -1,0 +1,217 @@
+"""Indexing of arrays: views where the region is one block of memory, copies elsewhere.
+
+Basic keys (integers, slices, None, ...) are strided regions; anything with a list or array in it is
+resolved to flat positions by NumPy's own rules.
+"""
+
+from __future__ import annotations
+
+import numbers
+
+import numpy as np
+
+from .. import _core
+from .._core import NDArray
+
+_BASIC = (numbers.Integral, slice, type(None), type(Ellipsis))
+
+
+def _parts(key):
+    return key if isinstance(key, tuple) else (key,)
+
+
+def _check_kinds(parts):
+    """Is the key basic? Raises for parts that no key has."""
+    basic = True
+    for part in parts:
+        if isinstance(part, _BASIC):
+            continue
+        if isinstance(part, (list, tuple, np.ndarray, NDArray, range)):
+            basic = False
+        else:
+            raise ValueError(f"NDArray does not support slicing with key {part} of type {type(part)}.")
+    return basic
+
+
+def _row_major(shape):
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return strides[::-1]
+
+
+def _expand(parts, shape):
+    """The parts with the ellipsis written out: one for every axis, and None."""
+    if sum(part is Ellipsis for part in parts) > 1:
+        raise IndexError("Cannot use more than one ellipsis")
+    used = sum(part is not None and part is not Ellipsis for part in parts)
+    if used > len(shape):
+        raise IndexError(
+            f"too many indices ({used}) for array with {len(shape)} dimensions"
+        )
+    full = [slice(None)] * (len(shape) - used)
+    if Ellipsis not in [p for p in parts if not isinstance(p, (np.ndarray, NDArray, list))]:
+        return [*parts, *full]
+    at = next(i for i, p in enumerate(parts) if p is Ellipsis)
+    return [*parts[:at], *full, *parts[at + 1 :]]
+
+
+def _region(shape, parts):
+    """Offset, extents and strides (in elements) of a basic key, and its ranges by axis."""
+    strides = _row_major(shape)
+    offset, extents, steps, ranges, axis = 0, [], [], [], 0
+    for part in _expand(parts, shape):
+        if part is None:
+            extents.append(1)
+            steps.append(0)
+            continue
+        size = shape[axis]
+        if isinstance(part, slice):
+            chosen = range(*part.indices(size))
+            extents.append(len(chosen))
+            steps.append(chosen.step * strides[axis])
+        else:
+            index = int(part)
+            if not -size <= index < size:
+                raise IndexError(
+                    f"index {index} is out of bounds for axis {axis} with size {size}"
+                )
+            chosen = range(index % size, index % size + 1)
+        ranges.append(chosen)
+        if len(chosen):
+            offset += chosen.start * strides[axis]
+        axis += 1
+    if not extents:
+        extents, steps = [1], [1]  # a single element has shape (1,)
+    return offset, extents, steps, ranges
+
+
+def _is_block(extents, steps):
+    """Is the region one row-major block of memory?"""
+    expected = 1
+    for extent, step in zip(reversed(extents), reversed(steps)):
+        if extent > 1 and step != expected:
+            return False
+        expected *= max(extent, 1)
+    return True
+
+
+def _positions(shape, parts):
+    """Flat positions that an advanced key selects, by NumPy's rules."""
+    resolved = []
+    for part in parts:
+        if isinstance(part, NDArray):
+            part = part.asnumpy()
+        if isinstance(part, (list, tuple, np.ndarray, range)):
+            part = np.asarray(part)
+            # Masks are not supported: their values count as the indices 0 and 1.
+            part = part.astype(np.int64)
+        resolved.append(part)
+    _expand([p if isinstance(p, _BASIC) else 0 for p in resolved], shape)
+    flat = np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape)
+    chosen = flat[tuple(resolved)]
+    return np.ascontiguousarray(chosen) if chosen.ndim else chosen.reshape(1)
+
+
+def _recorded_region(array, extents, ranges):
+    """The region by differentiable operators."""
+    begin, end, step = [], [], []
+    for chosen in ranges:
+        begin.append(chosen.start)
+        end.append(chosen.stop if chosen.stop >= 0 else None)
+        step.append(chosen.step)
+    params = [("begin", tuple(begin)), ("end", tuple(end)), ("step", tuple(step))]
+    part = _core.invoke("slice", [array], params)
+    return part if part.shape == tuple(extents) else part.reshape(tuple(extents))
+
+
+def getitem(array, key):
+    """`array[key]`."""
+    parts = _parts(key)
+    shape = array.shape
+    if _check_kinds(parts):
+        if parts == () or (len(parts) == 1 and isinstance(parts[0], slice) and parts[0] == slice(None)):
+            return array
+        offset, extents, steps, ranges = _region(shape, parts)
+        if array._is_tracked and _core.is_recording():
+            return _recorded_region(array, extents, ranges)
+        if _is_block(extents, steps):
+            return array._part(offset, extents)
+        result = _core.empty(extents, array.context, array.dtype)
+        result._copy_region(0, extents, _row_major(extents), array, offset, steps)
+        return result
+    positions = _positions(shape, parts)
+    if array._is_tracked and _core.is_recording():
+        index = _core.copy_numpy(positions.reshape(-1).astype(np.int64))
+        flat = array.reshape((-1,))
+        return _core.invoke("take", [flat, index], [("axis", 0)]).reshape(positions.shape)
+    result = _core.empty(positions.shape, array.context, array.dtype)
+    result._gather(array, positions.reshape(-1))
+    return result
+
+
+def _as_source(array, value):
+    """What is assigned, as an array on the same device, of any shape."""
+    if isinstance(value, NDArray):
+        return value
+    if isinstance(value, (str, bytes)):
+        raise TypeError(f"NDArray does not support assignment with a value of type {type(value)}")
+    try:
+        values = np.asarray(value)
+        if values.dtype.kind not in "biuf":
+            values = values.astype(array.dtype)
+        elif values.dtype.name not in ("float32", "float64") or values.ndim:
+            values = values.astype(array.dtype, copy=False)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"NDArray does not support assignment with non-array-like object {value!r} of type "
+            f"{type(value)}"
+        ) from error
+    values = np.ascontiguousarray(values, dtype=array.dtype)
+    return _core.copy_numpy(values, array.context)
+
+
+def _broadcast_steps(source_shape, extents):
+    """Strides by which `source_shape` spreads over `extents`."""
+    shape = list(source_shape)
+    while len(shape) > len(extents) and shape[0] == 1:
+        shape.pop(0)
+    fits = len(shape) <= len(extents)
+    pad = len(extents) - len(shape)
+    strides = [0] * pad + _row_major(shape)
+    shape = [1] * pad + shape
+    fits = fits and all(s == e or s == 1 for s, e in zip(shape, extents))
+    if not fits:
+        raise ValueError(
+            f"could not broadcast input array from shape {tuple(source_shape)} into shape "
+            f"{tuple(extents)}"
+        )
+    return [0 if s == 1 else step for s, step in zip(shape, strides)]
+
+
+def setitem(array, key, value):
+    """`array[key] = value`."""
+    parts = _parts(key)
+    shape = array.shape
+    if not array.writable:
+        raise ValueError("trying to assign to a readonly NDArray")
+    if _check_kinds(parts):
+        offset, extents, steps, _ = _region(shape, parts)
+        whole = offset == 0 and int(np.prod(extents)) == array.size and _is_block(extents, steps)
+        if whole and isinstance(value, np.ndarray) and value.shape == tuple(extents):
+            array._copy_from_numpy(np.ascontiguousarray(value, dtype=array.dtype))
+            return
+        source = _as_source(array, value)
+        spread = _broadcast_steps(source.shape, extents)
+        array._copy_region(offset, extents, steps, source, 0, spread)
+        return
+    positions = _positions(shape, parts)
+    source = _as_source(array, value)
+    extents = positions.shape
+    spread = _broadcast_steps(source.shape, extents)
+    if source.shape != extents or source.dtype != array.dtype:
+        full = _core.empty(extents, array.context, array.dtype)
+        full._copy_region(0, extents, _row_major(extents), source, 0, spread)
+        source = full
+    array._scatter(source, positions.reshape(-1))

@@ -1,0 +1,183 @@
+"""Files of arrays: ``nd.save`` and ``nd.load``, in MXNet's format.
+
+A file is a header, a list of records, one an array, and a list of names (none for a list of arrays).
+Records of all versions are read (V0 without magic to V3); V2 is written.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+
+import numpy as np
+
+from .. import _core
+from .._core import NDArray
+from ..base import MXNetError
+
+__all__ = ["load", "load_frombuffer", "save"]
+
+_FILE = 0x112
+_V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
+_DTYPES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
+
+
+def _record(array):
+    """One array as bytes (V2)."""
+    values = array.asnumpy()
+    ctx = array.context
+    head = struct.pack("<Iii", _V2, 0, values.ndim)
+    head += struct.pack(f"<{values.ndim}q", *values.shape)
+    head += struct.pack("<iii", ctx.device_typeid, ctx.device_id, _DTYPES.index(values.dtype.name))
+    return head + values.tobytes()
+
+
+class _Reader:
+    """Takes numbers and bytes from a buffer; every step is checked against its end."""
+
+    def __init__(self, data, name):
+        self.data, self.at, self.name = memoryview(data), 0, name
+
+    def fail(self, what):
+        return MXNetError(f"Invalid NDArray file format: {self.name}, at byte {self.at}: {what}")
+
+    def take(self, count, what):
+        if count < 0 or self.at + count > len(self.data):
+            left = len(self.data) - self.at
+            raise self.fail(f"{what} needs {count} bytes, {left} are left")
+        piece = self.data[self.at : self.at + count]
+        self.at += count
+        return piece
+
+    def numbers(self, form, count, what):
+        return struct.unpack(f"<{count}{form}", self.take(count * struct.calcsize(form), what))
+
+    def number(self, form, what):
+        return self.numbers(form, 1, what)[0]
+
+    def shape(self, ndim, form):
+        if not 0 <= ndim <= 32:
+            raise self.fail(f"an array of {ndim} axes")
+        shape = self.numbers(form, ndim, "shape")
+        if any(d < 0 for d in shape):
+            raise self.fail(f"shape {shape} has a negative extent")
+        return shape
+
+    def record(self):
+        """One array of any version; None for a record without array."""
+        magic = self.number("I", "record")
+        if magic in (_V2, _V3):
+            stype = self.number("i", "storage type")
+            if stype != 0:
+                raise self.fail(f"storage type {stype} is sparse, which is not supported")
+            shape = self.shape(self.number("i", "rank"), "q")
+            none = magic == _V2 and not shape
+        elif magic == _V1:
+            shape = self.shape(self.number("I", "rank"), "q")
+            none = not shape
+        else:  # V0 has no magic: this is the rank
+            shape = self.shape(magic, "I")
+            none = not shape
+        if none:
+            return None
+        self.numbers("i", 2, "context")
+        flag = self.number("i", "dtype")
+        if not 0 <= flag < len(_DTYPES):
+            raise self.fail(f"unsupported dtype flag {flag}")
+        dtype = np.dtype(_DTYPES[flag])
+        count = 1
+        for d in shape:
+            count *= d
+        data = self.take(count * dtype.itemsize, f"data of shape {shape} {dtype}")
+        values = np.frombuffer(data, dtype).reshape(shape)
+        return _core.copy_numpy(np.ascontiguousarray(values))
+
+
+def save(fname, data):
+    """Saves an array, a list of arrays or a dict from names to arrays.
+
+    Parameters
+    ----------
+    fname : str or path
+    data : NDArray, list of NDArray or dict of str to NDArray
+
+    Raises
+    ------
+    TypeError
+        If a dict has other keys or values.
+    ValueError
+        If `data` is none of these.
+    """
+    if isinstance(data, NDArray):
+        data = [data]
+    names = []
+    if isinstance(data, dict):
+        names, arrays = list(data.keys()), list(data.values())
+        if not all(isinstance(n, str) for n in names):
+            raise TypeError("save only accept dict str->NDArray or list of NDArray")
+    elif isinstance(data, list):
+        arrays = data
+    else:
+        raise ValueError(
+            "data needs to either be a NDArray, dict of str, NDArray pairs or a list of NDarrays."
+        )
+    if not all(isinstance(a, NDArray) for a in arrays):
+        raise TypeError("save only accept dict str->NDArray or list of NDArray")
+    parts = [struct.pack("<QQQ", _FILE, 0, len(arrays)), *map(_record, arrays)]
+    parts.append(struct.pack("<Q", len(names)))
+    for name in names:
+        encoded = name.encode()
+        parts.append(struct.pack("<Q", len(encoded)) + encoded)
+    with open(fname, "wb") as file:
+        file.write(b"".join(parts))
+
+
+def load(fname):
+    """Loads what `save` wrote: a list, or a dict if the file has names."""
+    try:
+        with open(fname, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise MXNetError(f"cannot read {os.fspath(fname)!r}: {error}") from error
+    return _parse(data, os.fspath(fname))
+
+
+def load_frombuffer(buf):
+    """As `load`, from the bytes of a file."""
+    if not isinstance(buf, (bytes, bytearray, memoryview)):
+        raise TypeError("buf must be bytes")
+    return _parse(buf, "buffer")
+
+
+def _parse(data, name):
+    reader = _Reader(data, name)
+    magic, _ = reader.numbers("Q", 2, "header")
+    if magic != _FILE:
+        raise reader.fail(f"the file begins with {magic:#x}, expected {_FILE:#x}")
+    count = reader.number("Q", "number of arrays")
+    if count > len(data):
+        raise reader.fail(f"{count} arrays in {len(data)} bytes")
+    arrays = [reader.record() for _ in range(count)]
+    n_names = reader.number("Q", "number of names")
+    if n_names == 0:
+        return arrays
+    if n_names != count:
+        raise reader.fail(f"{n_names} names for {count} arrays")
+    names = []
+    for _ in range(n_names):
+        text = bytes(reader.take(reader.number("Q", "name"), "name"))
+        try:
+            names.append(text.decode())
+        except UnicodeDecodeError as error:
+            raise reader.fail(f"name {text!r} is not UTF-8") from error
+    return dict(zip(names, arrays))
+
+
+def loads_record(data):
+    """An array from the bytes of one record (what pickles hold)."""
+    return _Reader(data, "record").record()
+
+
+def dumps_record(array):
+    """An array as the bytes of one record."""
+    return bytearray(_record(array))

@@ -1,0 +1,352 @@
+"""Methods of `NDArray` that need no speed; they are set on the class that the core defines."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from .. import _core
+from .._core import NDArray
+from ..base import MXNetError
+from ..context import Context
+from . import _indexing, _io, op
+
+
+def _repr(self):
+    shape = "x".join(str(d) for d in self.shape)
+    return f"\n{self.asnumpy()!s}\n<NDArray {shape} @{self.context}>"
+
+
+def _asscalar(self):
+    """The value of an array of one element."""
+    if self.size != 1:
+        raise ValueError("The current array is not a scalar")
+    values = self.asnumpy()
+    return values[0] if values.ndim else values[()]
+
+
+def _array(self, dtype=None, copy=None):
+    values = self.asnumpy()
+    return values if dtype is None else values.astype(dtype)
+
+
+def _iter(self):
+    for i in range(len(self)):
+        yield self[i]
+
+
+def _transposed(self):
+    """The array with its axes in reverse order; itself if it has less than two."""
+    return self if self.ndim < 2 else op.transpose(self)
+
+
+def _copyto(self, other):
+    """Copies into another array of the same shape (converting the dtype) or to a context."""
+    if isinstance(other, NDArray):
+        if other is self:
+            warnings.warn(
+                "You are attempting to copy an array to itself", RuntimeWarning, stacklevel=2
+            )
+            return False
+        if other.shape != self.shape:
+            raise ValueError(f"cannot copy shape {self.shape} to an array of shape {other.shape}")
+        other._copy_from(self)
+        return other
+    if isinstance(other, Context):
+        result = _core.empty(self.shape, other, self.dtype)
+        result._copy_from(self)
+        return result
+    raise TypeError(f"copyto does not support type {type(other)}")
+
+
+def _copy(self):
+    """A copy on the same device."""
+    return self.copyto(self.context)
+
+
+def _as_in_context(self, context):
+    """The array on another device; itself if it is there."""
+    return self if self.context == context else self.copyto(context)
+
+
+def _astype(self, dtype, copy=True):
+    """The array converted to another dtype."""
+    target = _core.empty((1,), None, dtype).dtype
+    if not copy and self.dtype == target:
+        return self
+    if self._is_tracked and _core.is_recording():
+        return op.cast(self, dtype=np.dtype(dtype).name)
+    result = _core.empty(self.shape, self.context, dtype)
+    result._copy_from(self)
+    return result
+
+
+def reshape_codes(shape, codes, reverse=False):
+    """The shape that MXNet's reshape codes (0, -1, -2, -3, -4) make of `shape`."""
+    if reverse:
+        return tuple(reversed(reshape_codes(shape[::-1], _reversed_codes(codes))))
+    out, at, i, unknown = [], 0, 0, None
+
+    def take():
+        nonlocal at
+        if at >= len(shape):
+            raise MXNetError(f"reshape code at position {i} of {tuple(codes)} has no axis left in {shape}")
+        at += 1
+        return shape[at - 1]
+
+    def infer():
+        nonlocal unknown
+        if unknown is not None:
+            raise MXNetError("One and only one dim can be inferred")
+        unknown = len(out)
+        out.append(1)
+
+    while i < len(codes):
+        code = codes[i]
+        if code > 0:
+            out.append(code)
+            at += 1
+        elif code == 0:
+            out.append(take())
+        elif code == -1:
+            infer()
+            at += 1
+        elif code == -2:
+            out.extend(shape[at:])
+            at = len(shape)
+        elif code == -3:
+            out.append(take() * take())
+        elif code == -4:
+            if i + 2 >= len(codes):
+                raise MXNetError("reshape code -4 needs two extents behind it")
+            whole, a, b = take(), codes[i + 1], codes[i + 2]
+            if a == -1 and b == -1:
+                raise MXNetError("One and only one dim can be inferred")
+            a = whole // b if a == -1 else a
+            b = whole // a if b == -1 else b
+            if a * b != whole:
+                raise MXNetError(f"reshape cannot split an axis of {whole} into {a} x {b}")
+            out.extend((a, b))
+            i += 2
+        else:
+            raise MXNetError(f"reshape code {code} is not supported")
+        i += 1
+    if unknown is not None:
+        rest = int(np.prod(out, dtype=np.int64))
+        size = int(np.prod(shape, dtype=np.int64))
+        if rest and size % rest == 0:
+            out[unknown] = size // rest
+    return tuple(out)
+
+
+def _reversed_codes(codes):
+    """The codes from the last to the first; the two extents of a -4 stay behind it, swapped."""
+    out, i = [], 0
+    while i < len(codes):
+        if codes[i] == -4:
+            out[:0] = [-4, *codes[i + 1 : i + 3][::-1]]
+            i += 3
+        else:
+            out.insert(0, codes[i])
+            i += 1
+    return out
+
+
+def _reshape(self, *shape, **kwargs):
+    """The elements in another shape, sharing memory.
+
+    0 copies an extent, -1 is inferred, -2 copies all that are left, -3 merges two, -4 splits one into
+    the two that follow; with ``reverse=True`` from the last axis on.
+
+    Raises
+    ------
+    ValueError
+        If the number of elements would change.
+    """
+    reverse = kwargs.pop("reverse", False)
+    if "shape" in kwargs:
+        shape = kwargs.pop("shape")
+    elif len(shape) == 1 and isinstance(shape[0], (tuple, list)):
+        shape = shape[0]
+    if kwargs:
+        raise TypeError(f"reshape() got unexpected keyword arguments {sorted(kwargs)}")
+    codes = (int(shape),) if isinstance(shape, int) else tuple(int(d) for d in shape)
+    if not codes:
+        raise ValueError("shape cannot be empty")
+    target = reshape_codes(self.shape, codes, reverse)
+    if int(np.prod(target, dtype=np.int64)) != self.size:
+        raise ValueError(f"Cannot reshape array of size {self.size} into shape {codes}")
+    if self._is_tracked and _core.is_recording():
+        return op.Reshape(self, shape=target)
+    return self._reshaped(target)
+
+
+def _reshape_like(self, other, **kwargs):
+    """The elements in the shape of another array."""
+    return self.reshape(other.shape)
+
+
+def _flatten(self, inplace=False):
+    """Rows of all but the first axis merged."""
+    return self.reshape((self.shape[0], -1)) if inplace else op.Flatten(self)
+
+
+def _expand_dims(self, axis, inplace=False):
+    """A new axis of extent 1 before `axis`."""
+    if not inplace:
+        return op.expand_dims(self, axis=axis)
+    at = axis if axis >= 0 else axis + self.ndim + 1
+    return self.reshape((*self.shape[:at], 1, *self.shape[at:]))
+
+
+def _squeeze(self, axis=None, inplace=False):
+    """The array without axes of extent 1."""
+    if axis is None:
+        drop = [i for i, d in enumerate(self.shape) if d == 1]
+    else:
+        drop = [a % self.ndim for a in ((axis,) if isinstance(axis, int) else axis)]
+    if any(self.shape[a] != 1 for a in drop):
+        raise ValueError(
+            f"cannot squeeze axes {tuple(drop)} of shape {self.shape}: an extent is not 1"
+        )
+    kept = tuple(d for i, d in enumerate(self.shape) if i not in drop)
+    return self.reshape(kept or (1,))
+
+
+def _broadcast_to(self, shape):
+    """The array repeated along axes of extent 1 to `shape`."""
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    source = self.shape
+    error = ValueError(
+        f"operands could not be broadcast together with remapped shapes"
+        f"[original->remapped]: {source} and requested shape {shape}"
+    )
+    if len(shape) < len(source):
+        raise error
+    padded = (1,) * (len(shape) - len(source)) + source
+    if any(a != b and a != 1 for a, b in zip(padded, shape)):
+        raise error
+    array = self if padded == source else self.reshape(padded)
+    return op.broadcast_to(array, shape=shape) if padded != shape else array
+
+
+def _broadcast_like(self, other):
+    """The array repeated to the shape of another one."""
+    return self.broadcast_to(other.shape)
+
+
+def _tostype(self, stype):
+    """The array itself: only dense storage is supported."""
+    if stype != "default":
+        raise NotImplementedError(f"storage type {stype!r} is not supported")
+    return self
+
+
+def _attach_grad(self, grad_req="write", stype=None):
+    """Makes the array a leaf of the tape with a gradient buffer of zeros; forgets its history."""
+    buffer = _core.empty(self.shape, self.context, self.dtype)
+    buffer[:] = 0
+    _core.mark_variable(self, buffer, grad_req)
+
+
+def _backward(self, out_grad=None, retain_graph=False, train_mode=True):
+    """Gradients of this array written to the buffers of the leaves it was computed from."""
+    _core.backward([self], [out_grad], bool(retain_graph), bool(train_mode))
+
+
+def _slice_assign(self, rhs, begin, end, step):
+    """Assigns `rhs` to a region."""
+    self[tuple(slice(b, e, s) for b, e, s in zip(begin, end, step or [None] * len(begin)))] = rhs
+    return self
+
+
+def _reduce(self):
+    return _rebuild, (bytes(_io.dumps_record(self)),)
+
+
+def _rebuild(state):
+    return _io.loads_record(state)
+
+
+def _property(name, get, doc):
+    setattr(NDArray, name, property(get, doc=doc))
+
+
+def _install():
+    methods = {
+        "__repr__": _repr,
+        "__getitem__": _indexing.getitem,
+        "__setitem__": _indexing.setitem,
+        "__iter__": _iter,
+        "__array__": _array,
+        "__reduce__": _reduce,
+        "as_in_context": _as_in_context,
+        "as_in_ctx": _as_in_context,
+        "asscalar": _asscalar,
+        "astype": _astype,
+        "attach_grad": _attach_grad,
+        "backward": _backward,
+        "broadcast_like": _broadcast_like,
+        "broadcast_to": _broadcast_to,
+        "copy": _copy,
+        "copyto": _copyto,
+        "expand_dims": _expand_dims,
+        "flatten": _flatten,
+        "item": _asscalar,
+        "reshape": _reshape,
+        "reshape_like": _reshape_like,
+        "slice_assign": _slice_assign,
+        "slice_assign_scalar": _slice_assign,
+        "squeeze": _squeeze,
+        "tostype": _tostype,
+    }
+    for name, method in methods.items():
+        if not name.startswith("__"):
+            method.__name__ = name
+            method.__qualname__ = f"NDArray.{name}"
+        setattr(NDArray, name, method)
+    NDArray.__array_priority__ = 1000.0
+    NDArray.stype = "default"
+    NDArray.writable = True
+    _property("T", _transposed, "The array with its axes in reverse order.")
+    _property("handle", lambda self: id(self), "A number that tells arrays apart.")
+
+
+# Functions that are methods as well: `x.exp()` is `nd.exp(x)`.
+FLUENT = """
+abs arccos arccosh arcsin arcsinh arctan arctanh argmax argmax_channel argmin argsort broadcast_axes
+cbrt ceil clip cos cosh degrees depth_to_space diag dot exp expm1 fix flip floor gamma gammaln
+log log10 log1p log2 log_softmax max mean min nanprod nansum norm one_hot ones_like pad pick prod
+radians rcbrt reciprocal relu repeat rint round rsqrt shape_array sigmoid sign sin sinh size_array slice
+slice_axis slice_like softmax softmin sort space_to_depth split split_v2 sqrt square sum swapaxes take tan
+tanh tile topk transpose trunc zeros_like
+""".split()
+
+
+def install_fluent(package):
+    """Makes methods of the functions that are there."""
+    for name in FLUENT:
+        function = getattr(package, name, None)
+        if function is not None and not hasattr(NDArray, name):
+            setattr(NDArray, name, _fluent(name, function))
+
+
+def _fluent(name, function):
+    def method(self, *args, **kwargs):
+        return function(self, *args, **kwargs)
+
+    method.__name__ = name
+    method.__qualname__ = f"NDArray.{name}"
+    method.__doc__ = f"``nd.{name}`` of this array; see there."
+    return method
+
+
+def _transpose(self, *axes, **kwargs):
+    """The array with permuted axes, reversed by default."""
+    axes = kwargs.get("axes", axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
+    return op.transpose(self, axes=tuple(axes)) if axes else op.transpose(self)
+
+
+_install()
+NDArray.transpose = _transpose

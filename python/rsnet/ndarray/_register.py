@@ -1,0 +1,62 @@
+"""Places the function of every registered operator where programs look for it.
+
+The prefix of an operator's name decides: ``_contrib_X`` is ``nd.contrib.X``, ``_linalg_X`` is
+``nd.linalg.X`` and so on; any other name that begins with ``_`` is in ``nd._internal``; the rest is in
+``nd.op`` and ``nd`` itself.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+
+from .. import _core
+
+_PREFIXES = ("_contrib_", "_linalg_", "_sparse_", "_image_")
+_PACKAGE = "rsnet.ndarray"
+
+
+def _home(name):
+    """Module and function name of operator `name`."""
+    for prefix in _PREFIXES:
+        if name.startswith(prefix):
+            return prefix.strip("_"), name[len(prefix) :]
+    if name.startswith("_random_") and name.endswith("_like"):
+        return "random", name[len("_random_") :]
+    if name.startswith("_"):
+        return "_internal", name
+    return "op", name
+
+
+def _module(name):
+    full = f"{_PACKAGE}.{name}"
+    if full not in sys.modules:
+        from ..base import _Null
+
+        module = types.ModuleType(full, f"Operator functions of ``nd.{name}``, from the registry.")
+        module._Null = _Null  # the default that signatures name
+        sys.modules[full] = module
+        setattr(sys.modules[_PACKAGE], name, module)
+    return sys.modules[full]
+
+
+def add_function(name):
+    """Makes the function of operator `name`; replaces one that is there."""
+    home, short = _home(name)
+    public = home == "op"
+    module = _module(home)
+    function = _core.make_function(name, short, _PACKAGE if public else module.__name__)
+    setattr(module, short, function)
+    package = sys.modules[_PACKAGE]
+    if public and short not in package._HANDWRITTEN:
+        setattr(package, short, function)
+    return function
+
+
+def add_all():
+    """Makes the functions of all registered operators."""
+    for name in ("_internal", "op", "contrib", "linalg", "sparse", "image"):
+        _module(name)
+    for name in _core.list_operators():
+        if not name.startswith("_backward"):
+            add_function(name)

@@ -1,0 +1,122 @@
+"""Samplers: ``nd.random``. Parameters are all numbers (one distribution) or all arrays (one each)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import _core
+from .._core import NDArray
+from ..base import _Null
+
+__all__ = [
+    "exponential",
+    "gamma",
+    "generalized_negative_binomial",
+    "multinomial",
+    "negative_binomial",
+    "normal",
+    "poisson",
+    "randint",
+    "randn",
+    "shuffle",
+    "uniform",
+]
+
+
+def _given(value, default=None):
+    return default if value is None or value is _Null else value
+
+
+def _sample(name, params, shape, dtype, ctx, out):
+    """Calls `_random_<name>` for numbers and `_sample_<name>` for arrays."""
+    shape, dtype = _given(shape), _given(dtype)
+    outs = None if out is None else [out]
+    arrays = [isinstance(v, NDArray) for v in params.values()]
+    if any(arrays):
+        if not all(arrays):
+            raise AssertionError(
+                f"Distribution parameters must all have the same type, got {list(params.values())}"
+            )
+        given = [("shape", shape if shape is not None else ())]
+        if dtype is not None:
+            given.append(("dtype", np.dtype(dtype).name))
+        return _core.invoke(f"_sample_{name}", list(params.values()), given, outs)
+    if shape is None:
+        shape = (1,) if out is None else out.shape
+    given = [*params.items(), ("shape", shape)]
+    if dtype is not None:
+        given.append(("dtype", np.dtype(dtype).name))
+    elif out is not None:
+        given.append(("dtype", np.dtype(out.dtype).name))
+    if ctx is None:
+        return _core.invoke(f"_random_{name}", [], given, outs)
+    with ctx:
+        return _core.invoke(f"_random_{name}", [], given, outs)
+
+
+def uniform(low=0, high=1, shape=_Null, dtype=_Null, ctx=None, out=None, **kwargs):
+    """Samples of the uniform distribution on ``[low, high)``."""
+    return _sample("uniform", {"low": low, "high": high}, shape, dtype, ctx, out)
+
+
+def normal(loc=0, scale=1, shape=_Null, dtype=_Null, ctx=None, out=None, **kwargs):
+    """Samples of the normal distribution of mean `loc` and standard deviation `scale`."""
+    return _sample("normal", {"loc": loc, "scale": scale}, shape, dtype, ctx, out)
+
+
+def randn(*shape, **kwargs):
+    """Samples of the normal distribution, the shape given as arguments."""
+    loc, scale = kwargs.pop("loc", 0), kwargs.pop("scale", 1)
+    return normal(loc, scale, shape or (1,), **kwargs)
+
+
+def gamma(alpha=1, beta=1, shape=_Null, dtype=_Null, ctx=None, out=None, **kwargs):
+    """Samples of the gamma distribution of shape `alpha` and scale `beta`."""
+    return _sample("gamma", {"alpha": alpha, "beta": beta}, shape, dtype, ctx, out)
+
+
+def exponential(scale=1, shape=_Null, dtype=_Null, ctx=None, out=None, **kwargs):
+    """Samples of the exponential distribution of mean `scale`."""
+    rate = 1.0 / scale
+    return _sample("exponential", {"lam": rate}, shape, dtype, ctx, out)
+
+
+def poisson(lam=1, shape=_Null, dtype=_Null, ctx=None, out=None, **kwargs):
+    """Samples of the Poisson distribution of mean `lam`."""
+    return _sample("poisson", {"lam": lam}, shape, dtype, ctx, out)
+
+
+def negative_binomial(k=1, p=1, shape=_Null, dtype=_Null, ctx=None, out=None, **kwargs):
+    """Failures before `k` successes of probability `p`."""
+    return _sample("negative_binomial", {"k": k, "p": p}, shape, dtype, ctx, out)
+
+
+def generalized_negative_binomial(
+    mu=1, alpha=1, shape=_Null, dtype=_Null, ctx=None, out=None, **kwargs
+):
+    """Samples of the negative binomial distribution of mean `mu` and dispersion `alpha`."""
+    params = {"mu": mu, "alpha": alpha}
+    return _sample("generalized_negative_binomial", params, shape, dtype, ctx, out)
+
+
+def randint(low, high, shape=_Null, dtype=_Null, ctx=None, out=None, **kwargs):
+    """Integers of ``[low, high)``, int32 unless told otherwise."""
+    if isinstance(low, NDArray) or isinstance(high, NDArray):
+        raise ValueError("randint takes numbers, not arrays")
+    if _given(dtype) is None and out is None:
+        dtype = "int32"
+    return _sample("randint", {"low": low, "high": high}, shape, dtype, ctx, out)
+
+
+def multinomial(data, shape=_Null, get_prob=False, out=None, dtype="int32", **kwargs):
+    """Indices drawn with the probabilities in the last axis of `data`."""
+    params = [("get_prob", get_prob), ("dtype", dtype)]
+    if _given(shape) is not None:
+        params.append(("shape", shape))
+    outs = None if out is None else [out]
+    return _core.invoke("_sample_multinomial", [data], params, outs)
+
+
+def shuffle(data, **kwargs):
+    """The rows of `data` in random order."""
+    return _core.invoke("_shuffle", [data], [], None)

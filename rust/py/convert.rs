@@ -1,0 +1,261 @@
+//! Python objects to the core's vocabulary and back: values, shapes, dtypes, contexts, NumPy arrays.
+
+use crate::context::{Context, DeviceType};
+use crate::dtype::DType;
+use crate::operator::Value;
+use crate::shape::Shape;
+use crate::tensor::View;
+use crate::with_dtype;
+use numpy::npyffi::{self, NPY_ARRAY_WRITEABLE, PY_ARRAY_API};
+use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+use std::os::raw::c_int;
+
+/// A parameter as Python wrote it. Anything that is no plain value is taken by its `str`, except types
+/// and dtypes, which are taken by their name.
+pub fn to_value(obj: &Bound<'_, PyAny>) -> PyResult<Value> {
+    if obj.is_none() {
+        Ok(Value::None)
+    } else if let Ok(text) = obj.cast::<PyString>() {
+        Ok(Value::Str(text.to_str()?.to_owned()))
+    } else if obj.is_instance_of::<PyBool>() {
+        Ok(Value::Bool(obj.is_truthy()?))
+    } else if obj.is_instance_of::<PyInt>() {
+        match obj.extract::<i64>() {
+            Ok(i) => Ok(Value::Int(i)),
+            Err(_) => Ok(Value::Str(obj.str()?.to_str()?.to_owned())),
+        }
+    } else if obj.is_instance_of::<PyFloat>() {
+        Ok(Value::Float(obj.extract()?))
+    } else if obj.is_instance_of::<PyTuple>() || obj.is_instance_of::<PyList>() {
+        obj.try_iter()?.map(|item| to_value(&item?)).collect::<PyResult<_>>().map(Value::List)
+    } else if obj.is_instance_of::<PyType>() {
+        Ok(Value::Str(dtype_arg(obj)?.name().to_owned()))
+    } else {
+        other_value(obj)
+    }
+}
+
+fn other_value(obj: &Bound<'_, PyAny>) -> PyResult<Value> {
+    let class = obj.get_type();
+    if class.module().is_ok_and(|m| m.to_string_lossy().starts_with("numpy")) {
+        if let Ok(flag) = obj.getattr("name") {
+            return Ok(Value::Str(flag.str()?.to_str()?.to_owned())); // a numpy.dtype
+        }
+        if let Ok(item) = obj.call_method0("tolist") {
+            return to_value(&item); // a NumPy scalar or a small array
+        }
+    }
+    if let Ok(i) = obj.call_method0("__index__") {
+        return to_value(&i);
+    }
+    Ok(Value::Str(obj.str()?.to_str()?.to_owned()))
+}
+
+/// A value in normal form as Python shows it.
+pub fn from_value<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Value::None => py.None().into_bound(py),
+        Value::Bool(b) => PyBool::new(py, *b).to_owned().into_any(),
+        Value::Int(i) => i.into_pyobject(py)?.into_any(),
+        Value::Float(x) => x.into_pyobject(py)?.into_any(),
+        Value::Str(s) => PyString::new(py, s).into_any(),
+        Value::List(items) => {
+            let items: Vec<_> = items.iter().map(|v| from_value(py, v)).collect::<PyResult<_>>()?;
+            PyTuple::new(py, items)?.into_any()
+        }
+    })
+}
+
+/// A shape as it stands: an integer or a sequence of integers; 0 is an empty axis.
+pub fn shape_arg(obj: &Bound<'_, PyAny>) -> PyResult<Shape> {
+    if let Ok(n) = obj.extract::<i64>() {
+        return Ok(Shape::new(&[n]));
+    }
+    let dims: Vec<i64> = obj.extract().map_err(|_| {
+        PyTypeError::new_err(format!("shape must be an int or a tuple of ints, got {obj}"))
+    })?;
+    Ok(Shape::new(&dims))
+}
+
+/// A shape in which 0 and `()` mean unknown; `None` is unknown too.
+pub fn shape_legacy(obj: &Bound<'_, PyAny>) -> PyResult<Shape> {
+    if obj.is_none() {
+        return Ok(Shape::unknown());
+    }
+    shape_arg(obj).map(|s| Shape::from_legacy(s.dims()))
+}
+
+pub fn shape_to_py<'py>(py: Python<'py>, shape: &Shape) -> PyResult<Bound<'py, PyTuple>> {
+    PyTuple::new(py, shape.dims())
+}
+
+/// Unknown extents as 0, an unknown rank as `()`.
+pub fn shape_to_py_legacy<'py>(py: Python<'py>, shape: &Shape) -> PyResult<Bound<'py, PyTuple>> {
+    PyTuple::new(py, shape.to_legacy())
+}
+
+/// A dtype by name, NumPy type, `numpy.dtype` or Python type; `None` is float32.
+pub fn dtype_arg(obj: &Bound<'_, PyAny>) -> PyResult<DType> {
+    if obj.is_none() {
+        return Ok(DType::F32);
+    }
+    let py = obj.py();
+    if let Some(found) = obj.cast::<PyString>().ok().and_then(|s| {
+        let text = s.to_str().ok()?;
+        DType::from_name(text).ok()
+    }) {
+        return Ok(found);
+    }
+    static DTYPE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let numpy = DTYPE
+        .get_or_try_init(py, || Ok::<_, PyErr>(py.import("numpy")?.getattr("dtype")?.unbind()))?;
+    let name: String = numpy.bind(py).call1((obj,))?.getattr("name")?.extract()?;
+    DType::from_name(&name).map_err(|e| super::error::to_py(py, &e))
+}
+
+/// NumPy's type class, `numpy.float32` ...
+pub fn dtype_to_py(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyAny>> {
+    static TYPES: PyOnceLock<Vec<Py<PyAny>>> = PyOnceLock::new();
+    let types = TYPES.get_or_try_init(py, || {
+        let dtype = py.import("numpy")?.getattr("dtype")?;
+        DType::ALL
+            .iter()
+            .map(|d| Ok::<_, PyErr>(dtype.call1((d.name(),))?.getattr("type")?.unbind()))
+            .collect()
+    })?;
+    let at = DType::ALL.iter().position(|d| *d == dtype).unwrap_or(0);
+    Ok(types[at].bind(py).clone())
+}
+
+/// A `Context`, its text (`cpu(0)`, `gpu`), or `None` for the thread's default.
+pub fn context_arg(obj: Option<&Bound<'_, PyAny>>) -> PyResult<Context> {
+    let Some(obj) = obj.filter(|o| !o.is_none()) else {
+        return Ok(super::autograd::thread_state().ctx);
+    };
+    if let Ok(text) = obj.cast::<PyString>() {
+        return context_from_text(text.to_str()?);
+    }
+    let fail = || PyTypeError::new_err(format!("expected a Context, got {obj}"));
+    let kind: i32 = obj.getattr("device_typeid").map_err(|_| fail())?.extract()?;
+    let device_id: i32 = obj.getattr("device_id").map_err(|_| fail())?.extract()?;
+    let device_type = DeviceType::from_id(kind).ok_or_else(fail)?;
+    Ok(Context { device_type, device_id })
+}
+
+/// `cpu(0)`, `gpu(1)` or a bare device name.
+pub fn context_from_text(text: &str) -> PyResult<Context> {
+    let fail = || PyValueError::new_err(format!("'{text}' is no context; one is, say, 'cpu(0)'"));
+    let (name, id) = match text.strip_suffix(')').and_then(|t| t.split_once('(')) {
+        Some((name, id)) => (name, id.trim().parse().map_err(|_| fail())?),
+        None => (text, 0),
+    };
+    let device_type = DeviceType::from_name(name).ok_or_else(fail)?;
+    Ok(Context { device_type, device_id: id })
+}
+
+pub fn context_to_py(py: Python<'_>, ctx: Context) -> PyResult<Bound<'_, PyAny>> {
+    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let load = || Ok::<_, PyErr>(py.import("rsnet.context")?.getattr("Context")?.unbind());
+    CLASS.get_or_try_init(py, load)?.bind(py).call1((ctx.device_type.name(), ctx.device_id))
+}
+
+/// NumPy's descriptor of `dtype`.
+fn descr(py: Python<'_>, dtype: DType) -> Bound<'_, numpy::PyArrayDescr> {
+    with_dtype!(dtype, T => numpy::dtype::<T>(py))
+}
+
+/// An uninitialised NumPy array of its own memory.
+pub fn numpy_empty<'py>(
+    py: Python<'py>,
+    shape: &Shape,
+    dtype: DType,
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut dims: Vec<npyffi::npy_intp> = shape.dims().iter().map(|&d| d as _).collect();
+    // SAFETY: the dims and the descriptor are valid; NewFromDescr steals the descriptor's reference.
+    unsafe {
+        let array = PY_ARRAY_API.PyArray_NewFromDescr(
+            py,
+            npyffi::get_type_object(py, npyffi::NpyTypes::PyArray_Type),
+            descr(py, dtype).into_ptr().cast(),
+            dims.len() as c_int,
+            dims.as_mut_ptr(),
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            0,
+            std::ptr::null_mut(),
+        );
+        Bound::from_owned_ptr_or_err(py, array)
+    }
+}
+
+/// A NumPy array over the bytes of `view`; `owner` becomes its base and keeps the memory alive.
+///
+/// # Safety
+/// The bytes must be valid for as long as `owner` lives.
+pub unsafe fn numpy_view<'py>(
+    view: &View,
+    owner: Bound<'py, PyAny>,
+    writable: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = owner.py();
+    let mut dims: Vec<npyffi::npy_intp> = view.dims().iter().map(|&d| d as _).collect();
+    // SAFETY: the view describes a row-major block; NewFromDescr and SetBaseObject steal one reference.
+    unsafe {
+        let array = PY_ARRAY_API.PyArray_NewFromDescr(
+            py,
+            npyffi::get_type_object(py, npyffi::NpyTypes::PyArray_Type),
+            descr(py, view.dtype()).into_ptr().cast(),
+            dims.len() as c_int,
+            dims.as_mut_ptr(),
+            std::ptr::null_mut(),
+            view.ptr().cast(),
+            if writable { NPY_ARRAY_WRITEABLE } else { 0 },
+            std::ptr::null_mut(),
+        );
+        let array = Bound::from_owned_ptr_or_err(py, array)?;
+        let base: *mut ffi::PyObject = owner.into_ptr();
+        if PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_ptr().cast(), base) < 0 {
+            return Err(PyErr::fetch(py));
+        }
+        Ok(array)
+    }
+}
+
+/// A C-contiguous NumPy array of a supported dtype as a view of its bytes.
+pub fn view_of_numpy(array: &Bound<'_, PyUntypedArray>) -> PyResult<View> {
+    let py = array.py();
+    if !array.is_c_contiguous() {
+        return Err(PyValueError::new_err("the NumPy array must be C-contiguous"));
+    }
+    let name: DType = dtype_of_numpy(array)?;
+    let shape: Shape = array.shape().iter().copied().collect();
+    // SAFETY: reading the data pointer of a live array.
+    let ptr = unsafe { (*array.as_array_ptr()).fields.data }.cast::<u8>();
+    let _ = py;
+    // SAFETY: NumPy holds the whole C-contiguous block; the caller keeps the array alive.
+    Ok(unsafe { View::new(ptr, shape, name) })
+}
+
+fn dtype_of_numpy(array: &Bound<'_, PyUntypedArray>) -> PyResult<DType> {
+    let d = array.dtype();
+    let known = match (d.kind(), d.itemsize()) {
+        (b'f', 4) => Some(DType::F32),
+        (b'f', 8) => Some(DType::F64),
+        (b'f', 2) => Some(DType::F16),
+        (b'u', 1) => Some(DType::U8),
+        (b'i', 1) => Some(DType::I8),
+        (b'i', 4) => Some(DType::I32),
+        (b'i', 8) => Some(DType::I64),
+        (b'b', 1) => Some(DType::Bool),
+        _ => None,
+    };
+    match known {
+        Some(dtype) if d.byteorder() != b'>' => Ok(dtype),
+        _ => dtype_arg(d.as_any()),
+    }
+}

@@ -1,0 +1,107 @@
+//! Errors of the core as Python exceptions, and back.
+//!
+//! A Python exception that crosses the core travels inside the [`Error`] and is raised again as the very
+//! same object, with a note that names operator and node. Others become classes of `rsnet.base`, each of
+//! which derives from `MXNetError` and, where one fits, from the builtin exception.
+
+use crate::error::{Error, ErrorKind};
+use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+use std::any::Any;
+use std::sync::Arc;
+
+/// A Python exception inside an [`Error`].
+pub struct Raised(pub Py<PyBaseException>);
+
+/// Wraps an exception for its way through the core. The frames of its traceback are cleared, or they
+/// would keep every array of the failed call alive until the error is raised.
+pub fn from_py(py: Python<'_>, err: PyErr) -> Error {
+    let message = err.to_string();
+    let is_interrupt = err.is_instance_of::<PyKeyboardInterrupt>(py);
+    if let Some(tb) = err.traceback(py) {
+        let _ = py.import("traceback").and_then(|m| m.call_method1("clear_frames", (tb,)));
+    }
+    let payload: Arc<dyn Any + Send + Sync> = Arc::new(Raised(err.into_value(py)));
+    if is_interrupt {
+        Error::interrupted(message, payload)
+    } else {
+        Error::foreign(message, payload)
+    }
+}
+
+/// The exception to raise for `error`.
+pub fn to_py(py: Python<'_>, error: &Error) -> PyErr {
+    if let Some(raised) = error.payload().and_then(|p| p.downcast_ref::<Raised>()) {
+        let value = raised.0.bind(py);
+        annotate(value, error);
+        return PyErr::from_value(value.clone().into_any());
+    }
+    let class = match error.kind() {
+        ErrorKind::Value => "ValueError",
+        ErrorKind::Type => "TypeError",
+        ErrorKind::Index => "IndexError",
+        ErrorKind::Key => "KeyError",
+        ErrorKind::NotImplemented => "NotImplementedError",
+        ErrorKind::Internal => "InternalError",
+        ErrorKind::Memory => "MemoryError",
+        ErrorKind::Io => "OSError",
+        ErrorKind::Parameter | ErrorKind::Interrupted | ErrorKind::Execution => "MXNetError",
+    };
+    match classes(py).and_then(|c| c.get_item(class)?.cast_into::<PyType>().map_err(Into::into)) {
+        Ok(class) => PyErr::from_type(class, error.to_string()),
+        Err(_) => PyRuntimeError::new_err(error.to_string()),
+    }
+}
+
+/// The table `rsnet.base.ERRORS`.
+fn classes(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    static TABLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let load = || Ok::<_, PyErr>(py.import("rsnet.base")?.getattr("ERRORS")?.unbind());
+    Ok(TABLE.get_or_try_init(py, load)?.bind(py).clone())
+}
+
+/// Says on the exception which operator raised it, once.
+fn annotate(value: &Bound<'_, PyBaseException>, error: &Error) {
+    let place = match (error.operator(), error.node(), error.origin()) {
+        (None, None, None) => return,
+        (op, node, origin) => {
+            let mut text = format!("raised in operator {}", op.unwrap_or("?"));
+            if let Some(node) = node {
+                text += &format!(" '{node}'");
+            }
+            if let Some(origin) = origin {
+                text += &format!(", pushed at {origin}");
+            }
+            text
+        }
+    };
+    let notes: Vec<String> =
+        value.getattr("__notes__").and_then(|n| n.extract()).unwrap_or_default();
+    if notes.contains(&place) {
+        return;
+    }
+    if value.call_method1("add_note", (&place,)).is_err() {
+        // Python 3.10 has no notes of its own; tools that know them read this attribute.
+        let all: Vec<String> = notes.into_iter().chain([place]).collect();
+        let _ = value.setattr("__notes__", all);
+    }
+}
+
+/// `Result` of the core as `PyResult`.
+pub trait IntoPy<T> {
+    fn py(self, py: Python<'_>) -> PyResult<T>;
+}
+
+impl<T> IntoPy<T> for crate::error::Result<T> {
+    #[inline]
+    fn py(self, py: Python<'_>) -> PyResult<T> {
+        self.map_err(|e| to_py(py, &e))
+    }
+}
+
+/// What a wait calls every 50 ms, detached from the interpreter: lets signals through.
+pub fn poll_signals() -> crate::error::Result<()> {
+    Python::attach(|py| py.check_signals().map_err(|e| from_py(py, e)))
+}

@@ -1,0 +1,640 @@
+//! The class `NDArray`: number slots, properties, waits, and the way to and from NumPy. Methods that
+//! need no speed are added to the class by the Python package.
+
+use super::autograd::thread_state;
+use super::convert::{
+    context_arg, context_to_py, dtype_arg, dtype_to_py, numpy_empty, numpy_view, shape_arg,
+    shape_to_py, view_of_numpy,
+};
+use super::error::{IntoPy, poll_signals, to_py};
+use super::{function, runtime};
+use crate::executor::autograd::Tracked;
+use crate::executor::imperative::{CHEAP_ELEMS, TINY_ELEMS};
+use crate::executor::run::{Region, push_gather, push_region, push_scatter};
+use crate::ndarray::NDArray;
+use crate::operator::{Attrs, Body, Call, NativeFn, OpContext, OpDef, OpReq, Value};
+use numpy::{PyReadonlyArray1, PyUntypedArray};
+use pyo3::basic::CompareOp;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyFloat, PyInt, PyTuple};
+use std::any::Any;
+use std::sync::Arc;
+
+/// An array of rsnet in Python.
+#[pyclass(name = "NDArray", module = "rsnet.ndarray", frozen, subclass)]
+pub struct PyNDArray {
+    pub tracked: Tracked,
+}
+
+impl PyNDArray {
+    pub fn of(array: NDArray) -> Self {
+        PyNDArray { tracked: Tracked::new(array) }
+    }
+
+    pub fn array(&self) -> &NDArray {
+        &self.tracked.array
+    }
+}
+
+/// Waits for pending writes, detached from the interpreter.
+pub fn wait_to_read(py: Python<'_>, array: &NDArray) -> PyResult<()> {
+    py.detach(|| array.wait_to_read(&mut poll_signals)).py(py)
+}
+
+/// Calls `f` with the bytes of `array` once they are computed; an error if they never were.
+pub fn read<R>(
+    py: Python<'_>,
+    array: &NDArray,
+    f: impl FnOnce(&crate::tensor::View) -> R,
+) -> PyResult<R> {
+    if array.needs_wait() {
+        wait_to_read(py, array)?;
+    }
+    // The wait is over: what remains does not block.
+    array.read(&mut poll_signals, f).py(py)
+}
+
+/// An operator with what a short call on it needs.
+struct Short {
+    op: Arc<OpDef>,
+    attrs: Arc<Attrs>,
+    kernel: Option<NativeFn>,
+}
+
+impl Short {
+    fn find(name: &str) -> Option<Short> {
+        let op = runtime().registry.get(name)?;
+        let attrs = Arc::new(op.parse(&[]).ok()?);
+        let kernel = match op.kernels.as_slice() {
+            [only] => match &only.body {
+                Body::Native(f) => Some(f.clone()),
+                Body::Callback(_) => None,
+            },
+            _ => None,
+        };
+        Some(Short { op, attrs, kernel })
+    }
+
+    /// Runs on two small equal arrays at once, if nothing is in the way.
+    #[inline]
+    fn try_run(&self, a: &NDArray, b: &NDArray) -> Option<NDArray> {
+        let kernel = self.kernel.as_ref()?;
+        let elems = 3 * a.size();
+        if elems > CHEAP_ELEMS || !a.context().is_host() {
+            return None;
+        }
+        let out = NDArray::empty(runtime(), a.shape(), a.dtype(), a.context()).ok()?;
+        let inputs = [a.view().ok()?, b.view().ok()?];
+        let outputs = [out.view().ok()?];
+        let ctx = OpContext { device: a.context(), ..OpContext::default() };
+        let call = Call {
+            attrs: &self.attrs,
+            ctx: &ctx,
+            state: None,
+            inputs: &inputs,
+            req: &[OpReq::Write],
+            outputs: &outputs,
+        };
+        let mut failed = false;
+        let mut run = || failed = kernel(&call).is_err();
+        let ran = crate::ndarray::with_quiet(&[a, b], &[], elems <= TINY_ELEMS, &mut run);
+        (ran && !failed).then_some(out)
+    }
+}
+
+/// The operators behind one arithmetic operator of Python.
+struct Arithmetic {
+    same: Option<Short>,
+    broadcast: &'static str,
+    scalar: &'static str,
+    reverse: &'static str,
+}
+
+#[derive(Clone, Copy)]
+enum Op {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Mod,
+    Pow,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+fn table() -> &'static [Arithmetic; 12] {
+    static TABLE: std::sync::OnceLock<[Arithmetic; 12]> = std::sync::OnceLock::new();
+    TABLE.get_or_init(|| {
+        let row = |same: &str, broadcast, scalar, reverse| Arithmetic {
+            same: Short::find(same),
+            broadcast,
+            scalar,
+            reverse,
+        };
+        [
+            row("elemwise_add", "broadcast_add", "_plus_scalar", "_plus_scalar"),
+            row("elemwise_sub", "broadcast_sub", "_minus_scalar", "_rminus_scalar"),
+            row("elemwise_mul", "broadcast_mul", "_mul_scalar", "_mul_scalar"),
+            row("elemwise_div", "broadcast_div", "_div_scalar", "_rdiv_scalar"),
+            row("_mod", "broadcast_mod", "_mod_scalar", "_rmod_scalar"),
+            row("_power", "broadcast_power", "_power_scalar", "_rpower_scalar"),
+            row("_equal", "broadcast_equal", "_equal_scalar", "_equal_scalar"),
+            row("_not_equal", "broadcast_not_equal", "_not_equal_scalar", "_not_equal_scalar"),
+            row("_lesser", "broadcast_lesser", "_lesser_scalar", "_greater_scalar"),
+            row(
+                "_lesser_equal",
+                "broadcast_lesser_equal",
+                "_lesser_equal_scalar",
+                "_greater_equal_scalar",
+            ),
+            row("_greater", "broadcast_greater", "_greater_scalar", "_lesser_scalar"),
+            row(
+                "_greater_equal",
+                "broadcast_greater_equal",
+                "_greater_equal_scalar",
+                "_lesser_equal_scalar",
+            ),
+        ]
+    })
+}
+
+/// A Python or NumPy number.
+fn number(obj: &Bound<'_, PyAny>) -> Option<f64> {
+    if obj.is_instance_of::<PyFloat>() || obj.is_instance_of::<PyInt>() {
+        return obj.extract().ok();
+    }
+    static GENERIC: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = obj.py();
+    let load = || Ok::<_, PyErr>(py.import("numpy")?.getattr("generic")?.unbind());
+    let generic = GENERIC.get_or_try_init(py, load).ok()?;
+    if obj.is_instance(generic.bind(py)).ok()? { obj.extract().ok() } else { None }
+}
+
+fn not_implemented(py: Python<'_>) -> Py<PyAny> {
+    py.NotImplemented()
+}
+
+/// `lhs op rhs`; `reversed` when Python calls the right operand's method with the left one.
+fn binary<'py>(
+    lhs: &Bound<'py, PyNDArray>,
+    rhs: &Bound<'py, PyAny>,
+    op: Op,
+    reversed: bool,
+    out: Option<&Bound<'py, PyNDArray>>,
+) -> PyResult<Py<PyAny>> {
+    let py = lhs.py();
+    let row = &table()[op as usize];
+    let a = lhs.get();
+    if let Ok(other) = rhs.cast::<PyNDArray>() {
+        let b = other.get();
+        let (x, y) = (a.array(), b.array());
+        if let (Some(same), None) = (&row.same, out) {
+            if x.dtype() == y.dtype() && x.shape() == y.shape() {
+                if let Some(result) = same.try_run(x, y) {
+                    return finish(py, a, b, same, result);
+                }
+            }
+        }
+        let (inputs, out) = ([&a.tracked, &b.tracked], out.map(|o| &o.get().tracked));
+        return function::call_named(
+            py,
+            row.broadcast,
+            &[],
+            &inputs,
+            out.as_ref().map(std::slice::from_ref),
+        );
+    }
+    let Some(x) = number(rhs) else {
+        let kind = rhs.get_type();
+        if kind.hasattr("__array_priority__")? || kind.getattr("__array__").is_ok() {
+            return Err(PyTypeError::new_err(format!("type {kind} not supported")));
+        }
+        return Ok(not_implemented(py));
+    };
+    let name = if reversed { row.reverse } else { row.scalar };
+    let out = out.map(|o| &o.get().tracked);
+    let params = [("scalar", Value::Float(x))];
+    function::call_named(py, name, &params, &[&a.tracked], out.as_ref().map(std::slice::from_ref))
+}
+
+/// Wraps the result of a short call, recorded if need be.
+#[inline]
+fn finish(
+    py: Python<'_>,
+    a: &PyNDArray,
+    b: &PyNDArray,
+    short: &Short,
+    result: NDArray,
+) -> PyResult<Py<PyAny>> {
+    let recording = thread_state().recording;
+    let tracked = if recording && (a.tracked.is_tracked() || b.tracked.is_tracked()) {
+        let inputs = [&a.tracked, &b.tracked];
+        crate::executor::autograd::record_plain(&short.op, &short.attrs, &inputs, result).py(py)?
+    } else {
+        Tracked::new(result)
+    };
+    Ok(Bound::new(py, PyNDArray { tracked })?.into_any().unbind())
+}
+
+macro_rules! slots {
+    ($($forward:ident $backward:ident $inplace:ident $op:ident;)*) => {
+        #[pymethods]
+        impl PyNDArray {
+            $(
+                fn $forward(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+                    binary(slf, other, Op::$op, false, None)
+                }
+                fn $backward(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+                    binary(slf, other, Op::$op, true, None)
+                }
+                fn $inplace(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
+                    let result = binary(slf, other, Op::$op, false, Some(slf))?;
+                    if result.is(&not_implemented(slf.py())) {
+                        let kind = other.get_type();
+                        return Err(PyTypeError::new_err(format!("type {kind} not supported")));
+                    }
+                    Ok(())
+                }
+            )*
+
+            fn __pow__(
+                slf: &Bound<'_, Self>,
+                other: &Bound<'_, PyAny>,
+                _modulo: Option<&Bound<'_, PyAny>>,
+            ) -> PyResult<Py<PyAny>> {
+                binary(slf, other, Op::Pow, false, None)
+            }
+
+            fn __rpow__(
+                slf: &Bound<'_, Self>,
+                other: &Bound<'_, PyAny>,
+                _modulo: Option<&Bound<'_, PyAny>>,
+            ) -> PyResult<Py<PyAny>> {
+                binary(slf, other, Op::Pow, true, None)
+            }
+
+            fn __neg__(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+                let params = [("scalar", Value::Float(-1.0))];
+                function::call_named(slf.py(), "_mul_scalar", &params, &[&slf.get().tracked], None)
+            }
+
+            fn __abs__(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+                function::call_named(slf.py(), "abs", &[], &[&slf.get().tracked], None)
+            }
+
+            fn __richcmp__(
+                slf: &Bound<'_, Self>,
+                other: &Bound<'_, PyAny>,
+                how: CompareOp,
+            ) -> PyResult<Py<PyAny>> {
+                let op = match how {
+                    CompareOp::Eq => Op::Eq,
+                    CompareOp::Ne => Op::Ne,
+                    CompareOp::Lt => Op::Lt,
+                    CompareOp::Le => Op::Le,
+                    CompareOp::Gt => Op::Gt,
+                    CompareOp::Ge => Op::Ge,
+                };
+                binary(slf, other, op, false, None)
+            }
+
+            fn __hash__(slf: &Bound<'_, Self>) -> isize {
+                slf.as_ptr() as isize / 16
+            }
+
+            fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
+                match self.array().size() {
+                    0 => Ok(false),
+                    1 => self.asnumpy(py)?.call_method0("any")?.is_truthy(),
+                    _ => Err(PyValueError::new_err(
+                        "The truth value of an NDArray with multiple elements is ambiguous.",
+                    )),
+                }
+            }
+
+            fn __len__(&self) -> PyResult<usize> {
+                match self.array().shape().dims().first() {
+                    Some(&n) => Ok(n as usize),
+                    None => Err(PyTypeError::new_err("len() of an unsized NDArray")),
+                }
+            }
+
+            #[getter]
+            fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+                shape_to_py(py, self.array().shape())
+            }
+
+            #[getter]
+            fn size(&self) -> usize {
+                self.array().size()
+            }
+
+            #[getter]
+            fn ndim(&self) -> usize {
+                self.array().shape().ndim()
+            }
+
+            #[getter]
+            fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                dtype_to_py(py, self.array().dtype())
+            }
+
+            #[getter]
+            fn context<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                context_to_py(py, self.array().context())
+            }
+
+            #[getter]
+            fn ctx<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                self.context(py)
+            }
+
+            /// The gradient buffer, or None.
+            #[getter]
+            fn grad(&self) -> Option<PyNDArray> {
+                self.tracked.grad().map(|(array, _)| PyNDArray::of(array))
+            }
+
+            #[getter]
+            fn grad_req(&self) -> &'static str {
+                self.tracked.grad().map_or("null", |(_, req)| req.name())
+            }
+
+            /// Waits until every earlier write is done; raises here what failed there.
+            fn wait_to_read(&self, py: Python<'_>) -> PyResult<()> {
+                wait_to_read(py, self.array())
+            }
+
+            /// Waits until every earlier use is done.
+            fn wait_to_write(&self, py: Python<'_>) -> PyResult<()> {
+                let array = self.array();
+                py.detach(|| array.wait_to_write(&mut poll_signals)).py(py)
+            }
+
+            /// A copy as a NumPy array; waits for pending writes.
+            fn asnumpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                let array = self.array();
+                let result = numpy_empty(py, array.shape(), array.dtype())?;
+                let target = view_of_numpy(result.cast::<PyUntypedArray>()?)?;
+                read(py, array, |view| crate::executor::run::copy(view, &target))?;
+                Ok(result)
+            }
+
+            /// The same memory without history.
+            fn detach(&self) -> PyNDArray {
+                PyNDArray::of(self.array().clone())
+            }
+
+            /// Rows `begin..end`, sharing memory.
+            fn _slice(&self, py: Python<'_>, begin: usize, end: usize) -> PyResult<PyNDArray> {
+                self.array().slice(begin, end).py(py).map(PyNDArray::of)
+            }
+
+            /// Row `i`, sharing memory.
+            fn _at(&self, py: Python<'_>, i: usize) -> PyResult<PyNDArray> {
+                self.array().at(i).py(py).map(PyNDArray::of)
+            }
+
+            /// The elements from number `offset` on as an array of `shape`, sharing memory.
+            fn _part(
+                &self,
+                py: Python<'_>,
+                offset: usize,
+                shape: &Bound<'_, PyAny>,
+            ) -> PyResult<PyNDArray> {
+                let array = self.array();
+                let offset = offset * array.dtype().size();
+                array.part(offset, &shape_arg(shape)?, array.dtype()).py(py).map(PyNDArray::of)
+            }
+
+            /// The elements in another shape, sharing memory.
+            fn _reshaped(&self, py: Python<'_>, shape: &Bound<'_, PyAny>) -> PyResult<PyNDArray> {
+                self.array().reshape(shape_arg(shape)?).py(py).map(PyNDArray::of)
+            }
+
+            /// Do the two share one chunk of memory?
+            fn _same_memory(&self, other: &Bound<'_, PyNDArray>) -> bool {
+                self.array().same_chunk(other.get().array())
+            }
+
+            /// Is the array part of a recorded graph?
+            #[getter]
+            fn _is_tracked(&self) -> bool {
+                self.tracked.is_tracked()
+            }
+
+            fn _forget(&self) {
+                self.tracked.forget();
+            }
+
+            /// Pushes a copy of `source` into this array, converting its dtype.
+            fn _copy_from(&self, py: Python<'_>, source: &Bound<'_, PyNDArray>) -> PyResult<()> {
+                self.refuse_if_recorded(py)?;
+                self.array().copy_from(source.get().array()).py(py)
+            }
+
+            /// Pushes a copy of a region of `source` to a region of this array: offsets, extents and steps
+            /// in elements.
+            fn _copy_region(
+                &self,
+                py: Python<'_>,
+                offset: usize,
+                extents: Vec<i64>,
+                steps: Vec<i64>,
+                source: &Bound<'_, PyNDArray>,
+                source_offset: usize,
+                source_steps: Vec<i64>,
+            ) -> PyResult<()> {
+                self.refuse_if_recorded(py)?;
+                let from = Region {
+                    offset: source_offset,
+                    extents: extents.clone(),
+                    steps: source_steps,
+                };
+                let to = Region { offset, extents, steps };
+                push_region(source.get().array(), from, self.array(), to).py(py)
+            }
+
+            /// Pushes `self[i] = source[positions[i]]` over flat positions.
+            fn _gather(
+                &self,
+                py: Python<'_>,
+                source: &Bound<'_, PyNDArray>,
+                positions: PyReadonlyArray1<'_, i64>,
+            ) -> PyResult<()> {
+                let positions = positions.as_slice()?.to_vec();
+                push_gather(source.get().array(), positions, self.array()).py(py)
+            }
+
+            /// Pushes `self[positions[i]] = source[i]` over flat positions.
+            fn _scatter(
+                &self,
+                py: Python<'_>,
+                source: &Bound<'_, PyNDArray>,
+                positions: PyReadonlyArray1<'_, i64>,
+            ) -> PyResult<()> {
+                self.refuse_if_recorded(py)?;
+                let positions = positions.as_slice()?.to_vec();
+                push_scatter(source.get().array(), positions, self.array()).py(py)
+            }
+
+            /// Waits until nothing uses this array, then copies a C-contiguous NumPy array of equal size.
+            fn _copy_from_numpy(
+                &self,
+                py: Python<'_>,
+                source: &Bound<'_, PyUntypedArray>,
+            ) -> PyResult<()> {
+                self.refuse_if_recorded(py)?;
+                let view = view_of_numpy(source)?;
+                let array = self.array();
+                if view.size() != array.size() {
+                    return Err(PyValueError::new_err(format!(
+                        "Shape inconsistent: expected {} vs got {}",
+                        array.shape(),
+                        view.shape()
+                    )));
+                }
+                if array.needs_wait() {
+                    self.wait_to_write(py)?;
+                }
+                array
+                    .overwrite(&mut poll_signals, |target| {
+                        crate::executor::run::copy(&view, target);
+                        Ok(())
+                    })
+                    .py(py)
+            }
+
+            /// Number of completed writes that went through the engine.
+            #[getter]
+            fn version(&self) -> u64 {
+                self.array().version()
+            }
+        }
+    };
+}
+
+slots! {
+    __add__ __radd__ __iadd__ Add;
+    __sub__ __rsub__ __isub__ Sub;
+    __mul__ __rmul__ __imul__ Mul;
+    __truediv__ __rtruediv__ __itruediv__ Div;
+    __mod__ __rmod__ __imod__ Mod;
+}
+
+impl PyNDArray {
+    fn refuse_if_recorded(&self, py: Python<'_>) -> PyResult<()> {
+        let is_output = || self.tracked.entry().is_some_and(|e| e.leaf().is_none());
+        if thread_state().recording && is_output() {
+            return Err(to_py(py, &crate::executor::autograd::already_recorded()));
+        }
+        Ok(())
+    }
+}
+
+/// An uninitialised array.
+#[pyfunction]
+#[pyo3(signature = (shape, ctx=None, dtype=None))]
+fn empty(
+    py: Python<'_>,
+    shape: &Bound<'_, PyAny>,
+    ctx: Option<&Bound<'_, PyAny>>,
+    dtype: Option<&Bound<'_, PyAny>>,
+) -> PyResult<PyNDArray> {
+    let dtype = dtype.map_or(Ok(crate::DType::F32), dtype_arg)?;
+    let ctx = context_arg(ctx)?;
+    if !ctx.is_host() {
+        return Err(no_device(py, ctx));
+    }
+    let shape = shape_arg(shape)?;
+    if let Some(bad) = shape.dims().iter().find(|&&d| d < 0) {
+        return Err(PyValueError::new_err(format!("shape {shape} has a negative extent {bad}")));
+    }
+    NDArray::empty(runtime(), &shape, dtype, ctx).py(py).map(PyNDArray::of)
+}
+
+/// The error of asking for a device that is not there.
+pub fn no_device(py: Python<'_>, ctx: crate::Context) -> PyErr {
+    let text = format!("{ctx} is not available: no CUDA device was found");
+    to_py(py, &crate::Error::new(crate::ErrorKind::Execution, text))
+}
+
+/// A copy of a C-contiguous NumPy array.
+#[pyfunction]
+#[pyo3(signature = (source, ctx=None))]
+fn copy_numpy(
+    py: Python<'_>,
+    source: &Bound<'_, PyUntypedArray>,
+    ctx: Option<&Bound<'_, PyAny>>,
+) -> PyResult<PyNDArray> {
+    let view = view_of_numpy(source)?;
+    let ctx = context_arg(ctx)?;
+    if !ctx.is_host() {
+        return Err(no_device(py, ctx));
+    }
+    let array = NDArray::empty(runtime(), view.shape(), view.dtype(), ctx).py(py)?;
+    crate::executor::run::copy(&view, &array.view().py(py)?);
+    Ok(PyNDArray::of(array))
+}
+
+/// An array over the very memory of a NumPy array.
+#[pyfunction]
+fn share_numpy(py: Python<'_>, source: &Bound<'_, PyUntypedArray>) -> PyResult<PyNDArray> {
+    let view = view_of_numpy(source)?;
+    let keep: Arc<dyn Any + Send + Sync> = Arc::new(source.clone().into_any().unbind());
+    let ctx = crate::Context::default();
+    let _ = py;
+    // SAFETY: the view describes the NumPy array's memory, which `keep` keeps alive.
+    let array =
+        unsafe { NDArray::external(runtime(), keep, view.ptr(), view.shape(), view.dtype(), ctx) };
+    Ok(PyNDArray::of(array))
+}
+
+/// A NumPy array over the memory of `array`, after its pending writes (and reads, if writable).
+#[pyfunction]
+#[pyo3(signature = (array, writable=true))]
+fn numpy_over<'py>(array: &Bound<'py, PyNDArray>, writable: bool) -> PyResult<Bound<'py, PyAny>> {
+    let py = array.py();
+    let inner = array.get().array();
+    if writable {
+        array.get().wait_to_write(py)?;
+    }
+    read(py, inner, |_| ())?;
+    let view = inner.view().py(py)?;
+    // SAFETY: the array object is the base and keeps the chunk alive.
+    unsafe { numpy_view(&view, array.clone().into_any(), writable) }
+}
+
+/// Waits for everything pushed before; raises the first error that no wait has raised yet.
+#[pyfunction]
+fn waitall(py: Python<'_>) -> PyResult<()> {
+    py.detach(|| runtime().engine.wait_for_all(&mut poll_signals)).py(py)
+}
+
+/// Bytes in the host pool: used, cached, peak.
+#[pyfunction]
+fn memory_usage() -> (usize, usize, usize) {
+    let u = runtime().pool.usage();
+    (u.used_bytes, u.cached_bytes, u.peak_bytes)
+}
+
+/// Gives cached host memory back to the system.
+#[pyfunction]
+fn empty_cache() {
+    runtime().pool.release_cached();
+}
+
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyNDArray>()?;
+    macro_rules! add {
+        ($($f:ident),*) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)* };
+    }
+    add!(empty, copy_numpy, share_numpy, numpy_over, waitall, memory_usage, empty_cache);
+    Ok(())
+}
