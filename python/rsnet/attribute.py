@@ -1,0 +1,71 @@
+"""Attributes for all symbols made in a scope: `AttrScope`.
+
+Examples
+--------
+>>> import rsnet as mx
+>>> with mx.AttrScope(ctx_group="stage1"):
+...     x = mx.sym.Variable("x")
+>>> x.attr("ctx_group")
+'stage1'
+"""
+
+from __future__ import annotations
+
+import threading
+
+__all__ = ["AttrScope", "current"]
+
+
+class AttrScope:
+    """Attributes given to every variable and operator symbol made inside `with AttrScope(...)`.
+
+    Scopes nest: an inner one adds to the outer and wins where both set a key; attributes given to the
+    symbol itself win over both.
+
+    Parameters
+    ----------
+    **kwargs : str
+        Attribute names and values.
+
+    Raises
+    ------
+    ValueError
+        A value is not a string.
+    """
+
+    _stack = threading.local()
+
+    def __init__(self, **kwargs: str) -> None:
+        for key, value in kwargs.items():
+            if not isinstance(value, str):
+                raise ValueError(
+                    f"Attributes need to be string: attribute '{key}' is a {type(value).__name__}"
+                )
+        self._attr = kwargs
+
+    def get(self, attr: dict[str, str] | None) -> dict[str, str]:
+        """The scope's attributes together with `attr`, which wins."""
+        if not self._attr:
+            return attr or {}
+        return {**self._attr, **(attr or {})}
+
+    def __enter__(self) -> AttrScope:
+        merged = AttrScope()
+        merged._attr = {**current()._attr, **self._attr}
+        _scopes().append(merged)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _scopes().pop()
+
+
+def _scopes() -> list[AttrScope]:
+    stack = getattr(AttrScope._stack, "scopes", None)
+    if stack is None:
+        stack = AttrScope._stack.scopes = [AttrScope()]
+    return stack
+
+
+def current() -> AttrScope:
+    """The current scope of this thread."""
+    return _scopes()[-1]

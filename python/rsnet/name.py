@@ -1,0 +1,85 @@
+"""Automatic names of symbols: `NameManager` and `Prefix`.
+
+A symbol made without a name gets `hint` + counter from the current manager of its thread; the hint is
+the lower-cased name of the function that makes it (`fullyconnected0`, `_plus3`).
+
+Examples
+--------
+>>> import rsnet as mx
+>>> with mx.name.NameManager():
+...     mx.sym.Variable("x").relu().name
+'relu0'
+"""
+
+from __future__ import annotations
+
+import threading
+
+__all__ = ["NameManager", "Prefix", "current"]
+
+
+class NameManager:
+    """Gives names to symbols made without one; counters start at 0 for each manager.
+
+    Use it as a context manager to make it the current one of the thread.
+    """
+
+    _stack = threading.local()
+
+    def __init__(self) -> None:
+        self._counter: dict[str, int] = {}
+
+    def get(self, name: str | None, hint: str) -> str:
+        """`name` itself if given, else `hint` followed by the next number of that hint.
+
+        Parameters
+        ----------
+        name : str or None
+            The user's name.
+        hint : str
+            Stem of an automatic name.
+        """
+        if name:
+            return name
+        number = self._counter.get(hint, 0)
+        self._counter[hint] = number + 1
+        return f"{hint}{number}"
+
+    def __enter__(self) -> NameManager:
+        _managers().append(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _managers().pop()
+
+
+class Prefix(NameManager):
+    """Puts `prefix` before the name of every operator symbol, the user's own names too.
+
+    Variables made by `Variable` are not renamed; inputs made automatically carry the prefix because
+    they are named after their operator.
+
+    Parameters
+    ----------
+    prefix : str
+        Text to put before each name.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        super().__init__()
+        self._prefix = prefix
+
+    def get(self, name: str | None, hint: str) -> str:
+        return self._prefix + super().get(name, hint)
+
+
+def _managers() -> list[NameManager]:
+    stack = getattr(NameManager._stack, "managers", None)
+    if stack is None:
+        stack = NameManager._stack.managers = [NameManager()]
+    return stack
+
+
+def current() -> NameManager:
+    """The current manager of this thread."""
+    return _managers()[-1]

@@ -1,0 +1,136 @@
+"""Symbolic programming: `rsnet.sym`.
+
+Every operator of the registry is a function here, found when it is first asked for: with Symbols in it
+gives a Symbol. `random`, `linalg`, `contrib`, `image`, `sparse`, `op` and `_internal` are namespaces of
+the same functions.
+
+Examples
+--------
+>>> import rsnet as mx
+>>> x = mx.sym.Variable("x")
+>>> mx.sym.FullyConnected(x, num_hidden=3, name="fc").list_arguments()
+['x', 'fc_weight', 'fc_bias']
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from .register import create as _create, function as _function
+from .symbol import Group, Symbol, Variable, fromjson, load, load_json, var
+
+__all__ = ["Group", "Symbol", "Variable", "fromjson", "load", "load_json", "var"]
+
+
+class _Namespace(ModuleType):
+    """The operators whose names begin with one of some prefixes, under their short names."""
+
+    def __init__(self, name: str, prefixes: tuple[str, ...]) -> None:
+        super().__init__(f"rsnet.symbol.{name}")
+        self.__dict__["_prefixes"] = prefixes
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        for prefix in self._prefixes:
+            if _core.registry_version(prefix + name) is not None:
+                return _function(prefix + name)
+        raise AttributeError(f"{self.__name__} has no operator '{name}'")
+
+    def __dir__(self) -> list[str]:
+        return sorted(
+            name[len(prefix) :]
+            for name in _core.operator_names()
+            for prefix in self._prefixes
+            if name.startswith(prefix) and len(name) > len(prefix)
+        )
+
+
+_NAMESPACES = {
+    "op": ("",),
+    "_internal": ("_", ""),
+    "contrib": ("_contrib_",),
+    "linalg": ("_linalg_", "linalg_"),
+    "image": ("_image_",),
+    "sparse": ("_sparse_", ""),
+}
+for _name, _prefixes in _NAMESPACES.items():
+    globals()[_name] = sys.modules[f"{__name__}.{_name}"] = _Namespace(_name, _prefixes)
+
+from . import random  # noqa: E402
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return _function(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_core.operator_names()})
+
+
+def zeros(shape: Any, dtype: Any = None, name: str | None = None, **kwargs: Any) -> Symbol:
+    """A symbol of zeros."""
+    return _create("_zeros", "_zeros", [], {}, _created(shape, dtype, kwargs), name)
+
+
+def ones(shape: Any, dtype: Any = None, name: str | None = None, **kwargs: Any) -> Symbol:
+    """A symbol of ones."""
+    return _create("_ones", "_ones", [], {}, _created(shape, dtype, kwargs), name)
+
+
+def full(
+    shape: Any, val: float, dtype: Any = None, name: str | None = None, **kwargs: Any
+) -> Symbol:
+    """A symbol filled with `val`."""
+    params = _created(shape, dtype, kwargs) | {"value": float(val)}
+    return _create("_full", "_full", [], {}, params, name)
+
+
+def arange(
+    start: float,
+    stop: float | None = None,
+    step: float = 1.0,
+    repeat: int = 1,
+    infer_range: bool = False,
+    name: str | None = None,
+    dtype: Any = None,
+) -> Symbol:
+    """Evenly spaced values in `[start, stop)`, each `repeat` times."""
+    params = {"start": start, "stop": stop, "step": step, "repeat": repeat}
+    params |= {"infer_range": infer_range, "dtype": dtype or np.float32}
+    return _create("_arange", "_arange", [], {}, params, name)
+
+
+def _created(shape: Any, dtype: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    return {"shape": shape, "dtype": dtype or np.float32, **kwargs}
+
+
+def _operand(op: str, scalar: str, reverse: str, numbers: Any) -> Any:
+    """A function of two symbols, a symbol and a number in any order, or two numbers."""
+
+    def run(left: Any, right: Any, name: str | None = None) -> Any:
+        if isinstance(left, Symbol) and isinstance(right, Symbol):
+            return _create(op, op.lower(), [left, right], {}, {}, name)
+        if isinstance(left, Symbol) and np.isscalar(right):
+            return _create(scalar, scalar.lower(), [left], {}, {"scalar": right}, name)
+        if isinstance(right, Symbol) and np.isscalar(left):
+            return _create(reverse, reverse.lower(), [right], {}, {"scalar": left}, name)
+        if np.isscalar(left) and np.isscalar(right):
+            return numbers(left, right)
+        raise TypeError(f"types ({type(left)}, {type(right)}) not supported")
+
+    return run
+
+
+pow = power = _operand("_Power", "_PowerScalar", "_RPowerScalar", lambda a, b: a**b)
+maximum = _operand("_Maximum", "_MaximumScalar", "_MaximumScalar", lambda a, b: max(a, b))
+minimum = _operand("_Minimum", "_MinimumScalar", "_MinimumScalar", lambda a, b: min(a, b))
+hypot = _operand("_Hypot", "_HypotScalar", "_HypotScalar", np.hypot)

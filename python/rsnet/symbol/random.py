@@ -1,0 +1,88 @@
+"""Random symbols: `sym.random`. Parameters may be numbers or symbols (then one draw a parameter)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import _core
+from .register import create, function
+from .symbol import Symbol
+
+# Name, operator suffix, parameters with their defaults.
+_DISTRIBUTIONS = [
+    ("uniform", "uniform", {"low": 0.0, "high": 1.0}),
+    ("normal", "normal", {"loc": 0.0, "scale": 1.0}),
+    ("poisson", "poisson", {"lam": 1.0}),
+    ("exponential", "exponential", {"lam": 1.0}),
+    ("gamma", "gamma", {"alpha": 1.0, "beta": 1.0}),
+    ("negative_binomial", "negative_binomial", {"k": 1, "p": 1.0}),
+    ("generalized_negative_binomial", "generalized_negative_binomial", {"mu": 1.0, "alpha": 1.0}),
+]
+
+
+def _distribution(name: str, suffix: str, defaults: dict[str, float]) -> Any:
+    order = [*defaults, "shape", "dtype"]
+
+    def run(*args: Any, **kwargs: Any) -> Symbol:
+        given = {**defaults, **dict(zip(order, args)), **kwargs}
+        symbol_name, attr = given.pop("name", None), given.pop("attr", None)
+        given = {k: v for k, v in given.items() if v is not None}
+        symbols = [given[k] for k in defaults if isinstance(given[k], Symbol)]
+        if not symbols:
+            op = f"_random_{suffix}"
+            return create(op, op, [], {}, given, symbol_name, attr)
+        if len(symbols) != len(defaults):
+            raise ValueError(
+                f"Distribution parameters of {name} must all be numbers or all be symbols"
+            )
+        params = {k: v for k, v in given.items() if k not in defaults}
+        op = f"_sample_{suffix}"
+        return create(op, op, symbols, {}, params, symbol_name, attr)
+
+    run.__name__ = run.__qualname__ = name
+    run.__doc__ = f"Draws from the {name} distribution with the parameters {', '.join(defaults)}."
+    return run
+
+
+for _name, _suffix, _defaults in _DISTRIBUTIONS:
+    globals()[_name] = _distribution(_name, _suffix, _defaults)
+
+
+def randn(
+    *shape: int, loc: Any = 0.0, scale: Any = 1.0, dtype: Any = None, **kwargs: Any
+) -> Symbol:
+    """Normally distributed numbers of the given shape."""
+    return globals()["normal"](loc, scale, shape, dtype, **kwargs)
+
+
+def randint(low: int, high: int, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:
+    """Integers in `[low, high)`."""
+    return _named("randint")(
+        low=low, high=high, shape=shape or (1,), dtype=dtype or "int32", **kwargs
+    )
+
+
+def multinomial(
+    data: Symbol, shape: Any = None, get_prob: bool = False, dtype: Any = "int32", **kwargs: Any
+) -> Symbol:
+    """Draws of class numbers from the distributions in `data`'s last axis."""
+    params = {"get_prob": get_prob, "dtype": dtype} | ({"shape": shape} if shape else {})
+    return function("_sample_multinomial")(data, **params, **kwargs)
+
+
+def shuffle(data: Symbol, **kwargs: Any) -> Symbol:
+    """The rows in random order."""
+    return function("_shuffle")(data, **kwargs)
+
+
+def _named(name: str) -> Any:
+    for candidate in (f"_random_{name}", f"_sample_{name}", f"random_{name}"):
+        if _core.registry_version(candidate) is not None:
+            return function(candidate)
+    raise AttributeError(f"rsnet.symbol.random has no '{name}'")
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return _named(name)

@@ -1,0 +1,59 @@
+"""Switches of the shape convention: `np_shape`.
+
+Off (the default, as in old programs) a size of 0 and the shape `()` mean "unknown"; on, they are real.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["is_np_shape", "np_shape", "set_np_shape", "use_np_shape"]
+
+_state = threading.local()
+
+
+def is_np_shape() -> bool:
+    """Does 0 mean an empty axis and `()` a scalar in this thread?"""
+    return getattr(_state, "on", False)
+
+
+def set_np_shape(active: bool) -> bool:
+    """Switches the convention in this thread; returns what was set before."""
+    before = is_np_shape()
+    _state.on = bool(active)
+    return before
+
+
+class np_shape:  # noqa: N801
+    """Scope with the convention switched on or off.
+
+    Examples
+    --------
+    >>> with np_shape(True):
+    ...     is_np_shape()
+    True
+    """
+
+    def __init__(self, active: bool = True) -> None:
+        self._active = active
+
+    def __enter__(self) -> np_shape:
+        self._before = set_np_shape(self._active)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        set_np_shape(self._before)
+
+
+def use_np_shape(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: runs the function with the convention switched on."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with np_shape(True):
+            return function(*args, **kwargs)
+
+    return run

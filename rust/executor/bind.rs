@@ -1,0 +1,291 @@
+//! Binding: a symbol, arrays and a device become an [`Executor`].
+//!
+//! Everything that can be wrong is found here, with names: arrays of another shape, dtype or device than
+//! inference and placement gave, gradients that do not fit, kernels that do not exist.
+
+use super::lanes::{Arena, LaneState, Lanes};
+use super::run::{Prepared, prepare};
+use super::segments::BulkLimits;
+use crate::context::Context;
+use crate::dtype::DType;
+use crate::error::{Error, Place as _, Result};
+use crate::graph::{Place, Plan, PlanRequest, Symbol};
+use crate::ndarray::{NDArray, Runtime};
+use crate::operator::{OpReq, OpState};
+use crate::shape::Shape;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Called with the name and array of an entry that was computed (or, for inputs, is about to be read).
+pub type Monitor = Arc<dyn Fn(&str, NDArray) -> Result<()> + Send + Sync>;
+
+/// What is bound.
+pub struct Binding {
+    pub symbol: Symbol,
+    pub ctx: Context,
+    pub group2ctx: HashMap<String, Context>,
+    /// In the order of the symbol's arguments.
+    pub args: Vec<NDArray>,
+    pub grads: Vec<Option<NDArray>>,
+    pub reqs: Vec<OpReq>,
+    pub aux: Vec<NDArray>,
+    /// Executor whose arenas to use.
+    pub shared: Option<Arc<Executor>>,
+    pub memory_limit: Option<usize>,
+}
+
+/// A symbol bound to arrays.
+pub struct Executor {
+    pub(super) id: u64,
+    pub(super) rt: Arc<Runtime>,
+    pub(super) symbol: Symbol,
+    pub(super) plan: Arc<Plan>,
+    pub(super) prepared: Vec<Option<Arc<Prepared>>>,
+    pub(super) limits: BulkLimits,
+    pub(super) args: Vec<NDArray>,
+    pub(super) grads: Vec<Option<NDArray>>,
+    pub(super) aux: Vec<NDArray>,
+    pub(super) lanes: Lanes,
+    pub(super) monitor: Mutex<Option<(Monitor, bool)>>,
+    /// By output: must its gradient be given to `backward`?
+    pub(super) needs_head_grad: Vec<bool>,
+}
+
+impl Executor {
+    /// Plans and binds. Runs nothing.
+    pub fn bind(rt: &Arc<Runtime>, binding: Binding) -> Result<Arc<Executor>> {
+        let b = &binding;
+        check_counts(b)?;
+        let plan = Arc::new(crate::graph::plan(&request(b))?);
+        check_arrays(b, &plan)?;
+        let prepared = kernels(&plan)?;
+        let arenas = arenas(rt, &plan, b.shared.as_deref())?;
+        let first = LaneState {
+            arenas,
+            args: b.args.clone(),
+            own: vec![false; b.args.len()],
+            outputs: outputs(rt, &plan, &b.args)?,
+            head_grads: vec![None; plan.head_grads.len()],
+            states: states(&plan)?,
+            ready: None,
+            forwards: 0,
+            next_step: 0,
+        };
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Ok(Arc::new(Executor {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            rt: rt.clone(),
+            needs_head_grad: used_head_grads(&plan),
+            prepared,
+            plan,
+            limits: BulkLimits::from_env(),
+            lanes: Lanes::new(first),
+            monitor: Mutex::new(None),
+            symbol: binding.symbol,
+            args: binding.args,
+            grads: binding.grads,
+            aux: binding.aux,
+        }))
+    }
+
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    pub fn symbol(&self) -> &Symbol {
+        &self.symbol
+    }
+
+    /// A lane for another thread: its own arena, outputs and states.
+    pub(super) fn new_lane(&self) -> Result<LaneState> {
+        Ok(LaneState {
+            arenas: arenas(&self.rt, &self.plan, None)?,
+            args: self.args.clone(),
+            own: vec![false; self.args.len()],
+            outputs: outputs(&self.rt, &self.plan, &self.args)?,
+            head_grads: vec![None; self.plan.head_grads.len()],
+            states: states(&self.plan)?,
+            ready: None,
+            forwards: 0,
+            next_step: 0,
+        })
+    }
+}
+
+fn request(b: &Binding) -> PlanRequest {
+    PlanRequest {
+        symbol: b.symbol.clone(),
+        arg_shapes: b.args.iter().map(|a| a.shape().clone()).collect(),
+        arg_types: b.args.iter().map(|a| Some(a.dtype())).collect(),
+        grad_req: b.reqs.clone(),
+        ctx: b.ctx,
+        group2ctx: b.group2ctx.clone(),
+        memory_limit: b.memory_limit,
+        ..PlanRequest::default()
+    }
+}
+
+fn check_counts(b: &Binding) -> Result<()> {
+    let args = b.symbol.list_arguments().len();
+    let aux = b.symbol.list_auxiliary_states().len();
+    for (what, got, expected) in [
+        ("args", b.args.len(), args),
+        ("args_grad", b.grads.len(), args),
+        ("grad_req", b.reqs.len(), args),
+        ("aux_states", b.aux.len(), aux),
+    ] {
+        if got != expected {
+            return Err(Error::value(format!(
+                "bind: '{what}' has {got} entries, expected {expected}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Checks bound arrays against what the plan inferred and placed.
+fn check_arrays(b: &Binding, plan: &Plan) -> Result<()> {
+    let graph = &plan.graph;
+    let fits = |what: &str, array: &NDArray, node: u32| -> Result<()> {
+        let id = graph.entries_of(node as usize).start;
+        let name = &graph.nodes[node as usize].name;
+        let of = format!("{what}{name}");
+        if *array.shape() != plan.shapes[id] {
+            return Err(Error::argument(&of, "shape", array.shape(), &plan.shapes[id]));
+        }
+        if array.dtype() != plan.dtypes[id] {
+            return Err(Error::argument(&of, "dtype", array.dtype(), plan.dtypes[id]));
+        }
+        let device = graph.nodes[node as usize].ctx;
+        if array.context() != device {
+            return Err(Error::value(format!(
+                "argument '{of}': Input array is in {} while binding with ctx={device}. All arguments \
+                 must be in global context ({}) unless group2ctx is specified for cross-device graph.",
+                array.context(),
+                b.ctx
+            )));
+        }
+        Ok(())
+    };
+    for (&node, array) in plan.arguments.iter().zip(&b.args) {
+        fits("", array, node)?;
+    }
+    for (&node, array) in plan.aux.iter().zip(&b.aux) {
+        fits("", array, node)?;
+    }
+    for ((&node, grad), req) in plan.arguments.iter().zip(&b.grads).zip(&b.reqs) {
+        match grad {
+            Some(grad) if *req != OpReq::Null => fits("gradient of ", grad, node)?,
+            None if *req != OpReq::Null => {
+                let name = &graph.nodes[node as usize].name;
+                return Err(Error::value(format!(
+                    "argument '{name}' has grad_req '{}' but no gradient array",
+                    req.name()
+                )));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The kernel of every operator node.
+fn kernels(plan: &Plan) -> Result<Vec<Option<Arc<Prepared>>>> {
+    let graph = &plan.graph;
+    let facts = |id: usize| (plan.shapes[id].clone(), plan.dtypes[id]);
+    let mut prepared = Vec::with_capacity(graph.nodes.len());
+    for (n, node) in graph.nodes.iter().enumerate() {
+        let Some(op) = &node.op else {
+            prepared.push(None);
+            continue;
+        };
+        let ins: Vec<_> = node.inputs.iter().map(|&e| facts(graph.entry_id(e))).collect();
+        let outs: Vec<_> = graph.entries_of(n).map(facts).collect();
+        let made = prepare(op, &node.attrs, node.ctx, &ins, &outs).at(&op.name, &node.name)?;
+        prepared.push(Some(Arc::new(made)));
+    }
+    Ok(prepared)
+}
+
+/// The states of stateful nodes; a backward node has its forward node's.
+fn states(plan: &Plan) -> Result<Vec<Option<OpState>>> {
+    let graph = &plan.graph;
+    let mut states: Vec<Option<OpState>> = vec![None; graph.nodes.len()];
+    for (n, node) in graph.nodes.iter().enumerate() {
+        if let Some(forward) = node.backward_of {
+            states[n] = states[forward as usize].clone();
+            continue;
+        }
+        let Some(make) = node.op.as_ref().and_then(|op| op.state.as_ref()) else { continue };
+        let ids = || node.inputs.iter().map(|&e| graph.entry_id(e));
+        let shapes: Vec<Shape> = ids().map(|id| plan.shapes[id].clone()).collect();
+        let types: Vec<DType> = ids().map(|id| plan.dtypes[id]).collect();
+        let state = make(&node.attrs, node.ctx, &shapes, &types).at(node.op_name(), &node.name)?;
+        states[n] = Some(state);
+    }
+    Ok(states)
+}
+
+/// The arenas of a plan: those of another executor's first lane, grown if need be, or fresh ones.
+fn arenas(rt: &Arc<Runtime>, plan: &Plan, shared: Option<&Executor>) -> Result<Vec<Arc<Arena>>> {
+    let given = shared.map(|e| e.lanes.first().state.lock().arenas.clone()).unwrap_or_default();
+    let mut arenas = Vec::with_capacity(plan.arena_bytes.len());
+    for &(device, bytes) in &plan.arena_bytes {
+        match given.iter().find(|a| a.device == device) {
+            Some(arena) => {
+                arena.grow(rt, bytes)?;
+                arenas.push(arena.clone());
+            }
+            None => arenas.push(Arena::new(rt, device, bytes)?),
+        }
+    }
+    // What this plan has no use for is still handed on to executors that share with this one.
+    arenas.extend(given.into_iter().filter(|g| plan.arena_bytes.iter().all(|a| a.0 != g.device)));
+    Ok(arenas)
+}
+
+/// The arrays of the outputs: their own memory, the same on every run. An output that is an argument is
+/// the argument's array.
+fn outputs(rt: &Arc<Runtime>, plan: &Plan, args: &[NDArray]) -> Result<Vec<NDArray>> {
+    let mut made: HashMap<usize, NDArray> = HashMap::new();
+    for (&node, array) in plan.arguments.iter().zip(args) {
+        made.insert(plan.graph.entries_of(node as usize).start, array.clone());
+    }
+    let mut outputs = Vec::with_capacity(plan.outputs.len());
+    for &entry in &plan.outputs {
+        let id = plan.graph.entry_id(entry);
+        if let Some(array) = made.get(&id) {
+            outputs.push(array.clone());
+            continue;
+        }
+        let device = plan.graph.nodes[entry.node as usize].ctx;
+        let array = NDArray::pending(rt, &plan.shapes[id], plan.dtypes[id], device)?;
+        made.insert(id, array.clone());
+        outputs.push(array);
+    }
+    Ok(outputs)
+}
+
+/// By output: does any node read the gradient that the caller gives for it?
+fn used_head_grads(plan: &Plan) -> Vec<bool> {
+    let mut used = vec![false; plan.graph.nodes.len()];
+    for node in &plan.graph.nodes {
+        let ignored = node.op.as_ref().and_then(|op| op.ignores.as_ref().map(|f| f(&node.attrs)));
+        for (i, e) in node.inputs.iter().enumerate() {
+            if !ignored.as_ref().is_some_and(|ignored| ignored.contains(&i)) {
+                used[e.node as usize] = true;
+            }
+        }
+    }
+    for grad in plan.arg_grads.iter().flatten() {
+        used[grad.node as usize] = true;
+    }
+    plan.head_grads.iter().map(|&n| used[n as usize]).collect()
+}
+
+/// Is the entry outside of all arenas?
+pub(super) fn is_outside(place: &Place) -> bool {
+    !matches!(place, Place::Arena { .. })
+}

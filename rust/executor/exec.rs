@@ -1,0 +1,306 @@
+//! Running an executor: forward, backward, one node at a time, and what comes out.
+
+use super::bind::{Executor, Monitor, is_outside};
+use super::lanes::{Lane, LaneState, Memory, Ready, RunId};
+use super::segments::{Parts, Program, Run, Segment};
+use crate::error::{Error, Result};
+use crate::graph::Entry;
+use crate::ndarray::NDArray;
+use crate::operator::OpReq;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+impl Executor {
+    /// Copies `inputs` (argument index, values) into the lane of this thread, pushes the forward pass and
+    /// returns the outputs: the same arrays on every call of a thread.
+    ///
+    /// No lock is held while operations are pushed: a callback may run inside the push.
+    pub fn forward(&self, is_train: bool, inputs: &[(usize, NDArray)]) -> Result<Vec<NDArray>> {
+        let lane = self.lanes.mine(|| self.new_lane())?;
+        let (ready, outputs) = {
+            let mut state = lane.state.lock();
+            self.set_inputs(&lane, &mut state, inputs)?;
+            let ready = self.ready(&mut state)?;
+            state.forwards += 1;
+            state.next_step = 0;
+            self.note_run(&lane, &state);
+            (ready, state.outputs.clone())
+        };
+        let program = &ready.program;
+        self.push_all(&ready, &program.forward, 0..program.forward_steps, is_train)?;
+        Ok(outputs)
+    }
+
+    /// Pushes the backward pass of this thread's last forward pass. `head_grads`: one per output, fewer
+    /// or none where outputs need none.
+    pub fn backward(&self, is_train: bool, head_grads: &[Option<NDArray>]) -> Result<()> {
+        if self.plan.arg_grads.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        let lane = self.lanes.mine_or_first();
+        let ready = {
+            let mut state = lane.state.lock();
+            if state.forwards == 0 {
+                return Err(Error::value("backward() needs a forward(is_train=True) before it"));
+            }
+            self.set_head_grads(&mut state, head_grads)?;
+            let ready = self.ready(&mut state)?;
+            self.check_last_run(&lane, &state)?;
+            ready
+        };
+        let program = &ready.program;
+        let steps = program.forward_steps..program.steps.len();
+        self.push_all(&ready, &program.backward, steps, is_train)
+    }
+
+    /// Runs node number `step` of the forward pass; returns how many are left.
+    pub fn partial_forward(&self, is_train: bool, step: usize) -> Result<usize> {
+        let lane = self.lanes.mine(|| self.new_lane())?;
+        let ready = {
+            let mut state = lane.state.lock();
+            let ready = self.ready(&mut state)?;
+            if step >= ready.program.forward_steps {
+                return Ok(0);
+            }
+            if step > state.next_step {
+                return Err(Error::value(format!(
+                    "partial_forward: step {step} comes before step {} was run",
+                    state.next_step
+                )));
+            }
+            if step == 0 {
+                state.forwards += 1;
+                self.note_run(&lane, &state);
+            }
+            state.next_step = step + 1;
+            ready
+        };
+        let program = &ready.program;
+        let run = program.run_info(&self.rt, step..step + 1, is_train);
+        let segment = program.single(step, step == 0, &ready.memory);
+        program.push(&self.rt, &segment, &run)?;
+        Ok(program.forward_steps - step - 1)
+    }
+
+    /// The outputs of this thread's last forward pass.
+    pub fn outputs(&self) -> Vec<NDArray> {
+        self.lanes.mine_or_first().state.lock().outputs.clone()
+    }
+
+    /// Installs or removes a monitor; with `all` it sees inputs too.
+    pub fn set_monitor(&self, monitor: Option<Monitor>, all: bool) {
+        *self.monitor.lock() = monitor.map(|m| (m, all));
+    }
+
+    fn run_id(&self, lane: &Lane, state: &LaneState) -> RunId {
+        (self.id, lane.number, state.forwards)
+    }
+
+    fn note_run(&self, lane: &Lane, state: &LaneState) {
+        for arena in self.used_arenas(state) {
+            state.arenas[arena].note(self.run_id(lane, state));
+        }
+    }
+
+    /// Arenas in which this plan has bytes.
+    fn used_arenas(&self, state: &LaneState) -> Vec<usize> {
+        let used = |device| self.plan.arena_bytes.iter().any(|a| a.0 == device && a.1 > 0);
+        (0..state.arenas.len()).filter(|&i| used(state.arenas[i].device)).collect()
+    }
+
+    fn check_last_run(&self, lane: &Lane, state: &LaneState) -> Result<()> {
+        let mine = self.run_id(lane, state);
+        for arena in self.used_arenas(state) {
+            if state.arenas[arena].last_run() != Some(mine) {
+                return Err(Error::value(
+                    "another executor that shares this one's memory ran since its forward(): the values \
+                     that backward() needs are gone",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn push_all(
+        &self,
+        ready: &Ready,
+        segments: &[Segment],
+        steps: Range<usize>,
+        is_train: bool,
+    ) -> Result<()> {
+        let run = ready.program.run_info(&self.rt, steps.clone(), is_train);
+        let monitor = self.monitor.lock().clone();
+        if let Some(monitor) = monitor {
+            return self.push_watched(ready, steps, &run, &monitor);
+        }
+        for segment in segments {
+            ready.program.push(&self.rt, segment, &run)?;
+        }
+        Ok(())
+    }
+
+    fn set_inputs(
+        &self,
+        lane: &Lane,
+        state: &mut LaneState,
+        inputs: &[(usize, NDArray)],
+    ) -> Result<()> {
+        for (index, value) in inputs {
+            let bound = state.args.get(*index).ok_or_else(|| {
+                Error::index(format!("argument {index} of {}", state.args.len()))
+            })?;
+            if value.shape() != bound.shape() {
+                let name = &self.plan.graph.nodes[self.plan.arguments[*index] as usize].name;
+                return Err(Error::argument(name, "shape", value.shape(), bound.shape()));
+            }
+            if lane.number > 0 && !state.own[*index] {
+                let (shape, dtype) = (bound.shape().clone(), bound.dtype());
+                let own = NDArray::pending(&self.rt, &shape, dtype, bound.context())?;
+                self.replace_argument(state, *index, own);
+            }
+            let target = &state.args[*index];
+            if !(target.same_chunk(value) && target.overlaps(value)) {
+                target.copy_from(value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a lane's own array in the place of an argument, also where the argument is an output.
+    fn replace_argument(&self, state: &mut LaneState, index: usize, own: NDArray) {
+        let node = self.plan.arguments[index];
+        for (output, entry) in state.outputs.iter_mut().zip(&self.plan.outputs) {
+            if entry.node == node {
+                *output = own.clone();
+            }
+        }
+        state.args[index] = own;
+        state.own[index] = true;
+        state.ready = None;
+    }
+
+    fn set_head_grads(&self, state: &mut LaneState, given: &[Option<NDArray>]) -> Result<()> {
+        let outputs = self.plan.outputs.len();
+        if given.len() > outputs {
+            return Err(Error::value(format!(
+                "backward() was given {} head gradients for {outputs} outputs",
+                given.len()
+            )));
+        }
+        for i in 0..self.plan.head_grads.len() {
+            let output = &state.outputs[i];
+            let Some(grad) = given.get(i).and_then(Option::as_ref) else {
+                if self.needs_head_grad[i] {
+                    let node = &self.plan.graph.nodes[self.plan.outputs[i].node as usize];
+                    return Err(Error::value(format!(
+                        "Because the last operator is not Loss function, head_gradient is required when \
+                         calling backward. (output {i})"
+                    ))
+                    .in_operator(node.op_name())
+                    .in_node(&node.name));
+                }
+                continue;
+            };
+            let name = format!("head gradient {i}");
+            if grad.shape() != output.shape() {
+                return Err(Error::argument(&name, "shape", grad.shape(), output.shape()));
+            }
+            if grad.dtype() != output.dtype() {
+                return Err(Error::argument(&name, "dtype", grad.dtype(), output.dtype()));
+            }
+            if let Some(own) = &state.head_grads[i] {
+                own.copy_from(grad)?;
+                continue;
+            }
+            let (shape, dtype) = (output.shape(), output.dtype());
+            let own = NDArray::pending(&self.rt, shape, dtype, output.context())?;
+            own.copy_from(grad)?;
+            state.head_grads[i] = Some(own);
+            state.ready = None;
+        }
+        Ok(())
+    }
+
+    /// The program of a lane, laid out anew if an array or an arena was replaced.
+    fn ready(&self, state: &mut LaneState) -> Result<Ready> {
+        if let Some(ready) = &state.ready {
+            let pairs = ready.memory.arenas.iter().zip(&state.arenas);
+            if pairs.into_iter().all(|(memory, arena)| arena.is_current(memory)) {
+                return Ok(ready.clone());
+            }
+        }
+        let memory = Arc::new(self.lay_out(state));
+        let parts = Parts { prepared: &self.prepared, states: &state.states };
+        let program = Arc::new(Program::new(&self.plan, &parts, memory.clone(), self.limits)?);
+        let ready = Ready { program, memory };
+        state.ready = Some(ready.clone());
+        Ok(ready)
+    }
+
+    /// Which array stands behind which entry.
+    fn lay_out(&self, state: &LaneState) -> Memory {
+        let plan = &self.plan;
+        let variable = |node: u32| plan.graph.entry_id(Entry::new(node, 0));
+        let mut external = HashMap::new();
+        let args = plan.arguments.iter().zip(&state.args);
+        for (&node, array) in args.chain(plan.aux.iter().zip(&self.aux)) {
+            external.insert(variable(node), array.clone());
+        }
+        for (&node, array) in plan.head_grads.iter().zip(&state.head_grads) {
+            if let Some(array) = array {
+                external.insert(variable(node), array.clone());
+            }
+        }
+        for (&entry, array) in plan.outputs.iter().zip(&state.outputs) {
+            external.insert(plan.graph.entry_id(entry), array.clone());
+        }
+        for (entry, grad) in plan.arg_grads.iter().zip(&self.grads) {
+            if let (Some(entry), Some(grad)) = (entry, grad) {
+                let id = plan.graph.entry_id(*entry);
+                if is_outside(&plan.place[id]) {
+                    external.entry(id).or_insert_with(|| grad.clone());
+                }
+            }
+        }
+        Memory { arenas: state.arenas.iter().map(|a| a.memory()).collect(), external }
+    }
+
+    /// Pushes steps one by one and shows what they read and compute to the monitor.
+    fn push_watched(
+        &self,
+        Ready { program, memory }: &Ready,
+        steps: Range<usize>,
+        run: &Arc<Run>,
+        (monitor, all): &(Monitor, bool),
+    ) -> Result<()> {
+        let plan = &self.plan;
+        for i in steps {
+            let n = program.steps[i].node;
+            let node = &plan.graph.nodes[n as usize];
+            if *all {
+                for (at, &entry) in node.inputs.iter().enumerate() {
+                    if let Some(array) = memory.array(plan, entry)? {
+                        let source = &plan.graph.nodes[entry.node as usize];
+                        let name = if source.is_variable() {
+                            source.name.clone()
+                        } else {
+                            format!("{}_{}", node.name, node.input_name(at))
+                        };
+                        monitor(&name, array)?;
+                    }
+                }
+            }
+            let segment = program.single(i, i == 0, memory);
+            program.push(&self.rt, &segment, run)?;
+            for index in 0..node.num_outputs {
+                let entry = Entry::new(n, index);
+                let unwanted = plan.req[plan.graph.entry_id(entry)] == OpReq::Null;
+                if let (false, Some(array)) = (unwanted, memory.array(plan, entry)?) {
+                    monitor(&node.output_name(index), array)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

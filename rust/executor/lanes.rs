@@ -1,0 +1,219 @@
+//! Lanes: the memory in which one thread runs an executor, and arenas that executors share.
+//!
+//! The first thread that runs an executor uses its first lane, whose inputs are the bound arrays
+//! themselves. A second thread gets a lane of its own: inputs that it gives to `forward`, outputs and arena
+//! are its own, all other arguments, gradients and auxiliary states are the bound arrays. A lane whose
+//! thread has ended goes to the next thread that needs one.
+//!
+//! An [`Arena`] is the memory of a device's internal entries. Executors bound with `shared_exec` use one
+//! together; binding a larger one renews it, and the others lay their programs over the new memory when
+//! they run next, so its size is that of the largest, whatever the order of binding.
+
+use super::segments::Program;
+use crate::context::Context;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::graph::{Entry, Place, Plan};
+use crate::ndarray::{NDArray, Runtime};
+use crate::operator::OpState;
+use crate::shape::Shape;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+/// Memory of one device's internal entries, at the moment.
+#[derive(Clone)]
+pub struct ArenaMemory {
+    pub device: Context,
+    pub array: NDArray,
+}
+
+/// Which run last used an arena: executor, lane, and how many forward passes the lane had made.
+pub type RunId = (u64, usize, u64);
+
+struct ArenaState {
+    memory: NDArray,
+    last_run: Option<RunId>,
+}
+
+/// The arena of a device, perhaps used by several executors.
+pub struct Arena {
+    pub device: Context,
+    state: Mutex<ArenaState>,
+}
+
+impl Arena {
+    /// An arena of at least `bytes` bytes.
+    pub fn new(rt: &Arc<Runtime>, device: Context, bytes: usize) -> Result<Arc<Arena>> {
+        let memory = arena_array(rt, device, bytes)?;
+        Ok(Arc::new(Arena { device, state: Mutex::new(ArenaState { memory, last_run: None }) }))
+    }
+
+    /// Makes it at least so large. Whoever uses it moves at the next run.
+    pub fn grow(&self, rt: &Arc<Runtime>, bytes: usize) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.memory.size_bytes() < bytes {
+            state.memory = arena_array(rt, self.device, bytes)?;
+            state.last_run = None;
+        }
+        Ok(())
+    }
+
+    pub fn memory(&self) -> ArenaMemory {
+        ArenaMemory { device: self.device, array: self.state.lock().memory.clone() }
+    }
+
+    pub fn is_current(&self, memory: &ArenaMemory) -> bool {
+        self.state.lock().memory.same_chunk(&memory.array)
+    }
+
+    pub fn size_bytes(&self) -> usize {
+        self.state.lock().memory.size_bytes()
+    }
+
+    pub fn note(&self, run: RunId) {
+        self.state.lock().last_run = Some(run);
+    }
+
+    pub fn last_run(&self) -> Option<RunId> {
+        self.state.lock().last_run
+    }
+}
+
+fn arena_array(rt: &Arc<Runtime>, device: Context, bytes: usize) -> Result<NDArray> {
+    NDArray::empty(rt, &Shape::new(&[bytes as i64]), DType::UInt8, device)
+}
+
+/// The arrays behind the entries of a plan.
+pub struct Memory {
+    pub arenas: Vec<ArenaMemory>,
+    /// Arrays of entries that are not in an arena, by entry number.
+    pub external: HashMap<usize, NDArray>,
+}
+
+impl Memory {
+    /// The array of an entry; `None` if it has no memory, because nobody wants its value.
+    pub fn array(&self, plan: &Plan, entry: Entry) -> Result<Option<NDArray>> {
+        let id = plan.graph.entry_id(entry);
+        if let Some(array) = self.external.get(&id) {
+            return Ok(Some(array.clone()));
+        }
+        match plan.place[id] {
+            Place::Arena { offset } => {
+                let device = plan.graph.nodes[entry.node as usize].ctx;
+                let arena = self.arena_index(device).ok_or_else(|| {
+                    Error::internal(format!("the plan has no arena on {device}"))
+                })?;
+                let (shape, dtype) = (&plan.shapes[id], plan.dtypes[id]);
+                self.arenas[arena].array.part(offset, shape, dtype).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    pub fn is_external(&self, plan: &Plan, entry: Entry) -> bool {
+        self.external.contains_key(&plan.graph.entry_id(entry))
+    }
+
+    pub fn arena_index(&self, device: Context) -> Option<usize> {
+        self.arenas.iter().position(|a| a.device == device)
+    }
+}
+
+/// A program with the memory it lies over.
+#[derive(Clone)]
+pub struct Ready {
+    pub program: Arc<Program>,
+    pub memory: Arc<Memory>,
+}
+
+/// What belongs to one thread's runs.
+pub struct Lane {
+    /// 0 is the executor's own lane.
+    pub number: usize,
+    owner: Mutex<Weak<()>>,
+    pub state: Mutex<LaneState>,
+}
+
+pub struct LaneState {
+    pub arenas: Vec<Arc<Arena>>,
+    /// The arguments of this lane: bound arrays, or its own copies of inputs given to `forward`.
+    pub args: Vec<NDArray>,
+    /// Which of them are its own.
+    pub own: Vec<bool>,
+    pub outputs: Vec<NDArray>,
+    pub head_grads: Vec<Option<NDArray>>,
+    pub states: Vec<Option<OpState>>,
+    /// Laid out when first needed, and again when an array was replaced.
+    pub ready: Option<Ready>,
+    /// Forward passes so far; 0: there are no outputs yet.
+    pub forwards: u64,
+    /// The step that `partial_forward` is to run next.
+    pub next_step: usize,
+}
+
+impl Lane {
+    pub fn new(number: usize, state: LaneState) -> Arc<Lane> {
+        Arc::new(Lane { number, owner: Mutex::new(Weak::new()), state: Mutex::new(state) })
+    }
+}
+
+thread_local! {
+    /// Lives as long as the thread.
+    static TOKEN: Arc<()> = Arc::new(());
+}
+
+fn token() -> Option<Arc<()>> {
+    TOKEN.try_with(Arc::clone).ok()
+}
+
+/// The lanes of an executor.
+pub struct Lanes {
+    lanes: Mutex<Vec<Arc<Lane>>>,
+}
+
+impl Lanes {
+    pub fn new(first: LaneState) -> Self {
+        Lanes { lanes: Mutex::new(vec![Lane::new(0, first)]) }
+    }
+
+    pub fn first(&self) -> Arc<Lane> {
+        self.lanes.lock()[0].clone()
+    }
+
+    /// The lane of the calling thread, or the first one if it has none: for looking at results.
+    pub fn mine_or_first(&self) -> Arc<Lane> {
+        let Some(me) = token() else { return self.first() };
+        let lanes = self.lanes.lock();
+        lanes.iter().find(|l| is_owner(l, &me)).unwrap_or(&lanes[0]).clone()
+    }
+
+    /// The lane in which the calling thread is to run: its own, a free one, or one made by `make`, which
+    /// runs without a lock because it may call into a program.
+    pub fn mine(&self, make: impl FnOnce() -> Result<LaneState>) -> Result<Arc<Lane>> {
+        let Some(me) = token() else { return Ok(self.first()) };
+        if let Some(lane) = self.claim(&me) {
+            return Ok(lane);
+        }
+        let state = make()?;
+        let mut lanes = self.lanes.lock();
+        let lane = Lane::new(lanes.len(), state);
+        *lane.owner.lock() = Arc::downgrade(&me);
+        lanes.push(lane.clone());
+        Ok(lane)
+    }
+
+    fn claim(&self, me: &Arc<()>) -> Option<Arc<Lane>> {
+        let lanes = self.lanes.lock();
+        if let Some(lane) = lanes.iter().find(|l| is_owner(l, me)) {
+            return Some(lane.clone());
+        }
+        let free = lanes.iter().find(|l| l.owner.lock().strong_count() == 0)?;
+        *free.owner.lock() = Arc::downgrade(me);
+        Some(free.clone())
+    }
+}
+
+fn is_owner(lane: &Lane, me: &Arc<()>) -> bool {
+    std::ptr::eq(lane.owner.lock().as_ptr(), Arc::as_ptr(me))
+}

@@ -1,0 +1,441 @@
+//! Segments: runs of a plan's nodes that the engine sees as one operation each.
+//!
+//! A [`Program`] is a plan laid over memory: every node with its kernel, its views and its requests, cut
+//! into segments. Nodes of one device that run native kernels share a segment; a callback (an operator
+//! written in Python) is a segment of its own, because it ends when it says so. Segments write the
+//! variable of every arena they touch, so those of one run keep their order and the bytes that the plan
+//! reuses are safe; arrays bound from outside are ordered by their own variables.
+
+use super::lanes::Memory;
+use super::run::Prepared;
+use crate::context::Context;
+use crate::engine::{Push, Task, Var};
+use crate::error::{Error, Place, Result};
+use crate::graph::{Entry, Plan};
+use crate::ndarray::{NDArray, Runtime};
+use crate::operator::{OpContext, OpReq, OpState, RandomKey};
+use crate::tensor::View;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The most nodes of one segment, from the environment variables that MXNet has for it.
+#[derive(Clone, Copy, Debug)]
+pub struct BulkLimits {
+    pub inference: usize,
+    pub train_forward: usize,
+    pub train_backward: usize,
+}
+
+impl BulkLimits {
+    /// No limit unless `MXNET_EXEC_BULK_EXEC_*` or `MXNET_EXEC_PREFER_BULK_EXEC` set one.
+    pub fn from_env() -> Self {
+        let number = |key: &str| std::env::var(key).ok().and_then(|v| v.trim().parse().ok());
+        let off = |key: &str| number(key) == Some(0usize);
+        let nodes = |key: &str| {
+            let own = format!("MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN_{key}");
+            number(&own)
+                .or_else(|| number("MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN"))
+                .unwrap_or(usize::MAX)
+                .max(1)
+        };
+        let none = off("MXNET_EXEC_PREFER_BULK_EXEC");
+        let train = none || off("MXNET_EXEC_BULK_EXEC_TRAIN");
+        let one_if = |single: bool, n: usize| if single { 1 } else { n };
+        BulkLimits {
+            inference: one_if(none || off("MXNET_EXEC_BULK_EXEC_INFERENCE"), usize::MAX),
+            train_forward: one_if(train, nodes("FWD")),
+            train_backward: one_if(train, nodes("BWD")),
+        }
+    }
+}
+
+/// What one run knows beyond its program.
+pub struct Run {
+    pub is_train: bool,
+    pub need_grad: bool,
+    /// Random keys by step; empty when no step of the program wants one.
+    pub keys: Vec<RandomKey>,
+}
+
+/// A node made ready.
+pub struct Step {
+    pub node: u32,
+    pub device: Context,
+    prepared: Arc<Prepared>,
+    state: Option<OpState>,
+    inputs: Vec<View>,
+    outputs: Vec<View>,
+    req: Vec<OpReq>,
+    wants_random: bool,
+    /// Arrays from outside that it reads and writes; arena bytes are not among them.
+    reads: Vec<NDArray>,
+    writes: Vec<(NDArray, OpReq)>,
+    /// Devices whose arenas it touches.
+    arenas: Vec<usize>,
+}
+
+/// Steps that are one engine operation.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    pub steps: Range<usize>,
+    pub device: Context,
+    reads: Vec<Var>,
+    /// Overwritten ones first.
+    writes: Vec<Var>,
+    overwrites: usize,
+    callback: bool,
+    /// Short enough to run on the thread that pushes it.
+    cheap: bool,
+    name: String,
+}
+
+/// A plan over memory.
+pub struct Program {
+    plan: Arc<Plan>,
+    pub steps: Vec<Step>,
+    /// So many of the first steps are the forward pass.
+    pub forward_steps: usize,
+    pub forward: Vec<Segment>,
+    pub backward: Vec<Segment>,
+    any_random: bool,
+    /// Owners of the memory behind the views.
+    _memory: Arc<Memory>,
+}
+
+/// Kernels and states of a plan's nodes, by node; `None` for variables.
+pub struct Parts<'a> {
+    pub prepared: &'a [Option<Arc<Prepared>>],
+    pub states: &'a [Option<OpState>],
+}
+
+impl Program {
+    /// Lays `plan` over `memory`.
+    pub fn new(
+        plan: &Arc<Plan>,
+        parts: &Parts<'_>,
+        memory: Arc<Memory>,
+        limits: BulkLimits,
+    ) -> Result<Program> {
+        let graph = &plan.graph;
+        let mut steps = Vec::with_capacity(graph.nodes.len());
+        let mut forward_steps = 0;
+        for (n, node) in graph.nodes.iter().enumerate() {
+            if let Some(prepared) = &parts.prepared[n] {
+                let step = Step::new(plan, &memory, n, prepared, parts.states[n].clone())
+                    .at(node.op_name(), &node.name)?;
+                steps.push(step);
+            }
+            if n + 1 == graph.num_forward {
+                forward_steps = steps.len();
+            }
+        }
+        let training = graph.num_forward < graph.nodes.len();
+        let limit = if training { limits.train_forward } else { limits.inference };
+        let mut cutter = Cutter { plan, memory: &memory, steps: &steps, fresh: Vec::new() };
+        let forward = cutter.cut(0..forward_steps, limit);
+        let backward = cutter.cut(forward_steps..steps.len(), limits.train_backward);
+        let any_random = steps.iter().any(|s| s.wants_random);
+        Ok(Program {
+            plan: plan.clone(),
+            steps,
+            forward_steps,
+            forward,
+            backward,
+            any_random,
+            _memory: memory,
+        })
+    }
+
+    /// The facts of one run over `steps`, with random keys reserved in the order of the steps.
+    pub fn run_info(&self, rt: &Runtime, steps: Range<usize>, is_train: bool) -> Arc<Run> {
+        let mut keys = Vec::new();
+        if self.any_random {
+            keys.resize(self.steps.len(), RandomKey::default());
+            for i in steps.filter(|&i| self.steps[i].wants_random) {
+                keys[i] = rt.random.reserve(self.steps[i].device);
+            }
+        }
+        Arc::new(Run { is_train, need_grad: self.forward_steps < self.steps.len(), keys })
+    }
+
+    /// Pushes one segment.
+    pub fn push(self: &Arc<Self>, rt: &Runtime, segment: &Segment, run: &Arc<Run>) -> Result<()> {
+        let push = Push {
+            ctx: segment.device,
+            overwrites: segment.overwrites,
+            cheap: segment.cheap,
+            ..Push::new(&segment.name, &segment.reads, &segment.writes)
+        };
+        let (program, run) = (self.clone(), run.clone());
+        let steps = segment.steps.clone();
+        let task = if segment.callback {
+            Task::asynchronous(move |rc, done| {
+                let (step, ctx) = (steps.start, rc.stream);
+                program.start_callback(step, &run, ctx, Box::new(move |r| done.complete(r)));
+            })
+        } else {
+            Task::sync(move |rc| program.run_native(steps, &run, rc.stream))
+        };
+        rt.engine.push(task, push)
+    }
+
+    fn context(&self, at: usize, run: &Run, stream: Option<usize>) -> OpContext {
+        OpContext {
+            is_train: run.is_train,
+            need_grad: run.need_grad,
+            device: self.steps[at].device,
+            stream,
+            random: run.keys.get(at).copied().unwrap_or_default(),
+        }
+    }
+
+    fn run_native(&self, steps: Range<usize>, run: &Run, stream: Option<usize>) -> Result<()> {
+        for i in steps {
+            let step = &self.steps[i];
+            let ctx = self.context(i, run, stream);
+            let state = step.state.as_ref();
+            step.prepared
+                .run_native(&ctx, state, &step.inputs, &step.req, &step.outputs)
+                .map_err(|e| self.place(step, e))?;
+        }
+        Ok(())
+    }
+
+    fn start_callback(
+        self: &Arc<Self>,
+        at: usize,
+        run: &Run,
+        stream: Option<usize>,
+        done: crate::operator::Done,
+    ) {
+        let step = &self.steps[at];
+        let ctx = self.context(at, run, stream);
+        let program = self.clone();
+        let named: crate::operator::Done = Box::new(move |result| {
+            done(result.map_err(|e| program.place(&program.steps[at], e)));
+        });
+        let (inputs, outputs) = (step.inputs.clone(), step.outputs.clone());
+        let keep: Arc<dyn std::any::Any + Send + Sync> = self.clone();
+        step.prepared.start_callback(
+            ctx,
+            step.state.clone(),
+            inputs,
+            &step.req,
+            outputs,
+            keep,
+            named,
+        );
+    }
+
+    fn place(&self, step: &Step, error: Error) -> Error {
+        let node = &self.plan.graph.nodes[step.node as usize];
+        error.in_operator(node.op_name()).in_node(&node.name)
+    }
+
+    /// One step as a segment of its own: for monitors and partial forward passes.
+    pub fn single(&self, at: usize, first: bool, memory: &Memory) -> Segment {
+        let mut cutter =
+            Cutter { plan: &self.plan, memory, steps: &self.steps, fresh: Vec::new() };
+        if !first {
+            cutter.fresh = vec![true; memory.arenas.len()];
+        }
+        cutter.segment(at..at + 1)
+    }
+}
+
+impl Step {
+    fn new(
+        plan: &Plan,
+        memory: &Memory,
+        n: usize,
+        prepared: &Arc<Prepared>,
+        state: Option<OpState>,
+    ) -> Result<Step> {
+        let node = &plan.graph.nodes[n];
+        let op = node.op.as_ref().ok_or_else(|| Error::internal("a variable has no step"))?;
+        let mut step = Step {
+            node: n as u32,
+            device: node.ctx,
+            prepared: prepared.clone(),
+            state,
+            inputs: Vec::with_capacity(node.inputs.len()),
+            outputs: Vec::with_capacity(node.num_outputs as usize),
+            req: Vec::with_capacity(node.num_outputs as usize),
+            wants_random: op.wants_random(&node.attrs),
+            reads: Vec::new(),
+            writes: Vec::new(),
+            arenas: Vec::new(),
+        };
+        let mutated = op.mutated_inputs(&node.attrs);
+        for (i, &entry) in node.inputs.iter().enumerate() {
+            let array = memory.array(plan, entry)?;
+            step.inputs.push(match &array {
+                Some(array) => array.view()?,
+                None => absent(plan, entry),
+            });
+            match array {
+                Some(array) if memory.is_external(plan, entry) => {
+                    if mutated.contains(&i) {
+                        step.writes.push((array, OpReq::Add));
+                    } else {
+                        step.reads.push(array);
+                    }
+                }
+                Some(_) => step.touch(memory.arena_index(node_device(plan, entry))),
+                None => {}
+            }
+        }
+        for index in 0..node.num_outputs {
+            let entry = Entry::new(n as u32, index);
+            let req = plan.req[plan.graph.entry_id(entry)];
+            let array = if req == OpReq::Null { None } else { memory.array(plan, entry)? };
+            step.req.push(if array.is_some() { req } else { OpReq::Null });
+            step.outputs.push(match &array {
+                Some(array) => array.view()?,
+                None => absent(plan, entry),
+            });
+            match array {
+                Some(array) if memory.is_external(plan, entry) => step.writes.push((array, req)),
+                Some(_) => step.touch(memory.arena_index(node.ctx)),
+                None => {}
+            }
+        }
+        Ok(step)
+    }
+
+    fn touch(&mut self, arena: Option<usize>) {
+        if let Some(arena) = arena.filter(|a| !self.arenas.contains(a)) {
+            self.arenas.push(arena);
+        }
+    }
+
+    /// Bytes that the step moves at least.
+    fn bytes(&self) -> usize {
+        self.inputs.iter().chain(&self.outputs).map(View::size_bytes).sum()
+    }
+}
+
+fn node_device(plan: &Plan, entry: Entry) -> Context {
+    plan.graph.nodes[entry.node as usize].ctx
+}
+
+/// The view of an entry that nobody reads or writes.
+fn absent(plan: &Plan, entry: Entry) -> View {
+    let id = plan.graph.entry_id(entry);
+    View::absent(plan.shapes[id].clone(), plan.dtypes[id])
+}
+
+/// A segment with no more work than this runs on the thread that pushes it.
+const CHEAP_STEPS: usize = 24;
+const CHEAP_BYTES: usize = 16 << 10;
+
+/// Cuts steps into segments.
+struct Cutter<'a> {
+    plan: &'a Plan,
+    memory: &'a Memory,
+    steps: &'a [Step],
+    /// Was the arena of this index written in this run?
+    fresh: Vec<bool>,
+}
+
+impl Cutter<'_> {
+    fn cut(&mut self, range: Range<usize>, limit: usize) -> Vec<Segment> {
+        if self.fresh.is_empty() {
+            self.fresh = vec![false; self.memory.arenas.len()];
+        }
+        let mut segments = Vec::new();
+        let mut begin = range.start;
+        for i in range.clone() {
+            let alone = self.steps[i].prepared.is_callback();
+            let joins = i > begin
+                && i - begin < limit
+                && !alone
+                && !self.steps[i - 1].prepared.is_callback()
+                && self.steps[i].device == self.steps[i - 1].device;
+            if i > begin && !joins {
+                segments.push(self.segment(begin..i));
+                begin = i;
+            }
+        }
+        if begin < range.end {
+            segments.push(self.segment(begin..range.end));
+        }
+        segments
+    }
+
+    fn segment(&mut self, range: Range<usize>) -> Segment {
+        if self.fresh.is_empty() {
+            self.fresh = vec![false; self.memory.arenas.len()];
+        }
+        let steps = &self.steps[range.clone()];
+        let mut whole = Vec::new();
+        let mut partly = Vec::new();
+        let mut reads: Vec<Var> = Vec::new();
+        let mut touched = vec![false; self.fresh.len()];
+        for step in steps {
+            for &arena in step.arenas.iter().filter(|&&a| !touched[a]) {
+                let var = self.memory.arenas[arena].array.var();
+                let list = if self.fresh[arena] { &mut partly } else { &mut whole };
+                list.push(var);
+            }
+            for &arena in &step.arenas {
+                touched[arena] = true;
+            }
+            for array in &step.reads {
+                // What is read after the segment itself wrote it is no condition for its start.
+                if !whole.contains(&array.var()) {
+                    reads.push(array.var());
+                }
+            }
+            for (array, req) in &step.writes {
+                let overwritten = req.overwrites() && array.is_whole();
+                let list = if overwritten { &mut whole } else { &mut partly };
+                list.push(array.var());
+            }
+        }
+        for (fresh, touched) in self.fresh.iter_mut().zip(touched) {
+            *fresh |= touched;
+        }
+        sort_unique(&mut whole);
+        sort_unique(&mut partly);
+        sort_unique(&mut reads);
+        // A variable that is written and, before that, read is not simply overwritten.
+        let kept = |v: &Var| !partly.contains(v) && !reads.contains(v);
+        let (over, mixed): (Vec<Var>, Vec<Var>) = whole.iter().partition(|v| kept(v));
+        partly.extend(mixed);
+        sort_unique(&mut partly);
+        partly.retain(|v| !over.contains(v));
+        let overwrites = over.len();
+        let mut writes = over;
+        writes.extend(partly);
+        reads.retain(|r| !writes.contains(r));
+        let bytes: usize = steps.iter().map(Step::bytes).sum();
+        let callback = steps.first().is_some_and(|s| s.prepared.is_callback());
+        Segment {
+            device: steps.first().map_or_else(Context::default, |s| s.device),
+            cheap: !callback && steps.len() <= CHEAP_STEPS && bytes <= CHEAP_BYTES,
+            callback,
+            name: self.name(&range),
+            steps: range,
+            reads,
+            writes,
+            overwrites,
+        }
+    }
+
+    /// `[op1,op2]`, as MXNet names segments; long ones are cut off.
+    fn name(&self, range: &Range<usize>) -> String {
+        let op = |i: usize| self.plan.graph.nodes[self.steps[i].node as usize].op_name();
+        if range.len() == 1 {
+            return op(range.start).to_owned();
+        }
+        let shown: Vec<_> = range.clone().take(8).map(op).collect();
+        let more = if range.len() > 8 { ",..." } else { "" };
+        format!("[{}{more}]", shown.join(","))
+    }
+}
+
+fn sort_unique(vars: &mut Vec<Var>) {
+    vars.sort_unstable();
+    vars.dedup();
+}
