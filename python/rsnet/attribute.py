@@ -19,8 +19,8 @@ __all__ = ["AttrScope", "current"]
 class AttrScope:
     """Attributes given to every variable and operator symbol made inside `with AttrScope(...)`.
 
-    Scopes nest: an inner one adds to the outer and wins where both set a key; attributes given to the
-    symbol itself win over both.
+    Scopes nest: an inner one adds to the outer and wins where both set a key; attributes given to
+    the symbol itself win over both.
 
     Parameters
     ----------

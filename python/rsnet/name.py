@@ -1,7 +1,7 @@
 """Automatic names of symbols: `NameManager` and `Prefix`.
 
-A symbol made without a name gets `hint` + counter from the current manager of its thread; the hint is
-the lower-cased name of the function that makes it (`fullyconnected0`, `_plus3`).
+A symbol made without a name gets `hint` + counter from the current manager of its thread; the hint
+is the lower-cased name of the function that makes it (`fullyconnected0`, `_plus3`).
 
 Examples
 --------

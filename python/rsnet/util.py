@@ -1,6 +1,7 @@
 """Switches of the shape convention: `np_shape`.
 
-Off (the default, as in old programs) a size of 0 and the shape `()` mean "unknown"; on, they are real.
+Off (the default, as in old programs) a size of 0 and the shape `()` mean "unknown"; on, they are
+real.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Symbolic programming: `rsnet.sym`.
 
-Every operator of the registry is a function here, found when it is first asked for: with Symbols in it
-gives a Symbol. `random`, `linalg`, `contrib`, `image`, `sparse`, `op` and `_internal` are namespaces of
-the same functions.
+Every operator of the registry is a function here, found when it is first asked for: with Symbols
+in it gives a Symbol. `random`, `linalg`, `contrib`, `image`, `sparse`, `op` and `_internal` are
+namespaces of the same functions.
 
 Examples
 --------
@@ -21,7 +21,9 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from .register import create as _create, function as _function
+from . import operators as _operators  # noqa: F401  gives Symbol its operators
+from .register import create as _create
+from .register import function as _function
 from .symbol import Group, Symbol, Variable, fromjson, load, load_json, var
 
 __all__ = ["Group", "Symbol", "Variable", "fromjson", "load", "load_json", "var"]
@@ -62,7 +64,7 @@ _NAMESPACES = {
 for _name, _prefixes in _NAMESPACES.items():
     globals()[_name] = sys.modules[f"{__name__}.{_name}"] = _Namespace(_name, _prefixes)
 
-from . import random  # noqa: E402
+from . import random  # noqa: E402, F401
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,5 @@
-"""Random symbols: `sym.random`. Parameters may be numbers or symbols (then one draw a parameter)."""
+"""Random symbols: `sym.random`. Parameters may be numbers or symbols (then one draw a
+parameter)."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def _distribution(name: str, suffix: str, defaults: dict[str, float]) -> Any:
     order = [*defaults, "shape", "dtype"]
 
     def run(*args: Any, **kwargs: Any) -> Symbol:
-        given = {**defaults, **dict(zip(order, args)), **kwargs}
+        given = {**defaults, **dict(zip(order, args, strict=True)), **kwargs}
         symbol_name, attr = given.pop("name", None), given.pop("attr", None)
         given = {k: v for k, v in given.items() if v is not None}
         symbols = [given[k] for k in defaults if isinstance(given[k], Symbol)]

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import _core, attribute, name as names
+from .. import _core, attribute
+from .. import name as names
 from .symbol import Symbol
 
 _functions: dict[str, tuple[int, Callable[..., Symbol]]] = {}
@@ -98,9 +99,10 @@ def _make(func_name: str) -> Callable[..., Symbol]:
         if inputs:
             if len(args) > len(order):
                 raise TypeError(
-                    f"{func_name}() takes at most {len(order)} positional arguments, got {len(args)}"
+                    f"{func_name}() takes at most {len(order)} positional arguments, got "
+                    f"{len(args)}"
                 )
-            for key, value in zip(order, args):
+            for key, value in zip(order, args, strict=True):
                 if key in kwargs:
                     raise TypeError(f"{func_name}() got multiple values for argument '{key}'")
                 kwargs[key] = value
@@ -118,7 +120,8 @@ def _make(func_name: str) -> Callable[..., Symbol]:
                 params[key] = value
         if symbols and keywords:
             raise TypeError(
-                f"{func_name}() only accepts input Symbols either as positional or keyword arguments, not both"
+                f"{func_name}() only accepts input Symbols either as positional or keyword "
+                f"arguments, not both"
             )
         return create(func_name, hint, symbols, keywords, params, name, attr)
 
@@ -132,7 +135,8 @@ def _make(func_name: str) -> Callable[..., Symbol]:
 def _check_input(func_name: str, key: str, value: Any) -> None:
     if not isinstance(value, Symbol):
         raise TypeError(
-            f"Compose expect `Symbol` as arguments: argument '{key}' of {func_name} is a {type(value).__name__}"
+            f"Compose expect `Symbol` as arguments: argument '{key}' of {func_name} is a "
+            f"{type(value).__name__}"
         )
 
 

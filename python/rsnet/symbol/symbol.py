@@ -7,6 +7,7 @@ operators, the fluent methods and the two ways to bind.
 from __future__ import annotations
 
 import builtins
+import logging
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -19,8 +20,6 @@ from ..util import is_np_shape
 from .infer import dtype_or_none, from_core_shape, to_core_shape
 
 __all__ = ["Group", "Symbol", "Variable", "fromjson", "load", "load_json", "var"]
-
-_NUMBERS = (int, float, bool, np.number, np.bool_)
 
 
 class Symbol:
@@ -44,8 +43,8 @@ class Symbol:
     # ---- composition ---------------------------------------------------------------------------
 
     def __call__(self, *args: Symbol, name: str | None = None, **kwargs: Symbol) -> Symbol:
-        """A copy of this symbol with its variables replaced: by position in depth-first order, or by
-        name; `name` renames the head."""
+        """A copy of this symbol with its variables replaced: by position in depth-first order, or
+        by name; `name` renames the head."""
         result = self.__copy__()
         result._compose(*args, name=name, **kwargs)
         return result
@@ -53,7 +52,8 @@ class Symbol:
     def _compose(self, *args: Symbol, name: str | None = None, **kwargs: Symbol) -> None:
         if args and kwargs:
             raise TypeError(
-                "compose only accept input Symbols either as positional or keyword arguments, not both"
+                "compose only accept input Symbols either as positional or keyword arguments, "
+                "not both"
             )
         for value in (*args, *kwargs.values()):
             if not isinstance(value, Symbol):
@@ -117,7 +117,8 @@ class Symbol:
         return self._handle.list_arguments()
 
     def list_auxiliary_states(self) -> list[str]:
-        """Names of the variables that operators modify (moving averages, say), in depth-first order."""
+        """Names of the variables that operators modify (moving averages, say), in depth-first
+        order."""
         return self._handle.list_auxiliary_states()
 
     def list_inputs(self) -> list[str]:
@@ -159,7 +160,7 @@ class Symbol:
                 raise ValueError(
                     f"Set Attr only accepts string values; '{key}' is a {type(value).__name__}"
                 )
-        self._handle = self._handle.set_attr(kwargs)
+        self._handle.set_attr(kwargs)
 
     def __copy__(self) -> Symbol:
         return Symbol(self._handle.copy())
@@ -172,7 +173,7 @@ class Symbol:
 
     def tojson(self, remove_amp_cast: bool = True) -> str:
         """The symbol as JSON in MXNet's current format."""
-        return self._handle.tojson(remove_amp_cast)
+        return self._handle.tojson(is_np_shape())
 
     def save(self, fname: str, remove_amp_cast: bool = True) -> None:
         """Writes `tojson()` to a file."""
@@ -204,10 +205,11 @@ class Symbol:
         Raises
         ------
         MXNetError
-            Shapes that contradict each other; the text shows the node, its inputs and what was expected.
+            Shapes that contradict each other; the text shows the node, its inputs and what was
+            expected.
         """
         try:
-            *shapes, complete = self._infer_shape(False, args, kwargs)
+            *shapes, complete = self._infer_shape(args, kwargs)
         except MXNetError:
             print("infer_shape error. Arguments:")
             for i, shape in enumerate(args):
@@ -222,25 +224,25 @@ class Symbol:
 
     def infer_shape_partial(self, *args: Any, **kwargs: Any) -> tuple[list, list, list]:
         """As `infer_shape`, giving what is known, `()` (with np_shape: None) for unknown ranks."""
-        return tuple(self._infer_shape(True, args, kwargs)[:3])
+        return tuple(self._infer_shape(args, kwargs)[:3])
 
     def _infer_shape(
         self, partial: bool, args: tuple, kwargs: dict
     ) -> tuple[list, list, list, bool]:
         names, values = self._keyed(args, kwargs)
-        for key, value in zip(names if kwargs else range(len(values)), values):
+        for key, value in zip(names, values, strict=True):
             if not (isinstance(value, tuple) or value is None and (args or is_np_shape())):
                 raise TypeError(
                     f"Arguments need to be shapes (tuple), but argument {key} is {type(value)}."
                 )
         known = [to_core_shape(v) for v in values]
-        *found, complete = self._handle.infer_shape(names, known, partial)
+        *found, complete = self._handle.infer_shape(names, known, is_np_shape())
         return (*([from_core_shape(s) for s in group] for group in found), complete)
 
     def _warn_unknown(self, arg_shapes: list) -> None:
         unknown = [
             f"{name}: {shape}"
-            for name, shape in zip(self.list_arguments(), arg_shapes)
+            for name, shape in zip(self.list_arguments(), arg_shapes, strict=True)
             if to_core_shape(shape) is None or -1 in to_core_shape(shape)
         ]
         shown = "\n\t".join(unknown[:10] + ["..."] * (len(unknown) > 10))
@@ -254,7 +256,7 @@ class Symbol:
         """NumPy types of all arguments, outputs and auxiliary states from those of some arguments;
         `(None, None, None)` with a warning if something stays unknown."""
         try:
-            *types, complete = self._infer_type(False, args, kwargs)
+            *types, complete = self._infer_type(args, kwargs)
         except MXNetError:
             print("infer_type error. Arguments:")
             for key, value in [*enumerate(args), *kwargs.items()]:
@@ -262,7 +264,7 @@ class Symbol:
             raise
         if complete:
             return tuple(types)
-        unknown = [n for n, t in zip(self.list_arguments(), types[0]) if t is None]
+        unknown = [n for n, t in zip(self.list_arguments(), types[0], strict=True) if t is None]
         warnings.warn(
             "Cannot decide type for the following arguments. Consider providing them as input:\n\t"
             + "\n\t".join(unknown[:10]),
@@ -272,18 +274,18 @@ class Symbol:
 
     def infer_type_partial(self, *args: Any, **kwargs: Any) -> tuple[list, list, list]:
         """As `infer_type`, giving None where the type is unknown."""
-        return tuple(self._infer_type(True, args, kwargs)[:3])
+        return tuple(self._infer_type(args, kwargs)[:3])
 
     def _infer_type(
         self, partial: bool, args: tuple, kwargs: dict
     ) -> tuple[list, list, list, bool]:
         names, values = self._keyed(args, kwargs)
         known = [None if v is None else np.dtype(v).name for v in values]
-        *found, complete = self._handle.infer_type(names, known, partial)
+        *found, complete = self._handle.infer_type(names, known)
         return (*([dtype_or_none(t) for t in group] for group in found), complete)
 
-    def _keyed(self, args: tuple, kwargs: dict) -> tuple[list[str] | None, list]:
-        """Names (None: by position) and values of the two ways to give knowledge."""
+    def _keyed(self, args: tuple, kwargs: dict) -> tuple[list[str], list]:
+        """Names and values of the two ways to give knowledge."""
         if args and kwargs:
             raise ValueError(
                 "Can only specify known argument shapes either by positional or kwargs way."
@@ -295,7 +297,7 @@ class Symbol:
             raise ValueError(
                 f"{len(args)} positional values for the {len(expected)} arguments {expected}"
             )
-        return None, list(args)
+        return expected[: len(args)], list(args)
 
     # ---- plans ---------------------------------------------------------------------------------
 
@@ -317,8 +319,8 @@ class Symbol:
         grad_req, type_dict, **shapes
             As for `simple_bind`.
         memory_limit : int or str, optional
-            Most bytes of internal entries: an integer, `"2GB"` (2e9) or `"2GiB"` (2**31). Entries are
-            recomputed as far as this needs.
+            Most bytes of internal entries: an integer, `"2GB"` (2e9) or `"2GiB"` (2**31). Entries
+            are recomputed as far as this needs.
 
         Returns
         -------
@@ -326,7 +328,7 @@ class Symbol:
             `arena_bytes`, `lower_bound_bytes`, `no_sharing_bytes`, `recomputed_nodes`, `entries`;
             `str()` gives a table and `draw(path)` a picture.
         """
-        from ..executor import plan_of_symbol
+        from .bind import plan_of_symbol
 
         return plan_of_symbol(self, grad_req, type_dict, memory_limit, shapes)
 
@@ -352,14 +354,15 @@ class Symbol:
         ctx : Context
             Default device.
         grad_req : str, list or dict
-            `"null"`, `"write"` or `"add"`: for all arguments, in their order, or by name (missing: null).
+            `"null"`, `"write"` or `"add"`: for all arguments, in their order, or by name (missing:
+            null).
         type_dict : dict of str to dtype, optional
             Known dtypes; float32 where nothing is known.
         group2ctx : dict of str to Context, optional
             Devices of the groups named by the attribute `ctx_group`.
         shared_arg_names, shared_exec, shared_buffer
-            Arguments to take from another executor, an executor whose memory to share, and a dict of
-            arrays to reuse and add to.
+            Arguments to take from another executor, an executor whose memory to share, and a dict
+            of arrays to reuse and add to.
         memory_limit : int or str, optional
             Bound on the bytes of internal entries, see `memory_plan`.
         **kwargs : tuple
@@ -369,7 +372,7 @@ class Symbol:
         -------
         Executor
         """
-        from ..executor import simple_bind
+        from .bind import simple_bind
 
         return simple_bind(
             self,
@@ -403,7 +406,8 @@ class Symbol:
         ctx : Context
             Default device.
         args, args_grad, aux_states : list or dict of NDArray
-            Arrays in the order of the arguments, or by name; gradients may be missing (no gradient).
+            Arrays in the order of the arguments, or by name; gradients may be missing (no
+            gradient).
         grad_req : str, list or dict
             As for `simple_bind`.
         shared_exec : Executor, optional
@@ -413,7 +417,7 @@ class Symbol:
         -------
         Executor
         """
-        from ..executor import bind
+        from .bind import bind
 
         return bind(
             self, ctx, args, args_grad, grad_req, aux_states, group2ctx, shared_exec, memory_limit
@@ -442,107 +446,6 @@ class Symbol:
         return self.abs()
 
     __hash__ = object.__hash__
-
-
-def _binary(method: str, op: str, scalar_op: str) -> None:
-    """Adds one arithmetic or comparison method: element-wise with a symbol or a number."""
-
-    def run(self: Symbol, other: Any) -> Symbol:
-        if isinstance(other, Symbol):
-            return _apply(op, [self, other])
-        if isinstance(other, _NUMBERS):
-            return _apply(scalar_op, [self], scalar=other)
-        raise TypeError(f"type {type(other).__name__} not supported by Symbol.{method}")
-
-    run.__name__ = run.__qualname__ = method
-    setattr(Symbol, method, run)
-
-
-def _apply(op: str, inputs: list[Symbol], **params: Any) -> Symbol:
-    from .register import create
-
-    return create(op, op.lower(), inputs, {}, params)
-
-
-for _method, _op, _scalar in [
-    ("__add__", "_Plus", "_PlusScalar"),
-    ("__radd__", "_Plus", "_PlusScalar"),
-    ("__sub__", "_Minus", "_MinusScalar"),
-    ("__rsub__", "_Minus", "_RMinusScalar"),
-    ("__mul__", "_Mul", "_MulScalar"),
-    ("__rmul__", "_Mul", "_MulScalar"),
-    ("__truediv__", "_Div", "_DivScalar"),
-    ("__rtruediv__", "_Div", "_RDivScalar"),
-    ("__mod__", "_Mod", "_ModScalar"),
-    ("__rmod__", "_Mod", "_RModScalar"),
-    ("__pow__", "_Power", "_PowerScalar"),
-    ("__rpow__", "_Power", "_RPowerScalar"),
-    ("__eq__", "_equal", "_equal_scalar"),
-    ("__ne__", "_not_equal", "_not_equal_scalar"),
-    ("__gt__", "_greater", "_greater_scalar"),
-    ("__ge__", "_greater_equal", "_greater_equal_scalar"),
-    ("__lt__", "_lesser", "_lesser_scalar"),
-    ("__le__", "_lesser_equal", "_lesser_equal_scalar"),
-]:
-    _binary(_method, _op, _scalar)
-
-
-def _refuse(method: str) -> None:
-    """Adds a method of arrays that symbols cannot have."""
-
-    def run(self: Symbol, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedForSymbol(run, method)
-
-    run.__name__ = run.__qualname__ = method
-    setattr(Symbol, method, run)
-
-
-for _method in [
-    "__iadd__", "__isub__", "__imul__", "__itruediv__", "__imod__", "__ipow__",
-    "wait_to_read", "asnumpy", "asscalar", "copy", "as_in_context", "detach", "backward",
-]:  # fmt: skip
-    _refuse(_method)
-
-_FLUENT = """abs arccos arccosh arcsin arcsinh arctan arctanh argmax argmax_channel argmin argsort
-broadcast_axes broadcast_like broadcast_to cbrt ceil clip cos cosh degrees depth_to_space diag exp
-expand_dims expm1 fix flatten flip floor log log10 log1p log2 log_softmax max mean min nanprod nansum
-norm one_hot ones_like pad pick prod radians rcbrt reciprocal relu repeat reshape_like rint round rsqrt
-shape_array sigmoid sign sin sinh size_array slice slice_axis slice_like softmax softmin sort
-space_to_depth split split_v2 sqrt square squeeze sum swapaxes take tan tanh tile topk transpose trunc
-zeros_like""".split()  # noqa: SIM905
-
-
-def _fluent(method: str) -> None:
-    """Adds `x.method(...)` for `sym.method(x, ...)`."""
-
-    def run(self: Symbol, *args: Any, **kwargs: Any) -> Symbol:
-        from . import register
-
-        return register.function(method)(self, *args, **kwargs)
-
-    run.__name__ = run.__qualname__ = method
-    run.__doc__ = f"`sym.{method}` of this symbol."
-    setattr(Symbol, method, run)
-
-
-for _method in _FLUENT:
-    _fluent(_method)
-
-
-def _reshape(self: Symbol, *shape: Any, **kwargs: Any) -> Symbol:
-    """`sym.reshape` of this symbol; the shape as a tuple or as several integers."""
-    if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
-        shape = tuple(shape[0])
-    return _apply("Reshape", [self], **({"shape": shape} if shape else {}), **kwargs)
-
-
-def _astype(self: Symbol, dtype: Any, **kwargs: Any) -> Symbol:
-    """`sym.cast` of this symbol."""
-    return _apply("Cast", [self], dtype=dtype, **kwargs)
-
-
-Symbol.reshape = _reshape  # type: ignore[attr-defined]
-Symbol.astype = _astype  # type: ignore[attr-defined]
 
 
 def Variable(  # noqa: N802
@@ -608,7 +511,8 @@ def Variable(  # noqa: N802
     for key, value in kwargs.items():
         if not (key.startswith("__") and key.endswith("__")):
             raise ValueError(
-                f"Attribute name={key} is not supported. Additional attributes must start and end with "
+                f"Attribute name={key} is not supported. Additional attributes must start and "
+                f"end with "
                 "double underscores, e.g, __yourattr__"
             )
         attrs[key] = str(value)
@@ -643,7 +547,16 @@ def load_json(json_str: str) -> Symbol:
     """
     if not isinstance(json_str, str):
         raise TypeError("fname required to be string")
-    return Symbol(_core.SymbolHandle.from_json(json_str))
+    handle, version, upgraded, newer = _core.SymbolHandle.from_json(json_str)
+    written = f"v{version // 10000}.{version // 100 % 100}.{version % 100}"
+    if upgraded:
+        logging.info(
+            "Loading symbol saved by previous version %s. Attempting to upgrade...", written
+        )
+        logging.info("Symbol successfully upgraded!")
+    if newer:
+        logging.warning("Loading symbol saved by the newer version %s", written)
+    return Symbol(handle)
 
 
 fromjson = load_json

@@ -1,0 +1,113 @@
+"""Arithmetic, comparisons and fluent methods of `Symbol`, added to the class from tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..base import NotImplementedForSymbol
+from .symbol import Symbol
+
+_NUMBERS = (int, float, bool, np.number, np.bool_)
+
+
+def _binary(method: str, op: str, scalar_op: str) -> None:
+    """Adds one arithmetic or comparison method: element-wise with a symbol or a number."""
+
+    def run(self: Symbol, other: Any) -> Symbol:
+        if isinstance(other, Symbol):
+            return _apply(op, [self, other])
+        if isinstance(other, _NUMBERS):
+            return _apply(scalar_op, [self], scalar=other)
+        raise TypeError(f"type {type(other).__name__} not supported by Symbol.{method}")
+
+    run.__name__ = run.__qualname__ = method
+    setattr(Symbol, method, run)
+
+
+def _apply(op: str, inputs: list[Symbol], **params: Any) -> Symbol:
+    from .register import create
+
+    return create(op, op.lower(), inputs, {}, params)
+
+
+for _method, _op, _scalar in [
+    ("__add__", "_Plus", "_PlusScalar"),
+    ("__radd__", "_Plus", "_PlusScalar"),
+    ("__sub__", "_Minus", "_MinusScalar"),
+    ("__rsub__", "_Minus", "_RMinusScalar"),
+    ("__mul__", "_Mul", "_MulScalar"),
+    ("__rmul__", "_Mul", "_MulScalar"),
+    ("__truediv__", "_Div", "_DivScalar"),
+    ("__rtruediv__", "_Div", "_RDivScalar"),
+    ("__mod__", "_Mod", "_ModScalar"),
+    ("__rmod__", "_Mod", "_RModScalar"),
+    ("__pow__", "_Power", "_PowerScalar"),
+    ("__rpow__", "_Power", "_RPowerScalar"),
+    ("__eq__", "_equal", "_equal_scalar"),
+    ("__ne__", "_not_equal", "_not_equal_scalar"),
+    ("__gt__", "_greater", "_greater_scalar"),
+    ("__ge__", "_greater_equal", "_greater_equal_scalar"),
+    ("__lt__", "_lesser", "_lesser_scalar"),
+    ("__le__", "_lesser_equal", "_lesser_equal_scalar"),
+]:
+    _binary(_method, _op, _scalar)
+
+
+def _refuse(method: str) -> None:
+    """Adds a method of arrays that symbols cannot have."""
+
+    def run(self: Symbol, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedForSymbol(run, method)
+
+    run.__name__ = run.__qualname__ = method
+    setattr(Symbol, method, run)
+
+
+for _method in [
+    "__iadd__", "__isub__", "__imul__", "__itruediv__", "__imod__", "__ipow__",
+    "wait_to_read", "asnumpy", "asscalar", "copy", "as_in_context", "detach", "backward",
+]:  # fmt: skip
+    _refuse(_method)
+
+_FLUENT = """abs arccos arccosh arcsin arcsinh arctan arctanh argmax argmax_channel argmin argsort
+broadcast_axes broadcast_like broadcast_to cbrt ceil clip cos cosh degrees depth_to_space diag exp
+expand_dims expm1 fix flatten flip floor log log10 log1p log2 log_softmax max mean min nanprod
+nansum norm one_hot ones_like pad pick prod radians rcbrt reciprocal relu repeat reshape_like rint
+round rsqrt shape_array sigmoid sign sin sinh size_array slice slice_axis slice_like softmax
+softmin sort space_to_depth split split_v2 sqrt square squeeze sum swapaxes take tan tanh tile topk
+transpose trunc zeros_like""".split()  # noqa: SIM905
+
+
+def _fluent(method: str) -> None:
+    """Adds `x.method(...)` for `sym.method(x, ...)`."""
+
+    def run(self: Symbol, *args: Any, **kwargs: Any) -> Symbol:
+        from . import register
+
+        return register.function(method)(self, *args, **kwargs)
+
+    run.__name__ = run.__qualname__ = method
+    run.__doc__ = f"`sym.{method}` of this symbol."
+    setattr(Symbol, method, run)
+
+
+for _method in _FLUENT:
+    _fluent(_method)
+
+
+def _reshape(self: Symbol, *shape: Any, **kwargs: Any) -> Symbol:
+    """`sym.reshape` of this symbol; the shape as a tuple or as several integers."""
+    if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
+        shape = tuple(shape[0])
+    return _apply("Reshape", [self], **({"shape": shape} if shape else {}), **kwargs)
+
+
+def _astype(self: Symbol, dtype: Any, **kwargs: Any) -> Symbol:
+    """`sym.cast` of this symbol."""
+    return _apply("Cast", [self], dtype=dtype, **kwargs)
+
+
+Symbol.reshape = _reshape  # type: ignore[attr-defined]
+Symbol.astype = _astype  # type: ignore[attr-defined]

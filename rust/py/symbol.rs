@@ -1,0 +1,257 @@
+//! `_core.SymbolHandle` and the registry as the symbol face sees it.
+
+use super::convert::from_value;
+use super::error::to_py;
+use super::runtime;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::graph::{Create, Inferred, Symbol, load_json};
+use crate::operator::{OpDef, Value};
+use crate::shape::Shape;
+use pyo3::exceptions::PyIndexError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A symbol of the core.
+#[pyclass(frozen, name = "SymbolHandle", module = "rsnet._core")]
+pub struct PySymbol {
+    pub symbol: Symbol,
+}
+
+impl From<Symbol> for PySymbol {
+    fn from(symbol: Symbol) -> Self {
+        PySymbol { symbol }
+    }
+}
+
+/// The exception for an error, where no interpreter token is at hand.
+pub(super) fn raise(error: Error) -> PyErr {
+    Python::attach(|py| to_py(py, &error))
+}
+
+fn cores(symbols: Vec<PyRef<'_, PySymbol>>) -> Vec<Symbol> {
+    symbols.iter().map(|s| s.symbol.clone()).collect()
+}
+
+fn keyed(symbols: &Bound<'_, PyDict>) -> PyResult<Vec<(String, Symbol)>> {
+    symbols
+        .iter()
+        .map(|(k, v)| {
+            let handle = v.cast::<PySymbol>()?;
+            Ok((k.extract()?, handle.get().symbol.clone()))
+        })
+        .collect()
+}
+
+/// Dimensions with -1 for unknown ones; `None` for an unknown rank.
+pub fn shape_of(dims: Option<Vec<i64>>) -> Shape {
+    dims.map_or_else(Shape::unknown, |d| d.into_iter().collect())
+}
+
+fn dims_of<'py>(py: Python<'py>, shape: &Shape) -> PyResult<Bound<'py, PyAny>> {
+    if !shape.rank_known() {
+        return Ok(py.None().into_bound(py));
+    }
+    Ok(PyTuple::new(py, shape.dims())?.into_any())
+}
+
+#[pymethods]
+impl PySymbol {
+    #[staticmethod]
+    fn variable(name: &str, attrs: BTreeMap<String, String>) -> Self {
+        Symbol::variable(name, attrs).into()
+    }
+
+    #[staticmethod]
+    fn create(
+        op: &str,
+        name: &str,
+        params: BTreeMap<String, String>,
+        attrs: BTreeMap<String, String>,
+        args: Vec<PyRef<'_, PySymbol>>,
+        kwargs: &Bound<'_, PyDict>,
+    ) -> PyResult<Self> {
+        let op = runtime().registry.find(op).map_err(raise)?;
+        let params: Vec<(&str, Value)> =
+            params.iter().map(|(k, v)| (k.as_str(), Value::Str(v.clone()))).collect();
+        let (args, kwargs) = (cores(args), keyed(kwargs)?);
+        let with = Create { params: &params, name, dict: attrs, args: &args, kwargs: &kwargs };
+        Ok(Symbol::create(&op, with).map_err(raise)?.into())
+    }
+
+    #[staticmethod]
+    fn group(symbols: Vec<PyRef<'_, PySymbol>>) -> Self {
+        Symbol::group(&cores(symbols)).into()
+    }
+
+    /// The symbol, the version that wrote it (major·10000 + minor·100 + patch), and whether that is older
+    /// and whether it is newer than the current one.
+    #[staticmethod]
+    fn from_json(text: &str) -> PyResult<(Self, i64, bool, bool)> {
+        let loaded = load_json(text, &runtime().registry).map_err(raise)?;
+        Ok((loaded.symbol.into(), loaded.version, loaded.upgraded, loaded.newer))
+    }
+
+    fn compose(
+        &self,
+        args: Vec<PyRef<'_, PySymbol>>,
+        kwargs: &Bound<'_, PyDict>,
+        name: Option<&str>,
+    ) -> PyResult<Self> {
+        let (args, kwargs) = (cores(args), keyed(kwargs)?);
+        Ok(self.symbol.compose(name, &args, &kwargs).map_err(raise)?.into())
+    }
+
+    #[getter]
+    fn name(&self) -> Option<String> {
+        self.symbol.name()
+    }
+
+    #[getter]
+    fn num_outputs(&self) -> usize {
+        self.symbol.len()
+    }
+
+    fn output(&self, index: usize) -> PyResult<Self> {
+        match self.symbol.outputs.get(index) {
+            Some(_) => Ok(self.symbol.at(index).map_err(raise)?.into()),
+            None => Err(PyIndexError::new_err(format!("output {index}"))),
+        }
+    }
+
+    fn list_arguments(&self) -> Vec<String> {
+        self.symbol.list_arguments()
+    }
+
+    fn list_auxiliary_states(&self) -> Vec<String> {
+        self.symbol.list_auxiliary_states()
+    }
+
+    fn list_inputs(&self) -> Vec<String> {
+        self.symbol.list_inputs()
+    }
+
+    fn list_outputs(&self) -> Vec<String> {
+        self.symbol.list_outputs()
+    }
+
+    fn internals(&self) -> Self {
+        self.symbol.get_internals().into()
+    }
+
+    fn children(&self) -> Option<Self> {
+        self.symbol.get_children().map(Into::into)
+    }
+
+    fn attr(&self, key: &str) -> Option<String> {
+        self.symbol.attr(key)
+    }
+
+    fn list_attr(&self) -> BTreeMap<String, String> {
+        self.symbol.list_attr()
+    }
+
+    fn attr_dict(&self) -> BTreeMap<String, BTreeMap<String, String>> {
+        self.symbol.attr_dict()
+    }
+
+    fn set_attr(&self, attrs: BTreeMap<String, String>) -> PyResult<()> {
+        attrs.iter().try_for_each(|(k, v)| self.symbol.attr_set(k, v)).map_err(raise)
+    }
+
+    fn copy(&self) -> PyResult<Self> {
+        Ok(self.symbol.deep_copy().map_err(raise)?.into())
+    }
+
+    fn tojson(&self, np_shape: bool) -> PyResult<String> {
+        self.symbol.to_json(np_shape).map_err(raise)
+    }
+
+    fn debug_str(&self) -> String {
+        self.symbol.debug_str()
+    }
+
+    /// Shapes of arguments, outputs and auxiliary states, and whether all are known.
+    fn infer_shape<'py>(
+        &self,
+        py: Python<'py>,
+        names: Vec<String>,
+        shapes: Vec<Option<Vec<i64>>>,
+        np_shape: bool,
+    ) -> PyResult<(Vec<Bound<'py, PyAny>>, Vec<Bound<'py, PyAny>>, Vec<Bound<'py, PyAny>>, bool)> {
+        let given: Vec<_> = names.into_iter().zip(shapes.into_iter().map(shape_of)).collect();
+        let found = self.symbol.infer_shape(&given, np_shape).map_err(raise)?;
+        let show = |shapes: &[Shape]| shapes.iter().map(|s| dims_of(py, s)).collect::<PyResult<_>>();
+        Ok((show(&found.args)?, show(&found.outputs)?, show(&found.aux)?, found.complete))
+    }
+
+    /// Names of the dtypes of arguments, outputs and auxiliary states, and whether all are known.
+    fn infer_type(
+        &self,
+        names: Vec<String>,
+        types: Vec<Option<String>>,
+    ) -> PyResult<(Types, Types, Types, bool)> {
+        let given = named_types(names, types).map_err(raise)?;
+        let found: Inferred<Option<DType>> = self.symbol.infer_type(&given).map_err(raise)?;
+        let show = |types: &[Option<DType>]| types.iter().map(|t| t.map(DType::name)).collect();
+        Ok((show(&found.args), show(&found.outputs), show(&found.aux), found.complete))
+    }
+}
+
+type Types = Vec<Option<&'static str>>;
+
+/// Pairs of name and dtype, those without a dtype left out.
+pub fn named_types(names: Vec<String>, types: Vec<Option<String>>) -> Result<Vec<(String, DType)>> {
+    let known = names.into_iter().zip(types).filter_map(|(n, t)| t.map(|t| (n, t)));
+    known.map(|(name, text)| Ok((name, DType::from_name(&text)?))).collect()
+}
+
+/// All names and aliases of operators.
+#[pyfunction]
+fn operator_names() -> Vec<String> {
+    runtime().registry.names()
+}
+
+/// A number that changes when the operator `name` is registered anew; None if there is none.
+#[pyfunction]
+fn registry_version(name: &str) -> Option<usize> {
+    runtime().registry.get(name).map(|op| Arc::as_ptr(&op) as usize)
+}
+
+/// What a function for an operator needs: doc, inputs, parameters with defaults.
+#[pyfunction]
+fn operator_info<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
+    let op: Arc<OpDef> = runtime().registry.find(name).map_err(raise)?;
+    let info = PyDict::new(py);
+    info.set_item("name", &op.name)?;
+    info.set_item("doc", &op.doc)?;
+    info.set_item("variadic", op.key_var_num_args.is_some())?;
+    let inputs = op.input_docs.iter().map(|i| (&i.name, &i.ty, &i.doc));
+    info.set_item("inputs", PyList::new(py, inputs)?)?;
+    let params = PyList::empty(py);
+    for field in &op.schema.fields {
+        let default = match &field.default {
+            Some(value) => from_value(py, value)?,
+            None => py.None().into_bound(py),
+        };
+        params.append((&field.name, field.info(), &field.doc, default))?;
+    }
+    info.set_item("params", params)?;
+    Ok(info)
+}
+
+/// The number that files use for a dtype.
+#[pyfunction]
+fn dtype_flag(name: &str) -> PyResult<i32> {
+    Ok(DType::from_name(name).map_err(raise)?.flag())
+}
+
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PySymbol>()?;
+    m.add_function(wrap_pyfunction!(operator_names, m)?)?;
+    m.add_function(wrap_pyfunction!(registry_version, m)?)?;
+    m.add_function(wrap_pyfunction!(operator_info, m)?)?;
+    m.add_function(wrap_pyfunction!(dtype_flag, m)?)
+}
