@@ -1,0 +1,438 @@
+"""Executors: binding in all forms, running, sharing, threads, errors."""
+
+import threading
+
+import numpy as np
+import pytest
+import rsnet as mx
+from rsnet.base import MXNetError
+
+sym, nd = mx.sym, mx.nd
+rng = np.random.default_rng(0)
+
+
+def arr(*shape):
+    return nd.array(rng.standard_normal(shape))
+
+
+def mlp(hidden=8, classes=3):
+    net = sym.FullyConnected(sym.Variable("data"), name="fc1", num_hidden=hidden)
+    net = sym.Activation(net, name="relu1", act_type="relu")
+    net = sym.FullyConnected(net, name="fc2", num_hidden=classes)
+    return sym.SoftmaxOutput(net, name="softmax")
+
+
+# ---- the main road -----------------------------------------------------------------------------
+
+
+def test_an_mlp_trains():
+    centers = rng.standard_normal((3, 4)) * 3
+    label = rng.integers(0, 3, 64)
+    data = centers[label] + rng.standard_normal((64, 4)) * 0.3
+    exe = mlp().simple_bind(mx.cpu(), data=(64, 4))
+    for name, value in exe.arg_dict.items():
+        if name.endswith("weight"):
+            value[:] = rng.standard_normal(value.shape) * 0.3
+    exe.arg_dict["data"][:] = data
+    exe.arg_dict["softmax_label"][:] = label
+    for _ in range(60):
+        exe.forward(is_train=True)
+        exe.backward()
+        for name, value in exe.arg_dict.items():
+            if name not in ("data", "softmax_label"):
+                grad = exe.grad_dict[name]
+                nd.sgd_update(value, grad, out=value, lr=0.1, rescale_grad=1 / 64)
+    predicted = exe.forward()[0].asnumpy().argmax(axis=1)
+    assert (predicted == label).mean() > 0.95
+
+
+def test_forward_and_backward_are_right():
+    a, b = sym.Variable("a"), sym.Variable("b")
+    x, y = arr(2, 3), arr(2, 3)
+    exe = (a * b + b).bind(
+        mx.cpu(), {"a": x, "b": y}, {"a": nd.zeros((2, 3)), "b": nd.zeros((2, 3))}
+    )
+    out = exe.forward(is_train=True)[0]
+    np.testing.assert_allclose(out.asnumpy(), x.asnumpy() * y.asnumpy() + y.asnumpy(), rtol=1e-6)
+    head = arr(2, 3)
+    exe.backward(head)
+    np.testing.assert_allclose(exe.grad_dict["a"].asnumpy(), (head * y).asnumpy(), rtol=1e-6)
+    np.testing.assert_allclose(exe.grad_dict["b"].asnumpy(), (head * (x + 1)).asnumpy(), rtol=1e-5)
+
+
+def test_outputs_are_the_same_arrays_on_every_forward():
+    exe = (sym.Variable("x") + 1).simple_bind(mx.cpu(), x=(3,))
+    first = exe.forward(x=nd.zeros((3,)))[0]
+    exe.forward(x=nd.ones((3,)))
+    assert first.asnumpy().tolist() == [2, 2, 2]
+    assert exe.outputs[0].asnumpy().tolist() == [2, 2, 2]
+    assert exe.output_dict[exe._output_names[0]].asnumpy().tolist() == [2, 2, 2]
+
+
+def test_a_variable_is_its_own_output():
+    x = arr(3)
+    exe = sym.Variable("x").bind(mx.cpu(), [x])
+    np.testing.assert_array_equal(exe.forward()[0].asnumpy(), x.asnumpy())
+
+
+def test_eval():
+    a, b = sym.Variable("a"), sym.Variable("b")
+    assert (a + b).eval(a=nd.ones((2,)), b=nd.ones((2,)))[0].asnumpy().tolist() == [2, 2]
+
+
+# ---- requests and head gradients ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["str", "list", "dict"])
+def test_grad_req_forms(form):
+    a, b = sym.Variable("a"), sym.Variable("b")
+    req = {"str": "add", "list": ["add", "add"], "dict": {"a": "add", "b": "add"}}[form]
+    exe = (a * b).simple_bind(mx.cpu(), grad_req=req, a=(2,), b=(2,))
+    exe.arg_dict["a"][:] = 3
+    exe.arg_dict["b"][:] = 5
+    for _ in range(3):
+        exe.forward(is_train=True)
+        exe.backward(nd.ones((2,)))
+    assert exe.grad_dict["a"].asnumpy().tolist() == [15, 15]
+    assert exe.grad_dict["b"].asnumpy().tolist() == [9, 9]
+
+
+def test_grad_req_null_has_no_gradient():
+    a, b = sym.Variable("a"), sym.Variable("b")
+    exe = (a * b).simple_bind(mx.cpu(), grad_req={"a": "write"}, a=(2,), b=(2,))
+    assert exe.grad_dict["b"] is None
+    exe.forward(is_train=True)
+    exe.backward([nd.ones((2,))])
+
+
+def test_head_gradients_in_all_forms():
+    a = sym.Variable("a")
+    net = sym.Group([sym.BlockGrad(a), (a * 2), (a * 3)])
+    exe = net.simple_bind(mx.cpu(), a=(2,))
+    one = nd.ones((2,))
+    for heads in ([None, one, one], dict(zip(net.list_outputs(), [one, one, one], strict=True))):
+        exe.forward(is_train=True)
+        exe.backward(heads)
+        assert exe.grad_dict["a"].asnumpy().tolist() == [5, 5]
+
+
+@pytest.mark.parametrize(
+    ("heads", "text"),
+    [
+        (None, "head_gradient is required"),
+        ([nd.ones((3,))], "shape"),
+        ([nd.ones((2,)), nd.ones((2,))], "2 head gradients for 1"),
+        ([nd.ones((2,), dtype="float64")], "dtype"),
+        ({"nothing": nd.ones((2,))}, "nothing"),
+        ([3], "NDArray"),
+    ],
+)
+def test_bad_head_gradients(heads, text):
+    exe = (sym.Variable("a") * 2).simple_bind(mx.cpu(), a=(2,))
+    exe.forward(is_train=True)
+    with pytest.raises((MXNetError, ValueError, TypeError), match=text):
+        exe.backward(heads)
+    exe.backward(nd.ones((2,)))
+    assert exe.grad_dict["a"].asnumpy().tolist() == [2, 2]
+
+
+def test_backward_needs_forward_and_gradients():
+    exe = (sym.Variable("a") * 2).simple_bind(mx.cpu(), a=(2,))
+    with pytest.raises(MXNetError, match="forward"):
+        exe.backward(nd.ones((2,)))
+    (sym.Variable("a") * 2).simple_bind(mx.cpu(), grad_req="null", a=(2,)).backward()
+
+
+# ---- binding -----------------------------------------------------------------------------------
+
+
+def test_bind_by_list_and_dict():
+    a, b = sym.Variable("a"), sym.Variable("b")
+    x, y = arr(2), arr(2)
+    for args in ([x, y], {"b": y, "a": x, "extra": x}):
+        exe = (a - b).bind(mx.cpu(), args)
+        np.testing.assert_allclose(exe.forward()[0].asnumpy(), (x - y).asnumpy())
+
+
+def test_duplicate_names_bind_by_position():
+    net = sym.Variable("x") - sym.Variable("x")
+    x, y = arr(2), arr(2)
+    exe = net.bind(mx.cpu(), [x, y], args_grad=[nd.zeros((2,)), nd.zeros((2,))])
+    np.testing.assert_allclose(exe.forward(is_train=True)[0].asnumpy(), (x - y).asnumpy())
+    exe.backward(nd.ones((2,)))
+    assert exe.grad_arrays[0].asnumpy().tolist() == [1, 1]
+    assert exe.grad_arrays[1].asnumpy().tolist() == [-1, -1]
+    with pytest.raises(ValueError, match="[Dd]uplicate"):
+        _ = exe.arg_dict
+    np.testing.assert_allclose(net.bind(mx.cpu(), {"x": x}).forward()[0].asnumpy(), [0, 0])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda n, a: n.bind("cpu", [a, a]), TypeError, "Context"),
+        (lambda n, a: n.bind(mx.cpu(), [a]), ValueError, "Length of args"),
+        (lambda n, a: n.bind(mx.cpu(), {"a": a}), ValueError, "key `b` is missing"),
+        (lambda n, a: n.bind(mx.cpu(), [a, 3]), TypeError, "NDArray"),
+        (lambda n, a: n.bind(mx.cpu(), [a, nd.ones((3,))]), MXNetError, "shape|Incompatible"),
+        (lambda n, a: n.bind(mx.cpu(), [a, a], [nd.ones((3,)), None]), MXNetError, "gradient of a"),
+        (lambda n, a: n.bind(mx.cpu(), [a, a], [a, a], "wrong"), ValueError, "wrong"),
+        (lambda n, a: n.bind(mx.cpu(1), [a, a]), MXNetError, "cpu"),
+        (lambda n, a: n.bind(mx.cpu(), [a, a], shared_exec=3), TypeError, "shared_exec"),
+        (lambda n, a: n.simple_bind(mx.cpu()), MXNetError, "cannot decide shapes"),
+        (lambda n, a: n.simple_bind(mx.cpu(), a=(2,), b=(3,)), MXNetError, "simple_bind error"),
+        (lambda n, a: n.simple_bind(mx.cpu(), grad_req=[], a=(2,)), MXNetError, "empty"),
+        (lambda n, a: n.simple_bind(mx.cpu(), grad_req=["write"], a=(2,)), MXNetError, "1 entries"),
+        (
+            lambda n, a: n.simple_bind(mx.cpu(), memory_limit="x", a=(2,)),
+            ValueError,
+            "memory_limit",
+        ),
+    ],
+)
+def test_bad_binding(call, error, text):
+    net = sym.Variable("a") + sym.Variable("b")
+    with pytest.raises(error, match=text):
+        call(net, nd.ones((2,)))
+
+
+def test_type_dict():
+    exe = mlp().simple_bind(mx.cpu(), type_dict={"data": "float64"}, data=(2, 4))
+    assert exe.arg_dict["fc1_weight"].dtype == np.float64
+    assert exe.forward()[0].dtype == np.float64
+
+
+def test_groups_run_on_their_devices():
+    with mx.AttrScope(ctx_group="one"):
+        x = sym.Variable("x") * 2
+    with mx.AttrScope(ctx_group="two"):
+        net = x + sym.Variable("y")
+    exe = net.simple_bind(mx.cpu(), group2ctx={"one": mx.cpu(0), "two": mx.cpu(1)}, x=(2,), y=(2,))
+    assert exe.arg_dict["y"].context == mx.cpu(1)
+    exe.arg_dict["x"][:] = 3
+    exe.arg_dict["y"][:] = 1
+    assert exe.forward(is_train=True)[0].asnumpy().tolist() == [7, 7]
+    exe.backward(nd.ones((2,), ctx=mx.cpu(1)))
+    assert exe.grad_dict["x"].asnumpy().tolist() == [2, 2]
+
+
+# ---- forward's arguments -----------------------------------------------------------------------
+
+
+def test_forward_takes_inputs():
+    exe = (sym.Variable("x") * 2).simple_bind(mx.cpu(), x=(2,))
+    assert exe.forward(x=np.array([1, 2]))[0].asnumpy().tolist() == [2, 4]
+    assert exe.arg_dict["x"].asnumpy().tolist() == [1, 2]
+    with pytest.raises(TypeError, match="Unknown argument y"):
+        exe.forward(y=nd.ones((2,)))
+    with pytest.raises(ValueError, match="Shape not match"):
+        exe.forward(x=nd.ones((3,)))
+
+
+def test_copy_params_from():
+    exe = mlp().simple_bind(mx.cpu(), data=(2, 4))
+    exe.copy_params_from({"fc1_bias": nd.ones((8,), dtype="float64")})
+    assert exe.arg_dict["fc1_bias"].asnumpy().sum() == 8
+    with pytest.raises(ValueError, match="nothing"):
+        exe.copy_params_from({"nothing": nd.ones((1,))})
+    exe.copy_params_from({"nothing": nd.ones((1,))}, allow_extra_params=True)
+    with pytest.raises(ValueError, match="shape"):
+        exe.copy_params_from({"fc1_bias": nd.ones((9,))})
+
+
+def test_reshape_shares_parameters():
+    exe = mlp().simple_bind(mx.cpu(), data=(4, 4))
+    exe.arg_dict["fc1_weight"][:] = arr(8, 4)
+    exe.arg_dict["fc2_weight"][:] = arr(3, 8)
+    data = arr(2, 4)
+    small = exe.reshape(data=(2, 4), softmax_label=(2,))
+    assert small.forward(data=data)[0].shape == (2, 3)
+    exe.arg_dict["fc1_weight"][:] = 0
+    assert small.arg_dict["fc1_weight"].asnumpy().sum() == 0
+    with pytest.raises(ValueError, match="partial_shaping"):
+        exe.reshape(data=(4, 5))
+    with pytest.raises(ValueError, match="allow_up_sizing"):
+        exe.reshape(data=(8, 4), softmax_label=(8,))
+    big = exe.reshape(allow_up_sizing=True, data=(8, 4), softmax_label=(8,))
+    assert big.forward()[0].shape == (8, 3)
+
+
+# ---- auxiliary states, monitors, steps ---------------------------------------------------------
+
+
+def test_moving_averages_move_in_training_only():
+    net = sym.BatchNorm(sym.Variable("x"), name="bn", momentum=0.5, fix_gamma=False)
+    exe = net.simple_bind(mx.cpu(), x=(8, 3))
+    exe.arg_dict["x"][:] = arr(8, 3) + 4
+    exe.forward(is_train=False)
+    assert exe.aux_dict["bn_moving_mean"].asnumpy().tolist() == [0, 0, 0]
+    exe.forward(is_train=True)
+    moved = exe.aux_dict["bn_moving_mean"].asnumpy()
+    if not moved.any():  # the averages may move in the backward pass
+        exe.backward([nd.ones((8, 3))])
+        moved = exe.aux_dict["bn_moving_mean"].asnumpy()
+    np.testing.assert_allclose(moved, exe.arg_dict["x"].asnumpy().mean(axis=0) / 2, rtol=1e-4)
+
+
+def test_monitor_sees_every_output():
+    exe = mlp().simple_bind(mx.cpu(), data=(2, 4))
+    seen = []
+    exe.set_monitor_callback(lambda name, array: seen.append((name, array.asnumpy().shape)))
+    exe.forward(is_train=True)
+    assert ("fc1_output", (2, 8)) in seen and ("softmax_output", (2, 3)) in seen
+    exe.backward()
+    assert any(name.startswith("fc1_backward") for name, _ in seen)
+    count = len(seen)
+    exe.set_monitor_callback(None)
+    exe.forward()
+    assert len(seen) == count
+    exe.set_monitor_callback(lambda name, array: seen.append(name), monitor_all=True)
+    exe.forward()
+    assert "data" in seen
+
+
+def test_an_error_in_a_monitor_is_raised():
+    exe = mlp().simple_bind(mx.cpu(), data=(2, 4))
+
+    def broken(name, array):
+        raise KeyError("mine")
+
+    exe.set_monitor_callback(broken)
+    with pytest.raises(KeyError, match="mine"):
+        exe.forward()
+    exe.set_monitor_callback(None)
+    exe.forward()[0].asnumpy()
+
+
+def test_partial_forward_runs_node_by_node():
+    exe = mlp().simple_bind(mx.cpu(), data=(2, 4))
+    exe.arg_dict["data"][:] = arr(2, 4)
+    expected = exe.forward()[0].asnumpy()
+    exe.outputs[0][:] = 0
+    step, left = 0, 1
+    while left:
+        left = exe.partial_forward(False, step)
+        step += 1
+    np.testing.assert_array_equal(exe.outputs[0].asnumpy(), expected)
+    with pytest.raises(MXNetError, match="step"):
+        exe.forward()
+        exe.partial_forward(False, 2)
+
+
+# ---- shared memory -----------------------------------------------------------------------------
+
+
+def test_backward_after_another_executor_ran_is_an_error():
+    net = sym.exp(sym.exp(sym.Variable("x")) * 2)
+    one = net.simple_bind(mx.cpu(), x=(4,))
+    two = net.simple_bind(mx.cpu(), x=(4,), shared_exec=one)
+    head = nd.ones((4,))
+    one.forward(is_train=True)
+    one.backward(head)
+    one.forward(is_train=True)
+    two.forward(is_train=True)
+    with pytest.raises(MXNetError, match="another executor"):
+        one.backward(head)
+    two.backward(head)
+    one.forward(is_train=True)
+    one.backward(head)
+    np.testing.assert_allclose(
+        one.grad_dict["x"].asnumpy(), 2 * np.exp(2.0) * np.ones(4), rtol=1e-5
+    )
+
+
+def test_executors_of_different_sizes_share_memory():
+    net = mlp()
+    small = net.simple_bind(mx.cpu(), data=(2, 4))
+    big = net.simple_bind(mx.cpu(), shared_exec=small, data=(64, 4))
+    for exe in (small, big, small):
+        exe.copy_params_from({k: arr(*v.shape) for k, v in exe.arg_dict.items()})
+        lone = net.simple_bind(mx.cpu(), data=exe.arg_dict["data"].shape)
+        lone.copy_params_from(exe.arg_dict)
+        np.testing.assert_allclose(
+            exe.forward(is_train=True)[0].asnumpy(), lone.forward(is_train=True)[0].asnumpy()
+        )
+        exe.backward()
+        lone.backward()
+        for name in net.list_arguments():
+            np.testing.assert_allclose(
+                exe.grad_dict[name].asnumpy(), lone.grad_dict[name].asnumpy(), rtol=1e-5, atol=1e-6
+            )
+
+
+def test_shared_arguments_and_buffer():
+    net = mlp()
+    buffer = {}
+    first = net.simple_bind(mx.cpu(), shared_buffer=buffer, data=(8, 4))
+    second = net.simple_bind(
+        mx.cpu(), shared_arg_names=["fc1_weight"], shared_exec=first, shared_buffer=buffer,
+        data=(4, 4),
+    )  # fmt: skip
+    first.arg_dict["fc1_weight"][:] = 7
+    assert (second.arg_dict["fc1_weight"].asnumpy() == 7).all()
+    assert "data" in buffer
+
+
+# ---- threads -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [2, 8])
+def test_one_executor_serves_many_threads(workers):
+    net = mlp(hidden=32)
+    exe = net.simple_bind(mx.cpu(), grad_req="null", data=(4, 16))
+    exe.copy_params_from({k: arr(*v.shape) for k, v in exe.arg_dict.items() if k != "data"})
+    inputs = [rng.standard_normal((4, 16)).astype("float32") for _ in range(16)]
+    expected = [exe.forward(data=x)[0].asnumpy() for x in inputs]
+    wrong = []
+
+    def serve(seed):
+        order = np.random.default_rng(seed)
+        for _ in range(200):
+            i = int(order.integers(len(inputs)))
+            got = exe.forward(data=inputs[i])[0].asnumpy()
+            if not np.array_equal(got, expected[i]):
+                wrong.append(i)
+
+    threads = [threading.Thread(target=serve, args=(i,)) for i in range(workers)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+    assert exe.arg_dict["data"].asnumpy() is not None
+
+
+def test_a_thread_sees_its_own_outputs():
+    exe = (sym.Variable("x") * 2).simple_bind(mx.cpu(), x=(1,))
+    exe.forward(x=nd.ones((1,)))
+    seen = []
+
+    def other():
+        exe.forward(x=nd.array([5.0]))
+        seen.append(exe.outputs[0].asnumpy()[0])
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    assert seen == [10]
+    assert exe.outputs[0].asnumpy()[0] == 2
+
+
+# ---- checkpoints -------------------------------------------------------------------------------
+
+
+def test_checkpoint_round_trip(tmp_path):
+    net = sym.BatchNorm(mlp().get_internals()["fc1_output"], name="bn")
+    exe = net.simple_bind(mx.cpu(), data=(2, 4))
+    exe.arg_dict["fc1_weight"][:] = arr(8, 4)
+    params = {k: v for k, v in exe.arg_dict.items() if k != "data"}
+    prefix = str(tmp_path / "net")
+    mx.model.save_checkpoint(prefix, 3, net, params, exe.aux_dict)
+    assert (tmp_path / "net-0003.params").exists()
+    again, args, aux = mx.model.load_checkpoint(prefix, 3)
+    assert again.tojson() == net.tojson()
+    assert set(args) == set(params) and set(aux) == set(exe.aux_dict)
+    np.testing.assert_array_equal(args["fc1_weight"].asnumpy(), params["fc1_weight"].asnumpy())
+    nd.save(str(tmp_path / "bad-0001.params"), {"fc": nd.ones((1,))})
+    with pytest.raises(ValueError, match="Invalid param file"):
+        mx.model.load_params(str(tmp_path / "bad"), 1)
