@@ -155,6 +155,44 @@ impl Prepared {
         temporaries.settle(&plan, outputs)
     }
 
+    /// The requests for a native kernel on these views if it needs no temporary: found once for views
+    /// that stay, see [`Prepared::run_direct`].
+    pub fn direct(
+        &self,
+        inputs: &[View],
+        req: &[OpReq],
+        outputs: &[View],
+    ) -> Option<SmallVec<[OpReq; 4]>> {
+        if self.is_callback() {
+            return None;
+        }
+        let arranged = req.iter().zip(outputs).enumerate();
+        arranged
+            .map(|(i, (r, o))| match self.arrange(i, *r, inputs, o) {
+                (asked, After::Nothing) => Some(asked),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Runs a native kernel with requests from [`Prepared::direct`] on the same views.
+    #[inline]
+    pub fn run_direct(
+        &self,
+        ctx: &OpContext,
+        state: Option<&OpState>,
+        inputs: &[View],
+        asked: &[OpReq],
+        outputs: &[View],
+    ) -> Result<()> {
+        match &self.kernel.body {
+            Body::Native(kernel) => {
+                kernel(&Call { attrs: &self.attrs, ctx, state, inputs, req: asked, outputs })
+            }
+            Body::Callback(_) => Err(Error::internal("a callback cannot run as a native kernel")),
+        }
+    }
+
     /// Starts a callback kernel; `done` is called when it has ended and what was asked for is made.
     #[allow(clippy::too_many_arguments)]
     pub fn start_callback(

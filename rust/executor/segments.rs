@@ -15,6 +15,7 @@ use crate::graph::{Entry, Plan};
 use crate::ndarray::{NDArray, Runtime};
 use crate::operator::{OpContext, OpReq, OpState, RandomKey};
 use crate::tensor::View;
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -66,6 +67,8 @@ pub struct Step {
     inputs: Vec<View>,
     outputs: Vec<View>,
     req: Vec<OpReq>,
+    /// What the kernel is asked for, if it needs no temporaries.
+    direct: Option<SmallVec<[OpReq; 4]>>,
     wants_random: bool,
     /// Arrays from outside that it reads and writes; arena bytes are not among them.
     reads: Vec<NDArray>,
@@ -194,9 +197,12 @@ impl Program {
             let step = &self.steps[i];
             let ctx = self.context(i, run, stream);
             let state = step.state.as_ref();
-            step.prepared
-                .run_native(&ctx, state, &step.inputs, &step.req, &step.outputs)
-                .map_err(|e| self.place(step, e))?;
+            let (inputs, outputs) = (&step.inputs, &step.outputs);
+            match &step.direct {
+                Some(asked) => step.prepared.run_direct(&ctx, state, inputs, asked, outputs),
+                None => step.prepared.run_native(&ctx, state, inputs, &step.req, outputs),
+            }
+            .map_err(|e| self.place(step, e))?;
         }
         Ok(())
     }
@@ -261,6 +267,7 @@ impl Step {
             inputs: Vec::with_capacity(node.inputs.len()),
             outputs: Vec::with_capacity(node.num_outputs as usize),
             req: Vec::with_capacity(node.num_outputs as usize),
+            direct: None,
             wants_random: op.wants_random(&node.attrs),
             reads: Vec::new(),
             writes: Vec::new(),
@@ -300,6 +307,7 @@ impl Step {
                 None => {}
             }
         }
+        step.direct = step.prepared.direct(&step.inputs, &step.req, &step.outputs);
         Ok(step)
     }
 
