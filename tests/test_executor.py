@@ -4,8 +4,9 @@ import threading
 
 import numpy as np
 import pytest
-import rsnet as mx
 from rsnet.base import MXNetError
+
+import rsnet as mx
 
 sym, nd = mx.sym, mx.nd
 rng = np.random.default_rng(0)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 import rsnet as mx
 
 ROOT = Path(os.environ.get("RSNET_MODELS", "models"))

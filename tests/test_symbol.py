@@ -7,8 +7,9 @@ import re
 
 import numpy as np
 import pytest
-import rsnet as mx
 from rsnet.base import MXNetError
+
+import rsnet as mx
 
 sym = mx.sym
 
