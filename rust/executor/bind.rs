@@ -9,12 +9,12 @@ use super::segments::BulkLimits;
 use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Place as _, Result};
-use crate::graph::{Place, Plan, PlanRequest, Symbol};
+use crate::graph::{Plan, PlanOptions, PlanRequest, Symbol};
 use crate::ndarray::{NDArray, Runtime};
 use crate::operator::{OpReq, OpState};
 use crate::shape::Shape;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,7 +25,7 @@ pub type Monitor = Arc<dyn Fn(&str, NDArray) -> Result<()> + Send + Sync>;
 pub struct Binding {
     pub symbol: Symbol,
     pub ctx: Context,
-    pub group2ctx: HashMap<String, Context>,
+    pub group2ctx: BTreeMap<String, Context>,
     /// In the order of the symbol's arguments.
     pub args: Vec<NDArray>,
     pub grads: Vec<Option<NDArray>>,
@@ -49,8 +49,6 @@ pub struct Executor {
     pub(super) aux: Vec<NDArray>,
     pub(super) lanes: Lanes,
     pub(super) monitor: Mutex<Option<(Monitor, bool)>>,
-    /// By output: must its gradient be given to `backward`?
-    pub(super) needs_head_grad: Vec<bool>,
 }
 
 impl Executor {
@@ -58,7 +56,7 @@ impl Executor {
     pub fn bind(rt: &Arc<Runtime>, binding: Binding) -> Result<Arc<Executor>> {
         let b = &binding;
         check_counts(b)?;
-        let plan = Arc::new(crate::graph::plan(&request(b))?);
+        let plan = Arc::new(crate::graph::plan(&request(rt, b))?);
         check_arrays(b, &plan)?;
         let prepared = kernels(&plan)?;
         let arenas = arenas(rt, &plan, b.shared.as_deref())?;
@@ -77,7 +75,6 @@ impl Executor {
         Ok(Arc::new(Executor {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             rt: rt.clone(),
-            needs_head_grad: used_head_grads(&plan),
             prepared,
             plan,
             limits: BulkLimits::from_env(),
@@ -114,16 +111,21 @@ impl Executor {
     }
 }
 
-fn request(b: &Binding) -> PlanRequest {
+fn request(rt: &Runtime, b: &Binding) -> PlanRequest {
+    let facts = |a: &NDArray| Some((a.shape().clone(), a.dtype()));
+    let group2ctx = (!b.group2ctx.is_empty()).then(|| b.group2ctx.clone());
+    let device = |a: &NDArray| group2ctx.is_some().then(|| a.context());
     PlanRequest {
-        symbol: b.symbol.clone(),
-        arg_shapes: b.args.iter().map(|a| a.shape().clone()).collect(),
-        arg_types: b.args.iter().map(|a| Some(a.dtype())).collect(),
+        bound_args: b.args.iter().map(facts).collect(),
+        bound_aux: b.aux.iter().map(facts).collect(),
         grad_req: b.reqs.clone(),
-        ctx: b.ctx,
-        group2ctx: b.group2ctx.clone(),
+        default_ctx: b.ctx,
+        arg_ctx: b.args.iter().map(device).collect(),
+        aux_ctx: b.aux.iter().map(device).collect(),
+        group2ctx,
         memory_limit: b.memory_limit,
-        ..PlanRequest::default()
+        options: PlanOptions::from_env(),
+        ..PlanRequest::new(b.symbol.clone(), rt.registry.clone())
     }
 }
 
@@ -155,8 +157,8 @@ fn check_arrays(b: &Binding, plan: &Plan) -> Result<()> {
         if *array.shape() != plan.shapes[id] {
             return Err(Error::argument(&of, "shape", array.shape(), &plan.shapes[id]));
         }
-        if array.dtype() != plan.dtypes[id] {
-            return Err(Error::argument(&of, "dtype", array.dtype(), plan.dtypes[id]));
+        if array.dtype() != plan.types[id] {
+            return Err(Error::argument(&of, "dtype", array.dtype(), plan.types[id]));
         }
         let device = graph.nodes[node as usize].ctx;
         if array.context() != device {
@@ -194,7 +196,7 @@ fn check_arrays(b: &Binding, plan: &Plan) -> Result<()> {
 /// The kernel of every operator node.
 fn kernels(plan: &Plan) -> Result<Vec<Option<Arc<Prepared>>>> {
     let graph = &plan.graph;
-    let facts = |id: usize| (plan.shapes[id].clone(), plan.dtypes[id]);
+    let facts = |id: usize| (plan.shapes[id].clone(), plan.types[id]);
     let mut prepared = Vec::with_capacity(graph.nodes.len());
     for (n, node) in graph.nodes.iter().enumerate() {
         let Some(op) = &node.op else {
@@ -221,7 +223,7 @@ fn states(plan: &Plan) -> Result<Vec<Option<OpState>>> {
         let Some(make) = node.op.as_ref().and_then(|op| op.state.as_ref()) else { continue };
         let ids = || node.inputs.iter().map(|&e| graph.entry_id(e));
         let shapes: Vec<Shape> = ids().map(|id| plan.shapes[id].clone()).collect();
-        let types: Vec<DType> = ids().map(|id| plan.dtypes[id]).collect();
+        let types: Vec<DType> = ids().map(|id| plan.types[id]).collect();
         let state = make(&node.attrs, node.ctx, &shapes, &types).at(node.op_name(), &node.name)?;
         states[n] = Some(state);
     }
@@ -261,31 +263,9 @@ fn outputs(rt: &Arc<Runtime>, plan: &Plan, args: &[NDArray]) -> Result<Vec<NDArr
             continue;
         }
         let device = plan.graph.nodes[entry.node as usize].ctx;
-        let array = NDArray::pending(rt, &plan.shapes[id], plan.dtypes[id], device)?;
+        let array = NDArray::pending(rt, &plan.shapes[id], plan.types[id], device)?;
         made.insert(id, array.clone());
         outputs.push(array);
     }
     Ok(outputs)
-}
-
-/// By output: does any node read the gradient that the caller gives for it?
-fn used_head_grads(plan: &Plan) -> Vec<bool> {
-    let mut used = vec![false; plan.graph.nodes.len()];
-    for node in &plan.graph.nodes {
-        let ignored = node.op.as_ref().and_then(|op| op.ignores.as_ref().map(|f| f(&node.attrs)));
-        for (i, e) in node.inputs.iter().enumerate() {
-            if !ignored.as_ref().is_some_and(|ignored| ignored.contains(&i)) {
-                used[e.node as usize] = true;
-            }
-        }
-    }
-    for grad in plan.arg_grads.iter().flatten() {
-        used[grad.node as usize] = true;
-    }
-    plan.head_grads.iter().map(|&n| used[n as usize]).collect()
-}
-
-/// Is the entry outside of all arenas?
-pub(super) fn is_outside(place: &Place) -> bool {
-    !matches!(place, Place::Arena { .. })
 }

@@ -1,6 +1,6 @@
 //! Running an executor: forward, backward, one node at a time, and what comes out.
 
-use super::bind::{Executor, Monitor, is_outside};
+use super::bind::{Executor, Monitor};
 use super::lanes::{Lane, LaneState, Memory, Ready, RunId};
 use super::segments::{Parts, Program, Run, Segment};
 use crate::error::{Error, Result};
@@ -191,7 +191,7 @@ impl Executor {
         for i in 0..self.plan.head_grads.len() {
             let output = &state.outputs[i];
             let Some(grad) = given.get(i).and_then(Option::as_ref) else {
-                if self.needs_head_grad[i] {
+                if self.plan.head_grads[i].is_some() {
                     let node = &self.plan.graph.nodes[self.plan.outputs[i].node as usize];
                     return Err(Error::value(format!(
                         "Because the last operator is not Loss function, head_gradient is required when \
@@ -208,6 +208,9 @@ impl Executor {
             }
             if grad.dtype() != output.dtype() {
                 return Err(Error::argument(&name, "dtype", grad.dtype(), output.dtype()));
+            }
+            if self.plan.head_grads[i].is_none() {
+                continue;
             }
             if let Some(own) = &state.head_grads[i] {
                 own.copy_from(grad)?;
@@ -241,29 +244,21 @@ impl Executor {
     /// Which array stands behind which entry.
     fn lay_out(&self, state: &LaneState) -> Memory {
         let plan = &self.plan;
-        let variable = |node: u32| plan.graph.entry_id(Entry::new(node, 0));
-        let mut external = HashMap::new();
         let args = plan.arguments.iter().zip(&state.args);
-        for (&node, array) in args.chain(plan.aux.iter().zip(&self.aux)) {
-            external.insert(variable(node), array.clone());
-        }
-        for (&node, array) in plan.head_grads.iter().zip(&state.head_grads) {
-            if let Some(array) = array {
-                external.insert(variable(node), array.clone());
+        let bound = args.chain(plan.aux.iter().zip(&self.aux));
+        let mut variables: HashMap<u32, NDArray> = bound.map(|(n, a)| (*n, a.clone())).collect();
+        for (node, array) in plan.head_grads.iter().zip(&state.head_grads) {
+            if let (Some(node), Some(array)) = (node, array) {
+                variables.insert(*node, array.clone());
             }
         }
-        for (&entry, array) in plan.outputs.iter().zip(&state.outputs) {
-            external.insert(plan.graph.entry_id(entry), array.clone());
+        let outputs = plan.outputs.iter().zip(&state.outputs);
+        Memory {
+            arenas: state.arenas.iter().map(|a| a.memory()).collect(),
+            variables,
+            outputs: outputs.map(|(e, a)| (plan.graph.entry_id(*e), a.clone())).collect(),
+            grads: self.grads.clone(),
         }
-        for (entry, grad) in plan.arg_grads.iter().zip(&self.grads) {
-            if let (Some(entry), Some(grad)) = (entry, grad) {
-                let id = plan.graph.entry_id(*entry);
-                if is_outside(&plan.place[id]) {
-                    external.entry(id).or_insert_with(|| grad.clone());
-                }
-            }
-        }
-        Memory { arenas: state.arenas.iter().map(|a| a.memory()).collect(), external }
     }
 
     /// Pushes steps one by one and shows what they read and compute to the monitor.

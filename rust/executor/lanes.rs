@@ -81,38 +81,46 @@ impl Arena {
 }
 
 fn arena_array(rt: &Arc<Runtime>, device: Context, bytes: usize) -> Result<NDArray> {
-    NDArray::empty(rt, &Shape::new(&[bytes as i64]), DType::UInt8, device)
+    NDArray::empty(rt, &Shape::new(&[bytes as i64]), DType::U8, device)
 }
 
 /// The arrays behind the entries of a plan.
 pub struct Memory {
     pub arenas: Vec<ArenaMemory>,
-    /// Arrays of entries that are not in an arena, by entry number.
-    pub external: HashMap<usize, NDArray>,
+    /// Arrays of variables by node, of which gradients of outputs may be missing.
+    pub variables: HashMap<u32, NDArray>,
+    /// Arrays of outputs by entry number: their own, so that they stay where they are.
+    pub outputs: HashMap<usize, NDArray>,
+    /// Gradient arrays by argument.
+    pub grads: Vec<Option<NDArray>>,
 }
 
 impl Memory {
-    /// The array of an entry; `None` if it has no memory, because nobody wants its value.
-    pub fn array(&self, plan: &Plan, entry: Entry) -> Result<Option<NDArray>> {
+    /// The array of an entry that is not in an arena.
+    pub fn outside(&self, plan: &Plan, entry: Entry) -> Option<&NDArray> {
         let id = plan.graph.entry_id(entry);
-        if let Some(array) = self.external.get(&id) {
-            return Ok(Some(array.clone()));
+        if let Some(array) = self.outputs.get(&id) {
+            return Some(array);
         }
         match plan.place[id] {
-            Place::Arena { offset } => {
-                let device = plan.graph.nodes[entry.node as usize].ctx;
-                let arena = self.arena_index(device).ok_or_else(|| {
-                    Error::internal(format!("the plan has no arena on {device}"))
-                })?;
-                let (shape, dtype) = (&plan.shapes[id], plan.dtypes[id]);
-                self.arenas[arena].array.part(offset, shape, dtype).map(Some)
-            }
-            _ => Ok(None),
+            Place::Variable => self.variables.get(&entry.node),
+            Place::Gradient(argument) => self.grads.get(argument as usize)?.as_ref(),
+            Place::Arena { .. } | Place::Nowhere => None,
         }
     }
 
-    pub fn is_external(&self, plan: &Plan, entry: Entry) -> bool {
-        self.external.contains_key(&plan.graph.entry_id(entry))
+    /// The array of an entry; `None` if it has no memory, because nobody wants its value.
+    pub fn array(&self, plan: &Plan, entry: Entry) -> Result<Option<NDArray>> {
+        if let Some(array) = self.outside(plan, entry) {
+            return Ok(Some(array.clone()));
+        }
+        let id = plan.graph.entry_id(entry);
+        let Place::Arena { offset } = plan.place[id] else { return Ok(None) };
+        let device = plan.graph.nodes[entry.node as usize].ctx;
+        let arena = self
+            .arena_index(device)
+            .ok_or_else(|| Error::internal(format!("the plan has no arena on {device}")))?;
+        self.arenas[arena].array.part(offset, &plan.shapes[id], plan.types[id]).map(Some)
     }
 
     pub fn arena_index(&self, device: Context) -> Option<usize> {

@@ -6,3 +6,9 @@ pub mod autograd;
 pub mod imperative;
 pub mod resource;
 pub mod run;
+pub mod bind;
+pub mod exec;
+pub mod lanes;
+pub mod segments;
+#[cfg(test)]
+mod tests;

@@ -281,7 +281,7 @@ impl Step {
                 None => absent(plan, entry),
             });
             match array {
-                Some(array) if memory.is_external(plan, entry) => {
+                Some(array) if memory.outside(plan, entry).is_some() => {
                     if mutated.contains(&i) {
                         step.writes.push((array, OpReq::Add));
                     } else {
@@ -302,7 +302,9 @@ impl Step {
                 None => absent(plan, entry),
             });
             match array {
-                Some(array) if memory.is_external(plan, entry) => step.writes.push((array, req)),
+                Some(array) if memory.outside(plan, entry).is_some() => {
+                    step.writes.push((array, req));
+                }
                 Some(_) => step.touch(memory.arena_index(node.ctx)),
                 None => {}
             }
@@ -330,7 +332,7 @@ fn node_device(plan: &Plan, entry: Entry) -> Context {
 /// The view of an entry that nobody reads or writes.
 fn absent(plan: &Plan, entry: Entry) -> View {
     let id = plan.graph.entry_id(entry);
-    View::absent(plan.shapes[id].clone(), plan.dtypes[id])
+    View::absent(plan.shapes[id].clone(), plan.types[id])
 }
 
 /// A segment with no more work than this runs on the thread that pushes it.
