@@ -12,3 +12,21 @@ from . import random
 from . import random as rnd
 
 __version__ = _core.__version__
+from .parameter import (
+    DType,
+    FloatTuple,
+    OptionalTuple,
+    Parameter,
+    Shape,
+    Tuple,
+    double,
+    field,
+    int32,
+    int64,
+    uint32,
+    uint64,
+)
+from . import operator
+from .operator import Operator, OperatorProperty, OpReq, ResourceRequest
+from . import op, user_op
+from .user_op import user_op_builder

@@ -89,14 +89,13 @@ class Definition:
         self.kernels: list[KernelSpec] = []
 
     def install(self, *, replace: bool = False) -> None:
-        """Hands the operator to the core; ``nd`` and ``sym`` have it from now on."""
+        """Hands the operator to the core; ``nd`` and ``sym`` have it from now on (the latter asks the registry)."""
         _core.define_operator(self, replace)
-        from .ndarray import register as nd_register
-        from .symbol import register as sym_register
+        if not self.name.startswith("_backward"):
+            from .ndarray import _register
 
-        for name in (self.name, *self.aliases):
-            nd_register.expose(name)
-            sym_register.expose(name)
+            for name in (self.name, *self.aliases):
+                _register.add_function(name)
 
 
 def fail(operator: str, message: str) -> MXNetError:

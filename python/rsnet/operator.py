@@ -438,7 +438,7 @@ def _documented_inputs(cls: type[OperatorProperty]) -> list[tuple[str, str, str]
         if cls.Param is not None:
             blank = cls.Param.__new__(cls.Param)
             for field in cls.Param._names:
-                setattr(blank, field, cls.Param._defaults.get(field))
+                setattr(blank, field, cls.Param._defaults[field])
             prop.param = blank
         names = [*prop.list_arguments(), *prop.list_auxiliary_states()]
     except Exception:  # only the signature suffers: the real names come with real parameters
@@ -448,7 +448,7 @@ def _documented_inputs(cls: type[OperatorProperty]) -> list[tuple[str, str, str]
 
 def get_all_registered_operators() -> list[str]:
     """Names of all operators, sorted, aliases and custom operators' ``op_type`` names included."""
-    return sorted({*_core.operator_names(), *_custom_props})
+    return sorted({*_core.list_operators(), *_custom_props})
 
 
 def get_all_registered_operators_grouped() -> dict[str, list[str]]:

@@ -146,6 +146,7 @@ class Parameter:
 
     _schema: typing.ClassVar[Any] = _core.Schema([])
     _names: typing.ClassVar[tuple[str, ...]] = ()
+    _defaults: typing.ClassVar[dict[str, Any]] = {}
     _enums: typing.ClassVar[tuple[tuple[str, dict[str, Any]], ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -179,6 +180,7 @@ class Parameter:
             )
         cls._schema = _core.Schema(specs)
         cls._names = tuple(s["name"] for s in specs)
+        cls._defaults = {s["name"]: s["default"] for s in specs}
         cls._enums = tuple(enums)
         if not cls.__doc__:
             cls.__doc__ = "Parameters\n----------\n" + "\n".join(

@@ -7,16 +7,15 @@
 //! operands are revoked, because the bytes belong to others again.
 
 use super::attached;
-use super::autograd::{ThreadState, set_thread_state, thread_state};
-use super::convert::context_to_py;
-use super::error::from_py;
-use super::ndarray::wrap;
+use super::autograd::{ThreadState, replace_thread_state};
+use super::convert::{context_to_py, numpy_view};
+use super::error::{from_py, to_py};
+use super::ndarray::PyNDArray;
 use super::operator::{Payload, PyState};
 use super::runtime;
-use crate::context::Context;
 use crate::dtype::DType;
 use crate::engine::{Prop, Push, Task, Var};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ndarray::NDArray;
 use crate::operator::{Callback, Done, OpContext, OpReq, OwnedCall};
 use crate::shape::Shape;
@@ -102,7 +101,7 @@ struct Scope {
 
 impl Scope {
     fn enter(depth: u32, ctx: &OpContext) -> Self {
-        let state = set_thread_state(ThreadState {
+        let state = replace_thread_state(ThreadState {
             recording: false,
             training: ctx.is_train,
             ..ThreadState::default()
@@ -114,7 +113,7 @@ impl Scope {
 impl Drop for Scope {
     fn drop(&mut self) {
         DEPTH.set(self.depth);
-        set_thread_state(self.state);
+        replace_thread_state(self.state);
     }
 }
 
@@ -149,12 +148,15 @@ impl Inner {
     ) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for array in arrays {
-            let object = wrap(py, array.clone())?;
-            if self.numpy {
-                list.append(super::ndarray::numpy_operand(&object, outputs)?)?;
-            } else {
+            let object = Bound::new(py, PyNDArray::of(array.clone()))?;
+            if !self.numpy {
                 list.append(object)?;
+                continue;
             }
+            let view = array.view().map_err(|e| to_py(py, &e))?;
+            let writable = outputs || array.is_writable();
+            // SAFETY: the object becomes the base of the NumPy array; it holds the call's keeper.
+            list.append(unsafe { numpy_view(&view, object.into_any(), writable) }?)?;
         }
         Ok(list)
     }
@@ -169,7 +171,14 @@ fn requests(py: Python<'_>) -> &[Py<PyAny>] {
             .iter()
             .map(|r| {
                 let member = class.as_ref().and_then(|c| c.getattr(r.name()).ok());
-                member.map_or_else(|| r.name().into_pyobject(py).map_or_else(|_| py.None(), |s| s.into_any().unbind()), Bound::unbind)
+                member.map_or_else(
+                    || {
+                        r.name()
+                            .into_pyobject(py)
+                            .map_or_else(|_| py.None(), |s| s.into_any().unbind())
+                    },
+                    Bound::unbind,
+                )
             })
             .collect()
     })
@@ -217,7 +226,8 @@ impl Operands {
         }
         let end = move |result: Result<()>| {
             let n = call.inputs.len();
-            let computed = result.and_then(|()| self.arrays[n..].iter().try_for_each(NDArray::readable));
+            let computed =
+                result.and_then(|()| self.arrays[n..].iter().try_for_each(NDArray::readable));
             for array in &self.arrays {
                 array.revoke();
             }
@@ -228,9 +238,16 @@ impl Operands {
         if vars.is_empty() || engine.with_quiet(&[], &vars, &mut || ()) {
             return end(result);
         }
-        let push = Push { prop: Prop::NoSkip, cheap: true, ..Push::new("callback end", &[], &vars) };
+        let push =
+            Push { prop: Prop::NoSkip, cheap: true, ..Push::new("callback end", &[], &vars) };
         // A push that is refused drops the task, and with it `done`, which then reports a failure.
-        let _ = engine.push(Task::sync(move |_| { end(result); Ok(()) }), push);
+        let _ = engine.push(
+            Task::sync(move |_| {
+                end(result);
+                Ok(())
+            }),
+            push,
+        );
     }
 }
 
@@ -269,10 +286,10 @@ fn shared(call: &OwnedCall, views: &[&View]) -> SmallVec<[NDArray; 8]> {
     views
         .iter()
         .map(|v| {
-            let at = groups.iter().position(|g| v.size() > 0 && g.0 <= span(v).0 && span(v).1 <= g.1);
-            let part = at.and_then(|i| {
-                chunks[i].part(span(v).0 - groups[i].0, v.shape(), v.dtype()).ok()
-            });
+            let at =
+                groups.iter().position(|g| v.size() > 0 && g.0 <= span(v).0 && span(v).1 <= g.1);
+            let part =
+                at.and_then(|i| chunks[i].part(span(v).0 - groups[i].0, v.shape(), v.dtype()).ok());
             part.unwrap_or_else(|| over(call, v))
         })
         .collect()

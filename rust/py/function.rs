@@ -114,7 +114,7 @@ struct Arguments<'py> {
 
 impl OpInfo {
     fn new(py: Python<'_>, name: &str, op: Arc<OpDef>) -> Self {
-        let variadic = op.key_var_num_args.is_some();
+        let variadic = is_variadic(&op);
         let arrays: Vec<String> = match variadic {
             true => Vec::new(),
             false if op.input_docs.is_empty() => match op.parse(&[]) {
@@ -353,7 +353,7 @@ unsafe fn enter(
 pub fn documentation(name: &str, op: &OpDef, arrays: &[String], symbol: bool) -> String {
     let mut text = String::from(name);
     text.push('(');
-    if op.key_var_num_args.is_some() {
+    if is_variadic(op) {
         text.push_str("*data, ");
     }
     for a in arrays {
@@ -385,9 +385,14 @@ pub fn documentation(name: &str, op: &OpDef, arrays: &[String], symbol: bool) ->
     text
 }
 
+/// Does the operator take any number of arrays?
+pub fn is_variadic(op: &OpDef) -> bool {
+    op.key_var_num_args.is_some() || op.input_docs.iter().any(|d| d.ty.ends_with("[]"))
+}
+
 /// The array arguments and parameters of an operator, as its functions show them.
 pub fn array_arguments(op: &OpDef) -> Vec<String> {
-    if op.key_var_num_args.is_some() {
+    if is_variadic(op) {
         return Vec::new();
     }
     if !op.input_docs.is_empty() {

@@ -3,11 +3,15 @@
 
 #![allow(unsafe_op_in_unsafe_fn)] // pyo3's generated wrappers, where methods are declared by a macro
 
+pub mod attached;
 pub mod autograd;
+pub mod callback;
 pub mod convert;
 pub mod error;
 pub mod function;
 pub mod ndarray;
+pub mod operator;
+pub mod params;
 pub mod random;
 
 use crate::engine::NaiveEngine;
@@ -29,5 +33,8 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     function::register(m)?;
     autograd::register(m)?;
     random::register(m)?;
+    params::register(m)?;
+    operator::register(m)?;
+    callback::register(m)?;
     Ok(())
 }

@@ -1,0 +1,27 @@
+"""OneFlow's names for what its tutorials on user operators use: ``import rsnet.oneflow as flow``.
+
+A thin layer: jobs run at once on NDArrays, operators are those of ``rsnet.user_op``.
+"""
+
+from __future__ import annotations
+
+from ..user_op import user_op_builder
+from . import config, optimizer, sysconfig, typing
+from .dtypes import (
+    char,
+    double,
+    float16,
+    float32,
+    float64,
+    int8,
+    int32,
+    int64,
+    uint8,
+)
+from .job import global_function, watch_diff
+
+__all__ = [
+    "user_op_builder", "config", "optimizer", "sysconfig", "typing", "global_function",
+    "watch_diff", "float16", "float32", "float64", "double", "int8", "int32", "int64", "uint8",
+    "char",
+]  # fmt: skip

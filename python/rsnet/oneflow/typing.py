@@ -1,0 +1,55 @@
+"""Annotations of jobs: ``typing.Numpy.Placeholder((2, 3), dtype=flow.float32)`` and ``-> typing.Numpy``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+class Placeholder:
+    """Shape and element type that an argument must have exactly."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, many: bool) -> None:
+        self.shape = tuple(int(d) for d in shape)
+        self.dtype = np.dtype(getattr(dtype, "numpy_name", dtype))
+        self.many = many
+
+    def __repr__(self) -> str:
+        return f"Placeholder({self.shape}, {self.dtype})"
+
+
+class Numpy:
+    """A NumPy array that holds the whole batch; as a return annotation: wait and give NumPy."""
+
+    @staticmethod
+    def Placeholder(shape: tuple[int, ...], dtype: Any = "float32") -> Any:
+        return Placeholder(shape, dtype, many=False)
+
+
+class ListNumpy:
+    """One NumPy array a device; shapes are upper bounds."""
+
+    @staticmethod
+    def Placeholder(shape: tuple[int, ...], dtype: Any = "float32") -> Any:
+        return Placeholder(shape, dtype, many=True)
+
+
+class Callback:
+    """``Callback[T]``: the job returns a function that takes a handler of the result."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __class_getitem__(cls, inner: Any) -> Callback:
+        return cls(inner)
+
+
+class Bundle:
+    """``Bundle[T]``: any nesting of T."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __class_getitem__(cls, inner: Any) -> Bundle:
+        return cls(inner)

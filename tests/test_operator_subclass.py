@@ -1,0 +1,512 @@
+"""OperatorProperty and Operator: one registered class is a whole operator."""
+
+import inspect
+import threading
+import warnings
+
+import numpy as np
+import pytest
+import rsnet as mx
+from rsnet import MXNetError, autograd, nd
+from rsnet.operator import OpReq
+
+F32 = np.float32
+
+
+class ScaleParam(mx.Parameter):
+    factor: float = mx.field(2.0, doc="What to multiply by.", ge=0)
+    bias: bool = mx.field(False, doc="Add a bias.")
+
+
+class Scale(mx.Operator):
+    def __init__(self, param):
+        self.param = param
+
+    def forward(self, ctx, in_data, req, out_data, aux_states):
+        y = in_data[0] * self.param.factor
+        self.trained = ctx.is_train
+        self.assign(out_data[0], req[0], y + in_data[1] if self.param.bias else y)
+
+    def backward(self, ctx, out_grad, in_data, out_data, req, in_grad, aux_states):
+        self.assign(in_grad[0], req[0], out_grad[0] * self.param.factor)
+        if self.param.bias:
+            self.assign(in_grad[1], req[1], out_grad[0])
+
+
+@mx.operator.register("t_scale")
+class ScaleProperty(mx.OperatorProperty):
+    """Multiplies by a factor."""
+
+    Param = ScaleParam
+
+    def list_arguments(self):
+        return ["data", "bias"] if self.param.bias else ["data"]
+
+    def infer_shape(self, in_shape):
+        known = next((s for s in in_shape if s), ())
+        return [known] * len(in_shape), [known], []
+
+    def declare_backward_dependency(self, out_grad, in_data, out_data):
+        return [out_grad[0]]
+
+    def forward_inplace_option(self, in_data, out_data):
+        return [(in_data[0], out_data[0])]
+
+    def backward_inplace_option(self, out_grad, in_data, out_data, in_grad):
+        return [(out_grad[0], in_grad[0])]
+
+    def create_operator(self, ctx):
+        return Scale(self.param)
+
+
+def prop(base=mx.OperatorProperty, **methods):
+    """A property class with these methods, by default elementwise over one input."""
+    given = {
+        "infer_shape": lambda self, shapes: (shapes, [shapes[0]], []),
+        "create_operator": lambda self, ctx: mx.Operator(),
+    }
+    return type("Prop", (base,), given | methods)
+
+
+def registered(name, **methods):
+    mx.operator.register(name)(prop(**methods))
+    return getattr(nd, name)
+
+
+def operator(forward=None, backward=None):
+    return type("Op", (mx.Operator,), {k: v for k, v in
+                (("forward", forward), ("backward", backward)) if v})()  # fmt: skip
+
+
+def test_imperative_values_and_gradient():
+    x, b = nd.array([1, 2]), nd.array([10, 20])
+    x.attach_grad(), b.attach_grad()
+    with autograd.record():
+        y = nd.t_scale(x, b, factor=3, bias=True)
+    y.backward(nd.array([1, 10]))
+    assert y.asnumpy().tolist() == [13, 26]
+    assert x.grad.asnumpy().tolist() == [3, 30] and b.grad.asnumpy().tolist() == [1, 10]
+
+
+@pytest.mark.parametrize("req", ["write", "add", "null"])
+def test_symbolic_with_every_request(req):
+    s = mx.sym.t_scale(mx.sym.Variable("x"), factor=3, name="s")
+    assert s.list_outputs() == ["s_output"]
+    x, g = nd.array([1, 2]), nd.ones((2,))
+    exe = s.bind(mx.cpu(), {"x": x}, args_grad={"x": g}, grad_req=req)
+    exe.forward(is_train=True)
+    exe.backward(nd.array([1, 10]))
+    assert exe.outputs[0].asnumpy().tolist() == [3, 6]
+    assert g.asnumpy().tolist() == {"write": [3, 30], "add": [4, 31], "null": [1, 1]}[req]
+
+
+def test_automatic_variables_inference_and_json():
+    s = mx.sym.t_scale(bias=True)
+    assert s.list_arguments() == ["t_scale0_data", "t_scale0_bias"]
+    args, outs, _ = s.infer_shape(t_scale0_data=(2, 3))
+    assert args == [(2, 3)] * 2 and outs == [(2, 3)]
+    assert mx.sym.load_json(s.tojson()).list_arguments() == s.list_arguments()
+
+
+def test_signature_docs_and_arguments():
+    assert "Multiplies by a factor." in nd.t_scale.__doc__
+    assert "factor" in inspect.signature(nd.t_scale).parameters
+    _, names, types = mx.operator.get_operator_arguments("t_scale")
+    assert names == ["data", "factor", "bias"] and types[1] == "float, optional, default=2"
+
+
+def test_parameter_mistakes():
+    with pytest.raises(MXNetError, match="should be greater equal to 0"):
+        nd.t_scale(nd.ones((1,)), factor=-1)
+    with pytest.raises(MXNetError, match="Cannot find argument 'speed'"):
+        mx.sym.t_scale(mx.sym.Variable("x"), speed=1)
+    with pytest.raises(MXNetError, match="expects 1 inputs, but got 2"):
+        nd.t_scale(nd.ones((1,)), nd.ones((1,)))
+
+
+def test_params_and_copy():
+    p = ScaleProperty()
+    p.init({"factor": "3", "bias": "True"})
+    assert p.get_params() == {"factor": "3.0", "bias": "True"}
+    assert p.copy().param == p.param and p.copy() is not p
+    assert p.type_string() == "t_scale"
+
+
+def test_float32_unless_the_property_takes_others():
+    with pytest.raises(MXNetError, match="unsupported data type float64 of 'data'"):
+        nd.t_scale(nd.ones((1,), dtype="float64"))
+
+
+def test_dtypes_by_infer_type():
+    def forward(self, ctx, in_data, req, out_data, aux):
+        assert out_data[0].dtype == np.int32
+        self.assign(out_data[0], req[0], in_data[0])
+
+    f = registered(
+        "t_types",
+        infer_type=lambda self, types: (types, [np.int32], []),
+        create_operator=lambda self, ctx: operator(forward),
+    )
+    assert f(nd.array([1.5], dtype="float64")).dtype == np.int32
+
+
+def test_state_is_kept_from_forward_to_backward_of_each_call():
+    made = []
+
+    class Op(mx.Operator):
+        def forward(self, ctx, in_data, req, out_data, aux):
+            made.append(self)
+            self.seen = float(in_data[0].asnumpy()[0])
+            self.assign(out_data[0], req[0], in_data[0])
+
+        def backward(self, ctx, out_grad, in_data, out_data, req, in_grad, aux):
+            self.assign(in_grad[0], req[0], out_grad[0] * self.seen)
+
+    f = registered("t_state", create_operator=lambda self, ctx: Op())
+    a, b = nd.array([3.0]), nd.array([5.0])
+    a.attach_grad(), b.attach_grad()
+    with autograd.record():
+        y = f(a) + f(b)
+    y.backward()
+    assert (a.grad.asscalar(), b.grad.asscalar()) == (3.0, 5.0) and len(set(made)) == 2
+
+
+def test_auxiliary_states_are_updated():
+    def forward(self, ctx, in_data, req, out_data, aux):
+        if ctx.is_train:
+            aux[0][:] = aux[0] + in_data[0]
+        self.assign(out_data[0], req[0], in_data[0])
+
+    def backward(self, ctx, out_grad, in_data, out_data, req, in_grad, aux):
+        self.assign(in_grad[0], req[0], out_grad[0] * aux[0])
+
+    registered(
+        "t_aux",
+        list_auxiliary_states=lambda self: ["total"],
+        infer_shape=lambda self, s: (s, [s[0]], [s[0]]),
+        create_operator=lambda self, ctx: operator(forward, backward),
+    )
+    s = mx.sym.t_aux(mx.sym.Variable("x"), name="a")
+    assert s.list_auxiliary_states() == ["a_total"]
+    exe = s.simple_bind(mx.cpu(), x=(2,))
+    exe.arg_dict["x"][:] = 2
+    exe.forward(is_train=True)
+    exe.forward(is_train=True)
+    exe.forward(is_train=False)
+    exe.backward(nd.ones((2,)))
+    assert exe.aux_dict["a_total"].asnumpy().tolist() == [4, 4]
+    assert exe.grad_dict["x"].asnumpy().tolist() == [4, 4]
+
+
+def test_hidden_outputs_and_undeclared_entries():
+    seen = []
+
+    def forward(self, ctx, in_data, req, out_data, aux):
+        self.assign(out_data[0], req[0], in_data[0])
+        self.assign(out_data[1], req[1], in_data[0] * 7)
+
+    def backward(self, ctx, out_grad, in_data, out_data, req, in_grad, aux):
+        seen.extend([len(out_grad), repr(in_data[0]), in_data[0].size])
+        self.assign(in_grad[0], req[0], out_data[1] * out_grad[0])
+        in_data[0].asnumpy()
+
+    f = registered(
+        "t_hidden",
+        list_outputs=lambda self: ["output", "mask"],
+        num_visible_outputs=lambda self: 1,
+        infer_shape=lambda self, s: (s, [s[0]] * 2, []),
+        infer_type=lambda self, t: (t, [F32] * 2, []),
+        declare_backward_dependency=lambda self, og, i, o: [o[1], og[0]],
+        create_operator=lambda self, ctx: operator(forward, backward),
+    )
+    x = nd.array([2.0])
+    x.attach_grad()
+    with autograd.record():
+        y = f(x)
+    assert isinstance(y, nd.NDArray)
+    y.backward()
+    with pytest.raises(MXNetError, match=r"in_data\[0\] of t_hidden is not in the declared"):
+        x.grad.wait_to_read()
+    assert seen[0] == 1 and "not in the declared" in seen[1] and seen[2] == 0
+
+
+def test_resources():
+    seen = []
+
+    def forward(self, ctx, in_data, req, out_data, aux):
+        space = ctx.requested[0].get_space((3,), dtype="float64")
+        random = ctx.requested["random"].get_random()
+        seen.append((space.shape, space.dtype, ctx.run_ctx.ctx))
+        self.assign(out_data[0], req[0], random.uniform(0, 1, shape=out_data[0].shape))
+
+    f = registered(
+        "t_noise",
+        forward_resource=lambda self, s: [mx.ResourceRequest("temp_space"), "random"],
+        create_operator=lambda self, ctx: operator(forward),
+    )
+    mx.random.seed(3)
+    a, b = f(nd.zeros((4,))).asnumpy(), f(nd.zeros((4,))).asnumpy()
+    mx.random.seed(3)
+    assert f(nd.zeros((4,))).asnumpy().tolist() == a.tolist() != b.tolist()
+    assert seen[0] == ((3,), np.float64, mx.cpu())
+
+
+def test_requests_are_texts_with_numbers():
+    assert [int(r) for r in OpReq] == [0, 1, 2, 3]
+    assert OpReq.write == "write" and f"{OpReq.add}" == "add"
+    dst = nd.ones((2,))
+    for req, want in (("null", 1), ("write", 5), ("add", 10), (OpReq.inplace, 5)):
+        mx.operator.assign(dst, req, nd.full((2,), 5))
+        assert dst.asnumpy().tolist() == [want] * 2
+    with pytest.raises(MXNetError, match="unknown request"):
+        mx.operator.assign(dst, "wirte", dst)
+
+
+def test_create_operator_ex_sees_shapes_and_types():
+    seen = []
+
+    def create(self, ctx, shapes, types):
+        seen.append((ctx, shapes, types))
+        return operator(lambda self, c, i, r, o, a: self.assign(o[0], r[0], i[0]))
+
+    f = registered("t_create_ex", create_operator_ex=create)
+    f(nd.ones((2, 3))).wait_to_read()
+    assert seen == [(mx.cpu(), [(2, 3)], [F32])]
+
+
+def test_registering_again_warns_and_bound_graphs_keep_the_old():
+    def constant(value):
+        return {"create_operator": lambda self, ctx: operator(
+            lambda self, c, i, r, o, a: self.assign(o[0], r[0], i[0] * 0 + value))}  # fmt: skip
+
+    registered("t_again", **constant(1))
+    s = mx.sym.t_again(mx.sym.Variable("x"))
+    exe = s.simple_bind(mx.cpu(), x=(1,))
+    with pytest.warns(UserWarning, match="registered again"):
+        registered("t_again", **constant(2))
+    assert exe.forward()[0].asscalar() == 1
+    assert nd.t_again(nd.ones((1,))).asscalar() == 2
+
+
+def test_names_that_cannot_be_registered():
+    with pytest.raises(MXNetError, match="built in|already registered"):
+        mx.operator.register("relu")(prop())
+    with pytest.raises(TypeError, match="subclass of OperatorProperty or CustomOpProp"):
+        mx.operator.register("t_x")(int)
+    with pytest.raises(TypeError, match="name of an operator is a text"):
+        mx.operator.register(3)
+    with pytest.raises(MXNetError, match="type_string of Prop is 'other'"):
+        registered("t_named", type_string=lambda self: "other")
+
+
+class Custom(Exception):
+    pass
+
+
+def raising(*args, **kwargs):
+    raise Custom("told you")
+
+
+@pytest.mark.parametrize(
+    "method", ["init", "list_arguments", "infer_shape", "infer_type", "create_operator",
+               "declare_backward_dependency"],
+)  # fmt: skip
+def test_exceptions_at_the_call_keep_their_type(method):
+    f = registered("t_raise_" + method, **{method: raising})
+    with pytest.raises(Custom, match="told you"):
+        f(nd.ones((1,)))
+    if method not in ("create_operator", "infer_shape", "infer_type"):
+        with pytest.raises(Custom):
+            getattr(mx.sym, "t_raise_" + method)(mx.sym.Variable("x"))
+    assert (nd.ones((1,)) + 1).asscalar() == 2
+
+
+def test_exceptions_while_running_surface_at_the_wait_with_their_traceback():
+    f = registered("t_run_fails", create_operator=lambda self, ctx: operator(raising))
+    y = f(nd.ones((1,)))
+    with pytest.raises(Custom, match="told you") as caught:
+        y.asnumpy()
+    assert any(entry.name == "raising" for entry in caught.traceback)
+    assert any("t_run_fails" in note for note in caught.value.__notes__)
+    s = mx.sym.t_run_fails(mx.sym.Variable("x"), name="bad")
+    exe = s.simple_bind(mx.cpu(), x=(1,))
+    with pytest.raises(Custom) as caught:
+        exe.forward()[0].asnumpy()
+    assert any("bad" in note for note in caught.value.__notes__)
+    nd.waitall()
+
+
+def test_exceptions_in_backward():
+    copy = lambda self, c, i, r, o, a: self.assign(o[0], r[0], i[0])  # noqa: E731
+    f = registered("t_back_fails", create_operator=lambda self, ctx: operator(copy, raising))
+    x = nd.ones((1,))
+    x.attach_grad()
+    with autograd.record():
+        y = f(x)
+    y.backward()
+    with pytest.raises(Custom):
+        x.grad.asnumpy()
+
+
+@pytest.mark.parametrize(
+    "method, answer, says",
+    [
+        ("infer_shape", ([], [(1,)], []), "inputs has 0 shapes, expected 1"),
+        ("infer_shape", ([(1,)], [], []), "outputs has 0 shapes, expected 1"),
+        ("infer_shape", ([(1,)], [(1,)] * 2, []), "outputs has 2 shapes"),
+        ("infer_shape", ([(1,)], [(1,)], [(1,)]), "auxiliary states has 1 shapes"),
+        ("infer_shape", 5, "infer_shape returned 5, expected"),
+        ("infer_shape", ([(1,)], ["ab"], []), "expected a tuple of integers"),
+        ("infer_shape", ([(1,)], [(-1,)], []), "extents cannot be negative"),
+        ("infer_shape", ([(7,)], [(1,)], []), "argument 'data' has shape"),
+        ("infer_shape", None, "cannot be inferred"),
+        ("infer_type", ([F32], ["float31"], []), "expected a NumPy type"),
+        ("infer_type", ([F32], [], []), "outputs has 0 types"),
+        ("infer_type", ([np.int8], [F32], []), "argument 'data' has dtype float32"),
+        ("list_arguments", "data", "expected a list of names"),
+        ("list_arguments", ["a", "a"], "a name occurs twice"),
+        ("list_outputs", [], "returned no output"),
+        ("num_visible_outputs", 3, "num_visible_outputs returned 3, expected 1 to 1"),
+        ("create_operator", None, "create_operator returned None"),
+        ("declare_backward_dependency", [99], "not all are entries"),
+        ("declare_backward_dependency", 7, "expected a list of entries"),
+    ],
+)
+def test_wrong_answers(method, answer, says):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        f = registered("t_wrong", **{method: lambda self, *args: answer})
+    with pytest.raises((MXNetError, ValueError, TypeError), match=says):
+        f(nd.ones((1,)))
+
+
+@pytest.mark.parametrize(
+    "forward, says",
+    [
+        (lambda self, c, i, r, o, a: o[0], "expected None"),
+        (lambda self, c, i, r, o, a: i[0].__setitem__(slice(None), 1), "cannot be written to"),
+        (lambda self, c, i, r, o, a: self.assign(o[0], r[0], nd.ones((3, 4))), "shape|broadcast"),
+        (lambda self, c, i, r, o, a: o[0].asnumpy() + object(), "unsupported operand"),
+    ],
+)
+def test_wrong_deeds(forward, says):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        f = registered("t_deeds", create_operator=lambda self, ctx: operator(forward))
+    with pytest.raises(Exception, match=says):
+        f(nd.ones((2,))).asnumpy()
+    nd.waitall()
+
+
+def test_operands_are_revoked_after_the_callback():
+    kept = []
+
+    def forward(self, ctx, in_data, req, out_data, aux):
+        kept.extend([in_data[0], out_data[0], in_data[0].copy()])
+        self.assign(out_data[0], req[0], in_data[0])
+
+    f = registered("t_keeps", create_operator=lambda self, ctx: operator(forward))
+    assert f(nd.array([4.0])).asscalar() == 4
+    for operand in kept[:2]:
+        with pytest.raises(ValueError, match="operand of an operator"):
+            operand.asnumpy()
+        with pytest.raises(ValueError, match="operand of an operator"):
+            operand + 1
+    assert kept[2].asscalar() == 4
+
+
+def test_thread_state_inside_a_callback():
+    seen = []
+
+    def forward(self, ctx, in_data, req, out_data, aux):
+        seen.append((autograd.is_recording(), autograd.is_training(), ctx.is_train))
+        x = in_data[0].copy()
+        x.attach_grad()
+        with autograd.record():
+            z = x * x
+        z.backward()
+        self.assign(out_data[0], req[0], x.grad)
+
+    f = registered("t_inside", create_operator=lambda self, ctx: operator(forward))
+    with autograd.record():
+        y = f(nd.array([3.0]))
+        assert autograd.is_recording()
+    assert y.asscalar() == 6
+    assert f(nd.array([2.0])).asscalar() == 4
+    assert seen == [(False, True, True), (False, False, False)]
+
+
+def test_operators_that_use_operators_that_wait():
+    registered("t_inner", create_operator=lambda self, ctx: operator(
+        lambda self, c, i, r, o, a: self.assign(o[0], r[0], nd.array(i[0].asnumpy() + 1))))  # fmt: skip
+
+    def forward(self, ctx, in_data, req, out_data, aux):
+        y = nd.t_inner(in_data[0])
+        y.wait_to_read()
+        nd.waitall()
+        out_data[0][:] = nd.t_inner(y)
+
+    f = registered("t_outer", create_operator=lambda self, ctx: operator(forward))
+    assert f(nd.zeros((1,))).asscalar() == 2
+
+
+def test_nested_200_deep_with_one_worker():
+    class Depth(mx.Parameter):
+        n: int = mx.field(0)
+
+    def forward(self, ctx, in_data, req, out_data, aux):
+        n = self.n
+        self.assign(out_data[0], req[0], (nd.t_deep(in_data[0], n=n - 1) if n else in_data[0]) + 1)
+        if n % 2:
+            out_data[0].asnumpy()
+
+    class Op(mx.Operator):
+        pass
+
+    Op.forward = forward
+
+    def create(self, ctx):
+        made = Op()
+        made.n = self.param.n
+        return made
+
+    registered("t_deep", Param=Depth, create_operator=create)
+    before = mx.engine.num_threads()
+    mx.engine.set_num_threads(1)
+    try:
+        assert nd.t_deep(nd.zeros((1,)), n=200).asscalar() == 201
+    finally:
+        mx.engine.set_num_threads(before)
+
+
+def test_endless_recursion_is_an_error():
+    def forward(self, ctx, in_data, req, out_data, aux):
+        self.assign(out_data[0], req[0], nd.t_endless(in_data[0]))
+
+    f = registered("t_endless", create_operator=lambda self, ctx: operator(forward))
+    with pytest.raises(RecursionError, match="t_endless"):
+        f(nd.zeros((1,))).asnumpy()
+
+
+def test_eight_threads():
+    results = [None] * 8
+
+    def run(k):
+        y = nd.full((3,), k)
+        for _ in range(50):
+            y = nd.t_scale(y, factor=1)
+        results[k] = y.asnumpy().tolist()
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(8)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert results == [[k] * 3 for k in range(8)]
+
+
+def test_inplace_hint_gives_equal_results():
+    x = mx.sym.Variable("x")
+    for s in (mx.sym.t_scale(x * 1, factor=3), mx.sym.t_scale(x * 1, factor=3) + x * 1):
+        exe = s.simple_bind(mx.cpu(), x=(4,))
+        exe.arg_dict["x"][:] = nd.array([1, 2, 3, 4])
+        want = 3 if "plus" not in s.name else 4
+        assert exe.forward()[0].asnumpy().tolist() == [want * k for k in (1, 2, 3, 4)]
