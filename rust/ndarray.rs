@@ -136,13 +136,19 @@ impl Chunk {
         })
     }
 
-    fn ptr(&self) -> Result<*mut u8> {
-        if self.limits.load(Ordering::Relaxed) & REVOKED != 0 {
-            return Err(Error::value(
-                "this array was an operand of an operator whose function has returned: copy an \
-                 operand to keep it",
-            ));
+    #[inline]
+    fn usable(&self) -> Result<()> {
+        if self.limits.load(Ordering::Relaxed) & REVOKED == 0 {
+            return Ok(());
         }
+        Err(Error::value(
+            "this array was an operand of an operator whose function has returned: copy an \
+             operand to keep it",
+        ))
+    }
+
+    fn ptr(&self) -> Result<*mut u8> {
+        self.usable()?;
         match &self.memory {
             Memory::External(ptr, _) => Ok(*ptr),
             Memory::Pooled(ptr, block) => {
@@ -288,8 +294,15 @@ impl NDArray {
         self.chunk.limits.load(Ordering::Relaxed) & READ_ONLY == 0
     }
 
+    /// An error if the array was revoked.
+    #[inline]
+    pub fn usable(&self) -> Result<()> {
+        self.chunk.usable()
+    }
+
     /// An error if the array may not be written to.
     pub fn writable(&self) -> Result<()> {
+        self.usable()?;
         if self.is_writable() {
             return Ok(());
         }

@@ -15,7 +15,7 @@ F32 = np.float32
 
 class ScaleParam(mx.Parameter):
     factor: float = mx.field(2.0, doc="What to multiply by.", ge=0)
-    bias: bool = mx.field(False, doc="Add a bias.")
+    with_bias: bool = mx.field(False, doc="Add a bias.")
 
 
 class Scale(mx.Operator):
@@ -25,11 +25,11 @@ class Scale(mx.Operator):
     def forward(self, ctx, in_data, req, out_data, aux_states):
         y = in_data[0] * self.param.factor
         self.trained = ctx.is_train
-        self.assign(out_data[0], req[0], y + in_data[1] if self.param.bias else y)
+        self.assign(out_data[0], req[0], y + in_data[1] if self.param.with_bias else y)
 
     def backward(self, ctx, out_grad, in_data, out_data, req, in_grad, aux_states):
         self.assign(in_grad[0], req[0], out_grad[0] * self.param.factor)
-        if self.param.bias:
+        if self.param.with_bias:
             self.assign(in_grad[1], req[1], out_grad[0])
 
 
@@ -40,7 +40,7 @@ class ScaleProperty(mx.OperatorProperty):
     Param = ScaleParam
 
     def list_arguments(self):
-        return ["data", "bias"] if self.param.bias else ["data"]
+        return ["data", "bias"] if self.param.with_bias else ["data"]
 
     def infer_shape(self, in_shape):
         known = next((s for s in in_shape if s), ())
@@ -82,7 +82,7 @@ def test_imperative_values_and_gradient():
     x, b = nd.array([1, 2]), nd.array([10, 20])
     x.attach_grad(), b.attach_grad()
     with autograd.record():
-        y = nd.t_scale(x, b, factor=3, bias=True)
+        y = nd.t_scale(x, b, factor=3, with_bias=True)
     y.backward(nd.array([1, 10]))
     assert y.asnumpy().tolist() == [13, 26]
     assert x.grad.asnumpy().tolist() == [3, 30] and b.grad.asnumpy().tolist() == [1, 10]
@@ -101,7 +101,7 @@ def test_symbolic_with_every_request(req):
 
 
 def test_automatic_variables_inference_and_json():
-    s = mx.sym.t_scale(bias=True)
+    s = mx.sym.t_scale(with_bias=True)
     assert s.list_arguments() == ["t_scale0_data", "t_scale0_bias"]
     args, outs, _ = s.infer_shape(t_scale0_data=(2, 3))
     assert args == [(2, 3)] * 2 and outs == [(2, 3)]
@@ -112,7 +112,7 @@ def test_signature_docs_and_arguments():
     assert "Multiplies by a factor." in nd.t_scale.__doc__
     assert "factor" in inspect.signature(nd.t_scale).parameters
     _, names, types = mx.operator.get_operator_arguments("t_scale")
-    assert names == ["data", "factor", "bias"] and types[1] == "float, optional, default=2"
+    assert names == ["data", "factor", "with_bias"] and types[1] == "float, optional, default=2"
 
 
 def test_parameter_mistakes():
@@ -126,8 +126,8 @@ def test_parameter_mistakes():
 
 def test_params_and_copy():
     p = ScaleProperty()
-    p.init({"factor": "3", "bias": "True"})
-    assert p.get_params() == {"factor": "3.0", "bias": "True"}
+    p.init({"factor": "3", "with_bias": "True"})
+    assert p.get_params() == {"factor": "3.0", "with_bias": "True"}
     assert p.copy().param == p.param and p.copy() is not p
     assert p.type_string() == "t_scale"
 

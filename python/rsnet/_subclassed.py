@@ -59,6 +59,8 @@ class Node:
         self.args = name_list(name, "list_arguments", prop.list_arguments())
         self.aux = name_list(name, "list_auxiliary_states", prop.list_auxiliary_states())
         outputs = name_list(name, "list_outputs", prop.list_outputs())
+        if not outputs:
+            raise fail(name, "list_outputs returned no output")
         visible = len(outputs)
         self.forward_resources = self.backward_resources = False
         self._plan: Any = None
@@ -73,8 +75,6 @@ class Node:
             self.backward_resources = (
                 kind.backward_resource is not OperatorProperty.backward_resource
             )
-        if not outputs:
-            raise fail(name, "list_outputs returned no output")
         n = len(self.args)
         inputs = self.args + self.aux
         if len(set(inputs)) != len(inputs):

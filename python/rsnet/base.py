@@ -80,8 +80,8 @@ ERRORS = {
 }
 
 
-class _NullType:
-    """The default of parameters that were not given."""
+class _NullType(str):
+    """The default of parameters that were not given. A text, or `inspect` refuses signatures with it."""
 
     __slots__ = ()
 

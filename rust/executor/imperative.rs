@@ -100,6 +100,7 @@ fn start(
         let got = inputs[i].context();
         return Err(Error::value(format!("input {i} is on {got}, expected it on {device}")));
     }
+    inputs.iter().try_for_each(NDArray::usable)?;
     for array in out.unwrap_or(&[]) {
         array.writable()?;
     }

@@ -3,12 +3,12 @@
 //! [`run`] is the one place where write requests, temporaries and the choice of a kernel are handled.
 
 pub mod autograd;
-pub mod imperative;
-pub mod resource;
-pub mod run;
 pub mod bind;
 pub mod exec;
+pub mod imperative;
 pub mod lanes;
+pub mod resource;
+pub mod run;
 pub mod segments;
 #[cfg(test)]
 mod tests;

@@ -314,6 +314,8 @@ pub fn push_work(
     whole: bool,
     work: impl Fn(&View, &View) + Send + 'static,
 ) -> Result<()> {
+    target.writable()?;
+    source.usable()?;
     let cheap = elems <= super::imperative::CHEAP_ELEMS;
     if cheap {
         let (from, to) = (source.view()?, target.view()?);

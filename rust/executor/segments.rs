@@ -240,8 +240,7 @@ impl Program {
 
     /// One step as a segment of its own: for monitors and partial forward passes.
     pub fn single(&self, at: usize, first: bool, memory: &Memory) -> Segment {
-        let mut cutter =
-            Cutter { plan: &self.plan, memory, steps: &self.steps, fresh: Vec::new() };
+        let mut cutter = Cutter { plan: &self.plan, memory, steps: &self.steps, fresh: Vec::new() };
         if !first {
             cutter.fresh = vec![true; memory.arenas.len()];
         }

@@ -55,12 +55,19 @@ impl Callback for PythonKernel {
     fn start(&self, call: OwnedCall, done: Done) {
         let outer = DEPTH.get();
         let job = Job { kernel: self.0.clone(), call, done, depth: outer + 1 };
-        let inside = outer > 0 && !runtime().engine.runs_inside_push();
-        if is_python_thread() && !inside {
-            Python::attach(|py| job.run(py));
-        } else {
-            attached::submit(Box::new(move |py| job.run(py)));
+        if outer == 0 && is_python_thread() {
+            return Python::attach(|py| job.run(py));
         }
+        if !runtime().engine.runs_inside_push() {
+            return attached::submit(Box::new(move |py| job.run(py)));
+        }
+        // This engine waits for the end inside the push: so does this thread, without the interpreter.
+        let (ended, end) = std::sync::mpsc::channel::<()>();
+        attached::submit(Box::new(move |py| {
+            job.run(py);
+            drop(ended);
+        }));
+        Python::attach(|py| py.detach(move || end.recv().unwrap_or_default()));
     }
 }
 

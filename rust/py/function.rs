@@ -108,6 +108,8 @@ struct Arguments<'py> {
     params: SmallVec<[(usize, Bound<'py, PyAny>); 4]>,
     /// Parameters that the schema does not know, by name.
     unknown: Vec<(String, Bound<'py, PyAny>)>,
+    /// Arrays under names that the signature does not show: the operator decides by its parameters.
+    named: Vec<(String, Bound<'py, PyAny>)>,
     out: Option<Bound<'py, PyAny>>,
     ctx: Option<Bound<'py, PyAny>>,
 }
@@ -168,10 +170,21 @@ impl OpInfo {
                     args.arrays =
                         value.try_iter()?.map(|v| v.map(Some)).collect::<PyResult<_>>()?;
                 }
+                other if value.is_instance_of::<PyNDArray>() => {
+                    args.named.push((other.to_owned(), value));
+                }
                 other => args.unknown.push((other.to_owned(), value)),
             },
         }
         Ok(())
+    }
+
+    /// Is positional argument `i`, which stands where a parameter does, an array? Then the operator has
+    /// more inputs with other parameters than its signature shows.
+    fn takes(&self, value: &Bound<'_, PyAny>, i: usize) -> bool {
+        i - self.arrays.len() < self.op.schema.fields.len().max(1)
+            && !self.op.schema.fields.is_empty()
+            && value.is_instance_of::<PyNDArray>()
     }
 
     fn positional<'py>(
@@ -189,7 +202,9 @@ impl OpInfo {
             } else {
                 args.arrays.push(Some(value));
             }
-        } else if i < self.arrays.len() {
+        } else if i < self.arrays.len()
+            || (args.params.is_empty() && args.out.is_none() && self.takes(&value, i))
+        {
             args.arrays.push(Some(value));
         } else if i - self.arrays.len() < self.op.schema.fields.len() {
             args.params.push((i - self.arrays.len(), value));
@@ -242,6 +257,32 @@ impl OpInfo {
         Ok(Arc::new(self.op.parse(&params).py(py)?))
     }
 
+    /// Puts the named arrays where the operator, with these parameters, has inputs of their names.
+    fn place<'a, 'py>(
+        &self,
+        attrs: &Attrs,
+        named: &'a [(String, Bound<'py, PyAny>)],
+        inputs: &mut SmallVec<[&'a Bound<'py, PyNDArray>; 4]>,
+    ) -> PyResult<()> {
+        let names = self.op.inputs(attrs);
+        if let Some((name, _)) = named.iter().find(|n| !names.contains(&n.0)) {
+            let known = names.join(", ");
+            return Err(PyTypeError::new_err(format!(
+                "{}() got an unexpected array '{name}', its inputs are {known}",
+                self.name
+            )));
+        }
+        let mut positional = std::mem::take(inputs).into_iter();
+        for name in &names {
+            match named.iter().find(|n| n.0 == *name) {
+                Some((_, array)) => inputs.push(array.cast::<PyNDArray>()?),
+                None => inputs.extend(positional.next()),
+            }
+        }
+        inputs.extend(positional);
+        Ok(())
+    }
+
     fn invoke<'py>(&self, py: Python<'py>, args: Arguments<'py>) -> PyResult<Py<PyAny>> {
         let mut inputs: SmallVec<[&Bound<'py, PyNDArray>; 4]> = SmallVec::new();
         for (i, value) in args.arrays.iter().enumerate() {
@@ -258,7 +299,10 @@ impl OpInfo {
                 _ => {}
             }
         }
-        let attrs = self.attrs(py, &args, inputs.len())?;
+        let attrs = self.attrs(py, &args, inputs.len() + args.named.len())?;
+        if !args.named.is_empty() {
+            self.place(&attrs, &args.named, &mut inputs)?;
+        }
         let tracked: SmallVec<[&Tracked; 4]> = inputs.iter().map(|a| &a.get().tracked).collect();
         let ctx = match (&args.ctx, attrs.value("ctx")) {
             (Some(ctx), _) => context_arg(Some(ctx))?,
