@@ -10,7 +10,7 @@ use crate::ndarray::NDArray;
 use crate::operator::OpReq;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::PyTuple;
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -181,52 +181,45 @@ fn record_function(backward: Py<PyAny>, inputs: Arrays<'_>, outputs: Arrays<'_>)
     autograd::record_function(Arc::new(PyFunction(backward)), &inputs, &outputs);
 }
 
-/// One node of the recorded history: its number, output index, operator (None for a leaf), parameters and
-/// inputs, each a node or None.
-#[pyfunction]
-fn history<'py>(py: Python<'py>, array: &Bound<'py, PyNDArray>) -> PyResult<Bound<'py, PyAny>> {
-    let Some(entry) = array.get().tracked.entry() else {
-        return Ok(py.None().into_bound(py));
-    };
-    describe(py, &entry, &mut Default::default())
-}
+/// One recorded call for Python: operator (None for a leaf, empty if no operator describes it),
+/// parameters, and inputs as (node, output) or None.
+type Call = (Option<String>, Vec<(String, String)>, Vec<Option<(usize, u32)>>);
 
-fn describe<'py>(
-    py: Python<'py>,
-    entry: &autograd::Entry,
-    seen: &mut std::collections::HashMap<u64, Py<PyAny>>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let node = match seen.get(&entry.seq()) {
-        Some(known) => known.bind(py).clone(),
-        None => {
-            let node = match entry.visit(|s| match s {
-                Seen::Leaf => None,
-                Seen::Call { op, attrs, inputs } => {
-                    Some((op.name.clone(), attrs.given().to_vec(), inputs))
-                }
-                Seen::Opaque => Some(("".to_owned(), Vec::new(), Vec::new())),
-            }) {
-                None => (entry.seq(), py.None(), py.None(), py.None()).into_pyobject(py)?,
-                Some((op, given, inputs)) => {
-                    let params: Vec<(String, String)> =
-                        given.into_iter().map(|(k, v)| (k, v.to_string())).collect();
-                    let items = PyList::empty(py);
-                    for input in inputs {
-                        match input {
-                            Some(e) => items.append(describe(py, &e, seen)?)?,
-                            None => items.append(py.None())?,
-                        }
-                    }
-                    let params = params.into_pyobject(py)?.unbind();
-                    let op = op.into_pyobject(py)?.unbind().into_any();
-                    (entry.seq(), op, params, items.into_any().unbind()).into_pyobject(py)?
-                }
-            };
-            seen.insert(entry.seq(), node.clone().into_any().unbind());
-            node.into_any()
+/// The recorded history of an array: its calls, inputs before users, and the array's (node, output).
+/// None if it has no history.
+#[pyfunction]
+fn history(array: &Bound<'_, PyNDArray>) -> Option<(Vec<Call>, (usize, u32))> {
+    type Visited = (Option<String>, Vec<(String, String)>, Vec<Option<autograd::Entry>>);
+    let head = array.get().tracked.entry()?;
+    // Numbers grow as calls are recorded, so their order is one in which inputs come first.
+    let mut seen: std::collections::BTreeMap<u64, Visited> = Default::default();
+    let mut waiting = vec![head.clone()];
+    while let Some(entry) = waiting.pop() {
+        if seen.contains_key(&entry.seq()) {
+            continue;
         }
-    };
-    Ok((node, entry.index).into_pyobject(py)?.into_any())
+        let call: Visited = entry.visit(|node| match node {
+            Seen::Leaf => (None, Vec::new(), Vec::new()),
+            Seen::Opaque => (Some(String::new()), Vec::new(), Vec::new()),
+            Seen::Call { op, attrs, inputs } => {
+                let given = attrs.given().iter().map(|(k, v)| (k.clone(), v.to_string()));
+                (Some(op.name.clone()), given.collect(), inputs)
+            }
+        });
+        waiting.extend(call.2.iter().flatten().cloned());
+        seen.insert(entry.seq(), call);
+    }
+    let numbers: std::collections::HashMap<u64, usize> =
+        seen.keys().enumerate().map(|(i, seq)| (*seq, i)).collect();
+    let place = |e: &autograd::Entry| (numbers.get(&e.seq()).copied().unwrap_or(0), e.index);
+    let calls = seen
+        .values()
+        .map(|(op, params, inputs)| {
+            let inputs = inputs.iter().map(|e| e.as_ref().map(place)).collect();
+            (op.clone(), params.clone(), inputs)
+        })
+        .collect();
+    Some((calls, place(&head)))
 }
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -7,6 +7,7 @@ pub mod attached;
 pub mod autograd;
 pub mod callback;
 pub mod convert;
+pub mod dlpack;
 pub mod error;
 pub mod function;
 pub mod ndarray;
@@ -14,20 +15,25 @@ pub mod operator;
 pub mod params;
 pub mod random;
 
-use crate::engine::NaiveEngine;
+use crate::engine::{EngineType, create};
 use crate::ndarray::Runtime;
 use pyo3::prelude::*;
 use std::sync::{Arc, OnceLock};
 
 static RUNTIME: OnceLock<Arc<Runtime>> = OnceLock::new();
 
-/// The process's runtime: the one static of the whole house.
+/// The process's runtime: the one static of the whole house. Its engine is the one that the environment
+/// names; a name that is unknown fails the import, so here it can only be a known one.
 pub fn runtime() -> &'static Arc<Runtime> {
-    RUNTIME.get_or_init(|| Runtime::new(Arc::new(NaiveEngine::new())))
+    RUNTIME.get_or_init(|| {
+        let kind = EngineType::from_environment().unwrap_or(EngineType::Threaded);
+        Runtime::new(create(kind))
+    })
 }
 
 #[pymodule(gil_used = false)]
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    error::IntoPy::py(EngineType::from_environment(), m.py())?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     ndarray::register(m)?;
     function::register(m)?;
@@ -36,5 +42,6 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     params::register(m)?;
     operator::register(m)?;
     callback::register(m)?;
+    dlpack::register(m)?;
     Ok(())
 }

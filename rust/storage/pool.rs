@@ -4,7 +4,6 @@
 use crate::error::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use std::alloc::{Layout, alloc, dealloc};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Every block begins on a cache line.
@@ -21,9 +20,14 @@ pub struct Usage {
     pub peak_bytes: usize,
 }
 
+/// Size classes: eight up to 512 bytes, then four for each power of two.
+const CLASSES: usize = 8 + 4 * 55;
+
 #[derive(Default)]
 struct Inner {
-    free: HashMap<usize, Vec<usize>>,
+    /// Free blocks by number of their class; the last one given back is the first handed out, because
+    /// its bytes may still be in a cache.
+    free: Vec<Vec<usize>>,
     usage: Usage,
 }
 
@@ -47,7 +51,17 @@ unsafe impl Sync for Block {}
 fn class_of(bytes: usize) -> usize {
     let bytes = bytes.max(ALIGN);
     let step = (bytes.next_power_of_two() / 8).max(ALIGN);
-    bytes.div_ceil(step) * step
+    bytes.next_multiple_of(step)
+}
+
+/// The number of the class with blocks of `class_bytes`.
+fn class_index(class_bytes: usize) -> usize {
+    if class_bytes <= 8 * ALIGN {
+        return class_bytes / ALIGN - 1;
+    }
+    let power = class_bytes.next_power_of_two();
+    let quarter = (class_bytes - power / 2) / (power / 8); // 1 to 4
+    8 + 4 * (power.trailing_zeros() as usize - 10) + quarter - 1
 }
 
 impl Pool {
@@ -58,32 +72,41 @@ impl Pool {
     /// Uninitialised memory of at least `bytes` bytes.
     pub fn alloc(&self, bytes: usize) -> Result<Block> {
         if bytes > isize::MAX as usize / 2 {
-            return Err(Error::new(ErrorKind::Memory, format!("cannot allocate {bytes} bytes")));
+            return Err(no_memory(bytes));
         }
         let class_bytes = class_of(bytes);
-        let mut inner = self.0.lock();
-        let cached = inner.free.get_mut(&class_bytes).and_then(Vec::pop);
-        let ptr = match cached {
-            Some(address) => {
+        let cached = {
+            let mut inner = self.0.lock();
+            let usage = &mut inner.usage;
+            usage.used_bytes += class_bytes;
+            usage.peak_bytes = usage.peak_bytes.max(usage.used_bytes);
+            let cached = inner.free.get_mut(class_index(class_bytes)).and_then(Vec::pop);
+            if cached.is_some() {
                 inner.usage.cached_bytes -= class_bytes;
-                address as *mut u8
             }
-            None => {
-                // SAFETY: the layout has a non-zero size.
-                let ptr = unsafe { alloc(layout(class_bytes)) };
-                if ptr.is_null() {
-                    return Err(Error::new(
-                        ErrorKind::Memory,
-                        format!("cannot allocate {bytes} bytes"),
-                    ));
-                }
-                ptr
-            }
+            cached
         };
-        let usage = &mut inner.usage;
-        usage.used_bytes += class_bytes;
-        usage.peak_bytes = usage.peak_bytes.max(usage.used_bytes);
+        let ptr = match cached {
+            Some(address) => address as *mut u8,
+            None => self.fresh(bytes, class_bytes)?,
+        };
         Ok(Block { ptr, class_bytes, pool: self.clone() })
+    }
+
+    /// Memory from the system; when it has none, what the pool keeps is given back first.
+    fn fresh(&self, bytes: usize, class_bytes: usize) -> Result<*mut u8> {
+        // SAFETY: the layout has a non-zero size.
+        let ask = || unsafe { alloc(layout(class_bytes)) };
+        let mut ptr = ask();
+        if ptr.is_null() {
+            self.release_cached();
+            ptr = ask();
+        }
+        if ptr.is_null() {
+            self.0.lock().usage.used_bytes -= class_bytes;
+            return Err(no_memory(bytes));
+        }
+        Ok(ptr)
     }
 
     pub fn usage(&self) -> Usage {
@@ -94,13 +117,27 @@ impl Pool {
     pub fn release_cached(&self) {
         let mut inner = self.0.lock();
         inner.usage.cached_bytes = 0;
-        for (class_bytes, blocks) in inner.free.drain() {
+        for (index, blocks) in std::mem::take(&mut inner.free).into_iter().enumerate() {
             for address in blocks {
                 // SAFETY: cached blocks came from `alloc` with this layout and nobody holds them.
-                unsafe { dealloc(address as *mut u8, layout(class_bytes)) };
+                unsafe { dealloc(address as *mut u8, layout(class_bytes_of(index))) };
             }
         }
     }
+}
+
+/// The inverse of [`class_index`].
+fn class_bytes_of(index: usize) -> usize {
+    if index < 8 {
+        return (index + 1) * ALIGN;
+    }
+    let power = 1usize << (10 + (index - 8) / 4);
+    power / 2 + ((index - 8) % 4 + 1) * (power / 8)
+}
+
+#[cold]
+fn no_memory(bytes: usize) -> Error {
+    Error::new(ErrorKind::Memory, format!("cannot allocate {bytes} bytes"))
 }
 
 fn layout(class_bytes: usize) -> Layout {
@@ -124,6 +161,42 @@ impl Drop for Block {
         let mut inner = self.pool.0.lock();
         inner.usage.used_bytes -= self.class_bytes;
         inner.usage.cached_bytes += self.class_bytes;
-        inner.free.entry(self.class_bytes).or_default().push(self.ptr as usize);
+        if inner.free.is_empty() {
+            inner.free.resize_with(CLASSES, Vec::new);
+        }
+        inner.free[class_index(self.class_bytes)].push(self.ptr as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn classes_hold_their_bytes_and_waste_at_most_a_quarter(bytes in 1usize..1 << 40) {
+            let class = class_of(bytes);
+            prop_assert!(class >= bytes && class % ALIGN == 0);
+            prop_assert!(class <= ALIGN || bytes <= 512 || class - bytes <= bytes / 4);
+            prop_assert_eq!(class_bytes_of(class_index(class)), class);
+        }
+    }
+
+    #[test]
+    fn blocks_are_reused_and_counted() {
+        let pool = Pool::new();
+        let first = pool.alloc(1000).unwrap();
+        let address = first.ptr();
+        assert_eq!(address as usize % ALIGN, 0);
+        assert_eq!(pool.usage(), Usage { used_bytes: 1024, cached_bytes: 0, peak_bytes: 1024 });
+        drop(first);
+        assert_eq!(pool.usage(), Usage { used_bytes: 0, cached_bytes: 1024, peak_bytes: 1024 });
+        let again = pool.alloc(1024).unwrap();
+        assert_eq!(again.ptr(), address);
+        drop(again);
+        pool.release_cached();
+        assert_eq!(pool.usage().cached_bytes, 0);
+        assert!(pool.alloc(usize::MAX).is_err());
     }
 }

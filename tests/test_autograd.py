@@ -1,0 +1,252 @@
+"""The autograd tape: scopes, marking, gradients, higher orders, functions."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import rsnet as mx
+from rsnet import autograd, nd
+
+
+def leaf(values, req="write"):
+    x = nd.array(values)
+    x.attach_grad(req)
+    return x
+
+
+def test_scopes_restore_flags():
+    assert not autograd.is_recording() and not autograd.is_training()
+    with autograd.record():
+        assert autograd.is_recording() and autograd.is_training()
+        with autograd.pause():
+            assert not autograd.is_recording() and not autograd.is_training()
+        with autograd.predict_mode():
+            assert autograd.is_recording() and not autograd.is_training()
+    with autograd.record(train_mode=False), autograd.train_mode():
+        assert autograd.is_training()
+    with pytest.raises(RuntimeError), autograd.record():
+        raise RuntimeError
+    assert not autograd.is_recording() and not autograd.is_training()
+    assert autograd.set_recording(True) is False and autograd.set_recording(False) is True
+
+
+def test_flags_belong_to_the_thread():
+    seen = []
+    with autograd.record():
+        t = threading.Thread(target=lambda: seen.append(autograd.is_recording()))
+        t.start()
+        t.join()
+    assert seen == [False]
+
+
+def test_gradient_of_arithmetic():
+    x, y = leaf([1, 2, 3]), leaf([4, 5, 6])
+    with autograd.record():
+        z = x * y + x
+    z.backward()
+    assert x.grad.asnumpy().tolist() == [5, 6, 7]
+    assert y.grad.asnumpy().tolist() == [1, 2, 3]
+
+
+def test_broadcast_and_scalars():
+    x, y = leaf(np.ones((2, 3))), leaf(np.full((1, 3), 2.0))
+    with autograd.record():
+        z = (x * y - 1) * 3
+    z.backward()
+    np.testing.assert_allclose(x.grad.asnumpy(), np.full((2, 3), 6))
+    np.testing.assert_allclose(y.grad.asnumpy(), np.full((1, 3), 6))
+
+
+def test_head_gradients_and_requests():
+    x = leaf([1, 2], "add")
+    for _ in range(2):
+        with autograd.record():
+            y = x * x
+        y.backward(nd.array([10, 1]))
+    assert x.grad.asnumpy().tolist() == [40, 8]
+    x = leaf([1, 2], "write")
+    for _ in range(2):
+        with autograd.record():
+            y = x * 2
+        y.backward()
+    assert x.grad.asnumpy().tolist() == [2, 2]
+
+
+def test_several_heads_are_summed():
+    x = leaf([3.0])
+    with autograd.record():
+        a, b = x * 2, x * x
+    autograd.backward([a, b], [None, nd.array([10])])
+    assert x.grad.asnumpy().tolist() == [62]
+
+
+def test_a_second_backward_needs_the_graph():
+    x = leaf([1.0])
+    with autograd.record():
+        y = x * x
+    y.backward(retain_graph=True)
+    y.backward()
+    with pytest.raises(mx.MXNetError, match="not in a computational graph"):
+        y.backward()
+
+
+def test_outside_of_a_graph():
+    with pytest.raises(mx.MXNetError, match="not in a computational graph"):
+        nd.ones((1,)).backward()
+    x = leaf([1.0], "null")
+    with autograd.record():
+        y = x * 2
+    with pytest.raises(mx.MXNetError, match="no inputs in computation graph that require gradients"):
+        y.backward()
+
+
+def test_inplace_on_recorded_arrays_is_refused():
+    x = leaf([1.0, 2.0])
+    with autograd.record():
+        y = x * 2
+        with pytest.raises(mx.MXNetError, match="already in a computational graph"):
+            y += 1
+        with pytest.raises(mx.MXNetError, match="already in a computational graph"):
+            y[0] = 3
+
+
+def test_detach_cuts_history():
+    x = leaf([2.0])
+    with autograd.record():
+        y = x * x
+        z = y.detach() * x
+    z.backward()
+    assert x.grad.asnumpy().tolist() == [4]
+
+
+def test_attach_grad_forgets_history():
+    x = leaf([2.0])
+    with autograd.record():
+        y = x * x
+        y.attach_grad()
+        z = y * 3
+    z.backward()
+    assert y.grad.asnumpy().tolist() == [3] and x.grad.asnumpy().tolist() == [0]
+
+
+def test_indexing_is_differentiable():
+    x = leaf(np.arange(6).reshape(2, 3))
+    with autograd.record():
+        y = x[1] * 2 + x[0]
+        z = x.reshape((3, 2)) * 5
+    autograd.backward([y, z])
+    np.testing.assert_array_equal(x.grad.asnumpy(), [[6, 6, 6], [7, 7, 7]])
+
+
+def test_grad_returns_a_list():
+    x = leaf([1.0, 2.0])
+    with autograd.record():
+        y = x * x * x
+    (g,) = autograd.grad(y, x)
+    np.testing.assert_allclose(g.asnumpy(), [3, 12])
+    with pytest.raises(mx.MXNetError, match="1-th variable"):
+        autograd.grad(y, nd.ones((2,)))
+
+
+def test_higher_order():
+    x = leaf([1.0, 2.0])
+    with autograd.record():
+        y = x * x * x
+        (dy,) = autograd.grad(y, [x], create_graph=True, retain_graph=True)
+    dy.backward()
+    np.testing.assert_allclose(x.grad.asnumpy(), [6, 12])
+
+
+def test_function():
+    class Sigmoid(autograd.Function):
+        def forward(self, x):
+            y = 1 / (1 + nd.exp(-x))
+            self.save_for_backward(y)
+            return y
+
+        def backward(self, dy):
+            (y,) = self.saved_tensors
+            return dy * y * (1 - y)
+
+    x = leaf([0.0, 1.0])
+    f = Sigmoid()
+    with autograd.record():
+        y = f(x) * 2
+        with pytest.raises(AssertionError):
+            f(x)
+    y.backward()
+    s = 1 / (1 + np.exp(-np.array([0.0, 1.0])))
+    np.testing.assert_allclose(x.grad.asnumpy(), 2 * s * (1 - s), rtol=1e-5)
+
+
+def test_function_with_too_few_gradients():
+    class Bad(autograd.Function):
+        def forward(self, x, y):
+            return x + y
+
+        def backward(self, dy):
+            return dy
+
+    x, y = leaf([1.0]), leaf([1.0])
+    with autograd.record():
+        z = Bad()(x, y)
+    with pytest.raises(AssertionError, match="same number"):
+        z.backward()
+    assert not autograd.is_recording()
+
+
+def test_very_long_chains():
+    x = leaf([1.0])
+    with autograd.record():
+        y = x
+        for _ in range(20_000):
+            y = y + x
+    y.backward()
+    assert x.grad.asnumpy().tolist() == [20_001]
+    with autograd.record():
+        y = x
+        for _ in range(200_000):
+            y = y + x
+    del y  # taken apart without recursion
+    assert x.asnumpy().tolist() == [1.0]
+
+
+def test_a_layer_against_numpy():
+    rng = np.random.RandomState(1)
+    data, weight, bias = rng.randn(4, 3), rng.randn(5, 3), rng.randn(5)
+    x, w, b = leaf(data), leaf(weight), leaf(bias)
+    with autograd.record():
+        y = nd.FullyConnected(x, w, b, num_hidden=5)
+        loss = (y * y).sum()
+    loss.backward()
+    out = data @ weight.T + bias
+    np.testing.assert_allclose(x.grad.asnumpy(), 2 * out @ weight, rtol=1e-4)
+    np.testing.assert_allclose(w.grad.asnumpy(), 2 * out.T @ data, rtol=1e-4)
+    np.testing.assert_allclose(b.grad.asnumpy(), 2 * out.sum(0), rtol=1e-4)
+
+
+def test_dropout_follows_the_training_flag():
+    x = nd.ones((1000,))
+    with autograd.record(train_mode=False):
+        assert nd.Dropout(x, p=0.5).asnumpy().sum() == 1000
+    with autograd.train_mode():
+        assert (nd.Dropout(x, p=0.5).asnumpy() == 0).any()
+
+
+def test_get_symbol():
+    x, y = leaf([1.0, 2.0]), leaf([3.0, 4.0])
+    with autograd.record():
+        z = nd.exp(x * y) + nd.ones((2,))
+    s = autograd.get_symbol(z)
+    names = s.list_arguments()
+    assert [n.rstrip("0123456789") for n in names] == ["var", "var", "null"]
+    assert all(n["name"].startswith(("node_", "var", "null")) for n in _nodes_of(s))
+    with pytest.raises(mx.MXNetError):
+        autograd.get_symbol(nd.ones((1,)))
+
+
+def _nodes_of(symbol):
+    import json
+
+    return json.loads(symbol.tojson())["nodes"]

@@ -1,0 +1,519 @@
+"""Arrays: creation, NumPy, arithmetic, indexing, methods, files, DLPack, laziness and errors."""
+
+import gc
+import pickle
+import struct
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rsnet as mx
+from rsnet import _core, nd
+
+DTYPES = ["float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool"]
+
+
+def counting(*shape, dtype="float32"):
+    return np.arange(int(np.prod(shape)), dtype=dtype).reshape(shape)
+
+
+# Creation and NumPy
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_numpy_round_trip(dtype):
+    values = np.array([[0, 1, 2], [3, 4, 5]]).astype(dtype)
+    x = nd.array(values, dtype=dtype)
+    assert x.dtype is np.dtype(dtype).type
+    assert x.shape == (2, 3) and x.size == 6 and x.ndim == 2
+    np.testing.assert_array_equal(x.asnumpy(), values)
+    assert x.asnumpy().dtype == values.dtype
+
+
+def test_array_takes_float32_unless_it_copies_an_array():
+    assert nd.array(np.array([1, 2])).dtype is np.float32
+    assert nd.array(np.array([1.0])).dtype is np.float32
+    assert nd.array(nd.array([1], dtype="int32")).dtype is np.int32
+    with pytest.raises(TypeError, match="source_array must be array like"):
+        nd.array(object())
+
+
+def test_creation_functions_match_numpy():
+    cases = [
+        (nd.zeros((2, 3)), np.zeros((2, 3))),
+        (nd.ones(4, dtype="int32"), np.ones(4)),
+        (nd.full((2,), 7.5), np.full(2, 7.5)),
+        (nd.arange(2, 8, 2), np.arange(2, 8, 2)),
+        (nd.arange(3, repeat=2), [0, 0, 1, 1, 2, 2]),
+        (nd.linspace(0, 1, 5), np.linspace(0, 1, 5)),
+        (nd.eye(3, 4, 1), np.eye(3, 4, 1)),
+        (nd.moveaxis(nd.array(counting(2, 3, 4)), 0, 2), np.moveaxis(counting(2, 3, 4), 0, 2)),
+    ]
+    for got, want in cases:
+        np.testing.assert_array_equal(got.asnumpy(), want)
+
+
+def test_unknown_extents_cannot_be_created():
+    for shape in [(0, 3), ()]:
+        with pytest.raises(mx.MXNetError):
+            nd.zeros(shape)
+
+
+def test_from_numpy_shares_memory():
+    values = counting(2, 3)
+    x = nd.from_numpy(values)
+    assert not values.flags.writeable
+    x[0, 0] = 9
+    assert values[0, 0] == 9
+    with pytest.raises(ValueError):
+        nd.from_numpy(counting(2, 3).T)
+
+
+def test_asnumpy_is_a_copy():
+    x = nd.ones((2,))
+    x.asnumpy()[:] = 5
+    assert x.asnumpy().tolist() == [1, 1]
+
+
+def test_gpu_is_a_clear_error():
+    with pytest.raises(mx.MXNetError, match="gpu"):
+        nd.zeros((2,), ctx=mx.gpu(0))
+
+
+# Contexts
+
+
+def test_contexts():
+    assert str(mx.cpu(1)) == "cpu(1)" and mx.cpu(1) == mx.Context("cpu", 1)
+    assert mx.Context(mx.gpu(2)).device_typeid == 2
+    assert len({mx.cpu(0), mx.cpu(0), mx.cpu(1)}) == 2
+    with pytest.raises(KeyError):
+        mx.Context("tpu")
+    with mx.cpu(1):
+        with mx.Context("cpu", 2):
+            assert nd.zeros((1,)).context == mx.cpu(2)
+        assert mx.current_context() == mx.cpu(1)
+    assert mx.current_context() == mx.cpu(0)
+    assert nd.zeros((1,)).copyto(mx.cpu(3)).context == mx.cpu(3)
+
+
+# Arithmetic
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("size", [1, 16, 3000, 100_000])
+def test_arithmetic_matches_numpy(dtype, size):
+    a = np.arange(1, size + 1).astype(dtype)
+    b = (np.arange(size) % 7 + 1).astype(dtype)
+    x, y = nd.array(a, dtype=dtype), nd.array(b, dtype=dtype)
+    for f in (
+        lambda p, q: p + q,
+        lambda p, q: p - q,
+        lambda p, q: p * q,
+        lambda p, q: p == q,
+        lambda p, q: p != q,
+        lambda p, q: p < q,
+        lambda p, q: p <= q,
+        lambda p, q: p > q,
+        lambda p, q: p >= q,
+        lambda p, q: p + 2,
+        lambda p, q: 3 - p,
+        lambda p, q: p * 2,
+        lambda p, q: p > 3,
+        lambda p, q: 3 > p,
+        lambda p, q: -p,
+    ):
+        got = f(x, y)
+        assert got.dtype is np.dtype(dtype).type
+        np.testing.assert_allclose(got.asnumpy(), f(a, b).astype(dtype))
+    if dtype != "int32":
+        np.testing.assert_allclose((x / y).asnumpy(), a / b, rtol=1e-6)
+        np.testing.assert_allclose((2 / x).asnumpy(), 2 / a, rtol=1e-6)
+        np.testing.assert_allclose((x % y).asnumpy(), a % b, rtol=1e-6)
+        np.testing.assert_allclose((y**2).asnumpy(), b**2, rtol=1e-5)
+        np.testing.assert_allclose((2**y).asnumpy(), 2**b, rtol=1e-5)
+
+
+def test_broadcasting():
+    a, b = counting(2, 1, 3), counting(4, 1)
+    np.testing.assert_array_equal((nd.array(a) + nd.array(b)).asnumpy(), a + b)
+
+
+def test_no_type_promotion():
+    with pytest.raises(mx.MXNetError):
+        nd.ones((2,)) + nd.ones((2,), dtype="float64")
+    with pytest.raises(TypeError):
+        nd.ones((2,)) + np.ones(2)
+
+
+def test_inplace_keeps_the_object():
+    x = nd.ones((2, 3))
+    same = x
+    x += 2
+    x *= nd.array([[1, 2, 3]])
+    x -= 1
+    x /= 2
+    assert x is same
+    np.testing.assert_array_equal(x.asnumpy(), (3 * np.array([[1, 2, 3]] * 2) - 1) / 2)
+
+
+def test_functions_of_numbers_and_arrays():
+    assert nd.add(2, 3) == 5
+    assert nd.maximum(2, 3) == 3
+    x = nd.array([1, 5])
+    assert nd.maximum(x, 3).asnumpy().tolist() == [3, 5]
+    assert nd.minimum(3, x).asnumpy().tolist() == [1, 3]
+    assert nd.subtract(10, x).asnumpy().tolist() == [9, 5]
+    assert nd.greater(x, nd.array([2, 2])).asnumpy().tolist() == [0, 1]
+
+
+def test_out_writes_into_the_array():
+    x, y, z = nd.array([1, 2]), nd.array([3, 4]), nd.zeros((2,))
+    assert nd.elemwise_add(x, y, out=z) is z
+    assert z.asnumpy().tolist() == [4, 6]
+    nd.elemwise_add(z[0:1], y[1:2], out=z[1:2])
+    assert z.asnumpy().tolist() == [4, 8]
+
+
+def test_overlapping_out_is_as_if_it_were_not():
+    x = nd.array(counting(6))
+    nd.elemwise_add(x[0:5], x[0:5], out=x[1:6])
+    assert x.asnumpy().tolist() == [0, 0, 2, 4, 6, 8]
+
+
+# Indexing
+
+index = st.one_of(
+    st.integers(-3, 2),
+    st.builds(
+        slice,
+        st.one_of(st.none(), st.integers(-4, 4)),
+        st.one_of(st.none(), st.integers(-4, 4)),
+        st.sampled_from([None, 1, 2, -1, -2]),
+    ),
+    st.none(),
+)
+
+
+@given(st.lists(index, min_size=1, max_size=4), st.integers(0, 4), st.booleans())
+def test_basic_indexing_matches_numpy(parts, at, dots):
+    values = counting(3, 4, 5)
+    if dots:
+        parts.insert(min(at, len(parts)), Ellipsis)
+    key = tuple(parts)
+    x = nd.array(values)
+    try:
+        want = values[key]
+    except IndexError:
+        with pytest.raises(IndexError):
+            x[key]
+        return
+    want = want if want.ndim else want.reshape(1)
+    got = x[key]
+    assert got.shape == want.shape
+    np.testing.assert_array_equal(got.asnumpy(), want)
+    values[key] = -1
+    x[key] = -1
+    np.testing.assert_array_equal(x.asnumpy(), values)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        [0, 2],
+        ([0, 2], [1, 3]),
+        (slice(None), [3, 0]),
+        ([[0], [1]], [[1, 2]]),
+        (1, [0, 0, 1]),
+        (np.array([2, -1]), slice(1, 3)),
+        range(2),
+    ],
+)
+def test_advanced_indexing_matches_numpy(key):
+    values = counting(3, 4, 5)
+    x = nd.array(values)
+    numpy_key = list(key) if isinstance(key, range) else key
+    np.testing.assert_array_equal(x[key].asnumpy(), values[numpy_key])
+    replacement = counting(*values[numpy_key].shape) + 100
+    values[numpy_key] = replacement
+    x[key] = nd.array(replacement)
+    np.testing.assert_array_equal(x.asnumpy(), values)
+
+
+def test_views_share_memory():
+    x = nd.array(counting(4, 3))
+    for view in (x[1], x[1:3], x[2:3, 1:3], x.reshape((3, 4)), x[1, :2]):
+        assert view._same_memory(x)
+        view[:] = 50
+        assert 50 in x.asnumpy()
+        x[:] = counting(4, 3)
+    assert not x[:, 1]._same_memory(x)
+    assert x[:] is x and x[()] is x
+    assert x[1, 1].shape == (1,)
+    assert x[1:1].shape == (0, 3)
+
+
+def test_index_errors():
+    x = nd.zeros((3, 2))
+    with pytest.raises(IndexError, match="index 3 is out of bounds for axis 0 with size 3"):
+        x[3]
+    with pytest.raises(IndexError, match="too many indices"):
+        x[0, 0, 0]
+    with pytest.raises(IndexError, match="more than one ellipsis"):
+        x[..., ...]
+    with pytest.raises(ValueError, match="does not support slicing with key a"):
+        x["a"]
+    with pytest.raises(IndexError):
+        x[[5]]
+
+
+def test_assignment_errors_and_broadcasts():
+    x = nd.zeros((2, 3))
+    with pytest.raises(ValueError):
+        x[:] = np.ones((4,))
+    with pytest.raises(TypeError):
+        x[:] = "a"
+    x[:] = [[1], [2]]
+    x[:, 1] = nd.array([7, 8], dtype="int32")
+    assert x.asnumpy().tolist() == [[1, 7, 1], [2, 8, 2]]
+    x[1:] = x[:1]
+    assert x.asnumpy().tolist() == [[1, 7, 1], [1, 7, 1]]
+    x[0, ::-1] = x[0]
+    assert x.asnumpy().tolist()[0] == [1, 7, 1]
+
+
+# Methods
+
+
+@pytest.mark.parametrize(
+    "codes, reverse, want",
+    [
+        ((0, -1), False, (2, 12)),
+        ((-3, 4), False, (6, 4)),
+        ((0, -3), False, (2, 12)),
+        ((-4, 1, 2, -2), False, (1, 2, 3, 4)),
+        ((2, -4, -1, 3, -2), False, (2, 1, 3, 4)),
+        ((4, 0, 2), False, (4, 3, 2)),
+        ((-1,), False, (24,)),
+    ],
+)
+def test_reshape_codes(codes, reverse, want):
+    assert nd.zeros((2, 3, 4)).reshape(codes, reverse=reverse).shape == want
+
+
+def test_reshape_of_the_docs():
+    x = nd.zeros((10, 5, 4))
+    assert x.reshape((-1, 0)).shape == (40, 5)
+    assert x.reshape((-1, 0), reverse=True).shape == (50, 4)
+    with pytest.raises(ValueError, match="Cannot reshape array of size 200 into shape"):
+        x.reshape((7, -1))
+    with pytest.raises(mx.MXNetError):
+        x.reshape((-1, -1))
+
+
+def test_copies_and_casts():
+    x = nd.array([1.7, -2.3, 300])
+    assert x.astype("int32").asnumpy().tolist() == [1, -2, 300]
+    assert x.astype("float32", copy=False) is x
+    y = nd.zeros((3,), dtype="int64")
+    assert x.copyto(y) is y and y.asnumpy().tolist() == [1, -2, 300]
+    with pytest.warns(RuntimeWarning):
+        assert x.copyto(x) is False
+    with pytest.raises(TypeError):
+        x.copyto(3)
+    z = x.copy()
+    z[:] = 0
+    assert x.asnumpy()[2] == 300
+    assert x.as_in_context(mx.cpu(0)) is x
+    big = 2**40 + 1
+    assert nd.array([big], dtype="int64").copy().asnumpy()[0] == big
+
+
+def test_scalars_truth_and_iteration():
+    assert nd.array([3.5]).asscalar() == np.float32(3.5)
+    with pytest.raises(ValueError):
+        nd.ones((2,)).asscalar()
+    assert bool(nd.array([1])) and not bool(nd.array([0]))
+    with pytest.raises(ValueError):
+        bool(nd.ones((2,)))
+    assert len(nd.ones((3, 2))) == 3
+    assert [row.asnumpy().tolist() for row in nd.array([[1, 2], [3, 4]])] == [[1, 2], [3, 4]]
+    assert hash(nd.ones((1,))) is not None
+    with pytest.raises(AttributeError):
+        nd.ones((1,)).something = 1
+
+
+def test_repr():
+    assert repr(nd.ones((2, 3))) == "\n[[1. 1. 1.]\n [1. 1. 1.]]\n<NDArray 2x3 @cpu(0)>"
+
+
+def test_function_signature_and_docs():
+    import inspect
+
+    signature = inspect.signature(nd.FullyConnected)
+    assert list(signature.parameters)[:3] == ["data", "weight", "bias"]
+    assert "num_hidden" in signature.parameters and "out" in signature.parameters
+    assert "Parameters" in nd.FullyConnected.__doc__ and nd.FullyConnected.__name__ == "FullyConnected"
+
+
+def test_keyword_and_positional_arguments_agree():
+    x, w = nd.array(counting(2, 3)), nd.array(counting(4, 3))
+    a = nd.FullyConnected(x, w, num_hidden=4, no_bias=True)
+    b = nd.FullyConnected(weight=w, data=x, no_bias="True", num_hidden="4", name="fc")
+    np.testing.assert_array_equal(a.asnumpy(), b.asnumpy())
+    with pytest.raises(TypeError, match="multiple values"):
+        nd.FullyConnected(x, data=x, num_hidden=4)
+
+
+# Files and pickles
+
+
+def test_file_bytes(tmp_path):
+    path = str(tmp_path / "a")
+    nd.save(path, nd.array([[1, 2, 3]], dtype="int32"))
+    want = struct.pack("<QQQ", 0x112, 0, 1) + struct.pack("<Iii", 0xF993FAC9, 0, 2)
+    want += struct.pack("<qqiii", 1, 3, 1, 0, 4) + struct.pack("<3i", 1, 2, 3) + struct.pack("<Q", 0)
+    data = open(path, "rb").read()
+    assert data == want and len(data) == 84
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_save_and_load(tmp_path, dtype):
+    path = str(tmp_path / "a")
+    x = nd.array([[1, 0], [1, 1]], dtype=dtype)
+    nd.save(path, {"arg:x": x, "aux:y": x[1]})
+    loaded = nd.load(path)
+    assert set(loaded) == {"arg:x", "aux:y"} and loaded["arg:x"].dtype is np.dtype(dtype).type
+    np.testing.assert_array_equal(loaded["arg:x"].asnumpy(), x.asnumpy())
+    nd.save(path, [x, x])
+    assert len(nd.load(path)) == 2
+    assert len(nd.load_frombuffer(open(path, "rb").read())) == 2
+    nd.save(path, [])
+    assert nd.load(path) == []
+
+
+def test_old_records():
+    def file(record):
+        return struct.pack("<QQQ", 0x112, 0, 1) + record + struct.pack("<Q", 0)
+
+    data = struct.pack("<iii", 1, 0, 0) + struct.pack("<2f", 3, 4)
+    v0 = struct.pack("<II", 1, 2) + data
+    v1 = struct.pack("<IIq", 0xF993FAC8, 1, 2) + data
+    v3 = struct.pack("<Iiiq", 0xF993FACA, 0, 1, 2) + data
+    for record in (v0, v1, v3):
+        (x,) = nd.load_frombuffer(file(record))
+        assert x.asnumpy().tolist() == [3, 4]
+    assert nd.load_frombuffer(file(struct.pack("<Iii", 0xF993FAC9, 0, 0))) == [None]
+
+
+@given(st.integers(0, 83), st.integers(0, 255))
+def test_damaged_files_are_errors_not_crashes(at, byte):
+    good = struct.pack("<QQQ", 0x112, 0, 1) + struct.pack("<Iii", 0xF993FAC9, 0, 2)
+    good += struct.pack("<qqiii", 1, 3, 1, 0, 4) + struct.pack("<3i", 1, 2, 3) + struct.pack("<Q", 0)
+    broken = bytearray(good)
+    broken[at] = byte
+    for data in (bytes(broken), good[:at]):
+        try:
+            nd.load_frombuffer(data)
+        except mx.MXNetError:
+            pass
+
+
+def test_what_save_refuses(tmp_path):
+    path = str(tmp_path / "a")
+    with pytest.raises(ValueError):
+        nd.save(path, (nd.ones((1,)),))
+    with pytest.raises(TypeError):
+        nd.save(path, {1: nd.ones((1,))})
+    with pytest.raises(TypeError):
+        nd.save(path, [3])
+
+
+def test_pickle():
+    x = nd.array(counting(2, 3))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(x)).asnumpy(), x.asnumpy())
+
+
+# DLPack
+
+
+def test_dlpack_shares_memory_both_ways():
+    x = nd.array(counting(2, 3))
+    capsule = nd.to_dlpack_for_write(x)
+    y = nd.from_dlpack(capsule)
+    y[0, 0] = 42
+    assert x.asnumpy()[0, 0] == 42 and y.shape == (2, 3)
+    with pytest.raises(AssertionError, match="consumed only once"):
+        nd.from_dlpack(capsule)
+    values = counting(4)
+    z = nd.from_dlpack(values)
+    z[1] = 7
+    assert values[1] == 7
+    del z, y, x, capsule
+    gc.collect()
+    nd.to_dlpack_for_read(nd.ones((2,)))  # a capsule nobody takes
+
+
+# Asynchrony and errors
+
+
+def test_many_threads_on_shared_arrays():
+    shared = nd.ones((16,))
+    results = [None] * 8
+
+    def work(i):
+        x = nd.zeros((16,))
+        for _ in range(200):
+            x = x + shared
+        results[i] = x.asnumpy()[0]
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert results == [200.0] * 8
+
+
+def test_inplace_sums_from_many_threads_lose_nothing():
+    total = nd.zeros((16,))
+
+    def work():
+        for _ in range(200):
+            total.__iadd__(1)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert total.asnumpy().tolist() == [1600.0] * 16
+
+
+def test_long_chains_are_lazy_and_right():
+    x, one = nd.zeros((100_000,)), nd.ones((100_000,))
+    for _ in range(50):
+        x = x + one
+    assert x.asnumpy()[-1] == 50
+    x = nd.zeros((16,))
+    for _ in range(1000):
+        x = x + 1
+    assert x.asnumpy()[0] == 1000
+
+
+def test_memory_is_reused():
+    x = nd.ones((1 << 16,))
+    x.wait_to_read()
+    for _ in range(20):
+        x = x + 1
+    nd.waitall()
+    before = _core.memory_usage()
+    for _ in range(200):
+        x = x + 1
+        x.wait_to_read()
+    nd.waitall()
+    after = _core.memory_usage()
+    assert after[0] <= before[0] + (1 << 20) and after[0] + after[1] <= before[2] + (1 << 23)
