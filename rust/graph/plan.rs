@@ -194,7 +194,7 @@ pub fn plan(request: &PlanRequest) -> Result<Plan> {
 }
 
 /// The forward graph with everything known about it.
-pub(super) struct Forward {
+pub(in crate::graph) struct Forward {
     pub graph: Graph,
     pub shapes: Vec<Shape>,
     pub types: Vec<DType>,
@@ -294,7 +294,7 @@ fn refuse_unknown(graph: &Graph, shapes: &[Shape]) -> Result<()> {
 }
 
 /// Runs the passes that follow the choice of what to recompute.
-pub(super) struct Planner<'a> {
+pub(in crate::graph) struct Planner<'a> {
     pub request: &'a PlanRequest,
     pub forward: &'a Forward,
 }
@@ -315,6 +315,16 @@ impl Planner<'_> {
         done.types = types.clone();
         done.graph.infer_rest(&done.head_grads, &mut done.shapes, &mut done.types)?;
         Ok(done)
+    }
+
+    /// The lower bound of the plan with this choice of what to compute again.
+    pub fn peak(&self, mirror: &Mirror) -> Result<usize> {
+        let mut done = self.differentiate(mirror)?;
+        passes::accumulate::run(&mut done)?;
+        let inplace = self.request.options.inplace;
+        let shared = passes::inplace::run(&done, &self.request.grad_req, inplace);
+        let lives = shared.buffers.iter().map(|b| (b.first, b.last, b.bytes));
+        Ok(passes::offsets::most_alive(lives))
     }
 
     pub fn finish(&self, mirror: &Mirror) -> Result<Plan> {

@@ -305,3 +305,64 @@ fn outputs_share_no_memory() {
     let place = |i: usize| plan.place[plan.graph.entry_id(plan.outputs[i])];
     assert_ne!(place(0), place(1));
 }
+
+/// Many layers of one width, so that recomputation pays.
+fn tower(layers: usize) -> Symbol {
+    let r = registry();
+    let mut net = var("x");
+    for i in 0..layers {
+        net = with_params(
+            &r,
+            "FullyConnected",
+            &format!("fc{i}"),
+            &[("num_hidden", 32.into())],
+            &[net],
+        );
+        net = op(&r, "relu", &format!("r{i}"), &[net]);
+    }
+    op(&r, "Loss", "loss", &[net])
+}
+
+#[test]
+fn a_memory_limit_is_met_by_computing_again_at_most_once() {
+    let mut request = request(&tower(100), &[("x", &[64, 32])], OpReq::Write);
+    let free = plan(&request).unwrap();
+    for share in [2, 4] {
+        let limit = free.total_arena_bytes() / share;
+        request.memory_limit = Some(limit);
+        let plan = plan(&request).unwrap();
+        assert!(plan.total_arena_bytes() <= limit);
+        let mut again: Vec<_> = plan.graph.nodes.iter().filter_map(|n| n.mirror_of).collect();
+        assert!(!again.is_empty());
+        again.sort_unstable();
+        let count = again.len();
+        again.dedup();
+        assert_eq!(again.len(), count, "a node runs more than twice");
+        for seed in 0..4 {
+            simulate(&plan, &shuffled(&plan, seed)).unwrap();
+        }
+    }
+    request.memory_limit = Some(free.total_arena_bytes());
+    assert_eq!(plan(&request).unwrap().recomputed_nodes, 0);
+    request.memory_limit = Some(1);
+    let text = plan(&request).err().unwrap().to_string();
+    assert!(text.contains("cannot be met: the least"), "{text}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn limited_plans_are_right_and_never_larger(steps in steps(), percent in 30usize..100, seed: u64) {
+        let symbol = random_symbol(&steps, &[]);
+        let shapes: [(&str, &[i64]); 3] = [("a", &[5, 6]), ("b", &[5, 6]), ("c", &[5, 6])];
+        let known: Vec<_> = shapes.into_iter().filter(|s| symbol.list_arguments().contains(&s.0.into())).collect();
+        let mut request = request(&symbol, &known, OpReq::Write);
+        let free = plan(&request).unwrap();
+        request.memory_limit = Some(free.total_arena_bytes() * percent / 100);
+        if let Ok(plan) = plan(&request) {
+            prop_assert!(plan.total_arena_bytes() <= free.total_arena_bytes() * percent / 100);
+            simulate(&plan, &shuffled(&plan, seed)).unwrap();
+        }
+    }
+}

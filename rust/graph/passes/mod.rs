@@ -11,4 +11,5 @@ pub mod mirror;
 pub mod offsets;
 pub mod order;
 pub mod recompute;
+mod repair;
 pub mod temp;

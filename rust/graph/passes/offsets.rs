@@ -5,7 +5,9 @@
 //! the order. (Greedy by size: Pisarchyk and Lee, arXiv 2001.03288, algorithm 3.)
 
 use super::inplace::Buffer;
+use super::repair::Search;
 use crate::context::Context;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Offsets are multiples of this, so that every array is aligned for vector instructions.
@@ -58,49 +60,89 @@ impl Block {
 
 /// The most bytes alive at one position.
 pub fn most_alive(blocks: impl Iterator<Item = (u32, u32, usize)>) -> usize {
-    let mut change: BTreeMap<u32, i128> = BTreeMap::new();
+    let mut change: Vec<i128> = Vec::new();
     for (first, last, bytes) in blocks {
-        *change.entry(first).or_default() += bytes as i128;
-        *change.entry(last + 1).or_default() -= bytes as i128;
+        let end = last as usize + 1;
+        if change.len() <= end {
+            change.resize(end + 1, 0);
+        }
+        change[first as usize] += bytes as i128;
+        change[end] -= bytes as i128;
     }
     let (mut now, mut most) = (0i128, 0i128);
-    for (_, delta) in change {
+    for delta in change {
         now += delta;
         most = most.max(now);
     }
     most as usize
 }
 
-fn place(blocks: &[Block]) -> (Vec<usize>, usize) {
-    let mut order: Vec<u32> = (0..blocks.len() as u32).collect();
-    order.sort_by_key(|&i| {
-        let b = &blocks[i as usize];
-        (std::cmp::Reverse(b.bytes), b.first)
-    });
-    let mut offsets = vec![0; blocks.len()];
-    let mut done: Vec<u32> = Vec::new(); // placed blocks, by offset
-    let mut total = 0;
-    for id in order {
-        let b = &blocks[id as usize];
-        if b.bytes == 0 {
-            continue;
+/// Offsets and the bytes of the arena: the best of three greedy orders, then repaired by a local search
+/// until the lower bound is reached or the search's budget is spent.
+pub fn place(blocks: &[Block]) -> (Vec<usize>, usize) {
+    let bound = most_alive(blocks.iter().map(|b| (b.first, b.last, b.bytes)));
+    let mut placer = Placer::new(blocks);
+    let sized = |&i: &u32| blocks[i as usize].bytes > 0;
+    let mut order: Vec<u32> = (0..blocks.len() as u32).filter(sized).collect();
+    let of = |i: u32| &blocks[i as usize];
+    let life = |b: &Block| (b.last - b.first) as u128 + 1;
+    let bytes = |b: &Block| b.bytes as u128;
+    type Rank = (Reverse<u128>, Reverse<u128>, u32);
+    let ranks: [&dyn Fn(&Block) -> Rank; 3] = [
+        &|b| (Reverse(bytes(b)), Reverse(life(b)), b.first),
+        &|b| (Reverse(bytes(b).saturating_mul(life(b))), Reverse(bytes(b)), b.first),
+        &|b| (Reverse(life(b)), Reverse(bytes(b)), b.first),
+    ];
+    let mut best = (Vec::new(), usize::MAX);
+    for rank in ranks {
+        order.sort_by_key(|&i| rank(of(i)));
+        let total = placer.place(&order);
+        if total < best.1 {
+            best = (placer.offsets.clone(), total);
         }
-        let mut at = 0;
-        for &other in &done {
-            let o = &blocks[other as usize];
-            if o.first > b.last || o.last < b.first {
-                continue;
-            }
-            let start = offsets[other as usize];
-            if start >= at + b.bytes {
-                break;
-            }
-            at = at.max(start + o.bytes);
+        if total <= bound {
+            return best;
         }
-        offsets[id as usize] = at;
-        total = total.max(at + b.bytes);
-        let slot = done.partition_point(|&d| offsets[d as usize] <= at);
-        done.insert(slot, id);
     }
-    (offsets, total)
+    Search::new(blocks, best.0, bound).run()
+}
+
+/// Places blocks first-fit in a given order.
+struct Placer<'a> {
+    blocks: &'a [Block],
+    offsets: Vec<usize>,
+    /// Placed blocks by offset.
+    done: Vec<u32>,
+}
+
+impl<'a> Placer<'a> {
+    fn new(blocks: &'a [Block]) -> Self {
+        Placer { blocks, offsets: vec![0; blocks.len()], done: Vec::new() }
+    }
+
+    /// Places all blocks in this order; returns the bytes of the arena.
+    fn place(&mut self, order: &[u32]) -> usize {
+        self.done.clear();
+        let mut total = 0;
+        for &id in order {
+            let b = self.blocks[id as usize];
+            let mut at = 0;
+            for &other in &self.done {
+                let o = &self.blocks[other as usize];
+                if o.first > b.last || o.last < b.first {
+                    continue;
+                }
+                let start = self.offsets[other as usize];
+                if start >= at + b.bytes {
+                    break;
+                }
+                at = at.max(start + o.bytes);
+            }
+            self.offsets[id as usize] = at;
+            total = total.max(at + b.bytes);
+            let slot = self.done.partition_point(|&d| self.offsets[d as usize] <= at);
+            self.done.insert(slot, id);
+        }
+        total
+    }
 }
