@@ -24,14 +24,19 @@ pub unsafe fn map<T: Real, const N: usize>(
     parallel_for(n, GRAIN, |range| {
         // SAFETY: the range lies in `0..n`; tasks have ranges of their own.
         unsafe {
-            map_serial(
-                inputs.map(|p| p.at(range.start).cast_const()),
-                out.at(range.start),
-                range.len(),
-                &f,
-            )
+            let from = inputs.map(|p| p.at(range.start).cast_const());
+            map_task(from, out.at(range.start), range.len(), &f);
         }
     });
+}
+
+crate::simd! {
+    unsafe fn map_task[T: Real, F: Fn([T; N]) -> T, const N: usize][T, F, N](
+        inputs: [*const T; N], out: *mut T, n: usize, f: &F,
+    ) -> () {
+        // SAFETY: promised by the caller.
+        unsafe { map_serial(inputs, out, n, f) }
+    }
 }
 
 /// As [`map`], on this thread.

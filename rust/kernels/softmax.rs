@@ -3,6 +3,8 @@
 //! Data is seen as `(outer, len, inner)`. With `inner == 1` a row is contiguous; otherwise a task takes a
 //! few neighbouring columns at once, so that memory is read in lines.
 
+use super::map::map_serial;
+use super::norm::lanes;
 use super::parallel::{Shared, parallel_for};
 use super::real::Real;
 
@@ -50,9 +52,9 @@ impl<T: Real> Softmax<T> {
             unsafe {
                 let (x, y) = (x.at(start), y.at(start));
                 if self.inner == 1 {
-                    self.row(x, y, length);
+                    row(x, y, length, self.scale, self.log);
                 } else {
-                    self.columns(x, y, columns, length);
+                    columns_of(self, x, y, columns, length);
                 }
                 for i in length..self.len {
                     for c in 0..columns {
@@ -63,30 +65,8 @@ impl<T: Real> Softmax<T> {
         });
     }
 
-    /// One contiguous row.
-    unsafe fn row(&self, x: *const T, y: *mut T, length: usize) {
-        // SAFETY: promised by the caller: `length` elements behind both.
-        unsafe {
-            let mut top = T::neg_infinity();
-            for i in 0..length {
-                top = top.max(*x.add(i) * self.scale);
-            }
-            let mut total = T::zero();
-            for i in 0..length {
-                let z = *x.add(i) * self.scale - top;
-                let e = z.exp();
-                total += e;
-                *y.add(i) = if self.log { z } else { e };
-            }
-            let (log_total, inverse) = (total.ln(), T::one() / total);
-            for i in 0..length {
-                let v = y.add(i);
-                *v = if self.log { *v - log_total } else { *v * inverse };
-            }
-        }
-    }
-
     /// Up to `COLUMNS` neighbouring columns.
+    #[inline(always)]
     unsafe fn columns(&self, x: *const T, y: *mut T, columns: usize, length: usize) {
         let mut top = [T::neg_infinity(); COLUMNS];
         let mut total = [T::zero(); COLUMNS];
@@ -135,11 +115,19 @@ impl<T: Real> Softmax<T> {
             // SAFETY: groups are apart; offsets stay below the promised size.
             unsafe {
                 let (y, dy, dx) = (y.at(start), dy.at(start), dx.at(start));
-                for i in 0..length {
-                    for (c, total) in total[..columns].iter_mut().enumerate() {
-                        let at = i * self.inner + c;
-                        let g = *dy.add(at);
-                        *total += if self.log { g } else { g * *y.add(at) };
+                if self.inner == 1 {
+                    let log = self.log;
+                    total[0] = lanes(length, |i| {
+                        let g = *dy.add(i);
+                        if log { g } else { g * *y.add(i) }
+                    });
+                } else {
+                    for i in 0..length {
+                        for (c, total) in total[..columns].iter_mut().enumerate() {
+                            let at = i * self.inner + c;
+                            let g = *dy.add(at);
+                            *total += if self.log { g } else { g * *y.add(at) };
+                        }
                     }
                 }
                 for i in 0..self.len {
@@ -157,6 +145,67 @@ impl<T: Real> Softmax<T> {
                 }
             }
         });
+    }
+}
+
+/// The greatest element of `f(0), f(1) ...` in sixteen lanes.
+#[inline(always)]
+fn greatest<T: Real>(n: usize, f: impl Fn(usize) -> T) -> T {
+    let larger = |a: T, b: T| if b > a { b } else { a };
+    let mut lanes = [T::neg_infinity(); LANES];
+    let whole = n / LANES * LANES;
+    for start in (0..whole).step_by(LANES) {
+        for (i, lane) in lanes.iter_mut().enumerate() {
+            *lane = larger(*lane, f(start + i));
+        }
+    }
+    let tail = (whole..n).map(f).fold(T::neg_infinity(), larger);
+    lanes.into_iter().fold(tail, larger)
+}
+
+/// Elements of a row that are calculated together.
+const LANES: usize = 16;
+
+crate::simd! {
+    /// One contiguous row.
+    unsafe fn row[T: Real][T](x: *const T, y: *mut T, n: usize, scale: T, log: bool) -> () {
+        // SAFETY: promised by the caller: `n` elements behind both; each block is read before it is written.
+        unsafe {
+            let top = greatest(n, |i| *x.add(i) * scale);
+            let mut sums = [T::zero(); LANES];
+            let whole = n / LANES * LANES;
+            for start in (0..whole).step_by(LANES) {
+                let mut z = [T::zero(); LANES];
+                for (i, z) in z.iter_mut().enumerate() {
+                    *z = *x.add(start + i) * scale - top;
+                }
+                let e = z.map(|z| z.exp());
+                for (sum, e) in sums.iter_mut().zip(e) {
+                    *sum += e;
+                }
+                y.add(start).copy_from_nonoverlapping(if log { &z } else { &e }.as_ptr(), LANES);
+            }
+            let mut total: T = sums.iter().copied().sum();
+            for i in whole..n {
+                let z = *x.add(i) * scale - top;
+                let e = z.exp();
+                total += e;
+                *y.add(i) = if log { z } else { e };
+            }
+            let (log_total, inverse) = (total.ln(), T::one() / total);
+            if log {
+                map_serial([y.cast_const()], y, n, |[z]| z - log_total);
+            } else {
+                map_serial([y.cast_const()], y, n, |[e]| e * inverse);
+            }
+        }
+    }
+
+    unsafe fn columns_of[T: Real][T](
+        s: &Softmax<T>, x: *const T, y: *mut T, columns: usize, length: usize,
+    ) -> () {
+        // SAFETY: promised by the caller.
+        unsafe { s.columns(x, y, columns, length) }
     }
 }
 

@@ -4,6 +4,7 @@ pub mod activation;
 pub mod batch_norm;
 pub mod convolution;
 pub mod crop_pad;
+pub mod ctc_loss;
 pub mod deconvolution;
 pub mod dot;
 pub mod dropout;
@@ -18,6 +19,9 @@ pub mod loss;
 pub mod lrn;
 pub mod pooling;
 pub mod regression;
+pub mod rnn;
+pub mod roi_pooling;
+pub mod sequence;
 pub mod softmax;
 pub mod softmax_output;
 pub mod upsampling;
@@ -39,6 +43,10 @@ pub fn register(registry: &Registry) {
         dot::operators,
         convolution::operators,
         pooling::operators,
+        sequence::operators,
+        roi_pooling::operators,
+        rnn::operators,
+        ctc_loss::operators,
         layer_norm::operators,
         group_norm::operators,
         lrn::operators,

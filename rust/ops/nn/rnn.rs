@@ -1,0 +1,558 @@
+//! `RNN`: stacked recurrent layers, vanilla, LSTM or GRU.
+
+use super::infer::{complete, expect_rank, float_type};
+use super::layer_norm::always;
+use super::lift;
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result};
+use crate::kernels::philox::{philox, unit};
+use crate::kernels::real::Real;
+use crate::kernels::rnn::{Cell, Layer, Tape, Weights};
+use crate::operator::infer::assign_shape;
+use crate::operator::{
+    Attrs, Call, Dep, Gradient, OpDef, OpReq, OpState, RandomKey, ResourceRequest,
+};
+use crate::shape::Shape;
+use crate::tensor::View;
+use crate::{param_enum, params, with_dtype, with_real};
+use parking_lot::Mutex;
+use std::ops::Range;
+use std::sync::Arc;
+
+param_enum! {
+    /// The recurrence.
+    pub enum RnnMode { Gru = "gru", Lstm = "lstm", Relu = "rnn_relu", Tanh = "rnn_tanh" }
+}
+
+params! {
+    /// Parameters of `RNN`.
+    pub struct RnnParam {
+        state_size: u32, required.ge(1.0), "Extent of the hidden state.";
+        num_layers: u32, required.ge(1.0), "Number of layers.";
+        bidirectional: bool, default(false), "Run each layer forward and backward in time and join the outputs.";
+        mode: RnnMode, required, "The recurrence.";
+        p: f32, default(0.0).ge(0.0).le(1.0), "Share of a layer's output that is dropped before the next, in training.";
+        state_outputs: bool, default(false), "Return the final states as well.";
+        projection_size: Option<i32>, default(None), "Extent that the LSTM's state is projected to.";
+        lstm_state_clip_min: Option<f64>, default(None), "Least value of the LSTM's cell state.";
+        lstm_state_clip_max: Option<f64>, default(None), "Greatest value of the LSTM's cell state.";
+        lstm_state_clip_nan: bool, default(false), "Accepted, without effect.";
+        use_sequence_length: bool, default(false), "Is there an input sequence_length?";
+    }
+}
+
+const DOC: &str = r#"
+Stacked recurrent layers over sequences.
+
+- ``rnn_relu``, ``rnn_tanh``: ``h = f(W x + b + R h + c)``
+- ``lstm``: gates i, f, g, o of ``W x + b + R h + c``; ``c = f * c + i * g``, ``h = o * tanh(c)``
+- ``gru``: gates r, z, n; ``n = tanh(W x + b + r * (R h + c))``, ``h = (1 - z) * n + z * h``
+
+Notes
+-----
+Data ``(T, N, I)``; state, and state_cell of an lstm, ``(L * D, N, H)``, with ``D = 2`` if bidirectional; the output is
+``(T, N, D * H)``, with ``state_outputs=True`` followed by the final states. ``parameters`` is one vector: for every layer
+and direction W ``(G * H, in)`` and R ``(G * H, H)``, then for every layer and direction the biases b and c ``(G * H,)``. With
+``projection_size=P`` (lstm only) the state, R and outputs have extent P and a matrix ``(P, H)`` follows R. With
+``use_sequence_length=True`` sequences end at ``sequence_length`` ``(N,)``: later outputs are 0, and the final states are those
+of the end. One dtype: float16 (calculated in float32), float32 or float64.
+
+Examples
+--------
+>>> x, w, h = nd.zeros((2, 1, 1)), nd.zeros(4), nd.ones((1, 1, 1))
+>>> nd.RNN(x, w, h, state_size=1, num_layers=1, mode='rnn_tanh').shape
+(2, 1, 1)
+
+References
+----------
+S. Hochreiter, J. Schmidhuber, Long Short-Term Memory, 1997. K. Cho et al., EMNLP 2014. H. Sak, A. Senior, F. Beaufays,
+arXiv:1402.1128 (projection).
+"#;
+
+/// The random key of the forward run, for the backward one.
+type Key = Mutex<RandomKey>;
+
+pub fn operators() -> Vec<OpDef> {
+    let mut forward = OpDef::new::<RnnParam>("RNN")
+        .aliases(&["_npx_rnn"])
+        .doc(DOC)
+        .inputs_are(&[
+            ("data", "The sequences (T, N, I)."),
+            ("parameters", "All weights, then all biases, as one vector."),
+            ("state", "First hidden states (L * D, N, H)."),
+            ("state_cell", "First cell states (L * D, N, H), with mode='lstm'."),
+            ("sequence_length", "Lengths (N,), with use_sequence_length=True."),
+        ])
+        .input_names_by(|attrs| input_names(attrs.get()).iter().map(|s| (*s).to_owned()).collect())
+        .output_names_by(|attrs| {
+            let param: &RnnParam = attrs.get();
+            let mut names = vec!["output".to_owned()];
+            if param.state_outputs {
+                names.push("state_output".to_owned());
+                if param.mode == RnnMode::Lstm {
+                    names.push("statecell_output".to_owned());
+                }
+            }
+            names
+        })
+        .infer_shape(infer_shape)
+        .infer_type(infer_type)
+        .state(|_, _, _, _| Ok(Arc::new(Key::default()) as OpState))
+        .gradient(Gradient::declared("_backward_RNN", |_, inputs, outputs| {
+            let grads = (0..outputs).map(Dep::OutGrad);
+            grads.chain((0..inputs).map(Dep::Input)).collect()
+        }))
+        .kernel(always(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
+    forward.resources = Some(Arc::new(|attrs| match attrs.get::<RnnParam>().p > 0.0 {
+        true => vec![ResourceRequest::Random],
+        false => vec![],
+    }));
+    let backward = OpDef::new::<RnnParam>("_backward_RNN")
+        .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
+    vec![forward, backward]
+}
+
+fn input_names(param: &RnnParam) -> Vec<&'static str> {
+    let mut names = vec!["data", "parameters", "state"];
+    names.extend((param.mode == RnnMode::Lstm).then_some("state_cell"));
+    names.extend(param.use_sequence_length.then_some("sequence_length"));
+    names
+}
+
+impl RnnParam {
+    fn cell(&self) -> Cell {
+        match self.mode {
+            RnnMode::Gru => Cell::Gru,
+            RnnMode::Lstm => Cell::Lstm,
+            RnnMode::Relu => Cell::Relu,
+            RnnMode::Tanh => Cell::Tanh,
+        }
+    }
+
+    fn directions(&self) -> usize {
+        1 + usize::from(self.bidirectional)
+    }
+
+    fn hidden(&self) -> usize {
+        self.state_size as usize
+    }
+
+    /// Extent of the recurrent state.
+    fn state(&self) -> usize {
+        self.projection_size.map_or(self.hidden(), |p| p.max(1) as usize)
+    }
+
+    fn layers(&self) -> usize {
+        self.num_layers as usize
+    }
+
+    /// Extent of the input of a layer.
+    fn input(&self, layer: usize, first: usize) -> usize {
+        if layer == 0 { first } else { self.directions() * self.state() }
+    }
+
+    /// Ranges of the parameter vector for every (layer, direction), and its length.
+    fn ranges(&self, first: usize) -> (Vec<Weights<Range<usize>>>, usize) {
+        let (gates, hid, st) = (self.cell().gates() * self.hidden(), self.hidden(), self.state());
+        let mut next = 0;
+        let mut take = |n: usize| {
+            next += n;
+            next - n..next
+        };
+        let mut all = Vec::new();
+        for layer in 0..self.layers() {
+            for _ in 0..self.directions() {
+                all.push(Weights {
+                    input: take(gates * self.input(layer, first)),
+                    recurrent: take(gates * st),
+                    projection: take(if self.projection_size.is_some() { st * hid } else { 0 }),
+                    input_bias: 0..0,
+                    recurrent_bias: 0..0,
+                });
+            }
+        }
+        for w in &mut all {
+            w.input_bias = take(gates);
+            w.recurrent_bias = take(gates);
+        }
+        (all, next)
+    }
+
+    fn clip(&self) -> Option<(f64, f64)> {
+        let (low, high) = (self.lstm_state_clip_min, self.lstm_state_clip_max);
+        (low.is_some() || high.is_some())
+            .then(|| (low.unwrap_or(f64::NEG_INFINITY), high.unwrap_or(f64::INFINITY)))
+    }
+}
+
+fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
+    let param: &RnnParam = attrs.get();
+    let lstm = param.mode == RnnMode::Lstm;
+    if param.projection_size.is_some() && !lstm {
+        return Err(Error::argument(
+            "projection_size",
+            "value",
+            param.state(),
+            "None, as mode is not 'lstm'",
+        ));
+    }
+    expect_rank(&inputs[0], "data", 3..=3)?;
+    if !inputs[0].rank_known() {
+        return Ok(false);
+    }
+    let (time, batch, first) = (inputs[0].dims()[0], inputs[0].dims()[1], inputs[0].dims()[2]);
+    let stacked = (param.layers() * param.directions()) as i64;
+    let (hid, st) = (param.hidden() as i64, param.state() as i64);
+    if first >= 0 {
+        let length = param.ranges(first as usize).1 as i64;
+        assign_shape(&mut inputs[1], "parameters", &Shape::new(&[length]))?;
+    }
+    let (state, cell) = (Shape::new(&[stacked, batch, st]), Shape::new(&[stacked, batch, hid]));
+    assign_shape(&mut inputs[2], "state", &state)?;
+    if lstm {
+        assign_shape(&mut inputs[3], "state_cell", &cell)?;
+    }
+    if param.use_sequence_length {
+        let at = inputs.len() - 1;
+        assign_shape(&mut inputs[at], "sequence_length", &Shape::new(&[batch]))?;
+    }
+    let out = Shape::new(&[time, batch, param.directions() as i64 * st]);
+    for (slot, (name, shape)) in outputs.iter_mut().zip([
+        ("output", out),
+        ("state_output", state),
+        ("statecell_output", cell),
+    ]) {
+        assign_shape(slot, name, &shape)?;
+    }
+    complete(inputs, outputs)
+}
+
+fn infer_type(
+    attrs: &Attrs,
+    inputs: &mut [Option<DType>],
+    outputs: &mut [Option<DType>],
+) -> Result<bool> {
+    let param: &RnnParam = attrs.get();
+    let n = inputs.len() - usize::from(param.use_sequence_length);
+    let (main, lengths) = inputs.split_at_mut(n);
+    let known = float_type(attrs, main, outputs)?;
+    for slot in lengths {
+        *slot = slot.or(main[0]);
+    }
+    Ok(known)
+}
+
+/// Everything a run reads, as slices; `inputs` are the operator's.
+struct Source<'a, T> {
+    param: &'a RnnParam,
+    x: &'a [T],
+    weights: &'a [T],
+    state: &'a [T],
+    cell: &'a [T],
+    lengths: Option<Vec<usize>>,
+    time: usize,
+    batch: usize,
+    first: usize,
+    key: RandomKey,
+    train: bool,
+}
+
+/// # Safety
+/// The inputs must not be written while the source lives.
+unsafe fn source<'a, T: Real>(call: &'a Call<'_>, inputs: &'a [View]) -> Source<'a, T> {
+    let param: &RnnParam = call.attrs.get();
+    let d = inputs[0].dims();
+    let lstm = param.mode == RnnMode::Lstm;
+    // SAFETY: promised by the caller.
+    unsafe {
+        let lengths = param.use_sequence_length.then(|| {
+            let view = &inputs[inputs.len() - 1];
+            with_dtype!(view.dtype(), U => view.slice::<U>().iter()
+                .map(|l| Element::to_f64(*l).max(0.0) as usize).collect())
+        });
+        Source {
+            param,
+            x: inputs[0].slice(),
+            weights: inputs[1].slice(),
+            state: inputs[2].slice(),
+            cell: if lstm { inputs[3].slice() } else { &[] },
+            lengths,
+            time: d[0] as usize,
+            batch: d[1] as usize,
+            first: d[2] as usize,
+            key: call.ctx.random,
+            train: call.ctx.is_train,
+        }
+    }
+}
+
+/// A forward run: inputs of each layer, the tapes of each (layer, direction), the output and final states.
+struct Run<T> {
+    inputs: Vec<Vec<T>>,
+    tapes: Vec<Tape<T>>,
+    out: Vec<T>,
+    states: Vec<T>,
+    cells: Vec<T>,
+}
+
+impl<T: Real> Source<'_, T> {
+    fn layer(&self, at: usize) -> Layer<'_> {
+        let layer = at / self.param.directions();
+        Layer {
+            cell: self.param.cell(),
+            time: self.time,
+            batch: self.batch,
+            input: self.param.input(layer, self.first),
+            hidden: self.param.hidden(),
+            state: self.param.state(),
+            reverse: at % self.param.directions() == 1,
+            lengths: self.lengths.as_deref(),
+            clip: self.param.clip(),
+        }
+    }
+
+    fn weights(&self, r: &Weights<Range<usize>>) -> Weights<&[T]> {
+        let of = |r: &Range<usize>| &self.weights[r.clone()];
+        Weights {
+            input: of(&r.input),
+            recurrent: of(&r.recurrent),
+            projection: of(&r.projection),
+            input_bias: of(&r.input_bias),
+            recurrent_bias: of(&r.recurrent_bias),
+        }
+    }
+
+    /// Factors of dropout on the input of a layer, in place; its own inverse direction is the same.
+    fn drop(&self, layer: usize, values: &mut [T]) {
+        let p = self.param.p;
+        if layer == 0 || p == 0.0 || !self.train {
+            return;
+        }
+        let keep = T::one() / T::of(f64::from(1.0 - p));
+        for (block, four) in values.chunks_mut(4).enumerate() {
+            // Layers draw from counters of their own.
+            let counter = ((layer as u64) << 40) + block as u64;
+            for (v, word) in four.iter_mut().zip(philox(self.key.seed, self.key.stream, counter)) {
+                *v = if unit(word) < 1.0 - p { *v * keep } else { T::zero() };
+            }
+        }
+    }
+
+    fn run(&self) -> Run<T> {
+        let (ranges, _) = self.param.ranges(self.first);
+        let (dirs, st, hid) = (self.param.directions(), self.param.state(), self.param.hidden());
+        let mut run = Run {
+            inputs: Vec::new(),
+            tapes: Vec::new(),
+            out: self.x.to_vec(),
+            states: self.state.to_vec(),
+            cells: self.cell.to_vec(),
+        };
+        for layer in 0..self.param.layers() {
+            let mut x = std::mem::take(&mut run.out);
+            self.drop(layer, &mut x);
+            run.out = vec![T::zero(); self.time * self.batch * dirs * st];
+            for d in 0..dirs {
+                let at = layer * dirs + d;
+                let n = self.batch * st;
+                let h = &mut run.states[at * n..(at + 1) * n];
+                let n = self.batch * hid;
+                let c = run.cells.get_mut(at * n..(at + 1) * n).unwrap_or_default();
+                let tape = self.layer(at).forward(&x, &self.weights(&ranges[at]), h, c);
+                for (row, from) in tape.out.chunks_exact(st.max(1)).enumerate() {
+                    let to = (row * dirs + d) * st;
+                    run.out[to..to + st].copy_from_slice(from);
+                }
+                run.tapes.push(tape);
+            }
+            run.inputs.push(x);
+        }
+        run
+    }
+}
+
+fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
+    // SAFETY: inputs are not written meanwhile; outputs overlap none of them.
+    unsafe {
+        let source = source::<T>(call, call.inputs);
+        if let Some(key) = call.state.and_then(|s| s.downcast_ref::<Key>()) {
+            *key.lock() = call.ctx.random;
+        }
+        let run = source.run();
+        for (i, values) in [run.out, run.states, run.cells].iter().enumerate() {
+            if call.req.get(i).is_some_and(|r| *r != OpReq::Null) {
+                call.outputs[i].slice_mut::<T>().copy_from_slice(values);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
+    let param: &RnnParam = call.attrs.get();
+    let lstm = param.mode == RnnMode::Lstm;
+    let heads = if !param.state_outputs { 1 } else { 2 + usize::from(lstm) };
+    let (grads, inputs) = call.inputs.split_at(heads);
+    // SAFETY: inputs are not written meanwhile; outputs overlap none of them.
+    unsafe {
+        let mut source = source::<T>(call, inputs);
+        if let Some(key) = call.state.and_then(|s| s.downcast_ref::<Key>()) {
+            source.key = *key.lock();
+        }
+        let head = |i: usize, n: usize| match grads.get(i) {
+            Some(view) => view.slice::<T>().to_vec(),
+            None => vec![T::zero(); n],
+        };
+        let (dh, dc) = (head(1, source.state.len()), head(2, source.cell.len()));
+        let found = differentiate(&source, head(0, 0), dh, dc);
+        for (i, values) in found.iter().enumerate() {
+            if call.req.get(i).is_some_and(|r| *r != OpReq::Null) && (i < 3 || lstm) {
+                call.outputs[i].slice_mut::<T>().copy_from_slice(values);
+            }
+        }
+        let last = call.outputs.len() - 1;
+        if param.use_sequence_length && call.req[last] != OpReq::Null {
+            let out = &call.outputs[last];
+            out.ptr().write_bytes(0, out.size_bytes());
+        }
+    }
+    Ok(())
+}
+
+/// Gradients of data, parameters, state and state_cell from those of the outputs. The forward run is made
+/// again, so that nothing is kept between the two.
+fn differentiate<T: Real>(
+    source: &Source<'_, T>,
+    mut dout: Vec<T>,
+    mut dh: Vec<T>,
+    mut dc: Vec<T>,
+) -> [Vec<T>; 4] {
+    let param = source.param;
+    let run = source.run();
+    let (ranges, total) = param.ranges(source.first);
+    let (dirs, st, hid) = (param.directions(), param.state(), param.hidden());
+    let mut dw = vec![T::zero(); total];
+    for layer in (0..param.layers()).rev() {
+        let x = &run.inputs[layer];
+        let mut dx = vec![T::zero(); x.len()];
+        for d in 0..dirs {
+            let at = layer * dirs + d;
+            let mine: Vec<T> = dout
+                .chunks_exact(dirs * st)
+                .flat_map(|row| row[d * st..(d + 1) * st].iter().copied())
+                .collect();
+            let r = &ranges[at];
+            // The ranges of one layer's parts are apart: take them out, and put them back.
+            let mut parts =
+                [&r.input, &r.recurrent, &r.projection, &r.input_bias, &r.recurrent_bias]
+                    .map(|r| vec![T::zero(); r.len()]);
+            let [a, b, c, e, f] = &mut parts;
+            let mut grads = Weights {
+                input: &mut a[..],
+                recurrent: &mut b[..],
+                projection: &mut c[..],
+                input_bias: &mut e[..],
+                recurrent_bias: &mut f[..],
+            };
+            let (n, m) = (source.batch * st, source.batch * hid);
+            source.layer(at).backward(
+                x,
+                &source.weights(r),
+                &run.tapes[at],
+                &mine,
+                &mut dh[at * n..(at + 1) * n],
+                dc.get_mut(at * m..(at + 1) * m).unwrap_or_default(),
+                &mut dx,
+                &mut grads,
+            );
+            let ranges = [&r.input, &r.recurrent, &r.projection, &r.input_bias, &r.recurrent_bias];
+            for (range, part) in ranges.into_iter().zip(parts) {
+                dw[range.clone()].copy_from_slice(&part);
+            }
+        }
+        source.drop(layer, &mut dx);
+        dout = dx;
+    }
+    [dout, dw, dh, dc]
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::testing::*;
+
+    fn inputs(params: i64, stacked: i64, state: i64, hidden: i64, lstm: bool) -> Vec<Tensor> {
+        let mut all = vec![
+            Tensor::noise(&[3, 2, 4], 1),
+            Tensor::noise(&[params], 2),
+            Tensor::noise(&[stacked, 2, state], 3),
+        ];
+        if lstm {
+            all.push(Tensor::noise(&[stacked, 2, hidden], 4));
+        }
+        all
+    }
+
+    #[test]
+    fn gradients_match_differences() {
+        for (mode, gates) in [("rnn_tanh", 1), ("rnn_relu", 1), ("lstm", 4), ("gru", 3)] {
+            let lstm = mode == "lstm";
+            let all: &[usize] = if lstm { &[0, 1, 2, 3] } else { &[0, 1, 2] };
+            let base =
+                [("mode", mode), ("state_size", "3"), ("num_layers", "1"), ("state_outputs", "1")];
+            let n = gates * 3 * (4 + 3 + 2);
+            check_gradient("RNN", &base, &inputs(n, 1, 3, 3, lstm), all, true);
+            check_half("RNN", &base[..3], &inputs(n, 1, 3, 3, lstm), true);
+            let deep = [
+                ("mode", mode),
+                ("state_size", "2"),
+                ("num_layers", "2"),
+                ("bidirectional", "1"),
+                ("p", "0.4"),
+            ];
+            let n = gates * 2 * 2 * ((4 + 2) + (4 + 2) + 4);
+            check_gradient("RNN", &deep, &inputs(n, 4, 2, 2, lstm), all, true);
+            let ends = [
+                base[0],
+                base[1],
+                base[2],
+                base[3],
+                ("bidirectional", "1"),
+                ("use_sequence_length", "1"),
+            ];
+            let n = gates * 3 * 2 * (4 + 3 + 2);
+            let mut ins = inputs(n, 2, 3, 3, lstm);
+            ins.push(Tensor::of(&[2], &[1., 3.]));
+            check_gradient("RNN", &ends, &ins, all, true);
+        }
+        let p = [
+            ("mode", "lstm"),
+            ("state_size", "3"),
+            ("num_layers", "1"),
+            ("projection_size", "2"),
+            ("state_outputs", "1"),
+        ];
+        check_gradient(
+            "RNN",
+            &p,
+            &inputs(12 * (4 + 2) + 6 + 24, 1, 2, 3, true),
+            &[0, 1, 2, 3],
+            true,
+        );
+    }
+
+    #[test]
+    fn shapes() {
+        let p =
+            [("mode", "lstm"), ("state_size", "5"), ("num_layers", "2"), ("state_outputs", "1")];
+        let (known, ins, outs) = infer_shapes("RNN", &p, &[Some(&[3, 2, 4])]).unwrap();
+        assert!(known && outs.len() == 3);
+        assert_eq!((ins[1].dims(), ins[3].dims()), (&[460][..], &[2, 2, 5][..]));
+        assert_eq!(outs[0].dims(), [3, 2, 5]);
+        let gru =
+            [("mode", "gru"), ("state_size", "5"), ("num_layers", "1"), ("bidirectional", "1")];
+        assert_eq!(infer_shapes("RNN", &gru, &[Some(&[3, 2, 6])]).unwrap().1[1].dims(), [390]);
+        let proj =
+            [("mode", "lstm"), ("state_size", "5"), ("num_layers", "1"), ("projection_size", "3")];
+        assert_eq!(infer_shapes("RNN", &proj, &[Some(&[3, 2, 4])]).unwrap().1[1].dims(), [195]);
+    }
+}
