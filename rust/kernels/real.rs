@@ -1,6 +1,7 @@
 //! The element types that kernels calculate in: `f32` and `f64`. Half precision is widened to `f32`
 //! by the caller, block by block.
 
+use super::math::{double, single};
 use crate::dtype::Element;
 use num_traits::Float;
 use std::iter::Sum;
@@ -18,6 +19,15 @@ pub trait Real:
 
     /// The error function.
     fn erf(self) -> Self;
+
+    /// `e^x` as arithmetic that vectorises, where the type has it.
+    fn quick_exp(self) -> Self;
+
+    /// The natural logarithm, as [`Real::quick_exp`].
+    fn quick_ln(self) -> Self;
+
+    /// The hyperbolic tangent, as [`Real::quick_exp`].
+    fn quick_tanh(self) -> Self;
 }
 
 // C's mathematical library, which every platform's standard library links.
@@ -30,11 +40,41 @@ impl Real for f32 {
     fn erf(self) -> Self {
         erff(self)
     }
+
+    #[inline(always)]
+    fn quick_exp(self) -> Self {
+        single::exp(self)
+    }
+
+    #[inline(always)]
+    fn quick_ln(self) -> Self {
+        single::log(self)
+    }
+
+    #[inline(always)]
+    fn quick_tanh(self) -> Self {
+        single::tanh(self)
+    }
 }
 
 impl Real for f64 {
     fn erf(self) -> Self {
         erf(self)
+    }
+
+    #[inline(always)]
+    fn quick_exp(self) -> Self {
+        double::exp(self)
+    }
+
+    #[inline(always)]
+    fn quick_ln(self) -> Self {
+        double::log(self)
+    }
+
+    #[inline(always)]
+    fn quick_tanh(self) -> Self {
+        double::tanh(self)
     }
 }
 

@@ -85,7 +85,7 @@ fn multiply<T: Real>(
 }
 
 fn sigmoid<T: Real>(x: T) -> T {
-    T::one() / (T::one() + (-x).exp())
+    T::one() / (T::one() + (-x).quick_exp())
 }
 
 impl Layer<'_> {
@@ -168,14 +168,14 @@ impl Layer<'_> {
             match self.cell {
                 Cell::Relu | Cell::Tanh => {
                     let a = g[j] + recurrent[j];
-                    g[j] = if self.cell == Cell::Tanh { a.tanh() } else { a.max(T::zero()) };
+                    g[j] = if self.cell == Cell::Tanh { a.quick_tanh() } else { a.max(T::zero()) };
                     h[n * st + j] = g[j];
                 }
                 Cell::Gru => {
                     let r = sigmoid(g[j] + recurrent[j]);
                     let z = sigmoid(g[hid + j] + recurrent[hid + j]);
                     let inner = recurrent[2 * hid + j];
-                    let new = (g[2 * hid + j] + r * inner).tanh();
+                    let new = (g[2 * hid + j] + r * inner).quick_tanh();
                     tape.inner[row * hid + j] = inner;
                     (g[j], g[hid + j], g[2 * hid + j]) = (r, z, new);
                     let old = h[n * st + j];
@@ -184,7 +184,7 @@ impl Layer<'_> {
                 Cell::Lstm => {
                     let i = sigmoid(g[j] + recurrent[j]);
                     let f = sigmoid(g[hid + j] + recurrent[hid + j]);
-                    let new = (g[2 * hid + j] + recurrent[2 * hid + j]).tanh();
+                    let new = (g[2 * hid + j] + recurrent[2 * hid + j]).quick_tanh();
                     let o = sigmoid(g[3 * hid + j] + recurrent[3 * hid + j]);
                     (g[j], g[hid + j], g[2 * hid + j], g[3 * hid + j]) = (i, f, new, o);
                     let old = c[n * hid + j];
@@ -195,7 +195,7 @@ impl Layer<'_> {
                     }
                     c[n * hid + j] = cell;
                     tape.cells[row * hid + j] = cell;
-                    let full = o * cell.tanh();
+                    let full = o * cell.quick_tanh();
                     tape.full[row * hid + j] = full;
                     if st == hid {
                         h[n * st + j] = full;
@@ -305,7 +305,7 @@ impl Layer<'_> {
                 Cell::Lstm => {
                     let (i, f, new, o) = (g[j], g[hid + j], g[2 * hid + j], g[3 * hid + j]);
                     let (cell, old) = (tape.cells[row * hid + j], tape.before_cells[row * hid + j]);
-                    let squashed = cell.tanh();
+                    let squashed = cell.quick_tanh();
                     let mut d = dc[j] + dh[j] * o * (one - squashed * squashed);
                     if let Some((low, high)) = self.clip {
                         if cell <= T::of(low) || cell >= T::of(high) {

@@ -81,7 +81,7 @@ impl<T: Real> Softmax<T> {
                 for c in 0..columns {
                     let at = i * self.inner + c;
                     let z = *x.add(at) * self.scale - top[c];
-                    let e = z.exp();
+                    let e = z.quick_exp();
                     total[c] += e;
                     *y.add(at) = if self.log { z } else { e };
                 }
@@ -137,7 +137,7 @@ impl<T: Real> Softmax<T> {
                         *dx.add(at) = if i >= length {
                             T::zero()
                         } else if self.log {
-                            self.scale * (g - p.exp() * total)
+                            self.scale * (g - p.quick_exp() * total)
                         } else {
                             self.scale * p * (g - total)
                         };
@@ -179,7 +179,7 @@ crate::simd! {
                 for (i, z) in z.iter_mut().enumerate() {
                     *z = *x.add(start + i) * scale - top;
                 }
-                let e = z.map(|z| z.exp());
+                let e = z.map(|z| z.quick_exp());
                 for (sum, e) in sums.iter_mut().zip(e) {
                     *sum += e;
                 }
@@ -188,7 +188,7 @@ crate::simd! {
             let mut total: T = sums.iter().copied().sum();
             for i in whole..n {
                 let z = *x.add(i) * scale - top;
-                let e = z.exp();
+                let e = z.quick_exp();
                 total += e;
                 *y.add(i) = if log { z } else { e };
             }

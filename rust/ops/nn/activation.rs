@@ -78,8 +78,8 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
         match call.attrs.get::<ActivationParam>().act_type {
             // Written so that NaN stays NaN.
             ActType::Relu => map(x, y, n, |[x]| if x < zero { zero } else { x }),
-            ActType::Sigmoid => map(x, y, n, |[x]| one / (one + (-x).exp())),
-            ActType::Tanh => map(x, y, n, |[x]| x.tanh()),
+            ActType::Sigmoid => map(x, y, n, |[x]| one / (one + (-x).quick_exp())),
+            ActType::Tanh => map(x, y, n, |[x]| x.quick_tanh()),
             // log(1 + e^x) without overflow.
             ActType::SoftRelu => map(x, y, n, |[x]| x.max(zero) + (-x.abs()).exp().ln_1p()),
             ActType::SoftSign => map(x, y, n, |[x]| x / (one + x.abs())),

@@ -155,7 +155,7 @@ fn power<T: Real>(base: T, beta: f32) -> T {
         let root = base.sqrt();
         T::one() / (root * root.sqrt())
     } else {
-        base.powf(-T::of(beta.into()))
+        (-T::of(beta.into()) * base.quick_ln()).quick_exp()
     }
 }
 

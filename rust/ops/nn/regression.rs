@@ -126,7 +126,7 @@ fn sigmoid(call: &Call<'_>) -> Result<()> {
         with_real!(call.inputs[0].dtype(), T => {
             let ([x, _], y, n) = elements::<T>(call);
             // SAFETY: data and output have `n` elements and are the same memory or apart.
-            unsafe { map([x], y, n, |[x]: [T; 1]| 1.0 / (1.0 + (-x).exp())) };
+            unsafe { map([x], y, n, |[x]: [T; 1]| 1.0 / (1.0 + (-x).quick_exp())) };
             Ok(())
         })?;
     }

@@ -219,7 +219,8 @@ mod tests {
         assert_eq!(y, [18., 20., 34., 36., 27., 27., 27., 27., 47., 0., 0., 0.]);
         let rois = Tensor::of(&[2, 5], &[0., 0., 0., 4., 4., 0., 1., 2., 7., 5.]);
         let p = [("pooled_size", "(3,2)"), ("spatial_scale", "0.7")];
-        let y = values("ROIPooling", &p, &[image(), rois]);
+        let single = [image(), rois].map(|t| t.cast(crate::DType::F32));
+        let y = values("ROIPooling", &p, &single);
         assert_eq!(y, [9., 11., 17., 19., 25., 27., 19., 21., 27., 29., 35., 37.]);
         let beyond = Tensor::of(&[1, 5], &[1., 0., 0., 4., 4.]);
         assert!(run("ROIPooling", &p, &[image(), beyond], false).is_err());
