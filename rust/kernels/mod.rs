@@ -10,6 +10,7 @@ pub mod ctc;
 pub mod elementwise;
 pub mod gemm;
 pub mod layer_norm;
+pub mod layout;
 pub mod map;
 pub mod math;
 pub mod naive;

@@ -42,7 +42,12 @@ unsafe impl<T> Send for Shared<T> {}
 unsafe impl<T> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
-    /// The pointer `i` elements on. (A method, so that closures capture the whole and not the bare field.)
+    /// The pointer. (A method, so that closures capture the whole and not the bare field.)
+    pub fn ptr(self) -> *mut T {
+        self.0
+    }
+
+    /// The pointer `i` elements on.
     ///
     /// # Safety
     /// As [`pointer::add`].

@@ -234,6 +234,7 @@ macro_rules! params {
     }) => {
         $(#[$meta])*
         #[derive(Clone, Debug)]
+        #[allow(dead_code)] // some parameters are accepted for compatibility only
         $vis struct $name { $(#[doc = $doc] pub $field: $ty),* }
         impl $crate::operator::ParamStruct for $name {
             fn schema() -> $crate::operator::Schema {

@@ -2,6 +2,7 @@
 
 pub mod elementwise;
 pub mod nn;
+pub mod tensor;
 #[cfg(test)]
 pub mod testing;
 
@@ -11,4 +12,5 @@ use crate::operator::Registry;
 pub fn register_all(registry: &Registry) {
     elementwise::register(registry);
     nn::register(registry);
+    tensor::register(registry);
 }

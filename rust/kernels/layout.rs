@@ -1,0 +1,192 @@
+//! Moving elements without changing them: strided copies between arrays of any dtype.
+
+use super::parallel::{Shared, parallel_for};
+use crate::tensor::View;
+
+/// Copies the elements of `from` to `to`, two views of equal shapes and dtypes with any strides.
+///
+/// # Safety
+/// Both views are valid for their shapes and strides, do not overlap, and no two elements of `to` coincide.
+pub unsafe fn copy_strided(from: &View, to: &View) {
+    let size = from.dtype().size();
+    // SAFETY: promised by the caller.
+    unsafe {
+        match size {
+            1 => copy_sized::<u8>(from, to),
+            2 => copy_sized::<u16>(from, to),
+            4 => copy_sized::<u32>(from, to),
+            _ => copy_sized::<u64>(from, to),
+        }
+    }
+}
+
+/// Side of the square tiles of a transposition: two of them fit the first cache.
+const TILE: usize = 32;
+
+unsafe fn copy_sized<T: Copy + Send + Sync>(from: &View, to: &View) {
+    let dims = from.dims();
+    if dims.contains(&0) {
+        return;
+    }
+    let (src, dst) = (Shared(from.ptr().cast::<T>()), Shared(to.ptr().cast::<T>()));
+    if let Some((outer, [rows, columns])) = transposed(from, to) {
+        // SAFETY: the offsets are those of the views; tiles of the output are disjoint.
+        return unsafe { transpose_tiles(src, dst, &outer, rows, columns) };
+    }
+    let walk = SignedWalk::new(dims, from.strides(), to.strides());
+    let grain = ((1 << 14) / walk.row.max(1)).max(1);
+    parallel_for(walk.rows(), grain, |range| {
+        for r in range {
+            let [a, b] = walk.offsets(r);
+            // SAFETY: the offsets are those of the views.
+            unsafe {
+                let (a, b) = (src.ptr().offset(a), dst.ptr().offset(b));
+                if walk.steps == [1, 1] {
+                    std::ptr::copy_nonoverlapping(a, b, walk.row);
+                } else {
+                    for i in 0..walk.row as isize {
+                        *b.offset(i * walk.steps[1]) = *a.offset(i * walk.steps[0]);
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// An outer walk and the two inner axes (extent, stride in, stride out) if they are a transposition.
+type Plane = [(usize, isize, isize); 2];
+
+/// The two axes by which source and destination are contiguous, if they differ, and the walk over the rest.
+fn transposed(from: &View, to: &View) -> Option<(SignedWalk, Plane)> {
+    let dims = from.dims();
+    let unit = |strides: &[i64]| (0..dims.len()).find(|&i| strides[i] == 1 && dims[i] > 1);
+    let (i, o) = (unit(from.strides())?, unit(to.strides())?);
+    if i == o || dims[i] < 4 || dims[o] < 4 {
+        return None;
+    }
+    let axis = |k: usize| (dims[k] as usize, from.strides()[k] as isize, to.strides()[k] as isize);
+    let rest = |v: &[i64]| -> Vec<i64> {
+        (0..v.len()).filter(|k| *k != i && *k != o).map(|k| v[k]).collect()
+    };
+    let mut outer = SignedWalk::new(&[], &[], &[]);
+    outer.axes = SignedWalk::axes(&rest(dims), &rest(from.strides()), &rest(to.strides()));
+    Some((outer, [axis(i), axis(o)]))
+}
+
+unsafe fn transpose_tiles<T: Copy + Send + Sync>(
+    src: Shared<T>,
+    dst: Shared<T>,
+    outer: &SignedWalk,
+    (n, _, n_out): (usize, isize, isize),
+    (m, m_in, _): (usize, isize, isize),
+) {
+    // `n` runs along the source, `m` along the destination.
+    let strips = m.div_ceil(TILE);
+    let grain = ((1 << 14) / (n * TILE)).max(1);
+    parallel_for(outer.rows() * strips, grain, |range| {
+        for task in range {
+            let [a, b] = outer.offsets(task / strips);
+            let first = task % strips * TILE;
+            let height = TILE.min(m - first);
+            for j in (0..n).step_by(TILE) {
+                let width = TILE.min(n - j);
+                for y in 0..width {
+                    let y = (j + y) as isize;
+                    for x in 0..height {
+                        let x = (first + x) as isize;
+                        // SAFETY: inside of both views.
+                        unsafe {
+                            *dst.ptr().offset(b + y * n_out + x) =
+                                *src.ptr().offset(a + y + x * m_in);
+                        }
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// A walk of two operands whose strides may be negative or larger than one.
+struct SignedWalk {
+    axes: Vec<(usize, [isize; 2])>,
+    row: usize,
+    steps: [isize; 2],
+}
+
+impl SignedWalk {
+    fn axes(dims: &[i64], from: &[i64], to: &[i64]) -> Vec<(usize, [isize; 2])> {
+        let mut axes: Vec<(usize, [isize; 2])> = Vec::new();
+        for (i, &d) in dims.iter().enumerate() {
+            let step = [from[i] as isize, to[i] as isize];
+            match axes.last_mut() {
+                _ if d == 1 => {}
+                Some((extent, last)) if (0..2).all(|k| last[k] == step[k] * d as isize) => {
+                    *extent *= d as usize;
+                    *last = step;
+                }
+                _ => axes.push((d as usize, step)),
+            }
+        }
+        axes
+    }
+
+    fn new(dims: &[i64], from: &[i64], to: &[i64]) -> Self {
+        let mut axes = Self::axes(dims, from, to);
+        let (row, steps) = axes.pop().unwrap_or((1, [1, 1]));
+        SignedWalk { axes, row, steps }
+    }
+
+    fn rows(&self) -> usize {
+        self.axes.iter().map(|a| a.0).product()
+    }
+
+    fn offsets(&self, mut i: usize) -> [isize; 2] {
+        let mut at = [0; 2];
+        for (extent, steps) in self.axes.iter().rev() {
+            let k = (i % extent) as isize;
+            i /= extent;
+            at[0] += k * steps[0];
+            at[1] += k * steps[1];
+        }
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::ops::testing::Tensor;
+    use crate::shape::{Dims, Shape};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn strided_copy_matches_naive(dims in prop::collection::vec(0i64..40, 1..4), rotate in 0usize..4, wide in any::<bool>()) {
+            let dtype = if wide { DType::F64 } else { DType::U8 };
+            let shape = Shape::new(&dims);
+            let x = Tensor::noise(&dims, 3).cast(dtype);
+            let n = dims.len();
+            let axes: Vec<usize> = (0..n).map(|i| (i + rotate) % n).collect();
+            let out_shape: Shape = axes.iter().map(|&a| dims[a]).collect();
+            let own = shape.strides();
+            let strides: Dims = axes.iter().map(|&a| own[a]).collect();
+            let out = Tensor::zeros(&out_shape, dtype);
+            // SAFETY: the strides address the elements of `x`.
+            unsafe {
+                let from = View::with_strides(x.view().ptr(), out_shape.clone(), strides.clone(), dtype);
+                copy_strided(&from, &out.view());
+            }
+            let (values, mut want) = (x.values(), Vec::new());
+            for i in 0..shape.size() {
+                let (mut rest, mut at) = (i as i64, 0);
+                for k in (0..n).rev() {
+                    at += rest % out_shape.dims()[k] * strides[k];
+                    rest /= out_shape.dims()[k];
+                }
+                want.push(values[at as usize]);
+            }
+            prop_assert_eq!(out.values(), want);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Operators on arrays as such: shapes, parts, reductions, creation, random numbers, optimizer updates.
+
+mod creation;
+mod optimizer;
+mod parts;
+mod random;
+mod reduce;
+mod shape;
+
+use crate::error::Result;
+use crate::operator::{Call, Kernel, OpDef, OpReq, Registry};
+
+/// Registers the family.
+pub fn register(registry: &Registry) {
+    let families: &[fn() -> Vec<OpDef>] = &[
+        shape::operators,
+        parts::operators,
+        reduce::operators,
+        creation::operators,
+        random::operators,
+        optimizer::operators,
+    ];
+    for def in families.iter().flat_map(|family| family()) {
+        registry.add(def).expect("built-in operators have names of their own");
+    }
+}
+
+/// A CPU kernel that is not run when no output is wanted.
+fn kernel(f: impl Fn(&Call<'_>) -> Result<()> + Send + Sync + 'static) -> Kernel {
+    Kernel::cpu(
+        move |call| {
+            if call.req.iter().all(|r| *r == OpReq::Null) { Ok(()) } else { f(call) }
+        },
+    )
+    .skips_null()
+}

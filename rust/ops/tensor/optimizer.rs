@@ -1,0 +1,301 @@
+//! Optimizer updates: one pass over weight, gradient and states. They are called with `out=weight` and change
+//! their states in place.
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::parallel::{Shared, parallel_for};
+use crate::kernels::real::Real;
+use crate::operator::infer::{elementwise_shape, same_type};
+use crate::operator::{Attrs, Call, InplacePair, Kernel, OpDef, OpReq, ParamStruct};
+use crate::{params, with_real};
+
+params! {
+    /// Parameters of `sgd_update`.
+    pub struct SgdParam {
+        lr: f32, required, "Learning rate.";
+        wd: f32, default(0.0), "Weight decay.";
+        rescale_grad: f32, default(1.0), "The gradient is multiplied by this first.";
+        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not limited.";
+        lazy_update: bool, default(true), "Accepted for sparse gradients; no effect on dense ones.";
+    }
+}
+
+params! {
+    /// Parameters of `sgd_mom_update`.
+    pub struct SgdMomParam {
+        lr: f32, required, "Learning rate.";
+        momentum: f32, default(0.0), "Share of the last step that is kept.";
+        wd: f32, default(0.0), "Weight decay.";
+        rescale_grad: f32, default(1.0), "The gradient is multiplied by this first.";
+        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not limited.";
+        lazy_update: bool, default(true), "Accepted for sparse gradients; no effect on dense ones.";
+    }
+}
+
+params! {
+    /// Parameters of `adam_update`.
+    pub struct AdamParam {
+        lr: f32, required, "Learning rate.";
+        beta1: f32, default(0.9), "Decay of the mean.";
+        beta2: f32, default(0.999), "Decay of the variance.";
+        epsilon: f32, default(1e-8), "Added to the root of the variance.";
+        wd: f32, default(0.0), "Weight decay.";
+        rescale_grad: f32, default(1.0), "The gradient is multiplied by this first.";
+        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not limited.";
+        lazy_update: bool, default(true), "Accepted for sparse gradients; no effect on dense ones.";
+    }
+}
+
+params! {
+    /// Parameters of `rmsprop_update`.
+    pub struct RmsPropParam {
+        lr: f32, required, "Learning rate.";
+        gamma1: f32, default(0.95), "Decay of the mean square.";
+        epsilon: f32, default(1e-8), "Added to the mean square.";
+        wd: f32, default(0.0), "Weight decay.";
+        rescale_grad: f32, default(1.0), "The gradient is multiplied by this first.";
+        clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not limited.";
+        clip_weights: f32, default(-1.0), "The weights are limited to this absolute value; negative: not limited.";
+    }
+}
+
+/// The gradient after scaling, clipping and (if `wd` is given) weight decay.
+#[derive(Clone, Copy)]
+struct Prepared<T> {
+    rescale: T,
+    clip: Option<T>,
+    wd: T,
+}
+
+impl<T: Real> Prepared<T> {
+    fn new(rescale: f32, clip: f32, wd: f32) -> Self {
+        let of = |x: f32| T::of(x as f64);
+        Prepared { rescale: of(rescale), clip: (clip >= 0.0).then(|| of(clip)), wd: of(wd) }
+    }
+
+    /// Scaled and clipped.
+    #[inline(always)]
+    fn scaled(&self, g: T) -> T {
+        let g = g * self.rescale;
+        match self.clip {
+            Some(c) => limit(g, c),
+            None => g,
+        }
+    }
+
+    /// As `scaled`, with the decay of the weight added after clipping.
+    #[inline(always)]
+    fn decayed(&self, g: T, w: T) -> T {
+        self.scaled(g) + self.wd * w
+    }
+
+    /// With the decay added before clipping, as the adaptive methods do.
+    #[inline(always)]
+    fn decayed_then_clipped(&self, g: T, w: T) -> T {
+        let g = g * self.rescale + self.wd * w;
+        match self.clip {
+            Some(c) => limit(g, c),
+            None => g,
+        }
+    }
+}
+
+/// Limits to `-c ..= c`; NaN stays.
+#[inline(always)]
+fn limit<T: Real>(x: T, c: T) -> T {
+    if x > c {
+        c
+    } else if x < -c {
+        -c
+    } else {
+        x
+    }
+}
+
+/// Calls `step(weight, gradient, states) -> weight` on every element; states are changed in place.
+fn update<T: Real, const S: usize>(
+    call: &Call<'_>,
+    step: impl Fn(T, T, &mut [T; S]) -> T + Send + Sync,
+) {
+    let [w, g] = [0, 1].map(|i| Shared(call.inputs[i].as_ptr::<T>()));
+    let states: [Shared<T>; S] = std::array::from_fn(|k| Shared(call.inputs[2 + k].as_ptr::<T>()));
+    let out = Shared(call.outputs[0].as_ptr::<T>());
+    let write = call.req[0] != OpReq::Null;
+    parallel_for(call.inputs[0].size(), 1 << 14, |r| {
+        for i in r {
+            // SAFETY: all views have as many elements; tasks have elements of their own. An output that is the
+            // weight itself is read before it is written.
+            unsafe {
+                let mut s: [T; S] = std::array::from_fn(|k| *states[k].at(i));
+                let new = step(*w.at(i), *g.at(i), &mut s);
+                for (state, value) in states.iter().zip(s) {
+                    *state.at(i) = value;
+                }
+                if write {
+                    *out.at(i) = new;
+                }
+            }
+        }
+    });
+}
+
+fn sgd<T: Real>(call: &Call<'_>) {
+    let p = call.attrs.get::<SgdParam>();
+    let (lr, grad) =
+        (T::of(p.lr as f64), Prepared::<T>::new(p.rescale_grad, p.clip_gradient, p.wd));
+    update::<T, 0>(call, |w, g, _| w - lr * grad.decayed(g, w));
+}
+
+fn sgd_mom<T: Real>(call: &Call<'_>) {
+    let p = call.attrs.get::<SgdMomParam>();
+    let (lr, keep) = (T::of(p.lr as f64), T::of(p.momentum as f64));
+    let grad = Prepared::<T>::new(p.rescale_grad, p.clip_gradient, p.wd);
+    update::<T, 1>(call, |w, g, [m]| {
+        *m = keep * *m - lr * grad.decayed(g, w);
+        w + *m
+    });
+}
+
+fn nag_mom<T: Real>(call: &Call<'_>) {
+    let p = call.attrs.get::<SgdMomParam>();
+    let (lr, keep) = (T::of(p.lr as f64), T::of(p.momentum as f64));
+    let grad = Prepared::<T>::new(p.rescale_grad, p.clip_gradient, p.wd);
+    update::<T, 1>(call, |w, g, [m]| {
+        let g = grad.decayed(g, w);
+        *m = keep * *m - lr * g;
+        w + keep * *m - lr * g
+    });
+}
+
+fn adam<T: Real>(call: &Call<'_>) {
+    let p = call.attrs.get::<AdamParam>();
+    let of = |x: f32| T::of(x as f64);
+    let (lr, b1, b2, eps) = (of(p.lr), of(p.beta1), of(p.beta2), of(p.epsilon));
+    let grad = Prepared::<T>::new(p.rescale_grad, p.clip_gradient, p.wd);
+    update::<T, 2>(call, |w, g, [mean, var]| {
+        let g = grad.decayed_then_clipped(g, w);
+        *mean = b1 * *mean + (T::one() - b1) * g;
+        *var = b2 * *var + (T::one() - b2) * g * g;
+        w - lr * *mean / (var.sqrt() + eps)
+    });
+}
+
+fn rmsprop<T: Real>(call: &Call<'_>) {
+    let p = call.attrs.get::<RmsPropParam>();
+    let of = |x: f32| T::of(x as f64);
+    let (lr, keep, eps) = (of(p.lr), of(p.gamma1), of(p.epsilon));
+    let grad = Prepared::<T>::new(p.rescale_grad, p.clip_gradient, p.wd);
+    let bound = (p.clip_weights >= 0.0).then(|| of(p.clip_weights));
+    update::<T, 1>(call, |w, g, [n]| {
+        let g = grad.decayed_then_clipped(g, w);
+        *n = (T::one() - keep) * g * g + keep * *n;
+        let w = w - lr * g / (*n + eps).sqrt();
+        bound.map_or(w, |b| limit(w, b))
+    });
+}
+
+fn optimizer<P: ParamStruct>(
+    name: &str,
+    alias: &[&str],
+    formula: &str,
+    states: &'static [(&'static str, &'static str)],
+    run: fn(&Call<'_>) -> Result<()>,
+) -> OpDef {
+    let mut inputs = vec![("weight", "The weight."), ("grad", "Its gradient.")];
+    inputs.extend(states);
+    OpDef::new::<P>(name)
+        .aliases(alias)
+        .doc(&format!(
+            "Updates a weight, usually with `out=weight`, and its states in place.\n\n{formula}\n\nwhere g is the gradient \
+             times `rescale_grad`, limited to `clip_gradient` if that is not negative. All arrays have one shape and one \
+             dtype, float32 or float64.\n\nExample::\n\n    w = nd.ones((2,))\n    nd.sgd_update(w, nd.ones((2,)), lr=0.1, out=w)\n"
+        ))
+        .inputs_are(&inputs)
+        .infer_shape(elementwise_shape)
+        .infer_type(|attrs: &Attrs, inputs, outputs| {
+            let known = same_type(attrs, inputs, outputs)?;
+            match inputs[0] {
+                Some(t) if !matches!(t, DType::F32 | DType::F64) => {
+                    Err(crate::error::Error::argument("weight", "dtype", t, "float32 or float64"))
+                }
+                _ => Ok(known),
+            }
+        })
+        .mutates(move |_| (2..2 + states.len()).collect())
+        .inplace(|_| vec![InplacePair::new(0, 0)])
+        .no_auto_variables()
+        .not_deterministic()
+        .kernel(Kernel::cpu(run).skips_null())
+}
+
+pub fn operators() -> Vec<OpDef> {
+    const MOM: &[(&str, &str)] = &[("mom", "The momentum.")];
+    vec![
+        optimizer::<SgdParam>(
+            "sgd_update",
+            &["_sparse_sgd_update"],
+            "weight = weight - lr * (g + wd * weight)",
+            &[],
+            |call| with_real!(call.inputs[0].dtype(), T => { sgd::<T>(call); Ok(()) }),
+        ),
+        optimizer::<SgdMomParam>(
+            "sgd_mom_update",
+            &["_sparse_sgd_mom_update"],
+            "mom = momentum * mom - lr * (g + wd * weight); weight = weight + mom",
+            MOM,
+            |call| with_real!(call.inputs[0].dtype(), T => { sgd_mom::<T>(call); Ok(()) }),
+        ),
+        optimizer::<SgdMomParam>(
+            "nag_mom_update",
+            &[],
+            "mom = momentum * mom - lr * (g + wd * weight); weight = weight + momentum * mom - lr * (g + wd * weight)\n\n\
+             (Y. Nesterov, 1983)",
+            MOM,
+            |call| with_real!(call.inputs[0].dtype(), T => { nag_mom::<T>(call); Ok(()) }),
+        ),
+        optimizer::<AdamParam>(
+            "adam_update",
+            &["_sparse_adam_update"],
+            "mean = beta1 * mean + (1 - beta1) * g; var = beta2 * var + (1 - beta2) * g * g; \
+             weight = weight - lr * mean / (sqrt(var) + epsilon), in which g contains wd * weight before it is limited\n\n\
+             (D. Kingma, J. Ba, Adam, 2015)",
+            &[("mean", "Running mean."), ("var", "Running variance.")],
+            |call| with_real!(call.inputs[0].dtype(), T => { adam::<T>(call); Ok(()) }),
+        ),
+        optimizer::<RmsPropParam>(
+            "rmsprop_update",
+            &[],
+            "n = gamma1 * n + (1 - gamma1) * g * g; weight = weight - lr * g / sqrt(n + epsilon)\n\n(T. Tieleman, G. Hinton, 2012)",
+            &[("n", "Running mean square.")],
+            |call| with_real!(call.inputs[0].dtype(), T => { rmsprop::<T>(call); Ok(()) }),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::testing::{Tensor, values};
+
+    #[test]
+    fn steps_follow_their_formulas() {
+        let one = |x: f64| Tensor::of(&[1], &[x]);
+        let close = |a: Vec<f64>, b: f64| assert!((a[0] - b).abs() < 1e-7, "{a:?} {b}");
+        let lr = ("lr", "0.5");
+        close(
+            values(
+                "sgd_update",
+                &[lr, ("wd", "0.1"), ("rescale_grad", "2")],
+                &[one(1.0), one(3.0)],
+            ),
+            1.0 - 0.5 * 6.1,
+        );
+        close(values("sgd_update", &[lr, ("clip_gradient", "1")], &[one(1.0), one(-3.0)]), 1.5);
+        let mom = one(2.0);
+        close(
+            values("sgd_mom_update", &[lr, ("momentum", "0.5")], &[one(1.0), one(3.0), mom]),
+            0.5,
+        );
+        let got = values("adam_update", &[lr], &[one(1.0), one(3.0), one(0.0), one(0.0)]);
+        assert!((got[0] - (1.0 - 0.5 * 0.3 / 0.009f64.sqrt())).abs() < 1e-4, "{got:?}");
+    }
+}

@@ -1,0 +1,242 @@
+//! Random arrays. Every element is a pure function of the seed, the call and its own position (see
+//! `kernels::philox`), so results depend neither on threads nor on scheduling.
+
+use super::kernel;
+use crate::dtype::{DType, Element};
+use crate::error::Result;
+use crate::kernels::parallel::{Shared, parallel_for};
+use crate::kernels::philox::{philox, unit};
+use crate::operator::infer::{assign_shape, assign_type};
+use crate::operator::{
+    Attrs, Call, Gradient, OpDef, ParamStruct, RandomKey, ResourceRequest, Tuple,
+};
+use crate::shape::Shape;
+use crate::{param_enum, params, with_dtype};
+
+param_enum! {
+    /// Dtype of random numbers.
+    pub enum RandomType {
+        Default = "None", F16 = "float16", F32 = "float32", F64 = "float64",
+    }
+}
+
+impl RandomType {
+    fn dtype(self) -> DType {
+        match self {
+            RandomType::F16 => DType::F16,
+            RandomType::F64 => DType::F64,
+            RandomType::Default | RandomType::F32 => DType::F32,
+        }
+    }
+}
+
+params! {
+    /// Parameters of `_random_uniform`.
+    pub struct UniformParam {
+        low: f32, default(0.0), "Lower limit, included.";
+        high: f32, default(1.0), "Upper limit, excluded.";
+        shape: Option<Tuple>, default(None), "The shape of the array; by default (1,).";
+        ctx: String, default(String::new()), "The device, such as cpu(0).";
+        dtype: Option<RandomType>, default(None), "The dtype; by default float32.";
+    }
+}
+
+params! {
+    /// Parameters of `_random_normal`.
+    pub struct NormalParam {
+        loc: f32, default(0.0), "Mean.";
+        scale: f32, default(1.0), "Standard deviation.";
+        shape: Option<Tuple>, default(None), "The shape of the array; by default (1,).";
+        ctx: String, default(String::new()), "The device, such as cpu(0).";
+        dtype: Option<RandomType>, default(None), "The dtype; by default float32.";
+    }
+}
+
+params! {
+    /// Parameters of `_random_randint`.
+    pub struct RandintParam {
+        low: i64, required, "Lower limit, included.";
+        high: i64, required, "Upper limit, excluded.";
+        shape: Option<Tuple>, default(None), "The shape of the array; by default (1,).";
+        ctx: String, default(String::new()), "The device, such as cpu(0).";
+        dtype: Option<DType>, default(None), "int32 or int64; by default int32.";
+    }
+}
+
+fn shape_of(shape: &Option<Tuple>) -> Shape {
+    match shape {
+        None => Shape::new(&[1]),
+        Some(s) if s.is_empty() => Shape::new(&[1]),
+        Some(s) => Shape::from_legacy(s),
+    }
+}
+
+/// Four numbers at a time: `make` turns four random words into elements `4 i ..`.
+fn generate<T: Element>(
+    key: RandomKey,
+    out: *mut T,
+    n: usize,
+    make: impl Fn([u32; 4]) -> [f64; 4] + Sync,
+) {
+    let out = Shared(out);
+    parallel_for(n.div_ceil(4), 1 << 12, |r| {
+        for block in r {
+            let values = make(philox(key.seed, key.stream, block as u64));
+            for (k, v) in values.into_iter().enumerate().take(n - block * 4) {
+                // SAFETY: below `n`; tasks have blocks of their own.
+                unsafe { *out.at(block * 4 + k) = T::from_f64(v) };
+            }
+        }
+    });
+}
+
+fn uniform(call: &Call<'_>) -> Result<()> {
+    let p = call.attrs.get::<UniformParam>();
+    let (low, width) = (p.low, p.high - p.low);
+    let out = &call.outputs[0];
+    with_dtype!(out.dtype(), T => {
+        generate::<T>(call.ctx.random, out.as_ptr(), out.size(), |w| w.map(|w| {
+            let x = low + width * unit(w);
+            // Rounding must not reach the upper limit.
+            (if x >= low + width && width > 0.0 { low } else { x }) as f64
+        }))
+    });
+    Ok(())
+}
+
+/// Two independent normal numbers from two words (G. Box and M. Muller, 1958).
+fn normal_pair(a: u32, b: u32) -> [f64; 2] {
+    let radius = (-2.0 * (1.0 - unit(a) as f64).ln()).sqrt();
+    let (sin, cos) = (2.0 * std::f64::consts::PI * unit(b) as f64).sin_cos();
+    [radius * cos, radius * sin]
+}
+
+fn normal(call: &Call<'_>) -> Result<()> {
+    let p = call.attrs.get::<NormalParam>();
+    let (loc, scale) = (p.loc as f64, p.scale as f64);
+    let out = &call.outputs[0];
+    with_dtype!(out.dtype(), T => {
+        generate::<T>(call.ctx.random, out.as_ptr(), out.size(), |w| {
+            let ([a, b], [c, d]) = (normal_pair(w[0], w[1]), normal_pair(w[2], w[3]));
+            [a, b, c, d].map(|x| loc + scale * x)
+        })
+    });
+    Ok(())
+}
+
+fn randint(call: &Call<'_>) -> Result<()> {
+    let p = call.attrs.get::<RandintParam>();
+    let span = (p.high as i128 - p.low as i128) as u128;
+    let out = &call.outputs[0];
+    let key = call.ctx.random;
+    with_dtype!(out.dtype(), T => {
+        let y = Shared(out.as_ptr::<T>());
+        parallel_for(out.size(), 1 << 13, |r| for i in r {
+            let w = philox(key.seed, key.stream, i as u64);
+            let word = (w[0] as u64 | (w[1] as u64) << 32) as u128;
+            // The product's upper half is uniform below `span` to within 2^-64.
+            let value = p.low + ((word * span) >> 64) as i64;
+            // SAFETY: inside of the output; tasks have elements of their own.
+            unsafe { *y.at(i) = T::from_f64(value as f64) };
+        });
+    });
+    Ok(())
+}
+
+fn sampler<P: ParamStruct>(
+    name: &str,
+    aliases: &[&str],
+    doc: &str,
+    shape: fn(&Attrs) -> Shape,
+    dtype: fn(&Attrs) -> Result<DType>,
+    run: fn(&Call<'_>) -> Result<()>,
+) -> OpDef {
+    OpDef::new::<P>(name)
+        .aliases(aliases)
+        .doc(doc)
+        .inputs_are(&[])
+        .infer_shape(move |attrs, _, outputs| {
+            assign_shape(&mut outputs[0], "output", &shape(attrs))?;
+            Ok(outputs[0].is_known())
+        })
+        .infer_type(move |attrs, _, outputs| {
+            assign_type(&mut outputs[0], "output", dtype(attrs)?)?;
+            Ok(true)
+        })
+        .resources(&[ResourceRequest::Random])
+        .gradient(Gradient::Zero)
+        .kernel(kernel(run))
+}
+
+pub fn operators() -> Vec<OpDef> {
+    vec![
+        sampler::<UniformParam>(
+            "_random_uniform",
+            &["random_uniform", "uniform"],
+            "Draws numbers from the uniform distribution on [low, high).\n\nfloat16, float32 or float64. The same seed gives \
+             the same numbers, on any number of threads.\n\nExample::\n\n    nd.random.uniform(-1, 1, shape=(2, 3))\n",
+            |attrs| shape_of(&attrs.get::<UniformParam>().shape),
+            |attrs| Ok(attrs.get::<UniformParam>().dtype.map_or(DType::F32, RandomType::dtype)),
+            uniform,
+        ),
+        sampler::<NormalParam>(
+            "_random_normal",
+            &["random_normal", "normal"],
+            "Draws numbers from the normal distribution of mean `loc` and standard deviation `scale`.\n\nfloat16, float32 or \
+             float64. The same seed gives the same numbers, on any number of threads.\n\nExample::\n\n    \
+             nd.random.normal(0, 2, shape=(2, 3))\n",
+            |attrs| shape_of(&attrs.get::<NormalParam>().shape),
+            |attrs| Ok(attrs.get::<NormalParam>().dtype.map_or(DType::F32, RandomType::dtype)),
+            normal,
+        ),
+        sampler::<RandintParam>(
+            "_random_randint",
+            &["random_randint"],
+            "Draws integers from low (included) to high (excluded), all equally likely.\n\nint32 (default) or int64; \
+             `high` must be above `low`.\n\nExample::\n\n    nd.random.randint(0, 10, shape=(2, 3))\n",
+            |attrs| shape_of(&attrs.get::<RandintParam>().shape),
+            |attrs| {
+                let p = attrs.get::<RandintParam>();
+                if p.high <= p.low {
+                    return Err(crate::error::Error::argument(
+                        "high",
+                        "value",
+                        p.high,
+                        format!("more than low, {}", p.low),
+                    ));
+                }
+                match p.dtype.unwrap_or(DType::I32) {
+                    d @ (DType::I32 | DType::I64) => Ok(d),
+                    d => Err(crate::error::Error::argument("dtype", "value", d, "int32 or int64")),
+                }
+            },
+            randint,
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::testing::values;
+
+    #[test]
+    fn moments_and_limits() {
+        let n = 40_000.0;
+        let mean = |x: &[f64]| x.iter().sum::<f64>() / n;
+        let u =
+            values("_random_uniform", &[("low", "-1"), ("high", "3"), ("shape", "(40000,)")], &[]);
+        assert!(u.iter().all(|x| (-1.0..3.0).contains(x)));
+        assert!((mean(&u) - 1.0).abs() < 0.03);
+        let z =
+            values("_random_normal", &[("loc", "2"), ("scale", "3"), ("shape", "(40000,)")], &[]);
+        let m = mean(&z);
+        let var = z.iter().map(|x| (x - m) * (x - m)).sum::<f64>() / n;
+        assert!((m - 2.0).abs() < 0.06 && (var - 9.0).abs() < 0.3, "{m} {var}");
+        let k =
+            values("_random_randint", &[("low", "-2"), ("high", "2"), ("shape", "(40000,)")], &[]);
+        for v in -2..2 {
+            let share = k.iter().filter(|x| **x == v as f64).count() as f64 / n;
+            assert!((share - 0.25).abs() < 0.01);
+        }
+    }
+}
