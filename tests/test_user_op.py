@@ -196,7 +196,7 @@ KINDS = {
     "int32": (3, 2.5), "int64": (2**40, "x"), "bool": (True, 1), "float": (0.5, 1),
     "double": (0.25, 1), "string": ("s", 1), "shape": ((2, 3), 5), "data_type": ("int8", "int7"),
     "list_int32": ((1, 2), (1.5,)), "list_int64": ((2**40,), 3), "list_float": ((0.5,), (1,)),
-    "list_data_type": (("int8", "float32"), ("q",)), "list_shape": (((1,), (2, 3)), ((1.5,),)),
+    "list_data_type": (("int8", "float32"), ("nope",)), "list_shape": (((1,), (2, 3)), ((1.5,),)),
     "list_string": (("a", "b,c"), (1,)),
 }  # fmt: skip
 

@@ -142,7 +142,7 @@ def _type_name(operator: str, what: str, name: str, value: Any) -> str | None:
     if known is not None:
         return known
     try:
-        text = np.dtype(value).name
+        text = np.dtype(getattr(value, "numpy_name", value)).name
     except TypeError:
         text = ""
     if text not in TYPES:

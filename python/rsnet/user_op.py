@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _core
-from ._door import TYPES, Definition, KernelSpec, fail, shape_list
+from ._door import TYPES, Definition, KernelSpec, fail, shape_list, type_list
 from ._user_op_def import (
     ALWAYS,
     Arg,
@@ -219,7 +219,8 @@ class UserOpDefinition:
                 raise
             # The function needs shapes, which are not known yet: outputs are like the first input.
             return ins, [first] * len(outs)
-        return types, [d.dtype for d in context.outs]
+        found = [d.dtype for d in context.outs]
+        return types, type_list(self.name, "infer: outputs", found, conf.facts.outputs)
 
     def _inplace(self, conf: Conf) -> list[tuple[int, int, bool]]:
         if not self.kernels:
