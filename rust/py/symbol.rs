@@ -227,7 +227,7 @@ fn operator_info<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict
     let info = PyDict::new(py);
     info.set_item("name", &op.name)?;
     info.set_item("doc", &op.doc)?;
-    info.set_item("variadic", op.key_var_num_args.is_some())?;
+    info.set_item("variadic", super::function::is_variadic(&op))?;
     let inputs = op.input_docs.iter().map(|i| (&i.name, &i.ty, &i.doc));
     info.set_item("inputs", PyList::new(py, inputs)?)?;
     let params = PyList::empty(py);

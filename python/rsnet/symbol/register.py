@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import keyword
 from collections.abc import Callable
 from typing import Any
 
@@ -96,19 +97,25 @@ def _make(func_name: str) -> Callable[..., Symbol]:
         symbols: list[Symbol] = []
         keywords: dict[str, Symbol] = {}
         params: dict[str, Any] = {}
+        # Operators whose inputs depend on parameters may have more of them than the signature shows.
+        leading = next((i for i, a in enumerate(args) if not isinstance(a, Symbol)), len(args))
+        if len(inputs) < leading:
+            symbols.extend(args[:leading])
+            args = (*[None] * len(inputs), *args[leading:])
         if inputs:
             if len(args) > len(order):
                 raise TypeError(
                     f"{func_name}() takes at most {len(order)} positional arguments, got "
                     f"{len(args)}"
                 )
-            for key, value in zip(order, args, strict=True):
+            for key, value in zip(order, args, strict=False):
+                if symbols and key in known:
+                    continue
                 if key in kwargs:
                     raise TypeError(f"{func_name}() got multiple values for argument '{key}'")
                 kwargs[key] = value
         else:
-            symbols.extend(args)
-            for i, value in enumerate(args):
+            for i, value in enumerate(args[leading:]):
                 _check_input(func_name, str(i), value)
         for key, value in kwargs.items():
             if isinstance(value, Symbol):
@@ -146,10 +153,11 @@ def _signature(info: dict[str, Any], inputs: list[str]) -> inspect.Signature:
     place = kind.POSITIONAL_OR_KEYWORD if inputs else kind.KEYWORD_ONLY
     taken: set[str] = {"data"} if not inputs else set()
     for key in inputs:
-        parameters.append(kind(key, place, default=None))
+        if _showable(key):
+            parameters.append(kind(key, place, default=None))
         taken.add(key)
     for key, _, _, default in info["params"]:
-        if key.isidentifier() and key not in taken:
+        if _showable(key) and key not in taken:
             parameters.append(kind(key, place, default=default))
     for key in ("name", "attr"):
         parameters.append(kind(key, kind.KEYWORD_ONLY, default=None))
@@ -158,6 +166,11 @@ def _signature(info: dict[str, Any], inputs: list[str]) -> inspect.Signature:
         return inspect.Signature(parameters, return_annotation=Symbol)
     except ValueError:  # names that Python cannot show in a signature (`lambda`)
         return inspect.signature(lambda *args, **kwargs: None)
+
+
+def _showable(name: str) -> bool:
+    """Can Python show the name in a signature? (Not `in`, not `lambda`.)"""
+    return name.isidentifier() and not keyword.iskeyword(name)
 
 
 def _document(info: dict[str, Any]) -> str:
