@@ -10,6 +10,14 @@ from . import ndarray
 from . import ndarray as nd
 from . import random
 from . import random as rnd
+from . import attribute, name, util
+from .attribute import AttrScope
+from .executor import Executor
+from . import symbol
+from . import symbol as sym
+from .symbol import Symbol
+from . import model, monitor, visualization
+from . import monitor as mon, visualization as viz
 
 __version__ = _core.__version__
 from .parameter import (

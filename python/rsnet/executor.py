@@ -14,6 +14,7 @@ import numpy as np
 
 from . import _core
 from .ndarray import NDArray, array, zeros
+from .plan import MemoryPlan
 
 __all__ = ["Executor"]
 
@@ -279,7 +280,7 @@ class Executor:
 
     def memory_plan(self) -> Any:
         """The memory plan in use, see `Symbol.memory_plan`."""
-        return self._handle.memory_plan()
+        return MemoryPlan(self._handle.memory_plan())
 
     def debug_str(self) -> str:
         """The whole graph in execution order, and the memory it takes."""

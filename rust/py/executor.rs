@@ -1,6 +1,7 @@
 //! `_core.ExecutorHandle`, and plans without an executor.
 
 use super::convert::{context_arg, shape_to_py};
+use crate::graph::{Graph, Place, Plan};
 use super::error::from_py;
 use super::ndarray::PyNDArray;
 use super::runtime;
@@ -11,7 +12,7 @@ use crate::operator::OpReq;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// An executor of the core.
@@ -20,15 +21,15 @@ pub struct PyExecutor {
     executor: Arc<Executor>,
 }
 
-fn requests(names: &[String]) -> PyResult<Vec<OpReq>> {
+pub(super) fn requests(names: &[String]) -> PyResult<Vec<OpReq>> {
     let find = |n: &String| {
         OpReq::from_name(n).ok_or_else(|| PyValueError::new_err(format!("unknown request '{n}'")))
     };
     names.iter().map(find).collect()
 }
 
-fn groups(group2ctx: Option<&Bound<'_, PyDict>>) -> PyResult<HashMap<String, crate::Context>> {
-    let mut found = HashMap::new();
+fn groups(group2ctx: Option<&Bound<'_, PyDict>>) -> PyResult<BTreeMap<String, crate::Context>> {
+    let mut found = BTreeMap::new();
     for (group, ctx) in group2ctx.into_iter().flat_map(|d| d.iter()) {
         found.insert(group.extract()?, context_arg(Some(&ctx))?);
     }
@@ -45,7 +46,7 @@ fn optional(list: Vec<Option<PyRef<'_, PyNDArray>>>) -> Vec<Option<NDArray>> {
 
 fn listed<'py>(py: Python<'py>, arrays: Vec<NDArray>) -> PyResult<Bound<'py, PyList>> {
     let wrapped: Vec<_> =
-        arrays.into_iter().map(|a| PyNDArray::wrap(py, a)).collect::<PyResult<_>>()?;
+        arrays.into_iter().map(|a| Py::new(py, PyNDArray::of(a))).collect::<PyResult<_>>()?;
     PyList::new(py, wrapped)
 }
 
@@ -111,7 +112,7 @@ impl PyExecutor {
         let monitor = callback.map(|callback| -> Monitor {
             Arc::new(move |name: &str, array: NDArray| {
                 Python::attach(|py| {
-                    let array = PyNDArray::wrap(py, array)?;
+                    let array = Py::new(py, PyNDArray::of(array))?;
                     callback.call1(py, (name, array)).map(drop)
                 })
                 .map_err(|e| Python::attach(|py| from_py(py, e)))
@@ -121,15 +122,92 @@ impl PyExecutor {
     }
 
     fn memory_plan(&self) -> PyPlan {
-        PyPlan { plan: self.executor.plan().clone() }
+        PyPlan::new(self.executor.plan().clone())
     }
 
     fn debug_str(&self) -> String {
-        self.executor.plan().debug_str()
+        let plan = self.executor.plan();
+        let total = plan.total_arena_bytes();
+        format!(
+            "{}Total {} MB allocated\nTotal 11 TempSpace resource requested\n",
+            plan.graph.debug_str(),
+            total >> 20
+        )
     }
 
     fn optimized_symbol(&self) -> PyResult<PySymbol> {
-        Ok(self.executor.plan().forward_symbol().map_err(raise)?.into())
+        let graph = &self.executor.plan().graph;
+        let forward = Graph::new(
+            graph.nodes[..graph.num_forward].to_vec(),
+            graph.heads.clone(),
+            graph.num_forward,
+        );
+        Ok(forward.to_symbol().map_err(raise)?.into())
+    }
+}
+
+/// A memory plan as data.
+#[pyclass(frozen, name = "PlanHandle", module = "rsnet._core")]
+pub struct PyPlan {
+    plan: Arc<Plan>,
+}
+
+impl PyPlan {
+    pub fn new(plan: Arc<Plan>) -> Self {
+        PyPlan { plan }
+    }
+
+    fn entry<'py>(&self, py: Python<'py>, id: usize) -> PyResult<Bound<'py, PyDict>> {
+        let plan = &self.plan;
+        let entry = plan.graph.entry(id);
+        let found = PyDict::new(py);
+        found.set_item("name", plan.graph.nodes[entry.node as usize].output_name(entry.index))?;
+        found.set_item("shape", shape_to_py(py, &plan.shapes[id])?)?;
+        found.set_item("dtype", plan.types[id].name())?;
+        found.set_item("bytes", plan.bytes(id))?;
+        let (internal, offset) = match plan.place[id] {
+            Place::Arena { offset } => (true, Some(offset)),
+            _ => (false, None),
+        };
+        found.set_item("offset", offset)?;
+        found.set_item("first_use", plan.first_use[id])?;
+        found.set_item("last_use", plan.last_use[id])?;
+        let source = plan.inplace_of[id].map(|source| {
+            let e = plan.graph.entry(source as usize);
+            plan.graph.nodes[e.node as usize].output_name(e.index)
+        });
+        found.set_item("inplace_of", source)?;
+        found.set_item("req", plan.req[id].name())?;
+        found.set_item("internal", internal)?;
+        Ok(found)
+    }
+}
+
+#[pymethods]
+impl PyPlan {
+    #[getter]
+    fn arena_bytes(&self) -> usize {
+        self.plan.total_arena_bytes()
+    }
+
+    #[getter]
+    fn lower_bound_bytes(&self) -> usize {
+        self.plan.lower_bound_bytes
+    }
+
+    #[getter]
+    fn no_sharing_bytes(&self) -> usize {
+        self.plan.no_sharing_bytes
+    }
+
+    #[getter]
+    fn recomputed_nodes(&self) -> usize {
+        self.plan.recomputed_nodes
+    }
+
+    /// The fields of every entry, in execution order.
+    fn entries<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        (0..self.plan.graph.num_entries()).map(|id| self.entry(py, id)).collect()
     }
 }
 

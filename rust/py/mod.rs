@@ -9,11 +9,13 @@ pub mod callback;
 pub mod convert;
 pub mod dlpack;
 pub mod error;
+pub mod executor;
 pub mod function;
 pub mod ndarray;
 pub mod operator;
 pub mod params;
 pub mod random;
+pub mod symbol;
 
 use crate::engine::{EngineType, create};
 use crate::ndarray::Runtime;
@@ -43,5 +45,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     operator::register(m)?;
     callback::register(m)?;
     dlpack::register(m)?;
+    symbol::register(m)?;
+    executor::register(m)?;
     Ok(())
 }

@@ -2,10 +2,11 @@
 
 use super::convert::from_value;
 use super::error::to_py;
+use super::executor::PyPlan;
 use super::runtime;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::graph::{Create, Inferred, Symbol, load_json};
+use crate::graph::{Create, Inferred, PlanOptions, PlanRequest, Symbol, load_json};
 use crate::operator::{OpDef, Value};
 use crate::shape::Shape;
 use pyo3::exceptions::PyIndexError;
@@ -169,8 +170,32 @@ impl PySymbol {
         self.symbol.to_json(np_shape).map_err(raise)
     }
 
-    fn debug_str(&self) -> String {
-        self.symbol.debug_str()
+    fn debug_str(&self) -> PyResult<String> {
+        self.symbol.debug_str().map_err(raise)
+    }
+
+    /// The plan of binding with these shapes, dtypes and requests (one an argument).
+    fn memory_plan(
+        &self,
+        shapes: BTreeMap<String, Option<Vec<i64>>>,
+        types: BTreeMap<String, String>,
+        reqs: Vec<String>,
+        memory_limit: Option<usize>,
+        np_shape: bool,
+    ) -> PyResult<PyPlan> {
+        let shapes = shapes.into_iter().map(|(n, s)| (n, shape_of(s))).collect();
+        let (names, types) = types.into_iter().map(|(n, t)| (n, Some(t))).unzip();
+        let request = PlanRequest {
+            shapes,
+            types: named_types(names, types).map_err(raise)?,
+            grad_req: super::executor::requests(&reqs)?,
+            memory_limit,
+            np_shape,
+            options: PlanOptions::from_env(),
+            ..PlanRequest::new(self.symbol.clone(), runtime().registry.clone())
+        };
+        let plan = crate::graph::plan(&request).map_err(raise)?;
+        Ok(PyPlan::new(Arc::new(plan)))
     }
 
     /// Shapes of arguments, outputs and auxiliary states, and whether all are known.

@@ -11,6 +11,8 @@ from ..base import MXNetError
 from ..context import Context
 from ..executor import Executor, bind_handle
 from ..ndarray import NDArray, zeros
+from ..plan import MemoryPlan
+from ..util import is_np_shape
 from .infer import to_core_shape
 
 _REQS = ("null", "write", "add")
@@ -287,4 +289,5 @@ def plan_of_symbol(
 
     shapes = {k: to_core_shape(v) for k, v in _known_shapes(given).items()}
     types = {k: np.dtype(v).name for k, v in (type_dict or {}).items() if v is not None}
-    return symbol._handle.memory_plan(shapes, types, reqs, _limit_bytes(memory_limit))
+    limit = _limit_bytes(memory_limit)
+    return MemoryPlan(symbol._handle.memory_plan(shapes, types, reqs, limit, is_np_shape()))

@@ -303,7 +303,9 @@ class Symbol:
 
     def graph(self) -> Any:
         """The static graph as data: nodes, arg_nodes, heads, and functions on them."""
-        return self._handle.graph()
+        from .graph import StaticGraph
+
+        return StaticGraph(self)
 
     def memory_plan(
         self,
