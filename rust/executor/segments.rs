@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::engine::{Push, Task, Var};
 use crate::error::{Error, Place, Result};
 use crate::graph::{Entry, Plan};
+use crate::kernels::copy::copy;
 use crate::ndarray::{NDArray, Runtime};
 use crate::operator::{OpContext, OpReq, OpState, RandomKey};
 use crate::tensor::View;
@@ -70,6 +71,8 @@ pub struct Step {
     /// What the kernel is asked for, if it needs no temporaries.
     direct: Option<SmallVec<[OpReq; 4]>>,
     wants_random: bool,
+    /// Auxiliary states that this node, computed again, must leave alone: (state, copy that it gets).
+    spared: Vec<(View, NDArray)>,
     /// Arrays from outside that it reads and writes; arena bytes are not among them.
     reads: Vec<NDArray>,
     writes: Vec<(NDArray, OpReq)>,
@@ -196,6 +199,9 @@ impl Program {
         for i in steps {
             let step = &self.steps[i];
             let ctx = self.context(i, run, stream);
+            for (state, own) in &step.spared {
+                copy(state, &own.view()?);
+            }
             let state = step.state.as_ref();
             let (inputs, outputs) = (&step.inputs, &step.outputs);
             match &step.direct {
@@ -267,6 +273,7 @@ impl Step {
             outputs: Vec::with_capacity(node.num_outputs as usize),
             req: Vec::with_capacity(node.num_outputs as usize),
             direct: None,
+            spared: Vec::new(),
             wants_random: op.wants_random(&node.attrs),
             reads: Vec::new(),
             writes: Vec::new(),
@@ -281,7 +288,14 @@ impl Step {
             });
             match array {
                 Some(array) if memory.outside(plan, entry).is_some() => {
-                    if mutated.contains(&i) {
+                    if mutated.contains(&i) && node.mirror_of.is_some() {
+                        let rt = array.runtime();
+                        let own =
+                            NDArray::empty(rt, array.shape(), array.dtype(), array.context())?;
+                        let original = std::mem::replace(&mut step.inputs[i], own.view()?);
+                        step.spared.push((original, own));
+                        step.reads.push(array);
+                    } else if mutated.contains(&i) {
                         step.writes.push((array, OpReq::Add));
                     } else {
                         step.reads.push(array);

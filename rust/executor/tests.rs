@@ -1,12 +1,13 @@
 //! Executors of a small network: segments, lanes and shared arenas give the same numbers.
 
 use super::bind::{Binding, Executor};
-use super::run::copy;
+
 use crate::context::Context;
 use crate::dtype::DType;
 use crate::engine::{NaiveEngine, patiently};
 use crate::error::Result;
 use crate::graph::{Create, Symbol};
+use crate::kernels::copy::copy;
 use crate::ndarray::{NDArray, Runtime};
 use crate::operator::{OpReq, Value};
 use crate::ops::testing::Tensor;

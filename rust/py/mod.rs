@@ -11,6 +11,7 @@ pub mod dlpack;
 pub mod error;
 pub mod executor;
 pub mod function;
+pub mod graph;
 pub mod ndarray;
 pub mod operator;
 pub mod params;
@@ -47,5 +48,6 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     dlpack::register(m)?;
     symbol::register(m)?;
     executor::register(m)?;
+    graph::register(m)?;
     Ok(())
 }

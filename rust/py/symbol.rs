@@ -3,6 +3,7 @@
 use super::convert::from_value;
 use super::error::to_py;
 use super::executor::PyPlan;
+use super::graph::{PyGraph, gradient_symbol};
 use super::runtime;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -172,6 +173,14 @@ impl PySymbol {
 
     fn debug_str(&self) -> PyResult<String> {
         self.symbol.debug_str().map_err(raise)
+    }
+
+    fn graph(&self) -> PyResult<PyGraph> {
+        PyGraph::new(&self.symbol)
+    }
+
+    fn grad(&self, wrt: Vec<String>) -> PyResult<Self> {
+        Ok(gradient_symbol(&self.symbol, &wrt)?.into())
     }
 
     /// The plan of binding with these shapes, dtypes and requests (one an argument).

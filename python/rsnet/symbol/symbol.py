@@ -227,7 +227,7 @@ class Symbol:
         return tuple(self._infer_shape(args, kwargs)[:3])
 
     def _infer_shape(
-        self, partial: bool, args: tuple, kwargs: dict
+        self, args: tuple, kwargs: dict
     ) -> tuple[list, list, list, bool]:
         names, values = self._keyed(args, kwargs)
         for key, value in zip(names, values, strict=True):
@@ -277,7 +277,7 @@ class Symbol:
         return tuple(self._infer_type(args, kwargs)[:3])
 
     def _infer_type(
-        self, partial: bool, args: tuple, kwargs: dict
+        self, args: tuple, kwargs: dict
     ) -> tuple[list, list, list, bool]:
         names, values = self._keyed(args, kwargs)
         known = [None if v is None else np.dtype(v).name for v in values]
@@ -305,7 +305,7 @@ class Symbol:
         """The static graph as data: nodes, arg_nodes, heads, and functions on them."""
         from .graph import StaticGraph
 
-        return StaticGraph(self)
+        return StaticGraph(self._handle.graph())
 
     def memory_plan(
         self,

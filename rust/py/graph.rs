@@ -1,0 +1,105 @@
+//! `_core.GraphHandle`: the static graph as data.
+
+use super::runtime;
+use super::symbol::{PySymbol, raise};
+use crate::graph::passes::{gradient, mirror::Mirror};
+use crate::graph::{Entry, Graph, Symbol};
+use crate::operator::OpReq;
+use pyo3::prelude::*;
+use std::collections::BTreeMap;
+
+type Pair = (u32, u32);
+type Fields = (
+    String,
+    String,
+    Vec<Pair>,
+    BTreeMap<String, String>,
+    Option<u32>,
+    Option<u32>,
+    Vec<(u32, Pair)>,
+);
+
+/// A graph of the core.
+#[pyclass(frozen, name = "GraphHandle", module = "rsnet._core")]
+pub struct PyGraph {
+    graph: Graph,
+}
+
+const fn pair(e: &Entry) -> Pair {
+    (e.node, e.index)
+}
+
+impl PyGraph {
+    pub fn new(symbol: &Symbol) -> PyResult<Self> {
+        Ok(PyGraph { graph: Graph::from_symbol(symbol).map_err(raise)? })
+    }
+}
+
+#[pymethods]
+impl PyGraph {
+    /// Operator, name, inputs, attributes, forward node, mirrored node and in-place sums of every node.
+    fn nodes(&self) -> Vec<Fields> {
+        let fields = |node: &crate::graph::Node| {
+            (
+                node.op_name().to_owned(),
+                node.name.clone(),
+                node.inputs.iter().map(pair).collect(),
+                (*node.dict).clone(),
+                node.backward_of,
+                node.mirror_of,
+                node.addto.iter().map(|(output, e)| (*output, pair(e))).collect(),
+            )
+        };
+        self.graph.nodes.iter().map(fields).collect()
+    }
+
+    fn heads(&self) -> Vec<Pair> {
+        self.graph.heads.iter().map(pair).collect()
+    }
+
+    /// The graph with its backward nodes, the nodes of head gradients, the entries of gradients.
+    fn make_backward_pass(&self) -> PyResult<(PyGraph, Vec<Option<u32>>, Vec<Option<Pair>>)> {
+        let (arguments, _) = self.graph.variables();
+        let wanted = vec![OpReq::Write; arguments.len()];
+        let mirror = Mirror::by_attributes(&self.graph, false);
+        let registry = &runtime().registry;
+        let cap = crate::graph::PlanOptions::from_env().inplace_sum_cap;
+        let done = gradient::run(&self.graph, &arguments, &wanted, &mirror, registry, cap)
+            .map_err(raise)?;
+        let grads = done.arg_grads.iter().map(|g| g.as_ref().map(pair)).collect();
+        Ok((PyGraph { graph: done.graph }, done.head_grads, grads))
+    }
+
+    fn to_symbol(&self) -> PyResult<PySymbol> {
+        Ok(self.graph.to_symbol().map_err(raise)?.into())
+    }
+}
+
+/// The symbol of the gradients with respect to the arguments `wrt`, by name.
+pub fn gradient_symbol(symbol: &Symbol, wrt: &[String]) -> PyResult<Symbol> {
+    let missing = |name: &String| {
+        let names = symbol.list_arguments();
+        raise(crate::error::Error::key(format!("grad: '{name}' is none of the arguments {names:?}")))
+    };
+    let names = symbol.list_arguments();
+    let graph = PyGraph::new(symbol)?.graph;
+    let (arguments, _) = graph.variables();
+    let mut reqs = vec![OpReq::Null; arguments.len()];
+    let mut at = Vec::with_capacity(wrt.len());
+    for name in wrt {
+        let i = names.iter().position(|n| n == name).ok_or_else(|| missing(name))?;
+        reqs[i] = OpReq::Write;
+        at.push(i);
+    }
+    let mirror = Mirror::by_attributes(&graph, false);
+    let done = gradient::run(&graph, &arguments, &reqs, &mirror, &runtime().registry, usize::MAX)
+        .map_err(raise)?;
+    let mut with_backward = done.graph;
+    with_backward.heads = at.iter().filter_map(|&i| done.arg_grads[i]).collect();
+    // Only what the gradients need; the symbol keeps the links from backward to forward nodes.
+    with_backward.to_symbol().map_err(raise)
+}
+
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyGraph>()
+}
