@@ -74,7 +74,7 @@ def test_hidden_keys_have_two_spellings():
 
 
 def test_variable_keywords_become_attributes():
-    x = sym.Variable("x", shape=(2, 3), dtype="float16", init=mx.init.One())
+    x = sym.Variable("x", shape=(2, 3), dtype="float16", init='["one", {}]')
     attrs = x.list_attr()
     assert attrs["__shape__"] == "(2, 3)"
     assert attrs["__dtype__"] == "2"
@@ -170,9 +170,9 @@ def test_bad_composition_says_what_is_wrong(make, error, text):
 def test_symbols_refuse_what_arrays_do():
     a = sym.Variable("a")
     for act in (lambda: bool(a), a.asnumpy, a.wait_to_read, a.backward, a.detach):
-        with pytest.raises(NotImplementedError):
+        with pytest.raises(mx.base.NotImplementedForSymbol):
             act()
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(mx.base.NotImplementedForSymbol):
         a += 1
 
 

@@ -25,7 +25,7 @@ def _distribution(name: str, suffix: str, defaults: dict[str, float]) -> Any:
     order = [*defaults, "shape", "dtype"]
 
     def run(*args: Any, **kwargs: Any) -> Symbol:
-        given = {**defaults, **dict(zip(order, args, strict=True)), **kwargs}
+        given = {**defaults, **dict(zip(order, args, strict=False)), **kwargs}
         symbol_name, attr = given.pop("name", None), given.pop("attr", None)
         given = {k: v for k, v in given.items() if v is not None}
         symbols = [given[k] for k in defaults if isinstance(given[k], Symbol)]
