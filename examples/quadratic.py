@@ -1,6 +1,6 @@
 """The operator a·x² + b·x + c, registered by attributes; run it for a small demonstration.
 
-    python examples/quadratic.py
+python examples/quadratic.py
 """
 
 import rsnet

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 import rsnet as mx
 from rsnet import MXNetError, autograd, nd, op
 from rsnet.test_utils import check_numeric_gradient
@@ -23,7 +24,9 @@ def quadratic():
 X = np.array([[1, 2], [3, 4]])
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "int64", "int8", "uint8"])
+@pytest.mark.parametrize(
+    "dtype", ["float16", "float32", "float64", "int32", "int64", "int8", "uint8"]
+)
 def test_values_for_every_dtype(dtype):
     y = nd.quadratic(nd.array(X, dtype=dtype), a=1, b=2, c=3)
     assert y.dtype == np.dtype(dtype)

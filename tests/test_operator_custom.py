@@ -1,7 +1,10 @@
-"""CustomOp and CustomOpProp as MXNet programs use them, and the deprecated NumpyOp and NDArrayOp."""
+"""CustomOp and CustomOpProp as MXNet programs use them, and the deprecated NumpyOp and
+NDArrayOp.
+"""
 
 import numpy as np
 import pytest
+
 import rsnet as mx
 from rsnet import MXNetError, autograd, nd
 

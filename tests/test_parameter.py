@@ -1,13 +1,14 @@
 """Parameter structs: types, defaults, ranges, parsing of texts, and the texts of errors."""
 
 import enum
-from typing import Literal, Optional
+from typing import Literal
 
 import numpy as np
 import pytest
-import rsnet
 from hypothesis import given
 from hypothesis import strategies as st
+
+import rsnet
 from rsnet import MXNetError
 
 
@@ -36,7 +37,7 @@ class Every(rsnet.Parameter):
     axes: rsnet.OptionalTuple = (None, 1)
     scales: rsnet.FloatTuple = (1.5,)
     kind: Literal["a", "b"] = "a"
-    maybe: Optional[int] = None
+    maybe: int | None = None
     mode: Mode = Mode.FAST
     dtype: rsnet.DType = "float32"
 
@@ -67,14 +68,14 @@ def test_every_type_goes_through_text_and_back():
     [
         ({"num_filter": 8}, "Required parameter kernel of Shape(tuple) is not presented"),
         ({"kernel": (3, 3)}, "Required parameter num_filter of int (non-negative)"),
-        ({"kernel": (3, 3), "num_filter": 0}, "value 0 for Parameter num_filter exceed bound [1,100000]"),
-        ({"kernel": (3, 3), "num_filter": "many"}, "Invalid Parameter format for num_filter expect int"),
-        ({"kernel": "3,3", "num_filter": 1}, "Invalid Parameter format for kernel expect Shape(tuple)"),
-        ({"kernel": (1,), "num_filter": 1, "layout": "CHWN"}, "valid values are: {None, 'NCHW', 'NHWC'}"),
+        ({"kernel": (3, 3), "num_filter": 0}, "num_filter exceed bound [1,100000]"),
+        ({"kernel": (3, 3), "num_filter": "many"}, "format for num_filter expect int"),
+        ({"kernel": "3,3", "num_filter": 1}, "for kernel expect Shape(tuple)"),
+        ({"kernel": (1,), "num_filter": 1, "layout": "CHWN"}, "{None, 'NCHW', 'NHWC'}"),
         ({"kernel": (1,), "num_filter": 1, "no_bias": "yes"}, "expect boolean but value='yes'"),
-        ({"kernel": (1,), "num_filter": 1, "colour": 1}, "Cannot find argument 'colour', Possible Arguments"),
+        ({"kernel": (1,), "num_filter": 1, "colour": 1}, "Cannot find argument 'colour', Possible"),
     ],
-)  # fmt: skip
+)
 def test_refusals(given_, says):
     with pytest.raises(MXNetError) as caught:
         ConvolutionParam(**given_)

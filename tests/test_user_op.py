@@ -1,9 +1,12 @@
-"""User operators: the tutorial's operators, kernels and their choice, gradients, the builder, jobs."""
+"""User operators: the tutorial's operators, kernels and their choice, gradients, the builder,
+jobs.
+"""
 
 import json
 
 import numpy as np
 import pytest
+
 import rsnet as mx
 import rsnet.oneflow as flow
 import rsnet.oneflow.typing as tp
@@ -51,22 +54,26 @@ def myop_grad(ctx):
     n1, n2 = ctx.op_name + "_grad1", ctx.op_name + "_grad2"
     ctx.define(
         n1,
-        lambda b: b.OpTypeName("multiply")
-        .InputBind("x", ctx.FwOp().input("in", 0))
-        .InputBind("y", ctx.FwOp().output_grad("out", 0))
-        .Output("out")
-        .Build(),
+        lambda b: (
+            b.OpTypeName("multiply")
+            .InputBind("x", ctx.FwOp().input("in", 0))
+            .InputBind("y", ctx.FwOp().output_grad("out", 0))
+            .Output("out")
+            .Build()
+        ),
     )
     ctx.define(
         n2,
-        lambda b: b.OpTypeName("scalar_mul")
-        .InputBind("in", ctx.GetOp(n1).output("out", 0))
-        .Attr("has_float_operand", True)
-        .Attr("has_int_operand", False)
-        .Attr("float_operand", 6.0)
-        .Attr("int_operand", 6)
-        .Output("out")
-        .Build(),
+        lambda b: (
+            b.OpTypeName("scalar_mul")
+            .InputBind("in", ctx.GetOp(n1).output("out", 0))
+            .Attr("has_float_operand", True)
+            .Attr("has_int_operand", False)
+            .Attr("float_operand", 6.0)
+            .Attr("int_operand", 6)
+            .Output("out")
+            .Build()
+        ),
     )
     ctx.FwOp().InputGradBind(("in", 0), lambda: ctx.GetOp(n2).output("out", 0))
 
@@ -102,7 +109,9 @@ def test_training_by_tape_and_executor(name, want):
 
 def test_short_gradient_form():
     op.define("t_square3", inputs="in", infer=like("out", "in"))
-    op.kernel("t_square3")(lambda ctx: ctx.out("out").__setitem__(slice(None), 3 * ctx.inp("in") ** 2))
+    op.kernel("t_square3")(
+        lambda ctx: ctx.out("out").__setitem__(slice(None), 3 * ctx.inp("in") ** 2)
+    )
     op.grad("t_square3")(lambda ctx: ctx.bind("in", lambda: 6.0 * ctx.inp("in") * ctx.grad("out")))
     x = nd.array(X)
     x.attach_grad()
@@ -218,7 +227,7 @@ def test_all_kinds_of_attributes_reach_the_kernel_also_through_json():
     given = dict({k: good for k, (good, _) in KINDS.items()}, list_string=("x y", "'"), bool=False)
     s = built("t_kinds", mx.sym.Variable("x"), **given)
     s = mx.sym.load_json(s.tojson())
-    s.simple_bind(mx.cpu(), x=(1,)).forward()[0].wait_to_read()
+    s.simple_bind(mx.cpu(), grad_req="null", x=(1,)).forward()[0].wait_to_read()
     assert seen == [given]
 
 
@@ -288,7 +297,8 @@ def test_state_tmp_and_empty_outputs():
             assert ctx.tmp.shape == (16,) and ctx.tmp.dtype == np.uint8
             ctx.out("out")[:] = self.calls
 
-    exe = mx.sym.t_counts(mx.sym.Variable("x")).simple_bind(mx.cpu(), x=(2,))
+    s = mx.sym.t_counts(mx.sym.Variable("x"))
+    exe = s.simple_bind(mx.cpu(), grad_req="null", x=(2,))
     for calls in (1, 2):
         assert exe.forward()[0].asnumpy().tolist() == [calls] * 2
     assert nd.t_counts(nd.zeros((2,))).asnumpy().tolist() == [1, 1]
@@ -316,7 +326,15 @@ def test_missing_gradients():
 def test_jobs_check_their_placeholders():
     @flow.global_function()
     def relu_job(x: tp.Numpy.Placeholder((5,), dtype=flow.float32)) -> tp.Numpy:
-        return flow.user_op_builder("r").Op("myrelu").Input("in", [x]).Output("out").Build().InferAndTryRun().RemoteBlobList()[0]
+        return (
+            flow.user_op_builder("r")
+            .Op("myrelu")
+            .Input("in", [x])
+            .Output("out")
+            .Build()
+            .InferAndTryRun()
+            .RemoteBlobList()[0]
+        )
 
     np.testing.assert_array_equal(relu_job(X), [0, 0, 0, 1, 2])
     with pytest.raises(MXNetError, match=r"shape \(4,\), expected \(5,\)"):

@@ -1,4 +1,6 @@
-"""The record of an operator registered by attributes, and its translation for the core; see ``op.py``."""
+"""The record of an operator registered by attributes, and its translation for the core; see
+``op.py``.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ from typing import Any
 
 from . import _core
 from ._door import TYPES, Definition, Facts, KernelSpec, fail, name_list, shape_list, type_list
-from ._graph_rule import INPUT, OUT_GRAD, OUTPUT, Entry as GradEntry, Rule
+from ._graph_rule import INPUT, OUT_GRAD, OUTPUT, Rule
+from ._graph_rule import Entry as GradEntry
 from .base import MXNetError
 from .parameter import Parameter
 
@@ -22,7 +25,9 @@ _FUNCTIONS = {
 
 
 class Attrs:
-    """The parameters of one call: ``parsed`` (the struct), ``dict`` (texts), ``operator``, ``name``."""
+    """The parameters of one call: ``parsed`` (the struct), ``dict`` (texts), ``operator``,
+    ``name``.
+    """
 
     __slots__ = ("operator", "name", "parsed", "dict", "facts")
 
@@ -101,15 +106,15 @@ class Entry:
         return self._changed()
 
     def set_attr_parser(self, parser: Any) -> Entry:
-        """A Parameter subclass, or a function of the dict of texts whose result is ``attrs.parsed``."""
+        """A Parameter subclass, or a function of the dict of texts whose result is
+        ``attrs.parsed``.
+        """
         if not callable(parser):
             raise TypeError(f"{self.name}: set_attr_parser needs a Parameter class or a function")
         self._param = parser
         return self._changed()
 
-    def set_attr(
-        self, name: str, value: Any, plevel: int = 10, *, views: str = "ndarray"
-    ) -> Entry:
+    def set_attr(self, name: str, value: Any, plevel: int = 10, *, views: str = "ndarray") -> Entry:
         """Sets an attribute.
 
         A higher ``plevel`` overrides a lower one; the same attribute at the same level twice is an
@@ -293,7 +298,7 @@ class Entry:
             raise fail(self.name, f"{attribute} returned {indices!r} for {n} inputs")
         return indices
 
-    def _infer_shape(self, attrs: Attrs, ins: list[Any], outs: list[Any]) -> Any:
+    def _infer_shape(self, attrs: Attrs, ins: list[Any], outs: list[Any], exact: bool) -> Any:
         ins, outs = list(ins), list(outs)
         self.attr("FInferShape")(attrs, ins, outs)
         what = "FInferShape: "

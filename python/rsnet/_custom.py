@@ -1,8 +1,8 @@
 """``nd.Custom`` / ``sym.Custom`` and the deprecated ``NumpyOp`` and ``NDArrayOp``.
 
 One operator named ``Custom`` stands for all registered ``CustomOpProp`` classes; its parameter
-``op_type`` chooses. A graph that names a class which is not registered can be loaded, listed and saved;
-it fails where shapes are inferred.
+``op_type`` chooses. A graph that names a class which is not registered can be loaded, listed and
+saved; it fails where shapes are inferred.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from ._subclassed import Node, node_definitions
 from .base import MXNetError
 
 _FLAGS = {
-    "float32": 0, "float64": 1, "float16": 2, "uint8": 3, "int32": 4, "int8": 5, "int64": 6, "bool": 7,
+    "float32": 0, "float64": 1, "float16": 2, "uint8": 3, "int32": 4, "int8": 5, "int64": 6,
+    "bool": 7,
 }  # fmt: skip
 
 
@@ -118,7 +119,7 @@ def _install_custom() -> None:
     )
     forward.input_docs = [("data", "NDArray-or-Symbol[]", "The arguments, in order or by name.")]
     forward.facts = lambda payload: payload.facts
-    forward.infer_shape = lambda payload, i, o: _node(payload).infer_shape(i, o)
+    forward.infer_shape = lambda payload, i, o, exact: _node(payload).infer_shape(i, o)
     forward.infer_type = lambda payload, i, o: _node(payload).infer_type(i, o)
     forward.inplace = backward.inplace = None
     forward.resources = backward.resources = None
@@ -140,7 +141,8 @@ def _text_field(name: str, doc: str, default: str | None = None) -> dict[str, An
 
 
 class PythonOp:
-    """Base of the deprecated :class:`NumpyOp` and :class:`NDArrayOp`: an operator object that is called
+    """Base of the deprecated :class:`NumpyOp` and :class:`NDArrayOp`: an operator object that is
+    called
     with symbols. Objects that were used live as long as the program."""
 
     _instances: dict[str, PythonOp] = {}

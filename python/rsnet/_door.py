@@ -1,8 +1,8 @@
 """What every way of adding an operator from Python comes down to: one :class:`Definition`.
 
-``operator.py`` (subclassing), ``op.py`` (attributes) and ``user_op.py`` (user operators) each fill one
-in; the core makes an operator of it like any built-in one. The functions of a definition get the
-*payload* of a call: whatever ``make`` returned for its parameters.
+``operator.py`` (subclassing), ``op.py`` (attributes) and ``user_op.py`` (user operators) each fill
+one in; the core makes an operator of it like any built-in one. The functions of a definition get
+the *payload* of a call: whatever ``make`` returned for its parameters.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class Definition:
         self.make: Callable[[tuple[Any, ...], dict[str, Any]], Any] = lambda values, given: None
         #: facts(payload) -> Facts
         self.facts: Callable[[Any], Facts]
-        #: infer_shape(payload, in_shapes, out_shapes) -> (in_shapes, out_shapes), or None: unknown
+        #: infer_shape(payload, in_shapes, out_shapes, exact) -> (in_shapes, out_shapes), or None:
+        #: unknown. When `exact` all inputs are known: an extent of 0 is an empty axis
         self.infer_shape: Callable[..., Any] | None = None
         #: infer_type(payload, in_types, out_types) -> the same of dtype names or None
         self.infer_type: Callable[..., Any] | None = None
@@ -89,7 +90,9 @@ class Definition:
         self.kernels: list[KernelSpec] = []
 
     def install(self, *, replace: bool = False) -> None:
-        """Hands the operator to the core; ``nd`` and ``sym`` have it from now on (the latter asks the registry)."""
+        """Hands the operator to the core; ``nd`` and ``sym`` have it from now on (the latter asks
+        the registry).
+        """
         _core.define_operator(self, replace)
         if not self.name.startswith("_backward"):
             from .ndarray import _register
@@ -123,9 +126,7 @@ def shape_list(operator: str, what: str, value: Any, names: Sequence[str]) -> li
     return shapes
 
 
-def type_list(
-    operator: str, what: str, value: Any, names: Sequence[str]
-) -> list[str | None]:
+def type_list(operator: str, what: str, value: Any, names: Sequence[str]) -> list[str | None]:
     """Checks that ``value`` is one element type, or None, for each name."""
     if not isinstance(value, (list, tuple)):
         raise fail(operator, f"{what} is {type(value).__name__}, expected a list of types")

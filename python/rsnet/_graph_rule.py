@@ -1,8 +1,9 @@
-"""Gradient rules written in Python: what they compose is written down as data and built by the core.
+"""Gradient rules written in Python: what they compose is written down as data and built by the
+core.
 
-A rule handles :class:`Entry` objects: values of the graph that does not exist yet. Arithmetic on entries
-and :meth:`Rule.call` append operators to the program; the graph's gradient pass or the autograd tape
-then builds or runs it.
+A rule handles :class:`Entry` objects: values of the graph that does not exist yet. Arithmetic on
+entries and :meth:`Rule.call` append operators to the program; the graph's gradient pass or the
+autograd tape then builds or runs it.
 """
 
 from __future__ import annotations

@@ -25,7 +25,9 @@ class TempSpace:
 
 
 class Random:
-    """Random numbers of one call: they depend on the seed and the order of pushes, not on threads."""
+    """Random numbers of one call: they depend on the seed and the order of pushes, not on
+    threads.
+    """
 
     kind = "random"
 

@@ -1,7 +1,7 @@
 """The payload and definitions behind ``operator.py``: one property object per parsed call.
 
-A :class:`Node` asks the user's property for its lists once, checks them, and translates dependencies,
-in-place hints and inference between the user's methods and the core.
+A :class:`Node` asks the user's property for its lists once, checks them, and translates
+dependencies, in-place hints and inference between the user's methods and the core.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ def node_definitions(
     forward = Definition(name, schema)
     forward.make = make
     forward.facts = lambda node: node.facts
-    forward.infer_shape = lambda node, ins, outs: node.infer_shape(ins, outs)
+    forward.infer_shape = lambda node, ins, outs, exact: node.infer_shape(ins, outs)
     forward.infer_type = lambda node, ins, outs: node.infer_type(ins, outs)
     forward.inplace = Node.forward_inplace
     forward.resources = lambda node: (
@@ -267,7 +267,9 @@ def node_definitions(
 
 
 def _backward_facts(node: Node) -> Facts:
-    """Inputs are the declared dependency and the auxiliary states, outputs one gradient per input."""
+    """Inputs are the declared dependency and the auxiliary states, outputs one gradient per
+    input.
+    """
     names = ("out_grad", "in_data", "out_data")
     plan = node.plan()
     inputs = tuple(f"{names[kind]}{i}" for kind, i in plan)

@@ -39,7 +39,9 @@ def core_params(conf: Conf) -> dict[str, Any]:
 class UserOp:
     """A built operator: ``conf`` is its description as plain data."""
 
-    def __init__(self, name: str, conf: Conf, inputs: dict[str, list[Any]], outputs: list[str]) -> None:
+    def __init__(
+        self, name: str, conf: Conf, inputs: dict[str, list[Any]], outputs: list[str]
+    ) -> None:
         self.name = name
         self._conf = conf
         self._inputs = inputs
@@ -111,7 +113,9 @@ class UserOp:
         """The only output."""
         blobs = self.RemoteBlobList()
         if len(blobs) != 1:
-            raise MXNetError(f"{self.name}: SoleOutputBlob of an operator with {len(blobs)} outputs")
+            raise MXNetError(
+                f"{self.name}: SoleOutputBlob of an operator with {len(blobs)} outputs"
+            )
         return blobs[0]
 
 

@@ -1,6 +1,7 @@
 """User operators that OneFlow's tutorials take for granted, under their argument names.
 
-In ``nd`` and ``sym`` they are hidden (``_user_multiply`` ...): MXNet has operators of the same names.
+In ``nd`` and ``sym`` they are hidden (``_user_multiply`` ...): MXNet has operators of the same
+names.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ def _same(arg: str) -> Any:
 
 
 def _define(name: str, inputs: str, infer: Any, **attrs: Attr) -> None:
-    define(name, inputs=inputs, outputs="out", attrs=attrs, infer=infer, _registered="_user_" + name)
+    define(
+        name, inputs=inputs, outputs="out", attrs=attrs, infer=infer, _registered="_user_" + name
+    )
 
 
 _define("multiply", "x, y", _same("x"))

@@ -1,4 +1,5 @@
-"""Definitions of user operators: argument lists, attributes of 14 kinds, confs, conditions of kernels.
+"""Definitions of user operators: argument lists, attributes of 14 kinds, confs, conditions of
+kernels.
 
 Everything here is data that can be printed and compared; ``user_op.py`` gives it to the core.
 """
@@ -15,7 +16,7 @@ import numpy as np
 from ._door import TYPES, Facts
 from .base import MXNetError
 
-# Arguments ------------------------------------------------------------------------------------------
+# Arguments --------------------------------------------------------------------------------------
 
 
 class Arg(NamedTuple):
@@ -45,7 +46,9 @@ class Arg(NamedTuple):
             return
         bound = "at least " if self.at_least else ""
         absent = " or none" if self.optional else ""
-        raise MXNetError(f"{op}: argument '{self.name}' has {n} arrays, expected {bound}{self.count}{absent}")
+        raise MXNetError(
+            f"{op}: argument '{self.name}' has {n} arrays, expected {bound}{self.count}{absent}"
+        )
 
 
 _ARG = re.compile(r"([A-Za-z_]\w*)(?:\*(\d+))?(\??)(\+?)(\??)\Z")
@@ -68,7 +71,7 @@ def parse_args(op: str, what: str, text: str | Sequence[str]) -> tuple[Arg, ...]
     return tuple(args)
 
 
-# Attributes -----------------------------------------------------------------------------------------
+# Attributes -------------------------------------------------------------------------------------
 
 _INT = (int, np.integer)
 _KINDS: dict[str, str] = {
@@ -78,7 +81,8 @@ _KINDS: dict[str, str] = {
     "list_shape": "string", "list_string": "string",
 }  # fmt: skip
 _TYPES_OF_KINDS: dict[Any, str] = {
-    float: "float", int: "int64", bool: "bool", str: "string", tuple: "shape", np.dtype: "data_type",
+    float: "float", int: "int64", bool: "bool", str: "string", tuple: "shape",
+    np.dtype: "data_type",
 }  # fmt: skip
 _MISSING: Any = object()
 _LIMITS = {"int32": 2**31, "int64": 2**63, "list_int32": 2**31, "list_int64": 2**63}
@@ -95,8 +99,8 @@ class Attr:
     default : optional
         Without it the attribute must be set.
     check : callable, optional
-        ``check(value)`` refuses a value by returning False or a text, or by raising. It is tried on the
-        default at once.
+        ``check(value)`` refuses a value by returning False or a text, or by raising. It is tried on
+        the default at once.
     """
 
     def __init__(
@@ -196,7 +200,7 @@ def refuse(op: str, what: str, answer: Any) -> None:
         raise MXNetError(f"{op}: the check of {what} failed")
 
 
-# Confs ----------------------------------------------------------------------------------------------
+# Confs ------------------------------------------------------------------------------------------
 
 
 class Conf:
@@ -226,7 +230,9 @@ class Conf:
             raise MXNetError(f"{self.definition.name}: no argument '{arg}' here, there is {known}")
         n = self.counts[arg]
         if not 0 <= i < n:
-            raise MXNetError(f"{self.definition.name}: argument '{arg}' has {n} arrays, no number {i}")
+            raise MXNetError(
+                f"{self.definition.name}: argument '{arg}' has {n} arrays, no number {i}"
+            )
         return self.starts[arg] + i
 
     def attr(self, name: str) -> Any:
@@ -239,7 +245,7 @@ class Conf:
             ) from None
 
 
-# Conditions -----------------------------------------------------------------------------------------
+# Conditions -------------------------------------------------------------------------------------
 
 
 class Condition:

@@ -1,4 +1,6 @@
-"""Gradients of user operators: what a gradient function sees, and OneFlow's lazy operator recipes."""
+"""Gradients of user operators: what a gradient function sees, and OneFlow's lazy operator
+recipes.
+"""
 
 from __future__ import annotations
 
@@ -103,9 +105,9 @@ class Builder:
 class GradContext:
     """What a gradient function sees.
 
-    ``inp``, ``out`` and ``grad`` are entries for arithmetic; ``bind(input, function)`` calls the function
-    at once, and only if that input needs a gradient. ``define(name, recipe)`` and ``get(name)`` build an
-    operator the first time it is asked for.
+    ``inp``, ``out`` and ``grad`` are entries for arithmetic; ``bind(input, function)`` calls the
+    function at once, and only if that input needs a gradient. ``define(name, recipe)`` and
+    ``get(name)`` build an operator the first time it is asked for.
     """
 
     def __init__(self, conf: Conf, rule: Rule, name: str, needed: list[bool]) -> None:
@@ -172,9 +174,7 @@ class GradContext:
 def gradient_rule(d: Any) -> Callable[..., Any]:
     """The core's gradient rule of a user operator."""
 
-    def rule(
-        conf: Conf, name: str, needed: list[bool], present: list[bool], n_out: int
-    ) -> Any:
+    def rule(conf: Conf, name: str, needed: list[bool], present: list[bool], n_out: int) -> Any:
         if d.grad is None:
             raise MXNetError(
                 f"{d.name} '{name}': gradient function not found (attributes {conf.attrs})"

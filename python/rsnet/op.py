@@ -1,14 +1,15 @@
 """Operators by attributes: ``register("name").set_attr("FCompute<cpu>", f)...``
 
-An operator is a record of named attributes. :func:`register` makes or finds the record; each attribute is
-a Python function of ``attrs``, whose ``attrs.parsed`` holds the operator's parameter struct and
-``attrs.dict`` its parameters as text. The operator is in ``nd`` and ``sym`` as soon as it has what it
-needs (a way to compute). :func:`op` is the same in one decorator. The names of user operators
-(:func:`define`, :func:`kernel`, :func:`grad`) are those of ``user_op.py``.
+An operator is a record of named attributes. :func:`register` makes or finds the record; each
+attribute is a Python function of ``attrs``, whose ``attrs.parsed`` holds the operator's parameter
+struct and ``attrs.dict`` its parameters as text. The operator is in ``nd`` and ``sym`` as soon as
+it has what it needs (a way to compute). :func:`op` is the same in one decorator. The names of user
+operators (:func:`define`, :func:`kernel`, :func:`grad`) are those of ``user_op.py``.
 
 >>> from rsnet import nd, op
 >>> _ = (op.register("doc_twice").set_num_inputs(1).set_num_outputs(1)
-...      .set_attr("FInferShape", op.ElemwiseShape(1, 1)).set_attr("FInferType", op.ElemwiseType(1, 1))
+...      .set_attr("FInferShape", op.ElemwiseShape(1, 1))
+...      .set_attr("FInferType", op.ElemwiseType(1, 1))
 ...      .set_attr("FCompute<cpu>", lambda attrs, ctx, inputs, req, outputs:
 ...                op.assign(outputs[0], req[0], 2 * inputs[0]))
 ...      .set_attr("FGradient", op.ElemwiseGradUseNone("_backward_doc_twice")))
@@ -77,7 +78,7 @@ def get(name: str) -> Entry:
         raise KeyError(f"operator '{name}' is not registered by attributes") from None
 
 
-# What attribute functions use -----------------------------------------------------------------------
+# What attribute functions use -------------------------------------------------------------------
 
 
 def shape_is_known(shape: Sequence[int] | None) -> bool:
@@ -165,9 +166,7 @@ def ElemwiseType(n_in: int, n_out: int) -> Callable[..., bool]:
 def _arity(attrs: Any, ins: list[Any], n_in: int, outs: list[Any], n_out: int) -> None:
     for kind, items, n in (("inputs", ins, n_in), ("outputs", outs, n_out)):
         if n >= 0 and len(items) != n:
-            raise MXNetError(
-                f"expected {n} {kind}, got {len(items)} in operator {attrs.operator}"
-            )
+            raise MXNetError(f"expected {n} {kind}, got {len(items)} in operator {attrs.operator}")
 
 
 def _grad_rule(backward: str, inputs: bool, outputs: bool) -> Callable[..., Any]:
@@ -203,7 +202,7 @@ def ElemwiseGradUseInOut(backward: str) -> Callable[..., Any]:
     return _grad_rule(backward, True, True)
 
 
-# The decorator form ---------------------------------------------------------------------------------
+# The decorator form -----------------------------------------------------------------------------
 
 
 def op(

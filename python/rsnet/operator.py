@@ -1,9 +1,9 @@
 """Operators by subclassing.
 
-:class:`OperatorProperty` describes an operator (arguments, shapes, parameters, dependencies) and makes
-:class:`Operator` objects that compute; ``@register("name")`` gives ``nd.name`` and ``sym.name``.
-:class:`CustomOp` and :class:`CustomOpProp` are the forms that MXNet programs know, called by
-``nd.Custom(..., op_type="name")``. See ``docs/write_an_operator.md``.
+:class:`OperatorProperty` describes an operator (arguments, shapes, parameters, dependencies) and
+makes :class:`Operator` objects that compute; ``@register("name")`` gives ``nd.name`` and
+``sym.name``. :class:`CustomOp` and :class:`CustomOpProp` are the forms that MXNet programs know,
+called by ``nd.Custom(..., op_type="name")``. See ``docs/write_an_operator.md``.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class ResourceRequest(str, enum.Enum):
 
 
 def assign(dst: Any, req: str | int, src: Any) -> None:
-    """Stores ``src`` in ``dst`` as the request says: null nothing, write and inplace overwrite, add adds.
+    """Stores ``src`` in ``dst`` as the request says: null nothing, write and inplace overwrite, add
+    adds.
 
     Raises
     ------
@@ -87,11 +88,12 @@ def assign(dst: Any, req: str | int, src: Any) -> None:
 
 
 class Operator:
-    """What computes: one object per node of an executor or recorded call, shared by forward and backward.
+    """What computes: one object per node of an executor or recorded call, shared by forward and
+    backward.
 
-    ``ctx.is_train`` tells training from inference, ``ctx.run_ctx`` the device, ``ctx.requested`` holds
-    the resources that the property asked for. Requests are null, write or inplace; ``self.assign``
-    honours them.
+    ``ctx.is_train`` tells training from inference, ``ctx.run_ctx`` the device, ``ctx.requested``
+    holds the resources that the property asked for. Requests are null, write or inplace;
+    ``self.assign`` honours them.
     """
 
     def forward(
@@ -129,7 +131,8 @@ class OperatorProperty:
     """Describes an operator: subclass it and register the class.
 
     ``Param``, a :class:`rsnet.Parameter`, gives the operator typed parameters: they are in
-    ``self.param``. Entries in the dependency and in-place methods are opaque: only identity matters.
+    ``self.param``. Entries in the dependency and in-place methods are opaque: only identity
+    matters.
     """
 
     Param: type[Parameter] | None = None
@@ -181,12 +184,15 @@ class OperatorProperty:
     def infer_shape(self, in_shape: list[tuple[int, ...]]) -> Any:
         """``(in_shape, out_shape, aux_shape)``; unknown extents are 0, an unknown shape is ().
 
-        May fill in inputs. None, False or a partial answer when not enough is known; raise on conflict.
+        May fill in inputs. None, False or a partial answer when not enough is known; raise on
+        conflict.
         """
         raise NotImplementedError(f"{type(self).__name__}.infer_shape is not implemented")
 
     def infer_type(self, in_type: list[Any]) -> Any:
-        """``(in_type, out_type, aux_type)`` of NumPy types, None for unknown; default: all float32."""
+        """``(in_type, out_type, aux_type)`` of NumPy types, None for unknown; default: all
+        float32.
+        """
         for name, given in zip(self.list_arguments(), in_type):
             if given not in (None, np.float32):
                 raise fail(
@@ -258,7 +264,9 @@ class CustomOp:
 
 
 class CustomOpProp:
-    """MXNet's form of an operator description; its parameters arrive as strings in the constructor."""
+    """MXNet's form of an operator description; its parameters arrive as strings in the
+    constructor.
+    """
 
     def __init__(self, need_top_grad: bool = True) -> None:
         self.need_top_grad_ = need_top_grad
@@ -305,7 +313,9 @@ class CustomOpProp:
     def declare_backward_dependency(
         self, out_grad: list[int], in_data: list[int], out_data: list[int]
     ) -> list[int]:
-        """What backward reads; default: all, without ``out_grad`` if the top gradient is not needed."""
+        """What backward reads; default: all, without ``out_grad`` if the top gradient is not
+        needed.
+        """
         return [*(out_grad if self.need_top_grad_ else []), *in_data, *out_data]
 
     def create_operator(
@@ -322,8 +332,8 @@ def register(name: str) -> Callable[[C], C]:
 
     A subclass of :class:`OperatorProperty` becomes ``nd.<name>`` and ``sym.<name>``; a subclass of
     :class:`CustomOpProp` is called by ``nd.Custom`` and ``sym.Custom`` with ``op_type="<name>"``.
-    Registering a name again warns and replaces; graphs that are bound keep the old class. Replacing a
-    built-in operator is an error.
+    Registering a name again warns and replaces; graphs that are bound keep the old class. Replacing
+    a built-in operator is an error.
     """
     if not isinstance(name, str) or not name:
         raise TypeError(f"register: the name of an operator is a text, got {name!r}")
@@ -368,9 +378,7 @@ def _register_property(name: str, cls: type[OperatorProperty]) -> None:
     cls._registered_as = name
 
 
-def _property_definitions(
-    name: str, cls: type[OperatorProperty]
-) -> tuple[Definition, Definition]:
+def _property_definitions(name: str, cls: type[OperatorProperty]) -> tuple[Definition, Definition]:
     params = cls.Param
     own_init = cls.init is not OperatorProperty.init
     schema = _core.Schema([], open=True) if params is None else params._schema
@@ -429,7 +437,9 @@ def checked_operator(name: str, method: str, made: Any) -> Any:
 
 
 def _documented_inputs(cls: type[OperatorProperty]) -> list[tuple[str, str, str]]:
-    """The inputs with all parameters at their defaults (None for required ones), for the signature."""
+    """The inputs with all parameters at their defaults (None for required ones), for the
+    signature.
+    """
     kind = "NDArray-or-Symbol"
     if cls.key_var_num_args:
         return [("data", kind + "[]", "The inputs.")]

@@ -1,8 +1,8 @@
 """Typed, documented operator parameters.
 
-A subclass of :class:`Parameter` lists its fields as annotations; the core parses, checks and documents
-them (one set of rules and error texts for built-in and user operators). The same struct serves all
-three ways of adding an operator.
+A subclass of :class:`Parameter` lists its fields as annotations; the core parses, checks and
+documents them (one set of rules and error texts for built-in and user operators). The same struct
+serves all three ways of adding an operator.
 
 >>> import rsnet
 >>> class ScaleParam(rsnet.Parameter):
@@ -60,7 +60,7 @@ double = Annotated[float, _Kind("double")]
 Shape = Annotated[tuple[int, ...], _Kind("shape")]
 Tuple = Shape
 #: A tuple of integers, any of which may be None.
-OptionalTuple = Annotated[tuple[Union[int, None], ...], _Kind("optional_ints")]
+OptionalTuple = Annotated[tuple[int | None, ...], _Kind("optional_ints")]
 FloatTuple = Annotated[tuple[float, ...], _Kind("floats")]
 #: The name of an element type, such as ``"float32"``.
 DType = Annotated[str, _Kind("dtype")]
@@ -133,10 +133,10 @@ def _enum_key(member: enum.Enum) -> str:
 class Parameter:
     """Base of parameter structs; see the module's example.
 
-    Fields are annotations: ``bool``, ``int``, ``float``, ``str``, ``rsnet.uint32``, ``rsnet.int64``,
-    ``rsnet.Shape``, ``Literal["a", "b"]``, an ``enum.Enum``, or any of these ``| None``. A field whose
-    value is :func:`field` without a default, or that has no value, is required. Values may be given as
-    text, as they stand in JSON.
+    Fields are annotations: ``bool``, ``int``, ``float``, ``str``, ``rsnet.uint32``,
+    ``rsnet.int64``, ``rsnet.Shape``, ``Literal["a", "b"]``, an ``enum.Enum``, or any of these ``|
+    None``. A field whose value is :func:`field` without a default, or that has no value, is
+    required. Values may be given as text, as they stand in JSON.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """User operators: an operator registry, a kernel registry and a gradient registry.
 
 :func:`define` says what an operator is, :func:`kernel` how it computes under which conditions,
-:func:`grad` what its gradient is made of. The operator is in ``nd`` and ``sym``, trains through autograd
-and executors, and can be called through :func:`user_op_builder` (OneFlow's names).
+:func:`grad` what its gradient is made of. The operator is in ``nd`` and ``sym``, trains through
+autograd and executors, and can be called through :func:`user_op_builder` (OneFlow's names).
 
 >>> import numpy as np
 >>> from rsnet import nd, op
@@ -100,7 +100,9 @@ class UserOpDefinition:
             if key in attrs:
                 full[key] = attrs[key]
             elif declared.required:
-                raise MXNetError(f"{self.name}: attribute '{key}' of kind {declared.kind} is not set")
+                raise MXNetError(
+                    f"{self.name}: attribute '{key}' of kind {declared.kind} is not set"
+                )
             else:
                 full[key] = declared.default
             declared.verify(self.name, key, full[key])
@@ -137,9 +139,7 @@ class UserOpDefinition:
             d.key_var_num_args = "num_args"
             d.input_docs = [("data", kind + "[]", "The inputs.")]
         else:
-            d.input_docs = [
-                (a.tensor(i), kind, "") for a in self.inputs for i in range(a.count)
-            ]
+            d.input_docs = [(a.tensor(i), kind, "") for a in self.inputs for i in range(a.count)]
         d.make = self._make
         d.facts = lambda conf: conf.facts
         d.infer_shape = self._infer_shape
@@ -197,8 +197,8 @@ class UserOpDefinition:
             counts[last.name] += rest
         return counts
 
-    def _infer_shape(self, conf: Conf, ins: list[Any], outs: list[Any]) -> Any:
-        if not all(s and all(s) for s in ins):
+    def _infer_shape(self, conf: Conf, ins: list[Any], outs: list[Any], exact: bool) -> Any:
+        if not exact:
             return None
         context = InferContext(conf, ins, [None] * len(ins))
         self.infer(context)
@@ -285,7 +285,9 @@ class _AnyShape(tuple):
 
 
 class InferContext:
-    """What an ``infer`` function sees: ``inp``, ``out`` (starting as copies of the first input), ``attr``."""
+    """What an ``infer`` function sees: ``inp``, ``out`` (starting as copies of the first input),
+    ``attr``.
+    """
 
     def __init__(self, conf: Conf, shapes: Sequence[Any], types: Sequence[Any]) -> None:
         self.conf = conf
@@ -341,7 +343,7 @@ class ComputeContext:
         return self.ctx.is_train
 
 
-# The registries -------------------------------------------------------------------------------------
+# The registries ---------------------------------------------------------------------------------
 
 _definitions: dict[str, UserOpDefinition] = {}
 _waiting_kernels: dict[str, list[_Kernel]] = {}
@@ -370,8 +372,8 @@ def define(
         ``x?`` optional, ``x*5?`` none or five, ``x*5+?`` none or at least five.
     attrs : dict of str to Attr
     check : callable, optional
-        ``check(conf)`` refuses a complete conf (``conf.attr(name)``) by returning False or a text, or by
-        raising. Defaults are checked at registration.
+        ``check(conf)`` refuses a complete conf (``conf.attr(name)``) by returning False or a text,
+        or by raising. Defaults are checked at registration.
     infer : callable
         Sets shape and dtype of every output: ``ctx.out("out").like(ctx.inp("in"))``.
     sbp : optional
@@ -422,10 +424,10 @@ def kernel(
 ) -> Callable[[Any], Any]:
     """Decorator: the function ``f(ctx)``, or class with ``compute(ctx)``, computes the operator.
 
-    Of the kernels whose condition holds, the one at the highest priority runs; none or several there is
-    an error that prints every condition with its truth. A class is instantiated once per operator
-    instance; ``state(ctx)`` makes ``ctx.state``. When all outputs are empty nothing runs, unless
-    ``always_compute``.
+    Of the kernels whose condition holds, the one at the highest priority runs; none or several
+    there is an error that prints every condition with its truth. A class is instantiated once per
+    operator instance; ``state(ctx)`` makes ``ctx.state``. When all outputs are empty nothing runs,
+    unless ``always_compute``.
     """
     if not isinstance(where, Condition):
         raise MXNetError(f"kernel of {name}: where is {where!r}, expected a condition")
@@ -509,5 +511,5 @@ def why(name: str, *inputs: Any, ctx: Any = None, **params: Any) -> str:
     return _core.explain_kernels(known.registered if known else name, specs, params, kind)
 
 
-from ._user_op_builder import user_op_builder  # noqa: E402  (it builds on the registries above)
 from . import _user_op_builtin  # noqa: E402, F401
+from ._user_op_builder import user_op_builder  # noqa: E402  (it builds on the registries above)

@@ -215,13 +215,13 @@ fn infer_shape(
     out_names: &[String],
 ) -> Result<bool> {
     type Answer = Option<(Vec<Vec<i64>>, Vec<Vec<i64>>)>;
+    // With all inputs known an extent of 0 is a real, empty axis.
+    let exact = ins.iter().all(Shape::is_known);
     let answer: Answer = call(attrs, |py, payload| {
-        let args = (payload, shapes_to_py(py, ins)?, shapes_to_py(py, outs)?);
+        let args = (payload, shapes_to_py(py, ins)?, shapes_to_py(py, outs)?, exact);
         function.bind(py).call1(args)?.extract()
     })?;
     let Some((new_ins, new_outs)) = answer else { return Ok(false) };
-    // With all inputs known an extent of 0 in the answer is a real, empty axis.
-    let exact = ins.iter().all(Shape::is_known);
     let scalars = exact && ins.iter().any(|s| s.ndim() == 0);
     let shape = |dims: &[i64]| match dims {
         [] if scalars => Shape::scalar(),

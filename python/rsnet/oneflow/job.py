@@ -143,7 +143,8 @@ def _to_numpy(result: Any) -> Any:
 
 
 def global_function(
-    type: Any = "predict", function_config: Any = None  # noqa: A002
+    type: Any = "predict",
+    function_config: Any = None,  # noqa: A002
 ) -> Any:
     """Decorator of jobs, ``@global_function(type="train")``; also without a call."""
     if callable(type):
@@ -154,7 +155,9 @@ def global_function(
 
 
 def watch_diff(blob: Any, handler: Callable[[Any], None]) -> None:
-    """Calls ``handler`` with the gradient of ``blob`` (an argument of the job) after the backward pass."""
+    """Calls ``handler`` with the gradient of ``blob`` (an argument of the job) after the backward
+    pass.
+    """
     job = current("watch_diff")
     if getattr(blob, "grad", None) is None:
         raise MXNetError("watch_diff: only arguments of a train job have gradients to watch")

@@ -1,4 +1,6 @@
-"""Annotations of jobs: ``typing.Numpy.Placeholder((2, 3), dtype=flow.float32)`` and ``-> typing.Numpy``."""
+"""Annotations of jobs: ``typing.Numpy.Placeholder((2, 3), dtype=flow.float32)`` and ``->
+typing.Numpy``.
+"""
 
 from __future__ import annotations
 
