@@ -81,7 +81,7 @@ class Node:
             raise fail(name, f"arguments and auxiliary states share a name: {list(inputs)}")
         self.n_args, self.n_out = n, len(outputs)
         self.facts = Facts(inputs, outputs, visible, tuple(range(n, len(inputs))))
-        if not kind.declare_backward_dependency.__module__.startswith("rsnet."):
+        if not (kind.declare_backward_dependency.__module__ or "").startswith("rsnet."):
             self.plan()  # a mistake there shows at the call, not in the backward pass
 
     def _count(self, method: str, value: Any, most: int) -> int:

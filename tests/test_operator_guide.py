@@ -1,0 +1,57 @@
+"""The guide to writing operators: every block of code in it runs, in order."""
+
+import contextlib
+import doctest
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+import rsnet as mx
+from rsnet import op, parameter, user_op
+
+GUIDE = Path(__file__).parent.parent / "docs" / "write_an_operator.md"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def printed():
+    """What the guide's code prints; running it registers its operators."""
+    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    assert len(blocks) >= 6
+    scope, out = {"__name__": "guide"}, io.StringIO()
+    with contextlib.redirect_stdout(out):
+        for block in blocks:
+            exec(compile(block, str(GUIDE), "exec"), scope)
+    return out.getvalue()
+
+
+def test_the_code_of_the_guide_runs(printed):
+    assert "matches: (device == cpu [true] & dtype(out) in {float32, float64} [true])" in printed
+
+
+@pytest.mark.parametrize("module", [op, parameter, user_op])
+def test_examples_in_docstrings(module):
+    assert doctest.testmod(module).failed == 0
+
+
+def test_three_ways_in_one_network():
+    x = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=8, name="fc1")
+    x = mx.sym.guide_power(mx.sym.guide_relu(mx.sym.guide_scale(x, factor=2)), times=1)
+    x = mx.sym.FullyConnected(x, num_hidden=2, name="fc2")
+    net = mx.sym.SoftmaxOutput(x, name="softmax")
+    exe = net.simple_bind(mx.cpu(), data=(32, 4), softmax_label=(32,))
+    data = mx.nd.random.normal(shape=(32, 4))
+    label = data.asnumpy()[:, 0] > 0
+    exe.arg_dict["data"][:] = data
+    exe.arg_dict["softmax_label"][:] = label.astype("float32")
+    for name in ("fc1_weight", "fc2_weight"):
+        exe.arg_dict[name][:] = mx.nd.random.normal(0, 0.3, shape=exe.arg_dict[name].shape)
+    for _ in range(60):
+        exe.forward(is_train=True)
+        exe.backward()
+        for name, grad in exe.grad_dict.items():
+            if name.startswith("fc"):
+                exe.arg_dict[name][:] -= 0.02 * grad
+    right = (exe.outputs[0].asnumpy().argmax(1) == label).mean()
+    assert right > 0.95
