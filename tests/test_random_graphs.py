@@ -1,0 +1,173 @@
+"""Random graphs: planned equals unplanned equals imperative, threaded equals naive."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rsnet as mx
+
+SHAPE = (3, 4)
+UNARY = [
+    lambda f, x: f.Activation(x, act_type="tanh"),
+    lambda f, x: f.Activation(x, act_type="relu"),
+    lambda f, x: f.sigmoid(x),
+    lambda f, x: x * 0.5,
+    lambda f, x: 1.5 - x,
+    lambda f, x: f.square(x),
+    lambda f, x: f.softmax(x),
+    lambda f, x: f.BlockGrad(x),
+]
+BINARY = [lambda a, b: a + b, lambda a, b: a - b, lambda a, b: a * b]
+REQS = ["write", "add", "null"]
+
+
+@st.composite
+def recipes(draw):
+    """Numbers of inputs, then steps that each read earlier values, then the outputs."""
+    inputs = draw(st.integers(1, 3))
+    steps = []
+    for at in range(inputs, inputs + draw(st.integers(1, 24))):
+        one = st.integers(0, at - 1)
+        if draw(st.booleans()):
+            steps.append((draw(st.integers(0, len(UNARY) - 1)), draw(one), None))
+        else:
+            steps.append((draw(st.integers(0, len(BINARY) - 1)), draw(one), draw(one)))
+    total = inputs + len(steps)
+    heads = draw(st.lists(st.integers(inputs, total - 1), min_size=1, max_size=3))
+    reqs = draw(st.lists(st.sampled_from(REQS), min_size=inputs, max_size=inputs))
+    return inputs, steps, heads, reqs
+
+
+def build(recipe, module, values):
+    """The outputs of a recipe over symbols or arrays."""
+    _, steps, heads, _ = recipe
+    values = list(values)
+    for op, a, b in steps:
+        value = UNARY[op](module, values[a]) if b is None else BINARY[op](values[a], values[b])
+        values.append(value)
+    return [values[h] for h in heads]
+
+
+def data(recipe):
+    rng = np.random.default_rng(len(recipe[1]))
+    inputs = [rng.uniform(-1, 1, SHAPE).astype("float32") for _ in range(recipe[0])]
+    heads = [rng.uniform(-1, 1, SHAPE).astype("float32") for _ in recipe[2]]
+    return inputs, heads
+
+
+def symbolic(recipe, steps=2):
+    """Outputs and gradients after some steps of a bound executor."""
+    inputs, heads = data(recipe)
+    names = [f"x{i}" for i in range(recipe[0])]
+    net = mx.sym.Group(build(recipe, mx.sym, [mx.sym.Variable(n) for n in names]))
+    used = net.list_arguments()
+    args = {n: mx.nd.array(v) for n, v in zip(names, inputs, strict=True)}
+    grads = {n: mx.nd.array(np.ones(SHAPE)) for n in names}
+    reqs = dict(zip(names, recipe[3], strict=True))
+    exe = net.bind(mx.cpu(), args, grads, {n: reqs[n] for n in used})
+    for _ in range(steps):
+        exe.forward(is_train=True)
+        exe.backward([mx.nd.array(h) for h in heads])
+    outputs = [o.asnumpy() for o in exe.outputs]
+    return outputs, [grads[n].asnumpy() if n in used else np.ones(SHAPE) for n in names]
+
+
+def imperative(recipe, steps=2):
+    """The same by single calls and the tape."""
+    inputs, heads = data(recipe)
+    arrays = [mx.nd.array(v) for v in inputs]
+    grads = [mx.nd.array(np.ones(SHAPE)) for _ in arrays]
+    mx.autograd.mark_variables(arrays, grads, recipe[3])
+    if all(r == "null" for r in recipe[3]):
+        return [o.asnumpy() for o in build(recipe, mx.nd, arrays)], [g.asnumpy() for g in grads]
+    for _ in range(steps):
+        with mx.autograd.record():
+            outputs = build(recipe, mx.nd, arrays)
+        mx.autograd.backward(outputs, [mx.nd.array(h) for h in heads])
+    return [o.asnumpy() for o in outputs], [g.asnumpy() for g in grads]
+
+
+def reachable(recipe):
+    """Which inputs do gradients arrive at, through steps that let them pass?"""
+    inputs, steps, heads, _ = recipe
+    alive = set(heads)
+    for at in range(len(steps) - 1, -1, -1):
+        op, a, b = steps[at]
+        if inputs + at in alive and not (b is None and op == len(UNARY) - 1):
+            alive.update(x for x in (a, b) if x is not None)
+    return [i in alive for i in range(inputs)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(recipes())
+def test_symbolic_matches_imperative(recipe):
+    outputs, grads = symbolic(recipe)
+    wanted = [r != "null" and ok for r, ok in zip(recipe[3], reachable(recipe), strict=True)]
+    if not any(wanted):
+        return
+    expected_outputs, expected_grads = imperative(recipe)
+    for got, expected in zip(outputs, expected_outputs, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+    for got, expected, compare in zip(grads, expected_grads, wanted, strict=True):
+        if compare:
+            np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
+PLAIN = {
+    "MXNET_EXEC_ENABLE_INPLACE": "0",
+    "MXNET_ELIMINATE_COMMON_EXPR": "0",
+    "MXNET_EXEC_PREFER_BULK_EXEC": "0",
+}
+
+
+def unplanned(recipe):
+    """No sharing by operators, no merging, one node a segment."""
+    os.environ.update(PLAIN)
+    try:
+        return symbolic(recipe)
+    finally:
+        for key in PLAIN:
+            del os.environ[key]
+
+
+@settings(max_examples=60, deadline=None)
+@given(recipes())
+def test_planned_matches_unplanned(recipe):
+    planned, plain = symbolic(recipe), unplanned(recipe)
+    for got, expected in zip([*planned[0], *planned[1]], [*plain[0], *plain[1]], strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+SEEDED = """
+import random, sys
+import numpy as np
+sys.path.insert(0, {here!r})
+from test_random_graphs import BINARY, REQS, UNARY, symbolic
+random.seed(3)
+found = []
+for _ in range(30):
+    inputs, steps = random.randint(1, 3), []
+    for at in range(inputs, inputs + random.randint(1, 24)):
+        unary = random.random() < 0.5
+        op = random.randrange(len(UNARY if unary else BINARY))
+        steps.append((op, random.randrange(at), None if unary else random.randrange(at)))
+    heads = [random.randrange(inputs, inputs + len(steps)) for _ in range(2)]
+    outputs, grads = symbolic((inputs, steps, heads, [random.choice(REQS) for _ in range(inputs)]))
+    found += [*outputs, *grads]
+np.save({out!r}, np.stack(found))
+"""
+
+
+def test_threaded_matches_naive(tmp_path):
+    results = []
+    for engine in ("NaiveEngine", "ThreadedEngine"):
+        out = str(tmp_path / f"{engine}.npy")
+        code = SEEDED.format(here=os.path.dirname(os.path.abspath(__file__)), out=out)
+        env = {**os.environ, "MXNET_ENGINE_TYPE": engine}
+        subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=300)
+        results.append(np.load(out))
+    np.testing.assert_array_equal(results[0], results[1])
