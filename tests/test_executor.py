@@ -4,9 +4,9 @@ import threading
 
 import numpy as np
 import pytest
-from rsnet.base import MXNetError
 
 import rsnet as mx
+from rsnet.base import MXNetError
 
 sym, nd = mx.sym, mx.nd
 rng = np.random.default_rng(0)
@@ -318,6 +318,103 @@ def test_partial_forward_runs_node_by_node():
     with pytest.raises(MXNetError, match="step"):
         exe.forward()
         exe.partial_forward(False, 2)
+
+
+class Picky(mx.Operator):
+    """Doubles what is below 100 and refuses the rest."""
+
+    def forward(self, ctx, in_data, req, out_data, aux_states):
+        x = in_data[0].asnumpy()
+        if (x > 100).any():
+            raise ValueError("too big")
+        self.assign(out_data[0], req[0], nd.array(2 * x))
+
+    def backward(self, ctx, out_grad, in_data, out_data, req, in_grad, aux_states):
+        self.assign(in_grad[0], req[0], nd.array(2 * out_grad[0].asnumpy()))
+
+
+@mx.operator.register("test_executor_picky")
+class PickyProperty(mx.OperatorProperty):
+    def infer_shape(self, in_shape):
+        return in_shape, [in_shape[0]], []
+
+    def create_operator(self, ctx):
+        return Picky()
+
+
+def test_an_operators_error_surfaces_once_and_the_executor_lives_on():
+    net = sym.test_executor_picky(sym.Variable("x") * 3, name="picky")
+    net = sym.BatchNorm(net, name="bn", fix_gamma=False)
+    exe = net.simple_bind(mx.cpu(), x=(4, 2))
+    exe.arg_dict["bn_gamma"][:] = 1
+    good = rng.standard_normal((4, 2)).astype("float32")
+    expected = exe.forward(is_train=True, x=good)[0].asnumpy()
+    for _ in range(3):
+        outputs = exe.forward(is_train=True, x=good + 1000)
+        with pytest.raises(ValueError, match="too big") as caught:
+            outputs[0].asnumpy()
+        assert "picky" in "".join(getattr(caught.value, "__notes__", []))
+        again = exe.forward(is_train=True, x=good)[0].asnumpy()
+        np.testing.assert_allclose(again, expected, rtol=1e-5)
+    assert np.isfinite(exe.aux_dict["bn_moving_mean"].asnumpy()).all()
+    exe.backward(nd.ones((4, 2)))
+    assert np.isfinite(exe.grad_dict["x"].asnumpy()).all()
+
+
+def test_a_python_operator_adds_its_gradient():
+    net = sym.test_executor_picky(sym.Variable("x") * 3)
+    exe = net.simple_bind(mx.cpu(), grad_req="add", x=(2,))
+    for _ in range(2):
+        exe.forward(is_train=True, x=nd.ones((2,)))
+        exe.backward(nd.ones((2,)))
+    assert exe.grad_dict["x"].asnumpy().tolist() == [12, 12]
+
+
+# ---- plans -------------------------------------------------------------------------------------
+
+
+def test_memory_plans_are_data(tmp_path):
+    net = mlp()
+    plan = net.memory_plan(data=(4, 6))
+    assert plan.lower_bound_bytes <= plan.arena_bytes <= plan.no_sharing_bytes
+    names = [e.name for e in plan.entries]
+    assert names[:2] == ["data", "fc1_weight"]
+    entry = plan.entries[names.index("relu1_output")]
+    assert entry.inplace_of == "fc1_output" and entry.internal and entry.bytes == 4 * 8 * 4
+    assert "relu1_output" in str(plan)
+    plan.draw(str(tmp_path / "plan.svg"))
+    plan.draw(str(tmp_path / "plan.png"))
+    assert (tmp_path / "plan.svg").read_text().count("<rect") > 5
+    assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match="gif"):
+        plan.draw(str(tmp_path / "plan.gif"))
+    exe = net.simple_bind(mx.cpu(), data=(4, 6))
+    assert exe.memory_plan().arena_bytes == plan.arena_bytes
+    assert "MB allocated" in exe.debug_str()
+    assert exe.get_optimized_symbol().list_outputs() == net.list_outputs()
+
+
+def test_static_graphs_are_data():
+    graph = (sym.Variable("a") * sym.Variable("b")).graph()
+    assert [n.op for n in graph.nodes] == ["null", "null", "elemwise_mul"]
+    assert graph.arg_nodes == [0, 1] and graph.heads == [(2, 0)]
+    assert graph.topo_sort() == graph.post_dfs_order(graph.heads) == [0, 1, 2]
+    backward, heads, grads, mirror = graph.make_backward_pass()
+    assert backward.nodes[heads[0]].op == "null"
+    assert all(backward.nodes[node].backward_source == 2 for node, _ in grads)
+    assert mirror == {}
+    assert graph.to_symbol().list_arguments() == ["a", "b"]
+
+
+def test_gradient_as_a_symbol():
+    a, b = sym.Variable("a"), sym.Variable("b")
+    grad = (a * b).grad(["a"])
+    x, head = arr(3), arr(3)
+    values = {"a": arr(3), "b": x, "_head_grad_0": head}
+    assert set(grad.list_arguments()) <= set(values)
+    np.testing.assert_allclose(grad.eval(**values)[0].asnumpy(), (x * head).asnumpy(), rtol=1e-6)
+    with pytest.raises(KeyError, match="nothing"):
+        (a * b).grad(["nothing"])
 
 
 # ---- shared memory -----------------------------------------------------------------------------

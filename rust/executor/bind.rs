@@ -47,6 +47,8 @@ pub struct Executor {
     pub(super) args: Vec<NDArray>,
     pub(super) grads: Vec<Option<NDArray>>,
     pub(super) aux: Vec<NDArray>,
+    /// Were the auxiliary states' bytes good when a run was last pushed?
+    pub(super) aux_good: Mutex<Vec<bool>>,
     pub(super) lanes: Lanes,
     pub(super) monitor: Mutex<Option<(Monitor, bool)>>,
 }
@@ -78,6 +80,7 @@ impl Executor {
             prepared,
             plan,
             limits: BulkLimits::from_env(),
+            aux_good: Mutex::new(vec![true; binding.aux.len()]),
             lanes: Lanes::new(first),
             monitor: Mutex::new(None),
             symbol: binding.symbol,

@@ -3,6 +3,7 @@
 use super::bind::{Executor, Monitor};
 use super::lanes::{Lane, LaneState, Memory, Ready, RunId};
 use super::segments::{Parts, Program, Run, Segment};
+use crate::engine::{Push, Task};
 use crate::error::{Error, Result};
 use crate::graph::Entry;
 use crate::ndarray::NDArray;
@@ -22,6 +23,7 @@ impl Executor {
             let mut state = lane.state.lock();
             self.set_inputs(&lane, &mut state, inputs)?;
             let ready = self.ready(&mut state)?;
+            self.restore_states(&state)?;
             state.forwards += 1;
             state.next_step = 0;
             self.note_run(&lane, &state);
@@ -91,6 +93,43 @@ impl Executor {
     /// Installs or removes a monitor; with `all` it sees inputs too.
     pub fn set_monitor(&self, monitor: Option<Monitor>, all: bool) {
         *self.monitor.lock() = monitor.map(|m| (m, all));
+    }
+
+    /// Auxiliary states that a failed run of this executor left marked as never computed hold what they
+    /// held before it: they are good again, or one failure would end the executor's life. States that were
+    /// bad before the run, or became bad by something else, stay so.
+    fn restore_states(&self, state: &LaneState) -> Result<()> {
+        if self.aux.is_empty() {
+            return Ok(());
+        }
+        let engine = &self.rt.engine;
+        let mut good = self.aux_good.lock();
+        for (array, good) in self.aux.iter().zip(good.iter_mut()) {
+            let writes = [array.var()];
+            let Some(error) = engine.poisoned(writes[0]) else {
+                *good = true;
+                continue;
+            };
+            if *good && self.failed_with(state, &error) {
+                let push =
+                    Push { overwrites: 1, cheap: true, ..Push::new("restore state", &[], &writes) };
+                engine.push(Task::nothing(), push)?;
+            } else {
+                *good = false;
+            }
+        }
+        Ok(())
+    }
+
+    /// Did the last run of some lane fail with this very error?
+    fn failed_with(&self, mine: &LaneState, error: &Error) -> bool {
+        let same = |output: &NDArray| {
+            self.rt.engine.poisoned(output.var()).is_some_and(|e| e.same(error))
+        };
+        let other = |lane: &Lane| {
+            lane.state.try_lock().is_some_and(|state| state.outputs.iter().any(same))
+        };
+        mine.outputs.iter().any(same) || self.lanes.all().iter().any(|lane| other(lane))
     }
 
     fn run_id(&self, lane: &Lane, state: &LaneState) -> RunId {

@@ -189,6 +189,10 @@ impl Lanes {
         self.lanes.lock()[0].clone()
     }
 
+    pub fn all(&self) -> Vec<Arc<Lane>> {
+        self.lanes.lock().clone()
+    }
+
     /// The lane of the calling thread, or the first one if it has none: for looking at results.
     pub fn mine_or_first(&self) -> Arc<Lane> {
         let Some(me) = token() else { return self.first() };

@@ -433,7 +433,7 @@ class Symbol:
 
     def grad(self, wrt: list[str]) -> Symbol:
         """The gradients of the outputs with respect to the arguments `wrt`, as a symbol whose head
-        gradients are variables named `<node>_<index>_grad`."""
+        gradients are variables named `_head_grad_<i>`."""
         return Symbol(self._handle.grad(list(wrt)))
 
     # ---- operators -----------------------------------------------------------------------------
