@@ -458,6 +458,33 @@ def test_executors_of_different_sizes_share_memory():
             )
 
 
+def test_executors_that_share_memory_may_run_in_threads(monkeypatch):
+    monkeypatch.setenv("MXNET_EXEC_PREFER_BULK_EXEC", "0")  # many segments, much to mingle
+    net = sym.Variable("x")
+    for _ in range(12):
+        net = sym.Activation(net * 1.5, act_type="tanh")
+    one = net.simple_bind(mx.cpu(), grad_req="null", x=(64,))
+    two = net.simple_bind(mx.cpu(), grad_req="null", shared_exec=one, x=(64,))
+    wrong = []
+
+    def run(exe, value):
+        data = np.full(64, value, dtype="float32")
+        expected = data
+        for _ in range(12):
+            expected = np.tanh(expected * np.float32(1.5))
+        for _ in range(60):
+            got = exe.forward(x=data)[0].asnumpy()
+            if not np.allclose(got, expected, rtol=1e-4):
+                wrong.append(value)
+
+    threads = [threading.Thread(target=run, args=a) for a in ((one, 0.1), (two, -0.7))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
 def test_shared_arguments_and_buffer():
     net = mlp()
     buffer = {}

@@ -1,7 +1,7 @@
 //! Running an executor: forward, backward, one node at a time, and what comes out.
 
 use super::bind::{Executor, Monitor};
-use super::lanes::{Lane, LaneState, Memory, Ready, RunId};
+use super::lanes::{Arena, Lane, LaneState, Memory, Ready, RunId};
 use super::segments::{Parts, Program, Run, Segment};
 use crate::engine::{Push, Task};
 use crate::error::{Error, Result};
@@ -16,9 +16,11 @@ impl Executor {
     /// Copies `inputs` (argument index, values) into the lane of this thread, pushes the forward pass and
     /// returns the outputs: the same arrays on every call of a thread.
     ///
-    /// No lock is held while operations are pushed: a callback may run inside the push.
+    /// A callback may run inside the push, so no lock is held then, except those of shared arenas.
     pub fn forward(&self, is_train: bool, inputs: &[(usize, NDArray)]) -> Result<Vec<NDArray>> {
         let lane = self.lanes.mine(|| self.new_lane())?;
+        let shared = self.shared_arenas(&lane);
+        let _alone: Vec<_> = shared.iter().map(|a| a.pushing.lock()).collect();
         let (ready, outputs) = {
             let mut state = lane.state.lock();
             self.set_inputs(&lane, &mut state, inputs)?;
@@ -41,6 +43,8 @@ impl Executor {
             return Ok(());
         }
         let lane = self.lanes.mine_or_first();
+        let shared = self.shared_arenas(&lane);
+        let _alone: Vec<_> = shared.iter().map(|a| a.pushing.lock()).collect();
         let ready = {
             let mut state = lane.state.lock();
             if state.forwards == 0 {
@@ -95,6 +99,21 @@ impl Executor {
         *self.monitor.lock() = monitor.map(|m| (m, all));
     }
 
+    /// Does another executor use this one's memory? Then runs wait for each other's pushes, and the caller
+    /// must hold nothing that a callback needs.
+    pub fn shares_memory(&self) -> bool {
+        !self.shared_arenas(&self.lanes.mine_or_first()).is_empty()
+    }
+
+    /// Arenas of a lane that other executors use too, always in one order.
+    fn shared_arenas(&self, lane: &Lane) -> Vec<Arc<Arena>> {
+        let arenas = lane.state.lock().arenas.clone();
+        // One count for the lane, one for the copy just made.
+        let mut shared: Vec<_> = arenas.into_iter().filter(|a| Arc::strong_count(a) > 2).collect();
+        shared.sort_by_key(|a| Arc::as_ptr(a) as usize);
+        shared
+    }
+
     /// Auxiliary states that a failed run of this executor left marked as never computed hold what they
     /// held before it: they are good again, or one failure would end the executor's life. States that were
     /// bad before the run, or became bad by something else, stay so.
@@ -123,12 +142,10 @@ impl Executor {
 
     /// Did the last run of some lane fail with this very error?
     fn failed_with(&self, mine: &LaneState, error: &Error) -> bool {
-        let same = |output: &NDArray| {
-            self.rt.engine.poisoned(output.var()).is_some_and(|e| e.same(error))
-        };
-        let other = |lane: &Lane| {
-            lane.state.try_lock().is_some_and(|state| state.outputs.iter().any(same))
-        };
+        let same =
+            |output: &NDArray| self.rt.engine.poisoned(output.var()).is_some_and(|e| e.same(error));
+        let other =
+            |lane: &Lane| lane.state.try_lock().is_some_and(|state| state.outputs.iter().any(same));
         mine.outputs.iter().any(same) || self.lanes.all().iter().any(|lane| other(lane))
     }
 

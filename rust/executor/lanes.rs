@@ -40,13 +40,16 @@ struct ArenaState {
 pub struct Arena {
     pub device: Context,
     state: Mutex<ArenaState>,
+    /// Held while a run is pushed if the arena is shared, so that two runs do not mingle.
+    pub pushing: Mutex<()>,
 }
 
 impl Arena {
     /// An arena of at least `bytes` bytes.
     pub fn new(rt: &Arc<Runtime>, device: Context, bytes: usize) -> Result<Arc<Arena>> {
         let memory = arena_array(rt, device, bytes)?;
-        Ok(Arc::new(Arena { device, state: Mutex::new(ArenaState { memory, last_run: None }) }))
+        let state = Mutex::new(ArenaState { memory, last_run: None });
+        Ok(Arc::new(Arena { device, state, pushing: Mutex::new(()) }))
     }
 
     /// Makes it at least so large. Whoever uses it moves at the next run.

@@ -1,12 +1,12 @@
 //! `_core.ExecutorHandle`, and plans without an executor.
 
 use super::convert::{context_arg, shape_to_py};
-use crate::graph::{Graph, Place, Plan};
 use super::error::from_py;
 use super::ndarray::PyNDArray;
 use super::runtime;
 use super::symbol::{PySymbol, raise};
 use crate::executor::bind::{Binding, Executor, Monitor};
+use crate::graph::{Graph, Place, Plan};
 use crate::ndarray::NDArray;
 use crate::operator::OpReq;
 use pyo3::exceptions::PyValueError;
@@ -50,6 +50,19 @@ fn listed<'py>(py: Python<'py>, arrays: Vec<NDArray>) -> PyResult<Bound<'py, PyL
     PyList::new(py, wrapped)
 }
 
+impl PyExecutor {
+    /// Runs `f`, detached from the interpreter if it may have to wait for another executor's push.
+    fn run<R: Send>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&Executor) -> crate::error::Result<R> + Send,
+    ) -> PyResult<R> {
+        let executor = &self.executor;
+        let result = if executor.shares_memory() { py.detach(|| f(executor)) } else { f(executor) };
+        result.map_err(raise)
+    }
+}
+
 #[pymethods]
 impl PyExecutor {
     #[staticmethod]
@@ -88,16 +101,18 @@ impl PyExecutor {
         values: Vec<PyRef<'_, PyNDArray>>,
     ) -> PyResult<Bound<'py, PyList>> {
         let inputs: Vec<_> = indices.into_iter().zip(arrays(values)).collect();
-        let outputs = self.executor.forward(is_train, &inputs).map_err(raise)?;
+        let outputs = self.run(py, |e| e.forward(is_train, &inputs))?;
         listed(py, outputs)
     }
 
     fn backward(
         &self,
+        py: Python<'_>,
         is_train: bool,
         head_grads: Vec<Option<PyRef<'_, PyNDArray>>>,
     ) -> PyResult<()> {
-        self.executor.backward(is_train, &optional(head_grads)).map_err(raise)
+        let head_grads = optional(head_grads);
+        self.run(py, |e| e.backward(is_train, &head_grads))
     }
 
     fn partial_forward(&self, is_train: bool, step: usize) -> PyResult<usize> {

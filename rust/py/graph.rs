@@ -79,7 +79,9 @@ impl PyGraph {
 pub fn gradient_symbol(symbol: &Symbol, wrt: &[String]) -> PyResult<Symbol> {
     let missing = |name: &String| {
         let names = symbol.list_arguments();
-        raise(crate::error::Error::key(format!("grad: '{name}' is none of the arguments {names:?}")))
+        raise(crate::error::Error::key(format!(
+            "grad: '{name}' is none of the arguments {names:?}"
+        )))
     };
     let names = symbol.list_arguments();
     let graph = PyGraph::new(symbol)?.graph;

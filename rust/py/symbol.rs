@@ -214,10 +214,12 @@ impl PySymbol {
         names: Vec<String>,
         shapes: Vec<Option<Vec<i64>>>,
         np_shape: bool,
-    ) -> PyResult<(Vec<Bound<'py, PyAny>>, Vec<Bound<'py, PyAny>>, Vec<Bound<'py, PyAny>>, bool)> {
+    ) -> PyResult<(Vec<Bound<'py, PyAny>>, Vec<Bound<'py, PyAny>>, Vec<Bound<'py, PyAny>>, bool)>
+    {
         let given: Vec<_> = names.into_iter().zip(shapes.into_iter().map(shape_of)).collect();
         let found = self.symbol.infer_shape(&given, np_shape).map_err(raise)?;
-        let show = |shapes: &[Shape]| shapes.iter().map(|s| dims_of(py, s)).collect::<PyResult<_>>();
+        let show =
+            |shapes: &[Shape]| shapes.iter().map(|s| dims_of(py, s)).collect::<PyResult<_>>();
         Ok((show(&found.args)?, show(&found.outputs)?, show(&found.aux)?, found.complete))
     }
 
