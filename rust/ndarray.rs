@@ -558,3 +558,6 @@ impl fmt::Debug for NDArray {
         write!(f, "NDArray {} {} @{}", self.shape, self.dtype, self.chunk.ctx)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 //! of equal shape, the broadcasting one, and the ones with a number on the right and on the left.
 
 use crate::dtype::{DType, Element};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::arith::Arith;
 use crate::kernels::broadcast::{
     broadcast_binary, broadcast_shape, broadcast_strides, broadcast_ternary,

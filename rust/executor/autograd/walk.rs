@@ -1,0 +1,378 @@
+//! Walking the tape backwards: from heads to leaves, in the reverse order of recording.
+
+use super::{Entry, Kind, Node, Placed, Recorded, Rule, TapeFunction, Tracked, invoke, stub};
+use crate::error::{Error, Result};
+use crate::executor::imperative::{CallState, Invoke, call};
+use crate::ndarray::{NDArray, Runtime};
+use crate::operator::{Attrs, GradBuilder, GradEntry, GradNode, OpDef, OpReq, Value};
+use crate::shape::Shape;
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// How gradients are computed.
+#[derive(Clone, Copy)]
+pub struct Backward {
+    pub retain_graph: bool,
+    pub create_graph: bool,
+    pub is_train: bool,
+}
+
+/// Gradients of `heads` written to the buffers of all leaves they depend on.
+pub fn backward(
+    rt: &Arc<Runtime>,
+    heads: &[&Tracked],
+    head_grads: &[Option<&Tracked>],
+    how: Backward,
+) -> Result<()> {
+    let leaves = Walk::run(rt, heads, head_grads, how, None)?;
+    let mut wanted = false;
+    for (leaf, sum) in leaves {
+        let Some((buffer, req)) = leaf.leaf() else { continue };
+        wanted |= req != OpReq::Null;
+        match (req, sum) {
+            (OpReq::Null, _) | (_, None) => {}
+            (OpReq::Add, Some((grad, _))) => {
+                let op = rt.registry.find("elemwise_add")?;
+                let attrs = Arc::new(op.parse(&[])?);
+                let inputs = [buffer.clone(), grad];
+                let out = [buffer.clone()];
+                call(rt, &op, &attrs, &inputs, Some(&out), &Invoke::default())?;
+            }
+            (_, Some((grad, _))) => buffer.copy_from(&grad)?,
+        }
+    }
+    if wanted {
+        Ok(())
+    } else {
+        Err(Error::value("There are no inputs in computation graph that require gradients."))
+    }
+}
+
+/// Gradients of `heads` with respect to `variables`, which must be leaves.
+pub fn grad(
+    rt: &Arc<Runtime>,
+    heads: &[&Tracked],
+    head_grads: &[Option<&Tracked>],
+    variables: &[&Tracked],
+    how: Backward,
+) -> Result<Vec<Tracked>> {
+    let mut wanted = Vec::new();
+    for (i, v) in variables.iter().enumerate() {
+        let leaf = v.entry().filter(|e| e.leaf().is_some_and(|l| l.1 != OpReq::Null));
+        wanted.push(leaf.ok_or_else(|| {
+            Error::value(format!(
+                "Cannot differentiate with respect to the {}-th variable because it does not require \
+                 gradient.",
+                i + 1
+            ))
+        })?);
+    }
+    let found = Walk::run(rt, heads, head_grads, how, Some(&wanted))?;
+    let mut by_leaf: HashMap<u64, Option<Placed>> =
+        found.into_iter().map(|(leaf, sum)| (leaf.seq(), sum)).collect();
+    let mut grads = Vec::new();
+    for (v, leaf) in variables.iter().zip(&wanted) {
+        let sum = match by_leaf.get_mut(&leaf.seq()) {
+            Some(sum) => sum.clone(),
+            None => None,
+        };
+        grads.push(match sum {
+            Some((array, entry)) => Tracked::placed(array, entry),
+            None => Tracked::new(filled(rt, "zeros_like", &v.array)?),
+        });
+    }
+    Ok(grads)
+}
+
+fn filled(rt: &Arc<Runtime>, op: &str, like: &NDArray) -> Result<NDArray> {
+    let op = rt.registry.find(op)?;
+    let attrs = Arc::new(op.parse(&[])?);
+    let outcome = call(rt, &op, &attrs, &[stub(like)?], None, &Invoke::default())?;
+    outcome.outputs.into_iter().next().ok_or_else(|| Error::internal("no output"))
+}
+
+/// Gradients on their way: for a node, the sums that arrived at its outputs.
+struct Arriving {
+    node: Arc<Node>,
+    sums: SmallVec<[Option<Placed>; 1]>,
+}
+
+struct Walk<'a> {
+    rt: &'a Arc<Runtime>,
+    how: Backward,
+    /// Nodes that lead to a wanted leaf; all others are not visited.
+    useful: HashMap<u64, bool>,
+    pending: BTreeMap<u64, Arriving>,
+    leaves: Vec<(Entry, Option<Placed>)>,
+}
+
+impl<'a> Walk<'a> {
+    fn run(
+        rt: &'a Arc<Runtime>,
+        heads: &[&Tracked],
+        head_grads: &[Option<&Tracked>],
+        how: Backward,
+        only: Option<&[Entry]>,
+    ) -> Result<Vec<(Entry, Option<Placed>)>> {
+        let mut walk =
+            Walk { rt, how, useful: HashMap::new(), pending: BTreeMap::new(), leaves: Vec::new() };
+        let mut entries = Vec::new();
+        for head in heads {
+            entries.push(head.entry().filter(|e| !e.is_cleared()).ok_or_else(not_in_graph)?);
+        }
+        walk.find_useful(&entries, only)?;
+        for (i, (head, entry)) in heads.iter().zip(&entries).enumerate() {
+            let value = match head_grads.get(i).copied().flatten() {
+                Some(given) => (given.array.clone(), given.entry()),
+                None => (filled(rt, "ones_like", &head.array)?, None),
+            };
+            walk.arrive(entry, value)?;
+        }
+        while let Some((_, arriving)) = walk.pending.pop_last() {
+            walk.through(arriving)?;
+        }
+        Ok(walk.leaves)
+    }
+
+    /// Marks the nodes from which a wanted leaf can be reached.
+    fn find_useful(&mut self, heads: &[Entry], only: Option<&[Entry]>) -> Result<()> {
+        let mut order: BTreeMap<u64, Arc<Node>> = BTreeMap::new();
+        let mut stack: Vec<Arc<Node>> = heads.iter().map(|e| e.node.clone()).collect();
+        while let Some(node) = stack.pop() {
+            if order.contains_key(&node.seq) {
+                continue;
+            }
+            if let Kind::Call(slot) = &node.kind {
+                let record = slot.lock().clone().ok_or_else(not_in_graph)?;
+                stack.extend(
+                    record.inputs.iter().filter_map(|i| i.1.as_ref()).map(|e| e.node.clone()),
+                );
+            }
+            order.insert(node.seq, node);
+        }
+        for (seq, node) in &order {
+            let useful = match &node.kind {
+                Kind::Leaf { req, .. } => match only {
+                    Some(only) => only.iter().any(|e| e.seq() == *seq),
+                    None => *req != OpReq::Null,
+                },
+                Kind::Call(slot) => slot.lock().as_ref().is_some_and(|record| {
+                    let known = |e: &Entry| self.useful.get(&e.seq()).copied().unwrap_or(false);
+                    record.inputs.iter().filter_map(|i| i.1.as_ref()).any(known)
+                }),
+            };
+            self.useful.insert(*seq, useful);
+        }
+        Ok(())
+    }
+
+    fn is_useful(&self, entry: &Entry) -> bool {
+        self.useful.get(&entry.seq()).copied().unwrap_or(false)
+    }
+
+    /// Adds a gradient to what has arrived at `entry`.
+    fn arrive(&mut self, entry: &Entry, value: Placed) -> Result<()> {
+        let slot = self
+            .pending
+            .entry(entry.seq())
+            .or_insert_with(|| Arriving { node: entry.node.clone(), sums: SmallVec::new() });
+        let at = entry.index as usize;
+        while slot.sums.len() <= at {
+            slot.sums.push(None);
+        }
+        let Some(before) = slot.sums[at].take() else {
+            slot.sums[at] = Some(value);
+            return Ok(());
+        };
+        let sum = self.sum(before, value)?;
+        if let Some(slot) = self.pending.get_mut(&entry.seq()) {
+            slot.sums[at] = Some(sum);
+        }
+        Ok(())
+    }
+
+    fn sum(&self, a: Placed, b: Placed) -> Result<Placed> {
+        let op = self.rt.registry.find("elemwise_add")?;
+        let attrs = Arc::new(op.parse(&[])?);
+        let how = self.invoke();
+        let (a, b) = (Tracked::placed(a.0, a.1), Tracked::placed(b.0, b.1));
+        let sum = invoke(self.rt, &op, &attrs, &[&a, &b], None, &how)?;
+        first(sum)
+    }
+
+    fn invoke(&self) -> Invoke<'static> {
+        Invoke {
+            is_train: self.how.is_train,
+            recording: self.how.create_graph,
+            ..Invoke::default()
+        }
+    }
+
+    /// Takes the gradients at a node's outputs to its inputs.
+    fn through(&mut self, arriving: Arriving) -> Result<()> {
+        let Kind::Call(slot) = &arriving.node.kind else {
+            let sum = arriving.sums.into_iter().next().flatten();
+            self.leaves.push((Entry { node: arriving.node, index: 0 }, sum));
+            return Ok(());
+        };
+        if !self.useful.get(&arriving.node.seq).copied().unwrap_or(false) {
+            return Ok(());
+        }
+        let record = slot.lock().clone().ok_or_else(not_in_graph)?;
+        let grads = match &record.rule {
+            Rule::Function(f) => self.through_function(f.as_ref(), &record, &arriving)?,
+            Rule::Op { op, attrs, state } => {
+                self.through_op(op, attrs, state.as_ref(), &record, &arriving)?
+            }
+        };
+        for ((_, entry), grad) in record.inputs.iter().zip(grads) {
+            if let (Some(entry), Some(grad)) = (entry, grad) {
+                if self.is_useful(entry) {
+                    self.arrive(entry, grad)?;
+                }
+            }
+        }
+        if !self.how.retain_graph {
+            *slot.lock() = None;
+        }
+        Ok(())
+    }
+
+    fn through_function(
+        &self,
+        function: &dyn TapeFunction,
+        record: &Recorded,
+        arriving: &Arriving,
+    ) -> Result<Vec<Option<Placed>>> {
+        let mut out_grads = Vec::new();
+        for (i, output) in record.outputs.iter().enumerate() {
+            out_grads.push(match arriving.sums.get(i).and_then(Option::as_ref) {
+                Some(sum) => sum.0.clone(),
+                None => filled(self.rt, "zeros_like", output)?,
+            });
+        }
+        let grads = function.backward(&out_grads, self.how.is_train)?;
+        Ok(grads.into_iter().map(|g| Some((g, None))).collect())
+    }
+
+    fn through_op(
+        &self,
+        op: &Arc<OpDef>,
+        attrs: &Arc<Attrs>,
+        state: Option<&CallState>,
+        record: &Recorded,
+        arriving: &Arriving,
+    ) -> Result<Vec<Option<Placed>>> {
+        let mut tape = TapeBuilder { walk: self, attrs, state, record, values: Vec::new() };
+        let inputs: Vec<GradEntry> = record.inputs.iter().map(|p| tape.value(p.clone())).collect();
+        let mut outputs = Vec::new();
+        for (i, array) in record.outputs.iter().enumerate() {
+            let entry = Entry { node: arriving.node.clone(), index: i as u32 };
+            outputs.push(tape.value((array.clone(), Some(entry))));
+        }
+        let out_grads: Vec<Option<GradEntry>> = (0..record.outputs.len())
+            .map(|i| arriving.sums.get(i).cloned().flatten().map(|p| tape.value(p)))
+            .collect();
+        let needed: Vec<bool> = (record.inputs.iter())
+            .map(|(_, e)| e.as_ref().is_some_and(|e| self.is_useful(e)))
+            .collect();
+        let name = record.name.as_deref().unwrap_or("");
+        let node = GradNode {
+            op,
+            attrs,
+            name,
+            inputs: &inputs,
+            outputs: &outputs,
+            out_grads: &out_grads,
+            needed: &needed,
+        };
+        let grads = op.gradient.apply(&mut tape, &node).map_err(|e| e.in_operator(&op.name))?;
+        Ok(grads.into_iter().map(|g| g.map(|g| tape.values[g.0 as usize].clone())).collect())
+    }
+}
+
+impl Entry {
+    fn is_cleared(&self) -> bool {
+        matches!(&self.node.kind, Kind::Call(slot) if slot.lock().is_none())
+    }
+}
+
+fn not_in_graph() -> Error {
+    Error::value(
+        "Cannot differentiate node because it is not in a computational graph. You need to set \
+         is_recording to true or use autograd.record() to save computational graphs for backward. If you \
+         want to differentiate the same graph twice, you need to pass retain_graph=True to backward.",
+    )
+}
+
+fn first(tracked: SmallVec<[Tracked; 1]>) -> Result<Placed> {
+    let t = tracked.into_iter().next().ok_or_else(|| Error::internal("no output"))?;
+    let entry = t.entry();
+    Ok((t.array, entry))
+}
+
+/// Runs what a gradient rule composes.
+struct TapeBuilder<'a> {
+    walk: &'a Walk<'a>,
+    attrs: &'a Arc<Attrs>,
+    state: Option<&'a CallState>,
+    record: &'a Recorded,
+    values: Vec<Placed>,
+}
+
+impl TapeBuilder<'_> {
+    fn value(&mut self, placed: Placed) -> GradEntry {
+        self.values.push(placed);
+        GradEntry(self.values.len() as u64 - 1)
+    }
+
+    fn invoke(
+        &mut self,
+        op: &Arc<OpDef>,
+        attrs: &Arc<Attrs>,
+        inputs: &[GradEntry],
+        how: &Invoke<'_>,
+    ) -> Result<Vec<GradEntry>> {
+        let inputs: Vec<Tracked> = inputs
+            .iter()
+            .map(|g| {
+                let (array, entry) = self.values[g.0 as usize].clone();
+                Tracked::placed(array, entry)
+            })
+            .collect();
+        let inputs: SmallVec<[&Tracked; 4]> = inputs.iter().collect();
+        let outputs = invoke(self.walk.rt, op, attrs, &inputs, None, how)?;
+        Ok(outputs.into_iter().map(|t| self.value((t.array.clone(), t.entry()))).collect())
+    }
+}
+
+impl GradBuilder for TapeBuilder<'_> {
+    fn backward(&mut self, op: &str, inputs: &[GradEntry]) -> Result<Vec<GradEntry>> {
+        let op = self.walk.rt.registry.find(op)?;
+        let like: SmallVec<[(Shape, crate::dtype::DType); 4]> =
+            self.record.inputs.iter().map(|(a, _)| (a.shape().clone(), a.dtype())).collect();
+        let req: SmallVec<[OpReq; 4]> = (self.record.inputs.iter())
+            .map(|(_, e)| {
+                let wanted = e.as_ref().is_some_and(|e| self.walk.is_useful(e));
+                if wanted { OpReq::Write } else { OpReq::Null }
+            })
+            .collect();
+        let how =
+            Invoke { state: self.state, like: Some(&like), req: Some(&req), ..self.walk.invoke() };
+        self.invoke(&op, self.attrs, inputs, &how)
+    }
+
+    fn op(
+        &mut self,
+        op: &str,
+        name: &str,
+        params: &[(&str, Value)],
+        inputs: &[GradEntry],
+    ) -> Result<Vec<GradEntry>> {
+        let op = self.walk.rt.registry.find(op)?;
+        let attrs = Arc::new(op.parse(params)?);
+        let how = Invoke { name, ..self.walk.invoke() };
+        self.invoke(&op, &attrs, inputs, &how)
+    }
+}

@@ -1,0 +1,144 @@
+//! Arrays on both engines: poison and healing, lifetime, inline work beside queued work.
+
+use super::*;
+use crate::engine::{EngineType, create, patiently};
+use crate::executor::run::{Region, push_region};
+use std::sync::atomic::AtomicUsize;
+
+fn runtimes() -> [Arc<Runtime>; 2] {
+    [EngineType::Threaded, EngineType::Naive].map(|kind| {
+        Arc::new(Runtime {
+            engine: create(kind),
+            pool: Pool::new(),
+            registry: Arc::new(Registry::default()),
+            random: RandomStreams::default(),
+        })
+    })
+}
+
+fn filled(rt: &Arc<Runtime>, values: &[f32]) -> NDArray {
+    let shape = Shape::new(&[values.len() as i64]);
+    let a = NDArray::empty(rt, &shape, DType::F32, Context::default()).unwrap();
+    // SAFETY: the array is new and nobody else knows it.
+    a.overwrite(&mut patiently(), |v| Ok(unsafe { v.slice_mut::<f32>() }.copy_from_slice(values)))
+        .unwrap();
+    a
+}
+
+fn values(a: &NDArray) -> Result<Vec<f32>> {
+    // SAFETY: nothing writes the array while it is read.
+    a.read(&mut patiently(), |v| unsafe { v.slice::<f32>() }.to_vec())
+}
+
+fn fail(rt: &Arc<Runtime>, a: &NDArray) {
+    let task = Task::sync(|_| Err(Error::execution("it went wrong")));
+    rt.engine.push(task, Push::new("failing", &[], &[a.var()])).unwrap();
+}
+
+#[test]
+fn a_failed_array_never_gives_bytes_until_it_is_overwritten_whole() {
+    for rt in runtimes() {
+        let (a, good) = (filled(&rt, &[1.0, 2.0]), filled(&rt, &[3.0, 4.0]));
+        fail(&rt, &a);
+        assert!(a.wait_to_read(&mut patiently()).is_err(), "the first wait raises");
+        assert!(a.wait_to_read(&mut patiently()).is_ok(), "once");
+        assert!(values(&a).is_err(), "but there are no bytes to read");
+
+        let one = || Region { offset: 0, extents: vec![1], steps: vec![1] };
+        push_region(&good, one(), &a, one()).unwrap();
+        let _ = a.wait_to_read(&mut patiently());
+        assert!(values(&a).is_err(), "a part does not heal the whole");
+
+        let copy = filled(&rt, &[0.0, 0.0]);
+        copy.copy_from(&a).unwrap();
+        let _ = copy.wait_to_read(&mut patiently());
+        assert!(values(&copy).is_err(), "what is made from it is poisoned too");
+
+        a.copy_from(&good).unwrap();
+        let _ = a.wait_to_read(&mut patiently());
+        assert_eq!(values(&a).unwrap(), [3.0, 4.0]);
+        assert_eq!(values(&good).unwrap(), [3.0, 4.0]);
+    }
+}
+
+#[test]
+fn failed_arrays_can_be_dropped_and_their_memory_used_again() {
+    for rt in runtimes() {
+        for _ in 0..2000 {
+            let a = filled(&rt, &[1.0; 64]);
+            fail(&rt, &a);
+            drop(a);
+            assert_eq!(values(&filled(&rt, &[7.0; 64])).unwrap(), [7.0; 64]);
+        }
+        let _ = rt.engine.wait_for_all(&mut patiently());
+        assert!(rt.pool.usage().peak_bytes < 1 << 20);
+    }
+}
+
+#[test]
+fn memory_lives_as_long_as_the_work_on_it() {
+    struct Counted(Arc<AtomicUsize>, #[allow(dead_code)] Vec<f32>);
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    for rt in runtimes() {
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let mut bytes = vec![1f32; 8];
+        let ptr = bytes.as_mut_ptr().cast();
+        let keep = Arc::new(Counted(dropped.clone(), bytes));
+        let shape = Shape::new(&[8]);
+        // SAFETY: `keep` owns the bytes.
+        let a =
+            unsafe { NDArray::external(&rt, keep, ptr, &shape, DType::F32, Context::default()) };
+        let b = filled(&rt, &[0.0; 8]);
+        a.var();
+        b.copy_from(&a).unwrap();
+        let view = a.slice(2, 4).unwrap();
+        drop(a);
+        assert_eq!(values(&view).unwrap(), [1.0; 2]);
+        assert_eq!(dropped.load(Ordering::SeqCst), 0);
+        drop(view);
+        rt.engine.wait_for_all(&mut patiently()).unwrap();
+        assert_eq!(values(&b).unwrap(), [1.0; 8]);
+        drop(b);
+        rt.engine.wait_for_all(&mut patiently()).unwrap();
+        assert_eq!(dropped.load(Ordering::SeqCst), 1);
+    }
+}
+
+#[test]
+fn variables_may_appear_while_others_work_inline() {
+    for rt in runtimes() {
+        let total = filled(&rt, &[0.0; 4]);
+        std::thread::scope(|scope| {
+            for i in 0..4 {
+                let (rt, total) = (rt.clone(), total.clone());
+                scope.spawn(move || {
+                    for round in 0..500 {
+                        if i == 0 && round == 250 {
+                            total.var();
+                        }
+                        add_one(&rt, &total);
+                    }
+                });
+            }
+        });
+        assert_eq!(values(&total).unwrap(), [2000.0; 4]);
+    }
+}
+
+fn add_one(rt: &Arc<Runtime>, a: &NDArray) {
+    let view = a.view().unwrap();
+    // SAFETY: run only while nobody else uses the array.
+    let bump = |v: &View| unsafe { v.slice_mut::<f32>() }.iter_mut().for_each(|x| *x += 1.0);
+    if with_quiet(&[], &[a], true, &mut || bump(&view)) {
+        return;
+    }
+    let task = Task::sync(move |_| {
+        bump(&view);
+        Ok(())
+    });
+    rt.engine.push(task, Push::new("add_one", &[], &[a.var()])).unwrap();
+}
