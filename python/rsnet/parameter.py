@@ -15,6 +15,7 @@ serves all three ways of adding an operator.
 from __future__ import annotations
 
 import enum
+import sys
 import types
 import typing
 from typing import Annotated, Any, Union
@@ -153,7 +154,10 @@ class Parameter:
         super().__init_subclass__(**kwargs)
         specs: list[dict[str, Any]] = []
         enums = []
-        for name, hint in typing.get_type_hints(cls, include_extras=True).items():
+        # Annotations kept as text may name things that only the class statement's frame knows.
+        frame = sys._getframe(1)
+        known = {**frame.f_globals, **frame.f_locals}
+        for name, hint in typing.get_type_hints(cls, None, known, include_extras=True).items():
             if name.startswith("_") or typing.get_origin(hint) is typing.ClassVar:
                 continue
             given = cls._declared(name)
