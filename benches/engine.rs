@@ -1,1 +1,424 @@
-fn main() {}
+//! The cost of the engine itself: nanoseconds per empty task, waiting included.
+//!
+//! Prints `pattern=NAME workers=N ns_per_task=X`, medians of `RUNS` runs of `TASKS` tasks. Workers are counted
+//! besides the pushing thread. Each pattern first runs with an order-sensitive update and compares the
+//! result with a sequential run; then empty tasks are timed. An argument selects patterns by a part of
+//! their name. `atomic_rmw` is the machine's uncontended atomic addition, to compare hosts by.
+
+use rsnet::engine::{
+    Engine, NaiveEngine, Operation, Push, Task, ThreadedEngine, Var, patiently, segment,
+};
+use rsnet::kernels::parallel::parallel_for;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const TASKS: usize = 20_000;
+const RUNS: usize = 15;
+
+/// What a task reads and writes, as indices of variables.
+#[derive(Clone, Default)]
+struct Access {
+    reads: Vec<usize>,
+    writes: Vec<usize>,
+}
+
+struct Pattern {
+    name: &'static str,
+    vars: usize,
+    tasks: Vec<Access>,
+}
+
+fn access(reads: &[usize], writes: &[usize]) -> Access {
+    Access { reads: reads.to_vec(), writes: writes.to_vec() }
+}
+
+/// Two distinct reads and a write among 64 variables.
+fn random64(n: usize, seed: u64) -> Vec<Access> {
+    let mut x = seed;
+    let mut next = move || {
+        x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (x >> 33) as usize % 64
+    };
+    let mut task = || {
+        let (a, mut b, mut c) = (next(), next(), next());
+        while b == a {
+            b = next();
+        }
+        while c == a || c == b {
+            c = next();
+        }
+        access(&[a, b], &[c])
+    };
+    (0..n).map(|_| task()).collect()
+}
+
+fn patterns() -> Vec<Pattern> {
+    let indep = (0..TASKS).map(|i| access(&[], &[i])).collect();
+    let chain = (0..TASKS).map(|_| access(&[], &[0])).collect();
+    let forkjoin = (0..TASKS)
+        .map(|i| if i % 17 == 0 { access(&[], &[0]) } else { access(&[0], &[i % 17]) })
+        .collect();
+    let graph = random64(1000, 7);
+    vec![
+        Pattern { name: "indep", vars: TASKS, tasks: indep },
+        Pattern { name: "chain", vars: 1, tasks: chain },
+        Pattern { name: "random64", vars: 64, tasks: random64(TASKS, 1) },
+        Pattern { name: "forkjoin16", vars: 17, tasks: forkjoin },
+        Pattern {
+            name: "graph1000",
+            vars: 64,
+            tasks: graph.iter().cycle().take(TASKS).cloned().collect(),
+        },
+    ]
+}
+
+type Cells = Arc<Vec<AtomicU64>>;
+
+fn update(cells: &[AtomicU64], access: &Access, i: usize) {
+    let sum = access
+        .reads
+        .iter()
+        .fold(i as u64, |s, &r| s.wrapping_mul(7).wrapping_add(cells[r].load(Ordering::Relaxed)));
+    for &w in &access.writes {
+        let old = cells[w].load(Ordering::Relaxed);
+        cells[w].store(old.wrapping_mul(31).wrapping_add(sum), Ordering::Relaxed);
+    }
+}
+
+fn cells(n: usize) -> Cells {
+    Arc::new((0..n).map(|_| AtomicU64::new(0)).collect())
+}
+
+fn values(cells: &[AtomicU64]) -> Vec<u64> {
+    cells.iter().map(|c| c.load(Ordering::Relaxed)).collect()
+}
+
+/// The lists of variables of each task.
+fn lists(tasks: &[Access], vars: &[Var]) -> Vec<(Vec<Var>, Vec<Var>)> {
+    let list = |names: &[usize]| names.iter().map(|&v| vars[v]).collect::<Vec<_>>();
+    tasks.iter().map(|t| (list(&t.reads), list(&t.writes))).collect()
+}
+
+fn new_vars(engine: &dyn Engine, n: usize) -> Vec<Var> {
+    (0..n).map(|_| engine.new_variable()).collect()
+}
+
+/// Runs the pattern with an order-sensitive update; panics if the order was not kept.
+fn check(engine: &dyn Engine, p: &Pattern, cheap: bool, asynchronous: bool) {
+    let vars = new_vars(engine, p.vars);
+    let (expected, got) = (cells(p.vars), cells(p.vars));
+    for (i, (t, (reads, writes))) in p.tasks.iter().zip(lists(&p.tasks, &vars)).enumerate() {
+        update(&expected, t, i);
+        let (got, t) = (got.clone(), t.clone());
+        let task = if asynchronous {
+            Task::asynchronous(move |_, token| {
+                update(&got, &t, i);
+                token.complete(Ok(()));
+            })
+        } else {
+            Task::sync(move |_| {
+                update(&got, &t, i);
+                Ok(())
+            })
+        };
+        engine.push(task, Push { cheap, ..Push::new("task", &reads, &writes) }).unwrap();
+    }
+    engine.wait_for_all(&mut patiently()).unwrap();
+    assert_eq!(values(&expected), values(&got), "{}: order not kept", p.name);
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// Median nanoseconds of `f` for each of `n`.
+fn time(n: usize, mut f: impl FnMut()) -> f64 {
+    f();
+    let run = |_| {
+        let start = Instant::now();
+        f();
+        start.elapsed().as_nanos() as f64 / n as f64
+    };
+    median((0..RUNS).map(run).collect())
+}
+
+fn report(name: &str, workers: usize, ns: f64) {
+    println!("pattern={name} workers={workers} ns_per_task={ns:.1}");
+}
+
+fn push_empty(engine: &dyn Engine, lists: &[(Vec<Var>, Vec<Var>)], cheap: bool) {
+    for (i, (reads, writes)) in lists.iter().enumerate() {
+        let task = Task::sync(move |_| {
+            black_box(i);
+            Ok(())
+        });
+        engine.push(task, Push { cheap, ..Push::new("task", reads, writes) }).unwrap();
+    }
+}
+
+fn dynamic(p: &Pattern, workers: usize, name: &str, cheap: bool) {
+    let engine = ThreadedEngine::with_threads(workers);
+    check(&engine, p, cheap, false);
+    let vars = new_vars(&engine, p.vars);
+    let lists = lists(&p.tasks, &vars);
+    let ns = time(TASKS, || {
+        push_empty(&engine, &lists, cheap);
+        engine.wait_for_all(&mut patiently()).unwrap();
+    });
+    report(name, workers, ns);
+}
+
+fn two_pushers(p: &Pattern) {
+    let engine = ThreadedEngine::with_threads(1);
+    let halves: Vec<_> = (0..2)
+        .map(|k| {
+            let vars = new_vars(&engine, p.vars);
+            lists(&p.tasks[k * TASKS / 2..(k + 1) * TASKS / 2], &vars)
+        })
+        .collect();
+    check(&engine, p, false, false);
+    let ns = time(TASKS, || {
+        std::thread::scope(|s| {
+            for half in &halves {
+                s.spawn(|| push_empty(&engine, half, false));
+            }
+        });
+        engine.wait_for_all(&mut patiently()).unwrap();
+    });
+    report("random64_push2", 1, ns);
+}
+
+fn asynchronous(p: &Pattern) {
+    let engine = ThreadedEngine::with_threads(1);
+    check(&engine, p, false, true);
+    let vars = new_vars(&engine, p.vars);
+    let lists = lists(&p.tasks, &vars);
+    let ns = time(TASKS, || {
+        for (i, (reads, writes)) in lists.iter().enumerate() {
+            let task = Task::asynchronous(move |_, token| {
+                black_box(i);
+                token.complete(Ok(()));
+            });
+            engine.push(task, Push::new("task", reads, writes)).unwrap();
+        }
+        engine.wait_for_all(&mut patiently()).unwrap();
+    });
+    report("random64_async", 1, ns);
+}
+
+fn ready_made(engine: &dyn Engine, p: &Pattern, n: usize, got: Option<&Cells>) -> Vec<Operation> {
+    let vars = new_vars(engine, p.vars);
+    let lists = lists(&p.tasks[..n], &vars);
+    let make = |(i, (reads, writes)): (usize, &(Vec<Var>, Vec<Var>))| {
+        let push = Push::new("task", reads, writes);
+        let (t, got) = (p.tasks[i].clone(), got.cloned());
+        let run: rsnet::engine::Repeated = match got {
+            Some(got) => Arc::new(move |_| {
+                update(&got, &t, i);
+                Ok(())
+            }),
+            None => Arc::new(move |_| {
+                black_box(i);
+                Ok(())
+            }),
+        };
+        engine.new_operation(run, push).unwrap()
+    };
+    lists.iter().enumerate().map(make).collect()
+}
+
+fn replay(p: &Pattern) {
+    let engine = ThreadedEngine::with_threads(1);
+    let push_all = |ops: &[Operation]| {
+        for _ in 0..TASKS / ops.len() {
+            for op in ops {
+                engine.push_operation(op, Default::default(), 0).unwrap();
+            }
+        }
+        engine.wait_for_all(&mut patiently()).unwrap();
+    };
+    let (expected, got) = (cells(p.vars), cells(p.vars));
+    (0..TASKS).for_each(|i| update(&expected, &p.tasks[i % 1000], i % 1000));
+    push_all(&ready_made(&engine, p, 1000, Some(&got)));
+    assert_eq!(values(&expected), values(&got), "graph1000_replay");
+    let ops = ready_made(&engine, p, 1000, None);
+    report("graph1000_replay", 1, time(TASKS, || push_all(&ops)));
+
+    let one = |ops: &[Operation]| segment("graph", ops).unwrap();
+    let got = cells(p.vars);
+    let ops = one(&ready_made(&engine, p, 1000, Some(&got)));
+    (0..TASKS / 1000).for_each(|_| engine.push_operation(&ops, Default::default(), 0).unwrap());
+    engine.wait_for_all(&mut patiently()).unwrap();
+    assert_eq!(values(&expected), values(&got), "graph1000_segment");
+    let ops = one(&ready_made(&engine, p, 1000, None));
+    let ns = time(TASKS, || {
+        (0..TASKS / 1000).for_each(|_| engine.push_operation(&ops, Default::default(), 0).unwrap());
+        engine.wait_for_all(&mut patiently()).unwrap();
+    });
+    report("graph1000_segment", 1, ns);
+}
+
+/// One operation that holds 1,000 functions.
+fn bulk() {
+    let engine = ThreadedEngine::with_threads(1);
+    let var = engine.new_variable();
+    let count = Arc::new(AtomicU64::new(0));
+    let push = || {
+        for _ in 0..TASKS / 1000 {
+            let functions: Vec<_> =
+                (0..1000u64).map(|i| move |c: u64| c.wrapping_mul(31) + i).collect();
+            let count = count.clone();
+            let task = Task::sync(move |_| {
+                let c =
+                    functions.iter().fold(count.load(Ordering::Relaxed), |c, f| black_box(f(c)));
+                count.store(c, Ordering::Relaxed);
+                Ok(())
+            });
+            engine.push(task, Push::new("bulk", &[], &[var])).unwrap();
+        }
+        engine.wait_for_all(&mut patiently()).unwrap();
+    };
+    push();
+    let expected = (0..TASKS as u64).fold(0u64, |c, i| c.wrapping_mul(31) + i % 1000);
+    assert_eq!(count.load(Ordering::Relaxed), expected, "bulk1000");
+    report("bulk1000", 1, time(TASKS, push));
+}
+
+fn naive(p: &Pattern) {
+    let engine = NaiveEngine::new();
+    check(&engine, p, false, false);
+    let vars = new_vars(&engine, p.vars);
+    let lists = lists(&p.tasks, &vars);
+    report("naive", 0, time(TASKS, || push_empty(&engine, &lists, false)));
+}
+
+fn new_delete() {
+    let engine = ThreadedEngine::with_threads(1);
+    let ns = time(TASKS, || {
+        for _ in 0..TASKS {
+            let var = engine.new_variable();
+            engine.delete_variable(var, None);
+        }
+    });
+    report("new_delete_variable", 1, ns);
+}
+
+fn push_wait() {
+    let engine = ThreadedEngine::with_threads(1);
+    let var = engine.new_variable();
+    let ns = time(TASKS, || {
+        for _ in 0..TASKS {
+            engine.push(Task::sync(|_| Ok(())), Push::new("task", &[], &[var])).unwrap();
+            engine.wait_to_read(var, &mut patiently()).unwrap();
+        }
+    });
+    report("push_wait", 1, ns);
+}
+
+fn burn(time: Duration) {
+    let until = Instant::now() + time;
+    while Instant::now() < until {
+        std::hint::spin_loop();
+    }
+}
+
+const HALF: Duration = Duration::from_micros(50);
+
+fn halves() -> Task {
+    Task::sync(|_| {
+        parallel_for(2, 1, |part| part.for_each(|_| burn(HALF)));
+        Ok(())
+    })
+}
+
+/// Kernels of two halves of 50 us on two workers: the excess over 50 us after a gap, and the time of a chain
+/// relative to the ideal, alone and beside 100 serial tasks of 50 us.
+fn kernels() {
+    let engine = ThreadedEngine::with_threads(2);
+    let var = engine.new_variable();
+    let run = || {
+        engine.push(halves(), Push::new("kernel", &[], &[var])).unwrap();
+        engine.wait_to_read(var, &mut patiently()).unwrap();
+    };
+    for gap_us in [2u64, 20, 100] {
+        let kernel = Arc::new(AtomicU64::new(0));
+        let mut excess = Vec::new();
+        for _ in 0..200 {
+            let seen = kernel.clone();
+            burn(Duration::from_micros(gap_us));
+            let task = Task::sync(move |_| {
+                let start = Instant::now();
+                parallel_for(2, 1, |part| part.for_each(|_| burn(HALF)));
+                seen.store(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+                Ok(())
+            });
+            engine.push(task, Push::new("kernel", &[], &[var])).unwrap();
+            engine.wait_to_read(var, &mut patiently()).unwrap();
+            excess.push(kernel.load(Ordering::Relaxed) as f64 - HALF.as_nanos() as f64);
+        }
+        println!("kernel_gap_us={gap_us} workers=2 excess_ns={:.0}", median(excess));
+    }
+    run();
+    let chain = |beside: usize| {
+        let start = Instant::now();
+        for _ in 0..40 {
+            engine.push(halves(), Push::new("kernel", &[], &[var])).unwrap();
+        }
+        for _ in 0..beside {
+            let task = Task::sync(|_| {
+                burn(HALF);
+                Ok(())
+            });
+            engine.push(task, Push::new("serial", &[], &[])).unwrap();
+        }
+        engine.wait_for_all(&mut patiently()).unwrap();
+        let ideal = HALF * (40 + beside as u32 / 2);
+        start.elapsed().as_secs_f64() / ideal.as_secs_f64()
+    };
+    for beside in [0, 100] {
+        let ratio = median((0..RUNS).map(|_| chain(beside)).collect());
+        println!("kernel_chain40 beside={beside} workers=2 of_ideal={ratio:.3}");
+    }
+}
+
+fn atomic_rmw() {
+    let n = AtomicU64::new(0);
+    let ns = time(1_000_000, || {
+        for _ in 0..1_000_000 {
+            black_box(&n).fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    report("atomic_rmw", 0, ns);
+}
+
+fn main() {
+    let filter = std::env::args().skip(1).find(|a| !a.starts_with('-')).unwrap_or_default();
+    let wanted = |name: &str| name.contains(&filter);
+    let patterns = patterns();
+    atomic_rmw();
+    for workers in [1, 2] {
+        for p in patterns.iter().filter(|p| wanted(p.name)) {
+            dynamic(p, workers, p.name, false);
+        }
+    }
+    let (random, graph) = (&patterns[2], &patterns[4]);
+    let rest: [(&str, &dyn Fn()); 9] = [
+        ("random64_push2", &|| two_pushers(random)),
+        ("random64_async", &|| asynchronous(random)),
+        ("random64_inline", &|| dynamic(random, 1, "random64_inline", true)),
+        ("graph1000_replay_segment", &|| replay(graph)),
+        ("bulk1000", &bulk),
+        ("naive", &|| naive(random)),
+        ("new_delete_variable", &new_delete),
+        ("push_wait", &push_wait),
+        ("kernels", &kernels),
+    ];
+    for (name, run) in rest {
+        if wanted(name) {
+            run();
+        }
+    }
+}

@@ -6,6 +6,7 @@ from . import _core, base
 from .base import MXNetError
 from .context import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
 from . import autograd
+from . import engine
 from . import ndarray
 from . import ndarray as nd
 from . import random

@@ -35,14 +35,14 @@ impl<'a> HeldForFork<'a> {
     }
 
     pub(in crate::engine) fn hold(core: &'a Core) -> Self {
-        let push = core.push.lock();
+        let push = core.push.0.lock();
         let locks = Locks {
             _push: push,
             _threads: core.threads.hold(),
             _queues: core.queues.hold(),
             _sleep: core.sleep.hold(),
             _watch: core.watch.hold(),
-            _rest: (core.returned.lock(), core.faults.hold()),
+            _rest: (core.returned.0.lock(), core.faults.hold()),
             _hook: (core.hook.lock(), core.wait_timeout.lock()),
         };
         HeldForFork { engine: Some((core, locks)) }
@@ -74,7 +74,7 @@ pub fn recover(core: &Core, state: &mut PushState) {
         core.faults.spread(&inherited, lost.into_iter());
     }
     state.alloc.reset(core);
-    core.returned.lock().clear();
+    core.returned.0.lock().clear();
     core.queues.clear();
     core.sleep.clear();
     core.watch.reset();

@@ -28,7 +28,7 @@ pub use fork::HeldForFork;
 pub use hook::{Event, Hook, Step};
 pub use naive::NaiveEngine;
 pub use pool::usable_cores;
-pub use task::{OnComplete, Task};
+pub use task::{Mark, OnComplete, Task};
 pub use threaded_engine::ThreadedEngine;
 
 use crate::context::Context;
@@ -162,6 +162,41 @@ impl OperationInner {
     }
 }
 
+/// One operation that runs several ready-made ones in order, on one thread, as if they were one function: if
+/// one fails, the rest is skipped and everything that any of them writes is poisoned. For many short operations,
+/// whose dependencies cost more to follow than to run.
+pub fn segment(name: &str, operations: &[Operation]) -> Result<Operation> {
+    use std::collections::HashMap;
+    let mut vars: Vec<Var> = Vec::new();
+    let mut known: HashMap<Var, (bool, bool)> = HashMap::new();
+    for o in operations {
+        o.0.check_live()?;
+        let reads = o.0.reads.iter().map(|v| (v, false, false));
+        let writes = o.0.writes.iter().enumerate().map(|(i, v)| (v, true, i < o.0.overwrites));
+        for (&v, is_written, is_overwritten) in reads.chain(writes) {
+            // What counts for the whole is whether its first use overwrites, and whether any writes.
+            let entry = known.entry(v).or_insert_with(|| {
+                vars.push(v);
+                (false, is_overwritten)
+            });
+            entry.0 |= is_written;
+        }
+    }
+    let of = |written: bool, whole: bool| {
+        let known = &known;
+        vars.iter()
+            .copied()
+            .filter(move |v| known[v].0 == written && (!written || known[v].1 == whole))
+    };
+    let overwritten: Vec<Var> = of(true, true).collect();
+    let reads: Vec<Var> = of(false, false).collect();
+    let writes: Vec<Var> = overwritten.iter().copied().chain(of(true, false)).collect();
+    let functions: Vec<Repeated> = operations.iter().map(|o| o.0.run.clone()).collect();
+    let run: Repeated = Arc::new(move |context| functions.iter().try_for_each(|f| f(context)));
+    let push = Push { overwrites: overwritten.len(), ..Push::new(name, &reads, &writes) };
+    Ok(Operation(Arc::new(OperationInner::new(run, &push))))
+}
+
 /// What every engine does. Errors of operations travel along the variables they write: see
 /// `engine/README.md` for *reported* and *poisoned*.
 pub trait Engine: Send + Sync {
@@ -220,17 +255,13 @@ pub trait Engine: Send + Sync {
     fn before_fork(&self) -> HeldForFork<'_> {
         HeldForFork::nothing()
     }
-    /// Runs `f` as part of the operation that `token` ends: waits inside know that they must not wait for it.
-    fn inside(&self, _token: &OnComplete, f: &mut dyn FnMut()) {
-        f();
-    }
     /// From now on operations that have not started are completed without being run, deletions excepted.
     fn notify_shutdown(&self);
 }
 
 /// A variable named twice, or both read and written: which, and in which way. Positions are those of the
 /// lists.
-pub(in crate::engine) fn check_variables(name: &str, reads: &[Var], writes: &[Var]) -> Result<()> {
+pub fn check_variables(name: &str, reads: &[Var], writes: &[Var]) -> Result<()> {
     let fail = |what: String| Err(Error::value(format!("operation '{name}': {what}")));
     for (i, w) in writes.iter().enumerate() {
         if let Some(j) = writes[..i].iter().position(|v| v == w) {

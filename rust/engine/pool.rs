@@ -7,7 +7,7 @@ use super::sync::Lock;
 use super::threaded::{Core, LANES};
 use crate::error::{Error, ErrorKind, Result};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 /// The threads of an engine.
@@ -186,6 +186,7 @@ impl Core {
 
 /// Threads that this process may keep busy: the smaller of its CPU affinity and its cgroup's quota.
 pub fn usable_cores() -> usize {
-    // The standard library looks at both on Linux.
-    std::thread::available_parallelism().map_or(1, |n| n.get())
+    static CORES: OnceLock<usize> = OnceLock::new();
+    // The standard library looks at both on Linux; it reads files, so it is asked once.
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, |n| n.get()))
 }

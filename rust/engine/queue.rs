@@ -52,12 +52,17 @@ impl Ring {
         true
     }
 
+    /// `seen_tail` is the consumer's last look at the tail: while it is ahead, the line that the producer
+    /// writes is left alone. `coming` is called with the task after this one, if it is there.
     #[inline]
-    fn pop(&self) -> Option<u32> {
+    fn pop(&self, seen_tail: &mut u64, coming: impl Fn(u32)) -> Option<u32> {
         let mut head = self.head.0.load(Ordering::Relaxed);
         loop {
-            if head == self.tail.0.load(Ordering::Acquire) {
-                return None;
+            if head >= *seen_tail {
+                *seen_tail = self.tail.0.load(Ordering::Acquire);
+                if head >= *seen_tail {
+                    return None;
+                }
             }
             // Overwritten only after the head has moved on; then the exchange below fails.
             let task = self.items[(head & (RING - 1)) as usize].load(Ordering::Relaxed);
@@ -68,7 +73,14 @@ impl Ring {
                 Ordering::Relaxed,
             );
             match r {
-                Ok(_) => return Some(task),
+                Ok(_) => {
+                    if head + 2 < *seen_tail {
+                        coming(
+                            self.items[((head + 2) & (RING - 1)) as usize].load(Ordering::Relaxed),
+                        );
+                    }
+                    return Some(task);
+                }
                 Err(now) => head = now,
             }
         }
@@ -185,7 +197,7 @@ impl Queues {
 
     /// Forgets all tasks.
     pub fn clear(&self) {
-        while self.ring.pop().is_some() {}
+        while self.ring.pop(&mut 0, |_| ()).is_some() {}
         for heap in [&self.urgent, &self.later] {
             while heap.pop().is_some() {}
         }
@@ -226,17 +238,23 @@ impl Queues {
 
     /// The next task for worker `me`. `turn` counts its tasks, so that no queue waits for ever.
     #[inline]
-    pub fn pop(&self, me: usize, turn: u32) -> Option<u32> {
+    pub fn pop(
+        &self,
+        me: usize,
+        turn: u32,
+        seen_tail: &mut u64,
+        coming: impl Fn(u32),
+    ) -> Option<u32> {
         if let Some(task) = self.urgent.pop() {
             return Some(task);
         }
         if turn.is_multiple_of(64)
-            && let Some(task) = self.ring.pop().or_else(|| self.foreign.pop())
+            && let Some(task) = self.ring.pop(seen_tail, &coming).or_else(|| self.foreign.pop())
         {
             return Some(task);
         }
         let own = self.surplus.get(me).and_then(|list| list.0.pop());
-        own.or_else(|| self.ring.pop()).or_else(|| self.pop_others(me))
+        own.or_else(|| self.ring.pop(seen_tail, &coming)).or_else(|| self.pop_others(me))
     }
 
     #[inline]

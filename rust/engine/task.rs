@@ -4,6 +4,8 @@
 //! greater one is boxed. It is the one place of the engine where closures lose their type.
 
 use super::RunContext;
+use super::frame::Frame;
+use super::slot::TaskRef;
 use super::threaded::Core;
 use crate::error::{Error, Result};
 use std::mem::{ManuallyDrop, MaybeUninit, align_of, size_of};
@@ -30,11 +32,11 @@ impl OnComplete {
         OnComplete(Target::Slot(core, task))
     }
 
-    /// The task of a threaded engine that this token ends.
-    pub(in crate::engine) fn slot(&self) -> Option<(&Arc<Core>, u64)> {
+    /// The operation that this token ends, to run parts of it under its name.
+    pub fn mark(&self) -> Mark {
         match &self.0 {
-            Target::Slot(core, task) => Some((core, *task)),
-            _ => None,
+            Target::Slot(core, task) => Mark(Some((core.clone(), TaskRef(*task)))),
+            _ => Mark(None),
         }
     }
 
@@ -48,6 +50,20 @@ impl OnComplete {
             Target::Done => {}
             Target::Function(f) => f(result),
             Target::Slot(core, task) => core.complete_token(task, result),
+        }
+    }
+}
+
+/// Names an operation while it runs. See [`OnComplete::mark`].
+pub struct Mark(Option<(Arc<Core>, TaskRef)>);
+
+impl Mark {
+    /// Runs `f` as part of the operation, on whatever thread this is: a wait inside that would wait for the
+    /// operation itself is an error, and `wait_for_all` covers what `f` has pushed.
+    pub fn inside<R>(&self, f: impl FnOnce() -> R) -> R {
+        match &self.0 {
+            Some((core, task)) => Frame::new(&**core, *task, false).enter(f),
+            None => f(),
         }
     }
 }

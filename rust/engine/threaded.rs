@@ -33,9 +33,9 @@ pub struct Core {
     pub sleep: Sleep,
     /// Bits that make the good path look closer.
     pub rare: AtomicU32,
-    pub push: Lock<PushState>,
+    pub push: Apart<Lock<PushState>>,
     /// Slots on their way back from workers to pushers.
-    pub returned: Lock<Vec<u32>>,
+    pub returned: Apart<Lock<Vec<u32>>>,
     /// Tasks completed, by lane; those completed on no worker apart.
     pub completed: Box<[Apart<AtomicU64>]>,
     pub completed_elsewhere: Apart<AtomicU64>,
@@ -52,6 +52,8 @@ pub struct Core {
 pub mod rare {
     pub const SHUT_DOWN: u32 = 1;
     pub const HOOK: u32 = 2;
+    /// The line of every push is kept, for the hang report.
+    pub const ORIGINS: u32 = 4;
 }
 
 /// What pushers share among themselves, under the push lock.
@@ -77,8 +79,9 @@ impl Alloc {
     pub fn take(&mut self, core: &Core) -> Option<u32> {
         match self.free.pop() {
             Some(slot) => {
-                if let Some(&next) = self.free.last() {
-                    prefetch_for_write(core.slab.get(next));
+                // The next but one: a line comes from another core in about the time of two pushes.
+                if let [.., next, _] = self.free[..] {
+                    core.slab.prefetch_for_write(next);
                 }
                 Some(slot)
             }
@@ -88,7 +91,7 @@ impl Alloc {
 
     #[cold]
     fn refill(&mut self, core: &Core) -> Option<u32> {
-        std::mem::swap(&mut self.free, &mut core.returned.lock());
+        std::mem::swap(&mut self.free, &mut core.returned.0.lock());
         if self.free.is_empty() {
             let grown = core.slab.grow(self.chunks);
             self.chunks += usize::from(!grown.is_empty());
@@ -109,21 +112,6 @@ impl Alloc {
             core.slab.get(slot).abandon();
         }
     }
-}
-
-#[inline]
-fn prefetch_for_write<T>(p: &T) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let p = std::ptr::from_ref(p).cast::<i8>();
-        // SAFETY: a prefetch changes nothing; the second line of the slot lies within it.
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(p);
-            _mm_prefetch::<_MM_HINT_T0>(p.add(64));
-        }
-    }
-    let _ = p;
 }
 
 /// What became of a push.
@@ -148,7 +136,7 @@ impl Core {
     /// The push lock, with the state brought up to date after a fork.
     #[inline]
     pub fn lock(&self) -> std::sync::MutexGuard<'_, PushState> {
-        let mut state = self.push.lock();
+        let mut state = self.push.0.lock();
         if state.epoch != self.epoch.load(Ordering::Relaxed) {
             super::fork::recover(self, &mut state);
         }
@@ -162,7 +150,13 @@ impl Core {
         // The user's line is asked for outside of the lock: it may run Python. So who may turn out to run
         // at once looks before.
         let origin = match push.origin {
-            Some(f) if !inline || !self.would_run(push) => f(),
+            Some(f)
+                if !inline
+                    || self.rare.load(Ordering::Relaxed) & rare::ORIGINS != 0
+                    || !self.would_run(push) =>
+            {
+                f()
+            }
             _ => None,
         };
         match self.enqueue(task, push, origin, inline)? {

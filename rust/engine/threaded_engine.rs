@@ -1,7 +1,6 @@
 //! [`ThreadedEngine`]: the handle that users hold, and its face as an [`Engine`].
 
 use super::fork::HeldForFork;
-use super::frame::Frame;
 use super::pool::{Threads, usable_cores};
 use super::queue::{Apart, Queues};
 use super::sleep::Sleep;
@@ -10,8 +9,7 @@ use super::threaded::{Core, LANES, PushState, rare};
 use super::var::{Versions, living};
 use super::wait::{Kind, Watch};
 use super::{
-    Engine, Hook, OnComplete, Operation, OperationInner, Poll, Push, Repeated, Task, Var, fault,
-    patiently,
+    Engine, Hook, Operation, OperationInner, Poll, Push, Repeated, Task, Var, fault, patiently,
 };
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -168,7 +166,7 @@ impl Engine for ThreadedEngine {
 
     fn with_quiet(&self, reads: &[Var], writes: &[Var], f: &mut dyn FnMut()) -> bool {
         let state = self.core.lock();
-        let quiet = self.core.rare.load(Ordering::Relaxed) == 0
+        let quiet = self.core.rare.load(Ordering::Relaxed) & !rare::ORIGINS == 0
             && reads.iter().all(|&v| self.is_quiet(&state, v, Kind::Read))
             && writes.iter().all(|&v| self.is_quiet(&state, v, Kind::All));
         if quiet {
@@ -206,6 +204,11 @@ impl Engine for ThreadedEngine {
     }
 
     fn set_wait_timeout(&self, limit: Option<Duration>) {
+        // The report names the line of each push, so these are asked for from now on.
+        match limit {
+            Some(_) => self.core.rare.fetch_or(rare::ORIGINS, Ordering::Relaxed),
+            None => self.core.rare.fetch_and(!rare::ORIGINS, Ordering::Relaxed),
+        };
         *self.core.wait_timeout.lock() = limit;
     }
 
@@ -215,15 +218,6 @@ impl Engine for ThreadedEngine {
 
     fn before_fork(&self) -> HeldForFork<'_> {
         HeldForFork::hold(&self.core)
-    }
-
-    fn inside(&self, token: &OnComplete, f: &mut dyn FnMut()) {
-        match token.slot() {
-            Some((core, task)) if Arc::ptr_eq(core, &self.core) => {
-                Frame::new(&*self.core, TaskRef(task), false).enter(f);
-            }
-            _ => f(),
-        }
     }
 
     fn notify_shutdown(&self) {

@@ -4,6 +4,7 @@
 //! else's operations, so a wait can be given up at any moment and cannot deadlock on its own stack.
 
 use super::frame;
+use super::pool::usable_cores;
 use super::slot::{TaskRef, flag};
 use super::sync::Lock;
 use super::task::Task;
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 
 /// How long a waiter spins before it parks.
 const SPIN: Duration = Duration::from_micros(20);
+const SHORT_SPIN: Duration = Duration::from_micros(1);
 /// How often a wait polls.
 const SLICE: Duration = Duration::from_millis(50);
 
@@ -152,7 +154,7 @@ impl Core {
     fn wait_until_quiet(&self, poll: Poll<'_>, what: &dyn Fn() -> String) -> Result<()> {
         let target = self.lock().pushed;
         let is_done = || self.completed() >= target;
-        if !spin(&is_done) {
+        if !spin(self.threads.wanted(), &is_done) {
             self.ensure_running()?;
             let signal = Signal::new();
             self.watch.add(target, &signal);
@@ -201,7 +203,7 @@ impl Core {
                  make it asynchronous",
             ));
         }
-        if spin(&is_done) {
+        if spin(self.threads.wanted(), &is_done) {
             return Ok(());
         }
         self.ensure_running()?;
@@ -323,9 +325,10 @@ fn pending(core: &Core, vars: &Vars, i: u32, kind: Kind) -> Vec<TaskRef> {
     tasks.filter(|&t| !core.slab.is_done(t)).collect()
 }
 
-/// Spins for a moment, if there is a core to spare.
-fn spin(is_done: &dyn Fn() -> bool) -> bool {
-    let until = Instant::now() + SPIN;
+/// Spins for a moment: a short one if the workers need all cores.
+fn spin(workers: usize, is_done: &dyn Fn() -> bool) -> bool {
+    let spare = workers < usable_cores();
+    let until = Instant::now() + if spare { SPIN } else { SHORT_SPIN };
     loop {
         for _ in 0..16 {
             if is_done() {

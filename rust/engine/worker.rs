@@ -20,6 +20,8 @@ const SPIN: Duration = Duration::from_micros(250);
 const BATCH: usize = 64;
 /// Tasks run directly after one another before the queues are looked at again.
 const STREAK: u32 = 64;
+/// Pauses of an emptied worker before its next look.
+const BACK_OFF: u32 = 6;
 const NONE: u32 = u32::MAX;
 
 /// What one worker keeps for itself.
@@ -50,9 +52,10 @@ impl Core {
             frame: &frame,
         };
         frame.enter(|| {
-            let mut turn = 0u32;
+            let (mut turn, mut seen_tail) = (0u32, 0);
             while !stop.load(Ordering::Relaxed) {
-                match self.queues.pop(lane, turn) {
+                let coming = |t| self.slab.prefetch_for_run(t);
+                match self.queues.pop(lane, turn, &mut seen_tail, coming) {
                     Some(task) => {
                         turn = turn.wrapping_add(1);
                         if self.sleep.anybody() && !self.queues.is_empty() {
@@ -88,6 +91,10 @@ impl Core {
     #[cold]
     fn idle(&self, local: &mut Local<'_>, parker: &Arc<Parker>, stop: &AtomicBool) {
         self.notify_watchers();
+        // A moment's patience: a worker that polls right behind a pusher takes every line from it.
+        for _ in 0..BACK_OFF {
+            std::hint::spin_loop();
+        }
         let mut until: Option<Instant> = None;
         let mut pauses = 1;
         loop {
@@ -121,7 +128,7 @@ impl Core {
 
     fn give_back(&self, free: &mut Vec<u32>) {
         if !free.is_empty() {
-            self.returned.lock().append(free);
+            self.returned.0.lock().append(free);
         }
     }
 
@@ -234,7 +241,7 @@ impl Core {
             None => {
                 let mut ready = Vec::new();
                 self.slab.release(head, |t| self.ready_elsewhere(t, &mut ready));
-                let mut returned = self.returned.lock();
+                let mut returned = self.returned.0.lock();
                 self.slab.retire(slot, |s| returned.push(s));
                 drop(returned);
                 if !ready.is_empty() {
@@ -319,7 +326,7 @@ impl Core {
         let function = unsafe { (*s.body()).task.assume_init_read() };
         let _ = function.run(&RunContext::default(), || OnComplete::new(|_| ()));
         s.close();
-        let mut returned = self.returned.lock();
+        let mut returned = self.returned.0.lock();
         self.slab.retire(slot, |s| returned.push(s));
     }
 

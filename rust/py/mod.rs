@@ -8,6 +8,8 @@ pub mod autograd;
 pub mod callback;
 pub mod convert;
 pub mod dlpack;
+pub mod engine;
+mod engine_hook;
 pub mod error;
 pub mod executor;
 pub mod function;
@@ -38,6 +40,7 @@ pub fn runtime() -> &'static Arc<Runtime> {
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     error::IntoPy::py(EngineType::from_environment(), m.py())?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    engine::register(m)?;
     ndarray::register(m)?;
     function::register(m)?;
     autograd::register(m)?;

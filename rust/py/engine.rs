@@ -1,0 +1,511 @@
+//! `rsnet.engine`: the dependency engine for any Python function.
+//!
+//! A pushed function never runs inside its push, nor on a compute thread: when the engine finds it ready it
+//! is handed to an attached thread, and the operation ends with it. So every push returns at once.
+
+use super::attached;
+use super::convert::context_arg;
+use super::error::{IntoPy, from_py, poll_signals};
+use super::function::user_line;
+use super::{engine_hook, runtime};
+use crate::context::Context;
+use crate::engine::{HeldForFork, OnComplete, Prop, Push, Task, Var};
+use crate::error::Error;
+use parking_lot::Mutex;
+use pyo3::exceptions::{PyBaseException, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+use smallvec::SmallVec;
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A token that orders the operations that name it. Made by `new_variable`.
+#[pyclass(frozen, module = "rsnet.engine")]
+pub struct Variable(Var);
+
+#[pymethods]
+impl Variable {
+    /// Completed writes.
+    #[getter]
+    fn version(&self) -> u64 {
+        runtime().engine.version(self.0)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Variable version={}>", self.version())
+    }
+}
+
+impl Drop for Variable {
+    fn drop(&mut self) {
+        runtime().engine.delete_variable(self.0, None);
+    }
+}
+
+/// What exists only while a function runs: `ctx`, and `stream` (an integer on a GPU, else None).
+#[pyclass(frozen, module = "rsnet.engine")]
+pub struct RunContext {
+    ctx: Context,
+    #[pyo3(get)]
+    stream: Option<usize>,
+}
+
+#[pymethods]
+impl RunContext {
+    #[getter]
+    fn ctx(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        super::convert::context_to_py(py, self.ctx).map(Bound::unbind)
+    }
+}
+
+/// Ends an asynchronous operation: call it once, from any thread; `error=exc` fails the operation.
+#[pyclass(frozen, module = "rsnet.engine", name = "OnComplete")]
+pub struct Completion {
+    name: String,
+    token: Mutex<Option<OnComplete>>,
+}
+
+#[pymethods]
+impl Completion {
+    #[pyo3(signature = (error=None))]
+    fn __call__(&self, py: Python<'_>, error: Option<Bound<'_, PyBaseException>>) -> PyResult<()> {
+        let Some(token) = self.token.lock().take() else {
+            let text = format!("operation '{}' was completed twice", self.name);
+            return Err(PyRuntimeError::new_err(text));
+        };
+        let result = match error {
+            None => Ok(()),
+            Some(e) => Err(from_py(py, PyErr::from_value(e.into_any()))),
+        };
+        token.complete(result);
+        Ok(())
+    }
+}
+
+/// A ready-made operation. Made by `new_operator`.
+#[pyclass(frozen, module = "rsnet.engine")]
+pub struct Operator {
+    function: Option<Py<PyAny>>,
+    reads: Vars,
+    writes: Vars,
+    /// Keeps the variables alive.
+    _handles: Vec<Py<PyAny>>,
+    prop: Prop,
+    name: String,
+    is_deleted: AtomicBool,
+}
+
+type Vars = SmallVec<[Var; 4]>;
+
+fn vars(list: &Bound<'_, PyAny>) -> PyResult<Vars> {
+    let one = |item: &Bound<'_, PyAny>| match item.cast::<Variable>() {
+        Ok(v) => Ok(v.get().0),
+        Err(_) => Err(PyTypeError::new_err(format!(
+            "expected an engine variable, got {}",
+            item.get_type()
+        ))),
+    };
+    if let Ok(list) = list.cast::<PyList>() {
+        return list.iter().map(|item| one(&item)).collect();
+    }
+    if let Ok(tuple) = list.cast::<PyTuple>() {
+        return tuple.iter().map(|item| one(&item)).collect();
+    }
+    list.try_iter()?.map(|item| one(&item?)).collect()
+}
+
+fn context(ctx: Option<&Bound<'_, PyAny>>) -> PyResult<Context> {
+    match ctx {
+        None => Ok(Context::default()),
+        some => context_arg(some),
+    }
+}
+
+fn prop_arg(prop: Option<&str>) -> PyResult<Prop> {
+    Ok(match prop {
+        None | Some("normal") => Prop::Normal,
+        Some("copy_from_gpu") => Prop::CopyFromDevice,
+        Some("copy_to_gpu") => Prop::CopyToDevice,
+        Some("cpu_prioritized") => Prop::CpuPrioritized,
+        Some("async") => Prop::Async,
+        Some("delete_var") => Prop::DeleteVar,
+        Some("gpu_prioritized") => Prop::GpuPrioritized,
+        Some("no_skip") => Prop::NoSkip,
+        Some(other) => {
+            return Err(PyValueError::new_err(format!(
+                "prop '{other}' is none of normal, copy_from_gpu, copy_to_gpu, cpu_prioritized, async, \
+                 delete_var, gpu_prioritized, no_skip"
+            )));
+        }
+    })
+}
+
+/// How a Python function ends its operation.
+#[derive(Clone, Copy, PartialEq)]
+enum Ends {
+    /// When it returns.
+    ByReturning,
+    /// When it, or somebody else, calls `on_complete`.
+    ByToken,
+}
+
+/// One push, whatever its door.
+struct Call<'a> {
+    ctx: Context,
+    reads: &'a [Var],
+    writes: &'a [Var],
+    prop: Prop,
+    priority: i32,
+    name: Option<&'a str>,
+}
+
+impl Call<'_> {
+    fn push(&self, py: Python<'_>, function: Option<Bound<'_, PyAny>>, ends: Ends) -> PyResult<()> {
+        let derived = match (&self.name, &function) {
+            (Some(_), _) | (_, None) => None,
+            (None, Some(f)) => f.getattr("__qualname__").and_then(|n| n.extract::<String>()).ok(),
+        };
+        let name = self.name.or(derived.as_deref()).unwrap_or("function");
+        let push = Push {
+            ctx: self.ctx,
+            prop: self.prop,
+            priority: self.priority,
+            // What the engine runs only hands the function on, or is nothing at all.
+            cheap: true,
+            origin: Some(&user_line),
+            ..Push::new(name, self.reads, self.writes)
+        };
+        let Some(function) = function else {
+            return runtime().engine.push(Task::nothing(), push).py(py);
+        };
+        if !function.is_callable() {
+            return Err(PyTypeError::new_err(format!("{function} is not callable")));
+        }
+        let job = Function { function: function.unbind(), name: name.to_owned(), ends };
+        let engine = &runtime().engine;
+        if !engine.runs_inside_push() {
+            return engine.push(job.into_task(), push).py(py);
+        }
+        // The naive engine waits in its push, for whoever completes the operation.
+        let Call { ctx, reads, writes, prop, priority, .. } = *self;
+        py.detach(|| {
+            let push = Push { ctx, prop, priority, ..Push::new(name, reads, writes) };
+            engine.push(job.into_task(), push)
+        })
+        .py(py)
+    }
+}
+
+/// A Python function on its way to an attached thread.
+struct Function {
+    function: Py<PyAny>,
+    name: String,
+    ends: Ends,
+}
+
+impl Function {
+    fn into_task(self) -> Task {
+        let inside = runtime().engine.runs_inside_push();
+        let this = Box::new(self);
+        Task::asynchronous(move |run, token| {
+            let (ctx, stream) = (run.ctx, run.stream);
+            if inside {
+                // The naive engine: here and now. Its thread may hold the interpreter while it waits.
+                return Python::attach(|py| this.run(py, ctx, stream, token));
+            }
+            attached::submit(Box::new(move |py| this.run(py, ctx, stream, token)));
+        })
+    }
+
+    fn run(
+        self: Box<Self>,
+        py: Python<'_>,
+        ctx: Context,
+        stream: Option<usize>,
+        token: OnComplete,
+    ) {
+        let mark = token.mark();
+        let context = Bound::new(py, RunContext { ctx, stream });
+        match self.ends {
+            Ends::ByReturning => {
+                let call = |c| self.function.call1(py, (c,)).map(drop);
+                let result = mark.inside(|| context.and_then(call));
+                token.complete(result.map_err(|e| from_py(py, e)));
+            }
+            Ends::ByToken => {
+                let done = Completion { name: self.name.clone(), token: Mutex::new(Some(token)) };
+                let Ok(done) = Bound::new(py, done) else { return };
+                let call = |c| self.function.call1(py, (c, done.clone())).map(drop);
+                let result = mark.inside(|| context.and_then(call));
+                if let Err(e) = result {
+                    let token = done.get().token.lock().take();
+                    match token {
+                        Some(token) => token.complete(Err(from_py(py, e))),
+                        None => e.write_unraisable(py, Some(self.function.bind(py))),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A new variable, ready to be read and written.
+#[pyfunction]
+fn new_variable() -> Variable {
+    Variable(runtime().engine.new_variable())
+}
+
+/// Runs ``fn(run_context)`` once what ``const_vars`` and ``mutate_vars`` wait for is done. Returns at once.
+/// ``fn=None`` only orders.
+#[pyfunction]
+#[pyo3(signature = (r#fn, ctx=None, const_vars=None, mutate_vars=None, prop=None, priority=0, name=None))]
+#[expect(clippy::too_many_arguments, reason = "the arguments of the Python function")]
+fn push_sync(
+    py: Python<'_>,
+    r#fn: Option<Bound<'_, PyAny>>,
+    ctx: Option<Bound<'_, PyAny>>,
+    const_vars: Option<Bound<'_, PyAny>>,
+    mutate_vars: Option<Bound<'_, PyAny>>,
+    prop: Option<&str>,
+    priority: i32,
+    name: Option<&str>,
+) -> PyResult<()> {
+    let reads = const_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
+    let writes = mutate_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
+    let (ctx, prop) = (context(ctx.as_ref())?, prop_arg(prop)?);
+    let call = Call { ctx, reads: &reads, writes: &writes, prop, priority, name };
+    call.push(py, r#fn, Ends::ByReturning)
+}
+
+/// As `push_sync`, with ``fn(run_context, on_complete)``: done when ``on_complete()`` is called, once, from
+/// any thread. ``on_complete(error=exc)`` fails it.
+#[pyfunction]
+#[pyo3(signature = (r#fn, ctx=None, const_vars=None, mutate_vars=None, prop=None, priority=0, name=None))]
+#[expect(clippy::too_many_arguments, reason = "the arguments of the Python function")]
+fn push_async(
+    py: Python<'_>,
+    r#fn: Bound<'_, PyAny>,
+    ctx: Option<Bound<'_, PyAny>>,
+    const_vars: Option<Bound<'_, PyAny>>,
+    mutate_vars: Option<Bound<'_, PyAny>>,
+    prop: Option<&str>,
+    priority: i32,
+    name: Option<&str>,
+) -> PyResult<()> {
+    let reads = const_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
+    let writes = mutate_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
+    let (ctx, prop) = (context(ctx.as_ref())?, prop_arg(prop)?);
+    let call = Call { ctx, reads: &reads, writes: &writes, prop, priority, name };
+    call.push(py, Some(r#fn), Ends::ByToken)
+}
+
+/// An operation to be pushed many times by `push`.
+#[pyfunction]
+#[pyo3(signature = (r#fn, const_vars, mutate_vars, prop=None, name=None))]
+fn new_operator(
+    r#fn: Option<Bound<'_, PyAny>>,
+    const_vars: Bound<'_, PyAny>,
+    mutate_vars: Bound<'_, PyAny>,
+    prop: Option<&str>,
+    name: Option<&str>,
+) -> PyResult<Operator> {
+    let (reads, writes) = (vars(&const_vars)?, vars(&mutate_vars)?);
+    let derived = || r#fn.as_ref()?.getattr("__qualname__").ok()?.extract::<String>().ok();
+    let name = name.map(str::to_owned).or_else(derived).unwrap_or_else(|| "function".into());
+    crate::engine::check_variables(&name, &reads, &writes).py(const_vars.py())?;
+    let mut handles: Vec<Py<PyAny>> = Vec::new();
+    for list in [&const_vars, &mutate_vars] {
+        list.try_iter()?.try_for_each(|v| v.map(|v| handles.push(v.unbind())))?;
+    }
+    Ok(Operator {
+        function: r#fn.map(Bound::unbind),
+        reads,
+        writes,
+        _handles: handles,
+        prop: prop_arg(prop)?,
+        name,
+        is_deleted: AtomicBool::new(false),
+    })
+}
+
+/// Pushes a ready-made operation.
+#[pyfunction]
+#[pyo3(signature = (op, ctx=None, priority=0))]
+fn push(
+    py: Python<'_>,
+    op: &Operator,
+    ctx: Option<Bound<'_, PyAny>>,
+    priority: i32,
+) -> PyResult<()> {
+    if op.is_deleted.load(Ordering::Acquire) {
+        return Err(PyValueError::new_err(format!("operation '{}' was deleted", op.name)));
+    }
+    let call = Call {
+        ctx: context(ctx.as_ref())?,
+        reads: &op.reads,
+        writes: &op.writes,
+        prop: op.prop,
+        priority,
+        name: Some(&op.name),
+    };
+    call.push(py, op.function.as_ref().map(|f| f.bind(py).clone()), Ends::ByReturning)
+}
+
+/// Ends a ready-made operation; what was pushed of it still runs.
+#[pyfunction]
+fn delete_operator(op: &Operator) {
+    op.is_deleted.store(true, Ordering::Release);
+}
+
+/// Ends a variable after every earlier use of it; ``fn()`` runs then. No use is legal after the call.
+#[pyfunction]
+#[pyo3(signature = (v, r#fn=None))]
+fn delete_variable(v: &Variable, r#fn: Option<Py<PyAny>>) {
+    let last = r#fn.map(|f| -> Box<dyn FnOnce() + Send> {
+        Box::new(move || {
+            attached::submit(Box::new(move |py| {
+                if let Err(e) = f.call0(py) {
+                    e.write_unraisable(py, Some(f.bind(py)));
+                }
+            }));
+        })
+    });
+    runtime().engine.delete_variable(v.0, last);
+}
+
+/// Blocks until every function pushed before that names ``v`` is done; raises its error once.
+#[pyfunction]
+fn wait_for_var(py: Python<'_>, v: &Variable) -> PyResult<()> {
+    let var = v.0;
+    py.detach(|| runtime().engine.wait_for_var(var, &mut poll_signals)).py(py)
+}
+
+/// Blocks until everything pushed before is done; raises the first error.
+#[pyfunction]
+fn wait_for_all(py: Python<'_>) -> PyResult<()> {
+    py.detach(|| runtime().engine.wait_for_all(&mut poll_signals)).py(py)
+}
+
+thread_local! {
+    static BULK: Cell<usize> = const { Cell::new(0) };
+    static FORK: RefCell<Option<(HeldForFork<'static>, attached::Held)>> =
+        const { RefCell::new(None) };
+}
+
+/// Sets how many operations this thread may push as one; returns the previous number. A hint: the engine
+/// needs no bulk to be fast, and keeps errors of single operations apart.
+#[pyfunction]
+fn set_bulk_size(size: usize) -> usize {
+    BULK.replace(size)
+}
+
+/// Threads that run operations and kernels.
+#[pyfunction]
+fn num_threads() -> usize {
+    runtime().engine.num_threads()
+}
+
+#[pyfunction]
+fn set_num_threads(py: Python<'_>, n: usize) -> PyResult<()> {
+    py.detach(|| runtime().engine.set_num_threads(n)).py(py)
+}
+
+/// Finishes all work and ends the threads; the next push, or `start`, brings them back.
+#[pyfunction]
+fn stop(py: Python<'_>) {
+    py.detach(|| runtime().engine.stop());
+}
+
+#[pyfunction]
+fn start() {
+    runtime().engine.start();
+}
+
+/// A wait that lasts longer raises an error that names what it waits for. ``None``: no limit.
+#[pyfunction]
+#[pyo3(signature = (seconds=None))]
+fn set_wait_timeout(seconds: Option<f64>) -> PyResult<()> {
+    let limit = seconds.map(Duration::try_from_secs_f64).transpose();
+    let limit = limit.map_err(|e| PyValueError::new_err(format!("seconds: {e}")))?;
+    runtime().engine.set_wait_timeout(limit);
+    Ok(())
+}
+
+/// ``fn(event, id, name, ctx, time_ns)`` is told of every operation 'queued', 'started' and 'finished'.
+#[pyfunction]
+#[pyo3(signature = (r#fn=None))]
+fn set_hook(py: Python<'_>, r#fn: Option<Py<PyAny>>) {
+    engine_hook::set(py, r#fn);
+}
+
+/// At exit: skips what has not started, waits for what runs, for a bounded time.
+#[pyfunction]
+fn _shutdown(py: Python<'_>) {
+    let engine = &runtime().engine;
+    engine.notify_shutdown();
+    attached::close(py, Duration::from_secs(1));
+    py.detach(|| {
+        let until = std::time::Instant::now() + Duration::from_secs(1);
+        let _ = engine.wait_for_all(&mut || match std::time::Instant::now() < until {
+            true => Ok(()),
+            false => Err(Error::execution("still running at exit")),
+        });
+    });
+}
+
+extern "C" fn before_fork() {
+    let held = (runtime().engine.before_fork(), attached::before_fork());
+    FORK.with_borrow_mut(|place| *place = Some(held));
+}
+
+extern "C" fn after_fork_in_parent() {
+    if let Some((engine, _)) = FORK.take() {
+        engine.release_in_parent();
+    }
+}
+
+extern "C" fn after_fork_in_child() {
+    if let Some((engine, attached)) = FORK.take() {
+        attached.release_in_child();
+        engine.release_in_child();
+    }
+}
+
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let e = PyModule::new(m.py(), "engine")?;
+    e.add_class::<Variable>()?;
+    e.add_class::<RunContext>()?;
+    e.add_class::<Completion>()?;
+    e.add_class::<Operator>()?;
+    e.add_function(wrap_pyfunction!(new_variable, &e)?)?;
+    e.add_function(wrap_pyfunction!(push_sync, &e)?)?;
+    e.add_function(wrap_pyfunction!(push_async, &e)?)?;
+    e.add_function(wrap_pyfunction!(new_operator, &e)?)?;
+    e.add_function(wrap_pyfunction!(push, &e)?)?;
+    e.add_function(wrap_pyfunction!(delete_operator, &e)?)?;
+    e.add_function(wrap_pyfunction!(delete_variable, &e)?)?;
+    e.add_function(wrap_pyfunction!(wait_for_var, &e)?)?;
+    e.add_function(wrap_pyfunction!(wait_for_all, &e)?)?;
+    e.add_function(wrap_pyfunction!(set_bulk_size, &e)?)?;
+    e.add_function(wrap_pyfunction!(num_threads, &e)?)?;
+    e.add_function(wrap_pyfunction!(set_num_threads, &e)?)?;
+    e.add_function(wrap_pyfunction!(start, &e)?)?;
+    e.add_function(wrap_pyfunction!(stop, &e)?)?;
+    e.add_function(wrap_pyfunction!(set_wait_timeout, &e)?)?;
+    e.add_function(wrap_pyfunction!(set_hook, &e)?)?;
+    e.add_function(wrap_pyfunction!(_shutdown, &e)?)?;
+    m.add_submodule(&e)?;
+    static FORK_HANDLERS: std::sync::Once = std::sync::Once::new();
+    FORK_HANDLERS.call_once(|| {
+        // SAFETY: registers three functions that only take and release locks.
+        unsafe {
+            libc::pthread_atfork(
+                Some(before_fork),
+                Some(after_fork_in_parent),
+                Some(after_fork_in_child),
+            );
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! The engine's hook for Python: events are gathered where they happen, without Python, and handed to the
+//! function in order on an attached thread.
+
+use super::attached;
+use super::runtime;
+use crate::engine::{Event, Hook, Step};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+struct Told {
+    event: &'static str,
+    id: u64,
+    name: String,
+    ctx: String,
+    time_ns: u64,
+}
+
+#[derive(Default)]
+struct Events {
+    list: Vec<Told>,
+    /// Is a delivery on its way?
+    is_due: bool,
+}
+
+struct PythonHook {
+    function: Py<PyAny>,
+    events: Mutex<Events>,
+}
+
+impl Hook for Arc<PythonHook> {
+    fn event(&self, step: Step<'_>) {
+        let event = match step.event {
+            Event::Queued => "queued",
+            Event::Started => "started",
+            Event::Finished => "finished",
+        };
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut events = self.events.lock();
+        events.list.push(Told {
+            event,
+            id: step.id,
+            name: step.name.to_owned(),
+            ctx: step.ctx.to_string(),
+            time_ns: time.as_nanos() as u64,
+        });
+        if !std::mem::replace(&mut events.is_due, true) {
+            drop(events);
+            let this = self.clone();
+            attached::submit(Box::new(move |py| this.deliver(py)));
+        }
+    }
+}
+
+impl PythonHook {
+    /// Hands on what is there; one delivery at a time, so that events come in order.
+    fn deliver(&self, py: Python<'_>) {
+        loop {
+            let list = {
+                let mut events = self.events.lock();
+                events.is_due = !events.list.is_empty();
+                std::mem::take(&mut events.list)
+            };
+            if list.is_empty() {
+                return;
+            }
+            for t in list {
+                let args = (t.event, t.id, t.name, t.ctx, t.time_ns);
+                if let Err(e) = self.function.call1(py, args) {
+                    e.write_unraisable(py, Some(self.function.bind(py)));
+                }
+            }
+        }
+    }
+}
+
+/// Sets or clears the hook. Events of the one before may still be on their way.
+pub fn set(py: Python<'_>, function: Option<Py<PyAny>>) {
+    let hook = function.map(|function| -> Arc<dyn Hook> {
+        Arc::new(Arc::new(PythonHook { function, events: Mutex::default() }))
+    });
+    py.detach(|| runtime().engine.set_hook(hook));
+}

@@ -1,0 +1,441 @@
+"""rsnet.engine: order, errors, waits, callbacks, fork, exit, signals."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rsnet import engine
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    yield
+    engine.set_wait_timeout(None)
+    try:
+        engine.wait_for_all()
+    except Exception:
+        pass
+
+
+def run(code, timeout=60, **env):
+    """Runs a program in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env={**os.environ, **env},
+    )
+
+
+def test_writers_run_in_push_order():
+    v, log = engine.new_variable(), []
+    for i in range(200):
+        engine.push_sync(lambda rc, i=i: log.append(i), mutate_vars=[v])
+    engine.wait_for_var(v)
+    assert log == list(range(200))
+    assert v.version == 200
+
+
+def test_readers_run_side_by_side():
+    engine.set_num_threads(2)
+    v, meet = engine.new_variable(), threading.Barrier(2)
+    for _ in range(2):
+        engine.push_sync(lambda rc: meet.wait(20), const_vars=[v])
+    engine.wait_for_all()
+
+
+def test_a_push_returns_at_once():
+    event = threading.Event()
+    v = engine.new_variable()
+    engine.push_sync(lambda rc: event.wait(), mutate_vars=[v])
+    event.set()
+    engine.wait_for_var(v)
+
+
+def test_async_is_done_when_completed():
+    v, tokens, log = engine.new_variable(), [], []
+    engine.push_async(lambda rc, done: tokens.append(done), mutate_vars=[v])
+    engine.push_sync(lambda rc: log.append("after"), const_vars=[v])
+
+    def complete():
+        while not tokens:
+            pass
+        log.append("completed")
+        tokens[0]()
+
+    thread = threading.Thread(target=complete)
+    thread.start()
+    engine.wait_for_all()
+    thread.join()
+    assert log == ["completed", "after"]
+    with pytest.raises(RuntimeError, match="twice"):
+        tokens[0]()
+
+
+def test_async_fails_by_its_token():
+    v = engine.new_variable()
+    engine.push_async(lambda rc, done: done(error=KeyError("k")), mutate_vars=[v])
+    with pytest.raises(KeyError):
+        engine.wait_for_var(v)
+
+
+def test_a_forgotten_token_is_an_error():
+    v = engine.new_variable()
+    engine.push_async(lambda rc, done: None, mutate_vars=[v], name="forgetful")
+    with pytest.raises(Exception, match="forgetful.*without being completed"):
+        engine.wait_for_var(v)
+
+
+def test_the_original_exception_is_raised_once():
+    v, w = engine.new_variable(), engine.new_variable()
+    error = ZeroDivisionError("mine")
+
+    def fail(rc):
+        raise error
+
+    ran = []
+    engine.push_sync(fail, mutate_vars=[v], name="failing")
+    engine.push_sync(lambda rc: ran.append(1), const_vars=[v], mutate_vars=[w])
+    with pytest.raises(ZeroDivisionError) as caught:
+        engine.wait_for_var(w)
+    assert caught.value is error
+    assert any("failing" in note for note in error.__notes__)
+    assert "fail" in [frame.name for frame in caught.traceback]
+    engine.wait_for_var(v)  # reported already
+    engine.wait_for_all()
+    assert not ran
+
+
+def test_no_skip_runs_after_an_error():
+    v, ran = engine.new_variable(), []
+    engine.push_async(lambda rc, done: done(error=ValueError()), mutate_vars=[v])
+    engine.push_sync(lambda rc: ran.append(1), const_vars=[v], prop="no_skip")
+    with pytest.raises(ValueError):
+        engine.wait_for_all()
+    assert ran == [1]
+
+
+def test_duplicates_are_named():
+    v = engine.new_variable()
+    for reads, writes, text in [
+        ([v], [v], "both read"),
+        ([v, v], [], "read twice"),
+        ([], [v, v], "written twice"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            engine.push_sync(None, const_vars=reads, mutate_vars=writes)
+        with pytest.raises(ValueError, match=text):
+            engine.new_operator(None, reads, writes)
+
+
+def test_bad_arguments():
+    v = engine.new_variable()
+    with pytest.raises(TypeError, match="variable"):
+        engine.push_sync(None, mutate_vars=[1])
+    with pytest.raises(TypeError, match="callable"):
+        engine.push_sync(3, mutate_vars=[v])
+    with pytest.raises(ValueError, match="prop"):
+        engine.push_sync(None, mutate_vars=[v], prop="quick")
+    with pytest.raises(ValueError):
+        engine.set_num_threads(0)
+
+
+def test_ready_made_operation():
+    v, log = engine.new_variable(), []
+    op = engine.new_operator(lambda rc: log.append(str(rc.ctx)), [], [v], name="append")
+    for _ in range(5):
+        engine.push(op)
+    engine.delete_operator(op)
+    engine.wait_for_var(v)
+    assert log == ["cpu(0)"] * 5
+    with pytest.raises(ValueError, match="deleted"):
+        engine.push(op)
+
+
+def test_delete_variable_runs_its_function_last():
+    v, log, done = engine.new_variable(), [], threading.Event()
+    gate = threading.Event()
+    engine.push_sync(lambda rc: (gate.wait(), log.append("use")), mutate_vars=[v])
+    engine.delete_variable(v, lambda: (log.append("delete"), done.set()))
+    with pytest.raises(ValueError, match="deleted"):
+        engine.push_sync(None, mutate_vars=[v])
+    gate.set()
+    assert done.wait(20)
+    assert log == ["use", "delete"]
+
+
+def test_an_operation_may_push_and_wait():
+    v, w = engine.new_variable(), engine.new_variable()
+    log = []
+
+    def outer(rc):
+        engine.push_sync(lambda rc: log.append("inner"), mutate_vars=[w])
+        engine.wait_for_var(w)
+        engine.push_sync(lambda rc: log.append("second"), mutate_vars=[w])
+        engine.wait_for_all()
+        log.append("outer")
+
+    engine.push_sync(outer, mutate_vars=[v])
+    engine.wait_for_all()
+    assert log == ["inner", "second", "outer"]
+
+
+def test_nested_callbacks_with_one_worker():
+    engine.set_num_threads(1)
+    depth = []
+
+    def nest(n):
+        def f(rc):
+            depth.append(n)
+            if n:
+                v = engine.new_variable()
+                engine.push_sync(nest(n - 1), mutate_vars=[v])
+                engine.wait_for_var(v)
+
+        return f
+
+    v = engine.new_variable()
+    engine.push_sync(nest(8), mutate_vars=[v])
+    engine.wait_for_var(v)
+    engine.set_num_threads(2)
+    assert depth == list(range(8, -1, -1))
+
+
+def test_waiting_for_oneself_is_an_error():
+    v, w = engine.new_variable(), engine.new_variable()
+
+    def own(rc):
+        engine.wait_for_var(v)
+
+    engine.push_sync(own, mutate_vars=[v], name="own")
+    with pytest.raises(ValueError, match="'own' waits for itself"):
+        engine.wait_for_var(v)
+
+    def indirect(rc):
+        engine.push_sync(None, const_vars=[v], mutate_vars=[w])
+        engine.wait_for_var(w)
+
+    v = engine.new_variable()
+    engine.push_sync(indirect, mutate_vars=[v])
+    with pytest.raises(ValueError, match="waits for itself"):
+        engine.wait_for_var(v)
+
+
+def test_hang_detector_names_operation_and_line():
+    v, gate = engine.new_variable(), threading.Event()
+    engine.set_wait_timeout(0.1)
+    engine.push_sync(lambda rc: gate.wait(), mutate_vars=[v], name="stuck")
+    try:
+        with pytest.raises(Exception, match=r"variable \d+ .*\n.*'stuck'.*test_engine\.py:\d+"):
+            engine.wait_for_var(v)
+    finally:
+        gate.set()
+
+
+def test_wait_for_all_beside_an_endless_pusher():
+    stop, v = threading.Event(), engine.new_variable()
+
+    def forever():
+        while not stop.is_set():
+            engine.push_sync(None, mutate_vars=[v])
+
+    thread = threading.Thread(target=forever)
+    thread.start()
+    log, w = [], engine.new_variable()
+    engine.push_sync(lambda rc: log.append(1), mutate_vars=[w])
+    engine.wait_for_all()
+    stop.set()
+    thread.join()
+    assert log == [1]
+
+
+def test_hook_sees_the_life_of_an_operation():
+    seen, v = [], engine.new_variable()
+    engine.set_hook(lambda event, id, name, ctx, time_ns: seen.append((name, event)))
+    engine.push_sync(lambda rc: None, mutate_vars=[v], name="seen")
+    engine.wait_for_var(v)
+    engine.set_hook(None)
+    told = threading.Event()
+    engine.push_sync(lambda rc: told.set())
+    assert told.wait(20)
+    while len(seen) < 3:
+        pass
+    assert [e for n, e in seen if n == "seen"] == ["queued", "started", "finished"]
+
+
+def test_many_functions_use_few_threads():
+    before = threading.active_count()
+    v, count = engine.new_variable(), []
+    for i in range(3000):
+        engine.push_sync(lambda rc: count.append(1))
+    engine.wait_for_all()
+    assert len(count) == 3000
+    assert threading.active_count() - before < 50
+
+
+def test_stop_and_start():
+    v, log = engine.new_variable(), []
+    engine.push_sync(lambda rc: log.append(1), mutate_vars=[v])
+    engine.stop()
+    assert log == [1]
+    engine.start()
+    engine.push_sync(lambda rc: log.append(2), mutate_vars=[v])
+    engine.wait_for_var(v)
+    assert log == [1, 2]
+
+
+def test_bulk_size_is_restored():
+    before = engine.set_bulk_size(0)
+    with engine.bulk(10):
+        assert engine.set_bulk_size(10) == 10
+    assert engine.set_bulk_size(before) == 0
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sets(st.integers(0, 5), max_size=3), st.sets(st.integers(0, 5), max_size=2)),
+        max_size=60,
+    )
+)
+def test_random_programs_match_sequential(program):
+    def step(state, i, reads, writes):
+        total = sum(state[r] for r in reads) + i
+        for w in writes:
+            state[w] = (state[w] * 31 + total) % 1000003
+
+    expected, got = [0] * 6, [0] * 6
+    variables = [engine.new_variable() for _ in range(6)]
+    for i, (reads, writes) in enumerate(program):
+        reads = reads - writes
+        step(expected, i, reads, writes)
+        engine.push_sync(
+            lambda rc, i=i, r=reads, w=writes: step(got, i, r, w),
+            const_vars=[variables[r] for r in reads],
+            mutate_vars=[variables[w] for w in writes],
+        )
+    engine.wait_for_all()
+    assert got == expected
+
+
+def test_fork_gives_the_child_a_fresh_engine():
+    done = run(
+        """
+        import os, threading
+        from rsnet import engine
+        v, busy = engine.new_variable(), engine.new_variable()
+        gate = threading.Event()
+        engine.push_sync(lambda rc: None, mutate_vars=[v])
+        engine.wait_for_var(v)
+        engine.push_sync(lambda rc: gate.wait(), mutate_vars=[busy])
+        pid = os.fork()
+        if pid == 0:
+            log = []
+            engine.push_sync(lambda rc: log.append(1), mutate_vars=[v])
+            engine.wait_for_var(v)
+            try:
+                engine.wait_for_var(busy)
+            except Exception as e:
+                log.append("fork" in str(e))
+            os._exit(0 if log == [1, True] else 1)
+        gate.set()
+        status = os.waitpid(pid, 0)[1]
+        engine.wait_for_var(busy)
+        print(os.waitstatus_to_exitcode(status))
+        """
+    )
+    assert done.stdout.strip() == "0", done.stderr
+
+
+def test_fork_from_a_callback_while_others_push():
+    done = run(
+        """
+        import os, threading
+        from rsnet import engine
+        stop = threading.Event()
+        def pusher():
+            v = engine.new_variable()
+            while not stop.is_set():
+                engine.push_sync(lambda rc: None, mutate_vars=[v])
+                engine.wait_for_var(v)
+        threads = [threading.Thread(target=pusher) for _ in range(8)]
+        [t.start() for t in threads]
+        codes = []
+        def forker(rc):
+            pid = os.fork()
+            if pid == 0:
+                v = engine.new_variable()
+                engine.push_sync(lambda rc: None, mutate_vars=[v])
+                engine.wait_for_var(v)
+                os._exit(0)
+            codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        for _ in range(10):
+            engine.push_sync(forker)
+            engine.push_sync(None)
+        while len(codes) < 10:
+            pass
+        stop.set()
+        [t.join() for t in threads]
+        print(codes)
+        """
+    )
+    assert done.stdout.strip() == str([0] * 10), done.stderr
+
+
+def test_exit_with_work_pending():
+    done = run(
+        """
+        import threading
+        from rsnet import engine
+        v = engine.new_variable()
+        engine.push_sync(lambda rc: threading.Event().wait(), mutate_vars=[v])
+        for _ in range(1000):
+            engine.push_sync(lambda rc: None, mutate_vars=[v])
+        print("leaving")
+        """
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "leaving"), done.stderr
+
+
+def test_ctrl_c_ends_a_wait():
+    code = """
+        import threading, time
+        from rsnet import engine
+        v, gate = engine.new_variable(), threading.Event()
+        engine.push_sync(lambda rc: (print("ready", flush=True), gate.wait()), mutate_vars=[v])
+        try:
+            engine.wait_for_var(v)
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        gate.set()
+        engine.wait_for_var(v)
+        print("done", flush=True)
+        """
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[0] == "interrupted\ndone\n"
+    assert process.returncode == 0
+
+
+def test_engine_type_by_environment():
+    code = """
+        from rsnet import engine
+        v, log = engine.new_variable(), []
+        engine.push_sync(lambda rc: log.append(1), mutate_vars=[v])
+        print(log)
+        """
+    assert run(code, MXNET_ENGINE_TYPE="NaiveEngine").stdout.strip() == "[1]"
+    assert run(code, MXNET_ENGINE_TYPE="ThreadedEngine").returncode == 0
+    wrong = run(code, MXNET_ENGINE_TYPE="Fast")
+    assert wrong.returncode != 0 and "Cannot find Engine Fast" in wrong.stderr
