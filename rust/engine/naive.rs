@@ -1,39 +1,39 @@
 //! The oracle: every push runs its function before it returns. The threaded engine must give the same
 //! results and the same errors.
 
+use super::fault::{Faults, Inherited};
+use super::sync::Lock;
+use super::var::{Vars, Versions};
 use super::{
     Engine, OnComplete, Operation, OperationInner, Poll, Prop, Push, Repeated, RunContext, Task,
     Var, check_variables,
 };
 use crate::context::Context;
 use crate::error::{Error, Result};
-use parking_lot::{Condvar, Mutex};
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
-/// An error on its way to a wait: shared by all variables of its chain, reported once.
-type Cell = Arc<Mutex<Option<Error>>>;
-
-#[derive(Default)]
-struct State {
-    version: u64,
-    unreported: Option<Cell>,
-    poison: Option<Error>,
-}
-
-#[derive(Default)]
-struct Table {
-    vars: HashMap<u64, State>,
-    next: u64,
-    cells: Vec<Cell>,
-    shut_down: bool,
-}
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 
 /// Runs operations inside the push.
-#[derive(Default)]
 pub struct NaiveEngine {
-    table: Mutex<Table>,
+    vars: Lock<Vars>,
+    versions: Versions,
+    faults: Faults,
+    shut_down: AtomicBool,
+}
+
+impl Default for NaiveEngine {
+    fn default() -> Self {
+        NaiveEngine {
+            vars: Lock::default(),
+            versions: Versions::new(),
+            faults: Faults::default(),
+            shut_down: AtomicBool::new(false),
+        }
+    }
+}
+
+fn slots(vars: &[Var]) -> impl Iterator<Item = u32> + '_ {
+    vars.iter().map(|v| v.0 as u32)
 }
 
 impl NaiveEngine {
@@ -42,89 +42,76 @@ impl NaiveEngine {
     }
 
     fn execute(&self, task: Task, push: &Push<'_>) {
-        let (inherited, shut_down) = {
-            let table = self.table.lock();
-            let sources = push.reads.iter().chain(&push.writes[push.overwrites..]);
-            let found = sources
-                .filter_map(|v| table.vars.get(&v.0))
-                .find_map(|s| s.poison.clone().map(|e| (e, s.unreported.clone())));
-            (found, table.shut_down)
-        };
         let runs_always = matches!(push.prop, Prop::NoSkip | Prop::DeleteVar);
-        if shut_down && !runs_always {
-            return;
-        }
-        let outcome = match inherited {
-            Some((error, cell)) if !runs_always => Err((error, cell)),
-            _ => self.run(task, push).map_err(|e| {
-                let origin = push.origin.and_then(|f| f());
-                let e = e.in_operator(push.name);
-                let e = match origin {
-                    Some(at) => e.pushed_at(&at),
-                    None => e,
-                };
-                let cell = Arc::new(Mutex::new(Some(e.clone())));
-                self.table.lock().cells.push(cell.clone());
-                (e, Some(cell))
-            }),
-        };
-        let mut table = self.table.lock();
-        for (i, v) in push.writes.iter().enumerate() {
-            let Some(state) = table.vars.get_mut(&v.0) else { continue };
-            state.version += 1;
-            match &outcome {
-                Ok(()) if i < push.overwrites => state.poison = None,
-                Ok(()) => {}
-                Err((error, cell)) => {
-                    state.poison = Some(error.clone());
-                    state.unreported = cell.clone();
-                }
+        let mut inherited = None;
+        if !runs_always {
+            if self.shut_down.load(Ordering::Relaxed) {
+                return;
             }
+            if self.faults.any() {
+                let sources = slots(push.reads).chain(slots(&push.writes[push.overwrites..]));
+                inherited = self.faults.inherited(sources);
+            }
+        }
+        let failed = match inherited {
+            Some(inherited) => Some(inherited),
+            None => Self::run(task, push).err().map(|e| self.failure(e, push)),
+        };
+        if let Some(failed) = &failed {
+            self.faults.spread(failed, slots(push.writes));
+        } else if push.overwrites > 0 && self.faults.any() {
+            self.faults.heal(slots(&push.writes[..push.overwrites]));
+        }
+        for i in slots(push.writes) {
+            self.versions.advance_if_made(i);
         }
     }
 
-    fn run(&self, task: Task, push: &Push<'_>) -> Result<()> {
+    #[cold]
+    fn failure(&self, error: Error, push: &Push<'_>) -> Inherited {
+        let error = error.in_operator(push.name);
+        self.faults.failed(match push.origin.and_then(|f| f()) {
+            Some(at) => error.pushed_at(&at),
+            None => error,
+        })
+    }
+
+    #[inline]
+    fn run(task: Task, push: &Push<'_>) -> Result<()> {
         let run = RunContext { ctx: push.ctx, ..RunContext::default() };
-        let done = Arc::new((Mutex::new(None), Condvar::new()));
-        let signal = done.clone();
-        let token = move || {
+        let mut done = None;
+        let token = || {
+            let place: Arc<(Mutex<Option<Result<()>>>, Condvar)> = Arc::default();
+            done = Some(place.clone());
             OnComplete::new(move |result| {
-                *signal.0.lock() = Some(result);
-                signal.1.notify_all();
+                *place.0.lock().unwrap_or_else(|e| e.into_inner()) = Some(result);
+                place.1.notify_all();
             })
         };
-        match task.run(&run, token) {
-            Some(result) => result,
-            None => {
-                let mut result = done.0.lock();
-                while result.is_none() {
-                    done.1.wait(&mut result);
-                }
-                result.take().unwrap_or(Ok(()))
+        match (task.run(&run, token), done) {
+            (Some(result), _) => result,
+            (None, Some(done)) => {
+                let lock = done.0.lock().unwrap_or_else(|e| e.into_inner());
+                let wait = done.1.wait_while(lock, |result| result.is_none());
+                wait.unwrap_or_else(|e| e.into_inner()).take().unwrap_or(Ok(()))
             }
-        }
-    }
-
-    fn raise(&self, var: Var) -> Result<()> {
-        let cell = self.table.lock().vars.get_mut(&var.0).and_then(|s| s.unreported.take());
-        match cell.and_then(|c| c.lock().take()) {
-            Some(error) => Err(error),
-            None => Ok(()),
+            (None, None) => Ok(()),
         }
     }
 }
 
 impl Engine for NaiveEngine {
     fn new_variable(&self) -> Var {
-        let mut table = self.table.lock();
-        let id = table.next;
-        table.next += 1;
-        table.vars.insert(id, State::default());
-        Var(id)
+        self.vars.lock().create(&self.versions)
     }
 
     fn delete_variable(&self, var: Var, last: Option<Box<dyn FnOnce() + Send>>) {
-        self.table.lock().vars.remove(&var.0);
+        {
+            let mut vars = self.vars.lock();
+            let Some(i) = vars.find(var) else { return };
+            self.faults.forget(i);
+            vars.recycle(i);
+        }
         if let Some(last) = last {
             last();
         }
@@ -154,26 +141,19 @@ impl Engine for NaiveEngine {
     }
 
     fn wait_for_var(&self, var: Var, _: Poll<'_>) -> Result<()> {
-        self.raise(var)
+        self.faults.raise(var.0 as u32)
     }
 
     fn wait_to_read(&self, var: Var, _: Poll<'_>) -> Result<()> {
-        self.raise(var)
+        self.faults.raise(var.0 as u32)
     }
 
     fn wait_for_all(&self, _: Poll<'_>) -> Result<()> {
-        let cells = std::mem::take(&mut self.table.lock().cells);
-        let mut first = Ok(());
-        for cell in cells {
-            if let Some(error) = cell.lock().take() {
-                first = first.and(Err(error));
-            }
-        }
-        first
+        self.faults.raise_all()
     }
 
     fn poisoned(&self, var: Var) -> Option<Error> {
-        self.table.lock().vars.get(&var.0).and_then(|s| s.poison.clone())
+        self.faults.poisoned(var.0 as u32)
     }
 
     fn with_quiet(&self, reads: &[Var], writes: &[Var], f: &mut dyn FnMut()) -> bool {
@@ -185,7 +165,7 @@ impl Engine for NaiveEngine {
     }
 
     fn version(&self, var: Var) -> u64 {
-        self.table.lock().vars.get(&var.0).map_or(0, |s| s.version)
+        self.versions.read(var.0 as u32)
     }
 
     fn runs_inside_push(&self) -> bool {
@@ -205,6 +185,6 @@ impl Engine for NaiveEngine {
     fn start(&self) {}
 
     fn notify_shutdown(&self) {
-        self.table.lock().shut_down = true;
+        self.shut_down.store(true, Ordering::Relaxed);
     }
 }

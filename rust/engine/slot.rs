@@ -164,9 +164,10 @@ impl Slot {
         }
     }
 
-    /// Still waiting for others? (Else it is ready, running, or the slot is out of use.)
+    /// Still waiting for others? (Else it is ready, running, or the slot is out of use; a task that never had
+    /// an edge keeps its bias.)
     pub fn is_waiting(&self) -> bool {
-        self.pending.load(Ordering::Relaxed) > 0
+        (1..BIAS / 2).contains(&self.pending.load(Ordering::Relaxed))
     }
 
     /// The task in this slot, if there is one that is not done. Under the push lock.

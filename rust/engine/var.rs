@@ -256,6 +256,24 @@ impl Versions {
         unsafe { &*chunk.add(i as usize & ((1 << CHUNK_BITS) - 1)) }
     }
 
+    fn made(&self, i: u32) -> Option<&AtomicU64> {
+        let chunk = self.chunks.get((i >> CHUNK_BITS) as usize)?;
+        (!chunk.load(Ordering::Acquire).is_null()).then(|| self.get(i))
+    }
+
+    /// The version of a variable that may be of another engine: 0 then.
+    pub fn read(&self, i: u32) -> u64 {
+        self.made(i).map_or(0, |v| v.load(Ordering::Relaxed))
+    }
+
+    /// Advances a variable that may be of another engine.
+    #[inline]
+    pub fn advance_if_made(&self, i: u32) {
+        if let Some(version) = self.made(i) {
+            version.store(version.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+    }
+
     #[inline]
     pub fn advance(&self, i: u32) {
         let version = self.get(i);
