@@ -158,3 +158,11 @@ for params in ({"lr": 0.1}, {"lr": 0.1, "wd": 0.01, "rescale_grad": 0.5, "clip_g
     case("adam_update", W, G, (3, 4), POSITIVE, grad="none", mutates=(2, 3), **params)
     case("rmsprop_update", W, G, POSITIVE, grad="none", mutates=(2,), **params)
     case("ftrl_update", W, G, (3, 4), POSITIVE, grad="none", mutates=(2, 3), **params)
+
+# Operators of the first versions
+case("BatchNorm_v1", (4, 3, 2, 2), In((3,), 0.5, 1.5), (3,), In((3,), -0.2, 0.2), In((3,), 0.5, 1.5),
+     fix_gamma=False, wrt=(0, 1, 2), dtypes=FLOATS[:2])  # fmt: skip
+case("Convolution_v1", (2, 3, 5, 6), (4, 3, 3, 3), (4,), kernel=(3, 3), num_filter=4)
+case("Pooling_v1", In((2, 2, 6, 7), kind="distinct"), kernel=(2, 2), stride=(2, 2))
+case("Pooling_v1", (2, 2, 6, 6), kernel=(3, 3), stride=(2, 2), pool_type="avg", pad=(1, 1),
+     pooling_convention="full")  # fmt: skip

@@ -32,7 +32,7 @@ def channels_first(x, layout):
     return np.moveaxis(x, -1, 1) if layout and layout.endswith("C") else x
 
 
-@reference("Convolution")
+@reference("Convolution", "Convolution_v1")
 def convolution(
     x, weight, bias=None, kernel=(), num_filter=None, stride=(), dilate=(), pad=(), num_group=1,
     no_bias=False, layout=None, **_,
@@ -81,7 +81,7 @@ def deconvolution(
     return y if bias is None else y + bias.reshape(-1, *[1] * n)
 
 
-@reference("Pooling")
+@reference("Pooling", "Pooling_v1")
 def pooling(
     x, kernel=(), pool_type="max", global_pool=False, pooling_convention="valid", stride=(),
     pad=(), p_value=2, count_include_pad=True, layout=None, **_,
@@ -203,7 +203,7 @@ def scaled(x, mean, var, eps, gamma, beta, shape):
     return y * gamma.reshape(shape) + beta.reshape(shape)
 
 
-@reference("BatchNorm")
+@reference("BatchNorm", "BatchNorm_v1")
 def batch_norm(
     x, gamma, beta, moving_mean, moving_var, eps=1e-3, momentum=0.9, fix_gamma=True,
     use_global_stats=False, output_mean_var=False, axis=1, is_train=True, **_,
