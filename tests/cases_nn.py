@@ -149,7 +149,10 @@ for mode, gates in (("lstm", 4), ("gru", 3), ("rnn_tanh", 1)):
 
 # Updates: the weight and its states
 W, G, POSITIVE = (3, 4), (3, 4), In((3, 4), 0.1, 1)
-for params in ({"lr": 0.1}, {"lr": 0.1, "wd": 0.01, "rescale_grad": 0.5, "clip_gradient": 0.2}):
+for params in (
+    {"lr": 0.1, "dtypes": FLOATS[:2]},
+    {"lr": 0.1, "wd": 0.01, "rescale_grad": 0.5, "clip_gradient": 0.2, "dtypes": FLOATS[:2]},
+):
     case("sgd_update", W, G, grad="none", **params)
     case("sgd_mom_update", W, G, (3, 4), grad="none", momentum=0.9, mutates=(2,), **params)
     case("nag_mom_update", W, G, (3, 4), grad="none", momentum=0.9, mutates=(2,), **params)
@@ -158,6 +161,11 @@ for params in ({"lr": 0.1}, {"lr": 0.1, "wd": 0.01, "rescale_grad": 0.5, "clip_g
     case("adam_update", W, G, (3, 4), POSITIVE, grad="none", mutates=(2, 3), **params)
     case("rmsprop_update", W, G, POSITIVE, grad="none", mutates=(2,), **params)
     case("ftrl_update", W, G, (3, 4), POSITIVE, grad="none", mutates=(2, 3), **params)
+case("CTCLoss", (5, 2, 4), In((2, 2), 1, 4, "index"), dtypes=FLOATS[:2], wrt=(0,))
+case("CTCLoss", (5, 2, 4), In((2, 2), 0, 3, "index"), blank_label="last", dtypes=FLOATS[:2], wrt=(0,))
+rois = In((3, 5), 0, 2, "index")
+case("ROIPooling", In((2, 2, 6, 6), kind="distinct"), rois, pooled_size=(2, 2), spatial_scale=1.0,
+     dtypes=FLOATS[:2])  # fmt: skip
 
 # Operators of the first versions
 case("BatchNorm_v1", (4, 3, 2, 2), In((3,), 0.5, 1.5), (3,), In((3,), -0.2, 0.2), In((3,), 0.5, 1.5),

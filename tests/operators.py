@@ -54,7 +54,7 @@ def function(module, op):
     for prefix, place in (("_contrib_", "contrib"), ("_linalg_", "linalg"), ("_image_", "image")):
         if op.startswith(prefix):
             return getattr(getattr(module, place), op.removeprefix(prefix))
-    return getattr(module._internal if op.startswith("_") else module, op)
+    return getattr(module._internal if op.startswith("_") else module.op, op)
 
 
 def host(x):

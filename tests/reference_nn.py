@@ -436,6 +436,52 @@ def rnn(
     return (x, np.stack(last_h)) + ((np.stack(last_c),) if mode == "lstm" else ())
 
 
+@reference("CTCLoss")
+def ctc_loss(x, label, blank_label="first", **_):
+    """The forward recursion of Graves et al. (2006) over the label with blanks between."""
+    p = softmax_of(x)
+    steps, batch, classes = x.shape
+    blank, padding = (0, 0) if blank_label == "first" else (classes - 1, -1)
+    losses = []
+    for b in range(batch):
+        labels = [int(v) for v in label[b] if v != padding]
+        path = [blank]
+        for v in labels:
+            path += [v, blank]
+        alpha = np.zeros(len(path))
+        alpha[:2] = p[0, b, path[:2]]
+        for t in range(1, steps):
+            new = alpha.copy()
+            new[1:] += alpha[:-1]
+            for s in range(2, len(path)):
+                if path[s] != blank and path[s] != path[s - 2]:
+                    new[s] += alpha[s - 2]
+            alpha = new * p[t, b, path]
+        losses.append(-np.log(alpha[-2:].sum()))
+    return np.array(losses)
+
+
+@reference("ROIPooling")
+def roi_pooling(x, rois, pooled_size, spatial_scale):
+    bins_h, bins_w = pooled_size
+    y = np.zeros((len(rois), x.shape[1], bins_h, bins_w))
+    for r, roi in enumerate(rois):
+        left, top, right, bottom = (int(round(v * spatial_scale)) for v in roi[1:])
+        height, width = max(bottom - top + 1, 1), max(right - left + 1, 1)
+        for i, j in np.ndindex(bins_h, bins_w):
+            rows = slice(
+                np.clip(top + i * height // bins_h, 0, x.shape[2]),
+                np.clip(top - (-(i + 1) * height // bins_h), 0, x.shape[2]),
+            )
+            cols = slice(
+                np.clip(left + j * width // bins_w, 0, x.shape[3]),
+                np.clip(left - (-(j + 1) * width // bins_w), 0, x.shape[3]),
+            )
+            part = x[int(roi[0]), :, rows, cols]
+            y[r, :, i, j] = part.max((1, 2)) if part.size else 0
+    return y
+
+
 # ---- optimizer updates: the new weight, then the new states
 # ---------------------------------------
 
