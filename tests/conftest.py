@@ -7,8 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+import rsnet as mx
+
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+
+import operators  # noqa: E402,F401  (lists what is registered before tests add to it)
 
 # No deadline: the first call of an example pays for imports and thread pools.
 settings.register_profile("rsnet", deadline=None, derandomize=True)
@@ -19,6 +23,4 @@ settings.load_profile("rsnet")
 def seeded():
     """The same random numbers for a test whichever others run."""
     np.random.seed(0)
-    import rsnet as mx
-
     mx.random.seed(0)

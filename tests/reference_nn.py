@@ -287,7 +287,9 @@ def softmax_output_grad(
     counted = np.expand_dims(label.reshape(np.delete(x.shape, axis)) != ignore_label, axis)
     g = (p - target) * (counted if use_ignore else 1)
     valid = counted.sum() if use_ignore else label.size
-    g = g * grad_scale / {"null": 1, "batch": len(x), "valid": max(valid, 1)}[normalization]
+    places = label.size // len(x) if multi_output else 1  # every image place has a label of its own
+    by = {"null": places, "batch": places * len(x), "valid": max(valid, 1)}[normalization]
+    g = g * grad_scale / by
     return [g * out_grads[0] if out_grad else g, np.zeros(label.shape)]
 
 

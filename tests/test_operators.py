@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from cases import CASES
 from operators import (
+    EXISTING,
     RANDOM,
     described,
     function,
     head_gradients,
     host,
-    known_operators,
     numeric_gradient,
     place,
     reference_outputs,
@@ -29,7 +29,6 @@ TOLERANCE = {  # by dtype: relative, absolute
     "float32": (2e-4, 2e-5),
     "float64": (1e-6, 1e-7),  # parameters of type float are rounded to float32
 }
-EXISTING = known_operators()
 TABLE = [c for op, cs in CASES.items() if op in EXISTING for c in cs]
 TRIED = [(c, d) for c in TABLE for d in c.dtypes]
 

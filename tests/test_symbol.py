@@ -7,9 +7,9 @@ import re
 
 import numpy as np
 import pytest
-from rsnet.base import MXNetError
 
 import rsnet as mx
+from rsnet.base import MXNetError
 
 sym = mx.sym
 

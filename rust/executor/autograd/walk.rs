@@ -31,7 +31,8 @@ pub fn backward(
         let Some((buffer, req)) = leaf.leaf() else { continue };
         wanted |= req != OpReq::Null;
         match (req, sum) {
-            (OpReq::Null, _) | (_, None) => {}
+            (OpReq::Null, _) | (OpReq::Add, None) => {}
+            (_, None) => buffer.copy_from(&filled(rt, "zeros_like", &buffer)?)?,
             (OpReq::Add, Some((grad, _))) => {
                 let op = rt.registry.find("elemwise_add")?;
                 let attrs = Arc::new(op.parse(&[])?);
@@ -105,6 +106,8 @@ struct Walk<'a> {
     useful: HashMap<u64, bool>,
     pending: BTreeMap<u64, Arriving>,
     leaves: Vec<(Entry, Option<Placed>)>,
+    /// The wanted leaves that the heads depend on.
+    reachable: Vec<Arc<Node>>,
 }
 
 impl<'a> Walk<'a> {
@@ -115,8 +118,14 @@ impl<'a> Walk<'a> {
         how: Backward,
         only: Option<&[Entry]>,
     ) -> Result<Vec<(Entry, Option<Placed>)>> {
-        let mut walk =
-            Walk { rt, how, useful: HashMap::new(), pending: BTreeMap::new(), leaves: Vec::new() };
+        let mut walk = Walk {
+            rt,
+            how,
+            useful: HashMap::new(),
+            pending: BTreeMap::new(),
+            leaves: Vec::new(),
+            reachable: Vec::new(),
+        };
         let mut entries = Vec::new();
         for head in heads {
             entries.push(head.entry().filter(|e| !e.is_cleared()).ok_or_else(not_in_graph)?);
@@ -131,6 +140,12 @@ impl<'a> Walk<'a> {
         }
         while let Some((_, arriving)) = walk.pending.pop_last() {
             walk.through(arriving)?;
+        }
+        // Behind an operator whose gradient is zero no sum arrives: the leaf's gradient is zero too.
+        for node in std::mem::take(&mut walk.reachable) {
+            if !walk.leaves.iter().any(|(leaf, _)| leaf.seq() == node.seq) {
+                walk.leaves.push((Entry { node, index: 0 }, None));
+            }
         }
         Ok(walk.leaves)
     }
@@ -163,6 +178,9 @@ impl<'a> Walk<'a> {
                 }),
             };
             self.useful.insert(*seq, useful);
+            if useful && matches!(node.kind, Kind::Leaf { .. }) {
+                self.reachable.push(node.clone());
+            }
         }
         Ok(())
     }
