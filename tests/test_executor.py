@@ -394,6 +394,49 @@ def test_memory_plans_are_data(tmp_path):
     assert exe.get_optimized_symbol().list_outputs() == net.list_outputs()
 
 
+def test_recomputation_gives_equal_gradients_in_less_memory():
+    net = sym.Variable("x")
+    for _ in range(20):
+        net = sym.Activation(net * 1.1, act_type="tanh")
+    full = net.memory_plan(x=(50, 40))
+    limit = full.arena_bytes // 2
+    data, found = arr(50, 40), []
+    for kwargs in ({}, {"memory_limit": limit}):
+        exe = net.simple_bind(mx.cpu(), x=(50, 40), **kwargs)
+        exe.forward(is_train=True, x=data)
+        exe.backward(nd.ones((50, 40)))
+        found.append(exe.grad_dict["x"].asnumpy())
+    assert exe.memory_plan().arena_bytes <= limit
+    assert exe.memory_plan().recomputed_nodes > 0
+    np.testing.assert_array_equal(found[0], found[1])
+    with pytest.raises(MXNetError, match="the least"):
+        net.memory_plan(memory_limit=10, x=(50, 40))
+
+
+def test_a_node_computed_again_leaves_moving_averages_alone(monkeypatch):
+    net = sym.Variable("x")
+    for i in range(3):
+        net = sym.BatchNorm(net, name=f"bn{i}", fix_gamma=False)
+        net = sym.Activation(net, act_type="tanh")
+        net = sym.FullyConnected(net, num_hidden=5, name=f"fc{i}")
+    net = sym.MakeLoss(net)
+    values = [np.random.default_rng(1).uniform(0, 1, s) for s in net.infer_shape(x=(8, 5))[0]]
+    found = []
+    for mirror in ("0", "1"):
+        monkeypatch.setenv("MXNET_BACKWARD_DO_MIRROR", mirror)
+        exe = net.simple_bind(mx.cpu(), x=(8, 5))
+        for array, value in zip(exe.arg_arrays, values, strict=True):
+            array[:] = value
+        for _ in range(2):
+            exe.forward(is_train=True)
+            exe.backward()
+        arrays = [*exe.grad_arrays, *exe.aux_arrays]
+        found.append([a.asnumpy() for a in arrays])
+    assert exe.memory_plan().recomputed_nodes > 0
+    for plain, mirrored in zip(*found, strict=True):
+        np.testing.assert_allclose(mirrored, plain, rtol=1e-4, atol=1e-6)
+
+
 def test_static_graphs_are_data():
     graph = (sym.Variable("a") * sym.Variable("b")).graph()
     assert [n.op for n in graph.nodes] == ["null", "null", "elemwise_mul"]
