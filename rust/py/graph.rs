@@ -19,6 +19,9 @@ type Fields = (
     Vec<(u32, Pair)>,
 );
 
+/// A graph with its backward pass, the nodes of head gradients, the entries of gradients.
+type WithBackward = (PyGraph, Vec<Option<u32>>, Vec<Option<Pair>>);
+
 /// A graph of the core.
 #[pyclass(frozen, name = "GraphHandle", module = "rsnet._core")]
 pub struct PyGraph {
@@ -58,7 +61,7 @@ impl PyGraph {
     }
 
     /// The graph with its backward nodes, the nodes of head gradients, the entries of gradients.
-    fn make_backward_pass(&self) -> PyResult<(PyGraph, Vec<Option<u32>>, Vec<Option<Pair>>)> {
+    fn make_backward_pass(&self) -> PyResult<WithBackward> {
         let (arguments, _) = self.graph.variables();
         let wanted = vec![OpReq::Write; arguments.len()];
         let mirror = Mirror::by_attributes(&self.graph, false);

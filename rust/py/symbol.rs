@@ -214,8 +214,7 @@ impl PySymbol {
         names: Vec<String>,
         shapes: Vec<Option<Vec<i64>>>,
         np_shape: bool,
-    ) -> PyResult<(Vec<Bound<'py, PyAny>>, Vec<Bound<'py, PyAny>>, Vec<Bound<'py, PyAny>>, bool)>
-    {
+    ) -> PyResult<(Shapes<'py>, Shapes<'py>, Shapes<'py>, bool)> {
         let given: Vec<_> = names.into_iter().zip(shapes.into_iter().map(shape_of)).collect();
         let found = self.symbol.infer_shape(&given, np_shape).map_err(raise)?;
         let show =
@@ -237,6 +236,7 @@ impl PySymbol {
 }
 
 type Types = Vec<Option<&'static str>>;
+type Shapes<'py> = Vec<Bound<'py, PyAny>>;
 
 /// Pairs of name and dtype, those without a dtype left out.
 pub fn named_types(names: Vec<String>, types: Vec<Option<String>>) -> Result<Vec<(String, DType)>> {
