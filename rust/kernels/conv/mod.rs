@@ -71,7 +71,8 @@ impl Conv {
     /// Output positions packed at once, for rows of `depth` elements of `size` bytes.
     fn block_columns(&self, depth: usize, size: usize) -> usize {
         let fitting = BLOCK_BYTES / (depth * size).max(1);
-        let rounded = (fitting / 32 * 32).max(64);
+        // Deep filters would leave a few columns only, and the filters would be read again for each few.
+        let rounded = (fitting / 32 * 32).max(192);
         let blocks = self.out_size().div_ceil(rounded).max(1);
         self.out_size().div_ceil(blocks).next_multiple_of(16)
     }

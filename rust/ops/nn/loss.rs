@@ -125,6 +125,11 @@ Examples
 "#;
 
 pub fn operators() -> Vec<OpDef> {
+    [gradient_ends(), scores()].concat()
+}
+
+/// Operators that begin or end a gradient.
+fn gradient_ends() -> Vec<OpDef> {
     let copy = || Kernel::cpu(copy_first).skips_null();
     vec![
         OpDef::new::<MakeLossParam>("MakeLoss")
@@ -171,22 +176,24 @@ pub fn operators() -> Vec<OpDef> {
             .inplace(|_| vec![InplacePair::identity(0, 0)])
             .gradient(Gradient::Zero)
             .kernel(copy()),
+    ]
+}
+
+/// Hinge, smooth absolute value, cross-entropy.
+fn scores() -> Vec<OpDef> {
+    vec![
         OpDef::new::<SvmOutputParam>("SVMOutput")
             .doc(SVM)
-            .inputs_are(&[
-                ("data", "Scores (N, K)."),
-                ("label", "Class numbers (N,)."),
-            ])
+            .inputs_are(&[("data", "Scores (N, K)."), ("label", "Class numbers (N,).")])
             .infer_shape(svm_shape)
             .infer_type(float_type)
             .inplace(|_| vec![InplacePair::identity(0, 0)])
             .gradient(Gradient::declared("_backward_SVMOutput", |_, _, _| {
                 vec![Dep::Output(0), Dep::Input(1)]
             }))
-            .kernel(copy()),
-        OpDef::new::<SvmOutputParam>("_backward_SVMOutput").kernel(lift::cpu(
-            |call| with_real!(call.inputs[0].dtype(), T => svm_grad::<T>(call)),
-        )),
+            .kernel(Kernel::cpu(copy_first).skips_null()),
+        OpDef::new::<SvmOutputParam>("_backward_SVMOutput")
+            .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => svm_grad::<T>(call)))),
         OpDef::new::<SmoothL1Param>("smooth_l1")
             .aliases(&["_npx_smooth_l1"])
             .doc(SMOOTH_L1)
@@ -195,7 +202,9 @@ pub fn operators() -> Vec<OpDef> {
             .infer_type(float_type)
             .inplace(|_| vec![InplacePair::new(0, 0)])
             .gradient(Gradient::use_in("_backward_smooth_l1"))
-            .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => smooth_l1::<T>(call)))),
+            .kernel(lift::cpu(
+                |call| with_real!(call.inputs[0].dtype(), T => smooth_l1::<T>(call)),
+            )),
         OpDef::new::<SmoothL1Param>("_backward_smooth_l1")
             .inplace(|_| vec![InplacePair::new(0, 0), InplacePair::new(1, 0)])
             .kernel(lift::cpu(
