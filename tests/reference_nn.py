@@ -283,13 +283,13 @@ def softmax_output_grad(
     hot = np.moveaxis(
         label.reshape(np.delete(x.shape, axis))[..., None] == np.arange(classes), -1, axis
     )
-    target = np.where(hot, 1 - smooth_alpha, smooth_alpha / (classes - 1))
+    smooth = 0.0 if multi_output else smooth_alpha
+    target = np.where(hot, 1 - smooth, smooth / (classes - 1))
     counted = np.expand_dims(label.reshape(np.delete(x.shape, axis)) != ignore_label, axis)
     g = (p - target) * (counted if use_ignore else 1)
-    valid = counted.sum() if use_ignore else label.size
-    places = label.size // len(x) if multi_output else 1  # every image place has a label of its own
-    by = {"null": places, "batch": places * len(x), "valid": max(valid, 1)}[normalization]
-    g = g * grad_scale / by
+    positions = int(np.prod(x.shape[2:])) if multi_output else 1
+    divisors = {"null": positions, "batch": label.size, "valid": max(counted.sum(), 1)}
+    g = g * grad_scale / divisors[normalization]
     return [g * out_grads[0] if out_grad else g, np.zeros(label.shape)]
 
 
