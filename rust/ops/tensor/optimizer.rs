@@ -1,13 +1,15 @@
 //! Optimizer updates: one pass over weight, gradient and states. They are called with `out=weight` and change
 //! their states in place.
 
-use crate::dtype::DType;
+use crate::dtype::{DType, Element};
 use crate::error::Result;
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
 use crate::operator::infer::{elementwise_shape, same_type};
 use crate::operator::{Attrs, Call, InplacePair, Kernel, OpDef, OpReq, ParamStruct};
-use crate::{params, with_real};
+use crate::params;
+use half::f16;
+use num_traits::Float;
 
 params! {
     /// Parameters of `sgd_update`.
@@ -57,6 +59,27 @@ params! {
         clip_gradient: f32, default(-1.0), "Then limited to this absolute value; negative: not limited.";
         clip_weights: f32, default(-1.0), "The weights are limited to this absolute value; negative: not limited.";
     }
+}
+
+/// Runs `$body` with the alias `$E` set to the element type of the weight.
+macro_rules! with_stored {
+    ($call:expr, $E:ident => $body:expr) => {{
+        match $call.inputs[0].dtype() {
+            DType::F16 => {
+                type $E = f16;
+                $body
+            }
+            DType::F64 => {
+                type $E = f64;
+                $body
+            }
+            _ => {
+                type $E = f32;
+                $body
+            }
+        }
+        Ok(())
+    }};
 }
 
 /// The gradient after scaling, clipping and (if `wd` is given) weight decay.
@@ -112,83 +135,102 @@ fn limit<T: Real>(x: T, c: T) -> T {
     }
 }
 
+/// An element type with the type its updates are calculated in.
+trait Stored: Element {
+    type Calc: Real;
+}
+
+impl Stored for f16 {
+    type Calc = f32;
+}
+impl Stored for f32 {
+    type Calc = f32;
+}
+impl Stored for f64 {
+    type Calc = f64;
+}
+
 /// Calls `step(weight, gradient, states) -> weight` on every element; states are changed in place.
-fn update<T: Real, const S: usize>(
+fn update<E: Stored, const S: usize>(
     call: &Call<'_>,
-    step: impl Fn(T, T, &mut [T; S]) -> T + Send + Sync,
+    step: impl Fn(E::Calc, E::Calc, &mut [E::Calc; S]) -> E::Calc + Send + Sync,
 ) {
-    let [w, g] = [0, 1].map(|i| Shared(call.inputs[i].as_ptr::<T>()));
-    let states: [Shared<T>; S] = std::array::from_fn(|k| Shared(call.inputs[2 + k].as_ptr::<T>()));
-    let out = Shared(call.outputs[0].as_ptr::<T>());
+    let [w, g] = [0, 1].map(|i| Shared(call.inputs[i].as_ptr::<E>()));
+    let states: [Shared<E>; S] = std::array::from_fn(|k| Shared(call.inputs[2 + k].as_ptr::<E>()));
+    let out = Shared(call.outputs[0].as_ptr::<E>());
+    let wide = |x: E| E::Calc::of(x.to_f64());
+    let narrow = |x: E::Calc| E::from_f64(x.to_f64());
     let write = call.req[0] != OpReq::Null;
     parallel_for(call.inputs[0].size(), 1 << 14, |r| {
         for i in r {
             // SAFETY: all views have as many elements; tasks have elements of their own. An output that is the
             // weight itself is read before it is written.
             unsafe {
-                let mut s: [T; S] = std::array::from_fn(|k| *states[k].at(i));
-                let new = step(*w.at(i), *g.at(i), &mut s);
+                let mut s: [E::Calc; S] = std::array::from_fn(|k| wide(*states[k].at(i)));
+                let new = step(wide(*w.at(i)), wide(*g.at(i)), &mut s);
                 for (state, value) in states.iter().zip(s) {
-                    *state.at(i) = value;
+                    *state.at(i) = narrow(value);
                 }
                 if write {
-                    *out.at(i) = new;
+                    *out.at(i) = narrow(new);
                 }
             }
         }
     });
 }
 
-fn sgd<T: Real>(call: &Call<'_>) {
+fn sgd<E: Stored>(call: &Call<'_>) {
     let p = call.attrs.get::<SgdParam>();
     let (lr, grad) =
-        (T::of(p.lr as f64), Prepared::<T>::new(p.rescale_grad, p.clip_gradient, p.wd));
-    update::<T, 0>(call, |w, g, _| w - lr * grad.decayed(g, w));
+        (E::Calc::of(p.lr as f64), Prepared::<E::Calc>::new(p.rescale_grad, p.clip_gradient, p.wd));
+    update::<E, 0>(call, |w, g, _| w - lr * grad.decayed(g, w));
 }
 
-fn sgd_mom<T: Real>(call: &Call<'_>) {
+fn sgd_mom<E: Stored>(call: &Call<'_>) {
     let p = call.attrs.get::<SgdMomParam>();
-    let (lr, keep) = (T::of(p.lr as f64), T::of(p.momentum as f64));
-    let grad = Prepared::<T>::new(p.rescale_grad, p.clip_gradient, p.wd);
-    update::<T, 1>(call, |w, g, [m]| {
+    let (lr, keep) = (E::Calc::of(p.lr as f64), E::Calc::of(p.momentum as f64));
+    let grad = Prepared::<E::Calc>::new(p.rescale_grad, p.clip_gradient, p.wd);
+    update::<E, 1>(call, |w, g, [m]| {
         *m = keep * *m - lr * grad.decayed(g, w);
         w + *m
     });
 }
 
-fn nag_mom<T: Real>(call: &Call<'_>) {
+fn nag_mom<E: Stored>(call: &Call<'_>) {
     let p = call.attrs.get::<SgdMomParam>();
-    let (lr, keep) = (T::of(p.lr as f64), T::of(p.momentum as f64));
-    let grad = Prepared::<T>::new(p.rescale_grad, p.clip_gradient, p.wd);
-    update::<T, 1>(call, |w, g, [m]| {
+    let (lr, keep) = (E::Calc::of(p.lr as f64), E::Calc::of(p.momentum as f64));
+    let grad = Prepared::<E::Calc>::new(p.rescale_grad, p.clip_gradient, p.wd);
+    update::<E, 1>(call, |w, g, [m]| {
         let g = grad.decayed(g, w);
         *m = keep * *m - lr * g;
         w + keep * *m - lr * g
     });
 }
 
-fn adam<T: Real>(call: &Call<'_>) {
+fn adam<E: Stored>(call: &Call<'_>) {
     let p = call.attrs.get::<AdamParam>();
-    let of = |x: f32| T::of(x as f64);
+    let of = |x: f32| E::Calc::of(x as f64);
     let (lr, b1, b2, eps) = (of(p.lr), of(p.beta1), of(p.beta2), of(p.epsilon));
-    let grad = Prepared::<T>::new(p.rescale_grad, p.clip_gradient, p.wd);
-    update::<T, 2>(call, |w, g, [mean, var]| {
+    let grad = Prepared::<E::Calc>::new(p.rescale_grad, p.clip_gradient, p.wd);
+    let one = E::Calc::of(1.0);
+    update::<E, 2>(call, |w, g, [mean, var]| {
         let g = grad.decayed_then_clipped(g, w);
-        *mean = b1 * *mean + (T::one() - b1) * g;
-        *var = b2 * *var + (T::one() - b2) * g * g;
+        *mean = b1 * *mean + (one - b1) * g;
+        *var = b2 * *var + (one - b2) * g * g;
         w - lr * *mean / (var.sqrt() + eps)
     });
 }
 
-fn rmsprop<T: Real>(call: &Call<'_>) {
+fn rmsprop<E: Stored>(call: &Call<'_>) {
     let p = call.attrs.get::<RmsPropParam>();
-    let of = |x: f32| T::of(x as f64);
+    let of = |x: f32| E::Calc::of(x as f64);
     let (lr, keep, eps) = (of(p.lr), of(p.gamma1), of(p.epsilon));
-    let grad = Prepared::<T>::new(p.rescale_grad, p.clip_gradient, p.wd);
+    let grad = Prepared::<E::Calc>::new(p.rescale_grad, p.clip_gradient, p.wd);
     let bound = (p.clip_weights >= 0.0).then(|| of(p.clip_weights));
-    update::<T, 1>(call, |w, g, [n]| {
+    let one = E::Calc::of(1.0);
+    update::<E, 1>(call, |w, g, [n]| {
         let g = grad.decayed_then_clipped(g, w);
-        *n = (T::one() - keep) * g * g + keep * *n;
+        *n = (one - keep) * g * g + keep * *n;
         let w = w - lr * g / (*n + eps).sqrt();
         bound.map_or(w, |b| limit(w, b))
     });
@@ -208,15 +250,16 @@ fn optimizer<P: ParamStruct>(
         .doc(&format!(
             "Updates a weight, usually with `out=weight`, and its states in place.\n\n{formula}\n\nwhere g is the gradient \
              times `rescale_grad`, limited to `clip_gradient` if that is not negative. All arrays have one shape and one \
-             dtype, float32 or float64.\n\nExample::\n\n    w = nd.ones((2,))\n    nd.sgd_update(w, nd.ones((2,)), lr=0.1, out=w)\n"
+             dtype, float16 (calculated in float32), float32 or float64.\n\nExample::\n\n    w = nd.ones((2,))\n    nd.sgd_update(w, nd.ones((2,)), lr=0.1, out=w)\n"
         ))
         .inputs_are(&inputs)
         .infer_shape(elementwise_shape)
         .infer_type(|attrs: &Attrs, inputs, outputs| {
             let known = same_type(attrs, inputs, outputs)?;
             match inputs[0] {
-                Some(t) if !matches!(t, DType::F32 | DType::F64) => {
-                    Err(crate::error::Error::argument("weight", "dtype", t, "float32 or float64"))
+                Some(t) if !t.is_float() => {
+                    let floats = "float16, float32 or float64";
+                    Err(crate::error::Error::argument("weight", "dtype", t, floats))
                 }
                 _ => Ok(known),
             }
@@ -236,14 +279,14 @@ pub fn operators() -> Vec<OpDef> {
             &["_sparse_sgd_update"],
             "weight = weight - lr * (g + wd * weight)",
             &[],
-            |call| with_real!(call.inputs[0].dtype(), T => { sgd::<T>(call); Ok(()) }),
+            |call| with_stored!(call, E => sgd::<E>(call)),
         ),
         optimizer::<SgdMomParam>(
             "sgd_mom_update",
             &["_sparse_sgd_mom_update"],
             "mom = momentum * mom - lr * (g + wd * weight); weight = weight + mom",
             MOM,
-            |call| with_real!(call.inputs[0].dtype(), T => { sgd_mom::<T>(call); Ok(()) }),
+            |call| with_stored!(call, E => sgd_mom::<E>(call)),
         ),
         optimizer::<SgdMomParam>(
             "nag_mom_update",
@@ -251,7 +294,7 @@ pub fn operators() -> Vec<OpDef> {
             "mom = momentum * mom - lr * (g + wd * weight); weight = weight + momentum * mom - lr * (g + wd * weight)\n\n\
              (Y. Nesterov, 1983)",
             MOM,
-            |call| with_real!(call.inputs[0].dtype(), T => { nag_mom::<T>(call); Ok(()) }),
+            |call| with_stored!(call, E => nag_mom::<E>(call)),
         ),
         optimizer::<AdamParam>(
             "adam_update",
@@ -260,14 +303,14 @@ pub fn operators() -> Vec<OpDef> {
              weight = weight - lr * mean / (sqrt(var) + epsilon), in which g contains wd * weight before it is limited\n\n\
              (D. Kingma, J. Ba, Adam, 2015)",
             &[("mean", "Running mean."), ("var", "Running variance.")],
-            |call| with_real!(call.inputs[0].dtype(), T => { adam::<T>(call); Ok(()) }),
+            |call| with_stored!(call, E => adam::<E>(call)),
         ),
         optimizer::<RmsPropParam>(
             "rmsprop_update",
             &[],
             "n = gamma1 * n + (1 - gamma1) * g * g; weight = weight - lr * g / sqrt(n + epsilon)\n\n(T. Tieleman, G. Hinton, 2012)",
             &[("n", "Running mean square.")],
-            |call| with_real!(call.inputs[0].dtype(), T => { rmsprop::<T>(call); Ok(()) }),
+            |call| with_stored!(call, E => rmsprop::<E>(call)),
         ),
     ]
 }
