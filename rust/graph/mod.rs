@@ -15,6 +15,7 @@ mod plan;
 #[cfg(test)]
 mod plan_tests;
 mod print;
+mod report;
 mod symbol;
 #[cfg(test)]
 mod tests;
@@ -25,4 +26,5 @@ pub use infer::{Inferred, declared_shape, declared_type};
 pub use json::{Loaded, load_json};
 pub use plan::{Place, Plan, PlanOptions, PlanRequest, plan};
 pub use print::dump;
+pub use report::PlannedEntry;
 pub use symbol::{Create, HIDDEN_KEYS, SymEntry, SymNode, Symbol, stored_key};

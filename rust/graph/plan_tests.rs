@@ -366,3 +366,36 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_plan_is_data_a_table_and_a_picture() {
+    let r = registry();
+    let net = mlp(&r);
+    let mut request = request(&net, &[("data", &[16, 32])], OpReq::Write);
+    request.dump = true;
+    let plan = plan(&request).unwrap();
+    let entries = plan.entries();
+    let relu = entries.iter().find(|e| e.name == "relu1_output").unwrap();
+    assert_eq!(relu.inplace_of.as_deref(), Some("fc1_output"));
+    assert_eq!((relu.bytes, relu.req, relu.internal), (16 * 8 * 4, OpReq::Inplace, true));
+    assert!(entries.iter().any(|e| e.name == "data" && !e.internal));
+    let table = plan.table();
+    assert!(table.contains("relu1_output") && table.starts_with("arena 1536 bytes"), "{table}");
+    let svg = plan.svg();
+    let drawn = svg.matches("<title>").count();
+    assert_eq!(drawn, entries.iter().filter(|e| e.internal).count());
+    assert!(plan.debug_str().contains("MB allocated"));
+    let passes: Vec<_> = plan.dumps.iter().map(|d| d.0.as_str()).collect();
+    assert_eq!(passes, ["composition", "merge_common", "gradient", "devices", "accumulate"]);
+    assert!(plan.dumps[2].1.contains("-- backward --"));
+}
+
+#[test]
+fn debug_str_lists_nodes_inputs_and_attributes() {
+    let r = registry();
+    let net = op(&r, "BatchNorm", "bn", &[var("x")]);
+    let text = net.debug_str().unwrap();
+    assert!(text.starts_with("Symbol Outputs:\n\toutput[0]=bn(0)\nVariable:x\n"), "{text}");
+    assert!(text.contains("Op:BatchNorm, Name=bn\nInputs:\n\targ[0]=x(0) version=0\n\targ[1]=bn_moving_mean(0) version=1"), "{text}");
+    assert_eq!(var("x").debug_str().unwrap(), "Variable:x\n");
+}
