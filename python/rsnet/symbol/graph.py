@@ -8,8 +8,8 @@ __all__ = ["GraphNode", "StaticGraph"]
 
 
 class GraphNode(NamedTuple):
-    """A node: `op` is "null" for a variable; inputs are (node, output) pairs; `addto` lists (output,
-    (node, output)) pairs: the output is added to that entry in its own memory."""
+    """A node: `op` is "null" for a variable; inputs are (node, output) pairs; `addto` lists
+    (output, (node, output)) pairs: the output is added to that entry in its own memory."""
 
     op: str
     name: str

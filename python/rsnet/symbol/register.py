@@ -97,7 +97,8 @@ def _make(func_name: str) -> Callable[..., Symbol]:
         symbols: list[Symbol] = []
         keywords: dict[str, Symbol] = {}
         params: dict[str, Any] = {}
-        # Operators whose inputs depend on parameters may have more of them than the signature shows.
+        # Operators whose inputs depend on parameters may have more of them than the signature
+        # shows.
         leading = next((i for i, a in enumerate(args) if not isinstance(a, Symbol)), len(args))
         if len(inputs) < leading:
             symbols.extend(args[:leading])
