@@ -1,1 +1,239 @@
-//! What the engine promises beyond order: waits, errors, deletion, fork and shutdown.
+//! What the engine promises beyond order: errors, poison, deletion, quiet variables, resizing, shutdown.
+
+use rsnet::engine::{
+    Engine, NaiveEngine, Prop, Push, Task, ThreadedEngine, Var, patiently, segment,
+};
+use rsnet::{Error, Result};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+fn engines() -> [Box<dyn Engine>; 2] {
+    [Box::new(NaiveEngine::new()), Box::new(ThreadedEngine::with_threads(2))]
+}
+
+fn nothing() -> Task {
+    Task::sync(|_| Ok(()))
+}
+
+fn fails() -> Task {
+    Task::sync(|_| Err(Error::execution("it broke")))
+}
+
+fn push(engine: &dyn Engine, task: Task, reads: &[Var], writes: &[Var]) {
+    engine.push(task, Push::new("op", reads, writes)).unwrap();
+}
+
+fn wait(engine: &dyn Engine, var: Var) -> Result<()> {
+    engine.wait_for_var(var, &mut patiently())
+}
+
+#[test]
+fn an_error_is_raised_once_and_the_poison_stays() {
+    for engine in engines() {
+        let (a, b) = (engine.new_variable(), engine.new_variable());
+        push(&*engine, fails(), &[], &[a]);
+        push(&*engine, nothing(), &[a], &[b]);
+        let error = wait(&*engine, b).unwrap_err();
+        assert_eq!((error.message(), error.operator()), ("it broke", Some("op")));
+        wait(&*engine, a).unwrap();
+        engine.wait_for_all(&mut patiently()).unwrap();
+        assert!(engine.poisoned(a).unwrap().same(&engine.poisoned(b).unwrap()));
+    }
+}
+
+#[test]
+fn only_an_overwrite_heals() {
+    for engine in engines() {
+        let a = engine.new_variable();
+        push(&*engine, fails(), &[], &[a]);
+        push(&*engine, nothing(), &[], &[a]); // writes a part: skipped
+        let _ = wait(&*engine, a);
+        assert!(engine.poisoned(a).is_some());
+        engine.push(nothing(), Push { overwrites: 1, ..Push::new("fill", &[], &[a]) }).unwrap();
+        wait(&*engine, a).unwrap();
+        assert!(engine.poisoned(a).is_none());
+    }
+}
+
+#[test]
+fn an_error_healed_before_a_wait_is_still_raised_once() {
+    for engine in engines() {
+        let a = engine.new_variable();
+        push(&*engine, fails(), &[], &[a]);
+        engine.push(nothing(), Push { overwrites: 1, ..Push::new("fill", &[], &[a]) }).unwrap();
+        assert!(wait(&*engine, a).is_err());
+        assert!(wait(&*engine, a).is_ok() && engine.poisoned(a).is_none());
+    }
+}
+
+#[test]
+fn no_skip_runs_on_poisoned_variables() {
+    for engine in engines() {
+        let a = engine.new_variable();
+        let ran = Arc::new(AtomicUsize::new(0));
+        let count = ran.clone();
+        push(&*engine, fails(), &[], &[a]);
+        let task = Task::sync(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        });
+        engine.push(task, Push { prop: Prop::NoSkip, ..Push::new("always", &[a], &[]) }).unwrap();
+        assert!(engine.wait_for_all(&mut patiently()).is_err());
+        assert_eq!(ran.load(Ordering::Relaxed), 1);
+    }
+}
+
+#[test]
+fn a_recycled_variable_meets_no_strangers_error() {
+    for engine in engines() {
+        for _ in 0..20_000 {
+            let a = engine.new_variable();
+            push(&*engine, fails(), &[], &[a]);
+            engine.delete_variable(a, None);
+            let b = engine.new_variable();
+            assert_eq!(engine.version(b), 0);
+            push(&*engine, nothing(), &[], &[b]);
+            wait(&*engine, b).unwrap();
+            assert!(engine.poisoned(b).is_none());
+            engine.delete_variable(b, None);
+        }
+        assert!(engine.wait_for_all(&mut patiently()).is_err());
+        engine.wait_for_all(&mut patiently()).unwrap();
+    }
+}
+
+#[test]
+fn a_deleted_variable_is_refused_and_its_last_function_runs_last() {
+    let engine = ThreadedEngine::with_threads(1);
+    let a = engine.new_variable();
+    let (open, gate) = mpsc::channel::<()>();
+    let (tell, told) = mpsc::channel();
+    let used = tell.clone();
+    let use_it = Task::sync(move |_| {
+        gate.recv().unwrap();
+        used.send("used").unwrap();
+        Ok(())
+    });
+    push(&engine, use_it, &[], &[a]);
+    engine.delete_variable(a, Some(Box::new(move || tell.send("deleted").unwrap())));
+    let error = engine.push(nothing(), Push::new("late", &[a], &[])).unwrap_err();
+    assert!(error.to_string().contains("deleted"), "{error}");
+    open.send(()).unwrap();
+    assert_eq!((told.recv().unwrap(), told.recv().unwrap()), ("used", "deleted"));
+}
+
+#[test]
+fn with_quiet_runs_only_when_nothing_is_pending() {
+    let engine = ThreadedEngine::with_threads(1);
+    let a = engine.new_variable();
+    let (open, gate) = mpsc::channel::<()>();
+    assert!(engine.with_quiet(&[], &[a], &mut || ()));
+    let blocked = Task::sync(move |_| {
+        gate.recv().unwrap();
+        Ok(())
+    });
+    push(&engine, blocked, &[a], &[]);
+    assert!(engine.with_quiet(&[a], &[], &mut || ())); // readers side by side
+    assert!(!engine.with_quiet(&[], &[a], &mut || ()));
+    open.send(()).unwrap();
+    wait(&engine, a).unwrap();
+    assert!(engine.with_quiet(&[], &[a], &mut || ()));
+    assert_eq!(engine.version(a), 2);
+}
+
+#[test]
+fn duplicates_are_refused_by_name() {
+    for engine in engines() {
+        let a = engine.new_variable();
+        for (reads, writes, text) in [
+            (vec![a], vec![a], "both read"),
+            (vec![a, a], vec![], "read twice"),
+            (vec![], vec![a, a], "written twice"),
+        ] {
+            let error = engine.push(nothing(), Push::new("op", &reads, &writes)).unwrap_err();
+            assert!(error.to_string().contains(text), "{error}");
+        }
+        wait(&*engine, a).unwrap();
+    }
+}
+
+#[test]
+fn a_poll_ends_a_wait_and_nothing_is_lost() {
+    let engine = ThreadedEngine::with_threads(1);
+    let a = engine.new_variable();
+    let (open, gate) = mpsc::channel::<()>();
+    let blocked = Task::sync(move |_| {
+        gate.recv().unwrap();
+        Ok(())
+    });
+    push(&engine, blocked, &[], &[a]);
+    let stopped = engine.wait_for_var(a, &mut || Err(Error::execution("enough")));
+    assert_eq!(stopped.unwrap_err().message(), "enough");
+    open.send(()).unwrap();
+    wait(&engine, a).unwrap();
+    assert_eq!(engine.version(a), 1);
+}
+
+#[test]
+fn the_pool_changes_size_while_many_push() {
+    let engine = ThreadedEngine::with_threads(1);
+    thread::scope(|s| {
+        for _ in 0..8 {
+            s.spawn(|| {
+                let a = engine.new_variable();
+                for _ in 0..2_000 {
+                    push(&engine, nothing(), &[], &[a]);
+                }
+                wait(&engine, a).unwrap();
+                assert_eq!(engine.version(a), 2_000);
+            });
+        }
+        for n in [2, 3, 1, 4, 2] {
+            engine.set_num_threads(n).unwrap();
+            assert_eq!(engine.num_threads(), n);
+        }
+    });
+    engine.wait_for_all(&mut patiently()).unwrap();
+}
+
+#[test]
+fn shutdown_skips_what_has_not_started_but_deletions() {
+    for engine in engines() {
+        let a = engine.new_variable();
+        engine.notify_shutdown();
+        push(&*engine, fails(), &[], &[a]);
+        let deleted = Arc::new(AtomicUsize::new(0));
+        let count = deleted.clone();
+        engine.delete_variable(
+            a,
+            Some(Box::new(move || {
+                count.fetch_add(1, Ordering::Relaxed);
+            })),
+        );
+        engine.wait_for_all(&mut patiently()).unwrap();
+        assert_eq!(deleted.load(Ordering::Relaxed), 1);
+    }
+}
+
+#[test]
+fn a_segment_runs_in_order_and_stops_at_an_error() {
+    for engine in engines() {
+        let (a, b) = (engine.new_variable(), engine.new_variable());
+        let ran = Arc::new(AtomicUsize::new(0));
+        let make = |fail: bool, var: Var| {
+            let ran = ran.clone();
+            let run = move |_: &_| {
+                ran.fetch_add(1, Ordering::Relaxed);
+                if fail { Err(Error::execution("middle")) } else { Ok(()) }
+            };
+            engine.new_operation(Arc::new(run), Push::new("part", &[], &[var])).unwrap()
+        };
+        let all = [make(false, a), make(true, b), make(false, b)];
+        let whole = segment("whole", &all).unwrap();
+        engine.push_operation(&whole, Default::default(), 0).unwrap();
+        assert_eq!(wait(&*engine, a).unwrap_err().message(), "middle");
+        assert_eq!(ran.load(Ordering::Relaxed), 2);
+        assert!(engine.poisoned(b).is_some());
+    }
+}
