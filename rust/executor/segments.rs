@@ -9,7 +9,7 @@
 use super::lanes::Memory;
 use super::run::Prepared;
 use crate::context::Context;
-use crate::engine::{Push, Task, Var};
+use crate::engine::{Prop, Push, Task, Var};
 use crate::error::{Error, Place, Result};
 use crate::graph::{Entry, Plan};
 use crate::kernels::copy::copy;
@@ -170,6 +170,8 @@ impl Program {
             ctx: segment.device,
             overwrites: segment.overwrites,
             cheap: segment.cheap,
+            // A callback only starts: when it is ready it may run in this very push.
+            prop: if segment.callback { Prop::Async } else { Prop::Normal },
             ..Push::new(&segment.name, &segment.reads, &segment.writes)
         };
         let (program, run) = (self.clone(), run.clone());
