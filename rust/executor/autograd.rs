@@ -10,10 +10,13 @@ mod walk;
 
 pub use walk::{Backward, backward, grad};
 
-use super::imperative::{CallState, Invoke, Outcome, call};
+use super::imperative::{CallState, Invoke, call};
+use crate::context::Context;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ndarray::{NDArray, Runtime};
 use crate::operator::{Attrs, Dep, Gradient, OpDef, OpReq};
+use crate::shape::Shape;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -44,11 +47,43 @@ enum Kind {
 /// A value and its place on the tape.
 type Placed = (NDArray, Option<Entry>);
 
+/// What a node keeps of an array.
+enum Saved {
+    /// The array itself: the gradient refers to it.
+    Kept(NDArray),
+    /// Only what it was like.
+    Like(Shape, DType, Context),
+}
+
+impl Saved {
+    fn of(array: &NDArray, keep: bool) -> Self {
+        match keep {
+            true => Saved::Kept(array.clone()),
+            false => Saved::Like(array.shape().clone(), array.dtype(), array.context()),
+        }
+    }
+
+    /// The array, or one of its shape and dtype that has no memory yet.
+    fn array(&self, rt: &Arc<Runtime>) -> Result<NDArray> {
+        match self {
+            Saved::Kept(array) => Ok(array.clone()),
+            Saved::Like(shape, dtype, ctx) => NDArray::pending(rt, shape, *dtype, *ctx),
+        }
+    }
+
+    fn spec(&self) -> (Shape, DType) {
+        match self {
+            Saved::Kept(array) => (array.shape().clone(), array.dtype()),
+            Saved::Like(shape, dtype, _) => (shape.clone(), *dtype),
+        }
+    }
+}
+
 struct Recorded {
     rule: Rule,
     name: Option<Arc<str>>,
-    inputs: SmallVec<[Placed; 2]>,
-    outputs: SmallVec<[NDArray; 1]>,
+    inputs: SmallVec<[(Saved, Option<Entry>); 2]>,
+    outputs: SmallVec<[Saved; 1]>,
 }
 
 enum Rule {
@@ -192,9 +227,9 @@ pub fn invoke(
     let outcome = call(rt, op, attrs, &arrays, out_arrays.as_deref(), how)?;
     let visible = outcome.visible;
     let entries = if record {
-        let placed = inputs.iter().map(|t| (t.array.clone(), t.entry())).collect();
         let name = (!how.name.is_empty()).then(|| how.name.into());
-        Some(record_call(op, attrs, placed, &outcome, name)?)
+        let state = outcome.state.clone();
+        Some(record_call(op, attrs, inputs, &outcome.outputs, visible, state, name))
     } else {
         None
     };
@@ -208,28 +243,24 @@ pub fn invoke(
     Ok(tracked.collect())
 }
 
-/// Records a call that ran elsewhere (a fast path): all visible outputs get their entry.
+/// Records a call of one output that ran elsewhere (a fast path).
 pub fn record_plain(
     op: &Arc<OpDef>,
     attrs: &Arc<Attrs>,
     inputs: &[&Tracked],
     output: NDArray,
-) -> Result<Tracked> {
-    let placed = inputs.iter().map(|t| (t.array.clone(), t.entry())).collect();
-    let outcome = Outcome { outputs: SmallVec::from_buf([output]), visible: 1, state: None };
-    let node = record_call(op, attrs, placed, &outcome, None)?;
-    let [output] = outcome.outputs.into_inner().map_err(|_| Error::internal("one output"))?;
-    Ok(Tracked::placed(output, Some(Entry { node, index: 0 })))
+) -> Tracked {
+    let node = record_call(op, attrs, inputs, std::slice::from_ref(&output), 1, None, None);
+    Tracked::placed(output, Some(Entry { node, index: 0 }))
 }
 
 /// Records a function with a gradient of its own; returns the outputs with their places.
 pub fn record_function(function: Arc<dyn TapeFunction>, inputs: &[&Tracked], outputs: &[&Tracked]) {
-    let stub = |a: &NDArray| stub(a).unwrap_or_else(|_| a.clone());
     let record = Recorded {
         rule: Rule::Function(function),
         name: None,
-        inputs: inputs.iter().map(|t| (stub(&t.array), t.entry())).collect(),
-        outputs: outputs.iter().map(|t| stub(&t.array)).collect(),
+        inputs: inputs.iter().map(|t| (Saved::of(&t.array, false), t.entry())).collect(),
+        outputs: outputs.iter().map(|t| Saved::of(&t.array, false)).collect(),
     };
     let node = node(Kind::Call(Mutex::new(Some(Arc::new(record)))));
     for (i, t) in outputs.iter().enumerate() {
@@ -237,42 +268,33 @@ pub fn record_function(function: Arc<dyn TapeFunction>, inputs: &[&Tracked], out
     }
 }
 
-/// An array of the same shape and dtype without memory.
-fn stub(a: &NDArray) -> Result<NDArray> {
-    NDArray::pending(a.runtime(), a.shape(), a.dtype(), a.context())
-}
-
 fn record_call(
     op: &Arc<OpDef>,
     attrs: &Arc<Attrs>,
-    mut inputs: SmallVec<[Placed; 2]>,
-    outcome: &Outcome,
+    inputs: &[&Tracked],
+    outputs: &[NDArray],
+    visible: usize,
+    state: Option<CallState>,
     name: Option<Arc<str>>,
-) -> Result<Arc<Node>> {
-    let mut outputs: SmallVec<[NDArray; 1]> = outcome.outputs.clone();
-    match &op.gradient {
-        Gradient::Backward { deps, .. } => {
-            let deps = deps(attrs, inputs.len(), outcome.visible);
-            for (i, input) in inputs.iter_mut().enumerate() {
-                if !deps.contains(&Dep::Input(i)) {
-                    input.0 = stub(&input.0)?;
-                }
-            }
-            for (i, output) in outputs.iter_mut().enumerate() {
-                if !deps.contains(&Dep::Output(i)) {
-                    *output = stub(output)?;
-                }
-            }
-        }
-        Gradient::None | Gradient::Zero => {
-            for a in inputs.iter_mut().map(|i| &mut i.0).chain(&mut outputs) {
-                *a = stub(a)?;
-            }
-        }
+) -> Arc<Node> {
+    let deps = match &op.gradient {
+        Gradient::Backward { deps, .. } => Some(deps(attrs, inputs.len(), visible)),
+        Gradient::None | Gradient::Zero => Some(Vec::new()),
         // A rule may ask for anything.
-        Gradient::Rule(_) => {}
-    }
-    let rule = Rule::Op { op: op.clone(), attrs: attrs.clone(), state: outcome.state.clone() };
-    let record = Recorded { rule, name, inputs, outputs };
-    Ok(node(Kind::Call(Mutex::new(Some(Arc::new(record))))))
+        Gradient::Rule(_) => None,
+    };
+    let keeps = |dep: Dep| deps.as_ref().is_none_or(|deps| deps.contains(&dep));
+    let saved = inputs.iter().enumerate().map(|(i, t)| {
+        let saved = Saved::of(&t.array, keeps(Dep::Input(i)));
+        (saved, t.entry())
+    });
+    let record = Recorded {
+        rule: Rule::Op { op: op.clone(), attrs: attrs.clone(), state },
+        name,
+        inputs: saved.collect(),
+        outputs: (outputs.iter().enumerate())
+            .map(|(i, a)| Saved::of(a, keeps(Dep::Output(i))))
+            .collect(),
+    };
+    node(Kind::Call(Mutex::new(Some(Arc::new(record)))))
 }

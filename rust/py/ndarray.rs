@@ -235,7 +235,7 @@ fn finish(
     let recording = thread_state().recording;
     let tracked = if recording && (a.tracked.is_tracked() || b.tracked.is_tracked()) {
         let inputs = [&a.tracked, &b.tracked];
-        crate::executor::autograd::record_plain(&short.op, &short.attrs, &inputs, result).py(py)?
+        crate::executor::autograd::record_plain(&short.op, &short.attrs, &inputs, result)
     } else {
         Tracked::new(result)
     };

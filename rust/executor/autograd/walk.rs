@@ -1,6 +1,6 @@
 //! Walking the tape backwards: from heads to leaves, in the reverse order of recording.
 
-use super::{Entry, Kind, Node, Placed, Recorded, Rule, TapeFunction, Tracked, invoke, stub};
+use super::{Entry, Kind, Node, Placed, Recorded, Rule, TapeFunction, Tracked, invoke};
 use crate::error::{Error, Result};
 use crate::executor::imperative::{CallState, Invoke, call};
 use crate::ndarray::{NDArray, Runtime};
@@ -89,7 +89,9 @@ pub fn grad(
 fn filled(rt: &Arc<Runtime>, op: &str, like: &NDArray) -> Result<NDArray> {
     let op = rt.registry.find(op)?;
     let attrs = Arc::new(op.parse(&[])?);
-    let outcome = call(rt, &op, &attrs, &[stub(like)?], None, &Invoke::default())?;
+    // The values do not matter, so an array without memory will do.
+    let kind = NDArray::pending(rt, like.shape(), like.dtype(), like.context())?;
+    let outcome = call(rt, &op, &attrs, &[kind], None, &Invoke::default())?;
     outcome.outputs.into_iter().next().ok_or_else(|| Error::internal("no output"))
 }
 
@@ -267,7 +269,7 @@ impl<'a> Walk<'a> {
         for (i, output) in record.outputs.iter().enumerate() {
             out_grads.push(match arriving.sums.get(i).and_then(Option::as_ref) {
                 Some(sum) => sum.0.clone(),
-                None => filled(self.rt, "zeros_like", output)?,
+                None => filled(self.rt, "zeros_like", &output.array(self.rt)?)?,
             });
         }
         let grads = function.backward(&out_grads, self.how.is_train)?;
@@ -283,11 +285,14 @@ impl<'a> Walk<'a> {
         arriving: &Arriving,
     ) -> Result<Vec<Option<Placed>>> {
         let mut tape = TapeBuilder { walk: self, attrs, state, record, values: Vec::new() };
-        let inputs: Vec<GradEntry> = record.inputs.iter().map(|p| tape.value(p.clone())).collect();
+        let mut inputs = Vec::new();
+        for (saved, entry) in &record.inputs {
+            inputs.push(tape.value((saved.array(self.rt)?, entry.clone())));
+        }
         let mut outputs = Vec::new();
-        for (i, array) in record.outputs.iter().enumerate() {
+        for (i, saved) in record.outputs.iter().enumerate() {
             let entry = Entry { node: arriving.node.clone(), index: i as u32 };
-            outputs.push(tape.value((array.clone(), Some(entry))));
+            outputs.push(tape.value((saved.array(self.rt)?, Some(entry))));
         }
         let out_grads: Vec<Option<GradEntry>> = (0..record.outputs.len())
             .map(|i| arriving.sums.get(i).cloned().flatten().map(|p| tape.value(p)))
@@ -369,7 +374,7 @@ impl GradBuilder for TapeBuilder<'_> {
     fn backward(&mut self, op: &str, inputs: &[GradEntry]) -> Result<Vec<GradEntry>> {
         let op = self.walk.rt.registry.find(op)?;
         let like: SmallVec<[(Shape, crate::dtype::DType); 4]> =
-            self.record.inputs.iter().map(|(a, _)| (a.shape().clone(), a.dtype())).collect();
+            self.record.inputs.iter().map(|(saved, _)| saved.spec()).collect();
         let req: SmallVec<[OpReq; 4]> = (self.record.inputs.iter())
             .map(|(_, e)| {
                 let wanted = e.as_ref().is_some_and(|e| self.walk.is_useful(e));
