@@ -13,6 +13,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import rsnet as mx
@@ -57,7 +58,8 @@ def test_functions_have_signatures_and_docs(module, name):
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings(name):
     module = importlib.import_module(name)
-    failed, _ = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
+    names = {"mx": mx, "nd": mx.nd, "sym": mx.sym, "autograd": mx.autograd, "np": np}
+    failed, _ = doctest.testmod(module, extraglobs=names, optionflags=doctest.ELLIPSIS)
     assert failed == 0
 
 
