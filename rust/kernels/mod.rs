@@ -18,6 +18,7 @@ pub mod norm;
 pub mod parallel;
 pub mod philox;
 pub mod pooling;
+pub mod random;
 pub mod real;
 pub mod reduce;
 pub mod reduce_rows;

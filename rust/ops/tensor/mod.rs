@@ -1,11 +1,18 @@
 //! Operators on arrays as such: shapes, parts, reductions, creation, random numbers, optimizer updates.
 
+mod choosing;
+pub mod common;
 mod creation;
+mod distributions;
+mod indexing;
+mod movement;
 mod optimizer;
+mod order;
 mod parts;
 mod random;
 mod reduce;
 mod shape;
+mod updates;
 
 use crate::error::Result;
 use crate::operator::{Call, Kernel, OpDef, OpReq, Registry};
@@ -19,6 +26,12 @@ pub fn register(registry: &Registry) {
         creation::operators,
         random::operators,
         optimizer::operators,
+        movement::operators,
+        indexing::operators,
+        choosing::operators,
+        order::operators,
+        distributions::operators,
+        updates::operators,
     ];
     for def in families.iter().flat_map(|family| family()) {
         registry.add(def).expect("built-in operators have names of their own");

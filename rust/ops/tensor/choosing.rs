@@ -1,0 +1,219 @@
+//! `where`, which chooses between two arrays, and the conversions between coordinates and places.
+
+use super::common::{all_known, read_f64, wanted, write_f64, zero_view};
+use super::indexing::{ShapeParam, copy_run, index_at, text};
+use super::kernel;
+use crate::error::Error;
+use crate::operator::infer::{assign_shape, assign_type, same_type};
+use crate::operator::{Dep, Gradient, OpDef};
+use crate::shape::Shape;
+use crate::tensor::View;
+
+/// Is the condition true at element `i` of the data, of which `per` share one?
+fn choose(condition: &View, size: usize, mut f: impl FnMut(usize, bool)) {
+    let per = size / condition.size().max(1);
+    for i in 0..size {
+        // SAFETY: the condition holds an element for each group.
+        f(i, unsafe { read_f64(condition.ptr(), condition.dtype(), i / per.max(1)) } != 0.0);
+    }
+}
+
+fn where_() -> Vec<OpDef> {
+    let doc = text(
+        "The elements of ``x`` where the condition is not 0, else those of ``y``.",
+        "The condition has the shape of ``x`` and ``y``, or one axis that chooses among their rows; any dtype. It gets a zero gradient.",
+        "nd.where(nd.array([1, 0]), nd.array([1, 2]), nd.array([3, 4]))\n[1. 4.]",
+    );
+    vec![
+        OpDef::plain("where")
+            .aliases(&["_sparse_where"])
+            .doc(&doc)
+            .inputs_are(&[
+                ("condition", "What to choose."),
+                ("x", "Where it is not 0."),
+                ("y", "Where it is 0."),
+            ])
+            .infer_shape(|_, inputs, outputs| {
+                let mut common = outputs[0].clone();
+                for (i, name) in [(1, "x"), (2, "y")] {
+                    let s = inputs[i].clone();
+                    assign_shape(&mut common, name, &s)?;
+                }
+                inputs[1] = common.clone();
+                inputs[2] = common.clone();
+                outputs[0] = common.clone();
+                let c = &inputs[0];
+                if c.is_known() && common.is_known() {
+                    let rows =
+                        c.ndim() == 1 && common.ndim() > 0 && c.dims()[0] == common.dims()[0];
+                    if c != &common && !rows {
+                        return Err(Error::argument(
+                            "condition",
+                            "shape",
+                            c,
+                            format!("{common} or its first extent"),
+                        ));
+                    }
+                } else if !c.rank_known() {
+                    inputs[0] = common;
+                }
+                Ok(all_known(inputs, outputs))
+            })
+            .infer_type(|_, inputs, outputs| {
+                let Some(dtype) = inputs[1].or(inputs[2]).or(outputs[0]) else { return Ok(false) };
+                assign_type(&mut inputs[1], "x", dtype)?;
+                assign_type(&mut inputs[2], "y", dtype)?;
+                assign_type(&mut outputs[0], "output", dtype)?;
+                inputs[0].get_or_insert(dtype);
+                Ok(true)
+            })
+            .gradient(Gradient::declared("_backward_where", |_, _, _| {
+                vec![Dep::OutGrad(0), Dep::Input(0)]
+            }))
+            .kernel(kernel(|call| {
+                let out = &call.outputs[0];
+                choose(&call.inputs[0], out.size(), |i, yes| {
+                    copy_run(&call.inputs[if yes { 1 } else { 2 }], i, out, i, 1)
+                });
+                Ok(())
+            })),
+        OpDef::plain("_backward_where").kernel(kernel(|call| {
+            let [g, condition] = [0, 1].map(|i| &call.inputs[i]);
+            for (k, out) in call.outputs.iter().enumerate() {
+                if wanted(call, k) {
+                    zero_view(out);
+                    if k > 0 {
+                        choose(condition, out.size(), |i, yes| {
+                            if yes == (k == 1) {
+                                copy_run(g, i, out, i, 1);
+                            }
+                        });
+                    }
+                }
+            }
+            Ok(())
+        })),
+    ]
+}
+
+fn ravel() -> Vec<OpDef> {
+    let doc = |what: &str, name: &str| {
+        text(
+            what,
+            "Any dtype, which the output has too. Not differentiable.",
+            &format!("nd.{name}(x, shape=(4, 5))"),
+        )
+    };
+    vec![
+        OpDef::new::<ShapeParam>("_ravel_multi_index")
+            .aliases(&["ravel_multi_index"])
+            .doc(&doc(
+                "Places in the flattened array of the coordinates in the columns of the data.",
+                "ravel_multi_index",
+            ))
+            .inputs_are(&[("data", "Coordinates ``(M, ...)``.")])
+            .infer_shape(|_, inputs, outputs| {
+                if inputs[0].is_known() {
+                    let out = super::common::at_least_1d(
+                        inputs[0].dims().iter().skip(1).copied().collect(),
+                    );
+                    assign_shape(&mut outputs[0], "output", &out)?;
+                }
+                Ok(all_known(inputs, outputs))
+            })
+            .infer_type(same_type)
+            .gradient(Gradient::Zero)
+            .kernel(kernel(|call| {
+                let (x, out, shape) =
+                    (&call.inputs[0], &call.outputs[0], &call.attrs.get::<ShapeParam>().shape);
+                let n = out.size();
+                for k in 0..n {
+                    let at = shape
+                        .iter()
+                        .enumerate()
+                        .fold(0, |at, (axis, &d)| at * d + index_at(x, axis * n + k));
+                    // SAFETY: `k` is an element of the output.
+                    unsafe { write_f64(out.ptr(), out.dtype(), k, at as f64) };
+                }
+                Ok(())
+            })),
+        OpDef::new::<ShapeParam>("_unravel_index")
+            .aliases(&["unravel_index"])
+            .doc(&doc(
+                "Coordinates, as columns, of places in the flattened array.",
+                "unravel_index",
+            ))
+            .inputs_are(&[("data", "Places.")])
+            .infer_shape(|attrs, inputs, outputs| {
+                if inputs[0].is_known() {
+                    let m = attrs.get::<ShapeParam>().shape.len() as i64;
+                    let out: Shape =
+                        std::iter::once(m).chain(inputs[0].dims().iter().copied()).collect();
+                    assign_shape(&mut outputs[0], "output", &out)?;
+                }
+                Ok(all_known(inputs, outputs))
+            })
+            .infer_type(same_type)
+            .gradient(Gradient::Zero)
+            .kernel(kernel(|call| {
+                let (x, out, shape) =
+                    (&call.inputs[0], &call.outputs[0], &call.attrs.get::<ShapeParam>().shape);
+                let n = x.size();
+                for k in 0..n {
+                    let mut rest = index_at(x, k);
+                    for (axis, &d) in shape.iter().enumerate().rev() {
+                        let d = if d < 1 { 1 } else { d };
+                        // SAFETY: the output has a row for each axis.
+                        unsafe {
+                            write_f64(
+                                out.ptr(),
+                                out.dtype(),
+                                axis * n + k,
+                                rest.rem_euclid(d) as f64,
+                            )
+                        };
+                        rest = rest.div_euclid(d);
+                    }
+                }
+                Ok(())
+            })),
+    ]
+}
+
+pub fn operators() -> Vec<OpDef> {
+    let mut all = where_();
+    all.extend(ravel());
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::testing::*;
+
+    #[test]
+    fn where_routes_its_gradient() {
+        let x = Tensor::noise(&[3, 4], 1);
+        let at = |dims: &[i64], v: &[f64]| Tensor::of(dims, v);
+        let c = [
+            at(&[3], &[1., 0., 2.]),
+            at(&[3, 4], &[0., 1., 0., 1., 1., 1., 0., 0., 1., 0., 0., 1.]),
+        ];
+        for condition in c {
+            check_gradient(
+                "where",
+                &[],
+                &[condition, x.clone(), Tensor::noise(&[3, 4], 5)],
+                &[1, 2],
+                true,
+            );
+        }
+    }
+
+    #[test]
+    fn coordinates_and_places() {
+        let m = Tensor::of(&[2, 2], &[1., 3., 2., 0.]);
+        assert_eq!(values("_ravel_multi_index", &[("shape", "(4, 5)")], &[m]), [7., 15.]);
+        let p = Tensor::of(&[2], &[7., 15.]);
+        assert_eq!(values("_unravel_index", &[("shape", "(4, 5)")], &[p]), [1., 3., 2., 0.]);
+    }
+}

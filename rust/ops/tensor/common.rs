@@ -1,0 +1,105 @@
+//! What the operators on tensors share: inference and small helpers on views.
+
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result};
+use crate::operator::infer::{assign_shape, assign_type, elementwise_shape, same_type};
+use crate::operator::{Call, OpDef, OpReq};
+use crate::shape::Shape;
+use crate::tensor::View;
+
+/// One shape and one dtype for all inputs and outputs.
+pub fn elementwise(def: OpDef) -> OpDef {
+    def.infer_shape(elementwise_shape).infer_type(same_type)
+}
+
+/// Are all shapes known?
+pub fn all_known(inputs: &[Shape], outputs: &[Shape]) -> bool {
+    inputs.iter().chain(outputs).all(Shape::is_known)
+}
+
+/// A rule `input shape -> output shape` for an operator of one output that learns nothing backwards.
+pub fn from_first(
+    inputs: &[Shape],
+    outputs: &mut [Shape],
+    rule: impl FnOnce(&Shape) -> Result<Shape>,
+) -> Result<bool> {
+    if !inputs[0].is_known() {
+        return Ok(false);
+    }
+    let out = rule(&inputs[0])?;
+    assign_shape(&mut outputs[0], "output", &out)?;
+    Ok(all_known(inputs, outputs))
+}
+
+/// The first input and all outputs share a dtype; other inputs may have any.
+pub fn first_type(
+    _: &crate::operator::Attrs,
+    inputs: &mut [Option<DType>],
+    outputs: &mut [Option<DType>],
+) -> Result<bool> {
+    let known = inputs[0].or(outputs.first().copied().flatten());
+    let Some(dtype) = known else { return Ok(false) };
+    assign_type(&mut inputs[0], "data", dtype)?;
+    for out in outputs.iter_mut() {
+        assign_type(out, "output", dtype)?;
+    }
+    for other in inputs.iter_mut().skip(1) {
+        other.get_or_insert(DType::F32);
+    }
+    Ok(true)
+}
+
+/// A shape as given by a parameter: every extent is real.
+pub fn shape_of(dims: &[i64], what: &str) -> Result<Shape> {
+    match dims.iter().find(|&&d| d < 0) {
+        Some(d) => Err(Error::value(format!("{what} has a negative extent {d}"))),
+        None => Ok(Shape::new(dims)),
+    }
+}
+
+/// `()` is no shape of an array; legacy programs mean one element.
+pub fn at_least_1d(shape: Shape) -> Shape {
+    if shape.ndim() == 0 { Shape::new(&[1]) } else { shape }
+}
+
+/// Copies the bytes of `from` to `to` unless they are the same memory.
+pub fn copy_view(from: &View, to: &View) {
+    if from.ptr() != to.ptr() {
+        debug_assert_eq!(from.size_bytes(), to.size_bytes());
+        // SAFETY: both hold that many bytes and, not being the same, are apart.
+        unsafe { std::ptr::copy_nonoverlapping(from.ptr(), to.ptr(), to.size_bytes()) };
+    }
+}
+
+/// Sets every byte to 0.
+pub fn zero_view(view: &View) {
+    if view.size() > 0 {
+        // SAFETY: a view holds its bytes, and all element types have 0 as all-zero bytes.
+        unsafe { std::ptr::write_bytes(view.ptr(), 0, view.size_bytes()) };
+    }
+}
+
+/// Is output `i` wanted?
+pub fn wanted(call: &Call<'_>, i: usize) -> bool {
+    call.req[i] != OpReq::Null
+}
+
+/// Element `i` behind a pointer, as f64.
+///
+/// # Safety
+/// `ptr` holds more than `i` elements of `dtype`.
+#[inline]
+pub unsafe fn read_f64(ptr: *const u8, dtype: DType, i: usize) -> f64 {
+    // SAFETY: promised by the caller.
+    crate::with_dtype!(dtype, T => unsafe { Element::to_f64(*ptr.cast::<T>().add(i)) })
+}
+
+/// Writes a number as element `i` behind a pointer.
+///
+/// # Safety
+/// As [`read_f64`].
+#[inline]
+pub unsafe fn write_f64(ptr: *mut u8, dtype: DType, i: usize, value: f64) {
+    // SAFETY: promised by the caller.
+    crate::with_dtype!(dtype, T => unsafe { *ptr.cast::<T>().add(i) = T::from_f64(value) })
+}

@@ -1,0 +1,501 @@
+//! Random arrays of the rarer distributions. Every element depends on the seed, the call and its own number only.
+
+use super::common::{all_known, copy_view, elementwise, read_f64, wanted, write_f64};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernels::parallel::{Shared, parallel_for};
+use crate::kernels::random::Draws;
+use crate::operator::infer::{assign_shape, assign_type};
+use crate::operator::{Attrs, Call, Gradient, Kernel, OpDef, ParamStruct, ResourceRequest, Tuple};
+use crate::params;
+use crate::shape::Shape;
+
+/// Parameters of one distribution, with shape, context and dtype behind.
+macro_rules! source_params {
+    ($($name:ident $op:literal { $($field:ident : $ty:ty, $kind:ident $(($default:expr))?, $doc:literal;)* })*) => {$(
+        params! {
+            #[doc = concat!("Parameters of `", $op, "`.")]
+            pub struct $name {
+                $($field: $ty, $kind $(($default))?, $doc;)*
+                shape: Option<Tuple>, default(None), "Shape of the output; one element if None or empty.";
+                ctx: String, default(String::new()), "Device, such as cpu(0); the faces read it.";
+                dtype: Option<DType>, default(None), "Dtype of the output; the first one above if None.";
+            }
+        }
+        impl Source for $name {
+            fn common(&self) -> (Option<&Tuple>, Option<DType>) {
+                (self.shape.as_ref(), self.dtype)
+            }
+        }
+    )*};
+}
+
+trait Source: ParamStruct {
+    fn common(&self) -> (Option<&Tuple>, Option<DType>);
+}
+
+source_params! {
+    GammaParam "_random_gamma" {
+        alpha: f32, default(1.0), "Shape of the distribution.";
+        beta: f32, default(1.0), "Scale of the distribution.";
+    }
+    ExponentialParam "_random_exponential" {
+        lam: f32, default(1.0), "Rate: one over the mean.";
+    }
+    PoissonParam "_random_poisson" {
+        lam: f32, default(1.0), "Mean.";
+    }
+    NegativeBinomialParam "_random_negative_binomial" {
+        k: i32, default(1), "Number of successes to wait for.";
+        p: f32, default(1.0), "Probability of a success.";
+    }
+    GeneralizedParam "_random_generalized_negative_binomial" {
+        mu: f32, default(1.0), "Mean.";
+        alpha: f32, default(1.0), "Dispersion; 0 is the Poisson distribution.";
+    }
+}
+
+/// Fills output 0 with `f(element's words, element's number)`.
+fn fill(call: &Call<'_>, f: impl Fn(&mut Draws, usize) -> f64 + Send + Sync) {
+    let out = &call.outputs[0];
+    if !wanted(call, 0) {
+        return;
+    }
+    let (key, dtype, to) = (call.ctx.random, out.dtype(), Shared(out.ptr()));
+    parallel_for(out.size(), 1 << 11, |range| {
+        for i in range {
+            let value = f(&mut Draws::new(key.seed, key.stream, i), i);
+            // SAFETY: each element belongs to one task.
+            unsafe { write_f64(to.at(0), dtype, i, value) };
+        }
+    });
+}
+
+fn need(ok: bool, what: &str) -> Result<()> {
+    if ok { Ok(()) } else { Err(Error::value(what.to_owned())) }
+}
+
+fn gamma_poisson(d: &mut Draws, shape: f64, scale: f64) -> f64 {
+    let mean = d.gamma(shape) * scale;
+    d.poisson(mean)
+}
+
+fn doc(what: &str, dtypes: &str, example: &str) -> String {
+    format!(
+        "Draws from {what}.\n\nNotes\n-----\nThe dtype is one of {dtypes}. Element ``i`` depends on the seed, the call and ``i`` only, not \
+         on threads. Parameters outside of the distribution's domain are an error.\n\nExamples\n--------\n>>> {example}"
+    )
+}
+
+const FLOATS: [DType; 3] = [DType::F32, DType::F64, DType::F16];
+
+/// An operator without inputs. `draw` checks the parameters and runs.
+fn source<P: Source>(
+    name: &'static str,
+    aliases: &[&str],
+    what: &str,
+    types: &'static [DType],
+    draw: fn(&Call<'_>, &P) -> Result<()>,
+) -> OpDef {
+    let names: Vec<_> = types.iter().map(|t| t.name()).collect();
+    let example = format!("nd.{}(shape=(2, 3))", name.trim_start_matches("_random_"));
+    OpDef::new::<P>(name)
+        .aliases(aliases)
+        .doc(&doc(what, &names.join(", "), &example))
+        .inputs_are(&[])
+        .infer_shape(|attrs, inputs, outputs| {
+            let made = match attrs.get::<P>().common().0 {
+                Some(dims) if !dims.is_empty() => Shape::from_legacy(dims),
+                _ if outputs[0].rank_known() => outputs[0].clone(),
+                _ => Shape::new(&[1]),
+            };
+            assign_shape(&mut outputs[0], "output", &made)?;
+            Ok(all_known(inputs, outputs))
+        })
+        .infer_type(|attrs, _, outputs| {
+            dtype_of(attrs.get::<P>().common().1, types, &mut outputs[0])
+        })
+        .resources(&[ResourceRequest::Random])
+        .gradient(Gradient::Zero)
+        .kernel(Kernel::cpu(move |call| draw(call, call.attrs.get::<P>())).skips_null())
+}
+
+fn dtype_of(given: Option<DType>, types: &[DType], slot: &mut Option<DType>) -> Result<bool> {
+    let dtype = given.or(*slot).unwrap_or(types[0]);
+    if !types.contains(&dtype) {
+        let names: Vec<_> = types.iter().map(|t| t.name()).collect();
+        return Err(Error::type_(format!(
+            "parameter dtype is {dtype}, expected {}",
+            names.join(", ")
+        )));
+    }
+    assign_type(slot, "output", dtype)?;
+    Ok(true)
+}
+
+fn sources() -> Vec<OpDef> {
+    vec![
+        source::<GammaParam>(
+            "_random_gamma",
+            &["random_gamma"],
+            "the gamma distribution",
+            &FLOATS,
+            |call, p| {
+                let (alpha, beta) = (f64::from(p.alpha), f64::from(p.beta));
+                need(alpha > 0.0 && beta > 0.0, "alpha and beta must be positive")?;
+                fill(call, |d, _| beta * d.gamma(alpha));
+                Ok(())
+            },
+        ),
+        source::<ExponentialParam>(
+            "_random_exponential",
+            &["random_exponential"],
+            "the exponential distribution",
+            &FLOATS,
+            |call, p| {
+                let lam = f64::from(p.lam);
+                need(lam > 0.0, "lam must be positive")?;
+                fill(call, |d, _| d.exponential() / lam);
+                Ok(())
+            },
+        ),
+        source::<PoissonParam>(
+            "_random_poisson",
+            &["random_poisson"],
+            "the Poisson distribution",
+            &FLOATS,
+            |call, p| {
+                let lam = f64::from(p.lam);
+                need(lam >= 0.0 && lam.is_finite(), "lam must not be negative")?;
+                fill(call, |d, _| d.poisson(lam));
+                Ok(())
+            },
+        ),
+        source::<NegativeBinomialParam>(
+            "_random_negative_binomial",
+            &["random_negative_binomial"],
+            "the number of failures before ``k`` successes",
+            &FLOATS,
+            |call, p| {
+                let (k, p) = (f64::from(p.k), f64::from(p.p));
+                need(k > 0.0 && p > 0.0 && p <= 1.0, "k must be positive and p in (0, 1]")?;
+                fill(call, |d, _| gamma_poisson(d, k, (1.0 - p) / p));
+                Ok(())
+            },
+        ),
+        source::<GeneralizedParam>(
+            "_random_generalized_negative_binomial",
+            &["random_generalized_negative_binomial"],
+            "the negative binomial distribution given by mean and dispersion",
+            &FLOATS,
+            |call, p| {
+                let (mu, alpha) = (f64::from(p.mu), f64::from(p.alpha));
+                need(mu >= 0.0 && alpha >= 0.0, "mu and alpha must not be negative")?;
+                fill(call, |d, _| {
+                    if alpha == 0.0 {
+                        d.poisson(mu)
+                    } else {
+                        gamma_poisson(d, 1.0 / alpha, mu * alpha)
+                    }
+                });
+                Ok(())
+            },
+        ),
+    ]
+}
+
+params! {
+    /// Parameters of `_random_uniform_like`.
+    pub struct UniformLikeParam {
+        low: f32, default(0.0), "Least value.";
+        high: f32, default(1.0), "Bound of the values, not reached.";
+    }
+}
+
+params! {
+    /// Parameters of `_random_normal_like`.
+    pub struct NormalLikeParam {
+        loc: f32, default(0.0), "Mean.";
+        scale: f32, default(1.0), "Standard deviation.";
+    }
+}
+
+params! {
+    /// Parameters of samplers.
+    pub struct SampleParam {
+        shape: Tuple, default(Tuple::new()), "How many draws for each parameter; one without further axes if empty.";
+        dtype: Option<DType>, default(None), "Dtype of the output; float32 if None.";
+    }
+}
+
+fn likes() -> Vec<OpDef> {
+    let like = |def: OpDef, what: &str, example: &str| {
+        elementwise(def)
+            .doc(&doc(what, "the data's dtype", example))
+            .inputs_are(&[("data", "Gives shape and dtype.")])
+            .ignores(|_| vec![0])
+            .resources(&[ResourceRequest::Random])
+            .gradient(Gradient::Zero)
+    };
+    vec![
+        like(
+            OpDef::new::<UniformLikeParam>("_random_uniform_like"),
+            "the uniform distribution over ``[low, high)``",
+            "nd.random.uniform_like(x)",
+        )
+        .kernel(
+            Kernel::cpu(|call| {
+                let p: &UniformLikeParam = call.attrs.get();
+                let (low, span) = (f64::from(p.low), f64::from(p.high) - f64::from(p.low));
+                fill(call, |d, _| low + span * d.uniform());
+                Ok(())
+            })
+            .skips_null(),
+        ),
+        like(
+            OpDef::new::<NormalLikeParam>("_random_normal_like"),
+            "the normal distribution",
+            "nd.random.normal_like(x)",
+        )
+        .kernel(
+            Kernel::cpu(|call| {
+                let p: &NormalLikeParam = call.attrs.get();
+                let (loc, scale) = (f64::from(p.loc), f64::from(p.scale));
+                fill(call, |d, _| loc + scale * d.normal());
+                Ok(())
+            })
+            .skips_null(),
+        ),
+    ]
+}
+
+/// One draw, or several, for each element of the parameter arrays.
+fn sampler(
+    name: &'static str,
+    inputs: &[(&str, &str)],
+    what: &str,
+    f: fn(&mut Draws, f64, f64) -> f64,
+) -> OpDef {
+    let pair = inputs.len() == 2;
+    OpDef::new::<SampleParam>(name)
+        .aliases(&[name.trim_start_matches('_')])
+        .doc(&doc(
+            what,
+            "float32, float64, float16",
+            &format!(
+                "nd.{}({})",
+                name.trim_start_matches('_'),
+                inputs.iter().map(|i| i.0).collect::<Vec<_>>().join(", ")
+            ),
+        ))
+        .inputs_are(inputs)
+        .infer_shape(|attrs, inputs, outputs| {
+            let (first, rest) = inputs.split_at_mut(1);
+            for other in rest.iter_mut() {
+                first[0].merge(other)?;
+                other.merge(&first[0])?;
+            }
+            if inputs[0].is_known() {
+                let dims = inputs[0].dims().iter().chain(&attrs.get::<SampleParam>().shape);
+                let out = Shape::new(&dims.copied().collect::<Vec<_>>());
+                assign_shape(&mut outputs[0], "output", &out)?;
+            }
+            Ok(all_known(inputs, outputs))
+        })
+        .infer_type(|attrs: &Attrs, inputs, outputs| {
+            let own = inputs.iter().find_map(|t| *t);
+            for slot in inputs.iter_mut() {
+                *slot = slot.or(own);
+            }
+            Ok(dtype_of(attrs.get::<SampleParam>().dtype, &FLOATS, &mut outputs[0])?
+                && own.is_some())
+        })
+        .resources(&[ResourceRequest::Random])
+        .gradient(Gradient::Zero)
+        .kernel(
+            Kernel::cpu(move |call| {
+                let per = call.outputs[0].size() / call.inputs[0].size().max(1);
+                let views: Vec<_> =
+                    call.inputs.iter().map(|v| (Shared(v.ptr()), v.dtype())).collect();
+                // SAFETY: the parameter arrays hold an element for each group of draws.
+                let at = |k: usize, i: usize| unsafe {
+                    read_f64(views[k].0.at(0), views[k].1, i / per.max(1))
+                };
+                fill(call, |d, i| f(d, at(0, i), if pair { at(1, i) } else { 0.0 }));
+                Ok(())
+            })
+            .skips_null(),
+        )
+}
+
+params! {
+    /// Parameters of `_sample_multinomial`.
+    pub struct MultinomialParam {
+        shape: Tuple, default(Tuple::new()), "How many draws from each distribution.";
+        get_prob: bool, default(false), "Also give the logarithms of the probabilities of the draws.";
+        dtype: DType, default(DType::I32), "Dtype of the draws.";
+    }
+}
+
+fn multinomial() -> OpDef {
+    OpDef::new::<MultinomialParam>("_sample_multinomial")
+        .aliases(&["sample_multinomial"])
+        .doc(&doc(
+            "the numbers ``0 .. k - 1`` with the probabilities on the last axis",
+            "int32 and others",
+            "nd.sample_multinomial(nd.array([0.1, 0.9]), shape=3)",
+        ))
+        .inputs_are(&[(
+            "data",
+            "Probabilities ``(k)`` or ``(n, k)`` that sum to 1 on the last axis.",
+        )])
+        .output_names_by(|attrs| match attrs.get::<MultinomialParam>().get_prob {
+            true => vec!["output0".into(), "output1".into()],
+            false => vec!["output".into()],
+        })
+        .infer_shape(|attrs, inputs, outputs| {
+            if !inputs[0].is_known() {
+                return Ok(false);
+            }
+            let Some((_, lead)) = inputs[0].dims().split_last() else {
+                return Err(Error::argument("data", "shape", &inputs[0], "one or two axes"));
+            };
+            let dims: Vec<i64> =
+                lead.iter().chain(&attrs.get::<MultinomialParam>().shape).copied().collect();
+            let out = super::common::at_least_1d(Shape::new(&dims));
+            for slot in outputs.iter_mut() {
+                assign_shape(slot, "output", &out)?;
+            }
+            Ok(all_known(inputs, outputs))
+        })
+        .infer_type(|attrs: &Attrs, inputs, outputs| {
+            assign_type(&mut outputs[0], "output", attrs.get::<MultinomialParam>().dtype)?;
+            if let (Some(slot), Some(t)) = (outputs.get_mut(1), inputs[0]) {
+                assign_type(slot, "output1", t)?;
+            }
+            Ok(inputs[0].is_some())
+        })
+        .resources(&[ResourceRequest::Random])
+        .gradient(Gradient::Zero)
+        .kernel(Kernel::cpu(|call| {
+            let (x, out, key) = (&call.inputs[0], &call.outputs[0], call.ctx.random);
+            let k = x.dims().last().copied().unwrap_or(0) as usize;
+            let rows = x.size() / k.max(1);
+            need(k > 0 || out.size() == 0, "there are no probabilities")?;
+            let per = out.size() / rows.max(1);
+            for i in 0..out.size() {
+                let (row, u) = (i / per.max(1), Draws::new(key.seed, key.stream, i).uniform());
+                // SAFETY: rows lie in the data, outputs hold an element for each draw.
+                unsafe {
+                    let p = |j: usize| read_f64(x.ptr(), x.dtype(), row * k + j);
+                    let (mut sum, mut chosen) = (0.0, k - 1);
+                    for j in 0..k {
+                        sum += p(j);
+                        if u < sum {
+                            chosen = j;
+                            break;
+                        }
+                    }
+                    write_f64(out.ptr(), out.dtype(), i, chosen as f64);
+                    if let Some(log) = call.outputs.get(1) {
+                        write_f64(log.ptr(), log.dtype(), i, p(chosen).ln());
+                    }
+                }
+            }
+            Ok(())
+        }))
+}
+
+fn shuffle() -> OpDef {
+    elementwise(OpDef::plain("_shuffle"))
+        .aliases(&["_npi_shuffle", "shuffle"])
+        .doc("The rows (the first axis) in random order.\n\nNotes\n-----\nAny shape and dtype; every order is equally likely.\n\nExamples\n--------\n>>> nd.shuffle(nd.arange(5))")
+        .inputs_are(&[("data", "The array to shuffle.")])
+        .resources(&[ResourceRequest::Random])
+        .gradient(Gradient::Zero)
+        .kernel(Kernel::cpu(|call| {
+            let (x, out, key) = (&call.inputs[0], &call.outputs[0], call.ctx.random);
+            if !wanted(call, 0) || x.ndim() == 0 {
+                return Ok(());
+            }
+            let rows = x.dims()[0] as usize;
+            copy_view(x, out);
+            let bytes = out.size_bytes() / rows.max(1);
+            for i in (1..rows).rev() {
+                let j = Draws::new(key.seed, key.stream, i).integer(0, i as i64 + 1) as usize;
+                if i != j {
+                    // SAFETY: two different rows of the output.
+                    unsafe { std::ptr::swap_nonoverlapping(out.ptr().add(i * bytes), out.ptr().add(j * bytes), bytes) };
+                }
+            }
+            Ok(())
+        }).skips_null())
+}
+
+pub fn operators() -> Vec<OpDef> {
+    let mut all = sources();
+    all.extend(likes());
+    all.extend([
+        sampler(
+            "_sample_uniform",
+            &[("low", "Least values."), ("high", "Bounds of the values.")],
+            "uniform distributions",
+            |d, a, b| a + (b - a) * d.uniform(),
+        ),
+        sampler(
+            "_sample_normal",
+            &[("mu", "Means."), ("sigma", "Standard deviations.")],
+            "normal distributions",
+            |d, a, b| a + b * d.normal(),
+        ),
+        sampler(
+            "_sample_gamma",
+            &[("alpha", "Shapes."), ("beta", "Scales.")],
+            "gamma distributions",
+            |d, a, b| b * d.gamma(a),
+        ),
+        sampler(
+            "_sample_exponential",
+            &[("lam", "Rates.")],
+            "exponential distributions",
+            |d, a, _| d.exponential() / a,
+        ),
+        sampler("_sample_poisson", &[("lam", "Means.")], "Poisson distributions", |d, a, _| {
+            d.poisson(a)
+        }),
+        multinomial(),
+        shuffle(),
+    ]);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::testing::*;
+
+    #[test]
+    fn draws_have_shape_dtype_and_mean() {
+        for (op, params, mean) in [
+            ("_random_gamma", &[("alpha", "2"), ("beta", "3")][..], 6.0),
+            ("_random_exponential", &[("lam", "2")], 0.5),
+            ("_random_poisson", &[("lam", "4")], 4.0),
+            ("_random_negative_binomial", &[("k", "3"), ("p", "0.5")], 3.0),
+            ("_random_generalized_negative_binomial", &[("mu", "2"), ("alpha", "0.5")], 2.0),
+        ] {
+            let all: Vec<_> = params.iter().copied().chain([("shape", "(100, 100)")]).collect();
+            let x = values(op, &all, &[]);
+            let got = x.iter().sum::<f64>() / 1e4;
+            assert!((got - mean).abs() < 0.25, "{op}: {got}");
+            assert_eq!(values(op, &all, &[]), x, "same key, same numbers");
+        }
+        let p = Tensor::of(&[2, 3], &[0., 1., 0., 0., 0., 1.]);
+        assert_eq!(values("_sample_multinomial", &[("shape", "2")], &[p]), [1., 1., 2., 2.]);
+        let x = Tensor::of(&[2], &[5., -5.]);
+        let y = Tensor::of(&[2], &[0., 0.]);
+        assert_eq!(values("_sample_normal", &[("shape", "2")], &[x, y]), [5., 5., -5., -5.]);
+        let mut s = values("_shuffle", &[], &[Tensor::of(&[4, 1], &[1., 2., 3., 4.])]);
+        s.sort_by(f64::total_cmp);
+        assert_eq!(s, [1., 2., 3., 4.]);
+        assert!(run("_random_exponential", &[("lam", "-1")], &[], false).is_err());
+    }
+}
