@@ -324,3 +324,10 @@ case("_arange", start=1.0, stop=4.0, step=0.5, repeat=2, grad="none", dtypes=("f
 case("_arange", start=7, stop=0, step=-2, dtype="int32", grad="none", dtypes=("float32",))
 case("_contrib_arange_like", (2, 3), grad="none")
 case("_contrib_arange_like", (2, 3), axis=1, start=2.0, step=0.5, grad="none")
+case("_contrib_quadratic", (3, 4), a=2.0, b=3.0, c=1.0)
+case("_contrib_div_sqrt_dim", (3, 4))
+case("_contrib_gradientmultiplier", (3, 4), scalar=-2.0, grad="own")
+case("_split_v2", (2, 6), indices=(0, 1, 4))
+case("_split_v2", (2, 6), indices=(0,), sections=3)
+case("_scatter_set_nd", (5,), (2,), In((1, 2), 1, 3, "index", "int32"), shape=(5,), grad="none",
+     dtypes=())  # fmt: skip

@@ -188,6 +188,21 @@ ELSEWHERE = {
     "Custom": "test_operator_custom.py",
     "_Native": "test_operator_custom.py",
     "_NDArray": "test_operator_custom.py",
+    **dict.fromkeys(
+        [
+            "_random_uniform_like",
+            "_random_normal_like",
+            "_sample_uniform",
+            "_sample_normal",
+            "_sample_gamma",
+            "_sample_exponential",
+            "_sample_poisson",
+            "_sample_multinomial",
+            "_shuffle",
+        ],
+        "rust/ops/tensor/distributions.rs",
+    ),
+    **dict.fromkeys(["rmspropalex_update", "ftml_update"], "rust/ops/tensor/updates.rs"),
 }
 # Operators that Python registered are tested where they are defined.
 BUILT_IN = sorted(op for op in EXISTING if not op.startswith("_user_"))

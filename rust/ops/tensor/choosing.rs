@@ -105,8 +105,8 @@ fn ravel() -> Vec<OpDef> {
         )
     };
     vec![
-        OpDef::new::<ShapeParam>("_ravel_multi_index")
-            .aliases(&["ravel_multi_index"])
+        OpDef::new::<ShapeParam>("ravel_multi_index")
+            .aliases(&["_ravel_multi_index"])
             .doc(&doc(
                 "Places in the flattened array of the coordinates in the columns of the data.",
                 "ravel_multi_index",
@@ -137,8 +137,8 @@ fn ravel() -> Vec<OpDef> {
                 }
                 Ok(())
             })),
-        OpDef::new::<ShapeParam>("_unravel_index")
-            .aliases(&["unravel_index"])
+        OpDef::new::<ShapeParam>("unravel_index")
+            .aliases(&["_unravel_index"])
             .doc(&doc(
                 "Coordinates, as columns, of places in the flattened array.",
                 "unravel_index",

@@ -4,6 +4,7 @@ mod choosing;
 pub mod common;
 mod creation;
 mod distributions;
+mod extras;
 mod indexing;
 mod movement;
 mod optimizer;
@@ -32,6 +33,7 @@ pub fn register(registry: &Registry) {
         order::operators,
         distributions::operators,
         updates::operators,
+        extras::operators,
     ];
     for def in families.iter().flat_map(|family| family()) {
         registry.add(def).expect("built-in operators have names of their own");

@@ -67,13 +67,13 @@ fn region(whole: &View, part: &Shape, begin: &[i64], step: &[i64]) -> View {
     }
 }
 
-fn copy_views(from: &View, to: &View) {
+pub(super) fn copy_views(from: &View, to: &View) {
     // SAFETY: regions of operands of a kernel, which do not overlap.
     unsafe { copy_strided(from, to) };
 }
 
 /// The pieces of `whole` along `axis` with the extents of `parts`, in order.
-fn pieces(whole: &View, axis: usize, extents: impl Iterator<Item = i64>) -> Vec<View> {
+pub(super) fn pieces(whole: &View, axis: usize, extents: impl Iterator<Item = i64>) -> Vec<View> {
     let ones = vec![1; whole.ndim()];
     let mut begin = vec![0; whole.ndim()];
     extents
@@ -88,7 +88,7 @@ fn pieces(whole: &View, axis: usize, extents: impl Iterator<Item = i64>) -> Vec<
 }
 
 /// `view` with the shape of `piece` where they differ by axes of extent 1; both row-major.
-fn shaped_like(view: &View, piece: &View) -> View {
+pub(super) fn shaped_like(view: &View, piece: &View) -> View {
     view.reshaped(piece.shape().clone())
 }
 
@@ -293,7 +293,11 @@ fn slice_axis_ranges(attrs: &Attrs, shape: &Shape) -> Result<Vec<(i64, i64, i64)
 }
 
 fn slice_ranges(attrs: &Attrs, shape: &Shape) -> Result<Vec<(i64, i64, i64)>> {
-    let p = attrs.get::<SliceParam>();
+    region_ranges(attrs.get(), shape)
+}
+
+/// Begin, step and number of indices along every axis.
+pub(super) fn region_ranges(p: &SliceParam, shape: &Shape) -> Result<Vec<(i64, i64, i64)>> {
     if p.begin.len() != p.end.len() || p.begin.len() > shape.ndim() || p.step.len() > p.begin.len()
     {
         return Err(Error::value(format!(
@@ -317,7 +321,7 @@ fn slice_ranges(attrs: &Attrs, shape: &Shape) -> Result<Vec<(i64, i64, i64)>> {
 }
 
 /// The taken region of `whole`, of the extents of the ranges.
-fn taken(whole: &View, ranges: &[(i64, i64, i64)]) -> View {
+pub(super) fn taken(whole: &View, ranges: &[(i64, i64, i64)]) -> View {
     let part: Shape = ranges.iter().map(|r| r.2).collect();
     let begin: Vec<i64> = ranges.iter().map(|r| r.0.max(0)).collect();
     let step: Vec<i64> = ranges.iter().map(|r| r.1).collect();
