@@ -165,10 +165,10 @@ impl Chunk {
     }
 
     fn var(&self) -> Var {
-        if self.latch.is_closed() {
-            if let Some(var) = self.var.get() {
-                return *var;
-            }
+        if self.latch.is_closed()
+            && let Some(var) = self.var.get()
+        {
+            return *var;
         }
         let var = *self.var.get_or_init(|| self.runtime.engine.new_variable());
         self.latch.close();

@@ -8,6 +8,7 @@ const LIMIT: usize = 1 << 16;
 /// A table that only grows, up to a limit. Under the push lock.
 pub struct Names {
     // Boxed twice: tasks keep the address of the inner box.
+    #[allow(clippy::vec_box)] // as just said
     all: Vec<Box<Box<str>>>,
     index: HashMap<Box<str>, u32>,
     /// The names used last, by a hash that costs nothing.

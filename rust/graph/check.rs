@@ -1,6 +1,6 @@
 //! The graph checker: run after every pass, it refuses a graph that breaks a rule of the data model.
 
-use super::graph::{Graph, Node};
+use super::static_graph::{Graph, Node};
 use crate::error::{Error, Result};
 
 /// Checks that entries exist, that every node comes after what it needs, and that links make sense.

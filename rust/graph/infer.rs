@@ -3,7 +3,7 @@
 //! Forward and backward sweeps over the nodes alternate until nothing more becomes known. Explicit values
 //! win over a variable's `__shape__` and `__dtype__`, which are used only where none is given.
 
-use super::graph::{Entry, Graph, Node};
+use super::static_graph::{Entry, Graph, Node};
 use super::symbol::Symbol;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -90,12 +90,12 @@ impl Fact for Option<DType> {
 impl Graph {
     /// Completes `shapes` (one per entry) as far as it goes.
     pub fn infer_shapes(&self, shapes: &mut [Shape]) -> Result<()> {
-        Sweeper::new(self, shapes).to_fixed_point()
+        Sweeper::new(self, shapes).reach_fixed_point()
     }
 
     /// Completes `types` (one per entry) as far as it goes.
     pub fn infer_types(&self, types: &mut [Option<DType>]) -> Result<()> {
-        Sweeper::new(self, types).to_fixed_point()
+        Sweeper::new(self, types).reach_fixed_point()
     }
 }
 
@@ -114,7 +114,7 @@ impl<'a, F: Fact> Sweeper<'a, F> {
         Sweeper { graph, facts, done, ins: Vec::new(), outs: Vec::new() }
     }
 
-    fn to_fixed_point(&mut self) -> Result<()> {
+    fn reach_fixed_point(&mut self) -> Result<()> {
         let n = self.graph.nodes.len();
         loop {
             let mut learnt = false;

@@ -1,6 +1,6 @@
 //! What a symbol says about itself: names, attributes, parts.
 
-use super::graph::Dict;
+use super::static_graph::Dict;
 use super::symbol::{HIDDEN_KEYS, SymEntry, SymNode, Symbol, stored_key};
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;

@@ -6,7 +6,6 @@
 //! nothing executed.
 
 mod check;
-mod graph;
 mod infer;
 mod inspect;
 mod json;
@@ -16,15 +15,16 @@ mod plan;
 mod plan_tests;
 mod print;
 mod report;
+mod static_graph;
 mod symbol;
 #[cfg(test)]
 mod tests;
 
 pub use check::check;
-pub use graph::{Dict, Entry, Graph, Node, empty_attrs};
 pub use infer::{Inferred, declared_shape, declared_type};
 pub use json::{Loaded, load_json};
 pub use plan::{Place, Plan, PlanOptions, PlanRequest, plan};
 pub use print::dump;
 pub use report::PlannedEntry;
+pub use static_graph::{Dict, Entry, Graph, Node, empty_attrs};
 pub use symbol::{Create, HIDDEN_KEYS, SymEntry, SymNode, Symbol, stored_key};

@@ -3,8 +3,8 @@
 //! Planning executes nothing and allocates no array, so it works for graphs far larger than memory.
 
 use super::check::check;
-use super::graph::{Entry, Graph};
 use super::passes::{self, gradient::Differentiated, mirror::Mirror};
+use super::static_graph::{Entry, Graph};
 use super::symbol::Symbol;
 use crate::context::Context;
 use crate::dtype::DType;

@@ -123,16 +123,7 @@ fn random_symbol(steps: &[(u8, u8, u8)], heads: &[u8]) -> Symbol {
             5 => one("_copy"),
             6 => one("BatchNorm"),
             7 => one("Dropout"),
-            8 => {
-                let flag = with_params(
-                    &r,
-                    "FullyConnected",
-                    &name,
-                    &[("num_hidden", 6.into())],
-                    &[pick(x)],
-                );
-                flag
-            }
+            8 => with_params(&r, "FullyConnected", &name, &[("num_hidden", 6.into())], &[pick(x)]),
             _ => two("Loss"),
         });
     }

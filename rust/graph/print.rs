@@ -1,6 +1,6 @@
 //! Graphs as text: `debug_str` as MXNet prints it, and a readable dump between passes.
 
-use super::graph::Graph;
+use super::static_graph::Graph;
 use super::symbol::Symbol;
 use crate::error::Result;
 use std::fmt::Write;

@@ -5,7 +5,7 @@
 //! of a composed symbol copies its web first. All walks are iterative (a web may be 100,000 nodes deep),
 //! and so is dropping one.
 
-use super::graph::{Dict, empty_attrs};
+use super::static_graph::{Dict, empty_attrs};
 use crate::error::{Error, Result};
 use crate::operator::{Attrs, OpDef, Value};
 use parking_lot::{RwLock, RwLockReadGuard};

@@ -21,7 +21,7 @@ pub fn loss(
 ) -> f64 {
     let time = log_p.len() / classes.max(1);
     let states = 2 * labels.len() + 1;
-    let class = |s: usize| if s % 2 == 0 { blank } else { labels[s / 2] };
+    let class = |s: usize| if s.is_multiple_of(2) { blank } else { labels[s / 2] };
     // May a path come to state `s` from two states before?
     let skips = |s: usize| s % 2 == 1 && s >= 2 && class(s) != class(s - 2);
     let p = |t: usize, s: usize| log_p[t * classes + class(s)];

@@ -307,10 +307,10 @@ impl Layer<'_> {
                     let (cell, old) = (tape.cells[row * hid + j], tape.before_cells[row * hid + j]);
                     let squashed = cell.quick_tanh();
                     let mut d = dc[j] + dh[j] * o * (one - squashed * squashed);
-                    if let Some((low, high)) = self.clip {
-                        if cell <= T::of(low) || cell >= T::of(high) {
-                            d = zero;
-                        }
+                    if let Some((low, high)) = self.clip
+                        && (cell <= T::of(low) || cell >= T::of(high))
+                    {
+                        d = zero;
                     }
                     gx[j] = d * new * i * (one - i);
                     gx[hid + j] = d * old * f * (one - f);

@@ -20,8 +20,11 @@ fn filled(rt: &Arc<Runtime>, values: &[f32]) -> NDArray {
     let shape = Shape::new(&[values.len() as i64]);
     let a = NDArray::empty(rt, &shape, DType::F32, Context::default()).unwrap();
     // SAFETY: the array is new and nobody else knows it.
-    a.overwrite(&mut patiently(), |v| Ok(unsafe { v.slice_mut::<f32>() }.copy_from_slice(values)))
-        .unwrap();
+    a.overwrite(&mut patiently(), |v| {
+        let _: () = unsafe { v.slice_mut::<f32>() }.copy_from_slice(values);
+        Ok(())
+    })
+    .unwrap();
     a
 }
 

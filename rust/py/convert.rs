@@ -82,21 +82,8 @@ pub fn shape_arg(obj: &Bound<'_, PyAny>) -> PyResult<Shape> {
     Ok(Shape::new(&dims))
 }
 
-/// A shape in which 0 and `()` mean unknown; `None` is unknown too.
-pub fn shape_legacy(obj: &Bound<'_, PyAny>) -> PyResult<Shape> {
-    if obj.is_none() {
-        return Ok(Shape::unknown());
-    }
-    shape_arg(obj).map(|s| Shape::from_legacy(s.dims()))
-}
-
 pub fn shape_to_py<'py>(py: Python<'py>, shape: &Shape) -> PyResult<Bound<'py, PyTuple>> {
     PyTuple::new(py, shape.dims())
-}
-
-/// Unknown extents as 0, an unknown rank as `()`.
-pub fn shape_to_py_legacy<'py>(py: Python<'py>, shape: &Shape) -> PyResult<Bound<'py, PyTuple>> {
-    PyTuple::new(py, shape.to_legacy())
 }
 
 /// A dtype by name, NumPy type, `numpy.dtype` or Python type; `None` is float32.

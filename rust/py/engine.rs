@@ -207,7 +207,7 @@ struct Function {
 impl Function {
     fn into_task(self) -> Task {
         let inside = runtime().engine.runs_inside_push();
-        let this = Box::new(self);
+        let this = self;
         Task::asynchronous(move |run, token| {
             let (ctx, stream) = (run.ctx, run.stream);
             if inside {
@@ -218,13 +218,7 @@ impl Function {
         })
     }
 
-    fn run(
-        self: Box<Self>,
-        py: Python<'_>,
-        ctx: Context,
-        stream: Option<usize>,
-        token: OnComplete,
-    ) {
+    fn run(self, py: Python<'_>, ctx: Context, stream: Option<usize>, token: OnComplete) {
         let mark = token.mark();
         let context = Bound::new(py, RunContext { ctx, stream });
         match self.ends {

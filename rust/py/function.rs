@@ -242,10 +242,10 @@ impl OpInfo {
                 params.push((name, to_value(value)?));
             }
         }
-        if let Some(count) = self.op.key_var_num_args.as_deref() {
-            if !params.iter().any(|p| p.0 == count) {
-                params.push((count, Value::Int(n_inputs as i64)));
-            }
+        if let Some(count) = self.op.key_var_num_args.as_deref()
+            && !params.iter().any(|p| p.0 == count)
+        {
+            params.push((count, Value::Int(n_inputs as i64)));
         }
         if params.is_empty() {
             if let Some(plain) = self.plain.get() {

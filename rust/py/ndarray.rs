@@ -194,12 +194,12 @@ fn binary<'py>(
     if let Ok(other) = rhs.cast::<PyNDArray>() {
         let b = other.get();
         let (x, y) = (a.array(), b.array());
-        if let (Some(same), None) = (&row.same, out) {
-            if x.dtype() == y.dtype() && x.shape() == y.shape() {
-                if let Some(result) = same.try_run(x, y) {
-                    return finish(py, a, b, same, result);
-                }
-            }
+        if let (Some(same), None) = (&row.same, out)
+            && x.dtype() == y.dtype()
+            && x.shape() == y.shape()
+            && let Some(result) = same.try_run(x, y)
+        {
+            return finish(py, a, b, same, result);
         }
         let (inputs, out) = ([&a.tracked, &b.tracked], out.map(|o| &o.get().tracked));
         return function::call_named(

@@ -177,7 +177,7 @@ mod tests {
         #[test]
         fn classes_hold_their_bytes_and_waste_at_most_a_quarter(bytes in 1usize..1 << 40) {
             let class = class_of(bytes);
-            prop_assert!(class >= bytes && class % ALIGN == 0);
+            prop_assert!(class >= bytes && class.is_multiple_of(ALIGN));
             prop_assert!(class <= ALIGN || bytes <= 512 || class - bytes <= bytes / 4);
             prop_assert_eq!(class_bytes_of(class_index(class)), class);
         }

@@ -32,7 +32,7 @@ pub fn backward(
         wanted |= req != OpReq::Null;
         match (req, sum) {
             (OpReq::Null, _) | (OpReq::Add, None) => {}
-            (_, None) => buffer.copy_from(&filled(rt, "zeros_like", &buffer)?)?,
+            (_, None) => buffer.copy_from(&filled(rt, "zeros_like", buffer)?)?,
             (OpReq::Add, Some((grad, _))) => {
                 let op = rt.registry.find("elemwise_add")?;
                 let attrs = Arc::new(op.parse(&[])?);
@@ -247,10 +247,10 @@ impl<'a> Walk<'a> {
             }
         };
         for ((_, entry), grad) in record.inputs.iter().zip(grads) {
-            if let (Some(entry), Some(grad)) = (entry, grad) {
-                if self.is_useful(entry) {
-                    self.arrive(entry, grad)?;
-                }
+            if let (Some(entry), Some(grad)) = (entry, grad)
+                && self.is_useful(entry)
+            {
+                self.arrive(entry, grad)?;
             }
         }
         if !self.how.retain_graph {

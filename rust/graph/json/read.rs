@@ -1,6 +1,6 @@
 //! Reads symbol files of every version.
 
-use super::super::graph::{Dict, empty_attrs};
+use super::super::static_graph::{Dict, empty_attrs};
 use super::super::symbol::{SymEntry, SymNode, Symbol, parse_dict};
 use super::upgrade::{self, move_hidden_keys};
 use super::write::VERSION;

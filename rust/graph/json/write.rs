@@ -1,6 +1,6 @@
 //! Writes a symbol in the format of version 1.9.1.
 
-use super::super::graph::{Entry, Graph};
+use super::super::static_graph::{Entry, Graph};
 use super::super::symbol::Symbol;
 use crate::error::Result;
 use std::fmt::Write;

@@ -4,7 +4,7 @@
 //! later of the two terms is written by its own node straight onto the earlier one, in the same memory,
 //! and the addition disappears.
 
-use super::super::graph::Entry;
+use super::super::static_graph::Entry;
 use super::gradient::Differentiated;
 use crate::error::Result;
 

@@ -4,7 +4,7 @@
 //! device of bound arrays, a backward node follows its forward node, others their first placed input, then
 //! their consumers; the rest runs on the default device. One copy serves all consumers on one device.
 
-use super::super::graph::{Entry, Graph, Node};
+use super::super::static_graph::{Entry, Graph, Node};
 use super::gradient::Differentiated;
 use crate::context::Context;
 use crate::error::{Error, Result};

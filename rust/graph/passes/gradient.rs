@@ -5,7 +5,7 @@
 //! arguments. The order of creation is the execution order: a node's backward work comes as soon as its
 //! output gradients are there, and a mirrored node right before its first use.
 
-use super::super::graph::{Entry, Graph, Node};
+use super::super::static_graph::{Entry, Graph, Node};
 use super::mirror::Mirror;
 use crate::dtype::DType;
 use crate::error::{Error, Result};

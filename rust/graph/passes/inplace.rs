@@ -4,8 +4,8 @@
 //! and nothing reads the input later (or the output is the input's very bytes). A buffer lives from its
 //! first writing to its last use. Heads live to the end and never share a buffer with another head.
 
-use super::super::graph::Graph;
 use super::super::plan::Place;
+use super::super::static_graph::Graph;
 use super::gradient::Differentiated;
 use crate::context::Context;
 use crate::operator::{InplacePair, OpReq};

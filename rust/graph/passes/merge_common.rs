@@ -2,7 +2,7 @@
 //!
 //! Nodes whose outputs are heads stay apart, so that no two outputs are the same array.
 
-use super::super::graph::{Entry, Graph};
+use super::super::static_graph::{Entry, Graph};
 use super::mirror::repeatable;
 use crate::error::Result;
 use std::collections::HashMap;

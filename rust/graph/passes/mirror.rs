@@ -1,6 +1,6 @@
 //! Which forward nodes are computed again in the backward pass instead of being kept.
 
-use super::super::graph::{Graph, Node};
+use super::super::static_graph::{Graph, Node};
 use crate::operator::{Body, OpDef};
 
 /// One flag per forward node.

@@ -5,7 +5,7 @@
 //! after the identity. And the first writer of a buffer must run after every user of the buffers that lay
 //! in the same bytes before.
 
-use super::super::graph::Graph;
+use super::super::static_graph::Graph;
 use super::inplace::{NONE, Shared};
 use std::collections::BTreeMap;
 

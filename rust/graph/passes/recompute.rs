@@ -6,8 +6,8 @@
 //! the cuts that keep least. Several bounds are tried and each result is measured on the real graph. At last as
 //! much as possible of the end of the forward pass is kept after all, by bisection, until the limit binds.
 
-use super::super::graph::Graph;
 use super::super::plan::{Forward, Plan, Planner};
+use super::super::static_graph::Graph;
 use super::mirror::{Mirror, may_repeat};
 use crate::error::{Error, ErrorKind, Result};
 

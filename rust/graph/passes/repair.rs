@@ -67,7 +67,6 @@ impl<'a> Search<'a> {
                 faulty.clear();
                 faulty.extend((0..self.blocks.len() as u32).filter(|&id| self.excess(id) > 0));
                 let excess: usize = faulty.iter().map(|&id| self.excess(id)).sum();
-                stale = false;
                 if excess < least {
                     least = excess;
                     let total = self.total();

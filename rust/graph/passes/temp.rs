@@ -4,7 +4,7 @@
 //! of the graph: again and again the path with most uncoloured temporary spaces gets the next colour, and
 //! when the colours are used up, what is left shares the last.
 
-use super::super::graph::Graph;
+use super::super::static_graph::Graph;
 use crate::operator::ResourceRequest;
 
 /// The number of colours in use, at most `most`.
@@ -35,7 +35,7 @@ pub fn colours(graph: &Graph, most: usize) -> Vec<u32> {
     colour
 }
 
-fn wants_temp(node: &super::super::graph::Node) -> bool {
+fn wants_temp(node: &super::super::static_graph::Node) -> bool {
     node.op.as_ref().is_some_and(|op| {
         op.resources.is_some()
             && op.resource_requests(&node.attrs).contains(&ResourceRequest::TempSpace)

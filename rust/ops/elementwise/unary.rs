@@ -301,7 +301,7 @@ mod tests {
                 let got = values(row.name, &[], &[x.cast(dtype)]);
                 for (g, w) in got.iter().zip(&want) {
                     let w = if dtype.is_float() || w.is_nan() { *w } else { w.trunc() };
-                    if w.is_finite() && w >= 0.0 && w < 100.0 {
+                    if w.is_finite() && (0.0..100.0).contains(&w) {
                         assert!(
                             (g - w).abs() <= 2e-6 * w.abs().max(1.0),
                             "{} {dtype}: {g} {w}",

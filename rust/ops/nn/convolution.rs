@@ -94,7 +94,7 @@ fn window(param: &ConvolutionParam) -> Result<Window> {
     if !(1..=3).contains(&rank) {
         return Err(Error::argument("kernel", "length", rank, "1, 2 or 3"));
     }
-    if param.num_filter % param.num_group != 0 {
+    if !param.num_filter.is_multiple_of(param.num_group) {
         return Err(Error::argument(
             "num_filter",
             "value",

@@ -89,7 +89,7 @@ fn window(param: &DeconvolutionParam, input: &[i64]) -> Result<Window> {
     if !(1..=3).contains(&rank) {
         return Err(Error::argument("kernel", "length", rank, "1, 2 or 3"));
     }
-    if param.num_filter % param.num_group != 0 {
+    if !param.num_filter.is_multiple_of(param.num_group) {
         let expected = format!("a multiple of num_group {}", param.num_group);
         return Err(Error::argument("num_filter", "value", param.num_filter, expected));
     }

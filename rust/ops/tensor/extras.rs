@@ -117,13 +117,7 @@ fn curves() -> Vec<OpDef> {
                 let (a, b) = hard(call.attrs.get());
                 map(call, |x| {
                     let y = a * x + b;
-                    if y > 1.0 {
-                        1.0
-                    } else if y < 0.0 {
-                        0.0
-                    } else {
-                        y
-                    }
+                    y.clamp(0.0, 1.0)
                 })
             })),
         elementwise(OpDef::new::<HardSigmoidParam>("_backward_hard_sigmoid")).kernel(kernel(

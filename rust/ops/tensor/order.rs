@@ -298,11 +298,11 @@ fn topk() -> Vec<OpDef> {
             })
             .infer_type(|attrs: &Attrs, inputs, outputs| {
                 let p: &TopkParam = attrs.get();
-                if p.ret_typ != RetTyp::Indices {
-                    if let Some(own) = inputs[0].or(outputs[0]) {
-                        assign_type(&mut inputs[0], "data", own)?;
-                        assign_type(&mut outputs[0], "output", own)?;
-                    }
+                if p.ret_typ != RetTyp::Indices
+                    && let Some(own) = inputs[0].or(outputs[0])
+                {
+                    assign_type(&mut inputs[0], "data", own)?;
+                    assign_type(&mut outputs[0], "output", own)?;
                 }
                 if matches!(p.ret_typ, RetTyp::Indices | RetTyp::Both) {
                     let last = outputs.len() - 1;

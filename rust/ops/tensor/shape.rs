@@ -190,10 +190,11 @@ fn reshape_infer(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> 
         let unknown: Vec<usize> =
             (0..inputs[0].ndim()).filter(|&i| inputs[0].dims()[i] < 0).collect();
         let known: i64 = inputs[0].dims().iter().filter(|d| **d >= 0).product();
-        if let [i] = unknown[..] {
-            if known > 0 && outputs[0].size() as i64 % known == 0 {
-                inputs[0].dims_mut()[i] = outputs[0].size() as i64 / known;
-            }
+        if let [i] = unknown[..]
+            && known > 0
+            && outputs[0].size() as i64 % known == 0
+        {
+            inputs[0].dims_mut()[i] = outputs[0].size() as i64 / known;
         }
     }
     Ok(inputs[0].is_known() && outputs[0].is_known())
