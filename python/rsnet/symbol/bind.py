@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import MXNetError
+from ..base import MXNetError, MXValueError
 from ..context import Context
 from ..executor import Executor, bind_handle
 from ..ndarray import NDArray, zeros
@@ -22,6 +22,15 @@ def _check_context(ctx: Any) -> Context:
     if not isinstance(ctx, Context):
         raise TypeError(f"Context type error: ctx is a {type(ctx).__name__}, expected a Context")
     return ctx
+
+
+def _argument_names(symbol: Any) -> list[str]:
+    """The names of the arguments, each once: arrays are given and asked for by name."""
+    names = symbol.list_arguments()
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise MXValueError(f"duplicate argument name '{twice[0]}': {names}")
+    return names
 
 
 def _arrays(what: str, given: Any, names: list[str], allow_missing: bool) -> list[NDArray | None]:
@@ -103,7 +112,7 @@ def bind(
     Any, shared_exec: Any, memory_limit: Any,
 ) -> Executor:  # fmt: skip
     """`Symbol.bind`."""
-    names, aux_names = symbol.list_arguments(), symbol.list_auxiliary_states()
+    names, aux_names = _argument_names(symbol), symbol.list_auxiliary_states()
     _check_context(ctx)
     grads = None if args_grad is None else _arrays("args_grad", args_grad, names, True)
     reqs = _bind_reqs(grad_req, names, ValueError)
@@ -188,7 +197,7 @@ def simple_bind(
         raise NotImplementedError(
             f"stype_dict {stype_dict}: only the storage type 'default' exists"
         )
-    names, aux_names = symbol.list_arguments(), symbol.list_auxiliary_states()
+    names, aux_names = _argument_names(symbol), symbol.list_auxiliary_states()
     reqs = _simple_reqs(grad_req, names)
     arg_shapes, aux_shapes = _shapes(symbol, given)
     arg_types, aux_types = _types(symbol, type_dict)

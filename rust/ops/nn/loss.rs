@@ -47,7 +47,7 @@ Notes
 
 Examples
 --------
->>> loss = nd.MakeLoss(nd.square(x - y), grad_scale=0.5)
+>>> loss = nd.MakeLoss(nd.square(nd.ones((2,)) - 3), grad_scale=0.5)
 "#;
 
 const MAKE_LOSS_NEW: &str = r#"
@@ -59,7 +59,7 @@ Any shape and dtype; the output has those of the data.
 
 Examples
 --------
->>> loss = sym.make_loss(sym.square(out - label))
+>>> loss = sym.make_loss(sym.square(sym.Variable('out') - sym.Variable('label')))
 "#;
 
 const BLOCK_GRAD: &str = r#"
@@ -71,7 +71,7 @@ Any shape and dtype; the output has those of the data.
 
 Examples
 --------
->>> loss = sym.MakeLoss(sym.BlockGrad(a) * b)   # no gradient flows to a
+>>> loss = sym.MakeLoss(sym.BlockGrad(sym.Variable('a')) * sym.Variable('b'))   # no gradient flows to a
 "#;
 
 const SVM: &str = r#"
