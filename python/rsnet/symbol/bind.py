@@ -25,7 +25,7 @@ def _check_context(ctx: Any) -> Context:
 
 
 def _argument_names(symbol: Any) -> list[str]:
-    """The names of the arguments, each once: arrays are given and asked for by name."""
+    """The names of the arguments, each once: shapes and arrays are told apart by name."""
     names = symbol.list_arguments()
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -112,7 +112,7 @@ def bind(
     Any, shared_exec: Any, memory_limit: Any,
 ) -> Executor:  # fmt: skip
     """`Symbol.bind`."""
-    names, aux_names = _argument_names(symbol), symbol.list_auxiliary_states()
+    names, aux_names = symbol.list_arguments(), symbol.list_auxiliary_states()
     _check_context(ctx)
     grads = None if args_grad is None else _arrays("args_grad", args_grad, names, True)
     reqs = _bind_reqs(grad_req, names, ValueError)
