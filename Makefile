@@ -12,7 +12,7 @@ export PATH := $(BIN):$(PATH)
 RUST_SOURCES := Cargo.toml Cargo.lock build.rs $(shell find rust -name '*.rs' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help env build demo test test-rust test-python check lint format wheel bench clean
+.PHONY: help env build demo test test-rust test-python check lint types format wheel bench clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -59,6 +59,8 @@ lint: $(VENV)/.tools
 	cargo clippy --quiet --all-targets --features abi3 -- -D warnings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(VENV)/.tools ## check types of the Python face
 	$(BIN)/mypy
 
 format: $(VENV)/.tools ## rewrite the sources in the house format

@@ -553,6 +553,7 @@ def batch_dot(a, b, transpose_a=False, transpose_b=False, forward_stype=None):
     b = np.swapaxes(b, -1, -2) if transpose_b else b
     return a @ b
 
+
 REFERENCES["_contrib_quadratic"] = lambda x, a=0.0, b=0.0, c=0.0: a * x * x + b * x + c
 REFERENCES["_contrib_div_sqrt_dim"] = lambda x: x / np.sqrt(x.shape[-1])
 REFERENCES["_contrib_gradientmultiplier"] = lambda x, **_: x

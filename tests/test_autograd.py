@@ -97,7 +97,9 @@ def test_outside_of_a_graph():
     x = leaf([1.0], "null")
     with autograd.record():
         y = x * 2
-    with pytest.raises(mx.MXNetError, match="no inputs in computation graph that require gradients"):
+    with pytest.raises(
+        mx.MXNetError, match="no inputs in computation graph that require gradients"
+    ):
         y.backward()
 
 

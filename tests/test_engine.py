@@ -273,8 +273,8 @@ def test_hook_sees_the_life_of_an_operation():
 
 def test_many_functions_use_few_threads():
     before = threading.active_count()
-    v, count = engine.new_variable(), []
-    for i in range(3000):
+    count = []
+    for _ in range(3000):
         engine.push_sync(lambda rc: count.append(1))
     engine.wait_for_all()
     assert len(count) == 3000

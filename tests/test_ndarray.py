@@ -356,7 +356,9 @@ def test_function_signature_and_docs():
     signature = inspect.signature(nd.FullyConnected)
     assert list(signature.parameters)[:3] == ["data", "weight", "bias"]
     assert "num_hidden" in signature.parameters and "out" in signature.parameters
-    assert "Parameters" in nd.FullyConnected.__doc__ and nd.FullyConnected.__name__ == "FullyConnected"
+    assert (
+        "Parameters" in nd.FullyConnected.__doc__ and nd.FullyConnected.__name__ == "FullyConnected"
+    )
 
 
 def test_keyword_and_positional_arguments_agree():
@@ -375,7 +377,9 @@ def test_file_bytes(tmp_path):
     path = str(tmp_path / "a")
     nd.save(path, nd.array([[1, 2, 3]], dtype="int32"))
     want = struct.pack("<QQQ", 0x112, 0, 1) + struct.pack("<Iii", 0xF993FAC9, 0, 2)
-    want += struct.pack("<qqiii", 1, 3, 1, 0, 4) + struct.pack("<3i", 1, 2, 3) + struct.pack("<Q", 0)
+    want += (
+        struct.pack("<qqiii", 1, 3, 1, 0, 4) + struct.pack("<3i", 1, 2, 3) + struct.pack("<Q", 0)
+    )
     data = open(path, "rb").read()
     assert data == want and len(data) == 84
 
@@ -412,7 +416,9 @@ def test_old_records():
 @given(st.integers(0, 83), st.integers(0, 255))
 def test_damaged_files_are_errors_not_crashes(at, byte):
     good = struct.pack("<QQQ", 0x112, 0, 1) + struct.pack("<Iii", 0xF993FAC9, 0, 2)
-    good += struct.pack("<qqiii", 1, 3, 1, 0, 4) + struct.pack("<3i", 1, 2, 3) + struct.pack("<Q", 0)
+    good += (
+        struct.pack("<qqiii", 1, 3, 1, 0, 4) + struct.pack("<3i", 1, 2, 3) + struct.pack("<Q", 0)
+    )
     broken = bytearray(good)
     broken[at] = byte
     for data in (bytes(broken), good[:at]):

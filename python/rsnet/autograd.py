@@ -135,9 +135,7 @@ def backward(heads, head_grads=None, retain_graph=False, train_mode=True):
     _core.backward(heads, grads, bool(retain_graph), bool(train_mode))
 
 
-def grad(
-    heads, variables, head_grads=None, retain_graph=None, create_graph=False, train_mode=True
-):
+def grad(heads, variables, head_grads=None, retain_graph=None, create_graph=False, train_mode=True):
     """Gradients of `heads` with respect to `variables`, as new arrays.
 
     With ``create_graph`` the computation of the gradients is recorded itself, so that they can be

@@ -17,11 +17,10 @@ from . import _register  # noqa: E402
 
 _register.add_all()
 
-from . import _methods, random  # noqa: E402, F401
+from . import _arithmetic, _creation, _io, _methods, random  # noqa: E402, F401  # noqa: E402
 from ._arithmetic import *  # noqa: E402, F403
 from ._creation import *  # noqa: E402, F403
 from ._io import *  # noqa: E402, F403
-from . import _arithmetic, _creation, _io  # noqa: E402
 
 for _module in (_arithmetic, _creation, _io):
     _HANDWRITTEN.update(_module.__all__)

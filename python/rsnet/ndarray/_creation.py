@@ -134,9 +134,7 @@ def from_numpy(ndarray, zero_copy=True):
     return result
 
 
-def arange(
-    start, stop=None, step=1.0, repeat=1, infer_range=None, ctx=None, dtype=np.float32
-):
+def arange(start, stop=None, step=1.0, repeat=1, infer_range=None, ctx=None, dtype=np.float32):
     """Evenly spaced values in ``[start, stop)``, each `repeat` times."""
     values = np.arange(start, step=step) if stop is None else np.arange(start, stop, step)
     return array(np.repeat(values, repeat), ctx, dtype)
@@ -167,7 +165,9 @@ def moveaxis(tensor, source, destination):
     source = [source] if isinstance(source, int) else list(source)
     destination = [destination] if isinstance(destination, int) else list(destination)
     if len(source) != len(destination):
-        raise ValueError("`source` and `destination` arguments must have the same number of elements")
+        raise ValueError(
+            "`source` and `destination` arguments must have the same number of elements"
+        )
     source = [_axis(a, tensor.ndim) for a in source]
     destination = [_axis(a, tensor.ndim) for a in destination]
     axes = [i for i in range(tensor.ndim) if i not in source]
@@ -225,4 +225,3 @@ def to_dlpack_for_write(data):
 def from_dlpack(dlpack):
     """An array over the memory of a DLPack capsule, which is used up."""
     return _core.from_dlpack(dlpack)
-

@@ -29,7 +29,9 @@ def _check_kinds(parts):
         if isinstance(part, (list, tuple, np.ndarray, NDArray, range)):
             basic = False
         else:
-            raise ValueError(f"NDArray does not support slicing with key {part} of type {type(part)}.")
+            raise ValueError(
+                f"NDArray does not support slicing with key {part} of type {type(part)}."
+            )
     return basic
 
 
@@ -47,9 +49,7 @@ def _expand(parts, shape):
         raise IndexError("Cannot use more than one ellipsis")
     used = sum(part is not None and part is not Ellipsis for part in parts)
     if used > len(shape):
-        raise IndexError(
-            f"too many indices ({used}) for array with {len(shape)} dimensions"
-        )
+        raise IndexError(f"too many indices ({used}) for array with {len(shape)} dimensions")
     full = [slice(None)] * (len(shape) - used)
     if Ellipsis not in [p for p in parts if not isinstance(p, (np.ndarray, NDArray, list))]:
         return [*parts, *full]
@@ -74,9 +74,7 @@ def _region(shape, parts):
         else:
             index = int(part)
             if not -size <= index < size:
-                raise IndexError(
-                    f"index {index} is out of bounds for axis {axis} with size {size}"
-                )
+                raise IndexError(f"index {index} is out of bounds for axis {axis} with size {size}")
             chosen = range(index % size, index % size + 1)
         ranges.append(chosen)
         if len(chosen):
@@ -131,7 +129,9 @@ def getitem(array, key):
     parts = _parts(key)
     shape = array.shape
     if _check_kinds(parts):
-        if parts == () or (len(parts) == 1 and isinstance(parts[0], slice) and parts[0] == slice(None)):
+        if parts == () or (
+            len(parts) == 1 and isinstance(parts[0], slice) and parts[0] == slice(None)
+        ):
             return array
         offset, extents, steps, ranges = _region(shape, parts)
         if array._is_tracked and _core.is_recording():

@@ -91,7 +91,9 @@ def reshape_codes(shape, codes, reverse=False):
     def take():
         nonlocal at
         if at >= len(shape):
-            raise MXNetError(f"reshape code at position {i} of {tuple(codes)} has no axis left in {shape}")
+            raise MXNetError(
+                f"reshape code at position {i} of {tuple(codes)} has no axis left in {shape}"
+            )
         at += 1
         return shape[at - 1]
 

@@ -226,9 +226,7 @@ class Symbol:
         """As `infer_shape`, giving what is known, `()` (with np_shape: None) for unknown ranks."""
         return tuple(self._infer_shape(args, kwargs)[:3])
 
-    def _infer_shape(
-        self, args: tuple, kwargs: dict
-    ) -> tuple[list, list, list, bool]:
+    def _infer_shape(self, args: tuple, kwargs: dict) -> tuple[list, list, list, bool]:
         names, values = self._keyed(args, kwargs)
         for key, value in zip(names, values, strict=True):
             if not (isinstance(value, tuple) or value is None and (args or is_np_shape())):
@@ -276,9 +274,7 @@ class Symbol:
         """As `infer_type`, giving None where the type is unknown."""
         return tuple(self._infer_type(args, kwargs)[:3])
 
-    def _infer_type(
-        self, args: tuple, kwargs: dict
-    ) -> tuple[list, list, list, bool]:
+    def _infer_type(self, args: tuple, kwargs: dict) -> tuple[list, list, list, bool]:
         names, values = self._keyed(args, kwargs)
         known = [None if v is None else np.dtype(v).name for v in values]
         *found, complete = self._handle.infer_type(names, known)
