@@ -170,7 +170,8 @@ case("ROIPooling", In((2, 2, 6, 6), kind="distinct"), rois, pooled_size=(2, 2), 
      dtypes=FLOATS[:2])  # fmt: skip
 
 # Operators of the first versions
-case("BatchNorm_v1", (4, 3, 2, 2), In((3,), 0.5, 1.5), (3,), In((3,), -0.2, 0.2), In((3,), 0.5, 1.5),
+v1_stats = (In((3,), -0.2, 0.2), In((3,), 0.5, 1.5))
+case("BatchNorm_v1", (4, 3, 2, 2), In((3,), 0.5, 1.5), (3,), *v1_stats,
      fix_gamma=False, wrt=(0, 1, 2), dtypes=FLOATS[:2])  # fmt: skip
 case("Convolution_v1", (2, 3, 5, 6), (4, 3, 3, 3), (4,), kernel=(3, 3), num_filter=4)
 case("Pooling_v1", In((2, 2, 6, 7), kind="distinct"), kernel=(2, 2), stride=(2, 2))

@@ -23,8 +23,8 @@ RANDOM = {
 
 
 def known_operators():
-    """The core's forward operators: documentation, array arguments and parameters. (Operators defined
-    in Python have tests of their own.)
+    """The core's forward operators: documentation, array arguments and parameters. (Operators
+    defined in Python have tests of their own.)
     """
     found = {}
     for name in mx._core.list_operators():

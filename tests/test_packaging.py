@@ -56,7 +56,7 @@ def test_functions_have_signatures_and_docs(module, name):
 
 
 class Checker(doctest.OutputChecker):
-    """Takes an array for what `print(array.asnumpy())` shows, and numbers that differ by rounding."""
+    """Takes an array for what its `asnumpy()` shows, and numbers that differ by rounding."""
 
     def check_output(self, want, got, flags):
         got = re.sub(r"<NDArray [^>]*>\n?$", "", got)

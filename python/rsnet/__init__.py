@@ -1,7 +1,7 @@
 """rsnet: tensor programs on a threaded dependency engine, with MXNet's Python names.
 
-Names in the order in which one meets them: where things run, arrays, gradients, graphs, operators of
-one's own, and what training needs.
+Names in the order in which one meets them: where things run, arrays, gradients, graphs, operators
+of one's own, and what training needs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Types of the binding: arrays, operator functions, the tape. Functions of other rooms are untyped here."""
+"""Types of the binding: arrays, operator functions, the tape. Others are untyped."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

@@ -23,7 +23,7 @@ class Arg(NamedTuple):
     """An input or output that stands for ``count`` (or at least so many) arrays."""
 
     name: str
-    count: int = 1
+    count: int = 1  # type: ignore[assignment]
     at_least: bool = False
     optional: bool = False
 

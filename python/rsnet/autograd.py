@@ -1,6 +1,7 @@
 """Automatic differentiation of imperative code.
 
-Inside ``record()`` every operator call on an array that is marked (``attach_grad``) or was computed from
+Inside ``record()`` every operator call on an array that is marked (``attach_grad``) or was
+computed from
 one is kept on a tape; ``backward`` walks it back. Recording and training are flags of the thread.
 """
 
@@ -192,7 +193,8 @@ class Function:
         self._used = True
         single = not isinstance(outputs, (list, tuple))
         results = [outputs] if single else list(outputs)
-        # An output may be an input itself, or kept by `forward`: the recorded one is a handle of its own.
+        # An output may be an input itself, or kept by `forward`: the recorded one is a handle of
+        # its own.
         results = [r.detach() for r in results]
         if any(x._is_tracked for x in inputs):
             _core.record_function(self._backward(len(inputs)), list(inputs), results)
@@ -205,8 +207,9 @@ class Function:
             grads = [grads] if not isinstance(grads, (list, tuple)) else list(grads)
             if len(grads) != count:
                 raise AssertionError(
-                    f"{type(self).__name__}.backward must return exactly the same number of NDArrays "
-                    f"as the number of inputs of forward: expected {count}, got {len(grads)}"
+                    f"{type(self).__name__}.backward must return exactly the same number of "
+                    f"NDArrays as the number of inputs of forward: "
+                    f"expected {count}, got {len(grads)}"
                 )
             return grads
 

@@ -81,7 +81,7 @@ ERRORS = {
 
 
 class _NullType(str):
-    """The default of parameters that were not given. A text, or `inspect` refuses signatures with it."""
+    """The default of parameters not given. A text, or `inspect` refuses signatures with it."""
 
     __slots__ = ()
 

@@ -1,8 +1,9 @@
 """The dependency engine, for any Python function.
 
-Operations are functions with the variables they read and write. Two operations that share a variable which
-one of them writes run in the order of their pushes; reads of one variable run side by side; everything else is
-unordered. A push returns at once; errors surface at a wait.
+Operations are functions with the variables they read and write. Two operations that share a
+variable which
+one of them writes run in the order of their pushes; reads of one variable run side by side;
+everything else is unordered. A push returns at once; errors surface at a wait.
 
 Examples
 --------

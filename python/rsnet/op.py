@@ -83,7 +83,7 @@ def get(name: str) -> Entry:
 
 def shape_is_known(shape: Sequence[int] | None) -> bool:
     """Is every extent known? () and None are unknown shapes, 0 an unknown extent."""
-    return bool(shape) and all(d > 0 for d in shape)
+    return bool(shape) and all(d > 0 for d in shape)  # type: ignore[union-attr]
 
 
 def shape_assign(shapes: list[Any], i: int, shape: Sequence[int] | None) -> bool:

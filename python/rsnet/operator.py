@@ -53,7 +53,7 @@ class OpReq(str, enum.Enum):
 
     __index__ = __int__
     __str__ = str.__str__
-    __format__ = str.__format__
+    __format__ = str.__format__  # type: ignore[assignment]
 
 
 _REQ_NUMBERS = {"null": 0, "write": 1, "inplace": 2, "add": 3}

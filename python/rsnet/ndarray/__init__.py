@@ -1,7 +1,7 @@
 """Arrays and the functions on them: ``nd.*``.
 
-Most functions are made from the operator registry when this module is imported (see `_register`); those
-written by hand are in `_creation`, `_arithmetic`, `_io` and `_indexing`.
+Most functions are made from the operator registry when this module is imported (see `_register`);
+those written by hand are in `_creation`, `_arithmetic`, `_io` and `_indexing`.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def array(source_array, ctx=None, dtype=None):
 
 
 def from_numpy(ndarray, zero_copy=True):
-    """An array over the memory of a C-contiguous NumPy array, which becomes read-only; or a copy."""
+    """An array over the memory of a C-contiguous NumPy array, then read-only; or a copy."""
     if not zero_copy:
         return array(ndarray, dtype=ndarray.dtype)
     if not ndarray.flags["C_CONTIGUOUS"]:

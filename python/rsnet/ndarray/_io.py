@@ -1,7 +1,7 @@
 """Files of arrays: ``nd.save`` and ``nd.load``, in MXNet's format.
 
-A file is a header, a list of records, one an array, and a list of names (none for a list of arrays).
-Records of all versions are read (V0 without magic to V3); V2 is written.
+A file is a header, a list of records, one an array, and a list of names (none for a list of
+arrays). Records of all versions are read (V0 without magic to V3); V2 is written.
 """
 
 from __future__ import annotations

@@ -158,8 +158,8 @@ def _reversed_codes(codes):
 def _reshape(self, *shape, **kwargs):
     """The elements in another shape, sharing memory.
 
-    0 copies an extent, -1 is inferred, -2 copies all that are left, -3 merges two, -4 splits one into
-    the two that follow; with ``reverse=True`` from the last axis on.
+    0 copies an extent, -1 is inferred, -2 copies all that are left, -3 merges two, -4 splits one
+    into the two that follow; with ``reverse=True`` from the last axis on.
 
     Raises
     ------
@@ -320,9 +320,10 @@ FLUENT = """
 abs arccos arccosh arcsin arcsinh arctan arctanh argmax argmax_channel argmin argsort broadcast_axes
 cbrt ceil clip cos cosh degrees depth_to_space diag dot exp expm1 fix flip floor gamma gammaln
 log log10 log1p log2 log_softmax max mean min nanprod nansum norm one_hot ones_like pad pick prod
-radians rcbrt reciprocal relu repeat rint round rsqrt shape_array sigmoid sign sin sinh size_array slice
-slice_axis slice_like softmax softmin sort space_to_depth split split_v2 sqrt square sum swapaxes take tan
-tanh tile topk transpose trunc zeros_like
+radians rcbrt reciprocal relu repeat rint round rsqrt shape_array sigmoid sign sin sinh size_array
+slice
+slice_axis slice_like softmax softmin sort space_to_depth split split_v2 sqrt square sum swapaxes
+take tan tanh tile topk transpose trunc zeros_like
 """.split()
 
 

@@ -1,8 +1,8 @@
 """Places the function of every registered operator where programs look for it.
 
 The prefix of an operator's name decides: ``_contrib_X`` is ``nd.contrib.X``, ``_linalg_X`` is
-``nd.linalg.X`` and so on; any other name that begins with ``_`` is in ``nd._internal``; the rest is in
-``nd.op`` and ``nd`` itself.
+``nd.linalg.X`` and so on; any other name that begins with ``_`` is in ``nd._internal``; the rest
+is in ``nd.op`` and ``nd`` itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Samplers: ``nd.random``. Parameters are all numbers (one distribution) or all arrays (one each)."""
+"""Samplers: ``nd.random``. Parameters are all numbers (one distribution) or all arrays."""
 
 from __future__ import annotations
 

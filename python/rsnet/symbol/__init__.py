@@ -106,7 +106,7 @@ def arange(
 ) -> Symbol:
     """Evenly spaced values in `[start, stop)`, each `repeat` times."""
     params = {"start": start, "stop": stop, "step": step, "repeat": repeat}
-    params |= {"infer_range": infer_range, "dtype": dtype or np.float32}
+    params |= {"infer_range": infer_range, "dtype": dtype or np.float32}  # type: ignore[dict-item]
     return _create("_arange", "_arange", [], {}, params, name)
 
 

@@ -254,7 +254,7 @@ class _SharedArrays:
         if self._names is not None and name in self._names and self._executor is not None:
             own = self._executor.grad_dict.get(name)
             if own is not None:
-                return self._taken(name, self._executor.grad_dict, shape, dtype)
+                return self._taken(name, self._executor.grad_dict, shape, dtype)  # type: ignore[arg-type]
             return zeros(shape, ctx=ctx, dtype=dtype)
         if self._names is not None and name in self._names:
             return zeros(shape, ctx=ctx, dtype=dtype)

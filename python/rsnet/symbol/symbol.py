@@ -218,13 +218,13 @@ class Symbol:
                 print(f"  {key}: {shape}")
             raise
         if complete:
-            return tuple(shapes)
+            return tuple(shapes)  # type: ignore[return-value]
         self._warn_unknown(shapes[0])
         return None, None, None
 
     def infer_shape_partial(self, *args: Any, **kwargs: Any) -> tuple[list, list, list]:
         """As `infer_shape`, giving what is known, `()` (with np_shape: None) for unknown ranks."""
-        return tuple(self._infer_shape(args, kwargs)[:3])
+        return tuple(self._infer_shape(args, kwargs)[:3])  # type: ignore[return-value]
 
     def _infer_shape(self, args: tuple, kwargs: dict) -> tuple[list, list, list, bool]:
         names, values = self._keyed(args, kwargs)
@@ -241,7 +241,7 @@ class Symbol:
         unknown = [
             f"{name}: {shape}"
             for name, shape in zip(self.list_arguments(), arg_shapes, strict=True)
-            if to_core_shape(shape) is None or -1 in to_core_shape(shape)
+            if to_core_shape(shape) is None or -1 in to_core_shape(shape)  # type: ignore[operator]
         ]
         shown = "\n\t".join(unknown[:10] + ["..."] * (len(unknown) > 10))
         warnings.warn(
@@ -261,7 +261,7 @@ class Symbol:
                 print(f"  {key}: {value}")
             raise
         if complete:
-            return tuple(types)
+            return tuple(types)  # type: ignore[return-value]
         unknown = [n for n, t in zip(self.list_arguments(), types[0], strict=True) if t is None]
         warnings.warn(
             "Cannot decide type for the following arguments. Consider providing them as input:\n\t"
@@ -272,7 +272,7 @@ class Symbol:
 
     def infer_type_partial(self, *args: Any, **kwargs: Any) -> tuple[list, list, list]:
         """As `infer_type`, giving None where the type is unknown."""
-        return tuple(self._infer_type(args, kwargs)[:3])
+        return tuple(self._infer_type(args, kwargs)[:3])  # type: ignore[return-value]
 
     def _infer_type(self, args: tuple, kwargs: dict) -> tuple[list, list, list, bool]:
         names, values = self._keyed(args, kwargs)
@@ -438,7 +438,7 @@ class Symbol:
         raise NotImplementedForSymbol(self.__bool__, "bool")
 
     def __neg__(self) -> Symbol:
-        return self * -1.0
+        return self * -1.0  # type: ignore[operator, return-value]
 
     def __abs__(self) -> Symbol:
         return self.abs()

@@ -118,7 +118,7 @@ def check_symbolic_backward(
     args = _arrays(location, names, "location", ctx, dtype)
     if isinstance(expected, (list, tuple)):
         expected = dict(zip(names, expected, strict=False))
-    before = {k: np.random.normal(size=args[k].shape) for k in expected}
+    before: dict[str, np.ndarray] = {k: np.random.normal(size=args[k].shape) for k in expected}
     grads = {k: nd.array(v, ctx=ctx, dtype=args[k].dtype) for k, v in before.items()}
     before = {k: v.asnumpy() for k, v in grads.items()}
     if isinstance(grad_req, str):
@@ -218,7 +218,9 @@ def check_numeric_gradient(
     args["__random_proj"] = nd.array(
         np.random.uniform(0.1, 1.1, size=out_shapes[0]), ctx=ctx, dtype=dtype
     )
-    before = {k: np.random.normal(size=v.shape).astype(v.dtype) for k, v in args.items()}
+    before: dict[str, Any] = {
+        k: np.random.normal(size=v.shape).astype(v.dtype) for k, v in args.items()
+    }
     grads = {k: nd.array(before[k], ctx=ctx, dtype=args[k].dtype) for k in reqs}
     exe = out.bind(ctx, args=args, args_grad=grads, aux_states=aux, grad_req=reqs)
     exe.forward(is_train=True)
