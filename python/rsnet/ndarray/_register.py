@@ -7,6 +7,7 @@ is in ``nd.op`` and ``nd`` itself.
 
 from __future__ import annotations
 
+import importlib
 import sys
 import types
 
@@ -55,6 +56,7 @@ def add_function(name):
 
 def add_all():
     """Makes the functions of all registered operators."""
+    importlib.import_module(f"{_PACKAGE}.random")  # has functions of its own; operators add to it
     for name in ("_internal", "op", "contrib", "linalg", "sparse", "image"):
         _module(name)
     for name in _core.list_operators():
