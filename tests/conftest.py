@@ -1,5 +1,6 @@
 """Makes the tests' own modules importable and every run repeatable."""
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -24,3 +25,6 @@ def seeded():
     """The same random numbers for a test whichever others run."""
     np.random.seed(0)
     mx.random.seed(0)
+    yield
+    with contextlib.suppress(Exception):
+        mx.nd.waitall()  # what failed in one test is not reported in the next

@@ -57,6 +57,8 @@ def function(module, op):
     for prefix, place in (("_contrib_", "contrib"), ("_linalg_", "linalg"), ("_image_", "image")):
         if op.startswith(prefix):
             return getattr(getattr(module, place), op.removeprefix(prefix))
+    if op.startswith("_random_") and op.endswith("_like"):
+        return getattr(module.random, op.removeprefix("_random_"))
     return getattr(module._internal if op.startswith("_") else module.op, op)
 
 

@@ -150,6 +150,18 @@ def test_random_numbers_have_their_moments(op):
     assert not np.array_equal(host(f(shape=(n,), **params)), draws)
 
 
+def test_random_numbers_like_an_array():
+    x = mx.nd.zeros((200, 100), dtype="float64")
+    for f, params, mean, std in (
+        (mx.nd.random.uniform_like, {"low": 1.0, "high": 3.0}, 2.0, 2 / np.sqrt(12)),
+        (mx.nd.random.normal_like, {"loc": 1.0, "scale": 2.0}, 1.0, 2.0),
+    ):
+        y = f(x, **params)
+        assert y.shape == x.shape and y.dtype == x.dtype
+        assert host(y).mean() == pytest.approx(mean, abs=0.1)
+        assert host(y).std() == pytest.approx(std, rel=0.05)
+
+
 def test_dropout():
     x = mx.nd.ones((200, 100))
     np.testing.assert_array_equal(host(mx.nd.Dropout(x, p=0.3)), 1.0)
@@ -185,6 +197,8 @@ def test_batch_norm_moving_statistics():
 ELSEWHERE = {
     "Dropout": test_dropout,
     "BatchNorm": test_batch_norm_moving_statistics,
+    "_random_uniform_like": test_random_numbers_like_an_array,
+    "_random_normal_like": test_random_numbers_like_an_array,
     "Custom": "test_operator_custom.py",
     "_Native": "test_operator_custom.py",
     "_NDArray": "test_operator_custom.py",
