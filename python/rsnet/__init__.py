@@ -6,6 +6,8 @@ of one's own, and what training needs.
 
 from __future__ import annotations
 
+from importlib import import_module as _import_module
+
 from . import _core, base
 from .base import MXNetError
 from .context import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
@@ -41,12 +43,35 @@ from . import operator
 from .operator import Operator, OperatorProperty, OpReq, ResourceRequest
 from . import op, user_op
 from .user_op import user_op_builder
-from . import initializer
-from . import initializer as init
-from . import lr_scheduler, optimizer
-from . import callback, io, metric, model, monitor
-from . import monitor as mon
-from . import test_utils, visualization
-from . import visualization as viz
+from . import model
 
 __version__ = _core.__version__
+
+# What training needs is imported when it is first used: the name, or its short form, and its module.
+_ON_DEMAND = {
+    "initializer": "initializer",
+    "init": "initializer",
+    "lr_scheduler": "lr_scheduler",
+    "optimizer": "optimizer",
+    "metric": "metric",
+    "io": "io",
+    "callback": "callback",
+    "monitor": "monitor",
+    "mon": "monitor",
+    "test_utils": "test_utils",
+    "visualization": "visualization",
+    "viz": "visualization",
+}
+
+
+def __getattr__(attribute_name):
+    module = _ON_DEMAND.get(attribute_name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {attribute_name!r}")
+    found = _import_module(f"{__name__}.{module}")
+    globals()[attribute_name] = found
+    return found
+
+
+def __dir__():
+    return sorted({*globals(), *_ON_DEMAND})

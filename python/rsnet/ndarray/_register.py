@@ -29,8 +29,14 @@ def _home(name):
     return "op", name
 
 
+# Namespaces that are files of their own; functions of the registry are added to them.
+_WRITTEN = ("random",)
+
+
 def _module(name):
     full = f"{_PACKAGE}.{name}"
+    if name in _WRITTEN:
+        return importlib.import_module(full)
     if full not in sys.modules:
         from ..base import _Null
 

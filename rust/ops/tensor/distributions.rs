@@ -83,7 +83,7 @@ fn gamma_poisson(d: &mut Draws, shape: f64, scale: f64) -> f64 {
 fn doc(what: &str, dtypes: &str, example: &str) -> String {
     format!(
         "Draws from {what}.\n\nNotes\n-----\nThe dtype is one of {dtypes}. Element ``i`` depends on the seed, the call and ``i`` only, not \
-         on threads. Parameters outside of the distribution's domain are an error.\n\nExamples\n--------\n>>> {example}"
+         on threads. Parameters outside of the distribution's domain are an error.\n\nExample::\n\n    {example}\n"
     )
 }
 
@@ -409,7 +409,7 @@ fn multinomial() -> OpDef {
 fn shuffle() -> OpDef {
     elementwise(OpDef::plain("_shuffle"))
         .aliases(&["_npi_shuffle", "shuffle"])
-        .doc("The rows (the first axis) in random order.\n\nNotes\n-----\nAny shape and dtype; every order is equally likely.\n\nExamples\n--------\n>>> nd.shuffle(nd.arange(5))")
+        .doc("The rows (the first axis) in random order.\n\nNotes\n-----\nAny shape and dtype; every order is equally likely.\n\nExample::\n\n    nd.shuffle(nd.arange(5))\n")
         .inputs_are(&[("data", "The array to shuffle.")])
         .resources(&[ResourceRequest::Random])
         .gradient(Gradient::Zero)

@@ -70,7 +70,7 @@ params! {
 }
 
 fn text(what: &str, notes: &str, example: &str) -> String {
-    format!("{what}\n\nNotes\n-----\n{notes}\n\nExamples\n--------\n>>> {example}")
+    format!("{what}\n\nNotes\n-----\n{notes}\n\nExample::\n\n    {example}\n")
 }
 
 const DATA: [(&str, &str); 1] = [("data", "The input array.")];

@@ -82,7 +82,7 @@ fn data_type(
 }
 
 pub fn text(what: &str, notes: &str, example: &str) -> String {
-    format!("{what}\n\nNotes\n-----\n{notes}\n\nExamples\n--------\n>>> {example}")
+    format!("{what}\n\nNotes\n-----\n{notes}\n\nExample::\n\n    {example}\n")
 }
 
 /// Copies `n` elements of the views' dtype between offsets.

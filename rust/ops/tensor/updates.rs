@@ -121,7 +121,7 @@ fn doc(what: &str, states: &[&str], example: &str) -> String {
     };
     format!(
         "{what}\n\nNotes\n-----\nAll arrays have one shape and one float dtype.{changed} ``g = clip(rescale_grad * grad)``, clipped to \
-         ``[-clip_gradient, clip_gradient]`` if that is not negative. Not differentiable.\n\nExamples\n--------\n>>> {example}"
+         ``[-clip_gradient, clip_gradient]`` if that is not negative. Not differentiable.\n\nExample::\n\n    {example}\n"
     )
 }
 
