@@ -62,7 +62,6 @@ def add_function(name):
 
 def add_all():
     """Makes the functions of all registered operators."""
-    importlib.import_module(f"{_PACKAGE}.random")  # has functions of its own; operators add to it
     for name in ("_internal", "op", "contrib", "linalg", "sparse", "image"):
         _module(name)
     for name in _core.list_operators():
