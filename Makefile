@@ -53,7 +53,7 @@ test-python: build
 
 check: lint test ## what CI runs: format, lints, types, tests
 
-lint: $(VENV)/.tools
+lint: types $(VENV)/.tools ## formats, compiler and clippy warnings, types
 	cargo fmt --all --check
 	cargo check --quiet --no-default-features
 	cargo clippy --quiet --all-targets --features abi3 -- -D warnings

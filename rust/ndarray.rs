@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::executor::resource::RandomStreams;
 use crate::operator::Registry;
 use crate::shape::Shape;
-use crate::storage::{Block, Pool};
+use crate::storage::Pool;
 use crate::tensor::View;
 use std::any::Any;
 use std::fmt;
@@ -97,7 +97,7 @@ impl Latch {
 
 enum Memory {
     /// From the pool, taken when first needed (null until then).
-    Pooled(AtomicPtr<u8>, OnceLock<Block>),
+    Pooled(AtomicPtr<u8>),
     /// Somebody else's bytes, alive as long as the keeper.
     External(*mut u8, #[allow(dead_code)] Arc<dyn Any + Send + Sync>),
 }
@@ -151,14 +151,26 @@ impl Chunk {
         self.usable()?;
         match &self.memory {
             Memory::External(ptr, _) => Ok(*ptr),
-            Memory::Pooled(ptr, block) => {
+            Memory::Pooled(ptr) => {
                 let known = ptr.load(Ordering::Acquire);
                 if !known.is_null() {
                     return Ok(known);
                 }
-                let fresh = self.runtime.pool.alloc(self.size_bytes)?;
-                let taken = block.get_or_init(|| fresh).ptr();
-                ptr.store(taken, Ordering::Release);
+                self.take(ptr)
+            }
+        }
+    }
+
+    /// Takes the chunk's memory; of two threads that do so at once, one gives its own back.
+    fn take(&self, ptr: &AtomicPtr<u8>) -> Result<*mut u8> {
+        let pool = &self.runtime.pool;
+        let fresh = pool.take(self.size_bytes)?;
+        let nobody = std::ptr::null_mut();
+        match ptr.compare_exchange(nobody, fresh, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Ok(fresh),
+            Err(taken) => {
+                // SAFETY: it was taken here and nobody has seen it.
+                unsafe { pool.give_back(fresh, self.size_bytes) };
                 Ok(taken)
             }
         }
@@ -184,16 +196,39 @@ impl Chunk {
     }
 }
 
+impl Chunk {
+    /// Deletes the variable; `last` runs behind everything that names it.
+    fn forget(&self, var: Option<Var>, last: Option<Box<dyn FnOnce() + Send>>) {
+        if let Some(var) = var {
+            self.runtime.engine.delete_variable(var, last);
+        }
+    }
+}
+
 impl Drop for Chunk {
     fn drop(&mut self) {
-        let Some(var) = self.var.take() else { return };
-        let external = Memory::External(std::ptr::null_mut(), Arc::new(()));
-        let memory = std::mem::replace(&mut self.memory, external);
-        let last: Option<Box<dyn FnOnce() + Send>> = match memory {
-            Memory::Pooled(_, mut block) => block.take().map(|b| Box::new(|| drop(b)) as Box<_>),
-            Memory::External(_, keep) => Some(Box::new(|| drop(keep))),
+        let var = self.var.take();
+        let last: Box<dyn FnOnce() + Send> = match &mut self.memory {
+            Memory::Pooled(ptr) => {
+                let (ptr, bytes) = (std::mem::take(ptr.get_mut()), self.size_bytes);
+                if ptr.is_null() {
+                    return self.forget(var, None);
+                }
+                if var.is_none() {
+                    // SAFETY: the chunk took it with these bytes; without a variable nothing is pending.
+                    return unsafe { self.runtime.pool.give_back(ptr, bytes) };
+                }
+                let (pool, address) = (self.runtime.pool.clone(), ptr as usize);
+                // SAFETY: as above; the engine calls this behind everything that was pending.
+                Box::new(move || unsafe { pool.give_back(address as *mut u8, bytes) })
+            }
+            Memory::External(_, keep) if var.is_some() => {
+                let keep = keep.clone();
+                Box::new(move || drop(keep))
+            }
+            Memory::External(..) => return,
         };
-        self.runtime.engine.delete_variable(var, last);
+        self.forget(var, Some(last));
     }
 }
 
@@ -210,7 +245,7 @@ impl NDArray {
     /// An array whose memory is taken when it is first needed.
     pub fn pending(rt: &Arc<Runtime>, shape: &Shape, dtype: DType, ctx: Context) -> Result<Self> {
         let bytes = shape.checked_size()? * dtype.size();
-        let memory = Memory::Pooled(AtomicPtr::default(), OnceLock::new());
+        let memory = Memory::Pooled(AtomicPtr::default());
         let chunk = Chunk::new(rt, bytes, ctx, memory);
         Ok(NDArray { chunk, offset: 0, shape: shape.clone(), dtype })
     }

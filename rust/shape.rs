@@ -12,10 +12,18 @@ use std::fmt;
 pub type Dims = SmallVec<[i64; 5]>;
 
 /// Extents of an array, some or all of which may be unknown.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq, Hash)]
 pub struct Shape {
     dims: Dims,
     rank_known: bool,
+}
+
+impl Clone for Shape {
+    #[inline]
+    fn clone(&self) -> Self {
+        // A copy of plain numbers; the vector's own `clone` goes element by element.
+        Shape { dims: Dims::from_slice(&self.dims), rank_known: self.rank_known }
+    }
 }
 
 impl Shape {
@@ -139,12 +147,13 @@ impl Shape {
     }
 
     /// Row-major strides in elements.
+    #[inline]
     pub fn strides(&self) -> Dims {
-        let mut strides: Dims = SmallVec::from_elem(0, self.ndim());
+        let mut strides = Dims::from_slice(&self.dims);
         let mut step = 1i64;
-        for (s, &d) in strides.iter_mut().zip(&self.dims).rev() {
-            *s = step;
-            step = step.saturating_mul(d.max(1));
+        for s in strides.iter_mut().rev() {
+            let extent = std::mem::replace(s, step);
+            step = step.saturating_mul(extent.max(1));
         }
         strides
     }

@@ -25,7 +25,7 @@ pub fn add_missing(r: &Registry) {
     let pass = |_: B<'_>, n: &GradNode<'_>| Ok(vec![n.out_grads[0]; n.inputs.len()]);
     add(binary("elemwise_add")
         .aliases(&["_plus", "_Plus"])
-        .inplace(either)
+        .inplace_by(either)
         .gradient(Gradient::rule(pass)));
     let mul = |b: B<'_>, n: &GradNode<'_>| {
         let g = n.out_grad(b, 0)?;
@@ -35,20 +35,20 @@ pub fn add_missing(r: &Registry) {
     };
     add(binary("elemwise_mul")
         .aliases(&["_mul", "_Mul"])
-        .inplace(either)
+        .inplace_by(either)
         .gradient(Gradient::rule(mul)));
-    add(unary("_mul_scalar").inplace(first).gradient(Gradient::rule(|b, n: &GradNode<'_>| {
+    add(unary("_mul_scalar").inplace_by(first).gradient(Gradient::rule(|b, n: &GradNode<'_>| {
         let g = n.out_grad(b, 0)?;
         Ok(vec![Some(b.op("_mul_scalar", "", &[], &[g])?[0])])
     })));
     add(OpDef::new::<Sum>("ElementWiseSum")
         .aliases(&["add_n"])
         .variadic("num_args", "")
-        .inplace(first)
+        .inplace_by(first)
         .infer_shape(infer::elementwise_shape)
         .gradient(Gradient::rule(pass)));
-    add(unary("_copy").inplace(|_| vec![InplacePair::identity(0, 0)]));
-    add(unary("zeros_like").ignores(|_| vec![0]));
+    add(unary("_copy").inplace(&[InplacePair::identity(0, 0)]));
+    add(unary("zeros_like").ignores(&[0]));
     add(OpDef::new::<Cat>("Concat")
         .variadic("num_args", "")
         .infer_shape(|a, i, o| {
@@ -86,7 +86,7 @@ pub fn add_missing(r: &Registry) {
     add(OpDef::plain("_backward_SliceChannel"));
     let identity = |_: &rsnet::operator::Attrs| vec![InplacePair::identity(0, 0)];
     add(OpDef::plain("Flatten")
-        .inplace(identity)
+        .inplace_by(identity)
         .infer_shape(|_, i, o| {
             if !i[0].is_known() {
                 return Ok(false);
@@ -95,14 +95,14 @@ pub fn add_missing(r: &Registry) {
             Ok(true)
         })
         .gradient(Gradient::use_none("_backward_copy")));
-    add(OpDef::plain("_backward_copy").inplace(identity));
+    add(OpDef::plain("_backward_copy").inplace_by(identity));
     let reshape = OpDef::dynamic(
         "Reshape",
         free_schema(&["shape"]),
         std::sync::Arc::new(|_, given| Ok(std::sync::Arc::new(given.to_vec()) as _)),
     );
     add(reshape
-        .inplace(identity)
+        .inplace_by(identity)
         .infer_shape(|a, i, o| {
             if !i[0].is_known() {
                 return Ok(false);
@@ -141,13 +141,13 @@ pub fn add_missing(r: &Registry) {
         .gradient(Gradient::use_none("_backward_transpose")));
     add(OpDef::plain("_backward_transpose"));
     add(binary("broadcast_add")
-        .inplace(first)
+        .inplace_by(first)
         .infer_shape(|_, i, o| {
             o[0].merge(&i[0])?;
             Ok(o[0].is_known())
         })
         .gradient(Gradient::use_none("_backward_broadcast_add")));
-    add(OpDef::plain("_backward_broadcast_add").inplace(first));
+    add(OpDef::plain("_backward_broadcast_add").inplace_by(first));
 }
 
 fn free_schema(names: &[&str]) -> rsnet::operator::Schema {

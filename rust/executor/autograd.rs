@@ -217,13 +217,13 @@ pub fn invoke(
     out: Option<&[&Tracked]>,
     how: &Invoke<'_>,
 ) -> Result<SmallVec<[Tracked; 1]>> {
-    let arrays: SmallVec<[NDArray; 4]> = inputs.iter().map(|t| t.array.clone()).collect();
+    let arrays: SmallVec<[&NDArray; 4]> = inputs.iter().map(|t| &t.array).collect();
     let record = how.recording && inputs.iter().any(|t| t.is_tracked());
     if record && out.is_some_and(|out| out.iter().any(|t| t.is_tracked())) {
         return Err(already_recorded().in_operator(&op.name));
     }
-    let out_arrays: Option<SmallVec<[NDArray; 1]>> =
-        out.map(|out| out.iter().map(|t| t.array.clone()).collect());
+    let out_arrays: Option<SmallVec<[&NDArray; 1]>> =
+        out.map(|out| out.iter().map(|t| &t.array).collect());
     let outcome = call(rt, op, attrs, &arrays, out_arrays.as_deref(), how)?;
     let visible = outcome.visible;
     let entries = if record {

@@ -42,7 +42,7 @@ pub struct Executor {
     pub(super) rt: Arc<Runtime>,
     pub(super) symbol: Symbol,
     pub(super) plan: Arc<Plan>,
-    pub(super) prepared: Vec<Option<Arc<Prepared>>>,
+    pub(super) prepared: Vec<Option<Arc<Prepared<'static>>>>,
     pub(super) limits: BulkLimits,
     pub(super) args: Vec<NDArray>,
     pub(super) grads: Vec<Option<NDArray>>,
@@ -197,19 +197,19 @@ fn check_arrays(b: &Binding, plan: &Plan) -> Result<()> {
 }
 
 /// The kernel of every operator node.
-fn kernels(plan: &Plan) -> Result<Vec<Option<Arc<Prepared>>>> {
+fn kernels(plan: &Plan) -> Result<Vec<Option<Arc<Prepared<'static>>>>> {
     let graph = &plan.graph;
-    let facts = |id: usize| (plan.shapes[id].clone(), plan.types[id]);
+    let facts = |id: usize| (plan.types[id], plan.shapes[id].ndim());
     let mut prepared = Vec::with_capacity(graph.nodes.len());
     for (n, node) in graph.nodes.iter().enumerate() {
         let Some(op) = &node.op else {
             prepared.push(None);
             continue;
         };
-        let ins: Vec<_> = node.inputs.iter().map(|&e| facts(graph.entry_id(e))).collect();
-        let outs: Vec<_> = graph.entries_of(n).map(facts).collect();
-        let made = prepare(op, &node.attrs, node.ctx, &ins, &outs).at(&op.name, &node.name)?;
-        prepared.push(Some(Arc::new(made)));
+        let ins = node.inputs.iter().map(|&e| graph.entry_id(e));
+        let tensors = || ins.chain(graph.entries_of(n)).map(facts);
+        let made = prepare(op, &node.attrs, node.ctx, tensors).at(&op.name, &node.name)?;
+        prepared.push(Some(Arc::new(made.owned())));
     }
     Ok(prepared)
 }

@@ -52,28 +52,14 @@ pub struct Outcome {
     pub state: Option<CallState>,
 }
 
-/// Runs `op` on `inputs`: visible outputs only. See [`call`].
-pub fn invoke(
-    rt: &Arc<Runtime>,
-    op: &Arc<OpDef>,
-    attrs: &Arc<Attrs>,
-    inputs: &[NDArray],
-    out: Option<&[NDArray]>,
-    how: &Invoke<'_>,
-) -> Result<SmallVec<[NDArray; 1]>> {
-    let mut outcome = call(rt, op, attrs, inputs, out, how)?;
-    outcome.outputs.truncate(outcome.visible);
-    Ok(outcome.outputs)
-}
-
 /// Runs `op` on `inputs`, into `out` (the visible outputs) if given. Errors of arguments are raised
 /// here; errors of the run travel along the outputs.
 pub fn call(
     rt: &Arc<Runtime>,
     op: &Arc<OpDef>,
     attrs: &Arc<Attrs>,
-    inputs: &[NDArray],
-    out: Option<&[NDArray]>,
+    inputs: &[&NDArray],
+    out: Option<&[&NDArray]>,
     how: &Invoke<'_>,
 ) -> Result<Outcome> {
     start(rt, op, attrs, inputs, out, how).map_err(|e| e.in_operator(&op.name).in_node(how.name))
@@ -83,8 +69,8 @@ fn start(
     rt: &Arc<Runtime>,
     op: &Arc<OpDef>,
     attrs: &Arc<Attrs>,
-    inputs: &[NDArray],
-    out: Option<&[NDArray]>,
+    inputs: &[&NDArray],
+    out: Option<&[&NDArray]>,
     how: &Invoke<'_>,
 ) -> Result<Outcome> {
     let n_inputs = op.num_inputs(attrs);
@@ -95,36 +81,36 @@ fn start(
             "Operator {name} expects {n_inputs} inputs, but got {got} instead."
         )));
     }
-    let device = inputs.first().map_or(how.ctx, NDArray::context);
+    let device = inputs.first().map_or(how.ctx, |a| a.context());
     if let Some(i) = inputs.iter().position(|a| a.context().is_host() != device.is_host()) {
         let got = inputs[i].context();
         return Err(Error::value(format!("input {i} is on {got}, expected it on {device}")));
     }
-    inputs.iter().try_for_each(NDArray::usable)?;
-    for array in out.unwrap_or(&[]) {
-        array.writable()?;
-    }
-    for i in op.mutated_inputs(attrs) {
-        inputs.get(i).map_or(Ok(()), NDArray::writable)?;
-    }
+    inputs.iter().try_for_each(|a| a.usable())?;
+    out.unwrap_or(&[]).iter().try_for_each(|a| a.writable())?;
+    let writable = |i: &usize| inputs.get(*i).map_or(Ok(()), |a| a.writable());
+    op.mutates.with(attrs, |mutated| mutated.iter().try_for_each(writable))?;
     let specs = infer(op, attrs, inputs, out, how)?;
     let visible = if op.is_backward { specs.len() } else { op.num_visible_outputs(attrs) };
     let outputs = outputs_for(rt, &specs, visible, out, device)?;
-    let in_specs: SmallVec<[(Shape, DType); 4]> =
-        inputs.iter().map(|a| (a.shape().clone(), a.dtype())).collect();
-    let prepared = prepare(op, attrs, device, &in_specs, &specs)?;
+    let tensors = || {
+        let given = inputs.iter().map(|a| (a.dtype(), a.shape().ndim()));
+        given.chain(specs.iter().map(|(shape, dtype)| (*dtype, shape.ndim())))
+    };
+    let prepared = prepare(op, attrs, device, tensors)?;
     let state = match (how.state, &op.state) {
         (Some(state), _) => Some(state.clone()),
         (None, Some(make)) => {
-            let shapes: Vec<_> = in_specs.iter().map(|s| s.0.clone()).collect();
-            let types: Vec<_> = in_specs.iter().map(|s| s.1).collect();
+            let shapes: Vec<_> = inputs.iter().map(|a| a.shape().clone()).collect();
+            let types: Vec<_> = inputs.iter().map(|a| a.dtype()).collect();
             let state = make(attrs, device, &shapes, &types)?;
             let order = NDArray::pending(rt, &Shape::new(&[0]), DType::U8, device)?;
             Some(CallState { state, order })
         }
         (None, None) => None,
     };
-    let random = if prepared.wants_random { rt.random.reserve(device) } else { Default::default() };
+    let random =
+        if op.wants_random(attrs) { rt.random.reserve(device) } else { Default::default() };
     let work = Work {
         prepared,
         ctx: OpContext {
@@ -138,22 +124,24 @@ fn start(
             Some(req) => req.into(),
             None => SmallVec::from_elem(OpReq::Write, outputs.len()),
         },
-        inputs: inputs.into(),
-        outputs: outputs.clone(),
-        state: state.clone(),
+        inputs,
+        outputs: &outputs,
+        state: state.as_ref(),
     };
-    dispatch(rt, work, how)?;
+    work.dispatch(rt, how)?;
     Ok(Outcome { outputs, visible, state })
 }
 
-type Specs = SmallVec<[(Shape, DType); 4]>;
+type Specs = SmallVec<[(Shape, DType); 1]>;
+
+type Shapes = SmallVec<[Shape; 2]>;
 
 /// Shapes and dtypes of all outputs.
 fn infer(
     op: &Arc<OpDef>,
     attrs: &Arc<Attrs>,
-    inputs: &[NDArray],
-    out: Option<&[NDArray]>,
+    inputs: &[&NDArray],
+    out: Option<&[&NDArray]>,
     how: &Invoke<'_>,
 ) -> Result<Specs> {
     if let Some(like) = how.like {
@@ -164,10 +152,7 @@ fn infer(
     }
     let n_outputs = op.num_outputs(attrs);
     let given = out.unwrap_or(&[]);
-    let mut in_shapes: SmallVec<[Shape; 4]> = inputs.iter().map(|a| a.shape().clone()).collect();
-    let mut out_shapes: SmallVec<[Shape; 4]> = (0..n_outputs)
-        .map(|i| given.get(i).map_or(Shape::unknown(), |a| a.shape().clone()))
-        .collect();
+    let mut in_shapes: Shapes = inputs.iter().map(|a| a.shape().clone()).collect();
     let mut in_types: SmallVec<[Option<DType>; 4]> =
         inputs.iter().map(|a| Some(a.dtype())).collect();
     let mut out_types: SmallVec<[Option<DType>; 4]> = SmallVec::from_elem(None, n_outputs);
@@ -182,14 +167,15 @@ fn infer(
         }
     }
     // Outputs are inferred from the inputs alone first: only then is it the given output that is wrong.
-    let mut fresh: SmallVec<[Shape; 4]> = SmallVec::from_elem(Shape::unknown(), n_outputs);
+    let mut out_shapes: Shapes = (0..n_outputs).map(|_| Shape::unknown()).collect();
     let rule = op.infer_shape.as_ref().ok_or_else(|| {
         Error::not_implemented("the operator does not say the shapes of its outputs")
     })?;
-    let complete = rule(attrs, &mut in_shapes, &mut fresh)?;
-    if complete || fresh.iter().all(Shape::is_known) {
-        out_shapes = fresh;
-    } else {
+    let complete = rule(attrs, &mut in_shapes, &mut out_shapes)?;
+    if !complete && !out_shapes.iter().all(Shape::is_known) {
+        for (i, shape) in out_shapes.iter_mut().enumerate() {
+            *shape = given.get(i).map_or(Shape::unknown(), |a| a.shape().clone());
+        }
         rule(attrs, &mut in_shapes, &mut out_shapes)?;
     }
     let mut specs = Specs::new();
@@ -211,7 +197,7 @@ fn outputs_for(
     rt: &Arc<Runtime>,
     specs: &[(Shape, DType)],
     visible: usize,
-    out: Option<&[NDArray]>,
+    out: Option<&[&NDArray]>,
     device: Context,
 ) -> Result<SmallVec<[NDArray; 1]>> {
     if let Some(out) = out {
@@ -237,16 +223,25 @@ fn outputs_for(
         .iter()
         .enumerate()
         .map(|(i, (shape, dtype))| match out.and_then(|o| o.get(i)) {
-            Some(a) => Ok(a.clone()),
+            Some(a) => Ok((*a).clone()),
             None => NDArray::pending(rt, shape, *dtype, device),
         })
         .collect()
 }
 
 /// A call that is ready to run.
-#[derive(Clone)]
-struct Work {
-    prepared: Prepared,
+struct Work<'a> {
+    prepared: Prepared<'a>,
+    ctx: OpContext,
+    req: SmallVec<[OpReq; 1]>,
+    inputs: &'a [&'a NDArray],
+    outputs: &'a [NDArray],
+    state: Option<&'a CallState>,
+}
+
+/// A call that runs later, with what it needs.
+struct Queued {
+    prepared: Prepared<'static>,
     ctx: OpContext,
     req: SmallVec<[OpReq; 1]>,
     inputs: SmallVec<[NDArray; 4]>,
@@ -254,21 +249,112 @@ struct Work {
     state: Option<CallState>,
 }
 
-impl Work {
-    fn views(arrays: &[NDArray]) -> Result<SmallVec<[View; 4]>> {
-        arrays.iter().map(NDArray::view).collect()
+type Views = SmallVec<[View; 2]>;
+
+fn views<'a>(arrays: impl Iterator<Item = &'a NDArray>) -> Result<Views> {
+    arrays.map(NDArray::view).collect()
+}
+
+impl Work<'_> {
+    /// Runs the call here if it is short and nothing is in the way, else pushes it.
+    fn dispatch(self, rt: &Arc<Runtime>, how: &Invoke<'_>) -> Result<()> {
+        let elems: usize = self.inputs.iter().copied().chain(self.outputs).map(NDArray::size).sum();
+        let cheap = elems <= CHEAP_ELEMS && !self.prepared.is_callback();
+        let mut failed = None;
+        if cheap {
+            let mut run = || failed = guarded(|| self.run()).err();
+            if with_quiet(self.inputs, &self.written(), elems <= TINY_ELEMS, &mut run)
+                && failed.is_none()
+            {
+                return Ok(());
+            }
+        }
+        self.push(rt, how, cheap, failed)
     }
 
     fn run(&self) -> Result<()> {
-        let (inputs, outputs) = (Self::views(&self.inputs)?, Self::views(&self.outputs)?);
+        let (inputs, outputs) = (views(self.inputs.iter().copied())?, views(self.outputs.iter())?);
+        let state = self.state.map(|s| &s.state);
+        self.prepared.run_native(&self.ctx, state, &inputs, &self.req, &outputs)
+    }
+
+    /// Arrays that are written: outputs, modified inputs, the state's token.
+    fn written(&self) -> SmallVec<[&NDArray; 6]> {
+        let mutated = self.prepared.mutated.iter().filter_map(|&i| self.inputs.get(i).copied());
+        let token = self.state.map(|s| &s.order);
+        self.outputs.iter().chain(mutated).chain(token).collect()
+    }
+
+    /// Pushes the call; `failed` is the error of a run that took place already and only has to be told.
+    fn push(
+        self,
+        rt: &Arc<Runtime>,
+        how: &Invoke<'_>,
+        cheap: bool,
+        failed: Option<Error>,
+    ) -> Result<()> {
+        let mut reads: SmallVec<[Var; 6]> = self.inputs.iter().map(|a| a.var()).collect();
+        let (mut writes, overwrites) = self.write_vars();
+        distinct(&mut reads, &mut writes);
+        let callback = self.prepared.is_callback();
+        let op = Arc::clone(&self.prepared.op);
+        let push = Push {
+            ctx: self.ctx.device,
+            overwrites,
+            prop: if callback { Prop::Async } else { Prop::Normal },
+            cheap,
+            origin: how.origin,
+            ..Push::new(&op.name, &reads, &writes)
+        };
+        let name: Arc<str> = how.name.into();
+        let queued = Queued {
+            prepared: self.prepared.owned(),
+            ctx: self.ctx,
+            req: self.req,
+            inputs: self.inputs.iter().map(|&a| a.clone()).collect(),
+            outputs: self.outputs.into(),
+            state: self.state.cloned(),
+        };
+        let task = match failed {
+            Some(error) => Task::sync(move |_| Err(error.in_node(&name))),
+            None if callback => Task::asynchronous(move |_, done| queued.start(done)),
+            None => Task::sync(move |_| queued.run().map_err(|e| e.in_node(&name))),
+        };
+        rt.engine.push(task, push)
+    }
+
+    /// The variables written, those overwritten whole and not read first.
+    fn write_vars(&self) -> (SmallVec<[Var; 6]>, usize) {
+        let (mut whole, mut partly) = (SmallVec::<[Var; 6]>::new(), SmallVec::<[Var; 6]>::new());
+        for (i, a) in self.written().into_iter().enumerate() {
+            let is_output = i < self.outputs.len();
+            let read = self.inputs.iter().any(|b| b.same_chunk(a));
+            if is_output && a.is_whole() && !read && self.req[i].overwrites() {
+                if !whole.contains(&a.var()) {
+                    whole.push(a.var());
+                }
+            } else {
+                partly.push(a.var());
+            }
+        }
+        partly.retain(|v| !whole.contains(v));
+        let overwrites = whole.len();
+        whole.extend(partly);
+        (whole, overwrites)
+    }
+}
+
+impl Queued {
+    fn run(&self) -> Result<()> {
+        let (inputs, outputs) = (views(self.inputs.iter())?, views(self.outputs.iter())?);
         let state = self.state.as_ref().map(|s| &s.state);
         self.prepared.run_native(&self.ctx, state, &inputs, &self.req, &outputs)
     }
 
     fn start(self, done: OnComplete) {
-        let views = Self::views(&self.inputs).and_then(|i| Ok((i, Self::views(&self.outputs)?)));
-        let (inputs, outputs) = match views {
-            Ok(views) => views,
+        let both = views(self.inputs.iter()).and_then(|i| Ok((i, views(self.outputs.iter())?)));
+        let (inputs, outputs) = match both {
+            Ok(both) => both,
             Err(e) => return done.complete(Err(e)),
         };
         let state = self.state.as_ref().map(|s| s.state.clone());
@@ -283,86 +369,9 @@ impl Work {
             Box::new(move |result| done.complete(result)),
         );
     }
-
-    /// Arrays that are written: outputs, modified inputs, the state's token.
-    fn written(&self) -> SmallVec<[&NDArray; 6]> {
-        let mutated = self.prepared.mutated.iter().filter_map(|&i| self.inputs.get(i));
-        let token = self.state.as_ref().map(|s| &s.order);
-        self.outputs.iter().chain(mutated).chain(token).collect()
-    }
-
-    fn elems(&self) -> usize {
-        self.inputs.iter().chain(&self.outputs).map(NDArray::size).sum()
-    }
-}
-
-fn dispatch(rt: &Arc<Runtime>, work: Work, how: &Invoke<'_>) -> Result<()> {
-    let callback = work.prepared.is_callback();
-    let elems = work.elems();
-    let cheap = elems <= CHEAP_ELEMS && !callback;
-    let mut failed = None;
-    if cheap {
-        let writes = work.written();
-        let reads: SmallVec<[&NDArray; 6]> = work.inputs.iter().collect();
-        let mut run = || failed = guarded(|| work.run()).err();
-        if with_quiet(&reads, &writes, elems <= TINY_ELEMS, &mut run) && failed.is_none() {
-            return Ok(());
-        }
-    }
-    push(rt, work, how, callback, cheap, failed)
 }
 
 fn guarded(f: impl FnOnce() -> Result<()>) -> Result<()> {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| Err(Error::from_panic(panic)))
-}
-
-/// Pushes the call; `failed` is the error of a run that took place already and only has to be told.
-fn push(
-    rt: &Arc<Runtime>,
-    work: Work,
-    how: &Invoke<'_>,
-    callback: bool,
-    cheap: bool,
-    failed: Option<Error>,
-) -> Result<()> {
-    let mut reads: SmallVec<[Var; 6]> = work.inputs.iter().map(NDArray::var).collect();
-    let (mut writes, overwrites) = write_vars(&work);
-    distinct(&mut reads, &mut writes);
-    let op = work.prepared.op.clone();
-    let push = Push {
-        ctx: work.ctx.device,
-        overwrites,
-        prop: if callback { Prop::Async } else { Prop::Normal },
-        cheap,
-        origin: how.origin,
-        ..Push::new(&op.name, &reads, &writes)
-    };
-    let name: Arc<str> = how.name.into();
-    let task = match failed {
-        Some(error) => Task::sync(move |_| Err(error.in_node(&name))),
-        None if callback => Task::asynchronous(move |_, done| work.start(done)),
-        None => Task::sync(move |_| work.run().map_err(|e| e.in_node(&name))),
-    };
-    rt.engine.push(task, push)
-}
-
-/// The variables written, those overwritten whole and not read first.
-fn write_vars(work: &Work) -> (SmallVec<[Var; 6]>, usize) {
-    let (mut whole, mut partly) = (SmallVec::<[Var; 6]>::new(), SmallVec::<[Var; 6]>::new());
-    for (i, a) in work.written().into_iter().enumerate() {
-        let is_output = i < work.outputs.len();
-        let read = work.inputs.iter().any(|b| b.same_chunk(a));
-        if is_output && a.is_whole() && !read && work.req[i].overwrites() {
-            if !whole.contains(&a.var()) {
-                whole.push(a.var());
-            }
-        } else {
-            partly.push(a.var());
-        }
-    }
-    partly.retain(|v| !whole.contains(v));
-    let overwrites = whole.len();
-    whole.extend(partly);
-    (whole, overwrites)
 }

@@ -23,48 +23,68 @@ use smallvec::SmallVec;
 use std::any::Any;
 use std::sync::Arc;
 
-/// An operator with its kernel chosen, ready to run on arrays of these shapes and dtypes.
+/// Something shared: counted, or lent for the time of a call that counts nothing.
 #[derive(Clone)]
-pub struct Prepared {
-    pub op: Arc<OpDef>,
-    pub attrs: Arc<Attrs>,
-    pub kernel: Arc<Kernel>,
-    pub device: Context,
+pub enum Held<'a, T> {
+    Lent(&'a Arc<T>),
+    Own(Arc<T>),
+}
+
+impl<T> Held<'_, T> {
+    fn owned(self) -> Held<'static, T> {
+        match self {
+            Held::Lent(it) => Held::Own(it.clone()),
+            Held::Own(it) => Held::Own(it),
+        }
+    }
+}
+
+impl<T> std::ops::Deref for Held<'_, T> {
+    type Target = Arc<T>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<T> {
+        match self {
+            Held::Lent(it) => it,
+            Held::Own(it) => it,
+        }
+    }
+}
+
+/// An operator with its kernel chosen, ready to run on arrays of these dtypes and numbers of axes.
+#[derive(Clone)]
+pub struct Prepared<'a> {
+    pub op: Held<'a, OpDef>,
+    pub attrs: Held<'a, Attrs>,
+    pub kernel: Held<'a, Kernel>,
     pub inplace: SmallVec<[InplacePair; 2]>,
     /// Inputs that the kernel modifies.
     pub mutated: SmallVec<[usize; 2]>,
-    pub wants_random: bool,
 }
 
-/// Chooses the kernel of `op` for these arguments.
-pub fn prepare(
-    op: &Arc<OpDef>,
-    attrs: &Arc<Attrs>,
+/// Chooses the kernel of `op` for tensors (inputs, then outputs) of these dtypes and numbers of axes.
+pub fn prepare<'a, T: Iterator<Item = (DType, usize)>>(
+    op: &'a Arc<OpDef>,
+    attrs: &'a Arc<Attrs>,
     device: Context,
-    inputs: &[(Shape, DType)],
-    outputs: &[(Shape, DType)],
-) -> Result<Prepared> {
-    let names = || op.inputs(attrs).into_iter().chain(op.outputs(attrs));
-    let simple = op.kernels.len() == 1 && is_unconditional(&op.kernels[0], device);
-    let kernel = if simple {
-        &op.kernels[0]
-    } else {
-        let tensors: Vec<_> = names()
-            .zip(inputs.iter().chain(outputs))
-            .map(|(name, (shape, dtype))| (name, *dtype, shape.ndim()))
-            .collect();
-        // Every kind of host memory is served by the kernels of the CPU.
-        let kind = if device.is_host() { Context::default() } else { device }.device_type;
-        op.choose_kernel(&MatchFacts { device: kind, attrs, tensors: &tensors })?
+    tensors: impl FnOnce() -> T,
+) -> Result<Prepared<'a>> {
+    let kernel = match op.kernels.as_slice() {
+        [only] if is_unconditional(only, device) => only,
+        _ => {
+            let names = op.inputs(attrs).into_iter().chain(op.outputs(attrs));
+            let tensors: Vec<_> = names.zip(tensors()).map(|(n, (t, rank))| (n, t, rank)).collect();
+            // Every kind of host memory is served by the kernels of the CPU.
+            let kind = if device.is_host() { Context::default() } else { device }.device_type;
+            op.choose_kernel(&MatchFacts { device: kind, attrs, tensors: &tensors })?
+        }
     };
     Ok(Prepared {
-        op: op.clone(),
-        attrs: attrs.clone(),
-        kernel: kernel.clone(),
-        device,
-        inplace: op.inplace_pairs(attrs).into(),
-        mutated: op.mutated_inputs(attrs).into(),
-        wants_random: op.resources.is_some() && op.wants_random(attrs),
+        op: Held::Lent(op),
+        attrs: Held::Lent(attrs),
+        kernel: Held::Lent(kernel),
+        inplace: op.inplace.with(attrs, |pairs| pairs.into()),
+        mutated: op.mutates.with(attrs, |inputs| inputs.into()),
     })
 }
 
@@ -90,7 +110,17 @@ enum After {
     Forget,
 }
 
-impl Prepared {
+impl Prepared<'_> {
+    pub fn owned(self) -> Prepared<'static> {
+        Prepared {
+            op: self.op.owned(),
+            attrs: self.attrs.owned(),
+            kernel: self.kernel.owned(),
+            inplace: self.inplace,
+            mutated: self.mutated,
+        }
+    }
+
     /// Is the kernel outside of the core?
     pub fn is_callback(&self) -> bool {
         matches!(self.kernel.body, Body::Callback(_))
@@ -213,7 +243,7 @@ impl Prepared {
             .map(|(i, (r, o))| self.arrange(i, *r, &inputs, o))
             .collect();
         let asked = plan.iter().map(|p| p.0).collect();
-        let (attrs, mutated) = (self.attrs.clone(), self.mutated.to_vec());
+        let (attrs, mutated) = (Arc::clone(&self.attrs), self.mutated.to_vec());
         let name = self.op.name.clone();
         let place = move |result: Result<()>| result.map_err(|e| e.in_operator(&name));
         if plan.iter().all(|p| p.1 == After::Nothing) {

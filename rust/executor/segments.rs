@@ -63,7 +63,7 @@ pub struct Run {
 pub struct Step {
     pub node: u32,
     pub device: Context,
-    prepared: Arc<Prepared>,
+    prepared: Arc<Prepared<'static>>,
     state: Option<OpState>,
     inputs: Vec<View>,
     outputs: Vec<View>,
@@ -110,7 +110,7 @@ pub struct Program {
 
 /// Kernels and states of a plan's nodes, by node; `None` for variables.
 pub struct Parts<'a> {
-    pub prepared: &'a [Option<Arc<Prepared>>],
+    pub prepared: &'a [Option<Arc<Prepared<'static>>>],
     pub states: &'a [Option<OpState>],
 }
 
@@ -261,7 +261,7 @@ impl Step {
         plan: &Plan,
         memory: &Memory,
         n: usize,
-        prepared: &Arc<Prepared>,
+        prepared: &Arc<Prepared<'static>>,
         state: Option<OpState>,
     ) -> Result<Step> {
         let node = &plan.graph.nodes[n];
@@ -281,7 +281,7 @@ impl Step {
             writes: Vec::new(),
             arenas: Vec::new(),
         };
-        let mutated = op.mutated_inputs(&node.attrs);
+        let mutated = op.mutates.to_vec(&node.attrs);
         for (i, &entry) in node.inputs.iter().enumerate() {
             let array = memory.array(plan, entry)?;
             step.inputs.push(match &array {

@@ -58,7 +58,7 @@ fn fault_of(graph: &Graph, id: usize, node: &Node) -> Option<String> {
     if !op.is_backward && node.num_outputs as usize != op.num_outputs(&node.attrs) {
         return Some(format!("it has {} outputs, its operator says otherwise", node.num_outputs));
     }
-    for i in op.mutated_inputs(&node.attrs) {
+    for i in op.mutates.to_vec(&node.attrs) {
         let entry = node.inputs.get(i)?;
         if !graph.nodes[entry.node as usize].is_variable() && node.mirror_of.is_none() {
             return Some(format!("input {i} is modified, so it must be a variable"));

@@ -383,10 +383,8 @@ impl Graph {
     pub fn variables(&self) -> (Vec<u32>, Vec<u32>) {
         let mut mutated = vec![false; self.nodes.len()];
         for node in &self.nodes {
-            if let Some(op) = &node.op
-                && op.mutates.is_some()
-            {
-                for i in op.mutated_inputs(&node.attrs) {
+            if let Some(op) = &node.op {
+                for i in op.mutates.to_vec(&node.attrs) {
                     if let Some(e) = node.inputs.get(i) {
                         mutated[e.node as usize] = true;
                     }

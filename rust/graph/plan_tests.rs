@@ -38,7 +38,7 @@ fn simulate(plan: &Plan, order: &[u32]) -> Result<(), String> {
     for &id in order {
         let node = &graph.nodes[id as usize];
         let ignored = match &node.op {
-            Some(op) => op.ignores.as_ref().map_or(vec![], |f| f(&node.attrs)),
+            Some(op) => op.ignores.to_vec(&node.attrs),
             None => continue,
         };
         let inputs = node.inputs.iter().enumerate().filter(|(i, _)| !ignored.contains(i));

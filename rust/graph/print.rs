@@ -31,7 +31,7 @@ impl Graph {
                 let _ = writeln!(out, "Variable:{}", node.name);
                 continue;
             };
-            for i in op.mutated_inputs(&node.attrs) {
+            for i in op.mutates.to_vec(&node.attrs) {
                 if let Some(e) = node.inputs.get(i) {
                     versions[e.node as usize] += 1;
                 }

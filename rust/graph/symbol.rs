@@ -109,7 +109,7 @@ impl SymNode {
 
     /// Inputs that the operator modifies.
     pub fn mutated_inputs(&self) -> Vec<usize> {
-        self.op.as_ref().map_or_else(Vec::new, |op| op.mutated_inputs(&self.meta.read().attrs))
+        self.op.as_ref().map_or_else(Vec::new, |op| op.mutates.to_vec(&self.meta.read().attrs))
     }
 
     /// The name of output `index`: `<node>_<suffix>`, a variable's own name.

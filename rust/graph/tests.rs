@@ -27,7 +27,7 @@ pub fn registry() -> Registry {
     let add = |def: OpDef| drop(r.add(def).unwrap());
     let unary = |name: &str| OpDef::plain(name).infer_shape(infer::elementwise_shape);
     let binary = |name: &str| unary(name).inputs_are(&[("lhs", ""), ("rhs", "")]);
-    let first = |_: &crate::operator::Attrs| vec![InplacePair::new(0, 0)];
+    const FIRST: &[InplacePair] = &[InplacePair::new(0, 0)];
     let dense = OpDef::new::<DenseParam>("FullyConnected")
         .inputs_are(&[("data", ""), ("weight", ""), ("bias", "")])
         .input_names_by(|a| {
@@ -54,30 +54,30 @@ pub fn registry() -> Registry {
         .gradient(Gradient::use_in("_backward_FullyConnected"));
     add(dense);
     add(OpDef::plain("_backward_FullyConnected"));
-    add(unary("relu").inplace(first).gradient(Gradient::use_out("_backward_relu")));
-    add(OpDef::plain("_backward_relu").inputs_are(&[("grad", ""), ("out", "")]).inplace(first));
+    add(unary("relu").inplace(FIRST).gradient(Gradient::use_out("_backward_relu")));
+    add(OpDef::plain("_backward_relu").inputs_are(&[("grad", ""), ("out", "")]).inplace(FIRST));
     let both = |_: &mut dyn crate::operator::GradBuilder, n: &crate::operator::GradNode<'_>| {
         Ok(vec![n.out_grads[0]; 2])
     };
-    add(binary("elemwise_add").inplace(first).aliases(&["_plus"]).gradient(Gradient::rule(both)));
+    add(binary("elemwise_add").inplace(FIRST).aliases(&["_plus"]).gradient(Gradient::rule(both)));
     add(binary("elemwise_mul").gradient(Gradient::use_in("_backward_mul")));
-    add(OpDef::plain("_backward_mul").inplace(first));
+    add(OpDef::plain("_backward_mul").inplace(FIRST));
     let sum = OpDef::new::<SumParam>("ElementWiseSum")
         .variadic("num_args", "")
         .aliases(&["add_n"])
-        .inplace(first)
+        .inplace(FIRST)
         .infer_shape(infer::elementwise_shape);
     add(sum);
     add(unary("_copy")
-        .inplace(|_| vec![InplacePair::identity(0, 0)])
+        .inplace(&[InplacePair::identity(0, 0)])
         .gradient(Gradient::use_none("_backward_copy")));
-    add(OpDef::plain("_backward_copy").inplace(|_| vec![InplacePair::identity(0, 0)]));
-    add(unary("zeros_like").ignores(|_| vec![0]));
+    add(OpDef::plain("_backward_copy").inplace(&[InplacePair::identity(0, 0)]));
+    add(unary("zeros_like").ignores(&[0]));
     let norm = OpDef::plain("BatchNorm")
         .inputs_are(&[("data", ""), ("moving_mean", "")])
         .outputs_are(&["output", "mean"])
         .visible(|_| 1)
-        .mutates(|_| vec![1])
+        .mutates(&[1])
         .variable_attr("moving_mean", "__init__", "[\"zero\", {}]")
         .infer_shape(|_, ins, outs| {
             let data = ins[0].clone();
@@ -91,26 +91,26 @@ pub fn registry() -> Registry {
             vec![Dep::OutGrad(0), Dep::Input(0), Dep::Output(1)]
         }));
     add(norm);
-    add(OpDef::plain("_backward_BatchNorm").inplace(first));
+    add(OpDef::plain("_backward_BatchNorm").inplace(FIRST));
     let loss = OpDef::plain("Loss")
         .inputs_are(&[("data", ""), ("label", "")])
         .infer_shape(infer::elementwise_shape)
-        .inplace(first)
+        .inplace(FIRST)
         .gradient(Gradient::declared("_backward_Loss", |_, _, _| {
             vec![Dep::Output(0), Dep::Input(1)]
         }));
     add(loss);
-    add(OpDef::plain("_backward_Loss").inplace(first));
+    add(OpDef::plain("_backward_Loss").inplace(FIRST));
     let dropout = unary("Dropout")
         .outputs_are(&["output", "mask"])
         .visible(|_| 1)
         .resources(&[crate::operator::ResourceRequest::Random])
-        .inplace(first)
+        .inplace(FIRST)
         .gradient(Gradient::declared("_backward_Dropout", |_, _, _| {
             vec![Dep::OutGrad(0), Dep::Output(1)]
         }));
     add(dropout);
-    add(OpDef::plain("_backward_Dropout").inplace(first));
+    add(OpDef::plain("_backward_Dropout").inplace(FIRST));
     r
 }
 

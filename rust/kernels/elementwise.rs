@@ -5,12 +5,15 @@
 
 use super::arith::Arith;
 use super::parallel::{Shared, parallel_for};
+use std::mem::MaybeUninit;
 
 /// Elements a task handles.
 pub const GRAIN: usize = 1 << 15;
 /// Elements read before any is written, so that the compiler vectorises without asking whether an operand
 /// is the output itself.
 const BLOCK: usize = 64;
+/// Elements of the blocks at the end.
+const SHORT: usize = 8;
 
 /// A function of one element.
 pub trait Unary {
@@ -35,20 +38,68 @@ pub type BinaryLoop =
 pub type TernaryLoop =
     unsafe fn(g: *const u8, a: *const u8, b: *const u8, out: *mut u8, n: usize, steps: [usize; 2]);
 
-/// Reads a block of an operand: `len` elements, or one element repeated.
+/// `out[i] = f(ins[k][i * steps[k]] for all k)`: by long blocks, then short ones, the last of them in part.
 ///
 /// # Safety
-/// `p` is valid for `len` elements (one if `step` is 0).
+/// As [`binary_loop`].
 #[inline(always)]
-unsafe fn load<T: Arith>(p: *const T, step: usize, len: usize, block: &mut [T; BLOCK]) {
-    // SAFETY: promised by the caller; `len` is at most BLOCK.
-    unsafe {
-        if step == 0 {
-            block[..len].fill(*p);
-        } else {
-            std::ptr::copy_nonoverlapping(p, block.as_mut_ptr(), len);
+unsafe fn blocked<T: Copy, const N: usize>(
+    ins: [*const T; N],
+    steps: [usize; N],
+    out: *mut T,
+    n: usize,
+    f: impl Fn([T; N]) -> T,
+) {
+    let mut at = 0;
+    while n - at >= BLOCK {
+        // SAFETY: a whole block is left.
+        unsafe { block::<T, N, BLOCK>(ins, steps, out, at, BLOCK, &f) };
+        at += BLOCK;
+    }
+    while n - at >= SHORT {
+        // SAFETY: as above.
+        unsafe { block::<T, N, SHORT>(ins, steps, out, at, SHORT, &f) };
+        at += SHORT;
+    }
+    if n > at {
+        // SAFETY: `n - at` elements are left.
+        unsafe { block::<T, N, SHORT>(ins, steps, out, at, n - at, &f) };
+    }
+}
+
+/// Elements `at..at + len` of [`blocked`], computed as `LEN`: those beyond repeat the first.
+///
+/// # Safety
+/// As [`binary_loop`], with `0 < len <= LEN` elements from `at` on.
+#[inline(always)]
+unsafe fn block<T: Copy, const N: usize, const LEN: usize>(
+    ins: [*const T; N],
+    steps: [usize; N],
+    out: *mut T,
+    at: usize,
+    len: usize,
+    f: &impl Fn([T; N]) -> T,
+) {
+    let mut read = [[const { MaybeUninit::<T>::uninit() }; LEN]; N];
+    for (k, row) in read.iter_mut().enumerate() {
+        // SAFETY: the operand has `len` elements from here on, or the one that is repeated.
+        unsafe {
+            let from = ins[k].add(at * steps[k]);
+            if steps[k] == 0 || len < LEN {
+                row.fill(MaybeUninit::new(*from));
+            }
+            if steps[k] != 0 {
+                std::ptr::copy_nonoverlapping(from, row.as_mut_ptr().cast::<T>(), len);
+            }
         }
     }
+    let mut result = [const { MaybeUninit::<T>::uninit() }; LEN];
+    for (i, slot) in result.iter_mut().enumerate() {
+        // SAFETY: all of every row is written above.
+        slot.write(f(std::array::from_fn(|k| unsafe { read[k][i].assume_init() })));
+    }
+    // SAFETY: `result` is written; the output has `len` elements from here on.
+    unsafe { std::ptr::copy_nonoverlapping(result.as_ptr().cast::<T>(), out.add(at), len) };
 }
 
 /// The loop of [`BinaryLoop`] for the baseline instruction set; [`binary_loop`] compiles it for all.
@@ -63,34 +114,14 @@ pub unsafe fn plain_binary_loop<T: Arith, F: Binary>(
     n: usize,
     steps: [usize; 2],
 ) {
-    let (a, b, out) = (a.cast::<T>(), b.cast::<T>(), out.cast::<T>());
-    let mut blocks = [[T::zero(); BLOCK]; 3];
-    for start in (0..n).step_by(BLOCK) {
-        let len = BLOCK.min(n - start);
-        let [x, y, z] = &mut blocks;
-        // SAFETY: `start + len <= n`; the block is read before it is written.
-        unsafe {
-            load(a.add(start * steps[0]), steps[0], len, x);
-            load(b.add(start * steps[1]), steps[1], len, y);
-        }
-        if len == BLOCK {
-            for i in 0..BLOCK {
-                z[i] = F::apply(x[i], y[i]);
-            }
-        } else {
-            for i in 0..len {
-                z[i] = F::apply(x[i], y[i]);
-            }
-        }
-        // SAFETY: as above.
-        unsafe { std::ptr::copy_nonoverlapping(z.as_ptr(), out.add(start), len) };
-    }
+    // SAFETY: promised by the caller.
+    unsafe { blocked([a.cast::<T>(), b.cast()], steps, out.cast(), n, |[a, b]| F::apply(a, b)) }
 }
 
 /// The loop of [`TernaryLoop`] for the baseline instruction set; [`ternary_loop`] compiles it for all.
 ///
 /// # Safety
-/// As [`ternary_loop`].
+/// As [`binary_loop`].
 #[inline(always)]
 pub unsafe fn plain_ternary_loop<T: Arith, F: Ternary>(
     g: *const u8,
@@ -98,25 +129,11 @@ pub unsafe fn plain_ternary_loop<T: Arith, F: Ternary>(
     b: *const u8,
     out: *mut u8,
     n: usize,
-    steps: [usize; 2],
+    [left, right]: [usize; 2],
 ) {
-    let (g, a, b, out) = (g.cast::<T>(), a.cast::<T>(), b.cast::<T>(), out.cast::<T>());
-    let mut blocks = [[T::zero(); BLOCK]; 4];
-    for start in (0..n).step_by(BLOCK) {
-        let len = BLOCK.min(n - start);
-        let [u, x, y, z] = &mut blocks;
-        // SAFETY: `start + len <= n`; the block is read before it is written.
-        unsafe {
-            load(g.add(start), 1, len, u);
-            load(a.add(start * steps[0]), steps[0], len, x);
-            load(b.add(start * steps[1]), steps[1], len, y);
-        }
-        for i in 0..len {
-            z[i] = F::apply(u[i], x[i], y[i]);
-        }
-        // SAFETY: as above.
-        unsafe { std::ptr::copy_nonoverlapping(z.as_ptr(), out.add(start), len) };
-    }
+    let ins = [g.cast::<T>(), a.cast(), b.cast()];
+    // SAFETY: promised by the caller.
+    unsafe { blocked(ins, [1, left, right], out.cast(), n, |[g, a, b]| F::apply(g, a, b)) }
 }
 
 crate::simd! {
@@ -147,57 +164,22 @@ crate::simd! {
     ///
     /// # Safety
     /// As [`binary_loop`].
-    pub unsafe fn unary_loop[T: Copy + Default, F: Fn(T) -> T][T, F](
+    pub unsafe fn unary_loop[T: Copy, F: Fn(T) -> T][T, F](
         x: *const T, out: *mut T, n: usize, f: &F
     ) -> () {
-        let mut blocks = [[T::default(); BLOCK]; 2];
-        for start in (0..n).step_by(BLOCK) {
-            let len = BLOCK.min(n - start);
-            let [a, z] = &mut blocks;
-            // SAFETY: `start + len <= n`; the block is read before it is written.
-            unsafe { std::ptr::copy_nonoverlapping(x.add(start), a.as_mut_ptr(), len) };
-            if len == BLOCK {
-                for i in 0..BLOCK {
-                    z[i] = f(a[i]);
-                }
-            } else {
-                for i in 0..len {
-                    z[i] = f(a[i]);
-                }
-            }
-            // SAFETY: as above.
-            unsafe { std::ptr::copy_nonoverlapping(z.as_ptr(), out.add(start), len) };
-        }
+        // SAFETY: promised by the caller.
+        unsafe { blocked([x], [1], out, n, |[x]| f(x)) }
     }
 
     /// `out[i] = f(x[i], y[i])`.
     ///
     /// # Safety
     /// As [`binary_loop`].
-    pub unsafe fn zip_loop[T: Copy + Default, F: Fn(T, T) -> T][T, F](
+    pub unsafe fn zip_loop[T: Copy, F: Fn(T, T) -> T][T, F](
         x: *const T, y: *const T, out: *mut T, n: usize, f: &F
     ) -> () {
-        let mut blocks = [[T::default(); BLOCK]; 3];
-        for start in (0..n).step_by(BLOCK) {
-            let len = BLOCK.min(n - start);
-            let [a, b, z] = &mut blocks;
-            // SAFETY: `start + len <= n`; the block is read before it is written.
-            unsafe {
-                std::ptr::copy_nonoverlapping(x.add(start), a.as_mut_ptr(), len);
-                std::ptr::copy_nonoverlapping(y.add(start), b.as_mut_ptr(), len);
-            }
-            if len == BLOCK {
-                for i in 0..BLOCK {
-                    z[i] = f(a[i], b[i]);
-                }
-            } else {
-                for i in 0..len {
-                    z[i] = f(a[i], b[i]);
-                }
-            }
-            // SAFETY: as above.
-            unsafe { std::ptr::copy_nonoverlapping(z.as_ptr(), out.add(start), len) };
-        }
+        // SAFETY: promised by the caller.
+        unsafe { blocked([x, y], [1, 1], out, n, |[x, y]| f(x, y)) }
     }
 }
 
@@ -205,12 +187,7 @@ crate::simd! {
 ///
 /// # Safety
 /// `x` and `out` are valid for `n` elements and are the same memory or apart.
-pub unsafe fn unary<T: Copy + Default, F: Fn(T) -> T + Sync>(
-    x: *const T,
-    out: *mut T,
-    n: usize,
-    f: &F,
-) {
+pub unsafe fn unary<T: Copy, F: Fn(T) -> T + Sync>(x: *const T, out: *mut T, n: usize, f: &F) {
     let (x, out) = (Shared(x.cast_mut()), Shared(out));
     parallel_for(n, GRAIN, |r| {
         // SAFETY: the range lies in `0..n`; tasks have ranges of their own.
@@ -222,7 +199,7 @@ pub unsafe fn unary<T: Copy + Default, F: Fn(T) -> T + Sync>(
 ///
 /// # Safety
 /// All are valid for `n` elements; `out` is the same memory as an operand or overlaps none.
-pub unsafe fn zip<T: Copy + Default, F: Fn(T, T) -> T + Sync>(
+pub unsafe fn zip<T: Copy, F: Fn(T, T) -> T + Sync>(
     x: *const T,
     y: *const T,
     out: *mut T,

@@ -12,16 +12,14 @@ use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::shape::Shape;
+use parking_lot::Mutex;
 use std::any::Any;
+use std::collections::VecDeque;
 use std::fmt;
 use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-pub type NamesFn = Arc<dyn Fn(&Attrs) -> Vec<String> + Send + Sync>;
 pub type CountFn = Arc<dyn Fn(&Attrs) -> usize + Send + Sync>;
-pub type IndicesFn = Arc<dyn Fn(&Attrs) -> Vec<usize> + Send + Sync>;
-pub type InplaceFn = Arc<dyn Fn(&Attrs) -> Vec<InplacePair> + Send + Sync>;
-pub type ResourcesFn = Arc<dyn Fn(&Attrs) -> Vec<ResourceRequest> + Send + Sync>;
 /// Fills in unknown parts of inputs and outputs; `Ok(true)` when everything is known.
 pub type InferShapeFn =
     Arc<dyn Fn(&Attrs, &mut [Shape], &mut [Shape]) -> Result<bool> + Send + Sync>;
@@ -52,6 +50,41 @@ impl InplacePair {
     }
 }
 
+/// A list that is the same for all parameters, or follows from them.
+#[derive(Clone)]
+pub enum Listed<T> {
+    Fixed(Arc<[T]>),
+    By(Arc<dyn Fn(&Attrs) -> Vec<T> + Send + Sync>),
+}
+
+impl<T: Clone> Listed<T> {
+    pub fn fixed(items: &[T]) -> Self {
+        Listed::Fixed(items.into())
+    }
+
+    pub fn by(f: impl Fn(&Attrs) -> Vec<T> + Send + Sync + 'static) -> Self {
+        Listed::By(Arc::new(f))
+    }
+
+    /// Calls `f` with the list; a fixed one is not copied.
+    #[inline]
+    pub fn with<R>(&self, attrs: &Attrs, f: impl FnOnce(&[T]) -> R) -> R {
+        match self {
+            Listed::Fixed(items) => f(items),
+            Listed::By(make) => f(&make(attrs)),
+        }
+    }
+
+    pub fn to_vec(&self, attrs: &Attrs) -> Vec<T> {
+        self.with(attrs, <[T]>::to_vec)
+    }
+
+    /// Is the list empty whatever the parameters are?
+    pub fn is_never(&self) -> bool {
+        matches!(self, Listed::Fixed(items) if items.is_empty())
+    }
+}
+
 /// Documentation of one input.
 #[derive(Clone, Debug)]
 pub struct InputDoc {
@@ -71,21 +104,24 @@ pub struct OpDef {
     pub input_docs: Vec<InputDoc>,
     pub schema: Arc<Schema>,
     typed: TypedFn,
+    /// Does the payload depend on the parameters alone, so that calls may share it?
+    shares: bool,
+    recent: Recent,
     /// Name of the parameter that counts the inputs of a variadic operator.
     pub key_var_num_args: Option<String>,
     /// Names of all inputs; mutated ones (auxiliary states) are among them.
-    pub input_names: NamesFn,
+    pub input_names: Listed<String>,
     /// Names of all outputs, hidden ones last.
-    pub output_names: NamesFn,
+    pub output_names: Listed<String>,
     pub visible_outputs: Option<CountFn>,
     /// Inputs that the operator modifies: its auxiliary states.
-    pub mutates: Option<IndicesFn>,
+    pub mutates: Listed<usize>,
     /// Inputs of which only shape and dtype matter.
-    pub ignores: Option<IndicesFn>,
+    pub ignores: Listed<usize>,
     pub infer_shape: Option<InferShapeFn>,
     pub infer_type: Option<InferTypeFn>,
-    pub inplace: Option<InplaceFn>,
-    pub resources: Option<ResourcesFn>,
+    pub inplace: Listed<InplacePair>,
+    pub resources: Listed<ResourceRequest>,
     pub gradient: Gradient,
     /// Makes the state of a node or recorded call.
     pub state: Option<StateFn>,
@@ -100,15 +136,44 @@ pub struct OpDef {
     pub auto_variables: bool,
 }
 
+/// What came of the parameters of the last calls: programs repeat themselves.
+#[derive(Default)]
+struct Recent {
+    /// Of a call without parameters.
+    plain: OnceLock<Arc<Attrs>>,
+    last: Mutex<VecDeque<Arc<Attrs>>>,
+}
+
+impl Recent {
+    const KEPT: usize = 4;
+
+    fn find(&self, given: &[(&str, Value)]) -> Option<Arc<Attrs>> {
+        let same = |attrs: &&Arc<Attrs>| {
+            let old = attrs.given();
+            old.len() == given.len()
+                && old.iter().zip(given).all(|(a, b)| a.0 == b.0 && a.1.is_identical(&b.1))
+        };
+        self.last.lock().iter().find(same).cloned()
+    }
+
+    fn keep(&self, attrs: Arc<Attrs>) {
+        let mut last = self.last.lock();
+        last.truncate(Self::KEPT - 1);
+        last.push_front(attrs);
+    }
+}
+
+/// A definition made from another one may parse otherwise.
+impl Clone for Recent {
+    fn clone(&self) -> Self {
+        Recent::default()
+    }
+}
+
 impl fmt::Debug for OpDef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "OpDef({})", self.name)
     }
-}
-
-/// `data` alone.
-fn data_only() -> NamesFn {
-    Arc::new(|_| vec!["data".to_owned()])
 }
 
 impl OpDef {
@@ -118,7 +183,7 @@ impl OpDef {
             Some(p) => Ok(Arc::new(p) as Arc<dyn Any + Send + Sync>),
             None => Err(Error::parameter("a parameter value does not fit its type")),
         });
-        Self::dynamic(name, P::schema(), typed)
+        OpDef { shares: true, ..Self::dynamic(name, P::schema(), typed) }
     }
 
     /// An operator without parameters.
@@ -136,16 +201,18 @@ impl OpDef {
             input_docs: Vec::new(),
             schema: Arc::new(schema),
             typed,
+            shares: false,
+            recent: Recent::default(),
             key_var_num_args: None,
-            input_names: data_only(),
-            output_names: Arc::new(|_| vec!["output".to_owned()]),
+            input_names: Listed::fixed(&["data".to_owned()]),
+            output_names: Listed::fixed(&["output".to_owned()]),
             visible_outputs: None,
-            mutates: None,
-            ignores: None,
+            mutates: Listed::fixed(&[]),
+            ignores: Listed::fixed(&[]),
             infer_shape: None,
             infer_type: None,
-            inplace: None,
-            resources: None,
+            inplace: Listed::fixed(&[]),
+            resources: Listed::fixed(&[]),
             gradient: Gradient::None,
             state: None,
             variable_attrs: Vec::new(),
@@ -178,40 +245,48 @@ impl OpDef {
         Ok(Attrs::new(self.schema.clone(), values, typed, kept))
     }
 
+    /// As [`OpDef::parse`]; calls with the same parameters share what came of them.
+    pub fn parse_shared(&self, given: &[(&str, Value)]) -> Result<Arc<Attrs>> {
+        if given.is_empty() {
+            if let Some(plain) = self.recent.plain.get() {
+                return Ok(plain.clone());
+            }
+            let plain = Arc::new(self.parse(given)?);
+            return Ok(self.recent.plain.get_or_init(|| plain).clone());
+        }
+        if !self.shares {
+            return Ok(Arc::new(self.parse(given)?));
+        }
+        if let Some(known) = self.recent.find(given) {
+            return Ok(known);
+        }
+        let fresh = Arc::new(self.parse(given)?);
+        self.recent.keep(fresh.clone());
+        Ok(fresh)
+    }
+
     pub fn inputs(&self, attrs: &Attrs) -> Vec<String> {
-        (self.input_names)(attrs)
+        self.input_names.to_vec(attrs)
     }
 
     pub fn outputs(&self, attrs: &Attrs) -> Vec<String> {
-        (self.output_names)(attrs)
+        self.output_names.to_vec(attrs)
     }
 
     pub fn num_inputs(&self, attrs: &Attrs) -> usize {
-        self.inputs(attrs).len()
+        self.input_names.with(attrs, <[String]>::len)
     }
 
     pub fn num_outputs(&self, attrs: &Attrs) -> usize {
-        self.outputs(attrs).len()
+        self.output_names.with(attrs, <[String]>::len)
     }
 
     pub fn num_visible_outputs(&self, attrs: &Attrs) -> usize {
         self.visible_outputs.as_ref().map_or_else(|| self.num_outputs(attrs), |f| f(attrs))
     }
 
-    pub fn mutated_inputs(&self, attrs: &Attrs) -> Vec<usize> {
-        self.mutates.as_ref().map_or_else(Vec::new, |f| f(attrs))
-    }
-
-    pub fn inplace_pairs(&self, attrs: &Attrs) -> Vec<InplacePair> {
-        self.inplace.as_ref().map_or_else(Vec::new, |f| f(attrs))
-    }
-
-    pub fn resource_requests(&self, attrs: &Attrs) -> Vec<ResourceRequest> {
-        self.resources.as_ref().map_or_else(Vec::new, |f| f(attrs))
-    }
-
     pub fn wants_random(&self, attrs: &Attrs) -> bool {
-        self.resource_requests(attrs).contains(&ResourceRequest::Random)
+        self.resources.with(attrs, |r| r.contains(&ResourceRequest::Random))
     }
 
     /// The kernel for these facts: of all that match, the one at the highest priority. None or several
@@ -267,7 +342,7 @@ impl OpDef {
                 doc: (*doc).to_owned(),
             })
             .collect();
-        self.input_names = Arc::new(move |_| names.clone());
+        self.input_names = Listed::fixed(&names);
         self
     }
 
@@ -276,7 +351,7 @@ impl OpDef {
         mut self,
         f: impl Fn(&Attrs) -> Vec<String> + Send + Sync + 'static,
     ) -> Self {
-        self.input_names = Arc::new(f);
+        self.input_names = Listed::by(f);
         self
     }
 
@@ -289,7 +364,7 @@ impl OpDef {
             doc: doc.to_owned(),
         }];
         let count = count.to_owned();
-        self.input_names = Arc::new(move |attrs| {
+        self.input_names = Listed::by(move |attrs| {
             let n = match attrs.value(&count) {
                 Some(Value::Int(n)) => *n,
                 _ => 0,
@@ -301,7 +376,7 @@ impl OpDef {
 
     pub fn outputs_are(mut self, outputs: &[&str]) -> Self {
         let names: Vec<String> = outputs.iter().map(|o| (*o).to_owned()).collect();
-        self.output_names = Arc::new(move |_| names.clone());
+        self.output_names = Listed::fixed(&names);
         self
     }
 
@@ -309,7 +384,7 @@ impl OpDef {
         mut self,
         f: impl Fn(&Attrs) -> Vec<String> + Send + Sync + 'static,
     ) -> Self {
-        self.output_names = Arc::new(f);
+        self.output_names = Listed::by(f);
         self
     }
 
@@ -318,13 +393,18 @@ impl OpDef {
         self
     }
 
-    pub fn mutates(mut self, f: impl Fn(&Attrs) -> Vec<usize> + Send + Sync + 'static) -> Self {
-        self.mutates = Some(Arc::new(f));
+    pub fn mutates(mut self, inputs: &[usize]) -> Self {
+        self.mutates = Listed::fixed(inputs);
         self
     }
 
-    pub fn ignores(mut self, f: impl Fn(&Attrs) -> Vec<usize> + Send + Sync + 'static) -> Self {
-        self.ignores = Some(Arc::new(f));
+    pub fn ignores(mut self, inputs: &[usize]) -> Self {
+        self.ignores = Listed::fixed(inputs);
+        self
+    }
+
+    pub fn ignores_by(mut self, f: impl Fn(&Attrs) -> Vec<usize> + Send + Sync + 'static) -> Self {
+        self.ignores = Listed::by(f);
         self
     }
 
@@ -347,16 +427,21 @@ impl OpDef {
         self
     }
 
-    pub fn inplace(
+    pub fn inplace(mut self, pairs: &[InplacePair]) -> Self {
+        self.inplace = Listed::fixed(pairs);
+        self
+    }
+
+    pub fn inplace_by(
         mut self,
         f: impl Fn(&Attrs) -> Vec<InplacePair> + Send + Sync + 'static,
     ) -> Self {
-        self.inplace = Some(Arc::new(f));
+        self.inplace = Listed::by(f);
         self
     }
 
     pub fn resources(mut self, r: &'static [ResourceRequest]) -> Self {
-        self.resources = Some(Arc::new(move |_| r.to_vec()));
+        self.resources = Listed::fixed(r);
         if r.contains(&ResourceRequest::Random) {
             self.deterministic = false;
         }

@@ -12,7 +12,7 @@ mod registry;
 mod request;
 mod value;
 
-pub use def::{InplacePair, InputDoc, OpDef};
+pub use def::{InplacePair, InputDoc, Listed, OpDef};
 pub use gradient::{Dep, GradBuilder, GradEntry, GradFn, GradNode, Gradient, Gradients};
 pub use kernel::{
     Body, Call, Callback, Compare, Done, Kernel, Match, MatchFacts, NativeFn, OpContext, OpState,

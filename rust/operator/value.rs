@@ -19,6 +19,19 @@ pub enum Value {
     List(Vec<Value>),
 }
 
+impl Value {
+    /// The same in kind and bits: unlike `==`, NaN is identical to itself and 0.0 is not to -0.0.
+    pub fn is_identical(&self, other: &Value) -> bool {
+        match (self, other) {
+            (Value::Float(a), Value::Float(b)) => a.to_bits() == b.to_bits(),
+            (Value::List(a), Value::List(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.is_identical(b))
+            }
+            _ => self == other,
+        }
+    }
+}
+
 /// As Python's `str` writes it, which is how parameters stand in JSON.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -18,7 +18,7 @@ use pyo3::types::{PyList, PyString, PyTuple};
 use smallvec::SmallVec;
 use std::ffi::CString;
 use std::fmt::Write;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// What a builtin knows of its operator.
 #[pyclass(frozen, module = "rsnet._core")]
@@ -30,8 +30,6 @@ pub struct OpInfo {
     /// Interned keywords, arrays first, then parameters: compared by address before by text.
     keywords: Vec<Py<PyString>>,
     variadic: bool,
-    /// The attributes of a call without parameters.
-    plain: OnceLock<Arc<Attrs>>,
 }
 
 /// Runs operator `name` for the binding itself; one output alone, several as a list.
@@ -43,8 +41,19 @@ pub fn call_named(
     out: Option<&[&Tracked]>,
 ) -> PyResult<Py<PyAny>> {
     let op = runtime().registry.find(name).py(py)?;
-    let attrs = Arc::new(op.parse(params).py(py)?);
-    run(py, &op, &attrs, inputs, out, thread_state().ctx)
+    call_op(py, &op, params, inputs, out)
+}
+
+/// As [`call_named`] for an operator that is at hand.
+pub fn call_op(
+    py: Python<'_>,
+    op: &Arc<OpDef>,
+    params: &[(&str, Value)],
+    inputs: &[&Tracked],
+    out: Option<&[&Tracked]>,
+) -> PyResult<Py<PyAny>> {
+    let attrs = op.parse_shared(params).py(py)?;
+    run(py, op, &attrs, inputs, out, thread_state().ctx)
 }
 
 fn run(
@@ -130,7 +139,7 @@ impl OpInfo {
             .chain(op.schema.fields.iter().map(|f| &f.name))
             .map(|k| PyString::intern(py, k).unbind())
             .collect();
-        OpInfo { name: name.to_owned(), op, arrays, keywords, variadic, plain: OnceLock::new() }
+        OpInfo { name: name.to_owned(), op, arrays, keywords, variadic }
     }
 
     fn keyword(&self, name: &Bound<'_, PyString>) -> Option<usize> {
@@ -247,14 +256,7 @@ impl OpInfo {
         {
             params.push((count, Value::Int(n_inputs as i64)));
         }
-        if params.is_empty() {
-            if let Some(plain) = self.plain.get() {
-                return Ok(plain.clone());
-            }
-            let plain = Arc::new(self.op.parse(&[]).py(py)?);
-            return Ok(self.plain.get_or_init(|| plain).clone());
-        }
-        Ok(Arc::new(self.op.parse(&params).py(py)?))
+        self.op.parse_shared(&params).py(py)
     }
 
     /// Puts the named arrays where the operator, with these parameters, has inputs of their names.

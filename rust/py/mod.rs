@@ -3,6 +3,7 @@
 
 #![allow(unsafe_op_in_unsafe_fn)] // pyo3's generated wrappers, where methods are declared by a macro
 
+mod arithmetic;
 pub mod attached;
 pub mod autograd;
 pub mod callback;

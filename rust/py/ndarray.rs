@@ -1,6 +1,7 @@
 //! The class `NDArray`: number slots, properties, waits, and the way to and from NumPy. Methods that
 //! need no speed are added to the class by the Python package.
 
+use super::arithmetic::{Op, binary, negated};
 use super::autograd::thread_state;
 use super::convert::{
     context_arg, context_to_py, dtype_arg, dtype_to_py, numpy_empty, numpy_view, shape_arg,
@@ -9,16 +10,14 @@ use super::convert::{
 use super::error::{IntoPy, poll_signals, to_py};
 use super::{function, runtime};
 use crate::executor::autograd::Tracked;
-use crate::executor::imperative::{CHEAP_ELEMS, TINY_ELEMS};
 use crate::executor::run::{Region, push_gather, push_region, push_scatter};
 use crate::ndarray::NDArray;
-use crate::operator::{Attrs, Body, Call, NativeFn, OpContext, OpDef, OpReq, Value};
 use numpy::{PyReadonlyArray1, PyUntypedArray};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyFloat, PyInt, PyTuple};
+use pyo3::types::{PyBool, PyInt, PySlice, PyTuple};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -56,192 +55,6 @@ pub fn read<R>(
     array.read(&mut poll_signals, f).py(py)
 }
 
-/// An operator with what a short call on it needs.
-struct Short {
-    op: Arc<OpDef>,
-    attrs: Arc<Attrs>,
-    kernel: Option<NativeFn>,
-}
-
-impl Short {
-    fn find(name: &str) -> Option<Short> {
-        let op = runtime().registry.get(name)?;
-        let attrs = Arc::new(op.parse(&[]).ok()?);
-        let kernel = match op.kernels.as_slice() {
-            [only] => match &only.body {
-                Body::Native(f) => Some(f.clone()),
-                Body::Callback(_) => None,
-            },
-            _ => None,
-        };
-        Some(Short { op, attrs, kernel })
-    }
-
-    /// Runs on two small equal arrays at once, if nothing is in the way.
-    #[inline]
-    fn try_run(&self, a: &NDArray, b: &NDArray) -> Option<NDArray> {
-        let kernel = self.kernel.as_ref()?;
-        let elems = 3 * a.size();
-        if elems > CHEAP_ELEMS || !a.context().is_host() {
-            return None;
-        }
-        let out = NDArray::empty(runtime(), a.shape(), a.dtype(), a.context()).ok()?;
-        let inputs = [a.view().ok()?, b.view().ok()?];
-        let outputs = [out.view().ok()?];
-        let ctx = OpContext { device: a.context(), ..OpContext::default() };
-        let call = Call {
-            attrs: &self.attrs,
-            ctx: &ctx,
-            state: None,
-            inputs: &inputs,
-            req: &[OpReq::Write],
-            outputs: &outputs,
-        };
-        let mut failed = false;
-        let mut run = || failed = kernel(&call).is_err();
-        let ran = crate::ndarray::with_quiet(&[a, b], &[], elems <= TINY_ELEMS, &mut run);
-        (ran && !failed).then_some(out)
-    }
-}
-
-/// The operators behind one arithmetic operator of Python.
-struct Arithmetic {
-    same: Option<Short>,
-    broadcast: &'static str,
-    scalar: &'static str,
-    reverse: &'static str,
-}
-
-#[derive(Clone, Copy)]
-enum Op {
-    Add,
-    Sub,
-    Mul,
-    Div,
-    Mod,
-    Pow,
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Gt,
-    Ge,
-}
-
-fn table() -> &'static [Arithmetic; 12] {
-    static TABLE: std::sync::OnceLock<[Arithmetic; 12]> = std::sync::OnceLock::new();
-    TABLE.get_or_init(|| {
-        let row = |same: &str, broadcast, scalar, reverse| Arithmetic {
-            same: Short::find(same),
-            broadcast,
-            scalar,
-            reverse,
-        };
-        [
-            row("elemwise_add", "broadcast_add", "_plus_scalar", "_plus_scalar"),
-            row("elemwise_sub", "broadcast_sub", "_minus_scalar", "_rminus_scalar"),
-            row("elemwise_mul", "broadcast_mul", "_mul_scalar", "_mul_scalar"),
-            row("elemwise_div", "broadcast_div", "_div_scalar", "_rdiv_scalar"),
-            row("_mod", "broadcast_mod", "_mod_scalar", "_rmod_scalar"),
-            row("_power", "broadcast_power", "_power_scalar", "_rpower_scalar"),
-            row("_equal", "broadcast_equal", "_equal_scalar", "_equal_scalar"),
-            row("_not_equal", "broadcast_not_equal", "_not_equal_scalar", "_not_equal_scalar"),
-            row("_lesser", "broadcast_lesser", "_lesser_scalar", "_greater_scalar"),
-            row(
-                "_lesser_equal",
-                "broadcast_lesser_equal",
-                "_lesser_equal_scalar",
-                "_greater_equal_scalar",
-            ),
-            row("_greater", "broadcast_greater", "_greater_scalar", "_lesser_scalar"),
-            row(
-                "_greater_equal",
-                "broadcast_greater_equal",
-                "_greater_equal_scalar",
-                "_lesser_equal_scalar",
-            ),
-        ]
-    })
-}
-
-/// A Python or NumPy number.
-fn number(obj: &Bound<'_, PyAny>) -> Option<f64> {
-    if obj.is_instance_of::<PyFloat>() || obj.is_instance_of::<PyInt>() {
-        return obj.extract().ok();
-    }
-    static GENERIC: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let py = obj.py();
-    let load = || Ok::<_, PyErr>(py.import("numpy")?.getattr("generic")?.unbind());
-    let generic = GENERIC.get_or_try_init(py, load).ok()?;
-    if obj.is_instance(generic.bind(py)).ok()? { obj.extract().ok() } else { None }
-}
-
-fn not_implemented(py: Python<'_>) -> Py<PyAny> {
-    py.NotImplemented()
-}
-
-/// `lhs op rhs`; `reversed` when Python calls the right operand's method with the left one.
-fn binary<'py>(
-    lhs: &Bound<'py, PyNDArray>,
-    rhs: &Bound<'py, PyAny>,
-    op: Op,
-    reversed: bool,
-    out: Option<&Bound<'py, PyNDArray>>,
-) -> PyResult<Py<PyAny>> {
-    let py = lhs.py();
-    let row = &table()[op as usize];
-    let a = lhs.get();
-    if let Ok(other) = rhs.cast::<PyNDArray>() {
-        let b = other.get();
-        let (x, y) = (a.array(), b.array());
-        if let (Some(same), None) = (&row.same, out)
-            && x.dtype() == y.dtype()
-            && x.shape() == y.shape()
-            && let Some(result) = same.try_run(x, y)
-        {
-            return finish(py, a, b, same, result);
-        }
-        let (inputs, out) = ([&a.tracked, &b.tracked], out.map(|o| &o.get().tracked));
-        return function::call_named(
-            py,
-            row.broadcast,
-            &[],
-            &inputs,
-            out.as_ref().map(std::slice::from_ref),
-        );
-    }
-    let Some(x) = number(rhs) else {
-        let kind = rhs.get_type();
-        if kind.hasattr("__array_priority__")? || kind.getattr("__array__").is_ok() {
-            return Err(PyTypeError::new_err(format!("type {kind} not supported")));
-        }
-        return Ok(not_implemented(py));
-    };
-    let name = if reversed { row.reverse } else { row.scalar };
-    let out = out.map(|o| &o.get().tracked);
-    let params = [("scalar", Value::Float(x))];
-    function::call_named(py, name, &params, &[&a.tracked], out.as_ref().map(std::slice::from_ref))
-}
-
-/// Wraps the result of a short call, recorded if need be.
-#[inline]
-fn finish(
-    py: Python<'_>,
-    a: &PyNDArray,
-    b: &PyNDArray,
-    short: &Short,
-    result: NDArray,
-) -> PyResult<Py<PyAny>> {
-    let recording = thread_state().recording;
-    let tracked = if recording && (a.tracked.is_tracked() || b.tracked.is_tracked()) {
-        let inputs = [&a.tracked, &b.tracked];
-        crate::executor::autograd::record_plain(&short.op, &short.attrs, &inputs, result)
-    } else {
-        Tracked::new(result)
-    };
-    Ok(Bound::new(py, PyNDArray { tracked })?.into_any().unbind())
-}
-
 macro_rules! slots {
     ($($forward:ident $backward:ident $inplace:ident $op:ident;)*) => {
         #[pymethods]
@@ -255,7 +68,7 @@ macro_rules! slots {
                 }
                 fn $inplace(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
                     let result = binary(slf, other, Op::$op, false, Some(slf))?;
-                    if result.is(&not_implemented(slf.py())) {
+                    if result.is(slf.py().NotImplemented()) {
                         let kind = other.get_type();
                         return Err(PyTypeError::new_err(format!("type {kind} not supported")));
                     }
@@ -280,8 +93,7 @@ macro_rules! slots {
             }
 
             fn __neg__(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
-                let params = [("scalar", Value::Float(-1.0))];
-                function::call_named(slf.py(), "_mul_scalar", &params, &[&slf.get().tracked], None)
+                negated(slf)
             }
 
             fn __abs__(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
@@ -315,6 +127,18 @@ macro_rules! slots {
                     _ => Err(PyValueError::new_err(
                         "The truth value of an NDArray with multiple elements is ambiguous.",
                     )),
+                }
+            }
+
+            /// Rows by number or range at once; everything else is the Python package's matter.
+            fn __getitem__(
+                slf: &Bound<'_, Self>,
+                key: &Bound<'_, PyAny>,
+            ) -> PyResult<Py<PyAny>> {
+                let py = slf.py();
+                match slf.get().row(key)? {
+                    Some(part) => Ok(Bound::new(py, PyNDArray::of(part))?.into_any().unbind()),
+                    None => Ok(general_index(py)?.bind(py).call1((slf, key))?.unbind()),
                 }
             }
 
@@ -536,6 +360,40 @@ impl PyNDArray {
         }
         Ok(())
     }
+}
+
+impl PyNDArray {
+    /// A row by number, or a range of rows without a step, as a view; none if the key is another one or
+    /// the access has to be recorded.
+    fn row(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<NDArray>> {
+        let array = self.array();
+        let Some(&rows) = array.shape().dims().first() else { return Ok(None) };
+        if thread_state().recording && self.tracked.is_tracked() {
+            return Ok(None);
+        }
+        if key.is_instance_of::<PyInt>() && !key.is_instance_of::<PyBool>() {
+            let Ok(i) = key.extract::<i64>() else { return Ok(None) };
+            let at = if i < 0 { i + rows } else { i };
+            // Out of bounds is told by whoever handles all keys.
+            return Ok((0..rows).contains(&at).then(|| array.at(at as usize)).and_then(Result::ok));
+        }
+        let Ok(slice) = key.cast::<PySlice>() else { return Ok(None) };
+        let range = slice.indices(rows as isize)?;
+        let whole = range.start == 0 && range.slicelength == rows as usize;
+        if range.step != 1 || whole {
+            return Ok(None);
+        }
+        let begin = range.start as usize;
+        Ok(array.slice(begin, begin + range.slicelength).ok())
+    }
+}
+
+/// `array[key]` for every key, written in Python.
+fn general_index(py: Python<'_>) -> PyResult<&'static Py<PyAny>> {
+    static INDEX: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    INDEX.get_or_try_init(py, || {
+        Ok(py.import("rsnet.ndarray._indexing")?.getattr("getitem")?.unbind())
+    })
 }
 
 /// An uninitialised array.

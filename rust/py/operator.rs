@@ -14,7 +14,8 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::operator::{
     Attrs, Body, Compare, Dep, GradBuilder, GradEntry, GradNode, Gradient, Gradients, InplacePair,
-    InputDoc, Kernel, Match, MatchFacts, OpDef, OpState, ResourceRequest, Value, infer, is_hidden,
+    InputDoc, Kernel, Listed, Match, MatchFacts, OpDef, OpState, ResourceRequest, Value, infer,
+    is_hidden,
 };
 use crate::shape::Shape;
 use pyo3::exceptions::PyKeyError;
@@ -171,28 +172,28 @@ fn parse(
 
 fn add_names(def: &mut OpDef, functions: &Arc<Functions>) {
     let f = functions.clone();
-    def.input_names = Arc::new(move |a| f.of(a).inputs.clone());
+    def.input_names = Listed::by(move |a| f.of(a).inputs.clone());
     let f = functions.clone();
-    def.output_names = Arc::new(move |a| f.of(a).outputs.clone());
+    def.output_names = Listed::by(move |a| f.of(a).outputs.clone());
     let f = functions.clone();
     def.visible_outputs = Some(Arc::new(move |a| f.of(a).visible));
     let f = functions.clone();
-    def.mutates = Some(Arc::new(move |a| f.of(a).mutated.clone()));
+    def.mutates = Listed::by(move |a| f.of(a).mutated.clone());
     let f = functions.clone();
-    def.ignores = Some(Arc::new(move |a| f.of(a).ignored.clone()));
+    def.ignores = Listed::by(move |a| f.of(a).ignored.clone());
 }
 
 fn add_inference(def: &mut OpDef, d: &Bound<'_, PyAny>) -> PyResult<()> {
     if let Some(function) = attribute(d, "infer_shape")? {
         let names = (def.input_names.clone(), def.output_names.clone());
         def.infer_shape = Some(Arc::new(move |attrs, ins, outs| {
-            infer_shape(&function, attrs, ins, outs, &(names.0)(attrs), &(names.1)(attrs))
+            infer_shape(&function, attrs, ins, outs, &names.0.to_vec(attrs), &names.1.to_vec(attrs))
         }));
     }
     if let Some(function) = attribute(d, "infer_type")? {
         let names = (def.input_names.clone(), def.output_names.clone());
         def.infer_type = Some(Arc::new(move |attrs, ins, outs| {
-            infer_type(&function, attrs, ins, outs, &(names.0)(attrs), &(names.1)(attrs))
+            infer_type(&function, attrs, ins, outs, &names.0.to_vec(attrs), &names.1.to_vec(attrs))
         }));
     }
     Ok(())
@@ -267,15 +268,15 @@ fn infer_type(
 /// operator was parsed or shows when it runs.
 fn add_hints(def: &mut OpDef, d: &Bound<'_, PyAny>) -> PyResult<()> {
     if let Some(function) = attribute(d, "inplace")? {
-        def.inplace = Some(Arc::new(move |attrs| {
+        def.inplace = Listed::by(move |attrs| {
             let pairs: Vec<(usize, usize, bool)> =
                 call(attrs, |py, p| function.bind(py).call1((p,))?.extract()).unwrap_or_default();
             let pair = |(input, output, identity)| InplacePair { input, output, identity };
             pairs.into_iter().map(pair).collect()
-        }));
+        });
     }
     if let Some(function) = attribute(d, "resources")? {
-        def.resources = Some(Arc::new(move |attrs| {
+        def.resources = Listed::by(move |attrs| {
             let kinds: Vec<String> =
                 call(attrs, |py, p| function.bind(py).call1((p,))?.extract()).unwrap_or_default();
             let kind = |k: String| match k.as_str() {
@@ -283,7 +284,7 @@ fn add_hints(def: &mut OpDef, d: &Bound<'_, PyAny>) -> PyResult<()> {
                 _ => ResourceRequest::TempSpace,
             };
             kinds.into_iter().map(kind).collect()
-        }));
+        });
     }
     Ok(())
 }

@@ -38,7 +38,8 @@ pub struct Pool(Arc<Mutex<Inner>>);
 /// Memory from a pool; goes back to it when dropped.
 pub struct Block {
     ptr: *mut u8,
-    class_bytes: usize,
+    /// As asked for.
+    bytes: usize,
     pool: Pool,
 }
 
@@ -71,6 +72,12 @@ impl Pool {
 
     /// Uninitialised memory of at least `bytes` bytes.
     pub fn alloc(&self, bytes: usize) -> Result<Block> {
+        let ptr = self.take(bytes)?;
+        Ok(Block { ptr, bytes, pool: self.clone() })
+    }
+
+    /// As [`Pool::alloc`] for whoever remembers size and pool: goes back by [`Pool::give_back`].
+    pub fn take(&self, bytes: usize) -> Result<*mut u8> {
         if bytes > isize::MAX as usize / 2 {
             return Err(no_memory(bytes));
         }
@@ -86,11 +93,25 @@ impl Pool {
             }
             cached
         };
-        let ptr = match cached {
-            Some(address) => address as *mut u8,
-            None => self.fresh(bytes, class_bytes)?,
-        };
-        Ok(Block { ptr, class_bytes, pool: self.clone() })
+        match cached {
+            Some(address) => Ok(address as *mut u8),
+            None => self.fresh(bytes, class_bytes),
+        }
+    }
+
+    /// Takes memory back.
+    ///
+    /// # Safety
+    /// `ptr` must come from [`Pool::take`] of this pool with as many bytes, and nobody may use it any more.
+    pub unsafe fn give_back(&self, ptr: *mut u8, bytes: usize) {
+        let class_bytes = class_of(bytes);
+        let mut inner = self.0.lock();
+        inner.usage.used_bytes -= class_bytes;
+        inner.usage.cached_bytes += class_bytes;
+        if inner.free.is_empty() {
+            inner.free.resize_with(CLASSES, Vec::new);
+        }
+        inner.free[class_index(class_bytes)].push(ptr as usize);
     }
 
     /// Memory from the system; when it has none, what the pool keeps is given back first.
@@ -152,19 +173,14 @@ impl Block {
 
     /// Usable bytes.
     pub fn bytes(&self) -> usize {
-        self.class_bytes
+        class_of(self.bytes)
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        let mut inner = self.pool.0.lock();
-        inner.usage.used_bytes -= self.class_bytes;
-        inner.usage.cached_bytes += self.class_bytes;
-        if inner.free.is_empty() {
-            inner.free.resize_with(CLASSES, Vec::new);
-        }
-        inner.free[class_index(self.class_bytes)].push(self.ptr as usize);
+        // SAFETY: it was taken from this pool with these bytes, and its owner ends here.
+        unsafe { self.pool.give_back(self.ptr, self.bytes) };
     }
 }
 

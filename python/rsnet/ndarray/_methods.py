@@ -278,7 +278,6 @@ def _property(name, get, doc):
 def _install():
     methods = {
         "__repr__": _repr,
-        "__getitem__": _indexing.getitem,
         "__setitem__": _indexing.setitem,
         "__iter__": _iter,
         "__array__": _array,

@@ -36,9 +36,8 @@ pub fn backward(
             (OpReq::Add, Some((grad, _))) => {
                 let op = rt.registry.find("elemwise_add")?;
                 let attrs = Arc::new(op.parse(&[])?);
-                let inputs = [buffer.clone(), grad];
-                let out = [buffer.clone()];
-                call(rt, &op, &attrs, &inputs, Some(&out), &Invoke::default())?;
+                let inputs = [buffer, &grad];
+                call(rt, &op, &attrs, &inputs, Some(&[buffer]), &Invoke::default())?;
             }
             (_, Some((grad, _))) => buffer.copy_from(&grad)?,
         }
@@ -91,7 +90,7 @@ fn filled(rt: &Arc<Runtime>, op: &str, like: &NDArray) -> Result<NDArray> {
     let attrs = Arc::new(op.parse(&[])?);
     // The values do not matter, so an array without memory will do.
     let kind = NDArray::pending(rt, like.shape(), like.dtype(), like.context())?;
-    let outcome = call(rt, &op, &attrs, &[kind], None, &Invoke::default())?;
+    let outcome = call(rt, &op, &attrs, &[&kind], None, &Invoke::default())?;
     outcome.outputs.into_iter().next().ok_or_else(|| Error::internal("no output"))
 }
 

@@ -25,7 +25,7 @@ impl Graph {
         out.push_str("{\n  \"nodes\": [");
         for (id, node) in self.nodes.iter().enumerate() {
             out.push_str(if id == 0 { "\n" } else { ", \n" });
-            for i in node.op.iter().flat_map(|op| op.mutated_inputs(&node.attrs)) {
+            for i in node.op.iter().flat_map(|op| op.mutates.to_vec(&node.attrs)) {
                 if let Some(e) = node.inputs.get(i) {
                     versions[e.node as usize] += 1;
                 }

@@ -102,7 +102,7 @@ fn insert_copies(
         .collect();
     for (id, node) in old.nodes.iter().enumerate() {
         let mut node = node.clone();
-        let mutated = node.op.as_ref().map_or_else(Vec::new, |op| op.mutated_inputs(&node.attrs));
+        let mutated = node.op.as_ref().map_or_else(Vec::new, |op| op.mutates.to_vec(&node.attrs));
         for i in 0..node.inputs.len() {
             let e = node.inputs[i];
             let from = &old.nodes[e.node as usize];

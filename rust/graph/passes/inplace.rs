@@ -99,7 +99,7 @@ impl Walk<'_> {
     /// Calls `f` for the entries whose values node `id` reads.
     fn reads(&self, id: usize) -> impl Iterator<Item = usize> + '_ {
         let node = &self.graph.nodes[id];
-        let ignored = node.op.as_ref().and_then(|op| op.ignores.as_ref()).map(|f| f(&node.attrs));
+        let ignored = node.op.as_ref().map(|op| op.ignores.to_vec(&node.attrs));
         let inputs = node.inputs.iter().enumerate();
         inputs
             .filter(move |(i, _)| ignored.as_ref().is_none_or(|s| !s.contains(i)))
@@ -156,7 +156,7 @@ impl Walk<'_> {
                 self.join(e, onto, OpReq::Add);
             }
         }
-        let pairs = if inplace { op.inplace_pairs(&node.attrs) } else { Vec::new() };
+        let pairs = if inplace { op.inplace.to_vec(&node.attrs) } else { Vec::new() };
         let mut taken: smallvec::SmallVec<[usize; 4]> = smallvec::SmallVec::new();
         for pair in pairs {
             let e = outputs.start + pair.output;

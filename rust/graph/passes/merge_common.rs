@@ -21,7 +21,7 @@ pub fn run(mut graph: Graph) -> Result<Graph> {
         let node = &graph.nodes[id];
         let Some(op) = &node.op else { continue };
         let candidate = repeatable(op)
-            && op.mutates.is_none()
+            && op.mutates.is_never()
             && node.control.is_empty()
             && !is_head.contains(&(id as u32));
         if !candidate {

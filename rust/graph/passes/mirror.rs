@@ -26,7 +26,7 @@ pub fn repeatable(op: &OpDef) -> bool {
 pub fn may_repeat(node: &Node) -> bool {
     node.op.as_ref().is_some_and(|op| {
         repeatable(op)
-            && (op.mutated_inputs(&node.attrs).is_empty() || op.name.starts_with("BatchNorm"))
+            && (op.mutates.to_vec(&node.attrs).is_empty() || op.name.starts_with("BatchNorm"))
     })
 }
 

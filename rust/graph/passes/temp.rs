@@ -37,8 +37,7 @@ pub fn colours(graph: &Graph, most: usize) -> Vec<u32> {
 
 fn wants_temp(node: &super::super::static_graph::Node) -> bool {
     node.op.as_ref().is_some_and(|op| {
-        op.resources.is_some()
-            && op.resource_requests(&node.attrs).contains(&ResourceRequest::TempSpace)
+        op.resources.with(&node.attrs, |r| r.contains(&ResourceRequest::TempSpace))
     })
 }
 

@@ -313,7 +313,7 @@ fn two_arrays(row: &'static Row, back: &str) -> [OpDef; 2] {
         .inputs_are(LHS_RHS)
         .infer_shape(elementwise_shape)
         .infer_type(same_type)
-        .inplace(|_| vec![InplacePair::new(0, 0), InplacePair::new(1, 0)])
+        .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
         .gradient(match row.names[0] {
             // Both operands have the very gradient of the sum: nothing is copied, nothing allocated.
             "elemwise_add" => Gradient::rule(|_, node| Ok(vec![node.out_grads[0]; 2])),
@@ -336,7 +336,7 @@ fn two_arrays(row: &'static Row, back: &str) -> [OpDef; 2] {
             Ok(inputs.iter().chain(&*outputs).all(|s| s.is_known()))
         })
         .infer_type(same_type)
-        .inplace(|_| vec![InplacePair::new(0, 0), InplacePair::new(1, 0)])
+        .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
         .gradient(gradient(format!("_backward_broadcast_{back}")))
         .kernel(kernel(|call| broadcast(row, call)));
     [equal, broad]
@@ -388,7 +388,7 @@ fn one_array(row: &'static Row, left: bool) -> Vec<OpDef> {
         .inputs_are(&[("data", "The array.")])
         .infer_shape(elementwise_shape)
         .infer_type(same_type)
-        .inplace(|_| vec![InplacePair::new(0, 0)])
+        .inplace(&[InplacePair::new(0, 0)])
         .gradient(gradient)
         .kernel(kernel(move |call| with_scalar(row, call, left)));
     let mut all = vec![forward];
@@ -396,7 +396,7 @@ fn one_array(row: &'static Row, left: bool) -> Vec<OpDef> {
         all.push(
             OpDef::new::<ScalarParam>(&back)
                 .inputs_are(&[("ograd", "Output gradient."), ("data", "The array.")])
-                .inplace(|_| vec![InplacePair::new(0, 0), InplacePair::new(1, 0)])
+                .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
                 .kernel(kernel(move |call| with_scalar_backward(row, call, left))),
         );
     }
@@ -466,7 +466,7 @@ fn grad_add() -> OpDef {
         .inputs_are(LHS_RHS)
         .infer_shape(elementwise_shape)
         .infer_type(same_type)
-        .inplace(|_| vec![InplacePair::new(0, 0), InplacePair::new(1, 0)])
+        .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
         .gradient(Gradient::rule(|b, node| {
             let g = node.out_grad(b, 0)?;
             Ok(vec![Some(g), Some(g)])

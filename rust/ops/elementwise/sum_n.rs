@@ -150,7 +150,7 @@ pub fn operators() -> Vec<OpDef> {
         .variadic("num_args", "Arrays to add.")
         .infer_shape(elementwise_shape)
         .infer_type(same_type)
-        .inplace(|_| vec![InplacePair::new(0, 0)])
+        .inplace(&[InplacePair::new(0, 0)])
         .gradient(Gradient::rule(|b, node| {
             let g = node.out_grad(b, 0)?;
             Ok(vec![Some(g); node.inputs.len()])
@@ -165,15 +165,15 @@ pub fn operators() -> Vec<OpDef> {
             .aliases(aliases)
             .doc(&format!("{what}\n\nShape and dtype are those of the input; the gradient passes unchanged.\n\nExample::\n\n    {example}\n"))
             .inputs_are(&[("data", "The input array.")])
-            .inplace(|_| vec![InplacePair::identity(0, 0)])
+            .inplace(&[InplacePair::identity(0, 0)])
             .gradient(pass())
             .kernel(kernel(|call| copy(&call.inputs[0], &call.outputs[0])))
     });
     let like_rhs = same("_identity_with_attr_like_rhs")
         .doc("Returns lhs; shape and dtype are learnt from rhs, whose values are not read.\n\nExample::\n\n    nd._internal._identity_with_attr_like_rhs(nd.ones((2,)), nd.zeros((2,)))\n")
         .inputs_are(&[("lhs", "The array."), ("rhs", "Gives shape and dtype.")])
-        .ignores(|_| vec![1])
-        .inplace(|_| vec![InplacePair::identity(0, 0)])
+        .ignores(&[1])
+        .inplace(&[InplacePair::identity(0, 0)])
         .gradient(Gradient::rule(|b, node| Ok(vec![Some(node.out_grad(b, 0)?), None])))
         .kernel(kernel(|call| copy(&call.inputs[0], &call.outputs[0])));
     let clip = OpDef::new::<ClipParam>("clip")
@@ -186,12 +186,12 @@ pub fn operators() -> Vec<OpDef> {
         .inputs_are(&[("data", "The input array.")])
         .infer_shape(elementwise_shape)
         .infer_type(same_type)
-        .inplace(|_| vec![InplacePair::new(0, 0)])
+        .inplace(&[InplacePair::new(0, 0)])
         .gradient(Gradient::use_in("_backward_clip"))
         .kernel(kernel(self::clip));
     let clip_back = OpDef::new::<ClipParam>("_backward_clip")
         .inputs_are(&[("ograd", "Output gradient."), ("data", "The input array.")])
-        .inplace(|_| vec![InplacePair::new(0, 0)])
+        .inplace(&[InplacePair::new(0, 0)])
         .kernel(kernel(clip_backward));
     let mut all = vec![add_n, like_rhs, clip, clip_back];
     all.extend(copies);
@@ -227,8 +227,8 @@ fn casts() -> Vec<OpDef> {
             .aliases(&[alias])
             .doc(&format!("Returns an array of {text} with shape and dtype of the input.\n\nThe gradient is 0.\n\nExample::\n\n    nd.{name}(nd.zeros((2, 3)))\n"))
             .inputs_are(&[("data", "Gives shape and dtype.")])
-            .ignores(|_| vec![0])
-            .inplace(|_| vec![InplacePair::new(0, 0)])
+            .ignores(&[0])
+            .inplace(&[InplacePair::new(0, 0)])
             .gradient(Gradient::Zero)
             .kernel(Kernel::cpu(move |call| wanted(call, |call| fill(&call.outputs[0], value))).skips_null())
     });

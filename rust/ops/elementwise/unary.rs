@@ -255,7 +255,7 @@ pub fn operators() -> Vec<OpDef> {
                 .inputs_are(&[("data", "The input array.")])
                 .infer_shape(elementwise_shape)
                 .infer_type(same_type)
-                .inplace(|_| vec![InplacePair::new(0, 0)])
+                .inplace(&[InplacePair::new(0, 0)])
                 .gradient(gradient)
                 .kernel(Kernel::cpu(|call| run(call, |call| forward(row, call))).skips_null()),
         );
@@ -263,7 +263,7 @@ pub fn operators() -> Vec<OpDef> {
             all.push(
                 OpDef::plain(&back)
                     .inputs_are(&[("ograd", "Output gradient."), ("value", "Input or output.")])
-                    .inplace(|_| vec![InplacePair::new(0, 0), InplacePair::new(1, 0)])
+                    .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
                     .kernel(Kernel::cpu(|call| run(call, |call| backward(row, call))).skips_null()),
             );
         }

@@ -51,7 +51,7 @@ pub fn operators() -> Vec<OpDef> {
         .inputs_are(&[("data", "The input array.")])
         .infer_shape(elementwise_shape)
         .infer_type(float_type)
-        .inplace(|_| vec![InplacePair::new(0, 0)])
+        .inplace(&[InplacePair::new(0, 0)])
         .gradient(Gradient::declared("_backward_Activation", |attrs, _, _| {
             let of = match attrs.get::<ActivationParam>().act_type {
                 ActType::SoftSign => Dep::Input(0),
@@ -61,7 +61,7 @@ pub fn operators() -> Vec<OpDef> {
         }))
         .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
     let backward = OpDef::new::<ActivationParam>("_backward_Activation")
-        .inplace(|_| vec![InplacePair::new(0, 0), InplacePair::new(1, 0)])
+        .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
         .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
     vec![forward, backward]
 }

@@ -84,10 +84,10 @@ pub fn operators() -> Vec<OpDef> {
             ])
             .outputs_are(&["output", "mean", "var"])
             .visible(|attrs| if param(attrs).output_mean_var { 3 } else { 1 })
-            .mutates(|_| vec![3, 4])
+            .mutates(&[3, 4])
             .infer_shape(infer_shape)
             .infer_type(norm_type(NAMES))
-            .inplace(|_| vec![InplacePair::new(0, 0)])
+            .inplace(&[InplacePair::new(0, 0)])
             .variable_attr("moving_mean", "__init__", "[\"zero\", {}]")
             .variable_attr("moving_var", "__init__", "[\"one\", {}]")
             .gradient(Gradient::declared(back, |_, _, _| {
@@ -99,8 +99,8 @@ pub fn operators() -> Vec<OpDef> {
     };
     // Inputs: out_grad, data, gamma, mean, inverse standard deviation, moving mean, moving variance.
     let backward = |def: OpDef| {
-        def.mutates(|_| vec![5, 6])
-            .inplace(|_| vec![InplacePair::new(0, 0), InplacePair::new(1, 0)])
+        def.mutates(&[5, 6])
+            .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
             .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))))
             .not_deterministic()
     };

@@ -69,7 +69,9 @@ pub fn operators() -> Vec<OpDef> {
         OpDef::new::<CropParam>("Crop")
             .doc(CROP)
             .variadic("num_args", "The images, and optionally an array of the size wanted.")
-            .ignores(|attrs| if attrs.get::<CropParam>().num_args == 2 { vec![1] } else { vec![] })
+            .ignores_by(
+                |attrs| if attrs.get::<CropParam>().num_args == 2 { vec![1] } else { vec![] },
+            )
             .infer_shape(crop_shape)
             .infer_type(float_type)
             .gradient(Gradient::use_none("_backward_Crop"))

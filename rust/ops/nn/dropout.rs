@@ -60,14 +60,14 @@ pub fn operators() -> Vec<OpDef> {
         .visible(|_| 1)
         .infer_shape(infer_shape)
         .infer_type(float_type)
-        .inplace(|_| vec![InplacePair::new(0, 0)])
+        .inplace(&[InplacePair::new(0, 0)])
         .resources(&[ResourceRequest::Random])
         .gradient(Gradient::declared("_backward_Dropout", |_, _, _| {
             vec![Dep::OutGrad(0), Dep::Output(1)]
         }))
         .kernel(forward_kernel());
     let backward = OpDef::new::<DropoutParam>("_backward_Dropout")
-        .inplace(|_| vec![InplacePair::new(0, 0)])
+        .inplace(&[InplacePair::new(0, 0)])
         .kernel(lift::cpu(|call| {
             if !drops(call) {
                 return copy_first(call);

@@ -79,14 +79,14 @@ pub fn operators() -> Vec<OpDef> {
         def.inputs_are(inputs)
             .infer_shape(infer_shape)
             .infer_type(float_type)
-            .inplace(|_| vec![InplacePair::new(0, 0)])
+            .inplace(&[InplacePair::new(0, 0)])
             .gradient(Gradient::declared(back, |_, _, _| {
                 vec![Dep::OutGrad(0), Dep::Input(0), Dep::Input(1), Dep::Output(1), Dep::Output(2)]
             }))
             .kernel(always(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))))
     };
     let back = |def: OpDef| {
-        def.inplace(|_| vec![InplacePair::new(0, 0), InplacePair::new(1, 0)])
+        def.inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
             .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))))
     };
     vec![

@@ -55,13 +55,13 @@ pub fn operators() -> Vec<OpDef> {
         .visible(|attrs| if attrs.get::<LayerNormParam>().output_mean_var { 3 } else { 1 })
         .infer_shape(infer_shape)
         .infer_type(float_type)
-        .inplace(|_| vec![InplacePair::new(0, 0)])
+        .inplace(&[InplacePair::new(0, 0)])
         .gradient(Gradient::declared("_backward_LayerNorm", |_, _, _| {
             vec![Dep::OutGrad(0), Dep::Input(0), Dep::Input(1), Dep::Output(1), Dep::Output(2)]
         }))
         .kernel(always(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
     let backward = OpDef::new::<LayerNormParam>("_backward_LayerNorm")
-        .inplace(|_| vec![InplacePair::new(0, 0), InplacePair::new(1, 0)])
+        .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
         .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
     vec![forward, backward]
 }

@@ -8,7 +8,9 @@ use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::philox::{philox, unit};
 use crate::kernels::real::Real;
 use crate::operator::infer::assign_shape;
-use crate::operator::{Attrs, Call, Dep, Gradient, InplacePair, OpDef, OpReq, ResourceRequest};
+use crate::operator::{
+    Attrs, Call, Dep, Gradient, InplacePair, Listed, OpDef, OpReq, ResourceRequest,
+};
 use crate::shape::Shape;
 use crate::{param_enum, params, with_real};
 
@@ -77,7 +79,7 @@ pub fn operators() -> Vec<OpDef> {
         })
         .infer_shape(infer_shape)
         .infer_type(float_type)
-        .inplace(|_| vec![InplacePair::new(0, 0)])
+        .inplace(&[InplacePair::new(0, 0)])
         .variable_attr("gamma", "__init__", "[\"Constant\", {\"value\": 0.25}]")
         .gradient(Gradient::declared("_backward_LeakyReLU", |attrs, _, _| {
             let of = match kind(attrs) {
@@ -89,12 +91,12 @@ pub fn operators() -> Vec<OpDef> {
             [vec![Dep::OutGrad(0)], of].concat()
         }))
         .kernel(forward_kernel());
-    forward.resources = Some(std::sync::Arc::new(|attrs| match kind(attrs) {
+    forward.resources = Listed::by(|attrs| match kind(attrs) {
         LeakyType::Rrelu => vec![ResourceRequest::Random],
         _ => vec![],
-    }));
+    });
     let backward = OpDef::new::<LeakyReluParam>("_backward_LeakyReLU")
-        .inplace(|attrs| match kind(attrs) {
+        .inplace_by(|attrs| match kind(attrs) {
             LeakyType::Prelu => vec![],
             _ => vec![InplacePair::new(0, 0), InplacePair::new(1, 0)],
         })

@@ -137,7 +137,7 @@ fn gradient_ends() -> Vec<OpDef> {
             .inputs_are(&[("data", "Input array.")])
             .infer_shape(elementwise_shape)
             .infer_type(float_type)
-            .inplace(|_| vec![InplacePair::identity(0, 0)])
+            .inplace(&[InplacePair::identity(0, 0)])
             .gradient(Gradient::declared("_backward_MakeLoss", |attrs, _, _| {
                 // Only its shape is used, unless elements are counted.
                 match attrs.get::<MakeLossParam>().normalization {
@@ -156,7 +156,7 @@ fn gradient_ends() -> Vec<OpDef> {
             .outputs_are(&["loss"])
             .infer_shape(elementwise_shape)
             .infer_type(same_type)
-            .inplace(|_| vec![InplacePair::identity(0, 0)])
+            .inplace(&[InplacePair::identity(0, 0)])
             .gradient(Gradient::declared("_backward_make_loss", |_, _, _| vec![]))
             .kernel(copy()),
         OpDef::plain("_backward_make_loss").kernel(Kernel::cpu(|call| {
@@ -173,7 +173,7 @@ fn gradient_ends() -> Vec<OpDef> {
             .inputs_are(&[("data", "The input array.")])
             .infer_shape(elementwise_shape)
             .infer_type(same_type)
-            .inplace(|_| vec![InplacePair::identity(0, 0)])
+            .inplace(&[InplacePair::identity(0, 0)])
             .gradient(Gradient::Zero)
             .kernel(copy()),
     ]
@@ -187,7 +187,7 @@ fn scores() -> Vec<OpDef> {
             .inputs_are(&[("data", "Scores (N, K)."), ("label", "Class numbers (N,).")])
             .infer_shape(svm_shape)
             .infer_type(float_type)
-            .inplace(|_| vec![InplacePair::identity(0, 0)])
+            .inplace(&[InplacePair::identity(0, 0)])
             .gradient(Gradient::declared("_backward_SVMOutput", |_, _, _| {
                 vec![Dep::Output(0), Dep::Input(1)]
             }))
@@ -200,13 +200,13 @@ fn scores() -> Vec<OpDef> {
             .inputs_are(&[("data", "Source input.")])
             .infer_shape(elementwise_shape)
             .infer_type(float_type)
-            .inplace(|_| vec![InplacePair::new(0, 0)])
+            .inplace(&[InplacePair::new(0, 0)])
             .gradient(Gradient::use_in("_backward_smooth_l1"))
             .kernel(lift::cpu(
                 |call| with_real!(call.inputs[0].dtype(), T => smooth_l1::<T>(call)),
             )),
         OpDef::new::<SmoothL1Param>("_backward_smooth_l1")
-            .inplace(|_| vec![InplacePair::new(0, 0), InplacePair::new(1, 0)])
+            .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
             .kernel(lift::cpu(
                 |call| with_real!(call.inputs[0].dtype(), T => smooth_l1_grad::<T>(call)),
             )),

@@ -96,13 +96,13 @@ pub fn operators() -> Vec<OpDef> {
             .visible(|_| 1)
             .infer_shape(l2_shape)
             .infer_type(float_type)
-            .inplace(|_| vec![InplacePair::new(0, 0)])
+            .inplace(&[InplacePair::new(0, 0)])
             .gradient(Gradient::declared("_backward_L2Normalization", |_, _, _| {
                 vec![Dep::OutGrad(0), Dep::Output(0), Dep::Output(1)]
             }))
             .kernel(always(|call| with_real!(call.inputs[0].dtype(), T => l2::<T>(call)))),
         OpDef::new::<L2NormalizationParam>("_backward_L2Normalization")
-            .inplace(|_| vec![InplacePair::new(0, 0), InplacePair::new(1, 0)])
+            .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
             .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => l2_grad::<T>(call)))),
     ]
 }

@@ -64,13 +64,13 @@ pub fn operators() -> Vec<OpDef> {
                 .inputs_are(&[("data", "The data."), ("label", "The label, shaped as the data.")])
                 .infer_shape(infer_shape)
                 .infer_type(float_type)
-                .inplace(|_| vec![InplacePair::new(0, 0)])
+                .inplace(&[InplacePair::new(0, 0)])
                 .gradient(Gradient::declared(&back, |_, _, _| vec![Dep::Output(0), Dep::Input(1)]))
                 .kernel(lift::cpu(forward)),
         );
         all.push(
             OpDef::new::<RegressionParam>(&back)
-                .inplace(|_| vec![InplacePair::new(0, 0)])
+                .inplace(&[InplacePair::new(0, 0)])
                 .kernel(lift::cpu(backward)),
         );
     }

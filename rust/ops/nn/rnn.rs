@@ -10,7 +10,7 @@ use crate::kernels::real::Real;
 use crate::kernels::rnn::{Cell, Layer, Tape, Weights};
 use crate::operator::infer::assign_shape;
 use crate::operator::{
-    Attrs, Call, Dep, Gradient, OpDef, OpReq, OpState, RandomKey, ResourceRequest,
+    Attrs, Call, Dep, Gradient, Listed, OpDef, OpReq, OpState, RandomKey, ResourceRequest,
 };
 use crate::shape::Shape;
 use crate::tensor::View;
@@ -103,10 +103,10 @@ pub fn operators() -> Vec<OpDef> {
             grads.chain((0..inputs).map(Dep::Input)).collect()
         }))
         .kernel(always(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
-    forward.resources = Some(Arc::new(|attrs| match attrs.get::<RnnParam>().p > 0.0 {
+    forward.resources = Listed::by(|attrs| match attrs.get::<RnnParam>().p > 0.0 {
         true => vec![ResourceRequest::Random],
         false => vec![],
-    }));
+    });
     let backward = OpDef::new::<RnnParam>("_backward_RNN")
         .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
     vec![forward, backward]

@@ -110,10 +110,10 @@ pub fn operators() -> Vec<OpDef> {
         finish(OpDef::new::<SequenceMaskParam>("SequenceMask"), MASK, "_backward_SequenceMask")
             .aliases(&["_npx_sequence_mask"])
             .infer_shape(same_shape)
-            .inplace(|_| vec![InplacePair::new(0, 0)])
+            .inplace(&[InplacePair::new(0, 0)])
             .kernel(lift::cpu(|call| mask(call, false))),
         OpDef::new::<SequenceMaskParam>("_backward_SequenceMask")
-            .inplace(|_| vec![InplacePair::new(0, 0)])
+            .inplace(&[InplacePair::new(0, 0)])
             .kernel(lift::cpu(|call| mask(call, true))),
         finish(OpDef::new::<SequenceParam>("SequenceLast"), LAST, "_backward_SequenceLast")
             .infer_shape(last_shape)

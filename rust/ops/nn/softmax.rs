@@ -132,7 +132,9 @@ pub fn operators() -> Vec<OpDef> {
             .inputs_are(&[("data", "The input array.")])
             .infer_shape(infer_shape)
             .infer_type(infer_type)
-            .inplace(|attrs| if with_length(attrs) { vec![] } else { vec![InplacePair::new(0, 0)] })
+            .inplace_by(
+                |attrs| if with_length(attrs) { vec![] } else { vec![InplacePair::new(0, 0)] },
+            )
             .gradient(Gradient::declared(&back, |_, inputs, _| {
                 let mut deps = vec![Dep::OutGrad(0), Dep::Output(0)];
                 if inputs > 1 {
@@ -158,7 +160,7 @@ pub fn operators() -> Vec<OpDef> {
         all.push(def);
         all.push(
             OpDef::new::<SoftmaxParam>(&back)
-                .inplace(|_| vec![InplacePair::new(0, 0), InplacePair::new(1, 0)])
+                .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
                 .kernel(lift::cpu(backward)),
         );
     }
@@ -168,7 +170,7 @@ pub fn operators() -> Vec<OpDef> {
             .inputs_are(&[("data", "The input array.")])
             .infer_shape(elementwise_shape)
             .infer_type(float_type)
-            .inplace(|_| vec![InplacePair::new(0, 0)])
+            .inplace(&[InplacePair::new(0, 0)])
             .gradient(Gradient::declared("_backward_SoftmaxActivation", |_, _, _| {
                 vec![Dep::OutGrad(0), Dep::Output(0)]
             }))
@@ -178,7 +180,7 @@ pub fn operators() -> Vec<OpDef> {
     );
     all.push(
         OpDef::new::<SoftmaxActivationParam>("_backward_SoftmaxActivation")
-            .inplace(|_| vec![InplacePair::new(0, 0), InplacePair::new(1, 0)])
+            .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
             .kernel(lift::cpu(|call| {
                 with_real!(call.inputs[0].dtype(), T => run::<T>(call, activation_plan(call)?, true))
             })),

@@ -66,7 +66,7 @@ pub fn operators() -> Vec<OpDef> {
         ])
         .infer_shape(infer_shape)
         .infer_type(float_type)
-        .inplace(|_| vec![InplacePair::new(0, 0)])
+        .inplace(&[InplacePair::new(0, 0)])
         .gradient(Gradient::declared("_backward_SoftmaxOutput", |attrs, _, _| {
             let mut deps = vec![Dep::Output(0), Dep::Input(1)];
             if attrs.get::<SoftmaxOutputParam>().out_grad {
@@ -76,7 +76,7 @@ pub fn operators() -> Vec<OpDef> {
         }))
         .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
     let backward = OpDef::new::<SoftmaxOutputParam>("_backward_SoftmaxOutput")
-        .inplace(|_| vec![InplacePair::new(0, 0)])
+        .inplace(&[InplacePair::new(0, 0)])
         .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
     vec![forward, backward]
 }

@@ -111,7 +111,7 @@ fn curves() -> Vec<OpDef> {
                 "nd.hard_sigmoid(nd.array([-5, 0, 5]))",
             ))
             .inputs_are(&DATA)
-            .inplace(|_| vec![InplacePair::new(0, 0)])
+            .inplace(&[InplacePair::new(0, 0)])
             .gradient(Gradient::declared("_backward_hard_sigmoid", deps))
             .kernel(kernel(move |call| {
                 let (a, b) = hard(call.attrs.get());
@@ -133,7 +133,7 @@ fn curves() -> Vec<OpDef> {
                 "nd.contrib.quadratic(nd.array([1, 2]), a=1, b=2, c=3)\n[6. 11.]",
             ))
             .inputs_are(&DATA)
-            .inplace(|_| vec![InplacePair::new(0, 0)])
+            .inplace(&[InplacePair::new(0, 0)])
             .gradient(Gradient::declared("_backward_contrib_quadratic", deps))
             .kernel(kernel(move |call| {
                 let (a, b, c) = quad(call.attrs.get());
@@ -152,7 +152,7 @@ fn curves() -> Vec<OpDef> {
                 "nd.contrib.gradientmultiplier(x, scalar=-1)",
             ))
             .inputs_are(&DATA)
-            .inplace(|_| vec![InplacePair::identity(0, 0)])
+            .inplace(&[InplacePair::identity(0, 0)])
             .gradient(Gradient::rule(|builder, node| {
                 let grad = node.out_grad(builder, 0)?;
                 let scalar = node.attrs.get::<MultiplierParam>().scalar;
@@ -171,7 +171,7 @@ fn curves() -> Vec<OpDef> {
                 "nd.contrib.div_sqrt_dim(nd.ones((2, 4)))",
             ))
             .inputs_are(&DATA)
-            .inplace(|_| vec![InplacePair::new(0, 0)])
+            .inplace(&[InplacePair::new(0, 0)])
             .gradient(Gradient::rule(|builder, node| {
                 let grad = node.out_grad(builder, 0)?;
                 Ok(vec![Some(builder.op("_contrib_div_sqrt_dim", "", &[], &[grad])?[0])])
@@ -291,7 +291,7 @@ fn slice_assign_scalar() -> OpDef {
         .inputs_are(&DATA)
         .infer_shape(crate::operator::infer::elementwise_shape)
         .infer_type(same_type)
-        .inplace(|_| vec![InplacePair::new(0, 0)])
+        .inplace(&[InplacePair::new(0, 0)])
         .kernel(kernel(|call| {
             let (p, out) = (call.attrs.get::<SliceScalarParam>(), &call.outputs[0]);
             copy_view(&call.inputs[0], out);
@@ -351,18 +351,17 @@ fn reshape_like() -> Vec<OpDef> {
             .aliases(&["_npx_reshape_like"])
             .doc(&doc)
             .inputs_are(&[("lhs", "The data."), ("rhs", "Gives the shape.")])
-            .ignores(|_| vec![1])
+            .ignores(&[1])
             .infer_shape(like)
             .infer_type(super::common::first_type)
-            .inplace(|_| vec![InplacePair::identity(0, 0)])
+            .inplace(&[InplacePair::identity(0, 0)])
             .gradient(Gradient::use_none("_backward_reshape_like"))
             .kernel(kernel(|call| {
                 copy_view(&call.inputs[0], &call.outputs[0]);
                 Ok(())
             })),
-        OpDef::plain("_backward_reshape_like")
-            .inplace(|_| vec![InplacePair::identity(0, 0)])
-            .kernel(kernel(|call| {
+        OpDef::plain("_backward_reshape_like").inplace(&[InplacePair::identity(0, 0)]).kernel(
+            kernel(|call| {
                 if wanted(call, 0) {
                     copy_view(&call.inputs[0], &call.outputs[0]);
                 }
@@ -370,7 +369,8 @@ fn reshape_like() -> Vec<OpDef> {
                     zero_view(&call.outputs[1]);
                 }
                 Ok(())
-            })),
+            }),
+        ),
     ]
 }
 
@@ -383,7 +383,7 @@ fn arange_like() -> OpDef {
             "nd.contrib.arange_like(nd.ones((2, 3)))",
         ))
         .inputs_are(&[("data", "Gives shape and dtype.")])
-        .ignores(|_| vec![0])
+        .ignores(&[0])
         .infer_shape(|attrs, inputs, outputs| {
             from_first(inputs, outputs, |s| match attrs.get::<ArangeLikeParam>().axis {
                 None => Ok(s.clone()),

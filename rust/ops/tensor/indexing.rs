@@ -520,7 +520,7 @@ fn gather_scatter() -> Vec<OpDef> {
                 Ok(all_known(inputs, outputs))
             })
             .infer_type(data_type)
-            .inplace(|_| vec![crate::operator::InplacePair::new(0, 0)])
+            .inplace(&[crate::operator::InplacePair::new(0, 0)])
             .kernel(kernel(|call| {
                 let (x, out) = (&call.inputs[1], &call.outputs[0]);
                 copy_view(&call.inputs[0], out);

@@ -435,7 +435,7 @@ pub fn operators() -> Vec<OpDef> {
     let data = |def: OpDef| def.inputs_are(&[("data", "The input array.")]);
     let like = |def: OpDef, a: &str, b: &str| {
         def.inputs_are(&[(a, "The data."), (b, "Gives the shape; only its extents matter.")])
-            .ignores(|_| vec![1])
+            .ignores(&[1])
     };
     let none = "An axis that is not there is an error.";
     [

@@ -264,8 +264,8 @@ fn optimizer<P: ParamStruct>(
                 _ => Ok(known),
             }
         })
-        .mutates(move |_| (2..2 + states.len()).collect())
-        .inplace(|_| vec![InplacePair::new(0, 0)])
+        .mutates(&(2..2 + states.len()).collect::<Vec<_>>())
+        .inplace(&[InplacePair::new(0, 0)])
         .no_auto_variables()
         .not_deterministic()
         .kernel(Kernel::cpu(run).skips_null())

@@ -268,7 +268,7 @@ fn same_bytes<P: crate::operator::ParamStruct>(name: &str) -> OpDef {
     OpDef::new::<P>(name)
         .inputs_are(&[("data", "The input array.")])
         .infer_type(same_type)
-        .inplace(|_| vec![InplacePair::identity(0, 0)])
+        .inplace(&[InplacePair::identity(0, 0)])
         .gradient(Gradient::use_none("_backward_copy"))
         .kernel(kernel(copy_kernel))
 }
@@ -358,7 +358,7 @@ pub fn operators() -> Vec<OpDef> {
         .doc("Exchanges two axes. Any dtype; an axis out of range is an error.\n\nExample::\n\n    nd.SwapAxis(nd.ones((2, 3, 4)), dim1=0, dim2=2)\n");
     let copy_back = OpDef::plain("_backward_copy")
         .inputs_are(&[("ograd", "Output gradient.")])
-        .inplace(|_| vec![InplacePair::identity(0, 0)])
+        .inplace(&[InplacePair::identity(0, 0)])
         .kernel(kernel(copy_kernel));
     let ints = [("shape_array", true), ("size_array", false)].map(|(name, all)| {
         OpDef::plain(name)
@@ -367,7 +367,7 @@ pub fn operators() -> Vec<OpDef> {
                 if all { "extents" } else { "number of elements" }
             ))
             .inputs_are(&[("data", "The array.")])
-            .ignores(|_| vec![0])
+            .ignores(&[0])
             .infer_shape(from_input(move |_, from| Ok(Shape::new(&[if all { from.ndim() as i64 } else { 1 }]))))
             .infer_type(|_, inputs, outputs| {
                 outputs[0] = Some(DType::I64);

@@ -159,8 +159,8 @@ macro_rules! updates {
                     .aliases(&$aliases)
                     .doc(&doc(concat!($($about),*), states, &call))
                     .inputs_are(&inputs)
-                    .mutates(move |_| (2..2 + n).collect())
-                    .inplace(|_| vec![InplacePair::new(0, 0)])
+                    .mutates(&(2..2 + n).collect::<Vec<_>>())
+                    .inplace(&[InplacePair::new(0, 0)])
                     .not_deterministic()
                     .kernel(Kernel::cpu(|call| update(call, *call.attrs.get::<$param>())).skips_null())
             }),*]
