@@ -463,25 +463,6 @@ def test_gradient_as_a_symbol():
 # ---- shared memory -----------------------------------------------------------------------------
 
 
-def test_backward_after_another_executor_ran_is_an_error():
-    net = sym.exp(sym.exp(sym.Variable("x")) * 2)
-    one = net.simple_bind(mx.cpu(), x=(4,))
-    two = net.simple_bind(mx.cpu(), x=(4,), shared_exec=one)
-    head = nd.ones((4,))
-    one.forward(is_train=True)
-    one.backward(head)
-    one.forward(is_train=True)
-    two.forward(is_train=True)
-    with pytest.raises(MXNetError, match="another executor"):
-        one.backward(head)
-    two.backward(head)
-    one.forward(is_train=True)
-    one.backward(head)
-    np.testing.assert_allclose(
-        one.grad_dict["x"].asnumpy(), 2 * np.exp(2.0) * np.ones(4), rtol=1e-5
-    )
-
-
 def test_executors_of_different_sizes_share_memory():
     net = mlp()
     small = net.simple_bind(mx.cpu(), data=(2, 4))
