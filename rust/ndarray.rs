@@ -19,9 +19,10 @@ use crate::operator::Registry;
 use crate::shape::Shape;
 use crate::storage::Pool;
 use crate::tensor::View;
+use latch::Latch;
 use std::any::Any;
 use std::fmt;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// What arrays and operators run on. A value: the one that Python uses lives in the binding.
@@ -41,57 +42,6 @@ impl Runtime {
             registry: Arc::new(Registry::with_builtins()),
             random: RandomStreams::default(),
         })
-    }
-}
-
-const CLOSED: u32 = 1 << 31;
-const WRITING: u32 = 1 << 30;
-
-/// Keeps inline operations on a chunk apart until its variable takes over; see the module's head.
-#[derive(Default)]
-struct Latch(AtomicU32);
-
-impl Latch {
-    fn try_read(&self) -> bool {
-        let mut seen = self.0.load(Ordering::Relaxed);
-        while seen & (CLOSED | WRITING) == 0 {
-            match self.0.compare_exchange_weak(seen, seen + 1, Ordering::Acquire, Ordering::Relaxed)
-            {
-                Ok(_) => return true,
-                Err(now) => seen = now,
-            }
-        }
-        false
-    }
-
-    fn try_write(&self) -> bool {
-        self.0.compare_exchange(0, WRITING, Ordering::Acquire, Ordering::Relaxed).is_ok()
-    }
-
-    fn leave_read(&self) {
-        self.0.fetch_sub(1, Ordering::Release);
-    }
-
-    fn leave_write(&self) {
-        self.0.fetch_and(!WRITING, Ordering::Release);
-    }
-
-    /// Nobody is inside and nobody will enter.
-    fn is_closed(&self) -> bool {
-        self.0.load(Ordering::Acquire) == CLOSED
-    }
-
-    fn close(&self) {
-        self.0.fetch_or(CLOSED, Ordering::AcqRel);
-        let mut turns = 0u32;
-        while !self.is_closed() {
-            turns += 1;
-            if turns < 64 {
-                std::hint::spin_loop();
-            } else {
-                std::thread::yield_now();
-            }
-        }
     }
 }
 
@@ -189,7 +139,7 @@ impl Chunk {
 
     /// The variable, if it exists and rules.
     fn known_var(&self) -> Option<Var> {
-        if self.latch.0.load(Ordering::Acquire) & CLOSED == 0 {
+        if !self.latch.is_closing() {
             return None;
         }
         Some(self.var())
@@ -419,7 +369,7 @@ impl NDArray {
 
     /// Does the engine order this array, so that a wait may block?
     pub fn needs_wait(&self) -> bool {
-        self.chunk.latch.0.load(Ordering::Acquire) & CLOSED != 0
+        self.chunk.latch.is_closing()
     }
 
     /// Completed writes that went through the engine.
@@ -509,7 +459,7 @@ pub fn with_quiet(
     tiny: bool,
     f: &mut dyn FnMut(),
 ) -> bool {
-    let mut inside = Inside { reads, writes, entered_reads: 0, entered_writes: 0, runtime: None };
+    let mut inside = Inside::new(reads, writes);
     if !inside.enter() {
         return false;
     }
@@ -519,12 +469,7 @@ pub fn with_quiet(
             true
         }
         Some(_) if !tiny => false,
-        Some(rt) => {
-            let closed = |a: &&&NDArray| a.chunk.latch.0.load(Ordering::Relaxed) & CLOSED != 0;
-            let write_vars: Vars = writes.iter().filter(closed).map(|a| a.var()).collect();
-            let read_vars: Vars = reads.iter().filter(closed).map(|a| a.var()).collect();
-            rt.engine.with_quiet(&read_vars, &write_vars, f)
-        }
+        Some(rt) => rt.engine.with_quiet(&inside.read_vars, &inside.write_vars, f),
     }
 }
 
@@ -538,32 +483,50 @@ struct Inside<'a> {
     entered_writes: usize,
     /// Set when some array has a variable.
     runtime: Option<&'a Runtime>,
+    /// Of the arrays whose latches were closed before they could be entered. A latch that closes after it was
+    /// entered keeps others out all the same: who closes it waits until it is left.
+    read_vars: Vars,
+    write_vars: Vars,
 }
 
-impl Inside<'_> {
-    fn is_written(&self, i: usize, upto: usize, array: &NDArray) -> bool {
-        let _ = i;
+impl<'a> Inside<'a> {
+    fn new(reads: &'a [&'a NDArray], writes: &'a [&'a NDArray]) -> Self {
+        Inside {
+            reads,
+            writes,
+            entered_reads: 0,
+            entered_writes: 0,
+            runtime: None,
+            read_vars: Vars::new(),
+            write_vars: Vars::new(),
+        }
+    }
+
+    /// Is the array among the first `upto` written ones?
+    fn is_written(&self, upto: usize, array: &NDArray) -> bool {
         self.writes[..upto].iter().any(|w| w.same_chunk(array))
     }
 
     fn enter(&mut self) -> bool {
         for i in 0..self.writes.len() {
             let array = self.writes[i];
-            if !self.is_written(i, i, array) && !array.chunk.latch.try_write() {
+            if !self.is_written(i, array) && !array.chunk.latch.try_write() {
                 if !array.chunk.latch.is_closed() {
                     return false;
                 }
                 self.runtime = Some(&array.chunk.runtime);
+                self.write_vars.push(array.var());
             }
             self.entered_writes = i + 1;
         }
         for i in 0..self.reads.len() {
             let array = self.reads[i];
-            if !self.is_written(i, self.writes.len(), array) && !array.chunk.latch.try_read() {
+            if !self.is_written(self.writes.len(), array) && !array.chunk.latch.try_read() {
                 if !array.chunk.latch.is_closed() {
                     return false;
                 }
                 self.runtime = Some(&array.chunk.runtime);
+                self.read_vars.push(array.var());
             }
             self.entered_reads = i + 1;
         }
@@ -575,13 +538,13 @@ impl Drop for Inside<'_> {
     fn drop(&mut self) {
         for i in 0..self.entered_reads {
             let array = self.reads[i];
-            if !self.is_written(i, self.writes.len(), array) && !array.chunk.latch.is_closed() {
+            if !self.is_written(self.writes.len(), array) && !array.chunk.latch.is_closed() {
                 array.chunk.latch.leave_read();
             }
         }
         for i in 0..self.entered_writes {
             let array = self.writes[i];
-            if !self.is_written(i, i, array) && !array.chunk.latch.is_closed() {
+            if !self.is_written(i, array) && !array.chunk.latch.is_closed() {
                 array.chunk.latch.leave_write();
             }
         }
@@ -594,5 +557,6 @@ impl fmt::Debug for NDArray {
     }
 }
 
+mod latch;
 #[cfg(test)]
 mod tests;

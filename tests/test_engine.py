@@ -1,6 +1,5 @@
 """rsnet.engine: order, errors, waits, callbacks, fork, exit, signals."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import threading
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import run
 
 from rsnet import engine
 
@@ -22,17 +22,6 @@ def quiet():
         engine.wait_for_all()
     except Exception:
         pass
-
-
-def run(code, timeout=60, **env):
-    """Runs a program in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        env={**os.environ, **env},
-    )
 
 
 def test_writers_run_in_push_order():

@@ -5,7 +5,7 @@
 //! they are overwritten whole. Only variables with one of the two have an entry, so that an engine without
 //! errors looks at one counter.
 
-use super::sync::Lock;
+use super::sync::{Guard, Lock};
 use crate::error::{Error, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub struct Faults {
 pub type Inherited = (Error, Option<Cell>);
 
 impl Faults {
-    pub fn hold(&self) -> std::sync::MutexGuard<'_, Table> {
+    pub fn hold(&self) -> Guard<'_, Table> {
         self.table.lock()
     }
 

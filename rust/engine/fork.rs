@@ -7,11 +7,12 @@
 
 use super::hook::Hook;
 use super::sleep::Parker;
+use super::sync::Guard;
 use super::threaded::{Core, PushState};
 use super::{fault, pool, queue, wait};
 use crate::error::Error;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 /// All locks of an engine, held from before a fork until after it.
@@ -20,13 +21,13 @@ pub struct HeldForFork<'a> {
 }
 
 struct Locks<'a> {
-    _hook: (MutexGuard<'a, Option<Arc<dyn Hook>>>, MutexGuard<'a, Option<Duration>>),
-    _rest: (MutexGuard<'a, Vec<u32>>, MutexGuard<'a, fault::Table>),
-    _watch: MutexGuard<'a, Vec<(u64, Arc<wait::Signal>)>>,
-    _sleep: MutexGuard<'a, Vec<Arc<Parker>>>,
+    _hook: (Guard<'a, Option<Arc<dyn Hook>>>, Guard<'a, Option<Duration>>),
+    _rest: (Guard<'a, Vec<u32>>, Guard<'a, fault::Table>),
+    _watch: Guard<'a, Vec<(u64, Arc<wait::Signal>)>>,
+    _sleep: Guard<'a, Vec<Arc<Parker>>>,
     _queues: queue::Held<'a>,
     _threads: pool::Held<'a>,
-    _push: MutexGuard<'a, PushState>,
+    _push: Guard<'a, PushState>,
 }
 
 impl<'a> HeldForFork<'a> {

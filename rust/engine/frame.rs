@@ -8,8 +8,22 @@ use super::threaded::Core;
 use std::cell::{Cell, RefCell};
 use std::ptr;
 
+#[cfg(not(loom))]
 thread_local! {
     static TOP: Cell<*const Frame> = const { Cell::new(ptr::null()) };
+}
+
+#[cfg(loom)]
+loom::thread_local! {
+    static TOP: Cell<*const Frame> = Cell::new(ptr::null());
+}
+
+fn top() -> *const Frame {
+    TOP.with(Cell::get)
+}
+
+fn replace_top(frame: *const Frame) -> *const Frame {
+    TOP.with(|t| t.replace(frame))
 }
 
 /// One entry of the stack. Lives on the stack of the thread that runs the operation.
@@ -25,13 +39,7 @@ pub struct Frame {
 
 impl Frame {
     pub fn new(core: *const Core, task: TaskRef, is_worker: bool) -> Self {
-        Frame {
-            core,
-            task: Cell::new(task),
-            is_worker,
-            pushes: RefCell::default(),
-            below: TOP.get(),
-        }
+        Frame { core, task: Cell::new(task), is_worker, pushes: RefCell::default(), below: top() }
     }
 
     #[inline]
@@ -45,17 +53,17 @@ impl Frame {
         struct Leave(*const Frame);
         impl Drop for Leave {
             fn drop(&mut self) {
-                TOP.set(self.0);
+                replace_top(self.0);
             }
         }
-        let _leave = Leave(TOP.replace(self));
+        let _leave = Leave(replace_top(self));
         f()
     }
 }
 
 /// Calls `f` with each frame of `core` on this thread, innermost first.
 fn each<R>(core: *const Core, mut f: impl FnMut(&Frame) -> Option<R>) -> Option<R> {
-    let mut at = TOP.get();
+    let mut at = top();
     while !at.is_null() {
         // SAFETY: frames leave the list before they leave the stack (`enter`), and the list is this
         // thread's own.
@@ -90,7 +98,7 @@ pub fn on_worker(core: *const Core) -> bool {
 /// Remembers a push made by the operation on top.
 #[inline]
 pub fn note_push(core: *const Core, task: TaskRef, is_done: impl Fn(TaskRef) -> bool) {
-    let top = TOP.get();
+    let top = top();
     if top.is_null() {
         return;
     }

@@ -9,6 +9,8 @@ mod fault;
 mod fork;
 mod frame;
 mod hook;
+#[cfg(all(test, loom))]
+mod loom_models;
 mod naive;
 mod names;
 mod pool;

@@ -3,11 +3,11 @@
 //! So operations and the halves of kernels share one set of threads, and an idle thread helps a kernel.
 //! The pool is made when first needed, replaced when its size changes, and made anew in a forked child.
 
-use super::sync::Lock;
+use super::sync::{Guard, Lock};
 use super::threaded::{Core, LANES};
 use crate::error::{Error, ErrorKind, Result};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
 /// The threads of an engine.
@@ -21,7 +21,7 @@ pub struct Threads {
 
 /// Both locks, held over a fork.
 #[expect(dead_code, reason = "held, not read")]
-pub struct Held<'a>(MutexGuard<'a, Option<Pool>>, MutexGuard<'a, Vec<usize>>);
+pub struct Held<'a>(Guard<'a, Option<Pool>>, Guard<'a, Vec<usize>>);
 
 pub struct Pool {
     // Dropped last of all: rayon ends its threads once their loops have ended.
@@ -104,6 +104,15 @@ impl Core {
         Ok(())
     }
 
+    /// What each compute thread does until `stop`.
+    pub fn serve(&self, stop: &AtomicBool) {
+        if let Some(lane) = self.threads.take_lane() {
+            self.queues.enlist(lane);
+            self.work(lane, stop);
+            self.threads.free_lanes.lock().push(lane);
+        }
+    }
+
     fn new_pool(&self, n: usize) -> Result<Pool> {
         let rayon = rayon::ThreadPoolBuilder::new()
             .num_threads(n)
@@ -125,11 +134,7 @@ impl Core {
                     helped.sleep.wake_all();
                 }
             })));
-            if let Some(lane) = core.threads.take_lane() {
-                core.queues.enlist(lane);
-                core.work(lane, &flag);
-                core.threads.free_lanes.lock().push(lane);
-            }
+            core.serve(&flag);
             crate::sync::set_helper_call(None);
             count.end_one();
         });

@@ -4,13 +4,12 @@
 //! batches and goes to locked lists with a length that can be read without the lock: what completions made
 //! ready beyond the task the worker runs next, and the two heaps of tasks with a priority.
 
-use super::sync::Lock;
+use super::sync::{AtomicU32, AtomicU64, AtomicUsize, Guard, Lock};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::sync::MutexGuard;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
-const RING: u64 = 1 << 15;
+const RING: u64 = if cfg!(loom) { 4 } else { 1 << 15 };
 
 /// A value on cache lines of its own.
 #[derive(Default)]
@@ -163,7 +162,7 @@ pub struct Queues {
 
 /// All locks of the queues, held over a fork.
 #[expect(dead_code, reason = "held, not read")]
-pub struct Held<'a>([MutexGuard<'a, (Heap, u64)>; 2], Vec<MutexGuard<'a, VecDeque<u32>>>);
+pub struct Held<'a>([Guard<'a, (Heap, u64)>; 2], Vec<Guard<'a, VecDeque<u32>>>);
 
 impl Queues {
     pub fn new(workers: usize) -> Self {

@@ -5,9 +5,10 @@
 //! sees the worker: nobody sleeps beside a task. The count can be read without the lock, which is all
 //! that a push pays while nobody sleeps.
 
-use super::sync::{AtomicU32, Lock, fence};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::Thread;
+use super::sync::thread::{self, Thread};
+use super::sync::{AtomicBool, AtomicU32, Guard, Lock, fence};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// One worker's place to park.
 pub struct Parker {
@@ -18,7 +19,7 @@ pub struct Parker {
 /// The parked workers of one pool.
 pub struct Sleep {
     count: AtomicU32,
-    asleep: Lock<Vec<std::sync::Arc<Parker>>>,
+    asleep: Lock<Vec<Arc<Parker>>>,
 }
 
 /// Orders what the caller made available before its look at the sleepers. The callers have just done an
@@ -32,11 +33,8 @@ pub fn publish() {
 }
 
 impl Parker {
-    pub fn current() -> std::sync::Arc<Self> {
-        std::sync::Arc::new(Parker {
-            thread: std::thread::current(),
-            woken: AtomicBool::new(false),
-        })
+    pub fn current() -> Arc<Self> {
+        Arc::new(Parker { thread: thread::current(), woken: AtomicBool::new(false) })
     }
 }
 
@@ -72,7 +70,7 @@ impl Sleep {
         }
     }
 
-    pub fn hold(&self) -> std::sync::MutexGuard<'_, Vec<std::sync::Arc<Parker>>> {
+    pub fn hold(&self) -> Guard<'_, Vec<Arc<Parker>>> {
         self.asleep.lock()
     }
 
@@ -83,7 +81,7 @@ impl Sleep {
     }
 
     /// Parks the calling worker until it is woken, unless `must_stay` says that there is something to do.
-    pub fn park(&self, me: &std::sync::Arc<Parker>, must_stay: impl Fn() -> bool) {
+    pub fn park(&self, me: &Arc<Parker>, must_stay: impl Fn() -> bool) {
         me.woken.store(false, Ordering::Relaxed);
         {
             let mut asleep = self.asleep.lock();
@@ -93,12 +91,12 @@ impl Sleep {
         fence(Ordering::SeqCst);
         if must_stay() {
             let mut asleep = self.asleep.lock();
-            asleep.retain(|p| !std::sync::Arc::ptr_eq(p, me));
+            asleep.retain(|p| !Arc::ptr_eq(p, me));
             self.count.store(asleep.len() as u32, Ordering::SeqCst);
             return;
         }
         while !me.woken.load(Ordering::Acquire) {
-            std::thread::park();
+            thread::park();
         }
     }
 }

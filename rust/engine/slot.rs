@@ -17,14 +17,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Edges that fit into a slot. A task with more predecessors takes further slots as carriers.
-pub const EDGES: usize = 6;
+pub const EDGES: usize = if cfg!(loom) { 2 } else { 6 };
 /// Variables that fit into a slot.
 pub const VARS: usize = 4;
 const BIAS: i32 = 1 << 30;
 const FREE: i32 = i32::MIN;
 const NIL: u32 = u32::MAX;
 const CARRIER: u32 = 8;
-const CHUNK_BITS: u32 = 12;
+const CHUNK_BITS: u32 = if cfg!(loom) { 3 } else { 12 };
 pub const CHUNK: usize = 1 << CHUNK_BITS;
 const CHUNKS: usize = 1 << 14;
 

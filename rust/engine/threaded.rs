@@ -10,7 +10,7 @@ use super::pool::Threads;
 use super::queue::{Apart, Queues};
 use super::sleep::{Sleep, publish};
 use super::slot::{Body, EDGES, Edge, Extra, Slab, TaskRef, VARS, flag};
-use super::sync::Lock;
+use super::sync::{AtomicU64, Guard, Lock};
 use super::task::Task;
 use super::var::{self, Vars, Versions};
 use super::{Hook, Prop, Push, frame};
@@ -18,11 +18,11 @@ use crate::context::{Context, DeviceType};
 use crate::error::{Error, Result};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Most workers that count their completions apart; more than any pool has.
-pub const LANES: usize = 256;
+pub const LANES: usize = if cfg!(loom) { 2 } else { 256 };
 
 /// Everything that pushers share with workers. Handles keep it by `Arc`.
 pub struct Core {
@@ -135,7 +135,7 @@ impl Core {
 
     /// The push lock, with the state brought up to date after a fork.
     #[inline]
-    pub fn lock(&self) -> std::sync::MutexGuard<'_, PushState> {
+    pub fn lock(&self) -> Guard<'_, PushState> {
         let mut state = self.push.0.lock();
         if state.epoch != self.epoch.load(Ordering::Relaxed) {
             super::fork::recover(self, &mut state);

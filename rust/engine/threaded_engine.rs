@@ -46,7 +46,7 @@ use std::time::{Duration, Instant};
 /// # Ok::<(), rsnet::Error>(())
 /// ```
 pub struct ThreadedEngine {
-    core: Arc<Core>,
+    pub(in crate::engine) core: Arc<Core>,
 }
 
 impl Default for ThreadedEngine {
@@ -237,5 +237,30 @@ impl Drop for ThreadedEngine {
             });
         }
         self.core.end_threads(Duration::from_secs(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guards contract 5: after errors the good path costs what it did before the first one.
+    #[test]
+    fn contract_5_no_error_leaves_the_engine_on_its_slow_path() {
+        let engine = ThreadedEngine::with_threads(2);
+        for _ in 0..2000 {
+            let a = engine.new_variable();
+            let fails = Task::sync(|_| Err(Error::execution("it broke")));
+            engine.push(fails, Push::new("fails", &[], &[a])).unwrap();
+            engine.delete_variable(a, None);
+        }
+        let healed = engine.new_variable();
+        let fails = Task::sync(|_| Err(Error::execution("it broke")));
+        engine.push(fails, Push::new("fails", &[], &[healed])).unwrap();
+        let fill = Push { overwrites: 1, ..Push::new("fill", &[], &[healed]) };
+        engine.push(Task::nothing(), fill).unwrap();
+        assert!(engine.wait_for_all(&mut patiently()).is_err());
+        assert!(!engine.core.faults.any());
+        assert_eq!(engine.core.rare.load(Ordering::Relaxed), 0);
     }
 }

@@ -6,7 +6,8 @@
 use super::frame;
 use super::pool::usable_cores;
 use super::slot::{TaskRef, flag};
-use super::sync::Lock;
+use super::sync::thread::{self, Thread};
+use super::sync::{AtomicBool, AtomicU32, Guard, Lock, fence};
 use super::task::Task;
 use super::threaded::{Core, PushState, name_of};
 use super::var::{self, Vars};
@@ -14,15 +15,14 @@ use super::{Poll, Var};
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::thread::Thread;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How long a waiter spins before it parks.
 const SPIN: Duration = Duration::from_micros(20);
 const SHORT_SPIN: Duration = Duration::from_micros(1);
 /// How often a wait polls.
-const SLICE: Duration = Duration::from_millis(50);
+const SLICE: Duration = Duration::from_millis(if cfg!(loom) { 3_600_000 } else { 50 });
 
 /// Wakes one parked waiter.
 pub struct Signal {
@@ -32,7 +32,7 @@ pub struct Signal {
 
 impl Signal {
     fn new() -> Arc<Self> {
-        Arc::new(Signal { done: AtomicBool::new(false), thread: std::thread::current() })
+        Arc::new(Signal { done: AtomicBool::new(false), thread: thread::current() })
     }
 
     fn set(&self) {
@@ -62,7 +62,7 @@ impl Watch {
         let mut waiters = self.waiters.lock();
         waiters.push((target, signal.clone()));
         self.count.store(waiters.len() as u32, Ordering::SeqCst);
-        std::sync::atomic::fence(Ordering::SeqCst);
+        fence(Ordering::SeqCst);
     }
 
     fn remove(&self, signal: &Arc<Signal>) {
@@ -71,7 +71,7 @@ impl Watch {
         self.count.store(waiters.len() as u32, Ordering::SeqCst);
     }
 
-    pub fn hold(&self) -> std::sync::MutexGuard<'_, Vec<(u64, Arc<Signal>)>> {
+    pub fn hold(&self) -> Guard<'_, Vec<(u64, Arc<Signal>)>> {
         self.waiters.lock()
     }
 
@@ -245,7 +245,7 @@ impl Core {
                     return Err(self.hang_report(&what(), limit));
                 }
             }
-            std::thread::park_timeout(next_poll.saturating_duration_since(now));
+            thread::park_timeout(next_poll.saturating_duration_since(now));
         }
     }
 
@@ -327,6 +327,9 @@ fn pending(core: &Core, vars: &Vars, i: u32, kind: Kind) -> Vec<TaskRef> {
 
 /// Spins for a moment: a short one if the workers need all cores.
 fn spin(workers: usize, is_done: &dyn Fn() -> bool) -> bool {
+    if cfg!(loom) {
+        return is_done();
+    }
     let spare = workers < usable_cores();
     let until = Instant::now() + if spare { SPIN } else { SHORT_SPIN };
     loop {

@@ -5,17 +5,20 @@ use super::frame::Frame;
 use super::queue::Apart;
 use super::sleep::Parker;
 use super::slot::{Body, TaskRef, flag};
+use super::sync::AtomicU64;
 use super::task::OnComplete;
 use super::threaded::{Core, context_of, name_of, rare, vars_of};
 use super::{Event, RunContext};
 use crate::error::{Error, Result};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long an idle worker looks for work, and helps kernels, before it parks. Waking costs about 30 us, so
 /// gaps between operations up to this long cost nothing.
-const SPIN: Duration = Duration::from_micros(250);
+const SPIN: Duration = Duration::from_micros(if cfg!(loom) { 0 } else { 250 });
+/// Looks at the queues between two looks at the clock.
+const LOOKS: u32 = if cfg!(loom) { 1 } else { 64 };
 /// Free slots are given back to pushers by so many.
 const BATCH: usize = 64;
 /// Tasks run directly after one another before the queues are looked at again.
@@ -98,7 +101,7 @@ impl Core {
         let mut until: Option<Instant> = None;
         let mut pauses = 1;
         loop {
-            for _ in 0..64 {
+            for _ in 0..LOOKS {
                 if !self.queues.is_empty() || stop.load(Ordering::Relaxed) {
                     return;
                 }

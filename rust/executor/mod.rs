@@ -4,6 +4,8 @@
 
 pub mod autograd;
 pub mod bind;
+#[cfg(test)]
+mod contract_tests;
 pub mod exec;
 pub mod imperative;
 pub mod lanes;

@@ -122,7 +122,7 @@ fn a_second_thread_has_its_own_lane() {
 }
 
 #[test]
-fn backward_after_a_sharing_executor_ran_is_refused() {
+fn contract_9_backward_after_a_sharing_executor_ran_is_refused() {
     let rt = runtime();
     let head = array(&rt, &[3, 5], 50);
     let one = Executor::bind(&rt, binding(&rt, None)).unwrap();

@@ -21,7 +21,7 @@ impl Draws {
     fn word(&mut self) -> u32 {
         if self.used == 4 {
             // The next block of this element: no call has 2^44 elements.
-            self.index += 1 << 44;
+            self.index = self.index.wrapping_add(1 << 44);
             self.words = philox(self.seed, self.stream, self.index);
             self.used = 0;
         }
@@ -55,8 +55,11 @@ impl Draws {
         -self.positive().ln()
     }
 
-    /// Gamma of this shape and scale 1 (Marsaglia and Tsang, 2000).
+    /// Gamma of this shape and scale 1 (Marsaglia and Tsang, 2000). NaN where there is no such distribution.
     pub fn gamma(&mut self, shape: f64) -> f64 {
+        if !(0.0..f64::INFINITY).contains(&shape) {
+            return if shape == f64::INFINITY { shape } else { f64::NAN };
+        }
         if shape < 1.0 {
             let u = self.positive();
             return self.gamma(shape + 1.0) * u.powf(1.0 / shape);
@@ -73,7 +76,11 @@ impl Draws {
     }
 
     /// Poisson of this mean: products of uniforms, for large means transformed rejection (Hörmann, 1993).
+    /// NaN where there is no such distribution.
     pub fn poisson(&mut self, mean: f64) -> f64 {
+        if !(0.0..f64::INFINITY).contains(&mean) {
+            return if mean == f64::INFINITY { mean } else { f64::NAN };
+        }
         if mean < 30.0 {
             let (limit, mut product, mut k) = ((-mean).exp(), self.positive(), 0.0);
             while product > limit {

@@ -39,7 +39,7 @@ fn fail(rt: &Arc<Runtime>, a: &NDArray) {
 }
 
 #[test]
-fn a_failed_array_never_gives_bytes_until_it_is_overwritten_whole() {
+fn contract_6_a_failed_array_never_gives_bytes_until_it_is_overwritten_whole() {
     for rt in runtimes() {
         let (a, good) = (filled(&rt, &[1.0, 2.0]), filled(&rt, &[3.0, 4.0]));
         fail(&rt, &a);

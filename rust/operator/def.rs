@@ -176,6 +176,9 @@ impl fmt::Debug for OpDef {
     }
 }
 
+/// The most inputs of an operator that takes any number.
+const MOST_INPUTS: i64 = 65_535;
+
 impl OpDef {
     /// An operator with the parameter struct `P`, one input `data` and one output `output`.
     pub fn new<P: ParamStruct>(name: &str) -> Self {
@@ -242,6 +245,7 @@ impl OpDef {
         let values = self.schema.parse(relevant).map_err(fail)?;
         let kept: Vec<_> = given.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
         let typed = (self.typed)(&values, &kept).map_err(|e| e.in_operator(&self.name))?;
+        self.check_count(&values).map_err(fail)?;
         Ok(Attrs::new(self.schema.clone(), values, typed, kept))
     }
 
@@ -347,6 +351,18 @@ impl OpDef {
     }
 
     /// Inputs that depend on the parameters; call after [`OpDef::inputs_are`], which documents all.
+    /// A count of inputs that nobody means would make as many names.
+    fn check_count(&self, values: &[Value]) -> Result<()> {
+        let Some(count) = self.key_var_num_args.as_deref() else { return Ok(()) };
+        let at = self.schema.fields.iter().position(|f| f.name == count);
+        match at.and_then(|i| values.get(i)) {
+            Some(Value::Int(n)) if *n > MOST_INPUTS => Err(Error::parameter(format!(
+                "value {n} for Parameter {count} should be smaller equal to {MOST_INPUTS}"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     pub fn input_names_by(
         mut self,
         f: impl Fn(&Attrs) -> Vec<String> + Send + Sync + 'static,

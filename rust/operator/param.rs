@@ -72,6 +72,9 @@ impl Field {
                 format!("Invalid Parameter format for {name} expect {ty} but value='{given}'")
                     + &float_refusal(text).map_or_else(String::new, |why| format!(", {why}"))
             }
+            (FieldType::Float, Value::Float(_) | Value::Int(_)) => format!(
+                "Invalid Parameter format for {name} expect {ty} but value='{given}', out of range value"
+            ),
             _ => format!("Invalid Parameter format for {name} expect {ty} but value='{given}'"),
         }
     }

@@ -150,7 +150,8 @@ impl FieldType {
             (FieldType::UInt, v) => integer(v, 0, u32::MAX as i64),
             (FieldType::Long, v) => integer(v, i64::MIN, i64::MAX),
             (FieldType::ULong, v) => integer(v, 0, i64::MAX),
-            (FieldType::Float | FieldType::Double, v) => float(v),
+            (FieldType::Double, v) => float(v),
+            (FieldType::Float, v) => float(v).filter(fits_float),
             (FieldType::Str, Value::Str(_)) => Some(value.clone()),
             (FieldType::Str, Value::List(_)) => None,
             (FieldType::Str, v) => Some(Value::Str(v.to_string())),
@@ -160,7 +161,7 @@ impl FieldType {
                 Value::Str(s) if s.trim() == "None" => Some(Value::None),
                 v => integer(v, i64::MIN, i64::MAX),
             }),
-            (FieldType::FloatTuple, v) => list(v, &float),
+            (FieldType::FloatTuple, v) => list(v, &|v| float(v).filter(fits_float)),
             (FieldType::Enum(keys), Value::Str(s)) => keys.contains(s).then(|| value.clone()),
             (FieldType::Enum(keys), Value::Int(i)) => {
                 let text = i.to_string();
@@ -221,6 +222,11 @@ fn float(value: &Value) -> Option<Value> {
         _ => return None,
     };
     Some(Value::Float(x))
+}
+
+/// Is a number still one in single precision? (Infinity itself may be meant.)
+fn fits_float(value: &Value) -> bool {
+    !matches!(value, Value::Float(x) if x.is_finite() && (*x as f32).is_infinite())
 }
 
 fn list(value: &Value, item: &dyn Fn(&Value) -> Option<Value>) -> Option<Value> {

@@ -43,7 +43,7 @@ fn an_error_is_raised_once_and_the_poison_stays() {
 }
 
 #[test]
-fn only_an_overwrite_heals() {
+fn contract_6_only_an_overwrite_heals() {
     for engine in engines() {
         let a = engine.new_variable();
         push(&*engine, fails(), &[], &[a]);
@@ -84,23 +84,48 @@ fn no_skip_runs_on_poisoned_variables() {
     }
 }
 
-#[test]
-fn a_recycled_variable_meets_no_strangers_error() {
-    for engine in engines() {
-        for _ in 0..20_000 {
-            let a = engine.new_variable();
-            push(&*engine, fails(), &[], &[a]);
-            engine.delete_variable(a, None);
-            let b = engine.new_variable();
-            assert_eq!(engine.version(b), 0);
-            push(&*engine, nothing(), &[], &[b]);
-            wait(&*engine, b).unwrap();
+/// Bytes of memory this process holds.
+#[cfg(target_os = "linux")]
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+#[cfg(not(target_os = "linux"))]
+fn resident() -> usize {
+    0
+}
+
+/// Error, delete, recycle, `rounds` times: nobody meets a stranger's error, and memory stays flat.
+fn fail_and_recycle(engine: &dyn Engine, rounds: usize) {
+    let mut early = 0;
+    for round in 0..rounds {
+        let a = engine.new_variable();
+        push(engine, fails(), &[], &[a]);
+        engine.delete_variable(a, None);
+        let b = engine.new_variable();
+        assert_eq!(engine.version(b), 0);
+        push(engine, nothing(), &[], &[b]);
+        if round % 16 == 0 {
+            wait(engine, b).unwrap();
             assert!(engine.poisoned(b).is_none());
-            engine.delete_variable(b, None);
         }
-        assert!(engine.wait_for_all(&mut patiently()).is_err());
-        engine.wait_for_all(&mut patiently()).unwrap();
+        engine.delete_variable(b, None);
+        if round == rounds / 10 {
+            let _ = engine.wait_for_all(&mut patiently());
+            early = resident();
+        }
     }
+    assert!(engine.wait_for_all(&mut patiently()).is_err());
+    engine.wait_for_all(&mut patiently()).unwrap();
+    let grown = resident().saturating_sub(early);
+    assert!(grown < 16 << 20, "{grown} bytes more than after a tenth of the rounds");
+}
+
+#[test]
+fn contract_5_a_million_errors_deletions_and_recycled_variables() {
+    fail_and_recycle(&ThreadedEngine::with_threads(2), 1_000_000);
+    fail_and_recycle(&NaiveEngine::new(), 20_000);
 }
 
 #[test]
@@ -176,7 +201,7 @@ fn a_poll_ends_a_wait_and_nothing_is_lost() {
 }
 
 #[test]
-fn the_pool_changes_size_while_many_push() {
+fn contract_3_the_pool_changes_size_while_many_push() {
     let engine = ThreadedEngine::with_threads(1);
     thread::scope(|s| {
         for _ in 0..8 {

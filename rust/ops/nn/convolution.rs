@@ -138,7 +138,7 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
         for a in 0..rank - 2 {
             let size = data.dims()[a + 2];
             let reach = w.dilate[a] * (w.kernel[a] - 1) + 1;
-            let padded = size + 2 * w.pad[a];
+            let padded = size.saturating_add(2 * w.pad[a]);
             if size >= 0 && reach > padded {
                 let expected = format!("at least {reach} on axis {} with padding", a + 2);
                 return Err(Error::argument("data", "shape", &inputs[0], expected));
@@ -157,7 +157,8 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
         for a in 0..rank - 2 {
             let size = out.dims()[a + 2];
             if w.stride[a] == 1 && size >= 0 {
-                learnt.dims_mut()[a + 2] = size + w.dilate[a] * (w.kernel[a] - 1) - 2 * w.pad[a];
+                let reach = w.dilate[a] * (w.kernel[a] - 1) - 2 * w.pad[a];
+                learnt.dims_mut()[a + 2] = size.saturating_add(reach);
             }
         }
         assign_shape(&mut data, "data", &learnt)?;

@@ -106,7 +106,8 @@ fn window(param: &DeconvolutionParam, input: &[i64]) -> Result<Window> {
             if input[a] < 0 {
                 continue;
             }
-            let full = (input[a] - 1) * w.stride[a] + w.dilate[a] * (w.kernel[a] - 1) + 1;
+            let reach = w.dilate[a] * (w.kernel[a] - 1) + 1;
+            let full = (input[a] - 1).saturating_mul(w.stride[a]).saturating_add(reach);
             let cut = full - target[a];
             if cut < 0 {
                 let expected = format!("at most {full} on spatial axis {a}");
@@ -158,7 +159,8 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
             let size = data.dims()[a + 2];
             if size >= 0 {
                 let reach = w.dilate[a] * (w.kernel[a] - 1) + 1;
-                let extent = (size - 1) * w.stride[a] - 2 * w.pad[a] + reach + w.adj[a];
+                let more = reach - 2 * w.pad[a] + w.adj[a];
+                let extent = (size - 1).saturating_mul(w.stride[a]).saturating_add(more);
                 if extent < 0 || (extent == 0 && size > 0) {
                     return Err(Error::argument(
                         "pad",

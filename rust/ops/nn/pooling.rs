@@ -177,15 +177,15 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
         if param.global_pool {
             out.dims_mut()[a + 2] = 1;
         } else if size >= 0 {
-            let room = size + 2 * pad[a] - kernel[a];
+            let room = size.saturating_add(2 * pad[a]) - kernel[a];
             if room < 0 && param.pooling_convention != Convention::Same {
                 let expected = format!("at least {} on axis {} with padding", kernel[a], a + 2);
                 return Err(Error::argument("data", "shape", &inputs[0], expected));
             }
             out.dims_mut()[a + 2] = match param.pooling_convention {
                 Convention::Valid => room / stride[a] + 1,
-                Convention::Full => (room + stride[a] - 1) / stride[a] + 1,
-                Convention::Same => (size + stride[a] - 1) / stride[a],
+                Convention::Full => room.saturating_add(stride[a] - 1) / stride[a] + 1,
+                Convention::Same => size.saturating_add(stride[a] - 1) / stride[a],
             };
         }
     }

@@ -28,7 +28,7 @@ params! {
     /// Parameters of `RNN`.
     pub struct RnnParam {
         state_size: u32, required.ge(1.0), "Extent of the hidden state.";
-        num_layers: u32, required.ge(1.0), "Number of layers.";
+        num_layers: u32, required.ge(1.0).le(65535.0), "Number of layers.";
         bidirectional: bool, default(false), "Run each layer forward and backward in time and join the outputs.";
         mode: RnnMode, required, "The recurrence.";
         p: f32, default(0.0).ge(0.0).le(1.0), "Share of a layer's output that is dropped before the next, in training.";
@@ -151,21 +151,27 @@ impl RnnParam {
         if layer == 0 { first } else { self.directions() * self.state() }
     }
 
-    /// Ranges of the parameter vector for every (layer, direction), and its length.
+    /// Ranges of the parameter vector for every (layer, direction), and its length. Sizes that no machine holds
+    /// come out as the greatest there is.
     fn ranges(&self, first: usize) -> (Vec<Weights<Range<usize>>>, usize) {
         let (gates, hid, st) = (self.cell().gates() * self.hidden(), self.hidden(), self.state());
-        let mut next = 0;
+        let mut next = 0usize;
         let mut take = |n: usize| {
-            next += n;
-            next - n..next
+            let from = next;
+            next = from.saturating_add(n);
+            from..next
         };
         let mut all = Vec::new();
         for layer in 0..self.layers() {
             for _ in 0..self.directions() {
                 all.push(Weights {
-                    input: take(gates * self.input(layer, first)),
-                    recurrent: take(gates * st),
-                    projection: take(if self.projection_size.is_some() { st * hid } else { 0 }),
+                    input: take(gates.saturating_mul(self.input(layer, first))),
+                    recurrent: take(gates.saturating_mul(st)),
+                    projection: take(if self.projection_size.is_some() {
+                        st.saturating_mul(hid)
+                    } else {
+                        0
+                    }),
                     input_bias: 0..0,
                     recurrent_bias: 0..0,
                 });
@@ -204,7 +210,7 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
     let stacked = (param.layers() * param.directions()) as i64;
     let (hid, st) = (param.hidden() as i64, param.state() as i64);
     if first >= 0 {
-        let length = param.ranges(first as usize).1 as i64;
+        let length = i64::try_from(param.ranges(first as usize).1).unwrap_or(i64::MAX);
         assign_shape(&mut inputs[1], "parameters", &Shape::new(&[length]))?;
     }
     let (state, cell) = (Shape::new(&[stacked, batch, st]), Shape::new(&[stacked, batch, hid]));

@@ -95,6 +95,9 @@ impl From<ConvLayout> for Layout {
     }
 }
 
+/// The greatest value of a spatial parameter; products of two fit into 64 bits.
+const MOST: i64 = i32::MAX as i64;
+
 /// A spatial tuple parameter: empty means `fill` on every axis; else it has one value an axis, at least
 /// `least`.
 pub fn spatial(tuple: &Tuple, name: &str, rank: usize, fill: i64, least: i64) -> Result<Tuple> {
@@ -105,8 +108,9 @@ pub fn spatial(tuple: &Tuple, name: &str, rank: usize, fill: i64, least: i64) ->
         let got = Shape::new(tuple);
         return Err(Error::argument(name, "value", got, format!("{rank} numbers, as kernel has")));
     }
-    if tuple.iter().any(|&v| v < least) {
-        return Err(Error::argument(name, "value", Shape::new(tuple), format!("at least {least}")));
+    if tuple.iter().any(|v| !(least..=MOST).contains(v)) {
+        let expected = format!("numbers from {least} to {MOST}");
+        return Err(Error::argument(name, "value", Shape::new(tuple), expected));
     }
     Ok(tuple.clone())
 }

@@ -128,10 +128,9 @@ fn ravel() -> Vec<OpDef> {
                     (&call.inputs[0], &call.outputs[0], &call.attrs.get::<ShapeParam>().shape);
                 let n = out.size();
                 for k in 0..n {
-                    let at = shape
-                        .iter()
-                        .enumerate()
-                        .fold(0, |at, (axis, &d)| at * d + index_at(x, axis * n + k));
+                    let at = shape.iter().enumerate().fold(0i64, |at, (axis, &d)| {
+                        at.saturating_mul(d).saturating_add(index_at(x, axis * n + k))
+                    });
                     // SAFETY: `k` is an element of the output.
                     unsafe { write_f64(out.ptr(), out.dtype(), k, at as f64) };
                 }

@@ -130,7 +130,7 @@ fn eye(call: &Call<'_>) -> Result<()> {
     fill(out, 0.0)?;
     let [rows, columns] = [out.dims()[0], out.dims()[1]];
     with_dtype!(out.dtype(), T => for i in 0..rows {
-        let j = i + k;
+        let j = i.saturating_add(k);
         if (0..columns).contains(&j) {
             // SAFETY: inside of the output.
             unsafe { *out.as_ptr::<T>().add((i * columns + j) as usize) = T::from_f64(1.0) };

@@ -44,7 +44,7 @@ params! {
         indices: Tuple, required, "First index of each piece (the first one 0), if sections is 0.";
         axis: i32, default(1), "The axis that is cut.";
         squeeze_axis: bool, default(false), "Remove the axis, which must have extent 1 in each piece.";
-        sections: i32, default(0), "Number of equal pieces; 0 cuts at indices.";
+        sections: i32, default(0).le(65535.0), "Number of equal pieces; 0 cuts at indices.";
     }
 }
 

@@ -29,7 +29,7 @@ params! {
 params! {
     /// Parameters of `SliceChannel`.
     pub struct SliceChannelParam {
-        num_outputs: i32, required.ge(1.0), "Number of pieces; must divide the extent.";
+        num_outputs: i32, required.ge(1.0).le(65535.0), "Number of pieces; must divide the extent.";
         axis: i32, default(1), "The axis along which the input is split.";
         squeeze_axis: bool, default(false), "Remove the axis, which must be of extent 1 in the pieces.";
     }
@@ -57,7 +57,9 @@ params! {
 fn region(whole: &View, part: &Shape, begin: &[i64], step: &[i64]) -> View {
     let own = whole.strides();
     let start: i64 = begin.iter().zip(own).map(|(b, s)| b * s).sum();
-    let strides: Dims = own.iter().zip(step).map(|(s, k)| s * k).collect();
+    // Along an axis of one element no step is taken, however long.
+    let taken = |((s, k), n): ((&i64, &i64), &i64)| if *n > 1 { s * k } else { 0 };
+    let strides: Dims = own.iter().zip(step).zip(part.dims()).map(taken).collect();
     // SAFETY: begin, extents and steps lie inside of the whole, as inference has checked; an empty part is
     // never read.
     unsafe {

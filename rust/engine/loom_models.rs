@@ -1,0 +1,368 @@
+//! Models of the engine's state machines, run by loom over every interleaving and every value that the memory
+//! orders allow (`make loom`). They run the shipping code; under `--cfg loom` only the sizes differ: two
+//! edges a task, eight slots a chunk, four places in the ring, no spinning.
+//!
+//! What each guards is said in `README.md` in this folder. A weaker order anywhere on the way from a push to a
+//! run, or from a completion to a wait, fails here: the payloads are loom's cells, which report every access
+//! that is not ordered.
+
+use super::queue::Queues;
+use super::sleep::{Parker, Sleep, publish};
+use super::slot::{Edge, Slab};
+use super::sync::{AtomicUsize, Lock};
+use super::{Engine, OnComplete, Prop, Push, Task, ThreadedEngine, patiently};
+use crate::error::Error;
+use loom::cell::UnsafeCell;
+use loom::thread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Checks `f` in all interleavings with at most so many preemptions. (`LOOM_MAX_PREEMPTIONS` overrides.)
+fn check(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
+    builder.max_branches = 100_000;
+    builder.check(f);
+}
+
+/// Plain memory that operations read and write.
+#[derive(Default)]
+struct Payload(UnsafeCell<u64>);
+
+// SAFETY: access from two threads that is not ordered is what loom reports.
+unsafe impl Sync for Payload {}
+// SAFETY: as above.
+unsafe impl Send for Payload {}
+
+impl Payload {
+    fn add(&self, n: u64) {
+        // SAFETY: loom ends the model if anybody else has access now.
+        self.0.with_mut(|p| unsafe { *p += n });
+    }
+
+    fn get(&self) -> u64 {
+        // SAFETY: as in `add`.
+        self.0.with(|p| unsafe { *p })
+    }
+}
+
+// ---- tasks and their edges -----------------------------------------------------------------------
+
+/// A pusher adds an edge to a task that completes meanwhile: the successor runs exactly once, after it.
+#[test]
+fn loom_an_edge_meets_a_completion() {
+    check(4, || {
+        let slab = Arc::new(Slab::new());
+        slab.grow(0);
+        let (done, ran) = (Arc::new(Payload::default()), Arc::new(Payload::default()));
+        let before = slab.open(0);
+        assert!(slab.opened(before, 0));
+        let completer = thread::spawn({
+            let (slab, done, ran) = (slab.clone(), done.clone(), ran.clone());
+            move || {
+                done.add(1);
+                let head = slab.get(0).close();
+                slab.release(head, |t| {
+                    assert_eq!((t, done.get()), (1, 1));
+                    ran.add(1);
+                });
+            }
+        });
+        let after = slab.open(1);
+        let edges = i32::from(slab.add_edge(before, Edge::of_task(1, 0)));
+        if slab.opened(after, edges) {
+            assert_eq!(done.get(), 1);
+            ran.add(1);
+        }
+        completer.join().unwrap();
+        assert_eq!(ran.get(), 1);
+        assert!(slab.is_done(before) && !slab.is_done(after));
+    });
+}
+
+/// Two predecessors complete while the pusher is at work: one of the three makes the task ready, and sees
+/// what both did.
+#[test]
+fn loom_the_last_of_two_predecessors_makes_ready() {
+    check(3, || {
+        let slab = Arc::new(Slab::new());
+        slab.grow(0);
+        let done = Arc::new([Payload::default(), Payload::default()]);
+        let ran = Arc::new(Payload::default());
+        let before = [slab.open(0), slab.open(1)];
+        let completers = [0, 1].map(|i| {
+            let (slab, done, ran) = (slab.clone(), done.clone(), ran.clone());
+            thread::spawn(move || {
+                done[i as usize].add(1);
+                let head = slab.get(i).close();
+                slab.release(head, |_| ran.add(done[0].get() + done[1].get()));
+            })
+        });
+        let after = slab.open(2);
+        let edge = |(i, &b)| i32::from(slab.add_edge(b, Edge::of_task(2, i)));
+        let edges = before.iter().enumerate().map(edge).sum();
+        if slab.opened(after, edges) {
+            ran.add(done[0].get() + done[1].get());
+        }
+        completers.into_iter().for_each(|c| c.join().unwrap());
+        assert_eq!(ran.get(), 2);
+    });
+}
+
+/// The slot of a completed task is opened for another while an old reference to it is still about: the old
+/// one counts as done, and its edges do not land in the stranger's list.
+#[test]
+fn loom_a_stale_reference_is_done() {
+    check(4, || {
+        let slab = Arc::new(Slab::new());
+        slab.grow(0);
+        let returned = Arc::new(Lock::new(Vec::new()));
+        let done = Arc::new(Payload::default());
+        let ran = Arc::new(Payload::default());
+        let old = slab.open(0);
+        let completer = thread::spawn({
+            let (slab, returned, done, ran) =
+                (slab.clone(), returned.clone(), done.clone(), ran.clone());
+            move || {
+                done.add(1);
+                let head = slab.get(0).close();
+                slab.release(head, |_| ran.add(done.get()));
+                slab.retire(0, |s| returned.lock().push(s));
+            }
+        });
+        let reused = returned.lock().pop();
+        let stranger = reused.map(|slot| slab.open(slot));
+        let after = slab.open(1);
+        let waits = slab.add_edge(old, Edge::of_task(1, 0));
+        if slab.opened(after, i32::from(waits)) {
+            ran.add(done.get());
+        }
+        if let Some(stranger) = stranger {
+            assert!(!waits && slab.is_done(old) && !slab.is_done(stranger));
+            slab.release(slab.get(0).close(), |_| panic!("an edge in a stranger's list"));
+        }
+        completer.join().unwrap();
+        assert_eq!(ran.get(), 1);
+    });
+}
+
+/// A task with more edges than a slot holds: its carrier goes back with it, and may be a task of its own
+/// while the last predecessors still walk their lists.
+#[test]
+fn loom_carriers_outlive_the_walks_through_them() {
+    check(3, || {
+        let slab = Arc::new(Slab::new());
+        slab.grow(0);
+        let ran = Arc::new(Payload::default());
+        let before = [slab.open(0), slab.open(1), slab.open(2)];
+        let after = slab.open(3);
+        slab.add_carrier(after, 4);
+        let places = [Edge::of_task(3, 0), Edge::of_task(3, 1), Edge::of_carrier(4, 0)];
+        let run = {
+            let (slab, ran) = (slab.clone(), ran.clone());
+            move |t: u32| {
+                assert_eq!(t, 3);
+                ran.add(1);
+                slab.get(3).close();
+                let mut free = Vec::new();
+                slab.retire(3, |s| free.push(s));
+                assert_eq!(free, [3, 4]);
+                free.into_iter().for_each(|s| drop(slab.open(s)));
+            }
+        };
+        let walkers = [&[0u32, 1][..], &[2][..]].map(|slots| {
+            let (slab, run) = (slab.clone(), run.clone());
+            thread::spawn(move || {
+                for &s in slots {
+                    slab.release(slab.get(s).close(), &run);
+                }
+            })
+        });
+        let edges = before.iter().zip(places).map(|(&b, e)| i32::from(slab.add_edge(b, e))).sum();
+        if slab.opened(after, edges) {
+            run(3);
+        }
+        walkers.into_iter().for_each(|w| w.join().unwrap());
+        assert_eq!(ran.get(), 1);
+    });
+}
+
+// ---- parking ---------------------------------------------------------------------------------------
+
+/// Announce, fence, look, park against make visible, fence, look: nobody sleeps beside a task.
+/// (A worker that did would be reported as a deadlock.)
+#[test]
+fn loom_nobody_sleeps_beside_a_task() {
+    check(4, || {
+        let shared = Arc::new((Queues::new(1), Sleep::new(), Lock::new(())));
+        let worker = thread::spawn({
+            let shared = shared.clone();
+            move || {
+                let (queues, sleep, _) = &*shared;
+                let (me, mut seen_tail) = (Parker::current(), 0);
+                for turn in 1..3 {
+                    loop {
+                        if queues.pop(0, turn, &mut seen_tail, |_| ()).is_some() {
+                            break;
+                        }
+                        sleep.park(&me, || !queues.is_empty());
+                    }
+                }
+            }
+        });
+        let (queues, sleep, push) = &*shared;
+        for task in [5, 6] {
+            let held = push.lock();
+            queues.pushed(task);
+            drop(held);
+            publish();
+            if sleep.anybody() {
+                sleep.wake_one();
+            }
+        }
+        worker.join().unwrap();
+    });
+}
+
+/// The same for what completions make ready, which goes to locked lists, and for two sleepers.
+#[test]
+fn loom_surplus_wakes_a_sleeper() {
+    check(2, || {
+        let shared = Arc::new((Queues::new(2), Sleep::new(), AtomicUsize::new(0)));
+        let workers = [0, 1].map(|lane| {
+            let shared = shared.clone();
+            shared.0.enlist(lane);
+            thread::spawn(move || {
+                let (queues, sleep, left) = &*shared;
+                let (me, mut seen_tail) = (Parker::current(), 0);
+                while left.load(Ordering::Acquire) < 2 {
+                    match queues.pop(lane, 1, &mut seen_tail, |_| ()) {
+                        Some(_) if left.fetch_add(1, Ordering::AcqRel) == 1 => sleep.wake_all(),
+                        Some(_) => {
+                            publish();
+                            if sleep.anybody() && !queues.is_empty() {
+                                sleep.wake_one();
+                            }
+                        }
+                        None => sleep
+                            .park(&me, || !queues.is_empty() || left.load(Ordering::Acquire) == 2),
+                    }
+                }
+            })
+        });
+        shared.0.surplus(None, &[5, 6]);
+        publish();
+        if shared.1.anybody() {
+            shared.1.wake_one();
+        }
+        workers.into_iter().for_each(|w| w.join().unwrap());
+    });
+}
+
+// ---- the whole engine ------------------------------------------------------------------------------
+
+/// Runs `model` beside one compute thread of `engine`, and ends that.
+fn with_worker(model: impl FnOnce(&ThreadedEngine)) {
+    let engine = ThreadedEngine::with_threads(1);
+    engine.core.is_running.store(true, Ordering::Release);
+    let stop = Arc::new(AtomicBool::new(false));
+    let worker = thread::spawn({
+        let (core, stop) = (engine.core.clone(), stop.clone());
+        move || core.serve(&stop)
+    });
+    model(&engine);
+    stop.store(true, Ordering::SeqCst);
+    loom::sync::atomic::fence(Ordering::SeqCst);
+    engine.core.sleep.wake_all();
+    worker.join().unwrap();
+}
+
+fn adds(payload: &Arc<Payload>, n: u64, expected: u64) -> Task {
+    let payload = payload.clone();
+    Task::sync(move |_| {
+        assert_eq!(payload.get(), expected);
+        payload.add(n);
+        Ok(())
+    })
+}
+
+/// Two writers of one variable, and a wait: in push order, each after the other's effects, the waiter last.
+#[test]
+fn loom_writers_run_in_order_and_the_waiter_sees_them() {
+    check(2, || {
+        with_worker(|engine| {
+            let (v, payload) = (engine.new_variable(), Arc::new(Payload::default()));
+            payload.add(1);
+            engine.push(adds(&payload, 10, 1), Push::new("first", &[], &[v])).unwrap();
+            engine.push(adds(&payload, 100, 11), Push::new("second", &[], &[v])).unwrap();
+            engine.wait_for_var(v, &mut patiently()).unwrap();
+            assert_eq!((payload.get(), engine.version(v)), (111, 2));
+        });
+    });
+}
+
+/// A wait for everything is told by the counters of completions alone.
+#[test]
+fn loom_a_wait_for_everything_ends() {
+    check(2, || {
+        with_worker(|engine| {
+            let (v, payload) = (engine.new_variable(), Arc::new(Payload::default()));
+            engine.push(adds(&payload, 7, 0), Push::new("only", &[], &[v])).unwrap();
+            engine.wait_for_all(&mut patiently()).unwrap();
+            assert_eq!(payload.get(), 7);
+        });
+    });
+}
+
+/// An asynchronous operation ends by its token on another thread, while its function may still be
+/// returning: its successor runs once, on a worker, after what the token's thread did.
+#[test]
+fn loom_a_token_completes_exactly_once() {
+    check(1, || {
+        with_worker(|engine| {
+            let (v, payload) = (engine.new_variable(), Arc::new(Payload::default()));
+            let place: Arc<Lock<Option<OnComplete>>> = Arc::default();
+            let keep = place.clone();
+            let starts = Task::asynchronous(move |_, token| *keep.lock() = Some(token));
+            let writes = [v];
+            let push = Push { prop: Prop::Async, ..Push::new("starts", &[], &writes) };
+            engine.push(starts, push).unwrap(); // at once, on this thread
+            let token = place.lock().take().unwrap();
+            let completer = thread::spawn({
+                let payload = payload.clone();
+                move || {
+                    payload.add(3);
+                    token.complete(Ok(()));
+                }
+            });
+            engine.push(adds(&payload, 4, 3), Push::new("after", &[], &[v])).unwrap();
+            engine.wait_for_var(v, &mut patiently()).unwrap();
+            assert_eq!((payload.get(), engine.version(v)), (7, 2));
+            completer.join().unwrap();
+        });
+    });
+}
+
+/// A token that fails on another thread, and a waiter: the error is raised once, the poison stays.
+#[test]
+fn loom_a_failed_token_is_told_once() {
+    check(3, || {
+        let engine = ThreadedEngine::with_threads(1);
+        engine.core.is_running.store(true, Ordering::Release);
+        let v = engine.new_variable();
+        let place: Arc<Lock<Option<OnComplete>>> = Arc::default();
+        let keep = place.clone();
+        let starts = Task::asynchronous(move |_, token| *keep.lock() = Some(token));
+        let writes = [v];
+        engine
+            .push(starts, Push { prop: Prop::Async, ..Push::new("starts", &[], &writes) })
+            .unwrap();
+        let token = place.lock().take().unwrap();
+        let completer = thread::spawn(move || token.complete(Err(Error::execution("broke"))));
+        let error = engine.wait_for_var(v, &mut patiently()).unwrap_err();
+        assert_eq!(error.message(), "broke");
+        engine.wait_for_var(v, &mut patiently()).unwrap();
+        assert!(engine.poisoned(v).is_some());
+        completer.join().unwrap();
+    });
+}
