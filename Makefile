@@ -12,7 +12,7 @@ export PATH := $(BIN):$(PATH)
 RUST_SOURCES := Cargo.toml Cargo.lock build.rs $(shell find rust -name '*.rs' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help env build demo test test-rust test-python check lint types format wheel bench clean
+.PHONY: help env build demo test test-rust loom test-python check lint types format wheel bench clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -47,6 +47,10 @@ test: test-rust test-python ## all tests: Rust without Python, then pytest
 
 test-rust:
 	cargo test --no-default-features --quiet
+
+loom: ## all interleavings of the engine's state machines (models in rust/**/loom_models.rs and latch.rs)
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
+		cargo test --profile loom --lib --no-default-features --quiet loom_
 
 test-python: build
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS)

@@ -93,12 +93,12 @@ impl Shape {
             if d < 0 {
                 return Err(Error::value(format!("shape {self} is not fully known")));
             }
+            // The other extents of an empty shape count, too: sizes of its parts must not overflow.
             zero |= d == 0;
-            n = n.and_then(|n| n.checked_mul(d as usize));
+            n = n.and_then(|n| n.checked_mul(d.max(1) as usize));
         }
         match (zero, n) {
-            (true, _) => Ok(0),
-            (_, Some(n)) if n <= isize::MAX as usize / 8 => Ok(n),
+            (zero, Some(n)) if n <= isize::MAX as usize / 8 => Ok(if zero { 0 } else { n }),
             _ => Err(Error::value(format!("shape {self} has too many elements"))),
         }
     }

@@ -154,6 +154,146 @@ def test_huge_array():
         mx.nd.zeros((1 << 40, 1 << 40)).wait_to_read()
 
 
+ones = mx.nd.ones
+DENSE = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=10, name="fc1")
+SUM = mx.sym.elemwise_add(mx.sym.Variable("a"), mx.sym.Variable("b"), name="sum")
+# What is called, and the beginning of the message: place, argument, got, expected.
+MESSAGES = {
+    "shape": (
+        lambda: mx.nd.FullyConnected(ones((2, 4)), ones((10, 3)), ones((10,)), num_hidden=10),
+        "FullyConnected: argument 'weight' has shape (10, 3), expected (10, 4)",
+    ),
+    "shape in a graph": (
+        lambda: DENSE.infer_shape(data=(2, 4), fc1_weight=(10, 3)),
+        "FullyConnected 'fc1': Error in operator fc1: argument 'weight' has shape (10, 3), "
+        "expected (10, 4)",
+    ),
+    "shapes that do not broadcast": (
+        lambda: ones((2, 3)) + ones((2, 4)),
+        "broadcast_add: operands could not be broadcast together with shapes (2, 3) (2, 4)",
+    ),
+    "axes": (
+        lambda: mx.nd.Convolution(
+            ones((1, 4, 4)), ones((1, 1, 3, 3)), kernel=(3, 3), num_filter=1, no_bias=True
+        ),
+        "Convolution: argument 'data' has shape (1, 4, 4), expected 4 axes",
+    ),
+    "extent": (
+        lambda: mx.nd.SliceChannel(ones((2, 3)), num_outputs=2),
+        "SliceChannel: argument 'data' has shape (2, 3), expected an extent of axis 1 that 2 divides",
+    ),
+    "dtype": (
+        lambda: ones((2,)) + ones((2,), dtype="float64"),
+        "broadcast_add: Incompatible attr at 1-th input: expected float32, got float64",
+    ),
+    "dtype in a graph": (
+        lambda: SUM.infer_type(a="float32", b="float64"),
+        "elemwise_add 'sum': Error in operator sum: Incompatible attr at 1-th input: expected "
+        "float32, got float64",
+    ),
+    "enum": (
+        lambda: mx.nd.Activation(ones((2,)), act_type="rely"),
+        "Activation: Invalid Input: 'rely', valid values are: {'relu', 'sigmoid', 'softrelu', "
+        "'softsign', 'tanh'}, for parameter act_type",
+    ),
+    "enum in a graph": (
+        lambda: mx.sym.Activation(mx.sym.Variable("x"), act_type="rely", name="act0"),
+        "Activation 'act0': Invalid Input: 'rely', valid values are: ",
+    ),
+    "range": (
+        lambda: mx.nd.Dropout(ones((2,)), p=1.5),
+        "Dropout: value 1.5 for Parameter p exceed bound [0,1]",
+    ),
+    "text for a tuple": (
+        lambda: mx.nd.sum(ones((2,)), axis="two"),
+        "sum: Invalid Parameter format for axis expect Shape or None but value='two'",
+    ),
+    "number beyond single precision": (
+        lambda: mx.nd.smooth_l1(ones((2,)), scalar=1e39),
+        "smooth_l1: Invalid Parameter format for scalar expect float but value='1e39', out of range",
+    ),
+    "missing parameter": (
+        lambda: mx.nd.FullyConnected(ones((2, 4)), ones((10, 4)), no_bias=True),
+        "FullyConnected: Required parameter num_hidden of int is not presented",
+    ),
+    "missing parameter in a graph": (
+        lambda: mx.sym.FullyConnected(mx.sym.Variable("x"), name="fc7"),
+        "FullyConnected 'fc7': Required parameter num_hidden of int is not presented",
+    ),
+    "unknown parameter": (
+        lambda: mx.nd.Activation(ones((2,)), act_type="relu", alpha=3),
+        "Activation: Cannot find argument 'alpha', Possible Arguments:\n",
+    ),
+    "missing argument": (
+        lambda: mx.nd.FullyConnected(ones((2, 4)), num_hidden=10),
+        "FullyConnected: Operator FullyConnected expects 3 inputs, but got 1 instead. "
+        "(Inputs: data, weight, bias)",
+    ),
+    "unknown argument in a graph": (
+        lambda: mx.sym.FullyConnected(
+            mx.sym.Variable("data"), wait=mx.sym.Variable("w"), num_hidden=2, name="fc"
+        ),
+        "FullyConnected 'fc': Symbol.ComposeKeyword argument name wait not found.\n"
+        "Candidate arguments:\n\t[0]data\n\t[1]weight\n\t[2]bias",
+    ),
+    "argument twice": (
+        lambda: mx.nd.FullyConnected(ones((2,)), data=ones((2,)), num_hidden=3),
+        "FullyConnected() got multiple values for argument 'data'",
+    ),
+    "parameter twice": (
+        lambda: mx.nd.sum(ones((2,)), 0, axis=0),
+        "sum() got multiple values for argument 'axis'",
+    ),
+    "arrays twice": (
+        lambda: mx.nd.add_n(ones((2,)), data=[ones((2,))]),
+        "add_n() got multiple values for argument 'data'",
+    ),
+    "out of another shape": (
+        lambda: mx.nd.relu(ones((2, 3)), out=ones((3, 2))),
+        "relu: 0-th output has invalid shape. Expecting (2, 3) got (3, 2)",
+    ),
+    "out of another dtype": (
+        lambda: mx.nd.relu(ones((2, 3)), out=ones((2, 3), dtype="float64")),
+        "relu: 0-th output has invalid dtype. Expecting float32 got float64",
+    ),
+    "bound array of another shape": (
+        lambda: SUM.bind(mx.cpu(), {"a": ones((2,)), "b": ones((3,))}),
+        "elemwise_add 'sum': Error in operator sum: Incompatible attr at 1-th input: expected "
+        "(2,), got (3,)",
+    ),
+    "gradient of another shape": (
+        lambda: SUM.bind(mx.cpu(), {"a": ones((2,)), "b": ones((2,))}, {"a": ones((5,))}),
+        "argument 'gradient of a' has shape (5,), expected (2,)",
+    ),
+    "bound name missing": (
+        lambda: SUM.bind(mx.cpu(), {"a": ones((2,))}),
+        "key `b` is missing in `args`",
+    ),
+    "too few arrays": (
+        lambda: SUM.bind(mx.cpu(), [ones((2,))]),
+        "Length of args does not match the number of arguments: 1 given, expected 2: ['a', 'b']",
+    ),
+    "duplicate names": (
+        lambda: (mx.sym.Variable("x") + mx.sym.Variable("x")).simple_bind(mx.cpu(), x=(2,)),
+        "duplicate argument name 'x': ['x', 'x']",
+    ),
+    "no function": (
+        lambda: SUM.bind(
+            mx.cpu(), {"a": ones((2,)), "b": ones((2,))}
+        ).set_monitor_callback(3),
+        "callback is 3, expected a function of name and array",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", MESSAGES)
+def test_messages_name_place_argument_got_and_expected(what):
+    call, message = MESSAGES[what]
+    with pytest.raises((Error, TypeError, ValueError)) as error:
+        call()
+    assert str(error.value).startswith(message), str(error.value)
+
+
 # ---- graphs --------------------------------------------------------------------------------------
 
 
@@ -383,6 +523,31 @@ def test_damaged_json(damage, tmp_path):
         mx.sym.load(str(path))
 
 
+FLIPS = (0x01, 0x10, 0x80)
+
+
+def is_one_of_ours(error):
+    of_us = isinstance(error, (Error, ValueError, TypeError, KeyError, IndexError, MemoryError))
+    return of_us and "panic" not in str(error) and str(error)
+
+
+def test_json_cut_or_flipped_at_every_offset():
+    """An error with a message, or a symbol that can be used like any other; never a crash."""
+    good = saved_symbol().encode()
+    refused = 0
+    for at in range(len(good)):
+        flipped = [good[:at] + bytes([good[at] ^ f]) + good[at + 1 :] for f in FLIPS]
+        for bad in (good[:at], good[:at] + good[at + 1 :], *flipped):
+            try:
+                net = mx.sym.load_json(bad.decode("utf-8", "replace"))
+                net.infer_shape_partial(data=(2, 4))
+                mx.sym.load_json(net.tojson()).list_arguments()
+            except Exception as error:
+                assert is_one_of_ours(error), (at, bad, repr(error))
+                refused += 1
+    assert refused >= len(good)
+
+
 def test_file_that_does_not_exist(tmp_path):
     for load in (mx.sym.load, mx.nd.load):
         with pytest.raises((Error, OSError)) as error:
@@ -398,11 +563,15 @@ def test_params_cut_short_or_flipped(tmp_path):
     assert set(mx.nd.load(str(path))) == {"arg:w", "aux:m"}
     refused = 0
     for at in range(len(good)):
-        for bad in (good[:at], good[:at] + bytes([good[at] ^ 0xFF]) + good[at + 1 :]):
+        flipped = [good[:at] + bytes([good[at] ^ f]) + good[at + 1 :] for f in (*FLIPS, 0xFF)]
+        for bad in (good[:at], *flipped):
             path.write_bytes(bad)
             try:
-                mx.nd.load(str(path))
-            except (Error, ValueError, TypeError, MemoryError, UnicodeDecodeError):
+                loaded = mx.nd.load(str(path))
+                for array in loaded.values() if isinstance(loaded, dict) else loaded:
+                    _ = array if array is None else array.asnumpy()
+            except Exception as error:
+                assert is_one_of_ours(error), (at, repr(error))
                 refused += 1
     assert refused >= len(good)
 
@@ -410,32 +579,57 @@ def test_params_cut_short_or_flipped(tmp_path):
 # ---- waiting -------------------------------------------------------------------------------------
 
 CTRL_C = """
-import threading, time, rsnet as mx
-v = mx.engine.new_variable()
-done = threading.Event()
-mx.engine.push_async(
-    lambda run, complete: threading.Thread(
-        target=lambda: (done.wait(60), complete()), daemon=True
-    ).start(),
-    mx.cpu(), [], [v],
-)
+import threading, rsnet as mx
+from rsnet import nd
+gate, begun, v = threading.Event(), threading.Event(), mx.engine.new_variable()
+
+class Slow(mx.Operator):
+    def forward(self, ctx, in_data, req, out_data, aux):
+        begun.set()
+        gate.wait(60)
+        self.assign(out_data[0], req[0], in_data[0])
+
+@mx.operator.register("slow")
+class SlowProperty(mx.OperatorProperty):
+    def infer_shape(self, in_shape):
+        return in_shape, [in_shape[0]], []
+    def create_operator(self, ctx):
+        return Slow()
+
+def started_later(run, done):
+    threading.Thread(target=lambda: (gate.wait(60), done()), daemon=True).start()
+
+y = nd.zeros((1,))
+threading.Thread(target=lambda: nd.slow(nd.ones((1,)), out=y), daemon=True).start()
+begun.wait(60)
+mx.engine.push_async(started_later, mx.cpu(), [], [v])
 print("waiting", flush=True)
-start = time.monotonic()
 try:
-    mx.engine.wait_for_var(v)
+    WAIT
 except KeyboardInterrupt:
-    assert time.monotonic() - start < 20
-    done.set()
-    mx.engine.wait_for_var(v)
-    assert (mx.nd.ones((2,)) + 1).asnumpy().tolist() == [2.0, 2.0]
+    assert not gate.is_set()
+    gate.set()
+    WAIT
+    assert y.asnumpy().tolist() == [1.0]
+    assert (nd.ones((2,)) + 1).asnumpy().tolist() == [2.0, 2.0]
     print("interrupted and well", flush=True)
 """
+WAITS = [
+    "mx.engine.wait_for_var(v)",
+    "y.wait_to_read()",
+    "y.asnumpy()",
+    "nd.waitall()",
+    "repr(y)",
+    "y.asscalar()",
+]
 
 
+@pytest.mark.parametrize("wait", WAITS)
 @pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_interrupt_during_a_wait():
+def test_interrupt_during_a_wait(wait):
+    code = CTRL_C.replace("WAIT", wait)
     process = subprocess.Popen(
-        [sys.executable, "-c", CTRL_C], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout.readline().strip() == "waiting"
     out = err = ""

@@ -163,6 +163,8 @@ class Executor:
         monitor_all : bool
             Also with the inputs.
         """
+        if callback is not None and not callable(callback):
+            raise TypeError(f"callback is {callback!r}, expected a function of name and array")
         self._handle.set_monitor(callback, bool(monitor_all))
 
     # ---- arrays --------------------------------------------------------------------------------

@@ -256,8 +256,9 @@ mod tests {
         }
         let healed = engine.new_variable();
         let fails = Task::sync(|_| Err(Error::execution("it broke")));
-        engine.push(fails, Push::new("fails", &[], &[healed])).unwrap();
-        let fill = Push { overwrites: 1, ..Push::new("fill", &[], &[healed]) };
+        let writes = [healed];
+        engine.push(fails, Push::new("fails", &[], &writes)).unwrap();
+        let fill = Push { overwrites: 1, ..Push::new("fill", &[], &writes) };
         engine.push(Task::nothing(), fill).unwrap();
         assert!(engine.wait_for_all(&mut patiently()).is_err());
         assert!(!engine.core.faults.any());

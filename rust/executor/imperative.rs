@@ -18,6 +18,9 @@ pub const CHEAP_ELEMS: usize = 4096;
 /// Calls on at most so many elements are far shorter than a task.
 pub const TINY_ELEMS: usize = 512;
 
+/// So many inputs are named in the error of a wrong number of them.
+const MOST_NAMED: usize = 12;
+
 /// The circumstances of a call.
 #[derive(Clone, Copy, Default)]
 pub struct Invoke<'a> {
@@ -77,8 +80,10 @@ fn start(
     if inputs.len() != n_inputs && !op.is_backward {
         let name = &op.name;
         let got = inputs.len();
+        let names = op.inputs(attrs);
+        let names = names[..names.len().min(MOST_NAMED)].join(", ");
         return Err(Error::value(format!(
-            "Operator {name} expects {n_inputs} inputs, but got {got} instead."
+            "Operator {name} expects {n_inputs} inputs, but got {got} instead. (Inputs: {names})"
         )));
     }
     let device = inputs.first().map_or(how.ctx, |a| a.context());

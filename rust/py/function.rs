@@ -151,6 +151,10 @@ impl OpInfo {
         })
     }
 
+    fn given_twice(&self, key: &Bound<'_, PyString>) -> PyErr {
+        PyTypeError::new_err(format!("{}() got multiple values for argument '{key}'", self.name))
+    }
+
     fn keyword_argument<'py>(
         &self,
         args: &mut Arguments<'py>,
@@ -160,22 +164,28 @@ impl OpInfo {
         match self.keyword(key) {
             Some(i) if i < self.arrays.len() => {
                 if args.arrays.get(i).is_some_and(Option::is_some) {
-                    return Err(PyTypeError::new_err(format!(
-                        "{}() got multiple values for argument '{key}'",
-                        self.name
-                    )));
+                    return Err(self.given_twice(key));
                 }
                 while args.arrays.len() <= i {
                     args.arrays.push(None);
                 }
                 args.arrays[i] = Some(value);
             }
-            Some(i) => args.params.push((i - self.arrays.len(), value)),
+            Some(i) => {
+                let field = i - self.arrays.len();
+                if args.params.iter().any(|p| p.0 == field) {
+                    return Err(self.given_twice(key));
+                }
+                args.params.push((field, value));
+            }
             None => match key.to_str()? {
                 "out" => args.out = Some(value).filter(|v| !v.is_none()),
                 "ctx" => args.ctx = Some(value),
                 "name" => {}
                 "data" if self.variadic => {
+                    if !args.arrays.is_empty() {
+                        return Err(self.given_twice(key));
+                    }
                     args.arrays =
                         value.try_iter()?.map(|v| v.map(Some)).collect::<PyResult<_>>()?;
                 }

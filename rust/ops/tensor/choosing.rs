@@ -112,8 +112,13 @@ fn ravel() -> Vec<OpDef> {
                 "ravel_multi_index",
             ))
             .inputs_are(&[("data", "Coordinates ``(M, ...)``.")])
-            .infer_shape(|_, inputs, outputs| {
+            .infer_shape(|attrs, inputs, outputs| {
                 if inputs[0].is_known() {
+                    let axes = attrs.get::<ShapeParam>().shape.len();
+                    if inputs[0].dims().first() != Some(&(axes as i64)) {
+                        let expected = format!("{axes} rows, one for each extent of shape");
+                        return Err(Error::argument("data", "shape", &inputs[0], expected));
+                    }
                     let out = super::common::at_least_1d(
                         inputs[0].dims().iter().skip(1).copied().collect(),
                     );

@@ -199,7 +199,7 @@ fn cut(p: &SplitV2Param, shape: &Shape) -> Result<(usize, Vec<i64>)> {
     let mut starts: Vec<i64> =
         p.indices.iter().map(|&i| if i > extent { extent } else { i }).collect();
     starts.push(extent);
-    let widths: Vec<i64> = starts.windows(2).map(|w| w[1] - w[0]).collect();
+    let widths: Vec<i64> = starts.windows(2).map(|w| w[1].saturating_sub(w[0])).collect();
     if widths.iter().any(|&w| w < 0) || starts[0] != 0 {
         return Err(Error::value(format!(
             "indices {:?} do not rise from 0 within axis {axis} of shape {shape}",

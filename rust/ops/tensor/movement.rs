@@ -225,7 +225,7 @@ fn tile(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
         if rep < 0 {
             return Err(Error::value(format!("reps has a negative number {rep}")));
         }
-        out.push(rep * d);
+        out.push(d.saturating_mul(rep));
         dims.extend_from_slice(&[rep, d]);
         strides.extend_from_slice(&[0, st]);
     }
@@ -241,11 +241,16 @@ fn repeat(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
     let Some(axis) = p.axis else {
         let n = s.size() as i64;
         let (dims, strides) = (Dims::from_slice(&[n, times]), Dims::from_slice(&[1, 0]));
-        return Ok(Path { out: Dims::from_slice(&[n * times]), dims, start: 0, strides });
+        return Ok(Path {
+            out: Dims::from_slice(&[n.saturating_mul(times)]),
+            dims,
+            start: 0,
+            strides,
+        });
     };
     let axis = s.axis(axis.into())?;
     let mut out = Dims::from_slice(s.dims());
-    out[axis] *= times;
+    out[axis] = out[axis].saturating_mul(times);
     let (mut dims, mut strides) = (Dims::from_slice(s.dims()), s.strides());
     dims.insert(axis + 1, times);
     strides.insert(axis + 1, 0);

@@ -224,7 +224,8 @@ fn split_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
     if !p.squeeze_axis {
         // The other extents are those of the pieces.
         let mut back = outputs[0].clone();
-        back.dims_mut()[axis] = if back.dims()[axis] >= 0 { back.dims()[axis] * n } else { -1 };
+        back.dims_mut()[axis] =
+            if back.dims()[axis] >= 0 { back.dims()[axis].saturating_mul(n) } else { -1 };
         assign_shape(&mut inputs[0], "data", &back)?;
     }
     Ok(inputs[0].is_known() && outputs.iter().all(Shape::is_known))
