@@ -41,14 +41,16 @@ from .parameter import (
 )
 from . import operator
 from .operator import Operator, OperatorProperty, OpReq, ResourceRequest
-from . import op, user_op
-from .user_op import user_op_builder
-from . import model
 
 __version__ = _core.__version__
 
-# What training needs is imported when it is first used: the name, or its short form, and its module.
+# What training needs, and the other ways to register operators, are imported when first used: the name, or its
+# short form, and its module.
 _ON_DEMAND = {
+    "op": "op",
+    "user_op": "user_op",
+    "user_op_builder": "user_op:user_op_builder",
+    "model": "model",
     "initializer": "initializer",
     "init": "initializer",
     "lr_scheduler": "lr_scheduler",
@@ -65,10 +67,12 @@ _ON_DEMAND = {
 
 
 def __getattr__(attribute_name):
-    module = _ON_DEMAND.get(attribute_name)
-    if module is None:
+    place = _ON_DEMAND.get(attribute_name)
+    if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {attribute_name!r}")
+    module, _, member = place.partition(":")
     found = _import_module(f"{__name__}.{module}")
+    found = getattr(found, member) if member else found
     globals()[attribute_name] = found
     return found
 

@@ -7,7 +7,6 @@ operators, the fluent methods and the two ways to bind.
 from __future__ import annotations
 
 import builtins
-import logging
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -547,6 +546,8 @@ def load_json(json_str: str) -> Symbol:
         raise TypeError("fname required to be string")
     handle, version, upgraded, newer = _core.SymbolHandle.from_json(json_str)
     written = f"v{version // 10000}.{version // 100 % 100}.{version % 100}"
+    if upgraded or newer:
+        import logging  # slow to import, and files of today have nothing to tell
     if upgraded:
         logging.info(
             "Loading symbol saved by previous version %s. Attempting to upgrade...", written
