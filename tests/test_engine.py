@@ -428,3 +428,153 @@ def test_engine_type_by_environment():
     assert run(code, MXNET_ENGINE_TYPE="ThreadedEngine").returncode == 0
     wrong = run(code, MXNET_ENGINE_TYPE="Fast")
     assert wrong.returncode != 0 and "Cannot find Engine Fast" in wrong.stderr
+
+
+def in_another_thread(f):
+    """Calls `f` in a thread of its own, which has no bulk."""
+    thread = threading.Thread(target=f)
+    thread.start()
+    thread.join()
+
+
+def test_bulk_pushes_several_functions_as_one_operation():
+    log, v = [], engine.new_variable()
+    with engine.bulk(4):
+        for i in range(10):
+            engine.push_sync(lambda rc, i=i: log.append(i), mutate_vars=[v])
+        in_another_thread(engine.wait_for_all)
+        assert log == list(range(8)) and v.version == 2
+    engine.wait_for_var(v)
+    assert log == list(range(10)) and v.version == 3
+
+
+def test_a_wait_flushes_the_bulk_of_its_thread():
+    log, v = [], engine.new_variable()
+    with engine.bulk(100):
+        engine.push_sync(lambda rc: log.append(1), mutate_vars=[v])
+        engine.wait_for_var(v)
+        assert log == [1]
+        engine.push_sync(lambda rc: log.append(2), mutate_vars=[v])
+        engine.push_sync(lambda rc: log.append(3), mutate_vars=[v], priority=1)
+        in_another_thread(engine.wait_for_all)
+        assert log == [1, 2, 3]
+
+
+def test_a_failure_in_a_bulk_names_the_function_and_stops_the_rest():
+    ran, v, w = [], engine.new_variable(), engine.new_variable()
+
+    def broken(rc):
+        raise KeyError("inside")
+
+    with engine.bulk(10):
+        engine.push_sync(lambda rc: ran.append(1), mutate_vars=[v])
+        engine.push_sync(broken, mutate_vars=[w])
+        engine.push_sync(lambda rc: ran.append(2), mutate_vars=[v])
+    with pytest.raises(KeyError) as caught:
+        engine.wait_for_var(v)
+    assert ran == [1]
+    assert any("broken" in n and "test_engine.py:" in n for n in caught.value.__notes__)
+    engine.push_sync(lambda rc: ran.append(3), const_vars=[w])
+    engine.wait_for_all()
+    assert ran == [1]
+
+
+def test_waiting_for_oneself_in_a_bulk_is_an_error():
+    v = engine.new_variable()
+    with engine.bulk(10):
+        engine.push_sync(lambda rc: None, mutate_vars=[v])
+        engine.push_sync(lambda rc: engine.wait_for_var(v), mutate_vars=[v])
+    with pytest.raises(ValueError, match="waits for itself"):
+        engine.wait_for_var(v)
+
+
+def test_a_failure_names_the_line_of_its_push():
+    def fails(rc):
+        raise ZeroDivisionError
+
+    def plain(v):
+        engine.push_sync(fails, mutate_vars=[v])
+
+    def ready_made(v):
+        engine.push(engine.new_operator(fails, [], [v]))
+
+    for push in [plain, ready_made]:
+        v = engine.new_variable()
+        push(v)
+        with pytest.raises(ZeroDivisionError) as caught:
+            engine.wait_for_var(v)
+        assert any("fails" in n and "test_engine.py:" in n for n in caught.value.__notes__)
+
+
+def test_a_ready_made_operation_lives_until_its_runs_are_done():
+    gate, log, v = threading.Event(), [], engine.new_variable()
+
+    def wait_and_log(rc):
+        gate.wait(20)
+        log.append(1)
+
+    op = engine.new_operator(wait_and_log, [], [v])
+    for _ in range(3):
+        engine.push(op)
+    del op, wait_and_log
+    gate.set()
+    engine.wait_for_var(v)
+    assert log == [1, 1, 1] and v.version == 3
+
+
+def test_a_chain_of_functions_needs_no_deep_stack():
+    v, log = engine.new_variable(), []
+    gate = threading.Event()
+    engine.push_sync(lambda rc: gate.wait(20), mutate_vars=[v])
+    for i in range(20000):
+        engine.push_sync(None, mutate_vars=[v])
+        if i % 1000 == 0:
+            engine.push_sync(lambda rc, i=i: log.append(i), mutate_vars=[v])
+    gate.set()
+    engine.wait_for_var(v)
+    assert log == list(range(0, 20000, 1000))
+
+
+def test_an_absent_device_is_refused():
+    from rsnet.context import Context
+
+    v, ran = engine.new_variable(), []
+    ctx = Context("gpu", 0)
+    for prop in ["normal", "copy_from_gpu", "copy_to_gpu", "gpu_prioritized"]:
+        with pytest.raises(RuntimeError, match=r"gpu\(0\) is not available"):
+            engine.push_sync(lambda rc: ran.append(1), ctx, mutate_vars=[v], prop=prop)
+    with pytest.raises(RuntimeError, match=r"gpu\(0\) is not available"):
+        engine.push(engine.new_operator(None, [], [v]), ctx)
+    engine.wait_for_var(v)
+    assert v.version == 0 and not ran
+
+
+@pytest.mark.parametrize(
+    "prop",
+    ["normal", "copy_from_gpu", "copy_to_gpu", "cpu_prioritized", "async", "no_skip", "delete_var"],
+)
+def test_properties_keep_the_order_and_show_the_device(prop):
+    from rsnet.context import Context
+
+    v, log = engine.new_variable(), []
+    for i in range(20):
+        ctx = Context("cpu", i % 3)
+        run = lambda rc, i=i: log.append((i, str(rc.ctx), rc.stream))  # noqa: E731
+        engine.push_sync(run, ctx, mutate_vars=[v], prop=prop)
+    engine.wait_for_var(v)
+    assert log == [(i, f"cpu({i % 3})", None) for i in range(20)]
+
+
+def test_greater_priorities_run_first_among_ready_operations():
+    engine.set_num_threads(1)
+    gate, start, log = threading.Event(), engine.new_variable(), []
+    engine.push_sync(lambda rc: gate.wait(20), mutate_vars=[start])
+    outputs = [engine.new_variable() for _ in range(6)]
+    for v, priority in zip(outputs, [-1, 2, 0, 1, 3, 0], strict=True):
+        run = lambda rc, p=priority: log.append(p)  # noqa: E731
+        engine.push_sync(run, const_vars=[start], mutate_vars=[v], priority=priority)
+    gate.set()
+    engine.wait_for_all()
+    urgent = [p for p in log if p > 0]
+    assert urgent == [3, 2, 1]
+    assert sorted(log) == [-1, 0, 0, 1, 2, 3]

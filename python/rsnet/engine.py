@@ -78,12 +78,30 @@ atexit.register(_engine._shutdown)
 
 @contextmanager
 def bulk(size):
-    """Sets the bulk size of this thread for the time of a ``with`` block.
+    """Gathers the functions that this thread pushes in a ``with`` block, up to `size` into one operation.
+
+    Only plain pushes are gathered: ``push_sync`` without a priority or property. They are pushed when
+    `size` are there, at the end of the block, and before anything of this thread that could notice: another
+    kind of push, another device, a deletion, a wait, a read. The functions run in order. If one fails the
+    rest of its operation is skipped, and every variable that the operation writes carries the error.
 
     Parameters
     ----------
     size : int
-        How many operations may be pushed as one.
+        How many functions become one operation; 0 and 1: none are gathered.
+
+    Examples
+    --------
+    A thousand lines are counted in ten operations:
+
+    >>> from rsnet import engine
+    >>> total, lines = [], engine.new_variable()
+    >>> with engine.bulk(100):
+    ...     for number in range(1000):
+    ...         engine.push_sync(lambda rc, n=number: total.append(n), mutate_vars=[lines])
+    >>> engine.wait_for_var(lines)
+    >>> len(total), lines.version
+    (1000, 10)
     """
     before = set_bulk_size(size)
     try:

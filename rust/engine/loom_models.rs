@@ -53,10 +53,10 @@ impl Payload {
 fn loom_an_edge_meets_a_completion() {
     check(4, || {
         let slab = Arc::new(Slab::new());
-        slab.grow(0);
+        slab.grow();
         let (done, ran) = (Arc::new(Payload::default()), Arc::new(Payload::default()));
-        let before = slab.open(0);
-        assert!(slab.opened(before, 0));
+        let before = slab.open(0, 0);
+        assert!(slab.opened(before, 0, 0));
         let completer = thread::spawn({
             let (slab, done, ran) = (slab.clone(), done.clone(), ran.clone());
             move || {
@@ -68,9 +68,9 @@ fn loom_an_edge_meets_a_completion() {
                 });
             }
         });
-        let after = slab.open(1);
-        let edges = i32::from(slab.add_edge(before, Edge::of_task(1, 0)));
-        if slab.opened(after, edges) {
+        let after = slab.open(1, 1);
+        let missed = usize::from(!slab.add_edge(before, Edge::of_task(1, 0)));
+        if slab.opened(after, 1, missed) {
             assert_eq!(done.get(), 1);
             ran.add(1);
         }
@@ -86,10 +86,10 @@ fn loom_an_edge_meets_a_completion() {
 fn loom_the_last_of_two_predecessors_makes_ready() {
     check(3, || {
         let slab = Arc::new(Slab::new());
-        slab.grow(0);
+        slab.grow();
         let done = Arc::new([Payload::default(), Payload::default()]);
         let ran = Arc::new(Payload::default());
-        let before = [slab.open(0), slab.open(1)];
+        let before = [slab.open(0, 0), slab.open(1, 0)];
         let completers = [0, 1].map(|i| {
             let (slab, done, ran) = (slab.clone(), done.clone(), ran.clone());
             thread::spawn(move || {
@@ -98,10 +98,10 @@ fn loom_the_last_of_two_predecessors_makes_ready() {
                 slab.release(head, |_| ran.add(done[0].get() + done[1].get()));
             })
         });
-        let after = slab.open(2);
-        let edge = |(i, &b)| i32::from(slab.add_edge(b, Edge::of_task(2, i)));
-        let edges = before.iter().enumerate().map(edge).sum();
-        if slab.opened(after, edges) {
+        let after = slab.open(2, 2);
+        let misses = |(i, &b)| usize::from(!slab.add_edge(b, Edge::of_task(2, i)));
+        let missed = before.iter().enumerate().map(misses).sum();
+        if slab.opened(after, 2, missed) {
             ran.add(done[0].get() + done[1].get());
         }
         completers.into_iter().for_each(|c| c.join().unwrap());
@@ -115,11 +115,11 @@ fn loom_the_last_of_two_predecessors_makes_ready() {
 fn loom_a_stale_reference_is_done() {
     check(4, || {
         let slab = Arc::new(Slab::new());
-        slab.grow(0);
+        slab.grow();
         let returned = Arc::new(Lock::new(Vec::new()));
         let done = Arc::new(Payload::default());
         let ran = Arc::new(Payload::default());
-        let old = slab.open(0);
+        let old = slab.open(0, 0);
         let completer = thread::spawn({
             let (slab, returned, done, ran) =
                 (slab.clone(), returned.clone(), done.clone(), ran.clone());
@@ -131,10 +131,10 @@ fn loom_a_stale_reference_is_done() {
             }
         });
         let reused = returned.lock().pop();
-        let stranger = reused.map(|slot| slab.open(slot));
-        let after = slab.open(1);
+        let stranger = reused.map(|slot| slab.open(slot, 0));
+        let after = slab.open(1, 1);
         let waits = slab.add_edge(old, Edge::of_task(1, 0));
-        if slab.opened(after, i32::from(waits)) {
+        if slab.opened(after, 1, usize::from(!waits)) {
             ran.add(done.get());
         }
         if let Some(stranger) = stranger {
@@ -152,10 +152,10 @@ fn loom_a_stale_reference_is_done() {
 fn loom_carriers_outlive_the_walks_through_them() {
     check(3, || {
         let slab = Arc::new(Slab::new());
-        slab.grow(0);
+        slab.grow();
         let ran = Arc::new(Payload::default());
-        let before = [slab.open(0), slab.open(1), slab.open(2)];
-        let after = slab.open(3);
+        let before = [slab.open(0, 0), slab.open(1, 0), slab.open(2, 0)];
+        let after = slab.open(3, 3);
         slab.add_carrier(after, 4);
         let places = [Edge::of_task(3, 0), Edge::of_task(3, 1), Edge::of_carrier(4, 0)];
         let run = {
@@ -167,7 +167,7 @@ fn loom_carriers_outlive_the_walks_through_them() {
                 let mut free = Vec::new();
                 slab.retire(3, |s| free.push(s));
                 assert_eq!(free, [3, 4]);
-                free.into_iter().for_each(|s| drop(slab.open(s)));
+                free.into_iter().for_each(|s| drop(slab.open(s, 0)));
             }
         };
         let walkers = [&[0u32, 1][..], &[2][..]].map(|slots| {
@@ -178,8 +178,9 @@ fn loom_carriers_outlive_the_walks_through_them() {
                 }
             })
         });
-        let edges = before.iter().zip(places).map(|(&b, e)| i32::from(slab.add_edge(b, e))).sum();
-        if slab.opened(after, edges) {
+        let misses = |(&b, e)| usize::from(!slab.add_edge(b, e));
+        let missed = before.iter().zip(places).map(misses).sum();
+        if slab.opened(after, 3, missed) {
             run(3);
         }
         walkers.into_iter().for_each(|w| w.join().unwrap());

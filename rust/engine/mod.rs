@@ -4,6 +4,7 @@
 //! variable run side by side; everything else is unordered. The engine knows nothing of tensors: an
 //! operation is any function with the variables it reads and writes.
 
+mod bulk;
 mod engine_type;
 mod fault;
 mod fork;
@@ -13,8 +14,11 @@ mod hook;
 mod loom_models;
 mod naive;
 mod names;
+mod operation;
 mod pool;
+mod push;
 mod queue;
+mod reserve;
 mod sleep;
 mod slot;
 mod sync;
@@ -25,16 +29,18 @@ mod var;
 mod wait;
 mod worker;
 
+pub use bulk::BulkScope;
 pub use engine_type::{EngineType, create};
 pub use fork::HeldForFork;
 pub use hook::{Event, Hook, Step};
 pub use naive::NaiveEngine;
+pub use operation::{Operation, Repeated, RepeatedAsync, segment};
 pub use pool::usable_cores;
 pub use task::{Mark, OnComplete, Task};
 pub use threaded_engine::ThreadedEngine;
 
 use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,9 +91,11 @@ pub struct Push<'a> {
     /// ready.
     pub cheap: bool,
     pub name: &'a str,
-    /// The user's line, asked for only when the operation is queued or fails.
-    pub origin: Option<&'a dyn Fn() -> Option<Arc<str>>>,
+    pub origin: Option<Origin<'a>>,
 }
+
+/// The user's line, asked for only when the operation is queued, outlives its push, or fails.
+pub type Origin<'a> = &'a dyn Fn() -> Option<Arc<str>>;
 
 impl<'a> Push<'a> {
     pub fn new(name: &'a str, reads: &'a [Var], writes: &'a [Var]) -> Self {
@@ -113,92 +121,6 @@ pub fn patiently() -> impl FnMut() -> Result<()> {
     || Ok(())
 }
 
-/// A function that ready-made operations run each time they are pushed.
-pub type Repeated = Arc<dyn Fn(&RunContext) -> Result<()> + Send + Sync>;
-
-/// A ready-made operation: pushed many times, deleted once.
-#[derive(Clone)]
-pub struct Operation(pub(in crate::engine) Arc<OperationInner>);
-
-pub(in crate::engine) struct OperationInner {
-    pub run: Repeated,
-    pub reads: Vec<Var>,
-    pub writes: Vec<Var>,
-    pub overwrites: usize,
-    pub prop: Prop,
-    pub cheap: bool,
-    pub name: String,
-    pub deleted: std::sync::atomic::AtomicBool,
-}
-
-impl OperationInner {
-    fn new(run: Repeated, push: &Push<'_>) -> Self {
-        OperationInner {
-            run,
-            reads: push.reads.to_vec(),
-            writes: push.writes.to_vec(),
-            overwrites: push.overwrites,
-            prop: push.prop,
-            cheap: push.cheap,
-            name: push.name.to_owned(),
-            deleted: std::sync::atomic::AtomicBool::new(false),
-        }
-    }
-
-    fn check_live(&self) -> Result<()> {
-        if self.deleted.load(std::sync::atomic::Ordering::Acquire) {
-            return Err(Error::value(format!("operation '{}' was deleted", self.name)));
-        }
-        Ok(())
-    }
-
-    fn push(&self, ctx: Context, priority: i32) -> Push<'_> {
-        Push {
-            ctx,
-            overwrites: self.overwrites,
-            prop: self.prop,
-            priority,
-            cheap: self.cheap,
-            ..Push::new(&self.name, &self.reads, &self.writes)
-        }
-    }
-}
-
-/// One operation that runs several ready-made ones in order, on one thread, as if they were one function: if
-/// one fails, the rest is skipped and everything that any of them writes is poisoned. For many short operations,
-/// whose dependencies cost more to follow than to run.
-pub fn segment(name: &str, operations: &[Operation]) -> Result<Operation> {
-    use std::collections::HashMap;
-    let mut vars: Vec<Var> = Vec::new();
-    let mut known: HashMap<Var, (bool, bool)> = HashMap::new();
-    for o in operations {
-        o.0.check_live()?;
-        let reads = o.0.reads.iter().map(|v| (v, false, false));
-        let writes = o.0.writes.iter().enumerate().map(|(i, v)| (v, true, i < o.0.overwrites));
-        for (&v, is_written, is_overwritten) in reads.chain(writes) {
-            // What counts for the whole is whether its first use overwrites, and whether any writes.
-            let entry = known.entry(v).or_insert_with(|| {
-                vars.push(v);
-                (false, is_overwritten)
-            });
-            entry.0 |= is_written;
-        }
-    }
-    let of = |written: bool, whole: bool| {
-        let known = &known;
-        vars.iter()
-            .copied()
-            .filter(move |v| known[v].0 == written && (!written || known[v].1 == whole))
-    };
-    let overwritten: Vec<Var> = of(true, true).collect();
-    let reads: Vec<Var> = of(false, false).collect();
-    let writes: Vec<Var> = overwritten.iter().copied().chain(of(true, false)).collect();
-    let functions: Vec<Repeated> = operations.iter().map(|o| o.0.run.clone()).collect();
-    let run: Repeated = Arc::new(move |context| functions.iter().try_for_each(|f| f(context)));
-    let push = Push { overwrites: overwritten.len(), ..Push::new(name, &reads, &writes) };
-    Ok(Operation(Arc::new(OperationInner::new(run, &push))))
-}
-
 /// What every engine does. Errors of operations travel along the variables they write: see
 /// `engine/README.md` for *reported* and *poisoned*.
 pub trait Engine: Send + Sync {
@@ -214,7 +136,19 @@ pub trait Engine: Send + Sync {
 
     /// Makes an operation to be pushed many times. Errors as for [`Engine::push`].
     fn new_operation(&self, run: Repeated, push: Push<'_>) -> Result<Operation>;
-    fn push_operation(&self, operation: &Operation, ctx: Context, priority: i32) -> Result<()>;
+    /// The same with a function that ends by its token.
+    fn new_async_operation(&self, run: RepeatedAsync, push: Push<'_>) -> Result<Operation>;
+    fn push_operation(&self, operation: &Operation, ctx: Context, priority: i32) -> Result<()> {
+        self.push_operation_at(operation, ctx, priority, None)
+    }
+    /// The same, with the user's line; see [`Push::origin`].
+    fn push_operation_at(
+        &self,
+        operation: &Operation,
+        ctx: Context,
+        priority: i32,
+        origin: Option<Origin<'_>>,
+    ) -> Result<()>;
     /// Deletes it once all its pushes have run.
     fn delete_operation(&self, operation: Operation);
 
@@ -242,6 +176,10 @@ pub trait Engine: Send + Sync {
         false
     }
 
+    /// Sets how many consecutive pushes of this thread are gathered into one operation, and gives the number
+    /// before. 0 and 1: none. See [`bulk`].
+    fn set_bulk_size(&self, size: usize) -> Result<usize>;
+
     /// Threads that run operations and kernels.
     fn num_threads(&self) -> usize;
     fn set_num_threads(&self, n: usize) -> Result<()>;
@@ -259,6 +197,52 @@ pub trait Engine: Send + Sync {
     }
     /// From now on operations that have not started are completed without being run, deletions excepted.
     fn notify_shutdown(&self);
+}
+
+/// Gathers the calling thread's pushes, up to `size` into one operation, until the answer is dropped.
+///
+/// Ordinary pushes only: no priority, no special property, and a function that ends by returning. They are
+/// pushed when `size` are gathered, and before anything of this thread that could notice: another kind of
+/// push, a deletion, a wait, a look at data. If one of the functions fails, the rest of its operation is
+/// skipped and everything that the operation writes is poisoned.
+///
+/// ```
+/// use rsnet::engine::{Engine, Push, Task, ThreadedEngine, bulk, patiently};
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+/// use std::sync::Arc;
+///
+/// // 1,000 lines of a log are counted in operations of 100 lines.
+/// let engine = ThreadedEngine::new();
+/// let (log, count) = (engine.new_variable(), Arc::new(AtomicUsize::new(0)));
+/// let scope = bulk(&engine, 100)?;
+/// for _ in 0..1000 {
+///     let count = count.clone();
+///     let task = Task::sync(move |run| {
+///         assert!(run.is_bulk);
+///         count.fetch_add(1, Ordering::Relaxed);
+///         Ok(())
+///     });
+///     engine.push(task, Push::new("count", &[], &[log]))?;
+/// }
+/// drop(scope);
+/// engine.wait_for_var(log, &mut patiently())?;
+/// assert_eq!(count.load(Ordering::Relaxed), 1000);
+/// assert_eq!(engine.version(log), 10);
+/// # Ok::<(), rsnet::Error>(())
+/// ```
+pub fn bulk(engine: &dyn Engine, size: usize) -> Result<BulkScope<'_>> {
+    BulkScope::new(engine, size)
+}
+
+/// An operation for a device that is not there is refused by its push.
+#[inline]
+fn check_device(name: &str, ctx: Context) -> Result<()> {
+    #[cold]
+    fn absent(name: &str, ctx: Context) -> Error {
+        let text = format!("{ctx} is not available: no CUDA device was found");
+        Error::new(ErrorKind::Execution, text).in_operator(name)
+    }
+    if ctx.is_host() { Ok(()) } else { Err(absent(name, ctx)) }
 }
 
 /// A variable named twice, or both read and written: which, and in which way. Positions are those of the

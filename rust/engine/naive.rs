@@ -2,11 +2,12 @@
 //! results and the same errors.
 
 use super::fault::{Faults, Inherited};
+use super::operation::Function;
 use super::sync::Lock;
 use super::var::{Vars, Versions};
 use super::{
-    Engine, OnComplete, Operation, OperationInner, Poll, Prop, Push, Repeated, RunContext, Task,
-    Var, check_variables,
+    Engine, OnComplete, Operation, Origin, Poll, Prop, Push, Repeated, RepeatedAsync, RunContext,
+    Task, Var, check_device, check_variables,
 };
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -63,7 +64,7 @@ impl NaiveEngine {
             self.faults.heal(slots(&push.writes[..push.overwrites]));
         }
         for i in slots(push.writes) {
-            self.versions.advance_if_made(i);
+            self.versions.advance(i);
         }
     }
 
@@ -118,6 +119,7 @@ impl Engine for NaiveEngine {
     }
 
     fn push(&self, task: Task, push: Push<'_>) -> Result<()> {
+        check_device(push.name, push.ctx)?;
         check_variables(push.name, push.reads, push.writes)?;
         self.execute(task, &push);
         Ok(())
@@ -125,19 +127,30 @@ impl Engine for NaiveEngine {
 
     fn new_operation(&self, run: Repeated, push: Push<'_>) -> Result<Operation> {
         check_variables(push.name, push.reads, push.writes)?;
-        Ok(Operation(Arc::new(OperationInner::new(run, &push))))
+        Ok(Operation::new(Function::Sync(run), &push))
     }
 
-    fn push_operation(&self, operation: &Operation, ctx: Context, priority: i32) -> Result<()> {
-        let o = &operation.0;
+    fn new_async_operation(&self, run: RepeatedAsync, push: Push<'_>) -> Result<Operation> {
+        check_variables(push.name, push.reads, push.writes)?;
+        Ok(Operation::new(Function::Async(run), &push))
+    }
+
+    fn push_operation_at(
+        &self,
+        operation: &Operation,
+        ctx: Context,
+        priority: i32,
+        origin: Option<Origin<'_>>,
+    ) -> Result<()> {
+        let o = operation.inner();
         o.check_live()?;
-        let run = o.run.clone();
-        self.execute(Task::sync(move |rc| run(rc)), &o.push(ctx, priority));
+        check_device(&o.name, ctx)?;
+        self.execute(operation.task(), &Push { origin, ..o.push(ctx, priority) });
         Ok(())
     }
 
     fn delete_operation(&self, operation: Operation) {
-        operation.0.deleted.store(true, Ordering::Release);
+        operation.delete();
     }
 
     fn wait_for_var(&self, var: Var, _: Poll<'_>) -> Result<()> {
@@ -166,6 +179,10 @@ impl Engine for NaiveEngine {
 
     fn version(&self, var: Var) -> u64 {
         self.versions.read(var.0 as u32)
+    }
+
+    fn set_bulk_size(&self, size: usize) -> Result<usize> {
+        Ok(super::bulk::set_size_without_effect(size))
     }
 
     fn runs_inside_push(&self) -> bool {

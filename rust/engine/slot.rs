@@ -5,28 +5,28 @@
 //! generation with an empty list (*done*) and walks the old list. A reference with another generation
 //! means done, so stale references are safe, whatever the slot is used for by then.
 //!
-//! `pending` starts at a large bias; completions of predecessors subtract one each, the pusher subtracts
-//! what is left of the bias at the end. Whoever brings it to zero makes the task ready. `README.md` in this
-//! folder argues each race.
+//! `pending` starts at the number of edges that the pusher is about to add; completions of predecessors
+//! subtract one each, the pusher subtracts those edges that came too late. Whoever brings it to zero makes the task
+//! ready. `README.md` in this folder argues each race.
 
+use super::reserve::Reserved;
 use super::sync::{AtomicI32, AtomicU32, AtomicU64};
 use super::task::Task;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Edges that fit into a slot. A task with more predecessors takes further slots as carriers.
 pub const EDGES: usize = if cfg!(loom) { 2 } else { 6 };
 /// Variables that fit into a slot.
 pub const VARS: usize = 4;
-const BIAS: i32 = 1 << 30;
 const FREE: i32 = i32::MIN;
 const NIL: u32 = u32::MAX;
 const CARRIER: u32 = 8;
 const CHUNK_BITS: u32 = if cfg!(loom) { 3 } else { 12 };
 pub const CHUNK: usize = 1 << CHUNK_BITS;
-const CHUNKS: usize = 1 << 14;
+const CHUNKS: usize = if cfg!(loom) { 4 } else { 1 << 14 };
 
 /// A task: slot and generation. The slot may be in other hands by now; then the task is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,10 +90,10 @@ pub mod flag {
     pub const LATER: u8 = 4;
     /// Tells a waiter: run by whoever makes it ready, and counted nowhere.
     pub const SIGNAL: u8 = 8;
-    /// Runs functions pushed in bulk.
-    pub const BULK: u8 = 16;
     /// Deletes its one written variable.
-    pub const DELETE: u8 = 32;
+    pub const DELETE: u8 = 16;
+    /// Short: run by whoever makes it ready, if that is no worker.
+    pub const CHEAP: u8 = 32;
 }
 
 /// One slot of the slab.
@@ -164,10 +164,9 @@ impl Slot {
         }
     }
 
-    /// Still waiting for others? (Else it is ready, running, or the slot is out of use; a task that never had
-    /// an edge keeps its bias.)
+    /// Still waiting for others? (Else it is ready, running, or the slot is out of use.)
     pub fn is_waiting(&self) -> bool {
-        (1..BIAS / 2).contains(&self.pending.load(Ordering::Relaxed))
+        self.pending.load(Ordering::Relaxed) > 0
     }
 
     /// The task in this slot, if there is one that is not done. Under the push lock.
@@ -182,25 +181,23 @@ impl Slot {
     }
 }
 
-/// All tasks of an engine. Grows by chunks that stay where they are.
+/// All tasks of an engine. Grows in place, by chunks.
 pub struct Slab {
-    chunks: Box<[AtomicPtr<Slot>]>,
+    slots: Reserved<Slot>,
+    chunks: AtomicUsize,
 }
 
 impl Slab {
     pub fn new() -> Self {
-        Slab { chunks: (0..CHUNKS).map(|_| AtomicPtr::default()).collect() }
+        Slab { slots: Reserved::new(CHUNKS * CHUNK), chunks: AtomicUsize::new(0) }
     }
 
     /// The slot `i`, which an earlier `grow` has made.
     #[inline]
     pub fn get(&self, i: u32) -> &Slot {
-        // The index is masked so that no bounds check is needed; `grow` never makes more.
-        let chunk = self.chunks[(i >> CHUNK_BITS) as usize & (CHUNKS - 1)].load(Ordering::Relaxed);
-        debug_assert!(!chunk.is_null());
-        // SAFETY: indices come from `grow` only and reach other threads by synchronising operations after
-        // it; a chunk lives as long as the slab and has CHUNK slots.
-        unsafe { &*chunk.add(i as usize & (CHUNK - 1)) }
+        // SAFETY: indices come from `grow` only, which has initialised the slot, and reach other threads by
+        // synchronising operations after it; a slot lives as long as the slab.
+        unsafe { &*self.slots.at(i as usize) }
     }
 
     /// Fetches the lines of a slot that is about to be written.
@@ -219,20 +216,33 @@ impl Slab {
         let _ = i;
     }
 
-    /// Fetches the lines of a slot that is about to be run.
+    /// Fetches the slot of the first task that waits for the one in slot `i`, which is about to be run.
     #[inline]
-    pub fn prefetch_for_run(&self, i: u32) {
-        self.prefetch_for_write(i);
+    pub fn prefetch_successor(&self, i: u32) {
+        let head = self.get(i).successors.load(Ordering::Relaxed) as u32;
+        if head != NIL {
+            self.prefetch_for_write(Edge(head).slot());
+        }
     }
 
-    /// Makes one more chunk, the `n`-th, and gives its slots; none when the table is full.
-    pub fn grow(&self, n: usize) -> std::ops::Range<u32> {
-        if n >= CHUNKS {
+    /// Makes one more chunk and gives its slots; none when there is no more room. One call at a time.
+    pub fn grow(&self) -> std::ops::Range<u32> {
+        let from = self.chunks.load(Ordering::Relaxed) * CHUNK;
+        let end = from + CHUNK;
+        if end > self.slots.capacity() {
             return 0..0;
         }
-        let slots: Box<[Slot]> = (0..CHUNK).map(|_| Slot::default()).collect();
-        self.chunks[n].store(Box::into_raw(slots).cast(), Ordering::Release);
-        (n << CHUNK_BITS) as u32..((n + 1) << CHUNK_BITS) as u32
+        for i in from..end {
+            // SAFETY: within the capacity, and nobody knows of the slot yet.
+            unsafe { self.slots.get(i).write(Slot::default()) };
+        }
+        self.chunks.store(end / CHUNK, Ordering::Release);
+        from as u32..end as u32
+    }
+
+    /// Every slot there is.
+    pub fn all(&self) -> std::ops::Range<u32> {
+        0..(self.chunks.load(Ordering::Acquire) * CHUNK) as u32
     }
 
     /// Is `task` complete?
@@ -277,7 +287,12 @@ impl Slab {
             // Read before the count goes down: afterwards the slot may be in other hands.
             head = self.get(edge.slot()).next[edge.place()].load(Ordering::Relaxed);
             let task = self.owner(edge);
-            if self.get(task).pending.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let pending = &self.get(task).pending;
+            if pending.load(Ordering::Acquire) == 1 {
+                // The one left is this edge: nobody else subtracts any more.
+                pending.store(0, Ordering::Relaxed);
+                ready(task);
+            } else if pending.fetch_sub(1, Ordering::AcqRel) == 1 {
                 ready(task);
             }
         }
@@ -306,20 +321,24 @@ impl Slab {
         found
     }
 
-    /// Opens a slot for a task that is being pushed.
+    /// Opens a slot for a task that is being pushed and is about to get `edges` edges.
     #[inline]
-    pub fn open(&self, slot: u32) -> TaskRef {
+    pub fn open(&self, slot: u32, edges: usize) -> TaskRef {
         let s = self.get(slot);
-        s.pending.store(BIAS, Ordering::Relaxed);
+        s.pending.store(edges as i32, Ordering::Relaxed);
         s.carrier.store(NIL, Ordering::Relaxed);
         TaskRef::new(slot, s.generation())
     }
 
-    /// Ends the push of a task with `edges` edges. True if it is ready.
+    /// Ends the push of a task, `missed` of whose `edges` edges came too late. True if it is ready and nobody
+    /// else knows. Its body must have been written before the first edge was added.
     #[inline]
-    pub fn opened(&self, task: TaskRef, edges: i32) -> bool {
-        let rest = BIAS - edges;
-        edges == 0 || self.get(task.slot()).pending.fetch_sub(rest, Ordering::AcqRel) == rest
+    pub fn opened(&self, task: TaskRef, edges: usize, missed: usize) -> bool {
+        if missed == 0 {
+            return edges == 0;
+        }
+        let missed = missed as i32;
+        self.get(task.slot()).pending.fetch_sub(missed, Ordering::AcqRel) == missed
     }
 
     /// Makes `slot` carry further edges of `task`.
@@ -348,16 +367,12 @@ impl Slab {
 
 impl Drop for Slab {
     fn drop(&mut self) {
-        for chunk in &self.chunks {
-            let slots = chunk.load(Ordering::Relaxed);
-            if !slots.is_null() {
-                // SAFETY: made by `grow` from a box of CHUNK slots.
-                let slots =
-                    unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(slots, CHUNK)) };
-                for slot in &slots {
-                    // SAFETY: the slab is being dropped, so nobody else looks; `extra` is none or a box.
-                    drop(unsafe { (*slot.body()).extra.take() });
-                }
+        for i in self.all() {
+            // SAFETY: the slab is being dropped, so nobody else looks; `extra` is none or a box. (A loom atomic
+            // has something to drop as well.)
+            unsafe {
+                drop((*self.get(i).body()).extra.take());
+                self.slots.get(i as usize).drop_in_place();
             }
         }
     }

@@ -18,14 +18,23 @@ pub struct OnComplete(Target);
 
 enum Target {
     Done,
-    Function(Box<dyn FnOnce(Result<()>) + Send>),
+    /// The mark is that of the operation of which this token ends a part.
+    Function(Box<dyn FnOnce(Result<()>) + Send>, Mark),
     /// A task of a threaded engine: its slot and generation.
     Slot(Arc<Core>, u64),
 }
 
 impl OnComplete {
     pub(in crate::engine) fn new(f: impl FnOnce(Result<()>) + Send + 'static) -> Self {
-        OnComplete(Target::Function(Box::new(f)))
+        Self::marked(Mark(None), f)
+    }
+
+    /// Ends a part of the operation of `mark`.
+    pub(in crate::engine) fn marked(
+        mark: Mark,
+        f: impl FnOnce(Result<()>) + Send + 'static,
+    ) -> Self {
+        OnComplete(Target::Function(Box::new(f), mark))
     }
 
     pub(in crate::engine) fn of_slot(core: Arc<Core>, task: u64) -> Self {
@@ -36,7 +45,17 @@ impl OnComplete {
     pub fn mark(&self) -> Mark {
         match &self.0 {
             Target::Slot(core, task) => Mark(Some((core.clone(), TaskRef(*task)))),
-            _ => Mark(None),
+            Target::Function(_, mark) => mark.clone(),
+            Target::Done => Mark(None),
+        }
+    }
+
+    /// As [`Mark::inside`], for who holds the token meanwhile.
+    pub fn inside<R>(&self, f: impl FnOnce() -> R) -> R {
+        match &self.0 {
+            Target::Slot(core, task) => Frame::new(&**core, TaskRef(*task), false).enter(f),
+            Target::Function(_, mark) => mark.inside(f),
+            Target::Done => f(),
         }
     }
 
@@ -48,13 +67,14 @@ impl OnComplete {
     fn finish(&mut self, result: Result<()>) {
         match std::mem::replace(&mut self.0, Target::Done) {
             Target::Done => {}
-            Target::Function(f) => f(result),
+            Target::Function(f, _) => f(result),
             Target::Slot(core, task) => core.complete_token(task, result),
         }
     }
 }
 
 /// Names an operation while it runs. See [`OnComplete::mark`].
+#[derive(Clone)]
 pub struct Mark(Option<(Arc<Core>, TaskRef)>);
 
 impl Mark {
@@ -89,6 +109,8 @@ type CallAsync = unsafe fn(*mut u8, &RunContext, OnComplete);
 struct VTable {
     call: Call,
     drop: unsafe fn(*mut u8),
+    /// Does the operation end by the return of what its pusher gave?
+    ends_by_returning: bool,
 }
 
 enum Call {
@@ -113,13 +135,27 @@ trait Closure: Sized {
 struct Sync<F>(F);
 #[repr(transparent)]
 struct Async<F>(F);
+#[repr(transparent)]
+struct Elsewhere<F>(F);
 
 impl<F: FnOnce(&RunContext) -> Result<()>> Closure for Sync<F> {
-    const VTABLE: VTable = VTable { call: Call::Sync(call_sync::<F>), drop: drop_in_place::<F> };
+    const VTABLE: VTable = VTable {
+        call: Call::Sync(call_sync::<F>),
+        drop: drop_in_place::<F>,
+        ends_by_returning: true,
+    };
 }
 
 impl<F: FnOnce(&RunContext, OnComplete)> Closure for Async<F> {
-    const VTABLE: VTable = VTable { call: Call::Async(call_async::<F>), drop: drop_in_place::<F> };
+    const VTABLE: VTable = VTable {
+        call: Call::Async(call_async::<F>),
+        drop: drop_in_place::<F>,
+        ends_by_returning: false,
+    };
+}
+
+impl<F: FnOnce(&RunContext, OnComplete)> Closure for Elsewhere<F> {
+    const VTABLE: VTable = VTable { ends_by_returning: true, ..<Async<F> as Closure>::VTABLE };
 }
 
 /// # Safety
@@ -178,6 +214,39 @@ impl Task {
             let boxed = Box::new(f);
             Task::hold(Async(move |run: &RunContext, token| boxed(run, token)))
         }
+    }
+
+    /// A function that is handed to a thread of somebody else, who completes the token when it returns there:
+    /// for those who push it as good as [`Task::sync`].
+    #[inline]
+    pub fn elsewhere<F: FnOnce(&RunContext, OnComplete) + Send + 'static>(f: F) -> Self {
+        if size_of::<F>() <= size_of::<Data>() && align_of::<F>() <= align_of::<u64>() {
+            Task::hold(Elsewhere(f))
+        } else {
+            let boxed = Box::new(f);
+            Task::hold(Elsewhere(move |run: &RunContext, token| boxed(run, token)))
+        }
+    }
+
+    /// Does it end by a token?
+    pub(in crate::engine) fn is_asynchronous(&self) -> bool {
+        self.vtable.is_some_and(|v| matches!(v.call, Call::Async(_)))
+    }
+
+    /// Does it end, for those who push it, when its function returns?
+    pub(in crate::engine) fn ends_by_returning(&self) -> bool {
+        self.vtable.is_none_or(|v| v.ends_by_returning)
+    }
+
+    /// Runs a function that ends by returning.
+    pub(in crate::engine) fn run_sync(self, run: &RunContext) -> Result<()> {
+        self.run(run, || OnComplete(Target::Done)).unwrap_or(Ok(()))
+    }
+
+    /// Runs a function that ends by `token`.
+    pub(in crate::engine) fn run_asynchronous(self, run: &RunContext, token: OnComplete) {
+        // (One that ends by returning takes no token, which then reports that it was forgotten.)
+        let _ = self.run(run, || token);
     }
 
     #[inline]

@@ -1,6 +1,7 @@
 //! [`ThreadedEngine`]: the handle that users hold, and its face as an [`Engine`].
 
 use super::fork::HeldForFork;
+use super::operation::Function;
 use super::pool::{Threads, usable_cores};
 use super::queue::{Apart, Queues};
 use super::sleep::Sleep;
@@ -9,7 +10,8 @@ use super::threaded::{Core, LANES, PushState, rare};
 use super::var::{Versions, living};
 use super::wait::{Kind, Watch};
 use super::{
-    Engine, Hook, Operation, OperationInner, Poll, Push, Repeated, Task, Var, fault, patiently,
+    Engine, Hook, Operation, Origin, Poll, Push, Repeated, RepeatedAsync, Task, Var, fault,
+    patiently,
 };
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -84,6 +86,15 @@ impl ThreadedEngine {
         ThreadedEngine { core }
     }
 
+    fn make_operation(&self, function: Function, push: &Push<'_>) -> Result<Operation> {
+        super::check_variables(push.name, push.reads, push.writes)?;
+        let kept = self.core.lock().names.keep(push.name);
+        Ok(match kept {
+            Some(name) => Operation::of_core(function, push, name, self.core.clone()),
+            None => Operation::new(function, push),
+        })
+    }
+
     /// Is the variable free of pending writers, or of everything pending?
     fn is_quiet(&self, state: &PushState, var: Var, kind: Kind) -> bool {
         let Some(i) = state.vars.find(var) else { return false };
@@ -101,13 +112,15 @@ impl Engine for ThreadedEngine {
 
     fn delete_variable(&self, var: Var, last: Option<Box<dyn FnOnce() + Send>>) {
         let core = &self.core;
+        let _ = core.flush(); // fails only for want of memory for tasks; the deletion is none the worse
         {
             let mut state = core.lock();
             let Some(i) = state.vars.find(var) else { return };
             let done = |t: TaskRef| core.slab.is_done(t);
             if !done(state.vars.last_writer(i)) || !state.vars.readers(i).all(done) {
-                core.push_deletion(&mut state, i, last);
+                let left = core.push_deletion(&mut state, i, last);
                 drop(state);
+                drop(left);
                 core.announce();
                 return;
             }
@@ -124,35 +137,50 @@ impl Engine for ThreadedEngine {
 
     #[inline]
     fn push(&self, task: Task, push: Push<'_>) -> Result<()> {
-        self.core.push_task(task, &push)
+        super::check_device(push.name, push.ctx)?;
+        match self.core.gather(task, &push)? {
+            Some(task) => self.core.push_task(task, &push),
+            None => Ok(()),
+        }
     }
 
     fn new_operation(&self, run: Repeated, push: Push<'_>) -> Result<Operation> {
-        super::check_variables(push.name, push.reads, push.writes)?;
-        Ok(Operation(Arc::new(OperationInner::new(run, &push))))
+        self.make_operation(Function::Sync(run), &push)
     }
 
-    fn push_operation(&self, operation: &Operation, ctx: Context, priority: i32) -> Result<()> {
-        let o = operation.0.clone();
-        o.check_live()?;
-        let run = o.clone();
-        let task = Task::sync(move |context| (run.run)(context));
-        self.core.push_task(task, &o.push(ctx, priority))
+    fn new_async_operation(&self, run: RepeatedAsync, push: Push<'_>) -> Result<Operation> {
+        self.make_operation(Function::Async(run), &push)
+    }
+
+    #[inline]
+    fn push_operation_at(
+        &self,
+        operation: &Operation,
+        ctx: Context,
+        priority: i32,
+        origin: Option<Origin<'_>>,
+    ) -> Result<()> {
+        super::check_device(&operation.inner().name, ctx)?;
+        self.core.flush()?;
+        self.core.push_operation(operation, ctx, priority, origin)
     }
 
     fn delete_operation(&self, operation: Operation) {
-        operation.0.deleted.store(true, Ordering::Release);
+        operation.delete();
     }
 
     fn wait_for_var(&self, var: Var, poll: Poll<'_>) -> Result<()> {
+        self.core.flush()?;
         self.core.wait_for(var, Kind::All, poll)
     }
 
     fn wait_to_read(&self, var: Var, poll: Poll<'_>) -> Result<()> {
+        self.core.flush()?;
         self.core.wait_for(var, Kind::Read, poll)
     }
 
     fn wait_for_all(&self, poll: Poll<'_>) -> Result<()> {
+        self.core.flush()?;
         self.core.wait_for_all(poll)
     }
 
@@ -165,6 +193,9 @@ impl Engine for ThreadedEngine {
     }
 
     fn with_quiet(&self, reads: &[Var], writes: &[Var], f: &mut dyn FnMut()) -> bool {
+        if self.core.has_gathered() {
+            return false; // the caller pushes, and what is gathered stays together
+        }
         let state = self.core.lock();
         let quiet = self.core.rare.load(Ordering::Relaxed) & !rare::ORIGINS == 0
             && reads.iter().all(|&v| self.is_quiet(&state, v, Kind::Read))
@@ -180,7 +211,11 @@ impl Engine for ThreadedEngine {
 
     fn version(&self, var: Var) -> u64 {
         let found = self.core.lock().vars.find(var);
-        found.map_or(0, |i| self.core.versions.get(i).load(Ordering::Relaxed))
+        found.map_or(0, |i| self.core.versions.read(i))
+    }
+
+    fn set_bulk_size(&self, size: usize) -> Result<usize> {
+        self.core.set_bulk_size(size)
     }
 
     fn num_threads(&self) -> usize {
@@ -195,6 +230,7 @@ impl Engine for ThreadedEngine {
         if super::frame::on_worker(&*self.core) {
             return;
         }
+        let _ = self.core.flush();
         let _ = self.core.wait_quietly(&mut patiently());
         self.core.end_threads(Duration::from_secs(10));
     }
@@ -217,6 +253,8 @@ impl Engine for ThreadedEngine {
     }
 
     fn before_fork(&self) -> HeldForFork<'_> {
+        // Else parent and child would both run what this thread has gathered.
+        let _ = self.core.flush();
         HeldForFork::hold(&self.core)
     }
 

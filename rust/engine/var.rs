@@ -5,11 +5,12 @@
 //! there are none; a reader waits for the last writer.
 
 use super::Var;
+use super::reserve::Reserved;
 use super::slot::TaskRef;
 use crate::error::{Error, Result};
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-const FEW: usize = 3;
+const FEW: usize = 4;
 
 /// The readers of a variable since its last write.
 #[derive(Default)]
@@ -18,23 +19,35 @@ struct Readers {
     /// Completed readers are dropped when so many are known.
     limit: u32,
     few: [u64; FEW],
-    many: Vec<u64>,
+    /// Those beyond the first few. (A box, so that a variable fits into one line.)
+    #[allow(clippy::box_collection)] // as just said
+    many: Option<Box<Vec<u64>>>,
 }
 
 impl Readers {
     #[inline]
     fn push(&mut self, task: TaskRef, is_done: impl Fn(TaskRef) -> bool) {
-        if (self.len as usize) < FEW {
-            self.few[self.len as usize] = task.0;
-        } else {
-            if self.len >= self.limit.max(16) {
-                self.prune(is_done);
+        match self.few.get_mut(self.len as usize) {
+            Some(place) => {
+                *place = task.0;
+                self.len += 1;
             }
-            if (self.len as usize) < FEW {
-                self.few[self.len as usize] = task.0;
-            } else {
-                self.many.push(task.0);
-            }
+            None => self.push_many(task, is_done),
+        }
+    }
+
+    #[cold]
+    fn push_many(&mut self, task: TaskRef, is_done: impl Fn(TaskRef) -> bool) {
+        if self.len >= self.limit.max(16) {
+            self.prune(is_done);
+        }
+        self.append(task.0);
+    }
+
+    fn append(&mut self, task: u64) {
+        match self.few.get_mut(self.len as usize) {
+            Some(place) => *place = task,
+            None => self.many.get_or_insert_default().push(task),
         }
         self.len += 1;
     }
@@ -44,32 +57,34 @@ impl Readers {
     fn prune(&mut self, is_done: impl Fn(TaskRef) -> bool) {
         let all: Vec<u64> = self.iter().filter(|&r| !is_done(r)).map(|r| r.0).collect();
         self.clear();
-        for r in &all {
-            if (self.len as usize) < FEW {
-                self.few[self.len as usize] = *r;
-            } else {
-                self.many.push(*r);
-            }
-            self.len += 1;
-        }
+        all.iter().for_each(|&r| self.append(r));
         self.limit = (2 * self.len).max(16);
     }
 
     fn iter(&self) -> impl Iterator<Item = TaskRef> + '_ {
         let few = self.few.iter().take(self.len as usize);
-        few.chain(&self.many).map(|&r| TaskRef(r))
+        few.chain(self.many.iter().flat_map(|many| many.iter())).map(|&r| TaskRef(r))
     }
 
+    #[inline]
     fn clear(&mut self) {
+        if self.len as usize > FEW {
+            self.clear_many();
+        }
         self.len = 0;
-        self.many.clear();
-        if self.many.capacity() > 1024 {
-            self.many = Vec::new();
+    }
+
+    #[cold]
+    fn clear_many(&mut self) {
+        match &mut self.many {
+            Some(many) if many.capacity() <= 1024 => many.clear(),
+            _ => self.many = None,
         }
     }
 }
 
-/// One variable.
+/// One variable, in a line of its own.
+#[repr(align(64))]
 pub struct VarState {
     generation: u32,
     /// The push that looked at this variable last: finds duplicates without comparing all with all.
@@ -77,6 +92,8 @@ pub struct VarState {
     last_writer: TaskRef,
     readers: Readers,
 }
+
+const _: () = assert!(size_of::<VarState>() == 64);
 
 impl Default for VarState {
     fn default() -> Self {
@@ -141,33 +158,36 @@ impl Vars {
         Some(i)
     }
 
-    /// Makes `task` the last writer of variable `i`, calling `after` with each task it must wait for.
+    /// Calls `after` with each task that a writer of variable `i` pushed now must wait for.
     #[inline]
-    pub fn write(&mut self, i: u32, task: TaskRef, mut after: impl FnMut(TaskRef)) {
-        let s = &mut self.states[i as usize];
-        if s.readers.len == 0 {
-            after(s.last_writer);
-        } else {
-            s.readers.iter().for_each(after);
-            s.readers.clear();
+    pub fn before_write(&self, i: u32, mut after: impl FnMut(TaskRef)) {
+        let s = &self.states[i as usize];
+        match s.readers.len as usize {
+            0 => after(s.last_writer),
+            n => {
+                s.readers.few.iter().take(n).for_each(|&r| after(TaskRef(r)));
+                if n > FEW {
+                    s.readers.iter().skip(FEW).for_each(after);
+                }
+            }
         }
+    }
+
+    /// Makes `task` the last writer of variable `i`.
+    #[inline]
+    pub fn write(&mut self, i: u32, task: TaskRef) {
+        let s = &mut self.states[i as usize];
+        s.readers.clear();
         s.last_writer = task;
     }
 
-    /// Makes `task` a reader of variable `i`, calling `after` with the task it must wait for.
+    /// Makes `task` a reader of variable `i`.
     #[inline]
-    pub fn read(
-        &mut self,
-        i: u32,
-        task: TaskRef,
-        is_done: impl Fn(TaskRef) -> bool,
-        after: impl FnOnce(TaskRef),
-    ) {
-        let s = &mut self.states[i as usize];
-        after(s.last_writer);
-        s.readers.push(task, is_done);
+    pub fn read(&mut self, i: u32, task: TaskRef, is_done: impl Fn(TaskRef) -> bool) {
+        self.states[i as usize].readers.push(task, is_done);
     }
 
+    #[inline]
     pub fn last_writer(&self, i: u32) -> TaskRef {
         self.states[i as usize].last_writer
     }
@@ -187,8 +207,8 @@ impl Vars {
         let s = &mut self.states[i as usize];
         s.generation = (s.generation & !DELETED).wrapping_add(1) & !DELETED;
         s.last_writer = TaskRef::NONE;
-        s.readers.clear();
-        s.readers.many = Vec::new();
+        s.readers.len = 0;
+        s.readers.many = None;
         self.free.push(i);
     }
 
@@ -225,72 +245,38 @@ pub fn explain(vars: &Vars, name: &str, reads: &[Var], writes: &[Var]) -> Error 
     }
 }
 
-const CHUNK_BITS: u32 = 10;
-const CHUNKS: usize = 1 << 16;
+const MOST: usize = 1 << 26;
 
 /// Completed writes of each variable. Apart from the rest, because those who complete operations touch
 /// these and those who push do not. Writers of one variable never overlap, so loads and stores suffice.
-pub struct Versions {
-    chunks: Box<[AtomicPtr<AtomicU64>]>,
-}
+pub struct Versions(Reserved<AtomicU64>);
 
 impl Versions {
     pub fn new() -> Self {
-        Versions { chunks: (0..CHUNKS).map(|_| AtomicPtr::default()).collect() }
+        Versions(Reserved::new(MOST))
+    }
+
+    #[inline]
+    fn get(&self, i: u32) -> &AtomicU64 {
+        // SAFETY: all of the reservation is zeroed memory, and zero is a valid value.
+        unsafe { &*self.0.get(i as usize) }
     }
 
     /// Starts at 0. Under the push lock.
+    #[inline]
     fn reset(&self, i: u32) {
-        let chunk = &self.chunks[(i >> CHUNK_BITS) as usize & (CHUNKS - 1)];
-        if chunk.load(Ordering::Relaxed).is_null() {
-            let new: Box<[AtomicU64]> = (0..1 << CHUNK_BITS).map(|_| AtomicU64::new(0)).collect();
-            chunk.store(Box::into_raw(new).cast(), Ordering::Release);
-        }
         self.get(i).store(0, Ordering::Relaxed);
     }
 
-    #[inline]
-    pub fn get(&self, i: u32) -> &AtomicU64 {
-        let chunk = self.chunks[(i >> CHUNK_BITS) as usize & (CHUNKS - 1)].load(Ordering::Relaxed);
-        // SAFETY: `reset` has made the chunk when the variable was made; it lives as long as the table.
-        unsafe { &*chunk.add(i as usize & ((1 << CHUNK_BITS) - 1)) }
-    }
-
-    fn made(&self, i: u32) -> Option<&AtomicU64> {
-        let chunk = self.chunks.get((i >> CHUNK_BITS) as usize)?;
-        (!chunk.load(Ordering::Acquire).is_null()).then(|| self.get(i))
-    }
-
-    /// The version of a variable that may be of another engine: 0 then.
+    /// The version of a variable.
     pub fn read(&self, i: u32) -> u64 {
-        self.made(i).map_or(0, |v| v.load(Ordering::Relaxed))
-    }
-
-    /// Advances a variable that may be of another engine.
-    #[inline]
-    pub fn advance_if_made(&self, i: u32) {
-        if let Some(version) = self.made(i) {
-            version.store(version.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        }
+        self.get(i).load(Ordering::Relaxed)
     }
 
     #[inline]
     pub fn advance(&self, i: u32) {
         let version = self.get(i);
         version.store(version.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Versions {
-    fn drop(&mut self) {
-        for chunk in &self.chunks {
-            let versions = chunk.load(Ordering::Relaxed);
-            if !versions.is_null() {
-                let versions = std::ptr::slice_from_raw_parts_mut(versions, 1 << CHUNK_BITS);
-                // SAFETY: made by `reset` from a box of that many.
-                drop(unsafe { Box::from_raw(versions) });
-            }
-        }
     }
 }
 

@@ -182,8 +182,8 @@ impl Core {
     }
 
     /// All tasks and signals that are not complete.
-    pub fn live(&self, state: &PushState) -> Vec<TaskRef> {
-        state.alloc.all().filter_map(|slot| self.slab.get(slot).live(slot)).collect()
+    pub fn live(&self, _: &PushState) -> Vec<TaskRef> {
+        self.slab.all().filter_map(|slot| self.slab.get(slot).live(slot)).collect()
     }
 
     /// Blocks until `tasks` are complete.
@@ -215,7 +215,11 @@ impl Core {
                 tell.set();
                 Ok(())
             });
-            self.open_signal(&mut state, tasks, task)?;
+            match self.open_signal(&mut state, tasks, task) {
+                Ok(None) => {}
+                Ok(Some(_)) => return Ok(()),
+                Err((error, _)) => return Err(error),
+            }
         }
         self.park(&signal, &|| false, poll, what)
     }

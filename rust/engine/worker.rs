@@ -6,10 +6,11 @@ use super::queue::Apart;
 use super::sleep::Parker;
 use super::slot::{Body, TaskRef, flag};
 use super::sync::AtomicU64;
-use super::task::OnComplete;
+use super::task::{OnComplete, Task};
 use super::threaded::{Core, context_of, name_of, rare, vars_of};
-use super::{Event, RunContext};
+use super::{Event, Origin, RunContext};
 use crate::error::{Error, Result};
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -26,6 +27,33 @@ const STREAK: u32 = 64;
 /// Pauses of an emptied worker before its next look.
 const BACK_OFF: u32 = 6;
 const NONE: u32 = u32::MAX;
+
+/// Short tasks that wait for this thread.
+type CheapTasks = Vec<(Arc<Core>, u32, u32)>;
+
+// There while this thread runs such tasks: engine, epoch and slot of each.
+#[cfg(not(loom))]
+thread_local! {
+    static CHEAP: RefCell<Option<CheapTasks>> = const { RefCell::new(None) };
+}
+
+#[cfg(loom)]
+loom::thread_local! {
+    static CHEAP: RefCell<Option<CheapTasks>> = RefCell::new(None);
+}
+
+/// The next short task of this thread; after the last one the list is gone.
+fn next_cheap() -> Option<(Arc<Core>, u32, u32)> {
+    let next = |place: &RefCell<Option<CheapTasks>>| {
+        let mut place = place.borrow_mut();
+        let next = place.as_mut().and_then(Vec::pop);
+        if next.is_none() {
+            *place = None;
+        }
+        next
+    };
+    CHEAP.try_with(next).ok().flatten()
+}
 
 /// What one worker keeps for itself.
 pub struct Local<'a> {
@@ -57,7 +85,7 @@ impl Core {
         frame.enter(|| {
             let (mut turn, mut seen_tail) = (0u32, 0);
             while !stop.load(Ordering::Relaxed) {
-                let coming = |t| self.slab.prefetch_for_run(t);
+                let coming = |t| self.slab.prefetch_for_write(t);
                 match self.queues.pop(lane, turn, &mut seen_tail, coming) {
                     Some(task) => {
                         turn = turn.wrapping_add(1);
@@ -144,17 +172,17 @@ impl Core {
         if let Some(local) = &mut local {
             local.frame.set_task(task);
         }
-        let rare = self.rare.load(Ordering::Relaxed);
-        if (rare != 0 || self.faults.any()) && self.divert(task, body, rare, &mut local) {
-            return;
-        }
-        let run = RunContext {
-            ctx: context_of(body),
-            stream: None,
-            is_bulk: body.flags & flag::BULK != 0,
-        };
+        self.slab.prefetch_successor(slot);
         // SAFETY: moved out here and nowhere else, as a task is run once.
         let function = unsafe { body.task.assume_init_read() };
+        let rare = self.rare.load(Ordering::Relaxed);
+        if (rare != 0 || self.faults.any())
+            && let Some(inherited) = self.divert(task, body, rare)
+        {
+            drop(function);
+            return self.finish(slot, inherited, local);
+        }
+        let run = RunContext { ctx: context_of(body), ..RunContext::default() };
         match function.run(&run, || OnComplete::of_slot(self.handle(), task.0)) {
             Some(Ok(())) => self.finish(slot, None, local),
             Some(Err(error)) => {
@@ -166,31 +194,21 @@ impl Core {
         // A completed slot may be in other hands: nothing of the body is touched from here on.
     }
 
-    /// The closer look: skips the task if an error or the shutdown stops it. True if it was skipped.
+    /// The closer look: does an error or the shutdown stop the task? Then what it inherits.
     #[cold]
-    fn divert(
-        &self,
-        task: TaskRef,
-        body: &Body,
-        rare: u32,
-        local: &mut Option<&mut Local<'_>>,
-    ) -> bool {
+    fn divert(&self, task: TaskRef, body: &Body, rare: u32) -> Option<Option<Inherited>> {
         if body.flags & flag::ALWAYS == 0 {
             let (reads, writes) = vars_of(body);
             let read = reads.iter().chain(&writes[body.overwrites as usize..]).copied();
             let inherited = self.faults.inherited(read);
             if inherited.is_some() || rare & super::threaded::rare::SHUT_DOWN != 0 {
-                // SAFETY: as in `execute`.
-                let function = unsafe { body.task.assume_init_read() };
-                drop(function);
-                self.finish(task.slot(), inherited, local.as_deref_mut());
-                return true;
+                return Some(inherited);
             }
         }
         if rare & super::threaded::rare::HOOK != 0 {
             self.hook(task, Event::Started);
         }
-        false
+        None
     }
 
     /// Makes the failure of a task known: names it, and keeps it for the waits.
@@ -242,14 +260,17 @@ impl Core {
                 self.hand_over(local);
             }
             None => {
-                let mut ready = Vec::new();
-                self.slab.release(head, |t| self.ready_elsewhere(t, &mut ready));
+                let (mut ready, mut cheap) = (Vec::new(), Vec::new());
+                self.slab.release(head, |t| self.ready_elsewhere(t, &mut ready, &mut cheap));
                 let mut returned = self.returned.0.lock();
                 self.slab.retire(slot, |s| returned.push(s));
                 drop(returned);
                 if !ready.is_empty() {
                     self.queues.surplus(None, &ready);
                     self.announce();
+                }
+                if !cheap.is_empty() {
+                    self.run_cheap(&cheap);
                 }
             }
         }
@@ -288,15 +309,55 @@ impl Core {
         }
     }
 
+    /// A completion on no worker made `task` ready.
     #[inline]
-    fn ready_elsewhere(&self, task: u32, ready: &mut Vec<u32>) {
+    fn ready_elsewhere(&self, task: u32, ready: &mut Vec<u32>, cheap: &mut Vec<u32>) {
         // SAFETY: as in `ready_on`.
         let flags = unsafe { (*self.slab.get(task).body()).flags };
         if flags & (flag::SIGNAL | flag::URGENT | flag::LATER) != 0 {
             self.ready_with_rank(task, flags);
+        } else if flags & flag::CHEAP != 0 {
+            cheap.push(task);
         } else {
             ready.push(task);
         }
+    }
+
+    /// Runs short tasks where they became ready: waking a worker would cost more. One after the other, not
+    /// inside one another, or a chain of them would fill the stack.
+    #[cold]
+    fn run_cheap(&self, tasks: &[u32]) {
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        let is_below = CHEAP.try_with(|place| {
+            let mut place = place.borrow_mut();
+            let is_below = place.is_some();
+            let list = place.get_or_insert_default();
+            list.extend(tasks.iter().map(|&t| (self.handle(), epoch, t)));
+            is_below
+        });
+        match is_below {
+            Ok(true) => {} // who runs them is further down this stack
+            Ok(false) => {
+                while let Some((core, epoch, task)) = next_cheap() {
+                    // (Those of a forked child's parent are the parent's.)
+                    if core.epoch.load(Ordering::Relaxed) == epoch {
+                        core.run_here(task);
+                    }
+                }
+            }
+            // The thread ends.
+            Err(_) => {
+                self.queues.surplus(None, tasks);
+                self.announce();
+            }
+        }
+    }
+
+    fn run_here(&self, slot: u32) {
+        let s = self.slab.get(slot);
+        // SAFETY: the task is ready and run here only.
+        let function = unsafe { (*s.body()).task.assume_init_read() };
+        self.run_inline(TaskRef::new(slot, s.generation()), function, None);
     }
 
     #[cold]
@@ -335,24 +396,25 @@ impl Core {
 
     /// Runs a task that is ready at its push on the pushing thread.
     #[inline]
-    pub fn run_inline(&self, task: TaskRef, origin: Option<&dyn Fn() -> Option<Arc<str>>>) {
+    pub fn run_inline(&self, task: TaskRef, function: Task, origin: Option<Origin<'_>>) {
         let frame = Frame::new(self, task, false);
-        frame.enter(|| self.execute_inline(task, origin));
+        frame.enter(|| self.execute_inline(task, function, origin));
     }
 
     #[inline]
-    fn execute_inline(&self, task: TaskRef, origin: Option<&dyn Fn() -> Option<Arc<str>>>) {
+    fn execute_inline(&self, task: TaskRef, function: Task, origin: Option<Origin<'_>>) {
         let slot = task.slot();
         let epoch = self.epoch.load(Ordering::Relaxed);
         // SAFETY: as in `execute`.
         let body = unsafe { &*self.slab.get(slot).body() };
         let rare = self.rare.load(Ordering::Relaxed);
-        if (rare != 0 || self.faults.any()) && self.divert(task, body, rare, &mut None) {
-            return;
+        if (rare != 0 || self.faults.any())
+            && let Some(inherited) = self.divert(task, body, rare)
+        {
+            drop(function);
+            return self.finish(slot, inherited, None);
         }
         let run = RunContext { ctx: context_of(body), ..RunContext::default() };
-        // SAFETY: as in `execute`.
-        let function = unsafe { body.task.assume_init_read() };
         let result = function.run(&run, || OnComplete::of_slot(self.handle(), task.0));
         if self.epoch.load(Ordering::Relaxed) != epoch {
             // The function forked and this is the child, which knows nothing of the task.

@@ -3,21 +3,24 @@
 //! A pushed function never runs inside its push, nor on a compute thread: when the engine finds it ready it
 //! is handed to an attached thread, and the operation ends with it. So every push returns at once.
 
-use super::attached;
+use super::attached::{self, Job};
 use super::convert::context_arg;
 use super::error::{IntoPy, from_py, poll_signals};
-use super::function::user_line;
+use super::origin::user_line;
 use super::{engine_hook, runtime};
 use crate::context::Context;
-use crate::engine::{HeldForFork, OnComplete, Prop, Push, Task, Var};
+use crate::engine::RunContext as EngineRun;
+use crate::engine::{HeldForFork, OnComplete, Operation, Prop, Push, Task, Var};
 use crate::error::Error;
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyBaseException, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyList, PyString, PyTuple};
 use smallvec::SmallVec;
-use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A token that orders the operations that name it. Made by `new_variable`.
@@ -62,7 +65,7 @@ impl RunContext {
 /// Ends an asynchronous operation: call it once, from any thread; `error=exc` fails the operation.
 #[pyclass(frozen, module = "rsnet.engine", name = "OnComplete")]
 pub struct Completion {
-    name: String,
+    function: Function,
     token: Mutex<Option<OnComplete>>,
 }
 
@@ -71,7 +74,8 @@ impl Completion {
     #[pyo3(signature = (error=None))]
     fn __call__(&self, py: Python<'_>, error: Option<Bound<'_, PyBaseException>>) -> PyResult<()> {
         let Some(token) = self.token.lock().take() else {
-            let text = format!("operation '{}' was completed twice", self.name);
+            let function = self.function.get().bind(py);
+            let text = format!("operation {} was completed twice", name_of(function)?);
             return Err(PyRuntimeError::new_err(text));
         };
         let result = match error {
@@ -86,14 +90,9 @@ impl Completion {
 /// A ready-made operation. Made by `new_operator`.
 #[pyclass(frozen, module = "rsnet.engine")]
 pub struct Operator {
-    function: Option<Py<PyAny>>,
-    reads: Vars,
-    writes: Vars,
+    operation: Operation,
     /// Keeps the variables alive.
     _handles: Vec<Py<PyAny>>,
-    prop: Prop,
-    name: String,
-    is_deleted: AtomicBool,
 }
 
 type Vars = SmallVec<[Var; 4]>;
@@ -119,6 +118,17 @@ fn context(ctx: Option<&Bound<'_, PyAny>>) -> PyResult<Context> {
     match ctx {
         None => Ok(Context::default()),
         some => context_arg(some),
+    }
+}
+
+/// The qualified name of a function, or what it prints as.
+fn name_of<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
+    match function.getattr(intern!(function.py(), "__qualname__")) {
+        Ok(name) => match name.cast_into::<PyString>() {
+            Ok(name) => Ok(name),
+            Err(e) => e.into_inner().str(),
+        },
+        Err(_) => function.str(),
     }
 }
 
@@ -150,8 +160,8 @@ enum Ends {
     ByToken,
 }
 
-/// One push, whatever its door.
-struct Call<'a> {
+/// One push of a function, or of nothing.
+struct Pushing<'a> {
     ctx: Context,
     reads: &'a [Var],
     writes: &'a [Var],
@@ -160,13 +170,14 @@ struct Call<'a> {
     name: Option<&'a str>,
 }
 
-impl Call<'_> {
+impl Pushing<'_> {
     fn push(&self, py: Python<'_>, function: Option<Bound<'_, PyAny>>, ends: Ends) -> PyResult<()> {
         let derived = match (&self.name, &function) {
             (Some(_), _) | (_, None) => None,
-            (None, Some(f)) => f.getattr("__qualname__").and_then(|n| n.extract::<String>()).ok(),
+            (None, Some(f)) => Some(name_of(f)?),
         };
-        let name = self.name.or(derived.as_deref()).unwrap_or("function");
+        let derived = derived.as_ref().map(|n| n.to_str()).transpose()?;
+        let name = self.name.or(derived).unwrap_or("function");
         let push = Push {
             ctx: self.ctx,
             prop: self.prop,
@@ -182,66 +193,100 @@ impl Call<'_> {
         if !function.is_callable() {
             return Err(PyTypeError::new_err(format!("{function} is not callable")));
         }
-        let job = Function { function: function.unbind(), name: name.to_owned(), ends };
+        let function = Function::Own(function.unbind());
+        let hand_on = move |run: &EngineRun, token| hand_on(function, ends, run, token);
+        let task = match ends {
+            Ends::ByReturning => Task::elsewhere(hand_on),
+            Ends::ByToken => Task::asynchronous(hand_on),
+        };
         let engine = &runtime().engine;
         if !engine.runs_inside_push() {
-            return engine.push(job.into_task(), push).py(py);
+            return engine.push(task, push).py(py);
         }
         // The naive engine waits in its push, for whoever completes the operation.
-        let Call { ctx, reads, writes, prop, priority, .. } = *self;
+        let Pushing { ctx, reads, writes, prop, priority, .. } = *self;
         py.detach(|| {
-            let push = Push { ctx, prop, priority, ..Push::new(name, reads, writes) };
-            engine.push(job.into_task(), push)
+            engine.push(task, Push { ctx, prop, priority, ..Push::new(name, reads, writes) })
         })
         .py(py)
     }
 }
 
-/// A Python function on its way to an attached thread.
-struct Function {
-    function: Py<PyAny>,
-    name: String,
-    ends: Ends,
+/// A Python function: of one push, or of all those of a ready-made operation. (A reference of its own could only be
+/// made by a thread that is attached.)
+enum Function {
+    Own(Py<PyAny>),
+    Shared(Arc<Py<PyAny>>),
 }
 
 impl Function {
-    fn into_task(self) -> Task {
-        let inside = runtime().engine.runs_inside_push();
-        let this = self;
-        Task::asynchronous(move |run, token| {
-            let (ctx, stream) = (run.ctx, run.stream);
-            if inside {
-                // The naive engine: here and now. Its thread may hold the interpreter while it waits.
-                return Python::attach(|py| this.run(py, ctx, stream, token));
-            }
-            attached::submit(Box::new(move |py| this.run(py, ctx, stream, token)));
-        })
+    fn get(&self) -> &Py<PyAny> {
+        match self {
+            Function::Own(f) => f,
+            Function::Shared(f) => f,
+        }
     }
+}
 
-    fn run(self, py: Python<'_>, ctx: Context, stream: Option<usize>, token: OnComplete) {
-        let mark = token.mark();
-        let context = Bound::new(py, RunContext { ctx, stream });
-        match self.ends {
+/// What the engine runs: sends the function to an attached thread.
+fn hand_on(function: Function, ends: Ends, run: &EngineRun, token: OnComplete) {
+    let call = Call { function, ends, ctx: run.ctx, stream: run.stream, token };
+    if runtime().engine.runs_inside_push() {
+        // The naive engine: here and now. Its thread may hold the interpreter while it waits.
+        return Python::attach(|py| call.run(py));
+    }
+    attached::submit_job(Job::Call(call));
+}
+
+/// A Python function on its way to an attached thread.
+pub struct Call {
+    function: Function,
+    ends: Ends,
+    ctx: Context,
+    stream: Option<usize>,
+    token: OnComplete,
+}
+
+impl Call {
+    pub fn run(self, py: Python<'_>) {
+        let Call { function, ends, ctx, stream, token } = self;
+        let context = run_context(py, ctx, stream);
+        match ends {
             Ends::ByReturning => {
-                let call = |c| self.function.call1(py, (c,)).map(drop);
-                let result = mark.inside(|| context.and_then(call));
+                let call = |c| function.get().call1(py, (c,)).map(drop);
+                let result = token.inside(|| context.and_then(call));
                 token.complete(result.map_err(|e| from_py(py, e)));
             }
             Ends::ByToken => {
-                let done = Completion { name: self.name.clone(), token: Mutex::new(Some(token)) };
+                let mark = token.mark();
+                let done = Completion { function, token: Mutex::new(Some(token)) };
                 let Ok(done) = Bound::new(py, done) else { return };
-                let call = |c| self.function.call1(py, (c, done.clone())).map(drop);
-                let result = mark.inside(|| context.and_then(call));
-                if let Err(e) = result {
+                let function = done.get().function.get();
+                let call = |c| function.call1(py, (c, done.clone())).map(drop);
+                if let Err(e) = mark.inside(|| context.and_then(call)) {
                     let token = done.get().token.lock().take();
                     match token {
                         Some(token) => token.complete(Err(from_py(py, e))),
-                        None => e.write_unraisable(py, Some(self.function.bind(py))),
+                        None => e.write_unraisable(py, Some(function.bind(py))),
                     }
                 }
             }
         }
     }
+}
+
+/// The context object of a call. The usual one is made once: it says nothing but its device.
+fn run_context(
+    py: Python<'_>,
+    ctx: Context,
+    stream: Option<usize>,
+) -> PyResult<Bound<'_, RunContext>> {
+    static USUAL: PyOnceLock<Py<RunContext>> = PyOnceLock::new();
+    if ctx != Context::default() || stream.is_some() {
+        return Bound::new(py, RunContext { ctx, stream });
+    }
+    let usual = USUAL.get_or_try_init(py, || Py::new(py, RunContext { ctx, stream }))?;
+    Ok(usual.bind(py).clone())
 }
 
 /// A new variable, ready to be read and written.
@@ -268,7 +313,7 @@ fn push_sync(
     let reads = const_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
     let writes = mutate_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
     let (ctx, prop) = (context(ctx.as_ref())?, prop_arg(prop)?);
-    let call = Call { ctx, reads: &reads, writes: &writes, prop, priority, name };
+    let call = Pushing { ctx, reads: &reads, writes: &writes, prop, priority, name };
     call.push(py, r#fn, Ends::ByReturning)
 }
 
@@ -290,7 +335,7 @@ fn push_async(
     let reads = const_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
     let writes = mutate_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
     let (ctx, prop) = (context(ctx.as_ref())?, prop_arg(prop)?);
-    let call = Call { ctx, reads: &reads, writes: &writes, prop, priority, name };
+    let call = Pushing { ctx, reads: &reads, writes: &writes, prop, priority, name };
     call.push(py, Some(r#fn), Ends::ByToken)
 }
 
@@ -298,29 +343,40 @@ fn push_async(
 #[pyfunction]
 #[pyo3(signature = (r#fn, const_vars, mutate_vars, prop=None, name=None))]
 fn new_operator(
+    py: Python<'_>,
     r#fn: Option<Bound<'_, PyAny>>,
     const_vars: Bound<'_, PyAny>,
     mutate_vars: Bound<'_, PyAny>,
     prop: Option<&str>,
     name: Option<&str>,
 ) -> PyResult<Operator> {
+    if let Some(f) = r#fn.as_ref().filter(|f| !f.is_callable()) {
+        return Err(PyTypeError::new_err(format!("{f} is not callable")));
+    }
     let (reads, writes) = (vars(&const_vars)?, vars(&mutate_vars)?);
-    let derived = || r#fn.as_ref()?.getattr("__qualname__").ok()?.extract::<String>().ok();
-    let name = name.map(str::to_owned).or_else(derived).unwrap_or_else(|| "function".into());
-    crate::engine::check_variables(&name, &reads, &writes).py(const_vars.py())?;
+    let derived = match (name, &r#fn) {
+        (None, Some(f)) => Some(name_of(f)?),
+        _ => None,
+    };
+    let derived = derived.as_ref().map(|n| n.to_str()).transpose()?;
+    let name = name.or(derived).unwrap_or("function");
     let mut handles: Vec<Py<PyAny>> = Vec::new();
     for list in [&const_vars, &mutate_vars] {
         list.try_iter()?.try_for_each(|v| v.map(|v| handles.push(v.unbind())))?;
     }
-    Ok(Operator {
-        function: r#fn.map(Bound::unbind),
-        reads,
-        writes,
-        _handles: handles,
-        prop: prop_arg(prop)?,
-        name,
-        is_deleted: AtomicBool::new(false),
-    })
+    let push = Push { prop: prop_arg(prop)?, cheap: true, ..Push::new(name, &reads, &writes) };
+    let engine = &runtime().engine;
+    let operation = match r#fn {
+        None => engine.new_operation(Arc::new(|_| Ok(())), push),
+        Some(f) => {
+            let f = Arc::new(f.unbind());
+            let run = move |run: &EngineRun, token| {
+                hand_on(Function::Shared(f.clone()), Ends::ByReturning, run, token)
+            };
+            engine.new_async_operation(Arc::new(run), push)
+        }
+    };
+    Ok(Operator { operation: operation.py(py)?, _handles: handles })
 }
 
 /// Pushes a ready-made operation.
@@ -332,24 +388,17 @@ fn push(
     ctx: Option<Bound<'_, PyAny>>,
     priority: i32,
 ) -> PyResult<()> {
-    if op.is_deleted.load(Ordering::Acquire) {
-        return Err(PyValueError::new_err(format!("operation '{}' was deleted", op.name)));
-    }
-    let call = Call {
-        ctx: context(ctx.as_ref())?,
-        reads: &op.reads,
-        writes: &op.writes,
-        prop: op.prop,
-        priority,
-        name: Some(&op.name),
-    };
-    call.push(py, op.function.as_ref().map(|f| f.bind(py).clone()), Ends::ByReturning)
+    let ctx = context(ctx.as_ref())?;
+    let engine = &runtime().engine;
+    let push = || engine.push_operation_at(&op.operation, ctx, priority, Some(&user_line));
+    // The naive engine waits in its push.
+    if engine.runs_inside_push() { py.detach(push).py(py) } else { push().py(py) }
 }
 
 /// Ends a ready-made operation; what was pushed of it still runs.
 #[pyfunction]
 fn delete_operator(op: &Operator) {
-    op.is_deleted.store(true, Ordering::Release);
+    runtime().engine.delete_operation(op.operation.clone());
 }
 
 /// Ends a variable after every earlier use of it; ``fn()`` runs then. No use is legal after the call.
@@ -382,16 +431,14 @@ fn wait_for_all(py: Python<'_>) -> PyResult<()> {
 }
 
 thread_local! {
-    static BULK: Cell<usize> = const { Cell::new(0) };
     static FORK: RefCell<Option<(HeldForFork<'static>, attached::Held)>> =
         const { RefCell::new(None) };
 }
 
-/// Sets how many operations this thread may push as one; returns the previous number. A hint: the engine
-/// needs no bulk to be fast, and keeps errors of single operations apart.
+/// Sets how many consecutive pushes of this thread are gathered into one operation; returns the previous number.
 #[pyfunction]
-fn set_bulk_size(size: usize) -> usize {
-    BULK.replace(size)
+fn set_bulk_size(py: Python<'_>, size: usize) -> PyResult<usize> {
+    runtime().engine.set_bulk_size(size).py(py)
 }
 
 /// Threads that run operations and kernels.

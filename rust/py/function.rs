@@ -5,6 +5,7 @@ use super::autograd::thread_state;
 use super::convert::{context_arg, to_value};
 use super::error::{IntoPy, to_py};
 use super::ndarray::PyNDArray;
+use super::origin::user_line;
 use super::runtime;
 use crate::error::Error;
 use crate::executor::autograd::{self, Tracked};
@@ -90,24 +91,6 @@ fn wrap(py: Python<'_>, outputs: SmallVec<[Tracked; 1]>) -> PyResult<Py<PyAny>> 
         }
         (_, None) => Ok(PyList::empty(py).into_any().unbind()),
     }
-}
-
-/// File and line of the innermost frame outside of the package.
-pub fn user_line() -> Option<Arc<str>> {
-    Python::attach(|py| {
-        let mut frame = py.import("sys").ok()?.call_method1("_getframe", (0,)).ok()?;
-        loop {
-            let code = frame.getattr("f_code").ok()?;
-            let file: String = code.getattr("co_filename").ok()?.extract().ok()?;
-            let package = frame.getattr("f_globals").ok()?.get_item("__name__").ok();
-            let package: String = package.and_then(|p| p.extract().ok()).unwrap_or_default();
-            if package != "rsnet" && !package.starts_with("rsnet.") {
-                let line: usize = frame.getattr("f_lineno").ok()?.extract().ok()?;
-                return Some(format!("{file}:{line}").into());
-            }
-            frame = frame.getattr("f_back").ok().filter(|f| !f.is_none())?;
-        }
-    })
 }
 
 /// The arguments of one call, sorted.

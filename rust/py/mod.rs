@@ -17,6 +17,7 @@ pub mod function;
 pub mod graph;
 pub mod ndarray;
 pub mod operator;
+pub mod origin;
 pub mod params;
 pub mod random;
 pub mod symbol;

@@ -1,4 +1,5 @@
 //! The integration tests of the core: one binary, one module a subject.
 
+mod engine_bulk;
 mod engine_contracts;
 mod engine_programs;

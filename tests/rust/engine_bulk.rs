@@ -1,0 +1,278 @@
+//! Bulk mode and ready-made operations of the engine.
+
+use rsnet::Context;
+use rsnet::engine::{
+    Engine, NaiveEngine, Push, Task, ThreadedEngine, Var, bulk, patiently, segment,
+};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+
+type Log = Arc<Mutex<Vec<(usize, bool)>>>;
+
+fn logs(log: &Log, i: usize) -> Task {
+    let log = log.clone();
+    Task::sync(move |run| {
+        log.lock().unwrap().push((i, run.is_bulk));
+        Ok(())
+    })
+}
+
+fn push(engine: &dyn Engine, task: Task, writes: &[Var]) {
+    engine.push(task, Push::new("step", &[], writes)).unwrap();
+}
+
+fn wait(engine: &dyn Engine) {
+    engine.wait_for_all(&mut patiently()).unwrap();
+}
+
+#[test]
+fn a_bulk_is_pushed_when_it_is_full_and_at_the_end_of_its_scope() {
+    let engine = ThreadedEngine::with_threads(1);
+    let (v, log) = (engine.new_variable(), Log::default());
+    {
+        let _scope = bulk(&engine, 4).unwrap();
+        (0..10).for_each(|i| push(&engine, logs(&log, i), &[v]));
+        // From another thread, which has no bulk: two bulks of four are there, the rest is not.
+        std::thread::scope(|s| s.spawn(|| wait(&engine)).join().unwrap());
+        assert_eq!((engine.version(v), log.lock().unwrap().len()), (2, 8));
+    }
+    wait(&engine);
+    assert_eq!(engine.version(v), 3);
+    assert_eq!(*log.lock().unwrap(), (0..10).map(|i| (i, true)).collect::<Vec<_>>());
+    assert_eq!(engine.set_bulk_size(0).unwrap(), 0);
+}
+
+#[test]
+fn whatever_could_notice_flushes_a_bulk() {
+    let engine = ThreadedEngine::with_threads(1);
+    let other = Push { ctx: Context::cpu(1), ..Push::new("elsewhere", &[], &[]) };
+    let urgent = Push { priority: 1, ..Push::new("urgent", &[], &[]) };
+    let flushes: [&dyn Fn(Var); 7] = [
+        &|v| engine.wait_for_var(v, &mut patiently()).unwrap(),
+        &|v| engine.wait_to_read(v, &mut patiently()).unwrap(),
+        &|_| wait(&engine),
+        &|_| engine.push(Task::nothing(), other).unwrap(),
+        &|_| engine.push(Task::nothing(), urgent).unwrap(),
+        &|_| {
+            let task = Task::asynchronous(|_, token| token.complete(Ok(())));
+            engine.push(task, Push::new("token", &[], &[])).unwrap();
+        },
+        &|_| {
+            let unrelated = engine.new_variable();
+            engine.delete_variable(unrelated, None);
+        },
+    ];
+    for (i, flush) in flushes.iter().enumerate() {
+        let (v, log) = (engine.new_variable(), Log::default());
+        let scope = bulk(&engine, 100).unwrap();
+        push(&engine, logs(&log, i), &[v]);
+        flush(v);
+        std::thread::scope(|s| {
+            s.spawn(|| engine.wait_for_var(v, &mut patiently()).unwrap());
+        });
+        assert_eq!(*log.lock().unwrap(), [(i, true)], "flush {i}");
+        drop(scope);
+        wait(&engine);
+    }
+}
+
+#[test]
+fn a_bulk_keeps_its_place_between_other_operations() {
+    let engine = ThreadedEngine::with_threads(2);
+    let (v, log) = (engine.new_variable(), Log::default());
+    push(&engine, logs(&log, 0), &[v]);
+    let scope = bulk(&engine, 10).unwrap();
+    push(&engine, logs(&log, 1), &[v]);
+    push(&engine, logs(&log, 2), &[v]);
+    let task = logs(&log, 3);
+    engine.push(task, Push { priority: 5, ..Push::new("urgent", &[], &[v]) }).unwrap();
+    drop(scope);
+    wait(&engine);
+    let expected = [(0, false), (1, true), (2, true), (3, false)];
+    assert_eq!(*log.lock().unwrap(), expected);
+}
+
+#[test]
+fn a_failure_stops_its_bulk_and_poisons_all_that_the_bulk_writes() {
+    let engine = ThreadedEngine::with_threads(1);
+    let vars: Vec<Var> = (0..3).map(|_| engine.new_variable()).collect();
+    let log = Log::default();
+    let scope = bulk(&engine, 3).unwrap();
+    push(&engine, logs(&log, 0), &vars[..1]);
+    let fails = Task::sync(|_| Err(rsnet::Error::value("broken")));
+    engine.push(fails, Push::new("second", &[], &vars[1..2])).unwrap();
+    push(&engine, logs(&log, 2), &vars[2..]);
+    drop(scope);
+    let error = engine.wait_for_all(&mut patiently()).unwrap_err().to_string();
+    assert!(error.contains("second") && error.contains("broken"), "{error}");
+    assert_eq!(*log.lock().unwrap(), [(0, true)]);
+    assert!(vars.iter().all(|&v| engine.poisoned(v).is_some()));
+}
+
+#[test]
+fn functions_run_elsewhere_are_part_of_a_bulk_in_order() {
+    let engine = ThreadedEngine::with_threads(1);
+    let (v, log) = (engine.new_variable(), Log::default());
+    let (send, jobs) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+    let runner = std::thread::spawn(move || jobs.into_iter().for_each(|job| job()));
+    let scope = bulk(&engine, 100).unwrap();
+    for i in 0..20 {
+        if i % 3 == 0 {
+            push(&engine, logs(&log, i), &[v]);
+            continue;
+        }
+        let (send, log) = (send.clone(), log.clone());
+        let task = Task::elsewhere(move |run, token| {
+            let is_bulk = run.is_bulk;
+            let job = move || {
+                log.lock().unwrap().push((i, is_bulk));
+                token.complete(Ok(()));
+            };
+            send.send(Box::new(job)).unwrap();
+        });
+        push(&engine, task, &[v]);
+    }
+    drop(scope);
+    wait(&engine);
+    assert_eq!(engine.version(v), 1);
+    assert_eq!(*log.lock().unwrap(), (0..20).map(|i| (i, true)).collect::<Vec<_>>());
+    drop(send);
+    runner.join().unwrap();
+}
+
+#[test]
+fn nothing_gathered_is_lost_when_a_thread_ends() {
+    let engine = Arc::new(ThreadedEngine::with_threads(1));
+    let (v, log) = (engine.new_variable(), Log::default());
+    let (of_thread, task) = (engine.clone(), logs(&log, 7));
+    let thread = std::thread::spawn(move || {
+        of_thread.set_bulk_size(100).unwrap();
+        push(&*of_thread, task, &[v]);
+    });
+    thread.join().unwrap();
+    wait(&*engine);
+    assert_eq!(*log.lock().unwrap(), [(7, true)]);
+}
+
+#[test]
+fn a_bulk_refuses_bad_variables_at_their_push() {
+    let engine = ThreadedEngine::with_threads(1);
+    let (v, gone) = (engine.new_variable(), engine.new_variable());
+    engine.delete_variable(gone, None);
+    let _scope = bulk(&engine, 10).unwrap();
+    let refused = |reads: &[Var], writes: &[Var]| {
+        engine.push(Task::nothing(), Push::new("bad", reads, writes)).unwrap_err().to_string()
+    };
+    assert!(refused(&[v], &[v]).contains("both read"));
+    assert!(refused(&[gone], &[]).contains("deleted"));
+}
+
+/// Counts the drops of what it is moved into.
+struct Dropped(Arc<AtomicUsize>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_ready_made_operation_lives_until_its_last_run_and_no_longer() {
+    let engine = ThreadedEngine::with_threads(2);
+    let (v, runs, drops) = (engine.new_variable(), Arc::new(AtomicUsize::new(0)), Arc::default());
+    for writes in [&[v][..], &[]] {
+        runs.store(0, Ordering::SeqCst);
+        let (open, gate) = mpsc::channel::<()>();
+        let gate = Mutex::new(gate);
+        let (held, count) = (Dropped(Arc::clone(&drops)), runs.clone());
+        let run = Arc::new(move |_: &rsnet::engine::RunContext| {
+            let _ = &held;
+            let _ = gate.lock().unwrap().recv();
+            count.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        });
+        let operation = engine.new_operation(run, Push::new("op", &[], writes)).unwrap();
+        (0..5).for_each(|_| engine.push_operation(&operation, Context::cpu(0), 0).unwrap());
+        let before = drops.load(Ordering::SeqCst);
+        engine.delete_operation(operation);
+        assert_eq!(drops.load(Ordering::SeqCst), before, "still to run");
+        drop(open);
+        wait(&engine);
+        assert_eq!(runs.load(Ordering::SeqCst), 5);
+        // The waiter may be told before the last run's function is let go.
+        while drops.load(Ordering::SeqCst) == before {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_ready_made_operation_may_end_by_a_token() {
+    let naive: Box<dyn Engine> = Box::new(NaiveEngine::new());
+    for engine in [naive, Box::new(ThreadedEngine::with_threads(1))] {
+        let (v, log) = (engine.new_variable(), Log::default());
+        let of_run = log.clone();
+        let run =
+            Arc::new(move |run: &rsnet::engine::RunContext, token: rsnet::engine::OnComplete| {
+                of_run.lock().unwrap().push((0, run.is_bulk));
+                let finish = move || token.complete(Ok(()));
+                drop(std::thread::spawn(finish));
+            });
+        let operation = engine.new_async_operation(run, Push::new("op", &[], &[v])).unwrap();
+        for _ in 0..10 {
+            engine.push_operation(&operation, Context::cpu(0), 0).unwrap();
+        }
+        let error = segment("all", std::slice::from_ref(&operation)).err().unwrap().to_string();
+        assert!(error.contains("asynchronous"), "{error}");
+        let clone = operation.clone();
+        engine.delete_operation(operation);
+        let error = engine.push_operation(&clone, Context::cpu(0), 0).unwrap_err();
+        assert!(error.to_string().contains("deleted"));
+        drop(clone);
+        wait(&*engine);
+        assert_eq!((log.lock().unwrap().len(), engine.version(v)), (10, 10));
+    }
+}
+
+#[test]
+fn an_operation_of_one_engine_runs_on_another() {
+    let (maker, user) = (ThreadedEngine::with_threads(1), ThreadedEngine::with_threads(1));
+    let v = user.new_variable();
+    assert_eq!(v, maker.new_variable());
+    let count = Arc::new(AtomicUsize::new(0));
+    let counts = count.clone();
+    let run = Arc::new(move |_: &rsnet::engine::RunContext| {
+        counts.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    });
+    let operation = maker.new_operation(run, Push::new("op", &[], &[v])).unwrap();
+    (0..100).for_each(|_| user.push_operation(&operation, Context::cpu(0), 0).unwrap());
+    drop(operation);
+    drop(maker);
+    wait(&user);
+    assert_eq!(count.load(Ordering::SeqCst), 100);
+}
+
+#[test]
+fn operations_of_many_variables_wait_for_all_of_them() {
+    let engine = ThreadedEngine::with_threads(2);
+    let vars: Vec<Var> = (0..100).map(|_| engine.new_variable()).collect();
+    let count = Arc::new(AtomicUsize::new(0));
+    for round in 1..=20 {
+        for v in &vars {
+            let count = count.clone();
+            let task = Task::sync(move |_| {
+                count.fetch_add(1, Ordering::SeqCst);
+                Ok(())
+            });
+            engine.push(task, Push::new("one", &[], std::slice::from_ref(v))).unwrap();
+        }
+        let (count, expected) = (count.clone(), round * vars.len());
+        let task = Task::sync(move |_| {
+            assert_eq!(count.load(Ordering::SeqCst), expected);
+            Ok(())
+        });
+        engine.push(task, Push::new("all", &[], &vars)).unwrap();
+    }
+    wait(&engine);
+}
