@@ -3,7 +3,7 @@
 //! All doors (built-in operators, Python subclasses, attributes, user operators) fill in one [`OpDef`].
 //! Its fields are functions of the parsed parameters.
 
-use super::gradient::Gradient;
+use super::gradient::{GradFn, Gradient};
 use super::kernel::{Kernel, MatchFacts, OpState};
 use super::param::{Attrs, NoParam, ParamStruct, Schema};
 use super::request::ResourceRequest;
@@ -123,6 +123,9 @@ pub struct OpDef {
     pub inplace: Listed<InplacePair>,
     pub resources: Listed<ResourceRequest>,
     pub gradient: Gradient,
+    /// The gradient made of operators that have gradients themselves, for when it is differentiated again. It
+    /// may use the values that `gradient` reads.
+    pub composed: Option<GradFn>,
     /// Makes the state of a node or recorded call.
     pub state: Option<StateFn>,
     /// Attributes set on variables made for missing inputs, such as `__init__`: (input name, key, text).
@@ -217,6 +220,7 @@ impl OpDef {
             inplace: Listed::fixed(&[]),
             resources: Listed::fixed(&[]),
             gradient: Gradient::None,
+            composed: None,
             state: None,
             variable_attrs: Vec::new(),
             kernels: Vec::new(),

@@ -7,7 +7,7 @@
 use super::def::OpDef;
 use super::param::Attrs;
 use super::value::Value;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use std::sync::Arc;
 
 /// A value inside a builder: opaque, only identity matters.
@@ -29,6 +29,11 @@ pub trait GradBuilder {
         params: &[(&str, Value)],
         inputs: &[GradEntry],
     ) -> Result<Vec<GradEntry>>;
+
+    /// Runs the node's own operator, a backward operator, on other inputs; its outputs are like the node's.
+    fn rerun(&mut self, _inputs: &[GradEntry]) -> Result<Vec<GradEntry>> {
+        Err(Error::not_implemented("gradients of backward operators are taken on the tape only"))
+    }
 }
 
 /// The node that a rule differentiates.
@@ -145,7 +150,7 @@ impl Gradient {
     /// Applies the rule: the gradients of the node's inputs.
     pub fn apply(&self, builder: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
         match self {
-            Gradient::None => Err(crate::error::Error::not_implemented(
+            Gradient::None => Err(Error::not_implemented(
                 "non-differentiable because it didn't register FGradient attribute",
             )
             .in_operator(&node.op.name)

@@ -309,7 +309,11 @@ impl<'a> Walk<'a> {
             out_grads: &out_grads,
             needed: &needed,
         };
-        let grads = op.gradient.apply(&mut tape, &node).map_err(|e| e.in_operator(&op.name))?;
+        let grads = match op.composed.as_ref().filter(|_| self.how.create_graph) {
+            Some(rule) => rule(&mut tape, &node),
+            None => op.gradient.apply(&mut tape, &node),
+        };
+        let grads = grads.map_err(|e| e.in_operator(&op.name))?;
         Ok(grads.into_iter().map(|g| g.map(|g| tape.values[g.0 as usize].clone())).collect())
     }
 }
@@ -396,5 +400,15 @@ impl GradBuilder for TapeBuilder<'_> {
         let attrs = Arc::new(op.parse(params)?);
         let how = Invoke { name, ..self.walk.invoke() };
         self.invoke(&op, &attrs, inputs, &how)
+    }
+
+    fn rerun(&mut self, inputs: &[GradEntry]) -> Result<Vec<GradEntry>> {
+        let Rule::Op { op, .. } = &self.record.rule else {
+            return Err(Error::internal("a function is no operator"));
+        };
+        let like: SmallVec<[(Shape, crate::dtype::DType); 4]> =
+            self.record.outputs.iter().map(super::Saved::spec).collect();
+        let how = Invoke { state: self.state, like: Some(&like), ..self.walk.invoke() };
+        self.invoke(op, self.attrs, inputs, &how)
     }
 }

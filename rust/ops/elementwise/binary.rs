@@ -2,7 +2,6 @@
 //! of equal shape, the broadcasting one, and the ones with a number on the right and on the left.
 
 use crate::dtype::{DType, Element};
-use crate::error::Result;
 use crate::kernels::arith::Arith;
 use crate::kernels::broadcast::{
     broadcast_binary, broadcast_shape, broadcast_strides, broadcast_ternary,
@@ -14,9 +13,7 @@ use crate::kernels::elementwise::{
 use crate::kernels::reduce::{Reduction, reduce_to};
 use crate::kernels::scratch::with_scratch;
 use crate::operator::infer::{elementwise_shape, same_type};
-use crate::operator::{
-    Call, Dep, GradBuilder, GradEntry, Gradient, InplacePair, Kernel, OpDef, OpReq, Value,
-};
+use crate::operator::{Call, Dep, Gradient, InplacePair, Kernel, OpDef, OpReq, Value};
 use crate::tensor::View;
 use crate::{params, with_dtype};
 use half::f16;
@@ -403,37 +400,6 @@ fn one_array(row: &'static Row, left: bool) -> Vec<OpDef> {
     all
 }
 
-/// The gradient of a backward operator, for the polynomials among operators on equal shapes.
-fn second_order(row: &'static Row, is_broadcast: bool) -> Gradient {
-    type Maybe = Option<GradEntry>;
-    fn combine(b: &mut dyn GradBuilder, op: &str, x: Maybe, y: Maybe) -> Result<Maybe> {
-        Ok(match (x, y) {
-            (Some(x), Some(y)) => Some(b.op(op, "", &[], &[x, y])?[0]),
-            (x, None) => x,
-            (None, Some(y)) if op == "elemwise_sub" => Some(b.op("negative", "", &[], &[y])?[0]),
-            (None, y) => y,
-        })
-    }
-    fn times(b: &mut dyn GradBuilder, g: Maybe, by: GradEntry) -> Result<Maybe> {
-        g.map(|g| Ok(b.op("elemwise_mul", "", &[], &[g, by])?[0])).transpose()
-    }
-    match row.names[0] {
-        _ if is_broadcast => Gradient::None,
-        "elemwise_add" | "elemwise_sub" => Gradient::rule(move |b, node| {
-            Ok(vec![combine(b, row.names[0], node.out_grads[0], node.out_grads[1])?])
-        }),
-        // From (g, x, y) to (g·y, g·x).
-        "elemwise_mul" => Gradient::rule(move |b, node| {
-            let [g, x, y] = [node.inputs[0], node.inputs[1], node.inputs[2]];
-            let [to_x, to_y] = [node.out_grads[0], node.out_grads[1]];
-            let (along_y, along_x) = (times(b, to_x, y)?, times(b, to_y, x)?);
-            let of_g = combine(b, "elemwise_add", along_y, along_x)?;
-            Ok(vec![of_g, times(b, to_y, g)?, times(b, to_x, g)?])
-        }),
-        _ => Gradient::None,
-    }
-}
-
 pub fn operators() -> Vec<OpDef> {
     let mut all = Vec::new();
     for row in TABLE {
@@ -449,13 +415,13 @@ pub fn operators() -> Vec<OpDef> {
                     OpDef::plain(&name)
                         .inputs_are(&all_inputs[..count])
                         .outputs_are(&["lhs", "rhs"])
-                        .gradient(second_order(row, name.starts_with("_backward_broadcast_")))
                         .kernel(kernel(|call| backward(row, call))),
                 );
             }
         }
     }
     all.push(grad_add());
+    all.push(sum_like());
     all
 }
 
@@ -472,6 +438,29 @@ fn grad_add() -> OpDef {
             Ok(vec![Some(g), Some(g)])
         }))
         .kernel(kernel(|call| equal_shapes(&TABLE[0], call)))
+}
+
+/// The sum over what broadcasting repeated.
+fn sum_like() -> OpDef {
+    OpDef::plain("_sum_like")
+        .doc("Returns lhs summed over the axes along which an array of the shape of rhs was repeated to give it.\n\nShapes are aligned at the last axis, as in broadcasting; the values of rhs are not read.\n\nExamples\n--------\n>>> nd._internal._sum_like(nd.ones((2, 3)), nd.zeros((1, 3)))\n[[2. 2. 2.]]\n")
+        .inputs_are(&[("lhs", "The array."), ("rhs", "Gives the shape.")])
+        .ignores(|_| vec![1])
+        .infer_shape(|_, inputs, outputs| {
+            outputs[0].merge(&inputs[1])?;
+            Ok(inputs.iter().all(|s| s.is_known()))
+        })
+        .infer_type(same_type)
+        .gradient(Gradient::rule(|b, node| {
+            // Repeats the gradient by adding it to zeros.
+            let g = node.out_grad(b, 0)?;
+            let zeros = b.op("zeros_like", "", &[], &[node.inputs[0]])?[0];
+            Ok(vec![Some(b.op("broadcast_add", "", &[], &[zeros, g])?[0]), None])
+        }))
+        .kernel(kernel(|call| {
+            let (full, out) = (&call.inputs[0], &call.outputs[0]);
+            reduce_to(Reduction::Sum, full, out);
+        }))
 }
 
 #[cfg(test)]

@@ -5,12 +5,13 @@ mod binary;
 pub mod sum_n;
 mod unary;
 
+use super::higher::complete;
 use crate::operator::{OpDef, Registry};
 
 /// Registers the family.
 pub fn register(registry: &Registry) {
     let families: &[fn() -> Vec<OpDef>] = &[unary::operators, binary::operators, sum_n::operators];
     for def in families.iter().flat_map(|family| family()) {
-        registry.add(def).expect("built-in operators have names of their own");
+        registry.add(complete(def)).expect("built-in operators have names of their own");
     }
 }

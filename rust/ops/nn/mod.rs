@@ -27,6 +27,7 @@ pub mod softmax_output;
 pub mod upsampling;
 pub mod window;
 
+use super::higher::complete;
 use crate::operator::{OpDef, Registry};
 
 /// Registers the family.
@@ -58,7 +59,7 @@ pub fn register(registry: &Registry) {
     ];
     for family in families {
         for def in family() {
-            registry.add(def).expect("built-in operators have names of their own");
+            registry.add(complete(def)).expect("built-in operators have names of their own");
         }
     }
 }

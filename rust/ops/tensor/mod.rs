@@ -15,6 +15,7 @@ mod reduce;
 mod shape;
 mod updates;
 
+use super::higher::complete;
 use crate::error::Result;
 use crate::operator::{Call, Kernel, OpDef, OpReq, Registry};
 
@@ -36,7 +37,7 @@ pub fn register(registry: &Registry) {
         extras::operators,
     ];
     for def in families.iter().flat_map(|family| family()) {
-        registry.add(def).expect("built-in operators have names of their own");
+        registry.add(complete(def)).expect("built-in operators have names of their own");
     }
 }
 

@@ -1,0 +1,145 @@
+//! Formulas over entries of a gradient builder: written with the signs of arithmetic, evaluated into operators.
+
+use crate::error::Result;
+use crate::operator::{GradBuilder, GradEntry, Value};
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+/// A formula. Operators on two arrays broadcast; numbers fold into the operators on an array and a number.
+#[derive(Clone)]
+pub enum Expr {
+    Num(f64),
+    Entry(GradEntry),
+    /// An operator with parameters.
+    Op(&'static str, Vec<(&'static str, Value)>, Vec<Expr>),
+    /// The backward operator of this name, with the node's parameters: its first output.
+    Spread(&'static str, Box<Expr>),
+}
+
+/// The names of a function of two: of arrays, with a number on the right, with a number on the left.
+type Names = [&'static str; 3];
+
+const ADD: Names = ["broadcast_add", "_plus_scalar", "_plus_scalar"];
+const SUB: Names = ["broadcast_sub", "_minus_scalar", "_rminus_scalar"];
+const MUL: Names = ["broadcast_mul", "_mul_scalar", "_mul_scalar"];
+const DIV: Names = ["broadcast_div", "_div_scalar", "_rdiv_scalar"];
+const POWER: Names = ["broadcast_power", "_power_scalar", "_rpower_scalar"];
+const HYPOT: Names = ["broadcast_hypot", "_hypot_scalar", "_hypot_scalar"];
+const EQUAL: Names = ["broadcast_equal", "_equal_scalar", "_equal_scalar"];
+const LESS: Names = ["broadcast_lesser", "_lesser_scalar", "_greater_scalar"];
+const AT_MOST: Names = ["broadcast_lesser_equal", "_lesser_equal_scalar", "_greater_equal_scalar"];
+
+fn both(names: Names, f: fn(f64, f64) -> f64, a: Expr, b: Expr) -> Expr {
+    match (a, b) {
+        (Expr::Num(a), Expr::Num(b)) => Expr::Num(f(a, b)),
+        (a, Expr::Num(b)) => Expr::Op(names[1], vec![("scalar", Value::Float(b))], vec![a]),
+        (Expr::Num(a), b) => Expr::Op(names[2], vec![("scalar", Value::Float(a))], vec![b]),
+        (a, b) => Expr::Op(names[0], vec![], vec![a, b]),
+    }
+}
+
+impl Add for Expr {
+    type Output = Expr;
+    fn add(self, other: Expr) -> Expr {
+        both(ADD, |a, b| a + b, self, other)
+    }
+}
+
+impl Sub for Expr {
+    type Output = Expr;
+    fn sub(self, other: Expr) -> Expr {
+        both(SUB, |a, b| a - b, self, other)
+    }
+}
+
+impl Mul for Expr {
+    type Output = Expr;
+    fn mul(self, other: Expr) -> Expr {
+        both(MUL, |a, b| a * b, self, other)
+    }
+}
+
+impl Div for Expr {
+    type Output = Expr;
+    fn div(self, other: Expr) -> Expr {
+        both(DIV, |a, b| a / b, self, other)
+    }
+}
+
+impl Neg for Expr {
+    type Output = Expr;
+    fn neg(self) -> Expr {
+        num(-1.0) * self
+    }
+}
+
+pub fn num(x: f64) -> Expr {
+    Expr::Num(x)
+}
+
+/// The operator `name` of one array.
+pub fn apply(name: &'static str, x: Expr) -> Expr {
+    Expr::Op(name, vec![], vec![x])
+}
+
+pub fn power(a: Expr, b: Expr) -> Expr {
+    both(POWER, f64::powf, a, b)
+}
+
+pub fn hypot(a: Expr, b: Expr) -> Expr {
+    both(HYPOT, f64::hypot, a, b)
+}
+
+/// 1 where a equals b, else 0.
+pub fn equal(a: Expr, b: Expr) -> Expr {
+    both(EQUAL, |a, b| f64::from(a == b), a, b)
+}
+
+/// 1 where a < b, else 0.
+pub fn less(a: Expr, b: Expr) -> Expr {
+    both(LESS, |a, b| f64::from(a < b), a, b)
+}
+
+/// 1 where a <= b, else 0.
+pub fn at_most(a: Expr, b: Expr) -> Expr {
+    both(AT_MOST, |a, b| f64::from(a <= b), a, b)
+}
+
+/// Natural logarithm, of a number at once.
+pub fn ln(x: Expr) -> Expr {
+    match x {
+        Expr::Num(x) => Expr::Num(x.ln()),
+        x => apply("log", x),
+    }
+}
+
+/// The sum along an axis, which stays with extent 1.
+pub fn sum_along(x: Expr, axis: i64) -> Expr {
+    let params = vec![("axis", Value::List(vec![Value::Int(axis)])), ("keepdims", true.into())];
+    Expr::Op("sum", params, vec![x])
+}
+
+/// The sum of `x` over what was repeated to make it from something of the shape of `like`.
+pub fn sum_like(x: Expr, like: Expr) -> Expr {
+    Expr::Op("_sum_like", vec![], vec![x, like])
+}
+
+impl Expr {
+    /// Runs (or composes) the operators of the formula.
+    pub fn eval(self, b: &mut dyn GradBuilder) -> Result<GradEntry> {
+        Ok(match self {
+            Expr::Entry(e) => e,
+            // A formula without an array has no shape: rules always multiply by the output gradient.
+            Expr::Num(x) => {
+                return Err(crate::error::Error::internal(format!("a gradient is the number {x}")));
+            }
+            Expr::Op(op, params, args) => {
+                let args = args.into_iter().map(|a| a.eval(b)).collect::<Result<Vec<_>>>()?;
+                b.op(op, "", &params, &args)?[0]
+            }
+            Expr::Spread(op, g) => {
+                let g = g.eval(b)?;
+                b.backward(op, &[g])?[0]
+            }
+        })
+    }
+}

@@ -1,0 +1,174 @@
+//! Gradients of backward operators that are linear in the output gradient.
+//!
+//! If `y = F(x)` is linear, the backward operator is its transpose, whose own gradient is `F` again, run on the
+//! gradients that arrive: `<u, F'(g)> = <F(u), g>`. For a product `y = F(a, b)`, linear in each factor, the
+//! backward operator maps `(g, a, b)` to the gradients of both factors, and with `u`, `v` arriving at those
+//! - `g` gets `F(u, b) + F(a, v)`,
+//! - `a` gets what the backward operator gives `a` from `(g, a, v)`,
+//! - `b` gets what it gives `b` from `(g, u, b)`.
+
+use crate::error::Result;
+use crate::operator::{GradBuilder, GradEntry, GradNode, Gradient, Gradients, Value};
+
+/// An argument of the forward operator.
+#[derive(Clone, Copy)]
+enum Arg {
+    /// The gradient that arrives at output `i` of the backward operator.
+    Grad(usize),
+    /// Those of all outputs.
+    AllGrads,
+    /// Input `i` of the backward operator.
+    Input(usize),
+    /// All its inputs from `i` on.
+    InputsFrom(usize),
+}
+
+use Arg::{AllGrads, Grad, Input, InputsFrom};
+
+/// Backward operator, forward operator and its arguments. The backward operator's first inputs are the output
+/// gradients, as many as the forward operator has outputs.
+#[rustfmt::skip]
+const LINEAR: &[(&str, &str, &[Arg])] = &[
+    ("_backward_sum", "sum", &[Grad(0)]),
+    ("_backward_mean", "mean", &[Grad(0)]),
+    ("_backward_transpose", "transpose", &[Grad(0)]),
+    ("_backward_swapaxis", "SwapAxis", &[Grad(0)]),
+    ("_backward_slice", "slice", &[Grad(0)]),
+    ("_backward_slice_axis", "slice_axis", &[Grad(0)]),
+    ("_backward_slice_like", "slice_like", &[Grad(0), Input(0)]),
+    ("_backward_broadcast_to", "broadcast_to", &[Grad(0)]),
+    ("_backward_broadcast_axis", "broadcast_axis", &[Grad(0)]),
+    ("_backward_tile", "tile", &[Grad(0)]),
+    ("_backward_repeat", "repeat", &[Grad(0)]),
+    ("_backward_reverse", "reverse", &[Grad(0)]),
+    ("_backward_depth_to_space", "depth_to_space", &[Grad(0)]),
+    ("_backward_space_to_depth", "space_to_depth", &[Grad(0)]),
+    ("_backward_diag", "diag", &[Grad(0)]),
+    ("_backward_Pad", "Pad", &[Grad(0)]),
+    ("_backward_concat", "Concat", &[AllGrads]),
+    ("_backward_stack", "stack", &[AllGrads]),
+    ("_backward_SliceChannel", "SliceChannel", &[Grad(0)]),
+    ("_backward_split_v2", "_split_v2", &[Grad(0)]),
+    ("_backward_take", "take", &[Grad(0), Input(1)]),
+    ("_backward_pick", "pick", &[Grad(0), Input(1)]),
+    ("_backward_batch_take", "batch_take", &[Grad(0), Input(1)]),
+    ("_backward_gather_nd_grad", "gather_nd", &[Grad(0), Input(1)]),
+    ("_backward_Embedding", "Embedding", &[Input(1), Grad(1)]),
+    ("_backward_where", "where", &[Input(1), Grad(1), Grad(2)]),
+    ("_backward_SequenceMask", "SequenceMask", &[Grad(0), InputsFrom(1)]),
+    ("_backward_SequenceLast", "SequenceLast", &[Grad(0), InputsFrom(1)]),
+    ("_backward_SequenceReverse", "SequenceReverse", &[Grad(0), InputsFrom(1)]),
+];
+
+/// Backward operators over `(g, a, b)` of products; the last of three outputs is an added bias.
+const PRODUCTS: &[(&str, &str)] = &[
+    ("_backward_dot", "dot"),
+    ("_backward_batch_dot", "batch_dot"),
+    ("_backward_FullyConnected", "FullyConnected"),
+    ("_backward_Convolution", "Convolution"),
+    ("_backward_Deconvolution", "Deconvolution"),
+];
+
+/// The gradient of the backward operator `name`, if a table has it.
+pub fn gradient(name: &str) -> Option<Gradient> {
+    if ["_backward_copy", "_backward_reshape_like"].contains(&name) {
+        // The same elements in another shape: back to the shape of the output gradient.
+        return Some(Gradient::rule(|b, node| {
+            let g = node.out_grad(b, 0)?;
+            let mut grads: Gradients = vec![None; node.inputs.len()];
+            grads[0] = Some(b.op("reshape_like", "", &[], &[g, node.inputs[0]])?[0]);
+            Ok(grads)
+        }));
+    }
+    if ["_backward_cast", "_backward_amp_cast"].contains(&name) {
+        return Some(Gradient::rule(|b, node| {
+            let g = node.out_grad(b, 0)?;
+            Ok(vec![Some(b.op("Cast", "", &params(node), &[g])?[0])])
+        }));
+    }
+    if name == "_backward_broadcast_like" {
+        return Some(Gradient::rule(|b, node| {
+            let g = node.out_grad(b, 0)?;
+            Ok(vec![Some(b.op("broadcast_like", "", &[], &[g, node.inputs[0]])?[0])])
+        }));
+    }
+    if name == "_backward_make_loss" {
+        return Some(Gradient::Zero);
+    }
+    if let Some(&(_, forward, args)) = LINEAR.iter().find(|row| row.0 == name) {
+        return Some(Gradient::rule(move |b, node| transpose(b, node, forward, args)));
+    }
+    let &(_, forward) = PRODUCTS.iter().find(|row| row.0 == name)?;
+    Some(Gradient::rule(move |b, node| product(b, node, forward)))
+}
+
+/// The parameters of the node, to run another operator with them.
+fn params<'a>(node: &GradNode<'a>) -> Vec<(&'a str, Value)> {
+    node.attrs.given().iter().map(|(k, v)| (k.as_str(), v.clone())).collect()
+}
+
+fn transpose(
+    b: &mut dyn GradBuilder,
+    node: &GradNode<'_>,
+    forward: &str,
+    args: &[Arg],
+) -> Result<Gradients> {
+    let mut inputs = Vec::new();
+    for arg in args {
+        match *arg {
+            Grad(i) => inputs.push(node.out_grad(b, i)?),
+            AllGrads => {
+                for i in 0..node.outputs.len() {
+                    inputs.push(node.out_grad(b, i)?);
+                }
+            }
+            Input(i) => inputs.push(node.inputs[i]),
+            InputsFrom(i) => inputs.extend(&node.inputs[i..]),
+        }
+    }
+    let mut grads: Gradients = vec![None; node.inputs.len()];
+    for (grad, made) in grads.iter_mut().zip(b.op(forward, "", &params(node), &inputs)?) {
+        *grad = Some(made);
+    }
+    Ok(grads)
+}
+
+fn product(b: &mut dyn GradBuilder, node: &GradNode<'_>, forward: &str) -> Result<Gradients> {
+    let [g, x, w] = [node.inputs[0], node.inputs[1], node.inputs[2]];
+    let [to_x, to_w] = [node.out_grads[0], node.out_grads[1]];
+    let bias = node.out_grads.get(2).copied().flatten();
+    let has_bias = node.out_grads.len() > 2;
+    let mut parts: Vec<GradEntry> = Vec::new();
+    let mut run = |b: &mut dyn GradBuilder, x, w, bias: Option<GradEntry>| -> Result<()> {
+        let mut given = params(node);
+        let mut inputs = vec![x, w];
+        inputs.extend(bias);
+        if has_bias && bias.is_none() {
+            given.retain(|p| p.0 != "no_bias");
+            given.push(("no_bias", true.into()));
+        }
+        parts.push(b.op(forward, "", &given, &inputs)?[0]);
+        Ok(())
+    };
+    if to_x.is_some() || bias.is_some() {
+        let u = node.out_grad(b, 0)?;
+        run(b, u, w, bias)?;
+    }
+    if let Some(v) = to_w {
+        run(b, x, v, None)?;
+    }
+    let of_g = match parts[..] {
+        [] => None,
+        [one] => Some(one),
+        [p, q, ..] => Some(b.op("elemwise_add", "", &[], &[p, q])?[0]),
+    };
+    let of_x = match to_w {
+        Some(v) => Some(b.rerun(&[g, x, v])?[0]),
+        None => None,
+    };
+    let of_w = match to_x {
+        Some(u) => Some(b.rerun(&[g, u, w])?[1]),
+        None => None,
+    };
+    Ok(vec![of_g, of_x, of_w])
+}

@@ -1,0 +1,236 @@
+"""Derivatives of derivatives: `grad(create_graph=True)` against finite differences of first gradients."""
+
+import numpy as np
+import pytest
+
+import rsnet as mx
+from rsnet import autograd, nd
+
+F64 = "float64"
+P = np.array([[0.7, 1.9, 2.4], [0.4, 1.3, 3.1]])  # positive
+Q = np.array([[1.45, 0.6, 1.1], [2.3, 0.9, 1.7]])
+INSIDE = np.array([[-0.8, -0.3, 0.2], [0.7, 0.45, -0.55]])  # inside of (-1, 1)
+BIG = P + 1.1
+RNG = np.random.RandomState(3)
+
+
+def rand(*shape):
+    return RNG.uniform(-1, 1, shape)
+
+
+# Functions of one array, by the points at which they are tried.
+UNARY = dict.fromkeys(
+    "relu sigmoid softsign tanh exp expm1 square negative abs sin cos tan arcsin arccos arctan "
+    "sinh cosh arcsinh arctanh degrees radians erf erfinv softmax log_softmax softmin".split(),
+    INSIDE,
+)
+UNARY |= dict.fromkeys("log log2 log10 log1p sqrt rsqrt cbrt rcbrt reciprocal".split(), P)
+UNARY["arccosh"] = BIG
+
+
+def embedding(w):
+    return nd.Embedding(nd.array([1, 0, 1]), w, input_dim=2, output_dim=3)
+
+
+def fc(x, w, b):
+    return nd.FullyConnected(x, w, b, num_hidden=4)
+
+
+def conv(x, w, b):
+    return nd.Convolution(x, w, b, kernel=(2, 2), num_filter=2)
+
+
+IMAGE = (rand(1, 2, 4, 4), rand(2, 2, 2, 2), rand(2))
+
+CASES = {
+    **{name: (lambda x, f=name: getattr(nd, f)(x), [x]) for name, x in UNARY.items()},
+    "softmax axis": (lambda x: nd.softmax(x, axis=0, temperature=2.0), [INSIDE]),
+    "add": (lambda a, b: a + b, [P, Q]),
+    "sub": (lambda a, b: a - b, [P, Q]),
+    "mul": (lambda a, b: a * b, [P, Q]),
+    "div": (lambda a, b: a / b, [P, Q]),
+    "mod": (lambda a, b: a % b, [P, Q]),
+    "power": (lambda a, b: a**b, [P, Q]),
+    "maximum": (nd.maximum, [P, Q]),
+    "minimum": (nd.minimum, [P, Q]),
+    "hypot": (nd.broadcast_hypot, [P, Q]),
+    "elemwise_div": (nd.elemwise_div, [P, Q]),
+    "elemwise_mul": (nd.elemwise_mul, [P, Q]),
+    "add_n": (lambda a, b: nd.add_n(a, b, a), [P, Q]),
+    **{f"broadcast_{op}": (getattr(nd, f"broadcast_{op}"), [P, Q[:1]])
+       for op in ("add", "sub", "mul", "div", "mod", "power", "maximum", "minimum", "hypot")},
+    "column and row": (nd.broadcast_mul, [P[:, :1], Q[0]]),
+    "broadcast_div of fewer axes": (nd.broadcast_div, [P, Q[0]]),
+    "number right": (lambda x: ((x - 0.5) * 3 + 2) / 4 + x**3 + x % 0.37, [P]),
+    "number left": (lambda x: (2 - x) + 3 / x + 2**x + 5 % x, [P]),
+    "number maximum": (lambda x: nd.maximum(x, 1.0) * nd.minimum(x, 2.0), [P]),
+    "dot": (nd.dot, [P, Q.T]),
+    "dot transposed": (lambda a, b: nd.dot(a, b, transpose_a=True, transpose_b=True), [P, Q.T]),
+    "dot of three axes": (nd.dot, [rand(2, 3, 2), rand(2, 3)]),
+    "batch_dot": (nd.batch_dot, [rand(2, 3, 2), rand(2, 2, 4)]),
+    "FullyConnected": (fc, [rand(3, 5), rand(4, 5), rand(4)]),
+    "FullyConnected no bias": (
+        lambda x, w: nd.FullyConnected(x, w, num_hidden=4, no_bias=True), [rand(3, 5), rand(4, 5)]),
+    "Convolution": (conv, list(IMAGE)),
+    "Deconvolution": (
+        lambda x, w: nd.Deconvolution(x, w, kernel=(2, 2), num_filter=2), list(IMAGE[:2])),
+    "sum": (lambda x: nd.sum(x * x, axis=1), [P]),
+    "sum exclude": (lambda x: nd.sum(x * x, axis=1, exclude=True, keepdims=True), [P]),
+    "mean": (lambda x: nd.mean(x * x, axis=0), [P]),
+    "prod": (lambda x: nd.prod(x, axis=1), [P]),
+    "nansum": (lambda x: nd.nansum(x * x, axis=1), [P]),
+    "max": (lambda x: nd.max(x * x, axis=1), [P]),
+    "min": (lambda x: nd.min(x * x), [P]),
+    "norm": (nd.norm, [P]),
+    "norm of rows": (lambda x: nd.norm(x, axis=1, keepdims=True), [P]),
+    "norm 1": (lambda x: nd.norm(x * x, ord=1, axis=1), [P]),
+    "clip": (lambda x: nd.clip(x * x, 0.5, 4), [P]),
+    "smooth_l1": (lambda x: nd.smooth_l1(x * x, scalar=1.0), [P]),
+    "hard_sigmoid": (lambda x: nd.hard_sigmoid(x * x), [P]),
+    "quadratic": (lambda x: nd.contrib.quadratic(x, a=2, b=3, c=1), [P]),
+    **{f"Activation {a}": (lambda x, a=a: nd.Activation(x, act_type=a), [INSIDE])
+       for a in ("relu", "sigmoid", "tanh", "softrelu", "softsign")},
+    "reshape": (lambda x: nd.reshape(x * x, (3, 2)), [P]),
+    "flatten": (lambda x: nd.flatten(x * x), [rand(2, 2, 2)]),
+    "expand and squeeze": (lambda x: nd.squeeze(nd.expand_dims(x * x, 1)), [P]),
+    "reshape_like": (lambda x: nd.reshape_like(x * x, nd.ones((6,))), [P]),
+    "transpose": (lambda x: nd.transpose(x * x, axes=(1, 0)), [P]),
+    "swapaxes": (lambda x: nd.swapaxes(x * x, 0, 1), [P]),
+    "slice": (lambda x: nd.slice(x * x, begin=(0, 1), end=(2, 3)), [P]),
+    "slice_axis": (lambda x: nd.slice_axis(x * x, axis=1, begin=1, end=3), [P]),
+    "slice_like": (lambda x: nd.slice_like(x * x, nd.ones((1, 2))), [P]),
+    "index": (lambda x: x[1] * x[1], [P]),
+    "broadcast_to": (lambda x: nd.broadcast_to(x * x, (2, 3)), [P[:1]]),
+    "broadcast_axis": (lambda x: nd.broadcast_axis(x * x, axis=0, size=2), [P[:1]]),
+    "broadcast_like": (lambda x: nd.broadcast_like(x * x, nd.ones((2, 3))), [P[:1]]),
+    "tile": (lambda x: nd.tile(x * x, reps=(2, 1)), [P]),
+    "repeat": (lambda x: nd.repeat(x * x, repeats=2, axis=1), [P]),
+    "reverse": (lambda x: nd.reverse(x * x, axis=1), [P]),
+    "diag": (lambda x: nd.diag(x * x), [P]),
+    "depth_to_space": (lambda x: nd.depth_to_space(x * x, 2), [rand(1, 4, 1, 2)]),
+    "space_to_depth": (lambda x: nd.space_to_depth(x * x, 2), [rand(1, 1, 2, 4)]),
+    "pad": (lambda x: nd.pad(x * x, mode="edge", pad_width=(0, 0, 0, 0, 1, 1, 0, 2)),
+            [rand(1, 1, 2, 2)]),
+    "concat": (lambda a, b: nd.concat(a * a, a * b, dim=1), [P, Q]),
+    "stack": (lambda a, b: nd.stack(a * b, b * b, axis=1), [P, Q]),
+    "split": (lambda x: nd.split(x * x, 3, axis=1)[1], [P]),
+    "split_v2": (lambda x: nd.split_v2(x * x, (1,), axis=1)[1], [P]),
+    "take": (lambda x: nd.take(x * x, nd.array([1, 0, 1])), [P]),
+    "pick": (lambda x: nd.pick(x * x, nd.array([1, 2])), [P]),
+    "batch_take": (lambda x: nd.batch_take(x * x, nd.array([1, 2], dtype="int32")), [P]),
+    "Embedding": (lambda w: embedding(w * w), [P]),
+    "gather_nd": (lambda x: nd.gather_nd(x * x, nd.array([[1, 0], [2, 1]])), [P]),
+    "where": (lambda a, b: nd.where(nd.array([[1, 0, 1], [0, 1, 0]]), a * a, a * b), [P, Q]),
+    "cast": (lambda x: nd.cast(nd.cast(x * x, "float32"), "float64"), [P]),
+    "SequenceMask": (
+        lambda x: nd.SequenceMask(x * x, nd.array([1, 2], dtype=F64), use_sequence_length=True),
+        [rand(3, 2, 2)]),
+    "SequenceLast": (lambda x: nd.SequenceLast(x * x), [rand(3, 2, 2)]),
+    "SequenceReverse": (lambda x: nd.SequenceReverse(x * x), [rand(3, 2, 2)]),
+    "make_loss": (lambda x: nd.make_loss(x * x), [P]),
+}  # fmt: skip
+
+
+def leaves(arrays):
+    xs = [nd.array(a, dtype=F64) for a in arrays]
+    for x in xs:
+        x.attach_grad()
+    return xs
+
+
+def weights(shape):
+    """Fixed numbers of a shape, so that no derivative is a plain sum."""
+    return nd.array(np.random.RandomState(11).uniform(0.5, 1.5, shape), dtype=F64)
+
+
+def first(f, arrays):
+    """sum over i of <w_i, dL/dx_i>, where L = <w, f(x) ** 2> (so that linear functions have second
+    derivatives too), and the leaves."""
+    xs = leaves(arrays)
+    with autograd.record():
+        y = f(*xs)
+        loss = (y * y * weights(y.shape)).sum()
+        grads = autograd.grad([loss], xs, create_graph=True)
+        total = sum((g * weights(g.shape)).sum() for g in grads)
+    return total, xs
+
+
+def numeric(f, arrays, eps=1e-5):
+    grads = []
+    for k, array in enumerate(arrays):
+        grad = np.zeros_like(array)
+        for at in np.ndindex(*array.shape):
+            ends = []
+            for step in (eps, -eps):
+                moved = [a.copy() for a in arrays]
+                moved[k][at] += step
+                ends.append(first(f, moved)[0].asscalar())
+            grad[at] = (ends[0] - ends[1]) / (2 * eps)
+        grads.append(grad)
+    return grads
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_second_derivatives_match_finite_differences(name):
+    f, arrays = CASES[name]
+    total, xs = first(f, arrays)
+    total.backward()
+    if name == "cast":  # in single precision differences are too coarse
+        f = lambda x: x * x  # noqa: E731
+    for x, want in zip(xs, numeric(f, arrays), strict=True):
+        np.testing.assert_allclose(x.grad.asnumpy(), want, rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "name", ["exp", "sigmoid", "tanh", "div", "power", "softmax", "dot", "log"]
+)
+def test_first_derivatives_are_the_same_with_and_without_a_graph(name):
+    f, arrays = CASES[name]
+    xs = leaves(arrays)
+    with autograd.record():
+        loss = (f(*xs) * weights(f(*xs).shape)).sum()
+    plain = autograd.grad([loss], xs, retain_graph=True)
+    again = autograd.grad([loss], xs, create_graph=True)
+    for a, b in zip(plain, again, strict=True):
+        np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-12)
+
+
+def test_any_order():
+    """The fifth derivative of x ** 6 and all derivatives of exp."""
+    x, y = leaves([np.array([1.5])] * 2)
+    with autograd.record():
+        p, e = x**6, nd.exp(y)
+        for _ in range(5):
+            (p,) = autograd.grad([p], [x], create_graph=True)
+            (e,) = autograd.grad([e], [y], create_graph=True)
+    np.testing.assert_allclose(p.asscalar(), 720 * 1.5, rtol=1e-10)
+    np.testing.assert_allclose(e.asscalar(), np.exp(1.5), rtol=1e-12)
+
+
+def test_a_gradient_penalty_trains():
+    """A loss that contains the norm of a gradient, differentiated with respect to the weights."""
+    x, w = leaves([rand(4, 3), rand(2, 3)])
+
+    def penalty():
+        y = nd.tanh(nd.FullyConnected(x, w, no_bias=True, num_hidden=2)).sum()
+        (g,) = autograd.grad([y], [x], create_graph=True)
+        return ((nd.norm(g, axis=1) - 1) ** 2).sum()
+
+    losses = []
+    for _ in range(60):
+        with autograd.record():
+            loss = penalty()
+        loss.backward()
+        w[:] = w - 0.02 * w.grad
+        losses.append(loss.asscalar())
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_an_operator_that_ends_the_chain_says_so():
+    x = leaves([rand(1, 1, 4, 4)])[0]
+    with autograd.record():
+        y = nd.Pooling(x, kernel=(2, 2), stride=(2, 2), pool_type="max").sum()
+        (g,) = autograd.grad([y], [x], create_graph=True)
+        z = (g * g).sum()
+    with pytest.raises(mx.MXNetError, match="_backward_Pooling.*non-differentiable"):
+        z.backward()
