@@ -67,6 +67,8 @@ struct Chunk {
 const READ_ONLY: u8 = 1;
 /// The bytes belong to others again.
 const REVOKED: u8 = 2;
+/// Something outside of rsnet (a NumPy array) was given the address.
+const LENT: u8 = 4;
 
 // SAFETY: the pointers are addresses only; access to the bytes is ordered by latch and variable.
 unsafe impl Send for Chunk {}
@@ -273,6 +275,17 @@ impl NDArray {
     /// From now on any use of this array's memory is an error: the callback it was given to has ended.
     pub fn revoke(&self) {
         self.chunk.limits.fetch_or(REVOKED, Ordering::Relaxed);
+    }
+
+    /// Notes that something outside of rsnet has the address; it holds an array meanwhile.
+    pub fn lend(&self) {
+        self.chunk.limits.fetch_or(LENT, Ordering::Relaxed);
+    }
+
+    /// Was the address given away, and do more than `own` arrays still hold the memory?
+    pub fn is_lent_beyond(&self, own: usize) -> bool {
+        self.chunk.limits.load(Ordering::Relaxed) & LENT != 0
+            && Arc::strong_count(&self.chunk) > own
     }
 
     pub fn is_writable(&self) -> bool {

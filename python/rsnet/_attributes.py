@@ -8,7 +8,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import _core
-from ._door import TYPES, Definition, Facts, KernelSpec, fail, name_list, shape_list, type_list
+from ._door import (
+    TYPES,
+    Definition,
+    Facts,
+    KernelSpec,
+    fail,
+    name_list,
+    resource_kinds,
+    shape_list,
+    type_list,
+)
 from ._graph_rule import INPUT, OUT_GRAD, OUTPUT, Rule
 from ._graph_rule import Entry as GradEntry
 from .base import MXNetError
@@ -248,7 +258,7 @@ class Entry:
         if self.attr("FListInputNames") is not None:
             try:
                 attrs = Attrs(self.name, None, {})
-                names = self.attr("FListInputNames")(attrs)
+                names = name_list(self.name, "FListInputNames", self.attr("FListInputNames")(attrs))
             except Exception:  # the names depend on parameters: only the signature suffers
                 pass
         return [(n, kind, "") for n in names]
@@ -262,6 +272,14 @@ class Entry:
         elif param is not None:
             attrs.parsed = param(attrs.dict)
         attrs.facts = self._facts(attrs)
+        # Mistakes in hints show at the call, not where a graph is planned.
+        if not self.attr("TIsBackward", False):
+            for attribute, check in (
+                ("FInplaceOption", self._inplace),
+                ("FResourceRequest", self._resources),
+            ):
+                if self.attr(attribute) is not None:
+                    check(attrs)
         return attrs
 
     def _facts(self, attrs: Attrs) -> Facts:
@@ -271,6 +289,10 @@ class Entry:
         mutated = self._indices(attrs, "FMutateInputs", len(inputs))
         ignored = self._indices(attrs, "FIgnoreInputs", len(inputs))
         n = len(outputs) if visible is None else visible(attrs)
+        if not isinstance(n, int) or not 0 < n <= len(outputs):
+            raise fail(
+                self.name, f"FNumVisibleOutputs returned {n!r}, expected 1 to {len(outputs)}"
+            )
         return Facts(inputs, outputs, n, mutated, ignored)
 
     def _count(self, attrs: Attrs, which: str) -> int:
@@ -293,10 +315,14 @@ class Entry:
         function = self.attr(attribute)
         if function is None:
             return ()
-        indices = tuple(function(attrs))
-        if not all(isinstance(i, int) and 0 <= i < n for i in indices):
-            raise fail(self.name, f"{attribute} returned {indices!r} for {n} inputs")
-        return indices
+        indices = function(attrs)
+        if not isinstance(indices, (list, tuple)) or not all(
+            isinstance(i, int) and 0 <= i < n for i in indices
+        ):
+            raise fail(
+                self.name, f"{attribute} returned {indices!r}, expected numbers of the {n} inputs"
+            )
+        return tuple(indices)
 
     def _infer_shape(self, attrs: Attrs, ins: list[Any], outs: list[Any], exact: bool) -> Any:
         ins, outs = list(ins), list(outs)
@@ -317,13 +343,29 @@ class Entry:
         )
 
     def _inplace(self, attrs: Attrs) -> list[tuple[int, int, bool]]:
+        """The in-place pairs; those of a backward operator count its own inputs and outputs."""
         pairs = self.attr("FInplaceOption")(attrs)
+        facts = self._facts(attrs)
+        n_in, n_out = len(facts.inputs), len(facts.outputs)
+        try:
+            pairs = [(i.__index__(), o.__index__()) for i, o in pairs]
+            fits = all(0 <= i < n_in and 0 <= o < n_out for i, o in pairs)
+        except (TypeError, ValueError, AttributeError):
+            fits = False
+        if not fits:
+            raise fail(
+                self.name,
+                f"FInplaceOption returned {pairs!r}, expected pairs of one of the {n_in} inputs "
+                f"and one of the {n_out} outputs",
+            )
         identity = self.attr("FInplaceIdentity")
         same = identity(attrs) if identity else [False] * len(pairs)
+        if not isinstance(same, (list, tuple)) or len(same) != len(pairs):
+            raise fail(self.name, f"FInplaceIdentity returned {same!r} for {len(pairs)} pairs")
         return [(i, o, bool(s)) for (i, o), s in zip(pairs, same)]
 
     def _resources(self, attrs: Attrs) -> list[str]:
-        return [getattr(r, "value", r) for r in self.attr("FResourceRequest")(attrs)]
+        return resource_kinds(self.name, "FResourceRequest", self.attr("FResourceRequest")(attrs))
 
     def _state(self, attrs: Attrs, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
         return self.attr("FCreateOpState")(attrs, ctx, shapes, [TYPES[t] for t in types])

@@ -164,3 +164,18 @@ def name_list(operator: str, what: str, value: Any) -> tuple[str, ...]:
     if len(set(value)) != len(value):
         raise fail(operator, f"{what} returned {list(value)!r}: a name occurs twice")
     return tuple(value)
+
+
+def resource_kinds(operator: str, method: str, answer: Any) -> list[str]:
+    """Checks that ``answer`` lists resources, at most one of them temporary space."""
+    if isinstance(answer, str) or not isinstance(answer, (list, tuple)):
+        raise fail(operator, f"{method} returned {answer!r}, expected a list of resources")
+    kinds = [getattr(r, "value", r) for r in answer]
+    for kind in kinds:
+        if kind not in ("temp_space", "random"):
+            raise fail(
+                operator, f"{method} asked for {kind!r}, valid are 'temp_space' and 'random'"
+            )
+    if kinds.count("temp_space") > 1:
+        raise fail(operator, f"{method} asked for more than one temp_space")
+    return kinds

@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ._door import TYPES, Definition, Facts, KernelSpec, fail, name_list, shape_list, type_list
+from ._door import (
+    TYPES,
+    Definition,
+    Facts,
+    KernelSpec,
+    fail,
+    name_list,
+    resource_kinds,
+    shape_list,
+    type_list,
+)
 from .base import MXNetError
 
 OUT_GRAD, INPUT, OUTPUT = 0, 1, 2
@@ -66,9 +76,9 @@ class Node:
         self._plan: Any = None
         self._blank: Any = None
         kind = type(prop)
-        if property_style:
-            from .operator import OperatorProperty
+        from .operator import OperatorProperty
 
+        if property_style:
             visible = self._count("num_visible_outputs", prop.num_visible_outputs(), len(outputs))
             self._count("num_outputs", prop.num_outputs(), len(outputs))
             self.forward_resources = kind.forward_resource is not OperatorProperty.forward_resource
@@ -83,6 +93,12 @@ class Node:
         self.facts = Facts(inputs, outputs, visible, tuple(range(n, len(inputs))))
         if not (kind.declare_backward_dependency.__module__ or "").startswith("rsnet."):
             self.plan()  # a mistake there shows at the call, not in the backward pass
+        if property_style:
+            default = OperatorProperty
+            if kind.forward_inplace_option is not default.forward_inplace_option:
+                self.forward_inplace()
+            if kind.backward_inplace_option is not default.backward_inplace_option:
+                self.backward_inplace()
 
     def _count(self, method: str, value: Any, most: int) -> int:
         if not isinstance(value, int) or not 0 < value <= most:
@@ -184,8 +200,8 @@ class Node:
         if not self.as_property:
             return []
         ins, outs = self._entries()[1:]
-        pairs = self.prop.forward_inplace_option(ins, outs)
-        return [self._pair("forward_inplace_option", p, ins, outs) for p in pairs]
+        method = "forward_inplace_option"
+        return self._pairs(method, self.prop.forward_inplace_option(ins, outs), ins, outs)
 
     def backward_inplace(self) -> list[tuple[int, int, bool]]:
         if not self.as_property:
@@ -196,7 +212,14 @@ class Node:
         declared = [entries[kind][i] for kind, i in self.plan()]
         method = "backward_inplace_option"
         pairs = self.prop.backward_inplace_option(*entries, grads)
-        return [self._pair(method, p, declared, grads) for p in pairs]
+        return self._pairs(method, pairs, declared, grads)
+
+    def _pairs(
+        self, method: str, pairs: Any, sources: list[int], targets: list[int]
+    ) -> list[tuple[int, int, bool]]:
+        if not isinstance(pairs, (list, tuple)):
+            raise fail(self.name, f"{method} returned {pairs!r}, expected a list of pairs")
+        return [self._pair(method, p, sources, targets) for p in pairs]
 
     def _pair(
         self, method: str, pair: Any, sources: list[int], targets: list[int]
@@ -215,17 +238,8 @@ class Node:
             ) from None
 
     def requests(self, which: str, shapes: list[Any]) -> list[str]:
-        answer = getattr(self.prop, which + "_resource")(shapes)
-        kinds = [getattr(r, "value", r) for r in answer]
-        for kind in kinds:
-            if kind not in ("temp_space", "random"):
-                raise fail(
-                    self.name,
-                    f"{which}_resource asked for {kind!r}, valid are 'temp_space' and 'random'",
-                )
-        if kinds.count("temp_space") > 1:
-            raise fail(self.name, f"{which}_resource asked for more than one temp_space")
-        return kinds
+        method = which + "_resource"
+        return resource_kinds(self.name, method, getattr(self.prop, method)(shapes))
 
 
 _PARTS = ("inputs", "outputs", "auxiliary states")

@@ -145,6 +145,14 @@ class UserOpDefinition:
         d.infer_shape = self._infer_shape
         d.infer_type = self._infer_type
         d.inplace = self._inplace
+        outs, ins = {a.name for a in self.outputs}, {a.name for a in self.inputs}
+        for k in self.kernels:
+            for o, i in k.inplace:
+                if o not in outs or i not in ins:
+                    raise MXNetError(
+                        f"{self.name}: kernel {k.name} proposes ('{o}', '{i}') in place, "
+                        f"outputs are {sorted(outs)}, inputs {sorted(ins)}"
+                    )
         d.gradient = ("rule", gradient_rule(self))
         if any(k.create for k in self.kernels):
             d.state = lambda conf, ctx, shapes, types: {}
@@ -452,7 +460,12 @@ def kernel(
         elif not callable(f):
             raise MXNetError(f"kernel of {name}: {f!r} is not a function or class")
         label = f"{getattr(f, '__name__', 'kernel')}#{len(others)}"
-        pairs = tuple((str(o), str(i)) for o, i in inplace)
+        try:
+            pairs = tuple((str(o), str(i)) for o, i in inplace)
+        except (TypeError, ValueError):
+            raise MXNetError(
+                f"kernel of {name}: inplace is {inplace!r}, expected pairs (output, input)"
+            ) from None
         made = _Kernel(label, where, priority, compute, create, tmp, pairs, always_compute)
         others.append(made)
         if known is not None:

@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ndarray::{NDArray, Runtime};
-use crate::operator::{Attrs, Dep, Gradient, OpDef, OpReq};
+use crate::operator::{Attrs, Dep, OpDef, OpReq};
 use crate::shape::Shape;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -277,12 +277,7 @@ fn record_call(
     state: Option<CallState>,
     name: Option<Arc<str>>,
 ) -> Arc<Node> {
-    let deps = match &op.gradient {
-        Gradient::Backward { deps, .. } => Some(deps(attrs, inputs.len(), visible)),
-        Gradient::None | Gradient::Zero => Some(Vec::new()),
-        // A rule may ask for anything.
-        Gradient::Rule(_) => None,
-    };
+    let deps = op.gradient.reads(attrs, inputs.len(), visible);
     let keeps = |dep: Dep| deps.as_ref().is_none_or(|deps| deps.contains(&dep));
     let saved = inputs.iter().enumerate().map(|(i, t)| {
         let saved = Saved::of(&t.array, keeps(Dep::Input(i)));

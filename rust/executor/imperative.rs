@@ -371,6 +371,7 @@ impl Queued {
             &self.req,
             outputs.into_vec(),
             keep,
+            done.mark(),
             Box::new(move |result| done.complete(result)),
         );
     }

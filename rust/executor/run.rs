@@ -8,13 +8,13 @@
 
 use crate::context::Context;
 use crate::dtype::DType;
-use crate::engine::{Push, Task, Var};
+use crate::engine::{Mark, Push, Task, Var};
 use crate::error::{Error, Result};
 use crate::kernels::copy::{Buffer, copy_strided, gather, region_fits, scatter};
 use crate::ndarray::NDArray;
 use crate::operator::{
     Attrs, Body, Call, Done, InplacePair, Kernel, MatchFacts, OpContext, OpDef, OpReq, OpState,
-    OwnedCall,
+    OwnedCall, Within,
 };
 use crate::shape::Shape;
 use crate::storage::ALIGN;
@@ -233,8 +233,10 @@ impl Prepared<'_> {
         req: &[OpReq],
         outputs: Vec<View>,
         keep: Arc<dyn Any + Send + Sync>,
+        mark: Mark,
         done: Done,
     ) {
+        let within: Box<dyn Within> = Box::new(mark);
         let Body::Callback(callback) = &self.kernel.body else {
             done(Err(Error::internal("a native kernel cannot start as a callback")));
             return;
@@ -247,7 +249,8 @@ impl Prepared<'_> {
         let name = self.op.name.clone();
         let place = move |result: Result<()>| result.map_err(|e| e.in_operator(&name));
         if plan.iter().all(|p| p.1 == After::Nothing) {
-            let call = OwnedCall { attrs, ctx, state, inputs, mutated, req: asked, outputs, keep };
+            let req = asked;
+            let call = OwnedCall { attrs, ctx, state, inputs, mutated, req, outputs, keep, within };
             callback.start(call, Box::new(move |result| done(place(result))));
             return;
         }
@@ -263,6 +266,7 @@ impl Prepared<'_> {
             req: asked,
             outputs: temporaries.views.clone(),
             keep: both.clone(),
+            within,
         };
         let settle = move |result: Result<()>| {
             let result = place(result).and_then(|()| temporaries.settle(&plan, &outputs));
@@ -270,6 +274,12 @@ impl Prepared<'_> {
             done(result);
         };
         callback.start(call, Box::new(settle));
+    }
+}
+
+impl Within for Mark {
+    fn within(&self, f: &mut dyn FnMut()) {
+        self.inside(f);
     }
 }
 

@@ -9,7 +9,7 @@
 use super::lanes::Memory;
 use super::run::Prepared;
 use crate::context::Context;
-use crate::engine::{Prop, Push, Task, Var};
+use crate::engine::{OnComplete, Prop, Push, Task, Var};
 use crate::error::{Error, Place, Result};
 use crate::graph::{Entry, Plan};
 use crate::kernels::copy::copy;
@@ -179,7 +179,7 @@ impl Program {
         let task = if segment.callback {
             Task::asynchronous(move |rc, done| {
                 let (step, ctx) = (steps.start, rc.stream);
-                program.start_callback(step, &run, ctx, Box::new(move |r| done.complete(r)));
+                program.start_callback(step, &run, ctx, done);
             })
         } else {
             Task::sync(move |rc| program.run_native(steps, &run, rc.stream))
@@ -220,13 +220,14 @@ impl Program {
         at: usize,
         run: &Run,
         stream: Option<usize>,
-        done: crate::operator::Done,
+        done: OnComplete,
     ) {
         let step = &self.steps[at];
         let ctx = self.context(at, run, stream);
         let program = self.clone();
+        let mark = done.mark();
         let named: crate::operator::Done = Box::new(move |result| {
-            done(result.map_err(|e| program.place(&program.steps[at], e)));
+            done.complete(result.map_err(|e| program.place(&program.steps[at], e)));
         });
         let (inputs, outputs) = (step.inputs.clone(), step.outputs.clone());
         let keep: Arc<dyn std::any::Any + Send + Sync> = self.clone();
@@ -237,6 +238,7 @@ impl Program {
             &step.req,
             outputs,
             keep,
+            mark,
             named,
         );
     }

@@ -94,8 +94,9 @@ pub enum Gradient {
     /// By one backward operator, whose inputs are exactly these entries. The function gets the parameters
     /// and the numbers of inputs and visible outputs.
     Backward { op: String, deps: DepsFn },
-    /// By a rule of its own.
-    Rule(GradFn),
+    /// By a rule of its own, which may use everything, or only the values of these entries and the shapes of
+    /// all.
+    Rule { rule: GradFn, reads: Option<DepsFn> },
 }
 
 impl Gradient {
@@ -144,7 +145,25 @@ impl Gradient {
     pub fn rule(
         rule: impl Fn(&mut dyn GradBuilder, &GradNode<'_>) -> Result<Gradients> + Send + Sync + 'static,
     ) -> Self {
-        Gradient::Rule(Arc::new(rule))
+        Gradient::Rule { rule: Arc::new(rule), reads: None }
+    }
+
+    /// A rule that uses the output gradients and these entries' values only, so that others may be freed.
+    pub fn rule_reading(
+        reads: &'static [Dep],
+        rule: impl Fn(&mut dyn GradBuilder, &GradNode<'_>) -> Result<Gradients> + Send + Sync + 'static,
+    ) -> Self {
+        let reads: DepsFn = Arc::new(move |_, _, _| reads.to_vec());
+        Gradient::Rule { rule: Arc::new(rule), reads: Some(reads) }
+    }
+
+    /// The entries whose values the gradient uses; `None`: any.
+    pub fn reads(&self, attrs: &Attrs, n_in: usize, n_out: usize) -> Option<Vec<Dep>> {
+        match self {
+            Gradient::None | Gradient::Zero => Some(Vec::new()),
+            Gradient::Backward { deps, .. } => Some(deps(attrs, n_in, n_out)),
+            Gradient::Rule { reads, .. } => reads.as_ref().map(|f| f(attrs, n_in, n_out)),
+        }
     }
 
     /// Applies the rule: the gradients of the node's inputs.
@@ -156,7 +175,7 @@ impl Gradient {
             .in_operator(&node.op.name)
             .in_node(node.name)),
             Gradient::Zero => Ok(vec![None; node.inputs.len()]),
-            Gradient::Rule(rule) => rule(builder, node),
+            Gradient::Rule { rule, .. } => rule(builder, node),
             Gradient::Backward { op, deps } => {
                 let n_out = node.op.num_visible_outputs(node.attrs);
                 let mut inputs = Vec::new();

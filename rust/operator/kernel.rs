@@ -57,6 +57,14 @@ pub struct OwnedCall {
     pub outputs: Vec<View>,
     /// Keeps the memory behind the views alive.
     pub keep: Arc<dyn Any + Send + Sync>,
+    /// To run the function under the operation's name.
+    pub within: Box<dyn Within>,
+}
+
+/// Runs a function as part of an operation, on whatever thread it is called: a wait inside that would wait
+/// for the operation itself is then an error.
+pub trait Within: Send + Sync {
+    fn within(&self, f: &mut dyn FnMut());
 }
 
 /// Reports the end of a callback, from any thread; dropped unused it reports a failure.

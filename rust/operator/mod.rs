@@ -16,7 +16,7 @@ pub use def::{InplacePair, InputDoc, Listed, OpDef};
 pub use gradient::{Dep, GradBuilder, GradEntry, GradFn, GradNode, Gradient, Gradients};
 pub use kernel::{
     Body, Call, Callback, Compare, Done, Kernel, Match, MatchFacts, NativeFn, OpContext, OpState,
-    OwnedCall,
+    OwnedCall, Within,
 };
 pub use param::{Attrs, Field, NoParam, ParamStruct, Schema, field_default, is_hidden};
 pub use registry::Registry;

@@ -20,13 +20,15 @@ use crate::ndarray::NDArray;
 use crate::operator::{Callback, Done, OpContext, OpReq, OwnedCall};
 use crate::shape::Shape;
 use crate::tensor::View;
-use pyo3::exceptions::{PyRecursionError, PyTypeError};
+use pyo3::exceptions::{PyRecursionError, PyRuntimeWarning, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyList;
 use smallvec::SmallVec;
 use std::cell::Cell;
+use std::ffi::CString;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Callbacks inside callbacks, at most: beyond it an operator calls itself without end.
 const MAX_DEPTH: u32 = 500;
@@ -43,11 +45,14 @@ struct Inner {
     op: String,
     run: Py<PyAny>,
     numpy: bool,
+    /// Views that outlive their call were reported.
+    warned: AtomicBool,
 }
 
 impl PythonKernel {
     pub fn new(op: &str, run: Py<PyAny>, numpy: bool) -> Self {
-        PythonKernel(Arc::new(Inner { op: op.to_owned(), run, numpy }))
+        let warned = AtomicBool::new(false);
+        PythonKernel(Arc::new(Inner { op: op.to_owned(), run, numpy, warned }))
     }
 }
 
@@ -91,11 +96,15 @@ impl Job {
             let text = format!("operator '{}' is nested {MAX_DEPTH} callbacks deep", kernel.op);
             return done(Err(from_py(py, PyRecursionError::new_err(text))));
         }
-        let operands = Operands::new(&call, &kernel.op);
-        let result = {
+        let operands = Operands::new(&call);
+        let mut result = Ok(());
+        call.within.within(&mut || {
             let _scope = Scope::enter(depth, &call.ctx);
-            kernel.invoke(py, &call, &operands).map_err(|e| from_py(py, e))
-        };
+            result = kernel.invoke(py, &call, &operands).map_err(|e| from_py(py, e));
+        });
+        if result.is_ok() && operands.are_lent() {
+            result = kernel.warn_of_views(py).map_err(|e| from_py(py, e));
+        }
         operands.finish(result, done, call);
     }
 }
@@ -147,6 +156,20 @@ impl Inner {
         )))
     }
 
+    /// Says once an operator that its operands' memory outlives the call.
+    fn warn_of_views(&self, py: Python<'_>) -> PyResult<()> {
+        if self.warned.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let text = format!(
+            "operator '{}': a NumPy view of an operand is still referenced after its function has \
+             returned; it keeps the memory alive, which others write to: copy what you keep",
+            self.op
+        );
+        let category = py.get_type::<PyRuntimeWarning>();
+        PyErr::warn(py, &category, &CString::new(text)?, 1)
+    }
+
     fn list<'py>(
         &self,
         py: Python<'py>,
@@ -161,12 +184,18 @@ impl Inner {
                 continue;
             }
             let view = array.view().map_err(|e| to_py(py, &e))?;
+            array.lend();
             let writable = outputs || array.is_writable();
             // SAFETY: the object becomes the base of the NumPy array; it holds the call's keeper.
             list.append(unsafe { numpy_view(&view, object.into_any(), writable) }?)?;
         }
         Ok(list)
     }
+}
+
+/// Is nothing pending on the array?
+fn is_quiet(array: &NDArray) -> bool {
+    array.known_var().is_none_or(|var| runtime().engine.with_quiet(&[], &[var], &mut || ()))
 }
 
 /// The members of `rsnet.operator.OpReq` by number.
@@ -201,7 +230,7 @@ fn span(v: &View) -> (usize, usize) {
 }
 
 impl Operands {
-    fn new(call: &OwnedCall, op: &str) -> Self {
+    fn new(call: &OwnedCall) -> Self {
         let views: SmallVec<[&View; 8]> = call.inputs.iter().chain(&call.outputs).collect();
         let n = call.inputs.len();
         let overlap = |a: &View, b: &View| a.size() > 0 && b.size() > 0 && a.overlaps(b);
@@ -219,8 +248,15 @@ impl Operands {
                 array.forbid_writing();
             }
         }
-        let _ = op;
         Operands { arrays }
+    }
+
+    /// Does something outside, such as a NumPy view, still hold an operand that nothing else works on?
+    fn are_lent(&self) -> bool {
+        self.arrays.iter().any(|array| {
+            let own = self.arrays.iter().filter(|a| a.same_chunk(array)).count();
+            array.is_lent_beyond(own) && is_quiet(array)
+        })
     }
 
     /// Ends the operation once nothing uses the operands any more.

@@ -94,6 +94,7 @@ fn to_dlpack<'py>(array: &Bound<'py, PyNDArray>, write: bool) -> PyResult<Bound<
         py.detach(|| inner.wait_to_write(&mut poll_signals)).py(py)?;
     }
     read(py, inner, |_| ())?;
+    inner.lend();
     let (code, bits) = kind_of(inner.dtype());
     let mut exported = Box::new(Exported {
         managed: Managed {

@@ -165,6 +165,13 @@ impl OpInfo {
                 "out" => args.out = Some(value).filter(|v| !v.is_none()),
                 "ctx" => args.ctx = Some(value),
                 "name" => {}
+                // One array is one input: of several kinds (`Custom`), by its name.
+                "data" if self.variadic && value.is_instance_of::<PyNDArray>() => {
+                    match self.op.key_var_num_args {
+                        Some(_) => args.arrays.push(Some(value)),
+                        None => args.named.push(("data".to_owned(), value)),
+                    }
+                }
                 "data" if self.variadic => {
                     if !args.arrays.is_empty() {
                         return Err(self.given_twice(key));
@@ -395,10 +402,10 @@ pub fn documentation(name: &str, op: &OpDef, arrays: &[String], symbol: bool) ->
     if is_variadic(op) {
         text.push_str("*data, ");
     }
-    for a in arrays {
+    for a in arrays.iter().filter(|a| is_showable(a)) {
         let _ = write!(text, "{a}=None, ");
     }
-    for f in &op.schema.fields {
+    for f in op.schema.fields.iter().filter(|f| is_showable(&f.name)) {
         if op.key_var_num_args.as_deref() != Some(&f.name) {
             let _ = write!(text, "{}=_Null, ", f.name);
         }
@@ -422,6 +429,17 @@ pub fn documentation(name: &str, op: &OpDef, arrays: &[String], symbol: bool) ->
         text.push_str("\nReturns\n-------\nout : NDArray or list of NDArrays\n    The output of this function.\n");
     }
     text
+}
+
+/// Can Python show the name in a signature? (Not `in`, not `lambda`: such arguments go by position or `**`.)
+fn is_showable(name: &str) -> bool {
+    const KEYWORDS: &str = " False None True and as assert async await break class continue def del elif \
+                            else except finally for from global if import in is lambda nonlocal not or \
+                            pass raise return try while with yield ";
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name.chars().all(word)
+        && name.starts_with(|c: char| !c.is_ascii_digit())
+        && !KEYWORDS.contains(&format!(" {name} "))
 }
 
 /// Does the operator take any number of arrays?

@@ -465,6 +465,7 @@ fn numpy_over<'py>(array: &Bound<'py, PyNDArray>, writable: bool) -> PyResult<Bo
     }
     read(py, inner, |_| ())?;
     let view = inner.view().py(py)?;
+    inner.lend();
     // SAFETY: the array object is the base and keeps the chunk alive.
     unsafe { numpy_view(&view, array.clone().into_any(), writable) }
 }

@@ -31,6 +31,16 @@ def _array(self, dtype=None, copy=None):
     return values if dtype is None else values.astype(dtype)
 
 
+def _dlpack(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+    """A DLPack capsule of the array's memory: ``np.from_dlpack(x)`` shares it."""
+    return _core.to_dlpack(self.copy() if copy else self, False)
+
+
+def _dlpack_device(self):
+    """DLPack's numbers of the device: (1, 0) is host memory."""
+    return self.context.device_typeid, self.context.device_id
+
+
 def _iter(self):
     for i in range(len(self)):
         yield self[i]
@@ -281,6 +291,8 @@ def _install():
         "__setitem__": _indexing.setitem,
         "__iter__": _iter,
         "__array__": _array,
+        "__dlpack__": _dlpack,
+        "__dlpack_device__": _dlpack_device,
         "__reduce__": _reduce,
         "as_in_context": _as_in_context,
         "as_in_ctx": _as_in_context,

@@ -293,6 +293,29 @@ fn kernel(f: impl Fn(&Call<'_>) + Send + Sync + 'static) -> Kernel {
 
 const LHS_RHS: &[(&str, &str)] = &[("lhs", "First operand."), ("rhs", "Second operand.")];
 
+/// Where in `nd` the function of an operator is.
+fn home(name: &str) -> String {
+    if name.starts_with('_') { format!("_internal.{name}") } else { name.to_owned() }
+}
+
+/// What the row's function gives, as an example in the documentation shows it.
+fn shown(row: &Row, a: [f32; 2], b: [f32; 2]) -> String {
+    let mut out = [0f32; 2];
+    let ins = [a.as_ptr().cast(), b.as_ptr().cast()];
+    // SAFETY: arrays of two elements each.
+    unsafe {
+        elementwise::binary(
+            row.run[DType::F32 as usize],
+            4,
+            ins,
+            out.as_mut_ptr().cast(),
+            2,
+            [1, 1],
+        )
+    };
+    format!("[{} {}]", out[0], out[1])
+}
+
 fn two_arrays(row: &'static Row, back: &str) -> [OpDef; 2] {
     let deps = |_: &_, _, _| vec![Dep::OutGrad(0), Dep::Input(0), Dep::Input(1)];
     let gradient = |name: String| match row.slope {
@@ -304,8 +327,8 @@ fn two_arrays(row: &'static Row, back: &str) -> [OpDef; 2] {
         .aliases(row.aliases[0])
         .doc(&format!(
             "Returns, element by element: {}.\n\nBoth operands have one shape and one dtype, which are those of the \
-             output; otherwise it is an error. Integers wrap.\n\nExample::\n\n    nd.{}(nd.array([1, 2]), nd.array([3, 4]))\n",
-            row.formula, row.names[0]
+             output; otherwise it is an error. Integers wrap.\n\nExamples\n--------\n>>> nd.{}(nd.array([3, 5]), nd.array([2, 4]))\n{}\n",
+            row.formula, home(row.names[0]), shown(row, [3., 5.], [2., 4.])
         ))
         .inputs_are(LHS_RHS)
         .infer_shape(elementwise_shape)
@@ -313,7 +336,7 @@ fn two_arrays(row: &'static Row, back: &str) -> [OpDef; 2] {
         .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
         .gradient(match row.names[0] {
             // Both operands have the very gradient of the sum: nothing is copied, nothing allocated.
-            "elemwise_add" => Gradient::rule(|_, node| Ok(vec![node.out_grads[0]; 2])),
+            "elemwise_add" => Gradient::rule_reading(&[], |_, node| Ok(vec![node.out_grads[0]; 2])),
             _ => gradient(format!("_backward_{back}")),
         })
         .kernel(kernel(|call| equal_shapes(row, call)));
@@ -323,8 +346,8 @@ fn two_arrays(row: &'static Row, back: &str) -> [OpDef; 2] {
             "Returns, element by element: {}, with broadcasting.\n\nShapes are aligned at the last axis; an axis of \
              extent 1, or one that is missing, is repeated. Both operands and the output have one dtype. Shapes that \
              do not match are an error. The gradient of a repeated operand is summed over the repetitions.\n\n\
-             Example::\n\n    nd.{}(nd.ones((2, 3)), nd.ones((1, 3)))\n",
-            row.formula, row.names[1]
+             Examples\n--------\n>>> nd.{}(nd.array([3, 5]), nd.array([2]))\n{}\n",
+            row.formula, row.names[1], shown(row, [3., 5.], [2., 2.])
         ))
         .inputs_are(LHS_RHS)
         .infer_shape(|_, inputs, outputs| {
@@ -342,7 +365,7 @@ fn two_arrays(row: &'static Row, back: &str) -> [OpDef; 2] {
 /// The gradient of an operator with a number, as a rule over operators that have gradients themselves.
 fn scalar_gradient(row: &'static Row, back: String, left: bool) -> Gradient {
     let times = |factor: fn(f64) -> f64| {
-        Gradient::rule(move |b, node| {
+        Gradient::rule_reading(&[], move |b, node| {
             let g = node.out_grad(b, 0)?;
             let s = factor(node.attrs.get::<ScalarParam>().scalar);
             Ok(vec![Some(b.op("_mul_scalar", "", &[("scalar", Value::Float(s))], &[g])?[0])])
@@ -350,11 +373,11 @@ fn scalar_gradient(row: &'static Row, back: String, left: bool) -> Gradient {
     };
     match (row.names[0], left) {
         ("elemwise_add", _) | ("elemwise_sub", false) | ("_mod", false) => {
-            Gradient::rule(|b, node| Ok(vec![Some(node.out_grad(b, 0)?)]))
+            Gradient::rule_reading(&[], |b, node| Ok(vec![Some(node.out_grad(b, 0)?)]))
         }
         ("elemwise_sub", true) => times(|_| -1.0),
         ("elemwise_mul", _) => times(|s| s),
-        ("elemwise_div", false) => Gradient::rule(|b, node| {
+        ("elemwise_div", false) => Gradient::rule_reading(&[], |b, node| {
             let g = node.out_grad(b, 0)?;
             let s = node.attrs.get::<ScalarParam>().scalar;
             Ok(vec![Some(b.op("_div_scalar", "", &[("scalar", Value::Float(s))], &[g])?[0])])
@@ -378,9 +401,10 @@ fn one_array(row: &'static Row, left: bool) -> Vec<OpDef> {
         .aliases(row.aliases[at])
         .doc(&format!(
             "Returns, element by element, with a = {a} and b = {b}: {}.\n\nThe output has shape and dtype of the array; \
-             the number is converted to that dtype first (1.9 becomes 1 beside integers).\n\nExample::\n\n    \
-             nd._internal.{name}(nd.array([1, 2]), scalar=3)\n",
-            row.formula
+             the number is converted to that dtype first (1.9 becomes 1 beside integers).\n\nExamples\n--------\n>>> \
+             nd._internal.{name}(nd.array([3, 5]), scalar=2)\n{}\n",
+            row.formula,
+            if left { shown(row, [2., 2.], [3., 5.]) } else { shown(row, [3., 5.], [2., 2.]) }
         ))
         .inputs_are(&[("data", "The array.")])
         .infer_shape(elementwise_shape)
@@ -428,12 +452,12 @@ pub fn operators() -> Vec<OpDef> {
 /// Sums gradients: `elemwise_add` under the name that the in-place accumulation looks for.
 fn grad_add() -> OpDef {
     OpDef::plain("_grad_add")
-        .doc("Returns lhs + rhs; used where gradients are summed. Shapes and dtypes are equal.\n\nExample::\n\n    nd._internal._grad_add(nd.ones((2,)), nd.ones((2,)))\n")
+        .doc("Returns lhs + rhs; used where gradients are summed. Shapes and dtypes are equal.\n\nExamples\n--------\n>>> nd._internal._grad_add(nd.ones((2,)), nd.ones((2,)))\n[2. 2.]\n")
         .inputs_are(LHS_RHS)
         .infer_shape(elementwise_shape)
         .infer_type(same_type)
         .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
-        .gradient(Gradient::rule(|b, node| {
+        .gradient(Gradient::rule_reading(&[], |b, node| {
             let g = node.out_grad(b, 0)?;
             Ok(vec![Some(g), Some(g)])
         }))
@@ -445,13 +469,13 @@ fn sum_like() -> OpDef {
     OpDef::plain("_sum_like")
         .doc("Returns lhs summed over the axes along which an array of the shape of rhs was repeated to give it.\n\nShapes are aligned at the last axis, as in broadcasting; the values of rhs are not read.\n\nExamples\n--------\n>>> nd._internal._sum_like(nd.ones((2, 3)), nd.zeros((1, 3)))\n[[2. 2. 2.]]\n")
         .inputs_are(&[("lhs", "The array."), ("rhs", "Gives the shape.")])
-        .ignores(|_| vec![1])
+        .ignores(&[1])
         .infer_shape(|_, inputs, outputs| {
             outputs[0].merge(&inputs[1])?;
             Ok(inputs.iter().all(|s| s.is_known()))
         })
         .infer_type(same_type)
-        .gradient(Gradient::rule(|b, node| {
+        .gradient(Gradient::rule_reading(&[], |b, node| {
             // Repeats the gradient by adding it to zeros.
             let g = node.out_grad(b, 0)?;
             let zeros = b.op("zeros_like", "", &[], &[node.inputs[0]])?[0];

@@ -132,7 +132,7 @@ fn clip_backward(call: &Call<'_>) -> Result<()> {
 
 /// The gradient goes through unchanged.
 fn pass() -> Gradient {
-    Gradient::rule(|b, node| Ok(vec![Some(node.out_grad(b, 0)?)]))
+    Gradient::rule_reading(&[], |b, node| Ok(vec![Some(node.out_grad(b, 0)?)]))
 }
 
 fn same(name: &str) -> OpDef {
@@ -144,44 +144,44 @@ pub fn operators() -> Vec<OpDef> {
         .aliases(&["ElementWiseSum", "_sparse_ElementWiseSum", "_sparse_add_n"])
         .doc(
             "Returns the sum of all inputs, element by element.\n\nAll inputs and the output have one shape and one \
-             dtype; otherwise it is an error. At least one input is needed.\n\nExample::\n\n    \
-             nd.add_n(nd.ones((2,)), nd.ones((2,)), nd.ones((2,)))\n",
+             dtype; otherwise it is an error. At least one input is needed.\n\nExamples\n--------\n>>> \
+             nd.add_n(nd.ones((2,)), nd.ones((2,)), nd.ones((2,)))\n[3. 3.]\n",
         )
         .variadic("num_args", "Arrays to add.")
         .infer_shape(elementwise_shape)
         .infer_type(same_type)
         .inplace(&[InplacePair::new(0, 0)])
-        .gradient(Gradient::rule(|b, node| {
+        .gradient(Gradient::rule_reading(&[], |b, node| {
             let g = node.out_grad(b, 0)?;
             Ok(vec![Some(g); node.inputs.len()])
         }))
         .kernel(kernel(sum_n));
     let copies = [
-        ("_copy", &["identity"][..], "Returns a copy of the input.", "nd.identity(nd.ones((2,)))"),
-        ("_CrossDeviceCopy", &[][..], "Returns the input, copied to the device of the output.", "sym._internal._CrossDeviceCopy(sym.Variable('x'))"),
+        ("_copy", &["identity"][..], "Returns a copy of the input.", "nd._internal._copy(nd.ones((2,)))\n[1. 1.]"),
+        ("_CrossDeviceCopy", &[][..], "Returns the input, copied to the device of the output.", "sym._internal._CrossDeviceCopy(sym.Variable('x')).list_arguments()\n['x']"),
     ]
     .map(|(name, aliases, what, example)| {
         same(name)
             .aliases(aliases)
-            .doc(&format!("{what}\n\nShape and dtype are those of the input; the gradient passes unchanged.\n\nExample::\n\n    {example}\n"))
+            .doc(&format!("{what}\n\nShape and dtype are those of the input; the gradient passes unchanged.\n\nExamples\n--------\n>>> {example}\n"))
             .inputs_are(&[("data", "The input array.")])
             .inplace(&[InplacePair::identity(0, 0)])
             .gradient(pass())
             .kernel(kernel(|call| copy(&call.inputs[0], &call.outputs[0])))
     });
     let like_rhs = same("_identity_with_attr_like_rhs")
-        .doc("Returns lhs; shape and dtype are learnt from rhs, whose values are not read.\n\nExample::\n\n    nd._internal._identity_with_attr_like_rhs(nd.ones((2,)), nd.zeros((2,)))\n")
+        .doc("Returns lhs; shape and dtype are learnt from rhs, whose values are not read.\n\nExamples\n--------\n>>> nd._internal._identity_with_attr_like_rhs(nd.ones((2,)), nd.zeros((2,)))\n[1. 1.]\n")
         .inputs_are(&[("lhs", "The array."), ("rhs", "Gives shape and dtype.")])
         .ignores(&[1])
         .inplace(&[InplacePair::identity(0, 0)])
-        .gradient(Gradient::rule(|b, node| Ok(vec![Some(node.out_grad(b, 0)?), None])))
+        .gradient(Gradient::rule_reading(&[], |b, node| Ok(vec![Some(node.out_grad(b, 0)?), None])))
         .kernel(kernel(|call| copy(&call.inputs[0], &call.outputs[0])));
     let clip = OpDef::new::<ClipParam>("clip")
         .aliases(&["_npi_clip", "_sparse_clip"])
         .doc(
             "Returns min(max(x, a_min), a_max), element by element.\n\nShape and dtype are those of the input; the \
              limits are converted to that dtype. NaN stays NaN. The gradient is 1 inside of and at the limits, 0 \
-             outside.\n\nExample::\n\n    nd.clip(nd.array([-2, 0.5, 3]), a_min=-1, a_max=1)\n",
+             outside.\n\nExamples\n--------\n>>> nd.clip(nd.array([-2, 0.5, 3]), a_min=-1, a_max=1)\n[-1.   0.5  1. ]\n",
         )
         .inputs_are(&[("data", "The input array.")])
         .infer_shape(elementwise_shape)
@@ -205,8 +205,8 @@ fn casts() -> Vec<OpDef> {
         OpDef::new::<CastParam>(name)
             .doc(
                 "Returns the input converted to another dtype.\n\nFloats become integers by truncation, integers wrap, \
-                 anything but 0 becomes True. The gradient is converted back.\n\nExample::\n\n    \
-                 nd.Cast(nd.array([1.7, -1.7]), dtype='int32')\n",
+                 anything but 0 becomes True. The gradient is converted back.\n\nExamples\n--------\n>>> \
+                 nd.Cast(nd.array([1.7, -1.7]), dtype='int32')\n[ 1 -1]\n",
             )
             .inputs_are(&[("data", "The input array.")])
             .infer_shape(elementwise_shape)
@@ -225,7 +225,7 @@ fn casts() -> Vec<OpDef> {
     let filled = [("zeros_like", 0.0, "0", "_sparse_zeros_like"), ("ones_like", 1.0, "1", "_sparse_ones_like")].map(|(name, value, text, alias)| {
         same(name)
             .aliases(&[alias])
-            .doc(&format!("Returns an array of {text} with shape and dtype of the input.\n\nThe gradient is 0.\n\nExample::\n\n    nd.{name}(nd.zeros((2, 3)))\n"))
+            .doc(&format!("Returns an array of {text} with shape and dtype of the input.\n\nThe gradient is 0.\n\nExamples\n--------\n>>> nd.{name}(nd.array([5, 7]))\n[{text} {text}]\n"))
             .inputs_are(&[("data", "Gives shape and dtype.")])
             .ignores(&[0])
             .inplace(&[InplacePair::new(0, 0)])

@@ -226,12 +226,16 @@ fn doc(row: &Row) -> String {
         From::Input => "The gradient is calculated from the input.",
         From::Output => "The gradient is calculated from the output.",
     };
+    let samples: Vec<f32> = row.samples.iter().map(|x| *x as f32).collect();
+    let mut values = vec![0f32; samples.len()];
+    (row.f32)(samples.as_ptr(), values.as_mut_ptr(), samples.len());
     format!(
         "Returns, element by element: {formula}.\n\nShape and dtype of the output are those of the input; any \
          dtype is allowed, float16 calculates in float32 and integers in float64, whose results are truncated. \
-         {remarks} {gradient}\n\nExample::\n\n    nd.{}(nd.array([{}]))\n",
+         {remarks} {gradient}\n\nExamples\n--------\n>>> nd.{}(nd.array([{}]))\n[{}]\n",
         row.name,
-        row.samples.iter().map(|x| x.to_string()).collect::<Vec<_>>().join(", ")
+        row.samples.iter().map(|x| x.to_string()).collect::<Vec<_>>().join(", "),
+        values.iter().map(|y| y.to_string()).collect::<Vec<_>>().join(" ")
     )
 }
 

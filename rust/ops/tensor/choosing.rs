@@ -97,19 +97,15 @@ fn where_() -> Vec<OpDef> {
 }
 
 fn ravel() -> Vec<OpDef> {
-    let doc = |what: &str, name: &str| {
-        text(
-            what,
-            "Any dtype, which the output has too. Not differentiable.",
-            &format!("nd.{name}(x, shape=(4, 5))"),
-        )
+    let doc = |what: &str, example: &str| {
+        text(what, "Any dtype, which the output has too. Not differentiable.", example)
     };
     vec![
         OpDef::new::<ShapeParam>("ravel_multi_index")
             .aliases(&["_ravel_multi_index"])
             .doc(&doc(
                 "Places in the flattened array of the coordinates in the columns of the data.",
-                "ravel_multi_index",
+                "nd.ravel_multi_index(nd.array([[1, 3], [2, 0]]), shape=(4, 5))\n[ 7. 15.]",
             ))
             .inputs_are(&[("data", "Coordinates ``(M, ...)``.")])
             .infer_shape(|attrs, inputs, outputs| {
@@ -145,7 +141,7 @@ fn ravel() -> Vec<OpDef> {
             .aliases(&["_unravel_index"])
             .doc(&doc(
                 "Coordinates, as columns, of places in the flattened array.",
-                "unravel_index",
+                "nd.unravel_index(nd.array([7, 15]), shape=(4, 5))\n[[1. 3.]\n [2. 0.]]",
             ))
             .inputs_are(&[("data", "Places.")])
             .infer_shape(|attrs, inputs, outputs| {

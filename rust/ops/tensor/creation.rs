@@ -147,7 +147,7 @@ pub fn operators() -> Vec<OpDef> {
         };
         source::<InitParam>(
             name,
-            &format!("Returns an array of {value} of the given shape and dtype.\n\nExample::\n\n    nd.{face}((2, 3), dtype='int32')\n"),
+            &format!("Returns an array of {value} of the given shape and dtype.\n\nExamples\n--------\n>>> nd.{face}((3,), dtype='int32')\n[{value} {value} {value}]\n"),
             |attrs| Ok(legacy(&attrs.get::<InitParam>().shape)),
             |attrs| attrs.get::<InitParam>().dtype,
             run,
@@ -155,7 +155,7 @@ pub fn operators() -> Vec<OpDef> {
     });
     let full = source::<FullParam>(
         "_full",
-        "Returns an array of the given shape and dtype whose elements all have one value.\n\nExample::\n\n    nd.full((2, 3), 7)\n",
+        "Returns an array of the given shape and dtype whose elements all have one value.\n\nExamples\n--------\n>>> nd.full((3,), 7)\n[7. 7. 7.]\n",
         |attrs| Ok(legacy(&attrs.get::<FullParam>().shape)),
         |attrs| attrs.get::<FullParam>().dtype,
         |call| fill(&call.outputs[0], call.attrs.get::<FullParam>().value),
@@ -164,8 +164,8 @@ pub fn operators() -> Vec<OpDef> {
     let arange = source::<RangeParam>(
         "_arange",
         "Returns the numbers from `start` to `stop` (without it) at the distance `step`, each `repeat` times.\n\nWith one \
-         limit only, from 0 to it. There are ceil((stop - start) / step) numbers; a step of 0 is an error.\n\nExample::\n\n    \
-         nd.arange(0, 3, step=0.5)\n",
+         limit only, from 0 to it. There are ceil((stop - start) / step) numbers; a step of 0 is an error.\n\nExamples\n--------\n>>> \
+         nd.arange(0, 3, step=0.5)\n[0.  0.5 1.  1.5 2.  2.5]\n",
         |attrs| {
             let p = attrs.get::<RangeParam>();
             match p.infer_range && p.stop.is_none() {
@@ -178,7 +178,7 @@ pub fn operators() -> Vec<OpDef> {
     );
     let eye = source::<EyeParam>(
         "_eye",
-        "Returns a matrix with 1 on a diagonal and 0 elsewhere.\n\nExample::\n\n    nd.eye(3, k=1)\n",
+        "Returns a matrix with 1 on a diagonal and 0 elsewhere.\n\nExamples\n--------\n>>> nd.eye(3, k=1)\n[[0. 1. 0.]\n [0. 0. 1.]\n [0. 0. 0.]]\n",
         |attrs| {
             let p = attrs.get::<EyeParam>();
             Ok(Shape::new(&[p.N, if p.M == 0 { p.N } else { p.M }]))

@@ -80,10 +80,10 @@ fn gamma_poisson(d: &mut Draws, shape: f64, scale: f64) -> f64 {
     d.poisson(mean)
 }
 
-fn doc(what: &str, dtypes: &str, example: &str) -> String {
+fn doc(what: &str, dtypes: &str, example: &str, shape: &str) -> String {
     format!(
         "Draws from {what}.\n\nNotes\n-----\nThe dtype is one of {dtypes}. Element ``i`` depends on the seed, the call and ``i`` only, not \
-         on threads. Parameters outside of the distribution's domain are an error.\n\nExample::\n\n    {example}\n"
+         on threads. Parameters outside of the distribution's domain are an error.\n\nExamples\n--------\n>>> {example}.shape\n{shape}\n"
     )
 }
 
@@ -98,10 +98,14 @@ fn source<P: Source>(
     draw: fn(&Call<'_>, &P) -> Result<()>,
 ) -> OpDef {
     let names: Vec<_> = types.iter().map(|t| t.name()).collect();
-    let example = format!("nd.{}(shape=(2, 3))", name.trim_start_matches("_random_"));
+    let given = match name {
+        "_random_negative_binomial" => "k=3, p=0.5, ",
+        _ => "",
+    };
+    let example = format!("nd._internal.{name}({given}shape=(2, 3))");
     OpDef::new::<P>(name)
         .aliases(aliases)
-        .doc(&doc(what, &names.join(", "), &example))
+        .doc(&doc(what, &names.join(", "), &example, "(2, 3)"))
         .inputs_are(&[])
         .infer_shape(|attrs, inputs, outputs| {
             let made = match attrs.get::<P>().common().0 {
@@ -231,7 +235,7 @@ params! {
 fn likes() -> Vec<OpDef> {
     let like = |def: OpDef, what: &str, example: &str| {
         elementwise(def)
-            .doc(&doc(what, "the data's dtype", example))
+            .doc(&doc(what, "the data's dtype", example, "(2, 3)"))
             .inputs_are(&[("data", "Gives shape and dtype.")])
             .ignores(&[0])
             .resources(&[ResourceRequest::Random])
@@ -241,7 +245,7 @@ fn likes() -> Vec<OpDef> {
         like(
             OpDef::new::<UniformLikeParam>("_random_uniform_like"),
             "the uniform distribution over ``[low, high)``",
-            "nd.random.uniform_like(x)",
+            "nd.random.uniform_like(nd.ones((2, 3)))",
         )
         .kernel(
             Kernel::cpu(|call| {
@@ -255,7 +259,7 @@ fn likes() -> Vec<OpDef> {
         like(
             OpDef::new::<NormalLikeParam>("_random_normal_like"),
             "the normal distribution",
-            "nd.random.normal_like(x)",
+            "nd.random.normal_like(nd.ones((2, 3)))",
         )
         .kernel(
             Kernel::cpu(|call| {
@@ -283,10 +287,11 @@ fn sampler(
             what,
             "float32, float64, float16",
             &format!(
-                "nd.{}({})",
+                "nd.{}({}, shape=3)",
                 name.trim_start_matches('_'),
-                inputs.iter().map(|i| i.0).collect::<Vec<_>>().join(", ")
+                vec!["nd.array([0.5, 2])"; inputs.len()].join(", ")
             ),
+            "(2, 3)",
         ))
         .inputs_are(inputs)
         .infer_shape(|attrs, inputs, outputs| {
@@ -344,6 +349,7 @@ fn multinomial() -> OpDef {
             "the numbers ``0 .. k - 1`` with the probabilities on the last axis",
             "int32 and others",
             "nd.sample_multinomial(nd.array([0.1, 0.9]), shape=3)",
+            "(3,)",
         ))
         .inputs_are(&[(
             "data",
@@ -409,7 +415,7 @@ fn multinomial() -> OpDef {
 fn shuffle() -> OpDef {
     elementwise(OpDef::plain("_shuffle"))
         .aliases(&["_npi_shuffle", "shuffle"])
-        .doc("The rows (the first axis) in random order.\n\nNotes\n-----\nAny shape and dtype; every order is equally likely.\n\nExample::\n\n    nd.shuffle(nd.arange(5))\n")
+        .doc("The rows (the first axis) in random order.\n\nNotes\n-----\nAny shape and dtype; every order is equally likely.\n\nExamples\n--------\n>>> nd.random.shuffle(nd.arange(5)).shape\n(5,)\n")
         .inputs_are(&[("data", "The array to shuffle.")])
         .resources(&[ResourceRequest::Random])
         .gradient(Gradient::Zero)

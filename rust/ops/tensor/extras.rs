@@ -70,7 +70,7 @@ params! {
 }
 
 fn text(what: &str, notes: &str, example: &str) -> String {
-    format!("{what}\n\nNotes\n-----\n{notes}\n\nExample::\n\n    {example}\n")
+    format!("{what}\n\nNotes\n-----\n{notes}\n\nExamples\n--------\n>>> {example}\n")
 }
 
 const DATA: [(&str, &str); 1] = [("data", "The input array.")];
@@ -108,7 +108,7 @@ fn curves() -> Vec<OpDef> {
             .doc(&text(
                 "``max(0, min(1, alpha * x + beta))``.",
                 "Any shape and dtype. The gradient is zero at and outside of the ends.",
-                "nd.hard_sigmoid(nd.array([-5, 0, 5]))",
+                "nd.hard_sigmoid(nd.array([-5, 0, 5]))\n[0.  0.5 1. ]",
             ))
             .inputs_are(&DATA)
             .inplace(&[InplacePair::new(0, 0)])
@@ -149,11 +149,11 @@ fn curves() -> Vec<OpDef> {
             .doc(&text(
                 "Identity whose gradient is multiplied by ``scalar`` (-1 reverses it).",
                 "Any shape and dtype.",
-                "nd.contrib.gradientmultiplier(x, scalar=-1)",
+                "nd.contrib.gradientmultiplier(nd.array([1, 2]), scalar=-1)\n[1. 2.]",
             ))
             .inputs_are(&DATA)
             .inplace(&[InplacePair::identity(0, 0)])
-            .gradient(Gradient::rule(|builder, node| {
+            .gradient(Gradient::rule_reading(&[], |builder, node| {
                 let grad = node.out_grad(builder, 0)?;
                 let scalar = node.attrs.get::<MultiplierParam>().scalar;
                 Ok(vec![Some(
@@ -168,11 +168,11 @@ fn curves() -> Vec<OpDef> {
             .doc(&text(
                 "The input divided by the square root of its last extent.",
                 "Any dtype, at least one axis.",
-                "nd.contrib.div_sqrt_dim(nd.ones((2, 4)))",
+                "nd.contrib.div_sqrt_dim(nd.ones((1, 4)))\n[[0.5 0.5 0.5 0.5]]",
             ))
             .inputs_are(&DATA)
             .inplace(&[InplacePair::new(0, 0)])
-            .gradient(Gradient::rule(|builder, node| {
+            .gradient(Gradient::rule_reading(&[], |builder, node| {
                 let grad = node.out_grad(builder, 0)?;
                 Ok(vec![Some(builder.op("_contrib_div_sqrt_dim", "", &[], &[grad])?[0])])
             }))
@@ -215,7 +215,7 @@ fn split_v2() -> Vec<OpDef> {
     let doc = text(
         "Cuts an axis at indices, or into equal sections.",
         "Any shape and dtype. Indices that do not rise, or an extent that does not divide, are an error.",
-        "nd.split_v2(nd.ones((2, 6)), (1, 4), axis=1)",
+        "nd.split_v2(nd.array([[1, 2, 3]]), (1,), axis=1)[1]\n[[2. 3.]]",
     );
     vec![
         OpDef::new::<SplitV2Param>("_split_v2")
@@ -286,7 +286,7 @@ fn slice_assign_scalar() -> OpDef {
         .doc(&text(
             "The data with the region that ``slice`` would take set to a scalar.",
             "Any shape and dtype.",
-            "nd._internal._slice_assign_scalar(nd.ones((4,)), scalar=2, begin=(1,), end=(3,))",
+            "nd._internal._slice_assign_scalar(nd.ones((4,)), scalar=2, begin=(1,), end=(3,))\n[1. 2. 2. 1.]",
         ))
         .inputs_are(&DATA)
         .infer_shape(crate::operator::infer::elementwise_shape)
@@ -380,7 +380,7 @@ fn arange_like() -> OpDef {
         .doc(&text(
             "Evenly spaced values in the shape of the input, or as many as one of its axes has.",
             "The dtype is the input's; the gradient is zero.",
-            "nd.contrib.arange_like(nd.ones((2, 3)))",
+            "nd.contrib.arange_like(nd.ones((2, 3)))\n[[0. 1. 2.]\n [3. 4. 5.]]",
         ))
         .inputs_are(&[("data", "Gives shape and dtype.")])
         .ignores(&[0])

@@ -82,7 +82,7 @@ fn data_type(
 }
 
 pub fn text(what: &str, notes: &str, example: &str) -> String {
-    format!("{what}\n\nNotes\n-----\n{notes}\n\nExample::\n\n    {example}\n")
+    format!("{what}\n\nNotes\n-----\n{notes}\n\nExamples\n--------\n>>> {example}\n")
 }
 
 /// Copies `n` elements of the views' dtype between offsets.
@@ -162,7 +162,7 @@ fn take() -> Vec<OpDef> {
         "The slices of ``a`` along an axis at ``indices``.",
         "The axis is replaced by the axes of ``indices``, whose fractions are dropped and which may have any dtype. The gradient of \
          an element taken several times is the sum; indices get a zero gradient. With ``mode='raise'`` an index outside is an error.",
-        "nd.take(nd.array([[1, 2], [3, 4]]), nd.array([1, 0]))",
+        "nd.take(nd.array([[1, 2], [3, 4]]), nd.array([1, 0]))\n[[3. 4.]\n [1. 2.]]",
     );
     vec![
         OpDef::new::<TakeParam>("take")
@@ -348,7 +348,7 @@ fn one_hot() -> OpDef {
     let doc = text(
         "Vectors with ``on_value`` at the index and ``off_value`` elsewhere, along a new last axis.",
         "Indices of any shape and dtype; one outside of ``0 .. depth - 1`` gives only ``off_value``. The gradient is zero.",
-        "nd.one_hot(nd.array([0, 2]), depth=3)",
+        "nd.one_hot(nd.array([0, 2]), depth=3)\n[[1. 0. 0.]\n [0. 0. 1.]]",
     );
     OpDef::new::<OneHotParam>("one_hot")
         .aliases(&["_npx_one_hot"])
@@ -503,7 +503,7 @@ fn gather_scatter() -> Vec<OpDef> {
             .doc(&text(
                 "``lhs`` with the elements or slices at coordinates replaced by ``rhs``.",
                 "Used by setting items. An index outside is an error.",
-                "nd._internal._scatter_set_nd(x, y, indices, shape=x.shape)",
+                "nd._internal._scatter_set_nd(nd.zeros((3,)), nd.array([5]), nd.array([[1]]), shape=(3,))\n[0. 5. 0.]",
             ))
             .inputs_are(&[
                 ("lhs", "The array."),

@@ -375,7 +375,7 @@ fn broadcast_like(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
 
 fn text(what: &str, notes: &str, example: &str) -> String {
     format!(
-        "{what}\n\nNotes\n-----\n{notes} Any dtype; the output has that of the data.\n\nExample::\n\n    {example}\n"
+        "{what}\n\nNotes\n-----\n{notes} Any dtype; the output has that of the data.\n\nExamples\n--------\n>>> {example}\n"
     )
 }
 

@@ -245,12 +245,13 @@ fn optimizer<P: ParamStruct>(
 ) -> OpDef {
     let mut inputs = vec![("weight", "The weight."), ("grad", "Its gradient.")];
     inputs.extend(states);
+    let example = super::updates::example(name, states.len());
     OpDef::new::<P>(name)
         .aliases(alias)
         .doc(&format!(
             "Updates a weight, usually with `out=weight`, and its states in place.\n\n{formula}\n\nwhere g is the gradient \
              times `rescale_grad`, limited to `clip_gradient` if that is not negative. All arrays have one shape and one \
-             dtype, float16 (calculated in float32), float32 or float64.\n\nExample::\n\n    w = nd.ones((2,))\n    nd.sgd_update(w, nd.ones((2,)), lr=0.1, out=w)\n"
+             dtype, float16 (calculated in float32), float32 or float64.\n\nExamples\n--------\n>>> w, g = nd.ones((2,)), nd.ones((2,))\n{example}"
         ))
         .inputs_are(&inputs)
         .infer_shape(elementwise_shape)

@@ -103,7 +103,7 @@ fn put(from: &Shared<u8>, at: usize, to: &Shared<u8>, to_at: usize, size: usize)
 
 fn text(what: &str, notes: &str, example: &str) -> String {
     format!(
-        "{what}\n\nNotes\n-----\nEqual elements keep their order; NaN counts as the largest. Any dtype. {notes}\n\nExample::\n\n    {example}\n"
+        "{what}\n\nNotes\n-----\nEqual elements keep their order; NaN counts as the largest. Any dtype. {notes}\n\nExamples\n--------\n>>> {example}\n"
     )
 }
 

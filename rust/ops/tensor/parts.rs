@@ -372,8 +372,8 @@ pub fn operators() -> Vec<OpDef> {
         .aliases(&["concat", "_sparse_concat"])
         .doc(
             "Joins arrays along an axis.\n\nAll extents but that of `dim` agree, and so do the dtypes; otherwise it is \
-             an error. The extent along `dim` is the sum of the inputs'.\n\nExample::\n\n    \
-             nd.Concat(nd.ones((2, 3)), nd.zeros((2, 1)), dim=1)\n",
+             an error. The extent along `dim` is the sum of the inputs'.\n\nExamples\n--------\n>>> \
+             nd.Concat(nd.ones((2, 3)), nd.zeros((2, 1)), dim=1)\n[[1. 1. 1. 0.]\n [1. 1. 1. 0.]]\n",
         )
         .variadic("num_args", "Arrays to join.")
         .infer_shape(concat_shape)
@@ -383,7 +383,7 @@ pub fn operators() -> Vec<OpDef> {
     let stack = OpDef::new::<StackParam>("stack")
         .doc(
             "Joins arrays of one shape along a new axis.\n\nShapes and dtypes of the inputs agree; otherwise it is an \
-             error.\n\nExample::\n\n    nd.stack(nd.ones((2,)), nd.zeros((2,)), axis=1)\n",
+             error.\n\nExamples\n--------\n>>> nd.stack(nd.ones((2,)), nd.zeros((2,)), axis=1)\n[[1. 0.]\n [1. 0.]]\n",
         )
         .variadic("num_args", "Arrays to stack.")
         .infer_shape(stack_shape)
@@ -394,8 +394,8 @@ pub fn operators() -> Vec<OpDef> {
         .aliases(&["split"])
         .doc(
             "Splits an array into equal pieces along an axis.\n\n`num_outputs` must divide the extent; with \
-             `squeeze_axis` the pieces lose the axis, which must then have extent 1. Any dtype.\n\nExample::\n\n    \
-             nd.SliceChannel(nd.ones((2, 4)), num_outputs=2, axis=1)\n",
+             `squeeze_axis` the pieces lose the axis, which must then have extent 1. Any dtype.\n\nExamples\n--------\n>>> \
+             nd.SliceChannel(nd.array([[1, 2, 3, 4]]), num_outputs=2, axis=1)[1]\n[[3. 4.]]\n",
         )
         .inputs_are(&[("data", "The input array.")])
         .output_names_by(|attrs| {
@@ -410,7 +410,7 @@ pub fn operators() -> Vec<OpDef> {
     let slice_axis = slice_axis.doc(
         "Takes the indices `begin` to `end` (without it) of one axis.\n\nNegative indices count from the end. A slice \
          that is empty or begins outside of the axis is an error. Any dtype. The gradient of what is left out is 0.\n\n\
-         Example::\n\n    nd.slice_axis(nd.ones((2, 5)), axis=1, begin=1, end=-1)\n",
+         Examples\n--------\n>>> nd.slice_axis(nd.array([[1, 2, 3, 4]]), axis=1, begin=1, end=-1)\n[[2. 3.]]\n",
     );
     let [slice, slice_back] = slicing::<SliceParam>("slice", slice_ranges);
     let slice = slice
@@ -418,12 +418,12 @@ pub fn operators() -> Vec<OpDef> {
         .doc(
             "Takes a region: along each axis the indices from `begin` to `end` (without it) in steps of `step`.\n\n\
              Indices are as in Python: negative ones count from the end, they are clipped to the axis, None means all. \
-             Axes that are not named are taken whole. Any dtype.\n\nExample::\n\n    \
-             nd.slice(nd.ones((4, 5)), begin=(1, None), end=(3, None), step=(1, -2))\n",
+             Axes that are not named are taken whole. Any dtype.\n\nExamples\n--------\n>>> \
+             nd.slice(nd.array([[1, 2, 3], [4, 5, 6]]), begin=(1, None), end=(2, None), step=(1, -2))\n[[6. 4.]]\n",
         );
     let assign = OpDef::new::<SliceParam>("_slice_assign")
         .aliases(&["_crop_assign"])
-        .doc("Returns lhs with the region that `slice` would take replaced by rhs.\n\nExample::\n\n    nd._internal._slice_assign(nd.ones((4,)), nd.zeros((2,)), begin=(1,), end=(3,))\n")
+        .doc("Returns lhs with the region that `slice` would take replaced by rhs.\n\nExamples\n--------\n>>> nd._internal._slice_assign(nd.ones((4,)), nd.zeros((2,)), begin=(1,), end=(3,))\n[1. 0. 0. 1.]\n")
         .inputs_are(&[("lhs", "The array."), ("rhs", "The new region.")])
         .infer_shape(|attrs, inputs, outputs| {
             let (lhs, rhs) = inputs.split_at_mut(1);

@@ -201,11 +201,11 @@ fn backward<P: crate::operator::ParamStruct>(
         .kernel(kernel(f))
 }
 
-fn doc(what: &str, name: &str, remark: &str) -> String {
+fn doc(what: &str, name: &str, shown: &str, remark: &str) -> String {
     format!(
         "Returns the {what} over the given axes.\n\nNegative axes count from the end; without axes all are reduced and \
          the result has shape (1,). The dtype is that of the input, in which integers wrap or are truncated. {remark} \
-         An axis out of range or named twice is an error.\n\nExample::\n\n    nd.{name}(nd.ones((2, 3, 4)), axis=(0, 2))\n"
+         An axis out of range or named twice is an error.\n\nExamples\n--------\n>>> nd.{name}(nd.array([[1, 2], [3, 4]]), axis=1)\n{shown}\n"
     )
 }
 
@@ -219,24 +219,35 @@ fn plain_reductions() -> Vec<OpDef> {
     vec![
         reduction::<P>("sum", axes, |_| Reduction::Sum, Gradient::use_none("_backward_sum"))
             .aliases(&["sum_axis", "_sparse_sum"])
-            .doc(&doc("sum", "sum", "")),
+            .doc(&doc("sum", "sum", "[3. 7.]", "")),
         reduction::<P>("mean", axes, |_| Reduction::Mean, Gradient::use_none("_backward_mean"))
             .aliases(&["_sparse_mean"])
-            .doc(&doc("arithmetic mean", "mean", "")),
+            .doc(&doc("arithmetic mean", "mean", "[1.5 3.5]", "")),
         reduction::<P>("prod", axes, |_| Reduction::Product, all_deps("_backward_prod")).doc(&doc(
             "product",
             "prod",
+            "[ 2. 12.]",
             "The gradient is output / input, NaN where the input is 0.",
         )),
         reduction::<P>("nansum", axes, |_| Reduction::NanSum, all_deps("_backward_nansum"))
-            .doc(&doc("sum, with NaN as 0,", "nansum", "")),
+            .doc(&doc("sum, with NaN as 0,", "nansum", "[3. 7.]", "")),
         reduction::<P>("nanprod", axes, |_| Reduction::NanProduct, all_deps("_backward_nanprod"))
-            .doc(&doc("product, with NaN as 1,", "nanprod", "")),
+            .doc(&doc("product, with NaN as 1,", "nanprod", "[ 2. 12.]", "")),
         reduction::<P>("max", axes, |_| Reduction::Max, all_deps(both)).aliases(&["max_axis"]).doc(
-            &doc("greatest element", "max", "Each of several equal ones gets the whole gradient."),
+            &doc(
+                "greatest element",
+                "max",
+                "[2. 4.]",
+                "Each of several equal ones gets the whole gradient.",
+            ),
         ),
         reduction::<P>("min", axes, |_| Reduction::Min, all_deps(both)).aliases(&["min_axis"]).doc(
-            &doc("least element", "min", "Each of several equal ones gets the whole gradient."),
+            &doc(
+                "least element",
+                "min",
+                "[1. 3.]",
+                "Each of several equal ones gets the whole gradient.",
+            ),
         ),
         backward::<P>("_backward_sum", |c| spread::<Same>(c, axes(c.attrs), false)),
         backward::<P>("_backward_mean", |c| spread::<Same>(c, axes(c.attrs), true)),
@@ -256,6 +267,7 @@ fn norms() -> [OpDef; 2] {
         reduction::<NormParam>("norm", norm_axes, how, all_deps("_backward_norm")).doc(&doc(
             "norm (sum of absolute values or root of the sum of squares, by `ord`)",
             "norm",
+            "[2.236068 5.      ]",
             "The gradient of the second is x / norm, NaN at 0.",
         )),
         backward::<NormParam>("_backward_norm", |c| match c.attrs.get::<NormParam>().ord {
@@ -318,12 +330,13 @@ fn positions<P: crate::operator::ParamStruct>(
     axis: fn(&Attrs) -> (Option<i64>, bool),
     greatest: bool,
 ) -> OpDef {
-    let what = if greatest { "greatest" } else { "least" };
+    let (what, shown) = if greatest { ("greatest", 1) } else { ("least", 0) };
+    let given = if name == "argmax_channel" { "" } else { ", axis=1" };
     OpDef::new::<P>(name)
         .doc(&format!(
             "Returns the position of the {what} element along an axis as float32; of equal ones the first.\n\nWithout \
              an axis the array counts as one row and the result has shape (1,). Any dtype. The gradient is 0. An axis \
-             out of range or of extent 0 is an error.\n\nExample::\n\n    nd.{name}(nd.array([[1, 3, 2]]))\n"
+             out of range or of extent 0 is an error.\n\nExamples\n--------\n>>> nd.{name}(nd.array([[1, 3, 2]]){given})\n[{shown}.]\n"
         ))
         .inputs_are(&[("data", "The input array.")])
         .infer_shape(move |attrs, inputs, outputs| {

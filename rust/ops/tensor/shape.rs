@@ -313,7 +313,7 @@ pub fn operators() -> Vec<OpDef> {
              to right beside the input's axes: 0 copies an extent, -1 is inferred from the size (once only), -2 copies \
              all that are left, -3 joins two axes, -4 splits one into the two numbers that follow (one of which may be \
              -1). With `reverse` they are read from the right. A shape of another size is an error. Any dtype.\n\n\
-             Example::\n\n    nd.Reshape(nd.ones((2, 3, 4)), shape=(-3, 0))\n",
+             Examples\n--------\n>>> nd.Reshape(nd.ones((2, 3, 4)), shape=(-3, 0)).shape\n(6, 4)\n",
         );
     let flatten = same_bytes::<crate::operator::NoParam>("Flatten")
         .aliases(&["flatten", "_npx_batch_flatten"])
@@ -323,7 +323,7 @@ pub fn operators() -> Vec<OpDef> {
         }))
         .doc(
             "Joins all axes but the first: shape (d1, d2, ..., dk) becomes (d1, d2 * ... * dk). Any dtype.\n\n\
-             Example::\n\n    nd.Flatten(nd.ones((2, 3, 4)))\n",
+             Examples\n--------\n>>> nd.Flatten(nd.ones((2, 3, 4))).shape\n(2, 12)\n",
         );
     let expand_dims = same_bytes::<ExpandDimsParam>("expand_dims")
         .aliases(&["_npi_expand_dims"])
@@ -338,24 +338,24 @@ pub fn operators() -> Vec<OpDef> {
             dims.dims_mut().insert(at as usize, 1);
             Ok(dims)
         }))
-        .doc("Inserts an axis of extent 1. Any dtype; an axis out of range is an error.\n\nExample::\n\n    nd.expand_dims(nd.ones((2, 3)), axis=1)\n");
+        .doc("Inserts an axis of extent 1. Any dtype; an axis out of range is an error.\n\nExamples\n--------\n>>> nd.expand_dims(nd.ones((2, 3)), axis=1).shape\n(2, 1, 3)\n");
     let squeeze = same_bytes::<SqueezeParam>("squeeze")
         .infer_shape(from_input(squeezed))
         .doc(
             "Removes axes of extent 1; an array whose axes are all removed keeps shape (1,). Naming an axis of another \
-             extent is an error. Any dtype.\n\nExample::\n\n    nd.squeeze(nd.ones((1, 2, 1)))\n",
+             extent is an error. Any dtype.\n\nExamples\n--------\n>>> nd.squeeze(nd.ones((1, 2, 1))).shape\n(2,)\n",
         );
     let [transpose, transpose_back] = reorders::<TransposeParam>("transpose", |attrs, n| {
         permutation(&attrs.get::<TransposeParam>().axes, n)
     });
     let transpose = transpose.doc(
         "Reorders the axes: axis i of the output is axis `axes[i]` of the input. Any dtype; `axes` that is no \
-         permutation is an error.\n\nExample::\n\n    nd.transpose(nd.ones((2, 3, 4)), axes=(1, 0, 2))\n",
+         permutation is an error.\n\nExamples\n--------\n>>> nd.transpose(nd.ones((2, 3, 4)), axes=(1, 0, 2)).shape\n(3, 2, 4)\n",
     );
     let [swap, swap_back] = reorders::<SwapAxisParam>("SwapAxis", swap_order);
     let swap = swap
         .aliases(&["swapaxes", "_npi_swapaxes"])
-        .doc("Exchanges two axes. Any dtype; an axis out of range is an error.\n\nExample::\n\n    nd.SwapAxis(nd.ones((2, 3, 4)), dim1=0, dim2=2)\n");
+        .doc("Exchanges two axes. Any dtype; an axis out of range is an error.\n\nExamples\n--------\n>>> nd.SwapAxis(nd.ones((2, 3, 4)), dim1=0, dim2=2).shape\n(4, 3, 2)\n");
     let copy_back = OpDef::plain("_backward_copy")
         .inputs_are(&[("ograd", "Output gradient.")])
         .inplace(&[InplacePair::identity(0, 0)])
@@ -363,8 +363,9 @@ pub fn operators() -> Vec<OpDef> {
     let ints = [("shape_array", true), ("size_array", false)].map(|(name, all)| {
         OpDef::plain(name)
             .doc(&format!(
-                "Returns the {} of the input as an int64 array. No gradient.\n\nExample::\n\n    nd.{name}(nd.ones((2, 3)))\n",
-                if all { "extents" } else { "number of elements" }
+                "Returns the {} of the input as an int64 array. No gradient.\n\nExamples\n--------\n>>> nd.{name}(nd.ones((2, 3)))\n[{}]\n",
+                if all { "extents" } else { "number of elements" },
+                if all { "2 3" } else { "6" }
             ))
             .inputs_are(&[("data", "The array.")])
             .ignores(&[0])

@@ -114,6 +114,14 @@ fn half_update<const S: usize, U: Update<S>>(call: &Call<'_>, u: U) -> Result<()
     Ok(())
 }
 
+/// The doctest of an update of `w` by `g` with so many states, which lowers the weight.
+pub fn example(name: &str, states: usize) -> String {
+    let zeros = ", nd.zeros((2,))".repeat(states);
+    format!(
+        ">>> w = nd.{name}(w, g{zeros}, lr=0.1, out=w)\n>>> bool((w.asnumpy() < 1).all())\nTrue\n"
+    )
+}
+
 fn doc(what: &str, states: &[&str], example: &str) -> String {
     let changed = match states {
         [] => String::new(),
@@ -121,7 +129,7 @@ fn doc(what: &str, states: &[&str], example: &str) -> String {
     };
     format!(
         "{what}\n\nNotes\n-----\nAll arrays have one shape and one float dtype.{changed} ``g = clip(rescale_grad * grad)``, clipped to \
-         ``[-clip_gradient, clip_gradient]`` if that is not negative. Not differentiable.\n\nExample::\n\n    {example}\n"
+         ``[-clip_gradient, clip_gradient]`` if that is not negative. Not differentiable.\n\nExamples\n--------\n>>> w, g = nd.ones((2,)), nd.ones((2,))\n{example}"
     )
 }
 
@@ -153,7 +161,7 @@ macro_rules! updates {
                 let states: &[&str] = &[$(stringify!($state)),*];
                 let mut inputs = vec![("weight", "The weight."), ("grad", "Its gradient.")];
                 inputs.extend(states.iter().map(|s| (*s, "A state, changed in place.")));
-                let call = format!("nd.{}(w, g{}, lr=0.1, out=w)", $name, states.iter().map(|s| format!(", {s}")).collect::<String>());
+                let call = example($name, states.len());
                 let n = states.len();
                 elementwise(OpDef::new::<$param>($name))
                     .aliases(&$aliases)
