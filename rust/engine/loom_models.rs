@@ -238,7 +238,10 @@ fn loom_surplus_wakes_a_sleeper() {
                 let (me, mut seen_tail) = (Parker::current(), 0);
                 while left.load(Ordering::Acquire) < 2 {
                     match queues.pop(lane, 1, &mut seen_tail, |_| ()) {
-                        Some(_) if left.fetch_add(1, Ordering::AcqRel) == 1 => sleep.wake_all(),
+                        Some(_) if left.fetch_add(1, Ordering::AcqRel) == 1 => {
+                            publish();
+                            sleep.wake_all();
+                        }
                         Some(_) => {
                             publish();
                             if sleep.anybody() && !queues.is_empty() {

@@ -23,7 +23,7 @@ pub struct Sleep {
 }
 
 /// Orders what the caller made available before its look at the sleepers. The callers have just done an
-/// atomic read-modify-write (they released a lock), which on x86 is the fence.
+/// atomic read-modify-write (they released a lock, or closed a task), which on x86 is the fence.
 #[inline]
 pub fn publish() {
     #[cfg(all(target_arch = "x86_64", not(loom)))]

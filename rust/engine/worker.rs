@@ -3,7 +3,7 @@
 use super::fault::Inherited;
 use super::frame::Frame;
 use super::queue::Apart;
-use super::sleep::Parker;
+use super::sleep::{Parker, publish};
 use super::slot::{Body, TaskRef, flag};
 use super::sync::AtomicU64;
 use super::task::{OnComplete, Task};
@@ -277,6 +277,8 @@ impl Core {
         if let Some(v) = deleted {
             self.recycle(v);
         }
+        // Counted above, looked for here; a waiter announces itself and then looks at the counts.
+        publish();
         if self.watch.anybody() {
             self.notify_watchers();
         }
