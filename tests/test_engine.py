@@ -229,6 +229,32 @@ def test_hang_detector_names_operation_and_line():
         gate.set()
 
 
+def test_hang_detector_names_all_that_is_waited_for_and_nothing_else():
+    u, v, w, gate = (*(engine.new_variable() for _ in range(3)), threading.Event())
+    engine.set_wait_timeout(0.1)
+    other = threading.Event()
+    engine.push_sync(lambda rc: other.wait(20), mutate_vars=[engine.new_variable()], name="aside")
+    engine.push_sync(lambda rc: gate.wait(20), mutate_vars=[u], name="first")
+    engine.push_sync(lambda rc: None, const_vars=[u], mutate_vars=[v], name="second")
+    engine.push_sync(lambda rc: None, const_vars=[v], mutate_vars=[w], name="third")
+    try:
+        with pytest.raises(Exception, match="has not ended within 0.1 s") as caught:
+            engine.wait_for_var(w)
+        lines = [line.strip() for line in str(caught.value).splitlines()[1:]]
+        assert [line.split(",")[0] for line in lines] == [
+            "operation 'first' is running",
+            "operation 'second' waits for others",
+            "operation 'third' waits for others",
+        ]
+        assert all("test_engine.py:" in line for line in lines)
+        with pytest.raises(Exception, match="a wait for everything") as caught:
+            engine.wait_for_all()
+        assert "'aside' is running" in str(caught.value)
+    finally:
+        gate.set()
+        other.set()
+
+
 def test_wait_for_all_beside_an_endless_pusher():
     stop, v = threading.Event(), engine.new_variable()
 

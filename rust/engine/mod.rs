@@ -9,6 +9,7 @@ mod engine_type;
 mod fault;
 mod fork;
 mod frame;
+mod hang;
 mod hook;
 #[cfg(all(test, loom))]
 mod loom_models;

@@ -22,6 +22,7 @@ pub const EDGES: usize = if cfg!(loom) { 2 } else { 6 };
 /// Variables that fit into a slot.
 pub const VARS: usize = 4;
 const FREE: i32 = i32::MIN;
+const RUNNING: i32 = i32::MIN + 1;
 const NIL: u32 = u32::MAX;
 const CARRIER: u32 = 8;
 const CHUNK_BITS: u32 = if cfg!(loom) { 3 } else { 12 };
@@ -100,7 +101,8 @@ pub mod flag {
 #[repr(C, align(128))]
 pub struct Slot {
     successors: AtomicU64,
-    /// Of a carrier: the complement of the slot of its task. Of a slot out of use: `FREE`.
+    /// Of a carrier: the complement of the slot of its task. Of a task that has begun: `RUNNING`. Of a slot out of
+    /// use: `FREE`.
     pending: AtomicI32,
     /// The next carrier of the same task.
     carrier: AtomicU32,
@@ -169,10 +171,22 @@ impl Slot {
         self.pending.load(Ordering::Relaxed) > 0
     }
 
+    /// Notes that the task, which is ready, is run. For diagnosis only.
+    #[inline]
+    pub fn begin(&self) {
+        self.pending.store(RUNNING, Ordering::Relaxed);
+    }
+
+    /// Has it begun?
+    pub fn is_running(&self) -> bool {
+        self.pending.load(Ordering::Relaxed) == RUNNING
+    }
+
     /// The task in this slot, if there is one that is not done. Under the push lock.
     pub fn live(&self, slot: u32) -> Option<TaskRef> {
         let generation = (self.successors.load(Ordering::Acquire) >> 32) as u32;
-        (self.pending.load(Ordering::Relaxed) >= 0).then_some(TaskRef::new(slot, generation))
+        let pending = self.pending.load(Ordering::Relaxed);
+        (pending >= 0 || pending == RUNNING).then_some(TaskRef::new(slot, generation))
     }
 
     /// The head of the list, for a look at a task that runs.

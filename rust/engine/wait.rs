@@ -4,6 +4,7 @@
 //! else's operations, so a wait can be given up at any moment and cannot deadlock on its own stack.
 
 use super::frame;
+use super::hang::Awaited;
 use super::pool::usable_cores;
 use super::slot::{TaskRef, flag};
 use super::sync::thread::{self, Thread};
@@ -12,7 +13,7 @@ use super::task::Task;
 use super::threaded::{Core, PushState, name_of};
 use super::var::{self, Vars};
 use super::{Poll, Var};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -122,14 +123,12 @@ impl Core {
             (i, tasks)
         };
         if !tasks.is_empty() {
-            let what = || format!("a wait for {}", Vars::name(i));
-            self.wait_for_tasks(&tasks, poll, &what)?;
+            self.wait_for_tasks(&tasks, poll, Some(i))?;
         }
         self.faults.raise(i)
     }
 
     pub fn wait_for_all(&self, poll: Poll<'_>) -> Result<()> {
-        let what = || "a wait for everything".to_owned();
         if !frame::running(self).is_empty() {
             let tasks = {
                 let state = self.lock();
@@ -138,27 +137,22 @@ impl Core {
                 tasks.retain(|t| !self.slab.is_done(*t) && !blocked.contains(&t.slot()));
                 tasks
             };
-            self.wait_for_tasks(&tasks, poll, &what)?;
+            self.wait_for_tasks(&tasks, poll, None)?;
         } else {
-            self.wait_until_quiet(poll, &what)?;
+            self.wait_quietly(poll)?;
         }
         self.faults.raise_all()
     }
 
-    /// Waits for everything pushed so far, whatever its errors.
+    /// Waits until all tasks pushed so far are complete, whatever their errors.
     pub fn wait_quietly(&self, poll: Poll<'_>) -> Result<()> {
-        self.wait_until_quiet(poll, &|| "a wait for everything".to_owned())
-    }
-
-    /// Waits until all tasks pushed so far are complete.
-    fn wait_until_quiet(&self, poll: Poll<'_>, what: &dyn Fn() -> String) -> Result<()> {
         let target = self.lock().pushed;
         let is_done = || self.completed() >= target;
         if !spin(self.threads.wanted(), &is_done) {
             self.ensure_running()?;
             let signal = Signal::new();
             self.watch.add(target, &signal);
-            let r = self.park(&signal, &is_done, poll, what);
+            let r = self.park(&signal, &is_done, poll, Awaited::default());
             self.watch.remove(&signal);
             r?;
         }
@@ -167,7 +161,7 @@ impl Core {
             let state = self.lock();
             if state.pushed == target { Vec::new() } else { self.stragglers(&state, target) }
         };
-        self.wait_for_tasks(&stragglers, poll, what)
+        self.wait_for_tasks(&stragglers, poll, None)
     }
 
     /// Tasks not complete among the first `target` pushed.
@@ -186,13 +180,8 @@ impl Core {
         self.slab.all().filter_map(|slot| self.slab.get(slot).live(slot)).collect()
     }
 
-    /// Blocks until `tasks` are complete.
-    fn wait_for_tasks(
-        &self,
-        tasks: &[TaskRef],
-        poll: Poll<'_>,
-        what: &dyn Fn() -> String,
-    ) -> Result<()> {
+    /// Blocks until `tasks` are complete; those of variable `var`, if there is one.
+    fn wait_for_tasks(&self, tasks: &[TaskRef], poll: Poll<'_>, var: Option<u32>) -> Result<()> {
         let is_done = || tasks.iter().all(|&t| self.slab.is_done(t));
         if is_done() {
             return Ok(());
@@ -221,7 +210,7 @@ impl Core {
                 Err((error, _)) => return Err(error),
             }
         }
-        self.park(&signal, &|| false, poll, what)
+        self.park(&signal, &|| false, poll, Awaited { var, tasks: Some(tasks) })
     }
 
     /// Parks until the signal is set or `is_done`, polling now and then.
@@ -230,7 +219,7 @@ impl Core {
         signal: &Signal,
         is_done: &dyn Fn() -> bool,
         poll: Poll<'_>,
-        what: &dyn Fn() -> String,
+        awaited: Awaited<'_>,
     ) -> Result<()> {
         let started = Instant::now();
         let mut next_poll = started + SLICE;
@@ -246,7 +235,7 @@ impl Core {
                 if let Some(limit) = limit
                     && now - started >= limit
                 {
-                    return Err(self.hang_report(&what(), limit));
+                    return Err(self.hang_report(awaited, limit));
                 }
             }
             thread::park_timeout(next_poll.saturating_duration_since(now));
@@ -288,37 +277,6 @@ impl Core {
             }
         }
         found
-    }
-
-    /// What a wait that does not end waits for.
-    fn hang_report(&self, what: &str, limit: Duration) -> Error {
-        const MOST: usize = 8;
-        let state = self.lock();
-        let mut lines = String::new();
-        let (mut shown, mut hidden) = (0, 0);
-        for task in self.live(&state) {
-            let slot = self.slab.get(task.slot());
-            // SAFETY: under the push lock a live task's body is only read.
-            let body = unsafe { &*slot.body() };
-            if body.flags & flag::SIGNAL != 0 || slot.is_waiting() {
-                continue;
-            }
-            if shown == MOST {
-                hidden += 1;
-                continue;
-            }
-            shown += 1;
-            lines += &format!("\n  operation '{}' is running or queued", name_of(body));
-            if let Some(at) = body.extra.as_ref().and_then(|e| e.origin.as_deref()) {
-                lines += &format!(", pushed at {at}");
-            }
-        }
-        if hidden > 0 {
-            lines += &format!("\n  and {hidden} more");
-        }
-        let seconds = limit.as_secs_f64();
-        let text = format!("{what} has not ended within {seconds} s; not complete are:{lines}");
-        Error::new(ErrorKind::Interrupted, text)
     }
 }
 

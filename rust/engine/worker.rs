@@ -172,6 +172,7 @@ impl Core {
         if let Some(local) = &mut local {
             local.frame.set_task(task);
         }
+        self.slab.get(slot).begin();
         self.slab.prefetch_successor(slot);
         // SAFETY: moved out here and nowhere else, as a task is run once.
         let function = unsafe { body.task.assume_init_read() };
@@ -416,6 +417,7 @@ impl Core {
             drop(function);
             return self.finish(slot, inherited, None);
         }
+        self.slab.get(slot).begin();
         let run = RunContext { ctx: context_of(body), ..RunContext::default() };
         let result = function.run(&run, || OnComplete::of_slot(self.handle(), task.0));
         if self.epoch.load(Ordering::Relaxed) != epoch {

@@ -1,0 +1,108 @@
+//! The report of a wait that does not end: what it waits for, down to the operations that hold it up.
+
+use super::slot::{TaskRef, flag};
+use super::threaded::{Core, PushState, name_of, vars_of};
+use super::var::Vars;
+use crate::error::{Error, ErrorKind};
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
+use std::time::Duration;
+
+/// What a wait is for.
+#[derive(Clone, Copy, Default)]
+pub struct Awaited<'a> {
+    /// The variable, if it is for one.
+    pub var: Option<u32>,
+    /// The tasks; none: everything.
+    pub tasks: Option<&'a [TaskRef]>,
+}
+
+/// Operations shown in full; of further ones only the number.
+const MOST: usize = 64;
+
+/// How far a task has come.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Progress {
+    Running,
+    Queued,
+    Waiting,
+}
+
+impl Core {
+    /// The error of a wait that has lasted for `limit`: every operation that it waits for, directly or through
+    /// others, the running ones first, with the lines that pushed them.
+    pub fn hang_report(&self, awaited: Awaited<'_>, limit: Duration) -> Error {
+        let state = self.lock();
+        let mut tasks = self.held_up_by(&state, awaited.tasks);
+        tasks.sort_by_key(|(progress, _)| *progress);
+        let mut lines = String::new();
+        for (progress, slot) in tasks.iter().take(MOST) {
+            self.describe(&mut lines, *progress, *slot);
+        }
+        if tasks.len() > MOST {
+            let _ = write!(lines, "\n  and {} more", tasks.len() - MOST);
+        }
+        let what = awaited.var.map_or("everything".to_owned(), Vars::name);
+        let seconds = limit.as_secs_f64();
+        let text =
+            format!("a wait for {what} has not ended within {seconds} s; not complete are:{lines}");
+        Error::new(ErrorKind::Interrupted, text)
+    }
+
+    fn describe(&self, lines: &mut String, progress: Progress, slot: u32) {
+        // SAFETY: under the push lock a live task's body is only read.
+        let body = unsafe { &*self.slab.get(slot).body() };
+        let does = match progress {
+            Progress::Running => "is running",
+            Progress::Queued => "is queued",
+            Progress::Waiting => "waits for others",
+        };
+        let _ = write!(lines, "\n  operation '{}' {does}", name_of(body));
+        let (_, writes) = vars_of(body);
+        if !writes.is_empty() {
+            let names: Vec<String> = writes.iter().map(|v| v.to_string()).collect();
+            let plural = if writes.len() > 1 { "s" } else { "" };
+            let _ = write!(lines, ", writes variable{plural} {}", names.join(", "));
+        }
+        if let Some(at) = body.extra.as_ref().and_then(|e| e.origin.as_deref()) {
+            let _ = write!(lines, ", pushed at {at}");
+        }
+    }
+
+    /// All tasks from which edges lead to `awaited`, these included; all there are if there is no `awaited`. Under
+    /// the push lock: no edges are added, and a task that completes meanwhile does no harm.
+    fn held_up_by(&self, state: &PushState, awaited: Option<&[TaskRef]>) -> Vec<(Progress, u32)> {
+        let live: Vec<u32> = self.live(state).iter().map(|t| t.slot()).collect();
+        let wanted = match awaited {
+            None => live.iter().copied().collect(),
+            Some(tasks) => {
+                let mut before: HashMap<u32, Vec<u32>> = HashMap::new();
+                for &slot in &live {
+                    for next in self.slab.successors(slot, usize::MAX) {
+                        before.entry(next).or_default().push(slot);
+                    }
+                }
+                let mut todo: Vec<u32> =
+                    tasks.iter().filter(|&&t| !self.slab.is_done(t)).map(|t| t.slot()).collect();
+                let mut found: HashSet<u32> = todo.iter().copied().collect();
+                while let Some(slot) = todo.pop() {
+                    let more = before.get(&slot).into_iter().flatten();
+                    todo.extend(more.copied().filter(|&slot| found.insert(slot)));
+                }
+                found
+            }
+        };
+        let progress = |&slot: &u32| {
+            let s = self.slab.get(slot);
+            // SAFETY: as in `describe`.
+            let is_signal = unsafe { (*s.body()).flags } & flag::SIGNAL != 0;
+            let progress = match (s.is_running(), s.is_waiting()) {
+                (true, _) => Progress::Running,
+                (_, true) => Progress::Waiting,
+                _ => Progress::Queued,
+            };
+            (!is_signal && wanted.contains(&slot)).then_some((progress, slot))
+        };
+        live.iter().filter_map(progress).collect()
+    }
+}
