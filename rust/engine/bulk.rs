@@ -233,14 +233,23 @@ impl Core {
         IS_ON.get() && with_bulk(self, |b| !b.steps.is_empty()).unwrap_or(false)
     }
 
-    /// A push through the bulk, if this thread has one: the task comes back if it is to be pushed as it is.
+    /// Pushes, through the bulk if this thread has one.
     #[inline]
-    pub fn gather(&self, task: Task, push: &Push<'_>) -> Result<Option<Task>> {
-        if IS_ON.get() { self.gather_bulk(task, push) } else { Ok(Some(task)) }
+    pub fn push_or_gather(&self, task: Task, push: &Push<'_>) -> Result<()> {
+        if IS_ON.get() { self.push_in_bulk(task, push) } else { self.push_task(task, push) }
     }
 
     #[cold]
-    fn gather_bulk(&self, task: Task, push: &Push<'_>) -> Result<Option<Task>> {
+    #[inline(never)]
+    fn push_in_bulk(&self, task: Task, push: &Push<'_>) -> Result<()> {
+        match self.gather(task, push)? {
+            Some(task) => self.push_task(task, push),
+            None => Ok(()),
+        }
+    }
+
+    /// The task comes back if it is to be pushed as it is.
+    fn gather(&self, task: Task, push: &Push<'_>) -> Result<Option<Task>> {
         if !frame::running(self).is_empty() {
             return Ok(Some(task)); // what an operation pushes is no part of a bulk around it
         }

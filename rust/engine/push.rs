@@ -7,24 +7,28 @@
 use super::operation::OperationInner;
 use super::slot::{Body, EDGES, Edge, Extra, TaskRef, VARS, flag};
 use super::task::Task;
-use super::threaded::{Core, PushState, rare};
+use super::threaded::{Core, PushState, rare, vars_of};
 use super::var;
 use super::{Operation, Origin, Prop, Push, Var, frame};
 use crate::context::Context;
 use crate::error::{Error, Result};
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What became of a push.
+/// What became of a push. Where it was pushed its task has moved to the slot, else it is still the caller's.
+#[derive(Clone, Copy)]
 enum Pushed {
     /// Waits for others.
     Waiting,
     /// Ready: a worker is to be told.
     Queued,
     /// Ready and cheap: the caller runs it.
-    Inline(TaskRef, Task),
+    Inline(TaskRef),
     /// Not pushed: it was to run inline only, and is not ready.
-    NotReady(Task),
+    NotReady,
+    /// Not pushed: there is no room.
+    Full,
 }
 
 /// How a push wishes to run.
@@ -38,71 +42,11 @@ enum Wish {
     OnlyInline,
 }
 
-/// The variables of one push by their slots, reads first.
-struct Accesses {
-    few: [u32; VARS],
-    /// All of them, where there are more than [`VARS`].
-    many: Vec<u32>,
-    reads: usize,
-    writes: usize,
-}
-
-impl Accesses {
-    /// Finds the slots by `find`; `None` if it finds one not.
-    #[inline]
-    fn find(
-        reads: &[Var],
-        writes: &[Var],
-        mut find: impl FnMut(Var) -> Option<u32>,
-    ) -> Option<Self> {
-        let (mut few, mut many) = ([0; VARS], Vec::new());
-        let n = reads.len() + writes.len();
-        if n <= VARS {
-            let mut k = 0;
-            for &v in reads {
-                few[k % VARS] = find(v)?;
-                k += 1;
-            }
-            for &v in writes {
-                few[k % VARS] = find(v)?;
-                k += 1;
-            }
-        } else {
-            if n > u16::MAX as usize {
-                return None;
-            }
-            many = reads.iter().chain(writes).map(|&v| find(v)).collect::<Option<_>>()?;
-        }
-        Some(Accesses { few, many, reads: reads.len(), writes: writes.len() })
-    }
-
-    fn of_writes(i: Option<u32>) -> Self {
-        let few = [i.unwrap_or(0), 0, 0, 0];
-        Accesses { few, many: Vec::new(), reads: 0, writes: usize::from(i.is_some()) }
-    }
-
-    #[inline]
-    fn split(&self) -> (&[u32], &[u32]) {
-        let n = self.reads + self.writes;
-        let all = if n <= VARS { &self.few[..n] } else { &self.many[..] };
-        all.split_at(self.reads)
-    }
-}
-
-/// What a body gets besides its variables and its function.
-struct Header {
-    name: *const Box<str>,
-    flags: u8,
-    overwrites: usize,
-    ctx: Context,
-    extra: Option<Box<Extra>>,
-}
-
-impl Header {
-    /// Of a task that the engine makes for itself.
-    fn own(name: *const Box<str>, flags: u8) -> Self {
-        Header { name, flags, overwrites: 0, ctx: Context::default(), extra: None }
-    }
+/// A slot on its way to be a task, out of use until then, and its body.
+#[derive(Clone, Copy)]
+struct Draft {
+    slot: u32,
+    body: *mut Body,
 }
 
 /// A task that has its slot and its body, and whose edges are to be added.
@@ -111,10 +55,94 @@ struct Opened {
     edges: usize,
 }
 
+impl Draft {
+    #[inline]
+    fn take(core: &Core, state: &mut PushState) -> Option<Self> {
+        let slot = state.alloc.take(core)?;
+        Some(Draft { slot, body: core.slab.get(slot).body() })
+    }
+
+    /// The body, to be read.
+    #[inline]
+    fn body(&self) -> &Body {
+        // SAFETY: the slot is out of use and this its only user; all bytes of a body are initialised from the
+        // start, but for the function.
+        unsafe { &*self.body }
+    }
+
+    /// Writes the variables by the slots that `find` gives; false if it finds one not. They are written where they
+    /// are to stay: to copy what has just been written piece by piece takes as long as all the rest.
+    #[inline]
+    fn write_variables(
+        &self,
+        reads: &[Var],
+        writes: &[Var],
+        mut find: impl FnMut(Var) -> Option<u32>,
+    ) -> bool {
+        let n = reads.len() + writes.len();
+        if n > u16::MAX as usize {
+            return false;
+        }
+        // SAFETY: as in `body`; `extra` is none or a box, dropped by the assignment.
+        let body = unsafe { &mut *self.body };
+        body.extra = None;
+        body.reads = reads.len() as u16;
+        body.writes = writes.len() as u16;
+        if n > VARS {
+            let vars: Option<Vec<u32>> = reads.iter().chain(writes).map(|&v| find(v)).collect();
+            let found = vars.is_some();
+            let vars = vars.unwrap_or_default();
+            body.extra = Some(Box::new(Extra { vars, ..Extra::default() }));
+            return found;
+        }
+        let mut k = 0;
+        for list in [reads, writes] {
+            for &v in list {
+                let Some(i) = find(v) else { return false };
+                body.vars[k % VARS] = i;
+                k += 1;
+            }
+        }
+        true
+    }
+
+    /// Writes the rest but for function and place in the order.
+    #[inline]
+    fn write_rest(&self, name: *const Box<str>, flags: u8, overwrites: usize, ctx: Context) {
+        // SAFETY: as in `body`.
+        let body = unsafe { &mut *self.body };
+        body.name = name;
+        body.flags = flags;
+        body.overwrites = overwrites as u16;
+        body.device_type = ctx.device_type as u8;
+        body.device_id = ctx.device_id;
+    }
+
+    /// What few tasks have.
+    #[cold]
+    fn write_extra(&self, name: Option<Arc<str>>, origin: Option<Arc<str>>, priority: i32) {
+        // SAFETY: as in `body`.
+        let extra = unsafe { (*self.body).extra.get_or_insert_default() };
+        extra.name = name;
+        extra.origin = origin;
+        extra.priority = priority;
+    }
+
+    /// A task that the engine makes for itself, which writes at most one variable.
+    fn write_own(&self, name: *const Box<str>, flags: u8, var: Option<u32>) {
+        self.write_variables(&[], &[], |_| None);
+        self.write_rest(name, flags, 0, Context::default());
+        // SAFETY: as in `body`.
+        let body = unsafe { &mut *self.body };
+        body.vars[0] = var.unwrap_or(0);
+        body.writes = u16::from(var.is_some());
+    }
+}
+
 impl PushState {
     /// Gathers the tasks that must be waited for, in `before`.
     #[inline]
-    fn look(&mut self, core: &Core, accesses: &Accesses) {
+    fn look(&mut self, core: &Core, body: &Body) {
         let PushState { vars, before, .. } = self;
         before.clear();
         let mut wait_for = |t: TaskRef| {
@@ -122,7 +150,7 @@ impl PushState {
                 before.push(t);
             }
         };
-        let (reads, writes) = accesses.split();
+        let (reads, writes) = vars_of(body);
         for &v in writes {
             vars.before_write(v, &mut wait_for);
         }
@@ -131,18 +159,7 @@ impl PushState {
         }
     }
 
-    /// Slots for a task with the edges of `before`: its own, and in `carriers` what these need. None, and
-    /// nothing taken, when there is no more room.
-    #[inline]
-    fn take_slots(&mut self, core: &Core) -> Option<u32> {
-        let slot = self.alloc.take(core)?;
-        if self.before.len() > EDGES && !self.take_carriers(core) {
-            self.alloc.give_back(slot);
-            return None;
-        }
-        Some(slot)
-    }
-
+    /// Takes the slots that carry the edges of `before`. None is taken when there is no more room.
     #[cold]
     fn take_carriers(&mut self, core: &Core) -> bool {
         self.carriers.clear();
@@ -159,12 +176,12 @@ impl PushState {
         true
     }
 
-    /// Opens the task in `slot`, and makes it what later pushes on its variables wait for.
+    /// Opens the task, and makes it what later pushes on its variables wait for.
     #[inline]
-    fn open(&mut self, core: &Core, slot: u32, accesses: &Accesses) -> Opened {
+    fn open(&mut self, core: &Core, draft: Draft) -> Opened {
         let edges = self.before.len();
-        let task = core.slab.open(slot, edges);
-        let (reads, writes) = accesses.split();
+        let task = core.slab.open(draft.slot, edges);
+        let (reads, writes) = vars_of(draft.body());
         for &v in writes {
             self.vars.write(v, task);
         }
@@ -209,19 +226,12 @@ impl Core {
     /// Pushes as it is, past any bulk.
     #[inline]
     pub fn push_task(&self, task: Task, push: &Push<'_>) -> Result<()> {
+        let mut task = ManuallyDrop::new(task);
         let inline = may_run_inline(push.cheap, push.prop, push.priority);
         let wish = self.wish(inline, &task, push.origin);
-        let origin = push.origin.filter(|_| wish != Wish::OnlyInline).and_then(|line| line());
-        let pushed = match self.enqueue(task, push, origin, wish)? {
-            // The user's line is asked for outside of the lock: it may run Python.
-            Pushed::NotReady(task) => {
-                let origin = push.origin.and_then(|line| line());
-                self.enqueue(task, push, origin, Wish::Inline)?
-            }
-            pushed => pushed,
-        };
-        self.follow(pushed, push.origin);
-        Ok(())
+        self.push_by(&mut task, wish, push.origin, |task, origin, wish| {
+            self.enqueue(task, push, origin, wish)
+        })
     }
 
     /// Pushes a ready-made operation.
@@ -239,21 +249,48 @@ impl Core {
             return self
                 .push_task(operation.task(), &Push { origin: line, ..o.push(ctx, priority) });
         }
-        let inline = may_run_inline(o.cheap, o.prop, priority);
         // SAFETY: it writes something, so its runs follow one another, and `last` names the last of them:
         // `retire_operation` waits for that.
-        let task = unsafe { operation.borrowed_task() };
-        let wish = self.wish(inline, &task, line);
-        let origin = line.filter(|_| wish != Wish::OnlyInline).and_then(|line| line());
-        let pushed = match self.enqueue_operation(task, o, ctx, priority, origin, wish)? {
-            Pushed::NotReady(task) => {
-                let origin = line.and_then(|line| line());
-                self.enqueue_operation(task, o, ctx, priority, origin, Wish::Inline)?
-            }
-            pushed => pushed,
-        };
-        self.follow(pushed, line);
-        Ok(())
+        let mut task = ManuallyDrop::new(unsafe { operation.borrowed_task() });
+        let wish = self.wish(may_run_inline(o.cheap, o.prop, priority), &task, line);
+        self.push_by(&mut task, wish, line, |task, origin, wish| {
+            self.enqueue_operation(task, o, ctx, priority, origin, wish)
+        })
+    }
+
+    /// Pushes by `enqueue`, and does what is left to do outside of the lock.
+    #[inline(always)]
+    fn push_by(
+        &self,
+        task: &mut ManuallyDrop<Task>,
+        mut wish: Wish,
+        line: Option<Origin<'_>>,
+        enqueue: impl Fn(&mut ManuallyDrop<Task>, Option<Arc<str>>, Wish) -> Result<Pushed>,
+    ) -> Result<()> {
+        loop {
+            // The user's line is asked for outside of the lock: it may run Python.
+            let origin = line.filter(|_| wish != Wish::OnlyInline).and_then(|line| line());
+            let failure = match enqueue(task, origin, wish) {
+                Ok(Pushed::Waiting) => return Ok(()),
+                Ok(Pushed::Queued) => {
+                    self.announce();
+                    return Ok(());
+                }
+                Ok(Pushed::Inline(opened)) => {
+                    self.run_inline(opened, &raw mut **task, line);
+                    return Ok(());
+                }
+                Ok(Pushed::NotReady) => {
+                    wish = Wish::Inline;
+                    continue;
+                }
+                Ok(Pushed::Full) => too_many(),
+                Err(error) => error,
+            };
+            // SAFETY: not pushed, and not touched after this.
+            unsafe { ManuallyDrop::drop(task) };
+            return Err(failure);
+        }
     }
 
     /// How a push wishes to run. (A line is asked for beforehand where it is needed in any case: the task is to be
@@ -270,59 +307,36 @@ impl Core {
         }
     }
 
-    /// Does what is left to do of a push outside of the lock.
-    #[inline]
-    fn follow(&self, pushed: Pushed, origin: Option<Origin<'_>>) {
-        match pushed {
-            Pushed::Waiting => {}
-            Pushed::Queued => self.announce(),
-            Pushed::Inline(opened, task) => self.run_inline(opened, task, origin),
-            Pushed::NotReady(task) => drop(task),
-        }
-    }
-
-    #[inline]
+    #[inline(always)]
     fn enqueue(
         &self,
-        task: Task,
+        task: &mut ManuallyDrop<Task>,
         push: &Push<'_>,
         origin: Option<Arc<str>>,
         wish: Wish,
     ) -> Result<Pushed> {
         let mut guard = self.lock();
         let state = &mut *guard;
+        let Some(draft) = Draft::take(self, state) else { return Ok(Pushed::Full) };
         let mark = state.vars.new_mark();
-        let Some(accesses) = Accesses::find(push.reads, push.writes, |v| state.vars.take(v, mark))
-        else {
+        if !draft.write_variables(push.reads, push.writes, |v| state.vars.take(v, mark)) {
+            state.alloc.give_back(draft.slot);
             return Err(var::explain(&state.vars, push.name, push.reads, push.writes));
-        };
+        }
         let name = state.names.keep(push.name);
-        let mut header = Header {
-            name: name.unwrap_or_else(|| state.names.unnamed()),
-            flags: flags_of(push.prop, push.priority, wish),
-            overwrites: push.overwrites,
-            ctx: push.ctx,
-            extra: None,
-        };
+        let flags = flags_of(push.prop, push.priority, wish);
+        let kept = name.unwrap_or_else(|| state.names.unnamed());
+        draft.write_rest(kept, flags, push.overwrites, push.ctx);
         if name.is_none() || origin.is_some() || push.priority != 0 {
-            let name = name.is_none().then(|| push.name.into());
-            header.extra =
-                Some(Box::new(Extra { name, origin, priority: push.priority, ..Extra::default() }));
+            draft.write_extra(name.is_none().then(|| push.name.into()), origin, push.priority);
         }
-        match self.submit(state, task, accesses, header, wish) {
-            Ok((_, pushed)) => Ok(pushed),
-            Err(task) => {
-                drop(guard);
-                drop(task);
-                Err(too_many())
-            }
-        }
+        Ok(self.submit(state, draft, task, wish, None))
     }
 
-    #[inline]
+    #[inline(always)]
     fn enqueue_operation(
         &self,
-        task: Task,
+        task: &mut ManuallyDrop<Task>,
         o: &OperationInner,
         ctx: Context,
         priority: i32,
@@ -331,26 +345,16 @@ impl Core {
     ) -> Result<Pushed> {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let Some(accesses) = Accesses::find(&o.reads, &o.writes, |v| state.vars.find(v)) else {
+        let Some(draft) = Draft::take(self, state) else { return Ok(Pushed::Full) };
+        if !draft.write_variables(&o.reads, &o.writes, |v| state.vars.find(v)) {
+            state.alloc.give_back(draft.slot);
             return Err(var::explain(&state.vars, &o.name, &o.reads, &o.writes));
-        };
-        let mut header = Header {
-            name: o.kept_name,
-            flags: flags_of(o.prop, priority, wish),
-            overwrites: o.overwrites,
-            ctx,
-            extra: None,
-        };
+        }
+        draft.write_rest(o.kept_name, flags_of(o.prop, priority, wish), o.overwrites, ctx);
         if priority != 0 || origin.is_some() {
-            header.extra = Some(Box::new(Extra { origin, priority, ..Extra::default() }));
+            draft.write_extra(None, origin, priority);
         }
-        // (A borrowed task has nothing to drop.)
-        let (opened, pushed) =
-            self.submit(state, task, accesses, header, wish).map_err(|_| too_many())?;
-        if opened != TaskRef::NONE {
-            o.last.store(opened.0, Ordering::Relaxed);
-        }
-        Ok(pushed)
+        Ok(self.submit(state, draft, task, wish, Some(&o.last)))
     }
 
     /// Gives the memory of a ready-made operation back: now, or after its last run.
@@ -372,53 +376,56 @@ impl Core {
         }
     }
 
-    /// Pushes under the push lock. Without room nothing has changed, and the task comes back, to be dropped
-    /// outside of the lock.
-    #[inline]
+    /// Pushes what a draft says, under the push lock. What is not pushed has changed nothing.
+    #[inline(always)]
     fn submit(
         &self,
         state: &mut PushState,
-        task: Task,
-        accesses: Accesses,
-        header: Header,
+        draft: Draft,
+        task: &mut ManuallyDrop<Task>,
         wish: Wish,
-    ) -> std::result::Result<(TaskRef, Pushed), Task> {
-        state.look(self, &accesses);
+        last: Option<&AtomicU64>,
+    ) -> Pushed {
+        let Draft { slot, body } = draft;
+        state.look(self, draft.body());
         if wish == Wish::OnlyInline && !state.before.is_empty() {
-            return Ok((TaskRef::NONE, Pushed::NotReady(task)));
+            state.alloc.give_back(slot);
+            return Pushed::NotReady;
         }
-        let Some(slot) = state.take_slots(self) else { return Err(task) };
-        let opened = state.open(self, slot, &accesses);
+        if state.before.len() > EDGES && !state.take_carriers(self) {
+            state.alloc.give_back(slot);
+            return Pushed::Full;
+        }
+        let opened = state.open(self, draft);
+        if let Some(last) = last {
+            last.store(opened.task.0, Ordering::Relaxed);
+        }
         state.pushed += 1;
         let runs_here = wish != Wish::Queue && opened.edges == 0;
-        let flags = header.flags;
-        let body = self.slab.get(slot).body();
-        // SAFETY: the slot is out of use and the task has no edges yet, so nobody else touches its body.
-        unsafe { write_body(body, accesses, header, state.pushed) };
-        let task = if runs_here {
-            Some(task)
-        } else {
-            // SAFETY: as above.
-            unsafe { (*body).task.write(task) };
-            None
+        // SAFETY: the task has no edges yet and is in no queue, so nobody else touches its body.
+        let flags = unsafe {
+            (*body).sequence = state.pushed as u32;
+            if !runs_here {
+                Task::move_to(task, (&raw mut (*body).task).cast());
+            }
+            (*body).flags
         };
         frame::note_push(self, opened.task, |t| self.slab.is_done(t));
         if self.rare.load(Ordering::Relaxed) & rare::HOOK != 0 {
             self.hook_queued(opened.task);
         }
-        let pushed = if let Some(task) = task {
-            Pushed::Inline(opened.task, task)
-        } else if !state.connect(self, &opened) {
-            Pushed::Waiting
+        if runs_here {
+            return Pushed::Inline(opened.task);
+        }
+        if !state.connect(self, &opened) {
+            return Pushed::Waiting;
+        }
+        if flags & (flag::URGENT | flag::LATER) == 0 {
+            self.queues.pushed(slot);
         } else {
-            if flags & (flag::URGENT | flag::LATER) == 0 {
-                self.queues.pushed(slot);
-            } else {
-                self.queue_ranked(slot);
-            }
-            Pushed::Queued
-        };
-        Ok((opened.task, pushed))
+            self.queue_ranked(slot);
+        }
+        Pushed::Queued
     }
 
     /// A signal that waits for `tasks`: its function is run by whoever completes the last of them. Gives it
@@ -431,21 +438,24 @@ impl Core {
     ) -> std::result::Result<Option<Task>, (Error, Task)> {
         state.before.clear();
         state.before.extend(tasks.iter().filter(|&&t| !self.slab.is_done(t)));
-        let Some(slot) = state.take_slots(self) else { return Err((too_many(), f)) };
-        let accesses = Accesses::of_writes(None);
-        let opened = state.open(self, slot, &accesses);
-        let header = Header::own(state.names.unnamed(), flag::SIGNAL);
-        let body = self.slab.get(slot).body();
+        let Some(draft) = Draft::take(self, state) else { return Err((too_many(), f)) };
+        let Draft { slot, body } = draft;
+        if state.before.len() > EDGES && !state.take_carriers(self) {
+            state.alloc.give_back(slot);
+            return Err((too_many(), f));
+        }
+        draft.write_own(state.names.unnamed(), flag::SIGNAL, None);
         // SAFETY: as in `submit`.
         unsafe {
-            write_body(body, accesses, header, state.pushed);
+            (*body).sequence = state.pushed as u32;
             (*body).task.write(f);
         }
+        let opened = state.open(self, draft);
         if !state.connect(self, &opened) {
             return Ok(None);
         }
         // SAFETY: it has become ready here, so nobody else takes its function.
-        let f = unsafe { (*self.slab.get(slot).body()).task.assume_init_read() };
+        let f = unsafe { (*body).task.assume_init_read() };
         self.slab.get(slot).close();
         self.slab.retire(slot, |slot| state.alloc.give_back(slot));
         Ok(Some(f))
@@ -467,12 +477,17 @@ impl Core {
                 Ok(())
             }),
         };
+        let mut task = ManuallyDrop::new(task);
         let name = state.names.keep("DeleteVariable").unwrap_or_else(|| state.names.unnamed());
-        let header = Header::own(name, flag::ALWAYS | flag::DELETE);
-        let left =
-            self.submit(state, task, Accesses::of_writes(Some(i)), header, Wish::Queue).err();
+        let pushed = match Draft::take(self, state) {
+            None => Pushed::Full,
+            Some(draft) => {
+                draft.write_own(name, flag::ALWAYS | flag::DELETE, Some(i));
+                self.submit(state, draft, &mut task, Wish::Queue, None)
+            }
+        };
         state.vars.bury(i);
-        left
+        matches!(pushed, Pushed::Full).then(|| ManuallyDrop::into_inner(task))
     }
 
     /// Queues a ready task that has a rank.
@@ -486,30 +501,6 @@ impl Core {
         } else {
             self.queues.later(priority, slot);
         }
-    }
-}
-
-/// Writes all of a body but its function.
-///
-/// # Safety
-/// Nobody else touches the body, which was zeroed at first and then only written here.
-#[inline]
-unsafe fn write_body(body: *mut Body, accesses: Accesses, mut header: Header, sequence: u64) {
-    if !accesses.many.is_empty() {
-        header.extra.get_or_insert_default().vars = accesses.many;
-    }
-    // SAFETY: `extra` is none or a box, dropped by the assignment; the rest needs no drop.
-    unsafe {
-        (*body).extra = header.extra;
-        (*body).vars = accesses.few;
-        (*body).reads = accesses.reads as u16;
-        (*body).writes = accesses.writes as u16;
-        (*body).overwrites = header.overwrites as u16;
-        (*body).device_type = header.ctx.device_type as u8;
-        (*body).flags = header.flags;
-        (*body).name = header.name;
-        (*body).device_id = header.ctx.device_id;
-        (*body).sequence = sequence as u32;
     }
 }
 

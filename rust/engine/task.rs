@@ -265,12 +265,26 @@ impl Task {
         run: &RunContext,
         token: impl FnOnce() -> OnComplete,
     ) -> Option<Result<()>> {
-        let Some(vtable) = self.vtable else { return Some(Ok(())) };
         let mut task = ManuallyDrop::new(self);
-        let data = task.data.as_mut_ptr().cast::<u8>();
+        // SAFETY: not used again.
+        unsafe { Task::run_at(&raw mut *task, run, token) }
+    }
+
+    /// The same where the task is. Its place is not touched once the function has begun.
+    ///
+    /// # Safety
+    /// `task` is a task that nobody else touches, and is not used again.
+    #[inline]
+    pub(in crate::engine) unsafe fn run_at(
+        task: *mut Task,
+        run: &RunContext,
+        token: impl FnOnce() -> OnComplete,
+    ) -> Option<Result<()>> {
+        // SAFETY: promised by the caller.
+        let (vtable, data) = unsafe { ((*task).vtable, (&raw mut (*task).data).cast::<u8>()) };
+        let Some(vtable) = vtable else { return Some(Ok(())) };
         match vtable.call {
-            // SAFETY: `data` holds the closure of this vtable; it is moved out once, as `task` is not
-            // dropped.
+            // SAFETY: `data` holds the closure of this vtable; it is moved out once.
             Call::Sync(call) => Some(guarded(|| unsafe { call(data, run) })),
             Call::Async(call) => {
                 let token = token();
@@ -283,6 +297,22 @@ impl Task {
                 drop(result);
                 None
             }
+        }
+    }
+
+    /// Moves a task out of `from`, word by word as it was written there a moment ago: a wider load would have
+    /// to wait until these words have reached the cache.
+    ///
+    /// # Safety
+    /// `to` may be written, and `from` is not used again.
+    #[inline]
+    pub(in crate::engine) unsafe fn move_to(from: &mut ManuallyDrop<Task>, to: *mut Task) {
+        type Word = MaybeUninit<u64>;
+        const _: () = assert!(size_of::<Task>().is_multiple_of(size_of::<Word>()));
+        let (from, to) = ((&raw mut **from).cast::<Word>(), to.cast::<Word>());
+        for i in 0..size_of::<Task>() / size_of::<Word>() {
+            // SAFETY: within both tasks; volatile only so that the words stay apart.
+            unsafe { to.add(i).write_volatile(from.add(i).read_volatile()) };
         }
     }
 }

@@ -138,10 +138,7 @@ impl Engine for ThreadedEngine {
     #[inline]
     fn push(&self, task: Task, push: Push<'_>) -> Result<()> {
         super::check_device(push.name, push.ctx)?;
-        match self.core.gather(task, &push)? {
-            Some(task) => self.core.push_task(task, &push),
-            None => Ok(()),
-        }
+        self.core.push_or_gather(task, &push)
     }
 
     fn new_operation(&self, run: Repeated, push: Push<'_>) -> Result<Operation> {

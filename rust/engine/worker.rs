@@ -174,17 +174,19 @@ impl Core {
         }
         self.slab.get(slot).begin();
         self.slab.prefetch_successor(slot);
-        // SAFETY: moved out here and nowhere else, as a task is run once.
-        let function = unsafe { body.task.assume_init_read() };
+        let function = body.task.as_ptr().cast_mut();
         let rare = self.rare.load(Ordering::Relaxed);
         if (rare != 0 || self.faults.any())
             && let Some(inherited) = self.divert(task, body, rare)
         {
-            drop(function);
+            // SAFETY: moved out here and nowhere else, as a task is run once.
+            drop(unsafe { function.read() });
             return self.finish(slot, inherited, local);
         }
         let run = RunContext { ctx: context_of(body), ..RunContext::default() };
-        match function.run(&run, || OnComplete::of_slot(self.handle(), task.0)) {
+        let token = || OnComplete::of_slot(self.handle(), task.0);
+        // SAFETY: as above.
+        match unsafe { Task::run_at(function, &run, token) } {
             Some(Ok(())) => self.finish(slot, None, local),
             Some(Err(error)) => {
                 let inherited = self.failure(slot, error, None);
@@ -359,7 +361,7 @@ impl Core {
     fn run_here(&self, slot: u32) {
         let s = self.slab.get(slot);
         // SAFETY: the task is ready and run here only.
-        let function = unsafe { (*s.body()).task.assume_init_read() };
+        let function = unsafe { (*s.body()).task.as_mut_ptr() };
         self.run_inline(TaskRef::new(slot, s.generation()), function, None);
     }
 
@@ -397,15 +399,15 @@ impl Core {
         self.slab.retire(slot, |s| returned.push(s));
     }
 
-    /// Runs a task that is ready at its push on the pushing thread.
+    /// Runs a task that is ready at its push on the pushing thread. `function` is moved out.
     #[inline]
-    pub fn run_inline(&self, task: TaskRef, function: Task, origin: Option<Origin<'_>>) {
+    pub fn run_inline(&self, task: TaskRef, function: *mut Task, origin: Option<Origin<'_>>) {
         let frame = Frame::new(self, task, false);
         frame.enter(|| self.execute_inline(task, function, origin));
     }
 
     #[inline]
-    fn execute_inline(&self, task: TaskRef, function: Task, origin: Option<Origin<'_>>) {
+    fn execute_inline(&self, task: TaskRef, function: *mut Task, origin: Option<Origin<'_>>) {
         let slot = task.slot();
         let epoch = self.epoch.load(Ordering::Relaxed);
         // SAFETY: as in `execute`.
@@ -414,12 +416,15 @@ impl Core {
         if (rare != 0 || self.faults.any())
             && let Some(inherited) = self.divert(task, body, rare)
         {
-            drop(function);
+            // SAFETY: as in `execute`.
+            drop(unsafe { function.read() });
             return self.finish(slot, inherited, None);
         }
         self.slab.get(slot).begin();
         let run = RunContext { ctx: context_of(body), ..RunContext::default() };
-        let result = function.run(&run, || OnComplete::of_slot(self.handle(), task.0));
+        let token = || OnComplete::of_slot(self.handle(), task.0);
+        // SAFETY: as in `execute`.
+        let result = unsafe { Task::run_at(function, &run, token) };
         if self.epoch.load(Ordering::Relaxed) != epoch {
             // The function forked and this is the child, which knows nothing of the task.
             return;
