@@ -148,7 +148,16 @@ class Executor:
         -------
         int
             Operators left after it; 0 when the outputs are there.
+
+        Raises
+        ------
+        ValueError
+            A negative step.
+        MXNetError
+            A step before those that it needs.
         """
+        if step < 0:
+            raise ValueError(f"partial_forward: step {step} is negative")
         return self._handle.partial_forward(bool(is_train), int(step))
 
     def set_monitor_callback(self, callback: Any, monitor_all: bool = False) -> None:
@@ -162,6 +171,11 @@ class Executor:
             valid until the executor runs again.
         monitor_all : bool
             Also with the inputs.
+
+        Raises
+        ------
+        TypeError
+            What is given cannot be called.
         """
         if callback is not None and not callable(callback):
             raise TypeError(f"callback is {callback!r}, expected a function of name and array")

@@ -70,6 +70,7 @@ impl Executor {
             head_grads: vec![None; plan.head_grads.len()],
             states: states(&plan)?,
             ready: None,
+            vars: None,
             forwards: 0,
             next_step: 0,
         };
@@ -108,6 +109,7 @@ impl Executor {
             head_grads: vec![None; self.plan.head_grads.len()],
             states: states(&self.plan)?,
             ready: None,
+            vars: None,
             forwards: 0,
             next_step: 0,
         })
@@ -236,8 +238,8 @@ fn states(plan: &Plan) -> Result<Vec<Option<OpState>>> {
 /// The arenas of a plan: those of another executor's first lane, grown if need be, or fresh ones.
 fn arenas(rt: &Arc<Runtime>, plan: &Plan, shared: Option<&Executor>) -> Result<Vec<Arc<Arena>>> {
     let given = shared.map(|e| e.lanes.first().state.lock().arenas.clone()).unwrap_or_default();
-    let mut arenas = Vec::with_capacity(plan.arena_bytes.len());
-    for &(device, bytes) in &plan.arena_bytes {
+    let mut arenas = Vec::with_capacity(plan.internal_bytes.len());
+    for &(device, bytes) in &plan.internal_bytes {
         match given.iter().find(|a| a.device == device) {
             Some(arena) => {
                 arena.grow(rt, bytes)?;
@@ -247,7 +249,8 @@ fn arenas(rt: &Arc<Runtime>, plan: &Plan, shared: Option<&Executor>) -> Result<V
         }
     }
     // What this plan has no use for is still handed on to executors that share with this one.
-    arenas.extend(given.into_iter().filter(|g| plan.arena_bytes.iter().all(|a| a.0 != g.device)));
+    arenas
+        .extend(given.into_iter().filter(|g| plan.internal_bytes.iter().all(|a| a.0 != g.device)));
     Ok(arenas)
 }
 

@@ -1,14 +1,16 @@
 //! Running an executor: forward, backward, one node at a time, and what comes out.
 
 use super::bind::{Executor, Monitor};
+use super::cut::Segment;
 use super::lanes::{Arena, Lane, LaneState, Memory, Ready, RunId};
-use super::segments::{Parts, Program, Run, Segment};
+use super::segments::{Parts, Program, Run};
 use crate::engine::{Push, Task};
 use crate::error::{Error, Result};
 use crate::graph::Entry;
 use crate::ndarray::NDArray;
 use crate::operator::OpReq;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -84,7 +86,7 @@ impl Executor {
         };
         let program = &ready.program;
         let run = program.run_info(&self.rt, step..step + 1, is_train);
-        let segment = program.single(step, step == 0, &ready.memory);
+        let segment = program.single(step);
         program.push(&self.rt, &segment, &run)?;
         Ok(program.forward_steps - step - 1)
     }
@@ -161,7 +163,7 @@ impl Executor {
 
     /// Arenas in which this plan has bytes.
     fn used_arenas(&self, state: &LaneState) -> Vec<usize> {
-        let used = |device| self.plan.arena_bytes.iter().any(|a| a.0 == device && a.1 > 0);
+        let used = |device| self.plan.internal_bytes.iter().any(|a| a.0 == device);
         (0..state.arenas.len()).filter(|&i| used(state.arenas[i].device)).collect()
     }
 
@@ -190,6 +192,7 @@ impl Executor {
         if let Some(monitor) = monitor {
             return self.push_watched(ready, steps, &run, &monitor);
         }
+        ready.program.begin(&self.rt, steps.start == 0)?;
         for segment in segments {
             ready.program.push(&self.rt, segment, &run)?;
         }
@@ -290,16 +293,20 @@ impl Executor {
                 return Ok(ready.clone());
             }
         }
-        let memory = Arc::new(self.lay_out(state));
+        let memory = Arc::new(self.lay_out(state)?);
         let parts = Parts { prepared: &self.prepared, states: &state.states };
-        let program = Arc::new(Program::new(&self.plan, &parts, memory.clone(), self.limits)?);
+        let vars = state.vars.clone();
+        let (engine, plan) = (&self.rt.engine, &self.plan);
+        let program = Program::new(engine, plan, &parts, memory.clone(), self.limits, vars)?;
+        state.vars = Some(program.vars().clone());
+        let program = Arc::new(program);
         let ready = Ready { program, memory };
         state.ready = Some(ready.clone());
         Ok(ready)
     }
 
     /// Which array stands behind which entry.
-    fn lay_out(&self, state: &LaneState) -> Memory {
+    fn lay_out(&self, state: &LaneState) -> Result<Memory> {
         let plan = &self.plan;
         let args = plan.arguments.iter().zip(&state.args);
         let bound = args.chain(plan.aux.iter().zip(&self.aux));
@@ -309,13 +316,20 @@ impl Executor {
                 variables.insert(*node, array.clone());
             }
         }
-        let outputs = plan.outputs.iter().zip(&state.outputs);
-        Memory {
-            arenas: state.arenas.iter().map(|a| a.memory()).collect(),
-            variables,
-            outputs: outputs.map(|(e, a)| (plan.graph.entry_id(*e), a.clone())).collect(),
-            grads: self.grads.clone(),
+        let heads = plan.outputs.iter().zip(&state.outputs);
+        let mut outputs: HashMap<usize, NDArray> =
+            heads.map(|(e, a)| (plan.graph.entry_id(*e), a.clone())).collect();
+        for (id, head) in plan.in_output.iter().enumerate() {
+            if let Some(head) = head
+                && let Slot::Vacant(free) = outputs.entry(id)
+            {
+                // What an output took over in place has its bytes, perhaps in another shape.
+                let array = &state.outputs[*head as usize];
+                free.insert(array.part(0, &plan.shapes[id], plan.types[id])?);
+            }
         }
+        let arenas = state.arenas.iter().map(|a| a.memory()).collect();
+        Ok(Memory { arenas, variables, outputs, grads: self.grads.clone() })
     }
 
     /// Pushes steps one by one and shows what they read and compute to the monitor.
@@ -343,7 +357,7 @@ impl Executor {
                     }
                 }
             }
-            let segment = program.single(i, i == 0, memory);
+            let segment = program.single(i);
             program.push(&self.rt, &segment, run)?;
             for index in 0..node.num_outputs {
                 let entry = Entry::new(n, index);

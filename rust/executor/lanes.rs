@@ -9,6 +9,7 @@
 //! together; binding a larger one renews it, and the others lay their programs over the new memory when
 //! they run next, so its size is that of the largest, whatever the order of binding.
 
+use super::cut::SegmentVars;
 use super::segments::Program;
 use crate::context::Context;
 use crate::dtype::DType;
@@ -92,7 +93,8 @@ pub struct Memory {
     pub arenas: Vec<ArenaMemory>,
     /// Arrays of variables by node, of which gradients of outputs may be missing.
     pub variables: HashMap<u32, NDArray>,
-    /// Arrays of outputs by entry number: their own, so that they stay where they are.
+    /// Arrays of outputs by entry number, and of what they took over in place: their own memory, so that
+    /// they stay where they are.
     pub outputs: HashMap<usize, NDArray>,
     /// Gradient arrays by argument.
     pub grads: Vec<Option<NDArray>>,
@@ -157,6 +159,8 @@ pub struct LaneState {
     pub states: Vec<Option<OpState>>,
     /// Laid out when first needed, and again when an array was replaced.
     pub ready: Option<Ready>,
+    /// What orders the segments of this lane's programs, once there is one.
+    pub vars: Option<Arc<SegmentVars>>,
     /// Forward passes so far; 0: there are no outputs yet.
     pub forwards: u64,
     /// The step that `partial_forward` is to run next.

@@ -6,6 +6,7 @@ pub mod autograd;
 pub mod bind;
 #[cfg(test)]
 mod contract_tests;
+mod cut;
 pub mod exec;
 pub mod imperative;
 pub mod lanes;

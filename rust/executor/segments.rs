@@ -2,14 +2,14 @@
 //!
 //! A [`Program`] is a plan laid over memory: every node with its kernel, its views and its requests, cut
 //! into segments. Nodes of one device that run native kernels share a segment; a callback (an operator
-//! written in Python) is a segment of its own, because it ends when it says so. Segments write the
-//! variable of every arena they touch, so those of one run keep their order and the bytes that the plan
-//! reuses are safe; arrays bound from outside are ordered by their own variables.
+//! written in Python) is a segment of its own, because it ends when it says so. What orders segments is told
+//! in `cut.rs`.
 
+use super::cut::{Cutter, Division, Segment, SegmentVars};
 use super::lanes::Memory;
 use super::run::Prepared;
 use crate::context::Context;
-use crate::engine::{OnComplete, Prop, Push, Task, Var};
+use crate::engine::{Engine, OnComplete, Prop, Push, Task};
 use crate::error::{Error, Place, Result};
 use crate::graph::{Entry, Plan};
 use crate::kernels::copy::copy;
@@ -74,25 +74,8 @@ pub struct Step {
     /// Auxiliary states that this node, computed again, must leave alone: (state, copy that it gets).
     spared: Vec<(View, NDArray)>,
     /// Arrays from outside that it reads and writes; arena bytes are not among them.
-    reads: Vec<NDArray>,
-    writes: Vec<(NDArray, OpReq)>,
-    /// Devices whose arenas it touches.
-    arenas: Vec<usize>,
-}
-
-/// Steps that are one engine operation.
-#[derive(Clone, Debug)]
-pub struct Segment {
-    pub steps: Range<usize>,
-    pub device: Context,
-    reads: Vec<Var>,
-    /// Overwritten ones first.
-    writes: Vec<Var>,
-    overwrites: usize,
-    callback: bool,
-    /// Short enough to run on the thread that pushes it.
-    cheap: bool,
-    name: String,
+    pub reads: Vec<NDArray>,
+    pub writes: Vec<(NDArray, OpReq)>,
 }
 
 /// A plan over memory.
@@ -103,9 +86,11 @@ pub struct Program {
     pub forward_steps: usize,
     pub forward: Vec<Segment>,
     pub backward: Vec<Segment>,
+    division: Division,
+    vars: Arc<SegmentVars>,
     any_random: bool,
     /// Owners of the memory behind the views.
-    _memory: Arc<Memory>,
+    memory: Arc<Memory>,
 }
 
 /// Kernels and states of a plan's nodes, by node; `None` for variables.
@@ -115,12 +100,14 @@ pub struct Parts<'a> {
 }
 
 impl Program {
-    /// Lays `plan` over `memory`.
+    /// Lays `plan` over `memory`. `vars` are those of an earlier program of the same lane.
     pub fn new(
+        engine: &Arc<dyn Engine>,
         plan: &Arc<Plan>,
         parts: &Parts<'_>,
         memory: Arc<Memory>,
         limits: BulkLimits,
+        vars: Option<Arc<SegmentVars>>,
     ) -> Result<Program> {
         let graph = &plan.graph;
         let mut steps = Vec::with_capacity(graph.nodes.len());
@@ -137,19 +124,54 @@ impl Program {
         }
         let training = graph.num_forward < graph.nodes.len();
         let limit = if training { limits.train_forward } else { limits.inference };
-        let mut cutter = Cutter { plan, memory: &memory, steps: &steps, fresh: Vec::new() };
-        let forward = cutter.cut(0..forward_steps, limit);
-        let backward = cutter.cut(forward_steps..steps.len(), limits.train_backward);
+        let limits = [limit, limits.train_backward];
+        let division = Division::new(plan, &steps, forward_steps, limits);
+        let vars = vars.unwrap_or_else(|| SegmentVars::new(engine, division.ranges.len().max(1)));
         let any_random = steps.iter().any(|s| s.wants_random);
-        Ok(Program {
+        let mut program = Program {
             plan: plan.clone(),
             steps,
             forward_steps,
-            forward,
-            backward,
+            forward: Vec::new(),
+            backward: Vec::new(),
+            division,
+            vars,
             any_random,
-            _memory: memory,
-        })
+            memory,
+        };
+        let cutter = program.cutter();
+        let mut forward: Vec<Segment> =
+            (0..program.division.ranges.len()).map(|number| cutter.segment(number)).collect();
+        program.backward = forward.split_off(program.division.forward);
+        program.forward = forward;
+        Ok(program)
+    }
+
+    fn cutter(&self) -> Cutter<'_> {
+        Cutter {
+            plan: &self.plan,
+            memory: &self.memory,
+            steps: &self.steps,
+            division: &self.division,
+            vars: &self.vars,
+        }
+    }
+
+    /// The variables that order this lane's segments.
+    pub fn vars(&self) -> &Arc<SegmentVars> {
+        &self.vars
+    }
+
+    /// Begins a pass of several segments, which read what this writes; `forward` forgets what an earlier
+    /// run left there.
+    pub fn begin(&self, rt: &Runtime, forward: bool) -> Result<()> {
+        let arenas = self.cutter().arenas();
+        if self.division.is_serial() || arenas.is_empty() {
+            return Ok(());
+        }
+        let overwrites = if forward { arenas.len() } else { 0 };
+        let push = Push { overwrites, cheap: true, ..Push::new("begin a pass", &[], &arenas) };
+        rt.engine.push(Task::nothing(), push)
     }
 
     /// The facts of one run over `steps`, with random keys reserved in the order of the steps.
@@ -249,12 +271,8 @@ impl Program {
     }
 
     /// One step as a segment of its own: for monitors and partial forward passes.
-    pub fn single(&self, at: usize, first: bool, memory: &Memory) -> Segment {
-        let mut cutter = Cutter { plan: &self.plan, memory, steps: &self.steps, fresh: Vec::new() };
-        if !first {
-            cutter.fresh = vec![true; memory.arenas.len()];
-        }
-        cutter.segment(at..at + 1)
+    pub fn single(&self, at: usize) -> Segment {
+        self.cutter().single(at)
     }
 }
 
@@ -281,7 +299,6 @@ impl Step {
             wants_random: op.wants_random(&node.attrs),
             reads: Vec::new(),
             writes: Vec::new(),
-            arenas: Vec::new(),
         };
         let mutated = op.mutates.to_vec(&node.attrs);
         for (i, &entry) in node.inputs.iter().enumerate() {
@@ -305,8 +322,7 @@ impl Step {
                         step.reads.push(array);
                     }
                 }
-                Some(_) => step.touch(memory.arena_index(node_device(plan, entry))),
-                None => {}
+                _ => {}
             }
         }
         for index in 0..node.num_outputs {
@@ -322,147 +338,26 @@ impl Step {
                 Some(array) if memory.outside(plan, entry).is_some() => {
                     step.writes.push((array, req));
                 }
-                Some(_) => step.touch(memory.arena_index(node.ctx)),
-                None => {}
+                _ => {}
             }
         }
         step.direct = step.prepared.direct(&step.inputs, &step.req, &step.outputs);
         Ok(step)
     }
 
-    fn touch(&mut self, arena: Option<usize>) {
-        if let Some(arena) = arena.filter(|a| !self.arenas.contains(a)) {
-            self.arenas.push(arena);
-        }
+    /// Is it run by a callback, which ends when it says so?
+    pub fn is_callback(&self) -> bool {
+        self.prepared.is_callback()
     }
 
     /// Bytes that the step moves at least.
-    fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.inputs.iter().chain(&self.outputs).map(View::size_bytes).sum()
     }
-}
-
-fn node_device(plan: &Plan, entry: Entry) -> Context {
-    plan.graph.nodes[entry.node as usize].ctx
 }
 
 /// The view of an entry that nobody reads or writes.
 fn absent(plan: &Plan, entry: Entry) -> View {
     let id = plan.graph.entry_id(entry);
     View::absent(plan.shapes[id].clone(), plan.types[id])
-}
-
-/// A segment with no more work than this runs on the thread that pushes it.
-const CHEAP_STEPS: usize = 24;
-const CHEAP_BYTES: usize = 16 << 10;
-
-/// Cuts steps into segments.
-struct Cutter<'a> {
-    plan: &'a Plan,
-    memory: &'a Memory,
-    steps: &'a [Step],
-    /// Was the arena of this index written in this run?
-    fresh: Vec<bool>,
-}
-
-impl Cutter<'_> {
-    fn cut(&mut self, range: Range<usize>, limit: usize) -> Vec<Segment> {
-        if self.fresh.is_empty() {
-            self.fresh = vec![false; self.memory.arenas.len()];
-        }
-        let mut segments = Vec::new();
-        let mut begin = range.start;
-        for i in range.clone() {
-            let alone = self.steps[i].prepared.is_callback();
-            let joins = i > begin
-                && i - begin < limit
-                && !alone
-                && !self.steps[i - 1].prepared.is_callback()
-                && self.steps[i].device == self.steps[i - 1].device;
-            if i > begin && !joins {
-                segments.push(self.segment(begin..i));
-                begin = i;
-            }
-        }
-        if begin < range.end {
-            segments.push(self.segment(begin..range.end));
-        }
-        segments
-    }
-
-    fn segment(&mut self, range: Range<usize>) -> Segment {
-        if self.fresh.is_empty() {
-            self.fresh = vec![false; self.memory.arenas.len()];
-        }
-        let steps = &self.steps[range.clone()];
-        let mut whole = Vec::new();
-        let mut partly = Vec::new();
-        let mut reads: Vec<Var> = Vec::new();
-        let mut touched = vec![false; self.fresh.len()];
-        for step in steps {
-            for &arena in step.arenas.iter().filter(|&&a| !touched[a]) {
-                let var = self.memory.arenas[arena].array.var();
-                let list = if self.fresh[arena] { &mut partly } else { &mut whole };
-                list.push(var);
-            }
-            for &arena in &step.arenas {
-                touched[arena] = true;
-            }
-            for array in &step.reads {
-                // What is read after the segment itself wrote it is no condition for its start.
-                if !whole.contains(&array.var()) {
-                    reads.push(array.var());
-                }
-            }
-            for (array, req) in &step.writes {
-                let overwritten = req.overwrites() && array.is_whole();
-                let list = if overwritten { &mut whole } else { &mut partly };
-                list.push(array.var());
-            }
-        }
-        for (fresh, touched) in self.fresh.iter_mut().zip(touched) {
-            *fresh |= touched;
-        }
-        sort_unique(&mut whole);
-        sort_unique(&mut partly);
-        sort_unique(&mut reads);
-        // A variable that is written and, before that, read is not simply overwritten.
-        let kept = |v: &Var| !partly.contains(v) && !reads.contains(v);
-        let (over, mixed): (Vec<Var>, Vec<Var>) = whole.iter().partition(|v| kept(v));
-        partly.extend(mixed);
-        sort_unique(&mut partly);
-        partly.retain(|v| !over.contains(v));
-        let overwrites = over.len();
-        let mut writes = over;
-        writes.extend(partly);
-        reads.retain(|r| !writes.contains(r));
-        let bytes: usize = steps.iter().map(Step::bytes).sum();
-        let callback = steps.first().is_some_and(|s| s.prepared.is_callback());
-        Segment {
-            device: steps.first().map_or_else(Context::default, |s| s.device),
-            cheap: !callback && steps.len() <= CHEAP_STEPS && bytes <= CHEAP_BYTES,
-            callback,
-            name: self.name(&range),
-            steps: range,
-            reads,
-            writes,
-            overwrites,
-        }
-    }
-
-    /// `[op1,op2]`, as MXNet names segments; long ones are cut off.
-    fn name(&self, range: &Range<usize>) -> String {
-        let op = |i: usize| self.plan.graph.nodes[self.steps[i].node as usize].op_name();
-        if range.len() == 1 {
-            return op(range.start).to_owned();
-        }
-        let shown: Vec<_> = range.clone().take(8).map(op).collect();
-        let more = if range.len() > 8 { ",..." } else { "" };
-        format!("[{}{more}]", shown.join(","))
-    }
-}
-
-fn sort_unique(vars: &mut Vec<Var>) {
-    vars.sort_unstable();
-    vars.dedup();
 }

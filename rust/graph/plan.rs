@@ -20,6 +20,8 @@ use std::sync::Arc;
 pub struct PlanOptions {
     /// `MXNET_BACKWARD_DO_MIRROR`: compute cheap forward nodes again instead of keeping their outputs.
     pub mirror: bool,
+    /// `MXNET_BACKWARD_MIRROR_STEP`: of so many cheap nodes, one is kept.
+    pub mirror_step: usize,
     /// `MXNET_EXEC_ENABLE_INPLACE`.
     pub inplace: bool,
     /// `MXNET_ELIMINATE_COMMON_EXPR`.
@@ -34,6 +36,7 @@ impl Default for PlanOptions {
     fn default() -> Self {
         PlanOptions {
             mirror: false,
+            mirror_step: 100,
             inplace: true,
             merge_common: true,
             inplace_sum_cap: 8,
@@ -50,6 +53,7 @@ impl PlanOptions {
         let flag = |name: &str, otherwise: bool| number(name).map_or(otherwise, |n| n != 0);
         PlanOptions {
             mirror: flag("MXNET_BACKWARD_DO_MIRROR", default.mirror),
+            mirror_step: number("MXNET_BACKWARD_MIRROR_STEP").unwrap_or(default.mirror_step),
             inplace: flag("MXNET_EXEC_ENABLE_INPLACE", default.inplace),
             merge_common: flag("MXNET_ELIMINATE_COMMON_EXPR", default.merge_common),
             inplace_sum_cap: number("MXNET_EXEC_INPLACE_GRAD_SUM_CAP")
@@ -57,6 +61,11 @@ impl PlanOptions {
                 .max(2),
             num_temp: number("NNVM_EXEC_NUM_TEMP").unwrap_or(default.num_temp).max(1),
         }
+    }
+
+    /// What [`Mirror::by_attributes`] is to know of these switches.
+    pub fn mirrored_step(&self) -> Option<usize> {
+        self.mirror.then_some(self.mirror_step)
     }
 }
 
@@ -154,6 +163,11 @@ pub struct Plan {
     pub last_use: Vec<u32>,
     /// Bytes of the arena of every device that has one.
     pub arena_bytes: Vec<(Context, usize)>,
+    /// Entry: the output in whose memory it lies (its own, or taken over in place). An executor gives
+    /// outputs arrays of their own, which outlive the next user of its arena.
+    pub in_output: Vec<Option<u32>>,
+    /// Bytes of the arenas without what lies in outputs.
+    pub internal_bytes: Vec<(Context, usize)>,
     /// (before, after): nodes that use the same bytes at different times, beyond what data orders.
     pub order_edges: Vec<(u32, u32)>,
     /// The most bytes alive at once: no plan of this graph in this order needs less.
@@ -182,7 +196,7 @@ impl Plan {
 /// gradient, inference of backward, devices and copies, in-place sums, in-place, offsets, order edges.
 pub fn plan(request: &PlanRequest) -> Result<Plan> {
     let forward = prepare(request)?;
-    let mirror = Mirror::by_attributes(&forward.graph, request.options.mirror);
+    let mirror = Mirror::by_attributes(&forward.graph, request.options.mirrored_step());
     let unlimited = Planner { request, forward: &forward }.finish(&mirror)?;
     match request.memory_limit {
         Some(limit) if unlimited.total_arena_bytes() > limit => {
@@ -355,6 +369,7 @@ impl Planner<'_> {
         let temp_colours = passes::temp::run(&done.graph, request.options.num_temp);
         let no_sharing_bytes = shared.no_sharing_bytes;
         let place = shared.places(&placed.offsets);
+        let internal_bytes = shared.extents(&placed.offsets);
         let recomputed_nodes = done.graph.nodes.iter().filter(|n| n.mirror_of.is_some()).count();
         Ok(Plan {
             outputs: done.graph.heads.clone(),
@@ -365,6 +380,8 @@ impl Planner<'_> {
             shapes: done.shapes,
             types: done.types,
             place,
+            in_output: shared.in_output(),
+            internal_bytes,
             req: shared.req,
             inplace_of: shared.inplace_of,
             first_use: shared.first_use,

@@ -359,7 +359,7 @@ proptest! {
 }
 
 #[test]
-fn a_plan_is_data_a_table_and_a_picture() {
+fn a_plan_is_data() {
     let r = registry();
     let net = mlp(&r);
     let mut request = request(&net, &[("data", &[16, 32])], OpReq::Write);
@@ -370,11 +370,6 @@ fn a_plan_is_data_a_table_and_a_picture() {
     assert_eq!(relu.inplace_of.as_deref(), Some("fc1_output"));
     assert_eq!((relu.bytes, relu.req, relu.internal), (16 * 8 * 4, OpReq::Inplace, true));
     assert!(entries.iter().any(|e| e.name == "data" && !e.internal));
-    let table = plan.table();
-    assert!(table.contains("relu1_output") && table.starts_with("arena 1536 bytes"), "{table}");
-    let svg = plan.svg();
-    let drawn = svg.matches("<title>").count();
-    assert_eq!(drawn, entries.iter().filter(|e| e.internal).count());
     assert!(plan.debug_str().contains("MB allocated"));
     let passes: Vec<_> = plan.dumps.iter().map(|d| d.0.as_str()).collect();
     assert_eq!(passes, ["composition", "merge_common", "gradient", "devices", "accumulate"]);

@@ -1,4 +1,4 @@
-//! A plan as data, as a table and as a picture.
+//! A plan as data, and an executor's graph as text.
 
 use super::plan::{Place, Plan};
 use crate::context::Context;
@@ -63,110 +63,6 @@ impl Plan {
         self.graph.nodes[entry.node as usize].output_name(entry.index)
     }
 
-    /// A table of the internal entries, in execution order, under a line of totals.
-    pub fn table(&self) -> String {
-        let entries: Vec<_> = self.entries().into_iter().filter(|e| e.internal).collect();
-        let name_width = entries.iter().map(|e| e.name.len()).max().unwrap_or(0).clamp(4, 40);
-        let mut out = format!(
-            "arena {} bytes, lower bound {}, without sharing {}, {} nodes recomputed\n",
-            self.total_arena_bytes(),
-            self.lower_bound_bytes,
-            self.no_sharing_bytes,
-            self.recomputed_nodes
-        );
-        let _ = writeln!(
-            out,
-            "{:<name_width$} {:<20} {:<8} {:>14} {:>14} {:>6} {:>6} {:<8} in place of",
-            "name", "shape", "dtype", "bytes", "offset", "first", "last", "request"
-        );
-        for e in &entries {
-            let _ = writeln!(
-                out,
-                "{:<name_width$} {:<20} {:<8} {:>14} {:>14} {:>6} {:>6} {:<8} {}",
-                e.name,
-                e.shape.to_string(),
-                e.dtype.name(),
-                e.bytes,
-                e.offset.unwrap_or(0),
-                e.first_use,
-                e.last_use,
-                e.req.name(),
-                e.inplace_of.as_deref().unwrap_or("")
-            );
-        }
-        out
-    }
-
-    /// The arena over time as an SVG picture: execution order to the right, bytes upward, one box for each
-    /// entry's life (an in-place chain is a row of boxes at one height). Devices stand one above another.
-    pub fn svg(&self) -> String {
-        const WIDTH: f64 = 1000.0;
-        const HEIGHT: f64 = 600.0;
-        const LEFT: f64 = 90.0;
-        const TOP: f64 = 36.0;
-        let steps = self.graph.nodes.len().max(1) as f64;
-        let devices = self.arena_bytes.len().max(1) as f64;
-        let band = (HEIGHT - 20.0 * (devices - 1.0)) / devices;
-        let x = |step: f64| LEFT + step / steps * WIDTH;
-        let mut out = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:.0} {:.0}\" \
-             font-family=\"sans-serif\" font-size=\"12\">\n\
-             <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-             <text x=\"{LEFT}\" y=\"20\">{} bytes planned, lower bound {}, without sharing {}</text>\n",
-            LEFT + WIDTH + 20.0,
-            TOP + HEIGHT + 40.0,
-            self.total_arena_bytes(),
-            self.lower_bound_bytes,
-            self.no_sharing_bytes
-        );
-        let entries = self.entries();
-        for (d, &(ctx, bytes)) in self.arena_bytes.iter().enumerate() {
-            let base = TOP + (band + 20.0) * d as f64 + band;
-            let scale = band / bytes.max(1) as f64;
-            let _ = writeln!(
-                out,
-                "<text x=\"4\" y=\"{:.1}\">{ctx}</text><text x=\"4\" y=\"{:.1}\">{:.2} MB</text>\n\
-                 <rect x=\"{LEFT}\" y=\"{:.1}\" width=\"{WIDTH}\" height=\"{band:.1}\" \
-                 fill=\"none\" stroke=\"#888\"/>",
-                base - 4.0,
-                base - band + 12.0,
-                bytes as f64 / 1e6,
-                base - band
-            );
-            for (i, e) in entries.iter().enumerate() {
-                let Some(offset) = e.offset.filter(|_| e.ctx == ctx && e.bytes > 0) else {
-                    continue;
-                };
-                let backward = e.first_use as usize >= self.graph.num_forward;
-                // Golden-angle hues, cool for forward and warm for backward entries.
-                let hue = (i * 47) % 120 + if backward { 0 } else { 160 };
-                let _ = writeln!(
-                    out,
-                    "<rect x=\"{:.2}\" y=\"{:.2}\" width=\"{:.2}\" height=\"{:.2}\" \
-                     fill=\"hsl({hue},65%,70%)\" stroke=\"#444\" stroke-width=\"0.3\">\
-                     <title>{} {} {} bytes at {offset}, steps {} to {}</title></rect>",
-                    x(e.first_use as f64),
-                    base - (offset + e.bytes) as f64 * scale,
-                    x(e.last_use as f64 + 1.0) - x(e.first_use as f64),
-                    e.bytes as f64 * scale,
-                    escape(&e.name),
-                    e.shape,
-                    e.bytes,
-                    e.first_use,
-                    e.last_use
-                );
-            }
-        }
-        let _ = writeln!(
-            out,
-            "<text x=\"{LEFT}\" y=\"{:.0}\">execution order: {} nodes, the first {} forward</text>\n</svg>",
-            TOP + HEIGHT + 24.0,
-            self.graph.nodes.len(),
-            self.graph.num_forward
-        );
-        out
-    }
-
     /// The planned graph as `Symbol.debug_str` shows it, with the totals of an executor.
     pub fn debug_str(&self) -> String {
         let mut out = self.graph.debug_str();
@@ -175,8 +71,4 @@ impl Plan {
         let _ = writeln!(out, "Total {} TempSpace resource requested", self.temp_colours);
         out
     }
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -6,7 +6,7 @@ use super::ndarray::PyNDArray;
 use super::runtime;
 use super::symbol::{PySymbol, raise};
 use crate::executor::bind::{Binding, Executor, Monitor};
-use crate::graph::{Graph, Place, Plan};
+use crate::graph::{Graph, Plan, PlannedEntry};
 use crate::ndarray::NDArray;
 use crate::operator::OpReq;
 use pyo3::exceptions::PyValueError;
@@ -141,13 +141,7 @@ impl PyExecutor {
     }
 
     fn debug_str(&self) -> String {
-        let plan = self.executor.plan();
-        let total = plan.total_arena_bytes();
-        format!(
-            "{}Total {} MB allocated\nTotal 11 TempSpace resource requested\n",
-            plan.graph.debug_str(),
-            total >> 20
-        )
+        self.executor.plan().debug_str()
     }
 
     fn optimized_symbol(&self) -> PyResult<PySymbol> {
@@ -171,31 +165,22 @@ impl PyPlan {
     pub fn new(plan: Arc<Plan>) -> Self {
         PyPlan { plan }
     }
+}
 
-    fn entry<'py>(&self, py: Python<'py>, id: usize) -> PyResult<Bound<'py, PyDict>> {
-        let plan = &self.plan;
-        let entry = plan.graph.entry(id);
-        let found = PyDict::new(py);
-        found.set_item("name", plan.graph.nodes[entry.node as usize].output_name(entry.index))?;
-        found.set_item("shape", shape_to_py(py, &plan.shapes[id])?)?;
-        found.set_item("dtype", plan.types[id].name())?;
-        found.set_item("bytes", plan.bytes(id))?;
-        let (internal, offset) = match plan.place[id] {
-            Place::Arena { offset } => (true, Some(offset)),
-            _ => (false, None),
-        };
-        found.set_item("offset", offset)?;
-        found.set_item("first_use", plan.first_use[id])?;
-        found.set_item("last_use", plan.last_use[id])?;
-        let source = plan.inplace_of[id].map(|source| {
-            let e = plan.graph.entry(source as usize);
-            plan.graph.nodes[e.node as usize].output_name(e.index)
-        });
-        found.set_item("inplace_of", source)?;
-        found.set_item("req", plan.req[id].name())?;
-        found.set_item("internal", internal)?;
-        Ok(found)
-    }
+fn planned_entry<'py>(py: Python<'py>, entry: &PlannedEntry) -> PyResult<Bound<'py, PyDict>> {
+    let found = PyDict::new(py);
+    found.set_item("name", &entry.name)?;
+    found.set_item("shape", shape_to_py(py, &entry.shape)?)?;
+    found.set_item("dtype", entry.dtype.name())?;
+    found.set_item("bytes", entry.bytes)?;
+    found.set_item("offset", entry.offset)?;
+    found.set_item("first_use", entry.first_use)?;
+    found.set_item("last_use", entry.last_use)?;
+    found.set_item("inplace_of", &entry.inplace_of)?;
+    found.set_item("req", entry.req.name())?;
+    found.set_item("internal", entry.internal)?;
+    found.set_item("ctx", entry.ctx.to_string())?;
+    Ok(found)
 }
 
 #[pymethods]
@@ -222,7 +207,18 @@ impl PyPlan {
 
     /// The fields of every entry, in execution order.
     fn entries<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        (0..self.plan.graph.num_entries()).map(|id| self.entry(py, id)).collect()
+        self.plan.entries().iter().map(|entry| planned_entry(py, entry)).collect()
+    }
+
+    /// So many of the first positions in execution order are the forward pass.
+    #[getter]
+    fn num_forward(&self) -> usize {
+        self.plan.graph.num_forward
+    }
+
+    /// Name of every pass that changes the graph, with the graph after it; empty unless asked for.
+    fn dumps(&self) -> Vec<(String, String)> {
+        self.plan.dumps.clone()
     }
 }
 

@@ -3,7 +3,7 @@
 use super::runtime;
 use super::symbol::{PySymbol, raise};
 use crate::graph::passes::{gradient, mirror::Mirror};
-use crate::graph::{Entry, Graph, Symbol};
+use crate::graph::{Entry, Graph, PlanOptions, Symbol};
 use crate::operator::OpReq;
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
@@ -64,9 +64,9 @@ impl PyGraph {
     fn make_backward_pass(&self) -> PyResult<WithBackward> {
         let (arguments, _) = self.graph.variables();
         let wanted = vec![OpReq::Write; arguments.len()];
-        let mirror = Mirror::by_attributes(&self.graph, false);
-        let registry = &runtime().registry;
-        let cap = crate::graph::PlanOptions::from_env().inplace_sum_cap;
+        let options = PlanOptions::from_env();
+        let mirror = Mirror::by_attributes(&self.graph, options.mirrored_step());
+        let (registry, cap) = (&runtime().registry, options.inplace_sum_cap);
         let done = gradient::run(&self.graph, &arguments, &wanted, &mirror, registry, cap)
             .map_err(raise)?;
         let grads = done.arg_grads.iter().map(|g| g.as_ref().map(pair)).collect();
@@ -96,7 +96,7 @@ pub fn gradient_symbol(symbol: &Symbol, wrt: &[String]) -> PyResult<Symbol> {
         reqs[i] = OpReq::Write;
         at.push(i);
     }
-    let mirror = Mirror::by_attributes(&graph, false);
+    let mirror = Mirror::by_attributes(&graph, None);
     let done = gradient::run(&graph, &arguments, &reqs, &mirror, &runtime().registry, usize::MAX)
         .map_err(raise)?;
     let mut with_backward = done.graph;

@@ -183,7 +183,8 @@ impl PySymbol {
         Ok(gradient_symbol(&self.symbol, &wrt)?.into())
     }
 
-    /// The plan of binding with these shapes, dtypes and requests (one an argument).
+    /// The plan of binding with these shapes, dtypes and requests (one an argument); with `dump` it keeps
+    /// the graph after every pass as text.
     fn memory_plan(
         &self,
         shapes: BTreeMap<String, Option<Vec<i64>>>,
@@ -191,6 +192,7 @@ impl PySymbol {
         reqs: Vec<String>,
         memory_limit: Option<usize>,
         np_shape: bool,
+        dump: bool,
     ) -> PyResult<PyPlan> {
         let shapes = shapes.into_iter().map(|(n, s)| (n, shape_of(s))).collect();
         let (names, types) = types.into_iter().map(|(n, t)| (n, Some(t))).unzip();
@@ -200,6 +202,7 @@ impl PySymbol {
             grad_req: super::executor::requests(&reqs)?,
             memory_limit,
             np_shape,
+            dump,
             options: PlanOptions::from_env(),
             ..PlanRequest::new(self.symbol.clone(), runtime().registry.clone())
         };

@@ -291,12 +291,17 @@ class _SharedArrays:
 
 
 def plan_of_symbol(
-    symbol: Any, grad_req: Any, type_dict: Any, memory_limit: Any, given: dict[str, Any]
-) -> Any:
-    """`Symbol.memory_plan`."""
+    symbol: Any,
+    grad_req: Any,
+    type_dict: Any,
+    memory_limit: Any,
+    given: dict[str, Any],
+    dump: bool = False,
+) -> MemoryPlan:
+    """`Symbol.memory_plan`; with `dump` the plan keeps the graph after every pass as text."""
     reqs = _simple_reqs(grad_req, symbol.list_arguments())
-
     shapes = {k: to_core_shape(v) for k, v in _known_shapes(given).items()}
     types = {k: np.dtype(v).name for k, v in (type_dict or {}).items() if v is not None}
     limit = _limit_bytes(memory_limit)
-    return MemoryPlan(symbol._handle.memory_plan(shapes, types, reqs, limit, is_np_shape()))
+    handle = symbol._handle.memory_plan(shapes, types, reqs, limit, is_np_shape(), dump)
+    return MemoryPlan(handle)

@@ -329,6 +329,41 @@ class Symbol:
 
         return plan_of_symbol(self, grad_req, type_dict, memory_limit, shapes)
 
+    def dump_passes(
+        self,
+        grad_req: Any = "write",
+        type_dict: dict[str, Any] | None = None,
+        memory_limit: int | str | None = None,
+        **shapes: tuple[int, ...],
+    ) -> dict[str, str]:
+        """The graph after every pass that changes it, as text, by the name of the pass.
+
+        Parameters
+        ----------
+        grad_req, type_dict, memory_limit, **shapes
+            As for `memory_plan`.
+
+        Returns
+        -------
+        dict of str to str
+            In the order of the passes; one line a node: number, operator, name, inputs as
+            `node:output`, and device.
+
+        Examples
+        --------
+        >>> import rsnet as mx
+        >>> x = mx.sym.Variable("x")
+        >>> dumps = (mx.sym.exp(x) + mx.sym.exp(x)).dump_passes(x=(2,))
+        >>> list(dumps)
+        ['composition', 'merge_common', 'gradient', 'devices', 'accumulate']
+        >>> dumps["merge_common"].count("exp")
+        2
+        """
+        from .bind import plan_of_symbol
+
+        plan = plan_of_symbol(self, grad_req, type_dict, memory_limit, shapes, dump=True)
+        return dict(plan._handle.dumps())
+
     # ---- binding -------------------------------------------------------------------------------
 
     def simple_bind(
@@ -421,10 +456,28 @@ class Symbol:
         )
 
     def eval(self, ctx: Any = None, **kwargs: Any) -> list[Any]:
-        """Binds to the given arrays, runs forward and returns the outputs."""
+        """Binds to the given arrays, runs forward and returns the outputs.
+
+        Parameters
+        ----------
+        ctx : Context, optional
+            Device; the current one by default.
+        **kwargs : NDArray
+            Arguments and auxiliary states by name.
+
+        Returns
+        -------
+        list of NDArray
+
+        Raises
+        ------
+        ValueError
+            An argument or auxiliary state is missing.
+        """
         from ..context import current_context
 
-        return self.bind(ctx or current_context(), kwargs).forward()
+        aux = {name: kwargs[name] for name in self.list_auxiliary_states() if name in kwargs}
+        return self.bind(ctx or current_context(), kwargs, aux_states=aux or None).forward()
 
     def grad(self, wrt: list[str]) -> Symbol:
         """The gradients of the outputs with respect to the arguments `wrt`, as a symbol whose head

@@ -296,6 +296,26 @@ fn stand_in(name: &str, raw: &Raw, outputs: u32) -> OpDef {
     op
 }
 
+/// A backward node of a saved gradient: its control dependency is the forward node, whose parameters it
+/// has and whose inputs its outputs are the gradients of.
+fn backward(
+    raw: &Raw,
+    op: Arc<OpDef>,
+    made: &[Option<Arc<SymNode>>],
+    forward: &Arc<SymNode>,
+) -> Result<SymNode> {
+    let attrs = forward.meta().attrs.clone();
+    let mut node = SymNode::new(Some(op), raw.name.clone(), attrs);
+    node.set_dict(Arc::new(raw.dict.clone()));
+    for &(id, index) in &raw.inputs {
+        node.inputs.push(entry(made, id, index, &format!("node '{}'", raw.name))?);
+    }
+    node.control = raw.control.iter().filter_map(|&c| made[c].clone()).collect();
+    node.backward_of = Some(forward.clone());
+    node.num_outputs = forward.inputs.len();
+    Ok(node)
+}
+
 fn operator(
     raw: &Raw,
     mut op: Arc<OpDef>,
@@ -303,6 +323,12 @@ fn operator(
     outputs: u32,
     version: i64,
 ) -> Result<SymNode> {
+    let forward = raw.control.first().and_then(|&c| made[c].as_ref());
+    if op.is_backward
+        && let Some(forward) = forward.filter(|f| !f.is_variable())
+    {
+        return backward(raw, op, made, forward);
+    }
     let mut dict = raw.dict.clone();
     if let Some(count) = &op.key_var_num_args {
         dict.entry(count.clone()).or_insert_with(|| raw.inputs.len().to_string());

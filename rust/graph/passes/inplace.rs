@@ -9,6 +9,7 @@ use super::super::static_graph::Graph;
 use super::gradient::Differentiated;
 use crate::context::Context;
 use crate::operator::{InplacePair, OpReq};
+use std::collections::BTreeMap;
 
 /// Marks entries that have no buffer.
 pub const NONE: u32 = u32::MAX;
@@ -28,6 +29,8 @@ pub struct Shared {
     pub buffers: Vec<Buffer>,
     /// The entry's buffer, or [`NONE`].
     pub buffer_of: Vec<u32>,
+    /// By buffer: the output (a position among the heads) that lies in it.
+    head_of: Vec<Option<u32>>,
     pub req: Vec<OpReq>,
     pub inplace_of: Vec<Option<u32>>,
     pub first_use: Vec<u32>,
@@ -45,6 +48,24 @@ impl Shared {
             None => self.outside[id],
         };
         self.buffer_of.iter().enumerate().map(place).collect()
+    }
+
+    /// By entry: the output in whose buffer it lies, the output's own entry among them.
+    pub fn in_output(&self) -> Vec<Option<u32>> {
+        let head = |b: &u32| self.head_of.get(*b as usize).copied().flatten();
+        self.buffer_of.iter().map(head).collect()
+    }
+
+    /// The bytes of every device up to which buffers without an output reach.
+    pub fn extents(&self, offsets: &[usize]) -> Vec<(Context, usize)> {
+        let mut extents: BTreeMap<Context, usize> = BTreeMap::new();
+        for ((buffer, head), offset) in self.buffers.iter().zip(&self.head_of).zip(offsets) {
+            if head.is_none() && buffer.bytes > 0 {
+                let end = extents.entry(buffer.ctx).or_default();
+                *end = (*end).max(offset + buffer.bytes);
+            }
+        }
+        extents.into_iter().collect()
     }
 }
 
@@ -79,6 +100,7 @@ pub fn run(done: &Differentiated, grad_req: &[OpReq], inplace: bool) -> Shared {
         out: Shared {
             buffers: Vec::new(),
             buffer_of: vec![NONE; count],
+            head_of: Vec::new(),
             req: vec![OpReq::Null; count],
             inplace_of: vec![None; count],
             first_use: vec![0; count],
@@ -239,11 +261,14 @@ impl Walk<'_> {
     /// Heads live to the end.
     fn finish(mut self) -> Shared {
         let end = self.graph.nodes.len().saturating_sub(1) as u32;
-        for head in &self.graph.heads {
+        self.out.head_of = vec![None; self.out.buffers.len()];
+        for (i, head) in self.graph.heads.iter().enumerate() {
             let e = self.graph.entry_id(*head);
             self.out.last_use[e] = end;
-            if let Some(buffer) = self.out.buffers.get_mut(self.out.buffer_of[e] as usize) {
+            let b = self.out.buffer_of[e] as usize;
+            if let Some(buffer) = self.out.buffers.get_mut(b) {
                 buffer.last = end;
+                self.out.head_of[b].get_or_insert(i as u32);
             }
         }
         self.out

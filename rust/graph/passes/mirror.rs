@@ -35,16 +35,28 @@ impl Mirror {
         Mirror { again: vec![false; graph.nodes.len()] }
     }
 
-    /// Nodes with `force_mirroring`, and with `all` every cheap node.
-    pub fn by_attributes(graph: &Graph, all: bool) -> Self {
+    /// Nodes with `force_mirroring`, and with a `step` all cheap nodes except every `step`-th, whose kept
+    /// outputs bound how much is alive while a chain is computed again.
+    pub fn by_attributes(graph: &Graph, step: Option<usize>) -> Self {
+        let mut cheap = 0usize;
         let again = graph.nodes.iter().map(|node| {
-            let Some(op) = &node.op else { return false };
-            let forced = ["__force_mirroring__", "force_mirroring"]
-                .iter()
-                .filter_map(|k| node.dict.get(*k))
-                .any(|v| v.eq_ignore_ascii_case("true") || v == "1");
-            may_repeat(node) && (forced || (all && !DEAR.contains(&op.name.as_str())))
+            if !may_repeat(node) {
+                return false;
+            }
+            if is_forced(node) {
+                return true;
+            }
+            let Some(step) = step.filter(|_| !DEAR.contains(&node.op_name())) else { return false };
+            cheap += 1;
+            !cheap.is_multiple_of(step.max(1))
         });
         Mirror { again: again.collect() }
     }
+}
+
+fn is_forced(node: &Node) -> bool {
+    ["__force_mirroring__", "force_mirroring"]
+        .iter()
+        .filter_map(|k| node.dict.get(*k))
+        .any(|v| v.eq_ignore_ascii_case("true") || v == "1")
 }

@@ -1,0 +1,254 @@
+//! Cutting a program into segments, and what orders them.
+//!
+//! A pass that is one segment writes the variables of its arenas. Where a program has several segments, each
+//! has a variable of its own: it writes that and reads those of the segments whose data it reads or whose
+//! bytes it takes over (the plan's order edges). The start of a pass writes the arenas' variables and
+//! every segment reads them, so that the next pass, or another executor on the same arena, waits. Arrays
+//! bound from outside are ordered by their own variables.
+
+use super::lanes::Memory;
+use super::segments::Step;
+use crate::context::Context;
+use crate::engine::{Engine, Var};
+use crate::graph::Plan;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A segment with no more work than this runs on the thread that pushes it.
+const CHEAP_STEPS: usize = 24;
+const CHEAP_BYTES: usize = 16 << 10;
+
+/// Steps that are one engine operation.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    pub steps: Range<usize>,
+    pub device: Context,
+    pub reads: Vec<Var>,
+    /// Overwritten ones first.
+    pub writes: Vec<Var>,
+    pub overwrites: usize,
+    pub callback: bool,
+    /// Short enough to run on the thread that pushes it.
+    pub cheap: bool,
+    pub name: String,
+}
+
+/// One variable for every segment of a lane's programs. They outlive a program that is laid out anew between
+/// forward and backward.
+pub struct SegmentVars {
+    engine: Arc<dyn Engine>,
+    vars: Vec<Var>,
+}
+
+impl SegmentVars {
+    pub fn new(engine: &Arc<dyn Engine>, count: usize) -> Arc<SegmentVars> {
+        let vars = (0..count).map(|_| engine.new_variable()).collect();
+        Arc::new(SegmentVars { engine: engine.clone(), vars })
+    }
+}
+
+impl Drop for SegmentVars {
+    fn drop(&mut self) {
+        self.vars.iter().for_each(|&v| self.engine.delete_variable(v, None));
+    }
+}
+
+/// How steps are divided.
+pub struct Division {
+    pub ranges: Vec<Range<usize>>,
+    /// So many of the first segments are the forward pass.
+    pub forward: usize,
+    /// By segment: earlier segments that it waits for.
+    waits: Vec<Vec<usize>>,
+}
+
+impl Division {
+    /// Divides the passes; `limits` are the most steps of a segment in each.
+    pub fn new(plan: &Plan, steps: &[Step], forward_steps: usize, limits: [usize; 2]) -> Self {
+        let mut ranges = divide(steps, 0..forward_steps, limits[0]);
+        let forward = ranges.len();
+        ranges.extend(divide(steps, forward_steps..steps.len(), limits[1]));
+        let mut division = Division { waits: vec![Vec::new(); ranges.len()], ranges, forward };
+        if !division.is_serial() {
+            division.find_waits(plan, steps);
+        }
+        division
+    }
+
+    /// Is each pass one segment at most?
+    pub fn is_serial(&self) -> bool {
+        self.forward <= 1 && self.ranges.len() - self.forward <= 1
+    }
+
+    fn find_waits(&mut self, plan: &Plan, steps: &[Step]) {
+        let mut segment_of: Vec<Option<usize>> = vec![None; plan.graph.nodes.len()];
+        for (number, range) in self.ranges.iter().enumerate() {
+            for step in &steps[range.clone()] {
+                segment_of[step.node as usize] = Some(number);
+            }
+        }
+        let data = plan.graph.nodes.iter().enumerate();
+        let data = data.flat_map(|(id, node)| node.predecessors().map(move |p| (p, id as u32)));
+        for (before, after) in data.chain(plan.order_edges.iter().copied()) {
+            if let (Some(before), Some(after)) =
+                (segment_of[before as usize], segment_of[after as usize])
+                && before != after
+            {
+                self.waits[after].push(before);
+            }
+        }
+        for waits in &mut self.waits {
+            waits.sort_unstable();
+            waits.dedup();
+        }
+    }
+
+    /// The segment of a step.
+    pub fn of_step(&self, at: usize) -> usize {
+        self.ranges.partition_point(|r| r.end <= at)
+    }
+}
+
+/// Native steps of one device stay together up to the limit; a callback is alone.
+fn divide(steps: &[Step], range: Range<usize>, limit: usize) -> Vec<Range<usize>> {
+    let mut ranges = Vec::new();
+    let mut begin = range.start;
+    for i in range.clone().skip(1) {
+        let joins = i - begin < limit
+            && !steps[i].is_callback()
+            && !steps[i - 1].is_callback()
+            && steps[i].device == steps[i - 1].device;
+        if !joins {
+            ranges.push(begin..i);
+            begin = i;
+        }
+    }
+    if begin < range.end {
+        ranges.push(begin..range.end);
+    }
+    ranges
+}
+
+/// Variables of a segment besides those of arrays from outside.
+#[derive(Default)]
+struct Inner {
+    reads: Vec<Var>,
+    overwrites: Vec<Var>,
+    writes: Vec<Var>,
+}
+
+/// Makes segments of steps.
+pub struct Cutter<'a> {
+    pub plan: &'a Plan,
+    pub memory: &'a Memory,
+    pub steps: &'a [Step],
+    pub division: &'a Division,
+    pub vars: &'a SegmentVars,
+}
+
+impl Cutter<'_> {
+    /// The variables of the arenas that the plan uses.
+    pub fn arenas(&self) -> Vec<Var> {
+        let used = |device| self.plan.internal_bytes.iter().any(|a| a.0 == device);
+        let arenas = self.memory.arenas.iter().filter(|a| used(a.device));
+        arenas.map(|a| a.array.var()).collect()
+    }
+
+    /// What passes of one segment write: states of operators need an order even where nothing lies in an
+    /// arena.
+    fn lane(&self) -> Vec<Var> {
+        let arenas = self.arenas();
+        if arenas.is_empty() { self.vars.vars[..1].to_vec() } else { arenas }
+    }
+
+    /// Segment `number` of the division.
+    pub fn segment(&self, number: usize) -> Segment {
+        let inner = if !self.division.is_serial() {
+            let own = vec![self.vars.vars[number]];
+            let waits = self.division.waits[number].iter().map(|&s| self.vars.vars[s]);
+            let reads = self.arenas().into_iter().chain(waits).collect();
+            Inner { reads, overwrites: own, ..Inner::default() }
+        } else if number < self.division.forward {
+            Inner { overwrites: self.lane(), ..Inner::default() }
+        } else {
+            Inner { writes: self.lane(), ..Inner::default() }
+        };
+        self.make(self.division.ranges[number].clone(), inner)
+    }
+
+    /// One step as a segment of its own, for monitors and partial forward passes: it writes the arenas,
+    /// so that whoever looks at what it made is ordered, and the variable of its segment, for what reads
+    /// that later.
+    pub fn single(&self, at: usize) -> Segment {
+        let mut inner = Inner::default();
+        let lane = if self.division.is_serial() { self.lane() } else { self.arenas() };
+        match at {
+            0 => inner.overwrites = lane,
+            _ => inner.writes = lane,
+        }
+        if !self.division.is_serial() {
+            let number = self.division.of_step(at);
+            let begins = self.division.ranges[number].start == at;
+            let list = if begins { &mut inner.overwrites } else { &mut inner.writes };
+            list.push(self.vars.vars[number]);
+        }
+        self.make(at..at + 1, inner)
+    }
+
+    fn make(&self, range: Range<usize>, inner: Inner) -> Segment {
+        let steps = &self.steps[range.clone()];
+        let Inner { mut reads, overwrites: mut whole, writes: mut partly } = inner;
+        for step in steps {
+            for array in &step.reads {
+                // What is read after the segment itself wrote it is no condition for its start.
+                if !whole.contains(&array.var()) {
+                    reads.push(array.var());
+                }
+            }
+            for (array, req) in &step.writes {
+                let overwritten = req.overwrites() && array.is_whole();
+                let list = if overwritten { &mut whole } else { &mut partly };
+                list.push(array.var());
+            }
+        }
+        [&mut whole, &mut partly, &mut reads].into_iter().for_each(sort_unique);
+        // A variable that is written and, before that, read is not simply overwritten.
+        let kept = |v: &Var| !partly.contains(v) && !reads.contains(v);
+        let (over, mixed): (Vec<Var>, Vec<Var>) = whole.iter().partition(|v| kept(v));
+        partly.extend(mixed);
+        sort_unique(&mut partly);
+        partly.retain(|v| !over.contains(v));
+        let overwrites = over.len();
+        let mut writes = over;
+        writes.extend(partly);
+        reads.retain(|r| !writes.contains(r));
+        let bytes: usize = steps.iter().map(Step::bytes).sum();
+        let callback = steps.first().is_some_and(Step::is_callback);
+        Segment {
+            device: steps.first().map_or_else(Context::default, |s| s.device),
+            cheap: !callback && steps.len() <= CHEAP_STEPS && bytes <= CHEAP_BYTES,
+            callback,
+            name: self.name(&range),
+            steps: range,
+            reads,
+            writes,
+            overwrites,
+        }
+    }
+
+    /// `[op1,op2]`, as MXNet names segments; long ones are cut off.
+    fn name(&self, range: &Range<usize>) -> String {
+        let op = |i: usize| self.plan.graph.nodes[self.steps[i].node as usize].op_name();
+        if range.len() == 1 {
+            return op(range.start).to_owned();
+        }
+        let shown: Vec<_> = range.clone().take(8).map(op).collect();
+        let more = if range.len() > 8 { ",..." } else { "" };
+        format!("[{}{more}]", shown.join(","))
+    }
+}
+
+fn sort_unique(vars: &mut Vec<Var>) {
+    vars.sort_unstable();
+    vars.dedup();
+}

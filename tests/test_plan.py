@@ -1,0 +1,291 @@
+"""Memory plans: as data, as pictures, between passes, with recomputation and under limits."""
+
+import struct
+import xml.etree.ElementTree as ET
+import zlib
+
+import numpy as np
+import pytest
+
+import rsnet as mx
+from rsnet.base import MXNetError
+
+sym, nd = mx.sym, mx.nd
+
+
+def chain(length, **attrs):
+    """Activations one after another; every fifth is without the attributes."""
+    net = sym.Variable("x")
+    for i in range(length):
+        with mx.AttrScope(**(attrs if i % 5 else {})):
+            net = sym.Activation(net, act_type="tanh", name=f"t{i}")
+    return sym.MakeLoss(net, name="loss")
+
+
+def mlp():
+    net = sym.FullyConnected(sym.Variable("data"), name="fc1", num_hidden=64)
+    net = sym.Activation(net, name="relu1", act_type="relu")
+    net = sym.FullyConnected(net, name="fc2", num_hidden=10)
+    return sym.SoftmaxOutput(net, name="softmax")
+
+
+def overlapping(plan):
+    """Pairs of entries that are alive at once in the same bytes without sharing them in place."""
+    entries = [e for e in plan.entries if e.internal and e.bytes]
+    root = {}
+    for e in plan.entries:
+        root[e.name] = root.get(e.inplace_of, e.inplace_of) or e.name
+    found = []
+    for i, a in enumerate(entries):
+        for b in entries[:i]:
+            alive = a.first_use <= b.last_use and b.first_use <= a.last_use
+            bytes_meet = a.offset < b.offset + b.bytes and b.offset < a.offset + a.bytes
+            if alive and bytes_meet and a.ctx == b.ctx and root[a.name] != root[b.name]:
+                found.append((a.name, b.name))
+    return found
+
+
+# ---- as data -----------------------------------------------------------------------------------
+
+
+def test_entries_that_live_together_do_not_overlap():
+    for grad_req in ("null", "write", "add", {"fc1_weight": "write"}):
+        plan = mlp().memory_plan(grad_req=grad_req, data=(16, 20))
+        assert not overlapping(plan)
+        assert plan.lower_bound_bytes <= plan.arena_bytes <= plan.no_sharing_bytes
+
+
+def test_planning_works_for_graphs_far_larger_than_memory():
+    plan = mlp().memory_plan(data=(1 << 40, 784))
+    assert plan.arena_bytes > 1 << 45
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("float16", 2), ("float32", 4), ("float64", 8)])
+def test_sizes_of_dtypes_are_honoured(dtype, size):
+    net = sym.exp(sym.exp(sym.exp(sym.Variable("x"))))
+    plan = net.memory_plan(type_dict={"x": dtype}, grad_req="null", x=(128,))
+    assert plan.arena_bytes == 128 * size
+    assert {e.bytes for e in plan.entries} == {128 * size}
+
+
+def test_requests_of_entries():
+    entries = {e.name: e for e in mlp().memory_plan(data=(4, 6)).entries}
+    assert entries["data"].req == "null" and not entries["data"].internal
+    assert entries["fc1_output"].req == "write" and entries["fc1_output"].ctx == "cpu(0)"
+    assert entries["relu1_output"].req == "inplace"
+    assert entries["relu1_output"].inplace_of == "fc1_output"
+    added = {e.name: e for e in mlp().memory_plan(grad_req="add", data=(4, 6)).entries}
+    assert added["fc1_backward_output1"].req == "add"
+
+
+def test_debug_str_tells_what_is_allocated():
+    text = mlp().simple_bind(mx.cpu(), data=(1 << 14, 784)).debug_str()
+    megabytes = mlp().memory_plan(data=(1 << 14, 784)).arena_bytes >> 20
+    assert megabytes > 0 and f"Total {megabytes} MB allocated" in text
+    assert "TempSpace resource requested" in text
+    assert text.index("Name=fc1\n") < text.index("Name=softmax\n") < text.index("Name=fc1_backward")
+
+
+# ---- between passes ----------------------------------------------------------------------------
+
+
+def test_graphs_between_passes_can_be_read():
+    x = sym.Variable("x")
+    net = sym.exp(x, name="e1") * sym.exp(x, name="e2")
+    dumps = net.dump_passes(x=(2,))
+    assert list(dumps) == ["composition", "merge_common", "gradient", "devices", "accumulate"]
+    assert "e2" in dumps["composition"] and "e2" not in dumps["merge_common"]
+    assert "-- backward --" in dumps["gradient"] and "-- backward" not in dumps["merge_common"]
+    assert "backward" not in net.dump_passes(grad_req="null", x=(2,))["gradient"]
+
+
+def test_copies_between_devices_are_seen_after_their_pass():
+    with mx.AttrScope(ctx_group="one"):
+        x = sym.Variable("x") * 2
+    with mx.AttrScope(ctx_group="two"):
+        net = (x + 1) * (x + 2)
+    groups = {"one": mx.cpu(0), "two": mx.cpu(1)}
+    exe = net.simple_bind(mx.cpu(), group2ctx=groups, x=(3,))
+    copies = [e for e in exe.memory_plan().entries if "_copy" in e.name]
+    # One copy forward for both readers, one of the gradient back.
+    assert [e.ctx for e in copies] == ["cpu(1)", "cpu(0)"]
+    assert exe.forward(x=nd.ones((3,)))[0].asnumpy().tolist() == [12, 12, 12]
+
+
+# ---- recomputation -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["__force_mirroring__", "force_mirroring"])
+def test_marked_nodes_are_computed_again(key):
+    plain, marked = chain(20), chain(20, **{key: "True"})
+    less, full = marked.memory_plan(x=(500,)), plain.memory_plan(x=(500,))
+    assert less.recomputed_nodes == 16 and full.recomputed_nodes == 0
+    assert less.arena_bytes < full.arena_bytes
+    found = []
+    for net in (plain, marked):
+        exe = net.simple_bind(mx.cpu(), x=(500,))
+        exe.forward(is_train=True, x=np.linspace(-1, 1, 500))
+        exe.backward()
+        found.append(exe.grad_dict["x"].asnumpy())
+    np.testing.assert_array_equal(*found)
+
+
+def test_mirroring_by_environment_keeps_one_node_of_every_step(monkeypatch):
+    net = sym.Variable("x")
+    for _ in range(60):
+        net = sym.Activation(net, act_type="tanh")
+    monkeypatch.setenv("MXNET_BACKWARD_DO_MIRROR", "1")
+    again = {}
+    for step in (1, 5, 10, 1000):
+        monkeypatch.setenv("MXNET_BACKWARD_MIRROR_STEP", str(step))
+        again[step] = net.memory_plan(x=(100,)).recomputed_nodes
+    # The last node's output is the head; it is kept anyway where its place in the count says so.
+    assert again[1] == 0 and again[5] == 48 and again[10] == 54 and again[1000] == 60
+    monkeypatch.setenv("MXNET_BACKWARD_DO_MIRROR", "0")
+    assert net.memory_plan(x=(100,)).recomputed_nodes == 0
+
+
+def test_mirrored_plans_take_less_where_chains_are_long(monkeypatch):
+    net = chain(100)
+    full = net.memory_plan(x=(1000,)).arena_bytes
+    monkeypatch.setenv("MXNET_BACKWARD_DO_MIRROR", "1")
+    monkeypatch.setenv("MXNET_BACKWARD_MIRROR_STEP", "10")
+    assert net.memory_plan(x=(1000,)).arena_bytes < full / 3
+
+
+def test_convolutions_and_random_numbers_are_not_mirrored(monkeypatch):
+    monkeypatch.setenv("MXNET_BACKWARD_DO_MIRROR", "1")
+    net = sym.Convolution(sym.Variable("x"), kernel=(3, 3), num_filter=2, name="conv")
+    net = sym.Dropout(sym.Activation(net, act_type="relu", name="act"), name="drop")
+    graph = sym.MakeLoss(sym.square(net)).graph()
+    _, _, _, mirror = graph.make_backward_pass()
+    assert {graph.nodes[n].name for n in mirror} <= {"act", "square0"}
+
+
+def test_a_limit_is_never_exceeded_and_says_the_least():
+    net = chain(60)
+    full = net.memory_plan(x=(1000,))
+    assert net.memory_plan(memory_limit=full.arena_bytes, x=(1000,)).recomputed_nodes == 0
+    with pytest.raises(MXNetError, match="the least") as caught:
+        net.memory_plan(memory_limit="1kB", x=(1000,))
+    least = int(str(caught.value).rsplit(" is ", 1)[1].split()[0])
+    for limit in (least, (least + full.arena_bytes) // 2):
+        plan = net.memory_plan(memory_limit=limit, x=(1000,))
+        assert plan.arena_bytes <= limit and 0 < plan.recomputed_nodes <= 60
+        assert not overlapping(plan)
+
+
+@pytest.mark.parametrize(
+    ("limit", "error"),
+    [
+        ("-3", ValueError),
+        ("2 XB", ValueError),
+        (-1, ValueError),
+        (1.5, TypeError),
+        (True, TypeError),
+    ],
+)
+def test_bad_limits(limit, error):
+    with pytest.raises(error, match="memory_limit"):
+        mlp().memory_plan(memory_limit=limit, data=(2, 3))
+
+
+# ---- switches ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "switch",
+    [
+        {},
+        {"MXNET_EXEC_ENABLE_INPLACE": "0"},
+        {"MXNET_EXEC_PREFER_BULK_EXEC": "0"},
+        {"MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN": "2"},
+        {"MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN_BWD": "3"},
+        {"MXNET_EXEC_BULK_EXEC_INFERENCE": "0", "MXNET_EXEC_BULK_EXEC_TRAIN": "0"},
+        {"MXNET_ELIMINATE_COMMON_EXPR": "0"},
+        {"MXNET_EXEC_INPLACE_GRAD_SUM_CAP": "2"},
+        {"MXNET_BACKWARD_DO_MIRROR": "1"},
+    ],
+    ids=lambda s: ",".join(s) or "none",
+)
+def test_switches_do_not_change_results(switch, monkeypatch):
+    x = sym.Variable("x")
+    net = sym.Activation(x * 2, act_type="tanh")
+    for _ in range(4):
+        net = sym.exp(net * 0.5) + net * sym.exp(x)
+    net = sym.Group([net, sym.BlockGrad(net * 2)])
+    data, head = np.linspace(-1, 1, 12).reshape(3, 4), nd.ones((3, 4))
+
+    def run():
+        exe = net.simple_bind(mx.cpu(), x=(3, 4))
+        for _ in range(3):
+            outputs = exe.forward(is_train=True, x=data)
+            exe.backward([head, None])
+        return [a.asnumpy() for a in (*outputs, exe.grad_dict["x"])]
+
+    expected = run()
+    for key, value in switch.items():
+        monkeypatch.setenv(key, value)
+    for got, want in zip(run(), expected, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+# ---- pictures ----------------------------------------------------------------------------------
+
+
+def pixels_of(path):
+    """Width, height and rows of an 8-bit RGB PNG without filters."""
+    data = path.read_bytes()
+    assert data.startswith(b"\x89PNG\r\n\x1a\n")
+    at, body = 8, b""
+    while at < len(data):
+        size, kind = struct.unpack(">I4s", data[at : at + 8])
+        content = data[at + 8 : at + 8 + size]
+        (check,) = struct.unpack(">I", data[at + 8 + size : at + 12 + size])
+        assert check == zlib.crc32(kind + content)
+        if kind == b"IHDR":
+            width, height = struct.unpack(">II", content[:8])
+        body += content if kind == b"IDAT" else b""
+        at += 12 + size
+    rows = np.frombuffer(zlib.decompress(body), np.uint8).reshape(height, 1 + 3 * width)
+    assert (rows[:, 0] == 0).all()
+    return rows[:, 1:].reshape(height, width, 3)
+
+
+def test_pictures_show_every_internal_entry(tmp_path):
+    plan = mlp().memory_plan(data=(64, 32))
+    plan.draw(str(tmp_path / "plan.svg"))
+    tree = ET.parse(tmp_path / "plan.svg").getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    titles = [t.text.split()[0] for t in tree.iter(f"{space}title")]
+    assert titles == [e.name for e in plan.entries if e.internal and e.bytes]
+    texts = " ".join(t.text for t in tree.iter(f"{space}text"))
+    assert "lower bound" in texts and "backward" in texts and "kB" in texts
+    plan.draw(str(tmp_path / "plan.png"))
+    pixels = pixels_of(tmp_path / "plan.png")
+    assert pixels.shape == (660, 1200, 3)
+    # Coloured boxes, black letters, the red line of the bound.
+    assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 5
+    assert (pixels == (210, 0, 0)).all(axis=2).any() and (pixels == 0).all(axis=2).any()
+
+
+def test_a_picture_has_a_band_for_every_device(tmp_path):
+    with mx.AttrScope(ctx_group="one"):
+        x = sym.exp(sym.exp(sym.Variable("x"), name="<&>"))
+    with mx.AttrScope(ctx_group="two"):
+        net = sym.exp(x * 2)
+    groups = {"one": mx.cpu(0), "two": mx.cpu(1)}
+    exe = net.simple_bind(mx.cpu(), group2ctx=groups, x=(300,))
+    exe.memory_plan().draw(str(tmp_path / "plan.svg"))
+    texts = [
+        t.text for t in ET.parse(tmp_path / "plan.svg").iter("{http://www.w3.org/2000/svg}text")
+    ]
+    assert {"cpu(0)", "cpu(1)"} <= set(texts)
+
+
+def test_a_plan_without_entries_can_be_drawn(tmp_path):
+    plan = sym.Variable("x").memory_plan(grad_req="null", x=(2,))
+    for kind in ("svg", "png"):
+        plan.draw(str(tmp_path / f"plan.{kind}"))
+    with pytest.raises(ValueError, match="gif"):
+        plan.draw(str(tmp_path / "plan.gif"))

@@ -1,0 +1,274 @@
+"""Symbol files: gradients, deep graphs, operators that are missing, damaged and hostile text."""
+
+import copy
+import json
+import os
+import pickle
+import random
+import subprocess
+
+import numpy as np
+import pytest
+
+import rsnet as mx
+from rsnet.base import MXNetError
+
+sym, nd = mx.sym, mx.nd
+MXNET = os.environ.get("RSNET_MXNET")
+
+
+def mlp():
+    net = sym.FullyConnected(sym.Variable("data"), name="fc1", num_hidden=8)
+    net = sym.BatchNorm(net, name="bn", fix_gamma=False)
+    net = sym.Activation(net, name="relu1", act_type="relu")
+    net = sym.FullyConnected(net, name="fc2", num_hidden=3)
+    return sym.SoftmaxOutput(net, name="softmax")
+
+
+def file_of(nodes, head, arg_nodes=(0,)):
+    return json.dumps(
+        {
+            "nodes": nodes,
+            "arg_nodes": list(arg_nodes),
+            "heads": [head],
+            "attrs": {"mxnet_version": ["int", 10901]},
+        }
+    )
+
+
+VARIABLE = {"op": "null", "name": "x", "inputs": []}
+
+
+# ---- names and gradients -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a$b", "ü λ", "a/b c", '"q"', "\\", "a\nb", "$", "x:0", "<&>"])
+def test_any_character_in_names(name):
+    net = sym.Activation(sym.Variable(name), act_type="relu", name=f"{name}_r", attr={"k$": "v$"})
+    assert net.attr_dict()[f"{name}_r"]["k$"] == "v$"
+    again = sym.load_json(net.tojson())
+    assert again.list_arguments() == [name] and again.tojson() == net.tojson()
+    assert pickle.loads(pickle.dumps(net)).list_outputs() == [f"{name}_r_output"]
+    exe = net.simple_bind(mx.cpu(), **{name: (2,)})
+    assert list(exe.arg_dict) == [name]
+    assert exe.forward(**{name: nd.array([-1, 2])})[0].asnumpy().tolist() == [0, 2]
+
+
+def test_gradients_are_saved_and_loaded():
+    grad = mlp().grad(["fc1_weight", "data"])
+    again = sym.load_json(grad.tojson())
+    assert again.tojson() == grad.tojson()
+    assert again.list_arguments() == grad.list_arguments()
+    shapes = dict(zip(grad.list_arguments(), grad.infer_shape(data=(4, 5))[0], strict=True))
+    rng = np.random.default_rng(0)
+    values = {name: nd.array(rng.uniform(0.1, 1, shape)) for name, shape in shapes.items()}
+    values |= {"bn_moving_mean": nd.zeros((8,)), "bn_moving_var": nd.ones((8,))}
+    found = [[o.asnumpy() for o in net.eval(**values)] for net in (grad, again)]
+    assert [g.shape for g in found[0]] == [(8, 5), (4, 5)]
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_eval_takes_auxiliary_states_by_name():
+    net = sym.BatchNorm(sym.Variable("x"), name="bn", fix_gamma=False, eps=0)
+    values = {"bn_gamma": nd.ones((2,)), "bn_beta": nd.zeros((2,)), "bn_moving_mean": nd.ones((2,))}
+    got = net.eval(x=nd.array([[3.0, 5.0]]), bn_moving_var=nd.array([4.0, 16.0]), **values)
+    np.testing.assert_allclose(got[0].asnumpy(), [[1, 1]], rtol=1e-5)
+    with pytest.raises(ValueError, match="bn_moving_var"):
+        net.eval(x=nd.array([[3.0, 5.0]]), **values)
+
+
+# ---- operators that are missing ----------------------------------------------------------------
+
+
+def test_unknown_operators_are_reported_together():
+    nodes = [
+        VARIABLE,
+        {"op": "Zap", "name": "first", "inputs": [[0, 0, 0]]},
+        {"op": "relu", "name": "r", "inputs": [[1, 0, 0]]},
+        {"op": "Zip", "name": "second", "inputs": [[2, 0, 0]]},
+    ]
+    with pytest.raises(MXNetError) as caught:
+        sym.load_json(file_of(nodes, [3, 0, 0]))
+    for part in ("first", "Zap", "second", "Zip"):
+        assert part in str(caught.value)
+
+
+def test_a_custom_operator_that_is_missing_fails_at_bind_only(tmp_path):
+    nodes = [
+        VARIABLE,
+        {"op": "Custom", "name": "c", "attrs": {"op_type": "missing_one"}, "inputs": [[0, 0, 0]]},
+        {"op": "relu", "name": "r", "inputs": [[1, 0, 0]]},
+    ]
+    net = sym.load_json(file_of(nodes, [2, 0, 0]))
+    assert net.list_arguments() == ["x"] and "missing_one" in net.debug_str()
+    assert net.get_internals().list_outputs() == ["x", "c_output", "r_output"]
+    assert net.get_internals()["c_output"].list_arguments() == ["x"]
+    assert net(x=sym.Variable("y")).list_arguments() == ["y"]
+    path = str(tmp_path / "net-symbol.json")
+    copy.deepcopy(net).save(path)
+    assert sym.load(path).tojson() == net.tojson()
+    for bind in (
+        lambda: net.simple_bind(mx.cpu(), x=(2,)),
+        lambda: net.bind(mx.cpu(), [nd.ones((2,))]),
+    ):
+        with pytest.raises(MXNetError, match="missing_one"):
+            bind()
+
+
+# ---- deep and hostile --------------------------------------------------------------------------
+
+
+def test_a_chain_of_many_nodes():
+    count = 100_000
+    nodes = [VARIABLE]
+    for i in range(count):
+        nodes.append(
+            {
+                "op": "_plus_scalar",
+                "name": f"n{i}",
+                "attrs": {"scalar": "1"},
+                "inputs": [[i, 0, 0]],
+            }
+        )
+    net = sym.load_json(file_of(nodes, [count, 0, 0]))
+    assert net.infer_shape(x=(2,))[1] == [(2,)]
+    assert len(net.get_internals().list_outputs()) == count + 1
+    again = pickle.loads(pickle.dumps(net))
+    assert again.list_arguments() == ["x"] and net.debug_str().count("Op:") == count
+    assert net(x=sym.Variable("y")).list_arguments() == ["y"]
+    exe = net.simple_bind(mx.cpu(), x=(2,))
+    assert exe.forward(is_train=True)[0].asnumpy().tolist() == [count, count]
+    exe.backward(nd.ones((2,)))
+    assert exe.grad_dict["x"].asnumpy().tolist() == [1, 1]
+
+
+def test_deep_nesting_and_cycles_are_errors():
+    for text in ("[" * 100_000, '{"nodes":' * 100_000, '{"nodes":[' + "[" * 100_000):
+        with pytest.raises(MXNetError):
+            sym.load_json(text)
+    nodes = [VARIABLE]
+    for i in range(20_000):
+        nodes.append({"op": "relu", "name": f"n{i}", "inputs": [[i, 0, 0]]})
+    nodes[1]["inputs"] = [[20_000, 0, 0]]
+    with pytest.raises(MXNetError, match="cycle through 'n0'"):
+        sym.load_json(file_of(nodes, [20_000, 0, 0]))
+
+
+HUGE = [
+    ("SliceChannel", {"num_outputs": "1000000000"}, 0),
+    ("SliceChannel", {"num_outputs": "-1"}, 0),
+    ("Concat", {"num_args": "1000000000"}, 0),
+    ("add_n", {"num_args": "2000000000"}, 0),
+    ("_split_v2", {"sections": "1000000000", "indices": "()"}, 0),
+    ("UpSampling", {"num_args": "1000000000", "scale": "2", "sample_type": "nearest"}, 0),
+    ("Custom", {"op_type": "q"}, 4294967295),
+    ("relu", {}, 4294967295),
+]
+
+
+@pytest.mark.parametrize(("op", "attrs", "output"), HUGE, ids=lambda v: str(v)[:40])
+def test_counts_beyond_reason_are_errors(op, attrs, output):
+    node = {"op": op, "name": "n", "attrs": attrs, "inputs": [[0, 0, 0]]}
+    with pytest.raises(MXNetError):
+        sym.load_json(file_of([VARIABLE, node], [1, output, 0]))
+
+
+VALUES = [
+    None,
+    -1,
+    2**63,
+    2**31,
+    1e308,
+    "",
+    [],
+    {},
+    "x" * 50,
+    True,
+    [[2**40, 0, 0]],
+    0,
+    "1000000000",
+]
+
+
+def mutate(value, rng):
+    """Replaces something somewhere inside."""
+    while isinstance(value, (dict, list)) and value:
+        key = rng.choice(list(value)) if isinstance(value, dict) else rng.randrange(len(value))
+        if rng.random() < 0.4:
+            value[key] = rng.choice(VALUES)
+            return
+        value = value[key]
+
+
+def damaged(text, rng):
+    raw, way = bytearray(text.encode()), rng.random()
+    if way < 0.3:
+        for _ in range(rng.randint(1, 4)):
+            raw[rng.randrange(len(raw))] = rng.randrange(256)
+        return raw.decode("utf8", "replace")
+    if way < 0.8:
+        data = json.loads(text)
+        mutate(data, rng)
+        return json.dumps(data)
+    begin, end = sorted((rng.randrange(len(raw)), rng.randrange(len(raw))))
+    return (raw[:begin] + raw[end:]).decode("utf8", "replace")
+
+
+def test_damaged_files_give_errors_or_symbols():
+    """Whatever a file holds: an error of ours, or a symbol that can be looked at and planned."""
+    text, rng, refused = mlp().tojson(), random.Random(1), 0
+    for _ in range(600):
+        try:
+            net = sym.load_json(damaged(text, rng))
+        except MXNetError:
+            refused += 1
+            continue
+        net.debug_str()
+        assert sym.load_json(net.tojson()).list_inputs() == net.list_inputs()
+        try:
+            net.infer_shape_partial(data=(4, 6))
+            net.memory_plan(data=(4, 6))
+        except MXNetError:
+            refused += 1
+    assert refused > 300
+
+
+# ---- MXNet itself ------------------------------------------------------------------------------
+
+THEIRS = """
+import os, sys
+os.environ["MXNET_SUBGRAPH_BACKEND"] = "NONE"
+import mxnet as mx, numpy as np
+folder = sys.argv[1]
+net = mx.sym.load(folder + "/net-symbol.json")
+arrays = mx.nd.load(folder + "/net-0000.params")
+args = {n: arrays["arg:" + n] for n in net.list_arguments()}
+aux = {n: arrays["aux:" + n] for n in net.list_auxiliary_states()}
+np.save(folder + "/out.npy", net.bind(mx.cpu(), args, aux_states=aux).forward()[0].asnumpy())
+net.save(folder + "/back-symbol.json")
+mx.nd.save(folder + "/back-0000.params", arrays)
+"""
+
+
+@pytest.mark.skipif(not MXNET, reason="set RSNET_MXNET to a Python that has MXNet 1.9")
+def test_files_pass_through_mxnet_unchanged(tmp_path):
+    net = mlp()
+    exe = net.simple_bind(mx.cpu(), grad_req="null", data=(4, 6))
+    rng = np.random.default_rng(0)
+    arrays = {}
+    for kind, own in (("arg", exe.arg_dict), ("aux", exe.aux_dict)):
+        for name, value in own.items():
+            value[:] = rng.uniform(0.5, 1, value.shape)
+            arrays[f"{kind}:{name}"] = value
+    net.save(str(tmp_path / "net-symbol.json"))
+    nd.save(str(tmp_path / "net-0000.params"), arrays)
+    subprocess.run([MXNET, "-W", "ignore", "-c", THEIRS, str(tmp_path)], check=True, timeout=120)
+    expected = exe.forward()[0].asnumpy()
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, rtol=1e-5)
+    for ours, back in (
+        ("net-symbol.json", "back-symbol.json"),
+        ("net-0000.params", "back-0000.params"),
+    ):
+        assert (tmp_path / ours).read_bytes() == (tmp_path / back).read_bytes()
+    assert sym.load(str(tmp_path / "back-symbol.json")).tojson() == net.tojson()
