@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 /// (before, after) pairs, sorted by `after`, without duplicates and without those that data implies
 /// directly.
 pub fn run(graph: &Graph, shared: &Shared, offsets: &[usize]) -> Vec<(u32, u32)> {
+    // By buffer: its last writer and who read it since. Earlier users run before that writer.
     let mut users: Vec<Vec<u32>> = vec![Vec::new(); shared.buffers.len()];
     // By device: the buffer that last took the bytes from this offset up to the end given.
     let mut layers: BTreeMap<crate::Context, BTreeMap<usize, (usize, u32)>> = BTreeMap::new();
@@ -45,8 +46,10 @@ pub fn run(graph: &Graph, shared: &Shared, offsets: &[usize]) -> Vec<(u32, u32)>
         let implied = |n: u32| node.predecessors().any(|p| p == n);
         edges.extend(before.iter().filter(|&&n| !implied(n)).map(|&n| (n, id as u32)));
         for e in graph.entries_of(id) {
-            if let Some(writer) = last_writer.get_mut(shared.buffer_of[e] as usize) {
+            let b = shared.buffer_of[e] as usize;
+            if let Some(writer) = last_writer.get_mut(b) {
                 *writer = id as u32;
+                users[b].clear();
             }
         }
         let read = node.inputs.iter().map(|e| graph.entry_id(*e));
