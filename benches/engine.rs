@@ -3,7 +3,12 @@
 //! Prints `pattern=NAME workers=N ns_per_task=X`, medians of `RUNS` runs of `TASKS` tasks. Workers are counted
 //! besides the pushing thread. Each pattern first runs with an order-sensitive update and compares the
 //! result with a sequential run; then empty tasks are timed. An argument selects patterns by a part of
-//! their name. `atomic_rmw` is the machine's uncontended atomic addition, to compare hosts by.
+//! their name. `atomic_rmw` is the machine's uncontended atomic addition, to compare hosts by. Beside the
+//! patterns stands libgomp's `task depend` in the same run (`peer=libgomp`, with its time as a multiple of
+//! ours), where a C compiler that knows OpenMP is at hand.
+
+#[path = "engine/peer.rs"]
+mod peer;
 
 use rsnet::engine::{
     Engine, NaiveEngine, Operation, Push, Task, ThreadedEngine, Var, patiently, segment,
@@ -159,7 +164,7 @@ fn push_empty(engine: &dyn Engine, lists: &[(Vec<Var>, Vec<Var>)], cheap: bool) 
     }
 }
 
-fn dynamic(p: &Pattern, workers: usize, name: &str, cheap: bool) {
+fn dynamic(p: &Pattern, workers: usize, name: &str, cheap: bool) -> f64 {
     let engine = ThreadedEngine::with_threads(workers);
     check(&engine, p, cheap, false);
     let vars = new_vars(&engine, p.vars);
@@ -169,6 +174,7 @@ fn dynamic(p: &Pattern, workers: usize, name: &str, cheap: bool) {
         engine.wait_for_all(&mut patiently()).unwrap();
     });
     report(name, workers, ns);
+    ns
 }
 
 fn two_pushers(p: &Pattern) {
@@ -388,6 +394,29 @@ fn kernels() {
     }
 }
 
+/// Microseconds of processor time that idle workers take in a second, from a millisecond after their last task.
+fn idle() {
+    fn used() -> Duration {
+        // SAFETY: fills a plain structure, for which zeros are valid.
+        let usage = unsafe {
+            let mut usage = std::mem::zeroed::<libc::rusage>();
+            libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+            usage
+        };
+        let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+        time(usage.ru_utime) + time(usage.ru_stime)
+    }
+    let engine = ThreadedEngine::with_threads(2);
+    for _ in 0..1000 {
+        engine.push(Task::sync(|_| Ok(())), Push::new("task", &[], &[])).unwrap();
+    }
+    engine.wait_for_all(&mut patiently()).unwrap();
+    std::thread::sleep(Duration::from_millis(1));
+    let before = used();
+    std::thread::sleep(Duration::from_secs(1));
+    println!("pattern=idle workers=2 cpu_us_per_s={}", (used() - before).as_micros());
+}
+
 fn atomic_rmw() {
     let n = AtomicU64::new(0);
     let ns = time(1_000_000, || {
@@ -403,22 +432,35 @@ fn main() {
     let wanted = |name: &str| name.contains(&filter);
     let patterns = patterns();
     atomic_rmw();
+    let libgomp = peer::Libgomp::build();
+    if let Err(reason) = &libgomp {
+        println!("peer=libgomp skipped: {reason}");
+    }
     for workers in [1, 2] {
         for p in patterns.iter().filter(|p| wanted(p.name)) {
-            dynamic(p, workers, p.name, false);
+            let ours = dynamic(p, workers, p.name, false);
+            let Ok(libgomp) = &libgomp else { continue };
+            let head = format!("pattern={} peer=libgomp workers={workers}", p.name);
+            match libgomp.measure(p.name, workers) {
+                Ok(ns) => println!("{head} ns_per_task={ns:.1} ratio={:.1}", ns / ours),
+                Err(reason) => println!("{head} failed: {reason}"),
+            }
         }
     }
     let (random, graph) = (&patterns[2], &patterns[4]);
-    let rest: [(&str, &dyn Fn()); 9] = [
+    let rest: [(&str, &dyn Fn()); 10] = [
         ("random64_push2", &|| two_pushers(random)),
         ("random64_async", &|| asynchronous(random)),
-        ("random64_inline", &|| dynamic(random, 1, "random64_inline", true)),
+        ("random64_inline", &|| {
+            dynamic(random, 1, "random64_inline", true);
+        }),
         ("graph1000_replay_segment", &|| replay(graph)),
         ("bulk1000", &bulk),
         ("naive", &|| naive(random)),
         ("new_delete_variable", &new_delete),
         ("push_wait", &push_wait),
         ("kernels", &kernels),
+        ("idle", &idle),
     ];
     for (name, run) in rest {
         if wanted(name) {
