@@ -11,6 +11,10 @@ use std::sync::atomic::Ordering;
 
 const RING: u64 = if cfg!(loom) { 4 } else { 1 << 15 };
 
+/// How many tasks ahead a consumer asks for the lines of a task: they come from another core in the time of
+/// several tasks.
+const AHEAD: u64 = 6;
+
 /// A value on cache lines of its own.
 #[derive(Default)]
 #[repr(align(128))]
@@ -52,7 +56,7 @@ impl Ring {
     }
 
     /// `seen_tail` is the consumer's last look at the tail: while it is ahead, the line that the producer
-    /// writes is left alone. `coming` is called with the task after this one, if it is there.
+    /// writes is left alone. `coming` is called with a task soon after this one, if it is there.
     #[inline]
     fn pop(&self, seen_tail: &mut u64, coming: impl Fn(u32)) -> Option<u32> {
         let mut head = self.head.0.load(Ordering::Relaxed);
@@ -73,10 +77,9 @@ impl Ring {
             );
             match r {
                 Ok(_) => {
-                    if head + 2 < *seen_tail {
-                        coming(
-                            self.items[((head + 2) & (RING - 1)) as usize].load(Ordering::Relaxed),
-                        );
+                    let ahead = head + AHEAD;
+                    if ahead < *seen_tail {
+                        coming(self.items[(ahead & (RING - 1)) as usize].load(Ordering::Relaxed));
                     }
                     return Some(task);
                 }

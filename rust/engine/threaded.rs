@@ -76,9 +76,9 @@ impl Alloc {
     pub fn take(&mut self, core: &Core) -> Option<u32> {
         match self.free.pop() {
             Some(slot) => {
-                // The next but one: a line comes from another core in about the time of two pushes.
-                if let [.., next, _] = self.free[..] {
-                    core.slab.prefetch_for_write(next);
+                // A line comes from another core in the time of several pushes.
+                if let [.., soon, _, _, _, _] = self.free[..] {
+                    core.slab.prefetch_for_write(soon);
                 }
                 Some(slot)
             }
