@@ -1,23 +1,55 @@
 """The dependency engine, for any Python function.
 
-Operations are functions with the variables they read and write. Two operations that share a
-variable which
-one of them writes run in the order of their pushes; reads of one variable run side by side;
+Operations are functions with the variables they read and write. Two operations that share a variable
+which one of them writes run in the order of their pushes; reads of one variable run side by side;
 everything else is unordered. A push returns at once; errors surface at a wait.
 
 Examples
 --------
-Two steps for each of three files; the files side by side, the steps of one file in order:
+A pipeline over files: each is read, then counted and searched side by side, and a report waits for all of them.
+A variable stands for whatever the functions share, here for the text of a file and for the report:
 
+>>> import os, tempfile
 >>> from rsnet import engine
->>> log = {name: [] for name in "abc"}
->>> for name in log:
-...     file = engine.new_variable()
-...     engine.push_sync(lambda rc, n=name: log[n].append("read"), mutate_vars=[file])
-...     engine.push_sync(lambda rc, n=name: log[n].append("compress"), mutate_vars=[file])
->>> engine.wait_for_all()
->>> log
-{'a': ['read', 'compress'], 'b': ['read', 'compress'], 'c': ['read', 'compress']}
+>>> folder = tempfile.mkdtemp()
+>>> names = [os.path.join(folder, name) for name in ("a.txt", "b.txt")]
+>>> for name in names:
+...     with open(name, "w") as file:
+...         _ = file.write("tea and cake, tea and jam")
+>>> text, words, teas, parts = {}, {}, {}, []
+>>> def read(name):
+...     with open(name) as file:
+...         text[name] = file.read()
+>>> for name in names:
+...     content, count, found = (engine.new_variable() for _ in range(3))
+...     engine.push_sync(lambda rc, n=name: read(n), mutate_vars=[content])
+...     engine.push_sync(
+...         lambda rc, n=name: words.update({n: len(text[n].split())}), None, [content], [count]
+...     )
+...     engine.push_sync(
+...         lambda rc, n=name: teas.update({n: text[n].count("tea")}), None, [content], [found]
+...     )
+...     parts += [count, found]
+>>> report, lines = engine.new_variable(), []
+>>> engine.push_sync(
+...     lambda rc: lines.append((sum(words.values()), sum(teas.values()))), None, parts, [report]
+... )
+>>> engine.wait_for_var(report)
+>>> lines
+[(12, 4)]
+
+An operation that fails stops those that read what it was to write, and the wait raises its exception:
+
+>>> missing, count = engine.new_variable(), engine.new_variable()
+>>> engine.push_sync(lambda rc: read("no such file"), mutate_vars=[missing])
+>>> engine.push_sync(lambda rc: lines.append("never"), None, [missing], [count])
+>>> try:
+...     engine.wait_for_var(count)
+... except FileNotFoundError as error:
+...     print(error.filename)
+no such file
+>>> lines
+[(12, 4)]
 """
 
 from __future__ import annotations

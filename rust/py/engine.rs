@@ -296,7 +296,39 @@ fn new_variable() -> Variable {
 }
 
 /// Runs ``fn(run_context)`` once what ``const_vars`` and ``mutate_vars`` wait for is done. Returns at once.
-/// ``fn=None`` only orders.
+///
+/// Parameters
+/// ----------
+/// fn : callable or None
+///     Called on a thread of its own with a `RunContext`; None only orders.
+/// ctx : Context, optional
+///     The device, ``cpu(0)`` by default.
+/// const_vars, mutate_vars : list of Variable, optional
+///     What ``fn`` reads, and what it writes; no variable twice.
+/// prop : str, optional
+///     normal, copy_from_gpu, copy_to_gpu, cpu_prioritized, async, delete_var, gpu_prioritized or no_skip (runs even
+///     when a variable carries an error).
+/// priority : int, optional
+///     Greater runs earlier among operations that are ready.
+/// name : str, optional
+///     For errors, hooks and reports; by default that of ``fn``.
+///
+/// Raises
+/// ------
+/// ValueError
+///     A variable is named twice, both read and written, or deleted; an unknown ``prop``.
+/// MXNetError
+///     The device is not there.
+///
+/// Examples
+/// --------
+/// >>> from rsnet import engine
+/// >>> page, log = engine.new_variable(), []
+/// >>> engine.push_sync(lambda rc: log.append("fetch"), mutate_vars=[page])
+/// >>> engine.push_sync(lambda rc: log.append("print"), const_vars=[page])
+/// >>> engine.wait_for_var(page)
+/// >>> log
+/// ['fetch', 'print']
 #[pyfunction]
 #[pyo3(signature = (r#fn, ctx=None, const_vars=None, mutate_vars=None, prop=None, priority=0, name=None))]
 #[expect(clippy::too_many_arguments, reason = "the arguments of the Python function")]
@@ -318,7 +350,20 @@ fn push_sync(
 }
 
 /// As `push_sync`, with ``fn(run_context, on_complete)``: done when ``on_complete()`` is called, once, from
-/// any thread. ``on_complete(error=exc)`` fails it.
+/// any thread. ``on_complete(error=exc)`` fails it. A second call is an error, and so is to forget it.
+///
+/// Examples
+/// --------
+/// >>> import threading
+/// >>> from rsnet import engine
+/// >>> answer, log = engine.new_variable(), []
+/// >>> def ask(rc, on_complete):
+/// ...     threading.Timer(0.01, lambda: (log.append("answer"), on_complete())).start()
+/// >>> engine.push_async(ask, mutate_vars=[answer])
+/// >>> engine.push_sync(lambda rc: log.append("thanks"), const_vars=[answer])
+/// >>> engine.wait_for_var(answer)
+/// >>> log
+/// ['answer', 'thanks']
 #[pyfunction]
 #[pyo3(signature = (r#fn, ctx=None, const_vars=None, mutate_vars=None, prop=None, priority=0, name=None))]
 #[expect(clippy::too_many_arguments, reason = "the arguments of the Python function")]
@@ -339,7 +384,21 @@ fn push_async(
     call.push(py, Some(r#fn), Ends::ByToken)
 }
 
-/// An operation to be pushed many times by `push`.
+/// An operation to be pushed many times by `push`: ``fn(run_context)`` with its variables, checked once.
+///
+/// Parameters, except for ``ctx`` and ``priority``, which `push` takes, and errors are those of `push_sync`.
+///
+/// Examples
+/// --------
+/// >>> from rsnet import engine
+/// >>> counter, ticks = engine.new_variable(), []
+/// >>> tick = engine.new_operator(lambda rc: ticks.append(len(ticks)), [], [counter])
+/// >>> for _ in range(3):
+/// ...     engine.push(tick)
+/// >>> engine.delete_operator(tick)
+/// >>> engine.wait_for_var(counter)
+/// >>> ticks
+/// [0, 1, 2]
 #[pyfunction]
 #[pyo3(signature = (r#fn, const_vars, mutate_vars, prop=None, name=None))]
 fn new_operator(
@@ -464,6 +523,25 @@ fn start() {
 }
 
 /// A wait that lasts longer raises an error that names what it waits for. ``None``: no limit.
+///
+/// The error lists every operation that holds the wait up, the running ones first, with the variables it writes and
+/// the line that pushed it. Nothing is lost: the wait may be repeated.
+///
+/// Examples
+/// --------
+/// >>> import threading
+/// >>> from rsnet import engine
+/// >>> gate, v = threading.Event(), engine.new_variable()
+/// >>> engine.set_wait_timeout(0.1)
+/// >>> engine.push_sync(lambda rc: gate.wait(), mutate_vars=[v], name="stuck")
+/// >>> try:
+/// ...     engine.wait_for_var(v)
+/// ... except Exception as error:
+/// ...     print("operation 'stuck' is running" in str(error))
+/// True
+/// >>> gate.set()
+/// >>> engine.set_wait_timeout(None)
+/// >>> engine.wait_for_var(v)
 #[pyfunction]
 #[pyo3(signature = (seconds=None))]
 fn set_wait_timeout(seconds: Option<f64>) -> PyResult<()> {
