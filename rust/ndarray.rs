@@ -209,6 +209,15 @@ impl NDArray {
         Ok(array)
     }
 
+    /// An uninitialised array of this one's shape, dtype and device, with memory.
+    #[inline]
+    pub fn empty_like(&self) -> Result<Self> {
+        let memory = Memory::Pooled(AtomicPtr::default());
+        let chunk = Chunk::new(&self.chunk.runtime, self.size_bytes(), self.chunk.ctx, memory);
+        chunk.ptr()?;
+        Ok(NDArray { chunk, offset: 0, shape: self.shape.clone(), dtype: self.dtype })
+    }
+
     /// A fresh variable over somebody's bytes, which `keep` keeps alive.
     ///
     /// # Safety
@@ -338,6 +347,14 @@ impl NDArray {
         // SAFETY: the chunk holds these bytes (checked when the array was made) and is kept alive by
         // whoever holds the array while the view is used.
         Ok(unsafe { View::new(ptr, self.shape.clone(), self.dtype) })
+    }
+
+    /// As [`NDArray::view`], with all elements on one axis.
+    #[inline]
+    pub fn flat_view(&self) -> Result<View> {
+        let ptr = self.chunk.ptr()?.wrapping_add(self.offset);
+        // SAFETY: as in `view`.
+        Ok(unsafe { View::flat(ptr, self.size(), self.dtype) })
     }
 
     /// Rows `begin..end` of the first axis, sharing memory.

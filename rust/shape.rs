@@ -41,6 +41,12 @@ impl Shape {
         Shape { dims: SmallVec::from_slice(dims), rank_known: true }
     }
 
+    /// One axis.
+    #[inline]
+    pub fn flat(size: usize) -> Self {
+        Shape { dims: Dims::from_buf_and_len([size as i64; 5], 1), rank_known: true }
+    }
+
     pub fn scalar() -> Self {
         Shape { dims: Dims::new(), rank_known: true }
     }

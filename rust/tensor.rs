@@ -36,6 +36,16 @@ impl View {
         View { ptr, shape, strides, dtype }
     }
 
+    /// A view of `size` elements on one axis: all that an element-wise kernel wants to know.
+    ///
+    /// # Safety
+    /// As [`View::new`].
+    #[inline]
+    pub unsafe fn flat(ptr: *mut u8, size: usize, dtype: DType) -> Self {
+        let strides = Dims::from_buf_and_len([1; 5], 1);
+        View { ptr, shape: Shape::flat(size), strides, dtype }
+    }
+
     /// A view with explicit strides (in elements).
     ///
     /// # Safety

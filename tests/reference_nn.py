@@ -546,6 +546,30 @@ def rmsprop_update(
     return clipped(w - lr * g / np.sqrt(n + epsilon), clip_weights), n
 
 
+@reference("rmspropalex_update")
+def rmspropalex_update(
+    w, g, n, mean, delta, lr, gamma1=0.95, gamma2=0.9, epsilon=1e-8, wd=0.0, rescale_grad=1.0,
+    clip_gradient=-1.0, clip_weights=-1.0,
+):  # fmt: skip
+    g = clipped(g * rescale_grad + wd * w, clip_gradient)
+    n = (1 - gamma1) * g * g + gamma1 * n
+    mean = (1 - gamma1) * g + gamma1 * mean
+    delta = gamma2 * delta - lr * g / np.sqrt(n - mean * mean + epsilon)
+    return clipped(w + delta, clip_weights), n, mean, delta
+
+
+@reference("ftml_update")
+def ftml_update(
+    w, g, d, v, z, lr, t, beta1=0.6, beta2=0.999, epsilon=1e-8, wd=0.0, rescale_grad=1.0,
+    clip_grad=-1.0,
+):  # fmt: skip
+    g = clipped(g * rescale_grad + wd * w, clip_grad)
+    v = beta2 * v + (1 - beta2) * g * g
+    new = (1 - beta1**t) / lr * (np.sqrt(v / (1 - beta2**t)) + epsilon)
+    z = beta1 * z + (1 - beta1) * g - (new - beta1 * d) * w
+    return -z / new, new, v, z
+
+
 @reference("ftrl_update")
 def ftrl_update(
     w, g, z, n, lr, lamda1=0.01, beta=1.0, wd=0.0, rescale_grad=1.0, clip_gradient=-1.0

@@ -150,6 +150,64 @@ def test_random_numbers_have_their_moments(op):
     assert not np.array_equal(host(f(shape=(n,), **params)), draws)
 
 
+# Parameters of two distributions each, with their means and standard deviations.
+SAMPLED = {
+    "_sample_uniform": ([[0, 2], [1, 6]], [0.5, 4], [1 / 12**0.5, 4 / 12**0.5]),
+    "_sample_normal": ([[0, -2], [1, 3]], [0, -2], [1, 3]),
+    "_sample_gamma": ([[2, 5], [3, 0.5]], [6, 2.5], [18**0.5, 1.25**0.5]),
+    "_sample_exponential": ([[2, 0.25]], [0.5, 4], [0.5, 4]),
+    "_sample_poisson": ([[1, 9]], [1, 9], [1, 3]),
+    "_sample_negative_binomial": ([[3, 4], [0.5, 0.8]], [3, 1], [6**0.5, 1.25**0.5]),
+    "_sample_generalized_negative_binomial": ([[2, 4], [0.5, 0]], [2, 4], [2, 2]),
+}
+
+
+@pytest.mark.parametrize("op", SAMPLED)
+def test_samples_have_the_moments_of_their_parameters(op):
+    params, mean, std = SAMPLED[op]
+    arrays = [mx.nd.array(p) for p in params]
+    n = 40000
+    mx.random.seed(11)
+    draws = host(function(mx.nd, op)(*arrays, shape=(n,)))
+    assert draws.shape == (2, n)
+    for row, m, s in zip(draws.astype("float64"), mean, std, strict=True):
+        assert row.mean() == pytest.approx(m, abs=5 * s / np.sqrt(n))
+        assert row.std() == pytest.approx(s, rel=0.06)
+    mx.random.seed(11)
+    np.testing.assert_array_equal(host(function(mx.nd, op)(*arrays, shape=(n,))), draws)
+
+
+def test_multinomial_draws_and_their_probabilities():
+    p = np.array([[0.1, 0.2, 0.7], [1, 0, 0]], "float32")
+    draws, logs = mx.nd.random.multinomial(mx.nd.array(p), shape=20000, get_prob=True)
+    draws = host(draws)
+    for row, want in zip(draws, p, strict=True):
+        np.testing.assert_allclose(np.bincount(row, minlength=3) / 20000, want, atol=0.02)
+    want = np.log(np.take_along_axis(p, draws, 1))
+    np.testing.assert_allclose(host(logs), want, rtol=1e-5, atol=1e-6)
+
+
+def test_shuffle_moves_whole_rows():
+    x = np.arange(300, dtype="float32").reshape(100, 3)
+    y = host(mx.nd.random.shuffle(mx.nd.array(x)))
+    assert not np.array_equal(y, x)
+    np.testing.assert_array_equal(y[y[:, 0].argsort()], x)
+
+
+def test_faces_of_samplers_agree():
+    """The same call means the same with arrays as with symbols."""
+    for name, params in (
+        ("exponential", {"scale": 4.0}),
+        ("gamma", {"alpha": 2.0, "beta": 3.0}),
+        ("negative_binomial", {"k": 3, "p": 0.5}),
+    ):
+        mx.random.seed(3)
+        now = getattr(mx.nd.random, name)(shape=(50,), **params)
+        exe = getattr(mx.sym.random, name)(shape=(50,), **params).simple_bind(ctx=mx.cpu())
+        mx.random.seed(3)
+        np.testing.assert_array_equal(host(exe.forward()[0]), host(now))
+
+
 def test_random_numbers_like_an_array():
     x = mx.nd.zeros((200, 100), dtype="float64")
     for f, params, mean, std in (
@@ -202,21 +260,9 @@ ELSEWHERE = {
     "Custom": "test_operator_custom.py",
     "_Native": "test_operator_custom.py",
     "_NDArray": "test_operator_custom.py",
-    **dict.fromkeys(
-        [
-            "_random_uniform_like",
-            "_random_normal_like",
-            "_sample_uniform",
-            "_sample_normal",
-            "_sample_gamma",
-            "_sample_exponential",
-            "_sample_poisson",
-            "_sample_multinomial",
-            "_shuffle",
-        ],
-        "rust/ops/tensor/distributions.rs",
-    ),
-    **dict.fromkeys(["rmspropalex_update", "ftml_update"], "rust/ops/tensor/updates.rs"),
+    **dict.fromkeys(SAMPLED, test_samples_have_the_moments_of_their_parameters),
+    "_sample_multinomial": test_multinomial_draws_and_their_probabilities,
+    "_shuffle": test_shuffle_moves_whole_rows,
 }
 # Operators that Python registered are tested where they are defined.
 BUILT_IN = sorted(op for op in EXISTING if not op.startswith("_user_"))

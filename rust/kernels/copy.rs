@@ -2,7 +2,7 @@
 //! the executor layer and by arrays themselves, below any operator.
 
 use super::parallel::{Shared, parallel_for};
-use crate::dtype::{DType, Element};
+use crate::dtype::{DType, Element, convert};
 use crate::shape::Dims;
 use crate::tensor::View;
 use crate::with_dtype;
@@ -37,9 +37,7 @@ pub fn add(from: &View, to: &View) {
 /// `to = from`, converting the dtype; equal sizes. The views may overlap if they have one dtype.
 pub fn copy(from: &View, to: &View) {
     if from.dtype() == to.dtype() {
-        // SAFETY: both views hold this many bytes; `copy` allows overlap.
-        unsafe { std::ptr::copy(from.ptr(), to.ptr(), from.size_bytes()) };
-        return;
+        return copy_bytes(from, to);
     }
     with_dtype!(from.dtype(), S => with_dtype!(to.dtype(), D => {
         let (src, dst) = (Shared(from.as_ptr::<S>()), Shared(to.as_ptr::<D>()));
@@ -50,17 +48,22 @@ pub fn copy(from: &View, to: &View) {
     }));
 }
 
-#[inline(always)]
-fn convert<S: Element, D: Element>(x: S) -> D {
-    // The low bits of a 64-bit integer must not be lost on the way through a double.
-    if S::DTYPE == DType::I64 && D::DTYPE == DType::I32 {
-        // SAFETY: the dtypes say that S is i64 and D is i32.
-        unsafe {
-            let wide: i64 = std::mem::transmute_copy(&x);
-            return std::mem::transmute_copy(&(wide as i32));
-        }
+fn copy_bytes(from: &View, to: &View) {
+    let n = from.size_bytes();
+    if from.ptr() == to.ptr() || n == 0 {
+        return;
     }
-    D::from_f64(x.to_f64())
+    if from.overlaps(to) {
+        // SAFETY: both views hold this many bytes; `copy` allows overlap.
+        return unsafe { std::ptr::copy(from.ptr(), to.ptr(), n) };
+    }
+    let (src, dst) = (Shared(from.ptr()), Shared(to.ptr()));
+    parallel_for(n, 8 * GRAIN, |range| {
+        // SAFETY: both views hold `n` bytes and are apart; ranges are disjoint.
+        unsafe {
+            std::ptr::copy_nonoverlapping(src.at(range.start), dst.at(range.start), range.len())
+        }
+    });
 }
 
 /// One axis of a strided copy: extent and steps in elements.

@@ -41,9 +41,10 @@ impl Short {
         if elems > CHEAP_ELEMS || !a.context().is_host() {
             return None;
         }
-        let out = NDArray::empty(runtime(), a.shape(), a.dtype(), a.context()).ok()?;
-        let inputs = [a.view().ok()?, b.view().ok()?];
-        let outputs = [out.view().ok()?];
+        let out = a.empty_like().ok()?;
+        // The operators of the table are element-wise: how elements are arranged does not matter to them.
+        let inputs = [a.flat_view().ok()?, b.flat_view().ok()?];
+        let outputs = [out.flat_view().ok()?];
         let ctx = OpContext { device: a.context(), ..OpContext::default() };
         let call = Call {
             attrs: &self.attrs,

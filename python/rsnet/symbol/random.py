@@ -14,7 +14,7 @@ _DISTRIBUTIONS = [
     ("uniform", "uniform", {"low": 0.0, "high": 1.0}),
     ("normal", "normal", {"loc": 0.0, "scale": 1.0}),
     ("poisson", "poisson", {"lam": 1.0}),
-    ("exponential", "exponential", {"lam": 1.0}),
+    ("exponential", "exponential", {"scale": 1.0}),
     ("gamma", "gamma", {"alpha": 1.0, "beta": 1.0}),
     ("negative_binomial", "negative_binomial", {"k": 1, "p": 1.0}),
     ("generalized_negative_binomial", "generalized_negative_binomial", {"mu": 1.0, "alpha": 1.0}),
@@ -28,7 +28,10 @@ def _distribution(name: str, suffix: str, defaults: dict[str, float]) -> Any:
         given = {**defaults, **dict(zip(order, args, strict=False)), **kwargs}
         symbol_name, attr = given.pop("name", None), given.pop("attr", None)
         given = {k: v for k, v in given.items() if v is not None}
-        symbols = [given[k] for k in defaults if isinstance(given[k], Symbol)]
+        if name == "exponential":  # the operator takes the rate
+            given = {"lam": 1.0 / given.pop("scale"), **given}
+        parameters = list(given)[: len(defaults)]
+        symbols = [given[k] for k in parameters if isinstance(given[k], Symbol)]
         if not symbols:
             op = f"_random_{suffix}"
             return create(op, op, [], {}, given, symbol_name, attr)
@@ -36,7 +39,7 @@ def _distribution(name: str, suffix: str, defaults: dict[str, float]) -> Any:
             raise ValueError(
                 f"Distribution parameters of {name} must all be numbers or all be symbols"
             )
-        params = {k: v for k, v in given.items() if k not in defaults}
+        params = {k: v for k, v in given.items() if k not in parameters}
         op = f"_sample_{suffix}"
         return create(op, op, symbols, {}, params, symbol_name, attr)
 

@@ -227,7 +227,7 @@ fn build(raw: &[Raw], heads: &[(usize, u32)], version: i64, registry: &Registry)
             made[id] = Some(Arc::new(placeholder(node, outputs[id])));
             continue;
         };
-        made[id] = Some(Arc::new(operator(node, op, &made, outputs[id], version)?));
+        made[id] = Some(Arc::new(operator(node, op, &made, version)?));
     }
     if !unknown.is_empty() {
         return Err(Error::not_implemented(unknown.join("\n")));
@@ -318,9 +318,8 @@ fn backward(
 
 fn operator(
     raw: &Raw,
-    mut op: Arc<OpDef>,
+    op: Arc<OpDef>,
     made: &[Option<Arc<SymNode>>],
-    outputs: u32,
     version: i64,
 ) -> Result<SymNode> {
     let forward = raw.control.first().and_then(|&c| made[c].as_ref());
@@ -333,14 +332,7 @@ fn operator(
     if let Some(count) = &op.key_var_num_args {
         dict.entry(count.clone()).or_insert_with(|| raw.inputs.len().to_string());
     }
-    let attrs = match parse_dict(&op, &dict) {
-        Ok(attrs) => attrs,
-        Err(_) if op.name == "Custom" => {
-            op = Arc::new(stand_in("Custom", raw, outputs));
-            parse_dict(&op, &dict)?
-        }
-        Err(e) => return Err(e.in_node(&raw.name)),
-    };
+    let attrs = parse_dict(&op, &dict).map_err(|e| e.in_node(&raw.name))?;
     let mut node = SymNode::new(Some(op.clone()), raw.name.clone(), Arc::new(attrs));
     node.set_dict(Arc::new(dict));
     let wanted = op.num_inputs(&node.meta().attrs);

@@ -41,44 +41,10 @@ fn kernel(f: fn(&Call<'_>) -> Result<()>) -> Kernel {
     Kernel::cpu(move |call| wanted(call, f)).skips_null()
 }
 
-/// Copies a block of bytes that may be the very same block.
+/// `to = from`, converting the dtype; as a kernel's body.
 pub fn copy(from: &View, to: &View) -> Result<()> {
-    if from.ptr() != to.ptr() {
-        const GRAIN: usize = 1 << 17;
-        let (a, b) = (Shared(from.ptr()), Shared(to.ptr()));
-        parallel_for(to.size_bytes(), GRAIN, |r| {
-            // SAFETY: both blocks have this many bytes; distinct operands of a kernel do not overlap.
-            unsafe { std::ptr::copy_nonoverlapping(a.at(r.start), b.at(r.start), r.len()) }
-        });
-    }
+    crate::kernels::copy::copy(from, to);
     Ok(())
-}
-
-/// Converts element by element, as C does.
-pub fn cast(from: &View, to: &View) -> Result<()> {
-    if from.dtype() == to.dtype() {
-        return copy(from, to);
-    }
-    with_dtype!(from.dtype(), S => with_dtype!(to.dtype(), D => {
-        let (a, b) = (Shared(from.as_ptr::<S>()), Shared(to.as_ptr::<D>()));
-        parallel_for(to.size(), 1 << 15, |r| {
-            for i in r {
-                // SAFETY: both have as many elements; tasks have elements of their own.
-                unsafe { *b.at(i) = convert(*a.at(i)) };
-            }
-        });
-    }));
-    Ok(())
-}
-
-/// One element to another dtype. Integers stay exact; floats pass through `f64`.
-#[inline(always)]
-fn convert<S: Element, D: Element>(x: S) -> D {
-    if S::DTYPE == DType::I64 && D::DTYPE == DType::I64 {
-        // SAFETY: both are the same type.
-        return unsafe { std::mem::transmute_copy(&x) };
-    }
-    D::from_f64(x.to_f64())
 }
 
 fn sum_n(call: &Call<'_>) -> Result<()> {
@@ -215,12 +181,12 @@ fn casts() -> Vec<OpDef> {
                 Ok(inputs[0].is_some())
             })
             .gradient(Gradient::use_none(back))
-            .kernel(kernel(|call| self::cast(&call.inputs[0], &call.outputs[0])))
+            .kernel(kernel(|call| copy(&call.inputs[0], &call.outputs[0])))
     };
     let back = |name: &str| {
         OpDef::new::<CastParam>(name)
             .inputs_are(&[("ograd", "Output gradient.")])
-            .kernel(kernel(|call| self::cast(&call.inputs[0], &call.outputs[0])))
+            .kernel(kernel(|call| copy(&call.inputs[0], &call.outputs[0])))
     };
     let filled = [("zeros_like", 0.0, "0", "_sparse_zeros_like"), ("ones_like", 1.0, "1", "_sparse_ones_like")].map(|(name, value, text, alias)| {
         same(name)

@@ -62,14 +62,7 @@ pub fn at_least_1d(shape: Shape) -> Shape {
     if shape.ndim() == 0 { Shape::new(&[1]) } else { shape }
 }
 
-/// Copies the bytes of `from` to `to` unless they are the same memory.
-pub fn copy_view(from: &View, to: &View) {
-    if from.ptr() != to.ptr() {
-        debug_assert_eq!(from.size_bytes(), to.size_bytes());
-        // SAFETY: both hold that many bytes and, not being the same, are apart.
-        unsafe { std::ptr::copy_nonoverlapping(from.ptr(), to.ptr(), to.size_bytes()) };
-    }
-}
+pub use crate::kernels::copy::copy as copy_view;
 
 /// Sets every byte to 0.
 pub fn zero_view(view: &View) {

@@ -80,6 +80,11 @@ fn gamma_poisson(d: &mut Draws, shape: f64, scale: f64) -> f64 {
     d.poisson(mean)
 }
 
+/// Negative binomial of mean `mu` and dispersion `alpha`.
+fn dispersed(d: &mut Draws, mu: f64, alpha: f64) -> f64 {
+    if alpha == 0.0 { d.poisson(mu) } else { gamma_poisson(d, 1.0 / alpha, mu * alpha) }
+}
+
 fn doc(what: &str, dtypes: &str, example: &str, shape: &str) -> String {
     format!(
         "Draws from {what}.\n\nNotes\n-----\nThe dtype is one of {dtypes}. Element ``i`` depends on the seed, the call and ``i`` only, not \
@@ -195,13 +200,7 @@ fn sources() -> Vec<OpDef> {
             |call, p| {
                 let (mu, alpha) = (f64::from(p.mu), f64::from(p.alpha));
                 need(mu >= 0.0 && alpha >= 0.0, "mu and alpha must not be negative")?;
-                fill(call, |d, _| {
-                    if alpha == 0.0 {
-                        d.poisson(mu)
-                    } else {
-                        gamma_poisson(d, 1.0 / alpha, mu * alpha)
-                    }
-                });
+                fill(call, |d, _| dispersed(d, mu, alpha));
                 Ok(())
             },
         ),
@@ -469,6 +468,18 @@ pub fn operators() -> Vec<OpDef> {
         sampler("_sample_poisson", &[("lam", "Means.")], "Poisson distributions", |d, a, _| {
             d.poisson(a)
         }),
+        sampler(
+            "_sample_negative_binomial",
+            &[("k", "Numbers of successes."), ("p", "Probabilities of a success, in (0, 1].")],
+            "numbers of failures before ``k`` successes",
+            |d, k, p| gamma_poisson(d, k, (1.0 - p) / p),
+        ),
+        sampler(
+            "_sample_generalized_negative_binomial",
+            &[("mu", "Means."), ("alpha", "Dispersions.")],
+            "negative binomial distributions given by mean and dispersion",
+            dispersed,
+        ),
         multinomial(),
         shuffle(),
     ]);
