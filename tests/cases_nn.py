@@ -164,7 +164,8 @@ for params in (
          mutates=(2, 3, 4), **params)  # fmt: skip
     case("ftrl_update", W, G, (3, 4), POSITIVE, grad="none", mutates=(2, 3), **params)
 for params in ({"t": 1}, {"t": 7, "wd": 0.01, "rescale_grad": 0.5, "clip_grad": 0.2}):
-    case("ftml_update", W, G, POSITIVE, POSITIVE, (3, 4), lr=0.1, grad="none", mutates=(2, 3, 4),
+    case("ftml_update", W, G, POSITIVE, POSITIVE, (3, 4), lr=0.125, beta1=0.5, beta2=0.9375,
+         grad="none", mutates=(2, 3, 4),
          dtypes=FLOATS[:2], **params)  # fmt: skip
 case("CTCLoss", (5, 2, 4), In((2, 2), 1, 4, "index"), dtypes=FLOATS[:2], wrt=(0,))
 case(

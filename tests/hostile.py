@@ -17,8 +17,11 @@ import resource
 import sys
 import warnings
 import zlib
+from pathlib import Path
 
-MEMORY_BYTES = 3 << 30  # an address space in which huge arrays must be refused
+MEMORY_BYTES = (
+    3 << 30
+)  # what huge arrays must be refused in: address space beyond that of the start
 CALL_LIMIT_S = 60  # a call that takes longer hangs
 LARGE = 1 << 20  # elements; results beyond are not looked at
 
@@ -168,6 +171,12 @@ def allowed(mx, error):
     return of_mxnet or isinstance(error, (*ALLOWED, mx.MXNetError))
 
 
+def address_space():
+    """Bytes mapped by this process; the engine reserves addresses that take no memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    return pages * resource.getpagesize()
+
+
 def main(journal, start, step, stop, wanted):
     out = os.open(journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
@@ -179,7 +188,8 @@ def main(journal, start, step, stop, wanted):
 
     import rsnet as mx
 
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    limit = address_space() + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     made = 0
     for n, (text, _, f, arrays, params) in enumerate(all_calls(wanted)):

@@ -377,6 +377,11 @@ REFERENCES.update(
             x, [n or m for n, m in zip(shape, x.shape, strict=True)]
         ),
         "broadcast_like": lambda a, b, **_: np.broadcast_to(a, b.shape),
+        "_sum_like": lambda a, b: np.sum(
+            a.reshape((-1, *a.shape[a.ndim - b.ndim :])).sum(0),
+            axis=tuple(i for i, n in enumerate(b.shape) if n == 1),
+            keepdims=True,
+        ),
     }
 )
 

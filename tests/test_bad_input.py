@@ -603,8 +603,8 @@ y = nd.zeros((1,))
 threading.Thread(target=lambda: nd.slow(nd.ones((1,)), out=y), daemon=True).start()
 begun.wait(60)
 mx.engine.push_async(started_later, mx.cpu(), [], [v])
-print("waiting", flush=True)
 try:
+    print("waiting", flush=True)
     WAIT
 except KeyboardInterrupt:
     assert not gate.is_set()
@@ -633,7 +633,8 @@ def test_interrupt_during_a_wait(wait):
     )
     assert process.stdout.readline().strip() == "waiting"
     out = err = ""
-    for _ in range(50):  # the first signal may arrive before the wait begins
+    time.sleep(0.3)  # into the wait
+    for _ in range(50):
         process.send_signal(signal.SIGINT)
         try:
             out, err = process.communicate(timeout=1)

@@ -3,10 +3,12 @@
     python benches/python/overhead.py
 
 Each row is the median over rounds of the time of one call on arrays of 16 floats, and its ratio to
-NumPy's call. The target for `a + b` is 0.6.
+NumPy's call. The target for `a + b` is 0.6. The last line is what importing costs beyond NumPy.
 """
 
 import statistics
+import subprocess
+import sys
 import timeit
 
 import numpy as np
@@ -35,6 +37,12 @@ def cases():
     ]
 
 
+def import_seconds(code):
+    timed = f"import time; t = time.perf_counter(); {code}; print(time.perf_counter() - t)"
+    run = [sys.executable, "-c", timed]
+    return [float(subprocess.run(run, capture_output=True, check=True).stdout) for _ in range(9)]
+
+
 def main():
     print(f"{'call':12s} {'rsnet ns':>9s} {'numpy ns':>9s} {'ratio':>6s}")
     for name, ours, theirs in cases():
@@ -45,6 +53,8 @@ def main():
             mx.nd.waitall()
         mine, other = (statistics.median(t) for t in times)
         print(f"{name:12s} {mine:9.0f} {other:9.0f} {mine / other:6.2f}")
+    numpy, ours = import_seconds("import numpy"), import_seconds("import rsnet")
+    print(f"import: {statistics.median(ours) - statistics.median(numpy):.3f} s more than NumPy")
 
 
 if __name__ == "__main__":

@@ -148,7 +148,7 @@ fn is_param(op: &OpDef, key: &str) -> bool {
 /// The parameters of a node's dictionary. Attributes that the operator does not know as parameters are
 /// left out.
 pub fn parse_dict(op: &OpDef, dict: &Dict) -> Result<Attrs> {
-    let free_form = op.schema.fields.is_empty();
+    let free_form = op.schema.open || op.schema.fields.is_empty();
     let given: Vec<(&str, Value)> = dict
         .iter()
         .filter(|(k, _)| free_form || is_param(op, k))

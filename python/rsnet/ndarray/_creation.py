@@ -7,7 +7,7 @@ import numpy as np
 from .. import _core
 from .._core import NDArray
 from ..base import MXNetError
-from . import op
+from . import _internal, op
 
 __all__ = [
     "arange",
@@ -184,18 +184,11 @@ def _axis(axis, ndim):
 
 def split_v2(ary, indices_or_sections, axis=0, squeeze_axis=False):
     """Parts along `axis`: so many equal ones, or cut before the given indices."""
-    axis = _axis(axis, ary.ndim)
-    size = ary.shape[axis]
     if isinstance(indices_or_sections, int):
-        if size % indices_or_sections:
-            raise ValueError("array split does not result in an equal division")
-        cuts = list(range(0, size + 1, size // indices_or_sections))
+        cuts = {"indices": (), "sections": indices_or_sections}
     else:
-        cuts = [0, *indices_or_sections, size]
-    parts = [op.slice_axis(ary, axis=axis, begin=a, end=b) for a, b in zip(cuts, cuts[1:])]
-    if squeeze_axis:
-        parts = [p.reshape(p.shape[:axis] + p.shape[axis + 1 :]) for p in parts]
-    return parts if len(parts) > 1 else parts[0]
+        cuts = {"indices": (0, *indices_or_sections)}
+    return _internal._split_v2(ary, axis=axis, squeeze_axis=squeeze_axis, **cuts)
 
 
 def histogram(a, bins=10, range=None):

@@ -288,7 +288,7 @@ fn sampler(
             &format!(
                 "nd.{}({}, shape=3)",
                 name.trim_start_matches('_'),
-                vec!["nd.array([0.5, 2])"; inputs.len()].join(", ")
+                vec!["nd.array([0.5, 1])"; inputs.len()].join(", ")
             ),
             "(2, 3)",
         ))
