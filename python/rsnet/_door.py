@@ -170,7 +170,7 @@ def resource_kinds(operator: str, method: str, answer: Any) -> list[str]:
     """Checks that ``answer`` lists resources, at most one of them temporary space."""
     if isinstance(answer, str) or not isinstance(answer, (list, tuple)):
         raise fail(operator, f"{method} returned {answer!r}, expected a list of resources")
-    kinds = [getattr(r, "value", r) for r in answer]
+    kinds = [str(getattr(r, "value", r)) for r in answer]
     for kind in kinds:
         if kind not in ("temp_space", "random"):
             raise fail(

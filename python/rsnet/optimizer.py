@@ -203,7 +203,7 @@ class Optimizer:
         else:
             self.update(index, weight, grad, state)
 
-    def _common(self, index: int) -> dict[str, float]:
+    def _common(self, index: int) -> dict[str, Any]:
         """Counts the update; what every update operator is given."""
         self._update_count(index)
         common = {

@@ -6,12 +6,17 @@ those written by hand are in `_creation`, `_arithmetic`, `_io` and `_indexing`.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .. import _core  # noqa: F401
 from .._core import NDArray, waitall
 from ..base import _Null
 
 # Functions written by hand, which the registry's functions of the same name do not replace.
 _HANDWRITTEN: set[str] = set()
+
+if TYPE_CHECKING:  # stubs of what the next lines make
+    from .op import *  # noqa: F403
 
 from . import _register  # noqa: E402
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from . import operators as _operators  # noqa: F401  gives Symbol its operators
 from .register import create as _create
 from .register import function as _function
 from .symbol import Group, Symbol, Variable, fromjson, load, load_json, var
+
+if TYPE_CHECKING:  # stubs of what `__getattr__` makes
+    from .op import *  # noqa: F403
 
 __all__ = ["Group", "Symbol", "Variable", "fromjson", "load", "load_json", "var"]
 

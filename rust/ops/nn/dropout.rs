@@ -45,6 +45,8 @@ Examples
 --------
 >>> with autograd.record():
 ...     y = nd.Dropout(nd.ones((2, 4)), p=0.5)   # about half the elements are 0, the others 2
+>>> y.shape
+(2, 4)
 
 References
 ----------

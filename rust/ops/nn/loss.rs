@@ -47,7 +47,8 @@ Notes
 
 Examples
 --------
->>> loss = nd.MakeLoss(nd.square(nd.ones((2,)) - 3), grad_scale=0.5)
+>>> nd.MakeLoss(nd.square(nd.ones((2,)) - 3), grad_scale=0.5)
+[4. 4.]
 "#;
 
 const MAKE_LOSS_NEW: &str = r#"
@@ -60,6 +61,8 @@ Any shape and dtype; the output has those of the data.
 Examples
 --------
 >>> loss = sym.make_loss(sym.square(sym.Variable('out') - sym.Variable('label')))
+>>> loss.list_arguments()
+['out', 'label']
 "#;
 
 const BLOCK_GRAD: &str = r#"
@@ -71,7 +74,13 @@ Any shape and dtype; the output has those of the data.
 
 Examples
 --------
->>> loss = sym.MakeLoss(sym.BlockGrad(sym.Variable('a')) * sym.Variable('b'))   # no gradient flows to a
+>>> x = nd.array([3])
+>>> x.attach_grad()
+>>> with autograd.record():
+...     y = nd.BlockGrad(x) * x   # no gradient flows through the first factor
+>>> y.backward()
+>>> x.grad
+[3.]
 "#;
 
 const SVM: &str = r#"

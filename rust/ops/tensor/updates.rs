@@ -117,8 +117,9 @@ fn half_update<const S: usize, U: Update<S>>(call: &Call<'_>, u: U) -> Result<()
 /// The doctest of an update of `w` by `g` with so many states, which lowers the weight.
 pub fn example(name: &str, states: usize) -> String {
     let zeros = ", nd.zeros((2,))".repeat(states);
+    let step = if name == "ftml_update" { ", t=1" } else { "" };
     format!(
-        ">>> w = nd.{name}(w, g{zeros}, lr=0.1, out=w)\n>>> bool((w.asnumpy() < 1).all())\nTrue\n"
+        ">>> w = nd.{name}(w, g{zeros}, lr=0.1{step}, out=w)\n>>> bool((w.asnumpy() < 1).all())\nTrue\n"
     )
 }
 

@@ -1,0 +1,29 @@
+"""``python -m rsnet.docs OUT``: see the package."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+
+from . import write_pages, write_stubs
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m rsnet.docs", description=__doc__)
+    parser.add_argument("out", nargs="?", help="folder for the pages")
+    parser.add_argument("--load", action="append", default=[], metavar="MODULE",
+                        help="import a module that registers operators")  # fmt: skip
+    parser.add_argument("--stubs", metavar="DIR", help="folder of the package, for .pyi files")
+    given = parser.parse_args()
+    for module in given.load:
+        importlib.import_module(module)
+    if given.out is None and given.stubs is None:
+        parser.error("say where to write: OUT or --stubs DIR")
+    if given.out is not None:
+        print(f"{write_pages(given.out)} pages in {given.out}")
+    if given.stubs is not None:
+        print("\n".join(write_stubs(given.stubs)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""What pages and stubs ask of the registry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import _core
+from ..ndarray._register import _home
+
+
+def operators(*, built_in: bool = False) -> list[str]:
+    """Main names of all operators but the backward ones, sorted."""
+    names = _core.operator_aliases()
+    return sorted(
+        name
+        for name in names
+        if not name.startswith("_backward") and (_core.is_builtin_operator(name) or not built_in)
+    )
+
+
+def names_of(operator: str) -> list[str]:
+    """All names of an operator, the main one first."""
+    return [operator, *sorted(set(_core.operator_aliases()[operator]) - {operator})]
+
+
+def place_of(name: str) -> tuple[str, str]:
+    """Namespace and function name: ``("contrib", "quadratic")``; ``("op", "relu")`` is ``nd.relu``."""
+    return _home(name)
+
+
+def call_of(name: str, module: str = "nd") -> str:
+    """How a program writes the function: ``nd.contrib.quadratic``."""
+    home, short = place_of(name)
+    return f"{module}.{short}" if home == "op" else f"{module}.{home}.{short}"
+
+
+def facts(name: str) -> dict[str, Any]:
+    """``doc``, ``inputs``, ``params`` and ``variadic`` of an operator."""
+    return _core.operator_info(name)

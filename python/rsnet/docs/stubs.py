@@ -1,0 +1,117 @@
+"""Stubs (``.pyi``) of the functions that are made from the registry when the package is imported."""
+
+from __future__ import annotations
+
+import keyword
+import os
+import re
+from pathlib import Path
+
+from .. import ndarray, symbol
+from .registry import facts, names_of, operators, place_of
+
+#: Namespaces that have no file of their own.
+NAMESPACES = ("op", "contrib", "linalg", "image")
+
+_PLAIN = {
+    "boolean": "_bool", "int": "_int", "int (non-negative)": "_int", "long": "_int",
+    "long (non-negative)": "_int", "float": "_float", "double": "_float", "string": "_str",
+    "Shape(tuple)": "_int | Sequence[_int | None]", "Shape": "_int | Sequence[_int | None]",
+    "tuple of <float>": "_float | Sequence[_float]",
+    "tuple of <double>": "_float | Sequence[_float]",
+    "tuple of <long>": "_int | Sequence[_int]",
+}  # fmt: skip
+
+
+def python_type(name: str, kind: str) -> str:
+    """The annotation of a parameter whose type information is `kind`."""
+    if name == "dtype":
+        return "Any"  # a name, a NumPy type or dtype
+    if kind.startswith("{"):
+        inside = kind[: kind.index("}")]
+        keys = [k for k in re.findall(r"'([^']*)'", inside) if k != "None"]
+        none = " | None" if "None" in inside else ""
+        return f"Literal[{', '.join(map(repr, keys))}]{none}"
+    base = re.split(r",\s*(?:required|optional)", kind)[0]
+    if base.endswith(" or None"):
+        inner = _PLAIN.get(base.removesuffix(" or None"))
+        return "Any" if inner is None else f"{inner} | None"
+    return _PLAIN.get(base, "Any")
+
+
+def _result(name: str, array: str) -> str:
+    """What the function gives; an operator whose outputs depend on its parameters may give a list."""
+    try:
+        made = symbol.register.function(name)()
+    except Exception:  # it needs parameters, which may decide the number of outputs
+        return "Any"
+    return array if len(made.list_outputs()) == 1 else f"list[{array}]"
+
+
+def stub(module: str, namespace: str) -> str:
+    """The stub of a namespace (``"op"``, ``"contrib"``) of ``"ndarray"`` or ``"symbol"``."""
+    array = "NDArray" if module == "ndarray" else "Symbol"
+    source = "_core" if module == "ndarray" else "symbol.symbol"
+    functions: dict[str, str] = {}
+    for operator in operators(built_in=True):
+        for name in names_of(operator):
+            home, short = place_of(name)
+            if home == namespace and _is_name(short):
+                functions[short] = _function(name, short, array)
+    handwritten = ndarray._HANDWRITTEN if module == "ndarray" else set(vars(symbol))
+    public = sorted(n for n in functions if not n.startswith("_") and n not in handwritten)
+    lines = [
+        '"""Written by `python -m rsnet.docs --stubs`; do not edit."""',
+        "",
+        "from collections.abc import Sequence",
+        "from typing import Any, Literal, TypeAlias",
+        "",
+        f"from ..{source} import {array}",
+        "",
+        *(f"_{t}: TypeAlias = {t}" for t in ("bool", "int", "float", "str")),
+        "",
+        f"__all__ = {public!r}",
+        "",
+    ]
+    lines += [functions[short] for short in sorted(functions)]
+    return "\n".join(lines) + "\n" if functions else ""
+
+
+def _is_name(name: str) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name)
+
+
+def _function(name: str, short: str, array: str) -> str:
+    info = facts(name)
+    taken: list[str] = []
+    arguments = []
+    if info["variadic"]:
+        arguments.append(f"*data: {array} | Sequence[{array}]")
+        taken.append("data")
+    else:
+        for key, _, _ in info["inputs"]:
+            if _is_name(key) and key not in taken:
+                arguments.append(f"{key}: {array} | None = ...")
+                taken.append(key)
+    for key, kind, _, _ in info["params"]:
+        if _is_name(key) and key not in taken and key not in ("num_args", "out", "name", "attr"):
+            arguments.append(f"{key}: {python_type(key, kind)} = ...")
+            taken.append(key)
+    if array == "NDArray":
+        arguments.append("out: NDArray | Sequence[NDArray] | None = ...")
+    arguments.append("name: _str | None = ...")
+    arguments.append("**kwargs: Any")
+    return f"def {short}({', '.join(arguments)}) -> {_result(name, array)}: ..."
+
+
+def write_stubs(package: str | os.PathLike[str]) -> list[str]:
+    """Writes the stubs below the folder of the package; returns their paths."""
+    written = []
+    for module in ("ndarray", "symbol"):
+        for namespace in NAMESPACES:
+            text = stub(module, namespace)
+            if text:  # a namespace may have no operators
+                path = Path(package) / module / f"{namespace}.pyi"
+                path.write_text(text, encoding="utf-8")
+                written.append(str(path))
+    return written

@@ -1,0 +1,112 @@
+"""Documentation of operators: examples that run, signatures, pages and stubs from the registry."""
+
+import ast
+import doctest
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from operators import EXISTING, function
+from test_packaging import Checker
+
+import rsnet as mx
+from rsnet import docs, op
+from rsnet.docs.registry import call_of, operators
+
+PACKAGE = Path(mx.__file__).parent
+NAMES = {"mx": mx, "nd": mx.nd, "sym": mx.sym, "autograd": mx.autograd, "np": np}
+
+
+@pytest.mark.parametrize("name", sorted(EXISTING))
+def test_the_example_of_every_operator_runs_and_shows_a_result(name):
+    example = doctest.DocTestParser().get_doctest(EXISTING[name]["doc"], dict(NAMES), name, None, 0)
+    assert any(e.want for e in example.examples), "no example with its output"
+    report = []
+    runner = doctest.DocTestRunner(Checker(), optionflags=doctest.ELLIPSIS)
+    runner.run(example, out=report.append)
+    assert runner.summarize(verbose=False).failed == 0, "".join(report)
+
+
+def test_every_function_has_help_and_a_signature():
+    for name in operators():
+        for module in (mx.nd, mx.sym):
+            f = function(module, name) if name in EXISTING else None
+            if f is not None:
+                assert "Returns" in f.__doc__ and f.__doc__.strip(), name
+                assert "name" in inspect.signature(f).parameters, name
+
+
+def test_operators_of_users_are_documented_like_built_in_ones(tmp_path):
+    module = tmp_path / "my_operators.py"
+    module.write_text(
+        "import rsnet as mx\n"
+        "class P(mx.Parameter):\n"
+        "    times: int = mx.field(2, doc='How often.', ge=0)\n"
+        "@mx.op.op('docs_multiply', param=P)\n"
+        "def multiply(p, x):\n"
+        "    '''Returns the product of data and a number.'''\n"
+        "    return x * p.times\n"
+        "mx.op.define('docs_user', inputs='in', outputs='out', doc='Returns the input.',\n"
+        "             infer=lambda ctx: ctx.out('out').like(ctx.inp('in')))\n"
+        "mx.op.kernel('docs_user')(lambda ctx: None)\n"
+    )
+    out = tmp_path / "pages"
+    command = [sys.executable, "-m", "rsnet.docs", str(out), "--load", "my_operators"]
+    env = os.environ | {"PYTHONPATH": f"{PACKAGE.parent}{os.pathsep}{tmp_path}"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    text = (out / "op" / "docs_multiply.md").read_text()
+    assert "Returns the product" in text and "| times | int, optional, default=2 |" in text
+    assert "`FCompute<cpu>`" in text or "FCompute<cpu>" in text
+    assert (out / "op" / "docs_user.md").exists()
+    index = (out / "index.md").read_text()
+    pages = list(out.rglob("*/*.md"))
+    assert f"{len(pages)} pages" in done.stdout
+    for name in ("relu", "docs_multiply", "docs_user"):
+        assert f"[{name}](op/{name}.md)" in index
+    assert all(f"({p.relative_to(out).as_posix()})" in index for p in pages)
+
+
+def test_a_page_names_all_inputs_and_parameters():
+    for name in EXISTING:
+        text = docs.page(name)
+        assert call_of(name) in text
+        for key in [*EXISTING[name]["arrays"], *(p for p, _ in EXISTING[name]["params"])]:
+            assert f"| {key} |" in text, f"{name}: {key}"
+
+
+STUBS = sorted(p for m in ("ndarray", "symbol") for p in (PACKAGE / m).glob("*.pyi"))
+
+
+@pytest.mark.parametrize("path", STUBS, ids=lambda p: f"{p.parent.name}.{p.stem}")
+def test_stubs_are_those_of_the_registry(path):
+    """If it fails: python -m rsnet.docs --stubs python/rsnet"""
+    text = path.read_text()
+    code = f"from rsnet import docs; print(docs.stub({path.parent.name!r}, {path.stem!r}), end='')"
+    fresh = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert text == fresh.stdout
+    functions = {f.name: f for f in ast.parse(text).body if isinstance(f, ast.FunctionDef)}
+    module = mx.nd if path.parent.name == "ndarray" else mx.sym
+    for name, f in functions.items():
+        declared = {a.arg for a in [*f.args.args, *f.args.kwonlyargs]}
+        real = getattr(getattr(module, path.stem), name)
+        shown = set(inspect.signature(real).parameters) - {"kwargs", "data", "attr", "num_args"}
+        assert shown - declared <= {"out"}, f"{name} lacks {shown - declared}"
+
+
+def test_introspection():
+    names = mx.operator.get_all_registered_operators()
+    assert {"relu", "FullyConnected", "Custom"} <= set(names) and names == sorted(names)
+    groups = mx.operator.get_all_registered_operators_grouped()
+    assert "_npx_relu" in groups["relu"]
+    count, arguments, types = mx.operator.get_operator_arguments("FullyConnected")
+    assert count == len(arguments) == len(types)
+    assert arguments[:3] == ["data", "weight", "bias"] and types[3] == "int, required"
+    with pytest.raises(KeyError):
+        mx.operator.get_operator_arguments("no_such")
+    assert op.kernels("relu") == [("cpu", "device == cpu", 0)]
+    assert op.why("relu", mx.nd.ones((1,))).endswith("matches: device == cpu [true]")
