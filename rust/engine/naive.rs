@@ -174,6 +174,9 @@ impl Engine for NaiveEngine {
             return false;
         }
         f();
+        for v in writes {
+            self.versions.advance_if_made(v.0 as u32);
+        }
         true
     }
 

@@ -2,7 +2,10 @@
 //! versions.
 
 use proptest::prelude::*;
-use rsnet::engine::{Engine, NaiveEngine, Prop, Push, Task, ThreadedEngine, Var, patiently};
+use rsnet::engine::{
+    Engine, NaiveEngine, Operation, Prop, Push, Repeated, Task, ThreadedEngine, Var, patiently,
+    segment,
+};
 use rsnet::{Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -35,11 +38,20 @@ struct Op {
 #[derive(Clone, Debug)]
 enum Step {
     Run(Op),
+    /// A ready-made operation, pushed so many times and deleted.
+    Again(Op, usize),
+    /// Ready-made operations run as one.
+    Segment(Vec<Op>),
+    /// Reads one variable and writes another at once if both are quiet, else by a push.
+    Quiet(usize, usize),
     /// Deletes a variable and makes another in its place.
     Renew(usize),
     /// Waits for a variable and takes its error.
     Wait(usize),
+    WaitToRead(usize),
     WaitAll,
+    /// Changes the number of threads.
+    Resize(usize),
 }
 
 fn op(vars: usize) -> impl Strategy<Value = Op> {
@@ -66,6 +78,11 @@ fn op(vars: usize) -> impl Strategy<Value = Op> {
 fn program(vars: usize, length: usize) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         60 => op(vars).prop_map(Step::Run),
+        6 => (op(vars), 1..4usize).prop_map(|(op, times)| Step::Again(op, times)),
+        4 => prop::collection::vec(op(vars), 1..5).prop_map(Step::Segment),
+        6 => (0..vars, 1..vars).prop_map(move |(r, by)| Step::Quiet(r, (r + by) % vars)),
+        1 => (1..5usize).prop_map(Step::Resize),
+        2 => (0..vars).prop_map(Step::WaitToRead),
         3 => (0..vars).prop_map(Step::Renew),
         3 => (0..vars).prop_map(Step::Wait),
         1 => Just(Step::WaitAll),
@@ -84,18 +101,27 @@ struct Outcome {
 
 type Completion = Box<dyn FnOnce() + Send>;
 
-/// Completes tokens on a thread of its own, two at a time and in reverse, so that order differs from pushes.
-fn completer() -> (mpsc::Sender<Completion>, thread::JoinHandle<()>) {
+/// Completes tokens on two threads, two at a time and in reverse, so that order differs from pushes.
+fn completers() -> (mpsc::Sender<Completion>, [thread::JoinHandle<()>; 2]) {
     let (send, receive) = mpsc::channel::<Completion>();
-    let thread = thread::spawn(move || {
-        while let Ok(first) = receive.recv() {
-            if let Ok(second) = receive.try_recv() {
-                second();
+    let receive = Arc::new(Mutex::new(receive));
+    let threads = [0, 1].map(|_| {
+        let receive = receive.clone();
+        thread::spawn(move || {
+            loop {
+                let (first, second) = {
+                    let receive = receive.lock().unwrap();
+                    let Ok(first) = receive.recv() else { return };
+                    (first, receive.try_recv().ok())
+                };
+                if let Some(second) = second {
+                    second();
+                }
+                first();
             }
-            first();
-        }
+        })
     });
-    (send, thread)
+    (send, threads)
 }
 
 fn text(r: Result<()>) -> Option<String> {
@@ -115,6 +141,26 @@ impl Machine<'_> {
         for (i, step) in steps.iter().enumerate() {
             match step {
                 Step::Run(op) => self.push(i, op),
+                Step::Again(op, times) => {
+                    let operation = self.ready_made(i, op);
+                    for _ in 0..*times {
+                        let ctx = Default::default();
+                        self.engine.push_operation(&operation, ctx, op.priority).unwrap();
+                    }
+                    self.engine.delete_operation(operation);
+                }
+                Step::Segment(ops) => {
+                    let parts: Vec<Operation> =
+                        ops.iter().enumerate().map(|(k, op)| self.ready_made(i + k, op)).collect();
+                    let whole = segment("whole", &parts).unwrap();
+                    self.engine.push_operation(&whole, Default::default(), 0).unwrap();
+                }
+                Step::Quiet(r, w) => self.at_once(i, *r, *w),
+                Step::Resize(n) => self.engine.set_num_threads(*n).unwrap(),
+                Step::WaitToRead(v) => {
+                    let r = self.engine.wait_to_read(self.vars[*v], &mut patiently());
+                    self.raised.push(text(r));
+                }
                 Step::Renew(v) => {
                     let cell = self.cells[*v].clone();
                     self.engine.delete_variable(
@@ -146,12 +192,13 @@ impl Machine<'_> {
         }
     }
 
-    fn push(&mut self, i: usize, op: &Op) {
+    /// What operation `i` does to the cells.
+    fn update(&self, i: usize, op: &Op) -> impl Fn() + Send + Sync + 'static {
         let cells = |names: &[usize]| names.iter().map(|&v| self.cells[v].clone()).collect();
         let (reads, writes): (Vec<Arc<AtomicU64>>, Vec<Arc<AtomicU64>>) =
             (cells(&op.reads), cells(&op.writes));
         let overwrites = op.overwrites;
-        let update = move || {
+        move || {
             let sum = reads.iter().fold(i as u64, |s, r| {
                 s.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(r.load(Ordering::Relaxed))
             });
@@ -159,7 +206,51 @@ impl Machine<'_> {
                 let old = if k < overwrites { 0 } else { w.load(Ordering::Relaxed) };
                 w.store(old.wrapping_mul(31).wrapping_add(sum), Ordering::Relaxed);
             }
+        }
+    }
+
+    /// The operation, ready-made; one that would end later returns at once.
+    fn ready_made(&self, i: usize, op: &Op) -> Operation {
+        let (update, end) = (self.update(i, op), op.end);
+        let run: Repeated = Arc::new(move |_| match end {
+            End::Returns | End::Later => {
+                update();
+                Ok(())
+            }
+            End::Fails | End::FailsLater => Err(Error::execution(format!("step {i}"))),
+            End::Panics => panic!("step {i}"),
+        });
+        let names = |list: &[usize]| list.iter().map(|&v| self.vars[v]).collect::<Vec<_>>();
+        let (reads, writes) = (names(&op.reads), names(&op.writes));
+        let push = Push {
+            overwrites: op.overwrites,
+            cheap: op.cheap,
+            prop: op.prop,
+            ..Push::new("again", &reads, &writes)
         };
+        self.engine.new_operation(run, push).unwrap()
+    }
+
+    fn at_once(&self, i: usize, r: usize, w: usize) {
+        let op = Op {
+            reads: vec![r],
+            writes: vec![w],
+            overwrites: 0,
+            end: End::Returns,
+            cheap: true,
+            prop: Prop::Normal,
+            priority: 0,
+        };
+        let update = self.update(i, &op);
+        let (reads, writes) = ([self.vars[r]], [self.vars[w]]);
+        if !self.engine.with_quiet(&reads, &writes, &mut || update()) {
+            self.push(i, &op);
+        }
+    }
+
+    fn push(&self, i: usize, op: &Op) {
+        let update = self.update(i, op);
+        let overwrites = op.overwrites;
         let end = op.end;
         let complete = self.complete.clone();
         let task = match end {
@@ -196,7 +287,7 @@ impl Machine<'_> {
 }
 
 fn run(engine: &dyn Engine, vars: usize, steps: &[Step], only_own: bool) -> Outcome {
-    let (complete, thread) = completer();
+    let (complete, threads) = completers();
     let machine = Machine {
         engine,
         vars: (0..vars).map(|_| engine.new_variable()).collect(),
@@ -205,7 +296,7 @@ fn run(engine: &dyn Engine, vars: usize, steps: &[Step], only_own: bool) -> Outc
         raised: Vec::new(),
     };
     let outcome = machine.run(steps, only_own);
-    thread.join().unwrap();
+    threads.into_iter().for_each(|t| t.join().unwrap());
     outcome
 }
 
