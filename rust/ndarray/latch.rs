@@ -173,10 +173,10 @@ mod loom_models {
             ruled.var();
             let shared = Arc::new(Guarded::default());
             let pusher = thread::spawn({
-                let (open, shared) = (open.clone(), shared.clone());
+                let (rt, open, shared) = (rt.clone(), open.clone(), shared.clone());
                 move || {
-                    open.var();
-                    shared.bump();
+                    let writes = [open.var()];
+                    assert!(rt.engine.with_quiet(&[], &writes, &mut || shared.bump()));
                 }
             });
             let ran = with_quiet(&[&ruled], &[&open], true, &mut || shared.bump());
