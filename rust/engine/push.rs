@@ -324,7 +324,7 @@ impl Core {
             return Err(var::explain(&state.vars, push.name, push.reads, push.writes));
         }
         let name = state.names.keep(push.name);
-        let flags = flags_of(push.prop, push.priority, wish);
+        let flags = flags_of(push.prop, push.priority, push.cheap);
         let kept = name.unwrap_or_else(|| state.names.unnamed());
         draft.write_rest(kept, flags, push.overwrites, push.ctx);
         if name.is_none() || origin.is_some() || push.priority != 0 {
@@ -350,7 +350,7 @@ impl Core {
             state.alloc.give_back(draft.slot);
             return Err(var::explain(&state.vars, &o.name, &o.reads, &o.writes));
         }
-        draft.write_rest(o.kept_name, flags_of(o.prop, priority, wish), o.overwrites, ctx);
+        draft.write_rest(o.kept_name, flags_of(o.prop, priority, o.cheap), o.overwrites, ctx);
         if priority != 0 || origin.is_some() {
             draft.write_extra(None, origin, priority);
         }
@@ -510,9 +510,10 @@ fn may_run_inline(cheap: bool, prop: Prop, priority: i32) -> bool {
 }
 
 #[inline]
-fn flags_of(prop: Prop, priority: i32, wish: Wish) -> u8 {
-    let by_wish = if wish == Wish::Queue { 0 } else { flag::CHEAP };
-    let by_prop = by_wish
+fn flags_of(prop: Prop, priority: i32, cheap: bool) -> u8 {
+    // (An asynchronous function may do anything: only its pusher runs it in passing.)
+    let by_cost = if cheap { flag::CHEAP } else { 0 };
+    let by_prop = by_cost
         | match prop {
             Prop::Normal | Prop::Async | Prop::CopyFromDevice | Prop::CopyToDevice => 0,
             Prop::CpuPrioritized | Prop::GpuPrioritized => flag::URGENT,

@@ -276,3 +276,37 @@ fn operations_of_many_variables_wait_for_all_of_them() {
     }
     wait(&engine);
 }
+
+#[test]
+fn a_completion_runs_cheap_operations_on_its_thread_and_no_others() {
+    use rsnet::engine::Prop;
+    use std::thread::{ThreadId, current};
+    let engine = ThreadedEngine::with_threads(1);
+    let (v, held) = (engine.new_variable(), Arc::new(Mutex::new(None)));
+    let keep = held.clone();
+    let holds = Task::asynchronous(move |_, token| *keep.lock().unwrap() = Some(token));
+    let writes = [v];
+    engine.push(holds, Push { prop: Prop::Async, ..Push::new("holds", &[], &writes) }).unwrap();
+    let threads: Arc<Mutex<Vec<(&str, ThreadId)>>> = Arc::default();
+    let tells = |what| {
+        let threads = threads.clone();
+        Task::sync(move |_| {
+            threads.lock().unwrap().push((what, current().id()));
+            Ok(())
+        })
+    };
+    let reads = [v];
+    let cheap = Push { cheap: true, ..Push::new("cheap", &reads, &[]) };
+    let starts = Push { prop: Prop::Async, ..Push::new("starts", &reads, &[]) };
+    (0..100).for_each(|_| engine.push(tells("cheap"), cheap).unwrap());
+    engine.push(tells("starts"), starts).unwrap();
+    engine.push(tells("ordinary"), Push::new("ordinary", &reads, &[])).unwrap();
+    let token = held.lock().unwrap().take().unwrap();
+    token.complete(Ok(()));
+    wait(&engine);
+    let threads = threads.lock().unwrap();
+    assert_eq!(threads.len(), 102);
+    for &(what, thread) in threads.iter() {
+        assert_eq!(thread == current().id(), what == "cheap", "{what}");
+    }
+}
