@@ -168,8 +168,8 @@ fn contract_2_planned_equals_unplanned_under_random_delays() {
         let mut results = Vec::new();
         // All is pushed before anything is waited for.
         for run in 0..12 {
-            let exe = if next(&mut state) % 2 == 0 { &one } else { &two };
-            let trains = next(&mut state) % 3 != 0;
+            let exe = if next(&mut state).is_multiple_of(2) { &one } else { &two };
+            let trains = !next(&mut state).is_multiple_of(3);
             for (arg, fresh) in exe.args.iter().zip(inputs(&rt, run)) {
                 arg.copy_from(&fresh).unwrap();
             }
