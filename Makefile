@@ -78,6 +78,7 @@ wheel: $(VENV)/.tools ## build dist/rsnet-*.whl (PROFILE=release for the wheel t
 bench: $(VENV)/.tools ## engine, Python overhead, step time (beside PyTorch where installed)
 	$(MAKE) --no-print-directory build PROFILE=release
 	cargo bench --bench engine
+	$(BIN)/python benches/python/engine.py
 	$(BIN)/python benches/python/overhead.py
 	$(BIN)/python benches/python/step.py
 
