@@ -112,7 +112,16 @@ struct Placer<'a> {
     blocks: &'a [Block],
     offsets: Vec<usize>,
     /// Placed blocks by offset.
-    done: Vec<u32>,
+    done: Vec<Taken>,
+}
+
+/// Bytes taken for a while.
+#[derive(Clone, Copy)]
+struct Taken {
+    start: usize,
+    end: usize,
+    first: u32,
+    last: u32,
 }
 
 impl<'a> Placer<'a> {
@@ -127,21 +136,20 @@ impl<'a> Placer<'a> {
         for &id in order {
             let b = self.blocks[id as usize];
             let mut at = 0;
-            for &other in &self.done {
-                let o = &self.blocks[other as usize];
-                if o.first > b.last || o.last < b.first {
-                    continue;
-                }
-                let start = self.offsets[other as usize];
-                if start >= at + b.bytes {
+            for taken in &self.done {
+                // What follows starts no earlier, so nothing more can be in the way.
+                if taken.start >= at + b.bytes {
                     break;
                 }
-                at = at.max(start + o.bytes);
+                if taken.first <= b.last && b.first <= taken.last {
+                    at = at.max(taken.end);
+                }
             }
+            let end = at + b.bytes;
             self.offsets[id as usize] = at;
-            total = total.max(at + b.bytes);
-            let slot = self.done.partition_point(|&d| self.offsets[d as usize] <= at);
-            self.done.insert(slot, id);
+            total = total.max(end);
+            let slot = self.done.partition_point(|d| d.start <= at);
+            self.done.insert(slot, Taken { start: at, end, first: b.first, last: b.last });
         }
         total
     }
