@@ -190,12 +190,20 @@ def _broadcast_steps(source_shape, extents):
     return [0 if s == 1 else step for s, step in zip(shape, strides)]
 
 
+_ALL = slice(None)
+
+
 def setitem(array, key, value):
     """`array[key] = value`."""
-    parts = _parts(key)
-    shape = array.shape
     if not array.writable:
         raise ValueError("trying to assign to a readonly NDArray")
+    shape = array.shape
+    # The whole of an array like it, as operators write their results: no region to work out.
+    if isinstance(value, NDArray) and isinstance(key, slice) and key == _ALL:
+        if value.shape == shape and value.dtype == array.dtype:
+            array._copy_from(value)
+            return
+    parts = _parts(key)
     if _check_kinds(parts):
         offset, extents, steps, _ = _region(shape, parts)
         whole = offset == 0 and int(np.prod(extents)) == array.size and _is_block(extents, steps)
