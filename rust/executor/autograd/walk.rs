@@ -85,6 +85,17 @@ pub fn grad(
     Ok(grads)
 }
 
+/// `grad` in the shape of what it belongs to; an error if it has another dtype or number of elements.
+fn fitting(what: &str, grad: &NDArray, of: &NDArray) -> Result<NDArray> {
+    if grad.dtype() != of.dtype() {
+        return Err(Error::argument(what, "dtype", grad.dtype(), of.dtype()));
+    }
+    if grad.size() != of.size() {
+        return Err(Error::argument(what, "shape", grad.shape(), of.shape()));
+    }
+    grad.reshape(of.shape().clone())
+}
+
 fn filled(rt: &Arc<Runtime>, op: &str, like: &NDArray) -> Result<NDArray> {
     let op = rt.registry.find(op)?;
     let attrs = Arc::new(op.parse(&[])?);
@@ -134,7 +145,10 @@ impl<'a> Walk<'a> {
         walk.find_useful(&entries, only)?;
         for (i, (head, entry)) in heads.iter().zip(&entries).enumerate() {
             let value = match head_grads.get(i).copied().flatten() {
-                Some(given) => (given.array.clone(), given.entry()),
+                Some(given) => {
+                    let what = format!("head gradient {i}");
+                    (fitting(&what, &given.array, &head.array)?, given.entry())
+                }
                 None => (filled(rt, "ones_like", &head.array)?, None),
             };
             walk.arrive(entry, value)?;
@@ -272,7 +286,18 @@ impl<'a> Walk<'a> {
             });
         }
         let grads = function.backward(&out_grads, self.how.is_train)?;
-        Ok(grads.into_iter().map(|g| Some((g, None))).collect())
+        if grads.len() != record.inputs.len() {
+            let (got, expected) = (grads.len(), record.inputs.len());
+            return Err(Error::value(format!(
+                "backward of the function returned {got} gradients, expected {expected}"
+            )));
+        }
+        let inputs = record.inputs.iter().map(|(saved, _)| saved.array(self.rt));
+        let checked = grads.iter().zip(inputs).enumerate().map(|(i, (grad, input))| {
+            let what = format!("gradient {i} returned by backward of the function");
+            Ok(Some((fitting(&what, grad, &input?)?, None)))
+        });
+        checked.collect()
     }
 
     fn through_op(
