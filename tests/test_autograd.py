@@ -252,3 +252,46 @@ def _nodes_of(symbol):
     import json
 
     return json.loads(symbol.tojson())["nodes"]
+
+
+def test_head_gradients_must_fit():
+    x = nd.ones((3, 2))
+    x.attach_grad()
+    for bad, word in (
+        (nd.ones((2,)), "shape"),
+        (nd.ones((3, 2), dtype="float64"), "dtype"),
+        (nd.ones((4000, 5000)), "shape"),
+    ):
+        with autograd.record():
+            y = nd.exp(x)
+        with pytest.raises(
+            (ValueError, TypeError, mx.MXNetError), match=f"head gradient 0.*{word}"
+        ):
+            y.backward(bad)
+        with autograd.record():
+            y = nd.exp(x)
+        with pytest.raises(
+            (ValueError, TypeError, mx.MXNetError), match=f"head gradient 0.*{word}"
+        ):
+            autograd.grad(y, x, head_grads=bad)
+    with autograd.record():
+        y = x * 3
+    y.backward(nd.ones((6,)))  # as many elements, in another shape
+    np.testing.assert_array_equal(x.grad.asnumpy(), np.full((3, 2), 3.0))
+
+
+@pytest.mark.parametrize("bad", [nd.ones((7,)), nd.ones((3,), dtype="int8")])
+def test_gradients_of_functions_must_fit(bad):
+    class Wrong(autograd.Function):
+        def forward(self, x):
+            return x * 2
+
+        def backward(self, dy):
+            return bad
+
+    x = nd.ones((3,))
+    x.attach_grad()
+    with autograd.record():
+        y = Wrong()(x * 5) * 2
+    with pytest.raises((ValueError, TypeError, mx.MXNetError), match="gradient 0 returned"):
+        y.backward()

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import run
 
+import rsnet as mx
 from rsnet import engine
 
 
@@ -502,7 +503,7 @@ def test_a_failure_in_a_bulk_names_the_function_and_stops_the_rest():
     assert any("broken" in n and "test_engine.py:" in n for n in caught.value.__notes__)
     engine.push_sync(lambda rc: ran.append(3), const_vars=[w])
     engine.wait_for_all()
-    assert ran == [1]
+    assert ran == [1, 3]  # the error was told, and is over
 
 
 def test_waiting_for_oneself_in_a_bulk_is_an_error():
@@ -604,3 +605,26 @@ def test_greater_priorities_run_first_among_ready_operations():
     urgent = [p for p in log if p > 0]
     assert urgent == [3, 2, 1]
     assert sorted(log) == [-1, 0, 0, 1, 2, 3]
+
+
+def test_a_variable_is_well_again_once_its_error_is_raised():
+    """Behind an engine variable there are no bytes that could be bad."""
+
+    def fail(context):
+        raise KeyError("first")
+
+    ran = []
+    a, b = engine.new_variable(), engine.new_variable()
+    engine.push_sync(fail, mx.cpu(), [], [a])
+    engine.push_sync(lambda context: ran.append("skipped"), mx.cpu(), [a], [b])
+    with pytest.raises(KeyError, match="first"):
+        engine.wait_for_var(b)
+    assert ran == []
+    # The chain has one error, and it has been told.
+    engine.wait_for_var(a)
+    engine.push_sync(lambda context: ran.append("runs"), mx.cpu(), [a], [b])
+    engine.wait_for_var(b)
+    assert ran == ["runs"]
+    engine.push_sync(fail, mx.cpu(), [], [a])
+    with pytest.raises(KeyError, match="first"):
+        engine.wait_for_var(a)

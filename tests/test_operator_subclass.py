@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from processes import printed
 
 import rsnet as mx
 from rsnet import MXNetError, autograd, nd
@@ -514,3 +515,43 @@ def test_inplace_hint_gives_equal_results():
         exe.arg_dict["x"][:] = nd.array([1, 2, 3, 4])
         want = 3 if "plus" not in s.name else 4
         assert exe.forward()[0].asnumpy().tolist() == [want * k for k in (1, 2, 3, 4)]
+
+
+def test_a_gradient_can_be_used_again_after_backward_raised():
+    """Dropping the error ends frames and the arrays in them, which must not meet the engine's locks."""
+    code = """
+    import rsnet as mx
+    from rsnet import nd, autograd
+
+    class Op(mx.Operator):
+        def forward(self, ctx, in_data, req, out_data, aux):
+            self.assign(out_data[0], req[0], in_data[0])
+        def backward(self, ctx, out_grad, in_data, out_data, req, in_grad, aux):
+            raise KeyError("backward")
+
+    @mx.operator.register("fails_backward")
+    class Property(mx.OperatorProperty):
+        def infer_shape(self, in_shape):
+            return in_shape, [in_shape[0]], []
+        def create_operator(self, ctx):
+            return Op()
+
+    x = nd.array([1.0, 2.0])
+    x.attach_grad()
+
+    def step(f):
+        with autograd.record():
+            y = f(x)
+        y.backward()
+        return x.grad.asnumpy().tolist()
+
+    for _ in range(3):
+        try:
+            step(nd.fails_backward)
+        except KeyError as error:
+            print(type(error).__name__)
+        x.grad[:] = 0
+        print(x.grad.asnumpy().tolist(), step(lambda x: x * 2))
+    """
+    lines = printed(code).splitlines()
+    assert lines == ["KeyError", "[0.0, 0.0] [2.0, 2.0]"] * 3

@@ -3,27 +3,41 @@
 //! Two facts are kept apart. *Unreported*: a cell, shared by all variables of one chain of failures, that
 //! the first wait empties. *Poisoned*: the bytes behind the variable were never computed; this stays until
 //! they are overwritten whole. Only variables with one of the two have an entry, so that an engine without
-//! errors looks at one counter.
+//! errors looks at one counter. A *token* stands for no bytes: for it, an error is over once it is reported.
 
 use super::sync::{Guard, Lock};
 use crate::error::{Error, Result};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// An error not yet raised by a wait.
 pub type Cell = Arc<Lock<Option<Error>>>;
 
-/// What one variable carries.
-#[derive(Clone, Default)]
-struct Fault {
+/// What one variable carries. Errors may hold foreign values (a Python exception, its frames, their arrays), whose
+/// end may call the engine: none is dropped under a lock.
+#[derive(Default)]
+pub struct Fault {
     unreported: Option<Cell>,
     poison: Option<Error>,
+    /// A token: nothing was to be computed, so the error is over once it is reported.
+    token: bool,
+}
+
+impl Fault {
+    /// Why an operation that needs the variable is skipped.
+    fn active(&self) -> Option<Error> {
+        match self.token {
+            false => self.poison.clone(),
+            true => self.unreported.as_ref()?.lock().clone(),
+        }
+    }
 }
 
 #[derive(Default)]
 pub struct Table {
     faults: HashMap<u32, Fault>,
+    tokens: HashSet<u32>,
     /// Cells for `wait_for_all`, oldest first.
     cells: Vec<Cell>,
     prune_at: usize,
@@ -38,6 +52,8 @@ pub struct Faults {
     table: Lock<Table>,
     /// Variables with an entry.
     count: AtomicUsize,
+    /// Variables that are tokens.
+    tokens: AtomicUsize,
 }
 
 /// Why an operation is skipped.
@@ -54,65 +70,100 @@ impl Faults {
         self.count.load(Ordering::Relaxed) != 0
     }
 
+    fn recount(&self, table: &Table) {
+        self.count.store(table.faults.len(), Ordering::Relaxed);
+        self.tokens.store(table.tokens.len(), Ordering::Relaxed);
+    }
+
+    /// From now on the variable stands for no bytes.
+    pub fn is_token(&self, v: u32) {
+        let mut table = self.table.lock();
+        table.tokens.insert(v);
+        self.recount(&table);
+    }
+
     /// The error that an operation reading `sources` inherits.
     pub fn inherited(&self, mut sources: impl Iterator<Item = u32>) -> Option<Inherited> {
         let table = self.table.lock();
         sources.find_map(|v| {
             let fault = table.faults.get(&v)?;
-            Some((fault.poison.clone()?, fault.unreported.clone()))
+            Some((fault.active()?, fault.unreported.clone()))
         })
     }
 
     /// A new failure, to be given to [`Faults::spread`].
     pub fn failed(&self, error: Error) -> Inherited {
         let cell: Cell = Arc::new(Lock::new(Some(error.clone())));
+        let gone: Vec<Cell>;
         let mut table = self.table.lock();
         if table.cells.len() >= table.prune_at.max(1024) {
-            table.cells.retain(|c| c.lock().is_some());
             let mut orphans = 0;
-            table.cells.retain(|c| {
-                orphans += usize::from(Arc::strong_count(c) == 1);
-                Arc::strong_count(c) > 1 || orphans <= KEPT
-            });
+            let kept = |c: &Cell| {
+                let orphan = Arc::strong_count(c) == 1;
+                orphans += usize::from(orphan);
+                c.lock().is_some() && (!orphan || orphans <= KEPT)
+            };
+            let cells = std::mem::take(&mut table.cells);
+            (table.cells, gone) = cells.into_iter().partition(kept);
             table.prune_at = 2 * table.cells.len();
+        } else {
+            gone = Vec::new();
         }
         table.cells.push(cell.clone());
+        drop(table);
+        drop(gone);
         (error, Some(cell))
     }
 
-    /// All of `written` were to be computed by an operation that failed or was skipped.
-    pub fn spread(&self, (error, cell): &Inherited, written: impl Iterator<Item = u32>) {
+    /// All of `written` were to be computed by an operation that failed or was skipped. What they carried
+    /// before is to be dropped where no lock is held.
+    pub fn spread(
+        &self,
+        (error, cell): &Inherited,
+        written: impl Iterator<Item = u32>,
+    ) -> Vec<Fault> {
+        let mut gone = Vec::new();
         let mut table = self.table.lock();
         for v in written {
-            let fault = table.faults.entry(v).or_default();
-            fault.poison = Some(error.clone());
-            fault.unreported = cell.clone();
+            let token = table.tokens.contains(&v);
+            let poison = (!token).then(|| error.clone());
+            let fault = Fault { unreported: cell.clone(), poison, token };
+            gone.extend(table.faults.insert(v, fault));
         }
-        self.count.store(table.faults.len(), Ordering::Relaxed);
+        self.recount(&table);
+        gone
     }
 
     /// All of `overwritten` were computed afresh.
     pub fn heal(&self, overwritten: impl Iterator<Item = u32>) {
+        let mut gone = Vec::new();
         let mut table = self.table.lock();
         for v in overwritten {
-            if let Some(fault) = table.faults.get_mut(&v) {
-                fault.poison = None;
-                if fault.unreported.as_ref().is_none_or(|c| c.lock().is_none()) {
-                    table.faults.remove(&v);
+            if let Some(fault) = table.faults.remove(&v) {
+                let cell = fault.unreported.clone().filter(|c| c.lock().is_some());
+                if cell.is_some() {
+                    let left = Fault { unreported: cell, poison: None, token: fault.token };
+                    table.faults.insert(v, left);
                 }
+                gone.push(fault);
             }
         }
-        self.count.store(table.faults.len(), Ordering::Relaxed);
+        self.recount(&table);
+        drop(table);
+        drop(gone);
     }
 
-    /// The variable is deleted.
-    pub fn forget(&self, v: u32) {
-        if !self.any() {
-            return;
+    /// The variable is deleted. What it carried is to be dropped where no lock is held.
+    #[must_use]
+    pub fn forget(&self, v: u32) -> Option<Fault> {
+        if !self.any() && self.tokens.load(Ordering::Relaxed) == 0 {
+            return None;
         }
         let mut table = self.table.lock();
-        table.faults.remove(&v);
-        self.count.store(table.faults.len(), Ordering::Relaxed);
+        let fault = table.faults.remove(&v);
+        table.tokens.remove(&v);
+        self.recount(&table);
+        fault
     }
 
     /// Raises the unreported error of a variable.
@@ -124,8 +175,8 @@ impl Faults {
         let Some(fault) = table.faults.get_mut(&v) else { return Ok(()) };
         let error = fault.unreported.take().and_then(|c| c.lock().take());
         if fault.poison.is_none() {
-            table.faults.remove(&v);
-            self.count.store(table.faults.len(), Ordering::Relaxed);
+            table.faults.remove(&v); // carries nothing any more
+            self.recount(&table);
         }
         error.map_or(Ok(()), Err)
     }
@@ -133,22 +184,23 @@ impl Faults {
     /// Raises the first unreported error of all and marks every one as reported.
     pub fn raise_all(&self) -> Result<()> {
         let mut table = self.table.lock();
-        let mut first = Ok(());
-        for cell in std::mem::take(&mut table.cells) {
-            if let Some(error) = cell.lock().take() {
-                first = first.and(Err(error));
-            }
-        }
+        let cells = std::mem::take(&mut table.cells);
+        let errors: Vec<Error> = cells.iter().filter_map(|cell| cell.lock().take()).collect();
         table.prune_at = 0;
-        table.faults.retain(|_, f| f.poison.is_some());
-        self.count.store(table.faults.len(), Ordering::Relaxed);
-        first
+        let all = std::mem::take(&mut table.faults);
+        let (kept, gone): (HashMap<_, _>, HashMap<_, _>) =
+            all.into_iter().partition(|(_, fault)| fault.poison.is_some());
+        table.faults = kept;
+        self.recount(&table);
+        drop(table);
+        drop((cells, gone));
+        errors.into_iter().next().map_or(Ok(()), Err)
     }
 
     pub fn poisoned(&self, v: u32) -> Option<Error> {
         if !self.any() {
             return None;
         }
-        self.table.lock().faults.get(&v)?.poison.clone()
+        self.table.lock().faults.get(&v)?.active()
     }
 }

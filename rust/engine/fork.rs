@@ -72,7 +72,8 @@ pub fn recover(core: &Core, state: &mut PushState) {
     state.vars.forget_tasks(|t| core.slab.is_done(t), |v| lost.push(v));
     if !lost.is_empty() {
         let inherited = core.faults.failed(error);
-        core.faults.spread(&inherited, lost.into_iter());
+        // Their end could call the engine, whose lock is held: in a forked child they may as well stay.
+        std::mem::forget(core.faults.spread(&inherited, lost.into_iter()));
     }
     state.alloc.reset(core);
     core.returned.0.lock().clear();

@@ -128,6 +128,10 @@ pub trait Engine: Send + Sync {
     /// A new variable, ready to be read and written, version 0.
     fn new_variable(&self) -> Var;
 
+    /// A new variable behind which there are no bytes: once a wait has raised its error, operations that name it
+    /// run again.
+    fn new_token(&self) -> Var;
+
     /// Ends a variable after every earlier use of it; `last` then runs. No use is legal after the call.
     fn delete_variable(&self, var: Var, last: Option<Box<dyn FnOnce() + Send>>);
 

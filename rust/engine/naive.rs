@@ -59,7 +59,7 @@ impl NaiveEngine {
             None => Self::run(task, push).err().map(|e| self.failure(e, push)),
         };
         if let Some(failed) = &failed {
-            self.faults.spread(failed, slots(push.writes));
+            drop(self.faults.spread(failed, slots(push.writes)));
         } else if push.overwrites > 0 && self.faults.any() {
             self.faults.heal(slots(&push.writes[..push.overwrites]));
         }
@@ -106,13 +106,21 @@ impl Engine for NaiveEngine {
         self.vars.lock().create(&self.versions)
     }
 
+    fn new_token(&self) -> Var {
+        let token = self.new_variable();
+        self.faults.is_token(token.0 as u32);
+        token
+    }
+
     fn delete_variable(&self, var: Var, last: Option<Box<dyn FnOnce() + Send>>) {
+        let carried;
         {
             let mut vars = self.vars.lock();
             let Some(i) = vars.find(var) else { return };
-            self.faults.forget(i);
+            carried = self.faults.forget(i);
             vars.recycle(i);
         }
+        drop(carried);
         if let Some(last) = last {
             last();
         }

@@ -110,9 +110,16 @@ impl Engine for ThreadedEngine {
         self.core.lock().vars.create(&self.core.versions)
     }
 
+    fn new_token(&self) -> Var {
+        let token = self.new_variable();
+        self.core.faults.is_token(token.0 as u32);
+        token
+    }
+
     fn delete_variable(&self, var: Var, last: Option<Box<dyn FnOnce() + Send>>) {
         let core = &self.core;
         let _ = core.flush(); // fails only for want of memory for tasks; the deletion is none the worse
+        let carried;
         {
             let mut state = core.lock();
             let Some(i) = state.vars.find(var) else { return };
@@ -124,9 +131,10 @@ impl Engine for ThreadedEngine {
                 core.announce();
                 return;
             }
-            core.faults.forget(i);
+            carried = core.faults.forget(i);
             state.vars.recycle(i);
         }
+        drop(carried);
         if let Some(last) = last {
             let _ = super::task::guarded(|| {
                 last();

@@ -291,7 +291,7 @@ impl Core {
     #[cold]
     fn settle(&self, body: &Body, writes: &[u32], failed: &Option<Inherited>) {
         match failed {
-            Some(inherited) => self.faults.spread(inherited, writes.iter().copied()),
+            Some(inherited) => drop(self.faults.spread(inherited, writes.iter().copied())),
             None if body.overwrites > 0 => {
                 self.faults.heal(writes[..body.overwrites as usize].iter().copied());
             }
@@ -453,7 +453,8 @@ impl Core {
     /// A deleted variable's slot goes back to use.
     #[cold]
     fn recycle(&self, v: u32) {
-        self.faults.forget(v);
+        let carried = self.faults.forget(v);
         self.lock().vars.recycle(v);
+        drop(carried);
     }
 }

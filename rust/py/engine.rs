@@ -292,7 +292,7 @@ fn run_context(
 /// A new variable, ready to be read and written.
 #[pyfunction]
 fn new_variable() -> Variable {
-    Variable(runtime().engine.new_variable())
+    Variable(runtime().engine.new_token())
 }
 
 /// Runs ``fn(run_context)`` once what ``const_vars`` and ``mutate_vars`` wait for is done. Returns at once.
