@@ -215,7 +215,6 @@ pub unsafe fn numpy_view<'py>(
 
 /// A C-contiguous NumPy array of a supported dtype as a view of its bytes.
 pub fn view_of_numpy(array: &Bound<'_, PyUntypedArray>) -> PyResult<View> {
-    let py = array.py();
     if !array.is_c_contiguous() {
         return Err(PyValueError::new_err("the NumPy array must be C-contiguous"));
     }
@@ -223,7 +222,6 @@ pub fn view_of_numpy(array: &Bound<'_, PyUntypedArray>) -> PyResult<View> {
     let shape: Shape = array.shape().iter().copied().collect();
     // SAFETY: reading the data pointer of a live array.
     let ptr = unsafe { (*array.as_array_ptr()).fields.data }.cast::<u8>();
-    let _ = py;
     // SAFETY: NumPy holds the whole C-contiguous block; the caller keeps the array alive.
     Ok(unsafe { View::new(ptr, shape, name) })
 }

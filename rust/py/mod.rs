@@ -29,7 +29,8 @@ use std::sync::{Arc, OnceLock};
 
 static RUNTIME: OnceLock<Arc<Runtime>> = OnceLock::new();
 
-/// The process's runtime: the one static of the whole house. Its engine is the one that the environment
+/// The process's runtime. The core has no state of its own: what is one for the process lives in this folder.
+/// Its engine is the one that the environment
 /// names; a name that is unknown fails the import, so here it can only be a known one.
 pub fn runtime() -> &'static Arc<Runtime> {
     RUNTIME.get_or_init(|| {

@@ -443,11 +443,10 @@ fn copy_numpy(
 
 /// An array over the very memory of a NumPy array.
 #[pyfunction]
-fn share_numpy(py: Python<'_>, source: &Bound<'_, PyUntypedArray>) -> PyResult<PyNDArray> {
+fn share_numpy(source: &Bound<'_, PyUntypedArray>) -> PyResult<PyNDArray> {
     let view = view_of_numpy(source)?;
     let keep: Arc<dyn Any + Send + Sync> = Arc::new(source.clone().into_any().unbind());
     let ctx = crate::Context::default();
-    let _ = py;
     // SAFETY: the view describes the NumPy array's memory, which `keep` keeps alive.
     let array =
         unsafe { NDArray::external(runtime(), keep, view.ptr(), view.shape(), view.dtype(), ctx) };

@@ -16,7 +16,6 @@ from .symbol import Symbol
 _functions: dict[str, tuple[int, Callable[..., Symbol]]] = {}
 
 # Attributes that programs of old wrote without the underscores.
-_HIDDEN = ("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage")
 
 
 def create(
