@@ -12,7 +12,7 @@ export PATH := $(BIN):$(PATH)
 RUST_SOURCES := Cargo.toml Cargo.lock build.rs $(shell find rust -name '*.rs' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help env build demo test test-rust loom test-python check lint types format wheel bench clean
+.PHONY: help env build demo test test-rust loom test-python check lint types format docs wheel bench clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -71,6 +71,9 @@ format: $(VENV)/.tools ## rewrite the sources in the house format
 	cargo fmt --all
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: build ## write stubs for editors, and a page for every operator into dist/docs
+	$(BIN)/python -m rsnet.docs dist/docs --stubs python/rsnet
 
 wheel: $(VENV)/.tools ## build dist/rsnet-*.whl (PROFILE=release for the wheel to publish)
 	$(BIN)/maturin build --profile $(PROFILE) --out dist

@@ -214,6 +214,23 @@ def test_very_long_chains():
     assert x.asnumpy().tolist() == [1.0]
 
 
+def test_the_tape_keeps_only_what_gradients_use():
+    """A sum needs neither operand: a chain of a hundred holds no intermediate result."""
+    x = nd.ones((1 << 16,))
+    x.attach_grad()
+    nd.waitall()
+    before = mx._core.memory_usage()[0]
+    with autograd.record():
+        y = x
+        for _ in range(100):
+            y = (y + x) * 1
+        nd.waitall()
+        held = mx._core.memory_usage()[0] - before
+    assert held <= 4 * x.size * 4
+    y.backward()
+    assert x.grad.asnumpy()[0] == 101
+
+
 def test_a_layer_against_numpy():
     rng = np.random.RandomState(1)
     data, weight, bias = rng.randn(4, 3), rng.randn(5, 3), rng.randn(5)
