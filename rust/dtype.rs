@@ -97,6 +97,9 @@ pub trait Element:
     /// As C converts: floats truncate toward zero and saturate, integers wrap.
     fn from_f64(value: f64) -> Self;
     fn to_f64(self) -> f64;
+    /// The nearest value of the type at or toward zero from `value`: a limit beyond the type's range is
+    /// its end.
+    fn saturating(value: f64) -> Self;
     /// As C converts: integers wrap.
     fn from_int(value: i64) -> Self;
     /// Exact for integers; floats truncate toward zero.
@@ -110,11 +113,13 @@ pub fn convert<S: Element, D: Element>(x: S) -> D {
 }
 
 macro_rules! element {
-    ($($t:ty => $d:ident, $from:expr, $to:expr, $from_int:expr, $to_int:expr;)*) => {$(
+    ($($t:ty => $d:ident, $from:expr, $saturating:expr, $to:expr, $from_int:expr, $to_int:expr;)*) => {$(
         impl Element for $t {
             const DTYPE: DType = DType::$d;
             #[inline(always)]
             fn from_f64(value: f64) -> Self { ($from)(value) }
+            #[inline(always)]
+            fn saturating(value: f64) -> Self { ($saturating)(value) }
             #[inline(always)]
             fn to_f64(self) -> f64 { ($to)(self) }
             #[inline(always)]
@@ -126,14 +131,14 @@ macro_rules! element {
 }
 
 element! {
-    f32 => F32, |v: f64| v as f32, |x: f32| x as f64, |v: i64| v as f32, |x: f32| x as i64;
-    f64 => F64, |v: f64| v, |x: f64| x, |v: i64| v as f64, |x: f64| x as i64;
-    f16 => F16, f16::from_f64, |x: f16| x.to_f64(), |v: i64| f16::from_f64(v as f64), |x: f16| x.to_f64() as i64;
-    u8 => U8, |v: f64| v as i64 as u8, |x: u8| x as f64, |v: i64| v as u8, |x: u8| x as i64;
-    i32 => I32, |v: f64| v as i64 as i32, |x: i32| x as f64, |v: i64| v as i32, |x: i32| x as i64;
-    i8 => I8, |v: f64| v as i64 as i8, |x: i8| x as f64, |v: i64| v as i8, |x: i8| x as i64;
-    i64 => I64, |v: f64| v as i64, |x: i64| x as f64, |v: i64| v, |x: i64| x;
-    bool => Bool, |v: f64| v != 0.0, |x: bool| x as u8 as f64, |v: i64| v != 0, |x: bool| x as i64;
+    f32 => F32, |v: f64| v as f32, |v: f64| v as f32, |x: f32| x as f64, |v: i64| v as f32, |x: f32| x as i64;
+    f64 => F64, |v: f64| v, |v: f64| v, |x: f64| x, |v: i64| v as f64, |x: f64| x as i64;
+    f16 => F16, f16::from_f64, f16::from_f64, |x: f16| x.to_f64(), |v: i64| f16::from_f64(v as f64), |x: f16| x.to_f64() as i64;
+    u8 => U8, |v: f64| v as i64 as u8, |v: f64| v as u8, |x: u8| x as f64, |v: i64| v as u8, |x: u8| x as i64;
+    i32 => I32, |v: f64| v as i64 as i32, |v: f64| v as i32, |x: i32| x as f64, |v: i64| v as i32, |x: i32| x as i64;
+    i8 => I8, |v: f64| v as i64 as i8, |v: f64| v as i8, |x: i8| x as f64, |v: i64| v as i8, |x: i8| x as i64;
+    i64 => I64, |v: f64| v as i64, |v: f64| v as i64, |x: i64| x as f64, |v: i64| v, |x: i64| x;
+    bool => Bool, |v: f64| v != 0.0, |v: f64| v >= 1.0, |x: bool| x as u8 as f64, |v: i64| v != 0, |x: bool| x as i64;
 }
 
 /// Runs `$body` with the type alias `$T` set to the Rust type of `$dtype`.

@@ -220,6 +220,44 @@ def test_random_numbers_like_an_array():
         assert host(y).std() == pytest.approx(std, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "values", "low", "high", "want"),
+    [
+        ("uint8", [1, 200], 0, 256, [1, 200]),
+        ("uint8", [1, 200], -500, 100, [1, 100]),
+        ("uint8", [1, 200], 300, 400, [255, 255]),
+        ("int8", [1, 100], -500, 300, [1, 100]),
+        ("int8", [-100, 100], -300, 50, [-100, 50]),
+        ("int32", [-5, 2**31 - 1], -1e12, 1e12, [-5, 2**31 - 1]),
+    ],
+)
+def test_limits_beyond_the_dtype_do_not_wrap(dtype, values, low, high, want):
+    x = mx.nd.array(values, dtype=dtype)
+    assert host(mx.nd.clip(x, low, high)).tolist() == want
+    by_steps = mx.nd.minimum(mx.nd.maximum(x, low), high)
+    assert host(by_steps).tolist() == want
+    x.attach_grad()
+    for f in (lambda: mx.nd.clip(x, -500, 10**12), lambda: mx.nd.maximum(x, -(10**12))):
+        with mx.autograd.record():
+            y = f()
+        y.backward()
+        assert host(x.grad).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (-1, 0), (1000, 1001), (0.1, 0.11)])
+def test_uniform_stays_below_its_bound(dtype, low, high):
+    mx.random.seed(5)
+    x = mx.nd.random.uniform(low, high, shape=(300_000,), dtype=dtype)
+    array = lambda v: mx.nd.array([v], dtype=dtype)  # noqa: E731
+    y = mx.nd.random.uniform(array(low), array(high), shape=(100_000,), dtype=dtype)
+    z = mx.nd.random.uniform_like(mx.nd.zeros((100_000,), dtype=dtype), low=low, high=high)
+    for drawn in map(host, (x, y, z)):
+        assert drawn.dtype == dtype
+        assert drawn.min() >= np.dtype(dtype).type(low)
+        assert drawn.max() < np.dtype(dtype).type(high)
+
+
 def test_dropout():
     x = mx.nd.ones((200, 100))
     np.testing.assert_array_equal(host(mx.nd.Dropout(x, p=0.3)), 1.0)

@@ -2,6 +2,8 @@
 //! depend on (seed, stream, i) only; rejection takes as many words as it needs.
 
 use super::philox::philox;
+use crate::dtype::DType;
+use half::f16;
 
 /// The words of one element.
 pub struct Draws {
@@ -119,6 +121,41 @@ impl Draws {
     }
 }
 
+/// A number `u` of `[0, 1)` carried to `[low, high)` of a float dtype, whose rounding must not reach `high`.
+#[derive(Clone, Copy)]
+pub struct Span {
+    low: f64,
+    width: f64,
+    last: f64,
+}
+
+impl Span {
+    pub fn new(dtype: DType, low: f64, high: f64) -> Self {
+        let (first, last) = match dtype {
+            DType::F16 => (f16::from_f64(low).to_f64(), half_below(f16::from_f64(high)).to_f64()),
+            DType::F32 => (f64::from(low as f32), f64::from((high as f32).next_down())),
+            _ => (low, high.next_down()),
+        };
+        // Without a number between the limits the lower one is all there is.
+        let last = if high > low { last.max(first) } else { f64::INFINITY };
+        Span { low, width: high - low, last }
+    }
+
+    #[inline(always)]
+    pub fn at(&self, u: f64) -> f64 {
+        (self.low + self.width * u).min(self.last)
+    }
+}
+
+/// The greatest number of half precision below `x`.
+fn half_below(x: f16) -> f16 {
+    f16::from_bits(match x.to_bits() {
+        0 | 0x8000 => 0x8001,
+        bits if bits & 0x8000 == 0 => bits - 1,
+        bits => bits + 1,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,6 +183,22 @@ mod tests {
         check("poisson 3", |d| d.poisson(3.0), 3.0, 3.0);
         check("poisson 80", |d| d.poisson(80.0), 80.0, 80.0);
         check("integer", |d| d.integer(-5, 5) as f64, -0.5, 99.0 / 12.0);
+    }
+
+    #[test]
+    fn spans_stay_below_their_end() {
+        for (low, high) in [(0.0, 1.0), (-1.0, 0.0), (-3.0, -2.0), (0.1, 0.3), (1e3, 1e3 + 1e-3)] {
+            let top = 1.0 - f64::EPSILON;
+            let half = f16::from_f64(Span::new(DType::F16, low, high).at(top));
+            assert!(
+                half < f16::from_f64(high) || half == f16::from_f64(low),
+                "{low} {high}: {half}"
+            );
+            let single = Span::new(DType::F32, low, high).at(top) as f32;
+            assert!(single < high as f32, "{low} {high}: {single}");
+            assert_eq!(Span::new(DType::F64, low, high).at(0.0), low);
+        }
+        assert_eq!(Span::new(DType::F16, 2.0, 2.0).at(0.5), 2.0);
     }
 
     #[test]

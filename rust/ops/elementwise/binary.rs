@@ -43,6 +43,18 @@ pub struct Row {
     slopes: Slopes,
 }
 
+impl Row {
+    /// The number beside an array, in its dtype. One that limits elements saturates: its meaning is lost
+    /// when it wraps.
+    fn number<T: Element>(&self, x: f64) -> T {
+        if matches!(self.names[0], "_maximum" | "_minimum") {
+            T::saturating(x)
+        } else {
+            T::from_f64(x)
+        }
+    }
+}
+
 type Slopes = Option<[Loops<TernaryLoop>; 2]>;
 
 /// The loops of all dtypes; only single and double precision are compiled for every instruction set.
@@ -205,10 +217,10 @@ fn broadcast(row: &Row, call: &Call<'_>) {
 }
 
 /// The bytes of a number in the dtype of an array.
-fn scalar_bytes(dtype: DType, x: f64) -> [u8; 8] {
+fn scalar_bytes(row: &Row, dtype: DType, x: f64) -> [u8; 8] {
     let mut bytes = [0; 8];
     with_dtype!(dtype, T => {
-        let value = T::from_f64(x);
+        let value = row.number::<T>(x);
         // SAFETY: no element is larger than eight bytes.
         unsafe { bytes.as_mut_ptr().cast::<T>().write_unaligned(value) };
     });
@@ -221,7 +233,7 @@ struct Aligned([u8; 8]);
 
 fn with_scalar(row: &Row, call: &Call<'_>, left: bool) {
     let (a, out) = (&call.inputs[0], &call.outputs[0]);
-    let number = Aligned(scalar_bytes(out.dtype(), call.attrs.get::<ScalarParam>().scalar));
+    let number = Aligned(scalar_bytes(row, out.dtype(), call.attrs.get::<ScalarParam>().scalar));
     let number = number.0.as_ptr();
     let run = row.run[out.dtype() as usize];
     let (ins, steps) =
@@ -233,7 +245,7 @@ fn with_scalar(row: &Row, call: &Call<'_>, left: bool) {
 /// `grad = slope(g, a, b)` where one of the operands is a number.
 fn with_scalar_backward(row: &Row, call: &Call<'_>, left: bool) {
     let (g, a, out) = (&call.inputs[0], &call.inputs[1], &call.outputs[0]);
-    let number = Aligned(scalar_bytes(out.dtype(), call.attrs.get::<ScalarParam>().scalar));
+    let number = Aligned(scalar_bytes(row, out.dtype(), call.attrs.get::<ScalarParam>().scalar));
     let number = number.0.as_ptr();
     let Some(slopes) = &row.slopes else { return };
     let at = out.dtype() as usize;

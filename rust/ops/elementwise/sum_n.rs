@@ -69,7 +69,7 @@ fn clip(call: &Call<'_>) -> Result<()> {
     let p = call.attrs.get::<ClipParam>();
     let (x, out) = (&call.inputs[0], &call.outputs[0]);
     with_dtype!(out.dtype(), T => {
-        let (low, high) = (T::from_f64(p.a_min as f64), T::from_f64(p.a_max as f64));
+        let (low, high) = (T::saturating(p.a_min.into()), T::saturating(p.a_max.into()));
         // SAFETY: views of equal size.
         unsafe {
             unary(x.as_ptr::<T>().cast_const(), out.as_ptr::<T>(), out.size(), &|x: T| {
@@ -84,7 +84,7 @@ fn clip_backward(call: &Call<'_>) -> Result<()> {
     let p = call.attrs.get::<ClipParam>();
     let (g, x, out) = (&call.inputs[0], &call.inputs[1], &call.outputs[0]);
     with_dtype!(out.dtype(), T => {
-        let (low, high) = (T::from_f64(p.a_min as f64), T::from_f64(p.a_max as f64));
+        let (low, high) = (T::saturating(p.a_min.into()), T::saturating(p.a_max.into()));
         let (g, x) = (g.as_ptr::<T>().cast_const(), x.as_ptr::<T>().cast_const());
         // SAFETY: views of equal size.
         unsafe {
@@ -146,7 +146,7 @@ pub fn operators() -> Vec<OpDef> {
         .aliases(&["_npi_clip", "_sparse_clip"])
         .doc(
             "Returns min(max(x, a_min), a_max), element by element.\n\nShape and dtype are those of the input; the \
-             limits are converted to that dtype. NaN stays NaN. The gradient is 1 inside of and at the limits, 0 \
+             limits are converted to that dtype, to its least or greatest value where they are beyond. NaN stays NaN. The gradient is 1 inside of and at the limits, 0 \
              outside.\n\nExamples\n--------\n>>> nd.clip(nd.array([-2, 0.5, 3]), a_min=-1, a_max=1)\n[-1.   0.5  1. ]\n",
         )
         .inputs_are(&[("data", "The input array.")])

@@ -4,7 +4,7 @@ use super::common::{all_known, copy_view, elementwise, read_f64, wanted, write_f
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};
-use crate::kernels::random::Draws;
+use crate::kernels::random::{Draws, Span};
 use crate::operator::infer::{assign_shape, assign_type};
 use crate::operator::{Attrs, Call, Gradient, Kernel, OpDef, ParamStruct, ResourceRequest, Tuple};
 use crate::params;
@@ -249,8 +249,8 @@ fn likes() -> Vec<OpDef> {
         .kernel(
             Kernel::cpu(|call| {
                 let p: &UniformLikeParam = call.attrs.get();
-                let (low, span) = (f64::from(p.low), f64::from(p.high) - f64::from(p.low));
-                fill(call, |d, _| low + span * d.uniform());
+                let span = Span::new(call.outputs[0].dtype(), p.low.into(), p.high.into());
+                fill(call, |d, _| span.at(d.uniform()));
                 Ok(())
             })
             .skips_null(),
@@ -277,7 +277,7 @@ fn sampler(
     name: &'static str,
     inputs: &[(&str, &str)],
     what: &str,
-    f: fn(&mut Draws, f64, f64) -> f64,
+    f: fn(&mut Draws, DType, f64, f64) -> f64,
 ) -> OpDef {
     let pair = inputs.len() == 2;
     OpDef::new::<SampleParam>(name)
@@ -325,7 +325,8 @@ fn sampler(
                 let at = |k: usize, i: usize| unsafe {
                     read_f64(views[k].0.at(0), views[k].1, i / per.max(1))
                 };
-                fill(call, |d, i| f(d, at(0, i), if pair { at(1, i) } else { 0.0 }));
+                let dtype = call.outputs[0].dtype();
+                fill(call, |d, i| f(d, dtype, at(0, i), if pair { at(1, i) } else { 0.0 }));
                 Ok(())
             })
             .skips_null(),
@@ -445,40 +446,40 @@ pub fn operators() -> Vec<OpDef> {
             "_sample_uniform",
             &[("low", "Least values."), ("high", "Bounds of the values.")],
             "uniform distributions",
-            |d, a, b| a + (b - a) * d.uniform(),
+            |d, dtype, a, b| Span::new(dtype, a, b).at(d.uniform()),
         ),
         sampler(
             "_sample_normal",
             &[("mu", "Means."), ("sigma", "Standard deviations.")],
             "normal distributions",
-            |d, a, b| a + b * d.normal(),
+            |d, _, a, b| a + b * d.normal(),
         ),
         sampler(
             "_sample_gamma",
             &[("alpha", "Shapes."), ("beta", "Scales.")],
             "gamma distributions",
-            |d, a, b| b * d.gamma(a),
+            |d, _, a, b| b * d.gamma(a),
         ),
         sampler(
             "_sample_exponential",
             &[("lam", "Rates.")],
             "exponential distributions",
-            |d, a, _| d.exponential() / a,
+            |d, _, a, _| d.exponential() / a,
         ),
-        sampler("_sample_poisson", &[("lam", "Means.")], "Poisson distributions", |d, a, _| {
+        sampler("_sample_poisson", &[("lam", "Means.")], "Poisson distributions", |d, _, a, _| {
             d.poisson(a)
         }),
         sampler(
             "_sample_negative_binomial",
             &[("k", "Numbers of successes."), ("p", "Probabilities of a success, in (0, 1].")],
             "numbers of failures before ``k`` successes",
-            |d, k, p| gamma_poisson(d, k, (1.0 - p) / p),
+            |d, _, k, p| gamma_poisson(d, k, (1.0 - p) / p),
         ),
         sampler(
             "_sample_generalized_negative_binomial",
             &[("mu", "Means."), ("alpha", "Dispersions.")],
             "negative binomial distributions given by mean and dispersion",
-            dispersed,
+            |d, _, mu, alpha| dispersed(d, mu, alpha),
         ),
         multinomial(),
         shuffle(),

@@ -6,6 +6,7 @@ use crate::dtype::{DType, Element};
 use crate::error::Result;
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::philox::{philox, unit};
+use crate::kernels::random::Span;
 use crate::operator::infer::{assign_shape, assign_type};
 use crate::operator::{
     Attrs, Call, Gradient, OpDef, ParamStruct, RandomKey, ResourceRequest, Tuple,
@@ -92,14 +93,10 @@ fn generate<T: Element>(
 
 fn uniform(call: &Call<'_>) -> Result<()> {
     let p = call.attrs.get::<UniformParam>();
-    let (low, width) = (p.low, p.high - p.low);
     let out = &call.outputs[0];
+    let span = Span::new(out.dtype(), p.low.into(), p.high.into());
     with_dtype!(out.dtype(), T => {
-        generate::<T>(call.ctx.random, out.as_ptr(), out.size(), |w| w.map(|w| {
-            let x = low + width * unit(w);
-            // Rounding must not reach the upper limit.
-            (if x >= low + width && width > 0.0 { low } else { x }) as f64
-        }))
+        generate::<T>(call.ctx.random, out.as_ptr(), out.size(), |w| w.map(|w| span.at(unit(w).into())))
     });
     Ok(())
 }
