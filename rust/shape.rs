@@ -210,6 +210,16 @@ impl fmt::Display for Shape {
     }
 }
 
+/// A list of numbers given as a parameter, negative ones as they are: `(1, -2)`, `(3,)`.
+pub struct Numbers<'a>(pub &'a [i64]);
+
+impl fmt::Display for Numbers<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: Vec<String> = self.0.iter().map(i64::to_string).collect();
+        write!(f, "({}{})", all.join(", "), if all.len() == 1 { "," } else { "" })
+    }
+}
+
 impl fmt::Debug for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -259,6 +259,35 @@ def test_incomplete_inference_warns_and_partial_tells_what_is_known():
     assert args[0] == () and args[2] == (3,)
 
 
+@pytest.mark.parametrize(
+    ("make", "given", "out", "back"),
+    [
+        (lambda x: sym.transpose(x, axes=(2, 0, 1)), (2, 0, 4), (4, 2, 0), ((5, 0, 3), (0, 3, 5))),
+        (lambda x: sym.expand_dims(x, axis=-1), (0, 3), (0, 3, 1), ((2, 0, 1), (2, 0))),
+        (lambda x: sym.SwapAxis(x, dim1=0, dim2=1), (0, 3), (3, 0), ((0, 2), (2, 0))),
+        (lambda x: sym.reverse(x, axis=0), (0, 3), (0, 3), ((2, 0), (2, 0))),
+        (lambda x: sym.Flatten(x), (0, 3, 4), (0, 12), None),
+        (lambda x: sym.Flatten(x), (2, 0, 4), (2, 0), None),
+        (lambda x: sym.Reshape(x, shape=(0, -1)), (0, 3, 4), (0, 0), None),
+        (lambda x: sym.Reshape(x, shape=(0, -3)), (0, 3, 4), (0, 12), None),
+        (lambda x: sym.Reshape(x, shape=(-4, 2, -1, 0)), (0, 3), (2, 0, 3), None),
+        (lambda x: sym.slice_axis(x, axis=1, begin=1, end=3), (0, 5), (0, 2), None),
+        (lambda x: sym.slice_axis(x, axis=0, begin=1, end=3), (0, 5), (0, 5), None),
+        (lambda x: sym.slice(x, begin=(0, 1), end=(1, 3)), (0, 5), (0, 2), None),
+        (lambda x: sym.squeeze(x, axis=1), (0, 1, 3), (0, 3), None),
+        (lambda x: sym.tile(x, reps=(2, 1, 3)), (0, 4), (2, 0, 12), None),
+    ],
+)
+def test_parts_of_shapes_flow_through_operators_of_shape(make, given, out, back):
+    x = sym.Variable("x")
+    assert make(x).infer_shape_partial(x=given)[1] == [out]
+    if back is not None:
+        known, inferred = back
+        # The output's shape comes from the other operand of a sum.
+        net = make(x) + sym.Variable("y", shape=known)
+        assert net.infer_shape_partial()[0][0] == inferred
+
+
 def test_np_shape_tells_empty_from_unknown():
     x = sym.Variable("x")
     with mx.util.np_shape(True):

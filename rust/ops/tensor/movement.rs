@@ -5,10 +5,10 @@ use super::common::{all_known, from_first, wanted, zero_view};
 use crate::error::{Error, Result};
 use crate::kernels::layout::copy_strided;
 use crate::kernels::reduce::{Reduction, reduce_to};
-use crate::operator::infer::{assign_shape, same_type};
+use crate::operator::infer::{assign_shape, elementwise_shape, same_type};
 use crate::operator::{Attrs, Call, Gradient, Kernel, OpDef, Tuple};
 use crate::params;
-use crate::shape::{Dims, Shape};
+use crate::shape::{Dims, Numbers, Shape};
 use crate::tensor::View;
 
 params! {
@@ -97,11 +97,20 @@ impl Path {
 
 type PathFn = fn(&Attrs, &[Shape]) -> Result<Path>;
 
+/// What is known of shapes before all extents are; it adds to inputs and outputs.
+type PartFn = fn(&Attrs, &mut [Shape], &mut [Shape]) -> Result<()>;
+
 /// An operator of one data input whose output is a path over it. Inputs beside the first give shapes only.
 fn moving(def: OpDef, path: PathFn) -> Vec<OpDef> {
+    moving_partly(def, path, |_, _, _| Ok(()))
+}
+
+/// As [`moving`], with a rule for shapes of which only parts are known.
+fn moving_partly(def: OpDef, path: PathFn, part: PartFn) -> Vec<OpDef> {
     let back = format!("_backward_{}", def.name);
     let forward = def
         .infer_shape(move |attrs, inputs, outputs| {
+            part(attrs, inputs, outputs)?;
             if !inputs.iter().all(Shape::is_known) {
                 return Ok(false);
             }
@@ -212,6 +221,28 @@ fn reverse(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
         }
     }
     Ok(Path::plain(Dims::from_slice(s.dims()), start, strides))
+}
+
+fn reverse_part(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<()> {
+    elementwise_shape(attrs, inputs, outputs).map(|_| ())
+}
+
+/// Each extent is repeated; those that are unknown stay so.
+fn tile_part(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<()> {
+    let (s, reps) = (&inputs[0], &attrs.get::<TileParam>().reps);
+    if !s.rank_known() {
+        return Ok(());
+    }
+    let n = s.ndim().max(reps.len());
+    // Axes count from the last one; those that one of the two does not have are 1 there.
+    let from_end = |list: &[i64], i: usize| list.len().checked_sub(n - i).map_or(1, |at| list[at]);
+    let extents = (0..n).map(|i| match (from_end(s.dims(), i), from_end(reps, i)) {
+        (_, r) if r < 0 => -1, // refused once all extents are known
+        (d, _) if d < 0 => -1,
+        (d, r) => d.saturating_mul(r),
+    });
+    let out: Shape = extents.collect();
+    assign_shape(&mut outputs[0], "output", &out)
 }
 
 fn tile(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
@@ -338,7 +369,7 @@ fn repeat_to(s: &Shape, out: Dims) -> Result<Path> {
 fn broadcast_to(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
     let (s, shape) = (&inputs[0], &attrs.get::<BroadcastToParam>().shape);
     if shape.len() != s.ndim() {
-        let shape = Shape::new(shape);
+        let shape = Numbers(shape);
         return Err(Error::value(format!(
             "cannot broadcast shape {s} to {shape}: another number of axes"
         )));
@@ -445,8 +476,8 @@ pub fn operators() -> Vec<OpDef> {
     let none = "An axis that is not there is an error.";
     [
         moving(like(OpDef::new::<SliceLikeParam>("slice_like"), "data", "shape_like").doc(&text("The leading part of the data with the extents of ``shape_like``.", "An extent larger than the data's is an error.", "nd.slice_like(nd.ones((4, 5)), nd.ones((2, 3))).shape\n(2, 3)")), slice_like),
-        moving(data(OpDef::new::<ReverseParam>("reverse")).aliases(&["flip"]).doc(&text("Reverses the order of elements along axes.", none, "nd.reverse(nd.array([[1, 2], [3, 4]]), axis=1)\n[[2. 1.] [4. 3.]]")), reverse),
-        moving(data(OpDef::new::<TileParam>("tile")).doc(&text("Repeats the whole array along its axes.", "The gradient sums over the repetitions.", "nd.tile(nd.array([1, 2]), reps=(2, 2)).shape\n(2, 4)")).aliases(&["_npi_tile"]), tile),
+        moving_partly(data(OpDef::new::<ReverseParam>("reverse")).aliases(&["flip"]).doc(&text("Reverses the order of elements along axes.", none, "nd.reverse(nd.array([[1, 2], [3, 4]]), axis=1)\n[[2. 1.] [4. 3.]]")), reverse, reverse_part),
+        moving_partly(data(OpDef::new::<TileParam>("tile")).doc(&text("Repeats the whole array along its axes.", "The gradient sums over the repetitions.", "nd.tile(nd.array([1, 2]), reps=(2, 2)).shape\n(2, 4)")).aliases(&["_npi_tile"]), tile, tile_part),
         moving(data(OpDef::new::<RepeatParam>("repeat")).doc(&text("Repeats each element.", "The gradient sums over the repetitions.", "nd.repeat(nd.array([1, 2]), repeats=2)\n[1. 1. 2. 2.]")).aliases(&["_np_repeat"]), repeat),
         moving(data(OpDef::new::<BlockParam>("depth_to_space")).doc(&text("Moves blocks of channels into space: ``(N, C, H, W)`` becomes ``(N, C / b^2, H b, W b)``.", "Channels that do not divide are an error.", "nd.depth_to_space(nd.ones((1, 4, 2, 2)), block_size=2).shape\n(1, 1, 4, 4)")), depth_to_space),
         moving(data(OpDef::new::<BlockParam>("space_to_depth")).doc(&text("Moves blocks of space into channels: ``(N, C, H, W)`` becomes ``(N, C b^2, H / b, W / b)``.", "Extents that do not divide are an error.", "nd.space_to_depth(nd.ones((1, 1, 4, 4)), block_size=2).shape\n(1, 4, 2, 2)")), space_to_depth),

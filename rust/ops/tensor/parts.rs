@@ -4,10 +4,10 @@ use super::kernel;
 use crate::error::{Error, Result};
 use crate::kernels::layout::copy_strided;
 use crate::operator::infer::{assign_shape, same_type};
-use crate::operator::{Attrs, Call, Dep, Gradient, Kernel, OpDef, OpReq, Tuple};
+use crate::operator::{Attrs, Call, Dep, Gradient, Kernel, OpDef, OpReq, Tuple, Value};
 use crate::ops::elementwise::sum_n::fill;
 use crate::params;
-use crate::shape::{Dims, Shape};
+use crate::shape::{Dims, Numbers, Shape};
 use crate::tensor::View;
 
 params! {
@@ -106,13 +106,21 @@ fn concat_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> R
         return Ok(false);
     }
     let axis = common.axis(p.dim as i64)?;
-    for (i, s) in inputs.iter().chain(&*outputs).enumerate() {
-        let mut s = s.clone();
+    for (i, given) in inputs.iter().chain(&*outputs).enumerate() {
+        let mut s = given.clone();
         if s.rank_known() && s.ndim() > axis {
             s.dims_mut()[axis] = -1;
         }
         let before = common.clone();
-        common.merge(&s).map_err(|_| Error::argument(&format!("arg{i}"), "shape", &s, before))?;
+        common.merge(&s).map_err(|_| {
+            let name = if i < inputs.len() { format!("arg{i}") } else { "output".to_owned() };
+            Error::argument(
+                &name,
+                "shape",
+                given,
+                format!("{before} ('?' along axis {axis} is any extent)"),
+            )
+        })?;
     }
     let mut total = Some(0);
     for (i, s) in inputs.iter_mut().enumerate() {
@@ -274,7 +282,7 @@ pub fn slice_range(
     }
 }
 
-/// Begin, step and number of indices along every axis.
+/// Begin, step and number of indices along every axis; the number is -1 where the extent is unknown.
 type Ranges = fn(&Attrs, &Shape) -> Result<Vec<(i64, i64, i64)>>;
 
 fn slice_axis_ranges(attrs: &Attrs, shape: &Shape) -> Result<Vec<(i64, i64, i64)>> {
@@ -282,6 +290,9 @@ fn slice_axis_ranges(attrs: &Attrs, shape: &Shape) -> Result<Vec<(i64, i64, i64)
     let axis = shape.axis(p.axis as i64)?;
     let extent = shape.dims()[axis];
     let mut ranges: Vec<_> = shape.dims().iter().map(|&d| (0, 1, d)).collect();
+    if extent < 0 {
+        return Ok(ranges);
+    }
     let range = slice_range(extent, Some(p.begin as i64), p.end.map(i64::from), 1);
     if p.begin as i64 >= extent.max(1) || (p.begin as i64) < -extent || (range.2 == 0 && extent > 0)
     {
@@ -318,7 +329,11 @@ pub(super) fn region_ranges(p: &SliceParam, shape: &Shape) -> Result<Vec<(i64, i
             if step == 0 {
                 return Err(Error::value(format!("step of axis {i} is 0")));
             }
-            Ok(slice_range(shape.dims()[i], of(&p.begin), of(&p.end), step))
+            let extent = shape.dims()[i];
+            if extent < 0 {
+                return Ok((0, step, extent));
+            }
+            Ok(slice_range(extent, of(&p.begin), of(&p.end), step))
         })
         .collect()
 }
@@ -336,11 +351,11 @@ fn slicing<P: crate::operator::ParamStruct>(name: &str, ranges: Ranges) -> [OpDe
     let forward = OpDef::new::<P>(name)
         .inputs_are(&[("data", "The input array.")])
         .infer_shape(move |attrs, inputs, outputs| {
-            if inputs[0].is_known() {
+            if inputs[0].rank_known() {
                 let shape: Shape = ranges(attrs, &inputs[0])?.iter().map(|r| r.2).collect();
                 assign_shape(&mut outputs[0], "output", &shape)?;
             }
-            Ok(inputs[0].is_known())
+            Ok(inputs[0].is_known() && outputs[0].is_known())
         })
         .infer_type(same_type)
         .gradient(Gradient::use_none(&back))
@@ -436,6 +451,16 @@ pub fn operators() -> Vec<OpDef> {
         })
         .infer_type(same_type)
         .inplace(&[crate::operator::InplacePair::new(0, 0)])
+        .gradient(Gradient::rule_reading(&[], |b, node| {
+            let g = node.out_grad(b, 0)?;
+            let region: Vec<(&str, Value)> = ["begin", "end", "step"]
+                .iter()
+                .filter_map(|name| Some((*name, node.attrs.value(name)?.clone())))
+                .collect();
+            let lhs = b.op("_slice_assign_scalar", "", &region, &[g])?[0];
+            let rhs = b.op("slice", "", &region, &[g])?[0];
+            Ok(vec![Some(lhs), Some(rhs)])
+        }))
         .kernel(kernel(|call| {
             let out = &call.outputs[0];
             crate::ops::elementwise::sum_n::copy(&call.inputs[0], out)?;
@@ -457,13 +482,13 @@ pub fn operators() -> Vec<OpDef> {
     ]
 }
 
-/// The axes named by a tuple parameter, as flags; used by operators over sets of axes.
-pub fn axis_flags(axes: &Tuple, ndim: usize) -> Result<Vec<bool>> {
-    let mut flags = vec![false; ndim];
+/// The axes of `shape` named by a tuple parameter, as flags; used by operators over sets of axes.
+pub fn axis_flags(axes: &Tuple, shape: &Shape) -> Result<Vec<bool>> {
+    let mut flags = vec![false; shape.ndim()];
     for &a in axes {
-        let at = Shape::of_rank(ndim).axis(a)?;
+        let at = shape.axis(a)?;
         if std::mem::replace(&mut flags[at], true) {
-            return Err(Error::value(format!("axis {a} is named twice in {}", Shape::new(axes))));
+            return Err(Error::value(format!("axis {a} is named twice in {}", Numbers(axes))));
         }
     }
     Ok(flags)

@@ -52,17 +52,17 @@ struct Axes<'a> {
 }
 
 impl Axes<'_> {
-    fn flags(&self, ndim: usize) -> Result<Vec<bool>> {
+    fn flags(&self, of: &Shape) -> Result<Vec<bool>> {
         let named = self.axis.as_ref().filter(|a| !a.is_empty());
         let flags = match named {
-            None => return Ok(vec![true; ndim]),
-            Some(axes) => axis_flags(axes, ndim)?,
+            None => return Ok(vec![true; of.ndim()]),
+            Some(axes) => axis_flags(axes, of)?,
         };
         Ok(flags.into_iter().map(|f| f != self.exclude).collect())
     }
 
     fn shape(&self, from: &Shape) -> Result<Shape> {
-        let flags = self.flags(from.ndim())?;
+        let flags = self.flags(from)?;
         let dims = from.dims().iter().zip(&flags);
         if self.keepdims {
             return Ok(dims.map(|(&d, &r)| if r { 1 } else { d }).collect());
@@ -130,7 +130,7 @@ fn loop_of<F: Ternary>(dtype: DType) -> TernaryLoop {
 /// Inputs of the backward operator: output gradient, and, unless the slope is of it alone, input and output.
 fn spread<F: Ternary>(call: &Call<'_>, axes: Axes<'_>, mean: bool) -> Result<()> {
     let out = &call.outputs[0];
-    let flags = axes.flags(out.ndim())?;
+    let flags = axes.flags(out.shape())?;
     let g = unreduced(&call.inputs[0], &flags, out.dims());
     let x = call.inputs.get(1).unwrap_or(out);
     let y = call.inputs.get(2).map_or_else(|| g.clone(), |y| unreduced(y, &flags, out.dims()));
@@ -182,7 +182,7 @@ fn reduction<P: crate::operator::ParamStruct>(
         .infer_type(same_type)
         .gradient(gradient)
         .kernel(kernel(move |call| {
-            let flags = axes(call.attrs).flags(call.inputs[0].ndim())?;
+            let flags = axes(call.attrs).flags(call.inputs[0].shape())?;
             reduce(how(call.attrs), &call.inputs[0], &flags, &call.outputs[0]);
             Ok(())
         }))

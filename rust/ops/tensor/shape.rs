@@ -8,7 +8,7 @@ use crate::operator::infer::same_type;
 use crate::operator::{Attrs, Call, Gradient, InplacePair, OpDef, Tuple};
 use crate::ops::elementwise::sum_n::copy;
 use crate::params;
-use crate::shape::{Dims, Shape};
+use crate::shape::{Dims, Numbers, Shape};
 use crate::tensor::View;
 
 params! {
@@ -50,7 +50,7 @@ params! {
     }
 }
 
-/// The shape that the codes of `Reshape` make of `from`, which is fully known.
+/// The shape that the codes of `Reshape` make of `from`, as far as its extents are known.
 pub fn reshape(from: &Shape, codes: &[i64], reverse: bool) -> Result<Shape> {
     let mut dims: Vec<i64> = from.dims().to_vec();
     let mut codes: Vec<i64> = codes.to_vec();
@@ -70,7 +70,7 @@ pub fn reshape(from: &Shape, codes: &[i64], reverse: bool) -> Result<Shape> {
     let bad = |why: String| {
         Error::value(format!(
             "cannot reshape array of shape {from} into {}: {why}",
-            Shape::new(&codes)
+            Numbers(&codes)
         ))
     };
     let (mut out, mut at, mut unknown): (Vec<i64>, usize, Option<usize>) = (Vec::new(), 0, None);
@@ -98,7 +98,8 @@ pub fn reshape(from: &Shape, codes: &[i64], reverse: bool) -> Result<Shape> {
             }
             -3 if left < 2 => return Err(bad("code -3 needs two axes".into())),
             -3 => {
-                out.push(dims[at] * dims[at + 1]);
+                let known = dims[at] >= 0 && dims[at + 1] >= 0;
+                out.push(if known { dims[at].saturating_mul(dims[at + 1]) } else { -1 });
                 at += 2;
             }
             -4 => {
@@ -110,11 +111,11 @@ pub fn reshape(from: &Shape, codes: &[i64], reverse: bool) -> Result<Shape> {
                 }
                 let d = dims[at];
                 let (a, b) = match (a, b) {
-                    (-1, b) if b > 0 => (d / b, b),
-                    (a, -1) if a > 0 => (a, d / a),
+                    (-1, b) if b > 0 && d >= 0 => (d / b, b),
+                    (a, -1) if a > 0 && d >= 0 => (a, d / a),
                     pair => pair,
                 };
-                if a * b != d || a < 0 {
+                if d >= 0 && (a < 0 || a.saturating_mul(b) != d) {
                     return Err(bad(format!("an axis of {d} cannot be split into {a} and {b}")));
                 }
                 out.extend([a, b]);
@@ -130,7 +131,9 @@ pub fn reshape(from: &Shape, codes: &[i64], reverse: bool) -> Result<Shape> {
         i += 1;
     }
     let size = from.size() as i64;
-    if let Some(at) = unknown {
+    if let Some(at) = unknown
+        && from.is_known()
+    {
         let rest: i64 = out.iter().filter(|d| **d >= 0).product();
         out[at] = if rest > 0 { size / rest } else { 0 };
     }
@@ -138,6 +141,9 @@ pub fn reshape(from: &Shape, codes: &[i64], reverse: bool) -> Result<Shape> {
         out.reverse();
     }
     let shape = Shape::new(&out);
+    if !from.is_known() {
+        return Ok(shape);
+    }
     if shape.checked_size()? as i64 != size {
         return Err(Error::value(format!(
             "Cannot reshape array of size {size} into shape {shape}"
@@ -146,16 +152,32 @@ pub fn reshape(from: &Shape, codes: &[i64], reverse: bool) -> Result<Shape> {
     Ok(shape)
 }
 
-/// Infers a shape that is known once the input's is.
+/// Infers a shape, as far as the input's is known, once its rank is.
 fn from_input(
     f: impl Fn(&Attrs, &Shape) -> Result<Shape> + Send + Sync + 'static,
 ) -> impl Fn(&Attrs, &mut [Shape], &mut [Shape]) -> Result<bool> {
     move |attrs, inputs, outputs| {
-        if inputs[0].is_known() {
+        if inputs[0].rank_known() {
             let shape = f(attrs, &inputs[0])?;
             outputs[0].merge(&shape)?;
         }
         Ok(inputs[0].is_known() && outputs[0].is_known())
+    }
+}
+
+/// As [`from_input`], and the input's shape from the output's.
+fn both_ways(
+    f: impl Fn(&Attrs, &Shape) -> Result<Shape> + Send + Sync + 'static,
+    back: impl Fn(&Attrs, &Shape) -> Result<Shape> + Send + Sync + 'static,
+) -> impl Fn(&Attrs, &mut [Shape], &mut [Shape]) -> Result<bool> {
+    let forward = from_input(f);
+    move |attrs, inputs, outputs| {
+        forward(attrs, inputs, outputs)?;
+        if outputs[0].rank_known() {
+            let shape = back(attrs, &outputs[0])?;
+            inputs[0].merge(&shape)?;
+        }
+        forward(attrs, inputs, outputs)
     }
 }
 
@@ -171,7 +193,7 @@ fn reshape_shape(attrs: &Attrs, from: &Shape) -> Result<Shape> {
     }
     let mut codes: Vec<i64> = p.target_shape.iter().map(|&d| if d == 0 { -1 } else { d }).collect();
     if p.keep_highest && !codes.is_empty() {
-        codes[0] = from.dims().first().copied().unwrap_or(1);
+        codes[0] = if from.ndim() > 0 { 0 } else { 1 };
     }
     reshape(from, &codes, false)
 }
@@ -179,13 +201,14 @@ fn reshape_shape(attrs: &Attrs, from: &Shape) -> Result<Shape> {
 /// Where a plain target shape and the output say more than the input: the same number of elements.
 fn reshape_infer(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
     let p = attrs.get::<ReshapeParam>();
-    if !inputs[0].is_known() && p.shape.iter().all(|&d| d > 0) && !p.shape.is_empty() {
-        outputs[0].merge(&Shape::new(&p.shape))?;
-    }
-    if inputs[0].is_known() {
+    let plain = !p.shape.is_empty() && p.shape.iter().all(|&d| d > 0 || d == -1);
+    if inputs[0].rank_known() {
         let shape = reshape_shape(attrs, &inputs[0])?;
         outputs[0].merge(&shape)?;
-    } else if inputs[0].rank_known() && outputs[0].is_known() {
+    } else if plain {
+        outputs[0].merge(&Shape::new(&p.shape))?;
+    }
+    if !inputs[0].is_known() && inputs[0].rank_known() && outputs[0].is_known() {
         // One unknown extent follows from the size.
         let unknown: Vec<usize> =
             (0..inputs[0].ndim()).filter(|&i| inputs[0].dims()[i] < 0).collect();
@@ -205,9 +228,8 @@ fn permutation(axes: &[i64], ndim: usize) -> Result<Vec<usize>> {
     if axes.is_empty() {
         return Ok((0..ndim).rev().collect());
     }
-    let wrong = || {
-        Error::argument("axes", "value", Shape::new(axes), format!("a permutation of {ndim} axes"))
-    };
+    let wrong =
+        || Error::argument("axes", "value", Numbers(axes), format!("a permutation of {ndim} axes"));
     let order: Vec<usize> = axes
         .iter()
         .map(|&a| if a < 0 { a + ndim as i64 } else { a })
@@ -228,11 +250,10 @@ fn permute(from: &View, order: &[usize], to: &View) {
     }
 }
 
-fn swap_order(attrs: &Attrs, ndim: usize) -> Result<Vec<usize>> {
+fn swap_order(attrs: &Attrs, of: &Shape) -> Result<Vec<usize>> {
     let p = attrs.get::<SwapAxisParam>();
-    let any = Shape::of_rank(ndim);
-    let (a, b) = (any.axis(p.dim1 as i64)?, any.axis(p.dim2 as i64)?);
-    let mut order: Vec<usize> = (0..ndim).collect();
+    let (a, b) = (of.axis(p.dim1 as i64)?, of.axis(p.dim2 as i64)?);
+    let mut order: Vec<usize> = (0..of.ndim()).collect();
     order.swap(a, b);
     Ok(order)
 }
@@ -241,11 +262,13 @@ fn squeezed(attrs: &Attrs, from: &Shape) -> Result<Shape> {
     let p = attrs.get::<SqueezeParam>();
     let mut remove = vec![false; from.ndim()];
     match &p.axis {
+        // Which axes go depends on every extent.
+        None if !from.is_known() => return Ok(Shape::unknown()),
         None => (0..from.ndim()).for_each(|i| remove[i] = from.dims()[i] == 1),
         Some(axes) => {
             for &a in axes {
                 let i = from.axis(a)?;
-                if from.dims()[i] != 1 {
+                if !matches!(from.dims()[i], 1 | -1) {
                     return Err(Error::value(format!(
                         "cannot select an axis to squeeze out which has size={} not equal to one",
                         from.dims()[i]
@@ -257,6 +280,16 @@ fn squeezed(attrs: &Attrs, from: &Shape) -> Result<Shape> {
     }
     let kept: Shape = (0..from.ndim()).filter(|&i| !remove[i]).map(|i| from.dims()[i]).collect();
     Ok(if kept.ndim() == 0 { Shape::new(&[1]) } else { kept })
+}
+
+/// Where `expand_dims` puts its axis among the `ndim` of the input.
+fn new_axis(attrs: &Attrs, ndim: usize) -> Result<usize> {
+    let (axis, n) = (attrs.get::<ExpandDimsParam>().axis as i64, ndim as i64);
+    let at = if axis < 0 { axis + n + 1 } else { axis };
+    match usize::try_from(at) {
+        Ok(at) if at <= ndim => Ok(at),
+        _ => Err(Error::argument("axis", "value", axis, format!("-{} to {n}", n + 1))),
+    }
 }
 
 fn copy_kernel(call: &Call<'_>) -> Result<()> {
@@ -276,28 +309,34 @@ fn same_bytes<P: crate::operator::ParamStruct>(name: &str) -> OpDef {
 /// An operator that reorders axes, and its gradient, which reorders them back.
 fn reorders<P: crate::operator::ParamStruct>(
     name: &str,
-    order: fn(&Attrs, usize) -> Result<Vec<usize>>,
+    order: fn(&Attrs, &Shape) -> Result<Vec<usize>>,
 ) -> [OpDef; 2] {
     let back = format!("_backward_{}", name.to_lowercase());
+    // The order that undoes another.
+    let undone = move |attrs: &Attrs, of: &Shape| -> Result<Vec<usize>> {
+        let order = order(attrs, of)?;
+        let mut inverse = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(i, &a)| inverse[a] = i);
+        Ok(inverse)
+    };
+    let ordered = |from: &Shape, order: &[usize]| order.iter().map(|&a| from.dims()[a]).collect();
     let forward = OpDef::new::<P>(name)
         .inputs_are(&[("data", "The input array.")])
-        .infer_shape(from_input(move |attrs, from| {
-            let order = order(attrs, from.ndim())?;
-            Ok(order.iter().map(|&a| from.dims()[a]).collect())
-        }))
+        .infer_shape(both_ways(
+            move |attrs, from| Ok(ordered(from, &order(attrs, from)?)),
+            move |attrs, to| Ok(ordered(to, &undone(attrs, to)?)),
+        ))
         .infer_type(same_type)
         .gradient(Gradient::use_none(&back))
         .kernel(kernel(move |call| {
-            let order = order(call.attrs, call.inputs[0].ndim())?;
+            let order = order(call.attrs, call.inputs[0].shape())?;
             permute(&call.inputs[0], &order, &call.outputs[0]);
             Ok(())
         }));
     let backward = OpDef::new::<P>(&back).inputs_are(&[("ograd", "Output gradient.")]).kernel(
         kernel(move |call| {
-            let order = order(call.attrs, call.inputs[0].ndim())?;
-            let mut inverse = vec![0; order.len()];
-            order.iter().enumerate().for_each(|(i, &a)| inverse[a] = i);
-            permute(&call.inputs[0], &inverse, &call.outputs[0]);
+            let order = undone(call.attrs, call.inputs[0].shape())?;
+            permute(&call.inputs[0], &order, &call.outputs[0]);
             Ok(())
         }),
     );
@@ -319,7 +358,10 @@ pub fn operators() -> Vec<OpDef> {
         .aliases(&["flatten", "_npx_batch_flatten"])
         .infer_shape(from_input(|_, from| {
             let first = from.dims().first().copied().unwrap_or(1);
-            Ok(Shape::new(&[first, from.product(from.ndim().min(1)..from.ndim()) as i64]))
+            let rest = &from.dims()[from.ndim().min(1)..];
+            let known = rest.iter().all(|&d| d >= 0);
+            let size = rest.iter().fold(1i64, |n, &d| n.saturating_mul(d));
+            Ok(Shape::new(&[first, if known { size } else { -1 }]))
         }))
         .doc(
             "Joins all axes but the first: shape (d1, d2, ..., dk) becomes (d1, d2 * ... * dk). Any dtype.\n\n\
@@ -327,17 +369,19 @@ pub fn operators() -> Vec<OpDef> {
         );
     let expand_dims = same_bytes::<ExpandDimsParam>("expand_dims")
         .aliases(&["_npi_expand_dims"])
-        .infer_shape(from_input(|attrs, from| {
-            let n = from.ndim() as i64;
-            let axis = attrs.get::<ExpandDimsParam>().axis as i64;
-            let at = if axis < 0 { axis + n + 1 } else { axis };
-            if !(0..=n).contains(&at) {
-                return Err(Error::argument("axis", "value", axis, format!("-{} to {n}", n + 1)));
-            }
-            let mut dims = from.clone();
-            dims.dims_mut().insert(at as usize, 1);
-            Ok(dims)
-        }))
+        .infer_shape(both_ways(
+            |attrs, from| {
+                let mut dims = from.clone();
+                dims.dims_mut().insert(new_axis(attrs, from.ndim())?, 1);
+                Ok(dims)
+            },
+            |attrs, to| {
+                let Some(before) = to.ndim().checked_sub(1) else { return Ok(Shape::unknown()) };
+                let mut dims = to.clone();
+                dims.dims_mut().remove(new_axis(attrs, before)?);
+                Ok(dims)
+            },
+        ))
         .doc("Inserts an axis of extent 1. Any dtype; an axis out of range is an error.\n\nExamples\n--------\n>>> nd.expand_dims(nd.ones((2, 3)), axis=1).shape\n(2, 1, 3)\n");
     let squeeze = same_bytes::<SqueezeParam>("squeeze")
         .infer_shape(from_input(squeezed))
@@ -345,8 +389,8 @@ pub fn operators() -> Vec<OpDef> {
             "Removes axes of extent 1; an array whose axes are all removed keeps shape (1,). Naming an axis of another \
              extent is an error. Any dtype.\n\nExamples\n--------\n>>> nd.squeeze(nd.ones((1, 2, 1))).shape\n(2,)\n",
         );
-    let [transpose, transpose_back] = reorders::<TransposeParam>("transpose", |attrs, n| {
-        permutation(&attrs.get::<TransposeParam>().axes, n)
+    let [transpose, transpose_back] = reorders::<TransposeParam>("transpose", |attrs, of| {
+        permutation(&attrs.get::<TransposeParam>().axes, of.ndim())
     });
     let transpose = transpose.doc(
         "Reorders the axes: axis i of the output is axis `axes[i]` of the input. Any dtype; `axes` that is no \
