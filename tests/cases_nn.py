@@ -155,6 +155,10 @@ for params in (
 ):
     case("sgd_update", W, G, grad="none", **params)
     case("sgd_mom_update", W, G, (3, 4), grad="none", momentum=0.9, mutates=(2,), **params)
+    half, copy, dtypes = In(W, dtype="float16"), In(W, dtype="float32"), ("float32",)
+    mixed = {**params, "grad": "none", "dtypes": dtypes}
+    case("mp_sgd_update", half, half, copy, mutates=(2,), **mixed)
+    case("mp_sgd_mom_update", half, half, copy, copy, momentum=0.9, mutates=(2, 3), **mixed)
     case("nag_mom_update", W, G, (3, 4), grad="none", momentum=0.9, mutates=(2,), **params)
     case("signsgd_update", W, G, grad="none", **params)
     case("signum_update", W, G, (3, 4), grad="none", momentum=0.9, mutates=(2,), **params)

@@ -505,6 +505,18 @@ def sgd_mom_update(
     return w + m, m
 
 
+@reference("mp_sgd_update")
+def mp_sgd_update(w, g, w32, **params):
+    w32 = sgd_update(w32, g, **params)
+    return w32, w32
+
+
+@reference("mp_sgd_mom_update")
+def mp_sgd_mom_update(w, g, m, w32, **params):
+    w32, m = sgd_mom_update(w32, g, m, **params)
+    return w32, m, w32
+
+
 @reference("nag_mom_update")
 def nag_mom_update(w, g, m, lr, momentum=0.0, wd=0.0, rescale_grad=1.0, clip_gradient=-1.0):
     step = lr * (clipped(g * rescale_grad, clip_gradient) + wd * w)

@@ -71,6 +71,24 @@ def test_updater_states_survive_a_round_trip():
     np.testing.assert_allclose(weight.asnumpy(), expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("options", [{}, {"momentum": 0.9}, {"name": "adam"}])
+def test_half_precision_weights_have_copies(options):
+    """Steps below the resolution of float16 add up in the float32 copy."""
+    options = {"name": "sgd", "learning_rate": 1e-4, "wd": 0.01, **options}
+    half = mx.nd.ones((3,), dtype="float16")
+    single = mx.nd.ones((3,))
+    copied = mx.optimizer.get_updater(mx.optimizer.create(multi_precision=True, **options))
+    plain = mx.optimizer.get_updater(mx.optimizer.create(multi_precision=True, **options))
+    for _ in range(50):
+        copied(0, mx.nd.full((3,), 0.5, dtype="float16"), half)
+        plain(0, mx.nd.full((3,), 0.5), single)
+    assert half.dtype == np.float16 and half.asnumpy()[0] < 1
+    master = copied.states[0][0]
+    assert master.dtype == np.float32
+    np.testing.assert_allclose(master.asnumpy(), single.asnumpy(), rtol=1e-6)
+    np.testing.assert_array_equal(half.asnumpy(), single.asnumpy().astype("float16"))
+
+
 def test_unknown_optimizer_is_named():
     with pytest.raises(ValueError, match="Cannot find optimizer nosuch"):
         mx.optimizer.create("nosuch")

@@ -15,6 +15,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from . import ndarray as nd
 from .lr_scheduler import LRScheduler
 from .ndarray import NDArray
@@ -187,7 +189,7 @@ class Optimizer:
 
     def create_state_multi_precision(self, index: int, weight: NDArray) -> Any:
         """State, with a float32 copy of a float16 weight when `multi_precision` is on."""
-        if self.multi_precision and weight.dtype == "float16":
+        if self._has_copy(weight):
             master = weight.astype("float32")
             return (master, self.create_state(index, master))
         return self.create_state(index, weight)
@@ -196,12 +198,16 @@ class Optimizer:
         self, index: int, weight: NDArray, grad: NDArray, state: Any
     ) -> None:
         """`update` on the float32 copy where there is one."""
-        if self.multi_precision and weight.dtype == "float16":
+        if self._has_copy(weight):
             master, inner = state
             self.update(index, master, grad.astype("float32"), inner)
-            weight[:] = master.astype("float16")
+            master.copyto(weight)
         else:
             self.update(index, weight, grad, state)
+
+    def _has_copy(self, weight: NDArray) -> bool:
+        """Is the weight kept in float32 besides?"""
+        return self.multi_precision and np.dtype(weight.dtype) == np.float16
 
     def _common(self, index: int) -> dict[str, Any]:
         """Counts the update; what every update operator is given."""
@@ -248,6 +254,21 @@ class SGD(Optimizer):
             nd.sgd_update(weight, grad, out=weight, **common)
         else:
             nd.sgd_mom_update(weight, grad, state, out=weight, momentum=self.momentum, **common)
+
+    def update_multi_precision(
+        self, index: int, weight: NDArray, grad: NDArray, state: Any
+    ) -> None:
+        """`update` on the float32 copy where there is one, by one operator."""
+        if not self._has_copy(weight):
+            self.update(index, weight, grad, state)
+            return
+        common = self._common(index)
+        master, mom = state
+        if mom is None:
+            nd.mp_sgd_update(weight, grad, master, out=weight, **common)
+        else:
+            momentum = self.momentum
+            nd.mp_sgd_mom_update(weight, grad, mom, master, out=weight, momentum=momentum, **common)
 
 
 _REGISTRY["ccsgd"] = SGD

@@ -5,7 +5,7 @@ use crate::dtype::{DType, Element};
 use crate::error::Result;
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
-use crate::operator::infer::{elementwise_shape, same_type};
+use crate::operator::infer::{assign_type, elementwise_shape, same_type};
 use crate::operator::{Attrs, Call, InplacePair, Kernel, OpDef, OpReq, ParamStruct};
 use crate::params;
 use half::f16;
@@ -179,21 +179,49 @@ fn update<E: Stored, const S: usize>(
     });
 }
 
-fn sgd<E: Stored>(call: &Call<'_>) {
-    let p = call.attrs.get::<SgdParam>();
-    let (lr, grad) =
-        (E::Calc::of(p.lr as f64), Prepared::<E::Calc>::new(p.rescale_grad, p.clip_gradient, p.wd));
-    update::<E, 0>(call, |w, g, _| w - lr * grad.decayed(g, w));
+/// As [`update`], calculated in `f32` on states and a copy of the weight of that type, the last input; weight
+/// and gradient themselves may have less precision.
+fn update_copy<E: Stored, const S: usize>(
+    call: &Call<'_>,
+    step: impl Fn(f32, f32, &mut [f32; S]) -> f32 + Send + Sync,
+) {
+    let g = Shared(call.inputs[1].as_ptr::<E>());
+    let states: [Shared<f32>; S] =
+        std::array::from_fn(|k| Shared(call.inputs[2 + k].as_ptr::<f32>()));
+    let copy = Shared(call.inputs[2 + S].as_ptr::<f32>());
+    let out = Shared(call.outputs[0].as_ptr::<E>());
+    let write = call.req[0] != OpReq::Null;
+    parallel_for(call.inputs[0].size(), 1 << 14, |r| {
+        for i in r {
+            // SAFETY: all views have as many elements; tasks have elements of their own.
+            unsafe {
+                let mut s: [f32; S] = std::array::from_fn(|k| *states[k].at(i));
+                let new = step(*copy.at(i), (*g.at(i)).to_f64() as f32, &mut s);
+                for (state, value) in states.iter().zip(s) {
+                    *state.at(i) = value;
+                }
+                *copy.at(i) = new;
+                if write {
+                    *out.at(i) = E::from_f64(new.into());
+                }
+            }
+        }
+    });
 }
 
-fn sgd_mom<E: Stored>(call: &Call<'_>) {
-    let p = call.attrs.get::<SgdMomParam>();
-    let (lr, keep) = (E::Calc::of(p.lr as f64), E::Calc::of(p.momentum as f64));
-    let grad = Prepared::<E::Calc>::new(p.rescale_grad, p.clip_gradient, p.wd);
-    update::<E, 1>(call, |w, g, [m]| {
+fn sgd<R: Real>(p: &SgdParam) -> impl Fn(R, R, &mut [R; 0]) -> R + Send + Sync {
+    let lr = R::of(p.lr as f64);
+    let grad = Prepared::<R>::new(p.rescale_grad, p.clip_gradient, p.wd);
+    move |w, g, _| w - lr * grad.decayed(g, w)
+}
+
+fn sgd_mom<R: Real>(p: &SgdMomParam) -> impl Fn(R, R, &mut [R; 1]) -> R + Send + Sync {
+    let (lr, keep) = (R::of(p.lr as f64), R::of(p.momentum as f64));
+    let grad = Prepared::<R>::new(p.rescale_grad, p.clip_gradient, p.wd);
+    move |w, g, [m]| {
         *m = keep * *m - lr * grad.decayed(g, w);
         w + *m
-    });
+    }
 }
 
 fn nag_mom<E: Stored>(call: &Call<'_>) {
@@ -272,6 +300,46 @@ fn optimizer<P: ParamStruct>(
         .kernel(Kernel::cpu(run).skips_null())
 }
 
+/// An update of a weight that has a copy in float32; states are float32, too.
+fn mixed<P: ParamStruct>(
+    name: &str,
+    formula: &str,
+    states: &'static [(&'static str, &'static str)],
+    run: fn(&Call<'_>) -> Result<()>,
+) -> OpDef {
+    let mut inputs = vec![("weight", "The weight."), ("grad", "Its gradient.")];
+    inputs.extend(states);
+    inputs.push(("weight32", "The weight in float32."));
+    let zeros = ", nd.zeros((2,))".repeat(states.len());
+    let names: Vec<&'static str> = states.iter().map(|s| s.0).chain(["weight32"]).collect();
+    OpDef::new::<P>(name)
+        .doc(&format!(
+            "Updates a weight of low precision, usually with `out=weight`, by its copy in float32.\n\n{formula}\n\nwhere g is \
+             the gradient times `rescale_grad`, limited to `clip_gradient` if that is not negative. `weight32` and the states \
+             are float32 and changed in place; the output is `weight32` in the dtype of weight and gradient. All arrays have \
+             one shape.\n\nExamples\n--------\n>>> w32 = nd.ones((2,))\n>>> w, g = w32.astype('float16'), nd.ones((2,), dtype='float16')\n\
+             >>> w = nd.{name}(w, g{zeros}, w32, lr=0.5, out=w)\n>>> w32\n[0.5 0.5]\n"
+        ))
+        .inputs_are(&inputs)
+        .infer_shape(elementwise_shape)
+        .infer_type(move |_, inputs, outputs| {
+            for (slot, name) in inputs[2..].iter_mut().zip(&names) {
+                assign_type(slot, name, DType::F32)?;
+            }
+            let Some(dtype) = inputs[0].or(inputs[1]).or(outputs[0]) else { return Ok(false) };
+            crate::ops::nn::infer::check_float(Some(dtype))?;
+            assign_type(&mut inputs[0], "weight", dtype)?;
+            assign_type(&mut inputs[1], "grad", dtype)?;
+            assign_type(&mut outputs[0], "output", dtype)?;
+            Ok(true)
+        })
+        .mutates(&(2..3 + states.len()).collect::<Vec<_>>())
+        .inplace(&[InplacePair::new(0, 0)])
+        .no_auto_variables()
+        .not_deterministic()
+        .kernel(Kernel::cpu(run))
+}
+
 pub fn operators() -> Vec<OpDef> {
     const MOM: &[(&str, &str)] = &[("mom", "The momentum.")];
     vec![
@@ -280,14 +348,26 @@ pub fn operators() -> Vec<OpDef> {
             &["_sparse_sgd_update"],
             "weight = weight - lr * (g + wd * weight)",
             &[],
-            |call| with_stored!(call, E => sgd::<E>(call)),
+            |call| with_stored!(call, E => update::<E, 0>(call, sgd(call.attrs.get()))),
         ),
         optimizer::<SgdMomParam>(
             "sgd_mom_update",
             &["_sparse_sgd_mom_update"],
             "mom = momentum * mom - lr * (g + wd * weight); weight = weight + mom",
             MOM,
-            |call| with_stored!(call, E => sgd_mom::<E>(call)),
+            |call| with_stored!(call, E => update::<E, 1>(call, sgd_mom(call.attrs.get()))),
+        ),
+        mixed::<SgdParam>(
+            "mp_sgd_update",
+            "weight32 = weight32 - lr * (g + wd * weight32)",
+            &[],
+            |call| with_stored!(call, E => update_copy::<E, 0>(call, sgd(call.attrs.get()))),
+        ),
+        mixed::<SgdMomParam>(
+            "mp_sgd_mom_update",
+            "mom = momentum * mom - lr * (g + wd * weight32); weight32 = weight32 + mom",
+            MOM,
+            |call| with_stored!(call, E => update_copy::<E, 1>(call, sgd_mom(call.attrs.get()))),
         ),
         optimizer::<SgdMomParam>(
             "nag_mom_update",
