@@ -1,5 +1,6 @@
 """The autograd tape: scopes, marking, gradients, higher orders, functions."""
 
+import copy
 import threading
 
 import numpy as np
@@ -312,3 +313,54 @@ def test_gradients_of_functions_must_fit(bad):
         y = Wrong()(x * 5) * 2
     with pytest.raises((ValueError, TypeError, mx.MXNetError), match="gradient 0 returned"):
         y.backward()
+
+
+def region(x):
+    y = nd.zeros((4,))
+    y[1:3] = x
+    return y[1:3]
+
+
+def picked(x):
+    y = nd.zeros((2, 2))
+    y[[1, 0], [1, 0]] = x
+    return nd.concat(y[1, 1], y[0, 0], dim=0)
+
+
+def assigned(x, *, dtype="float32", shape=(2,)):
+    y = nd.zeros(shape, dtype=dtype)
+    y[:] = x
+    return y.astype("float32")
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda x: x.copy(),
+        lambda x: x.copyto(nd.zeros((2,))),
+        lambda x: x.copyto(nd.zeros((2,), dtype="float64")).astype("float32"),
+        lambda x: x.copyto(mx.cpu(1)).as_in_context(mx.cpu(0)),
+        copy.copy,
+        copy.deepcopy,
+        nd.array,
+        assigned,
+        lambda x: assigned(x, dtype="float64"),
+        lambda x: assigned(x, shape=(3, 2))[1],
+        region,
+        picked,
+    ],
+)
+def test_copies_are_recorded(move):
+    x = leaf([1, 2])
+    with autograd.record():
+        y = move(x)
+        z = y * 2 + x
+    z.backward()
+    assert y.asnumpy().tolist() == [1, 2]
+    assert x.grad.asnumpy().tolist() == [3, 3]
+
+
+def test_a_copy_into_a_leaf_is_refused():
+    x, y = leaf([1, 2]), leaf([3, 4])
+    with autograd.record(), pytest.raises(mx.MXNetError, match="computational graph"):
+        y[:] = x * 2

@@ -62,6 +62,55 @@ def test_unknown_extents_cannot_be_created():
             nd.zeros(shape)
 
 
+def test_extents_are_whole_numbers():
+    for make in (nd.zeros, nd.ones, nd.empty):
+        with pytest.raises(TypeError, match=r"2\.5"):
+            make((2.5,))
+        assert make((np.int64(2), 3)).shape == (2, 3) and make(np.int32(4)).shape == (4,)
+    with pytest.raises(TypeError, match=r"12\.5"):
+        nd.ones((25,)).reshape((12.5, 2))
+
+
+def test_large_integers_are_exact():
+    big = 2**53
+    for got, want in [
+        (nd.arange(big, big + 3, dtype="int64"), [big, big + 1, big + 2]),
+        (nd.arange(float(big), float(big + 4), 2, dtype="int64"), [big, big + 2]),
+        (nd.linspace(big, big + 2, 3, dtype="int64"), [big, big + 1, big + 2]),
+        (nd.linspace(-big - 3, -big - 1, 2, endpoint=False, dtype="int64"), [-big - 3, -big - 2]),
+        (nd.full((2,), big + 1, dtype="int64"), [big + 1] * 2),
+        (nd.array([big + 1, -big - 1], dtype="int64"), [big + 1, -big - 1]),
+    ]:
+        assert got.asnumpy().tolist() == want
+
+
+def test_squeeze_shares_memory_only_inplace():
+    x = nd.zeros((1, 2, 1))
+    y = x.squeeze()
+    y[:] = 5
+    assert y.shape == (2,) and x.asnumpy().sum() == 0
+    x.squeeze(axis=-1, inplace=True)[:] = 5
+    assert x.asnumpy().sum() == 10
+    for inplace in (False, True):
+        assert x.squeeze(axis=(0, -1), inplace=inplace).shape == (2,)
+        for axis in (3, -4, (0, 5)):
+            with pytest.raises(ValueError, match="out of range"):
+                x.squeeze(axis=axis, inplace=inplace)
+    with pytest.raises(ValueError, match="out of range"):
+        x.expand_dims(5, inplace=True)
+
+
+def test_boolean_masks_are_no_indices():
+    x = nd.arange(4).reshape((2, 2))
+    mask = nd.array([1, 0], dtype="bool")
+    for key in (mask, (slice(None), mask)):
+        with pytest.raises(ValueError, match="boolean mask"):
+            x[key]
+        with pytest.raises(ValueError, match="boolean mask"):
+            x[key] = 0
+    assert x.asnumpy().tolist() == [[0, 1], [2, 3]]
+
+
 def test_from_numpy_shares_memory():
     values = counting(2, 3)
     x = nd.from_numpy(values)

@@ -255,6 +255,13 @@ class SGD(Optimizer):
         else:
             nd.sgd_mom_update(weight, grad, state, out=weight, momentum=self.momentum, **common)
 
+    def create_state_multi_precision(self, index: int, weight: NDArray) -> Any:
+        """The momentum, and behind it the float32 copy where there is one."""
+        if not self._has_copy(weight):
+            return self.create_state(index, weight)
+        master = weight.astype("float32")
+        return self.create_state(index, master), master
+
     def update_multi_precision(
         self, index: int, weight: NDArray, grad: NDArray, state: Any
     ) -> None:
@@ -263,7 +270,7 @@ class SGD(Optimizer):
             self.update(index, weight, grad, state)
             return
         common = self._common(index)
-        master, mom = state
+        mom, master = state
         if mom is None:
             nd.mp_sgd_update(weight, grad, master, out=weight, **common)
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 from . import _core
 from .ndarray.random import *  # noqa: F403
 from .ndarray.random import __all__ as _samplers
@@ -19,6 +21,8 @@ def seed(seed_state, ctx="all"):
         With a context only that device is seeded, and its number does not enter: two devices seeded
         alike give the same numbers.
     """
-    if not isinstance(seed_state, int):
-        raise ValueError("seed_state must be int")
+    try:
+        seed_state = operator.index(seed_state)
+    except TypeError:
+        raise ValueError(f"seed_state must be an int, got {seed_state!r}") from None
     _core.seed(seed_state, None if ctx == "all" else ctx)

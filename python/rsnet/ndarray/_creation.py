@@ -8,6 +8,7 @@ from .. import _core
 from .._core import NDArray
 from ..base import MXNetError
 from . import _internal, op
+from ._indexing import axis_of, whole_numbers
 
 __all__ = [
     "arange",
@@ -34,7 +35,7 @@ __all__ = [
 
 def _known_shape(shape):
     """`shape` as a tuple in which every extent is known: 0 and () mean unknown."""
-    shape = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(d) for d in shape)
+    shape = whole_numbers(shape, "shape")
     if not shape or any(d <= 0 for d in shape):
         raise MXNetError(
             f"shape {shape} cannot be created: 0 and () mean an unknown extent or rank here"
@@ -111,7 +112,8 @@ def array(source_array, ctx=None, dtype=None):
     """
     if isinstance(source_array, NDArray):
         dtype = source_array.dtype if dtype is None else dtype
-        source_array = source_array.asnumpy()
+        result = _core.empty(source_array.shape, ctx, dtype)
+        return source_array.copyto(result)
     dtype = np.float32 if dtype is None else dtype
     try:
         values = np.ascontiguousarray(source_array, dtype=dtype)
@@ -136,13 +138,32 @@ def from_numpy(ndarray, zero_copy=True):
 
 def arange(start, stop=None, step=1.0, repeat=1, infer_range=None, ctx=None, dtype=np.float32):
     """Evenly spaced values in ``[start, stop)``, each `repeat` times."""
-    values = np.arange(start, step=step) if stop is None else np.arange(start, stop, step)
+    if stop is None:
+        start, stop = 0, start
+    values = np.arange(*map(_exact, (start, stop, step)))
     return array(np.repeat(values, repeat), ctx, dtype)
+
+
+def _exact(number):
+    """A number as an integer if it is one that int64 holds, so that none is rounded."""
+    whole = isinstance(number, (int, np.integer)) or float(number).is_integer()
+    return int(number) if whole and abs(number) < 2**63 else number
 
 
 def linspace(start, stop, num, endpoint=True, ctx=None, dtype=np.float32):
     """`num` evenly spaced values from `start` to `stop`."""
+    start, stop = _exact(start), _exact(stop)
+    whole = isinstance(start, int) and isinstance(stop, int) and np.dtype(dtype).kind in "iu"
+    if whole and max(abs(start), abs(stop)) > 2**53:  # more than the steps of NumPy hold
+        parts = max(num - 1 if endpoint else num, 1)
+        values = [_quotient(start * parts + i * (stop - start), parts) for i in range(num)]
+        return array(values, ctx, dtype)
     return array(np.linspace(start, stop, num, endpoint=endpoint), ctx, dtype)
+
+
+def _quotient(a, b):
+    """a / b toward 0."""
+    return a // b if a >= 0 else -(-a // b)
 
 
 def eye(N, M=0, k=0, ctx=None, dtype=np.float32):
@@ -168,18 +189,12 @@ def moveaxis(tensor, source, destination):
         raise ValueError(
             "`source` and `destination` arguments must have the same number of elements"
         )
-    source = [_axis(a, tensor.ndim) for a in source]
-    destination = [_axis(a, tensor.ndim) for a in destination]
+    source = [axis_of(a, tensor.ndim) for a in source]
+    destination = [axis_of(a, tensor.ndim) for a in destination]
     axes = [i for i in range(tensor.ndim) if i not in source]
     for to, axis in sorted(zip(destination, source)):
         axes.insert(to, axis)
     return op.transpose(tensor, axes=tuple(axes))
-
-
-def _axis(axis, ndim):
-    if not -ndim <= axis < ndim:
-        raise ValueError(f"axis {axis} is out of range for an array of {ndim} axes")
-    return axis % ndim
 
 
 def split_v2(ary, indices_or_sections, axis=0, squeeze_axis=False):

@@ -7,11 +7,32 @@ resolved to flat positions by NumPy's own rules.
 from __future__ import annotations
 
 import numbers
+import operator
 
 import numpy as np
 
 from .. import _core
 from .._core import NDArray
+
+
+def whole_numbers(shape, what):
+    """One number or several as a tuple; an error for numbers that are not whole."""
+    try:
+        return (operator.index(shape),)
+    except TypeError:
+        pass
+    try:
+        return tuple(operator.index(d) for d in shape)
+    except TypeError:
+        raise TypeError(f"{what} must be an int or a tuple of ints, got {shape!r}") from None
+
+
+def axis_of(axis, ndim):
+    """An axis counted from the front."""
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"axis {axis} is out of range for an array of {ndim} axes")
+    return axis % ndim
+
 
 _BASIC = (numbers.Integral, slice, type(None), type(Ellipsis))
 
@@ -26,6 +47,11 @@ def _check_kinds(parts):
     for part in parts:
         if isinstance(part, _BASIC):
             continue
+        if isinstance(part, NDArray) and part.dtype is np.bool_:
+            raise ValueError(
+                "NDArray does not support boolean masks as indices: take the positions of its "
+                "true elements, or use nd.contrib.boolean_mask"
+            )
         if isinstance(part, (list, tuple, np.ndarray, NDArray, range)):
             basic = False
         else:
@@ -103,7 +129,7 @@ def _positions(shape, parts):
             part = part.asnumpy()
         if isinstance(part, (list, tuple, np.ndarray, range)):
             part = np.asarray(part)
-            # Masks are not supported: their values count as the indices 0 and 1.
+            # Masks of NumPy are not supported, either: their values count as the indices 0 and 1.
             part = part.astype(np.int64)
         resolved.append(part)
     _expand([p if isinstance(p, _BASIC) else 0 for p in resolved], shape)
@@ -193,10 +219,46 @@ def _broadcast_steps(source_shape, extents):
 _ALL = slice(None)
 
 
+def _record_assignment(array, key, value):
+    """`array[key] = value` by operators, for a value that belongs to a graph."""
+    parts, shape = _parts(key), array.shape
+    value = value.astype(array.dtype)
+    if not _check_kinds(parts):
+        positions = _positions(shape, parts)
+        spread = _spread(value, positions.shape).reshape((-1,))
+        places = np.stack(np.unravel_index(positions.reshape(-1), shape)).astype(np.int64)
+        inputs = [array, spread, _core.copy_numpy(np.ascontiguousarray(places))]
+        _core.invoke("_scatter_set_nd", inputs, [("shape", shape)], [array])
+        return
+    _, extents, _, ranges = _region(shape, parts)
+    region = tuple(len(chosen) for chosen in ranges)
+    value = _spread(value, tuple(extents)).reshape(region)
+    if region == shape and all(chosen.step > 0 for chosen in ranges):
+        value.copyto(array)
+        return
+    begin = tuple(chosen.start for chosen in ranges)
+    end = tuple(chosen.stop if chosen.stop >= 0 else None for chosen in ranges)
+    step = tuple(chosen.step for chosen in ranges)
+    params = [("begin", begin), ("end", end), ("step", step)]
+    _core.invoke("_slice_assign", [array, value], params, [array])
+
+
+def _spread(value, extents):
+    """A recorded value broadcast to a region."""
+    _broadcast_steps(value.shape, extents)
+    extra = value.ndim - len(extents)
+    if extra > 0:
+        value = value.reshape(value.shape[extra:])
+    return value if value.shape == extents else value.broadcast_to(extents)
+
+
 def setitem(array, key, value):
     """`array[key] = value`."""
     if not array.writable:
         raise ValueError("trying to assign to a readonly NDArray")
+    if isinstance(value, NDArray) and value._is_tracked and _core.is_recording():
+        _record_assignment(array, key, value)
+        return
     shape = array.shape
     # The whole of an array like it, as operators write their results: no region to work out.
     if isinstance(value, NDArray) and isinstance(key, slice) and key == _ALL:

@@ -51,6 +51,22 @@ def _transposed(self):
     return self if self.ndim < 2 else op.transpose(self)
 
 
+def _is_recorded(array):
+    """Does what is now done with `array` belong to a graph?"""
+    return array._is_tracked and _core.is_recording()
+
+
+def _copy_into(source, target):
+    """Pushes a copy into an array of the same shape, by an operator where it is recorded."""
+    if not _is_recorded(source):
+        target._copy_from(source)
+    elif source.dtype == target.dtype:
+        _core.invoke("_copy", [source], [], [target])
+    else:
+        _core.invoke("Cast", [source], [("dtype", np.dtype(target.dtype).name)], [target])
+    return target
+
+
 def _copyto(self, other):
     """Copies into another array of the same shape (converting the dtype) or to a context."""
     if isinstance(other, NDArray):
@@ -61,18 +77,19 @@ def _copyto(self, other):
             return False
         if other.shape != self.shape:
             raise ValueError(f"cannot copy shape {self.shape} to an array of shape {other.shape}")
-        other._copy_from(self)
-        return other
+        return _copy_into(self, other)
     if isinstance(other, Context):
-        result = _core.empty(self.shape, other, self.dtype)
-        result._copy_from(self)
-        return result
+        return _copy_into(self, _core.empty(self.shape, other, self.dtype))
     raise TypeError(f"copyto does not support type {type(other)}")
 
 
 def _copy(self):
     """A copy on the same device."""
     return self.copyto(self.context)
+
+
+def _deepcopy(self, memo):
+    return self.copy()
 
 
 def _as_in_context(self, context):
@@ -85,11 +102,7 @@ def _astype(self, dtype, copy=True):
     target = _core.empty((1,), None, dtype).dtype
     if not copy and self.dtype == target:
         return self
-    if self._is_tracked and _core.is_recording():
-        return op.cast(self, dtype=np.dtype(dtype).name)
-    result = _core.empty(self.shape, self.context, dtype)
-    result._copy_from(self)
-    return result
+    return _copy_into(self, _core.empty(self.shape, self.context, dtype))
 
 
 def reshape_codes(shape, codes, reverse=False):
@@ -183,13 +196,13 @@ def _reshape(self, *shape, **kwargs):
         shape = shape[0]
     if kwargs:
         raise TypeError(f"reshape() got unexpected keyword arguments {sorted(kwargs)}")
-    codes = (int(shape),) if isinstance(shape, int) else tuple(int(d) for d in shape)
+    codes = _indexing.whole_numbers(shape, "shape")
     if not codes:
         raise ValueError("shape cannot be empty")
     target = reshape_codes(self.shape, codes, reverse)
     if int(np.prod(target, dtype=np.int64)) != self.size:
         raise ValueError(f"Cannot reshape array of size {self.size} into shape {codes}")
-    if self._is_tracked and _core.is_recording():
+    if _is_recorded(self):
         return op.Reshape(self, shape=target)
     return self._reshaped(target)
 
@@ -208,16 +221,21 @@ def _expand_dims(self, axis, inplace=False):
     """A new axis of extent 1 before `axis`."""
     if not inplace:
         return op.expand_dims(self, axis=axis)
+    if not -self.ndim - 1 <= axis <= self.ndim:
+        raise ValueError(f"axis {axis} is out of range for an array of {self.ndim} axes")
     at = axis if axis >= 0 else axis + self.ndim + 1
     return self.reshape((*self.shape[:at], 1, *self.shape[at:]))
 
 
 def _squeeze(self, axis=None, inplace=False):
-    """The array without axes of extent 1."""
+    """The array without axes of extent 1; with `inplace` it shares memory."""
+    if not inplace:
+        return op.squeeze(self, axis=axis)
     if axis is None:
         drop = [i for i, d in enumerate(self.shape) if d == 1]
     else:
-        drop = [a % self.ndim for a in ((axis,) if isinstance(axis, int) else axis)]
+        axes = (axis,) if isinstance(axis, int) else axis
+        drop = [_indexing.axis_of(a, self.ndim) for a in axes]
     if any(self.shape[a] != 1 for a in drop):
         raise ValueError(
             f"cannot squeeze axes {tuple(drop)} of shape {self.shape}: an extent is not 1"
@@ -291,6 +309,8 @@ def _install():
         "__setitem__": _indexing.setitem,
         "__iter__": _iter,
         "__array__": _array,
+        "__copy__": _copy,
+        "__deepcopy__": _deepcopy,
         "__dlpack__": _dlpack,
         "__dlpack_device__": _dlpack_device,
         "__reduce__": _reduce,

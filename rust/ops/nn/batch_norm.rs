@@ -51,7 +51,8 @@ auxiliary states ``moving_mean`` and ``moving_var``. The backward pass of a trai
 Notes
 -----
 Data has at least two axes; gamma, beta and the moving averages have the extent of ``axis``. **With the default
-``fix_gamma=True`` gamma counts as 1 and gets no gradient.** float16 data is calculated in float32 and has float32
+``fix_gamma=True`` gamma counts as 1 and gets no gradient;** the array itself keeps its values, which MXNet overwrites
+by 1. float16 data is calculated in float32 and has float32
 gamma, beta and moving averages; otherwise all share float32 or float64. The hidden outputs ``mean`` and ``var`` (the
 inverse standard deviation) are visible with ``output_mean_var=True``; no gradient flows through them.
 

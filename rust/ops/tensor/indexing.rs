@@ -521,6 +521,14 @@ fn gather_scatter() -> Vec<OpDef> {
             })
             .infer_type(data_type)
             .inplace(&[crate::operator::InplacePair::new(0, 0)])
+            .gradient(Gradient::rule_reading(&[Dep::Input(2)], |builder, node| {
+                let (grad, indices) = (node.out_grad(builder, 0)?, node.inputs[2]);
+                let rhs = builder.op("gather_nd", "", &[], &[grad, indices])?[0];
+                let zeros = builder.op("zeros_like", "", &[], &[rhs])?[0];
+                let shape: Vec<_> = node.attrs.value("shape").cloned().map(|s| ("shape", s)).into_iter().collect();
+                let lhs = builder.op("_scatter_set_nd", "", &shape, &[grad, zeros, indices])?[0];
+                Ok(vec![Some(lhs), Some(rhs), None])
+            }))
             .kernel(kernel(|call| {
                 let (x, out) = (&call.inputs[1], &call.outputs[0]);
                 copy_view(&call.inputs[0], out);
