@@ -15,6 +15,12 @@ STEPS = [
     ("rmsprop", {}, [0.9914368, -1.9914367, 2.9914184]),
     ("rmsprop", {"centered": True}, [0.9821057, -1.9821055, 2.9820800]),
     ("adadelta", {}, [0.9325933, -1.9027854, 2.8730540]),
+    ("ftrl", {}, [0.0426883, -0.2536513, 0.8659335]),
+    ("adamax", {}, [0.9950510, -1.9950510, 2.9950676]),
+    ("nadam", {}, [0.9970339, -1.9970340, 2.9970279]),
+    ("signum", {}, [0.97, -1.97, 2.97]),
+    ("ftml", {}, [0.9751549, -1.9751545, 2.9750981]),
+    ("dcasgd", {}, [0.9937005, -1.9874016, 2.9691136]),
 ]
 
 
@@ -236,6 +242,92 @@ def test_cross_entropy():
     metric = mx.metric.CrossEntropy()
     metric.update([mx.nd.array([1, 0])], [mx.nd.array([[0.5, 0.5], [0.25, 0.75]])])
     assert metric.get()[1] == pytest.approx(-np.log([0.5, 0.25]).mean())
+
+
+def test_binary_scores():
+    batches = [
+        ([1, 0, 1, 1], [[0.2, 0.8], [0.4, 0.6], [0.9, 0.1], [0.3, 0.7]]),
+        ([0, 0], [[0.9, 0.1], [0.2, 0.8]]),
+    ]
+    f1, mcc = 2 * 2 / (2 * 2 + 1 + 1), (0 * 2 - 1 * 1) / np.sqrt(1 * 3 * 3 * 1)
+    all_f1, all_mcc = 2 * 2 / (2 * 2 + 2 + 1), (1 * 2 - 2 * 1) / np.sqrt(2 * 4 * 3 * 3)
+    for name, first, average, micro in (
+        ("f1", f1, (f1 + 0) / 2, all_f1),
+        ("mcc", mcc, (mcc + 0) / 2, all_mcc),
+    ):
+        for how, want in (("macro", average), ("micro", micro)):
+            metric = mx.metric.create(name, average=how)
+            for i, (label, pred) in enumerate(batches):
+                metric.update([mx.nd.array(label)], [mx.nd.array(pred)])
+                assert i or metric.get()[1] == pytest.approx(first)
+            assert metric.get() == (name, pytest.approx(want))
+            metric.reset_local()
+            assert np.isnan(metric.get()[1])
+            assert metric.get_global() == (name, pytest.approx(want))
+    with pytest.raises(ValueError, match="binary"):
+        mx.metric.F1().update([mx.nd.array([2])], [mx.nd.array([[0.1, 0.9]])])
+
+
+def test_likelihoods():
+    label, pred = mx.nd.array([1, 0, 2]), mx.nd.array([[0.5, 0.5, 0], [0.25, 0.75, 0], [1, 0, 0]])
+    metric = mx.metric.create("nll_loss")
+    metric.update([label], [pred])
+    want = -np.log(np.array([0.5, 0.25, 0]) + 1e-12).mean()
+    assert metric.get() == ("nll-loss", pytest.approx(want, rel=1e-5))
+    metric = mx.metric.create("perplexity", ignore_label=2)
+    metric.update([label], [pred])
+    assert metric.get() == ("perplexity", pytest.approx(np.sqrt(2 * 4)))
+    metric = mx.metric.Perplexity(axis=0)
+    metric.update([label], [pred.T])
+    assert metric.get()[1] == pytest.approx((2 * 4 * 1e10) ** (1 / 3), rel=1e-5)
+
+
+def test_metrics_of_numpy_functions():
+    metric = mx.metric.np(lambda label, pred: np.abs(label - pred).max(), name="worst")
+    metric.update([mx.nd.array([1, 2])], [mx.nd.array([1.5, 2])])
+    assert metric.get() == ("worst", 0.5)
+
+
+def test_registering_bare_and_with_aliases(monkeypatch):
+    for module in (mx.init, mx.metric, mx.optimizer):
+        monkeypatch.setattr(module, "_REGISTRY", dict(module._REGISTRY))
+
+    @mx.init.register
+    class Sevens(mx.init.Initializer):
+        def _init_weight(self, name, arr):
+            arr[:] = 7
+
+    @mx.init.register("eights")
+    class Eight(Sevens):
+        pass
+
+    @mx.metric.register
+    class Always(mx.metric.Loss):
+        pass
+
+    @mx.metric.register("never")
+    class Other(mx.metric.Loss):
+        pass
+
+    @mx.optimizer.Optimizer.register
+    class Idle(mx.optimizer.SGD):
+        pass
+
+    assert isinstance(mx.init.create("sevens"), Sevens)
+    assert isinstance(mx.init.create("eights"), Eight)
+    assert isinstance(mx.init.create("eight"), Eight)
+    assert isinstance(mx.metric.create("always"), Always)
+    assert isinstance(mx.metric.create("never"), Other)
+    assert isinstance(mx.optimizer.Optimizer.create_optimizer("idle"), Idle)
+
+
+def test_seed_takes_numbers_of_numpy():
+    mx.random.seed(np.int64(3))
+    x = mx.nd.random.uniform(shape=(4,)).asnumpy()
+    mx.random.seed(3)
+    assert (mx.nd.random.uniform(shape=(4,)).asnumpy() == x).all()
+    with pytest.raises(ValueError, match=r"2\.5"):
+        mx.random.seed(2.5)
 
 
 def test_metric_refuses_lengths_that_differ():

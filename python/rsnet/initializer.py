@@ -57,8 +57,13 @@ class InitDesc(str):
         return desc
 
 
-def register(*aliases: str) -> Callable[[type[Initializer]], type[Initializer]]:
-    """Class decorator: makes an initializer known to `create` by its name and `aliases`."""
+def register(*aliases: Any) -> Any:
+    """Class decorator: makes an initializer known to `create` by its name and `aliases`.
+
+    Bare (``@register``), or with aliases (``@register("zeros")``).
+    """
+    if len(aliases) == 1 and isinstance(aliases[0], type):
+        return register()(aliases[0])
 
     def deco(cls: type[Initializer]) -> type[Initializer]:
         for name in (cls.__name__, *aliases):

@@ -5,10 +5,11 @@ Each metric keeps a local pair (sum, count), which `reset_local` clears, and a g
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
+import numpy
 
 __all__ = [
     "EvalMetric",
@@ -19,19 +20,28 @@ __all__ = [
     "MSE",
     "RMSE",
     "CrossEntropy",
+    "NegativeLogLikelihood",
+    "Perplexity",
+    "F1",
+    "MCC",
     "Loss",
     "CustomMetric",
     "create",
     "register",
-    "np_metric",
+    "np",
     "check_label_shapes",
 ]
 
 _REGISTRY: dict[str, type[EvalMetric]] = {}
 
 
-def register(*aliases: str) -> Callable[[type[EvalMetric]], type[EvalMetric]]:
-    """Class decorator: makes a metric known to `create` by its lower-case name and `aliases`."""
+def register(*aliases: Any) -> Any:
+    """Class decorator: makes a metric known to `create` by its lower-case name and `aliases`.
+
+    Bare (``@register``), or with aliases (``@register("acc")``).
+    """
+    if len(aliases) == 1 and isinstance(aliases[0], type):
+        return register()(aliases[0])
 
     def deco(cls: type[EvalMetric]) -> type[EvalMetric]:
         for name in (cls.__name__, *aliases):
@@ -66,8 +76,8 @@ def create(metric: Any, *args: Any, **kwargs: Any) -> EvalMetric:
     return _REGISTRY[metric.lower()](*args, **kwargs)
 
 
-def _host(x: Any) -> np.ndarray:
-    return x.asnumpy() if hasattr(x, "asnumpy") else np.asarray(x)
+def _host(x: Any) -> numpy.ndarray:
+    return x.asnumpy() if hasattr(x, "asnumpy") else numpy.asarray(x)
 
 
 def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool = False) -> Any:
@@ -208,7 +218,7 @@ class Accuracy(EvalMetric):
     Example
     -------
     >>> metric = Accuracy()
-    >>> metric.update([np.array([1, 0])], [np.array([[0.2, 0.8], [0.3, 0.7]])])
+    >>> metric.update([numpy.array([1, 0])], [numpy.array([[0.2, 0.8], [0.3, 0.7]])])
     >>> metric.get()
     ('accuracy', 0.5)
     """
@@ -242,14 +252,14 @@ class TopKAccuracy(EvalMetric):
         labels, preds = check_label_shapes(labels, preds, wrap=True)
         for label, pred in zip(labels, preds, strict=True):
             label, pred = _host(label).astype("int32").ravel(), _host(pred)
-            best = np.argsort(-pred, axis=1, kind="stable")[:, : self.top_k]
+            best = numpy.argsort(-pred, axis=1, kind="stable")[:, : self.top_k]
             self._add(int((best == label[:, None]).sum()), label.size)
 
 
 class _Regression(EvalMetric):
     """Mean over batches of an error of (N, 1) or (N, ...) arrays."""
 
-    def _error(self, label: np.ndarray, pred: np.ndarray) -> float:
+    def _error(self, label: numpy.ndarray, pred: numpy.ndarray) -> float:
         raise NotImplementedError
 
     def update(self, labels: Any, preds: Any) -> None:
@@ -268,8 +278,8 @@ class MAE(_Regression):
     def __init__(self, name: str = "mae", **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
 
-    def _error(self, label: np.ndarray, pred: np.ndarray) -> float:
-        return np.abs(label - pred).mean()
+    def _error(self, label: numpy.ndarray, pred: numpy.ndarray) -> float:
+        return numpy.abs(label - pred).mean()
 
 
 @register()
@@ -279,7 +289,7 @@ class MSE(_Regression):
     def __init__(self, name: str = "mse", **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
 
-    def _error(self, label: np.ndarray, pred: np.ndarray) -> float:
+    def _error(self, label: numpy.ndarray, pred: numpy.ndarray) -> float:
         return ((label - pred) ** 2).mean()
 
 
@@ -290,8 +300,8 @@ class RMSE(_Regression):
     def __init__(self, name: str = "rmse", **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
 
-    def _error(self, label: np.ndarray, pred: np.ndarray) -> float:
-        return np.sqrt(((label - pred) ** 2).mean())
+    def _error(self, label: numpy.ndarray, pred: numpy.ndarray) -> float:
+        return numpy.sqrt(((label - pred) ** 2).mean())
 
 
 @register("ce")
@@ -307,8 +317,141 @@ class CrossEntropy(EvalMetric):
         for label, pred in zip(labels, preds, strict=True):
             label, pred = _host(label).astype("int64").ravel(), _host(pred)
             check_label_shapes(label, pred)
-            chosen = pred[np.arange(label.size), label]
-            self._add(float(-np.log(chosen + self.eps).sum()), label.size)
+            chosen = pred[numpy.arange(label.size), label]
+            self._add(float(-numpy.log(chosen + self.eps).sum()), label.size)
+
+
+@register("nll_loss")
+class NegativeLogLikelihood(CrossEntropy):
+    """Mean of -log(p[label] + eps) over rows of probabilities (N, C), under another name."""
+
+    def __init__(self, eps: float = 1e-12, name: str = "nll-loss", **kwargs: Any) -> None:
+        super().__init__(eps, name, **kwargs)
+
+
+@register()
+class Perplexity(EvalMetric):
+    """exp of the mean of -log(max(1e-10, p[label])), p along `axis`; `ignore_label` does not count.
+
+    Example
+    -------
+    >>> metric = Perplexity(ignore_label=None)
+    >>> metric.update([numpy.array([0, 1])], [numpy.array([[0.25, 0.75], [0.75, 0.25]])])
+    >>> round(float(metric.get()[1]), 6)
+    4.0
+    """
+
+    def __init__(
+        self,
+        ignore_label: int | None = None,
+        axis: int = -1,
+        name: str = "perplexity",
+        **kwargs: Any,
+    ) -> None:
+        self.ignore_label = ignore_label
+        self.axis = axis
+        super().__init__(name, **kwargs)
+
+    def update(self, labels: Any, preds: Any) -> None:
+        labels, preds = check_label_shapes(labels, preds, wrap=True)
+        for label, pred in zip(labels, preds, strict=True):
+            pred = numpy.moveaxis(_host(pred), self.axis, -1)
+            label = _host(label).astype("int64").ravel()
+            rows = pred.reshape(-1, pred.shape[-1])
+            check_label_shapes(label, rows)
+            kept = slice(None) if self.ignore_label is None else label != self.ignore_label
+            label, rows = label[kept], rows[kept]
+            chosen = rows[numpy.arange(label.size), label]
+            self._add(float(-numpy.log(numpy.maximum(1e-10, chosen)).sum()), label.size)
+
+    def _value(self, total: float, count: int) -> float:
+        return math.exp(total / count) if count else float("nan")
+
+
+class _Binary(EvalMetric):
+    """A score of the four counts of a binary classification, 1 being the positive class.
+
+    Predictions have the probabilities of both classes (N, 2). `average` is "macro" (the mean of the
+    batches' scores) or "micro" (the score of all counts).
+    """
+
+    def __init__(self, name: str, average: str = "macro", **kwargs: Any) -> None:
+        if average not in ("macro", "micro"):
+            raise ValueError(f"average is {average!r}, expected 'macro' or 'micro'")
+        self.average = average
+        super().__init__(name, **kwargs)
+
+    def reset(self) -> None:
+        super().reset()
+        self._counts = numpy.zeros((2, 2))
+        self._global_counts = numpy.zeros((2, 2))
+
+    def reset_local(self) -> None:
+        super().reset_local()
+        self._counts = numpy.zeros((2, 2))
+
+    def _score(self, counts: numpy.ndarray) -> float:
+        """The score of `counts[label, prediction]`."""
+        raise NotImplementedError
+
+    def update(self, labels: Any, preds: Any) -> None:
+        labels, preds = check_label_shapes(labels, preds, wrap=True)
+        for label, pred in zip(labels, preds, strict=True):
+            label, pred = _host(label).astype("int64").ravel(), _host(pred)
+            check_label_shapes(label, pred)
+            if numpy.any((label < 0) | (label > 1)) or pred.ndim != 2 or pred.shape[1] > 2:
+                raise ValueError(f"{type(self).__name__} currently only supports binary classes.")
+            counts = numpy.zeros((2, 2))
+            numpy.add.at(counts, (label, pred.argmax(1)), 1)
+            self._counts += counts
+            self._global_counts += counts
+            # A batch is an instance: `micro` replaces the sum of scores by the score of all counts.
+            self._add(self._score(counts), 1)
+
+    def get(self) -> tuple[Any, Any]:
+        if self.average == "micro" and self.num_inst:
+            return self.name, self._score(self._counts)
+        return super().get()
+
+    def get_global(self) -> tuple[Any, Any]:
+        if self.average == "micro" and self.global_num_inst:
+            return self.name, self._score(self._global_counts)
+        return super().get_global()
+
+
+@register()
+class F1(_Binary):
+    """2 * precision * recall / (precision + recall) of a binary classification; 0 where undefined.
+
+    Example
+    -------
+    >>> metric = F1()
+    >>> pred = numpy.array([[0.3, 0.7], [0.4, 0.6], [0.9, 0.1]])
+    >>> metric.update([numpy.array([1, 0, 0])], [pred])
+    >>> round(metric.get()[1], 4)
+    0.6667
+    """
+
+    def __init__(self, name: str = "f1", average: str = "macro", **kwargs: Any) -> None:
+        super().__init__(name, average, **kwargs)
+
+    def _score(self, counts: numpy.ndarray) -> float:
+        both = counts[0, 1] + counts[1, 0] + 2 * counts[1, 1]
+        return float(2 * counts[1, 1] / both) if both else 0.0
+
+
+@register()
+class MCC(_Binary):
+    """Matthews' correlation of labels and predictions of a binary classification, -1 to 1."""
+
+    def __init__(self, name: str = "mcc", average: str = "macro", **kwargs: Any) -> None:
+        super().__init__(name, average, **kwargs)
+
+    def _score(self, counts: numpy.ndarray) -> float:
+        # Sums of rows and columns; one that is 0 counts as 1.
+        sums = numpy.concatenate([counts.sum(0), counts.sum(1)])
+        divisor = math.sqrt(numpy.where(sums == 0, 1, sums).prod())
+        return float((counts[0, 0] * counts[1, 1] - counts[0, 1] * counts[1, 0]) / divisor)
 
 
 @register()
@@ -353,10 +496,18 @@ class CustomMetric(EvalMetric):
                 self._add(value, 1)
 
 
-def np_metric(
+def np(
     numpy_feval: Callable[[Any, Any], Any],
     name: str | None = None,
     allow_extra_outputs: bool = False,
 ) -> CustomMetric:
-    """A metric from a NumPy function; also reached as `metric.np`."""
+    """A metric from a function of NumPy arrays `f(label, pred)`, under its own name by default.
+
+    Example
+    -------
+    >>> metric = np(lambda label, pred: abs(label - pred).max(), name="worst")
+    >>> metric.update([numpy.array([1.0, 2.0])], [numpy.array([1.5, 2.0])])
+    >>> metric.get()
+    ('worst', 0.5)
+    """
     return CustomMetric(numpy_feval, name or numpy_feval.__name__, allow_extra_outputs)

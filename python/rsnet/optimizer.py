@@ -29,6 +29,12 @@ __all__ = [
     "AdaGrad",
     "RMSProp",
     "AdaDelta",
+    "Ftrl",
+    "Adamax",
+    "Nadam",
+    "Signum",
+    "FTML",
+    "DCASGD",
     "Test",
     "Updater",
     "get_updater",
@@ -179,6 +185,16 @@ class Optimizer:
         self.num_update = max(count, self.num_update)
         return count
 
+    @staticmethod
+    def register(cls: type[Optimizer]) -> type[Optimizer]:
+        """The class decorator `register`."""
+        return register(cls)
+
+    @staticmethod
+    def create_optimizer(name: str, **kwargs: Any) -> Optimizer:
+        """The function `create`."""
+        return create(name, **kwargs)
+
     def create_state(self, index: int, weight: NDArray) -> Any:
         """What the rule keeps for one parameter; None by default."""
         return None
@@ -220,6 +236,13 @@ class Optimizer:
         if self.clip_gradient:
             common["clip_gradient"] = self.clip_gradient
         return common
+
+    def _decayed(self, grad: NDArray, weight: NDArray, wd: float) -> NDArray:
+        """clip(g + wd·w)."""
+        g = grad * self.rescale_grad + weight * wd
+        if self.clip_gradient:
+            g = nd.clip(g, -self.clip_gradient, self.clip_gradient)
+        return g
 
     def _scaled(self, grad: NDArray) -> NDArray:
         """clip(g)."""
@@ -394,9 +417,7 @@ class RMSProp(Optimizer):
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         common = self._common(index)
-        g = grad * self.rescale_grad + weight * common["wd"]
-        if self.clip_gradient:
-            g = nd.clip(g, -self.clip_gradient, self.clip_gradient)
+        g = self._decayed(grad, weight, common["wd"])
         n = state[0]
         n[:] = n * self.gamma1 + nd.square(g) * (1 - self.gamma1)
         if self.centered:
@@ -489,3 +510,6 @@ def get_updater(optimizer: Optimizer) -> Callable[[Any, Any, Any], None]:
     [0.0, 1.0]
     """
     return Updater(optimizer)
+
+
+from ._optimizer_rules import DCASGD, FTML, Adamax, Ftrl, Nadam, Signum  # noqa: E402
