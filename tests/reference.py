@@ -528,6 +528,11 @@ REFERENCES["_linspace"] = lambda start, stop, num, dtype="float32", **_: np.lins
 )
 
 
+@reference("_linspace")
+def linspace(start, stop, num, endpoint=True, dtype="float32", ctx=None):
+    return np.linspace(start, stop, num, endpoint=endpoint).astype(dtype)
+
+
 @reference("_arange")
 def arange(start, stop=None, step=1.0, repeat=1, infer_range=False, dtype="float32", ctx=None):
     start, stop = (0, start) if stop is None else (start, stop)

@@ -114,6 +114,19 @@ def test_inplace_on_recorded_arrays_is_refused():
             y[0] = 3
 
 
+def test_fresh_gradients_are_marked():
+    x, y = leaf([1, 2]), leaf([1, 2])
+    assert not x._fresh_grad
+    with autograd.record():
+        z = x * 2
+    z.backward()
+    assert x._fresh_grad and not y._fresh_grad
+    x._fresh_grad = False
+    assert not x._fresh_grad
+    with pytest.raises(ValueError, match="without a gradient"):
+        z.detach()._fresh_grad = True
+
+
 def test_detach_cuts_history():
     x = leaf([2.0])
     with autograd.record():

@@ -628,3 +628,9 @@ def test_a_variable_is_well_again_once_its_error_is_raised():
     engine.push_sync(fail, mx.cpu(), [], [a])
     with pytest.raises(KeyError, match="first"):
         engine.wait_for_var(a)
+
+
+@pytest.mark.parametrize("push", [engine.push_sync, engine.push_async])
+def test_a_text_is_no_context(push):
+    with pytest.raises(TypeError, match="ctx must be a Context.*'cpu'"):
+        push(lambda *_: None, "cpu", [], [])

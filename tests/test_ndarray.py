@@ -1,6 +1,7 @@
 """Arrays: creation, NumPy, arithmetic, indexing, methods, files, DLPack, laziness and errors."""
 
 import gc
+import operator
 import pickle
 import struct
 import threading
@@ -196,6 +197,26 @@ def test_no_type_promotion():
         nd.ones((2,)) + nd.ones((2,), dtype="float64")
     with pytest.raises(TypeError):
         nd.ones((2,)) + np.ones(2)
+
+
+def test_comparisons_with_other_types_are_errors():
+    x = nd.ones((2,))
+    for other in (None, "a", object()):
+        for compare in (operator.eq, operator.ne, operator.lt):
+            with pytest.raises(TypeError, match="not supported"):
+                compare(x, other)
+
+
+def test_modules_of_old_programs():
+    assert mx.nd.ndarray.NDArray is nd.NDArray and mx.nd.ndarray.zeros is nd.zeros
+    assert issubclass(mx.error.ValueError, (mx.MXNetError, ValueError))
+
+    @mx.error.register
+    class Overheated(mx.MXNetError):
+        pass
+
+    assert isinstance(mx.error.find("rsnet.error.Overheated: 95"), Overheated)
+    assert type(mx.error.find("nothing: known")) is mx.MXNetError
 
 
 def test_inplace_keeps_the_object():

@@ -555,3 +555,11 @@ def test_a_gradient_can_be_used_again_after_backward_raised():
     """
     lines = printed(code).splitlines()
     assert lines == ["KeyError", "[0.0, 0.0] [2.0, 2.0]"] * 3
+
+
+def test_builtin_operators_are_named_as_they_are():
+    class Exp(mx.OperatorProperty):
+        pass
+
+    with pytest.raises(MXNetError, match="operator 'exp' is built in"):
+        mx.operator.register("exp")(Exp)

@@ -400,6 +400,21 @@ def test_fluent_methods_equal_functions():
     assert a.infer_shape(x=(6,))[1] == b.infer_shape(x=(6,))[1] == [(2,)]
 
 
+def test_symbols_like_functions_of_arrays():
+    run = lambda s, **k: [o.asnumpy() for o in s.eval(ctx=mx.cpu(), **k)]  # noqa: E731
+    np.testing.assert_array_equal(run(sym.eye(2, 3, k=1))[0], np.eye(2, 3, 1))
+    np.testing.assert_allclose(run(sym.linspace(0, 1, 4))[0], np.linspace(0, 1, 4), rtol=1e-6)
+    np.testing.assert_allclose(run(sym.linspace(0, 1, 4, endpoint=False))[0], [0, 0.25, 0.5, 0.75])
+    x = sym.Variable("x")
+    values = mx.nd.array(np.arange(10).reshape(5, 2))
+    for cuts in (5, (1, 3)):
+        got = run(sym.split_v2(x, cuts), x=values)
+        want = np.split(np.arange(10).reshape(5, 2), cuts)
+        assert len(got) == len(want)
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
 def test_symbols_of_values():
     shapes = sym.Group([sym.zeros((2, 3)), sym.ones((4,)), sym.arange(0, 6, 2)]).infer_shape()[1]
     assert shapes == [(2, 3), (4,), (3,)]

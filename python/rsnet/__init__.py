@@ -55,6 +55,7 @@ _ON_DEMAND = {
     "init": "initializer",
     "lr_scheduler": "lr_scheduler",
     "optimizer": "optimizer",
+    "error": "error",
     "metric": "metric",
     "io": "io",
     "callback": "callback",

@@ -18,7 +18,7 @@ import numpy as np
 from . import _core
 from ._door import TYPES, Definition, KernelSpec, fail
 from ._subclassed import Node, node_definitions
-from .base import MXNetError
+from .base import MXNetError, MXValueError
 from .parameter import Parameter
 
 __all__ = [
@@ -366,6 +366,8 @@ def _register_property(name: str, cls: type[OperatorProperty]) -> None:
         says = cls().type_string()
         if says != name:
             raise MXNetError(f"register('{name}'): type_string of {cls.__name__} is '{says}'")
+    if _core.is_builtin_operator(name):
+        raise MXValueError(f"operator '{name}' is built in and cannot be replaced")
     known = name in _properties
     if known:
         warnings.warn(

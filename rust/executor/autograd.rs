@@ -20,7 +20,7 @@ use crate::shape::Shape;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A gradient of its own (Python's `autograd.Function`): runs at once, on the thread that walks back.
 pub trait TapeFunction: Send + Sync {
@@ -39,6 +39,8 @@ enum Kind {
     Leaf {
         grad: NDArray,
         req: OpReq,
+        /// Was the gradient written since somebody last cleared this?
+        fresh: AtomicBool,
     },
     /// Emptied once gradients went through it, unless the graph is retained.
     Call(Mutex<Option<Arc<Recorded>>>),
@@ -119,9 +121,29 @@ impl Entry {
     /// The gradient buffer and request of a leaf.
     pub fn leaf(&self) -> Option<(&NDArray, OpReq)> {
         match &self.node.kind {
-            Kind::Leaf { grad, req } => Some((grad, *req)),
+            Kind::Leaf { grad, req, .. } => Some((grad, *req)),
             Kind::Call(_) => None,
         }
+    }
+
+    fn leaf_of(grad: NDArray, req: OpReq) -> Self {
+        let kind = Kind::Leaf { grad, req, fresh: AtomicBool::new(false) };
+        Entry { node: node(kind), index: 0 }
+    }
+
+    /// Has a backward pass written a leaf's gradient since this was last cleared? None if it is no leaf.
+    pub fn is_fresh(&self) -> Option<bool> {
+        match &self.node.kind {
+            Kind::Leaf { fresh, .. } => Some(fresh.load(Ordering::Relaxed)),
+            Kind::Call(_) => None,
+        }
+    }
+
+    /// Sets what [`Entry::is_fresh`] tells; false if the entry is no leaf.
+    pub fn set_fresh(&self, is_fresh: bool) -> bool {
+        let Kind::Leaf { fresh, .. } = &self.node.kind else { return false };
+        fresh.store(is_fresh, Ordering::Relaxed);
+        true
     }
 
     /// Shows the node behind the entry to `f`.
@@ -180,7 +202,7 @@ impl Tracked {
 
     /// Makes the array a leaf whose gradient goes to `grad`; earlier history is forgotten.
     pub fn mark(&self, grad: NDArray, req: OpReq) {
-        *self.entry.lock() = Some(Entry { node: node(Kind::Leaf { grad, req }), index: 0 });
+        *self.entry.lock() = Some(Entry::leaf_of(grad, req));
     }
 
     /// The gradient buffer, if the array is a leaf.

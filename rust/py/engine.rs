@@ -117,6 +117,11 @@ fn vars(list: &Bound<'_, PyAny>) -> PyResult<Vars> {
 fn context(ctx: Option<&Bound<'_, PyAny>>) -> PyResult<Context> {
     match ctx {
         None => Ok(Context::default()),
+        // Most often the function's arguments were mistaken for those of another call.
+        Some(text) if text.is_instance_of::<PyString>() => {
+            let repr = text.repr()?;
+            Err(PyTypeError::new_err(format!("ctx must be a Context, such as cpu(0), got {repr}")))
+        }
         some => context_arg(some),
     }
 }

@@ -113,7 +113,13 @@ macro_rules! slots {
                     CompareOp::Gt => Op::Gt,
                     CompareOp::Ge => Op::Ge,
                 };
-                binary(slf, other, op, false, None)
+                let result = binary(slf, other, op, false, None)?;
+                if result.is(slf.py().NotImplemented()) {
+                    // Python would go on to compare identities.
+                    let kind = other.get_type();
+                    return Err(PyTypeError::new_err(format!("type {kind} not supported")));
+                }
+                Ok(result)
             }
 
             fn __hash__(slf: &Bound<'_, Self>) -> isize {
@@ -188,6 +194,20 @@ macro_rules! slots {
             #[getter]
             fn grad_req(&self) -> &'static str {
                 self.tracked.grad().map_or("null", |(_, req)| req.name())
+            }
+
+            /// Has a backward pass written `grad` since this was last set to False?
+            #[getter]
+            fn _fresh_grad(&self) -> bool {
+                self.tracked.entry().and_then(|e| e.is_fresh()).unwrap_or(false)
+            }
+
+            #[setter(_fresh_grad)]
+            fn set_fresh_grad(&self, state: bool) -> PyResult<()> {
+                match self.tracked.entry() {
+                    Some(entry) if entry.set_fresh(state) => Ok(()),
+                    _ => Err(PyValueError::new_err("an array without a gradient has no _fresh_grad")),
+                }
             }
 
             /// Waits until every earlier write is done; raises here what failed there.

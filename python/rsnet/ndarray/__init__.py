@@ -22,7 +22,7 @@ from . import _register  # noqa: E402
 
 _register.add_all()
 
-from . import _arithmetic, _creation, _io, _methods, random  # noqa: E402, F401  # noqa: E402
+from . import _arithmetic, _creation, _io, _methods, ndarray, random  # noqa: E402, F401
 from ._arithmetic import *  # noqa: E402, F403
 from ._creation import *  # noqa: E402, F403
 from ._io import *  # noqa: E402, F403

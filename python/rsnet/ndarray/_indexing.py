@@ -222,7 +222,7 @@ _ALL = slice(None)
 def _record_assignment(array, key, value):
     """`array[key] = value` by operators, for a value that belongs to a graph."""
     parts, shape = _parts(key), array.shape
-    value = value.astype(array.dtype)
+    value = value.astype(array.dtype, copy=False)
     if not _check_kinds(parts):
         positions = _positions(shape, parts)
         spread = _spread(value, positions.shape).reshape((-1,))

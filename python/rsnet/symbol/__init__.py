@@ -113,6 +113,36 @@ def arange(
     return _create("_arange", "_arange", [], {}, params, name)
 
 
+def eye(N: int, M: int = 0, k: int = 0, **kwargs: Any) -> Symbol:
+    """A matrix with ones on the `k`-th diagonal; `M` = 0 means `N` columns."""
+    return _function("_eye")(N=N, M=M, k=k, **kwargs)
+
+
+def linspace(
+    start: float,
+    stop: float,
+    num: int,
+    endpoint: bool = True,
+    name: str | None = None,
+    dtype: Any = None,
+) -> Symbol:
+    """`num` evenly spaced values from `start` to `stop`, which is left out without `endpoint`."""
+    params = {"start": start, "stop": stop, "num": num, "endpoint": endpoint}
+    return _create("_linspace", "_linspace", [], {}, params | {"dtype": dtype or np.float32}, name)
+
+
+def split_v2(
+    ary: Symbol, indices_or_sections: Any, axis: int = 0, squeeze_axis: bool = False
+) -> Symbol:
+    """Parts along `axis`: so many equal ones, or cut before the given indices."""
+    if isinstance(indices_or_sections, int):
+        cuts = {"indices": (), "sections": indices_or_sections}
+    else:
+        cuts = {"indices": (0, *indices_or_sections)}
+    params = {"axis": axis, "squeeze_axis": squeeze_axis, **cuts}
+    return _create("_split_v2", "_split_v2", [ary], {}, params)
+
+
 def _created(shape: Any, dtype: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     return {"shape": shape, "dtype": dtype or np.float32, **kwargs}

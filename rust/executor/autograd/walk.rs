@@ -41,6 +41,9 @@ pub fn backward(
             }
             (_, Some((grad, _))) => buffer.copy_from(&grad)?,
         }
+        if req != OpReq::Null {
+            leaf.set_fresh(true);
+        }
     }
     if wanted {
         Ok(())

@@ -31,13 +31,25 @@ params! {
 }
 
 params! {
-    /// Parameters of `_arange` and `_linspace`.
+    /// Parameters of `_arange`.
     pub struct RangeParam {
         start: f64, required, "The first number (the limit, if there is no `stop`).";
         stop: Option<f64>, default(None), "The limit.";
         step: f64, default(1.0), "The distance of neighbours.";
         repeat: i32, default(1).ge(1.0), "How often each number is repeated.";
         infer_range: bool, default(false), "Take the length from the expected shape.";
+        ctx: String, default(String::new()), "The device, such as cpu(0).";
+        dtype: DType, default(DType::F32), "The dtype.";
+    }
+}
+
+params! {
+    /// Parameters of `_linspace`.
+    pub struct LinspaceParam {
+        start: f64, required, "The first number.";
+        stop: f64, required, "The last number, or the limit.";
+        num: i32, required.ge(0.0), "How many numbers.";
+        endpoint: bool, default(true), "Is `stop` one of them?";
         ctx: String, default(String::new()), "The device, such as cpu(0).";
         dtype: DType, default(DType::F32), "The dtype.";
     }
@@ -110,6 +122,19 @@ fn arange(call: &Call<'_>) -> Result<()> {
     let p = call.attrs.get::<RangeParam>();
     let start = if p.stop.is_some() || p.infer_range { p.start } else { 0.0 };
     steps(call, start, p.step, p.repeat as usize);
+    Ok(())
+}
+
+fn linspace(call: &Call<'_>) -> Result<()> {
+    let p = call.attrs.get::<LinspaceParam>();
+    let parts = if p.endpoint { p.num - 1 } else { p.num };
+    steps(call, p.start, (p.stop - p.start) / f64::from(parts.max(1)), 1);
+    if p.endpoint && p.num > 1 {
+        let (out, last) = (&call.outputs[0], p.num as usize - 1);
+        // The last number is the limit itself, however the step was rounded.
+        // SAFETY: inside of the output.
+        with_dtype!(out.dtype(), T => unsafe { *out.as_ptr::<T>().add(last) = T::from_f64(p.stop) });
+    }
     Ok(())
 }
 
@@ -186,7 +211,15 @@ pub fn operators() -> Vec<OpDef> {
         |attrs| attrs.get::<EyeParam>().dtype,
         self::eye,
     );
-    let mut all = vec![full, arange, eye];
+    let linspace = source::<LinspaceParam>(
+        "_linspace",
+        "Returns `num` numbers at equal distances from `start` to `stop`, which is the last of them or, without \
+         `endpoint`, left out.\n\nExamples\n--------\n>>> nd.linspace(0, 1, 5)\n[0.   0.25 0.5  0.75 1.  ]\n",
+        |attrs| Ok(Shape::new(&[attrs.get::<LinspaceParam>().num.into()])),
+        |attrs| attrs.get::<LinspaceParam>().dtype,
+        self::linspace,
+    );
+    let mut all = vec![full, arange, linspace, eye];
     all.extend(filled);
     all
 }
