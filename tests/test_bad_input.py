@@ -592,8 +592,9 @@ def test_params_cut_short_or_flipped(tmp_path):
 # ---- waiting -------------------------------------------------------------------------------------
 
 CTRL_C = """
-import threading, rsnet as mx
+import signal, threading, rsnet as mx
 from rsnet import nd
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
 gate, begun, v = threading.Event(), threading.Event(), mx.engine.new_variable()
 
 class Slow(mx.Operator):

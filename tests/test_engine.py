@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -423,11 +424,13 @@ def test_exit_with_work_pending():
 
 def test_ctrl_c_ends_a_wait():
     code = """
-        import threading, time
+        import signal, threading, time
         from rsnet import engine
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
         v, gate = engine.new_variable(), threading.Event()
-        engine.push_sync(lambda rc: (print("ready", flush=True), gate.wait()), mutate_vars=[v])
+        engine.push_sync(lambda rc: gate.wait(), mutate_vars=[v])
         try:
+            print("ready", flush=True)
             engine.wait_for_var(v)
         except KeyboardInterrupt:
             print("interrupted", flush=True)
@@ -439,6 +442,7 @@ def test_ctrl_c_ends_a_wait():
         [sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout.readline() == "ready\n"
+    time.sleep(0.3)  # into the wait
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60)[0] == "interrupted\ndone\n"
     assert process.returncode == 0
