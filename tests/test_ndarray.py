@@ -592,4 +592,6 @@ def test_memory_is_reused():
         x.wait_to_read()
     nd.waitall()
     after = _core.memory_usage()
-    assert after[0] <= before[0] + (1 << 20) and after[0] + after[1] <= before[2] + (1 << 23)
+    # What earlier tests left in the pool's other size classes counts on both sides.
+    assert after[0] <= before[0] + (1 << 20)
+    assert after[0] + after[1] <= before[0] + before[1] + (1 << 21)

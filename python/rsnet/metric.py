@@ -505,8 +505,8 @@ def np(
 
     Example
     -------
-    >>> metric = np(lambda label, pred: abs(label - pred).max(), name="worst")
-    >>> metric.update([numpy.array([1.0, 2.0])], [numpy.array([1.5, 2.0])])
+    >>> metric = mx.metric.np(lambda label, pred: abs(label - pred).max(), name="worst")
+    >>> metric.update([nd.array([1.0, 2.0])], [nd.array([1.5, 2.0])])
     >>> metric.get()
     ('worst', 0.5)
     """

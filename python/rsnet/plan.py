@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import plan_drawing
-
 __all__ = ["MemoryPlan", "PlannedEntry"]
 
 
@@ -108,6 +106,8 @@ class MemoryPlan:
         kind = Path(path).suffix.lower()
         if kind not in (".svg", ".png"):
             raise ValueError(f"draw: '{path}' ends with '{kind}', expected '.svg' or '.png'")
+        from . import plan_drawing  # brings in much of the standard library
+
         picture = plan_drawing.picture_of(self)
         if kind == ".svg":
             Path(path).write_text(plan_drawing.svg(picture), encoding="utf-8")
