@@ -563,3 +563,17 @@ def test_builtin_operators_are_named_as_they_are():
 
     with pytest.raises(MXNetError, match="operator 'exp' is built in"):
         mx.operator.register("exp")(Exp)
+
+
+def test_an_operator_that_infers_no_shape_is_named_by_simple_bind():
+    @mx.operator.register("ShapeUnknown")
+    class ShapeUnknown(mx.OperatorProperty):
+        def list_arguments(self):
+            return ["data"]
+
+        def infer_shape(self, in_shape):
+            return None
+
+    net = mx.sym.ShapeUnknown(mx.sym.Variable("x") * 2, name="here") + 1
+    with pytest.raises(MXNetError, match="ShapeUnknown 'here'.*cannot be inferred"):
+        net.simple_bind(mx.cpu(), x=(2,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -163,6 +164,18 @@ def _bind_error(error: Exception | str, given: dict[str, Any]) -> MXNetError:
     return MXNetError("\n".join(lines))
 
 
+def _undecided(symbol: Any, given: dict[str, Any]) -> str:
+    """The first operator whose output has no shape although all variables have one."""
+    inner = symbol.get_internals()
+    _, shapes, _, _ = inner._infer_shape((), _known_shapes(given))
+    known = [to_core_shape(s) for s in shapes]
+    at = next((i for i, s in enumerate(known) if s is None or -1 in s), len(known) - 1)
+    name = inner[at].name
+    nodes = json.loads(symbol.tojson())["nodes"]
+    op = next((node["op"] for node in nodes if node["name"] == name), "")
+    return f"{op} '{name}': the shape of its output cannot be inferred"
+
+
 def _shapes(symbol: Any, given: dict[str, Any]) -> tuple[list, list]:
     """Shapes of arguments and auxiliary states, or the error of simple_bind."""
     try:
@@ -176,6 +189,8 @@ def _shapes(symbol: Any, given: dict[str, Any]) -> tuple[list, list]:
         ]
         unknown = [(n, to_core_shape(s)) for n, s in pairs]
         listed = ", ".join(f"{n}: {s}" for n, s in unknown if s is None or -1 in s)
+        if not listed:
+            raise _bind_error(_undecided(symbol, given), given)
         raise _bind_error(
             "InferShape pass cannot decide shapes for the following arguments (-1 means unknown "
             f"dimensions). Please consider providing them as inputs:\n{listed}, ",
