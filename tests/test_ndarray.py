@@ -63,6 +63,32 @@ def test_unknown_extents_cannot_be_created():
             nd.zeros(shape)
 
 
+def test_np_shape_makes_and_saves_empty_arrays_and_scalars(tmp_path):
+    path = tmp_path / "x.params"
+    with mx.util.np_shape(True):
+        for make, value in ((nd.zeros, 0), (nd.ones, 1)):
+            for shape in ((0, 3), (), (2, 0), (2,)):
+                x = make(shape)
+                assert x.shape == shape
+                np.testing.assert_array_equal(x.asnumpy(), np.full(shape, value))
+        assert nd.full((), 7).asnumpy() == 7 and nd.array(2.5).shape == ()
+        assert (nd.ones(()) + 1).asnumpy() == 2
+        with pytest.raises(mx.MXNetError, match="negative"):
+            nd.zeros((-1, 3))
+        scalar = nd.ones(())
+        nd.save(path, {"scalar": scalar, "empty": nd.zeros((0, 3))})
+        loaded = nd.load(path)
+        assert loaded["scalar"].shape == () and loaded["empty"].shape == (0, 3)
+    assert path.read_bytes()[24:28] == bytes.fromhex("cafa93f9")
+    with pytest.raises(mx.MXNetError, match="within np_shape"):
+        nd.load(path)
+    with pytest.raises(mx.MXNetError, match="within np_shape"):
+        nd.save(path, [scalar])
+    nd.save(path, [nd.ones((2,))])
+    with mx.util.np_shape(True), pytest.raises(mx.MXNetError, match="without np_shape"):
+        nd.load(path)
+
+
 def test_extents_are_whole_numbers():
     for make in (nd.zeros, nd.ones, nd.empty):
         with pytest.raises(TypeError, match=r"2\.5"):
@@ -477,8 +503,9 @@ def test_old_records():
     v0 = struct.pack("<II", 1, 2) + data
     v1 = struct.pack("<IIq", 0xF993FAC8, 1, 2) + data
     v3 = struct.pack("<Iiiq", 0xF993FACA, 0, 1, 2) + data
-    for record in (v0, v1, v3):
-        (x,) = nd.load_frombuffer(file(record))
+    for record, np_shape in ((v0, False), (v1, False), (v3, True)):
+        with mx.util.np_shape(np_shape):
+            (x,) = nd.load_frombuffer(file(record))
         assert x.asnumpy().tolist() == [3, 4]
     assert nd.load_frombuffer(file(struct.pack("<Iii", 0xF993FAC9, 0, 0))) == [None]
 

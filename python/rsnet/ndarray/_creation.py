@@ -7,6 +7,7 @@ import numpy as np
 from .. import _core
 from .._core import NDArray
 from ..base import MXNetError
+from ..util import is_np_shape
 from . import _internal, op
 from ._indexing import axis_of, whole_numbers
 
@@ -34,8 +35,12 @@ __all__ = [
 
 
 def _known_shape(shape):
-    """`shape` as a tuple in which every extent is known: 0 and () mean unknown."""
+    """`shape` as a tuple in which every extent is known: without np_shape, 0 and () are not."""
     shape = whole_numbers(shape, "shape")
+    if is_np_shape():
+        if any(d < 0 for d in shape):
+            raise MXNetError(f"shape {shape} cannot be created: it has a negative extent")
+        return shape
     if not shape or any(d <= 0 for d in shape):
         raise MXNetError(
             f"shape {shape} cannot be created: 0 and () mean an unknown extent or rank here"
@@ -57,7 +62,7 @@ def empty(shape, ctx=None, dtype=None):
 
 def _filled(shape, value, ctx, dtype):
     result = empty(shape, ctx, dtype)
-    result[:] = value
+    result[()] = value
     return result
 
 
@@ -81,7 +86,7 @@ def full(shape, val, ctx=None, dtype=np.float32, out=None):
     """An array filled with `val`."""
     if out is None:
         out = empty(shape, ctx, dtype)
-    out[:] = val
+    out[()] = val
     return out
 
 
@@ -120,7 +125,7 @@ def array(source_array, ctx=None, dtype=None):
     except (TypeError, ValueError) as error:
         raise TypeError("source_array must be array like object") from error
     values = values.reshape(np.shape(source_array))  # ascontiguousarray makes scalars 1-d
-    if values.ndim == 0:
+    if values.ndim == 0 and not is_np_shape():
         values = values.reshape(1)
     return _core.copy_numpy(values, ctx)
 

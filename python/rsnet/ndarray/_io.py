@@ -1,7 +1,7 @@
 """Files of arrays: ``nd.save`` and ``nd.load``, in MXNet's format.
 
 A file is a header, a list of records, one an array, and a list of names (none for a list of
-arrays). Records of all versions are read (V0 without magic to V3); V2 is written.
+arrays). Records of all versions are read (V0 without magic to V3, the one with np_shape); V2 is written, or V3.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from .. import _core
 from .._core import NDArray
 from ..base import MXNetError
+from ..util import is_np_shape
 
 __all__ = ["load", "load_frombuffer", "save"]
 
@@ -23,10 +24,12 @@ _DTYPES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "
 
 
 def _record(array):
-    """One array as bytes (V2)."""
+    """One array as bytes: V3 with np_shape, else V2, in which a rank of 0 means no array."""
     values = array.asnumpy()
+    if values.ndim == 0 and not is_np_shape():
+        raise MXNetError("an array of shape () is saved within np_shape only")
     ctx = array.context
-    head = struct.pack("<Iii", _V2, 0, values.ndim)
+    head = struct.pack("<Iii", _V3 if is_np_shape() else _V2, 0, values.ndim)
     head += struct.pack(f"<{values.ndim}q", *values.shape)
     head += struct.pack("<iii", ctx.device_typeid, ctx.device_id, _DTYPES.index(values.dtype.name))
     return head + values.tobytes()
@@ -66,6 +69,9 @@ class _Reader:
     def record(self):
         """One array of any version; None for a record without array."""
         magic = self.number("I", "record")
+        if (magic == _V3) != is_np_shape():
+            wanted = "within np_shape" if magic == _V3 else "without np_shape"
+            raise self.fail(f"an array of its version is loaded {wanted} only")
         if magic in (_V2, _V3):
             stype = self.number("i", "storage type")
             if stype != 0:
@@ -90,7 +96,7 @@ class _Reader:
             count *= d
         data = self.take(count * dtype.itemsize, f"data of shape {shape} {dtype}")
         values = np.frombuffer(data, dtype).reshape(shape)
-        return _core.copy_numpy(np.ascontiguousarray(values))
+        return _core.copy_numpy(values)
 
 
 def save(fname, data):
