@@ -507,7 +507,8 @@ def np(
     -------
     >>> metric = mx.metric.np(lambda label, pred: abs(label - pred).max(), name="worst")
     >>> metric.update([nd.array([1.0, 2.0])], [nd.array([1.5, 2.0])])
-    >>> metric.get()
+    >>> name, value = metric.get()
+    >>> name, float(value)
     ('worst', 0.5)
     """
     return CustomMetric(numpy_feval, name or numpy_feval.__name__, allow_extra_outputs)
