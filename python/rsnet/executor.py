@@ -8,13 +8,15 @@ auxiliary states are shared, and gradients are written one run after the other.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _core
 from .ndarray import NDArray, array, zeros
-from .plan import MemoryPlan
+
+if TYPE_CHECKING:
+    from .plan import MemoryPlan
 
 __all__ = ["Executor"]
 
@@ -294,8 +296,10 @@ class Executor:
 
     # ---- the plan ------------------------------------------------------------------------------
 
-    def memory_plan(self) -> Any:
+    def memory_plan(self) -> MemoryPlan:
         """The memory plan in use, see `Symbol.memory_plan`."""
+        from .plan import MemoryPlan
+
         return MemoryPlan(self._handle.memory_plan())
 
     def debug_str(self) -> str:
