@@ -304,7 +304,12 @@ mod tests {
         let fill = Push { overwrites: 1, ..Push::new("fill", &[], &writes) };
         engine.push(Task::nothing(), fill).unwrap();
         assert!(engine.wait_for_all(&mut patiently()).is_err());
-        assert!(!engine.core.faults.any());
+        // A deleted variable is recycled just behind the end of its last operation.
+        let is_clean = |_| {
+            std::thread::sleep(Duration::from_millis(1));
+            !engine.core.faults.any()
+        };
+        assert!((0..10_000).any(is_clean));
         assert_eq!(engine.core.rare.load(Ordering::Relaxed), 0);
     }
 }
