@@ -239,17 +239,15 @@ class Optimizer:
 
     def _decayed(self, grad: NDArray, weight: NDArray, wd: float) -> NDArray:
         """clip(g + wd·w)."""
-        g = grad * self.rescale_grad + weight * wd
-        if self.clip_gradient:
-            g = nd.clip(g, -self.clip_gradient, self.clip_gradient)
-        return g
+        return self._clipped(grad * self.rescale_grad + weight * wd)
 
     def _scaled(self, grad: NDArray) -> NDArray:
         """clip(g)."""
-        g = grad * self.rescale_grad
-        if self.clip_gradient:
-            g = nd.clip(g, -self.clip_gradient, self.clip_gradient)
-        return g
+        return self._clipped(grad * self.rescale_grad)
+
+    def _clipped(self, g: NDArray) -> NDArray:
+        limit = self.clip_gradient
+        return nd.clip(g, -limit, limit) if limit else g
 
 
 def _zeros_like(weight: NDArray) -> NDArray:
