@@ -76,16 +76,23 @@ unsafe impl Send for Chunk {}
 unsafe impl Sync for Chunk {}
 
 impl Chunk {
+    #[inline(always)]
     fn new(runtime: &Arc<Runtime>, size_bytes: usize, ctx: Context, memory: Memory) -> Arc<Self> {
-        Arc::new(Chunk {
-            runtime: runtime.clone(),
-            ctx,
-            size_bytes,
-            memory,
-            latch: Latch::default(),
-            var: OnceLock::new(),
-            limits: AtomicU8::new(0),
-        })
+        // As `Arc::new`, but written where it stays: small parts copied as a whole at once would stall.
+        let place = Arc::<Chunk>::new_uninit();
+        // SAFETY: nobody else knows the place, and it is written here.
+        unsafe {
+            Arc::as_ptr(&place).cast::<Chunk>().cast_mut().write(Chunk {
+                runtime: runtime.clone(),
+                ctx,
+                size_bytes,
+                memory,
+                latch: Latch::default(),
+                var: OnceLock::new(),
+                limits: AtomicU8::new(0),
+            });
+            place.assume_init()
+        }
     }
 
     #[inline]
@@ -108,15 +115,19 @@ impl Chunk {
                 if !known.is_null() {
                     return Ok(known);
                 }
-                self.take(ptr)
+                self.take(ptr, false)
             }
         }
     }
 
     /// Takes the chunk's memory; of two threads that do so at once, one gives its own back.
-    fn take(&self, ptr: &AtomicPtr<u8>) -> Result<*mut u8> {
+    fn take(&self, ptr: &AtomicPtr<u8>, zeros: bool) -> Result<*mut u8> {
         let pool = &self.runtime.pool;
         let fresh = pool.take(self.size_bytes)?;
+        if zeros {
+            // SAFETY: taken here with these bytes, and nobody has seen it.
+            unsafe { fresh.write_bytes(0, self.size_bytes) };
+        }
         let nobody = std::ptr::null_mut();
         match ptr.compare_exchange(nobody, fresh, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Ok(fresh),
@@ -184,6 +195,9 @@ impl Drop for Chunk {
     }
 }
 
+/// Memory of an array that is made when its bytes are: a handle is cheaper to pass on than an array.
+pub struct Fresh(Arc<Chunk>);
+
 /// An array: shared memory, where it begins, shape and dtype. Always row-major and without gaps.
 #[derive(Clone)]
 pub struct NDArray {
@@ -191,6 +205,16 @@ pub struct NDArray {
     offset: usize,
     shape: Shape,
     dtype: DType,
+}
+
+impl Fresh {
+    #[inline]
+    pub fn address(&self) -> *mut u8 {
+        match &self.0.memory {
+            Memory::Pooled(ptr) => ptr.load(Ordering::Relaxed),
+            Memory::External(ptr, _) => *ptr,
+        }
+    }
 }
 
 impl NDArray {
@@ -209,13 +233,20 @@ impl NDArray {
         Ok(array)
     }
 
-    /// An uninitialised array of this one's shape, dtype and device, with memory.
+    /// Uninitialised memory for an array of this one's shape, dtype and device.
     #[inline]
-    pub fn empty_like(&self) -> Result<Self> {
-        let memory = Memory::Pooled(AtomicPtr::default());
-        let chunk = Chunk::new(&self.chunk.runtime, self.size_bytes(), self.chunk.ctx, memory);
-        chunk.ptr()?;
-        Ok(NDArray { chunk, offset: 0, shape: self.shape.clone(), dtype: self.dtype })
+    pub fn memory_like(&self) -> Result<Fresh> {
+        let old = &*self.chunk;
+        let bytes = self.size_bytes();
+        let memory = Memory::Pooled(AtomicPtr::new(old.runtime.pool.take(bytes)?));
+        Ok(Fresh(Chunk::new(&old.runtime, bytes, old.ctx, memory)))
+    }
+
+    /// An array of this one's shape and dtype in memory that was made for it.
+    #[inline]
+    pub fn like(&self, Fresh(chunk): Fresh) -> Self {
+        debug_assert_eq!(chunk.size_bytes, self.size_bytes());
+        NDArray { chunk, offset: 0, shape: self.shape.clone(), dtype: self.dtype }
     }
 
     /// A fresh variable over somebody's bytes, which `keep` keeps alive.
@@ -274,6 +305,16 @@ impl NDArray {
     /// The variable, if some queued operation has needed one. Without it nothing is pending.
     pub fn known_var(&self) -> Option<Var> {
         self.chunk.known_var()
+    }
+
+    /// Takes the memory with zeros in it, if it is still pending: whoever reads sees no old bytes.
+    pub fn zero_if_pending(&self) -> Result<()> {
+        match &self.chunk.memory {
+            Memory::Pooled(ptr) if ptr.load(Ordering::Acquire).is_null() => {
+                self.chunk.take(ptr, true).map(drop)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// From now on writing to this array's memory is an error: it is an input of a callback.
@@ -343,18 +384,26 @@ impl NDArray {
 
     /// What kernels work on. Takes the memory if it is still pending; does not wait.
     pub fn view(&self) -> Result<View> {
-        let ptr = self.chunk.ptr()?.wrapping_add(self.offset);
+        let ptr = self.address()?;
         // SAFETY: the chunk holds these bytes (checked when the array was made) and is kept alive by
         // whoever holds the array while the view is used.
         Ok(unsafe { View::new(ptr, self.shape.clone(), self.dtype) })
     }
 
-    /// As [`NDArray::view`], with all elements on one axis.
+    /// Where the elements begin. Takes the memory if it is still pending; does not wait.
     #[inline]
-    pub fn flat_view(&self) -> Result<View> {
-        let ptr = self.chunk.ptr()?.wrapping_add(self.offset);
+    pub fn address(&self) -> Result<*mut u8> {
+        Ok(self.chunk.ptr()?.wrapping_add(self.offset))
+    }
+
+    /// As [`NDArray::view`], with all elements on one axis, which begin at [`NDArray::address`].
+    ///
+    /// # Safety
+    /// `address` must be this array's, or that of memory made for one like it.
+    #[inline]
+    pub unsafe fn flat_view(&self, address: *mut u8) -> View {
         // SAFETY: as in `view`.
-        Ok(unsafe { View::flat(ptr, self.size(), self.dtype) })
+        unsafe { View::flat(address, self.size(), self.dtype) }
     }
 
     /// Rows `begin..end` of the first axis, sharing memory.

@@ -11,44 +11,55 @@ use std::fmt;
 /// Extents, held inline for up to five axes.
 pub type Dims = SmallVec<[i64; 5]>;
 
+/// As wide as an extent, so that a shape has no holes; see [`DType`](crate::dtype::DType).
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(usize)]
+enum Rank {
+    Unknown,
+    Known,
+}
+
 /// Extents of an array, some or all of which may be unknown.
 #[derive(PartialEq, Eq, Hash)]
 pub struct Shape {
     dims: Dims,
-    rank_known: bool,
+    rank: Rank,
 }
 
 impl Clone for Shape {
     #[inline]
     fn clone(&self) -> Self {
-        // A copy of plain numbers; the vector's own `clone` goes element by element.
-        Shape { dims: Dims::from_slice(&self.dims), rank_known: self.rank_known }
+        if self.dims.spilled() {
+            return Shape { dims: Dims::from_slice(&self.dims), rank: self.rank };
+        }
+        // SAFETY: plain numbers held inline: a copy of the bytes shares nothing with the original.
+        unsafe { std::ptr::read(self) }
     }
 }
 
 impl Shape {
     /// A shape of which nothing is known, not even its rank.
     pub fn unknown() -> Self {
-        Shape { dims: Dims::new(), rank_known: false }
+        Shape { dims: Dims::new(), rank: Rank::Unknown }
     }
 
     /// `ndim` axes of unknown extent.
     pub fn of_rank(ndim: usize) -> Self {
-        Shape { dims: SmallVec::from_elem(-1, ndim), rank_known: true }
+        Shape { dims: SmallVec::from_elem(-1, ndim), rank: Rank::Known }
     }
 
     pub fn new(dims: &[i64]) -> Self {
-        Shape { dims: SmallVec::from_slice(dims), rank_known: true }
+        Shape { dims: SmallVec::from_slice(dims), rank: Rank::Known }
     }
 
     /// One axis.
     #[inline]
     pub fn flat(size: usize) -> Self {
-        Shape { dims: Dims::from_buf_and_len([size as i64; 5], 1), rank_known: true }
+        Shape { dims: Dims::from_buf_and_len([size as i64; 5], 1), rank: Rank::Known }
     }
 
     pub fn scalar() -> Self {
-        Shape { dims: Dims::new(), rank_known: true }
+        Shape { dims: Dims::new(), rank: Rank::Known }
     }
 
     /// From a shape in which `()` means unknown and 0 an unknown extent.
@@ -65,12 +76,12 @@ impl Shape {
     }
 
     pub fn rank_known(&self) -> bool {
-        self.rank_known
+        self.rank == Rank::Known
     }
 
     /// Are rank and all extents known?
     pub fn is_known(&self) -> bool {
-        self.rank_known && self.dims.iter().all(|&d| d >= 0)
+        self.rank_known() && self.dims.iter().all(|&d| d >= 0)
     }
 
     /// Number of axes; 0 when the rank is unknown (ask [`Shape::rank_known`]).
@@ -128,10 +139,10 @@ impl Shape {
     /// Adds what `other` knows. `Err` when both know and disagree, with nothing changed;
     /// `Ok(true)` when something new was learnt.
     pub fn merge(&mut self, other: &Shape) -> Result<bool> {
-        if !other.rank_known {
+        if !other.rank_known() {
             return Ok(false);
         }
-        if !self.rank_known {
+        if !self.rank_known() {
             *self = other.clone();
             return Ok(true);
         }
@@ -167,7 +178,7 @@ impl Shape {
 
 impl FromIterator<i64> for Shape {
     fn from_iter<I: IntoIterator<Item = i64>>(dims: I) -> Self {
-        Shape { dims: dims.into_iter().collect(), rank_known: true }
+        Shape { dims: dims.into_iter().collect(), rank: Rank::Known }
     }
 }
 
@@ -192,7 +203,7 @@ impl<const N: usize> From<[i64; N]> for Shape {
 /// `(2, 3)`, `(2,)`, `()`; unknown extents print as `?`, an unknown rank as `unknown`.
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.rank_known {
+        if !self.rank_known() {
             return f.write_str("unknown");
         }
         f.write_str("(")?;

@@ -70,6 +70,17 @@ def test_outputs_are_the_same_arrays_on_every_forward():
     assert exe.output_dict[exe._output_names[0]].asnumpy().tolist() == [2, 2, 2]
 
 
+def test_outputs_before_the_first_forward_are_zeros():
+    nd.full((1000,), 7).wait_to_read()  # its bytes go back to the pool
+    x = sym.Variable("x")
+    exe = mx.sym.Group([x * 2, x]).simple_bind(mx.cpu(), x=(1000,))
+    exe.arg_dict["x"][:] = 3
+    assert exe.outputs[0].asnumpy().tolist() == [0] * 1000
+    assert exe.outputs[1].asnumpy().tolist() == [3] * 1000
+    exe.forward()
+    assert exe.outputs[0].asnumpy().tolist() == [6] * 1000
+
+
 def test_a_variable_is_its_own_output():
     x = arr(3)
     exe = sym.Variable("x").bind(mx.cpu(), [x])

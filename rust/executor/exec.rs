@@ -91,9 +91,11 @@ impl Executor {
         Ok(program.forward_steps - step - 1)
     }
 
-    /// The outputs of this thread's last forward pass.
-    pub fn outputs(&self) -> Vec<NDArray> {
-        self.lanes.mine_or_first().state.lock().outputs.clone()
+    /// The outputs of this thread's last forward pass; zeros before the first.
+    pub fn outputs(&self) -> Result<Vec<NDArray>> {
+        let outputs = self.lanes.mine_or_first().state.lock().outputs.clone();
+        outputs.iter().try_for_each(NDArray::zero_if_pending)?;
+        Ok(outputs)
     }
 
     /// Installs or removes a monitor; with `all` it sees inputs too.

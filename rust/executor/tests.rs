@@ -96,7 +96,7 @@ fn segments_of_one_node_equal_one_segment() {
         }
         left = single.partial_forward(true, step).unwrap();
     }
-    assert_eq!(values(&single.outputs()[0]), expected[..15]);
+    assert_eq!(values(&single.outputs().unwrap()[0]), expected[..15]);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_second_thread_has_its_own_lane() {
         scope.spawn(run).join().unwrap()
     });
     assert_ne!(mine, theirs);
-    assert_eq!(values(&executor.outputs()[0]), mine);
+    assert_eq!(values(&executor.outputs().unwrap()[0]), mine);
     assert_eq!(values(&executor.args[0]), values(&array(&rt, &[3, 4], 1)));
     let same = executor.forward(false, &[(0, other)]).unwrap();
     assert_eq!(values(&same[0]), theirs);

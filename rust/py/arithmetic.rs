@@ -8,7 +8,7 @@ use super::{function, runtime};
 use crate::error::{Error, Result};
 use crate::executor::autograd::{Tracked, record_plain};
 use crate::executor::imperative::{CHEAP_ELEMS, TINY_ELEMS};
-use crate::ndarray::{NDArray, with_quiet};
+use crate::ndarray::{Fresh, NDArray, with_quiet};
 use crate::operator::{Attrs, Body, Call, NativeFn, OpContext, OpDef, OpReq, Value};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -36,15 +36,19 @@ impl Short {
 
     /// Runs on two small equal arrays at once, if nothing is in the way.
     #[inline]
-    fn try_run(&self, a: &NDArray, b: &NDArray) -> Option<NDArray> {
+    fn try_run(&self, a: &NDArray, b: &NDArray) -> Option<Fresh> {
         let elems = 3 * a.size();
         if elems > CHEAP_ELEMS || !a.context().is_host() {
             return None;
         }
-        let out = a.empty_like().ok()?;
-        // The operators of the table are element-wise: how elements are arranged does not matter to them.
-        let inputs = [a.flat_view().ok()?, b.flat_view().ok()?];
-        let outputs = [out.flat_view().ok()?];
+        let out = a.memory_like().ok()?;
+        // Views are made where they stay: copying their small parts one by one and then as a whole stalls.
+        let at = [a.address().ok()?, b.address().ok()?, out.address()];
+        // SAFETY: each with its own address, the output in memory made for it. The operators of the table are element-wise: how elements are
+        // arranged does not matter to them.
+        let inputs = unsafe { [a.flat_view(at[0]), b.flat_view(at[1])] };
+        // SAFETY: as above.
+        let outputs = unsafe { [a.flat_view(at[2])] };
         let ctx = OpContext { device: a.context(), ..OpContext::default() };
         let call = Call {
             attrs: &self.attrs,
@@ -148,7 +152,7 @@ pub fn binary<'py>(
             && x.shape() == y.shape()
             && let Some(result) = row.same.try_run(x, y)
         {
-            return finish(py, [a, b], &row.same, result);
+            return finish(py, [a, b], &row.same, x.like(result));
         }
         return function::call_op(py, &row.broadcast, &[], &[a, b], out);
     }
@@ -179,10 +183,9 @@ fn finish(
     short: &Short,
     result: NDArray,
 ) -> PyResult<Py<PyAny>> {
-    let tracked = if thread_state().recording && inputs.iter().any(|t| t.is_tracked()) {
-        record_plain(&short.op, &short.attrs, &inputs, result)
-    } else {
-        Tracked::new(result)
-    };
-    Ok(Bound::new(py, PyNDArray { tracked })?.into_any().unbind())
+    let wrap = |tracked| Ok(Bound::new(py, PyNDArray { tracked })?.into_any().unbind());
+    if thread_state().recording && inputs.iter().any(|t| t.is_tracked()) {
+        return wrap(record_plain(&short.op, &short.attrs, &inputs, result));
+    }
+    wrap(Tracked::new(result))
 }

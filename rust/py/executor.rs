@@ -1,7 +1,7 @@
 //! `_core.ExecutorHandle`, and plans without an executor.
 
 use super::convert::{context_arg, shape_to_py};
-use super::error::from_py;
+use super::error::{IntoPy, from_py};
 use super::ndarray::PyNDArray;
 use super::runtime;
 use super::symbol::{PySymbol, raise};
@@ -120,7 +120,7 @@ impl PyExecutor {
     }
 
     fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        listed(py, self.executor.outputs())
+        listed(py, self.executor.outputs().py(py)?)
     }
 
     fn set_monitor(&self, callback: Option<Py<PyAny>>, all: bool) {
