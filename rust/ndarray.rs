@@ -14,8 +14,6 @@ use crate::context::Context;
 use crate::dtype::DType;
 use crate::engine::{Engine, Poll, Push, Task, Var};
 use crate::error::{Error, Result};
-use crate::executor::resource::RandomStreams;
-use crate::operator::Registry;
 use crate::shape::Shape;
 use crate::storage::Pool;
 use crate::tensor::View;
@@ -25,24 +23,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// What arrays and operators run on. A value: the one that Python uses lives in the binding.
-pub struct Runtime {
+/// What arrays live on: the engine that orders access to them and the pool their memory is from.
+pub struct Base {
     pub engine: Arc<dyn Engine>,
     pub pool: Pool,
-    pub registry: Arc<Registry>,
-    pub random: RandomStreams,
-}
-
-impl Runtime {
-    /// A runtime with the built-in operators on `engine`.
-    pub fn new(engine: Arc<dyn Engine>) -> Arc<Self> {
-        Arc::new(Runtime {
-            engine,
-            pool: Pool::new(),
-            registry: Arc::new(Registry::with_builtins()),
-            random: RandomStreams::default(),
-        })
-    }
 }
 
 enum Memory {
@@ -53,7 +37,7 @@ enum Memory {
 }
 
 struct Chunk {
-    runtime: Arc<Runtime>,
+    base: Arc<Base>,
     ctx: Context,
     size_bytes: usize,
     memory: Memory,
@@ -77,13 +61,13 @@ unsafe impl Sync for Chunk {}
 
 impl Chunk {
     #[inline(always)]
-    fn new(runtime: &Arc<Runtime>, size_bytes: usize, ctx: Context, memory: Memory) -> Arc<Self> {
+    fn new(base: &Arc<Base>, size_bytes: usize, ctx: Context, memory: Memory) -> Arc<Self> {
         // As `Arc::new`, but written where it stays: small parts copied as a whole at once would stall.
         let place = Arc::<Chunk>::new_uninit();
         // SAFETY: nobody else knows the place, and it is written here.
         unsafe {
             Arc::as_ptr(&place).cast::<Chunk>().cast_mut().write(Chunk {
-                runtime: runtime.clone(),
+                base: base.clone(),
                 ctx,
                 size_bytes,
                 memory,
@@ -122,7 +106,7 @@ impl Chunk {
 
     /// Takes the chunk's memory; of two threads that do so at once, one gives its own back.
     fn take(&self, ptr: &AtomicPtr<u8>, zeros: bool) -> Result<*mut u8> {
-        let pool = &self.runtime.pool;
+        let pool = &self.base.pool;
         let fresh = pool.take(self.size_bytes)?;
         if zeros {
             // SAFETY: taken here with these bytes, and nobody has seen it.
@@ -145,7 +129,7 @@ impl Chunk {
         {
             return *var;
         }
-        let var = *self.var.get_or_init(|| self.runtime.engine.new_variable());
+        let var = *self.var.get_or_init(|| self.base.engine.new_variable());
         self.latch.close();
         var
     }
@@ -163,7 +147,7 @@ impl Chunk {
     /// Deletes the variable; `last` runs behind everything that names it.
     fn forget(&self, var: Option<Var>, last: Option<Box<dyn FnOnce() + Send>>) {
         if let Some(var) = var {
-            self.runtime.engine.delete_variable(var, last);
+            self.base.engine.delete_variable(var, last);
         }
     }
 }
@@ -179,9 +163,9 @@ impl Drop for Chunk {
                 }
                 if var.is_none() {
                     // SAFETY: the chunk took it with these bytes; without a variable nothing is pending.
-                    return unsafe { self.runtime.pool.give_back(ptr, bytes) };
+                    return unsafe { self.base.pool.give_back(ptr, bytes) };
                 }
-                let (pool, address) = (self.runtime.pool.clone(), ptr as usize);
+                let (pool, address) = (self.base.pool.clone(), ptr as usize);
                 // SAFETY: as above; the engine calls this behind everything that was pending.
                 Box::new(move || unsafe { pool.give_back(address as *mut u8, bytes) })
             }
@@ -219,16 +203,16 @@ impl Fresh {
 
 impl NDArray {
     /// An array whose memory is taken when it is first needed.
-    pub fn pending(rt: &Arc<Runtime>, shape: &Shape, dtype: DType, ctx: Context) -> Result<Self> {
+    pub fn pending(base: &Arc<Base>, shape: &Shape, dtype: DType, ctx: Context) -> Result<Self> {
         let bytes = shape.checked_size()? * dtype.size();
         let memory = Memory::Pooled(AtomicPtr::default());
-        let chunk = Chunk::new(rt, bytes, ctx, memory);
+        let chunk = Chunk::new(base, bytes, ctx, memory);
         Ok(NDArray { chunk, offset: 0, shape: shape.clone(), dtype })
     }
 
     /// An array with memory, uninitialised.
-    pub fn empty(rt: &Arc<Runtime>, shape: &Shape, dtype: DType, ctx: Context) -> Result<Self> {
-        let array = Self::pending(rt, shape, dtype, ctx)?;
+    pub fn empty(base: &Arc<Base>, shape: &Shape, dtype: DType, ctx: Context) -> Result<Self> {
+        let array = Self::pending(base, shape, dtype, ctx)?;
         array.chunk.ptr()?;
         Ok(array)
     }
@@ -238,8 +222,8 @@ impl NDArray {
     pub fn memory_like(&self) -> Result<Fresh> {
         let old = &*self.chunk;
         let bytes = self.size_bytes();
-        let memory = Memory::Pooled(AtomicPtr::new(old.runtime.pool.take(bytes)?));
-        Ok(Fresh(Chunk::new(&old.runtime, bytes, old.ctx, memory)))
+        let memory = Memory::Pooled(AtomicPtr::new(old.base.pool.take(bytes)?));
+        Ok(Fresh(Chunk::new(&old.base, bytes, old.ctx, memory)))
     }
 
     /// An array of this one's shape and dtype in memory that was made for it.
@@ -255,7 +239,7 @@ impl NDArray {
     /// `ptr` must be aligned for `dtype` and valid for reads and writes of the whole shape while `keep`
     /// lives, and nobody may access these bytes except in ways that the array's users know to order.
     pub unsafe fn external(
-        rt: &Arc<Runtime>,
+        base: &Arc<Base>,
         keep: Arc<dyn Any + Send + Sync>,
         ptr: *mut u8,
         shape: &Shape,
@@ -263,7 +247,7 @@ impl NDArray {
         ctx: Context,
     ) -> Self {
         let bytes = shape.size() * dtype.size();
-        let chunk = Chunk::new(rt, bytes, ctx, Memory::External(ptr, keep));
+        let chunk = Chunk::new(base, bytes, ctx, Memory::External(ptr, keep));
         NDArray { chunk, offset: 0, shape: shape.clone(), dtype }
     }
 
@@ -293,8 +277,8 @@ impl NDArray {
         self.chunk.ctx
     }
 
-    pub fn runtime(&self) -> &Arc<Runtime> {
-        &self.chunk.runtime
+    pub fn base(&self) -> &Arc<Base> {
+        &self.chunk.base
     }
 
     /// The variable that orders access; made when first asked for.
@@ -453,13 +437,13 @@ impl NDArray {
 
     /// Completed writes that went through the engine.
     pub fn version(&self) -> u64 {
-        self.chunk.known_var().map_or(0, |var| self.runtime().engine.version(var))
+        self.chunk.known_var().map_or(0, |var| self.base().engine.version(var))
     }
 
     /// Waits for earlier writes and raises their error if no wait has raised it yet.
     pub fn wait_to_read(&self, poll: Poll<'_>) -> Result<()> {
         match self.chunk.known_var() {
-            Some(var) => self.runtime().engine.wait_to_read(var, poll),
+            Some(var) => self.base().engine.wait_to_read(var, poll),
             None => Ok(()),
         }
     }
@@ -467,7 +451,7 @@ impl NDArray {
     /// Waits for earlier reads and writes and raises their unreported error.
     pub fn wait_to_write(&self, poll: Poll<'_>) -> Result<()> {
         match self.chunk.known_var() {
-            Some(var) => self.runtime().engine.wait_for_var(var, poll),
+            Some(var) => self.base().engine.wait_for_var(var, poll),
             None => Ok(()),
         }
     }
@@ -475,7 +459,7 @@ impl NDArray {
     /// An error if the bytes were never computed, whether or not that error was raised before.
     /// Meaningful after [`NDArray::wait_to_read`].
     pub fn readable(&self) -> Result<()> {
-        match self.chunk.known_var().and_then(|var| self.runtime().engine.poisoned(var)) {
+        match self.chunk.known_var().and_then(|var| self.base().engine.poisoned(var)) {
             Some(error) => Err(error),
             None => Ok(()),
         }
@@ -509,14 +493,9 @@ impl NDArray {
             // The bytes are good now: an empty operation that overwrites the variable says so.
             let writes = [self.var()];
             let push = Push { overwrites: 1, cheap: true, ..Push::new("overwrite", &[], &writes) };
-            self.runtime().engine.push(Task::nothing(), push)?;
+            self.base().engine.push(Task::nothing(), push)?;
         }
         Ok(())
-    }
-
-    /// Pushes a copy of `source` into this array, converting the dtype. Shapes must be equal.
-    pub fn copy_from(&self, source: &NDArray) -> Result<()> {
-        crate::executor::run::push_copy(source, self)
     }
 }
 
@@ -542,13 +521,13 @@ pub fn with_quiet(
     if !inside.enter() {
         return false;
     }
-    match inside.runtime {
+    match inside.base {
         None => {
             f();
             true
         }
         Some(_) if !tiny => false,
-        Some(rt) => rt.engine.with_quiet(&inside.read_vars, &inside.write_vars, f),
+        Some(base) => base.engine.with_quiet(&inside.read_vars, &inside.write_vars, f),
     }
 }
 
@@ -561,7 +540,7 @@ struct Inside<'a> {
     entered_reads: usize,
     entered_writes: usize,
     /// Set when some array has a variable.
-    runtime: Option<&'a Runtime>,
+    base: Option<&'a Base>,
     /// Of the arrays whose latches were closed before they could be entered. A latch that closes after it was
     /// entered keeps others out all the same: who closes it waits until it is left.
     read_vars: Vars,
@@ -575,7 +554,7 @@ impl<'a> Inside<'a> {
             writes,
             entered_reads: 0,
             entered_writes: 0,
-            runtime: None,
+            base: None,
             read_vars: Vars::new(),
             write_vars: Vars::new(),
         }
@@ -593,7 +572,7 @@ impl<'a> Inside<'a> {
                 if !array.chunk.latch.is_closed() {
                     return false;
                 }
-                self.runtime = Some(&array.chunk.runtime);
+                self.base = Some(&array.chunk.base);
                 self.write_vars.push(array.var());
             }
             self.entered_writes = i + 1;
@@ -604,7 +583,7 @@ impl<'a> Inside<'a> {
                 if !array.chunk.latch.is_closed() {
                     return false;
                 }
-                self.runtime = Some(&array.chunk.runtime);
+                self.base = Some(&array.chunk.base);
                 self.read_vars.push(array.var());
             }
             self.entered_reads = i + 1;
@@ -637,5 +616,3 @@ impl fmt::Debug for NDArray {
 }
 
 mod latch;
-#[cfg(test)]
-mod tests;

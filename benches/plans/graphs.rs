@@ -25,7 +25,7 @@ impl Graphs {
     /// Reads `bounds.json`, and unpacks `graphs.tar.xz` where the symbol files lie in it.
     pub fn open(dir: &Path) -> Result<Graphs, String> {
         let mut bounds = read_json(&dir.join("bounds.json"))?;
-        let registry = Arc::new(Registry::with_builtins());
+        let registry = Arc::new(rsnet::ops::builtins());
         let (shapes, plans) = (bounds["shapes"].take(), bounds["plans"].take());
         Ok(Graphs { dir: unpacked(dir)?, shapes, plans, registry })
     }

@@ -7,9 +7,11 @@ use super::imperative::Invoke;
 use crate::context::Context;
 use crate::dtype::DType;
 use crate::engine::{Event, NaiveEngine, Step, ThreadedEngine, patiently};
+use crate::executor::Runtime;
+use crate::executor::transfer::push_copy;
 use crate::graph::{Create, Symbol};
 use crate::kernels::copy::copy;
-use crate::ndarray::{NDArray, Runtime};
+use crate::ndarray::NDArray;
 use crate::operator::OpReq;
 use crate::ops::testing::Tensor;
 use crate::shape::Shape;
@@ -171,7 +173,7 @@ fn contract_2_planned_equals_unplanned_under_random_delays() {
             let exe = if next(&mut state).is_multiple_of(2) { &one } else { &two };
             let trains = !next(&mut state).is_multiple_of(3);
             for (arg, fresh) in exe.args.iter().zip(inputs(&rt, run)) {
-                arg.copy_from(&fresh).unwrap();
+                push_copy(&fresh, arg).unwrap();
             }
             let outputs = exe.forward(trains, &[]).unwrap();
             let mut seen = vec![outputs[0].clone()];
@@ -181,7 +183,7 @@ fn contract_2_planned_equals_unplanned_under_random_delays() {
             }
             let copies = seen.iter().map(|a| {
                 let copy = array(&rt, 5);
-                copy.copy_from(a).unwrap();
+                push_copy(a, &copy).unwrap();
                 copy
             });
             results.push(copies.collect::<Vec<_>>());

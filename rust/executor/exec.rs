@@ -4,6 +4,7 @@ use super::bind::{Executor, Monitor};
 use super::cut::Segment;
 use super::lanes::{Arena, Lane, LaneState, Memory, Ready, RunId};
 use super::segments::{Parts, Program, Run};
+use super::transfer::push_copy;
 use crate::engine::{Push, Task};
 use crate::error::{Error, Result};
 use crate::graph::Entry;
@@ -223,7 +224,7 @@ impl Executor {
             }
             let target = &state.args[*index];
             if !(target.same_chunk(value) && target.overlaps(value)) {
-                target.copy_from(value)?;
+                push_copy(value, target)?;
             }
         }
         Ok(())
@@ -275,12 +276,12 @@ impl Executor {
                 continue;
             }
             if let Some(own) = &state.head_grads[i] {
-                own.copy_from(grad)?;
+                push_copy(grad, own)?;
                 continue;
             }
             let (shape, dtype) = (output.shape(), output.dtype());
             let own = NDArray::pending(&self.rt, shape, dtype, output.context())?;
-            own.copy_from(grad)?;
+            push_copy(grad, &own)?;
             state.head_grads[i] = Some(own);
             state.ready = None;
         }

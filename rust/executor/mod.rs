@@ -2,6 +2,8 @@
 //!
 //! [`run`] is the one place where write requests, temporaries and the choice of a kernel are handled.
 
+#[cfg(test)]
+mod array_tests;
 pub mod autograd;
 pub mod bind;
 #[cfg(test)]
@@ -12,6 +14,10 @@ pub mod imperative;
 pub mod lanes;
 pub mod resource;
 pub mod run;
+pub mod runtime;
 pub mod segments;
 #[cfg(test)]
 mod tests;
+pub mod transfer;
+
+pub use runtime::Runtime;

@@ -8,15 +8,13 @@
 
 use crate::context::Context;
 use crate::dtype::DType;
-use crate::engine::{Mark, Push, Task, Var};
+use crate::engine::{Mark, Var};
 use crate::error::{Error, Result};
-use crate::kernels::copy::{Buffer, copy_strided, gather, region_fits, scatter};
-use crate::ndarray::NDArray;
+use crate::kernels::copy::{Buffer, add, copy};
 use crate::operator::{
     Attrs, Body, Call, Done, InplacePair, Kernel, MatchFacts, OpContext, OpDef, OpReq, OpState,
     OwnedCall, Within,
 };
-use crate::shape::Shape;
 use crate::storage::ALIGN;
 use crate::tensor::View;
 use smallvec::SmallVec;
@@ -325,8 +323,6 @@ impl Temporaries {
     }
 }
 
-pub use crate::kernels::copy::{add, copy};
-
 /// Removes repeated variables, and from `reads` those that are written; what the engine wants.
 pub fn distinct(reads: &mut SmallVec<[Var; 6]>, writes: &mut SmallVec<[Var; 6]>) {
     fn unique(vars: &mut SmallVec<[Var; 6]>, not: &[Var]) {
@@ -342,124 +338,4 @@ pub fn distinct(reads: &mut SmallVec<[Var; 6]>, writes: &mut SmallVec<[Var; 6]>)
     }
     unique(writes, &[]);
     unique(reads, writes);
-}
-
-/// Runs `work` on two arrays' views: at once if it is small and nothing is in the way, else as an
-/// operation that reads `source` and writes `target`. Any overlap is `work`'s matter.
-pub fn push_work(
-    name: &str,
-    source: &NDArray,
-    target: &NDArray,
-    elems: usize,
-    whole: bool,
-    work: impl Fn(&View, &View) + Send + 'static,
-) -> Result<()> {
-    target.writable()?;
-    source.usable()?;
-    let cheap = elems <= super::imperative::CHEAP_ELEMS;
-    if cheap {
-        let (from, to) = (source.view()?, target.view()?);
-        let tiny = elems <= super::imperative::TINY_ELEMS;
-        let mut run = || work(&from, &to);
-        if crate::ndarray::with_quiet(&[source], &[target], tiny, &mut run) {
-            return Ok(());
-        }
-    }
-    let mut reads: SmallVec<[Var; 6]> = SmallVec::from_slice(&[source.var()]);
-    let mut writes: SmallVec<[Var; 6]> = SmallVec::from_slice(&[target.var()]);
-    distinct(&mut reads, &mut writes);
-    let overwrites = usize::from(whole && target.is_whole() && !source.same_chunk(target));
-    let ctx = target.context();
-    let push = Push { ctx, overwrites, cheap, ..Push::new(name, &reads, &writes) };
-    let (from, to) = (source.clone(), target.clone());
-    let task = Task::sync(move |_| {
-        work(&from.view()?, &to.view()?);
-        Ok(())
-    });
-    target.runtime().engine.push(task, push)
-}
-
-/// Pushes a copy between two arrays of equal size, converting the dtype.
-pub fn push_copy(source: &NDArray, target: &NDArray) -> Result<()> {
-    if source.size() != target.size() {
-        return Err(Error::value(format!(
-            "cannot copy an array of shape {} into one of shape {}",
-            source.shape(),
-            target.shape()
-        )));
-    }
-    if source.overlaps(target) && source.dtype() != target.dtype() {
-        return Err(Error::value("cannot convert an array into its own memory"));
-    }
-    push_work("_copyto", source, target, source.size(), true, copy)
-}
-
-/// A strided part of an array: where it begins, extents and steps, in elements.
-#[derive(Clone, Debug)]
-pub struct Region {
-    pub offset: usize,
-    pub extents: Vec<i64>,
-    pub steps: Vec<i64>,
-}
-
-impl Region {
-    fn check(&self, array: &NDArray) -> Result<()> {
-        if region_fits(array.size(), self.offset, &self.extents, &self.steps) {
-            return Ok(());
-        }
-        Err(Error::index(format!("{self:?} is outside of an array of shape {}", array.shape())))
-    }
-
-    fn is_all_of(&self, array: &NDArray) -> bool {
-        let full = Shape::new(&self.extents);
-        self.offset == 0
-            && full.size() == array.size()
-            && full
-                .strides()
-                .iter()
-                .zip(&self.steps)
-                .zip(&self.extents)
-                .all(|((want, step), extent)| *extent == 1 || want == step)
-    }
-}
-
-/// Pushes a copy of a region of `source` to a region of `target`; equal extents, dtype converted.
-pub fn push_region(source: &NDArray, from: Region, target: &NDArray, to: Region) -> Result<()> {
-    from.check(source)?;
-    to.check(target)?;
-    let elems = Shape::new(&to.extents).size();
-    let whole = to.is_all_of(target);
-    let through_copy = source.same_chunk(target) || source.dtype() != target.dtype();
-    let size = source.size();
-    push_work("_copy_region", source, target, elems, whole, move |src, dst| {
-        if !through_copy {
-            copy_strided(src, from.offset, &from.steps, dst, to.offset, &to.steps, &to.extents);
-            return;
-        }
-        let mut buffer = Buffer::new(size * dst.dtype().size());
-        let own = buffer.view(0, src.shape().clone(), dst.dtype());
-        copy(src, &own);
-        copy_strided(&own, from.offset, &from.steps, dst, to.offset, &to.steps, &to.extents);
-    })
-}
-
-/// Pushes `target[i] = source[positions[i]]` over flat positions.
-pub fn push_gather(source: &NDArray, positions: Vec<i64>, target: &NDArray) -> Result<()> {
-    check_positions(&positions, source.size())?;
-    let elems = positions.len();
-    push_work("_gather", source, target, elems, true, move |s, t| gather(s, &positions, t))
-}
-
-/// Pushes `target[positions[i]] = source[i]` over flat positions.
-pub fn push_scatter(source: &NDArray, positions: Vec<i64>, target: &NDArray) -> Result<()> {
-    check_positions(&positions, target.size())?;
-    let elems = positions.len();
-    push_work("_scatter", source, target, elems, false, move |s, t| scatter(s, &positions, t))
-}
-
-fn check_positions(positions: &[i64], size: usize) -> Result<()> {
-    match positions.iter().find(|&&p| p < 0 || p >= size as i64) {
-        Some(bad) => Err(Error::index(format!("position {bad} is out of bounds for size {size}"))),
-        None => Ok(()),
-    }
 }

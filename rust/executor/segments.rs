@@ -11,9 +11,10 @@ use super::run::Prepared;
 use crate::context::Context;
 use crate::engine::{Engine, OnComplete, Prop, Push, Task};
 use crate::error::{Error, Place, Result};
+use crate::executor::Runtime;
 use crate::graph::{Entry, Plan};
 use crate::kernels::copy::copy;
-use crate::ndarray::{NDArray, Runtime};
+use crate::ndarray::NDArray;
 use crate::operator::{OpContext, OpReq, OpState, RandomKey};
 use crate::tensor::View;
 use smallvec::SmallVec;
@@ -310,7 +311,7 @@ impl Step {
             match array {
                 Some(array) if memory.outside(plan, entry).is_some() => {
                     if mutated.contains(&i) && node.mirror_of.is_some() {
-                        let rt = array.runtime();
+                        let rt = array.base();
                         let own =
                             NDArray::empty(rt, array.shape(), array.dtype(), array.context())?;
                         let original = std::mem::replace(&mut step.inputs[i], own.view()?);

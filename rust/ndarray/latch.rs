@@ -85,7 +85,7 @@ mod loom_models {
     use crate::context::Context;
     use crate::dtype::DType;
     use crate::engine::ThreadedEngine;
-    use crate::ndarray::{NDArray, RandomStreams, Registry, Runtime, with_quiet};
+    use crate::ndarray::{Base, NDArray, with_quiet};
     use crate::shape::Shape;
     use crate::storage::Pool;
     use loom::cell::UnsafeCell;
@@ -152,8 +152,8 @@ mod loom_models {
         });
     }
 
-    fn array(rt: &Arc<Runtime>) -> NDArray {
-        NDArray::empty(rt, &Shape::new(&[1]), DType::F32, Context::default()).unwrap()
+    fn array(base: &Arc<Base>) -> NDArray {
+        NDArray::empty(base, &Shape::new(&[1]), DType::F32, Context::default()).unwrap()
     }
 
     /// An inline operation on an open array and on one that the engine rules, while a pusher needs the variable
@@ -163,20 +163,18 @@ mod loom_models {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = builder.preemption_bound.or(Some(3));
         builder.check(|| {
-            let rt = Arc::new(Runtime {
+            let base = Arc::new(Base {
                 engine: Arc::new(ThreadedEngine::with_threads(1)),
                 pool: Pool::new(),
-                registry: Arc::new(Registry::default()),
-                random: RandomStreams::default(),
             });
-            let (open, ruled) = (array(&rt), array(&rt));
+            let (open, ruled) = (array(&base), array(&base));
             ruled.var();
             let shared = Arc::new(Guarded::default());
             let pusher = thread::spawn({
-                let (rt, open, shared) = (rt.clone(), open.clone(), shared.clone());
+                let (base, open, shared) = (base.clone(), open.clone(), shared.clone());
                 move || {
                     let writes = [open.var()];
-                    assert!(rt.engine.with_quiet(&[], &writes, &mut || shared.bump()));
+                    assert!(base.engine.with_quiet(&[], &writes, &mut || shared.bump()));
                 }
             });
             let ran = with_quiet(&[&ruled], &[&open], true, &mut || shared.bump());

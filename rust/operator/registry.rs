@@ -22,13 +22,10 @@ struct Inner {
 }
 
 impl Registry {
-    /// A registry with the built-in operators.
-    pub fn with_builtins() -> Self {
-        let registry = Registry::default();
-        crate::ops::register_all(&registry);
-        let builtin = registry.inner.read().order.len();
-        registry.inner.write().builtin = builtin;
-        registry
+    /// What is registered so far came with rsnet; what follows is the user's.
+    pub fn end_of_builtins(&self) {
+        let mut inner = self.inner.write();
+        inner.builtin = inner.order.len();
     }
 
     /// The operator of this name or alias.

@@ -9,9 +9,12 @@ pub mod testing;
 
 use crate::operator::Registry;
 
-/// Registers every built-in operator; called once a registry.
-pub fn register_all(registry: &Registry) {
-    elementwise::register(registry);
-    nn::register(registry);
-    tensor::register(registry);
+/// A registry with every built-in operator.
+pub fn builtins() -> Registry {
+    let registry = Registry::default();
+    elementwise::register(&registry);
+    nn::register(&registry);
+    tensor::register(&registry);
+    registry.end_of_builtins();
+    registry
 }

@@ -75,7 +75,7 @@ impl Tensor {
 /// The built-in operators.
 pub fn registry() -> &'static Registry {
     static REGISTRY: OnceLock<Registry> = OnceLock::new();
-    REGISTRY.get_or_init(Registry::with_builtins)
+    REGISTRY.get_or_init(super::builtins)
 }
 
 pub fn parse(op: &str, params: &[(&str, &str)]) -> Result<(Arc<OpDef>, Attrs)> {

@@ -23,7 +23,7 @@ pub mod random;
 pub mod symbol;
 
 use crate::engine::{EngineType, create};
-use crate::ndarray::Runtime;
+use crate::executor::Runtime;
 use pyo3::prelude::*;
 use std::sync::{Arc, OnceLock};
 

@@ -10,7 +10,8 @@ use super::convert::{
 use super::error::{IntoPy, poll_signals, to_py};
 use super::{function, runtime};
 use crate::executor::autograd::Tracked;
-use crate::executor::run::{Region, push_gather, push_region, push_scatter};
+use crate::executor::transfer::{Region, push_copy, push_gather, push_region, push_scatter};
+use crate::kernels::copy::copy;
 use crate::ndarray::NDArray;
 use numpy::{PyReadonlyArray1, PyUntypedArray};
 use pyo3::basic::CompareOp;
@@ -226,7 +227,7 @@ macro_rules! slots {
                 let array = self.array();
                 let result = numpy_empty(py, array.shape(), array.dtype())?;
                 let target = view_of_numpy(result.cast::<PyUntypedArray>()?)?;
-                read(py, array, |view| crate::executor::run::copy(view, &target))?;
+                read(py, array, |view| copy(view, &target))?;
                 Ok(result)
             }
 
@@ -280,7 +281,7 @@ macro_rules! slots {
             /// Pushes a copy of `source` into this array, converting its dtype.
             fn _copy_from(&self, py: Python<'_>, source: &Bound<'_, PyNDArray>) -> PyResult<()> {
                 self.refuse_if_recorded(py)?;
-                self.array().copy_from(source.get().array()).py(py)
+                push_copy(source.get().array(), self.array()).py(py)
             }
 
             /// Pushes a copy of a region of `source` to a region of this array: offsets, extents and steps
@@ -349,7 +350,7 @@ macro_rules! slots {
                 }
                 array
                     .overwrite(&mut poll_signals, |target| {
-                        crate::executor::run::copy(&view, target);
+                        copy(&view, target);
                         Ok(())
                     })
                     .py(py)
@@ -457,7 +458,7 @@ fn copy_numpy(
         return Err(no_device(py, ctx));
     }
     let array = NDArray::empty(runtime(), view.shape(), view.dtype(), ctx).py(py)?;
-    crate::executor::run::copy(&view, &array.view().py(py)?);
+    copy(&view, &array.view().py(py)?);
     Ok(PyNDArray::of(array))
 }
 

@@ -2,8 +2,10 @@
 
 use super::{Entry, Kind, Node, Placed, Recorded, Rule, TapeFunction, Tracked, invoke};
 use crate::error::{Error, Result};
+use crate::executor::Runtime;
 use crate::executor::imperative::{CallState, Invoke, call};
-use crate::ndarray::{NDArray, Runtime};
+use crate::executor::transfer::push_copy;
+use crate::ndarray::NDArray;
 use crate::operator::{Attrs, GradBuilder, GradEntry, GradNode, OpDef, OpReq, Value};
 use crate::shape::Shape;
 use smallvec::SmallVec;
@@ -32,14 +34,14 @@ pub fn backward(
         wanted |= req != OpReq::Null;
         match (req, sum) {
             (OpReq::Null, _) | (OpReq::Add, None) => {}
-            (_, None) => buffer.copy_from(&filled(rt, "zeros_like", buffer)?)?,
+            (_, None) => push_copy(&filled(rt, "zeros_like", buffer)?, buffer)?,
             (OpReq::Add, Some((grad, _))) => {
                 let op = rt.registry.find("elemwise_add")?;
                 let attrs = Arc::new(op.parse(&[])?);
                 let inputs = [buffer, &grad];
                 call(rt, &op, &attrs, &inputs, Some(&[buffer]), &Invoke::default())?;
             }
-            (_, Some((grad, _))) => buffer.copy_from(&grad)?,
+            (_, Some((grad, _))) => push_copy(&grad, buffer)?,
         }
         if req != OpReq::Null {
             leaf.set_fresh(true);

@@ -2,6 +2,7 @@
 //! of equal shape, the broadcasting one, and the ones with a number on the right and on the left.
 
 use crate::dtype::{DType, Element};
+use crate::error::Error;
 use crate::kernels::arith::Arith;
 use crate::kernels::broadcast::{
     broadcast_binary, broadcast_shape, broadcast_strides, broadcast_ternary,
@@ -14,6 +15,7 @@ use crate::kernels::reduce::{Reduction, reduce_to};
 use crate::kernels::scratch::with_scratch;
 use crate::operator::infer::{elementwise_shape, same_type};
 use crate::operator::{Call, Dep, Gradient, InplacePair, Kernel, OpDef, OpReq, Value};
+use crate::shape::Shape;
 use crate::tensor::View;
 use crate::{params, with_dtype};
 use half::f16;
@@ -476,6 +478,12 @@ fn grad_add() -> OpDef {
         .kernel(kernel(|call| equal_shapes(&TABLE[0], call)))
 }
 
+/// Does broadcasting make `to` of `from`?
+fn repeats_to(from: &Shape, to: &Shape) -> bool {
+    let axes = from.dims().iter().rev().zip(to.dims().iter().rev());
+    from.ndim() <= to.ndim() && axes.into_iter().all(|(f, t)| f == t || *f == 1)
+}
+
 /// The sum over what broadcasting repeated.
 fn sum_like() -> OpDef {
     OpDef::plain("_sum_like")
@@ -484,7 +492,12 @@ fn sum_like() -> OpDef {
         .ignores(&[1])
         .infer_shape(|_, inputs, outputs| {
             outputs[0].merge(&inputs[1])?;
-            Ok(inputs.iter().all(|s| s.is_known()))
+            let known = inputs.iter().all(|s| s.is_known());
+            if known && !repeats_to(&inputs[1], &inputs[0]) {
+                let expected = format!("a shape that is repeated to {}", inputs[0]);
+                return Err(Error::argument("rhs", "shape", &inputs[1], &expected));
+            }
+            Ok(known)
         })
         .infer_type(same_type)
         .gradient(Gradient::rule_reading(&[], |b, node| {

@@ -1,19 +1,19 @@
 //! Arrays on both engines: poison and healing, lifetime, inline work beside queued work.
 
-use super::*;
-use crate::engine::{EngineType, create, patiently};
-use crate::executor::run::{Region, push_region};
-use std::sync::atomic::AtomicUsize;
+use super::Runtime;
+use super::transfer::{Region, push_copy, push_region};
+use crate::context::Context;
+use crate::dtype::DType;
+use crate::engine::{EngineType, Push, Task, create, patiently};
+use crate::error::{Error, Result};
+use crate::ndarray::{NDArray, with_quiet};
+use crate::shape::Shape;
+use crate::tensor::View;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn runtimes() -> [Arc<Runtime>; 2] {
-    [EngineType::Threaded, EngineType::Naive].map(|kind| {
-        Arc::new(Runtime {
-            engine: create(kind),
-            pool: Pool::new(),
-            registry: Arc::new(Registry::default()),
-            random: RandomStreams::default(),
-        })
-    })
+    [EngineType::Threaded, EngineType::Naive].map(|kind| Runtime::new(create(kind)))
 }
 
 fn filled(rt: &Arc<Runtime>, values: &[f32]) -> NDArray {
@@ -53,11 +53,11 @@ fn contract_6_a_failed_array_never_gives_bytes_until_it_is_overwritten_whole() {
         assert!(values(&a).is_err(), "a part does not heal the whole");
 
         let copy = filled(&rt, &[0.0, 0.0]);
-        copy.copy_from(&a).unwrap();
+        push_copy(&a, &copy).unwrap();
         let _ = copy.wait_to_read(&mut patiently());
         assert!(values(&copy).is_err(), "what is made from it is poisoned too");
 
-        a.copy_from(&good).unwrap();
+        push_copy(&good, &a).unwrap();
         let _ = a.wait_to_read(&mut patiently());
         assert_eq!(values(&a).unwrap(), [3.0, 4.0]);
         assert_eq!(values(&good).unwrap(), [3.0, 4.0]);
@@ -97,7 +97,7 @@ fn memory_lives_as_long_as_the_work_on_it() {
             unsafe { NDArray::external(&rt, keep, ptr, &shape, DType::F32, Context::default()) };
         let b = filled(&rt, &[0.0; 8]);
         a.var();
-        b.copy_from(&a).unwrap();
+        push_copy(&a, &b).unwrap();
         let view = a.slice(2, 4).unwrap();
         drop(a);
         assert_eq!(values(&view).unwrap(), [1.0; 2]);
