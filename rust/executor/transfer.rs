@@ -1,48 +1,58 @@
-//! Copies between arrays: whole, a strided part, or by position.
+//! Copies between arrays: whole, a strided part, or by position; and filling.
 
 use super::imperative::{CHEAP_ELEMS, TINY_ELEMS};
 use super::run::distinct;
 use crate::engine::{Push, Task, Var};
 use crate::error::{Error, Result};
-use crate::kernels::copy::{Buffer, copy, copy_strided, gather, region_fits, scatter};
+use crate::kernels::copy::{Buffer, copy, copy_strided, fill, gather, region_fits, scatter};
 use crate::ndarray::{NDArray, with_quiet};
 use crate::shape::Shape;
 use crate::tensor::View;
 use smallvec::SmallVec;
+use std::borrow::Borrow;
 
-/// Runs `work` on two arrays' views: at once if it is small and nothing is in the way, else as an
-/// operation that reads `source` and writes `target`. Any overlap is `work`'s matter.
+/// Runs `work` on the views of `sources` and of `target`: at once if it is small and nothing is in the way,
+/// else as an operation that reads the ones and writes the other. Any overlap is `work`'s matter.
 fn push_work(
     name: &str,
-    source: &NDArray,
+    sources: &[&NDArray],
     target: &NDArray,
     elems: usize,
     whole: bool,
-    work: impl Fn(&View, &View) + Send + 'static,
+    work: impl Fn(&[View], &View) + Send + 'static,
 ) -> Result<()> {
     target.writable()?;
-    source.usable()?;
+    sources.iter().try_for_each(|s| s.usable())?;
     let cheap = elems <= CHEAP_ELEMS;
     if cheap {
-        let (from, to) = (source.view()?, target.view()?);
-        let tiny = elems <= TINY_ELEMS;
+        let (from, to) = (views(sources)?, target.view()?);
         let mut run = || work(&from, &to);
-        if with_quiet(&[source], &[target], tiny, &mut run) {
+        if with_quiet(sources, &[target], elems <= TINY_ELEMS, &mut run) {
             return Ok(());
         }
     }
-    let mut reads: SmallVec<[Var; 6]> = SmallVec::from_slice(&[source.var()]);
+    let mut reads: SmallVec<[Var; 6]> = sources.iter().map(|s| s.var()).collect();
     let mut writes: SmallVec<[Var; 6]> = SmallVec::from_slice(&[target.var()]);
     distinct(&mut reads, &mut writes);
-    let overwrites = usize::from(whole && target.is_whole() && !source.same_chunk(target));
-    let ctx = target.context();
+    let overwrites = whole && target.is_whole() && !sources.iter().any(|s| s.same_chunk(target));
+    let (ctx, overwrites) = (target.context(), usize::from(overwrites));
     let push = Push { ctx, overwrites, cheap, ..Push::new(name, &reads, &writes) };
-    let (from, to) = (source.clone(), target.clone());
+    let from: SmallVec<[NDArray; 1]> = sources.iter().map(|&s| s.clone()).collect();
+    let to = target.clone();
     let task = Task::sync(move |_| {
-        work(&from.view()?, &to.view()?);
+        work(&views(&from)?, &to.view()?);
         Ok(())
     });
     target.base().engine.push(task, push)
+}
+
+fn views<A: Borrow<NDArray>>(arrays: &[A]) -> Result<SmallVec<[View; 1]>> {
+    arrays.iter().map(|a| a.borrow().view()).collect()
+}
+
+/// Pushes `target[...] = value`.
+pub fn push_fill(target: &NDArray, value: f64) -> Result<()> {
+    push_work("_full", &[], target, target.size(), true, move |_, to| fill(to, value))
 }
 
 /// Pushes a copy between two arrays of equal size, converting the dtype.
@@ -57,7 +67,7 @@ pub fn push_copy(source: &NDArray, target: &NDArray) -> Result<()> {
     if source.overlaps(target) && source.dtype() != target.dtype() {
         return Err(Error::value("cannot convert an array into its own memory"));
     }
-    push_work("_copyto", source, target, source.size(), true, copy)
+    push_work("_copyto", &[source], target, source.size(), true, |from, to| copy(&from[0], to))
 }
 
 /// A strided part of an array: where it begins, extents and steps, in elements.
@@ -97,7 +107,8 @@ pub fn push_region(source: &NDArray, from: Region, target: &NDArray, to: Region)
     let whole = to.is_all_of(target);
     let through_copy = source.same_chunk(target) || source.dtype() != target.dtype();
     let size = source.size();
-    push_work("_copy_region", source, target, elems, whole, move |src, dst| {
+    push_work("_copy_region", &[source], target, elems, whole, move |sources, dst| {
+        let src = &sources[0];
         if !through_copy {
             copy_strided(src, from.offset, &from.steps, dst, to.offset, &to.steps, &to.extents);
             return;
@@ -113,14 +124,16 @@ pub fn push_region(source: &NDArray, from: Region, target: &NDArray, to: Region)
 pub fn push_gather(source: &NDArray, positions: Vec<i64>, target: &NDArray) -> Result<()> {
     check_positions(&positions, source.size())?;
     let elems = positions.len();
-    push_work("_gather", source, target, elems, true, move |s, t| gather(s, &positions, t))
+    push_work("_gather", &[source], target, elems, true, move |s, t| gather(&s[0], &positions, t))
 }
 
 /// Pushes `target[positions[i]] = source[i]` over flat positions.
 pub fn push_scatter(source: &NDArray, positions: Vec<i64>, target: &NDArray) -> Result<()> {
     check_positions(&positions, target.size())?;
     let elems = positions.len();
-    push_work("_scatter", source, target, elems, false, move |s, t| scatter(s, &positions, t))
+    push_work("_scatter", &[source], target, elems, false, move |s, t| {
+        scatter(&s[0], &positions, t)
+    })
 }
 
 fn check_positions(positions: &[i64], size: usize) -> Result<()> {

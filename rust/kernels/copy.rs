@@ -34,6 +34,17 @@ pub fn add(from: &View, to: &View) {
     });
 }
 
+/// Sets every element to `value`, converted to the dtype.
+pub fn fill(to: &View, value: f64) {
+    with_dtype!(to.dtype(), T => {
+        let (y, value) = (Shared(to.as_ptr::<T>()), T::from_f64(value));
+        parallel_for(to.size(), GRAIN, |r| {
+            // SAFETY: a range of the view; tasks have ranges of their own.
+            unsafe { std::slice::from_raw_parts_mut(y.at(r.start), r.len()) }.fill(value);
+        });
+    });
+}
+
 /// `to = from`, converting the dtype; equal sizes. The views may overlap if they have one dtype.
 pub fn copy(from: &View, to: &View) {
     if from.dtype() == to.dtype() {

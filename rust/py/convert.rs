@@ -98,6 +98,9 @@ pub fn dtype_arg(obj: &Bound<'_, PyAny>) -> PyResult<DType> {
     }) {
         return Ok(found);
     }
+    if let Some(at) = numpy_types(py)?.iter().position(|t| obj.is(t)) {
+        return Ok(DType::ALL[at]);
+    }
     static DTYPE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let numpy = DTYPE
         .get_or_try_init(py, || Ok::<_, PyErr>(py.import("numpy")?.getattr("dtype")?.unbind()))?;
@@ -107,6 +110,12 @@ pub fn dtype_arg(obj: &Bound<'_, PyAny>) -> PyResult<DType> {
 
 /// NumPy's type class, `numpy.float32` ...
 pub fn dtype_to_py(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyAny>> {
+    let at = DType::ALL.iter().position(|d| *d == dtype).unwrap_or(0);
+    Ok(numpy_types(py)?[at].bind(py).clone())
+}
+
+/// NumPy's type classes in the order of [`DType::ALL`].
+fn numpy_types(py: Python<'_>) -> PyResult<&'static [Py<PyAny>]> {
     static TYPES: PyOnceLock<Vec<Py<PyAny>>> = PyOnceLock::new();
     let types = TYPES.get_or_try_init(py, || {
         let dtype = py.import("numpy")?.getattr("dtype")?;
@@ -115,8 +124,7 @@ pub fn dtype_to_py(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyAny>> {
             .map(|d| Ok::<_, PyErr>(dtype.call1((d.name(),))?.getattr("type")?.unbind()))
             .collect()
     })?;
-    let at = DType::ALL.iter().position(|d| *d == dtype).unwrap_or(0);
-    Ok(types[at].bind(py).clone())
+    Ok(types)
 }
 
 /// A `Context`, its text (`cpu(0)`, `gpu`), or `None` for the thread's default.

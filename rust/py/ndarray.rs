@@ -10,7 +10,9 @@ use super::convert::{
 use super::error::{IntoPy, poll_signals, to_py};
 use super::{function, runtime};
 use crate::executor::autograd::Tracked;
-use crate::executor::transfer::{Region, push_copy, push_gather, push_region, push_scatter};
+use crate::executor::transfer::{
+    Region, push_copy, push_fill, push_gather, push_region, push_scatter,
+};
 use crate::kernels::copy::copy;
 use crate::ndarray::NDArray;
 use numpy::{PyReadonlyArray1, PyUntypedArray};
@@ -282,6 +284,12 @@ macro_rules! slots {
             fn _copy_from(&self, py: Python<'_>, source: &Bound<'_, PyNDArray>) -> PyResult<()> {
                 self.refuse_if_recorded(py)?;
                 push_copy(source.get().array(), self.array()).py(py)
+            }
+
+            /// Pushes `self[...] = value`.
+            fn _fill(&self, py: Python<'_>, value: f64) -> PyResult<()> {
+                self.refuse_if_recorded(py)?;
+                push_fill(self.array(), value).py(py)
             }
 
             /// Pushes a copy of a region of `source` to a region of this array: offsets, extents and steps

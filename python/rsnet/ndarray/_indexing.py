@@ -217,6 +217,8 @@ def _broadcast_steps(source_shape, extents):
 
 
 _ALL = slice(None)
+_FLOATS = (np.float16, np.float32, np.float64)
+_SIGNED = (*_FLOATS, np.int8, np.int32, np.int64)
 
 
 def _record_assignment(array, key, value):
@@ -252,6 +254,17 @@ def _spread(value, extents):
     return value if value.shape == extents else value.broadcast_to(extents)
 
 
+def _is_all(key):
+    return key == _ALL if isinstance(key, slice) else isinstance(key, tuple) and not key
+
+
+def _is_exact(value, dtype):
+    """Is it a plain number that is the same in float64 and then in `dtype`, or is rounded once?"""
+    if type(value) is float:
+        return dtype in _FLOATS
+    return type(value) is int and -128 < value < 128 and (value >= 0 or dtype in _SIGNED)
+
+
 def setitem(array, key, value):
     """`array[key] = value`."""
     if not array.writable:
@@ -265,6 +278,9 @@ def setitem(array, key, value):
         if value.shape == shape and value.dtype == array.dtype:
             array._copy_from(value)
             return
+    if _is_all(key) and _is_exact(value, array.dtype):
+        array._fill(value)
+        return
     parts = _parts(key)
     if _check_kinds(parts):
         offset, extents, steps, _ = _region(shape, parts)

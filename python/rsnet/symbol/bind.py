@@ -28,9 +28,9 @@ def _check_context(ctx: Any) -> Context:
 def _argument_names(symbol: Any) -> list[str]:
     """The names of the arguments, each once: shapes and arrays are told apart by name."""
     names = symbol.list_arguments()
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise MXValueError(f"duplicate argument name '{twice[0]}': {names}")
+    if len(set(names)) != len(names):
+        twice = min(name for name in names if names.count(name) > 1)
+        raise MXValueError(f"duplicate argument name '{twice}': {names}")
     return names
 
 

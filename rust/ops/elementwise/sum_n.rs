@@ -4,8 +4,8 @@
 use crate::dtype::{DType, Element};
 use crate::error::Result;
 use crate::kernels::arith::Arith;
+use crate::kernels::copy::fill;
 use crate::kernels::elementwise::{unary, zip};
-use crate::kernels::parallel::{Shared, parallel_for};
 use crate::operator::infer::{assign_type, elementwise_shape, same_type};
 use crate::operator::{Call, Gradient, InplacePair, Kernel, OpDef, OpReq};
 use crate::tensor::View;
@@ -196,7 +196,10 @@ fn casts() -> Vec<OpDef> {
             .ignores(&[0])
             .inplace(&[InplacePair::new(0, 0)])
             .gradient(Gradient::Zero)
-            .kernel(Kernel::cpu(move |call| wanted(call, |call| fill(&call.outputs[0], value))).skips_null())
+            .kernel(Kernel::cpu(move |call| wanted(call, |call| {
+                fill(&call.outputs[0], value);
+                Ok(())
+            })).skips_null())
     });
     let mut all = vec![
         cast("Cast", "_backward_cast").aliases(&["cast", "_npi_cast", "_npx_cast"]),
@@ -206,18 +209,6 @@ fn casts() -> Vec<OpDef> {
     ];
     all.extend(filled);
     all
-}
-
-/// Sets every element to `value`.
-pub fn fill(out: &View, value: f64) -> Result<()> {
-    with_dtype!(out.dtype(), T => {
-        let (y, value) = (Shared(out.as_ptr::<T>()), T::from_f64(value));
-        parallel_for(out.size(), 1 << 15, |r| {
-            // SAFETY: a range of the output; tasks have ranges of their own.
-            unsafe { std::slice::from_raw_parts_mut(y.at(r.start), r.len()) }.fill(value);
-        });
-    });
-    Ok(())
 }
 
 #[cfg(test)]

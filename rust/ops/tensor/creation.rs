@@ -3,10 +3,10 @@
 use super::kernel;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
+use crate::kernels::copy::fill;
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::operator::infer::{assign_shape, assign_type};
 use crate::operator::{Attrs, Call, Gradient, OpDef, ParamStruct, Tuple};
-use crate::ops::elementwise::sum_n::fill;
 use crate::params;
 use crate::shape::Shape;
 use crate::with_dtype;
@@ -152,7 +152,7 @@ fn steps(call: &Call<'_>, start: f64, step: f64, repeat: usize) {
 
 fn eye(call: &Call<'_>) -> Result<()> {
     let (out, k) = (&call.outputs[0], call.attrs.get::<EyeParam>().k);
-    fill(out, 0.0)?;
+    fill(out, 0.0);
     let [rows, columns] = [out.dims()[0], out.dims()[1]];
     with_dtype!(out.dtype(), T => for i in 0..rows {
         let j = i.saturating_add(k);
@@ -164,11 +164,16 @@ fn eye(call: &Call<'_>) -> Result<()> {
     Ok(())
 }
 
+fn filled_with(call: &Call<'_>, value: f64) -> Result<()> {
+    fill(&call.outputs[0], value);
+    Ok(())
+}
+
 pub fn operators() -> Vec<OpDef> {
     let filled = [("_zeros", "0", "zeros"), ("_ones", "1", "ones")].map(|(name, value, face)| {
         let run: fn(&Call<'_>) -> Result<()> = match value {
-            "0" => |call| fill(&call.outputs[0], 0.0),
-            _ => |call| fill(&call.outputs[0], 1.0),
+            "0" => |call| filled_with(call, 0.0),
+            _ => |call| filled_with(call, 1.0),
         };
         source::<InitParam>(
             name,
@@ -183,7 +188,7 @@ pub fn operators() -> Vec<OpDef> {
         "Returns an array of the given shape and dtype whose elements all have one value.\n\nExamples\n--------\n>>> nd.full((3,), 7)\n[7. 7. 7.]\n",
         |attrs| Ok(legacy(&attrs.get::<FullParam>().shape)),
         |attrs| attrs.get::<FullParam>().dtype,
-        |call| fill(&call.outputs[0], call.attrs.get::<FullParam>().value),
+        |call| filled_with(call, call.attrs.get::<FullParam>().value),
     )
     .aliases(&["_npi_full"]);
     let arange = source::<RangeParam>(

@@ -2,10 +2,10 @@
 
 use super::kernel;
 use crate::error::{Error, Result};
+use crate::kernels::copy::fill;
 use crate::kernels::layout::copy_strided;
 use crate::operator::infer::{assign_shape, same_type};
 use crate::operator::{Attrs, Call, Dep, Gradient, Kernel, OpDef, OpReq, Tuple, Value};
-use crate::ops::elementwise::sum_n::fill;
 use crate::params;
 use crate::shape::{Dims, Numbers, Shape};
 use crate::tensor::View;
@@ -367,7 +367,7 @@ fn slicing<P: crate::operator::ParamStruct>(name: &str, ranges: Ranges) -> [OpDe
     let backward = OpDef::new::<P>(&back).inputs_are(&[("ograd", "Output gradient.")]).kernel(
         kernel(move |call| {
             let out = &call.outputs[0];
-            fill(out, 0.0)?;
+            fill(out, 0.0);
             let ranges = ranges(call.attrs, out.shape())?;
             copy_views(&call.inputs[0], &taken(out, &ranges));
             Ok(())
