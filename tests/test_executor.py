@@ -1,5 +1,7 @@
 """Executors: binding in all forms, running, sharing, threads, errors."""
 
+import gc
+import itertools
 import threading
 
 import numpy as np
@@ -491,6 +493,28 @@ def test_executors_of_different_sizes_share_memory():
             np.testing.assert_allclose(
                 exe.grad_dict[name].asnumpy(), lone.grad_dict[name].asnumpy(), rtol=1e-5, atol=1e-6
             )
+
+
+def used_bytes():
+    nd.waitall()
+    gc.collect()
+    return mx._core.memory_usage()[0]
+
+
+def test_shared_memory_does_not_depend_on_the_order_of_binding():
+    net = mlp(hidden=64)
+    sizes = set()
+    for order in itertools.permutations([32, 1024, 256]):
+        before, bound = used_bytes(), []
+        for rows in order:
+            last = bound[-1] if bound else None
+            bound.append(net.simple_bind(mx.cpu(), shared_exec=last, data=(rows, 16)))
+        for exe in bound:
+            exe.forward(is_train=True)
+            exe.backward()
+        sizes.add(used_bytes() - before)
+        del bound, exe, last
+    assert len(sizes) == 1, sizes
 
 
 def test_executors_that_share_memory_may_run_in_threads(monkeypatch):
