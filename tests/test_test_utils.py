@@ -1,5 +1,7 @@
 """The helpers that users' own tests import."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -124,3 +126,60 @@ def test_generator_checks():
     assert tu.var_check(lambda n: rng.normal(1, 2, n), 2, 10000)
     buckets, probs = tu.gen_buckets_probs_with_ppf(lambda q: q, 4)
     assert buckets[1] == (0.25, 0.5) and probs == [0.25] * 4
+
+
+SIGNATURES = {
+    "same": "a b",
+    "almost_equal": "a b rtol atol equal_nan use_broadcast",
+    "assert_almost_equal": "a b rtol atol names equal_nan use_broadcast mismatches",
+    "assert_almost_equal_with_err": "a b rtol atol etol names equal_nan mismatches",
+    "assert_allclose": "a b rtol atol equal_nan",
+    "check_symbolic_forward": (
+        "sym location expected rtol atol aux_states ctx equal_nan dtype"
+    ),
+    "check_symbolic_backward": (
+        "sym location out_grads expected rtol atol aux_states grad_req ctx grad_stypes equal_nan dtype"
+    ),
+    "check_numeric_gradient": (
+        "sym location aux_states numeric_eps rtol atol grad_nodes use_forward_train ctx "
+        "grad_stype_dict dtype"
+    ),
+    "numeric_grad": "executor location aux_states eps use_forward_train dtype",
+    "check_speed": "sym location ctx N grad_req typ shapes",
+    "simple_forward": "sym ctx is_train inputs",
+    "rand_ndarray": (
+        "shape stype density dtype modifier_func shuffle_csr_indices distribution ctx"
+    ),
+    "set_default_context": "ctx",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_arguments_have_the_order_that_suites_rely_on(name):
+    wanted = SIGNATURES[name].split()
+    assert list(inspect.signature(getattr(tu, name)).parameters)[: len(wanted)] == wanted
+    assert name in tu.__all__
+
+
+def test_older_tolerances_bound_reldiff():
+    assert tu.almost_equal(A, A * 1.01, threshold=0.01)
+    tu.assert_almost_equal(A, A * 1.01, threshold=0.01)
+    with pytest.raises(AssertionError, match="reldiff"):
+        tu.assert_almost_equal(A, A * 1.1, threshold=0.01)
+    with pytest.raises(AssertionError, match="reldiff"):
+        tu.assert_almost_equal(A, A * np.nan, threshold=0.01)
+    tu.check_symbolic_forward(product(), [A, B], [A * B * 1.01], check_eps=0.01)
+    tu.check_symbolic_backward(product(), [A, B], [A], [A * B * 1.01, A * A], check_eps=0.01)
+    tu.check_numeric_gradient(product(), [A, B], check_eps=0.01)
+    with pytest.raises(AssertionError, match="reldiff"):
+        tu.check_symbolic_forward(product(), [A, B], [A * B * 1.1], check_eps=0.01)
+
+
+def test_default_context_can_be_set():
+    assert tu.default_dtype() is np.float32 and tu.default_context() == mx.current_context()
+    tu.set_default_context(mx.cpu(1))
+    try:
+        assert tu.check_symbolic_forward(product(), [A, B], [A * B])[0].context == mx.cpu(1)
+    finally:
+        tu.set_default_context(None)
+    assert tu.same(A, mx.nd.array(A)) and not tu.same(A, B)

@@ -52,6 +52,7 @@ def check_symbolic_forward(
     ctx: Any = None,
     equal_nan: bool = False,
     dtype: Any = np.float32,
+    check_eps: float | None = None,
 ) -> list[NDArray]:
     """Compares the outputs of `forward(is_train=False)` with `expected`.
 
@@ -62,6 +63,8 @@ def check_symbolic_forward(
         Argument values in `list_arguments()` order or by name.
     expected : list or dict
         Outputs in order or by name.
+    check_eps : float, optional
+        A bound on `reldiff` in place of `rtol` and `atol`, as in older versions.
 
     Returns
     -------
@@ -76,17 +79,17 @@ def check_symbolic_forward(
     for (name, value), out in zip(
         _named(expected, sym.list_outputs(), "expected").items(), outputs, strict=True
     ):
-        assert_almost_equal(
-            out, value, rtol, atol, (f"EXPECTED_{name}", f"FORWARD_{name}"), equal_nan
-        )
+        labels = (f"EXPECTED_{name}", f"FORWARD_{name}")
+        assert_almost_equal(out, value, rtol, atol, labels, equal_nan, threshold=check_eps)
     return outputs
 
 
 def _check_gradient(
-    name: str, req: str, got: Any, expected: Any, before: Any, rtol: Any, atol: Any, nan: bool
+    name: str, req: str, got: Any, expected: Any, before: Any, tolerance: dict[str, Any]
 ) -> None:
     wanted = {"null": before, "write": expected}.get(req, _host(expected) + before)
-    assert_almost_equal(got, wanted, rtol, atol, (f"GRAD_{name}", f"EXPECTED_{name}"), nan)
+    names = (f"GRAD_{name}", f"EXPECTED_{name}")
+    assert_almost_equal(got, wanted, names=names, **tolerance)
 
 
 def check_symbolic_backward(
@@ -102,11 +105,12 @@ def check_symbolic_backward(
     grad_stypes: Any = None,
     equal_nan: bool = False,
     dtype: Any = np.float32,
+    check_eps: float | None = None,
 ) -> list[NDArray]:
     """Compares the gradients of `backward(out_grads)` with `expected`, by their requests.
 
     The gradient arrays hold random values before: 'write' replaces them, 'add' adds to them,
-    'null' leaves them.
+    'null' leaves them. `check_eps`: as in `check_symbolic_forward`.
 
     Returns
     -------
@@ -134,10 +138,11 @@ def check_symbolic_backward(
     else:
         heads = _arrays(out_grads, sym.list_outputs(), "out_grads", ctx, dtype)
         exe.backward(list(heads.values()))
+    tolerance = {"rtol": rtol, "atol": atol, "equal_nan": equal_nan, "threshold": check_eps}
     for name, value in expected.items():
         got = exe.grad_dict[name]
         got = before[name] if got is None else got
-        _check_gradient(name, reqs[name], got, value, before[name], rtol, atol, equal_nan)
+        _check_gradient(name, reqs[name], got, value, before[name], tolerance)
     return exe.grad_arrays
 
 
@@ -193,6 +198,7 @@ def check_numeric_gradient(
     ctx: Any = None,
     grad_stype_dict: Any = None,
     dtype: Any = np.float32,
+    check_eps: float | None = None,
 ) -> None:
     """Compares an executor's gradients with finite differences.
 
@@ -203,6 +209,8 @@ def check_numeric_gradient(
     ----------
     grad_nodes : list of str or dict of str to request, optional
         Which arguments to check, all by default.
+    check_eps : float, optional
+        A bound on `reldiff` in place of `rtol` and `atol`, as in older versions.
     """
     ctx = ctx or default_context()
     eps = numeric_eps if numeric_eps is not None else _EPS[np.dtype(dtype).name]
@@ -229,11 +237,11 @@ def check_numeric_gradient(
     start = {k: v.asnumpy() for k, v in args.items() if k in reqs}
     aux_start = {k: v.asnumpy() for k, v in _aux(sym, aux_states, ctx, dtype).items()}
     numeric = numeric_grad(exe, start, aux_start, eps, use_forward_train, dtype="float64")
+    tolerance = {"rtol": rtol, "atol": atol, "threshold": check_eps}
     for name, req in reqs.items():
         if name in numeric and name in got:
-            _check_gradient(
-                name, req, got[name], numeric[name].astype(dtype), before[name], rtol, atol, False
-            )
+            expected = numeric[name].astype(dtype)
+            _check_gradient(name, req, got[name], expected, before[name], tolerance)
 
 
 def check_consistency(

@@ -78,8 +78,11 @@ def almost_equal(
     atol: Any = None,
     equal_nan: bool = False,
     use_broadcast: bool = True,
+    threshold: float | None = None,
 ) -> bool:
-    """Is |a - b| <= atol + rtol * |b| everywhere?"""
+    """Is |a - b| <= atol + rtol * |b| everywhere? With `threshold`, is `reldiff` no greater?"""
+    if threshold is not None:
+        return reldiff(a, b) <= threshold
     a, b = _host(a), _host(b)
     if not use_broadcast and a.shape != b.shape:
         return False
@@ -112,14 +115,21 @@ def assert_almost_equal(
     equal_nan: bool = False,
     use_broadcast: bool = True,
     mismatches: tuple[int, int] = (10, 10),
+    threshold: float | None = None,
 ) -> None:
-    """Asserts |a - b| <= atol + rtol * |b|.
+    """Asserts |a - b| <= atol + rtol * |b|; with `threshold`, as older versions, a bound on `reldiff`.
 
     Raises
     ------
     AssertionError
         With the largest violation, where it is, and up to `mismatches[1]` places that differ.
     """
+    if threshold is not None:
+        diff = reldiff(a, b)
+        # Not `diff > threshold`: a nan is no agreement.
+        if not diff <= threshold:
+            raise AssertionError(f"{names[0]} and {names[1]}: reldiff {diff} exceeds {threshold}")
+        return
     assert_almost_equal_with_err(
         a, b, rtol, atol, 0.0, names, equal_nan, mismatches, use_broadcast=use_broadcast
     )
