@@ -10,6 +10,7 @@ use numpy::npyffi::{self, NPY_ARRAY_WRITEABLE, PY_ARRAY_API};
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
@@ -43,7 +44,7 @@ pub fn to_value(obj: &Bound<'_, PyAny>) -> PyResult<Value> {
 fn other_value(obj: &Bound<'_, PyAny>) -> PyResult<Value> {
     let class = obj.get_type();
     if class.module().is_ok_and(|m| m.to_string_lossy().starts_with("numpy")) {
-        if let Ok(flag) = obj.getattr("name") {
+        if let Ok(flag) = obj.getattr(intern!(obj.py(), "name")) {
             return Ok(Value::Str(flag.str()?.to_str()?.to_owned())); // a numpy.dtype
         }
         if let Ok(item) = obj.call_method0("tolist") {
@@ -104,7 +105,7 @@ pub fn dtype_arg(obj: &Bound<'_, PyAny>) -> PyResult<DType> {
     static DTYPE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let numpy = DTYPE
         .get_or_try_init(py, || Ok::<_, PyErr>(py.import("numpy")?.getattr("dtype")?.unbind()))?;
-    let name: String = numpy.bind(py).call1((obj,))?.getattr("name")?.extract()?;
+    let name: String = numpy.bind(py).call1((obj,))?.getattr(intern!(py, "name"))?.extract()?;
     DType::from_name(&name).map_err(|e| super::error::to_py(py, &e))
 }
 
@@ -136,8 +137,9 @@ pub fn context_arg(obj: Option<&Bound<'_, PyAny>>) -> PyResult<Context> {
         return context_from_text(text.to_str()?);
     }
     let fail = || PyTypeError::new_err(format!("expected a Context, got {obj}"));
-    let kind: i32 = obj.getattr("device_typeid").map_err(|_| fail())?.extract()?;
-    let device_id: i32 = obj.getattr("device_id").map_err(|_| fail())?.extract()?;
+    let py = obj.py();
+    let kind: i32 = obj.getattr(intern!(py, "device_typeid")).map_err(|_| fail())?.extract()?;
+    let device_id: i32 = obj.getattr(intern!(py, "device_id")).map_err(|_| fail())?.extract()?;
     let device_type = DeviceType::from_id(kind).ok_or_else(fail)?;
     Ok(Context { device_type, device_id })
 }

@@ -35,7 +35,7 @@ pub fn user_line() -> Option<Arc<str>> {
             if let Some(text) = line_of(&frame)? {
                 return Some(text);
             }
-            frame = frame.getattr("f_back").ok().filter(|f| !f.is_none())?;
+            frame = frame.getattr(intern!(py, "f_back")).ok().filter(|f| !f.is_none())?;
         }
     })
 }
