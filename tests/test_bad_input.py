@@ -699,3 +699,12 @@ def test_errors_from_many_threads():
 def test_values_that_are_not_numbers_pass_through(value):
     x = mx.nd.array([value, 1.0])
     assert np.array_equal((x + 1).asnumpy(), [value, 2.0], equal_nan=True)
+
+
+def test_an_array_by_name_never_takes_the_place_of_another():
+    x, w = mx.nd.ones((2, 3)), mx.nd.ones((4, 3))
+    with pytest.raises(TypeError, match="array 'bias' but not 'weight'"):
+        mx.nd.FullyConnected(x, bias=w, no_bias=True, num_hidden=4)
+    with pytest.raises(TypeError, match="array 'rhs' but not 'lhs'"):
+        mx.nd.elemwise_add(rhs=x)
+    assert mx.nd.FullyConnected(weight=w, data=x, no_bias=True, num_hidden=4).shape == (2, 4)

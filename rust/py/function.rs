@@ -259,6 +259,25 @@ impl OpInfo {
         self.op.parse_shared(&params).py(py)
     }
 
+    /// Arrays given by name behind one that is missing must be where the operator, with these parameters, has them.
+    fn check_gaps(&self, attrs: &Attrs, given: &[Option<Bound<'_, PyAny>>]) -> PyResult<()> {
+        let is_given = |a: &Option<Bound<'_, PyAny>>| a.as_ref().is_some_and(|v| !v.is_none());
+        let names = self.op.inputs(attrs);
+        let mut at = 0;
+        for (name, _) in self.arrays.iter().zip(given).filter(|g| is_given(g.1)) {
+            if names.get(at).is_some_and(|n| n != name) {
+                return Err(PyTypeError::new_err(format!(
+                    "{}() got the array '{name}' but not '{}', its inputs are {}",
+                    self.name,
+                    names[at],
+                    names.join(", ")
+                )));
+            }
+            at += 1;
+        }
+        Ok(())
+    }
+
     /// Puts the named arrays where the operator, with these parameters, has inputs of their names.
     fn place<'a, 'py>(
         &self,
@@ -304,6 +323,8 @@ impl OpInfo {
         let attrs = self.attrs(py, &args, inputs.len() + args.named.len())?;
         if !args.named.is_empty() {
             self.place(&attrs, &args.named, &mut inputs)?;
+        } else if args.arrays.len() > inputs.len() {
+            self.check_gaps(&attrs, &args.arrays)?;
         }
         let tracked: SmallVec<[&Tracked; 4]> = inputs.iter().map(|a| &a.get().tracked).collect();
         let ctx = match (&args.ctx, attrs.value("ctx")) {
