@@ -47,12 +47,14 @@ struct Chunk {
     limits: AtomicU8,
 }
 
-/// The chunk may be read only.
+/// The chunk may be read only: an input of a callback, or bytes that their owner gave for reading.
 const READ_ONLY: u8 = 1;
 /// The bytes belong to others again.
 const REVOKED: u8 = 2;
 /// Something outside of rsnet (a NumPy array) was given the address.
 const LENT: u8 = 4;
+/// Nobody has begun to write the chunk, and somebody wants to know.
+const UNWRITTEN: u8 = 8;
 
 // SAFETY: the pointers are addresses only; access to the bytes is ordered by latch and variable.
 unsafe impl Send for Chunk {}
@@ -301,7 +303,7 @@ impl NDArray {
         }
     }
 
-    /// From now on writing to this array's memory is an error: it is an input of a callback.
+    /// From now on writing to this array's memory is an error.
     pub fn forbid_writing(&self) {
         self.chunk.limits.fetch_or(READ_ONLY, Ordering::Relaxed);
     }
@@ -314,6 +316,16 @@ impl NDArray {
     /// Notes that something outside of rsnet has the address; it holds an array meanwhile.
     pub fn lend(&self) {
         self.chunk.limits.fetch_or(LENT, Ordering::Relaxed);
+    }
+
+    /// From now on it is noted when something is about to write the array's memory.
+    pub fn watch_for_writes(&self) {
+        self.chunk.limits.fetch_or(UNWRITTEN, Ordering::Relaxed);
+    }
+
+    /// Is it watched, and has nothing begun to write it, nor been given its address?
+    pub fn is_unwritten(&self) -> bool {
+        self.chunk.limits.load(Ordering::Relaxed) & (UNWRITTEN | LENT) == UNWRITTEN
     }
 
     /// Was the address given away, and do more than `own` arrays still hold the memory?
@@ -336,9 +348,15 @@ impl NDArray {
     pub fn writable(&self) -> Result<()> {
         self.usable()?;
         if self.is_writable() {
+            if self.is_unwritten() {
+                self.chunk.limits.fetch_and(!UNWRITTEN, Ordering::Relaxed);
+            }
             return Ok(());
         }
-        Err(Error::value("this array is an input of the running operator: it cannot be written to"))
+        Err(Error::value(
+            "this array is read-only: an input of the running operator, or the memory of a read-only \
+             NumPy array",
+        ))
     }
 
     /// Number of elements.

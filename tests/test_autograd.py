@@ -114,6 +114,41 @@ def test_inplace_on_recorded_arrays_is_refused():
             y[0] = 3
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.__setitem__(slice(None), 3),
+        lambda x: x.__setitem__(0, 3),
+        lambda x: x.__setitem__(slice(None), np.ones(2)),
+        lambda x: x.__setitem__(slice(None), nd.ones((2,))),
+        lambda x: nd.ones((2,)).copyto(x),
+        lambda x: nd.exp(nd.ones((2,)), out=x),
+    ],
+)
+def test_what_a_recorded_call_has_read_is_not_overwritten(write):
+    x = leaf([1.0, 2.0])
+    with autograd.record():
+        write(x)  # nothing has read it yet
+        x_now = x.asnumpy()
+        y = x * 2
+        z = y * y * x
+        for array in (x, y):
+            with pytest.raises(mx.MXNetError, match="already in a computational graph"):
+                write(array)
+    z.backward()
+    np.testing.assert_allclose(x.grad.asnumpy(), 12 * x_now**2, rtol=1e-5)
+    write(x)
+
+
+def test_the_gradient_of_what_is_out_of_reach_is_an_error():
+    x, w = leaf([1.0]), leaf([1.0])
+    with autograd.record():
+        y = nd.BlockGrad(x) * 2
+    with pytest.raises(mx.MXNetError, match="2-th variable because it is unreachable"):
+        autograd.grad([y], [x, w], retain_graph=True)
+    assert autograd.grad([y], [x])[0].asnumpy().tolist() == [0]
+
+
 def test_fresh_gradients_are_marked():
     x, y = leaf([1, 2]), leaf([1, 2])
     assert not x._fresh_grad

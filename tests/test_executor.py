@@ -136,7 +136,6 @@ def test_head_gradients_in_all_forms():
         (None, "head_gradient is required"),
         ([nd.ones((3,))], "shape"),
         ([nd.ones((2,)), nd.ones((2,))], "2 head gradients for 1"),
-        ([nd.ones((2,), dtype="float64")], "dtype"),
         ({"nothing": nd.ones((2,))}, "nothing"),
         ([3], "NDArray"),
     ],
@@ -148,6 +147,23 @@ def test_bad_head_gradients(heads, text):
         exe.backward(heads)
     exe.backward(nd.ones((2,)))
     assert exe.grad_dict["a"].asnumpy().tolist() == [2, 2]
+    exe.backward(nd.full((2,), 3, dtype="float64"))
+    assert exe.grad_dict["a"].asnumpy().tolist() == [6, 6]
+
+
+def test_backward_needs_a_whole_forward_pass():
+    net = sym.tanh(sym.square(sym.Variable("a")))
+    exe = net.simple_bind(mx.cpu(), a=(2,))
+    exe.arg_dict["a"][:] = 1
+    assert exe.partial_forward(True, 0) == 1
+    with pytest.raises(MXNetError, match="ran 1 of 2 steps"):
+        exe.backward(nd.ones((2,)))
+    assert exe.partial_forward(True, 1) == 0
+    with pytest.raises(MXNetError, match="step 1 is not the next one"):
+        exe.partial_forward(True, 1)
+    exe.backward(nd.ones((2,)))
+    expected = 2 * (1 - np.tanh(1.0) ** 2)
+    np.testing.assert_allclose(exe.grad_dict["a"].asnumpy(), [expected] * 2, rtol=1e-5)
 
 
 def test_backward_needs_forward_and_gradients():

@@ -622,3 +622,66 @@ def test_memory_is_reused():
     # What earlier tests left in the pool's other size classes counts on both sides.
     assert after[0] <= before[0] + (1 << 20)
     assert after[0] + after[1] <= before[0] + before[1] + (1 << 21)
+
+
+# ---- memory of NumPy arrays --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">f8", ">i4", ">i8", ">f2"])
+def test_bytes_in_another_order_are_converted_or_refused(dtype):
+    values = np.arange(3, dtype=dtype)
+    assert nd.array(values).asnumpy().tolist() == [0, 1, 2]
+    assert nd.array(values, dtype=values.dtype).asnumpy().tolist() == [0, 1, 2]
+    assert nd.from_numpy(values, zero_copy=False).asnumpy().tolist() == [0, 1, 2]
+    with pytest.raises(TypeError, match="order"):
+        nd.from_numpy(values)
+
+
+def test_read_only_memory_stays_as_it_is():
+    kept = bytes(8)
+    x = nd.from_numpy(np.frombuffer(kept, "float32"))
+    assert not x.writable and nd.ones((2,)).writable
+    for write in (
+        lambda: x.__setitem__(slice(None), 1),
+        lambda: x.__setitem__(0, 1),
+        lambda: nd.ones((2,)).copyto(x),
+        lambda: nd.relu(nd.ones((2,)), out=x),
+        lambda: nd.sgd_update(x, nd.ones((2,)), lr=1.0, out=x),
+        lambda: x[0:1].__setitem__(slice(None), 1),
+    ):
+        with pytest.raises((ValueError, mx.MXNetError), match="read-?only"):
+            write()
+    nd.waitall()
+    assert kept == bytes(8)
+
+
+WHOLE = "abs negative floor ceil round rint trunc fix relu square sign".split()
+
+
+@pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1, 3037000499, -(2**63), 2**63 - 1])
+def test_functions_of_integers_are_exact(value):
+    x = nd.array(np.array([value]), dtype="int64")
+    at = np.array([value])
+    with np.errstate(over="ignore"):
+        expected = {
+            "abs": np.abs(at), "negative": -at, "relu": np.maximum(at, 0), "square": at * at,
+            "sign": np.sign(at),
+        }  # fmt: skip
+        for name in WHOLE:
+            assert getattr(nd, name)(x).asnumpy() == expected.get(name, at), name
+        assert (x**2).asnumpy() == at * at
+    three = nd.array(np.array([3]), dtype="int64")
+    assert nd.broadcast_power(three, three * 13).asnumpy() == 3**39
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float16", "float32", "float64", "int8", "uint8", "int32", "int64", "bool"]
+)
+@pytest.mark.parametrize("value", [0, 1, 2.5, -3, 127, True, 1e-3])
+def test_filling_a_whole_array_equals_numpy(dtype, value):
+    x, expected = nd.ones((3, 2), dtype=dtype), np.ones((3, 2), dtype=dtype)
+    x[:] = value
+    expected[:] = np.array(value).astype(dtype)
+    np.testing.assert_array_equal(x.asnumpy(), expected)
+    assert x.asnumpy().dtype == np.dtype(dtype)
+    np.testing.assert_array_equal(nd.full((3, 2), value, dtype=dtype).asnumpy(), expected)

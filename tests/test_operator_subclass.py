@@ -577,3 +577,39 @@ def test_an_operator_that_infers_no_shape_is_named_by_simple_bind():
     net = mx.sym.ShapeUnknown(mx.sym.Variable("x") * 2, name="here") + 1
     with pytest.raises(MXNetError, match="ShapeUnknown 'here'.*cannot be inferred"):
         net.simple_bind(mx.cpu(), x=(2,))
+
+
+class Lazy(mx.Operator):
+    def forward(self, ctx, in_data, req, out_data, aux_states):
+        if not ctx.is_train:
+            out_data[0] = nd.ones((1000,))  # replaces the entry of a list, writes nothing
+        else:
+            self.assign(out_data[0], req[0], in_data[0])
+
+    def backward(self, ctx, out_grad, in_data, out_data, req, in_grad, aux_states):
+        pass
+
+
+@mx.operator.register("t_lazy")
+class LazyProperty(mx.OperatorProperty):
+    def list_arguments(self):
+        return ["data"]
+
+    def infer_shape(self, in_shape):
+        return in_shape, [in_shape[0]], []
+
+    def create_operator(self, ctx):
+        return Lazy()
+
+
+def test_what_a_function_leaves_unwritten_is_zero():
+    x = nd.full((1000,), 3)
+    x.attach_grad()
+    nd.full((1000,), 42).wait_to_read()  # its bytes go back to the pool
+    assert not nd.t_lazy(x).asnumpy().any()
+    with autograd.record():
+        y = nd.t_lazy(x)
+    assert (y.asnumpy() == 3).all()
+    nd.full((1000,), 42).wait_to_read()
+    y.backward()
+    assert not x.grad.asnumpy().any()

@@ -50,6 +50,7 @@ _ON_DEMAND = {
     "op": "op",
     "user_op": "user_op",
     "user_op_builder": "user_op:user_op_builder",
+    "oneflow": "oneflow",
     "model": "model",
     "initializer": "initializer",
     "init": "initializer",

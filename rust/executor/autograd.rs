@@ -201,6 +201,12 @@ impl Tracked {
         self.entry.lock().is_some()
     }
 
+    /// Does the tape need the array's bytes as they are: is it an output of a recorded call, or has one read it?
+    pub fn is_in_graph(&self) -> bool {
+        let entry = self.entry.lock();
+        entry.as_ref().is_some_and(|e| e.leaf().is_none() || Arc::strong_count(&e.node) > 1)
+    }
+
     /// Makes the array a leaf whose gradient goes to `grad`; earlier history is forgotten.
     pub fn mark(&self, grad: NDArray, req: OpReq) {
         *self.entry.lock() = Some(Entry::leaf_of(grad, req));
@@ -242,7 +248,8 @@ pub fn invoke(
 ) -> Result<SmallVec<[Tracked; 1]>> {
     let arrays: SmallVec<[&NDArray; 4]> = inputs.iter().map(|t| &t.array).collect();
     let record = how.recording && inputs.iter().any(|t| t.is_tracked());
-    if record && out.is_some_and(|out| out.iter().any(|t| t.is_tracked())) {
+    let lost = |t: &&Tracked| t.is_in_graph() || record && t.is_tracked();
+    if how.recording && out.is_some_and(|out| out.iter().any(lost)) {
         return Err(already_recorded().in_operator(&op.name));
     }
     let out_arrays: Option<SmallVec<[&NDArray; 1]>> =

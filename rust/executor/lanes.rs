@@ -164,7 +164,7 @@ pub struct LaneState {
     pub vars: Option<Arc<SegmentVars>>,
     /// Forward passes so far; 0: there are no outputs yet.
     pub forwards: u64,
-    /// The step that `partial_forward` is to run next.
+    /// Steps that the last forward pass has made; `partial_forward` makes the next one.
     pub next_step: usize,
 }
 

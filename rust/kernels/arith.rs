@@ -1,7 +1,7 @@
 //! Arithmetic on every element type, with the semantics that element-wise operators have.
 //!
 //! Integers wrap and divide toward zero, half precision calculates in `f32`, and what has no integer meaning
-//! (powers, square roots) goes through `f64` and is converted back as C converts.
+//! (negative powers, square roots) goes through `f64` and is converted back as C converts.
 
 use crate::dtype::Element;
 use half::f16;
@@ -143,7 +143,12 @@ macro_rules! int_arith {
                 if r != 0 && (r < 0) != (b < 0) { r.wrapping_add(b) } else { r }
             }
             #[inline(always)]
-            fn pow(self, b: Self) -> Self { Self::from_f64(self.to_f64().powf(b.to_f64())) }
+            fn pow(self, b: Self) -> Self {
+                match u32::try_from(b) {
+                    Ok(b) => self.wrapping_pow(b),
+                    Err(_) => Self::from_f64(self.to_f64().powf(b.to_f64())),
+                }
+            }
             #[inline(always)]
             fn hypot(self, b: Self) -> Self { Self::from_f64(self.to_f64().hypot(b.to_f64())) }
             #[inline(always)]
@@ -216,7 +221,9 @@ mod tests {
         assert_eq!(Arith::add(250u8, 10), 4);
         assert_eq!(Arith::rem(5.5f32, -2.0), -0.5);
         assert_eq!(Arith::rem(5.5f32, 0.0), 0.0);
-        assert_eq!(Arith::pow(3i64, 4), 81);
+        assert_eq!(Arith::pow(3i64, 39), 3i64.pow(39));
+        assert_eq!(Arith::pow(20u8, 2), 144);
+        assert_eq!(Arith::pow(2i32, -1), 0);
         assert_eq!(Arith::div(i32::MIN, -1), i32::MIN);
     }
 

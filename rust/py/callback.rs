@@ -16,6 +16,7 @@ use super::runtime;
 use crate::dtype::DType;
 use crate::engine::{Prop, Push, Task, Var};
 use crate::error::Result;
+use crate::kernels::copy::fill;
 use crate::ndarray::NDArray;
 use crate::operator::{Callback, Done, OpContext, OpReq, OwnedCall};
 use crate::shape::Shape;
@@ -248,7 +249,21 @@ impl Operands {
                 array.forbid_writing();
             }
         }
+        for (array, req) in arrays[n..].iter().zip(&call.req) {
+            if disjoint && *req == OpReq::Write {
+                array.watch_for_writes();
+            }
+        }
         Operands { arrays }
+    }
+
+    /// Outputs that the function should have written and did not hold what was there before: they become zeros.
+    /// (Programs leave out gradients that nobody needs.)
+    fn zero_unwritten(&self, n_inputs: usize) -> Result<()> {
+        for array in self.arrays[n_inputs..].iter().filter(|a| a.is_unwritten()) {
+            fill(&array.view()?, 0.0);
+        }
+        Ok(())
     }
 
     /// Does something outside, such as a NumPy view, still hold an operand that nothing else works on?
@@ -269,8 +284,9 @@ impl Operands {
         }
         let end = move |result: Result<()>| {
             let n = call.inputs.len();
-            let computed =
-                result.and_then(|()| self.arrays[n..].iter().try_for_each(NDArray::readable));
+            let computed = result
+                .and_then(|()| self.arrays[n..].iter().try_for_each(NDArray::readable))
+                .and_then(|()| self.zero_unwritten(n));
             for array in &self.arrays {
                 array.revoke();
             }

@@ -249,8 +249,11 @@ fn dtype_of_numpy(array: &Bound<'_, PyUntypedArray>) -> PyResult<DType> {
         (b'b', 1) => Some(DType::Bool),
         _ => None,
     };
-    match known {
-        Some(dtype) if d.byteorder() != b'>' => Ok(dtype),
-        _ => dtype_arg(d.as_any()),
+    if d.byteorder() == if cfg!(target_endian = "little") { b'>' } else { b'<' } {
+        return Err(PyTypeError::new_err(format!(
+            "a NumPy array of dtype {d} has the bytes of its elements in an order that is not this machine's: \
+             convert it with astype"
+        )));
     }
+    known.map_or_else(|| dtype_arg(d.as_any()), Ok)
 }

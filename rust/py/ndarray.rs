@@ -286,6 +286,12 @@ macro_rules! slots {
                 push_copy(source.get().array(), self.array()).py(py)
             }
 
+            /// May the array's memory be written to?
+            #[getter]
+            fn writable(&self) -> bool {
+                self.array().is_writable()
+            }
+
             /// Pushes `self[...] = value`.
             fn _fill(&self, py: Python<'_>, value: f64) -> PyResult<()> {
                 self.refuse_if_recorded(py)?;
@@ -383,8 +389,7 @@ slots! {
 
 impl PyNDArray {
     fn refuse_if_recorded(&self, py: Python<'_>) -> PyResult<()> {
-        let is_output = || self.tracked.entry().is_some_and(|e| e.leaf().is_none());
-        if thread_state().recording && is_output() {
+        if thread_state().recording && self.tracked.is_in_graph() {
             return Err(to_py(py, &crate::executor::autograd::already_recorded()));
         }
         Ok(())
@@ -472,13 +477,16 @@ fn copy_numpy(
 
 /// An array over the very memory of a NumPy array.
 #[pyfunction]
-fn share_numpy(source: &Bound<'_, PyUntypedArray>) -> PyResult<PyNDArray> {
+fn share_numpy(source: &Bound<'_, PyUntypedArray>, writable: bool) -> PyResult<PyNDArray> {
     let view = view_of_numpy(source)?;
     let keep: Arc<dyn Any + Send + Sync> = Arc::new(source.clone().into_any().unbind());
     let ctx = crate::Context::default();
     // SAFETY: the view describes the NumPy array's memory, which `keep` keeps alive.
     let array =
         unsafe { NDArray::external(runtime(), keep, view.ptr(), view.shape(), view.dtype(), ctx) };
+    if !writable {
+        array.forbid_writing();
+    }
     Ok(PyNDArray::of(array))
 }
 

@@ -120,6 +120,7 @@ def array(source_array, ctx=None, dtype=None):
         result = _core.empty(source_array.shape, ctx, dtype)
         return source_array.copyto(result)
     dtype = np.float32 if dtype is None else dtype
+    dtype = dtype.type if isinstance(dtype, np.dtype) else dtype  # whatever the order of its bytes
     try:
         values = np.ascontiguousarray(source_array, dtype=dtype)
     except (TypeError, ValueError) as error:
@@ -131,12 +132,15 @@ def array(source_array, ctx=None, dtype=None):
 
 
 def from_numpy(ndarray, zero_copy=True):
-    """An array over the memory of a C-contiguous NumPy array, then read-only; or a copy."""
+    """An array over the memory of a C-contiguous NumPy array, then read-only; or a copy.
+
+    An array over memory that was read-only before cannot be written to either.
+    """
     if not zero_copy:
-        return array(ndarray, dtype=ndarray.dtype)
+        return array(ndarray, dtype=ndarray.dtype.type)
     if not ndarray.flags["C_CONTIGUOUS"]:
         raise ValueError("Only c-contiguous arrays are supported for zero-copy")
-    result = _core.share_numpy(ndarray)
+    result = _core.share_numpy(ndarray, ndarray.flags.writeable)
     ndarray.flags.writeable = False
     return result
 

@@ -341,7 +341,6 @@ def _install():
         setattr(NDArray, name, method)
     NDArray.__array_priority__ = 1000.0
     NDArray.stype = "default"
-    NDArray.writable = True
     _property("T", _transposed, "The array with its axes in reverse order.")
     _property("handle", lambda self: id(self), "A number that tells arrays apart.")
 

@@ -79,7 +79,7 @@ def check_symbolic_forward(
     for (name, value), out in zip(
         _named(expected, sym.list_outputs(), "expected").items(), outputs, strict=True
     ):
-        labels = (f"EXPECTED_{name}", f"FORWARD_{name}")
+        labels = (f"FORWARD_{name}", f"EXPECTED_{name}")
         assert_almost_equal(out, value, rtol, atol, labels, equal_nan, threshold=check_eps)
     return outputs
 

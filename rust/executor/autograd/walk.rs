@@ -74,20 +74,18 @@ pub fn grad(
         })?);
     }
     let found = Walk::run(rt, heads, head_grads, how, Some(&wanted))?;
-    let mut by_leaf: HashMap<u64, Option<Placed>> =
+    let by_leaf: HashMap<u64, Option<Placed>> =
         found.into_iter().map(|(leaf, sum)| (leaf.seq(), sum)).collect();
-    let mut grads = Vec::new();
-    for (v, leaf) in variables.iter().zip(&wanted) {
-        let sum = match by_leaf.get_mut(&leaf.seq()) {
-            Some(sum) => sum.clone(),
-            None => None,
-        };
-        grads.push(match sum {
-            Some((array, entry)) => Tracked::placed(array, entry),
-            None => Tracked::new(filled(rt, "zeros_like", &v.array)?),
-        });
-    }
-    Ok(grads)
+    let gradient = |(i, (v, leaf)): (usize, (&&Tracked, &Entry))| match by_leaf.get(&leaf.seq()) {
+        Some(Some((array, entry))) => Ok(Tracked::placed(array.clone(), entry.clone())),
+        Some(None) => Ok(Tracked::new(filled(rt, "zeros_like", &v.array)?)),
+        None => Err(Error::value(format!(
+            "Cannot differentiate with respect to the {}-th variable because it is unreachable from \
+             the outputs.",
+            i + 1
+        ))),
+    };
+    variables.iter().zip(&wanted).enumerate().map(gradient).collect()
 }
 
 /// `grad` in the shape of what it belongs to; an error if it has another dtype or number of elements.

@@ -30,11 +30,22 @@ pub struct Row {
     d64: fn(*const f64, *const f64, *mut f64, usize),
     /// Points at which the function is smooth, for tests.
     pub samples: &'static [f64],
+    /// The function of whole numbers, where it is one: exact for all, and wrapping as integers do.
+    whole: Option<fn(i64) -> i64>,
+}
+
+macro_rules! whole {
+    () => {
+        None
+    };
+    (|$x:ident| $f:expr) => {
+        Some(|$x: i64| -> i64 { $f })
+    };
 }
 
 macro_rules! table {
     ($($name:ident $aliases:tt, $doc:literal,
-        |$x:ident| $f:expr, $from:ident |$v:ident| $d:expr, $samples:expr;)*) => {
+        |$x:ident| $f:expr, $from:ident |$v:ident| $d:expr, $samples:expr $(, whole |$w:ident| $whole:expr)?;)*) => {
         /// All rows.
         pub const TABLE: &[Row] = &[$(Row {
             name: stringify!($name),
@@ -70,6 +81,7 @@ macro_rules! table {
                 unsafe { zip(g, v, y, n, &|g: R, $v: R| -> R { g * ($d) }) }
             },
             samples: &$samples,
+            whole: whole!($(|$w| $whole)?),
         }),*];
     };
 }
@@ -81,7 +93,7 @@ const INSIDE: [f64; 4] = [-0.8, -0.3, 0.2, 0.7];
 // In the formulas `num(c)` is a constant of the row's precision; functions come from `kernels::math`.
 table! {
     relu ["_npx_relu", "_sparse_relu"], "max(x, 0)\nThe gradient at 0 is 0.",
-        |x| if x < num(0.) { num(0.) } else { x }, Output |y| if y > num(0.) { num(1.) } else { num(0.) }, ANY;
+        |x| if x < num(0.) { num(0.) } else { x }, Output |y| if y > num(0.) { num(1.) } else { num(0.) }, ANY, whole |x| x.max(0);
     sigmoid ["_npx_sigmoid", "_sparse_sigmoid"], "1 / (1 + exp(-x))",
         |x| sigmoid(x), Output |y| y * (num(1.) - y), ANY;
     softsign [], "x / (1 + abs(x))",
@@ -99,18 +111,18 @@ table! {
     rsqrt ["_sparse_rsqrt"], "1 / sqrt(x)", |x| num(1.) / x.sqrt(), Input |x| num(-0.5) / (x * x.sqrt()), POSITIVE;
     cbrt ["_npi_cbrt", "_sparse_cbrt"], "cubic root of x\nNegative numbers are allowed.", |x| x.cbrt(), Output |y| num(1.) / (num(3.) * y * y), ANY;
     rcbrt ["_sparse_rcbrt"], "1 / cubic root of x", |x| num(1.) / x.cbrt(), Input |x| num(-1. / 3.) / (x * x.cbrt()), ANY;
-    square ["_npi_square", "_sparse_square"], "x * x", |x| x * x, Input |x| x + x, ANY;
+    square ["_npi_square", "_sparse_square"], "x * x", |x| x * x, Input |x| x + x, ANY, whole |x| x.wrapping_mul(x);
     reciprocal ["_npi_reciprocal"], "1 / x", |x| num(1.) / x, Input |x| -num(1.) / (x * x), ANY;
-    negative ["_npi_negative", "_sparse_negative"], "-x", |x| -x, Input |_x| num(-1.), ANY;
-    abs ["_npi_absolute", "_sparse_abs"], "abs(x)\nThe gradient at 0 is 0.", |x| x.abs(), Input |x| sign(x), ANY;
-    sign ["_npi_sign", "_sparse_sign"], "-1, 0 or 1 by the sign of x", |x| sign(x), Nothing |_x| num(0.), ANY;
-    round ["_sparse_round"], "the nearest integer, halves away from 0", |x| x.round(), Nothing |_x| num(0.), ANY;
+    negative ["_npi_negative", "_sparse_negative"], "-x", |x| -x, Input |_x| num(-1.), ANY, whole |x| x.wrapping_neg();
+    abs ["_npi_absolute", "_sparse_abs"], "abs(x)\nThe gradient at 0 is 0.", |x| x.abs(), Input |x| sign(x), ANY, whole |x| x.wrapping_abs();
+    sign ["_npi_sign", "_sparse_sign"], "-1, 0 or 1 by the sign of x", |x| sign(x), Nothing |_x| num(0.), ANY, whole |x| x.signum();
+    round ["_sparse_round"], "the nearest integer, halves away from 0", |x| x.round(), Nothing |_x| num(0.), ANY, whole |x| x;
     rint ["_npi_rint", "_sparse_rint"], "the nearest integer, halves toward minus infinity",
-        |x| (x - num(0.5)).ceil(), Nothing |_x| num(0.), ANY;
-    ceil ["_npi_ceil", "_sparse_ceil"], "the least integer not below x", |x| x.ceil(), Nothing |_x| num(0.), ANY;
-    floor ["_npi_floor", "_sparse_floor"], "the greatest integer not above x", |x| x.floor(), Nothing |_x| num(0.), ANY;
-    trunc ["_npi_trunc", "_sparse_trunc"], "x without its fraction", |x| x.trunc(), Nothing |_x| num(0.), ANY;
-    fix ["_npi_fix", "_sparse_fix"], "the nearest integer toward 0", |x| x.trunc(), Nothing |_x| num(0.), ANY;
+        |x| (x - num(0.5)).ceil(), Nothing |_x| num(0.), ANY, whole |x| x;
+    ceil ["_npi_ceil", "_sparse_ceil"], "the least integer not below x", |x| x.ceil(), Nothing |_x| num(0.), ANY, whole |x| x;
+    floor ["_npi_floor", "_sparse_floor"], "the greatest integer not above x", |x| x.floor(), Nothing |_x| num(0.), ANY, whole |x| x;
+    trunc ["_npi_trunc", "_sparse_trunc"], "x without its fraction", |x| x.trunc(), Nothing |_x| num(0.), ANY, whole |x| x;
+    fix ["_npi_fix", "_sparse_fix"], "the nearest integer toward 0", |x| x.trunc(), Nothing |_x| num(0.), ANY, whole |x| x;
     sin ["_npi_sin", "_sparse_sin"], "sin(x), x in radians", |x| x.sin(), Input |x| x.cos(), ANY;
     cos ["_npi_cos"], "cos(x), x in radians", |x| x.cos(), Input |x| -x.sin(), ANY;
     tan ["_npi_tan", "_sparse_tan"], "tan(x), x in radians", |x| x.tan(), Output |y| num(1.) + y * y, INSIDE;
@@ -134,13 +146,22 @@ table! {
         |x| erf(x), Input |x| num(std::f64::consts::FRAC_2_SQRT_PI) * (-x * x).exp(), ANY;
     erfinv ["_npx_erfinv"], "the number whose erf is x\nnan outside of [-1, 1].",
         |x| erfinv(x), Output |y| num(1. / std::f64::consts::FRAC_2_SQRT_PI) * (y * y).exp(), INSIDE;
-    logical_not ["_npi_logical_not"], "1 where x is 0, else 0", |x| if x == num(0.) { num(1.) } else { num(0.) }, Nothing |_x| num(0.), ANY;
+    logical_not ["_npi_logical_not"], "1 where x is 0, else 0", |x| if x == num(0.) { num(1.) } else { num(0.) }, Nothing |_x| num(0.), ANY, whole |x| i64::from(x == 0);
 }
 
 /// Runs a row's loop, other dtypes through the precision that holds them.
 fn forward(row: &Row, call: &Call<'_>) {
     let (x, y) = (&call.inputs[0], &call.outputs[0]);
     let n = y.size();
+    if let Some(whole) = row.whole
+        && !x.dtype().is_float()
+    {
+        return crate::with_dtype!(x.dtype(), T => {
+            let f = |x: T| T::from_int(whole(x.to_int()));
+            // SAFETY: views of `n` elements.
+            unsafe { unary(x.as_ptr::<T>(), y.as_ptr::<T>(), n, &f) }
+        });
+    }
     match x.dtype() {
         DType::F32 => (row.f32)(x.as_ptr(), y.as_ptr(), n),
         DType::F64 => (row.f64)(x.as_ptr(), y.as_ptr(), n),
@@ -229,9 +250,13 @@ fn doc(row: &Row) -> String {
     let samples: Vec<f32> = row.samples.iter().map(|x| *x as f32).collect();
     let mut values = vec![0f32; samples.len()];
     (row.f32)(samples.as_ptr(), values.as_mut_ptr(), samples.len());
+    let integers = match row.whole {
+        Some(_) => "integers are exact and wrap",
+        None => "integers calculate in float64, whose results are truncated",
+    };
     format!(
         "Returns, element by element: {formula}.\n\nShape and dtype of the output are those of the input; any \
-         dtype is allowed, float16 calculates in float32 and integers in float64, whose results are truncated. \
+         dtype is allowed, float16 calculates in float32, {integers}. \
          {remarks} {gradient}\n\nExamples\n--------\n>>> nd.{}(nd.array([{}]))\n[{}]\n",
         row.name,
         row.samples.iter().map(|x| x.to_string()).collect::<Vec<_>>().join(", "),
