@@ -638,3 +638,19 @@ def test_a_variable_is_well_again_once_its_error_is_raised():
 def test_a_text_is_no_context(push):
     with pytest.raises(TypeError, match="ctx must be a Context.*'cpu'"):
         push(lambda *_: None, "cpu", [], [])
+
+
+def test_stop_inside_a_function_is_an_error():
+    v, seen = engine.new_variable(), []
+
+    def function(run):
+        try:
+            engine.stop()
+        except mx.MXNetError as error:
+            seen.append(str(error))
+
+    engine.push_sync(function, None, [], [v])
+    engine.wait_for_var(v)
+    assert len(seen) == 1 and "wait for that operation itself" in seen[0]
+    engine.stop()
+    engine.start()

@@ -3,6 +3,7 @@
 import gc
 import itertools
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -636,3 +637,16 @@ def test_checkpoint_round_trip(tmp_path):
     nd.save(str(tmp_path / "bad-0001.params"), {"fc": nd.ones((1,))})
     with pytest.raises(ValueError, match="Invalid param file"):
         mx.model.load_params(str(tmp_path / "bad"), 1)
+
+
+def test_an_executor_with_a_monitor_is_freed():
+    exe = (sym.Variable("x") * 2).simple_bind(mx.cpu(), x=(3,))
+    monitor = mx.monitor.Monitor(1)
+    monitor.install(exe)
+    monitor.tic()
+    exe.forward()
+    assert monitor.toc()
+    gone = weakref.ref(exe)
+    del exe, monitor
+    gc.collect()
+    assert gone() is None

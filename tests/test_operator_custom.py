@@ -2,6 +2,8 @@
 NDArrayOp.
 """
 
+import os
+
 import numpy as np
 import pytest
 
@@ -239,3 +241,41 @@ def test_deprecated_operator_objects(base):
     exe.backward(nd.ones((2, 2)))
     assert exe.outputs[0].asnumpy().tolist() == [[6, 6], [6, 6]]
     assert exe.grad_dict["x"].asnumpy().tolist() == [[2, 2], [2, 2]]
+
+
+class Waits(mx.operator.CustomOp):
+    def __init__(self, mode):
+        self.mode = mode
+
+    def forward(self, is_train, req, in_data, out_data, aux):
+        if self.mode == "fail":
+            raise KeyError("stranger")
+        if self.mode == "own":
+            lost = nd.Custom(in_data[0], op_type="t_waits", mode="fail")
+            with pytest.raises(KeyError, match="stranger"):
+                nd.waitall()
+            del lost
+        nd.waitall()
+        self.assign(out_data[0], req[0], in_data[0])
+
+
+@mx.operator.register("t_waits")
+class WaitsProp(mx.operator.CustomOpProp):
+    def __init__(self, mode):
+        super().__init__()
+        self.mode = mode
+
+    def create_operator(self, ctx, shapes, dtypes):
+        return Waits(self.mode)
+
+
+@pytest.mark.skipif(
+    os.environ.get("MXNET_ENGINE_TYPE") == "NaiveEngine", reason="that engine keeps no tasks apart"
+)
+def test_waitall_in_a_callback_leaves_the_errors_of_strangers():
+    bad = nd.Custom(nd.ones((2,)), op_type="t_waits", mode="fail")
+    for mode in ("wait", "own"):
+        good = nd.Custom(nd.ones((2,)), op_type="t_waits", mode=mode)
+        assert good.asnumpy().tolist() == [1, 1]
+    with pytest.raises(KeyError, match="stranger"):
+        bad.wait_to_read()

@@ -8,6 +8,7 @@ auxiliary states are shared, and gradients are written one run after the other.
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,18 @@ if TYPE_CHECKING:
     from .plan import MemoryPlan
 
 __all__ = ["Executor"]
+
+
+def _weak_monitor(executor: Executor) -> Any:
+    """Calls the executor's monitor. The core holds this, and so keeps neither of them alive."""
+    known = weakref.ref(executor)
+
+    def call(name: str, array: NDArray) -> None:
+        executor = known()
+        if executor is not None and executor._monitor is not None:
+            executor._monitor(name, array)
+
+    return call
 
 
 class Executor:
@@ -181,7 +194,8 @@ class Executor:
         """
         if callback is not None and not callable(callback):
             raise TypeError(f"callback is {callback!r}, expected a function of name and array")
-        self._handle.set_monitor(callback, bool(monitor_all))
+        self._monitor = callback
+        self._handle.set_monitor(callback and _weak_monitor(self), bool(monitor_all))
 
     # ---- arrays --------------------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 //! What runs on this thread: the operations whose functions are on its stack.
 //!
 //! A wait looks here, so that an operation that would wait for itself gets an error instead of a hang,
-//! and so that `wait_for_all` inside an operation covers what that operation pushed.
+//! and so that `wait_for_all` inside an operation covers what that operation pushed, and its errors only.
 
+use super::Var;
 use super::slot::TaskRef;
 use super::threaded::Core;
 use std::cell::{Cell, RefCell};
@@ -34,12 +35,21 @@ pub struct Frame {
     is_worker: bool,
     /// What the operation has pushed so far; not kept on compute threads, where waits are errors.
     pushes: RefCell<Vec<TaskRef>>,
+    /// What these write.
+    written: RefCell<Vec<Var>>,
     below: *const Frame,
 }
 
 impl Frame {
     pub fn new(core: *const Core, task: TaskRef, is_worker: bool) -> Self {
-        Frame { core, task: Cell::new(task), is_worker, pushes: RefCell::default(), below: top() }
+        Frame {
+            core,
+            task: Cell::new(task),
+            is_worker,
+            pushes: RefCell::default(),
+            written: RefCell::default(),
+            below: top(),
+        }
     }
 
     #[inline]
@@ -97,7 +107,12 @@ pub fn on_worker(core: *const Core) -> bool {
 
 /// Remembers a push made by the operation on top.
 #[inline]
-pub fn note_push(core: *const Core, task: TaskRef, is_done: impl Fn(TaskRef) -> bool) {
+pub fn note_push<V: Iterator<Item = Var>>(
+    core: *const Core,
+    task: TaskRef,
+    is_done: impl Fn(TaskRef) -> bool,
+    written: impl FnOnce() -> V,
+) {
     let top = top();
     if top.is_null() {
         return;
@@ -112,9 +127,20 @@ pub fn note_push(core: *const Core, task: TaskRef, is_done: impl Fn(TaskRef) -> 
         pushes.retain(|&t| !is_done(t));
     }
     pushes.push(task);
+    let mut known = frame.written.borrow_mut();
+    if known.len() == known.capacity() && known.len() >= 64 {
+        known.sort_unstable_by_key(|v| v.0);
+        known.dedup();
+    }
+    known.extend(written());
 }
 
 /// What the operation on top of this thread's stack has pushed.
 pub fn own_pushes(core: *const Core) -> Vec<TaskRef> {
     each(core, |f| Some(f.pushes.borrow().clone())).unwrap_or_default()
+}
+
+/// What the pushes of the operation on top of this thread's stack write.
+pub fn own_written(core: *const Core) -> Vec<Var> {
+    each(core, |f| Some(f.written.borrow().clone())).unwrap_or_default()
 }

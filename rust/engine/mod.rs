@@ -188,8 +188,9 @@ pub trait Engine: Send + Sync {
     /// Threads that run operations and kernels.
     fn num_threads(&self) -> usize;
     fn set_num_threads(&self, n: usize) -> Result<()>;
-    /// Finishes all work and ends the threads; [`Engine::start`] brings them back.
-    fn stop(&self);
+    /// Finishes all work and ends the threads; [`Engine::start`] brings them back. An error inside an operation,
+    /// which would wait for itself.
+    fn stop(&self) -> Result<()>;
     fn start(&self);
     /// A wait that lasts longer ends with an error that names what it waits for. `None`: no limit.
     fn set_wait_timeout(&self, _limit: Option<Duration>) {}

@@ -208,7 +208,9 @@ impl Engine for NaiveEngine {
         Ok(())
     }
 
-    fn stop(&self) {}
+    fn stop(&self) -> Result<()> {
+        Ok(())
+    }
 
     fn start(&self) {}
 

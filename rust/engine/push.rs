@@ -410,7 +410,14 @@ impl Core {
             }
             (*body).flags
         };
-        frame::note_push(self, opened.task, |t| self.slab.is_done(t));
+        let written = || {
+            // SAFETY: the task is not complete before this push lets go of it, and its variables stay as they are.
+            let body = unsafe { &*body };
+            let (reads, writes) = (body.reads as usize, body.writes as usize);
+            let end = (reads + writes).min(body.vars.len());
+            body.vars[reads.min(end)..end].iter().map(|&i| state.vars.handle(i))
+        };
+        frame::note_push(self, opened.task, |t| self.slab.is_done(t), written);
         if self.rare.load(Ordering::Relaxed) & rare::HOOK != 0 {
             self.hook_queued(opened.task);
         }

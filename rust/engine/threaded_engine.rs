@@ -231,13 +231,16 @@ impl Engine for ThreadedEngine {
         self.core.resize(n)
     }
 
-    fn stop(&self) {
-        if super::frame::on_worker(&*self.core) {
-            return;
+    fn stop(&self) -> Result<()> {
+        if !super::frame::running(&*self.core).is_empty() {
+            return Err(Error::value(
+                "stop() inside an operation would wait for that operation itself",
+            ));
         }
         let _ = self.core.flush();
         let _ = self.core.wait_quietly(&mut patiently());
         self.core.end_threads(Duration::from_secs(10));
+        Ok(())
     }
 
     fn start(&self) {

@@ -138,10 +138,26 @@ impl Core {
                 tasks
             };
             self.wait_for_tasks(&tasks, poll, None)?;
-        } else {
-            self.wait_quietly(poll)?;
+            return self.raise_own();
         }
+        self.wait_quietly(poll)?;
         self.faults.raise_all()
+    }
+
+    /// Raises the first unreported error of what the running operation has pushed, and marks the others as
+    /// reported. Errors of strangers are left to those who wait for them.
+    fn raise_own(&self) -> Result<()> {
+        if !self.faults.any() {
+            return Ok(());
+        }
+        let written = frame::own_written(self);
+        let living: Vec<u32> = {
+            let state = self.lock();
+            written.into_iter().filter_map(|v| state.vars.find(v)).collect()
+        };
+        let errors: Vec<_> =
+            living.into_iter().filter_map(|i| self.faults.raise(i).err()).collect();
+        errors.into_iter().next().map_or(Ok(()), Err)
     }
 
     /// Waits until all tasks pushed so far are complete, whatever their errors.

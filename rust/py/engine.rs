@@ -518,8 +518,8 @@ fn set_num_threads(py: Python<'_>, n: usize) -> PyResult<()> {
 
 /// Finishes all work and ends the threads; the next push, or `start`, brings them back.
 #[pyfunction]
-fn stop(py: Python<'_>) {
-    py.detach(|| runtime().engine.stop());
+fn stop(py: Python<'_>) -> PyResult<()> {
+    py.detach(|| runtime().engine.stop()).py(py)
 }
 
 #[pyfunction]
