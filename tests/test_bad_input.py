@@ -708,3 +708,14 @@ def test_an_array_by_name_never_takes_the_place_of_another():
     with pytest.raises(TypeError, match="array 'rhs' but not 'lhs'"):
         mx.nd.elemwise_add(rhs=x)
     assert mx.nd.FullyConnected(weight=w, data=x, no_bias=True, num_hidden=4).shape == (2, 4)
+
+
+def test_an_extent_is_a_whole_number():
+    net = mx.sym.exp(mx.sym.Variable("a"))
+    for call in (
+        lambda: net.infer_shape(a=(2.7, 3)),
+        lambda: net.simple_bind(mx.cpu(), a=(2.7, 3)),
+    ):
+        with pytest.raises(TypeError, match="float"):
+            call()
+    assert net.infer_shape(a=(np.int64(2), 3))[1] == [(2, 3)]

@@ -215,3 +215,12 @@ def test_contradictions():
         op.type_assign([np.float32], 0, np.float64)
     with pytest.raises(MXNetError, match="input"):
         nd.t_product(nd.ones((2,)), nd.ones((3,)))
+
+
+def test_the_parameter_that_counts_inputs_may_be_an_attribute():
+    entry = op.register("t_counted").set_num_inputs(lambda a: int(a["num_args"]))
+    entry.set_attr("key_var_num_args", "num_args")
+    entry.set_attr("FInferShape", lambda a, i, o: op.shape_assign(o, 0, i[0]))
+    entry.set_attr("FCompute<cpu>", lambda a, c, i, r, o: op.assign(o[0], r[0], nd.add_n(*i)))
+    x = nd.ones((1,))
+    assert nd.t_counted(x, x, x).asnumpy().tolist() == [3]

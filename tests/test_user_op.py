@@ -357,3 +357,9 @@ def test_train_job_and_watch_diff():
 
     np.testing.assert_array_equal(job(X), [12, 3, 0, 3, 12])
     np.testing.assert_array_equal(seen[0], [-12, -6, 0, 6, 12])
+
+
+def test_a_required_input_without_arrays_is_refused_when_built():
+    builder = mx.user_op_builder("q").Op("multiply").Output("out")
+    with pytest.raises(MXNetError, match="multiply: required input '.*' has no arrays"):
+        builder.Build()

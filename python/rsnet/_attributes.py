@@ -134,6 +134,8 @@ class Entry:
             value
         ):
             raise TypeError(f"{self.name}: attribute {name} must be a function, got {value!r}")
+        if name == "key_var_num_args":
+            return self.set_key_var_num_args(value)
         if views not in ("ndarray", "numpy"):
             raise ValueError(f"{self.name}: views={views!r}, valid are 'ndarray' and 'numpy'")
         known = self._attributes.get(name)

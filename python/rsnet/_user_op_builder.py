@@ -180,6 +180,9 @@ class UserOpBuilder:
         d = self._chosen("Build")
         counts = {arg: len(blobs) for arg, blobs in self._inputs.items()}
         conf = checked_conf(d, counts, self._outputs, self._attrs)
+        missing = [a.name for a in d.inputs if not a.optional and not self._inputs.get(a.name)]
+        if missing:
+            raise MXNetError(f"{d.name}: required input '{missing[0]}' has no arrays")
         return UserOp(self._name, conf, self._inputs, list(self._outputs))
 
 

@@ -6,6 +6,7 @@ extent, None an unknown rank, and 0 and `()` are real. The core has -1 and None.
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ def to_core_shape(shape: Any) -> tuple[int, ...] | None:
     if shape is None:
         return None
     if is_np_shape():
-        return tuple(int(d) for d in shape)
-    return tuple(int(d) or -1 for d in shape) or None
+        return tuple(index(d) for d in shape)
+    return tuple(index(d) or -1 for d in shape) or None
 
 
 def from_core_shape(shape: tuple[int, ...] | None) -> tuple[int, ...] | None:
