@@ -2,7 +2,9 @@
 NDArrayOp.
 """
 
+import gc
 import os
+import weakref
 
 import numpy as np
 import pytest
@@ -279,3 +281,31 @@ def test_waitall_in_a_callback_leaves_the_errors_of_strangers():
         assert good.asnumpy().tolist() == [1, 1]
     with pytest.raises(KeyError, match="stranger"):
         bad.wait_to_read()
+
+
+class Local:
+    """Something of a function that calls an operator."""
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_a_failed_operator_keeps_no_frames(read):
+    gone = []
+
+    def step():
+        local = Local()
+        gone.append(weakref.ref(local))
+        failed = nd.Custom(nd.ones((2,)), op_type="t_waits", mode="fail")
+        for _ in range(2 if read else 0):
+            with pytest.raises(KeyError, match="stranger") as caught:
+                failed.asnumpy()
+            places = [entry.name for entry in caught.traceback]
+            assert places[-1] == "forward" and places[0] == "step"
+            assert str(caught.traceback[-1].path) == __file__
+
+    step()
+    nd.waitall() if read else None
+    gc.collect()
+    assert gone[0]() is None
+    if not read:
+        with pytest.raises(KeyError):
+            nd.waitall()

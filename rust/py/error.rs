@@ -5,25 +5,48 @@
 //! which derives from `MXNetError` and, where one fits, from the builtin exception.
 
 use crate::error::{Error, ErrorKind};
+use parking_lot::Mutex;
 use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt, PyRuntimeError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use std::any::Any;
 use std::sync::Arc;
 
-/// A Python exception inside an [`Error`].
-pub struct Raised(pub Py<PyBaseException>);
+/// A Python exception inside an [`Error`]: the one to raise next.
+struct Raised(Mutex<Py<PyBaseException>>);
 
-/// Wraps an exception for its way through the core. The frames of its traceback are cleared, or they
-/// would keep every array of the failed call alive until the error is raised.
+impl Raised {
+    /// The exception, in whose place another like it is kept: the one that is raised collects frames.
+    fn take<'py>(&self, py: Python<'py>) -> Bound<'py, PyBaseException> {
+        let value = self.0.lock().clone_ref(py).into_bound(py);
+        if let Ok(twin) = helper(py, "twin", &value).and_then(|t| Ok(t.cast_into()?)) {
+            *self.0.lock() = twin.unbind();
+        }
+        value
+    }
+}
+
+/// Calls a function of `rsnet._exceptions`.
+fn helper<'py>(
+    py: Python<'py>,
+    name: &str,
+    value: &Bound<'py, PyBaseException>,
+) -> PyResult<Bound<'py, PyAny>> {
+    py.import(intern!(py, "rsnet._exceptions"))?.call_method1(name, (value,))
+}
+
+/// Wraps an exception for its way through the core. The frames are taken from its traceback, or they would keep
+/// every array of the failed call, and of its callers, alive.
 pub fn from_py(py: Python<'_>, err: PyErr) -> Error {
     let message = err.to_string();
     let is_interrupt = err.is_instance_of::<PyKeyboardInterrupt>(py);
-    if let Some(tb) = err.traceback(py) {
-        let _ = py.import("traceback").and_then(|m| m.call_method1("clear_frames", (tb,)));
+    let value = err.into_value(py);
+    if !is_interrupt {
+        let _ = helper(py, "detach", value.bind(py));
     }
-    let payload: Arc<dyn Any + Send + Sync> = Arc::new(Raised(err.into_value(py)));
+    let payload: Arc<dyn Any + Send + Sync> = Arc::new(Raised(Mutex::new(value)));
     if is_interrupt {
         Error::interrupted(message, payload)
     } else {
@@ -34,9 +57,9 @@ pub fn from_py(py: Python<'_>, err: PyErr) -> Error {
 /// The exception to raise for `error`.
 pub fn to_py(py: Python<'_>, error: &Error) -> PyErr {
     if let Some(raised) = error.payload().and_then(|p| p.downcast_ref::<Raised>()) {
-        let value = raised.0.bind(py);
-        annotate(value, error);
-        return PyErr::from_value(value.clone().into_any());
+        let value = raised.take(py);
+        annotate(&value, error);
+        return PyErr::from_value(value.into_any());
     }
     let class = match error.kind() {
         ErrorKind::Value => "ValueError",

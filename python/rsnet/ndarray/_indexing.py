@@ -267,8 +267,6 @@ def _is_exact(value, dtype):
 
 def setitem(array, key, value):
     """`array[key] = value`."""
-    if not array.writable:
-        raise ValueError("trying to assign to a readonly NDArray")
     if isinstance(value, NDArray) and value._is_tracked and _core.is_recording():
         _record_assignment(array, key, value)
         return
