@@ -263,17 +263,13 @@ impl OpInfo {
     fn check_gaps(&self, attrs: &Attrs, given: &[Option<Bound<'_, PyAny>>]) -> PyResult<()> {
         let is_given = |a: &Option<Bound<'_, PyAny>>| a.as_ref().is_some_and(|v| !v.is_none());
         let names = self.op.inputs(attrs);
-        let mut at = 0;
-        for (name, _) in self.arrays.iter().zip(given).filter(|g| is_given(g.1)) {
-            if names.get(at).is_some_and(|n| n != name) {
-                return Err(PyTypeError::new_err(format!(
-                    "{}() got the array '{name}' but not '{}', its inputs are {}",
-                    self.name,
-                    names[at],
-                    names.join(", ")
-                )));
-            }
-            at += 1;
+        let given = self.arrays.iter().zip(given).filter(|g| is_given(g.1));
+        if let Some(((name, _), missing)) = given.zip(&names).find(|((name, _), n)| name != n) {
+            return Err(PyTypeError::new_err(format!(
+                "{}() got the array '{name}' but not '{missing}', its inputs are {}",
+                self.name,
+                names.join(", ")
+            )));
         }
         Ok(())
     }
