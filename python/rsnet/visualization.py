@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from typing import Any
 
 from .symbol import Symbol
@@ -29,6 +30,8 @@ def print_summary(
 ) -> None:
     """Prints a table of layers: name and type, output shape, number of parameters, inputs.
 
+    Shapes are without their first axis. Every element of a weight counts, auxiliary states do not.
+
     Parameters
     ----------
     symbol : Symbol
@@ -46,6 +49,20 @@ def print_summary(
         Not a symbol.
     ValueError
         The shapes given do not determine the others.
+
+    Examples
+    --------
+    >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=10, name="fc")
+    >>> mx.viz.print_summary(net, {"data": (1, 20)}, line_length=72)
+    ________________________________________________________________________
+    Layer (type)                   Output Shape   Param  Previous Layer
+    ========================================================================
+    data(null)                     20             0
+    ________________________________________________________________________
+    fc(FullyConnected)             10             210    data
+    ========================================================================
+    Total params: 210
+    ________________________________________________________________________
     """
     if not isinstance(symbol, Symbol):
         raise TypeError("symbol must be Symbol")
@@ -53,30 +70,38 @@ def print_summary(
     nodes = json.loads(symbol.tojson())["nodes"]
     ends = [int(line_length * p) for p in positions]
 
-    def row(cells: list[str]) -> None:
+    def row(*cells: str) -> None:
         line = ""
         for cell, end in zip(cells, ends, strict=True):
-            line = (line + cell)[:end].ljust(end)
+            line = (line + cell)[: end - 1].ljust(end)
         print(line.rstrip())
 
     print("_" * line_length)
-    row(["Layer (type)", "Output Shape", "Param #", "Previous Layer"])
+    row("Layer (type)", "Output Shape", "Param #", "Previous Layer")
     print("=" * line_length)
     arguments = set(symbol.list_arguments())
+    shown = [node for i, node in enumerate(nodes) if i == 0 or node["op"] != "null"]
     total = 0
-    for node in nodes:
-        if node["op"] == "null":
-            continue
+    for node in shown:
         sources = [nodes[entry[0]] for entry in node["inputs"]]
-        own = [s["name"] for s in sources if _is_parameter(s, node, arguments)]
-        count = sum(_size(shapes.get(name, ())) for name in own)
+        weights = [s["name"] for s in sources if _is_parameter(s, node, arguments)]
+        count = sum(_size(shapes.get(name, ())) for name in weights)
         total += count
-        output = shapes.get(f"{node['name']}_output", shapes.get(f"{node['name']}_output0", ""))
-        before = [s["name"] for s in sources if s["name"] not in own]
-        row([f"{node['name']} ({node['op']})", str(output), str(count), ", ".join(before)])
-        print("_" * line_length)
+        before = [s["name"] for s in sources if s["op"] != "null" or s is nodes[0]]
+        first, *more = before or [""]
+        row(f"{node['name']}({node['op']})", _extents(shapes, node), str(count), first)
+        for name in more:
+            row("", "", "", name)
+        print(("=" if node is shown[-1] else "_") * line_length)
     print(f"Total params: {total}")
     print("_" * line_length)
+
+
+def _extents(shapes: dict[str, tuple[int, ...]], node: dict[str, Any]) -> str:
+    """The first output of a node, without its first axis, such as ``8x3x3``."""
+    endings = ("",) if node["op"] == "null" else ("_output", "_output0")
+    known = [shapes[node["name"] + e] for e in endings if node["name"] + e in shapes]
+    return "x".join(str(extent) for extent in known[0][1:]) if known else ""
 
 
 def _is_parameter(source: dict[str, Any], node: dict[str, Any], arguments: set[str]) -> bool:
@@ -92,6 +117,7 @@ def _size(shape: tuple[int, ...]) -> int:
 
 
 _COLOURS = {
+    "null": "#8dd3c7",
     "Convolution": "#fb8072",
     "Deconvolution": "#fb8072",
     "FullyConnected": "#fb8072",
@@ -102,8 +128,39 @@ _COLOURS = {
     "Concat": "#fdb462",
     "Flatten": "#fdb462",
     "Reshape": "#fdb462",
-    "Softmax": "#fccde5",
+    "Softmax": "#b3de69",
+    "SoftmaxOutput": "#b3de69",
+    "softmax": "#b3de69",
 }
+_HIDDEN = tuple(
+    "_weight _bias _beta _gamma _moving_var _moving_mean _running_var _running_mean".split()
+)
+
+
+def _times(text: str) -> str:
+    """A tuple in an attribute as ``3x3``."""
+    return "x".join(part.strip() for part in text.strip("()[]").split(",") if part.strip())
+
+
+def _label(node: dict[str, Any]) -> str:
+    """What is written on a node: its operator and what matters of its parameters, or a variable's name."""
+    op, attrs = node["op"], node.get("attrs", {})
+    if op == "null":
+        return str(node["name"])
+    window = _times(attrs.get("kernel", ""))
+    if window:
+        window += "/" + (_times(attrs.get("stride", "")) or "1")
+    details = {
+        "Convolution": [window, attrs.get("num_filter")],
+        "Deconvolution": [window, attrs.get("num_filter")],
+        "Pooling": [attrs.get("pool_type", "max"), window],
+        "FullyConnected": [attrs.get("num_hidden")],
+        "Activation": [attrs.get("act_type")],
+        "LeakyReLU": [attrs.get("act_type", "leaky")],
+    }.get(op)
+    if details is None:
+        return str(node["name"])
+    return op + "\n" + ", ".join(d for d in details if d)
 
 
 def plot_network(
@@ -128,12 +185,17 @@ def plot_network(
     node_attrs : dict of str to str, optional
         Attributes of all nodes.
     hide_weights : bool
-        Leave variables out that only one operator reads as a parameter?
+        Leave weights, biases and statistics out?
 
     Raises
     ------
     ImportError
         The package graphviz is not installed.
+
+    Warns
+    -----
+    RuntimeWarning
+        Several nodes have one name.
     """
     if not isinstance(symbol, Symbol):
         raise TypeError("symbol must be a Symbol")
@@ -143,29 +205,26 @@ def plot_network(
         raise ImportError("plot_network requires the package graphviz") from error
     shapes = _shapes(symbol, shape)
     nodes = json.loads(symbol.tojson())["nodes"]
-    style = {"shape": "box", "fixedsize": "false", "style": "filled"} | (node_attrs or {})
+    names = [n["name"] for n in nodes]
+    for name in sorted({n for n in names if names.count(n) > 1}):
+        warnings.warn(f"several nodes are named '{name}': they are drawn as one", RuntimeWarning, 2)
+    style = {
+        "shape": "box", "fixedsize": "true", "width": "1.3", "height": "0.8034", "style": "filled",
+    } | (node_attrs or {})  # fmt: skip
     dot = Digraph(name=title, format=save_format)
-    suffixes = ("_weight", "_bias", "_beta", "_gamma", "_moving_var", "_moving_mean", "_label")
-    hidden = {
-        n["name"]
-        for n in nodes
-        if hide_weights and n["op"] == "null" and n["name"].endswith(suffixes)
-    }
-    for node in nodes:
-        if node["name"] in hidden:
-            continue
-        attrs = node.get("attrs", {})
-        colour = "#8dd3c7" if node["op"] == "null" else _COLOURS.get(node["op"], "#fccde5")
-        parts = [attrs[k] for k in ("kernel", "stride", "num_filter", "num_hidden") if k in attrs]
-        label = "\n".join([node["name"], *([node["op"]] if node["op"] != "null" else []), *parts])
-        dot.node(name=node["name"], label=label, fillcolor=colour, **style)
-    for node in nodes:
+    shown = [
+        n for n in nodes if not (hide_weights and n["op"] == "null" and n["name"].endswith(_HIDDEN))
+    ]
+    for node in shown:
+        own = {"shape": "oval"} if node["op"] == "null" else {}
+        colour = _COLOURS.get(node["op"], "#fccde5")
+        dot.node(name=node["name"], label=_label(node), fillcolor=colour, **(style | own))
+    for node in shown:
         for entry in node["inputs"]:
             source = nodes[entry[0]]
-            if source["name"] in hidden:
+            if source not in shown:
                 continue
-            key = source["name"] + ("" if source["op"] == "null" else "_output")
-            label = "x".join(str(d) for d in shapes.get(key, ())[1:])
+            label = _extents(shapes, source)
             edge = {"dir": "back", "arrowtail": "open"} | ({"label": label} if label else {})
             dot.edge(tail_name=node["name"], head_name=source["name"], **edge)
     return dot
