@@ -272,3 +272,22 @@ def test_files_pass_through_mxnet_unchanged(tmp_path):
     ):
         assert (tmp_path / ours).read_bytes() == (tmp_path / back).read_bytes()
     assert sym.load(str(tmp_path / "back-symbol.json")).tojson() == net.tojson()
+
+
+@pytest.mark.parametrize(
+    ("written", "read", "outputs"),
+    [("(0, 3)", "(-1, 3)", [(-1, 3)]), ("()", None, [None]), ("(2, 3)", "(2, 3)", [(2, 3)])],
+)
+def test_unknown_extents_of_old_files_stay_unknown_with_np_shape(written, read, outputs):
+    node = {"op": "null", "name": "a", "attrs": {"__shape__": written}, "inputs": []}
+    file = {
+        "nodes": [node], "arg_nodes": [0], "node_row_ptr": [0, 1], "heads": [[0, 0, 0]],
+        "attrs": {"mxnet_version": ["int", 10500]},
+    }  # fmt: skip
+    with mx.util.np_shape(True):
+        net = mx.sym.load_json(json.dumps(file))
+        assert net.attr("__shape__") == read
+        assert net.infer_shape_partial()[1] == outputs
+        file["attrs"]["is_np_shape"] = ["int", 1]
+        assert mx.sym.load_json(json.dumps(file)).attr("__shape__") == written
+    assert mx.sym.load_json(json.dumps(file)).attr("__shape__") == written

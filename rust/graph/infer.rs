@@ -3,7 +3,7 @@
 //! Forward and backward sweeps over the nodes alternate until nothing more becomes known. Explicit values
 //! win over a variable's `__shape__` and `__dtype__`, which are used only where none is given.
 
-use super::static_graph::{Entry, Graph, Node};
+use super::static_graph::{Dict, Entry, Graph, Node};
 use super::symbol::Symbol;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -245,17 +245,21 @@ pub struct Inferred<F> {
     pub complete: bool,
 }
 
+/// The extents in the `__shape__` of a variable's attributes.
+pub fn declared_dims(dict: &Dict) -> Option<Vec<i64>> {
+    let text = dict.get("__shape__")?;
+    let inner = text.trim().trim_start_matches(['(', '[']).trim_end_matches([')', ']']);
+    let parts = inner.split(',').map(str::trim).filter(|p| !p.is_empty());
+    let extent = |part: &str| match part.trim_end_matches('L') {
+        "None" => Some(-1),
+        number => number.parse::<i64>().ok(),
+    };
+    parts.map(extent).collect()
+}
+
 /// The shape in a variable's `__shape__`; zeros are unknown extents unless `np_shape` is on.
 pub fn declared_shape(node: &Node, np_shape: bool) -> Option<Shape> {
-    let text = node.dict.get("__shape__")?;
-    let inner = text.trim().trim_start_matches(['(', '[']).trim_end_matches([')', ']']);
-    let mut dims = Vec::new();
-    for part in inner.split(',').map(str::trim).filter(|p| !p.is_empty()) {
-        match part.trim_end_matches('L') {
-            "None" => dims.push(-1),
-            number => dims.push(number.parse::<i64>().ok()?),
-        }
-    }
+    let dims = declared_dims(&node.dict)?;
     Some(if np_shape { Shape::new(&dims) } else { Shape::from_legacy(&dims) })
 }
 

@@ -597,7 +597,7 @@ def load_json(json_str: str) -> Symbol:
     """
     if not isinstance(json_str, str):
         raise TypeError("fname required to be string")
-    handle, version, upgraded, newer = _core.SymbolHandle.from_json(json_str)
+    handle, version, upgraded, newer = _core.SymbolHandle.from_json(json_str, is_np_shape())
     written = f"v{version // 10000}.{version // 100 % 100}.{version % 100}"
     if upgraded or newer:
         import logging  # slow to import, and files of today have nothing to tell

@@ -21,7 +21,6 @@ pub struct Loaded {
     pub upgraded: bool,
     /// Was it written by a newer one?
     pub newer: bool,
-    pub np_shape: bool,
 }
 
 /// A node as it stands in the file.
@@ -33,14 +32,15 @@ pub(super) struct Raw {
     control: Vec<usize>,
 }
 
-/// Reads a symbol. Errors name the field or node; operators that do not exist are reported all at once.
-pub fn load_json(text: &str, registry: &Registry) -> Result<Loaded> {
+/// Reads a symbol. Errors name the field or node; operators that do not exist are reported all at once. With
+/// `np_shape`, shapes in a file that was written without it are converted: 0 is an unknown extent there.
+pub fn load_json(text: &str, registry: &Registry, np_shape: bool) -> Result<Loaded> {
     let json: Json = serde_json::from_str(text)
         .map_err(|e| Error::value(format!("the symbol file is not valid JSON: {e}")))?;
     let top = json.as_object().ok_or_else(|| Error::value("a symbol file holds one object"))?;
     let allowed = ["nodes", "arg_nodes", "node_row_ptr", "heads", "attrs"];
     check_keys(top, &allowed, &["nodes", "arg_nodes", "heads"], "the symbol")?;
-    let (version, np_shape) = read_graph_attrs(top.get("attrs"))?;
+    let (version, written_np) = read_graph_attrs(top.get("attrs"))?;
     let items = array(&top["nodes"], "nodes")?;
     let mut raw = Vec::with_capacity(items.len());
     for (id, item) in items.iter().enumerate() {
@@ -57,9 +57,12 @@ pub fn load_json(text: &str, registry: &Registry) -> Result<Loaded> {
         move_hidden_keys(&mut raw, registry);
     }
     upgrade::rename_parameters(&mut raw, version);
+    if np_shape && !written_np {
+        upgrade::mark_unknown_extents(&mut raw);
+    }
     let symbol = build(&raw, &heads, version, registry)?;
     let (upgraded, newer) = (version < VERSION, version > VERSION);
-    Ok(Loaded { symbol, version, upgraded, newer, np_shape })
+    Ok(Loaded { symbol, version, upgraded, newer })
 }
 
 fn read_graph_attrs(attrs: Option<&Json>) -> Result<(i64, bool)> {

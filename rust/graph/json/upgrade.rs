@@ -3,7 +3,9 @@
 use super::super::symbol::{HIDDEN_KEYS, SymEntry, SymNode, fill_inputs, parse_dict};
 use super::read::Raw;
 use crate::error::{Place, Result};
+use crate::graph::infer::declared_dims;
 use crate::operator::{OpDef, Registry};
+use crate::shape::Shape;
 
 /// From here on auxiliary states are nodes of the file (0.9.0).
 pub const AUX_ARE_NODES: i64 = 900;
@@ -11,6 +13,22 @@ pub const AUX_ARE_NODES: i64 = 900;
 const VARIABLES_HAVE_ATTRS: i64 = 904;
 /// From here on an axis of -1 means the last axis (0.9.5).
 const NEGATIVE_AXES: i64 = 905;
+
+/// Shapes of variables from a file in which 0 is an unknown extent and `()` an unknown rank, for a program in which
+/// they are real.
+pub fn mark_unknown_extents(raw: &mut [Raw]) {
+    for node in raw {
+        let Some(shape) = declared_dims(&node.dict).map(|dims| Shape::from_legacy(&dims)) else {
+            continue;
+        };
+        if !shape.rank_known() {
+            node.dict.remove("__shape__");
+        } else if !shape.is_known() {
+            let extents: Vec<String> = shape.dims().iter().map(i64::to_string).collect();
+            node.dict.insert("__shape__".into(), format!("({})", extents.join(", ")));
+        }
+    }
+}
 
 /// `lr_mult` becomes `__lr_mult__`; `weight_lr_mult` of an operator with the input `weight` becomes
 /// `__lr_mult__` of that variable.
