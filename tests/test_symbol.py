@@ -421,3 +421,21 @@ def test_symbols_of_values():
     x = sym.Variable("x")
     assert sym.maximum(x, 2).list_arguments() == ["x"]
     assert sym.power(2, 3) == 8
+
+
+def test_hidden_attributes_may_be_given_like_parameters():
+    a = sym.Variable("a")
+    net = sym.FullyConnected(a, num_hidden=2, lr_mult=2, ctx_group="dev", name="f")
+    attrs = net.list_attr()
+    assert attrs["__lr_mult__"] == attrs["lr_mult"] == "2" and attrs["__ctx_group__"] == "dev"
+    assert net.infer_shape(a=(1, 3))[1] == [(1, 2)]
+    with pytest.raises(ValueError, match="Variable.*lr_mult"):
+        sym.FullyConnected(a, num_hidden=2, weight_lr_mult=2)
+    custom = sym.Custom(a, op_type="t_any", my_lr_mult=3)
+    assert custom.list_attr()["my_lr_mult"] == "3"
+
+
+def test_simple_bind_lists_its_arguments_when_dtypes_disagree():
+    net = sym.Variable("a") + sym.Variable("b")
+    with pytest.raises(MXNetError, match=r"simple_bind error. Arguments:\na: \(2,\)"):
+        net.simple_bind(mx.cpu(), a=(2,), b=(2,), type_dict={"a": "float16", "b": "float32"})

@@ -215,7 +215,10 @@ def simple_bind(
     names, aux_names = _argument_names(symbol), symbol.list_auxiliary_states()
     reqs = _simple_reqs(grad_req, names)
     arg_shapes, aux_shapes = _shapes(symbol, given)
-    arg_types, aux_types = _types(symbol, type_dict)
+    try:
+        arg_types, aux_types = _types(symbol, type_dict)
+    except MXNetError as error:
+        raise _bind_error(error, given) from error
     devices = _devices(symbol, ctx, group2ctx)
     pool = _SharedArrays(shared_arg_names, shared_exec, shared_buffer)
     args, grads = [], []
