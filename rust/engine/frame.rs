@@ -107,11 +107,11 @@ pub fn on_worker(core: *const Core) -> bool {
 
 /// Remembers a push made by the operation on top.
 #[inline]
-pub fn note_push<V: Iterator<Item = Var>>(
+pub fn note_push(
     core: *const Core,
     task: TaskRef,
     is_done: impl Fn(TaskRef) -> bool,
-    written: impl FnOnce() -> V,
+    written: &[Var],
 ) {
     let top = top();
     if top.is_null() {
@@ -132,7 +132,7 @@ pub fn note_push<V: Iterator<Item = Var>>(
         known.sort_unstable_by_key(|v| v.0);
         known.dedup();
     }
-    known.extend(written());
+    known.extend_from_slice(written);
 }
 
 /// What the operation on top of this thread's stack has pushed.

@@ -330,7 +330,7 @@ impl Core {
         if name.is_none() || origin.is_some() || push.priority != 0 {
             draft.write_extra(name.is_none().then(|| push.name.into()), origin, push.priority);
         }
-        Ok(self.submit(state, draft, task, wish, None))
+        Ok(self.submit(state, draft, task, wish, push.writes, None))
     }
 
     #[inline(always)]
@@ -354,7 +354,7 @@ impl Core {
         if priority != 0 || origin.is_some() {
             draft.write_extra(None, origin, priority);
         }
-        Ok(self.submit(state, draft, task, wish, Some(&o.last)))
+        Ok(self.submit(state, draft, task, wish, &o.writes, Some(&o.last)))
     }
 
     /// Gives the memory of a ready-made operation back: now, or after its last run.
@@ -384,6 +384,7 @@ impl Core {
         draft: Draft,
         task: &mut ManuallyDrop<Task>,
         wish: Wish,
+        written: &[Var],
         last: Option<&AtomicU64>,
     ) -> Pushed {
         let Draft { slot, body } = draft;
@@ -409,13 +410,6 @@ impl Core {
                 Task::move_to(task, (&raw mut (*body).task).cast());
             }
             (*body).flags
-        };
-        let written = || {
-            // SAFETY: the task is not complete before this push lets go of it, and its variables stay as they are.
-            let body = unsafe { &*body };
-            let (reads, writes) = (body.reads as usize, body.writes as usize);
-            let end = (reads + writes).min(body.vars.len());
-            body.vars[reads.min(end)..end].iter().map(|&i| state.vars.handle(i))
         };
         frame::note_push(self, opened.task, |t| self.slab.is_done(t), written);
         if self.rare.load(Ordering::Relaxed) & rare::HOOK != 0 {
@@ -490,7 +484,7 @@ impl Core {
             None => Pushed::Full,
             Some(draft) => {
                 draft.write_own(name, flag::ALWAYS | flag::DELETE, Some(i));
-                self.submit(state, draft, &mut task, Wish::Queue, None)
+                self.submit(state, draft, &mut task, Wish::Queue, &[], None)
             }
         };
         state.vars.bury(i);

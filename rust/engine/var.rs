@@ -122,11 +122,6 @@ impl Vars {
             }
         };
         versions.reset(i);
-        self.handle(i)
-    }
-
-    /// The variable of a slot in use.
-    pub fn handle(&self, i: u32) -> Var {
         Var((self.states[i as usize].generation as u64) << 32 | i as u64)
     }
 
