@@ -6,7 +6,7 @@ from typing import Any
 
 from . import ndarray as nd
 from .ndarray import NDArray
-from .optimizer import Optimizer, register
+from .optimizer import Optimizer, _Momentum, register
 from .optimizer import _zeros_like as zeros_like
 
 
@@ -18,15 +18,14 @@ class Ftrl(Optimizer):
     |z| > λ1, else 0.
     """
 
+    zero_states = 2
+
     def __init__(
         self, lamda1: float = 0.01, learning_rate: float = 0.1, beta: float = 1.0, **kwargs: Any
     ) -> None:
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.lamda1 = lamda1
         self.beta = beta
-
-    def create_state(self, index: int, weight: NDArray) -> Any:
-        return zeros_like(weight), zeros_like(weight)
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         common = self._common(index)
@@ -41,15 +40,14 @@ class Adamax(Optimizer):
     With g ← clip(g + wd·w): m ← β1·m + (1-β1)·g; u ← max(β2·u, |g|); w ← w - lr/(1-β1ᵗ)·m/u.
     """
 
+    zero_states = 2
+
     def __init__(
         self, learning_rate: float = 0.002, beta1: float = 0.9, beta2: float = 0.999, **kwargs: Any
     ) -> None:
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.beta1 = beta1
         self.beta2 = beta2
-
-    def create_state(self, index: int, weight: NDArray) -> Any:
-        return zeros_like(weight), zeros_like(weight)
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         common = self._common(index)
@@ -69,6 +67,8 @@ class Nadam(Optimizer):
     all parameters.
     """
 
+    zero_states = 2
+
     def __init__(
         self,
         learning_rate: float = 0.001,
@@ -84,9 +84,6 @@ class Nadam(Optimizer):
         self.epsilon = epsilon
         self.schedule_decay = schedule_decay
         self.m_schedule = 1.0
-
-    def create_state(self, index: int, weight: NDArray) -> Any:
-        return zeros_like(weight), zeros_like(weight)
 
     def _mu(self, t: int) -> float:
         return self.beta1 * (1 - 0.5 * 0.96 ** (t * self.schedule_decay))
@@ -108,7 +105,7 @@ class Nadam(Optimizer):
 
 
 @register
-class Signum(Optimizer):
+class Signum(_Momentum):
     """Steps by the sign of the momentum (Bernstein et al., ICML 2018).
 
     m ← μ·m - (1-μ)·(wd·w + clip(g)); w ← (1 - lr·wd_lh)·w + lr·sign(m). Without momentum:
@@ -125,9 +122,6 @@ class Signum(Optimizer):
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.momentum = momentum
         self.wd_lh = wd_lh
-
-    def create_state(self, index: int, weight: NDArray) -> Any:
-        return zeros_like(weight) if self.momentum else None
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         common = self._common(index)
@@ -146,6 +140,8 @@ class FTML(Optimizer):
     z ← β1·z + (1-β1)·g - (d' - β1·d)·w; w ← -z/d'; d ← d'.
     """
 
+    zero_states = 3
+
     def __init__(
         self, beta1: float = 0.6, beta2: float = 0.999, epsilon: float = 1e-8, **kwargs: Any
     ) -> None:
@@ -153,9 +149,6 @@ class FTML(Optimizer):
         self.beta1 = beta1
         self.beta2 = beta2
         self.epsilon = epsilon
-
-    def create_state(self, index: int, weight: NDArray) -> Any:
-        return tuple(zeros_like(weight) for _ in range(3))
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         common = self._common(index)

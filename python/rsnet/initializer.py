@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from . import random
+from ._registration import register_class
 from .ndarray import NDArray, array
 
 __all__ = [
@@ -62,15 +63,7 @@ def register(*aliases: Any) -> Any:
 
     Bare (``@register``), or with aliases (``@register("zeros")``).
     """
-    if len(aliases) == 1 and isinstance(aliases[0], type):
-        return register()(aliases[0])
-
-    def deco(cls: type[Initializer]) -> type[Initializer]:
-        for name in (cls.__name__, *aliases):
-            _REGISTRY[name.lower()] = cls
-        return cls
-
-    return deco
+    return register_class(_REGISTRY, aliases)
 
 
 def create(init: Any, **kwargs: Any) -> Initializer:

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy
 
+from ._registration import register_class
+
 __all__ = [
     "EvalMetric",
     "CompositeEvalMetric",
@@ -40,15 +42,7 @@ def register(*aliases: Any) -> Any:
 
     Bare (``@register``), or with aliases (``@register("acc")``).
     """
-    if len(aliases) == 1 and isinstance(aliases[0], type):
-        return register()(aliases[0])
-
-    def deco(cls: type[EvalMetric]) -> type[EvalMetric]:
-        for name in (cls.__name__, *aliases):
-            _REGISTRY[name.lower()] = cls
-        return cls
-
-    return deco
+    return register_class(_REGISTRY, aliases)
 
 
 def create(metric: Any, *args: Any, **kwargs: Any) -> EvalMetric:

@@ -92,7 +92,14 @@ class Optimizer:
         Its variables' `__lr_mult__` and `__wd_mult__` are multipliers of rate and decay.
     begin_num_update : int
         Where counting starts, for a training that is resumed.
+
+    Attributes
+    ----------
+    zero_states : int
+        How many arrays of zeros `create_state` makes for a parameter.
     """
+
+    zero_states = 0
 
     def __init__(
         self,
@@ -196,8 +203,8 @@ class Optimizer:
         return create(name, **kwargs)
 
     def create_state(self, index: int, weight: NDArray) -> Any:
-        """What the rule keeps for one parameter; None by default."""
-        return None
+        """What the rule keeps for one parameter: by default `zero_states` arrays of zeros, or None."""
+        return tuple(_zeros_like(weight) for _ in range(self.zero_states)) or None
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         """Changes `weight` and `state` in place."""
@@ -254,8 +261,17 @@ def _zeros_like(weight: NDArray) -> NDArray:
     return nd.zeros(weight.shape, ctx=weight.context, dtype=weight.dtype)
 
 
+class _Momentum(Optimizer):
+    """A rule whose one state is the momentum, if there is any."""
+
+    momentum: float
+
+    def create_state(self, index: int, weight: NDArray) -> Any:
+        return _zeros_like(weight) if self.momentum else None
+
+
 @register
-class SGD(Optimizer):
+class SGD(_Momentum):
     """Gradient descent: w ← (1 - lr·wd)·w - lr·clip(g).
 
     With momentum μ: m ← μ·m - lr·wd·w - lr·clip(g); w ← w + m.
@@ -265,9 +281,6 @@ class SGD(Optimizer):
         super().__init__(**kwargs)
         self.momentum = momentum
         self.lazy_update = lazy_update
-
-    def create_state(self, index: int, weight: NDArray) -> Any:
-        return _zeros_like(weight) if self.momentum else None
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         common = self._common(index)
@@ -303,15 +316,12 @@ _REGISTRY["ccsgd"] = SGD
 
 
 @register
-class NAG(Optimizer):
+class NAG(_Momentum):
     """Nesterov's momentum: with d = lr·(clip(g) + wd·w), m ← μ·m - d; w ← w + μ·m - d."""
 
     def __init__(self, momentum: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.momentum = momentum
-
-    def create_state(self, index: int, weight: NDArray) -> Any:
-        return _zeros_like(weight) if self.momentum else None
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         common = self._common(index)
@@ -330,6 +340,8 @@ class Adam(Optimizer):
     m ← β1·m + (1-β1)·g; v ← β2·v + (1-β2)·g²; w ← w - lr·√(1-β2ᵗ)/(1-β1ᵗ) · m / (√v + ε).
     """
 
+    zero_states = 2
+
     def __init__(
         self,
         learning_rate: float = 0.001,
@@ -344,9 +356,6 @@ class Adam(Optimizer):
         self.beta2 = beta2
         self.epsilon = epsilon
         self.lazy_update = lazy_update
-
-    def create_state(self, index: int, weight: NDArray) -> Any:
-        return _zeros_like(weight), _zeros_like(weight)
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         common = self._common(index)
@@ -408,10 +417,8 @@ class RMSProp(Optimizer):
         self.gamma2 = gamma2
         self.epsilon = epsilon
         self.centered = centered
+        self.zero_states = 3 if centered else 1
         self.clip_weights = clip_weights
-
-    def create_state(self, index: int, weight: NDArray) -> Any:
-        return tuple(_zeros_like(weight) for _ in range(3 if self.centered else 1))
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         common = self._common(index)
@@ -437,13 +444,12 @@ class AdaDelta(Optimizer):
     a ← ρ·a + (1-ρ)·g²; d = √(b+ε)/√(a+ε)·g; b ← ρ·b + (1-ρ)·d²; w ← w - d - wd·w.
     """
 
+    zero_states = 2
+
     def __init__(self, rho: float = 0.90, epsilon: float = 1e-5, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.rho = rho
         self.epsilon = epsilon
-
-    def create_state(self, index: int, weight: NDArray) -> Any:
-        return _zeros_like(weight), _zeros_like(weight)
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         common = self._common(index)

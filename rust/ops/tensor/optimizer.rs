@@ -264,6 +264,19 @@ fn rmsprop<E: Stored>(call: &Call<'_>) {
     });
 }
 
+/// What all updates of a weight have in common: names of the inputs, and what is changed in place.
+fn updating<P: ParamStruct>(name: &str, states: &[(&str, &str)]) -> OpDef {
+    let mut inputs = vec![("weight", "The weight."), ("grad", "Its gradient.")];
+    inputs.extend(states);
+    OpDef::new::<P>(name)
+        .inputs_are(&inputs)
+        .infer_shape(elementwise_shape)
+        .mutates(&(2..inputs.len()).collect::<Vec<_>>())
+        .inplace(&[InplacePair::new(0, 0)])
+        .no_auto_variables()
+        .not_deterministic()
+}
+
 fn optimizer<P: ParamStruct>(
     name: &str,
     alias: &[&str],
@@ -271,18 +284,14 @@ fn optimizer<P: ParamStruct>(
     states: &'static [(&'static str, &'static str)],
     run: fn(&Call<'_>) -> Result<()>,
 ) -> OpDef {
-    let mut inputs = vec![("weight", "The weight."), ("grad", "Its gradient.")];
-    inputs.extend(states);
     let example = super::updates::example(name, states.len());
-    OpDef::new::<P>(name)
+    updating::<P>(name, states)
         .aliases(alias)
         .doc(&format!(
             "Updates a weight, usually with `out=weight`, and its states in place.\n\n{formula}\n\nwhere g is the gradient \
              times `rescale_grad`, limited to `clip_gradient` if that is not negative. All arrays have one shape and one \
              dtype, float16 (calculated in float32), float32 or float64.\n\nExamples\n--------\n>>> w, g = nd.ones((2,)), nd.ones((2,))\n{example}"
         ))
-        .inputs_are(&inputs)
-        .infer_shape(elementwise_shape)
         .infer_type(|attrs: &Attrs, inputs, outputs| {
             let known = same_type(attrs, inputs, outputs)?;
             match inputs[0] {
@@ -293,10 +302,6 @@ fn optimizer<P: ParamStruct>(
                 _ => Ok(known),
             }
         })
-        .mutates(&(2..2 + states.len()).collect::<Vec<_>>())
-        .inplace(&[InplacePair::new(0, 0)])
-        .no_auto_variables()
-        .not_deterministic()
         .kernel(Kernel::cpu(run).skips_null())
 }
 
@@ -307,12 +312,9 @@ fn mixed<P: ParamStruct>(
     states: &'static [(&'static str, &'static str)],
     run: fn(&Call<'_>) -> Result<()>,
 ) -> OpDef {
-    let mut inputs = vec![("weight", "The weight."), ("grad", "Its gradient.")];
-    inputs.extend(states);
-    inputs.push(("weight32", "The weight in float32."));
+    let single = [states, &[("weight32", "The weight in float32.")]].concat();
     let zeros = ", nd.zeros((2,))".repeat(states.len());
-    let names: Vec<&'static str> = states.iter().map(|s| s.0).chain(["weight32"]).collect();
-    OpDef::new::<P>(name)
+    updating::<P>(name, &single)
         .doc(&format!(
             "Updates a weight of low precision, usually with `out=weight`, by its copy in float32.\n\n{formula}\n\nwhere g is \
              the gradient times `rescale_grad`, limited to `clip_gradient` if that is not negative. `weight32` and the states \
@@ -320,10 +322,8 @@ fn mixed<P: ParamStruct>(
              one shape.\n\nExamples\n--------\n>>> w32 = nd.ones((2,))\n>>> w, g = w32.astype('float16'), nd.ones((2,), dtype='float16')\n\
              >>> w = nd.{name}(w, g{zeros}, w32, lr=0.5, out=w)\n>>> w32\n[0.5 0.5]\n"
         ))
-        .inputs_are(&inputs)
-        .infer_shape(elementwise_shape)
         .infer_type(move |_, inputs, outputs| {
-            for (slot, name) in inputs[2..].iter_mut().zip(&names) {
+            for (slot, (name, _)) in inputs[2..].iter_mut().zip(&single) {
                 assign_type(slot, name, DType::F32)?;
             }
             let Some(dtype) = inputs[0].or(inputs[1]).or(outputs[0]) else { return Ok(false) };
@@ -333,10 +333,6 @@ fn mixed<P: ParamStruct>(
             assign_type(&mut outputs[0], "output", dtype)?;
             Ok(true)
         })
-        .mutates(&(2..3 + states.len()).collect::<Vec<_>>())
-        .inplace(&[InplacePair::new(0, 0)])
-        .no_auto_variables()
-        .not_deterministic()
         .kernel(Kernel::cpu(run))
 }
 
