@@ -165,7 +165,7 @@ pub fn stored_key(key: &str) -> String {
 /// What is given to [`Symbol::create`].
 #[derive(Default)]
 pub struct Create<'a> {
-    /// Parameters as given.
+    /// Parameters as given; those with [`HIDDEN_KEYS`] become attributes.
     pub params: &'a [(&'a str, Value)],
     /// The node's name, already chosen by the name manager.
     pub name: &'a str,
@@ -197,7 +197,8 @@ impl Symbol {
     /// A node of operator `op` over the inputs. Missing inputs become variables `<name>_<input>`.
     pub fn create(op: &Arc<OpDef>, with: Create<'_>) -> Result<Symbol> {
         let name = with.name;
-        let mut params: Vec<(&str, Value)> = with.params.to_vec();
+        let (hidden, mut params): (Vec<_>, Vec<_>) =
+            with.params.iter().cloned().partition(|(key, _)| HIDDEN_KEYS.contains(key));
         if let Some(count) = op.key_var_num_args.as_deref()
             && !params.iter().any(|p| p.0 == count)
         {
@@ -212,7 +213,9 @@ impl Symbol {
             params.push((count, Value::Int((with.args.len() + with.kwargs.len()) as i64)));
         }
         let attrs = op.parse(&params).map_err(|e| e.in_node(name))?;
-        let mut dict: Dict = with.dict.into_iter().map(|(k, v)| (stored_key(&k), v)).collect();
+        let hidden = hidden.into_iter().map(|(k, v)| (k.to_owned(), v.to_string()));
+        let own = with.dict.into_iter().chain(hidden);
+        let mut dict: Dict = own.map(|(k, v)| (stored_key(&k), v)).collect();
         for (k, v) in &params {
             dict.insert((*k).to_owned(), v.to_string());
         }

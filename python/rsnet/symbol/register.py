@@ -15,9 +15,6 @@ from .symbol import Symbol
 
 _functions: dict[str, tuple[int, Callable[..., Symbol]]] = {}
 
-# Attributes of nodes that are given like parameters, and stored with underscores.
-_HIDDEN = {"ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage"}
-
 
 def create(
     op: str,
@@ -30,9 +27,6 @@ def create(
 ) -> Symbol:
     """A symbol of operator `op` over the given inputs; what is missing becomes variables."""
     attrs = attribute.current().get(attr)
-    hidden = _HIDDEN & params.keys()
-    attrs |= {f"__{key}__": text_of(params[key]) for key in hidden}
-    params = {key: value for key, value in params.items() if key not in hidden}
     for key, value in attrs.items():
         if not isinstance(value, str):
             raise ValueError(f"Attributes need to be string: attribute '{key}' of operator {op}")

@@ -5,7 +5,7 @@ use super::read::Raw;
 use crate::error::{Place, Result};
 use crate::graph::infer::declared_dims;
 use crate::operator::{OpDef, Registry};
-use crate::shape::Shape;
+use crate::shape::{Numbers, Shape};
 
 /// From here on auxiliary states are nodes of the file (0.9.0).
 pub const AUX_ARE_NODES: i64 = 900;
@@ -24,8 +24,7 @@ pub fn mark_unknown_extents(raw: &mut [Raw]) {
         if !shape.rank_known() {
             node.dict.remove("__shape__");
         } else if !shape.is_known() {
-            let extents: Vec<String> = shape.dims().iter().map(i64::to_string).collect();
-            node.dict.insert("__shape__".into(), format!("({})", extents.join(", ")));
+            node.dict.insert("__shape__".into(), Numbers(shape.dims()).to_string());
         }
     }
 }
