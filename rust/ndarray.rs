@@ -182,7 +182,11 @@ impl Drop for Chunk {
 }
 
 /// Memory of an array that is made when its bytes are: a handle is cheaper to pass on than an array.
-pub struct Fresh(Arc<Chunk>);
+pub struct Fresh {
+    chunk: Arc<Chunk>,
+    /// Where it begins.
+    pub address: *mut u8,
+}
 
 /// An array: shared memory, where it begins, shape and dtype. Always row-major and without gaps.
 #[derive(Clone)]
@@ -191,16 +195,6 @@ pub struct NDArray {
     offset: usize,
     shape: Shape,
     dtype: DType,
-}
-
-impl Fresh {
-    #[inline]
-    pub fn address(&self) -> *mut u8 {
-        match &self.0.memory {
-            Memory::Pooled(ptr) => ptr.load(Ordering::Relaxed),
-            Memory::External(ptr, _) => *ptr,
-        }
-    }
 }
 
 impl NDArray {
@@ -224,13 +218,14 @@ impl NDArray {
     pub fn memory_like(&self) -> Result<Fresh> {
         let old = &*self.chunk;
         let bytes = self.size_bytes();
-        let memory = Memory::Pooled(AtomicPtr::new(old.base.pool.take(bytes)?));
-        Ok(Fresh(Chunk::new(&old.base, bytes, old.ctx, memory)))
+        let address = old.base.pool.take(bytes)?;
+        let memory = Memory::Pooled(AtomicPtr::new(address));
+        Ok(Fresh { chunk: Chunk::new(&old.base, bytes, old.ctx, memory), address })
     }
 
     /// An array of this one's shape and dtype in memory that was made for it.
     #[inline]
-    pub fn like(&self, Fresh(chunk): Fresh) -> Self {
+    pub fn like(&self, Fresh { chunk, .. }: Fresh) -> Self {
         debug_assert_eq!(chunk.size_bytes, self.size_bytes());
         NDArray { chunk, offset: 0, shape: self.shape.clone(), dtype: self.dtype }
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections import Counter
 from typing import Any
 
 from .symbol import Symbol
@@ -205,24 +206,26 @@ def plot_network(
         raise ImportError("plot_network requires the package graphviz") from error
     shapes = _shapes(symbol, shape)
     nodes = json.loads(symbol.tojson())["nodes"]
-    names = [n["name"] for n in nodes]
-    for name in sorted({n for n in names if names.count(n) > 1}):
+    times = Counter(node["name"] for node in nodes)
+    for name in sorted(name for name in times if times[name] > 1):
         warnings.warn(f"several nodes are named '{name}': they are drawn as one", RuntimeWarning, 2)
     style = {
         "shape": "box", "fixedsize": "true", "width": "1.3", "height": "0.8034", "style": "filled",
     } | (node_attrs or {})  # fmt: skip
     dot = Digraph(name=title, format=save_format)
-    shown = [
-        n for n in nodes if not (hide_weights and n["op"] == "null" and n["name"].endswith(_HIDDEN))
-    ]
-    for node in shown:
+
+    def is_shown(node: dict[str, Any]) -> bool:
+        is_weight = node["op"] == "null" and node["name"].endswith(_HIDDEN)
+        return not (hide_weights and is_weight)
+
+    for node in filter(is_shown, nodes):
         own = {"shape": "oval"} if node["op"] == "null" else {}
         colour = _COLOURS.get(node["op"], "#fccde5")
         dot.node(name=node["name"], label=_label(node), fillcolor=colour, **(style | own))
-    for node in shown:
+    for node in nodes:
         for entry in node["inputs"]:
             source = nodes[entry[0]]
-            if source not in shown:
+            if not is_shown(source):
                 continue
             label = _extents(shapes, source)
             edge = {"dir": "back", "arrowtail": "open"} | ({"label": label} if label else {})

@@ -43,9 +43,9 @@ impl Short {
         }
         let out = a.memory_like().ok()?;
         // Views are made where they stay: copying their small parts one by one and then as a whole stalls.
-        let at = [a.address().ok()?, b.address().ok()?, out.address()];
-        // SAFETY: each with its own address, the output in memory made for it. The operators of the table are element-wise: how elements are
-        // arranged does not matter to them.
+        let at = [a.address().ok()?, b.address().ok()?, out.address];
+        // The operators of the table are element-wise: how elements are arranged does not matter to them.
+        // SAFETY: each with its own address, the output in memory made for it.
         let inputs = unsafe { [a.flat_view(at[0]), b.flat_view(at[1])] };
         // SAFETY: as above.
         let outputs = unsafe { [a.flat_view(at[2])] };

@@ -111,11 +111,10 @@ pub fn dtype_arg(obj: &Bound<'_, PyAny>) -> PyResult<DType> {
 
 /// NumPy's type class, `numpy.float32` ...
 pub fn dtype_to_py(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyAny>> {
-    let at = DType::ALL.iter().position(|d| *d == dtype).unwrap_or(0);
-    Ok(numpy_types(py)?[at].bind(py).clone())
+    Ok(numpy_types(py)?[dtype as usize].bind(py).clone())
 }
 
-/// NumPy's type classes in the order of [`DType::ALL`].
+/// NumPy's type classes in the order of [`DType::ALL`], which is that of the discriminants.
 fn numpy_types(py: Python<'_>) -> PyResult<&'static [Py<PyAny>]> {
     static TYPES: PyOnceLock<Vec<Py<PyAny>>> = PyOnceLock::new();
     let types = TYPES.get_or_try_init(py, || {

@@ -137,7 +137,7 @@ def from_numpy(ndarray, zero_copy=True):
     An array over memory that was read-only before cannot be written to either.
     """
     if not zero_copy:
-        return array(ndarray, dtype=ndarray.dtype.type)
+        return array(ndarray, dtype=ndarray.dtype)
     if not ndarray.flags["C_CONTIGUOUS"]:
         raise ValueError("Only c-contiguous arrays are supported for zero-copy")
     result = _core.share_numpy(ndarray, ndarray.flags.writeable)

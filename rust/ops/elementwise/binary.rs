@@ -478,12 +478,6 @@ fn grad_add() -> OpDef {
         .kernel(kernel(|call| equal_shapes(&TABLE[0], call)))
 }
 
-/// Does broadcasting make `to` of `from`?
-fn repeats_to(from: &Shape, to: &Shape) -> bool {
-    let axes = from.dims().iter().rev().zip(to.dims().iter().rev());
-    from.ndim() <= to.ndim() && axes.into_iter().all(|(f, t)| f == t || *f == 1)
-}
-
 /// The sum over what broadcasting repeated.
 fn sum_like() -> OpDef {
     OpDef::plain("_sum_like")
@@ -493,7 +487,8 @@ fn sum_like() -> OpDef {
         .infer_shape(|_, inputs, outputs| {
             outputs[0].merge(&inputs[1])?;
             let known = inputs.iter().all(|s| s.is_known());
-            if known && !repeats_to(&inputs[1], &inputs[0]) {
+            let repeats = |full: Shape| full == inputs[0];
+            if known && !broadcast_shape(&inputs[0], &inputs[1]).is_ok_and(repeats) {
                 let expected = format!("a shape that is repeated to {}", inputs[0]);
                 return Err(Error::argument("rhs", "shape", &inputs[1], &expected));
             }
