@@ -131,9 +131,26 @@ impl Chunk {
         {
             return *var;
         }
-        let var = *self.var.get_or_init(|| self.base.engine.new_variable());
+        let var = self.var.get().copied().unwrap_or_else(|| self.take_var());
         self.latch.close();
         var
+    }
+
+    /// Gives the chunk a variable; of two threads that do so at once, one gives its own back. (Making it waits for
+    /// the engine's lock: a cell that fills meanwhile would stay so in a child forked then.)
+    #[inline]
+    fn take_var(&self) -> Var {
+        let fresh = self.base.engine.new_variable();
+        match self.var.set(fresh) {
+            Ok(()) => fresh,
+            Err(_) => self.give_back_var(fresh),
+        }
+    }
+
+    #[cold]
+    fn give_back_var(&self, unused: Var) -> Var {
+        self.base.engine.delete_variable(unused, None);
+        *self.var.get().expect("another thread has set it")
     }
 
     /// The variable, if it exists and rules.

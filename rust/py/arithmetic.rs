@@ -3,6 +3,7 @@
 
 use super::autograd::thread_state;
 use super::error::IntoPy;
+use super::lazy::Lazy;
 use super::ndarray::PyNDArray;
 use super::{function, runtime};
 use crate::error::{Error, Result};
@@ -12,7 +13,6 @@ use crate::ndarray::{Fresh, NDArray, with_quiet};
 use crate::operator::{Attrs, Body, Call, NativeFn, OpContext, OpDef, OpReq, Value};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyFloat, PyInt};
 use std::sync::Arc;
 
@@ -106,7 +106,7 @@ const NAMES: [[&str; 4]; 12] = [
 ];
 
 fn arithmetic(py: Python<'_>, op: Op) -> PyResult<&'static Arithmetic> {
-    static TABLE: PyOnceLock<Vec<Arithmetic>> = PyOnceLock::new();
+    static TABLE: Lazy<Vec<Arithmetic>> = Lazy::new();
     let row = |names: &[&str; 4]| -> Result<Arithmetic> {
         let find = |name| runtime().registry.find(name);
         Ok(Arithmetic {
@@ -124,7 +124,7 @@ fn number(obj: &Bound<'_, PyAny>) -> Option<f64> {
     if obj.is_instance_of::<PyFloat>() || obj.is_instance_of::<PyInt>() {
         return obj.extract().ok();
     }
-    static GENERIC: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static GENERIC: Lazy<Py<PyAny>> = Lazy::new();
     let py = obj.py();
     let load = || Ok::<_, PyErr>(py.import("numpy")?.getattr("generic")?.unbind());
     let generic = GENERIC.get_or_try_init(py, load).ok()?;

@@ -10,6 +10,7 @@ use super::attached;
 use super::autograd::{ThreadState, replace_thread_state};
 use super::convert::{context_to_py, numpy_view};
 use super::error::{from_py, to_py};
+use super::lazy::Lazy;
 use super::ndarray::PyNDArray;
 use super::operator::{Payload, PyState};
 use super::runtime;
@@ -201,7 +202,7 @@ fn is_quiet(array: &NDArray) -> bool {
 
 /// The members of `rsnet.operator.OpReq` by number.
 fn requests(py: Python<'_>) -> &[Py<PyAny>] {
-    static MEMBERS: PyOnceLock<Vec<Py<PyAny>>> = PyOnceLock::new();
+    static MEMBERS: Lazy<Vec<Py<PyAny>>> = Lazy::new();
     MEMBERS.get_or_init(py, || {
         let class = py.import("rsnet.operator").and_then(|m| m.getattr("OpReq")).ok();
         [OpReq::Null, OpReq::Write, OpReq::Inplace, OpReq::Add]

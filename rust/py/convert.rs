@@ -1,5 +1,6 @@
 //! Python objects to the core's vocabulary and back: values, shapes, dtypes, contexts, NumPy arrays.
 
+use super::lazy::{Lazy, interned};
 use crate::context::{Context, DeviceType};
 use crate::dtype::DType;
 use crate::operator::Value;
@@ -7,12 +8,10 @@ use crate::shape::Shape;
 use crate::tensor::View;
 use crate::with_dtype;
 use numpy::npyffi::{self, NPY_ARRAY_WRITEABLE, PY_ARRAY_API};
-use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyArrayDescrMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 use std::os::raw::c_int;
 
@@ -44,7 +43,7 @@ pub fn to_value(obj: &Bound<'_, PyAny>) -> PyResult<Value> {
 fn other_value(obj: &Bound<'_, PyAny>) -> PyResult<Value> {
     let class = obj.get_type();
     if class.module().is_ok_and(|m| m.to_string_lossy().starts_with("numpy")) {
-        if let Ok(flag) = obj.getattr(intern!(obj.py(), "name")) {
+        if let Ok(flag) = obj.getattr(interned!(obj.py(), "name")) {
             return Ok(Value::Str(flag.str()?.to_str()?.to_owned())); // a numpy.dtype
         }
         if let Ok(item) = obj.call_method0("tolist") {
@@ -102,10 +101,10 @@ pub fn dtype_arg(obj: &Bound<'_, PyAny>) -> PyResult<DType> {
     if let Some(at) = numpy_types(py)?.iter().position(|t| obj.is(t)) {
         return Ok(DType::ALL[at]);
     }
-    static DTYPE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static DTYPE: Lazy<Py<PyAny>> = Lazy::new();
     let numpy = DTYPE
         .get_or_try_init(py, || Ok::<_, PyErr>(py.import("numpy")?.getattr("dtype")?.unbind()))?;
-    let name: String = numpy.bind(py).call1((obj,))?.getattr(intern!(py, "name"))?.extract()?;
+    let name: String = numpy.bind(py).call1((obj,))?.getattr(interned!(py, "name"))?.extract()?;
     DType::from_name(&name).map_err(|e| super::error::to_py(py, &e))
 }
 
@@ -116,7 +115,7 @@ pub fn dtype_to_py(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyAny>> {
 
 /// NumPy's type classes in the order of [`DType::ALL`], which is that of the discriminants.
 fn numpy_types(py: Python<'_>) -> PyResult<&'static [Py<PyAny>]> {
-    static TYPES: PyOnceLock<Vec<Py<PyAny>>> = PyOnceLock::new();
+    static TYPES: Lazy<Vec<Py<PyAny>>> = Lazy::new();
     let types = TYPES.get_or_try_init(py, || {
         let dtype = py.import("numpy")?.getattr("dtype")?;
         DType::ALL
@@ -137,8 +136,8 @@ pub fn context_arg(obj: Option<&Bound<'_, PyAny>>) -> PyResult<Context> {
     }
     let fail = || PyTypeError::new_err(format!("expected a Context, got {obj}"));
     let py = obj.py();
-    let kind: i32 = obj.getattr(intern!(py, "device_typeid")).map_err(|_| fail())?.extract()?;
-    let device_id: i32 = obj.getattr(intern!(py, "device_id")).map_err(|_| fail())?.extract()?;
+    let kind: i32 = obj.getattr(interned!(py, "device_typeid")).map_err(|_| fail())?.extract()?;
+    let device_id: i32 = obj.getattr(interned!(py, "device_id")).map_err(|_| fail())?.extract()?;
     let device_type = DeviceType::from_id(kind).ok_or_else(fail)?;
     Ok(Context { device_type, device_id })
 }
@@ -155,9 +154,22 @@ pub fn context_from_text(text: &str) -> PyResult<Context> {
 }
 
 pub fn context_to_py(py: Python<'_>, ctx: Context) -> PyResult<Bound<'_, PyAny>> {
-    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static CLASS: Lazy<Py<PyAny>> = Lazy::new();
     let load = || Ok::<_, PyErr>(py.import("rsnet.context")?.getattr("Context")?.unbind());
     CLASS.get_or_try_init(py, load)?.bind(py).call1((ctx.device_type.name(), ctx.device_id))
+}
+
+/// Fills the cells of the bindings' libraries now: one that another thread is filling stays so for ever in a child
+/// forked meanwhile (see [`Lazy`]).
+pub fn load_numpy(py: Python<'_>) -> PyResult<()> {
+    py.get_type::<PyInt>().module()?;
+    for dtype in DType::ALL {
+        let array = numpy_empty(py, &Shape::from([1].as_slice()), dtype)?;
+        view_of_numpy(array.cast()?)?;
+    }
+    let positions = numpy_empty(py, &Shape::from([1].as_slice()), DType::I64)?;
+    positions.extract::<PyReadonlyArray1<'_, i64>>()?;
+    Ok(())
 }
 
 /// NumPy's descriptor of `dtype`.

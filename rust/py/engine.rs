@@ -6,6 +6,7 @@
 use super::attached::{self, Job};
 use super::convert::context_arg;
 use super::error::{IntoPy, from_py, poll_signals};
+use super::lazy::{Lazy, interned};
 use super::origin::user_line;
 use super::{engine_hook, runtime};
 use crate::context::Context;
@@ -14,9 +15,7 @@ use crate::engine::{HeldForFork, OnComplete, Operation, Prop, Push, Task, Var};
 use crate::error::Error;
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyBaseException, PyRuntimeError, PyTypeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyString, PyTuple};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -128,7 +127,7 @@ fn context(ctx: Option<&Bound<'_, PyAny>>) -> PyResult<Context> {
 
 /// The qualified name of a function, or what it prints as.
 fn name_of<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
-    match function.getattr(intern!(function.py(), "__qualname__")) {
+    match function.getattr(interned!(function.py(), "__qualname__")) {
         Ok(name) => match name.cast_into::<PyString>() {
             Ok(name) => Ok(name),
             Err(e) => e.into_inner().str(),
@@ -286,7 +285,7 @@ fn run_context(
     ctx: Context,
     stream: Option<usize>,
 ) -> PyResult<Bound<'_, RunContext>> {
-    static USUAL: PyOnceLock<Py<RunContext>> = PyOnceLock::new();
+    static USUAL: Lazy<Py<RunContext>> = Lazy::new();
     if ctx != Context::default() || stream.is_some() {
         return Bound::new(py, RunContext { ctx, stream });
     }

@@ -4,12 +4,11 @@
 //! same object, with a note that names operator and node. Others become classes of `rsnet.base`, each of
 //! which derives from `MXNetError` and, where one fits, from the builtin exception.
 
+use super::lazy::{Lazy, interned};
 use crate::error::{Error, ErrorKind};
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt, PyRuntimeError};
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use std::any::Any;
 use std::sync::Arc;
@@ -34,7 +33,7 @@ fn helper<'py>(
     name: &str,
     value: &Bound<'py, PyBaseException>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    py.import(intern!(py, "rsnet._exceptions"))?.call_method1(name, (value,))
+    py.import(interned!(py, "rsnet._exceptions"))?.call_method1(name, (value,))
 }
 
 /// Wraps an exception for its way through the core. The frames are taken from its traceback, or they would keep
@@ -80,7 +79,7 @@ pub fn to_py(py: Python<'_>, error: &Error) -> PyErr {
 
 /// The table `rsnet.base.ERRORS`.
 fn classes(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    static TABLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static TABLE: Lazy<Py<PyAny>> = Lazy::new();
     let load = || Ok::<_, PyErr>(py.import("rsnet.base")?.getattr("ERRORS")?.unbind());
     Ok(TABLE.get_or_try_init(py, load)?.bind(py).clone())
 }

@@ -4,6 +4,7 @@
 use super::autograd::thread_state;
 use super::convert::{context_arg, to_value};
 use super::error::{IntoPy, to_py};
+use super::lazy::Lazy;
 use super::ndarray::PyNDArray;
 use super::origin::user_line;
 use super::runtime;
@@ -14,7 +15,6 @@ use crate::operator::{Attrs, OpDef, Value, is_hidden};
 use pyo3::exceptions::{PyAssertionError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyString, PyTuple};
 use smallvec::SmallVec;
 use std::ffi::CString;
@@ -350,7 +350,7 @@ impl OpInfo {
 
 /// The marker of a parameter that was not given.
 fn is_null(value: &Bound<'_, PyAny>) -> bool {
-    static NULL: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static NULL: Lazy<Py<PyAny>> = Lazy::new();
     let py = value.py();
     let load = || Ok::<_, PyErr>(py.import("rsnet.base")?.getattr("_Null")?.unbind());
     NULL.get_or_try_init(py, load).is_ok_and(|null| value.is(null))

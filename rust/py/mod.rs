@@ -15,6 +15,7 @@ pub mod error;
 pub mod executor;
 pub mod function;
 pub mod graph;
+mod lazy;
 pub mod ndarray;
 pub mod operator;
 pub mod origin;
@@ -55,5 +56,5 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     symbol::register(m)?;
     executor::register(m)?;
     graph::register(m)?;
-    Ok(())
+    convert::load_numpy(m.py())
 }

@@ -8,6 +8,7 @@ use super::convert::{
     shape_to_py, view_of_numpy,
 };
 use super::error::{IntoPy, poll_signals, to_py};
+use super::lazy::Lazy;
 use super::{function, runtime};
 use crate::executor::autograd::Tracked;
 use crate::executor::transfer::{
@@ -19,7 +20,6 @@ use numpy::{PyReadonlyArray1, PyUntypedArray};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyInt, PySlice, PyTuple};
 use std::any::Any;
 use std::sync::Arc;
@@ -424,7 +424,7 @@ impl PyNDArray {
 
 /// `array[key]` for every key, written in Python.
 fn general_index(py: Python<'_>) -> PyResult<&'static Py<PyAny>> {
-    static INDEX: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static INDEX: Lazy<Py<PyAny>> = Lazy::new();
     INDEX.get_or_try_init(py, || {
         Ok(py.import("rsnet.ndarray._indexing")?.getattr("getitem")?.unbind())
     })

@@ -1,0 +1,61 @@
+//! Values made at their first use.
+//!
+//! The cells of the bindings' own library give the interpreter away while they fill, and whoever then forks leaves the
+//! child with a cell that is being filled for ever. A [`Lazy`] is never seen half filled: the value is made first,
+//! perhaps by several threads, and the first one is kept.
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyString;
+
+pub struct Lazy<T>(PyOnceLock<T>);
+
+impl<T> Lazy<T> {
+    pub const fn new() -> Self {
+        Lazy(PyOnceLock::new())
+    }
+
+    #[inline]
+    pub fn get_or_init(&self, py: Python<'_>, make: impl FnOnce() -> T) -> &T {
+        match self.0.get(py) {
+            Some(known) => known,
+            None => self.keep(py, make()),
+        }
+    }
+
+    #[inline]
+    pub fn get_or_try_init(
+        &self,
+        py: Python<'_>,
+        make: impl FnOnce() -> PyResult<T>,
+    ) -> PyResult<&T> {
+        match self.0.get(py) {
+            Some(known) => Ok(known),
+            None => Ok(self.keep(py, make()?)),
+        }
+    }
+
+    #[cold]
+    fn keep(&self, py: Python<'_>, made: T) -> &T {
+        let _ = self.0.set(py, made); // another thread's stays, if one was faster
+        self.0.get(py).expect("it was filled above")
+    }
+}
+
+/// The Python string, made once.
+macro_rules! interned {
+    ($py:expr, $text:expr) => {{
+        static TEXT: $crate::py::lazy::Lazy<pyo3::Py<pyo3::types::PyString>> =
+            $crate::py::lazy::Lazy::new();
+        $crate::py::lazy::text($py, &TEXT, $text)
+    }};
+}
+pub(crate) use interned;
+
+pub fn text<'py>(
+    py: Python<'py>,
+    cell: &'static Lazy<Py<PyString>>,
+    text: &str,
+) -> &'py Bound<'py, PyString> {
+    cell.get_or_init(py, || PyString::intern(py, text).unbind()).bind(py)
+}
