@@ -327,6 +327,18 @@ impl OpDef {
         }
     }
 
+    /// A count of inputs that nobody means would make as many names.
+    fn check_count(&self, values: &[Value]) -> Result<()> {
+        let Some(count) = self.key_var_num_args.as_deref() else { return Ok(()) };
+        let at = self.schema.fields.iter().position(|f| f.name == count);
+        match at.and_then(|i| values.get(i)) {
+            Some(Value::Int(n)) if *n > MOST_INPUTS => Err(Error::parameter(format!(
+                "value {n} for Parameter {count} should be smaller equal to {MOST_INPUTS}"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     // Builder methods, in the order in which a definition is usually written.
 
     pub fn doc(mut self, doc: &str) -> Self {
@@ -355,18 +367,6 @@ impl OpDef {
     }
 
     /// Inputs that depend on the parameters; call after [`OpDef::inputs_are`], which documents all.
-    /// A count of inputs that nobody means would make as many names.
-    fn check_count(&self, values: &[Value]) -> Result<()> {
-        let Some(count) = self.key_var_num_args.as_deref() else { return Ok(()) };
-        let at = self.schema.fields.iter().position(|f| f.name == count);
-        match at.and_then(|i| values.get(i)) {
-            Some(Value::Int(n)) if *n > MOST_INPUTS => Err(Error::parameter(format!(
-                "value {n} for Parameter {count} should be smaller equal to {MOST_INPUTS}"
-            ))),
-            _ => Ok(()),
-        }
-    }
-
     pub fn input_names_by(
         mut self,
         f: impl Fn(&Attrs) -> Vec<String> + Send + Sync + 'static,

@@ -29,8 +29,13 @@ pub fn same_type(
     inputs: &mut [Option<DType>],
     outputs: &mut [Option<DType>],
 ) -> Result<bool> {
+    one_type(&mut [("input", inputs), ("output", outputs)])
+}
+
+/// All arrays of these kinds have one dtype.
+pub fn one_type(kinds: &mut [(&str, &mut [Option<DType>])]) -> Result<bool> {
     let mut common = None;
-    for (kind, types) in [("input", &*inputs), ("output", &*outputs)] {
+    for (kind, types) in &*kinds {
         for (i, t) in types.iter().enumerate() {
             match (common, t) {
                 (None, t) => common = *t,
@@ -43,8 +48,8 @@ pub fn same_type(
             }
         }
     }
-    for t in inputs.iter_mut().chain(outputs.iter_mut()) {
-        *t = common;
+    for (_, types) in kinds {
+        types.fill(common);
     }
     Ok(common.is_some())
 }

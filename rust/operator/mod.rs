@@ -8,6 +8,7 @@ mod gradient;
 pub mod infer;
 mod kernel;
 mod param;
+pub mod property;
 mod registry;
 mod request;
 mod value;

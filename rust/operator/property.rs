@@ -1,0 +1,466 @@
+//! Stateful operators, by the two traits that MXNet's classes of these names are in Rust.
+//!
+//! An [`OperatorProperty`] is the parameters of an operator and says what it is; it makes one [`Operator`] for a node
+//! or recorded call, which runs forward and backward and may keep between the two what it likes. [`define`] turns
+//! the property into definitions like everybody's, so the graph, the tape and the planner see nothing special.
+
+use super::def::{InplacePair, Listed, OpDef};
+use super::gradient::{Dep, Gradient};
+use super::infer::one_type;
+use super::kernel::{Call, Kernel, OpContext, OpState};
+use super::param::{Attrs, ParamStruct};
+use super::request::{OpReq, ResourceRequest};
+use crate::context::Context;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::shape::Shape;
+use crate::tensor::View;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// A dtype that may be unknown.
+pub type MaybeType = Option<DType>;
+
+/// What an operator is, for its parameters: implemented by the parameter struct.
+///
+/// ```
+/// use rsnet::operator::property::*;
+/// use rsnet::operator::{Call, Kernel, OpReq};
+/// use rsnet::{context::Context, dtype::DType, error::Result, shape::Shape};
+/// use std::sync::Mutex;
+///
+/// rsnet::params! {
+///     /// Parameters of `Latest`.
+///     pub struct LatestParam { times: f32, default(2.0), "Factor."; }
+/// }
+///
+/// /// `y = times * x`; keeps how many elements it saw.
+/// struct Latest { times: f32, seen: Mutex<usize> }
+///
+/// impl Operator for Latest {
+///     fn forward(&self, run: &Forward<'_>) -> Result<()> {
+///         if run.req[0] != OpReq::Null {
+///             // SAFETY: the shapes are equal; the output is the input or apart from it.
+///             let (x, y) = unsafe { (run.in_data[0].slice::<f32>(), run.out_data[0].slice_mut::<f32>()) };
+///             for (y, x) in y.iter_mut().zip(x) { *y = self.times * x; }
+///         }
+///         *self.seen.lock().unwrap() += run.in_data[0].size();
+///         Ok(())
+///     }
+///     fn backward(&self, run: &Backward<'_>) -> Result<()> {
+///         let dy = run.out_grad[0].expect("it was declared");
+///         // SAFETY: as above.
+///         let (dy, dx) = unsafe { (dy.slice::<f32>(), run.in_grad[0].slice_mut::<f32>()) };
+///         for (dx, dy) in dx.iter_mut().zip(dy) { *dx = self.times * dy; }
+///         Ok(())
+///     }
+/// }
+///
+/// impl OperatorProperty for LatestParam {
+///     fn infer_shape(&self, input: &mut [Shape], output: &mut [Shape], _: &mut [Shape]) -> Result<bool> {
+///         output[0] = input[0].clone();
+///         Ok(input[0].is_known())
+///     }
+///     fn declare_backward_dependency(&self, run: Entries<'_>) -> Vec<rsnet::operator::Dep> {
+///         run.out_grad.to_vec()
+///     }
+///     fn create_operator(&self, _: Context, _: &[Shape], _: &[DType]) -> Result<Box<dyn Operator>> {
+///         Ok(Box::new(Latest { times: self.times, seen: Mutex::new(0) }))
+///     }
+/// }
+///
+/// let [forward, backward] = define::<LatestParam>("Latest", |run| Kernel::cpu(run).skips_null());
+/// assert_eq!((forward.name.as_str(), backward.name.as_str()), ("Latest", "_backward_Latest"));
+/// ```
+pub trait OperatorProperty: ParamStruct {
+    fn list_arguments(&self) -> Vec<&'static str> {
+        vec!["data"]
+    }
+
+    /// All outputs, hidden ones last.
+    fn list_outputs(&self) -> Vec<&'static str> {
+        vec!["output"]
+    }
+
+    fn list_auxiliary_states(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    /// How many outputs the user sees.
+    fn num_visible_outputs(&self) -> usize {
+        self.list_outputs().len()
+    }
+
+    /// Fills in what follows from what is known; `Ok(true)` when nothing is unknown.
+    fn infer_shape(
+        &self,
+        in_shape: &mut [Shape],
+        out_shape: &mut [Shape],
+        aux_shape: &mut [Shape],
+    ) -> Result<bool>;
+
+    /// As `infer_shape`. By default all arrays have one dtype.
+    fn infer_type(
+        &self,
+        in_type: &mut [MaybeType],
+        out_type: &mut [MaybeType],
+        aux_type: &mut [MaybeType],
+    ) -> Result<bool> {
+        one_type(&mut [("input", in_type), ("output", out_type), ("auxiliary state", aux_type)])
+    }
+
+    fn forward_resource(&self) -> Vec<ResourceRequest> {
+        Vec::new()
+    }
+
+    fn backward_resource(&self) -> Vec<ResourceRequest> {
+        Vec::new()
+    }
+
+    /// What `backward` reads of these, beside the auxiliary states; by default everything. What is left out may be
+    /// freed early.
+    fn declare_backward_dependency(&self, run: Entries<'_>) -> Vec<Dep> {
+        [run.out_grad, run.in_data, run.out_data].concat()
+    }
+
+    /// Outputs that may have an input's memory.
+    fn forward_inplace_option(&self) -> Vec<InplacePair> {
+        Vec::new()
+    }
+
+    /// Input gradients (by the number of the argument) that may have the memory of a declared dependency.
+    fn backward_inplace_option(&self) -> Vec<(Dep, usize)> {
+        Vec::new()
+    }
+
+    /// The operator of one node or recorded call, for arguments and auxiliary states of these shapes and dtypes.
+    fn create_operator(
+        &self,
+        ctx: Context,
+        shapes: &[Shape],
+        types: &[DType],
+    ) -> Result<Box<dyn Operator>>;
+}
+
+/// What runs. Two runs of one operator never overlap.
+pub trait Operator: Send + Sync {
+    fn forward(&self, run: &Forward<'_>) -> Result<()>;
+
+    fn backward(&self, run: &Backward<'_>) -> Result<()>;
+}
+
+/// The entries that a backward run may read.
+pub struct Entries<'a> {
+    /// Gradients of the visible outputs.
+    pub out_grad: &'a [Dep],
+    pub in_data: &'a [Dep],
+    pub out_data: &'a [Dep],
+}
+
+/// The operands of a forward run.
+pub struct Forward<'a> {
+    pub ctx: &'a OpContext,
+    pub in_data: &'a [View],
+    pub req: &'a [OpReq],
+    pub out_data: &'a [View],
+    pub aux_states: &'a [View],
+}
+
+/// The operands of a backward run; `None` is what was not declared.
+pub struct Backward<'a> {
+    pub ctx: &'a OpContext,
+    pub out_grad: &'a [Option<&'a View>],
+    pub in_data: &'a [Option<&'a View>],
+    pub out_data: &'a [Option<&'a View>],
+    /// One per argument, as `in_grad`.
+    pub req: &'a [OpReq],
+    pub in_grad: &'a [View],
+    pub aux_states: &'a [View],
+}
+
+/// How many of each kind an operator has, and what its backward run reads.
+struct Layout {
+    arguments: usize,
+    auxiliary: usize,
+    visible: usize,
+    outputs: usize,
+    deps: Vec<Dep>,
+}
+
+impl Layout {
+    fn of<P: OperatorProperty>(param: &P) -> Self {
+        let arguments = param.list_arguments().len();
+        let (outputs, visible) = (param.list_outputs().len(), param.num_visible_outputs());
+        let out_grad: Vec<Dep> = (0..visible).map(Dep::OutGrad).collect();
+        let in_data: Vec<Dep> = (0..arguments).map(Dep::Input).collect();
+        let out_data: Vec<Dep> = (0..outputs).map(Dep::Output).collect();
+        let entries = Entries { out_grad: &out_grad, in_data: &in_data, out_data: &out_data };
+        let deps = param.declare_backward_dependency(entries);
+        Layout { arguments, auxiliary: param.list_auxiliary_states().len(), visible, outputs, deps }
+    }
+
+    /// The inputs of the backward operator: what was declared, then the auxiliary states.
+    fn inputs(&self) -> Vec<Dep> {
+        let auxiliary = (0..self.auxiliary).map(|i| Dep::Input(self.arguments + i));
+        self.deps.iter().copied().chain(auxiliary).collect()
+    }
+}
+
+/// The state of a node or recorded call.
+struct Made {
+    operator: Box<dyn Operator>,
+    layout: Layout,
+}
+
+/// The definitions of operator `name` and of its backward operator. `kernel` makes a kernel of what runs: it says which
+/// devices and dtypes the operator serves. (Documentation and aliases are the caller's to add.)
+pub fn define<P: OperatorProperty>(
+    name: &str,
+    kernel: impl Fn(fn(&Call<'_>) -> Result<()>) -> Kernel,
+) -> [OpDef; 2] {
+    let param = |attrs: &Attrs| -> Arc<P> {
+        Arc::clone(attrs.typed()).downcast().expect("defined with this parameter struct")
+    };
+    let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let back = format!("_backward_{name}");
+    let mut forward = OpDef::new::<P>(name)
+        .input_names_by(move |attrs| {
+            let p = param(attrs);
+            owned([p.list_arguments(), p.list_auxiliary_states()].concat())
+        })
+        .output_names_by(move |attrs| owned(param(attrs).list_outputs()))
+        .visible(move |attrs| param(attrs).num_visible_outputs())
+        .infer_shape(move |attrs, inputs, outputs| {
+            let p = param(attrs);
+            let (arguments, aux) = inputs.split_at_mut(p.list_arguments().len());
+            p.infer_shape(arguments, outputs, aux)
+        })
+        .infer_type(move |attrs, inputs, outputs| {
+            let p = param(attrs);
+            let (arguments, aux) = inputs.split_at_mut(p.list_arguments().len());
+            p.infer_type(arguments, outputs, aux)
+        })
+        .inplace_by(move |attrs| param(attrs).forward_inplace_option())
+        .state(move |attrs, ctx, shapes, types| {
+            let p = param(attrs);
+            let operator = p.create_operator(ctx, shapes, types)?;
+            Ok(Arc::new(Made { operator, layout: Layout::of(&*p) }) as OpState)
+        })
+        .gradient(Gradient::declared(&back, move |attrs, _, _| Layout::of(&*param(attrs)).inputs()))
+        .not_deterministic()
+        .kernel(kernel(run_forward));
+    forward.mutates = Listed::by(move |attrs| {
+        let p = param(attrs);
+        let arguments = p.list_arguments().len();
+        (arguments..arguments + p.list_auxiliary_states().len()).collect()
+    });
+    forward.resources = Listed::by(move |attrs| param(attrs).forward_resource());
+    let mut backward = OpDef::new::<P>(&back)
+        .inplace_by(move |attrs| {
+            let p = param(attrs);
+            let inputs = Layout::of(&*p).inputs();
+            let at = |dep| inputs.iter().position(|d| *d == dep);
+            let options = p.backward_inplace_option().into_iter();
+            options.filter_map(|(dep, i)| Some(InplacePair::new(at(dep)?, i))).collect()
+        })
+        .not_deterministic()
+        .kernel(kernel(run_backward));
+    backward.mutates = Listed::by(move |attrs| {
+        let layout = Layout::of(&*param(attrs));
+        (layout.deps.len()..layout.deps.len() + layout.auxiliary).collect()
+    });
+    backward.resources = Listed::by(move |attrs| param(attrs).backward_resource());
+    [forward, backward]
+}
+
+fn made<'a>(call: &Call<'a>) -> Result<&'a Made> {
+    call.state
+        .and_then(|state| state.downcast_ref())
+        .ok_or_else(|| Error::internal("a stateful operator runs without its state"))
+}
+
+fn run_forward(call: &Call<'_>) -> Result<()> {
+    let Made { operator, layout } = made(call)?;
+    let (in_data, aux_states) = call.inputs.split_at(layout.arguments);
+    let (req, out_data) = (call.req, call.outputs);
+    operator.forward(&Forward { ctx: call.ctx, in_data, req, out_data, aux_states })
+}
+
+fn run_backward(call: &Call<'_>) -> Result<()> {
+    let Made { operator, layout } = made(call)?;
+    let (declared, aux_states) = call.inputs.split_at(layout.deps.len());
+    let read = |dep| layout.deps.iter().position(|d| *d == dep).map(|i| &declared[i]);
+    type Operands<'a> = SmallVec<[Option<&'a View>; 8]>;
+    let out_grad: Operands<'_> = (0..layout.visible).map(|i| read(Dep::OutGrad(i))).collect();
+    let in_data: Operands<'_> = (0..layout.arguments).map(|i| read(Dep::Input(i))).collect();
+    let out_data: Operands<'_> = (0..layout.outputs).map(|i| read(Dep::Output(i))).collect();
+    // Auxiliary states have no gradients.
+    let (in_grad, of_aux) = call.outputs.split_at(layout.arguments);
+    let (req, req_of_aux) = call.req.split_at(layout.arguments);
+    for (view, _) in of_aux.iter().zip(req_of_aux).filter(|(_, req)| **req != OpReq::Null) {
+        // SAFETY: an output that was asked for is this call's to write.
+        unsafe { view.ptr().write_bytes(0, view.size_bytes()) };
+    }
+    operator.backward(&Backward {
+        ctx: call.ctx,
+        out_grad: &out_grad,
+        in_data: &in_data,
+        out_data: &out_data,
+        req,
+        in_grad,
+        aux_states,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::Tensor;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    crate::params! {
+        /// Parameters of the operator under test.
+        struct CountedParam { times: f64, default(3.0), "Factor."; }
+    }
+
+    /// `y = times * x`, with a hidden output `x + 1`, a state that counts forward runs and an auxiliary state that the
+    /// backward run sets to this count.
+    struct Counted {
+        times: f64,
+        runs: AtomicUsize,
+    }
+
+    impl OperatorProperty for CountedParam {
+        fn list_outputs(&self) -> Vec<&'static str> {
+            vec!["output", "next"]
+        }
+
+        fn list_auxiliary_states(&self) -> Vec<&'static str> {
+            vec!["count"]
+        }
+
+        fn num_visible_outputs(&self) -> usize {
+            1
+        }
+
+        fn infer_shape(
+            &self,
+            input: &mut [Shape],
+            output: &mut [Shape],
+            aux: &mut [Shape],
+        ) -> Result<bool> {
+            output.fill(input[0].clone());
+            aux[0] = Shape::new(&[1]);
+            Ok(input[0].is_known())
+        }
+
+        fn declare_backward_dependency(&self, run: Entries<'_>) -> Vec<Dep> {
+            vec![run.out_data[1], run.out_grad[0]]
+        }
+
+        fn backward_inplace_option(&self) -> Vec<(Dep, usize)> {
+            vec![(Dep::OutGrad(0), 0)]
+        }
+
+        fn create_operator(
+            &self,
+            _: Context,
+            shapes: &[Shape],
+            _: &[DType],
+        ) -> Result<Box<dyn Operator>> {
+            assert_eq!(shapes.len(), 2, "the auxiliary state is told too");
+            Ok(Box::new(Counted { times: self.times, runs: AtomicUsize::new(0) }))
+        }
+    }
+
+    impl Operator for Counted {
+        fn forward(&self, run: &Forward<'_>) -> Result<()> {
+            self.runs.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: the test's tensors are apart and of one shape.
+            unsafe {
+                let outs = (run.out_data[0].slice_mut::<f64>(), run.out_data[1].slice_mut::<f64>());
+                for ((y, n), x) in outs.0.iter_mut().zip(outs.1).zip(run.in_data[0].slice::<f64>())
+                {
+                    (*y, *n) = (self.times * x, x + 1.0);
+                }
+            }
+            Ok(())
+        }
+
+        fn backward(&self, run: &Backward<'_>) -> Result<()> {
+            assert!(run.in_data[0].is_none() && run.out_data[0].is_none(), "not declared");
+            let (dy, next) =
+                (run.out_grad[0].expect("declared"), run.out_data[1].expect("declared"));
+            // SAFETY: as above.
+            unsafe {
+                let from = dy.slice::<f64>().iter().zip(next.slice::<f64>());
+                for (dx, (dy, next)) in run.in_grad[0].slice_mut::<f64>().iter_mut().zip(from) {
+                    *dx = self.times * dy + next;
+                }
+                run.aux_states[0].slice_mut::<f64>()[0] = self.runs.load(Ordering::Relaxed) as f64;
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_property_becomes_two_definitions() {
+        let [forward, backward] = define::<CountedParam>("Counted", Kernel::cpu);
+        let attrs = forward.parse(&[("times", 2.0.into())]).unwrap();
+        assert_eq!(forward.inputs(&attrs), ["data", "count"]);
+        assert_eq!((forward.num_outputs(&attrs), forward.num_visible_outputs(&attrs)), (2, 1));
+        assert_eq!(
+            (forward.mutates.to_vec(&attrs), backward.mutates.to_vec(&attrs)),
+            (vec![1], vec![2])
+        );
+        assert_eq!(backward.inplace.to_vec(&attrs), [InplacePair::new(1, 0)]);
+        let read = [Dep::Output(1), Dep::OutGrad(0), Dep::Input(1)];
+        assert_eq!(forward.gradient.reads(&attrs, 2, 1).unwrap(), read);
+        let mut types = ([Some(DType::F64), None], [None, None]);
+        let infer_type = forward.infer_type.as_ref().unwrap();
+        assert!(infer_type(&attrs, &mut types.0, &mut types.1).unwrap());
+        assert_eq!(types, ([Some(DType::F64); 2], [Some(DType::F64); 2]));
+        let mixed =
+            infer_type(&attrs, &mut [Some(DType::F64), Some(DType::F32)], &mut [None, None]);
+        assert!(mixed.unwrap_err().message().contains("auxiliary state"));
+    }
+
+    #[test]
+    fn an_operator_runs_forward_and_backward() {
+        let [forward, backward] = define::<CountedParam>("Counted", Kernel::cpu);
+        let attrs = forward.parse(&[]).unwrap();
+        let of = |values: &[f64]| Tensor::of(&[values.len() as i64], values);
+        let (x, count) = (of(&[1., 2.]), of(&[9.]));
+        let (y, next, dy, dx, of_aux) =
+            (of(&[0., 0.]), of(&[0., 0.]), of(&[10., 20.]), of(&[0., 0.]), of(&[7.]));
+        let make = forward.state.as_ref().unwrap();
+        let shapes = [x.shape.clone(), count.shape.clone()];
+        let state = make(&attrs, Context::default(), &shapes, &[DType::F64; 2]).unwrap();
+        let run = |op: &OpDef, inputs: &[&Tensor], outputs: &[&Tensor], state| {
+            let views = |t: &[&Tensor]| t.iter().map(|t| t.view()).collect::<Vec<_>>();
+            let (ctx, req) = (OpContext::default(), vec![OpReq::Write; outputs.len()]);
+            let (inputs, outputs) = (views(inputs), views(outputs));
+            let crate::operator::Body::Native(f) = &op.kernels[0].body else {
+                unreachable!("native")
+            };
+            f(&Call {
+                attrs: &attrs,
+                ctx: &ctx,
+                state,
+                inputs: &inputs,
+                req: &req,
+                outputs: &outputs,
+            })
+        };
+        for _ in 0..2 {
+            run(&forward, &[&x, &count], &[&y, &next], Some(&state)).unwrap();
+        }
+        assert_eq!((y.values(), next.values()), (vec![3., 6.], vec![2., 3.]));
+        run(&backward, &[&next, &dy, &count], &[&dx, &of_aux], Some(&state)).unwrap();
+        assert_eq!(
+            (dx.values(), count.values(), of_aux.values()),
+            (vec![32., 63.], vec![2.], vec![0.])
+        );
+        assert!(run(&forward, &[&x, &count], &[&y, &next], None).is_err());
+    }
+}
