@@ -1,7 +1,9 @@
 """The autograd tape: scopes, marking, gradients, higher orders, functions."""
 
 import copy
+import gc
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -229,6 +231,74 @@ def test_function():
     y.backward()
     s = 1 / (1 + np.exp(-np.array([0.0, 1.0])))
     np.testing.assert_allclose(x.grad.asnumpy(), 2 * s * (1 - s), rtol=1e-5)
+
+
+class Power(autograd.Function):
+    """``x**3``; the gradient reads what it kept in one of three ways."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how = how
+
+    def forward(self, x):
+        y = x * x * x
+        self.x = x
+        self.save_for_backward(y if self.how == "output" else x)
+        return y
+
+    def backward(self, dy):
+        (kept,) = self.saved_tensors
+        if self.how == "output":
+            return dy * 3 * nd.power(kept, 2 / 3)
+        x = kept if self.how == "input" else self.x
+        return dy * 3 * x * x
+
+
+@pytest.mark.parametrize("how", ["output", "input", "attribute"])
+def test_gradients_of_functions_can_be_differentiated(how):
+    x = leaf([2.0, 3.0])
+    v = np.array([2.0, 3.0])
+    with autograd.record():
+        y = Power(how)(x) * x  # x^4
+        (dy,) = autograd.grad(y, [x], create_graph=True, retain_graph=True)
+        (ddy,) = autograd.grad(dy, [x], create_graph=True, retain_graph=True)
+    np.testing.assert_allclose(dy.asnumpy(), 4 * v**3, rtol=1e-5)
+    np.testing.assert_allclose(ddy.asnumpy(), 12 * v**2, rtol=1e-5)
+    ddy.backward()
+    np.testing.assert_allclose(x.grad.asnumpy(), 24 * v, rtol=1e-4)
+
+
+def test_gradients_of_functions_in_another_shape_can_be_differentiated():
+    class Flat(autograd.Function):
+        def forward(self, x):
+            self.x = x
+            return x * x
+
+        def backward(self, dy):
+            return (2 * self.x * dy).reshape((-1,))
+
+    x = leaf([[1.0, 2.0], [3.0, 4.0]])
+    with autograd.record():
+        y = Flat()(x)
+        (dy,) = autograd.grad(y, [x], create_graph=True, retain_graph=True)
+        z = dy * x
+    z.backward()
+    np.testing.assert_allclose(x.grad.asnumpy(), 4 * x.asnumpy())
+
+
+def test_a_function_that_keeps_its_output_is_freed():
+    class Keeps(Power):
+        pass
+
+    x = leaf([2.0])
+    with autograd.record():
+        f = Keeps("output")
+        y = f(x)
+    y.backward()
+    gone = weakref.ref(f)
+    del f, y
+    gc.collect()
+    assert gone() is None
 
 
 def test_function_with_too_few_gradients():

@@ -163,6 +163,12 @@ class Function:
     Subclass and implement ``forward(self, *inputs)`` and ``backward(self, *output_grads)``, which
     returns as many arrays as there are inputs. Call an instance once while recording.
 
+    With ``grad(..., create_graph=True)`` what ``backward`` computes is recorded, so it can be
+    differentiated again: through its arguments, the inputs and what `save_for_backward` kept of
+    inputs and outputs. Anything else that it uses counts as a constant.
+
+    Examples
+    --------
     >>> class Sigmoid(Function):
     ...     def forward(self, x):
     ...         y = 1 / (1 + mx.nd.exp(-x))
@@ -195,15 +201,30 @@ class Function:
         results = [outputs] if single else list(outputs)
         # An output may be an input itself, or kept by `forward`: the recorded one is a handle of
         # its own.
+        saved = [
+            next((i for i, r in enumerate(results) if r is s), None) for s in self.saved_tensors
+        ]
+        kept = [i in saved for i in range(len(results))]
         results = [r.detach() for r in results]
         if any(x._is_tracked for x in inputs):
-            _core.record_function(self._backward(len(inputs)), list(inputs), results)
+            run = self._backward(len(inputs), saved)
+            _core.record_function(run, list(inputs), results, kept)
         return results[0] if single else type(outputs)(results)
 
-    def _backward(self, count):
-        def run(*output_grads):
-            with pause(train_mode=is_training()):
+    def _backward(self, count, saved):
+        """The gradient as the tape calls it; ``saved`` has the output that each saved tensor is, or
+        None."""
+
+        def run(output_grads, outputs):
+            tensors = self.saved_tensors
+            # Outputs with their history, which the function itself may not keep: it is part of it.
+            self.saved_tensors = tuple(
+                t if i is None else outputs[i] for t, i in zip(tensors, saved, strict=True)
+            )
+            try:
                 grads = self.backward(*output_grads)
+            finally:
+                self.saved_tensors = tensors
             grads = [grads] if not isinstance(grads, (list, tuple)) else list(grads)
             if len(grads) != count:
                 raise AssertionError(

@@ -25,8 +25,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A gradient of its own (Python's `autograd.Function`): runs at once, on the thread that walks back.
 pub trait TapeFunction: Send + Sync {
-    /// Gradients of the inputs from those of the outputs.
-    fn backward(&self, out_grads: &[NDArray], is_train: bool) -> Result<Vec<NDArray>>;
+    /// Gradients of the inputs from those of the outputs. What it does is recorded if gradients are to be
+    /// differentiated; `outputs` are those that were kept, with their places on the tape.
+    fn backward(
+        &self,
+        out_grads: Vec<Tracked>,
+        outputs: Vec<Option<Tracked>>,
+    ) -> Result<Vec<Tracked>>;
 }
 
 /// One recorded call or leaf.
@@ -71,6 +76,13 @@ impl Saved {
         match self {
             Saved::Kept(array) => Ok(array.clone()),
             Saved::Like(shape, dtype, ctx) => NDArray::pending(rt, shape, *dtype, *ctx),
+        }
+    }
+
+    fn kept(&self) -> Option<&NDArray> {
+        match self {
+            Saved::Kept(array) => Some(array),
+            Saved::Like(..) => None,
         }
     }
 
@@ -184,6 +196,12 @@ pub struct Tracked {
     entry: Mutex<Option<Entry>>,
 }
 
+impl Clone for Tracked {
+    fn clone(&self) -> Self {
+        Tracked::placed(self.array.clone(), self.entry())
+    }
+}
+
 impl Tracked {
     pub fn new(array: NDArray) -> Self {
         Tracked { array, entry: Mutex::new(None) }
@@ -284,13 +302,19 @@ pub fn record_plain(
     Tracked::placed(output, Some(Entry { node, index: 0 }))
 }
 
-/// Records a function with a gradient of its own; returns the outputs with their places.
-pub fn record_function(function: Arc<dyn TapeFunction>, inputs: &[&Tracked], outputs: &[&Tracked]) {
+/// Records a function with a gradient of its own; the outputs get their places. `kept` says which of them the
+/// function reads again.
+pub fn record_function(
+    function: Arc<dyn TapeFunction>,
+    inputs: &[&Tracked],
+    outputs: &[&Tracked],
+    kept: &[bool],
+) {
     let record = Recorded {
         rule: Rule::Function(function),
         name: None,
         inputs: inputs.iter().map(|t| (Saved::of(&t.array, false), t.entry())).collect(),
-        outputs: outputs.iter().map(|t| Saved::of(&t.array, false)).collect(),
+        outputs: outputs.iter().zip(kept).map(|(t, &kept)| Saved::of(&t.array, kept)).collect(),
     };
     let node = node(Kind::Call(Mutex::new(Some(Arc::new(record)))));
     for (i, t) in outputs.iter().enumerate() {

@@ -6,11 +6,9 @@ use super::ndarray::PyNDArray;
 use super::runtime;
 use crate::context::Context;
 use crate::executor::autograd::{self, Backward, Seen, TapeFunction, Tracked};
-use crate::ndarray::NDArray;
 use crate::operator::OpReq;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -155,30 +153,35 @@ fn grad(
 struct PyFunction(Py<PyAny>);
 
 impl TapeFunction for PyFunction {
-    fn backward(&self, out_grads: &[NDArray], _: bool) -> crate::error::Result<Vec<NDArray>> {
+    fn backward(
+        &self,
+        out_grads: Vec<Tracked>,
+        outputs: Vec<Option<Tracked>>,
+    ) -> crate::error::Result<Vec<Tracked>> {
+        let of = |tracked| PyNDArray { tracked };
         Python::attach(|py| {
-            let grads = out_grads.iter().map(|g| PyNDArray::of(g.clone()));
-            let args =
-                PyTuple::new(py, grads.map(|g| Bound::new(py, g)).collect::<PyResult<Vec<_>>>()?)?;
-            let result = self.0.bind(py).call1(args)?;
+            let grads: Vec<PyNDArray> = out_grads.into_iter().map(of).collect();
+            let outputs: Vec<Option<PyNDArray>> = outputs.into_iter().map(|o| o.map(of)).collect();
+            let result = self.0.bind(py).call1((grads, outputs))?;
             let result = match result.cast::<PyNDArray>() {
                 Ok(one) => vec![one.clone()],
                 Err(_) => result.extract::<Arrays<'_>>().map_err(|_| {
                     PyTypeError::new_err("backward must return NDArrays, one for each input")
                 })?,
             };
-            Ok(result.iter().map(|a| a.get().tracked.array.clone()).collect())
+            Ok(result.iter().map(|a| a.get().tracked.clone()).collect())
         })
         .map_err(|e| Python::attach(|py| from_py(py, e)))
     }
 }
 
-/// Records a call whose gradient is the Python function `backward`.
+/// Records a call whose gradient is the Python function `backward(output_grads, outputs)`, where `outputs` has
+/// those that are `kept` and None for the others.
 #[pyfunction]
-fn record_function(backward: Py<PyAny>, inputs: Arrays<'_>, outputs: Arrays<'_>) {
+fn record_function(backward: Py<PyAny>, inputs: Arrays<'_>, outputs: Arrays<'_>, kept: Vec<bool>) {
     let inputs: Vec<&Tracked> = inputs.iter().map(|a| &a.get().tracked).collect();
     let outputs: Vec<&Tracked> = outputs.iter().map(|a| &a.get().tracked).collect();
-    autograd::record_function(Arc::new(PyFunction(backward)), &inputs, &outputs);
+    autograd::record_function(Arc::new(PyFunction(backward)), &inputs, &outputs, &kept);
 }
 
 /// One recorded call for Python: operator (None for a leaf, empty if no operator describes it),

@@ -88,17 +88,6 @@ pub fn grad(
     variables.iter().zip(&wanted).enumerate().map(gradient).collect()
 }
 
-/// `grad` in the shape of what it belongs to; an error if it has another dtype or number of elements.
-fn fitting(what: &str, grad: &NDArray, of: &NDArray) -> Result<NDArray> {
-    if grad.dtype() != of.dtype() {
-        return Err(Error::argument(what, "dtype", grad.dtype(), of.dtype()));
-    }
-    if grad.size() != of.size() {
-        return Err(Error::argument(what, "shape", grad.shape(), of.shape()));
-    }
-    grad.reshape(of.shape().clone())
-}
-
 fn filled(rt: &Arc<Runtime>, op: &str, like: &NDArray) -> Result<NDArray> {
     let op = rt.registry.find(op)?;
     let attrs = Arc::new(op.parse(&[])?);
@@ -150,7 +139,7 @@ impl<'a> Walk<'a> {
             let value = match head_grads.get(i).copied().flatten() {
                 Some(given) => {
                     let what = format!("head gradient {i}");
-                    (fitting(&what, &given.array, &head.array)?, given.entry())
+                    walk.fitting(&what, given, &head.array)?
                 }
                 None => (filled(rt, "ones_like", &head.array)?, None),
             };
@@ -228,6 +217,25 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
+    /// `grad` in the shape of what it belongs to; an error if it has another dtype or number of elements.
+    fn fitting(&self, what: &str, grad: &Tracked, of: &NDArray) -> Result<Placed> {
+        let (array, entry) = (&grad.array, grad.entry());
+        if array.dtype() != of.dtype() {
+            return Err(Error::argument(what, "dtype", array.dtype(), of.dtype()));
+        }
+        if array.size() != of.size() {
+            return Err(Error::argument(what, "shape", array.shape(), of.shape()));
+        }
+        if entry.is_none() || array.shape() == of.shape() {
+            return Ok((array.reshape(of.shape().clone())?, entry));
+        }
+        // The change of shape belongs to what is differentiated again.
+        let op = self.rt.registry.find("reshape_like")?;
+        let attrs = Arc::new(op.parse(&[])?);
+        let like = Tracked::new(of.clone());
+        first(invoke(self.rt, &op, &attrs, &[grad, &like], None, &self.invoke())?)
+    }
+
     fn sum(&self, a: Placed, b: Placed) -> Result<Placed> {
         let op = self.rt.registry.find("elemwise_add")?;
         let attrs = Arc::new(op.parse(&[])?);
@@ -282,13 +290,16 @@ impl<'a> Walk<'a> {
         arriving: &Arriving,
     ) -> Result<Vec<Option<Placed>>> {
         let mut out_grads = Vec::new();
+        let mut outputs = Vec::new();
         for (i, output) in record.outputs.iter().enumerate() {
-            out_grads.push(match arriving.sums.get(i).and_then(Option::as_ref) {
-                Some(sum) => sum.0.clone(),
-                None => filled(self.rt, "zeros_like", &output.array(self.rt)?)?,
+            out_grads.push(match arriving.sums.get(i).cloned().flatten() {
+                Some((array, entry)) => Tracked::placed(array, entry),
+                None => Tracked::new(filled(self.rt, "zeros_like", &output.array(self.rt)?)?),
             });
+            let entry = || Entry { node: arriving.node.clone(), index: i as u32 };
+            outputs.push(output.kept().map(|array| Tracked::placed(array.clone(), Some(entry()))));
         }
-        let grads = function.backward(&out_grads, self.how.is_train)?;
+        let grads = function.backward(out_grads, outputs)?;
         if grads.len() != record.inputs.len() {
             let (got, expected) = (grads.len(), record.inputs.len());
             return Err(Error::value(format!(
@@ -298,7 +309,7 @@ impl<'a> Walk<'a> {
         let inputs = record.inputs.iter().map(|(saved, _)| saved.array(self.rt));
         let checked = grads.iter().zip(inputs).enumerate().map(|(i, (grad, input))| {
             let what = format!("gradient {i} returned by backward of the function");
-            Ok(Some((fitting(&what, grad, &input?)?, None)))
+            Ok(Some(self.fitting(&what, grad, &input?)?))
         });
         checked.collect()
     }
