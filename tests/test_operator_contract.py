@@ -457,6 +457,44 @@ def test_wrong_answers_of_attributes(attribute, answer):
         by_attributes(**{attribute: lambda *args: answer})(nd.ones((2,))).asnumpy()
 
 
+@pytest.mark.parametrize("taken", ["exp", "relu", "elemwise_add", "broadcast_plus"])
+def test_an_alias_takes_nobodys_name(taken):
+    operator = by_attributes()
+    entry = op.get(operator.__name__)
+    before = getattr(nd, taken)
+    with pytest.raises(MXNetError, match=f"'{taken}' is already registered"):
+        entry.add_alias(taken)
+    assert getattr(nd, taken) is before
+    free = f"{operator.__name__}_too"
+    entry.add_alias(free)  # the refused one is forgotten
+    np.testing.assert_array_equal(getattr(nd, free)(nd.ones((2,))).asnumpy(), [2, 2])
+    with pytest.raises(MXNetError, match=f"as an alias of '{operator.__name__}'"):
+        op.get(by_attributes().__name__).add_alias(free)
+
+
+@pytest.mark.parametrize("attribute", ["FListInputNames", "FInplaceOption", "FResourceRequest"])
+def test_exceptions_of_a_backward_operator(attribute):
+    forward = by_attributes(FInferShape=op.ElemwiseShape(1, 1)).__name__
+    backward = op.register(f"_backward_{forward}").set_num_inputs(1).set_num_outputs(1)
+    backward.set_attr("TIsBackward", True).set_attr(attribute, boom)
+    double = op.get(forward).attr("FCompute<cpu>")
+    backward.set_attr("FCompute<cpu>", double)
+    op.get(forward).set_attr("FGradient", op.ElemwiseGradUseNone(f"_backward_{forward}"))
+    x = nd.ones((2,))
+    x.attach_grad()
+    with mx.autograd.record():
+        y = getattr(nd, forward)(x)
+    with pytest.raises(Marked, match="from the callback"):
+        y.backward()
+        x.grad.asnumpy()
+    s = getattr(mx.sym, forward)(mx.sym.var("x"))
+    with pytest.raises(Marked, match="from the callback"):
+        exe = s.simple_bind(mx.cpu(), x=(2,))
+        exe.forward(is_train=True)
+        exe.backward(nd.ones((2,)))
+        exe.grad_arrays[0].asnumpy()
+
+
 @pytest.mark.parametrize(
     ("gradient", "error", "says"),
     [

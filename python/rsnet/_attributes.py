@@ -165,9 +165,13 @@ class Entry:
         return self._changed()
 
     def add_alias(self, name: str) -> Entry:
-        """Another name of the operator."""
+        """Another name of the operator; an error if an operator has it."""
         self._aliases.append(name)
-        return self._changed()
+        try:
+            return self._changed()
+        except Exception:
+            self._aliases.pop()
+            raise
 
     def include(self, group: Entry | str) -> Entry:
         """Takes over the attributes of another record that this one does not set."""

@@ -77,13 +77,17 @@ pub fn prepare<'a, T: Iterator<Item = (DType, usize)>>(
             op.choose_kernel(&MatchFacts { device: kind, attrs, tensors: &tensors })?
         }
     };
-    Ok(Prepared {
+    let prepared = Prepared {
         op: Held::Lent(op),
         attrs: Held::Lent(attrs),
         kernel: Held::Lent(kernel),
         inplace: op.inplace.with(attrs, |pairs| pairs.into()),
         mutated: op.mutates.with(attrs, |inputs| inputs.into()),
-    })
+    };
+    match &op.fault {
+        Some(fault) => fault(attrs).map(|()| prepared),
+        None => Ok(prepared),
+    }
 }
 
 fn is_unconditional(kernel: &Kernel, device: Context) -> bool {

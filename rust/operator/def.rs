@@ -27,6 +27,7 @@ pub type InferTypeFn =
     Arc<dyn Fn(&Attrs, &mut [Option<DType>], &mut [Option<DType>]) -> Result<bool> + Send + Sync>;
 pub type StateFn =
     Arc<dyn Fn(&Attrs, Context, &[Shape], &[DType]) -> Result<OpState> + Send + Sync>;
+pub type CheckFn = Arc<dyn Fn(&Attrs) -> Result<()> + Send + Sync>;
 type TypedFn =
     Arc<dyn Fn(&[Value], &[(String, Value)]) -> Result<Arc<dyn Any + Send + Sync>> + Send + Sync>;
 
@@ -131,6 +132,9 @@ pub struct OpDef {
     /// Attributes set on variables made for missing inputs, such as `__init__`: (input name, key, text).
     pub variable_attrs: Vec<(String, String, String)>,
     pub kernels: Vec<Arc<Kernel>>,
+    /// Asked before every run: an error that one of the functions above could not return (those that list something
+    /// have no other way).
+    pub fault: Option<CheckFn>,
     /// Is it a `_backward_*` operator? Its shapes and dtypes come from the forward node.
     pub is_backward: bool,
     /// Same inputs, same outputs, no effects: equal nodes may be merged and recomputed.
@@ -224,6 +228,7 @@ impl OpDef {
             state: None,
             variable_attrs: Vec::new(),
             kernels: Vec::new(),
+            fault: None,
             is_backward: name.starts_with("_backward"),
             deterministic: true,
             auto_variables: true,

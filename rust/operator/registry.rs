@@ -21,6 +21,32 @@ struct Inner {
     builtin: usize,
 }
 
+impl Inner {
+    /// An error if a name of `def` belongs to an operator that `counts`.
+    fn refuse_taken(&self, def: &OpDef, counts: impl Fn(&OpDef) -> bool) -> Result<()> {
+        let names = std::iter::once(&def.name).chain(&def.aliases);
+        let owner = |n| self.by_name.get(n).filter(|d| counts(d)).map(|owner| (n, owner));
+        match names.filter_map(owner).next() {
+            Some((name, owner)) if *name == owner.name => {
+                Err(Error::value(format!("operator '{name}' is already registered")))
+            }
+            Some((name, owner)) => Err(Error::value(format!(
+                "operator '{name}' is already registered, as an alias of '{}'",
+                owner.name
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn insert(&mut self, def: OpDef) -> Arc<OpDef> {
+        let def = Arc::new(def);
+        for name in std::iter::once(&def.name).chain(&def.aliases) {
+            self.by_name.insert(name.clone(), def.clone());
+        }
+        def
+    }
+}
+
 impl Registry {
     /// What is registered so far came with rsnet; what follows is the user's.
     pub fn end_of_builtins(&self) {
@@ -41,38 +67,28 @@ impl Registry {
     /// Adds an operator; a name or alias that is taken is an error.
     pub fn add(&self, def: OpDef) -> Result<Arc<OpDef>> {
         let mut inner = self.inner.write();
-        let names = || std::iter::once(&def.name).chain(&def.aliases);
-        if let Some(taken) = names().find(|n| inner.by_name.contains_key(*n)) {
-            return Err(Error::value(format!("operator '{taken}' is already registered")));
-        }
-        let names: Vec<String> = names().cloned().collect();
-        let def = Arc::new(def);
+        inner.refuse_taken(&def, |_| true)?;
         inner.order.push(def.name.clone());
-        for name in names {
-            inner.by_name.insert(name, def.clone());
-        }
-        Ok(def)
+        Ok(inner.insert(def))
     }
 
-    /// Puts `def` in the place of the operator of the same name, or adds it. Replacing a built-in
-    /// operator is an error.
+    /// Puts `def` in the place of the operator of the same name, or adds it. Replacing a built-in operator, or
+    /// taking the name or an alias of another operator, is an error.
     pub fn replace(&self, def: OpDef) -> Result<Arc<OpDef>> {
         let mut inner = self.inner.write();
-        match inner.order.iter().position(|n| *n == def.name) {
-            Some(at) if at < inner.builtin => {
-                return Err(Error::value(format!(
-                    "operator '{}' is built in and cannot be replaced",
-                    def.name
-                )));
-            }
+        let old = inner.order.iter().position(|n| *n == def.name);
+        if old.is_some_and(|at| at < inner.builtin) {
+            return Err(Error::value(format!(
+                "operator '{}' is built in and cannot be replaced",
+                def.name
+            )));
+        }
+        inner.refuse_taken(&def, |other| other.name != def.name)?;
+        match old {
             Some(_) => inner.by_name.retain(|_, d| d.name != def.name),
             None => inner.order.push(def.name.clone()),
         }
-        let def = Arc::new(def);
-        for name in std::iter::once(&def.name).chain(&def.aliases) {
-            inner.by_name.insert(name.clone(), def.clone());
-        }
-        Ok(def)
+        Ok(inner.insert(def))
     }
 
     /// Is `name` the canonical name of a built-in operator?

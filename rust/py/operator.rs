@@ -40,6 +40,18 @@ pub struct Payload {
     pub object: Py<PyAny>,
     /// Of the operator itself, and of its backward operator, which is given the same payload.
     facts: [OnceLock<Arc<Facts>>; 2],
+    /// The first error of a function that could not return it; see [`OpDef::fault`].
+    fault: OnceLock<Error>,
+}
+
+impl Payload {
+    /// `answer`, or nothing, with its error kept for the run.
+    fn or_fault<T: Default>(&self, answer: Result<T>) -> T {
+        answer.unwrap_or_else(|error| {
+            let _ = self.fault.set(error);
+            T::default()
+        })
+    }
 }
 
 /// What forward and backward of one node share: a Python object.
@@ -64,14 +76,16 @@ impl Functions {
     }
 
     /// The facts of a call. Those of an operator itself are computed when it is parsed; those of a
-    /// backward operator when first asked for (its functions were tried at the parsing, too).
+    /// backward operator when first asked for.
     fn of(&self, attrs: &Attrs) -> Arc<Facts> {
         let Ok(payload) = payload(attrs) else { return Arc::default() };
         let slot = &payload.facts[self.which];
         if let Some(facts) = slot.get() {
             return facts.clone();
         }
-        let facts = Python::attach(|py| self.compute(py, &payload.object)).unwrap_or_default();
+        let facts =
+            Python::attach(|py| self.compute(py, &payload.object).map_err(|e| from_py(py, e)));
+        let facts = payload.or_fault(facts);
         slot.get_or_init(|| facts).clone()
     }
 }
@@ -83,6 +97,15 @@ fn call<R>(
 ) -> Result<R> {
     let payload = payload(attrs)?;
     Python::attach(|py| f(py, payload.object.bind(py)).map_err(|e| from_py(py, e)))
+}
+
+/// As [`call`], for functions whose caller takes no error: it is raised when the operator runs.
+fn ask<R: Default>(
+    attrs: &Attrs,
+    f: impl for<'py> FnOnce(Python<'py>, &Bound<'py, PyAny>) -> PyResult<R>,
+) -> R {
+    let answer = call(attrs, f);
+    payload(attrs).map_or_else(|_| R::default(), |payload| payload.or_fault(answer))
 }
 
 fn attribute(definition: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<Py<PyAny>>> {
@@ -124,6 +147,10 @@ fn build(d: &Bound<'_, PyAny>) -> PyResult<OpDef> {
     add_inference(&mut def, d)?;
     add_hints(&mut def, d)?;
     def.gradient = gradient(d)?;
+    def.fault = Some(Arc::new(|attrs| match payload(attrs)?.fault.get() {
+        Some(error) => Err(error.clone()),
+        None => Ok(()),
+    }));
     if let Some(function) = attribute(d, "state")? {
         def.state = Some(Arc::new(move |attrs, ctx, shapes, types| {
             make_state(&function, attrs, ctx, shapes, types)
@@ -163,7 +190,7 @@ fn parse(
         }
         let object = make.bind(py).call1((values_to_py(py, values)?, dict))?.unbind();
         let facts = functions.compute(py, &object)?;
-        let payload = Payload { object, facts: [OnceLock::new(), OnceLock::new()] };
+        let payload = Payload { object, facts: Default::default(), fault: OnceLock::new() };
         let _ = payload.facts[functions.which].set(facts);
         Ok(payload)
     };
@@ -264,21 +291,19 @@ fn infer_type(
     Ok(ins.iter().chain(outs.iter()).all(Option::is_some))
 }
 
-/// In-place pairs and resources. A hint that cannot be had is left out: its error showed when the
-/// operator was parsed or shows when it runs.
+/// In-place pairs and resources.
 fn add_hints(def: &mut OpDef, d: &Bound<'_, PyAny>) -> PyResult<()> {
     if let Some(function) = attribute(d, "inplace")? {
         def.inplace = Listed::by(move |attrs| {
             let pairs: Vec<(usize, usize, bool)> =
-                call(attrs, |py, p| function.bind(py).call1((p,))?.extract()).unwrap_or_default();
+                ask(attrs, |py, p| function.bind(py).call1((p,))?.extract());
             let pair = |(input, output, identity)| InplacePair { input, output, identity };
             pairs.into_iter().map(pair).collect()
         });
     }
     if let Some(function) = attribute(d, "resources")? {
         def.resources = Listed::by(move |attrs| {
-            let kinds: Vec<String> =
-                call(attrs, |py, p| function.bind(py).call1((p,))?.extract()).unwrap_or_default();
+            let kinds: Vec<String> = ask(attrs, |py, p| function.bind(py).call1((p,))?.extract());
             let kind = |k: String| match k.as_str() {
                 "random" => ResourceRequest::Random,
                 _ => ResourceRequest::TempSpace,
@@ -324,8 +349,7 @@ fn gradient(d: &Bound<'_, PyAny>) -> PyResult<Gradient> {
         (spec.get_item(1)?.extract()?, spec.get_item(2)?.unbind());
     Ok(Gradient::declared(&op, move |attrs, n_in, n_out| {
         let pairs: Vec<(u8, usize)> =
-            call(attrs, |py, p| deps.bind(py).call1((p, n_in, n_out))?.extract())
-                .unwrap_or_default();
+            ask(attrs, |py, p| deps.bind(py).call1((p, n_in, n_out))?.extract());
         let dep = |(kind, i)| match kind {
             0 => Dep::OutGrad(i),
             1 => Dep::Input(i),
