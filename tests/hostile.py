@@ -127,7 +127,7 @@ def all_calls(wanted):
     for op in sorted(EXISTING):
         if wanted and op not in wanted:
             continue
-        fields = [(n, t) for n, t, _ in mx._core.describe_operator(op)[2]]
+        fields = [(n, t) for n, t, *_ in mx._core.operator_info(op)["params"]]
         cases = [c for c in CASES.get(op, []) if not any(0 in x.shape for x in c.inputs)][:2]
         if op in RANDOM:
             cases = [Case(op, (), {**RANDOM[op][0], "shape": (3, 4)})]

@@ -27,12 +27,13 @@ def known_operators():
     defined in Python have tests of their own.)
     """
     found = {}
-    for name in mx._core.list_operators():
-        canonical, arrays, fields, doc = mx._core.describe_operator(name)
+    for name in mx._core.operator_names():
+        info = mx._core.operator_info(name)
+        canonical = info["name"]
         builtin = mx._core.is_builtin_operator(canonical)
         if builtin and not canonical.startswith("_backward"):
-            params = [(field, text) for field, _, text in fields]
-            found[canonical] = {"doc": doc, "arrays": arrays, "params": params}
+            params = [(field, text) for field, _, text, _ in info["params"]]
+            found[canonical] = {"doc": info["doc"], "arrays": info["arrays"], "params": params}
     return found
 
 

@@ -61,7 +61,7 @@ def register(name: str) -> Entry:
         raise TypeError(f"register: the name of an operator is a text, got {name!r}")
     entry = _entries.get(name)
     if entry is None:
-        if name in _core.list_operators():
+        if name in _core.operator_names():
             raise MXNetError(
                 f"operator '{name}' is already registered, and not by attributes: "
                 "it cannot be changed here"

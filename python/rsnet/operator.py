@@ -460,7 +460,7 @@ def _documented_inputs(cls: type[OperatorProperty]) -> list[tuple[str, str, str]
 
 def get_all_registered_operators() -> list[str]:
     """Names of all operators, sorted, aliases and custom operators' ``op_type`` names included."""
-    return sorted({*_core.list_operators(), *_custom_props})
+    return sorted({*_core.operator_names(), *_custom_props})
 
 
 def get_all_registered_operators_grouped() -> dict[str, list[str]]:
@@ -481,8 +481,9 @@ def get_operator_arguments(op_name: str) -> Any:
     KeyError
         If no such operator is registered.
     """
-    names, kinds = _core.operator_arguments(op_name)
-    return OperatorArguments(len(names), names, kinds)
+    info = _core.operator_info(op_name)
+    arguments = [*info["inputs"], *info["params"]]
+    return OperatorArguments(len(arguments), [a[0] for a in arguments], [a[1] for a in arguments])
 
 
 class OperatorArguments(tuple):

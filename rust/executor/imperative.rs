@@ -1,13 +1,13 @@
 //! One operator call on arrays: inference, output memory, and one push.
 
 use super::run::{Prepared, distinct, prepare};
-use crate::context::Context;
+use crate::context::{Context, DeviceType};
 use crate::dtype::DType;
 use crate::engine::{OnComplete, Prop, Push, Task, Var};
 use crate::error::{Error, Result};
 use crate::executor::Runtime;
 use crate::ndarray::{NDArray, with_quiet};
-use crate::operator::{Attrs, OpContext, OpDef, OpReq, OpState};
+use crate::operator::{Attrs, MatchFacts, OpContext, OpDef, OpReq, OpState};
 use crate::shape::Shape;
 use crate::tensor::View;
 use smallvec::SmallVec;
@@ -96,7 +96,14 @@ fn start(
     out.unwrap_or(&[]).iter().try_for_each(|a| a.writable())?;
     let writable = |i: &usize| inputs.get(*i).map_or(Ok(()), |a| a.writable());
     op.mutates.with(attrs, |mutated| mutated.iter().try_for_each(writable))?;
-    let specs = infer(op, attrs, inputs, out, how)?;
+    let specs = match how.like {
+        Some(like) => like.into(),
+        None => {
+            let mut shapes: Shapes = inputs.iter().map(|a| a.shape().clone()).collect();
+            let mut types: Types = inputs.iter().map(|a| Some(a.dtype())).collect();
+            infer(op, attrs, &mut shapes, &mut types, out.unwrap_or(&[]))?
+        }
+    };
     let visible = if op.is_backward { specs.len() } else { op.num_visible_outputs(attrs) };
     let outputs = outputs_for(rt, &specs, visible, out, device)?;
     let tensors = || {
@@ -142,29 +149,25 @@ type Specs = SmallVec<[(Shape, DType); 1]>;
 
 type Shapes = SmallVec<[Shape; 2]>;
 
-/// Shapes and dtypes of all outputs.
+type Types = SmallVec<[Option<DType>; 4]>;
+
+/// Shapes and dtypes of all outputs, of which some may be `given`.
+#[inline]
 fn infer(
-    op: &Arc<OpDef>,
-    attrs: &Arc<Attrs>,
-    inputs: &[&NDArray],
-    out: Option<&[&NDArray]>,
-    how: &Invoke<'_>,
+    op: &OpDef,
+    attrs: &Attrs,
+    in_shapes: &mut [Shape],
+    in_types: &mut [Option<DType>],
+    given: &[&NDArray],
 ) -> Result<Specs> {
-    if let Some(like) = how.like {
-        return Ok(like.into());
-    }
     if op.is_backward && op.infer_shape.is_none() {
         return Err(Error::value("a backward operator runs only for a forward call"));
     }
     let n_outputs = op.num_outputs(attrs);
-    let given = out.unwrap_or(&[]);
-    let mut in_shapes: Shapes = inputs.iter().map(|a| a.shape().clone()).collect();
-    let mut in_types: SmallVec<[Option<DType>; 4]> =
-        inputs.iter().map(|a| Some(a.dtype())).collect();
-    let mut out_types: SmallVec<[Option<DType>; 4]> = SmallVec::from_elem(None, n_outputs);
+    let mut out_types: Types = SmallVec::from_elem(None, n_outputs);
     let known = match &op.infer_type {
-        Some(infer) => infer(attrs, &mut in_types, &mut out_types)?,
-        None => crate::operator::infer::same_type(attrs, &mut in_types, &mut out_types)?,
+        Some(infer) => infer(attrs, in_types, &mut out_types)?,
+        None => crate::operator::infer::same_type(attrs, in_types, &mut out_types)?,
     };
     if !known && out_types.iter().any(Option::is_none) {
         // Only the outputs the caller gave can still tell.
@@ -177,12 +180,12 @@ fn infer(
     let rule = op.infer_shape.as_ref().ok_or_else(|| {
         Error::not_implemented("the operator does not say the shapes of its outputs")
     })?;
-    let complete = rule(attrs, &mut in_shapes, &mut out_shapes)?;
+    let complete = rule(attrs, in_shapes, &mut out_shapes)?;
     if !complete && !out_shapes.iter().all(Shape::is_known) {
         for (i, shape) in out_shapes.iter_mut().enumerate() {
             *shape = given.get(i).map_or(Shape::unknown(), |a| a.shape().clone());
         }
-        rule(attrs, &mut in_shapes, &mut out_shapes)?;
+        rule(attrs, in_shapes, &mut out_shapes)?;
     }
     let mut specs = Specs::new();
     for (i, (shape, dtype)) in out_shapes.into_iter().zip(out_types).enumerate() {
@@ -197,6 +200,23 @@ fn infer(
         specs.push((shape, dtype));
     }
     Ok(specs)
+}
+
+/// For every kernel of `op`, a line that says whether it would run on inputs of these shapes and dtypes, and why.
+pub fn explain_kernels(
+    op: &OpDef,
+    attrs: &Attrs,
+    inputs: &[(Shape, DType)],
+    device: DeviceType,
+) -> Result<String> {
+    let mut shapes: Shapes = inputs.iter().map(|i| i.0.clone()).collect();
+    let mut types: Types = inputs.iter().map(|i| Some(i.1)).collect();
+    let outputs = infer(op, attrs, &mut shapes, &mut types, &[])?;
+    let names = op.inputs(attrs).into_iter().chain(op.outputs(attrs));
+    let tensors = names.zip(inputs.iter().chain(&outputs));
+    let tensors: Vec<_> = tensors.map(|(name, (s, dtype))| (name, *dtype, s.ndim())).collect();
+    let facts = MatchFacts { device, attrs, tensors: &tensors };
+    Ok(op.explain_kernels(&facts).join("\n"))
 }
 
 fn outputs_for(

@@ -20,4 +20,5 @@ pub mod segments;
 mod tests;
 pub mod transfer;
 
+pub use imperative::explain_kernels;
 pub use runtime::Runtime;

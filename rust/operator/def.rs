@@ -319,17 +319,22 @@ impl OpDef {
                 for (name, dtype, rank) in facts.tensors {
                     let _ = write!(text, " {name}: {dtype} of {rank} axes;");
                 }
-                for k in &self.kernels {
-                    let (truth, why) = (k.matches.holds(facts), k.matches.explain(facts));
-                    let _ = write!(
-                        text,
-                        "\n  kernel '{}' priority {}: {truth}: {why}",
-                        k.name, k.priority
-                    );
+                for line in self.explain_kernels(facts) {
+                    let _ = write!(text, "\n  {line}");
                 }
                 Err(Error::not_implemented(text).in_operator(&self.name))
             }
         }
+    }
+
+    /// For every kernel whether it would run, and why.
+    pub fn explain_kernels(&self, facts: &MatchFacts<'_>) -> Vec<String> {
+        let line = |k: &Arc<Kernel>| {
+            let verdict = if k.matches.holds(facts) { "matches" } else { "does not match" };
+            let why = k.matches.explain(facts);
+            format!("kernel '{}' at priority {} {verdict}: {why}", k.name, k.priority)
+        };
+        self.kernels.iter().map(line).collect()
     }
 
     /// A count of inputs that nobody means would make as many names.

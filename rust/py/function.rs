@@ -108,15 +108,7 @@ struct Arguments<'py> {
 
 impl OpInfo {
     fn new(py: Python<'_>, name: &str, op: Arc<OpDef>) -> Self {
-        let variadic = is_variadic(&op);
-        let arrays: Vec<String> = match variadic {
-            true => Vec::new(),
-            false if op.input_docs.is_empty() => match op.parse(&[]) {
-                Ok(attrs) => op.inputs(&attrs),
-                Err(_) => Vec::new(),
-            },
-            false => op.input_docs.iter().map(|d| d.name.clone()).collect(),
-        };
+        let (variadic, arrays) = (is_variadic(&op), array_arguments(&op));
         let keywords = arrays
             .iter()
             .chain(op.schema.fields.iter().map(|f| &f.name))
@@ -464,7 +456,7 @@ pub fn is_variadic(op: &OpDef) -> bool {
     op.key_var_num_args.is_some() || op.input_docs.iter().any(|d| d.ty.ends_with("[]"))
 }
 
-/// The array arguments and parameters of an operator, as its functions show them.
+/// The array arguments of an operator, as its functions show them; none if it takes any number.
 pub fn array_arguments(op: &OpDef) -> Vec<String> {
     if is_variadic(op) {
         return Vec::new();
@@ -522,29 +514,11 @@ fn invoke(
     call_named(py, name, &values, &tracked, out.as_deref())
 }
 
-/// Names of all operators, aliases included.
-#[pyfunction]
-fn list_operators() -> Vec<String> {
-    runtime().registry.names()
-}
-
-/// Array arguments, parameters `(name, type info, doc, default)` and documentation of an operator.
-#[pyfunction]
-#[allow(clippy::type_complexity)]
-fn describe_operator(
-    py: Python<'_>,
-    name: &str,
-) -> PyResult<(String, Vec<String>, Vec<(String, String, String)>, String)> {
-    let op = runtime().registry.find(name).py(py)?;
-    let fields = op.schema.fields.iter().map(|f| (f.name.clone(), f.info(), f.doc.clone()));
-    Ok((op.name.clone(), array_arguments(&op), fields.collect(), op.doc.clone()))
-}
-
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<OpInfo>()?;
     macro_rules! add {
         ($($f:ident),*) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)* };
     }
-    add!(make_function, invoke, list_operators, describe_operator);
+    add!(make_function, invoke);
     Ok(())
 }

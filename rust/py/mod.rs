@@ -15,6 +15,7 @@ pub mod error;
 pub mod executor;
 pub mod function;
 pub mod graph;
+mod introspect;
 mod lazy;
 pub mod ndarray;
 pub mod operator;
@@ -51,6 +52,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     random::register(m)?;
     params::register(m)?;
     operator::register(m)?;
+    introspect::register(m)?;
     callback::register(m)?;
     dlpack::register(m)?;
     symbol::register(m)?;

@@ -5,7 +5,7 @@
 //! `callback`.
 
 use super::callback::PythonKernel;
-use super::convert::{context_to_py, from_value, to_value};
+use super::convert::{context_to_py, from_value};
 use super::error::{from_py, to_py};
 use super::params::{PySchema, values_to_py};
 use super::runtime;
@@ -14,15 +14,12 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::operator::{
     Attrs, Body, Compare, Dep, GradBuilder, GradEntry, GradNode, Gradient, Gradients, InplacePair,
-    InputDoc, Kernel, Listed, Match, MatchFacts, OpDef, OpState, ResourceRequest, Value, infer,
-    is_hidden,
+    InputDoc, Kernel, Listed, Match, OpDef, OpState, ResourceRequest, Value, infer, is_hidden,
 };
 use crate::shape::Shape;
-use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 /// What the parameters of one call decide; mirrors `rsnet._door.Facts`.
@@ -458,105 +455,6 @@ fn match_from_py(m: &Bound<'_, PyAny>) -> PyResult<Match> {
     })
 }
 
-// Introspection -----------------------------------------------------------------------------------
-
-/// Main name → all names.
-#[pyfunction]
-fn operator_aliases() -> BTreeMap<String, Vec<String>> {
-    let all = runtime().registry.all();
-    let names = |op: &OpDef| std::iter::once(&op.name).chain(&op.aliases).cloned().collect();
-    all.iter().map(|op| (op.name.clone(), names(op))).collect()
-}
-
-fn find(name: &str) -> PyResult<Arc<OpDef>> {
-    let found = runtime().registry.get(name);
-    found.ok_or_else(|| PyKeyError::new_err(format!("operator '{name}' is not registered")))
-}
-
-#[pyfunction]
-fn is_builtin_operator(name: &str) -> bool {
-    runtime().registry.get(name).is_some_and(|op| runtime().registry.is_builtin(&op.name))
-}
-
-/// Names and type information of inputs and parameters.
-#[pyfunction]
-fn operator_arguments(name: &str) -> PyResult<(Vec<String>, Vec<String>)> {
-    let op = find(name)?;
-    let inputs = op.input_docs.iter().map(|d| (d.name.clone(), d.ty.clone()));
-    let params = op.schema.fields.iter().map(|f| (f.name.clone(), f.info()));
-    Ok(inputs.chain(params).unzip())
-}
-
-/// `(name, condition, priority)` of every kernel.
-#[pyfunction]
-fn operator_kernels(name: &str) -> PyResult<Vec<(String, String, i32)>> {
-    let op = find(name)?;
-    Ok(op.kernels.iter().map(|k| (k.name.clone(), k.matches.to_string(), k.priority)).collect())
-}
-
-/// For every kernel of an operator on inputs of these shapes and dtypes: would it run, and why.
-#[pyfunction]
-fn explain_kernels(
-    py: Python<'_>,
-    name: &str,
-    inputs: Vec<(Vec<i64>, String)>,
-    params: &Bound<'_, PyDict>,
-    device: &str,
-) -> PyResult<String> {
-    explain(name, inputs, params, device)?.map_err(|e| to_py(py, &e))
-}
-
-fn explain(
-    name: &str,
-    inputs: Vec<(Vec<i64>, String)>,
-    params: &Bound<'_, PyDict>,
-    device: &str,
-) -> PyResult<Result<String>> {
-    let op = find(name)?;
-    let mut given = Vec::new();
-    for (k, v) in params.iter() {
-        given.push((k.extract::<String>()?, to_value(&v)?));
-    }
-    let given: Vec<(&str, Value)> = given.iter().map(|(k, v)| (k.as_str(), v.clone())).collect();
-    let text = || -> Result<String> {
-        let attrs = op.parse(&given)?;
-        let mut types = Vec::new();
-        for (_, dtype) in &inputs {
-            types.push(Some(DType::from_name(dtype)?));
-        }
-        let mut shapes: Vec<Shape> = inputs.iter().map(|(dims, _)| Shape::new(dims)).collect();
-        let n = op.num_outputs(&attrs);
-        let (mut out_shapes, mut out_types) = (vec![Shape::unknown(); n], vec![None; n]);
-        if let Some(infer) = &op.infer_shape {
-            infer(&attrs, &mut shapes, &mut out_shapes)?;
-        }
-        match &op.infer_type {
-            Some(infer) => infer(&attrs, &mut types, &mut out_types)?,
-            None => infer::same_type(&attrs, &mut types, &mut out_types)?,
-        };
-        let names = op.inputs(&attrs).into_iter().chain(op.outputs(&attrs));
-        let specs = shapes.iter().chain(&out_shapes).zip(types.iter().chain(&out_types));
-        let tensors: Vec<_> = names
-            .zip(specs)
-            .filter_map(|(name, (shape, dtype))| Some((name, (*dtype)?, shape.ndim())))
-            .collect();
-        let device = DeviceType::from_name(device).unwrap_or(DeviceType::Cpu);
-        let facts = MatchFacts { device, attrs: &attrs, tensors: &tensors };
-        let line = |k: &Arc<Kernel>| {
-            let verdict = if k.matches.holds(&facts) { "matches" } else { "does not match" };
-            let why = k.matches.explain(&facts);
-            format!("kernel '{}' at priority {} {verdict}: {why}", k.name, k.priority)
-        };
-        Ok(op.kernels.iter().map(line).collect::<Vec<_>>().join("\n"))
-    };
-    Ok(text())
-}
-
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(define_operator, m)?)?;
-    m.add_function(wrap_pyfunction!(operator_aliases, m)?)?;
-    m.add_function(wrap_pyfunction!(is_builtin_operator, m)?)?;
-    m.add_function(wrap_pyfunction!(operator_arguments, m)?)?;
-    m.add_function(wrap_pyfunction!(operator_kernels, m)?)?;
-    m.add_function(wrap_pyfunction!(explain_kernels, m)?)
+    m.add_function(wrap_pyfunction!(define_operator, m)?)
 }

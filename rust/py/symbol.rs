@@ -1,6 +1,5 @@
 //! `_core.SymbolHandle` and the registry as the symbol face sees it.
 
-use super::convert::from_value;
 use super::error::to_py;
 use super::executor::PyPlan;
 use super::graph::{PyGraph, gradient_symbol};
@@ -8,11 +7,11 @@ use super::runtime;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::graph::{Create, Inferred, PlanOptions, PlanRequest, Symbol, load_json};
-use crate::operator::{OpDef, Value};
+use crate::operator::Value;
 use crate::shape::Shape;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyDict, PyTuple};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -247,40 +246,6 @@ pub fn named_types(names: Vec<String>, types: Vec<Option<String>>) -> Result<Vec
     known.map(|(name, text)| Ok((name, DType::from_name(&text)?))).collect()
 }
 
-/// All names and aliases of operators.
-#[pyfunction]
-fn operator_names() -> Vec<String> {
-    runtime().registry.names()
-}
-
-/// A number that changes when the operator `name` is registered anew; None if there is none.
-#[pyfunction]
-fn registry_version(name: &str) -> Option<usize> {
-    runtime().registry.get(name).map(|op| Arc::as_ptr(&op) as usize)
-}
-
-/// What a function for an operator needs: doc, inputs, parameters with defaults.
-#[pyfunction]
-fn operator_info<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
-    let op: Arc<OpDef> = runtime().registry.find(name).map_err(raise)?;
-    let info = PyDict::new(py);
-    info.set_item("name", &op.name)?;
-    info.set_item("doc", &op.doc)?;
-    info.set_item("variadic", super::function::is_variadic(&op))?;
-    let inputs = op.input_docs.iter().map(|i| (&i.name, &i.ty, &i.doc));
-    info.set_item("inputs", PyList::new(py, inputs)?)?;
-    let params = PyList::empty(py);
-    for field in &op.schema.fields {
-        let default = match &field.default {
-            Some(value) => from_value(py, value)?,
-            None => py.None().into_bound(py),
-        };
-        params.append((&field.name, field.info(), &field.doc, default))?;
-    }
-    info.set_item("params", params)?;
-    Ok(info)
-}
-
 /// The number that files use for a dtype.
 #[pyfunction]
 fn dtype_flag(name: &str) -> PyResult<i32> {
@@ -289,8 +254,5 @@ fn dtype_flag(name: &str) -> PyResult<i32> {
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PySymbol>()?;
-    m.add_function(wrap_pyfunction!(operator_names, m)?)?;
-    m.add_function(wrap_pyfunction!(registry_version, m)?)?;
-    m.add_function(wrap_pyfunction!(operator_info, m)?)?;
     m.add_function(wrap_pyfunction!(dtype_flag, m)?)
 }

@@ -64,6 +64,6 @@ def add_all():
     """Makes the functions of all registered operators."""
     for name in ("_internal", "op", "contrib", "linalg", "sparse", "image"):
         _module(name)
-    for name in _core.list_operators():
+    for name in _core.operator_names():
         if not name.startswith("_backward"):
             add_function(name)

@@ -1,0 +1,115 @@
+//! What the registry knows of its operators, for documentation, stubs and the curious.
+
+use super::convert::{from_value, to_value};
+use super::error::{IntoPy, to_py};
+use super::function::{array_arguments, is_variadic};
+use super::runtime;
+use crate::context::DeviceType;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::executor::explain_kernels as explain;
+use crate::operator::{OpDef, Value};
+use crate::shape::Shape;
+use pyo3::exceptions::{PyKeyError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// All names and aliases of operators.
+#[pyfunction]
+fn operator_names() -> Vec<String> {
+    runtime().registry.names()
+}
+
+/// Main name → all names.
+#[pyfunction]
+fn operator_aliases() -> BTreeMap<String, Vec<String>> {
+    let all = runtime().registry.all();
+    let names = |op: &OpDef| std::iter::once(&op.name).chain(&op.aliases).cloned().collect();
+    all.iter().map(|op| (op.name.clone(), names(op))).collect()
+}
+
+/// A number that changes when the operator `name` is registered anew; None if there is none.
+#[pyfunction]
+fn registry_version(name: &str) -> Option<usize> {
+    runtime().registry.get(name).map(|op| Arc::as_ptr(&op) as usize)
+}
+
+#[pyfunction]
+fn is_builtin_operator(name: &str) -> bool {
+    runtime().registry.get(name).is_some_and(|op| runtime().registry.is_builtin(&op.name))
+}
+
+fn find(name: &str) -> PyResult<Arc<OpDef>> {
+    let found = runtime().registry.get(name);
+    found.ok_or_else(|| PyKeyError::new_err(format!("operator '{name}' is not registered")))
+}
+
+/// `name`, `doc`, `variadic`, `arrays` (the array arguments of its functions), `inputs` as `(name, type, doc)` and `params`
+/// as `(name, type, doc, default)`.
+#[pyfunction]
+fn operator_info<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
+    let op = find(name)?;
+    let info = PyDict::new(py);
+    info.set_item("name", &op.name)?;
+    info.set_item("doc", &op.doc)?;
+    info.set_item("variadic", is_variadic(&op))?;
+    info.set_item("arrays", array_arguments(&op))?;
+    let inputs = op.input_docs.iter().map(|i| (&i.name, &i.ty, &i.doc));
+    info.set_item("inputs", PyList::new(py, inputs)?)?;
+    let params = PyList::empty(py);
+    for field in &op.schema.fields {
+        let default = match &field.default {
+            Some(value) => from_value(py, value)?,
+            None => py.None().into_bound(py),
+        };
+        params.append((&field.name, field.info(), &field.doc, default))?;
+    }
+    info.set_item("params", params)?;
+    Ok(info)
+}
+
+/// `(name, condition, priority)` of every kernel.
+#[pyfunction]
+fn operator_kernels(name: &str) -> PyResult<Vec<(String, String, i32)>> {
+    let op = find(name)?;
+    Ok(op.kernels.iter().map(|k| (k.name.clone(), k.matches.to_string(), k.priority)).collect())
+}
+
+/// For every kernel of an operator on inputs of these shapes and dtypes: would it run, and why.
+#[pyfunction]
+fn explain_kernels(
+    py: Python<'_>,
+    name: &str,
+    inputs: Vec<(Vec<i64>, String)>,
+    params: &Bound<'_, PyDict>,
+    device: &str,
+) -> PyResult<String> {
+    let op = find(name)?;
+    let device = DeviceType::from_name(device)
+        .ok_or_else(|| PyValueError::new_err(format!("unknown device '{device}'")))?;
+    let params = params.iter().map(|(k, v)| Ok((k.extract::<String>()?, to_value(&v)?)));
+    let params = params.collect::<PyResult<Vec<(String, Value)>>>()?;
+    let given: Vec<(&str, Value)> = params.iter().map(|(k, v)| (k.as_str(), v.clone())).collect();
+    let spec =
+        |(dims, dtype): &(Vec<i64>, String)| Ok((Shape::new(dims), DType::from_name(dtype)?));
+    let inputs = inputs.iter().map(spec).collect::<Result<Vec<_>>>().map_err(|e| to_py(py, &e))?;
+    op.parse(&given).and_then(|attrs| explain(&op, &attrs, &inputs, device)).py(py)
+}
+
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    macro_rules! add {
+        ($($f:ident),*) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)* };
+    }
+    add!(
+        operator_names,
+        operator_aliases,
+        registry_version,
+        is_builtin_operator,
+        operator_info,
+        operator_kernels,
+        explain_kernels
+    );
+    Ok(())
+}
