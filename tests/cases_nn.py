@@ -184,6 +184,15 @@ v1_stats = (In((3,), -0.2, 0.2), In((3,), 0.5, 1.5))
 case("BatchNorm_v1", (4, 3, 2, 2), In((3,), 0.5, 1.5), (3,), *v1_stats,
      fix_gamma=False, wrt=(0, 1, 2), dtypes=FLOATS[:2])  # fmt: skip
 case("Convolution_v1", (2, 3, 5, 6), (4, 3, 3, 3), (4,), kernel=(3, 3), num_filter=4)
+for params in (
+    {"stride": (2, 2)},
+    {"pad": (1, 1)},
+    {"pooling_convention": "full", "stride": (2, 3)},
+):
+    case("_pooling_at_max", (2, 2, 6, 7), In((2, 2, 6, 7), kind="distinct"), grad="none", kernel=(3, 3),
+         **params)  # fmt: skip
+case("_pooling_at_max", (2, 5, 4, 3), In((2, 5, 4, 3), kind="distinct"), grad="none",
+     global_pool=True, layout="NHWC")  # fmt: skip
 case("Pooling_v1", In((2, 2, 6, 7), kind="distinct"), kernel=(2, 2), stride=(2, 2))
 case("Pooling_v1", (2, 2, 6, 6), kernel=(3, 3), stride=(2, 2), pool_type="avg", pad=(1, 1),
      pooling_convention="full")  # fmt: skip

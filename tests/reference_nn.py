@@ -92,11 +92,7 @@ def pooling(
     if global_pool:
         kernel, stride, pad = x.shape[2:], (1,) * n, (0,) * n
     stride, pad = tuple_of(stride, n, 1), tuple_of(pad, n, 0)
-    extra = [0] * n
-    if pooling_convention == "full":
-        for i in range(n):
-            left = (x.shape[2 + i] + 2 * pad[i] - kernel[i]) % stride[i]
-            extra[i] = (stride[i] - left) % stride[i]
+    extra = full_extra(x, kernel, stride, pad) if pooling_convention == "full" else [0] * n
     inside = tuple(range(2 + n, 2 + 2 * n))
     cut = lambda a, fill: windows(a, kernel, stride, (1,) * n, pad, fill, extra)  # noqa: E731
     if pool_type == "max":
@@ -108,6 +104,31 @@ def pooling(
     if pool_type == "avg":
         y = y / pool_sizes(x, kernel, stride, pad, extra, count_include_pad)
     return np.moveaxis(y, 1, -1) if last else y
+
+
+@reference("_pooling_at_max")
+def pooling_at_max(
+    values, x, kernel=(), global_pool=False, pooling_convention="valid", stride=(), pad=(),
+    layout=None, **_,
+):  # fmt: skip
+    last = bool(layout) and layout.endswith("C")
+    values, x = channels_first(values, layout), channels_first(x, layout)
+    n = x.ndim - 2
+    if global_pool:
+        kernel, stride, pad = x.shape[2:], (1,) * n, (0,) * n
+    stride, pad = tuple_of(stride, n, 1), tuple_of(pad, n, 0)
+    extra = full_extra(x, kernel, stride, pad) if pooling_convention == "full" else (0,) * n
+    cut = lambda a, fill: windows(a, kernel, stride, (1,) * n, pad, fill, extra)  # noqa: E731
+    flat = lambda a: a.reshape(*a.shape[: 2 + n], -1)  # noqa: E731
+    at = flat(cut(x, -np.inf)).argmax(-1)[..., None]
+    y = np.take_along_axis(flat(cut(values, 0)), at, -1)[..., 0]
+    return np.moveaxis(y, 1, -1) if last else y
+
+
+def full_extra(x, kernel, stride, pad):
+    """How much each axis is padded at its end so that the last window fits."""
+    left = [(x.shape[2 + i] + 2 * pad[i] - k) % stride[i] for i, k in enumerate(kernel)]
+    return [(s - rest) % s for s, rest in zip(stride, left, strict=True)]
 
 
 def pool_sizes(x, kernel, stride, pad, extra, include_pad):

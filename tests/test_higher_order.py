@@ -40,6 +40,25 @@ def conv(x, w, b):
     return nd.Convolution(x, w, b, kernel=(2, 2), num_filter=2)
 
 
+def batch_norm(x, gamma, beta, axis=1, **params):
+    """With moving averages of its own."""
+    c = x.shape[axis]
+    mean, var = nd.full((c,), 0.2, dtype=F64), nd.full((c,), 1.5, dtype=F64)
+    params = {"fix_gamma": False, "eps": 0.1} | params
+    return nd.BatchNorm(x, gamma, beta, mean, var, axis=axis, **params)
+
+
+def masked(x):
+    """Dropout by the same mask whenever it is run."""
+    mx.random.seed(5)
+    return nd.Dropout(x * x, p=0.5)
+
+
+def pool(kind, layout=None, data=lambda x: x * x, **params):
+    params = {"kernel": (2, 2), "stride": (1, 1)} | params
+    return lambda x: nd.Pooling(data(x), pool_type=kind, layout=layout, **params)
+
+
 IMAGE = (rand(1, 2, 4, 4), rand(2, 2, 2, 2), rand(2))
 
 CASES = {
@@ -127,6 +146,26 @@ CASES = {
         [rand(3, 2, 2)]),
     "SequenceLast": (lambda x: nd.SequenceLast(x * x), [rand(3, 2, 2)]),
     "SequenceReverse": (lambda x: nd.SequenceReverse(x * x), [rand(3, 2, 2)]),
+    **{f"LeakyReLU {a}": (lambda x, a=a: nd.LeakyReLU(x, act_type=a, slope=0.3), [INSIDE])
+       for a in ("leaky", "elu", "selu", "gelu")},
+    "Dropout": (masked, [rand(3, 4)]),
+    **{f"Pooling {k}": (pool(k), [rand(1, 2, 4, 4)]) for k in ("max", "avg", "sum")},
+    "Pooling max NHWC": (pool("max", "NHWC"), [rand(1, 4, 4, 2)]),
+    "Pooling max global": (pool("max", global_pool=True), [rand(1, 2, 3, 3)]),
+    "Pooling max padded": (
+        pool("max", kernel=(3, 3), pad=(1, 1), stride=(2, 2)), [rand(1, 2, 4, 4)]),
+    "Pooling_v1": (lambda x: nd.Pooling_v1(x * x, kernel=(2, 2)), [rand(1, 2, 3, 3)]),
+    "LayerNorm": (lambda x, g, b: nd.LayerNorm(x, g, b, eps=0.1), [rand(3, 4), rand(4), rand(4)]),
+    "LayerNorm axis": (
+        lambda x, g, b: nd.LayerNorm(x, g, b, axis=1, eps=0.1), [rand(2, 3, 2), rand(3), rand(3)]),
+    "InstanceNorm": (
+        lambda x, g, b: nd.InstanceNorm(x, g, b, eps=0.1), [rand(2, 3, 4), rand(3), rand(3)]),
+    "BatchNorm": (batch_norm, [rand(3, 2, 2), rand(2), rand(2)]),
+    "BatchNorm axis": (lambda x, g, b: batch_norm(x, g, b, -1), [rand(4, 3), rand(3), rand(3)]),
+    "BatchNorm global": (
+        lambda x, g, b: batch_norm(x, g, b, use_global_stats=True), [rand(3, 2), rand(2), rand(2)]),
+    "BatchNorm fixed gamma": (
+        lambda x, b: batch_norm(x, nd.zeros(2, dtype=F64), b, fix_gamma=True), [rand(3, 2), rand(2)]),
     "make_loss": (lambda x: nd.make_loss(x * x), [P]),
 }  # fmt: skip
 
@@ -195,6 +234,22 @@ def test_first_derivatives_are_the_same_with_and_without_a_graph(name):
         np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-12)
 
 
+@pytest.mark.parametrize("train", [True, False])
+def test_a_recorded_gradient_of_batch_norm_updates_the_moving_averages_once(train):
+    x, gamma, beta = leaves([rand(4, 2), rand(2), rand(2)])
+    mean, var = nd.zeros((2,), dtype=F64), nd.ones((2,), dtype=F64)
+    with autograd.record(train_mode=train):
+        y = nd.BatchNorm(x, gamma, beta, mean, var, fix_gamma=False)
+        (g,) = autograd.grad([y], [x], create_graph=True, train_mode=train)
+        again = nd.BatchNorm(
+            x, gamma, beta, nd.zeros_like(mean), nd.ones_like(var), fix_gamma=False
+        )
+    (plain,) = autograd.grad([again], [x], train_mode=train)
+    np.testing.assert_allclose(g.asnumpy(), plain.asnumpy(), atol=1e-12)
+    want = 0.1 * x.asnumpy().mean(0) if train else np.zeros(2)
+    np.testing.assert_allclose(mean.asnumpy(), want, rtol=1e-6)
+
+
 def test_any_order():
     """The fifth derivative of x ** 6 and all derivatives of exp."""
     x, y = leaves([np.array([1.5])] * 2)
@@ -229,7 +284,7 @@ def test_a_gradient_penalty_trains():
 def test_an_operator_that_ends_the_chain_says_so():
     x = leaves([rand(1, 1, 4, 4)])[0]
     with autograd.record():
-        y = nd.Pooling(x, kernel=(2, 2), stride=(2, 2), pool_type="max").sum()
+        y = nd.Pooling(x, kernel=(2, 2), stride=(2, 2), pool_type="lp", p_value=2).sum()
         (g,) = autograd.grad([y], [x], create_graph=True)
         z = (g * g).sum()
     with pytest.raises(mx.MXNetError, match="_backward_Pooling.*non-differentiable"):

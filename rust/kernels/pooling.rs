@@ -127,6 +127,40 @@ impl Pool {
         });
     }
 
+    /// For each window the element of `v` at the first maximum of `x`: how a small change of `x` by `v` shows in the
+    /// maxima.
+    ///
+    /// # Safety
+    /// As [`Pool::forward`]; `v` is like `x`.
+    pub unsafe fn at_maxima<T: Real>(&self, v: *const T, x: *const T, y: *mut T) {
+        let (v, x, y) = (Shared(v.cast_mut()), Shared(x.cast_mut()), Shared(y));
+        self.for_planes(|plane| {
+            // SAFETY: each plane of `y` belongs to one task; windows stay inside the planes.
+            unsafe {
+                let (i, o) = (plane * self.in_size(), plane * self.out_size());
+                self.positions::<T>(|at, w| {
+                    let from = self.first_maximum(x.at(i), &w);
+                    *y.at(o + at) = from.map_or(T::zero(), |k| *v.at(i + k));
+                });
+            }
+        });
+    }
+
+    /// Where the first maximum of a window is; `None` if the window is empty.
+    #[inline(always)]
+    unsafe fn first_maximum<T: Real>(&self, x: *const T, w: &Window<T>) -> Option<usize> {
+        let (mut best, mut at) = (T::neg_infinity(), None);
+        self.elements(w, |i| {
+            // SAFETY: the caller's window lies inside the plane.
+            let v = unsafe { *x.add(i) };
+            if v > best || at.is_none() {
+                best = v;
+                at = Some(i);
+            }
+        });
+        at
+    }
+
     unsafe fn backward_plane<T: Real>(&self, x: *const T, y: *const T, dy: *const T, dx: *mut T) {
         // SAFETY: promised by the caller; windows stay inside the plane.
         unsafe {
@@ -135,15 +169,7 @@ impl Pool {
                 let g = *dy.add(o);
                 match self.kind {
                     PoolKind::Max => {
-                        let (mut best, mut at) = (T::neg_infinity(), None);
-                        self.elements(&w, |i| {
-                            let v = *x.add(i);
-                            if v > best || at.is_none() {
-                                best = v;
-                                at = Some(i);
-                            }
-                        });
-                        if let Some(i) = at {
+                        if let Some(i) = self.first_maximum(x, &w) {
                             *dx.add(i) += g;
                         }
                     }

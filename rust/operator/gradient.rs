@@ -30,6 +30,11 @@ pub trait GradBuilder {
         inputs: &[GradEntry],
     ) -> Result<Vec<GradEntry>>;
 
+    /// Is it the gradient of a training run? (Known on the tape, where alone it matters.)
+    fn is_train(&self) -> bool {
+        false
+    }
+
     /// Runs the node's own operator, a backward operator, on other inputs; its outputs are like the node's.
     fn rerun(&mut self, _inputs: &[GradEntry]) -> Result<Vec<GradEntry>> {
         Err(Error::not_implemented("gradients of backward operators are taken on the tape only"))

@@ -441,6 +441,10 @@ impl GradBuilder for TapeBuilder<'_> {
         self.invoke(&op, &attrs, inputs, &how)
     }
 
+    fn is_train(&self) -> bool {
+        self.walk.how.is_train
+    }
+
     fn rerun(&mut self, inputs: &[GradEntry]) -> Result<Vec<GradEntry>> {
         let Rule::Op { op, .. } = &self.record.rule else {
             return Err(Error::internal("a function is no operator"));

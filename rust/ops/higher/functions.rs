@@ -4,6 +4,7 @@
 use super::expr::*;
 use crate::error::Result;
 use crate::operator::{Attrs, GradBuilder, GradFn, GradNode, Gradients, Value};
+use crate::ops::nn::leaky_relu::{SELU_ALPHA, SELU_SCALE};
 use std::sync::Arc;
 
 /// From the output gradient and the input or the output to the input gradient.
@@ -117,6 +118,29 @@ const PARAM: &[(&str, Param)] = &[
         let (_, from_output, f) = UNARY.iter().find(|row| row.0 == kind)?;
         Some(f(n.g.clone(), if *from_output { n.y.clone() } else { n.x.clone() }))
     }),
+    ("LeakyReLU", |attrs, n| {
+        let slope = number(attrs, "slope")?;
+        let kind = attrs.value("act_type")?.to_string();
+        if kind == "gelu" {
+            let x = || n.x.clone();
+            let share =
+                (num(1.) + apply("erf", x() * num(std::f64::consts::FRAC_1_SQRT_2))) * num(0.5);
+            let density = apply("exp", square(x()) * num(-0.5)) * num(0.5 * FRAC_1_SQRT_HALF_PI);
+            return Some(n.g.clone() * (share + x() * density));
+        }
+        if slope < 0.0 && kind != "selu" {
+            return None; // the sign of the output does not tell that of the input
+        }
+        let y = || n.y.clone();
+        let positive = less(num(0.), y());
+        let (above, below) = match kind.as_str() {
+            "leaky" => (1., num(slope) * at_most(y(), num(0.))),
+            "elu" => (1., (y() + num(slope)) * at_most(y(), num(0.))),
+            "selu" => (SELU_SCALE, (y() + num(SELU_SCALE * SELU_ALPHA)) * at_most(y(), num(0.))),
+            _ => return None,
+        };
+        Some(n.g.clone() * (positive * num(above) + below))
+    }),
     ("clip", |attrs, n| {
         let (low, high) = (number(attrs, "a_min")?, number(attrs, "a_max")?);
         let inside = at_most(num(low), n.x.clone()) * at_most(n.x.clone(), num(high));
@@ -152,6 +176,9 @@ const PARAM: &[(&str, Param)] = &[
         })
     }),
 ];
+
+/// The square root of 2 / pi.
+const FRAC_1_SQRT_HALF_PI: f64 = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
 
 /// Something of the shape of a reduction's output, repeated along the axes that were reduced.
 fn spread(x: &Expr) -> Expr {

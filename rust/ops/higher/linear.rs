@@ -92,6 +92,16 @@ pub fn gradient(name: &str) -> Option<Gradient> {
             Ok(vec![Some(b.op("broadcast_like", "", &[], &[g, node.inputs[0]])?[0])])
         }));
     }
+    if name == "_backward_Dropout" {
+        // The product with the mask is its own transpose.
+        return Some(Gradient::rule(|b, node| {
+            let g = node.out_grad(b, 0)?;
+            Ok(vec![Some(b.rerun(&[g, node.inputs[1]])?[0]), None])
+        }));
+    }
+    if ["_backward_Pooling", "_backward_Pooling_v1"].contains(&name) {
+        return Some(Gradient::rule(pooling));
+    }
     if name == "_backward_make_loss" {
         return Some(Gradient::Zero);
     }
@@ -131,6 +141,18 @@ fn transpose(
         *grad = Some(made);
     }
     Ok(grads)
+}
+
+/// The choice of the maxima is a matter of the data, so what is chosen from is linear too.
+fn pooling(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
+    let g = node.out_grad(b, 0)?;
+    let kind = node.attrs.value("pool_type").map(Value::to_string).unwrap_or_default();
+    let of_g = match kind.as_str() {
+        "max" => b.op("_pooling_at_max", "", &params(node), &[g, node.inputs[1]])?,
+        "lp" => return Gradient::None.apply(b, node),
+        _ => b.op("Pooling", "", &params(node), &[g])?,
+    };
+    Ok(vec![Some(of_g[0]), None, None])
 }
 
 fn product(b: &mut dyn GradBuilder, node: &GradNode<'_>, forward: &str) -> Result<Gradients> {

@@ -4,13 +4,14 @@
 //! on, both tables by operator name:
 //! - [`functions`]: the gradient written as an expression of ordinary operators. The tape uses it in place of
 //!   the backward operator when the gradient itself is recorded (`create_graph`), so any order of
-//!   derivatives follows.
+//!   derivatives follows. [`norms`] has those of normalisations.
 //! - [`linear`]: a backward operator that is linear in what it gets (of slicing, sums, matrix products ...) is
 //!   differentiated by running the operator itself.
 
 mod expr;
 mod functions;
 mod linear;
+mod norms;
 
 use crate::operator::{Gradient, OpDef};
 
@@ -23,7 +24,7 @@ pub fn complete(mut def: OpDef) -> OpDef {
             def.gradient = gradient;
         }
     } else if matches!(def.gradient, Gradient::Backward { .. }) {
-        def.composed = functions::rule(&def.name);
+        def.composed = functions::rule(&def.name).or_else(|| norms::rule(&def.name));
     }
     def
 }

@@ -58,8 +58,8 @@ K. He et al., Delving Deep into Rectifiers, ICCV 2015 (prelu). D. Clevert et al.
 NIPS 2017 (selu). B. Xu et al., arXiv:1505.00853 (rrelu). D. Hendrycks, K. Gimpel, arXiv:1606.08415 (gelu).
 "#;
 
-const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
-const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
+pub const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
+pub const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
 
 pub fn operators() -> Vec<OpDef> {
     let mut forward = OpDef::new::<LeakyReluParam>("LeakyReLU")

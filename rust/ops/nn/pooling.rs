@@ -84,6 +84,22 @@ Examples
 [[[1.5 3.5 5. ]]]
 "#;
 
+const AT_MAX: &str = r#"
+For each window of ``data`` the element of ``values`` where the window's first maximum is: the derivative of max
+``Pooling`` along ``values``.
+
+Notes
+-----
+Parameters, extents and dtypes are those of `Pooling`, whose ``pool_type`` counts as ``max``; ``values`` has the shape and
+dtype of the data. A window of padding alone gives 0. There is no gradient.
+
+Examples
+--------
+>>> x, v = nd.array([[[1, 5, 2, 3]]]), nd.array([[[10, 20, 30, 40]]])
+>>> nd._internal._pooling_at_max(v, x, kernel=(2,), stride=(2,))
+[[[20. 40.]]]
+"#;
+
 pub fn operators() -> Vec<OpDef> {
     let finish = |def: OpDef, back: &str| {
         def.doc(DOC)
@@ -104,6 +120,20 @@ pub fn operators() -> Vec<OpDef> {
         back(OpDef::new::<PoolingParam>("_backward_Pooling")),
         finish(OpDef::new::<PoolingV1Param>("Pooling_v1"), "_backward_Pooling_v1"),
         back(OpDef::new::<PoolingV1Param>("_backward_Pooling_v1")),
+        OpDef::new::<PoolingParam>("_pooling_at_max")
+            .doc(AT_MAX)
+            .inputs_are(&[
+                ("values", "What is chosen from."),
+                ("data", "The images, of that shape."),
+            ])
+            .infer_shape(|attrs, inputs, outputs| {
+                let known = inputs[0].clone();
+                assign_shape(&mut inputs[1], "data", &known)?;
+                infer_shape(attrs, inputs, outputs)
+            })
+            .infer_type(float_type)
+            .gradient(Gradient::None)
+            .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => at_max::<T>(call)))),
     ]
 }
 
@@ -248,6 +278,30 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
             let (x, y) = room.split_at_mut(data.size());
             to_first(data.as_ptr(), sizes(layout, data), x.as_mut_ptr());
             pool.forward(x.as_ptr(), y.as_mut_ptr());
+            swap_inner(y.as_ptr(), sizes(layout, out), out.as_ptr());
+        });
+    }
+    Ok(())
+}
+
+fn at_max<T: Real>(call: &Call<'_>) -> Result<()> {
+    if call.req[0] == OpReq::Null {
+        return Ok(());
+    }
+    let ([values, data], out) = (call.inputs, &call.outputs[0]) else { unreachable!("two inputs") };
+    let (layout, pool) = geometry(call.attrs, data, out)?;
+    // SAFETY: inference gave the views these extents; the output overlaps no input.
+    unsafe {
+        if !layout.channels_last() {
+            pool.at_maxima::<T>(values.as_ptr(), data.as_ptr(), out.as_ptr());
+            return Ok(());
+        }
+        with_scratch(2 * data.size() + out.size(), |room: &mut [T]| {
+            let (v, rest) = room.split_at_mut(data.size());
+            let (x, y) = rest.split_at_mut(data.size());
+            to_first(values.as_ptr(), sizes(layout, data), v.as_mut_ptr());
+            to_first(data.as_ptr(), sizes(layout, data), x.as_mut_ptr());
+            pool.at_maxima(v.as_ptr(), x.as_ptr(), y.as_mut_ptr());
             swap_inner(y.as_ptr(), sizes(layout, out), out.as_ptr());
         });
     }

@@ -1,0 +1,138 @@
+//! Gradients of normalisations as expressions of ordinary operators.
+//!
+//! With `h = (x - mean(x)) / sqrt(var(x) + eps)` over some axes and `y = gamma * h + beta`, the gradient is
+//! `dx = (u - mean(u) - h * mean(u * h)) / sqrt(var(x) + eps)` where `u = gamma * dy`; `gamma` gets the sum of `dy * h`
+//! and `beta` that of `dy`. The channel axis is moved to the end first, where gamma and beta broadcast.
+
+use super::expr::*;
+use crate::error::Result;
+use crate::operator::{GradBuilder, GradEntry, GradFn, GradNode, Gradients, Value};
+use std::sync::Arc;
+
+/// The mean over some axes, which stay with extent 1.
+#[derive(Clone)]
+struct Mean(Vec<(&'static str, Value)>);
+
+impl Mean {
+    fn over(axis: i64) -> Self {
+        Mean(vec![("axis", Value::Int(axis)), ("keepdims", true.into())])
+    }
+
+    fn over_all_but(axes: &[i64]) -> Self {
+        let axes = Value::List(axes.iter().map(|&a| Value::Int(a)).collect());
+        Mean(vec![("axis", axes), ("exclude", true.into()), ("keepdims", true.into())])
+    }
+
+    fn of(&self, x: Expr) -> Expr {
+        Expr::Op("mean", self.0.clone(), vec![x])
+    }
+}
+
+/// Where the mean and the factor of a normalisation come from.
+enum Statistics {
+    /// From the data, so that gradients flow through them.
+    Data(Mean),
+    /// They were given: a mean and an inverse standard deviation.
+    Fixed(Expr, Expr),
+}
+
+struct Normalisation {
+    axis: i64,
+    statistics: Statistics,
+    eps: f64,
+    /// Does gamma count (or as 1)?
+    scales: bool,
+}
+
+/// The rule of the operator `name`, if it is one of these.
+pub fn rule(name: &str) -> Option<GradFn> {
+    Some(match name {
+        "LayerNorm" => Arc::new(|b, node| {
+            let statistics = Statistics::Data(Mean::over(-1));
+            let axis = integer(node, "axis").unwrap_or(-1);
+            Normalisation { axis, statistics, eps: eps(node), scales: true }.gradients(b, node)
+        }),
+        "InstanceNorm" => Arc::new(|b, node| {
+            let statistics = Statistics::Data(Mean::over_all_but(&[0, -1]));
+            Normalisation { axis: 1, statistics, eps: eps(node), scales: true }.gradients(b, node)
+        }),
+        "BatchNorm" | "BatchNorm_v1" => Arc::new(batch_norm),
+        _ => return None,
+    })
+}
+
+fn batch_norm(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
+    // The backward operator updates the moving averages, and must so here too.
+    node.op.gradient.apply(b, node)?;
+    let is_set = |name| matches!(node.attrs.value(name), Some(Value::Bool(true)));
+    let statistics = match b.is_train() && !is_set("use_global_stats") {
+        true => Statistics::Data(Mean::over_all_but(&[-1])),
+        false => Statistics::Fixed(Expr::Entry(node.outputs[1]), Expr::Entry(node.outputs[2])),
+    };
+    let (axis, scales) = (integer(node, "axis").unwrap_or(1), !is_set("fix_gamma"));
+    let mut grads =
+        Normalisation { axis, statistics, eps: eps(node), scales }.gradients(b, node)?;
+    grads.resize(node.inputs.len(), None);
+    Ok(grads)
+}
+
+fn integer(node: &GradNode<'_>, name: &str) -> Option<i64> {
+    match node.attrs.value(name)? {
+        Value::Int(i) => Some(*i),
+        _ => None,
+    }
+}
+
+fn eps(node: &GradNode<'_>) -> f64 {
+    match node.attrs.value("eps") {
+        Some(Value::Float(x)) => *x,
+        _ => 0.0,
+    }
+}
+
+impl Normalisation {
+    fn gradients(&self, b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
+        let mut to_end = |e: GradEntry| swap(b, self.axis, e);
+        let x = to_end(node.inputs[0])?;
+        let gamma = Expr::Entry(node.inputs[1]);
+        let g = node.out_grad(b, 0)?;
+        let g = swap(b, self.axis, g)?;
+        let (h, inverse) = match &self.statistics {
+            Statistics::Data(mean) => {
+                let centred = x.clone() - mean.of(x);
+                let centred = Expr::Entry(centred.eval(b)?);
+                let variance = mean.of(apply("square", centred.clone()));
+                let inverse = Expr::Entry(apply("rsqrt", variance + num(self.eps)).eval(b)?);
+                (centred * inverse.clone(), inverse)
+            }
+            Statistics::Fixed(mean, inverse) => {
+                ((x - mean.clone()) * inverse.clone(), inverse.clone())
+            }
+        };
+        let h = Expr::Entry(h.eval(b)?);
+        let u = if self.scales { g.clone() * gamma.clone() } else { g.clone() };
+        let u = Expr::Entry(u.eval(b)?);
+        let dx = match &self.statistics {
+            Statistics::Data(mean) => {
+                u.clone() - mean.of(u.clone()) - h.clone() * mean.of(u * h.clone())
+            }
+            Statistics::Fixed(..) => u,
+        };
+        let dx = (dx * inverse).eval(b)?;
+        let dx = swap(b, self.axis, dx)?.eval(b)?;
+        let dgamma = match self.scales {
+            true => Some(sum_like(g.clone() * h, gamma.clone()).eval(b)?),
+            false => None,
+        };
+        Ok(vec![Some(dx), dgamma, Some(sum_like(g, gamma).eval(b)?)])
+    }
+}
+
+/// `x` with `axis` and the last axis exchanged.
+fn swap(b: &mut dyn GradBuilder, axis: i64, x: GradEntry) -> Result<Expr> {
+    if axis == -1 {
+        return Ok(Expr::Entry(x));
+    }
+    let params = [("dim1", Value::Int(axis)), ("dim2", Value::Int(-1))];
+    Ok(Expr::Entry(b.op("SwapAxis", "", &params, &[x])?[0]))
+}
