@@ -1,5 +1,6 @@
 """rsnet.engine: order, errors, waits, callbacks, fork, exit, signals."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from processes import run
+from processes import printed, run
 
 import rsnet as mx
 from rsnet import engine
@@ -296,6 +297,28 @@ def test_many_functions_use_few_threads():
     engine.wait_for_all()
     assert len(count) == 3000
     assert threading.active_count() - before < 50
+
+
+def test_the_environment_says_how_many_threads():
+    def threads(asked):
+        code = "from rsnet import engine; print(engine.num_threads())"
+        return int(printed(code, OMP_NUM_THREADS=asked))
+
+    usable = threads("")
+    assert 1 <= usable <= len(os.sched_getaffinity(0))
+    assert threads("1") == threads(" 1,4") == 1
+    assert threads("100000") == threads("no") == threads("0") == usable
+
+
+@pytest.mark.parametrize("n", [0, -1, -(2**62)])
+def test_numbers_of_threads_are_checked(n):
+    before = engine.num_threads()
+    with pytest.raises(ValueError, match=f"at least 1, got {n}"):
+        engine.set_num_threads(n)
+    assert engine.num_threads() == before
+    if n:
+        with pytest.raises(ValueError, match=f"size must be.*got {n}"):
+            engine.set_bulk_size(n)
 
 
 def test_stop_and_start():

@@ -38,7 +38,7 @@ impl EngineType {
     }
 }
 
-/// A new engine of this kind, with as many compute threads as cores may be used.
+/// A new engine of this kind, with as many compute threads as cores may be used (see `default_threads`).
 pub fn create(kind: EngineType) -> Arc<dyn Engine> {
     match kind {
         EngineType::Threaded => Arc::new(ThreadedEngine::new()),

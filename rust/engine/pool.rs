@@ -189,6 +189,16 @@ impl Core {
     }
 }
 
+/// Threads of a new engine: one a usable core, or fewer if `OMP_NUM_THREADS` (its first number) asks for it, as
+/// everybody does who wants numerical libraries to leave cores alone.
+pub fn default_threads() -> usize {
+    let asked = std::env::var("OMP_NUM_THREADS").ok().and_then(|text| {
+        let first = text.split(',').next().unwrap_or_default();
+        first.trim().parse::<usize>().ok().filter(|&n| n > 0)
+    });
+    asked.map_or(usable_cores(), |n| n.min(usable_cores()))
+}
+
 /// Threads that this process may keep busy: the smaller of its CPU affinity and its cgroup's quota.
 pub fn usable_cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();

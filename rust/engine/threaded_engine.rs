@@ -2,7 +2,7 @@
 
 use super::fork::HeldForFork;
 use super::operation::Function;
-use super::pool::{Threads, usable_cores};
+use super::pool::{Threads, default_threads};
 use super::queue::{Apart, Queues};
 use super::sleep::Sleep;
 use super::slot::{Slab, TaskRef};
@@ -60,7 +60,7 @@ impl Default for ThreadedEngine {
 impl ThreadedEngine {
     /// With as many threads as cores may be used.
     pub fn new() -> Self {
-        Self::with_threads(usable_cores())
+        Self::with_threads(default_threads())
     }
 
     /// With `n` compute threads (at least one), which start when they are first needed.

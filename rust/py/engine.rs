@@ -498,20 +498,36 @@ thread_local! {
         const { RefCell::new(None) };
 }
 
-/// Sets how many consecutive pushes of this thread are gathered into one operation; returns the previous number.
-#[pyfunction]
-fn set_bulk_size(py: Python<'_>, size: usize) -> PyResult<usize> {
-    runtime().engine.set_bulk_size(size).py(py)
+/// A count given by the user.
+fn count(name: &str, n: i64, least: i64) -> PyResult<usize> {
+    let right = (n >= least).then(|| usize::try_from(n).ok()).flatten();
+    right.ok_or_else(|| {
+        PyValueError::new_err(format!("{name} must be a number of at least {least}, got {n}"))
+    })
 }
 
-/// Threads that run operations and kernels.
+/// Sets how many consecutive pushes of this thread are gathered into one operation; returns the previous number.
+#[pyfunction]
+fn set_bulk_size(py: Python<'_>, size: i64) -> PyResult<usize> {
+    runtime().engine.set_bulk_size(count("size", size, 0)?).py(py)
+}
+
+/// Threads that run operations and kernels: at first as many as the process may use cores (its CPU affinity and its
+/// cgroup's quota tell), or fewer if the environment variable ``OMP_NUM_THREADS`` says so.
 #[pyfunction]
 fn num_threads() -> usize {
     runtime().engine.num_threads()
 }
 
+/// Changes the number of threads, for all work from now on. Waits for what is running.
+///
+/// Raises
+/// ------
+/// ValueError
+///     If `n` is less than 1, or more than the engine has places for.
 #[pyfunction]
-fn set_num_threads(py: Python<'_>, n: usize) -> PyResult<()> {
+fn set_num_threads(py: Python<'_>, n: i64) -> PyResult<()> {
+    let n = count("n", n, 1)?;
     py.detach(|| runtime().engine.set_num_threads(n)).py(py)
 }
 

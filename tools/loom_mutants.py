@@ -1,0 +1,87 @@
+"""Weakens the memory orders of the engine one at a time and asks loom whether it notices.
+
+    python tools/loom_mutants.py [FILE[:LINE] ...]
+
+Works on a copy of the tree. Prints a line a mutant, `caught` or `SURVIVED`, and ends with 1 if any survived that
+`ALLOWED` does not explain. A model that hangs counts as caught: a lost wake-up shows so.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FILES = [f"rust/engine/{f}.rs" for f in "slot queue sleep worker wait".split()]
+FILES += ["rust/ndarray/latch.rs"]
+ORDER = re.compile(r"\b(?:Acquire|Release|AcqRel)\b|fence\(Ordering::SeqCst\)")
+LIMIT_S = 600
+
+# Text of a line whose weakening is no error, with the reason.
+ALLOWED = {
+    "compiler_fence": "for the processors on which the lock's exchange is a fence already",
+}
+
+
+def sites(wanted):
+    """(file, line number, text of the line, its weakened form) of every order outside of tests."""
+    for file in FILES:
+        if wanted and not any(file.endswith(w.partition(":")[0]) for w in wanted):
+            continue
+        for at, line in enumerate((ROOT / file).read_text().splitlines(), 1):
+            if line.startswith("#[cfg(") and "test" in line:
+                break
+            if line.lstrip().startswith("//") or not ORDER.search(line):
+                continue
+            if wanted and not any(w.partition(":")[2] in ("", str(at)) for w in wanted):
+                continue
+            # A fence cannot be relaxed: it goes.
+            weak = re.sub(r"\b(?:Acquire|Release|AcqRel)\b", "Relaxed", line)
+            weak = re.sub(r"(?:\w+::)*fence\(Ordering::SeqCst\)", "()", weak)
+            yield file, at, line, weak
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        tree = pathlib.Path(folder) / "tree"
+        for name in ("Cargo.toml", "Cargo.lock", "rust", "benches"):
+            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+            tree.mkdir(exist_ok=True)
+            copy(ROOT / name, tree / name)
+        env = {
+            **os.environ,
+            "RUSTFLAGS": "--cfg loom -A warnings",
+            "CARGO_TARGET_DIR": str(ROOT / "target" / "loom-mutants"),
+        }
+        command = "cargo test --profile loom --lib --no-default-features --quiet loom_".split()
+        if subprocess.run(command, cwd=tree, env=env, capture_output=True).returncode:
+            sys.exit("the models fail as they are")
+        survivors = 0
+        for file, at, line, weak in sites(sys.argv[1:]):
+            path = tree / file
+            good = path.read_text()
+            lines = good.splitlines(keepends=True)
+            lines[at - 1] = weak + "\n"
+            path.write_text("".join(lines))
+            try:
+                done = subprocess.run(
+                    command, cwd=tree, env=env, capture_output=True, text=True, timeout=LIMIT_S
+                )
+                caught = done.returncode != 0
+                if "could not compile" in done.stderr:
+                    sys.exit(f"{file}:{at} does not compile weakened:\n{done.stderr}")
+            except subprocess.TimeoutExpired:
+                caught = True
+            path.write_text(good)
+            why = next((reason for text, reason in ALLOWED.items() if text in line), None)
+            survivors += not caught and why is None
+            verdict = "caught" if caught else f"allowed: {why}" if why else "SURVIVED"
+            print(f"{file}:{at}: {verdict}: {line.strip()}", flush=True)
+    sys.exit(bool(survivors))
+
+
+if __name__ == "__main__":
+    main()
