@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import rsnet as mx
-from rsnet import op, parameter, user_op
+from rsnet import _user_op_infer, op, parameter, user_op
 
 GUIDE = Path(__file__).parent.parent / "docs" / "write_an_operator.md"
 
@@ -30,7 +30,7 @@ def test_the_code_of_the_guide_runs(printed):
     assert "matches: (device == cpu [true] & dtype(out) in {float32, float64} [true])" in printed
 
 
-@pytest.mark.parametrize("module", [op, parameter, user_op])
+@pytest.mark.parametrize("module", [op, parameter, user_op, _user_op_infer])
 def test_examples_in_docstrings(module):
     assert doctest.testmod(module).failed == 0
 

@@ -206,9 +206,15 @@ def refuse(op: str, what: str, answer: Any) -> None:
 class Conf:
     """One use of a user operator: how many arrays each argument has, and all attributes."""
 
-    __slots__ = ("definition", "counts", "attrs", "facts", "starts")
+    __slots__ = (
+        "definition", "counts", "attrs", "facts", "starts", "supposed", "in_graph", "checked",
+    )  # fmt: skip
 
     def __init__(self, definition: Any, counts: dict[str, int], attrs: dict[str, Any]) -> None:
+        #: Was anything inferred from a supposition, is it inferred for a graph, and for which shapes
+        #: and types was it checked last? See ``_user_op_infer.py``.
+        self.supposed = self.in_graph = False
+        self.checked: Any = None
         self.definition = definition
         self.counts = counts
         self.attrs = attrs
