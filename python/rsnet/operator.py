@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from . import _core
-from ._door import TYPES, Definition, KernelSpec, fail
+from ._door import TYPES, Definition, KernelSpec, check_exec_type, fail
 from ._subclassed import Node, node_definitions
 from .base import MXNetError, MXValueError
 from .parameter import Parameter
@@ -121,7 +121,9 @@ class Operator:
         raise NotImplementedError(f"{type(self).__name__}.backward is not implemented")
 
     def exec_type(self) -> str:
-        """``"sync"``: the operator is done when its function has returned."""
+        """``"sync"``, the only way that is supported: the operator is done when its function has
+        returned. Any other answer is refused.
+        """
         return "sync"
 
     assign = staticmethod(assign)
@@ -414,8 +416,12 @@ def _property_definitions(name: str, cls: type[OperatorProperty]) -> tuple[Defin
     def state(node: Node, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
         n = node.n_args
         kinds = [TYPES[t] for t in types[:n]]
-        made = node.prop.create_operator_ex(ctx, shapes[:n], kinds)
-        return checked_operator(name, "create_operator", made)
+        made = checked_operator(
+            name, "create_operator", node.prop.create_operator_ex(ctx, shapes[:n], kinds)
+        )
+        if hasattr(made, "exec_type"):
+            check_exec_type(name, "exec_type", made.exec_type())
+        return made
 
     forward, backward = node_definitions(
         name,
