@@ -157,7 +157,9 @@ class UserOpDefinition:
         if any(k.create for k in self.kernels):
             d.state = lambda conf, ctx, shapes, types: {}
         d.kernels = [
-            KernelSpec(k.name, k.where.resolved(self._tensor), k.priority, self._run(k))
+            KernelSpec(
+                k.name, k.where.resolved(self._tensor, self._compared), k.priority, self._run(k)
+            )
             for k in self.kernels
         ]
         d.install(replace=replace)
@@ -167,6 +169,15 @@ class UserOpDefinition:
             if a.name == arg:
                 return a.tensor(i)
         raise MXNetError(f"{self.name}: a kernel condition names the unknown argument '{arg}'")
+
+    def _compared(self, attribute: str, how: str, value: Any) -> str:
+        if attribute not in self.attrs:
+            known = ", ".join(self.attrs) or "none"
+            raise MXNetError(
+                f"{self.name}: a kernel condition names the unknown attribute '{attribute}', "
+                f"there is {known}"
+            )
+        return self.attrs[attribute].compared(self.name, attribute, how, value)
 
     def _make(self, values: tuple[Any, ...], given: dict[str, Any]) -> Conf:
         attrs = {
