@@ -159,8 +159,13 @@ class OperatorProperty:
 
     def copy(self) -> OperatorProperty:
         """An equal, independent property."""
+        params = self.get_params()
+        if not isinstance(params, dict):
+            raise fail(
+                self.type_string(), f"get_params returned {params!r}, expected a dict of texts"
+            )
         other = type(self)()
-        other.init(self.get_params())
+        other.init(params)
         return other
 
     def type_string(self) -> str:
