@@ -232,6 +232,25 @@ def refuse(op: str, what: str, answer: Any) -> None:
         raise MXNetError(f"{op}: the check of {what} failed")
 
 
+class _NotGiven(BaseException):
+    """Ends a check of a conf that asks for an attribute without default, while there is no value."""
+
+
+class Defaults(dict):
+    """The attributes of a conf before anybody has given any."""
+
+    def __missing__(self, key: str) -> Any:
+        raise _NotGiven(key)
+
+
+def check_as_far_as(check: Callable[[Any], Any], conf: Conf) -> Any:
+    """The answer of a check function on defaults; None if it needs an attribute that has none."""
+    try:
+        return check(conf)
+    except _NotGiven:
+        return None
+
+
 # Confs ------------------------------------------------------------------------------------------
 
 
@@ -274,13 +293,11 @@ class Conf:
         return self.starts[arg] + i
 
     def attr(self, name: str) -> Any:
-        try:
-            return self.attrs[name]
-        except KeyError:
-            known = ", ".join(self.attrs) or "none"
-            raise MXNetError(
-                f"{self.definition.name}: no attribute '{name}', there is {known}"
-            ) from None
+        """The value of an attribute."""
+        if name not in self.definition.attrs:
+            known = ", ".join(self.definition.attrs) or "none"
+            raise MXNetError(f"{self.definition.name}: no attribute '{name}', there is {known}")
+        return self.attrs[name]
 
 
 # Conditions -------------------------------------------------------------------------------------

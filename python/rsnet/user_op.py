@@ -31,7 +31,9 @@ from ._user_op_def import (
     Attr,
     Condition,
     Conf,
+    Defaults,
     attr,
+    check_as_far_as,
     device,
     dtype,
     ndim,
@@ -113,12 +115,13 @@ class UserOpDefinition:
 
     def check_defaults(self) -> None:
         """Runs all checks on the defaults, as far as there are defaults."""
-        if all(not a.required for a in self.attrs.values()):
-            self.conf({a.name: a.count for a in (*self.inputs, *self.outputs)}, {})
-            return
-        for key, declared in self.attrs.items():
-            if not declared.required:
-                declared.verify(self.name, key, declared.default)
+        counts = {a.name: a.count for a in (*self.inputs, *self.outputs)}
+        defaults = Defaults((k, a.default) for k, a in self.attrs.items() if not a.required)
+        for key, value in defaults.items():
+            self.attrs[key].verify(self.name, key, value)
+        if self.check is not None:
+            answer = check_as_far_as(self.check, Conf(self, counts, defaults))
+            refuse(self.name, "the attributes", answer)
 
     # The core's side ---------------------------------------------------------------------------
 
