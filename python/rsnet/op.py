@@ -233,9 +233,36 @@ def op(
 ) -> Callable[[Any], Any]:
     """Registers the decorated function ``f(p, *inputs) -> output(s)`` as an operator.
 
-    ``p`` is the parameter struct (left out if there is none). Give the gradient with
-    ``@f.gradient``: a function ``g(p, out_grads, inputs, outputs) -> input gradients``.
+    Give its gradient with ``@f.gradient``: a function ``g(p, out_grads, inputs, outputs)`` that
+    returns the gradient of every input.
 
+    Parameters
+    ----------
+    name : str
+        The operator is ``nd.<name>`` and ``sym.<name>``.
+    param : type, optional
+        A :class:`rsnet.Parameter`. The functions get the parsed struct as ``p``; without it there is
+        no ``p``.
+    inputs, outputs : sequence of str
+        Their names. Several outputs are returned as a tuple or list.
+    shape, type : callable, optional
+        ``FInferShape`` and ``FInferType``: ``f(attrs, ins, outs)`` fills its lists. Default: all
+        inputs and outputs have one shape and one type.
+    inplace : sequence of (int, int)
+        Pairs (input, output) that may share memory.
+    views : str
+        ``"numpy"``: the functions get NumPy views of the operands, else NDArrays.
+    aliases : sequence of str
+        More names.
+
+    Raises
+    ------
+    rsnet.MXNetError
+        The name is taken. By a call: the function returns too many or too few results, or results
+        of other shapes.
+
+    Examples
+    --------
     >>> from rsnet import nd, op
     >>> @op.op("doc_cube", views="numpy")
     ... def cube(x):

@@ -269,7 +269,23 @@ def _tmp(k: _Kernel, context: ComputeContext) -> Any:
 
 
 class ComputeContext:
-    """What a kernel sees: ``inp``, ``out``, ``attr``, ``tmp`` (bytes), ``state``, ``stream``."""
+    """What a kernel sees.
+
+    ``inp(name, i=0)`` and ``out(name, i=0)`` are NDArrays over the operands' memory, valid until the
+    kernel returns; inputs are read-only, and outputs are written by assigning to their elements
+    (requests are honoured behind that). ``tmp`` is the scratch memory (NDArray of uint8) or None,
+    ``state`` what ``state=`` made, ``stream`` None on the CPU. An argument, number or attribute that
+    there is not is an MXNetError.
+
+    >>> from rsnet import nd, op
+    >>> _ = op.define("doc_mean", inputs="in*1+", infer=lambda ctx: ctx.out("out").like(ctx.inp("in")))
+    >>> @op.kernel("doc_mean")
+    ... def _(ctx):
+    ...     n = ctx.count("in")
+    ...     ctx.out("out")[:] = sum(ctx.inp("in", i) for i in range(n)) / n
+    >>> nd.doc_mean(nd.array([1, 2]), nd.array([3, 6])).asnumpy()
+    array([2., 4.], dtype=float32)
+    """
 
     __slots__ = ("conf", "ctx", "ins", "req", "outs", "tmp", "state")
 
@@ -287,6 +303,7 @@ class ComputeContext:
         return self.outs[self.conf.position(name, i, self.conf.definition.outputs)]
 
     def attr(self, name: str) -> Any:
+        """The value of an attribute, in the normal form of its kind."""
         return self.conf.attr(name)
 
     def count(self, name: str) -> int:
@@ -295,10 +312,12 @@ class ComputeContext:
 
     @property
     def stream(self) -> Any:
+        """The stream of the device: None on the CPU."""
         return self.ctx.stream
 
     @property
     def is_train(self) -> bool:
+        """Is it a run in training mode?"""
         return self.ctx.is_train
 
 
@@ -410,9 +429,51 @@ def kernel(
     """Decorator: the function ``f(ctx)``, or class with ``compute(ctx)``, computes the operator.
 
     Of the kernels whose condition holds, the one at the highest priority runs; none or several
-    there is an error that prints every condition with its truth. A class is instantiated once per
-    operator instance; ``state(ctx)`` makes ``ctx.state``. When all outputs are empty nothing runs,
-    unless ``always_compute``.
+    there is an error that prints every condition with its truth.
+
+    Parameters
+    ----------
+    name : str
+        The operator; it may be defined later.
+    where : Condition
+        Built of :func:`device`, :func:`dtype`, :func:`ndim` and :func:`attr` with ``&``, ``|`` and
+        ``~``. Default: always.
+    tmp : int or callable
+        Bytes of scratch memory, or a function of the :class:`ComputeContext` that tells: an array
+        of uint8 in ``ctx.tmp``, whose contents are undefined.
+    inplace : sequence of (str, str)
+        Pairs (output, input) that may share memory, a hint: it is taken where nobody else reads the
+        input and where every kernel proposes the pair.
+    state : callable, optional
+        ``state(ctx)`` makes ``ctx.state``, once for every node of an executor or recorded call. A
+        class is instantiated as often.
+    priority : int
+    always_compute : bool
+        Run although all outputs are empty.
+
+    Raises
+    ------
+    rsnet.MXNetError
+        The condition names an argument or attribute that the operator does not have, compares an
+        attribute with a value of another kind, or `inplace` names what there is not. By a call:
+        the function returns anything but None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rsnet import nd, op
+    >>> _ = op.define("doc_sum", inputs="a, b", attrs={"times": op.Attr(int, 1)},
+    ...               infer=lambda ctx: ctx.out("out").like(ctx.inp("a")))
+    >>> @op.kernel("doc_sum", where=op.device("cpu") & op.dtype("out").is_in("float32", "float64"),
+    ...            inplace=[("out", "a")])
+    ... def _(ctx):
+    ...     ctx.out("out")[:] = (ctx.inp("a") + ctx.inp("b")) * ctx.attr("times")
+    >>> @op.kernel("doc_sum", where=op.attr("times") == 0, priority=10)
+    ... class Nothing:
+    ...     def compute(self, ctx):
+    ...         ctx.out("out")[:] = 0
+    >>> nd.doc_sum(nd.ones((2,)), nd.ones((2,)), times=3).asnumpy()
+    array([6., 6.], dtype=float32)
     """
     if not isinstance(where, Condition):
         raise MXNetError(f"kernel of {name}: where is {where!r}, expected a condition")
