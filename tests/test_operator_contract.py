@@ -8,21 +8,12 @@ import warnings
 
 import numpy as np
 import pytest
+from short_operators import Layer, call, custom, double, gradient_of_double
 
 import rsnet as mx
 from rsnet import MXNetError, autograd, nd, op
 
 # Hints ---------------------------------------------------------------------------------------------
-
-
-class Layer(mx.Operator):
-    """y = 2 x, whose backward needs nothing but the gradient, whatever is declared."""
-
-    def forward(self, ctx, in_data, req, out_data, aux_states):
-        self.assign(out_data[0], req[0], 2 * in_data[0])
-
-    def backward(self, ctx, out_grad, in_data, out_data, req, in_grad, aux_states):
-        self.assign(in_grad[0], req[0], 2 * out_grad[0])
 
 
 def layer(name, dependency, inplace=True):
@@ -107,26 +98,6 @@ def test_results_are_the_same_with_in_place_refused(also_read):
 
 
 # Custom operators in short -------------------------------------------------------------------------
-
-_count = iter(range(10_000))
-
-
-def custom(forward, backward=None, **prop):
-    """Registers a CustomOp; returns its op_type."""
-    name = f"contract_{next(_count)}"
-    methods = {"forward": forward} | ({"backward": backward} if backward else {})
-    made = type("Op", (mx.operator.CustomOp,), methods)
-    prop.setdefault("create_operator", lambda self, ctx, shapes, types: made())
-    mx.operator.register(name)(type("Prop", (mx.operator.CustomOpProp,), prop))
-    return name
-
-
-def double(self, is_train, req, in_data, out_data, aux):
-    self.assign(out_data[0], req[0], 2 * in_data[0])
-
-
-def call(name, *arrays):
-    return nd.Custom(*(arrays or (nd.array([1, 2]),)), op_type=name)
 
 
 def inside_another(name):
@@ -280,10 +251,6 @@ def test_callbacks_in_a_forked_child():
         t.join()
 
 
-def gradient_of_double(self, req, out_grad, in_data, out_data, in_grad, aux):
-    self.assign(in_grad[0], req[0], 2 * out_grad[0])
-
-
 def test_forking_inside_a_callback():
     codes = []
     inner = custom(double)
@@ -335,18 +302,23 @@ def test_recursion_without_end_is_an_error():
 
 
 def test_eight_threads_with_every_door():
+    """A property, a CustomOp, attributes and a user operator in one chain, forwards and backwards."""
     name, failed = custom(double, gradient_of_double), []
 
     def work(seed):
         try:
             for i in range(20):
-                x = nd.full((3,), seed * 100 + i)
+                start = seed * 100 + i - 50
+                x = nd.full((3,), start)
                 x.attach_grad()
                 with autograd.record():
-                    y = nd.c_keeps_nothing(call(name, nd.c_dense(x)))
+                    y = nd.c_relu(nd.c_square(call(name, nd.c_dense(x))) - 16)
                     if i % 5 == 0:
                         time.sleep(0.001)
-                assert y.asnumpy().tolist() == [4 * (seed * 100 + i) + 1] * 3
+                y.backward()
+                value = 16 * start * start - 16
+                assert y.asnumpy().tolist() == [max(value, 0)] * 3
+                assert x.grad.asnumpy().tolist() == [32 * start if value > 0 else 0] * 3
         except BaseException as error:  # noqa: BLE001
             failed.append(error)
 
@@ -355,242 +327,7 @@ def test_eight_threads_with_every_door():
         t.start()
     for t in threads:
         t.join()
-    assert not failed
-
-
-# Errors of every callback ----------------------------------------------------------------------------
-
-
-class Marked(Exception):
-    """Raised by the callbacks under test."""
-
-
-def boom(*args, **kwargs):
-    raise Marked("from the callback")
-
-
-def junk(*args, **kwargs):
-    return "junk"
-
-
-CUSTOM_METHODS = (
-    "__init__ list_arguments list_outputs list_auxiliary_states infer_shape infer_type "
-    "declare_backward_dependency create_operator"
-).split()
-
-
-@pytest.mark.parametrize("method", CUSTOM_METHODS)
-def test_exceptions_of_a_custom_property(method):
-    name = custom(double, **{method: boom})
-    with pytest.raises(Marked, match="from the callback"):
-        call(name).asnumpy()
-    with pytest.raises(Marked):
-        mx.sym.Custom(mx.sym.Variable("x"), op_type=name).simple_bind(mx.cpu(), x=(2,)).forward()
-
-
-@pytest.mark.parametrize("method", [m for m in CUSTOM_METHODS if m != "__init__"])
-def test_junk_from_a_custom_property(method):
-    with pytest.raises(MXNetError, match="junk.*expected|infer_|has 4|create_operator"):
-        call(custom(double, **{method: junk})).asnumpy()
-
-
-PROPERTY_METHODS = (
-    "list_arguments list_outputs list_auxiliary_states infer_shape infer_type forward_resource "
-    "declare_backward_dependency forward_inplace_option backward_inplace_option num_outputs "
-    "num_visible_outputs create_operator"
-).split()
-
-
-def with_property(**methods):
-    name = f"contract_{next(_count)}"
-    given = {
-        "infer_shape": lambda self, shapes: (shapes, [shapes[0]], []),
-        "create_operator": lambda self, ctx: Layer(),
-    }
-    mx.operator.register(name)(type("Property", (mx.OperatorProperty,), given | methods))
-    return getattr(nd, name)
-
-
-@pytest.mark.parametrize("method", PROPERTY_METHODS)
-def test_exceptions_of_an_operator_property(method):
-    with pytest.raises(Marked, match="from the callback"):
-        with_property(**{method: boom})(nd.ones((2,))).asnumpy()
-
-
-@pytest.mark.parametrize("method", PROPERTY_METHODS)
-def test_junk_from_an_operator_property(method):
-    with pytest.raises((MXNetError, AttributeError), match="junk|infer_|has 4"):
-        with_property(**{method: junk})(nd.ones((2,))).asnumpy()
-
-
-def by_attributes(**attributes):
-    name = f"contract_{next(_count)}"
-    entry = op.register(name).set_num_inputs(1).set_num_outputs(1)
-    given = {
-        "FInferShape": op.ElemwiseShape(1, 1),
-        "FInferType": op.ElemwiseType(1, 1),
-        "FCompute<cpu>": lambda attrs, ctx, ins, req, outs: op.assign(outs[0], req[0], 2 * ins[0]),
-    }
-    for key, value in (given | attributes).items():
-        entry.set_attr(key, value)
-    return getattr(nd, name)
-
-
-ATTRIBUTES = (
-    "FListInputNames FListOutputNames FNumVisibleOutputs FInferShape FInferType FCompute<cpu> "
-    "FInplaceOption FIgnoreInputs FMutateInputs FResourceRequest"
-).split()
-
-
-@pytest.mark.parametrize("attribute", [*ATTRIBUTES, "FCreateOpState"])
-def test_exceptions_of_attributes(attribute):
-    with pytest.raises(Marked, match="from the callback"):
-        by_attributes(**{attribute: boom})(nd.ones((2,))).asnumpy()
-
-
-@pytest.mark.parametrize("attribute", ATTRIBUTES)
-@pytest.mark.parametrize("answer", ["junk", None, 7])
-def test_wrong_answers_of_attributes(attribute, answer):
-    if attribute == "FCompute<cpu>" and answer is None:
-        pytest.skip("that is the right answer")
-    with pytest.raises((MXNetError, TypeError), match="returned|cannot be inferred"):
-        by_attributes(**{attribute: lambda *args: answer})(nd.ones((2,))).asnumpy()
-
-
-@pytest.mark.parametrize("taken", ["exp", "relu", "elemwise_add", "broadcast_plus"])
-def test_an_alias_takes_nobodys_name(taken):
-    operator = by_attributes()
-    entry = op.get(operator.__name__)
-    before = getattr(nd, taken)
-    with pytest.raises(MXNetError, match=f"'{taken}' is already registered"):
-        entry.add_alias(taken)
-    assert getattr(nd, taken) is before
-    free = f"{operator.__name__}_too"
-    entry.add_alias(free)  # the refused one is forgotten
-    np.testing.assert_array_equal(getattr(nd, free)(nd.ones((2,))).asnumpy(), [2, 2])
-    with pytest.raises(MXNetError, match=f"as an alias of '{operator.__name__}'"):
-        op.get(by_attributes().__name__).add_alias(free)
-
-
-@pytest.mark.parametrize("attribute", ["FListInputNames", "FInplaceOption", "FResourceRequest"])
-def test_exceptions_of_a_backward_operator(attribute):
-    forward = by_attributes(FInferShape=op.ElemwiseShape(1, 1)).__name__
-    backward = op.register(f"_backward_{forward}").set_num_inputs(1).set_num_outputs(1)
-    backward.set_attr("TIsBackward", True).set_attr(attribute, boom)
-    double = op.get(forward).attr("FCompute<cpu>")
-    backward.set_attr("FCompute<cpu>", double)
-    op.get(forward).set_attr("FGradient", op.ElemwiseGradUseNone(f"_backward_{forward}"))
-    x = nd.ones((2,))
-    x.attach_grad()
-    with mx.autograd.record():
-        y = getattr(nd, forward)(x)
-    with pytest.raises(Marked, match="from the callback"):
-        y.backward()
-        x.grad.asnumpy()
-    s = getattr(mx.sym, forward)(mx.sym.var("x"))
-    with pytest.raises(Marked, match="from the callback"):
-        exe = s.simple_bind(mx.cpu(), x=(2,))
-        exe.forward(is_train=True)
-        exe.backward(nd.ones((2,)))
-        exe.grad_arrays[0].asnumpy()
-
-
-@pytest.mark.parametrize(
-    ("gradient", "error", "says"),
-    [
-        (boom, Marked, "from the callback"),
-        (lambda node, grads: [], MXNetError, "returned 0 gradients, expected 1"),
-        (lambda node, grads: [grads[0]] * 2, MXNetError, "returned 2 gradients, expected 1"),
-        (lambda node, grads: [3], MXNetError, "returned 3, expected an entry"),
-        (lambda node, grads: [node.op("no_such", grads[0])], MXNetError, "'no_such' is not"),
-        (op.ElemwiseGradUseIn("_backward_no_such"), MXNetError, "'_backward_no_such' is not"),
-    ],
-)
-def test_wrong_gradients_of_attributes(gradient, error, says):
-    x = nd.ones((2,))
-    x.attach_grad()
-    with autograd.record():
-        y = by_attributes(FGradient=gradient)(x)
-    with pytest.raises(error, match=says):
-        y.backward()
-
-
-def user_op(compute=None, where=None, kernel=None, **definition):
-    name = f"contract_{next(_count)}"
-    given = {"inputs": "in", "outputs": "out",
-             "infer": lambda ctx: ctx.out("out").like(ctx.inp("in"))}  # fmt: skip
-    op.define(name, **(given | definition))
-    compute = compute or (lambda ctx: ctx.out("out").__setitem__(slice(None), 2 * ctx.inp("in")))
-    op.kernel(name, where=op.device("cpu") if where is None else where, **(kernel or {}))(compute)
-    return name
-
-
-@pytest.mark.parametrize(
-    "parts",
-    [
-        {"infer": boom}, {"compute": boom}, {"kernel": {"tmp": boom}}, {"kernel": {"state": boom}},
-    ],
-)  # fmt: skip
-def test_exceptions_of_user_operators(parts):
-    with pytest.raises(Marked, match="from the callback"):
-        getattr(nd, user_op(**parts))(nd.ones((2,))).asnumpy()
-
-
-@pytest.mark.parametrize(
-    ("parts", "says"),
-    [
-        ({"check": lambda conf: False}, "check of the attributes failed"),
-        ({"infer": lambda ctx: setattr(ctx.out("out"), "shape", "ab")}, "expected a tuple"),
-        ({"infer": lambda ctx: ctx.out("no_such")}, "no argument 'no_such' here, there is out"),
-        ({"compute": lambda ctx: 3}, "returned int, expected None"),
-        ({"compute": lambda ctx: ctx.inp("in", 3)}, "has 1 arrays, no number 3"),
-        ({"compute": lambda ctx: ctx.attr("no_such")}, "no attribute 'no_such'"),
-        ({"compute": lambda ctx: ctx.inp("in").__setitem__(0, 1)}, "is read-only"),
-        ({"compute": lambda ctx: ctx.out("out").__setitem__(slice(None), nd.ones((9,)))},
-         "could not broadcast"),
-        ({"where": op.dtype("out").is_in("float64")}, r"dtype\(out\) in \{float64\} \[false\]"),
-        ({"where": op.dtype("no_such").is_in("float64")}, "unknown argument 'no_such'"),
-        ({"kernel": {"tmp": -1}}, "tmp is -1, expected bytes"),
-        ({"kernel": {"inplace": [("out", "no_such")]}}, "proposes"),
-        ({"kernel": {"inplace": 3}}, "expected pairs"),
-    ],
-)  # fmt: skip
-def test_wrong_deeds_of_user_operators(parts, says):
-    with pytest.raises((MXNetError, TypeError, ValueError), match=says):
-        getattr(nd, user_op(**parts))(nd.ones((2,))).asnumpy()
-
-
-@pytest.mark.parametrize(
-    ("gradient", "error", "says"),
-    [
-        (boom, Marked, "from the callback"),
-        (lambda ctx: ctx.bind("in", boom), Marked, "from the callback"),
-        (lambda ctx: ctx.bind("no_such", lambda: ctx.grad("out")), MXNetError, "no argument"),
-        (lambda ctx: ctx.bind("in", lambda: 3), MXNetError, "returned 3, expected an entry"),
-        (lambda ctx: None, MXNetError, "bound no gradient to input 'in'"),
-    ],
-)
-def test_wrong_gradients_of_user_operators(gradient, error, says):
-    name = user_op()
-    op.grad(name)(gradient)
-    x = nd.ones((2,))
-    x.attach_grad()
-    with autograd.record():
-        y = getattr(nd, name)(x)
-    with pytest.raises(error, match=says):
-        y.backward()
-
-
-def test_two_kernels_that_match_are_shown():
-    name = user_op()
-    op.kernel(name, where=op.dtype("in").is_in("float32"))(lambda ctx: None)
-    with pytest.raises(MXNetError, match="several kernels match") as caught:
-        getattr(nd, name)(nd.ones((2,))).asnumpy()
-    assert str(caught.value).count("[true]") == 2
-    op.kernel(name, priority=10)(lambda ctx: ctx.out("out").__setitem__(slice(None), 7))
-    assert getattr(nd, name)(nd.ones((2,))).asnumpy().tolist() == [7, 7]
-    assert "priority 10 matches" in op.why(name, nd.ones((2,)))
-    assert [k[2] for k in op.kernels(name)] == [0, 0, 10]
+    assert not failed, failed
 
 
 # All ways in one network -------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import contextlib
 import doctest
+import inspect
 import io
 import re
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import rsnet as mx
-from rsnet import op, parameter, user_op
+from rsnet import _custom_classes, _user_op_infer, autograd, op, operator, parameter, user_op
 
 GUIDE = Path(__file__).parent.parent / "docs" / "write_an_operator.md"
 
@@ -30,9 +31,21 @@ def test_the_code_of_the_guide_runs(printed):
     assert "matches: (device == cpu [true] & dtype(out) in {float32, float64} [true])" in printed
 
 
-@pytest.mark.parametrize("module", [op, parameter, user_op])
+@pytest.mark.parametrize(
+    "module", [_custom_classes, _user_op_infer, autograd, op, operator, parameter, user_op]
+)
 def test_examples_in_docstrings(module):
     assert doctest.testmod(module).failed == 0
+
+
+@pytest.mark.parametrize(
+    "cls", [mx.OperatorProperty, mx.operator.CustomOpProp, mx.Operator, mx.operator.CustomOp,
+            user_op.InferContext, user_op.ComputeContext]
+)  # fmt: skip
+def test_every_method_of_the_classes_for_authors_is_documented(cls):
+    for name, member in vars(cls).items():
+        if not name.startswith("_") and (callable(member) or isinstance(member, property)):
+            assert inspect.getdoc(member), f"{cls.__name__}.{name}"
 
 
 def test_three_ways_in_one_network():

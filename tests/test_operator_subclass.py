@@ -508,13 +508,38 @@ def test_eight_threads():
     assert results == [[k] * 3 for k in range(8)]
 
 
-def test_inplace_hint_gives_equal_results():
-    x = mx.sym.Variable("x")
-    for s in (mx.sym.t_scale(x * 1, factor=3), mx.sym.t_scale(x * 1, factor=3) + x * 1):
-        exe = s.simple_bind(mx.cpu(), x=(4,))
+@mx.operator.register("t_scale_apart")
+class ScaleApart(ScaleProperty):
+    """The same without hints."""
+
+    def forward_inplace_option(self, in_data, out_data):
+        return []
+
+    def backward_inplace_option(self, out_grad, in_data, out_data, in_grad):
+        return []
+
+
+@pytest.mark.parametrize("also_read", [False, True])
+def test_inplace_hint_gives_equal_results(also_read):
+    """The hint is taken where nobody else reads the input; refused, the results are the same."""
+    results = []
+    for name in ("t_scale", "t_scale_apart"):
+        h = mx.sym.exp(mx.sym.Variable("x"), name="h")
+        net = getattr(mx.sym, name)(h, factor=3, name="s")
+        net = net + h if also_read else net + 1
+        plan = {e.name: e for e in net.memory_plan(x=(4,), grad_req="null").entries}
+        taken = plan["s_output"].inplace_of == "h_output"
+        assert taken is (name == "t_scale" and not also_read)
+        exe = net.simple_bind(mx.cpu(), x=(4,))
         exe.arg_dict["x"][:] = nd.array([1, 2, 3, 4])
-        want = 3 if "plus" not in s.name else 4
-        assert exe.forward()[0].asnumpy().tolist() == [want * k for k in (1, 2, 3, 4)]
+        out = exe.forward(is_train=True)[0].asnumpy()
+        exe.backward(nd.ones((4,)))
+        results.append((out, exe.grad_dict["x"].asnumpy()))
+    e = np.exp([1, 2, 3, 4])
+    np.testing.assert_allclose(results[0][0], 4 * e if also_read else 3 * e + 1, rtol=1e-6)
+    np.testing.assert_allclose(results[0][1], 4 * e if also_read else 3 * e, rtol=1e-6)
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_a_gradient_can_be_used_again_after_backward_raised():

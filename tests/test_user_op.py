@@ -10,7 +10,7 @@ import pytest
 import rsnet as mx
 import rsnet.oneflow as flow
 import rsnet.oneflow.typing as tp
-from rsnet import MXNetError, autograd, nd, op
+from rsnet import MXNetError, autograd, nd, op, user_op
 
 X = np.array([-2, -1, 0, 1, 2], "float32")
 
@@ -363,3 +363,164 @@ def test_a_required_input_without_arrays_is_refused_when_built():
     builder = mx.user_op_builder("q").Op("multiply").Output("out")
     with pytest.raises(MXNetError, match="multiply: required input '.*' has no arrays"):
         builder.Build()
+
+
+# Arguments that may be absent, several, or lists -----------------------------------------------------
+
+
+def scale_and_shift(ctx):
+    y = ctx.inp("x") * 2
+    ctx.out("out")[:] = y + ctx.inp("shift") if ctx.count("shift") else y
+
+
+op.define("t_shift", inputs="x, shift?", infer=like("out", "x"))
+op.kernel("t_shift")(scale_and_shift)
+
+
+def test_an_optional_input_may_be_there_or_not():
+    x, b = nd.array(X), nd.ones((5,))
+    assert nd.t_shift(x).asnumpy().tolist() == (2 * X).tolist()
+    assert nd.t_shift(x, b).asnumpy().tolist() == (2 * X + 1).tolist()
+    builder = mx.user_op_builder("o").Op("t_shift").Input("x", [x]).Output("out")
+    assert builder.Build().SoleOutputBlob().asnumpy().tolist() == (2 * X).tolist()
+    y = builder.Input("shift", [b]).Build().InferAndTryRun().SoleOutputBlob()
+    assert y.asnumpy().tolist() == (2 * X + 1).tolist()
+    s = mx.sym.t_shift(mx.sym.Variable("x"), mx.sym.Variable("b"))
+    assert s.list_arguments() == ["x", "b"]
+    exe = s.bind(mx.cpu(), {"x": x, "b": b})
+    assert exe.forward()[0].asnumpy().tolist() == (2 * X + 1).tolist()
+
+
+op.define("t_many", inputs="x, more*5+?", infer=like("out", "x"))
+
+
+@op.kernel("t_many")
+def _(ctx):
+    total = ctx.inp("x")
+    for i in range(ctx.count("more")):
+        total = total + ctx.inp("more", i)
+    ctx.out("out")[:] = total
+
+
+@op.grad("t_many")
+def _(ctx):
+    ctx.bind("x", lambda: ctx.grad("out"))
+    for i in range(ctx._conf.counts["more"]):
+        ctx.bind(("more", i), lambda i=i: ctx.grad("out") * float(i + 2))
+
+
+@pytest.mark.parametrize("n", [0, 5, 7])
+def test_none_or_at_least_five(n):
+    x, more = nd.array(X), [nd.full((5,), i) for i in range(n)]
+    for m in more:
+        m.attach_grad()
+    with autograd.record():
+        y = nd.t_many(x, *more)
+    assert y.asnumpy().tolist() == (X + n * (n - 1) / 2).tolist()
+    if n:
+        y.backward()
+        assert [m.grad.asnumpy()[0] for m in more] == [float(i + 2) for i in range(n)]
+    builder = mx.user_op_builder("m").Op("t_many").Input("x", [x]).Output("out")
+    built = (builder.Input("more", more) if n else builder).Build()
+    assert built.SoleOutputBlob().asnumpy().tolist() == y.asnumpy().tolist()
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_some_but_fewer_than_five(n):
+    more = [nd.ones((5,))] * n
+    with pytest.raises(MXNetError, match=f"'more' has {n} arrays, expected at least 5 or none"):
+        nd.t_many(nd.array(X), *more)
+
+
+def test_distribution_rules_are_stored():
+    rules = ["in:S(0) out:S(0)", "in:P out:P"]
+    made = op.define("t_sbp", inputs="in", infer=like("out", "in"), sbp=rules)
+    assert made.sbp is rules and user_op.definition("t_sbp").sbp == rules
+    assert user_op.definition("myrelu").sbp is None
+
+
+def test_outputs_by_argument_and_in_the_order_of_the_calls():
+    def infer(ctx):
+        for name, i in (("low", 0), ("high", 0), ("high", 1)):
+            ctx.out(name, i).like(ctx.inp("in"))
+
+    op.define("t_split", inputs="in", outputs="low, high*2", infer=infer)
+
+    @op.kernel("t_split")
+    def _(ctx):
+        ctx.out("low")[:] = ctx.inp("in") - 1
+        for i in range(2):
+            ctx.out("high", i)[:] = ctx.inp("in") + 1 + i
+
+    b = mx.user_op_builder("s").Op("t_split").Input("in", [nd.array(X)])
+    made = b.Output("high", 2).Output("low").Build().InferAndTryRun()
+    blobs = made.RemoteBlobDict()
+    assert list(blobs) == ["low", "high"] and [len(v) for v in blobs.values()] == [1, 2]
+    assert blobs["high"][1].asnumpy().tolist() == (X + 2).tolist()
+    assert [y.asnumpy()[2] for y in made.RemoteBlobList()] == [1, 2, -1]
+    with pytest.raises(MXNetError, match="SoleOutputBlob of an operator with 3 outputs"):
+        made.SoleOutputBlob()
+    part = mx.user_op_builder("s").Op("t_split").Input("in", [nd.array(X)]).Output("low").Build()
+    with pytest.raises(ValueError, match="output 'high' was not declared"):
+        part.RemoteBlobList()
+
+
+def test_an_in_place_proposal_is_seen_in_the_memory_plan():
+    h = mx.sym.exp(mx.sym.Variable("x"), name="h")
+    for name, taken in (("myrelu", True), ("myop", False)):
+        net = getattr(mx.sym, name)(h, name="r") + 1
+        plan = {e.name: e for e in net.memory_plan(grad_req="null", x=(8,)).entries}
+        assert (plan["r_out"].inplace_of == "h_output") is taken
+        assert plan["r_out"].req == ("inplace" if taken else "write")
+    exe = (mx.sym.myrelu(h - 2) + 1).simple_bind(mx.cpu(), grad_req="null", x=(2,))
+    exe.arg_dict["x"][:] = 0
+    assert exe.forward()[0].asnumpy().tolist() == [1, 1]
+
+
+def test_which_inputs_need_a_gradient():
+    op.define("t_pair", inputs="a, b", infer=like("out", "a"))
+    op.kernel("t_pair")(
+        lambda ctx: ctx.out("out").__setitem__(slice(None), ctx.inp("a") + ctx.inp("b"))
+    )
+    asked = []
+
+    @op.grad("t_pair")
+    def _(ctx):
+        fw = ctx.FwOp()
+        asked.append([fw.NeedGenGradTensor4OpInput(name) for name in ("a", "b")])
+        for name in ("a", "b"):
+            if fw.NeedGenGradTensor4OpInput(name, 0):
+                fw.InputGradBind(name, lambda: fw.output_grad("out"))
+
+    a, b = mx.sym.Variable("a"), mx.sym.Variable("b")
+    for reqs in ({"a": "write", "b": "null"}, {"a": "write", "b": "write"}):
+        mx.sym.t_pair(a, b).simple_bind(mx.cpu(), grad_req=reqs, a=(2,), b=(2,))
+    assert asked == [[True, False], [True, True]]
+    x = nd.ones((2,))
+    x.attach_grad()
+    with autograd.record():
+        y = nd.t_pair(nd.ones((2,)), x)
+    y.backward()
+    assert asked[2] == [False, True] and x.grad.asnumpy().tolist() == [1, 1]
+
+
+def test_defaults_are_checked_together_although_one_attribute_is_required():
+    def check(conf):
+        return conf.attr("low") < conf.attr("high") or "low is not below high"
+
+    def bounds(low, high):
+        return {"low": low, "high": high, "n": op.Attr(int)}
+
+    with pytest.raises(MXNetError, match="low is not below high"):
+        op.define("t_bounds", inputs="in", infer=like("out", "in"), check=check,
+                  attrs=bounds(op.Attr(int, 3), op.Attr(int, 2)))  # fmt: skip
+    # A check that asks for the attribute itself has to wait for a call.
+    op.define("t_bounds", inputs="in", infer=like("out", "in"), check=check,
+              attrs=bounds(op.Attr(int), op.Attr(int, 2)))  # fmt: skip
+    op.kernel("t_bounds")(lambda ctx: ctx.out("out").__setitem__(slice(None), 0))
+    with pytest.raises(MXNetError, match="low is not below high"):
+        nd.t_bounds(nd.ones((1,)), low=2, n=1)
+    with pytest.raises(MXNetError, match="no attribute 'lo', there is low, high, n"):
+        op.define("t_bounds2", inputs="in", infer=like("out", "in"),
+                  check=lambda conf: conf.attr("lo"),
+                  attrs=bounds(op.Attr(int), op.Attr(int, 2)))  # fmt: skip

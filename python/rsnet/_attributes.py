@@ -8,11 +8,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import _core
+from ._attribute_table import (
+    HANDLERS,
+    KERNELS,
+    InputVariable,
+    check_attribute,
+    check_kernels,
+)
 from ._door import (
     TYPES,
     Definition,
     Facts,
-    KernelSpec,
+    check_exec_type,
     fail,
     name_list,
     resource_kinds,
@@ -24,29 +31,18 @@ from ._graph_rule import Entry as GradEntry
 from .base import MXNetError
 from .parameter import Parameter
 
-_DEVICES = ("cpu", "gpu")
-#: Attributes whose value is a function.
-_FUNCTIONS = {
-    "FListInputNames", "FListOutputNames", "FNumVisibleOutputs", "FInferShape", "FInferType",
-    "FInferStorageType", "FCreateOpState", "FExecType", "FResourceRequest", "FGradient",
-    "FInplaceOption", "FInplaceIdentity", "FIgnoreInputs", "FMutateInputs",
-    "FSetInputVarAttrOnCompose", "FInputGraph", "FNDArrayFunction",
-}  # fmt: skip
-
 
 class Attrs:
-    """The parameters of one call: ``parsed`` (the struct), ``dict`` (texts), ``operator``,
-    ``name``.
-    """
+    """The parameters of one call: ``parsed`` (the struct), ``dict`` (texts), ``operator``."""
 
-    __slots__ = ("operator", "name", "parsed", "dict", "facts")
+    __slots__ = ("operator", "parsed", "dict", "facts", "variable_attrs")
 
     def __init__(self, operator: str, parsed: Any, given: dict[str, str]) -> None:
         self.operator = operator
-        self.name = given.pop("name", operator)
         self.parsed = parsed
         self.dict = given
         self.facts: Facts
+        self.variable_attrs: list[tuple[str, str, str]] = []
 
     def get(self, key: str, default: Any = None) -> Any:
         return self.dict.get(key, default)
@@ -77,6 +73,13 @@ class GradNode:
         return made[0] if outputs == 1 else made
 
 
+def checked_views(operator: str, views: str) -> str:
+    """``views`` if there are such views."""
+    if views not in ("ndarray", "numpy"):
+        raise ValueError(f"{operator}: views={views!r}, valid are 'ndarray' and 'numpy'")
+    return views
+
+
 class Entry:
     """The record of one operator. Every method returns the record, so calls can be chained."""
 
@@ -84,13 +87,14 @@ class Entry:
         self.name = name
         self._attributes: dict[str, tuple[int, Any]] = {}
         self._views: dict[str, str] = {}
+        #: Views that kernels get unless they ask for others.
+        self.views = "ndarray"
         self._param: Any = None
         self._num_inputs: Any = 1
         self._num_outputs: Any = 1
         self._arguments: list[tuple[str, str, str]] = []
-        self._param_docs: set[str] = set()
+        self._param_docs: dict[str, tuple[str, str]] = {}
         self._aliases: list[str] = []
-        self._groups: list[Any] = []
         self._doc = ""
         self._key_var_num_args: str | None = None
         self._installed = False
@@ -124,20 +128,25 @@ class Entry:
         self._param = parser
         return self._changed()
 
-    def set_attr(self, name: str, value: Any, plevel: int = 10, *, views: str = "ndarray") -> Entry:
+    def set_attr(
+        self, name: str, value: Any, plevel: int = 10, *, views: str | None = None
+    ) -> Entry:
         """Sets an attribute.
 
-        A higher ``plevel`` overrides a lower one; the same attribute at the same level twice is an
-        error. ``views="numpy"`` hands NumPy views to an FCompute function instead of NDArrays.
+        Names that start with ``F`` are those of functions that rsnet calls; any other name may be
+        used as a marker, to be read with :meth:`attr`. A higher ``plevel`` overrides a lower one.
+        ``views="numpy"`` hands NumPy views to an FCompute function instead of NDArrays.
+
+        Raises
+        ------
+        rsnet.MXNetError
+            The name is unknown or not supported, or the attribute is set at the same level already.
+        TypeError
+            The attribute must be a function.
         """
-        if (name in _FUNCTIONS or name.startswith(("FCompute", "FStateful"))) and not callable(
-            value
-        ):
-            raise TypeError(f"{self.name}: attribute {name} must be a function, got {value!r}")
         if name == "key_var_num_args":
             return self.set_key_var_num_args(value)
-        if views not in ("ndarray", "numpy"):
-            raise ValueError(f"{self.name}: views={views!r}, valid are 'ndarray' and 'numpy'")
+        check_attribute(self.name, name, value)
         known = self._attributes.get(name)
         if known is not None and known[0] == plevel:
             raise MXNetError(
@@ -145,9 +154,17 @@ class Entry:
                 f"with the same plevel={plevel}"
             )
         if known is None or known[0] < plevel:
-            self._attributes[name] = (plevel, value)
-            self._views[name] = views
-        return self._changed()
+            checked = checked_views(self.name, self.views if views is None else views)
+            check_kernels(self.name, {**self._attributes, name: None})
+            before = (self._attributes, self._views)
+            self._attributes = {**self._attributes, name: (plevel, value)}
+            self._views = {**self._views, name: checked}
+            try:
+                return self._changed()
+            except Exception:
+                self._attributes, self._views = before
+                raise
+        return self
 
     def set_key_var_num_args(self, name: str) -> Entry:
         """Names the parameter by which callers say how many inputs there are."""
@@ -160,8 +177,12 @@ class Entry:
         return self._changed()
 
     def add_arguments(self, fields: Sequence[tuple[str, str, str]]) -> Entry:
-        """Documents parameters (``SomeParam.fields()``)."""
-        self._param_docs.update(f[0] for f in fields)
+        """Documents parameters, as (name, type, description).
+
+        Those of a :class:`rsnet.Parameter` are documented by the class itself, so that
+        ``SomeParam.fields()`` adds nothing; those of a parser function are known from here only.
+        """
+        self._param_docs.update({name: (kind, doc) for name, kind, doc in fields})
         return self._changed()
 
     def add_alias(self, name: str) -> Entry:
@@ -185,10 +206,8 @@ class Entry:
                 self._views[name] = group._views[name]
         if self._param is None:
             self._param = group._param
+        check_kernels(self.name, self._attributes)
         return self._changed()
-
-    def set_support_level(self, level: int) -> Entry:
-        return self
 
     def attr(self, name: str, default: Any = None) -> Any:
         """The value of an attribute."""
@@ -196,19 +215,9 @@ class Entry:
 
     # Translation -------------------------------------------------------------------------------
 
-    def _kernels(self) -> list[tuple[str, str, bool]]:
-        """(attribute, device, stateful) of every way to compute."""
-        found = []
-        for name in self._attributes:
-            for base, stateful in (("FCompute", False), ("FStatefulCompute", True)):
-                for device in _DEVICES:
-                    if name in (f"{base}<{device}>", f"{base}Ex<{device}>"):
-                        found.append((name, device, stateful))
-        return found
-
     def _changed(self) -> Entry:
         """Hands the operator to the core again, once it can be used."""
-        if not self._kernels():
+        if not any(name in KERNELS for name in self._attributes):
             return self
         self._definition().install(replace=self._installed)
         self._installed = True
@@ -221,36 +230,23 @@ class Entry:
         schema = param._schema if is_struct else _core.Schema([], open=open_schema)
         d = Definition(self.name, schema)
         d.aliases = list(self._aliases)
-        d.doc = self._doc
+        d.doc = self._doc if is_struct else self._doc + self._parameter_docs()
         d.key_var_num_args = self._key_var_num_args
         d.input_docs = self._input_docs()
         d.make = self._make
-        d.is_backward = bool(self.attr("TIsBackward", False))
+        for name in self._attributes:
+            handler = HANDLERS.get(name)
+            if handler is not None:
+                handler(self, name, d)
         # A backward operator is given the attrs of its forward node, whose facts are others.
         d.facts = self._facts if d.is_backward else lambda attrs: attrs.facts
-        d.deterministic = bool(self.attr("THasDeterministicOutput", False))
-        if self.attr("FInferShape") is not None:
-            d.infer_shape = self._infer_shape
-        if self.attr("FInferType") is not None:
-            d.infer_type = self._infer_type
-        if self.attr("FInplaceOption") is not None:
-            d.inplace = self._inplace
-        if self.attr("FResourceRequest") is not None:
-            d.resources = self._resources
-        if self.attr("FCreateOpState") is not None:
-            d.state = self._state
-        d.gradient = self._gradient()
-        d.kernels = [
-            KernelSpec(
-                name,
-                ("device", device),
-                0,
-                self._stateful(name) if stateful else self._compute(name),
-                self._views[name] == "numpy",
-            )
-            for name, device, stateful in self._kernels()
-        ]
         return d
+
+    def _parameter_docs(self) -> str:
+        if not self._param_docs:
+            return ""
+        fields = [f"{n} : {kind}\n    {doc}" for n, (kind, doc) in self._param_docs.items()]
+        return "\n\nParameters read by the operator itself:\n\n" + "\n".join(fields)
 
     def _input_docs(self) -> list[tuple[str, str, str]]:
         inputs = [a for a in self._arguments if "NDArray" in a[1] or "Symbol" in a[1]]
@@ -278,6 +274,11 @@ class Entry:
         elif param is not None:
             attrs.parsed = param(attrs.dict)
         attrs.facts = self._facts(attrs)
+        self._check_exec_type(attrs)
+        if self.attr("FInplaceIdentity") is not None and self.attr("FInplaceOption") is None:
+            raise fail(self.name, "FInplaceIdentity is about FInplaceOption, which is not there")
+        if self.attr("FSetInputVarAttrOnCompose") is not None:
+            attrs.variable_attrs = self._set_on_variables(attrs)
         # Mistakes in hints show at the call, not where a graph is planned.
         if not self.attr("TIsBackward", False):
             for attribute, check in (
@@ -300,6 +301,22 @@ class Entry:
                 self.name, f"FNumVisibleOutputs returned {n!r}, expected 1 to {len(outputs)}"
             )
         return Facts(inputs, outputs, n, mutated, ignored)
+
+    def _check_exec_type(self, attrs: Attrs) -> None:
+        function = self.attr("FExecType")
+        if function is not None:
+            check_exec_type(self.name, "FExecType", function(attrs))
+
+    def _set_on_variables(self, attrs: Attrs) -> list[tuple[str, str, str]]:
+        function, found = self.attr("FSetInputVarAttrOnCompose"), []
+        for i, name in enumerate(attrs.facts.inputs):
+            var = InputVariable(name)
+            function(attrs, var, i)
+            found += [(name, key, text) for key, text in var.dict.items()]
+        return found
+
+    def _variable_attrs(self, attrs: Attrs) -> list[tuple[str, str, str]]:
+        return attrs.variable_attrs
 
     def _count(self, attrs: Attrs, which: str) -> int:
         count = getattr(self, "_num_" + which)
@@ -376,25 +393,18 @@ class Entry:
     def _state(self, attrs: Attrs, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
         return self.attr("FCreateOpState")(attrs, ctx, shapes, [TYPES[t] for t in types])
 
-    def _compute(self, name: str) -> Callable[..., Any]:
+    def _runner(self, name: str, stateful: bool) -> Callable[..., Any]:
+        """The kernel of an attribute, whose function gets the attrs or the state."""
         function = self._attributes[name][1]
         requests = self.attr("FResourceRequest")
+        stateless = stateful and self.attr("FCreateOpState") is None
 
         def run(attrs: Attrs, state: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> Any:
+            if stateless and state is None:  # a backward operator has the state of its forward one
+                raise fail(self.name, f"{name} needs a state: there is no FCreateOpState")
             if requests is not None:
                 ctx.request(self._resources(attrs))
-            return function(attrs, ctx, ins, req, outs)
-
-        return run
-
-    def _stateful(self, name: str) -> Callable[..., Any]:
-        function = self._attributes[name][1]
-        requests = self.attr("FResourceRequest")
-
-        def run(attrs: Attrs, state: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> Any:
-            if requests is not None:
-                ctx.request(self._resources(attrs))
-            return function(state, ctx, ins, req, outs)
+            return function(state if stateful else attrs, ctx, ins, req, outs)
 
         return run
 

@@ -54,7 +54,28 @@ def _custom_node(op_type: str, given: dict[str, str]) -> Node:
     prop = cls(**given)  # type: ignore[arg-type]
     if not hasattr(prop, "need_top_grad_"):
         CustomOpProp.__init__(prop)  # a subclass that does not call super().__init__()
-    return Node(op_type, prop, property_style=False)
+    node = Node(op_type, prop, property_style=False)
+    _refuse_sparse(node, cls)
+    return node
+
+
+def _refuse_sparse(node: Node, cls: type) -> None:
+    """Asks a class with storage types of its own whether dense arrays will do."""
+    from .operator import CustomOpProp
+
+    def dense(method: str, *parts: int) -> None:
+        if getattr(cls, method, None) in (None, getattr(CustomOpProp, method)):
+            return
+        answer = getattr(node.prop, method)(*(["default"] * n for n in parts))
+        listed = answer if isinstance(answer, (tuple, list)) else [answer]
+        if not all(isinstance(a, (tuple, list)) and set(a) <= {"default"} for a in listed):
+            raise fail(
+                node.name, f"{method} returned {answer!r}: only 'default' storage is supported"
+            )
+
+    n_in, n_out, n_aux = node.n_args, node.n_out, len(node.aux)
+    dense("infer_storage_type", n_in)
+    dense("infer_storage_type_backward", n_out, n_in, n_out, n_in, n_aux)
 
 
 def _make_custom(values: tuple[Any, ...], given: dict[str, Any]) -> Any:

@@ -79,6 +79,8 @@ class Definition:
         self.infer_type: Callable[..., Any] | None = None
         #: inplace(payload) -> [(input, output, same bytes?)]
         self.inplace: Callable[[Any], Sequence[tuple[int, int, bool]]] | None = None
+        #: variable_attrs(payload) -> [(input, key, text)], set on variables that are inputs
+        self.variable_attrs: Callable[[Any], Sequence[tuple[str, str, str]]] | None = None
         #: resources(payload) -> ["temp_space" | "random"]
         self.resources: Callable[[Any], Sequence[str]] | None = None
         #: state(payload, ctx, in_shapes, in_types) -> what forward and backward of a node share
@@ -104,6 +106,16 @@ class Definition:
 def fail(operator: str, message: str) -> MXNetError:
     """An error that names the operator."""
     return MXNetError(f"{operator}: {message}")
+
+
+def check_exec_type(operator: str, what: str, answer: Any) -> None:
+    """Refuses what is no way to run a Python function."""
+    if answer not in ("sync", 0):
+        raise fail(
+            operator,
+            f"{what} is {answer!r}, which is not supported: a function is done when it returns, "
+            "which is 'sync' (engine.push_async runs functions that are done later)",
+        )
 
 
 def shape_list(operator: str, what: str, value: Any, names: Sequence[str]) -> list[ShapeTuple]:

@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ._user_op_def import Conf
 from .base import MXNetError
+
+_scope = threading.local()
+
+
+@contextlib.contextmanager
+def unique_names(where: str) -> Iterator[None]:
+    """A scope in which no two operators of this thread may have one name."""
+    before = getattr(_scope, "names", None)
+    _scope.names = (where, set())
+    try:
+        yield
+    finally:
+        _scope.names = before
+
+
+def _take_name(name: str) -> None:
+    scope = getattr(_scope, "names", None)
+    if scope is not None:
+        where, names = scope
+        if name in names:
+            raise MXNetError(f"user_op_builder: {where} has an operator '{name}' already")
+        names.add(name)
 
 
 def checked_conf(
@@ -76,7 +100,6 @@ class UserOp:
         flat = [b for arg in d.inputs for b in self._inputs.get(arg.name, ())]
         lazy = any(isinstance(b, symbol.Symbol) for b in flat)
         params = core_params(self._conf)
-        params.pop("num_args", None) if not lazy else None
         module = symbol if lazy else ndarray
         function = getattr(module, d.registered, None) or getattr(module._internal, d.registered)
         if lazy:
@@ -183,11 +206,12 @@ class UserOpBuilder:
         missing = [a.name for a in d.inputs if not a.optional and not self._inputs.get(a.name)]
         if missing:
             raise MXNetError(f"{d.name}: required input '{missing[0]}' has no arrays")
+        _take_name(self._name)
         return UserOp(self._name, conf, self._inputs, list(self._outputs))
 
 
 def user_op_builder(name: str) -> UserOpBuilder:
-    """Starts the call of a user operator.
+    """Starts the call of a user operator; within a job every name may be used once.
 
     ``user_op_builder("y").Op("myrelu").Input("in", [x]).Output("out").Build().InferAndTryRun()
     .SoleOutputBlob()``

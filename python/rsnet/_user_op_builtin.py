@@ -6,8 +6,10 @@ names.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from .base import MXNetError
 from .user_op import Attr, define, grad, kernel
 
 
@@ -15,13 +17,30 @@ def _same(arg: str) -> Any:
     return lambda ctx: ctx.out("out").like(ctx.inp(arg))
 
 
-def _define(name: str, inputs: str, infer: Any, **attrs: Attr) -> None:
+def _define(name: str, inputs: str, infer: Any, types: Any = None, /, **attrs: Attr) -> None:
     define(
-        name, inputs=inputs, outputs="out", attrs=attrs, infer=infer, _registered="_user_" + name
-    )
+        name, inputs=inputs, outputs="out", attrs=attrs, infer=infer, infer_dtype=types,
+        _registered="_user_" + name,
+    )  # fmt: skip
 
 
-_define("multiply", "x, y", _same("x"))
+def _all_alike(*args: str) -> Any:
+    """Inference of operators whose inputs all have one shape, that of the output."""
+
+    def infer(ctx: Any) -> None:
+        found = [(a, i, ctx.inp(a, i).shape) for a in args for i in range(ctx.count(a))]
+        for arg, i, shape in found:
+            if shape != found[0][2]:
+                raise MXNetError(
+                    f"{ctx.conf.definition.name}: input '{arg}' {i} has shape {shape}, "
+                    f"expected {found[0][2]}, that of '{args[0]}'"
+                )
+        ctx.out("out").shape = found[0][2]
+
+    return infer
+
+
+_define("multiply", "x, y", _all_alike("x", "y"), _same("x"))
 
 
 @kernel("multiply")
@@ -78,7 +97,7 @@ def _(ctx: Any) -> None:
     ctx.bind("in", lambda: ctx.op("_backward_cast_like", ctx.grad("out"), ctx.inp("in")))
 
 
-_define("add_n", "in*2+", _same("in"))
+_define("add_n", "in*2+", _all_alike("in"), _same("in"))
 
 
 @kernel("add_n")
@@ -96,19 +115,16 @@ def _(ctx: Any) -> None:
 
 
 def _infer_reshape(ctx: Any) -> None:
-    shape, size = list(ctx.attr("shape")), 1
-    for extent in ctx.inp("in").shape:
-        size *= extent
-    if -1 in shape:
-        rest = 1
-        for extent in shape:
-            rest *= extent if extent != -1 else 1
-        shape[shape.index(-1)] = size // max(rest, 1)
-    ctx.out("out").shape = tuple(shape)
-    ctx.out("out").dtype = ctx.inp("in").dtype
+    given, wanted = ctx.inp("in").shape, list(ctx.attr("shape"))
+    size, rest = math.prod(given), math.prod(d for d in wanted if d != -1)
+    if wanted.count(-1) == 1 and rest:
+        wanted[wanted.index(-1)] = size // rest
+    if any(d < 0 for d in wanted) or math.prod(wanted) != size:
+        raise MXNetError(f"reshape: {given} has {size} elements, the shape is {ctx.attr('shape')}")
+    ctx.out("out").shape = tuple(wanted)
 
 
-_define("reshape", "in", _infer_reshape, shape=Attr("shape"))
+_define("reshape", "in", _infer_reshape, _same("in"), shape=Attr("shape"))
 
 
 @kernel("reshape")

@@ -15,6 +15,7 @@ import numpy as np
 
 from ._door import TYPES, Facts
 from .base import MXNetError
+from .context import Context
 
 # Arguments --------------------------------------------------------------------------------------
 
@@ -186,8 +187,39 @@ class Attr:
                 raise self._wrong(op, name, value) from None
         return value
 
+    def compared(self, op: str, name: str, how: str, value: Any) -> str:
+        """The text by which the core compares an attribute of this kind with ``value``.
+
+        As in Python, equal numbers are equal whatever their types: True and 1, (1.0,) and [1].
+        """
+        kind, number = self.kind, isinstance(value, (*_INT, bool, float, np.number, np.bool_))
+        numeric = kind in ("int32", "int64", "float", "double")
+        if how not in ("==", "!=") and not (numeric and number) and kind != "string":
+            raise MXNetError(
+                f"{op}: a kernel condition compares attribute '{name}' of kind {kind} "
+                f"by {how} with {value!r}; only numbers and strings have an order"
+            )
+        if numeric and number:
+            return repr((value.item() if isinstance(value, np.generic) else value) + 0)
+        if kind == "bool" and number and value in (0, 1):
+            value = bool(value)
+        if kind == "list_float" and isinstance(value, (list, tuple)):
+            value = [float(v) if isinstance(v, (*_INT, bool)) else v for v in value]
+        return _core_text(self.to_core(self.normal(op, name, value)))
+
     def _as_text(self) -> bool:
         return self.kind.startswith("list_") and _KINDS[self.kind] == "string"
+
+
+def _core_text(value: Any) -> str:
+    """A value as the core prints it."""
+    if isinstance(value, tuple):
+        inside = ", ".join(map(_core_text, value))
+        return f"({inside},)" if len(value) == 1 else f"({inside})"
+    if isinstance(value, float) and "e" in repr(value):
+        mantissa, exponent = repr(value).split("e")
+        return f"{mantissa}e{int(exponent)}"
+    return str(value)
 
 
 def refuse(op: str, what: str, answer: Any) -> None:
@@ -200,15 +232,40 @@ def refuse(op: str, what: str, answer: Any) -> None:
         raise MXNetError(f"{op}: the check of {what} failed")
 
 
+class _NotGiven(BaseException):
+    """Ends a check of a conf that asks for an attribute without default, while there is no value."""
+
+
+class Defaults(dict):
+    """The attributes of a conf before anybody has given any."""
+
+    def __missing__(self, key: str) -> Any:
+        raise _NotGiven(key)
+
+
+def check_as_far_as(check: Callable[[Any], Any], conf: Conf) -> Any:
+    """The answer of a check function on defaults; None if it needs an attribute that has none."""
+    try:
+        return check(conf)
+    except _NotGiven:
+        return None
+
+
 # Confs ------------------------------------------------------------------------------------------
 
 
 class Conf:
     """One use of a user operator: how many arrays each argument has, and all attributes."""
 
-    __slots__ = ("definition", "counts", "attrs", "facts", "starts")
+    __slots__ = (
+        "definition", "counts", "attrs", "facts", "starts", "supposed", "in_graph", "checked",
+    )  # fmt: skip
 
     def __init__(self, definition: Any, counts: dict[str, int], attrs: dict[str, Any]) -> None:
+        #: Was anything inferred from a supposition, is it inferred for a graph, and for which shapes
+        #: and types was it checked last? See ``_user_op_infer.py``.
+        self.supposed = self.in_graph = False
+        self.checked: Any = None
         self.definition = definition
         self.counts = counts
         self.attrs = attrs
@@ -236,13 +293,11 @@ class Conf:
         return self.starts[arg] + i
 
     def attr(self, name: str) -> Any:
-        try:
-            return self.attrs[name]
-        except KeyError:
-            known = ", ".join(self.attrs) or "none"
-            raise MXNetError(
-                f"{self.definition.name}: no attribute '{name}', there is {known}"
-            ) from None
+        """The value of an attribute."""
+        if name not in self.definition.attrs:
+            known = ", ".join(self.definition.attrs) or "none"
+            raise MXNetError(f"{self.definition.name}: no attribute '{name}', there is {known}")
+        return self.attrs[name]
 
 
 # Conditions -------------------------------------------------------------------------------------
@@ -276,14 +331,19 @@ class Condition:
             return f"~{parts[0]!r}"
         return f"{kind}({', '.join(map(str, parts))})"
 
-    def resolved(self, tensor: Callable[[str, int], str]) -> tuple[Any, ...]:
-        """The core's form, with tensors under their own names."""
+    def resolved(
+        self, tensor: Callable[[str, int], str], attribute: Callable[[str, str, Any], str]
+    ) -> tuple[Any, ...]:
+        """The core's form, with tensors under their own names and attributes' values as text."""
         kind, *parts = self.data
         if kind in ("and", "or", "not"):
-            return (kind, *(p.resolved(tensor) for p in parts))
+            return (kind, *(p.resolved(tensor, attribute) for p in parts))
         if kind in ("dtype", "rank"):
             (arg, i), *rest = parts
             return (kind, tensor(arg, i), *rest)
+        if kind == "attr":
+            name, how, value = parts
+            return (kind, name, how, attribute(name, how, value))
         return self.data
 
 
@@ -308,14 +368,25 @@ class _Getter:
                 raise TypeError("dtypes compare with == and != only, or is_in")
             found = self.is_in(other)
             return found if how == "==" else ~found
-        value = str(other) if self.kind == "attr" else int(other)
-        return Condition(self.kind, self.subject, how, value)
+        if self.kind == "rank" and not isinstance(other, _INT):
+            raise MXNetError(
+                f"ndim of '{self.subject[0]}' is compared with {other!r}, not a number"
+            )
+        return Condition(self.kind, self.subject, how, other)
+
+    def _type(self, value: Any) -> str:
+        try:
+            name = np.dtype(getattr(value, "numpy_name", value)).name
+        except TypeError:
+            name = ""
+        if name not in TYPES:
+            raise MXNetError(f"dtype of '{self.subject[0]}' is compared with {value!r}, not a type")
+        return name
 
     def is_in(self, *values: Any) -> Condition:
         """One of these."""
         if self.kind == "dtype":
-            names = [np.dtype(getattr(v, "numpy_name", v)).name for v in values]
-            return Condition("dtype", self.subject, names)
+            return Condition("dtype", self.subject, [self._type(v) for v in values])
         if not values:
             raise TypeError("is_in needs at least one value")
         result = self._compare("==", values[0])
@@ -342,9 +413,13 @@ class _Getter:
         return self._compare(">=", other)
 
 
-def device(name: str) -> Condition:
-    """The call runs on this kind of device: ``"cpu"`` or ``"gpu"``."""
-    return Condition("device", name)
+def device(name: Any) -> Condition:
+    """The call runs on this kind of device: ``"cpu"``, ``"gpu"`` or a Context such as ``cpu()``."""
+    kind = name.device_type if isinstance(name, Context) else name
+    if kind not in Context.devstr2type:
+        known = ", ".join(Context.devstr2type)
+        raise MXNetError(f"device: {name!r} is no kind of device, there is {known}")
+    return Condition("device", kind)
 
 
 def dtype(arg: str, i: int = 0) -> Any:

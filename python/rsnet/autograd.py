@@ -96,9 +96,26 @@ def mark_variables(variables, gradients, grad_reqs="write"):
     ----------
     variables : NDArray or list of NDArray
     gradients : NDArray or list of NDArray
-        One buffer a variable, of its shape and dtype.
+        One buffer a variable, of its shape and dtype; it is ``variable.grad`` from now on.
     grad_reqs : str or list of str
-        ``'write'``, ``'add'`` or ``'null'``.
+        ``'write'``: backward overwrites the buffer; ``'add'``: it adds to it; ``'null'``: the
+        variable gets no gradient.
+
+    Raises
+    ------
+    ValueError
+        The lists are not equally long, or a request is another one.
+
+    Examples
+    --------
+    >>> from rsnet import autograd, nd
+    >>> x, g = nd.array([1, 2]), nd.array([10, 10])
+    >>> autograd.mark_variables(x, g, "add")
+    >>> with autograd.record():
+    ...     y = x * x
+    >>> y.backward()
+    >>> g.asnumpy().tolist()
+    [12.0, 14.0]
     """
     variables, gradients = _listed(variables), _listed(gradients)
     reqs = [grad_reqs] * len(variables) if isinstance(grad_reqs, str) else list(grad_reqs)
@@ -122,15 +139,37 @@ def _heads(heads, head_grads):
 def backward(heads, head_grads=None, retain_graph=False, train_mode=True):
     """Writes the gradients of `heads` into the buffers of the leaves they depend on.
 
+    With heads h and head gradients g, a leaf x gets Σ gᵢ·∂hᵢ/∂x, as its request says.
+
     Parameters
     ----------
     heads : NDArray or list of NDArray
+        Results of recorded calls.
     head_grads : NDArray or list of NDArray or None
-        Gradients with respect to the heads; ones where None.
+        Gradients with respect to the heads, of their shapes; ones where None.
     retain_graph : bool
         Keep the tape, to go back through it again.
     train_mode : bool
         Whether the gradients are those of training mode.
+
+    Raises
+    ------
+    rsnet.MXNetError
+        A head was not recorded, or its tape is used up; a head gradient has another shape; an
+        operator on the way has no gradient.
+    ValueError
+        There are not as many head gradients as heads.
+
+    Examples
+    --------
+    >>> from rsnet import autograd, nd
+    >>> x = nd.array([1, 2, 3])
+    >>> x.attach_grad()
+    >>> with autograd.record():
+    ...     y = x * x
+    >>> autograd.backward([y], [nd.array([1, 1, 10])])
+    >>> x.grad.asnumpy().tolist()
+    [2.0, 4.0, 60.0]
     """
     heads, grads = _heads(heads, head_grads)
     _core.backward(heads, grads, bool(retain_graph), bool(train_mode))
@@ -139,8 +178,50 @@ def backward(heads, head_grads=None, retain_graph=False, train_mode=True):
 def grad(heads, variables, head_grads=None, retain_graph=None, create_graph=False, train_mode=True):
     """Gradients of `heads` with respect to `variables`, as new arrays.
 
-    With ``create_graph`` the computation of the gradients is recorded itself, so that they can be
-    differentiated again. Returns a list, one array a variable.
+    With heads h and head gradients g, Σ gᵢ·∂hᵢ/∂x for every variable x. The buffers of the
+    variables are left alone.
+
+    Parameters
+    ----------
+    heads : NDArray or list of NDArray
+        Results of recorded calls.
+    variables : NDArray or list of NDArray
+        Leaves, that is arrays with ``attach_grad`` or `mark_variables`.
+    head_grads : NDArray or list of NDArray or None
+        Gradients with respect to the heads, of their shapes; ones where None.
+    retain_graph : bool, optional
+        Keep the tape, to go back through it again; default: as `create_graph`.
+    create_graph : bool
+        Record the computation of the gradients itself, so that they can be differentiated again.
+    train_mode : bool
+        Whether the gradients are those of training mode.
+
+    Returns
+    -------
+    list of NDArray
+        One a variable, of its shape and dtype.
+
+    Raises
+    ------
+    rsnet.MXNetError
+        A head was not recorded, or its tape is used up; a variable is no leaf; a head gradient has
+        another shape; an operator on the way has no gradient.
+    ValueError
+        There are no variables, or not as many head gradients as heads.
+
+    Examples
+    --------
+    >>> from rsnet import autograd, nd
+    >>> x = nd.array([1, 2, 3])
+    >>> x.attach_grad()
+    >>> with autograd.record():
+    ...     y = x * x * x
+    ...     (dy,) = autograd.grad(y, x, create_graph=True)
+    >>> dy.asnumpy().tolist()
+    [3.0, 12.0, 27.0]
+    >>> dy.backward()
+    >>> x.grad.asnumpy().tolist()
+    [6.0, 12.0, 18.0]
     """
     heads, grads = _heads(heads, head_grads)
     variables = _listed(variables)

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._attributes import Attrs, Entry, GradNode
+from ._attributes import Attrs, Entry, GradNode, checked_views
 from ._graph_rule import Entry as GradEntry
 from .base import MXNetError
 from .operator import assign
@@ -55,8 +55,20 @@ __all__ = [
 _entries: dict[str, Entry] = {}
 
 
-def register(name: str) -> Entry:
-    """The record of operator ``name``: a new one, or the one that is registered already."""
+def register(name: str, *, views: str | None = None) -> Entry:
+    """The record of operator ``name``: a new one, or the one that is registered already.
+
+    With ``views="numpy"`` the FCompute functions set from now on get NumPy views of the operands
+    instead of NDArrays, unless their ``set_attr`` says otherwise.
+
+    >>> from rsnet import nd, op
+    >>> _ = (op.register("doc_add_one", views="numpy")
+    ...      .set_attr("FInferShape", op.ElemwiseShape(1, 1))
+    ...      .set_attr("FCompute<cpu>", lambda attrs, ctx, inputs, req, outputs:
+    ...                op.assign(outputs[0], req[0], inputs[0] + 1)))
+    >>> nd.doc_add_one(nd.array([1, 2])).asnumpy().tolist()
+    [2.0, 3.0]
+    """
     if not isinstance(name, str) or not name:
         raise TypeError(f"register: the name of an operator is a text, got {name!r}")
     entry = _entries.get(name)
@@ -67,6 +79,8 @@ def register(name: str) -> Entry:
                 "it cannot be changed here"
             )
         entry = _entries[name] = Entry(name)
+    if views is not None:
+        entry.views = checked_views(name, views)
     return entry
 
 
@@ -131,7 +145,7 @@ def ElemwiseShape(n_in: int, n_out: int) -> Callable[..., bool]:
                     shape_assign(common, 0, shape)
                 except MXNetError:
                     raise MXNetError(
-                        f"Incompatible attr in node {attrs.name} at {i}-th {kind}: "
+                        f"Incompatible attr at {i}-th {kind} of operator {attrs.operator}: "
                         f"expected {common[0]}, got {shape}"
                     ) from None
         in_shapes[:] = common * len(in_shapes)
@@ -153,7 +167,7 @@ def ElemwiseType(n_in: int, n_out: int) -> Callable[..., bool]:
                     type_assign(common, 0, t)
                 except MXNetError:
                     raise MXNetError(
-                        f"Incompatible attr in node {attrs.name} at {i}-th {kind}: "
+                        f"Incompatible attr at {i}-th {kind} of operator {attrs.operator}: "
                         f"expected {np.dtype(common[0]).name}, got {np.dtype(t).name}"
                     ) from None
         in_types[:] = common * len(in_types)
@@ -219,9 +233,36 @@ def op(
 ) -> Callable[[Any], Any]:
     """Registers the decorated function ``f(p, *inputs) -> output(s)`` as an operator.
 
-    ``p`` is the parameter struct (left out if there is none). Give the gradient with
-    ``@f.gradient``: a function ``g(p, out_grads, inputs, outputs) -> input gradients``.
+    Give its gradient with ``@f.gradient``: a function ``g(p, out_grads, inputs, outputs)`` that
+    returns the gradient of every input.
 
+    Parameters
+    ----------
+    name : str
+        The operator is ``nd.<name>`` and ``sym.<name>``.
+    param : type, optional
+        A :class:`rsnet.Parameter`. The functions get the parsed struct as ``p``; without it there is
+        no ``p``.
+    inputs, outputs : sequence of str
+        Their names. Several outputs are returned as a tuple or list.
+    shape, type : callable, optional
+        ``FInferShape`` and ``FInferType``: ``f(attrs, ins, outs)`` fills its lists. Default: all
+        inputs and outputs have one shape and one type.
+    inplace : sequence of (int, int)
+        Pairs (input, output) that may share memory.
+    views : str
+        ``"numpy"``: the functions get NumPy views of the operands, else NDArrays.
+    aliases : sequence of str
+        More names.
+
+    Raises
+    ------
+    rsnet.MXNetError
+        The name is taken. By a call: the function returns too many or too few results, or results
+        of other shapes.
+
+    Examples
+    --------
     >>> from rsnet import nd, op
     >>> @op.op("doc_cube", views="numpy")
     ... def cube(x):

@@ -8,7 +8,6 @@ called by ``nd.Custom(..., op_type="name")``. See ``docs/write_an_operator.md``.
 
 from __future__ import annotations
 
-import enum
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -16,7 +15,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from . import _core
-from ._door import TYPES, Definition, KernelSpec, fail
+from ._custom_classes import CustomOp, CustomOpProp
+from ._door import TYPES, Definition, KernelSpec, check_exec_type, fail
+from ._requests import OpReq, ResourceRequest, assign
 from ._subclassed import Node, node_definitions
 from .base import MXNetError, MXValueError
 from .parameter import Parameter
@@ -40,53 +41,6 @@ __all__ = [
 C = TypeVar("C", bound=type)
 
 
-class OpReq(str, enum.Enum):
-    """What an operator is asked to do with an output; equal to its text, ``int(req)`` is 0 to 3."""
-
-    null = "null"
-    write = "write"
-    inplace = "inplace"
-    add = "add"
-
-    def __int__(self) -> int:
-        return _REQ_NUMBERS[self._value_]
-
-    __index__ = __int__
-    __str__ = str.__str__
-    __format__ = str.__format__  # type: ignore[assignment]
-
-
-_REQ_NUMBERS = {"null": 0, "write": 1, "inplace": 2, "add": 3}
-
-
-class ResourceRequest(str, enum.Enum):
-    """A resource that an operator asks for: scratch memory or random numbers."""
-
-    temp_space = "temp_space"
-    random = "random"
-
-
-def assign(dst: Any, req: str | int, src: Any) -> None:
-    """Stores ``src`` in ``dst`` as the request says: null nothing, write and inplace overwrite, add
-    adds.
-
-    Raises
-    ------
-    rsnet.MXNetError
-        For any other request.
-    """
-    if req == "write" or req == "inplace":
-        dst[:] = src
-    elif req == "null":
-        return
-    elif req == "add":
-        dst[:] += src
-    elif isinstance(req, int) and 0 <= req < 4:
-        assign(dst, tuple(_REQ_NUMBERS)[req], src)
-    else:
-        raise MXNetError(f"assign: unknown request {req!r}, valid are {list(_REQ_NUMBERS)}")
-
-
 class Operator:
     """What computes: one object per node of an executor or recorded call, shared by forward and
     backward.
@@ -104,7 +58,21 @@ class Operator:
         out_data: list[Any],
         aux_states: list[Any],
     ) -> None:
-        """Computes ``out_data`` from ``in_data``."""
+        """Computes ``out_data`` from ``in_data``.
+
+        Parameters
+        ----------
+        ctx : object
+            ``is_train``, ``run_ctx`` (the device) and ``requested`` (resources).
+        in_data : list of NDArray
+            The arguments, read-only.
+        req : list of OpReq
+            null, write or inplace for every output.
+        out_data : list of NDArray
+            All outputs, hidden ones too, with the shapes and types that were inferred.
+        aux_states : list of NDArray
+            May be read and written.
+        """
         raise NotImplementedError(f"{type(self).__name__}.forward is not implemented")
 
     def backward(
@@ -117,11 +85,17 @@ class Operator:
         in_grad: list[Any],
         aux_states: list[Any],
     ) -> None:
-        """Computes ``in_grad``; only the declared dependencies may be read."""
+        """Computes ``in_grad``, one array for every argument, as ``req`` asks.
+
+        Of ``out_grad`` (one for every visible output), ``in_data`` and ``out_data`` only the
+        declared dependencies are there: using another one is an MXNetError.
+        """
         raise NotImplementedError(f"{type(self).__name__}.backward is not implemented")
 
     def exec_type(self) -> str:
-        """``"sync"``: the operator is done when its function has returned."""
+        """``"sync"``, the only way that is supported: the operator is done when its function has
+        returned. Any other answer is refused.
+        """
         return "sync"
 
     assign = staticmethod(assign)
@@ -132,7 +106,27 @@ class OperatorProperty:
 
     ``Param``, a :class:`rsnet.Parameter`, gives the operator typed parameters: they are in
     ``self.param``. Entries in the dependency and in-place methods are opaque: only identity
-    matters.
+    matters. An exception in any method is raised by the call, an answer that does not fit is an
+    MXNetError that names operator and method.
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> class Square(mx.Operator):
+    ...     def forward(self, ctx, in_data, req, out_data, aux_states):
+    ...         self.assign(out_data[0], req[0], in_data[0] * in_data[0])
+    ...     def backward(self, ctx, out_grad, in_data, out_data, req, in_grad, aux_states):
+    ...         self.assign(in_grad[0], req[0], 2 * in_data[0] * out_grad[0])
+    >>> @mx.operator.register("doc_square")
+    ... class SquareProperty(mx.OperatorProperty):
+    ...     def infer_shape(self, in_shape):
+    ...         return in_shape, [in_shape[0]], []
+    ...     def declare_backward_dependency(self, out_grad, in_data, out_data):
+    ...         return [out_grad[0], in_data[0]]
+    ...     def create_operator(self, ctx):
+    ...         return Square()
+    >>> mx.nd.doc_square(mx.nd.array([1, 2, 3])).asnumpy()
+    array([1., 4., 9.], dtype=float32)
     """
 
     Param: type[Parameter] | None = None
@@ -142,7 +136,14 @@ class OperatorProperty:
     _registered_as = ""
 
     def init(self, kwargs: dict[str, str]) -> None:
-        """Takes the parameters as text; called before anything else."""
+        """Takes the parameters as text; called before anything else. Default: ``Param`` parses them
+        into ``self.param``.
+
+        Raises
+        ------
+        rsnet.MXNetError
+            A parameter is unknown, missing, or not of its type.
+        """
         if self.Param is not None:
             self.param = self.Param.parse(kwargs)
         elif kwargs:
@@ -152,46 +153,109 @@ class OperatorProperty:
             )
 
     def get_params(self) -> dict[str, str]:
-        """All parameters as text; ``init`` makes an equal operator from them."""
+        """All parameters as text, defaults too; ``init`` makes an equal operator from them.
+
+        >>> OperatorProperty().get_params()
+        {}
+        """
         return {} if self.param is None else self.param.as_strings()
 
     def copy(self) -> OperatorProperty:
-        """An equal, independent property."""
+        """An equal, independent property: one whose ``init`` has taken ``get_params()``.
+
+        >>> prop = OperatorProperty()
+        >>> prop.copy() is prop
+        False
+        """
+        params = self.get_params()
+        if not isinstance(params, dict):
+            raise fail(
+                self.type_string(), f"get_params returned {params!r}, expected a dict of texts"
+            )
         other = type(self)()
-        other.init(self.get_params())
+        other.init(params)
         return other
 
     def type_string(self) -> str:
-        """The registered name."""
+        """The registered name; to register the class under another one is an MXNetError."""
         return self._registered_as or type(self).__name__
 
     def list_arguments(self) -> list[str]:
+        """Names of the arguments, in order; default ``["data"]``.
+
+        >>> OperatorProperty().list_arguments()
+        ['data']
+        """
         return ["data"]
 
     def list_outputs(self) -> list[str]:
+        """Names of the outputs, at least one, hidden ones last; default ``["output"]``.
+
+        >>> OperatorProperty().list_outputs()
+        ['output']
+        """
         return ["output"]
 
     def list_auxiliary_states(self) -> list[str]:
+        """Names of states that the operator keeps and changes, such as moving averages; default
+        none. They follow the arguments in a call and have no gradients.
+
+        >>> OperatorProperty().list_auxiliary_states()
+        []
+        """
         return []
 
     def num_outputs(self) -> int:
+        """How many outputs there are; default: as many as ``list_outputs`` has names.
+
+        >>> OperatorProperty().num_outputs()
+        1
+        """
         return len(self.list_outputs())
 
     def num_visible_outputs(self) -> int:
-        """So many first outputs are seen by the next operator."""
+        """So many first outputs are seen by the next operator; default: all. The others are kept for
+        ``backward``, such as the mask of a dropout.
+
+        >>> OperatorProperty().num_visible_outputs()
+        1
+        """
         return self.num_outputs()
 
     def infer_shape(self, in_shape: list[tuple[int, ...]]) -> Any:
         """``(in_shape, out_shape, aux_shape)``; unknown extents are 0, an unknown shape is ().
 
-        May fill in inputs. None, False or a partial answer when not enough is known; raise on
-        conflict.
+        Parameters
+        ----------
+        in_shape : list of tuple of int
+            One shape for every argument.
+
+        Returns
+        -------
+        tuple of three lists of tuple
+            Shapes of arguments (unknown ones may be filled in), outputs and auxiliary states. None,
+            False or a partial answer when not enough is known.
+
+        Raises
+        ------
+        Exception
+            Of any type, on conflict.
         """
         raise NotImplementedError(f"{type(self).__name__}.infer_shape is not implemented")
 
     def infer_type(self, in_type: list[Any]) -> Any:
         """``(in_type, out_type, aux_type)`` of NumPy types, None for unknown; default: all
         float32.
+
+        Raises
+        ------
+        rsnet.MXNetError
+            The default, for an argument of another type.
+
+        Examples
+        --------
+        >>> OperatorProperty().infer_type([None]) == ([np.float32], [np.float32], [])
+        True
         """
         for name, given in zip(self.list_arguments(), in_type):
             if given not in (None, np.float32):
@@ -208,120 +272,88 @@ class OperatorProperty:
         )
 
     def forward_resource(self, in_shape: list[tuple[int, ...]]) -> list[ResourceRequest]:
+        """Resources that ``forward`` finds in ``ctx.requested``; default none.
+
+        ``"temp_space"``, at most once, has ``get_space(shape, dtype)``; ``"random"`` has
+        ``get_random()`` with ``uniform`` and ``normal``. While a graph is planned the shapes in
+        ``in_shape`` are ().
+
+        >>> OperatorProperty().forward_resource([(2, 3)])
+        []
+        """
         return []
 
     def backward_resource(self, in_shape: list[tuple[int, ...]]) -> list[ResourceRequest]:
+        """As :meth:`forward_resource`, for ``backward``.
+
+        >>> OperatorProperty().backward_resource([(2, 3)])
+        []
+        """
         return []
 
     def declare_backward_dependency(
         self, out_grad: list[Any], in_data: list[Any], out_data: list[Any]
     ) -> list[Any]:
-        """The entries that backward reads; what is not listed may be freed early. Default: all."""
+        """The entries that backward reads, each once; what is not listed may be freed early.
+
+        Default: all of them.
+
+        >>> OperatorProperty().declare_backward_dependency(["dy"], ["x", "w"], ["y"])
+        ['dy', 'x', 'w', 'y']
+        """
         return [*out_grad, *in_data, *out_data]
 
     def forward_inplace_option(
         self, in_data: list[Any], out_data: list[Any]
     ) -> list[tuple[Any, Any]]:
-        """Pairs (input, output) that may share memory: a hint."""
+        """Pairs (input, output) that may share memory; default none.
+
+        A hint: it is taken where nobody else reads the input, and results are the same.
+
+        >>> OperatorProperty().forward_inplace_option(["x"], ["y"])
+        []
+        """
         return []
 
     def backward_inplace_option(
         self, out_grad: list[Any], in_data: list[Any], out_data: list[Any], in_grad: list[Any]
     ) -> list[tuple[Any, Any]]:
-        """Pairs (declared dependency, input gradient) that may share memory: a hint."""
+        """Pairs (declared dependency, input gradient) that may share memory: a hint, default none.
+
+        A pair whose first is no declared dependency is an MXNetError.
+
+        >>> OperatorProperty().backward_inplace_option(["dy"], ["x"], ["y"], ["dx"])
+        []
+        """
         return []
 
     def create_operator(self, ctx: Any) -> Operator:
+        """The object that computes one node or recorded call on device ``ctx``; to be overridden,
+        unless ``create_operator_ex`` is.
+
+        Raises
+        ------
+        NotImplementedError
+            The default.
+        rsnet.MXNetError
+            By the call, if what is returned has no ``forward`` and ``backward``.
+        """
         raise NotImplementedError(f"{type(self).__name__}.create_operator is not implemented")
 
     def create_operator_ex(
         self, ctx: Any, in_shapes: list[tuple[int, ...]], in_types: list[Any]
     ) -> Operator:
-        """As ``create_operator``, where shapes or types choose the implementation."""
-        return self.create_operator(ctx)
+        """As ``create_operator``, where shapes or types choose the implementation.
 
-
-class CustomOp:
-    """MXNet's form of an operator object; see :class:`CustomOpProp`."""
-
-    def forward(
-        self, is_train: int, req: list[str], in_data: list[Any], out_data: list[Any], aux: list[Any]
-    ) -> None:
-        """Computes ``out_data``; default: nothing."""
-
-    def backward(
-        self,
-        req: list[str],
-        out_grad: list[Any],
-        in_data: list[Any],
-        out_data: list[Any],
-        in_grad: list[Any],
-        aux: list[Any],
-    ) -> None:
-        """Computes ``in_grad``; default: nothing."""
-
-    assign = staticmethod(assign)
-
-
-class CustomOpProp:
-    """MXNet's form of an operator description; its parameters arrive as strings in the
-    constructor.
-    """
-
-    def __init__(self, need_top_grad: bool = True) -> None:
-        self.need_top_grad_ = need_top_grad
-
-    def list_arguments(self) -> list[str]:
-        return ["data"]
-
-    def list_outputs(self) -> list[str]:
-        return ["output"]
-
-    def list_auxiliary_states(self) -> list[str]:
-        return []
-
-    def infer_shape(self, in_shape: list[list[int]]) -> Any:
-        """``(in_shape, out_shape[, aux_shape])``; default: outputs like the first input."""
-        return in_shape, [in_shape[0]] * len(self.list_outputs()), []
-
-    def infer_type(self, in_type: list[Any]) -> Any:
-        """``(in_type, out_type[, aux_type])``; default: all like the first input."""
-        first = in_type[0]
-        return (
-            in_type,
-            [first] * len(self.list_outputs()),
-            [first] * len(self.list_auxiliary_states()),
-        )
-
-    def infer_storage_type(self, in_stype: list[str]) -> Any:
-        return (
-            in_stype,
-            ["default"] * len(self.list_outputs()),
-            ["default"] * len(self.list_auxiliary_states()),
-        )
-
-    def infer_storage_type_backward(
-        self,
-        ograd_stype: list[str],
-        in_stype: list[str],
-        out_stype: list[str],
-        igrad_stype: list[str],
-        aux_stype: list[str],
-    ) -> Any:
-        return ograd_stype, in_stype, out_stype, ["default"] * len(igrad_stype), aux_stype
-
-    def declare_backward_dependency(
-        self, out_grad: list[int], in_data: list[int], out_data: list[int]
-    ) -> list[int]:
-        """What backward reads; default: all, without ``out_grad`` if the top gradient is not
-        needed.
+        Parameters
+        ----------
+        ctx : Context
+        in_shapes : list of tuple of int
+            Shapes of the arguments.
+        in_types : list of type
+            Their NumPy types.
         """
-        return [*(out_grad if self.need_top_grad_ else []), *in_data, *out_data]
-
-    def create_operator(
-        self, ctx: Any, in_shapes: list[list[int]], in_dtypes: list[int]
-    ) -> CustomOp:
-        return CustomOp()
+        return self.create_operator(ctx)
 
 
 _custom_props: dict[str, type[CustomOpProp]] = {}
@@ -414,8 +446,12 @@ def _property_definitions(name: str, cls: type[OperatorProperty]) -> tuple[Defin
     def state(node: Node, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
         n = node.n_args
         kinds = [TYPES[t] for t in types[:n]]
-        made = node.prop.create_operator_ex(ctx, shapes[:n], kinds)
-        return checked_operator(name, "create_operator", made)
+        made = checked_operator(
+            name, "create_operator", node.prop.create_operator_ex(ctx, shapes[:n], kinds)
+        )
+        if hasattr(made, "exec_type"):
+            check_exec_type(name, "exec_type", made.exec_type())
+        return made
 
     forward, backward = node_definitions(
         name,

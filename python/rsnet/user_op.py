@@ -24,14 +24,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _core
-from ._door import TYPES, Definition, KernelSpec, fail, shape_list, type_list
+from ._door import Definition, KernelSpec, fail
 from ._user_op_def import (
     ALWAYS,
     Arg,
     Attr,
     Condition,
     Conf,
+    Defaults,
     attr,
+    check_as_far_as,
     device,
     dtype,
     ndim,
@@ -39,6 +41,7 @@ from ._user_op_def import (
     refuse,
 )
 from ._user_op_grad import gradient_rule
+from ._user_op_infer import InferContext, Inference
 from .base import MXNetError
 
 __all__ = [
@@ -70,8 +73,7 @@ class UserOpDefinition:
         self.outputs: tuple[Arg, ...] = parse_args(name, "output", outputs)
         self.attrs = attrs
         self.check: Callable[[Any], Any] | None = None
-        self.infer: Callable[[Any], Any]
-        self.infer_dtype: Callable[[Any], Any] | None = None
+        self.inference: Inference
         self.sbp: Any = None
         self.doc = ""
         self.kernels: list[_Kernel] = []
@@ -113,12 +115,13 @@ class UserOpDefinition:
 
     def check_defaults(self) -> None:
         """Runs all checks on the defaults, as far as there are defaults."""
-        if all(not a.required for a in self.attrs.values()):
-            self.conf({a.name: a.count for a in (*self.inputs, *self.outputs)}, {})
-            return
-        for key, declared in self.attrs.items():
-            if not declared.required:
-                declared.verify(self.name, key, declared.default)
+        counts = {a.name: a.count for a in (*self.inputs, *self.outputs)}
+        defaults = Defaults((k, a.default) for k, a in self.attrs.items() if not a.required)
+        for key, value in defaults.items():
+            self.attrs[key].verify(self.name, key, value)
+        if self.check is not None:
+            answer = check_as_far_as(self.check, Conf(self, counts, defaults))
+            refuse(self.name, "the attributes", answer)
 
     # The core's side ---------------------------------------------------------------------------
 
@@ -157,7 +160,9 @@ class UserOpDefinition:
         if any(k.create for k in self.kernels):
             d.state = lambda conf, ctx, shapes, types: {}
         d.kernels = [
-            KernelSpec(k.name, k.where.resolved(self._tensor), k.priority, self._run(k))
+            KernelSpec(
+                k.name, k.where.resolved(self._tensor, self._compared), k.priority, self._run(k)
+            )
             for k in self.kernels
         ]
         d.install(replace=replace)
@@ -167,6 +172,15 @@ class UserOpDefinition:
             if a.name == arg:
                 return a.tensor(i)
         raise MXNetError(f"{self.name}: a kernel condition names the unknown argument '{arg}'")
+
+    def _compared(self, attribute: str, how: str, value: Any) -> str:
+        if attribute not in self.attrs:
+            known = ", ".join(self.attrs) or "none"
+            raise MXNetError(
+                f"{self.name}: a kernel condition names the unknown attribute '{attribute}', "
+                f"there is {known}"
+            )
+        return self.attrs[attribute].compared(self.name, attribute, how, value)
 
     def _make(self, values: tuple[Any, ...], given: dict[str, Any]) -> Conf:
         attrs = {
@@ -206,29 +220,10 @@ class UserOpDefinition:
         return counts
 
     def _infer_shape(self, conf: Conf, ins: list[Any], outs: list[Any], exact: bool) -> Any:
-        if not exact:
-            return None
-        context = InferContext(conf, ins, [None] * len(ins))
-        self.infer(context)
-        names = conf.facts.outputs
-        shapes = [d.shape for d in context.outs]
-        return ins, shape_list(self.name, "infer: outputs", shapes, names)
+        return (ins, self.inference.shapes(conf, ins)) if exact else None
 
     def _infer_type(self, conf: Conf, ins: list[Any], outs: list[Any]) -> Any:
-        if ins and not any(ins):
-            return None
-        first = next((t for t in ins if t), None)
-        types = [t or first for t in ins]
-        context = InferContext(conf, [_AnyShape()] * len(ins), types)
-        try:
-            (self.infer_dtype or self.infer)(context)
-        except Exception:
-            if self.infer_dtype is not None:
-                raise
-            # The function needs shapes, which are not known yet: outputs are like the first input.
-            return ins, [first] * len(outs)
-        found = [d.dtype for d in context.outs]
-        return types, type_list(self.name, "infer: outputs", found, conf.facts.outputs)
+        return None if ins and not any(ins) else self.inference.types(conf, ins)
 
     def _inplace(self, conf: Conf) -> list[tuple[int, int, bool]]:
         if not self.kernels:
@@ -245,6 +240,8 @@ class UserOpDefinition:
         compute, create = k.compute, k.create
 
         def run(conf: Conf, state: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> Any:
+            if conf.supposed:
+                self.inference.check(conf, ins, outs)
             if not k.always_compute and outs and not any(o.size for o in outs):
                 return None
             context = ComputeContext(conf, ctx, ins, req, outs)
@@ -271,54 +268,24 @@ def _tmp(k: _Kernel, context: ComputeContext) -> Any:
     return nd.empty((n,), dtype="uint8")
 
 
-class TensorDesc:
-    """Shape and element type of an input or output during inference."""
-
-    __slots__ = ("shape", "dtype")
-
-    def __init__(self, shape: Any, dtype: Any) -> None:
-        self.shape, self.dtype = shape, dtype
-
-    def like(self, other: TensorDesc) -> TensorDesc:
-        """Takes over shape and type of ``other``."""
-        self.shape, self.dtype = other.shape, other.dtype
-        return self
-
-
-class _AnyShape(tuple):
-    """The shape of an array while only types are inferred: any axis is there and has extent 0."""
-
-    def __getitem__(self, i: Any) -> Any:
-        return self if isinstance(i, slice) else 0
-
-
-class InferContext:
-    """What an ``infer`` function sees: ``inp``, ``out`` (starting as copies of the first input),
-    ``attr``.
-    """
-
-    def __init__(self, conf: Conf, shapes: Sequence[Any], types: Sequence[Any]) -> None:
-        self.conf = conf
-        self.ins = [TensorDesc(s, TYPES[t]) for s, t in zip(shapes, types)]
-        first = self.ins[0] if self.ins else TensorDesc((), None)
-        self.outs = [TensorDesc(first.shape, first.dtype) for _ in conf.facts.outputs]
-
-    def inp(self, name: str, i: int = 0) -> TensorDesc:
-        return self.ins[self.conf.position(name, i, self.conf.definition.inputs)]
-
-    def out(self, name: str, i: int = 0) -> TensorDesc:
-        return self.outs[self.conf.position(name, i, self.conf.definition.outputs)]
-
-    def attr(self, name: str) -> Any:
-        return self.conf.attr(name)
-
-    def count(self, name: str) -> int:
-        """How many arrays the argument has."""
-        return self.conf.counts[name]
-
-
 class ComputeContext:
-    """What a kernel sees: ``inp``, ``out``, ``attr``, ``tmp`` (bytes), ``state``, ``stream``."""
+    """What a kernel sees.
+
+    ``inp(name, i=0)`` and ``out(name, i=0)`` are NDArrays over the operands' memory, valid until the
+    kernel returns; inputs are read-only, and outputs are written by assigning to their elements
+    (requests are honoured behind that). ``tmp`` is the scratch memory (NDArray of uint8) or None,
+    ``state`` what ``state=`` made, ``stream`` None on the CPU. An argument, number or attribute that
+    there is not is an MXNetError.
+
+    >>> from rsnet import nd, op
+    >>> _ = op.define("doc_mean", inputs="in*1+", infer=lambda ctx: ctx.out("out").like(ctx.inp("in")))
+    >>> @op.kernel("doc_mean")
+    ... def _(ctx):
+    ...     n = ctx.count("in")
+    ...     ctx.out("out")[:] = sum(ctx.inp("in", i) for i in range(n)) / n
+    >>> nd.doc_mean(nd.array([1, 2]), nd.array([3, 6])).asnumpy()
+    array([2., 4.], dtype=float32)
+    """
 
     __slots__ = ("conf", "ctx", "ins", "req", "outs", "tmp", "state")
 
@@ -336,6 +303,7 @@ class ComputeContext:
         return self.outs[self.conf.position(name, i, self.conf.definition.outputs)]
 
     def attr(self, name: str) -> Any:
+        """The value of an attribute, in the normal form of its kind."""
         return self.conf.attr(name)
 
     def count(self, name: str) -> int:
@@ -344,10 +312,12 @@ class ComputeContext:
 
     @property
     def stream(self) -> Any:
+        """The stream of the device: None on the CPU."""
         return self.ctx.stream
 
     @property
     def is_train(self) -> bool:
+        """Is it a run in training mode?"""
         return self.ctx.is_train
 
 
@@ -371,26 +341,51 @@ def define(
     doc: str = "",
     _registered: str = "",
 ) -> UserOpDefinition:
-    """Registers a user operator.
+    """Registers a user operator: ``nd.<name>`` and ``sym.<name>``, as soon as it has a kernel.
 
     Parameters
     ----------
     inputs, outputs : str
         Arguments separated by commas: ``x`` exactly one array, ``x*5`` five, ``x*2+`` at least two,
-        ``x?`` optional, ``x*5?`` none or five, ``x*5+?`` none or at least five.
+        ``x?`` optional, ``x*5?`` none or five, ``x*5+?`` none or at least five. Outputs have fixed
+        counts.
     attrs : dict of str to Attr
     check : callable, optional
         ``check(conf)`` refuses a complete conf (``conf.attr(name)``) by returning False or a text,
         or by raising. Defaults are checked at registration.
     infer : callable
-        Sets shape and dtype of every output: ``ctx.out("out").like(ctx.inp("in"))``.
+        ``infer(ctx)`` sets shape and dtype of every output (:class:`InferContext`):
+        ``ctx.out("out").like(ctx.inp("in"))``. It may look at the shapes and dtypes of inputs.
+    infer_dtype : callable, optional
+        ``infer_dtype(ctx)`` sets the dtypes from the inputs' dtypes alone, and ``infer`` only has
+        to set the shapes. Needed where ``infer`` gives other dtypes for other shapes; an error says
+        so.
     sbp : optional
         Distribution rules, stored with the operator.
+    doc : str, optional
+        What ``help(nd.<name>)`` and the documentation pages say.
 
     Raises
     ------
     rsnet.MXNetError
         A name is taken or occurs twice, there is no ``infer``, or a default is refused.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rsnet import nd, op
+    >>> def shape(ctx):
+    ...     ctx.out("out").shape = ctx.inp("in").shape[:-1]
+    >>> def dtype(ctx):
+    ...     ctx.out("out").dtype = np.int32
+    >>> op.define("doc_last_max", inputs="in", infer=shape, infer_dtype=dtype,
+    ...           doc="Where the largest element of the last axis is.")
+    <user operator doc_last_max: in -> out>
+    >>> @op.kernel("doc_last_max")
+    ... def _(ctx):
+    ...     ctx.out("out")[:] = ctx.inp("in").asnumpy().argmax(-1)
+    >>> nd.doc_last_max(nd.array([[1, 5, 2]])).asnumpy()
+    array([1], dtype=int32)
     """
     if not isinstance(name, str) or not name:
         raise MXNetError(f"define: the name of an operator is a text, got {name!r}")
@@ -399,7 +394,8 @@ def define(
     if infer is None:
         raise MXNetError(f"{name}: an operator needs an infer function")
     d = UserOpDefinition(name, inputs, outputs, dict(attrs or {}))
-    d.check, d.infer, d.infer_dtype, d.sbp, d.doc = check, infer, infer_dtype, sbp, doc
+    d.check, d.sbp, d.doc = check, sbp, doc
+    d.inference = Inference(name, infer, infer_dtype)
     d.registered = _registered or name
     names = [name, *(a.name for a in d.inputs), *(a.name for a in d.outputs), *d.attrs]
     for n in names:
@@ -433,9 +429,51 @@ def kernel(
     """Decorator: the function ``f(ctx)``, or class with ``compute(ctx)``, computes the operator.
 
     Of the kernels whose condition holds, the one at the highest priority runs; none or several
-    there is an error that prints every condition with its truth. A class is instantiated once per
-    operator instance; ``state(ctx)`` makes ``ctx.state``. When all outputs are empty nothing runs,
-    unless ``always_compute``.
+    there is an error that prints every condition with its truth.
+
+    Parameters
+    ----------
+    name : str
+        The operator; it may be defined later.
+    where : Condition
+        Built of :func:`device`, :func:`dtype`, :func:`ndim` and :func:`attr` with ``&``, ``|`` and
+        ``~``. Default: always.
+    tmp : int or callable
+        Bytes of scratch memory, or a function of the :class:`ComputeContext` that tells: an array
+        of uint8 in ``ctx.tmp``, whose contents are undefined.
+    inplace : sequence of (str, str)
+        Pairs (output, input) that may share memory, a hint: it is taken where nobody else reads the
+        input and where every kernel proposes the pair.
+    state : callable, optional
+        ``state(ctx)`` makes ``ctx.state``, once for every node of an executor or recorded call. A
+        class is instantiated as often.
+    priority : int
+    always_compute : bool
+        Run although all outputs are empty.
+
+    Raises
+    ------
+    rsnet.MXNetError
+        The condition names an argument or attribute that the operator does not have, compares an
+        attribute with a value of another kind, or `inplace` names what there is not. By a call:
+        the function returns anything but None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rsnet import nd, op
+    >>> _ = op.define("doc_sum", inputs="a, b", attrs={"times": op.Attr(int, 1)},
+    ...               infer=lambda ctx: ctx.out("out").like(ctx.inp("a")))
+    >>> @op.kernel("doc_sum", where=op.device("cpu") & op.dtype("out").is_in("float32", "float64"),
+    ...            inplace=[("out", "a")])
+    ... def _(ctx):
+    ...     ctx.out("out")[:] = (ctx.inp("a") + ctx.inp("b")) * ctx.attr("times")
+    >>> @op.kernel("doc_sum", where=op.attr("times") == 0, priority=10)
+    ... class Nothing:
+    ...     def compute(self, ctx):
+    ...         ctx.out("out")[:] = 0
+    >>> nd.doc_sum(nd.ones((2,)), nd.ones((2,)), times=3).asnumpy()
+    array([6., 6.], dtype=float32)
     """
     if not isinstance(where, Condition):
         raise MXNetError(f"kernel of {name}: where is {where!r}, expected a condition")

@@ -422,6 +422,7 @@ pub(super) fn fill_inputs(
             names.len() - wanted
         )));
     }
+    let variable_attrs = op.variable_attrs.to_vec(&meta.attrs);
     for (input, slot) in names.iter().zip(given) {
         let entry = slot.unwrap_or_else(|| {
             let name = match meta.name.as_str() {
@@ -432,18 +433,23 @@ pub(super) fn fill_inputs(
             variable.set_dict(meta.dict.clone());
             SymEntry { node: Arc::new(variable), index: 0 }
         });
-        set_variable_attrs(op, input, &entry.node)?;
+        set_variable_attrs(&variable_attrs, input, &entry.node)?;
         node.inputs.push(entry);
     }
     check_mutated(node)
 }
 
-/// Attributes such as `__init__` that the operator sets on variables that do not have them.
-pub(super) fn set_variable_attrs(op: &OpDef, input: &str, node: &SymNode) -> Result<()> {
+/// Attributes such as `__init__`, as (input, key, text), that an operator sets on variables that do not
+/// have them.
+fn set_variable_attrs(
+    attrs: &[(String, String, String)],
+    input: &str,
+    node: &SymNode,
+) -> Result<()> {
     if !node.is_variable() {
         return Ok(());
     }
-    for (at, key, text) in &op.variable_attrs {
+    for (at, key, text) in attrs {
         if at == input && !node.meta().dict.contains_key(key) {
             node.edit(|dict| {
                 dict.insert(key.clone(), text.clone());

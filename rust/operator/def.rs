@@ -129,8 +129,8 @@ pub struct OpDef {
     pub composed: Option<GradFn>,
     /// Makes the state of a node or recorded call.
     pub state: Option<StateFn>,
-    /// Attributes set on variables made for missing inputs, such as `__init__`: (input name, key, text).
-    pub variable_attrs: Vec<(String, String, String)>,
+    /// Attributes set on variables that are inputs, such as `__init__`: (input name, key, text).
+    pub variable_attrs: Listed<(String, String, String)>,
     pub kernels: Vec<Arc<Kernel>>,
     /// Asked before every run: an error that one of the functions above could not return (those that list something
     /// have no other way).
@@ -226,7 +226,7 @@ impl OpDef {
             gradient: Gradient::None,
             composed: None,
             state: None,
-            variable_attrs: Vec::new(),
+            variable_attrs: Listed::fixed(&[]),
             kernels: Vec::new(),
             fault: None,
             is_backward: name.starts_with("_backward"),
@@ -492,7 +492,12 @@ impl OpDef {
     }
 
     pub fn variable_attr(mut self, input: &str, key: &str, text: &str) -> Self {
-        self.variable_attrs.push((input.to_owned(), key.to_owned(), text.to_owned()));
+        let mut all = match &self.variable_attrs {
+            Listed::Fixed(known) => known.to_vec(),
+            Listed::By(_) => Vec::new(),
+        };
+        all.push((input.to_owned(), key.to_owned(), text.to_owned()));
+        self.variable_attrs = Listed::fixed(&all);
         self
     }
 

@@ -288,7 +288,7 @@ fn infer_type(
     Ok(ins.iter().chain(outs.iter()).all(Option::is_some))
 }
 
-/// In-place pairs and resources.
+/// In-place pairs, attributes of input variables, and resources.
 fn add_hints(def: &mut OpDef, d: &Bound<'_, PyAny>) -> PyResult<()> {
     if let Some(function) = attribute(d, "inplace")? {
         def.inplace = Listed::by(move |attrs| {
@@ -297,6 +297,10 @@ fn add_hints(def: &mut OpDef, d: &Bound<'_, PyAny>) -> PyResult<()> {
             let pair = |(input, output, identity)| InplacePair { input, output, identity };
             pairs.into_iter().map(pair).collect()
         });
+    }
+    if let Some(function) = attribute(d, "variable_attrs")? {
+        def.variable_attrs =
+            Listed::by(move |attrs| ask(attrs, |py, p| function.bind(py).call1((p,))?.extract()));
     }
     if let Some(function) = attribute(d, "resources")? {
         def.resources = Listed::by(move |attrs| {

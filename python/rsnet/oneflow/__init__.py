@@ -19,9 +19,17 @@ from .dtypes import (
     uint8,
 )
 from .job import global_function, watch_diff
+from .variable import (
+    clear_default_session,
+    constant_initializer,
+    get_variable,
+    ones_initializer,
+    zeros_initializer,
+)
 
 __all__ = [
     "user_op_builder", "config", "optimizer", "sysconfig", "typing", "global_function",
-    "watch_diff", "float16", "float32", "float64", "double", "int8", "int32", "int64", "uint8",
+    "watch_diff", "get_variable", "constant_initializer", "zeros_initializer", "ones_initializer",
+    "clear_default_session", "float16", "float32", "float64", "double", "int8", "int32", "int64", "uint8",
     "char",
 ]  # fmt: skip

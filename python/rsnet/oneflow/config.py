@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
-
-from ..base import MXNetError
-
-_libraries: dict[str, ctypes.CDLL] = {}
+from ..base import MXNetError, MXNotImplementedError
+from .sysconfig import WITHOUT_LIBRARIES
 
 
 def load_library(path: str) -> bool:
-    """Loads a library of operators at once; a second time the same file does nothing."""
-    path = os.path.abspath(path)
-    if path in _libraries:
-        return True
-    try:
-        _libraries[path] = ctypes.CDLL(path)
-    except OSError as error:
-        raise MXNetError(f"load_library: {path}: {error}") from None
-    return True
+    """Would load a library of operators.
+
+    Raises
+    ------
+    rsnet.error.NotImplementedError
+        Always: see :mod:`rsnet.oneflow.sysconfig`.
+    """
+    raise MXNotImplementedError(f"load_library('{path}'): {WITHOUT_LIBRARIES}")
 
 
 load_library_now = load_library

@@ -13,8 +13,10 @@ import numpy as np
 
 from .. import autograd
 from .. import ndarray as nd
+from .._user_op_builder import unique_names
 from ..base import MXNetError
 from . import typing as flow_typing
+from .training import Trainer
 
 _running = threading.local()
 
@@ -27,8 +29,20 @@ class Job:
         self.loss: Any = None
         self.optimizer: Any = None
         self.watched: list[tuple[Any, Callable[[Any], None]]] = []
+        #: What ``minimize`` updates, by name.
+        self.variables: dict[str, Any] = {}
+
+    def train(self, name: str, variable: Any) -> None:
+        """Makes an array one of the variables of a train job, with a gradient of this run."""
+        known = any(variable is v for v in self.variables.values())
+        if self.function.type == "train" and not known:
+            variable.attach_grad()
+            self.variables[name] = variable
 
     def minimize(self, loss: Any, optimizer: Any) -> None:
+        """What is differentiated at the end of the job, and by what."""
+        if self.loss is not None:
+            raise MXNetError(f"train job '{self.function.name}' minimizes twice")
         if self.function.type != "train":
             raise MXNetError(f"job '{self.function.name}' is no train job: nothing to minimize")
         self.loss, self.optimizer = loss, optimizer
@@ -57,6 +71,7 @@ class GlobalFunction:
             returns = hints.pop("return", None)
         self._returns = None if returns is inspect.Signature.empty else returns
         self._placeholders = hints
+        self._trainer = Trainer()
         for key, parameter in self._signature.parameters.items():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise MXNetError(f"job '{self.name}': *{key} is not allowed")
@@ -74,7 +89,8 @@ class GlobalFunction:
         before = getattr(_running, "job", None)
         _running.job = job
         try:
-            result = self._run(job, arrays)
+            with unique_names(f"job '{self.name}'"):
+                result = self._run(job, arrays)
         finally:
             _running.job = before
         return self._given_back(result)
@@ -86,6 +102,9 @@ class GlobalFunction:
         for array in arrays.values():
             if np.issubdtype(array.dtype, np.floating):
                 array.attach_grad()
+        for name, array in self._captured():
+            array.grad[:] = 0
+            job.variables[name] = array
         with autograd.record():
             result = self._function(**arrays)
         if job.loss is None:
@@ -93,7 +112,15 @@ class GlobalFunction:
         job.loss.backward()
         for array, handler in job.watched:
             handler(array.grad.asnumpy())
+        self._trainer.update(job.optimizer, job.variables)
         return result
+
+    def _captured(self) -> list[tuple[str, Any]]:
+        """The arrays with gradients that the function refers to, by the names it has for them."""
+        found = inspect.getclosurevars(self._function)
+        named = {**found.globals, **found.nonlocals}
+        arrays = [(name, x) for name, x in named.items() if isinstance(x, nd.NDArray)]
+        return [(f"{name} of {self.name}", x) for name, x in arrays if x.grad is not None]
 
     def _checked(self, key: str, value: Any) -> Any:
         placeholder = self._placeholders[key]
@@ -155,10 +182,12 @@ def global_function(
 
 
 def watch_diff(blob: Any, handler: Callable[[Any], None]) -> None:
-    """Calls ``handler`` with the gradient of ``blob`` (an argument of the job) after the backward
-    pass.
+    """Calls ``handler`` with the gradient of ``blob``, an argument or variable of the job, after the
+    backward pass and before the update.
     """
     job = current("watch_diff")
     if getattr(blob, "grad", None) is None:
-        raise MXNetError("watch_diff: only arguments of a train job have gradients to watch")
+        raise MXNetError(
+            "watch_diff: only arguments and variables of a train job have gradients to watch"
+        )
     job.watched.append((blob, handler))

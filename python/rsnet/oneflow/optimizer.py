@@ -1,14 +1,15 @@
-"""Optimizers of train jobs: ``SGD(scheduler, momentum=0).minimize(loss)``."""
+"""Optimizers of train jobs: ``SGD(scheduler, momentum=0.9).minimize(loss)``."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from ..base import MXNetError
 from . import job
 
 
 class PiecewiseConstantScheduler:
-    """``values[i]`` from step ``boundaries[i - 1]`` on."""
+    """The rate ``values[i]`` from run ``boundaries[i - 1]`` of the job on; runs count from 0."""
 
     def __init__(self, boundaries: list[int], values: list[float]) -> None:
         if len(values) != len(boundaries) + 1:
@@ -16,16 +17,37 @@ class PiecewiseConstantScheduler:
         self._boundaries, self._values = boundaries, values
 
     def rate(self, step: int) -> float:
+        """The rate of run ``step``."""
         return self._values[sum(step >= b for b in self._boundaries)]
 
 
 class SGD:
-    """Stochastic gradient descent on the job's variables."""
+    """Stochastic gradient descent on a job's variables: with rate lr and momentum μ,
+    m ← μ·m - lr·g; w ← w + m.
 
-    def __init__(self, lr_scheduler: Any, momentum: float = 0.0) -> None:
+    Parameters
+    ----------
+    lr_scheduler : PiecewiseConstantScheduler
+    momentum : float
+        μ, by default 0.9 as in OneFlow.
+    """
+
+    def __init__(self, lr_scheduler: Any, *, momentum: float = 0.9) -> None:
+        if not callable(getattr(lr_scheduler, "rate", None)):
+            raise MXNetError(
+                f"SGD: {lr_scheduler!r} is no scheduler, expected such as "
+                "PiecewiseConstantScheduler([], [0.1])"
+            )
         self.scheduler = lr_scheduler
         self.momentum = momentum
 
     def minimize(self, loss: Any) -> None:
-        """Runs the backward pass of ``loss`` and updates the variables at the end of the job."""
+        """Differentiates ``loss`` at the end of the job, and updates the variables: what the job
+        got from ``get_variable``, and the arrays with gradients that its function refers to.
+
+        Raises
+        ------
+        rsnet.MXNetError
+            Outside a train job, or where the job minimizes something already.
+        """
         job.current("minimize").minimize(loss, self)

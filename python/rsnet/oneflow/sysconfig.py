@@ -1,24 +1,34 @@
-"""Where headers and libraries for operator libraries are."""
+"""Where headers and libraries for compiled operators would be: rsnet has none yet."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from ..base import MXNotImplementedError
 
-_PACKAGE = Path(__file__).resolve().parent.parent
+WITHOUT_LIBRARIES = (
+    "rsnet has no compiled operator libraries yet: write the operator in Python "
+    "(rsnet.op.define, rsnet.op.kernel)"
+)
+
+
+def _refuse(what: str) -> MXNotImplementedError:
+    return MXNotImplementedError(f"sysconfig.{what}: {WITHOUT_LIBRARIES}")
 
 
 def get_include() -> str:
-    return str(_PACKAGE / "include")
+    """Raises `rsnet.error.NotImplementedError`: there are no headers."""
+    raise _refuse("get_include")
 
 
 def get_lib() -> str:
-    return str(_PACKAGE)
+    """Raises `rsnet.error.NotImplementedError`: there is nothing to link with."""
+    raise _refuse("get_lib")
 
 
 def get_compile_flags() -> list[str]:
-    return ["-I" + get_include()]
+    """Raises `rsnet.error.NotImplementedError`: there are no headers."""
+    raise _refuse("get_compile_flags")
 
 
 def get_link_flags() -> list[str]:
-    """Nothing has to be linked."""
-    return []
+    """Raises `rsnet.error.NotImplementedError`: there is nothing to link with."""
+    raise _refuse("get_link_flags")

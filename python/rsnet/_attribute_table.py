@@ -1,0 +1,150 @@
+"""What each attribute of an operator does: the table behind ``Entry.set_attr`` (``_attributes.py``).
+
+Names that start with ``F`` are functions and must be in the table; one that is not is an error that
+lists the near ones. Names that start with ``T``, and all others, are free markers: a program may
+set them and read them with ``Entry.attr``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ._door import Definition, KernelSpec
+from .base import MXNetError
+
+DEVICES = ("cpu", "gpu")
+
+#: handler(entry, name, definition): how an attribute gets into the definition.
+Handler = Callable[[Any, str, Definition], None]
+
+
+def _function(field: str, method: str) -> Handler:
+    def handler(entry: Any, name: str, definition: Definition) -> None:
+        setattr(definition, field, getattr(entry, method))
+
+    return handler
+
+
+def _flag(field: str) -> Handler:
+    def handler(entry: Any, name: str, definition: Definition) -> None:
+        setattr(definition, field, bool(entry.attr(name)))
+
+    return handler
+
+
+def _at_parse(entry: Any, name: str, definition: Definition) -> None:
+    """Read when the parameters of a call are parsed (``Entry._make`` and ``_facts``)."""
+
+
+def _gradient(entry: Any, name: str, definition: Definition) -> None:
+    definition.gradient = entry._gradient()
+
+
+class Kernel(NamedTuple):
+    """A way to compute."""
+
+    device: str
+    stateful: bool
+    #: The form for NDArrays wins where a device has both.
+    extended: bool
+
+
+KERNELS: dict[str, Kernel] = {
+    f"{base}{'Ex' if extended else ''}<{device}>": Kernel(device, stateful, extended)
+    for base, stateful in (("FCompute", False), ("FStatefulCompute", True))
+    for extended in (False, True)
+    for device in DEVICES
+}
+
+
+def _kernel(entry: Any, name: str, definition: Definition) -> None:
+    kernel = KERNELS[name]
+    run, numpy = entry._runner(name, kernel.stateful), entry._views[name] == "numpy"
+    match = ("device", kernel.device)
+    definition.kernels.append(KernelSpec(name, match, int(kernel.extended), run, numpy))
+
+
+HANDLERS: dict[str, Handler] = {
+    "FListInputNames": _at_parse,
+    "FListOutputNames": _at_parse,
+    "FNumVisibleOutputs": _at_parse,
+    "FIgnoreInputs": _at_parse,
+    "FMutateInputs": _at_parse,
+    "FExecType": _at_parse,
+    "FInferShape": _function("infer_shape", "_infer_shape"),
+    "FInferType": _function("infer_type", "_infer_type"),
+    "FInplaceOption": _function("inplace", "_inplace"),
+    "FInplaceIdentity": _at_parse,
+    "FResourceRequest": _function("resources", "_resources"),
+    "FSetInputVarAttrOnCompose": _function("variable_attrs", "_variable_attrs"),
+    "FCreateOpState": _function("state", "_state"),
+    "FGradient": _gradient,
+    "TIsBackward": _flag("is_backward"),
+    "THasDeterministicOutput": _flag("deterministic"),
+    **dict.fromkeys(KERNELS, _kernel),
+}
+
+#: Attributes of MXNet that rsnet does not have, and why.
+UNSUPPORTED = {
+    "FInferStorageType": "all arrays are dense",
+    "FInputGraph": "inputs that are graphs do not exist",
+    "FNDArrayFunction": "use FCompute<cpu>, whose functions get NDArrays",
+    "FResourceRequestEx": "use FResourceRequest",
+}
+
+
+def check_attribute(operator: str, name: Any, value: Any) -> None:
+    """Refuses attributes that nothing would read, and functions that are none."""
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"{operator}: the name of an attribute is a text, got {name!r}")
+    if name in UNSUPPORTED:
+        raise MXNetError(
+            f"{operator}: attribute {name} is not supported in rsnet: {UNSUPPORTED[name]}"
+        )
+    if not name.startswith("F"):
+        return
+    if name not in HANDLERS:
+        by_lower = {known.lower(): known for known in HANDLERS if known.startswith("F")}
+        near = difflib.get_close_matches(name.lower(), by_lower, n=3)
+        listed = ", ".join(by_lower[n] for n in near) or ", ".join(by_lower.values())
+        raise MXNetError(f"{operator}: unknown attribute {name}, did you mean {listed}?")
+    if not callable(value):
+        raise TypeError(f"{operator}: attribute {name} must be a function, got {value!r}")
+
+
+def check_kernels(operator: str, names: Mapping[str, Any]) -> None:
+    """Refuses two ways to compute on one device, of which none would win."""
+    seen: dict[tuple[str, bool], str] = {}
+    for name in names:
+        if name in KERNELS:
+            kernel = KERNELS[name]
+            other = seen.setdefault((kernel.device, kernel.extended), name)
+            if other != name:
+                raise MXNetError(
+                    f"{operator}: {name} and {other} both compute on {kernel.device}: "
+                    "an operator is stateful or not"
+                )
+
+
+class InputVariable:
+    """A variable that becomes an input: ``name`` of the input, and the attributes to set.
+
+    ``var["__init__"] = '["constant", {"value": 0.25}]'`` sets one; a variable that has the
+    attribute already keeps its own.
+    """
+
+    __slots__ = ("name", "dict")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.dict: dict[str, str] = {}
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if not isinstance(key, str):
+            raise TypeError(f"the name of a variable's attribute is a text, got {key!r}")
+        self.dict[key] = str(value)
+
+    def __getitem__(self, key: str) -> str:
+        return self.dict[key]

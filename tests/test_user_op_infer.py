@@ -1,0 +1,209 @@
+"""Inference of user operators: functions that look at shapes, at element types, and at both."""
+
+import numpy as np
+import pytest
+
+import rsnet as mx
+from rsnet import MXNetError, autograd, nd, op, user_op
+
+_count = iter(range(1000))
+
+
+def defined(infer, inputs="in", **how):
+    """An operator that fills its output with ones; its name."""
+    name = f"t_infer{next(_count)}"
+    op.define(name, inputs=inputs, infer=infer, **how)
+    op.kernel(name)(lambda ctx: ctx.out("out").__setitem__(slice(None), 1))
+    return name
+
+
+def by_call(name, *arrays, **attrs):
+    out = getattr(nd, name)(*(nd.array(a, dtype=a.dtype) for a in arrays), **attrs)
+    return out.asnumpy()
+
+
+def by_graph(name, *arrays, **attrs):
+    names = [f"x{i}" for i in range(len(arrays))]
+    s = getattr(mx.sym, name)(*map(mx.sym.Variable, names), **attrs)
+    exe = s.simple_bind(
+        mx.cpu(),
+        grad_req="null",
+        type_dict={n: a.dtype for n, a in zip(names, arrays)},
+        **{n: a.shape for n, a in zip(names, arrays)},
+    )
+    return exe.forward()[0].asnumpy()
+
+
+WAYS = pytest.mark.parametrize("run", [by_call, by_graph])
+
+
+def only_float32(ctx):
+    if ctx.inp("in").dtype != np.float32:
+        raise TypeError("float32 only")
+    ctx.out("out").like(ctx.inp("in"))
+
+
+@WAYS
+def test_a_function_that_refuses_types(run):
+    name = defined(only_float32)
+    assert run(name, np.zeros((2, 3), "float32")).shape == (2, 3)
+    with pytest.raises(TypeError, match="float32 only"):
+        run(name, np.zeros((2, 3), "float64"))
+
+
+@WAYS
+def test_a_function_that_sets_the_type_after_looking_at_the_shape(run):
+    def infer(ctx):
+        n, _ = ctx.inp("in").shape
+        ctx.out("out").shape = (n,)
+        ctx.out("out").dtype = np.int32
+
+    name = defined(infer)
+    out = run(name, np.zeros((2, 3), "float32"))
+    assert out.dtype == np.int32 and out.shape == (2,)
+    with pytest.raises(ValueError, match="unpack"):
+        run(name, np.zeros((2, 3, 4), "float32"))
+
+
+@WAYS
+def test_a_function_of_the_shape_alone_keeps_the_type_of_the_first_input(run):
+    def infer(ctx):
+        ctx.out("out").shape = ctx.inp("in").shape[:1]
+
+    name = defined(infer)
+    for dtype in ("float64", "int8"):
+        out = run(name, np.zeros((2, 3), dtype))
+        assert out.dtype == dtype and out.shape == (2,)
+
+
+@WAYS
+def test_shapes_by_types(run):
+    """The bytes of an array."""
+
+    def infer(ctx):
+        x = ctx.inp("in")
+        ctx.out("out").shape = (*x.shape, np.dtype(x.dtype).itemsize)
+        ctx.out("out").dtype = "uint8"
+
+    name = defined(infer)
+    assert run(name, np.zeros((2,), "float32")).shape == (2, 4)
+    if run is by_call:
+        assert run(name, np.zeros((2,), "int8")).shape == (2, 1)
+    else:  # a graph has its shapes before its types
+        with pytest.raises(MXNetError, match=r"shape \(2, 1\) .* pass infer_dtype="):
+            run(name, np.zeros((2,), "int8"))
+
+
+@WAYS
+def test_types_by_shapes_need_a_function_of_their_own(run):
+    def infer(ctx):
+        shape = ctx.inp("in").shape
+        ctx.out("out").dtype = "int64" if shape[0] > 1000 else "int32"
+
+    name = defined(infer)
+    assert run(name, np.zeros((2,), "float32")).dtype == np.int32
+    with pytest.raises(MXNetError, match="'out' the type int64 .*pass infer_dtype="):
+        run(name, np.zeros((2000,), "float32"))
+    name = defined(infer, infer_dtype=lambda ctx: setattr(ctx.out("out"), "dtype", "int64"))
+    assert run(name, np.zeros((2,), "float32")).dtype == np.int64
+
+
+@WAYS
+def test_types_of_two_inputs_are_supposed_apart(run):
+    def infer(ctx):
+        if ctx.inp("data").dtype not in (np.float32, np.float64):
+            raise TypeError("data")
+        if ctx.inp("index").dtype != np.int32:
+            raise TypeError("index")
+        ctx.out("out").like(ctx.inp("data")).shape = ctx.inp("index").shape
+
+    name = defined(infer, inputs="data, index")
+    out = run(name, np.zeros((4,), "float64"), np.zeros((3, 2), "int32"))
+    assert out.shape == (3, 2) and out.dtype == np.float64
+    with pytest.raises(TypeError, match="index"):
+        run(name, np.zeros((4,), "float64"), np.zeros((3, 2), "int64"))
+
+
+@WAYS
+def test_a_refusal_of_both_together(run):
+    def infer(ctx):
+        if ctx.inp("in").dtype == np.float16 and len(ctx.inp("in").shape) > 2:
+            raise ValueError("no float16 of more than 2 axes")
+
+    name = defined(infer)
+    assert run(name, np.zeros((2, 2), "float16")).dtype == np.float16
+    assert run(name, np.zeros((2, 2, 2), "float32")).shape == (2, 2, 2)
+    with pytest.raises(ValueError, match="no float16 of more than 2 axes"):
+        run(name, np.zeros((2, 2, 2), "float16"))
+    assert run(name, np.zeros((2, 2, 2), "float32")).shape == (2, 2, 2)
+
+
+@WAYS
+def test_errors_of_shapes_are_told_whatever_the_types_are(run):
+    def infer(ctx):
+        if ctx.inp("in").dtype == np.float16:
+            raise TypeError("no float16")
+        if len(ctx.inp("in").shape) != 1:
+            raise ValueError("one axis only")
+
+    with pytest.raises((ValueError, MXNetError), match="one axis only"):
+        run(defined(infer), np.zeros((2, 2), "float32"))
+
+
+def test_types_that_nobody_can_suppose():
+    def infer(ctx):
+        raise TypeError(f"I dislike {np.dtype(ctx.inp('in').dtype).name}")
+
+    s = getattr(mx.sym, defined(infer))(mx.sym.Variable("x"))
+    with pytest.raises(MXNetError, match="pass infer_dtype= to op.define"):
+        s.infer_shape(x=(2,))
+
+
+def test_infer_dtype_is_a_function_of_types():
+    def kind(ctx):
+        ctx.out("out").dtype = "float64" if ctx.inp("in").dtype == np.int64 else "float32"
+
+    name = defined(lambda ctx: setattr(ctx.out("out"), "shape", (1,)), infer_dtype=kind)
+    for run in (by_call, by_graph):
+        assert run(name, np.zeros((2,), "int64")).dtype == np.float64
+        assert run(name, np.zeros((2,), "int8")).dtype == np.float32
+    s = getattr(mx.sym, name)(mx.sym.Variable("x"))
+    assert s.infer_type(x="int64")[1] == [np.float64] and s.infer_shape(x=(3,))[1] == [(1,)]
+    bad = defined(only_float32, infer_dtype=lambda ctx: ctx.inp("in").shape[0])
+    with pytest.raises(MXNetError, match="infer_dtype looks at a shape"):
+        by_call(bad, np.zeros((2,), "float32"))
+
+
+def test_types_first_then_shapes_on_one_graph():
+    """A graph asked for types alone binds afterwards, also with other types."""
+    s = getattr(mx.sym, defined(only_float32))(mx.sym.Variable("x"))
+    assert s.infer_type(x="float32")[1] == [np.float32]
+    assert s.infer_shape(x=(2, 3))[1] == [(2, 3)]
+    for shape in ((2,), (2, 3, 4)):
+        exe = s.simple_bind(mx.cpu(), grad_req="null", x=shape)
+        assert exe.forward()[0].shape == shape
+
+
+def test_a_stand_in_may_be_passed_on_and_shown():
+    seen = []
+
+    def infer(ctx):
+        seen.append(repr(ctx.inp("in").dtype))
+        ctx.out("out").shape, ctx.out("out").dtype = ctx.inp("in").shape, ctx.inp("in").dtype
+
+    s = getattr(mx.sym, defined(infer))(mx.sym.Variable("x"))
+    s.infer_shape(x=(2,))
+    assert seen == ["<not known yet>"]
+
+
+def test_doc_is_the_documentation_and_gradients_pass_inference():
+    name = defined(only_float32, doc="Ones, as many as there are inputs.")
+    op.grad(name)(lambda ctx: ctx.bind("in", lambda: ctx.grad("out") * 0.0))
+    assert "Ones, as many as there are inputs." in getattr(nd, name).__doc__
+    x = nd.ones((2, 2))
+    x.attach_grad()
+    with autograd.record():
+        y = getattr(nd, name)(x)
+    y.backward()
+    assert x.grad.asnumpy().tolist() == [[0, 0], [0, 0]]
+    assert user_op.definition(name).inference.infer is only_float32
