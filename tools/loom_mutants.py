@@ -47,7 +47,7 @@ def sites(wanted):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         tree = pathlib.Path(folder) / "tree"
-        for name in ("Cargo.toml", "Cargo.lock", "rust", "benches"):
+        for name in ("Cargo.toml", "Cargo.lock", "build.rs", "rust", "benches"):
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
             tree.mkdir(exist_ok=True)
             copy(ROOT / name, tree / name)
@@ -57,8 +57,9 @@ def main():
             "CARGO_TARGET_DIR": str(ROOT / "target" / "loom-mutants"),
         }
         command = "cargo test --profile loom --lib --no-default-features --quiet loom_".split()
-        if subprocess.run(command, cwd=tree, env=env, capture_output=True).returncode:
-            sys.exit("the models fail as they are")
+        clean = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True)
+        if clean.returncode:
+            sys.exit(f"the models fail as they are:\n{clean.stdout}{clean.stderr}")
         survivors = 0
         for file, at, line, weak in sites(sys.argv[1:]):
             path = tree / file
