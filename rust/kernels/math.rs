@@ -1,13 +1,13 @@
 //! Elementary functions that vectorise, and special functions.
 //!
 //! The single-precision ones are branch-free polynomials on the reduced argument, so a loop over them is
-//! compiled to vector instructions; the double-precision ones are the system's. `single` and `double` offer
+//! compiled to vector instructions (integers wrap by name: a check for overflow would be a branch); the double-precision ones are the system's. `single` and `double` offer
 //! the same names, so that a formula is written once for both.
 
 /// 2^k as a float, for k from -126 to 127.
 #[inline(always)]
 fn power_of_two(k: i32) -> f32 {
-    f32::from_bits(((k + 127) as u32) << 23)
+    f32::from_bits((k.wrapping_add(127) as u32) << 23)
 }
 
 /// exp(x) to about 1 ulp (Cody-Waite reduction; the coefficients are the Taylor series economised on
@@ -31,7 +31,7 @@ pub fn exp_f32(x: f32) -> f32 {
     // Two steps, so that results below the least normal number and above 2^127 come out right. NaN became 0.
     let k = k as i32;
     let half = k >> 1;
-    let y = y * power_of_two(half) * power_of_two(k - half);
+    let y = y * power_of_two(half) * power_of_two(k.wrapping_sub(half));
     if x.is_nan() { x } else { y }
 }
 
@@ -42,10 +42,10 @@ pub fn log_f32(x: f32) -> f32 {
     let tiny = x < f32::MIN_POSITIVE;
     let scaled = if tiny { x * 8_388_608.0 } else { x };
     let bits = scaled.to_bits();
-    let mut e = ((bits >> 23) & 0xff) as i32 - 126 - if tiny { 23 } else { 0 };
+    let mut e = (((bits >> 23) & 0xff) as i32).wrapping_sub(if tiny { 149 } else { 126 });
     let mut m = f32::from_bits((bits & 0x007f_ffff) | 0x3f00_0000);
     let low = m < std::f32::consts::FRAC_1_SQRT_2;
-    e -= low as i32;
+    e = e.wrapping_sub(low as i32);
     m = if low { m + m } else { m } - 1.0;
     let z = m * m;
     let mut p = 7.037_683_6e-2;

@@ -2,6 +2,7 @@
 
 use super::gemm::Mat;
 use super::real::Real;
+use super::rnn::{Cell, Layer, Weights};
 use super::softmax::Softmax;
 use crate::dtype::Element;
 
@@ -73,4 +74,59 @@ pub fn softmax(
         }
     }
     (y, dx)
+}
+
+/// A recurrent layer, one sequence after the other: `(outputs, last h, last c)`.
+pub fn rnn(
+    l: &Layer<'_>,
+    x: &[f64],
+    w: &Weights<&[f64]>,
+    h: &[f64],
+    c: &[f64],
+) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
+    let (hid, st) = (l.hidden, l.state);
+    // Row `i` of a matrix times a vector.
+    let dot = |m: &[f64], i: usize, v: &[f64]| -> f64 {
+        m[i * v.len()..].iter().zip(v).map(|(a, b)| a * b).sum()
+    };
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    let mut out = vec![0.0; l.time * l.batch * st];
+    let (mut h, mut c) = (h.to_vec(), c.to_vec());
+    for n in 0..l.batch {
+        let end = l.lengths.map_or(l.time, |all| all[n].min(l.time));
+        for s in 0..end {
+            let row = if l.reverse { end - 1 - s } else { s } * l.batch + n;
+            let x = &x[row * l.input..(row + 1) * l.input];
+            let old = h[n * st..(n + 1) * st].to_vec();
+            let of_x = |gate: usize, j: usize| {
+                dot(w.input, gate * hid + j, x) + w.input_bias[gate * hid + j]
+            };
+            let of_h = |gate: usize, j: usize| {
+                dot(w.recurrent, gate * hid + j, &old) + w.recurrent_bias[gate * hid + j]
+            };
+            let sum = |gate: usize, j: usize| of_x(gate, j) + of_h(gate, j);
+            let mut cell = |j: usize| match l.cell {
+                Cell::Relu => sum(0, j).max(0.0),
+                Cell::Tanh => sum(0, j).tanh(),
+                Cell::Gru => {
+                    let z = sigmoid(sum(1, j));
+                    let new = (of_x(2, j) + sigmoid(sum(0, j)) * of_h(2, j)).tanh();
+                    (1.0 - z) * new + z * old[j]
+                }
+                Cell::Lstm => {
+                    let c = &mut c[n * hid + j];
+                    *c = sigmoid(sum(1, j)) * *c + sigmoid(sum(0, j)) * sum(2, j).tanh();
+                    *c = l.clip.map_or(*c, |(low, high)| c.clamp(low, high));
+                    sigmoid(sum(3, j)) * c.tanh()
+                }
+            };
+            let full: Vec<f64> = (0..hid).map(&mut cell).collect();
+            for i in 0..st {
+                h[n * st + i] =
+                    if w.projection.is_empty() { full[i] } else { dot(w.projection, i, &full) };
+                out[row * st + i] = h[n * st + i];
+            }
+        }
+    }
+    (out, h, c)
 }

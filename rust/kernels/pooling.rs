@@ -1,7 +1,10 @@
 //! Pooling over one to three spatial axes: maximum, average, sum and p-norm of windows.
 
+use super::conv::inside;
 use super::parallel::{Shared, parallel_for};
 use super::real::Real;
+use super::scratch::with_scratch;
+use std::ops::Range;
 
 /// What a window is reduced to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +32,10 @@ pub struct Pool {
     pub stride: [usize; 3],
     pub pad: [usize; 3],
 }
+
+/// Outputs of a row from which a maximum takes in the same element of all their windows, then the next, so that
+/// they are calculated side by side; shorter rows go window by window.
+const ROW_FROM: usize = 8;
 
 /// The part of one window inside the image, and by what a sum over it is divided.
 struct Window<T> {
@@ -93,6 +100,33 @@ impl Pool {
         }
     }
 
+    /// Is this a maximum over rows long enough, in planes whose elements 32 bits count?
+    fn goes_by_rows(&self) -> bool {
+        self.kind == PoolKind::Max
+            && self.output[2] >= ROW_FROM
+            && i32::try_from(self.in_size()).is_ok()
+    }
+
+    /// The start of the input row that row `k` of the windows of output row `(d, h)` reads, if it is inside;
+    /// rows of windows are counted over both axes.
+    #[inline(always)]
+    fn row(&self, (d, h): (usize, usize), k: usize) -> Option<usize> {
+        let source = |a: usize, at: usize, k: usize| {
+            (at * self.stride[a] + k).checked_sub(self.pad[a]).filter(|&i| i < self.input[a])
+        };
+        let (d, h) = (source(0, d, k / self.kernel[1])?, source(1, h, k % self.kernel[1])?);
+        Some((d * self.input[1] + h) * self.input[2])
+    }
+
+    /// The outputs of a row whose windows have element `k` of their rows inside, and where the first finds it.
+    #[inline(always)]
+    fn column(&self, k: usize) -> (Range<usize>, usize) {
+        let offset = k as isize - self.pad[2] as isize;
+        let good = inside(&(0..self.output[2]), self.stride[2], offset, self.input[2]);
+        let first = (good.start * self.stride[2]) as isize + offset;
+        (good, first.max(0) as usize)
+    }
+
     fn for_planes(&self, f: impl Fn(usize) + Send + Sync) {
         let work = self.out_size() * self.kernel.iter().product::<usize>();
         parallel_for(self.planes, (1usize << 14).div_ceil(work.max(1)), |r| r.for_each(&f));
@@ -107,7 +141,12 @@ impl Pool {
         self.for_planes(|plane| {
             // SAFETY: each plane of `y` belongs to one task.
             unsafe {
-                forward_plane(self, x.at(plane * self.in_size()), y.at(plane * self.out_size()));
+                let (x, y) = (x.at(plane * self.in_size()), y.at(plane * self.out_size()));
+                if self.goes_by_rows() {
+                    maxima(self, x, y);
+                } else {
+                    forward_plane(self, x, y);
+                }
             }
         });
     }
@@ -123,7 +162,18 @@ impl Pool {
         self.for_planes(|plane| {
             let (i, o) = (plane * self.in_size(), plane * self.out_size());
             // SAFETY: each plane of `dx` belongs to one task.
-            unsafe { self.backward_plane(x.at(i), y.at(o), dy.at(o), dx.at(i)) };
+            unsafe {
+                if self.goes_by_rows() {
+                    let width = self.output[2];
+                    with_scratch::<T, _>(width, |best| {
+                        with_scratch::<i32, _>(width, |at| {
+                            maxima_back(self, x.at(i), dy.at(o), dx.at(i), best, at);
+                        });
+                    });
+                } else {
+                    self.backward_plane(x.at(i), y.at(o), dy.at(o), dx.at(i));
+                }
+            }
         });
     }
 
@@ -222,7 +272,113 @@ impl Pool {
     }
 }
 
+/// Raises maxima to the elements at `x` and every `stride` after it. (Positions wrap by name, not because they
+/// would: checks keep the loop from being vectorised.)
+///
+/// # Safety
+/// `x` has an element for each.
+#[inline(always)]
+unsafe fn raise<T: Real>(best: &mut [T], x: *const T, stride: usize) {
+    for (i, best) in best.iter_mut().enumerate() {
+        // SAFETY: promised by the caller.
+        let v = unsafe { *x.add(i.wrapping_mul(stride)) };
+        *best = if v > *best { v } else { *best };
+    }
+}
+
+/// As [`raise`], keeping where the maxima are; the element at `x` is number `first`. A first element is taken
+/// whatever it is, as there may be no other: `at` is negative before.
+///
+/// # Safety
+/// As [`raise`].
+#[inline(always)]
+unsafe fn raise_at<T: Real>(
+    best: &mut [T],
+    at: &mut [i32],
+    x: *const T,
+    first: usize,
+    stride: usize,
+) {
+    for (i, (best, at)) in best.iter_mut().zip(at).enumerate() {
+        // SAFETY: promised by the caller.
+        let v = unsafe { *x.add(i.wrapping_mul(stride)) };
+        let better = v > *best || *at < 0;
+        *best = if better { v } else { *best };
+        let number = (first as i32).wrapping_add((i as i32).wrapping_mul(stride as i32));
+        *at = if better { number } else { *at };
+    }
+}
+
 crate::simd! {
+    /// The maxima of a plane, row by row.
+    ///
+    /// # Safety
+    /// `x` and `y` are planes of input and output.
+    unsafe fn maxima[T: Real][T](pool: &Pool, x: *const T, y: *mut T) -> () {
+        let [out_d, out_h, out_w] = pool.output;
+        for line in 0..out_d * out_h {
+            // SAFETY: promised by the caller.
+            let y = unsafe { std::slice::from_raw_parts_mut(y.add(line * out_w), out_w) };
+            y.fill(T::neg_infinity());
+            for k in 0..pool.kernel[0] * pool.kernel[1] {
+                let Some(row) = pool.row((line / out_h, line % out_h), k) else { continue };
+                for k in 0..pool.kernel[2] {
+                    let (good, first) = pool.column(k);
+                    let y = &mut y[good];
+                    // SAFETY: `column` keeps reads in the row.
+                    unsafe {
+                        // Steps that the compiler knows are loaded as vectors.
+                        match pool.stride[2] {
+                            1 => raise(y, x.add(row + first), 1),
+                            2 => raise(y, x.add(row + first), 2),
+                            stride => raise(y, x.add(row + first), stride),
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The gradient of [`maxima`]: the first of equal ones gets it. `best` and `at` are scratch for a row of
+    /// outputs.
+    ///
+    /// # Safety
+    /// `x` and `dx` are planes of the input, `dy` is one of the output; `dx` overlaps none of the others.
+    unsafe fn maxima_back[T: Real][T](
+        pool: &Pool, x: *const T, dy: *const T, dx: *mut T, best: &mut [T], at: &mut [i32],
+    ) -> () {
+        let [out_d, out_h, out_w] = pool.output;
+        // SAFETY: promised by the caller.
+        let dx = unsafe { std::slice::from_raw_parts_mut(dx, pool.in_size()) };
+        dx.fill(T::zero());
+        for line in 0..out_d * out_h {
+            best.fill(T::neg_infinity());
+            at.fill(-1);
+            for k in 0..pool.kernel[0] * pool.kernel[1] {
+                let Some(row) = pool.row((line / out_h, line % out_h), k) else { continue };
+                for k in 0..pool.kernel[2] {
+                    let (good, first) = pool.column(k);
+                    let (best, at, first) = (&mut best[good.clone()], &mut at[good], row + first);
+                    // SAFETY: `column` keeps reads in the row.
+                    unsafe {
+                        match pool.stride[2] {
+                            1 => raise_at(best, at, x.add(first), first, 1),
+                            2 => raise_at(best, at, x.add(first), first, 2),
+                            stride => raise_at(best, at, x.add(first), first, stride),
+                        }
+                    }
+                }
+            }
+            // SAFETY: promised by the caller.
+            let dy = unsafe { std::slice::from_raw_parts(dy.add(line * out_w), out_w) };
+            for (&at, &g) in at.iter().zip(dy) {
+                if at >= 0 {
+                    dx[at as usize] += g;
+                }
+            }
+        }
+    }
+
     unsafe fn forward_plane[T: Real][T](pool: &Pool, x: *const T, y: *mut T) -> () {
         // SAFETY: promised by the caller.
         unsafe { pool.forward_plane(x, y) }

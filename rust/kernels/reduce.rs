@@ -1,7 +1,7 @@
 //! Reductions over any set of axes.
 //!
-//! Axes are merged into runs that are all kept or all reduced. Where the innermost run is reduced, each
-//! output element sums a row with sixteen running sums; where it is kept, whole rows are added to a row of
+//! Axes are merged into runs that are all kept or all reduced. Where the innermost run is reduced, each output
+//! element sums a row with several vectors of running sums; where it is kept, whole rows are added to a row of
 //! outputs. Work is split over outputs only, in blocks of fixed size, so results have the same bits for any
 //! number of threads.
 
@@ -225,8 +225,18 @@ fn fold<T: Accumulate, F: Fold<T>>(input: &View, reduced: &[bool], out: &View) {
         Some(&(row, true)) => {
             let outer = &runs[..runs.len() - 1];
             let scale = |v: Vec<usize>| v.into_iter().map(|o| o * row).collect::<Vec<_>>();
-            let (kept, summed) = (scale(offsets(outer, false)), scale(offsets(outer, true)));
             let grain = ((1 << 14) / count).max(1);
+            if count == row {
+                // Rows follow one another.
+                return parallel_for(n_out, grain, |range| {
+                    // SAFETY: rows of the input, elements of the output; every index belongs to one task.
+                    unsafe {
+                        let (x, y) = (x.at(range.start * row), y.at(range.start));
+                        fold_rows::<T, F>(x.cast_const(), range.len(), row, y);
+                    }
+                });
+            }
+            let (kept, summed) = (scale(offsets(outer, false)), scale(offsets(outer, true)));
             parallel_for(n_out, grain, |range| {
                 for o in range {
                     let mut total = F::start();
@@ -273,33 +283,88 @@ fn fold<T: Accumulate, F: Fold<T>>(input: &View, reduced: &[bool], out: &View) {
     }
 }
 
+/// Running results of a row: more than one vector, as the next step on one would wait for the last.
+const LANES: usize = 16;
+const VECTORS: usize = 4;
+
+#[inline(always)]
+fn join_lanes<T: Accumulate, F: Fold<T>>(a: &mut [T::Sum; LANES], b: &[T::Sum; LANES]) {
+    for k in 0..LANES {
+        a[k] = F::join(a[k], b[k]);
+    }
+}
+
+/// # Safety
+/// `x` is valid for `LANES` elements.
+#[inline(always)]
+unsafe fn take_lanes<T: Accumulate, F: Fold<T>>(lanes: &mut [T::Sum; LANES], x: *const T) {
+    for k in 0..LANES {
+        // SAFETY: promised by the caller.
+        lanes[k] = F::take(lanes[k], unsafe { *x.add(k) });
+    }
+}
+
+/// # Safety
+/// `x` is valid for `n` elements.
+#[inline(always)]
+unsafe fn fold_one<T: Accumulate, F: Fold<T>>(x: *const T, n: usize) -> T::Sum {
+    const STEP: usize = LANES * VECTORS;
+    let mut lanes = [F::start(); LANES];
+    let mut at = 0;
+    // SAFETY: all offsets are below `n`.
+    unsafe {
+        if n >= STEP {
+            let [mut a, mut b, mut c] = [[F::start(); LANES]; VECTORS - 1];
+            while at + STEP <= n {
+                take_lanes::<T, F>(&mut lanes, x.add(at));
+                take_lanes::<T, F>(&mut a, x.add(at + LANES));
+                take_lanes::<T, F>(&mut b, x.add(at + 2 * LANES));
+                take_lanes::<T, F>(&mut c, x.add(at + 3 * LANES));
+                at += STEP;
+            }
+            join_lanes::<T, F>(&mut lanes, &a);
+            join_lanes::<T, F>(&mut b, &c);
+            join_lanes::<T, F>(&mut lanes, &b);
+        }
+        while at + LANES <= n {
+            take_lanes::<T, F>(&mut lanes, x.add(at));
+            at += LANES;
+        }
+        for i in at..n {
+            lanes[i - at] = F::take(lanes[i - at], *x.add(i));
+        }
+    }
+    let mut width = LANES / 2;
+    while width > 0 {
+        for k in 0..width {
+            lanes[k] = F::join(lanes[k], lanes[k + width]);
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
 crate::simd! {
-    /// Folds a row with sixteen running results.
+    /// Folds a row.
     ///
     /// # Safety
     /// `x` is valid for `n` elements.
     unsafe fn fold_row[T: Accumulate, F: Fold<T>][T, F](x: *const T, n: usize) -> T::Sum {
-        const LANES: usize = 16;
-        let mut lanes = [F::start(); LANES];
-        let whole = n / LANES * LANES;
-        for start in (0..whole).step_by(LANES) {
-            for (k, lane) in lanes.iter_mut().enumerate() {
-                // SAFETY: below `n`.
-                *lane = F::take(*lane, unsafe { *x.add(start + k) });
-            }
+        // SAFETY: promised by the caller.
+        unsafe { fold_one::<T, F>(x, n) }
+    }
+
+    /// Folds rows that follow one another, each to an element of `y`.
+    ///
+    /// # Safety
+    /// `x` is valid for `rows` times `n` elements, `y` for `rows`.
+    unsafe fn fold_rows[T: Accumulate, F: Fold<T>][T, F](
+        x: *const T, rows: usize, n: usize, y: *mut T,
+    ) -> () {
+        for i in 0..rows {
+            // SAFETY: promised by the caller.
+            unsafe { *y.add(i) = F::end(fold_one::<T, F>(x.add(i * n), n), n) };
         }
-        for i in whole..n {
-            // SAFETY: below `n`.
-            lanes[i - whole] = F::take(lanes[i - whole], unsafe { *x.add(i) });
-        }
-        let mut width = LANES / 2;
-        while width > 0 {
-            for k in 0..width {
-                lanes[k] = F::join(lanes[k], lanes[k + width]);
-            }
-            width /= 2;
-        }
-        lanes[0]
     }
 
     /// Takes a row of elements into a row of running results.

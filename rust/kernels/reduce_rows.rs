@@ -31,15 +31,26 @@ pub unsafe fn sum_rows<T: Real>(x: *const T, rows: usize, width: usize, out: *mu
         // SAFETY: promised by the caller; each column is summed by one task.
         unsafe {
             let sums = std::slice::from_raw_parts_mut(out.at(range.start), range.len());
-            sums.fill(T::zero());
-            for i in 0..rows {
-                let row = std::slice::from_raw_parts(x.at(i * width + range.start), range.len());
-                for (s, &v) in sums.iter_mut().zip(row) {
-                    *s += v;
-                }
-            }
+            sum_columns(x.at(range.start), rows, width, sums);
         }
     });
+}
+
+crate::simd! {
+    /// The sums of the first columns of rows of `width` elements.
+    ///
+    /// # Safety
+    /// `x` has `rows` such rows with as many columns as there are sums, and the sums do not overlap it.
+    unsafe fn sum_columns[T: Real][T](x: *const T, rows: usize, width: usize, sums: &mut [T]) -> () {
+        sums.fill(T::zero());
+        for i in 0..rows {
+            // SAFETY: promised by the caller.
+            let row = unsafe { std::slice::from_raw_parts(x.add(i * width), sums.len()) };
+            for (s, &v) in sums.iter_mut().zip(row) {
+                *s += v;
+            }
+        }
+    }
 }
 
 /// `out[c] = sum over n, p of x[n, c, p]`.

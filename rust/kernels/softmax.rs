@@ -3,8 +3,6 @@
 //! Data is seen as `(outer, len, inner)`. With `inner == 1` a row is contiguous; otherwise a task takes a
 //! few neighbouring columns at once, so that memory is read in lines.
 
-use super::map::map_serial;
-use super::norm::lanes;
 use super::parallel::{Shared, parallel_for};
 use super::real::Real;
 
@@ -111,94 +109,241 @@ impl<T: Real> Softmax<T> {
     ) {
         let (y, dy, dx) = (Shared(y.cast_mut()), Shared(dy.cast_mut()), Shared(dx));
         self.groups(lengths, |start, columns, length| {
-            let mut total = [T::zero(); COLUMNS];
             // SAFETY: groups are apart; offsets stay below the promised size.
             unsafe {
                 let (y, dy, dx) = (y.at(start), dy.at(start), dx.at(start));
                 if self.inner == 1 {
-                    let log = self.log;
-                    total[0] = lanes(length, |i| {
-                        let g = *dy.add(i);
-                        if log { g } else { g * *y.add(i) }
-                    });
+                    row_back(y, dy, dx, length, self.scale, self.log);
+                    std::slice::from_raw_parts_mut(dx.add(length), self.len - length)
+                        .fill(T::zero());
                 } else {
-                    for i in 0..length {
-                        for (c, total) in total[..columns].iter_mut().enumerate() {
-                            let at = i * self.inner + c;
-                            let g = *dy.add(at);
-                            *total += if self.log { g } else { g * *y.add(at) };
-                        }
-                    }
-                }
-                for i in 0..self.len {
-                    for (c, &total) in total[..columns].iter().enumerate() {
-                        let at = i * self.inner + c;
-                        let (p, g) = (*y.add(at), *dy.add(at));
-                        *dx.add(at) = if i >= length {
-                            T::zero()
-                        } else if self.log {
-                            self.scale * (g - p.quick_exp() * total)
-                        } else {
-                            self.scale * p * (g - total)
-                        };
-                    }
+                    columns_back(self, y, dy, dx, columns, length);
                 }
             }
         });
     }
-}
 
-/// The greatest element of `f(0), f(1) ...` in sixteen lanes.
-#[inline(always)]
-fn greatest<T: Real>(n: usize, f: impl Fn(usize) -> T) -> T {
-    let larger = |a: T, b: T| if b > a { b } else { a };
-    let mut lanes = [T::neg_infinity(); LANES];
-    let whole = n / LANES * LANES;
-    for start in (0..whole).step_by(LANES) {
-        for (i, lane) in lanes.iter_mut().enumerate() {
-            *lane = larger(*lane, f(start + i));
+    /// Up to `COLUMNS` neighbouring columns, backward.
+    #[inline(always)]
+    unsafe fn columns_back(
+        &self,
+        y: *const T,
+        dy: *const T,
+        dx: *mut T,
+        columns: usize,
+        length: usize,
+    ) {
+        let mut total = [T::zero(); COLUMNS];
+        // SAFETY: promised by the caller: `len` rows of `columns` elements behind all.
+        unsafe {
+            for i in 0..length {
+                for (c, total) in total[..columns].iter_mut().enumerate() {
+                    let at = i * self.inner + c;
+                    let g = *dy.add(at);
+                    *total += if self.log { g } else { g * *y.add(at) };
+                }
+            }
+            for i in 0..self.len {
+                for (c, &total) in total[..columns].iter().enumerate() {
+                    let at = i * self.inner + c;
+                    let (p, g) = (*y.add(at), *dy.add(at));
+                    *dx.add(at) = if i >= length {
+                        T::zero()
+                    } else if self.log {
+                        self.scale * (g - p.quick_exp() * total)
+                    } else {
+                        self.scale * p * (g - total)
+                    };
+                }
+            }
         }
     }
-    let tail = (whole..n).map(f).fold(T::neg_infinity(), larger);
-    lanes.into_iter().fold(tail, larger)
 }
 
 /// Elements of a row that are calculated together.
 const LANES: usize = 16;
 
+/// The first `n` elements at `x` times `scale`, and after them `rest`.
+///
+/// # Safety
+/// `x` holds `n` elements, at most `LANES`.
+#[inline(always)]
+unsafe fn load<T: Real>(x: *const T, n: usize, scale: T, rest: T) -> [T; LANES] {
+    let mut block = [rest; LANES];
+    for (i, z) in block[..n].iter_mut().enumerate() {
+        // SAFETY: promised by the caller.
+        *z = unsafe { *x.add(i) } * scale;
+    }
+    block
+}
+
+/// Writes the first `n` elements of a block.
+///
+/// # Safety
+/// `y` has room for `n` elements, at most `LANES`.
+#[inline(always)]
+unsafe fn store<T: Real>(block: &[T; LANES], y: *mut T, n: usize) {
+    // SAFETY: promised by the caller.
+    unsafe { y.copy_from_nonoverlapping(block.as_ptr(), n) };
+}
+
+/// Joins lanes in pairs, then the pairs, and so on.
+#[inline(always)]
+fn join<T: Real>(mut lanes: [T; LANES], larger: bool) -> T {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for i in 0..width {
+            let (a, b) = (lanes[i], lanes[i + width]);
+            lanes[i] = if !larger {
+                a + b
+            } else if b > a {
+                b
+            } else {
+                a
+            };
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// Raises lanes to those of a block that are larger; NaN is not.
+#[inline(always)]
+fn raise<T: Real>(lanes: &mut [T; LANES], block: [T; LANES]) {
+    for i in 0..LANES {
+        lanes[i] = if block[i] > lanes[i] { block[i] } else { lanes[i] };
+    }
+}
+
+/// A block of a row: `exp(x - top)`, or `x - top` if it is the logarithm, and the sum of the former.
+///
+/// # Safety
+/// `x` and `y` hold `n` elements, at most `LANES`.
+#[inline(always)]
+unsafe fn exp_block<T: Real>(
+    (x, y, n): (*const T, *mut T, usize),
+    (scale, top, log): (T, T, bool),
+    sums: &mut [T; LANES],
+) {
+    // SAFETY: promised by the caller; the block is read before it is written.
+    unsafe {
+        // What is not there adds nothing to the sum.
+        let mut z = load(x, n, scale, T::neg_infinity());
+        for z in &mut z {
+            *z -= top;
+        }
+        if log {
+            store(&z, y, n);
+        }
+        for i in 0..LANES {
+            z[i] = z[i].quick_exp();
+            sums[i] += z[i];
+        }
+        if !log {
+            store(&z, y, n);
+        }
+    }
+}
+
+/// A block of a row's gradient.
+///
+/// # Safety
+/// All hold `n` elements, at most `LANES`.
+#[inline(always)]
+unsafe fn back_block<T: Real>(
+    (y, dy, dx, n): (*const T, *const T, *mut T, usize),
+    (scale, total, log): (T, T, bool),
+) {
+    // SAFETY: promised by the caller; the block is read before it is written.
+    unsafe {
+        let (mut p, g) = (load(y, n, T::one(), T::zero()), load(dy, n, T::one(), T::zero()));
+        for i in 0..LANES {
+            p[i] = if log {
+                scale * (g[i] - p[i].quick_exp() * total)
+            } else {
+                scale * p[i] * (g[i] - total)
+            };
+        }
+        store(&p, dx, n);
+    }
+}
+
 crate::simd! {
     /// One contiguous row.
+    ///
+    /// # Safety
+    /// `x` and `y` hold `n` elements and are the same memory or apart.
     unsafe fn row[T: Real][T](x: *const T, y: *mut T, n: usize, scale: T, log: bool) -> () {
-        // SAFETY: promised by the caller: `n` elements behind both; each block is read before it is written.
+        let (whole, least) = (n / LANES * LANES, T::neg_infinity());
+        // SAFETY: promised by the caller; blocks end at `n`.
         unsafe {
-            let top = greatest(n, |i| *x.add(i) * scale);
+            let mut tops = [[least; LANES]; 2];
+            for i in (0..whole).step_by(LANES) {
+                raise(&mut tops[i / LANES % 2], load(x.add(i), LANES, scale, least));
+            }
+            let [mut top, other] = tops;
+            raise(&mut top, other);
+            raise(&mut top, load(x.add(whole), n - whole, scale, least));
+            let how = (scale, join(top, true), log);
+
             let mut sums = [T::zero(); LANES];
-            let whole = n / LANES * LANES;
-            for start in (0..whole).step_by(LANES) {
-                let mut z = [T::zero(); LANES];
-                for (i, z) in z.iter_mut().enumerate() {
-                    *z = *x.add(start + i) * scale - top;
-                }
-                let e = z.map(|z| z.quick_exp());
-                for (sum, e) in sums.iter_mut().zip(e) {
-                    *sum += e;
-                }
-                y.add(start).copy_from_nonoverlapping(if log { &z } else { &e }.as_ptr(), LANES);
+            for i in (0..whole).step_by(LANES) {
+                exp_block((x.add(i), y.add(i), LANES), how, &mut sums);
             }
-            let mut total: T = sums.iter().copied().sum();
-            for i in whole..n {
-                let z = *x.add(i) * scale - top;
-                let e = z.quick_exp();
-                total += e;
-                *y.add(i) = if log { z } else { e };
+            if whole < n {
+                exp_block((x.add(whole), y.add(whole), n - whole), how, &mut sums);
             }
+            let total = join(sums, false);
             let (log_total, inverse) = (total.ln(), T::one() / total);
+            let y = std::slice::from_raw_parts_mut(y, n);
             if log {
-                map_serial([y.cast_const()], y, n, |[z]| z - log_total);
+                for y in y {
+                    *y -= log_total;
+                }
             } else {
-                map_serial([y.cast_const()], y, n, |[e]| e * inverse);
+                for y in y {
+                    *y *= inverse;
+                }
             }
         }
+    }
+
+    /// The gradient of one contiguous row.
+    ///
+    /// # Safety
+    /// All hold `n` elements; `dx` is one of the others or apart.
+    unsafe fn row_back[T: Real][T](
+        y: *const T, dy: *const T, dx: *mut T, n: usize, scale: T, log: bool,
+    ) -> () {
+        let whole = n / LANES * LANES;
+        // SAFETY: promised by the caller; blocks end at `n`.
+        unsafe {
+            let mut sums = [T::zero(); LANES];
+            for i in (0..whole).step_by(LANES) {
+                for k in 0..LANES {
+                    let g = *dy.add(i + k);
+                    sums[k] += if log { g } else { g * *y.add(i + k) };
+                }
+            }
+            for i in whole..n {
+                let g = *dy.add(i);
+                sums[i - whole] += if log { g } else { g * *y.add(i) };
+            }
+            let how = (scale, join(sums, false), log);
+            for i in (0..whole).step_by(LANES) {
+                back_block((y.add(i), dy.add(i), dx.add(i), LANES), how);
+            }
+            if whole < n {
+                back_block((y.add(whole), dy.add(whole), dx.add(whole), n - whole), how);
+            }
+        }
+    }
+
+    unsafe fn columns_back[T: Real][T](
+        s: &Softmax<T>, y: *const T, dy: *const T, dx: *mut T, columns: usize, length: usize,
+    ) -> () {
+        // SAFETY: promised by the caller.
+        unsafe { s.columns_back(y, dy, dx, columns, length) }
     }
 
     unsafe fn columns_of[T: Real][T](

@@ -3,6 +3,8 @@
 //! A loop is written once in plain Rust; [`simd!`](crate::simd) compiles it for the baseline, for AVX2 and
 //! for AVX-512, where the compiler vectorises it differently, and picks at run time.
 
+pub mod transpose;
+
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The instruction sets a loop is compiled for, in rising order.
@@ -55,6 +57,10 @@ fn detect() -> Level {
 /// Defines an unsafe function whose body is compiled for every [`Level`] and chosen at each call. Generics
 /// are given twice: declared, then named. Call it once per block of elements, not once per element.
 ///
+/// What the body calls is compiled for the level only where it is inlined: give such functions
+/// `#[inline(always)]`. Closures in the body itself belong to its level; those in an inlined function, and
+/// those that come as arguments, belong to the baseline and may stay calls, so write hot loops without them.
+///
 /// ```
 /// rsnet::simd! {
 ///     /// Adds `y` to `x`.
@@ -83,23 +89,14 @@ macro_rules! simd {
         #[inline]
         #[allow(clippy::too_many_arguments)] // as many as the body needs
         $vis unsafe fn $name<$($gen)*>($($arg: $ty),*) -> $ret {
-            #[inline(always)]
-            #[allow(clippy::too_many_arguments)] // as above
-            unsafe fn plain<$($gen)*>($($arg: $ty),*) -> $ret $body
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]
                 #[allow(clippy::too_many_arguments)] // as above
-                unsafe fn avx512<$($gen)*>($($arg: $ty),*) -> $ret {
-                    // SAFETY: the caller's promise is passed on.
-                    unsafe { plain::<$($used)*>($($arg),*) }
-                }
+                unsafe fn avx512<$($gen)*>($($arg: $ty),*) -> $ret $body
                 #[target_feature(enable = "avx2,fma,bmi2")]
                 #[allow(clippy::too_many_arguments)] // as above
-                unsafe fn avx2<$($gen)*>($($arg: $ty),*) -> $ret {
-                    // SAFETY: the caller's promise is passed on.
-                    unsafe { plain::<$($used)*>($($arg),*) }
-                }
+                unsafe fn avx2<$($gen)*>($($arg: $ty),*) -> $ret $body
                 // SAFETY: the machine has these instructions; the caller's promise is passed on.
                 match $crate::kernels::arch::level() {
                     $crate::kernels::arch::Level::Avx512 => {
@@ -111,8 +108,7 @@ macro_rules! simd {
                     $crate::kernels::arch::Level::Baseline => {}
                 }
             }
-            // SAFETY: the caller's promise is passed on.
-            unsafe { plain::<$($used)*>($($arg),*) }
+            $body
         }
     )*};
 }

@@ -16,6 +16,7 @@ mod tests;
 
 pub use backward::{backward_data, backward_weight};
 pub use forward::forward;
+pub(super) use pack::inside;
 
 /// Extents of one convolution; unused leading spatial axes have extent 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

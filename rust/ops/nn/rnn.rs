@@ -7,7 +7,7 @@ use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::kernels::philox::{philox, unit};
 use crate::kernels::real::Real;
-use crate::kernels::rnn::{Cell, Layer, Tape, Weights};
+use crate::kernels::rnn::{Cell, Columns, Layer, Tape, Weights};
 use crate::operator::infer::assign_shape;
 use crate::operator::{
     Attrs, Call, Dep, Gradient, Listed, OpDef, OpReq, OpState, RandomKey, ResourceRequest,
@@ -16,6 +16,7 @@ use crate::shape::Shape;
 use crate::tensor::View;
 use crate::{param_enum, params, with_dtype, with_real};
 use parking_lot::Mutex;
+use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -69,8 +70,15 @@ S. Hochreiter, J. Schmidhuber, Long Short-Term Memory, 1997. K. Cho et al., EMNL
 arXiv:1402.1128 (projection).
 "#;
 
-/// The random key of the forward run, for the backward one.
-type Key = Mutex<RandomKey>;
+/// What a forward run leaves for the backward one: its random key and, if gradients were to be asked for, the run
+/// itself, a `Run` of the element type.
+#[derive(Default)]
+struct Kept {
+    key: RandomKey,
+    run: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+type Memory = Mutex<Kept>;
 
 pub fn operators() -> Vec<OpDef> {
     let mut forward = OpDef::new::<RnnParam>("RNN")
@@ -97,7 +105,7 @@ pub fn operators() -> Vec<OpDef> {
         })
         .infer_shape(infer_shape)
         .infer_type(infer_type)
-        .state(|_, _, _, _| Ok(Arc::new(Key::default()) as OpState))
+        .state(|_, _, _, _| Ok(Arc::new(Memory::default()) as OpState))
         .gradient(Gradient::declared("_backward_RNN", |_, inputs, outputs| {
             let grads = (0..outputs).map(Dep::OutGrad);
             grads.chain((0..inputs).map(Dep::Input)).collect()
@@ -292,10 +300,14 @@ unsafe fn source<'a, T: Real>(call: &'a Call<'_>, inputs: &'a [View]) -> Source<
     }
 }
 
-/// A forward run: inputs of each layer, the tapes of each (layer, direction), the output and final states.
+/// A forward run: the inputs of each layer but the first, and the tapes of each (layer, direction).
 struct Run<T> {
     inputs: Vec<Vec<T>>,
     tapes: Vec<Tape<T>>,
+}
+
+/// What a forward run gives: outputs and final states.
+struct Results<T> {
     out: Vec<T>,
     states: Vec<T>,
     cells: Vec<T>,
@@ -344,36 +356,31 @@ impl<T: Real> Source<'_, T> {
         }
     }
 
-    fn run(&self) -> Run<T> {
+    fn run(&self) -> (Run<T>, Results<T>) {
         let (ranges, _) = self.param.ranges(self.first);
         let (dirs, st, hid) = (self.param.directions(), self.param.state(), self.param.hidden());
-        let mut run = Run {
-            inputs: Vec::new(),
-            tapes: Vec::new(),
-            out: self.x.to_vec(),
-            states: self.state.to_vec(),
-            cells: self.cell.to_vec(),
-        };
+        let mut run = Run { inputs: Vec::new(), tapes: Vec::new() };
+        let (mut states, mut cells) = (self.state.to_vec(), self.cell.to_vec());
+        let mut out = Vec::new();
         for layer in 0..self.param.layers() {
-            let mut x = std::mem::take(&mut run.out);
-            self.drop(layer, &mut x);
-            run.out = vec![T::zero(); self.time * self.batch * dirs * st];
+            if layer > 0 {
+                let mut x = out;
+                self.drop(layer, &mut x);
+                run.inputs.push(x);
+            }
+            let x = run.inputs.last().map_or(self.x, |x| x);
+            out = vec![T::zero(); self.time * self.batch * dirs * st];
             for d in 0..dirs {
                 let at = layer * dirs + d;
                 let n = self.batch * st;
-                let h = &mut run.states[at * n..(at + 1) * n];
+                let h = &mut states[at * n..(at + 1) * n];
                 let n = self.batch * hid;
-                let c = run.cells.get_mut(at * n..(at + 1) * n).unwrap_or_default();
-                let tape = self.layer(at).forward(&x, &self.weights(&ranges[at]), h, c);
-                for (row, from) in tape.out.chunks_exact(st.max(1)).enumerate() {
-                    let to = (row * dirs + d) * st;
-                    run.out[to..to + st].copy_from_slice(from);
-                }
-                run.tapes.push(tape);
+                let c = cells.get_mut(at * n..(at + 1) * n).unwrap_or_default();
+                let to = Columns { all: &mut out[..], first: d * st, width: dirs * st };
+                run.tapes.push(self.layer(at).forward(x, &self.weights(&ranges[at]), h, c, to));
             }
-            run.inputs.push(x);
         }
-        run
+        (run, Results { out, states, cells })
     }
 }
 
@@ -381,11 +388,12 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
     // SAFETY: inputs are not written meanwhile; outputs overlap none of them.
     unsafe {
         let source = source::<T>(call, call.inputs);
-        if let Some(key) = call.state.and_then(|s| s.downcast_ref::<Key>()) {
-            *key.lock() = call.ctx.random;
+        let (run, results) = source.run();
+        if let Some(memory) = call.state.and_then(|s| s.downcast_ref::<Memory>()) {
+            let run = call.ctx.need_grad.then(|| Arc::new(run) as Arc<dyn Any + Send + Sync>);
+            *memory.lock() = Kept { key: call.ctx.random, run };
         }
-        let run = source.run();
-        for (i, values) in [run.out, run.states, run.cells].iter().enumerate() {
+        for (i, values) in [results.out, results.states, results.cells].iter().enumerate() {
             if call.req.get(i).is_some_and(|r| *r != OpReq::Null) {
                 call.outputs[i].slice_mut::<T>().copy_from_slice(values);
             }
@@ -402,15 +410,20 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
     // SAFETY: inputs are not written meanwhile; outputs overlap none of them.
     unsafe {
         let mut source = source::<T>(call, inputs);
-        if let Some(key) = call.state.and_then(|s| s.downcast_ref::<Key>()) {
-            source.key = *key.lock();
+        let mut kept = None;
+        if let Some(memory) = call.state.and_then(|s| s.downcast_ref::<Memory>()) {
+            let memory = memory.lock();
+            source.key = memory.key;
+            kept = memory.run.clone().and_then(|run| run.downcast::<Run<T>>().ok());
         }
+        // A run that kept nothing is made again.
+        let run = kept.unwrap_or_else(|| Arc::new(source.run().0));
         let head = |i: usize, n: usize| match grads.get(i) {
             Some(view) => view.slice::<T>().to_vec(),
             None => vec![T::zero(); n],
         };
         let (dh, dc) = (head(1, source.state.len()), head(2, source.cell.len()));
-        let found = differentiate(&source, head(0, 0), dh, dc);
+        let found = differentiate(&source, &run, head(0, 0), dh, dc);
         for (i, values) in found.iter().enumerate() {
             if call.req.get(i).is_some_and(|r| *r != OpReq::Null) && (i < 3 || lstm) {
                 call.outputs[i].slice_mut::<T>().copy_from_slice(values);
@@ -425,61 +438,58 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Gradients of data, parameters, state and state_cell from those of the outputs. The forward run is made
-/// again, so that nothing is kept between the two.
+/// Gradients of data, parameters, state and state_cell from those of the outputs.
 fn differentiate<T: Real>(
     source: &Source<'_, T>,
+    run: &Run<T>,
     mut dout: Vec<T>,
     mut dh: Vec<T>,
     mut dc: Vec<T>,
 ) -> [Vec<T>; 4] {
     let param = source.param;
-    let run = source.run();
     let (ranges, total) = param.ranges(source.first);
     let (dirs, st, hid) = (param.directions(), param.state(), param.hidden());
     let mut dw = vec![T::zero(); total];
     for layer in (0..param.layers()).rev() {
-        let x = &run.inputs[layer];
+        let x = if layer == 0 { source.x } else { &run.inputs[layer - 1] };
         let mut dx = vec![T::zero(); x.len()];
         for d in 0..dirs {
             let at = layer * dirs + d;
-            let mine: Vec<T> = dout
-                .chunks_exact(dirs * st)
-                .flat_map(|row| row[d * st..(d + 1) * st].iter().copied())
-                .collect();
-            let r = &ranges[at];
-            // The ranges of one layer's parts are apart: take them out, and put them back.
-            let mut parts =
-                [&r.input, &r.recurrent, &r.projection, &r.input_bias, &r.recurrent_bias]
-                    .map(|r| vec![T::zero(); r.len()]);
-            let [a, b, c, e, f] = &mut parts;
-            let mut grads = Weights {
-                input: &mut a[..],
-                recurrent: &mut b[..],
-                projection: &mut c[..],
-                input_bias: &mut e[..],
-                recurrent_bias: &mut f[..],
-            };
+            let mut grads = parts_mut(&mut dw, &ranges[at]);
             let (n, m) = (source.batch * st, source.batch * hid);
             source.layer(at).backward(
                 x,
-                &source.weights(r),
+                &source.weights(&ranges[at]),
                 &run.tapes[at],
-                &mine,
+                Columns { all: &dout[..], first: d * st, width: dirs * st },
                 &mut dh[at * n..(at + 1) * n],
                 dc.get_mut(at * m..(at + 1) * m).unwrap_or_default(),
                 &mut dx,
                 &mut grads,
             );
-            let ranges = [&r.input, &r.recurrent, &r.projection, &r.input_bias, &r.recurrent_bias];
-            for (range, part) in ranges.into_iter().zip(parts) {
-                dw[range.clone()].copy_from_slice(&part);
-            }
         }
         source.drop(layer, &mut dx);
         dout = dx;
     }
     [dout, dw, dh, dc]
+}
+
+/// The parts of a layer in the parameter vector; they follow one another in the order of the fields.
+fn parts_mut<'a, T>(mut all: &'a mut [T], r: &Weights<Range<usize>>) -> Weights<&'a mut [T]> {
+    let mut at = 0;
+    let mut take = |range: &Range<usize>| {
+        let (_, rest) = std::mem::take(&mut all).split_at_mut(range.start - at);
+        let (part, rest) = rest.split_at_mut(range.len());
+        (all, at) = (rest, range.end);
+        part
+    };
+    Weights {
+        input: take(&r.input),
+        recurrent: take(&r.recurrent),
+        projection: take(&r.projection),
+        input_bias: take(&r.input_bias),
+        recurrent_bias: take(&r.recurrent_bias),
+    }
 }
 
 #[cfg(test)]

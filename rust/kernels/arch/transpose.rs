@@ -1,0 +1,145 @@
+//! Transposition of squares in registers. The compiler makes element-wise moves of a plain loop.
+
+/// `to[y, x] = from[x, y]` in squares of eight, as far as they fit in `0..n` and `0..m`; returns how far that is:
+/// `(0, 0)` where the machine has no such instructions.
+///
+/// # Safety
+/// Both hold these elements at the given distances of rows, and do not overlap.
+pub unsafe fn squares_4(
+    from: (*const f32, isize),
+    to: (*mut f32, isize),
+    (n, m): (usize, usize),
+) -> (usize, usize) {
+    let (n, m) = (n / 8 * 8, m / 8 * 8);
+    #[cfg(target_arch = "x86_64")]
+    if super::level() >= super::Level::Avx2 {
+        // SAFETY: the machine has AVX2; the rest is promised by the caller.
+        unsafe { x86::squares_4(from, to, n, m) };
+        return (n, m);
+    }
+    let _ = (from, to, n, m);
+    (0, 0)
+}
+
+/// As [`squares_4`], for elements of eight bytes and in squares of four.
+///
+/// # Safety
+/// As [`squares_4`].
+pub unsafe fn squares_8(
+    from: (*const f64, isize),
+    to: (*mut f64, isize),
+    (n, m): (usize, usize),
+) -> (usize, usize) {
+    let (n, m) = (n / 4 * 4, m / 4 * 4);
+    #[cfg(target_arch = "x86_64")]
+    if super::level() >= super::Level::Avx2 {
+        // SAFETY: the machine has AVX2; the rest is promised by the caller.
+        unsafe { x86::squares_8(from, to, n, m) };
+        return (n, m);
+    }
+    let _ = (from, to, n, m);
+    (0, 0)
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    /// A cache line, all of which is used before the next rows of the source are read.
+    const LINE_BYTES: usize = 64;
+
+    /// # Safety
+    /// As [`super::squares_4`]; `n` and `m` are multiples of 8.
+    #[target_feature(enable = "avx2")]
+    pub unsafe fn squares_4(from: (*const f32, isize), to: (*mut f32, isize), n: usize, m: usize) {
+        const LINE: usize = LINE_BYTES / size_of::<f32>();
+        for first in (0..n).step_by(LINE) {
+            for x in (0..m).step_by(8) {
+                for y in (first..n.min(first + LINE)).step_by(8) {
+                    let (x, y) = (x as isize, y as isize);
+                    // SAFETY: the square lies inside of both.
+                    unsafe {
+                        let from = (from.0.offset(x * from.1 + y), from.1);
+                        square_4(from, (to.0.offset(y * to.1 + x), to.1));
+                    }
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`super::squares_8`]; `n` and `m` are multiples of 4.
+    #[target_feature(enable = "avx2")]
+    pub unsafe fn squares_8(from: (*const f64, isize), to: (*mut f64, isize), n: usize, m: usize) {
+        const LINE: usize = LINE_BYTES / size_of::<f64>();
+        for first in (0..n).step_by(LINE) {
+            for x in (0..m).step_by(4) {
+                for y in (first..n.min(first + LINE)).step_by(4) {
+                    let (x, y) = (x as isize, y as isize);
+                    // SAFETY: the square lies inside of both.
+                    unsafe {
+                        let from = (from.0.offset(x * from.1 + y), from.1);
+                        square_8(from, (to.0.offset(y * to.1 + x), to.1));
+                    }
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// Both hold eight rows of eight.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn square_4(from: (*const f32, isize), to: (*mut f32, isize)) {
+        let mut r = [_mm256_setzero_ps(); 8];
+        for i in 0..8 {
+            // SAFETY: promised by the caller.
+            r[i] = unsafe { _mm256_loadu_ps(from.0.offset(i as isize * from.1)) };
+        }
+        // Pairs of rows, then fours, then the halves of registers.
+        let mut t = r;
+        for i in [0, 2, 4, 6] {
+            t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+            t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+        }
+        for i in [0, 4] {
+            r[i] = _mm256_shuffle_ps::<0x44>(t[i], t[i + 2]);
+            r[i + 1] = _mm256_shuffle_ps::<0xee>(t[i], t[i + 2]);
+            r[i + 2] = _mm256_shuffle_ps::<0x44>(t[i + 1], t[i + 3]);
+            r[i + 3] = _mm256_shuffle_ps::<0xee>(t[i + 1], t[i + 3]);
+        }
+        for i in 0..4 {
+            t[i] = _mm256_permute2f128_ps::<0x20>(r[i], r[i + 4]);
+            t[i + 4] = _mm256_permute2f128_ps::<0x31>(r[i], r[i + 4]);
+        }
+        for i in 0..8 {
+            // SAFETY: promised by the caller.
+            unsafe { _mm256_storeu_ps(to.0.offset(i as isize * to.1), t[i]) };
+        }
+    }
+
+    /// # Safety
+    /// Both hold four rows of four.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn square_8(from: (*const f64, isize), to: (*mut f64, isize)) {
+        let mut r = [_mm256_setzero_pd(); 4];
+        for i in 0..4 {
+            // SAFETY: promised by the caller.
+            r[i] = unsafe { _mm256_loadu_pd(from.0.offset(i as isize * from.1)) };
+        }
+        let mut t = r;
+        for i in [0, 2] {
+            t[i] = _mm256_unpacklo_pd(r[i], r[i + 1]);
+            t[i + 1] = _mm256_unpackhi_pd(r[i], r[i + 1]);
+        }
+        for i in 0..2 {
+            r[i] = _mm256_permute2f128_pd::<0x20>(t[i], t[i + 2]);
+            r[i + 2] = _mm256_permute2f128_pd::<0x31>(t[i], t[i + 2]);
+        }
+        for i in 0..4 {
+            // SAFETY: promised by the caller.
+            unsafe { _mm256_storeu_pd(to.0.offset(i as isize * to.1), r[i]) };
+        }
+    }
+}
