@@ -90,7 +90,7 @@ def test_shapes_by_types(run):
     if run is by_call:
         assert run(name, np.zeros((2,), "int8")).shape == (2, 1)
     else:  # a graph has its shapes before its types
-        with pytest.raises(MXNetError, match=r"shape \(2, 1\) .* pass infer_dtype="):
+        with pytest.raises(MXNetError, match=r"shape \(2, 1\) .* no shape can follow from a type"):
             run(name, np.zeros((2,), "int8"))
 
 
@@ -207,3 +207,23 @@ def test_doc_is_the_documentation_and_gradients_pass_inference():
     y.backward()
     assert x.grad.asnumpy().tolist() == [[0, 0], [0, 0]]
     assert user_op.definition(name).inference.infer is only_float32
+
+
+def test_a_function_is_not_asked_again_for_what_was_checked():
+    asked = []
+
+    def infer(ctx):
+        asked.append(ctx)
+        ctx.out("out").shape = ctx.inp("in").shape[:1]
+
+    name = defined(infer)
+    by_call(name, np.zeros((2, 3), "float32"))
+    assert len(asked) == 3  # for the types, with a supposed shape, and with both
+    asked.clear()
+    x = mx.sym.Variable("x")
+    exe = getattr(mx.sym, name)(x).simple_bind(mx.cpu(), grad_req="null", x=(2, 3))
+    exe.forward()[0].wait_to_read()
+    asked.clear()
+    for _ in range(3):
+        exe.forward()[0].wait_to_read()
+    assert asked == []

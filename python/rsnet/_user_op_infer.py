@@ -236,8 +236,9 @@ class Inference:
             if found != out.shape:
                 raise fail(
                     self.name,
-                    f"infer gives '{name}' the shape {found} once it knows the types, "
-                    f"and {out.shape} without them; {_ADVICE}",
+                    f"infer gives '{name}' the shape {found} once it knows the types, and "
+                    f"{out.shape} before: a graph has its shapes before its types, so that there "
+                    "no shape can follow from a type",
                 )
         conf.checked = key
 
