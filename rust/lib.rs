@@ -10,6 +10,7 @@ pub mod error;
 pub mod executor;
 pub mod graph;
 pub mod kernels;
+pub mod lock;
 pub mod ndarray;
 pub mod operator;
 pub mod ops;

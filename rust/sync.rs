@@ -6,7 +6,8 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-type Call = Arc<dyn Fn() + Send + Sync>;
+/// Takes how many can help.
+type Call = Arc<dyn Fn(usize) + Send + Sync>;
 
 thread_local! {
     static CALL: RefCell<Option<Call>> = const { RefCell::new(None) };
@@ -17,12 +18,13 @@ pub fn set_helper_call(call: Option<Call>) {
     CALL.replace(call);
 }
 
-/// Wakes parked threads of this thread's pool, because there is work to split. Cheap when none is parked.
+/// Wakes parked threads of this thread's pool, at most so many, because there is work to split. Cheap when none is
+/// parked.
 #[inline]
-pub fn call_helpers() {
+pub fn call_helpers(most: usize) {
     CALL.with_borrow(|call| {
         if let Some(call) = call {
-            call();
+            call(most);
         }
     });
 }

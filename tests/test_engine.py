@@ -321,6 +321,52 @@ def test_numbers_of_threads_are_checked(n):
             engine.set_bulk_size(n)
 
 
+def test_an_operation_of_too_many_variables_is_refused():
+    vs = [engine.new_variable() for _ in range(65_536)]
+    with pytest.raises(
+        mx.MXNetError, match="'many': it names 65536 variables, and 65535 are the most"
+    ):
+        engine.push_sync(lambda rc: None, const_vars=vs, name="many")
+    done = []
+    engine.push_sync(lambda rc: done.append(1), const_vars=vs[1:])
+    engine.wait_for_all()
+    assert done == [1]
+
+
+def test_a_bulk_of_too_many_variables_becomes_several():
+    done, vs = [], [engine.new_variable() for _ in range(70_000)]
+    with engine.bulk(70_000):
+        for i, v in enumerate(vs):
+            engine.push_sync(lambda rc, i=i: done.append(i), mutate_vars=[v])
+    engine.wait_for_all()
+    assert sorted(done) == list(range(70_000))  # the two share nothing
+
+
+def test_an_operation_that_is_complete_may_wait_for_anything():
+    """Its function goes on after it has called its token; its place in the engine is another's by then."""
+    gate, ended, said = threading.Event(), threading.Event(), []
+    v, z = engine.new_variable(), engine.new_variable()
+
+    def fn(rc, on_complete):
+        try:
+            on_complete()
+            engine.push_sync(lambda rc: gate.wait(20), mutate_vars=[z])
+            for _ in range(5000):
+                engine.push_sync(None, mutate_vars=[z])
+            threading.Timer(0.2, gate.set).start()
+            engine.wait_for_var(z)
+            said.append(z.version)
+        except Exception as e:
+            said.append(e)
+        finally:
+            gate.set()
+            ended.set()
+
+    engine.push_async(fn, mutate_vars=[v])
+    assert ended.wait(60)
+    assert said == [5001]
+
+
 def test_stop_and_start():
     v, log = engine.new_variable(), []
     engine.push_sync(lambda rc: log.append(1), mutate_vars=[v])

@@ -195,6 +195,9 @@ impl Core {
             (std::mem::replace(&mut bulk.size, size), gathered)
         };
         if let Some((before, gathered)) = with_bulk(self, change) {
+            if size == 0 {
+                self.end_bulk();
+            }
             gathered.map_or(Ok(()), |g| g.push(self))?;
             return Ok(before);
         }
@@ -211,6 +214,16 @@ impl Core {
             }
         }
         Ok(0)
+    }
+
+    /// This thread gathers no more for this engine, so that its pushes need not ask.
+    fn end_bulk(&self) {
+        let forget = |bulks: &Bulks| {
+            let mut bulks = bulks.0.borrow_mut();
+            bulks.retain(|b| !std::ptr::eq(b.core.as_ptr(), self));
+            IS_ON.set(!bulks.is_empty());
+        };
+        let _ = BULKS.try_with(forget);
     }
 
     /// Pushes what this thread has gathered.
@@ -266,7 +279,9 @@ impl Core {
                 return Err(explain(&state.vars, push.name, push.reads, push.writes));
             }
         }
-        if with_bulk(self, |b| !b.steps.is_empty() && b.ctx != push.ctx).unwrap_or(false) {
+        let room = super::MOST_VARIABLES.saturating_sub(push.reads.len() + push.writes.len());
+        let ends = |b: &mut Bulk| b.ctx != push.ctx || b.union.vars.len() > room;
+        if with_bulk(self, |b| !b.steps.is_empty() && ends(b)).unwrap_or(false) {
             self.flush_bulk()?;
         }
         let step = Step {
@@ -304,5 +319,23 @@ impl Drop for BulkScope<'_> {
     fn drop(&mut self) {
         // What a flush can fail by is want of memory for tasks; then the functions are dropped unrun.
         let _ = self.engine.set_bulk_size(self.before);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::{ThreadedEngine, bulk};
+    use super::IS_ON;
+
+    #[test]
+    fn pushes_ask_for_bulks_only_while_there_are_some() {
+        let (one, two) = (ThreadedEngine::with_threads(1), ThreadedEngine::with_threads(1));
+        let outer = bulk(&one, 10).unwrap();
+        drop(bulk(&two, 5).unwrap());
+        assert!(IS_ON.get());
+        drop(bulk(&one, 5).unwrap());
+        assert!(IS_ON.get());
+        drop(outer);
+        assert!(!IS_ON.get());
     }
 }

@@ -25,6 +25,10 @@ pub struct Fault {
 }
 
 impl Fault {
+    fn carries_anything(&self) -> bool {
+        self.poison.is_some() || self.unreported.as_ref().is_some_and(|c| c.lock().is_some())
+    }
+
     /// Why an operation that needs the variable is skipped.
     fn active(&self) -> Option<Error> {
         match self.token {
@@ -174,8 +178,9 @@ impl Faults {
         let mut table = self.table.lock();
         let Some(fault) = table.faults.get_mut(&v) else { return Ok(()) };
         let error = fault.unreported.take().and_then(|c| c.lock().take());
-        if fault.poison.is_none() {
-            table.faults.remove(&v); // carries nothing any more
+        // Variables of the chain that were not to hold any bytes carry nothing any more.
+        if error.is_some() || fault.poison.is_none() {
+            table.faults.retain(|_, f| f.carries_anything());
             self.recount(&table);
         }
         error.map_or(Ok(()), Err)
@@ -202,5 +207,29 @@ impl Faults {
             return None;
         }
         self.table.lock().faults.get(&v)?.active()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_carried_once_the_error_of_tokens_was_raised() {
+        let faults = Faults::default();
+        for v in [1, 2, 3] {
+            faults.is_token(v);
+        }
+        let failed = faults.failed(Error::value("first"));
+        drop(faults.spread(&failed, [1, 2, 7].into_iter()));
+        let other = faults.failed(Error::value("second"));
+        drop(faults.spread(&other, [3].into_iter()));
+        assert!(faults.raise(1).is_err());
+        assert!(faults.inherited([2].into_iter()).is_none());
+        assert!(faults.poisoned(7).is_some(), "bytes stay unmade");
+        assert!(faults.raise(3).is_err());
+        assert!(faults.any());
+        faults.heal([7].into_iter());
+        assert!(!faults.any());
     }
 }

@@ -8,7 +8,7 @@
 use super::hook::Hook;
 use super::sleep::Parker;
 use super::sync::Guard;
-use super::threaded::{Core, PushState};
+use super::threaded::{Core, PushState, rare};
 use super::{fault, pool, queue, wait};
 use crate::error::Error;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct HeldForFork<'a> {
 }
 
 struct Locks<'a> {
-    _hook: (Guard<'a, Option<Arc<dyn Hook>>>, Guard<'a, Option<Duration>>),
+    hook: (Guard<'a, Option<Arc<dyn Hook>>>, Guard<'a, Option<Duration>>),
     _rest: (Guard<'a, Vec<u32>>, Guard<'a, fault::Table>),
     _watch: Guard<'a, Vec<(u64, Arc<wait::Signal>)>>,
     _sleep: Guard<'a, Vec<Arc<Parker>>>,
@@ -44,32 +44,33 @@ impl<'a> HeldForFork<'a> {
             _sleep: core.sleep.hold(),
             _watch: core.watch.hold(),
             _rest: (core.returned.0.lock(), core.faults.hold()),
-            _hook: (core.hook.lock(), core.wait_timeout.lock()),
+            hook: (core.hook.lock(), core.wait_timeout.lock()),
         };
         HeldForFork { engine: Some((core, locks)) }
     }
 
     /// In the child: the engine starts a new epoch, and recovers when it is next used.
     pub fn release_in_child(self) {
-        if let Some((core, locks)) = self.engine {
+        if let Some((core, mut locks)) = self.engine {
             core.epoch.fetch_add(1, Ordering::SeqCst);
+            // The hook is the parent's: threads of the parent may hold whatever it guards itself with.
+            std::mem::forget(locks.hook.0.take());
+            core.rare.fetch_and(!rare::HOOK, Ordering::Relaxed);
             drop(locks);
         }
     }
-
-    /// In the parent: nothing has happened.
-    pub fn release_in_parent(self) {}
 }
 
 /// Brings the state of a forked child up to date, under the push lock.
 #[cold]
 pub fn recover(core: &Core, state: &mut PushState) {
     state.epoch = core.epoch.load(Ordering::Relaxed);
+    core.recovered.store(state.epoch, Ordering::Relaxed);
     let error = Error::execution(
         "pending at fork: the operation that was to compute this ran in the parent process",
     );
     let mut lost = Vec::new();
-    state.vars.forget_tasks(|t| core.slab.is_done(t), |v| lost.push(v));
+    state.vars.forget_tasks(|t| core.slab.is_over(t), |v| lost.push(v));
     if !lost.is_empty() {
         let inherited = core.faults.failed(error);
         // Their end could call the engine, whose lock is held: in a forked child they may as well stay.

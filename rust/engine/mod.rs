@@ -42,6 +42,7 @@ pub use threaded_engine::ThreadedEngine;
 
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -251,10 +252,27 @@ fn check_device(name: &str, ctx: Context) -> Result<()> {
     if ctx.is_host() { Ok(()) } else { Err(absent(name, ctx)) }
 }
 
+/// Up to so many variables are compared with each other.
+const FEW: usize = 16;
+
+/// So many variables may one operation name.
+pub const MOST_VARIABLES: usize = u16::MAX as usize;
+
 /// A variable named twice, or both read and written: which, and in which way. Positions are those of the
 /// lists.
 pub fn check_variables(name: &str, reads: &[Var], writes: &[Var]) -> Result<()> {
     let fail = |what: String| Err(Error::value(format!("operation '{name}': {what}")));
+    let n = reads.len() + writes.len();
+    if n > MOST_VARIABLES {
+        return fail(format!("it names {n} variables, and {MOST_VARIABLES} are the most"));
+    }
+    let all_differ = || {
+        let mut seen = HashSet::with_capacity(n);
+        reads.iter().chain(writes).all(|v| seen.insert(v.0))
+    };
+    if n > FEW && all_differ() {
+        return Ok(());
+    }
     for (i, w) in writes.iter().enumerate() {
         if let Some(j) = writes[..i].iter().position(|v| v == w) {
             return fail(format!("variable {} is written twice (positions {j} and {i})", w.0));

@@ -129,9 +129,14 @@ impl Core {
         // inside another's `yield_now`.
         rayon.spawn_broadcast(move |_| {
             let helped = core.clone();
-            crate::sync::set_helper_call(Some(Arc::new(move || {
-                if helped.sleep.anybody() {
-                    helped.sleep.wake_all();
+            crate::sync::set_helper_call(Some(Arc::new(move |most| {
+                // More than there are cores would only be in each other's way.
+                let most = most.min(usable_cores().saturating_sub(1));
+                for _ in 0..most {
+                    if !helped.sleep.anybody() {
+                        break;
+                    }
+                    helped.sleep.wake_one();
                 }
             })));
             core.serve(&flag);

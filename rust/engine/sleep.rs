@@ -18,6 +18,8 @@ pub struct Parker {
 
 /// The parked workers of one pool.
 pub struct Sleep {
+    /// Idle workers that spin before they park. (A matter of manners, which no model needs to know.)
+    spinning: std::sync::atomic::AtomicUsize,
     count: AtomicU32,
     asleep: Lock<Vec<Arc<Parker>>>,
 }
@@ -32,6 +34,15 @@ pub fn publish() {
     fence(Ordering::SeqCst);
 }
 
+/// See [`Sleep::may_spin`].
+pub struct Spinning<'a>(&'a std::sync::atomic::AtomicUsize);
+
+impl Drop for Spinning<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Parker {
     pub fn current() -> Arc<Self> {
         Arc::new(Parker { thread: thread::current(), woken: AtomicBool::new(false) })
@@ -40,7 +51,13 @@ impl Parker {
 
 impl Sleep {
     pub fn new() -> Self {
-        Sleep { count: AtomicU32::new(0), asleep: Lock::default() }
+        Sleep { spinning: Default::default(), count: AtomicU32::new(0), asleep: Lock::default() }
+    }
+
+    /// The right to spin, for as long as it is kept; none if as many have it as there are cores.
+    pub fn may_spin(&self, cores: usize) -> Option<Spinning<'_>> {
+        let spinning = Spinning(&self.spinning);
+        (self.spinning.fetch_add(1, Ordering::Relaxed) < cores).then_some(spinning)
     }
 
     #[inline]
@@ -77,6 +94,7 @@ impl Sleep {
     /// Forgets the sleepers.
     pub fn clear(&self) {
         self.asleep.lock().clear();
+        self.spinning.store(0, Ordering::Relaxed);
         self.count.store(0, Ordering::SeqCst);
     }
 
@@ -98,5 +116,21 @@ impl Sleep {
         while !me.woken.load(Ordering::Acquire) {
             thread::park();
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_spin_as_there_are_cores() {
+        let sleep = Sleep::new();
+        let first = sleep.may_spin(2);
+        assert!(first.is_some() && sleep.may_spin(2).is_some());
+        let second = sleep.may_spin(2);
+        assert!(second.is_some() && sleep.may_spin(2).is_none());
+        drop(first);
+        assert!(sleep.may_spin(2).is_some());
     }
 }

@@ -150,20 +150,25 @@ impl Slot {
         self.body.get().cast()
     }
 
+    /// Notes that all is done that a task does, but for telling its successors. Before it is counted as complete:
+    /// who then forks must find the task over (see [`Slab::is_over`]).
+    #[inline]
+    pub fn end(&self) {
+        self.pending.store(FREE, Ordering::Relaxed);
+    }
+
     /// Completes the task: from here on no edge can be added. Gives the head of its list.
     #[inline]
     pub fn close(&self) -> u32 {
         // Before the exchange, so that who sees the new generation sees a slot out of use.
-        self.pending.store(FREE, Ordering::Relaxed);
+        self.end();
         let generation = self.generation().wrapping_add(1);
         self.successors.swap(word(generation, NIL), Ordering::AcqRel) as u32
     }
 
-    /// Forgets the task, as if it were complete.
+    /// Forgets the task, as if it were complete. (One that has ended may be known by its generation still.)
     pub fn abandon(&self) {
-        if self.pending.load(Ordering::Relaxed) != FREE {
-            self.close();
-        }
+        self.close();
     }
 
     /// Still waiting for others? (Else it is ready, running, or the slot is out of use.)
@@ -263,6 +268,11 @@ impl Slab {
     #[inline]
     pub fn is_done(&self, task: TaskRef) -> bool {
         task == TaskRef::NONE || self.get(task.slot()).is_done(task.generation())
+    }
+
+    /// Has `task` ended, whether or not its successors know? In a forked child nobody is left to tell them.
+    pub fn is_over(&self, task: TaskRef) -> bool {
+        self.is_done(task) || self.get(task.slot()).pending.load(Ordering::Relaxed) == FREE
     }
 
     /// Makes `edge` (of a task being pushed) wait for `before`. False if that is done already.

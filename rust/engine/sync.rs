@@ -12,11 +12,6 @@ pub(in crate::engine) use std::sync::{
     atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, fence},
 };
 
-#[cfg(loom)]
-use loom::sync::Mutex;
-#[cfg(not(loom))]
-use std::sync::Mutex;
-
 /// Parking and waking of threads.
 pub(in crate::engine) mod thread {
     #[cfg(loom)]
@@ -31,22 +26,21 @@ pub(in crate::engine) mod thread {
     }
 }
 
-/// A mutex of the standard library that ignores poisoning: whatever the engine guards is consistent at
-/// every point where foreign code could panic. (Not `parking_lot`'s: its table of waiters is shared by
-/// the process, so a fork at a bad moment would leave it locked in the child.)
-#[derive(Default)]
-pub(in crate::engine) struct Lock<T>(Mutex<T>);
+#[cfg(not(loom))]
+pub(in crate::engine) use crate::lock::Lock;
 
+/// As [`crate::lock::Lock`], in a model.
+#[cfg(loom)]
+#[derive(Default)]
+pub(in crate::engine) struct Lock<T>(loom::sync::Mutex<T>);
+
+#[cfg(loom)]
 impl<T> Lock<T> {
     pub fn new(value: T) -> Self {
-        Lock(Mutex::new(value))
+        Lock(loom::sync::Mutex::new(value))
     }
 
-    #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
-        match self.0.lock() {
-            Ok(guard) => guard,
-            Err(poisoned) => poisoned.into_inner(),
-        }
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

@@ -40,6 +40,8 @@ pub struct Core {
     pub wait_timeout: Lock<Option<Duration>>,
     /// Differs between a process and its fork.
     pub epoch: AtomicU32,
+    /// The epoch up to which the state has been brought.
+    pub recovered: AtomicU32,
     pub is_running: AtomicBool,
 }
 

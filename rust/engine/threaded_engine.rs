@@ -81,6 +81,7 @@ impl ThreadedEngine {
             hook: Default::default(),
             wait_timeout: Default::default(),
             epoch: AtomicU32::new(0),
+            recovered: AtomicU32::new(0),
             is_running: AtomicBool::new(false),
         });
         ThreadedEngine { core }

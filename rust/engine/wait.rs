@@ -129,6 +129,9 @@ impl Core {
     }
 
     pub fn wait_for_all(&self, poll: Poll<'_>) -> Result<()> {
+        if frame::on_worker(self) {
+            return Err(may_not_wait());
+        }
         if !frame::running(self).is_empty() {
             let tasks = {
                 let state = self.lock();
@@ -203,10 +206,7 @@ impl Core {
             return Ok(());
         }
         if frame::on_worker(self) {
-            return Err(Error::value(
-                "an operation on a compute thread may not wait for others: let it depend on them, or \
-                 make it asynchronous",
-            ));
+            return Err(may_not_wait());
         }
         if spin(self.threads.wanted(), &is_done) {
             return Ok(());
@@ -261,7 +261,7 @@ impl Core {
     /// An error if one of the operations on this thread's stack waits for itself: by naming the variable,
     /// or because the awaited tasks wait for it.
     fn check_stack(&self, state: &PushState, i: u32, tasks: &[TaskRef]) -> Result<()> {
-        let running = frame::running(self);
+        let running = self.running();
         if running.is_empty() {
             return Ok(());
         }
@@ -269,7 +269,7 @@ impl Core {
         for task in tasks {
             if running.contains(task) || blocked.contains(&task.slot()) {
                 let own = running.iter().find(|t| *t == task).unwrap_or(&running[0]);
-                // SAFETY: the task runs on this thread, so its body stands.
+                // SAFETY: the task was not complete, and its slot is not used again while the push lock is held.
                 let name = name_of(unsafe { &*self.slab.get(own.slot()).body() });
                 return Err(Error::value(format!(
                     "operation '{name}' waits for itself: {} cannot become ready before it ends",
@@ -280,11 +280,18 @@ impl Core {
         Ok(())
     }
 
+    /// The operations on this thread's stack that are not complete: one may have called its token and go on.
+    fn running(&self) -> Vec<TaskRef> {
+        let mut running = frame::running(self);
+        running.retain(|t| !self.slab.is_done(*t));
+        running
+    }
+
     /// The slots of all tasks that wait for one on this thread's stack. Under the push lock, so that no
     /// edges are added; and none of these can complete, so that their lists stand.
     fn blocked(&self, _: &PushState) -> HashSet<u32> {
         let mut found = HashSet::new();
-        let mut todo: Vec<u32> = frame::running(self).iter().map(|t| t.slot()).collect();
+        let mut todo: Vec<u32> = self.running().iter().map(|t| t.slot()).collect();
         while let Some(slot) = todo.pop() {
             for next in self.slab.successors(slot, usize::MAX) {
                 if found.insert(next) {
@@ -294,6 +301,13 @@ impl Core {
         }
         found
     }
+}
+
+fn may_not_wait() -> Error {
+    Error::value(
+        "an operation on a compute thread may not wait for others: let it depend on them, or make it \
+         asynchronous",
+    )
 }
 
 /// The tasks of variable `i` that are not complete.

@@ -2,6 +2,7 @@
 
 use super::fault::Inherited;
 use super::frame::Frame;
+use super::pool::usable_cores;
 use super::queue::Apart;
 use super::sleep::{Parker, publish};
 use super::slot::{Body, TaskRef, flag};
@@ -127,6 +128,7 @@ impl Core {
             std::hint::spin_loop();
         }
         let mut until: Option<Instant> = None;
+        let mut spinning = None;
         let mut pauses = 1;
         loop {
             for _ in 0..LOOKS {
@@ -145,9 +147,11 @@ impl Core {
             match until {
                 None => {
                     self.give_back(&mut local.free);
-                    until = Some(now + SPIN);
+                    spinning = self.sleep.may_spin(usable_cores());
+                    until = Some(if spinning.is_some() { now + SPIN } else { now });
                 }
                 Some(t) if now >= t => {
+                    drop(spinning.take());
                     self.sleep
                         .park(parker, || !self.queues.is_empty() || stop.load(Ordering::Relaxed));
                     until = None;
@@ -246,6 +250,7 @@ impl Core {
         }
         let deletes = body.flags & flag::DELETE != 0;
         let deleted = if deletes { writes.first().copied() } else { None };
+        s.end();
         match &mut local {
             Some(local) => {
                 let n = local.completed.0.load(Ordering::Relaxed);
@@ -442,6 +447,9 @@ impl Core {
     /// An asynchronous task ends by its token.
     pub fn complete_token(&self, task: u64, result: Result<()>) {
         let task = TaskRef(task);
+        if self.recovered.load(Ordering::Relaxed) != self.epoch.load(Ordering::Relaxed) {
+            drop(self.lock()); // a forked child that was not heard of yet: recovers
+        }
         if self.slab.is_done(task) {
             // Made before a fork, by a process that is not this one.
             return;

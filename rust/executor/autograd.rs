@@ -15,10 +15,10 @@ use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::executor::Runtime;
+use crate::lock::Lock;
 use crate::ndarray::NDArray;
 use crate::operator::{Attrs, Dep, OpDef, OpReq};
 use crate::shape::Shape;
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -49,7 +49,7 @@ enum Kind {
         fresh: AtomicBool,
     },
     /// Emptied once gradients went through it, unless the graph is retained.
-    Call(Mutex<Option<Arc<Recorded>>>),
+    Call(Lock<Option<Arc<Recorded>>>),
 }
 
 /// A value and its place on the tape.
@@ -193,7 +193,7 @@ impl Drop for Node {
 /// An array with its place on the tape.
 pub struct Tracked {
     pub array: NDArray,
-    entry: Mutex<Option<Entry>>,
+    entry: Lock<Option<Entry>>,
 }
 
 impl Clone for Tracked {
@@ -204,11 +204,11 @@ impl Clone for Tracked {
 
 impl Tracked {
     pub fn new(array: NDArray) -> Self {
-        Tracked { array, entry: Mutex::new(None) }
+        Tracked { array, entry: Lock::new(None) }
     }
 
     fn placed(array: NDArray, entry: Option<Entry>) -> Self {
-        Tracked { array, entry: Mutex::new(entry) }
+        Tracked { array, entry: Lock::new(entry) }
     }
 
     pub fn entry(&self) -> Option<Entry> {
@@ -316,7 +316,7 @@ pub fn record_function(
         inputs: inputs.iter().map(|t| (Saved::of(&t.array, false), t.entry())).collect(),
         outputs: outputs.iter().zip(kept).map(|(t, &kept)| Saved::of(&t.array, kept)).collect(),
     };
-    let node = node(Kind::Call(Mutex::new(Some(Arc::new(record)))));
+    let node = node(Kind::Call(Lock::new(Some(Arc::new(record)))));
     for (i, t) in outputs.iter().enumerate() {
         *t.entry.lock() = Some(Entry { node: node.clone(), index: i as u32 });
     }
@@ -345,5 +345,5 @@ fn record_call(
             .map(|(i, a)| Saved::of(a, keeps(Dep::Output(i))))
             .collect(),
     };
-    node(Kind::Call(Mutex::new(Some(Arc::new(record)))))
+    node(Kind::Call(Lock::new(Some(Arc::new(record)))))
 }

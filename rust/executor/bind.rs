@@ -11,10 +11,10 @@ use crate::dtype::DType;
 use crate::error::{Error, Place as _, Result};
 use crate::executor::Runtime;
 use crate::graph::{Plan, PlanOptions, PlanRequest, Symbol};
+use crate::lock::Lock;
 use crate::ndarray::NDArray;
 use crate::operator::{OpReq, OpState};
 use crate::shape::Shape;
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,9 +49,9 @@ pub struct Executor {
     pub(super) grads: Vec<Option<NDArray>>,
     pub(super) aux: Vec<NDArray>,
     /// Were the auxiliary states' bytes good when a run was last pushed?
-    pub(super) aux_good: Mutex<Vec<bool>>,
+    pub(super) aux_good: Lock<Vec<bool>>,
     pub(super) lanes: Lanes,
-    pub(super) monitor: Mutex<Option<(Monitor, bool)>>,
+    pub(super) monitor: Lock<Option<(Monitor, bool)>>,
 }
 
 impl Executor {
@@ -82,9 +82,9 @@ impl Executor {
             prepared,
             plan,
             limits: BulkLimits::from_env(),
-            aux_good: Mutex::new(vec![true; binding.aux.len()]),
+            aux_good: Lock::new(vec![true; binding.aux.len()]),
             lanes: Lanes::new(first),
-            monitor: Mutex::new(None),
+            monitor: Lock::new(None),
             symbol: binding.symbol,
             args: binding.args,
             grads: binding.grads,

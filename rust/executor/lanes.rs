@@ -16,10 +16,10 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::executor::Runtime;
 use crate::graph::{Entry, Place, Plan};
+use crate::lock::Lock;
 use crate::ndarray::NDArray;
 use crate::operator::OpState;
 use crate::shape::Shape;
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
@@ -41,17 +41,17 @@ struct ArenaState {
 /// The arena of a device, perhaps used by several executors.
 pub struct Arena {
     pub device: Context,
-    state: Mutex<ArenaState>,
+    state: Lock<ArenaState>,
     /// Held while a run is pushed if the arena is shared, so that two runs do not mingle.
-    pub pushing: Mutex<()>,
+    pub pushing: Lock<()>,
 }
 
 impl Arena {
     /// An arena of at least `bytes` bytes.
     pub fn new(rt: &Arc<Runtime>, device: Context, bytes: usize) -> Result<Arc<Arena>> {
         let memory = arena_array(rt, device, bytes)?;
-        let state = Mutex::new(ArenaState { memory, last_run: None });
-        Ok(Arc::new(Arena { device, state, pushing: Mutex::new(()) }))
+        let state = Lock::new(ArenaState { memory, last_run: None });
+        Ok(Arc::new(Arena { device, state, pushing: Lock::new(()) }))
     }
 
     /// Makes it at least so large. Whoever uses it moves at the next run.
@@ -145,8 +145,8 @@ pub struct Ready {
 pub struct Lane {
     /// 0 is the executor's own lane.
     pub number: usize,
-    owner: Mutex<Weak<()>>,
-    pub state: Mutex<LaneState>,
+    owner: Lock<Weak<()>>,
+    pub state: Lock<LaneState>,
 }
 
 pub struct LaneState {
@@ -170,7 +170,7 @@ pub struct LaneState {
 
 impl Lane {
     pub fn new(number: usize, state: LaneState) -> Arc<Lane> {
-        Arc::new(Lane { number, owner: Mutex::new(Weak::new()), state: Mutex::new(state) })
+        Arc::new(Lane { number, owner: Lock::new(Weak::new()), state: Lock::new(state) })
     }
 }
 
@@ -185,12 +185,12 @@ fn token() -> Option<Arc<()>> {
 
 /// The lanes of an executor.
 pub struct Lanes {
-    lanes: Mutex<Vec<Arc<Lane>>>,
+    lanes: Lock<Vec<Arc<Lane>>>,
 }
 
 impl Lanes {
     pub fn new(first: LaneState) -> Self {
-        Lanes { lanes: Mutex::new(vec![Lane::new(0, first)]) }
+        Lanes { lanes: Lock::new(vec![Lane::new(0, first)]) }
     }
 
     pub fn first(&self) -> Arc<Lane> {

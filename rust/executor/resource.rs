@@ -2,22 +2,30 @@
 //! see `kernels::scratch`.)
 
 use crate::context::Context;
+use crate::lock::{Guard, Lock};
 use crate::operator::RandomKey;
-use parking_lot::Mutex;
 use std::collections::HashMap;
 
 /// One stream of random numbers a device. Each call that wants numbers reserves a key when it is pushed,
 /// so results depend on the order of pushes and never on threads.
 #[derive(Default)]
-pub struct RandomStreams(Mutex<Streams>);
+pub struct RandomStreams(Lock<Streams>);
 
 #[derive(Default)]
-struct Streams {
+pub struct Streams {
     seed: u64,
     devices: HashMap<Context, RandomKey>,
 }
 
+/// The lock of the streams, held over a fork.
+pub struct Held<'a>(#[expect(dead_code, reason = "held")] Guard<'a, Streams>);
+
 impl RandomStreams {
+    /// Keeps everybody out until the guard goes.
+    pub fn hold(&self) -> Held<'_> {
+        Held(self.0.lock())
+    }
+
     /// The key of the next call on `ctx`.
     pub fn reserve(&self, ctx: Context) -> RandomKey {
         let mut streams = self.0.lock();

@@ -1,10 +1,10 @@
 //! All that a program runs on, as a value.
 
-use super::resource::RandomStreams;
-use crate::engine::Engine;
+use super::resource::{self, RandomStreams};
+use crate::engine::{self, Engine};
 use crate::ndarray::Base;
-use crate::operator::Registry;
-use crate::storage::Pool;
+use crate::operator::{Registry, registry};
+use crate::storage::{Pool, pool};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -23,6 +23,23 @@ impl Runtime {
             registry: Arc::new(crate::ops::builtins()),
             random: RandomStreams::default(),
         })
+    }
+}
+
+/// All locks of a runtime that somebody without the interpreter may hold, held from before a fork until after it:
+/// the child could wait for them for ever.
+pub struct HeldForFork<'a> {
+    pub engine: engine::HeldForFork<'a>,
+    _rest: (registry::Held<'a>, resource::Held<'a>, pool::Held<'a>),
+}
+
+impl Runtime {
+    /// Takes them. Waits for nothing but whoever holds one, who is done soon.
+    pub fn before_fork(&self) -> HeldForFork<'_> {
+        HeldForFork {
+            engine: self.engine.before_fork(),
+            _rest: (self.registry.hold(), self.random.hold(), self.base.pool.hold()),
+        }
     }
 }
 

@@ -7,11 +7,12 @@
 
 use super::static_graph::{Dict, empty_attrs};
 use crate::error::{Error, Result};
+use crate::lock::RwLock;
 use crate::operator::{Attrs, OpDef, Value};
-use parking_lot::{RwLock, RwLockReadGuard};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::sync::Arc;
+use std::sync::RwLockReadGuard;
 
 /// The attributes that are stored as `__key__` whichever way they are spelt.
 pub const HIDDEN_KEYS: [&str; 5] =

@@ -85,7 +85,7 @@ pub unsafe fn gemm<T: Real>(
 ) {
     let split = threads == Threads::Pool
         && m.saturating_mul(n).saturating_mul(k) >= SPLIT_FROM
-        && in_pool();
+        && in_pool(usize::MAX);
     let parallelism = if split { Parallelism::Rayon(0) } else { Parallelism::None };
     // SAFETY: promised by the caller; the crate's `alpha` scales C and `beta` the product.
     unsafe {

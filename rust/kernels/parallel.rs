@@ -6,11 +6,11 @@
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Is this a thread of a compute pool, so that splitting helps? If so, parked siblings are called.
-pub fn in_pool() -> bool {
+/// Is this a thread of a compute pool, so that splitting into so many parts helps? If so, parked siblings are called.
+pub fn in_pool(parts: usize) -> bool {
     let split = rayon::current_thread_index().is_some() && rayon::current_num_threads() > 1;
     if split {
-        crate::sync::call_helpers();
+        crate::sync::call_helpers(parts.saturating_sub(1));
     }
     split
 }
@@ -25,7 +25,7 @@ pub fn parallel_for(n: usize, grain: usize, f: impl Fn(Range<usize>) + Send + Sy
         if n > 0 {
             f(0..n);
         }
-    } else if in_pool() {
+    } else if in_pool(chunks) {
         (0..chunks).into_par_iter().for_each(|i| f(chunk(i)));
     } else {
         (0..chunks).for_each(|i| f(chunk(i)));

@@ -11,8 +11,8 @@ use super::value::Value;
 use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::lock::Lock;
 use crate::shape::Shape;
-use parking_lot::Mutex;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
@@ -148,7 +148,7 @@ pub struct OpDef {
 struct Recent {
     /// Of a call without parameters.
     plain: OnceLock<Arc<Attrs>>,
-    last: Mutex<VecDeque<Arc<Attrs>>>,
+    last: Lock<VecDeque<Arc<Attrs>>>,
 }
 
 impl Recent {

@@ -11,6 +11,7 @@
 
 use super::engine::Call;
 use pyo3::prelude::*;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -67,6 +68,11 @@ const BLOCKED: Duration = Duration::from_micros(500);
 /// Looks without any job after which nobody watches any more.
 const QUIET: u32 = 8;
 
+thread_local! {
+    /// Is this one of the threads?
+    static IS_ATTACHED: Cell<bool> = const { Cell::new(false) };
+}
+
 /// The lock is never held while Python runs, so whoever holds it is done soon.
 fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(|e| e.into_inner())
@@ -107,6 +113,7 @@ fn start() {
 }
 
 fn serve() {
+    IS_ATTACHED.set(true);
     Python::attach(|py| py.detach(|| while stand_by() && Python::attach(run_jobs) {}));
     lock().threads -= 1;
     ENDED.notify_all();
@@ -198,10 +205,11 @@ pub fn before_fork() -> Held {
 }
 
 impl Held {
-    /// The child has none of the threads, and the jobs are its parent's. (These are forgotten, not dropped:
-    /// their tokens are the parent's too.)
+    /// The child has none of the threads but the one that forked, and the jobs are its parent's. (These are
+    /// forgotten, not dropped: their tokens are the parent's too.)
     pub fn release_in_child(mut self) {
-        let jobs = std::mem::take(&mut *self.0).jobs;
-        std::mem::forget(jobs);
+        let threads = usize::from(IS_ATTACHED.get());
+        let before = std::mem::replace(&mut *self.0, State { threads, ..State::default() });
+        std::mem::forget(before.jobs);
     }
 }

@@ -11,9 +11,10 @@ use super::origin::user_line;
 use super::{engine_hook, runtime};
 use crate::context::Context;
 use crate::engine::RunContext as EngineRun;
-use crate::engine::{HeldForFork, OnComplete, Operation, Prop, Push, Task, Var};
+use crate::engine::{OnComplete, Operation, Prop, Push, Task, Var};
 use crate::error::Error;
-use parking_lot::Mutex;
+use crate::executor::runtime::HeldForFork;
+use crate::lock::Lock;
 use pyo3::exceptions::{PyBaseException, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
@@ -65,7 +66,7 @@ impl RunContext {
 #[pyclass(frozen, module = "rsnet.engine", name = "OnComplete")]
 pub struct Completion {
     function: Function,
-    token: Mutex<Option<OnComplete>>,
+    token: Lock<Option<OnComplete>>,
 }
 
 #[pymethods]
@@ -263,7 +264,7 @@ impl Call {
             }
             Ends::ByToken => {
                 let mark = token.mark();
-                let done = Completion { function, token: Mutex::new(Some(token)) };
+                let done = Completion { function, token: Lock::new(Some(token)) };
                 let Ok(done) = Bound::new(py, done) else { return };
                 let function = done.get().function.get();
                 let call = |c| function.call1(py, (c, done.clone())).map(drop);
@@ -594,20 +595,18 @@ fn _shutdown(py: Python<'_>) {
 }
 
 extern "C" fn before_fork() {
-    let held = (runtime().engine.before_fork(), attached::before_fork());
+    let held = (runtime().before_fork(), attached::before_fork());
     FORK.with_borrow_mut(|place| *place = Some(held));
 }
 
 extern "C" fn after_fork_in_parent() {
-    if let Some((engine, _)) = FORK.take() {
-        engine.release_in_parent();
-    }
+    drop(FORK.take());
 }
 
 extern "C" fn after_fork_in_child() {
-    if let Some((engine, attached)) = FORK.take() {
+    if let Some((held, attached)) = FORK.take() {
         attached.release_in_child();
-        engine.release_in_child();
+        held.engine.release_in_child();
     }
 }
 

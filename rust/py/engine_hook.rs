@@ -4,7 +4,7 @@
 use super::attached;
 use super::runtime;
 use crate::engine::{Event, Hook, Step};
-use parking_lot::Mutex;
+use crate::lock::Lock;
 use pyo3::prelude::*;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -26,7 +26,7 @@ struct Events {
 
 struct PythonHook {
     function: Py<PyAny>,
-    events: Mutex<Events>,
+    events: Lock<Events>,
 }
 
 impl Hook for Arc<PythonHook> {
@@ -78,7 +78,7 @@ impl PythonHook {
 /// Sets or clears the hook. Events of the one before may still be on their way.
 pub fn set(py: Python<'_>, function: Option<Py<PyAny>>) {
     let hook = function.map(|function| -> Arc<dyn Hook> {
-        Arc::new(Arc::new(PythonHook { function, events: Mutex::default() }))
+        Arc::new(Arc::new(PythonHook { function, events: Lock::default() }))
     });
     py.detach(|| runtime().engine.set_hook(hook));
 }

@@ -6,7 +6,7 @@
 
 use super::lazy::{Lazy, interned};
 use crate::error::{Error, ErrorKind};
-use parking_lot::Mutex;
+use crate::lock::Lock;
 use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -14,7 +14,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 /// A Python exception inside an [`Error`]: the one to raise next.
-struct Raised(Mutex<Py<PyBaseException>>);
+struct Raised(Lock<Py<PyBaseException>>);
 
 impl Raised {
     /// The exception, in whose place another like it is kept: the one that is raised collects frames.
@@ -45,7 +45,7 @@ pub fn from_py(py: Python<'_>, err: PyErr) -> Error {
     if !is_interrupt {
         let _ = helper(py, "detach", value.bind(py));
     }
-    let payload: Arc<dyn Any + Send + Sync> = Arc::new(Raised(Mutex::new(value)));
+    let payload: Arc<dyn Any + Send + Sync> = Arc::new(Raised(Lock::new(value)));
     if is_interrupt {
         Error::interrupted(message, payload)
     } else {

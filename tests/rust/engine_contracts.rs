@@ -5,7 +5,7 @@ use rsnet::engine::{
 };
 use rsnet::{Error, Result};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 
 fn engines() -> [Box<dyn Engine>; 2] {
@@ -259,6 +259,32 @@ fn shutdown_skips_what_has_not_started_but_deletions() {
         engine.wait_for_all(&mut patiently()).unwrap();
         assert_eq!(deleted.load(Ordering::Relaxed), 1);
     }
+}
+
+#[test]
+fn an_operation_on_a_compute_thread_may_not_wait() {
+    let engine = Arc::new(ThreadedEngine::with_threads(1));
+    let [v, w, z] = [(); 3].map(|()| engine.new_variable());
+    let gate = Arc::new(Barrier::new(2));
+    let (said, told) = mpsc::channel();
+    let (inner, open) = (engine.clone(), gate.clone());
+    let waits = Task::sync(move |_| {
+        open.wait();
+        let all = inner.wait_for_all(&mut patiently());
+        let own = inner.wait_for_var(w, &mut patiently());
+        let other = inner.wait_for_var(z, &mut patiently());
+        said.send([all, own, other]).expect("the test listens");
+        Ok(())
+    });
+    push(&*engine, waits, &[], &[v]);
+    push(&*engine, nothing(), &[v], &[w]); // cannot run before the first ends
+    push(&*engine, nothing(), &[], &[z]); // could, on another thread
+    gate.wait();
+    let errors = told.recv().expect("it ran").map(|r| r.unwrap_err().message().to_owned());
+    for (error, part) in errors.iter().zip(["may not wait", "waits for itself", "may not wait"]) {
+        assert!(error.contains(part), "{error}");
+    }
+    wait(&*engine, w).unwrap();
 }
 
 #[test]

@@ -40,7 +40,7 @@ unsafe fn pointwise_data<T: Real>(conv: &Conv, dy: *const T, w: *const T, dx: *m
         }
     };
     let images = conv.batch * conv.groups;
-    if images < 4 && in_pool() {
+    if images < 4 && in_pool(usize::MAX) {
         (0..images).for_each(|i| one(i, Threads::Pool));
     } else {
         parallel_for(images, 1, |range| range.for_each(|i| one(i, Threads::One)));

@@ -71,7 +71,7 @@ unsafe fn pointwise<T: Real>(
         }
     };
     let images = conv.batch * conv.groups;
-    if images < 4 && in_pool() {
+    if images < 4 && in_pool(usize::MAX) {
         (0..images).for_each(|i| one(i, Threads::Pool));
     } else {
         parallel_for(images, 1, |range| range.for_each(|i| one(i, Threads::One)));

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::kernels::philox::{philox, unit};
 use crate::kernels::real::Real;
 use crate::kernels::rnn::{Cell, Columns, Layer, Tape, Weights};
+use crate::lock::Lock;
 use crate::operator::infer::assign_shape;
 use crate::operator::{
     Attrs, Call, Dep, Gradient, Listed, OpDef, OpReq, OpState, RandomKey, ResourceRequest,
@@ -15,7 +16,6 @@ use crate::operator::{
 use crate::shape::Shape;
 use crate::tensor::View;
 use crate::{param_enum, params, with_dtype, with_real};
-use parking_lot::Mutex;
 use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ struct Kept {
     run: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-type Memory = Mutex<Kept>;
+type Memory = Lock<Kept>;
 
 pub fn operators() -> Vec<OpDef> {
     let mut forward = OpDef::new::<RnnParam>("RNN")

@@ -1,0 +1,60 @@
+//! Locks of the standard library that ignore poisoning: whatever they guard here is consistent at every point where
+//! foreign code could panic, and errors travel along variables instead.
+//!
+//! (Not `parking_lot`'s: its table of waiters is shared by the process, so a fork at a bad moment would leave it locked
+//! in the child.)
+
+use std::sync::{self, MutexGuard, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+
+/// A mutex.
+#[derive(Debug, Default)]
+pub struct Lock<T>(sync::Mutex<T>);
+
+/// A held [`Lock`].
+pub type Guard<'a, T> = MutexGuard<'a, T>;
+
+impl<T> Lock<T> {
+    pub const fn new(value: T) -> Self {
+        Lock(sync::Mutex::new(value))
+    }
+
+    #[inline]
+    pub fn lock(&self) -> Guard<'_, T> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The lock, if nobody has it.
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// The value, of a lock that nobody else knows.
+    #[inline]
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// A lock for many readers or one writer.
+#[derive(Debug, Default)]
+pub struct RwLock<T>(sync::RwLock<T>);
+
+impl<T> RwLock<T> {
+    pub const fn new(value: T) -> Self {
+        RwLock(sync::RwLock::new(value))
+    }
+
+    #[inline]
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    #[inline]
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
