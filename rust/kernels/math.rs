@@ -1,13 +1,22 @@
 //! Elementary functions that vectorise, and special functions.
 //!
 //! The single-precision ones are branch-free polynomials on the reduced argument, so a loop over them is
-//! compiled to vector instructions (integers wrap by name: a check for overflow would be a branch); the double-precision ones are the system's. `single` and `double` offer
-//! the same names, so that a formula is written once for both.
+//! compiled to vector instructions; their integers wrap by name, as a check for overflow would be a branch.
+//! The double-precision ones are the system's. `single` and `double` offer the same names, so that a formula
+//! is written once for both.
 
 /// 2^k as a float, for k from -126 to 127.
 #[inline(always)]
 fn power_of_two(k: i32) -> f32 {
     f32::from_bits((k.wrapping_add(127) as u32) << 23)
+}
+
+/// A whole number between -2^22 and 2^22 as an integer: it stands in the low bits of a float whose last place
+/// is 1. (`as` asks for NaN and limits, element by element.)
+#[inline(always)]
+fn whole_number(k: f32) -> i32 {
+    const SHIFT: f32 = 12_582_912.0; // 1.5 * 2^23
+    ((k + SHIFT).to_bits() as i32).wrapping_sub(SHIFT.to_bits() as i32)
 }
 
 /// exp(x) to about 1 ulp (Cody-Waite reduction; the coefficients are the Taylor series economised on
@@ -29,7 +38,7 @@ pub fn exp_f32(x: f32) -> f32 {
     p = p * r + 0.5;
     let y = p * r * r + r + 1.0;
     // Two steps, so that results below the least normal number and above 2^127 come out right. NaN became 0.
-    let k = k as i32;
+    let k = whole_number(k);
     let half = k >> 1;
     let y = y * power_of_two(half) * power_of_two(k.wrapping_sub(half));
     if x.is_nan() { x } else { y }
