@@ -1,5 +1,7 @@
 """Memory plans: as data, as pictures, between passes, with recomputation and under limits."""
 
+import gc
+import re
 import struct
 import xml.etree.ElementTree as ET
 import zlib
@@ -64,8 +66,11 @@ def test_planning_works_for_graphs_far_larger_than_memory():
 def test_sizes_of_dtypes_are_honoured(dtype, size):
     net = sym.exp(sym.exp(sym.exp(sym.Variable("x"))))
     plan = net.memory_plan(type_dict={"x": dtype}, grad_req="null", x=(128,))
-    assert plan.arena_bytes == 128 * size
+    # All in place in the output's array.
+    assert (plan.arena_bytes, plan.output_bytes) == (0, 128 * size)
     assert {e.bytes for e in plan.entries} == {128 * size}
+    plan = sym.sum(net).memory_plan(type_dict={"x": dtype}, grad_req="null", x=(128,))
+    assert (plan.arena_bytes, plan.output_bytes) == (128 * size, size)
 
 
 def test_requests_of_entries():
@@ -78,11 +83,86 @@ def test_requests_of_entries():
     assert added["fc1_backward_output1"].req == "add"
 
 
+def used():
+    nd.waitall()
+    gc.collect()
+    return mx._core.memory_usage()[0]
+
+
+def taken(size):
+    """What the pool takes for an array of so many bytes."""
+    before = used()
+    array = nd.zeros((size,), dtype="uint8") if size else None
+    size = used() - before
+    del array
+    return size
+
+
+def allocated_bytes(net, grad_req, **kwargs):
+    """The executor after one step, and the bytes that it holds beside the arrays it was bound to."""
+    before = used()
+    exe = net.simple_bind(mx.cpu(), grad_req=grad_req, **kwargs)
+    exe.forward(is_train=grad_req != "null")
+    if grad_req != "null":
+        exe.backward([nd.ones(o.shape) for o in exe.outputs])
+    bound = [*exe.arg_arrays, *exe.grad_arrays, *exe.aux_arrays]
+    held = used() - before
+    return exe, held - sum(taken(a.size * 4) for a in bound if a is not None)
+
+
+def head_and_tail():
+    """A large output, and small work that goes on from it."""
+    big = sym.exp(sym.Variable("x"), name="big")
+    tail = sym.slice_axis(big, axis=0, begin=0, end=4096)
+    for i in range(4):
+        tail = sym.tanh(tail * 2, name=f"t{i}")
+    return sym.Group([big, sym.sum(tail, name="sum")])
+
+
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("grad_req", ["null", "write"])
+@pytest.mark.parametrize(
+    ("net", "shape"),
+    [
+        (head_and_tail(), (1 << 18,)),
+        (sym.exp(sym.exp(head_and_tail()[0])), (1 << 18,)),
+        (chain(8), (1 << 16,)),
+        (mlp(), (1 << 12, 64)),
+    ],
+    ids=["head and tail", "in place", "chain", "mlp"],
+)
+def test_what_is_planned_is_what_is_allocated(net, shape, grad_req, limited):
+    name = net.list_arguments()[0]
+    plan = net.memory_plan(grad_req=grad_req, **{name: shape})
+    limit = {"memory_limit": plan.arena_bytes} if limited else {}
+    exe, allocated = allocated_bytes(net, grad_req, **{name: shape}, **limit)
+    own = exe.memory_plan()
+    assert (own.arena_bytes, own.output_bytes) == (plan.arena_bytes, plan.output_bytes)
+    assert own.output_bytes == sum(o.size * 4 for o in exe.outputs)
+    # Gradients given for outputs are copied into arrays of their own.
+    given = sum(taken(e.bytes) for e in own.entries if e.name.startswith("_head_grad"))
+    outputs = sum(taken(o.size * 4) for o in exe.outputs)
+    assert allocated == taken(own.arena_bytes) + outputs + given
+    for e in own.entries:
+        assert e.internal == (e.offset is not None)
+        assert not (e.internal and e.name in net.list_outputs()), e
+        assert not e.internal or e.offset + e.bytes <= own.arena_bytes
+
+
 def test_debug_str_tells_what_is_allocated():
-    text = mlp().simple_bind(mx.cpu(), data=(1 << 14, 784)).debug_str()
-    megabytes = mlp().memory_plan(data=(1 << 14, 784)).arena_bytes >> 20
-    assert megabytes > 0 and f"Total {megabytes} MB allocated" in text
+    net = sym.Group([mlp(), sym.FullyConnected(sym.Variable("x"), num_hidden=512, no_bias=True)])
+    shapes = {"data": (1 << 15, 64), "x": (1 << 13, 8)}
+    exe, allocated = allocated_bytes(net, "null", **shapes)
+    text = exe.debug_str()
+    arenas, outputs = (
+        int(re.search(rf"Total (\d+) MB {what}", text)[1]) for what in ("allocated", "of outputs")
+    )
+    plan = net.memory_plan(grad_req="null", **shapes)
+    assert (arenas, outputs) == (plan.arena_bytes >> 20, plan.output_bytes >> 20) == (8, 17)
+    own = taken(plan.arena_bytes) + sum(taken(o.size * 4) for o in exe.outputs)
+    assert allocated == own and arenas + outputs == (plan.arena_bytes + plan.output_bytes) >> 20
     assert "TempSpace resource requested" in text
+    text = mlp().simple_bind(mx.cpu(), data=(4, 6)).debug_str()
     assert text.index("Name=fc1\n") < text.index("Name=softmax\n") < text.index("Name=fc1_backward")
 
 

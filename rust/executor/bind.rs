@@ -239,8 +239,8 @@ fn states(plan: &Plan) -> Result<Vec<Option<OpState>>> {
 /// The arenas of a plan: those of another executor's first lane, grown if need be, or fresh ones.
 fn arenas(rt: &Arc<Runtime>, plan: &Plan, shared: Option<&Executor>) -> Result<Vec<Arc<Arena>>> {
     let given = shared.map(|e| e.lanes.first().state.lock().arenas.clone()).unwrap_or_default();
-    let mut arenas = Vec::with_capacity(plan.internal_bytes.len());
-    for &(device, bytes) in &plan.internal_bytes {
+    let mut arenas = Vec::with_capacity(plan.arena_bytes.len());
+    for &(device, bytes) in &plan.arena_bytes {
         match given.iter().find(|a| a.device == device) {
             Some(arena) => {
                 arena.grow(rt, bytes)?;
@@ -250,8 +250,7 @@ fn arenas(rt: &Arc<Runtime>, plan: &Plan, shared: Option<&Executor>) -> Result<V
         }
     }
     // What this plan has no use for is still handed on to executors that share with this one.
-    arenas
-        .extend(given.into_iter().filter(|g| plan.internal_bytes.iter().all(|a| a.0 != g.device)));
+    arenas.extend(given.into_iter().filter(|g| plan.arena_bytes.iter().all(|a| a.0 != g.device)));
     Ok(arenas)
 }
 

@@ -7,7 +7,7 @@ use super::segments::{Parts, Program, Run};
 use super::transfer::push_copy;
 use crate::engine::{Push, Task};
 use crate::error::{Error, Result};
-use crate::graph::Entry;
+use crate::graph::{Entry, Place};
 use crate::ndarray::NDArray;
 use crate::operator::OpReq;
 use std::collections::HashMap;
@@ -173,7 +173,7 @@ impl Executor {
 
     /// Arenas in which this plan has bytes.
     fn used_arenas(&self, state: &LaneState) -> Vec<usize> {
-        let used = |device| self.plan.internal_bytes.iter().any(|a| a.0 == device);
+        let used = |device| self.plan.arena_bytes.iter().any(|a| a.0 == device);
         (0..state.arenas.len()).filter(|&i| used(state.arenas[i].device)).collect()
     }
 
@@ -326,8 +326,8 @@ impl Executor {
         let heads = plan.outputs.iter().zip(&state.outputs);
         let mut outputs: HashMap<usize, NDArray> =
             heads.map(|(e, a)| (plan.graph.entry_id(*e), a.clone())).collect();
-        for (id, head) in plan.in_output.iter().enumerate() {
-            if let Some(head) = head
+        for (id, place) in plan.place.iter().enumerate() {
+            if let Place::Output(head) = place
                 && let Slot::Vacant(free) = outputs.entry(id)
             {
                 // What an output took over in place has its bytes, perhaps in another shape.

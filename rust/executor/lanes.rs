@@ -111,7 +111,8 @@ impl Memory {
         match plan.place[id] {
             Place::Variable => self.variables.get(&entry.node),
             Place::Gradient(argument) => self.grads.get(argument as usize)?.as_ref(),
-            Place::Arena { .. } | Place::Nowhere => None,
+            // Outputs were looked up above.
+            Place::Arena { .. } | Place::Output(_) | Place::Nowhere => None,
         }
     }
 

@@ -27,7 +27,9 @@ fn simulate(plan: &Plan, order: &[u32]) -> Result<(), String> {
     let graph = &plan.graph;
     let mut arenas: std::collections::HashMap<Context, Vec<Tag>> =
         plan.arena_bytes.iter().map(|&(c, n)| (c, vec![EMPTY; n])).collect();
+    // Arrays of their own: gradients of arguments and outputs, each with what it took over in place.
     let mut gradients: std::collections::HashMap<u32, Tag> = Default::default();
+    let mut outputs: std::collections::HashMap<u32, Tag> = Default::default();
     // An identity has the value of what it copies.
     let mut value: Vec<u32> = (0..graph.num_entries() as u32).collect();
     for (id, node) in graph.nodes.iter().enumerate() {
@@ -51,6 +53,7 @@ fn simulate(plan: &Plan, order: &[u32]) -> Result<(), String> {
                     if bytes.iter().all(|t| t.0 == value[at]) { continue } else { bytes.first() }
                 }
                 Place::Gradient(arg) if gradients.get(&arg) == Some(&Tag(value[at])) => continue,
+                Place::Output(head) if outputs.get(&head) == Some(&Tag(value[at])) => continue,
                 Place::Variable => continue,
                 _ => None,
             };
@@ -63,17 +66,24 @@ fn simulate(plan: &Plan, order: &[u32]) -> Result<(), String> {
                     arena[offset..offset + plan.bytes(at)].fill(Tag(value[at]));
                 }
                 Place::Gradient(arg) => drop(gradients.insert(arg, Tag(value[at]))),
+                Place::Output(head) => drop(outputs.insert(head, Tag(value[at]))),
                 _ => {}
             }
         }
     }
     for head in &plan.outputs {
         let at = graph.entry_id(*head);
-        if let Place::Arena { offset } = plan.place[at] {
-            let arena = &arenas[&graph.nodes[head.node as usize].ctx];
-            if arena[offset..offset + plan.bytes(at)].iter().any(|t| t.0 != value[at]) {
-                return Err(format!("head {at} was overwritten"));
+        let good = match plan.place[at] {
+            Place::Arena { offset } => {
+                let arena = &arenas[&graph.nodes[head.node as usize].ctx];
+                arena[offset..offset + plan.bytes(at)].iter().all(|t| t.0 == value[at])
             }
+            Place::Output(own) => outputs.get(&own) == Some(&Tag(value[at])),
+            Place::Variable => true,
+            _ => false,
+        };
+        if !good {
+            return Err(format!("head {at} was overwritten"));
         }
     }
     Ok(())
@@ -151,7 +161,7 @@ proptest! {
     #[test]
     fn planned_memory_holds_what_unplanned_would(
         steps in steps(), heads in prop::collection::vec(any::<u8>(), 0..3), reqs in reqs(),
-        mirror: bool, inplace: bool, cap in 2usize..5, seed: u64,
+        mirror: bool, inplace: bool, outputs_in_arena: bool, cap in 2usize..5, seed: u64,
     ) {
         let symbol = random_symbol(&steps, &heads);
         let shapes: [(&str, &[i64]); 3] = [("a", &[5, 6]), ("b", &[5, 6]), ("c", &[5, 6])];
@@ -161,6 +171,7 @@ proptest! {
         request.options.mirror = mirror;
         request.options.inplace = inplace;
         request.options.inplace_sum_cap = cap;
+        request.options.outputs_in_arena = outputs_in_arena;
         let plan = plan(&request).unwrap();
         let in_order: Vec<u32> = (0..plan.graph.nodes.len() as u32).collect();
         simulate(&plan, &in_order).unwrap();
@@ -169,6 +180,10 @@ proptest! {
         }
         prop_assert!(plan.total_arena_bytes() >= plan.lower_bound_bytes);
         prop_assert!(plan.lower_bound_bytes <= plan.no_sharing_bytes);
+        let heads = || plan.outputs.iter().map(|&e| plan.place[plan.graph.entry_id(e)]);
+        let in_arena = |p: Place| matches!(p, Place::Arena { .. });
+        prop_assert!(outputs_in_arena || !heads().any(in_arena));
+        prop_assert!(!outputs_in_arena || plan.output_bytes == 0);
         for (arg, grad) in plan.arg_grads.iter().enumerate() {
             prop_assert_eq!(grad.is_some(), request.grad_req[arg] != OpReq::Null);
         }
@@ -196,9 +211,16 @@ fn an_mlp_is_planned_with_its_gradient() {
     assert_eq!(names, ["loss_backward", "fc2_backward", "relu1_backward", "fc1_backward"]);
     assert_eq!(plan.head_grads, [None], "a loss asks for no head gradient");
     assert!(plan.arg_grads.iter().all(Option::is_some));
-    // fc2_backward sees relu1 (in place of fc1), its gradient, the loss and the loss's gradient.
-    assert_eq!(plan.lower_bound_bytes, 16 * (8 + 8 + 4 + 4) * 4);
+    // fc2_backward sees relu1 (in place of fc1), its gradient and the loss's gradient, beside the loss,
+    // which is the output.
+    assert_eq!(plan.lower_bound_bytes, 16 * (8 + 8 + 4) * 4);
     assert_eq!(plan.total_arena_bytes(), plan.lower_bound_bytes);
+    assert_eq!(plan.output_bytes, 16 * 4 * 4);
+    let mut as_mxnet = request(&net, &[("data", &[16, 32])], OpReq::Write);
+    as_mxnet.options.outputs_in_arena = true;
+    let plan = super::plan(&as_mxnet).unwrap();
+    assert_eq!(plan.lower_bound_bytes, 16 * (8 + 8 + 4 + 4) * 4);
+    assert_eq!((plan.total_arena_bytes(), plan.output_bytes), (plan.lower_bound_bytes, 0));
 }
 
 #[test]

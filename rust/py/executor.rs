@@ -191,6 +191,11 @@ impl PyPlan {
     }
 
     #[getter]
+    fn output_bytes(&self) -> usize {
+        self.plan.output_bytes
+    }
+
+    #[getter]
     fn lower_bound_bytes(&self) -> usize {
         self.plan.lower_bound_bytes
     }

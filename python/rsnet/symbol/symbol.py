@@ -322,8 +322,8 @@ class Symbol:
         Returns
         -------
         MemoryPlan
-            `arena_bytes`, `lower_bound_bytes`, `no_sharing_bytes`, `recomputed_nodes`, `entries`;
-            `str()` gives a table and `draw(path)` a picture.
+            `arena_bytes`, `output_bytes`, `lower_bound_bytes`, `no_sharing_bytes`,
+            `recomputed_nodes`, `entries`; `str()` gives a table and `draw(path)` a picture.
         """
         from .bind import plan_of_symbol
 
