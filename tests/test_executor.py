@@ -350,6 +350,66 @@ def test_partial_forward_runs_node_by_node():
         exe.partial_forward(False, 2)
 
 
+def run_steps(exe, is_train=False):
+    step, left = 0, 1
+    while left:
+        left = exe.partial_forward(is_train, step)
+        step += 1
+
+
+def test_steps_are_refused_once_a_sharing_executor_ran():
+    net = sym.Variable("x")
+    for i in range(3):
+        net = sym.FullyConnected(net, num_hidden=4, no_bias=True, name=f"fc{i}")
+    one = net.simple_bind(mx.cpu(), grad_req="null", x=(2, 4))
+    two = net.simple_bind(mx.cpu(), grad_req="null", shared_exec=one, x=(2, 4))
+    for exe, seed in ((one, 0), (two, 1)):
+        for i, array in enumerate(exe.arg_arrays):
+            array[:] = arr(*array.shape) + seed + i
+    expected = one.forward()[0].asnumpy()
+    one.partial_forward(False, 0)
+    two.forward()
+    with pytest.raises(MXNetError, match="another executor"):
+        one.partial_forward(False, 1)
+    run_steps(one)
+    np.testing.assert_array_equal(one.outputs[0].asnumpy(), expected)
+
+
+def test_a_monitor_sees_single_steps():
+    exe = mlp().simple_bind(mx.cpu(), data=(2, 4))
+    whole, steps = [], []
+    for seen, run in ((whole, exe.forward), (steps, lambda: run_steps(exe))):
+        exe.set_monitor_callback(lambda name, array, seen=seen: seen.append(name))
+        run()
+    assert steps == whole and "fc1_output" in steps
+
+
+def test_steps_heal_the_states_that_a_failed_pass_left():
+    class Picky(mx.operator.CustomOp):
+        def forward(self, is_train, req, in_data, out_data, aux):
+            if bad:
+                raise KeyError("not today")
+            self.assign(out_data[0], req[0], in_data[0])
+
+    @mx.operator.register("test_executor_steps")
+    class PickyProp(mx.operator.CustomOpProp):
+        def create_operator(self, ctx, shapes, dtypes):
+            return Picky()
+
+    bad = []
+    net = sym.Custom(sym.Variable("x"), op_type="test_executor_steps")
+    net = sym.BatchNorm(net, name="bn", fix_gamma=False)
+    exe = net.simple_bind(mx.cpu(), grad_req="null", x=(4, 3))
+    exe.arg_dict["x"][:] = arr(4, 3)
+    expected = exe.forward(is_train=True)[0].asnumpy()
+    bad.append(True)
+    with pytest.raises(KeyError):
+        exe.forward(is_train=True)[0].asnumpy()
+    bad.clear()
+    run_steps(exe, True)
+    np.testing.assert_array_equal(exe.outputs[0].asnumpy(), expected)
+
+
 class Picky(mx.Operator):
     """Doubles what is below 100 and refuses the rest."""
 

@@ -115,8 +115,8 @@ impl PyExecutor {
         self.run(py, |e| e.backward(is_train, &head_grads))
     }
 
-    fn partial_forward(&self, is_train: bool, step: usize) -> PyResult<usize> {
-        self.executor.partial_forward(is_train, step).map_err(raise)
+    fn partial_forward(&self, py: Python<'_>, is_train: bool, step: usize) -> PyResult<usize> {
+        self.run(py, |e| e.partial_forward(is_train, step))
     }
 
     fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
