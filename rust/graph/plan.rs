@@ -207,7 +207,7 @@ pub fn plan(request: &PlanRequest) -> Result<Plan> {
     match request.memory_limit {
         Some(limit) if unlimited.total_arena_bytes() > limit => {
             let planner = Planner { request, forward: &forward };
-            passes::recompute::within(&planner, unlimited, limit)
+            passes::recompute::within(&planner, &mirror, unlimited, limit)
         }
         _ => Ok(unlimited),
     }
@@ -223,7 +223,7 @@ pub(in crate::graph) struct Forward {
     dumps: Dumps,
 }
 
-fn prepare(request: &PlanRequest) -> Result<Forward> {
+pub(in crate::graph) fn prepare(request: &PlanRequest) -> Result<Forward> {
     let mut dumps = Vec::new();
     let mut graph = Graph::from_symbol(&request.symbol)?;
     let mut note = |graph: &Graph, pass: &str| -> Result<()> {
