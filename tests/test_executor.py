@@ -375,6 +375,34 @@ def test_steps_are_refused_once_a_sharing_executor_ran():
     np.testing.assert_array_equal(one.outputs[0].asnumpy(), expected)
 
 
+@pytest.mark.parametrize("monitor_all", [False, True])
+def test_what_a_monitor_keeps_stays_what_it_was(monitor_all):
+    """Also where the run itself takes over the memory of an entry."""
+    a = np.linspace(0.5, 1.5, 6, dtype="float32")
+    square = sym.square(sym.Variable("a"), name="square")
+    net = sym.tanh(sym._mul_scalar(square, scalar=2, name="twice"), name="tanh")
+    exe = net.simple_bind(mx.cpu(), a=(6,))
+    kept = {}
+    exe.set_monitor_callback(lambda name, array: kept.setdefault(name, array), monitor_all)
+    exe.forward(is_train=True, a=a)
+    exe.backward(nd.ones((6,)))
+    y = np.tanh(2 * a**2)
+    expected = {"square_output": a**2, "twice_output": 2 * a**2, "tanh_output": y}
+    slope = 1 - y**2
+    expected |= {"tanh_backward_output0": slope, "twice_backward__mul_scalar_output": 2 * slope}
+    expected["square_backward_output0"] = 4 * a * slope
+    if monitor_all:
+        expected |= {"a": a, "twice_data": a**2, "tanh_data": 2 * a**2, "_head_grad_0": slope**0}
+        expected |= {"tanh_backward_input1": y, "twice_backward__mul_scalar_data": slope}
+        expected["square_backward_input0"] = 2 * slope
+    exe.set_monitor_callback(None)
+    exe.forward(a=a * 0 + 9)
+    assert kept.keys() == expected.keys()
+    for name, want in expected.items():
+        got = kept[name].asnumpy()
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
 def test_a_monitor_sees_single_steps():
     exe = mlp().simple_bind(mx.cpu(), data=(2, 4))
     whole, steps = [], []

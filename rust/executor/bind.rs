@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Called with the name and array of an entry that was computed (or, for inputs, is about to be read).
+/// Called with the name and a copy of an entry that was computed (or, for inputs, is about to be read).
 pub type Monitor = Arc<dyn Fn(&str, NDArray) -> Result<()> + Send + Sync>;
 
 /// What is bound.

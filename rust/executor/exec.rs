@@ -359,6 +359,14 @@ impl Executor {
         Ok(Memory { arenas, variables, outputs, grads: self.grads.clone() })
     }
 
+    /// A copy of an entry for a monitor: its memory may be taken over before the run ends.
+    fn shown(&self, entry: &NDArray) -> Result<NDArray> {
+        let (shape, dtype) = (entry.shape(), entry.dtype());
+        let copy = NDArray::pending(&self.rt, shape, dtype, entry.context())?;
+        push_copy(entry, &copy)?;
+        Ok(copy)
+    }
+
     /// Pushes steps one by one and shows what they read and compute to the monitor.
     fn push_watched(
         &self,
@@ -380,7 +388,7 @@ impl Executor {
                         } else {
                             format!("{}_{}", node.name, node.input_name(at))
                         };
-                        monitor(&name, array)?;
+                        monitor(&name, self.shown(&array)?)?;
                     }
                 }
             }
@@ -390,7 +398,7 @@ impl Executor {
                 let entry = Entry::new(n, index);
                 let unwanted = plan.req[plan.graph.entry_id(entry)] == OpReq::Null;
                 if let (false, Some(array)) = (unwanted, memory.array(plan, entry)?) {
-                    monitor(&node.output_name(index), array)?;
+                    monitor(&node.output_name(index), self.shown(&array)?)?;
                 }
             }
         }
