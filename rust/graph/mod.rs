@@ -21,7 +21,7 @@ mod symbol;
 mod tests;
 
 pub use check::check;
-pub use infer::{Inferred, declared_shape, declared_type};
+pub use infer::Inferred;
 pub use json::{Loaded, load_json};
 pub use plan::{Place, Plan, PlanOptions, PlanRequest, plan};
 pub use print::dump;

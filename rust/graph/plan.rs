@@ -181,7 +181,7 @@ pub struct Plan {
     /// What the entries of the arenas need without any sharing.
     pub no_sharing_bytes: usize,
     pub recomputed_nodes: usize,
-    /// Temporary spaces: the number of colours in use, and the colour of every node that wants one.
+    /// Temporary spaces: the number of colours in use.
     pub temp_colours: usize,
     /// Name and text of the graph after every pass, when asked for.
     pub dumps: Dumps,
