@@ -300,6 +300,39 @@ fn mirrored_sources_are_the_mirrored_copies() {
 }
 
 #[test]
+fn flags_decide_what_is_computed_again() {
+    let r = registry();
+    let mut net = var("x");
+    for i in 0..3 {
+        net = op(&r, "BatchNormCounter", &format!("count{i}"), &[net]);
+        net = op(&r, "dearly", &format!("dear{i}"), &[net]);
+        net = op(&r, "relu", &format!("r{i}"), &[net]);
+        net = op(&r, "BatchNorm", &format!("bn{i}"), &[net]);
+    }
+    let mut request = request(&net, &[("x", &[8, 8])], OpReq::Write);
+    request.options.mirror = true;
+    let plan = plan(&request).unwrap();
+    let again = plan.graph.nodes.iter().filter_map(|n| n.mirror_of);
+    let again: std::collections::BTreeSet<_> =
+        again.map(|of| plan.graph.nodes[of as usize].op_name()).collect();
+    assert_eq!(again, ["BatchNorm", "relu"].into());
+}
+
+#[test]
+fn only_sums_of_gradients_are_made_in_place() {
+    let r = registry();
+    // A user's additions, in nodes named like those of sums.
+    let (mut net, mut other) = (var("x"), var("y"));
+    for i in 0..3 {
+        other = op(&r, "relu", &format!("r{i}"), &[other]);
+        net = op(&r, "elemwise_add", &format!("a_agg_{i}"), &[net, other.clone()]);
+    }
+    let plan = plan(&request(&net, &[("x", &[4, 4]), ("y", &[4, 4])], OpReq::Write)).unwrap();
+    assert!(plan.graph.nodes.iter().all(|n| n.addto.is_empty()));
+    assert_eq!(plan.graph.nodes.iter().filter(|n| n.name.starts_with("a_agg_")).count(), 3);
+}
+
+#[test]
 fn unknown_shapes_are_listed() {
     let r = registry();
     let error = plan(&request(&mlp(&r), &[], OpReq::Null)).err().unwrap().to_string();
@@ -411,6 +444,23 @@ fn a_limit_keeps_what_attributes_want_computed_again() {
     let kept = again(&limited);
     assert!(again(&free).iter().all(|name| kept.contains(name)));
     assert!(kept.len() > again(&free).len());
+}
+
+#[test]
+fn a_limit_is_met_where_computing_everything_again_saves_nothing() {
+    let r = registry();
+    let mut net = var("x");
+    for i in 0..60 {
+        net = op(&r, "elemwise_mul", &format!("m{i}"), &[net.clone(), net]);
+        net = op(&r, "relu", &format!("r{i}"), &[net]);
+    }
+    let mut request = request(&op(&r, "Loss", "loss", &[net]), &[("x", &[8, 8])], OpReq::Write);
+    request.options.mirror = true;
+    let free = plan(&request).unwrap();
+    request.memory_limit = Some(free.total_arena_bytes() / 3);
+    let limited = plan(&request).unwrap();
+    assert!(limited.total_arena_bytes() <= free.total_arena_bytes() / 3);
+    simulate(&limited, &shuffled(&limited, 3)).unwrap();
 }
 
 proptest! {

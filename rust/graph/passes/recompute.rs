@@ -6,7 +6,8 @@
 //! the cuts that keep least. Several bounds are tried and each result is measured on the real graph. At last as
 //! much as possible of the end of the forward pass is kept after all, by bisection, until the limit binds.
 //!
-//! The search starts from what attributes and switches want computed again: that stays so.
+//! The search starts from what attributes and switches want computed again: that stays so, unless the limit
+//! can only be met without it (where everything is computed again, nothing is saved).
 
 use super::super::plan::{Forward, Plan, Planner};
 use super::super::static_graph::Graph;
@@ -30,6 +31,27 @@ pub(in super::super) fn within(
     unlimited: Plan,
     limit: usize,
 ) -> Result<Plan> {
+    let nothing = Mirror::none(&planner.forward.graph);
+    let mut least = unlimited;
+    let mut starts = vec![base];
+    if base.again.contains(&true) {
+        starts.push(&nothing);
+    }
+    for start in starts {
+        let Some(plan) = search(planner, start, limit)? else { continue };
+        if plan.total_arena_bytes() < least.total_arena_bytes() {
+            least = plan;
+        }
+        if least.total_arena_bytes() <= limit {
+            return Ok(least);
+        }
+    }
+    Err(too_small(limit, &least))
+}
+
+/// The plan that computes `base` again and as little more as the limit needs; where it cannot be met, the
+/// smallest plan that was found. `None` where nothing can be cut.
+fn search(planner: &Planner<'_>, base: &Mirror, limit: usize) -> Result<Option<Plan>> {
     let search = Cuts::new(planner, base)?;
     let mut best: Option<(usize, Vec<usize>)> = None;
     let least = search.least_feasible();
@@ -40,21 +62,17 @@ pub(in super::super) fn within(
             best = Some((peak, cuts));
         }
     }
-    let Some((peak, cuts)) = best else { return Err(too_small(limit, &unlimited)) };
+    let Some((peak, cuts)) = best else { return Ok(None) };
     for room in SPARED.map(|share| limit - limit / share) {
         if peak > room {
             break;
         }
         let plan = planner.finish(&search.latest_end(planner, &cuts, room)?)?;
         if plan.total_arena_bytes() <= limit {
-            return Ok(plan);
+            return Ok(Some(plan));
         }
     }
-    let mut plan = planner.finish(&search.mirror(&cuts, usize::MAX))?;
-    if plan.total_arena_bytes() > unlimited.total_arena_bytes() {
-        plan = unlimited;
-    }
-    if plan.total_arena_bytes() > limit { Err(too_small(limit, &plan)) } else { Ok(plan) }
+    planner.finish(&search.mirror(&cuts, usize::MAX)).map(Some)
 }
 
 fn too_small(limit: usize, least: &Plan) -> Error {
