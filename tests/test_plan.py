@@ -166,6 +166,123 @@ def test_debug_str_tells_what_is_allocated():
     assert text.index("Name=fc1\n") < text.index("Name=softmax\n") < text.index("Name=fc1_backward")
 
 
+def grouped(groups=("one", "two")):
+    with mx.AttrScope(ctx_group=groups[0]):
+        x = sym.exp(sym.Variable("x") * 2)
+        x = sym.FullyConnected(x, num_hidden=8, name="fc1")
+    with mx.AttrScope(ctx_group=groups[1]):
+        x = sym.BatchNorm(sym.tanh(x), name="bn")
+    return sym.FullyConnected(x, num_hidden=4, name="fc2")
+
+
+@pytest.mark.parametrize("grad_req", ["null", "write"])
+def test_graphs_with_groups_are_planned_as_they_are_bound(grad_req):
+    groups = {"one": mx.cpu(0), "two": mx.cpu(1)}
+    shapes = {"grad_req": grad_req, "group2ctx": groups, "x": (50, 30)}
+    net = grouped()
+    plan = net.memory_plan(**shapes)
+    exe = net.simple_bind(mx.cpu(), **shapes)
+    assert plan.entries == exe.memory_plan().entries
+    assert {e.ctx for e in plan.entries} == {"cpu(0)", "cpu(1)"}
+    assert plan.arena_bytes == exe.memory_plan().arena_bytes
+    # Without groups everything is on the current context.
+    with mx.cpu(2):
+        plan = net.memory_plan(x=(50, 30))
+    assert {e.ctx for e in plan.entries} == {"cpu(2)"}
+    assert "copy" in net.dump_passes(**shapes)["devices"]
+
+
+WRONG = {
+    "unknown group": ({"group2ctx": {"one": mx.cpu(0)}, "x": (2, 3)}, "not found for group two"),
+    "no shapes": ({}, "x: None"),
+    "half a shape": ({"x": (2, 0)}, r"x: \(2, -1\)"),
+    "shapes disagree": ({"x": (2, 3), "fc1_weight": (8, 5)}, "fc1"),
+    "dtypes disagree": (
+        {"x": (2, 3), "type_dict": {"x": "float16", "fc1_weight": "float32"}}, "float16",
+    ),
+    "an unknown name": ({"x": (2, 3), "type_dict": {"x": "float33"}}, "float33"),
+    "no requests": ({"grad_req": [], "x": (2, 3)}, "empty list"),
+    "an unknown request": ({"grad_req": "often", "x": (2, 3)}, "often"),
+    "a group on no device": ({"group2ctx": {"one": 0, "two": mx.cpu()}, "x": (2, 3)}, "group2ctx"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_the_same_mistake_is_the_same_error_in_a_plan_and_a_binding(what):
+    kwargs, words = WRONG[what]
+    net = grouped()
+    with pytest.raises(Exception, match=words) as planned:
+        net.memory_plan(**kwargs)
+    with pytest.raises(Exception, match=words) as bound:
+        net.simple_bind(mx.cpu(), **kwargs)
+    assert type(planned.value) is type(bound.value)
+    assert isinstance(bound.value, (MXNetError, TypeError))
+
+
+def test_names_that_are_double_are_refused_by_plans_and_bindings():
+    net = sym.Variable("x") + sym.Variable("x")
+    for make in (net.memory_plan, lambda **kwargs: net.simple_bind(mx.cpu(), **kwargs)):
+        with pytest.raises(MXNetError, match="duplicate argument name 'x'"):
+            make(x=(2,))
+
+
+def test_a_variable_of_an_unknown_group_is_an_error():
+    net = sym.Variable("x", attr={"ctx_group": "nowhere"}) * 2
+    for make in (net.memory_plan, lambda **kwargs: net.simple_bind(mx.cpu(), **kwargs)):
+        with pytest.raises(MXNetError, match="not found for group nowhere"):
+            make(group2ctx={"here": mx.cpu()}, x=(2,))
+        make(x=(2,))
+
+
+def test_errors_name_the_function_that_was_called():
+    for name in ("memory_plan", "dump_passes"):
+        with pytest.raises(MXNetError, match=f"grad_req in {name} cannot be an empty list"):
+            getattr(mlp(), name)(grad_req=[], data=(2, 3))
+
+
+def test_a_limit_holds_for_all_devices_together():
+    net = sym.Variable("x")
+    for i in range(60):
+        with mx.AttrScope(ctx_group="one" if i < 30 else "two"):
+            net = sym.tanh(net * 1.1, name=f"t{i}")
+    net = sym.MakeLoss(net)
+    groups = {"one": mx.cpu(0), "two": mx.cpu(1)}
+    shapes = {"group2ctx": groups, "x": (1001,)}  # no whole number of lines
+    full, found = net.memory_plan(**shapes), []
+    limit = full.arena_bytes // 2
+    for kwargs in ({}, {"memory_limit": limit}):
+        exe, allocated = allocated_bytes(net, "write", **shapes, **kwargs)
+        exe.forward(is_train=True, x=np.linspace(-1, 1, 1001))
+        exe.backward()
+        found.append(exe.grad_dict["x"].asnumpy())
+    np.testing.assert_array_equal(*found)
+    plan = exe.memory_plan()
+    assert plan.arena_bytes <= limit and 0 < plan.recomputed_nodes
+    devices = {e.ctx: 0 for e in plan.entries if e.internal}
+    for e in plan.entries:
+        if e.internal:
+            devices[e.ctx] = max(devices[e.ctx], e.offset + -(-e.bytes // 64) * 64)
+    assert sum(devices.values()) == plan.arena_bytes
+    assert allocated == sum(map(taken, devices.values())) + taken(exe.outputs[0].size * 4)
+
+
+def test_a_limit_keeps_what_attributes_mark():
+    net = sym.Variable("x")
+    for i in range(60):
+        marks = {"force_mirroring": "True"} if i > 50 and i % 2 else {}
+        with mx.AttrScope(**marks):
+            net = sym.tanh(net, name=f"t{i}")
+    net = sym.MakeLoss(net)
+    marked = net.memory_plan(x=(1000,))
+    limited = net.memory_plan(memory_limit=marked.arena_bytes // 2, x=(1000,))
+    again = [
+        {e.name for e in plan.entries if e.name.endswith("_mirror_output")}
+        for plan in (marked, limited)
+    ]
+    assert again[0] == {f"t{i}_mirror_output" for i in (51, 53, 55, 57, 59)}
+    assert again[0] < again[1]
+
+
 # ---- between passes ----------------------------------------------------------------------------
 
 

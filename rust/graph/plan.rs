@@ -3,16 +3,16 @@
 //! Planning executes nothing and allocates no array, so it works for graphs far larger than memory.
 
 use super::check::check;
+use super::facts;
 use super::passes::{self, gradient::Differentiated, mirror::Mirror};
 use super::static_graph::{Entry, Graph};
 use super::symbol::Symbol;
 use crate::context::Context;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::operator::{OpReq, Registry};
 use crate::shape::Shape;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::Arc;
 
 /// Switches that old programs set by environment variables.
@@ -238,79 +238,8 @@ pub(in crate::graph) fn prepare(request: &PlanRequest) -> Result<Forward> {
         note(&graph, "merge_common")?;
     }
     let (arguments, aux) = graph.variables();
-    let (shapes, types) = infer_forward(request, &graph, &arguments, &aux)?;
+    let (shapes, types) = facts::infer_forward(request, &graph, &arguments, &aux)?;
     Ok(Forward { graph, shapes, types, arguments, aux, dumps })
-}
-
-/// Shapes and dtypes of all forward entries, from names, bound arrays and declarations; a dtype of which
-/// nothing is known is float32.
-fn infer_forward(
-    request: &PlanRequest,
-    graph: &Graph,
-    arguments: &[u32],
-    aux: &[u32],
-) -> Result<(Vec<Shape>, Vec<DType>)> {
-    let mut shapes = graph.shapes_seed(&request.shapes, request.np_shape)?;
-    let mut types = graph.types_seed(&request.types)?;
-    let args = arguments.iter().zip(&request.bound_args);
-    for (&node, bound) in args.chain(aux.iter().zip(&request.bound_aux)) {
-        if let Some((shape, dtype)) = bound {
-            let id = graph.entries_of(node as usize).start;
-            shapes[id] = shape.clone();
-            types[id] = Some(*dtype);
-        }
-    }
-    graph.infer_shapes(&mut shapes)?;
-    refuse_unknown(graph, &shapes)?;
-    graph.infer_types(&mut types)?;
-    for (id, node) in graph.nodes.iter().enumerate() {
-        let at = graph.entries_of(id).start;
-        if node.is_variable() && types[at].is_none() {
-            types[at] = Some(DType::F32);
-            graph.infer_types(&mut types)?;
-        }
-    }
-    let known = types.iter().enumerate().map(|(id, t)| {
-        t.ok_or_else(|| {
-            let node = &graph.nodes[graph.entry(id).node as usize];
-            Error::type_("the dtype of its output cannot be inferred")
-                .in_operator(node.op_name())
-                .in_node(&node.name)
-        })
-    });
-    let types = known.collect::<Result<_>>()?;
-    Ok((shapes, types))
-}
-
-/// An error that lists the variables whose shapes are unknown.
-fn refuse_unknown(graph: &Graph, shapes: &[Shape]) -> Result<()> {
-    const MOST: usize = 10;
-    if shapes.iter().all(Shape::is_known) {
-        return Ok(());
-    }
-    let unknown = |id: &usize| graph.entries_of(*id).any(|e| !shapes[e].is_known());
-    let variables: Vec<usize> = (0..graph.nodes.len())
-        .filter(|&id| graph.nodes[id].is_variable())
-        .filter(unknown)
-        .collect();
-    let mut text = "InferShape pass cannot decide shapes for the following arguments \
-                    (-1 means unknown dimensions). Please consider providing them as inputs:\n"
-        .to_owned();
-    for &id in variables.iter().take(MOST) {
-        let shape = &shapes[graph.entries_of(id).start];
-        let shown = if shape.rank_known() { format!("{:?}", shape.dims()) } else { "None".into() };
-        let _ = write!(text, "{}: {shown}, ", graph.nodes[id].name);
-    }
-    let error = Error::value(text);
-    match (0..graph.nodes.len()).find(unknown).filter(|_| variables.is_empty()) {
-        Some(id) => {
-            let node = &graph.nodes[id];
-            Err(Error::value("the shape of its output cannot be inferred")
-                .in_operator(node.op_name())
-                .in_node(&node.name))
-        }
-        None => Err(error),
-    }
 }
 
 /// Names of passes with the graphs after them.

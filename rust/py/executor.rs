@@ -28,7 +28,9 @@ pub(super) fn requests(names: &[String]) -> PyResult<Vec<OpReq>> {
     names.iter().map(find).collect()
 }
 
-fn groups(group2ctx: Option<&Bound<'_, PyDict>>) -> PyResult<BTreeMap<String, crate::Context>> {
+pub(super) fn groups(
+    group2ctx: Option<&Bound<'_, PyDict>>,
+) -> PyResult<BTreeMap<String, crate::Context>> {
     let mut found = BTreeMap::new();
     for (group, ctx) in group2ctx.into_iter().flat_map(|d| d.iter()) {
         found.insert(group.extract()?, context_arg(Some(&ctx))?);

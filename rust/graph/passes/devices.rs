@@ -50,6 +50,19 @@ pub fn run(
     insert_copies(done, arguments, aux, registry)
 }
 
+/// The device of a node's `ctx_group`, if it has one.
+pub fn of_group(node: &Node, groups: &BTreeMap<String, Context>) -> Result<Option<Context>> {
+    let group = node.dict.get("__ctx_group__").or_else(|| node.dict.get("ctx_group"));
+    let find = |group: &String| {
+        groups.get(group).copied().ok_or_else(|| {
+            Error::value(format!("The device assignment not found for group {group}"))
+                .in_operator(node.op_name())
+                .in_node(&node.name)
+        })
+    };
+    group.map(find).transpose()
+}
+
 fn assign(
     graph: &Graph,
     groups: &BTreeMap<String, Context>,
@@ -59,15 +72,10 @@ fn assign(
         if ctx[id].is_some() {
             continue;
         }
-        let group = node.dict.get("__ctx_group__").or_else(|| node.dict.get("ctx_group"));
-        ctx[id] = match (node.backward_of, group) {
-            (Some(forward), _) => ctx[forward as usize],
-            (None, Some(group)) => Some(*groups.get(group).ok_or_else(|| {
-                Error::value(format!("The device assignment not found for group {group}"))
-                    .in_operator(node.op_name())
-                    .in_node(&node.name)
-            })?),
-            _ => node.inputs.iter().find_map(|e| ctx[e.node as usize]),
+        ctx[id] = match node.backward_of {
+            Some(forward) => ctx[forward as usize],
+            None => of_group(node, groups)?
+                .or_else(|| node.inputs.iter().find_map(|e| ctx[e.node as usize])),
         };
     }
     for id in (0..graph.nodes.len()).rev() {
