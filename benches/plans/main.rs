@@ -6,7 +6,7 @@
 //!
 //! MXNet's figures count outputs, which its plans place among the internal entries, so what is compared with
 //! them is planned the same way. rsnet's executors give outputs arrays of their own instead: the column
-//! `bound here` says what one allocates, arenas and outputs together. The bench fails where a goal is missed.
+//! `allocated` says what one allocates, arenas and outputs together. The bench fails where a goal is missed.
 
 mod goals;
 mod graphs;
@@ -52,17 +52,18 @@ const SECONDS: [(&str, f64); 1] = [("resnet1001_cifar.write", 0.1)];
 fn table(graphs: &Graphs, filter: &str) -> Result<Vec<String>, String> {
     println!(
         "{:<36} {:>14} {:>14} {:>14} {:>14} {:>7} {:>7} {:>9}",
-        "plan", "ours", "bound here", "MXNet", "bound", "/MXNet", "/bound", "seconds"
+        "plan", "ours", "allocated", "MXNet", "bound", "/MXNet", "/bound", "seconds"
     );
     let (mut to_bound, mut to_own, mut to_mxnet) = (Vec::new(), Vec::new(), Vec::new());
     let mut missed = Vec::new();
     for name in graphs.plans().iter().filter(|n| n.contains(filter)) {
         let reference = graphs.figures(name);
-        let (plan, seconds, here) = measure(graphs, name).map_err(|e| format!("{name}: {e}"))?;
+        let (plan, seconds, allocated) =
+            measure(graphs, name).map_err(|e| format!("{name}: {e}"))?;
         let ours = plan.total_arena_bytes();
         let ratio = ours as f64 / reference.bound as f64;
         println!(
-            "{name:<36} {ours:>14} {here:>14} {:>14} {:>14} {:>7.4} {ratio:>7.4} {seconds:>9.4}{}",
+            "{name:<36} {ours:>14} {allocated:>14} {:>14} {:>14} {:>7.4} {ratio:>7.4} {seconds:>9.4}{}",
             reference.planned,
             reference.bound,
             ours as f64 / reference.planned as f64,

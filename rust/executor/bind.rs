@@ -44,6 +44,8 @@ pub struct Executor {
     pub(super) symbol: Symbol,
     pub(super) plan: Arc<Plan>,
     pub(super) prepared: Vec<Option<Arc<Prepared<'static>>>>,
+    /// Operators of the forward pass.
+    pub(super) forward_steps: usize,
     pub(super) limits: BulkLimits,
     pub(super) args: Vec<NDArray>,
     pub(super) grads: Vec<Option<NDArray>>,
@@ -79,6 +81,7 @@ impl Executor {
         Ok(Arc::new(Executor {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             rt: rt.clone(),
+            forward_steps: prepared[..plan.graph.num_forward].iter().flatten().count(),
             prepared,
             plan,
             limits: BulkLimits::from_env(),

@@ -66,14 +66,12 @@ impl Executor {
 
     /// Runs node number `step` of the forward pass; returns how many are left.
     pub fn partial_forward(&self, is_train: bool, step: usize) -> Result<usize> {
-        let forward = &self.prepared[..self.plan.graph.num_forward];
-        let all = forward.iter().flatten().count();
-        if step >= all {
+        if step >= self.forward_steps {
             return Ok(0);
         }
         let lane = self.lanes.mine(|| self.new_lane())?;
         self.start(&lane, Pass::Step(step), is_train, |_| Ok(()), |_| {})?;
-        Ok(all - step - 1)
+        Ok(self.forward_steps - step - 1)
     }
 
     /// Pushes a pass in a lane, alone on the arenas that it shares: every run begins here. `set` copies
