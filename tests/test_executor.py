@@ -1,9 +1,4 @@
-"""Executors: binding in all forms, running, sharing, threads, errors."""
-
-import gc
-import itertools
-import threading
-import weakref
+"""Executors: binding in all forms, running, monitors, plans, errors."""
 
 import numpy as np
 import pytest
@@ -350,6 +345,94 @@ def test_partial_forward_runs_node_by_node():
         exe.partial_forward(False, 2)
 
 
+def run_steps(exe, is_train=False):
+    step, left = 0, 1
+    while left:
+        left = exe.partial_forward(is_train, step)
+        step += 1
+
+
+def test_steps_are_refused_once_a_sharing_executor_ran():
+    net = sym.Variable("x")
+    for i in range(3):
+        net = sym.FullyConnected(net, num_hidden=4, no_bias=True, name=f"fc{i}")
+    one = net.simple_bind(mx.cpu(), grad_req="null", x=(2, 4))
+    two = net.simple_bind(mx.cpu(), grad_req="null", shared_exec=one, x=(2, 4))
+    for exe, seed in ((one, 0), (two, 1)):
+        for i, array in enumerate(exe.arg_arrays):
+            array[:] = arr(*array.shape) + seed + i
+    expected = one.forward()[0].asnumpy()
+    one.partial_forward(False, 0)
+    two.forward()
+    with pytest.raises(MXNetError, match="another executor"):
+        one.partial_forward(False, 1)
+    run_steps(one)
+    np.testing.assert_array_equal(one.outputs[0].asnumpy(), expected)
+
+
+@pytest.mark.parametrize("monitor_all", [False, True])
+def test_what_a_monitor_keeps_stays_what_it_was(monitor_all):
+    """Also where the run itself takes over the memory of an entry."""
+    a = np.linspace(0.5, 1.5, 6, dtype="float32")
+    square = sym.square(sym.Variable("a"), name="square")
+    net = sym.tanh(sym._mul_scalar(square, scalar=2, name="twice"), name="tanh")
+    exe = net.simple_bind(mx.cpu(), a=(6,))
+    kept = {}
+    exe.set_monitor_callback(lambda name, array: kept.setdefault(name, array), monitor_all)
+    exe.forward(is_train=True, a=a)
+    exe.backward(nd.ones((6,)))
+    y = np.tanh(2 * a**2)
+    expected = {"square_output": a**2, "twice_output": 2 * a**2, "tanh_output": y}
+    slope = 1 - y**2
+    expected |= {"tanh_backward_output0": slope, "twice_backward__mul_scalar_output": 2 * slope}
+    expected["square_backward_output0"] = 4 * a * slope
+    if monitor_all:
+        expected |= {"a": a, "twice_data": a**2, "tanh_data": 2 * a**2, "_head_grad_0": slope**0}
+        expected |= {"tanh_backward_input1": y, "twice_backward__mul_scalar_data": slope}
+        expected["square_backward_input0"] = 2 * slope
+    exe.set_monitor_callback(None)
+    exe.forward(a=a * 0 + 9)
+    assert kept.keys() == expected.keys()
+    for name, want in expected.items():
+        got = kept[name].asnumpy()
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_a_monitor_sees_single_steps():
+    exe = mlp().simple_bind(mx.cpu(), data=(2, 4))
+    whole, steps = [], []
+    for seen, run in ((whole, exe.forward), (steps, lambda: run_steps(exe))):
+        exe.set_monitor_callback(lambda name, array, seen=seen: seen.append(name))
+        run()
+    assert steps == whole and "fc1_output" in steps
+
+
+def test_steps_heal_the_states_that_a_failed_pass_left():
+    class Picky(mx.operator.CustomOp):
+        def forward(self, is_train, req, in_data, out_data, aux):
+            if bad:
+                raise KeyError("not today")
+            self.assign(out_data[0], req[0], in_data[0])
+
+    @mx.operator.register("test_executor_steps")
+    class PickyProp(mx.operator.CustomOpProp):
+        def create_operator(self, ctx, shapes, dtypes):
+            return Picky()
+
+    bad = []
+    net = sym.Custom(sym.Variable("x"), op_type="test_executor_steps")
+    net = sym.BatchNorm(net, name="bn", fix_gamma=False)
+    exe = net.simple_bind(mx.cpu(), grad_req="null", x=(4, 3))
+    exe.arg_dict["x"][:] = arr(4, 3)
+    expected = exe.forward(is_train=True)[0].asnumpy()
+    bad.append(True)
+    with pytest.raises(KeyError):
+        exe.forward(is_train=True)[0].asnumpy()
+    bad.clear()
+    run_steps(exe, True)
+    np.testing.assert_array_equal(exe.outputs[0].asnumpy(), expected)
+
+
 class Picky(mx.Operator):
     """Doubles what is below 100 and refuses the rest."""
 
@@ -488,165 +571,3 @@ def test_gradient_as_a_symbol():
     np.testing.assert_allclose(grad.eval(**values)[0].asnumpy(), (x * head).asnumpy(), rtol=1e-6)
     with pytest.raises(KeyError, match="nothing"):
         (a * b).grad(["nothing"])
-
-
-# ---- shared memory -----------------------------------------------------------------------------
-
-
-def test_executors_of_different_sizes_share_memory():
-    net = mlp()
-    small = net.simple_bind(mx.cpu(), data=(2, 4))
-    big = net.simple_bind(mx.cpu(), shared_exec=small, data=(64, 4))
-    for exe in (small, big, small):
-        exe.copy_params_from({k: arr(*v.shape) for k, v in exe.arg_dict.items()})
-        lone = net.simple_bind(mx.cpu(), data=exe.arg_dict["data"].shape)
-        lone.copy_params_from(exe.arg_dict)
-        np.testing.assert_allclose(
-            exe.forward(is_train=True)[0].asnumpy(), lone.forward(is_train=True)[0].asnumpy()
-        )
-        exe.backward()
-        lone.backward()
-        for name in net.list_arguments():
-            np.testing.assert_allclose(
-                exe.grad_dict[name].asnumpy(), lone.grad_dict[name].asnumpy(), rtol=1e-5, atol=1e-6
-            )
-
-
-def used_bytes():
-    nd.waitall()
-    gc.collect()
-    return mx._core.memory_usage()[0]
-
-
-def test_shared_memory_does_not_depend_on_the_order_of_binding():
-    net = mlp(hidden=64)
-    sizes = set()
-    for order in itertools.permutations([32, 1024, 256]):
-        before, bound = used_bytes(), []
-        for rows in order:
-            last = bound[-1] if bound else None
-            bound.append(net.simple_bind(mx.cpu(), shared_exec=last, data=(rows, 16)))
-        for exe in bound:
-            exe.forward(is_train=True)
-            exe.backward()
-        sizes.add(used_bytes() - before)
-        del bound, exe, last
-    assert len(sizes) == 1, sizes
-
-
-def test_executors_that_share_memory_may_run_in_threads(monkeypatch):
-    monkeypatch.setenv("MXNET_EXEC_PREFER_BULK_EXEC", "0")  # many segments, much to mingle
-    net = sym.Variable("x")
-    for _ in range(12):
-        net = sym.Activation(net * 1.5, act_type="tanh")
-    one = net.simple_bind(mx.cpu(), grad_req="null", x=(64,))
-    two = net.simple_bind(mx.cpu(), grad_req="null", shared_exec=one, x=(64,))
-    wrong = []
-
-    def run(exe, value):
-        data = np.full(64, value, dtype="float32")
-        expected = data
-        for _ in range(12):
-            expected = np.tanh(expected * np.float32(1.5))
-        for _ in range(60):
-            got = exe.forward(x=data)[0].asnumpy()
-            if not np.allclose(got, expected, rtol=1e-4):
-                wrong.append(value)
-
-    threads = [threading.Thread(target=run, args=a) for a in ((one, 0.1), (two, -0.7))]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not wrong
-
-
-def test_shared_arguments_and_buffer():
-    net = mlp()
-    buffer = {}
-    first = net.simple_bind(mx.cpu(), shared_buffer=buffer, data=(8, 4))
-    second = net.simple_bind(
-        mx.cpu(), shared_arg_names=["fc1_weight"], shared_exec=first, shared_buffer=buffer,
-        data=(4, 4),
-    )  # fmt: skip
-    first.arg_dict["fc1_weight"][:] = 7
-    assert (second.arg_dict["fc1_weight"].asnumpy() == 7).all()
-    assert "data" in buffer
-
-
-# ---- threads -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("workers", [2, 8])
-def test_one_executor_serves_many_threads(workers):
-    net = mlp(hidden=32)
-    exe = net.simple_bind(mx.cpu(), grad_req="null", data=(4, 16))
-    exe.copy_params_from({k: arr(*v.shape) for k, v in exe.arg_dict.items() if k != "data"})
-    inputs = [rng.standard_normal((4, 16)).astype("float32") for _ in range(16)]
-    expected = [exe.forward(data=x)[0].asnumpy() for x in inputs]
-    wrong = []
-
-    def serve(seed):
-        order = np.random.default_rng(seed)
-        for _ in range(200):
-            i = int(order.integers(len(inputs)))
-            got = exe.forward(data=inputs[i])[0].asnumpy()
-            if not np.array_equal(got, expected[i]):
-                wrong.append(i)
-
-    threads = [threading.Thread(target=serve, args=(i,)) for i in range(workers)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not wrong
-    assert exe.arg_dict["data"].asnumpy() is not None
-
-
-def test_a_thread_sees_its_own_outputs():
-    exe = (sym.Variable("x") * 2).simple_bind(mx.cpu(), x=(1,))
-    exe.forward(x=nd.ones((1,)))
-    seen = []
-
-    def other():
-        exe.forward(x=nd.array([5.0]))
-        seen.append(exe.outputs[0].asnumpy()[0])
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    thread.join()
-    assert seen == [10]
-    assert exe.outputs[0].asnumpy()[0] == 2
-
-
-# ---- checkpoints -------------------------------------------------------------------------------
-
-
-def test_checkpoint_round_trip(tmp_path):
-    net = sym.BatchNorm(mlp().get_internals()["fc1_output"], name="bn")
-    exe = net.simple_bind(mx.cpu(), data=(2, 4))
-    exe.arg_dict["fc1_weight"][:] = arr(8, 4)
-    params = {k: v for k, v in exe.arg_dict.items() if k != "data"}
-    prefix = str(tmp_path / "net")
-    mx.model.save_checkpoint(prefix, 3, net, params, exe.aux_dict)
-    assert (tmp_path / "net-0003.params").exists()
-    again, args, aux = mx.model.load_checkpoint(prefix, 3)
-    assert again.tojson() == net.tojson()
-    assert set(args) == set(params) and set(aux) == set(exe.aux_dict)
-    np.testing.assert_array_equal(args["fc1_weight"].asnumpy(), params["fc1_weight"].asnumpy())
-    nd.save(str(tmp_path / "bad-0001.params"), {"fc": nd.ones((1,))})
-    with pytest.raises(ValueError, match="Invalid param file"):
-        mx.model.load_params(str(tmp_path / "bad"), 1)
-
-
-def test_an_executor_with_a_monitor_is_freed():
-    exe = (sym.Variable("x") * 2).simple_bind(mx.cpu(), x=(3,))
-    monitor = mx.monitor.Monitor(1)
-    monitor.install(exe)
-    monitor.tic()
-    exe.forward()
-    assert monitor.toc()
-    gone = weakref.ref(exe)
-    del exe, monitor
-    gc.collect()
-    assert gone() is None

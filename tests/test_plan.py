@@ -1,5 +1,7 @@
 """Memory plans: as data, as pictures, between passes, with recomputation and under limits."""
 
+import gc
+import re
 import struct
 import xml.etree.ElementTree as ET
 import zlib
@@ -64,8 +66,11 @@ def test_planning_works_for_graphs_far_larger_than_memory():
 def test_sizes_of_dtypes_are_honoured(dtype, size):
     net = sym.exp(sym.exp(sym.exp(sym.Variable("x"))))
     plan = net.memory_plan(type_dict={"x": dtype}, grad_req="null", x=(128,))
-    assert plan.arena_bytes == 128 * size
+    # All in place in the output's array.
+    assert (plan.arena_bytes, plan.output_bytes) == (0, 128 * size)
     assert {e.bytes for e in plan.entries} == {128 * size}
+    plan = sym.sum(net).memory_plan(type_dict={"x": dtype}, grad_req="null", x=(128,))
+    assert (plan.arena_bytes, plan.output_bytes) == (128 * size, size)
 
 
 def test_requests_of_entries():
@@ -78,12 +83,204 @@ def test_requests_of_entries():
     assert added["fc1_backward_output1"].req == "add"
 
 
+def used():
+    nd.waitall()
+    gc.collect()
+    return mx._core.memory_usage()[0]
+
+
+def taken(size):
+    """What the pool takes for an array of so many bytes."""
+    before = used()
+    array = nd.zeros((size,), dtype="uint8") if size else None
+    size = used() - before
+    del array
+    return size
+
+
+def allocated_bytes(net, grad_req, **kwargs):
+    """The executor after one step, and the bytes that it holds beside the arrays it was bound to."""
+    before = used()
+    exe = net.simple_bind(mx.cpu(), grad_req=grad_req, **kwargs)
+    exe.forward(is_train=grad_req != "null")
+    if grad_req != "null":
+        exe.backward([nd.ones(o.shape) for o in exe.outputs])
+    bound = [*exe.arg_arrays, *exe.grad_arrays, *exe.aux_arrays]
+    held = used() - before
+    return exe, held - sum(taken(a.size * 4) for a in bound if a is not None)
+
+
+def head_and_tail():
+    """A large output, and small work that goes on from it."""
+    big = sym.exp(sym.Variable("x"), name="big")
+    tail = sym.slice_axis(big, axis=0, begin=0, end=4096)
+    for i in range(4):
+        tail = sym.tanh(tail * 2, name=f"t{i}")
+    return sym.Group([big, sym.sum(tail, name="sum")])
+
+
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("grad_req", ["null", "write"])
+@pytest.mark.parametrize(
+    ("net", "shape"),
+    [
+        (head_and_tail(), (1 << 18,)),
+        (sym.exp(sym.exp(head_and_tail()[0])), (1 << 18,)),
+        (chain(8), (1 << 16,)),
+        (mlp(), (1 << 12, 64)),
+    ],
+    ids=["head and tail", "in place", "chain", "mlp"],
+)
+def test_what_is_planned_is_what_is_allocated(net, shape, grad_req, limited):
+    name = net.list_arguments()[0]
+    plan = net.memory_plan(grad_req=grad_req, **{name: shape})
+    limit = {"memory_limit": plan.arena_bytes} if limited else {}
+    exe, allocated = allocated_bytes(net, grad_req, **{name: shape}, **limit)
+    own = exe.memory_plan()
+    assert (own.arena_bytes, own.output_bytes) == (plan.arena_bytes, plan.output_bytes)
+    assert own.output_bytes == sum(o.size * 4 for o in exe.outputs)
+    # Gradients given for outputs are copied into arrays of their own.
+    given = sum(taken(e.bytes) for e in own.entries if e.name.startswith("_head_grad"))
+    outputs = sum(taken(o.size * 4) for o in exe.outputs)
+    assert allocated == taken(own.arena_bytes) + outputs + given
+    for e in own.entries:
+        assert e.internal == (e.offset is not None)
+        assert not (e.internal and e.name in net.list_outputs()), e
+        assert not e.internal or e.offset + e.bytes <= own.arena_bytes
+
+
 def test_debug_str_tells_what_is_allocated():
-    text = mlp().simple_bind(mx.cpu(), data=(1 << 14, 784)).debug_str()
-    megabytes = mlp().memory_plan(data=(1 << 14, 784)).arena_bytes >> 20
-    assert megabytes > 0 and f"Total {megabytes} MB allocated" in text
+    net = sym.Group([mlp(), sym.FullyConnected(sym.Variable("x"), num_hidden=512, no_bias=True)])
+    shapes = {"data": (1 << 15, 64), "x": (1 << 13, 8)}
+    exe, allocated = allocated_bytes(net, "null", **shapes)
+    text = exe.debug_str()
+    arenas, outputs = (
+        int(re.search(rf"Total (\d+) MB {what}", text)[1]) for what in ("allocated", "of outputs")
+    )
+    plan = net.memory_plan(grad_req="null", **shapes)
+    assert (arenas, outputs) == (plan.arena_bytes >> 20, plan.output_bytes >> 20) == (8, 17)
+    own = taken(plan.arena_bytes) + sum(taken(o.size * 4) for o in exe.outputs)
+    assert allocated == own and arenas + outputs == (plan.arena_bytes + plan.output_bytes) >> 20
     assert "TempSpace resource requested" in text
+    text = mlp().simple_bind(mx.cpu(), data=(4, 6)).debug_str()
     assert text.index("Name=fc1\n") < text.index("Name=softmax\n") < text.index("Name=fc1_backward")
+
+
+def grouped(groups=("one", "two")):
+    with mx.AttrScope(ctx_group=groups[0]):
+        x = sym.exp(sym.Variable("x") * 2)
+        x = sym.FullyConnected(x, num_hidden=8, name="fc1")
+    with mx.AttrScope(ctx_group=groups[1]):
+        x = sym.BatchNorm(sym.tanh(x), name="bn")
+    return sym.FullyConnected(x, num_hidden=4, name="fc2")
+
+
+@pytest.mark.parametrize("grad_req", ["null", "write"])
+def test_graphs_with_groups_are_planned_as_they_are_bound(grad_req):
+    groups = {"one": mx.cpu(0), "two": mx.cpu(1)}
+    shapes = {"grad_req": grad_req, "group2ctx": groups, "x": (50, 30)}
+    net = grouped()
+    plan = net.memory_plan(**shapes)
+    exe = net.simple_bind(mx.cpu(), **shapes)
+    assert plan.entries == exe.memory_plan().entries
+    assert {e.ctx for e in plan.entries} == {"cpu(0)", "cpu(1)"}
+    assert plan.arena_bytes == exe.memory_plan().arena_bytes
+    # Without groups everything is on the current context.
+    with mx.cpu(2):
+        plan = net.memory_plan(x=(50, 30))
+    assert {e.ctx for e in plan.entries} == {"cpu(2)"}
+    assert "copy" in net.dump_passes(**shapes)["devices"]
+
+
+WRONG = {
+    "unknown group": ({"group2ctx": {"one": mx.cpu(0)}, "x": (2, 3)}, "not found for group two"),
+    "no shapes": ({}, "x: None"),
+    "half a shape": ({"x": (2, 0)}, r"x: \(2, -1\)"),
+    "shapes disagree": ({"x": (2, 3), "fc1_weight": (8, 5)}, "fc1"),
+    "dtypes disagree": (
+        {"x": (2, 3), "type_dict": {"x": "float16", "fc1_weight": "float32"}}, "float16",
+    ),
+    "an unknown name": ({"x": (2, 3), "type_dict": {"x": "float33"}}, "float33"),
+    "no requests": ({"grad_req": [], "x": (2, 3)}, "empty list"),
+    "an unknown request": ({"grad_req": "often", "x": (2, 3)}, "often"),
+    "a group on no device": ({"group2ctx": {"one": 0, "two": mx.cpu()}, "x": (2, 3)}, "group2ctx"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_the_same_mistake_is_the_same_error_in_a_plan_and_a_binding(what):
+    kwargs, words = WRONG[what]
+    net = grouped()
+    with pytest.raises(Exception, match=words) as planned:
+        net.memory_plan(**kwargs)
+    with pytest.raises(Exception, match=words) as bound:
+        net.simple_bind(mx.cpu(), **kwargs)
+    assert type(planned.value) is type(bound.value)
+    assert isinstance(bound.value, (MXNetError, TypeError))
+
+
+def test_names_that_are_double_are_refused_by_plans_and_bindings():
+    net = sym.Variable("x") + sym.Variable("x")
+    for make in (net.memory_plan, lambda **kwargs: net.simple_bind(mx.cpu(), **kwargs)):
+        with pytest.raises(MXNetError, match="duplicate argument name 'x'"):
+            make(x=(2,))
+
+
+def test_a_variable_of_an_unknown_group_is_an_error():
+    net = sym.Variable("x", attr={"ctx_group": "nowhere"}) * 2
+    for make in (net.memory_plan, lambda **kwargs: net.simple_bind(mx.cpu(), **kwargs)):
+        with pytest.raises(MXNetError, match="not found for group nowhere"):
+            make(group2ctx={"here": mx.cpu()}, x=(2,))
+        make(x=(2,))
+
+
+def test_errors_name_the_function_that_was_called():
+    for name in ("memory_plan", "dump_passes"):
+        with pytest.raises(MXNetError, match=f"grad_req in {name} cannot be an empty list"):
+            getattr(mlp(), name)(grad_req=[], data=(2, 3))
+
+
+def test_a_limit_holds_for_all_devices_together():
+    net = sym.Variable("x")
+    for i in range(60):
+        with mx.AttrScope(ctx_group="one" if i < 30 else "two"):
+            net = sym.tanh(net * 1.1, name=f"t{i}")
+    net = sym.MakeLoss(net)
+    groups = {"one": mx.cpu(0), "two": mx.cpu(1)}
+    shapes = {"group2ctx": groups, "x": (1001,)}  # no whole number of lines
+    full, found = net.memory_plan(**shapes), []
+    limit = full.arena_bytes // 2
+    for kwargs in ({}, {"memory_limit": limit}):
+        exe, allocated = allocated_bytes(net, "write", **shapes, **kwargs)
+        exe.forward(is_train=True, x=np.linspace(-1, 1, 1001))
+        exe.backward()
+        found.append(exe.grad_dict["x"].asnumpy())
+    np.testing.assert_array_equal(*found)
+    plan = exe.memory_plan()
+    assert plan.arena_bytes <= limit and 0 < plan.recomputed_nodes
+    devices = {e.ctx: 0 for e in plan.entries if e.internal}
+    for e in plan.entries:
+        if e.internal:
+            devices[e.ctx] = max(devices[e.ctx], e.offset + -(-e.bytes // 64) * 64)
+    assert sum(devices.values()) == plan.arena_bytes
+    assert allocated == sum(map(taken, devices.values())) + taken(exe.outputs[0].size * 4)
+
+
+def test_a_limit_keeps_what_attributes_mark():
+    net = sym.Variable("x")
+    for i in range(60):
+        marks = {"force_mirroring": "True"} if i > 50 and i % 2 else {}
+        with mx.AttrScope(**marks):
+            net = sym.tanh(net, name=f"t{i}")
+    net = sym.MakeLoss(net)
+    marked = net.memory_plan(x=(1000,))
+    limited = net.memory_plan(memory_limit=marked.arena_bytes // 2, x=(1000,))
+    again = [
+        {e.name for e in plan.entries if e.name.endswith("_mirror_output")}
+        for plan in (marked, limited)
+    ]
+    assert again[0] == {f"t{i}_mirror_output" for i in (51, 53, 55, 57, 59)}
+    assert again[0] < again[1]
 
 
 # ---- between passes ----------------------------------------------------------------------------

@@ -82,7 +82,7 @@ def imperative(recipe, steps=2):
     arrays = [mx.nd.array(v) for v in inputs]
     grads = [mx.nd.array(np.ones(SHAPE)) for _ in arrays]
     mx.autograd.mark_variables(arrays, grads, recipe[3])
-    if all(r == "null" for r in recipe[3]):
+    if not any(arriving(recipe)):
         return [o.asnumpy() for o in build(recipe, mx.nd, arrays)], [g.asnumpy() for g in grads]
     for _ in range(steps):
         with mx.autograd.record():
@@ -102,19 +102,71 @@ def reachable(recipe):
     return [i in alive for i in range(inputs)]
 
 
+def arriving(recipe):
+    """Which inputs get a gradient?"""
+    return [r != "null" and ok for r, ok in zip(recipe[3], reachable(recipe), strict=True)]
+
+
 @settings(max_examples=60, deadline=None)
 @given(recipes())
 def test_symbolic_matches_imperative(recipe):
     outputs, grads = symbolic(recipe)
-    wanted = [r != "null" and ok for r, ok in zip(recipe[3], reachable(recipe), strict=True)]
-    if not any(wanted):
-        return
+    wanted = arriving(recipe)
     expected_outputs, expected_grads = imperative(recipe)
     for got, expected in zip(outputs, expected_outputs, strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
     for got, expected, compare in zip(grads, expected_grads, wanted, strict=True):
         if compare:
             np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+    for got, req in zip(grads, recipe[3], strict=True):
+        assert req != "null" or (got == 1).all(), "written without a request"
+
+
+@st.composite
+def stacks(draw):
+    """A network of layers that infer their parameters, and which of its shapes are told."""
+    layers = draw(st.lists(st.integers(0, 6), min_size=1, max_size=8))
+    return layers, draw(st.lists(st.booleans(), min_size=40, max_size=40))
+
+
+def stacked(layers):
+    x = mx.sym.Variable("x")
+    for i, layer in enumerate(layers):
+        x = [
+            lambda x, i: mx.sym.FullyConnected(x, num_hidden=3 + i, name=f"fc{i}"),
+            lambda x, i: mx.sym.BatchNorm(x, name=f"bn{i}"),
+            lambda x, i: mx.sym.tanh(x) + mx.sym.Variable(f"v{i}"),
+            lambda x, i: mx.sym.expand_dims(mx.sym.Flatten(x), axis=1),
+            lambda x, i: mx.sym.Concat(x, x, dim=1),
+            lambda x, i: mx.sym.LeakyReLU(x, act_type="prelu", name=f"p{i}"),
+            lambda x, i: mx.sym.FullyConnected(x, num_hidden=4, no_bias=True, flatten=False),
+        ][layer](x, i)
+    return x
+
+
+@settings(max_examples=60, deadline=None)
+@given(stacks())
+def test_partial_inference_agrees_with_full(stack):
+    layers, told = stack
+    net = stacked(layers)
+    names = net.list_arguments()
+    full = net.infer_shape(x=(2, 5))
+    assert full == net.infer_shape_partial(x=(2, 5))
+    given_shapes = {n: s for n, s, tell in zip(names, full[0], told, strict=False) if tell}
+    partial = net.infer_shape_partial(**given_shapes)
+    for known, part in zip(full, partial, strict=True):
+        for whole, shape in zip(known, part, strict=True):
+            if shape is None or shape == ():
+                continue
+            assert len(shape) == len(whole)
+            assert all(p in (0, -1, w) for p, w in zip(shape, whole, strict=True)), (shape, whole)
+    if "x" in given_shapes:
+        assert partial == full
+    # What is found out is a fixed point: telling it again finds no more.
+    found = {n: s for n, s in zip(names, partial[0], strict=True) if s}
+    assert net.infer_shape_partial(**found) == partial
+    types = net.infer_type(x="float64")
+    assert types == net.infer_type_partial(x="float64")
 
 
 PLAIN = {

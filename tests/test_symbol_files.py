@@ -9,6 +9,7 @@ import subprocess
 
 import numpy as np
 import pytest
+from processes import printed
 
 import rsnet as mx
 from rsnet.base import MXNetError
@@ -116,6 +117,38 @@ def test_a_custom_operator_that_is_missing_fails_at_bind_only(tmp_path):
             bind()
 
 
+# ---- casts of mixed precision -------------------------------------------------------------------
+
+
+def with_casts():
+    x = sym.amp_cast(sym.Variable("x"), dtype="float16", name="low")
+    x = sym.exp(sym.amp_cast(x, dtype="float32", name="high"), name="exp")
+    return sym.Group(
+        [sym._mul_scalar(x, scalar=2, name="twice"), sym.amp_cast(x, dtype="float16", name="last")]
+    )
+
+
+def test_files_are_written_without_amp_casts(tmp_path):
+    net = with_casts()
+    kept, plain = net.tojson(remove_amp_cast=False), net.tojson()
+    assert kept.count('"amp_cast"') == 3 and "amp_cast" not in plain
+    assert sym.load_json(kept).list_outputs() == net.list_outputs()
+    bare = sym.load_json(plain)
+    assert bare.list_outputs() == ["twice_output", "exp_output"]
+    outputs = bare.eval(x=nd.ones((3,)))
+    np.testing.assert_allclose(outputs[0].asnumpy(), np.full(3, 2 * np.e), rtol=1e-6)
+    assert [o.dtype for o in outputs] == [np.float32, np.float32]
+    net.save(str(tmp_path / "plain.json"))
+    net.save(str(tmp_path / "kept.json"), remove_amp_cast=False)
+    assert (tmp_path / "plain.json").read_text() == plain
+    assert (tmp_path / "kept.json").read_text() == kept
+    for remove, text in ((True, plain), (False, kept)):
+        mx.model.save_checkpoint(str(tmp_path / "net"), 1, net, {}, {}, remove_amp_cast=remove)
+        assert (tmp_path / "net-symbol.json").read_text() == text
+    assert pickle.loads(pickle.dumps(net)).tojson(remove_amp_cast=False) == kept
+    assert mlp().tojson() == mlp().tojson(remove_amp_cast=False)
+
+
 # ---- deep and hostile --------------------------------------------------------------------------
 
 
@@ -215,10 +248,10 @@ def damaged(text, rng):
     return (raw[:begin] + raw[end:]).decode("utf8", "replace")
 
 
-def test_damaged_files_give_errors_or_symbols():
+def read_damaged(seed, count):
     """Whatever a file holds: an error of ours, or a symbol that can be looked at and planned."""
-    text, rng, refused = mlp().tojson(), random.Random(1), 0
-    for _ in range(600):
+    text, rng, refused = mlp().tojson(), random.Random(seed), 0
+    for _ in range(count):
         try:
             net = sym.load_json(damaged(text, rng))
         except MXNetError:
@@ -231,7 +264,42 @@ def test_damaged_files_give_errors_or_symbols():
             net.memory_plan(data=(4, 6))
         except MXNetError:
             refused += 1
-    assert refused > 300
+    return refused
+
+
+def test_damaged_files_give_errors_or_symbols():
+    assert read_damaged(1, 600) > 300
+
+
+CAPPED = """
+import re, resource, sys
+sys.path.insert(0, {here!r})
+from test_symbol_files import HUGE, VARIABLE, file_of, mx, read_damaged, sym
+
+used = int(re.search(r"VmSize:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) << 10
+resource.setrlimit(resource.RLIMIT_AS, (used + (256 << 20), resource.RLIM_INFINITY))
+try:
+    bytearray(512 << 20)
+    print("there is no cap")
+except MemoryError:
+    pass
+assert read_damaged(2, 300) > 150
+for op, attrs, output in HUGE:
+    node = {{"op": op, "name": "n", "attrs": attrs, "inputs": [[0, 0, 0]]}}
+    try:
+        sym.load_json(file_of([VARIABLE, node], [1, output, 0]))
+        print(op, "was read")
+    except mx.MXNetError:
+        pass
+print("done")
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads its size from /proc")
+def test_damaged_files_take_little_memory():
+    """A process that may take 256 MiB more than it has reads them all."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    assert printed(CAPPED.format(here=here)) == "done"
 
 
 # ---- MXNet itself ------------------------------------------------------------------------------

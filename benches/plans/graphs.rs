@@ -56,12 +56,13 @@ impl Graphs {
     }
 
     /// A request for `file`: shapes of its graph's inputs, with gradients for everything but inputs and
-    /// labels if `train`.
+    /// labels if `train`. Outputs lie in the arena, because MXNet's figures count them.
     pub fn request(&self, file: &str, train: bool) -> Result<PlanRequest, String> {
         let path = self.dir.join(file);
         let text = std::fs::read_to_string(&path).map_err(|e| format!("{file}: {e}"))?;
         let symbol = load_json(&text, &self.registry, false).map_err(|e| e.to_string())?.symbol;
         let mut request = PlanRequest::new(symbol.clone(), self.registry.clone());
+        request.options.outputs_in_arena = true;
         let graph = file.split('.').next().unwrap_or(file);
         request.shapes = input_shapes(&symbol, &self.shapes[graph]["inputs"]);
         if train {

@@ -3,6 +3,10 @@
 //! `cargo bench --bench plans -- DIR [FILTER]`: DIR holds symbol files (or `graphs.tar.xz` with them) and
 //! `bounds.json` (the shapes and MXNet's figures). Only internal entries count; nothing is executed. Every
 //! plan is checked before it is reported: entries that are alive at once do not overlap.
+//!
+//! MXNet's figures count outputs, which its plans place among the internal entries, so what is compared with
+//! them is planned the same way. rsnet's executors give outputs arrays of their own instead: the column
+//! `allocated` says what one allocates, arenas and outputs together. The bench fails where a goal is missed.
 
 mod goals;
 mod graphs;
@@ -30,25 +34,36 @@ fn main() -> ExitCode {
 
 fn run(dir: &Path, filter: &str) -> Result<(), String> {
     let graphs = Graphs::open(dir)?;
-    table(&graphs, filter)?;
-    goals::limits(&graphs, filter);
-    goals::batches(&graphs, filter);
-    goals::forms(&graphs, filter)
+    let mut missed = table(&graphs, filter)?;
+    missed.extend(goals::limits(&graphs, filter));
+    missed.extend(goals::batches(&graphs, filter));
+    goals::forms(&graphs, filter)?;
+    if missed.is_empty() { Ok(()) } else { Err(format!("missed:\n{}", missed.join("\n"))) }
 }
 
-fn table(graphs: &Graphs, filter: &str) -> Result<(), String> {
+/// Most bytes, as multiples of MXNet's bound, over the `.null` and `.write` plans.
+const MEAN_TO_BOUND: f64 = 1.003;
+const WORST_TO_BOUND: f64 = 1.01;
+/// Most bytes and seconds of single plans.
+const BYTES: [(&str, usize); 1] = [("lstm_4x1024_T256.write", 2_432_000_000)];
+const SECONDS: [(&str, f64); 1] = [("resnet1001_cifar.write", 0.1)];
+
+/// Prints the table; returns the goals that are missed.
+fn table(graphs: &Graphs, filter: &str) -> Result<Vec<String>, String> {
     println!(
-        "{:<36} {:>14} {:>14} {:>14} {:>7} {:>7} {:>9}",
-        "plan", "ours", "MXNet", "bound", "/MXNet", "/bound", "seconds"
+        "{:<36} {:>14} {:>14} {:>14} {:>14} {:>7} {:>7} {:>9}",
+        "plan", "ours", "allocated", "MXNet", "bound", "/MXNet", "/bound", "seconds"
     );
-    let (mut to_bound, mut to_own, mut above) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut to_bound, mut to_own, mut to_mxnet) = (Vec::new(), Vec::new(), Vec::new());
+    let mut missed = Vec::new();
     for name in graphs.plans().iter().filter(|n| n.contains(filter)) {
         let reference = graphs.figures(name);
-        let (plan, seconds) = measure(graphs, name).map_err(|e| format!("{name}: {e}"))?;
+        let (plan, seconds, allocated) =
+            measure(graphs, name).map_err(|e| format!("{name}: {e}"))?;
         let ours = plan.total_arena_bytes();
         let ratio = ours as f64 / reference.bound as f64;
         println!(
-            "{name:<36} {ours:>14} {:>14} {:>14} {:>7.4} {ratio:>7.4} {seconds:>9.4}{}",
+            "{name:<36} {ours:>14} {allocated:>14} {:>14} {:>14} {:>7.4} {ratio:>7.4} {seconds:>9.4}{}",
             reference.planned,
             reference.bound,
             ours as f64 / reference.planned as f64,
@@ -62,25 +77,49 @@ fn table(graphs: &Graphs, filter: &str) -> Result<(), String> {
             to_bound.push(ratio);
             to_own.push(ours as f64 / plan.lower_bound_bytes as f64);
         }
+        to_mxnet.push(ours as f64 / reference.planned as f64);
         if ours > reference.planned {
-            above.push(name.clone());
+            missed
+                .push(format!("{name}: {ours} bytes are more than MXNet's {}", reference.planned));
+        }
+        for (_, most) in BYTES.iter().filter(|b| b.0 == name && ours > b.1) {
+            missed.push(format!("{name}: {ours} bytes, goal {most}"));
+        }
+        for (_, most) in SECONDS.iter().filter(|s| s.0 == name && seconds > s.1) {
+            missed.push(format!("{name}: {seconds:.4} s, goal {most}"));
         }
     }
     let count = to_bound.len();
     println!("{count} .null and .write plans to MXNet's bound: {}", summary(&to_bound));
     println!("{count} .null and .write plans to their own bound: {}", summary(&to_own));
-    println!("plans above MXNet's: {above:?}");
-    Ok(())
+    println!("{} plans to MXNet's: {}", to_mxnet.len(), summary(&to_mxnet));
+    let (mean, worst) = (mean(&to_bound), worst(&to_bound));
+    // The mean is one of all graphs.
+    if filter.is_empty() && mean > MEAN_TO_BOUND {
+        missed.push(format!("geometric mean to the bound: {mean:.5}, goal {MEAN_TO_BOUND}"));
+    }
+    if worst > WORST_TO_BOUND {
+        missed.push(format!("worst to the bound: {worst:.5}, goal {WORST_TO_BOUND}"));
+    }
+    Ok(missed)
+}
+
+/// The geometric mean.
+fn mean(ratios: &[f64]) -> f64 {
+    (ratios.iter().map(|r| r.ln()).sum::<f64>() / ratios.len().max(1) as f64).exp()
+}
+
+fn worst(ratios: &[f64]) -> f64 {
+    ratios.iter().copied().fold(0.0, f64::max)
 }
 
 fn summary(ratios: &[f64]) -> String {
-    let mean = (ratios.iter().map(|r| r.ln()).sum::<f64>() / ratios.len().max(1) as f64).exp();
-    let worst = ratios.iter().copied().fold(0.0, f64::max);
-    format!("geometric mean {mean:.5}, worst {worst:.5}")
+    format!("geometric mean {:.5}, worst {:.5}", mean(ratios), worst(ratios))
 }
 
-/// Plans `graph.how` (`resnet50.write.mirror`); the time is the best of three runs of all passes.
-fn measure(graphs: &Graphs, name: &str) -> Result<(Plan, f64), String> {
+/// Plans `graph.how` (`resnet50.write.mirror`); the time is the best of three runs of all passes. Also what
+/// an executor allocates for its internal entries and outputs.
+fn measure(graphs: &Graphs, name: &str) -> Result<(Plan, f64, usize), String> {
     let (graph, how) = name.split_once('.').ok_or("a plan without a dot")?;
     let file = match how {
         "write.sublinear" | "write.sublinear_lb" => format!("{graph}.sublinear.json"),
@@ -97,5 +136,8 @@ fn measure(graphs: &Graphs, name: &str) -> Result<(Plan, f64), String> {
     }
     let made = made.ok_or("no run")?;
     check_overlaps(&made)?;
-    Ok((made, best))
+    request.options.outputs_in_arena = false;
+    let here = plan(&request).map_err(|e| e.to_string())?;
+    check_overlaps(&here)?;
+    Ok((made, best, here.total_arena_bytes() + here.output_bytes))
 }

@@ -182,8 +182,8 @@ class Executor:
         Parameters
         ----------
         callback : callable or None
-            Function of the entry's name and its array; None takes the monitor away. The arrays stay
-            valid until the executor runs again.
+            Function of the entry's name and a copy of its array, which may be kept; None takes the
+            monitor away.
         monitor_all : bool
             Also with the inputs.
 

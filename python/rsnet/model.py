@@ -30,6 +30,8 @@ def save_checkpoint(
         The network; None writes no symbol file.
     arg_params, aux_params : dict of str to NDArray
         Parameters and auxiliary states, stored as `arg:name` and `aux:name`.
+    remove_amp_cast : bool
+        Leave the casts of mixed precision out of the symbol file.
     """
     if symbol is not None:
         symbol.save(f"{prefix}-symbol.json", remove_amp_cast=remove_amp_cast)

@@ -30,11 +30,15 @@ class MemoryPlan:
     Attributes
     ----------
     arena_bytes : int
-        Bytes of all arenas together.
+        Bytes of all arenas together: what `memory_limit` bounds and an executor allocates for its
+        internal entries.
+    output_bytes : int
+        Bytes of the outputs, which an executor allocates as arrays of their own beside the arenas.
+        What an output took over in place lies in the output's array too.
     lower_bound_bytes : int
-        The most bytes alive at once.
+        The most bytes alive at once in the arenas.
     no_sharing_bytes : int
-        What separate arrays would need.
+        What separate arrays for all internal entries would need.
     recomputed_nodes : int
         Nodes that run a second time in the backward pass.
     num_forward : int
@@ -51,6 +55,7 @@ class MemoryPlan:
     def __init__(self, handle: Any) -> None:
         self._handle = handle
         self.arena_bytes: int = handle.arena_bytes
+        self.output_bytes: int = handle.output_bytes
         self.lower_bound_bytes: int = handle.lower_bound_bytes
         self.no_sharing_bytes: int = handle.no_sharing_bytes
         self.recomputed_nodes: int = handle.recomputed_nodes
@@ -67,7 +72,7 @@ class MemoryPlan:
     def __repr__(self) -> str:
         return (
             f"<MemoryPlan of {len(self.entries)} entries in {self.arena_bytes} bytes "
-            f"(bound {self.lower_bound_bytes})>"
+            f"(bound {self.lower_bound_bytes}) and {self.output_bytes} of outputs>"
         )
 
     def __str__(self) -> str:
@@ -84,7 +89,8 @@ class MemoryPlan:
         ]
         lines.append(
             f"arena {self.arena_bytes} bytes, lower bound {self.lower_bound_bytes}, "
-            f"without sharing {self.no_sharing_bytes}, {self.recomputed_nodes} nodes recomputed"
+            f"without sharing {self.no_sharing_bytes}, {self.recomputed_nodes} nodes recomputed, "
+            f"outputs {self.output_bytes} bytes"
         )
         return "\n".join(lines)
 

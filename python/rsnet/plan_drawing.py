@@ -82,7 +82,8 @@ def picture_of(plan: MemoryPlan) -> Picture:
     _draw_time(picture, plan.num_forward, steps)
     total = f"arena {_readable(plan.arena_bytes)}, lower bound {_readable(plan.lower_bound_bytes)}"
     again = f", {plan.recomputed_nodes} nodes computed again" if plan.recomputed_nodes else ""
-    rest = f", without sharing {_readable(plan.no_sharing_bytes)}{again}"
+    outputs = f", outputs {_readable(plan.output_bytes)}" if plan.output_bytes else ""
+    rest = f", without sharing {_readable(plan.no_sharing_bytes)}{outputs}{again}"
     picture.texts.append(Text(_LEFT, _TOP - 22, total + rest, False))
     return picture
 

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Called with the name and array of an entry that was computed (or, for inputs, is about to be read).
+/// Called with the name and a copy of an entry that was computed (or, for inputs, is about to be read).
 pub type Monitor = Arc<dyn Fn(&str, NDArray) -> Result<()> + Send + Sync>;
 
 /// What is bound.
@@ -44,6 +44,8 @@ pub struct Executor {
     pub(super) symbol: Symbol,
     pub(super) plan: Arc<Plan>,
     pub(super) prepared: Vec<Option<Arc<Prepared<'static>>>>,
+    /// Operators of the forward pass.
+    pub(super) forward_steps: usize,
     pub(super) limits: BulkLimits,
     pub(super) args: Vec<NDArray>,
     pub(super) grads: Vec<Option<NDArray>>,
@@ -79,6 +81,7 @@ impl Executor {
         Ok(Arc::new(Executor {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             rt: rt.clone(),
+            forward_steps: prepared[..plan.graph.num_forward].iter().flatten().count(),
             prepared,
             plan,
             limits: BulkLimits::from_env(),
@@ -239,8 +242,8 @@ fn states(plan: &Plan) -> Result<Vec<Option<OpState>>> {
 /// The arenas of a plan: those of another executor's first lane, grown if need be, or fresh ones.
 fn arenas(rt: &Arc<Runtime>, plan: &Plan, shared: Option<&Executor>) -> Result<Vec<Arc<Arena>>> {
     let given = shared.map(|e| e.lanes.first().state.lock().arenas.clone()).unwrap_or_default();
-    let mut arenas = Vec::with_capacity(plan.internal_bytes.len());
-    for &(device, bytes) in &plan.internal_bytes {
+    let mut arenas = Vec::with_capacity(plan.arena_bytes.len());
+    for &(device, bytes) in &plan.arena_bytes {
         match given.iter().find(|a| a.device == device) {
             Some(arena) => {
                 arena.grow(rt, bytes)?;
@@ -250,8 +253,7 @@ fn arenas(rt: &Arc<Runtime>, plan: &Plan, shared: Option<&Executor>) -> Result<V
         }
     }
     // What this plan has no use for is still handed on to executors that share with this one.
-    arenas
-        .extend(given.into_iter().filter(|g| plan.internal_bytes.iter().all(|a| a.0 != g.device)));
+    arenas.extend(given.into_iter().filter(|g| plan.arena_bytes.iter().all(|a| a.0 != g.device)));
     Ok(arenas)
 }
 

@@ -149,7 +149,7 @@ pub struct Cutter<'a> {
 impl Cutter<'_> {
     /// The variables of the arenas that the plan uses.
     pub fn arenas(&self) -> Vec<Var> {
-        let used = |device| self.plan.internal_bytes.iter().any(|a| a.0 == device);
+        let used = |device| self.plan.arena_bytes.iter().any(|a| a.0 == device);
         let arenas = self.memory.arenas.iter().filter(|a| used(a.device));
         arenas.map(|a| a.array.var()).collect()
     }

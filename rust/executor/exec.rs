@@ -1,19 +1,37 @@
 //! Running an executor: forward, backward, one node at a time, and what comes out.
 
 use super::bind::{Executor, Monitor};
-use super::cut::Segment;
 use super::lanes::{Arena, Lane, LaneState, Memory, Ready, RunId};
 use super::segments::{Parts, Program, Run};
 use super::transfer::push_copy;
 use crate::engine::{Push, Task};
 use crate::error::{Error, Result};
-use crate::graph::Entry;
+use crate::graph::{Entry, Place};
 use crate::ndarray::NDArray;
 use crate::operator::OpReq;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Which steps a run makes.
+#[derive(Clone, Copy)]
+enum Pass {
+    Forward,
+    Backward,
+    /// This step of the forward pass.
+    Step(usize),
+}
+
+impl Pass {
+    fn steps(self, program: &Program) -> Range<usize> {
+        match self {
+            Pass::Forward => 0..program.forward_steps,
+            Pass::Backward => program.forward_steps..program.steps.len(),
+            Pass::Step(at) => at..at + 1,
+        }
+    }
+}
 
 impl Executor {
     /// Copies `inputs` (argument index, values) into the lane of this thread, pushes the forward pass and
@@ -22,20 +40,11 @@ impl Executor {
     /// A callback may run inside the push, so no lock is held then, except those of shared arenas.
     pub fn forward(&self, is_train: bool, inputs: &[(usize, NDArray)]) -> Result<Vec<NDArray>> {
         let lane = self.lanes.mine(|| self.new_lane())?;
-        let shared = self.shared_arenas(&lane);
-        let _alone: Vec<_> = shared.iter().map(|a| a.pushing.lock()).collect();
-        let (ready, outputs) = {
-            let mut state = lane.state.lock();
-            self.set_inputs(&lane, &mut state, inputs)?;
-            let ready = self.ready(&mut state)?;
-            self.restore_states(&state)?;
-            state.forwards += 1;
-            state.next_step = ready.program.forward_steps;
-            self.note_run(&lane, &state);
-            (ready, state.outputs.clone())
-        };
-        let program = &ready.program;
-        self.push_all(&ready, &program.forward, 0..program.forward_steps, is_train)?;
+        let set = |state: &mut LaneState| self.set_inputs(&lane, state, inputs);
+        let mut outputs = Vec::new();
+        self.start(&lane, Pass::Forward, is_train, set, |state| {
+            outputs.clone_from(&state.outputs)
+        })?;
         Ok(outputs)
     }
 
@@ -46,57 +55,61 @@ impl Executor {
             return Ok(());
         }
         let lane = self.lanes.mine_or_first();
-        let shared = self.shared_arenas(&lane);
-        let _alone: Vec<_> = shared.iter().map(|a| a.pushing.lock()).collect();
-        let ready = {
-            let mut state = lane.state.lock();
+        let set = |state: &mut LaneState| {
             if state.forwards == 0 {
                 return Err(Error::value("backward() needs a forward(is_train=True) before it"));
             }
-            self.set_head_grads(&mut state, head_grads)?;
-            let ready = self.ready(&mut state)?;
-            let (ran, all) = (state.next_step, ready.program.forward_steps);
-            if ran < all {
-                return Err(Error::value(format!(
-                    "backward() needs a whole forward pass before it: partial_forward ran {ran} of {all} steps"
-                )));
-            }
-            self.check_last_run(&lane, &state)?;
-            ready
+            self.set_head_grads(state, head_grads)
         };
-        let program = &ready.program;
-        let steps = program.forward_steps..program.steps.len();
-        self.push_all(&ready, &program.backward, steps, is_train)
+        self.start(&lane, Pass::Backward, is_train, set, |_| {})
     }
 
     /// Runs node number `step` of the forward pass; returns how many are left.
     pub fn partial_forward(&self, is_train: bool, step: usize) -> Result<usize> {
+        if step >= self.forward_steps {
+            return Ok(0);
+        }
         let lane = self.lanes.mine(|| self.new_lane())?;
+        self.start(&lane, Pass::Step(step), is_train, |_| Ok(()), |_| {})?;
+        Ok(self.forward_steps - step - 1)
+    }
+
+    /// Pushes a pass in a lane, alone on the arenas that it shares: every run begins here. `set` copies
+    /// what the caller gives into the lane, `look` sees the lane when nothing is wrong with the run.
+    fn start(
+        &self,
+        lane: &Lane,
+        pass: Pass,
+        is_train: bool,
+        set: impl FnOnce(&mut LaneState) -> Result<()>,
+        look: impl FnOnce(&LaneState),
+    ) -> Result<()> {
+        let shared = self.shared_arenas(lane);
+        let _alone: Vec<_> = shared.iter().map(|a| a.pushing.lock()).collect();
         let ready = {
             let mut state = lane.state.lock();
+            set(&mut state)?;
             let ready = self.ready(&mut state)?;
-            if step >= ready.program.forward_steps {
-                return Ok(0);
+            let all = ready.program.forward_steps;
+            match pass {
+                Pass::Forward | Pass::Step(0) => {
+                    self.restore_states(&state)?;
+                    state.forwards += 1;
+                    self.note_run(lane, &state);
+                }
+                Pass::Backward => check_whole(&state, all)?,
+                Pass::Step(step) => check_next(&state, step, all)?,
             }
-            if step != 0 && step != state.next_step {
-                // A step may have taken the memory of what earlier ones read.
-                let next = state.next_step % ready.program.forward_steps;
-                return Err(Error::value(format!(
-                    "partial_forward: step {step} is not the next one, which is {next}, nor the first"
-                )));
-            }
-            if step == 0 {
-                state.forwards += 1;
-                self.note_run(&lane, &state);
-            }
-            state.next_step = step + 1;
+            // The values that later steps read must still be there.
+            self.check_last_run(lane, &state, pass)?;
+            state.next_step = match pass {
+                Pass::Step(step) => step + 1,
+                Pass::Forward | Pass::Backward => all,
+            };
+            look(&state);
             ready
         };
-        let program = &ready.program;
-        let run = program.run_info(&self.rt, step..step + 1, is_train);
-        let segment = program.single(step);
-        program.push(&self.rt, &segment, &run)?;
-        Ok(program.forward_steps - step - 1)
+        self.push_pass(&ready, pass, is_train)
     }
 
     /// The outputs of this thread's last forward pass; zeros before the first.
@@ -173,38 +186,43 @@ impl Executor {
 
     /// Arenas in which this plan has bytes.
     fn used_arenas(&self, state: &LaneState) -> Vec<usize> {
-        let used = |device| self.plan.internal_bytes.iter().any(|a| a.0 == device);
+        let used = |device| self.plan.arena_bytes.iter().any(|a| a.0 == device);
         (0..state.arenas.len()).filter(|&i| used(state.arenas[i].device)).collect()
     }
 
-    fn check_last_run(&self, lane: &Lane, state: &LaneState) -> Result<()> {
+    fn check_last_run(&self, lane: &Lane, state: &LaneState, pass: Pass) -> Result<()> {
         let mine = self.run_id(lane, state);
         for arena in self.used_arenas(state) {
             if state.arenas[arena].last_run() != Some(mine) {
-                return Err(Error::value(
-                    "another executor that shares this one's memory ran since its forward(): the values \
-                     that backward() needs are gone",
-                ));
+                let (began, needs) = match pass {
+                    Pass::Step(_) => ("partial_forward() began", "partial_forward()"),
+                    Pass::Forward | Pass::Backward => ("its forward()", "backward()"),
+                };
+                return Err(Error::value(format!(
+                    "another executor that shares this one's memory ran since {began}: the values that \
+                     {needs} needs are gone"
+                )));
             }
         }
         Ok(())
     }
 
-    fn push_all(
-        &self,
-        ready: &Ready,
-        segments: &[Segment],
-        steps: Range<usize>,
-        is_train: bool,
-    ) -> Result<()> {
-        let run = ready.program.run_info(&self.rt, steps.clone(), is_train);
+    fn push_pass(&self, ready: &Ready, pass: Pass, is_train: bool) -> Result<()> {
+        let program = &ready.program;
+        let steps = pass.steps(program);
+        let run = program.run_info(&self.rt, steps.clone(), is_train);
         let monitor = self.monitor.lock().clone();
         if let Some(monitor) = monitor {
             return self.push_watched(ready, steps, &run, &monitor);
         }
-        ready.program.begin(&self.rt, steps.start == 0)?;
+        let segments = match pass {
+            Pass::Forward => &program.forward,
+            Pass::Backward => &program.backward,
+            Pass::Step(at) => return program.push(&self.rt, &program.single(at), &run),
+        };
+        program.begin(&self.rt, steps.start == 0)?;
         for segment in segments {
-            ready.program.push(&self.rt, segment, &run)?;
+            program.push(&self.rt, segment, &run)?;
         }
         Ok(())
     }
@@ -326,8 +344,8 @@ impl Executor {
         let heads = plan.outputs.iter().zip(&state.outputs);
         let mut outputs: HashMap<usize, NDArray> =
             heads.map(|(e, a)| (plan.graph.entry_id(*e), a.clone())).collect();
-        for (id, head) in plan.in_output.iter().enumerate() {
-            if let Some(head) = head
+        for (id, place) in plan.place.iter().enumerate() {
+            if let Place::Output(head) = place
                 && let Slot::Vacant(free) = outputs.entry(id)
             {
                 // What an output took over in place has its bytes, perhaps in another shape.
@@ -337,6 +355,14 @@ impl Executor {
         }
         let arenas = state.arenas.iter().map(|a| a.memory()).collect();
         Ok(Memory { arenas, variables, outputs, grads: self.grads.clone() })
+    }
+
+    /// A copy of an entry for a monitor: its memory may be taken over before the run ends.
+    fn shown(&self, entry: &NDArray) -> Result<NDArray> {
+        let (shape, dtype) = (entry.shape(), entry.dtype());
+        let copy = NDArray::pending(&self.rt, shape, dtype, entry.context())?;
+        push_copy(entry, &copy)?;
+        Ok(copy)
     }
 
     /// Pushes steps one by one and shows what they read and compute to the monitor.
@@ -360,7 +386,7 @@ impl Executor {
                         } else {
                             format!("{}_{}", node.name, node.input_name(at))
                         };
-                        monitor(&name, array)?;
+                        monitor(&name, self.shown(&array)?)?;
                     }
                 }
             }
@@ -370,10 +396,31 @@ impl Executor {
                 let entry = Entry::new(n, index);
                 let unwanted = plan.req[plan.graph.entry_id(entry)] == OpReq::Null;
                 if let (false, Some(array)) = (unwanted, memory.array(plan, entry)?) {
-                    monitor(&node.output_name(index), array)?;
+                    monitor(&node.output_name(index), self.shown(&array)?)?;
                 }
             }
         }
         Ok(())
     }
+}
+
+/// Backward needs all steps of the forward pass.
+fn check_whole(state: &LaneState, all: usize) -> Result<()> {
+    match state.next_step {
+        ran if ran < all => Err(Error::value(format!(
+            "backward() needs a whole forward pass before it: partial_forward ran {ran} of {all} steps"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Steps are made in their order: one may have taken the memory of what earlier ones read.
+fn check_next(state: &LaneState, step: usize, all: usize) -> Result<()> {
+    let next = state.next_step % all;
+    if step == next {
+        return Ok(());
+    }
+    Err(Error::value(format!(
+        "partial_forward: step {step} is not the next one, which is {next}, nor the first"
+    )))
 }

@@ -72,10 +72,6 @@ impl Arena {
         self.state.lock().memory.same_chunk(&memory.array)
     }
 
-    pub fn size_bytes(&self) -> usize {
-        self.state.lock().memory.size_bytes()
-    }
-
     pub fn note(&self, run: RunId) {
         self.state.lock().last_run = Some(run);
     }
@@ -111,7 +107,8 @@ impl Memory {
         match plan.place[id] {
             Place::Variable => self.variables.get(&entry.node),
             Place::Gradient(argument) => self.grads.get(argument as usize)?.as_ref(),
-            Place::Arena { .. } | Place::Nowhere => None,
+            // Outputs were looked up above.
+            Place::Arena { .. } | Place::Output(_) | Place::Nowhere => None,
         }
     }
 
@@ -129,7 +126,7 @@ impl Memory {
         self.arenas[arena].array.part(offset, &plan.shapes[id], plan.types[id]).map(Some)
     }
 
-    pub fn arena_index(&self, device: Context) -> Option<usize> {
+    fn arena_index(&self, device: Context) -> Option<usize> {
         self.arenas.iter().position(|a| a.device == device)
     }
 }

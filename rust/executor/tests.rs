@@ -138,6 +138,30 @@ fn contract_9_backward_after_a_sharing_executor_ran_is_refused() {
 }
 
 #[test]
+fn steps_after_a_sharing_executor_ran_are_refused() {
+    let rt = runtime();
+    let one = Executor::bind(&rt, binding(&rt, None)).unwrap();
+    let two = Executor::bind(&rt, binding(&rt, Some(one.clone()))).unwrap();
+    let expected = values(&one.forward(true, &[]).unwrap()[0]);
+    assert_eq!(one.partial_forward(true, 0).unwrap(), 2);
+    two.forward(true, &[]).unwrap();
+    let refused = one.partial_forward(true, 1).unwrap_err();
+    assert!(refused.message().contains("another executor"), "{refused}");
+    let head = array(&rt, &[3, 5], 50);
+    assert!(one.backward(true, &[Some(head)]).is_err(), "the pass has one step of three");
+    for step in 0..3 {
+        assert_eq!(one.partial_forward(true, step).unwrap(), 2 - step);
+    }
+    assert_eq!(values(&one.outputs().unwrap()[0]), expected);
+    assert!(one.partial_forward(true, 2).unwrap_err().message().contains("step 2"));
+    // Steps are seen by whoever shares the memory, as whole passes are.
+    two.forward(true, &[]).unwrap();
+    one.partial_forward(true, 0).unwrap();
+    let head = array(&rt, &[3, 5], 50);
+    assert!(two.backward(true, &[Some(head)]).unwrap_err().message().contains("another executor"));
+}
+
+#[test]
 fn wrong_arrays_are_named() {
     let rt = runtime();
     let mut wrong = binding(&rt, None);

@@ -258,13 +258,13 @@ pub fn declared_dims(dict: &Dict) -> Option<Vec<i64>> {
 }
 
 /// The shape in a variable's `__shape__`; zeros are unknown extents unless `np_shape` is on.
-pub fn declared_shape(node: &Node, np_shape: bool) -> Option<Shape> {
+fn declared_shape(node: &Node, np_shape: bool) -> Option<Shape> {
     let dims = declared_dims(&node.dict)?;
     Some(if np_shape { Shape::new(&dims) } else { Shape::from_legacy(&dims) })
 }
 
 /// The dtype in a variable's `__dtype__`: a flag, or a name.
-pub fn declared_type(node: &Node) -> Option<DType> {
+fn declared_type(node: &Node) -> Option<DType> {
     let text = node.dict.get("__dtype__")?.trim();
     match text.parse::<i32>() {
         Ok(flag) => DType::from_flag(flag).ok(),

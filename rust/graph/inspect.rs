@@ -54,19 +54,6 @@ impl Symbol {
         Ok(Symbol { outputs: vec![head.clone()] })
     }
 
-    /// The head of this output name.
-    pub fn by_name(&self, name: &str) -> Result<Symbol> {
-        let names = self.list_outputs();
-        let mut hits = names.iter().enumerate().filter(|(_, n)| *n == name);
-        match (hits.next(), hits.next()) {
-            (Some((i, _)), None) => self.at(i),
-            (Some(_), Some(_)) => {
-                Err(Error::value(format!("There are multiple outputs with name \"{name}\"")))
-            }
-            _ => Err(Error::value(format!("Cannot find output that matches name \"{name}\""))),
-        }
-    }
-
     /// Visible outputs of all nodes in depth-first order.
     pub fn get_internals(&self) -> Symbol {
         let mut outputs = Vec::new();

@@ -6,6 +6,7 @@
 //! nothing executed.
 
 mod check;
+mod facts;
 mod infer;
 mod inspect;
 mod json;
@@ -21,7 +22,8 @@ mod symbol;
 mod tests;
 
 pub use check::check;
-pub use infer::{Inferred, declared_shape, declared_type};
+pub use facts::{Wanted, arrays_to_bind};
+pub use infer::Inferred;
 pub use json::{Loaded, load_json};
 pub use plan::{Place, Plan, PlanOptions, PlanRequest, plan};
 pub use print::dump;

@@ -3,16 +3,16 @@
 //! Planning executes nothing and allocates no array, so it works for graphs far larger than memory.
 
 use super::check::check;
+use super::facts;
 use super::passes::{self, gradient::Differentiated, mirror::Mirror};
 use super::static_graph::{Entry, Graph};
 use super::symbol::Symbol;
 use crate::context::Context;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::operator::{OpReq, Registry};
 use crate::shape::Shape;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::Arc;
 
 /// Switches that old programs set by environment variables.
@@ -30,6 +30,9 @@ pub struct PlanOptions {
     pub inplace_sum_cap: usize,
     /// `NNVM_EXEC_NUM_TEMP`: most temporary spaces that are told apart.
     pub num_temp: usize,
+    /// Place outputs in the arena too, as MXNet does: for comparing plans with its plans. Executors give
+    /// outputs arrays of their own, which outlive the next user of the arena.
+    pub outputs_in_arena: bool,
 }
 
 impl Default for PlanOptions {
@@ -41,6 +44,7 @@ impl Default for PlanOptions {
             merge_common: true,
             inplace_sum_cap: 8,
             num_temp: 1,
+            outputs_in_arena: false,
         }
     }
 }
@@ -60,6 +64,7 @@ impl PlanOptions {
                 .unwrap_or(default.inplace_sum_cap)
                 .max(2),
             num_temp: number("NNVM_EXEC_NUM_TEMP").unwrap_or(default.num_temp).max(1),
+            outputs_in_arena: default.outputs_in_arena,
         }
     }
 
@@ -130,6 +135,9 @@ pub enum Place {
     Variable,
     /// The gradient array of this argument (a position in `list_arguments`).
     Gradient(u32),
+    /// In the array of this output (a position among the heads): the output itself, or what it took over
+    /// in place.
+    Output(u32),
     /// In the arena of its node's device, `offset` bytes from the start.
     Arena { offset: usize },
 }
@@ -161,24 +169,22 @@ pub struct Plan {
     /// Entry: positions in execution order of its writing and of its last reading; heads live to the end.
     pub first_use: Vec<u32>,
     pub last_use: Vec<u32>,
-    /// Bytes of the arena of every device that has one.
+    /// Bytes of the arena of every device that has one: what an executor allocates for it.
     pub arena_bytes: Vec<(Context, usize)>,
-    /// Entry: the output in whose memory it lies (its own, or taken over in place). An executor gives
-    /// outputs arrays of their own, which outlive the next user of its arena.
-    pub in_output: Vec<Option<u32>>,
-    /// Bytes of the arenas without what lies in outputs.
-    pub internal_bytes: Vec<(Context, usize)>,
+    /// Bytes of the outputs' arrays, beside the arenas.
+    pub output_bytes: usize,
     /// (before, after): nodes that use the same bytes at different times, beyond what data orders.
     pub order_edges: Vec<(u32, u32)>,
-    /// The most bytes alive at once: no plan of this graph in this order needs less.
+    /// The most bytes alive at once in each arena, summed: no plan of this graph in this order, with these
+    /// entries in place, needs less.
     pub lower_bound_bytes: usize,
-    /// What a plan without any sharing needs.
+    /// What the entries of the arenas need without any sharing.
     pub no_sharing_bytes: usize,
     pub recomputed_nodes: usize,
-    /// Temporary spaces: the number of colours in use, and the colour of every node that wants one.
+    /// Temporary spaces: the number of colours in use.
     pub temp_colours: usize,
     /// Name and text of the graph after every pass, when asked for.
-    pub dumps: Vec<(String, String)>,
+    pub dumps: Dumps,
 }
 
 impl Plan {
@@ -201,7 +207,7 @@ pub fn plan(request: &PlanRequest) -> Result<Plan> {
     match request.memory_limit {
         Some(limit) if unlimited.total_arena_bytes() > limit => {
             let planner = Planner { request, forward: &forward };
-            passes::recompute::within(&planner, unlimited, limit)
+            passes::recompute::within(&planner, &mirror, unlimited, limit)
         }
         _ => Ok(unlimited),
     }
@@ -214,10 +220,10 @@ pub(in crate::graph) struct Forward {
     pub types: Vec<DType>,
     pub arguments: Vec<u32>,
     pub aux: Vec<u32>,
-    dumps: Vec<(String, String)>,
+    dumps: Dumps,
 }
 
-fn prepare(request: &PlanRequest) -> Result<Forward> {
+pub(in crate::graph) fn prepare(request: &PlanRequest) -> Result<Forward> {
     let mut dumps = Vec::new();
     let mut graph = Graph::from_symbol(&request.symbol)?;
     let mut note = |graph: &Graph, pass: &str| -> Result<()> {
@@ -232,79 +238,19 @@ fn prepare(request: &PlanRequest) -> Result<Forward> {
         note(&graph, "merge_common")?;
     }
     let (arguments, aux) = graph.variables();
-    let (shapes, types) = infer_forward(request, &graph, &arguments, &aux)?;
+    let (shapes, types) = facts::infer_forward(request, &graph, &arguments, &aux)?;
     Ok(Forward { graph, shapes, types, arguments, aux, dumps })
 }
 
-/// Shapes and dtypes of all forward entries, from names, bound arrays and declarations; a dtype of which
-/// nothing is known is float32.
-fn infer_forward(
-    request: &PlanRequest,
-    graph: &Graph,
-    arguments: &[u32],
-    aux: &[u32],
-) -> Result<(Vec<Shape>, Vec<DType>)> {
-    let mut shapes = graph.shapes_seed(&request.shapes, request.np_shape)?;
-    let mut types = graph.types_seed(&request.types)?;
-    let args = arguments.iter().zip(&request.bound_args);
-    for (&node, bound) in args.chain(aux.iter().zip(&request.bound_aux)) {
-        if let Some((shape, dtype)) = bound {
-            let id = graph.entries_of(node as usize).start;
-            shapes[id] = shape.clone();
-            types[id] = Some(*dtype);
-        }
-    }
-    graph.infer_shapes(&mut shapes)?;
-    refuse_unknown(graph, &shapes)?;
-    graph.infer_types(&mut types)?;
-    for (id, node) in graph.nodes.iter().enumerate() {
-        let at = graph.entries_of(id).start;
-        if node.is_variable() && types[at].is_none() {
-            types[at] = Some(DType::F32);
-            graph.infer_types(&mut types)?;
-        }
-    }
-    let known = types.iter().enumerate().map(|(id, t)| {
-        t.ok_or_else(|| {
-            let node = &graph.nodes[graph.entry(id).node as usize];
-            Error::type_("the dtype of its output cannot be inferred")
-                .in_operator(node.op_name())
-                .in_node(&node.name)
-        })
-    });
-    let types = known.collect::<Result<_>>()?;
-    Ok((shapes, types))
-}
+/// Names of passes with the graphs after them.
+type Dumps = Vec<(String, String)>;
 
-/// An error that lists the variables whose shapes are unknown.
-fn refuse_unknown(graph: &Graph, shapes: &[Shape]) -> Result<()> {
-    const MOST: usize = 10;
-    if shapes.iter().all(Shape::is_known) {
-        return Ok(());
-    }
-    let unknown = |id: &usize| graph.entries_of(*id).any(|e| !shapes[e].is_known());
-    let variables: Vec<usize> = (0..graph.nodes.len())
-        .filter(|&id| graph.nodes[id].is_variable())
-        .filter(unknown)
-        .collect();
-    let mut text = "InferShape pass cannot decide shapes for the following arguments \
-                    (-1 means unknown dimensions). Please consider providing them as inputs:\n"
-        .to_owned();
-    for &id in variables.iter().take(MOST) {
-        let shape = &shapes[graph.entries_of(id).start];
-        let shown = if shape.rank_known() { format!("{:?}", shape.dims()) } else { "None".into() };
-        let _ = write!(text, "{}: {shown}, ", graph.nodes[id].name);
-    }
-    let error = Error::value(text);
-    match (0..graph.nodes.len()).find(unknown).filter(|_| variables.is_empty()) {
-        Some(id) => {
-            let node = &graph.nodes[id];
-            Err(Error::value("the shape of its output cannot be inferred")
-                .in_operator(node.op_name())
-                .in_node(&node.name))
-        }
-        None => Err(error),
-    }
+/// A graph with its gradient and devices, and which of its entries share memory.
+struct LaidOut {
+    done: Differentiated,
+    arguments: Vec<u32>,
+    aux: Vec<u32>,
+    shared: passes::inplace::Shared,
 }
 
 /// Runs the passes that follow the choice of what to recompute.
@@ -331,21 +277,16 @@ impl Planner<'_> {
         Ok(done)
     }
 
-    /// The lower bound of the plan with this choice of what to compute again.
+    /// The least that the arenas of the plan with this choice of what to compute again can take.
     pub fn peak(&self, mirror: &Mirror) -> Result<usize> {
-        let mut done = self.differentiate(mirror)?;
-        passes::accumulate::run(&mut done)?;
-        let inplace = self.request.options.inplace;
-        let shared = passes::inplace::run(&done, &self.request.grad_req, inplace);
-        let lives = shared.buffers.iter().map(|b| (b.first, b.last, b.bytes));
-        Ok(passes::offsets::most_alive(lives))
+        Ok(passes::offsets::least_bytes(&self.lay_out(mirror, &mut None)?.shared.buffers))
     }
 
-    pub fn finish(&self, mirror: &Mirror) -> Result<Plan> {
+    /// All passes but the placing of buffers. Each is noted in `dumps` if that is given.
+    fn lay_out(&self, mirror: &Mirror, dumps: &mut Option<Dumps>) -> Result<LaidOut> {
         let request = self.request;
-        let mut dumps = self.forward.dumps.clone();
         let mut note = |graph: &Graph, pass: &str| -> Result<()> {
-            if request.dump {
+            if let Some(dumps) = dumps {
                 dumps.push((pass.to_owned(), super::print::dump(graph)));
             }
             check(graph, pass)
@@ -363,13 +304,19 @@ impl Planner<'_> {
         note(&done.graph, "devices")?;
         passes::accumulate::run(&mut done)?;
         note(&done.graph, "accumulate")?;
-        let shared = passes::inplace::run(&done, &request.grad_req, request.options.inplace);
+        let shared = passes::inplace::run(&done, &request.grad_req, &request.options);
+        Ok(LaidOut { done, arguments, aux, shared })
+    }
+
+    /// The plan with this choice of what to compute again.
+    pub fn finish(&self, mirror: &Mirror) -> Result<Plan> {
+        let mut dumps = self.request.dump.then(|| self.forward.dumps.clone());
+        let LaidOut { done, arguments, aux, shared } = self.lay_out(mirror, &mut dumps)?;
         let placed = passes::offsets::run(&shared.buffers);
         let order_edges = passes::order::run(&done.graph, &shared, &placed.offsets);
-        let temp_colours = passes::temp::run(&done.graph, request.options.num_temp);
+        let temp_colours = passes::temp::run(&done.graph, self.request.options.num_temp);
         let no_sharing_bytes = shared.no_sharing_bytes;
         let place = shared.places(&placed.offsets);
-        let internal_bytes = shared.extents(&placed.offsets);
         let recomputed_nodes = done.graph.nodes.iter().filter(|n| n.mirror_of.is_some()).count();
         Ok(Plan {
             outputs: done.graph.heads.clone(),
@@ -380,8 +327,7 @@ impl Planner<'_> {
             shapes: done.shapes,
             types: done.types,
             place,
-            in_output: shared.in_output(),
-            internal_bytes,
+            output_bytes: shared.output_bytes(),
             req: shared.req,
             inplace_of: shared.inplace_of,
             first_use: shared.first_use,
@@ -392,7 +338,7 @@ impl Planner<'_> {
             no_sharing_bytes,
             recomputed_nodes,
             temp_colours,
-            dumps,
+            dumps: dumps.unwrap_or_default(),
             graph: done.graph,
         })
     }

@@ -22,7 +22,7 @@ pub struct PlannedEntry {
     /// The entry whose memory it takes over or shares.
     pub inplace_of: Option<String>,
     pub req: OpReq,
-    /// Does it lie in the arena?
+    /// Does it lie in the arena? Variables, gradients and outputs have arrays of their own.
     pub internal: bool,
     pub ctx: Context,
 }
@@ -66,8 +66,9 @@ impl Plan {
     /// The planned graph as `Symbol.debug_str` shows it, with the totals of an executor.
     pub fn debug_str(&self) -> String {
         let mut out = self.graph.debug_str();
-        let megabytes = self.total_arena_bytes() >> 20;
-        let _ = writeln!(out, "Total {megabytes} MB allocated");
+        let (arenas, outputs) = (self.total_arena_bytes() >> 20, self.output_bytes >> 20);
+        let _ = writeln!(out, "Total {arenas} MB allocated");
+        let _ = writeln!(out, "Total {outputs} MB of outputs");
         let _ = writeln!(out, "Total {} TempSpace resource requested", self.temp_colours);
         out
     }

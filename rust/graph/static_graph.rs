@@ -40,6 +40,8 @@ pub struct Node {
     pub mirror_of: Option<u32>,
     /// (output, entry): the output is added to the entry, in the entry's own memory.
     pub addto: Vec<(u32, Entry)>,
+    /// Is it an addition that the gradient pass made to sum many gradients, each onto the last?
+    pub sums_gradients: bool,
     pub num_outputs: u32,
     pub ctx: Context,
 }
@@ -56,6 +58,7 @@ impl Node {
             backward_of: None,
             mirror_of: None,
             addto: Vec::new(),
+            sums_gradients: false,
             num_outputs: 1,
             ctx: Context::default(),
         }
@@ -115,6 +118,36 @@ pub fn empty_attrs() -> Arc<Attrs> {
 fn empty_dict() -> Arc<Dict> {
     static EMPTY: LazyLock<Arc<Dict>> = LazyLock::new(Arc::default);
     EMPTY.clone()
+}
+
+/// New numbers of a graph's nodes, by their old ones.
+pub struct Renumbering(Vec<Option<u32>>);
+
+impl Renumbering {
+    /// Numbers that are told one by one, by [`Renumbering::push`].
+    pub fn of(count: usize) -> Self {
+        Renumbering(Vec::with_capacity(count))
+    }
+
+    /// The next old node is called `new`.
+    pub fn push(&mut self, new: u32) {
+        self.0.push(Some(new));
+    }
+
+    /// The new number of a node, if it has one.
+    pub fn if_kept(&self, old: u32) -> Option<u32> {
+        self.0.get(old as usize).copied().flatten()
+    }
+
+    /// The new number of a node that is in use.
+    pub fn node(&self, old: u32) -> Result<u32> {
+        self.if_kept(old)
+            .ok_or_else(|| Error::internal(format!("node {old} is used, but was left out")))
+    }
+
+    pub fn entry(&self, old: Entry) -> Result<Entry> {
+        Ok(Entry::new(self.node(old.node)?, old.index))
+    }
 }
 
 /// Nodes in execution order with the entries that are wanted.
@@ -233,45 +266,29 @@ impl Graph {
         Ok(Symbol { outputs: self.heads.iter().map(head).collect() })
     }
 
-    /// Consumers of every entry: (node, input) by entry number.
-    pub fn consumers(&self) -> Vec<Vec<(u32, u32)>> {
-        let mut uses = vec![Vec::new(); self.num_entries()];
-        for (n, node) in self.nodes.iter().enumerate() {
-            for (i, e) in node.inputs.iter().enumerate() {
-                uses[self.entry_id(*e)].push((n as u32, i as u32));
-            }
-        }
-        uses
-    }
-
     /// Puts the nodes into another order: `order` lists the nodes to keep, by their old numbers.
     /// Entries, control edges and links are renumbered; nodes left out must not be referred to, except
     /// by the links `backward_of` and `mirror_of`, which are then dropped.
-    pub fn reorder(&self, order: &[u32], num_forward: usize) -> Result<(Graph, Vec<Option<u32>>)> {
-        let mut new_id = vec![None; self.nodes.len()];
-        for (new, &old) in order.iter().enumerate() {
-            new_id[old as usize] = Some(new as u32);
+    pub fn reorder(&self, order: &[u32], num_forward: usize) -> Result<(Graph, Renumbering)> {
+        let mut new = Renumbering(vec![None; self.nodes.len()]);
+        for (id, &old) in order.iter().enumerate() {
+            new.0[old as usize] = Some(id as u32);
         }
-        let map = |e: Entry| {
-            new_id[e.node as usize]
-                .map(|n| Entry::new(n, e.index))
-                .ok_or_else(|| Error::internal("a node that is used was left out of the order"))
-        };
         let mut nodes = Vec::with_capacity(order.len());
         for &old in order {
             let mut node = self.nodes[old as usize].clone();
             for e in &mut node.inputs {
-                *e = map(*e)?;
+                *e = new.entry(*e)?;
             }
             for (_, e) in &mut node.addto {
-                *e = map(*e)?;
+                *e = new.entry(*e)?;
             }
-            node.control = node.control.iter().filter_map(|&c| new_id[c as usize]).collect();
-            node.backward_of = node.backward_of.and_then(|f| new_id[f as usize]);
-            node.mirror_of = node.mirror_of.and_then(|f| new_id[f as usize]);
+            node.control = node.control.iter().filter_map(|&c| new.if_kept(c)).collect();
+            node.backward_of = node.backward_of.and_then(|f| new.if_kept(f));
+            node.mirror_of = node.mirror_of.and_then(|f| new.if_kept(f));
             nodes.push(node);
         }
-        let heads = self.heads.iter().map(|&e| map(e)).collect::<Result<_>>()?;
-        Ok((Graph::new(nodes, heads, num_forward), new_id))
+        let heads = self.heads.iter().map(|&e| new.entry(e)).collect::<Result<_>>()?;
+        Ok((Graph::new(nodes, heads, num_forward), new))
     }
 }

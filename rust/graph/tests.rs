@@ -22,6 +22,11 @@ crate::params! {
 
 /// `FullyConnected`, `relu`, `elemwise_add`, `elemwise_mul`, `ElementWiseSum`, `_copy`, `split`,
 /// `BatchNorm`, `Loss`, `Dropout` and what they need, without kernels.
+/// The head of this output name.
+fn named(symbol: &Symbol, name: &str) -> Symbol {
+    symbol.at(symbol.list_outputs().iter().position(|n| n == name).unwrap()).unwrap()
+}
+
 pub fn registry() -> Registry {
     let r = Registry::default();
     let add = |def: OpDef| drop(r.add(def).unwrap());
@@ -29,6 +34,7 @@ pub fn registry() -> Registry {
     let binary = |name: &str| unary(name).inputs_are(&[("lhs", ""), ("rhs", "")]);
     const FIRST: &[InplacePair] = &[InplacePair::new(0, 0)];
     let dense = OpDef::new::<DenseParam>("FullyConnected")
+        .dear()
         .inputs_are(&[("data", ""), ("weight", ""), ("bias", "")])
         .input_names_by(|a| {
             let all = ["data", "weight", "bias"];
@@ -73,11 +79,23 @@ pub fn registry() -> Registry {
         .gradient(Gradient::use_none("_backward_copy")));
     add(OpDef::plain("_backward_copy").inplace(&[InplacePair::identity(0, 0)]));
     add(unary("zeros_like").ignores(&[0]));
+    // Names say nothing about an operator: this one counts its calls.
+    let counter = |a: &crate::operator::Attrs, ins: &mut [Shape], outs: &mut [Shape]| {
+        infer::assign_shape(&mut ins[1], "count", &Shape::new(&[1]))?;
+        infer::elementwise_shape(a, &mut ins[..1], outs)
+    };
+    add(OpDef::plain("BatchNormCounter")
+        .inputs_are(&[("data", ""), ("count", "")])
+        .mutates(&[1])
+        .infer_shape(counter)
+        .gradient(Gradient::use_out("_backward_relu")));
+    add(unary("dearly").dear().gradient(Gradient::use_out("_backward_relu")));
     let norm = OpDef::plain("BatchNorm")
         .inputs_are(&[("data", ""), ("moving_mean", "")])
         .outputs_are(&["output", "mean"])
         .visible(|_| 1)
         .mutates(&[1])
+        .spares_states()
         .variable_attr("moving_mean", "__init__", "[\"zero\", {}]")
         .infer_shape(|_, ins, outs| {
             let data = ins[0].clone();
@@ -334,7 +352,7 @@ fn attributes_are_shared_and_hidden_keys_have_two_spellings() {
     assert_eq!(same.attr("__lr_mult__").as_deref(), Some("3"));
     assert_eq!(same.attr("lr_mult").as_deref(), Some("3"));
     assert_eq!(same.list_attr()["lr_mult"], "3");
-    let fc = net.get_internals().by_name("fc1_output").unwrap();
+    let fc = named(&net.get_internals(), "fc1_output");
     assert!(fc.attr_set("weight_lr_mult", "1").is_err());
     assert!(fc.attr_set("num_hidden", "many").is_err());
     assert_eq!(fc.attr("num_hidden").as_deref(), Some("8"));

@@ -139,6 +139,11 @@ pub struct OpDef {
     pub is_backward: bool,
     /// Same inputs, same outputs, no effects: equal nodes may be merged and recomputed.
     pub deterministic: bool,
+    /// Is computing it again dear? Then `MXNET_BACKWARD_DO_MIRROR` leaves it alone.
+    pub dear: bool,
+    /// May a copy run again although the operator modifies inputs? The copy gets memory of its own in their
+    /// place, so this asks that the outputs do not depend on what it writes there.
+    pub spares_states: bool,
     /// May the face create the missing inputs of a composed symbol?
     pub auto_variables: bool,
 }
@@ -231,6 +236,8 @@ impl OpDef {
             fault: None,
             is_backward: name.starts_with("_backward"),
             deterministic: true,
+            dear: false,
+            spares_states: false,
             auto_variables: true,
         }
     }
@@ -508,6 +515,16 @@ impl OpDef {
 
     pub fn not_deterministic(mut self) -> Self {
         self.deterministic = false;
+        self
+    }
+
+    pub fn dear(mut self) -> Self {
+        self.dear = true;
+        self
+    }
+
+    pub fn spares_states(mut self) -> Self {
+        self.spares_states = true;
         self
     }
 

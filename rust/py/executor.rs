@@ -28,7 +28,9 @@ pub(super) fn requests(names: &[String]) -> PyResult<Vec<OpReq>> {
     names.iter().map(find).collect()
 }
 
-fn groups(group2ctx: Option<&Bound<'_, PyDict>>) -> PyResult<BTreeMap<String, crate::Context>> {
+pub(super) fn groups(
+    group2ctx: Option<&Bound<'_, PyDict>>,
+) -> PyResult<BTreeMap<String, crate::Context>> {
     let mut found = BTreeMap::new();
     for (group, ctx) in group2ctx.into_iter().flat_map(|d| d.iter()) {
         found.insert(group.extract()?, context_arg(Some(&ctx))?);
@@ -115,8 +117,8 @@ impl PyExecutor {
         self.run(py, |e| e.backward(is_train, &head_grads))
     }
 
-    fn partial_forward(&self, is_train: bool, step: usize) -> PyResult<usize> {
-        self.executor.partial_forward(is_train, step).map_err(raise)
+    fn partial_forward(&self, py: Python<'_>, is_train: bool, step: usize) -> PyResult<usize> {
+        self.run(py, |e| e.partial_forward(is_train, step))
     }
 
     fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
@@ -188,6 +190,11 @@ impl PyPlan {
     #[getter]
     fn arena_bytes(&self) -> usize {
         self.plan.total_arena_bytes()
+    }
+
+    #[getter]
+    fn output_bytes(&self) -> usize {
+        self.plan.output_bytes
     }
 
     #[getter]

@@ -1,12 +1,15 @@
 //! `_core.SymbolHandle` and the registry as the symbol face sees it.
 
+use super::convert::{context_arg, context_to_py, dtype_to_py, shape_to_py};
 use super::error::to_py;
 use super::executor::PyPlan;
 use super::graph::{PyGraph, gradient_symbol};
 use super::runtime;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::graph::{Create, Inferred, PlanOptions, PlanRequest, Symbol, load_json};
+use crate::graph::{
+    Create, Inferred, PlanOptions, PlanRequest, Symbol, Wanted, arrays_to_bind, load_json,
+};
 use crate::operator::Value;
 use crate::shape::Shape;
 use pyo3::exceptions::PyIndexError;
@@ -166,8 +169,13 @@ impl PySymbol {
         Ok(self.symbol.deep_copy().map_err(raise)?.into())
     }
 
-    fn tojson(&self, np_shape: bool) -> PyResult<String> {
-        self.symbol.to_json(np_shape).map_err(raise)
+    fn tojson(&self, np_shape: bool, remove_amp_cast: bool) -> PyResult<String> {
+        let symbol = &self.symbol;
+        let text = match remove_amp_cast {
+            true => symbol.to_json_without_amp_casts(np_shape),
+            false => symbol.to_json(np_shape),
+        };
+        text.map_err(raise)
     }
 
     fn debug_str(&self) -> PyResult<String> {
@@ -182,31 +190,42 @@ impl PySymbol {
         Ok(gradient_symbol(&self.symbol, &wrt)?.into())
     }
 
-    /// The plan of binding with these shapes, dtypes and requests (one an argument); with `dump` it keeps
-    /// the graph after every pass as text.
+    /// The plan of binding with these facts and requests (one an argument); with `dump` it keeps the graph
+    /// after every pass as text.
     fn memory_plan(
         &self,
-        shapes: BTreeMap<String, Option<Vec<i64>>>,
-        types: BTreeMap<String, String>,
+        facts: FactsArg<'_>,
         reqs: Vec<String>,
         memory_limit: Option<usize>,
-        np_shape: bool,
         dump: bool,
     ) -> PyResult<PyPlan> {
-        let shapes = shapes.into_iter().map(|(n, s)| (n, shape_of(s))).collect();
-        let (names, types) = types.into_iter().map(|(n, t)| (n, Some(t))).unzip();
-        let request = PlanRequest {
-            shapes,
-            types: named_types(names, types).map_err(raise)?,
-            grad_req: super::executor::requests(&reqs)?,
-            memory_limit,
-            np_shape,
-            dump,
-            options: PlanOptions::from_env(),
-            ..PlanRequest::new(self.symbol.clone(), runtime().registry.clone())
-        };
+        let mut request = self.request(facts)?;
+        if request.group2ctx.is_some() {
+            // Bound arrays lie on the devices that they are made on.
+            let (args, aux) = arrays_to_bind(&request).map_err(raise)?;
+            request.arg_ctx = args.iter().map(|a| Some(a.ctx)).collect();
+            request.aux_ctx = aux.iter().map(|a| Some(a.ctx)).collect();
+        }
+        request.grad_req = super::executor::requests(&reqs)?;
+        request.memory_limit = memory_limit;
+        request.dump = dump;
         let plan = crate::graph::plan(&request).map_err(raise)?;
         Ok(PyPlan::new(Arc::new(plan)))
+    }
+
+    /// Shape, dtype and device of the arrays that arguments and auxiliary states want.
+    fn arrays_to_bind<'py>(
+        &self,
+        py: Python<'py>,
+        facts: FactsArg<'py>,
+    ) -> PyResult<(WantedArrays<'py>, WantedArrays<'py>)> {
+        let (args, aux) = arrays_to_bind(&self.request(facts)?).map_err(raise)?;
+        let one = |a: &Wanted| {
+            let shape = shape_to_py(py, &a.shape)?;
+            Ok((shape, dtype_to_py(py, a.dtype)?, context_to_py(py, a.ctx)?))
+        };
+        let list = |wanted: &[Wanted]| wanted.iter().map(one).collect::<PyResult<Vec<_>>>();
+        Ok((list(&args)?, list(&aux)?))
     }
 
     /// Shapes of arguments, outputs and auxiliary states, and whether all are known.
@@ -236,6 +255,35 @@ impl PySymbol {
         Ok((show(&found.args), show(&found.outputs), show(&found.aux), found.complete))
     }
 }
+
+impl PySymbol {
+    /// What is to be planned or bound, as far as facts tell.
+    fn request(&self, facts: FactsArg<'_>) -> PyResult<PlanRequest> {
+        let (shapes, types, ctx, group2ctx, np_shape) = facts;
+        let (names, types) = types.into_iter().map(|(n, t)| (n, Some(t))).unzip();
+        let groups = super::executor::groups(group2ctx.as_ref())?;
+        Ok(PlanRequest {
+            shapes: shapes.into_iter().map(|(n, s)| (n, shape_of(s))).collect(),
+            types: named_types(names, types).map_err(raise)?,
+            default_ctx: context_arg(ctx.as_ref())?,
+            group2ctx: (!groups.is_empty()).then_some(groups),
+            np_shape,
+            options: PlanOptions::from_env(),
+            ..PlanRequest::new(self.symbol.clone(), runtime().registry.clone())
+        })
+    }
+}
+
+/// What is given to a plan or a binding by shapes: shapes and dtypes by name, default device, devices of
+/// groups, and whether 0 is an extent.
+type FactsArg<'py> = (
+    BTreeMap<String, Option<Vec<i64>>>,
+    BTreeMap<String, String>,
+    Option<Bound<'py, PyAny>>,
+    Option<Bound<'py, PyDict>>,
+    bool,
+);
+type WantedArrays<'py> = Vec<(Bound<'py, PyTuple>, Bound<'py, PyAny>, Bound<'py, PyAny>)>;
 
 type Types = Vec<Option<&'static str>>;
 type Shapes<'py> = Vec<Bound<'py, PyAny>>;

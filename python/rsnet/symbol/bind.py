@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -134,11 +133,11 @@ def bind(
     return bind_handle(symbol, bound)
 
 
-def _simple_reqs(grad_req: Any, names: list[str]) -> list[str]:
+def _simple_reqs(where: str, grad_req: Any, names: list[str]) -> list[str]:
     if grad_req is None:
         return ["null"] * len(names)
     if isinstance(grad_req, (list, tuple, dict)) and not grad_req:
-        raise MXNetError(f"grad_req in simple_bind cannot be an empty {type(grad_req).__name__}")
+        raise MXNetError(f"grad_req in {where} cannot be an empty {type(grad_req).__name__}")
     return _bind_reqs(grad_req, names, MXNetError)
 
 
@@ -146,57 +145,18 @@ def _known_shapes(given: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     return {k: tuple(v) for k, v in given.items() if isinstance(v, (tuple, list))}
 
 
-def _types(symbol: Any, type_dict: dict[str, Any] | None) -> tuple[list, list]:
-    """Dtypes of arguments and auxiliary states; float32 where nothing is known."""
-    names = symbol.list_arguments()
-    known = {k: v for k, v in (type_dict or {}).items() if v is not None}
-    args, _, aux = symbol.infer_type_partial(**known)
-    unknown = [n for n, t in zip(names, args, strict=True) if t is None]
-    while unknown:
-        known[unknown[0]] = np.float32
-        args, _, aux = symbol.infer_type_partial(**known)
-        unknown = [n for n, t in zip(names, args, strict=True) if t is None and n not in known]
-    return [t or np.float32 for t in args], [t or np.float32 for t in aux]
+def _facts(
+    given: dict[str, Any], type_dict: dict[str, Any] | None, ctx: Any, group2ctx: Any
+) -> tuple[dict, dict, Any, Any, bool]:
+    """What the core is told: shapes and dtypes by name, devices, and whether 0 is an extent."""
+    shapes = {k: to_core_shape(v) for k, v in _known_shapes(given).items()}
+    types = {k: np.dtype(v).name for k, v in (type_dict or {}).items() if v is not None}
+    return shapes, types, ctx, group2ctx or None, is_np_shape()
 
 
-def _bind_error(error: Exception | str, given: dict[str, Any]) -> MXNetError:
+def _bind_error(error: MXNetError, given: dict[str, Any]) -> MXNetError:
     lines = ["simple_bind error. Arguments:", *(f"{k}: {v}" for k, v in given.items()), str(error)]
-    return MXNetError("\n".join(lines))
-
-
-def _undecided(symbol: Any, given: dict[str, Any]) -> str:
-    """The first operator whose output has no shape although all variables have one."""
-    inner = symbol.get_internals()
-    _, shapes, _, _ = inner._infer_shape((), _known_shapes(given))
-    known = [to_core_shape(s) for s in shapes]
-    at = next((i for i, s in enumerate(known) if s is None or -1 in s), len(known) - 1)
-    name = inner[at].name
-    nodes = json.loads(symbol.tojson())["nodes"]
-    op = next((node["op"] for node in nodes if node["name"] == name), "")
-    return f"{op} '{name}': the shape of its output cannot be inferred"
-
-
-def _shapes(symbol: Any, given: dict[str, Any]) -> tuple[list, list]:
-    """Shapes of arguments and auxiliary states, or the error of simple_bind."""
-    try:
-        args, _, aux, complete = symbol._infer_shape((), _known_shapes(given))
-    except MXNetError as error:
-        raise _bind_error(error, given) from error
-    if not complete:
-        pairs = [
-            *zip(symbol.list_arguments(), args, strict=True),
-            *zip(symbol.list_auxiliary_states(), aux, strict=False),
-        ]
-        unknown = [(n, to_core_shape(s)) for n, s in pairs]
-        listed = ", ".join(f"{n}: {s}" for n, s in unknown if s is None or -1 in s)
-        if not listed:
-            raise _bind_error(_undecided(symbol, given), given)
-        raise _bind_error(
-            "InferShape pass cannot decide shapes for the following arguments (-1 means unknown "
-            f"dimensions). Please consider providing them as inputs:\n{listed}, ",
-            given,
-        )
-    return args, aux
+    return type(error)("\n".join(lines))
 
 
 def simple_bind(
@@ -212,41 +172,25 @@ def simple_bind(
         raise NotImplementedError(
             f"stype_dict {stype_dict}: only the storage type 'default' exists"
         )
-    names, aux_names = _argument_names(symbol), symbol.list_auxiliary_states()
-    reqs = _simple_reqs(grad_req, names)
-    arg_shapes, aux_shapes = _shapes(symbol, given)
+    names = _argument_names(symbol)
+    reqs = _simple_reqs("simple_bind", grad_req, names)
     try:
-        arg_types, aux_types = _types(symbol, type_dict)
+        facts = _facts(given, type_dict, ctx, group2ctx)
+        wanted, wanted_aux = symbol._handle.arrays_to_bind(facts)
     except MXNetError as error:
         raise _bind_error(error, given) from error
-    devices = _devices(symbol, ctx, group2ctx)
     pool = _SharedArrays(shared_arg_names, shared_exec, shared_buffer)
     args, grads = [], []
-    for name, shape, dtype, req in zip(names, arg_shapes, arg_types, reqs, strict=True):
-        where = devices.get(name, ctx)
-        args.append(pool.argument(name, shape, dtype, where))
-        grads.append(None if req == "null" else pool.gradient(name, shape, dtype, where))
-    aux = [
-        pool.auxiliary(name, shape, dtype, devices.get(name, ctx))
-        for name, shape, dtype in zip(aux_names, aux_shapes, aux_types, strict=True)
-    ]
+    for name, array, req in zip(names, wanted, reqs, strict=True):
+        args.append(pool.argument(name, *array))
+        grads.append(None if req == "null" else pool.gradient(name, *array))
+    aux_names = symbol.list_auxiliary_states()
+    aux = [pool.auxiliary(n, *array) for n, array in zip(aux_names, wanted_aux, strict=True)]
     bound = {
         "ctx": ctx, "group2ctx": group2ctx or None, "args": args, "grads": grads, "reqs": reqs,
         "aux": aux, "shared": shared_exec, "limit": _limit_bytes(memory_limit),
     }  # fmt: skip
     return bind_handle(symbol, bound)
-
-
-def _devices(symbol: Any, ctx: Context, group2ctx: dict[str, Context] | None) -> dict[str, Context]:
-    """Devices of variables by their attribute `ctx_group`."""
-    if not group2ctx:
-        return {}
-    found = {}
-    for name, attrs in symbol.attr_dict().items():
-        group = attrs.get("ctx_group", attrs.get("__ctx_group__"))
-        if group is not None:
-            found[name] = group2ctx.get(group, ctx)
-    return found
 
 
 class _SharedArrays:
@@ -309,17 +253,17 @@ class _SharedArrays:
 
 
 def plan_of_symbol(
+    where: str,
     symbol: Any,
     grad_req: Any,
     type_dict: Any,
     memory_limit: Any,
+    group2ctx: Any,
     given: dict[str, Any],
-    dump: bool = False,
 ) -> MemoryPlan:
-    """`Symbol.memory_plan`; with `dump` the plan keeps the graph after every pass as text."""
-    reqs = _simple_reqs(grad_req, symbol.list_arguments())
-    shapes = {k: to_core_shape(v) for k, v in _known_shapes(given).items()}
-    types = {k: np.dtype(v).name for k, v in (type_dict or {}).items() if v is not None}
-    limit = _limit_bytes(memory_limit)
-    handle = symbol._handle.memory_plan(shapes, types, reqs, limit, is_np_shape(), dump)
-    return MemoryPlan(handle)
+    """The plan of `Symbol.memory_plan` and `Symbol.dump_passes`; only for the second it keeps the
+    graph after every pass as text."""
+    reqs = _simple_reqs(where, grad_req, _argument_names(symbol))
+    facts = _facts(given, type_dict, None, _check_groups(group2ctx))
+    limit, dump = _limit_bytes(memory_limit), where == "dump_passes"
+    return MemoryPlan(symbol._handle.memory_plan(facts, reqs, limit, dump))

@@ -171,8 +171,9 @@ class Symbol:
         return (load_json, (self.tojson(remove_amp_cast=False),))
 
     def tojson(self, remove_amp_cast: bool = True) -> str:
-        """The symbol as JSON in MXNet's current format."""
-        return self._handle.tojson(is_np_shape())
+        """The symbol as JSON in MXNet's current format; with `remove_amp_cast` without the casts that
+        mixed precision put in (`amp_cast`, `amp_multicast`)."""
+        return self._handle.tojson(is_np_shape(), bool(remove_amp_cast))
 
     def save(self, fname: str, remove_amp_cast: bool = True) -> None:
         """Writes `tojson()` to a file."""
@@ -307,40 +308,45 @@ class Symbol:
         grad_req: Any = "write",
         type_dict: dict[str, Any] | None = None,
         memory_limit: int | str | None = None,
+        group2ctx: dict[str, Any] | None = None,
         **shapes: tuple[int, ...],
     ) -> Any:
         """The plan that binding would use, without binding or allocating anything.
 
         Parameters
         ----------
-        grad_req, type_dict, **shapes
-            As for `simple_bind`.
+        grad_req, type_dict, group2ctx, **shapes
+            As for `simple_bind`, on the current context.
         memory_limit : int or str, optional
-            Most bytes of internal entries: an integer, `"2GB"` (2e9) or `"2GiB"` (2**31). Entries
-            are recomputed as far as this needs.
+            Most bytes of internal entries, all devices together: an integer, `"2GB"` (2e9) or
+            `"2GiB"` (2**31). Entries are recomputed as far as this needs, beside those that
+            attributes mark.
 
         Returns
         -------
         MemoryPlan
-            `arena_bytes`, `lower_bound_bytes`, `no_sharing_bytes`, `recomputed_nodes`, `entries`;
-            `str()` gives a table and `draw(path)` a picture.
+            `arena_bytes`, `output_bytes`, `lower_bound_bytes`, `no_sharing_bytes`,
+            `recomputed_nodes`, `entries`; `str()` gives a table and `draw(path)` a picture.
         """
         from .bind import plan_of_symbol
 
-        return plan_of_symbol(self, grad_req, type_dict, memory_limit, shapes)
+        return plan_of_symbol(
+            "memory_plan", self, grad_req, type_dict, memory_limit, group2ctx, shapes
+        )
 
     def dump_passes(
         self,
         grad_req: Any = "write",
         type_dict: dict[str, Any] | None = None,
         memory_limit: int | str | None = None,
+        group2ctx: dict[str, Any] | None = None,
         **shapes: tuple[int, ...],
     ) -> dict[str, str]:
         """The graph after every pass that changes it, as text, by the name of the pass.
 
         Parameters
         ----------
-        grad_req, type_dict, memory_limit, **shapes
+        grad_req, type_dict, memory_limit, group2ctx, **shapes
             As for `memory_plan`.
 
         Returns
@@ -361,7 +367,9 @@ class Symbol:
         """
         from .bind import plan_of_symbol
 
-        plan = plan_of_symbol(self, grad_req, type_dict, memory_limit, shapes, dump=True)
+        plan = plan_of_symbol(
+            "dump_passes", self, grad_req, type_dict, memory_limit, group2ctx, shapes
+        )
         return dict(plan._handle.dumps())
 
     # ---- binding -------------------------------------------------------------------------------

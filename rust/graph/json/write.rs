@@ -1,6 +1,6 @@
 //! Writes a symbol in the format of version 1.9.1.
 
-use super::super::static_graph::{Entry, Graph};
+use super::super::static_graph::{Entry, Graph, Node};
 use super::super::symbol::Symbol;
 use crate::error::Result;
 use std::fmt::Write;
@@ -16,9 +16,40 @@ impl Symbol {
     pub fn to_json(&self, np_shape: bool) -> Result<String> {
         Ok(Graph::from_symbol(self)?.to_json(np_shape))
     }
+
+    /// The same without the casts that mixed precision put in.
+    pub fn to_json_without_amp_casts(&self, np_shape: bool) -> Result<String> {
+        Ok(Graph::from_symbol(self)?.without_amp_casts()?.to_json(np_shape))
+    }
 }
 
+/// The casts of mixed precision: output `i` is input `i` in another dtype.
+const AMP_CASTS: [&str; 2] = ["amp_cast", "amp_multicast"];
+
 impl Graph {
+    /// Whoever reads a cast of mixed precision reads what it casts.
+    fn without_amp_casts(mut self) -> Result<Graph> {
+        let is_cast = |node: &Node| AMP_CASTS.contains(&node.op_name());
+        if !self.nodes.iter().any(is_cast) {
+            return Ok(self);
+        }
+        // Inputs of earlier nodes are looked through already, so one step leads out of a chain of casts.
+        let source = |nodes: &[Node], e: Entry| {
+            let node = &nodes[e.node as usize];
+            let through = node.inputs.get(e.index as usize).filter(|_| is_cast(node));
+            through.copied().unwrap_or(e)
+        };
+        for id in 0..self.nodes.len() {
+            for i in 0..self.nodes[id].inputs.len() {
+                self.nodes[id].inputs[i] = source(&self.nodes, self.nodes[id].inputs[i]);
+            }
+        }
+        self.heads = self.heads.iter().map(|&e| source(&self.nodes, e)).collect();
+        let kept = (0..self.nodes.len() as u32).filter(|&id| !is_cast(&self.nodes[id as usize]));
+        let kept: Vec<u32> = kept.collect();
+        Ok(self.reorder(&kept, kept.len())?.0)
+    }
+
     pub fn to_json(&self, np_shape: bool) -> String {
         let mut out = String::with_capacity(self.nodes.len() * 160);
         let mut versions = vec![0; self.nodes.len()];

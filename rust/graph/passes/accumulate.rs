@@ -1,6 +1,6 @@
 //! In-place sums of gradients: `sum = elemwise_add(x, y)` becomes "`y` is added onto `x`".
 //!
-//! Applied to the chains that the gradient pass makes where very many gradients meet (`_agg_` nodes): the
+//! Applied to the chains that the gradient pass makes where very many gradients meet: the
 //! later of the two terms is written by its own node straight onto the earlier one, in the same memory,
 //! and the addition disappears.
 
@@ -28,10 +28,7 @@ pub fn run(done: &mut Differentiated) -> Result<()> {
             }
         }
         let node = &done.graph.nodes[id];
-        let chained = id >= done.graph.num_forward
-            && node.op_name() == "elemwise_add"
-            && node.name.contains("_agg_");
-        if !chained {
+        if !node.sums_gradients {
             continue;
         }
         let (mut x, mut y) = (node.inputs[0], node.inputs[1]);
@@ -65,21 +62,6 @@ pub fn run(done: &mut Differentiated) -> Result<()> {
             *e = same_as[e.node as usize];
         }
     }
-    keep_unreplaced(done, &replaced)
-}
-
-fn keep_unreplaced(done: &mut Differentiated, replaced: &[bool]) -> Result<()> {
     let kept: Vec<u32> = (0..replaced.len() as u32).filter(|&n| !replaced[n as usize]).collect();
-    let (graph, new_id) = done.graph.reorder(&kept, done.graph.num_forward)?;
-    let entries = |id: u32| done.graph.entries_of(id as usize);
-    done.shapes = kept.iter().flat_map(|&n| done.shapes[entries(n)].iter().cloned()).collect();
-    done.types = kept.iter().flat_map(|&n| done.types[entries(n)].iter().copied()).collect();
-    done.graph = graph;
-    for e in done.arg_grads.iter_mut().flatten() {
-        e.node = new_id[e.node as usize].unwrap_or(e.node);
-    }
-    for g in &mut done.head_grads {
-        *g = g.and_then(|g| new_id[g as usize]);
-    }
-    Ok(())
+    done.keep(&kept)
 }

@@ -4,7 +4,7 @@
 //! device of bound arrays, a backward node follows its forward node, others their first placed input, then
 //! their consumers; the rest runs on the default device. One copy serves all consumers on one device.
 
-use super::super::static_graph::{Entry, Graph, Node};
+use super::super::static_graph::{Entry, Graph, Node, Renumbering};
 use super::gradient::Differentiated;
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -50,6 +50,19 @@ pub fn run(
     insert_copies(done, arguments, aux, registry)
 }
 
+/// The device of a node's `ctx_group`, if it has one.
+pub fn of_group(node: &Node, groups: &BTreeMap<String, Context>) -> Result<Option<Context>> {
+    let group = node.dict.get("__ctx_group__").or_else(|| node.dict.get("ctx_group"));
+    let find = |group: &String| {
+        groups.get(group).copied().ok_or_else(|| {
+            Error::value(format!("The device assignment not found for group {group}"))
+                .in_operator(node.op_name())
+                .in_node(&node.name)
+        })
+    };
+    group.map(find).transpose()
+}
+
 fn assign(
     graph: &Graph,
     groups: &BTreeMap<String, Context>,
@@ -59,15 +72,10 @@ fn assign(
         if ctx[id].is_some() {
             continue;
         }
-        let group = node.dict.get("__ctx_group__").or_else(|| node.dict.get("ctx_group"));
-        ctx[id] = match (node.backward_of, group) {
-            (Some(forward), _) => ctx[forward as usize],
-            (None, Some(group)) => Some(*groups.get(group).ok_or_else(|| {
-                Error::value(format!("The device assignment not found for group {group}"))
-                    .in_operator(node.op_name())
-                    .in_node(&node.name)
-            })?),
-            _ => node.inputs.iter().find_map(|e| ctx[e.node as usize]),
+        ctx[id] = match node.backward_of {
+            Some(forward) => ctx[forward as usize],
+            None => of_group(node, groups)?
+                .or_else(|| node.inputs.iter().find_map(|e| ctx[e.node as usize])),
         };
     }
     for id in (0..graph.nodes.len()).rev() {
@@ -91,7 +99,7 @@ fn insert_copies(
         (std::mem::take(&mut done.shapes), std::mem::take(&mut done.types));
     let mut nodes: Vec<Node> = Vec::with_capacity(old.nodes.len());
     let mut sources: Vec<Option<Entry>> = Vec::new();
-    let mut new_id: Vec<u32> = Vec::with_capacity(old.nodes.len());
+    let mut new = Renumbering::of(old.nodes.len());
     let mut copies: HashMap<(Entry, Context), u32> = HashMap::new();
     let mut num_forward = 0;
     let wanted: Vec<(usize, Context)> = done
@@ -106,7 +114,7 @@ fn insert_copies(
         for i in 0..node.inputs.len() {
             let e = node.inputs[i];
             let from = &old.nodes[e.node as usize];
-            let moved = Entry::new(new_id[e.node as usize], e.index);
+            let moved = new.entry(e)?;
             if from.ctx == node.ctx {
                 node.inputs[i] = moved;
                 continue;
@@ -130,11 +138,12 @@ fn insert_copies(
             };
             node.inputs[i] = Entry::new(copy, 0);
         }
-        let map = |n: u32| new_id[n as usize];
-        node.control.iter_mut().for_each(|c| *c = map(*c));
-        node.backward_of = node.backward_of.map(map);
-        node.mirror_of = node.mirror_of.map(map);
-        new_id.push(nodes.len() as u32);
+        for c in &mut node.control {
+            *c = new.node(*c)?;
+        }
+        node.backward_of = node.backward_of.map(|f| new.node(f)).transpose()?;
+        node.mirror_of = node.mirror_of.map(|f| new.node(f)).transpose()?;
+        new.push(nodes.len() as u32);
         nodes.push(node);
         sources.push(None);
         if id + 1 == old.num_forward {
@@ -143,7 +152,7 @@ fn insert_copies(
     }
     for (i, ctx) in wanted {
         let Some(e) = done.arg_grads[i] else { continue };
-        let moved = Entry::new(new_id[e.node as usize], e.index);
+        let moved = new.entry(e)?;
         let from = &old.nodes[e.node as usize];
         done.arg_grads[i] = Some(if from.ctx == ctx {
             moved
@@ -153,26 +162,27 @@ fn insert_copies(
             Entry::new(nodes.len() as u32 - 1, 0)
         });
     }
-    let heads = old.heads.iter().map(|h| Entry::new(new_id[h.node as usize], h.index)).collect();
+    let heads = old.heads.iter().map(|&h| new.entry(h)).collect::<Result<_>>()?;
     done.graph = Graph::new(nodes, heads, num_forward);
     let mut origin = vec![0usize; done.graph.num_entries()];
-    for (id, &new) in new_id.iter().enumerate() {
-        for (at, from) in done.graph.entries_of(new as usize).zip(old.entries_of(id)) {
+    for id in 0..old.nodes.len() {
+        let moved = new.node(id as u32)? as usize;
+        for (at, from) in done.graph.entries_of(moved).zip(old.entries_of(id)) {
             origin[at] = from;
         }
     }
-    for (new, source) in sources.iter().enumerate() {
+    for (copy, source) in sources.iter().enumerate() {
         if let Some(e) = source {
-            origin[done.graph.entries_of(new).start] = old.entry_id(*e);
+            origin[done.graph.entries_of(copy).start] = old.entry_id(*e);
         }
     }
     done.shapes = origin.iter().map(|&from| old_shapes[from].clone()).collect();
     done.types = origin.iter().map(|&from| old_types[from]).collect();
     for id in arguments.iter_mut().chain(aux) {
-        *id = new_id[*id as usize];
+        *id = new.node(*id)?;
     }
     for g in done.head_grads.iter_mut().flatten() {
-        *g = new_id[*g as usize];
+        *g = new.node(*g)?;
     }
     Ok(())
 }

@@ -25,6 +25,28 @@ pub struct Differentiated {
     pub arg_grads: Vec<Option<Entry>>,
 }
 
+impl Differentiated {
+    /// Keeps only these nodes, by ascending number. Heads' gradients that are not among them are dropped.
+    pub fn keep(&mut self, kept: &[u32]) -> Result<()> {
+        let (graph, new) = self.graph.reorder(kept, self.graph.num_forward)?;
+        let entries = |id: &u32| self.graph.entries_of(*id as usize);
+        // Before inference there are no facts to keep.
+        if !self.shapes.is_empty() {
+            let facts = kept.iter().flat_map(entries);
+            self.shapes = facts.clone().map(|e| self.shapes[e].clone()).collect();
+            self.types = facts.map(|e| self.types[e]).collect();
+        }
+        self.graph = graph;
+        for e in self.arg_grads.iter_mut().flatten() {
+            *e = new.entry(*e)?;
+        }
+        for g in &mut self.head_grads {
+            *g = g.and_then(|g| new.if_kept(g));
+        }
+        Ok(())
+    }
+}
+
 const fn pack(e: Entry) -> GradEntry {
     GradEntry((e.node as u64) << 32 | e.index as u64)
 }
@@ -150,7 +172,9 @@ impl Builder<'_> {
                 let mut sum = grads[0];
                 for (i, g) in grads.into_iter().enumerate().skip(1) {
                     let name = format!("{name}_agg_{i}");
-                    sum = Entry::new(self.make("elemwise_add", name, &[], vec![sum, g])?, 0);
+                    let node = self.make("elemwise_add", name, &[], vec![sum, g])?;
+                    self.nodes[node as usize].sums_gradients = true;
+                    sum = Entry::new(node, 0);
                 }
                 Ok(Some(sum))
             }
@@ -365,14 +389,5 @@ fn drop_unused(done: &mut Differentiated) -> Result<()> {
         return Ok(());
     }
     let kept: Vec<u32> = (0..used.len() as u32).filter(|&n| used[n as usize]).collect();
-    let (graph, new_id) = graph.reorder(&kept, graph.num_forward)?;
-    done.graph = graph;
-    for e in done.arg_grads.iter_mut().flatten() {
-        // Kept above, as it is used.
-        e.node = new_id[e.node as usize].unwrap_or(e.node);
-    }
-    for g in &mut done.head_grads {
-        *g = g.and_then(|g| new_id[g as usize]);
-    }
-    Ok(())
+    done.keep(&kept)
 }

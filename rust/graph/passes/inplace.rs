@@ -2,14 +2,15 @@
 //!
 //! Entries are gathered into [`Buffer`]s: an output joins its input's buffer where the operator allows it
 //! and nothing reads the input later (or the output is the input's very bytes). A buffer lives from its
-//! first writing to its last use. Heads live to the end and never share a buffer with another head.
+//! first writing to its last use. Heads live to the end and never share a buffer with another head. An
+//! executor gives outputs arrays of their own, so the buffer of a head, with all that it was taken over
+//! from, lies in the output's array and not in an arena.
 
-use super::super::plan::Place;
+use super::super::plan::{Place, PlanOptions};
 use super::super::static_graph::Graph;
 use super::gradient::Differentiated;
 use crate::context::Context;
 use crate::operator::{InplacePair, OpReq};
-use std::collections::BTreeMap;
 
 /// Marks entries that have no buffer.
 pub const NONE: u32 = u32::MAX;
@@ -22,6 +23,8 @@ pub struct Buffer {
     /// Positions in execution order, both inclusive.
     pub first: u32,
     pub last: u32,
+    /// The output (a position among the heads) in whose array it lies; `None`: in the arena.
+    pub output: Option<u32>,
 }
 
 /// What this pass found; lists are by entry number.
@@ -29,12 +32,11 @@ pub struct Shared {
     pub buffers: Vec<Buffer>,
     /// The entry's buffer, or [`NONE`].
     pub buffer_of: Vec<u32>,
-    /// By buffer: the output (a position among the heads) that lies in it.
-    head_of: Vec<Option<u32>>,
     pub req: Vec<OpReq>,
     pub inplace_of: Vec<Option<u32>>,
     pub first_use: Vec<u32>,
     pub last_use: Vec<u32>,
+    /// Bytes of all entries that lie in arenas.
     pub no_sharing_bytes: usize,
     /// Places of the entries that lie in no buffer.
     outside: Vec<Place>,
@@ -43,29 +45,17 @@ pub struct Shared {
 impl Shared {
     /// Where every entry lives, given the offsets of the buffers.
     pub fn places(&self, offsets: &[usize]) -> Vec<Place> {
-        let place = |(id, &b): (usize, &u32)| match offsets.get(b as usize) {
-            Some(&offset) => Place::Arena { offset },
+        let place = |(id, &b): (usize, &u32)| match self.buffers.get(b as usize) {
+            Some(Buffer { output: Some(output), .. }) => Place::Output(*output),
+            Some(_) => Place::Arena { offset: offsets[b as usize] },
             None => self.outside[id],
         };
         self.buffer_of.iter().enumerate().map(place).collect()
     }
 
-    /// By entry: the output in whose buffer it lies, the output's own entry among them.
-    pub fn in_output(&self) -> Vec<Option<u32>> {
-        let head = |b: &u32| self.head_of.get(*b as usize).copied().flatten();
-        self.buffer_of.iter().map(head).collect()
-    }
-
-    /// The bytes of every device up to which buffers without an output reach.
-    pub fn extents(&self, offsets: &[usize]) -> Vec<(Context, usize)> {
-        let mut extents: BTreeMap<Context, usize> = BTreeMap::new();
-        for ((buffer, head), offset) in self.buffers.iter().zip(&self.head_of).zip(offsets) {
-            if head.is_none() && buffer.bytes > 0 {
-                let end = extents.entry(buffer.ctx).or_default();
-                *end = (*end).max(offset + buffer.bytes);
-            }
-        }
-        extents.into_iter().collect()
+    /// Bytes of the outputs' arrays.
+    pub fn output_bytes(&self) -> usize {
+        self.buffers.iter().filter(|b| b.output.is_some()).map(|b| b.bytes).sum()
     }
 }
 
@@ -83,8 +73,8 @@ struct Walk<'a> {
     out: Shared,
 }
 
-/// Finds buffers and requests. `inplace: false` refuses every sharing but that of in-place sums.
-pub fn run(done: &Differentiated, grad_req: &[OpReq], inplace: bool) -> Shared {
+/// Finds buffers and requests. `options.inplace: false` refuses every sharing but that of in-place sums.
+pub fn run(done: &Differentiated, grad_req: &[OpReq], options: &PlanOptions) -> Shared {
     let graph = &done.graph;
     let count = graph.num_entries();
     let mut walk = Walk {
@@ -100,7 +90,6 @@ pub fn run(done: &Differentiated, grad_req: &[OpReq], inplace: bool) -> Shared {
         out: Shared {
             buffers: Vec::new(),
             buffer_of: vec![NONE; count],
-            head_of: Vec::new(),
             req: vec![OpReq::Null; count],
             inplace_of: vec![None; count],
             first_use: vec![0; count],
@@ -112,9 +101,9 @@ pub fn run(done: &Differentiated, grad_req: &[OpReq], inplace: bool) -> Shared {
     walk.count_uses();
     walk.place_gradients(done, grad_req);
     for id in 0..graph.nodes.len() {
-        walk.visit(id, inplace);
+        walk.visit(id, options.inplace);
     }
-    walk.finish()
+    walk.finish(options.outputs_in_arena)
 }
 
 impl Walk<'_> {
@@ -226,7 +215,6 @@ impl Walk<'_> {
         self.out.inplace_of[e] = Some(onto as u32);
         self.left[b] += self.uses[e];
         self.holds_head[b] |= self.is_head[e];
-        self.out.no_sharing_bytes += self.bytes[e];
     }
 
     fn open(&mut self, e: usize, id: usize) {
@@ -234,10 +222,9 @@ impl Walk<'_> {
         self.out.buffer_of[e] = self.out.buffers.len() as u32;
         self.out.req[e] = OpReq::Write;
         let ctx = self.graph.nodes[id].ctx;
-        self.out.buffers.push(Buffer { bytes: self.bytes[e], ctx, first, last });
+        self.out.buffers.push(Buffer { bytes: self.bytes[e], ctx, first, last, output: None });
         self.left.push(self.uses[e]);
         self.holds_head.push(self.is_head[e]);
-        self.out.no_sharing_bytes += self.bytes[e];
     }
 
     /// Marks what the node read and wrote as used now.
@@ -258,19 +245,26 @@ impl Walk<'_> {
         }
     }
 
-    /// Heads live to the end.
-    fn finish(mut self) -> Shared {
+    /// Heads live to the end, in arrays of their own unless they are to lie in the arena.
+    fn finish(mut self, outputs_in_arena: bool) -> Shared {
         let end = self.graph.nodes.len().saturating_sub(1) as u32;
-        self.out.head_of = vec![None; self.out.buffers.len()];
         for (i, head) in self.graph.heads.iter().enumerate() {
             let e = self.graph.entry_id(*head);
             self.out.last_use[e] = end;
             let b = self.out.buffer_of[e] as usize;
             if let Some(buffer) = self.out.buffers.get_mut(b) {
                 buffer.last = end;
-                self.out.head_of[b].get_or_insert(i as u32);
+                if !outputs_in_arena {
+                    buffer.output.get_or_insert(i as u32);
+                }
             }
         }
+        let in_arena = |e: &usize| {
+            let buffer = self.out.buffers.get(self.out.buffer_of[*e] as usize);
+            buffer.is_some_and(|b| b.output.is_none())
+        };
+        self.out.no_sharing_bytes =
+            (0..self.bytes.len()).filter(in_arena).map(|e| self.bytes[e]).sum();
         self.out
     }
 }

@@ -9,10 +9,6 @@ pub struct Mirror {
     pub again: Vec<bool>,
 }
 
-/// Operators that `MXNET_BACKWARD_DO_MIRROR` leaves alone, because computing them again is dear.
-const DEAR: [&str; 5] =
-    ["Convolution", "FullyConnected", "Concat", "SoftmaxOutput", "CuDNNBatchNorm"];
-
 /// Does running the operator twice give the same and change nothing? Random numbers, callbacks and
 /// operators with state are not run twice.
 pub fn repeatable(op: &OpDef) -> bool {
@@ -21,12 +17,11 @@ pub fn repeatable(op: &OpDef) -> bool {
         && !op.kernels.iter().any(|k| matches!(k.body, Body::Callback(_)))
 }
 
-/// May a copy of the node be made? Operators that modify an input may not be copied, except BatchNorm,
-/// whose copy leaves the moving averages alone.
+/// May a copy of the node be made? Operators that modify an input may not be copied, unless they spare
+/// their states (BatchNorm, whose copy leaves the moving averages alone).
 pub fn may_repeat(node: &Node) -> bool {
     node.op.as_ref().is_some_and(|op| {
-        repeatable(op)
-            && (op.mutates.to_vec(&node.attrs).is_empty() || op.name.starts_with("BatchNorm"))
+        repeatable(op) && (op.spares_states || op.mutates.to_vec(&node.attrs).is_empty())
     })
 }
 
@@ -46,7 +41,8 @@ impl Mirror {
             if is_forced(node) {
                 return true;
             }
-            let Some(step) = step.filter(|_| !DEAR.contains(&node.op_name())) else { return false };
+            let dear = node.op.as_ref().is_some_and(|op| op.dear);
+            let Some(step) = step.filter(|_| !dear) else { return false };
             cheap += 1;
             !cheap.is_multiple_of(step.max(1))
         });

@@ -16,19 +16,36 @@ pub const ALIGN: usize = 64;
 /// Where the buffers lie.
 #[derive(Clone, Debug, Default)]
 pub struct Placed {
-    /// By buffer.
+    /// By buffer; 0 for those in no arena.
     pub offsets: Vec<usize>,
     pub arena_bytes: Vec<(Context, usize)>,
-    /// Most bytes alive at once, all devices together.
+    /// Most bytes alive at once in the arena of each device, summed: no placing of these buffers takes
+    /// less.
     pub lower_bound_bytes: usize,
 }
 
-/// Places all buffers.
-pub fn run(buffers: &[Buffer]) -> Placed {
+/// The buffers of every device's arena; those that lie in outputs and those without bytes are in none.
+fn by_device(buffers: &[Buffer]) -> BTreeMap<Context, Vec<u32>> {
     let mut by_ctx: BTreeMap<Context, Vec<u32>> = BTreeMap::new();
-    for (id, b) in buffers.iter().enumerate() {
+    for (id, b) in buffers.iter().enumerate().filter(|(_, b)| b.output.is_none() && b.bytes > 0) {
         by_ctx.entry(b.ctx).or_default().push(id as u32);
     }
+    by_ctx
+}
+
+/// The least that arenas of these buffers can take: as [`Placed::lower_bound_bytes`], of the buffers as
+/// they are placed, rounded up in size.
+pub fn least_bytes(buffers: &[Buffer]) -> usize {
+    let least = |ids: &Vec<u32>| {
+        let blocks = ids.iter().map(|&id| Block::of(&buffers[id as usize]));
+        most_alive(blocks.map(|b| (b.first, b.last, b.bytes)))
+    };
+    by_device(buffers).values().map(least).sum()
+}
+
+/// Places all buffers of arenas.
+pub fn run(buffers: &[Buffer]) -> Placed {
+    let by_ctx = by_device(buffers);
     let mut placed = Placed { offsets: vec![0; buffers.len()], ..Placed::default() };
     for (ctx, ids) in by_ctx {
         let own: Vec<Block> = ids.iter().map(|&id| Block::of(&buffers[id as usize])).collect();

@@ -29,7 +29,7 @@ pub fn run(graph: &Graph, shared: &Shared, offsets: &[usize]) -> Vec<(u32, u32)>
             let buffer = &shared.buffers[b as usize];
             if shared.inplace_of[e].is_some() {
                 before.extend(&users[b as usize]);
-            } else if buffer.bytes > 0 {
+            } else if buffer.bytes > 0 && buffer.output.is_none() {
                 let start = offsets[b as usize];
                 let layer = layers.entry(buffer.ctx).or_default();
                 for old in take_over(layer, start, start + buffer.bytes, b) {

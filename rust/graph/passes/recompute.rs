@@ -5,6 +5,9 @@
 //! Where to cut is found by dynamic programming: for a bound on (kept so far + one segment's activations),
 //! the cuts that keep least. Several bounds are tried and each result is measured on the real graph. At last as
 //! much as possible of the end of the forward pass is kept after all, by bisection, until the limit binds.
+//!
+//! The search starts from what attributes and switches want computed again: that stays so, unless the limit
+//! can only be met without it (where everything is computed again, nothing is saved).
 
 use super::super::plan::{Forward, Plan, Planner};
 use super::super::static_graph::Graph;
@@ -16,13 +19,40 @@ const MOST_CUTS: usize = 400;
 /// The bounds that are tried, as multiples of the least feasible one.
 const TRIED: [f64; 9] = [1.0, 1.04, 1.1, 1.2, 1.35, 1.6, 2.0, 2.6, 3.5];
 
-/// A plan of at most `limit` bytes, or an error that says the least that can be had.
+/// What is left of the limit for the bound while the end of the forward pass is kept: offsets may lie a
+/// little above it. Each is tried when the one before left too little.
+const SPARED: [usize; 3] = [1000, 200, 50];
+
+/// A plan of at most `limit` bytes, or an error that says the least that was found. `unlimited` is the plan
+/// that computes only `base` again.
 pub(in super::super) fn within(
     planner: &Planner<'_>,
+    base: &Mirror,
     unlimited: Plan,
     limit: usize,
 ) -> Result<Plan> {
-    let search = Cuts::new(planner)?;
+    let nothing = Mirror::none(&planner.forward.graph);
+    let mut least = unlimited;
+    let mut starts = vec![base];
+    if base.again.contains(&true) {
+        starts.push(&nothing);
+    }
+    for start in starts {
+        let Some(plan) = search(planner, start, limit)? else { continue };
+        if plan.total_arena_bytes() < least.total_arena_bytes() {
+            least = plan;
+        }
+        if least.total_arena_bytes() <= limit {
+            return Ok(least);
+        }
+    }
+    Err(too_small(limit, &least))
+}
+
+/// The plan that computes `base` again and as little more as the limit needs; where it cannot be met, the
+/// smallest plan that was found. `None` where nothing can be cut.
+fn search(planner: &Planner<'_>, base: &Mirror, limit: usize) -> Result<Option<Plan>> {
+    let search = Cuts::new(planner, base)?;
     let mut best: Option<(usize, Vec<usize>)> = None;
     let least = search.least_feasible();
     for factor in TRIED {
@@ -32,28 +62,25 @@ pub(in super::super) fn within(
             best = Some((peak, cuts));
         }
     }
-    let Some((peak, cuts)) = best else { return Err(too_small(limit, &unlimited)) };
-    let mirror = match peak <= limit {
-        true => search.latest_end(planner, &cuts, limit)?,
-        false => search.mirror(&cuts, usize::MAX),
-    };
-    let mut plan = planner.finish(&mirror)?;
-    if plan.total_arena_bytes() > limit && peak <= limit {
-        // The offsets did not reach the bound; give them all the room there is.
-        plan = planner.finish(&search.mirror(&cuts, usize::MAX))?;
+    let Some((peak, cuts)) = best else { return Ok(None) };
+    for room in SPARED.map(|share| limit - limit / share) {
+        if peak > room {
+            break;
+        }
+        let plan = planner.finish(&search.latest_end(planner, &cuts, room)?)?;
+        if plan.total_arena_bytes() <= limit {
+            return Ok(Some(plan));
+        }
     }
-    if plan.total_arena_bytes() > unlimited.total_arena_bytes() {
-        plan = unlimited;
-    }
-    if plan.total_arena_bytes() > limit { Err(too_small(limit, &plan)) } else { Ok(plan) }
+    planner.finish(&search.mirror(&cuts, usize::MAX)).map(Some)
 }
 
 fn too_small(limit: usize, least: &Plan) -> Error {
     Error::new(
         ErrorKind::Memory,
         format!(
-            "memory_limit of {limit} bytes cannot be met: the least that can be planned, with every \
-             forward node run at most twice, is {} bytes",
+            "memory_limit of {limit} bytes cannot be met: the least found, with every forward \
+             node run at most twice, is {} bytes",
             least.total_arena_bytes()
         ),
     )
@@ -62,6 +89,8 @@ fn too_small(limit: usize, least: &Plan) -> Error {
 /// The forward pass as the search for cuts sees it.
 struct Cuts<'a> {
     graph: &'a Graph,
+    /// What is computed again wherever the cuts lie.
+    base: &'a Mirror,
     /// Positions after which a cut may lie, ascending.
     places: Vec<usize>,
     /// Bytes that backward work reads, produced up to each place.
@@ -75,11 +104,11 @@ struct Cuts<'a> {
 }
 
 impl<'a> Cuts<'a> {
-    fn new(planner: &Planner<'a>) -> Result<Self> {
+    fn new(planner: &Planner<'a>, base: &'a Mirror) -> Result<Self> {
         let Forward { graph, .. } = planner.forward;
         let bytes = entry_bytes(planner.forward);
         let n = graph.nodes.len();
-        let backward = planner.differentiate(&Mirror::none(graph))?;
+        let backward = planner.differentiate(base)?;
         let mut needed = vec![false; graph.num_entries()];
         for node in &backward.graph.nodes[n..] {
             for e in node.inputs.iter().filter(|e| (e.node as usize) < n) {
@@ -110,6 +139,7 @@ impl<'a> Cuts<'a> {
         let kept = running(&kept_by_node, &places);
         let mut cuts = Cuts {
             graph,
+            base,
             kept,
             crossing: Vec::new(),
             last_reader,
@@ -198,26 +228,24 @@ impl<'a> Cuts<'a> {
         high
     }
 
-    /// Which nodes to compute again: those before the last cut and before position `end` whose outputs
-    /// do not cross the next cut.
+    /// Which nodes to compute again: those of `base`, and those before the last cut and before position
+    /// `end` whose outputs do not cross the next cut.
     fn mirror(&self, cuts: &[usize], end: usize) -> Mirror {
-        let mut mirror = Mirror::none(self.graph);
+        let mut mirror = self.base.clone();
         for id in 0..self.graph.nodes.len().min(end) {
             let next = cuts.partition_point(|&c| c < id);
             let Some(&cut) = cuts.get(next) else { break };
-            mirror.again[id] = self.last_reader[id] <= cut
+            mirror.again[id] |= self.last_reader[id] <= cut
                 && !self.is_head[id]
                 && may_repeat(&self.graph.nodes[id]);
         }
         mirror
     }
 
-    /// Keeps as much as possible of the end of the forward pass: the smallest position up to which nodes
+    /// Keeps as much as possible of the end of the forward pass while the bound is at most `room`: the smallest position up to which nodes
     /// must be computed again.
-    fn latest_end(&self, planner: &Planner<'_>, cuts: &[usize], limit: usize) -> Result<Mirror> {
+    fn latest_end(&self, planner: &Planner<'_>, cuts: &[usize], room: usize) -> Result<Mirror> {
         let (mut low, mut high) = (0, cuts.last().map_or(0, |c| c + 1));
-        // Offsets may lie a little above the lower bound.
-        let room = limit - limit / 1000;
         while high - low > 1 + high / 64 {
             let middle = low + (high - low) / 2;
             match planner.peak(&self.mirror(cuts, middle))? <= room {

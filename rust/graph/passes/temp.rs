@@ -13,7 +13,7 @@ pub fn run(graph: &Graph, most: usize) -> usize {
 }
 
 /// By node: 0 without temporary space, else its colour, counted from 1.
-pub fn colours(graph: &Graph, most: usize) -> Vec<u32> {
+fn colours(graph: &Graph, most: usize) -> Vec<u32> {
     let mut weight: Vec<u32> = graph.nodes.iter().map(|n| wants_temp(n) as u32).collect();
     let mut colour = vec![0; graph.nodes.len()];
     for c in 1..most.max(1) as u32 {

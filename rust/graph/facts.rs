@@ -1,0 +1,112 @@
+//! What is known of a graph before it is differentiated: shapes and dtypes of all entries, and with them the
+//! arrays that a program has to bind.
+
+use super::passes::devices::of_group;
+use super::plan::PlanRequest;
+use super::static_graph::Graph;
+use crate::context::Context;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::shape::Shape;
+use std::fmt::Write;
+
+/// An array to bind to a variable.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wanted {
+    pub shape: Shape,
+    pub dtype: DType,
+    pub ctx: Context,
+}
+
+/// The arrays that the arguments and auxiliary states of a request's symbol want, in the order of its lists:
+/// of the inferred shape and dtype, on the device of their group or else the default one.
+pub fn arrays_to_bind(request: &PlanRequest) -> Result<(Vec<Wanted>, Vec<Wanted>)> {
+    let graph = Graph::from_symbol(&request.symbol)?;
+    let (arguments, aux) = graph.variables();
+    let (shapes, types) = infer_forward(request, &graph, &arguments, &aux)?;
+    let wanted = |&node: &u32| {
+        let (node, at) = (&graph.nodes[node as usize], graph.entries_of(node as usize).start);
+        let ctx = match &request.group2ctx {
+            Some(groups) => of_group(node, groups)?.unwrap_or(request.default_ctx),
+            None => request.default_ctx,
+        };
+        Ok(Wanted { shape: shapes[at].clone(), dtype: types[at], ctx })
+    };
+    let list = |nodes: &[u32]| nodes.iter().map(wanted).collect::<Result<Vec<_>>>();
+    Ok((list(&arguments)?, list(&aux)?))
+}
+
+/// Shapes and dtypes of all forward entries, from names, bound arrays and declarations; a dtype of which
+/// nothing is known is float32.
+pub(in crate::graph) fn infer_forward(
+    request: &PlanRequest,
+    graph: &Graph,
+    arguments: &[u32],
+    aux: &[u32],
+) -> Result<(Vec<Shape>, Vec<DType>)> {
+    let mut shapes = graph.shapes_seed(&request.shapes, request.np_shape)?;
+    let mut types = graph.types_seed(&request.types)?;
+    let args = arguments.iter().zip(&request.bound_args);
+    for (&node, bound) in args.chain(aux.iter().zip(&request.bound_aux)) {
+        if let Some((shape, dtype)) = bound {
+            let id = graph.entries_of(node as usize).start;
+            shapes[id] = shape.clone();
+            types[id] = Some(*dtype);
+        }
+    }
+    graph.infer_shapes(&mut shapes)?;
+    refuse_unknown(graph, &shapes)?;
+    graph.infer_types(&mut types)?;
+    for (id, node) in graph.nodes.iter().enumerate() {
+        let at = graph.entries_of(id).start;
+        if node.is_variable() && types[at].is_none() {
+            types[at] = Some(DType::F32);
+            graph.infer_types(&mut types)?;
+        }
+    }
+    let known = types.iter().enumerate().map(|(id, t)| {
+        t.ok_or_else(|| {
+            let node = &graph.nodes[graph.entry(id).node as usize];
+            Error::type_("the dtype of its output cannot be inferred")
+                .in_operator(node.op_name())
+                .in_node(&node.name)
+        })
+    });
+    let types = known.collect::<Result<_>>()?;
+    Ok((shapes, types))
+}
+
+/// An error that lists the variables whose shapes are unknown.
+fn refuse_unknown(graph: &Graph, shapes: &[Shape]) -> Result<()> {
+    if shapes.iter().all(Shape::is_known) {
+        return Ok(());
+    }
+    let unknown = |id: &usize| graph.entries_of(*id).any(|e| !shapes[e].is_known());
+    let variables: Vec<usize> = (0..graph.nodes.len())
+        .filter(|&id| graph.nodes[id].is_variable())
+        .filter(unknown)
+        .collect();
+    let mut text = "InferShape pass cannot decide shapes for the following arguments \
+                    (-1 means unknown dimensions). Please consider providing them as inputs:\n"
+        .to_owned();
+    for &id in &variables {
+        let shape = &shapes[graph.entries_of(id).start];
+        let dims: Vec<String> = shape.dims().iter().map(i64::to_string).collect();
+        let shown = match (shape.rank_known(), dims.len()) {
+            (false, _) => "None".to_owned(),
+            (true, 1) => format!("({},)", dims[0]),
+            (true, _) => format!("({})", dims.join(", ")),
+        };
+        let _ = write!(text, "{}: {shown}, ", graph.nodes[id].name);
+    }
+    let error = Error::value(text);
+    match (0..graph.nodes.len()).find(unknown).filter(|_| variables.is_empty()) {
+        Some(id) => {
+            let node = &graph.nodes[id];
+            Err(Error::value("the shape of its output cannot be inferred")
+                .in_operator(node.op_name())
+                .in_node(&node.name))
+        }
+        None => Err(error),
+    }
+}
