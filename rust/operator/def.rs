@@ -371,6 +371,12 @@ impl OpDef {
     /// Fixed inputs with their documentation.
     pub fn inputs_are(mut self, inputs: &[(&str, &str)]) -> Self {
         let names: Vec<String> = inputs.iter().map(|i| i.0.to_owned()).collect();
+        self.input_names = Listed::fixed(&names);
+        self.input_docs(inputs)
+    }
+
+    /// Documentation of the inputs, whose names are given otherwise.
+    pub fn input_docs(mut self, inputs: &[(&str, &str)]) -> Self {
         self.input_docs = inputs
             .iter()
             .map(|(name, doc)| InputDoc {
@@ -379,7 +385,6 @@ impl OpDef {
                 doc: (*doc).to_owned(),
             })
             .collect();
-        self.input_names = Listed::fixed(&names);
         self
     }
 

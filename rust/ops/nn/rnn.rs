@@ -1,18 +1,19 @@
 //! `RNN`: stacked recurrent layers, vanilla, LSTM or GRU.
 
-use super::infer::{complete, expect_rank, float_type};
-use super::layer_norm::always;
+use super::infer::{check_float, complete, expect_rank};
 use super::lift;
+use crate::context::Context;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::kernels::philox::{philox, unit};
 use crate::kernels::real::Real;
 use crate::kernels::rnn::{Cell, Columns, Layer, Tape, Weights};
 use crate::lock::Lock;
-use crate::operator::infer::assign_shape;
-use crate::operator::{
-    Attrs, Call, Dep, Gradient, Listed, OpDef, OpReq, OpState, RandomKey, ResourceRequest,
+use crate::operator::infer::{assign_shape, one_type};
+use crate::operator::property::{
+    Backward, Entries, Forward, MaybeType, Operator, OperatorProperty, define,
 };
+use crate::operator::{Dep, OpContext, OpDef, OpReq, RandomKey, ResourceRequest};
 use crate::shape::Shape;
 use crate::tensor::View;
 use crate::{param_enum, params, with_dtype, with_real};
@@ -78,53 +79,87 @@ struct Kept {
     run: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-type Memory = Lock<Kept>;
+/// The operator of one node or recorded call.
+struct Rnn {
+    param: RnnParam,
+    kept: Lock<Kept>,
+}
 
 pub fn operators() -> Vec<OpDef> {
-    let mut forward = OpDef::new::<RnnParam>("RNN")
-        .aliases(&["_npx_rnn"])
-        .doc(DOC)
-        .inputs_are(&[
-            ("data", "The sequences (T, N, I)."),
-            ("parameters", "All weights, then all biases, as one vector."),
-            ("state", "First hidden states (L * D, N, H)."),
-            ("state_cell", "First cell states (L * D, N, H), with mode='lstm'."),
-            ("sequence_length", "Lengths (N,), with use_sequence_length=True."),
-        ])
-        .input_names_by(|attrs| input_names(attrs.get()).iter().map(|s| (*s).to_owned()).collect())
-        .output_names_by(|attrs| {
-            let param: &RnnParam = attrs.get();
-            let mut names = vec!["output".to_owned()];
-            if param.state_outputs {
-                names.push("state_output".to_owned());
-                if param.mode == RnnMode::Lstm {
-                    names.push("statecell_output".to_owned());
-                }
-            }
-            names
-        })
-        .infer_shape(infer_shape)
-        .infer_type(infer_type)
-        .state(|_, _, _, _| Ok(Arc::new(Memory::default()) as OpState))
-        .gradient(Gradient::declared("_backward_RNN", |_, inputs, outputs| {
-            let grads = (0..outputs).map(Dep::OutGrad);
-            grads.chain((0..inputs).map(Dep::Input)).collect()
-        }))
-        .kernel(always(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
-    forward.resources = Listed::by(|attrs| match attrs.get::<RnnParam>().p > 0.0 {
-        true => vec![ResourceRequest::Random],
-        false => vec![],
-    });
-    let backward = OpDef::new::<RnnParam>("_backward_RNN")
-        .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
+    let [forward, backward] = define::<RnnParam>("RNN", lift::cpu);
+    let forward = forward.aliases(&["_npx_rnn"]).doc(DOC).input_docs(&[
+        ("data", "The sequences (T, N, I)."),
+        ("parameters", "All weights, then all biases, as one vector."),
+        ("state", "First hidden states (L * D, N, H)."),
+        ("state_cell", "First cell states (L * D, N, H), with mode='lstm'."),
+        ("sequence_length", "Lengths (N,), with use_sequence_length=True."),
+    ]);
     vec![forward, backward]
 }
 
-fn input_names(param: &RnnParam) -> Vec<&'static str> {
-    let mut names = vec!["data", "parameters", "state"];
-    names.extend((param.mode == RnnMode::Lstm).then_some("state_cell"));
-    names.extend(param.use_sequence_length.then_some("sequence_length"));
-    names
+impl OperatorProperty for RnnParam {
+    fn list_arguments(&self) -> Vec<&'static str> {
+        let mut names = vec!["data", "parameters", "state"];
+        names.extend((self.mode == RnnMode::Lstm).then_some("state_cell"));
+        names.extend(self.use_sequence_length.then_some("sequence_length"));
+        names
+    }
+
+    fn list_outputs(&self) -> Vec<&'static str> {
+        let mut names = vec!["output"];
+        names.extend(self.state_outputs.then_some("state_output"));
+        let has_cell = self.state_outputs && self.mode == RnnMode::Lstm;
+        names.extend(has_cell.then_some("statecell_output"));
+        names
+    }
+
+    fn infer_shape(
+        &self,
+        in_shape: &mut [Shape],
+        out_shape: &mut [Shape],
+        _: &mut [Shape],
+    ) -> Result<bool> {
+        infer_shape(self, in_shape, out_shape)
+    }
+
+    fn infer_type(
+        &self,
+        in_type: &mut [MaybeType],
+        out_type: &mut [MaybeType],
+        _: &mut [MaybeType],
+    ) -> Result<bool> {
+        let n = in_type.len() - usize::from(self.use_sequence_length);
+        let (main, lengths) = in_type.split_at_mut(n);
+        let known = one_type(&mut [("input", main), ("output", out_type)])?;
+        check_float(main[0])?;
+        for slot in lengths {
+            *slot = slot.or(main[0]);
+        }
+        Ok(known)
+    }
+
+    fn forward_resource(&self) -> Vec<ResourceRequest> {
+        if self.p > 0.0 { vec![ResourceRequest::Random] } else { vec![] }
+    }
+
+    fn declare_backward_dependency(&self, run: Entries<'_>) -> Vec<Dep> {
+        [run.out_grad, run.in_data].concat()
+    }
+
+    fn create_operator(&self, _: Context, _: &[Shape], _: &[DType]) -> Result<Box<dyn Operator>> {
+        Ok(Box::new(Rnn { param: self.clone(), kept: Lock::default() }))
+    }
+}
+
+impl Operator for Rnn {
+    fn forward(&self, run: &Forward<'_>) -> Result<()> {
+        with_real!(run.in_data[0].dtype(), T => self.run_forward::<T>(run))
+    }
+
+    fn backward(&self, run: &Backward<'_>) -> Result<()> {
+        let inputs: Vec<&View> = run.in_data.iter().copied().flatten().collect();
+        with_real!(inputs[0].dtype(), T => self.run_backward::<T>(run, &inputs))
+    }
 }
 
 impl RnnParam {
@@ -199,8 +234,7 @@ impl RnnParam {
     }
 }
 
-fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
-    let param: &RnnParam = attrs.get();
+fn infer_shape(param: &RnnParam, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
     let lstm = param.mode == RnnMode::Lstm;
     if param.projection_size.is_some() && !lstm {
         return Err(Error::argument(
@@ -241,21 +275,6 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
     complete(inputs, outputs)
 }
 
-fn infer_type(
-    attrs: &Attrs,
-    inputs: &mut [Option<DType>],
-    outputs: &mut [Option<DType>],
-) -> Result<bool> {
-    let param: &RnnParam = attrs.get();
-    let n = inputs.len() - usize::from(param.use_sequence_length);
-    let (main, lengths) = inputs.split_at_mut(n);
-    let known = float_type(attrs, main, outputs)?;
-    for slot in lengths {
-        *slot = slot.or(main[0]);
-    }
-    Ok(known)
-}
-
 /// Everything a run reads, as slices; `inputs` are the operator's.
 struct Source<'a, T> {
     param: &'a RnnParam,
@@ -273,14 +292,17 @@ struct Source<'a, T> {
 
 /// # Safety
 /// The inputs must not be written while the source lives.
-unsafe fn source<'a, T: Real>(call: &'a Call<'_>, inputs: &'a [View]) -> Source<'a, T> {
-    let param: &RnnParam = call.attrs.get();
+unsafe fn source<'a, T: Real>(
+    param: &'a RnnParam,
+    ctx: &OpContext,
+    inputs: &[&'a View],
+) -> Source<'a, T> {
     let d = inputs[0].dims();
     let lstm = param.mode == RnnMode::Lstm;
     // SAFETY: promised by the caller.
     unsafe {
         let lengths = param.use_sequence_length.then(|| {
-            let view = &inputs[inputs.len() - 1];
+            let view = inputs[inputs.len() - 1];
             with_dtype!(view.dtype(), U => view.slice::<U>().iter()
                 .map(|l| Element::to_f64(*l).max(0.0) as usize).collect())
         });
@@ -294,8 +316,8 @@ unsafe fn source<'a, T: Real>(call: &'a Call<'_>, inputs: &'a [View]) -> Source<
             time: d[0] as usize,
             batch: d[1] as usize,
             first: d[2] as usize,
-            key: call.ctx.random,
-            train: call.ctx.is_train,
+            key: ctx.random,
+            train: ctx.is_train,
         }
     }
 }
@@ -384,58 +406,55 @@ impl<T: Real> Source<'_, T> {
     }
 }
 
-fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
-    // SAFETY: inputs are not written meanwhile; outputs overlap none of them.
-    unsafe {
-        let source = source::<T>(call, call.inputs);
-        let (run, results) = source.run();
-        if let Some(memory) = call.state.and_then(|s| s.downcast_ref::<Memory>()) {
-            let run = call.ctx.need_grad.then(|| Arc::new(run) as Arc<dyn Any + Send + Sync>);
-            *memory.lock() = Kept { key: call.ctx.random, run };
-        }
-        for (i, values) in [results.out, results.states, results.cells].iter().enumerate() {
-            if call.req.get(i).is_some_and(|r| *r != OpReq::Null) {
-                call.outputs[i].slice_mut::<T>().copy_from_slice(values);
+impl Rnn {
+    fn run_forward<T: Real>(&self, run: &Forward<'_>) -> Result<()> {
+        let inputs: Vec<&View> = run.in_data.iter().collect();
+        // SAFETY: inputs are not written meanwhile; outputs overlap none of them.
+        unsafe {
+            let source = source::<T>(&self.param, run.ctx, &inputs);
+            let (made, results) = source.run();
+            let made = run.ctx.need_grad.then(|| Arc::new(made) as Arc<dyn Any + Send + Sync>);
+            *self.kept.lock() = Kept { key: run.ctx.random, run: made };
+            for (i, values) in [results.out, results.states, results.cells].iter().enumerate() {
+                if run.req.get(i).is_some_and(|r| *r != OpReq::Null) {
+                    run.out_data[i].slice_mut::<T>().copy_from_slice(values);
+                }
             }
         }
+        Ok(())
     }
-    Ok(())
-}
 
-fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
-    let param: &RnnParam = call.attrs.get();
-    let lstm = param.mode == RnnMode::Lstm;
-    let heads = if !param.state_outputs { 1 } else { 2 + usize::from(lstm) };
-    let (grads, inputs) = call.inputs.split_at(heads);
-    // SAFETY: inputs are not written meanwhile; outputs overlap none of them.
-    unsafe {
-        let mut source = source::<T>(call, inputs);
-        let mut kept = None;
-        if let Some(memory) = call.state.and_then(|s| s.downcast_ref::<Memory>()) {
-            let memory = memory.lock();
-            source.key = memory.key;
-            kept = memory.run.clone().and_then(|run| run.downcast::<Run<T>>().ok());
-        }
-        // A run that kept nothing is made again.
-        let run = kept.unwrap_or_else(|| Arc::new(source.run().0));
-        let head = |i: usize, n: usize| match grads.get(i) {
-            Some(view) => view.slice::<T>().to_vec(),
-            None => vec![T::zero(); n],
-        };
-        let (dh, dc) = (head(1, source.state.len()), head(2, source.cell.len()));
-        let found = differentiate(&source, &run, head(0, 0), dh, dc);
-        for (i, values) in found.iter().enumerate() {
-            if call.req.get(i).is_some_and(|r| *r != OpReq::Null) && (i < 3 || lstm) {
-                call.outputs[i].slice_mut::<T>().copy_from_slice(values);
+    fn run_backward<T: Real>(&self, run: &Backward<'_>, inputs: &[&View]) -> Result<()> {
+        // SAFETY: inputs are not written meanwhile; gradients overlap none of them.
+        unsafe {
+            let mut source = source::<T>(&self.param, run.ctx, inputs);
+            let kept = {
+                let kept = self.kept.lock();
+                source.key = kept.key;
+                kept.run.clone().and_then(|run| run.downcast::<Run<T>>().ok())
+            };
+            // A run that kept nothing is made again.
+            let made = kept.unwrap_or_else(|| Arc::new(source.run().0));
+            let head = |i: usize, n: usize| match run.out_grad.get(i).copied().flatten() {
+                Some(view) => view.slice::<T>().to_vec(),
+                None => vec![T::zero(); n],
+            };
+            let (dh, dc) = (head(1, source.state.len()), head(2, source.cell.len()));
+            let found = differentiate(&source, &made, head(0, 0), dh, dc);
+            let lstm = self.param.mode == RnnMode::Lstm;
+            for (i, values) in found.iter().enumerate() {
+                if run.req.get(i).is_some_and(|r| *r != OpReq::Null) && (i < 3 || lstm) {
+                    run.in_grad[i].slice_mut::<T>().copy_from_slice(values);
+                }
+            }
+            let last = run.in_grad.len() - 1;
+            if self.param.use_sequence_length && run.req[last] != OpReq::Null {
+                let lengths = &run.in_grad[last];
+                lengths.ptr().write_bytes(0, lengths.size_bytes());
             }
         }
-        let last = call.outputs.len() - 1;
-        if param.use_sequence_length && call.req[last] != OpReq::Null {
-            let out = &call.outputs[last];
-            out.ptr().write_bytes(0, out.size_bytes());
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Gradients of data, parameters, state and state_cell from those of the outputs.
