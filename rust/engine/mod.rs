@@ -11,6 +11,7 @@ mod fork;
 mod frame;
 mod hang;
 mod hook;
+mod inside;
 #[cfg(all(test, loom))]
 mod loom_models;
 mod naive;
@@ -135,8 +136,10 @@ pub trait Engine: Send + Sync {
     /// Ends a variable after every earlier use of it; `last` then runs. No use is legal after the call.
     fn delete_variable(&self, var: Var, last: Option<Box<dyn FnOnce() + Send>>);
 
-    /// Schedules an operation and returns at once. An error means that nothing was scheduled: a variable
-    /// named twice, or both read and written, or an engine that is shut down.
+    /// Schedules an operation and returns at once. An error means that nothing was scheduled: a variable that is
+    /// deleted, named twice, or both read and written; a device that is not there. (An engine that runs the operation
+    /// inside the push may have to give up waiting for its token; then the operation has failed, and the push
+    /// says why: see [`NaiveEngine::with_poll`].)
     fn push(&self, task: Task, push: Push<'_>) -> Result<()>;
 
     /// Makes an operation to be pushed many times. Errors as for [`Engine::push`].
