@@ -11,7 +11,7 @@ use super::origin::user_line;
 use super::{engine_hook, runtime};
 use crate::context::Context;
 use crate::engine::RunContext as EngineRun;
-use crate::engine::{HeldForFork, OnComplete, Operation, Prop, Push, Task, Var};
+use crate::engine::{HeldForFork, OnComplete, Operation, Origin, Prop, Push, Task, Var};
 use crate::error::Error;
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyBaseException, PyRuntimeError, PyTypeError, PyValueError};
@@ -210,7 +210,9 @@ impl Pushing<'_> {
         // The naive engine waits in its push, for whoever completes the operation.
         let Pushing { ctx, reads, writes, prop, priority, .. } = *self;
         py.detach(|| {
-            engine.push(task, Push { ctx, prop, priority, ..Push::new(name, reads, writes) })
+            let origin: Option<Origin<'_>> = Some(&user_line);
+            engine
+                .push(task, Push { ctx, prop, priority, origin, ..Push::new(name, reads, writes) })
         })
         .py(py)
     }

@@ -24,7 +24,7 @@ pub mod params;
 pub mod random;
 pub mod symbol;
 
-use crate::engine::{EngineType, create};
+use crate::engine::{Engine, EngineType, NaiveEngine, create};
 use crate::executor::Runtime;
 use pyo3::prelude::*;
 use std::sync::{Arc, OnceLock};
@@ -37,7 +37,12 @@ static RUNTIME: OnceLock<Arc<Runtime>> = OnceLock::new();
 pub fn runtime() -> &'static Arc<Runtime> {
     RUNTIME.get_or_init(|| {
         let kind = EngineType::from_environment().unwrap_or(EngineType::Threaded);
-        Runtime::new(create(kind))
+        let engine: Arc<dyn Engine> = match kind {
+            // Ctrl-C reaches a push that waits for a token.
+            EngineType::Naive => Arc::new(NaiveEngine::with_poll(error::poll_signals)),
+            EngineType::Threaded => create(kind),
+        };
+        Runtime::new(engine)
     })
 }
 
