@@ -83,7 +83,7 @@ pub struct Push<'a> {
     pub ctx: Context,
     pub reads: &'a [Var],
     pub writes: &'a [Var],
-    /// So many of the first `writes` are overwritten whole and not read: an old error on them does not
+    /// So many of the first `writes`, at most all, are overwritten whole and not read: an old error on them does not
     /// stop the operation, and its success heals them.
     pub overwrites: usize,
     pub prop: Prop,
@@ -252,6 +252,23 @@ fn check_device(name: &str, ctx: Context) -> Result<()> {
         Error::new(ErrorKind::Execution, text).in_operator(name)
     }
     if ctx.is_host() { Ok(()) } else { Err(absent(name, ctx)) }
+}
+
+/// What every push is checked for first: its device, and how much it overwrites.
+#[inline]
+fn check_push(push: &Push<'_>) -> Result<()> {
+    check_device(push.name, push.ctx)?;
+    check_overwrites(push)
+}
+
+#[inline]
+fn check_overwrites(push: &Push<'_>) -> Result<()> {
+    #[cold]
+    fn beyond(push: &Push<'_>) -> Error {
+        let (name, all, n) = (push.name, push.overwrites, push.writes.len());
+        Error::value(format!("operation '{name}' overwrites {all} variables, but writes only {n}"))
+    }
+    if push.overwrites <= push.writes.len() { Ok(()) } else { Err(beyond(push)) }
 }
 
 /// A variable named twice, or both read and written: which, and in which way. Positions are those of the

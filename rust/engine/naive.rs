@@ -10,7 +10,7 @@ use super::threaded::{LANES, rare};
 use super::var::{Living, Vars, Versions, explain, gone};
 use super::{
     Engine, Event, Hook, OnComplete, Operation, Origin, Poll, Prop, Push, Repeated, RepeatedAsync,
-    RunContext, Step, Task, Var, check_device, check_variables,
+    RunContext, Step, Task, Var, check_device, check_overwrites, check_push, check_variables,
 };
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -38,6 +38,11 @@ impl Default for NaiveEngine {
     fn default() -> Self {
         Self::with_poll(|| Ok(()))
     }
+}
+
+fn check_made(push: &Push<'_>) -> Result<()> {
+    check_overwrites(push)?;
+    check_variables(push.name, push.reads, push.writes)
 }
 
 fn slots(vars: &[Var]) -> impl Iterator<Item = u32> + '_ {
@@ -139,11 +144,14 @@ impl NaiveEngine {
 
     /// Does an error or the shutdown stop the operation? Then what it inherits.
     fn divert(&self, push: &Push<'_>, rare: u32) -> Option<Option<Inherited>> {
-        if matches!(push.prop, Prop::NoSkip | Prop::DeleteVar) {
-            return None;
-        }
-        let sources = slots(push.reads).chain(slots(&push.writes[push.overwrites..]));
-        let inherited = self.faults.inherited(sources);
+        let inherited = match push.prop {
+            Prop::DeleteVar => return None,
+            Prop::NoSkip => None,
+            _ => {
+                let sources = slots(push.reads).chain(slots(&push.writes[push.overwrites..]));
+                self.faults.inherited(sources)
+            }
+        };
         (inherited.is_some() || rare & rare::SHUT_DOWN != 0).then_some(inherited)
     }
 
@@ -276,19 +284,19 @@ impl Engine for NaiveEngine {
     }
 
     fn push(&self, task: Task, push: Push<'_>) -> Result<()> {
-        check_device(push.name, push.ctx)?;
+        check_push(&push)?;
         self.check(&push)?;
         check_variables(push.name, push.reads, push.writes)?;
         self.execute(task, &push)
     }
 
     fn new_operation(&self, run: Repeated, push: Push<'_>) -> Result<Operation> {
-        check_variables(push.name, push.reads, push.writes)?;
+        check_made(&push)?;
         Ok(Operation::new(Function::Sync(run), &push))
     }
 
     fn new_async_operation(&self, run: RepeatedAsync, push: Push<'_>) -> Result<Operation> {
-        check_variables(push.name, push.reads, push.writes)?;
+        check_made(&push)?;
         Ok(Operation::new(Function::Async(run), &push))
     }
 
