@@ -12,8 +12,13 @@ from rsnet import engine
 
 @pytest.fixture(autouse=True)
 def quiet():
+    """Leaves the engine as it was, whatever a test does to it."""
+    threads = engine.num_threads()
     yield
+    engine.set_num_threads(threads)
     engine.set_wait_timeout(None)
+    engine.set_hook(None)
+    engine.set_bulk_size(0)
     try:
         engine.wait_for_all()
     except Exception:
@@ -190,7 +195,6 @@ def test_nested_callbacks_with_one_worker():
     v = engine.new_variable()
     engine.push_sync(nest(8), mutate_vars=[v])
     engine.wait_for_var(v)
-    engine.set_num_threads(2)
     assert depth == list(range(8, -1, -1))
 
 
@@ -493,6 +497,7 @@ def test_greater_priorities_run_first_among_ready_operations():
         engine.push_sync(run, const_vars=[start], mutate_vars=[v], priority=priority)
     gate.set()
     engine.wait_for_all()
+    # (Where -1 and 0 come, `engine_contracts.rs` tells: here they start while others are still handed on.)
     urgent = [p for p in log if p > 0]
     assert urgent == [3, 2, 1]
     assert sorted(log) == [-1, 0, 0, 1, 2, 3]
@@ -541,3 +546,20 @@ def test_stop_inside_a_function_is_an_error():
     assert len(seen) == 1 and "wait for that operation itself" in seen[0]
     engine.stop()
     engine.start()
+
+
+def test_variables_may_come_from_a_generator():
+    """Nobody else keeps these alive."""
+    log = []
+    op = engine.new_operator(
+        lambda rc: log.append("again"),
+        (engine.new_variable() for _ in range(2)),
+        iter([engine.new_variable()]),
+    )
+    for _ in range(2):
+        engine.push(op)
+    fresh = (engine.new_variable() for _ in range(2))
+    engine.push_sync(lambda rc: log.append("once"), mutate_vars=fresh)
+    engine.push_async(lambda rc, done: done(), const_vars=iter({engine.new_variable(): 0}))
+    engine.wait_for_all()
+    assert sorted(log) == ["again", "again", "once"]

@@ -96,6 +96,17 @@ pub struct Operator {
 
 type Vars = SmallVec<[Var; 4]>;
 
+/// What the user gave as a list, which keeps its variables alive meanwhile; of any iterable, which may be a generator
+/// that gives its variables once, a list is made.
+fn listed<'py>(vars: Option<Bound<'py, PyAny>>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Some(vars) = vars else { return Ok(None) };
+    if vars.is_instance_of::<PyList>() || vars.is_instance_of::<PyTuple>() {
+        return Ok(Some(vars));
+    }
+    let items = vars.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+    Ok(Some(PyTuple::new(vars.py(), items)?.into_any()))
+}
+
 fn vars(list: &Bound<'_, PyAny>) -> PyResult<Vars> {
     let one = |item: &Bound<'_, PyAny>| match item.cast::<Variable>() {
         Ok(v) => Ok(v.get().0),
@@ -348,6 +359,7 @@ fn push_sync(
     priority: i32,
     name: Option<&str>,
 ) -> PyResult<()> {
+    let (const_vars, mutate_vars) = (listed(const_vars)?, listed(mutate_vars)?);
     let reads = const_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
     let writes = mutate_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
     let (ctx, prop) = (context(ctx.as_ref())?, prop_arg(prop)?);
@@ -383,6 +395,7 @@ fn push_async(
     priority: i32,
     name: Option<&str>,
 ) -> PyResult<()> {
+    let (const_vars, mutate_vars) = (listed(const_vars)?, listed(mutate_vars)?);
     let reads = const_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
     let writes = mutate_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
     let (ctx, prop) = (context(ctx.as_ref())?, prop_arg(prop)?);
@@ -406,19 +419,21 @@ fn push_async(
 /// >>> ticks
 /// [0, 1, 2]
 #[pyfunction]
-#[pyo3(signature = (r#fn, const_vars, mutate_vars, prop=None, name=None))]
+#[pyo3(signature = (r#fn, const_vars=None, mutate_vars=None, prop=None, name=None))]
 fn new_operator(
     py: Python<'_>,
     r#fn: Option<Bound<'_, PyAny>>,
-    const_vars: Bound<'_, PyAny>,
-    mutate_vars: Bound<'_, PyAny>,
+    const_vars: Option<Bound<'_, PyAny>>,
+    mutate_vars: Option<Bound<'_, PyAny>>,
     prop: Option<&str>,
     name: Option<&str>,
 ) -> PyResult<Operator> {
     if let Some(f) = r#fn.as_ref().filter(|f| !f.is_callable()) {
         return Err(PyTypeError::new_err(format!("{f} is not callable")));
     }
-    let (reads, writes) = (vars(&const_vars)?, vars(&mutate_vars)?);
+    let (const_vars, mutate_vars) = (listed(const_vars)?, listed(mutate_vars)?);
+    let reads = const_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
+    let writes = mutate_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
     let derived = match (name, &r#fn) {
         (None, Some(f)) => Some(name_of(f)?),
         _ => None,
@@ -426,7 +441,7 @@ fn new_operator(
     let derived = derived.as_ref().map(|n| n.to_str()).transpose()?;
     let name = name.or(derived).unwrap_or("function");
     let mut handles: Vec<Py<PyAny>> = Vec::new();
-    for list in [&const_vars, &mutate_vars] {
+    for list in [&const_vars, &mutate_vars].into_iter().flatten() {
         list.try_iter()?.try_for_each(|v| v.map(|v| handles.push(v.unbind())))?;
     }
     let push = Push { prop: prop_arg(prop)?, cheap: true, ..Push::new(name, &reads, &writes) };
