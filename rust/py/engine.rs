@@ -3,32 +3,39 @@
 //! A pushed function never runs inside its push, nor on a compute thread: when the engine finds it ready it
 //! is handed to an attached thread, and the operation ends with it. So every push returns at once.
 
-use super::attached::{self, Job};
 use super::convert::context_arg;
-use super::error::{IntoPy, from_py, poll_signals};
-use super::lazy::{Lazy, interned};
+pub use super::engine_call::Call;
+use super::engine_call::{Completion, Ends, Function, RunContext, hand_on, name_of};
+use super::error::IntoPy;
 use super::origin::user_line;
-use super::{engine_hook, runtime};
+use super::{attached, runtime};
 use crate::context::Context;
 use crate::engine::RunContext as EngineRun;
-use crate::engine::{HeldForFork, OnComplete, Operation, Origin, Prop, Push, Task, Var};
-use crate::error::Error;
-use parking_lot::Mutex;
-use pyo3::exceptions::{PyBaseException, PyRuntimeError, PyTypeError, PyValueError};
+use crate::engine::{Operation, Origin, Prop, Push, Task, Var};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 use smallvec::SmallVec;
-use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A token that orders the operations that name it. Made by `new_variable`.
+///
+/// When the last reference to it is gone it is deleted, after every function pushed before that names it.
+///
+/// Examples
+/// --------
+/// >>> from rsnet import engine
+/// >>> v = engine.new_variable()
+/// >>> engine.push_sync(None, mutate_vars=[v])
+/// >>> engine.wait_for_var(v)
+/// >>> v
+/// <Variable version=1>
 #[pyclass(frozen, module = "rsnet.engine")]
 pub struct Variable(Var);
 
 #[pymethods]
 impl Variable {
-    /// Completed writes.
+    /// Completed writes, those of skipped functions included.
     #[getter]
     fn version(&self) -> u64 {
         runtime().engine.version(self.0)
@@ -39,54 +46,25 @@ impl Variable {
     }
 }
 
+impl Variable {
+    pub fn var(&self) -> Var {
+        self.0
+    }
+}
+
 impl Drop for Variable {
     fn drop(&mut self) {
         runtime().engine.delete_variable(self.0, None);
     }
 }
 
-/// What exists only while a function runs: `ctx`, and `stream` (an integer on a GPU, else None).
-#[pyclass(frozen, module = "rsnet.engine")]
-pub struct RunContext {
-    ctx: Context,
-    #[pyo3(get)]
-    stream: Option<usize>,
-}
-
-#[pymethods]
-impl RunContext {
-    #[getter]
-    fn ctx(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        super::convert::context_to_py(py, self.ctx).map(Bound::unbind)
-    }
-}
-
-/// Ends an asynchronous operation: call it once, from any thread; `error=exc` fails the operation.
-#[pyclass(frozen, module = "rsnet.engine", name = "OnComplete")]
-pub struct Completion {
-    function: Function,
-    token: Mutex<Option<OnComplete>>,
-}
-
-#[pymethods]
-impl Completion {
-    #[pyo3(signature = (error=None))]
-    fn __call__(&self, py: Python<'_>, error: Option<Bound<'_, PyBaseException>>) -> PyResult<()> {
-        let Some(token) = self.token.lock().take() else {
-            let function = self.function.get().bind(py);
-            let text = format!("operation {} was completed twice", name_of(function)?);
-            return Err(PyRuntimeError::new_err(text));
-        };
-        let result = match error {
-            None => Ok(()),
-            Some(e) => Err(from_py(py, PyErr::from_value(e.into_any()))),
-        };
-        token.complete(result);
-        Ok(())
-    }
-}
-
-/// A ready-made operation. Made by `new_operator`.
+/// A ready-made operation. Made by `new_operator`, pushed by `push`. It keeps its variables alive.
+///
+/// Examples
+/// --------
+/// >>> from rsnet import engine
+/// >>> type(engine.new_operator(None, [], [engine.new_variable()]))
+/// <class 'rsnet.engine.Operator'>
 #[pyclass(frozen, module = "rsnet.engine")]
 pub struct Operator {
     operation: Operation,
@@ -136,17 +114,6 @@ fn context(ctx: Option<&Bound<'_, PyAny>>) -> PyResult<Context> {
     }
 }
 
-/// The qualified name of a function, or what it prints as.
-fn name_of<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
-    match function.getattr(interned!(function.py(), "__qualname__")) {
-        Ok(name) => match name.cast_into::<PyString>() {
-            Ok(name) => Ok(name),
-            Err(e) => e.into_inner().str(),
-        },
-        Err(_) => function.str(),
-    }
-}
-
 fn prop_arg(prop: Option<&str>) -> PyResult<Prop> {
     Ok(match prop {
         None | Some("normal") => Prop::Normal,
@@ -164,15 +131,6 @@ fn prop_arg(prop: Option<&str>) -> PyResult<Prop> {
             )));
         }
     })
-}
-
-/// How a Python function ends its operation.
-#[derive(Clone, Copy, PartialEq)]
-enum Ends {
-    /// When it returns.
-    ByReturning,
-    /// When it, or somebody else, calls `on_complete`.
-    ByToken,
 }
 
 /// One push of a function, or of nothing.
@@ -229,84 +187,27 @@ impl Pushing<'_> {
     }
 }
 
-/// A Python function: of one push, or of all those of a ready-made operation. (A reference of its own could only be
-/// made by a thread that is attached.)
-enum Function {
-    Own(Py<PyAny>),
-    Shared(Arc<Py<PyAny>>),
-}
-
-impl Function {
-    fn get(&self) -> &Py<PyAny> {
-        match self {
-            Function::Own(f) => f,
-            Function::Shared(f) => f,
-        }
-    }
-}
-
-/// What the engine runs: sends the function to an attached thread.
-fn hand_on(function: Function, ends: Ends, run: &EngineRun, token: OnComplete) {
-    let call = Call { function, ends, ctx: run.ctx, stream: run.stream, token };
-    if runtime().engine.runs_inside_push() {
-        // The naive engine: here and now. Its thread may hold the interpreter while it waits.
-        return Python::attach(|py| call.run(py));
-    }
-    attached::submit_job(Job::Call(call));
-}
-
-/// A Python function on its way to an attached thread.
-pub struct Call {
-    function: Function,
-    ends: Ends,
-    ctx: Context,
-    stream: Option<usize>,
-    token: OnComplete,
-}
-
-impl Call {
-    pub fn run(self, py: Python<'_>) {
-        let Call { function, ends, ctx, stream, token } = self;
-        let context = run_context(py, ctx, stream);
-        match ends {
-            Ends::ByReturning => {
-                let call = |c| function.get().call1(py, (c,)).map(drop);
-                let result = token.inside(|| context.and_then(call));
-                token.complete(result.map_err(|e| from_py(py, e)));
-            }
-            Ends::ByToken => {
-                let mark = token.mark();
-                let done = Completion { function, token: Mutex::new(Some(token)) };
-                let Ok(done) = Bound::new(py, done) else { return };
-                let function = done.get().function.get();
-                let call = |c| function.call1(py, (c, done.clone())).map(drop);
-                if let Err(e) = mark.inside(|| context.and_then(call)) {
-                    let token = done.get().token.lock().take();
-                    match token {
-                        Some(token) => token.complete(Err(from_py(py, e))),
-                        None => e.write_unraisable(py, Some(function.bind(py))),
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// The context object of a call. The usual one is made once: it says nothing but its device.
-fn run_context(
-    py: Python<'_>,
-    ctx: Context,
-    stream: Option<usize>,
-) -> PyResult<Bound<'_, RunContext>> {
-    static USUAL: Lazy<Py<RunContext>> = Lazy::new();
-    if ctx != Context::default() || stream.is_some() {
-        return Bound::new(py, RunContext { ctx, stream });
-    }
-    let usual = USUAL.get_or_try_init(py, || Py::new(py, RunContext { ctx, stream }))?;
-    Ok(usual.bind(py).clone())
-}
-
 /// A new variable, ready to be read and written.
+///
+/// It is a token: there is nothing behind it. Choose one for each thing that functions share (a file, a dictionary, a
+/// connection) and name it wherever a function reads or writes that thing. The engine then keeps the order of the
+/// pushes between functions of which one writes it. Nothing stops a function from touching what it does not name.
+///
+/// Returns
+/// -------
+/// Variable
+///
+/// Examples
+/// --------
+/// >>> from rsnet import engine
+/// >>> account, balance = engine.new_variable(), [0]
+/// >>> def pay(rc, amount):
+/// ...     balance[0] += amount
+/// >>> for amount in (20, 30, -5):
+/// ...     engine.push_sync(lambda rc, a=amount: pay(rc, a), mutate_vars=[account])
+/// >>> engine.wait_for_var(account)
+/// >>> balance[0], account.version
+/// (45, 3)
 #[pyfunction]
 fn new_variable() -> Variable {
     Variable(runtime().engine.new_token())
@@ -317,21 +218,24 @@ fn new_variable() -> Variable {
 /// Parameters
 /// ----------
 /// fn : callable or None
-///     Called on a thread of its own with a `RunContext`; None only orders.
+///     Called with a `RunContext` on a thread that may block; None only orders. It may push, wait, and fork.
 /// ctx : Context, optional
 ///     The device, ``cpu(0)`` by default.
-/// const_vars, mutate_vars : list of Variable, optional
+/// const_vars, mutate_vars : iterable of Variable, optional
 ///     What ``fn`` reads, and what it writes; no variable twice.
 /// prop : str, optional
-///     normal, copy_from_gpu, copy_to_gpu, cpu_prioritized, async, delete_var, gpu_prioritized or no_skip (runs even
-///     when a variable carries an error).
+///     normal; cpu_prioritized and gpu_prioritized (as if by a priority); no_skip (runs even when a variable carries an
+///     error); delete_var (that, and at exit too); async, copy_from_gpu and copy_to_gpu (names of MXNet's, here as
+///     normal).
 /// priority : int, optional
-///     Greater runs earlier among operations that are ready.
+///     Greater runs earlier among operations that are ready; below zero: after all others.
 /// name : str, optional
 ///     For errors, hooks and reports; by default that of ``fn``.
 ///
 /// Raises
 /// ------
+/// TypeError
+///     ``fn`` is not callable, ``ctx`` no context, or something else than a variable is in a list.
 /// ValueError
 ///     A variable is named twice, both read and written, or deleted; an unknown ``prop``.
 /// MXNetError
@@ -367,8 +271,22 @@ fn push_sync(
     call.push(py, r#fn, Ends::ByReturning)
 }
 
-/// As `push_sync`, with ``fn(run_context, on_complete)``: done when ``on_complete()`` is called, once, from
-/// any thread. ``on_complete(error=exc)`` fails it. A second call is an error, and so is to forget it.
+/// Runs ``fn(run_context, on_complete)``, which only starts work: the operation is done when ``on_complete()`` is called.
+///
+/// It is called once, from any thread, before or after ``fn`` returns; ``on_complete(error=exc)`` fails the operation. So a
+/// pending answer costs no thread.
+///
+/// Parameters
+/// ----------
+/// fn : callable
+///     Called with a `RunContext` and an `OnComplete`. If it raises, the operation fails.
+/// ctx, const_vars, mutate_vars, prop, priority, name
+///     As for `push_sync`.
+///
+/// Raises
+/// ------
+/// TypeError, ValueError, MXNetError
+///     As `push_sync`. Under the naive engine, which waits here for ``on_complete``, also KeyboardInterrupt.
 ///
 /// Examples
 /// --------
@@ -403,9 +321,21 @@ fn push_async(
     call.push(py, Some(r#fn), Ends::ByToken)
 }
 
-/// An operation to be pushed many times by `push`: ``fn(run_context)`` with its variables, checked once.
+/// Makes an operation to be pushed many times by `push`: ``fn(run_context)`` with its variables, checked once.
 ///
-/// Parameters, except for ``ctx`` and ``priority``, which `push` takes, and errors are those of `push_sync`.
+/// Parameters
+/// ----------
+/// fn, const_vars, mutate_vars, prop, name
+///     As for `push_sync`; ``ctx`` and ``priority`` are those of each `push`.
+///
+/// Returns
+/// -------
+/// Operator
+///
+/// Raises
+/// ------
+/// TypeError, ValueError
+///     As `push_sync`.
 ///
 /// Examples
 /// --------
@@ -459,7 +389,33 @@ fn new_operator(
     Ok(Operator { operation: operation.py(py)?, _handles: handles })
 }
 
-/// Pushes a ready-made operation.
+/// Pushes a ready-made operation. Returns at once.
+///
+/// Parameters
+/// ----------
+/// op : Operator
+/// ctx : Context, optional
+///     The device, ``cpu(0)`` by default.
+/// priority : int, optional
+///     As for `push_sync`.
+///
+/// Raises
+/// ------
+/// ValueError
+///     The operation or one of its variables is deleted.
+/// MXNetError
+///     The device is not there.
+///
+/// Examples
+/// --------
+/// >>> from rsnet import engine
+/// >>> v, lines = engine.new_variable(), []
+/// >>> note = engine.new_operator(lambda rc: lines.append(str(rc.ctx)), [], [v])
+/// >>> engine.push(note)
+/// >>> engine.push(note, priority=1)
+/// >>> engine.wait_for_var(v)
+/// >>> lines
+/// ['cpu(0)', 'cpu(0)']
 #[pyfunction]
 #[pyo3(signature = (op, ctx=None, priority=0))]
 fn push(
@@ -475,13 +431,47 @@ fn push(
     if engine.runs_inside_push() { py.detach(push).py(py) } else { push().py(py) }
 }
 
-/// Ends a ready-made operation; what was pushed of it still runs.
+/// Ends a ready-made operation; what was pushed of it still runs, and another push of it is a ValueError.
+///
+/// Parameters
+/// ----------
+/// op : Operator
+///
+/// Examples
+/// --------
+/// >>> from rsnet import engine
+/// >>> op = engine.new_operator(None, [], [engine.new_variable()])
+/// >>> engine.delete_operator(op)
+/// >>> try:
+/// ...     engine.push(op)
+/// ... except ValueError as error:
+/// ...     print(error)
+/// operation 'function' was deleted
 #[pyfunction]
 fn delete_operator(op: &Operator) {
     runtime().engine.delete_operation(op.operation.clone());
 }
 
-/// Ends a variable after every earlier use of it; ``fn()`` runs then. No use is legal after the call.
+/// Ends a variable after every earlier use of it. Returns at once; any later use of the variable is a ValueError.
+///
+/// Parameters
+/// ----------
+/// v : Variable
+/// fn : callable, optional
+///     Called without arguments when all functions pushed before that name ``v`` are done. What it raises is printed and
+///     goes no further.
+///
+/// Examples
+/// --------
+/// >>> from rsnet import engine
+/// >>> import threading
+/// >>> connection, log, closed = engine.new_variable(), [], threading.Event()
+/// >>> engine.push_sync(lambda rc: log.append("use"), mutate_vars=[connection])
+/// >>> engine.delete_variable(connection, lambda: (log.append("close"), closed.set()))
+/// >>> closed.wait(60)
+/// True
+/// >>> log
+/// ['use', 'close']
 #[pyfunction]
 #[pyo3(signature = (v, r#fn=None))]
 fn delete_variable(v: &Variable, r#fn: Option<Py<PyAny>>) {
@@ -497,137 +487,6 @@ fn delete_variable(v: &Variable, r#fn: Option<Py<PyAny>>) {
     runtime().engine.delete_variable(v.0, last);
 }
 
-/// Blocks until every function pushed before that names ``v`` is done; raises its error once.
-#[pyfunction]
-fn wait_for_var(py: Python<'_>, v: &Variable) -> PyResult<()> {
-    let var = v.0;
-    py.detach(|| runtime().engine.wait_for_var(var, &mut poll_signals)).py(py)
-}
-
-/// Blocks until everything pushed before is done; raises the first error.
-#[pyfunction]
-fn wait_for_all(py: Python<'_>) -> PyResult<()> {
-    py.detach(|| runtime().engine.wait_for_all(&mut poll_signals)).py(py)
-}
-
-thread_local! {
-    static FORK: RefCell<Option<(HeldForFork<'static>, attached::Held)>> =
-        const { RefCell::new(None) };
-}
-
-/// A count given by the user.
-fn count(name: &str, n: i64, least: i64) -> PyResult<usize> {
-    let right = (n >= least).then(|| usize::try_from(n).ok()).flatten();
-    right.ok_or_else(|| {
-        PyValueError::new_err(format!("{name} must be a number of at least {least}, got {n}"))
-    })
-}
-
-/// Sets how many consecutive pushes of this thread are gathered into one operation; returns the previous number.
-#[pyfunction]
-fn set_bulk_size(py: Python<'_>, size: i64) -> PyResult<usize> {
-    runtime().engine.set_bulk_size(count("size", size, 0)?).py(py)
-}
-
-/// Threads that run operations and kernels: at first as many as the process may use cores (its CPU affinity and its
-/// cgroup's quota tell), or fewer if the environment variable ``OMP_NUM_THREADS`` says so.
-#[pyfunction]
-fn num_threads() -> usize {
-    runtime().engine.num_threads()
-}
-
-/// Changes the number of threads, for all work from now on. Waits for what is running.
-///
-/// Raises
-/// ------
-/// ValueError
-///     If `n` is less than 1, or more than the engine has places for.
-#[pyfunction]
-fn set_num_threads(py: Python<'_>, n: i64) -> PyResult<()> {
-    let n = count("n", n, 1)?;
-    py.detach(|| runtime().engine.set_num_threads(n)).py(py)
-}
-
-/// Finishes all work and ends the threads; the next push, or `start`, brings them back.
-#[pyfunction]
-fn stop(py: Python<'_>) -> PyResult<()> {
-    py.detach(|| runtime().engine.stop()).py(py)
-}
-
-#[pyfunction]
-fn start() {
-    runtime().engine.start();
-}
-
-/// A wait that lasts longer raises an error that names what it waits for. ``None``: no limit.
-///
-/// The error lists every operation that holds the wait up, the running ones first, with the variables it writes and
-/// the line that pushed it. Nothing is lost: the wait may be repeated.
-///
-/// Examples
-/// --------
-/// >>> import threading
-/// >>> from rsnet import engine
-/// >>> gate, v = threading.Event(), engine.new_variable()
-/// >>> engine.set_wait_timeout(0.1)
-/// >>> engine.push_sync(lambda rc: gate.wait(), mutate_vars=[v], name="stuck")
-/// >>> try:
-/// ...     engine.wait_for_var(v)
-/// ... except Exception as error:
-/// ...     print("operation 'stuck' is running" in str(error))
-/// True
-/// >>> gate.set()
-/// >>> engine.set_wait_timeout(None)
-/// >>> engine.wait_for_var(v)
-#[pyfunction]
-#[pyo3(signature = (seconds=None))]
-fn set_wait_timeout(seconds: Option<f64>) -> PyResult<()> {
-    let limit = seconds.map(Duration::try_from_secs_f64).transpose();
-    let limit = limit.map_err(|e| PyValueError::new_err(format!("seconds: {e}")))?;
-    runtime().engine.set_wait_timeout(limit);
-    Ok(())
-}
-
-/// ``fn(event, id, name, ctx, time_ns)`` is told of every operation 'queued', 'started' and 'finished'.
-#[pyfunction]
-#[pyo3(signature = (r#fn=None))]
-fn set_hook(py: Python<'_>, r#fn: Option<Py<PyAny>>) {
-    engine_hook::set(py, r#fn);
-}
-
-/// At exit: skips what has not started, waits for what runs, for a bounded time.
-#[pyfunction]
-fn _shutdown(py: Python<'_>) {
-    let engine = &runtime().engine;
-    engine.notify_shutdown();
-    attached::close(py, Duration::from_secs(1));
-    py.detach(|| {
-        let until = std::time::Instant::now() + Duration::from_secs(1);
-        let _ = engine.wait_for_all(&mut || match std::time::Instant::now() < until {
-            true => Ok(()),
-            false => Err(Error::execution("still running at exit")),
-        });
-    });
-}
-
-extern "C" fn before_fork() {
-    let held = (runtime().engine.before_fork(), attached::before_fork());
-    FORK.with_borrow_mut(|place| *place = Some(held));
-}
-
-extern "C" fn after_fork_in_parent() {
-    if let Some((engine, _)) = FORK.take() {
-        engine.release_in_parent();
-    }
-}
-
-extern "C" fn after_fork_in_child() {
-    if let Some((engine, attached)) = FORK.take() {
-        attached.release_in_child();
-        engine.release_in_child();
-    }
-}
-
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let e = PyModule::new(m.py(), "engine")?;
     e.add_class::<Variable>()?;
@@ -641,27 +500,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     e.add_function(wrap_pyfunction!(push, &e)?)?;
     e.add_function(wrap_pyfunction!(delete_operator, &e)?)?;
     e.add_function(wrap_pyfunction!(delete_variable, &e)?)?;
-    e.add_function(wrap_pyfunction!(wait_for_var, &e)?)?;
-    e.add_function(wrap_pyfunction!(wait_for_all, &e)?)?;
-    e.add_function(wrap_pyfunction!(set_bulk_size, &e)?)?;
-    e.add_function(wrap_pyfunction!(num_threads, &e)?)?;
-    e.add_function(wrap_pyfunction!(set_num_threads, &e)?)?;
-    e.add_function(wrap_pyfunction!(start, &e)?)?;
-    e.add_function(wrap_pyfunction!(stop, &e)?)?;
-    e.add_function(wrap_pyfunction!(set_wait_timeout, &e)?)?;
-    e.add_function(wrap_pyfunction!(set_hook, &e)?)?;
-    e.add_function(wrap_pyfunction!(_shutdown, &e)?)?;
+    super::engine_control::register(&e)?;
     m.add_submodule(&e)?;
-    static FORK_HANDLERS: std::sync::Once = std::sync::Once::new();
-    FORK_HANDLERS.call_once(|| {
-        // SAFETY: registers three functions that only take and release locks.
-        unsafe {
-            libc::pthread_atfork(
-                Some(before_fork),
-                Some(after_fork_in_parent),
-                Some(after_fork_in_child),
-            );
-        }
-    });
     Ok(())
 }

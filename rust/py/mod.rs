@@ -10,6 +10,8 @@ pub mod callback;
 pub mod convert;
 pub mod dlpack;
 pub mod engine;
+mod engine_call;
+mod engine_control;
 mod engine_hook;
 pub mod error;
 pub mod executor;
@@ -37,6 +39,7 @@ static RUNTIME: OnceLock<Arc<Runtime>> = OnceLock::new();
 pub fn runtime() -> &'static Arc<Runtime> {
     RUNTIME.get_or_init(|| {
         let kind = EngineType::from_environment().unwrap_or(EngineType::Threaded);
+        tell_engine();
         let engine: Arc<dyn Engine> = match kind {
             // Ctrl-C reaches a push that waits for a token.
             EngineType::Naive => Arc::new(NaiveEngine::with_poll(error::poll_signals)),
@@ -44,6 +47,16 @@ pub fn runtime() -> &'static Arc<Runtime> {
         };
         Runtime::new(engine)
     })
+}
+
+/// Says which engine starts, if `MXNET_ENGINE_INFO` asks for it.
+fn tell_engine() {
+    let asked = std::env::var("MXNET_ENGINE_INFO").unwrap_or_default();
+    if asked == "1" || asked.eq_ignore_ascii_case("true") {
+        let kind = std::env::var("MXNET_ENGINE_TYPE").unwrap_or_default();
+        let kind = if kind.is_empty() { "ThreadedEnginePerDevice" } else { &kind };
+        eprintln!("MXNet start using engine: {kind}");
+    }
 }
 
 #[pymodule(gil_used = false)]
