@@ -224,9 +224,8 @@ fn new_variable() -> Variable {
 /// const_vars, mutate_vars : iterable of Variable, optional
 ///     What ``fn`` reads, and what it writes; no variable twice.
 /// prop : str, optional
-///     normal; cpu_prioritized and gpu_prioritized (as if by a priority); no_skip (runs even when a variable carries an
-///     error); delete_var (that, and at exit too); async, copy_from_gpu and copy_to_gpu (names of MXNet's, here as
-///     normal).
+///     normal; cpu_prioritized and gpu_prioritized (as if by a priority); no_skip and delete_var (runs even when a
+///     variable carries an error); async, copy_from_gpu and copy_to_gpu (names of MXNet's, here as normal).
 /// priority : int, optional
 ///     Greater runs earlier among operations that are ready; below zero: after all others.
 /// name : str, optional
