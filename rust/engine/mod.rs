@@ -11,6 +11,7 @@ mod fork;
 mod frame;
 mod hang;
 mod hook;
+mod inside;
 #[cfg(all(test, loom))]
 mod loom_models;
 mod naive;
@@ -83,7 +84,7 @@ pub struct Push<'a> {
     pub ctx: Context,
     pub reads: &'a [Var],
     pub writes: &'a [Var],
-    /// So many of the first `writes` are overwritten whole and not read: an old error on them does not
+    /// So many of the first `writes`, at most all, are overwritten whole and not read: an old error on them does not
     /// stop the operation, and its success heals them.
     pub overwrites: usize,
     pub prop: Prop,
@@ -125,6 +126,41 @@ pub fn patiently() -> impl FnMut() -> Result<()> {
 
 /// What every engine does. Errors of operations travel along the variables they write: see
 /// `engine/README.md` for *reported* and *poisoned*.
+///
+/// ```
+/// use rsnet::engine::{Engine, NaiveEngine, Push, Task, ThreadedEngine, patiently};
+/// use rsnet::{Error, Result};
+/// use std::sync::{Arc, Mutex};
+///
+/// /// Orders come in, are checked one by one, and booked into one ledger in the order of their pushes.
+/// fn book(engine: &dyn Engine, orders: &[i64]) -> Result<i64> {
+///     let (sum, ledger) = (Arc::new(Mutex::new(0)), engine.new_variable());
+///     for &amount in orders {
+///         let checked = engine.new_token();
+///         let check = Task::sync(move |_| match amount {
+///             1.. => Ok(()),
+///             _ => Err(Error::value(format!("an order over {amount}"))),
+///         });
+///         engine.push(check, Push::new("check", &[], &[checked]))?;
+///         let sum = sum.clone();
+///         let book = Task::sync(move |_| {
+///             *sum.lock().unwrap() += amount;
+///             Ok(())
+///         });
+///         engine.push(book, Push::new("book", &[checked], &[ledger]))?;
+///         engine.delete_variable(checked, None); // after the two
+///     }
+///     engine.wait_for_var(ledger, &mut patiently())?;
+///     let sum = *sum.lock().unwrap();
+///     Ok(sum)
+/// }
+///
+/// for engine in [&ThreadedEngine::new() as &dyn Engine, &NaiveEngine::new()] {
+///     assert_eq!(book(engine, &[20, 5, 17]).unwrap(), 42);
+///     let error = book(engine, &[20, -5, 17]).unwrap_err(); // what was to be booked after it is skipped
+///     assert_eq!((error.message(), error.operator()), ("an order over -5", Some("check")));
+/// }
+/// ```
 pub trait Engine: Send + Sync {
     /// A new variable, ready to be read and written, version 0.
     fn new_variable(&self) -> Var;
@@ -136,14 +172,20 @@ pub trait Engine: Send + Sync {
     /// Ends a variable after every earlier use of it; `last` then runs. No use is legal after the call.
     fn delete_variable(&self, var: Var, last: Option<Box<dyn FnOnce() + Send>>);
 
-    /// Schedules an operation and returns at once. An error means that nothing was scheduled: a variable
-    /// named twice, or both read and written, or an engine that is shut down.
+    /// Schedules an operation and returns at once. An error means that nothing was scheduled: a variable that is
+    /// deleted, named twice, or both read and written; a device that is not there. (An engine that runs the operation
+    /// inside the push may have to give up waiting for its token; then the operation has failed, and the push
+    /// says why: see [`NaiveEngine::with_poll`].)
     fn push(&self, task: Task, push: Push<'_>) -> Result<()>;
 
-    /// Makes an operation to be pushed many times. Errors as for [`Engine::push`].
+    /// Makes an operation to be pushed many times. An error: a variable named twice, or both read and written, or
+    /// more overwritten than written.
     fn new_operation(&self, run: Repeated, push: Push<'_>) -> Result<Operation>;
     /// The same with a function that ends by its token.
     fn new_async_operation(&self, run: RepeatedAsync, push: Push<'_>) -> Result<Operation>;
+    /// Schedules a run of a ready-made operation and returns at once. Its device and priority are those given here, all
+    /// else is as it was made with. An error means that nothing was scheduled: the operation or one of its
+    /// variables is deleted, or the device is not there.
     fn push_operation(&self, operation: &Operation, ctx: Context, priority: i32) -> Result<()> {
         self.push_operation_at(operation, ctx, priority, None)
     }
@@ -155,14 +197,19 @@ pub trait Engine: Send + Sync {
         priority: i32,
         origin: Option<Origin<'_>>,
     ) -> Result<()>;
-    /// Deletes it once all its pushes have run.
+    /// Ends it: what was pushed still runs, and another push is an error. Its memory goes back after the last run.
     fn delete_operation(&self, operation: Operation);
 
-    /// Blocks until every operation pushed before that names `var` is done; raises its unreported error.
+    /// Blocks until every operation pushed before that names `var` is done; raises its unreported error. Other errors:
+    /// the variable is deleted; the wait is part of an operation that would wait for itself, or holds a compute
+    /// thread; the poll's; the limit of [`Engine::set_wait_timeout`].
     fn wait_for_var(&self, var: Var, poll: Poll<'_>) -> Result<()>;
-    /// Blocks until every write pushed before is done; raises its unreported error.
+    /// Blocks until every write pushed before is done; raises its unreported error. Other errors as for
+    /// [`Engine::wait_for_var`].
     fn wait_to_read(&self, var: Var, poll: Poll<'_>) -> Result<()>;
-    /// Blocks until everything pushed before is done; raises the first unreported error.
+    /// Blocks until everything pushed before is done; raises the first unreported error, after which all count as
+    /// reported. Inside an operation it covers what that operation has pushed. Other errors: the poll's; the limit of
+    /// [`Engine::set_wait_timeout`].
     fn wait_for_all(&self, poll: Poll<'_>) -> Result<()>;
 
     /// The error because of which the bytes behind `var` were never computed, reported or not. Meaningful
@@ -174,7 +221,7 @@ pub trait Engine: Send + Sync {
     /// For work far shorter than a task.
     fn with_quiet(&self, reads: &[Var], writes: &[Var], f: &mut dyn FnMut()) -> bool;
 
-    /// Completed writes of `var`.
+    /// Completed writes of `var`, those of skipped operations included; 0 if it is deleted.
     fn version(&self, var: Var) -> u64;
 
     /// Does a push run its operation before it returns?
@@ -186,14 +233,20 @@ pub trait Engine: Send + Sync {
     /// before. 0 and 1: none. See [`bulk`].
     fn set_bulk_size(&self, size: usize) -> Result<usize>;
 
-    /// Threads that run operations and kernels.
+    /// How many threads run operations and kernels, started or not: [`Engine::set_num_threads`] says, or by default
+    /// the cores that the process may use. 1 where operations run inside the push.
     fn num_threads(&self) -> usize;
+    /// Changes their number at any time: operations that run end on the old threads, and the queues go on to the new
+    /// ones. An error: 0, more than there are places for, or threads that cannot be started. Without effect
+    /// where operations run inside the push.
     fn set_num_threads(&self, n: usize) -> Result<()>;
     /// Finishes all work and ends the threads; [`Engine::start`] brings them back. An error inside an operation,
     /// which would wait for itself.
     fn stop(&self) -> Result<()>;
+    /// Starts the threads, if there are none. Never needed: work starts them. Should that fail, the next wait tells.
     fn start(&self);
-    /// A wait that lasts longer ends with an error that names what it waits for. `None`: no limit.
+    /// A wait that lasts longer ends with an error that names what it waits for. `None`: no limit. Without effect
+    /// where operations run inside the push.
     fn set_wait_timeout(&self, _limit: Option<Duration>) {}
     /// Who is told of every operation queued, started and finished. Costs nothing while there is none.
     fn set_hook(&self, _hook: Option<Arc<dyn Hook>>) {}
@@ -257,6 +310,23 @@ const FEW: usize = 16;
 
 /// So many variables may one operation name.
 pub const MOST_VARIABLES: usize = u16::MAX as usize;
+
+/// What every push is checked for first: its device, and how much it overwrites.
+#[inline]
+fn check_push(push: &Push<'_>) -> Result<()> {
+    check_device(push.name, push.ctx)?;
+    check_overwrites(push)
+}
+
+#[inline]
+fn check_overwrites(push: &Push<'_>) -> Result<()> {
+    #[cold]
+    fn beyond(push: &Push<'_>) -> Error {
+        let (name, all, n) = (push.name, push.overwrites, push.writes.len());
+        Error::value(format!("operation '{name}' overwrites {all} variables, but writes only {n}"))
+    }
+    if push.overwrites <= push.writes.len() { Ok(()) } else { Err(beyond(push)) }
+}
 
 /// A variable named twice, or both read and written: which, and in which way. Positions are those of the
 /// lists.

@@ -2,35 +2,47 @@
 //! results and the same errors.
 
 use super::fault::{Faults, Inherited};
+use super::inside::{self, Deletion, Inside, Place};
 use super::operation::Function;
 use super::sync::Lock;
-use super::var::{Vars, Versions};
+use super::task::guarded;
+use super::threaded::{LANES, rare};
+use super::var::{Living, Vars, Versions, explain, gone};
 use super::{
-    Engine, OnComplete, Operation, Origin, Poll, Prop, Push, Repeated, RepeatedAsync, RunContext,
-    Task, Var, check_device, check_variables,
+    Engine, Event, Hook, OnComplete, Operation, Origin, Poll, Prop, Push, Repeated, RepeatedAsync,
+    RunContext, Step, Task, Var, check_device, check_overwrites, check_push, check_variables,
 };
 use crate::context::Context;
 use crate::error::{Error, Result};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How often a push that waits for a token polls.
+const SLICE: Duration = Duration::from_millis(50);
 
 /// Runs operations inside the push.
 pub struct NaiveEngine {
     vars: Lock<Vars>,
+    living: Living,
     versions: Versions,
     faults: Faults,
-    shut_down: AtomicBool,
+    /// Bits that make a push look closer.
+    rare: AtomicU32,
+    hook: Lock<Option<Arc<dyn Hook>>>,
+    hooked: AtomicU64,
+    poll: fn() -> Result<()>,
 }
 
 impl Default for NaiveEngine {
     fn default() -> Self {
-        NaiveEngine {
-            vars: Lock::default(),
-            versions: Versions::new(),
-            faults: Faults::default(),
-            shut_down: AtomicBool::new(false),
-        }
+        Self::with_poll(|| Ok(()))
     }
+}
+
+fn check_made(push: &Push<'_>) -> Result<()> {
+    check_overwrites(push)?;
+    check_variables(push.name, push.reads, push.writes)
 }
 
 fn slots(vars: &[Var]) -> impl Iterator<Item = u32> + '_ {
@@ -42,30 +54,134 @@ impl NaiveEngine {
         Self::default()
     }
 
-    fn execute(&self, task: Task, push: &Push<'_>) {
-        let runs_always = matches!(push.prop, Prop::NoSkip | Prop::DeleteVar);
-        let mut inherited = None;
-        if !runs_always {
-            if self.shut_down.load(Ordering::Relaxed) {
-                return;
-            }
-            if self.faults.any() {
-                let sources = slots(push.reads).chain(slots(&push.writes[push.overwrites..]));
-                inherited = self.faults.inherited(sources);
-            }
+    /// With a function that is called about every 50 ms while a push waits for the token of its operation, and
+    /// whose error ends the push: the operation then counts as failed, whatever its token says later.
+    pub fn with_poll(poll: fn() -> Result<()>) -> Self {
+        NaiveEngine {
+            vars: Lock::default(),
+            living: Living::new(),
+            versions: Versions::new(),
+            faults: Faults::default(),
+            rare: AtomicU32::new(0),
+            hook: Lock::default(),
+            hooked: AtomicU64::new(0),
+            poll,
         }
-        let failed = match inherited {
-            Some(inherited) => Some(inherited),
-            None => Self::run(task, push).err().map(|e| self.failure(e, push)),
+    }
+
+    /// What every push is checked for, and every ready-made operation when it is made.
+    #[inline]
+    fn check(&self, push: &Push<'_>) -> Result<()> {
+        let dead = |v: &Var| self.living.find(*v).is_none();
+        if push.reads.iter().chain(push.writes).any(dead) {
+            return Err(explain(&self.vars.lock(), push.name, push.reads, push.writes));
+        }
+        Ok(())
+    }
+
+    fn find(&self, var: Var) -> Result<u32> {
+        self.living.find(var).ok_or_else(|| gone(var))
+    }
+
+    /// Those of `vars` that were not deleted while the operation ran.
+    fn left<'a>(&'a self, vars: &'a [Var]) -> impl Iterator<Item = u32> + 'a {
+        vars.iter().filter_map(|&v| self.living.find(v))
+    }
+
+    /// Runs an operation that was checked. An error is that of the poll.
+    #[inline(always)]
+    fn execute(&self, task: Task, push: &Push<'_>) -> Result<()> {
+        let operation = Inside::new(self, push);
+        let rare = self.rare.load(Ordering::Relaxed);
+        if rare != 0 || self.faults.any() {
+            return self.execute_closely(task, push, &operation, rare);
+        }
+        let mut interrupt = Ok(());
+        let entered = operation.enter();
+        let result = self.run(task, push, &operation, &mut interrupt);
+        drop(entered);
+        self.end(push, result, &operation);
+        interrupt
+    }
+
+    /// With a look at errors, shutdown and hook.
+    #[cold]
+    fn execute_closely(
+        &self,
+        task: Task,
+        push: &Push<'_>,
+        operation: &Inside,
+        rare: u32,
+    ) -> Result<()> {
+        let id = (rare & rare::HOOK != 0).then(|| self.hooked.fetch_add(1, Ordering::Relaxed));
+        let tell = |event| {
+            let hook = id.and_then(|id| Some((id, self.hook.lock().clone()?)));
+            if let Some((id, hook)) = hook {
+                hook.event(Step { event, id, name: push.name, ctx: push.ctx });
+            }
         };
-        if let Some(failed) = &failed {
-            drop(self.faults.spread(failed, slots(push.writes)));
-        } else if push.overwrites > 0 && self.faults.any() {
-            self.faults.heal(slots(&push.writes[..push.overwrites]));
+        tell(Event::Queued);
+        let mut interrupt = Ok(());
+        let entered = operation.enter();
+        match self.divert(push, rare) {
+            Some(inherited) => {
+                drop(entered);
+                if let Some(inherited) = inherited {
+                    drop(self.faults.spread(&inherited, self.left(push.writes)));
+                }
+                self.advance(push.writes);
+            }
+            None => {
+                tell(Event::Started);
+                let result = self.run(task, push, operation, &mut interrupt);
+                drop(entered);
+                self.end(push, result, operation);
+            }
         }
-        for i in slots(push.writes) {
-            self.versions.advance(i);
+        tell(Event::Finished);
+        interrupt
+    }
+
+    /// Does an error or the shutdown stop the operation? Then what it inherits.
+    fn divert(&self, push: &Push<'_>, rare: u32) -> Option<Option<Inherited>> {
+        let inherited = match push.prop {
+            Prop::DeleteVar => return None,
+            Prop::NoSkip => None,
+            _ => {
+                let sources = slots(push.reads).chain(slots(&push.writes[push.overwrites..]));
+                self.faults.inherited(sources)
+            }
+        };
+        (inherited.is_some() || rare & rare::SHUT_DOWN != 0).then_some(inherited)
+    }
+
+    /// What follows when an operation has run.
+    #[inline(always)]
+    fn end(&self, push: &Push<'_>, result: Result<()>, operation: &Inside) {
+        if result.is_err() || push.overwrites > 0 && self.faults.any() {
+            self.settle(push, result);
         }
+        self.advance(push.writes);
+        if operation.has_deletions() {
+            operation.deletions().into_iter().for_each(|d| self.delete(d));
+        }
+    }
+
+    /// Records what the end of an operation does to the errors of the variables it wrote.
+    #[cold]
+    fn settle(&self, push: &Push<'_>, result: Result<()>) {
+        match result {
+            Err(error) => {
+                let failed = self.failure(error, push);
+                drop(self.faults.spread(&failed, self.left(push.writes)));
+            }
+            Ok(()) => self.faults.heal(self.left(&push.writes[..push.overwrites])),
+        }
+    }
+
+    #[inline(always)]
+    fn advance(&self, writes: &[Var]) {
+        self.left(writes).for_each(|i| self.versions.advance(i));
     }
 
     #[cold]
@@ -77,12 +193,19 @@ impl NaiveEngine {
         })
     }
 
-    #[inline]
-    fn run(task: Task, push: &Push<'_>) -> Result<()> {
+    #[inline(always)]
+    fn run(
+        &self,
+        task: Task,
+        push: &Push<'_>,
+        operation: &Inside,
+        interrupt: &mut Result<()>,
+    ) -> Result<()> {
         let run = RunContext { ctx: push.ctx, ..RunContext::default() };
         let mut done = None;
         let token = || {
-            let place: Arc<(Mutex<Option<Result<()>>>, Condvar)> = Arc::default();
+            let place = Place::default();
+            operation.ends_by(&place);
             done = Some(place.clone());
             OnComplete::new(move |result| {
                 *place.0.lock().unwrap_or_else(|e| e.into_inner()) = Some(result);
@@ -91,19 +214,55 @@ impl NaiveEngine {
         };
         match (task.run(&run, token), done) {
             (Some(result), _) => result,
-            (None, Some(done)) => {
-                let lock = done.0.lock().unwrap_or_else(|e| e.into_inner());
-                let wait = done.1.wait_while(lock, |result| result.is_none());
-                wait.unwrap_or_else(|e| e.into_inner()).take().unwrap_or(Ok(()))
-            }
+            (None, Some(done)) => self.wait_for_token(&done, interrupt),
             (None, None) => Ok(()),
         }
+    }
+
+    #[cold]
+    fn wait_for_token(&self, place: &Place, interrupt: &mut Result<()>) -> Result<()> {
+        let (lock, changed) = &**place;
+        loop {
+            let end = lock.lock().unwrap_or_else(|e| e.into_inner());
+            let waited = changed.wait_timeout_while(end, SLICE, |end| end.is_none());
+            if let Some(result) = waited.unwrap_or_else(|e| e.into_inner()).0.take() {
+                return result;
+            }
+            if let Err(error) = (self.poll)() {
+                *interrupt = Err(error);
+                return Err(Error::execution("interrupted before the operation was completed"));
+            }
+        }
+    }
+
+    /// The end of a buried variable.
+    fn delete(&self, (i, last): Deletion) {
+        let carried = self.faults.forget(i);
+        self.vars.lock().recycle(i);
+        drop(carried);
+        if let Some(last) = last {
+            let _ = guarded(|| {
+                last();
+                Ok(())
+            });
+        }
+    }
+
+    /// Raises the first unreported error of what the running operation has pushed, and marks the others as
+    /// reported. Errors of strangers are left to those who wait for them.
+    fn raise_own(&self, written: &[Var]) -> Result<()> {
+        let errors: Vec<Error> =
+            self.left(written).filter_map(|i| self.faults.raise(i).err()).collect();
+        errors.into_iter().next().map_or(Ok(()), Err)
     }
 }
 
 impl Engine for NaiveEngine {
     fn new_variable(&self) -> Var {
-        self.vars.lock().create(&self.versions)
+        let mut vars = self.vars.lock();
+        let var = vars.create(&self.versions);
+        self.living.add(var);
+        var
     }
 
     fn new_token(&self) -> Var {
@@ -113,33 +272,31 @@ impl Engine for NaiveEngine {
     }
 
     fn delete_variable(&self, var: Var, last: Option<Box<dyn FnOnce() + Send>>) {
-        let carried;
         {
             let mut vars = self.vars.lock();
             let Some(i) = vars.find(var) else { return };
-            carried = self.faults.forget(i);
-            vars.recycle(i);
+            vars.bury(i);
+            self.living.remove(var);
         }
-        drop(carried);
-        if let Some(last) = last {
-            last();
+        if let Some(now) = inside::postpone(self, var, last) {
+            self.delete(now);
         }
     }
 
     fn push(&self, task: Task, push: Push<'_>) -> Result<()> {
-        check_device(push.name, push.ctx)?;
+        check_push(&push)?;
+        self.check(&push)?;
         check_variables(push.name, push.reads, push.writes)?;
-        self.execute(task, &push);
-        Ok(())
+        self.execute(task, &push)
     }
 
     fn new_operation(&self, run: Repeated, push: Push<'_>) -> Result<Operation> {
-        check_variables(push.name, push.reads, push.writes)?;
+        check_made(&push)?;
         Ok(Operation::new(Function::Sync(run), &push))
     }
 
     fn new_async_operation(&self, run: RepeatedAsync, push: Push<'_>) -> Result<Operation> {
-        check_variables(push.name, push.reads, push.writes)?;
+        check_made(&push)?;
         Ok(Operation::new(Function::Async(run), &push))
     }
 
@@ -153,8 +310,9 @@ impl Engine for NaiveEngine {
         let o = operation.inner();
         o.check_live()?;
         check_device(&o.name, ctx)?;
-        self.execute(operation.task(), &Push { origin, ..o.push(ctx, priority) });
-        Ok(())
+        let push = Push { origin, ..o.push(ctx, priority) };
+        self.check(&push)?;
+        self.execute(operation.task(), &push)
     }
 
     fn delete_operation(&self, operation: Operation) {
@@ -162,34 +320,40 @@ impl Engine for NaiveEngine {
     }
 
     fn wait_for_var(&self, var: Var, _: Poll<'_>) -> Result<()> {
-        self.faults.raise(var.0 as u32)
+        let i = self.find(var)?;
+        inside::check_wait(self, var, true)?;
+        self.faults.raise(i)
     }
 
     fn wait_to_read(&self, var: Var, _: Poll<'_>) -> Result<()> {
-        self.faults.raise(var.0 as u32)
+        let i = self.find(var)?;
+        inside::check_wait(self, var, false)?;
+        self.faults.raise(i)
     }
 
     fn wait_for_all(&self, _: Poll<'_>) -> Result<()> {
-        self.faults.raise_all()
+        match inside::own_written(self) {
+            Some(written) => self.raise_own(&written),
+            None => self.faults.raise_all(),
+        }
     }
 
     fn poisoned(&self, var: Var) -> Option<Error> {
-        self.faults.poisoned(var.0 as u32)
+        self.faults.poisoned(self.living.find(var)?)
     }
 
     fn with_quiet(&self, reads: &[Var], writes: &[Var], f: &mut dyn FnMut()) -> bool {
-        if reads.iter().chain(writes).any(|&v| self.poisoned(v).is_some()) {
+        let is_quiet = |&v: &Var| self.living.find(v).is_some() && self.poisoned(v).is_none();
+        if self.rare.load(Ordering::Relaxed) != 0 || !reads.iter().chain(writes).all(is_quiet) {
             return false;
         }
         f();
-        for v in writes {
-            self.versions.advance(v.0 as u32);
-        }
+        self.advance(writes);
         true
     }
 
     fn version(&self, var: Var) -> u64 {
-        self.versions.read(var.0 as u32)
+        self.living.find(var).map_or(0, |i| self.versions.read(i))
     }
 
     fn set_bulk_size(&self, size: usize) -> Result<usize> {
@@ -204,17 +368,34 @@ impl Engine for NaiveEngine {
         1
     }
 
-    fn set_num_threads(&self, _: usize) -> Result<()> {
+    fn set_num_threads(&self, n: usize) -> Result<()> {
+        if n == 0 || n > LANES / 2 {
+            return Err(Error::argument("n", "value", n, format!("1 to {}", LANES / 2)));
+        }
         Ok(())
     }
 
     fn stop(&self) -> Result<()> {
+        if inside::is_running(self) {
+            return Err(Error::value(
+                "stop() inside an operation would wait for that operation itself",
+            ));
+        }
         Ok(())
     }
 
     fn start(&self) {}
 
+    fn set_hook(&self, hook: Option<Arc<dyn Hook>>) {
+        match hook.is_some() {
+            true => self.rare.fetch_or(rare::HOOK, Ordering::Relaxed),
+            false => self.rare.fetch_and(!rare::HOOK, Ordering::Relaxed),
+        };
+        let before = std::mem::replace(&mut *self.hook.lock(), hook);
+        drop(before); // outside of the lock: what goes may call the engine
+    }
+
     fn notify_shutdown(&self) {
-        self.shut_down.store(true, Ordering::Relaxed);
+        self.rare.fetch_or(rare::SHUT_DOWN, Ordering::Relaxed);
     }
 }

@@ -483,7 +483,8 @@ impl Core {
         let pushed = match Draft::take(self, state) {
             None => Pushed::Full,
             Some(draft) => {
-                draft.write_own(name, flag::ALWAYS | flag::DELETE, Some(i));
+                let flags = flag::NO_SKIP | flag::TO_THE_END | flag::DELETE;
+                draft.write_own(name, flags, Some(i));
                 self.submit(state, draft, &mut task, Wish::Queue, &[], None)
             }
         };
@@ -518,8 +519,8 @@ fn flags_of(prop: Prop, priority: i32, cheap: bool) -> u8 {
         | match prop {
             Prop::Normal | Prop::Async | Prop::CopyFromDevice | Prop::CopyToDevice => 0,
             Prop::CpuPrioritized | Prop::GpuPrioritized => flag::URGENT,
-            Prop::DeleteVar => flag::URGENT | flag::ALWAYS,
-            Prop::NoSkip => flag::ALWAYS,
+            Prop::DeleteVar => flag::URGENT | flag::NO_SKIP | flag::TO_THE_END,
+            Prop::NoSkip => flag::NO_SKIP,
         };
     match priority {
         0 => by_prop,

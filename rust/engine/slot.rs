@@ -83,8 +83,8 @@ pub struct Body {
 
 /// Bits of [`Body::flags`].
 pub mod flag {
-    /// Runs even when its variables carry an error, or the engine is shut down.
-    pub const ALWAYS: u8 = 1;
+    /// Runs even when its variables carry an error.
+    pub const NO_SKIP: u8 = 1;
     /// Goes before ordinary tasks when ready; the priority in `Extra` orders these.
     pub const URGENT: u8 = 2;
     /// Goes after ordinary tasks.
@@ -95,6 +95,8 @@ pub mod flag {
     pub const DELETE: u8 = 16;
     /// Short: run by whoever makes it ready, if that is no worker.
     pub const CHEAP: u8 = 32;
+    /// Runs even when the engine is shut down.
+    pub const TO_THE_END: u8 = 64;
 }
 
 /// One slot of the slab.

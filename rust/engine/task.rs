@@ -8,8 +8,10 @@ use super::frame::Frame;
 use super::slot::TaskRef;
 use super::threaded::Core;
 use crate::error::{Error, Result};
+use std::cell::Cell;
 use std::mem::{ManuallyDrop, MaybeUninit, align_of, size_of};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
 use std::sync::Arc;
 
 /// Reports the end of an asynchronous operation: once, from any thread. Dropped unused it reports a
@@ -88,10 +90,28 @@ impl Mark {
     }
 }
 
+// Where tokens go that a panic drops inside an asynchronous function: the panic's message is known only when it is
+// caught. A list on the stack of `run_to_token`, or null.
+#[cfg(not(loom))]
+thread_local! {
+    static DROPPED: Cell<*mut Vec<Target>> = const { Cell::new(ptr::null_mut()) };
+}
+
+#[cfg(loom)]
+loom::thread_local! {
+    static DROPPED: Cell<*mut Vec<Target>> = Cell::new(ptr::null_mut());
+}
+
 impl Drop for OnComplete {
     fn drop(&mut self) {
         if !matches!(self.0, Target::Done) {
             let how = if std::thread::panicking() {
+                let place = DROPPED.with(Cell::get);
+                if !place.is_null() {
+                    let target = std::mem::replace(&mut self.0, Target::Done);
+                    // SAFETY: the list lives further down this thread's stack, and only this thread knows it.
+                    return unsafe { (*place).push(target) };
+                }
                 "the operation panicked before it was completed"
             } else {
                 "the operation was dropped without being completed"
@@ -288,13 +308,8 @@ impl Task {
             Call::Sync(call) => Some(guarded(|| unsafe { call(data, run) })),
             Call::Async(call) => {
                 let token = token();
-                // A panic drops the token, which ends the operation; the message is lost otherwise, so it
-                // is told there.
-                let result = catch_unwind(AssertUnwindSafe(|| {
-                    // SAFETY: as above.
-                    unsafe { call(data, run, token) }
-                }));
-                drop(result);
+                // SAFETY: as above.
+                run_to_token(|| unsafe { call(data, run, token) });
                 None
             }
         }
@@ -329,6 +344,19 @@ impl Drop for Task {
 /// Runs `f`, a panic becoming an error.
 pub(in crate::engine) fn guarded<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| Err(Error::from_panic(panic)))
+}
+
+/// Runs an asynchronous function. If it panics, the operations whose tokens the panic drops fail with its message.
+#[inline]
+fn run_to_token(f: impl FnOnce()) {
+    let mut dropped: Vec<Target> = Vec::new();
+    let outer = DROPPED.with(|place| place.replace(&raw mut dropped));
+    let result = catch_unwind(AssertUnwindSafe(f));
+    DROPPED.with(|place| place.set(outer));
+    if let Err(panic) = result {
+        let error = Error::from_panic(panic);
+        dropped.into_iter().for_each(|target| OnComplete(target).complete(Err(error.clone())));
+    }
 }
 
 #[cfg(test)]

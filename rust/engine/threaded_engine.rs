@@ -88,6 +88,7 @@ impl ThreadedEngine {
     }
 
     fn make_operation(&self, function: Function, push: &Push<'_>) -> Result<Operation> {
+        super::check_overwrites(push)?;
         super::check_variables(push.name, push.reads, push.writes)?;
         let kept = self.core.lock().names.keep(push.name);
         Ok(match kept {
@@ -146,7 +147,7 @@ impl Engine for ThreadedEngine {
 
     #[inline]
     fn push(&self, task: Task, push: Push<'_>) -> Result<()> {
-        super::check_device(push.name, push.ctx)?;
+        super::check_push(&push)?;
         self.core.push_or_gather(task, &push)
     }
 
@@ -315,5 +316,20 @@ mod tests {
         };
         assert!((0..10_000).any(is_clean));
         assert_eq!(engine.core.rare.load(Ordering::Relaxed), 0);
+    }
+
+    /// All that a push looks at is `rare`.
+    #[test]
+    fn a_hook_that_is_gone_costs_nothing() {
+        let engine = ThreadedEngine::with_threads(1);
+        assert_eq!(engine.core.rare.load(Ordering::Relaxed), 0);
+        let hook: Arc<dyn Hook> = Arc::new(|_: super::super::Step<'_>| {});
+        engine.set_hook(Some(hook.clone()));
+        assert_eq!(engine.core.rare.load(Ordering::Relaxed), rare::HOOK);
+        engine.push(Task::nothing(), Push::new("told", &[], &[])).unwrap();
+        engine.wait_for_all(&mut patiently()).unwrap();
+        engine.set_hook(None);
+        assert_eq!(engine.core.rare.load(Ordering::Relaxed), 0);
+        assert!(engine.core.hook.lock().is_none());
     }
 }

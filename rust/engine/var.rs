@@ -241,6 +241,11 @@ pub fn explain(vars: &Vars, name: &str, reads: &[Var], writes: &[Var]) -> Error 
     }
     match super::check_variables(name, reads, writes) {
         Err(e) => e,
+        Ok(()) if reads.len() + writes.len() > u16::MAX as usize => Error::value(format!(
+            "operation '{name}' names {} variables, more than {}",
+            reads.len() + writes.len(),
+            u16::MAX
+        )),
         Ok(()) => Error::internal(format!("operation '{name}': variables refused without reason")),
     }
 }
@@ -282,7 +287,40 @@ impl Versions {
 
 /// The live variable's slot, or an error that says it is gone.
 pub fn living(vars: &Vars, var: Var) -> Result<u32> {
-    vars.find(var).ok_or_else(|| {
-        Error::value(format!("variable {} is deleted or of another engine", var.0 as u32))
-    })
+    vars.find(var).ok_or_else(|| gone(var))
+}
+
+/// Says that a variable is gone.
+#[cold]
+pub fn gone(var: Var) -> Error {
+    Error::value(format!("variable {} is deleted or of another engine", var.0 as u32))
+}
+
+/// Which variables are alive, to be asked without a lock. Who changes it holds that of the variables.
+pub struct Living(Reserved<AtomicU64>);
+
+impl Living {
+    pub fn new() -> Self {
+        Living(Reserved::new(MOST))
+    }
+
+    #[inline]
+    fn get(&self, var: Var) -> &AtomicU64 {
+        // SAFETY: all of the reservation is zeroed memory, and zero is a valid value.
+        unsafe { &*self.0.get(var.0 as u32 as usize) }
+    }
+
+    pub fn add(&self, var: Var) {
+        self.get(var).store(var.0 + 1, Ordering::Release);
+    }
+
+    pub fn remove(&self, var: Var) {
+        self.get(var).store(0, Ordering::Release);
+    }
+
+    /// The slot of a live variable.
+    #[inline]
+    pub fn find(&self, var: Var) -> Option<u32> {
+        (self.get(var).load(Ordering::Acquire) == var.0 + 1).then_some(var.0 as u32)
+    }
 }

@@ -204,13 +204,15 @@ impl Core {
     /// The closer look: does an error or the shutdown stop the task? Then what it inherits.
     #[cold]
     fn divert(&self, task: TaskRef, body: &Body, rare: u32) -> Option<Option<Inherited>> {
-        if body.flags & flag::ALWAYS == 0 {
+        let mut inherited = None;
+        if body.flags & flag::NO_SKIP == 0 {
             let (reads, writes) = vars_of(body);
             let read = reads.iter().chain(&writes[body.overwrites as usize..]).copied();
-            let inherited = self.faults.inherited(read);
-            if inherited.is_some() || rare & super::threaded::rare::SHUT_DOWN != 0 {
-                return Some(inherited);
-            }
+            inherited = self.faults.inherited(read);
+        }
+        let is_over = rare & super::threaded::rare::SHUT_DOWN != 0;
+        if inherited.is_some() || is_over && body.flags & flag::TO_THE_END == 0 {
+            return Some(inherited);
         }
         if rare & super::threaded::rare::HOOK != 0 {
             self.hook(task, Event::Started);

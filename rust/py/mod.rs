@@ -10,6 +10,8 @@ pub mod callback;
 pub mod convert;
 pub mod dlpack;
 pub mod engine;
+mod engine_call;
+mod engine_control;
 mod engine_hook;
 pub mod error;
 pub mod executor;
@@ -24,7 +26,7 @@ pub mod params;
 pub mod random;
 pub mod symbol;
 
-use crate::engine::{EngineType, create};
+use crate::engine::{Engine, EngineType, NaiveEngine, create};
 use crate::executor::Runtime;
 use pyo3::prelude::*;
 use std::sync::{Arc, OnceLock};
@@ -37,8 +39,24 @@ static RUNTIME: OnceLock<Arc<Runtime>> = OnceLock::new();
 pub fn runtime() -> &'static Arc<Runtime> {
     RUNTIME.get_or_init(|| {
         let kind = EngineType::from_environment().unwrap_or(EngineType::Threaded);
-        Runtime::new(create(kind))
+        tell_engine();
+        let engine: Arc<dyn Engine> = match kind {
+            // Ctrl-C reaches a push that waits for a token.
+            EngineType::Naive => Arc::new(NaiveEngine::with_poll(error::poll_signals)),
+            EngineType::Threaded => create(kind),
+        };
+        Runtime::new(engine)
     })
+}
+
+/// Says which engine starts, if `MXNET_ENGINE_INFO` asks for it.
+fn tell_engine() {
+    let asked = std::env::var("MXNET_ENGINE_INFO").unwrap_or_default();
+    if asked == "1" || asked.eq_ignore_ascii_case("true") {
+        let kind = std::env::var("MXNET_ENGINE_TYPE").unwrap_or_default();
+        let kind = if kind.is_empty() { "ThreadedEnginePerDevice" } else { &kind };
+        eprintln!("MXNet start using engine: {kind}");
+    }
 }
 
 #[pymodule(gil_used = false)]

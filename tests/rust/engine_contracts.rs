@@ -1,11 +1,12 @@
 //! What the engine promises beyond order: errors, poison, deletion, quiet variables, resizing, shutdown.
 
 use rsnet::engine::{
-    Engine, NaiveEngine, Prop, Push, Task, ThreadedEngine, Var, patiently, segment,
+    Engine, NaiveEngine, OnComplete, Prop, Push, Task, ThreadedEngine, Var, bulk, patiently,
+    segment,
 };
 use rsnet::{Error, Result};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, mpsc};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 
 fn engines() -> [Box<dyn Engine>; 2] {
@@ -307,4 +308,136 @@ fn a_segment_runs_in_order_and_stops_at_an_error() {
         assert_eq!(ran.load(Ordering::Relaxed), 2);
         assert!(engine.poisoned(b).is_some());
     }
+}
+
+#[test]
+fn what_overwrites_more_than_it_writes_is_refused() {
+    for engine in engines() {
+        let (a, b) = (engine.new_variable(), engine.new_variable());
+        let writes = [a, b];
+        for overwrites in [3, 65_538, usize::MAX] {
+            let push = Push { overwrites, ..Push::new("fill", &[], &writes) };
+            let made = engine.new_operation(Arc::new(|_| Ok(())), push).map(drop);
+            let scope = bulk(&*engine, 8).unwrap();
+            let gathered = engine.push(nothing(), push);
+            drop(scope);
+            for refused in [engine.push(nothing(), push), made, gathered] {
+                let error = refused.unwrap_err().to_string();
+                let text = format!("'fill' overwrites {overwrites} variables, but writes only 2");
+                assert!(error.contains(&text), "{error}");
+            }
+        }
+        // Nothing was scheduled, and failures further on meet nothing odd.
+        push(&*engine, fails(), &[], &[a]);
+        assert!(wait(&*engine, a).is_err());
+        assert_eq!((engine.version(a), engine.version(b)), (1, 0));
+    }
+}
+
+#[test]
+fn shutdown_skips_what_runs_in_spite_of_errors() {
+    for engine in engines() {
+        let a = engine.new_variable();
+        let ran = Arc::new(Mutex::new(Vec::new()));
+        engine.notify_shutdown();
+        for prop in [Prop::NoSkip, Prop::DeleteVar, Prop::Normal] {
+            let tell = ran.clone();
+            let task = Task::sync(move |_| {
+                tell.lock().unwrap().push(prop);
+                Ok(())
+            });
+            engine.push(task, Push { prop, ..Push::new("late", &[], &[a]) }).unwrap();
+        }
+        engine.wait_for_all(&mut patiently()).unwrap();
+        assert_eq!(*ran.lock().unwrap(), [Prop::DeleteVar]);
+        assert_eq!(engine.version(a), 3); // completed all the same
+    }
+}
+
+#[test]
+fn a_panic_of_an_asynchronous_function_is_told() {
+    for engine in engines() {
+        for cheap in [true, false] {
+            let (a, b) = (engine.new_variable(), engine.new_variable());
+            let (writes, next) = ([a], [b]);
+            let task = Task::asynchronous(|_, _token| panic!("step {} of asking", 3));
+            engine.push(task, Push { cheap, ..Push::new("asks", &[], &writes) }).unwrap();
+            engine.push(nothing(), Push::new("reads", &writes, &next)).unwrap();
+            let error = wait(&*engine, b).unwrap_err();
+            assert_eq!(
+                (error.message(), error.operator()),
+                ("panic: step 3 of asking", Some("asks"))
+            );
+
+            // One that gave its token away before ends by that.
+            let (give, given) = mpsc::channel();
+            let c = engine.new_variable();
+            let completer = thread::spawn(move || {
+                let token: OnComplete = given.recv().unwrap();
+                token.complete(Ok(()));
+            });
+            let task = Task::asynchronous(move |_, token| {
+                give.send(token).unwrap();
+                panic!("step 4");
+            });
+            engine.push(task, Push { cheap, ..Push::new("gives", &[], &[c]) }).unwrap();
+            wait(&*engine, c).unwrap();
+            completer.join().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_native_operation_that_would_hold_a_compute_thread_in_a_wait_gets_an_error() {
+    let engine = Arc::new(ThreadedEngine::with_threads(2));
+    let (a, b) = (engine.new_variable(), engine.new_variable());
+    let (open, gate) = mpsc::channel::<()>();
+    let blocked = Task::asynchronous(move |_, token| {
+        thread::spawn(move || {
+            gate.recv().unwrap();
+            token.complete(Ok(()));
+        });
+    });
+    engine.push(blocked, Push::new("slow", &[], &[a])).unwrap();
+    let (tell, told) = mpsc::channel();
+    let inner = engine.clone();
+    let waits = Task::sync(move |_| {
+        let read = inner.wait_to_read(a, &mut patiently());
+        tell.send([wait(&*inner, a), read].map(|r| r.unwrap_err().to_string())).unwrap();
+        drop(inner);
+        Ok(())
+    });
+    engine.push(waits, Push::new("waits", &[], &[b])).unwrap();
+    for error in told.recv().unwrap() {
+        assert!(error.contains("may not wait for others"), "{error}");
+    }
+    open.send(()).unwrap();
+    wait(&*engine, a).unwrap();
+    wait(&*engine, b).unwrap();
+}
+
+#[test]
+fn greater_priorities_run_first_and_negative_ones_last() {
+    let engine = ThreadedEngine::with_threads(1);
+    let (open, gate) = mpsc::channel::<()>();
+    let (tell, begun) = mpsc::channel::<()>();
+    let holds_the_worker = Task::sync(move |_| {
+        tell.send(()).unwrap();
+        gate.recv().unwrap();
+        Ok(())
+    });
+    push(&engine, holds_the_worker, &[], &[]);
+    begun.recv().unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    for priority in [-1, 2, 0, -5, 1, 3, 0, -1] {
+        let tell = order.clone();
+        let task = Task::sync(move |_| {
+            tell.lock().unwrap().push(priority);
+            Ok(())
+        });
+        engine.push(task, Push { priority, ..Push::new("ranked", &[], &[]) }).unwrap();
+    }
+    open.send(()).unwrap();
+    engine.wait_for_all(&mut patiently()).unwrap();
+    assert_eq!(*order.lock().unwrap(), [3, 2, 1, 0, 0, -1, -1, -5]);
 }

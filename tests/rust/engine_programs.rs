@@ -46,6 +46,8 @@ enum Step {
     Quiet(usize, usize),
     /// Deletes a variable and makes another in its place.
     Renew(usize),
+    /// Uses a variable that was deleted before, in one of several ways.
+    Stale(usize, usize),
     /// Waits for a variable and takes its error.
     Wait(usize),
     WaitToRead(usize),
@@ -84,6 +86,7 @@ fn program(vars: usize, length: usize) -> impl Strategy<Value = Vec<Step>> {
         1 => (1..5usize).prop_map(Step::Resize),
         2 => (0..vars).prop_map(Step::WaitToRead),
         3 => (0..vars).prop_map(Step::Renew),
+        2 => (0..64usize, 0..STALE_USES).prop_map(|(at, how)| Step::Stale(at, how)),
         3 => (0..vars).prop_map(Step::Wait),
         1 => Just(Step::WaitAll),
     ];
@@ -124,6 +127,9 @@ fn completers() -> (mpsc::Sender<Completion>, [thread::JoinHandle<()>; 2]) {
     (send, threads)
 }
 
+/// Ways of using a deleted variable; see [`Machine::use_stale`].
+const STALE_USES: usize = 8;
+
 fn text(r: Result<()>) -> Option<String> {
     r.err().map(|e| e.to_string())
 }
@@ -131,6 +137,8 @@ fn text(r: Result<()>) -> Option<String> {
 struct Machine<'a> {
     engine: &'a dyn Engine,
     vars: Vec<Var>,
+    /// Handles of deleted variables.
+    stale: Vec<Var>,
     cells: Vec<Arc<AtomicU64>>,
     complete: mpsc::Sender<Completion>,
     raised: Vec<Option<String>>,
@@ -167,9 +175,15 @@ impl Machine<'_> {
                         self.vars[*v],
                         Some(Box::new(move || cell.store(0, Ordering::Relaxed))),
                     );
+                    self.stale.push(self.vars[*v]);
                     self.vars[*v] = self.engine.new_variable();
                     self.cells[*v] = Arc::new(AtomicU64::new(0));
                 }
+                Step::Stale(at, how) if !self.stale.is_empty() => {
+                    let answer = self.use_stale(self.stale[at % self.stale.len()], *how);
+                    self.raised.push(Some(answer));
+                }
+                Step::Stale(..) => {}
                 Step::Wait(v) => {
                     let r = self.engine.wait_for_var(self.vars[*v], &mut patiently());
                     self.raised.push(text(r));
@@ -248,6 +262,31 @@ impl Machine<'_> {
         }
     }
 
+    /// What the engine answers about a deleted variable, whose slot another one may have by now. (Numbers are left
+    /// out: slots differ from engine to engine.)
+    fn use_stale(&self, var: Var, how: usize) -> String {
+        let e = self.engine;
+        let ready_made = |push| {
+            let operation = e.new_operation(Arc::new(|_| Ok(())), push)?;
+            e.push_operation(&operation, Default::default(), 0)
+        };
+        let refused = match how {
+            0 => e.push(Task::nothing(), Push::new("stale", &[var], &[])),
+            1 => e.push(Task::nothing(), Push::new("stale", &[], &[self.vars[0], var])),
+            2 => ready_made(Push::new("stale", &[self.vars[0]], &[var])),
+            3 => e.wait_for_var(var, &mut patiently()),
+            4 => e.wait_to_read(var, &mut patiently()),
+            5 => return format!("{:?}", e.poisoned(var).map(|e| e.to_string())),
+            6 => return format!("{} {}", e.version(var), e.with_quiet(&[var], &[], &mut || ())),
+            _ => {
+                e.delete_variable(var, Some(Box::new(|| panic!("deleted twice"))));
+                return String::new();
+            }
+        };
+        let text = refused.expect_err("a deleted variable was accepted").to_string();
+        text.chars().filter(|c| !c.is_ascii_digit()).collect()
+    }
+
     fn push(&self, i: usize, op: &Op) {
         let update = self.update(i, op);
         let overwrites = op.overwrites;
@@ -291,6 +330,7 @@ fn run(engine: &dyn Engine, vars: usize, steps: &[Step], only_own: bool) -> Outc
     let machine = Machine {
         engine,
         vars: (0..vars).map(|_| engine.new_variable()).collect(),
+        stale: Vec::new(),
         cells: (0..vars).map(|_| Arc::default()).collect(),
         complete,
         raised: Vec::new(),

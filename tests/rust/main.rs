@@ -2,4 +2,5 @@
 
 mod engine_bulk;
 mod engine_contracts;
+mod engine_naive;
 mod engine_programs;

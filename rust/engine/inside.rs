@@ -1,0 +1,189 @@
+//! What runs inside pushes of naive engines on this thread.
+//!
+//! A naive engine knows no tasks, so what the threaded one reads from them is kept here while an operation
+//! runs: which variables it names, so that it cannot wait for itself and a deletion comes after it; and what it
+//! pushed, so that `wait_for_all` inside of it raises no stranger's error.
+
+use super::var::Vars;
+use super::{NaiveEngine, Push, Var};
+use crate::error::{Error, Result};
+use std::cell::{Cell, RefCell};
+use std::ptr;
+use std::sync::{Arc, Condvar, Mutex};
+
+thread_local! {
+    static TOP: Cell<*const Inside> = const { Cell::new(ptr::null()) };
+}
+
+/// Where a token leaves the end of its operation.
+pub type Place = Arc<(Mutex<Option<Result<()>>>, Condvar)>;
+
+/// A deletion that comes after the operation: the variable's slot, and what runs then.
+pub type Deletion = (u32, Option<Box<dyn FnOnce() + Send>>);
+
+/// One running operation. Lives on the stack of the thread that pushes it.
+pub struct Inside {
+    engine: *const NaiveEngine,
+    /// Its push, which it does not outlive.
+    push: *const Push<'static>,
+    below: *const Inside,
+    more: RefCell<Option<Box<More>>>,
+}
+
+/// What few operations have.
+#[derive(Default)]
+struct More {
+    /// Of an asynchronous operation.
+    token: Option<Place>,
+    /// What its pushes write.
+    written: Vec<Var>,
+    deletions: Vec<Deletion>,
+}
+
+/// While it lives, the operation is on this thread's list.
+pub struct Entered<'a>(&'a Inside);
+
+impl Drop for Entered<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        TOP.set(self.0.below);
+    }
+}
+
+impl Inside {
+    /// An operation pushed by what runs on this thread, if anything does.
+    #[inline]
+    pub fn new(engine: *const NaiveEngine, push: &Push<'_>) -> Self {
+        Inside {
+            engine,
+            push: ptr::from_ref(push).cast(),
+            below: TOP.get(),
+            more: RefCell::new(None),
+        }
+    }
+
+    /// Puts it on this thread's list, and remembers what it writes for the one below.
+    #[inline]
+    pub fn enter(&self) -> Entered<'_> {
+        TOP.set(self);
+        if !self.below.is_null() {
+            self.note_below();
+        }
+        Entered(self)
+    }
+
+    #[cold]
+    fn note_below(&self) {
+        // SAFETY: as in `each`.
+        let below = unsafe { &*self.below };
+        if below.engine == self.engine {
+            below.note(self.push().writes);
+        }
+    }
+
+    /// Remembers that a push of this operation writes `vars`.
+    fn note(&self, vars: &[Var]) {
+        let mut more = self.more.borrow_mut();
+        let known = &mut more.get_or_insert_default().written;
+        if known.len() == known.capacity() && known.len() >= 64 {
+            known.sort_unstable_by_key(|v| v.0);
+            known.dedup();
+        }
+        known.extend_from_slice(vars);
+    }
+
+    fn push(&self) -> &Push<'_> {
+        // SAFETY: whoever made this borrowed the push, and keeps it for longer.
+        unsafe { &*self.push.cast() }
+    }
+
+    #[inline]
+    pub fn has_deletions(&self) -> bool {
+        self.more.borrow().as_ref().is_some_and(|m| !m.deletions.is_empty())
+    }
+
+    /// The deletions that came while the operation ran.
+    #[cold]
+    pub fn deletions(&self) -> Vec<Deletion> {
+        self.more.borrow_mut().as_mut().map_or(Vec::new(), |m| std::mem::take(&mut m.deletions))
+    }
+
+    pub fn ends_by(&self, token: &Place) {
+        self.more.borrow_mut().get_or_insert_default().token = Some(token.clone());
+    }
+
+    /// Is the operation over, though its function still runs?
+    fn is_done(&self) -> bool {
+        let more = self.more.borrow();
+        let token = more.as_ref().and_then(|m| m.token.as_ref());
+        token.is_some_and(|t| t.0.lock().is_ok_and(|end| end.is_some()))
+    }
+
+    fn names(&self, var: Var, readers_too: bool) -> bool {
+        let Push { reads, writes, .. } = self.push();
+        writes.contains(&var) || readers_too && reads.contains(&var)
+    }
+}
+
+/// Calls `f` with each operation of `engine` on this thread, innermost first.
+fn each<R>(engine: *const NaiveEngine, mut f: impl FnMut(&Inside) -> Option<R>) -> Option<R> {
+    let mut at = TOP.get();
+    while !at.is_null() {
+        // SAFETY: operations leave the list before they leave the stack (`enter`), and the list is this
+        // thread's own.
+        let operation = unsafe { &*at };
+        if operation.engine == engine
+            && let Some(found) = f(operation)
+        {
+            return Some(found);
+        }
+        at = operation.below;
+    }
+    None
+}
+
+/// Does an operation of `engine` run on this thread?
+pub fn is_running(engine: *const NaiveEngine) -> bool {
+    each(engine, |_| Some(())).is_some()
+}
+
+/// An error if the wait for `var` would wait for an operation on this thread's stack.
+pub fn check_wait(engine: *const NaiveEngine, var: Var, readers_too: bool) -> Result<()> {
+    let waits = |o: &Inside| {
+        (o.names(var, readers_too) && !o.is_done()).then(|| {
+            let (name, var) = (o.push().name, Vars::name(var.0 as u32));
+            Error::value(format!(
+                "operation '{name}' waits for itself: {var} cannot become ready before it ends"
+            ))
+        })
+    };
+    each(engine, waits).map_or(Ok(()), Err)
+}
+
+/// Leaves a deletion to the outermost operation that names the variable; back if there is none.
+pub fn postpone(
+    engine: *const NaiveEngine,
+    var: Var,
+    last: Option<Box<dyn FnOnce() + Send>>,
+) -> Option<Deletion> {
+    let mut user: *const Inside = ptr::null();
+    each(engine, |o| {
+        if o.names(var, true) {
+            user = o;
+        }
+        None::<()>
+    });
+    let deletion = (var.0 as u32, last);
+    if user.is_null() {
+        return Some(deletion);
+    }
+    // SAFETY: as in `each`.
+    let mut more = unsafe { &*user }.more.borrow_mut();
+    more.get_or_insert_default().deletions.push(deletion);
+    None
+}
+
+/// What the pushes of the innermost operation of `engine` on this thread write; `None` outside of any.
+pub fn own_written(engine: *const NaiveEngine) -> Option<Vec<Var>> {
+    each(engine, |o| Some(o.more.borrow().as_ref().map_or(Vec::new(), |m| m.written.clone())))
+}

@@ -1,0 +1,195 @@
+//! Python functions as operations: the context and the token that they are called with, and the call itself.
+
+use super::attached::{self, Job};
+use super::error::from_py;
+use super::lazy::{Lazy, interned};
+use super::runtime;
+use crate::context::Context;
+use crate::engine::OnComplete;
+use crate::engine::RunContext as EngineRun;
+use crate::lock::Lock;
+use pyo3::exceptions::{PyBaseException, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use std::sync::Arc;
+
+/// What exists only while a function runs; pushed functions are called with one.
+///
+/// Attributes
+/// ----------
+/// ctx : Context
+///     The device that the function was pushed for.
+/// stream : int or None
+///     The stream of a GPU; None on the CPU.
+///
+/// Examples
+/// --------
+/// >>> from rsnet import engine
+/// >>> seen, v = [], engine.new_variable()
+/// >>> engine.push_sync(lambda rc: seen.append((str(rc.ctx), rc.stream)), mutate_vars=[v])
+/// >>> engine.wait_for_var(v)
+/// >>> seen
+/// [('cpu(0)', None)]
+#[pyclass(frozen, module = "rsnet.engine")]
+pub struct RunContext {
+    ctx: Context,
+    #[pyo3(get)]
+    stream: Option<usize>,
+}
+
+#[pymethods]
+impl RunContext {
+    /// The device that the function was pushed for.
+    #[getter]
+    fn ctx(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        super::convert::context_to_py(py, self.ctx).map(Bound::unbind)
+    }
+}
+
+/// Ends an asynchronous operation: functions pushed by `push_async` are called with one.
+///
+/// Call it once, from any thread. If nobody keeps it any more and it was not called, the operation fails.
+///
+/// Parameters
+/// ----------
+/// error : BaseException, optional
+///     Fails the operation with this exception.
+///
+/// Raises
+/// ------
+/// RuntimeError
+///     It was called before.
+///
+/// Examples
+/// --------
+/// >>> from rsnet import engine
+/// >>> v, tokens = engine.new_variable(), []
+/// >>> engine.push_async(lambda rc, on_complete: tokens.append(on_complete), mutate_vars=[v])
+/// >>> while not tokens:
+/// ...     pass
+/// >>> tokens[0](error=TimeoutError("no answer"))
+/// >>> try:
+/// ...     engine.wait_for_var(v)
+/// ... except TimeoutError as error:
+/// ...     print(error)
+/// no answer
+#[pyclass(frozen, module = "rsnet.engine", name = "OnComplete")]
+pub struct Completion {
+    function: Function,
+    token: Lock<Option<OnComplete>>,
+}
+
+#[pymethods]
+impl Completion {
+    #[pyo3(signature = (error=None))]
+    fn __call__(&self, py: Python<'_>, error: Option<Bound<'_, PyBaseException>>) -> PyResult<()> {
+        let Some(token) = self.token.lock().take() else {
+            let function = self.function.get().bind(py);
+            let text = format!("operation {} was completed twice", name_of(function)?);
+            return Err(PyRuntimeError::new_err(text));
+        };
+        let result = match error {
+            None => Ok(()),
+            Some(e) => Err(from_py(py, PyErr::from_value(e.into_any()))),
+        };
+        token.complete(result);
+        Ok(())
+    }
+}
+
+/// The qualified name of a function, or what it prints as.
+pub fn name_of<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
+    match function.getattr(interned!(function.py(), "__qualname__")) {
+        Ok(name) => match name.cast_into::<PyString>() {
+            Ok(name) => Ok(name),
+            Err(e) => e.into_inner().str(),
+        },
+        Err(_) => function.str(),
+    }
+}
+
+/// How a Python function ends its operation.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Ends {
+    /// When it returns.
+    ByReturning,
+    /// When it, or somebody else, calls `on_complete`.
+    ByToken,
+}
+
+/// A Python function: of one push, or of all those of a ready-made operation. (A reference of its own could only be
+/// made by a thread that is attached.)
+pub enum Function {
+    Own(Py<PyAny>),
+    Shared(Arc<Py<PyAny>>),
+}
+
+impl Function {
+    fn get(&self) -> &Py<PyAny> {
+        match self {
+            Function::Own(f) => f,
+            Function::Shared(f) => f,
+        }
+    }
+}
+
+/// What the engine runs: sends the function to an attached thread.
+pub fn hand_on(function: Function, ends: Ends, run: &EngineRun, token: OnComplete) {
+    let call = Call { function, ends, ctx: run.ctx, stream: run.stream, token };
+    if runtime().engine.runs_inside_push() {
+        // The naive engine: here and now. Its thread may hold the interpreter while it waits.
+        return Python::attach(|py| call.run(py));
+    }
+    attached::submit_job(Job::Call(call));
+}
+
+/// A Python function on its way to an attached thread.
+pub struct Call {
+    function: Function,
+    ends: Ends,
+    ctx: Context,
+    stream: Option<usize>,
+    token: OnComplete,
+}
+
+impl Call {
+    pub fn run(self, py: Python<'_>) {
+        let Call { function, ends, ctx, stream, token } = self;
+        let context = run_context(py, ctx, stream);
+        match ends {
+            Ends::ByReturning => {
+                let call = |c| function.get().call1(py, (c,)).map(drop);
+                let result = token.inside(|| context.and_then(call));
+                token.complete(result.map_err(|e| from_py(py, e)));
+            }
+            Ends::ByToken => {
+                let mark = token.mark();
+                let done = Completion { function, token: Lock::new(Some(token)) };
+                let Ok(done) = Bound::new(py, done) else { return };
+                let function = done.get().function.get();
+                let call = |c| function.call1(py, (c, done.clone())).map(drop);
+                if let Err(e) = mark.inside(|| context.and_then(call)) {
+                    let token = done.get().token.lock().take();
+                    match token {
+                        Some(token) => token.complete(Err(from_py(py, e))),
+                        None => e.write_unraisable(py, Some(function.bind(py))),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The context object of a call. The usual one is made once: it says nothing but its device.
+fn run_context(
+    py: Python<'_>,
+    ctx: Context,
+    stream: Option<usize>,
+) -> PyResult<Bound<'_, RunContext>> {
+    static USUAL: Lazy<Py<RunContext>> = Lazy::new();
+    if ctx != Context::default() || stream.is_some() {
+        return Bound::new(py, RunContext { ctx, stream });
+    }
+    let usual = USUAL.get_or_try_init(py, || Py::new(py, RunContext { ctx, stream }))?;
+    Ok(usual.bind(py).clone())
+}

@@ -1,0 +1,184 @@
+//! The naive engine is the oracle only if it follows the rules of the threaded one, also where nothing is asynchronous:
+//! deleted variables, operations that use the engine, hooks, tokens that do not come.
+
+use rsnet::engine::{
+    Engine, Event, NaiveEngine, OnComplete, Push, Step, Task, ThreadedEngine, Var, patiently,
+};
+use rsnet::{Error, Result};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+fn engines() -> [Arc<dyn Engine>; 2] {
+    [Arc::new(NaiveEngine::new()), Arc::new(ThreadedEngine::with_threads(1))]
+}
+
+fn fails() -> Task {
+    Task::sync(|_| Err(Error::execution("it broke")))
+}
+
+/// Pushes a function that runs inside its push, under either engine.
+fn run_here(
+    engine: &Arc<dyn Engine>,
+    writes: &[Var],
+    f: impl FnOnce(&dyn Engine) -> Result<()> + Send + 'static,
+) {
+    let inner = engine.clone();
+    let task = Task::sync(move |_| f(&*inner));
+    engine.push(task, Push { cheap: true, ..Push::new("here", &[], writes) }).unwrap();
+}
+
+fn wait(engine: &dyn Engine, var: Var) -> Result<()> {
+    engine.wait_for_var(var, &mut patiently())
+}
+
+#[test]
+fn a_deleted_variable_is_refused_and_its_slot_is_a_strangers() {
+    for engine in engines() {
+        let old = engine.new_variable();
+        engine.delete_variable(old, None);
+        let stranger = engine.new_variable(); // has the slot now
+        assert!(old < stranger);
+        engine.push(fails(), Push::new("op", &[], &[stranger])).unwrap();
+        for refused in [
+            engine.push(Task::nothing(), Push::new("late", &[old], &[])),
+            engine.push(Task::nothing(), Push::new("late", &[], &[old])),
+            wait(&*engine, old),
+            engine.wait_to_read(old, &mut patiently()),
+        ] {
+            let error = refused.unwrap_err().to_string();
+            assert!(error.contains("deleted"), "{error}");
+        }
+        assert!(engine.poisoned(old).is_none() && engine.version(old) == 0);
+        assert!(!engine.with_quiet(&[], &[old], &mut || ()));
+        assert_eq!(wait(&*engine, stranger).unwrap_err().message(), "it broke");
+        assert_eq!(engine.version(stranger), 1);
+    }
+}
+
+#[test]
+fn an_operation_made_before_a_deletion_is_refused_after_it() {
+    for engine in engines() {
+        let v = engine.new_variable();
+        let writes = [v];
+        let push = Push::new("again", &[], &writes);
+        let operation = engine.new_operation(Arc::new(|_| Ok(())), push).unwrap();
+        engine.push_operation(&operation, Default::default(), 0).unwrap();
+        engine.delete_variable(v, None);
+        let stranger = engine.new_variable();
+        let late = engine.push_operation(&operation, Default::default(), 0);
+        assert!(late.unwrap_err().to_string().contains("deleted"));
+        assert_eq!(engine.version(stranger), 0);
+    }
+}
+
+#[test]
+fn an_operation_may_delete_its_variable() {
+    for engine in engines() {
+        let v = engine.new_variable();
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let (inner, last) = (log.clone(), log.clone());
+        run_here(&engine, &[v], move |engine| {
+            let last = Box::new(move || last.lock().unwrap().push("deleted"));
+            engine.delete_variable(v, Some(last));
+            assert!(engine.push(Task::nothing(), Push::new("late", &[v], &[])).is_err());
+            inner.lock().unwrap().push("used");
+            Err(Error::execution("it broke"))
+        });
+        let raised = engine.wait_for_all(&mut patiently()).unwrap_err();
+        assert_eq!(raised.message(), "it broke");
+        let stranger = engine.new_variable();
+        wait(&*engine, stranger).unwrap();
+        assert!(engine.poisoned(stranger).is_none() && engine.version(stranger) == 0);
+        assert_eq!(*log.lock().unwrap(), ["used", "deleted"]);
+    }
+}
+
+#[test]
+fn a_wait_for_all_inside_an_operation_raises_the_errors_of_its_own_pushes_only() {
+    for engine in engines() {
+        let (stranger, own, writes) =
+            (engine.new_variable(), engine.new_variable(), engine.new_variable());
+        engine.push(fails(), Push::new("strange", &[], &[stranger])).unwrap();
+        engine.wait_for_var(writes, &mut patiently()).unwrap();
+        let raised = Arc::new(Mutex::new(Vec::new()));
+        let tell = raised.clone();
+        run_here(&engine, &[writes], move |engine| {
+            for task in [Task::nothing(), fails()] {
+                let writes = [own];
+                let push = Push { cheap: true, ..Push::new("own", &[], &writes) };
+                engine.push(task, push).unwrap();
+                let r = engine.wait_for_all(&mut patiently());
+                tell.lock().unwrap().push(r.err().map(|e| e.operator().unwrap().to_owned()));
+            }
+            Ok(())
+        });
+        assert_eq!(*raised.lock().unwrap(), [None, Some("own".to_owned())]);
+        let left = engine.wait_for_all(&mut patiently()).unwrap_err();
+        assert_eq!(left.operator(), Some("strange"));
+    }
+}
+
+#[test]
+fn waiting_for_oneself_is_an_error() {
+    for engine in engines() {
+        let v = engine.new_variable();
+        let raised = Arc::new(Mutex::new(Vec::new()));
+        let tell = raised.clone();
+        run_here(&engine, &[v], move |engine| {
+            for r in [wait(engine, v), engine.wait_to_read(v, &mut patiently()), engine.stop()] {
+                tell.lock().unwrap().push(r.unwrap_err().to_string());
+            }
+            Ok(())
+        });
+        wait(&*engine, v).unwrap();
+        let raised = raised.lock().unwrap();
+        assert!(raised[..2].iter().all(|e| e.contains("'here' waits for itself")), "{raised:?}");
+        assert!(raised[2].contains("wait for that operation itself"), "{raised:?}");
+    }
+}
+
+#[test]
+fn a_hook_is_told_of_every_operation() {
+    for engine in engines() {
+        let v = engine.new_variable();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let tell = seen.clone();
+        engine.set_hook(Some(Arc::new(move |s: Step<'_>| {
+            tell.lock().unwrap().push((s.event, s.name.to_owned(), s.id));
+        })));
+        engine.push(fails(), Push::new("fails", &[], &[v])).unwrap();
+        engine.push(Task::nothing(), Push::new("skipped", &[v], &[])).unwrap();
+        assert!(engine.wait_for_all(&mut patiently()).is_err());
+        engine.set_hook(None);
+        engine.push(Task::nothing(), Push::new("unseen", &[], &[])).unwrap();
+        engine.wait_for_all(&mut patiently()).unwrap();
+        let seen = seen.lock().unwrap();
+        let events = |name: &str| -> Vec<Event> {
+            seen.iter().filter(|(_, n, _)| n == name).map(|(event, ..)| *event).collect()
+        };
+        assert_eq!(events("fails"), [Event::Queued, Event::Started, Event::Finished]);
+        assert_eq!(events("skipped"), [Event::Queued, Event::Finished]);
+        assert!(events("unseen").is_empty());
+        let id = |name: &str| seen.iter().find(|(_, n, _)| n == name).unwrap().2;
+        assert!(seen.iter().all(|(_, name, i)| *i == id(name)) && id("fails") != id("skipped"));
+    }
+}
+
+#[test]
+fn a_push_whose_token_does_not_come_ends_by_the_poll() {
+    static POLLS: AtomicUsize = AtomicUsize::new(0);
+    let engine = NaiveEngine::with_poll(|| match POLLS.fetch_add(1, Ordering::Relaxed) {
+        0 => Ok(()),
+        _ => Err(Error::execution("enough")),
+    });
+    let v = engine.new_variable();
+    let kept: Arc<Mutex<Option<OnComplete>>> = Arc::default();
+    let keep = kept.clone();
+    let task = Task::asynchronous(move |_, token| *keep.lock().unwrap() = Some(token));
+    let given_up = engine.push(task, Push::new("asks", &[], &[v])).unwrap_err();
+    assert_eq!((given_up.message(), POLLS.load(Ordering::Relaxed)), ("enough", 2));
+    kept.lock().unwrap().take().unwrap().complete(Ok(())); // too late
+    let error = wait(&engine, v).unwrap_err();
+    assert!(error.message().contains("interrupted"), "{error}");
+    assert!(engine.poisoned(v).is_some());
+}

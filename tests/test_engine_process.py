@@ -1,0 +1,199 @@
+"""rsnet.engine in processes of their own: environment, the naive engine, fork, exit, Ctrl-C."""
+
+import os
+import textwrap
+import time
+
+from processes import printed, run
+
+
+def test_the_environment_says_how_many_threads():
+    def threads(asked):
+        code = "from rsnet import engine; print(engine.num_threads())"
+        return int(printed(code, OMP_NUM_THREADS=asked))
+
+    usable = threads("")
+    assert 1 <= usable <= len(os.sched_getaffinity(0))
+    assert threads("1") == threads(" 1,4") == 1
+    assert threads("100000") == threads("no") == threads("0") == usable
+
+
+def test_engine_type_by_environment():
+    code = """
+        from rsnet import engine
+        v, log = engine.new_variable(), []
+        engine.push_sync(lambda rc: log.append(1), mutate_vars=[v])
+        print(log)
+        """
+    assert run(code, MXNET_ENGINE_TYPE="NaiveEngine").stdout.strip() == "[1]"
+    assert run(code, MXNET_ENGINE_TYPE="ThreadedEngine").returncode == 0
+    wrong = run(code, MXNET_ENGINE_TYPE="Fast")
+    assert wrong.returncode != 0 and "Cannot find Engine Fast" in wrong.stderr
+
+
+def test_the_naive_engine_names_the_line_of_a_push():
+    code = """
+        import sys
+        from rsnet import engine
+        def broken(rc, done=None):
+            raise KeyError("inside")
+        def push(how):
+            v = engine.new_variable()
+            how(broken, mutate_vars=[v])
+            try:
+                engine.wait_for_var(v)
+            except KeyError as error:
+                print([n for n in error.__notes__ if "broken" in n and "<string>:8" in n] != [])
+        push(engine.push_sync)
+        push(engine.push_async)
+        """
+    # (The first line of the text is empty.)
+    assert printed(code, MXNET_ENGINE_TYPE="NaiveEngine").split() == ["True", "True"]
+
+
+def test_the_naive_engine_calls_the_hook():
+    code = """
+        import threading
+        from rsnet import engine
+        v, seen, told = engine.new_variable(), [], threading.Event()
+        def hook(event, id, name, ctx, time_ns):
+            seen.append(event)
+            if event == "finished":
+                told.set()
+        engine.set_hook(hook)
+        engine.push_sync(lambda rc: None, mutate_vars=[v], name="seen")
+        told.wait(20)
+        engine.set_hook(None)
+        engine.push_sync(lambda rc: None, mutate_vars=[v], name="unseen")
+        print(seen)
+        """
+    told = printed(code, MXNET_ENGINE_TYPE="NaiveEngine")
+    assert told == "['queued', 'started', 'finished']"
+
+
+def test_fork_gives_the_child_a_fresh_engine():
+    done = run(
+        """
+        import os, threading
+        from rsnet import engine
+        v, busy = engine.new_variable(), engine.new_variable()
+        gate = threading.Event()
+        engine.push_sync(lambda rc: None, mutate_vars=[v])
+        engine.wait_for_var(v)
+        engine.push_sync(lambda rc: gate.wait(), mutate_vars=[busy])
+        pid = os.fork()
+        if pid == 0:
+            log = []
+            engine.push_sync(lambda rc: log.append(1), mutate_vars=[v])
+            engine.wait_for_var(v)
+            try:
+                engine.wait_for_var(busy)
+            except Exception as e:
+                log.append("fork" in str(e))
+            os._exit(0 if log == [1, True] else 1)
+        gate.set()
+        status = os.waitpid(pid, 0)[1]
+        engine.wait_for_var(busy)
+        print(os.waitstatus_to_exitcode(status))
+        """
+    )
+    assert done.stdout.strip() == "0", done.stderr
+
+
+def test_fork_from_a_callback_while_others_push():
+    done = run(
+        """
+        import os, threading
+        from rsnet import engine
+        stop = threading.Event()
+        def pusher():
+            v = engine.new_variable()
+            while not stop.is_set():
+                engine.push_sync(lambda rc: None, mutate_vars=[v])
+                engine.wait_for_var(v)
+        threads = [threading.Thread(target=pusher) for _ in range(8)]
+        [t.start() for t in threads]
+        codes = []
+        def forker(rc):
+            pid = os.fork()
+            if pid == 0:
+                v = engine.new_variable()
+                engine.push_sync(lambda rc: None, mutate_vars=[v])
+                engine.wait_for_var(v)
+                os._exit(0)
+            codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        for _ in range(10):
+            engine.push_sync(forker)
+            engine.push_sync(None)
+        while len(codes) < 10:
+            pass
+        stop.set()
+        [t.join() for t in threads]
+        print(codes)
+        """
+    )
+    assert done.stdout.strip() == str([0] * 10), done.stderr
+
+
+def test_exit_with_work_pending():
+    """The end is bounded: what has not started is skipped, and what never ends is left behind."""
+    done = run(
+        """
+        import threading, time
+        from rsnet import engine
+        v = engine.new_variable()
+        engine.push_sync(lambda rc: threading.Event().wait(), mutate_vars=[v])
+        for _ in range(1000):
+            engine.push_sync(lambda rc: None, mutate_vars=[v])
+        print(time.monotonic())
+        """
+    )
+    seconds = time.monotonic() - float(done.stdout)  # one clock for all processes
+    assert (done.returncode, seconds < 20) == (0, True), (seconds, done.stderr)
+
+
+def interrupted(waits, after="", **env):
+    """Runs `waits`, which does not return, and sends it Ctrl-C. Gives the seconds from the signal to the
+    exception, as the program itself sees them, and the lines that `after` prints."""
+    head = """
+        import os, signal, threading, time
+        import rsnet as mx
+        from rsnet import engine
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
+        v, gate, sent = engine.new_variable(), threading.Event(), []
+        def send():
+            time.sleep(0.3)  # into the wait
+            sent.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+        threading.Thread(target=send).start()
+        """
+    program = [textwrap.dedent(head), "try:", textwrap.indent(textwrap.dedent(waits), "    ")]
+    caught = ["except KeyboardInterrupt:", "    print(time.monotonic() - sent[0])"]
+    lines = printed("\n".join([*program, *caught, textwrap.dedent(after)]), **env).splitlines()
+    return float(lines[0]), lines[1:]
+
+
+def test_ctrl_c_ends_a_wait():
+    for wait in ["engine.wait_for_var(v)", "engine.wait_for_all()"]:
+        waits = f"engine.push_sync(lambda rc: gate.wait(), mutate_vars=[v])\n{wait}"
+        after = "gate.set(); engine.wait_for_var(v); print('done')"
+        seconds, told = interrupted(waits, after)
+        assert told == ["done"]
+        assert seconds < 2  # 0.2 where nobody else needs the cores
+
+
+def test_ctrl_c_ends_the_naive_engines_wait_for_a_token():
+    waits = """
+        kept = []
+        engine.push_async(lambda rc, done: kept.append(done), mutate_vars=[v], name="asks")
+        """
+    after = """
+        kept[0]()  # too late
+        try:
+            engine.wait_for_var(v)
+        except mx.MXNetError as error:
+            print("asks" in str(error), "interrupted" in str(error))
+        """
+    seconds, told = interrupted(waits, after, MXNET_ENGINE_TYPE="NaiveEngine")
+    assert told == ["True True"]
+    assert seconds < 2
