@@ -12,7 +12,7 @@ export PATH := $(BIN):$(PATH)
 RUST_SOURCES := Cargo.toml Cargo.lock build.rs $(shell find rust -name '*.rs' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help env build demo test test-rust loom test-python check lint types format docs wheel bench clean
+.PHONY: help env build demo test test-rust loom loom-mutants test-python check lint types format docs wheel bench clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -51,6 +51,9 @@ test-rust:
 loom: ## all interleavings of the engine's state machines (models in rust/**/loom_models.rs and latch.rs)
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
 		cargo test --profile loom --lib --no-default-features --quiet loom_
+
+loom-mutants: ## does a weaker memory order fail in the models? (an hour)
+	python3 tools/loom_mutants.py
 
 test-python: build
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS)

@@ -82,9 +82,7 @@ class InferContext:
     ... def _(ctx):
     ...     ctx.out("out")[:] = ctx.inp("in").asnumpy().argmax(1)
     >>> nd.doc_rows(nd.array([[1, 3], [5, 2]]))
-    <BLANKLINE>
     [1 0]
-    <NDArray 2 @cpu(0)>
     """
 
     def __init__(self, conf: Conf, shapes: Sequence[Any], types: Sequence[Any]) -> None:

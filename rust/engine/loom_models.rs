@@ -349,6 +349,33 @@ fn loom_a_token_completes_exactly_once() {
     });
 }
 
+/// What ends by a token on another thread is counted apart: the wait for everything sees it all the same.
+#[test]
+fn loom_a_wait_for_everything_sees_what_ended_elsewhere() {
+    check(3, || {
+        let engine = ThreadedEngine::with_threads(1);
+        engine.core.is_running.store(true, Ordering::Release);
+        let (v, payload) = (engine.new_variable(), Arc::new(Payload::default()));
+        let place: Arc<Lock<Option<OnComplete>>> = Arc::default();
+        let keep = place.clone();
+        let starts = Task::asynchronous(move |_, token| *keep.lock() = Some(token));
+        let writes = [v];
+        let push = Push { prop: Prop::Async, ..Push::new("starts", &[], &writes) };
+        engine.push(starts, push).unwrap();
+        let token = place.lock().take().unwrap();
+        let completer = thread::spawn({
+            let payload = payload.clone();
+            move || {
+                payload.add(5);
+                token.complete(Ok(()));
+            }
+        });
+        engine.wait_for_all(&mut patiently()).unwrap();
+        assert_eq!(payload.get(), 5);
+        completer.join().unwrap();
+    });
+}
+
 /// A token that fails on another thread, and a waiter: the error is raised once, the poison stays.
 #[test]
 fn loom_a_failed_token_is_told_once() {

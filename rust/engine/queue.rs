@@ -44,6 +44,7 @@ impl Ring {
     fn push(&self, task: u32) -> bool {
         let tail = self.tail.0.load(Ordering::Relaxed);
         if tail - self.seen_head.0.load(Ordering::Relaxed) >= RING {
+            // Whoever took an item has read it before what is stored here next.
             let head = self.head.0.load(Ordering::Acquire);
             self.seen_head.0.store(head, Ordering::Relaxed);
             if tail - head >= RING {

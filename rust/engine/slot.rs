@@ -191,14 +191,14 @@ impl Slot {
 
     /// The task in this slot, if there is one that is not done. Under the push lock.
     pub fn live(&self, slot: u32) -> Option<TaskRef> {
-        let generation = (self.successors.load(Ordering::Acquire) >> 32) as u32;
+        let generation = self.generation();
         let pending = self.pending.load(Ordering::Relaxed);
         (pending >= 0 || pending == RUNNING).then_some(TaskRef::new(slot, generation))
     }
 
-    /// The head of the list, for a look at a task that runs.
+    /// The head of the list, for a look at a task that runs. Under the push lock, like those who add to it.
     pub fn head(&self) -> u32 {
-        self.successors.load(Ordering::Acquire) as u32
+        self.successors.load(Ordering::Relaxed) as u32
     }
 }
 
@@ -246,7 +246,7 @@ impl Slab {
         }
     }
 
-    /// Makes one more chunk and gives its slots; none when there is no more room. One call at a time.
+    /// Makes one more chunk and gives its slots; none when there is no more room. Under the push lock.
     pub fn grow(&self) -> std::ops::Range<u32> {
         let from = self.chunks.load(Ordering::Relaxed) * CHUNK;
         let end = from + CHUNK;
@@ -257,13 +257,13 @@ impl Slab {
             // SAFETY: within the capacity, and nobody knows of the slot yet.
             unsafe { self.slots.get(i).write(Slot::default()) };
         }
-        self.chunks.store(end / CHUNK, Ordering::Release);
+        self.chunks.store(end / CHUNK, Ordering::Relaxed);
         from as u32..end as u32
     }
 
-    /// Every slot there is.
+    /// Every slot there is. Under the push lock.
     pub fn all(&self) -> std::ops::Range<u32> {
-        0..(self.chunks.load(Ordering::Acquire) * CHUNK) as u32
+        0..(self.chunks.load(Ordering::Relaxed) * CHUNK) as u32
     }
 
     /// Is `task` complete?

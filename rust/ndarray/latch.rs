@@ -47,14 +47,14 @@ impl Latch {
         self.0.load(Ordering::Acquire) == CLOSED
     }
 
-    /// Nobody will enter; somebody may still be inside.
+    /// Nobody will enter; somebody may still be inside, so what they did may not be seen.
     pub fn is_closing(&self) -> bool {
-        self.0.load(Ordering::Acquire) & CLOSED != 0
+        self.0.load(Ordering::Relaxed) & CLOSED != 0
     }
 
     /// Lets nobody enter any more and waits until all have left. Not for those inside.
     pub fn close(&self) {
-        self.0.fetch_or(CLOSED, Ordering::AcqRel);
+        self.0.fetch_or(CLOSED, Ordering::Relaxed); // the look below acquires
         let mut turns = 0u32;
         while !self.is_closed() {
             turns += 1;
