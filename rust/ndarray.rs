@@ -361,7 +361,7 @@ impl NDArray {
         self.usable()?;
         if self.is_writable() {
             if self.is_unwritten() {
-                self.chunk.limits.fetch_and(!UNWRITTEN, Ordering::Relaxed);
+                self.begin_to_write(self.is_whole())?;
             }
             return Ok(());
         }
@@ -369,6 +369,27 @@ impl NDArray {
             "this array is read-only: an input of the running operator, or the memory of a read-only \
              NumPy array",
         ))
+    }
+
+    /// As [`NDArray::writable`], for a write that leaves some elements as they are.
+    pub fn writable_in_part(&self) -> Result<()> {
+        self.usable()?;
+        if self.is_writable() && self.is_unwritten() {
+            self.begin_to_write(false)?;
+        }
+        self.writable()
+    }
+
+    /// The first write to a watched chunk: what a part of it leaves out becomes zeros.
+    #[cold]
+    fn begin_to_write(&self, whole: bool) -> Result<()> {
+        if !whole {
+            let bytes = self.chunk.ptr()?;
+            // SAFETY: the chunk has so many bytes, which nobody has written or been promised anything about.
+            unsafe { bytes.write_bytes(0, self.chunk.size_bytes) };
+        }
+        self.chunk.limits.fetch_and(!UNWRITTEN, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Number of elements.

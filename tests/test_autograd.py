@@ -482,3 +482,15 @@ def test_a_copy_into_a_leaf_is_refused():
     x, y = leaf([1, 2]), leaf([3, 4])
     with autograd.record(), pytest.raises(mx.MXNetError, match="computational graph"):
         y[:] = x * 2
+
+
+def test_a_training_gradient_of_an_inference_forward_reads_nothing_unwritten():
+    """`backward` counts as training whatever `record` said."""
+    big = [nd.full((64,), 7.0) for _ in range(20)]
+    nd.waitall()
+    del big  # whose memory is taken next
+    x = leaf([1.0] * 64)
+    with autograd.record(train_mode=False):
+        y = nd.Dropout(x, p=0.5)
+    y.backward()
+    np.testing.assert_array_equal(x.grad.asnumpy(), np.ones(64))

@@ -348,3 +348,22 @@ def test_an_executor_with_a_monitor_is_freed():
     del exe, monitor
     gc.collect()
     assert gone() is None
+
+
+def test_a_monitor_cannot_run_what_shares_the_memory_of_its_run():
+    s = mx.sym.tanh(mx.sym.exp(mx.sym.Variable("data")))
+    one = s.simple_bind(mx.cpu(), data=(2, 3))
+    two = s.simple_bind(mx.cpu(), data=(2, 3), shared_exec=one)
+    for run in (one.forward, two.forward, lambda: two.partial_forward(False, 0)):
+        said = []
+
+        def monitor(name, array, run=run, said=said):
+            with pytest.raises(MXNetError, match="cannot run the executor") as caught:
+                run()
+            said.append(caught)
+
+        one.set_monitor_callback(monitor)
+        one.forward(is_train=True)
+        assert said
+    one.set_monitor_callback(lambda name, array: None)
+    assert two.forward()[0].shape == (2, 3)

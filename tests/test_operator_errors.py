@@ -252,3 +252,25 @@ def test_two_kernels_that_match_are_shown():
     assert getattr(nd, name)(nd.ones((2,))).asnumpy().tolist() == [7, 7]
     assert "priority 10 matches" in op.why(name, nd.ones((2,)))
     assert [k[2] for k in op.kernels(name)] == [0, 0, 10]
+
+
+@pytest.mark.parametrize("answer", [None, "7"])
+def test_a_function_that_returns_nothing(answer):
+    name = f"errors_returns_{type(answer).__name__}"
+    op.op(name)(lambda x: answer)
+    with pytest.raises(MXNetError, match=f"{name} returned {answer!r} as result 0"):
+        getattr(nd, name)(nd.ones((2,))).asnumpy()
+
+
+def test_none_is_no_gradient():
+    @op.op("errors_product", inputs=("a", "b"))
+    def product(a, b):
+        return a * b
+
+    product.gradient(lambda grads, ins, outs: (grads[0] * ins[1], None))
+    a, b = nd.array([2.0, 3.0]), nd.array([5.0, 7.0])
+    a.attach_grad(), b.attach_grad()
+    with mx.autograd.record():
+        y = nd.errors_product(a, b)
+    y.backward()
+    assert (a.grad.asnumpy().tolist(), b.grad.asnumpy().tolist()) == ([5, 7], [0, 0])

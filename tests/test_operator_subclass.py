@@ -638,3 +638,23 @@ def test_what_a_function_leaves_unwritten_is_zero():
     nd.full((1000,), 42).wait_to_read()
     y.backward()
     assert not x.grad.asnumpy().any()
+
+
+def test_what_a_function_leaves_out_of_an_output_is_zero():
+    class Part(mx.Operator):
+        def forward(self, ctx, in_data, req, out_data, aux_states):
+            out_data[0][1:3] = 5
+
+    class PartProperty(mx.OperatorProperty):
+        def infer_shape(self, in_shape):
+            return in_shape, [in_shape[0]], []
+
+        def create_operator(self, ctx):
+            return Part()
+
+    mx.operator.register("subclass_part")(PartProperty)
+    big = [nd.full((1000,), 7.0) for _ in range(20)]
+    nd.waitall()
+    del big  # whose memory is taken next
+    y = nd.subclass_part(nd.ones((1000,))).asnumpy()
+    assert y[1:3].tolist() == [5, 5] and y.sum() == 10

@@ -439,3 +439,23 @@ def test_simple_bind_lists_its_arguments_when_dtypes_disagree():
     net = sym.Variable("a") + sym.Variable("b")
     with pytest.raises(MXNetError, match=r"simple_bind error. Arguments:\na: \(2,\)"):
         net.simple_bind(mx.cpu(), a=(2,), b=(2,), type_dict={"a": "float16", "b": "float32"})
+
+
+@pytest.mark.parametrize("scope", ["lr_mult", "__lr_mult__"])
+def test_a_variables_own_attribute_wins_over_the_scope_in_either_spelling(scope):
+    with mx.AttrScope(**{scope: "2", "ctx_group": "a"}):
+        w = mx.sym.Variable("w", lr_mult=3.0)
+        b = mx.sym.Variable("b", attr={"__ctx_group__": "b", "lr_mult": "4"})
+        c = mx.sym.Variable("c")
+    assert [float(s.attr("lr_mult")) for s in (w, b, c)] == [3, 4, 2]
+    assert [s.attr("ctx_group") for s in (w, b, c)] == ["a", "b", "a"]
+
+
+def test_names_that_nothing_has_are_warned_of_when_binding():
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
+    with pytest.warns(UserWarning, match="grad_req names 'fc_weigth'.*fc_weight"):
+        net.simple_bind(mx.cpu(), grad_req={"fc_weigth": "write"}, data=(2, 2))
+    args = {"data": (2, 2), "fc_weight": (2, 2), "fc_bias": (2,)}
+    args = {name: mx.nd.zeros(shape) for name, shape in args.items()}
+    with pytest.warns(UserWarning, match="args_grad names 'fc_weigth'"):
+        net.bind(mx.cpu(), args, {"fc_weigth": mx.nd.zeros((2, 2))})

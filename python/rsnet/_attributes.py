@@ -80,6 +80,10 @@ def checked_views(operator: str, views: str) -> str:
     return views
 
 
+# The core takes no more.
+_MOST_OPERANDS = 65_535
+
+
 class Entry:
     """The record of one operator. Every method returns the record, so calls can be chained."""
 
@@ -110,13 +114,22 @@ class Entry:
         return self._changed()
 
     def set_num_inputs(self, n: int | Callable[[Attrs], int]) -> Entry:
-        """Number of inputs, or a function of the parameters."""
-        self._num_inputs = n
+        """Number of inputs, or a function of the parameters. (Any number of them are counted by the
+        parameter that `set_key_var_num_args` names.)
+        """
+        self._num_inputs = self._checked_count("inputs", n)
         return self._changed()
+
+    def _checked_count(self, what: str, n: Any) -> Any:
+        if callable(n) or (isinstance(n, int) and 0 <= n <= _MOST_OPERANDS):
+            return n
+        raise MXNetError(
+            f"{self.name}: the number of {what} is {n!r}, expected a function or 0 to {_MOST_OPERANDS}"
+        )
 
     def set_num_outputs(self, n: int | Callable[[Attrs], int]) -> Entry:
         """Number of outputs, or a function of the parameters."""
-        self._num_outputs = n
+        self._num_outputs = self._checked_count("outputs", n)
         return self._changed()
 
     def set_attr_parser(self, parser: Any) -> Entry:

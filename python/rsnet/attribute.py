@@ -47,7 +47,9 @@ class AttrScope:
         """The scope's attributes together with `attr`, which wins."""
         if not self._attr:
             return attr or {}
-        return {**self._attr, **(attr or {})}
+        own = {_plain(key) for key in attr or {}}
+        scope = {key: value for key, value in self._attr.items() if _plain(key) not in own}
+        return {**scope, **(attr or {})}
 
     def __enter__(self) -> AttrScope:
         merged = AttrScope()
@@ -57,6 +59,11 @@ class AttrScope:
 
     def __exit__(self, *exc: object) -> None:
         _scopes().pop()
+
+
+def _plain(key: str) -> str:
+    """``lr_mult`` of ``__lr_mult__``: both set the same attribute."""
+    return key[2:-2] if key.startswith("__") and key.endswith("__") else key
 
 
 def _scopes() -> list[AttrScope]:

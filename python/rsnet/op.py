@@ -234,7 +234,7 @@ def op(
     """Registers the decorated function ``f(p, *inputs) -> output(s)`` as an operator.
 
     Give its gradient with ``@f.gradient``: a function ``g(p, out_grads, inputs, outputs)`` that
-    returns the gradient of every input.
+    returns the gradient of every input, None for one that gets none.
 
     Parameters
     ----------
@@ -301,7 +301,10 @@ def op(
 
             def run(attrs: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> None:
                 parts = ins[:n_out], ins[n_out : n_out + n_in], ins[n_out + n_in :]
-                _store(backward.name, g(*_with_params(attrs), *parts), req, outs)
+                grads = g(*_with_params(attrs), *parts)
+                if isinstance(grads, (tuple, list)):  # None: no gradient flows to that input
+                    grads = [0 if grad is None else grad for grad in grads]
+                _store(backward.name, grads, req, outs)
 
             backward.set_attr("TIsBackward", True)
             backward.set_attr("FCompute<cpu>", run, views=views)
@@ -324,6 +327,10 @@ def _store(name: str, result: Any, req: Sequence[Any], outs: Sequence[Any]) -> N
     if len(results) != len(outs):
         raise MXNetError(f"{name} returned {len(results)} results, expected {len(outs)}")
     for i, (out, r, value) in enumerate(zip(outs, req, results)):
+        if value is None or isinstance(value, str):
+            raise MXNetError(
+                f"{name} returned {value!r} as result {i}, expected an array or number"
+            )
         shape = getattr(value, "shape", ())
         if shape and tuple(shape) != tuple(out.shape):
             raise MXNetError(

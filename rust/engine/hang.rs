@@ -4,6 +4,7 @@ use super::slot::{TaskRef, flag};
 use super::threaded::{Core, PushState, name_of, vars_of};
 use super::var::Vars;
 use crate::error::{Error, ErrorKind};
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::time::Duration;
@@ -34,7 +35,12 @@ impl Core {
     pub fn hang_report(&self, awaited: Awaited<'_>, limit: Duration) -> Error {
         let state = self.lock();
         let mut tasks = self.held_up_by(&state, awaited.tasks);
-        tasks.sort_by_key(|(progress, _)| *progress);
+        let age = |slot: u32| {
+            // SAFETY: as in `describe`. The order of pushes is kept modulo 2^32.
+            let sequence = unsafe { (*self.slab.get(slot).body()).sequence };
+            Reverse((state.pushed as u32).wrapping_sub(sequence))
+        };
+        tasks.sort_by_key(|&(progress, slot)| (progress, age(slot)));
         let mut lines = String::new();
         for (progress, slot) in tasks.iter().take(MOST) {
             self.describe(&mut lines, *progress, *slot);

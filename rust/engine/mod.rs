@@ -51,6 +51,13 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Var(pub(in crate::engine) u64);
 
+impl Var {
+    /// What messages call the variable by. Another one may have the number once this one is deleted.
+    pub fn number(self) -> u32 {
+        self.0 as u32
+    }
+}
+
 /// What exists only while an operation runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunContext {
@@ -345,18 +352,21 @@ pub fn check_variables(name: &str, reads: &[Var], writes: &[Var]) -> Result<()> 
     }
     for (i, w) in writes.iter().enumerate() {
         if let Some(j) = writes[..i].iter().position(|v| v == w) {
-            return fail(format!("variable {} is written twice (positions {j} and {i})", w.0));
+            return fail(format!(
+                "variable {} is written twice (positions {j} and {i})",
+                w.number()
+            ));
         }
         if let Some(j) = reads.iter().position(|v| v == w) {
             return fail(format!(
                 "variable {} is both read (position {j}) and written (position {i})",
-                w.0
+                w.number()
             ));
         }
     }
     for (i, r) in reads.iter().enumerate() {
         if let Some(j) = reads[..i].iter().position(|v| v == r) {
-            return fail(format!("variable {} is read twice (positions {j} and {i})", r.0));
+            return fail(format!("variable {} is read twice (positions {j} and {i})", r.number()));
         }
     }
     Ok(())

@@ -85,7 +85,7 @@ impl Executor {
         look: impl FnOnce(&LaneState),
     ) -> Result<()> {
         let shared = self.shared_arenas(lane);
-        let _alone: Vec<_> = shared.iter().map(|a| a.pushing.lock()).collect();
+        let _alone = shared.iter().map(|a| a.alone()).collect::<Result<Vec<_>>>()?;
         let ready = {
             let mut state = lane.state.lock();
             set(&mut state)?;

@@ -16,11 +16,12 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::executor::Runtime;
 use crate::graph::{Entry, Place, Plan};
-use crate::lock::Lock;
+use crate::lock::{Guard, Lock};
 use crate::ndarray::NDArray;
 use crate::operator::OpState;
 use crate::shape::Shape;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Memory of one device's internal entries, at the moment.
@@ -43,7 +44,26 @@ pub struct Arena {
     pub device: Context,
     state: Lock<ArenaState>,
     /// Held while a run is pushed if the arena is shared, so that two runs do not mingle.
-    pub pushing: Lock<()>,
+    pushing: Lock<()>,
+    /// The thread that holds it; 0 is none.
+    pusher: AtomicUsize,
+}
+
+/// The right to push a run on an arena.
+pub struct Alone<'a>(&'a Arena, #[expect(dead_code, reason = "held")] Guard<'a, ()>);
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.0.pusher.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Differs between threads.
+fn this_thread() -> usize {
+    thread_local! {
+        static PLACE: u8 = const { 0 };
+    }
+    PLACE.with(|place| std::ptr::from_ref(place) as usize)
 }
 
 impl Arena {
@@ -51,7 +71,23 @@ impl Arena {
     pub fn new(rt: &Arc<Runtime>, device: Context, bytes: usize) -> Result<Arc<Arena>> {
         let memory = arena_array(rt, device, bytes)?;
         let state = Lock::new(ArenaState { memory, last_run: None });
-        Ok(Arc::new(Arena { device, state, pushing: Lock::new(()) }))
+        let (pushing, pusher) = (Lock::new(()), AtomicUsize::new(0));
+        Ok(Arc::new(Arena { device, state, pushing, pusher }))
+    }
+
+    /// Waits until nobody else pushes a run on the arena. An error if this very thread does: it is in a monitor or an
+    /// operation of that run, which would wait for itself.
+    pub fn alone(&self) -> Result<Alone<'_>> {
+        let me = this_thread();
+        if self.pusher.load(Ordering::Relaxed) == me {
+            return Err(Error::value(
+                "a monitor or operation of a run cannot run the executor, or one that shares its memory \
+                 (shared_exec): bind another one without sharing",
+            ));
+        }
+        let guard = self.pushing.lock();
+        self.pusher.store(me, Ordering::Relaxed);
+        Ok(Alone(self, guard))
     }
 
     /// Makes it at least so large. Whoever uses it moves at the next run.

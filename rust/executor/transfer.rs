@@ -21,7 +21,11 @@ fn push_work(
     whole: bool,
     work: impl Fn(&[View], &View) + Send + 'static,
 ) -> Result<()> {
-    target.writable()?;
+    if whole {
+        target.writable()?
+    } else {
+        target.writable_in_part()?
+    }
     sources.iter().try_for_each(|s| s.usable())?;
     let cheap = elems <= CHEAP_ELEMS;
     if cheap {

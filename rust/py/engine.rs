@@ -28,8 +28,8 @@ use std::sync::Arc;
 /// >>> v = engine.new_variable()
 /// >>> engine.push_sync(None, mutate_vars=[v])
 /// >>> engine.wait_for_var(v)
-/// >>> v
-/// <Variable version=1>
+/// >>> v.version
+/// 1
 #[pyclass(frozen, module = "rsnet.engine")]
 pub struct Variable(Var);
 
@@ -42,7 +42,7 @@ impl Variable {
     }
 
     fn __repr__(&self) -> String {
-        format!("<Variable version={}>", self.version())
+        format!("<Variable {} version={}>", self.0.number(), self.version())
     }
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,17 @@ def _arrays(what: str, given: Any, names: list[str], allow_missing: bool) -> lis
     return found
 
 
+def _warn_of_strangers(what: str, given: dict[str, Any], names: list[str]) -> None:
+    """A misspelt name would silently have no effect; a longer list than needed is common, too."""
+    strangers = [name for name in given if name not in names]
+    if strangers:
+        warnings.warn(
+            f"{what} names {', '.join(map(repr, strangers))}, which the symbol does not have; its "
+            f"arguments are {', '.join(names)}",
+            stacklevel=5,
+        )
+
+
 def _bind_reqs(grad_req: Any, names: list[str], wrong: type[Exception]) -> list[str]:
     """One request an argument from the forms that `grad_req` may have."""
     if isinstance(grad_req, str):
@@ -66,6 +78,7 @@ def _bind_reqs(grad_req: Any, names: list[str], wrong: type[Exception]) -> list[
             )
         reqs = list(grad_req)
     elif isinstance(grad_req, dict):
+        _warn_of_strangers("grad_req", grad_req, names)
         reqs = [grad_req.get(name, "null") for name in names]
     else:
         raise TypeError(f"grad_req is a {type(grad_req).__name__}, expected str, list or dict")
@@ -114,6 +127,8 @@ def bind(
     """`Symbol.bind`."""
     names, aux_names = symbol.list_arguments(), symbol.list_auxiliary_states()
     _check_context(ctx)
+    if isinstance(args_grad, dict):
+        _warn_of_strangers("args_grad", args_grad, names)
     grads = None if args_grad is None else _arrays("args_grad", args_grad, names, True)
     reqs = _bind_reqs(grad_req, names, ValueError)
     if grads is None:

@@ -320,7 +320,7 @@ class Symbol:
         memory_limit : int or str, optional
             Most bytes of internal entries, all devices together: an integer, `"2GB"` (2e9) or
             `"2GiB"` (2**31). Entries are recomputed as far as this needs, beside those that
-            attributes mark.
+            the attribute ``force_mirroring='True'`` marks (`AttrScope` or ``attr=``).
 
         Returns
         -------
@@ -547,7 +547,7 @@ def Variable(  # noqa: N802
     """
     if not isinstance(name, str):
         raise TypeError("Expect a string for variable `name`")
-    attrs = dict(attribute.current().get(attr))
+    attrs = dict(attr or {})
     for key, value in attrs.items():
         if not isinstance(value, str):
             raise ValueError(
@@ -574,7 +574,7 @@ def Variable(  # noqa: N802
                 "double underscores, e.g, __yourattr__"
             )
         attrs[key] = str(value)
-    return Symbol(_core.SymbolHandle.variable(name, attrs))
+    return Symbol(_core.SymbolHandle.variable(name, attribute.current().get(attrs)))
 
 
 var = Variable

@@ -132,11 +132,13 @@ const PARAM: &[(&str, Param)] = &[
             return None; // the sign of the output does not tell that of the input
         }
         let y = || n.y.clone();
+        // Without what is above, which may be infinite.
+        let low = || Expr::Op("_minimum_scalar", vec![("scalar", Value::Float(0.))], vec![y()]);
         let positive = less(num(0.), y());
         let (above, below) = match kind.as_str() {
             "leaky" => (1., num(slope) * at_most(y(), num(0.))),
-            "elu" => (1., (y() + num(slope)) * at_most(y(), num(0.))),
-            "selu" => (SELU_SCALE, (y() + num(SELU_SCALE * SELU_ALPHA)) * at_most(y(), num(0.))),
+            "elu" => (1., (low() + num(slope)) * at_most(y(), num(0.))),
+            "selu" => (SELU_SCALE, (low() + num(SELU_SCALE * SELU_ALPHA)) * at_most(y(), num(0.))),
             _ => return None,
         };
         Some(n.g.clone() * (positive * num(above) + below))

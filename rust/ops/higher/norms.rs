@@ -63,15 +63,16 @@ pub fn rule(name: &str) -> Option<GradFn> {
 
 fn batch_norm(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
     // The backward operator updates the moving averages, and must so here too.
-    node.op.gradient.apply(b, node)?;
+    let plain = node.op.gradient.apply(b, node)?;
     let is_set = |name| matches!(node.attrs.value(name), Some(Value::Bool(true)));
     let statistics = match b.is_train() && !is_set("use_global_stats") {
         true => Statistics::Data(Mean::over_all_but(&[-1])),
         false => Statistics::Fixed(Expr::Entry(node.outputs[1]), Expr::Entry(node.outputs[2])),
     };
     let (axis, scales) = (integer(node, "axis").unwrap_or(1), !is_set("fix_gamma"));
-    let mut grads =
-        Normalisation { axis, statistics, eps: eps(node), scales }.gradients(b, node)?;
+    let normalisation = Normalisation { axis, statistics, eps: eps(node), scales };
+    // Data of half precision does not go with the other inputs: then the chain ends here.
+    let Ok(mut grads) = normalisation.gradients(b, node) else { return Ok(plain) };
     grads.resize(node.inputs.len(), None);
     Ok(grads)
 }

@@ -86,6 +86,13 @@ pub fn operators() -> Vec<OpDef> {
 fn forward_kernel() -> crate::operator::Kernel {
     let mut kernel = lift::cpu(|call| {
         if !drops(call) {
+            if call.ctx.need_grad {
+                // A gradient taken as in training reads the mask.
+                with_real!(call.outputs[1].dtype(), T => {
+                    keep_all::<T>(&call.outputs[1]);
+                    Ok(())
+                })?;
+            }
             return copy_first(call);
         }
         with_real!(call.inputs[0].dtype(), T => {
@@ -117,6 +124,11 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
         assign_shape(&mut outputs[1], "mask", &mask)?;
     }
     complete(inputs, outputs)
+}
+
+fn keep_all<T: Real>(mask: &View) {
+    // SAFETY: an output is the call's to write.
+    unsafe { mask.slice_mut::<T>() }.fill(T::one());
 }
 
 /// Fills the mask with `1 / keep` (probability `keep`) and 0.
