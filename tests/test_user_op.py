@@ -524,3 +524,17 @@ def test_defaults_are_checked_together_although_one_attribute_is_required():
         op.define("t_bounds2", inputs="in", infer=like("out", "in"),
                   check=lambda conf: conf.attr("lo"),
                   attrs=bounds(op.Attr(int), op.Attr(int, 2)))  # fmt: skip
+
+
+def test_an_optional_input_goes_by_its_name():
+    op.define("user_op_maybe", inputs="x, w?", infer=lambda ctx: ctx.out("out").like(ctx.inp("x")))
+
+    @op.kernel("user_op_maybe")
+    def _(ctx):
+        ctx.out("out")[:] = ctx.inp("x") * 2
+
+    x, w = nd.ones((2,)), nd.full((2,), 3.0)
+    for y in (nd.user_op_maybe(x), nd.user_op_maybe(x, w=w), nd.user_op_maybe(x=x, w=w)):
+        assert y.asnumpy().tolist() == [2, 2]
+    s = mx.sym.user_op_maybe(x=mx.sym.var("a"), w=mx.sym.var("b"))
+    assert s.list_arguments() == ["a", "b"]

@@ -30,8 +30,8 @@ class Arg(NamedTuple):
 
     @property
     def single(self) -> bool:
-        """Exactly one array, always there: it goes by the argument's own name."""
-        return self.count == 1 and not self.at_least and not self.optional
+        """At most one array: it goes by the argument's own name."""
+        return self.count == 1 and not self.at_least
 
     @property
     def fixed(self) -> bool:
