@@ -23,6 +23,14 @@ impl<T> Lock<T> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    /// Keeps everybody out until what it gives goes.
+    pub fn hold(&self) -> Held<'_>
+    where
+        T: 'static,
+    {
+        Held(Box::new(self.lock()))
+    }
+
     /// The lock, if nobody has it.
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         match self.0.try_lock() {
@@ -38,6 +46,12 @@ impl<T> Lock<T> {
         self.0.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
+
+/// A lock that is held without a look at what it guards, as over a fork.
+pub struct Held<'a>(#[expect(dead_code, reason = "held until it goes")] Box<dyn Anything + 'a>);
+
+trait Anything {}
+impl<T> Anything for T {}
 
 /// A lock for many readers or one writer.
 #[derive(Debug, Default)]
@@ -56,5 +70,13 @@ impl<T> RwLock<T> {
     #[inline]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Keeps everybody out until what it gives goes.
+    pub fn hold(&self) -> Held<'_>
+    where
+        T: 'static,
+    {
+        Held(Box::new(self.write()))
     }
 }

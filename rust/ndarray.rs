@@ -358,10 +358,19 @@ impl NDArray {
 
     /// An error if the array may not be written to.
     pub fn writable(&self) -> Result<()> {
+        self.may_write(true)
+    }
+
+    /// As [`NDArray::writable`], for a write that leaves some elements as they are.
+    pub fn writable_in_part(&self) -> Result<()> {
+        self.may_write(false)
+    }
+
+    fn may_write(&self, every_element: bool) -> Result<()> {
         self.usable()?;
         if self.is_writable() {
             if self.is_unwritten() {
-                self.begin_to_write(self.is_whole())?;
+                self.begin_to_write(every_element && self.is_whole())?;
             }
             return Ok(());
         }
@@ -369,15 +378,6 @@ impl NDArray {
             "this array is read-only: an input of the running operator, or the memory of a read-only \
              NumPy array",
         ))
-    }
-
-    /// As [`NDArray::writable`], for a write that leaves some elements as they are.
-    pub fn writable_in_part(&self) -> Result<()> {
-        self.usable()?;
-        if self.is_writable() && self.is_unwritten() {
-            self.begin_to_write(false)?;
-        }
-        self.writable()
     }
 
     /// The first write to a watched chunk: what a part of it leaves out becomes zeros.

@@ -127,7 +127,12 @@ pub fn note_push(
         pushes.retain(|&t| !is_done(t));
     }
     pushes.push(task);
-    let mut known = frame.written.borrow_mut();
+    remember(&mut frame.written.borrow_mut(), written);
+}
+
+/// Adds to the variables that an operation's pushes write. A variable may be in the list several times, but the
+/// list does not grow without end.
+pub fn remember(known: &mut Vec<Var>, written: &[Var]) {
     if known.len() == known.capacity() && known.len() >= 64 {
         known.sort_unstable_by_key(|v| v.0);
         known.dedup();

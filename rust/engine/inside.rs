@@ -4,9 +4,9 @@
 //! runs: which variables it names, so that it cannot wait for itself and a deletion comes after it; and what it
 //! pushed, so that `wait_for_all` inside of it raises no stranger's error.
 
-use super::var::Vars;
-use super::{NaiveEngine, Push, Var};
-use crate::error::{Error, Result};
+use super::wait::waits_for_itself;
+use super::{NaiveEngine, Push, Var, frame};
+use crate::error::Result;
 use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::sync::{Arc, Condvar, Mutex};
@@ -84,12 +84,7 @@ impl Inside {
     /// Remembers that a push of this operation writes `vars`.
     fn note(&self, vars: &[Var]) {
         let mut more = self.more.borrow_mut();
-        let known = &mut more.get_or_insert_default().written;
-        if known.len() == known.capacity() && known.len() >= 64 {
-            known.sort_unstable_by_key(|v| v.0);
-            known.dedup();
-        }
-        known.extend_from_slice(vars);
+        frame::remember(&mut more.get_or_insert_default().written, vars);
     }
 
     fn push(&self) -> &Push<'_> {
@@ -150,12 +145,8 @@ pub fn is_running(engine: *const NaiveEngine) -> bool {
 /// An error if the wait for `var` would wait for an operation on this thread's stack.
 pub fn check_wait(engine: *const NaiveEngine, var: Var, readers_too: bool) -> Result<()> {
     let waits = |o: &Inside| {
-        (o.names(var, readers_too) && !o.is_done()).then(|| {
-            let (name, var) = (o.push().name, Vars::name(var.0 as u32));
-            Error::value(format!(
-                "operation '{name}' waits for itself: {var} cannot become ready before it ends"
-            ))
-        })
+        let waits = o.names(var, readers_too) && !o.is_done();
+        waits.then(|| waits_for_itself(o.push().name, var.number()))
     };
     each(engine, waits).map_or(Ok(()), Err)
 }

@@ -10,7 +10,7 @@ use super::queue::Queues;
 use super::sleep::{Parker, Sleep, publish};
 use super::slot::{Edge, Slab};
 use super::sync::{AtomicUsize, Lock};
-use super::{Engine, OnComplete, Prop, Push, Task, ThreadedEngine, patiently};
+use super::{Engine, OnComplete, Prop, Push, Task, ThreadedEngine, Var, patiently};
 use crate::error::Error;
 use loom::cell::UnsafeCell;
 use loom::thread;
@@ -292,6 +292,27 @@ fn adds(payload: &Arc<Payload>, n: u64, expected: u64) -> Task {
     })
 }
 
+/// The token of an asynchronous operation that writes `v` and has started, at once, on this thread.
+fn started(engine: &ThreadedEngine, v: Var) -> OnComplete {
+    let place: Arc<Lock<Option<OnComplete>>> = Arc::default();
+    let keep = place.clone();
+    let starts = Task::asynchronous(move |_, token| *keep.lock() = Some(token));
+    let writes = [v];
+    let push = Push { prop: Prop::Async, ..Push::new("starts", &[], &writes) };
+    engine.push(starts, push).unwrap();
+    let token = place.lock().take();
+    token.expect("it has started")
+}
+
+/// Adds `n` on another thread and completes the token there.
+fn completes(token: OnComplete, payload: &Arc<Payload>, n: u64) -> thread::JoinHandle<()> {
+    let payload = payload.clone();
+    thread::spawn(move || {
+        payload.add(n);
+        token.complete(Ok(()));
+    })
+}
+
 /// Two writers of one variable, and a wait: in push order, each after the other's effects, the waiter last.
 #[test]
 fn loom_writers_run_in_order_and_the_waiter_sees_them() {
@@ -327,20 +348,8 @@ fn loom_a_token_completes_exactly_once() {
     check(1, || {
         with_worker(|engine| {
             let (v, payload) = (engine.new_variable(), Arc::new(Payload::default()));
-            let place: Arc<Lock<Option<OnComplete>>> = Arc::default();
-            let keep = place.clone();
-            let starts = Task::asynchronous(move |_, token| *keep.lock() = Some(token));
-            let writes = [v];
-            let push = Push { prop: Prop::Async, ..Push::new("starts", &[], &writes) };
-            engine.push(starts, push).unwrap(); // at once, on this thread
-            let token = place.lock().take().unwrap();
-            let completer = thread::spawn({
-                let payload = payload.clone();
-                move || {
-                    payload.add(3);
-                    token.complete(Ok(()));
-                }
-            });
+            let token = started(engine, v);
+            let completer = completes(token, &payload, 3);
             engine.push(adds(&payload, 4, 3), Push::new("after", &[], &[v])).unwrap();
             engine.wait_for_var(v, &mut patiently()).unwrap();
             assert_eq!((payload.get(), engine.version(v)), (7, 2));
@@ -356,20 +365,7 @@ fn loom_a_wait_for_everything_sees_what_ended_elsewhere() {
         let engine = ThreadedEngine::with_threads(1);
         engine.core.is_running.store(true, Ordering::Release);
         let (v, payload) = (engine.new_variable(), Arc::new(Payload::default()));
-        let place: Arc<Lock<Option<OnComplete>>> = Arc::default();
-        let keep = place.clone();
-        let starts = Task::asynchronous(move |_, token| *keep.lock() = Some(token));
-        let writes = [v];
-        let push = Push { prop: Prop::Async, ..Push::new("starts", &[], &writes) };
-        engine.push(starts, push).unwrap();
-        let token = place.lock().take().unwrap();
-        let completer = thread::spawn({
-            let payload = payload.clone();
-            move || {
-                payload.add(5);
-                token.complete(Ok(()));
-            }
-        });
+        let completer = completes(started(&engine, v), &payload, 5);
         engine.wait_for_all(&mut patiently()).unwrap();
         assert_eq!(payload.get(), 5);
         completer.join().unwrap();
@@ -383,14 +379,7 @@ fn loom_a_failed_token_is_told_once() {
         let engine = ThreadedEngine::with_threads(1);
         engine.core.is_running.store(true, Ordering::Release);
         let v = engine.new_variable();
-        let place: Arc<Lock<Option<OnComplete>>> = Arc::default();
-        let keep = place.clone();
-        let starts = Task::asynchronous(move |_, token| *keep.lock() = Some(token));
-        let writes = [v];
-        engine
-            .push(starts, Push { prop: Prop::Async, ..Push::new("starts", &[], &writes) })
-            .unwrap();
-        let token = place.lock().take().unwrap();
+        let token = started(&engine, v);
         let completer = thread::spawn(move || token.complete(Err(Error::execution("broke"))));
         let error = engine.wait_for_var(v, &mut patiently()).unwrap_err();
         assert_eq!(error.message(), "broke");

@@ -6,7 +6,7 @@ use super::inside::{self, Deletion, Inside, Place};
 use super::operation::Function;
 use super::sync::Lock;
 use super::task::guarded;
-use super::threaded::{LANES, rare};
+use super::threaded::rare;
 use super::var::{Living, Vars, Versions, explain, gone};
 use super::{
     Engine, Event, Hook, OnComplete, Operation, Origin, Poll, Prop, Push, Repeated, RepeatedAsync,
@@ -369,17 +369,12 @@ impl Engine for NaiveEngine {
     }
 
     fn set_num_threads(&self, n: usize) -> Result<()> {
-        if n == 0 || n > LANES / 2 {
-            return Err(Error::argument("n", "value", n, format!("1 to {}", LANES / 2)));
-        }
-        Ok(())
+        super::pool::check_threads(n)
     }
 
     fn stop(&self) -> Result<()> {
         if inside::is_running(self) {
-            return Err(Error::value(
-                "stop() inside an operation would wait for that operation itself",
-            ));
+            return Err(super::wait::stops_itself());
         }
         Ok(())
     }

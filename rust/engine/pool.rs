@@ -171,9 +171,7 @@ impl Core {
 
     /// Changes the number of threads: a new pool takes over, the old one ends after what it runs.
     pub fn resize(&self, n: usize) -> Result<()> {
-        if n == 0 || n > LANES / 2 {
-            return Err(Error::argument("n", "value", n, format!("1 to {}", LANES / 2)));
-        }
+        check_threads(n)?;
         let old = {
             let mut place = self.threads.pool.lock();
             if self.threads.wanted.swap(n, Ordering::Relaxed) == n {
@@ -192,6 +190,14 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// An error if there cannot be so many threads.
+pub fn check_threads(n: usize) -> Result<()> {
+    if (1..=LANES / 2).contains(&n) {
+        return Ok(());
+    }
+    Err(Error::argument("n", "value", n, format!("1 to {}", LANES / 2)))
 }
 
 /// Threads of a new engine: one a usable core, or fewer if `OMP_NUM_THREADS` (its first number) asks for it, as

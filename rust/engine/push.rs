@@ -80,7 +80,7 @@ impl Draft {
         mut find: impl FnMut(Var) -> Option<u32>,
     ) -> bool {
         let n = reads.len() + writes.len();
-        if n > u16::MAX as usize {
+        if n > super::MOST_VARIABLES {
             return false;
         }
         // SAFETY: as in `body`; `extra` is none or a box, dropped by the assignment.

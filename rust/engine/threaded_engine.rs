@@ -235,9 +235,7 @@ impl Engine for ThreadedEngine {
 
     fn stop(&self) -> Result<()> {
         if !super::frame::running(&*self.core).is_empty() {
-            return Err(Error::value(
-                "stop() inside an operation would wait for that operation itself",
-            ));
+            return Err(super::wait::stops_itself());
         }
         let _ = self.core.flush();
         let _ = self.core.wait_quietly(&mut patiently());

@@ -241,11 +241,6 @@ pub fn explain(vars: &Vars, name: &str, reads: &[Var], writes: &[Var]) -> Error 
     }
     match super::check_variables(name, reads, writes) {
         Err(e) => e,
-        Ok(()) if reads.len() + writes.len() > u16::MAX as usize => Error::value(format!(
-            "operation '{name}' names {} variables, more than {}",
-            reads.len() + writes.len(),
-            u16::MAX
-        )),
         Ok(()) => Error::internal(format!("operation '{name}': variables refused without reason")),
     }
 }

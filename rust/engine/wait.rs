@@ -271,10 +271,7 @@ impl Core {
                 let own = running.iter().find(|t| *t == task).unwrap_or(&running[0]);
                 // SAFETY: the task was not complete, and its slot is not used again while the push lock is held.
                 let name = name_of(unsafe { &*self.slab.get(own.slot()).body() });
-                return Err(Error::value(format!(
-                    "operation '{name}' waits for itself: {} cannot become ready before it ends",
-                    Vars::name(i)
-                )));
+                return Err(waits_for_itself(name, i));
             }
         }
         Ok(())
@@ -301,6 +298,19 @@ impl Core {
         }
         found
     }
+}
+
+/// The error of a wait, inside operation `name`, for what comes after that operation. `i` is the variable's number.
+pub fn waits_for_itself(name: &str, i: u32) -> Error {
+    let var = Vars::name(i);
+    Error::value(format!(
+        "operation '{name}' waits for itself: {var} cannot become ready before it ends"
+    ))
+}
+
+/// The error of a stop inside an operation.
+pub fn stops_itself() -> Error {
+    Error::value("stop() inside an operation would wait for that operation itself")
 }
 
 fn may_not_wait() -> Error {

@@ -147,7 +147,8 @@ impl Core {
             match until {
                 None => {
                     self.give_back(&mut local.free);
-                    spinning = self.sleep.may_spin(usable_cores());
+                    // (A right from before a look at kernels is kept: it would count against itself.)
+                    spinning = spinning.or_else(|| self.sleep.may_spin(usable_cores()));
                     until = Some(if spinning.is_some() { now + SPIN } else { now });
                 }
                 Some(t) if now >= t => {

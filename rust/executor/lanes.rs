@@ -45,7 +45,7 @@ pub struct Arena {
     state: Lock<ArenaState>,
     /// Held while a run is pushed if the arena is shared, so that two runs do not mingle.
     pushing: Lock<()>,
-    /// The thread that holds it; 0 is none.
+    /// The address of the [`token`] of the thread that holds it; 0 is none.
     pusher: AtomicUsize,
 }
 
@@ -56,14 +56,6 @@ impl Drop for Alone<'_> {
     fn drop(&mut self) {
         self.0.pusher.store(0, Ordering::Relaxed);
     }
-}
-
-/// Differs between threads.
-fn this_thread() -> usize {
-    thread_local! {
-        static PLACE: u8 = const { 0 };
-    }
-    PLACE.with(|place| std::ptr::from_ref(place) as usize)
 }
 
 impl Arena {
@@ -78,8 +70,8 @@ impl Arena {
     /// Waits until nobody else pushes a run on the arena. An error if this very thread does: it is in a monitor or an
     /// operation of that run, which would wait for itself.
     pub fn alone(&self) -> Result<Alone<'_>> {
-        let me = this_thread();
-        if self.pusher.load(Ordering::Relaxed) == me {
+        let me = token().map_or(0, |token| Arc::as_ptr(&token) as usize);
+        if me != 0 && self.pusher.load(Ordering::Relaxed) == me {
             return Err(Error::value(
                 "a monitor or operation of a run cannot run the executor, or one that shares its memory \
                  (shared_exec): bind another one without sharing",

@@ -2,7 +2,7 @@
 //! see `kernels::scratch`.)
 
 use crate::context::Context;
-use crate::lock::{Guard, Lock};
+use crate::lock::{Held, Lock};
 use crate::operator::RandomKey;
 use std::collections::HashMap;
 
@@ -12,18 +12,15 @@ use std::collections::HashMap;
 pub struct RandomStreams(Lock<Streams>);
 
 #[derive(Default)]
-pub struct Streams {
+struct Streams {
     seed: u64,
     devices: HashMap<Context, RandomKey>,
 }
 
-/// The lock of the streams, held over a fork.
-pub struct Held<'a>(#[expect(dead_code, reason = "held")] Guard<'a, Streams>);
-
 impl RandomStreams {
-    /// Keeps everybody out until the guard goes.
+    /// Keeps everybody out until what it gives goes.
     pub fn hold(&self) -> Held<'_> {
-        Held(self.0.lock())
+        self.0.hold()
     }
 
     /// The key of the next call on `ctx`.

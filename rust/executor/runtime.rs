@@ -1,10 +1,11 @@
 //! All that a program runs on, as a value.
 
-use super::resource::{self, RandomStreams};
+use super::resource::RandomStreams;
 use crate::engine::{self, Engine};
+use crate::lock::Held;
 use crate::ndarray::Base;
-use crate::operator::{Registry, registry};
-use crate::storage::{Pool, pool};
+use crate::operator::Registry;
+use crate::storage::Pool;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ impl Runtime {
 /// the child could wait for them for ever.
 pub struct HeldForFork<'a> {
     pub engine: engine::HeldForFork<'a>,
-    _rest: (registry::Held<'a>, resource::Held<'a>, pool::Held<'a>),
+    _rest: [Held<'a>; 3],
 }
 
 impl Runtime {
@@ -38,7 +39,7 @@ impl Runtime {
     pub fn before_fork(&self) -> HeldForFork<'_> {
         HeldForFork {
             engine: self.engine.before_fork(),
-            _rest: (self.registry.hold(), self.random.hold(), self.base.pool.hold()),
+            _rest: [self.registry.hold(), self.random.hold(), self.base.pool.hold()],
         }
     }
 }

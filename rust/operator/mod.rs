@@ -9,7 +9,7 @@ pub mod infer;
 mod kernel;
 mod param;
 pub mod property;
-pub mod registry;
+mod registry;
 mod request;
 mod value;
 

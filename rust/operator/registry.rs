@@ -2,9 +2,9 @@
 
 use super::def::OpDef;
 use crate::error::{Error, Result};
-use crate::lock::RwLock;
+use crate::lock::{Held, RwLock};
 use std::collections::HashMap;
-use std::sync::{Arc, RwLockWriteGuard};
+use std::sync::Arc;
 
 /// Operators by name and alias. Entries are immutable: to change one is to put a new definition in its
 /// place, so graphs that are bound keep the old one.
@@ -14,7 +14,7 @@ pub struct Registry {
 }
 
 #[derive(Default)]
-pub struct Inner {
+struct Inner {
     by_name: HashMap<String, Arc<OpDef>>,
     /// Canonical names in the order of registration.
     order: Vec<String>,
@@ -47,13 +47,10 @@ impl Inner {
     }
 }
 
-/// The lock of a registry, held over a fork.
-pub struct Held<'a>(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'a, Inner>);
-
 impl Registry {
-    /// Keeps everybody out until the guard goes.
+    /// Keeps everybody out until what it gives goes.
     pub fn hold(&self) -> Held<'_> {
-        Held(self.inner.write())
+        self.inner.hold()
     }
 
     /// What is registered so far came with rsnet; what follows is the user's.

@@ -1,5 +1,5 @@
 //! Memory: pooled blocks of host memory, and later of devices.
 
-pub mod pool;
+mod pool;
 
 pub use pool::{ALIGN, Block, Pool, Usage};

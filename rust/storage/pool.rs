@@ -2,7 +2,7 @@
 //! element-wise kernels.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::lock::{Guard, Lock};
+use crate::lock::{Held, Lock};
 use std::alloc::{Layout, alloc, dealloc};
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct Usage {
 const CLASSES: usize = 8 + 4 * 55;
 
 #[derive(Default)]
-pub struct Inner {
+struct Inner {
     /// Free blocks by number of their class; the last one given back is the first handed out, because
     /// its bytes may still be in a cache.
     free: Vec<Vec<usize>>,
@@ -65,13 +65,10 @@ fn class_index(class_bytes: usize) -> usize {
     8 + 4 * (power.trailing_zeros() as usize - 10) + quarter - 1
 }
 
-/// A pool's lock, held over a fork.
-pub struct Held<'a>(#[expect(dead_code, reason = "held")] Guard<'a, Inner>);
-
 impl Pool {
-    /// Keeps everybody out until the guard goes.
+    /// Keeps everybody out until what it gives goes.
     pub fn hold(&self) -> Held<'_> {
-        Held(self.0.lock())
+        self.0.hold()
     }
 
     pub fn new() -> Self {

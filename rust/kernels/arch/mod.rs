@@ -75,6 +75,7 @@ fn detect() -> Level {
 ///     }
 /// }
 /// let (mut x, y) = ([1.0f32; 40], [2.0f32; 40]);
+/// // SAFETY: both hold 40 elements.
 /// unsafe { add(x.as_mut_ptr(), y.as_ptr(), 40) };
 /// assert_eq!(x, [3.0; 40]);
 /// ```
@@ -103,6 +104,7 @@ macro_rules! simd {
                         return unsafe { avx512::<$($used)*>($($arg),*) };
                     }
                     $crate::kernels::arch::Level::Avx2 => {
+                        // SAFETY: as above.
                         return unsafe { avx2::<$($used)*>($($arg),*) };
                     }
                     $crate::kernels::arch::Level::Baseline => {}
