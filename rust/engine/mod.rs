@@ -335,6 +335,30 @@ fn check_overwrites(push: &Push<'_>) -> Result<()> {
     if push.overwrites <= push.writes.len() { Ok(()) } else { Err(beyond(push)) }
 }
 
+/// Is every variable named once? (One operation names no more than [`MOST_VARIABLES`].)
+#[inline(always)]
+fn all_differ(reads: &[Var], writes: &[Var]) -> bool {
+    #[cold]
+    #[inline(never)]
+    fn many_differ(reads: &[Var], writes: &[Var]) -> bool {
+        let n = reads.len() + writes.len();
+        let mut seen = HashSet::with_capacity(n);
+        n <= MOST_VARIABLES && reads.iter().chain(writes).all(|v| seen.insert(v.0))
+    }
+    let among = |v: &Var, list: &[Var]| list.iter().any(|other| other == v);
+    match (reads, writes) {
+        ([], [_]) => true,
+        ([a], [w]) => a != w,
+        ([a, b], [w]) => a != b && a != w && b != w,
+        _ if reads.len() + writes.len() > FEW => many_differ(reads, writes),
+        _ => {
+            let of_reads = |(i, v)| !among(v, &reads[..i]) && !among(v, writes);
+            reads.iter().enumerate().all(of_reads)
+                && writes.iter().enumerate().all(|(i, v)| !among(v, &writes[..i]))
+        }
+    }
+}
+
 /// A variable named twice, or both read and written: which, and in which way. Positions are those of the
 /// lists.
 pub fn check_variables(name: &str, reads: &[Var], writes: &[Var]) -> Result<()> {
@@ -343,11 +367,7 @@ pub fn check_variables(name: &str, reads: &[Var], writes: &[Var]) -> Result<()> 
     if n > MOST_VARIABLES {
         return fail(format!("it names {n} variables, and {MOST_VARIABLES} are the most"));
     }
-    let all_differ = || {
-        let mut seen = HashSet::with_capacity(n);
-        reads.iter().chain(writes).all(|v| seen.insert(v.0))
-    };
-    if n > FEW && all_differ() {
+    if all_differ(reads, writes) {
         return Ok(());
     }
     for (i, w) in writes.iter().enumerate() {

@@ -10,7 +10,8 @@ use super::threaded::rare;
 use super::var::{Living, Vars, Versions, explain, gone};
 use super::{
     Engine, Event, Hook, OnComplete, Operation, Origin, Poll, Prop, Push, Repeated, RepeatedAsync,
-    RunContext, Step, Task, Var, check_device, check_overwrites, check_push, check_variables,
+    RunContext, Step, Task, Var, all_differ, check_device, check_overwrites, check_push,
+    check_variables,
 };
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -69,14 +70,18 @@ impl NaiveEngine {
         }
     }
 
-    /// What every push is checked for, and every ready-made operation when it is made.
-    #[inline]
-    fn check(&self, push: &Push<'_>) -> Result<()> {
-        let dead = |v: &Var| self.living.find(*v).is_none();
-        if push.reads.iter().chain(push.writes).any(dead) {
-            return Err(explain(&self.vars.lock(), push.name, push.reads, push.writes));
-        }
-        Ok(())
+    /// Are all variables of a push there?
+    #[inline(always)]
+    fn are_alive(&self, push: &Push<'_>) -> bool {
+        let alive = |v: &Var| self.living.find(*v).is_some();
+        push.reads.iter().all(alive) && push.writes.iter().all(alive)
+    }
+
+    /// Says what is wrong with the variables of a push.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&self, push: &Push<'_>) -> Result<()> {
+        Err(explain(&self.vars.lock(), push.name, push.reads, push.writes))
     }
 
     fn find(&self, var: Var) -> Result<u32> {
@@ -88,9 +93,9 @@ impl NaiveEngine {
         vars.iter().filter_map(|&v| self.living.find(v))
     }
 
-    /// Runs an operation that was checked. An error is that of the poll.
+    /// Runs an operation that was checked; its task is used up. An error is that of the poll.
     #[inline(always)]
-    fn execute(&self, task: Task, push: &Push<'_>) -> Result<()> {
+    fn execute(&self, task: &mut Task, push: &Push<'_>) -> Result<()> {
         let operation = Inside::new(self, push);
         let rare = self.rare.load(Ordering::Relaxed);
         if rare != 0 || self.faults.any() {
@@ -108,7 +113,7 @@ impl NaiveEngine {
     #[cold]
     fn execute_closely(
         &self,
-        task: Task,
+        task: &mut Task,
         push: &Push<'_>,
         operation: &Inside,
         rare: u32,
@@ -126,6 +131,7 @@ impl NaiveEngine {
         match self.divert(push, rare) {
             Some(inherited) => {
                 drop(entered);
+                drop(std::mem::replace(task, Task::nothing()));
                 if let Some(inherited) = inherited {
                     drop(self.faults.spread(&inherited, self.left(push.writes)));
                 }
@@ -196,7 +202,7 @@ impl NaiveEngine {
     #[inline(always)]
     fn run(
         &self,
-        task: Task,
+        task: &mut Task,
         push: &Push<'_>,
         operation: &Inside,
         interrupt: &mut Result<()>,
@@ -212,7 +218,7 @@ impl NaiveEngine {
                 place.1.notify_all();
             })
         };
-        match (task.run(&run, token), done) {
+        match (task.run_in_place(&run, token), done) {
             (Some(result), _) => result,
             (None, Some(done)) => self.wait_for_token(&done, interrupt),
             (None, None) => Ok(()),
@@ -283,11 +289,12 @@ impl Engine for NaiveEngine {
         }
     }
 
-    fn push(&self, task: Task, push: Push<'_>) -> Result<()> {
+    fn push(&self, mut task: Task, push: Push<'_>) -> Result<()> {
         check_push(&push)?;
-        self.check(&push)?;
-        check_variables(push.name, push.reads, push.writes)?;
-        self.execute(task, &push)
+        if !(self.are_alive(&push) && all_differ(push.reads, push.writes)) {
+            return self.refuse(&push);
+        }
+        self.execute(&mut task, &push)
     }
 
     fn new_operation(&self, run: Repeated, push: Push<'_>) -> Result<Operation> {
@@ -311,8 +318,10 @@ impl Engine for NaiveEngine {
         o.check_live()?;
         check_device(&o.name, ctx)?;
         let push = Push { origin, ..o.push(ctx, priority) };
-        self.check(&push)?;
-        self.execute(operation.task(), &push)
+        if !self.are_alive(&push) {
+            return self.refuse(&push);
+        }
+        self.execute(&mut operation.task(), &push)
     }
 
     fn delete_operation(&self, operation: Operation) {

@@ -302,17 +302,20 @@ impl Task {
     ) -> Option<Result<()>> {
         // SAFETY: promised by the caller.
         let (vtable, data) = unsafe { ((*task).vtable, (&raw mut (*task).data).cast::<u8>()) };
-        let Some(vtable) = vtable else { return Some(Ok(())) };
-        match vtable.call {
-            // SAFETY: `data` holds the closure of this vtable; it is moved out once.
-            Call::Sync(call) => Some(guarded(|| unsafe { call(data, run) })),
-            Call::Async(call) => {
-                let token = token();
-                // SAFETY: as above.
-                run_to_token(|| unsafe { call(data, run, token) });
-                None
-            }
-        }
+        // SAFETY: `data` holds the closure of this vtable, and is not used again.
+        vtable.map_or(Some(Ok(())), |vtable| unsafe { call(vtable, data, run, token) })
+    }
+
+    /// The same, which leaves [`Task::nothing`].
+    #[inline]
+    pub(in crate::engine) fn run_in_place(
+        &mut self,
+        run: &RunContext,
+        token: impl FnOnce() -> OnComplete,
+    ) -> Option<Result<()>> {
+        let data = self.data.as_mut_ptr().cast();
+        // SAFETY: `data` holds the closure of the vtable that was taken.
+        self.vtable.take().map_or(Some(Ok(())), |vtable| unsafe { call(vtable, data, run, token) })
     }
 
     /// Moves a task out of `from`, word by word as it was written there a moment ago: a wider load would have
@@ -337,6 +340,29 @@ impl Drop for Task {
         if let Some(vtable) = self.vtable {
             // SAFETY: `data` holds the closure of this vtable, not yet moved out.
             unsafe { (vtable.drop)(self.data.as_mut_ptr().cast()) }
+        }
+    }
+}
+
+/// Runs the closure in `data`; a panic becomes an error. `None`: it ends by its token.
+///
+/// # Safety
+/// `data` holds a closure of `vtable`, which is moved out.
+#[inline]
+unsafe fn call(
+    vtable: &VTable,
+    data: *mut u8,
+    run: &RunContext,
+    token: impl FnOnce() -> OnComplete,
+) -> Option<Result<()>> {
+    match vtable.call {
+        // SAFETY: promised by the caller.
+        Call::Sync(call) => Some(guarded(|| unsafe { call(data, run) })),
+        Call::Async(call) => {
+            let token = token();
+            // SAFETY: as above.
+            run_to_token(|| unsafe { call(data, run, token) });
+            None
         }
     }
 }
