@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FILES = [f"rust/engine/{f}.rs" for f in "slot queue sleep worker wait".split()]
+FILES = [f"rust/engine/{f}.rs" for f in "slot queue returned sleep worker wait".split()]
 FILES += ["rust/ndarray/latch.rs"]
 ORDER = re.compile(r"\b(?:Acquire|Release|AcqRel)\b|fence\(Ordering::SeqCst\)")
 LIMIT_S = 600

@@ -119,7 +119,7 @@ impl Gathered {
             cheap: steps.iter().all(|s| s.is_cheap && s.task.is_asynchronous()),
             ..Push::new("ImperativeBulk", reads, writes)
         };
-        let task = if steps.iter().any(|s| s.task.is_asynchronous()) {
+        let mut task = if steps.iter().any(|s| s.task.is_asynchronous()) {
             Task::asynchronous(move |run, token| run_rest(steps.into_iter(), *run, token))
         } else {
             Task::sync(move |run| {
@@ -129,7 +129,7 @@ impl Gathered {
                 })
             })
         };
-        core.push_task(task, &push)
+        core.push_task(&mut task, &push)
     }
 }
 
@@ -248,15 +248,15 @@ impl Core {
 
     /// Pushes, through the bulk if this thread has one.
     #[inline]
-    pub fn push_or_gather(&self, task: Task, push: &Push<'_>) -> Result<()> {
+    pub fn push_or_gather(&self, task: &mut Task, push: &Push<'_>) -> Result<()> {
         if IS_ON.get() { self.push_in_bulk(task, push) } else { self.push_task(task, push) }
     }
 
     #[cold]
     #[inline(never)]
-    fn push_in_bulk(&self, task: Task, push: &Push<'_>) -> Result<()> {
-        match self.gather(task, push)? {
-            Some(task) => self.push_task(task, push),
+    fn push_in_bulk(&self, task: &mut Task, push: &Push<'_>) -> Result<()> {
+        match self.gather(std::mem::replace(task, Task::nothing()), push)? {
+            Some(mut task) => self.push_task(&mut task, push),
             None => Ok(()),
         }
     }

@@ -34,22 +34,20 @@ pub struct Frame {
     /// A compute thread's own frame, used for all its operations one after the other.
     is_worker: bool,
     /// What the operation has pushed so far; not kept on compute threads, where waits are errors.
-    pushes: RefCell<Vec<TaskRef>>,
-    /// What these write.
-    written: RefCell<Vec<Var>>,
+    pushed: RefCell<Option<Box<Pushed>>>,
     below: *const Frame,
+}
+
+/// The pushes of an operation, and what they write.
+#[derive(Clone, Default)]
+struct Pushed {
+    tasks: Vec<TaskRef>,
+    written: Vec<Var>,
 }
 
 impl Frame {
     pub fn new(core: *const Core, task: TaskRef, is_worker: bool) -> Self {
-        Frame {
-            core,
-            task: Cell::new(task),
-            is_worker,
-            pushes: RefCell::default(),
-            written: RefCell::default(),
-            below: top(),
-        }
+        Frame { core, task: Cell::new(task), is_worker, pushed: RefCell::default(), below: top() }
     }
 
     #[inline]
@@ -113,21 +111,31 @@ pub fn note_push(
     is_done: impl Fn(TaskRef) -> bool,
     written: &[Var],
 ) {
-    let top = top();
-    if top.is_null() {
-        return;
+    if !top().is_null() {
+        note_push_of_top(core, task, is_done, written);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn note_push_of_top(
+    core: *const Core,
+    task: TaskRef,
+    is_done: impl Fn(TaskRef) -> bool,
+    written: &[Var],
+) {
     // SAFETY: as in `each`.
-    let frame = unsafe { &*top };
+    let frame = unsafe { &*top() };
     if frame.core != core || frame.is_worker {
         return;
     }
-    let mut pushes = frame.pushes.borrow_mut();
-    if pushes.len() == pushes.capacity() && pushes.len() >= 64 {
-        pushes.retain(|&t| !is_done(t));
+    let mut pushed = frame.pushed.borrow_mut();
+    let Pushed { tasks, written: known } = &mut **pushed.get_or_insert_default();
+    if tasks.len() == tasks.capacity() && tasks.len() >= 64 {
+        tasks.retain(|&t| !is_done(t));
     }
-    pushes.push(task);
-    remember(&mut frame.written.borrow_mut(), written);
+    tasks.push(task);
+    remember(known, written);
 }
 
 /// Adds to the variables that an operation's pushes write. A variable may be in the list several times, but the
@@ -142,10 +150,14 @@ pub fn remember(known: &mut Vec<Var>, written: &[Var]) {
 
 /// What the operation on top of this thread's stack has pushed.
 pub fn own_pushes(core: *const Core) -> Vec<TaskRef> {
-    each(core, |f| Some(f.pushes.borrow().clone())).unwrap_or_default()
+    own(core).map_or(Vec::new(), |p| p.tasks)
 }
 
 /// What the pushes of the operation on top of this thread's stack write.
 pub fn own_written(core: *const Core) -> Vec<Var> {
-    each(core, |f| Some(f.written.borrow().clone())).unwrap_or_default()
+    own(core).map_or(Vec::new(), |p| p.written)
+}
+
+fn own(core: *const Core) -> Option<Pushed> {
+    each(core, |f| Some(f.pushed.borrow().as_deref().cloned()))?
 }

@@ -7,6 +7,7 @@
 //! that is not ordered.
 
 use super::queue::Queues;
+use super::returned::Returned;
 use super::sleep::{Parker, Sleep, publish};
 use super::slot::{Edge, Slab};
 use super::sync::{AtomicUsize, Lock};
@@ -143,6 +144,29 @@ fn loom_a_stale_reference_is_done() {
         }
         completer.join().unwrap();
         assert_eq!(ran.get(), 1);
+    });
+}
+
+/// Slots come back from two threads while one is taken: each is taken once, after all that was done to it.
+#[test]
+fn loom_a_slot_that_came_back_is_taken_once() {
+    check(4, || {
+        let returned = Arc::new(Returned::default());
+        let used = Arc::new([Payload::default(), Payload::default()]);
+        let completers = [0, 1].map(|i| {
+            let (returned, used) = (returned.clone(), used.clone());
+            thread::spawn(move || {
+                used[i].add(1);
+                returned.put(i as u32);
+            })
+        });
+        let take = |slot: u32| used[slot as usize].add(10);
+        returned.take_spare().into_iter().for_each(take);
+        completers.into_iter().for_each(|c| c.join().unwrap());
+        let mut others = Vec::new();
+        returned.swap(&mut others);
+        returned.take_spare().into_iter().chain(others).for_each(take);
+        assert!(used.iter().all(|u| u.get() == 11));
     });
 }
 

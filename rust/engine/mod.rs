@@ -21,6 +21,7 @@ mod pool;
 mod push;
 mod queue;
 mod reserve;
+mod returned;
 mod sleep;
 mod slot;
 mod sync;

@@ -8,15 +8,15 @@ use super::operation::OperationInner;
 use super::slot::{Body, EDGES, Edge, Extra, TaskRef, VARS, flag};
 use super::task::Task;
 use super::threaded::{Core, PushState, rare, vars_of};
-use super::var;
+use super::var::{self, Vars};
 use super::{Operation, Origin, Prop, Push, Var, frame};
 use crate::context::Context;
 use crate::error::{Error, Result};
-use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What became of a push. Where it was pushed its task has moved to the slot, else it is still the caller's.
+/// What became of a push. A task that was pushed has moved to its slot, and left nothing; else it is still the
+/// caller's.
 #[derive(Clone, Copy)]
 enum Pushed {
     /// Waits for others.
@@ -49,6 +49,12 @@ struct Draft {
     body: *mut Body,
 }
 
+#[cold]
+#[inline(never)]
+fn forget_extra(body: &mut Body) {
+    body.extra = None;
+}
+
 /// A task that has its slot and its body, and whose edges are to be added.
 struct Opened {
     task: TaskRef,
@@ -68,42 +74,6 @@ impl Draft {
         // SAFETY: the slot is out of use and this its only user; all bytes of a body are initialised from the
         // start, but for the function.
         unsafe { &*self.body }
-    }
-
-    /// Writes the variables by the slots that `find` gives; false if it finds one not. They are written where they
-    /// are to stay: to copy what has just been written piece by piece takes as long as all the rest.
-    #[inline]
-    fn write_variables(
-        &self,
-        reads: &[Var],
-        writes: &[Var],
-        mut find: impl FnMut(Var) -> Option<u32>,
-    ) -> bool {
-        let n = reads.len() + writes.len();
-        if n > super::MOST_VARIABLES {
-            return false;
-        }
-        // SAFETY: as in `body`; `extra` is none or a box, dropped by the assignment.
-        let body = unsafe { &mut *self.body };
-        body.extra = None;
-        body.reads = reads.len() as u16;
-        body.writes = writes.len() as u16;
-        if n > VARS {
-            let vars: Option<Vec<u32>> = reads.iter().chain(writes).map(|&v| find(v)).collect();
-            let found = vars.is_some();
-            let vars = vars.unwrap_or_default();
-            body.extra = Some(Box::new(Extra { vars, ..Extra::default() }));
-            return found;
-        }
-        let mut k = 0;
-        for list in [reads, writes] {
-            for &v in list {
-                let Some(i) = find(v) else { return false };
-                body.vars[k % VARS] = i;
-                k += 1;
-            }
-        }
-        true
     }
 
     /// Writes the rest but for function and place in the order.
@@ -130,33 +100,102 @@ impl Draft {
 
     /// A task that the engine makes for itself, which writes at most one variable.
     fn write_own(&self, name: *const Box<str>, flags: u8, var: Option<u32>) {
-        self.write_variables(&[], &[], |_| None);
+        self.write_counts(0, usize::from(var.is_some()));
         self.write_rest(name, flags, 0, Context::default());
         // SAFETY: as in `body`.
+        unsafe { (*self.body).vars[0] = var.unwrap_or(0) };
+    }
+
+    /// The first thing written.
+    #[inline]
+    fn write_counts(&self, reads: usize, writes: usize) {
+        // SAFETY: as in `body`; `extra` is none or a box.
         let body = unsafe { &mut *self.body };
-        body.vars[0] = var.unwrap_or(0);
-        body.writes = u16::from(var.is_some());
+        if body.extra.is_some() {
+            forget_extra(body);
+        }
+        body.reads = reads as u16;
+        body.writes = writes as u16;
     }
 }
 
 impl PushState {
-    /// Gathers the tasks that must be waited for, in `before`.
-    #[inline]
-    fn look(&mut self, core: &Core, body: &Body) {
-        let PushState { vars, before, .. } = self;
-        before.clear();
-        let mut wait_for = |t: TaskRef| {
-            if !core.slab.is_done(t) {
-                before.push(t);
+    /// Writes the variables of a draft by the slots that `find` gives, and gathers in `before` the tasks that it must
+    /// wait for; false if a variable is not found. (The slots are written where they are to stay: to copy what has
+    /// just been written piece by piece takes as long as all the rest.)
+    #[inline(always)]
+    fn look(
+        &mut self,
+        core: &Core,
+        draft: Draft,
+        reads: &[Var],
+        writes: &[Var],
+        find: impl Fn(&mut Vars, Var) -> Option<u32>,
+    ) -> bool {
+        let n = reads.len() + writes.len();
+        if n > VARS {
+            return self.look_at_many(core, draft, reads, writes, find);
+        }
+        draft.write_counts(reads.len(), writes.len());
+        self.before.clear();
+        // SAFETY: as in `Draft::body`.
+        let mut places = unsafe { &mut (*draft.body).vars }.iter_mut();
+        for (&v, place) in reads.iter().zip(&mut places) {
+            let Some(i) = find(&mut self.vars, v) else { return false };
+            *place = i;
+            self.before_read(core, i);
+        }
+        // (The shorter one first: a zip takes from it before it finds the other empty.)
+        for (&v, place) in writes.iter().zip(places) {
+            let Some(i) = find(&mut self.vars, v) else { return false };
+            *place = i;
+            self.before_write(core, i);
+        }
+        true
+    }
+
+    #[cold]
+    fn look_at_many(
+        &mut self,
+        core: &Core,
+        draft: Draft,
+        reads: &[Var],
+        writes: &[Var],
+        find: impl Fn(&mut Vars, Var) -> Option<u32>,
+    ) -> bool {
+        let n = reads.len() + writes.len();
+        if n > super::MOST_VARIABLES {
+            return false;
+        }
+        draft.write_counts(reads.len(), writes.len());
+        self.before.clear();
+        let mut found = Vec::with_capacity(n);
+        for &v in reads.iter().chain(writes) {
+            let Some(i) = find(&mut self.vars, v) else { return false };
+            if found.len() < reads.len() {
+                self.before_read(core, i)
+            } else {
+                self.before_write(core, i)
             }
-        };
-        let (reads, writes) = vars_of(body);
-        for &v in writes {
-            vars.before_write(v, &mut wait_for);
+            found.push(i);
         }
-        for &v in reads {
-            wait_for(vars.last_writer(v));
-        }
+        // SAFETY: as in `Draft::body`.
+        unsafe { (*draft.body).extra = Some(Box::new(Extra { vars: found, ..Extra::default() })) };
+        true
+    }
+
+    /// Adds what a reader of variable `i` must wait for.
+    #[inline(always)]
+    fn before_read(&mut self, core: &Core, i: u32) {
+        let PushState { vars, before, .. } = self;
+        vars.before_read(i, |t| core.slab.is_done(t), |t| before.push(t));
+    }
+
+    /// Adds what a writer of variable `i` must wait for.
+    #[inline(always)]
+    fn before_write(&mut self, core: &Core, i: u32) {
+        let PushState { vars, before, .. } = self;
+        vars.before_write(i, |t| core.slab.is_done(t), |t| before.push(t));
     }
 
     /// Takes the slots that carry the edges of `before`. None is taken when there is no more room.
@@ -225,13 +264,22 @@ impl PushState {
 impl Core {
     /// Pushes as it is, past any bulk.
     #[inline]
-    pub fn push_task(&self, task: Task, push: &Push<'_>) -> Result<()> {
-        let mut task = ManuallyDrop::new(task);
+    pub fn push_task(&self, task: &mut Task, push: &Push<'_>) -> Result<()> {
         let inline = may_run_inline(push.cheap, push.prop, push.priority);
-        let wish = self.wish(inline, &task, push.origin);
-        self.push_by(&mut task, wish, push.origin, |task, origin, wish| {
-            self.enqueue(task, push, origin, wish)
-        })
+        let wish = self.wish(inline, task, push.origin);
+        if self.push_as(task, push, wish)? { Ok(()) } else { self.push_not_ready(task, push) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push_not_ready(&self, task: &mut Task, push: &Push<'_>) -> Result<()> {
+        self.push_as(task, push, Wish::Inline).map(|_| ())
+    }
+
+    #[inline(always)]
+    fn push_as(&self, task: &mut Task, push: &Push<'_>, wish: Wish) -> Result<bool> {
+        let pushed = self.enqueue(task, push, line(push.origin, wish), wish)?;
+        self.pushed(pushed, task, push.origin)
     }
 
     /// Pushes a ready-made operation.
@@ -247,50 +295,56 @@ impl Core {
         o.check_live()?;
         if !operation.lends_to(self) {
             return self
-                .push_task(operation.task(), &Push { origin: line, ..o.push(ctx, priority) });
+                .push_task(&mut operation.task(), &Push { origin: line, ..o.push(ctx, priority) });
         }
         // SAFETY: it writes something, so its runs follow one another, and `last` names the last of them:
         // `retire_operation` waits for that.
-        let mut task = ManuallyDrop::new(unsafe { operation.borrowed_task() });
+        let mut task = unsafe { operation.borrowed_task() };
         let wish = self.wish(may_run_inline(o.cheap, o.prop, priority), &task, line);
-        self.push_by(&mut task, wish, line, |task, origin, wish| {
-            self.enqueue_operation(task, o, ctx, priority, origin, wish)
-        })
+        if self.push_operation_as(&mut task, o, ctx, priority, line, wish)? {
+            return Ok(());
+        }
+        self.push_operation_not_ready(&mut task, o, ctx, priority, line)
     }
 
-    /// Pushes by `enqueue`, and does what is left to do outside of the lock.
-    #[inline(always)]
-    fn push_by(
+    #[cold]
+    #[inline(never)]
+    fn push_operation_not_ready(
         &self,
-        task: &mut ManuallyDrop<Task>,
-        mut wish: Wish,
+        task: &mut Task,
+        o: &OperationInner,
+        ctx: Context,
+        priority: i32,
         line: Option<Origin<'_>>,
-        enqueue: impl Fn(&mut ManuallyDrop<Task>, Option<Arc<str>>, Wish) -> Result<Pushed>,
     ) -> Result<()> {
-        loop {
-            // The user's line is asked for outside of the lock: it may run Python.
-            let origin = line.filter(|_| wish != Wish::OnlyInline).and_then(|line| line());
-            let failure = match enqueue(task, origin, wish) {
-                Ok(Pushed::Waiting) => return Ok(()),
-                Ok(Pushed::Queued) => {
-                    self.announce();
-                    return Ok(());
-                }
-                Ok(Pushed::Inline(opened)) => {
-                    self.run_inline(opened, &raw mut **task, line);
-                    return Ok(());
-                }
-                Ok(Pushed::NotReady) => {
-                    wish = Wish::Inline;
-                    continue;
-                }
-                Ok(Pushed::Full) => too_many(),
-                Err(error) => error,
-            };
-            // SAFETY: not pushed, and not touched after this.
-            unsafe { ManuallyDrop::drop(task) };
-            return Err(failure);
+        self.push_operation_as(task, o, ctx, priority, line, Wish::Inline).map(|_| ())
+    }
+
+    #[inline(always)]
+    fn push_operation_as(
+        &self,
+        task: &mut Task,
+        o: &OperationInner,
+        ctx: Context,
+        priority: i32,
+        origin: Option<Origin<'_>>,
+        wish: Wish,
+    ) -> Result<bool> {
+        let pushed = self.enqueue_operation(task, o, ctx, priority, line(origin, wish), wish)?;
+        self.pushed(pushed, task, origin)
+    }
+
+    /// What is left to do outside of the lock. False: it is to be pushed in another way.
+    #[inline(always)]
+    fn pushed(&self, pushed: Pushed, task: &mut Task, line: Option<Origin<'_>>) -> Result<bool> {
+        match pushed {
+            Pushed::Waiting => {}
+            Pushed::Queued => self.announce(),
+            Pushed::Inline(opened) => self.run_inline(opened, task, line),
+            Pushed::NotReady => return Ok(false),
+            Pushed::Full => return Err(too_many()),
         }
+        Ok(true)
     }
 
     /// How a push wishes to run. (A line is asked for beforehand where it is needed in any case: the task is to be
@@ -310,7 +364,7 @@ impl Core {
     #[inline(always)]
     fn enqueue(
         &self,
-        task: &mut ManuallyDrop<Task>,
+        task: &mut Task,
         push: &Push<'_>,
         origin: Option<Arc<str>>,
         wish: Wish,
@@ -319,7 +373,7 @@ impl Core {
         let state = &mut *guard;
         let Some(draft) = Draft::take(self, state) else { return Ok(Pushed::Full) };
         let mark = state.vars.new_mark();
-        if !draft.write_variables(push.reads, push.writes, |v| state.vars.take(v, mark)) {
+        if !state.look(self, draft, push.reads, push.writes, |vars, v| vars.take(v, mark)) {
             state.alloc.give_back(draft.slot);
             return Err(var::explain(&state.vars, push.name, push.reads, push.writes));
         }
@@ -336,7 +390,7 @@ impl Core {
     #[inline(always)]
     fn enqueue_operation(
         &self,
-        task: &mut ManuallyDrop<Task>,
+        task: &mut Task,
         o: &OperationInner,
         ctx: Context,
         priority: i32,
@@ -346,7 +400,7 @@ impl Core {
         let mut guard = self.lock();
         let state = &mut *guard;
         let Some(draft) = Draft::take(self, state) else { return Ok(Pushed::Full) };
-        if !draft.write_variables(&o.reads, &o.writes, |v| state.vars.find(v)) {
+        if !state.look(self, draft, &o.reads, &o.writes, |vars, v| vars.find(v)) {
             state.alloc.give_back(draft.slot);
             return Err(var::explain(&state.vars, &o.name, &o.reads, &o.writes));
         }
@@ -376,19 +430,19 @@ impl Core {
         }
     }
 
-    /// Pushes what a draft says, under the push lock. What is not pushed has changed nothing.
+    /// Pushes what a draft says, after what `before` says, under the push lock. What is not pushed has changed
+    /// nothing.
     #[inline(always)]
     fn submit(
         &self,
         state: &mut PushState,
         draft: Draft,
-        task: &mut ManuallyDrop<Task>,
+        task: &mut Task,
         wish: Wish,
         written: &[Var],
         last: Option<&AtomicU64>,
     ) -> Pushed {
         let Draft { slot, body } = draft;
-        state.look(self, draft.body());
         if wish == Wish::OnlyInline && !state.before.is_empty() {
             state.alloc.give_back(slot);
             return Pushed::NotReady;
@@ -407,7 +461,7 @@ impl Core {
         let flags = unsafe {
             (*body).sequence = state.pushed as u32;
             if !runs_here {
-                Task::move_to(task, (&raw mut (*body).task).cast());
+                task.move_to((&raw mut (*body).task).cast());
             }
             (*body).flags
         };
@@ -478,18 +532,20 @@ impl Core {
                 Ok(())
             }),
         };
-        let mut task = ManuallyDrop::new(task);
+        let mut task = task;
         let name = state.names.keep("DeleteVariable").unwrap_or_else(|| state.names.unnamed());
         let pushed = match Draft::take(self, state) {
             None => Pushed::Full,
             Some(draft) => {
                 let flags = flag::NO_SKIP | flag::TO_THE_END | flag::DELETE;
                 draft.write_own(name, flags, Some(i));
+                state.before.clear();
+                state.before_write(self, i);
                 self.submit(state, draft, &mut task, Wish::Queue, &[], None)
             }
         };
         state.vars.bury(i);
-        matches!(pushed, Pushed::Full).then(|| ManuallyDrop::into_inner(task))
+        matches!(pushed, Pushed::Full).then_some(task)
     }
 
     /// Queues a ready task that has a rank.
@@ -504,6 +560,12 @@ impl Core {
             self.queues.later(priority, slot);
         }
     }
+}
+
+/// The user's line, where it is needed. It is asked for outside of the lock: it may run Python.
+#[inline]
+fn line(origin: Option<Origin<'_>>, wish: Wish) -> Option<Arc<str>> {
+    origin.filter(|_| wish != Wish::OnlyInline).and_then(|line| line())
 }
 
 #[inline]

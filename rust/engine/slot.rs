@@ -23,7 +23,8 @@ pub const EDGES: usize = if cfg!(loom) { 2 } else { 6 };
 pub const VARS: usize = 4;
 const FREE: i32 = i32::MIN;
 const RUNNING: i32 = i32::MIN + 1;
-const NIL: u32 = u32::MAX;
+/// No slot.
+pub const NIL: u32 = u32::MAX;
 const CARRIER: u32 = 8;
 const CHUNK_BITS: u32 = if cfg!(loom) { 3 } else { 12 };
 pub const CHUNK: usize = 1 << CHUNK_BITS;

@@ -318,20 +318,22 @@ impl Task {
         self.vtable.take().map_or(Some(Ok(())), |vtable| unsafe { call(vtable, data, run, token) })
     }
 
-    /// Moves a task out of `from`, word by word as it was written there a moment ago: a wider load would have
-    /// to wait until these words have reached the cache.
+    /// Moves the task to `to` and leaves [`Task::nothing`]: word by word as it was written here a moment ago, for
+    /// a wider load would have to wait until these words have reached the cache.
     ///
     /// # Safety
-    /// `to` may be written, and `from` is not used again.
+    /// `to` may be written, and holds nothing that is to be dropped.
     #[inline]
-    pub(in crate::engine) unsafe fn move_to(from: &mut ManuallyDrop<Task>, to: *mut Task) {
+    pub(in crate::engine) unsafe fn move_to(&mut self, to: *mut Task) {
         type Word = MaybeUninit<u64>;
         const _: () = assert!(size_of::<Task>().is_multiple_of(size_of::<Word>()));
-        let (from, to) = ((&raw mut **from).cast::<Word>(), to.cast::<Word>());
+        let (from, to) = ((&raw mut *self).cast::<Word>(), to.cast::<Word>());
         for i in 0..size_of::<Task>() / size_of::<Word>() {
             // SAFETY: within both tasks; volatile only so that the words stay apart.
             unsafe { to.add(i).write_volatile(from.add(i).read_volatile()) };
         }
+        // SAFETY: the function is elsewhere now.
+        unsafe { (&raw mut self.vtable).write(None) };
     }
 }
 

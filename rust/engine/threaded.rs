@@ -7,6 +7,7 @@ use super::fault::Faults;
 use super::names::Names;
 use super::pool::Threads;
 use super::queue::{Apart, Queues};
+use super::returned::Returned;
 use super::sleep::{Sleep, publish};
 use super::slot::{Body, Slab, TaskRef, VARS};
 use super::sync::{AtomicU64, Guard, Lock};
@@ -29,8 +30,7 @@ pub struct Core {
     /// Bits that make the good path look closer.
     pub rare: AtomicU32,
     pub push: Apart<Lock<PushState>>,
-    /// Slots on their way back from workers to pushers.
-    pub returned: Apart<Lock<Vec<u32>>>,
+    pub returned: Returned,
     /// Tasks completed, by lane; those completed on no worker apart.
     pub completed: Box<[Apart<AtomicU64>]>,
     pub completed_elsewhere: Apart<AtomicU64>,
@@ -76,6 +76,9 @@ pub struct Alloc {
 impl Alloc {
     #[inline]
     pub fn take(&mut self, core: &Core) -> Option<u32> {
+        if let Some(slot) = core.returned.take_spare() {
+            return Some(slot);
+        }
         match self.free.pop() {
             Some(slot) => {
                 // A line comes from another core in the time of several pushes.
@@ -90,7 +93,7 @@ impl Alloc {
 
     #[cold]
     fn refill(&mut self, core: &Core) -> Option<u32> {
-        std::mem::swap(&mut self.free, &mut core.returned.0.lock());
+        core.returned.swap(&mut self.free);
         if self.free.is_empty() {
             self.free.extend(core.slab.grow().rev());
         }

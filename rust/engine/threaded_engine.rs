@@ -146,9 +146,9 @@ impl Engine for ThreadedEngine {
     }
 
     #[inline]
-    fn push(&self, task: Task, push: Push<'_>) -> Result<()> {
+    fn push(&self, mut task: Task, push: Push<'_>) -> Result<()> {
         super::check_push(&push)?;
-        self.core.push_or_gather(task, &push)
+        self.core.push_or_gather(&mut task, &push)
     }
 
     fn new_operation(&self, run: Repeated, push: Push<'_>) -> Result<Operation> {

@@ -102,6 +102,21 @@ impl Default for VarState {
     }
 }
 
+impl VarState {
+    #[inline(always)]
+    fn before_read(&mut self, is_done: impl Fn(TaskRef) -> bool, after: &mut impl FnMut(TaskRef)) {
+        let last = self.last_writer;
+        if last == TaskRef::NONE {
+            return;
+        }
+        if is_done(last) {
+            self.last_writer = TaskRef::NONE; // whose slot need not be looked at again
+        } else {
+            after(last);
+        }
+    }
+}
+
 const DELETED: u32 = 1 << 31;
 
 /// All variables of an engine; under the push lock.
@@ -140,10 +155,16 @@ impl Vars {
     pub fn new_mark(&mut self) -> u32 {
         self.mark = self.mark.wrapping_add(1);
         if self.mark == 0 {
-            self.mark = 1;
-            self.states.iter_mut().for_each(|s| s.mark = 0);
+            self.forget_marks();
         }
         self.mark
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn forget_marks(&mut self) {
+        self.mark = 1;
+        self.states.iter_mut().for_each(|s| s.mark = 0);
     }
 
     /// The slot of `var`, marked. An error if it is deleted or carries the mark already.
@@ -158,18 +179,33 @@ impl Vars {
         Some(i)
     }
 
+    /// Calls `after` with the task that a reader of variable `i` pushed now must wait for, if there is one.
+    #[inline(always)]
+    pub fn before_read(
+        &mut self,
+        i: u32,
+        is_done: impl Fn(TaskRef) -> bool,
+        mut after: impl FnMut(TaskRef),
+    ) {
+        self.states[i as usize].before_read(is_done, &mut after);
+    }
+
     /// Calls `after` with each task that a writer of variable `i` pushed now must wait for.
-    #[inline]
-    pub fn before_write(&self, i: u32, mut after: impl FnMut(TaskRef)) {
-        let s = &self.states[i as usize];
-        match s.readers.len as usize {
-            0 => after(s.last_writer),
-            n => {
-                s.readers.few.iter().take(n).for_each(|&r| after(TaskRef(r)));
-                if n > FEW {
-                    s.readers.iter().skip(FEW).for_each(after);
-                }
-            }
+    #[inline(always)]
+    pub fn before_write(
+        &mut self,
+        i: u32,
+        is_done: impl Fn(TaskRef) -> bool,
+        mut after: impl FnMut(TaskRef),
+    ) {
+        let s = &mut self.states[i as usize];
+        if s.readers.len == 0 {
+            return s.before_read(is_done, &mut after);
+        }
+        let few = s.readers.few.iter().take(s.readers.len as usize).map(|&r| TaskRef(r));
+        few.filter(|&r| !is_done(r)).for_each(&mut after);
+        if s.readers.len as usize > FEW {
+            s.readers.iter().skip(FEW).filter(|&r| !is_done(r)).for_each(after);
         }
     }
 

@@ -164,7 +164,7 @@ impl Core {
 
     fn give_back(&self, free: &mut Vec<u32>) {
         if !free.is_empty() {
-            self.returned.0.lock().append(free);
+            self.returned.append(free);
         }
     }
 
@@ -271,18 +271,10 @@ impl Core {
                 self.hand_over(local);
             }
             None => {
-                let (mut ready, mut cheap) = (Vec::new(), Vec::new());
-                self.slab.release(head, |t| self.ready_elsewhere(t, &mut ready, &mut cheap));
-                let mut returned = self.returned.0.lock();
-                self.slab.retire(slot, |s| returned.push(s));
-                drop(returned);
-                if !ready.is_empty() {
-                    self.queues.surplus(None, &ready);
-                    self.announce();
+                if head != super::slot::NIL {
+                    self.release_elsewhere(head);
                 }
-                if !cheap.is_empty() {
-                    self.run_cheap(&cheap);
-                }
+                self.slab.retire(slot, |s| self.returned.put(s));
             }
         }
         if let Some(v) = deleted {
@@ -319,6 +311,20 @@ impl Core {
             local.streak += 1;
         } else {
             local.ready.push(task);
+        }
+    }
+
+    /// Tells the successors of a task that was completed on no worker.
+    #[cold]
+    fn release_elsewhere(&self, head: u32) {
+        let (mut ready, mut cheap) = (Vec::new(), Vec::new());
+        self.slab.release(head, |t| self.ready_elsewhere(t, &mut ready, &mut cheap));
+        if !ready.is_empty() {
+            self.queues.surplus(None, &ready);
+            self.announce();
+        }
+        if !cheap.is_empty() {
+            self.run_cheap(&cheap);
         }
     }
 
@@ -369,8 +375,8 @@ impl Core {
     fn run_here(&self, slot: u32) {
         let s = self.slab.get(slot);
         // SAFETY: the task is ready and run here only.
-        let function = unsafe { (*s.body()).task.as_mut_ptr() };
-        self.run_inline(TaskRef::new(slot, s.generation()), function, None);
+        let mut function = unsafe { (*s.body()).task.assume_init_read() };
+        self.run_inline(TaskRef::new(slot, s.generation()), &mut function, None);
     }
 
     #[cold]
@@ -403,19 +409,18 @@ impl Core {
         let function = unsafe { (*s.body()).task.assume_init_read() };
         let _ = function.run(&RunContext::default(), || OnComplete::new(|_| ()));
         s.close();
-        let mut returned = self.returned.0.lock();
-        self.slab.retire(slot, |s| returned.push(s));
+        self.slab.retire(slot, |s| self.returned.put(s));
     }
 
-    /// Runs a task that is ready at its push on the pushing thread. `function` is moved out.
+    /// Runs a task that is ready at its push on the pushing thread, and leaves nothing of its function.
     #[inline]
-    pub fn run_inline(&self, task: TaskRef, function: *mut Task, origin: Option<Origin<'_>>) {
+    pub fn run_inline(&self, task: TaskRef, function: &mut Task, origin: Option<Origin<'_>>) {
         let frame = Frame::new(self, task, false);
         frame.enter(|| self.execute_inline(task, function, origin));
     }
 
     #[inline]
-    fn execute_inline(&self, task: TaskRef, function: *mut Task, origin: Option<Origin<'_>>) {
+    fn execute_inline(&self, task: TaskRef, function: &mut Task, origin: Option<Origin<'_>>) {
         let slot = task.slot();
         let epoch = self.epoch.load(Ordering::Relaxed);
         // SAFETY: as in `execute`.
@@ -424,15 +429,12 @@ impl Core {
         if (rare != 0 || self.faults.any())
             && let Some(inherited) = self.divert(task, body, rare)
         {
-            // SAFETY: as in `execute`.
-            drop(unsafe { function.read() });
+            drop(std::mem::replace(function, Task::nothing()));
             return self.finish(slot, inherited, None);
         }
         self.slab.get(slot).begin();
         let run = RunContext { ctx: context_of(body), ..RunContext::default() };
-        let token = || OnComplete::of_slot(self.handle(), task.0);
-        // SAFETY: as in `execute`.
-        let result = unsafe { Task::run_at(function, &run, token) };
+        let result = function.run_in_place(&run, || OnComplete::of_slot(self.handle(), task.0));
         if self.epoch.load(Ordering::Relaxed) != epoch {
             // The function forked and this is the child, which knows nothing of the task.
             return;
