@@ -9,10 +9,13 @@ export VIRTUAL_ENV := $(VENV)
 unexport CONDA_PREFIX
 export PATH := $(BIN):$(PATH)
 
+MEMCHECK := valgrind --quiet --fair-sched=yes --error-exitcode=9 --leak-check=full \
+	--show-leak-kinds=definite --errors-for-leak-kinds=definite
+
 RUST_SOURCES := Cargo.toml Cargo.lock build.rs $(shell find rust -name '*.rs' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help env build demo test test-rust loom loom-mutants test-python check lint types format docs wheel bench clean
+.PHONY: help env build demo test test-rust loom loom-mutants memcheck test-python check lint types format docs wheel bench clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -54,6 +57,10 @@ loom: ## all interleavings of the engine's state machines (models in rust/**/loo
 
 loom-mutants: ## does a weaker memory order fail in the models? (an hour)
 	python3 tools/loom_mutants.py
+
+memcheck: ## the engine's tests under valgrind: what is read after its end or before its start, and leaks
+	PROPTEST_CASES=4 cargo --config 'target."cfg(unix)".runner = "$(MEMCHECK)"' \
+		test --no-default-features --quiet --test rust engine -- --test-threads=1 --skip million --skip fork
 
 test-python: build
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
