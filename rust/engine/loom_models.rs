@@ -161,6 +161,7 @@ fn loom_a_slot_that_came_back_is_taken_once() {
             })
         });
         let take = |slot: u32| used[slot as usize].add(10);
+        thread::yield_now(); // (else loom, which remembers the last access only, never has it find one)
         returned.take_spare().into_iter().for_each(take);
         completers.into_iter().for_each(|c| c.join().unwrap());
         let mut others = Vec::new();
