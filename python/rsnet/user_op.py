@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _core
-from ._door import Definition, KernelSpec, fail
+from ._door import Definition, KernelSpec, argument_name, function_name
 from ._user_op_def import (
     ALWAYS,
     Arg,
@@ -48,6 +48,10 @@ __all__ = [
     "define", "kernel", "grad", "Attr", "attr", "device", "dtype", "ndim", "kernels", "why",
     "definition", "user_op_builder", "UserOpDefinition", "InferContext", "ComputeContext",
 ]  # fmt: skip
+
+
+#: Keywords of every call, and the parameters that count arrays.
+RESERVED = ("name", "out", "ctx", "attr", "num_args", "arg_counts")
 
 
 class _Kernel(NamedTuple):
@@ -147,6 +151,7 @@ class UserOpDefinition:
         d.facts = lambda conf: conf.facts
         d.infer_shape = self._infer_shape
         d.infer_type = self._infer_type
+        d.infer_both = lambda conf, shapes, types: self.inference.both(conf, shapes, types)
         d.inplace = self._inplace
         outs, ins = {a.name for a in self.outputs}, {a.name for a in self.inputs}
         for k in self.kernels:
@@ -183,10 +188,7 @@ class UserOpDefinition:
         return self.attrs[attribute].compared(self.name, attribute, how, value)
 
     def _make(self, values: tuple[Any, ...], given: dict[str, Any]) -> Conf:
-        attrs = {
-            key: declared.from_core(self.name, key, value)
-            for (key, declared), value in zip(self.attrs.items(), values)
-        }
+        attrs = dict(zip(self.attrs, values))
         counts: dict[str, int] = {}
         variable = self._variable
         if variable:
@@ -240,8 +242,6 @@ class UserOpDefinition:
         compute, create = k.compute, k.create
 
         def run(conf: Conf, state: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> Any:
-            if conf.supposed:
-                self.inference.check(conf, ins, outs)
             if not k.always_compute and outs and not any(o.size for o in outs):
                 return None
             context = ComputeContext(conf, ctx, ins, req, outs)
@@ -258,14 +258,20 @@ class UserOpDefinition:
 
 
 def _tmp(k: _Kernel, context: ComputeContext) -> Any:
-    n = k.tmp(context) if callable(k.tmp) else k.tmp
-    if not isinstance(n, int) or n < 0:
-        raise fail(context.conf.definition.name, f"kernel {k.name}: tmp is {n!r}, expected bytes")
+    given = k.tmp(context) if callable(k.tmp) else k.tmp
+    n = _bytes(f"{context.conf.definition.name}: kernel {k.name}", given)
     if n == 0:
         return None
     from . import ndarray as nd
 
     return nd.empty((n,), dtype="uint8")
+
+
+def _bytes(where: str, n: Any) -> int:
+    """``n`` if it is a size of scratch memory."""
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 0 <= n < 2**63:
+        raise MXNetError(f"{where}: tmp is {n!r}, expected bytes: 0 to 2**63 - 1")
+    return int(n)
 
 
 class ComputeContext:
@@ -358,8 +364,8 @@ def define(
         ``ctx.out("out").like(ctx.inp("in"))``. It may look at the shapes and dtypes of inputs.
     infer_dtype : callable, optional
         ``infer_dtype(ctx)`` sets the dtypes from the inputs' dtypes alone, and ``infer`` only has
-        to set the shapes. Needed where ``infer`` gives other dtypes for other shapes; an error says
-        so.
+        to set the shapes. Needed only where a graph is asked for its types alone, and ``infer``
+        gives other dtypes for other shapes.
     sbp : optional
         Distribution rules, stored with the operator.
     doc : str, optional
@@ -387,8 +393,7 @@ def define(
     >>> nd.doc_last_max(nd.array([[1, 5, 2]])).asnumpy()
     array([1], dtype=int32)
     """
-    if not isinstance(name, str) or not name:
-        raise MXNetError(f"define: the name of an operator is a text, got {name!r}")
+    function_name("define", name)
     if name in _definitions:
         raise MXNetError(f"user operator '{name}' is already registered")
     if infer is None:
@@ -402,6 +407,11 @@ def define(
         if names.count(n) > 1 or n == "tmp_buffer":
             raise MXNetError(f"{name}: the name '{n}' is used twice or reserved")
     for key, declared in d.attrs.items():
+        argument_name(f"{name}: attrs", key)
+        if key in RESERVED:
+            raise MXNetError(
+                f"{name}: a call has a use of its own for '{key}': rename the attribute"
+            )
         if not isinstance(declared, Attr):
             raise MXNetError(f"{name}: attribute '{key}' is {declared!r}, expected an op.Attr")
     if any(not a.fixed for a in d.outputs):
@@ -477,6 +487,10 @@ def kernel(
     """
     if not isinstance(where, Condition):
         raise MXNetError(f"kernel of {name}: where is {where!r}, expected a condition")
+    if not callable(tmp):
+        _bytes(f"kernel of {name}", tmp)
+    if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) >= 2**31:
+        raise MXNetError(f"kernel of {name}: priority is {priority!r}, expected an int32")
 
     def decorate(f: Any) -> Any:
         known = _definitions.get(name)
@@ -543,6 +557,13 @@ def definition(name: str) -> UserOpDefinition:
         raise MXNetError(
             f"user operator '{name}' is not registered (registered are: {known})"
         ) from None
+
+
+def waits_for_define(name: str) -> str | None:
+    """What an operator lacks that has kernels or a gradient, but is not defined; else None."""
+    if name in _waiting_kernels or name in _waiting_grads:
+        return f"operator '{name}' has a kernel or gradient, but no op.define says what it is"
+    return None
 
 
 def kernels(name: str) -> list[tuple[str, str, int]]:
