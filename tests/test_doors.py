@@ -447,3 +447,68 @@ def test_great_integers_compare_exactly():
         )
     for k in range(3):
         assert nd.t_doors_great(nd.ones((1,)), n=2**53 + k).asscalar() == k
+
+
+# What would be silently wrong ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["NDArray", "array", "contrib", "random", "Variable", "load_json"])
+def test_operators_hide_nothing_of_rsnet(name):
+    ways = [
+        computed,
+        lambda name: op.op(name)(lambda x: x),
+        lambda name: op.define(name, inputs="in", infer=one_of_them),
+        lambda name: mx.operator.register(name)(type("Prop", (mx.OperatorProperty,), {})),
+    ]
+    for way in ways:
+        with pytest.raises(MXNetError, match=f"'{name}' would hide rsnet.* no operator"):
+            way(name)
+    assert isinstance(nd.array([1]), nd.NDArray) and mx.sym.Variable("x").name == "x"
+
+
+@pytest.mark.parametrize(("what", "value"), [("shape", (7,)), ("dtype", "int8")])
+def test_inference_does_not_change_inputs(what, value):
+    name = fresh()
+    op.define(name, inputs="in", infer=lambda ctx: setattr(ctx.inp("in"), what, value))
+    op.kernel(name)(lambda ctx: None)
+    with pytest.raises(TypeError, match=f"the {what} of an input is not the function's to set"):
+        getattr(nd, name)(nd.ones((1,)))
+
+
+@pytest.mark.parametrize("how", ["infer", "infer_dtype", "check", "attrs", "doc"])
+def test_parts_of_other_kinds(how):
+    parts = {"infer": one_of_them, how: 5}
+    with pytest.raises(MXNetError, match=f"{how} is 5, expected a"):
+        op.define("t_doors_parts", inputs="in", **parts)
+
+
+def test_kernels_and_gradients_of_other_kinds():
+    for register in (op.kernel, op.grad):
+        with pytest.raises(TypeError, match="the name of an operator is a text, got 5"):
+            register(5)
+    with pytest.raises(MXNetError, match="state is 5, expected a function"):
+        op.kernel("t_doors_parts", state=5)
+    with pytest.raises(MXNetError, match="5 is not a function"):
+        op.grad("t_doors_parts")(5)
+    with pytest.raises(MXNetError, match="at least one output"):
+        op.define("t_doors_parts", inputs="in", outputs="", infer=one_of_them)
+
+
+@pytest.mark.parametrize(
+    ("gradient", "got"),
+    [
+        (lambda node, grads: [node.op("sum", grads[0])], r"float32 of shape \(1,\)"),
+        (lambda node, grads: [node.op("Cast", grads[0], dtype="int8")], r"int8 of shape \(2,\)"),
+    ],
+)
+def test_gradients_are_like_their_inputs(gradient, got):
+    name = computed(fresh()).set_attr("FGradient", gradient).name
+    x = nd.ones((2,))
+    x.attach_grad()
+    with autograd.record():
+        y = getattr(nd, name)(x)
+    says = f"gradient of input 'data' is {got}, expected float32 of shape .2,."
+    with pytest.raises(MXNetError, match=says):
+        y.backward()
+    with pytest.raises(MXNetError, match=says):
+        getattr(mx.sym, name)(mx.sym.Variable("x")).simple_bind(mx.cpu(), x=(2,))

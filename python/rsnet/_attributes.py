@@ -26,7 +26,7 @@ from ._door import (
     argument_name,
     check_exec_type,
     fail,
-    function_name,
+    free_name,
     name_list,
     resource_kinds,
     shape_list,
@@ -273,7 +273,7 @@ class Entry:
         """Another name of the operator; an error if an operator has it, or it cannot be that of a
         function.
         """
-        self._aliases.append(function_name(f"{self.name}: add_alias", name))
+        self._aliases.append(free_name(f"{self.name}: add_alias", name))
         try:
             return self._changed()
         except Exception:

@@ -102,14 +102,15 @@ class Definition:
         Raises
         ------
         rsnet.MXValueError
-            A name or alias cannot be that of a function.
+            A name or alias cannot be that of a function, or would hide something else of ``nd`` or
+            ``sym``.
         """
+        from .ndarray import _register
+
         for name in (self.name, *self.aliases):
-            function_name(f"register('{self.name}')", name)
+            free_name(f"register('{self.name}')", name)
         _core.define_operator(self, replace)
         if not self.name.startswith("_backward"):
-            from .ndarray import _register
-
             for name in (self.name, *self.aliases):
                 _register.add_function(name)
 
@@ -131,6 +132,20 @@ def function_name(where: str, name: Any) -> str:
         raise MXValueError(
             f"{where}: the name of an operator becomes a function: it is letters, digits and _, "
             f"does not begin with a digit and is no Python keyword, got {name!r}"
+        )
+    return name
+
+
+def free_name(where: str, name: Any) -> str:
+    """As :func:`function_name`, for a new operator: one that hides something of ``nd`` or ``sym`` is
+    refused.
+    """
+    from .ndarray import _register
+
+    hidden = _register.hidden_by(function_name(where, name))
+    if hidden is not None:
+        raise MXValueError(
+            f"{where}: an operator '{name}' would hide {hidden}, which is no operator"
         )
     return name
 

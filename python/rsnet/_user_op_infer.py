@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from ._door import TYPES, fail, shape_list, type_list
 from ._user_op_def import Conf
-from .base import MXNetError
+from .base import MXNetError, MXTypeError
 
 
 class _Stop(BaseException):
@@ -62,12 +62,26 @@ class TensorDesc:
         return self
 
 
+class InputDesc(TensorDesc):
+    """That of an input, which is what it is: an error where the function sets it."""
+
+    __slots__ = ()
+
+    def __init__(self, shape: Any, dtype: Any) -> None:
+        object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "dtype", dtype)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise MXTypeError(f"infer: the {name} of an input is not the function's to set")
+
+
 class InferContext:
     """What ``infer`` and ``infer_dtype`` see.
 
     ``inp(name, i=0)`` and ``out(name, i=0)`` have a ``shape`` (tuple of int) and a ``dtype`` (NumPy
-    type). Outputs start as copies of the first input; the function sets what is different, or calls
-    ``out.like(inp)``. An argument that there is not, or not so many arrays of it, is an MXNetError.
+    type); those of inputs are read-only. Outputs start as copies of the first input; the function
+    sets what is different, or calls ``out.like(inp)``. An argument that there is not, or not so many
+    arrays of it, is an MXNetError.
 
     >>> from rsnet import nd, op
     >>> def infer(ctx):
@@ -84,7 +98,7 @@ class InferContext:
 
     def __init__(self, conf: Conf, shapes: Sequence[Any], types: Sequence[Any]) -> None:
         self.conf = conf
-        self.ins = [TensorDesc(s, t) for s, t in zip(shapes, types)]
+        self.ins = [InputDesc(s, t) for s, t in zip(shapes, types)]
         first = self.ins[0] if self.ins else TensorDesc(None, None)
         self.outs = [TensorDesc(first.shape, first.dtype) for _ in conf.facts.outputs]
 

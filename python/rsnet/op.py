@@ -29,7 +29,7 @@ import numpy as np
 
 from . import _core
 from ._attributes import Attrs, Entry, GradNode, checked_views, kVarg
-from ._door import function_name
+from ._door import free_name, function_name
 from ._graph_rule import Entry as GradEntry
 from .base import MXNetError
 from .operator import assign
@@ -87,6 +87,7 @@ def register(name: str, *, views: str | None = None) -> Entry:
 
 
 def _new_entry(name: str) -> Entry:
+    free_name("register", name)
     if name in _core.operator_names():
         raise MXNetError(
             f"operator '{name}' is already registered, and not by attributes: "

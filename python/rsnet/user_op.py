@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _core
-from ._door import Definition, KernelSpec, argument_name, function_name
+from ._door import Definition, KernelSpec, argument_name, free_name, function_name
 from ._user_op_def import (
     ALWAYS,
     Arg,
@@ -394,11 +394,21 @@ def define(
     array([1], dtype=int32)
     """
     function_name("define", name)
+    free_name("define", _registered or name)
     if name in _definitions:
         raise MXNetError(f"user operator '{name}' is already registered")
     if infer is None:
         raise MXNetError(f"{name}: an operator needs an infer function")
+    for what, function in (("infer", infer), ("infer_dtype", infer_dtype), ("check", check)):
+        if not (function is None or callable(function)):
+            raise MXNetError(f"{name}: {what} is {function!r}, expected a function")
+    if not isinstance(attrs, dict | None):
+        raise MXNetError(f"{name}: attrs is {attrs!r}, expected a dict of name to op.Attr")
+    if not isinstance(doc, str):
+        raise MXNetError(f"{name}: doc is {doc!r}, expected a text")
     d = UserOpDefinition(name, inputs, outputs, dict(attrs or {}))
+    if not d.outputs:
+        raise MXNetError(f"{name}: an operator has at least one output")
     d.check, d.sbp, d.doc = check, sbp, doc
     d.inference = Inference(name, infer, infer_dtype)
     d.registered = _registered or name
@@ -485,6 +495,9 @@ def kernel(
     >>> nd.doc_sum(nd.ones((2,)), nd.ones((2,)), times=3).asnumpy()
     array([6., 6.], dtype=float32)
     """
+    function_name("kernel", name)
+    if not (state is None or callable(state)):
+        raise MXNetError(f"kernel of {name}: state is {state!r}, expected a function")
     if not isinstance(where, Condition):
         raise MXNetError(f"kernel of {name}: where is {where!r}, expected a condition")
     if not callable(tmp):
@@ -533,8 +546,11 @@ def kernel(
 
 def grad(name: str) -> Callable[[Any], Any]:
     """Decorator: the function ``g(ctx)`` binds a gradient to every input that needs one."""
+    function_name("grad", name)
 
     def decorate(g: Any) -> Any:
+        if not callable(g):
+            raise MXNetError(f"gradient of {name}: {g!r} is not a function")
         known = _definitions.get(name)
         if name in _waiting_grads or (known is not None and known.grad is not None):
             raise MXNetError(f"the gradient of user operator '{name}' is already registered")
