@@ -25,6 +25,7 @@ import numpy as np
 
 from . import _core
 from ._door import Definition, KernelSpec, argument_name, free_name, function_name
+from ._user_op_compute import ComputeContext, checked_bytes, scratch
 from ._user_op_def import (
     ALWAYS,
     Arg,
@@ -246,7 +247,7 @@ class UserOpDefinition:
                 return None
             context = ComputeContext(conf, ctx, ins, req, outs)
             if k.tmp:
-                context.tmp = _tmp(k, context)
+                context.tmp = scratch(k, context)
             if create is None:
                 return compute(context)
             if k.name not in state:
@@ -255,76 +256,6 @@ class UserOpDefinition:
             return compute(context)
 
         return run
-
-
-def _tmp(k: _Kernel, context: ComputeContext) -> Any:
-    given = k.tmp(context) if callable(k.tmp) else k.tmp
-    n = _bytes(f"{context.conf.definition.name}: kernel {k.name}", given)
-    if n == 0:
-        return None
-    from . import ndarray as nd
-
-    return nd.empty((n,), dtype="uint8")
-
-
-def _bytes(where: str, n: Any) -> int:
-    """``n`` if it is a size of scratch memory."""
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 0 <= n < 2**63:
-        raise MXNetError(f"{where}: tmp is {n!r}, expected bytes: 0 to 2**63 - 1")
-    return int(n)
-
-
-class ComputeContext:
-    """What a kernel sees.
-
-    ``inp(name, i=0)`` and ``out(name, i=0)`` are NDArrays over the operands' memory, valid until the
-    kernel returns; inputs are read-only, and outputs are written by assigning to their elements
-    (requests are honoured behind that). ``tmp`` is the scratch memory (NDArray of uint8) or None,
-    ``state`` what ``state=`` made, ``stream`` None on the CPU. An argument, number or attribute that
-    there is not is an MXNetError.
-
-    >>> from rsnet import nd, op
-    >>> _ = op.define("doc_mean", inputs="in*1+", infer=lambda ctx: ctx.out("out").like(ctx.inp("in")))
-    >>> @op.kernel("doc_mean")
-    ... def _(ctx):
-    ...     n = ctx.count("in")
-    ...     ctx.out("out")[:] = sum(ctx.inp("in", i) for i in range(n)) / n
-    >>> nd.doc_mean(nd.array([1, 2]), nd.array([3, 6])).asnumpy()
-    array([2., 4.], dtype=float32)
-    """
-
-    __slots__ = ("conf", "ctx", "ins", "req", "outs", "tmp", "state")
-
-    def __init__(self, conf: Conf, ctx: Any, ins: Any, req: Any, outs: Any) -> None:
-        self.conf, self.ctx, self.ins, self.req, self.outs = conf, ctx, ins, req, outs
-        self.tmp: Any = None
-        self.state: Any = None
-
-    def inp(self, name: str, i: int = 0) -> Any:
-        """Input array; read it only."""
-        return self.ins[self.conf.position(name, i, self.conf.definition.inputs)]
-
-    def out(self, name: str, i: int = 0) -> Any:
-        """Output array: assign to its elements."""
-        return self.outs[self.conf.position(name, i, self.conf.definition.outputs)]
-
-    def attr(self, name: str) -> Any:
-        """The value of an attribute, in the normal form of its kind."""
-        return self.conf.attr(name)
-
-    def count(self, name: str) -> int:
-        """How many arrays the argument has."""
-        return self.conf.counts[name]
-
-    @property
-    def stream(self) -> Any:
-        """The stream of the device: None on the CPU."""
-        return self.ctx.stream
-
-    @property
-    def is_train(self) -> bool:
-        """Is it a run in training mode?"""
-        return self.ctx.is_train
 
 
 # The registries ---------------------------------------------------------------------------------
@@ -501,7 +432,7 @@ def kernel(
     if not isinstance(where, Condition):
         raise MXNetError(f"kernel of {name}: where is {where!r}, expected a condition")
     if not callable(tmp):
-        _bytes(f"kernel of {name}", tmp)
+        checked_bytes(f"kernel of {name}", tmp)
     if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) >= 2**31:
         raise MXNetError(f"kernel of {name}: priority is {priority!r}, expected an int32")
 
