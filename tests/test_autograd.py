@@ -494,3 +494,46 @@ def test_a_training_gradient_of_an_inference_forward_reads_nothing_unwritten():
         y = nd.Dropout(x, p=0.5)
     y.backward()
     np.testing.assert_array_equal(x.grad.asnumpy(), np.ones(64))
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (None, "None, expected an NDArray"),
+        (3.5, "3.5, expected an NDArray"),
+        (np.ones(2), r"array\(\[1., 1.\]\), expected an NDArray"),
+        (np.ones(1000), "a ndarray, expected an NDArray"),
+        ([nd.ones((1,)), None], "None as output 1, expected an NDArray"),
+    ],
+)
+@pytest.mark.parametrize("recording", [True, False])
+def test_functions_return_arrays(answer, says, recording):
+    class Wrong(autograd.Function):
+        def forward(self, x):
+            return answer
+
+    x = nd.ones((2,))
+    x.attach_grad()
+    with pytest.raises(TypeError, match=f"Wrong.forward returned {says}"):
+        if recording:
+            with autograd.record():
+                Wrong()(x)
+        else:
+            Wrong()(x)
+
+
+@pytest.mark.parametrize(
+    ("gradients", "says"),
+    [
+        ([nd.ones((2,)), nd.ones((3,))], r"gradients\[1\]: .*shape \(3,\), expected .* \(2,\)"),
+        ([nd.ones((2,)), nd.ones((2,), dtype="int8")], r"\[1\]: .*dtype int8, expected .* float32"),
+        ([nd.ones((2,)), np.ones(2)], r"gradients\[1\] is a ndarray, expected an NDArray"),
+        ([nd.ones((2,)), None], r"gradients\[1\] is a NoneType, expected an NDArray"),
+        ([nd.ones((2,))], "2 variables need as many gradients and requests, got 1 and 2"),
+    ],
+)
+def test_gradient_buffers_are_like_their_variables(gradients, says):
+    variables = [nd.ones((2,)), nd.ones((2,))]
+    with pytest.raises((ValueError, TypeError), match=says):
+        autograd.mark_variables(variables, gradients)
+    assert [v.grad for v in variables] == [None, None]

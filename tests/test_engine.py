@@ -609,3 +609,15 @@ def test_variables_may_come_from_a_generator():
     engine.push_async(lambda rc, done: done(), const_vars=iter({engine.new_variable(): 0}))
     engine.wait_for_all()
     assert sorted(log) == ["again", "again", "once"]
+
+
+@pytest.mark.parametrize("argument", ["const_vars", "mutate_vars"])
+def test_a_variable_instead_of_a_list_is_named(argument):
+    pushes = (engine.push_sync, engine.push_async, engine.new_operator)
+    for push in pushes:
+        with pytest.raises(
+            TypeError, match=f"{argument}: expected a list of engine variables, got"
+        ):
+            push(lambda *args: None, **{argument: engine.new_variable()})
+        with pytest.raises(TypeError, match=f"{argument}: expected engine variables, got .*int"):
+            push(lambda *args: None, **{argument: [3]})

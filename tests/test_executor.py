@@ -571,3 +571,19 @@ def test_gradient_as_a_symbol():
     np.testing.assert_allclose(grad.eval(**values)[0].asnumpy(), (x * head).asnumpy(), rtol=1e-6)
     with pytest.raises(KeyError, match="nothing"):
         (a * b).grad(["nothing"])
+
+
+def test_wrong_kinds_of_steps_and_groups():
+    s = mx.sym.relu(mx.sym.Variable("x"))
+    exe = s.simple_bind(mx.cpu(), x=(1,))
+    for step in ("x", 0.5, None):
+        with pytest.raises(TypeError, match="partial_forward: step is .*, expected an integer"):
+            exe.partial_forward(True, step)
+    assert exe.partial_forward(True, np.int64(0)) == 0
+    for call in (
+        lambda **how: s.simple_bind(mx.cpu(), x=(1,), **how),
+        lambda **how: s.bind(mx.cpu(), [mx.nd.ones((1,))], **how),
+        lambda **how: s.memory_plan(x=(1,), **how),
+    ):
+        with pytest.raises(TypeError, match="group2ctx is 5, expected a dict of group name"):
+            call(group2ctx=5)

@@ -271,7 +271,7 @@ def test_storage_types_of_custom_operators(method):
         registered(f"t_sparse_{method}", "row_sparse")
 
 
-@pytest.mark.parametrize("n", [-1, 2**16, 2**32 - 1, 10**30, 1.5, "2"])
+@pytest.mark.parametrize("n", [-1, 2**16, 2**32, 10**30, 1.5, "2", True])
 def test_absurd_numbers_of_operands_are_refused(n):
     entry = op.register(f"attributes_count_{n}".replace(".", "_").replace("-", "m"))
     with pytest.raises(mx.MXNetError, match="the number of inputs is"):

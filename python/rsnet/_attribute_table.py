@@ -86,6 +86,41 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(KERNELS, _kernel),
 }
 
+#: The form of each function, and what it says; a kernel's is that of its kind.
+FORMS: dict[str, str] = {
+    "FListInputNames": "(attrs) -> list of str",
+    "FListOutputNames": "(attrs) -> list of str",
+    "FNumVisibleOutputs": "(attrs) -> int: so many first outputs callers see",
+    "FInferShape": "(attrs, in_shapes, out_shapes) -> bool: fills its lists",
+    "FInferType": "(attrs, in_types, out_types) -> bool: fills its lists",
+    "FCompute<cpu>": "(attrs, ctx, inputs, req, outputs)",
+    "FComputeEx<cpu>": "as FCompute, and wins over it",
+    "FCreateOpState": "(attrs, ctx, in_shapes, in_types) -> state, once a node or recorded call",
+    "FStatefulCompute<cpu>": "(state, ctx, inputs, req, outputs)",
+    "FStatefulComputeEx<cpu>": "as FStatefulCompute, and wins over it",
+    "FGradient": "(node, out_grads) -> list of GradEntry or None; node is a GradNode",
+    "FInplaceOption": "(attrs) -> list of (input, output) that may share memory",
+    "FInplaceIdentity": "(attrs) -> list of bool: for each such pair, are the bytes the same?",
+    "FResourceRequest": "(attrs) -> list of 'temp_space' or 'random', which are in ctx.requested",
+    "FMutateInputs": "(attrs) -> list of int: auxiliary states, which the operator changes",
+    "FIgnoreInputs": "(attrs) -> list of int: inputs whose values it does not read",
+    "FSetInputVarAttrOnCompose": "(attrs, var, i): var[key] = text on the variable of input i",
+    "FExecType": "(attrs) -> 'sync'",
+    "TIsBackward": "bool: the operator is the backward one of another",
+    "THasDeterministicOutput": "bool: equal calls in a graph may be computed once",
+}
+
+
+def documented(cls: Any) -> Any:
+    """Class decorator: puts the table of attributes into the documentation of ``set_attr``."""
+    rows = "\n        ".join(f"{name} : {form}" for name, form in FORMS.items())
+    note = "\n\n        The compute attributes are also there for <gpu>."
+    doc = cls.set_attr.__doc__
+    if doc is not None:  # None under python -OO
+        cls.set_attr.__doc__ = doc.replace("{attributes}", rows + note)
+    return cls
+
+
 #: Attributes of MXNet that rsnet does not have, and why.
 UNSUPPORTED = {
     "FInferStorageType": "all arrays are dense",

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from . import _core
 from ._attribute_table import (
     HANDLERS,
@@ -14,13 +16,17 @@ from ._attribute_table import (
     InputVariable,
     check_attribute,
     check_kernels,
+    documented,
 )
 from ._door import (
+    MOST_OPERANDS,
     TYPES,
     Definition,
     Facts,
+    argument_name,
     check_exec_type,
     fail,
+    free_name,
     name_list,
     resource_kinds,
     shape_list,
@@ -52,7 +58,34 @@ class Attrs:
 
 
 class GradNode:
-    """The node that a gradient function differentiates."""
+    """The node that a gradient function differentiates.
+
+    Attributes
+    ----------
+    inputs, outputs : list of GradEntry
+        Its inputs and outputs, as entries for arithmetic, :meth:`op` and :meth:`backward`.
+    attrs : Attrs
+        Its parameters.
+    name : str
+        Its name; "" for a recorded call.
+
+    Examples
+    --------
+    >>> from rsnet import autograd, nd, op
+    >>> def gradient(node, out_grads):
+    ...     return [2 * node.inputs[0] * out_grads[0]]
+    >>> _ = (op.register("doc_node_square").set_attr("FInferShape", op.ElemwiseShape(1, 1))
+    ...      .set_attr("FCompute<cpu>", lambda attrs, ctx, inputs, req, outputs:
+    ...                op.assign(outputs[0], req[0], inputs[0] * inputs[0]))
+    ...      .set_attr("FGradient", gradient))
+    >>> x = nd.array([1, 2])
+    >>> x.attach_grad()
+    >>> with autograd.record():
+    ...     y = nd.doc_node_square(x)
+    >>> y.backward()
+    >>> x.grad.asnumpy().tolist()
+    [2.0, 4.0]
+    """
 
     def __init__(self, rule: Rule, attrs: Attrs, name: str, n_out: int) -> None:
         self._rule = rule
@@ -80,10 +113,11 @@ def checked_views(operator: str, views: str) -> str:
     return views
 
 
-# The core takes no more.
-_MOST_OPERANDS = 65_535
+#: nnvm's "any number of inputs", for ``set_num_inputs``.
+kVarg = 2**32 - 1
 
 
+@documented
 class Entry:
     """The record of one operator. Every method returns the record, so calls can be chained."""
 
@@ -102,6 +136,8 @@ class Entry:
         self._doc = ""
         self._key_var_num_args: str | None = None
         self._installed = False
+        #: Did the decorator ``op.op`` make the record, and has another one taken its place?
+        self._decorated = self._superseded = False
 
     def __repr__(self) -> str:
         return f"<operator {self.name}: {', '.join(sorted(self._attributes))}>"
@@ -114,22 +150,42 @@ class Entry:
         return self._changed()
 
     def set_num_inputs(self, n: int | Callable[[Attrs], int]) -> Entry:
-        """Number of inputs, or a function of the parameters. (Any number of them are counted by the
-        parameter that `set_key_var_num_args` names.)
+        """Number of inputs, a function of the parameters, or ``op.kVarg``: any number.
+
+        How many there are in a call is then told by the parameter that `set_key_var_num_args`
+        names, which callers need not give: it is the number of arrays of the call.
+
+        >>> from rsnet import nd, op
+        >>> _ = (op.register("doc_total").set_num_inputs(op.kVarg)
+        ...      .set_key_var_num_args("num_args").set_attr_parser(dict)
+        ...      .set_attr("FInferShape", op.ElemwiseShape(-1, 1))
+        ...      .set_attr("FCompute<cpu>", lambda attrs, ctx, inputs, req, outputs:
+        ...                op.assign(outputs[0], req[0], sum(inputs))))
+        >>> nd.doc_total(nd.array([1, 2]), nd.array([3, 4]), nd.array([5, 6])).asnumpy().tolist()
+        [9.0, 12.0]
         """
-        self._num_inputs = self._checked_count("inputs", n)
+        self._num_inputs = n if n == kVarg else self._checked_count("inputs", n, 0)
         return self._changed()
 
-    def _checked_count(self, what: str, n: Any) -> Any:
-        if callable(n) or (isinstance(n, int) and 0 <= n <= _MOST_OPERANDS):
-            return n
-        raise MXNetError(
-            f"{self.name}: the number of {what} is {n!r}, expected a function or 0 to {_MOST_OPERANDS}"
+    def _checked_count(self, what: str, n: Any, least: int) -> Any:
+        """``n`` if it is a function or a number of inputs or outputs."""
+        return n if callable(n) else self._number(f"the number of {what}", n, least)
+
+    def _number(self, what: str, n: Any, least: int) -> int:
+        if isinstance(n, (int, np.integer)) and not isinstance(n, bool):
+            if least <= n <= MOST_OPERANDS:
+                return int(n)
+            any_number = f"; any number of them is op.kVarg ({kVarg})" if "inputs" in what else ""
+            raise fail(self.name, f"{what} is {n}, expected {least} to {MOST_OPERANDS}{any_number}")
+        raise fail(
+            self.name,
+            f"{what} is {n!r}, expected an integer of {least} to {MOST_OPERANDS}, or a function of "
+            "attrs that returns one",
         )
 
     def set_num_outputs(self, n: int | Callable[[Attrs], int]) -> Entry:
-        """Number of outputs, or a function of the parameters."""
-        self._num_outputs = self._checked_count("outputs", n)
+        """Number of outputs, at least one, or a function of the parameters."""
+        self._num_outputs = self._checked_count("outputs", n, 1)
         return self._changed()
 
     def set_attr_parser(self, parser: Any) -> Entry:
@@ -146,9 +202,12 @@ class Entry:
     ) -> Entry:
         """Sets an attribute.
 
-        Names that start with ``F`` are those of functions that rsnet calls; any other name may be
-        used as a marker, to be read with :meth:`attr`. A higher ``plevel`` overrides a lower one.
-        ``views="numpy"`` hands NumPy views to an FCompute function instead of NDArrays.
+        Names that start with ``F`` are those of functions that rsnet calls, in the table below; any
+        other name may be used as a marker, to be read with :meth:`attr`. A higher ``plevel``
+        overrides a lower one. ``views="numpy"`` hands NumPy views to an FCompute function instead of
+        NDArrays.
+
+        {attributes}
 
         Raises
         ------
@@ -179,9 +238,21 @@ class Entry:
                 raise
         return self
 
+    def _reset_attr(self, name: str, value: Any) -> Entry:
+        """As ``set_attr``, in the place of an attribute that is set already."""
+        before = self._attributes
+        self._attributes = {k: v for k, v in before.items() if k != name}
+        try:
+            return self.set_attr(name, value)
+        except Exception:
+            self._attributes = before
+            raise
+
     def set_key_var_num_args(self, name: str) -> Entry:
-        """Names the parameter by which callers say how many inputs there are."""
-        self._key_var_num_args = name
+        """Names the parameter that counts the inputs of an operator with any number of them; see
+        :meth:`set_num_inputs`.
+        """
+        self._key_var_num_args = argument_name(f"{self.name}: set_key_var_num_args", name)
         return self._changed()
 
     def add_argument(self, name: str, type: str, description: str) -> Entry:  # noqa: A002
@@ -199,8 +270,10 @@ class Entry:
         return self._changed()
 
     def add_alias(self, name: str) -> Entry:
-        """Another name of the operator; an error if an operator has it."""
-        self._aliases.append(name)
+        """Another name of the operator; an error if an operator has it, or it cannot be that of a
+        function.
+        """
+        self._aliases.append(free_name(f"{self.name}: add_alias", name))
         try:
             return self._changed()
         except Exception:
@@ -230,6 +303,8 @@ class Entry:
 
     def _changed(self) -> Entry:
         """Hands the operator to the core again, once it can be used."""
+        if self._superseded:
+            raise fail(self.name, "the operator was registered again: this record is an old one")
         if not any(name in KERNELS for name in self._attributes):
             return self
         self._definition().install(replace=self._installed)
@@ -266,7 +341,7 @@ class Entry:
         if inputs:
             return inputs
         kind = "NDArray-or-Symbol"
-        if self._key_var_num_args:
+        if self._key_var_num_args or self._num_inputs == kVarg:
             return [("data", kind + "[]", "The inputs.")]
         count = self._num_inputs if isinstance(self._num_inputs, int) else 1
         names: Sequence[str] = ["data"] if count == 1 else [f"data{i}" for i in range(count)]
@@ -333,10 +408,29 @@ class Entry:
 
     def _count(self, attrs: Attrs, which: str) -> int:
         count = getattr(self, "_num_" + which)
-        n = count(attrs) if callable(count) else count
-        if not isinstance(n, int) or n < 0:
-            raise fail(self.name, f"the number of {which} is {n!r}")
-        return n
+        if callable(count):
+            what = f"what the function of set_num_{which} returned"
+            return self._number(what, count(attrs), which == "outputs")
+        return self._counted(attrs) if count == kVarg else count
+
+    def _counted(self, attrs: Attrs) -> int:
+        """How many inputs a call has, by the parameter that counts them."""
+        key = self._key_var_num_args
+        if key is None:
+            raise fail(
+                self.name,
+                "the number of inputs is op.kVarg (any number): name the parameter that counts "
+                "them with set_key_var_num_args",
+            )
+        n = getattr(attrs.parsed, key, None)
+        if n is None:
+            try:
+                n = int(attrs.dict[key])
+            except (KeyError, ValueError):
+                raise fail(
+                    self.name, f"parameter '{key}' is to count the inputs and is not given"
+                ) from None
+        return self._number(f"parameter '{key}', which counts the inputs,", n, 0)
 
     def _names(self, attrs: Attrs, attribute: str, n: int, word: str) -> tuple[str, ...]:
         listed = self.attr(attribute)

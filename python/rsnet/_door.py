@@ -7,13 +7,14 @@ the *payload* of a call: whatever ``make`` returned for its parameters.
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import _core
-from .base import MXNetError
+from .base import MXNetError, MXTypeError, MXValueError
 
 #: Shapes and types on this side of the core: unknown extents are 0, an unknown shape is ().
 ShapeTuple = tuple[int, ...]
@@ -75,6 +76,9 @@ class Definition:
         #: infer_shape(payload, in_shapes, out_shapes, exact) -> (in_shapes, out_shapes), or None:
         #: unknown. When `exact` all inputs are known: an extent of 0 is an empty axis
         self.infer_shape: Callable[..., Any] | None = None
+        #: infer_both(payload, in_shapes, in_types) -> (in_types, out_shapes, out_types), from known
+        #: shapes and at least one known type: asked instead of the others where both are wanted
+        self.infer_both: Callable[..., Any] | None = None
         #: infer_type(payload, in_types, out_types) -> the same of dtype names or None
         self.infer_type: Callable[..., Any] | None = None
         #: inplace(payload) -> [(input, output, same bytes?)]
@@ -94,11 +98,19 @@ class Definition:
     def install(self, *, replace: bool = False) -> None:
         """Hands the operator to the core; ``nd`` and ``sym`` have it from now on (the latter asks
         the registry).
+
+        Raises
+        ------
+        rsnet.MXValueError
+            A name or alias cannot be that of a function, or would hide something else of ``nd`` or
+            ``sym``.
         """
+        from .ndarray import _register
+
+        for name in (self.name, *self.aliases):
+            free_name(f"register('{self.name}')", name)
         _core.define_operator(self, replace)
         if not self.name.startswith("_backward"):
-            from .ndarray import _register
-
             for name in (self.name, *self.aliases):
                 _register.add_function(name)
 
@@ -106,6 +118,46 @@ class Definition:
 def fail(operator: str, message: str) -> MXNetError:
     """An error that names the operator."""
     return MXNetError(f"{operator}: {message}")
+
+
+#: The core takes no more inputs, and no more outputs.
+MOST_OPERANDS = 65_535
+
+
+def function_name(where: str, name: Any) -> str:
+    """``name`` if there can be an ``nd.<name>``; ``where`` begins the error."""
+    if not isinstance(name, str):
+        raise MXTypeError(f"{where}: the name of an operator is a text, got {name!r}")
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise MXValueError(
+            f"{where}: the name of an operator becomes a function: it is letters, digits and _, "
+            f"does not begin with a digit and is no Python keyword, got {name!r}"
+        )
+    return name
+
+
+def free_name(where: str, name: Any) -> str:
+    """As :func:`function_name`, for a new operator: one that hides something of ``nd`` or ``sym`` is
+    refused.
+    """
+    from .ndarray import _register
+
+    hidden = _register.hidden_by(function_name(where, name))
+    if hidden is not None:
+        raise MXValueError(
+            f"{where}: an operator '{name}' would hide {hidden}, which is no operator"
+        )
+    return name
+
+
+def argument_name(where: str, name: Any) -> str:
+    """``name`` if an input, output or attribute can go by it. (Keywords may: ``in`` is one.)"""
+    if not isinstance(name, str) or not name.isidentifier():
+        raise MXValueError(
+            f"{where}: {name!r} is not a name, which is letters, digits and _ "
+            "and does not begin with a digit"
+        )
+    return name
 
 
 def check_exec_type(operator: str, what: str, answer: Any) -> None:
@@ -135,6 +187,8 @@ def shape_list(operator: str, what: str, value: Any, names: Sequence[str]) -> li
             ) from None
         if any(d < 0 for d in shapes[-1]):
             raise fail(operator, f"{what}: '{name}' is {shape!r}, extents cannot be negative")
+        if any(d >= 2**63 for d in shapes[-1]):
+            raise fail(operator, f"{what}: '{name}' is {shape!r}, extents end at 2**63 - 1")
     return shapes
 
 
@@ -166,13 +220,13 @@ def _type_name(operator: str, what: str, name: str, value: Any) -> str | None:
 _NAMES = {t: name for name, t in TYPES.items() if name}
 
 
-def name_list(operator: str, what: str, value: Any) -> tuple[str, ...]:
-    """Checks that ``value`` lists distinct names."""
+def name_list(operator: str, what: str, value: Any, *, any_text: bool = False) -> tuple[str, ...]:
+    """Checks that ``value`` lists distinct names; with ``any_text`` whatever is not empty is one."""
     if isinstance(value, str) or not isinstance(value, (list, tuple)):
         raise fail(operator, f"{what} returned {value!r}, expected a list of names")
     for name in value:
-        if not isinstance(name, str) or not name:
-            raise fail(operator, f"{what} returned {value!r}: {name!r} is not a name")
+        if not (any_text and isinstance(name, str) and name):
+            argument_name(f"{operator}: {what} returned {value!r}", name)
     if len(set(value)) != len(value):
         raise fail(operator, f"{what} returned {list(value)!r}: a name occurs twice")
     return tuple(value)

@@ -66,9 +66,13 @@ class Node:
         self.name = name
         self.prop = prop
         self.as_property = property_style
-        self.args = name_list(name, "list_arguments", prop.list_arguments())
-        self.aux = name_list(name, "list_auxiliary_states", prop.list_auxiliary_states())
-        outputs = name_list(name, "list_outputs", prop.list_outputs())
+
+        def listed(method: str) -> tuple[str, ...]:
+            # MXNet takes any text for a name of a CustomOpProp.
+            return name_list(name, method, getattr(prop, method)(), any_text=not property_style)
+
+        self.args, self.aux = listed("list_arguments"), listed("list_auxiliary_states")
+        outputs = listed("list_outputs")
         if not outputs:
             raise fail(name, "list_outputs returned no output")
         visible = len(outputs)

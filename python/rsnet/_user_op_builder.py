@@ -52,7 +52,7 @@ def checked_conf(
 def core_params(conf: Conf) -> dict[str, Any]:
     """A conf as parameters of the registered operator."""
     d = conf.definition
-    params = {k: d.attrs[k].to_core(v) for k, v in conf.attrs.items()}
+    params = dict(conf.attrs)
     if d._variable:
         counts = [conf.counts[a.name] for a in d.inputs]
         params["num_args"] = sum(counts)

@@ -6,14 +6,13 @@ Everything here is data that can be printed and compared; ``user_op.py`` gives i
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._door import TYPES, Facts
+from ._door import MOST_OPERANDS, TYPES, Facts
 from .base import MXNetError
 from .context import Context
 
@@ -52,24 +51,35 @@ class Arg(NamedTuple):
         )
 
 
-_ARG = re.compile(r"([A-Za-z_]\w*)(?:\*(\d+))?(\??)(\+?)(\??)\Z")
+_ARG = re.compile(r"(\w+)(?:\*(\d+)(\+?))?(\??)\Z")
 
 
 def parse_args(op: str, what: str, text: str | Sequence[str]) -> tuple[Arg, ...]:
     """``"x, w?, more*2+"`` as arguments; see ``define``."""
-    items = text.split(",") if isinstance(text, str) else list(text)
-    args = []
-    for item in items:
-        found = _ARG.match(item.strip())
-        if found is None:
-            if not item.strip():
-                continue
-            raise MXNetError(
-                f"{op}: {what} '{item.strip()}' is not of the form name, name*5, name*2+, name?"
-            )
-        name, count, before, plus, after = found.groups()
-        args.append(Arg(name, int(count or 1), bool(plus), bool(before or after)))
-    return tuple(args)
+    if isinstance(text, str):
+        items = text.split(",") if text.strip() else []
+    elif isinstance(text, Sequence) and all(isinstance(item, str) for item in text):
+        items = list(text)
+    else:
+        raise MXNetError(f"{op}: {what}s are {text!r}, expected a text or a list of texts")
+    return tuple(_arg(op, what, item.strip()) for item in items)
+
+
+def _arg(op: str, what: str, item: str) -> Arg:
+    found = _ARG.match(item)
+    if found is None or not found[1].isidentifier():
+        raise MXNetError(
+            f"{op}: {what} '{item}' is not of the form name, name*5, name*2+, name?, name*5? or "
+            "name*2+?, where name is letters, digits and _ and does not begin with a digit"
+        )
+    name, digits, plus, optional = found.groups()
+    # Counting digits first: int() refuses a text of too many of them.
+    count = int(digits or 1) if len(digits or "") <= len(str(MOST_OPERANDS)) else MOST_OPERANDS + 1
+    if not 0 < count <= MOST_OPERANDS:
+        raise MXNetError(
+            f"{op}: {what} '{item}' stands for {digits} arrays, expected 1 to {MOST_OPERANDS}"
+        )
+    return Arg(name, count, bool(plus), bool(optional))
 
 
 # Attributes -------------------------------------------------------------------------------------
@@ -77,9 +87,9 @@ def parse_args(op: str, what: str, text: str | Sequence[str]) -> tuple[Arg, ...]
 _INT = (int, np.integer)
 _KINDS: dict[str, str] = {
     "int32": "int32", "int64": "int64", "bool": "bool", "float": "float", "double": "double",
-    "string": "string", "shape": "shape", "data_type": "dtype", "list_int32": "shape",
-    "list_int64": "shape", "list_float": "floats", "list_data_type": "string",
-    "list_shape": "string", "list_string": "string",
+    "string": "string", "shape": "shape", "data_type": "dtype", "list_int32": "int32s",
+    "list_int64": "shape", "list_float": "floats", "list_data_type": "dtypes",
+    "list_shape": "shapes", "list_string": "strings",
 }  # fmt: skip
 _TYPES_OF_KINDS: dict[Any, str] = {
     float: "float", int: "int64", bool: "bool", str: "string", tuple: "shape",
@@ -172,20 +182,9 @@ class Attr:
     def spec(self, name: str) -> dict[str, Any]:
         return {
             "name": name, "kind": _KINDS[self.kind], "keys": [], "optional": False,
-            "required": self.required, "default": self.to_core(self.default), "doc": self.doc,
+            "required": self.required, "default": self.default, "doc": self.doc,
             "ge": None, "le": None,
         }  # fmt: skip
-
-    def to_core(self, value: Any) -> Any:
-        return repr(value) if self._as_text() and not isinstance(value, str) else value
-
-    def from_core(self, op: str, name: str, value: Any) -> Any:
-        if self._as_text():
-            try:
-                return self.normal(op, name, ast.literal_eval(value))
-            except (ValueError, SyntaxError):
-                raise self._wrong(op, name, value) from None
-        return value
 
     def compared(self, op: str, name: str, how: str, value: Any) -> str:
         """The text by which the core compares an attribute of this kind with ``value``.
@@ -205,21 +204,7 @@ class Attr:
             value = bool(value)
         if kind == "list_float" and isinstance(value, (list, tuple)):
             value = [float(v) if isinstance(v, (*_INT, bool)) else v for v in value]
-        return _core_text(self.to_core(self.normal(op, name, value)))
-
-    def _as_text(self) -> bool:
-        return self.kind.startswith("list_") and _KINDS[self.kind] == "string"
-
-
-def _core_text(value: Any) -> str:
-    """A value as the core prints it."""
-    if isinstance(value, tuple):
-        inside = ", ".join(map(_core_text, value))
-        return f"({inside},)" if len(value) == 1 else f"({inside})"
-    if isinstance(value, float) and "e" in repr(value):
-        mantissa, exponent = repr(value).split("e")
-        return f"{mantissa}e{int(exponent)}"
-    return str(value)
+        return str(self.normal(op, name, value))
 
 
 def refuse(op: str, what: str, answer: Any) -> None:
@@ -257,15 +242,9 @@ def check_as_far_as(check: Callable[[Any], Any], conf: Conf) -> Any:
 class Conf:
     """One use of a user operator: how many arrays each argument has, and all attributes."""
 
-    __slots__ = (
-        "definition", "counts", "attrs", "facts", "starts", "supposed", "in_graph", "checked",
-    )  # fmt: skip
+    __slots__ = ("definition", "counts", "attrs", "facts", "starts")
 
     def __init__(self, definition: Any, counts: dict[str, int], attrs: dict[str, Any]) -> None:
-        #: Was anything inferred from a supposition, is it inferred for a graph, and for which shapes
-        #: and types was it checked last? See ``_user_op_infer.py``.
-        self.supposed = self.in_graph = False
-        self.checked: Any = None
         self.definition = definition
         self.counts = counts
         self.attrs = attrs

@@ -148,8 +148,19 @@ class GradContext:
     def bind(self, where: tuple[str, int] | str, fn: Callable[[], Entry] | Entry) -> None:
         arg, i = (where, 0) if isinstance(where, str) else where
         at = self._input(arg, i)
+        what = f"gradient of {self.op_name}: bind to '{self._conf.facts.inputs[at]}'"
+        if self.bound[at]:
+            raise MXNetError(f"{what}: it has a gradient already, bind the sum of both")
+        if not isinstance(fn, Entry) and not callable(fn):
+            raise MXNetError(f"{what}: got {fn!r}, expected a function that returns an entry")
         if self._needed[at]:
-            self.results[at] = fn() if callable(fn) else fn
+            made = fn() if callable(fn) else fn
+            if not isinstance(made, Entry):
+                raise MXNetError(
+                    f"{what}: the function returned {made!r}, expected an entry "
+                    f"(for no gradient: ctx.op('zeros_like', ctx.inp('{arg}', {i})))"
+                )
+            self.results[at] = made
         self.bound[at] = True
 
     def define(self, name: str, recipe: Callable[[Builder], BuiltOp]) -> None:

@@ -1,23 +1,20 @@
-"""Inference of user operators: one function of shapes and element types, asked for each apart.
+"""Inference of user operators: one function of shapes and element types.
 
-The core infers types before shapes for a call on arrays, and shapes before types for a graph; the
-``infer`` function of an operator may look at both. What is not known yet is a stand-in that may be
-passed on (``out.like(inp)``) but stops the run when it is looked at. A stopped run is tried again
-with supposed values; what came of them is checked as soon as both are known: at once for a call on
-arrays, else before the kernel runs. So a supposition may cost a message, never a wrong result.
+Where a call runs or a graph is bound, both are known when the function is asked (``both``). A
+program may also ask a graph for its shapes alone or its types alone, and the ``infer`` function may
+look at both. What is not known then is a stand-in that may be passed on (``out.like(inp)``) but
+stops the run when it is looked at. A stopped run is tried again with supposed values. So a
+supposition decides what ``infer_shape`` and ``infer_type`` of a symbol answer, never what runs.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-import numpy as np
-
 from ._door import TYPES, fail, shape_list, type_list
 from ._user_op_def import Conf
-from .base import MXNetError
+from .base import MXNetError, MXTypeError
 
 
 class _Stop(BaseException):
@@ -65,12 +62,26 @@ class TensorDesc:
         return self
 
 
+class InputDesc(TensorDesc):
+    """That of an input, which is what it is: an error where the function sets it."""
+
+    __slots__ = ()
+
+    def __init__(self, shape: Any, dtype: Any) -> None:
+        object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "dtype", dtype)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise MXTypeError(f"infer: the {name} of an input is not the function's to set")
+
+
 class InferContext:
     """What ``infer`` and ``infer_dtype`` see.
 
     ``inp(name, i=0)`` and ``out(name, i=0)`` have a ``shape`` (tuple of int) and a ``dtype`` (NumPy
-    type). Outputs start as copies of the first input; the function sets what is different, or calls
-    ``out.like(inp)``. An argument that there is not, or not so many arrays of it, is an MXNetError.
+    type); those of inputs are read-only. Outputs start as copies of the first input; the function
+    sets what is different, or calls ``out.like(inp)``. An argument that there is not, or not so many
+    arrays of it, is an MXNetError.
 
     >>> from rsnet import nd, op
     >>> def infer(ctx):
@@ -87,8 +98,8 @@ class InferContext:
 
     def __init__(self, conf: Conf, shapes: Sequence[Any], types: Sequence[Any]) -> None:
         self.conf = conf
-        self.ins = [TensorDesc(s, t) for s, t in zip(shapes, types)]
-        first = self.ins[0] if self.ins else TensorDesc((), None)
+        self.ins = [InputDesc(s, t) for s, t in zip(shapes, types)]
+        first = self.ins[0] if self.ins else TensorDesc(None, None)
         self.outs = [TensorDesc(first.shape, first.dtype) for _ in conf.facts.outputs]
 
     def inp(self, name: str, i: int = 0) -> TensorDesc:
@@ -113,12 +124,11 @@ _SUPPOSED_SHAPES = [(64,) * rank for rank in (2, 1, 3, 4, 5, 6, 0)]
 #: A function that refuses so many suppositions refuses all.
 _MOST_RUNS = 200
 
-#: ``last``: the conf, input types and output types of the thread's last inference of types.
-_thread = threading.local()
 
-_ADVICE = (
-    "pass infer_dtype= to op.define: a function that sets the element types without the shapes"
-)
+def _filled(types: Sequence[Any]) -> list[Any]:
+    """Input types with the first known one in the place of unknown ones."""
+    first = next((t for t in types if t), None)
+    return [t or first for t in types]
 
 
 class Inference:
@@ -134,40 +144,45 @@ class Inference:
         self.infer(context)
         return context
 
-    # The core's two questions ------------------------------------------------------------------
+    # The core's three questions ----------------------------------------------------------------
+
+    def both(
+        self, conf: Conf, shapes: Sequence[Any], names: list[Any]
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """Input types, output shapes and output types, where all is known but some input types."""
+        names = _filled(names)
+        types = [TYPES[t] for t in names]
+        context = self._run(conf, shapes, types)
+        kinds = context if self.infer_dtype is None else self._by_types(conf, types)
+        for name, desc, kind in zip(conf.facts.outputs, context.outs, kinds.outs):
+            for what, value in (("shape", desc.shape), ("dtype", kind.dtype)):
+                if value is None:
+                    raise fail(self.name, f"infer left the {what} of output '{name}' unset")
+        return names, self._shapes(context), self._types(kinds)
 
     def shapes(self, conf: Conf, ins: list[Any]) -> list[Any]:
         """Output shapes from known input shapes."""
-        last, _thread.last = getattr(_thread, "last", None), None
-        if last is not None and last[0] is conf:
-            context = self._run(conf, ins, last[1])
-            shapes = self._shapes(context)
-            self._compare_types(context, last[2])
-            conf.checked = (tuple(ins), tuple(last[1]))
-            return shapes
-        conf.in_graph = True
         unseen = [_Unseen(i) for i in range(len(ins))]
         return self._shapes(self._supposing(conf, ins, unseen, types=True))
 
     def types(self, conf: Conf, ins: list[Any]) -> tuple[list[Any], list[Any]]:
         """Input and output types, by name, from input types of which some may be unknown."""
-        first = next((t for t in ins if t), None)
-        names = [t or first for t in ins]
-        types, unseen = [TYPES[t] for t in names], [_Unseen(i) for i in range(len(ins))]
+        names = _filled(ins)
+        types = [TYPES[t] for t in names]
         if self.infer_dtype is not None:
-            context = InferContext(conf, unseen, types)
-            try:
-                self.infer_dtype(context)
-            except _Stop:
-                raise fail(
-                    self.name, "infer_dtype looks at a shape; it is given types only"
-                ) from None
-        else:
-            context = self._supposing(conf, unseen, types, types=False)
-        told = self._types(context)
-        if not conf.in_graph:  # a call on arrays asks for the shapes next
-            _thread.last = (conf, types, told)
-        return names, told
+            return names, self._types(self._by_types(conf, types))
+        unseen = [_Unseen(i) for i in range(len(ins))]
+        return names, self._types(self._supposing(conf, unseen, types, types=False))
+
+    def _by_types(self, conf: Conf, types: list[Any]) -> InferContext:
+        """What ``infer_dtype`` says."""
+        context = InferContext(conf, [_Unseen(i) for i in range(len(types))], types)
+        assert self.infer_dtype is not None
+        try:
+            self.infer_dtype(context)
+        except _Stop:
+            raise fail(self.name, "infer_dtype looks at a shape; it is given types only") from None
+        return context
 
     def _shapes(self, context: InferContext) -> list[Any]:
         names = context.conf.facts.outputs
@@ -187,19 +202,18 @@ class Inference:
             return self._run(conf, shapes, kinds)
         except _Stop as stop:
             at = stop.at
-        conf.supposed = True
         errors: list[Exception] = []
         found = self._suppose(conf, shapes, kinds, at, types, errors)
         if found is not None:
             return found
         if not types:
-            # No shape will do: outputs stay as they start. The real shapes come next.
+            # No shape will do: outputs stay as they start.
             return InferContext(conf, shapes, kinds)
         if len({(type(e), str(e)) for e in errors}) == 1:
             raise errors[0]  # whatever the types are
         raise MXNetError(
             f"{self.name}: infer looks at element types that are not known yet and accepts none "
-            f"that could be supposed ({errors[0]}); {_ADVICE}"
+            f"that could be supposed ({errors[0]}); bind the graph with its types"
         ) from errors[0]
 
     def _suppose(
@@ -221,32 +235,3 @@ class Inference:
             if len(errors) > _MOST_RUNS:
                 break
         return None
-
-    def check(self, conf: Conf, ins: Sequence[Any], outs: Sequence[Any]) -> None:
-        """Asks again with everything known, where something was supposed: before a kernel runs."""
-        shapes, types = [x.shape for x in ins], [x.dtype for x in ins]
-        key = (tuple(shapes), tuple(types))
-        if conf.checked == key:
-            return
-        context = self._run(conf, shapes, types)
-        self._compare_types(context, [np.dtype(o.dtype).name for o in outs])
-        for name, out, found in zip(conf.facts.outputs, outs, self._shapes(context)):
-            if found != out.shape:
-                raise fail(
-                    self.name,
-                    f"infer gives '{name}' the shape {found} once it knows the types, and "
-                    f"{out.shape} before: a graph has its shapes before its types, so that there "
-                    "no shape can follow from a type",
-                )
-        conf.checked = key
-
-    def _compare_types(self, context: InferContext, told: list[Any]) -> None:
-        if self.infer_dtype is not None:
-            return
-        for name, before, now in zip(context.conf.facts.outputs, told, self._types(context)):
-            if now != before:
-                raise fail(
-                    self.name,
-                    f"infer gives '{name}' the type {now} once it knows the shapes, "
-                    f"and {before} without them; {_ADVICE}",
-                )

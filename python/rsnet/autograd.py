@@ -8,6 +8,7 @@ one is kept on a tape; ``backward`` walks it back. Recording and training are fl
 from __future__ import annotations
 
 from . import _core
+from .base import MXTypeError
 
 __all__ = [
     "Function",
@@ -85,6 +86,12 @@ def predict_mode():
     return _Scope(None, False)
 
 
+def _shown(value):
+    """What a function returned, for an error: its value if that is short."""
+    text = repr(value)
+    return text if len(text) <= 40 else f"a {type(value).__name__}"
+
+
 def _listed(value):
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
@@ -103,8 +110,12 @@ def mark_variables(variables, gradients, grad_reqs="write"):
 
     Raises
     ------
+    TypeError
+        What is given is no NDArray.
     ValueError
         The lists are not equally long, or a request is another one.
+    rsnet.MXNetError
+        A buffer has not its variable's shape, dtype and context. No variable is marked then.
 
     Examples
     --------
@@ -124,8 +135,11 @@ def mark_variables(variables, gradients, grad_reqs="write"):
             f"{len(variables)} variables need as many gradients and requests, "
             f"got {len(gradients)} and {len(reqs)}"
         )
-    for variable, gradient, req in zip(variables, gradients, reqs):
-        _core.mark_variable(variable, gradient, req)
+    for i, pair in enumerate(zip(variables, gradients)):
+        for what, array in zip(("variables", "gradients"), pair):
+            if not isinstance(array, _core.NDArray):
+                raise TypeError(f"{what}[{i}] is a {type(array).__name__}, expected an NDArray")
+    _core.mark_variables(variables, gradients, reqs)
 
 
 def _heads(heads, head_grads):
@@ -275,11 +289,18 @@ class Function:
             )
         with pause(train_mode=is_training()):
             outputs = self.forward(*inputs)
+        single = not isinstance(outputs, (list, tuple))
+        results = [outputs] if single else list(outputs)
+        for i, result in enumerate(results):
+            if not isinstance(result, _core.NDArray):
+                which = "" if single else f" as output {i}"
+                raise MXTypeError(
+                    f"{type(self).__name__}.forward returned {_shown(result)}{which}, "
+                    "expected an NDArray or a list of NDArrays"
+                )
         if not is_recording():
             return outputs
         self._used = True
-        single = not isinstance(outputs, (list, tuple))
-        results = [outputs] if single else list(outputs)
         # An output may be an input itself, or kept by `forward`: the recorded one is a handle of
         # its own.
         saved = [

@@ -8,6 +8,7 @@ auxiliary states are shared, and gradients are written one run after the other.
 
 from __future__ import annotations
 
+import operator
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -166,14 +167,20 @@ class Executor:
 
         Raises
         ------
+        TypeError
+            The step is no integer.
         ValueError
             A negative step.
         MXNetError
             A step before those that it needs.
         """
+        try:
+            step = operator.index(step)
+        except TypeError:
+            raise TypeError(f"partial_forward: step is {step!r}, expected an integer") from None
         if step < 0:
             raise ValueError(f"partial_forward: step {step} is negative")
-        return self._handle.partial_forward(bool(is_train), int(step))
+        return self._handle.partial_forward(bool(is_train), step)
 
     def set_monitor_callback(self, callback: Any, monitor_all: bool = False) -> None:
         """Calls `callback(name, array)` with every output of every operator, one operator at a

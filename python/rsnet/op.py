@@ -20,13 +20,16 @@ operators (:func:`define`, :func:`kernel`, :func:`grad`) are those of ``user_op.
 from __future__ import annotations
 
 import inspect
+import itertools
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from . import _core
-from ._attributes import Attrs, Entry, GradNode, checked_views
+from ._attributes import Attrs, Entry, GradNode, checked_views, kVarg
+from ._door import free_name, function_name
 from ._graph_rule import Entry as GradEntry
 from .base import MXNetError
 from .operator import assign
@@ -41,11 +44,12 @@ from .user_op import (
     kernel,
     kernels,
     ndim,
+    waits_for_define,
     why,
 )
 
 __all__ = [
-    "register", "get", "op", "assign", "Attrs", "Entry", "GradNode", "GradEntry",
+    "register", "get", "op", "assign", "Attrs", "Entry", "GradNode", "GradEntry", "kVarg",
     "shape_assign", "type_assign", "shape_is_known",
     "ElemwiseShape", "ElemwiseType",
     "ElemwiseGradUseNone", "ElemwiseGradUseIn", "ElemwiseGradUseOut", "ElemwiseGradUseInOut",
@@ -58,6 +62,10 @@ _entries: dict[str, Entry] = {}
 def register(name: str, *, views: str | None = None) -> Entry:
     """The record of operator ``name``: a new one, or the one that is registered already.
 
+    Its attributes are set by :meth:`Entry.set_attr`, whose documentation lists them: FInferShape,
+    FInferType, FCompute<cpu>, FGradient and others. An operator with a way to compute (FCompute or
+    FStatefulCompute) is ``nd.<name>`` and ``sym.<name>``.
+
     With ``views="numpy"`` the FCompute functions set from now on get NumPy views of the operands
     instead of NDArrays, unless their ``set_attr`` says otherwise.
 
@@ -69,19 +77,23 @@ def register(name: str, *, views: str | None = None) -> Entry:
     >>> nd.doc_add_one(nd.array([1, 2])).asnumpy().tolist()
     [2.0, 3.0]
     """
-    if not isinstance(name, str) or not name:
-        raise TypeError(f"register: the name of an operator is a text, got {name!r}")
+    function_name("register", name)
     entry = _entries.get(name)
     if entry is None:
-        if name in _core.operator_names():
-            raise MXNetError(
-                f"operator '{name}' is already registered, and not by attributes: "
-                "it cannot be changed here"
-            )
-        entry = _entries[name] = Entry(name)
+        entry = _entries[name] = _new_entry(name)
     if views is not None:
         entry.views = checked_views(name, views)
     return entry
+
+
+def _new_entry(name: str) -> Entry:
+    free_name("register", name)
+    if name in _core.operator_names():
+        raise MXNetError(
+            f"operator '{name}' is already registered, and not by attributes: "
+            "it cannot be changed here"
+        )
+    return Entry(name)
 
 
 def get(name: str) -> Entry:
@@ -90,6 +102,18 @@ def get(name: str) -> Entry:
         return _entries[name]
     except KeyError:
         raise KeyError(f"operator '{name}' is not registered by attributes") from None
+
+
+def missing(name: str) -> str | None:
+    """What a registered operator lacks to be in ``nd`` and ``sym``; None if there is no record of the
+    name."""
+    entry = _entries.get(name)
+    if entry is not None and not entry._installed:
+        return (
+            f"operator '{name}' is registered, but cannot be used yet: it lacks a way to compute, "
+            'set_attr("FCompute<cpu>", f) or set_attr("FStatefulCompute<cpu>", f)'
+        )
+    return waits_for_define(name)
 
 
 # What attribute functions use -------------------------------------------------------------------
@@ -233,6 +257,9 @@ def op(
 ) -> Callable[[Any], Any]:
     """Registers the decorated function ``f(p, *inputs) -> output(s)`` as an operator.
 
+    Decorating again under the same name, as a notebook does whose cell runs twice, warns and
+    replaces; graphs that are bound keep the old function.
+
     Give its gradient with ``@f.gradient``: a function ``g(p, out_grads, inputs, outputs)`` that
     returns the gradient of every input, None for one that gets none.
 
@@ -258,7 +285,8 @@ def op(
     Raises
     ------
     rsnet.MXNetError
-        The name is taken. By a call: the function returns too many or too few results, or results
+        The name is that of an operator which is built in or registered otherwise, or cannot be that
+        of a function. By a call: the function returns too many or too few results, or results
         of other shapes.
 
     Examples
@@ -274,8 +302,10 @@ def op(
     [8.0]
     """
 
+    function_name("op", name)
+
     def decorate(f: Callable[..., Any]) -> Any:
-        entry = register(name).describe(inspect.getdoc(f) or "")
+        entry = _decorated(name).describe(inspect.getdoc(f) or "")
         n_in, n_out = len(inputs), len(outputs)
         entry.set_num_inputs(n_in).set_num_outputs(n_out)
         if param is not None:
@@ -294,7 +324,7 @@ def op(
             _store(name, result, req, outs)
 
         def gradient(g: Callable[..., Any]) -> Callable[..., Any]:
-            backward = register("_backward_" + name)
+            backward = register(_free_name("_backward_" + name))
             backward.set_num_inputs(n_out + n_in + n_out).set_num_outputs(n_in)
             if param is not None:
                 backward.set_attr_parser(param)
@@ -308,18 +338,61 @@ def op(
 
             backward.set_attr("TIsBackward", True)
             backward.set_attr("FCompute<cpu>", run, views=views)
-            entry.set_attr("FGradient", ElemwiseGradUseInOut(backward.name))
+            again = entry.attr("FGradient") is not None
+            entry._reset_attr("FGradient", ElemwiseGradUseInOut(backward.name))
+            if again:
+                _warn_of_replacing(f"the gradient of operator '{name}'", stacklevel=3)
             return g
 
         def _with_params(attrs: Any) -> tuple[Any, ...]:
             return () if param is None else (attrs.parsed,)
 
         entry.set_attr("FCompute<cpu>", compute, views=views)
+        _put(entry)
         f.gradient = gradient  # type: ignore[attr-defined]
         f.entry = entry  # type: ignore[attr-defined]
         return f
 
     return decorate
+
+
+def _decorated(name: str) -> Entry:
+    """A record for the decorator: a new one, which takes the place of an earlier decorated one."""
+    known = _entries.get(name)
+    if known is None:
+        return _new_entry(name)  # known to others once it is complete
+    if not known._installed:
+        return known
+    if not known._decorated:
+        raise MXNetError(
+            f"operator '{name}' is already registered, by attributes: only what the decorator op.op "
+            "registered is replaced by it"
+        )
+    entry = Entry(name)
+    entry._installed = True
+    return entry
+
+
+def _put(entry: Entry) -> None:
+    """Enters a decorated record; a graph that is bound keeps the operator it was bound with."""
+    known, _entries[entry.name] = _entries.get(entry.name), entry
+    entry._decorated = True
+    if known is not None and known is not entry:
+        known._superseded = True
+        _warn_of_replacing(f"operator '{entry.name}'", stacklevel=4)
+
+
+def _warn_of_replacing(what: str, stacklevel: int) -> None:
+    text = f"{what} is registered again; the new function replaces the old"
+    warnings.warn(text, stacklevel=stacklevel)
+
+
+def _free_name(name: str) -> str:
+    """``name`` or, where there is such an operator, ``name_2``, ``name_3`` ...: graphs and tapes find
+    the backward operator of a replaced operator by its name.
+    """
+    names = itertools.chain([name], (f"{name}_{n}" for n in itertools.count(2)))
+    return next(n for n in names if n not in _entries)
 
 
 def _store(name: str, result: Any, req: Sequence[Any], outs: Sequence[Any]) -> None:

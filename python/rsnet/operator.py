@@ -16,7 +16,7 @@ import numpy as np
 
 from . import _core
 from ._custom_classes import CustomOp, CustomOpProp
-from ._door import TYPES, Definition, KernelSpec, check_exec_type, fail
+from ._door import TYPES, Definition, KernelSpec, check_exec_type, fail, free_name
 from ._requests import OpReq, ResourceRequest, assign
 from ._subclassed import Node, node_definitions
 from .base import MXNetError, MXValueError
@@ -379,7 +379,7 @@ def register(name: str) -> Callable[[C], C]:
                 )
             _custom_props[name] = cls
         elif isinstance(cls, type) and issubclass(cls, OperatorProperty):
-            _register_property(name, cls)
+            _register_property(free_name("register", name), cls)
         else:
             raise TypeError(
                 f"register('{name}'): expected a subclass of OperatorProperty or CustomOpProp, "

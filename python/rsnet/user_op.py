@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _core
-from ._door import Definition, KernelSpec, fail
+from ._door import Definition, KernelSpec, argument_name, free_name, function_name
+from ._user_op_compute import ComputeContext, checked_bytes, scratch
 from ._user_op_def import (
     ALWAYS,
     Arg,
@@ -48,6 +49,10 @@ __all__ = [
     "define", "kernel", "grad", "Attr", "attr", "device", "dtype", "ndim", "kernels", "why",
     "definition", "user_op_builder", "UserOpDefinition", "InferContext", "ComputeContext",
 ]  # fmt: skip
+
+
+#: Keywords of every call, and the parameters that count arrays.
+RESERVED = ("name", "out", "ctx", "attr", "num_args", "arg_counts")
 
 
 class _Kernel(NamedTuple):
@@ -147,6 +152,7 @@ class UserOpDefinition:
         d.facts = lambda conf: conf.facts
         d.infer_shape = self._infer_shape
         d.infer_type = self._infer_type
+        d.infer_both = lambda conf, shapes, types: self.inference.both(conf, shapes, types)
         d.inplace = self._inplace
         outs, ins = {a.name for a in self.outputs}, {a.name for a in self.inputs}
         for k in self.kernels:
@@ -183,10 +189,7 @@ class UserOpDefinition:
         return self.attrs[attribute].compared(self.name, attribute, how, value)
 
     def _make(self, values: tuple[Any, ...], given: dict[str, Any]) -> Conf:
-        attrs = {
-            key: declared.from_core(self.name, key, value)
-            for (key, declared), value in zip(self.attrs.items(), values)
-        }
+        attrs = dict(zip(self.attrs, values))
         counts: dict[str, int] = {}
         variable = self._variable
         if variable:
@@ -240,13 +243,11 @@ class UserOpDefinition:
         compute, create = k.compute, k.create
 
         def run(conf: Conf, state: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> Any:
-            if conf.supposed:
-                self.inference.check(conf, ins, outs)
             if not k.always_compute and outs and not any(o.size for o in outs):
                 return None
             context = ComputeContext(conf, ctx, ins, req, outs)
             if k.tmp:
-                context.tmp = _tmp(k, context)
+                context.tmp = scratch(k, context)
             if create is None:
                 return compute(context)
             if k.name not in state:
@@ -255,70 +256,6 @@ class UserOpDefinition:
             return compute(context)
 
         return run
-
-
-def _tmp(k: _Kernel, context: ComputeContext) -> Any:
-    n = k.tmp(context) if callable(k.tmp) else k.tmp
-    if not isinstance(n, int) or n < 0:
-        raise fail(context.conf.definition.name, f"kernel {k.name}: tmp is {n!r}, expected bytes")
-    if n == 0:
-        return None
-    from . import ndarray as nd
-
-    return nd.empty((n,), dtype="uint8")
-
-
-class ComputeContext:
-    """What a kernel sees.
-
-    ``inp(name, i=0)`` and ``out(name, i=0)`` are NDArrays over the operands' memory, valid until the
-    kernel returns; inputs are read-only, and outputs are written by assigning to their elements
-    (requests are honoured behind that). ``tmp`` is the scratch memory (NDArray of uint8) or None,
-    ``state`` what ``state=`` made, ``stream`` None on the CPU. An argument, number or attribute that
-    there is not is an MXNetError.
-
-    >>> from rsnet import nd, op
-    >>> _ = op.define("doc_mean", inputs="in*1+", infer=lambda ctx: ctx.out("out").like(ctx.inp("in")))
-    >>> @op.kernel("doc_mean")
-    ... def _(ctx):
-    ...     n = ctx.count("in")
-    ...     ctx.out("out")[:] = sum(ctx.inp("in", i) for i in range(n)) / n
-    >>> nd.doc_mean(nd.array([1, 2]), nd.array([3, 6])).asnumpy()
-    array([2., 4.], dtype=float32)
-    """
-
-    __slots__ = ("conf", "ctx", "ins", "req", "outs", "tmp", "state")
-
-    def __init__(self, conf: Conf, ctx: Any, ins: Any, req: Any, outs: Any) -> None:
-        self.conf, self.ctx, self.ins, self.req, self.outs = conf, ctx, ins, req, outs
-        self.tmp: Any = None
-        self.state: Any = None
-
-    def inp(self, name: str, i: int = 0) -> Any:
-        """Input array; read it only."""
-        return self.ins[self.conf.position(name, i, self.conf.definition.inputs)]
-
-    def out(self, name: str, i: int = 0) -> Any:
-        """Output array: assign to its elements."""
-        return self.outs[self.conf.position(name, i, self.conf.definition.outputs)]
-
-    def attr(self, name: str) -> Any:
-        """The value of an attribute, in the normal form of its kind."""
-        return self.conf.attr(name)
-
-    def count(self, name: str) -> int:
-        """How many arrays the argument has."""
-        return self.conf.counts[name]
-
-    @property
-    def stream(self) -> Any:
-        """The stream of the device: None on the CPU."""
-        return self.ctx.stream
-
-    @property
-    def is_train(self) -> bool:
-        """Is it a run in training mode?"""
-        return self.ctx.is_train
 
 
 # The registries ---------------------------------------------------------------------------------
@@ -358,8 +295,8 @@ def define(
         ``ctx.out("out").like(ctx.inp("in"))``. It may look at the shapes and dtypes of inputs.
     infer_dtype : callable, optional
         ``infer_dtype(ctx)`` sets the dtypes from the inputs' dtypes alone, and ``infer`` only has
-        to set the shapes. Needed where ``infer`` gives other dtypes for other shapes; an error says
-        so.
+        to set the shapes. Needed only where a graph is asked for its types alone, and ``infer``
+        gives other dtypes for other shapes.
     sbp : optional
         Distribution rules, stored with the operator.
     doc : str, optional
@@ -387,13 +324,22 @@ def define(
     >>> nd.doc_last_max(nd.array([[1, 5, 2]])).asnumpy()
     array([1], dtype=int32)
     """
-    if not isinstance(name, str) or not name:
-        raise MXNetError(f"define: the name of an operator is a text, got {name!r}")
+    function_name("define", name)
+    free_name("define", _registered or name)
     if name in _definitions:
         raise MXNetError(f"user operator '{name}' is already registered")
     if infer is None:
         raise MXNetError(f"{name}: an operator needs an infer function")
+    for what, function in (("infer", infer), ("infer_dtype", infer_dtype), ("check", check)):
+        if not (function is None or callable(function)):
+            raise MXNetError(f"{name}: {what} is {function!r}, expected a function")
+    if not isinstance(attrs, dict | None):
+        raise MXNetError(f"{name}: attrs is {attrs!r}, expected a dict of name to op.Attr")
+    if not isinstance(doc, str):
+        raise MXNetError(f"{name}: doc is {doc!r}, expected a text")
     d = UserOpDefinition(name, inputs, outputs, dict(attrs or {}))
+    if not d.outputs:
+        raise MXNetError(f"{name}: an operator has at least one output")
     d.check, d.sbp, d.doc = check, sbp, doc
     d.inference = Inference(name, infer, infer_dtype)
     d.registered = _registered or name
@@ -402,6 +348,11 @@ def define(
         if names.count(n) > 1 or n == "tmp_buffer":
             raise MXNetError(f"{name}: the name '{n}' is used twice or reserved")
     for key, declared in d.attrs.items():
+        argument_name(f"{name}: attrs", key)
+        if key in RESERVED:
+            raise MXNetError(
+                f"{name}: a call has a use of its own for '{key}': rename the attribute"
+            )
         if not isinstance(declared, Attr):
             raise MXNetError(f"{name}: attribute '{key}' is {declared!r}, expected an op.Attr")
     if any(not a.fixed for a in d.outputs):
@@ -475,8 +426,15 @@ def kernel(
     >>> nd.doc_sum(nd.ones((2,)), nd.ones((2,)), times=3).asnumpy()
     array([6., 6.], dtype=float32)
     """
+    function_name("kernel", name)
+    if not (state is None or callable(state)):
+        raise MXNetError(f"kernel of {name}: state is {state!r}, expected a function")
     if not isinstance(where, Condition):
         raise MXNetError(f"kernel of {name}: where is {where!r}, expected a condition")
+    if not callable(tmp):
+        checked_bytes(f"kernel of {name}", tmp)
+    if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) >= 2**31:
+        raise MXNetError(f"kernel of {name}: priority is {priority!r}, expected an int32")
 
     def decorate(f: Any) -> Any:
         known = _definitions.get(name)
@@ -519,8 +477,11 @@ def kernel(
 
 def grad(name: str) -> Callable[[Any], Any]:
     """Decorator: the function ``g(ctx)`` binds a gradient to every input that needs one."""
+    function_name("grad", name)
 
     def decorate(g: Any) -> Any:
+        if not callable(g):
+            raise MXNetError(f"gradient of {name}: {g!r} is not a function")
         known = _definitions.get(name)
         if name in _waiting_grads or (known is not None and known.grad is not None):
             raise MXNetError(f"the gradient of user operator '{name}' is already registered")
@@ -543,6 +504,13 @@ def definition(name: str) -> UserOpDefinition:
         raise MXNetError(
             f"user operator '{name}' is not registered (registered are: {known})"
         ) from None
+
+
+def waits_for_define(name: str) -> str | None:
+    """What an operator lacks that has kernels or a gradient, but is not defined; else None."""
+    if name in _waiting_kernels or name in _waiting_grads:
+        return f"operator '{name}' has a kernel or gradient, but no op.define says what it is"
+    return None
 
 
 def kernels(name: str) -> list[tuple[str, str, int]]:

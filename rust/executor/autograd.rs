@@ -225,6 +225,26 @@ impl Tracked {
         entry.as_ref().is_some_and(|e| e.leaf().is_none() || Arc::strong_count(&e.node) > 1)
     }
 
+    /// Can `grad` be the buffer of the array's gradient?
+    pub fn check_buffer(&self, grad: &NDArray) -> Result<()> {
+        let (x, g) = (&self.array, grad);
+        let fails = |what: &str, got: String, expected: String| {
+            Err(Error::value(format!(
+                "the gradient buffer has {what} {got}, expected that of its variable, {expected}"
+            )))
+        };
+        if g.shape() != x.shape() {
+            return fails("shape", g.shape().to_string(), x.shape().to_string());
+        }
+        if g.dtype() != x.dtype() {
+            return fails("dtype", g.dtype().to_string(), x.dtype().to_string());
+        }
+        if g.context() != x.context() {
+            return fails("context", g.context().to_string(), x.context().to_string());
+        }
+        Ok(())
+    }
+
     /// Makes the array a leaf whose gradient goes to `grad`; earlier history is forgotten.
     pub fn mark(&self, grad: NDArray, req: OpReq) {
         *self.entry.lock() = Some(Entry::leaf_of(grad, req));

@@ -165,6 +165,11 @@ fn infer(
     }
     let n_outputs = op.num_outputs(attrs);
     let mut out_types: Types = SmallVec::from_elem(None, n_outputs);
+    if let Some(rule) = &op.infer_both {
+        let mut out_shapes: Shapes = (0..n_outputs).map(|_| Shape::unknown()).collect();
+        rule(attrs, (in_shapes, in_types), (&mut out_shapes, &mut out_types))?;
+        return known_specs(out_shapes, out_types);
+    }
     let known = match &op.infer_type {
         Some(infer) => infer(attrs, in_types, &mut out_types)?,
         None => crate::operator::infer::same_type(attrs, in_types, &mut out_types)?,
@@ -187,8 +192,12 @@ fn infer(
         }
         rule(attrs, in_shapes, &mut out_shapes)?;
     }
+    known_specs(out_shapes, out_types)
+}
+
+fn known_specs(shapes: Shapes, types: Types) -> Result<Specs> {
     let mut specs = Specs::new();
-    for (i, (shape, dtype)) in out_shapes.into_iter().zip(out_types).enumerate() {
+    for (i, (shape, dtype)) in shapes.into_iter().zip(types).enumerate() {
         let Some(dtype) = dtype else {
             return Err(Error::type_(format!("the dtype of output {i} cannot be inferred")));
         };

@@ -54,16 +54,8 @@ pub(in crate::graph) fn infer_forward(
             types[id] = Some(*dtype);
         }
     }
-    graph.infer_shapes(&mut shapes)?;
+    graph.infer_both(&mut shapes, &mut types)?;
     refuse_unknown(graph, &shapes)?;
-    graph.infer_types(&mut types)?;
-    for (id, node) in graph.nodes.iter().enumerate() {
-        let at = graph.entries_of(id).start;
-        if node.is_variable() && types[at].is_none() {
-            types[at] = Some(DType::F32);
-            graph.infer_types(&mut types)?;
-        }
-    }
     let known = types.iter().enumerate().map(|(id, t)| {
         t.ok_or_else(|| {
             let node = &graph.nodes[graph.entry(id).node as usize];

@@ -1,14 +1,15 @@
 //! Shape and dtype inference to a fixed point, in both directions.
 //!
 //! Forward and backward sweeps over the nodes alternate until nothing more becomes known. Explicit values
-//! win over a variable's `__shape__` and `__dtype__`, which are used only where none is given.
+//! win over a variable's `__shape__` and `__dtype__`, which are used only where none is given. Where both
+//! are wanted the two are swept together, for operators whose shapes and dtypes follow from each other.
 
 use super::static_graph::{Dict, Entry, Graph, Node};
 use super::symbol::Symbol;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::operator::infer::same_type;
-use crate::operator::{Attrs, OpDef};
+use crate::operator::{Attrs, InferBothFn, OpDef};
 use crate::shape::Shape;
 use std::fmt::Write;
 
@@ -99,6 +100,91 @@ impl Graph {
     }
 }
 
+impl Graph {
+    /// Completes shapes and dtypes (one of each per entry) together. A variable of whose dtype nothing is known
+    /// is float32.
+    pub fn infer_both(&self, shapes: &mut [Shape], types: &mut [Option<DType>]) -> Result<()> {
+        let mut joint = Joint::new(self, shapes, types);
+        joint.reach_fixed_point()?;
+        for id in (0..self.nodes.len()).filter(|&id| self.nodes[id].is_variable()) {
+            let at = self.entries_of(id).start;
+            if joint.types.facts[at].is_none() {
+                joint.types.facts[at] = Some(DType::F32);
+                joint.reach_fixed_point()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sweeps over shapes and dtypes at once.
+struct Joint<'a> {
+    shapes: Sweeper<'a, Shape>,
+    types: Sweeper<'a, Option<DType>>,
+}
+
+impl<'a> Joint<'a> {
+    fn new(graph: &'a Graph, shapes: &'a mut [Shape], types: &'a mut [Option<DType>]) -> Self {
+        Joint { shapes: Sweeper::new(graph, shapes), types: Sweeper::new(graph, types) }
+    }
+
+    fn reach_fixed_point(&mut self) -> Result<()> {
+        let n = self.shapes.graph.nodes.len();
+        loop {
+            let mut learnt = false;
+            for node in 0..n {
+                learnt |= self.visit(node)?;
+            }
+            if self.shapes.done.iter().chain(&self.types.done).all(|&d| d) {
+                return Ok(());
+            }
+            for node in (0..n).rev() {
+                learnt |= self.visit(node)?;
+            }
+            if !learnt {
+                return Ok(());
+            }
+        }
+    }
+
+    /// One forward sweep over the nodes from `first` on, whose inputs are all known by then.
+    fn only_from(&mut self, first: usize) -> Result<()> {
+        for node in first..self.shapes.graph.nodes.len() {
+            if self.shapes.graph.nodes[node].mirror_of.is_none() {
+                self.visit(node)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn visit(&mut self, id: usize) -> Result<bool> {
+        let node = &self.shapes.graph.nodes[id];
+        match node.op.as_ref().and_then(|op| Some((op, op.infer_both.as_ref()?))) {
+            Some((op, rule)) => self.visit_both(id, op, rule),
+            None => Ok(self.shapes.visit(id)? | self.types.visit(id)?),
+        }
+    }
+
+    /// Runs a rule of both once what it needs is known.
+    fn visit_both(&mut self, id: usize, op: &OpDef, rule: &InferBothFn) -> Result<bool> {
+        if self.shapes.done[id] && self.types.done[id] {
+            return Ok(false);
+        }
+        let (shapes, types) = (&mut self.shapes, &mut self.types);
+        let node = shapes.load(id);
+        types.load(id);
+        let some_type = types.ins.is_empty() || types.ins.iter().any(Fact::known);
+        if !some_type || !shapes.ins.iter().all(Fact::known) {
+            return Ok(false);
+        }
+        let mut out_shapes = vec![Shape::unknown(); shapes.outs.len()];
+        rule(&node.attrs, (&shapes.ins, &mut types.ins), (&mut out_shapes, &mut types.outs))
+            .map_err(|e| shapes.explain(e, node, op))?;
+        shapes.outs = out_shapes;
+        Ok(shapes.learn(id, node, op)? | types.learn(id, node, op)?)
+    }
+}
+
 struct Sweeper<'a, F> {
     graph: &'a Graph,
     facts: &'a mut [F],
@@ -133,16 +219,6 @@ impl<'a, F: Fact> Sweeper<'a, F> {
         }
     }
 
-    /// One forward sweep over the nodes from `first` on, whose inputs are all known by then.
-    fn only_from(&mut self, first: usize) -> Result<()> {
-        for node in first..self.graph.nodes.len() {
-            if self.graph.nodes[node].mirror_of.is_none() {
-                self.visit(node)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Runs the node's rule; `true` if anything was learnt.
     fn visit(&mut self, id: usize) -> Result<bool> {
         let node = &self.graph.nodes[id];
@@ -150,15 +226,26 @@ impl<'a, F: Fact> Sweeper<'a, F> {
         if let Some(forward) = node.backward_of.filter(|_| op.is_backward) {
             return self.visit_backward(id, forward).map_err(|e| self.explain(e, node, op));
         }
+        self.load(id);
+        F::run(op, &node.attrs, &mut self.ins, &mut self.outs)
+            .map_err(|e| self.explain(e, node, op))?;
+        self.learn(id, node, op)
+    }
+
+    /// What is known of the node's inputs and outputs, for a rule.
+    fn load(&mut self, id: usize) -> &'a Node {
+        let node = &self.graph.nodes[id];
         self.ins.clear();
         for e in &node.inputs {
             self.ins.push(self.facts[self.graph.entry_id(*e)].clone());
         }
-        let outputs = self.graph.entries_of(id);
         self.outs.clear();
-        self.outs.extend_from_slice(&self.facts[outputs.clone()]);
-        F::run(op, &node.attrs, &mut self.ins, &mut self.outs)
-            .map_err(|e| self.explain(e, node, op))?;
+        self.outs.extend_from_slice(&self.facts[self.graph.entries_of(id)]);
+        node
+    }
+
+    /// Takes over what a rule has found; `true` if anything of it is new.
+    fn learn(&mut self, id: usize, node: &Node, op: &OpDef) -> Result<bool> {
         let mut learnt = false;
         let mut complete = true;
         for (i, e) in node.inputs.iter().enumerate() {
@@ -166,7 +253,7 @@ impl<'a, F: Fact> Sweeper<'a, F> {
             let at = self.graph.entry_id(*e);
             learnt |= self.facts[at].learn(&self.ins[i]).map_err(|e| self.explain(e, node, op))?;
         }
-        for (i, at) in outputs.enumerate() {
+        for (i, at) in self.graph.entries_of(id).enumerate() {
             complete &= self.outs[i].known();
             learnt |= self.facts[at].learn(&self.outs[i]).map_err(|e| self.explain(e, node, op))?;
         }
@@ -352,10 +439,7 @@ impl Graph {
                 }
             }
         }
-        let mut sweep = Sweeper::new(self, shapes);
-        sweep.only_from(self.num_forward)?;
-        let mut sweep = Sweeper::new(self, &mut all);
-        sweep.only_from(self.num_forward)?;
+        Joint::new(self, shapes, &mut all).only_from(self.num_forward)?;
         *types = Vec::with_capacity(all.len());
         for (id, dtype) in all.into_iter().enumerate() {
             let known = dtype.filter(|_| shapes[id].is_known());

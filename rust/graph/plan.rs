@@ -274,6 +274,7 @@ impl Planner<'_> {
         done.shapes = shapes.clone();
         done.types = types.clone();
         done.graph.infer_rest(&done.head_grads, &mut done.shapes, &mut done.types)?;
+        done.check_gradients()?;
         Ok(done)
     }
 

@@ -25,6 +25,17 @@ pub type InferShapeFn =
     Arc<dyn Fn(&Attrs, &mut [Shape], &mut [Shape]) -> Result<bool> + Send + Sync>;
 pub type InferTypeFn =
     Arc<dyn Fn(&Attrs, &mut [Option<DType>], &mut [Option<DType>]) -> Result<bool> + Send + Sync>;
+/// Shapes and dtypes at once: the shapes of all inputs are known and the dtype of at least one. Fills in the
+/// other dtypes and all of the outputs.
+pub type InferBothFn = Arc<
+    dyn Fn(
+            &Attrs,
+            (&[Shape], &mut [Option<DType>]),
+            (&mut [Shape], &mut [Option<DType>]),
+        ) -> Result<()>
+        + Send
+        + Sync,
+>;
 pub type StateFn =
     Arc<dyn Fn(&Attrs, Context, &[Shape], &[DType]) -> Result<OpState> + Send + Sync>;
 pub type CheckFn = Arc<dyn Fn(&Attrs) -> Result<()> + Send + Sync>;
@@ -121,6 +132,8 @@ pub struct OpDef {
     pub ignores: Listed<usize>,
     pub infer_shape: Option<InferShapeFn>,
     pub infer_type: Option<InferTypeFn>,
+    /// Where shapes and dtypes follow from each other: asked instead of the two above wherever both are wanted.
+    pub infer_both: Option<InferBothFn>,
     pub inplace: Listed<InplacePair>,
     pub resources: Listed<ResourceRequest>,
     pub gradient: Gradient,
@@ -226,6 +239,7 @@ impl OpDef {
             ignores: Listed::fixed(&[]),
             infer_shape: None,
             infer_type: None,
+            infer_both: None,
             inplace: Listed::fixed(&[]),
             resources: Listed::fixed(&[]),
             gradient: Gradient::None,

@@ -7,7 +7,9 @@
 use super::def::OpDef;
 use super::param::Attrs;
 use super::value::Value;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::shape::Shape;
 use std::sync::Arc;
 
 /// A value inside a builder: opaque, only identity matters.
@@ -102,6 +104,30 @@ pub enum Gradient {
     /// By a rule of its own, which may use everything, or only the values of these entries and the shapes of
     /// all.
     Rule { rule: GradFn, reads: Option<DepsFn> },
+}
+
+impl OpDef {
+    /// An error if what is `got` as the gradient of an input is not like the input, shape and dtype.
+    pub fn check_gradient(
+        &self,
+        attrs: &Attrs,
+        input: usize,
+        got: (&Shape, DType),
+        expected: (&Shape, DType),
+    ) -> Result<()> {
+        if got == expected {
+            return Ok(());
+        }
+        let names = self.inputs(attrs);
+        let name = names.get(input).map_or("?", |n| n);
+        let what = |(shape, dtype): (&Shape, DType)| format!("{dtype} of shape {shape}");
+        Err(Error::value(format!(
+            "the gradient of input '{name}' is {}, expected {}, as the input is",
+            what(got),
+            what(expected)
+        ))
+        .in_operator(&self.name))
+    }
 }
 
 impl Gradient {

@@ -1,5 +1,6 @@
 //! Kernels of an operator: what they are given, how one is chosen, and bodies that are callbacks.
 
+use super::literal::parse_list;
 use super::param::Attrs;
 use super::request::{OpReq, RandomKey};
 use super::value::Value;
@@ -8,6 +9,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::tensor::View;
 use std::any::Any;
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -130,27 +132,25 @@ impl Compare {
     }
 
     /// Unordered values (a NaN) compare as different.
-    fn holds<T: PartialOrd>(self, a: T, b: T) -> bool {
+    fn holds(self, order: Option<Ordering>) -> bool {
         match self {
-            Compare::Eq => a == b,
-            Compare::Ne => a != b,
-            Compare::Lt => a < b,
-            Compare::Le => a <= b,
-            Compare::Gt => a > b,
-            Compare::Ge => a >= b,
+            Compare::Eq => order == Some(Ordering::Equal),
+            Compare::Ne => order != Some(Ordering::Equal),
+            Compare::Lt => order == Some(Ordering::Less),
+            Compare::Le => order.is_some_and(Ordering::is_le),
+            Compare::Gt => order == Some(Ordering::Greater),
+            Compare::Ge => order.is_some_and(Ordering::is_ge),
         }
     }
 
     fn holds_for(self, value: &Value, text: &str) -> bool {
-        let number = match value {
-            Value::Int(i) => Some(*i as f64),
-            Value::Float(x) => Some(*x),
+        let order = match value {
+            Value::Int(_) | Value::Float(_) => Value::number(text).map(|n| value.order(&n)),
+            Value::List(_) => parse_list(text)
+                .map(|items| value.equals(&Value::List(items)).then_some(Ordering::Equal)),
             _ => None,
         };
-        match (number, text.parse::<f64>()) {
-            (Some(a), Ok(b)) => self.holds(a, b),
-            _ => self.holds(value.to_string().as_str(), text),
-        }
+        self.holds(order.unwrap_or_else(|| Some(value.to_string().as_str().cmp(text))))
     }
 }
 
@@ -169,7 +169,9 @@ impl Match {
             Match::Always => true,
             Match::Device(d) => *d == facts.device,
             Match::DTypeOf(name, dtypes) => tensor(name).is_some_and(|t| dtypes.contains(&t.1)),
-            Match::RankOf(name, how, rank) => tensor(name).is_some_and(|t| how.holds(t.2, *rank)),
+            Match::RankOf(name, how, rank) => {
+                tensor(name).is_some_and(|t| how.holds(Some(t.2.cmp(rank))))
+            }
             Match::Attr(name, how, text) => {
                 facts.attrs.value(name).is_some_and(|v| how.holds_for(v, text))
             }
@@ -268,5 +270,15 @@ mod tests {
         assert!(Match::Not(Box::new(f64s)).holds(&facts));
         assert!(Compare::Lt.holds_for(&Value::Float(0.5), "1"));
         assert!(Compare::Eq.holds_for(&Value::from("NCHW"), "NCHW"));
+        let great = Value::Int((1 << 53) + 1);
+        assert!(Compare::Eq.holds_for(&great, "9007199254740993"));
+        assert!(!Compare::Eq.holds_for(&great, "9007199254740992"));
+        assert!(Compare::Gt.holds_for(&great, "9007199254740992.0"));
+        assert!(Compare::Lt.holds_for(&Value::Int(i64::MAX), "9223372036854775808"));
+        assert!(Compare::Ne.holds_for(&Value::Int(1), "nan"));
+        let names = Value::List(vec!["a, b".into(), "c".into()]);
+        assert!(Compare::Eq.holds_for(&names, "['a, b', \"c\"]"));
+        assert!(Compare::Ne.holds_for(&names, "('a', 'b', 'c')"));
+        assert!(Compare::Eq.holds_for(&Value::from(&[1i64, 2][..]), "(1.0, 2)"));
     }
 }

@@ -7,13 +7,14 @@ mod def;
 mod gradient;
 pub mod infer;
 mod kernel;
+mod literal;
 mod param;
 pub mod property;
 mod registry;
 mod request;
 mod value;
 
-pub use def::{InplacePair, InputDoc, Listed, OpDef};
+pub use def::{InferBothFn, InplacePair, InputDoc, Listed, OpDef};
 pub use gradient::{Dep, GradBuilder, GradEntry, GradFn, GradNode, Gradient, Gradients};
 pub use kernel::{
     Body, Call, Callback, Compare, Done, Kernel, Match, MatchFacts, NativeFn, OpContext, OpState,

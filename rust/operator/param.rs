@@ -4,6 +4,7 @@
 use super::value::{FieldType, Value};
 use crate::error::{Error, Result};
 use std::any::Any;
+use std::cmp::Ordering;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -33,13 +34,11 @@ impl Field {
     }
 
     fn check(&self, value: &Value) -> Result<()> {
-        let x = match value {
-            Value::Int(i) => *i as f64,
-            Value::Float(x) => *x,
-            _ => return Ok(()),
-        };
         let (low, high) = self.range;
-        if low.is_none_or(|l| !(x < l)) && high.is_none_or(|h| !(x > h)) {
+        let is = |order, bound: f64| value.order(&Value::Float(bound)) == Some(order);
+        if low.is_none_or(|l| !is(Ordering::Less, l))
+            && high.is_none_or(|h| !is(Ordering::Greater, h))
+        {
             return Ok(());
         }
         let limit = match (low, high) {

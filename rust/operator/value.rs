@@ -4,8 +4,10 @@
 //! or the plain value a program wrote. [`FieldType::coerce`] turns it into the one normal form of the
 //! field's type, or says what was expected. The rules are those of dmlc parameters, see `coerce`.
 
+use super::literal::{parse_list, quote};
 use crate::dtype::DType;
 use smallvec::SmallVec;
+use std::cmp::Ordering;
 use std::fmt;
 
 /// A parameter's value before or after [`FieldType::coerce`].
@@ -29,6 +31,47 @@ impl Value {
             }
             _ => self == other,
         }
+    }
+
+    /// The number that a text writes: an integer exactly, anything else as a float.
+    pub fn number(text: &str) -> Option<Value> {
+        let integer = text.parse().ok().map(Value::Int);
+        integer.or_else(|| text.parse().ok().map(Value::Float))
+    }
+
+    /// How two numbers compare, as exact as Python compares an integer with a float; `None` for a NaN
+    /// and for what is no number.
+    pub fn order(&self, other: &Value) -> Option<Ordering> {
+        match (self, other) {
+            (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),
+            (Value::Float(a), Value::Float(b)) => a.partial_cmp(b),
+            (Value::Int(a), Value::Float(b)) => integer_to_float(*a, *b),
+            (Value::Float(a), Value::Int(b)) => integer_to_float(*b, *a).map(Ordering::reverse),
+            _ => None,
+        }
+    }
+
+    /// Equal as in Python: numbers whatever their types, lists item by item.
+    pub fn equals(&self, other: &Value) -> bool {
+        match (self, other) {
+            (Value::List(a), Value::List(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.equals(b))
+            }
+            (Value::Int(_) | Value::Float(_), Value::Int(_) | Value::Float(_)) => {
+                self.order(other) == Some(Ordering::Equal)
+            }
+            _ => self == other,
+        }
+    }
+}
+
+fn integer_to_float(i: i64, x: f64) -> Option<Ordering> {
+    const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+    match x {
+        x if x.is_nan() => None,
+        x if x >= TWO_TO_63 => Some(Ordering::Less),
+        x if x < -TWO_TO_63 => Some(Ordering::Greater),
+        x => Some(i.cmp(&(x.trunc() as i64)).then(0.0.partial_cmp(&x.fract())?)),
     }
 }
 
@@ -55,7 +98,10 @@ impl fmt::Display for Value {
                     if i > 0 {
                         f.write_str(", ")?;
                     }
-                    write!(f, "{item}")?;
+                    match item {
+                        Value::Str(text) => quote(text, f)?,
+                        item => write!(f, "{item}")?,
+                    }
                 }
                 f.write_str(if items.len() == 1 { ",)" } else { ")" })
             }
@@ -99,6 +145,8 @@ pub enum FieldType {
     /// A tuple of integers, any of which may be `None`.
     OptIntTuple,
     FloatTuple,
+    /// A tuple of strings, shapes, integers or enums.
+    List(Box<FieldType>),
     /// One of these texts.
     Enum(Vec<String>),
     /// `None` or the inner type.
@@ -124,6 +172,7 @@ impl FieldType {
             FieldType::Str => "string".into(),
             FieldType::Shape | FieldType::OptIntTuple => "Shape(tuple)".into(),
             FieldType::FloatTuple => "tuple of <float>".into(),
+            FieldType::List(inner) => format!("tuple of <{}>", inner.display()),
             FieldType::Enum(keys) => quoted(keys, false),
             FieldType::Optional(inner) => match &**inner {
                 FieldType::Shape => "Shape or None".into(),
@@ -137,7 +186,8 @@ impl FieldType {
     ///
     /// Text follows dmlc: booleans `true`/`false` in any case, `1`, `0`; decimal integers with optional
     /// sign and surrounding spaces; floats as C's `strtod` without hexadecimals, an optional trailing
-    /// `f`; shapes `(1, 2)`, `[1,2]`, `(3L,)`, a bare `3`, `()`; `None` for optional types.
+    /// `f`; shapes `(1, 2)`, `[1,2]`, `(3L,)`, a bare `3`, `()`; `None` for optional types. Lists of
+    /// strings and of shapes, which dmlc does not have, are Python literals.
     pub fn coerce(&self, value: &Value) -> Option<Value> {
         match (self, value) {
             (FieldType::Optional(_), Value::None) => Some(Value::None),
@@ -162,6 +212,11 @@ impl FieldType {
                 v => integer(v, i64::MIN, i64::MAX),
             }),
             (FieldType::FloatTuple, v) => list(v, &|v| float(v).filter(fits_float)),
+            (FieldType::List(inner), Value::List(items)) => {
+                let item = |v| inner.item(v);
+                items.iter().map(item).collect::<Option<_>>().map(Value::List)
+            }
+            (FieldType::List(_), Value::Str(text)) => self.coerce(&Value::List(parse_list(text)?)),
             (FieldType::Enum(keys), Value::Str(s)) => keys.contains(s).then(|| value.clone()),
             (FieldType::Enum(keys), Value::Int(i)) => {
                 let text = i.to_string();
@@ -169,6 +224,16 @@ impl FieldType {
             }
             _ => None,
         }
+    }
+
+    /// As [`FieldType::coerce`] for an item of a list, which must be of the item's kind as it stands.
+    fn item(&self, value: &Value) -> Option<Value> {
+        let fits = match self {
+            FieldType::Str | FieldType::Enum(_) => matches!(value, Value::Str(_)),
+            FieldType::Shape => matches!(value, Value::List(_)),
+            _ => !matches!(value, Value::Str(_)),
+        };
+        if fits { self.coerce(value) } else { None }
     }
 }
 

@@ -5,6 +5,7 @@ use super::error::{IntoPy, from_py};
 use super::ndarray::PyNDArray;
 use super::runtime;
 use crate::context::Context;
+use crate::error::Error;
 use crate::executor::autograd::{self, Backward, Seen, TapeFunction, Tracked};
 use crate::operator::OpReq;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -85,12 +86,22 @@ fn request(text: &str) -> PyResult<OpReq> {
 }
 
 #[pyfunction]
-fn mark_variable(
-    variable: &Bound<'_, PyNDArray>,
-    grad: &Bound<'_, PyNDArray>,
-    req: &str,
+fn mark_variables(
+    py: Python<'_>,
+    variables: Vec<Bound<'_, PyNDArray>>,
+    grads: Vec<Bound<'_, PyNDArray>>,
+    reqs: Vec<String>,
 ) -> PyResult<()> {
-    variable.get().tracked.mark(grad.get().tracked.array.clone(), request(req)?);
+    let reqs = reqs.iter().map(|r| request(r)).collect::<PyResult<Vec<_>>>()?;
+    let buffers: Vec<_> = grads.iter().map(|g| &g.get().tracked.array).collect();
+    for (i, (variable, buffer)) in variables.iter().zip(&buffers).enumerate() {
+        let fits = variable.get().tracked.check_buffer(buffer);
+        fits.map_err(|e| Error::new(e.kind(), format!("gradients[{i}]: {}", e.message())))
+            .py(py)?;
+    }
+    for ((variable, buffer), req) in variables.iter().zip(buffers).zip(reqs) {
+        variable.get().tracked.mark(buffer.clone(), req);
+    }
     Ok(())
 }
 
@@ -236,7 +247,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         is_training,
         set_current_context,
         current_context,
-        mark_variable,
+        mark_variables,
         backward,
         grad,
         record_function,

@@ -76,20 +76,30 @@ type Vars = SmallVec<[Var; 4]>;
 
 /// What the user gave as a list, which keeps its variables alive meanwhile; of any iterable, which may be a generator
 /// that gives its variables once, a list is made.
-fn listed<'py>(vars: Option<Bound<'py, PyAny>>) -> PyResult<Option<Bound<'py, PyAny>>> {
+fn listed<'py>(
+    argument: &str,
+    vars: Option<Bound<'py, PyAny>>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
     let Some(vars) = vars else { return Ok(None) };
     if vars.is_instance_of::<PyList>() || vars.is_instance_of::<PyTuple>() {
         return Ok(Some(vars));
     }
-    let items = vars.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+    let Ok(items) = vars.try_iter() else {
+        let got = vars.get_type();
+        return Err(PyTypeError::new_err(format!(
+            "{argument}: expected a list of engine variables, got {got}"
+        )));
+    };
+    let items = items.collect::<PyResult<Vec<_>>>()?;
     Ok(Some(PyTuple::new(vars.py(), items)?.into_any()))
 }
 
-fn vars(list: &Bound<'_, PyAny>) -> PyResult<Vars> {
+fn vars(argument: &str, list: Option<&Bound<'_, PyAny>>) -> PyResult<Vars> {
+    let Some(list) = list else { return Ok(Vars::new()) };
     let one = |item: &Bound<'_, PyAny>| match item.cast::<Variable>() {
         Ok(v) => Ok(v.get().0),
         Err(_) => Err(PyTypeError::new_err(format!(
-            "expected an engine variable, got {}",
+            "{argument}: expected engine variables, got {}",
             item.get_type()
         ))),
     };
@@ -262,9 +272,10 @@ fn push_sync(
     priority: i32,
     name: Option<&str>,
 ) -> PyResult<()> {
-    let (const_vars, mutate_vars) = (listed(const_vars)?, listed(mutate_vars)?);
-    let reads = const_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
-    let writes = mutate_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
+    let const_vars = listed("const_vars", const_vars)?;
+    let mutate_vars = listed("mutate_vars", mutate_vars)?;
+    let reads = vars("const_vars", const_vars.as_ref())?;
+    let writes = vars("mutate_vars", mutate_vars.as_ref())?;
     let (ctx, prop) = (context(ctx.as_ref())?, prop_arg(prop)?);
     let call = Pushing { ctx, reads: &reads, writes: &writes, prop, priority, name };
     call.push(py, r#fn, Ends::ByReturning)
@@ -312,9 +323,10 @@ fn push_async(
     priority: i32,
     name: Option<&str>,
 ) -> PyResult<()> {
-    let (const_vars, mutate_vars) = (listed(const_vars)?, listed(mutate_vars)?);
-    let reads = const_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
-    let writes = mutate_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
+    let const_vars = listed("const_vars", const_vars)?;
+    let mutate_vars = listed("mutate_vars", mutate_vars)?;
+    let reads = vars("const_vars", const_vars.as_ref())?;
+    let writes = vars("mutate_vars", mutate_vars.as_ref())?;
     let (ctx, prop) = (context(ctx.as_ref())?, prop_arg(prop)?);
     let call = Pushing { ctx, reads: &reads, writes: &writes, prop, priority, name };
     call.push(py, Some(r#fn), Ends::ByToken)
@@ -360,9 +372,10 @@ fn new_operator(
     if let Some(f) = r#fn.as_ref().filter(|f| !f.is_callable()) {
         return Err(PyTypeError::new_err(format!("{f} is not callable")));
     }
-    let (const_vars, mutate_vars) = (listed(const_vars)?, listed(mutate_vars)?);
-    let reads = const_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
-    let writes = mutate_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
+    let const_vars = listed("const_vars", const_vars)?;
+    let mutate_vars = listed("mutate_vars", mutate_vars)?;
+    let reads = vars("const_vars", const_vars.as_ref())?;
+    let writes = vars("mutate_vars", mutate_vars.as_ref())?;
     let derived = match (name, &r#fn) {
         (None, Some(f)) => Some(name_of(f)?),
         _ => None,

@@ -220,6 +220,12 @@ fn add_inference(def: &mut OpDef, d: &Bound<'_, PyAny>) -> PyResult<()> {
             infer_type(&function, attrs, ins, outs, &names.0.to_vec(attrs), &names.1.to_vec(attrs))
         }));
     }
+    if let Some(function) = attribute(d, "infer_both")? {
+        let names = (def.input_names.clone(), def.output_names.clone());
+        def.infer_both = Some(Arc::new(move |attrs, ins, outs| {
+            infer_both(&function, attrs, ins, outs, &names.0.to_vec(attrs), &names.1.to_vec(attrs))
+        }));
+    }
     Ok(())
 }
 
@@ -271,21 +277,47 @@ fn infer_type(
     in_names: &[String],
     out_names: &[String],
 ) -> Result<bool> {
-    type Names = Vec<Option<String>>;
-    let names = |types: &[Option<DType>]| -> Vec<Option<&str>> {
-        types.iter().map(|t| t.map(DType::name)).collect()
-    };
     let answer: Option<(Names, Names)> = call(attrs, |py, payload| {
-        function.bind(py).call1((payload, names(ins), names(outs)))?.extract()
+        function.bind(py).call1((payload, type_names(ins), type_names(outs)))?.extract()
     })?;
     let Some((new_ins, new_outs)) = answer else { return Ok(false) };
-    let learnt = ins.iter_mut().zip(new_ins).zip(in_names);
-    for ((slot, name), argument) in learnt.chain(outs.iter_mut().zip(new_outs).zip(out_names)) {
+    assign_types(ins, new_ins, in_names)?;
+    assign_types(outs, new_outs, out_names)?;
+    Ok(ins.iter().chain(outs.iter()).all(Option::is_some))
+}
+
+type Names = Vec<Option<String>>;
+
+fn type_names(types: &[Option<DType>]) -> Vec<Option<&'static str>> {
+    types.iter().map(|t| t.map(DType::name)).collect()
+}
+
+fn assign_types(slots: &mut [Option<DType>], names: Names, arguments: &[String]) -> Result<()> {
+    for ((slot, name), argument) in slots.iter_mut().zip(names).zip(arguments) {
         if let Some(name) = name {
             infer::assign_type(slot, argument, DType::from_name(&name)?)?;
         }
     }
-    Ok(ins.iter().chain(outs.iter()).all(Option::is_some))
+    Ok(())
+}
+
+fn infer_both(
+    function: &Py<PyAny>,
+    attrs: &Attrs,
+    (in_shapes, in_types): (&[Shape], &mut [Option<DType>]),
+    (out_shapes, out_types): (&mut [Shape], &mut [Option<DType>]),
+    in_names: &[String],
+    out_names: &[String],
+) -> Result<()> {
+    let (new_ins, shapes, new_outs): (Names, Vec<Vec<i64>>, Names) = call(attrs, |py, payload| {
+        let args = (payload, shapes_to_py(py, in_shapes)?, type_names(in_types));
+        function.bind(py).call1(args)?.extract()
+    })?;
+    for ((slot, dims), name) in out_shapes.iter_mut().zip(&shapes).zip(out_names) {
+        infer::assign_shape(slot, name, &Shape::new(dims))?;
+    }
+    assign_types(in_types, new_ins, in_names)?;
+    assign_types(out_types, new_outs, out_names)
 }
 
 /// In-place pairs, attributes of input variables, and resources.

@@ -27,6 +27,14 @@ from ._arithmetic import *  # noqa: E402, F403
 from ._creation import *  # noqa: E402, F403
 from ._io import *  # noqa: E402, F403
 
+
+def __getattr__(name: str) -> object:
+    from .. import op
+
+    why = None if name.startswith("__") else op.missing(name)
+    raise AttributeError(why or f"module {__name__!r} has no attribute {name!r}", name=name)
+
+
 for _module in (_arithmetic, _creation, _io):
     _HANDWRITTEN.update(_module.__all__)
 del _module

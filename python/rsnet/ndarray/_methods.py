@@ -277,7 +277,7 @@ def _attach_grad(self, grad_req="write", stype=None):
     """Makes the array a leaf of the tape with a gradient buffer of zeros; forgets its history."""
     buffer = _core.empty(self.shape, self.context, self.dtype)
     buffer[:] = 0
-    _core.mark_variable(self, buffer, grad_req)
+    _core.mark_variables([self], [buffer], [grad_req])
 
 
 def _backward(self, out_grad=None, retain_graph=False, train_mode=True):

@@ -47,6 +47,17 @@ def _module(name):
     return sys.modules[full]
 
 
+def hidden_by(name):
+    """What is in ``nd`` or ``sym`` under the name of an operator and is none; None if nothing is."""
+    home, short = _home(name)
+    if home != "op" or hasattr(_module("op"), short):
+        return None
+    for package in (_PACKAGE, "rsnet.symbol"):
+        if short in vars(sys.modules.get(package, types)):
+            return f"{package}.{short}"
+    return None
+
+
 def add_function(name):
     """Makes the function of operator `name`; replaces one that is there."""
     home, short = _home(name)

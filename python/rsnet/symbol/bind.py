@@ -108,6 +108,8 @@ def _limit_bytes(limit: int | str | None) -> int | None:
 
 
 def _check_groups(group2ctx: Any) -> dict[str, Context] | None:
+    if not isinstance(group2ctx, dict | None):
+        raise TypeError(f"group2ctx is {group2ctx!r}, expected a dict of group name to Context")
     for group, ctx in (group2ctx or {}).items():
         if not isinstance(ctx, Context):
             raise TypeError(f"group2ctx['{group}'] is a {type(ctx).__name__}, expected a Context")

@@ -55,11 +55,24 @@ def text_of(value: Any) -> str:
     if isinstance(value, (type, np.dtype)):
         return np.dtype(value).name
     if isinstance(value, (tuple, list)):
-        inner = ", ".join(text_of(v) for v in value)
+        inner = ", ".join(_item_text(v) for v in value)
         return f"({inner},)" if len(value) == 1 else f"({inner})"
     if isinstance(value, np.generic):
         value = value.item()
     return str(value)
+
+
+def _item_text(value: Any) -> str:
+    """An item of a list: strings and types are quoted, so that what they hold ends no item."""
+    text = text_of(value)
+    return repr(text) if isinstance(value, (str, type, np.dtype)) else text
+
+
+def missing_operator(name: str) -> str | None:
+    """Why an operator that a program has begun to register is not there."""
+    from .. import op
+
+    return op.missing(name)
 
 
 def function(name: str) -> Callable[..., Symbol]:
@@ -72,7 +85,7 @@ def function(name: str) -> Callable[..., Symbol]:
     """
     version = _core.registry_version(name)
     if version is None:
-        raise AttributeError(f"operator '{name}' is not registered")
+        raise AttributeError(missing_operator(name) or f"operator '{name}' is not registered")
     known = _functions.get(name)
     if known is None or known[0] != version:
         known = _functions[name] = (version, _make(name))

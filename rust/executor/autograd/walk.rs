@@ -267,7 +267,15 @@ impl<'a> Walk<'a> {
         let grads = match &record.rule {
             Rule::Function(f) => self.through_function(f.as_ref(), &record, &arriving)?,
             Rule::Op { op, attrs, state } => {
-                self.through_op(op, attrs, state.as_ref(), &record, &arriving)?
+                let grads = self.through_op(op, attrs, state.as_ref(), &record, &arriving)?;
+                for (i, ((saved, _), grad)) in record.inputs.iter().zip(&grads).enumerate() {
+                    if let Some((grad, _)) = grad {
+                        let (shape, dtype) = saved.spec();
+                        let got = (grad.shape(), grad.dtype());
+                        op.check_gradient(attrs, i, got, (&shape, dtype))?;
+                    }
+                }
+                grads
             }
         };
         for ((_, entry), grad) in record.inputs.iter().zip(grads) {

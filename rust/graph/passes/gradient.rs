@@ -23,6 +23,14 @@ pub struct Differentiated {
     pub head_grads: Vec<Option<u32>>,
     /// One per argument.
     pub arg_grads: Vec<Option<Entry>>,
+    given: Vec<Given>,
+}
+
+/// What a node's rule gives as the gradient of one of its inputs.
+struct Given {
+    gradient: Entry,
+    node: u32,
+    input: usize,
 }
 
 impl Differentiated {
@@ -37,11 +45,31 @@ impl Differentiated {
             self.types = facts.map(|e| self.types[e]).collect();
         }
         self.graph = graph;
+        self.given.retain_mut(|given| {
+            let kept = new.entry(given.gradient).ok().zip(new.if_kept(given.node));
+            kept.map(|(gradient, node)| (given.gradient, given.node) = (gradient, node)).is_some()
+        });
         for e in self.arg_grads.iter_mut().flatten() {
             *e = new.entry(*e)?;
         }
         for g in &mut self.head_grads {
             *g = g.and_then(|g| new.if_kept(g));
+        }
+        Ok(())
+    }
+}
+
+impl Differentiated {
+    /// An error if a rule gives a gradient that is not like the input that it belongs to; asked when shapes and
+    /// dtypes are known.
+    pub fn check_gradients(&self) -> Result<()> {
+        for Given { gradient, node, input } in &self.given {
+            let node = &self.graph.nodes[*node as usize];
+            let (Some(op), Some(of)) = (&node.op, node.inputs.get(*input)) else { continue };
+            let (got, want) = (self.graph.entry_id(*gradient), self.graph.entry_id(*of));
+            let got = (&self.shapes[got], self.types[got]);
+            op.check_gradient(&node.attrs, *input, got, (&self.shapes[want], self.types[want]))
+                .map_err(|e| e.in_node(&node.name))?;
         }
         Ok(())
     }
@@ -137,7 +165,7 @@ impl Builder<'_> {
         let attrs = op.parse(&params).map_err(|e| e.in_node(&name))?;
         let wanted = op.num_inputs(&attrs);
         if wanted != inputs.len() && !op.is_backward {
-            return Err(Error::internal(format!(
+            return Err(Error::value(format!(
                 "a gradient rule gives {} inputs, the operator takes {wanted}",
                 inputs.len()
             ))
@@ -249,6 +277,7 @@ pub fn run(
         unnamed: 0,
     };
     let mut head_grads = vec![None; forward.heads.len()];
+    let mut given = Vec::new();
     if wanted.contains(&true) {
         let mut grads: Vec<Vec<Entry>> = vec![Vec::new(); forward.num_entries()];
         for (i, head) in forward.heads.iter().enumerate() {
@@ -257,12 +286,18 @@ pub fn run(
             head_grads[i] = Some(id);
             grads[forward.entry_id(*head)].push(Entry::new(id, 0));
         }
-        walk_back(forward, &mut builder, &wanted, &mut grads, cap)?;
+        given = walk_back(forward, &mut builder, &wanted, &mut grads, cap)?;
         arg_grads = collect(forward, &mut builder, arguments, grad_req, grads, cap)?;
     }
     let graph = Graph::new(builder.nodes, forward.heads.clone(), num_forward);
-    let mut done =
-        Differentiated { graph, shapes: Vec::new(), types: Vec::new(), head_grads, arg_grads };
+    let mut done = Differentiated {
+        graph,
+        shapes: Vec::new(),
+        types: Vec::new(),
+        head_grads,
+        arg_grads,
+        given,
+    };
     drop_unused(&mut done)?;
     Ok(done)
 }
@@ -286,7 +321,8 @@ fn walk_back(
     wanted: &[bool],
     grads: &mut [Vec<Entry>],
     cap: usize,
-) -> Result<()> {
+) -> Result<Vec<Given>> {
+    let mut given = Vec::new();
     for id in (0..forward.nodes.len()).rev() {
         let node = &forward.nodes[id];
         let Some(op) = node.op.as_ref().filter(|_| wanted[id]) else { continue };
@@ -313,15 +349,19 @@ fn walk_back(
             out_grads: &out_grads,
             needed: &needed,
         };
-        let made = op.gradient.apply(builder, &about)?;
-        for ((e, grad), needed) in node.inputs.iter().zip(made).zip(needed) {
+        let made = op.gradient.apply(builder, &about).map_err(|e| match e.operator() {
+            Some(_) => e,
+            None => e.in_operator(&op.name).in_node(&node.name),
+        })?;
+        for (i, ((e, grad), needed)) in node.inputs.iter().zip(made).zip(needed).enumerate() {
             if let Some(grad) = grad.filter(|_| needed) {
-                let source = builder.source(unpack(grad));
-                grads[forward.entry_id(*e)].push(source);
+                let gradient = builder.source(unpack(grad));
+                given.push(Given { gradient, node: id as u32, input: i });
+                grads[forward.entry_id(*e)].push(gradient);
             }
         }
     }
-    Ok(())
+    Ok(given)
 }
 
 /// The gradient entry of every argument: its own, written by a backward node.
