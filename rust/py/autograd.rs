@@ -3,6 +3,7 @@
 use super::convert::{context_arg, context_to_py};
 use super::error::{IntoPy, from_py};
 use super::ndarray::PyNDArray;
+use super::profiler::api;
 use super::runtime;
 use crate::context::Context;
 use crate::executor::autograd::{self, Backward, Seen, TapeFunction, Tracked};
@@ -126,6 +127,7 @@ fn backward(
     is_train: bool,
 ) -> PyResult<()> {
     let how = Backward { retain_graph, create_graph: false, is_train };
+    let _called = api("autograd.backward");
     let _during = During::backward(how);
     let heads: Vec<&Tracked> = heads.iter().map(|h| &h.get().tracked).collect();
     autograd::backward(runtime(), &heads, &head_grads(&grads), how).py(py)
@@ -142,6 +144,7 @@ fn grad(
     is_train: bool,
 ) -> PyResult<Vec<PyNDArray>> {
     let how = Backward { retain_graph, create_graph, is_train };
+    let _called = api("autograd.grad");
     let _during = During::backward(how);
     let heads: Vec<&Tracked> = heads.iter().map(|h| &h.get().tracked).collect();
     let variables: Vec<&Tracked> = variables.iter().map(|v| &v.get().tracked).collect();
