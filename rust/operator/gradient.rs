@@ -7,7 +7,9 @@
 use super::def::OpDef;
 use super::param::Attrs;
 use super::value::Value;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::shape::Shape;
 use std::sync::Arc;
 
 /// A value inside a builder: opaque, only identity matters.
@@ -33,6 +35,11 @@ pub trait GradBuilder {
     /// Is it the gradient of a training run? (Known on the tape, where alone it matters.)
     fn is_train(&self) -> bool {
         false
+    }
+
+    /// Shape and dtype of a value. (Known on the tape, where alone rules of second derivatives run.)
+    fn spec(&self, _entry: GradEntry) -> Option<(Shape, DType)> {
+        None
     }
 
     /// Runs the node's own operator, a backward operator, on other inputs; its outputs are like the node's.

@@ -179,11 +179,11 @@ impl Kind<'_> {
     }
 }
 
-fn ordered<'a>(
-    names: &'a BTreeMap<Arc<str>, Figures>,
+fn ordered(
+    names: &BTreeMap<Arc<str>, Figures>,
     sort: SortBy,
     ascending: bool,
-) -> Vec<(&'a Arc<str>, &'a Figures)> {
+) -> Vec<(&Arc<str>, &Figures)> {
     let key = |f: &Figures| match sort {
         SortBy::Total => f.total as f64,
         SortBy::Avg => f.average(),
