@@ -1,7 +1,7 @@
 //! rsnet: tensor programs on a threaded dependency engine.
 //!
 //! Rooms and the direction of their imports: `py → executor → {graph → operator, ndarray → {engine,
-//! storage}, ops → kernels} → vocabulary`. `ARCHITECTURE.md` walks through them.
+//! storage → profiler}, ops → kernels} → vocabulary`. `ARCHITECTURE.md` walks through them.
 
 pub mod context;
 pub mod dtype;
@@ -14,6 +14,7 @@ pub mod lock;
 pub mod ndarray;
 pub mod operator;
 pub mod ops;
+pub mod profiler;
 #[cfg(feature = "python")]
 mod py;
 pub mod shape;

@@ -14,6 +14,7 @@ use crate::context::Context;
 use crate::dtype::DType;
 use crate::engine::{Engine, Poll, Push, Task, Var};
 use crate::error::{Error, Result};
+use crate::profiler::Recorder;
 use crate::shape::Shape;
 use crate::storage::Pool;
 use crate::tensor::View;
@@ -23,10 +24,19 @@ use std::fmt;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// What arrays live on: the engine that orders access to them and the pool their memory is from.
+/// What arrays live on: the engine that orders access to them, the pool their memory is from, and the profiler
+/// that is told what happens to them.
 pub struct Base {
     pub engine: Arc<dyn Engine>,
     pub pool: Pool,
+    pub profiler: Arc<Recorder>,
+}
+
+impl Base {
+    pub fn new(engine: Arc<dyn Engine>) -> Self {
+        let profiler = Arc::<Recorder>::default();
+        Base { engine, pool: Pool::new(&profiler), profiler }
+    }
 }
 
 enum Memory {

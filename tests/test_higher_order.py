@@ -54,6 +54,12 @@ def masked(x):
     return nd.Dropout(x * x, p=0.5)
 
 
+def rrelu(x):
+    """With the same slopes whenever it is run."""
+    mx.random.seed(5)
+    return nd.LeakyReLU(x * x * x, act_type="rrelu")[0]
+
+
 def pool(kind, layout=None, data=lambda x: x * x, **params):
     params = {"kernel": (2, 2), "stride": (1, 1)} | params
     return lambda x: nd.Pooling(data(x), pool_type=kind, layout=layout, **params)
@@ -166,6 +172,25 @@ CASES = {
         lambda x, g, b: batch_norm(x, g, b, use_global_stats=True), [rand(3, 2), rand(2), rand(2)]),
     "BatchNorm fixed gamma": (
         lambda x, b: batch_norm(x, nd.zeros(2, dtype=F64), b, fix_gamma=True), [rand(3, 2), rand(2)]),
+    **{f"L2Normalization {m}": (lambda x, m=m: nd.L2Normalization(x, mode=m, eps=0.1), [rand(2, 3, 2)])
+       for m in ("instance", "channel", "spatial")},
+    "L2Normalization twice": (
+        lambda x: nd.L2Normalization(x) * nd.L2Normalization(x * x, mode="channel"), [rand(2, 3, 2)]),
+    "LRN": (lambda x: nd.LRN(x, nsize=3, alpha=0.5, knorm=1), [rand(2, 4, 2, 1)]),
+    "LRN of two axes": (lambda x: nd.LRN(x, nsize=5, alpha=0.7, beta=0.6), [rand(2, 4)]),
+    "LeakyReLU prelu": (lambda x, a: nd.LeakyReLU(x, a, act_type="prelu"), [rand(2, 3, 2), P[0]]),
+    "LeakyReLU prelu of two axes": (lambda x, a: nd.LeakyReLU(x, a, act_type="prelu"), [INSIDE, P[0]]),
+    "LeakyReLU prelu, one slope": (
+        lambda x, a: nd.LeakyReLU(x, a, act_type="prelu"), [rand(2, 3, 2), P[0, :1]]),
+    "LeakyReLU rrelu": (rrelu, [INSIDE]),
+    "UpSampling": (lambda x: nd.UpSampling(x * x, scale=2, sample_type="nearest"), [rand(1, 2, 2, 2)]),
+    "UpSampling of two": (
+        lambda x, y: nd.UpSampling(x * y, y, scale=2, sample_type="nearest", num_args=2),
+        [rand(1, 2, 2, 2), rand(1, 2, 2, 2)]),
+    "UpSampling bilinear": (
+        lambda x, w: nd.UpSampling(
+            x, w, scale=2, sample_type="bilinear", num_filter=2, num_args=2),
+        [rand(1, 2, 2, 2), rand(2, 1, 4, 4)]),
     "make_loss": (lambda x: nd.make_loss(x * x), [P]),
 }  # fmt: skip
 
@@ -289,3 +314,60 @@ def test_an_operator_that_ends_the_chain_says_so():
         z = (g * g).sum()
     with pytest.raises(mx.MXNetError, match="_backward_Pooling.*non-differentiable"):
         z.backward()
+
+
+def test_half_precision_normalisations_have_second_derivatives():
+    """Against single precision, which they calculate in."""
+    rng = np.random.RandomState(2)
+    data = rng.uniform(-1, 1, (8, 4))
+
+    def second(f, dtype):
+        x = nd.array(data, dtype=dtype)
+        x.attach_grad()
+        with autograd.record():
+            y = f(x, dtype)
+            (g,) = autograd.grad([(y * y * y).sum()], [x], create_graph=True)
+            loss = (g * g).sum()
+        loss.backward()
+        return g.asnumpy().astype("float64"), x.grad.asnumpy().astype("float64")
+
+    def layer_norm(x, dtype):
+        return nd.LayerNorm(x, nd.ones(4, dtype=dtype), nd.zeros(4, dtype=dtype), eps=0.1)
+
+    def batch_norm(x, dtype):
+        of = [nd.ones(4), nd.zeros(4), nd.zeros(4), nd.ones(4)]
+        return nd.BatchNorm(x, *of, eps=0.1, fix_gamma=False)
+
+    for f in (layer_norm, batch_norm):
+        for half, single in zip(second(f, "float16"), second(f, "float32"), strict=True):
+            scale = np.abs(single).max()
+            assert scale > 0.01
+            np.testing.assert_allclose(half, single, atol=0.02 * scale)
+
+
+def test_a_tiny_variance_in_half_precision_does_not_overflow():
+    x = nd.array([[1.0, 1.001, 1.0, 0.999]], dtype="float16")
+    x.attach_grad()
+    gamma, beta = nd.ones(4, dtype="float16"), nd.zeros(4, dtype="float16")
+    with autograd.record():
+        y = (
+            nd.LayerNorm(x, gamma, beta, eps=1e-7) * nd.array([[1, 2, 3, 4]], dtype="float16")
+        ).sum()
+    (plain,) = autograd.grad([y], [x], retain_graph=True)
+    (composed,) = autograd.grad([y], [x], create_graph=True)
+    assert np.isfinite(composed.asnumpy()).all()
+    np.testing.assert_allclose(composed.asnumpy(), plain.asnumpy(), rtol=2e-3, atol=2e-3)
+
+
+def test_parameters_are_rounded_as_kernels_round_them():
+    x = nd.array([0.3, 1.7, -0.4], dtype=F64)
+    x.attach_grad()
+    with autograd.record():
+        y = nd.LeakyReLU(x, slope=0.1) + nd.smooth_l1(x, scalar=0.7)
+        z = nd.LayerNorm(
+            nd.reshape(x, (1, 3)), nd.ones(3, dtype=F64), nd.zeros(3, dtype=F64), eps=0.1
+        )
+        loss = y.sum() + (z * z * z).sum()
+    (plain,) = autograd.grad([loss], [x], retain_graph=True)
+    (again,) = autograd.grad([loss], [x], create_graph=True)
+    np.testing.assert_allclose(plain.asnumpy(), again.asnumpy(), rtol=1e-13, atol=1e-13)

@@ -6,6 +6,7 @@ of one's own, and what training needs.
 
 from __future__ import annotations
 
+import os as _os
 from importlib import import_module as _import_module
 
 from . import _core, base
@@ -60,6 +61,7 @@ _ON_DEMAND = {
     "metric": "metric",
     "io": "io",
     "callback": "callback",
+    "profiler": "profiler",
     "monitor": "monitor",
     "mon": "monitor",
     "test_utils": "test_utils",
@@ -81,3 +83,7 @@ def __getattr__(attribute_name):
 
 def __dir__():
     return sorted({*globals(), *_ON_DEMAND})
+
+
+if "MXNET_PROFILER_AUTOSTART" in _os.environ:
+    _import_module(f"{__name__}.profiler")

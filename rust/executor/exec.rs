@@ -321,8 +321,8 @@ impl Executor {
         let memory = Arc::new(self.lay_out(state)?);
         let parts = Parts { prepared: &self.prepared, states: &state.states };
         let vars = state.vars.clone();
-        let (engine, plan) = (&self.rt.engine, &self.plan);
-        let program = Program::new(engine, plan, &parts, memory.clone(), self.limits, vars)?;
+        let plan = &self.plan;
+        let program = Program::new(&self.rt, plan, &parts, memory.clone(), self.limits, vars)?;
         state.vars = Some(program.vars().clone());
         let program = Arc::new(program);
         let ready = Ready { program, memory };

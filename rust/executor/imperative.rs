@@ -1,13 +1,14 @@
 //! One operator call on arrays: inference, output memory, and one push.
 
-use super::run::{Prepared, distinct, prepare};
+use super::run::{Prepared, Running, distinct, prepare};
 use crate::context::{Context, DeviceType};
 use crate::dtype::DType;
 use crate::engine::{OnComplete, Prop, Push, Task, Var};
 use crate::error::{Error, Result};
 use crate::executor::Runtime;
-use crate::ndarray::{NDArray, with_quiet};
+use crate::ndarray::{Base, NDArray, with_quiet};
 use crate::operator::{Attrs, MatchFacts, OpContext, OpDef, OpReq, OpState};
+use crate::profiler::{Carried, mode};
 use crate::shape::Shape;
 use crate::tensor::View;
 use smallvec::SmallVec;
@@ -282,6 +283,10 @@ struct Queued {
     inputs: SmallVec<[NDArray; 4]>,
     outputs: SmallVec<[NDArray; 1]>,
     state: Option<CallState>,
+    /// The name of the call; may be empty.
+    node: Arc<str>,
+    base: Arc<Base>,
+    scope: Carried,
 }
 
 type Views = SmallVec<[View; 2]>;
@@ -297,7 +302,12 @@ impl Work<'_> {
         let cheap = elems <= CHEAP_ELEMS && !self.prepared.is_callback();
         let mut failed = None;
         if cheap {
-            let mut run = || failed = guarded(|| self.run()).err();
+            let device = self.ctx.device;
+            let (profiler, name) = (&rt.profiler, &self.prepared.op.name);
+            let mut run = || {
+                let _span = profiler.operator(mode::IMPERATIVE, name, how.name, device);
+                failed = guarded(|| self.run()).err();
+            };
             if with_quiet(self.inputs, &self.written(), elems <= TINY_ELEMS, &mut run)
                 && failed.is_none()
             {
@@ -349,6 +359,9 @@ impl Work<'_> {
             inputs: self.inputs.iter().map(|&a| a.clone()).collect(),
             outputs: self.outputs.into(),
             state: self.state.cloned(),
+            node: name.clone(),
+            base: Arc::clone(rt),
+            scope: rt.profiler.carry_scope(),
         };
         let task = match failed {
             Some(error) => Task::sync(move |_| Err(error.in_node(&name))),
@@ -381,6 +394,9 @@ impl Work<'_> {
 
 impl Queued {
     fn run(&self) -> Result<()> {
+        let (name, device) = (&self.prepared.op.name, self.ctx.device);
+        let _span = self.base.profiler.operator(mode::IMPERATIVE, name, &self.node, device);
+        let _scope = self.scope.enter();
         let (inputs, outputs) = (views(self.inputs.iter())?, views(self.outputs.iter())?);
         let state = self.state.as_ref().map(|s| &s.state);
         self.prepared.run_native(&self.ctx, state, &inputs, &self.req, &outputs)
@@ -393,6 +409,15 @@ impl Queued {
             Err(e) => return done.complete(Err(e)),
         };
         let state = self.state.as_ref().map(|s| s.state.clone());
+        let within = Box::new(Running {
+            mark: done.mark(),
+            base: self.base,
+            mode: mode::IMPERATIVE,
+            op: Arc::clone(&self.prepared.op),
+            attrs: Arc::clone(&self.prepared.attrs),
+            node: self.node,
+            device: self.ctx.device,
+        });
         let keep = Arc::new((self.inputs, self.outputs));
         self.prepared.start_callback(
             self.ctx,
@@ -401,7 +426,7 @@ impl Queued {
             &self.req,
             outputs.into_vec(),
             keep,
-            done.mark(),
+            within,
             Box::new(move |result| done.complete(result)),
         );
     }

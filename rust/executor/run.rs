@@ -11,6 +11,7 @@ use crate::dtype::DType;
 use crate::engine::{Mark, Var};
 use crate::error::{Error, Result};
 use crate::kernels::copy::{Buffer, add, copy};
+use crate::ndarray::Base;
 use crate::operator::{
     Attrs, Body, Call, Done, InplacePair, Kernel, MatchFacts, OpContext, OpDef, OpReq, OpState,
     OwnedCall, Within,
@@ -19,6 +20,7 @@ use crate::storage::ALIGN;
 use crate::tensor::View;
 use smallvec::SmallVec;
 use std::any::Any;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Something shared: counted, or lent for the time of a call that counts nothing.
@@ -235,10 +237,9 @@ impl Prepared<'_> {
         req: &[OpReq],
         outputs: Vec<View>,
         keep: Arc<dyn Any + Send + Sync>,
-        mark: Mark,
+        within: Box<dyn Within>,
         done: Done,
     ) {
-        let within: Box<dyn Within> = Box::new(mark);
         let Body::Callback(callback) = &self.kernel.body else {
             done(Err(Error::internal("a native kernel cannot start as a callback")));
             return;
@@ -279,9 +280,34 @@ impl Prepared<'_> {
     }
 }
 
-impl Within for Mark {
+/// The run of a callback: part of its operation, and seen by the profiler on the thread on which it happens.
+pub struct Running {
+    pub mark: Mark,
+    pub base: Arc<Base>,
+    /// Which calls it belongs to, a bit of [`crate::profiler::mode`].
+    pub mode: u32,
+    pub op: Arc<OpDef>,
+    pub attrs: Arc<Attrs>,
+    pub node: Arc<str>,
+    pub device: Context,
+}
+
+impl Within for Running {
     fn within(&self, f: &mut dyn FnMut()) {
-        self.inside(f);
+        let Running { base, mode, op, attrs, node, device, .. } = self;
+        let label = base.profiler.is_on(*mode).then(|| label(op, attrs));
+        let _span = label.as_deref().and_then(|l| base.profiler.operator(*mode, l, node, *device));
+        self.mark.inside(f);
+    }
+}
+
+/// The name under which the profiler shows a call. An operator that stands for many (`Custom`) shows the one that
+/// its parameter `op_type` chooses.
+fn label<'a>(op: &'a OpDef, attrs: &Attrs) -> Cow<'a, str> {
+    let chosen = attrs.given().iter().find(|(name, _)| name == "op_type");
+    match chosen {
+        Some((_, kind)) => op.name.replace("Custom", &kind.to_string()).into(),
+        None => op.name.as_str().into(),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::engine::{self, Engine};
 use crate::lock::Held;
 use crate::ndarray::Base;
 use crate::operator::Registry;
-use crate::storage::Pool;
+use crate::profiler;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl Runtime {
     /// A runtime with the built-in operators on `engine`.
     pub fn new(engine: Arc<dyn Engine>) -> Arc<Self> {
         Arc::new(Runtime {
-            base: Arc::new(Base { engine, pool: Pool::new() }),
+            base: Arc::new(Base::new(engine)),
             registry: Arc::new(crate::ops::builtins()),
             random: RandomStreams::default(),
         })
@@ -30,17 +30,26 @@ impl Runtime {
 /// All locks of a runtime that somebody without the interpreter may hold, held from before a fork until after it:
 /// the child could wait for them for ever.
 pub struct HeldForFork<'a> {
-    pub engine: engine::HeldForFork<'a>,
+    engine: engine::HeldForFork<'a>,
+    profiler: profiler::HeldForFork<'a>,
     _rest: [Held<'a>; 3],
 }
 
 impl Runtime {
     /// Takes them. Waits for nothing but whoever holds one, who is done soon.
     pub fn before_fork(&self) -> HeldForFork<'_> {
-        HeldForFork {
-            engine: self.engine.before_fork(),
-            _rest: [self.registry.hold(), self.random.hold(), self.base.pool.hold()],
-        }
+        let engine = self.engine.before_fork();
+        let _rest = [self.registry.hold(), self.random.hold(), self.base.pool.hold()];
+        // The last, because whoever holds one of the others may be telling it something.
+        HeldForFork { engine, _rest, profiler: self.base.profiler.before_fork() }
+    }
+}
+
+impl HeldForFork<'_> {
+    /// In the child, which begins with an engine that has nothing to do and a profiler that is stopped.
+    pub fn release_in_child(self) {
+        self.profiler.release_in_child();
+        self.engine.release_in_child();
     }
 }
 

@@ -7,15 +7,16 @@
 
 use super::cut::{Cutter, Division, Segment, SegmentVars};
 use super::lanes::Memory;
-use super::run::Prepared;
+use super::run::{Prepared, Running};
 use crate::context::Context;
-use crate::engine::{Engine, OnComplete, Prop, Push, Task};
+use crate::engine::{OnComplete, Prop, Push, Task};
 use crate::error::{Error, Place, Result};
 use crate::executor::Runtime;
 use crate::graph::{Entry, Plan};
 use crate::kernels::copy::copy;
-use crate::ndarray::NDArray;
+use crate::ndarray::{Base, NDArray};
 use crate::operator::{OpContext, OpReq, OpState, RandomKey};
+use crate::profiler::{Span, mode};
 use crate::tensor::View;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -81,6 +82,7 @@ pub struct Step {
 
 /// A plan over memory.
 pub struct Program {
+    base: Arc<Base>,
     plan: Arc<Plan>,
     pub steps: Vec<Step>,
     /// So many of the first steps are the forward pass.
@@ -103,7 +105,7 @@ pub struct Parts<'a> {
 impl Program {
     /// Lays `plan` over `memory`. `vars` are those of an earlier program of the same lane.
     pub fn new(
-        engine: &Arc<dyn Engine>,
+        base: &Arc<Base>,
         plan: &Arc<Plan>,
         parts: &Parts<'_>,
         memory: Arc<Memory>,
@@ -127,9 +129,11 @@ impl Program {
         let limit = if training { limits.train_forward } else { limits.inference };
         let limits = [limit, limits.train_backward];
         let division = Division::new(plan, &steps, forward_steps, limits);
-        let vars = vars.unwrap_or_else(|| SegmentVars::new(engine, division.ranges.len().max(1)));
+        let vars =
+            vars.unwrap_or_else(|| SegmentVars::new(&base.engine, division.ranges.len().max(1)));
         let any_random = steps.iter().any(|s| s.wants_random);
         let mut program = Program {
+            base: base.clone(),
             plan: plan.clone(),
             steps,
             forward_steps,
@@ -221,9 +225,12 @@ impl Program {
     }
 
     fn run_native(&self, steps: Range<usize>, run: &Run, stream: Option<usize>) -> Result<()> {
+        // Asked once a segment: a run that has begun is seen whole or not at all.
+        let is_seen = self.base.profiler.is_on(mode::SYMBOLIC);
         for i in steps {
             let step = &self.steps[i];
             let ctx = self.context(i, run, stream);
+            let _span = if is_seen { self.span(step) } else { None };
             for (state, own) in &step.spared {
                 copy(state, &own.view()?);
             }
@@ -238,6 +245,13 @@ impl Program {
         Ok(())
     }
 
+    /// The span of a step, under the name of its operator and with that of its node.
+    #[cold]
+    fn span<'a>(&'a self, step: &'a Step) -> Option<Span<'a>> {
+        let node = &self.plan.graph.nodes[step.node as usize];
+        self.base.profiler.operator(mode::SYMBOLIC, node.op_name(), &node.name, step.device)
+    }
+
     fn start_callback(
         self: &Arc<Self>,
         at: usize,
@@ -248,7 +262,15 @@ impl Program {
         let step = &self.steps[at];
         let ctx = self.context(at, run, stream);
         let program = self.clone();
-        let mark = done.mark();
+        let within = Box::new(Running {
+            mark: done.mark(),
+            base: self.base.clone(),
+            mode: mode::SYMBOLIC,
+            op: Arc::clone(&step.prepared.op),
+            attrs: Arc::clone(&step.prepared.attrs),
+            node: self.plan.graph.nodes[step.node as usize].name.as_str().into(),
+            device: step.device,
+        });
         let named: crate::operator::Done = Box::new(move |result| {
             done.complete(result.map_err(|e| program.place(&program.steps[at], e)));
         });
@@ -261,7 +283,7 @@ impl Program {
             &step.req,
             outputs,
             keep,
-            mark,
+            within,
             named,
         );
     }

@@ -6,6 +6,7 @@ use crate::engine::{Push, Task, Var};
 use crate::error::{Error, Result};
 use crate::kernels::copy::{Buffer, copy, copy_strided, fill, gather, region_fits, scatter};
 use crate::ndarray::{NDArray, with_quiet};
+use crate::profiler::mode;
 use crate::shape::Shape;
 use crate::tensor::View;
 use smallvec::SmallVec;
@@ -14,7 +15,7 @@ use std::borrow::Borrow;
 /// Runs `work` on the views of `sources` and of `target`: at once if it is small and nothing is in the way,
 /// else as an operation that reads the ones and writes the other. Any overlap is `work`'s matter.
 fn push_work(
-    name: &str,
+    name: &'static str,
     sources: &[&NDArray],
     target: &NDArray,
     elems: usize,
@@ -27,10 +28,15 @@ fn push_work(
         target.writable_in_part()?
     }
     sources.iter().try_for_each(|s| s.usable())?;
+    let base = target.base();
+    let ctx = target.context();
     let cheap = elems <= CHEAP_ELEMS;
     if cheap {
         let (from, to) = (views(sources)?, target.view()?);
-        let mut run = || work(&from, &to);
+        let mut run = || {
+            let _span = base.profiler.operator(mode::IMPERATIVE, name, "", ctx);
+            work(&from, &to);
+        };
         if with_quiet(sources, &[target], elems <= TINY_ELEMS, &mut run) {
             return Ok(());
         }
@@ -39,11 +45,14 @@ fn push_work(
     let mut writes: SmallVec<[Var; 6]> = SmallVec::from_slice(&[target.var()]);
     distinct(&mut reads, &mut writes);
     let overwrites = whole && target.is_whole() && !sources.iter().any(|s| s.same_chunk(target));
-    let (ctx, overwrites) = (target.context(), usize::from(overwrites));
+    let overwrites = usize::from(overwrites);
     let push = Push { ctx, overwrites, cheap, ..Push::new(name, &reads, &writes) };
     let from: SmallVec<[NDArray; 1]> = sources.iter().map(|&s| s.clone()).collect();
     let to = target.clone();
+    let scope = base.profiler.carry_scope();
     let task = Task::sync(move |_| {
+        let _scope = scope.enter();
+        let _span = to.base().profiler.operator(mode::IMPERATIVE, name, "", ctx);
         work(&views(&from)?, &to.view()?);
         Ok(())
     });

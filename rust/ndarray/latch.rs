@@ -87,7 +87,6 @@ mod loom_models {
     use crate::engine::ThreadedEngine;
     use crate::ndarray::{Base, NDArray, with_quiet};
     use crate::shape::Shape;
-    use crate::storage::Pool;
     use loom::cell::UnsafeCell;
     use loom::thread;
     use std::sync::Arc;
@@ -163,10 +162,7 @@ mod loom_models {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = builder.preemption_bound.or(Some(3));
         builder.check(|| {
-            let base = Arc::new(Base {
-                engine: Arc::new(ThreadedEngine::with_threads(1)),
-                pool: Pool::new(),
-            });
+            let base = Arc::new(Base::new(Arc::new(ThreadedEngine::with_threads(1))));
             let (open, ruled) = (array(&base), array(&base));
             ruled.var();
             let shared = Arc::new(Guarded::default());

@@ -37,6 +37,11 @@ pub trait GradBuilder {
         false
     }
 
+    /// Shape and dtype of a value. (Known on the tape, where alone rules of second derivatives run.)
+    fn spec(&self, _entry: GradEntry) -> Option<(Shape, DType)> {
+        None
+    }
+
     /// Runs the node's own operator, a backward operator, on other inputs; its outputs are like the node's.
     fn rerun(&mut self, _inputs: &[GradEntry]) -> Result<Vec<GradEntry>> {
         Err(Error::not_implemented("gradients of backward operators are taken on the tape only"))

@@ -5,12 +5,14 @@ use super::autograd::thread_state;
 use super::error::IntoPy;
 use super::lazy::Lazy;
 use super::ndarray::PyNDArray;
+use super::profiler::api;
 use super::{function, runtime};
 use crate::error::{Error, Result};
 use crate::executor::autograd::{Tracked, record_plain};
 use crate::executor::imperative::{CHEAP_ELEMS, TINY_ELEMS};
 use crate::ndarray::{Fresh, NDArray, with_quiet};
 use crate::operator::{Attrs, Body, Call, NativeFn, OpContext, OpDef, OpReq, Value};
+use crate::profiler::mode;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt};
@@ -58,10 +60,20 @@ impl Short {
             req: &[OpReq::Write],
             outputs: &outputs,
         };
+        let called = api(&self.op.name);
         let mut failed = false;
-        let mut run = || failed = (self.kernel)(&call).is_err();
+        let profiler = &a.base().profiler;
+        let mut run = || {
+            let _span = profiler.operator(mode::IMPERATIVE, &self.op.name, "", ctx.device);
+            failed = (self.kernel)(&call).is_err();
+        };
         let ran = with_quiet(&[a, b], &[], elems <= TINY_ELEMS, &mut run);
-        (ran && !failed).then_some(out)
+        if ran && !failed {
+            return Some(out);
+        }
+        // Another way will be tried, and it is that one which counts as the call.
+        std::mem::forget(called);
+        None
     }
 }
 

@@ -3,6 +3,7 @@
 use super::convert::{context_arg, context_to_py};
 use super::error::{IntoPy, from_py};
 use super::ndarray::PyNDArray;
+use super::profiler::api;
 use super::runtime;
 use crate::context::Context;
 use crate::error::Error;
@@ -137,6 +138,7 @@ fn backward(
     is_train: bool,
 ) -> PyResult<()> {
     let how = Backward { retain_graph, create_graph: false, is_train };
+    let _called = api("autograd.backward");
     let _during = During::backward(how);
     let heads: Vec<&Tracked> = heads.iter().map(|h| &h.get().tracked).collect();
     autograd::backward(runtime(), &heads, &head_grads(&grads), how).py(py)
@@ -153,6 +155,7 @@ fn grad(
     is_train: bool,
 ) -> PyResult<Vec<PyNDArray>> {
     let how = Backward { retain_graph, create_graph, is_train };
+    let _called = api("autograd.grad");
     let _during = During::backward(how);
     let heads: Vec<&Tracked> = heads.iter().map(|h| &h.get().tracked).collect();
     let variables: Vec<&Tracked> = variables.iter().map(|v| &v.get().tracked).collect();

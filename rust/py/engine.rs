@@ -8,10 +8,12 @@ pub use super::engine_call::Call;
 use super::engine_call::{Completion, Ends, Function, RunContext, hand_on, name_of};
 use super::error::IntoPy;
 use super::origin::user_line;
+use super::profiler::recorder;
 use super::{attached, runtime};
 use crate::context::Context;
 use crate::engine::RunContext as EngineRun;
 use crate::engine::{Operation, Origin, Prop, Push, Task, Var};
+use crate::profiler::mode;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
@@ -177,7 +179,8 @@ impl Pushing<'_> {
             return Err(PyTypeError::new_err(format!("{function} is not callable")));
         }
         let function = Function::Own(function.unbind());
-        let hand_on = move |run: &EngineRun, token| hand_on(function, ends, run, token);
+        let label = recorder().is_on(mode::IMPERATIVE).then(|| Arc::new(name.to_owned()));
+        let hand_on = move |run: &EngineRun, token| hand_on(function, label, ends, run, token);
         let task = match ends {
             Ends::ByReturning => Task::elsewhere(hand_on),
             Ends::ByToken => Task::asynchronous(hand_on),
@@ -391,9 +394,10 @@ fn new_operator(
     let operation = match r#fn {
         None => engine.new_operation(Arc::new(|_| Ok(())), push),
         Some(f) => {
-            let f = Arc::new(f.unbind());
+            let (f, label) = (Arc::new(f.unbind()), Arc::new(name.to_owned()));
             let run = move |run: &EngineRun, token| {
-                hand_on(Function::Shared(f.clone()), Ends::ByReturning, run, token)
+                let (function, label) = (Function::Shared(f.clone()), Some(label.clone()));
+                hand_on(function, label, Ends::ByReturning, run, token)
             };
             engine.new_async_operation(Arc::new(run), push)
         }

@@ -3,11 +3,13 @@
 use super::attached::{self, Job};
 use super::error::from_py;
 use super::lazy::{Lazy, interned};
+use super::profiler::recorder;
 use super::runtime;
 use crate::context::Context;
 use crate::engine::OnComplete;
 use crate::engine::RunContext as EngineRun;
 use crate::lock::Lock;
+use crate::profiler::{Begun, OPERATOR, What, mode};
 use pyo3::exceptions::{PyBaseException, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -77,6 +79,8 @@ impl RunContext {
 pub struct Completion {
     function: Function,
     token: Lock<Option<OnComplete>>,
+    /// For the profiler: the name of the operation, its device, when its function began.
+    seen: Option<(Label, Context, Begun)>,
 }
 
 #[pymethods]
@@ -92,6 +96,10 @@ impl Completion {
             None => Ok(()),
             Some(e) => Err(from_py(py, PyErr::from_value(e.into_any()))),
         };
+        if let Some((name, device, begun)) = &self.seen {
+            let device = Some(*device);
+            recorder().end(*begun, What { category: OPERATOR, name, node: "", device });
+        }
         token.complete(result);
         Ok(())
     }
@@ -117,6 +125,9 @@ pub enum Ends {
     ByToken,
 }
 
+/// The name of an operation, where the profiler may want it. (A thin pointer: the task of a push stays small.)
+pub type Label = Arc<String>;
+
 /// A Python function: of one push, or of all those of a ready-made operation. (A reference of its own could only be
 /// made by a thread that is attached.)
 pub enum Function {
@@ -134,8 +145,14 @@ impl Function {
 }
 
 /// What the engine runs: sends the function to an attached thread.
-pub fn hand_on(function: Function, ends: Ends, run: &EngineRun, token: OnComplete) {
-    let call = Call { function, ends, ctx: run.ctx, stream: run.stream, token };
+pub fn hand_on(
+    function: Function,
+    label: Option<Label>,
+    ends: Ends,
+    run: &EngineRun,
+    token: OnComplete,
+) {
+    let call = Call { function, label, ends, ctx: run.ctx, stream: run.stream, token };
     if runtime().engine.runs_inside_push() {
         // The naive engine: here and now. Its thread may hold the interpreter while it waits.
         return Python::attach(|py| call.run(py));
@@ -146,6 +163,7 @@ pub fn hand_on(function: Function, ends: Ends, run: &EngineRun, token: OnComplet
 /// A Python function on its way to an attached thread.
 pub struct Call {
     function: Function,
+    label: Option<Label>,
     ends: Ends,
     ctx: Context,
     stream: Option<usize>,
@@ -154,17 +172,26 @@ pub struct Call {
 
 impl Call {
     pub fn run(self, py: Python<'_>) {
-        let Call { function, ends, ctx, stream, token } = self;
+        let Call { function, label, ends, ctx, stream, token } = self;
         let context = run_context(py, ctx, stream);
         match ends {
             Ends::ByReturning => {
                 let call = |c| function.get().call1(py, (c,)).map(drop);
-                let result = token.inside(|| context.and_then(call));
+                let result = token.inside(|| {
+                    let _span = label
+                        .as_ref()
+                        .and_then(|name| recorder().operator(mode::IMPERATIVE, name, "", ctx));
+                    context.and_then(call)
+                });
                 token.complete(result.map_err(|e| from_py(py, e)));
             }
             Ends::ByToken => {
                 let mark = token.mark();
-                let done = Completion { function, token: Lock::new(Some(token)) };
+                let seen = label.and_then(|name| {
+                    let begun = recorder().begin(mode::IMPERATIVE)?;
+                    Some((name, ctx, begun))
+                });
+                let done = Completion { function, token: Lock::new(Some(token)), seen };
                 let Ok(done) = Bound::new(py, done) else { return };
                 let function = done.get().function.get();
                 let call = |c| function.call1(py, (c, done.clone())).map(drop);

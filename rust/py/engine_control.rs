@@ -292,7 +292,7 @@ extern "C" fn after_fork_in_parent() {
 extern "C" fn after_fork_in_child() {
     if let Some((held, attached)) = FORK.take() {
         attached.release_in_child();
-        held.engine.release_in_child();
+        held.release_in_child();
     }
 }
 

@@ -3,6 +3,7 @@
 use super::convert::{context_arg, shape_to_py};
 use super::error::{IntoPy, from_py};
 use super::ndarray::PyNDArray;
+use super::profiler::api;
 use super::runtime;
 use super::symbol::{PySymbol, raise};
 use crate::executor::bind::{Binding, Executor, Monitor};
@@ -57,8 +58,10 @@ impl PyExecutor {
     fn run<R: Send>(
         &self,
         py: Python<'_>,
+        name: &str,
         f: impl FnOnce(&Executor) -> crate::error::Result<R> + Send,
     ) -> PyResult<R> {
+        let _called = api(name);
         let executor = &self.executor;
         let result = if executor.shares_memory() { py.detach(|| f(executor)) } else { f(executor) };
         result.map_err(raise)
@@ -103,7 +106,7 @@ impl PyExecutor {
         values: Vec<PyRef<'_, PyNDArray>>,
     ) -> PyResult<Bound<'py, PyList>> {
         let inputs: Vec<_> = indices.into_iter().zip(arrays(values)).collect();
-        let outputs = self.run(py, |e| e.forward(is_train, &inputs))?;
+        let outputs = self.run(py, "forward", |e| e.forward(is_train, &inputs))?;
         listed(py, outputs)
     }
 
@@ -114,11 +117,11 @@ impl PyExecutor {
         head_grads: Vec<Option<PyRef<'_, PyNDArray>>>,
     ) -> PyResult<()> {
         let head_grads = optional(head_grads);
-        self.run(py, |e| e.backward(is_train, &head_grads))
+        self.run(py, "backward", |e| e.backward(is_train, &head_grads))
     }
 
     fn partial_forward(&self, py: Python<'_>, is_train: bool, step: usize) -> PyResult<usize> {
-        self.run(py, |e| e.partial_forward(is_train, step))
+        self.run(py, "partial_forward", |e| e.partial_forward(is_train, step))
     }
 
     fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {

@@ -7,6 +7,7 @@ use super::error::{IntoPy, to_py};
 use super::lazy::Lazy;
 use super::ndarray::PyNDArray;
 use super::origin::user_line;
+use super::profiler::api;
 use super::runtime;
 use crate::error::Error;
 use crate::executor::autograd::{self, Tracked};
@@ -65,6 +66,7 @@ fn run(
     out: Option<&[&Tracked]>,
     ctx: crate::Context,
 ) -> PyResult<Py<PyAny>> {
+    let _called = api(&op.name);
     let state = thread_state();
     let origin = user_line;
     let how = Invoke {

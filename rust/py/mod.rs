@@ -23,6 +23,7 @@ pub mod ndarray;
 pub mod operator;
 pub mod origin;
 pub mod params;
+pub mod profiler;
 pub mod random;
 pub mod symbol;
 
@@ -68,6 +69,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     function::register(m)?;
     autograd::register(m)?;
     random::register(m)?;
+    profiler::register(m)?;
     params::register(m)?;
     operator::register(m)?;
     introspect::register(m)?;

@@ -9,6 +9,7 @@ use super::convert::{
 };
 use super::error::{IntoPy, poll_signals, to_py};
 use super::lazy::Lazy;
+use super::profiler::api;
 use super::{function, runtime};
 use crate::executor::autograd::Tracked;
 use crate::executor::transfer::{
@@ -42,6 +43,7 @@ impl PyNDArray {
 
 /// Waits for pending writes, detached from the interpreter.
 pub fn wait_to_read(py: Python<'_>, array: &NDArray) -> PyResult<()> {
+    let _called = api("wait_to_read");
     py.detach(|| array.wait_to_read(&mut poll_signals)).py(py)
 }
 
@@ -509,6 +511,7 @@ fn numpy_over<'py>(array: &Bound<'py, PyNDArray>, writable: bool) -> PyResult<Bo
 /// Waits for everything pushed before; raises the first error that no wait has raised yet.
 #[pyfunction]
 fn waitall(py: Python<'_>) -> PyResult<()> {
+    let _called = api("waitall");
     py.detach(|| runtime().engine.wait_for_all(&mut poll_signals)).py(py)
 }
 

@@ -1,8 +1,10 @@
 //! The host pool: blocks in size classes, kept for reuse because fresh pages cost more than most
 //! element-wise kernels.
 
+use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::{Held, Lock};
+use crate::profiler::{Recorder, mode};
 use std::alloc::{Layout, alloc, dealloc};
 use std::sync::Arc;
 
@@ -33,7 +35,13 @@ struct Inner {
 
 /// A pool of host memory.
 #[derive(Clone, Default)]
-pub struct Pool(Arc<Lock<Inner>>);
+pub struct Pool(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    inner: Lock<Inner>,
+    profiler: Arc<Recorder>,
+}
 
 /// Memory from a pool; goes back to it when dropped.
 pub struct Block {
@@ -68,11 +76,20 @@ fn class_index(class_bytes: usize) -> usize {
 impl Pool {
     /// Keeps everybody out until what it gives goes.
     pub fn hold(&self) -> Held<'_> {
-        self.0.hold()
+        self.0.inner.hold()
     }
 
-    pub fn new() -> Self {
-        Self::default()
+    /// An empty pool, of which `profiler` is told what is handed out.
+    pub fn new(profiler: &Arc<Recorder>) -> Self {
+        Pool(Arc::new(Shared { inner: Lock::default(), profiler: profiler.clone() }))
+    }
+
+    /// Tells the profiler that so many bytes more are handed out. Under the lock.
+    #[inline]
+    fn tell(&self, taken_bytes: i64, usage: Usage) {
+        if self.0.profiler.is_on(mode::MEMORY) {
+            self.0.profiler.memory(Context::default(), taken_bytes, usage.used_bytes);
+        }
     }
 
     /// Uninitialised memory of at least `bytes` bytes.
@@ -88,10 +105,11 @@ impl Pool {
         }
         let class_bytes = class_of(bytes);
         let cached = {
-            let mut inner = self.0.lock();
+            let mut inner = self.0.inner.lock();
             let usage = &mut inner.usage;
             usage.used_bytes += class_bytes;
             usage.peak_bytes = usage.peak_bytes.max(usage.used_bytes);
+            self.tell(class_bytes as i64, *usage);
             let cached = inner.free.get_mut(class_index(class_bytes)).and_then(Vec::pop);
             if cached.is_some() {
                 inner.usage.cached_bytes -= class_bytes;
@@ -110,9 +128,10 @@ impl Pool {
     /// `ptr` must come from [`Pool::take`] of this pool with as many bytes, and nobody may use it any more.
     pub unsafe fn give_back(&self, ptr: *mut u8, bytes: usize) {
         let class_bytes = class_of(bytes);
-        let mut inner = self.0.lock();
+        let mut inner = self.0.inner.lock();
         inner.usage.used_bytes -= class_bytes;
         inner.usage.cached_bytes += class_bytes;
+        self.tell(-(class_bytes as i64), inner.usage);
         if inner.free.is_empty() {
             inner.free.resize_with(CLASSES, Vec::new);
         }
@@ -129,19 +148,21 @@ impl Pool {
             ptr = ask();
         }
         if ptr.is_null() {
-            self.0.lock().usage.used_bytes -= class_bytes;
+            let mut inner = self.0.inner.lock();
+            inner.usage.used_bytes -= class_bytes;
+            self.tell(-(class_bytes as i64), inner.usage);
             return Err(no_memory(bytes));
         }
         Ok(ptr)
     }
 
     pub fn usage(&self) -> Usage {
-        self.0.lock().usage
+        self.0.inner.lock().usage
     }
 
     /// Gives cached memory back to the system.
     pub fn release_cached(&self) {
-        let mut inner = self.0.lock();
+        let mut inner = self.0.inner.lock();
         inner.usage.cached_bytes = 0;
         for (index, blocks) in std::mem::take(&mut inner.free).into_iter().enumerate() {
             for address in blocks {
@@ -206,7 +227,7 @@ mod tests {
 
     #[test]
     fn blocks_are_reused_and_counted() {
-        let pool = Pool::new();
+        let pool = Pool::default();
         let first = pool.alloc(1000).unwrap();
         let address = first.ptr();
         assert_eq!(address as usize % ALIGN, 0);

@@ -356,7 +356,10 @@ impl<'a> Walk<'a> {
             out_grads: &out_grads,
             needed: &needed,
         };
-        let grads = match op.composed.as_ref().filter(|_| self.how.create_graph) {
+        // A gradient of a hidden output exists where such a rule has read that output: only the rule knows of it.
+        let at_hidden = out_grads.iter().skip(op.num_visible_outputs(attrs)).any(Option::is_some);
+        let composed = self.how.create_graph || at_hidden;
+        let grads = match op.composed.as_ref().filter(|_| composed) {
             Some(rule) => rule(&mut tape, &node),
             None => op.gradient.apply(&mut tape, &node),
         };
@@ -451,6 +454,11 @@ impl GradBuilder for TapeBuilder<'_> {
 
     fn is_train(&self) -> bool {
         self.walk.how.is_train
+    }
+
+    fn spec(&self, entry: GradEntry) -> Option<(Shape, crate::dtype::DType)> {
+        let (array, _) = &self.values[entry.0 as usize];
+        Some((array.shape().clone(), array.dtype()))
     }
 
     fn rerun(&mut self, inputs: &[GradEntry]) -> Result<Vec<GradEntry>> {

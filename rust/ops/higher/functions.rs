@@ -3,7 +3,7 @@
 
 use super::expr::*;
 use crate::error::Result;
-use crate::operator::{Attrs, GradBuilder, GradFn, GradNode, Gradients, Value};
+use crate::operator::{Attrs, FieldType, GradBuilder, GradFn, GradNode, Gradients, Value};
 use crate::ops::nn::leaky_relu::{SELU_ALPHA, SELU_SCALE};
 use std::sync::Arc;
 
@@ -187,12 +187,15 @@ fn spread(x: &Expr) -> Expr {
     Expr::Spread("_backward_sum", Box::new(x.clone()))
 }
 
-fn number(attrs: &Attrs, name: &str) -> Option<f64> {
-    match attrs.value(name)? {
-        Value::Float(x) => Some(*x),
-        Value::Int(i) => Some(*i as f64),
-        _ => None,
-    }
+/// A parameter as the operator's kernel reads it: in single precision, if it is declared so.
+pub fn number(attrs: &Attrs, name: &str) -> Option<f64> {
+    let field = attrs.schema().fields.iter().find(|f| f.name == name)?;
+    let exact = match attrs.value(name)? {
+        Value::Float(x) => *x,
+        Value::Int(i) => *i as f64,
+        _ => return None,
+    };
+    Some(if matches!(field.ty, FieldType::Float) { f64::from(exact as f32) } else { exact })
 }
 
 fn axis(attrs: &Attrs) -> Option<i64> {

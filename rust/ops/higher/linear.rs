@@ -102,6 +102,14 @@ pub fn gradient(name: &str) -> Option<Gradient> {
     if ["_backward_Pooling", "_backward_Pooling_v1"].contains(&name) {
         return Some(Gradient::rule(pooling));
     }
+    if name == "_backward_UpSampling" {
+        return Some(Gradient::rule(|b, node| {
+            match node.attrs.value("sample_type").map(Value::to_string).as_deref() {
+                Some("bilinear") => product(b, node, "UpSampling"),
+                _ => transpose(b, node, "UpSampling", &[AllGrads]),
+            }
+        }));
+    }
     if name == "_backward_make_loss" {
         return Some(Gradient::Zero);
     }

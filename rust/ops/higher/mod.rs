@@ -4,12 +4,13 @@
 //! on, both tables by operator name:
 //! - [`functions`]: the gradient written as an expression of ordinary operators. The tape uses it in place of
 //!   the backward operator when the gradient itself is recorded (`create_graph`), so any order of
-//!   derivatives follows. [`norms`] has those of normalisations.
+//!   derivatives follows. [`norms`] has those of normalisations, [`layers`] of what has several inputs or hidden outputs.
 //! - [`linear`]: a backward operator that is linear in what it gets (of slicing, sums, matrix products ...) is
 //!   differentiated by running the operator itself.
 
 mod expr;
 mod functions;
+mod layers;
 mod linear;
 mod norms;
 
@@ -24,7 +25,9 @@ pub fn complete(mut def: OpDef) -> OpDef {
             def.gradient = gradient;
         }
     } else if matches!(def.gradient, Gradient::Backward { .. }) {
-        def.composed = functions::rule(&def.name).or_else(|| norms::rule(&def.name));
+        def.composed = layers::rule(&def.name)
+            .or_else(|| functions::rule(&def.name))
+            .or_else(|| norms::rule(&def.name));
     }
     def
 }

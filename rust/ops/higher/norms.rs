@@ -5,6 +5,8 @@
 //! and `beta` that of `dy`. The channel axis is moved to the end first, where gamma and beta broadcast.
 
 use super::expr::*;
+use super::functions::number;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::operator::{GradBuilder, GradEntry, GradFn, GradNode, Gradients, Value};
 use std::sync::Arc;
@@ -63,7 +65,7 @@ pub fn rule(name: &str) -> Option<GradFn> {
 
 fn batch_norm(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
     // The backward operator updates the moving averages, and must so here too.
-    let plain = node.op.gradient.apply(b, node)?;
+    node.op.gradient.apply(b, node)?;
     let is_set = |name| matches!(node.attrs.value(name), Some(Value::Bool(true)));
     let statistics = match b.is_train() && !is_set("use_global_stats") {
         true => Statistics::Data(Mean::over_all_but(&[-1])),
@@ -71,8 +73,7 @@ fn batch_norm(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients>
     };
     let (axis, scales) = (integer(node, "axis").unwrap_or(1), !is_set("fix_gamma"));
     let normalisation = Normalisation { axis, statistics, eps: eps(node), scales };
-    // Data of half precision does not go with the other inputs: then the chain ends here.
-    let Ok(mut grads) = normalisation.gradients(b, node) else { return Ok(plain) };
+    let mut grads = normalisation.gradients(b, node)?;
     grads.resize(node.inputs.len(), None);
     Ok(grads)
 }
@@ -85,19 +86,24 @@ fn integer(node: &GradNode<'_>, name: &str) -> Option<i64> {
 }
 
 fn eps(node: &GradNode<'_>) -> f64 {
-    match node.attrs.value("eps") {
-        Some(Value::Float(x)) => *x,
-        _ => 0.0,
-    }
+    number(node.attrs, "eps").unwrap_or(0.0)
 }
 
 impl Normalisation {
     fn gradients(&self, b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
-        let mut to_end = |e: GradEntry| swap(b, self.axis, e);
-        let x = to_end(node.inputs[0])?;
-        let gamma = Expr::Entry(node.inputs[1]);
         let g = node.out_grad(b, 0)?;
+        // As the kernels, half precision is calculated in single precision: a small variance would overflow.
+        let is_half = b.spec(node.inputs[0]).is_some_and(|s| s.1 == DType::F16);
+        let [x, g, gamma] = match is_half {
+            true => {
+                let mut single = |e| cast(b, e, DType::F32);
+                [single(node.inputs[0])?, single(g)?, single(node.inputs[1])?]
+            }
+            false => [node.inputs[0], g, node.inputs[1]],
+        };
+        let x = swap(b, self.axis, x)?;
         let g = swap(b, self.axis, g)?;
+        let gamma = Expr::Entry(gamma);
         let (h, inverse) = match &self.statistics {
             Statistics::Data(mean) => {
                 let centred = x.clone() - mean.of(x);
@@ -125,8 +131,20 @@ impl Normalisation {
             true => Some(sum_like(g.clone() * h, gamma.clone()).eval(b)?),
             false => None,
         };
-        Ok(vec![Some(dx), dgamma, Some(sum_like(g, gamma).eval(b)?)])
+        let mut grads = vec![Some(dx), dgamma, Some(sum_like(g, gamma).eval(b)?)];
+        if is_half {
+            for (grad, input) in grads.iter_mut().zip(node.inputs) {
+                if let (Some(grad), Some((_, dtype))) = (grad, b.spec(*input)) {
+                    *grad = cast(b, *grad, dtype)?;
+                }
+            }
+        }
+        Ok(grads)
     }
+}
+
+fn cast(b: &mut dyn GradBuilder, e: GradEntry, dtype: DType) -> Result<GradEntry> {
+    Ok(b.op("Cast", "", &[("dtype", Value::Str(dtype.name().into()))], &[e])?[0])
 }
 
 /// `x` with `axis` and the last axis exchanged.

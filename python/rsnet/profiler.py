@@ -1,0 +1,771 @@
+"""The profiler: what ran where and for how long, as a trace for a browser and as a table.
+
+While it runs, every operator is recorded by its name, on the thread on which it ran: those called one by
+one, the nodes of bound graphs, gradients, operators written in Python, and functions pushed to the engine.
+`dump` writes a trace that chrome://tracing and https://ui.perfetto.dev show; `dumps` gives totals, least,
+greatest and average times as a text. While it does not run it costs nothing that could be measured.
+
+Operations run when they are ready, not when they are called: wait (``nd.waitall()``) before
+`set_state('stop')` or `dump` for what is still to come. What has not ended when the file is written is in
+the next dump of the same session.
+
+Examples
+--------
+>>> import json, os, tempfile
+>>> import rsnet as mx
+>>> path = os.path.join(tempfile.mkdtemp(), "trace.json")
+>>> mx.profiler.set_config(filename=path, profile_api=False, profile_memory=False, aggregate_stats=True)
+>>> mx.profiler.set_state("run")
+>>> with mx.profiler.Task(mx.profiler.Domain("example"), "squares"):
+...     y = mx.nd.ones((2, 3)) * 2
+...     y = mx.nd.square(y)
+...     mx.nd.waitall()
+>>> mx.profiler.dump()
+>>> with open(path) as file:
+...     events = json.load(file)["traceEvents"]
+>>> sorted(e["name"] for e in events if e["ph"] == "B")
+['_full', '_mul_scalar', 'square']
+>>> times = json.loads(mx.profiler.dumps(reset=True, format="json"))["Time"]
+>>> times["operator"]["square"]["Count"], list(times["example"])
+(1, ['squares'])
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from . import _core
+
+__all__ = [
+    "Counter",
+    "Domain",
+    "Event",
+    "Frame",
+    "Marker",
+    "Task",
+    "dump",
+    "dump_profile",
+    "dumps",
+    "pause",
+    "profiler_set_config",
+    "profiler_set_state",
+    "resume",
+    "scope",
+    "set_config",
+    "set_state",
+    "state",
+]
+
+_profiler = _core.profiler  # type: ignore[attr-defined]
+
+_MODES = {"symbolic": 1, "imperative": 2, "api": 4, "memory": 8}
+_ALL = 15
+_DEFAULTS: dict[str, Any] = {
+    "filename": "profile.json",
+    "profile_all": False,
+    "profile_symbolic": True,
+    "profile_imperative": True,
+    "profile_memory": True,
+    "profile_api": True,
+    "continuous_dump": True,
+    "dump_period": 1.0,
+    "aggregate_stats": False,
+    "profile_process": "worker",
+}
+
+
+def _check_process(profile_process: str) -> None:
+    if profile_process == "server":
+        raise ValueError("profile_process='server': there is no server process to profile")
+    if profile_process != "worker":
+        raise ValueError(f"profile_process must be 'worker', got {profile_process!r}")
+
+
+def _text(what: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{what} must be a str, got {type(value).__name__}")
+    return value
+
+
+class _Writer:
+    """A thread that appends to the trace while the profiler runs."""
+
+    def __init__(self) -> None:
+        self.period_s: float | None = 1.0
+        self._end: threading.Event | None = None
+
+    def start(self) -> None:
+        if self._end is None and self.period_s is not None:
+            self._end = threading.Event()
+            arguments = (self._end, self.period_s)
+            threading.Thread(
+                target=self._run, args=arguments, name="rsnet-profiler", daemon=True
+            ).start()
+
+    def stop(self) -> None:
+        if self._end is not None:
+            self._end.set()
+            self._end = None
+
+    @staticmethod
+    def _run(end: threading.Event, period_s: float) -> None:
+        while not end.wait(period_s):
+            try:
+                with _lock:
+                    if not end.is_set():
+                        _profiler.dump(False)
+            except Exception as error:
+                warnings.warn(f"{error}; it is tried again at dump()", RuntimeWarning, stacklevel=1)
+                return
+
+
+_writer = _Writer()
+_lock = threading.RLock()
+
+
+def set_config(**kwargs: Any) -> None:
+    """Sets what is recorded, and where it is written. Options that are not given take their defaults.
+
+    Parameters
+    ----------
+    filename : str, default 'profile.json'
+        The file of the trace, which is overwritten.
+    profile_all : bool, default False
+        All of the following four.
+    profile_symbolic : bool, default True
+        Nodes of bound graphs.
+    profile_imperative : bool, default True
+        Operators called one by one, and functions pushed to the engine.
+    profile_memory : bool, default True
+        A counter of the bytes that arrays take, with every change.
+    profile_api : bool, default True
+        Calls of rsnet: how long they kept the thread that made them.
+    continuous_dump : bool, default True
+        Append to the file every `dump_period` while it runs. If not, at most four million records (some 230 MB)
+        are kept for `dump`; further ones are dropped and counted.
+    dump_period : float, default 1.0
+        In seconds.
+    aggregate_stats : bool, default False
+        Gather statistics for `dumps`.
+    profile_process : str, default 'worker'
+        Accepted for MXNet's sake.
+
+    Raises
+    ------
+    TypeError
+        An unknown option, or one of a wrong type.
+    ValueError
+        A period that is not positive, or ``profile_process='server'``.
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> mx.profiler.set_config(filename="trace.json", profile_memory=False, aggregate_stats=True)
+    >>> try:
+    ...     mx.profiler.set_config(file="trace.json")
+    ... except TypeError as error:
+    ...     print(str(error).partition(" (")[0])
+    set_config() has no option 'file'
+    """
+    for key in kwargs:
+        if key not in _DEFAULTS:
+            known = ", ".join(_DEFAULTS)
+            raise TypeError(f"set_config() has no option {key!r} (there are {known})")
+    options = _DEFAULTS | kwargs
+    for key, default in _DEFAULTS.items():
+        value = options[key]
+        if isinstance(default, bool) and not (isinstance(value, bool) or value in (0, 1)):
+            raise TypeError(f"{key} must be a bool, got {value!r}")
+    _check_process(options["profile_process"])
+    path = options["filename"]
+    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+        raise TypeError(f"filename must be the name of a file, got {path!r}")
+    period = options["dump_period"]
+    if isinstance(period, bool) or not isinstance(period, (int, float)):
+        raise TypeError(f"dump_period must be a number of seconds, got {period!r}")
+    if not 0 < period < threading.TIMEOUT_MAX:
+        raise ValueError(f"dump_period must be positive, got {period!r}")
+    mode = sum(
+        bit for name, bit in _MODES.items() if options["profile_all"] or options[f"profile_{name}"]
+    )
+    _configure(os.fspath(path), mode, bool(options["aggregate_stats"]))
+    with _lock:
+        _writer.stop()
+        _writer.period_s = float(period) if options["continuous_dump"] else None
+        if state() != "stop":
+            _writer.start()
+
+
+def _configure(path: str, mode: int, aggregates: bool) -> None:
+    # The folder of now: the program may change it before the dump.
+    _profiler.configure(os.path.abspath(path), mode, aggregates)
+
+
+def set_state(state: str = "stop", profile_process: str = "worker") -> None:
+    """Starts or stops recording. What was recorded is kept for `dump` and `dumps`.
+
+    Parameters
+    ----------
+    state : str
+        'run' or 'stop'.
+    profile_process : str, default 'worker'
+        Accepted for MXNet's sake.
+
+    Raises
+    ------
+    ValueError
+        Another state.
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> mx.profiler.set_config(continuous_dump=False)
+    >>> mx.profiler.set_state("run")
+    >>> mx.profiler.state()
+    'run'
+    >>> mx.profiler.set_state("stop")
+    """
+    _check_process(profile_process)
+    if state not in ("run", "stop"):
+        raise ValueError(f"state must be 'run' or 'stop', got {state!r}")
+    with _lock:
+        if state == "run":
+            _profiler.set_running(True)
+            _writer.start()
+        else:
+            _profiler.set_running(False)
+            _writer.stop()
+
+
+def state() -> str:
+    """Whether it records.
+
+    Returns
+    -------
+    str
+        'run', 'pause' or 'stop'.
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> mx.profiler.state()
+    'stop'
+    """
+    return str(_profiler.state())
+
+
+def pause(profile_process: str = "worker") -> None:
+    """Records nothing until `resume`. Without effect while it is stopped.
+
+    Parameters
+    ----------
+    profile_process : str, default 'worker'
+        Accepted for MXNet's sake.
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> mx.profiler.set_config(continuous_dump=False)
+    >>> mx.profiler.set_state("run")
+    >>> mx.profiler.pause()
+    >>> mx.profiler.state()
+    'pause'
+    >>> mx.profiler.resume()
+    >>> mx.profiler.state()
+    'run'
+    >>> mx.profiler.set_state("stop")
+    """
+    _check_process(profile_process)
+    _profiler.set_paused(True)
+
+
+def resume(profile_process: str = "worker") -> None:
+    """Goes on after `pause`.
+
+    Parameters
+    ----------
+    profile_process : str, default 'worker'
+        Accepted for MXNet's sake.
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> mx.profiler.resume()
+    >>> mx.profiler.state()
+    'stop'
+    """
+    _check_process(profile_process)
+    _profiler.set_paused(False)
+
+
+def dump(finished: bool = True, profile_process: str = "worker") -> None:
+    """Writes what was recorded to the file of `set_config`, which is then a whole trace.
+
+    Parameters
+    ----------
+    finished : bool, default True
+        Stop, and begin a new file with the next session. If not, recording goes on and the next dump appends.
+    profile_process : str, default 'worker'
+        Accepted for MXNet's sake.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written; what was recorded is kept.
+
+    Warns
+    -----
+    RuntimeWarning
+        There was no room for some records.
+
+    Examples
+    --------
+    >>> import json, os, tempfile
+    >>> import rsnet as mx
+    >>> path = os.path.join(tempfile.mkdtemp(), "trace.json")
+    >>> mx.profiler.set_config(filename=path, profile_api=False)
+    >>> mx.profiler.set_state("run")
+    >>> x = mx.nd.ones((2,))
+    >>> mx.profiler.dump()
+    >>> mx.profiler.state()
+    'stop'
+    >>> with open(path) as file:
+    ...     trace = json.load(file)
+    >>> trace["displayTimeUnit"], [e["name"] for e in trace["traceEvents"] if e["ph"] == "B"]
+    ('ms', ['_full'])
+    """
+    _check_process(profile_process)
+    with _lock:
+        if finished:
+            _writer.stop()
+        dropped = _profiler.dump(bool(finished))
+    if dropped:
+        text = f"the profiler had no room for {dropped} records: use continuous_dump=True"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
+def dumps(
+    reset: bool = False,
+    format: str = "table",
+    sort_by: str = "total",
+    ascending: bool = False,
+) -> str:
+    """Totals, least, greatest and average by name, of all that was recorded since the statistics began.
+
+    Parameters
+    ----------
+    reset : bool, default False
+        Begin them anew.
+    format : str, default 'table'
+        'table', or 'json' for ``{"Time": {category: {name: {"Count", "Total", "Min", "Max", "Avg"}}}, "Memory":
+        ..., "Counter": ..., "Unit": ...}``. Times are in milliseconds, memory in kilobytes (1000 bytes). Of
+        memory and of counters the total is the last value.
+    sort_by : str, default 'total'
+        'total', 'avg', 'min', 'max' or 'count'.
+    ascending : bool, default False
+        Least first?
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ValueError
+        ``aggregate_stats`` is not set; an unknown format or column.
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> mx.profiler.set_config(
+    ...     aggregate_stats=True, continuous_dump=False, profile_api=False, profile_memory=False
+    ... )
+    >>> mx.profiler.set_state("run")
+    >>> x = mx.nd.ones((2,)) + 1
+    >>> mx.nd.waitall()
+    >>> mx.profiler.set_state("stop")
+    >>> lines = mx.profiler.dumps(reset=True).splitlines()
+    >>> lines[1], lines[4], lines[6].split()[:3], sorted(line.split()[0] for line in lines[8:])
+    ('Profile Statistics:', 'operator', ['Name', 'Total', 'Count'], ['_full', '_plus_scalar'])
+    """
+    text = _profiler.summary(bool(reset), format, sort_by, bool(ascending))
+    if text is None:
+        raise ValueError("no statistics are gathered: call set_config(aggregate_stats=True) before")
+    return str(text)
+
+
+class Domain:
+    """A name under which tasks, frames, counters and markers are shown together.
+
+    Parameters
+    ----------
+    name : str
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> domain = mx.profiler.Domain("loading")
+    >>> str(domain), domain.new_task("read").name
+    ('loading', 'read')
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = _text("name", name)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"Domain({self.name!r})"
+
+    def new_task(self, name: str) -> Task:
+        """A `Task` of this domain."""
+        return Task(self, name)
+
+    def new_frame(self, name: str) -> Frame:
+        """A `Frame` of this domain."""
+        return Frame(self, name)
+
+    def new_counter(self, name: str, value: int | None = None) -> Counter:
+        """A `Counter` of this domain."""
+        return Counter(self, name, value)
+
+    def new_marker(self, name: str) -> Marker:
+        """A `Marker` of this domain."""
+        return Marker(self, name)
+
+
+def _domain(domain: object) -> Domain:
+    if not isinstance(domain, Domain):
+        raise TypeError(f"domain must be a profiler.Domain, got {type(domain).__name__}")
+    return domain
+
+
+class _Interval:
+    """From `start` to `stop`, on any threads; recorded if the profiler runs at the start."""
+
+    def __init__(self, category: str, name: str) -> None:
+        self._category, self.name = category, _text("name", name)
+        self._begun: Any = None
+        self._is_started = False
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    def start(self) -> None:
+        """Begins it; a RuntimeError if it has begun."""
+        if self._is_started:
+            raise RuntimeError(f"{self!r} is started already")
+        self._is_started, self._begun = True, _profiler.begin()
+
+    def stop(self) -> None:
+        """Ends it; a RuntimeError if it has not begun."""
+        if not self._is_started:
+            raise RuntimeError(f"{self!r} is not started")
+        begun, self._begun, self._is_started = self._begun, None, False
+        if begun is not None:
+            _profiler.end(begun, self._category, self.name)
+
+    def __enter__(self) -> Any:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+
+class Task(_Interval):
+    """Something of the program's own that takes time: a ``with`` block, or from `start` to `stop`.
+
+    Parameters
+    ----------
+    domain : Domain
+    name : str
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> task = mx.profiler.Task(mx.profiler.Domain("loading"), "read")
+    >>> with task:
+    ...     text = "tea"
+    >>> task.start()
+    >>> task.stop()
+    """
+
+    def __init__(self, domain: Domain, name: str) -> None:
+        self.domain = _domain(domain)
+        super().__init__(domain.name, name)
+
+
+class Frame(Task):
+    """A part of something that is repeated, such as a step of training. Otherwise as `Task`.
+
+    Parameters
+    ----------
+    domain : Domain
+    name : str
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> frame = mx.profiler.Domain("training").new_frame("step")
+    >>> for batch in range(3):
+    ...     with frame:
+    ...         pass
+    """
+
+
+class Event(_Interval):
+    """Something that takes time and belongs to no domain. Otherwise as `Task`.
+
+    Parameters
+    ----------
+    name : str
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> with mx.profiler.Event("warming up"):
+    ...     pass
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__("event", name)
+
+
+class Counter:
+    """A number that changes as the program goes on. It counts also while nothing is recorded.
+
+    Parameters
+    ----------
+    domain : Domain
+    name : str
+    value : int, optional
+        Where it begins; 0 if it is not given.
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> waiting = mx.profiler.Counter(mx.profiler.Domain("loading"), "files waiting", 10)
+    >>> waiting += 5
+    >>> waiting.decrement()
+    >>> waiting.value
+    14
+    """
+
+    def __init__(self, domain: Domain, name: str, value: int | None = None) -> None:
+        self.domain, self.name = _domain(domain), _text("name", name)
+        self._lock = threading.Lock()
+        self.value = 0
+        if value is not None:
+            self.set_value(value)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"Counter({self.name!r}, {self.value})"
+
+    def _set(self, value: object, relative: bool) -> None:
+        if not hasattr(type(value), "__index__"):
+            raise TypeError(f"a counter counts in integers, got {value!r}")
+        with self._lock:
+            new = (self.value if relative else 0) + value.__index__()  # type: ignore[attr-defined]
+            if not -(2**63) <= new < 2**63:
+                raise OverflowError(f"{new} does not fit into 64 bits")
+            self.value = new
+            _profiler.count(self.domain.name, self.name, new)
+
+    def set_value(self, value: int) -> None:
+        """Sets it."""
+        self._set(value, relative=False)
+
+    def increment(self, delta: int = 1) -> None:
+        """Adds `delta`."""
+        self._set(delta, relative=True)
+
+    def decrement(self, delta: int = 1) -> None:
+        """Takes `delta` off."""
+        self._set(-delta, relative=True)
+
+    def __iadd__(self, delta: int) -> Counter:
+        self.increment(delta)
+        return self
+
+    def __isub__(self, delta: int) -> Counter:
+        self.decrement(delta)
+        return self
+
+
+class Marker:
+    """A moment of the program's own.
+
+    Parameters
+    ----------
+    domain : Domain
+    name : str
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> marker = mx.profiler.Domain("training").new_marker("best model so far")
+    >>> marker.mark("thread")
+    """
+
+    def __init__(self, domain: Domain, name: str) -> None:
+        self.domain, self.name = _domain(domain), _text("name", name)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"Marker({self.name!r})"
+
+    def mark(self, scope: str = "process") -> None:
+        """Now. `scope` says what it concerns: 'global', 'process', 'thread', 'task' or 'marker'."""
+        _profiler.mark(self.domain.name, self.name, scope)
+
+
+@contextmanager
+def scope(name: str = "<unk>:", append_mode: bool = True) -> Iterator[str]:
+    """Counts apart, under this name, the memory that a ``with`` block takes.
+
+    With ``profile_memory``, the bytes that are taken for operations which this thread calls in the block are
+    summed in the counter ``<name>Memory: <device>``. (They are not taken off again when they are freed.)
+
+    Parameters
+    ----------
+    name : str, default '<unk>:'
+        A colon is added if it does not end with one.
+    append_mode : bool, default True
+        Inside another scope: append the name to that one's?
+
+    Returns
+    -------
+    context manager
+        Gives the full name.
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> with mx.profiler.scope("net"):
+    ...     with mx.profiler.scope("first:") as name:
+    ...         x = mx.nd.ones((2, 3))
+    >>> name
+    'net:first:'
+    """
+    before = _profiler.memory_scope()
+    full = _text("name", name)
+    full = full if full.endswith(":") else f"{full}:"
+    if append_mode:
+        full = before + full
+    _profiler.set_memory_scope(full)
+    try:
+        yield full
+    finally:
+        _profiler.set_memory_scope(before)
+
+
+def profiler_set_config(mode: str = "symbolic", filename: str = "profile.json") -> None:
+    """As `set_config`, by its old name: records graphs only, or operators called one by one, too.
+
+    Parameters
+    ----------
+    mode : str, default 'symbolic'
+        'symbolic' or 'all'.
+    filename : str, default 'profile.json'
+        The file of the trace.
+
+    Raises
+    ------
+    ValueError
+        Another mode.
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> mx.profiler.profiler_set_config("all", "trace.json")
+    """
+    if mode not in ("symbolic", "all"):
+        raise ValueError(f"mode must be 'symbolic' or 'all', got {mode!r}")
+    everything = mode == "all"
+    set_config(
+        filename=filename,
+        profile_imperative=everything,
+        profile_api=everything,
+        profile_memory=everything,
+    )
+
+
+def profiler_set_state(state: str = "stop") -> None:
+    """As `set_state`, by its old name.
+
+    Parameters
+    ----------
+    state : str, default 'stop'
+        'run' or 'stop'.
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> mx.profiler.profiler_set_state("stop")
+    """
+    set_state(state)
+
+
+def dump_profile() -> None:
+    """As ``dump(True)``, by its old name.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import rsnet as mx
+    >>> path = os.path.join(tempfile.mkdtemp(), "trace.json")
+    >>> mx.profiler.profiler_set_config(filename=path)
+    >>> mx.profiler.dump_profile()
+    >>> os.path.exists(path)
+    True
+    """
+    dump(True)
+
+
+def _mode_of_environment() -> int:
+    text = os.environ.get("MXNET_PROFILER_MODE", "").strip()
+    if not text:
+        return _ALL
+    if not text.isascii() or not text.isdigit() or int(text) > _ALL:
+        raise ValueError(
+            "MXNET_PROFILER_MODE must be a sum of 1 (symbolic), 2 (imperative), 4 (api) and 8 (memory), "
+            f"got {text!r}"
+        )
+    return int(text)
+
+
+def _at_exit() -> None:
+    if state() != "stop":
+        dump(True)
+
+
+def _in_child() -> None:
+    global _lock
+    # The thread that writes, and whoever holds the lock, are the parent's.
+    _lock = threading.RLock()
+    _writer._end = None
+
+
+atexit.register(_at_exit)
+os.register_at_fork(after_in_child=_in_child)
+
+# MXNet's switch to profile a program without a change to it.
+if os.environ.get("MXNET_PROFILER_AUTOSTART", "").strip().lower() in ("1", "true"):
+    _configure(_DEFAULTS["filename"], _mode_of_environment(), False)
+    set_state("run")

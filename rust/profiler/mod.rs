@@ -1,0 +1,396 @@
+//! The profiler: what ran where and for how long, gathered where it happens.
+//!
+//! A [`Recorder`] is a value that goes with an engine and a pool ([`crate::ndarray::Base`]). Whoever runs
+//! something asks it for a [`Span`] and drops that at the end; while nothing is recorded the question is one
+//! relaxed load. So an operation is seen on the thread on which it really runs, whether that is its pusher's, a
+//! compute thread or one that belongs to Python, and the nodes of a bound graph are seen one by one although the
+//! engine knows only their segment. (The engine's own hook sees neither of these, nor an operation that ran
+//! inline without the engine.)
+//!
+//! Records are a few words with interned names. They go to one of [`SHARDS`] buffers, chosen by thread, each
+//! under a lock that is hardly ever contended and never held while anything else is called. A dump takes the
+//! buffers, feeds [`aggregate`] and appends to the [`trace`]. Between two dumps at most [`KEPT`] records are kept;
+//! what comes after these is dropped and counted.
+
+mod aggregate;
+mod records;
+mod thread;
+mod trace;
+
+pub use aggregate::{Format, SortBy, Statistics};
+pub use records::Scope;
+pub use thread::{Carried, scope, set_scope};
+
+use crate::context::Context;
+use crate::error::Result;
+use crate::lock::{Guard, Lock};
+use records::{Batch, Buffer, Fact, Named};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
+use trace::Trace;
+
+/// What is recorded: bits, of which a program chooses the first four.
+pub mod mode {
+    /// Nodes of bound graphs.
+    pub const SYMBOLIC: u32 = 1;
+    /// Operators and functions called one by one.
+    pub const IMPERATIVE: u32 = 2;
+    /// Calls of rsnet by the program.
+    pub const API: u32 = 4;
+    /// Bytes handed out by the pool.
+    pub const MEMORY: u32 = 8;
+    /// Tasks, counters and markers of the program: always.
+    pub const OWN: u32 = 16;
+    pub const ALL: u32 = SYMBOLIC | IMPERATIVE | API | MEMORY;
+}
+
+/// The category of operators and pushed functions.
+pub const OPERATOR: &str = "operator";
+/// The category of calls of rsnet by the program.
+pub const API_CALL: &str = "api";
+
+/// So many buffers share the threads.
+const SHARDS: usize = 32;
+/// The most records that are kept between two dumps.
+pub const KEPT: usize = 1 << 22;
+
+/// Where records go, and whether there are any.
+pub struct Recorder {
+    /// Bits of [`mode`] that are recorded now: none while it is stopped or paused.
+    active: AtomicU32,
+    /// Changes when what was begun is not to be recorded any more.
+    session: AtomicU64,
+    /// The next number of an interval that belongs to no thread.
+    next_id: AtomicU64,
+    origin: Instant,
+    shards: Vec<Shard>,
+    /// Bytes taken inside each memory scope.
+    scopes: Lock<HashMap<Arc<str>, i64>>,
+    control: Lock<Control>,
+}
+
+/// A buffer on cache lines of its own.
+#[repr(align(128))]
+#[derive(Default)]
+struct Shard(Lock<Buffer>);
+
+/// What a program sets.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The file of the trace.
+    pub path: PathBuf,
+    /// Bits of [`mode`].
+    pub mode: u32,
+    /// Are statistics gathered, too?
+    pub aggregates: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { path: "profile.json".into(), mode: mode::ALL, aggregates: false }
+    }
+}
+
+#[derive(Default)]
+struct Control {
+    config: Config,
+    is_running: bool,
+    is_paused: bool,
+    /// Taken from the shards and not in the file yet.
+    kept: Vec<Batch>,
+    statistics: Statistics,
+    trace: Option<Trace>,
+    /// Records of this session for which there was no room.
+    dropped: u64,
+}
+
+/// Is it recording?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    Stopped,
+    Running,
+    Paused,
+}
+
+/// When something began, see [`Recorder::begin`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    session: u64,
+    start_ns: u64,
+}
+
+/// What a span is of.
+#[derive(Clone, Copy)]
+pub struct What<'a> {
+    pub category: &'a str,
+    pub name: &'a str,
+    /// The node of a graph; may be empty.
+    pub node: &'a str,
+    /// The device, for what runs on one.
+    pub device: Option<Context>,
+}
+
+/// Something that runs on this thread: recorded when it is dropped.
+#[must_use = "a span ends when it is dropped"]
+pub struct Span<'a> {
+    recorder: &'a Recorder,
+    begun: Begun,
+    what: What<'a>,
+}
+
+impl Drop for Span<'_> {
+    fn drop(&mut self) {
+        let end_ns = self.recorder.now();
+        self.recorder.write(self.begun, self.what, Fact::Span { end_ns });
+    }
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Recorder {
+            active: AtomicU32::new(0),
+            session: AtomicU64::new(0),
+            next_id: AtomicU64::new(1),
+            origin: Instant::now(),
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            scopes: Lock::default(),
+            control: Lock::default(),
+        }
+    }
+}
+
+impl Recorder {
+    /// Is any of these bits of [`mode`] recorded now?
+    #[inline]
+    pub fn is_on(&self, bits: u32) -> bool {
+        self.active.load(Ordering::Relaxed) & bits != 0
+    }
+
+    /// The span of what begins now, if it is recorded.
+    #[inline]
+    pub fn span<'a>(&'a self, bit: u32, what: impl FnOnce() -> What<'a>) -> Option<Span<'a>> {
+        if !self.is_on(bit) {
+            return None;
+        }
+        Some(Span { recorder: self, what: what(), begun: self.begun() })
+    }
+
+    /// The span of an operator, or of a function that was pushed, on a device.
+    #[inline]
+    pub fn operator<'a>(
+        &'a self,
+        bit: u32,
+        name: &'a str,
+        node: &'a str,
+        device: Context,
+    ) -> Option<Span<'a>> {
+        self.span(bit, || What { category: OPERATOR, name, node, device: Some(device) })
+    }
+
+    /// The beginning of something that may end on another thread, if it is recorded.
+    pub fn begin(&self, bit: u32) -> Option<Begun> {
+        self.is_on(bit).then(|| self.begun())
+    }
+
+    /// The end of what [`Recorder::begin`] began.
+    pub fn end(&self, begun: Begun, what: What<'_>) {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        self.write(begun, what, Fact::Interval { id, end_ns: self.now() });
+    }
+
+    /// A counter has a new value.
+    pub fn count(&self, category: &str, name: &str, value: i64) {
+        if self.is_on(mode::OWN) {
+            let what = What { category, name, node: "", device: None };
+            self.write(self.begun(), what, Fact::Count { value });
+        }
+    }
+
+    /// A moment worth a mark.
+    pub fn mark(&self, category: &str, name: &str, scope: Scope) {
+        if self.is_on(mode::OWN) {
+            let what = What { category, name, node: "", device: None };
+            self.write(self.begun(), what, Fact::Mark { scope });
+        }
+    }
+
+    /// The pool has handed out `taken_bytes` more (or, below zero, taken them back), `used_bytes` in all. Called under its
+    /// lock, so that values are recorded in their order.
+    #[cold]
+    pub fn memory(&self, device: Context, taken_bytes: i64, used_bytes: usize) {
+        let category = "Device Storage";
+        let place = trace::place_name(device);
+        let name = format!("Memory: {place}");
+        let what = What { category, name: &name, node: "", device: Some(device) };
+        self.write(self.begun(), what, Fact::Count { value: used_bytes as i64 });
+        let Some(scope) = thread::scope().filter(|_| taken_bytes > 0) else { return };
+        let mut scopes = self.scopes.lock();
+        let sum = scopes.entry(scope.clone()).or_default();
+        *sum += taken_bytes;
+        let name = format!("{scope}Memory: {place}");
+        self.write(self.begun(), What { name: &name, ..what }, Fact::Count { value: *sum });
+    }
+
+    /// The memory scope of this thread, to be carried to where its operation runs.
+    pub fn carry_scope(&self) -> Carried {
+        Carried(if self.is_on(mode::MEMORY) { thread::scope() } else { None })
+    }
+
+    /// Nanoseconds since the recorder was made.
+    fn now(&self) -> u64 {
+        self.origin.elapsed().as_nanos() as u64
+    }
+
+    fn begun(&self) -> Begun {
+        Begun { session: self.session.load(Ordering::Relaxed), start_ns: self.now() }
+    }
+
+    #[cold]
+    fn write(&self, begun: Begun, what: What<'_>, fact: Fact) {
+        let thread = thread::number();
+        let mut buffer = self.shards[thread as usize % SHARDS].0.lock();
+        // Under the lock: who ends a session changes its number before it empties the buffers.
+        if begun.session == self.session.load(Ordering::Relaxed) {
+            let What { category, name, node, device } = what;
+            buffer.push(thread, begun.start_ns, Named { category, name, node }, device, fact);
+        }
+    }
+
+    /// Sets what is recorded, at any time. Another file begins with the next dump.
+    pub fn configure(&self, config: Config) {
+        let mut control = self.control.lock();
+        if control.config.path != config.path {
+            control.trace = None;
+        }
+        control.config = config;
+        self.apply(&control);
+    }
+
+    /// Starts or stops recording. Starting ends a pause.
+    pub fn set_running(&self, run: bool) {
+        let mut control = self.control.lock();
+        control.is_running = run;
+        control.is_paused = false;
+        self.apply(&control);
+    }
+
+    /// Stops recording for a while, or goes on. Without effect while it is stopped.
+    pub fn set_paused(&self, pause: bool) {
+        let mut control = self.control.lock();
+        control.is_paused = pause && control.is_running;
+        self.apply(&control);
+    }
+
+    fn apply(&self, control: &Control) {
+        let is_on = control.is_running && !control.is_paused;
+        let bits = if is_on { control.config.mode | mode::OWN } else { 0 };
+        self.active.store(bits, Ordering::Relaxed);
+    }
+
+    pub fn state(&self) -> State {
+        let control = self.control.lock();
+        match (control.is_running, control.is_paused) {
+            (false, _) => State::Stopped,
+            (true, false) => State::Running,
+            (true, true) => State::Paused,
+        }
+    }
+
+    /// Are statistics gathered?
+    pub fn aggregates(&self) -> bool {
+        self.control.lock().config.aggregates
+    }
+
+    /// Appends to the file what was recorded and is not in it yet. With `finished` the session ends: recording stops,
+    /// and the next session's first dump begins a new file. Returns how many records of the session were dropped.
+    pub fn dump(&self, finished: bool) -> Result<u64> {
+        let mut control = self.control.lock();
+        if finished {
+            control.is_running = false;
+            control.is_paused = false;
+            self.apply(&control);
+        }
+        self.collect(&mut control);
+        let control = &mut *control;
+        let trace = match &mut control.trace {
+            Some(trace) => trace,
+            none => none.insert(Trace::create(&control.config.path)?),
+        };
+        trace.append(&control.kept, control.dropped)?;
+        control.kept.clear();
+        let dropped = control.dropped;
+        if finished {
+            control.trace = None;
+            control.dropped = 0;
+            self.session.fetch_add(1, Ordering::Relaxed);
+            self.shards.iter().for_each(|s| *s.0.lock() = Buffer::default());
+        }
+        Ok(dropped)
+    }
+
+    /// The statistics so far, as a text; `reset` begins them anew.
+    pub fn summary(&self, format: Format, sort: SortBy, ascending: bool, reset: bool) -> String {
+        let mut control = self.control.lock();
+        self.collect(&mut control);
+        let text = control.statistics.text(format, sort, ascending);
+        if reset {
+            control.statistics = Statistics::default();
+        }
+        text
+    }
+
+    /// Takes what the shards hold.
+    fn collect(&self, control: &mut Control) {
+        let mut room = KEPT - control.kept.iter().map(Batch::len).sum::<usize>().min(KEPT);
+        for shard in &self.shards {
+            let buffer = std::mem::take(&mut *shard.0.lock());
+            let (mut batch, dropped) = buffer.into_batch();
+            control.dropped += dropped;
+            if batch.len() == 0 {
+                continue;
+            }
+            if control.config.aggregates {
+                control.statistics.add(&batch);
+            }
+            control.dropped += batch.cut(room);
+            room -= batch.len();
+            control.kept.push(batch);
+        }
+    }
+
+    /// Keeps everybody out, over a fork.
+    pub fn before_fork(&self) -> HeldForFork<'_> {
+        let control = self.control.lock();
+        let scopes = self.scopes.lock();
+        let shards = self.shards.iter().map(|s| s.0.lock()).collect();
+        HeldForFork { recorder: self, control, scopes, shards }
+    }
+}
+
+/// All locks of a recorder, held from before a fork until after it.
+pub struct HeldForFork<'a> {
+    recorder: &'a Recorder,
+    control: Guard<'a, Control>,
+    scopes: Guard<'a, HashMap<Arc<str>, i64>>,
+    shards: Vec<Guard<'a, Buffer>>,
+}
+
+impl HeldForFork<'_> {
+    /// In the child: stopped, with nothing recorded; file and records are the parent's.
+    pub fn release_in_child(mut self) {
+        self.recorder.session.fetch_add(1, Ordering::Relaxed);
+        self.recorder.active.store(0, Ordering::Relaxed);
+        thread::forget();
+        let config = std::mem::take(&mut self.control.config);
+        // (The file is closed without a write: it was written whole by the dump that last used it.)
+        *self.control = Control { config, ..Control::default() };
+        self.scopes.clear();
+        self.shards.iter_mut().for_each(|shard| **shard = Buffer::default());
+    }
+}
+
+#[cfg(test)]
+mod tests;
