@@ -85,21 +85,27 @@ fn listed<'py>(vars: Option<Bound<'py, PyAny>>) -> PyResult<Option<Bound<'py, Py
     Ok(Some(PyTuple::new(vars.py(), items)?.into_any()))
 }
 
-fn vars(list: &Bound<'_, PyAny>) -> PyResult<Vars> {
-    let one = |item: &Bound<'_, PyAny>| match item.cast::<Variable>() {
-        Ok(v) => Ok(v.get().0),
+/// The variables of what is [`listed`]. (One by one: to collect results takes as long as the rest of a push.)
+fn vars(listed: Option<&Bound<'_, PyAny>>) -> PyResult<Vars> {
+    let mut vars = Vars::new();
+    let mut add = |item: Bound<'_, PyAny>| match item.cast::<Variable>() {
+        Ok(v) => {
+            vars.push(v.get().0);
+            Ok(())
+        }
         Err(_) => Err(PyTypeError::new_err(format!(
             "expected an engine variable, got {}",
             item.get_type()
         ))),
     };
-    if let Ok(list) = list.cast::<PyList>() {
-        return list.iter().map(|item| one(&item)).collect();
+    match listed {
+        None => {}
+        Some(listed) => match listed.cast::<PyList>() {
+            Ok(list) => list.iter().try_for_each(&mut add)?,
+            Err(_) => listed.cast::<PyTuple>()?.iter().try_for_each(&mut add)?,
+        },
     }
-    if let Ok(tuple) = list.cast::<PyTuple>() {
-        return tuple.iter().map(|item| one(&item)).collect();
-    }
-    list.try_iter()?.map(|item| one(&item?)).collect()
+    Ok(vars)
 }
 
 fn context(ctx: Option<&Bound<'_, PyAny>>) -> PyResult<Context> {
@@ -263,8 +269,7 @@ fn push_sync(
     name: Option<&str>,
 ) -> PyResult<()> {
     let (const_vars, mutate_vars) = (listed(const_vars)?, listed(mutate_vars)?);
-    let reads = const_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
-    let writes = mutate_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
+    let (reads, writes) = (vars(const_vars.as_ref())?, vars(mutate_vars.as_ref())?);
     let (ctx, prop) = (context(ctx.as_ref())?, prop_arg(prop)?);
     let call = Pushing { ctx, reads: &reads, writes: &writes, prop, priority, name };
     call.push(py, r#fn, Ends::ByReturning)
@@ -313,8 +318,7 @@ fn push_async(
     name: Option<&str>,
 ) -> PyResult<()> {
     let (const_vars, mutate_vars) = (listed(const_vars)?, listed(mutate_vars)?);
-    let reads = const_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
-    let writes = mutate_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
+    let (reads, writes) = (vars(const_vars.as_ref())?, vars(mutate_vars.as_ref())?);
     let (ctx, prop) = (context(ctx.as_ref())?, prop_arg(prop)?);
     let call = Pushing { ctx, reads: &reads, writes: &writes, prop, priority, name };
     call.push(py, Some(r#fn), Ends::ByToken)
@@ -361,8 +365,7 @@ fn new_operator(
         return Err(PyTypeError::new_err(format!("{f} is not callable")));
     }
     let (const_vars, mutate_vars) = (listed(const_vars)?, listed(mutate_vars)?);
-    let reads = const_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
-    let writes = mutate_vars.as_ref().map_or(Ok(Vars::new()), vars)?;
+    let (reads, writes) = (vars(const_vars.as_ref())?, vars(mutate_vars.as_ref())?);
     let derived = match (name, &r#fn) {
         (None, Some(f)) => Some(name_of(f)?),
         _ => None,
