@@ -385,12 +385,14 @@ impl Queued {
         };
         let state = self.state.as_ref().map(|s| s.state.clone());
         let keep = Arc::new((self.inputs, self.outputs));
+        let direct = self.prepared.direct(&inputs, &self.req, &outputs);
         self.prepared.start_callback(
             self.ctx,
             state,
-            inputs.into_vec(),
+            inputs.into_vec().into(),
             &self.req,
-            outputs.into_vec(),
+            direct,
+            outputs.into_vec().into(),
             keep,
             done.mark(),
             Box::new(move |result| done.complete(result)),

@@ -66,6 +66,11 @@ fn run(
     ctx: crate::Context,
 ) -> PyResult<Py<PyAny>> {
     let state = thread_state();
+    if out.is_none()
+        && let Some(tracked) = autograd::invoke_short(op, attrs, inputs, state.recording)
+    {
+        return Ok(Bound::new(py, PyNDArray { tracked })?.into_any().unbind());
+    }
     let origin = user_line;
     let how = Invoke {
         ctx,
