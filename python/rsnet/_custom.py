@@ -109,7 +109,7 @@ def _run_forward(
     payload: Any, state: Any, ctx: Any, inputs: list[Any], req: list[Any], outputs: list[Any]
 ) -> Any:
     n = _node(payload).n_args
-    return state.forward(int(ctx.is_train), req, inputs[:n], outputs, inputs[n:])
+    return state.forward(1 if ctx.is_train else 0, req, inputs[:n], outputs, inputs[n:])
 
 
 def _run_backward(

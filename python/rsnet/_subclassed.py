@@ -59,7 +59,7 @@ class Node:
 
     __slots__ = (
         "name", "prop", "args", "aux", "facts", "n_args", "n_out", "as_property",
-        "forward_resources", "backward_resources", "_plan", "_blank",
+        "forward_resources", "backward_resources", "_plan", "_blank", "_is_whole",
     )  # fmt: skip
 
     def __init__(self, name: str, prop: Any, *, property_style: bool) -> None:
@@ -78,6 +78,7 @@ class Node:
         visible = len(outputs)
         self.forward_resources = self.backward_resources = False
         self._plan: Any = None
+        self._is_whole = False  #: backward reads everything, in order
         self._blank: Any = None
         kind = type(prop)
         from .operator import OperatorProperty
@@ -178,6 +179,9 @@ class Node:
             if len(set(plan)) != len(plan):
                 raise fail(self.name, f"{method} returned {answer!r}: an entry occurs twice")
             self._plan = plan
+            self._is_whole = plan == [
+                (kind, i) for kind, es in enumerate(kinds) for i in range(len(es))
+            ]
             names = ("out_grad", "in_data", "out_data")
             self._blank = tuple(
                 [Undeclared(f"{names[k]}[{i}] of {self.name}") for i in range(len(es))]
@@ -191,7 +195,13 @@ class Node:
 
     def scatter(self, inputs: list[Any]) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
         """The inputs of the backward operator as out_grad, in_data, out_data and aux."""
-        plan = self.plan()
+        plan = self._plan
+        if plan is None:
+            plan = self.plan()
+        if self._is_whole:  # as they come
+            grads, first = self.facts.visible, self.facts.visible + self.n_args
+            end = first + self.n_out
+            return inputs[:grads], inputs[grads:first], inputs[first:end], inputs[end:]
         blank = self._blank
         lists = (blank[0][:], blank[1][:], blank[2][:])
         for (kind, i), array in zip(plan, inputs):

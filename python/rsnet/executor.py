@@ -91,7 +91,7 @@ class Executor:
             A value of another shape than the argument's.
         """
         if not kwargs:
-            return self._handle.forward(bool(is_train), (), ())
+            return self._handle.forward(bool(is_train))
         indices, values = self._inputs(kwargs)
         return self._handle.forward(bool(is_train), indices, values)
 
@@ -132,11 +132,12 @@ class Executor:
             An output that is no loss has no gradient; a gradient has another shape or dtype than
             its output; there was no forward, or another executor used the shared memory since.
         """
-        self._handle.backward(bool(is_train), self._head_gradients(out_grads))
+        if out_grads is None:
+            self._handle.backward(bool(is_train))
+        else:
+            self._handle.backward(bool(is_train), self._head_gradients(out_grads))
 
     def _head_gradients(self, given: Any) -> list[NDArray | None]:
-        if given is None:
-            return []
         if isinstance(given, NDArray):
             return [given]
         if isinstance(given, dict):

@@ -11,6 +11,7 @@ mod walk;
 pub use walk::{Backward, backward, grad};
 
 use super::imperative::{CallState, Invoke, call};
+use super::short;
 use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -311,15 +312,26 @@ pub fn invoke(
     Ok(tracked.collect())
 }
 
-/// Records a call of one output that ran elsewhere (a fast path).
-pub fn record_plain(
+/// As [`invoke`] for an element-wise operator on small arrays, if nothing is in the way; see [`short`].
+#[inline]
+pub fn invoke_short(
     op: &Arc<OpDef>,
     attrs: &Arc<Attrs>,
     inputs: &[&Tracked],
-    output: NDArray,
-) -> Tracked {
+    recording: bool,
+) -> Option<Tracked> {
+    let first = &inputs.first()?.array;
+    let result = match *inputs {
+        [_] => short::call(op, attrs, &[first]),
+        [_, b] => short::call(op, attrs, &[first, &b.array]),
+        _ => None,
+    }?;
+    let output = first.like(result);
+    if !recording || !inputs.iter().any(|t| t.is_tracked()) {
+        return Some(Tracked::new(output));
+    }
     let node = record_call(op, attrs, inputs, std::slice::from_ref(&output), 1, None, None);
-    Tracked::placed(output, Some(Entry { node, index: 0 }))
+    Some(Tracked::placed(output, Some(Entry { node, index: 0 })))
 }
 
 /// Records a function with a gradient of its own; the outputs get their places. `kept` says which of them the

@@ -132,9 +132,10 @@ impl Executor {
 
     /// Arenas of a lane that other executors use too, always in one order.
     fn shared_arenas(&self, lane: &Lane) -> Vec<Arc<Arena>> {
-        let arenas = lane.state.lock().arenas.clone();
-        // One count for the lane, one for the copy just made.
-        let mut shared: Vec<_> = arenas.into_iter().filter(|a| Arc::strong_count(a) > 2).collect();
+        let state = lane.state.lock();
+        let others = state.arenas.iter().filter(|arena| Arc::strong_count(arena) > 1);
+        let mut shared: Vec<_> = others.cloned().collect();
+        drop(state);
         shared.sort_by_key(|a| Arc::as_ptr(a) as usize);
         shared
     }
@@ -180,20 +181,20 @@ impl Executor {
 
     fn note_run(&self, lane: &Lane, state: &LaneState) {
         for arena in self.used_arenas(state) {
-            state.arenas[arena].note(self.run_id(lane, state));
+            arena.note(self.run_id(lane, state));
         }
     }
 
     /// Arenas in which this plan has bytes.
-    fn used_arenas(&self, state: &LaneState) -> Vec<usize> {
+    fn used_arenas<'a>(&'a self, state: &'a LaneState) -> impl Iterator<Item = &'a Arena> {
         let used = |device| self.plan.arena_bytes.iter().any(|a| a.0 == device);
-        (0..state.arenas.len()).filter(|&i| used(state.arenas[i].device)).collect()
+        state.arenas.iter().map(|arena| &**arena).filter(move |arena| used(arena.device))
     }
 
     fn check_last_run(&self, lane: &Lane, state: &LaneState, pass: Pass) -> Result<()> {
         let mine = self.run_id(lane, state);
         for arena in self.used_arenas(state) {
-            if state.arenas[arena].last_run() != Some(mine) {
+            if arena.last_run() != Some(mine) {
                 let (began, needs) = match pass {
                     Pass::Step(_) => ("partial_forward() began", "partial_forward()"),
                     Pass::Forward | Pass::Backward => ("its forward()", "backward()"),

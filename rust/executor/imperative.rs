@@ -419,12 +419,14 @@ impl Queued {
             device: self.ctx.device,
         });
         let keep = Arc::new((self.inputs, self.outputs));
+        let direct = self.prepared.direct(&inputs, &self.req, &outputs);
         self.prepared.start_callback(
             self.ctx,
             state,
-            inputs.into_vec(),
+            inputs.into_vec().into(),
             &self.req,
-            outputs.into_vec(),
+            direct,
+            outputs.into_vec().into(),
             keep,
             within,
             Box::new(move |result| done.complete(result)),

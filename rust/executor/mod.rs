@@ -16,6 +16,7 @@ pub mod resource;
 pub mod run;
 pub mod runtime;
 pub mod segments;
+mod short;
 #[cfg(test)]
 mod tests;
 pub mod transfer;

@@ -70,7 +70,7 @@ pub fn prepare<'a, T: Iterator<Item = (DType, usize)>>(
     tensors: impl FnOnce() -> T,
 ) -> Result<Prepared<'a>> {
     let kernel = match op.kernels.as_slice() {
-        [only] if is_unconditional(only, device) => only,
+        [only] if only.is_unconditional(device) => only,
         _ => {
             let names = op.inputs(attrs).into_iter().chain(op.outputs(attrs));
             let tensors: Vec<_> = names.zip(tensors()).map(|(n, (t, rank))| (n, t, rank)).collect();
@@ -89,16 +89,6 @@ pub fn prepare<'a, T: Iterator<Item = (DType, usize)>>(
     match &op.fault {
         Some(fault) => fault(attrs).map(|()| prepared),
         None => Ok(prepared),
-    }
-}
-
-fn is_unconditional(kernel: &Kernel, device: Context) -> bool {
-    use crate::context::DeviceType::Cpu;
-    use crate::operator::Match;
-    match kernel.matches {
-        Match::Always => true,
-        Match::Device(Cpu) => device.is_host(),
-        _ => false,
     }
 }
 
@@ -189,17 +179,14 @@ impl Prepared<'_> {
         temporaries.settle(&plan, outputs)
     }
 
-    /// The requests for a native kernel on these views if it needs no temporary: found once for views
-    /// that stay, see [`Prepared::run_direct`].
+    /// The requests for the kernel on these views if it needs no temporary: found once for views that stay, see
+    /// [`Prepared::run_direct`] and [`Prepared::start_callback`].
     pub fn direct(
         &self,
         inputs: &[View],
         req: &[OpReq],
         outputs: &[View],
     ) -> Option<SmallVec<[OpReq; 4]>> {
-        if self.is_callback() {
-            return None;
-        }
         let arranged = req.iter().zip(outputs).enumerate();
         arranged
             .map(|(i, (r, o))| match self.arrange(i, *r, inputs, o) {
@@ -227,15 +214,17 @@ impl Prepared<'_> {
         }
     }
 
-    /// Starts a callback kernel; `done` is called when it has ended and what was asked for is made.
+    /// Starts a callback kernel; `done` is called when it has ended and what was asked for is made. `direct` is
+    /// from [`Prepared::direct`] on the same views.
     #[allow(clippy::too_many_arguments)]
     pub fn start_callback(
         &self,
         ctx: OpContext,
         state: Option<OpState>,
-        inputs: Vec<View>,
+        inputs: Arc<[View]>,
         req: &[OpReq],
-        outputs: Vec<View>,
+        direct: Option<SmallVec<[OpReq; 4]>>,
+        outputs: Arc<[View]>,
         keep: Arc<dyn Any + Send + Sync>,
         within: Box<dyn Within>,
         done: Done,
@@ -244,19 +233,18 @@ impl Prepared<'_> {
             done(Err(Error::internal("a native kernel cannot start as a callback")));
             return;
         };
-        let plan: SmallVec<[(OpReq, After); 4]> = (req.iter().zip(&outputs).enumerate())
-            .map(|(i, (r, o))| self.arrange(i, *r, &inputs, o))
-            .collect();
-        let asked = plan.iter().map(|p| p.0).collect();
-        let (attrs, mutated) = (Arc::clone(&self.attrs), self.mutated.to_vec());
-        let name = self.op.name.clone();
-        let place = move |result: Result<()>| result.map_err(|e| e.in_operator(&name));
-        if plan.iter().all(|p| p.1 == After::Nothing) {
-            let req = asked;
+        let (attrs, mutated) = (Arc::clone(&self.attrs), self.mutated.clone());
+        let op = Arc::clone(&self.op);
+        let place = move |result: Result<()>| result.map_err(|e| e.in_operator(&op.name));
+        if let Some(req) = direct {
             let call = OwnedCall { attrs, ctx, state, inputs, mutated, req, outputs, keep, within };
             callback.start(call, Box::new(move |result| done(place(result))));
             return;
         }
+        let plan: SmallVec<[(OpReq, After); 4]> = (req.iter().zip(&*outputs).enumerate())
+            .map(|(i, (r, o))| self.arrange(i, *r, &inputs, o))
+            .collect();
+        let asked = plan.iter().map(|p| p.0).collect();
         let temporaries = Arc::new(Temporaries::new(&plan, &outputs));
         // The callback's operands may outlive the call: they keep real memory and temporaries alike.
         let both: Arc<dyn Any + Send + Sync> = Arc::new((keep, temporaries.clone()));
@@ -315,7 +303,7 @@ fn label<'a>(op: &'a OpDef, attrs: &Attrs) -> Cow<'a, str> {
 struct Temporaries {
     #[allow(dead_code)] // owns what the views show
     memory: Buffer,
-    views: Vec<View>,
+    views: Arc<[View]>,
 }
 
 impl Temporaries {
@@ -342,7 +330,7 @@ impl Temporaries {
     }
 
     fn settle(&self, plan: &[(OpReq, After)], outputs: &[View]) -> Result<()> {
-        for ((p, temporary), output) in plan.iter().zip(&self.views).zip(outputs) {
+        for ((p, temporary), output) in plan.iter().zip(&*self.views).zip(outputs) {
             match p.1 {
                 After::Add => add(temporary, output),
                 After::Copy => copy(temporary, output),

@@ -9,7 +9,7 @@ use super::cut::{Cutter, Division, Segment, SegmentVars};
 use super::lanes::Memory;
 use super::run::{Prepared, Running};
 use crate::context::Context;
-use crate::engine::{OnComplete, Prop, Push, Task};
+use crate::engine::{OnComplete, Prop, Push, Task, Var};
 use crate::error::{Error, Place, Result};
 use crate::executor::Runtime;
 use crate::graph::{Entry, Plan};
@@ -67,8 +67,8 @@ pub struct Step {
     pub device: Context,
     prepared: Arc<Prepared<'static>>,
     state: Option<OpState>,
-    inputs: Vec<View>,
-    outputs: Vec<View>,
+    inputs: Arc<[View]>,
+    outputs: Arc<[View]>,
     req: Vec<OpReq>,
     /// What the kernel is asked for, if it needs no temporaries.
     direct: Option<SmallVec<[OpReq; 4]>>,
@@ -92,6 +92,8 @@ pub struct Program {
     division: Division,
     vars: Arc<SegmentVars>,
     any_random: bool,
+    /// What the start of a pass of several segments writes.
+    arenas: Vec<Var>,
     /// Owners of the memory behind the views.
     memory: Arc<Memory>,
 }
@@ -142,8 +144,12 @@ impl Program {
             division,
             vars,
             any_random,
+            arenas: Vec::new(),
             memory,
         };
+        if !program.division.is_serial() {
+            program.arenas = program.cutter().arenas();
+        }
         let cutter = program.cutter();
         let mut forward: Vec<Segment> =
             (0..program.division.ranges.len()).map(|number| cutter.segment(number)).collect();
@@ -170,12 +176,12 @@ impl Program {
     /// Begins a pass of several segments, which read what this writes; `forward` forgets what an earlier
     /// run left there.
     pub fn begin(&self, rt: &Runtime, forward: bool) -> Result<()> {
-        let arenas = self.cutter().arenas();
-        if self.division.is_serial() || arenas.is_empty() {
+        let arenas = &self.arenas;
+        if arenas.is_empty() {
             return Ok(());
         }
         let overwrites = if forward { arenas.len() } else { 0 };
-        let push = Push { overwrites, cheap: true, ..Push::new("begin a pass", &[], &arenas) };
+        let push = Push { overwrites, cheap: true, ..Push::new("begin a pass", &[], arenas) };
         rt.engine.push(Task::nothing(), push)
     }
 
@@ -281,6 +287,7 @@ impl Program {
             step.state.clone(),
             inputs,
             &step.req,
+            step.direct.clone(),
             outputs,
             keep,
             within,
@@ -314,8 +321,8 @@ impl Step {
             device: node.ctx,
             prepared: prepared.clone(),
             state,
-            inputs: Vec::with_capacity(node.inputs.len()),
-            outputs: Vec::with_capacity(node.num_outputs as usize),
+            inputs: Arc::default(),
+            outputs: Arc::default(),
             req: Vec::with_capacity(node.num_outputs as usize),
             direct: None,
             spared: Vec::new(),
@@ -323,10 +330,12 @@ impl Step {
             reads: Vec::new(),
             writes: Vec::new(),
         };
+        let mut inputs = Vec::with_capacity(node.inputs.len());
+        let mut outputs = Vec::with_capacity(node.num_outputs as usize);
         let mutated = op.mutates.to_vec(&node.attrs);
         for (i, &entry) in node.inputs.iter().enumerate() {
             let array = memory.array(plan, entry)?;
-            step.inputs.push(match &array {
+            inputs.push(match &array {
                 Some(array) => array.view()?,
                 None => absent(plan, entry),
             });
@@ -336,7 +345,7 @@ impl Step {
                         let rt = array.base();
                         let own =
                             NDArray::empty(rt, array.shape(), array.dtype(), array.context())?;
-                        let original = std::mem::replace(&mut step.inputs[i], own.view()?);
+                        let original = std::mem::replace(&mut inputs[i], own.view()?);
                         step.spared.push((original, own));
                         step.reads.push(array);
                     } else if mutated.contains(&i) {
@@ -353,7 +362,7 @@ impl Step {
             let req = plan.req[plan.graph.entry_id(entry)];
             let array = if req == OpReq::Null { None } else { memory.array(plan, entry)? };
             step.req.push(if array.is_some() { req } else { OpReq::Null });
-            step.outputs.push(match &array {
+            outputs.push(match &array {
                 Some(array) => array.view()?,
                 None => absent(plan, entry),
             });
@@ -364,6 +373,7 @@ impl Step {
                 _ => {}
             }
         }
+        (step.inputs, step.outputs) = (inputs.into(), outputs.into());
         step.direct = step.prepared.direct(&step.inputs, &step.req, &step.outputs);
         Ok(step)
     }
@@ -375,7 +385,7 @@ impl Step {
 
     /// Bytes that the step moves at least.
     pub fn bytes(&self) -> usize {
-        self.inputs.iter().chain(&self.outputs).map(View::size_bytes).sum()
+        self.inputs.iter().chain(&*self.outputs).map(View::size_bytes).sum()
     }
 }
 

@@ -4,7 +4,8 @@
 //! Its fields are functions of the parsed parameters.
 
 use super::gradient::{GradFn, Gradient};
-use super::kernel::{Kernel, MatchFacts, OpState};
+use super::infer;
+use super::kernel::{Body, Kernel, MatchFacts, NativeFn, OpState};
 use super::param::{Attrs, NoParam, ParamStruct, Schema};
 use super::request::ResourceRequest;
 use super::value::Value;
@@ -159,6 +160,8 @@ pub struct OpDef {
     pub spares_states: bool,
     /// May the face create the missing inputs of a composed symbol?
     pub auto_variables: bool,
+    /// See [`OpDef::elementwise`].
+    is_elementwise: bool,
 }
 
 /// What came of the parameters of the last calls: programs repeat themselves.
@@ -253,6 +256,7 @@ impl OpDef {
             dear: false,
             spares_states: false,
             auto_variables: true,
+            is_elementwise: false,
         }
     }
 
@@ -321,6 +325,19 @@ impl OpDef {
 
     pub fn wants_random(&self, attrs: &Attrs) -> bool {
         self.resources.with(attrs, |r| r.contains(&ResourceRequest::Random))
+    }
+
+    /// The kernel of an element-wise operator on `n_inputs` arrays in host memory, if there is no choice.
+    #[inline]
+    pub fn elementwise_kernel(&self, n_inputs: usize) -> Option<&NativeFn> {
+        let [kernel] = self.kernels.as_slice() else { return None };
+        let fits = self.is_elementwise
+            && matches!(&self.input_names, Listed::Fixed(names) if names.len() == n_inputs)
+            && kernel.is_unconditional(Context::default());
+        match &kernel.body {
+            Body::Native(native) if fits => Some(native),
+            _ => None,
+        }
     }
 
     /// The kernel for these facts: of all that match, the one at the highest priority. None or several
@@ -462,6 +479,13 @@ impl OpDef {
     pub fn ignores_by(mut self, f: impl Fn(&Attrs) -> Vec<usize> + Send + Sync + 'static) -> Self {
         self.ignores = Listed::by(f);
         self
+    }
+
+    /// All arrays have one shape and one dtype, an element of the one output is calculated from those at its
+    /// place, and a call has no other effects: how the elements are arranged does not matter.
+    pub fn elementwise(mut self) -> Self {
+        self.is_elementwise = true;
+        self.infer_shape(infer::elementwise_shape).infer_type(infer::same_type)
     }
 
     pub fn infer_shape(

@@ -8,6 +8,7 @@ use crate::context::{Context, DeviceType};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::tensor::View;
+use smallvec::SmallVec;
 use std::any::Any;
 use std::cmp::Ordering;
 use std::fmt;
@@ -52,11 +53,11 @@ pub struct OwnedCall {
     pub attrs: Arc<Attrs>,
     pub ctx: OpContext,
     pub state: Option<OpState>,
-    pub inputs: Vec<View>,
+    pub inputs: Arc<[View]>,
     /// Which inputs may be written to (auxiliary states).
-    pub mutated: Vec<usize>,
-    pub req: Vec<OpReq>,
-    pub outputs: Vec<View>,
+    pub mutated: SmallVec<[usize; 2]>,
+    pub req: SmallVec<[OpReq; 4]>,
+    pub outputs: Arc<[View]>,
     /// Keeps the memory behind the views alive.
     pub keep: Arc<dyn Any + Send + Sync>,
     /// To run the function under the operation's name.
@@ -235,6 +236,16 @@ impl Kernel {
             body: Body::Native(Arc::new(run)),
             accumulates: false,
             skips_null: false,
+        }
+    }
+
+    /// Does the kernel serve every call on `device`?
+    #[inline]
+    pub fn is_unconditional(&self, device: Context) -> bool {
+        match self.matches {
+            Match::Always => true,
+            Match::Device(DeviceType::Cpu) => device.is_host(),
+            _ => false,
         }
     }
 

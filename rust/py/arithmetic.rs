@@ -1,5 +1,4 @@
-//! Python's arithmetic and comparison on arrays: the operator behind each, and the short way for two small
-//! equal arrays.
+//! Python's arithmetic and comparison on arrays: the operator behind each.
 
 use super::autograd::thread_state;
 use super::error::IntoPy;
@@ -7,79 +6,18 @@ use super::lazy::Lazy;
 use super::ndarray::PyNDArray;
 use super::profiler::api;
 use super::{function, runtime};
-use crate::error::{Error, Result};
-use crate::executor::autograd::{Tracked, record_plain};
-use crate::executor::imperative::{CHEAP_ELEMS, TINY_ELEMS};
-use crate::ndarray::{Fresh, NDArray, with_quiet};
-use crate::operator::{Attrs, Body, Call, NativeFn, OpContext, OpDef, OpReq, Value};
-use crate::profiler::mode;
+use crate::error::Result;
+use crate::executor::autograd::invoke_short;
+use crate::operator::{Attrs, OpDef, Value};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt};
 use std::sync::Arc;
 
-/// An operator with what a short call on it needs.
-struct Short {
-    op: Arc<OpDef>,
-    attrs: Arc<Attrs>,
-    kernel: NativeFn,
-}
-
-impl Short {
-    fn find(name: &str) -> Result<Short> {
-        let op = runtime().registry.find(name)?;
-        let attrs = op.parse_shared(&[])?;
-        let kernel = match op.kernels.first().map(|k| &k.body) {
-            Some(Body::Native(kernel)) if op.kernels.len() == 1 => kernel.clone(),
-            _ => return Err(Error::internal("a short call needs one native kernel")),
-        };
-        Ok(Short { op, attrs, kernel })
-    }
-
-    /// Runs on two small equal arrays at once, if nothing is in the way.
-    #[inline]
-    fn try_run(&self, a: &NDArray, b: &NDArray) -> Option<Fresh> {
-        let elems = 3 * a.size();
-        if elems > CHEAP_ELEMS || !a.context().is_host() {
-            return None;
-        }
-        let out = a.memory_like().ok()?;
-        // Views are made where they stay: copying their small parts one by one and then as a whole stalls.
-        let at = [a.address().ok()?, b.address().ok()?, out.address];
-        // The operators of the table are element-wise: how elements are arranged does not matter to them.
-        // SAFETY: each with its own address, the output in memory made for it.
-        let inputs = unsafe { [a.flat_view(at[0]), b.flat_view(at[1])] };
-        // SAFETY: as above.
-        let outputs = unsafe { [a.flat_view(at[2])] };
-        let ctx = OpContext { device: a.context(), ..OpContext::default() };
-        let call = Call {
-            attrs: &self.attrs,
-            ctx: &ctx,
-            state: None,
-            inputs: &inputs,
-            req: &[OpReq::Write],
-            outputs: &outputs,
-        };
-        let called = api(&self.op.name);
-        let mut failed = false;
-        let profiler = &a.base().profiler;
-        let mut run = || {
-            let _span = profiler.operator(mode::IMPERATIVE, &self.op.name, "", ctx.device);
-            failed = (self.kernel)(&call).is_err();
-        };
-        let ran = with_quiet(&[a, b], &[], elems <= TINY_ELEMS, &mut run);
-        if ran && !failed {
-            return Some(out);
-        }
-        // Another way will be tried, and it is that one which counts as the call.
-        std::mem::forget(called);
-        None
-    }
-}
-
 /// The operators behind one arithmetic operator of Python.
 struct Arithmetic {
-    same: Short,
+    /// On equal arrays, with its parameters, of which it has none.
+    same: (Arc<OpDef>, Arc<Attrs>),
     broadcast: Arc<OpDef>,
     /// With a number on the right, and on the left.
     scalar: [Arc<OpDef>; 2],
@@ -121,8 +59,10 @@ fn arithmetic(py: Python<'_>, op: Op) -> PyResult<&'static Arithmetic> {
     static TABLE: Lazy<Vec<Arithmetic>> = Lazy::new();
     let row = |names: &[&str; 4]| -> Result<Arithmetic> {
         let find = |name| runtime().registry.find(name);
+        let same = find(names[0])?;
+        let attrs = same.parse_shared(&[])?;
         Ok(Arithmetic {
-            same: Short::find(names[0])?,
+            same: (same, attrs),
             broadcast: find(names[1])?,
             scalar: [find(names[2])?, find(names[3])?],
         })
@@ -158,13 +98,13 @@ pub fn binary<'py>(
     let out = out.as_ref().map(std::slice::from_ref);
     if let Ok(other) = rhs.cast::<PyNDArray>() {
         let b = &other.get().tracked;
-        let (x, y) = (&a.array, &b.array);
-        if out.is_none()
-            && x.dtype() == y.dtype()
-            && x.shape() == y.shape()
-            && let Some(result) = row.same.try_run(x, y)
-        {
-            return finish(py, [a, b], &row.same, x.like(result));
+        let (same, attrs) = &row.same;
+        if out.is_none() {
+            let called = api(&same.name);
+            if let Some(tracked) = invoke_short(same, attrs, &[a, b], thread_state().recording) {
+                return Ok(Bound::new(py, PyNDArray { tracked })?.into_any().unbind());
+            }
+            std::mem::forget(called); // the call below counts
         }
         return function::call_op(py, &row.broadcast, &[], &[a, b], out);
     }
@@ -185,19 +125,4 @@ pub fn negated(array: &Bound<'_, PyNDArray>) -> PyResult<Py<PyAny>> {
     let times = &arithmetic(py, Op::Mul)?.scalar[0];
     let params = [("scalar", Value::Float(-1.0))];
     function::call_op(py, times, &params, &[&array.get().tracked], None)
-}
-
-/// Wraps the result of a short call, recorded if need be.
-#[inline]
-fn finish(
-    py: Python<'_>,
-    inputs: [&Tracked; 2],
-    short: &Short,
-    result: NDArray,
-) -> PyResult<Py<PyAny>> {
-    let wrap = |tracked| Ok(Bound::new(py, PyNDArray { tracked })?.into_any().unbind());
-    if thread_state().recording && inputs.iter().any(|t| t.is_tracked()) {
-        return wrap(record_plain(&short.op, &short.attrs, &inputs, result));
-    }
-    wrap(Tracked::new(result))
 }

@@ -107,7 +107,14 @@ impl Job {
         if result.is_ok() && operands.are_lent() {
             result = kernel.warn_of_views(py).map_err(|e| from_py(py, e));
         }
-        operands.finish(result, done, call);
+        let vars = operands.vars();
+        if !vars.is_empty() && !runtime().engine.with_quiet(&[], &vars, &mut || ()) {
+            return operands.end_later(&vars, result, done, call);
+        }
+        let computed = operands.end(result, call.inputs.len());
+        drop(operands);
+        drop(call);
+        done(computed);
     }
 }
 
@@ -178,13 +185,12 @@ impl Inner {
         arrays: &[NDArray],
         outputs: bool,
     ) -> PyResult<Bound<'py, PyList>> {
+        if !self.numpy {
+            return PyList::new(py, arrays.iter().map(|array| PyNDArray::of(array.clone())));
+        }
         let list = PyList::empty(py);
         for array in arrays {
             let object = Bound::new(py, PyNDArray::of(array.clone()))?;
-            if !self.numpy {
-                list.append(object)?;
-                continue;
-            }
             let view = array.view().map_err(|e| to_py(py, &e))?;
             array.lend();
             let writable = outputs || array.is_writable();
@@ -224,7 +230,7 @@ fn requests(py: Python<'_>) -> &[Py<PyAny>] {
 
 /// Fresh arrays over the operands' bytes: inputs, then outputs. Those that overlap share a variable.
 struct Operands {
-    arrays: SmallVec<[NDArray; 8]>,
+    arrays: Vec<NDArray>,
 }
 
 fn span(v: &View) -> (usize, usize) {
@@ -233,11 +239,11 @@ fn span(v: &View) -> (usize, usize) {
 
 impl Operands {
     fn new(call: &OwnedCall) -> Self {
-        let views: SmallVec<[&View; 8]> = call.inputs.iter().chain(&call.outputs).collect();
+        let views: SmallVec<[&View; 8]> = call.inputs.iter().chain(&*call.outputs).collect();
         let n = call.inputs.len();
         let overlap = |a: &View, b: &View| a.size() > 0 && b.size() > 0 && a.overlaps(b);
         let disjoint = (1..views.len()).all(|i| views[..i].iter().all(|v| !overlap(v, views[i])));
-        let arrays: SmallVec<[NDArray; 8]> = if disjoint {
+        let arrays: Vec<NDArray> = if disjoint {
             views.iter().map(|v| over(call, v)).collect()
         } else {
             shared(call, &views)
@@ -275,39 +281,40 @@ impl Operands {
         })
     }
 
-    /// Ends the operation once nothing uses the operands any more.
-    fn finish(self, result: Result<()>, done: Done, call: OwnedCall) {
+    /// The variables of operands that something was queued on.
+    fn vars(&self) -> SmallVec<[Var; 8]> {
         let mut vars: SmallVec<[Var; 8]> = SmallVec::new();
         for var in self.arrays.iter().filter_map(NDArray::known_var) {
             if !vars.contains(&var) {
                 vars.push(var);
             }
         }
-        let end = move |result: Result<()>| {
-            let n = call.inputs.len();
-            let computed = result
-                .and_then(|()| self.arrays[n..].iter().try_for_each(NDArray::readable))
-                .and_then(|()| self.zero_unwritten(n));
-            for array in &self.arrays {
-                array.revoke();
-            }
+        vars
+    }
+
+    /// Revokes the operands, which nothing uses any more; an error if an output was not computed.
+    fn end(&self, result: Result<()>, n_inputs: usize) -> Result<()> {
+        let computed = result
+            .and_then(|()| self.arrays[n_inputs..].iter().try_for_each(NDArray::readable))
+            .and_then(|()| self.zero_unwritten(n_inputs));
+        for array in &self.arrays {
+            array.revoke();
+        }
+        computed
+    }
+
+    /// Ends the operation once nothing uses the operands any more.
+    #[cold]
+    fn end_later(self, vars: &[Var], result: Result<()>, done: Done, call: OwnedCall) {
+        let task = Task::sync(move |_| {
+            let computed = self.end(result, call.inputs.len());
             drop((self, call));
             done(computed);
-        };
-        let engine = &runtime().engine;
-        if vars.is_empty() || engine.with_quiet(&[], &vars, &mut || ()) {
-            return end(result);
-        }
-        let push =
-            Push { prop: Prop::NoSkip, cheap: true, ..Push::new("callback end", &[], &vars) };
+            Ok(())
+        });
+        let push = Push { prop: Prop::NoSkip, cheap: true, ..Push::new("callback end", &[], vars) };
         // A push that is refused drops the task, and with it `done`, which then reports a failure.
-        let _ = engine.push(
-            Task::sync(move |_| {
-                end(result);
-                Ok(())
-            }),
-            push,
-        );
+        let _ = runtime().engine.push(task, push);
     }
 }
 
@@ -322,7 +329,7 @@ fn external(call: &OwnedCall, ptr: *mut u8, shape: &Shape, dtype: DType) -> NDAr
 }
 
 /// Arrays for operands of which some overlap: one chunk for each group of overlapping spans.
-fn shared(call: &OwnedCall, views: &[&View]) -> SmallVec<[NDArray; 8]> {
+fn shared(call: &OwnedCall, views: &[&View]) -> Vec<NDArray> {
     let mut groups: Vec<(usize, usize)> = Vec::new();
     for v in views.iter().filter(|v| v.size() > 0) {
         let mut joined = span(v);

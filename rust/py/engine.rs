@@ -96,22 +96,27 @@ fn listed<'py>(
     Ok(Some(PyTuple::new(vars.py(), items)?.into_any()))
 }
 
-fn vars(argument: &str, list: Option<&Bound<'_, PyAny>>) -> PyResult<Vars> {
-    let Some(list) = list else { return Ok(Vars::new()) };
-    let one = |item: &Bound<'_, PyAny>| match item.cast::<Variable>() {
-        Ok(v) => Ok(v.get().0),
+/// The variables of what is [`listed`]. (One by one: to collect results takes as long as the rest of a push.)
+fn vars(argument: &str, listed: Option<&Bound<'_, PyAny>>) -> PyResult<Vars> {
+    let mut vars = Vars::new();
+    let mut add = |item: Bound<'_, PyAny>| match item.cast::<Variable>() {
+        Ok(v) => {
+            vars.push(v.get().0);
+            Ok(())
+        }
         Err(_) => Err(PyTypeError::new_err(format!(
             "{argument}: expected engine variables, got {}",
             item.get_type()
         ))),
     };
-    if let Ok(list) = list.cast::<PyList>() {
-        return list.iter().map(|item| one(&item)).collect();
+    match listed {
+        None => {}
+        Some(listed) => match listed.cast::<PyList>() {
+            Ok(list) => list.iter().try_for_each(&mut add)?,
+            Err(_) => listed.cast::<PyTuple>()?.iter().try_for_each(&mut add)?,
+        },
     }
-    if let Ok(tuple) = list.cast::<PyTuple>() {
-        return tuple.iter().map(|item| one(&item)).collect();
-    }
-    list.try_iter()?.map(|item| one(&item?)).collect()
+    Ok(vars)
 }
 
 fn context(ctx: Option<&Bound<'_, PyAny>>) -> PyResult<Context> {

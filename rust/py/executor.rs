@@ -98,25 +98,28 @@ impl PyExecutor {
         Ok(PyExecutor { executor })
     }
 
+    #[pyo3(signature = (is_train, indices=None, values=None))]
     fn forward<'py>(
         &self,
         py: Python<'py>,
         is_train: bool,
-        indices: Vec<usize>,
-        values: Vec<PyRef<'_, PyNDArray>>,
+        indices: Option<Vec<usize>>,
+        values: Option<Vec<PyRef<'_, PyNDArray>>>,
     ) -> PyResult<Bound<'py, PyList>> {
-        let inputs: Vec<_> = indices.into_iter().zip(arrays(values)).collect();
+        let indices = indices.unwrap_or_default();
+        let inputs: Vec<_> = indices.into_iter().zip(arrays(values.unwrap_or_default())).collect();
         let outputs = self.run(py, "forward", |e| e.forward(is_train, &inputs))?;
         listed(py, outputs)
     }
 
+    #[pyo3(signature = (is_train, head_grads=None))]
     fn backward(
         &self,
         py: Python<'_>,
         is_train: bool,
-        head_grads: Vec<Option<PyRef<'_, PyNDArray>>>,
+        head_grads: Option<Vec<Option<PyRef<'_, PyNDArray>>>>,
     ) -> PyResult<()> {
-        let head_grads = optional(head_grads);
+        let head_grads = optional(head_grads.unwrap_or_default());
         self.run(py, "backward", |e| e.backward(is_train, &head_grads))
     }
 

@@ -68,6 +68,11 @@ fn run(
 ) -> PyResult<Py<PyAny>> {
     let _called = api(&op.name);
     let state = thread_state();
+    if out.is_none()
+        && let Some(tracked) = autograd::invoke_short(op, attrs, inputs, state.recording)
+    {
+        return Ok(Bound::new(py, PyNDArray { tracked })?.into_any().unbind());
+    }
     let origin = user_line;
     let how = Invoke {
         ctx,

@@ -21,6 +21,7 @@ use numpy::{PyReadonlyArray1, PyUntypedArray};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::slice::PySliceIndices;
 use pyo3::types::{PyBool, PyInt, PySlice, PyTuple};
 use std::any::Any;
 use std::sync::Arc;
@@ -149,7 +150,21 @@ macro_rules! slots {
                 let py = slf.py();
                 match slf.get().row(key)? {
                     Some(part) => Ok(Bound::new(py, PyNDArray::of(part))?.into_any().unbind()),
-                    None => Ok(general_index(py)?.bind(py).call1((slf, key))?.unbind()),
+                    None => Ok(indexing(py)?.0.bind(py).call1((slf, key))?.unbind()),
+                }
+            }
+
+            /// The whole of an array like `value` at once, as operators write their results; everything else
+            /// is the Python package's matter.
+            fn __setitem__(
+                slf: &Bound<'_, Self>,
+                key: &Bound<'_, PyAny>,
+                value: &Bound<'_, PyAny>,
+            ) -> PyResult<()> {
+                let py = slf.py();
+                match slf.get().like_all_of(key, value)? {
+                    Some(source) => slf.get()._copy_from(py, source),
+                    None => indexing(py)?.1.bind(py).call1((slf, key, value)).map(drop),
                 }
             }
 
@@ -415,20 +430,44 @@ impl PyNDArray {
         }
         let Ok(slice) = key.cast::<PySlice>() else { return Ok(None) };
         let range = slice.indices(rows as isize)?;
-        let whole = range.start == 0 && range.slicelength == rows as usize;
-        if range.step != 1 || whole {
+        if range.step != 1 || is_all(&range, rows) {
             return Ok(None);
         }
         let begin = range.start as usize;
         Ok(array.slice(begin, begin + range.slicelength).ok())
     }
+
+    /// `value` if it is an array of this one's shape and dtype, `key` is the slice of all rows, and the access has
+    /// not to be recorded.
+    fn like_all_of<'a, 'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        value: &'a Bound<'py, PyAny>,
+    ) -> PyResult<Option<&'a Bound<'py, PyNDArray>>> {
+        let (Ok(slice), Ok(source)) = (key.cast::<PySlice>(), value.cast::<PyNDArray>()) else {
+            return Ok(None);
+        };
+        let (to, from) = (self.array(), source.get().array());
+        let Some(&rows) = to.shape().dims().first() else { return Ok(None) };
+        let is_recorded = thread_state().recording && source.get().tracked.is_tracked();
+        if is_recorded || to.dtype() != from.dtype() || to.shape() != from.shape() {
+            return Ok(None);
+        }
+        let range = slice.indices(rows as isize)?;
+        Ok((range.step == 1 && is_all(&range, rows)).then_some(source))
+    }
 }
 
-/// `array[key]` for every key, written in Python.
-fn general_index(py: Python<'_>) -> PyResult<&'static Py<PyAny>> {
-    static INDEX: Lazy<Py<PyAny>> = Lazy::new();
-    INDEX.get_or_try_init(py, || {
-        Ok(py.import("rsnet.ndarray._indexing")?.getattr("getitem")?.unbind())
+fn is_all(range: &PySliceIndices, rows: i64) -> bool {
+    range.start == 0 && range.slicelength == rows as usize
+}
+
+/// `array[key]` and `array[key] = value` for every key, written in Python.
+fn indexing(py: Python<'_>) -> PyResult<&'static (Py<PyAny>, Py<PyAny>)> {
+    static INDEXING: Lazy<(Py<PyAny>, Py<PyAny>)> = Lazy::new();
+    INDEXING.get_or_try_init(py, || {
+        let module = py.import("rsnet.ndarray._indexing")?;
+        Ok((module.getattr("getitem")?.unbind(), module.getattr("setitem")?.unbind()))
     })
 }
 

@@ -271,11 +271,6 @@ def setitem(array, key, value):
         _record_assignment(array, key, value)
         return
     shape = array.shape
-    # The whole of an array like it, as operators write their results: no region to work out.
-    if isinstance(value, NDArray) and isinstance(key, slice) and key == _ALL:
-        if value.shape == shape and value.dtype == array.dtype:
-            array._copy_from(value)
-            return
     if _is_all(key) and _is_exact(value, array.dtype):
         array._fill(value)
         return

@@ -306,7 +306,6 @@ def _property(name, get, doc):
 def _install():
     methods = {
         "__repr__": _repr,
-        "__setitem__": _indexing.setitem,
         "__iter__": _iter,
         "__array__": _array,
         "__copy__": _copy,

@@ -13,7 +13,7 @@ use crate::kernels::elementwise::{
 };
 use crate::kernels::reduce::{Reduction, reduce_to};
 use crate::kernels::scratch::with_scratch;
-use crate::operator::infer::{elementwise_shape, same_type};
+use crate::operator::infer::same_type;
 use crate::operator::{Call, Dep, Gradient, InplacePair, Kernel, OpDef, OpReq, Value};
 use crate::shape::Shape;
 use crate::tensor::View;
@@ -345,8 +345,7 @@ fn two_arrays(row: &'static Row, back: &str) -> [OpDef; 2] {
             row.formula, home(row.names[0]), shown(row, [3., 5.], [2., 4.])
         ))
         .inputs_are(LHS_RHS)
-        .infer_shape(elementwise_shape)
-        .infer_type(same_type)
+        .elementwise()
         .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
         .gradient(match row.names[0] {
             // Both operands have the very gradient of the sum: nothing is copied, nothing allocated.
@@ -421,8 +420,7 @@ fn one_array(row: &'static Row, left: bool) -> Vec<OpDef> {
             if left { shown(row, [2., 2.], [3., 5.]) } else { shown(row, [3., 5.], [2., 2.]) }
         ))
         .inputs_are(&[("data", "The array.")])
-        .infer_shape(elementwise_shape)
-        .infer_type(same_type)
+        .elementwise()
         .inplace(&[InplacePair::new(0, 0)])
         .gradient(gradient)
         .kernel(kernel(move |call| with_scalar(row, call, left)));
@@ -468,8 +466,7 @@ fn grad_add() -> OpDef {
     OpDef::plain("_grad_add")
         .doc("Returns lhs + rhs; used where gradients are summed. Shapes and dtypes are equal.\n\nExamples\n--------\n>>> nd._internal._grad_add(nd.ones((2,)), nd.ones((2,)))\n[2. 2.]\n")
         .inputs_are(LHS_RHS)
-        .infer_shape(elementwise_shape)
-        .infer_type(same_type)
+        .elementwise()
         .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
         .gradient(Gradient::rule_reading(&[], |b, node| {
             let g = node.out_grad(b, 0)?;

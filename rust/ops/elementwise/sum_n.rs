@@ -150,8 +150,7 @@ pub fn operators() -> Vec<OpDef> {
              outside.\n\nExamples\n--------\n>>> nd.clip(nd.array([-2, 0.5, 3]), a_min=-1, a_max=1)\n[-1.   0.5  1. ]\n",
         )
         .inputs_are(&[("data", "The input array.")])
-        .infer_shape(elementwise_shape)
-        .infer_type(same_type)
+        .elementwise()
         .inplace(&[InplacePair::new(0, 0)])
         .gradient(Gradient::use_in("_backward_clip"))
         .kernel(kernel(self::clip));

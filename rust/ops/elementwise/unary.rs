@@ -4,7 +4,6 @@ use crate::dtype::{DType, Element};
 use crate::error::Result;
 use crate::kernels::elementwise::{unary, zip};
 use crate::kernels::math;
-use crate::operator::infer::{elementwise_shape, same_type};
 use crate::operator::{Call, Dep, Gradient, InplacePair, Kernel, OpDef, OpReq};
 use half::f16;
 
@@ -282,8 +281,7 @@ pub fn operators() -> Vec<OpDef> {
                 .aliases(row.aliases)
                 .doc(&doc(row))
                 .inputs_are(&[("data", "The input array.")])
-                .infer_shape(elementwise_shape)
-                .infer_type(same_type)
+                .elementwise()
                 .inplace(&[InplacePair::new(0, 0)])
                 .gradient(gradient)
                 .kernel(Kernel::cpu(|call| run(call, |call| forward(row, call))).skips_null()),
