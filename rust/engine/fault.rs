@@ -63,6 +63,12 @@ pub struct Faults {
 /// Why an operation is skipped.
 pub type Inherited = (Error, Option<Cell>);
 
+/// What an operation leaves that is skipped because the engine is shut down: nothing to raise, and no bytes.
+#[cold]
+pub fn shut_down() -> Inherited {
+    (Error::execution("never computed: the engine was shut down first"), None)
+}
+
 impl Faults {
     pub fn hold(&self) -> Guard<'_, Table> {
         self.table.lock()

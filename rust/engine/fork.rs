@@ -9,15 +9,19 @@ use super::hook::Hook;
 use super::sleep::Parker;
 use super::sync::Guard;
 use super::threaded::{Core, PushState, rare};
-use super::{fault, pool, queue, wait};
+use super::{fault, naive, pool, queue, wait};
 use crate::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// All locks of an engine, held from before a fork until after it.
-pub struct HeldForFork<'a> {
-    engine: Option<(&'a Core, Locks<'a>)>,
+pub struct HeldForFork<'a>(Held<'a>);
+
+enum Held<'a> {
+    Nothing,
+    Threaded(&'a Core, Locks<'a>),
+    Naive(naive::Held<'a>),
 }
 
 struct Locks<'a> {
@@ -32,7 +36,11 @@ struct Locks<'a> {
 
 impl<'a> HeldForFork<'a> {
     pub(in crate::engine) fn nothing() -> Self {
-        HeldForFork { engine: None }
+        HeldForFork(Held::Nothing)
+    }
+
+    pub(in crate::engine) fn of_naive(held: naive::Held<'a>) -> Self {
+        HeldForFork(Held::Naive(held))
     }
 
     pub(in crate::engine) fn hold(core: &'a Core) -> Self {
@@ -46,17 +54,21 @@ impl<'a> HeldForFork<'a> {
             _rest: (core.returned.hold(), core.faults.hold()),
             hook: (core.hook.lock(), core.wait_timeout.lock()),
         };
-        HeldForFork { engine: Some((core, locks)) }
+        HeldForFork(Held::Threaded(core, locks))
     }
 
-    /// In the child: the engine starts a new epoch, and recovers when it is next used.
+    /// In the child: the engine starts a new epoch, and recovers when it is next used. The hook is the parent's:
+    /// threads of the parent may hold whatever it guards itself with.
     pub fn release_in_child(self) {
-        if let Some((core, mut locks)) = self.engine {
-            core.epoch.fetch_add(1, Ordering::SeqCst);
-            // The hook is the parent's: threads of the parent may hold whatever it guards itself with.
-            std::mem::forget(locks.hook.0.take());
-            core.rare.fetch_and(!rare::HOOK, Ordering::Relaxed);
-            drop(locks);
+        match self.0 {
+            Held::Nothing => {}
+            Held::Threaded(core, mut locks) => {
+                core.epoch.fetch_add(1, Ordering::SeqCst);
+                std::mem::forget(locks.hook.0.take());
+                core.rare.fetch_and(!rare::HOOK, Ordering::Relaxed);
+                drop(locks);
+            }
+            Held::Naive(held) => held.release_in_child(),
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The oracle: every push runs its function before it returns. The threaded engine must give the same
 //! results and the same errors.
 
-use super::fault::{Faults, Inherited};
+use super::fault::{self, Faults, Inherited};
+use super::fork::HeldForFork;
 use super::inside::{self, Deletion, Inside, Place};
 use super::operation::Function;
-use super::sync::Lock;
+use super::sync::{Guard, Lock};
 use super::task::guarded;
 use super::threaded::rare;
 use super::var::{Living, Vars, Versions, explain, gone};
@@ -33,6 +34,21 @@ pub struct NaiveEngine {
     hook: Lock<Option<Arc<dyn Hook>>>,
     hooked: AtomicU64,
     poll: fn() -> Result<()>,
+}
+
+/// All locks of the engine, held over a fork.
+pub struct Held<'a> {
+    rare: &'a AtomicU32,
+    hook: Guard<'a, Option<Arc<dyn Hook>>>,
+    _rest: (Guard<'a, Vars>, Guard<'a, fault::Table>),
+}
+
+impl Held<'_> {
+    /// The hook is the parent's.
+    pub fn release_in_child(mut self) {
+        std::mem::forget(self.hook.take());
+        self.rare.fetch_and(!rare::HOOK, Ordering::Relaxed);
+    }
 }
 
 impl Default for NaiveEngine {
@@ -132,9 +148,7 @@ impl NaiveEngine {
             Some(inherited) => {
                 drop(entered);
                 drop(std::mem::replace(task, Task::nothing()));
-                if let Some(inherited) = inherited {
-                    drop(self.faults.spread(&inherited, self.left(push.writes)));
-                }
+                drop(self.faults.spread(&inherited, self.left(push.writes)));
                 self.advance(push.writes);
             }
             None => {
@@ -148,8 +162,8 @@ impl NaiveEngine {
         interrupt
     }
 
-    /// Does an error or the shutdown stop the operation? Then what it inherits.
-    fn divert(&self, push: &Push<'_>, rare: u32) -> Option<Option<Inherited>> {
+    /// Does an error or the shutdown stop the operation? Then what it leaves instead of its result.
+    fn divert(&self, push: &Push<'_>, rare: u32) -> Option<Inherited> {
         let inherited = match push.prop {
             Prop::DeleteVar => return None,
             Prop::NoSkip => None,
@@ -158,7 +172,7 @@ impl NaiveEngine {
                 self.faults.inherited(sources)
             }
         };
-        (inherited.is_some() || rare & rare::SHUT_DOWN != 0).then_some(inherited)
+        inherited.or_else(|| (rare & rare::SHUT_DOWN != 0).then(fault::shut_down))
     }
 
     /// What follows when an operation has run.
@@ -397,6 +411,11 @@ impl Engine for NaiveEngine {
         };
         let before = std::mem::replace(&mut *self.hook.lock(), hook);
         drop(before); // outside of the lock: what goes may call the engine
+    }
+
+    fn before_fork(&self) -> HeldForFork<'_> {
+        let _rest = (self.vars.lock(), self.faults.hold());
+        HeldForFork::of_naive(Held { rare: &self.rare, hook: self.hook.lock(), _rest })
     }
 
     fn notify_shutdown(&self) {

@@ -1,6 +1,6 @@
 //! How work is done: the loop of the compute threads, running one task, and completing it.
 
-use super::fault::Inherited;
+use super::fault::{self, Inherited};
 use super::frame::Frame;
 use super::pool::usable_cores;
 use super::queue::Apart;
@@ -186,7 +186,7 @@ impl Core {
         {
             // SAFETY: moved out here and nowhere else, as a task is run once.
             drop(unsafe { function.read() });
-            return self.finish(slot, inherited, local);
+            return self.finish(slot, Some(inherited), local);
         }
         let run = RunContext { ctx: context_of(body), ..RunContext::default() };
         let token = || OnComplete::of_slot(self.handle(), task.0);
@@ -202,9 +202,9 @@ impl Core {
         // A completed slot may be in other hands: nothing of the body is touched from here on.
     }
 
-    /// The closer look: does an error or the shutdown stop the task? Then what it inherits.
+    /// The closer look: does an error or the shutdown stop the task? Then what it leaves instead of its result.
     #[cold]
-    fn divert(&self, task: TaskRef, body: &Body, rare: u32) -> Option<Option<Inherited>> {
+    fn divert(&self, task: TaskRef, body: &Body, rare: u32) -> Option<Inherited> {
         let mut inherited = None;
         if body.flags & flag::NO_SKIP == 0 {
             let (reads, writes) = vars_of(body);
@@ -212,13 +212,13 @@ impl Core {
             inherited = self.faults.inherited(read);
         }
         let is_over = rare & super::threaded::rare::SHUT_DOWN != 0;
-        if inherited.is_some() || is_over && body.flags & flag::TO_THE_END == 0 {
-            return Some(inherited);
+        if is_over && body.flags & flag::TO_THE_END == 0 {
+            inherited = inherited.or_else(|| Some(fault::shut_down()));
         }
-        if rare & super::threaded::rare::HOOK != 0 {
+        if inherited.is_none() && rare & super::threaded::rare::HOOK != 0 {
             self.hook(task, Event::Started);
         }
-        None
+        inherited
     }
 
     /// Makes the failure of a task known: names it, and keeps it for the waits.
@@ -430,7 +430,7 @@ impl Core {
             && let Some(inherited) = self.divert(task, body, rare)
         {
             drop(std::mem::replace(function, Task::nothing()));
-            return self.finish(slot, inherited, None);
+            return self.finish(slot, Some(inherited), None);
         }
         self.slab.get(slot).begin();
         let run = RunContext { ctx: context_of(body), ..RunContext::default() };

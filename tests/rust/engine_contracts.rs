@@ -249,6 +249,13 @@ fn shutdown_skips_what_has_not_started_but_deletions() {
         let a = engine.new_variable();
         engine.notify_shutdown();
         push(&*engine, fails(), &[], &[a]);
+        let b = engine.new_variable();
+        let filled = [b];
+        let fill = Push { overwrites: 1, ..Push::new("fill", &[], &filled) };
+        engine.push(nothing(), fill).unwrap();
+        wait(&*engine, b).unwrap(); // nothing to raise, and nothing to read
+        let why = engine.poisoned(b).unwrap();
+        assert_eq!(why.message(), "never computed: the engine was shut down first");
         let deleted = Arc::new(AtomicUsize::new(0));
         let count = deleted.clone();
         engine.delete_variable(

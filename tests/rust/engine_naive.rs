@@ -5,8 +5,9 @@ use rsnet::engine::{
     Engine, Event, NaiveEngine, OnComplete, Push, Step, Task, ThreadedEngine, Var, patiently,
 };
 use rsnet::{Error, Result};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 
 fn engines() -> [Arc<dyn Engine>; 2] {
     [Arc::new(NaiveEngine::new()), Arc::new(ThreadedEngine::with_threads(1))]
@@ -181,4 +182,45 @@ fn a_push_whose_token_does_not_come_ends_by_the_poll() {
     let error = wait(&engine, v).unwrap_err();
     assert!(error.message().contains("interrupted"), "{error}");
     assert!(engine.poisoned(v).is_some());
+}
+
+/// A thread is at the engine's locks nearly always; a child that found one taken would wait for ever.
+#[cfg(unix)]
+#[test]
+fn a_forked_child_finds_no_lock_taken() {
+    let engine = NaiveEngine::new();
+    let over = AtomicBool::new(false);
+    let statuses: Vec<i32> = thread::scope(|s| {
+        s.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                engine.delete_variable(engine.new_token(), None);
+            }
+        });
+        let statuses = (0..200).map(|_| {
+            let held = engine.before_fork();
+            // SAFETY: the child calls the engine, whose locks this thread holds, and leaves without a destructor.
+            match unsafe { libc::fork() } {
+                0 => {
+                    // SAFETY: ends a child that hangs; nothing else is done by it.
+                    unsafe { libc::alarm(10) };
+                    held.release_in_child();
+                    let token = engine.new_token();
+                    let done = engine.push(Task::nothing(), Push::new("child", &[], &[token]));
+                    // SAFETY: as above.
+                    unsafe { libc::_exit(i32::from(done.is_err())) }
+                }
+                child => {
+                    drop(held);
+                    let mut status = 0;
+                    // SAFETY: waits for the child just made.
+                    unsafe { libc::waitpid(child, &mut status, 0) };
+                    status
+                }
+            }
+        });
+        let statuses = statuses.collect();
+        over.store(true, Ordering::Relaxed);
+        statuses
+    });
+    assert!(statuses.iter().all(|&s| s == 0), "{statuses:?}");
 }
