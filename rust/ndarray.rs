@@ -211,8 +211,7 @@ impl Drop for Chunk {
 /// Memory of an array that is made when its bytes are: a handle is cheaper to pass on than an array.
 pub struct Fresh {
     chunk: Arc<Chunk>,
-    /// Where it begins.
-    pub address: *mut u8,
+    address: *mut u8,
 }
 
 /// An array: shared memory, where it begins, shape and dtype. Always row-major and without gaps.
@@ -437,18 +436,28 @@ impl NDArray {
 
     /// Where the elements begin. Takes the memory if it is still pending; does not wait.
     #[inline]
-    pub fn address(&self) -> Result<*mut u8> {
+    fn address(&self) -> Result<*mut u8> {
         Ok(self.chunk.ptr()?.wrapping_add(self.offset))
     }
 
-    /// As [`NDArray::view`], with all elements on one axis, which begin at [`NDArray::address`].
-    ///
-    /// # Safety
-    /// `address` must be this array's, or that of memory made for one like it.
+    /// As [`NDArray::view`], each with all elements on one axis. (Views are made where they stay: copying their
+    /// small parts one by one and then as a whole stalls.)
     #[inline]
-    pub unsafe fn flat_view(&self, address: *mut u8) -> View {
+    pub fn flat_views<const N: usize>(arrays: [&NDArray; N]) -> Result<[View; N]> {
+        let mut at = [std::ptr::null_mut(); N];
+        for (at, array) in at.iter_mut().zip(arrays) {
+            *at = array.address()?;
+        }
         // SAFETY: as in `view`.
-        unsafe { View::flat(address, self.size(), self.dtype) }
+        Ok(std::array::from_fn(|i| unsafe { View::flat(at[i], arrays[i].size(), arrays[i].dtype) }))
+    }
+
+    /// The same of memory that was made for an array like this one.
+    #[inline]
+    pub fn flat_view_of(&self, fresh: &Fresh) -> View {
+        assert!(fresh.chunk.size_bytes >= self.size_bytes());
+        // SAFETY: as in `view`; the chunk is this great, as just seen.
+        unsafe { View::flat(fresh.address, self.size(), self.dtype) }
     }
 
     /// Rows `begin..end` of the first axis, sharing memory.

@@ -1,24 +1,19 @@
 //! One operator call on arrays: inference, output memory, and one push.
 
+use super::at_once::{CHEAP_ELEMS, Named, at_once};
 use super::run::{Prepared, Running, distinct, prepare};
 use crate::context::{Context, DeviceType};
 use crate::dtype::DType;
 use crate::engine::{OnComplete, Prop, Push, Task, Var};
 use crate::error::{Error, Result};
 use crate::executor::Runtime;
-use crate::ndarray::{Base, NDArray, with_quiet};
+use crate::ndarray::{Base, NDArray};
 use crate::operator::{Attrs, MatchFacts, OpContext, OpDef, OpReq, OpState};
 use crate::profiler::{Carried, mode};
 use crate::shape::Shape;
 use crate::tensor::View;
 use smallvec::SmallVec;
 use std::sync::Arc;
-
-/// Calls on at most so many elements (inputs and outputs together) take some microseconds: they run on
-/// the thread that pushes them.
-pub const CHEAP_ELEMS: usize = 4096;
-/// Calls on at most so many elements are far shorter than a task.
-pub const TINY_ELEMS: usize = 512;
 
 /// So many inputs are named in the error of a wrong number of them.
 const MOST_NAMED: usize = 12;
@@ -302,16 +297,12 @@ impl Work<'_> {
         let cheap = elems <= CHEAP_ELEMS && !self.prepared.is_callback();
         let mut failed = None;
         if cheap {
-            let device = self.ctx.device;
-            let (profiler, name) = (&rt.profiler, &self.prepared.op.name);
-            let mut run = || {
-                let _span = profiler.operator(mode::IMPERATIVE, name, how.name, device);
-                failed = guarded(|| self.run()).err();
-            };
-            if with_quiet(self.inputs, &self.written(), elems <= TINY_ELEMS, &mut run)
-                && failed.is_none()
-            {
-                return Ok(());
+            let (profiler, device) = (&*rt.profiler, self.ctx.device);
+            let named = Named { profiler, name: &self.prepared.op.name, node: how.name, device };
+            match at_once(named, self.inputs, &self.written(), elems, || self.run()) {
+                Some(Ok(())) => return Ok(()),
+                Some(Err(error)) => failed = Some(error),
+                None => {}
             }
         }
         self.push(rt, how, cheap, failed)
@@ -432,9 +423,4 @@ impl Queued {
             Box::new(move |result| done.complete(result)),
         );
     }
-}
-
-fn guarded(f: impl FnOnce() -> Result<()>) -> Result<()> {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| Err(Error::from_panic(panic)))
 }

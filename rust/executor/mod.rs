@@ -4,6 +4,7 @@
 
 #[cfg(test)]
 mod array_tests;
+mod at_once;
 pub mod autograd;
 pub mod bind;
 #[cfg(test)]

@@ -3,10 +3,9 @@
 //! Such an operator gives an array like its inputs, and how their elements are arranged does not matter to it. Where
 //! nothing is in the way, that is all there is to know: memory, kernel, and the new array.
 
-use super::imperative::{CHEAP_ELEMS, TINY_ELEMS};
-use crate::ndarray::{Fresh, NDArray, with_quiet};
+use super::at_once::{Named, at_once};
+use crate::ndarray::{Fresh, NDArray};
 use crate::operator::{Attrs, Call, NativeFn, OpContext, OpDef, OpReq};
-use crate::profiler::mode;
 
 /// Calls `op` on `inputs` at once: memory that holds its result, which is an array like the inputs. None, and nothing
 /// done, where this way is not open; so too where the call fails, which the long way then tells.
@@ -28,30 +27,20 @@ fn run<const N: usize>(
     attrs: &Attrs,
     arrays: [&NDArray; N],
 ) -> Option<Fresh> {
-    let a = arrays[0];
-    let elems = (N + 1) * a.size();
-    if elems > CHEAP_ELEMS || !arrays.iter().all(|a| a.context().is_host()) {
+    if !arrays.iter().all(|a| a.context().is_host()) {
         return None;
     }
-    let mut at = [std::ptr::null_mut(); N];
-    for (at, array) in at.iter_mut().zip(arrays) {
-        *at = array.address().ok()?;
-    }
-    let out = a.memory_like().ok()?;
-    // Views are made where they stay: copying their small parts one by one and then as a whole stalls.
-    // SAFETY: each with its own address, the output in memory made for it.
-    let inputs: [_; N] = std::array::from_fn(|i| unsafe { a.flat_view(at[i]) });
-    // SAFETY: as above.
-    let outputs = unsafe { [a.flat_view(out.address)] };
-    let ctx = OpContext { device: a.context(), ..OpContext::default() };
-    let (inputs, req, outputs) = (&inputs, &[OpReq::Write], &outputs);
-    let call = Call { attrs, ctx: &ctx, state: None, inputs, req, outputs };
-    let mut failed = false;
-    let profiler = &a.base().profiler;
-    let mut run = || {
-        let _span = profiler.operator(mode::IMPERATIVE, &op.name, "", ctx.device);
-        failed = kernel(&call).is_err();
+    let a = arrays[0];
+    let device = a.context();
+    let compute = || {
+        let inputs = NDArray::flat_views(arrays)?;
+        let out = a.memory_like()?;
+        let outputs = [a.flat_view_of(&out)];
+        let ctx = OpContext { device, ..OpContext::default() };
+        let (inputs, req, outputs) = (&inputs, &[OpReq::Write], &outputs);
+        kernel(&Call { attrs, ctx: &ctx, state: None, inputs, req, outputs })?;
+        Ok(out)
     };
-    let ran = with_quiet(&arrays, &[], elems <= TINY_ELEMS, &mut run);
-    (ran && !failed).then_some(out)
+    let named = Named { profiler: &a.base().profiler, name: &op.name, node: "", device };
+    at_once(named, &arrays, &[], (N + 1) * a.size(), compute)?.ok()
 }

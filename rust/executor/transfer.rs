@@ -1,11 +1,11 @@
 //! Copies between arrays: whole, a strided part, or by position; and filling.
 
-use super::imperative::{CHEAP_ELEMS, TINY_ELEMS};
+use super::at_once::{CHEAP_ELEMS, Named, at_once};
 use super::run::distinct;
 use crate::engine::{Push, Task, Var};
 use crate::error::{Error, Result};
 use crate::kernels::copy::{Buffer, copy, copy_strided, fill, gather, region_fits, scatter};
-use crate::ndarray::{NDArray, with_quiet};
+use crate::ndarray::NDArray;
 use crate::profiler::mode;
 use crate::shape::Shape;
 use crate::tensor::View;
@@ -30,17 +30,15 @@ fn push_work(
     sources.iter().try_for_each(|s| s.usable())?;
     let base = target.base();
     let ctx = target.context();
-    let cheap = elems <= CHEAP_ELEMS;
-    if cheap {
-        let (from, to) = (views(sources)?, target.view()?);
-        let mut run = || {
-            let _span = base.profiler.operator(mode::IMPERATIVE, name, "", ctx);
-            work(&from, &to);
-        };
-        if with_quiet(sources, &[target], elems <= TINY_ELEMS, &mut run) {
-            return Ok(());
-        }
+    let named = Named { profiler: &base.profiler, name, node: "", device: ctx };
+    let run = || {
+        work(&views(sources)?, &target.view()?);
+        Ok(())
+    };
+    if let Some(done) = at_once(named, sources, &[target], elems, run) {
+        return done;
     }
+    let cheap = elems <= CHEAP_ELEMS;
     let mut reads: SmallVec<[Var; 6]> = sources.iter().map(|s| s.var()).collect();
     let mut writes: SmallVec<[Var; 6]> = SmallVec::from_slice(&[target.var()]);
     distinct(&mut reads, &mut writes);
