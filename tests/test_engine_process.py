@@ -4,6 +4,7 @@ import os
 import textwrap
 import time
 
+import pytest
 from processes import printed, run
 
 
@@ -197,3 +198,51 @@ def test_ctrl_c_ends_the_naive_engines_wait_for_a_token():
     seconds, told = interrupted(waits, after, MXNET_ENGINE_TYPE="NaiveEngine")
     assert told == ["True True"]
     assert seconds < 2
+
+
+LEFT_BEHIND = {
+    "a function": "engine.push_sync(poll)",
+    "an asynchronous one": "engine.push_async(lambda rc, done: poll())",
+    "a bulk": "with engine.bulk(4): [engine.push_sync(lambda rc: poll()) for _ in range(3)]",
+    "a hook": "engine.set_hook(poll); engine.push_sync(None)",
+    "an operator": "threading.Thread(target=operator, daemon=True).start()",
+    "array programs": "for _ in range(3): threading.Thread(target=arrays, daemon=True).start()",
+}
+
+
+@pytest.mark.parametrize("what", LEFT_BEHIND)
+def test_what_comes_back_to_an_ended_interpreter_does_not_abort_it(what):
+    """Python ends such a thread by unwinding its stack, which must not reach Rust."""
+    done = run(
+        f"""
+import threading, time
+from rsnet import autograd, engine, nd, op
+
+def poll(*_):
+    for _ in range(2000):
+        time.sleep(.002)
+
+@op.op("polls")
+def polls(x):
+    poll()
+    return x
+
+def operator():
+    nd.polls(nd.ones((2,))).asnumpy()
+
+def arrays():
+    x = nd.ones((8, 8))
+    x.attach_grad()
+    while True:
+        with autograd.record():
+            y = (x[1:3, [0, 2]] * 2).sum()
+        y.backward()
+        x.grad.asnumpy()
+        nd.ones((4,))[1:3] = 5
+
+{LEFT_BEHIND[what]}
+time.sleep(.3)
+raise SystemExit(3)
+"""
+    )
+    assert done.returncode == 3, done.stderr

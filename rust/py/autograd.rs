@@ -2,6 +2,7 @@
 
 use super::convert::{context_arg, context_to_py};
 use super::error::{IntoPy, from_py};
+use super::invoke::Invoke;
 use super::ndarray::PyNDArray;
 use super::profiler::api;
 use super::runtime;
@@ -176,7 +177,7 @@ impl TapeFunction for PyFunction {
         Python::attach(|py| {
             let grads: Vec<PyNDArray> = out_grads.into_iter().map(of).collect();
             let outputs: Vec<Option<PyNDArray>> = outputs.into_iter().map(|o| o.map(of)).collect();
-            let result = self.0.bind(py).call1((grads, outputs))?;
+            let result = self.0.bind(py).invoke((grads, outputs))?;
             let result = match result.cast::<PyNDArray>() {
                 Ok(one) => vec![one.clone()],
                 Err(_) => result.extract::<Arrays<'_>>().map_err(|_| {

@@ -10,6 +10,7 @@ use super::attached;
 use super::autograd::{ThreadState, replace_thread_state};
 use super::convert::{context_to_py, numpy_view};
 use super::error::{from_py, to_py};
+use super::invoke::Invoke;
 use super::lazy::Lazy;
 use super::ndarray::PyNDArray;
 use super::operator::{Payload, PyState};
@@ -153,7 +154,7 @@ impl Inner {
         let inputs = self.list(py, &operands.arrays[..n], false)?;
         let outputs = self.list(py, &operands.arrays[n..], true)?;
         let req = PyList::new(py, call.req.iter().map(|r| &requests(py)[*r as usize]))?;
-        let answer = self.run.bind(py).call1((payload, state, ctx, inputs, req, outputs))?;
+        let answer = self.run.bind(py).invoke((payload, state, ctx, inputs, req, outputs))?;
         if answer.is_none() {
             return Ok(());
         }
@@ -410,7 +411,7 @@ impl PyOpContext {
     fn request(&self, py: Python<'_>, kinds: Vec<String>) -> PyResult<()> {
         let key = self.ctx.random;
         let make = py.import("rsnet._resources")?.getattr("make")?;
-        let made = make.call1((kinds, key.seed, key.stream, self.ctx(py)?))?;
+        let made = make.invoke((kinds, key.seed, key.stream, self.ctx(py)?))?;
         let _ = self.requested.set(py, made.unbind());
         Ok(())
     }

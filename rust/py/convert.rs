@@ -1,5 +1,6 @@
 //! Python objects to the core's vocabulary and back: values, shapes, dtypes, contexts, NumPy arrays.
 
+use super::invoke::Invoke;
 use super::lazy::{Lazy, interned};
 use crate::context::{Context, DeviceType};
 use crate::dtype::DType;
@@ -104,7 +105,7 @@ pub fn dtype_arg(obj: &Bound<'_, PyAny>) -> PyResult<DType> {
     static DTYPE: Lazy<Py<PyAny>> = Lazy::new();
     let numpy = DTYPE
         .get_or_try_init(py, || Ok::<_, PyErr>(py.import("numpy")?.getattr("dtype")?.unbind()))?;
-    let name: String = numpy.bind(py).call1((obj,))?.getattr(interned!(py, "name"))?.extract()?;
+    let name: String = numpy.bind(py).invoke((obj,))?.getattr(interned!(py, "name"))?.extract()?;
     DType::from_name(&name).map_err(|e| super::error::to_py(py, &e))
 }
 
@@ -156,7 +157,7 @@ pub fn context_from_text(text: &str) -> PyResult<Context> {
 pub fn context_to_py(py: Python<'_>, ctx: Context) -> PyResult<Bound<'_, PyAny>> {
     static CLASS: Lazy<Py<PyAny>> = Lazy::new();
     let load = || Ok::<_, PyErr>(py.import("rsnet.context")?.getattr("Context")?.unbind());
-    CLASS.get_or_try_init(py, load)?.bind(py).call1((ctx.device_type.name(), ctx.device_id))
+    CLASS.get_or_try_init(py, load)?.bind(py).invoke((ctx.device_type.name(), ctx.device_id))
 }
 
 /// Fills the cells of the bindings' libraries now: one that another thread is filling stays so for ever in a child

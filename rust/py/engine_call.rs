@@ -2,6 +2,7 @@
 
 use super::attached::{self, Job};
 use super::error::from_py;
+use super::invoke::Invoke;
 use super::lazy::{Lazy, interned};
 use super::profiler::recorder;
 use super::runtime;
@@ -176,7 +177,7 @@ impl Call {
         let context = run_context(py, ctx, stream);
         match ends {
             Ends::ByReturning => {
-                let call = |c| function.get().call1(py, (c,)).map(drop);
+                let call = |c| function.get().bind(py).invoke((c,)).map(drop);
                 let result = token.inside(|| {
                     let _span = label
                         .as_ref()
@@ -194,7 +195,7 @@ impl Call {
                 let done = Completion { function, token: Lock::new(Some(token)), seen };
                 let Ok(done) = Bound::new(py, done) else { return };
                 let function = done.get().function.get();
-                let call = |c| function.call1(py, (c, done.clone())).map(drop);
+                let call = |c| function.bind(py).invoke((c, done.clone())).map(drop);
                 if let Err(e) = mark.inside(|| context.and_then(call)) {
                     let token = done.get().token.lock().take();
                     match token {

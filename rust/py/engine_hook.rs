@@ -2,6 +2,7 @@
 //! function in order on an attached thread.
 
 use super::attached;
+use super::invoke::Invoke;
 use super::runtime;
 use crate::engine::{Event, Hook, Step};
 use crate::lock::Lock;
@@ -67,7 +68,7 @@ impl PythonHook {
             }
             for t in list {
                 let args = (t.event, t.id, t.name, t.ctx, t.time_ns);
-                if let Err(e) = self.function.call1(py, args) {
+                if let Err(e) = self.function.bind(py).invoke(args) {
                     e.write_unraisable(py, Some(self.function.bind(py)));
                 }
             }

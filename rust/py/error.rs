@@ -4,6 +4,7 @@
 //! same object, with a note that names operator and node. Others become classes of `rsnet.base`, each of
 //! which derives from `MXNetError` and, where one fits, from the builtin exception.
 
+use super::invoke::Invoke;
 use super::lazy::{Lazy, interned};
 use crate::error::{Error, ErrorKind};
 use crate::lock::Lock;
@@ -33,7 +34,7 @@ fn helper<'py>(
     name: &str,
     value: &Bound<'py, PyBaseException>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    py.import(interned!(py, "rsnet._exceptions"))?.call_method1(name, (value,))
+    py.import(interned!(py, "rsnet._exceptions"))?.getattr(name)?.invoke((value,))
 }
 
 /// Wraps an exception for its way through the core. The frames are taken from its traceback, or they would keep

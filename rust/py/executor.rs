@@ -2,6 +2,7 @@
 
 use super::convert::{context_arg, shape_to_py};
 use super::error::{IntoPy, from_py};
+use super::invoke::Invoke;
 use super::ndarray::PyNDArray;
 use super::profiler::api;
 use super::runtime;
@@ -136,7 +137,7 @@ impl PyExecutor {
             Arc::new(move |name: &str, array: NDArray| {
                 Python::attach(|py| {
                     let array = Py::new(py, PyNDArray::of(array))?;
-                    callback.call1(py, (name, array)).map(drop)
+                    callback.bind(py).invoke((name, array)).map(drop)
                 })
                 .map_err(|e| Python::attach(|py| from_py(py, e)))
             })

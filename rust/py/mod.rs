@@ -18,6 +18,7 @@ pub mod executor;
 pub mod function;
 pub mod graph;
 mod introspect;
+mod invoke;
 mod lazy;
 pub mod ndarray;
 pub mod operator;

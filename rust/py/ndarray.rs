@@ -8,6 +8,7 @@ use super::convert::{
     shape_to_py, view_of_numpy,
 };
 use super::error::{IntoPy, poll_signals, to_py};
+use super::invoke::Invoke;
 use super::lazy::Lazy;
 use super::profiler::api;
 use super::{function, runtime};
@@ -150,7 +151,7 @@ macro_rules! slots {
                 let py = slf.py();
                 match slf.get().row(key)? {
                     Some(part) => Ok(Bound::new(py, PyNDArray::of(part))?.into_any().unbind()),
-                    None => Ok(indexing(py)?.0.bind(py).call1((slf, key))?.unbind()),
+                    None => Ok(indexing(py)?.0.bind(py).invoke((slf, key))?.unbind()),
                 }
             }
 
@@ -164,7 +165,7 @@ macro_rules! slots {
                 let py = slf.py();
                 match slf.get().like_all_of(key, value)? {
                     Some(source) => slf.get()._copy_from(py, source),
-                    None => indexing(py)?.1.bind(py).call1((slf, key, value)).map(drop),
+                    None => indexing(py)?.1.bind(py).invoke((slf, key, value)).map(drop),
                 }
             }
 

@@ -7,6 +7,7 @@
 use super::callback::PythonKernel;
 use super::convert::{context_to_py, from_value};
 use super::error::{from_py, to_py};
+use super::invoke::Invoke;
 use super::params::{PySchema, values_to_py};
 use super::runtime;
 use crate::context::{Context, DeviceType};
@@ -68,7 +69,7 @@ fn payload(attrs: &Attrs) -> Result<&Payload> {
 
 impl Functions {
     fn compute(&self, py: Python<'_>, object: &Py<PyAny>) -> PyResult<Arc<Facts>> {
-        let facts: Facts = self.facts.bind(py).call1((object,))?.extract()?;
+        let facts: Facts = self.facts.bind(py).invoke((object,))?.extract()?;
         Ok(Arc::new(facts))
     }
 
@@ -185,7 +186,7 @@ fn parse(
         for (k, v) in given.iter().filter(|(k, _)| !is_hidden(k)) {
             dict.set_item(k, from_value(py, v)?)?;
         }
-        let object = make.bind(py).call1((values_to_py(py, values)?, dict))?.unbind();
+        let object = make.bind(py).invoke((values_to_py(py, values)?, dict))?.unbind();
         let facts = functions.compute(py, &object)?;
         let payload = Payload { object, facts: Default::default(), fault: OnceLock::new() };
         let _ = payload.facts[functions.which].set(facts);
@@ -250,7 +251,7 @@ fn infer_shape(
     let exact = ins.iter().all(Shape::is_known);
     let answer: Answer = call(attrs, |py, payload| {
         let args = (payload, shapes_to_py(py, ins)?, shapes_to_py(py, outs)?, exact);
-        function.bind(py).call1(args)?.extract()
+        function.bind(py).invoke(args)?.extract()
     })?;
     let Some((new_ins, new_outs)) = answer else { return Ok(false) };
     let scalars = exact && ins.iter().any(|s| s.ndim() == 0);
@@ -278,7 +279,7 @@ fn infer_type(
     out_names: &[String],
 ) -> Result<bool> {
     let answer: Option<(Names, Names)> = call(attrs, |py, payload| {
-        function.bind(py).call1((payload, type_names(ins), type_names(outs)))?.extract()
+        function.bind(py).invoke((payload, type_names(ins), type_names(outs)))?.extract()
     })?;
     let Some((new_ins, new_outs)) = answer else { return Ok(false) };
     assign_types(ins, new_ins, in_names)?;
@@ -311,7 +312,7 @@ fn infer_both(
 ) -> Result<()> {
     let (new_ins, shapes, new_outs): (Names, Vec<Vec<i64>>, Names) = call(attrs, |py, payload| {
         let args = (payload, shapes_to_py(py, in_shapes)?, type_names(in_types));
-        function.bind(py).call1(args)?.extract()
+        function.bind(py).invoke(args)?.extract()
     })?;
     for ((slot, dims), name) in out_shapes.iter_mut().zip(&shapes).zip(out_names) {
         infer::assign_shape(slot, name, &Shape::new(dims))?;
@@ -325,18 +326,18 @@ fn add_hints(def: &mut OpDef, d: &Bound<'_, PyAny>) -> PyResult<()> {
     if let Some(function) = attribute(d, "inplace")? {
         def.inplace = Listed::by(move |attrs| {
             let pairs: Vec<(usize, usize, bool)> =
-                ask(attrs, |py, p| function.bind(py).call1((p,))?.extract());
+                ask(attrs, |py, p| function.bind(py).invoke((p,))?.extract());
             let pair = |(input, output, identity)| InplacePair { input, output, identity };
             pairs.into_iter().map(pair).collect()
         });
     }
     if let Some(function) = attribute(d, "variable_attrs")? {
         def.variable_attrs =
-            Listed::by(move |attrs| ask(attrs, |py, p| function.bind(py).call1((p,))?.extract()));
+            Listed::by(move |attrs| ask(attrs, |py, p| function.bind(py).invoke((p,))?.extract()));
     }
     if let Some(function) = attribute(d, "resources")? {
         def.resources = Listed::by(move |attrs| {
-            let kinds: Vec<String> = ask(attrs, |py, p| function.bind(py).call1((p,))?.extract());
+            let kinds: Vec<String> = ask(attrs, |py, p| function.bind(py).invoke((p,))?.extract());
             let kind = |k: String| match k.as_str() {
                 "random" => ResourceRequest::Random,
                 _ => ResourceRequest::TempSpace,
@@ -357,7 +358,7 @@ fn make_state(
     let types: Vec<&str> = types.iter().map(|t| t.name()).collect();
     let object = call(attrs, |py, payload| {
         let args = (payload, context_to_py(py, ctx)?, shapes_to_py(py, shapes)?, types);
-        function.bind(py).call1(args).map(Bound::unbind)
+        function.bind(py).invoke(args).map(Bound::unbind)
     })?;
     Ok(Arc::new(PyState(object)))
 }
@@ -382,7 +383,7 @@ fn gradient(d: &Bound<'_, PyAny>) -> PyResult<Gradient> {
         (spec.get_item(1)?.extract()?, spec.get_item(2)?.unbind());
     Ok(Gradient::declared(&op, move |attrs, n_in, n_out| {
         let pairs: Vec<(u8, usize)> =
-            ask(attrs, |py, p| deps.bind(py).call1((p, n_in, n_out))?.extract());
+            ask(attrs, |py, p| deps.bind(py).invoke((p, n_in, n_out))?.extract());
         let dep = |(kind, i)| match kind {
             0 => Dep::OutGrad(i),
             1 => Dep::Input(i),
@@ -414,7 +415,7 @@ fn run_rule(
     let present: Vec<bool> = node.out_grads.iter().map(Option::is_some).collect();
     let (calls, results): Program = call(node.attrs, |py, payload| {
         let args = (payload, node.name, node.needed.to_vec(), present, node.outputs.len());
-        rule.bind(py).call1(args)?.extract()
+        rule.bind(py).invoke(args)?.extract()
     })
     .map_err(|e| e.in_operator(&node.op.name).in_node(node.name))?;
     let mut made: Vec<Vec<GradEntry>> = Vec::with_capacity(calls.len());
