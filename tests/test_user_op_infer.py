@@ -193,6 +193,20 @@ def test_types_that_nobody_can_suppose():
         s.infer_shape(x=(2,))
 
 
+def test_infer_shape_knows_the_types_that_variables_declare():
+    def infer(ctx):
+        x = ctx.inp("in")
+        ctx.out("out").dtype = x.dtype
+        ctx.out("out").shape = (*x.shape, np.dtype(x.dtype).itemsize)
+
+    made = getattr(mx.sym, defined(infer))
+    for declared, bytes_ in [({"dtype": "float64"}, 8), ({}, 4)]:
+        net = mx.sym.FullyConnected(made(mx.sym.Variable("x", **declared)), num_hidden=3, name="fc")
+        shapes, outputs, _ = net.infer_shape(x=(2,))
+        assert dict(zip(net.list_arguments(), shapes))["fc_weight"] == (3, bytes_)
+        assert outputs == [(2, 3)]
+
+
 def test_infer_dtype_is_a_function_of_types():
     def kind(ctx):
         ctx.out("out").dtype = "float64" if ctx.inp("in").dtype == np.int64 else "float32"

@@ -121,11 +121,14 @@ impl Graph {
 struct Joint<'a> {
     shapes: Sweeper<'a, Shape>,
     types: Sweeper<'a, Option<DType>>,
+    /// Does a rule of both that lacks dtypes tell the shapes by supposed ones?
+    supposes: bool,
 }
 
 impl<'a> Joint<'a> {
     fn new(graph: &'a Graph, shapes: &'a mut [Shape], types: &'a mut [Option<DType>]) -> Self {
-        Joint { shapes: Sweeper::new(graph, shapes), types: Sweeper::new(graph, types) }
+        let (shapes, types) = (Sweeper::new(graph, shapes), Sweeper::new(graph, types));
+        Joint { shapes, types, supposes: false }
     }
 
     fn reach_fixed_point(&mut self) -> Result<()> {
@@ -174,6 +177,9 @@ impl<'a> Joint<'a> {
         let node = shapes.load(id);
         types.load(id);
         let some_type = types.ins.is_empty() || types.ins.iter().any(Fact::known);
+        if !some_type && self.supposes {
+            return self.shapes.visit(id);
+        }
         if !some_type || !shapes.ins.iter().all(Fact::known) {
             return Ok(false);
         }
@@ -456,7 +462,17 @@ impl Graph {
     /// Shapes of all entries as far as `given` (by variable name) and the variables' attributes tell.
     pub fn shapes_from(&self, given: &[(String, Shape)], np_shape: bool) -> Result<Vec<Shape>> {
         let mut shapes = self.shapes_seed(given, np_shape)?;
-        self.infer_shapes(&mut shapes)?;
+        let both = |n: &Node| n.op.as_ref().is_some_and(|op| op.infer_both.is_some());
+        if self.nodes.iter().any(both) {
+            // Where shapes may follow from dtypes, what is declared of these counts.
+            let mut types = self.types_seed(&[])?;
+            let mut joint = Joint::new(self, &mut shapes, &mut types);
+            joint.reach_fixed_point()?;
+            joint.supposes = true;
+            joint.reach_fixed_point()?;
+        } else {
+            self.infer_shapes(&mut shapes)?;
+        }
         Ok(shapes)
     }
 
