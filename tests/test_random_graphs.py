@@ -19,6 +19,7 @@ UNARY = [
     lambda f, x: 1.5 - x,
     lambda f, x: f.square(x),
     lambda f, x: f.softmax(x),
+    lambda f, x: f.identity(x),
     lambda f, x: f.BlockGrad(x),
 ]
 BINARY = [lambda a, b: a + b, lambda a, b: a - b, lambda a, b: a * b]
@@ -107,8 +108,27 @@ def arriving(recipe):
     return [r != "null" and ok for r, ok in zip(recipe[3], reachable(recipe), strict=True)]
 
 
-@settings(max_examples=60, deadline=None)
-@given(recipes())
+@st.composite
+def joins(draw):
+    """Recipes that begin with sums of all inputs: one gradient entry serves several arguments."""
+    inputs = draw(st.integers(2, 4))
+    steps = [(0, 0, 1)]
+    for nxt in range(2, inputs):
+        steps.append((0, inputs + len(steps) - 1, nxt))
+    for at in range(inputs + len(steps), inputs + len(steps) + draw(st.integers(0, 5))):
+        one = st.integers(inputs, at - 1)
+        if draw(st.booleans()):
+            steps.append((draw(st.integers(0, len(UNARY) - 2)), draw(one), None))
+        else:
+            steps.append((draw(st.integers(0, len(BINARY) - 1)), draw(one), draw(one)))
+    total = inputs + len(steps)
+    heads = draw(st.lists(st.integers(inputs, total - 1), min_size=1, max_size=3))
+    reqs = draw(st.lists(st.sampled_from(REQS), min_size=inputs, max_size=inputs))
+    return inputs, steps, heads, reqs
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.one_of(recipes(), joins()))
 def test_symbolic_matches_imperative(recipe):
     outputs, grads = symbolic(recipe)
     wanted = arriving(recipe)
@@ -187,7 +207,7 @@ def unplanned(recipe):
 
 
 @settings(max_examples=60, deadline=None)
-@given(recipes())
+@given(st.one_of(recipes(), joins()))
 def test_planned_matches_unplanned(recipe):
     planned, plain = symbolic(recipe), unplanned(recipe)
     for got, expected in zip([*planned[0], *planned[1]], [*plain[0], *plain[1]], strict=True):

@@ -31,6 +31,15 @@ fn simulate(plan: &Plan, order: &[u32]) -> Result<(), String> {
     // Arrays of their own: gradients of arguments and outputs, each with what it took over in place.
     let mut gradients: std::collections::HashMap<u32, Tag> = Default::default();
     let mut outputs: std::collections::HashMap<u32, Tag> = Default::default();
+    // Arguments whose gradient is added: their arrays hold sums, which are no entry's value.
+    let added = |e: &Entry| {
+        let node = &graph.nodes[e.node as usize];
+        let onto = node.addto.iter().any(|a| a.0 == e.index);
+        (plan.req[graph.entry_id(*e)] == OpReq::Add && !onto)
+            .then(|| plan.place[graph.entry_id(*e)])
+    };
+    let entries: Vec<Entry> = (0..graph.num_entries()).map(|at| graph.entry(at)).collect();
+    let sums: Vec<Place> = entries.iter().filter_map(added).collect();
     // An identity has the value of what it copies.
     let mut value: Vec<u32> = (0..graph.num_entries() as u32).collect();
     for (id, node) in graph.nodes.iter().enumerate() {
@@ -45,6 +54,11 @@ fn simulate(plan: &Plan, order: &[u32]) -> Result<(), String> {
             None => continue,
         };
         let inputs = node.inputs.iter().enumerate().filter(|(i, _)| !ignored.contains(i));
+        if let Some((_, e)) =
+            inputs.clone().find(|(_, e)| sums.contains(&plan.place[graph.entry_id(**e)]))
+        {
+            return Err(format!("{} reads {e:?} from an array that it is added to", node.name));
+        }
         for e in inputs.map(|(_, e)| e).chain(node.addto.iter().map(|a| &a.1)) {
             let at = graph.entry_id(*e);
             let found = match plan.place[at] {
@@ -238,6 +252,36 @@ fn many_gradients_are_added_in_place() {
     assert!(onto >= 10, "{onto}");
     assert!(plan.graph.nodes.iter().all(|n| n.op_name() != "ElementWiseSum"));
     simulate(&plan, &(0..plan.graph.nodes.len() as u32).collect::<Vec<_>>()).unwrap();
+}
+
+#[test]
+fn a_gradient_that_serves_many_arguments_is_read_where_nothing_is_added() {
+    let r = registry();
+    let join = op(&r, "elemwise_add", "join", &[var("a"), var("b")]);
+    let net = op(&r, "relu", "top", &[join]);
+    let shapes: [(&str, &[i64]); 2] = [("a", &[5, 6]), ("b", &[5, 6])];
+    use OpReq::{Add, Null, Write};
+    for (reqs, copies) in [
+        ([Write, Write], 1),
+        ([Write, Add], 1),
+        ([Add, Write], 1),
+        ([Add, Add], 2),
+        ([Write, Null], 0),
+        ([Null, Add], 0),
+    ] {
+        let mut request = request(&net, &shapes, Write);
+        request.grad_req = reqs.to_vec();
+        let plan = plan(&request).unwrap();
+        let is_copy = |n: &&Node| n.op_name() == "_copy";
+        assert_eq!(plan.graph.nodes.iter().filter(is_copy).count(), copies, "{reqs:?}");
+        let in_order: Vec<u32> = (0..plan.graph.nodes.len() as u32).collect();
+        simulate(&plan, &in_order).unwrap();
+        for (arg, grad) in plan.arg_grads.iter().enumerate() {
+            let Some(id) = grad.map(|e| plan.graph.entry_id(e)) else { continue };
+            assert_eq!(plan.place[id], Place::Gradient(arg as u32));
+            assert_eq!(plan.req[id], reqs[arg]);
+        }
+    }
 }
 
 #[test]

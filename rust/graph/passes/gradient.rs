@@ -392,24 +392,34 @@ fn collect(
             }
         };
     }
-    let mut used: HashMap<Entry, usize> = HashMap::new();
-    for e in builder.nodes.iter().flat_map(|n| &n.inputs) {
-        *used.entry(*e).or_default() += 1;
-    }
-    let heads: HashSet<Entry> = forward.heads.iter().copied().collect();
+    own_entries(forward, builder, grad_req, &mut found)?;
+    Ok(found)
+}
+
+/// Gives every argument an entry that may lie in its gradient array: one that a backward node writes for
+/// it alone, or else a copy. What is added to an array cannot be read back from it, so an entry that is
+/// added has no other reader; one that is written may be read where it lies, by copies too.
+fn own_entries(
+    forward: &Graph,
+    builder: &mut Builder<'_>,
+    grad_req: &[OpReq],
+    found: &mut [Option<Entry>],
+) -> Result<()> {
+    let mut readers: HashMap<Entry, usize> = HashMap::new();
+    let read = builder.nodes.iter().flat_map(|n| &n.inputs);
+    read.chain(found.iter().flatten()).for_each(|e| *readers.entry(*e).or_default() += 1);
     let mut taken: HashSet<Entry> = HashSet::new();
-    for i in 0..found.len() {
-        let Some(e) = found[i] else { continue };
+    for (i, grad) in found.iter_mut().enumerate() {
+        let Some(e) = *grad else { continue };
         let computed =
             e.node as usize >= forward.nodes.len() && !builder.nodes[e.node as usize].is_variable();
-        // What is added to an array cannot be read back from it.
-        let read = grad_req[i] == OpReq::Add && used.contains_key(&e);
-        if !computed || read || heads.contains(&e) || !taken.insert(e) {
+        let fits = grad_req[i] != OpReq::Add || readers[&e] == 1;
+        if !computed || !fits || !taken.insert(e) {
             let name = format!("{}_{i}_copy", builder.nodes[e.node as usize].name);
-            found[i] = Some(Entry::new(builder.make("_copy", name, &[], vec![e])?, 0));
+            *grad = Some(Entry::new(builder.make("_copy", name, &[], vec![e])?, 0));
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// Drops backward nodes that lead to no gradient, and head gradients that nobody reads.
