@@ -285,6 +285,20 @@ fn a_gradient_that_serves_many_arguments_is_read_where_nothing_is_added() {
 }
 
 #[test]
+fn a_device_with_nothing_but_empty_entries_has_an_arena() {
+    let r = registry();
+    let net = op(&r, "relu", "two", &[op(&r, "BatchNorm", "one", &[var("a")])]);
+    let mut request = request(&net, &[("a", &[0, 6])], OpReq::Write);
+    request.np_shape = true;
+    let plan = plan(&request).unwrap();
+    for (at, place) in plan.place.iter().enumerate() {
+        let ctx = plan.graph.nodes[plan.graph.entry(at).node as usize].ctx;
+        let has_arena = plan.arena_bytes.iter().any(|a| a.0 == ctx);
+        assert!(has_arena || !matches!(place, Place::Arena { .. }), "{at}");
+    }
+}
+
+#[test]
 fn groups_get_devices_and_copies() {
     let r = registry();
     let group = |name: &str| Dict::from([("ctx_group".to_owned(), name.to_owned())]);

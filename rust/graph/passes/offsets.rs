@@ -24,11 +24,15 @@ pub struct Placed {
     pub lower_bound_bytes: usize,
 }
 
-/// The buffers of every device's arena; those that lie in outputs and those without bytes are in none.
+/// The buffers of every device's arena; those that lie in outputs are in none. Buffers without bytes lie
+/// in the arena too, and nowhere in particular: a device that has no others has an arena of no bytes.
 fn by_device(buffers: &[Buffer]) -> BTreeMap<Context, Vec<u32>> {
     let mut by_ctx: BTreeMap<Context, Vec<u32>> = BTreeMap::new();
-    for (id, b) in buffers.iter().enumerate().filter(|(_, b)| b.output.is_none() && b.bytes > 0) {
-        by_ctx.entry(b.ctx).or_default().push(id as u32);
+    for (id, b) in buffers.iter().enumerate().filter(|(_, b)| b.output.is_none()) {
+        let ids = by_ctx.entry(b.ctx).or_default();
+        if b.bytes > 0 {
+            ids.push(id as u32);
+        }
     }
     by_ctx
 }
