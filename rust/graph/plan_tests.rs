@@ -10,6 +10,8 @@ use crate::shape::Shape;
 use proptest::prelude::*;
 use std::sync::Arc;
 
+mod gradients;
+
 fn request(symbol: &Symbol, shapes: &[(&str, &[i64])], req: OpReq) -> PlanRequest {
     let mut request = PlanRequest::new(symbol.clone(), Arc::new(registry()));
     request.shapes = shapes.iter().map(|(n, s)| ((*n).to_owned(), Shape::new(s))).collect();
@@ -239,52 +241,6 @@ fn an_mlp_is_planned_with_its_gradient() {
 }
 
 #[test]
-fn many_gradients_are_added_in_place() {
-    let r = registry();
-    let w = var("w");
-    let mut sum = op(&r, "relu", "r0", &[w.clone()]);
-    for i in 1..12 {
-        let next = op(&r, "elemwise_mul", &format!("m{i}"), &[sum, w.clone()]);
-        sum = next;
-    }
-    let plan = plan(&request(&sum, &[("w", &[4, 4])], OpReq::Add)).unwrap();
-    let onto = plan.graph.nodes.iter().filter(|n| !n.addto.is_empty()).count();
-    assert!(onto >= 10, "{onto}");
-    assert!(plan.graph.nodes.iter().all(|n| n.op_name() != "ElementWiseSum"));
-    simulate(&plan, &(0..plan.graph.nodes.len() as u32).collect::<Vec<_>>()).unwrap();
-}
-
-#[test]
-fn a_gradient_that_serves_many_arguments_is_read_where_nothing_is_added() {
-    let r = registry();
-    let join = op(&r, "elemwise_add", "join", &[var("a"), var("b")]);
-    let net = op(&r, "relu", "top", &[join]);
-    let shapes: [(&str, &[i64]); 2] = [("a", &[5, 6]), ("b", &[5, 6])];
-    use OpReq::{Add, Null, Write};
-    for (reqs, copies) in [
-        ([Write, Write], 1),
-        ([Write, Add], 1),
-        ([Add, Write], 1),
-        ([Add, Add], 2),
-        ([Write, Null], 0),
-        ([Null, Add], 0),
-    ] {
-        let mut request = request(&net, &shapes, Write);
-        request.grad_req = reqs.to_vec();
-        let plan = plan(&request).unwrap();
-        let is_copy = |n: &&Node| n.op_name() == "_copy";
-        assert_eq!(plan.graph.nodes.iter().filter(is_copy).count(), copies, "{reqs:?}");
-        let in_order: Vec<u32> = (0..plan.graph.nodes.len() as u32).collect();
-        simulate(&plan, &in_order).unwrap();
-        for (arg, grad) in plan.arg_grads.iter().enumerate() {
-            let Some(id) = grad.map(|e| plan.graph.entry_id(e)) else { continue };
-            assert_eq!(plan.place[id], Place::Gradient(arg as u32));
-            assert_eq!(plan.req[id], reqs[arg]);
-        }
-    }
-}
-
-#[test]
 fn a_device_with_nothing_but_empty_entries_has_an_arena() {
     let r = registry();
     let net = op(&r, "relu", "two", &[op(&r, "BatchNorm", "one", &[var("a")])]);
@@ -374,20 +330,6 @@ fn flags_decide_what_is_computed_again() {
     let again: std::collections::BTreeSet<_> =
         again.map(|of| plan.graph.nodes[of as usize].op_name()).collect();
     assert_eq!(again, ["BatchNorm", "relu"].into());
-}
-
-#[test]
-fn only_sums_of_gradients_are_made_in_place() {
-    let r = registry();
-    // A user's additions, in nodes named like those of sums.
-    let (mut net, mut other) = (var("x"), var("y"));
-    for i in 0..3 {
-        other = op(&r, "relu", &format!("r{i}"), &[other]);
-        net = op(&r, "elemwise_add", &format!("a_agg_{i}"), &[net, other.clone()]);
-    }
-    let plan = plan(&request(&net, &[("x", &[4, 4]), ("y", &[4, 4])], OpReq::Write)).unwrap();
-    assert!(plan.graph.nodes.iter().all(|n| n.addto.is_empty()));
-    assert_eq!(plan.graph.nodes.iter().filter(|n| n.name.starts_with("a_agg_")).count(), 3);
 }
 
 #[test]
