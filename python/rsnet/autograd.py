@@ -310,7 +310,7 @@ class Function:
         results = [r.detach() for r in results]
         if any(x._is_tracked for x in inputs):
             run = self._backward(len(inputs), saved)
-            _core.record_function(run, list(inputs), results, kept)
+            _core.record_function(type(self).__name__, run, list(inputs), results, kept)
         return results[0] if single else type(outputs)(results)
 
     def _backward(self, count, saved):

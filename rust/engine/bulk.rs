@@ -75,6 +75,27 @@ struct Step {
     is_cheap: bool,
 }
 
+/// Gathered functions that the origin of their operation tells, at most.
+const MOST_TOLD: usize = 8;
+
+/// `one (file:3), two (file:4) and 5 more`: the steps, as the origin of the operation that they become. None if
+/// there is no line among them.
+fn origin_of(steps: &[Step]) -> Option<Arc<str>> {
+    steps.iter().find(|s| s.origin.is_some())?;
+    let mut text = String::new();
+    for (i, Step { name, origin, .. }) in steps.iter().take(MOST_TOLD).enumerate() {
+        text += if i > 0 { ", " } else { "" };
+        text += name;
+        if let Some(origin) = origin {
+            text.extend([" (", origin, ")"]);
+        }
+    }
+    if steps.len() > MOST_TOLD {
+        text += &format!(" and {} more", steps.len() - MOST_TOLD);
+    }
+    Some(text.into())
+}
+
 /// The error of a step with its name and line.
 #[cold]
 fn placed(error: Error, name: &str, origin: Option<&str>) -> Error {
@@ -112,11 +133,13 @@ impl Gathered {
     fn push(self, core: &Core) -> Result<()> {
         let (reads, writes, overwrites) = &self.vars;
         let steps = self.steps;
+        let origin = origin_of(&steps);
         let push = Push {
             ctx: self.ctx,
             overwrites: *overwrites,
             // To start functions that run elsewhere is short, however many they are.
             cheap: steps.iter().all(|s| s.is_cheap && s.task.is_asynchronous()),
+            origin: Some(&|| origin.clone()),
             ..Push::new("ImperativeBulk", reads, writes)
         };
         let mut task = if steps.iter().any(|s| s.task.is_asynchronous()) {

@@ -26,6 +26,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A gradient of its own (Python's `autograd.Function`): runs at once, on the thread that walks back.
 pub trait TapeFunction: Send + Sync {
+    /// What errors call it.
+    fn name(&self) -> &str;
+
     /// Gradients of the inputs from those of the outputs. What it does is recorded if gradients are to be
     /// differentiated; `outputs` are those that were kept, with their places on the tape.
     fn backward(

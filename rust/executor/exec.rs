@@ -2,6 +2,7 @@
 
 use super::bind::{Executor, Monitor};
 use super::lanes::{Arena, Lane, LaneState, Memory, Ready, RunId};
+use super::line;
 use super::segments::{Parts, Program, Run};
 use super::transfer::push_copy;
 use crate::engine::{Push, Task};
@@ -156,8 +157,12 @@ impl Executor {
                 continue;
             };
             if *good && self.failed_with(state, &error) {
-                let push =
-                    Push { overwrites: 1, cheap: true, ..Push::new("restore state", &[], &writes) };
+                let push = Push {
+                    overwrites: 1,
+                    cheap: true,
+                    origin: Some(&line::of_thread),
+                    ..Push::new("restore state", &[], &writes)
+                };
                 engine.push(Task::nothing(), push)?;
             } else {
                 *good = false;

@@ -1,6 +1,7 @@
 //! One operator call on arrays: inference, output memory, and one push.
 
 use super::at_once::{CHEAP_ELEMS, Named, at_once};
+use super::line;
 use super::run::{Prepared, Running, distinct, prepare};
 use crate::context::{Context, DeviceType};
 use crate::dtype::DType;
@@ -27,8 +28,6 @@ pub struct Invoke<'a> {
     pub recording: bool,
     /// Name of the call in errors; may be empty.
     pub name: &'a str,
-    /// The user's line.
-    pub origin: Option<&'a dyn Fn() -> Option<Arc<str>>>,
     /// What a backward call shares with its forward call.
     pub state: Option<&'a CallState>,
     /// Shapes and dtypes of the outputs of a backward operator: those of the forward call's inputs.
@@ -339,7 +338,7 @@ impl Work<'_> {
             overwrites,
             prop: if callback { Prop::Async } else { Prop::Normal },
             cheap,
-            origin: how.origin,
+            origin: Some(&line::of_thread),
             ..Push::new(&op.name, &reads, &writes)
         };
         let name: Arc<str> = how.name.into();

@@ -13,6 +13,7 @@ mod cut;
 pub mod exec;
 pub mod imperative;
 pub mod lanes;
+pub mod line;
 pub mod resource;
 pub mod run;
 pub mod runtime;

@@ -7,6 +7,7 @@
 
 use super::cut::{Cutter, Division, Segment, SegmentVars};
 use super::lanes::Memory;
+use super::line;
 use super::run::{Prepared, Running};
 use crate::context::Context;
 use crate::engine::{OnComplete, Prop, Push, Task, Var};
@@ -181,7 +182,12 @@ impl Program {
             return Ok(());
         }
         let overwrites = if forward { arenas.len() } else { 0 };
-        let push = Push { overwrites, cheap: true, ..Push::new("begin a pass", &[], arenas) };
+        let push = Push {
+            overwrites,
+            cheap: true,
+            origin: Some(&line::of_thread),
+            ..Push::new("begin a pass", &[], arenas)
+        };
         rt.engine.push(Task::nothing(), push)
     }
 
@@ -205,6 +211,7 @@ impl Program {
             cheap: segment.cheap,
             // A callback only starts: when it is ready it may run in this very push.
             prop: if segment.callback { Prop::Async } else { Prop::Normal },
+            origin: Some(&line::of_thread),
             ..Push::new(&segment.name, &segment.reads, &segment.writes)
         };
         let (program, run) = (self.clone(), run.clone());

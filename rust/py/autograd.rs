@@ -4,11 +4,13 @@ use super::convert::{context_arg, context_to_py};
 use super::error::{IntoPy, from_py};
 use super::invoke::Invoke;
 use super::ndarray::PyNDArray;
+use super::origin::user_line;
 use super::profiler::api;
 use super::runtime;
 use crate::context::Context;
 use crate::error::Error;
 use crate::executor::autograd::{self, Backward, Seen, TapeFunction, Tracked};
+use crate::executor::line::{self, Line};
 use crate::operator::OpReq;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -142,7 +144,8 @@ fn backward(
     let _called = api("autograd.backward");
     let _during = During::backward(how);
     let heads: Vec<&Tracked> = heads.iter().map(|h| &h.get().tracked).collect();
-    autograd::backward(runtime(), &heads, &head_grads(&grads), how).py(py)
+    let line = Line::Known(user_line());
+    line::at(line, || autograd::backward(runtime(), &heads, &head_grads(&grads), how)).py(py)
 }
 
 #[pyfunction]
@@ -160,14 +163,23 @@ fn grad(
     let _during = During::backward(how);
     let heads: Vec<&Tracked> = heads.iter().map(|h| &h.get().tracked).collect();
     let variables: Vec<&Tracked> = variables.iter().map(|v| &v.get().tracked).collect();
-    let found = autograd::grad(runtime(), &heads, &head_grads(&grads), &variables, how).py(py)?;
-    Ok(found.into_iter().map(|tracked| PyNDArray { tracked }).collect())
+    let line = Line::Known(user_line());
+    let grads = head_grads(&grads);
+    let found = line::at(line, || autograd::grad(runtime(), &heads, &grads, &variables, how));
+    Ok(found.py(py)?.into_iter().map(|tracked| PyNDArray { tracked }).collect())
 }
 
 /// The `backward` of a Python `autograd.Function`.
-struct PyFunction(Py<PyAny>);
+struct PyFunction {
+    name: String,
+    backward: Py<PyAny>,
+}
 
 impl TapeFunction for PyFunction {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
     fn backward(
         &self,
         out_grads: Vec<Tracked>,
@@ -177,7 +189,7 @@ impl TapeFunction for PyFunction {
         Python::attach(|py| {
             let grads: Vec<PyNDArray> = out_grads.into_iter().map(of).collect();
             let outputs: Vec<Option<PyNDArray>> = outputs.into_iter().map(|o| o.map(of)).collect();
-            let result = self.0.bind(py).invoke((grads, outputs))?;
+            let result = self.backward.bind(py).invoke((grads, outputs))?;
             let result = match result.cast::<PyNDArray>() {
                 Ok(one) => vec![one.clone()],
                 Err(_) => result.extract::<Arrays<'_>>().map_err(|_| {
@@ -191,12 +203,19 @@ impl TapeFunction for PyFunction {
 }
 
 /// Records a call whose gradient is the Python function `backward(output_grads, outputs)`, where `outputs` has
-/// those that are `kept` and None for the others.
+/// those that are `kept` and None for the others. Errors call it `name`.
 #[pyfunction]
-fn record_function(backward: Py<PyAny>, inputs: Arrays<'_>, outputs: Arrays<'_>, kept: Vec<bool>) {
+fn record_function(
+    name: String,
+    backward: Py<PyAny>,
+    inputs: Arrays<'_>,
+    outputs: Arrays<'_>,
+    kept: Vec<bool>,
+) {
     let inputs: Vec<&Tracked> = inputs.iter().map(|a| &a.get().tracked).collect();
     let outputs: Vec<&Tracked> = outputs.iter().map(|a| &a.get().tracked).collect();
-    autograd::record_function(Arc::new(PyFunction(backward)), &inputs, &outputs, &kept);
+    let function = Arc::new(PyFunction { name, backward });
+    autograd::record_function(function, &inputs, &outputs, &kept);
 }
 
 /// One recorded call for Python: operator (None for a leaf, empty if no operator describes it),

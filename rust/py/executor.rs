@@ -4,10 +4,12 @@ use super::convert::{context_arg, shape_to_py};
 use super::error::{IntoPy, from_py};
 use super::invoke::Invoke;
 use super::ndarray::PyNDArray;
+use super::origin::user_line;
 use super::profiler::api;
 use super::runtime;
 use super::symbol::{PySymbol, raise};
 use crate::executor::bind::{Binding, Executor, Monitor};
+use crate::executor::line::{self, Line};
 use crate::graph::{Graph, Plan, PlannedEntry};
 use crate::ndarray::NDArray;
 use crate::operator::OpReq;
@@ -55,7 +57,7 @@ fn listed<'py>(py: Python<'py>, arrays: Vec<NDArray>) -> PyResult<Bound<'py, PyL
 }
 
 impl PyExecutor {
-    /// Runs `f`, detached from the interpreter if it may have to wait for another executor's push.
+    /// Runs `f` for the user's line, detached from the interpreter if it may have to wait for another executor's push.
     fn run<R: Send>(
         &self,
         py: Python<'_>,
@@ -64,7 +66,9 @@ impl PyExecutor {
     ) -> PyResult<R> {
         let _called = api(name);
         let executor = &self.executor;
-        let result = if executor.shares_memory() { py.detach(|| f(executor)) } else { f(executor) };
+        let line = Line::Known(user_line());
+        let f = || line::at(line, || f(executor));
+        let result = if executor.shares_memory() { py.detach(f) } else { f() };
         result.map_err(raise)
     }
 }

@@ -6,7 +6,7 @@ use super::convert::{context_arg, to_value};
 use super::error::{IntoPy, to_py};
 use super::lazy::Lazy;
 use super::ndarray::PyNDArray;
-use super::origin::user_line;
+use super::origin::at_user_line;
 use super::profiler::api;
 use super::runtime;
 use crate::error::Error;
@@ -73,16 +73,10 @@ fn run(
     {
         return Ok(Bound::new(py, PyNDArray { tracked })?.into_any().unbind());
     }
-    let origin = user_line;
-    let how = Invoke {
-        ctx,
-        is_train: state.training,
-        recording: state.recording,
-        origin: Some(&origin),
-        ..Invoke::default()
-    };
-    let outputs = autograd::invoke(runtime(), op, attrs, inputs, out, &how).py(py)?;
-    wrap(py, outputs)
+    let how =
+        Invoke { ctx, is_train: state.training, recording: state.recording, ..Invoke::default() };
+    let call = || autograd::invoke(runtime(), op, attrs, inputs, out, &how);
+    wrap(py, at_user_line(call).py(py)?)
 }
 
 fn wrap(py: Python<'_>, outputs: SmallVec<[Tracked; 1]>) -> PyResult<Py<PyAny>> {

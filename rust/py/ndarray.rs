@@ -10,6 +10,7 @@ use super::convert::{
 use super::error::{IntoPy, poll_signals, to_py};
 use super::invoke::Invoke;
 use super::lazy::Lazy;
+use super::origin::at_user_line;
 use super::profiler::api;
 use super::{function, runtime};
 use crate::executor::autograd::Tracked;
@@ -301,7 +302,7 @@ macro_rules! slots {
             /// Pushes a copy of `source` into this array, converting its dtype.
             fn _copy_from(&self, py: Python<'_>, source: &Bound<'_, PyNDArray>) -> PyResult<()> {
                 self.refuse_if_recorded(py)?;
-                push_copy(source.get().array(), self.array()).py(py)
+                at_user_line(|| push_copy(source.get().array(), self.array())).py(py)
             }
 
             /// May the array's memory be written to?
@@ -313,7 +314,7 @@ macro_rules! slots {
             /// Pushes `self[...] = value`.
             fn _fill(&self, py: Python<'_>, value: f64) -> PyResult<()> {
                 self.refuse_if_recorded(py)?;
-                push_fill(self.array(), value).py(py)
+                at_user_line(|| push_fill(self.array(), value)).py(py)
             }
 
             /// Pushes a copy of a region of `source` to a region of this array: offsets, extents and steps
@@ -335,7 +336,7 @@ macro_rules! slots {
                     steps: source_steps,
                 };
                 let to = Region { offset, extents, steps };
-                push_region(source.get().array(), from, self.array(), to).py(py)
+                at_user_line(|| push_region(source.get().array(), from, self.array(), to)).py(py)
             }
 
             /// Pushes `self[i] = source[positions[i]]` over flat positions.
@@ -346,7 +347,7 @@ macro_rules! slots {
                 positions: PyReadonlyArray1<'_, i64>,
             ) -> PyResult<()> {
                 let positions = positions.as_slice()?.to_vec();
-                push_gather(source.get().array(), positions, self.array()).py(py)
+                at_user_line(|| push_gather(source.get().array(), positions, self.array())).py(py)
             }
 
             /// Pushes `self[positions[i]] = source[i]` over flat positions.
@@ -358,7 +359,7 @@ macro_rules! slots {
             ) -> PyResult<()> {
                 self.refuse_if_recorded(py)?;
                 let positions = positions.as_slice()?.to_vec();
-                push_scatter(source.get().array(), positions, self.array()).py(py)
+                at_user_line(|| push_scatter(source.get().array(), positions, self.array())).py(py)
             }
 
             /// Waits until nothing uses this array, then copies a C-contiguous NumPy array of equal size.

@@ -4,6 +4,7 @@
 //! its code and its instruction, and one in a table. (To find the number of a line takes a walk through its code.)
 
 use super::lazy::interned;
+use crate::executor::line::{self, Line};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::cell::RefCell;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 /// Lines remembered by a thread, at most (a power of two).
 const KEPT: usize = 512;
 
-struct Line {
+struct Remembered {
     /// Keeps the code alive, so that its address stays its own.
     code: Py<PyAny>,
     instruction: usize,
@@ -22,7 +23,13 @@ struct Line {
 
 thread_local! {
     /// Each line has one place here, by a hash; a newer one drives out an older one.
-    static LINES: RefCell<Vec<Option<Line>>> = const { RefCell::new(Vec::new()) };
+    static LINES: RefCell<Vec<Option<Remembered>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs `f`, whose pushes ask for the user's line where they need it.
+#[inline]
+pub fn at_user_line<R>(f: impl FnOnce() -> R) -> R {
+    line::at(Line::Ask(user_line), f)
 }
 
 /// The innermost line of Python code outside of this package, as `file:line`.
@@ -66,7 +73,7 @@ fn line_of(frame: &Bound<'_, PyAny>) -> Option<Option<Arc<str>>> {
         let line = unsafe { ffi::PyFrame_GetLineNumber(raw) };
         Some(Arc::from(format!("{file}:{line}")))
     };
-    let kept = Line { code: code.unbind(), instruction, text: text.clone() };
+    let kept = Remembered { code: code.unbind(), instruction, text: text.clone() };
     let before = LINES.try_with(|lines| {
         let mut lines = lines.borrow_mut();
         lines.resize_with(KEPT, || None);

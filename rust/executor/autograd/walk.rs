@@ -4,6 +4,7 @@ use super::{Entry, Kind, Node, Placed, Recorded, Rule, TapeFunction, Tracked, in
 use crate::error::{Error, Result};
 use crate::executor::Runtime;
 use crate::executor::imperative::{CallState, Invoke, call};
+use crate::executor::line;
 use crate::executor::transfer::push_copy;
 use crate::ndarray::NDArray;
 use crate::operator::{Attrs, GradBuilder, GradEntry, GradNode, OpDef, OpReq, Value};
@@ -265,7 +266,12 @@ impl<'a> Walk<'a> {
         }
         let record = slot.lock().clone().ok_or_else(not_in_graph)?;
         let grads = match &record.rule {
-            Rule::Function(f) => self.through_function(f.as_ref(), &record, &arriving)?,
+            Rule::Function(f) => {
+                let grads = self.through_function(f.as_ref(), &record, &arriving);
+                grads.map_err(|e| {
+                    e.in_operator(f.name()).pushed_at(&line::of_thread().unwrap_or_default())
+                })?
+            }
             Rule::Op { op, attrs, state } => {
                 let grads = self.through_op(op, attrs, state.as_ref(), &record, &arriving)?;
                 for (i, ((saved, _), grad)) in record.inputs.iter().zip(&grads).enumerate() {
