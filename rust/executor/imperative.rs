@@ -393,6 +393,7 @@ impl Queued {
     }
 
     fn start(self, done: OnComplete) {
+        let _scope = self.scope.enter();
         let both = views(self.inputs.iter()).and_then(|i| Ok((i, views(self.outputs.iter())?)));
         let (inputs, outputs) = match both {
             Ok(both) => both,

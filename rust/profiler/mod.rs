@@ -9,10 +9,14 @@
 //!
 //! Records are a few words with interned names. They go to one of [`SHARDS`] buffers, chosen by thread, each
 //! under a lock that is hardly ever contended and never held while anything else is called. A dump takes the
-//! buffers, feeds [`aggregate`] and appends to the [`trace`]. Between two dumps at most [`KEPT`] records are kept;
-//! what comes after these is dropped and counted.
+//! buffers to the [`output`], which feeds [`aggregate`] and appends to the [`trace`]. Between two dumps at most
+//! [`KEPT`] records are kept; what comes after these is dropped and counted.
+//!
+//! Locks, in the order in which they are taken: that of the output, which is the only one that is held for long (over
+//! the file) and the only one that a fork does not take; `control`; `scopes`; the shards.
 
 mod aggregate;
+mod output;
 mod records;
 mod thread;
 mod trace;
@@ -24,13 +28,13 @@ pub use thread::{Carried, scope, set_scope};
 use crate::context::Context;
 use crate::error::Result;
 use crate::lock::{Guard, Lock};
-use records::{Batch, Buffer, Fact, Named};
+use output::Output;
+use records::{Buffer, Fact, Named};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
-use trace::Trace;
 
 /// What is recorded: bits, of which a program chooses the first four.
 pub mod mode {
@@ -61,15 +65,19 @@ pub const KEPT: usize = 1 << 22;
 pub struct Recorder {
     /// Bits of [`mode`] that are recorded now: none while it is stopped or paused.
     active: AtomicU32,
+    /// A [`State`], changed under `control`.
+    state: AtomicU8,
     /// Changes when what was begun is not to be recorded any more.
     session: AtomicU64,
     /// The next number of an interval that belongs to no thread.
     next_id: AtomicU64,
     origin: Instant,
     shards: Vec<Shard>,
-    /// Bytes taken inside each memory scope.
+    /// Bytes taken inside each memory scope in this session.
     scopes: Lock<HashMap<Arc<str>, i64>>,
     control: Lock<Control>,
+    /// A forked child, in which nobody would release the inner lock, puts another one here.
+    output: Lock<Arc<Lock<Output>>>,
 }
 
 /// A buffer on cache lines of its own.
@@ -94,21 +102,16 @@ impl Default for Config {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Control {
     config: Config,
-    is_running: bool,
-    is_paused: bool,
-    /// Taken from the shards and not in the file yet.
-    kept: Vec<Batch>,
-    statistics: Statistics,
-    trace: Option<Trace>,
-    /// Records of this session for which there was no room.
-    dropped: u64,
+    /// How often another file was chosen.
+    file: u64,
 }
 
 /// Is it recording?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum State {
     Stopped,
     Running,
@@ -152,12 +155,14 @@ impl Default for Recorder {
     fn default() -> Self {
         Recorder {
             active: AtomicU32::new(0),
+            state: AtomicU8::new(State::Stopped as u8),
             session: AtomicU64::new(0),
             next_id: AtomicU64::new(1),
             origin: Instant::now(),
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             scopes: Lock::default(),
             control: Lock::default(),
+            output: Lock::default(),
         }
     }
 }
@@ -225,9 +230,17 @@ impl Recorder {
         let place = trace::place_name(device);
         let name = format!("Memory: {place}");
         let what = What { category, name: &name, node: "", device: Some(device) };
-        self.write(self.begun(), what, Fact::Count { value: used_bytes as i64 });
-        let Some(scope) = thread::scope().filter(|_| taken_bytes > 0) else { return };
+        let begun = self.begun();
+        self.write(begun, what, Fact::Count { value: used_bytes as i64 });
+        if taken_bytes <= 0 {
+            return;
+        }
+        let Some(scope) = thread::scope() else { return };
         let mut scopes = self.scopes.lock();
+        // Under the lock: who ends a session changes its number before it forgets the scopes.
+        if begun.session != self.session.load(Ordering::Relaxed) {
+            return;
+        }
         let sum = scopes.entry(scope.clone()).or_default();
         *sum += taken_bytes;
         let name = format!("{scope}Memory: {place}");
@@ -263,118 +276,127 @@ impl Recorder {
     pub fn configure(&self, config: Config) {
         let mut control = self.control.lock();
         if control.config.path != config.path {
-            control.trace = None;
+            control.file += 1;
         }
         control.config = config;
-        self.apply(&control);
+        self.set_state(self.state(), &control);
     }
 
     /// Starts or stops recording. Starting ends a pause.
     pub fn set_running(&self, run: bool) {
-        let mut control = self.control.lock();
-        control.is_running = run;
-        control.is_paused = false;
-        self.apply(&control);
+        let control = self.control.lock();
+        self.set_state(if run { State::Running } else { State::Stopped }, &control);
     }
 
     /// Stops recording for a while, or goes on. Without effect while it is stopped.
     pub fn set_paused(&self, pause: bool) {
-        let mut control = self.control.lock();
-        control.is_paused = pause && control.is_running;
-        self.apply(&control);
+        let control = self.control.lock();
+        let state = match (self.state(), pause) {
+            (State::Stopped, _) => State::Stopped,
+            (_, true) => State::Paused,
+            (_, false) => State::Running,
+        };
+        self.set_state(state, &control);
     }
 
-    fn apply(&self, control: &Control) {
-        let is_on = control.is_running && !control.is_paused;
+    /// By whoever holds `control`.
+    fn set_state(&self, state: State, control: &Control) {
+        let is_on = state == State::Running;
         let bits = if is_on { control.config.mode | mode::OWN } else { 0 };
         self.active.store(bits, Ordering::Relaxed);
+        self.state.store(state as u8, Ordering::Relaxed);
     }
 
+    /// Waits for nobody.
     pub fn state(&self) -> State {
-        let control = self.control.lock();
-        match (control.is_running, control.is_paused) {
-            (false, _) => State::Stopped,
-            (true, false) => State::Running,
-            (true, true) => State::Paused,
-        }
-    }
-
-    /// Are statistics gathered?
-    pub fn aggregates(&self) -> bool {
-        self.control.lock().config.aggregates
+        let state = self.state.load(Ordering::Relaxed);
+        let mut all = [State::Stopped, State::Running, State::Paused].into_iter();
+        all.find(|s| *s as u8 == state).unwrap_or(State::Stopped)
     }
 
     /// Appends to the file what was recorded and is not in it yet. With `finished` the session ends: recording stops,
     /// and the next session's first dump begins a new file. Returns how many records of the session were dropped.
+    ///
+    /// Waits for the file, and for whoever else is writing to it.
     pub fn dump(&self, finished: bool) -> Result<u64> {
-        let mut control = self.control.lock();
+        let output = self.output();
+        let mut output = output.lock();
+        let control = self.collect(&mut output, finished);
+        let dropped = output.append(control.file, &control.config.path)?;
         if finished {
-            control.is_running = false;
-            control.is_paused = false;
-            self.apply(&control);
-        }
-        self.collect(&mut control);
-        let control = &mut *control;
-        let trace = match &mut control.trace {
-            Some(trace) => trace,
-            none => none.insert(Trace::create(&control.config.path)?),
-        };
-        trace.append(&control.kept, control.dropped)?;
-        control.kept.clear();
-        let dropped = control.dropped;
-        if finished {
-            control.trace = None;
-            control.dropped = 0;
-            self.session.fetch_add(1, Ordering::Relaxed);
-            self.shards.iter().for_each(|s| *s.0.lock() = Buffer::default());
+            output.end_session();
         }
         Ok(dropped)
     }
 
-    /// The statistics so far, as a text; `reset` begins them anew.
-    pub fn summary(&self, format: Format, sort: SortBy, ascending: bool, reset: bool) -> String {
-        let mut control = self.control.lock();
-        self.collect(&mut control);
-        let text = control.statistics.text(format, sort, ascending);
+    /// As `dump(false)`, but nothing if it is stopped: for whoever does so again and again, and may come after the end.
+    pub fn dump_unless_stopped(&self) -> Result<()> {
+        let output = self.output();
+        let mut output = output.lock();
+        if self.state() == State::Stopped {
+            return Ok(());
+        }
+        let control = self.collect(&mut output, false);
+        output.append(control.file, &control.config.path).map(drop)
+    }
+
+    /// The statistics so far, as a text; `reset` begins them anew. `None` if none are gathered. Waits as a dump does.
+    pub fn summary(
+        &self,
+        format: Format,
+        sort: SortBy,
+        ascending: bool,
+        reset: bool,
+    ) -> Option<String> {
+        if !self.control.lock().config.aggregates {
+            return None;
+        }
+        let output = self.output();
+        let mut output = output.lock();
+        self.collect(&mut output, false);
+        let text = output.statistics.text(format, sort, ascending);
         if reset {
-            control.statistics = Statistics::default();
+            output.statistics = Statistics::default();
         }
-        text
+        Some(text)
     }
 
-    /// Takes what the shards hold.
-    fn collect(&self, control: &mut Control) {
-        let mut room = KEPT - control.kept.iter().map(Batch::len).sum::<usize>().min(KEPT);
-        for shard in &self.shards {
-            let buffer = std::mem::take(&mut *shard.0.lock());
-            let (mut batch, dropped) = buffer.into_batch();
-            control.dropped += dropped;
-            if batch.len() == 0 {
-                continue;
-            }
-            if control.config.aggregates {
-                control.statistics.add(&batch);
-            }
-            control.dropped += batch.cut(room);
-            room -= batch.len();
-            control.kept.push(batch);
-        }
+    fn output(&self) -> Arc<Lock<Output>> {
+        self.output.lock().clone()
     }
 
-    /// Keeps everybody out, over a fork.
+    /// Takes what the shards hold, and ends the session there if it is `finished`. Gives what is set now.
+    fn collect(&self, output: &mut Output, finished: bool) -> Control {
+        let control = self.control.lock();
+        if finished {
+            self.set_state(State::Stopped, &control);
+            self.session.fetch_add(1, Ordering::Relaxed);
+            self.scopes.lock().clear();
+        }
+        let take = |shard: &Shard| std::mem::take(&mut *shard.0.lock());
+        let buffers: Vec<Buffer> = self.shards.iter().map(take).collect();
+        let set = control.clone();
+        drop(control);
+        output.take(buffers, set.config.aggregates);
+        set
+    }
+
+    /// Keeps everybody out, over a fork; but not whoever writes to the file, which may take any time.
     pub fn before_fork(&self) -> HeldForFork<'_> {
         let control = self.control.lock();
         let scopes = self.scopes.lock();
+        let output = self.output.lock();
         let shards = self.shards.iter().map(|s| s.0.lock()).collect();
-        HeldForFork { recorder: self, control, scopes, shards }
+        HeldForFork { recorder: self, control, scopes, output, shards }
     }
 }
 
-/// All locks of a recorder, held from before a fork until after it.
+/// All locks of a recorder but that of its file, held from before a fork until after it.
 pub struct HeldForFork<'a> {
     recorder: &'a Recorder,
     control: Guard<'a, Control>,
     scopes: Guard<'a, HashMap<Arc<str>, i64>>,
+    output: Guard<'a, Arc<Lock<Output>>>,
     shards: Vec<Guard<'a, Buffer>>,
 }
 
@@ -382,11 +404,10 @@ impl HeldForFork<'_> {
     /// In the child: stopped, with nothing recorded; file and records are the parent's.
     pub fn release_in_child(mut self) {
         self.recorder.session.fetch_add(1, Ordering::Relaxed);
-        self.recorder.active.store(0, Ordering::Relaxed);
+        self.recorder.set_state(State::Stopped, &self.control);
         thread::forget();
-        let config = std::mem::take(&mut self.control.config);
-        // (The file is closed without a write: it was written whole by the dump that last used it.)
-        *self.control = Control { config, ..Control::default() };
+        // (If nobody was writing, the file is closed without a write. Who was writing keeps it for ever.)
+        *self.output = Arc::default();
         self.scopes.clear();
         self.shards.iter_mut().for_each(|shard| **shard = Buffer::default());
     }

@@ -96,7 +96,7 @@ fn threads_lose_nothing_and_the_statistics_are_those_of_the_trace() {
             });
         }
     });
-    let text = recorder.summary(Format::Json, SortBy::Total, false, false);
+    let text = recorder.summary(Format::Json, SortBy::Total, false, false).unwrap();
     let figures: Value = serde_json::from_str(&text).unwrap();
     let figures = &figures["Time"][OPERATOR]["op"];
     assert_eq!(figures["Count"], 8000);
@@ -120,6 +120,50 @@ fn a_forked_child_is_stopped_and_empty() {
     recorder.dump(true).unwrap();
     assert_eq!(events(&path), Vec::<Value>::new());
     std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn who_writes_to_the_file_holds_up_nobody_and_no_fork() {
+    let (recorder, path) = recorder("writing", Config::default());
+    let output = recorder.output();
+    let _writing = output.lock();
+    recorder.set_paused(true);
+    recorder.configure(Config { path: path.clone(), ..Config::default() });
+    assert_eq!(recorder.state(), State::Paused);
+    recorder.before_fork().release_in_child();
+    assert_eq!(recorder.state(), State::Stopped);
+    recorder.set_running(true);
+    drop(recorder.operator(mode::IMPERATIVE, "op", "", Context::default()));
+    recorder.dump(true).unwrap();
+    assert_eq!(edges(&events(&path)), ["B op", "E op"]);
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_session_begins_with_no_scopes() {
+    let (recorder, path) = recorder("scopes", Config::default());
+    set_scope(Some("net:".into()));
+    for _ in 0..2 {
+        recorder.set_running(true);
+        recorder.memory(Context::default(), 64, 64);
+        recorder.memory(Context::default(), 64, 128);
+        recorder.dump(true).unwrap();
+        let values =
+            events(&path).into_iter().filter_map(|e| e["args"]["net:Memory: cpu/0"].as_i64());
+        assert_eq!(values.collect::<Vec<_>>(), [64, 128]);
+        assert!(recorder.scopes.lock().is_empty());
+    }
+    set_scope(None);
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_thread_has_the_systems_number_and_name() {
+    let named = std::thread::Builder::new().name("called so".to_owned());
+    let seen = || (thread::number(), thread::name());
+    let (number, name) = named.spawn(seen).unwrap().join().unwrap();
+    assert_eq!(name, "called so");
+    assert_ne!(number, thread::number());
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! What the profiler knows of a thread: its number, its name, and the memory scope that it is in.
 
 use std::cell::{Cell, RefCell};
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 thread_local! {
     /// The system's number of this thread; 0: not asked for yet.
@@ -20,14 +22,12 @@ pub fn number() -> u32 {
 
 #[cold]
 fn ask() -> u32 {
-    #[cfg(target_os = "linux")]
-    // SAFETY: has no arguments and cannot fail.
-    let id = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
-    #[cfg(not(target_os = "linux"))]
-    // SAFETY: as above. (Mixed, because what differs are the middle bits of an address.)
-    let id = ((unsafe { libc::pthread_self() } as usize as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        >> 32) as u32;
-    let id = id.max(1);
+    // Where the system does not tell, threads are counted.
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    // "<process>/task/<thread>".
+    let told = std::fs::read_link("/proc/thread-self").ok();
+    let id = told.as_deref().and_then(Path::file_name).and_then(|id| id.to_str()?.parse().ok());
+    let id = id.unwrap_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed));
     NUMBER.set(id);
     id
 }
@@ -42,24 +42,16 @@ pub fn name() -> String {
     if number() == std::process::id() {
         return "main".to_owned();
     }
-    #[cfg(any(target_os = "linux", target_os = "macos"))]
-    {
-        let mut text = [0u8; 64];
-        // SAFETY: the text has room for so many bytes, and the thread is this one.
-        let failed = unsafe {
-            libc::pthread_getname_np(libc::pthread_self(), text.as_mut_ptr().cast(), text.len())
-        };
-        let end = text.iter().position(|&b| b == 0).unwrap_or(0);
-        if failed == 0 && end > 0 {
-            return String::from_utf8_lossy(&text[..end]).into_owned();
-        }
-    }
-    "thread".to_owned()
+    let name = match std::fs::read("/proc/thread-self/comm") {
+        Ok(name) => String::from_utf8_lossy(name.trim_ascii_end()).into_owned(),
+        Err(_) => std::thread::current().name().unwrap_or_default().to_owned(),
+    };
+    if name.is_empty() { "thread".to_owned() } else { name }
 }
 
-/// The memory scope that this thread is in.
+/// The memory scope that this thread is in; none in a thread that is ending.
 pub fn scope() -> Option<Arc<str>> {
-    SCOPE.with_borrow(Clone::clone)
+    SCOPE.try_with(|scope| scope.borrow().clone()).ok().flatten()
 }
 
 /// Sets this thread's memory scope, or none.

@@ -3,7 +3,8 @@
 //! Format: "Trace Event Format" (the JSON object form): https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 //!
 //! Every append leaves a whole file: the new events overwrite the end of the object, which is written again
-//! behind them. A device is a process of the trace, and so is a category of things that run on none.
+//! behind them. One that fails leaves the file as it was, and no name counts as written. A device is a process of the
+//! trace, and so is a category of things that run on none.
 
 use super::records::{Batch, Fact, Record, Scope};
 use crate::context::{Context, DeviceType};
@@ -11,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// Longer names are cut.
@@ -34,10 +35,26 @@ pub struct Trace {
     file: File,
     /// Where the list of events ends.
     end: u64,
+    /// What stands behind it: the end of the object.
+    tail: String,
+    /// A failed write could not be taken back.
+    is_torn: bool,
+    known: Known,
+}
+
+/// What the events of a file say to those that come after them.
+#[derive(Clone)]
+struct Known {
     is_empty: bool,
     processes: HashMap<String, usize>,
     /// Threads of a process that have their names in the file.
     threads: HashSet<(usize, u32)>,
+}
+
+/// Events on their way to the file.
+struct Events {
+    text: String,
+    known: Known,
 }
 
 /// A span with its process.
@@ -47,41 +64,54 @@ impl Trace {
     /// A new file; one that is there goes.
     pub fn create(path: &Path) -> Result<Trace> {
         let file = File::create(path).map_err(|e| unwritable(path, &e))?;
-        let mut trace = Trace {
-            path: path.to_owned(),
-            file,
-            end: 0,
-            is_empty: true,
-            processes: HashMap::new(),
-            threads: HashSet::new(),
-        };
+        let known = Known { is_empty: true, processes: HashMap::new(), threads: HashSet::new() };
+        let (path, tail) = (path.to_owned(), String::new());
+        let mut trace = Trace { path, file, end: 0, tail, is_torn: false, known };
         trace.write("{\"traceEvents\":[", 0)?;
         Ok(trace)
     }
 
     /// Appends what batches hold.
     pub fn append(&mut self, batches: &[Batch], dropped: u64) -> Result<()> {
-        let mut text = String::new();
-        for batch in batches {
-            self.format(batch, &mut text);
-        }
-        self.write(&text, dropped)
-    }
-
-    fn write(&mut self, text: &str, dropped: u64) -> Result<()> {
-        let rest =
-            format!("\n],\"displayTimeUnit\":\"ms\",\"otherData\":{{\"dropped\":{dropped}}}}}\n");
-        let mut write = || {
-            self.file.seek(SeekFrom::Start(self.end))?;
-            self.file.write_all(text.as_bytes())?;
-            self.file.write_all(rest.as_bytes())
-        };
-        write().map_err(|e| unwritable(&self.path, &e))?;
-        self.end += text.len() as u64;
+        let mut events = Events { text: String::new(), known: self.known.clone() };
+        batches.iter().for_each(|batch| events.add(batch));
+        self.write(&events.text, dropped)?;
+        self.known = events.known;
         Ok(())
     }
 
-    fn format(&mut self, batch: &Batch, text: &mut String) {
+    fn write(&mut self, text: &str, dropped: u64) -> Result<()> {
+        let tail =
+            format!("\n],\"displayTimeUnit\":\"ms\",\"otherData\":{{\"dropped\":{dropped}}}}}\n");
+        if let Err(error) = self.overwrite(text, &tail) {
+            self.is_torn = self.restore().is_err();
+            return Err(unwritable(&self.path, &error));
+        }
+        self.end += text.len() as u64;
+        self.tail = tail;
+        Ok(())
+    }
+
+    /// Writes behind the events.
+    fn overwrite(&mut self, text: &str, tail: &str) -> io::Result<()> {
+        if self.is_torn {
+            self.file.set_len(self.end)?;
+        }
+        self.file.seek(SeekFrom::Start(self.end))?;
+        self.file.write_all(text.as_bytes())?;
+        self.file.write_all(tail.as_bytes())
+    }
+
+    /// Makes the file what it was before a write that failed.
+    fn restore(&mut self) -> io::Result<()> {
+        self.file.seek(SeekFrom::Start(self.end))?;
+        self.file.write_all(self.tail.as_bytes())?;
+        self.file.set_len(self.end + self.tail.len() as u64)
+    }
+}
+
+impl Events {
+    fn add(&mut self, batch: &Batch) {
         // The spans of each thread in each process, to be nested; everything else stands for itself.
         let mut spans: BTreeMap<(usize, u32), Vec<&Record>> = BTreeMap::new();
         for record in &batch.records {
@@ -89,55 +119,46 @@ impl Trace {
                 Some(device) => place_name(device),
                 None => batch.name(record.named.category).to_string(),
             };
-            let process = self.process(place, text);
+            let process = self.process(place);
             if let Fact::Span { .. } = record.fact {
-                self.name_thread(process, record.thread, batch, text);
+                self.name_thread(process, record.thread, batch);
                 spans.entry((process, record.thread)).or_default().push(record);
             } else {
-                self.single((process, record), batch, text);
+                self.single((process, record), batch);
             }
         }
         for ((process, _), records) in spans {
-            self.nested(process, records, batch, text);
+            self.nested(process, records, batch);
         }
     }
 
     /// The number of a process, which is named when it is first met.
-    fn process(&mut self, name: String, text: &mut String) -> usize {
-        if let Some(&known) = self.processes.get(&name) {
+    fn process(&mut self, name: String) -> usize {
+        if let Some(&known) = self.known.processes.get(&name) {
             return known;
         }
-        let number = self.processes.len() + 1;
+        let number = self.known.processes.len() + 1;
         let shown = quoted(&name);
-        self.event(text, format_args!(
+        self.event(format_args!(
             "\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{number},\"args\":{{\"name\":{shown}}}"
         ));
-        self.processes.insert(name, number);
+        self.known.processes.insert(name, number);
         number
     }
 
-    fn name_thread(&mut self, process: usize, thread: u32, batch: &Batch, text: &mut String) {
-        if !self.threads.insert((process, thread)) {
+    fn name_thread(&mut self, process: usize, thread: u32, batch: &Batch) {
+        if !self.known.threads.insert((process, thread)) {
             return;
         }
         let name = quoted(batch.threads.get(&thread).map_or("thread", String::as_str));
-        self.event(
-            text,
-            format_args!(
-                "\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{process},\"tid\":{thread},\
+        self.event(format_args!(
+            "\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{process},\"tid\":{thread},\
              \"args\":{{\"name\":{name}}}"
-            ),
-        );
+        ));
     }
 
     /// Begins and ends in an order in which each end belongs to the last begin.
-    fn nested(
-        &mut self,
-        process: usize,
-        mut records: Vec<&Record>,
-        batch: &Batch,
-        text: &mut String,
-    ) {
+    fn nested(&mut self, process: usize, mut records: Vec<&Record>, batch: &Batch) {
         // What ran inside of something was recorded before it, so of two that began and ended together the later
         // record is the outer one.
         records.reverse();
@@ -145,25 +166,18 @@ impl Trace {
         let mut open: Vec<&Record> = Vec::new();
         for record in records {
             while let Some(last) = open.pop_if(|last| end_of(last) <= record.start_ns) {
-                self.edge('E', end_of(last), (process, last), batch, text);
+                self.edge('E', end_of(last), (process, last), batch);
             }
-            self.edge('B', record.start_ns, (process, record), batch, text);
+            self.edge('B', record.start_ns, (process, record), batch);
             open.push(record);
         }
         while let Some(last) = open.pop() {
-            self.edge('E', end_of(last), (process, last), batch, text);
+            self.edge('E', end_of(last), (process, last), batch);
         }
     }
 
     /// The begin or the end of a span.
-    fn edge(
-        &mut self,
-        ph: char,
-        at_ns: u64,
-        (process, record): Placed<'_>,
-        batch: &Batch,
-        text: &mut String,
-    ) {
+    fn edge(&mut self, ph: char, at_ns: u64, (process, record): Placed<'_>, batch: &Batch) {
         let (head, ts) = (head(record, batch), Micros(at_ns));
         let node = batch.name(record.named.node);
         let args = match ph {
@@ -171,16 +185,13 @@ impl Trace {
             _ => String::new(),
         };
         let thread = record.thread;
-        self.event(
-            text,
-            format_args!(
-                "\"ph\":\"{ph}\",{head},\"ts\":{ts},\"pid\":{process},\"tid\":{thread}{args}"
-            ),
-        );
+        self.event(format_args!(
+            "\"ph\":\"{ph}\",{head},\"ts\":{ts},\"pid\":{process},\"tid\":{thread}{args}"
+        ));
     }
 
     /// What is no span.
-    fn single(&mut self, (process, record): Placed<'_>, batch: &Batch, text: &mut String) {
+    fn single(&mut self, (process, record): Placed<'_>, batch: &Batch) {
         let (head, ts) = (head(record, batch), Micros(record.start_ns));
         let thread = record.thread;
         let tail = format!("\"pid\":{process},\"tid\":{thread}");
@@ -188,20 +199,16 @@ impl Trace {
             Fact::Span { .. } => {}
             Fact::Interval { id, end_ns } => {
                 for (ph, ts) in [('b', ts), ('e', Micros(end_ns))] {
-                    self.event(
-                        text,
-                        format_args!("\"ph\":\"{ph}\",{head},\"id\":{id},\"ts\":{ts},{tail}"),
-                    );
+                    self.event(format_args!(
+                        "\"ph\":\"{ph}\",{head},\"id\":{id},\"ts\":{ts},{tail}"
+                    ));
                 }
             }
             Fact::Count { value } => {
                 let name = quoted(batch.name(record.named.name));
-                self.event(
-                    text,
-                    format_args!(
-                        "\"ph\":\"C\",{head},\"ts\":{ts},{tail},\"args\":{{{name}:{value}}}"
-                    ),
-                );
+                self.event(format_args!(
+                    "\"ph\":\"C\",{head},\"ts\":{ts},{tail},\"args\":{{{name}:{value}}}"
+                ));
             }
             Fact::Mark { scope } => {
                 let scope = match scope {
@@ -209,18 +216,17 @@ impl Trace {
                     Scope::Process => 'p',
                     Scope::Thread => 't',
                 };
-                self.event(
-                    text,
-                    format_args!("\"ph\":\"i\",{head},\"ts\":{ts},{tail},\"s\":\"{scope}\""),
-                );
+                self.event(format_args!(
+                    "\"ph\":\"i\",{head},\"ts\":{ts},{tail},\"s\":\"{scope}\""
+                ));
             }
         }
     }
 
-    fn event(&mut self, text: &mut String, content: std::fmt::Arguments<'_>) {
-        let comma = if std::mem::take(&mut self.is_empty) { "" } else { "," };
+    fn event(&mut self, content: std::fmt::Arguments<'_>) {
+        let comma = if std::mem::take(&mut self.known.is_empty) { "" } else { "," };
         // Writing to a text cannot fail.
-        let _ = write!(text, "{comma}\n{{{content}}}");
+        let _ = write!(self.text, "{comma}\n{{{content}}}");
     }
 }
 
@@ -260,6 +266,6 @@ impl std::fmt::Display for Micros {
     }
 }
 
-fn unwritable(path: &Path, error: &std::io::Error) -> Error {
+fn unwritable(path: &Path, error: &io::Error) -> Error {
     Error::new(ErrorKind::Io, format!("the profiler cannot write '{}': {error}", path.display()))
 }

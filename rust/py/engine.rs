@@ -5,15 +5,14 @@
 
 use super::convert::context_arg;
 pub use super::engine_call::Call;
-use super::engine_call::{Completion, Ends, Function, RunContext, hand_on, name_of};
+use super::engine_call::{Completion, Ends, Function, Named, RunContext, hand_on, name_of};
 use super::error::IntoPy;
+use super::lazy::interned;
 use super::origin::user_line;
-use super::profiler::recorder;
 use super::{attached, runtime};
 use crate::context::Context;
 use crate::engine::RunContext as EngineRun;
 use crate::engine::{Operation, Origin, Prop, Push, Task, Var};
-use crate::profiler::mode;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
@@ -157,17 +156,31 @@ struct Pushing<'a> {
     writes: &'a [Var],
     prop: Prop,
     priority: i32,
-    name: Option<&'a str>,
+}
+
+/// The name of an operation: the one that it was given, or that of its function.
+fn name_for<'py>(
+    py: Python<'py>,
+    given: Option<Bound<'py, PyString>>,
+    function: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyString>> {
+    match (given, function) {
+        (Some(name), _) => Ok(name),
+        (None, Some(function)) => name_of(function),
+        (None, None) => Ok(interned!(py, "function").clone()),
+    }
 }
 
 impl Pushing<'_> {
-    fn push(&self, py: Python<'_>, function: Option<Bound<'_, PyAny>>, ends: Ends) -> PyResult<()> {
-        let derived = match (&self.name, &function) {
-            (Some(_), _) | (_, None) => None,
-            (None, Some(f)) => Some(name_of(f)?),
-        };
-        let derived = derived.as_ref().map(|n| n.to_str()).transpose()?;
-        let name = self.name.or(derived).unwrap_or("function");
+    fn push<'py>(
+        &self,
+        py: Python<'py>,
+        function: Option<Bound<'py, PyAny>>,
+        name: Option<Bound<'py, PyString>>,
+        ends: Ends,
+    ) -> PyResult<()> {
+        let kept_name = name_for(py, name, function.as_ref())?;
+        let name = kept_name.to_str()?;
         let push = Push {
             ctx: self.ctx,
             prop: self.prop,
@@ -183,9 +196,9 @@ impl Pushing<'_> {
         if !function.is_callable() {
             return Err(PyTypeError::new_err(format!("{function} is not callable")));
         }
-        let function = Function::Own(function.unbind());
-        let label = recorder().is_on(mode::IMPERATIVE).then(|| Arc::new(name.to_owned()));
-        let hand_on = move |run: &EngineRun, token| hand_on(function, label, ends, run, token);
+        let (function, label) = (function.unbind(), kept_name.clone().unbind());
+        let function = Function::Own(Named { function, name: label });
+        let hand_on = move |run: &EngineRun, token| hand_on(function, ends, run, token);
         let task = match ends {
             Ends::ByReturning => Task::elsewhere(hand_on),
             Ends::ByToken => Task::asynchronous(hand_on),
@@ -195,7 +208,7 @@ impl Pushing<'_> {
             return engine.push(task, push).py(py);
         }
         // The naive engine waits in its push, for whoever completes the operation.
-        let Pushing { ctx, reads, writes, prop, priority, .. } = *self;
+        let Pushing { ctx, reads, writes, prop, priority } = *self;
         py.detach(|| {
             let origin: Option<Origin<'_>> = Some(&user_line);
             engine
@@ -270,23 +283,23 @@ fn new_variable() -> Variable {
 #[pyfunction]
 #[pyo3(signature = (r#fn, ctx=None, const_vars=None, mutate_vars=None, prop=None, priority=0, name=None))]
 #[expect(clippy::too_many_arguments, reason = "the arguments of the Python function")]
-fn push_sync(
-    py: Python<'_>,
-    r#fn: Option<Bound<'_, PyAny>>,
-    ctx: Option<Bound<'_, PyAny>>,
-    const_vars: Option<Bound<'_, PyAny>>,
-    mutate_vars: Option<Bound<'_, PyAny>>,
+fn push_sync<'py>(
+    py: Python<'py>,
+    r#fn: Option<Bound<'py, PyAny>>,
+    ctx: Option<Bound<'py, PyAny>>,
+    const_vars: Option<Bound<'py, PyAny>>,
+    mutate_vars: Option<Bound<'py, PyAny>>,
     prop: Option<&str>,
     priority: i32,
-    name: Option<&str>,
+    name: Option<Bound<'py, PyString>>,
 ) -> PyResult<()> {
     let const_vars = listed("const_vars", const_vars)?;
     let mutate_vars = listed("mutate_vars", mutate_vars)?;
     let reads = vars("const_vars", const_vars.as_ref())?;
     let writes = vars("mutate_vars", mutate_vars.as_ref())?;
     let (ctx, prop) = (context(ctx.as_ref())?, prop_arg(prop)?);
-    let call = Pushing { ctx, reads: &reads, writes: &writes, prop, priority, name };
-    call.push(py, r#fn, Ends::ByReturning)
+    let call = Pushing { ctx, reads: &reads, writes: &writes, prop, priority };
+    call.push(py, r#fn, name, Ends::ByReturning)
 }
 
 /// Runs ``fn(run_context, on_complete)``, which only starts work: the operation is done when ``on_complete()`` is called.
@@ -321,23 +334,23 @@ fn push_sync(
 #[pyfunction]
 #[pyo3(signature = (r#fn, ctx=None, const_vars=None, mutate_vars=None, prop=None, priority=0, name=None))]
 #[expect(clippy::too_many_arguments, reason = "the arguments of the Python function")]
-fn push_async(
-    py: Python<'_>,
-    r#fn: Bound<'_, PyAny>,
-    ctx: Option<Bound<'_, PyAny>>,
-    const_vars: Option<Bound<'_, PyAny>>,
-    mutate_vars: Option<Bound<'_, PyAny>>,
+fn push_async<'py>(
+    py: Python<'py>,
+    r#fn: Bound<'py, PyAny>,
+    ctx: Option<Bound<'py, PyAny>>,
+    const_vars: Option<Bound<'py, PyAny>>,
+    mutate_vars: Option<Bound<'py, PyAny>>,
     prop: Option<&str>,
     priority: i32,
-    name: Option<&str>,
+    name: Option<Bound<'py, PyString>>,
 ) -> PyResult<()> {
     let const_vars = listed("const_vars", const_vars)?;
     let mutate_vars = listed("mutate_vars", mutate_vars)?;
     let reads = vars("const_vars", const_vars.as_ref())?;
     let writes = vars("mutate_vars", mutate_vars.as_ref())?;
     let (ctx, prop) = (context(ctx.as_ref())?, prop_arg(prop)?);
-    let call = Pushing { ctx, reads: &reads, writes: &writes, prop, priority, name };
-    call.push(py, Some(r#fn), Ends::ByToken)
+    let call = Pushing { ctx, reads: &reads, writes: &writes, prop, priority };
+    call.push(py, Some(r#fn), name, Ends::ByToken)
 }
 
 /// Makes an operation to be pushed many times by `push`: ``fn(run_context)`` with its variables, checked once.
@@ -369,13 +382,13 @@ fn push_async(
 /// [0, 1, 2]
 #[pyfunction]
 #[pyo3(signature = (r#fn, const_vars=None, mutate_vars=None, prop=None, name=None))]
-fn new_operator(
-    py: Python<'_>,
-    r#fn: Option<Bound<'_, PyAny>>,
-    const_vars: Option<Bound<'_, PyAny>>,
-    mutate_vars: Option<Bound<'_, PyAny>>,
+fn new_operator<'py>(
+    py: Python<'py>,
+    r#fn: Option<Bound<'py, PyAny>>,
+    const_vars: Option<Bound<'py, PyAny>>,
+    mutate_vars: Option<Bound<'py, PyAny>>,
     prop: Option<&str>,
-    name: Option<&str>,
+    name: Option<Bound<'py, PyString>>,
 ) -> PyResult<Operator> {
     if let Some(f) = r#fn.as_ref().filter(|f| !f.is_callable()) {
         return Err(PyTypeError::new_err(format!("{f} is not callable")));
@@ -384,12 +397,8 @@ fn new_operator(
     let mutate_vars = listed("mutate_vars", mutate_vars)?;
     let reads = vars("const_vars", const_vars.as_ref())?;
     let writes = vars("mutate_vars", mutate_vars.as_ref())?;
-    let derived = match (name, &r#fn) {
-        (None, Some(f)) => Some(name_of(f)?),
-        _ => None,
-    };
-    let derived = derived.as_ref().map(|n| n.to_str()).transpose()?;
-    let name = name.or(derived).unwrap_or("function");
+    let kept_name = name_for(py, name, r#fn.as_ref())?;
+    let name = kept_name.to_str()?;
     let mut handles: Vec<Py<PyAny>> = Vec::new();
     for list in [&const_vars, &mutate_vars].into_iter().flatten() {
         list.try_iter()?.try_for_each(|v| v.map(|v| handles.push(v.unbind())))?;
@@ -399,10 +408,10 @@ fn new_operator(
     let operation = match r#fn {
         None => engine.new_operation(Arc::new(|_| Ok(())), push),
         Some(f) => {
-            let (f, label) = (Arc::new(f.unbind()), Arc::new(name.to_owned()));
+            let name = kept_name.clone().unbind();
+            let named = Arc::new(Named { function: f.unbind(), name });
             let run = move |run: &EngineRun, token| {
-                let (function, label) = (Function::Shared(f.clone()), Some(label.clone()));
-                hand_on(function, label, Ends::ByReturning, run, token)
+                hand_on(Function::Shared(named.clone()), Ends::ByReturning, run, token)
             };
             engine.new_async_operation(Arc::new(run), push)
         }

@@ -80,8 +80,8 @@ impl RunContext {
 pub struct Completion {
     function: Function,
     token: Lock<Option<OnComplete>>,
-    /// For the profiler: the name of the operation, its device, when its function began.
-    seen: Option<(Label, Context, Begun)>,
+    /// For the profiler: the device of the operation, when its function began.
+    seen: Option<(Context, Begun)>,
 }
 
 #[pymethods]
@@ -89,17 +89,15 @@ impl Completion {
     #[pyo3(signature = (error=None))]
     fn __call__(&self, py: Python<'_>, error: Option<Bound<'_, PyBaseException>>) -> PyResult<()> {
         let Some(token) = self.token.lock().take() else {
-            let function = self.function.get().bind(py);
-            let text = format!("operation {} was completed twice", name_of(function)?);
+            let text = format!("operation {} was completed twice", self.function.get().name(py));
             return Err(PyRuntimeError::new_err(text));
         };
         let result = match error {
             None => Ok(()),
             Some(e) => Err(from_py(py, PyErr::from_value(e.into_any()))),
         };
-        if let Some((name, device, begun)) = &self.seen {
-            let device = Some(*device);
-            recorder().end(*begun, What { category: OPERATOR, name, node: "", device });
+        if let Some((device, begun)) = self.seen {
+            recorder().end(begun, self.function.get().what(py, device));
         }
         token.complete(result);
         Ok(())
@@ -126,18 +124,33 @@ pub enum Ends {
     ByToken,
 }
 
-/// The name of an operation, where the profiler may want it. (A thin pointer: the task of a push stays small.)
-pub type Label = Arc<String>;
+/// A Python function under the name of its operation, which the profiler wants if it records when the function runs.
+/// (Python's text of it: a thin pointer, so the task of a push stays small.)
+pub struct Named {
+    pub function: Py<PyAny>,
+    pub name: Py<PyString>,
+}
+
+impl Named {
+    fn name<'a>(&'a self, py: Python<'a>) -> &'a str {
+        // (The push has read it, too.)
+        self.name.bind(py).to_str().unwrap_or("function")
+    }
+
+    fn what<'a>(&'a self, py: Python<'a>, device: Context) -> What<'a> {
+        What { category: OPERATOR, name: self.name(py), node: "", device: Some(device) }
+    }
+}
 
 /// A Python function: of one push, or of all those of a ready-made operation. (A reference of its own could only be
 /// made by a thread that is attached.)
 pub enum Function {
-    Own(Py<PyAny>),
-    Shared(Arc<Py<PyAny>>),
+    Own(Named),
+    Shared(Arc<Named>),
 }
 
 impl Function {
-    fn get(&self) -> &Py<PyAny> {
+    fn get(&self) -> &Named {
         match self {
             Function::Own(f) => f,
             Function::Shared(f) => f,
@@ -146,14 +159,8 @@ impl Function {
 }
 
 /// What the engine runs: sends the function to an attached thread.
-pub fn hand_on(
-    function: Function,
-    label: Option<Label>,
-    ends: Ends,
-    run: &EngineRun,
-    token: OnComplete,
-) {
-    let call = Call { function, label, ends, ctx: run.ctx, stream: run.stream, token };
+pub fn hand_on(function: Function, ends: Ends, run: &EngineRun, token: OnComplete) {
+    let call = Call { function, ends, ctx: run.ctx, stream: run.stream, token };
     if runtime().engine.runs_inside_push() {
         // The naive engine: here and now. Its thread may hold the interpreter while it waits.
         return Python::attach(|py| call.run(py));
@@ -164,7 +171,6 @@ pub fn hand_on(
 /// A Python function on its way to an attached thread.
 pub struct Call {
     function: Function,
-    label: Option<Label>,
     ends: Ends,
     ctx: Context,
     stream: Option<usize>,
@@ -173,28 +179,24 @@ pub struct Call {
 
 impl Call {
     pub fn run(self, py: Python<'_>) {
-        let Call { function, label, ends, ctx, stream, token } = self;
+        let Call { function, ends, ctx, stream, token } = self;
         let context = run_context(py, ctx, stream);
         match ends {
             Ends::ByReturning => {
-                let call = |c| function.get().bind(py).invoke((c,)).map(drop);
+                let function = function.get();
+                let call = |c| function.function.bind(py).invoke((c,)).map(drop);
                 let result = token.inside(|| {
-                    let _span = label
-                        .as_ref()
-                        .and_then(|name| recorder().operator(mode::IMPERATIVE, name, "", ctx));
+                    let _span = recorder().span(mode::IMPERATIVE, || function.what(py, ctx));
                     context.and_then(call)
                 });
                 token.complete(result.map_err(|e| from_py(py, e)));
             }
             Ends::ByToken => {
                 let mark = token.mark();
-                let seen = label.and_then(|name| {
-                    let begun = recorder().begin(mode::IMPERATIVE)?;
-                    Some((name, ctx, begun))
-                });
+                let seen = recorder().begin(mode::IMPERATIVE).map(|begun| (ctx, begun));
                 let done = Completion { function, token: Lock::new(Some(token)), seen };
                 let Ok(done) = Bound::new(py, done) else { return };
-                let function = done.get().function.get();
+                let function = &done.get().function.get().function;
                 let call = |c| function.bind(py).invoke((c, done.clone())).map(drop);
                 if let Err(e) = mark.inside(|| context.and_then(call)) {
                     let token = done.get().token.lock().take();

@@ -5,9 +5,10 @@ use super::runtime;
 use crate::profiler::{
     API_CALL, Begun, Config, Format, Recorder, Scope, SortBy, Span, State, What, mode,
 };
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 /// The process's recorder.
 pub fn recorder() -> &'static Recorder {
@@ -20,19 +21,21 @@ pub fn api(name: &str) -> Option<Span<'_>> {
     recorder().span(mode::API, || What { category: API_CALL, name, node: "", device: None })
 }
 
+// Whatever may wait for a lock does so without the interpreter, which whoever holds the lock could wait for.
+
 #[pyfunction]
-fn configure(path: PathBuf, mode: u32, aggregates: bool) {
-    recorder().configure(Config { path, mode, aggregates });
+fn configure(py: Python<'_>, path: PathBuf, mode: u32, aggregates: bool) {
+    py.detach(|| recorder().configure(Config { path, mode, aggregates }));
 }
 
 #[pyfunction]
-fn set_running(run: bool) {
-    recorder().set_running(run);
+fn set_running(py: Python<'_>, run: bool) {
+    py.detach(|| recorder().set_running(run));
 }
 
 #[pyfunction]
-fn set_paused(pause: bool) {
-    recorder().set_paused(pause);
+fn set_paused(py: Python<'_>, pause: bool) {
+    py.detach(|| recorder().set_paused(pause));
 }
 
 #[pyfunction]
@@ -48,6 +51,12 @@ fn state() -> &'static str {
 #[pyfunction]
 fn dump(py: Python<'_>, finished: bool) -> PyResult<u64> {
     py.detach(|| recorder().dump(finished)).py(py)
+}
+
+/// Appends to the file, unless it is stopped.
+#[pyfunction]
+fn dump_unless_stopped(py: Python<'_>) -> PyResult<()> {
+    py.detach(|| recorder().dump_unless_stopped()).py(py)
 }
 
 fn unknown(what: &str, got: &str, expected: &str) -> PyErr {
@@ -76,11 +85,7 @@ fn summary(
         "count" => SortBy::Count,
         other => return Err(unknown("sort_by", other, "total, avg, min, max, count")),
     };
-    let recorder = recorder();
-    if !recorder.aggregates() {
-        return Ok(None);
-    }
-    Ok(Some(py.detach(|| recorder.summary(format, sort, ascending, reset))))
+    Ok(py.detach(|| recorder().summary(format, sort, ascending, reset)))
 }
 
 /// A beginning that was recorded.
@@ -97,9 +102,39 @@ fn end(begun: &Beginning, category: &str, name: &str) {
     recorder().end(begun.0, What { category, name, node: "", device: None });
 }
 
-#[pyfunction]
-fn count(category: &str, name: &str, value: i64) {
-    recorder().count(category, name, value);
+/// The value of a counter, which is recorded with every change.
+///
+/// No lock guards it: a fork could leave one locked in the child. A change and its record belong together because
+/// between them the interpreter is not let go.
+#[pyclass(frozen, module = "rsnet._core")]
+#[derive(Default)]
+struct Count(AtomicI64);
+
+#[pymethods]
+impl Count {
+    #[new]
+    fn new() -> Self {
+        Count::default()
+    }
+
+    #[getter]
+    fn value(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Sets the value, or adds to it.
+    fn change(&self, category: &str, name: &str, value: i128, relative: bool) -> PyResult<()> {
+        let mut new = 0;
+        let changed = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| {
+            new = value.saturating_add(if relative { old.into() } else { 0 });
+            i64::try_from(new).ok()
+        });
+        if changed.is_err() {
+            return Err(PyOverflowError::new_err(format!("{new} does not fit into 64 bits")));
+        }
+        recorder().count(category, name, new as i64);
+        Ok(())
+    }
 }
 
 #[pyfunction]
@@ -136,13 +171,14 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         set_paused,
         state,
         dump,
+        dump_unless_stopped,
         summary,
         begin,
         end,
-        count,
         mark,
         memory_scope,
         set_memory_scope
     );
+    p.add_class::<Count>()?;
     m.add_submodule(&p)
 }
