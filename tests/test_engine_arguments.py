@@ -113,7 +113,7 @@ def test_a_priority_out_of_range_is_a_value_error(priority):
     op = engine.new_operator(None)
     for push, what in [(engine.push_sync, None), (engine.push_async, print), (engine.push, op)]:
         with pytest.raises(
-            ValueError, match=f"priority must be from -2147483648 to 2147483647, got {priority}$"
+            ValueError, match=f"priority must be from -2147483648 to 2147483647, got {priority}"
         ):
             push(what, priority=priority)
     with pytest.raises(TypeError, match="priority"):
@@ -128,7 +128,7 @@ def test_the_ends_of_the_range_of_priorities():
 
 @pytest.mark.parametrize("seconds", [float("inf"), float("nan"), -1, 1e20])
 def test_a_limit_out_of_range_is_a_value_error(seconds):
-    with pytest.raises(ValueError, match=f"seconds must be from 0 to 1e19, or None.*{seconds}$"):
+    with pytest.raises(ValueError, match="seconds must be from 0 to 1e19, or None.*got"):
         engine.set_wait_timeout(seconds)
 
 
