@@ -176,7 +176,7 @@ def interrupted(waits, after="", **env):
 
 
 def test_ctrl_c_ends_a_wait():
-    for wait in ["engine.wait_for_var(v)", "engine.wait_for_all()"]:
+    for wait in ["engine.wait_for_var(v)", "engine.wait_for_all()", "engine.stop()"]:
         waits = f"engine.push_sync(lambda rc: gate.wait(), mutate_vars=[v])\n{wait}"
         after = "gate.set(); engine.wait_for_var(v); print('done')"
         seconds, told = interrupted(waits, after)
