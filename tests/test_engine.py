@@ -1,4 +1,8 @@
-"""rsnet.engine: order, errors, waits, callbacks. (Processes of their own: `test_engine_process.py`.)"""
+"""rsnet.engine: order, errors, waits, callbacks.
+
+Arguments: `test_engine_arguments.py`; what ends variables and threads: `test_engine_ends.py`; processes of
+their own: `test_engine_process.py`.
+"""
 
 import threading
 
@@ -126,18 +130,6 @@ def test_duplicates_are_named():
             engine.new_operator(None, reads, writes)
 
 
-def test_bad_arguments():
-    v = engine.new_variable()
-    with pytest.raises(TypeError, match="variable"):
-        engine.push_sync(None, mutate_vars=[1])
-    with pytest.raises(TypeError, match="callable"):
-        engine.push_sync(3, mutate_vars=[v])
-    with pytest.raises(ValueError, match="prop"):
-        engine.push_sync(None, mutate_vars=[v], prop="quick")
-    with pytest.raises(ValueError):
-        engine.set_num_threads(0)
-
-
 def test_ready_made_operation():
     v, log = engine.new_variable(), []
     op = engine.new_operator(lambda rc: log.append(str(rc.ctx)), [], [v], name="append")
@@ -148,18 +140,6 @@ def test_ready_made_operation():
     assert log == ["cpu(0)"] * 5
     with pytest.raises(ValueError, match="deleted"):
         engine.push(op)
-
-
-def test_delete_variable_runs_its_function_last():
-    v, log, done = engine.new_variable(), [], threading.Event()
-    gate = threading.Event()
-    engine.push_sync(lambda rc: (gate.wait(), log.append("use")), mutate_vars=[v])
-    engine.delete_variable(v, lambda: (log.append("delete"), done.set()))
-    with pytest.raises(ValueError, match="deleted"):
-        engine.push_sync(None, mutate_vars=[v])
-    gate.set()
-    assert done.wait(20)
-    assert log == ["use", "delete"]
 
 
 def test_an_operation_may_push_and_wait():
@@ -296,29 +276,6 @@ def test_many_functions_use_few_threads():
     assert threading.active_count() - before < 50
 
 
-@pytest.mark.parametrize("n", [0, -1, -(2**62)])
-def test_numbers_of_threads_are_checked(n):
-    before = engine.num_threads()
-    with pytest.raises(ValueError, match=f"at least 1, got {n}"):
-        engine.set_num_threads(n)
-    assert engine.num_threads() == before
-    if n:
-        with pytest.raises(ValueError, match=f"size must be.*got {n}"):
-            engine.set_bulk_size(n)
-
-
-def test_an_operation_of_too_many_variables_is_refused():
-    vs = [engine.new_variable() for _ in range(65_536)]
-    with pytest.raises(
-        mx.MXNetError, match="'many': it names 65536 variables, and 65535 are the most"
-    ):
-        engine.push_sync(lambda rc: None, const_vars=vs, name="many")
-    done = []
-    engine.push_sync(lambda rc: done.append(1), const_vars=vs[1:])
-    engine.wait_for_all()
-    assert done == [1]
-
-
 def test_a_bulk_of_too_many_variables_becomes_several():
     done, vs = [], [engine.new_variable() for _ in range(70_000)]
     with engine.bulk(70_000):
@@ -351,17 +308,6 @@ def test_an_operation_that_is_complete_may_wait_for_anything():
     engine.push_async(fn, mutate_vars=[v])
     assert ended.wait(60)
     assert said == [5001]
-
-
-def test_stop_and_start():
-    v, log = engine.new_variable(), []
-    engine.push_sync(lambda rc: log.append(1), mutate_vars=[v])
-    engine.stop()
-    assert log == [1]
-    engine.start()
-    engine.push_sync(lambda rc: log.append(2), mutate_vars=[v])
-    engine.wait_for_var(v)
-    assert log == [1, 2]
 
 
 def test_bulk_size_is_restored():
@@ -570,54 +516,3 @@ def test_a_variable_is_well_again_once_its_error_is_raised():
     engine.push_sync(fail, mx.cpu(), [], [a])
     with pytest.raises(KeyError, match="first"):
         engine.wait_for_var(a)
-
-
-@pytest.mark.parametrize("push", [engine.push_sync, engine.push_async])
-def test_a_text_is_no_context(push):
-    with pytest.raises(TypeError, match="ctx must be a Context.*'cpu'"):
-        push(lambda *_: None, "cpu", [], [])
-
-
-def test_stop_inside_a_function_is_an_error():
-    v, seen = engine.new_variable(), []
-
-    def function(run):
-        try:
-            engine.stop()
-        except mx.MXNetError as error:
-            seen.append(str(error))
-
-    engine.push_sync(function, None, [], [v])
-    engine.wait_for_var(v)
-    assert len(seen) == 1 and "wait for that operation itself" in seen[0]
-    engine.stop()
-    engine.start()
-
-
-def test_variables_may_come_from_a_generator():
-    """Nobody else keeps these alive."""
-    log = []
-    op = engine.new_operator(
-        lambda rc: log.append("again"),
-        (engine.new_variable() for _ in range(2)),
-        iter([engine.new_variable()]),
-    )
-    for _ in range(2):
-        engine.push(op)
-    fresh = (engine.new_variable() for _ in range(2))
-    engine.push_sync(lambda rc: log.append("once"), mutate_vars=fresh)
-    engine.push_async(lambda rc, done: done(), const_vars=iter({engine.new_variable(): 0}))
-    engine.wait_for_all()
-    assert sorted(log) == ["again", "again", "once"]
-
-
-@pytest.mark.parametrize("argument", ["const_vars", "mutate_vars"])
-def test_a_variable_instead_of_a_list_is_named(argument):
-    pushes = (engine.push_sync, engine.push_async, engine.new_operator)
-    for push in pushes:
-        with pytest.raises(
-            TypeError, match=f"{argument}: expected a list of engine variables, got"
-        ):
-            push(lambda *args: None, **{argument: engine.new_variable()})
-        with pytest.raises(TypeError, match=f"{argument}: expected engine variables, got .*int"):
-            push(lambda *args: None, **{argument: [3]})

@@ -1,5 +1,6 @@
 """rsnet.engine in processes of their own: environment, the naive engine, fork, exit, Ctrl-C."""
 
+import importlib.util
 import os
 import textwrap
 import time
@@ -175,7 +176,7 @@ def interrupted(waits, after="", **env):
 
 
 def test_ctrl_c_ends_a_wait():
-    for wait in ["engine.wait_for_var(v)", "engine.wait_for_all()"]:
+    for wait in ["engine.wait_for_var(v)", "engine.wait_for_all()", "engine.stop()"]:
         waits = f"engine.push_sync(lambda rc: gate.wait(), mutate_vars=[v])\n{wait}"
         after = "gate.set(); engine.wait_for_var(v); print('done')"
         seconds, told = interrupted(waits, after)
@@ -246,3 +247,26 @@ raise SystemExit(3)
 """
     )
     assert done.returncode == 3, done.stderr
+
+
+def test_a_sub_interpreter_is_refused_and_the_main_one_unharmed():
+    names = ["_interpreters", "_xxsubinterpreters"]  # the latter before Python 3.13
+    name = next((name for name in names if importlib.util.find_spec(name)), None)
+    if name is None:
+        pytest.skip("this Python makes no sub-interpreters from Python")
+    code = f"""
+        import {name} as interpreters
+        inner = [
+            "import sys",
+            "try:",
+            "    import rsnet",
+            "except ImportError as error:",
+            "    print(error, 'numpy' in sys.modules, flush=True)",
+        ]
+        interpreters.run_string(interpreters.create(), "\\n".join(inner))
+        import rsnet as mx
+        print(mx.nd.ones((2,)).asnumpy().tolist(), flush=True)
+        interpreters.run_string(interpreters.create(), "\\n".join(inner))
+        """
+    refused = "rsnet cannot be used in a sub-interpreter: import it in the main interpreter False"
+    assert printed(code).splitlines() == [refused, "[1.0, 1.0]", refused]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os as _os
 from importlib import import_module as _import_module
 
+from . import _interpreter as _interpreter  # refuses sub-interpreters, before NumPy is imported
 from . import _core, base
 from .base import MXNetError
 from .context import Context, cpu, cpu_pinned, current_context, gpu, num_gpus

@@ -114,7 +114,8 @@ def bulk(size):
 
     Only plain pushes are gathered: ``push_sync`` without a priority or property. They are pushed when
     `size` are there, at the end of the block, and before anything of this thread that could notice: another
-    kind of push, another device, a deletion, a wait, a read. The functions run in order. If one fails the
+    kind of push, another device, a deletion, a wait, a read. What other threads do pushes nothing: their
+    ``wait_for_all`` does not cover what is still gathered. The functions run in order. If one fails the
     rest of its operation is skipped, and every variable that the operation writes carries the error.
 
     Parameters

@@ -41,6 +41,7 @@ pub use operation::{Operation, Repeated, RepeatedAsync, segment};
 pub use pool::usable_cores;
 pub use task::{Mark, OnComplete, Task};
 pub use threaded_engine::ThreadedEngine;
+pub use var::gone;
 
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
@@ -177,8 +178,9 @@ pub trait Engine: Send + Sync {
     /// run again.
     fn new_token(&self) -> Var;
 
-    /// Ends a variable after every earlier use of it; `last` then runs. No use is legal after the call.
-    fn delete_variable(&self, var: Var, last: Option<Box<dyn FnOnce() + Send>>);
+    /// Ends a variable after every earlier use of it; `last` then runs. No use is legal after the call. False: it was
+    /// deleted before, and nothing happens.
+    fn delete_variable(&self, var: Var, last: Option<Box<dyn FnOnce() + Send>>) -> bool;
 
     /// Schedules an operation and returns at once. An error means that nothing was scheduled: a variable that is
     /// deleted, named twice, or both read and written; a device that is not there. (An engine that runs the operation
@@ -186,8 +188,8 @@ pub trait Engine: Send + Sync {
     /// says why: see [`NaiveEngine::with_poll`].)
     fn push(&self, task: Task, push: Push<'_>) -> Result<()>;
 
-    /// Makes an operation to be pushed many times. An error: a variable named twice, or both read and written, or
-    /// more overwritten than written.
+    /// Makes an operation to be pushed many times. An error: a variable that is deleted, named twice, or both read and
+    /// written, or more overwritten than written.
     fn new_operation(&self, run: Repeated, push: Push<'_>) -> Result<Operation>;
     /// The same with a function that ends by its token.
     fn new_async_operation(&self, run: RepeatedAsync, push: Push<'_>) -> Result<Operation>;
@@ -248,9 +250,10 @@ pub trait Engine: Send + Sync {
     /// ones. An error: 0, more than there are places for, or threads that cannot be started. Without effect
     /// where operations run inside the push.
     fn set_num_threads(&self, n: usize) -> Result<()>;
-    /// Finishes all work and ends the threads; [`Engine::start`] brings them back. An error inside an operation,
-    /// which would wait for itself.
-    fn stop(&self) -> Result<()>;
+    /// Finishes all work, whatever its errors, and ends the threads; [`Engine::start`] brings them back. An error inside
+    /// an operation, which would wait for itself; the poll's; the limit of [`Engine::set_wait_timeout`]. After an
+    /// error the engine goes on as it was.
+    fn stop(&self, poll: Poll<'_>) -> Result<()>;
     /// Starts the threads, if there are none. Never needed: work starts them. Should that fail, the next wait tells.
     fn start(&self);
     /// A wait that lasts longer ends with an error that names what it waits for. `None`: no limit. Without effect
@@ -263,7 +266,9 @@ pub trait Engine: Send + Sync {
     fn before_fork(&self) -> HeldForFork<'_> {
         HeldForFork::nothing()
     }
-    /// From now on operations that have not started are completed without being run, deletions excepted.
+    /// From now on operations that have not started are completed without being run, but for those of [`Prop::DeleteVar`]
+    /// and the last functions of deleted variables, which give back what is behind them. (A function of Python never
+    /// starts any more, whatever its property: the threads that would run it take nothing at exit.)
     fn notify_shutdown(&self);
 }
 

@@ -57,11 +57,6 @@ impl Default for NaiveEngine {
     }
 }
 
-fn check_made(push: &Push<'_>) -> Result<()> {
-    check_overwrites(push)?;
-    check_variables(push.name, push.reads, push.writes)
-}
-
 fn slots(vars: &[Var]) -> impl Iterator<Item = u32> + '_ {
     vars.iter().map(|v| v.0 as u32)
 }
@@ -98,6 +93,12 @@ impl NaiveEngine {
     #[inline(never)]
     fn refuse(&self, push: &Push<'_>) -> Result<()> {
         Err(explain(&self.vars.lock(), push.name, push.reads, push.writes))
+    }
+
+    fn check_made(&self, push: &Push<'_>) -> Result<()> {
+        check_overwrites(push)?;
+        check_variables(push.name, push.reads, push.writes)?;
+        if self.are_alive(push) { Ok(()) } else { self.refuse(push) }
     }
 
     fn find(&self, var: Var) -> Result<u32> {
@@ -291,16 +292,17 @@ impl Engine for NaiveEngine {
         token
     }
 
-    fn delete_variable(&self, var: Var, last: Option<Box<dyn FnOnce() + Send>>) {
+    fn delete_variable(&self, var: Var, last: Option<Box<dyn FnOnce() + Send>>) -> bool {
         {
             let mut vars = self.vars.lock();
-            let Some(i) = vars.find(var) else { return };
+            let Some(i) = vars.find(var) else { return false };
             vars.bury(i);
             self.living.remove(var);
         }
         if let Some(now) = inside::postpone(self, var, last) {
             self.delete(now);
         }
+        true
     }
 
     fn push(&self, mut task: Task, push: Push<'_>) -> Result<()> {
@@ -312,12 +314,12 @@ impl Engine for NaiveEngine {
     }
 
     fn new_operation(&self, run: Repeated, push: Push<'_>) -> Result<Operation> {
-        check_made(&push)?;
+        self.check_made(&push)?;
         Ok(Operation::new(Function::Sync(run), &push))
     }
 
     fn new_async_operation(&self, run: RepeatedAsync, push: Push<'_>) -> Result<Operation> {
-        check_made(&push)?;
+        self.check_made(&push)?;
         Ok(Operation::new(Function::Async(run), &push))
     }
 
@@ -395,7 +397,7 @@ impl Engine for NaiveEngine {
         super::pool::check_threads(n)
     }
 
-    fn stop(&self) -> Result<()> {
+    fn stop(&self, _: Poll<'_>) -> Result<()> {
         if inside::is_running(self) {
             return Err(super::wait::stops_itself());
         }

@@ -7,11 +7,10 @@ use super::queue::{Apart, Queues};
 use super::sleep::Sleep;
 use super::slot::{Slab, TaskRef};
 use super::threaded::{Core, LANES, PushState, rare};
-use super::var::{Versions, living};
+use super::var::{Versions, explain, living};
 use super::wait::{Kind, Watch};
 use super::{
     Engine, Hook, Operation, Origin, Poll, Push, Repeated, RepeatedAsync, Task, Var, fault,
-    patiently,
 };
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -90,7 +89,14 @@ impl ThreadedEngine {
     fn make_operation(&self, function: Function, push: &Push<'_>) -> Result<Operation> {
         super::check_overwrites(push)?;
         super::check_variables(push.name, push.reads, push.writes)?;
-        let kept = self.core.lock().names.keep(push.name);
+        let kept = {
+            let mut state = self.core.lock();
+            let mut named = push.reads.iter().chain(push.writes);
+            if named.any(|&v| state.vars.find(v).is_none()) {
+                return Err(explain(&state.vars, push.name, push.reads, push.writes));
+            }
+            state.names.keep(push.name)
+        };
         Ok(match kept {
             Some(name) => Operation::of_core(function, push, name, self.core.clone()),
             None => Operation::new(function, push),
@@ -118,20 +124,20 @@ impl Engine for ThreadedEngine {
         token
     }
 
-    fn delete_variable(&self, var: Var, last: Option<Box<dyn FnOnce() + Send>>) {
+    fn delete_variable(&self, var: Var, last: Option<Box<dyn FnOnce() + Send>>) -> bool {
         let core = &self.core;
         let _ = core.flush(); // fails only for want of memory for tasks; the deletion is none the worse
         let carried;
         {
             let mut state = core.lock();
-            let Some(i) = state.vars.find(var) else { return };
+            let Some(i) = state.vars.find(var) else { return false };
             let done = |t: TaskRef| core.slab.is_done(t);
             if !done(state.vars.last_writer(i)) || !state.vars.readers(i).all(done) {
                 let left = core.push_deletion(&mut state, i, last);
                 drop(state);
                 drop(left);
                 core.announce();
-                return;
+                return true;
             }
             carried = core.faults.forget(i);
             state.vars.recycle(i);
@@ -143,6 +149,7 @@ impl Engine for ThreadedEngine {
                 Ok(())
             });
         }
+        true
     }
 
     #[inline]
@@ -233,12 +240,12 @@ impl Engine for ThreadedEngine {
         self.core.resize(n)
     }
 
-    fn stop(&self) -> Result<()> {
+    fn stop(&self, poll: Poll<'_>) -> Result<()> {
         if !super::frame::running(&*self.core).is_empty() {
             return Err(super::wait::stops_itself());
         }
-        let _ = self.core.flush();
-        let _ = self.core.wait_quietly(&mut patiently());
+        self.core.flush()?;
+        self.core.wait_quietly(poll)?;
         self.core.end_threads(Duration::from_secs(10));
         Ok(())
     }
@@ -288,6 +295,7 @@ impl Drop for ThreadedEngine {
 
 #[cfg(test)]
 mod tests {
+    use super::super::patiently;
     use super::*;
 
     /// Guards contract 5: after errors the good path costs what it did before the first one.

@@ -49,7 +49,9 @@ impl SegmentVars {
 
 impl Drop for SegmentVars {
     fn drop(&mut self) {
-        self.vars.iter().for_each(|&v| self.engine.delete_variable(v, None));
+        for &v in &self.vars {
+            self.engine.delete_variable(v, None);
+        }
     }
 }
 

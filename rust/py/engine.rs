@@ -3,20 +3,19 @@
 //! A pushed function never runs inside its push, nor on a compute thread: when the engine finds it ready it
 //! is handed to an attached thread, and the operation ends with it. So every push returns at once.
 
-use super::convert::context_arg;
+use super::engine_args::{context, function_arg, listed, priority_arg, prop_arg, vars};
 pub use super::engine_call::Call;
 use super::engine_call::{Completion, Ends, Function, Named, RunContext, hand_on, name_of};
 use super::error::IntoPy;
+use super::invoke::Invoke;
 use super::lazy::interned;
 use super::origin::user_line;
-use super::{attached, runtime};
+use super::runtime;
 use crate::context::Context;
 use crate::engine::RunContext as EngineRun;
 use crate::engine::{Operation, Origin, Prop, Push, Task, Var};
-use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString, PyTuple};
-use smallvec::SmallVec;
+use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple};
 use std::sync::Arc;
 
 /// A token that orders the operations that name it. Made by `new_variable`.
@@ -73,82 +72,6 @@ pub struct Operator {
     _handles: Vec<Py<PyAny>>,
 }
 
-type Vars = SmallVec<[Var; 4]>;
-
-/// What the user gave as a list, which keeps its variables alive meanwhile; of any iterable, which may be a generator
-/// that gives its variables once, a list is made.
-fn listed<'py>(
-    argument: &str,
-    vars: Option<Bound<'py, PyAny>>,
-) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let Some(vars) = vars else { return Ok(None) };
-    if vars.is_instance_of::<PyList>() || vars.is_instance_of::<PyTuple>() {
-        return Ok(Some(vars));
-    }
-    let Ok(items) = vars.try_iter() else {
-        let got = vars.get_type();
-        return Err(PyTypeError::new_err(format!(
-            "{argument}: expected a list of engine variables, got {got}"
-        )));
-    };
-    let items = items.collect::<PyResult<Vec<_>>>()?;
-    Ok(Some(PyTuple::new(vars.py(), items)?.into_any()))
-}
-
-/// The variables of what is [`listed`]. (One by one: to collect results takes as long as the rest of a push.)
-fn vars(argument: &str, listed: Option<&Bound<'_, PyAny>>) -> PyResult<Vars> {
-    let mut vars = Vars::new();
-    let mut add = |item: Bound<'_, PyAny>| match item.cast::<Variable>() {
-        Ok(v) => {
-            vars.push(v.get().0);
-            Ok(())
-        }
-        Err(_) => Err(PyTypeError::new_err(format!(
-            "{argument}: expected engine variables, got {}",
-            item.get_type()
-        ))),
-    };
-    match listed {
-        None => {}
-        Some(listed) => match listed.cast::<PyList>() {
-            Ok(list) => list.iter().try_for_each(&mut add)?,
-            Err(_) => listed.cast::<PyTuple>()?.iter().try_for_each(&mut add)?,
-        },
-    }
-    Ok(vars)
-}
-
-fn context(ctx: Option<&Bound<'_, PyAny>>) -> PyResult<Context> {
-    match ctx {
-        None => Ok(Context::default()),
-        // Most often the function's arguments were mistaken for those of another call.
-        Some(text) if text.is_instance_of::<PyString>() => {
-            let repr = text.repr()?;
-            Err(PyTypeError::new_err(format!("ctx must be a Context, such as cpu(0), got {repr}")))
-        }
-        some => context_arg(some),
-    }
-}
-
-fn prop_arg(prop: Option<&str>) -> PyResult<Prop> {
-    Ok(match prop {
-        None | Some("normal") => Prop::Normal,
-        Some("copy_from_gpu") => Prop::CopyFromDevice,
-        Some("copy_to_gpu") => Prop::CopyToDevice,
-        Some("cpu_prioritized") => Prop::CpuPrioritized,
-        Some("async") => Prop::Async,
-        Some("delete_var") => Prop::DeleteVar,
-        Some("gpu_prioritized") => Prop::GpuPrioritized,
-        Some("no_skip") => Prop::NoSkip,
-        Some(other) => {
-            return Err(PyValueError::new_err(format!(
-                "prop '{other}' is none of normal, copy_from_gpu, copy_to_gpu, cpu_prioritized, async, \
-                 delete_var, gpu_prioritized, no_skip"
-            )));
-        }
-    })
-}
-
 /// One push of a function, or of nothing.
 struct Pushing<'a> {
     ctx: Context,
@@ -193,9 +116,7 @@ impl Pushing<'_> {
         let Some(function) = function else {
             return runtime().engine.push(Task::nothing(), push).py(py);
         };
-        if !function.is_callable() {
-            return Err(PyTypeError::new_err(format!("{function} is not callable")));
-        }
+        function_arg(&function)?;
         let (function, label) = (function.unbind(), kept_name.clone().unbind());
         let function = Function::Own(Named { function, name: label });
         let hand_on = move |run: &EngineRun, token| hand_on(function, ends, run, token);
@@ -253,21 +174,24 @@ fn new_variable() -> Variable {
 /// ctx : Context, optional
 ///     The device, ``cpu(0)`` by default.
 /// const_vars, mutate_vars : iterable of Variable, optional
-///     What ``fn`` reads, and what it writes; no variable twice.
+///     What ``fn`` reads, and what it writes; no variable twice, and no more than 65,535 in all.
 /// prop : str, optional
 ///     normal; cpu_prioritized and gpu_prioritized (as if by a priority); no_skip and delete_var (runs even when a
 ///     variable carries an error); async, copy_from_gpu and copy_to_gpu (names of MXNet's, here as normal).
 /// priority : int, optional
-///     Greater runs earlier among operations that are ready; below zero: after all others.
+///     Greater runs earlier among operations that are ready; below zero: after all others. From -2147483648 to
+///     2147483647.
 /// name : str, optional
 ///     For errors, hooks and reports; by default that of ``fn``.
 ///
 /// Raises
 /// ------
 /// TypeError
-///     ``fn`` is not callable, ``ctx`` no context, or something else than a variable is in a list.
+///     ``fn`` is not callable, or its call would run nothing because it is an ``async def`` or a generator; ``ctx`` is
+///     no context, or something else than a variable is in a list.
 /// ValueError
-///     A variable is named twice, both read and written, or deleted; an unknown ``prop``.
+///     A variable is named twice, both read and written, or deleted; too many variables; an unknown ``prop``, a
+///     ``priority`` out of range.
 /// MXNetError
 ///     The device is not there.
 ///
@@ -290,7 +214,7 @@ fn push_sync<'py>(
     const_vars: Option<Bound<'py, PyAny>>,
     mutate_vars: Option<Bound<'py, PyAny>>,
     prop: Option<&str>,
-    priority: i32,
+    #[pyo3(from_py_with = priority_arg)] priority: i32,
     name: Option<Bound<'py, PyString>>,
 ) -> PyResult<()> {
     let const_vars = listed("const_vars", const_vars)?;
@@ -310,7 +234,8 @@ fn push_sync<'py>(
 /// Parameters
 /// ----------
 /// fn : callable
-///     Called with a `RunContext` and an `OnComplete`. If it raises, the operation fails.
+///     Called with a `RunContext` and an `OnComplete`. If it raises, the operation fails; what it raises after it has
+///     called ``on_complete`` is only printed.
 /// ctx, const_vars, mutate_vars, prop, priority, name
 ///     As for `push_sync`.
 ///
@@ -341,7 +266,7 @@ fn push_async<'py>(
     const_vars: Option<Bound<'py, PyAny>>,
     mutate_vars: Option<Bound<'py, PyAny>>,
     prop: Option<&str>,
-    priority: i32,
+    #[pyo3(from_py_with = priority_arg)] priority: i32,
     name: Option<Bound<'py, PyString>>,
 ) -> PyResult<()> {
     let const_vars = listed("const_vars", const_vars)?;
@@ -390,9 +315,7 @@ fn new_operator<'py>(
     prop: Option<&str>,
     name: Option<Bound<'py, PyString>>,
 ) -> PyResult<Operator> {
-    if let Some(f) = r#fn.as_ref().filter(|f| !f.is_callable()) {
-        return Err(PyTypeError::new_err(format!("{f} is not callable")));
-    }
+    r#fn.as_ref().map_or(Ok(()), function_arg)?;
     let const_vars = listed("const_vars", const_vars)?;
     let mutate_vars = listed("mutate_vars", mutate_vars)?;
     let reads = vars("const_vars", const_vars.as_ref())?;
@@ -432,7 +355,7 @@ fn new_operator<'py>(
 /// Raises
 /// ------
 /// ValueError
-///     The operation or one of its variables is deleted.
+///     The operation or one of its variables is deleted; a ``priority`` out of range.
 /// MXNetError
 ///     The device is not there.
 ///
@@ -452,7 +375,7 @@ fn push(
     py: Python<'_>,
     op: &Operator,
     ctx: Option<Bound<'_, PyAny>>,
-    priority: i32,
+    #[pyo3(from_py_with = priority_arg)] priority: i32,
 ) -> PyResult<()> {
     let ctx = context(ctx.as_ref())?;
     let engine = &runtime().engine;
@@ -482,39 +405,81 @@ fn delete_operator(op: &Operator) {
     runtime().engine.delete_operation(op.operation.clone());
 }
 
-/// Ends a variable after every earlier use of it. Returns at once; any later use of the variable is a ValueError.
+/// Ends a variable after every earlier use of it. Returns at once; any later use of the variable, its deletion too, is a
+/// ValueError.
 ///
 /// Parameters
 /// ----------
 /// v : Variable
 /// fn : callable, optional
-///     Called without arguments when all functions pushed before that name ``v`` are done. What it raises is printed and
-///     goes no further.
+///     Called without arguments when all functions pushed before that name ``v`` are done, even if they failed. It is a
+///     pushed function like any other: waits cover it, and `wait_for_all` raises what it raises.
+///
+/// Raises
+/// ------
+/// TypeError
+///     ``fn`` is not callable, or its call would run nothing because it is an ``async def`` or a generator.
+/// ValueError
+///     ``v`` is deleted.
 ///
 /// Examples
 /// --------
 /// >>> from rsnet import engine
-/// >>> import threading
-/// >>> connection, log, closed = engine.new_variable(), [], threading.Event()
+/// >>> connection, log = engine.new_variable(), []
 /// >>> engine.push_sync(lambda rc: log.append("use"), mutate_vars=[connection])
-/// >>> engine.delete_variable(connection, lambda: (log.append("close"), closed.set()))
-/// >>> closed.wait(60)
-/// True
+/// >>> engine.delete_variable(connection, lambda: log.append("close"))
+/// >>> engine.wait_for_all()
 /// >>> log
 /// ['use', 'close']
 #[pyfunction]
 #[pyo3(signature = (v, r#fn=None))]
-fn delete_variable(v: &Variable, r#fn: Option<Py<PyAny>>) {
-    let last = r#fn.map(|f| -> Box<dyn FnOnce() + Send> {
-        Box::new(move || {
-            attached::submit(Box::new(move |py| {
-                if let Err(e) = f.call0(py) {
-                    e.write_unraisable(py, Some(f.bind(py)));
-                }
+fn delete_variable(py: Python<'_>, v: &Variable, r#fn: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+    let engine = &runtime().engine;
+    let mut last: Option<Box<dyn FnOnce() + Send>> = None;
+    if let Some(function) = r#fn {
+        function_arg(&function)?;
+        let name = name_of(&function)?;
+        let function = without_arguments(function)?;
+        if engine.runs_inside_push() {
+            // The variable is gone by the time that its function runs, here as there.
+            let (function, name) = (function.unbind(), name.unbind());
+            last = Some(Box::new(move || {
+                Python::attach(|py| {
+                    let (function, name) = (function.bind(py).clone(), name.bind(py).clone());
+                    let pushed = push_last(function, name, &[]);
+                    pushed.unwrap_or_else(|e| e.write_unraisable(py, None));
+                })
             }));
-        })
-    });
-    runtime().engine.delete_variable(v.0, last);
+        } else {
+            push_last(function, name, &[v.0])?;
+        }
+    }
+    // Attached all the while, so that no push of another thread comes between the function and the deletion.
+    match engine.delete_variable(v.0, last) {
+        true => Ok(()),
+        false => Err(crate::engine::gone(v.0)).py(py),
+    }
+}
+
+/// Pushes the last function of a variable.
+fn push_last(
+    function: Bound<'_, PyAny>,
+    name: Bound<'_, PyString>,
+    writes: &[Var],
+) -> PyResult<()> {
+    let (ctx, prop) = (Context::default(), Prop::DeleteVar);
+    let call = Pushing { ctx, reads: &[], writes, prop, priority: 0 };
+    call.push(function.py(), Some(function.clone()), Some(name), Ends::ByReturning)
+}
+
+/// A function that takes a run context, for one that takes nothing.
+fn without_arguments(function: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    let py = function.py();
+    let function = function.unbind();
+    let call = move |args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
+        function.bind(args.py()).invoke(()).map(drop)
+    };
+    Ok(PyCFunction::new_closure(py, None, None, call)?.into_any())
 }
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,6 +1,7 @@
 //! The rest of `rsnet.engine`: waits, settings, and what happens at exit and at a fork.
 
 use super::engine::Variable;
+use super::engine_args::{function_arg, seconds_arg};
 use super::error::{IntoPy, poll_signals};
 use super::{attached, engine_hook, runtime};
 use crate::error::Error;
@@ -22,7 +23,8 @@ use std::time::Duration;
 /// ------
 /// BaseException
 ///     What a function that writes ``v``, or one that it depends on, raised: the very object, once. (A later wait on
-///     anything that depends on the same failure does not raise it again.)
+///     anything that depends on the same failure does not raise it again.) What a function raised that only reads
+///     ``v`` is left to the variables that it writes, and to `wait_for_all`.
 /// ValueError
 ///     ``v`` is deleted, or the wait is inside a function that names ``v`` and would wait for itself.
 /// MXNetError
@@ -47,7 +49,8 @@ fn wait_for_var(py: Python<'_>, v: &Variable) -> PyResult<()> {
     py.detach(|| runtime().engine.wait_for_var(var, &mut poll_signals)).py(py)
 }
 
-/// Blocks until everything pushed before is done, by whatever thread; what others push meanwhile is not waited for.
+/// Blocks until everything pushed before is done, by whatever thread; what others push meanwhile is not waited for, nor
+/// what others gather in a `bulk`.
 ///
 /// Inside a pushed function it waits for what that function has pushed.
 ///
@@ -117,7 +120,8 @@ fn set_bulk_size(py: Python<'_>, size: i64) -> PyResult<usize> {
 /// The number of compute threads, which run operations and share the work of kernels.
 ///
 /// At first as many as the process may use cores (its CPU affinity and its cgroup's quota tell), or fewer if the
-/// environment variable ``OMP_NUM_THREADS`` says so. Python functions run on threads of their own, made on demand.
+/// environment variable ``OMP_NUM_THREADS`` says so. Python functions run on threads of their own, made on demand, one more
+/// whenever those that run are blocked; only the system limits how many.
 ///
 /// Returns
 /// -------
@@ -161,12 +165,14 @@ fn set_num_threads(py: Python<'_>, n: i64) -> PyResult<()> {
 
 /// Finishes all work and ends the compute threads; the next push that needs them, or `start`, brings them back.
 ///
-/// Errors stay for the next wait.
+/// Errors stay for the next wait. Ctrl-C ends the call as it ends a wait: the engine goes on as it was.
 ///
 /// Raises
 /// ------
 /// ValueError
 ///     Inside a pushed function, which would wait for itself.
+/// MXNetError
+///     Finishing the work took longer than `set_wait_timeout` allows; the engine goes on as it was.
 ///
 /// Examples
 /// --------
@@ -178,7 +184,7 @@ fn set_num_threads(py: Python<'_>, n: i64) -> PyResult<()> {
 /// ['done']
 #[pyfunction]
 fn stop(py: Python<'_>) -> PyResult<()> {
-    py.detach(|| runtime().engine.stop()).py(py)
+    py.detach(|| runtime().engine.stop(&mut poll_signals)).py(py)
 }
 
 /// Starts the compute threads, if there are none: at first, and after `stop`.
@@ -203,12 +209,14 @@ fn start() {
 /// Parameters
 /// ----------
 /// seconds : float, optional
-///     For all waits from now on. A limit costs every push the look for its line.
+///     For all waits from now on, that of `stop` too. A limit costs every push the look for its line.
 ///
 /// Raises
 /// ------
+/// TypeError
+///     If `seconds` is no number.
 /// ValueError
-///     If `seconds` is negative or no number.
+///     If `seconds` is negative, not a number (NaN), or more than 1e19.
 ///
 /// Examples
 /// --------
@@ -227,9 +235,8 @@ fn start() {
 /// >>> engine.wait_for_var(v)
 #[pyfunction]
 #[pyo3(signature = (seconds=None))]
-fn set_wait_timeout(seconds: Option<f64>) -> PyResult<()> {
-    let limit = seconds.map(Duration::try_from_secs_f64).transpose();
-    let limit = limit.map_err(|e| PyValueError::new_err(format!("seconds: {e}")))?;
+fn set_wait_timeout(seconds: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+    let limit = seconds.as_ref().map(seconds_arg).transpose()?;
     runtime().engine.set_wait_timeout(limit);
     Ok(())
 }
@@ -246,6 +253,11 @@ fn set_wait_timeout(seconds: Option<f64>) -> PyResult<()> {
 ///     Called as ``fn(event, id, name, ctx, time_ns)``: 'queued', 'started' or 'finished'; a number that is the same in
 ///     all events of one operation; its name; its device as a text; nanoseconds since 1970. None: no hook.
 ///
+/// Raises
+/// ------
+/// TypeError
+///     ``fn`` is not callable, or its call would run nothing because it is an ``async def`` or a generator.
+///
 /// Examples
 /// --------
 /// >>> import time
@@ -261,8 +273,10 @@ fn set_wait_timeout(seconds: Option<f64>) -> PyResult<()> {
 /// [('tidy', 'queued', 'cpu(0)'), ('tidy', 'started', 'cpu(0)'), ('tidy', 'finished', 'cpu(0)')]
 #[pyfunction]
 #[pyo3(signature = (r#fn=None))]
-fn set_hook(py: Python<'_>, r#fn: Option<Py<PyAny>>) {
-    engine_hook::set(py, r#fn);
+fn set_hook(py: Python<'_>, r#fn: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+    r#fn.as_ref().map_or(Ok(()), function_arg)?;
+    engine_hook::set(py, r#fn.map(Bound::unbind));
+    Ok(())
 }
 
 /// At exit: skips what has not started, waits for what runs, for a bounded time.

@@ -10,6 +10,7 @@ pub mod callback;
 pub mod convert;
 pub mod dlpack;
 pub mod engine;
+mod engine_args;
 mod engine_call;
 mod engine_control;
 mod engine_hook;

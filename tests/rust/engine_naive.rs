@@ -126,7 +126,11 @@ fn waiting_for_oneself_is_an_error() {
         let raised = Arc::new(Mutex::new(Vec::new()));
         let tell = raised.clone();
         run_here(&engine, &[v], move |engine| {
-            for r in [wait(engine, v), engine.wait_to_read(v, &mut patiently()), engine.stop()] {
+            for r in [
+                wait(engine, v),
+                engine.wait_to_read(v, &mut patiently()),
+                engine.stop(&mut patiently()),
+            ] {
                 tell.lock().unwrap().push(r.unwrap_err().to_string());
             }
             Ok(())

@@ -1,0 +1,166 @@
+//! The arguments of the functions of `rsnet.engine`, checked so that what is wrong is named by its argument.
+
+use super::convert::context_arg;
+use super::engine::Variable;
+use super::lazy::interned;
+use crate::context::Context;
+use crate::engine::{Prop, Var};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString, PyTuple};
+use smallvec::SmallVec;
+use std::time::Duration;
+
+pub type Vars = SmallVec<[Var; 4]>;
+
+/// What a text of an argument may be long in a message.
+const SHOWN: usize = 80;
+
+/// An argument as messages show it: what Python prints, cut short.
+fn shown(argument: &Bound<'_, PyAny>) -> String {
+    let text = argument.repr().map_or_else(|_| argument.get_type().to_string(), |r| r.to_string());
+    match text.char_indices().nth(SHOWN) {
+        None => text,
+        Some((end, _)) => format!("{}...", &text[..end]),
+    }
+}
+
+/// What the user gave as a list, which keeps its variables alive meanwhile; of any iterable, which may be a generator
+/// that gives its variables once, a list is made.
+pub fn listed<'py>(
+    argument: &str,
+    vars: Option<Bound<'py, PyAny>>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Some(vars) = vars else { return Ok(None) };
+    if vars.is_instance_of::<PyList>() || vars.is_instance_of::<PyTuple>() {
+        return Ok(Some(vars));
+    }
+    let py = vars.py();
+    let is_iterable = || Ok::<_, PyErr>(vars.hasattr("__iter__")? || vars.hasattr("__getitem__")?);
+    let items = match vars.try_iter() {
+        Ok(items) => items,
+        // What the iterable itself raises is the user's.
+        Err(e) if !e.is_instance_of::<PyTypeError>(py) || is_iterable()? => return Err(e),
+        Err(_) => {
+            let got = vars.get_type();
+            return Err(PyTypeError::new_err(format!(
+                "{argument}: expected a list of engine variables, got {got}"
+            )));
+        }
+    };
+    let items = items.collect::<PyResult<Vec<_>>>()?;
+    Ok(Some(PyTuple::new(py, items)?.into_any()))
+}
+
+/// The variables of what is [`listed`]. (One by one: to collect results takes as long as the rest of a push.)
+pub fn vars(argument: &str, listed: Option<&Bound<'_, PyAny>>) -> PyResult<Vars> {
+    let mut vars = Vars::new();
+    let mut add = |item: Bound<'_, PyAny>| match item.cast::<Variable>() {
+        Ok(v) => {
+            vars.push(v.get().var());
+            Ok(())
+        }
+        Err(_) => Err(PyTypeError::new_err(format!(
+            "{argument}: expected engine variables, got {}",
+            item.get_type()
+        ))),
+    };
+    match listed {
+        None => {}
+        Some(listed) => match listed.cast::<PyList>() {
+            Ok(list) => list.iter().try_for_each(&mut add)?,
+            Err(_) => listed.cast::<PyTuple>()?.iter().try_for_each(&mut add)?,
+        },
+    }
+    Ok(vars)
+}
+
+/// The device; `cpu(0)` by default.
+pub fn context(ctx: Option<&Bound<'_, PyAny>>) -> PyResult<Context> {
+    let Some(ctx) = ctx else { return Ok(Context::default()) };
+    let is_context = || Ok::<_, PyErr>(ctx.hasattr("device_typeid")? && ctx.hasattr("device_id")?);
+    // Most often the function's arguments were mistaken for those of another call.
+    if ctx.is_instance_of::<PyString>() || !is_context()? {
+        let hint = match ctx.is_instance_of::<PyList>() || ctx.is_instance_of::<PyTuple>() {
+            true => "; lists of variables come after it, as const_vars and mutate_vars",
+            false => "",
+        };
+        let got = shown(ctx);
+        let text = format!("ctx must be a Context, such as cpu(0), or None, got {got}{hint}");
+        return Err(PyTypeError::new_err(text));
+    }
+    context_arg(Some(ctx))
+}
+
+/// The property of that name.
+pub fn prop_arg(prop: Option<&str>) -> PyResult<Prop> {
+    Ok(match prop {
+        None | Some("normal") => Prop::Normal,
+        Some("copy_from_gpu") => Prop::CopyFromDevice,
+        Some("copy_to_gpu") => Prop::CopyToDevice,
+        Some("cpu_prioritized") => Prop::CpuPrioritized,
+        Some("async") => Prop::Async,
+        Some("delete_var") => Prop::DeleteVar,
+        Some("gpu_prioritized") => Prop::GpuPrioritized,
+        Some("no_skip") => Prop::NoSkip,
+        Some(other) => {
+            return Err(PyValueError::new_err(format!(
+                "prop '{other}' is none of normal, copy_from_gpu, copy_to_gpu, cpu_prioritized, async, \
+                 delete_var, gpu_prioritized, no_skip"
+            )));
+        }
+    })
+}
+
+/// A priority, which the engine keeps in 32 bits.
+pub fn priority_arg(priority: &Bound<'_, PyAny>) -> PyResult<i32> {
+    priority.extract().map_err(|e: PyErr| {
+        match e.is_instance_of::<PyOverflowError>(priority.py()) {
+            true => PyValueError::new_err(format!(
+                "priority must be from {} to {}, got {}",
+                i32::MIN,
+                i32::MAX,
+                shown(priority)
+            )),
+            false => e,
+        }
+    })
+}
+
+/// The limit of a wait.
+pub fn seconds_arg(seconds: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    let Ok(n) = seconds.extract::<f64>() else {
+        let got = shown(seconds);
+        return Err(PyTypeError::new_err(format!("seconds must be a number or None, got {got}")));
+    };
+    Duration::try_from_secs_f64(n).map_err(|_| {
+        PyValueError::new_err(format!(
+            "seconds must be from 0 to 1e19, or None for no limit, got {}",
+            shown(seconds)
+        ))
+    })
+}
+
+/// What a call of the function gives instead of running its body, by the flags of its code.
+const LAZY_KINDS: [(u32, &str); 3] =
+    [(0x80, "an async function"), (0x200, "an async generator"), (0x20, "a generator")];
+
+/// A function that a call runs.
+pub fn function_arg(function: &Bound<'_, PyAny>) -> PyResult<()> {
+    if !function.is_callable() {
+        let got = shown(function);
+        return Err(PyTypeError::new_err(format!("fn must be callable, got {got}")));
+    }
+    let py = function.py();
+    let Some(code) = function.getattr_opt(interned!(py, "__code__"))? else { return Ok(()) };
+    let Ok(flags) = code.getattr(interned!(py, "co_flags")).and_then(|f| f.extract::<u32>()) else {
+        return Ok(());
+    };
+    match LAZY_KINDS.iter().find(|(flag, _)| flags & flag != 0) {
+        None => Ok(()),
+        Some((_, kind)) => Err(PyTypeError::new_err(format!(
+            "fn must be a function whose call does the work, got {kind}, whose call runs nothing: {}",
+            shown(function)
+        ))),
+    }
+}

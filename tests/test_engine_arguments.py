@@ -1,0 +1,192 @@
+"""rsnet.engine: its functions say which argument is wrong, and why."""
+
+import pytest
+
+import rsnet as mx
+from rsnet import engine
+
+PUSHES = [engine.push_sync, engine.push_async, engine.new_operator]
+
+
+def test_bad_arguments():
+    v = engine.new_variable()
+    with pytest.raises(TypeError, match="variable"):
+        engine.push_sync(None, mutate_vars=[1])
+    with pytest.raises(TypeError, match="callable"):
+        engine.push_sync(3, mutate_vars=[v])
+    with pytest.raises(ValueError, match="prop"):
+        engine.push_sync(None, mutate_vars=[v], prop="quick")
+    with pytest.raises(ValueError):
+        engine.set_num_threads(0)
+
+
+@pytest.mark.parametrize("n", [0, -1, -(2**62)])
+def test_numbers_of_threads_are_checked(n):
+    before = engine.num_threads()
+    with pytest.raises(ValueError, match=f"at least 1, got {n}"):
+        engine.set_num_threads(n)
+    assert engine.num_threads() == before
+    if n:
+        with pytest.raises(ValueError, match=f"size must be.*got {n}"):
+            engine.set_bulk_size(n)
+
+
+def test_an_operation_of_too_many_variables_is_refused():
+    vs = [engine.new_variable() for _ in range(65_536)]
+    with pytest.raises(
+        mx.MXNetError, match="'many': it names 65536 variables, and 65535 are the most"
+    ):
+        engine.push_sync(lambda rc: None, const_vars=vs, name="many")
+    done = []
+    engine.push_sync(lambda rc: done.append(1), const_vars=vs[1:])
+    engine.wait_for_all()
+    assert done == [1]
+
+
+@pytest.mark.parametrize("push", [engine.push_sync, engine.push_async])
+def test_a_text_is_no_context(push):
+    with pytest.raises(TypeError, match="ctx must be a Context.*'cpu'"):
+        push(lambda *_: None, "cpu", [], [])
+
+
+def test_variables_may_come_from_a_generator():
+    """Nobody else keeps these alive."""
+    log = []
+    op = engine.new_operator(
+        lambda rc: log.append("again"),
+        (engine.new_variable() for _ in range(2)),
+        iter([engine.new_variable()]),
+    )
+    for _ in range(2):
+        engine.push(op)
+    fresh = (engine.new_variable() for _ in range(2))
+    engine.push_sync(lambda rc: log.append("once"), mutate_vars=fresh)
+    engine.push_async(lambda rc, done: done(), const_vars=iter({engine.new_variable(): 0}))
+    engine.wait_for_all()
+    assert sorted(log) == ["again", "again", "once"]
+
+
+@pytest.mark.parametrize("argument", ["const_vars", "mutate_vars"])
+def test_a_variable_instead_of_a_list_is_named(argument):
+    pushes = (engine.push_sync, engine.push_async, engine.new_operator)
+    for push in pushes:
+        with pytest.raises(
+            TypeError, match=f"{argument}: expected a list of engine variables, got"
+        ):
+            push(lambda *args: None, **{argument: engine.new_variable()})
+        with pytest.raises(TypeError, match=f"{argument}: expected engine variables, got .*int"):
+            push(lambda *args: None, **{argument: [3]})
+
+
+class Broken:
+    def __init__(self, error):
+        self.error = error
+
+    def __iter__(self):
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [KeyError("mine"), TypeError("mine"), StopIteration("mine")])
+def test_what_an_iterable_raises_is_raised(error):
+    for push in PUSHES:
+        for argument in ("const_vars", "mutate_vars"):
+            with pytest.raises(type(error), match="mine") as raised:
+                push(lambda *args: None, **{argument: Broken(error)})
+            assert raised.value is error
+
+
+def test_a_list_in_the_place_of_the_context_is_told_shortly():
+    variables = [engine.new_variable() for _ in range(5000)]
+    for push in (engine.push_sync, engine.push_async):
+        with pytest.raises(
+            TypeError, match="ctx must be a Context.*Variable.*const_vars"
+        ) as raised:
+            push(lambda *args: None, variables)
+        assert len(str(raised.value)) < 300
+    op = engine.new_operator(None)
+    with pytest.raises(TypeError, match="ctx must be a Context.* got 3$"):
+        engine.push(op, 3)
+
+
+@pytest.mark.parametrize("priority", [10**12, -(2**31) - 1, 2**31])
+def test_a_priority_out_of_range_is_a_value_error(priority):
+    op = engine.new_operator(None)
+    for push, what in [(engine.push_sync, None), (engine.push_async, print), (engine.push, op)]:
+        with pytest.raises(
+            ValueError, match=f"priority must be from -2147483648 to 2147483647, got {priority}"
+        ):
+            push(what, priority=priority)
+    with pytest.raises(TypeError, match="priority"):
+        engine.push_sync(None, priority="high")
+
+
+def test_the_ends_of_the_range_of_priorities():
+    for priority in (-(2**31), 2**31 - 1):
+        engine.push_sync(None, priority=priority)
+    engine.wait_for_all()
+
+
+@pytest.mark.parametrize("seconds", [float("inf"), float("nan"), -1, 1e20])
+def test_a_limit_out_of_range_is_a_value_error(seconds):
+    with pytest.raises(ValueError, match="seconds must be from 0 to 1e19, or None.*got"):
+        engine.set_wait_timeout(seconds)
+
+
+def test_a_limit_that_is_no_number_is_a_type_error():
+    with pytest.raises(TypeError, match="seconds must be a number or None, got 'a'"):
+        engine.set_wait_timeout("a")
+
+
+async def of_async(*args):
+    pass
+
+
+def of_generator(*args):
+    yield
+
+
+async def of_both(*args):
+    yield
+
+
+class Holder:
+    async def method(self, *args):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (of_async, "an async function"),
+        (Holder().method, "an async function"),
+        (of_generator, "a generator"),
+        (of_both, "an async generator"),
+    ],
+)
+def test_a_function_whose_call_runs_nothing_is_refused(function, kind):
+    takers = [*PUSHES, engine.set_hook, lambda f: engine.delete_variable(engine.new_variable(), f)]
+    for take in takers:
+        with pytest.raises(TypeError, match=f"got {kind}, whose call runs nothing"):
+            take(function)
+
+
+def test_what_is_no_function_is_refused():
+    v = engine.new_variable()
+    for take in [*PUSHES, engine.set_hook, lambda f: engine.delete_variable(v, f)]:
+        with pytest.raises(TypeError, match="fn must be callable, got 5"):
+            take(5)
+    engine.push_sync(None, mutate_vars=[v])  # the variable is still there
+
+
+def test_deleted_variables_are_refused_by_all():
+    v = engine.new_variable()
+    engine.delete_variable(v)
+    for push in PUSHES:
+        for argument in ("const_vars", "mutate_vars"):
+            with pytest.raises(ValueError, match="variable .* is deleted"):
+                push(lambda *args: None, **{argument: [v]})
+    for use in (engine.wait_for_var, engine.delete_variable):
+        with pytest.raises(ValueError, match="variable .* is deleted"):
+            use(v)
+    with pytest.raises(ValueError, match="variable .* is deleted"):
+        engine.delete_variable(v, lambda: None)
