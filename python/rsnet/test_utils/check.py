@@ -158,7 +158,8 @@ def numeric_grad(
 ) -> dict[str, np.ndarray]:
     """Central finite differences of the sum of the executor's outputs, by argument name.
 
-    The sum is taken in float64; `weights`, one array an output, are factors in it. Every element of every float argument is moved by `eps` / 2 to both sides.
+    The sum is taken in float64; `weights`, one array an output, are factors in it. Every element
+    of every float argument is moved by `eps` / 2 to both sides.
     """
 
     def value() -> float:
