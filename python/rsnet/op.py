@@ -221,7 +221,25 @@ def _grad_rule(backward: str, inputs: bool, outputs: bool) -> Callable[..., Any]
 
 
 def ElemwiseGradUseNone(backward: str) -> Callable[..., Any]:
-    """Gradient by the operator ``backward`` over the output gradients alone."""
+    """Gradient by the operator ``backward`` over the output gradients alone.
+
+    It is given the same parameters, as text: a backward operator (``TIsBackward``) registered here
+    gets what was parsed of them, any other operator parses them for itself.
+
+    >>> from rsnet import autograd, nd, op
+    >>> _ = (op.register("doc_scale").set_attr_parser(dict)
+    ...      .set_attr("FInferShape", op.ElemwiseShape(1, 1))
+    ...      .set_attr("FCompute<cpu>", lambda attrs, ctx, inputs, req, outputs:
+    ...                op.assign(outputs[0], req[0], inputs[0] * float(attrs["scalar"])))
+    ...      .set_attr("FGradient", op.ElemwiseGradUseNone("_mul_scalar")))
+    >>> x = nd.array([1, 2])
+    >>> x.attach_grad()
+    >>> with autograd.record():
+    ...     y = nd.doc_scale(x, scalar=3)
+    >>> y.backward()
+    >>> x.grad.asnumpy().tolist()
+    [3.0, 3.0]
+    """
     return _grad_rule(backward, False, False)
 
 
