@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from rsnet import autograd, nd, op
+import rsnet as mx
+from rsnet import MXNetError, autograd, nd, op
 from rsnet.base import MXTypeError
 
 _count = itertools.count()
@@ -86,3 +87,101 @@ def test_none_is_no_gradient_for_one_input_too():
     name, f = decorated(lambda x, y: x * y, inputs=("x", "y"))
     f.gradient(lambda out_grads, inputs, outputs: (None, 3 * out_grads[0]))
     assert gradient_of(name, 2) == [[0, 0], [3, 3]]
+
+
+# Outputs that are replaced ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("views", ["ndarray", "numpy"])
+def test_replacing_an_output_of_fcompute_is_an_error(views):
+    def run(attrs, ctx, inputs, req, outputs):
+        outputs[0] = 2 * inputs[0]
+
+    name = fresh()
+    op.register(name).set_attr("FInferShape", op.ElemwiseShape(1, 1)).set_attr(
+        "FCompute<cpu>", run, views=views
+    )
+    says = rf"'{name}': .*outputs\[0\].*write outputs\[0\]\[:\] = value or op.assign\(outputs\[0\]"
+    with pytest.raises(MXNetError, match=says):
+        getattr(nd, name)(nd.ones((2,))).asnumpy()
+
+
+def custom(forward, backward, aux=()):
+    class Custom(mx.operator.CustomOp):
+        def forward(self, is_train, req, in_data, out_data, aux):
+            forward(out_data, in_data)
+
+        def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+            backward(in_grad, out_grad)
+
+    class Prop(mx.operator.CustomOpProp):
+        def list_auxiliary_states(self):
+            return list(aux)
+
+        def infer_shape(self, in_shape):
+            return in_shape, [in_shape[0]], [in_shape[0]] * len(aux)
+
+        def create_operator(self, ctx, shapes, dtypes):
+            return Custom()
+
+    name = fresh()
+    mx.operator.register(name)(Prop)
+    return name
+
+
+def replace(targets, sources):
+    targets[0] = 2 * sources[0]
+
+
+def fill(targets, sources):
+    targets[0][:] = 2 * sources[0]
+
+
+def through_a_view(targets, sources):
+    targets[0] = targets[0].reshape((1, 2))
+    targets[0][:] = 2 * sources[0].reshape((1, 2))
+
+
+def in_place(targets, sources):
+    targets[0][:] = sources[0]
+    targets[0] *= 2
+
+
+@pytest.mark.parametrize("aux", [(), ("mean",)], ids=["plain", "aux"])
+@pytest.mark.parametrize("which", ["out_data", "in_grad"])
+def test_replacing_an_operand_of_a_custom_operator_is_an_error(which, aux):
+    parts = (replace, fill) if which == "out_data" else (fill, replace)
+    name = custom(*parts, aux)
+    x = nd.array([1, 2])
+    x.attach_grad()
+    states = [nd.zeros((2,)) for _ in aux]
+    says = rf"replaced {which}\[0\].*write {which}\[0\]\[:\] = value or self.assign\({which}\[0\]"
+    with pytest.raises(MXNetError, match=says):
+        with autograd.record():
+            y = nd.Custom(x, *states, op_type=name)
+        y.backward()
+        x.grad.asnumpy()
+
+
+@pytest.mark.parametrize("part", [fill, through_a_view, in_place])
+def test_lists_may_hold_views_of_the_operands(part):
+    name = custom(part, part)
+    x = nd.array([1, 2])
+    x.attach_grad()
+    with autograd.record():
+        y = nd.Custom(x, op_type=name)
+    y.backward()
+    assert y.asnumpy().tolist() == [2, 4] and x.grad.asnumpy().tolist() == [2, 2]
+
+
+def test_an_output_that_nobody_wants_may_be_anything():
+    def backward(in_grad, out_grad):
+        in_grad[0] = None
+
+    x, w = nd.array([1, 2]), nd.array([3, 4])
+    name = custom(fill, backward)
+    w.attach_grad()
+    with autograd.record():
+        y = nd.Custom(x, op_type=name) * w
+    y.backward()
+    assert w.grad.asnumpy().tolist() == [2, 4]
