@@ -64,6 +64,31 @@ def test_check_numeric_gradient():
         tu.check_numeric_gradient(wrong, [A / 4], rtol=1e-2, atol=1e-3)
 
 
+def test_half_precision_gradients_are_checked_fairly():
+    data = mx.sym.Variable("data")
+    for seed in range(5):
+        np.random.seed(seed)
+        x = np.random.rand(3, 4) + 1
+        tu.check_numeric_gradient(mx.sym.square(data), [x], dtype=np.float16)
+    with pytest.raises(AssertionError):
+        wrong = mx.sym.square(data) + 0.5 * mx.sym.BlockGrad(data)
+        tu.check_numeric_gradient(wrong, [x], dtype=np.float16)
+
+
+@pytest.mark.parametrize("other", [-np.inf, 1e30, 1.0, np.nan])
+@pytest.mark.parametrize("wrap", [np.array, mx.nd.array])
+def test_infinity_is_near_itself_only(other, wrap):
+    a, b = wrap([np.inf, 1.0]), wrap([other, 1.0])
+    tu.assert_almost_equal(a, a)
+    for one, two in ((a, b), (b, a)):
+        assert not tu.almost_equal(one, two)
+        with pytest.raises(AssertionError, match="Location of maximum error"):
+            tu.assert_almost_equal(one, two)
+    if not np.isnan(other):
+        with pytest.raises(AssertionError):
+            tu.assert_almost_equal_ignore_nan(a, b)
+
+
 def test_check_consistency():
     settings = [
         {"ctx": mx.cpu(), "a": (2, 3), "b": (2, 3), "type_dict": {"a": t, "b": t}}

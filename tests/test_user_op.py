@@ -538,3 +538,24 @@ def test_an_optional_input_goes_by_its_name():
         assert y.asnumpy().tolist() == [2, 2]
     s = mx.sym.user_op_maybe(x=mx.sym.var("a"), w=mx.sym.var("b"))
     assert s.list_arguments() == ["a", "b"]
+
+
+def test_two_open_ended_inputs_are_shared_out_by_the_caller():
+    op.define(
+        "t_two_open", inputs="x*2+, y*1+", infer=lambda ctx: ctx.out("out").like(ctx.inp("x"))
+    )
+    seen = []
+
+    @op.kernel("t_two_open")
+    def _(ctx):
+        seen.append((ctx.count("x"), ctx.count("y")))
+        ctx.out("out")[:] = 0
+
+    arrays = [nd.array([k]) for k in range(5)]
+    nd.t_two_open(*arrays[:3]).asnumpy()
+    nd.t_two_open(*arrays, arg_counts=(2, 3)).asnumpy()
+    assert seen == [(2, 1), (2, 3)]
+    with pytest.raises(MXNetError, match=r"x and y take any number.*arg_counts=\(x, y\)"):
+        nd.t_two_open(*arrays)
+    with pytest.raises(MXNetError, match="the inputs are 1 arrays, expected at least 3: x 2, y 1"):
+        nd.t_two_open(arrays[0])

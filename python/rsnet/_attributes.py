@@ -410,7 +410,7 @@ class Entry:
         count = getattr(self, "_num_" + which)
         if callable(count):
             what = f"what the function of set_num_{which} returned"
-            return self._number(what, count(attrs), which == "outputs")
+            return self._number(what, count(attrs), int(which == "outputs"))
         return self._counted(attrs) if count == kVarg else count
 
     def _counted(self, attrs: Attrs) -> int:

@@ -118,7 +118,10 @@ def _run_backward(
     node = _node(payload)
     out_grad, in_data, out_data, aux = node.scatter(inputs)
     n = node.n_args
-    return state.backward(req[:n], out_grad, in_data, out_data, outputs[:n], aux)
+    in_grad = outputs[:n]
+    answer = state.backward(req[:n], out_grad, in_data, out_data, in_grad, aux)
+    outputs[:n] = in_grad  # the core looks whether its arrays are still there
+    return answer
 
 
 def _install_custom() -> None:
@@ -131,8 +134,8 @@ def _install_custom() -> None:
         schema,
         _make_custom,
         _state,
-        KernelSpec("forward", ("always",), 0, _run_forward),
-        KernelSpec("backward", ("always",), 0, _run_backward),
+        KernelSpec("forward", ("always",), 0, _run_forward, False, "out_data", "self.assign"),
+        KernelSpec("backward", ("always",), 0, _run_backward, False, "in_grad", "self.assign"),
     )
     forward.doc = (
         "Applies an operator written by subclassing rsnet.operator.CustomOp.\n\n"
@@ -276,8 +279,8 @@ def _install_python_op(name: str, numpy: bool) -> None:
         schema,
         make,
         None,
-        KernelSpec("forward", ("always",), 0, forward, numpy),
-        KernelSpec("backward", ("always",), 0, backward, numpy),
+        KernelSpec("forward", ("always",), 0, forward, numpy, "out_data"),
+        KernelSpec("backward", ("always",), 0, backward, numpy, "in_grad"),
     )
     first.doc = "Applies a NumpyOp or NDArrayOp object (deprecated)."
     first.input_docs = [("data", "NDArray-or-Symbol[]", "The arguments.")]

@@ -56,6 +56,9 @@ class KernelSpec(NamedTuple):
     run: Callable[..., Any]
     #: NumPy views instead of NDArrays?
     numpy: bool = False
+    #: What the function calls the list of its outputs, and how it stores a value by its request.
+    results: str = "outputs"
+    assign: str = "op.assign"
 
 
 class Definition:

@@ -31,7 +31,7 @@ from . import _core
 from ._attributes import Attrs, Entry, GradNode, checked_views, kVarg
 from ._door import free_name, function_name
 from ._graph_rule import Entry as GradEntry
-from .base import MXNetError
+from .base import MXNetError, MXTypeError
 from .operator import assign
 from .parameter import Parameter
 from .user_op import (
@@ -221,7 +221,25 @@ def _grad_rule(backward: str, inputs: bool, outputs: bool) -> Callable[..., Any]
 
 
 def ElemwiseGradUseNone(backward: str) -> Callable[..., Any]:
-    """Gradient by the operator ``backward`` over the output gradients alone."""
+    """Gradient by the operator ``backward`` over the output gradients alone.
+
+    It is given the same parameters, as text: a backward operator (``TIsBackward``) registered here
+    gets what was parsed of them, any other operator parses them for itself.
+
+    >>> from rsnet import autograd, nd, op
+    >>> _ = (op.register("doc_scale").set_attr_parser(dict)
+    ...      .set_attr("FInferShape", op.ElemwiseShape(1, 1))
+    ...      .set_attr("FCompute<cpu>", lambda attrs, ctx, inputs, req, outputs:
+    ...                op.assign(outputs[0], req[0], inputs[0] * float(attrs["scalar"])))
+    ...      .set_attr("FGradient", op.ElemwiseGradUseNone("_mul_scalar")))
+    >>> x = nd.array([1, 2])
+    >>> x.attach_grad()
+    >>> with autograd.record():
+    ...     y = nd.doc_scale(x, scalar=3)
+    >>> y.backward()
+    >>> x.grad.asnumpy().tolist()
+    [3.0, 3.0]
+    """
     return _grad_rule(backward, False, False)
 
 
@@ -288,6 +306,9 @@ def op(
         The name is that of an operator which is built in or registered otherwise, or cannot be that
         of a function. By a call: the function returns too many or too few results, or results
         of other shapes.
+    rsnet.base.MXTypeError
+        By a call: a result is of another kind than its output, such as float for int32 or complex
+        for float32 (what NumPy's ``casting="same_kind"`` refuses).
 
     Examples
     --------
@@ -321,7 +342,8 @@ def op(
 
         def compute(attrs: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> None:
             result = f(*_with_params(attrs), *ins)
-            _store(name, result, req, outs)
+            results = result if isinstance(result, (tuple, list)) else [result]
+            _store(name, [f"output '{n}'" for n in outputs], results, req, outs)
 
         def gradient(g: Callable[..., Any]) -> Callable[..., Any]:
             backward = register(_free_name("_backward_" + name))
@@ -331,10 +353,12 @@ def op(
 
             def run(attrs: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> None:
                 parts = ins[:n_out], ins[n_out : n_out + n_in], ins[n_out + n_in :]
-                grads = g(*_with_params(attrs), *parts)
-                if isinstance(grads, (tuple, list)):  # None: no gradient flows to that input
-                    grads = [0 if grad is None else grad for grad in grads]
-                _store(backward.name, grads, req, outs)
+                result = g(*_with_params(attrs), *parts)
+                results = result if isinstance(result, (tuple, list)) else [result]
+                # None: no gradient flows to that input. False is zero in every type.
+                grads = [False if grad is None else grad for grad in results]
+                what = [f"gradient of input '{n}'" for n in inputs]
+                _store(backward.name, what, grads, req, outs)
 
             backward.set_attr("TIsBackward", True)
             backward.set_attr("FCompute<cpu>", run, views=views)
@@ -395,8 +419,10 @@ def _free_name(name: str) -> str:
     return next(n for n in names if n not in _entries)
 
 
-def _store(name: str, result: Any, req: Sequence[Any], outs: Sequence[Any]) -> None:
-    results = result if isinstance(result, (tuple, list)) else [result]
+def _store(
+    name: str, what: Sequence[str], results: Sequence[Any], req: Sequence[Any], outs: Sequence[Any]
+) -> None:
+    """Writes the results, which ``what`` names in errors, to the outputs."""
     if len(results) != len(outs):
         raise MXNetError(f"{name} returned {len(results)} results, expected {len(outs)}")
     for i, (out, r, value) in enumerate(zip(outs, req, results)):
@@ -409,4 +435,21 @@ def _store(name: str, result: Any, req: Sequence[Any], outs: Sequence[Any]) -> N
             raise MXNetError(
                 f"{name} returned shape {tuple(shape)} as result {i}, expected {tuple(out.shape)}"
             )
+        if getattr(value, "dtype", None) != out.dtype and r != "null":
+            _check_kind(name, what[i], value, np.dtype(out.dtype))
         assign(out, r, value)
+
+
+def _check_kind(name: str, what: str, value: Any, expected: np.dtype[Any]) -> None:
+    """Refuses what loses its kind in the output: fractions, imaginary parts, signs."""
+    if isinstance(value, (bool, int)):
+        got = np.min_scalar_type(value)
+    else:
+        got = np.dtype(value.dtype) if hasattr(value, "dtype") else np.asarray(value).dtype
+    if not np.can_cast(got, expected, casting="same_kind"):
+        raise MXTypeError(
+            f"{name} returned {got.name} for {what}, which is {expected.name}: expected "
+            f"{expected.name} or a type that NumPy casts to it by casting='same_kind' "
+            f"(to convert it all the same, return value.astype('{expected.name}'); for outputs of "
+            "another type see op.op(type=...))"
+        )

@@ -441,7 +441,10 @@ def _property_definitions(name: str, cls: type[OperatorProperty]) -> tuple[Defin
         n = node.n_args
         if node.backward_resources:
             ctx.request(node.requests("backward", [x.shape for x in outputs[:n]]))
-        return state.backward(ctx, out_grad, in_data, out_data, req[:n], outputs[:n], aux)
+        in_grad = outputs[:n]
+        answer = state.backward(ctx, out_grad, in_data, out_data, req[:n], in_grad, aux)
+        outputs[:n] = in_grad  # the core looks whether its arrays are still there
+        return answer
 
     def state(node: Node, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
         n = node.n_args
@@ -458,8 +461,8 @@ def _property_definitions(name: str, cls: type[OperatorProperty]) -> tuple[Defin
         schema,
         make,
         state,
-        KernelSpec("forward", ("always",), 0, run_forward),
-        KernelSpec("backward", ("always",), 0, run_backward),
+        KernelSpec("forward", ("always",), 0, run_forward, False, "out_data", "self.assign"),
+        KernelSpec("backward", ("always",), 0, run_backward, False, "in_grad", "self.assign"),
     )
     forward.doc = cls.__doc__ or ""
     forward.key_var_num_args = cls.key_var_num_args

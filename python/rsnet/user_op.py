@@ -207,9 +207,22 @@ class UserOpDefinition:
 
     def _share_out(self, total: int) -> dict[str, int]:
         """Counts from the number of all inputs: it decides them if one argument is variable, or if
-        optional ones are filled in order."""
+        optional ones are filled in order. Of several that take any number none comes first."""
         counts = {a.name: (0 if a.optional else a.count) for a in self.inputs}
         rest = total - sum(counts.values())
+        open_ended = [a.name for a in self.inputs if a.at_least and not a.optional]
+        if len(open_ended) > 1 and rest > 0:
+            raise MXNetError(
+                f"{self.name}: {total} arrays can be shared out in several ways, because the inputs "
+                f"{' and '.join(open_ended)} take any number each: say how many every input gets, "
+                f"in order, by arg_counts=({', '.join(a.name for a in self.inputs)})"
+            )
+        if rest < 0:
+            least = total - rest
+            raise MXNetError(
+                f"{self.name}: the inputs are {total} arrays, expected at least {least}: "
+                + ", ".join(f"{a.name} {a.count}" for a in self.inputs if not a.optional)
+            )
         for arg in self.inputs:
             if arg.optional and rest >= arg.count:
                 counts[arg.name] = arg.count

@@ -303,6 +303,11 @@ impl OpDef {
         Ok(fresh)
     }
 
+    /// Is [`Attrs::typed`] a struct of the core (which the operators of a family share)?
+    pub fn is_native(&self) -> bool {
+        self.shares
+    }
+
     pub fn inputs(&self, attrs: &Attrs) -> Vec<String> {
         self.input_names.to_vec(attrs)
     }

@@ -20,7 +20,7 @@ pub struct GradEntry(pub u64);
 pub trait GradBuilder {
     /// Runs the backward operator `op` of the node: it gets the node's parameters and state, is named
     /// `<node>_backward`, and has one output per input of the node, in order, of that input's shape and
-    /// dtype.
+    /// dtype. `op` may be any operator: see [`OpDef::in_gradient_of`].
     fn backward(&mut self, op: &str, inputs: &[GradEntry]) -> Result<Vec<GradEntry>>;
 
     /// Runs any operator; returns its visible outputs. `name` may be empty.
@@ -111,7 +111,74 @@ pub enum Gradient {
     Rule { rule: GradFn, reads: Option<DepsFn> },
 }
 
+/// How an operator runs that a gradient names.
+pub struct InGradient {
+    pub attrs: Arc<Attrs>,
+    /// Does it run as in any other place: without the node's state, with outputs of its own inference?
+    pub alone: bool,
+}
+
 impl OpDef {
+    /// `params` of a call with `n` inputs: what counts them need not be given.
+    pub fn with_count<'a>(
+        &'a self,
+        mut params: Vec<(&'a str, Value)>,
+        n: usize,
+    ) -> Vec<(&'a str, Value)> {
+        if let Some(count) = self.key_var_num_args.as_deref()
+            && !params.iter().any(|p| p.0 == count)
+        {
+            params.push((count, Value::Int(n as i64)));
+        }
+        params
+    }
+
+    /// This operator as the gradient, or a part of it, of a node of operator `of` with parameters `attrs`: it has
+    /// the same texts for parameters. A family of operators shares what was parsed of them; any other operator
+    /// parses them for itself, and then counts its own inputs.
+    pub fn in_gradient_of(
+        &self,
+        of: &OpDef,
+        attrs: &Arc<Attrs>,
+        n_inputs: usize,
+        n_wanted: usize,
+    ) -> Result<InGradient> {
+        let native = self.is_native();
+        if native == of.is_native() && (native || self.is_backward) {
+            return Ok(InGradient { attrs: attrs.clone(), alone: false });
+        }
+        let count = self.key_var_num_args.as_deref();
+        let given = attrs.given().iter().filter(|(k, _)| Some(k.as_str()) != count);
+        let given = given.map(|(k, v)| (k.as_str(), v.clone())).collect();
+        let attrs = self.parse_shared(&self.with_count(given, n_inputs));
+        let attrs = attrs.map_err(|e| self.refused_by(of, e))?;
+        let alone = !self.is_backward;
+        let (takes, gives) = (self.num_inputs(&attrs), self.num_visible_outputs(&attrs));
+        if alone && (takes, gives) != (n_inputs, n_wanted) {
+            let text = format!(
+                "it has {takes} inputs and {gives} outputs, expected {n_inputs} inputs, which the gradient \
+                 rule gives it, and {n_wanted} outputs, one for each input of '{}'",
+                of.name
+            );
+            return Err(self.refused_by(of, Error::value(text)));
+        }
+        Ok(InGradient { attrs, alone })
+    }
+
+    /// `error` of this operator where the gradient of `of` names it. (Exceptions stay as they are.)
+    fn refused_by(&self, of: &OpDef, error: Error) -> Error {
+        if error.payload().is_some() {
+            return error;
+        }
+        let text = format!(
+            "operator '{}' is named as the gradient of '{}', whose parameters it is given: {}",
+            self.name,
+            of.name,
+            error.message()
+        );
+        Error::new(error.kind(), text).in_operator(&self.name)
+    }
+
     /// An error if what is `got` as the gradient of an input is not like the input, shape and dtype.
     pub fn check_gradient(
         &self,

@@ -15,7 +15,9 @@ mod request;
 mod value;
 
 pub use def::{InferBothFn, InplacePair, InputDoc, Listed, OpDef};
-pub use gradient::{Dep, GradBuilder, GradEntry, GradFn, GradNode, Gradient, Gradients};
+pub use gradient::{
+    Dep, GradBuilder, GradEntry, GradFn, GradNode, Gradient, Gradients, InGradient,
+};
 pub use kernel::{
     Body, Call, Callback, Compare, Done, Kernel, Match, MatchFacts, NativeFn, OpContext, OpState,
     OwnedCall, Within,

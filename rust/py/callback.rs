@@ -17,7 +17,7 @@ use super::operator::{Payload, PyState};
 use super::runtime;
 use crate::dtype::DType;
 use crate::engine::{Prop, Push, Task, Var};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::copy::fill;
 use crate::ndarray::NDArray;
 use crate::operator::{Callback, Done, OpContext, OpReq, OwnedCall};
@@ -41,6 +41,12 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
+/// Words for errors.
+pub struct Words {
+    pub results: String,
+    pub assign: String,
+}
+
 /// A kernel that is a Python function.
 pub struct PythonKernel(Arc<Inner>);
 
@@ -48,14 +54,16 @@ struct Inner {
     op: String,
     run: Py<PyAny>,
     numpy: bool,
+    /// What the function calls the list of its outputs, and how it stores a value by its request.
+    words: Words,
     /// Views that outlive their call were reported.
     warned: AtomicBool,
 }
 
 impl PythonKernel {
-    pub fn new(op: &str, run: Py<PyAny>, numpy: bool) -> Self {
+    pub fn new(op: &str, run: Py<PyAny>, numpy: bool, words: Words) -> Self {
         let warned = AtomicBool::new(false);
-        PythonKernel(Arc::new(Inner { op: op.to_owned(), run, numpy, warned }))
+        PythonKernel(Arc::new(Inner { op: op.to_owned(), run, numpy, words, warned }))
     }
 }
 
@@ -154,7 +162,13 @@ impl Inner {
         let inputs = self.list(py, &operands.arrays[..n], false)?;
         let outputs = self.list(py, &operands.arrays[n..], true)?;
         let req = PyList::new(py, call.req.iter().map(|r| &requests(py)[*r as usize]))?;
-        let answer = self.run.bind(py).invoke((payload, state, ctx, inputs, req, outputs))?;
+        let given: SmallVec<[Bound<'_, PyAny>; 4]> = outputs.iter().collect();
+        let answer = self.run.bind(py).invoke((payload, state, ctx, inputs, req, &outputs))?;
+        for (i, operand) in given.iter().enumerate() {
+            if !outputs.get_item(i).is_ok_and(|now| now.is(operand)) {
+                self.check_replaced(call, operands, &outputs, i)?;
+            }
+        }
         if answer.is_none() {
             return Ok(());
         }
@@ -164,6 +178,34 @@ impl Inner {
             self.op,
             answer.get_type().name()?
         )))
+    }
+
+    /// The function put something else into the list of outputs, where nobody sees it: an error, unless it is
+    /// a view of the output or nobody wants the output.
+    #[cold]
+    fn check_replaced(
+        &self,
+        call: &OwnedCall,
+        operands: &Operands,
+        outputs: &Bound<'_, PyList>,
+        i: usize,
+    ) -> PyResult<()> {
+        let operand = &operands.arrays[call.inputs.len() + i];
+        let is_view = outputs.get_item(i).is_ok_and(|now| {
+            now.cast::<PyNDArray>().is_ok_and(|now| now.get().tracked.array.same_chunk(operand))
+        });
+        if is_view || call.req[i] == OpReq::Null {
+            return Ok(());
+        }
+        let (op, Words { results, assign }) = (&self.op, &self.words);
+        Err(to_py(
+            outputs.py(),
+            &Error::value(format!(
+                "operator '{op}': the function replaced {results}[{i}] by another object, which leaves \
+                 the output as it was: write {results}[{i}][:] = value or \
+                 {assign}({results}[{i}], req[{i}], value)"
+            )),
+        ))
     }
 
     /// Says once an operator that its operands' memory outlives the call.

@@ -4,7 +4,7 @@
 //! returned for one set of parameters. Their errors come back as the original exception. What runs is in
 //! `callback`.
 
-use super::callback::PythonKernel;
+use super::callback::{PythonKernel, Words};
 use super::convert::{context_to_py, from_value};
 use super::error::{from_py, to_py};
 use super::invoke::Invoke;
@@ -155,18 +155,21 @@ fn build(d: &Bound<'_, PyAny>) -> PyResult<OpDef> {
         }));
     }
     for spec in d.getattr("kernels")?.try_iter()? {
-        let (kernel_name, matches, priority, run, numpy): (
+        let (kernel_name, matches, priority, run, numpy, results, assign): (
             String,
             Bound<'_, PyAny>,
             i32,
             Py<PyAny>,
             bool,
+            String,
+            String,
         ) = spec?.extract()?;
+        let words = Words { results, assign };
         def.kernels.push(Arc::new(Kernel {
             name: kernel_name,
             matches: match_from_py(&matches)?,
             priority,
-            body: Body::Callback(Arc::new(PythonKernel::new(&name, run, numpy))),
+            body: Body::Callback(Arc::new(PythonKernel::new(&name, run, numpy, words))),
             accumulates: false,
             skips_null: false,
         }));

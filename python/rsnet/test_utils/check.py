@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -153,17 +154,22 @@ def numeric_grad(
     eps: float = 1e-4,
     use_forward_train: bool = True,
     dtype: Any = np.float32,
+    weights: Sequence[np.ndarray] | None = None,
 ) -> dict[str, np.ndarray]:
     """Central finite differences of the sum of the executor's outputs, by argument name.
 
-    Every element of every float argument is moved by `eps` / 2 to both sides.
+    The sum is taken in float64; `weights`, one array an output, are factors in it. Every element
+    of every float argument is moved by `eps` / 2 to both sides.
     """
 
     def value() -> float:
         for name, aux in (aux_states or {}).items():
             executor.aux_dict[name][:] = nd.array(_host(aux), dtype=executor.aux_dict[name].dtype)
         outputs = executor.forward(is_train=use_forward_train)
-        return sum(float(o.asnumpy().sum(dtype="float64")) for o in outputs)
+        values = [o.asnumpy().astype("float64") for o in outputs]
+        if weights is not None:
+            values = [v * w for v, w in zip(values, weights, strict=True)]
+        return float(sum(v.sum() for v in values))
 
     grads = {}
     for name, given in location.items():
@@ -222,7 +228,7 @@ def check_numeric_gradient(
     reqs = dict(grad_nodes) if isinstance(grad_nodes, dict) else dict.fromkeys(grad_nodes, "write")
     _, out_shapes, _ = sym.infer_shape(**{k: v.shape for k, v in args.items()})
     proj = sym_module.Variable("__random_proj")
-    out = sym_module.make_loss(sym_module.sum(sym * proj))
+    out = sym_module.make_loss(sym * proj)
     args["__random_proj"] = nd.array(
         np.random.uniform(0.1, 1.1, size=out_shapes[0]), ctx=ctx, dtype=dtype
     )
@@ -236,7 +242,10 @@ def check_numeric_gradient(
     got = {k: exe.grad_dict[k].asnumpy() for k in reqs if exe.grad_dict[k] is not None}
     start = {k: v.asnumpy() for k, v in args.items() if k in reqs}
     aux_start = {k: v.asnumpy() for k, v in _aux(sym, aux_states, ctx, dtype).items()}
-    numeric = numeric_grad(exe, start, aux_start, eps, use_forward_train, dtype="float64")
+    # Weighted and summed outside of the graph: in half precision it would lose the differences.
+    weights = [args.pop("__random_proj").asnumpy()]
+    plain = sym.bind(ctx, args=args, aux_states=_aux(sym, aux_states, ctx, dtype), grad_req="null")
+    numeric = numeric_grad(plain, start, aux_start, eps, use_forward_train, "float64", weights)
     tolerance = {"rtol": rtol, "atol": atol, "threshold": check_eps}
     for name, req in reqs.items():
         if name in numeric and name in got:

@@ -96,10 +96,12 @@ def _wide(x: np.ndarray) -> np.ndarray:
 
 
 def _violations(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, equal_nan: bool) -> Any:
-    """|a - b| / (atol + rtol |b|) element by element; inf where only one is nan."""
+    """|a - b| / (atol + rtol |b|) element by element; inf where only one is nan, or b is infinite
+    and a is not b."""
     a, b = np.broadcast_arrays(_wide(a), _wide(b))
     with np.errstate(all="ignore"):
         ratio = np.abs(a - b) / (atol + rtol * np.abs(b) + 1e-300)
+    ratio = np.where(np.isinf(b), np.inf, ratio)  # there it would be inf / inf
     ratio = np.where(a == b, 0.0, ratio)
     nans = np.isnan(a) | np.isnan(b)
     agree = np.isnan(a) & np.isnan(b) & equal_nan

@@ -7,7 +7,7 @@ use crate::executor::imperative::{CallState, Invoke, call};
 use crate::executor::line;
 use crate::executor::transfer::push_copy;
 use crate::ndarray::NDArray;
-use crate::operator::{Attrs, GradBuilder, GradEntry, GradNode, OpDef, OpReq, Value};
+use crate::operator::{Attrs, GradBuilder, GradEntry, GradNode, InGradient, OpDef, OpReq, Value};
 use crate::shape::Shape;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
@@ -432,6 +432,15 @@ impl TapeBuilder<'_> {
 impl GradBuilder for TapeBuilder<'_> {
     fn backward(&mut self, op: &str, inputs: &[GradEntry]) -> Result<Vec<GradEntry>> {
         let op = self.walk.rt.registry.find(op)?;
+        let Rule::Op { op: of, .. } = &self.record.rule else {
+            return Err(Error::internal("a function has no backward operator"));
+        };
+        let wanted = self.record.inputs.len();
+        let InGradient { attrs, alone } =
+            op.in_gradient_of(of, self.attrs, inputs.len(), wanted)?;
+        if alone {
+            return self.invoke(&op, &attrs, inputs, &self.walk.invoke());
+        }
         let like: SmallVec<[(Shape, crate::dtype::DType); 4]> =
             self.record.inputs.iter().map(|(saved, _)| saved.spec()).collect();
         let req: SmallVec<[OpReq; 4]> = (self.record.inputs.iter())
@@ -442,7 +451,7 @@ impl GradBuilder for TapeBuilder<'_> {
             .collect();
         let how =
             Invoke { state: self.state, like: Some(&like), req: Some(&req), ..self.walk.invoke() };
-        self.invoke(&op, self.attrs, inputs, &how)
+        self.invoke(&op, &attrs, inputs, &how)
     }
 
     fn op(
@@ -453,7 +462,7 @@ impl GradBuilder for TapeBuilder<'_> {
         inputs: &[GradEntry],
     ) -> Result<Vec<GradEntry>> {
         let op = self.walk.rt.registry.find(op)?;
-        let attrs = Arc::new(op.parse(params)?);
+        let attrs = Arc::new(op.parse(&op.with_count(params.to_vec(), inputs.len()))?);
         let how = Invoke { name, ..self.walk.invoke() };
         self.invoke(&op, &attrs, inputs, &how)
     }

@@ -5,7 +5,7 @@ use super::super::symbol::{SymEntry, SymNode, Symbol, parse_dict};
 use super::upgrade::{self, move_hidden_keys};
 use super::write::VERSION;
 use crate::error::{Error, Result};
-use crate::operator::{OpDef, Registry};
+use crate::operator::{InGradient, OpDef, Registry};
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 
@@ -309,7 +309,14 @@ fn backward(
     made: &[Option<Arc<SymNode>>],
     forward: &Arc<SymNode>,
 ) -> Result<SymNode> {
-    let attrs = forward.meta().attrs.clone();
+    let InGradient { attrs, .. } = match &forward.op {
+        Some(of) => {
+            let attrs = forward.meta().attrs.clone();
+            op.in_gradient_of(of, &attrs, raw.inputs.len(), forward.inputs.len())
+                .map_err(|e| e.in_node(&raw.name))?
+        }
+        None => return Err(Error::value("a variable has no gradient").in_node(&raw.name)),
+    };
     let mut node = SymNode::new(Some(op), raw.name.clone(), attrs);
     node.set_dict(Arc::new(raw.dict.clone()));
     for &(id, index) in &raw.inputs {

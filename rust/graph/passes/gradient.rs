@@ -9,7 +9,9 @@ use super::super::static_graph::{Entry, Graph, Node};
 use super::mirror::Mirror;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::operator::{GradBuilder, GradEntry, GradNode, Gradient, OpReq, Registry, Value};
+use crate::operator::{
+    GradBuilder, GradEntry, GradNode, Gradient, InGradient, OpReq, Registry, Value,
+};
 use crate::shape::Shape;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -156,12 +158,7 @@ impl Builder<'_> {
         inputs: Vec<Entry>,
     ) -> Result<u32> {
         let op = self.registry.find(op)?;
-        let mut params = params.to_vec();
-        if let Some(count) = op.key_var_num_args.as_deref()
-            && !params.iter().any(|p| p.0 == count)
-        {
-            params.push((count, Value::Int(inputs.len() as i64)));
-        }
+        let params = op.with_count(params.to_vec(), inputs.len());
         let attrs = op.parse(&params).map_err(|e| e.in_node(&name))?;
         let wanted = op.num_inputs(&attrs);
         if wanted != inputs.len() && !op.is_backward {
@@ -213,22 +210,34 @@ impl Builder<'_> {
 impl GradBuilder for Builder<'_> {
     fn backward(&mut self, op: &str, inputs: &[GradEntry]) -> Result<Vec<GradEntry>> {
         let op = self.registry.find(op)?;
-        let inputs = inputs.iter().map(|&e| self.source(unpack(e))).collect();
+        let inputs: Vec<Entry> = inputs.iter().map(|&e| self.source(unpack(e))).collect();
         let forward = &self.nodes[self.current as usize];
         let mirror = if self.again(self.current) { "_mirror" } else { "" };
-        let num_outputs = forward.inputs.len() as u32;
+        let name = format!("{}{mirror}_backward", forward.name);
+        let wanted = forward.inputs.len();
+        let Some(of) = &forward.op else {
+            return Err(Error::internal("a variable has no gradient rule").in_node(&name));
+        };
+        let InGradient { attrs, alone } = op
+            .in_gradient_of(of, &forward.attrs, inputs.len(), wanted)
+            .map_err(|e| e.in_node(&name))?;
+        let num_outputs = if alone { op.num_outputs(&attrs) } else { wanted } as u32;
+        let mut dict = forward.dict.clone();
+        if let Some(count) = op.key_var_num_args.as_deref().filter(|_| alone) {
+            Arc::make_mut(&mut dict).insert(count.to_owned(), inputs.len().to_string());
+        }
         let node = Node {
             op: Some(op),
-            attrs: forward.attrs.clone(),
-            dict: forward.dict.clone(),
+            attrs,
+            dict,
             inputs,
             control: vec![self.current],
-            backward_of: Some(self.current),
+            backward_of: (!alone).then_some(self.current),
             num_outputs,
-            ..Node::variable(format!("{}{mirror}_backward", forward.name))
+            ..Node::variable(name)
         };
         let id = self.push(node);
-        Ok((0..num_outputs).map(|i| pack(Entry::new(id, i))).collect())
+        Ok((0..wanted as u32).map(|i| pack(Entry::new(id, i))).collect())
     }
 
     fn op(
