@@ -3,8 +3,9 @@
 //! Prints `pattern=NAME workers=N ns_per_task=X`, medians of `RUNS` runs of `TASKS` tasks. Workers are counted
 //! besides the pushing thread. Each pattern first runs with an order-sensitive update and compares the
 //! result with a sequential run; then empty tasks are timed. An argument selects patterns by a part of
-//! their name. `atomic_rmw` is the machine's uncontended atomic addition, to compare hosts by, and `handoff` what
-//! it costs to pass the memory of a task to another core and get it back, which no engine can go below. Beside the
+//! their name. `atomic_rmw` is the machine's uncontended atomic addition, to compare hosts by, `handoff` what
+//! it costs to pass the memory of a task to another core and get it back, and `floor_inline` the least that is done for
+//! a task which its pusher runs: no engine can go below these. Beside the
 //! patterns stands libgomp's `task depend` in the same run (`peer=libgomp`, with its time as a multiple of
 //! ours), where a C compiler that knows OpenMP is at hand.
 
@@ -436,6 +437,7 @@ fn main() {
     let patterns = patterns();
     atomic_rmw();
     report("handoff", 1, limit::handoff());
+    report("floor_inline", 0, limit::inline());
     let libgomp = peer::Libgomp::build();
     if let Err(reason) = &libgomp {
         println!("peer=libgomp skipped: {reason}");

@@ -1,10 +1,11 @@
-//! What the machine lets any engine reach that hands tasks to another core.
+//! What the machine lets any engine reach: one that hands tasks to another core, and one that runs them itself.
 
 use super::{TASKS, median};
 use std::cell::UnsafeCell;
 use std::hint::{black_box, spin_loop};
-use std::sync::Arc;
+use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// As much as a small task takes: two cache lines, with one word that says whose turn it is.
@@ -63,6 +64,37 @@ pub fn handoff() -> f64 {
         }
         let sum = consumer.join().expect("the reader ends");
         assert_eq!(sum, expected, "a record was lost or changed");
+        start.elapsed().as_nanos() as f64 / TASKS as f64
+    };
+    once();
+    median((0..super::RUNS).map(|_| once()).collect())
+}
+
+/// Nanoseconds for each task that a thread orders and runs itself, where others may push as well: a lock around three
+/// variables of which each names its last task, a call that catches panics, a task that is closed and counted. Nothing
+/// else is done: no check of what is named, no record of the task, no errors, versions or hooks.
+pub fn inline() -> f64 {
+    let vars = Mutex::new([0u64; 64]);
+    let (closed, count) = (AtomicU64::new(0), AtomicU64::new(0));
+    let function: fn(usize) = |i| {
+        black_box(i);
+    };
+    let once = || {
+        let start = Instant::now();
+        for i in 0..TASKS {
+            {
+                let mut vars = vars.lock().expect("nobody panics");
+                for k in 0..3 {
+                    let last = &mut vars[(i * 7 + k * 11) % 64];
+                    black_box(*last);
+                    *last = i as u64;
+                }
+            }
+            let call = black_box(function);
+            catch_unwind(|| call(i)).expect("it does not panic");
+            closed.swap(i as u64, Ordering::AcqRel);
+            count.fetch_add(1, Ordering::Release);
+        }
         start.elapsed().as_nanos() as f64 / TASKS as f64
     };
     once();

@@ -42,7 +42,8 @@ impl<'py> Invoke<'py> for Bound<'py, PyAny> {
     {
         let py = self.py();
         let args = args.into_pyobject(py).map_err(Into::into)?.into_bound();
-        let call = ffi::PyObject_Call as *const ();
+        // (A compiler that saw which function it is would know it by a declaration that says it never unwinds.)
+        let call = std::hint::black_box(ffi::PyObject_Call as *const ());
         // SAFETY: the function of that address, of which it is said in addition that it may unwind.
         let call: Call = unsafe { std::mem::transmute(call) };
         let halt = Halt;
