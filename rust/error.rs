@@ -39,6 +39,12 @@ pub enum ErrorKind {
 /// `Result` with the core's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Runs `f`, a panic becoming an error.
+pub fn guarded<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| Err(Error::from_panic(panic)))
+}
+
 #[derive(Clone)]
 struct Inner {
     kind: ErrorKind,

@@ -26,21 +26,28 @@ BINARY = [lambda a, b: a + b, lambda a, b: a - b, lambda a, b: a * b]
 REQS = ["write", "add", "null"]
 
 
+def step(draw, read, unary):
+    """One operation, of the first `unary` ones on one value or of those on two, on values that `read` draws."""
+    if draw(st.booleans()):
+        return draw(st.integers(0, unary - 1)), draw(read), None
+    return draw(st.integers(0, len(BINARY) - 1)), draw(read), draw(read)
+
+
+def ends(draw, inputs, steps):
+    """The outputs, and how the gradients of the inputs are stored."""
+    last = inputs + len(steps) - 1
+    heads = draw(st.lists(st.integers(inputs, last), min_size=1, max_size=3))
+    return heads, draw(st.lists(st.sampled_from(REQS), min_size=inputs, max_size=inputs))
+
+
 @st.composite
 def recipes(draw):
     """Numbers of inputs, then steps that each read earlier values, then the outputs."""
     inputs = draw(st.integers(1, 3))
     steps = []
     for at in range(inputs, inputs + draw(st.integers(1, 24))):
-        one = st.integers(0, at - 1)
-        if draw(st.booleans()):
-            steps.append((draw(st.integers(0, len(UNARY) - 1)), draw(one), None))
-        else:
-            steps.append((draw(st.integers(0, len(BINARY) - 1)), draw(one), draw(one)))
-    total = inputs + len(steps)
-    heads = draw(st.lists(st.integers(inputs, total - 1), min_size=1, max_size=3))
-    reqs = draw(st.lists(st.sampled_from(REQS), min_size=inputs, max_size=inputs))
-    return inputs, steps, heads, reqs
+        steps.append(step(draw, st.integers(0, at - 1), len(UNARY)))
+    return inputs, steps, *ends(draw, inputs, steps)
 
 
 def build(recipe, module, values):
@@ -116,15 +123,8 @@ def joins(draw):
     for nxt in range(2, inputs):
         steps.append((0, inputs + len(steps) - 1, nxt))
     for at in range(inputs + len(steps), inputs + len(steps) + draw(st.integers(0, 5))):
-        one = st.integers(inputs, at - 1)
-        if draw(st.booleans()):
-            steps.append((draw(st.integers(0, len(UNARY) - 2)), draw(one), None))
-        else:
-            steps.append((draw(st.integers(0, len(BINARY) - 1)), draw(one), draw(one)))
-    total = inputs + len(steps)
-    heads = draw(st.lists(st.integers(inputs, total - 1), min_size=1, max_size=3))
-    reqs = draw(st.lists(st.sampled_from(REQS), min_size=inputs, max_size=inputs))
-    return inputs, steps, heads, reqs
+        steps.append(step(draw, st.integers(inputs, at - 1), len(UNARY) - 1))
+    return inputs, steps, *ends(draw, inputs, steps)
 
 
 @settings(max_examples=120, deadline=None)

@@ -248,17 +248,22 @@ def test_a_wait_names_the_lines_of_gradients():
         assert str(at) in found.values()
 
 
+def reported_of(v, gate):
+    """What a wait for `v` reports until `gate` opens what it waits for."""
+    engine.set_wait_timeout(0.2)
+    try:
+        return reported(lambda: engine.wait_for_var(v))
+    finally:
+        gate.set()
+
+
 def test_a_wait_for_a_bulk_names_its_functions_and_their_lines():
     v, gate = engine.new_variable(), threading.Event()
     with engine.bulk(20):
         engine.push_sync(lambda rc: gate.wait(20), mutate_vars=[v], name="one")
         engine.push_sync(lambda rc: None, mutate_vars=[v], name="two")
     at = line() - 1
-    engine.set_wait_timeout(0.2)
-    try:
-        found = reported(lambda: engine.wait_for_var(v))
-    finally:
-        gate.set()
+    found = reported_of(v, gate)
     assert found == {"ImperativeBulk": f"one ({at - 1}), two ({at})"}
     engine.set_wait_timeout(None)
     engine.wait_for_all()
@@ -270,10 +275,6 @@ def test_a_wait_for_a_long_bulk_names_the_first_functions():
         for i in range(11):
             engine.push_sync(lambda rc: gate.wait(20), mutate_vars=[v], name=f"f{i}")
     at = line() - 1
-    engine.set_wait_timeout(0.2)
-    try:
-        found = reported(lambda: engine.wait_for_var(v))
-    finally:
-        gate.set()
+    found = reported_of(v, gate)
     names = ", ".join(f"f{i} ({at})" for i in range(8))
     assert found == {"ImperativeBulk": f"{names} and 3 more"}

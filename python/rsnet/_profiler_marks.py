@@ -16,7 +16,20 @@ def _text(what: str, value: object) -> str:
     return value
 
 
-class Domain:
+class _Named:
+    """Has a name, by which it is shown."""
+
+    def __init__(self, name: str) -> None:
+        self.name = _text("name", name)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class Domain(_Named):
     """A name under which tasks, frames, counters and markers are shown together.
 
     Parameters
@@ -30,15 +43,6 @@ class Domain:
     >>> str(domain), domain.new_task("read").name
     ('loading', 'read')
     """
-
-    def __init__(self, name: str) -> None:
-        self.name = _text("name", name)
-
-    def __str__(self) -> str:
-        return self.name
-
-    def __repr__(self) -> str:
-        return f"Domain({self.name!r})"
 
     def new_task(self, name: str) -> Task:
         """A `Task` of this domain."""
@@ -63,19 +67,14 @@ def _domain(domain: object) -> Domain:
     return domain
 
 
-class _Interval:
+class _Interval(_Named):
     """From `start` to `stop`, on any threads; recorded if the profiler runs at the start."""
 
     def __init__(self, category: str, name: str) -> None:
-        self._category, self.name = category, _text("name", name)
+        super().__init__(name)
+        self._category = category
         self._begun: Any = None
         self._is_started = False
-
-    def __str__(self) -> str:
-        return self.name
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
 
     def start(self) -> None:
         """Begins it; a RuntimeError if it has begun."""
@@ -158,7 +157,7 @@ class Event(_Interval):
         super().__init__("event", name)
 
 
-class Counter:
+class Counter(_Named):
     """A number that changes as the program goes on. It counts also while nothing is recorded.
 
     Parameters
@@ -179,13 +178,11 @@ class Counter:
     """
 
     def __init__(self, domain: Domain, name: str, value: int | None = None) -> None:
-        self.domain, self.name = _domain(domain), _text("name", name)
+        self.domain = _domain(domain)
+        super().__init__(name)
         self._count = _profiler.Count()
         if value is not None:
             self.set_value(value)
-
-    def __str__(self) -> str:
-        return self.name
 
     def __repr__(self) -> str:
         return f"Counter({self.name!r}, {self.value})"
@@ -223,7 +220,7 @@ class Counter:
         return self
 
 
-class Marker:
+class Marker(_Named):
     """A moment of the program's own.
 
     Parameters
@@ -239,13 +236,8 @@ class Marker:
     """
 
     def __init__(self, domain: Domain, name: str) -> None:
-        self.domain, self.name = _domain(domain), _text("name", name)
-
-    def __str__(self) -> str:
-        return self.name
-
-    def __repr__(self) -> str:
-        return f"Marker({self.name!r})"
+        self.domain = _domain(domain)
+        super().__init__(name)
 
     def mark(self, scope: str = "process") -> None:
         """Now. `scope` says what it concerns: 'global', 'process', 'thread', 'task' or 'marker'."""

@@ -39,7 +39,7 @@ pub struct Frame {
 }
 
 /// The pushes of an operation, and what they write.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Pushed {
     tasks: Vec<TaskRef>,
     written: Vec<Var>,
@@ -150,14 +150,14 @@ pub fn remember(known: &mut Vec<Var>, written: &[Var]) {
 
 /// What the operation on top of this thread's stack has pushed.
 pub fn own_pushes(core: *const Core) -> Vec<TaskRef> {
-    own(core).map_or(Vec::new(), |p| p.tasks)
+    own(core, |p| p.tasks.clone())
 }
 
 /// What the pushes of the operation on top of this thread's stack write.
 pub fn own_written(core: *const Core) -> Vec<Var> {
-    own(core).map_or(Vec::new(), |p| p.written)
+    own(core, |p| p.written.clone())
 }
 
-fn own(core: *const Core) -> Option<Pushed> {
-    each(core, |f| Some(f.pushed.borrow().as_deref().cloned()))?
+fn own<T: Default>(core: *const Core, part: impl Fn(&Pushed) -> T) -> T {
+    each(core, |f| Some(f.pushed.borrow().as_deref().map(&part))).flatten().unwrap_or_default()
 }

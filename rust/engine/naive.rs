@@ -6,7 +6,6 @@ use super::fork::HeldForFork;
 use super::inside::{self, Deletion, Inside, Place};
 use super::operation::Function;
 use super::sync::{Guard, Lock};
-use super::task::guarded;
 use super::threaded::rare;
 use super::var::{Living, Vars, Versions, explain, gone};
 use super::{
@@ -15,7 +14,7 @@ use super::{
     check_variables,
 };
 use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, guarded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;

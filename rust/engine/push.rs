@@ -132,12 +132,11 @@ impl PushState {
         writes: &[Var],
         find: impl Fn(&mut Vars, Var) -> Option<u32>,
     ) -> bool {
-        let n = reads.len() + writes.len();
-        if n > VARS {
-            return self.look_at_many(core, draft, reads, writes, find);
-        }
         draft.write_counts(reads.len(), writes.len());
         self.before.clear();
+        if reads.len() + writes.len() > VARS {
+            return self.look_at_many(core, draft, reads, writes, find);
+        }
         // SAFETY: as in `Draft::body`.
         let mut places = unsafe { &mut (*draft.body).vars }.iter_mut();
         for (&v, place) in reads.iter().zip(&mut places) {
@@ -154,6 +153,7 @@ impl PushState {
         true
     }
 
+    /// The same for more variables than a slot holds.
     #[cold]
     fn look_at_many(
         &mut self,
@@ -167,8 +167,6 @@ impl PushState {
         if n > super::MOST_VARIABLES {
             return false;
         }
-        draft.write_counts(reads.len(), writes.len());
-        self.before.clear();
         let mut found = Vec::with_capacity(n);
         for &v in reads.iter().chain(writes) {
             let Some(i) = find(&mut self.vars, v) else { return false };

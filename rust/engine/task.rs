@@ -7,9 +7,9 @@ use super::RunContext;
 use super::frame::Frame;
 use super::slot::TaskRef;
 use super::threaded::Core;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, guarded};
 use std::cell::Cell;
-use std::mem::{ManuallyDrop, MaybeUninit, align_of, size_of};
+use std::mem::{MaybeUninit, align_of, size_of};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Arc;
@@ -281,13 +281,11 @@ impl Task {
     /// answer of `None` says that the operation ends by its token.
     #[inline]
     pub(in crate::engine) fn run(
-        self,
+        mut self,
         run: &RunContext,
         token: impl FnOnce() -> OnComplete,
     ) -> Option<Result<()>> {
-        let mut task = ManuallyDrop::new(self);
-        // SAFETY: not used again.
-        unsafe { Task::run_at(&raw mut *task, run, token) }
+        self.run_in_place(run, token)
     }
 
     /// The same where the task is. Its place is not touched once the function has begun.
@@ -367,11 +365,6 @@ unsafe fn call(
             None
         }
     }
-}
-
-/// Runs `f`, a panic becoming an error.
-pub(in crate::engine) fn guarded<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
-    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| Err(Error::from_panic(panic)))
 }
 
 /// Runs an asynchronous function. If it panics, the operations whose tokens the panic drops fail with its message.

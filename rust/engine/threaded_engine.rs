@@ -144,7 +144,7 @@ impl Engine for ThreadedEngine {
         }
         drop(carried);
         if let Some(last) = last {
-            let _ = super::task::guarded(|| {
+            let _ = crate::error::guarded(|| {
                 last();
                 Ok(())
             });

@@ -5,7 +5,7 @@ use super::frame::Frame;
 use super::pool::usable_cores;
 use super::queue::Apart;
 use super::sleep::{Parker, publish};
-use super::slot::{Body, TaskRef, flag};
+use super::slot::{Body, NIL, TaskRef, flag};
 use super::sync::AtomicU64;
 use super::task::{OnComplete, Task};
 use super::threaded::{Core, context_of, name_of, rare, vars_of};
@@ -27,7 +27,6 @@ const BATCH: usize = 64;
 const STREAK: u32 = 64;
 /// Pauses of an emptied worker before its next look.
 const BACK_OFF: u32 = 6;
-const NONE: u32 = u32::MAX;
 
 /// Short tasks that wait for this thread.
 type CheapTasks = Vec<(Arc<Core>, u32, u32)>;
@@ -79,7 +78,7 @@ impl Core {
             completed: &self.completed[lane],
             free: Vec::with_capacity(2 * BATCH),
             ready: Vec::new(),
-            next: NONE,
+            next: NIL,
             streak: 0,
             frame: &frame,
         };
@@ -109,8 +108,8 @@ impl Core {
         local.streak = 0;
         loop {
             self.execute(task, Some(local));
-            task = std::mem::replace(&mut local.next, NONE);
-            if task == NONE {
+            task = std::mem::replace(&mut local.next, NIL);
+            if task == NIL {
                 break;
             }
         }
@@ -271,7 +270,7 @@ impl Core {
                 self.hand_over(local);
             }
             None => {
-                if head != super::slot::NIL {
+                if head != NIL {
                     self.release_elsewhere(head);
                 }
                 self.slab.retire(slot, |s| self.returned.put(s));
@@ -306,7 +305,7 @@ impl Core {
         let flags = unsafe { (*self.slab.get(task).body()).flags };
         if flags & (flag::SIGNAL | flag::URGENT | flag::LATER) != 0 {
             self.ready_with_rank(task, flags);
-        } else if local.next == NONE && local.streak < STREAK {
+        } else if local.next == NIL && local.streak < STREAK {
             local.next = task;
             local.streak += 1;
         } else {
@@ -392,8 +391,8 @@ impl Core {
     /// Queues what a completion made ready beyond the next task.
     #[inline]
     fn hand_over(&self, local: &mut Local<'_>) {
-        if local.next != NONE && self.queues.has_urgent() {
-            local.ready.push(std::mem::replace(&mut local.next, NONE));
+        if local.next != NIL && self.queues.has_urgent() {
+            local.ready.push(std::mem::replace(&mut local.next, NIL));
         }
         if !local.ready.is_empty() {
             self.queues.surplus(Some(local.lane), &local.ready);

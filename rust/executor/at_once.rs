@@ -1,7 +1,7 @@
 //! Short work runs at once, on the thread that asks for it.
 
 use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::error::{Result, guarded};
 use crate::ndarray::{NDArray, with_quiet};
 use crate::profiler::{Recorder, mode};
 
@@ -42,9 +42,4 @@ pub fn at_once<R>(
     };
     with_quiet(reads, writes, elems <= TINY_ELEMS, &mut run);
     result
-}
-
-fn guarded<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| Err(Error::from_panic(panic)))
 }

@@ -117,6 +117,34 @@ impl Graph {
     }
 }
 
+/// Visits the nodes of a graph in turn, there and back, until nothing is left to learn.
+trait Sweep {
+    fn num_nodes(&self) -> usize;
+    /// Is nothing left to learn or to check anywhere?
+    fn all_done(&self) -> bool;
+    /// Runs the node's rule; `true` if anything was learnt.
+    fn visit(&mut self, id: usize) -> Result<bool>;
+
+    fn reach_fixed_point(&mut self) -> Result<()> {
+        let n = self.num_nodes();
+        loop {
+            let mut learnt = false;
+            for node in 0..n {
+                learnt |= self.visit(node)?;
+            }
+            if self.all_done() {
+                return Ok(());
+            }
+            for node in (0..n).rev() {
+                learnt |= self.visit(node)?;
+            }
+            if !learnt {
+                return Ok(());
+            }
+        }
+    }
+}
+
 /// Sweeps over shapes and dtypes at once.
 struct Joint<'a> {
     shapes: Sweeper<'a, Shape>,
@@ -131,25 +159,6 @@ impl<'a> Joint<'a> {
         Joint { shapes, types, supposes: false }
     }
 
-    fn reach_fixed_point(&mut self) -> Result<()> {
-        let n = self.shapes.graph.nodes.len();
-        loop {
-            let mut learnt = false;
-            for node in 0..n {
-                learnt |= self.visit(node)?;
-            }
-            if self.shapes.done.iter().chain(&self.types.done).all(|&d| d) {
-                return Ok(());
-            }
-            for node in (0..n).rev() {
-                learnt |= self.visit(node)?;
-            }
-            if !learnt {
-                return Ok(());
-            }
-        }
-    }
-
     /// One forward sweep over the nodes from `first` on, whose inputs are all known by then.
     fn only_from(&mut self, first: usize) -> Result<()> {
         for node in first..self.shapes.graph.nodes.len() {
@@ -158,14 +167,6 @@ impl<'a> Joint<'a> {
             }
         }
         Ok(())
-    }
-
-    fn visit(&mut self, id: usize) -> Result<bool> {
-        let node = &self.shapes.graph.nodes[id];
-        match node.op.as_ref().and_then(|op| Some((op, op.infer_both.as_ref()?))) {
-            Some((op, rule)) => self.visit_both(id, op, rule),
-            None => Ok(self.shapes.visit(id)? | self.types.visit(id)?),
-        }
     }
 
     /// Runs a rule of both once what it needs is known.
@@ -191,6 +192,24 @@ impl<'a> Joint<'a> {
     }
 }
 
+impl Sweep for Joint<'_> {
+    fn num_nodes(&self) -> usize {
+        self.shapes.num_nodes()
+    }
+
+    fn all_done(&self) -> bool {
+        self.shapes.all_done() && self.types.all_done()
+    }
+
+    fn visit(&mut self, id: usize) -> Result<bool> {
+        let node = &self.shapes.graph.nodes[id];
+        match node.op.as_ref().and_then(|op| Some((op, op.infer_both.as_ref()?))) {
+            Some((op, rule)) => self.visit_both(id, op, rule),
+            None => Ok(self.shapes.visit(id)? | self.types.visit(id)?),
+        }
+    }
+}
+
 struct Sweeper<'a, F> {
     graph: &'a Graph,
     facts: &'a mut [F],
@@ -200,32 +219,15 @@ struct Sweeper<'a, F> {
     outs: Vec<F>,
 }
 
-impl<'a, F: Fact> Sweeper<'a, F> {
-    fn new(graph: &'a Graph, facts: &'a mut [F]) -> Self {
-        let done = graph.nodes.iter().map(Node::is_variable).collect();
-        Sweeper { graph, facts, done, ins: Vec::new(), outs: Vec::new() }
+impl<F: Fact> Sweep for Sweeper<'_, F> {
+    fn num_nodes(&self) -> usize {
+        self.graph.nodes.len()
     }
 
-    fn reach_fixed_point(&mut self) -> Result<()> {
-        let n = self.graph.nodes.len();
-        loop {
-            let mut learnt = false;
-            for node in 0..n {
-                learnt |= self.visit(node)?;
-            }
-            if self.done.iter().all(|&d| d) {
-                return Ok(());
-            }
-            for node in (0..n).rev() {
-                learnt |= self.visit(node)?;
-            }
-            if !learnt {
-                return Ok(());
-            }
-        }
+    fn all_done(&self) -> bool {
+        self.done.iter().all(|&d| d)
     }
 
-    /// Runs the node's rule; `true` if anything was learnt.
     fn visit(&mut self, id: usize) -> Result<bool> {
         let node = &self.graph.nodes[id];
         let Some(op) = node.op.as_ref().filter(|_| !self.done[id]) else { return Ok(false) };
@@ -236,6 +238,13 @@ impl<'a, F: Fact> Sweeper<'a, F> {
         F::run(op, &node.attrs, &mut self.ins, &mut self.outs)
             .map_err(|e| self.explain(e, node, op))?;
         self.learn(id, node, op)
+    }
+}
+
+impl<'a, F: Fact> Sweeper<'a, F> {
+    fn new(graph: &'a Graph, facts: &'a mut [F]) -> Self {
+        let done = graph.nodes.iter().map(Node::is_variable).collect();
+        Sweeper { graph, facts, done, ins: Vec::new(), outs: Vec::new() }
     }
 
     /// What is known of the node's inputs and outputs, for a rule.
