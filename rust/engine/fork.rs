@@ -51,7 +51,7 @@ impl<'a> HeldForFork<'a> {
             _queues: core.queues.hold(),
             _sleep: core.sleep.hold(),
             _watch: core.watch.hold(),
-            _rest: (core.returned.hold(), core.faults.hold()),
+            _rest: (core.returned.0.lock(), core.faults.hold()),
             hook: (core.hook.lock(), core.wait_timeout.lock()),
         };
         HeldForFork(Held::Threaded(core, locks))
@@ -89,7 +89,7 @@ pub fn recover(core: &Core, state: &mut PushState) {
         std::mem::forget(core.faults.spread(&inherited, lost.into_iter()));
     }
     state.alloc.reset(core);
-    core.returned.clear();
+    core.returned.0.lock().clear();
     core.queues.clear();
     core.sleep.clear();
     core.watch.reset();

@@ -7,7 +7,6 @@
 //! that is not ordered.
 
 use super::queue::Queues;
-use super::returned::Returned;
 use super::sleep::{Parker, Sleep, publish};
 use super::slot::{Edge, Slab};
 use super::sync::{AtomicUsize, Lock};
@@ -144,30 +143,6 @@ fn loom_a_stale_reference_is_done() {
         }
         completer.join().unwrap();
         assert_eq!(ran.get(), 1);
-    });
-}
-
-/// Slots come back from two threads while one is taken: each is taken once, after all that was done to it.
-#[test]
-fn loom_a_slot_that_came_back_is_taken_once() {
-    check(4, || {
-        let returned = Arc::new(Returned::default());
-        let used = Arc::new([Payload::default(), Payload::default()]);
-        let completers = [0, 1].map(|i| {
-            let (returned, used) = (returned.clone(), used.clone());
-            thread::spawn(move || {
-                used[i].add(1);
-                returned.put(i as u32);
-            })
-        });
-        let take = |slot: u32| used[slot as usize].add(10);
-        thread::yield_now(); // (else loom, which remembers the last access only, never has it find one)
-        returned.take_spare().into_iter().for_each(take);
-        completers.into_iter().for_each(|c| c.join().unwrap());
-        let mut others = Vec::new();
-        returned.swap(&mut others);
-        returned.take_spare().into_iter().chain(others).for_each(take);
-        assert!(used.iter().all(|u| u.get() == 11));
     });
 }
 
@@ -383,9 +358,10 @@ fn loom_a_token_completes_exactly_once() {
     });
 }
 
-/// What ends by a token on another thread is counted apart: the wait for everything sees it all the same.
+/// What its pusher runs keeps its slot and is counted nowhere: the wait for everything waits for its end all the same,
+/// which comes on another thread.
 #[test]
-fn loom_a_wait_for_everything_sees_what_ended_elsewhere() {
+fn loom_a_wait_for_everything_sees_what_is_counted_nowhere() {
     check(3, || {
         let engine = ThreadedEngine::with_threads(1);
         engine.core.is_running.store(true, Ordering::Release);
@@ -393,6 +369,45 @@ fn loom_a_wait_for_everything_sees_what_ended_elsewhere() {
         let completer = completes(started(&engine, v), &payload, 5);
         engine.wait_for_all(&mut patiently()).unwrap();
         assert_eq!(payload.get(), 5);
+        completer.join().unwrap();
+    });
+}
+
+/// The same where the slot of another task is kept: this one is counted apart.
+#[test]
+fn loom_a_wait_for_everything_sees_what_ended_elsewhere() {
+    check(2, || {
+        let engine = ThreadedEngine::with_threads(1);
+        engine.core.is_running.store(true, Ordering::Release);
+        let (v, w, payload) =
+            (engine.new_variable(), engine.new_variable(), Arc::new(Payload::default()));
+        let kept = started(&engine, v);
+        let completer = completes(started(&engine, w), &payload, 5);
+        kept.complete(Ok(()));
+        engine.wait_for_all(&mut patiently()).unwrap();
+        assert_eq!(payload.get(), 5);
+        completer.join().unwrap();
+    });
+}
+
+/// A kept slot is used again while its task may just be ending on another thread: each task runs once, in order.
+#[test]
+fn loom_a_kept_slot_is_used_again() {
+    check(2, || {
+        let engine = ThreadedEngine::with_threads(1);
+        engine.core.is_running.store(true, Ordering::Release);
+        let (v, w, payload) =
+            (engine.new_variable(), engine.new_variable(), Arc::new(Payload::default()));
+        let completer = completes(started(&engine, v), &payload, 5);
+        let other = Arc::new(Payload::default());
+        for (n, before) in [(1, 0), (10, 1)] {
+            let writes = [w];
+            let push = Push { cheap: true, ..Push::new("cheap", &[], &writes) };
+            engine.push(adds(&other, n, before), push).unwrap();
+        }
+        assert_eq!(other.get(), 11); // both ran in their pushes
+        engine.wait_for_var(v, &mut patiently()).unwrap();
+        assert_eq!((payload.get(), engine.version(v), engine.version(w)), (5, 1, 2));
         completer.join().unwrap();
     });
 }

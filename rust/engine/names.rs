@@ -1,6 +1,7 @@
 //! Names of operations, each kept once, so that a task carries eight bytes.
 
 use std::collections::HashMap;
+use std::ptr;
 
 const CACHE: usize = 16;
 const LIMIT: usize = 1 << 16;
@@ -12,13 +13,50 @@ pub struct Names {
     all: Vec<Box<Box<str>>>,
     index: HashMap<Box<str>, u32>,
     /// The names used last, by a hash that costs nothing.
-    cache: [u32; CACHE],
+    cache: [(Ends, *const Box<str>); CACHE],
+}
+
+// SAFETY: the cache points into `all`, which goes where the table goes.
+unsafe impl Send for Names {}
+
+/// Length and both ends of a name: up to 16 bytes that is all of it.
+#[derive(Clone, Copy, PartialEq, Default)]
+struct Ends {
+    len: usize,
+    first: u64,
+    last: u64,
+}
+
+impl Ends {
+    #[inline]
+    fn of(name: &str) -> Self {
+        let bytes = name.as_bytes();
+        let (first, last) =
+            if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+                (u64::from_ne_bytes(*first), u64::from_ne_bytes(*last))
+            } else if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+                (u32::from_ne_bytes(*first).into(), u32::from_ne_bytes(*last).into())
+            } else {
+                (bytes.iter().fold(0, |all, &b| all << 8 | u64::from(b)), 0)
+            };
+        Ends { len: bytes.len(), first, last }
+    }
+
+    /// All of the name?
+    #[inline]
+    fn are_all(&self) -> bool {
+        self.len <= 16
+    }
 }
 
 impl Default for Names {
     fn default() -> Self {
         let all = vec![Box::new(Box::from(""))];
-        Names { all, index: HashMap::new(), cache: [0; CACHE] }
+        Names {
+            all,
+            index: HashMap::new(),
+            cache: [(Ends { len: usize::MAX, ..Ends::default() }, ptr::null()); CACHE],
+        }
     }
 }
 
@@ -26,22 +64,23 @@ impl Names {
     /// The kept copy of `name`; none when the table is full.
     #[inline]
     pub fn keep(&mut self, name: &str) -> Option<*const Box<str>> {
-        let bytes = name.as_bytes();
-        let ends = bytes.first().copied().unwrap_or(0) ^ bytes.last().copied().unwrap_or(0) << 2;
-        let place = (bytes.len() ^ ends as usize) % CACHE;
-        let kept = &*self.all[self.cache[place] as usize];
-        if **kept == *name {
+        let ends = Ends::of(name);
+        let place = (ends.len ^ ends.first as usize ^ (ends.last as usize) << 2) % CACHE;
+        let (of, kept) = self.cache[place];
+        // SAFETY: a kept name stays where it is for as long as the table.
+        if of == ends && (ends.are_all() || unsafe { &**kept } == name) {
             return Some(kept);
         }
-        let i = self.find(name)?;
-        self.cache[place] = i;
-        Some(&*self.all[i as usize])
+        let kept = self.find(name)?;
+        self.cache[place] = (ends, kept);
+        Some(kept)
     }
 
     #[cold]
-    fn find(&mut self, name: &str) -> Option<u32> {
+    #[inline(never)]
+    fn find(&mut self, name: &str) -> Option<*const Box<str>> {
         if let Some(&i) = self.index.get(name) {
-            return Some(i);
+            return Some(&*self.all[i as usize]);
         }
         if self.all.len() >= LIMIT {
             return None;
@@ -49,7 +88,7 @@ impl Names {
         let i = self.all.len() as u32;
         self.all.push(Box::new(name.into()));
         self.index.insert(name.into(), i);
-        Some(i)
+        Some(&*self.all[i as usize])
     }
 
     /// Stands for a name kept elsewhere.

@@ -6,45 +6,19 @@
 
 use super::operation::OperationInner;
 use super::slot::{Body, EDGES, Edge, Extra, TaskRef, VARS, flag};
+use super::source::{Run, Source};
 use super::task::Task;
 use super::threaded::{Core, PushState, rare, vars_of};
-use super::var::{self, Vars};
-use super::{Operation, Origin, Prop, Push, Var, frame};
+use super::var;
+use super::{Operation, Origin, Push, Var, frame};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// What became of a push. A task that was pushed has moved to its slot, and left nothing; else it is still the
-/// caller's.
-#[derive(Clone, Copy)]
-enum Pushed {
-    /// Waits for others.
-    Waiting,
-    /// Ready: a worker is to be told.
-    Queued,
-    /// Ready and cheap: the caller runs it.
-    Inline(TaskRef),
-    /// Not pushed: it was to run inline only, and is not ready.
-    NotReady,
-    /// Not pushed: there is no room.
-    Full,
-}
-
-/// How a push wishes to run.
-#[derive(Clone, Copy, PartialEq)]
-enum Wish {
-    /// On a worker.
-    Queue,
-    /// On the pushing thread, if it is ready.
-    Inline,
-    /// The same; nothing is pushed if it is not, because then the user's line is needed.
-    OnlyInline,
-}
+use std::sync::atomic::Ordering;
 
 /// A slot on its way to be a task, out of use until then, and its body.
 #[derive(Clone, Copy)]
-struct Draft {
+pub struct Draft {
     slot: u32,
     body: *mut Body,
 }
@@ -53,12 +27,6 @@ struct Draft {
 #[inline(never)]
 fn forget_extra(body: &mut Body) {
     body.extra = None;
-}
-
-/// A task that has its slot and its body, and whose edges are to be added.
-struct Opened {
-    task: TaskRef,
-    edges: usize,
 }
 
 impl Draft {
@@ -78,7 +46,7 @@ impl Draft {
 
     /// Writes the rest but for function and place in the order.
     #[inline]
-    fn write_rest(&self, name: *const Box<str>, flags: u8, overwrites: usize, ctx: Context) {
+    pub fn write_rest(&self, name: *const Box<str>, flags: u8, overwrites: usize, ctx: Context) {
         // SAFETY: as in `body`.
         let body = unsafe { &mut *self.body };
         body.name = name;
@@ -90,11 +58,11 @@ impl Draft {
 
     /// What few tasks have.
     #[cold]
-    fn write_extra(&self, name: Option<Arc<str>>, origin: Option<Arc<str>>, priority: i32) {
+    pub fn write_extra(&self, name: Option<&str>, origin: Option<&Arc<str>>, priority: i32) {
         // SAFETY: as in `body`.
         let extra = unsafe { (*self.body).extra.get_or_insert_default() };
-        extra.name = name;
-        extra.origin = origin;
+        extra.name = name.map(Arc::from);
+        extra.origin = origin.cloned();
         extra.priority = priority;
     }
 
@@ -104,6 +72,15 @@ impl Draft {
         self.write_rest(name, flags, 0, Context::default());
         // SAFETY: as in `body`.
         unsafe { (*self.body).vars[0] = var.unwrap_or(0) };
+    }
+
+    /// The last thing written but for the function, when the task has its place in the order of pushes.
+    #[inline(always)]
+    fn write_order(&self, pushed: u64, more_flags: u8) {
+        // SAFETY: as in `body`.
+        let body = unsafe { &mut *self.body };
+        body.sequence = pushed as u32;
+        body.flags |= more_flags;
     }
 
     /// The first thing written.
@@ -120,80 +97,58 @@ impl Draft {
 }
 
 impl PushState {
-    /// Writes the variables of a draft by the slots that `find` gives, and gathers in `before` the tasks that it must
-    /// wait for; false if a variable is not found. (The slots are written where they are to stay: to copy what has
-    /// just been written piece by piece takes as long as all the rest.)
+    /// Writes the variables of a draft, and gathers in `before` the tasks that it must wait for; false if one is not
+    /// found. (They are written where they are to stay: to copy what has just been written piece by piece takes as
+    /// long as all the rest.)
     #[inline(always)]
-    fn look(
-        &mut self,
-        core: &Core,
-        draft: Draft,
-        reads: &[Var],
-        writes: &[Var],
-        find: impl Fn(&mut Vars, Var) -> Option<u32>,
-    ) -> bool {
+    fn look(&mut self, core: &Core, draft: Draft, source: &impl Source) -> bool {
+        let (reads, writes) = source.lists();
         draft.write_counts(reads.len(), writes.len());
         self.before.clear();
         if reads.len() + writes.len() > VARS {
-            return self.look_at_many(core, draft, reads, writes, find);
+            return self.look_at_many(core, draft, source);
         }
+        let PushState { vars, before, .. } = self;
+        let mark = source.mark(vars);
+        let states = vars.states();
         // SAFETY: as in `Draft::body`.
-        let mut places = unsafe { &mut (*draft.body).vars }.iter_mut();
-        for (&v, place) in reads.iter().zip(&mut places) {
-            let Some(i) = find(&mut self.vars, v) else { return false };
+        let places = unsafe { &mut (*draft.body).vars };
+        for (&v, place) in reads.iter().zip(&mut places[..]) {
+            let Some((i, var)) = source.find(states, v, mark) else { return false };
             *place = i;
-            self.before_read(core, i);
+            var.before_read(|t| core.slab.is_done(t), |t| before.push(t));
         }
-        // (The shorter one first: a zip takes from it before it finds the other empty.)
-        for (&v, place) in writes.iter().zip(places) {
-            let Some(i) = find(&mut self.vars, v) else { return false };
+        for (&v, place) in writes.iter().zip(&mut places[reads.len()..]) {
+            let Some((i, var)) = source.find(states, v, mark) else { return false };
             *place = i;
-            self.before_write(core, i);
+            var.before_write(|t| core.slab.is_done(t), |t| before.push(t));
         }
         true
     }
 
     /// The same for more variables than a slot holds.
     #[cold]
-    fn look_at_many(
-        &mut self,
-        core: &Core,
-        draft: Draft,
-        reads: &[Var],
-        writes: &[Var],
-        find: impl Fn(&mut Vars, Var) -> Option<u32>,
-    ) -> bool {
+    fn look_at_many(&mut self, core: &Core, draft: Draft, source: &impl Source) -> bool {
+        let (reads, writes) = source.lists();
         let n = reads.len() + writes.len();
         if n > super::MOST_VARIABLES {
             return false;
         }
+        let PushState { vars, before, .. } = self;
+        let mark = source.mark(vars);
         let mut found = Vec::with_capacity(n);
         for &v in reads.iter().chain(writes) {
-            let Some(i) = find(&mut self.vars, v) else { return false };
+            let Some((i, var)) = source.find(vars.states(), v, mark) else { return false };
             if found.len() < reads.len() {
-                self.before_read(core, i)
+                var.before_read(|t| core.slab.is_done(t), |t| before.push(t))
             } else {
-                self.before_write(core, i)
+                var.before_write(|t| core.slab.is_done(t), |t| before.push(t))
             }
             found.push(i);
         }
         // SAFETY: as in `Draft::body`.
         unsafe { (*draft.body).extra = Some(Box::new(Extra { vars: found, ..Extra::default() })) };
         true
-    }
-
-    /// Adds what a reader of variable `i` must wait for.
-    #[inline(always)]
-    fn before_read(&mut self, core: &Core, i: u32) {
-        let PushState { vars, before, .. } = self;
-        vars.before_read(i, |t| core.slab.is_done(t), |t| before.push(t));
-    }
-
-    /// Adds what a writer of variable `i` must wait for.
-    #[inline(always)]
-    fn before_write(&mut self, core: &Core, i: u32) {
-        let PushState { vars, before, .. } = self;
-        vars.before_write(i, |t| core.slab.is_done(t), |t| before.push(t));
     }
 
     /// Takes the slots that carry the edges of `before`. None is taken when there is no more room.
@@ -214,35 +169,34 @@ impl PushState {
     }
 
     /// Opens the task, and makes it what later pushes on its variables wait for.
-    #[inline]
-    fn open(&mut self, core: &Core, draft: Draft) -> Opened {
-        let edges = self.before.len();
+    #[inline(always)]
+    fn open(&mut self, core: &Core, draft: Draft, edges: usize) -> TaskRef {
         let task = core.slab.open(draft.slot, edges);
         let (reads, writes) = vars_of(draft.body());
+        let states = self.vars.states();
         for &v in writes {
-            self.vars.write(v, task);
+            states[v as usize].write(task);
         }
         for &v in reads {
-            self.vars.read(v, task, |t| core.slab.is_done(t));
+            states[v as usize].read(task, |t| core.slab.is_done(t));
         }
-        Opened { task, edges }
+        task
     }
 
-    /// Adds the edges; true if the task is ready and nobody else knows.
+    /// Adds the edges from `before`; true if the task is ready and nobody else knows.
     #[inline]
-    fn connect(&mut self, core: &Core, opened: &Opened) -> bool {
-        if opened.edges == 0 {
+    fn connect(&mut self, core: &Core, task: TaskRef, edges: usize) -> bool {
+        if edges == 0 {
             return true;
         }
-        let slot = opened.task.slot();
         let mut missed = 0;
         for (n, &before) in self.before.iter().take(EDGES).enumerate() {
-            missed += usize::from(!core.slab.add_edge(before, Edge::of_task(slot, n)));
+            missed += usize::from(!core.slab.add_edge(before, Edge::of_task(task.slot(), n)));
         }
-        if opened.edges > EDGES {
-            missed += self.connect_by_carriers(core, opened.task);
+        if edges > EDGES {
+            missed += self.connect_by_carriers(core, task);
         }
-        core.slab.opened(opened.task, opened.edges, missed)
+        core.slab.opened(task, edges, missed)
     }
 
     /// Adds the edges beyond the first few, and tells how many came too late.
@@ -263,21 +217,7 @@ impl Core {
     /// Pushes as it is, past any bulk.
     #[inline]
     pub fn push_task(&self, task: &mut Task, push: &Push<'_>) -> Result<()> {
-        let inline = may_run_inline(push.cheap, push.prop, push.priority);
-        let wish = self.wish(inline, task, push.origin);
-        if self.push_as(task, push, wish)? { Ok(()) } else { self.push_not_ready(task, push) }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn push_not_ready(&self, task: &mut Task, push: &Push<'_>) -> Result<()> {
-        self.push_as(task, push, Wish::Inline).map(|_| ())
-    }
-
-    #[inline(always)]
-    fn push_as(&self, task: &mut Task, push: &Push<'_>, wish: Wish) -> Result<bool> {
-        let pushed = self.enqueue(task, push, line(push.origin, wish), wish)?;
-        self.pushed(pushed, task, push.origin)
+        self.push_from(task, push, push.origin)
     }
 
     /// Pushes a ready-made operation.
@@ -298,115 +238,97 @@ impl Core {
         // SAFETY: it writes something, so its runs follow one another, and `last` names the last of them:
         // `retire_operation` waits for that.
         let mut task = unsafe { operation.borrowed_task() };
-        let wish = self.wish(may_run_inline(o.cheap, o.prop, priority), &task, line);
-        if self.push_operation_as(&mut task, o, ctx, priority, line, wish)? {
-            return Ok(());
+        self.push_from(&mut task, &Run { operation: o, ctx, priority }, line)
+    }
+
+    /// Pushes, and runs what is to be run here. (The user's line is asked for where it is needed: the task is queued,
+    /// or outlives its push, or the hang report wants it; and outside of the lock, for it may run Python.)
+    #[inline(always)]
+    fn push_from(
+        &self,
+        task: &mut Task,
+        source: &impl Source,
+        origin: Option<Origin<'_>>,
+    ) -> Result<()> {
+        if !source.may_run_here() {
+            return self.enqueue(task, source, origin.and_then(|line| line()));
         }
-        self.push_operation_not_ready(&mut task, o, ctx, priority, line)
+        let wants_line = origin.is_some()
+            && (task.is_asynchronous() || self.rare.load(Ordering::Relaxed) & rare::ORIGINS != 0);
+        let line = if wants_line { origin.and_then(|line| line()) } else { None };
+        match self.open_here(source, line.as_ref()) {
+            Some(opened) => {
+                self.run_inline(opened, task, origin);
+                Ok(())
+            }
+            None => self.enqueue_not_ready(task, source, line, origin),
+        }
     }
 
     #[cold]
     #[inline(never)]
-    fn push_operation_not_ready(
+    fn enqueue_not_ready(
         &self,
         task: &mut Task,
-        o: &OperationInner,
-        ctx: Context,
-        priority: i32,
-        line: Option<Origin<'_>>,
-    ) -> Result<()> {
-        self.push_operation_as(task, o, ctx, priority, line, Wish::Inline).map(|_| ())
-    }
-
-    #[inline(always)]
-    fn push_operation_as(
-        &self,
-        task: &mut Task,
-        o: &OperationInner,
-        ctx: Context,
-        priority: i32,
+        source: &impl Source,
+        line: Option<Arc<str>>,
         origin: Option<Origin<'_>>,
-        wish: Wish,
-    ) -> Result<bool> {
-        let pushed = self.enqueue_operation(task, o, ctx, priority, line(origin, wish), wish)?;
-        self.pushed(pushed, task, origin)
+    ) -> Result<()> {
+        self.enqueue(task, source, line.or_else(|| origin?()))
     }
 
-    /// What is left to do outside of the lock. False: it is to be pushed in another way.
+    /// Opens a task that waits for nothing, for its pusher to run. Else there is none, and nothing has changed.
     #[inline(always)]
-    fn pushed(&self, pushed: Pushed, task: &mut Task, line: Option<Origin<'_>>) -> Result<bool> {
-        match pushed {
-            Pushed::Waiting => {}
-            Pushed::Queued => self.announce(),
-            Pushed::Inline(opened) => self.run_inline(opened, task, line),
-            Pushed::NotReady => return Ok(false),
-            Pushed::Full => return Err(too_many()),
+    fn open_here(&self, source: &impl Source, line: Option<&Arc<str>>) -> Option<TaskRef> {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let draft = Draft::take(self, state)?;
+        if !state.look(self, draft, source) || !state.before.is_empty() {
+            state.alloc.give_back(draft.slot);
+            return None;
         }
-        Ok(true)
+        source.write(draft, &mut state.names, line);
+        let task = state.open(self, draft, 0);
+        let kept = state.alloc.keep(task);
+        state.pushed += u64::from(kept == 0);
+        draft.write_order(state.pushed, kept);
+        source.opened(task);
+        self.note(task, source.lists().1);
+        Some(task)
     }
 
-    /// How a push wishes to run. (A line is asked for beforehand where it is needed in any case: the task is to be
-    /// queued, or outlives its push, or the hang report wants it.)
-    #[inline]
-    fn wish(&self, inline: bool, task: &Task, origin: Option<Origin<'_>>) -> Wish {
-        match origin {
-            None if inline => Wish::Inline,
-            Some(_) if inline => {
-                let wants_lines = self.rare.load(Ordering::Relaxed) & rare::ORIGINS != 0;
-                if wants_lines || task.is_asynchronous() { Wish::Inline } else { Wish::OnlyInline }
+    /// Pushes for a worker to run.
+    #[inline(never)]
+    fn enqueue(&self, task: &mut Task, source: &impl Source, line: Option<Arc<str>>) -> Result<()> {
+        let is_ready = {
+            let mut guard = self.lock();
+            let state = &mut *guard;
+            let draft = Draft::take(self, state).ok_or_else(too_many)?;
+            if !state.look(self, draft, source) {
+                state.alloc.give_back(draft.slot);
+                let (reads, writes) = source.lists();
+                return Err(var::explain(&state.vars, source.name(), reads, writes));
             }
-            _ => Wish::Queue,
+            source.write(draft, &mut state.names, line.as_ref());
+            let opened = |task| {
+                source.opened(task);
+                self.note(task, source.lists().1);
+            };
+            self.submit(state, draft, task, opened).ok_or_else(too_many)?
+        };
+        if is_ready {
+            self.announce();
         }
+        Ok(())
     }
 
+    /// A task that writes `written` is about to get its edges, or to be run.
     #[inline(always)]
-    fn enqueue(
-        &self,
-        task: &mut Task,
-        push: &Push<'_>,
-        origin: Option<Arc<str>>,
-        wish: Wish,
-    ) -> Result<Pushed> {
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        let Some(draft) = Draft::take(self, state) else { return Ok(Pushed::Full) };
-        let mark = state.vars.new_mark();
-        if !state.look(self, draft, push.reads, push.writes, |vars, v| vars.take(v, mark)) {
-            state.alloc.give_back(draft.slot);
-            return Err(var::explain(&state.vars, push.name, push.reads, push.writes));
+    fn note(&self, task: TaskRef, written: &[Var]) {
+        frame::note_push(self, task, |t| self.slab.is_done(t), written);
+        if self.rare.load(Ordering::Relaxed) & rare::HOOK != 0 {
+            self.hook_queued(task);
         }
-        let name = state.names.keep(push.name);
-        let flags = flags_of(push.prop, push.priority, push.cheap);
-        let kept = name.unwrap_or_else(|| state.names.unnamed());
-        draft.write_rest(kept, flags, push.overwrites, push.ctx);
-        if name.is_none() || origin.is_some() || push.priority != 0 {
-            draft.write_extra(name.is_none().then(|| push.name.into()), origin, push.priority);
-        }
-        Ok(self.submit(state, draft, task, wish, push.writes, None))
-    }
-
-    #[inline(always)]
-    fn enqueue_operation(
-        &self,
-        task: &mut Task,
-        o: &OperationInner,
-        ctx: Context,
-        priority: i32,
-        origin: Option<Arc<str>>,
-        wish: Wish,
-    ) -> Result<Pushed> {
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        let Some(draft) = Draft::take(self, state) else { return Ok(Pushed::Full) };
-        if !state.look(self, draft, &o.reads, &o.writes, |vars, v| vars.find(v)) {
-            state.alloc.give_back(draft.slot);
-            return Err(var::explain(&state.vars, &o.name, &o.reads, &o.writes));
-        }
-        draft.write_rest(o.kept_name, flags_of(o.prop, priority, o.cheap), o.overwrites, ctx);
-        if priority != 0 || origin.is_some() {
-            draft.write_extra(None, origin, priority);
-        }
-        Ok(self.submit(state, draft, task, wish, &o.writes, Some(&o.last)))
     }
 
     /// Gives the memory of a ready-made operation back: now, or after its last run.
@@ -428,57 +350,40 @@ impl Core {
         }
     }
 
-    /// Pushes what a draft says, after what `before` says, under the push lock. What is not pushed has changed
-    /// nothing.
+    /// Pushes what a draft says, after what `before` says, under the push lock: is it ready? What is not pushed, for want
+    /// of room, has changed nothing, and its task is still the caller's.
     #[inline(always)]
     fn submit(
         &self,
         state: &mut PushState,
         draft: Draft,
         task: &mut Task,
-        wish: Wish,
-        written: &[Var],
-        last: Option<&AtomicU64>,
-    ) -> Pushed {
+        opened: impl FnOnce(TaskRef),
+    ) -> Option<bool> {
         let Draft { slot, body } = draft;
-        if wish == Wish::OnlyInline && !state.before.is_empty() {
+        let edges = state.before.len();
+        if edges > EDGES && !state.take_carriers(self) {
             state.alloc.give_back(slot);
-            return Pushed::NotReady;
+            return None;
         }
-        if state.before.len() > EDGES && !state.take_carriers(self) {
-            state.alloc.give_back(slot);
-            return Pushed::Full;
-        }
-        let opened = state.open(self, draft);
-        if let Some(last) = last {
-            last.store(opened.task.0, Ordering::Relaxed);
-        }
+        let this = state.open(self, draft, edges);
         state.pushed += 1;
-        let runs_here = wish != Wish::Queue && opened.edges == 0;
+        draft.write_order(state.pushed, 0);
         // SAFETY: the task has no edges yet and is in no queue, so nobody else touches its body.
         let flags = unsafe {
-            (*body).sequence = state.pushed as u32;
-            if !runs_here {
-                task.move_to((&raw mut (*body).task).cast());
-            }
+            task.move_to((&raw mut (*body).task).cast());
             (*body).flags
         };
-        frame::note_push(self, opened.task, |t| self.slab.is_done(t), written);
-        if self.rare.load(Ordering::Relaxed) & rare::HOOK != 0 {
-            self.hook_queued(opened.task);
-        }
-        if runs_here {
-            return Pushed::Inline(opened.task);
-        }
-        if !state.connect(self, &opened) {
-            return Pushed::Waiting;
+        opened(this);
+        if !state.connect(self, this, edges) {
+            return Some(false);
         }
         if flags & (flag::URGENT | flag::LATER) == 0 {
             self.queues.pushed(slot);
         } else {
             self.queue_ranked(slot);
         }
-        Pushed::Queued
+        Some(true)
     }
 
     /// A signal that waits for `tasks`: its function is run by whoever completes the last of them. Gives it
@@ -500,11 +405,12 @@ impl Core {
         draft.write_own(state.names.unnamed(), flag::SIGNAL, None);
         // SAFETY: as in `submit`.
         unsafe {
-            (*body).sequence = state.pushed as u32;
+            draft.write_order(state.pushed, 0);
             (*body).task.write(f);
         }
-        let opened = state.open(self, draft);
-        if !state.connect(self, &opened) {
+        let edges = state.before.len();
+        let signal = state.open(self, draft, edges);
+        if !state.connect(self, signal, edges) {
             return Ok(None);
         }
         // SAFETY: it has become ready here, so nobody else takes its function.
@@ -533,17 +439,19 @@ impl Core {
         let mut task = task;
         let name = state.names.keep("DeleteVariable").unwrap_or_else(|| state.names.unnamed());
         let pushed = match Draft::take(self, state) {
-            None => Pushed::Full,
+            None => None,
             Some(draft) => {
                 let flags = flag::NO_SKIP | flag::TO_THE_END | flag::DELETE;
                 draft.write_own(name, flags, Some(i));
                 state.before.clear();
-                state.before_write(self, i);
-                self.submit(state, draft, &mut task, Wish::Queue, &[], None)
+                let PushState { vars, before, .. } = &mut *state;
+                let var = &mut vars.states()[i as usize];
+                var.before_write(|t| self.slab.is_done(t), |t| before.push(t));
+                self.submit(state, draft, &mut task, |task| self.note(task, &[]))
             }
         };
         state.vars.bury(i);
-        matches!(pushed, Pushed::Full).then_some(task)
+        pushed.is_none().then_some(task)
     }
 
     /// Queues a ready task that has a rank.
@@ -557,36 +465,6 @@ impl Core {
         } else {
             self.queues.later(priority, slot);
         }
-    }
-}
-
-/// The user's line, where it is needed. It is asked for outside of the lock: it may run Python.
-#[inline]
-fn line(origin: Option<Origin<'_>>, wish: Wish) -> Option<Arc<str>> {
-    origin.filter(|_| wish != Wish::OnlyInline).and_then(|line| line())
-}
-
-#[inline]
-fn may_run_inline(cheap: bool, prop: Prop, priority: i32) -> bool {
-    (cheap || matches!(prop, Prop::Async | Prop::DeleteVar)) && priority == 0
-}
-
-#[inline]
-fn flags_of(prop: Prop, priority: i32, cheap: bool) -> u8 {
-    // (An asynchronous function may do anything: only its pusher runs it in passing.)
-    let by_cost = if cheap { flag::CHEAP } else { 0 };
-    let by_prop = by_cost
-        | match prop {
-            Prop::Normal | Prop::Async | Prop::CopyFromDevice | Prop::CopyToDevice => 0,
-            Prop::CpuPrioritized | Prop::GpuPrioritized => flag::URGENT,
-            Prop::DeleteVar => flag::URGENT | flag::NO_SKIP | flag::TO_THE_END,
-            Prop::NoSkip => flag::NO_SKIP,
-        };
-    match priority {
-        0 => by_prop,
-        1.. => by_prop | flag::URGENT,
-        _ if by_prop & flag::URGENT != 0 => by_prop,
-        _ => by_prop | flag::LATER,
     }
 }
 

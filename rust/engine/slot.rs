@@ -35,8 +35,8 @@ const CHUNKS: usize = if cfg!(loom) { 4 } else { 1 << 14 };
 pub struct TaskRef(pub u64);
 
 impl TaskRef {
-    /// No task: counts as done.
-    pub const NONE: TaskRef = TaskRef(u64::MAX);
+    /// No task: done, by the first slot, which is never used.
+    pub const NONE: TaskRef = TaskRef(0);
 
     pub const fn new(slot: u32, generation: u32) -> Self {
         TaskRef((generation as u64) << 32 | slot as u64)
@@ -98,6 +98,8 @@ pub mod flag {
     pub const CHEAP: u8 = 32;
     /// Runs even when the engine is shut down.
     pub const TO_THE_END: u8 = 64;
+    /// Its slot stays with the pushers, who find it again when it is done; it is counted nowhere.
+    pub const KEPT: u8 = 128;
 }
 
 /// One slot of the slab.
@@ -211,7 +213,11 @@ pub struct Slab {
 
 impl Slab {
     pub fn new() -> Self {
-        Slab { slots: Reserved::new(CHUNKS * CHUNK), chunks: AtomicUsize::new(0) }
+        let slots = Reserved::<Slot>::new(CHUNKS * CHUNK);
+        let first = Slot { successors: AtomicU64::new(word(1, NIL)), ..Slot::default() };
+        // SAFETY: within the capacity, and nobody knows of it yet.
+        unsafe { slots.get(0).write(first) };
+        Slab { slots, chunks: AtomicUsize::new(0) }
     }
 
     /// The slot `i`, which an earlier `grow` has made.
@@ -254,6 +260,7 @@ impl Slab {
         if end > self.slots.capacity() {
             return 0..0;
         }
+        let from = from.max(1);
         for i in from..end {
             // SAFETY: within the capacity, and nobody knows of the slot yet.
             unsafe { self.slots.get(i).write(Slot::default()) };
@@ -262,15 +269,15 @@ impl Slab {
         from as u32..end as u32
     }
 
-    /// Every slot there is. Under the push lock.
+    /// Every slot there is, but for the first. Under the push lock.
     pub fn all(&self) -> std::ops::Range<u32> {
-        0..(self.chunks.load(Ordering::Relaxed) * CHUNK) as u32
+        1..(self.chunks.load(Ordering::Relaxed) * CHUNK) as u32
     }
 
     /// Is `task` complete?
-    #[inline]
+    #[inline(always)]
     pub fn is_done(&self, task: TaskRef) -> bool {
-        task == TaskRef::NONE || self.get(task.slot()).is_done(task.generation())
+        self.get(task.slot()).is_done(task.generation())
     }
 
     /// Has `task` ended, whether or not its successors know? In a forked child nobody is left to tell them.
@@ -281,9 +288,6 @@ impl Slab {
     /// Makes `edge` (of a task being pushed) wait for `before`. False if that is done already.
     #[inline]
     pub fn add_edge(&self, before: TaskRef, edge: Edge) -> bool {
-        if before == TaskRef::NONE {
-            return false;
-        }
         let from = self.get(before.slot());
         let next = &self.get(edge.slot()).next[edge.place()];
         let mut now = from.successors.load(Ordering::Acquire);
@@ -394,7 +398,7 @@ impl Slab {
 
 impl Drop for Slab {
     fn drop(&mut self) {
-        for i in self.all() {
+        for i in std::iter::once(0).chain(self.all()) {
             // SAFETY: the slab is being dropped, so nobody else looks; `extra` is none or a box. (A loom atomic
             // has something to drop as well.)
             unsafe {

@@ -7,9 +7,8 @@ use super::fault::Faults;
 use super::names::Names;
 use super::pool::Threads;
 use super::queue::{Apart, Queues};
-use super::returned::Returned;
 use super::sleep::{Sleep, publish};
-use super::slot::{Body, Slab, TaskRef, VARS};
+use super::slot::{Body, Slab, TaskRef, flag};
 use super::sync::{AtomicU64, Guard, Lock};
 use super::var::{Vars, Versions};
 use crate::context::{Context, DeviceType};
@@ -30,7 +29,8 @@ pub struct Core {
     /// Bits that make the good path look closer.
     pub rare: AtomicU32,
     pub push: Apart<Lock<PushState>>,
-    pub returned: Returned,
+    /// Slots on their way back from those who complete tasks to those who push.
+    pub returned: Apart<Lock<Vec<u32>>>,
     /// Tasks completed, by lane; those completed on no worker apart.
     pub completed: Box<[Apart<AtomicU64>]>,
     pub completed_elsewhere: Apart<AtomicU64>,
@@ -59,7 +59,7 @@ pub struct PushState {
     pub vars: Vars,
     pub names: Names,
     pub alloc: Alloc,
-    /// Tasks pushed, signals not counted.
+    /// Tasks pushed, but for signals and the one whose slot is kept.
     pub pushed: u64,
     /// Of the push at hand: the tasks it must wait for, and the slots that carry edges beyond the first few.
     pub before: Vec<TaskRef>,
@@ -68,17 +68,47 @@ pub struct PushState {
 }
 
 /// Free slots.
-#[derive(Default)]
 pub struct Alloc {
     free: Vec<u32>,
+    /// A task run by its pusher, or none. Its slot is free as soon as it is done: whoever runs what it pushes uses the
+    /// same slot again and again, and nobody has to give it back.
+    kept: TaskRef,
+}
+
+impl Default for Alloc {
+    fn default() -> Self {
+        Alloc { free: Vec::new(), kept: TaskRef::NONE }
+    }
 }
 
 impl Alloc {
-    #[inline]
+    #[inline(always)]
     pub fn take(&mut self, core: &Core) -> Option<u32> {
-        if let Some(slot) = core.returned.take_spare() {
-            return Some(slot);
+        let kept = self.kept;
+        if kept != TaskRef::NONE && core.slab.is_done(kept) {
+            self.kept = TaskRef::NONE;
+            return Some(kept.slot());
         }
+        self.take_free(core)
+    }
+
+    /// Keeps the slot of a task that its pusher is about to run, unless another one is kept: what to add to its flags.
+    #[inline]
+    pub fn keep(&mut self, task: TaskRef) -> u8 {
+        if self.kept != TaskRef::NONE {
+            return 0;
+        }
+        self.kept = task;
+        flag::KEPT
+    }
+
+    /// The task whose slot is kept, if it is not done.
+    pub fn kept(&self, core: &Core) -> Option<TaskRef> {
+        Some(self.kept).filter(|&t| !core.slab.is_done(t))
+    }
+
+    #[inline]
+    fn take_free(&mut self, core: &Core) -> Option<u32> {
         match self.free.pop() {
             Some(slot) => {
                 // A line comes from another core in the time of several pushes.
@@ -93,7 +123,7 @@ impl Alloc {
 
     #[cold]
     fn refill(&mut self, core: &Core) -> Option<u32> {
-        core.returned.swap(&mut self.free);
+        std::mem::swap(&mut self.free, &mut core.returned.0.lock());
         if self.free.is_empty() {
             self.free.extend(core.slab.grow().rev());
         }
@@ -107,6 +137,7 @@ impl Alloc {
 
     /// Makes every slot free, whatever was in it.
     pub fn reset(&mut self, core: &Core) {
+        self.kept = TaskRef::NONE;
         self.free = core.slab.all().rev().collect();
         for slot in core.slab.all() {
             core.slab.get(slot).abandon();
@@ -173,10 +204,10 @@ pub fn name_of(body: &Body) -> &str {
 /// The variables of a body: reads, writes.
 #[inline]
 pub fn vars_of(body: &Body) -> (&[u32], &[u32]) {
-    let n = (body.reads + body.writes) as usize;
-    let all = match &body.extra {
-        Some(extra) if n > VARS => &extra.vars[..],
-        _ => &body.vars[..n.min(VARS)],
+    let (reads, n) = (body.reads as usize, body.reads as usize + body.writes as usize);
+    let all = match body.vars.get(..n) {
+        Some(few) => few,
+        None => body.extra.as_ref().map_or(&[][..], |extra| &extra.vars),
     };
-    all.split_at(body.reads as usize)
+    all.split_at(reads)
 }

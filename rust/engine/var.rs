@@ -25,8 +25,14 @@ struct Readers {
 }
 
 impl Readers {
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, task: TaskRef, is_done: impl Fn(TaskRef) -> bool) {
+        // A task whose slot is used again is done: those that run inside their push leave one reader at a time.
+        if TaskRef(self.few[0]).slot() == task.slot() {
+            self.few[0] = task.0;
+            self.len = self.len.max(1);
+            return;
+        }
         match self.few.get_mut(self.len as usize) {
             Some(place) => {
                 *place = task.0;
@@ -103,17 +109,54 @@ impl Default for VarState {
 }
 
 impl VarState {
+    /// Calls `after` with the task that a reader pushed now must wait for, if there is one.
     #[inline(always)]
-    fn before_read(&mut self, is_done: impl Fn(TaskRef) -> bool, after: &mut impl FnMut(TaskRef)) {
+    pub fn before_read(
+        &mut self,
+        is_done: impl Fn(TaskRef) -> bool,
+        mut after: impl FnMut(TaskRef),
+    ) {
         let last = self.last_writer;
-        if last == TaskRef::NONE {
-            return;
-        }
         if is_done(last) {
             self.last_writer = TaskRef::NONE; // whose slot need not be looked at again
         } else {
             after(last);
         }
+    }
+
+    /// Calls `after` with each task that a writer pushed now must wait for.
+    #[inline(always)]
+    pub fn before_write(
+        &mut self,
+        is_done: impl Fn(TaskRef) -> bool,
+        mut after: impl FnMut(TaskRef),
+    ) {
+        // (When the last writer is done, so are readers from before it, whose places may not have been used since.)
+        let is_quiet = self.readers.len <= 1 && is_done(self.last_writer);
+        if is_quiet && is_done(TaskRef(self.readers.few[0])) {
+            return;
+        }
+        if self.readers.len == 0 {
+            return self.before_read(is_done, after);
+        }
+        let few = self.readers.few.iter().take(self.readers.len as usize).map(|&r| TaskRef(r));
+        few.filter(|&r| !is_done(r)).for_each(&mut after);
+        if self.readers.len as usize > FEW {
+            self.readers.iter().skip(FEW).filter(|&r| !is_done(r)).for_each(after);
+        }
+    }
+
+    /// Makes `task` the last writer.
+    #[inline(always)]
+    pub fn write(&mut self, task: TaskRef) {
+        self.readers.clear();
+        self.last_writer = task;
+    }
+
+    /// Makes `task` a reader.
+    #[inline(always)]
+    pub fn read(&mut self, task: TaskRef, is_done: impl Fn(TaskRef) -> bool) {
+        self.readers.push(task, is_done);
     }
 }
 
@@ -167,60 +210,16 @@ impl Vars {
         self.states.iter_mut().for_each(|s| s.mark = 0);
     }
 
-    /// The slot of `var`, marked. An error if it is deleted or carries the mark already.
-    #[inline]
+    /// The slot of `var`, marked. None if it is deleted or carries the mark already.
+    #[inline(always)]
     pub fn take(&mut self, var: Var, mark: u32) -> Option<u32> {
-        let i = var.0 as u32;
-        let s = self.states.get_mut(i as usize)?;
-        if s.generation != (var.0 >> 32) as u32 || s.mark == mark {
-            return None;
-        }
-        s.mark = mark;
-        Some(i)
+        mark_in(&mut self.states, var, mark).map(|(i, _)| i)
     }
 
-    /// Calls `after` with the task that a reader of variable `i` pushed now must wait for, if there is one.
+    /// All variables, live or not, by their slots.
     #[inline(always)]
-    pub fn before_read(
-        &mut self,
-        i: u32,
-        is_done: impl Fn(TaskRef) -> bool,
-        mut after: impl FnMut(TaskRef),
-    ) {
-        self.states[i as usize].before_read(is_done, &mut after);
-    }
-
-    /// Calls `after` with each task that a writer of variable `i` pushed now must wait for.
-    #[inline(always)]
-    pub fn before_write(
-        &mut self,
-        i: u32,
-        is_done: impl Fn(TaskRef) -> bool,
-        mut after: impl FnMut(TaskRef),
-    ) {
-        let s = &mut self.states[i as usize];
-        if s.readers.len == 0 {
-            return s.before_read(is_done, &mut after);
-        }
-        let few = s.readers.few.iter().take(s.readers.len as usize).map(|&r| TaskRef(r));
-        few.filter(|&r| !is_done(r)).for_each(&mut after);
-        if s.readers.len as usize > FEW {
-            s.readers.iter().skip(FEW).filter(|&r| !is_done(r)).for_each(after);
-        }
-    }
-
-    /// Makes `task` the last writer of variable `i`.
-    #[inline]
-    pub fn write(&mut self, i: u32, task: TaskRef) {
-        let s = &mut self.states[i as usize];
-        s.readers.clear();
-        s.last_writer = task;
-    }
-
-    /// Makes `task` a reader of variable `i`.
-    #[inline]
-    pub fn read(&mut self, i: u32, task: TaskRef, is_done: impl Fn(TaskRef) -> bool) {
-        self.states[i as usize].readers.push(task, is_done);
+    pub fn states(&mut self) -> &mut [VarState] {
+        &mut self.states
     }
 
     #[inline]
@@ -262,6 +261,25 @@ impl Vars {
     pub fn name(i: u32) -> String {
         format!("variable {i}")
     }
+}
+
+/// A live variable among `states`.
+#[inline(always)]
+pub fn find_in(states: &mut [VarState], var: Var) -> Option<(u32, &mut VarState)> {
+    let i = var.0 as u32;
+    let s = states.get_mut(i as usize)?;
+    (s.generation == (var.0 >> 32) as u32).then_some((i, s))
+}
+
+/// The same, marked. None as well if it carries the mark already.
+#[inline(always)]
+pub fn mark_in(states: &mut [VarState], var: Var, mark: u32) -> Option<(u32, &mut VarState)> {
+    let (i, s) = find_in(states, var)?;
+    if s.mark == mark {
+        return None;
+    }
+    s.mark = mark;
+    Some((i, s))
 }
 
 /// Says what is wrong with lists of variables for which [`Vars::take`] gave none.

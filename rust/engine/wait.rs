@@ -175,10 +175,15 @@ impl Core {
             self.watch.remove(&signal);
             r?;
         }
-        // So many tasks are complete, but with other pushers about not necessarily the oldest ones.
+        // So many tasks are complete, but with other pushers about not necessarily the oldest ones; and one that a
+        // pusher runs may be counted nowhere.
         let stragglers = {
             let state = self.lock();
-            if state.pushed == target { Vec::new() } else { self.stragglers(&state, target) }
+            if state.pushed == target {
+                state.alloc.kept(self).into_iter().collect()
+            } else {
+                self.stragglers(&state, target)
+            }
         };
         self.wait_for_tasks(&stragglers, poll, None)
     }

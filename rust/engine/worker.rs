@@ -68,6 +68,13 @@ pub struct Local<'a> {
     frame: &'a Frame,
 }
 
+/// What is to be done when a task is complete.
+struct Left {
+    /// The variable that it deletes.
+    deleted: Option<u32>,
+    is_kept: bool,
+}
+
 impl Core {
     /// What compute thread number `lane` does until `stop`.
     pub fn work(&self, lane: usize, stop: &AtomicBool) {
@@ -107,7 +114,7 @@ impl Core {
         let mut task = task;
         local.streak = 0;
         loop {
-            self.execute(task, Some(local));
+            self.execute(task, local);
             task = std::mem::replace(&mut local.next, NIL);
             if task == NIL {
                 break;
@@ -163,19 +170,17 @@ impl Core {
 
     fn give_back(&self, free: &mut Vec<u32>) {
         if !free.is_empty() {
-            self.returned.append(free);
+            self.returned.0.lock().append(free);
         }
     }
 
     /// Runs the task in `slot`, which is ready, on this thread.
     #[inline]
-    fn execute(&self, slot: u32, mut local: Option<&mut Local<'_>>) {
+    fn execute(&self, slot: u32, local: &mut Local<'_>) {
         // SAFETY: the task is ready, so its body is written and nobody writes it until it is retired.
         let body = unsafe { &*self.slab.get(slot).body() };
         let task = TaskRef::new(slot, self.slab.get(slot).generation());
-        if let Some(local) = &mut local {
-            local.frame.set_task(task);
-        }
+        local.frame.set_task(task);
         self.slab.get(slot).begin();
         self.slab.prefetch_successor(slot);
         let function = body.task.as_ptr().cast_mut();
@@ -233,9 +238,9 @@ impl Core {
         self.faults.failed(error.in_operator(name_of(body)))
     }
 
-    /// Completes a task: errors, versions, successors, slot.
-    #[inline]
-    fn finish(&self, slot: u32, failed: Option<Inherited>, mut local: Option<&mut Local<'_>>) {
+    /// What the end of a task does to the variables it wrote; what to do when it is complete.
+    #[inline(always)]
+    fn leave(&self, slot: u32, failed: Option<Inherited>) -> Left {
         let s = self.slab.get(slot);
         // SAFETY: the task is not complete yet, so its body stands.
         let body = unsafe { &*s.body() };
@@ -252,34 +257,53 @@ impl Core {
         }
         let deletes = body.flags & flag::DELETE != 0;
         let deleted = if deletes { writes.first().copied() } else { None };
+        Left { deleted, is_kept: body.flags & flag::KEPT != 0 }
+    }
+
+    /// Completes a task on a worker: errors, versions, successors, slot.
+    #[inline]
+    fn finish(&self, slot: u32, failed: Option<Inherited>, local: &mut Local<'_>) {
+        let s = self.slab.get(slot);
+        let left = self.leave(slot, failed);
         s.end();
-        match &mut local {
-            Some(local) => {
-                let n = local.completed.0.load(Ordering::Relaxed);
-                local.completed.0.store(n + 1, Ordering::Release);
+        let n = local.completed.0.load(Ordering::Relaxed);
+        local.completed.0.store(n + 1, Ordering::Release);
+        self.slab.release(s.close(), |t| self.ready_on(t, local));
+        self.slab.retire(slot, |s| local.free.push(s));
+        self.hand_over(local);
+        self.tell(left);
+    }
+
+    /// Completes a task on no worker.
+    #[inline]
+    fn finish_elsewhere(&self, slot: u32, failed: Option<Inherited>) {
+        let s = self.slab.get(slot);
+        let left = self.leave(slot, failed);
+        if left.is_kept {
+            // From here on a push may have the slot.
+            let head = s.close();
+            if head != NIL {
+                self.release_elsewhere(head);
             }
-            None => {
-                self.completed_elsewhere.0.fetch_add(1, Ordering::Release);
-            }
+            return;
         }
+        s.end();
+        self.completed_elsewhere.0.fetch_add(1, Ordering::Release);
         let head = s.close();
-        match local {
-            Some(local) => {
-                self.slab.release(head, |t| self.ready_on(t, local));
-                self.slab.retire(slot, |s| local.free.push(s));
-                self.hand_over(local);
-            }
-            None => {
-                if head != NIL {
-                    self.release_elsewhere(head);
-                }
-                self.slab.retire(slot, |s| self.returned.put(s));
-            }
+        if head != NIL {
+            self.release_elsewhere(head);
         }
-        if let Some(v) = deleted {
+        self.slab.retire(slot, |s| self.returned.0.lock().push(s));
+        self.tell(left);
+    }
+
+    /// A task is complete, counted, and its slot free.
+    #[inline(always)]
+    fn tell(&self, left: Left) {
+        if let Some(v) = left.deleted {
             self.recycle(v);
         }
-        // Counted above, looked for here; a waiter announces itself and then looks at the counts.
+        // Counted before, looked for here; a waiter announces itself and then looks at the counts.
         publish();
         if self.watch.anybody() {
             self.notify_watchers();
@@ -408,7 +432,7 @@ impl Core {
         let function = unsafe { (*s.body()).task.assume_init_read() };
         let _ = function.run(&RunContext::default(), || OnComplete::new(|_| ()));
         s.close();
-        self.slab.retire(slot, |s| self.returned.put(s));
+        self.slab.retire(slot, |s| self.returned.0.lock().push(s));
     }
 
     /// Runs a task that is ready at its push on the pushing thread, and leaves nothing of its function.
@@ -429,7 +453,7 @@ impl Core {
             && let Some(inherited) = self.divert(task, body, rare)
         {
             drop(std::mem::replace(function, Task::nothing()));
-            return self.finish(slot, Some(inherited), None);
+            return self.finish_elsewhere(slot, Some(inherited));
         }
         self.slab.get(slot).begin();
         let run = RunContext { ctx: context_of(body), ..RunContext::default() };
@@ -439,10 +463,10 @@ impl Core {
             return;
         }
         match result {
-            Some(Ok(())) => self.finish(slot, None, None),
+            Some(Ok(())) => self.finish_elsewhere(slot, None),
             Some(Err(error)) => {
                 let inherited = self.failure(slot, error, origin.and_then(|f| f()));
-                self.finish(slot, Some(inherited), None);
+                self.finish_elsewhere(slot, Some(inherited));
             }
             None => {}
         }
@@ -459,7 +483,7 @@ impl Core {
             return;
         }
         let failed = result.err().map(|e| self.failure(task.slot(), e, None));
-        self.finish(task.slot(), failed, None);
+        self.finish_elsewhere(task.slot(), failed);
     }
 
     /// A deleted variable's slot goes back to use.

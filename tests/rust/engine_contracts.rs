@@ -448,3 +448,34 @@ fn greater_priorities_run_first_and_negative_ones_last() {
     engine.wait_for_all(&mut patiently()).unwrap();
     assert_eq!(*order.lock().unwrap(), [3, 2, 1, 0, 0, -1, -1, -5]);
 }
+
+/// Operations that other threads run inside their pushes are waited for like any other, wherever their slots are.
+#[test]
+fn a_wait_for_everything_covers_what_other_threads_run_inside_their_pushes() {
+    let engine = ThreadedEngine::with_threads(1);
+    let (begun, done) = (Barrier::new(4), Arc::new(AtomicUsize::new(0)));
+    thread::scope(|s| {
+        for _ in 0..3 {
+            let (tell, (begins, begun_here)) = (done.clone(), mpsc::channel());
+            let (engine, begun) = (&engine, &begun);
+            s.spawn(move || {
+                let var = [engine.new_variable()];
+                let runs = Task::sync(move |_| {
+                    begins.send(()).unwrap();
+                    thread::sleep(std::time::Duration::from_millis(50));
+                    tell.fetch_add(1, Ordering::SeqCst);
+                    Ok(())
+                });
+                s.spawn(move || {
+                    let cheap = Push { cheap: true, ..Push::new("here", &[], &var) };
+                    engine.push(runs, cheap).unwrap();
+                });
+                begun_here.recv().unwrap();
+                begun.wait();
+            });
+        }
+        begun.wait();
+        engine.wait_for_all(&mut patiently()).unwrap();
+        assert_eq!(done.load(Ordering::SeqCst), 3);
+    });
+}
