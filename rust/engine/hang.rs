@@ -84,7 +84,7 @@ impl Core {
             Some(tasks) => {
                 let mut before: HashMap<u32, Vec<u32>> = HashMap::new();
                 for &slot in &live {
-                    for next in self.slab.successors(slot, usize::MAX) {
+                    for next in self.slab.successors(slot) {
                         before.entry(next).or_default().push(slot);
                     }
                 }

@@ -5,7 +5,7 @@
 //! the first of them is added; so is the body, because the task may become ready with its last edge.
 
 use super::operation::OperationInner;
-use super::slot::{Body, EDGES, Edge, Extra, TaskRef, VARS, flag};
+use super::slot::{Body, Extra, Spare, TaskRef, VARS, flag};
 use super::source::{Run, Source};
 use super::task::Task;
 use super::threaded::{Core, PushState, rare, vars_of};
@@ -151,23 +151,6 @@ impl PushState {
         true
     }
 
-    /// Takes the slots that carry the edges of `before`. None is taken when there is no more room.
-    #[cold]
-    fn take_carriers(&mut self, core: &Core) -> bool {
-        self.carriers.clear();
-        for _ in 0..(self.before.len() - 1) / EDGES {
-            match self.alloc.take(core) {
-                Some(slot) => self.carriers.push(slot),
-                None => {
-                    let PushState { carriers, alloc, .. } = self;
-                    carriers.drain(..).for_each(|slot| alloc.give_back(slot));
-                    return false;
-                }
-            }
-        }
-        true
-    }
-
     /// Opens the task, and makes it what later pushes on its variables wait for.
     #[inline(always)]
     fn open(&mut self, core: &Core, draft: Draft, edges: usize) -> TaskRef {
@@ -186,30 +169,12 @@ impl PushState {
     /// Adds the edges from `before`; true if the task is ready and nobody else knows.
     #[inline]
     fn connect(&mut self, core: &Core, task: TaskRef, edges: usize) -> bool {
-        if edges == 0 {
-            return true;
-        }
+        let PushState { before, alloc, .. } = self;
         let mut missed = 0;
-        for (n, &before) in self.before.iter().take(EDGES).enumerate() {
-            missed += usize::from(!core.slab.add_edge(before, Edge::of_task(task.slot(), n)));
-        }
-        if edges > EDGES {
-            missed += self.connect_by_carriers(core, task);
+        for &before in before.iter() {
+            missed += usize::from(!core.slab.add_edge(before, task.slot(), alloc));
         }
         core.slab.opened(task, edges, missed)
-    }
-
-    /// Adds the edges beyond the first few, and tells how many came too late.
-    #[cold]
-    fn connect_by_carriers(&mut self, core: &Core, task: TaskRef) -> usize {
-        let mut missed = 0;
-        for (chunk, &carrier) in self.before[EDGES..].chunks(EDGES).zip(&self.carriers) {
-            core.slab.add_carrier(task, carrier);
-            for (n, &before) in chunk.iter().enumerate() {
-                missed += usize::from(!core.slab.add_edge(before, Edge::of_carrier(carrier, n)));
-            }
-        }
-        missed
     }
 }
 
@@ -362,7 +327,7 @@ impl Core {
     ) -> Option<bool> {
         let Draft { slot, body } = draft;
         let edges = state.before.len();
-        if edges > EDGES && !state.take_carriers(self) {
+        if !state.alloc.reserve(self, edges) {
             state.alloc.give_back(slot);
             return None;
         }
@@ -398,7 +363,7 @@ impl Core {
         state.before.extend(tasks.iter().filter(|&&t| !self.slab.is_done(t)));
         let Some(draft) = Draft::take(self, state) else { return Err((too_many(), f)) };
         let Draft { slot, body } = draft;
-        if state.before.len() > EDGES && !state.take_carriers(self) {
+        if !state.alloc.reserve(self, state.before.len()) {
             state.alloc.give_back(slot);
             return Err((too_many(), f));
         }
@@ -416,7 +381,7 @@ impl Core {
         // SAFETY: it has become ready here, so nobody else takes its function.
         let f = unsafe { (*body).task.assume_init_read() };
         self.slab.get(slot).close();
-        self.slab.retire(slot, |slot| state.alloc.give_back(slot));
+        state.alloc.give_back(slot);
         Ok(Some(f))
     }
 

@@ -1,9 +1,9 @@
 //! Tasks: a slab of 128-byte slots, and the state machine of their dependencies.
 //!
-//! A slot's `successors` word holds its generation and the head of a list of edges. A task is *open* while
-//! its generation stands: pushers add edges by one compare-exchange. Completion swaps in the next
-//! generation with an empty list (*done*) and walks the old list. A reference with another generation
-//! means done, so stale references are safe, whatever the slot is used for by then.
+//! A slot's `word` holds its generation and the number of its successors. A task is *open* while its generation
+//! stands: pushers write a successor behind those that are counted, and count it by one compare-exchange. Completion
+//! swaps in the next generation without successors (*done*) and walks those that were counted. A reference with
+//! another generation means done, so stale references are safe, whatever the slot is used for by then.
 //!
 //! `pending` starts at the number of edges that the pusher is about to add; completions of predecessors
 //! subtract one each, the pusher subtracts those edges that came too late. Whoever brings it to zero makes the task
@@ -17,7 +17,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Edges that fit into a slot. A task with more predecessors takes further slots as carriers.
+/// Successors that fit into a slot. A task with more takes further slots as carriers.
 pub const EDGES: usize = if cfg!(loom) { 2 } else { 6 };
 /// Variables that fit into a slot.
 pub const VARS: usize = 4;
@@ -25,7 +25,8 @@ const FREE: i32 = i32::MIN;
 const RUNNING: i32 = i32::MIN + 1;
 /// No slot.
 pub const NIL: u32 = u32::MAX;
-const CARRIER: u32 = 8;
+/// In the place of the number of successors: those of a kept slot are being told.
+const TELLING: u32 = u32::MAX;
 const CHUNK_BITS: u32 = if cfg!(loom) { 3 } else { 12 };
 pub const CHUNK: usize = 1 << CHUNK_BITS;
 const CHUNKS: usize = if cfg!(loom) { 4 } else { 1 << 14 };
@@ -105,13 +106,14 @@ pub mod flag {
 /// One slot of the slab.
 #[repr(C, align(128))]
 pub struct Slot {
-    successors: AtomicU64,
-    /// Of a carrier: the complement of the slot of its task. Of a task that has begun: `RUNNING`. Of a slot out of
-    /// use: `FREE`.
+    /// Generation and number of successors.
+    word: AtomicU64,
+    /// Of a task that has begun: `RUNNING`. Of a slot out of use, or a carrier: `FREE`. Of the first carrier of a task:
+    /// the complement of its last one.
     pending: AtomicI32,
-    /// The next carrier of the same task.
+    /// The first carrier of a task, the next one of a carrier; meaningful where so many successors are counted.
     carrier: AtomicU32,
-    next: [AtomicU32; EDGES],
+    successors: [AtomicU32; EDGES],
     body: UnsafeCell<MaybeUninit<Body>>,
 }
 
@@ -121,17 +123,17 @@ unsafe impl Sync for Slot {}
 // SAFETY: as above; a body holds a task, which is `Send`, and pointers into the engine's table of names.
 unsafe impl Send for Slot {}
 
-const fn word(generation: u32, head: u32) -> u64 {
-    (generation as u64) << 32 | head as u64
+const fn word(generation: u32, successors: u32) -> u64 {
+    (generation as u64) << 32 | successors as u64
 }
 
 impl Default for Slot {
     fn default() -> Self {
         Slot {
-            successors: AtomicU64::new(word(0, NIL)),
+            word: AtomicU64::new(word(0, 0)),
             pending: AtomicI32::new(FREE),
             carrier: AtomicU32::new(NIL),
-            next: [(); EDGES].map(|()| AtomicU32::new(NIL)),
+            successors: [(); EDGES].map(|()| AtomicU32::new(NIL)),
             // Zeroed, so that `extra` reads as none before the first use.
             body: UnsafeCell::new(MaybeUninit::zeroed()),
         }
@@ -140,13 +142,13 @@ impl Default for Slot {
 
 impl Slot {
     pub fn generation(&self) -> u32 {
-        (self.successors.load(Ordering::Relaxed) >> 32) as u32
+        (self.word.load(Ordering::Relaxed) >> 32) as u32
     }
 
     /// Is the task of this generation complete? If so, what it did is visible to the caller.
     #[inline]
     pub fn is_done(&self, generation: u32) -> bool {
-        (self.successors.load(Ordering::Acquire) >> 32) as u32 != generation
+        (self.word.load(Ordering::Acquire) >> 32) as u32 != generation
     }
 
     /// The place of the body. Reading or writing through it is up to the rule stated at [`Body`].
@@ -162,13 +164,36 @@ impl Slot {
         self.pending.store(FREE, Ordering::Relaxed);
     }
 
-    /// Completes the task: from here on no edge can be added. Gives the head of its list.
+    /// Completes the task: from here on no edge can be added. Gives the number of its successors.
     #[inline]
     pub fn close(&self) -> u32 {
+        self.close_leaving(0)
+    }
+
+    /// The same for a task whose slot is kept: it is not used again before [`Slot::let_go`].
+    #[inline]
+    pub fn close_kept(&self) -> u32 {
+        self.close_leaving(TELLING)
+    }
+
+    #[inline(always)]
+    fn close_leaving(&self, successors: u32) -> u32 {
         // Before the exchange, so that who sees the new generation sees a slot out of use.
         self.end();
         let generation = self.generation().wrapping_add(1);
-        self.successors.swap(word(generation, NIL), Ordering::AcqRel) as u32
+        self.word.swap(word(generation, successors), Ordering::AcqRel) as u32
+    }
+
+    /// A kept slot may be used again.
+    #[inline]
+    pub fn let_go(&self) {
+        self.word.store(word(self.generation(), 0), Ordering::Release);
+    }
+
+    /// Is the task of this generation complete, and the slot, which was kept, to be used again?
+    #[inline]
+    pub fn is_let_go(&self, generation: u32) -> bool {
+        self.word.load(Ordering::Acquire) == word(generation.wrapping_add(1), 0)
     }
 
     /// Forgets the task, as if it were complete. (One that has ended may be known by its generation still.)
@@ -199,9 +224,13 @@ impl Slot {
         (pending >= 0 || pending == RUNNING).then_some(TaskRef::new(slot, generation))
     }
 
-    /// The head of the list, for a look at a task that runs. Under the push lock, like those who add to it.
-    pub fn head(&self) -> u32 {
-        self.successors.load(Ordering::Relaxed) as u32
+    /// How many successors the task has so far.
+    #[inline]
+    fn count(&self) -> u32 {
+        match self.word.load(Ordering::Acquire) as u32 {
+            TELLING => 0,
+            n => n,
+        }
     }
 }
 
@@ -214,7 +243,7 @@ pub struct Slab {
 impl Slab {
     pub fn new() -> Self {
         let slots = Reserved::<Slot>::new(CHUNKS * CHUNK);
-        let first = Slot { successors: AtomicU64::new(word(1, NIL)), ..Slot::default() };
+        let first = Slot { word: AtomicU64::new(word(1, 0)), ..Slot::default() };
         // SAFETY: within the capacity, and nobody knows of it yet.
         unsafe { slots.get(0).write(first) };
         Slab { slots, chunks: AtomicUsize::new(0) }
@@ -228,28 +257,32 @@ impl Slab {
         unsafe { &*self.slots.at(i as usize) }
     }
 
-    /// Fetches the lines of a slot that is about to be written.
+    /// Fetches the lines of a slot that is about to be written, and takes them from whoever has them.
     #[inline]
     pub fn prefetch_for_write(&self, i: u32) {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
-            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-            let p = std::ptr::from_ref(self.get(i)).cast::<i8>();
-            // SAFETY: a prefetch changes nothing; the second line of the slot lies within it.
+            let p = std::ptr::from_ref(self.get(i)).cast::<u8>();
+            // SAFETY: a prefetch changes nothing; the second line of the slot lies within it. (As an instruction: for
+            // the oldest of x86-64, on which this one does nothing, the intrinsic fetches to read only.)
             unsafe {
-                _mm_prefetch::<_MM_HINT_ET0>(p);
-                _mm_prefetch::<_MM_HINT_ET0>(p.add(64));
+                std::arch::asm!(
+                    "prefetchw [{p}]",
+                    "prefetchw [{p} + 64]",
+                    p = in(reg) p,
+                    options(nostack, preserves_flags, readonly)
+                );
             }
         }
         let _ = i;
     }
 
-    /// Fetches the slot of the first task that waits for the one in slot `i`, which is about to be run.
+    /// Fetches the slots of tasks that wait for the one in slot `i`, which is about to be run.
     #[inline]
-    pub fn prefetch_successor(&self, i: u32) {
-        let head = self.get(i).successors.load(Ordering::Relaxed) as u32;
-        if head != NIL {
-            self.prefetch_for_write(Edge(head).slot());
+    pub fn prefetch_successors(&self, i: u32) {
+        let s = self.get(i);
+        for place in s.successors.iter().take(s.count() as usize) {
+            self.prefetch_for_write(place.load(Ordering::Relaxed));
         }
     }
 
@@ -285,39 +318,89 @@ impl Slab {
         self.is_done(task) || self.get(task.slot()).pending.load(Ordering::Relaxed) == FREE
     }
 
-    /// Makes `edge` (of a task being pushed) wait for `before`. False if that is done already.
+    /// Makes the task in slot `after`, which is being pushed, wait for `before`. False if that is done already. Under
+    /// the push lock, so that one at a time adds. `spare` gives a slot to carry successors.
     #[inline]
-    pub fn add_edge(&self, before: TaskRef, edge: Edge) -> bool {
+    pub fn add_edge(&self, before: TaskRef, after: u32, spare: &mut impl Spare) -> bool {
         let from = self.get(before.slot());
-        let next = &self.get(edge.slot()).next[edge.place()];
-        let mut now = from.successors.load(Ordering::Acquire);
+        let mut now = from.word.load(Ordering::Acquire);
         loop {
             if (now >> 32) as u32 != before.generation() {
                 return false;
             }
-            next.store(now as u32, Ordering::Relaxed);
-            let new = word(before.generation(), edge.0);
-            let r = from.successors.compare_exchange_weak(
-                now,
-                new,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            );
-            match r {
+            // Not counted yet: if the task is closed meanwhile, nobody reads it.
+            match from.successors.get(now as u32 as usize) {
+                Some(place) => place.store(after, Ordering::Relaxed),
+                None => return self.add_carried_edge(from, now, after, spare),
+            }
+            let (ok, err) = (Ordering::AcqRel, Ordering::Acquire);
+            match from.word.compare_exchange_weak(now, now + 1, ok, err) {
                 Ok(_) => return true,
                 Err(seen) => now = seen,
             }
         }
     }
 
-    /// Calls `ready` with each successor that the list from `head` brings to zero.
+    /// The same where the slot is full of successors.
+    #[cold]
+    fn add_carried_edge(&self, from: &Slot, now: u64, after: u32, spare: &mut impl Spare) -> bool {
+        let n = now as u32 as usize - EDGES;
+        let begins = n.is_multiple_of(EDGES);
+        let mut carriers = None;
+        if n > 0 {
+            let first = self.get(from.carrier.load(Ordering::Relaxed));
+            match first.pending.load(Ordering::Acquire) {
+                FREE => return false, // closed by now, and its carriers are on their way back
+                complement => carriers = Some((first, !complement as u32)),
+            }
+        }
+        let carrier = match carriers {
+            Some((_, last)) if !begins => last,
+            _ => spare.take(),
+        };
+        let first = carriers.map_or(self.get(carrier), |(first, _)| first);
+        self.get(carrier).successors[n % EDGES].store(after, Ordering::Relaxed);
+        if begins {
+            let before = carriers.map_or(from, |(_, last)| self.get(last));
+            before.carrier.store(carrier, Ordering::Relaxed);
+            first.pending.store(!(carrier as i32), Ordering::Relaxed);
+        }
+        let (ok, err) = (Ordering::AcqRel, Ordering::Acquire);
+        let is_added = from.word.compare_exchange(now, now + 1, ok, err).is_ok();
+        if begins && !is_added {
+            first.end();
+            spare.give_back(carrier);
+        }
+        is_added
+    }
+
+    /// Calls `f` with the first `n` successors of the task in `slot`, in the order in which they were added.
     #[inline]
-    pub fn release(&self, mut head: u32, mut ready: impl FnMut(u32)) {
-        while head != NIL {
-            let edge = Edge(head);
-            // Read before the count goes down: afterwards the slot may be in other hands.
-            head = self.get(edge.slot()).next[edge.place()].load(Ordering::Relaxed);
-            let task = self.owner(edge);
+    fn each_successor(&self, slot: u32, n: u32, mut f: impl FnMut(u32)) {
+        let s = self.get(slot);
+        for place in s.successors.iter().take(n as usize) {
+            f(place.load(Ordering::Relaxed));
+        }
+        if n as usize > EDGES {
+            self.each_carried(s, n as usize - EDGES, f);
+        }
+    }
+
+    #[cold]
+    fn each_carried(&self, s: &Slot, n: usize, mut f: impl FnMut(u32)) {
+        let mut carrier = s;
+        for i in 0..n {
+            if i.is_multiple_of(EDGES) {
+                carrier = self.get(carrier.carrier.load(Ordering::Relaxed));
+            }
+            f(carrier.successors[i % EDGES].load(Ordering::Relaxed));
+        }
+    }
+
+    /// Calls `ready` with each of the `n` successors of a closed task that this brings to zero.
+    #[inline]
+    pub fn release(&self, slot: u32, n: u32, mut ready: impl FnMut(u32)) {
+        self.each_successor(slot, n, |task| {
             let pending = &self.get(task).pending;
             if pending.load(Ordering::Acquire) == 1 {
                 // The one left is this edge: nobody else subtracts any more.
@@ -326,29 +409,13 @@ impl Slab {
             } else if pending.fetch_sub(1, Ordering::AcqRel) == 1 {
                 ready(task);
             }
-        }
+        });
     }
 
-    /// The task that an edge belongs to.
-    #[inline]
-    fn owner(&self, edge: Edge) -> u32 {
-        if edge.0 & CARRIER == 0 {
-            edge.slot()
-        } else {
-            !self.get(edge.slot()).pending.load(Ordering::Relaxed) as u32
-        }
-    }
-
-    /// The successors of a task, as far as they can be seen, for diagnosis: the list may change
-    /// meanwhile, so that the answer is a hint unless the task cannot complete during the call.
-    pub fn successors(&self, slot: u32, limit: usize) -> Vec<u32> {
+    /// The successors of a task, for diagnosis. Under the push lock: none are added, and no slot is used again.
+    pub fn successors(&self, slot: u32) -> Vec<u32> {
         let mut found = Vec::new();
-        let mut head = self.get(slot).head();
-        while head != NIL && found.len() < limit {
-            let edge = Edge(head);
-            found.push(self.owner(edge));
-            head = self.get(edge.slot()).next[edge.place()].load(Ordering::Relaxed);
-        }
+        self.each_successor(slot, self.get(slot).count(), |task| found.push(task));
         found
     }
 
@@ -357,7 +424,6 @@ impl Slab {
     pub fn open(&self, slot: u32, edges: usize) -> TaskRef {
         let s = self.get(slot);
         s.pending.store(edges as i32, Ordering::Relaxed);
-        s.carrier.store(NIL, Ordering::Relaxed);
         TaskRef::new(slot, s.generation())
     }
 
@@ -372,28 +438,34 @@ impl Slab {
         self.get(task.slot()).pending.fetch_sub(missed, Ordering::AcqRel) == missed
     }
 
-    /// Makes `slot` carry further edges of `task`.
-    pub fn add_carrier(&self, task: TaskRef, slot: u32) {
-        let owner = self.get(task.slot());
-        let carrier = self.get(slot);
-        carrier.pending.store(!(task.slot() as i32), Ordering::Relaxed);
-        carrier.carrier.store(owner.carrier.load(Ordering::Relaxed), Ordering::Relaxed);
-        owner.carrier.store(slot, Ordering::Relaxed);
+    /// Calls `free` with the slot of a completed task that had `n` successors, and its carriers.
+    #[inline]
+    pub fn retire(&self, slot: u32, n: u32, mut free: impl FnMut(u32)) {
+        if n as usize > EDGES {
+            self.retire_carriers(slot, n as usize - EDGES, &mut free);
+        }
+        free(slot);
     }
 
-    /// Calls `free` with a completed task's slot and its carriers.
-    #[inline]
-    pub fn retire(&self, slot: u32, mut free: impl FnMut(u32)) {
+    #[cold]
+    fn retire_carriers(&self, slot: u32, n: usize, free: &mut impl FnMut(u32)) {
         let mut carrier = self.get(slot).carrier.load(Ordering::Relaxed);
-        free(slot);
-        while carrier != NIL {
+        for _ in 0..n.div_ceil(EDGES) {
             let used = self.get(carrier);
             let next = used.carrier.load(Ordering::Relaxed);
-            used.pending.store(FREE, Ordering::Relaxed);
+            // Who adds a successor and finds this must see what the task did.
+            used.pending.store(FREE, Ordering::Release);
             free(carrier);
             carrier = next;
         }
     }
+}
+
+/// Where carriers come from.
+pub trait Spare {
+    fn take(&mut self) -> u32;
+    /// Takes one back that was not used.
+    fn give_back(&mut self, slot: u32);
 }
 
 impl Drop for Slab {
@@ -406,32 +478,6 @@ impl Drop for Slab {
                 self.slots.get(i as usize).drop_in_place();
             }
         }
-    }
-}
-
-/// A place for an edge: slot, whether that is a carrier, and which of its places.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Edge(u32);
-
-impl Edge {
-    #[inline]
-    pub const fn of_task(slot: u32, place: usize) -> Self {
-        Edge(slot << 4 | place as u32)
-    }
-
-    #[inline]
-    pub const fn of_carrier(slot: u32, place: usize) -> Self {
-        Edge(slot << 4 | CARRIER | place as u32)
-    }
-
-    #[inline]
-    const fn slot(self) -> u32 {
-        self.0 >> 4
-    }
-
-    #[inline]
-    const fn place(self) -> usize {
-        (self.0 & 7) as usize
     }
 }
 

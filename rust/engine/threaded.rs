@@ -8,7 +8,7 @@ use super::names::Names;
 use super::pool::Threads;
 use super::queue::{Apart, Queues};
 use super::sleep::{Sleep, publish};
-use super::slot::{Body, Slab, TaskRef, flag};
+use super::slot::{Body, Slab, Spare, TaskRef, flag};
 use super::sync::{AtomicU64, Guard, Lock};
 use super::var::{Vars, Versions};
 use crate::context::{Context, DeviceType};
@@ -61,9 +61,8 @@ pub struct PushState {
     pub alloc: Alloc,
     /// Tasks pushed, but for signals and the one whose slot is kept.
     pub pushed: u64,
-    /// Of the push at hand: the tasks it must wait for, and the slots that carry edges beyond the first few.
+    /// The tasks that the push at hand must wait for.
     pub before: Vec<TaskRef>,
-    pub carriers: Vec<u32>,
     pub epoch: u32,
 }
 
@@ -85,7 +84,7 @@ impl Alloc {
     #[inline(always)]
     pub fn take(&mut self, core: &Core) -> Option<u32> {
         let kept = self.kept;
-        if kept != TaskRef::NONE && core.slab.is_done(kept) {
+        if kept != TaskRef::NONE && core.slab.get(kept.slot()).is_let_go(kept.generation()) {
             self.kept = TaskRef::NONE;
             return Some(kept.slot());
         }
@@ -117,22 +116,38 @@ impl Alloc {
                 }
                 Some(slot)
             }
-            None => self.refill(core),
+            None => {
+                self.refill(core);
+                self.free.pop()
+            }
         }
     }
 
     #[cold]
-    fn refill(&mut self, core: &Core) -> Option<u32> {
-        std::mem::swap(&mut self.free, &mut core.returned.0.lock());
+    fn refill(&mut self, core: &Core) {
+        self.free.append(&mut core.returned.0.lock());
         if self.free.is_empty() {
             self.free.extend(core.slab.grow().rev());
         }
-        self.free.pop()
     }
 
-    /// Takes a slot back that is out of use.
-    pub fn give_back(&mut self, slot: u32) {
-        self.free.push(slot);
+    /// Sees to it that `n` slots can be taken to carry successors; false if there is no room.
+    #[inline]
+    pub fn reserve(&mut self, core: &Core, n: usize) -> bool {
+        self.free.len() >= n || self.refill_to(core, n)
+    }
+
+    #[cold]
+    fn refill_to(&mut self, core: &Core, n: usize) -> bool {
+        self.refill(core);
+        while self.free.len() < n {
+            let more = core.slab.grow();
+            if more.is_empty() {
+                return false;
+            }
+            self.free.extend(more.rev());
+        }
+        true
     }
 
     /// Makes every slot free, whatever was in it.
@@ -142,6 +157,17 @@ impl Alloc {
         for slot in core.slab.all() {
             core.slab.get(slot).abandon();
         }
+    }
+}
+
+impl Spare for Alloc {
+    fn take(&mut self) -> u32 {
+        self.free.pop().expect("it was reserved")
+    }
+
+    /// Takes a slot back that is out of use.
+    fn give_back(&mut self, slot: u32) {
+        self.free.push(slot);
     }
 }
 

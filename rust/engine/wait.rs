@@ -295,7 +295,7 @@ impl Core {
         let mut found = HashSet::new();
         let mut todo: Vec<u32> = self.running().iter().map(|t| t.slot()).collect();
         while let Some(slot) = todo.pop() {
-            for next in self.slab.successors(slot, usize::MAX) {
+            for next in self.slab.successors(slot) {
                 if found.insert(next) {
                     todo.push(next);
                 }

@@ -182,7 +182,7 @@ impl Core {
         let task = TaskRef::new(slot, self.slab.get(slot).generation());
         local.frame.set_task(task);
         self.slab.get(slot).begin();
-        self.slab.prefetch_successor(slot);
+        self.slab.prefetch_successors(slot);
         let function = body.task.as_ptr().cast_mut();
         let rare = self.rare.load(Ordering::Relaxed);
         if (rare != 0 || self.faults.any())
@@ -268,8 +268,9 @@ impl Core {
         s.end();
         let n = local.completed.0.load(Ordering::Relaxed);
         local.completed.0.store(n + 1, Ordering::Release);
-        self.slab.release(s.close(), |t| self.ready_on(t, local));
-        self.slab.retire(slot, |s| local.free.push(s));
+        let n = s.close();
+        self.slab.release(slot, n, |t| self.ready_on(t, local));
+        self.slab.retire(slot, n, |s| local.free.push(s));
         self.hand_over(local);
         self.tell(left);
     }
@@ -280,20 +281,20 @@ impl Core {
         let s = self.slab.get(slot);
         let left = self.leave(slot, failed);
         if left.is_kept {
-            // From here on a push may have the slot.
-            let head = s.close();
-            if head != NIL {
-                self.release_elsewhere(head);
+            match s.close_kept() {
+                0 => s.let_go(),
+                n => self.release_elsewhere(slot, n, || s.let_go()),
             }
             return;
         }
         s.end();
         self.completed_elsewhere.0.fetch_add(1, Ordering::Release);
-        let head = s.close();
-        if head != NIL {
-            self.release_elsewhere(head);
+        let n = s.close();
+        let retire = || self.slab.retire(slot, n, |s| self.returned.0.lock().push(s));
+        match n {
+            0 => retire(),
+            _ => self.release_elsewhere(slot, n, retire),
         }
-        self.slab.retire(slot, |s| self.returned.0.lock().push(s));
         self.tell(left);
     }
 
@@ -337,11 +338,12 @@ impl Core {
         }
     }
 
-    /// Tells the successors of a task that was completed on no worker.
+    /// Tells the `n` successors of a task that was completed on no worker; `retire` then gives its slot back.
     #[cold]
-    fn release_elsewhere(&self, head: u32) {
+    fn release_elsewhere(&self, slot: u32, n: u32, retire: impl FnOnce()) {
         let (mut ready, mut cheap) = (Vec::new(), Vec::new());
-        self.slab.release(head, |t| self.ready_elsewhere(t, &mut ready, &mut cheap));
+        self.slab.release(slot, n, |t| self.ready_elsewhere(t, &mut ready, &mut cheap));
+        retire();
         if !ready.is_empty() {
             self.queues.surplus(None, &ready);
             self.announce();
@@ -432,7 +434,7 @@ impl Core {
         let function = unsafe { (*s.body()).task.assume_init_read() };
         let _ = function.run(&RunContext::default(), || OnComplete::new(|_| ()));
         s.close();
-        self.slab.retire(slot, |s| self.returned.0.lock().push(s));
+        self.returned.0.lock().push(slot);
     }
 
     /// Runs a task that is ready at its push on the pushing thread, and leaves nothing of its function.

@@ -479,3 +479,34 @@ fn a_wait_for_everything_covers_what_other_threads_run_inside_their_pushes() {
         assert_eq!(done.load(Ordering::SeqCst), 3);
     });
 }
+
+/// Readers are pushed, more than a task has room for, while the writer before them completes: each runs once, after it.
+#[test]
+fn many_readers_meet_the_end_of_their_writer() {
+    let engine = ThreadedEngine::with_threads(2);
+    let (value, read) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let var = [engine.new_variable()];
+    for round in 1..=2_000 {
+        let write = value.clone();
+        let writes = Task::sync(move |_| {
+            for _ in 0..round % 64 {
+                std::hint::spin_loop(); // ends sometimes before, sometimes among its readers
+            }
+            write.store(round, Ordering::Relaxed);
+            Ok(())
+        });
+        engine.push(writes, Push::new("write", &[], &var)).unwrap();
+        for _ in 0..20 + round % 13 {
+            let (value, read) = (value.clone(), read.clone());
+            let reads = Task::sync(move |_| {
+                assert_eq!(value.load(Ordering::Relaxed), round);
+                read.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            });
+            engine.push(reads, Push::new("read", &var, &[])).unwrap();
+        }
+    }
+    engine.wait_for_all(&mut patiently()).unwrap();
+    let expected: usize = (1..=2_000).map(|round| 20 + round % 13).sum();
+    assert_eq!(read.load(Ordering::Relaxed), expected);
+}
