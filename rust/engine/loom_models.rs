@@ -72,8 +72,8 @@ fn loom_an_edge_meets_a_completion() {
         let slab = Arc::new(Slab::new());
         slab.grow();
         let (done, ran) = (Arc::new(Payload::default()), Arc::new(Payload::default()));
-        let before = slab.open(0, 0);
-        assert!(slab.opened(before, 0, 0));
+        let before = slab.open(0);
+        assert!(slab.opened(before, 0));
         let completer = thread::spawn({
             let (slab, done, ran) = (slab.clone(), done.clone(), ran.clone());
             move || {
@@ -85,9 +85,9 @@ fn loom_an_edge_meets_a_completion() {
                 });
             }
         });
-        let after = slab.open(1, 1);
-        let missed = usize::from(!slab.add_edge(before, 1, &mut none()));
-        if slab.opened(after, 1, missed) {
+        let after = slab.open(1);
+        let edges = u32::from(slab.add_edge(before, 1, &mut none()));
+        if slab.opened(after, edges) {
             assert_eq!(done.get(), 1);
             ran.add(1);
         }
@@ -106,7 +106,7 @@ fn loom_the_last_of_two_predecessors_makes_ready() {
         slab.grow();
         let done = Arc::new([Payload::default(), Payload::default()]);
         let ran = Arc::new(Payload::default());
-        let before = [slab.open(0, 0), slab.open(1, 0)];
+        let before = [slab.open(0), slab.open(1)];
         let completers = [0, 1].map(|i| {
             let (slab, done, ran) = (slab.clone(), done.clone(), ran.clone());
             thread::spawn(move || {
@@ -115,10 +115,9 @@ fn loom_the_last_of_two_predecessors_makes_ready() {
                 slab.release(i, n, |_| ran.add(done[0].get() + done[1].get()));
             })
         });
-        let after = slab.open(2, 2);
-        let misses = |&b| usize::from(!slab.add_edge(b, 2, &mut none()));
-        let missed = before.iter().map(misses).sum();
-        if slab.opened(after, 2, missed) {
+        let after = slab.open(2);
+        let edges = before.iter().map(|&b| u32::from(slab.add_edge(b, 2, &mut none()))).sum();
+        if slab.opened(after, edges) {
             ran.add(done[0].get() + done[1].get());
         }
         completers.into_iter().for_each(|c| c.join().unwrap());
@@ -136,7 +135,7 @@ fn loom_a_stale_reference_is_done() {
         let returned = Arc::new(Lock::new(Vec::new()));
         let done = Arc::new(Payload::default());
         let ran = Arc::new(Payload::default());
-        let old = slab.open(0, 0);
+        let old = slab.open(0);
         let completer = thread::spawn({
             let (slab, returned, done, ran) =
                 (slab.clone(), returned.clone(), done.clone(), ran.clone());
@@ -148,10 +147,10 @@ fn loom_a_stale_reference_is_done() {
             }
         });
         let reused = returned.lock().pop();
-        let stranger = reused.map(|slot| slab.open(slot, 0));
-        let after = slab.open(1, 1);
+        let stranger = reused.map(|slot| slab.open(slot));
+        let after = slab.open(1);
         let waits = slab.add_edge(old, 1, &mut none());
-        if slab.opened(after, 1, usize::from(!waits)) {
+        if slab.opened(after, u32::from(waits)) {
             ran.add(done.get());
         }
         if let Some(stranger) = stranger {
@@ -171,11 +170,12 @@ fn loom_carriers_go_back_once() {
         let slab = Arc::new(Slab::new());
         slab.grow();
         let (done, ran) = (Arc::new(Payload::default()), Arc::new(Lock::new(Vec::new())));
-        let before = slab.open(0, 0);
+        let before = slab.open(0);
         let mut spares = Spares(vec![7, 6]);
         for after in [1, 2, 3] {
-            slab.open(after, 1);
+            let task = slab.open(after);
             assert!(slab.add_edge(before, after, &mut spares)); // the third on a carrier
+            slab.opened(task, 1);
         }
         let completer = thread::spawn({
             let (slab, done, ran) = (slab.clone(), done.clone(), ran.clone());
@@ -189,9 +189,9 @@ fn loom_carriers_go_back_once() {
             }
         });
         for task in [4, 5] {
-            let after = slab.open(task, 1); // the second one begins a carrier
-            let missed = usize::from(!slab.add_edge(before, task, &mut spares));
-            if slab.opened(after, 1, missed) {
+            let after = slab.open(task); // the second one begins a carrier
+            let edges = u32::from(slab.add_edge(before, task, &mut spares));
+            if slab.opened(after, edges) {
                 assert_eq!(done.get(), 1);
                 ran.lock().push(task);
             }

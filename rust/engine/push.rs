@@ -5,11 +5,11 @@
 //! the first of them is added; so is the body, because the task may become ready with its last edge.
 
 use super::operation::OperationInner;
-use super::slot::{Body, Extra, Spare, TaskRef, VARS, flag};
+use super::slot::{Body, Spare, TaskRef, VARS, flag};
 use super::source::{Run, Source};
 use super::task::Task;
-use super::threaded::{Core, PushState, rare, vars_of};
-use super::var;
+use super::threaded::{Alloc, Core, PushState, rare, vars_of, vars_of_mut};
+use super::var::{self, VarState};
 use super::{Operation, Origin, Push, Var, frame};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -83,6 +83,18 @@ impl Draft {
         body.flags |= more_flags;
     }
 
+    /// Takes room for more variables than a slot holds; false if they are more than an operation may name.
+    #[cold]
+    #[inline(never)]
+    fn make_room(&self, n: usize) -> bool {
+        if n > super::MOST_VARIABLES {
+            return false;
+        }
+        // SAFETY: as in `body`.
+        unsafe { (*self.body).extra.get_or_insert_default().vars = vec![0; n] };
+        true
+    }
+
     /// The first thing written.
     #[inline]
     fn write_counts(&self, reads: usize, writes: usize) {
@@ -97,84 +109,61 @@ impl Draft {
 }
 
 impl PushState {
-    /// Writes the variables of a draft, and gathers in `before` the tasks that it must wait for; false if one is not
-    /// found. (They are written where they are to stay: to copy what has just been written piece by piece takes as
-    /// long as all the rest.)
+    /// Writes the variables of a draft; false if one is not found, or does not suit what reads or writes it. (They are
+    /// written where they are to stay: to copy what has just been written piece by piece takes as long as all the
+    /// rest.)
     #[inline(always)]
-    fn look(&mut self, core: &Core, draft: Draft, source: &impl Source) -> bool {
+    fn look(
+        &mut self,
+        draft: Draft,
+        source: &impl Source,
+        mut suits_read: impl FnMut(&VarState) -> bool,
+        mut suits_write: impl FnMut(&VarState) -> bool,
+    ) -> bool {
         let (reads, writes) = source.lists();
         draft.write_counts(reads.len(), writes.len());
-        self.before.clear();
-        if reads.len() + writes.len() > VARS {
-            return self.look_at_many(core, draft, source);
-        }
-        let PushState { vars, before, .. } = self;
-        let mark = source.mark(vars);
-        let states = vars.states();
-        // SAFETY: as in `Draft::body`.
-        let places = unsafe { &mut (*draft.body).vars };
-        for (&v, place) in reads.iter().zip(&mut places[..]) {
-            let Some((i, var)) = source.find(states, v, mark) else { return false };
-            *place = i;
-            var.before_read(|t| core.slab.is_done(t), |t| before.push(t));
-        }
-        for (&v, place) in writes.iter().zip(&mut places[reads.len()..]) {
-            let Some((i, var)) = source.find(states, v, mark) else { return false };
-            *place = i;
-            var.before_write(|t| core.slab.is_done(t), |t| before.push(t));
-        }
-        true
-    }
-
-    /// The same for more variables than a slot holds.
-    #[cold]
-    fn look_at_many(&mut self, core: &Core, draft: Draft, source: &impl Source) -> bool {
-        let (reads, writes) = source.lists();
-        let n = reads.len() + writes.len();
-        if n > super::MOST_VARIABLES {
+        if reads.len() + writes.len() > VARS && !draft.make_room(reads.len() + writes.len()) {
             return false;
         }
-        let PushState { vars, before, .. } = self;
-        let mark = source.mark(vars);
-        let mut found = Vec::with_capacity(n);
-        for &v in reads.iter().chain(writes) {
-            let Some((i, var)) = source.find(vars.states(), v, mark) else { return false };
-            if found.len() < reads.len() {
-                var.before_read(|t| core.slab.is_done(t), |t| before.push(t))
-            } else {
-                var.before_write(|t| core.slab.is_done(t), |t| before.push(t))
+        let mark = source.mark(&mut self.vars);
+        let states = self.vars.states();
+        // SAFETY: as in `Draft::body`; nothing else of it is touched while the slices are used.
+        let (to_read, to_write) = vars_of_mut(unsafe { &mut *draft.body });
+        for (&v, place) in reads.iter().zip(to_read) {
+            match source.find(states, v, mark) {
+                Some((i, var)) if suits_read(var) => *place = i,
+                _ => return false,
             }
-            found.push(i);
         }
-        // SAFETY: as in `Draft::body`.
-        unsafe { (*draft.body).extra = Some(Box::new(Extra { vars: found, ..Extra::default() })) };
+        for (&v, place) in writes.iter().zip(to_write) {
+            match source.find(states, v, mark) {
+                Some((i, var)) if suits_write(var) => *place = i,
+                _ => return false,
+            }
+        }
         true
     }
 
-    /// Opens the task, and makes it what later pushes on its variables wait for.
+    /// Makes the task what later pushes on its variables wait for; `wait_for` is called with each task that it must wait
+    /// for, and says whether that is pending.
     #[inline(always)]
-    fn open(&mut self, core: &Core, draft: Draft, edges: usize) -> TaskRef {
-        let task = core.slab.open(draft.slot, edges);
+    fn join(
+        &mut self,
+        core: &Core,
+        draft: Draft,
+        task: TaskRef,
+        mut wait_for: impl FnMut(&mut Alloc, TaskRef) -> bool,
+    ) {
         let (reads, writes) = vars_of(draft.body());
-        let states = self.vars.states();
-        for &v in writes {
-            states[v as usize].write(task);
-        }
+        let PushState { vars, alloc, .. } = self;
+        let states = vars.states();
         for &v in reads {
-            states[v as usize].read(task, |t| core.slab.is_done(t));
+            let is_done = |t| core.slab.is_done(t);
+            states[v as usize].read(task, is_done, |t| wait_for(alloc, t));
         }
-        task
-    }
-
-    /// Adds the edges from `before`; true if the task is ready and nobody else knows.
-    #[inline]
-    fn connect(&mut self, core: &Core, task: TaskRef, edges: usize) -> bool {
-        let PushState { before, alloc, .. } = self;
-        let mut missed = 0;
-        for &before in before.iter() {
-            missed += usize::from(!core.slab.add_edge(before, task.slot(), alloc));
+        for &v in writes {
+            states[v as usize].write(task, |t| wait_for(alloc, t));
         }
-        core.slab.opened(task, edges, missed)
     }
 }
 
@@ -248,12 +237,15 @@ impl Core {
         let mut guard = self.lock();
         let state = &mut *guard;
         let draft = Draft::take(self, state)?;
-        if !state.look(self, draft, source) || !state.before.is_empty() {
+        let is_done = |t| self.slab.is_done(t);
+        let suits_read = |var: &VarState| var.may_be_read(is_done);
+        if !state.look(draft, source, suits_read, |var| var.may_be_written(is_done)) {
             state.alloc.give_back(draft.slot);
             return None;
         }
         source.write(draft, &mut state.names, line);
-        let task = state.open(self, draft, 0);
+        let task = self.slab.open(draft.slot);
+        state.join(self, draft, task, |_, _| false);
         let kept = state.alloc.keep(task);
         state.pushed += u64::from(kept == 0);
         draft.write_order(state.pushed, kept);
@@ -269,17 +261,24 @@ impl Core {
             let mut guard = self.lock();
             let state = &mut *guard;
             let draft = Draft::take(self, state).ok_or_else(too_many)?;
-            if !state.look(self, draft, source) {
+            let mut edges = 0;
+            let suits_read = |_: &VarState| true;
+            let suits_write = |var: &VarState| {
+                edges += var.predecessors();
+                true
+            };
+            if !state.look(draft, source, suits_read, suits_write) {
                 state.alloc.give_back(draft.slot);
                 let (reads, writes) = source.lists();
                 return Err(var::explain(&state.vars, source.name(), reads, writes));
             }
+            edges += source.lists().0.len();
             source.write(draft, &mut state.names, line.as_ref());
             let opened = |task| {
                 source.opened(task);
                 self.note(task, source.lists().1);
             };
-            self.submit(state, draft, task, opened).ok_or_else(too_many)?
+            self.submit(state, draft, task, edges, opened).ok_or_else(too_many)?
         };
         if is_ready {
             self.announce();
@@ -315,32 +314,38 @@ impl Core {
         }
     }
 
-    /// Pushes what a draft says, after what `before` says, under the push lock: is it ready? What is not pushed, for want
-    /// of room, has changed nothing, and its task is still the caller's.
+    /// Pushes what a draft says, which has at most so many edges, under the push lock: is it ready? What is not pushed,
+    /// for want of room, has changed nothing, and its task is still the caller's.
     #[inline(always)]
     fn submit(
         &self,
         state: &mut PushState,
         draft: Draft,
         task: &mut Task,
+        most_edges: usize,
         opened: impl FnOnce(TaskRef),
     ) -> Option<bool> {
         let Draft { slot, body } = draft;
-        let edges = state.before.len();
-        if !state.alloc.reserve(self, edges) {
+        if !state.alloc.reserve(self, most_edges) {
             state.alloc.give_back(slot);
             return None;
         }
-        let this = state.open(self, draft, edges);
+        let this = self.slab.open(slot);
         state.pushed += 1;
         draft.write_order(state.pushed, 0);
-        // SAFETY: the task has no edges yet and is in no queue, so nobody else touches its body.
+        // SAFETY: the task is not ready before `Slab::opened`, so nobody else touches its body.
         let flags = unsafe {
             task.move_to((&raw mut (*body).task).cast());
             (*body).flags
         };
         opened(this);
-        if !state.connect(self, this, edges) {
+        let mut edges = 0;
+        state.join(self, draft, this, |alloc, before| {
+            let is_pending = self.slab.add_edge(before, slot, alloc);
+            edges += u32::from(is_pending);
+            is_pending
+        });
+        if !self.slab.opened(this, edges) {
             return Some(false);
         }
         if flags & (flag::URGENT | flag::LATER) == 0 {
@@ -359,11 +364,9 @@ impl Core {
         tasks: &[TaskRef],
         f: Task,
     ) -> std::result::Result<Option<Task>, (Error, Task)> {
-        state.before.clear();
-        state.before.extend(tasks.iter().filter(|&&t| !self.slab.is_done(t)));
         let Some(draft) = Draft::take(self, state) else { return Err((too_many(), f)) };
         let Draft { slot, body } = draft;
-        if !state.alloc.reserve(self, state.before.len()) {
+        if !state.alloc.reserve(self, tasks.len()) {
             state.alloc.give_back(slot);
             return Err((too_many(), f));
         }
@@ -373,9 +376,12 @@ impl Core {
             draft.write_order(state.pushed, 0);
             (*body).task.write(f);
         }
-        let edges = state.before.len();
-        let signal = state.open(self, draft, edges);
-        if !state.connect(self, signal, edges) {
+        let signal = self.slab.open(slot);
+        let mut edges = 0;
+        for &before in tasks {
+            edges += u32::from(self.slab.add_edge(before, slot, &mut state.alloc));
+        }
+        if !self.slab.opened(signal, edges) {
             return Ok(None);
         }
         // SAFETY: it has become ready here, so nobody else takes its function.
@@ -408,11 +414,8 @@ impl Core {
             Some(draft) => {
                 let flags = flag::NO_SKIP | flag::TO_THE_END | flag::DELETE;
                 draft.write_own(name, flags, Some(i));
-                state.before.clear();
-                let PushState { vars, before, .. } = &mut *state;
-                let var = &mut vars.states()[i as usize];
-                var.before_write(|t| self.slab.is_done(t), |t| before.push(t));
-                self.submit(state, draft, &mut task, |task| self.note(task, &[]))
+                let edges = state.vars.states()[i as usize].predecessors();
+                self.submit(state, draft, &mut task, edges, |task| self.note(task, &[]))
             }
         };
         state.vars.bury(i);

@@ -5,9 +5,8 @@
 //! swaps in the next generation without successors (*done*) and walks those that were counted. A reference with
 //! another generation means done, so stale references are safe, whatever the slot is used for by then.
 //!
-//! `pending` starts at the number of edges that the pusher is about to add; completions of predecessors
-//! subtract one each, the pusher subtracts those edges that came too late. Whoever brings it to zero makes the task
-//! ready. `README.md` in this folder argues each race.
+//! `pending` starts far above any number of edges; completions of predecessors subtract one each, and the pusher
+//! at the end all but the number of edges that it has added. Whoever brings it to zero makes the task ready. `README.md` in this folder argues each race.
 
 use super::reserve::Reserved;
 use super::sync::{AtomicI32, AtomicU32, AtomicU64};
@@ -22,6 +21,8 @@ pub const EDGES: usize = if cfg!(loom) { 2 } else { 6 };
 /// Variables that fit into a slot.
 pub const VARS: usize = 4;
 const FREE: i32 = i32::MIN;
+/// What `pending` starts at; more than a task has edges.
+const OPEN: i32 = 1 << 30;
 const RUNNING: i32 = i32::MIN + 1;
 /// No slot.
 pub const NIL: u32 = u32::MAX;
@@ -419,23 +420,25 @@ impl Slab {
         found
     }
 
-    /// Opens a slot for a task that is being pushed and is about to get `edges` edges.
+    /// Opens a slot for a task that is being pushed.
     #[inline]
-    pub fn open(&self, slot: u32, edges: usize) -> TaskRef {
+    pub fn open(&self, slot: u32) -> TaskRef {
         let s = self.get(slot);
-        s.pending.store(edges as i32, Ordering::Relaxed);
+        s.pending.store(OPEN, Ordering::Relaxed);
         TaskRef::new(slot, s.generation())
     }
 
-    /// Ends the push of a task, `missed` of whose `edges` edges came too late. True if it is ready and nobody
-    /// else knows. Its body must have been written before the first edge was added.
+    /// Ends the push of a task that has so many edges. True if it is ready and nobody else knows. Its body must have
+    /// been written before.
     #[inline]
-    pub fn opened(&self, task: TaskRef, edges: usize, missed: usize) -> bool {
-        if missed == 0 {
-            return edges == 0;
+    pub fn opened(&self, task: TaskRef, edges: u32) -> bool {
+        let pending = &self.get(task.slot()).pending;
+        if edges == 0 {
+            pending.store(0, Ordering::Relaxed);
+            return true;
         }
-        let missed = missed as i32;
-        self.get(task.slot()).pending.fetch_sub(missed, Ordering::AcqRel) == missed
+        let rest = OPEN - edges as i32;
+        pending.fetch_sub(rest, Ordering::AcqRel) == rest
     }
 
     /// Calls `free` with the slot of a completed task that had `n` successors, and its carriers.

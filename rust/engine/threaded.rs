@@ -61,8 +61,6 @@ pub struct PushState {
     pub alloc: Alloc,
     /// Tasks pushed, but for signals and the one whose slot is kept.
     pub pushed: u64,
-    /// The tasks that the push at hand must wait for.
-    pub before: Vec<TaskRef>,
     pub epoch: u32,
 }
 
@@ -236,4 +234,15 @@ pub fn vars_of(body: &Body) -> (&[u32], &[u32]) {
         None => body.extra.as_ref().map_or(&[][..], |extra| &extra.vars),
     };
     all.split_at(reads)
+}
+
+/// The same, to be written.
+#[inline]
+pub fn vars_of_mut(body: &mut Body) -> (&mut [u32], &mut [u32]) {
+    let (reads, n) = (body.reads as usize, body.reads as usize + body.writes as usize);
+    let all = match body.vars.get_mut(..n) {
+        Some(few) => few,
+        None => body.extra.as_mut().map_or(&mut [][..], |extra| &mut extra.vars),
+    };
+    all.split_at_mut(reads)
 }

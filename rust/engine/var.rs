@@ -109,54 +109,59 @@ impl Default for VarState {
 }
 
 impl VarState {
-    /// Calls `after` with the task that a reader pushed now must wait for, if there is one.
+    /// Is nothing pending that writes it?
     #[inline(always)]
-    pub fn before_read(
-        &mut self,
-        is_done: impl Fn(TaskRef) -> bool,
-        mut after: impl FnMut(TaskRef),
-    ) {
-        let last = self.last_writer;
-        if is_done(last) {
-            self.last_writer = TaskRef::NONE; // whose slot need not be looked at again
-        } else {
-            after(last);
-        }
+    pub fn may_be_read(&self, is_done: impl Fn(TaskRef) -> bool) -> bool {
+        is_done(self.last_writer)
     }
 
-    /// Calls `after` with each task that a writer pushed now must wait for.
+    /// Is nothing pending on it?
     #[inline(always)]
-    pub fn before_write(
-        &mut self,
-        is_done: impl Fn(TaskRef) -> bool,
-        mut after: impl FnMut(TaskRef),
-    ) {
+    pub fn may_be_written(&self, is_done: impl Fn(TaskRef) -> bool) -> bool {
         // (When the last writer is done, so are readers from before it, whose places may not have been used since.)
-        let is_quiet = self.readers.len <= 1 && is_done(self.last_writer);
-        if is_quiet && is_done(TaskRef(self.readers.few[0])) {
-            return;
-        }
-        if self.readers.len == 0 {
-            return self.before_read(is_done, after);
-        }
-        let few = self.readers.few.iter().take(self.readers.len as usize).map(|&r| TaskRef(r));
-        few.filter(|&r| !is_done(r)).for_each(&mut after);
-        if self.readers.len as usize > FEW {
-            self.readers.iter().skip(FEW).filter(|&r| !is_done(r)).for_each(after);
-        }
+        is_done(self.last_writer)
+            && is_done(TaskRef(self.readers.few[0]))
+            && (self.readers.len <= 1 || self.readers.iter().all(is_done))
     }
 
-    /// Makes `task` the last writer.
+    /// A task that waits to write waits for at most so many.
     #[inline(always)]
-    pub fn write(&mut self, task: TaskRef) {
-        self.readers.clear();
-        self.last_writer = task;
+    pub fn predecessors(&self) -> usize {
+        self.readers.len.max(1) as usize
     }
 
-    /// Makes `task` a reader.
+    /// Makes `task` a reader; `wait_for` is called with the task that it must wait for, and says whether that is
+    /// pending.
     #[inline(always)]
-    pub fn read(&mut self, task: TaskRef, is_done: impl Fn(TaskRef) -> bool) {
+    pub fn read(
+        &mut self,
+        task: TaskRef,
+        is_done: impl Fn(TaskRef) -> bool,
+        mut wait_for: impl FnMut(TaskRef) -> bool,
+    ) {
+        if !wait_for(self.last_writer) {
+            self.last_writer = TaskRef::NONE; // whose slot need not be looked at again
+        }
         self.readers.push(task, is_done);
+    }
+
+    /// Makes `task` the last writer; `wait_for` is called with each task that it must wait for.
+    #[inline(always)]
+    pub fn write(&mut self, task: TaskRef, mut wait_for: impl FnMut(TaskRef) -> bool) {
+        let readers = &mut self.readers;
+        if readers.len == 0 {
+            wait_for(self.last_writer);
+        }
+        for &reader in readers.few.iter().take(readers.len as usize) {
+            wait_for(TaskRef(reader));
+        }
+        if readers.len as usize > FEW {
+            readers.iter().skip(FEW).for_each(|reader| {
+                wait_for(reader);
+            });
+        }
+        readers.clear();
+        self.last_writer = task;
     }
 }
 
