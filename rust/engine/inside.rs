@@ -42,12 +42,12 @@ pub struct More {
 }
 
 /// While it lives, the operation is on this thread's list.
-pub struct Entered(*const Inside);
+pub struct Entered<'a>(&'a Inside);
 
-impl Drop for Entered {
+impl Drop for Entered<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        TOP.set(self.0);
+        TOP.set(self.0.below);
     }
 }
 
@@ -55,19 +55,14 @@ impl Inside {
     /// An operation pushed by what runs on this thread, if anything does.
     #[inline(always)]
     pub fn new(engine: *const NaiveEngine, push: &Push<'_>) -> Self {
-        Inside {
-            engine,
-            push: ptr::from_ref(push).cast(),
-            below: TOP.get(),
-            more: OnceCell::new(),
-        }
+        Inside { engine, push: ptr::from_ref(push).cast(), below: TOP.get(), more: OnceCell::new() }
     }
 
     /// Puts it on this thread's list, and remembers what it writes for the one below.
     #[inline(always)]
-    pub fn enter(&self) -> Entered {
+    pub fn enter(&self) -> Entered<'_> {
         TOP.set(self);
-        let entered = Entered(self.below);
+        let entered = Entered(self);
         if !self.below.is_null() {
             self.note_below();
         }
@@ -89,7 +84,8 @@ impl Inside {
         frame::remember(&mut self.more().written, vars);
     }
 
-    fn push(&self) -> &Push<'_> {
+    #[inline(always)]
+    pub fn push(&self) -> &Push<'_> {
         // SAFETY: whoever made this borrowed the push, and keeps it for longer.
         unsafe { &*self.push.cast() }
     }

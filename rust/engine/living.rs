@@ -71,3 +71,22 @@ impl Living {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_counts_for_the_variable_that_began_it() {
+        let (living, first, second) = (Living::new(), Var(0), Var(1 << 32));
+        assert!(!living.has(first), "the slot is not taken");
+        living.add(first);
+        living.advance(first);
+        assert_eq!(living.version(first), Some(1));
+        living.remove(first);
+        assert_eq!(living.version(first), None);
+        living.add(second); // in the same slot
+        living.advance(first);
+        assert_eq!((living.version(first), living.version(second)), (None, Some(0)));
+    }
+}

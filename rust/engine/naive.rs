@@ -112,8 +112,7 @@ impl NaiveEngine {
             }
     }
 
-    /// What a push is refused for.
-    #[cold]
+    /// The whole look at a push. An error says what it is refused for.
     #[inline(never)]
     fn check(&self, push: &Push<'_>) -> Result<()> {
         check_push(push)?;
@@ -143,7 +142,7 @@ impl NaiveEngine {
         let entered = operation.enter();
         let result = function.run(&RunContext { ctx: push.ctx, ..RunContext::default() });
         drop(entered);
-        self.end(push, result, operation);
+        self.end(operation, result);
         Ok(())
     }
 
@@ -173,7 +172,7 @@ impl NaiveEngine {
                 tell(Event::Started);
                 let result = self.run(task, push, &operation, &mut interrupt);
                 drop(entered);
-                self.end(push, result, operation);
+                self.end(operation, result);
             }
         }
         tell(Event::Finished);
@@ -195,7 +194,8 @@ impl NaiveEngine {
 
     /// What follows when an operation has run.
     #[inline(always)]
-    fn end(&self, push: &Push<'_>, result: Result<()>, operation: Inside) {
+    fn end(&self, operation: Inside, result: Result<()>) {
+        let push = operation.push();
         match result {
             Err(error) => self.fail(push, error),
             Ok(()) if push.overwrites > 0 && self.faults.any() => self.heal(push),
