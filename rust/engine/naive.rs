@@ -3,7 +3,7 @@
 
 use super::fault::{self, Faults, Inherited};
 use super::fork::HeldForFork;
-use super::inside::{self, Deletion, Inside, More, Place};
+use super::inside::{self, Deletion, Inside, Place};
 use super::living::Living;
 use super::operation::Function;
 use super::sync::{Guard, Lock};
@@ -16,7 +16,6 @@ use super::{
 };
 use crate::context::Context;
 use crate::error::{Error, Result, guarded};
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -203,7 +202,7 @@ impl NaiveEngine {
         }
         self.advance(push.writes);
         if let Some(more) = operation.into_more() {
-            self.delete_all(more);
+            self.delete_all(more.into_inner().deletions);
         }
     }
 
@@ -275,8 +274,8 @@ impl NaiveEngine {
 
     #[cold]
     #[inline(never)]
-    fn delete_all(&self, more: Box<RefCell<More>>) {
-        more.into_inner().deletions.into_iter().for_each(|d| self.delete(d));
+    fn delete_all(&self, deletions: Vec<Deletion>) {
+        deletions.into_iter().for_each(|d| self.delete(d));
     }
 
     /// The end of a buried variable.
