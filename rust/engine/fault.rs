@@ -94,6 +94,9 @@ impl Faults {
 
     /// The error that an operation reading `sources` inherits.
     pub fn inherited(&self, mut sources: impl Iterator<Item = u32>) -> Option<Inherited> {
+        if !self.any() {
+            return None;
+        }
         let table = self.table.lock();
         sources.find_map(|v| {
             let fault = table.faults.get(&v)?;

@@ -7,7 +7,7 @@
 use super::wait::waits_for_itself;
 use super::{NaiveEngine, Push, Var, frame};
 use crate::error::Result;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::ptr;
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -27,24 +27,25 @@ pub struct Inside {
     /// Its push, which it does not outlive.
     push: *const Push<'static>,
     below: *const Inside,
-    more: RefCell<Option<Box<More>>>,
+    more: OnceCell<Box<RefCell<More>>>,
 }
 
 /// What few operations have.
 #[derive(Default)]
-struct More {
+pub struct More {
     /// Of an asynchronous operation.
     token: Option<Place>,
     /// What its pushes write.
     written: Vec<Var>,
-    deletions: Vec<Deletion>,
+    /// Those that came while it ran.
+    pub deletions: Vec<Deletion>,
 }
 
 /// While it lives, the operation is on this thread's list.
 pub struct Entered<'a>(&'a Inside);
 
 impl Drop for Entered<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         TOP.set(self.0.below);
     }
@@ -52,27 +53,24 @@ impl Drop for Entered<'_> {
 
 impl Inside {
     /// An operation pushed by what runs on this thread, if anything does.
-    #[inline]
+    #[inline(always)]
     pub fn new(engine: *const NaiveEngine, push: &Push<'_>) -> Self {
-        Inside {
-            engine,
-            push: ptr::from_ref(push).cast(),
-            below: TOP.get(),
-            more: RefCell::new(None),
-        }
+        Inside { engine, push: ptr::from_ref(push).cast(), below: TOP.get(), more: OnceCell::new() }
     }
 
     /// Puts it on this thread's list, and remembers what it writes for the one below.
-    #[inline]
+    #[inline(always)]
     pub fn enter(&self) -> Entered<'_> {
         TOP.set(self);
+        let entered = Entered(self);
         if !self.below.is_null() {
             self.note_below();
         }
-        Entered(self)
+        entered
     }
 
     #[cold]
+    #[inline(never)]
     fn note_below(&self) {
         // SAFETY: as in `each`.
         let below = unsafe { &*self.below };
@@ -83,35 +81,34 @@ impl Inside {
 
     /// Remembers that a push of this operation writes `vars`.
     fn note(&self, vars: &[Var]) {
-        let mut more = self.more.borrow_mut();
-        frame::remember(&mut more.get_or_insert_default().written, vars);
+        frame::remember(&mut self.more().written, vars);
     }
 
-    fn push(&self) -> &Push<'_> {
+    #[inline(always)]
+    pub fn push(&self) -> &Push<'_> {
         // SAFETY: whoever made this borrowed the push, and keeps it for longer.
         unsafe { &*self.push.cast() }
     }
 
-    #[inline]
-    pub fn has_deletions(&self) -> bool {
-        self.more.borrow().as_ref().is_some_and(|m| !m.deletions.is_empty())
+    fn more(&self) -> RefMut<'_, More> {
+        self.more.get_or_init(Default::default).borrow_mut()
     }
 
-    /// The deletions that came while the operation ran.
-    #[cold]
-    pub fn deletions(&self) -> Vec<Deletion> {
-        self.more.borrow_mut().as_mut().map_or(Vec::new(), |m| std::mem::take(&mut m.deletions))
+    /// What few operations leave behind.
+    #[inline(always)]
+    pub fn into_more(self) -> Option<Box<RefCell<More>>> {
+        self.more.into_inner()
     }
 
     pub fn ends_by(&self, token: &Place) {
-        self.more.borrow_mut().get_or_insert_default().token = Some(token.clone());
+        self.more().token = Some(token.clone());
     }
 
     /// Is the operation over, though its function still runs?
     fn is_done(&self) -> bool {
-        let more = self.more.borrow();
-        let token = more.as_ref().and_then(|m| m.token.as_ref());
-        token.is_some_and(|t| t.0.lock().is_ok_and(|end| end.is_some()))
+        let Some(more) = self.more.get() else { return false };
+        let is_over = |t: &Place| t.0.lock().is_ok_and(|end| end.is_some());
+        more.borrow().token.as_ref().is_some_and(is_over)
     }
 
     fn names(&self, var: Var, readers_too: bool) -> bool {
@@ -169,12 +166,11 @@ pub fn postpone(
         return Some(deletion);
     }
     // SAFETY: as in `each`.
-    let mut more = unsafe { &*user }.more.borrow_mut();
-    more.get_or_insert_default().deletions.push(deletion);
+    unsafe { &*user }.more().deletions.push(deletion);
     None
 }
 
 /// What the pushes of the innermost operation of `engine` on this thread write; `None` outside of any.
 pub fn own_written(engine: *const NaiveEngine) -> Option<Vec<Var>> {
-    each(engine, |o| Some(o.more.borrow().as_ref().map_or(Vec::new(), |m| m.written.clone())))
+    each(engine, |o| Some(o.more.get().map_or(Vec::new(), |m| m.borrow().written.clone())))
 }

@@ -12,6 +12,7 @@ mod frame;
 mod hang;
 mod hook;
 mod inside;
+mod living;
 #[cfg(all(test, loom))]
 mod loom_models;
 mod naive;
@@ -342,27 +343,15 @@ fn check_overwrites(push: &Push<'_>) -> Result<()> {
 }
 
 /// Is every variable named once? (One operation names no more than [`MOST_VARIABLES`].)
-#[inline(always)]
 fn all_differ(reads: &[Var], writes: &[Var]) -> bool {
-    #[cold]
-    #[inline(never)]
-    fn many_differ(reads: &[Var], writes: &[Var]) -> bool {
-        let n = reads.len() + writes.len();
+    let n = reads.len() + writes.len();
+    if n > FEW {
         let mut seen = HashSet::with_capacity(n);
-        n <= MOST_VARIABLES && reads.iter().chain(writes).all(|v| seen.insert(v.0))
+        return n <= MOST_VARIABLES && reads.iter().chain(writes).all(|v| seen.insert(v.0));
     }
-    let among = |v: &Var, list: &[Var]| list.iter().any(|other| other == v);
-    match (reads, writes) {
-        ([], [_]) => true,
-        ([a], [w]) => a != w,
-        ([a, b], [w]) => a != b && a != w && b != w,
-        _ if reads.len() + writes.len() > FEW => many_differ(reads, writes),
-        _ => {
-            let of_reads = |(i, v)| !among(v, &reads[..i]) && !among(v, writes);
-            reads.iter().enumerate().all(of_reads)
-                && writes.iter().enumerate().all(|(i, v)| !among(v, &writes[..i]))
-        }
-    }
+    let of_reads = |(i, v)| !reads[..i].contains(v) && !writes.contains(v);
+    reads.iter().enumerate().all(of_reads)
+        && writes.iter().enumerate().all(|(i, v)| !writes[..i].contains(v))
 }
 
 /// A variable named twice, or both read and written: which, and in which way. Positions are those of the

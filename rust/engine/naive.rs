@@ -4,10 +4,11 @@
 use super::fault::{self, Faults, Inherited};
 use super::fork::HeldForFork;
 use super::inside::{self, Deletion, Inside, Place};
+use super::living::Living;
 use super::operation::Function;
 use super::sync::{Guard, Lock};
 use super::threaded::rare;
-use super::var::{Living, Vars, Versions, explain, gone};
+use super::var::{Vars, explain, gone};
 use super::{
     Engine, Event, Hook, OnComplete, Operation, Origin, Poll, Prop, Push, Repeated, RepeatedAsync,
     RunContext, Step, Task, Var, all_differ, check_device, check_overwrites, check_push,
@@ -26,7 +27,6 @@ const SLICE: Duration = Duration::from_millis(50);
 pub struct NaiveEngine {
     vars: Lock<Vars>,
     living: Living,
-    versions: Versions,
     faults: Faults,
     /// Bits that make a push look closer.
     rare: AtomicU32,
@@ -71,7 +71,6 @@ impl NaiveEngine {
         NaiveEngine {
             vars: Lock::default(),
             living: Living::new(),
-            versions: Versions::new(),
             faults: Faults::default(),
             rare: AtomicU32::new(0),
             hook: Lock::default(),
@@ -80,60 +79,76 @@ impl NaiveEngine {
         }
     }
 
-    /// Are all variables of a push there?
-    #[inline(always)]
-    fn are_alive(&self, push: &Push<'_>) -> bool {
-        let alive = |v: &Var| self.living.find(*v).is_some();
-        push.reads.iter().all(alive) && push.writes.iter().all(alive)
+    /// An error if a variable of a push is not there.
+    fn check_alive(&self, push: &Push<'_>) -> Result<()> {
+        let mut named = push.reads.iter().chain(push.writes);
+        if named.all(|&v| self.living.has(v)) { Ok(()) } else { Err(self.explain(push)) }
     }
 
     /// Says what is wrong with the variables of a push.
     #[cold]
-    #[inline(never)]
-    fn refuse(&self, push: &Push<'_>) -> Result<()> {
-        Err(explain(&self.vars.lock(), push.name, push.reads, push.writes))
+    fn explain(&self, push: &Push<'_>) -> Error {
+        explain(&self.vars.lock(), push.name, push.reads, push.writes)
     }
 
     fn check_made(&self, push: &Push<'_>) -> Result<()> {
         check_overwrites(push)?;
         check_variables(push.name, push.reads, push.writes)?;
-        if self.are_alive(push) { Ok(()) } else { self.refuse(push) }
+        self.check_alive(push)
+    }
+
+    /// Does a look show that a push is right? Of those of few variables it does.
+    #[inline(always)]
+    fn is_plainly_right(&self, push: &Push<'_>) -> bool {
+        let has = |v: &Var| self.living.has(*v);
+        push.ctx.is_host()
+            && push.overwrites <= push.writes.len()
+            && match (push.reads, push.writes) {
+                ([], [w]) => has(w),
+                ([a], [w]) => a != w && has(a) && has(w),
+                ([a, b], [w]) => a != b && a != w && b != w && has(a) && has(b) && has(w),
+                _ => false,
+            }
+    }
+
+    /// The whole look at a push. An error says what it is refused for.
+    #[inline(never)]
+    fn check(&self, push: &Push<'_>) -> Result<()> {
+        check_push(push)?;
+        match all_differ(push.reads, push.writes) {
+            true => self.check_alive(push),
+            false => Err(self.explain(push)),
+        }
     }
 
     fn find(&self, var: Var) -> Result<u32> {
-        self.living.find(var).ok_or_else(|| gone(var))
+        if self.living.has(var) { Ok(var.number()) } else { Err(gone(var)) }
     }
 
     /// Those of `vars` that were not deleted while the operation ran.
     fn left<'a>(&'a self, vars: &'a [Var]) -> impl Iterator<Item = u32> + 'a {
-        vars.iter().filter_map(|&v| self.living.find(v))
+        vars.iter().filter(|v| self.living.has(**v)).map(|v| v.number())
     }
 
     /// Runs an operation that was checked; its task is used up. An error is that of the poll.
     #[inline(always)]
     fn execute(&self, task: &mut Task, push: &Push<'_>) -> Result<()> {
-        let operation = Inside::new(self, push);
         let rare = self.rare.load(Ordering::Relaxed);
-        if rare != 0 || self.faults.any() {
-            return self.execute_closely(task, push, &operation, rare);
-        }
-        let mut interrupt = Ok(());
+        let Some(function) = task.returning().filter(|_| rare == 0 && !self.faults.any()) else {
+            return self.execute_closely(task, push, rare);
+        };
+        let operation = Inside::new(self, push);
         let entered = operation.enter();
-        let result = self.run(task, push, &operation, &mut interrupt);
+        let result = function.run(&RunContext { ctx: push.ctx, ..RunContext::default() });
         drop(entered);
-        self.end(push, result, &operation);
-        interrupt
+        self.end(operation, result);
+        Ok(())
     }
 
-    /// With a look at errors, shutdown and hook.
+    /// With a look at errors, shutdown and hook, and with a token where the operation ends by one.
     #[cold]
-    fn execute_closely(
-        &self,
-        task: &mut Task,
-        push: &Push<'_>,
-        operation: &Inside,
-        rare: u32,
-    ) -> Result<()> {
+    #[inline(never)]
+    fn execute_closely(&self, task: &mut Task, push: &Push<'_>, rare: u32) -> Result<()> {
         let id = (rare & rare::HOOK != 0).then(|| self.hooked.fetch_add(1, Ordering::Relaxed));
         let tell = |event| {
             let hook = id.and_then(|id| Some((id, self.hook.lock().clone()?)));
@@ -143,6 +158,7 @@ impl NaiveEngine {
         };
         tell(Event::Queued);
         let mut interrupt = Ok(());
+        let operation = Inside::new(self, push);
         let entered = operation.enter();
         match self.divert(push, rare) {
             Some(inherited) => {
@@ -153,9 +169,9 @@ impl NaiveEngine {
             }
             None => {
                 tell(Event::Started);
-                let result = self.run(task, push, operation, &mut interrupt);
+                let result = self.run(task, push, &operation, &mut interrupt);
                 drop(entered);
-                self.end(push, result, operation);
+                self.end(operation, result);
             }
         }
         tell(Event::Finished);
@@ -177,43 +193,44 @@ impl NaiveEngine {
 
     /// What follows when an operation has run.
     #[inline(always)]
-    fn end(&self, push: &Push<'_>, result: Result<()>, operation: &Inside) {
-        if result.is_err() || push.overwrites > 0 && self.faults.any() {
-            self.settle(push, result);
+    fn end(&self, operation: Inside, result: Result<()>) {
+        let push = operation.push();
+        match result {
+            Err(error) => self.fail(push, error),
+            Ok(()) if push.overwrites > 0 && self.faults.any() => self.heal(push),
+            Ok(()) => {}
         }
         self.advance(push.writes);
-        if operation.has_deletions() {
-            operation.deletions().into_iter().for_each(|d| self.delete(d));
+        if let Some(more) = operation.into_more() {
+            self.delete_all(more.into_inner().deletions);
         }
     }
 
-    /// Records what the end of an operation does to the errors of the variables it wrote.
     #[cold]
-    fn settle(&self, push: &Push<'_>, result: Result<()>) {
-        match result {
-            Err(error) => {
-                let failed = self.failure(error, push);
-                drop(self.faults.spread(&failed, self.left(push.writes)));
-            }
-            Ok(()) => self.faults.heal(self.left(&push.writes[..push.overwrites])),
-        }
+    #[inline(never)]
+    fn fail(&self, push: &Push<'_>, error: Error) {
+        let error = error.in_operator(push.name);
+        let failed = self.faults.failed(match push.origin.and_then(|f| f()) {
+            Some(at) => error.pushed_at(&at),
+            None => error,
+        });
+        drop(self.faults.spread(&failed, self.left(push.writes)));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn heal(&self, push: &Push<'_>) {
+        self.faults.heal(self.left(&push.writes[..push.overwrites]));
     }
 
     #[inline(always)]
     fn advance(&self, writes: &[Var]) {
-        self.left(writes).for_each(|i| self.versions.advance(i));
+        match writes {
+            [w] => self.living.advance(*w), // as nearly always
+            _ => writes.iter().for_each(|&w| self.living.advance(w)),
+        }
     }
 
-    #[cold]
-    fn failure(&self, error: Error, push: &Push<'_>) -> Inherited {
-        let error = error.in_operator(push.name);
-        self.faults.failed(match push.origin.and_then(|f| f()) {
-            Some(at) => error.pushed_at(&at),
-            None => error,
-        })
-    }
-
-    #[inline(always)]
     fn run(
         &self,
         task: &mut Task,
@@ -255,6 +272,12 @@ impl NaiveEngine {
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn delete_all(&self, deletions: Vec<Deletion>) {
+        deletions.into_iter().for_each(|d| self.delete(d));
+    }
+
     /// The end of a buried variable.
     fn delete(&self, (i, last): Deletion) {
         let carried = self.faults.forget(i);
@@ -280,7 +303,7 @@ impl NaiveEngine {
 impl Engine for NaiveEngine {
     fn new_variable(&self) -> Var {
         let mut vars = self.vars.lock();
-        let var = vars.create(&self.versions);
+        let var = vars.create();
         self.living.add(var);
         var
     }
@@ -305,11 +328,12 @@ impl Engine for NaiveEngine {
     }
 
     fn push(&self, mut task: Task, push: Push<'_>) -> Result<()> {
-        check_push(&push)?;
-        if !(self.are_alive(&push) && all_differ(push.reads, push.writes)) {
-            return self.refuse(&push);
+        if !self.is_plainly_right(&push) {
+            self.check(&push)?;
         }
-        self.execute(&mut task, &push)
+        let ran = self.execute(&mut task, &push);
+        std::mem::forget(task); // in which nothing is left
+        ran
     }
 
     fn new_operation(&self, run: Repeated, push: Push<'_>) -> Result<Operation> {
@@ -333,9 +357,7 @@ impl Engine for NaiveEngine {
         o.check_live()?;
         check_device(&o.name, ctx)?;
         let push = Push { origin, ..o.push(ctx, priority) };
-        if !self.are_alive(&push) {
-            return self.refuse(&push);
-        }
+        self.check_alive(&push)?;
         self.execute(&mut operation.task(), &push)
     }
 
@@ -363,11 +385,11 @@ impl Engine for NaiveEngine {
     }
 
     fn poisoned(&self, var: Var) -> Option<Error> {
-        self.faults.poisoned(self.living.find(var)?)
+        self.faults.poisoned(self.find(var).ok()?)
     }
 
     fn with_quiet(&self, reads: &[Var], writes: &[Var], f: &mut dyn FnMut()) -> bool {
-        let is_quiet = |&v: &Var| self.living.find(v).is_some() && self.poisoned(v).is_none();
+        let is_quiet = |&v: &Var| self.living.has(v) && self.poisoned(v).is_none();
         if self.rare.load(Ordering::Relaxed) != 0 || !reads.iter().chain(writes).all(is_quiet) {
             return false;
         }
@@ -377,7 +399,7 @@ impl Engine for NaiveEngine {
     }
 
     fn version(&self, var: Var) -> u64 {
-        self.living.find(var).map_or(0, |i| self.versions.read(i))
+        self.living.version(var).unwrap_or(0)
     }
 
     fn set_bulk_size(&self, size: usize) -> Result<usize> {

@@ -8,7 +8,8 @@ use std::alloc::Layout;
 /// Zeroed memory for up to `capacity` values of `T`. What is in it is up to the owner; nothing is dropped.
 pub struct Reserved<T> {
     base: *mut T,
-    capacity: usize,
+    /// The last index: the capacity is a power of two.
+    mask: usize,
 }
 
 // SAFETY: only memory; `get` hands out raw pointers, whose users answer for what they do with them.
@@ -27,7 +28,7 @@ impl<T> Reserved<T> {
             let layout = Layout::array::<T>(capacity).unwrap_or(Layout::new::<T>());
             let base = reserve(layout);
             if !base.is_null() {
-                return Reserved { base: base.cast(), capacity };
+                return Reserved { base: base.cast(), mask: capacity - 1 };
             }
             if capacity <= LEAST {
                 std::alloc::handle_alloc_error(layout);
@@ -37,7 +38,7 @@ impl<T> Reserved<T> {
     }
 
     pub fn capacity(&self) -> usize {
-        self.capacity
+        self.mask + 1
     }
 
     /// The place of value `i`.
@@ -53,14 +54,14 @@ impl<T> Reserved<T> {
     /// The place of value `i`; beyond the capacity it wraps.
     #[inline]
     pub fn get(&self, i: usize) -> *mut T {
-        // SAFETY: the capacity is a power of two, so the index is within the reservation.
-        unsafe { self.base.add(i & (self.capacity - 1)) }
+        // SAFETY: the index is within the reservation.
+        unsafe { self.base.add(i & self.mask) }
     }
 }
 
 impl<T> Drop for Reserved<T> {
     fn drop(&mut self) {
-        let layout = Layout::array::<T>(self.capacity).unwrap_or(Layout::new::<T>());
+        let layout = Layout::array::<T>(self.capacity()).unwrap_or(Layout::new::<T>());
         release(self.base.cast(), layout);
     }
 }

@@ -122,7 +122,7 @@ impl Drop for OnComplete {
 }
 
 const WORDS: usize = 4;
-type Data = [MaybeUninit<u64>; WORDS];
+type Data = MaybeUninit<[u64; WORDS]>;
 type CallSync = unsafe fn(*mut u8, &RunContext) -> Result<()>;
 type CallAsync = unsafe fn(*mut u8, &RunContext, OnComplete);
 
@@ -211,7 +211,7 @@ unsafe fn drop_in_place<F>(data: *mut u8) {
 impl Task {
     /// No function: only orders.
     pub const fn nothing() -> Self {
-        Task { vtable: None, data: [MaybeUninit::uninit(); WORDS] }
+        Task { vtable: None, data: Data::uninit() }
     }
 
     /// Done when the function returns.
@@ -271,7 +271,7 @@ impl Task {
 
     #[inline]
     fn hold<C: Closure + 'static>(f: C) -> Self {
-        let mut task = Task { vtable: Some(&C::VTABLE), data: [MaybeUninit::uninit(); WORDS] };
+        let mut task = Task { vtable: Some(&C::VTABLE), data: Data::uninit() };
         // SAFETY: the callers have checked that it fits in size and alignment.
         unsafe { task.data.as_mut_ptr().cast::<C>().write(f) };
         task
@@ -316,6 +316,15 @@ impl Task {
         self.vtable.take().map_or(Some(Ok(())), |vtable| unsafe { call(vtable, data, run, token) })
     }
 
+    /// Its function, if it has one that is done when it returns.
+    #[inline(always)]
+    pub(in crate::engine) fn returning(&mut self) -> Option<Returning<'_>> {
+        match self.vtable?.call {
+            Call::Sync(call) => Some(Returning { call, task: self }),
+            Call::Async(_) => None,
+        }
+    }
+
     /// Moves the task to `to` and leaves [`Task::nothing`]: word by word as it was written here a moment ago, for
     /// a wider load would have to wait until these words have reached the cache.
     ///
@@ -332,6 +341,22 @@ impl Task {
         }
         // SAFETY: the function is elsewhere now.
         unsafe { (&raw mut self.vtable).write(None) };
+    }
+}
+
+/// The function of a task, where it is.
+pub(in crate::engine) struct Returning<'a> {
+    call: CallSync,
+    task: &'a mut Task,
+}
+
+impl Returning<'_> {
+    /// Runs it, and leaves [`Task::nothing`]; a panic becomes an error.
+    #[inline(always)]
+    pub fn run(self, run: &RunContext) -> Result<()> {
+        self.task.vtable = None;
+        // SAFETY: `call` is of the vtable of the closure in `data`, which now counts as moved out.
+        guarded(|| unsafe { (self.call)(self.task.data.as_mut_ptr().cast(), run) })
     }
 }
 

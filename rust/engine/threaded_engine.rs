@@ -115,7 +115,10 @@ impl ThreadedEngine {
 
 impl Engine for ThreadedEngine {
     fn new_variable(&self) -> Var {
-        self.core.lock().vars.create(&self.core.versions)
+        let mut state = self.core.lock();
+        let var = state.vars.create();
+        self.core.versions.reset(var);
+        var
     }
 
     fn new_token(&self) -> Var {

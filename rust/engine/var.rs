@@ -176,7 +176,7 @@ pub struct Vars {
 }
 
 impl Vars {
-    pub fn create(&mut self, versions: &Versions) -> Var {
+    pub fn create(&mut self) -> Var {
         let i = match self.free.pop() {
             Some(i) => i,
             None => {
@@ -184,7 +184,6 @@ impl Vars {
                 (self.states.len() - 1) as u32
             }
         };
-        versions.reset(i);
         Var((self.states[i as usize].generation as u64) << 32 | i as u64)
     }
 
@@ -304,7 +303,8 @@ pub fn explain(vars: &Vars, name: &str, reads: &[Var], writes: &[Var]) -> Error 
     }
 }
 
-const MOST: usize = 1 << 26;
+/// For so many variables there are places.
+pub const MOST: usize = 1 << 26;
 
 /// Completed writes of each variable. Apart from the rest, because those who complete operations touch
 /// these and those who push do not. Writers of one variable never overlap, so loads and stores suffice.
@@ -321,10 +321,9 @@ impl Versions {
         unsafe { &*self.0.get(i as usize) }
     }
 
-    /// Starts at 0. Under the push lock.
-    #[inline]
-    fn reset(&self, i: u32) {
-        self.get(i).store(0, Ordering::Relaxed);
+    /// A new variable has version 0. Under the push lock.
+    pub fn reset(&self, var: Var) {
+        self.get(var.0 as u32).store(0, Ordering::Relaxed);
     }
 
     /// The version of a variable.
@@ -348,33 +347,4 @@ pub fn living(vars: &Vars, var: Var) -> Result<u32> {
 #[cold]
 pub fn gone(var: Var) -> Error {
     Error::value(format!("variable {} is deleted or of another engine", var.0 as u32))
-}
-
-/// Which variables are alive, to be asked without a lock. Who changes it holds that of the variables.
-pub struct Living(Reserved<AtomicU64>);
-
-impl Living {
-    pub fn new() -> Self {
-        Living(Reserved::new(MOST))
-    }
-
-    #[inline]
-    fn get(&self, var: Var) -> &AtomicU64 {
-        // SAFETY: all of the reservation is zeroed memory, and zero is a valid value.
-        unsafe { &*self.0.get(var.0 as u32 as usize) }
-    }
-
-    pub fn add(&self, var: Var) {
-        self.get(var).store(var.0 + 1, Ordering::Release);
-    }
-
-    pub fn remove(&self, var: Var) {
-        self.get(var).store(0, Ordering::Release);
-    }
-
-    /// The slot of a live variable.
-    #[inline]
-    pub fn find(&self, var: Var) -> Option<u32> {
-        (self.get(var).load(Ordering::Acquire) == var.0 + 1).then_some(var.0 as u32)
-    }
 }
