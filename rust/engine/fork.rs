@@ -27,7 +27,7 @@ enum Held<'a> {
 struct Locks<'a> {
     hook: (Guard<'a, Option<Arc<dyn Hook>>>, Guard<'a, Option<Duration>>),
     _rest: (Guard<'a, Vec<u32>>, Guard<'a, fault::Table>),
-    _watch: Guard<'a, Vec<(u64, Arc<wait::Signal>)>>,
+    _watch: Guard<'a, wait::Waiters>,
     _sleep: Guard<'a, Vec<Arc<Parker>>>,
     _queues: queue::Held<'a>,
     _threads: pool::Held<'a>,

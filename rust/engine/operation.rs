@@ -75,11 +75,14 @@ unsafe impl Send for OperationInner {}
 unsafe impl Sync for OperationInner {}
 
 impl OperationInner {
+    #[inline]
     pub fn check_live(&self) -> Result<()> {
-        if self.deleted.load(Ordering::Acquire) {
-            return Err(Error::value(format!("operation '{}' was deleted", self.name)));
-        }
-        Ok(())
+        if self.deleted.load(Ordering::Acquire) { Err(self.is_gone()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn is_gone(&self) -> Error {
+        Error::value(format!("operation '{}' was deleted", self.name))
     }
 
     pub fn push(&self, ctx: Context, priority: i32) -> Push<'_> {

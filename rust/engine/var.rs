@@ -10,16 +10,18 @@ use super::slot::TaskRef;
 use crate::error::{Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const FEW: usize = 4;
+/// (With these a variable fits into two lines; the second one is needed for more than five.)
+const FEW: usize = 12;
 
 /// The readers of a variable since its last write.
 #[derive(Default)]
+#[repr(C)]
 struct Readers {
     len: u32,
     /// Completed readers are dropped when so many are known.
     limit: u32,
     few: [u64; FEW],
-    /// Those beyond the first few. (A box, so that a variable fits into one line.)
+    /// Those beyond the first few. (A box, so that a variable fits into its lines.)
     #[allow(clippy::box_collection)] // as just said
     many: Option<Box<Vec<u64>>>,
 }
@@ -89,8 +91,8 @@ impl Readers {
     }
 }
 
-/// One variable, in a line of its own.
-#[repr(align(64))]
+/// One variable, in lines of its own.
+#[repr(C, align(128))]
 pub struct VarState {
     generation: u32,
     /// The push that looked at this variable last: finds duplicates without comparing all with all.
@@ -99,7 +101,7 @@ pub struct VarState {
     readers: Readers,
 }
 
-const _: () = assert!(size_of::<VarState>() == 64);
+const _: () = assert!(size_of::<VarState>() == 128);
 
 impl Default for VarState {
     fn default() -> Self {

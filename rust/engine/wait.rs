@@ -8,7 +8,7 @@ use super::hang::Awaited;
 use super::pool::usable_cores;
 use super::slot::{TaskRef, flag};
 use super::sync::thread::{self, Thread};
-use super::sync::{AtomicBool, AtomicU32, Guard, Lock, fence};
+use super::sync::{AtomicBool, AtomicU64, Guard, Lock, fence};
 use super::task::Task;
 use super::threaded::{Core, PushState, name_of};
 use super::var::{self, Vars};
@@ -46,39 +46,60 @@ impl Signal {
     }
 }
 
+pub type Waiters = Vec<(u64, Arc<Signal>)>;
+
 /// Waiters for everything: told when so many tasks are complete.
-#[derive(Default)]
 pub struct Watch {
-    count: AtomicU32,
-    waiters: Lock<Vec<(u64, Arc<Signal>)>>,
+    /// The lowest number that anybody waits for.
+    lowest: AtomicU64,
+    waiters: Lock<Waiters>,
+}
+
+/// The lowest number of no waiters.
+const NOBODY: u64 = u64::MAX;
+
+impl Default for Watch {
+    fn default() -> Self {
+        Watch { lowest: AtomicU64::new(NOBODY), waiters: Lock::default() }
+    }
 }
 
 impl Watch {
     #[inline]
     pub fn anybody(&self) -> bool {
-        self.count.load(Ordering::SeqCst) != 0
+        self.lowest() != NOBODY
+    }
+
+    #[inline]
+    fn lowest(&self) -> u64 {
+        self.lowest.load(Ordering::SeqCst)
+    }
+
+    fn recount(&self, waiters: &Waiters) {
+        let lowest = waiters.iter().map(|(target, _)| *target).min();
+        self.lowest.store(lowest.unwrap_or(NOBODY), Ordering::SeqCst);
     }
 
     fn add(&self, target: u64, signal: &Arc<Signal>) {
         let mut waiters = self.waiters.lock();
         waiters.push((target, signal.clone()));
-        self.count.store(waiters.len() as u32, Ordering::SeqCst);
+        self.recount(&waiters);
         fence(Ordering::SeqCst);
     }
 
     fn remove(&self, signal: &Arc<Signal>) {
         let mut waiters = self.waiters.lock();
         waiters.retain(|(_, s)| !Arc::ptr_eq(s, signal));
-        self.count.store(waiters.len() as u32, Ordering::SeqCst);
+        self.recount(&waiters);
     }
 
-    pub fn hold(&self) -> Guard<'_, Vec<(u64, Arc<Signal>)>> {
+    pub fn hold(&self) -> Guard<'_, Waiters> {
         self.waiters.lock()
     }
 
     pub fn reset(&self) {
         self.waiters.lock().clear();
-        self.count.store(0, Ordering::SeqCst);
+        self.lowest.store(NOBODY, Ordering::SeqCst);
     }
 }
 
@@ -101,10 +122,15 @@ impl Core {
 
     /// Tells those who wait for everything, if so many tasks are complete.
     pub fn notify_watchers(&self) {
-        if !self.watch.anybody() {
+        // (Without a lock: who waits for all of many short tasks must not be in their way.)
+        let lowest = self.watch.lowest();
+        if lowest == NOBODY {
             return;
         }
         let completed = self.completed();
+        if completed < lowest {
+            return;
+        }
         for (target, signal) in self.watch.waiters.lock().iter() {
             if completed >= *target {
                 signal.set();
