@@ -1,4 +1,5 @@
-//! What the machine lets any engine reach: one that hands tasks to another core, and one that runs them itself.
+//! What the machine lets any engine reach: one that hands tasks to another core, and one that runs them itself; and
+//! what the other core is worth.
 
 use super::{TASKS, median};
 use std::cell::UnsafeCell;
@@ -99,4 +100,28 @@ pub fn inline() -> f64 {
     };
     once();
     median((0..super::RUNS).map(|_| once()).collect())
+}
+
+/// How much two threads do together in the time in which one does 1 alone: 2 where each has a core of its own, hardly more
+/// than 1 where they are the two hardware threads of one core. There a task costs what its push and its run cost
+/// together, however well they overlap.
+pub fn two_threads() -> f64 {
+    fn work() -> f64 {
+        let start = Instant::now();
+        let mut sums = [1u64; 8];
+        for i in 0..1_000_000u64 {
+            for (k, sum) in sums.iter_mut().enumerate() {
+                *sum = sum.wrapping_add(i) ^ k as u64;
+            }
+            black_box(&mut sums);
+        }
+        start.elapsed().as_secs_f64()
+    }
+    let gain = |_| {
+        let alone = work();
+        let other = std::thread::spawn(work);
+        let own = work();
+        2.0 * alone / own.max(other.join().expect("it only adds"))
+    };
+    median((0..super::RUNS).map(gain).collect())
 }

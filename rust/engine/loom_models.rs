@@ -12,6 +12,7 @@ use super::slot::{Slab, Spare};
 use super::sync::{AtomicUsize, Lock};
 use super::{Engine, OnComplete, Prop, Push, Task, ThreadedEngine, Var, patiently};
 use crate::error::Error;
+use crate::sync::Crew;
 use loom::cell::UnsafeCell;
 use loom::thread;
 use std::sync::Arc;
@@ -291,7 +292,7 @@ fn with_worker(model: impl FnOnce(&ThreadedEngine)) {
     let stop = Arc::new(AtomicBool::new(false));
     let worker = thread::spawn({
         let (core, stop) = (engine.core.clone(), stop.clone());
-        move || core.serve(&stop)
+        move || core.serve(&Arc::new(Crew::new(1, |_| ())), &stop)
     });
     model(&engine);
     stop.store(true, Ordering::SeqCst);

@@ -6,6 +6,7 @@
 use super::sync::{Guard, Lock};
 use super::threaded::{Core, LANES};
 use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Crew;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
@@ -105,10 +106,10 @@ impl Core {
     }
 
     /// What each compute thread does until `stop`.
-    pub fn serve(&self, stop: &AtomicBool) {
+    pub fn serve(&self, crew: &Arc<Crew>, stop: &AtomicBool) {
         if let Some(lane) = self.threads.take_lane() {
             self.queues.enlist(lane);
-            self.work(lane, stop);
+            crew.join(|| self.work(lane, crew, stop));
             self.threads.free_lanes.lock().push(lane);
         }
     }
@@ -124,23 +125,21 @@ impl Core {
             })?;
         let stop = Arc::new(AtomicBool::new(false));
         let alive = Arc::new(Alive { count: Mutex::new(n), changed: Condvar::new() });
+        let helped = self.handle();
+        let crew = Arc::new(Crew::new(n, move |most| {
+            // More than there are cores would only be in each other's way.
+            for _ in 0..most.min(usable_cores().saturating_sub(1)) {
+                if !helped.sleep.anybody() {
+                    break;
+                }
+                helped.sleep.wake_one();
+            }
+        }));
         let (core, flag, count) = (self.handle(), stop.clone(), alive.clone());
         // From outside of the pool, one loop for each thread: a `spawn` could run one thread's loop
         // inside another's `yield_now`.
         rayon.spawn_broadcast(move |_| {
-            let helped = core.clone();
-            crate::sync::set_helper_call(Some(Arc::new(move |most| {
-                // More than there are cores would only be in each other's way.
-                let most = most.min(usable_cores().saturating_sub(1));
-                for _ in 0..most {
-                    if !helped.sleep.anybody() {
-                        break;
-                    }
-                    helped.sleep.wake_one();
-                }
-            })));
-            core.serve(&flag);
-            crate::sync::set_helper_call(None);
+            core.serve(&crew, &flag);
             count.end_one();
         });
         Ok(Pool { rayon, stop, alive })

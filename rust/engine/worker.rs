@@ -11,6 +11,7 @@ use super::task::{OnComplete, Task};
 use super::threaded::{Core, context_of, name_of, rare, vars_of};
 use super::{Event, Origin, RunContext};
 use crate::error::{Error, Result};
+use crate::sync::Crew;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,7 +78,7 @@ struct Left {
 
 impl Core {
     /// What compute thread number `lane` does until `stop`.
-    pub fn work(&self, lane: usize, stop: &AtomicBool) {
+    pub fn work(&self, lane: usize, crew: &Crew, stop: &AtomicBool) {
         let frame = Frame::new(self, TaskRef::NONE, true);
         let parker = Parker::current();
         let mut local = Local {
@@ -101,7 +102,7 @@ impl Core {
                         }
                         self.run_streak(task, &mut local);
                     }
-                    None => self.idle(&mut local, &parker, stop),
+                    None => self.idle(&mut local, &parker, crew, stop),
                 }
             }
             self.give_back(&mut local.free);
@@ -127,7 +128,7 @@ impl Core {
 
     /// Looks for work, helps kernels of other workers, and at last parks. Returns when there may be work.
     #[cold]
-    fn idle(&self, local: &mut Local<'_>, parker: &Arc<Parker>, stop: &AtomicBool) {
+    fn idle(&self, local: &mut Local<'_>, parker: &Arc<Parker>, crew: &Crew, stop: &AtomicBool) {
         self.notify_watchers();
         // A moment's patience: a worker that polls right behind a pusher takes every line from it.
         for _ in 0..BACK_OFF {
@@ -141,7 +142,7 @@ impl Core {
                 if !self.queues.is_empty() || stop.load(Ordering::Relaxed) {
                     return;
                 }
-                if rayon::yield_now() == Some(rayon::Yield::Executed) {
+                if crew.help() || rayon::yield_now() == Some(rayon::Yield::Executed) {
                     until = None;
                 }
                 for _ in 0..pauses {

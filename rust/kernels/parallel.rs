@@ -1,12 +1,12 @@
 //! The one door to parallel work inside a kernel.
 //!
-//! On a thread of a compute pool work is split with rayon; on any other thread it runs serially. Work is
+//! On a thread of a compute pool work is split among its crew; on any other thread it runs serially. Work is
 //! split by shapes only, never by the number of threads, so results have the same bits for any number.
 
-use rayon::prelude::*;
 use std::ops::Range;
 
-/// Is this a thread of a compute pool, so that splitting into so many parts helps? If so, parked siblings are called.
+/// Is this a thread of a compute pool, so that a library's splitting into so many parts helps? If so, parked siblings
+/// are called.
 pub fn in_pool(parts: usize) -> bool {
     let split = rayon::current_thread_index().is_some() && rayon::current_num_threads() > 1;
     if split {
@@ -19,17 +19,8 @@ pub fn in_pool(parts: usize) -> bool {
 /// order and possibly side by side.
 pub fn parallel_for(n: usize, grain: usize, f: impl Fn(Range<usize>) + Send + Sync) {
     let grain = grain.max(1);
-    let chunks = n.div_ceil(grain);
     let chunk = |i: usize| i * grain..((i + 1) * grain).min(n);
-    if chunks <= 1 {
-        if n > 0 {
-            f(0..n);
-        }
-    } else if in_pool(chunks) {
-        (0..chunks).into_par_iter().for_each(|i| f(chunk(i)));
-    } else {
-        (0..chunks).for_each(|i| f(chunk(i)));
-    }
+    crate::sync::split(n.div_ceil(grain), |i| f(chunk(i)));
 }
 
 /// A pointer that threads of one kernel may share; the kernel writes disjoint parts through it.
