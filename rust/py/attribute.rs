@@ -40,7 +40,12 @@ impl Attribute {
     #[inline]
     fn of_class<'py>(&self, object: &Bound<'py, PyAny>) -> Option<PyResult<Bound<'py, PyAny>>> {
         let py = object.py();
-        let found = self.found.get_or_init(py, || self.find(py).ok()).as_ref()?;
+        let find = || {
+            let found = self.find(py);
+            debug_assert!(found.is_ok(), "types.{}.{} is not found", self.class, self.name);
+            found.ok()
+        };
+        let found = self.found.get_or_init(py, find).as_ref()?;
         let class = found.class.as_ptr();
         // SAFETY: a live object.
         if unsafe { ffi::Py_TYPE(object.as_ptr()) }.cast() != class {
@@ -69,7 +74,8 @@ impl Attribute {
     #[cold]
     fn find(&self, py: Python<'_>) -> PyResult<Found> {
         let class = py.import("types")?.getattr(self.class)?.cast_into::<PyType>()?;
-        let descriptor = class.getattr(self.name)?;
+        // (Asked for it by name, a class may answer with an attribute of its own, such as its `__qualname__`.)
+        let descriptor = class.getattr("__dict__")?.get_item(self.name)?;
         // SAFETY: the class of a live object; the function of a slot has the type of that slot.
         let get = unsafe {
             let get =
