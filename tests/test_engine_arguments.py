@@ -1,5 +1,7 @@
 """rsnet.engine: its functions say which argument is wrong, and why."""
 
+from functools import partial
+
 import pytest
 
 import rsnet as mx
@@ -154,11 +156,20 @@ class Holder:
         pass
 
 
+class Answering:
+    async def __call__(self, *args):
+        pass
+
+
 @pytest.mark.parametrize(
     ("function", "kind"),
     [
         (of_async, "an async function"),
         (Holder().method, "an async function"),
+        (Answering(), "an async function"),
+        (partial(of_async, 1), "an async function"),
+        (partial(Holder().method, 1), "an async function"),
+        (partial(Answering(), 1), "an async function"),
         (of_generator, "a generator"),
         (of_both, "an async generator"),
     ],
@@ -168,6 +179,46 @@ def test_a_function_whose_call_runs_nothing_is_refused(function, kind):
     for take in takers:
         with pytest.raises(TypeError, match=f"got {kind}, whose call runs nothing"):
             take(function)
+
+
+def test_a_function_is_judged_by_the_code_that_it_has_now():
+    def function(*args):
+        pass
+
+    engine.push_sync(function)
+    engine.wait_for_all()
+    function.__code__ = of_async.__code__
+    with pytest.raises(TypeError, match="got an async function"):
+        engine.push_sync(function)
+
+
+class Counting:
+    """Called in all the ways that run something."""
+
+    def __init__(self, *args):
+        self.calls = [args]
+
+    def __call__(self, *args):
+        self.calls.append(args)
+
+    def method(self, *args):
+        self.calls.append(args)
+
+
+def test_whatever_else_is_callable_is_called():
+    one, calls = Counting(), []
+    append = one.calls.append
+    for function in [one, one.method, partial(one), partial(one.method), append, Counting]:
+        engine.push_sync(function)
+        engine.wait_for_all()
+        calls.append(len(one.calls))
+    assert calls == [2, 3, 4, 5, 6, 6]
+
+
+def test_a_partial_function_of_itself_is_looked_at_once():
+    endless = partial(print)
+    endless.__setstate__((endless, (), {}, {}))
+    engine.new_operator(endless)  # whoever calls it is lost
 
 
 def test_what_is_no_function_is_refused():

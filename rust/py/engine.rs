@@ -3,7 +3,7 @@
 //! A pushed function never runs inside its push, nor on a compute thread: when the engine finds it ready it
 //! is handed to an attached thread, and the operation ends with it. So every push returns at once.
 
-use super::engine_args::{context, function_arg, listed, priority_arg, prop_arg, vars};
+use super::engine_args::{Listed, context, function_arg, priority_arg, prop_arg};
 pub use super::engine_call::Call;
 use super::engine_call::{Completion, Ends, Function, Named, RunContext, hand_on, name_of};
 use super::error::IntoPy;
@@ -13,7 +13,7 @@ use super::origin::user_line;
 use super::runtime;
 use crate::context::Context;
 use crate::engine::RunContext as EngineRun;
-use crate::engine::{Operation, Origin, Prop, Push, Task, Var};
+use crate::engine::{Operation, Prop, Push, Task, Var};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple};
 use std::sync::Arc;
@@ -81,18 +81,8 @@ struct Pushing<'a> {
     priority: i32,
 }
 
-/// The name of an operation: the one that it was given, or that of its function.
-fn name_for<'py>(
-    py: Python<'py>,
-    given: Option<Bound<'py, PyString>>,
-    function: Option<&Bound<'py, PyAny>>,
-) -> PyResult<Bound<'py, PyString>> {
-    match (given, function) {
-        (Some(name), _) => Ok(name),
-        (None, Some(function)) => name_of(function),
-        (None, None) => Ok(interned!(py, "function").clone()),
-    }
-}
+/// The name of an operation that has neither a name nor a function.
+const UNNAMED: &str = "function";
 
 impl Pushing<'_> {
     fn push<'py>(
@@ -102,21 +92,14 @@ impl Pushing<'_> {
         name: Option<Bound<'py, PyString>>,
         ends: Ends,
     ) -> PyResult<()> {
-        let kept_name = name_for(py, name, function.as_ref())?;
-        let name = kept_name.to_str()?;
-        let push = Push {
-            ctx: self.ctx,
-            prop: self.prop,
-            priority: self.priority,
-            // What the engine runs only hands the function on, or is nothing at all.
-            cheap: true,
-            origin: Some(&user_line),
-            ..Push::new(name, self.reads, self.writes)
-        };
+        let engine = &runtime().engine;
         let Some(function) = function else {
-            return runtime().engine.push(Task::nothing(), push).py(py);
+            let name = name.as_ref().map_or(Ok(UNNAMED), |name| name.to_str())?;
+            return engine.push(Task::nothing(), self.named(name)).py(py);
         };
         function_arg(&function)?;
+        let kept_name = name.map_or_else(|| name_of(&function), Ok)?;
+        let name = kept_name.to_str()?;
         let (function, label) = (function.unbind(), kept_name.clone().unbind());
         let function = Function::Own(Named { function, name: label });
         let hand_on = move |run: &EngineRun, token| hand_on(function, ends, run, token);
@@ -124,18 +107,23 @@ impl Pushing<'_> {
             Ends::ByReturning => Task::elsewhere(hand_on),
             Ends::ByToken => Task::asynchronous(hand_on),
         };
-        let engine = &runtime().engine;
-        if !engine.runs_inside_push() {
-            return engine.push(task, push).py(py);
+        if engine.runs_inside_push() {
+            // The naive engine waits in its push, for whoever completes the operation.
+            return py.detach(|| engine.push(task, self.named(name))).py(py);
         }
-        // The naive engine waits in its push, for whoever completes the operation.
-        let Pushing { ctx, reads, writes, prop, priority } = *self;
-        py.detach(|| {
-            let origin: Option<Origin<'_>> = Some(&user_line);
-            engine
-                .push(task, Push { ctx, prop, priority, origin, ..Push::new(name, reads, writes) })
-        })
-        .py(py)
+        engine.push(task, self.named(name)).py(py)
+    }
+
+    fn named<'a>(&'a self, name: &'a str) -> Push<'a> {
+        Push {
+            ctx: self.ctx,
+            prop: self.prop,
+            priority: self.priority,
+            // What the engine runs only hands the function on, or is nothing at all.
+            cheap: true,
+            origin: Some(&user_line),
+            ..Push::new(name, self.reads, self.writes)
+        }
     }
 }
 
@@ -210,18 +198,18 @@ fn new_variable() -> Variable {
 fn push_sync<'py>(
     py: Python<'py>,
     r#fn: Option<Bound<'py, PyAny>>,
-    ctx: Option<Bound<'py, PyAny>>,
-    const_vars: Option<Bound<'py, PyAny>>,
-    mutate_vars: Option<Bound<'py, PyAny>>,
+    ctx: Option<&Bound<'py, PyAny>>,
+    const_vars: Option<&Bound<'py, PyAny>>,
+    mutate_vars: Option<&Bound<'py, PyAny>>,
     prop: Option<&str>,
     #[pyo3(from_py_with = priority_arg)] priority: i32,
     name: Option<Bound<'py, PyString>>,
 ) -> PyResult<()> {
-    let const_vars = listed("const_vars", const_vars)?;
-    let mutate_vars = listed("mutate_vars", mutate_vars)?;
-    let reads = vars("const_vars", const_vars.as_ref())?;
-    let writes = vars("mutate_vars", mutate_vars.as_ref())?;
-    let (ctx, prop) = (context(ctx.as_ref())?, prop_arg(prop)?);
+    let const_vars = Listed::of("const_vars", const_vars)?;
+    let mutate_vars = Listed::of("mutate_vars", mutate_vars)?;
+    let reads = const_vars.vars("const_vars")?;
+    let writes = mutate_vars.vars("mutate_vars")?;
+    let (ctx, prop) = (context(ctx)?, prop_arg(prop)?);
     let call = Pushing { ctx, reads: &reads, writes: &writes, prop, priority };
     call.push(py, r#fn, name, Ends::ByReturning)
 }
@@ -262,18 +250,18 @@ fn push_sync<'py>(
 fn push_async<'py>(
     py: Python<'py>,
     r#fn: Bound<'py, PyAny>,
-    ctx: Option<Bound<'py, PyAny>>,
-    const_vars: Option<Bound<'py, PyAny>>,
-    mutate_vars: Option<Bound<'py, PyAny>>,
+    ctx: Option<&Bound<'py, PyAny>>,
+    const_vars: Option<&Bound<'py, PyAny>>,
+    mutate_vars: Option<&Bound<'py, PyAny>>,
     prop: Option<&str>,
     #[pyo3(from_py_with = priority_arg)] priority: i32,
     name: Option<Bound<'py, PyString>>,
 ) -> PyResult<()> {
-    let const_vars = listed("const_vars", const_vars)?;
-    let mutate_vars = listed("mutate_vars", mutate_vars)?;
-    let reads = vars("const_vars", const_vars.as_ref())?;
-    let writes = vars("mutate_vars", mutate_vars.as_ref())?;
-    let (ctx, prop) = (context(ctx.as_ref())?, prop_arg(prop)?);
+    let const_vars = Listed::of("const_vars", const_vars)?;
+    let mutate_vars = Listed::of("mutate_vars", mutate_vars)?;
+    let reads = const_vars.vars("const_vars")?;
+    let writes = mutate_vars.vars("mutate_vars")?;
+    let (ctx, prop) = (context(ctx)?, prop_arg(prop)?);
     let call = Pushing { ctx, reads: &reads, writes: &writes, prop, priority };
     call.push(py, Some(r#fn), name, Ends::ByToken)
 }
@@ -310,21 +298,28 @@ fn push_async<'py>(
 fn new_operator<'py>(
     py: Python<'py>,
     r#fn: Option<Bound<'py, PyAny>>,
-    const_vars: Option<Bound<'py, PyAny>>,
-    mutate_vars: Option<Bound<'py, PyAny>>,
+    const_vars: Option<&Bound<'py, PyAny>>,
+    mutate_vars: Option<&Bound<'py, PyAny>>,
     prop: Option<&str>,
     name: Option<Bound<'py, PyString>>,
 ) -> PyResult<Operator> {
     r#fn.as_ref().map_or(Ok(()), function_arg)?;
-    let const_vars = listed("const_vars", const_vars)?;
-    let mutate_vars = listed("mutate_vars", mutate_vars)?;
-    let reads = vars("const_vars", const_vars.as_ref())?;
-    let writes = vars("mutate_vars", mutate_vars.as_ref())?;
-    let kept_name = name_for(py, name, r#fn.as_ref())?;
+    let const_vars = Listed::of("const_vars", const_vars)?;
+    let mutate_vars = Listed::of("mutate_vars", mutate_vars)?;
+    let reads = const_vars.vars("const_vars")?;
+    let writes = mutate_vars.vars("mutate_vars")?;
+    let kept_name = match (name, &r#fn) {
+        (Some(name), _) => name,
+        (None, Some(function)) => name_of(function)?,
+        (None, None) => interned!(py, UNNAMED).clone(),
+    };
     let name = kept_name.to_str()?;
     let mut handles: Vec<Py<PyAny>> = Vec::new();
-    for list in [&const_vars, &mutate_vars].into_iter().flatten() {
-        list.try_iter()?.try_for_each(|v| v.map(|v| handles.push(v.unbind())))?;
+    for list in [&const_vars, &mutate_vars] {
+        list.each(|v| {
+            handles.push(v.unbind());
+            Ok(())
+        })?;
     }
     let push = Push { prop: prop_arg(prop)?, cheap: true, ..Push::new(name, &reads, &writes) };
     let engine = &runtime().engine;
@@ -374,10 +369,10 @@ fn new_operator<'py>(
 fn push(
     py: Python<'_>,
     op: &Operator,
-    ctx: Option<Bound<'_, PyAny>>,
+    ctx: Option<&Bound<'_, PyAny>>,
     #[pyo3(from_py_with = priority_arg)] priority: i32,
 ) -> PyResult<()> {
-    let ctx = context(ctx.as_ref())?;
+    let ctx = context(ctx)?;
     let engine = &runtime().engine;
     let push = || engine.push_operation_at(&op.operation, ctx, priority, Some(&user_line));
     // The naive engine waits in its push.

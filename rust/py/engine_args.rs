@@ -1,8 +1,8 @@
 //! The arguments of the functions of `rsnet.engine`, checked so that what is wrong is named by its argument.
 
+use super::callable::lazy_kind;
 use super::convert::context_arg;
 use super::engine::Variable;
-use super::lazy::interned;
 use crate::context::Context;
 use crate::engine::{Prop, Var};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
@@ -25,54 +25,77 @@ fn shown(argument: &Bound<'_, PyAny>) -> String {
     }
 }
 
-/// What the user gave as a list, which keeps its variables alive meanwhile; of any iterable, which may be a generator
-/// that gives its variables once, a list is made.
-pub fn listed<'py>(
-    argument: &str,
-    vars: Option<Bound<'py, PyAny>>,
-) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let Some(vars) = vars else { return Ok(None) };
-    if vars.is_instance_of::<PyList>() || vars.is_instance_of::<PyTuple>() {
-        return Ok(Some(vars));
+/// What the user gave as a list of variables, which keeps them alive meanwhile; of any iterable, which may be a
+/// generator that gives its variables once, a tuple is made.
+pub enum Listed<'a, 'py> {
+    Nothing,
+    List(&'a Bound<'py, PyList>),
+    Tuple(&'a Bound<'py, PyTuple>),
+    Made(Bound<'py, PyTuple>),
+}
+
+impl<'a, 'py> Listed<'a, 'py> {
+    pub fn of(argument: &str, given: Option<&'a Bound<'py, PyAny>>) -> PyResult<Self> {
+        let Some(given) = given else { return Ok(Listed::Nothing) };
+        if let Ok(list) = given.cast() {
+            return Ok(Listed::List(list));
+        }
+        match given.cast() {
+            Ok(tuple) => Ok(Listed::Tuple(tuple)),
+            Err(_) => made(argument, given).map(Listed::Made),
+        }
     }
-    let py = vars.py();
-    let is_iterable = || Ok::<_, PyErr>(vars.hasattr("__iter__")? || vars.hasattr("__getitem__")?);
-    let items = match vars.try_iter() {
+
+    /// The variables. (Item by item: an iterator, or to collect results, takes as long as the rest of a push.)
+    pub fn vars(&self, argument: &str) -> PyResult<Vars> {
+        let mut vars = Vars::new();
+        self.each(|item| match item.cast::<Variable>() {
+            Ok(v) => {
+                vars.push(v.get().var());
+                Ok(())
+            }
+            Err(_) => {
+                let got = item.get_type();
+                let text = format!("{argument}: expected engine variables, got {got}");
+                Err(PyTypeError::new_err(text))
+            }
+        })?;
+        Ok(vars)
+    }
+
+    /// Calls `f` with each item.
+    #[inline]
+    pub fn each(&self, mut f: impl FnMut(Bound<'py, PyAny>) -> PyResult<()>) -> PyResult<()> {
+        let tuple = match self {
+            Listed::Nothing => return Ok(()),
+            Listed::List(list) => {
+                return (0..list.len()).try_for_each(|i| f(list.get_item(i)?));
+            }
+            Listed::Tuple(tuple) => tuple,
+            Listed::Made(tuple) => tuple,
+        };
+        (0..tuple.len()).try_for_each(|i| f(tuple.get_item(i)?))
+    }
+}
+
+/// The items of an iterable.
+#[cold]
+fn made<'py>(argument: &str, given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
+    let py = given.py();
+    let is_iterable =
+        || Ok::<_, PyErr>(given.hasattr("__iter__")? || given.hasattr("__getitem__")?);
+    let items = match given.try_iter() {
         Ok(items) => items,
         // What the iterable itself raises is the user's.
         Err(e) if !e.is_instance_of::<PyTypeError>(py) || is_iterable()? => return Err(e),
         Err(_) => {
-            let got = vars.get_type();
+            let got = given.get_type();
             return Err(PyTypeError::new_err(format!(
                 "{argument}: expected a list of engine variables, got {got}"
             )));
         }
     };
-    let items = items.collect::<PyResult<Vec<_>>>()?;
-    Ok(Some(PyTuple::new(py, items)?.into_any()))
-}
-
-/// The variables of what is [`listed`]. (One by one: to collect results takes as long as the rest of a push.)
-pub fn vars(argument: &str, listed: Option<&Bound<'_, PyAny>>) -> PyResult<Vars> {
-    let mut vars = Vars::new();
-    let mut add = |item: Bound<'_, PyAny>| match item.cast::<Variable>() {
-        Ok(v) => {
-            vars.push(v.get().var());
-            Ok(())
-        }
-        Err(_) => Err(PyTypeError::new_err(format!(
-            "{argument}: expected engine variables, got {}",
-            item.get_type()
-        ))),
-    };
-    match listed {
-        None => {}
-        Some(listed) => match listed.cast::<PyList>() {
-            Ok(list) => list.iter().try_for_each(&mut add)?,
-            Err(_) => listed.cast::<PyTuple>()?.iter().try_for_each(&mut add)?,
-        },
-    }
-    Ok(vars)
+    PyTuple::new(py, items.collect::<PyResult<Vec<_>>>()?)
 }
 
 /// The device; `cpu(0)` by default.
@@ -141,24 +164,15 @@ pub fn seconds_arg(seconds: &Bound<'_, PyAny>) -> PyResult<Duration> {
     })
 }
 
-/// What a call of the function gives instead of running its body, by the flags of its code.
-const LAZY_KINDS: [(u32, &str); 3] =
-    [(0x80, "an async function"), (0x200, "an async generator"), (0x20, "a generator")];
-
 /// A function that a call runs.
 pub fn function_arg(function: &Bound<'_, PyAny>) -> PyResult<()> {
     if !function.is_callable() {
         let got = shown(function);
         return Err(PyTypeError::new_err(format!("fn must be callable, got {got}")));
     }
-    let py = function.py();
-    let Some(code) = function.getattr_opt(interned!(py, "__code__"))? else { return Ok(()) };
-    let Ok(flags) = code.getattr(interned!(py, "co_flags")).and_then(|f| f.extract::<u32>()) else {
-        return Ok(());
-    };
-    match LAZY_KINDS.iter().find(|(flag, _)| flags & flag != 0) {
+    match lazy_kind(function)? {
         None => Ok(()),
-        Some((_, kind)) => Err(PyTypeError::new_err(format!(
+        Some(kind) => Err(PyTypeError::new_err(format!(
             "fn must be a function whose call does the work, got {kind}, whose call runs nothing: {}",
             shown(function)
         ))),

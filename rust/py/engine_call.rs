@@ -1,9 +1,10 @@
 //! Python functions as operations: the context and the token that they are called with, and the call itself.
 
 use super::attached::{self, Job};
+use super::attribute::QUALIFIED_NAME;
 use super::error::from_py;
 use super::invoke::Invoke;
-use super::lazy::{Lazy, interned};
+use super::lazy::Lazy;
 use super::profiler::recorder;
 use super::runtime;
 use crate::context::Context;
@@ -13,7 +14,7 @@ use crate::lock::Lock;
 use crate::profiler::{Begun, OPERATOR, What, mode};
 use pyo3::exceptions::{PyBaseException, PyRuntimeError};
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyString, PyTuple};
 use std::sync::Arc;
 
 /// What exists only while a function runs; pushed functions are called with one.
@@ -106,12 +107,12 @@ impl Completion {
 
 /// The qualified name of a function, or what it prints as.
 pub fn name_of<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
-    match function.getattr(interned!(function.py(), "__qualname__")) {
-        Ok(name) => match name.cast_into::<PyString>() {
+    match QUALIFIED_NAME.of(function) {
+        Ok(Some(name)) => match name.cast_into::<PyString>() {
             Ok(name) => Ok(name),
             Err(e) => e.into_inner().str(),
         },
-        Err(_) => function.str(),
+        _ => function.str(),
     }
 }
 
@@ -180,14 +181,13 @@ pub struct Call {
 impl Call {
     pub fn run(self, py: Python<'_>) {
         let Call { function, ends, ctx, stream, token } = self;
-        let context = run_context(py, ctx, stream);
         match ends {
             Ends::ByReturning => {
                 let function = function.get();
-                let call = |c| function.function.bind(py).invoke((c,)).map(drop);
+                let call = |args| function.function.bind(py).invoke(args).map(drop);
                 let result = token.inside(|| {
                     let _span = recorder().span(mode::IMPERATIVE, || function.what(py, ctx));
-                    context.and_then(call)
+                    arguments(py, ctx, stream).and_then(call)
                 });
                 token.complete(result.map_err(|e| from_py(py, e)));
             }
@@ -197,8 +197,11 @@ impl Call {
                 let done = Completion { function, token: Lock::new(Some(token)), seen };
                 let Ok(done) = Bound::new(py, done) else { return };
                 let function = &done.get().function.get().function;
-                let call = |c| function.bind(py).invoke((c, done.clone())).map(drop);
-                if let Err(e) = mark.inside(|| context.and_then(call)) {
+                let call = |args: Bound<'_, PyTuple>| {
+                    let context = args.get_item(0)?;
+                    function.bind(py).invoke((context, done.clone())).map(drop)
+                };
+                if let Err(e) = mark.inside(|| arguments(py, ctx, stream).and_then(call)) {
                     let token = done.get().token.lock().take();
                     match token {
                         Some(token) => token.complete(Err(from_py(py, e))),
@@ -210,16 +213,12 @@ impl Call {
     }
 }
 
-/// The context object of a call. The usual one is made once: it says nothing but its device.
-fn run_context(
-    py: Python<'_>,
-    ctx: Context,
-    stream: Option<usize>,
-) -> PyResult<Bound<'_, RunContext>> {
-    static USUAL: Lazy<Py<RunContext>> = Lazy::new();
+/// The arguments of a call: its context. The usual ones are made once: they say nothing but the device.
+fn arguments(py: Python<'_>, ctx: Context, stream: Option<usize>) -> PyResult<Bound<'_, PyTuple>> {
+    static USUAL: Lazy<Py<PyTuple>> = Lazy::new();
+    let make = || PyTuple::new(py, [Bound::new(py, RunContext { ctx, stream })?]);
     if ctx != Context::default() || stream.is_some() {
-        return Bound::new(py, RunContext { ctx, stream });
+        return make();
     }
-    let usual = USUAL.get_or_try_init(py, || Py::new(py, RunContext { ctx, stream }))?;
-    Ok(usual.bind(py).clone())
+    USUAL.get_or_try_init(py, || make().map(Bound::unbind)).map(|usual| usual.bind(py).clone())
 }

@@ -5,7 +5,9 @@
 
 mod arithmetic;
 pub mod attached;
+mod attribute;
 pub mod autograd;
+mod callable;
 pub mod callback;
 pub mod convert;
 pub mod dlpack;

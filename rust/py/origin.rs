@@ -3,6 +3,7 @@
 //! Asked for at every push that is queued, so each thread remembers what places are called: one look at the frame,
 //! its code and its instruction, and one in a table. (To find the number of a line takes a walk through its code.)
 
+use super::attribute::INSTRUCTION;
 use super::lazy::interned;
 use crate::executor::line::{self, Line};
 use pyo3::ffi;
@@ -53,8 +54,7 @@ fn line_of(frame: &Bound<'_, PyAny>) -> Option<Option<Arc<str>>> {
     let raw = frame.as_ptr().cast::<ffi::PyFrameObject>();
     // SAFETY: a frame, which is alive; its code is a new reference.
     let code = unsafe { Bound::from_owned_ptr_or_opt(py, ffi::PyFrame_GetCode(raw).cast()) }?;
-    let instruction =
-        frame.getattr(interned!(py, "f_lasti")).ok()?.extract::<isize>().ok()? as usize;
+    let instruction = INSTRUCTION.of(frame).ok()??.extract::<isize>().ok()? as usize;
     let place = (code.as_ptr() as usize >> 4).wrapping_add(instruction) % KEPT;
     let known = LINES.try_with(|lines| match lines.borrow().get(place) {
         Some(Some(l)) if l.instruction == instruction && l.code.is(&code) => Some(l.text.clone()),

@@ -1,0 +1,79 @@
+//! Whether a call of a function does its work. A call of an async function or of a generator makes an object and runs
+//! nothing, so the engine refuses them where they are given, with the line of the user on the stack.
+//!
+//! The flags of the code tell it. Each thread remembers the code it has looked at, because the look is part of every
+//! push of a Python function: a table of addresses, which keeps the code alive so that an address stays its own.
+
+use super::attribute::CODE;
+use super::lazy::{Lazy, interned};
+use pyo3::prelude::*;
+use pyo3::types::{PyCFunction, PyType};
+use std::cell::RefCell;
+
+/// What a call gives instead of running the body, by the flags of the code.
+const LAZY_KINDS: [(u32, &str); 3] =
+    [(0x80, "an async function"), (0x200, "an async generator"), (0x20, "a generator")];
+/// Partial functions inside one another that are looked into.
+const MOST_PARTIALS: usize = 8;
+/// Codes remembered by a thread, at most (a power of two).
+const KEPT: usize = 64;
+
+thread_local! {
+    /// Code whose call runs. Each has one place, by its address; a newer one drives out an older one.
+    static RUNNING: RefCell<[Option<Py<PyAny>>; KEPT]> = const { RefCell::new([const { None }; KEPT]) };
+}
+
+/// What a call of `function` gives instead of running its body; none for what runs, or cannot be told.
+pub fn lazy_kind(function: &Bound<'_, PyAny>) -> PyResult<Option<&'static str>> {
+    let Some(code) = code_of(function)? else { return Ok(None) };
+    let place = (code.as_ptr() as usize >> 4) % KEPT;
+    let is_known = |known: &Option<Py<PyAny>>| known.as_ref().is_some_and(|k| k.is(&code));
+    if RUNNING.try_with(|all| is_known(&all.borrow()[place])).unwrap_or(false) {
+        return Ok(None);
+    }
+    Ok(judge(code, place))
+}
+
+#[cold]
+fn judge(code: Bound<'_, PyAny>, place: usize) -> Option<&'static str> {
+    let flags = code.getattr(interned!(code.py(), "co_flags")).and_then(|f| f.extract::<u32>());
+    let flags = flags.ok()?;
+    let kind = LAZY_KINDS.iter().find(|(flag, _)| flags & flag != 0).map(|(_, kind)| *kind);
+    if kind.is_none() {
+        let before = RUNNING.try_with(|all| all.borrow_mut()[place].replace(code.unbind()));
+        drop(before); // outside of the borrow: what goes may run Python
+    }
+    kind
+}
+
+/// The code that a call of `function` runs, if it is Python's.
+fn code_of<'py>(function: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    // (Many built-in functions are pushed, and to ask them in vain takes an exception.)
+    if function.is_exact_instance_of::<PyCFunction>() {
+        return Ok(None);
+    }
+    if let Some(code) = CODE.of(function)? {
+        return Ok(Some(code));
+    }
+    let py = function.py();
+    let mut inner = function.clone();
+    for _ in 0..MOST_PARTIALS {
+        if !inner.get_type().is(partial(py)?) {
+            break;
+        }
+        inner = inner.getattr(interned!(py, "func"))?;
+    }
+    if let Some(code) = CODE.of(&inner)? {
+        return Ok(Some(code));
+    }
+    // An object: what its class says about a call of it.
+    let call = inner.get_type().getattr_opt(interned!(py, "__call__"))?;
+    call.map_or(Ok(None), |call| CODE.of(&call))
+}
+
+/// `functools.partial`.
+fn partial(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+    static CLASS: Lazy<Py<PyType>> = Lazy::new();
+    let load = || Ok::<_, PyErr>(py.import("functools")?.getattr("partial")?.cast_into()?.unbind());
+    Ok(CLASS.get_or_try_init(py, load)?.bind(py))
+}
