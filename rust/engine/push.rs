@@ -5,7 +5,7 @@
 //! the first of them is added; so is the body, because the task may become ready with its last edge.
 
 use super::operation::OperationInner;
-use super::slot::{Body, Spare, TaskRef, VARS, flag};
+use super::slot::{Body, Extra, Spare, TaskRef, VARS, flag};
 use super::source::{Run, Source};
 use super::task::Task;
 use super::threaded::{Alloc, Core, PushState, rare, vars_of, vars_of_mut};
@@ -23,10 +23,17 @@ pub struct Draft {
     body: *mut Body,
 }
 
+/// Empties what an earlier task has left. (Its memory stays with the slot: who pushes with lines does so often.)
 #[cold]
 #[inline(never)]
-fn forget_extra(body: &mut Body) {
-    body.extra = None;
+fn forget_extra(extra: &mut Extra) {
+    let Extra { name, origin, vars, priority } = extra;
+    (*name, *origin, *priority) = (None, None, 0);
+    if vars.capacity() <= 64 {
+        vars.clear();
+    } else {
+        *vars = Vec::new();
+    }
 }
 
 impl Draft {
@@ -58,11 +65,11 @@ impl Draft {
 
     /// What few tasks have.
     #[cold]
-    pub fn write_extra(&self, name: Option<&str>, origin: Option<&Arc<str>>, priority: i32) {
+    pub fn write_extra(&self, name: Option<&str>, origin: Option<Arc<str>>, priority: i32) {
         // SAFETY: as in `body`.
         let extra = unsafe { (*self.body).extra.get_or_insert_default() };
         extra.name = name.map(Arc::from);
-        extra.origin = origin.cloned();
+        extra.origin = origin;
         extra.priority = priority;
     }
 
@@ -91,7 +98,7 @@ impl Draft {
             return false;
         }
         // SAFETY: as in `body`.
-        unsafe { (*self.body).extra.get_or_insert_default().vars = vec![0; n] };
+        unsafe { (*self.body).extra.get_or_insert_default().vars.resize(n, 0) };
         true
     }
 
@@ -100,8 +107,8 @@ impl Draft {
     fn write_counts(&self, reads: usize, writes: usize) {
         // SAFETY: as in `body`; `extra` is none or a box.
         let body = unsafe { &mut *self.body };
-        if body.extra.is_some() {
-            forget_extra(body);
+        if let Some(extra) = &mut body.extra {
+            forget_extra(extra);
         }
         body.reads = reads as u16;
         body.writes = writes as u16;
@@ -210,12 +217,12 @@ impl Core {
         let wants_line = origin.is_some()
             && (task.is_asynchronous() || self.rare.load(Ordering::Relaxed) & rare::ORIGINS != 0);
         let line = if wants_line { origin.and_then(|line| line()) } else { None };
-        match self.open_here(source, line.as_ref()) {
-            Some(opened) => {
+        match self.open_here(source, line) {
+            Ok(opened) => {
                 self.run_inline(opened, task, origin);
                 Ok(())
             }
-            None => self.enqueue_not_ready(task, source, line, origin),
+            Err(line) => self.enqueue_not_ready(task, source, line, origin),
         }
     }
 
@@ -231,17 +238,21 @@ impl Core {
         self.enqueue(task, source, line.or_else(|| origin?()))
     }
 
-    /// Opens a task that waits for nothing, for its pusher to run. Else there is none, and nothing has changed.
+    /// Opens a task that waits for nothing, for its pusher to run. Else nothing has changed, and the line comes back.
     #[inline(always)]
-    fn open_here(&self, source: &impl Source, line: Option<&Arc<str>>) -> Option<TaskRef> {
+    fn open_here(
+        &self,
+        source: &impl Source,
+        line: Option<Arc<str>>,
+    ) -> std::result::Result<TaskRef, Option<Arc<str>>> {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let draft = Draft::take(self, state)?;
+        let Some(draft) = Draft::take(self, state) else { return Err(line) };
         let is_done = |t| self.slab.is_done(t);
         let suits_read = |var: &VarState| var.may_be_read(is_done);
         if !state.look(draft, source, suits_read, |var| var.may_be_written(is_done)) {
             state.alloc.give_back(draft.slot);
-            return None;
+            return Err(line);
         }
         source.write(draft, &mut state.names, line);
         let task = self.slab.open(draft.slot);
@@ -251,7 +262,7 @@ impl Core {
         draft.write_order(state.pushed, kept);
         source.opened(task);
         self.note(task, source.lists().1);
-        Some(task)
+        Ok(task)
     }
 
     /// Pushes for a worker to run.
@@ -273,7 +284,7 @@ impl Core {
                 return Err(var::explain(&state.vars, source.name(), reads, writes));
             }
             edges += source.lists().0.len();
-            source.write(draft, &mut state.names, line.as_ref());
+            source.write(draft, &mut state.names, line);
             let opened = |task| {
                 source.opened(task);
                 self.note(task, source.lists().1);

@@ -79,7 +79,7 @@ pub struct Body {
     pub device_id: i32,
     /// Place in the order of pushes, modulo 2^32.
     pub sequence: u32,
-    /// Dropped when the slot is used again, so that a pusher may look at the one of any live task.
+    /// Emptied when the slot is used again, so that a pusher may look at the one of any live task.
     pub extra: Option<Box<Extra>>,
     pub task: MaybeUninit<Task>,
 }
@@ -282,12 +282,9 @@ impl Slab {
     /// itself for want of others: nobody can guess how many there are.)
     #[inline]
     pub fn prefetch_successors(&self, i: u32) {
-        const FIRST: usize = if cfg!(loom) { 0 } else { 3 };
         let s = self.get(i);
-        let n = s.count() as usize;
-        for (k, place) in s.successors.iter().take(FIRST).enumerate() {
-            let next = place.load(Ordering::Relaxed);
-            self.prefetch_for_write(std::hint::select_unpredictable(k < n, next, i));
+        for place in s.successors.iter().take(s.count() as usize) {
+            self.prefetch_for_write(place.load(Ordering::Relaxed));
         }
     }
 

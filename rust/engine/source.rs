@@ -27,7 +27,7 @@ pub trait Source {
         mark: u32,
     ) -> Option<(u32, &'a mut VarState)>;
     /// Writes all but variables, function and place in the order.
-    fn write(&self, draft: Draft, names: &mut Names, origin: Option<&Arc<str>>);
+    fn write(&self, draft: Draft, names: &mut Names, origin: Option<Arc<str>>);
     /// It is `task` now.
     fn opened(&self, task: TaskRef);
 }
@@ -64,7 +64,7 @@ impl Source for Push<'_> {
     }
 
     #[inline(always)]
-    fn write(&self, draft: Draft, names: &mut Names, origin: Option<&Arc<str>>) {
+    fn write(&self, draft: Draft, names: &mut Names, origin: Option<Arc<str>>) {
         let flags = flags_of(self.prop, self.priority, self.cheap);
         let name = names.keep(self.name);
         let kept = name.unwrap_or_else(|| names.unnamed());
@@ -117,7 +117,7 @@ impl Source for Run<'_> {
     }
 
     #[inline(always)]
-    fn write(&self, draft: Draft, _: &mut Names, origin: Option<&Arc<str>>) {
+    fn write(&self, draft: Draft, _: &mut Names, origin: Option<Arc<str>>) {
         let o = self.operation;
         let flags = flags_of(o.prop, self.priority, o.cheap);
         draft.write_rest(o.kept_name, flags, o.overwrites, self.ctx);
