@@ -29,6 +29,9 @@ const STREAK: u32 = 64;
 /// Pauses of an emptied worker before its next look.
 const BACK_OFF: u32 = 6;
 
+/// Slots of tasks that one completion has made ready.
+type Few = smallvec::SmallVec<[u32; 8]>;
+
 /// Short tasks that wait for this thread.
 type CheapTasks = Vec<(Arc<Core>, u32, u32)>;
 
@@ -342,7 +345,7 @@ impl Core {
     /// Tells the `n` successors of a task that was completed on no worker; `retire` then gives its slot back.
     #[cold]
     fn release_elsewhere(&self, slot: u32, n: u32, retire: impl FnOnce()) {
-        let (mut ready, mut cheap) = (Vec::new(), Vec::new());
+        let (mut ready, mut cheap) = (Few::new(), Few::new());
         self.slab.release(slot, n, |t| self.ready_elsewhere(t, &mut ready, &mut cheap));
         retire();
         if !ready.is_empty() {
@@ -356,7 +359,7 @@ impl Core {
 
     /// A completion on no worker made `task` ready.
     #[inline]
-    fn ready_elsewhere(&self, task: u32, ready: &mut Vec<u32>, cheap: &mut Vec<u32>) {
+    fn ready_elsewhere(&self, task: u32, ready: &mut Few, cheap: &mut Few) {
         // SAFETY: as in `ready_on`.
         let flags = unsafe { (*self.slab.get(task).body()).flags };
         if flags & (flag::SIGNAL | flag::URGENT | flag::LATER) != 0 {
@@ -375,16 +378,22 @@ impl Core {
         let epoch = self.epoch.load(Ordering::Relaxed);
         let is_below = CHEAP.try_with(|place| {
             let mut place = place.borrow_mut();
-            let is_below = place.is_some();
-            let list = place.get_or_insert_default();
-            list.extend(tasks.iter().map(|&t| (self.handle(), epoch, t)));
-            is_below
+            match &mut *place {
+                Some(list) => list.extend(tasks.iter().map(|&t| (self.handle(), epoch, t))),
+                None => {
+                    *place = Some(Vec::new());
+                    return false;
+                }
+            }
+            true
         });
         match is_below {
             Ok(true) => {} // who runs them is further down this stack
             Ok(false) => {
+                // (Those of a forked child's parent are the parent's.)
+                let own = tasks.iter().filter(|_| self.epoch.load(Ordering::Relaxed) == epoch);
+                own.for_each(|&task| self.run_here(task));
                 while let Some((core, epoch, task)) = next_cheap() {
-                    // (Those of a forked child's parent are the parent's.)
                     if core.epoch.load(Ordering::Relaxed) == epoch {
                         core.run_here(task);
                     }

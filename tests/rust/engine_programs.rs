@@ -443,7 +443,6 @@ fn a_million_operations_from_two_pushers_keep_their_order() {
 }
 
 #[test]
-#[ignore = "ten million operations: run by hand"]
 fn ten_million_operations_keep_their_order() {
     stress(10_000_000, 3);
 }
