@@ -45,6 +45,14 @@ pub fn guarded<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| Err(Error::from_panic(panic)))
 }
 
+/// Drops what a panic carried; should that panic as well, what comes of it stays.
+pub fn drop_panic(panic: Box<dyn Any + Send>) {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(again);
+    }
+}
+
 #[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
@@ -139,6 +147,7 @@ impl Error {
             .map(|s| (*s).to_owned())
             .or_else(|| panic.downcast_ref::<String>().cloned())
             .unwrap_or_else(|| "unknown panic".to_owned());
+        drop_panic(panic);
         Self::execution(format!("panic: {text}"))
     }
 

@@ -4,6 +4,7 @@
 //! [`help`](Crew::help). Who splits work (`kernels/parallel.rs`) calls [`split`]: it publishes the parts, does them one by
 //! one beside whoever comes to help, and waits for those inside. Neither knows the other.
 
+use crate::error::drop_panic;
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
 use std::any::Any;
@@ -71,7 +72,10 @@ impl Work<'_> {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (self.run)(part))) {
                 self.next.store(self.parts, Ordering::Relaxed); // the rest is not worth doing
                 let mut place = self.panic.lock().unwrap_or_else(|e| e.into_inner());
-                place.get_or_insert(panic);
+                match &*place {
+                    None => *place = Some(panic),
+                    Some(_) => drop_panic(panic),
+                }
             }
         }
     }
@@ -91,14 +95,14 @@ impl Crew {
 
     /// Runs `f` with the calling thread in the crew.
     pub fn join<R>(self: &Arc<Self>, f: impl FnOnce() -> R) -> R {
-        struct Leave;
+        struct Leave(Option<Arc<Crew>>);
         impl Drop for Leave {
             fn drop(&mut self) {
-                CREW.with(RefCell::take);
+                let before = self.0.take();
+                let _ = CREW.try_with(|crew| crew.replace(before));
             }
         }
-        CREW.with(|crew| crew.replace(Some(self.clone())));
-        let _leave = Leave;
+        let _leave = Leave(CREW.with(|crew| crew.replace(Some(self.clone()))));
         f()
     }
 
@@ -129,13 +133,12 @@ impl Crew {
                 Err(now) => state = now,
             }
         }
+        let inside = Inside { crew: self, i };
         // SAFETY: it was open when this thread came in, and its owner waits until all have left.
         let work = unsafe { &*place.work.load(Ordering::Relaxed) };
         let helps = !work.is_given_out();
         work.go_on();
-        // Nobody need look here any more. (The place is not used for another work before this thread has left.)
-        self.open.fetch_and(!(1 << i), Ordering::Relaxed);
-        place.state.fetch_sub(1, Ordering::Release);
+        drop(inside);
         helps
     }
 
@@ -153,11 +156,43 @@ impl Crew {
         let place = &self.places[i];
         place.work.store(ptr::from_ref(&work).cast_mut().cast(), Ordering::Relaxed);
         place.state.store(TAKEN | OPEN, Ordering::Release);
+        let published = Published { crew: self, i };
         self.open.fetch_or(1 << i, Ordering::Relaxed);
         self.call(parts - 1);
         work.go_on();
-        if self.open.load(Ordering::Relaxed) & (1 << i) != 0 {
-            self.open.fetch_and(!(1 << i), Ordering::Relaxed);
+        drop(published);
+        let panic = work.panic.into_inner().unwrap_or_else(|e| e.into_inner());
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+}
+
+/// A helper inside a work, until it goes.
+struct Inside<'a> {
+    crew: &'a Crew,
+    i: usize,
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        // Nobody need look here any more. (The place is not used for another work before this thread has left.)
+        self.crew.open.fetch_and(!(1 << self.i), Ordering::Relaxed);
+        self.crew.places[self.i].state.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// A published work, until it goes: then nobody is inside any more, and the place is free.
+struct Published<'a> {
+    crew: &'a Crew,
+    i: usize,
+}
+
+impl Drop for Published<'_> {
+    fn drop(&mut self) {
+        let (crew, place) = (self.crew, &self.crew.places[self.i]);
+        if crew.open.load(Ordering::Relaxed) & (1 << self.i) != 0 {
+            crew.open.fetch_and(!(1 << self.i), Ordering::Relaxed);
         }
         let mut inside = place.state.fetch_and(!OPEN, Ordering::AcqRel) & !OPEN;
         let mut turns = 0u32;
@@ -167,10 +202,6 @@ impl Crew {
             inside = place.state.load(Ordering::Acquire);
         }
         place.state.store(0, Ordering::Release);
-        let panic = work.panic.into_inner().unwrap_or_else(|e| e.into_inner());
-        if let Some(panic) = panic {
-            resume_unwind(panic);
-        }
     }
 }
 
@@ -187,27 +218,25 @@ fn pause(turns: u32) {
     let _ = turns;
 }
 
+/// The crew of this thread, if it is in one.
+fn crew() -> Option<Arc<Crew>> {
+    CREW.try_with(|crew| crew.borrow().clone()).ok().flatten()
+}
+
 /// Calls `run` with each of `0..parts`: side by side with the crew of this thread if it is in one, else one by one.
+/// (A part must not fork: the child would wait for helpers that it does not have.)
 pub fn split(parts: usize, run: impl Fn(usize) + Sync) {
-    let is_done = CREW.with(|crew| match &*crew.borrow() {
-        Some(crew) if crew.size > 1 && parts > 1 => {
-            crew.split(parts, &run);
-            true
-        }
-        _ => false,
-    });
-    if !is_done {
-        (0..parts).for_each(run);
+    match crew().filter(|crew| crew.size > 1 && parts > 1) {
+        Some(crew) => crew.split(parts, &run),
+        None => (0..parts).for_each(run),
     }
 }
 
 /// Wakes parked threads of this thread's crew, at most so many, because there is work to split in another way.
 pub fn call_helpers(most: usize) {
-    CREW.with(|crew| {
-        if let Some(crew) = &*crew.borrow() {
-            crew.call(most);
-        }
-    });
+    if let Some(crew) = crew() {
+        crew.call(most);
+    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -253,6 +282,41 @@ pub mod tests {
                 assert!(done.iter().all(|d| d.load(Ordering::Relaxed) == 1));
             }
         });
+    }
+
+    /// What panics carry may panic once more as it goes: nobody is left inside for that.
+    #[test]
+    fn a_panic_that_panics_as_it_goes_leaves_nobody_inside() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("once more");
+            }
+        }
+        in_crew(|| {
+            for _ in 0..50 {
+                let begun = AtomicU64::new(0);
+                let panics = || {
+                    split(3, |_| {
+                        begun.fetch_add(1, Ordering::Relaxed);
+                        std::panic::panic_any(Bomb);
+                    });
+                };
+                std::mem::forget(catch_unwind(AssertUnwindSafe(panics)).unwrap_err());
+                assert!(begun.load(Ordering::Relaxed) > 0);
+            }
+        });
+    }
+
+    #[test]
+    fn a_thread_is_in_its_crew_again_when_it_leaves_an_inner_one() {
+        let (outer, inner) = (Arc::new(Crew::new(2, |_| ())), Arc::new(Crew::new(3, |_| ())));
+        let size = || crew().map(|crew| crew.size);
+        outer.join(|| {
+            split(2, |_| inner.join(|| assert_eq!(size(), Some(3))));
+            assert_eq!(size(), Some(2));
+        });
+        assert_eq!(size(), None);
     }
 
     #[test]

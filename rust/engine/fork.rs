@@ -77,7 +77,6 @@ impl<'a> HeldForFork<'a> {
 #[cold]
 pub fn recover(core: &Core, state: &mut PushState) {
     state.epoch = core.epoch.load(Ordering::Relaxed);
-    core.recovered.store(state.epoch, Ordering::Relaxed);
     let error = Error::execution(
         "pending at fork: the operation that was to compute this ran in the parent process",
     );
@@ -100,4 +99,6 @@ pub fn recover(core: &Core, state: &mut PushState) {
         lane.0.store(0, Ordering::Relaxed);
     }
     core.completed_elsewhere.0.store(state.pushed, Ordering::Relaxed);
+    // Last: tokens of the parent's tasks are looked at without the lock from here on.
+    core.recovered.store(state.epoch, Ordering::Release);
 }

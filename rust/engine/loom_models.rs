@@ -376,32 +376,60 @@ fn loom_a_token_completes_exactly_once() {
     });
 }
 
-/// What its pusher runs keeps its slot and is counted nowhere: the wait for everything waits for its end all the same,
-/// which comes on another thread.
+/// Pushes a task that writes `v`, adds `n` and is run by the thread that pushes it; gives the thread once the task has
+/// begun.
+fn runs_elsewhere(
+    engine: &Arc<ThreadedEngine>,
+    v: Var,
+    payload: &Arc<Payload>,
+    n: u64,
+) -> thread::JoinHandle<()> {
+    let begun = Arc::new(AtomicUsize::new(0));
+    let pusher = thread::spawn({
+        let (engine, payload, begun) = (engine.clone(), payload.clone(), begun.clone());
+        move || {
+            let task = Task::sync(move |_| {
+                begun.store(1, Ordering::Relaxed);
+                payload.add(n);
+                Ok(())
+            });
+            let writes = [v];
+            let push = Push { cheap: true, ..Push::new("elsewhere", &[], &writes) };
+            engine.push(task, push).unwrap();
+        }
+    });
+    while begun.load(Ordering::Relaxed) == 0 {
+        thread::yield_now();
+    }
+    pusher
+}
+
+fn without_worker() -> Arc<ThreadedEngine> {
+    let engine = ThreadedEngine::with_threads(1);
+    engine.core.is_running.store(true, Ordering::Release);
+    Arc::new(engine)
+}
+
+/// What its pusher runs keeps its slot and is counted nowhere: the wait for everything waits for its end all the same.
 #[test]
 fn loom_a_wait_for_everything_sees_what_is_counted_nowhere() {
-    check(3, || {
-        let engine = ThreadedEngine::with_threads(1);
-        engine.core.is_running.store(true, Ordering::Release);
+    check(2, || {
+        let engine = without_worker();
         let (v, payload) = (engine.new_variable(), Arc::new(Payload::default()));
-        let completer = completes(started(&engine, v), &payload, 5);
+        let pusher = runs_elsewhere(&engine, v, &payload, 5);
         engine.wait_for_all(&mut patiently()).unwrap();
         assert_eq!(payload.get(), 5);
-        completer.join().unwrap();
+        pusher.join().unwrap();
     });
 }
 
-/// The same where the slot of another task is kept: this one is counted apart.
+/// What ends by a token on another thread is counted apart: the wait for everything sees it all the same.
 #[test]
 fn loom_a_wait_for_everything_sees_what_ended_elsewhere() {
-    check(2, || {
-        let engine = ThreadedEngine::with_threads(1);
-        engine.core.is_running.store(true, Ordering::Release);
-        let (v, w, payload) =
-            (engine.new_variable(), engine.new_variable(), Arc::new(Payload::default()));
-        let kept = started(&engine, v);
-        let completer = completes(started(&engine, w), &payload, 5);
-        kept.complete(Ok(()));
+    check(3, || {
+        let engine = without_worker();
+        let (v, payload) = (engine.new_variable(), Arc::new(Payload::default()));
+        let completer = completes(started(&engine, v), &payload, 5);
         engine.wait_for_all(&mut patiently()).unwrap();
         assert_eq!(payload.get(), 5);
         completer.join().unwrap();
@@ -412,11 +440,10 @@ fn loom_a_wait_for_everything_sees_what_ended_elsewhere() {
 #[test]
 fn loom_a_kept_slot_is_used_again() {
     check(2, || {
-        let engine = ThreadedEngine::with_threads(1);
-        engine.core.is_running.store(true, Ordering::Release);
+        let engine = without_worker();
         let (v, w, payload) =
             (engine.new_variable(), engine.new_variable(), Arc::new(Payload::default()));
-        let completer = completes(started(&engine, v), &payload, 5);
+        let pusher = runs_elsewhere(&engine, v, &payload, 5);
         let other = Arc::new(Payload::default());
         for (n, before) in [(1, 0), (10, 1)] {
             let writes = [w];
@@ -426,7 +453,7 @@ fn loom_a_kept_slot_is_used_again() {
         assert_eq!(other.get(), 11); // both ran in their pushes
         engine.wait_for_var(v, &mut patiently()).unwrap();
         assert_eq!((payload.get(), engine.version(v), engine.version(w)), (5, 1, 2));
-        completer.join().unwrap();
+        pusher.join().unwrap();
     });
 }
 

@@ -1,6 +1,7 @@
 //! The compute threads: one private rayon pool, each of whose threads runs the engine's loop.
 //!
-//! So operations and the halves of kernels share one set of threads, and an idle thread helps a kernel.
+//! So operations and the parts of kernels (`crate::sync`) share one set of threads, and an idle thread helps a kernel.
+//! rayon's own splitting is left to libraries.
 //! The pool is made when first needed, replaced when its size changes, and made anew in a forked child.
 
 use super::sync::{Guard, Lock};

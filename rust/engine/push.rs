@@ -1,8 +1,8 @@
 //! One push, under the push lock: variables, edges, body, queue.
 //!
-//! A push first looks (are the variables there and different? which tasks must be waited for? are there slots?) and
-//! only then changes anything, so that one that fails leaves nothing behind. The number of edges is known before
-//! the first of them is added; so is the body, because the task may become ready with its last edge.
+//! A push first looks (are the variables there and different? how many tasks must be waited for, at most? are there
+//! slots?) and only then changes anything, so that one that fails leaves nothing behind. Body and edges are there before
+//! [`Slab::opened`](super::slot::Slab::opened), with which the task may become ready.
 
 use super::operation::OperationInner;
 use super::slot::{Body, Extra, Spare, TaskRef, VARS, flag};
@@ -151,6 +151,18 @@ impl PushState {
         true
     }
 
+    /// Sees to it that there is a carrier for each edge of the task that needs one; false if there is no room.
+    #[cold]
+    #[inline(never)]
+    fn reserve(&mut self, core: &Core, draft: Draft) -> bool {
+        let (reads, writes) = vars_of(draft.body());
+        let states = self.vars.states();
+        let before_reads = reads.iter().map(|&v| states[v as usize].before_read());
+        let before_writes = writes.iter().flat_map(|&v| states[v as usize].before_write());
+        let n = before_reads.chain(before_writes).filter(|&t| core.slab.is_full(t)).count();
+        self.alloc.reserve(core, n)
+    }
+
     /// Makes the task what later pushes on its variables wait for; `wait_for` is called with each task that it must wait
     /// for, and says whether that is pending.
     #[inline(always)]
@@ -214,10 +226,11 @@ impl Core {
         if !source.may_run_here() {
             return self.enqueue(task, source, origin.and_then(|line| line()));
         }
+        let ends_here = !task.is_asynchronous();
         let wants_line = origin.is_some()
-            && (task.is_asynchronous() || self.rare.load(Ordering::Relaxed) & rare::ORIGINS != 0);
+            && (!ends_here || self.rare.load(Ordering::Relaxed) & rare::ORIGINS != 0);
         let line = if wants_line { origin.and_then(|line| line()) } else { None };
-        match self.open_here(source, line) {
+        match self.open_here(source, line, ends_here) {
             Ok(opened) => {
                 self.run_inline(opened, task, origin);
                 Ok(())
@@ -238,12 +251,14 @@ impl Core {
         self.enqueue(task, source, line.or_else(|| origin?()))
     }
 
-    /// Opens a task that waits for nothing, for its pusher to run. Else nothing has changed, and the line comes back.
+    /// Opens a task that waits for nothing, for its pusher to run; its slot may be kept if it ends there, too. Else nothing
+    /// has changed, and the line comes back.
     #[inline(always)]
     fn open_here(
         &self,
         source: &impl Source,
         line: Option<Arc<str>>,
+        ends_here: bool,
     ) -> std::result::Result<TaskRef, Option<Arc<str>>> {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -257,7 +272,7 @@ impl Core {
         source.write(draft, &mut state.names, line);
         let task = self.slab.open(draft.slot);
         state.join(self, draft, task, |_, _| false);
-        let kept = state.alloc.keep(task);
+        let kept = if ends_here { state.alloc.keep(task) } else { 0 };
         state.pushed += u64::from(kept == 0);
         draft.write_order(state.pushed, kept);
         source.opened(task);
@@ -275,7 +290,7 @@ impl Core {
             let mut edges = 0;
             let suits_read = |_: &VarState| true;
             let suits_write = |var: &VarState| {
-                edges += var.predecessors();
+                edges += var.most_before_write();
                 true
             };
             if !state.look(draft, source, suits_read, suits_write) {
@@ -337,7 +352,7 @@ impl Core {
         opened: impl FnOnce(TaskRef),
     ) -> Option<bool> {
         let Draft { slot, body } = draft;
-        if !state.alloc.reserve(self, most_edges) {
+        if !state.alloc.has(most_edges) && !state.reserve(self, draft) {
             state.alloc.give_back(slot);
             return None;
         }
@@ -377,7 +392,8 @@ impl Core {
     ) -> std::result::Result<Option<Task>, (Error, Task)> {
         let Some(draft) = Draft::take(self, state) else { return Err((too_many(), f)) };
         let Draft { slot, body } = draft;
-        if !state.alloc.reserve(self, tasks.len()) {
+        let n = tasks.iter().filter(|&&t| self.slab.is_full(t)).count();
+        if !state.alloc.reserve(self, n) {
             state.alloc.give_back(slot);
             return Err((too_many(), f));
         }
@@ -425,7 +441,7 @@ impl Core {
             Some(draft) => {
                 let flags = flag::NO_SKIP | flag::TO_THE_END | flag::DELETE;
                 draft.write_own(name, flags, Some(i));
-                let edges = state.vars.states()[i as usize].predecessors();
+                let edges = state.vars.states()[i as usize].most_before_write();
                 self.submit(state, draft, &mut task, edges, |task| self.note(task, &[]))
             }
         };

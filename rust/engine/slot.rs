@@ -109,8 +109,8 @@ pub mod flag {
 pub struct Slot {
     /// Generation and number of successors.
     word: AtomicU64,
-    /// Of a task that has begun: `RUNNING`. Of a slot out of use, or a carrier: `FREE`. Of the first carrier of a task:
-    /// the complement of its last one.
+    /// Of a task that has begun: `RUNNING`. Of a slot out of use, or a further carrier: `FREE`. Of the first carrier of a
+    /// task: the complement of its last one.
     pending: AtomicI32,
     /// The first carrier of a task, the next one of a carrier; meaningful where so many successors are counted.
     carrier: AtomicU32,
@@ -162,7 +162,7 @@ impl Slot {
     /// who then forks must find the task over (see [`Slab::is_over`]).
     #[inline]
     pub fn end(&self) {
-        self.pending.store(FREE, Ordering::Relaxed);
+        self.pending.store(FREE, Ordering::Release);
     }
 
     /// Completes the task: from here on no edge can be added. Gives the number of its successors.
@@ -218,11 +218,14 @@ impl Slot {
         self.pending.load(Ordering::Relaxed) == RUNNING
     }
 
-    /// The task in this slot, if there is one that is not done. Under the push lock.
+    /// The task in this slot, if there is one that is not done. Under the push lock. What one did that is not given is
+    /// visible to the caller.
     pub fn live(&self, slot: u32) -> Option<TaskRef> {
-        let generation = self.generation();
-        let pending = self.pending.load(Ordering::Relaxed);
-        (pending >= 0 || pending == RUNNING).then_some(TaskRef::new(slot, generation))
+        // In this order: if the task ends in between, the slot is out of use.
+        let word = self.word.load(Ordering::Acquire);
+        let pending = self.pending.load(Ordering::Acquire);
+        let task = TaskRef::new(slot, (word >> 32) as u32);
+        (pending >= 0 || pending == RUNNING).then_some(task)
     }
 
     /// How many successors the task has so far.
@@ -278,8 +281,7 @@ impl Slab {
         let _ = i;
     }
 
-    /// Fetches the slots of the first tasks that wait for the one in slot `i`, which is about to be run. (Always as many,
-    /// itself for want of others: nobody can guess how many there are.)
+    /// Fetches the slots of those successors of the task in slot `i`, which is about to be run, that its slot holds.
     #[inline]
     pub fn prefetch_successors(&self, i: u32) {
         let s = self.get(i);
@@ -374,6 +376,11 @@ impl Slab {
             spare.give_back(carrier);
         }
         is_added
+    }
+
+    /// Would one more successor of `task` need a carrier?
+    pub fn is_full(&self, task: TaskRef) -> bool {
+        !self.is_done(task) && self.get(task.slot()).count() as usize >= EDGES
     }
 
     /// Calls `f` with the first `n` successors of the task in `slot`, in the order in which they were added.

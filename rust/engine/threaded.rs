@@ -129,16 +129,18 @@ impl Alloc {
         }
     }
 
-    /// Sees to it that `n` slots can be taken to carry successors; false if there is no room.
-    #[inline]
-    pub fn reserve(&mut self, core: &Core, n: usize) -> bool {
-        self.free.len() >= n || self.refill_to(core, n)
+    /// Can so many slots be taken to carry successors?
+    #[inline(always)]
+    pub fn has(&self, n: usize) -> bool {
+        self.free.len() >= n
     }
 
-    #[cold]
-    fn refill_to(&mut self, core: &Core, n: usize) -> bool {
-        self.refill(core);
-        while self.free.len() < n {
+    /// Sees to it that they can; false if there is no room.
+    pub fn reserve(&mut self, core: &Core, n: usize) -> bool {
+        if !self.has(n) {
+            self.refill(core);
+        }
+        while !self.has(n) {
             let more = core.slab.grow();
             if more.is_empty() {
                 return false;

@@ -327,6 +327,35 @@ mod tests {
         assert_eq!(engine.core.rare.load(Ordering::Relaxed), 0);
     }
 
+    /// Slots that carry successors come back, also those of what a pusher runs itself.
+    #[test]
+    fn carriers_of_a_kept_slot_come_back() {
+        let engine = ThreadedEngine::with_threads(1);
+        let var = [engine.new_variable()];
+        for _ in 0..2_000 {
+            let (tell, begun) = std::sync::mpsc::channel();
+            let (end, ended) = std::sync::mpsc::channel::<()>();
+            std::thread::scope(|s| {
+                s.spawn(|| {
+                    let task = Task::sync(move |_| {
+                        tell.send(()).unwrap();
+                        ended.recv().unwrap();
+                        Ok(())
+                    });
+                    let cheap = Push { cheap: true, ..Push::new("here", &[], &var) };
+                    engine.push(task, cheap).unwrap();
+                });
+                begun.recv().unwrap();
+                for _ in 0..30 {
+                    engine.push(Task::nothing(), Push::new("after", &var, &[])).unwrap();
+                }
+                end.send(()).unwrap();
+            });
+            engine.wait_for_all(&mut patiently()).unwrap();
+        }
+        assert_eq!(engine.core.slab.all().end as usize, super::super::slot::CHUNK);
+    }
+
     /// All that a push looks at is `rare`.
     #[test]
     fn a_hook_that_is_gone_costs_nothing() {

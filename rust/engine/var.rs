@@ -126,10 +126,21 @@ impl VarState {
             && (self.readers.len <= 1 || self.readers.iter().all(is_done))
     }
 
-    /// A task that waits to write waits for at most so many.
+    /// A task that is to write waits for at most so many.
     #[inline(always)]
-    pub fn predecessors(&self) -> usize {
+    pub fn most_before_write(&self) -> usize {
         self.readers.len.max(1) as usize
+    }
+
+    /// What a task that is to read waits for, if it is pending.
+    pub fn before_read(&self) -> TaskRef {
+        self.last_writer
+    }
+
+    /// What a task that is to write waits for, as far as it is pending.
+    pub fn before_write(&self) -> impl Iterator<Item = TaskRef> + '_ {
+        let writer = (self.readers.len == 0).then_some(self.last_writer);
+        writer.into_iter().chain(self.readers.iter())
     }
 
     /// Makes `task` a reader; `wait_for` is called with the task that it must wait for, and says whether that is

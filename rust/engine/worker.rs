@@ -287,7 +287,11 @@ impl Core {
         if left.is_kept {
             match s.close_kept() {
                 0 => s.let_go(),
-                n => self.release_elsewhere(slot, n, || s.let_go()),
+                n => self.release_elsewhere(slot, n, || {
+                    let own =
+                        |i| if i == slot { s.let_go() } else { self.returned.0.lock().push(i) };
+                    self.slab.retire(slot, n, own); // the slot comes last
+                }),
             }
             return;
         }
@@ -487,7 +491,7 @@ impl Core {
     /// An asynchronous task ends by its token.
     pub fn complete_token(&self, task: u64, result: Result<()>) {
         let task = TaskRef(task);
-        if self.recovered.load(Ordering::Relaxed) != self.epoch.load(Ordering::Relaxed) {
+        if self.recovered.load(Ordering::Acquire) != self.epoch.load(Ordering::Relaxed) {
             drop(self.lock()); // a forked child that was not heard of yet: recovers
         }
         if self.slab.is_done(task) {

@@ -11,7 +11,7 @@
 mod backward;
 mod cells;
 mod panels;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 use super::gemm::{Mat, Threads, gemm};
