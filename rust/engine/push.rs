@@ -151,15 +151,19 @@ impl PushState {
         true
     }
 
-    /// Sees to it that there is a carrier for each edge of the task that needs one; false if there is no room.
+    /// Sees to it that there is a carrier for each edge of the task that may need one (several may come from one other
+    /// task); false if there is no room.
     #[cold]
     #[inline(never)]
-    fn reserve(&mut self, core: &Core, draft: Draft) -> bool {
+    fn reserve(&mut self, core: &Core, draft: Draft, most_edges: usize) -> bool {
         let (reads, writes) = vars_of(draft.body());
         let states = self.vars.states();
         let before_reads = reads.iter().map(|&v| states[v as usize].before_read());
         let before_writes = writes.iter().flat_map(|&v| states[v as usize].before_write());
-        let n = before_reads.chain(before_writes).filter(|&t| core.slab.is_full(t)).count();
+        let n = before_reads
+            .chain(before_writes)
+            .filter(|&t| core.slab.may_fill(t, most_edges))
+            .count();
         self.alloc.reserve(core, n)
     }
 
@@ -352,7 +356,7 @@ impl Core {
         opened: impl FnOnce(TaskRef),
     ) -> Option<bool> {
         let Draft { slot, body } = draft;
-        if !state.alloc.has(most_edges) && !state.reserve(self, draft) {
+        if !state.alloc.has(most_edges) && !state.reserve(self, draft, most_edges) {
             state.alloc.give_back(slot);
             return None;
         }
@@ -392,7 +396,7 @@ impl Core {
     ) -> std::result::Result<Option<Task>, (Error, Task)> {
         let Some(draft) = Draft::take(self, state) else { return Err((too_many(), f)) };
         let Draft { slot, body } = draft;
-        let n = tasks.iter().filter(|&&t| self.slab.is_full(t)).count();
+        let n = tasks.iter().filter(|&&t| self.slab.may_fill(t, tasks.len())).count();
         if !state.alloc.reserve(self, n) {
             state.alloc.give_back(slot);
             return Err((too_many(), f));

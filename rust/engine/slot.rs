@@ -378,9 +378,9 @@ impl Slab {
         is_added
     }
 
-    /// Would one more successor of `task` need a carrier?
-    pub fn is_full(&self, task: TaskRef) -> bool {
-        !self.is_done(task) && self.get(task.slot()).count() as usize >= EDGES
+    /// May one of `more` successors of `task` need a carrier?
+    pub fn may_fill(&self, task: TaskRef, more: usize) -> bool {
+        !self.is_done(task) && self.get(task.slot()).count() as usize + more > EDGES
     }
 
     /// Calls `f` with the first `n` successors of the task in `slot`, in the order in which they were added.

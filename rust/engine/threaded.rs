@@ -129,6 +129,12 @@ impl Alloc {
         }
     }
 
+    /// Loses all free slots but so many.
+    #[cfg(test)]
+    pub fn lose_all_but(&mut self, left: usize) {
+        self.free.truncate(left);
+    }
+
     /// Can so many slots be taken to carry successors?
     #[inline(always)]
     pub fn has(&self, n: usize) -> bool {

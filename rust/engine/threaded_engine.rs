@@ -356,6 +356,31 @@ mod tests {
         assert_eq!(engine.core.slab.all().end as usize, super::super::slot::CHUNK);
     }
 
+    /// However few slots are free, a push has those that it needs, also where several edges come from one task that has
+    /// room for some of them.
+    #[test]
+    fn a_push_has_its_carriers() {
+        for (readers, left) in (0..14).flat_map(|readers| (0..6).map(move |left| (readers, left))) {
+            let engine = ThreadedEngine::with_threads(1);
+            let vars: Vec<Var> = (0..20).map(|_| engine.new_variable()).collect();
+            let (end, ended) = std::sync::mpsc::channel::<()>();
+            let waits = Task::sync(move |_| {
+                ended.recv().unwrap();
+                Ok(())
+            });
+            engine.push(waits, Push::new("first", &vars[..4], &vars[4..])).unwrap();
+            for read in &vars[4..4 + readers] {
+                engine.push(Task::nothing(), Push::new("read", &[*read], &[])).unwrap();
+            }
+            engine.core.lock().alloc.lose_all_but(left);
+            let writes = Push::new("write", &[], &vars[..4]);
+            engine.push(Task::nothing(), writes).unwrap(); // four edges from the first
+            end.send(()).unwrap();
+            engine.wait_for_all(&mut patiently()).unwrap();
+            assert!(vars[..4].iter().all(|&v| engine.version(v) == 1));
+        }
+    }
+
     /// All that a push looks at is `rare`.
     #[test]
     fn a_hook_that_is_gone_costs_nothing() {
