@@ -163,6 +163,32 @@ fn loom_a_stale_reference_is_done() {
     });
 }
 
+/// Who looks at a slot whose task ends meanwhile finds that task, or sees what it did; never one that does not exist.
+#[test]
+fn loom_a_look_finds_the_task_or_sees_what_it_did() {
+    check(4, || {
+        let slab = Arc::new(Slab::new());
+        slab.grow();
+        let done = Arc::new(Payload::default());
+        let task = slab.open(1);
+        assert!(slab.opened(task, 0));
+        let completer = thread::spawn({
+            let (slab, done) = (slab.clone(), done.clone());
+            move || {
+                slab.get(1).begin();
+                done.add(1);
+                slab.get(1).end();
+                slab.get(1).close();
+            }
+        });
+        match slab.get(1).live(1) {
+            Some(live) => assert_eq!(live, task),
+            None => assert_eq!(done.get(), 1),
+        }
+        completer.join().unwrap();
+    });
+}
+
 /// A task with more successors than its slot and a carrier hold completes while the last ones are added: each runs
 /// once, and every carrier goes back once, from the completer or from the pusher that came too late with it.
 #[test]

@@ -228,10 +228,10 @@ impl Slot {
         (pending >= 0 || pending == RUNNING).then_some(task)
     }
 
-    /// How many successors the task has so far.
+    /// How many successors the task has so far: for pushers, who add them, and to fetch them.
     #[inline]
     fn count(&self) -> u32 {
-        match self.word.load(Ordering::Acquire) as u32 {
+        match self.word.load(Ordering::Relaxed) as u32 {
             TELLING => 0,
             n => n,
         }
