@@ -28,6 +28,7 @@ ALLOWED = {
     "work before from seeing the next one, which no loom load does (that of a helper is caught)",
     "place.state.store(0": "as above",
     "self.recovered.": "no model forks",
+    "let word = self.word.load": "keeps this load before the next; loom never shows them the other way round",
     "compiler_fence": "for the processors on which the lock's exchange is a fence already",
     "let head = self.head.0.load": "keeps a read before a later write, which no loom read sees",
     "Ordering::AcqRel,": "the exchange of the ring's head: as above (that of an edge is caught)",
