@@ -492,6 +492,7 @@ def test_an_exit_while_it_runs_and_operations_are_pending_ends_well(tmp_path):
         mx.profiler.set_config(filename={str(path)!r})
         mx.profiler.set_state("run")
         x = mx.nd.ones((400, 400))
+        x.wait_to_read()
         for _ in range(200):
             x = mx.nd.dot(x, x) * 1e-3
     """
