@@ -198,24 +198,24 @@ impl Drop for Published<'_> {
         let mut turns = 0u32;
         while inside != TAKEN {
             turns += 1;
-            pause(turns);
+            pause(turns, 4096);
             inside = place.state.load(Ordering::Acquire);
         }
         place.state.store(0, Ordering::Release);
     }
 }
 
-/// Waits for a moment; now and then so that others get the core.
-fn pause(turns: u32) {
+/// One turn of a wait: spins, and after so many turns lets others have the core.
+pub fn pause(turns: u32, spins: u32) {
     #[cfg(loom)]
     loom::thread::yield_now();
     #[cfg(not(loom))]
-    if turns.is_multiple_of(4096) {
-        std::thread::yield_now();
-    } else {
+    if turns < spins {
         std::hint::spin_loop();
+    } else {
+        std::thread::yield_now();
     }
-    let _ = turns;
+    let _ = (turns, spins);
 }
 
 /// The crew of this thread, if it is in one.

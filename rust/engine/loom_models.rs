@@ -311,10 +311,15 @@ fn loom_surplus_wakes_a_sleeper() {
 
 // ---- the whole engine ------------------------------------------------------------------------------
 
-/// Runs `model` beside one compute thread of `engine`, and ends that.
-fn with_worker(model: impl FnOnce(&ThreadedEngine)) {
+fn without_worker() -> Arc<ThreadedEngine> {
     let engine = ThreadedEngine::with_threads(1);
     engine.core.is_running.store(true, Ordering::Release);
+    Arc::new(engine)
+}
+
+/// Runs `model` beside one compute thread of `engine`, and ends that.
+fn with_worker(model: impl FnOnce(&ThreadedEngine)) {
+    let engine = without_worker();
     let stop = Arc::new(AtomicBool::new(false));
     let worker = thread::spawn({
         let (core, stop) = (engine.core.clone(), stop.clone());
@@ -430,12 +435,6 @@ fn runs_elsewhere(
     pusher
 }
 
-fn without_worker() -> Arc<ThreadedEngine> {
-    let engine = ThreadedEngine::with_threads(1);
-    engine.core.is_running.store(true, Ordering::Release);
-    Arc::new(engine)
-}
-
 /// What its pusher runs keeps its slot and is counted nowhere: the wait for everything waits for its end all the same.
 #[test]
 fn loom_a_wait_for_everything_sees_what_is_counted_nowhere() {
@@ -487,8 +486,7 @@ fn loom_a_kept_slot_is_used_again() {
 #[test]
 fn loom_a_failed_token_is_told_once() {
     check(3, || {
-        let engine = ThreadedEngine::with_threads(1);
-        engine.core.is_running.store(true, Ordering::Release);
+        let engine = without_worker();
         let v = engine.new_variable();
         let token = started(&engine, v);
         let completer = thread::spawn(move || token.complete(Err(Error::execution("broke"))));

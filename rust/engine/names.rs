@@ -1,7 +1,6 @@
 //! Names of operations, each kept once, so that a task carries eight bytes.
 
 use std::collections::HashMap;
-use std::ptr;
 
 const CACHE: usize = 16;
 const LIMIT: usize = 1 << 16;
@@ -13,11 +12,8 @@ pub struct Names {
     all: Vec<Box<Box<str>>>,
     index: HashMap<Box<str>, u32>,
     /// The names used last, by a hash that costs nothing.
-    cache: [(Ends, *const Box<str>); CACHE],
+    cache: [(Ends, u32); CACHE],
 }
-
-// SAFETY: the cache points into `all`, which goes where the table goes.
-unsafe impl Send for Names {}
 
 /// Length and both ends of a name: up to 16 bytes that is all of it.
 #[derive(Clone, Copy, PartialEq, Default)]
@@ -52,11 +48,7 @@ impl Ends {
 impl Default for Names {
     fn default() -> Self {
         let all = vec![Box::new(Box::from(""))];
-        Names {
-            all,
-            index: HashMap::new(),
-            cache: [(Ends { len: usize::MAX, ..Ends::default() }, ptr::null()); CACHE],
-        }
+        Names { all, index: HashMap::new(), cache: [(Ends::default(), 0); CACHE] }
     }
 }
 
@@ -66,21 +58,21 @@ impl Names {
     pub fn keep(&mut self, name: &str) -> Option<*const Box<str>> {
         let ends = Ends::of(name);
         let place = (ends.len ^ ends.first as usize ^ (ends.last as usize) << 2) % CACHE;
-        let (of, kept) = self.cache[place];
-        // SAFETY: a kept name stays where it is for as long as the table.
-        if of == ends && (ends.are_all() || unsafe { &**kept } == name) {
+        let (of, i) = self.cache[place];
+        let kept = &*self.all[i as usize];
+        if of == ends && (ends.are_all() || **kept == *name) {
             return Some(kept);
         }
-        let kept = self.find(name)?;
-        self.cache[place] = (ends, kept);
-        Some(kept)
+        let i = self.find(name)?;
+        self.cache[place] = (ends, i);
+        Some(&*self.all[i as usize])
     }
 
     #[cold]
     #[inline(never)]
-    fn find(&mut self, name: &str) -> Option<*const Box<str>> {
+    fn find(&mut self, name: &str) -> Option<u32> {
         if let Some(&i) = self.index.get(name) {
-            return Some(&*self.all[i as usize]);
+            return Some(i);
         }
         if self.all.len() >= LIMIT {
             return None;
@@ -88,7 +80,7 @@ impl Names {
         let i = self.all.len() as u32;
         self.all.push(Box::new(name.into()));
         self.index.insert(name.into(), i);
-        Some(&*self.all[i as usize])
+        Some(i)
     }
 
     /// Stands for a name kept elsewhere.

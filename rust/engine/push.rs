@@ -5,11 +5,11 @@
 //! [`Slab::opened`](super::slot::Slab::opened), with which the task may become ready.
 
 use super::operation::OperationInner;
-use super::slot::{Body, Extra, Spare, TaskRef, VARS, flag};
+use super::slot::{Body, Extra, Slab, Spare, TaskRef, VARS, flag};
 use super::source::{Run, Source};
 use super::task::Task;
 use super::threaded::{Alloc, Core, PushState, rare, vars_of, vars_of_mut};
-use super::var::{self, VarState};
+use super::var;
 use super::{Operation, Origin, Push, Var, frame};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -116,39 +116,37 @@ impl Draft {
 }
 
 impl PushState {
-    /// Writes the variables of a draft; false if one is not found, or does not suit what reads or writes it. (They are
-    /// written where they are to stay: to copy what has just been written piece by piece takes as long as all the
-    /// rest.)
+    /// Writes the variables of a draft, and tells how many edges the task may have at most; none if one is not found, or
+    /// if something is pending on it while `quiet` asks for the opposite. (They are written where they are to stay: to
+    /// copy what has just been written piece by piece takes as long as all the rest.)
     #[inline(always)]
-    fn look(
-        &mut self,
-        draft: Draft,
-        source: &impl Source,
-        mut suits_read: impl FnMut(&VarState) -> bool,
-        mut suits_write: impl FnMut(&VarState) -> bool,
-    ) -> bool {
+    fn look<S: Source>(&mut self, draft: Draft, source: &S, quiet: Option<&Slab>) -> Option<usize> {
         let (reads, writes) = source.lists();
         draft.write_counts(reads.len(), writes.len());
         if reads.len() + writes.len() > VARS && !draft.make_room(reads.len() + writes.len()) {
-            return false;
+            return None;
         }
-        let mark = source.mark(&mut self.vars);
+        let mark = if S::DIFFER { None } else { Some(self.vars.new_mark()) };
         let states = self.vars.states();
         // SAFETY: as in `Draft::body`; nothing else of it is touched while the slices are used.
         let (to_read, to_write) = vars_of_mut(unsafe { &mut *draft.body });
+        let mut edges = reads.len();
         for (&v, place) in reads.iter().zip(to_read) {
-            match source.find(states, v, mark) {
-                Some((i, var)) if suits_read(var) => *place = i,
-                _ => return false,
+            let (i, var) = var::find_in(states, v, mark)?;
+            if quiet.is_some_and(|slab| !var.may_be_read(slab)) {
+                return None;
             }
+            *place = i;
         }
         for (&v, place) in writes.iter().zip(to_write) {
-            match source.find(states, v, mark) {
-                Some((i, var)) if suits_write(var) => *place = i,
-                _ => return false,
+            let (i, var) = var::find_in(states, v, mark)?;
+            if quiet.is_some_and(|slab| !var.may_be_written(slab)) {
+                return None;
             }
+            *place = i;
+            edges += var.most_before_write();
         }
-        true
+        Some(edges)
     }
 
     /// Sees to it that there is a carrier for each edge of the task that may need one (several may come from one other
@@ -181,11 +179,12 @@ impl PushState {
         let PushState { vars, alloc, .. } = self;
         let states = vars.states();
         for &v in reads {
-            let is_done = |t| core.slab.is_done(t);
-            states[v as usize].read(task, is_done, |t| wait_for(alloc, t));
+            states[v as usize].read(task, &core.slab, |t| wait_for(alloc, t));
         }
         for &v in writes {
-            states[v as usize].write(task, |t| wait_for(alloc, t));
+            states[v as usize].write(task, |t| {
+                wait_for(alloc, t);
+            });
         }
     }
 }
@@ -267,9 +266,7 @@ impl Core {
         let mut guard = self.lock();
         let state = &mut *guard;
         let Some(draft) = Draft::take(self, state) else { return Err(line) };
-        let is_done = |t| self.slab.is_done(t);
-        let suits_read = |var: &VarState| var.may_be_read(is_done);
-        if !state.look(draft, source, suits_read, |var| var.may_be_written(is_done)) {
+        if state.look(draft, source, Some(&self.slab)).is_none() {
             state.alloc.give_back(draft.slot);
             return Err(line);
         }
@@ -291,18 +288,11 @@ impl Core {
             let mut guard = self.lock();
             let state = &mut *guard;
             let draft = Draft::take(self, state).ok_or_else(too_many)?;
-            let mut edges = 0;
-            let suits_read = |_: &VarState| true;
-            let suits_write = |var: &VarState| {
-                edges += var.most_before_write();
-                true
-            };
-            if !state.look(draft, source, suits_read, suits_write) {
+            let Some(edges) = state.look(draft, source, None) else {
                 state.alloc.give_back(draft.slot);
                 let (reads, writes) = source.lists();
                 return Err(var::explain(&state.vars, source.name(), reads, writes));
-            }
-            edges += source.lists().0.len();
+            };
             source.write(draft, &mut state.names, line);
             let opened = |task| {
                 source.opened(task);
@@ -431,24 +421,19 @@ impl Core {
         i: u32,
         last: Option<Box<dyn FnOnce() + Send>>,
     ) -> Option<Task> {
-        let task = match last {
+        let mut task = match last {
             None => Task::nothing(),
             Some(last) => Task::sync(move |_| {
                 last();
                 Ok(())
             }),
         };
-        let mut task = task;
         let name = state.names.keep("DeleteVariable").unwrap_or_else(|| state.names.unnamed());
-        let pushed = match Draft::take(self, state) {
-            None => None,
-            Some(draft) => {
-                let flags = flag::NO_SKIP | flag::TO_THE_END | flag::DELETE;
-                draft.write_own(name, flags, Some(i));
-                let edges = state.vars.states()[i as usize].most_before_write();
-                self.submit(state, draft, &mut task, edges, |task| self.note(task, &[]))
-            }
-        };
+        let pushed = Draft::take(self, state).and_then(|draft| {
+            draft.write_own(name, flag::NO_SKIP | flag::TO_THE_END | flag::DELETE, Some(i));
+            let edges = state.vars.states()[i as usize].most_before_write();
+            self.submit(state, draft, &mut task, edges, |task| self.note(task, &[]))
+        });
         state.vars.bury(i);
         pushed.is_none().then_some(task)
     }

@@ -465,7 +465,7 @@ impl Slab {
             let used = self.get(carrier);
             let next = used.carrier.load(Ordering::Relaxed);
             // Who adds a successor and finds this must see what the task did.
-            used.pending.store(FREE, Ordering::Release);
+            used.end();
             free(carrier);
             carrier = next;
         }

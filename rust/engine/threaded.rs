@@ -115,17 +115,9 @@ impl Alloc {
                 Some(slot)
             }
             None => {
-                self.refill(core);
+                self.reserve(core, 1);
                 self.free.pop()
             }
-        }
-    }
-
-    #[cold]
-    fn refill(&mut self, core: &Core) {
-        self.free.append(&mut core.returned.0.lock());
-        if self.free.is_empty() {
-            self.free.extend(core.slab.grow().rev());
         }
     }
 
@@ -135,16 +127,17 @@ impl Alloc {
         self.free.truncate(left);
     }
 
-    /// Can so many slots be taken to carry successors?
+    /// Are so many slots at hand?
     #[inline(always)]
     pub fn has(&self, n: usize) -> bool {
         self.free.len() >= n
     }
 
-    /// Sees to it that they can; false if there is no room.
+    /// Sees to it that they are; false if there is no room.
+    #[cold]
     pub fn reserve(&mut self, core: &Core, n: usize) -> bool {
         if !self.has(n) {
-            self.refill(core);
+            self.free.append(&mut core.returned.0.lock());
         }
         while !self.has(n) {
             let more = core.slab.grow();

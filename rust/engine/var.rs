@@ -6,7 +6,7 @@
 
 use super::Var;
 use super::reserve::Reserved;
-use super::slot::TaskRef;
+use super::slot::{Slab, TaskRef};
 use crate::error::{Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,7 +28,7 @@ struct Readers {
 
 impl Readers {
     #[inline(always)]
-    fn push(&mut self, task: TaskRef, is_done: impl Fn(TaskRef) -> bool) {
+    fn push(&mut self, task: TaskRef, slab: &Slab) {
         // A task whose slot is used again is done: those that run inside their push leave one reader at a time.
         if TaskRef(self.few[0]).slot() == task.slot() {
             self.few[0] = task.0;
@@ -40,14 +40,14 @@ impl Readers {
                 *place = task.0;
                 self.len += 1;
             }
-            None => self.push_many(task, is_done),
+            None => self.push_many(task, slab),
         }
     }
 
     #[cold]
-    fn push_many(&mut self, task: TaskRef, is_done: impl Fn(TaskRef) -> bool) {
+    fn push_many(&mut self, task: TaskRef, slab: &Slab) {
         if self.len >= self.limit.max(16) {
-            self.prune(is_done);
+            self.prune(slab);
         }
         self.append(task.0);
     }
@@ -62,8 +62,8 @@ impl Readers {
 
     /// Drops completed readers, or a weight that is only read would grow for ever.
     #[cold]
-    fn prune(&mut self, is_done: impl Fn(TaskRef) -> bool) {
-        let all: Vec<u64> = self.iter().filter(|&r| !is_done(r)).map(|r| r.0).collect();
+    fn prune(&mut self, slab: &Slab) {
+        let all: Vec<u64> = self.iter().filter(|&r| !slab.is_done(r)).map(|r| r.0).collect();
         self.clear();
         all.iter().for_each(|&r| self.append(r));
         self.limit = (2 * self.len).max(16);
@@ -111,19 +111,25 @@ impl Default for VarState {
 }
 
 impl VarState {
+    /// Is this the state of `var`, which is alive then?
+    #[inline(always)]
+    fn is(&self, var: Var) -> bool {
+        self.generation == (var.0 >> 32) as u32
+    }
+
     /// Is nothing pending that writes it?
     #[inline(always)]
-    pub fn may_be_read(&self, is_done: impl Fn(TaskRef) -> bool) -> bool {
-        is_done(self.last_writer)
+    pub fn may_be_read(&self, slab: &Slab) -> bool {
+        slab.is_done(self.last_writer)
     }
 
     /// Is nothing pending on it?
     #[inline(always)]
-    pub fn may_be_written(&self, is_done: impl Fn(TaskRef) -> bool) -> bool {
+    pub fn may_be_written(&self, slab: &Slab) -> bool {
         // (When the last writer is done, so are readers from before it, whose places may not have been used since.)
-        is_done(self.last_writer)
-            && is_done(TaskRef(self.readers.few[0]))
-            && (self.readers.len <= 1 || self.readers.iter().all(is_done))
+        slab.is_done(self.last_writer)
+            && slab.is_done(TaskRef(self.readers.few[0]))
+            && (self.readers.len <= 1 || self.readers.iter().all(|r| slab.is_done(r)))
     }
 
     /// A task that is to write waits for at most so many.
@@ -138,6 +144,7 @@ impl VarState {
     }
 
     /// What a task that is to write waits for, as far as it is pending.
+    #[inline(always)]
     pub fn before_write(&self) -> impl Iterator<Item = TaskRef> + '_ {
         let writer = (self.readers.len == 0).then_some(self.last_writer);
         writer.into_iter().chain(self.readers.iter())
@@ -146,34 +153,18 @@ impl VarState {
     /// Makes `task` a reader; `wait_for` is called with the task that it must wait for, and says whether that is
     /// pending.
     #[inline(always)]
-    pub fn read(
-        &mut self,
-        task: TaskRef,
-        is_done: impl Fn(TaskRef) -> bool,
-        mut wait_for: impl FnMut(TaskRef) -> bool,
-    ) {
+    pub fn read(&mut self, task: TaskRef, slab: &Slab, wait_for: impl FnOnce(TaskRef) -> bool) {
         if !wait_for(self.last_writer) {
             self.last_writer = TaskRef::NONE; // whose slot need not be looked at again
         }
-        self.readers.push(task, is_done);
+        self.readers.push(task, slab);
     }
 
     /// Makes `task` the last writer; `wait_for` is called with each task that it must wait for.
     #[inline(always)]
-    pub fn write(&mut self, task: TaskRef, mut wait_for: impl FnMut(TaskRef) -> bool) {
-        let readers = &mut self.readers;
-        if readers.len == 0 {
-            wait_for(self.last_writer);
-        }
-        for &reader in readers.few.iter().take(readers.len as usize) {
-            wait_for(TaskRef(reader));
-        }
-        if readers.len as usize > FEW {
-            readers.iter().skip(FEW).for_each(|reader| {
-                wait_for(reader);
-            });
-        }
-        readers.clear();
+    pub fn write(&mut self, task: TaskRef, wait_for: impl FnMut(TaskRef)) {
+        self.before_write().for_each(wait_for);
+        self.readers.clear();
         self.last_writer = task;
     }
 }
@@ -203,11 +194,8 @@ impl Vars {
     /// The slot of a live variable.
     #[inline]
     pub fn find(&self, var: Var) -> Option<u32> {
-        let i = var.0 as u32;
-        match self.states.get(i as usize) {
-            Some(s) if s.generation == (var.0 >> 32) as u32 => Some(i),
-            _ => None,
-        }
+        let i = var.number();
+        self.states.get(i as usize).filter(|s| s.is(var)).map(|_| i)
     }
 
     /// A mark that no variable carries.
@@ -230,7 +218,7 @@ impl Vars {
     /// The slot of `var`, marked. None if it is deleted or carries the mark already.
     #[inline(always)]
     pub fn take(&mut self, var: Var, mark: u32) -> Option<u32> {
-        mark_in(&mut self.states, var, mark).map(|(i, _)| i)
+        find_in(&mut self.states, var, Some(mark)).map(|(i, _)| i)
     }
 
     /// All variables, live or not, by their slots.
@@ -280,22 +268,21 @@ impl Vars {
     }
 }
 
-/// A live variable among `states`.
+/// A live variable among `states`, marked if there is a mark. None as well if it carries that already.
 #[inline(always)]
-pub fn find_in(states: &mut [VarState], var: Var) -> Option<(u32, &mut VarState)> {
-    let i = var.0 as u32;
-    let s = states.get_mut(i as usize)?;
-    (s.generation == (var.0 >> 32) as u32).then_some((i, s))
-}
-
-/// The same, marked. None as well if it carries the mark already.
-#[inline(always)]
-pub fn mark_in(states: &mut [VarState], var: Var, mark: u32) -> Option<(u32, &mut VarState)> {
-    let (i, s) = find_in(states, var)?;
-    if s.mark == mark {
-        return None;
+pub fn find_in(
+    states: &mut [VarState],
+    var: Var,
+    mark: Option<u32>,
+) -> Option<(u32, &mut VarState)> {
+    let i = var.number();
+    let s = states.get_mut(i as usize).filter(|s| s.is(var))?;
+    if let Some(mark) = mark {
+        if s.mark == mark {
+            return None;
+        }
+        s.mark = mark;
     }
-    s.mark = mark;
     Some((i, s))
 }
 

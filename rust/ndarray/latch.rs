@@ -5,6 +5,7 @@
 //! Who enters acquires, who leaves releases, and who closes acquires once nobody is inside: so what the
 //! inline operations did is visible to whatever the engine orders afterwards.
 
+use crate::sync::pause;
 #[cfg(loom)]
 use loom::sync::atomic::AtomicU32;
 #[cfg(not(loom))]
@@ -58,23 +59,9 @@ impl Latch {
         let mut turns = 0u32;
         while !self.is_closed() {
             turns += 1;
-            pause(turns);
+            pause(turns, 64);
         }
     }
-}
-
-#[cfg(not(loom))]
-fn pause(turns: u32) {
-    if turns < 64 {
-        std::hint::spin_loop();
-    } else {
-        std::thread::yield_now();
-    }
-}
-
-#[cfg(loom)]
-fn pause(_: u32) {
-    loom::thread::yield_now();
 }
 
 #[cfg(all(test, loom))]

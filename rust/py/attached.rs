@@ -10,6 +10,7 @@
 //! stands by *watches*: it looks every half millisecond, and goes back to sleep when there was nothing for a while.
 
 use super::engine::Call;
+use crate::error::drop_panic;
 use pyo3::prelude::*;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -181,7 +182,9 @@ fn run_jobs(py: Python<'_>) -> bool {
             job
         };
         let run = std::panic::AssertUnwindSafe(|| job.run(py));
-        let _ = std::panic::catch_unwind(run); // the job's token reports the failure
+        if let Err(panic) = std::panic::catch_unwind(run) {
+            drop_panic(panic); // the job's token reports the failure
+        }
     }
 }
 
