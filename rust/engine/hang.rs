@@ -37,7 +37,7 @@ impl Core {
         let mut tasks = self.held_up_by(&state, awaited.tasks);
         let age = |slot: u32| {
             // SAFETY: as in `describe`. The order of pushes is kept modulo 2^32.
-            let sequence = unsafe { (*self.slab.get(slot).body()).sequence };
+            let sequence = unsafe { (*self.slab.get(slot).body()).head.sequence };
             Reverse((state.pushed as u32).wrapping_sub(sequence))
         };
         tasks.sort_by_key(|&(progress, slot)| (progress, age(slot)));
@@ -101,7 +101,7 @@ impl Core {
         let progress = |&slot: &u32| {
             let s = self.slab.get(slot);
             // SAFETY: as in `describe`.
-            let is_signal = unsafe { (*s.body()).flags } & flag::SIGNAL != 0;
+            let is_signal = unsafe { (*s.body()).head.flags } & flag::SIGNAL != 0;
             let progress = match (s.is_running(), s.is_waiting()) {
                 (true, _) => Progress::Running,
                 (_, true) => Progress::Waiting,

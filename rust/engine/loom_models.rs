@@ -6,7 +6,7 @@
 //! run, or from a completion to a wait, fails here: the payloads are loom's cells, which report every access
 //! that is not ordered.
 
-use super::queue::Queues;
+use super::queue::{Consumer, Queues};
 use super::sleep::{Parker, Sleep, publish};
 use super::slot::{Slab, Spare};
 use super::sync::{AtomicUsize, Lock};
@@ -246,10 +246,10 @@ fn loom_nobody_sleeps_beside_a_task() {
             let shared = shared.clone();
             move || {
                 let (queues, sleep, _) = &*shared;
-                let (me, mut seen_tail) = (Parker::current(), 0);
-                for turn in 1..3 {
+                let (me, mut consumer) = (Parker::current(), Consumer::new(0));
+                for _ in 1..3 {
                     loop {
-                        if queues.pop(0, turn, &mut seen_tail, |_| ()).is_some() {
+                        if queues.pop(&mut consumer, |_| ()).is_some() {
                             break;
                         }
                         sleep.park(&me, || !queues.is_empty());
@@ -281,9 +281,9 @@ fn loom_surplus_wakes_a_sleeper() {
             shared.0.enlist(lane);
             thread::spawn(move || {
                 let (queues, sleep, left) = &*shared;
-                let (me, mut seen_tail) = (Parker::current(), 0);
+                let (me, mut consumer) = (Parker::current(), Consumer::new(lane));
                 while left.load(Ordering::Acquire) < 2 {
-                    match queues.pop(lane, 1, &mut seen_tail, |_| ()) {
+                    match queues.pop(&mut consumer, |_| ()) {
                         Some(_) if left.fetch_add(1, Ordering::AcqRel) == 1 => {
                             publish();
                             sleep.wake_all();

@@ -6,10 +6,14 @@
 //! may overlap and share its ownership instead.
 
 use super::bulk::Union;
+use super::slot::{Head, VARS};
+use super::source::flags;
 use super::threaded::Core;
-use super::{OnComplete, Prop, Push, RunContext, Task, Var};
+use super::var::Vars;
+use super::{OnComplete, Prop, Push, RunContext, Task, Var, check_variables};
 use crate::context::Context;
 use crate::error::{Error, Result};
+use smallvec::SmallVec;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -54,22 +58,23 @@ impl Drop for Handle {
     }
 }
 
+/// In the order in which a push looks at it, on lines that nobody writes while runs are pending.
+#[repr(C, align(64))]
 pub(in crate::engine) struct OperationInner {
-    pub function: Function,
-    pub reads: Vec<Var>,
-    pub writes: Vec<Var>,
-    pub overwrites: usize,
-    pub prop: Prop,
-    pub cheap: bool,
-    pub name: String,
-    /// `name` in the table of the engine that it is made for.
-    pub kept_name: *const Box<str>,
-    /// The last run pushed: a [`TaskRef`](super::slot::TaskRef), changed under the push lock.
-    pub last: AtomicU64,
+    /// What a run in the default context has in its slot, if its variables fit there.
+    pub head: Head,
+    /// How often variables had been deleted when those of the operation were last found; under the push lock.
+    found: AtomicU64,
     deleted: AtomicBool,
+    pub cheap: bool,
+    pub prop: Prop,
+    pub function: Function,
+    /// What it reads, then what it writes.
+    vars: SmallVec<[Var; VARS]>,
+    pub name: Box<str>,
 }
 
-// SAFETY: `kept_name` is read only by the engine whose table it points into; the rest is `Send` and `Sync`.
+// SAFETY: the name in `head` is read only by the engine whose table it points into; the rest is `Send` and `Sync`.
 unsafe impl Send for OperationInner {}
 // SAFETY: as above.
 unsafe impl Sync for OperationInner {}
@@ -86,14 +91,36 @@ impl OperationInner {
     }
 
     pub fn push(&self, ctx: Context, priority: i32) -> Push<'_> {
+        let (reads, writes) = self.lists();
         Push {
             ctx,
-            overwrites: self.overwrites,
+            overwrites: self.head.overwrites as usize,
             prop: self.prop,
             priority,
             cheap: self.cheap,
-            ..Push::new(&self.name, &self.reads, &self.writes)
+            ..Push::new(&self.name, reads, writes)
         }
+    }
+
+    /// Are all its variables alive? They are looked for once, and again when others were deleted.
+    #[inline(always)]
+    pub fn is_found(&self, vars: &Vars) -> bool {
+        self.found.load(Ordering::Relaxed) == vars.deleted() || self.find(vars)
+    }
+
+    #[cold]
+    fn find(&self, vars: &Vars) -> bool {
+        let all = self.vars.iter().all(|&v| vars.find(v).is_some());
+        if all {
+            self.found.store(vars.deleted(), Ordering::Relaxed);
+        }
+        all
+    }
+
+    /// What it reads, what it writes.
+    #[inline(always)]
+    pub fn lists(&self) -> (&[Var], &[Var]) {
+        self.vars.split_at(self.head.reads as usize)
     }
 }
 
@@ -119,17 +146,20 @@ impl Operation {
         kept_name: *const Box<str>,
         core: Option<Arc<Core>>,
     ) -> Self {
+        let vars: SmallVec<[Var; VARS]> = push.reads.iter().chain(push.writes).copied().collect();
+        let mut head = Head::new(kept_name, flags((push.prop, push.cheap, 0)), Context::default());
+        (head.reads, head.writes) = (push.reads.len() as u16, push.writes.len() as u16);
+        head.overwrites = push.overwrites as u16;
+        head.vars.iter_mut().zip(&vars).for_each(|(place, v)| *place = v.number());
         let inner = Box::new(OperationInner {
-            function,
-            reads: push.reads.to_vec(),
-            writes: push.writes.to_vec(),
-            overwrites: push.overwrites,
-            prop: push.prop,
-            cheap: push.cheap,
-            name: push.name.to_owned(),
-            kept_name,
-            last: AtomicU64::new(super::slot::TaskRef::NONE.0),
+            head,
+            found: AtomicU64::new(u64::MAX),
             deleted: AtomicBool::new(false),
+            cheap: push.cheap,
+            prop: push.prop,
+            function,
+            vars,
+            name: push.name.into(),
         });
         Operation(Arc::new(Handle { inner: NonNull::from(Box::leak(inner)), core }))
     }
@@ -145,7 +175,8 @@ impl Operation {
     #[inline]
     pub(in crate::engine) fn lends_to(&self, core: &Core) -> bool {
         let of = self.0.core.as_ref().is_some_and(|c| std::ptr::eq(&**c, core));
-        of && !self.inner().writes.is_empty()
+        let o = self.inner();
+        of && o.vars.len() <= VARS && o.head.writes != 0
     }
 
     /// No push of it is accepted any more.
@@ -173,28 +204,28 @@ impl Operation {
     /// The run is over before the operation's memory goes back: see [`Core::retire_operation`].
     #[inline]
     pub(in crate::engine) unsafe fn borrowed_task(&self) -> Task {
-        struct Borrowed(NonNull<OperationInner>);
+        struct Borrowed<T: ?Sized>(NonNull<T>);
         // SAFETY: what it points to is `Sync`.
-        unsafe impl Send for Borrowed {}
-        impl Borrowed {
-            fn get(&self) -> &OperationInner {
+        unsafe impl<T: ?Sized + Sync> Send for Borrowed<T> {}
+        impl<T: ?Sized> Borrowed<T> {
+            fn get(&self) -> &T {
                 // SAFETY: promised by the caller of `borrowed_task`.
                 unsafe { self.0.as_ref() }
             }
         }
-        let this = Borrowed(self.0.inner);
         match &self.inner().function {
-            Function::Sync(_) => Task::sync(move |run| match &this.get().function {
-                Function::Sync(f) => f(run),
-                Function::Async(_) => Ok(()),
-            }),
+            Function::Sync(f) => {
+                let f = Borrowed(NonNull::from(&**f));
+                Task::sync(move |run| f.get()(run))
+            }
             // The token may be completed while the function still runs, so that shares its ownership.
-            Function::Async(_) => Task::asynchronous(move |run, token| {
-                let function = this.get().function.clone();
-                if let Function::Async(f) = function {
+            Function::Async(f) => {
+                let f = Borrowed(NonNull::from(f));
+                Task::asynchronous(move |run, token| {
+                    let f = f.get().clone();
                     f(run, token);
-                }
-            }),
+                })
+            }
         }
     }
 }
@@ -216,10 +247,12 @@ pub fn segment(name: &str, operations: &[Operation]) -> Result<Operation> {
                 )));
             }
         }
-        union.add(&o.reads, &o.writes, o.overwrites);
+        let (reads, writes) = o.lists();
+        union.add(reads, writes, o.head.overwrites as usize);
     }
     let (reads, writes, overwrites) = union.take();
     let run: Repeated = Arc::new(move |context| functions.iter().try_for_each(|f| f(context)));
+    check_variables(name, &reads, &writes)?;
     let push = Push { overwrites, ..Push::new(name, &reads, &writes) };
     Ok(Operation::new(Function::Sync(run), &push))
 }

@@ -5,11 +5,11 @@
 //! [`Slab::opened`](super::slot::Slab::opened), with which the task may become ready.
 
 use super::operation::OperationInner;
-use super::slot::{Body, Extra, Slab, Spare, TaskRef, VARS, flag};
+use super::slot::{Body, Extra, Head, Slab, Spare, TaskRef, VARS, flag};
 use super::source::{Run, Source};
 use super::task::Task;
 use super::threaded::{Alloc, Core, PushState, rare, vars_of, vars_of_mut};
-use super::var;
+use super::var::{self, VarState};
 use super::{Operation, Origin, Push, Var, frame};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -51,21 +51,69 @@ impl Draft {
         unsafe { &*self.body }
     }
 
-    /// Writes the rest but for function and place in the order.
-    #[inline]
-    pub fn write_rest(&self, name: *const Box<str>, flags: u8, overwrites: usize, ctx: Context) {
-        // SAFETY: as in `body`.
+    /// The body, to be written, without what an earlier task has left.
+    #[inline(always)]
+    fn emptied(&mut self) -> &mut Body {
+        // SAFETY: as in `body`; `extra` is none or a box.
         let body = unsafe { &mut *self.body };
-        body.name = name;
-        body.flags = flags;
-        body.overwrites = overwrites as u16;
-        body.device_type = ctx.device_type as u8;
-        body.device_id = ctx.device_id;
+        if let Some(extra) = &mut body.extra {
+            forget_extra(extra);
+        }
+        body
+    }
+
+    /// First: all but function and place in the order, of a task whose variables fit into the slot.
+    #[inline(always)]
+    pub fn write_head(&mut self, head: &Head) {
+        self.emptied().head = *head;
+    }
+
+    /// Or first: how many variables there are. The places for those that it reads and writes; none if they are more than
+    /// an operation may name.
+    #[inline(always)]
+    pub fn write_counts(
+        &mut self,
+        reads: usize,
+        writes: usize,
+    ) -> Option<(&mut [u32], &mut [u32])> {
+        let body = self.emptied();
+        body.head.reads = reads as u16;
+        body.head.writes = writes as u16;
+        if reads + writes > VARS && !make_room(body, reads + writes) {
+            return None;
+        }
+        Some(vars_of_mut(body))
+    }
+
+    /// Then the rest but for function and place in the order.
+    #[inline]
+    pub fn write_rest(
+        &mut self,
+        name: *const Box<str>,
+        flags: u8,
+        overwrites: usize,
+        ctx: Context,
+    ) {
+        // SAFETY: as in `body`.
+        let head = unsafe { &mut (*self.body).head };
+        head.name = name;
+        head.overwrites = overwrites as u16;
+        self.write_treatment(flags, ctx);
+    }
+
+    /// How and where it is run.
+    #[inline]
+    pub fn write_treatment(&mut self, flags: u8, ctx: Context) {
+        // SAFETY: as in `body`.
+        let head = unsafe { &mut (*self.body).head };
+        head.flags = flags;
+        head.device_type = ctx.device_type as u8;
+        head.device_id = ctx.device_id;
     }
 
     /// What few tasks have.
     #[cold]
-    pub fn write_extra(&self, name: Option<&str>, origin: Option<Arc<str>>, priority: i32) {
+    pub fn write_extra(&mut self, name: Option<&str>, origin: Option<Arc<str>>, priority: i32) {
         // SAFETY: as in `body`.
         let extra = unsafe { (*self.body).extra.get_or_insert_default() };
         extra.name = name.map(Arc::from);
@@ -74,81 +122,66 @@ impl Draft {
     }
 
     /// A task that the engine makes for itself, which writes at most one variable.
-    fn write_own(&self, name: *const Box<str>, flags: u8, var: Option<u32>) {
-        self.write_counts(0, usize::from(var.is_some()));
-        self.write_rest(name, flags, 0, Context::default());
-        // SAFETY: as in `body`.
-        unsafe { (*self.body).vars[0] = var.unwrap_or(0) };
+    fn write_own(&mut self, name: *const Box<str>, flags: u8, var: Option<u32>) {
+        let mut head = Head::new(name, flags, Context::default());
+        (head.vars[0], head.writes) = (var.unwrap_or(0), u16::from(var.is_some()));
+        self.write_head(&head);
     }
 
     /// The last thing written but for the function, when the task has its place in the order of pushes.
     #[inline(always)]
-    fn write_order(&self, pushed: u64, more_flags: u8) {
+    fn write_order(&mut self, pushed: u64, more_flags: u8) {
         // SAFETY: as in `body`.
         let body = unsafe { &mut *self.body };
-        body.sequence = pushed as u32;
-        body.flags |= more_flags;
+        body.head.sequence = pushed as u32;
+        body.head.flags |= more_flags;
+    }
+}
+
+/// Takes room for more variables than a slot holds; false if they are more than an operation may name.
+#[cold]
+#[inline(never)]
+fn make_room(body: &mut Body, n: usize) -> bool {
+    if n > super::MOST_VARIABLES {
+        return false;
+    }
+    body.extra.get_or_insert_default().vars.resize(n, 0);
+    true
+}
+
+/// How a push looks at its variables, before it changes anything.
+#[derive(Clone, Copy)]
+pub struct Look<'a> {
+    slab: &'a Slab,
+    /// Must nothing be pending on them? (Else the slots are fetched to which successors are likely to be added.)
+    quiet: bool,
+}
+
+impl Look<'_> {
+    /// At one that it reads: for how many tasks it waits, at most. None if something is pending that must not be.
+    #[inline(always)]
+    pub fn at_read(self, var: &VarState) -> Option<usize> {
+        if !self.quiet {
+            self.slab.prefetch_word(var.before_read());
+        } else if !var.may_be_read(self.slab) {
+            return None;
+        }
+        Some(1)
     }
 
-    /// Takes room for more variables than a slot holds; false if they are more than an operation may name.
-    #[cold]
-    #[inline(never)]
-    fn make_room(&self, n: usize) -> bool {
-        if n > super::MOST_VARIABLES {
-            return false;
+    /// The same at one that it writes.
+    #[inline(always)]
+    pub fn at_write(self, var: &VarState) -> Option<usize> {
+        if !self.quiet {
+            var.first_readers().for_each(|t| self.slab.prefetch_word(t));
+        } else if !var.may_be_written(self.slab) {
+            return None;
         }
-        // SAFETY: as in `body`.
-        unsafe { (*self.body).extra.get_or_insert_default().vars.resize(n, 0) };
-        true
-    }
-
-    /// The first thing written.
-    #[inline]
-    fn write_counts(&self, reads: usize, writes: usize) {
-        // SAFETY: as in `body`; `extra` is none or a box.
-        let body = unsafe { &mut *self.body };
-        if let Some(extra) = &mut body.extra {
-            forget_extra(extra);
-        }
-        body.reads = reads as u16;
-        body.writes = writes as u16;
+        Some(var.most_before_write())
     }
 }
 
 impl PushState {
-    /// Writes the variables of a draft, and tells how many edges the task may have at most; none if one is not found, or
-    /// if something is pending on it while `quiet` asks for the opposite. (They are written where they are to stay: to
-    /// copy what has just been written piece by piece takes as long as all the rest.)
-    #[inline(always)]
-    fn look<S: Source>(&mut self, draft: Draft, source: &S, quiet: Option<&Slab>) -> Option<usize> {
-        let (reads, writes) = source.lists();
-        draft.write_counts(reads.len(), writes.len());
-        if reads.len() + writes.len() > VARS && !draft.make_room(reads.len() + writes.len()) {
-            return None;
-        }
-        let mark = if S::DIFFER { None } else { Some(self.vars.new_mark()) };
-        let states = self.vars.states();
-        // SAFETY: as in `Draft::body`; nothing else of it is touched while the slices are used.
-        let (to_read, to_write) = vars_of_mut(unsafe { &mut *draft.body });
-        let mut edges = reads.len();
-        for (&v, place) in reads.iter().zip(to_read) {
-            let (i, var) = var::find_in(states, v, mark)?;
-            if quiet.is_some_and(|slab| !var.may_be_read(slab)) {
-                return None;
-            }
-            *place = i;
-        }
-        for (&v, place) in writes.iter().zip(to_write) {
-            let (i, var) = var::find_in(states, v, mark)?;
-            if quiet.is_some_and(|slab| !var.may_be_written(slab)) {
-                return None;
-            }
-            *place = i;
-            edges += var.most_before_write();
-        }
-        Some(edges)
-    }
-
     /// Sees to it that there is a carrier for each edge of the task that may need one (several may come from one other
     /// task); false if there is no room.
     #[cold]
@@ -211,8 +244,7 @@ impl Core {
             return self
                 .push_task(&mut operation.task(), &Push { origin: line, ..o.push(ctx, priority) });
         }
-        // SAFETY: it writes something, so its runs follow one another, and `last` names the last of them:
-        // `retire_operation` waits for that.
+        // SAFETY: it writes something, so its runs follow one another, and `retire_operation` waits for the last.
         let mut task = unsafe { operation.borrowed_task() };
         self.push_from(&mut task, &Run { operation: o, ctx, priority }, line)
     }
@@ -265,18 +297,17 @@ impl Core {
     ) -> std::result::Result<TaskRef, Option<Arc<str>>> {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let Some(draft) = Draft::take(self, state) else { return Err(line) };
-        if state.look(draft, source, Some(&self.slab)).is_none() {
+        let Some(mut draft) = Draft::take(self, state) else { return Err(line) };
+        if source.look(state, &mut draft, Look { slab: &self.slab, quiet: true }).is_none() {
             state.alloc.give_back(draft.slot);
             return Err(line);
         }
-        source.write(draft, &mut state.names, line);
+        source.write(&mut draft, &mut state.names, line);
         let task = self.slab.open(draft.slot);
         state.join(self, draft, task, |_, _| false);
         let kept = if ends_here { state.alloc.keep(task) } else { 0 };
         state.pushed += u64::from(kept == 0);
         draft.write_order(state.pushed, kept);
-        source.opened(task);
         self.note(task, source.lists().1);
         Ok(task)
     }
@@ -287,17 +318,15 @@ impl Core {
         let is_ready = {
             let mut guard = self.lock();
             let state = &mut *guard;
-            let draft = Draft::take(self, state).ok_or_else(too_many)?;
-            let Some(edges) = state.look(draft, source, None) else {
+            let mut draft = Draft::take(self, state).ok_or_else(too_many)?;
+            let look = Look { slab: &self.slab, quiet: false };
+            let Some(edges) = source.look(state, &mut draft, look) else {
                 state.alloc.give_back(draft.slot);
                 let (reads, writes) = source.lists();
                 return Err(var::explain(&state.vars, source.name(), reads, writes));
             };
-            source.write(draft, &mut state.names, line);
-            let opened = |task| {
-                source.opened(task);
-                self.note(task, source.lists().1);
-            };
+            source.write(&mut draft, &mut state.names, line);
+            let opened = |task| self.note(task, source.lists().1);
             self.submit(state, draft, task, edges, opened).ok_or_else(too_many)?
         };
         if is_ready {
@@ -318,13 +347,15 @@ impl Core {
     /// Gives the memory of a ready-made operation back: now, or after its last run.
     #[cold]
     pub fn retire_operation(&self, operation: Box<OperationInner>) {
-        let last = TaskRef(operation.last.load(Ordering::Relaxed));
+        let written = operation.lists().1.first().map(|v| v.number());
         let done = Task::sync(move |_| {
             drop(operation);
             Ok(())
         });
         let left = {
             let mut state = self.lock();
+            // That run, or one that follows it: even if the variable is deleted, and its slot another's by now.
+            let last = written.map_or(TaskRef::NONE, |v| state.vars.last_writer(v));
             self.open_signal(&mut state, &[last], done)
         };
         // Outside of the lock: what the function holds may call the engine as it goes.
@@ -340,7 +371,7 @@ impl Core {
     fn submit(
         &self,
         state: &mut PushState,
-        draft: Draft,
+        mut draft: Draft,
         task: &mut Task,
         most_edges: usize,
         opened: impl FnOnce(TaskRef),
@@ -356,7 +387,7 @@ impl Core {
         // SAFETY: the task is not ready before `Slab::opened`, so nobody else touches its body.
         let flags = unsafe {
             task.move_to((&raw mut (*body).task).cast());
-            (*body).flags
+            (*body).head.flags
         };
         opened(this);
         let mut edges = 0;
@@ -384,7 +415,7 @@ impl Core {
         tasks: &[TaskRef],
         f: Task,
     ) -> std::result::Result<Option<Task>, (Error, Task)> {
-        let Some(draft) = Draft::take(self, state) else { return Err((too_many(), f)) };
+        let Some(mut draft) = Draft::take(self, state) else { return Err((too_many(), f)) };
         let Draft { slot, body } = draft;
         let n = tasks.iter().filter(|&&t| self.slab.may_fill(t, tasks.len())).count();
         if !state.alloc.reserve(self, n) {
@@ -429,7 +460,7 @@ impl Core {
             }),
         };
         let name = state.names.keep("DeleteVariable").unwrap_or_else(|| state.names.unnamed());
-        let pushed = Draft::take(self, state).and_then(|draft| {
+        let pushed = Draft::take(self, state).and_then(|mut draft| {
             draft.write_own(name, flag::NO_SKIP | flag::TO_THE_END | flag::DELETE, Some(i));
             let edges = state.vars.states()[i as usize].most_before_write();
             self.submit(state, draft, &mut task, edges, |task| self.note(task, &[]))
@@ -444,7 +475,7 @@ impl Core {
         // SAFETY: the task is live and its body is only read.
         let body = unsafe { &*self.slab.get(slot).body() };
         let priority = body.extra.as_ref().map_or(0, |e| e.priority);
-        if body.flags & flag::URGENT != 0 {
+        if body.head.flags & flag::URGENT != 0 {
             self.queues.urgent(priority, slot);
         } else {
             self.queues.later(priority, slot);

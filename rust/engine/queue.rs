@@ -15,10 +15,35 @@ const RING: u64 = if cfg!(loom) { 4 } else { 1 << 15 };
 /// several tasks.
 const AHEAD: u64 = 6;
 
+/// So many tasks in the ring are worth a look at its end. (A model knows no rests.)
+const ENOUGH: u64 = if cfg!(loom) { 1 } else { 32 };
+
 /// A value on cache lines of its own.
 #[derive(Default)]
 #[repr(align(128))]
 pub struct Apart<T>(pub T);
+
+/// One worker's view of the queues.
+pub struct Consumer {
+    lane: usize,
+    /// Counts the tasks that it takes, so that no queue waits for ever.
+    turn: u32,
+    /// Its last look at the ring's end: while that is ahead, the line that pushers write is left alone.
+    seen_tail: u64,
+    /// With fewer tasks than so many the ring counts as empty, until it has [rested](Consumer::rested).
+    least: u64,
+}
+
+impl Consumer {
+    pub fn new(lane: usize) -> Self {
+        Consumer { lane, turn: 0, seen_tail: 0, least: 1 }
+    }
+
+    /// It has left the pushers alone for a moment, and takes what there is.
+    pub fn rested(&mut self) {
+        self.least = 1;
+    }
+}
 
 /// One producer at a time, any number of consumers.
 pub struct Ring {
@@ -56,17 +81,17 @@ impl Ring {
         true
     }
 
-    /// `seen_tail` is the consumer's last look at the tail: while it is ahead, the line that the producer
-    /// writes is left alone. `coming` is called with a task soon after this one, if it is there.
+    /// `coming` is called with a task soon after this one, if it is there.
     #[inline]
-    fn pop(&self, seen_tail: &mut u64, coming: impl Fn(u32)) -> Option<u32> {
+    fn pop(&self, by: &mut Consumer, coming: impl Fn(u32)) -> Option<u32> {
         let mut head = self.head.0.load(Ordering::Relaxed);
         loop {
-            if head >= *seen_tail {
-                *seen_tail = self.tail.0.load(Ordering::Acquire);
-                if head >= *seen_tail {
+            if head >= by.seen_tail {
+                let tail = self.tail.0.load(Ordering::Acquire);
+                if head + by.least > tail {
                     return None;
                 }
+                by.seen_tail = tail;
             }
             // Overwritten only after the head has moved on; then the exchange below fails.
             let task = self.items[(head & (RING - 1)) as usize].load(Ordering::Relaxed);
@@ -79,7 +104,7 @@ impl Ring {
             match r {
                 Ok(_) => {
                     let ahead = head + AHEAD;
-                    if ahead < *seen_tail {
+                    if ahead < by.seen_tail {
                         coming(self.items[(ahead & (RING - 1)) as usize].load(Ordering::Relaxed));
                     }
                     return Some(task);
@@ -200,7 +225,7 @@ impl Queues {
 
     /// Forgets all tasks.
     pub fn clear(&self) {
-        while self.ring.pop(&mut 0, |_| ()).is_some() {}
+        while self.ring.pop(&mut Consumer::new(0), |_| ()).is_some() {}
         for heap in [&self.urgent, &self.later] {
             while heap.pop().is_some() {}
         }
@@ -239,25 +264,27 @@ impl Queues {
         }
     }
 
-    /// The next task for worker `me`. `turn` counts its tasks, so that no queue waits for ever.
+    /// The next task for a worker.
     #[inline]
-    pub fn pop(
-        &self,
-        me: usize,
-        turn: u32,
-        seen_tail: &mut u64,
-        coming: impl Fn(u32),
-    ) -> Option<u32> {
+    pub fn pop(&self, by: &mut Consumer, coming: impl Fn(u32)) -> Option<u32> {
+        let task = self.pop_first(by, coming)?;
+        by.turn = by.turn.wrapping_add(1);
+        by.least = ENOUGH;
+        Some(task)
+    }
+
+    #[inline(always)]
+    fn pop_first(&self, by: &mut Consumer, coming: impl Fn(u32)) -> Option<u32> {
         if let Some(task) = self.urgent.pop() {
             return Some(task);
         }
-        if turn.is_multiple_of(64)
-            && let Some(task) = self.ring.pop(seen_tail, &coming).or_else(|| self.foreign.pop())
+        if by.turn.is_multiple_of(64)
+            && let Some(task) = self.ring.pop(by, &coming).or_else(|| self.foreign.pop())
         {
             return Some(task);
         }
-        let own = self.surplus.get(me).and_then(|list| list.0.pop());
-        own.or_else(|| self.ring.pop(seen_tail, &coming)).or_else(|| self.pop_others(me))
+        let own = self.surplus.get(by.lane).and_then(|list| list.0.pop());
+        own.or_else(|| self.ring.pop(by, &coming)).or_else(|| self.pop_others(by.lane))
     }
 
     #[inline]
@@ -267,15 +294,21 @@ impl Queues {
         }
         let lists = self.lists();
         let n = lists.len();
-        (1..n).find_map(|k| lists[(me + k) % n].0.pop()).or_else(|| self.later.pop())
+        let others = (1..n).find_map(|k| lists[(me + k) % n].0.pop());
+        // (There may be tasks in the ring, though too few of them.)
+        others.or_else(|| if self.ring.is_empty() { self.later.pop() } else { None })
     }
 
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.ring.is_empty()
-            && self.urgent.is_empty()
-            && self.foreign.is_empty()
-            && self.later.is_empty()
-            && self.lists().iter().all(|list| list.0.is_empty())
+        self.ring.is_empty() && !self.has_made_ready() && self.later.is_empty()
+    }
+
+    /// Are there urgent tasks, or such as completions have made ready?
+    #[inline]
+    pub fn has_made_ready(&self) -> bool {
+        !self.urgent.is_empty()
+            || !self.foreign.is_empty()
+            || self.lists().iter().any(|list| !list.0.is_empty())
     }
 }

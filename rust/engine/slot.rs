@@ -11,6 +11,7 @@
 use super::reserve::Reserved;
 use super::sync::{AtomicI32, AtomicU32, AtomicU64};
 use super::task::Task;
+use crate::context::Context;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -67,6 +68,16 @@ pub struct Extra {
 /// but for `task`, which the executor moves out.
 #[repr(C)]
 pub struct Body {
+    pub head: Head,
+    /// Emptied when the slot is used again, so that a pusher may look at the one of any live task.
+    pub extra: Option<Box<Extra>>,
+    pub task: MaybeUninit<Task>,
+}
+
+/// What is known of a task but for its function and what few tasks have.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Head {
     /// Variables, reads first.
     pub vars: [u32; VARS],
     pub reads: u16,
@@ -79,12 +90,24 @@ pub struct Body {
     pub device_id: i32,
     /// Place in the order of pushes, modulo 2^32.
     pub sequence: u32,
-    /// Emptied when the slot is used again, so that a pusher may look at the one of any live task.
-    pub extra: Option<Box<Extra>>,
-    pub task: MaybeUninit<Task>,
 }
 
-/// Bits of [`Body::flags`].
+impl Head {
+    /// Of a task without variables.
+    pub fn new(name: *const Box<str>, flags: u8, ctx: Context) -> Self {
+        let (vars, device_type, device_id) = ([0; VARS], ctx.device_type as u8, ctx.device_id);
+        let (reads, writes, overwrites, sequence) = (0, 0, 0, 0);
+        Head { vars, reads, writes, overwrites, device_type, flags, name, device_id, sequence }
+    }
+
+    /// How many variables it reads, and how many it names.
+    #[inline(always)]
+    pub fn counts(&self) -> (usize, usize) {
+        (self.reads as usize, self.reads as usize + self.writes as usize)
+    }
+}
+
+/// Bits of [`Head::flags`].
 pub mod flag {
     /// Runs even when its variables carry an error.
     pub const NO_SKIP: u8 = 1;
@@ -264,21 +287,15 @@ impl Slab {
     /// Fetches the lines of a slot that is about to be written, and takes them from whoever has them.
     #[inline]
     pub fn prefetch_for_write(&self, i: u32) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        {
-            let p = std::ptr::from_ref(self.get(i)).cast::<u8>();
-            // SAFETY: a prefetch changes nothing; the second line of the slot lies within it. (As an instruction: for
-            // the oldest of x86-64, on which this one does nothing, the intrinsic fetches to read only.)
-            unsafe {
-                std::arch::asm!(
-                    "prefetchw [{p}]",
-                    "prefetchw [{p} + 64]",
-                    p = in(reg) p,
-                    options(nostack, preserves_flags, readonly)
-                );
-            }
-        }
-        let _ = i;
+        let slot = std::ptr::from_ref(self.get(i)).cast::<u8>();
+        prefetch_for_write(slot);
+        prefetch_for_write(slot.wrapping_add(64));
+    }
+
+    /// The same with the line of its word only, to which a successor is about to be added.
+    #[inline(always)]
+    pub fn prefetch_word(&self, task: TaskRef) {
+        prefetch_for_write(std::ptr::from_ref(self.get(task.slot())).cast());
     }
 
     /// Fetches the slots of those successors of the task in slot `i`, which is about to be run, that its slot holds.
@@ -470,6 +487,17 @@ impl Slab {
             carrier = next;
         }
     }
+}
+
+/// (As an instruction: for the oldest of x86-64, on which this one does nothing, the intrinsic fetches to read only.)
+#[inline(always)]
+fn prefetch_for_write(line: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch changes nothing, wherever it points.
+    unsafe {
+        std::arch::asm!("prefetchw [{p}]", p = in(reg) line, options(nostack, preserves_flags, readonly));
+    }
+    let _ = line;
 }
 
 /// Where carriers come from.

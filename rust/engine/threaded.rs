@@ -35,6 +35,7 @@ pub struct Core {
     pub completed: Box<[Apart<AtomicU64>]>,
     pub completed_elsewhere: Apart<AtomicU64>,
     pub watch: super::wait::Watch,
+    pub haste: Apart<super::wait::Haste>,
     pub threads: Threads,
     pub hook: Lock<Option<Arc<dyn Hook>>>,
     pub wait_timeout: Lock<Option<Duration>>,
@@ -208,13 +209,13 @@ impl Core {
 /// The context that a body was pushed with.
 #[inline]
 pub fn context_of(body: &Body) -> Context {
-    let device_type = match body.device_type {
+    let device_type = match body.head.device_type {
         2 => DeviceType::Gpu,
         3 => DeviceType::CpuPinned,
         5 => DeviceType::CpuShared,
         _ => DeviceType::Cpu,
     };
-    Context { device_type, device_id: body.device_id }
+    Context { device_type, device_id: body.head.device_id }
 }
 
 /// The name that a body was pushed with.
@@ -222,15 +223,15 @@ pub fn name_of(body: &Body) -> &str {
     match body.extra.as_ref().and_then(|e| e.name.as_deref()) {
         Some(name) => name,
         // SAFETY: the table of names only grows, and lives as long as the core.
-        None => unsafe { &*body.name },
+        None => unsafe { &*body.head.name },
     }
 }
 
 /// The variables of a body: reads, writes.
 #[inline]
 pub fn vars_of(body: &Body) -> (&[u32], &[u32]) {
-    let (reads, n) = (body.reads as usize, body.reads as usize + body.writes as usize);
-    let all = match body.vars.get(..n) {
+    let (reads, n) = body.head.counts();
+    let all = match body.head.vars.get(..n) {
         Some(few) => few,
         None => body.extra.as_ref().map_or(&[][..], |extra| &extra.vars),
     };
@@ -240,8 +241,8 @@ pub fn vars_of(body: &Body) -> (&[u32], &[u32]) {
 /// The same, to be written.
 #[inline]
 pub fn vars_of_mut(body: &mut Body) -> (&mut [u32], &mut [u32]) {
-    let (reads, n) = (body.reads as usize, body.reads as usize + body.writes as usize);
-    let all = match body.vars.get_mut(..n) {
+    let (reads, n) = body.head.counts();
+    let all = match body.head.vars.get_mut(..n) {
         Some(few) => few,
         None => body.extra.as_mut().map_or(&mut [][..], |extra| &mut extra.vars),
     };

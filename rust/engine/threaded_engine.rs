@@ -76,6 +76,7 @@ impl ThreadedEngine {
             completed: (0..LANES).map(|_| Apart::default()).collect(),
             completed_elsewhere: Apart::default(),
             watch: Watch::default(),
+            haste: Apart::default(),
             threads: Threads::new(n.clamp(1, LANES / 2)),
             hook: Default::default(),
             wait_timeout: Default::default(),

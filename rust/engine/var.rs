@@ -138,6 +138,12 @@ impl VarState {
         self.readers.len.max(1) as usize
     }
 
+    /// The first of those that a task that is to write waits for.
+    #[inline(always)]
+    pub fn first_readers(&self) -> impl Iterator<Item = TaskRef> + '_ {
+        self.readers.few[..2].iter().take(self.readers.len as usize).map(|&t| TaskRef(t))
+    }
+
     /// What a task that is to read waits for, if it is pending.
     pub fn before_read(&self) -> TaskRef {
         self.last_writer
@@ -177,6 +183,8 @@ pub struct Vars {
     states: Vec<VarState>,
     free: Vec<u32>,
     mark: u32,
+    /// How often a variable was deleted.
+    deleted: u64,
 }
 
 impl Vars {
@@ -196,6 +204,12 @@ impl Vars {
     pub fn find(&self, var: Var) -> Option<u32> {
         let i = var.number();
         self.states.get(i as usize).filter(|s| s.is(var)).map(|_| i)
+    }
+
+    /// Changes whenever a variable is deleted.
+    #[inline]
+    pub fn deleted(&self) -> u64 {
+        self.deleted
     }
 
     /// A mark that no variable carries.
@@ -218,7 +232,7 @@ impl Vars {
     /// The slot of `var`, marked. None if it is deleted or carries the mark already.
     #[inline(always)]
     pub fn take(&mut self, var: Var, mark: u32) -> Option<u32> {
-        find_in(&mut self.states, var, Some(mark)).map(|(i, _)| i)
+        find_in(&mut self.states, var, mark).map(|(i, _)| i)
     }
 
     /// All variables, live or not, by their slots.
@@ -240,12 +254,14 @@ impl Vars {
     pub fn bury(&mut self, i: u32) {
         let s = &mut self.states[i as usize];
         s.generation |= DELETED;
+        self.deleted += 1;
     }
 
     /// Lets a buried variable's slot be used again. Nothing that names it is pending any more.
     pub fn recycle(&mut self, i: u32) {
         let s = &mut self.states[i as usize];
         s.generation = (s.generation & !DELETED).wrapping_add(1) & !DELETED;
+        self.deleted += 1;
         s.last_writer = TaskRef::NONE;
         s.readers.len = 0;
         s.readers.many = None;
@@ -268,21 +284,12 @@ impl Vars {
     }
 }
 
-/// A live variable among `states`, marked if there is a mark. None as well if it carries that already.
+/// A live variable among `states`, which is marked. None as well if it carries the mark already.
 #[inline(always)]
-pub fn find_in(
-    states: &mut [VarState],
-    var: Var,
-    mark: Option<u32>,
-) -> Option<(u32, &mut VarState)> {
+pub fn find_in(states: &mut [VarState], var: Var, mark: u32) -> Option<(u32, &mut VarState)> {
     let i = var.number();
-    let s = states.get_mut(i as usize).filter(|s| s.is(var))?;
-    if let Some(mark) = mark {
-        if s.mark == mark {
-            return None;
-        }
-        s.mark = mark;
-    }
+    let s = states.get_mut(i as usize).filter(|s| s.is(var) && s.mark != mark)?;
+    s.mark = mark;
     Some((i, s))
 }
 

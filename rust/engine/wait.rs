@@ -193,7 +193,7 @@ impl Core {
     pub fn wait_quietly(&self, poll: Poll<'_>) -> Result<()> {
         let target = self.lock().pushed;
         let is_done = || self.completed() >= target;
-        if !spin(self.threads.wanted(), &is_done) {
+        if !self.spin(&is_done) {
             self.ensure_running()?;
             let signal = Signal::new();
             self.watch.add(target, &signal);
@@ -219,8 +219,8 @@ impl Core {
         let old = |task: &TaskRef| {
             // SAFETY: under the push lock a live task's body is only read.
             let body = unsafe { &*self.slab.get(task.slot()).body() };
-            body.flags & flag::SIGNAL == 0
-                && (body.sequence.wrapping_sub(target as u32) as i32) <= 0
+            body.head.flags & flag::SIGNAL == 0
+                && (body.head.sequence.wrapping_sub(target as u32) as i32) <= 0
         };
         self.live(state).into_iter().filter(old).collect()
     }
@@ -239,7 +239,7 @@ impl Core {
         if frame::on_worker(self) {
             return Err(may_not_wait());
         }
-        if spin(self.threads.wanted(), &is_done) {
+        if self.spin(&is_done) {
             return Ok(());
         }
         self.ensure_running()?;
@@ -358,24 +358,51 @@ fn pending(core: &Core, vars: &Vars, i: u32, kind: Kind) -> Vec<TaskRef> {
     tasks.filter(|&t| !core.slab.is_done(t)).collect()
 }
 
-/// Spins for a moment: a short one if the workers need all cores.
-fn spin(workers: usize, is_done: &dyn Fn() -> bool) -> bool {
-    if cfg!(loom) {
-        return is_done();
+/// Set by those who wait, so that workers keep their rests short. (A matter of manners, which no model needs to know. It is
+/// rarely written, so that a look at it costs nothing.)
+#[derive(Default)]
+pub struct Haste(std::sync::atomic::AtomicBool);
+
+/// How many rests a worker then keeps short.
+const HASTY: u32 = 16;
+
+impl Haste {
+    fn ask(&self) {
+        if !self.0.load(Ordering::Relaxed) {
+            self.0.store(true, Ordering::Relaxed);
+        }
     }
-    let spare = workers < usable_cores();
-    let until = Instant::now() + if spare { SPIN } else { SHORT_SPIN };
-    loop {
-        for _ in 0..16 {
-            if is_done() {
-                return true;
-            }
-            for _ in 0..4 {
+
+    /// Is a worker to keep its rest short? `left` is how many before it looks again.
+    pub fn is_on(&self, left: &mut u32) -> bool {
+        *left = left.saturating_sub(1);
+        if *left == 0 && self.0.load(Ordering::Relaxed) {
+            self.0.store(false, Ordering::Relaxed);
+            *left = HASTY;
+        }
+        *left > 0
+    }
+}
+
+impl Core {
+    /// Spins for a moment: a short one if the workers need all cores.
+    fn spin(&self, is_done: &dyn Fn() -> bool) -> bool {
+        if cfg!(loom) {
+            return is_done();
+        }
+        let spare = self.threads.wanted() < usable_cores();
+        let until = Instant::now() + if spare { SPIN } else { SHORT_SPIN };
+        loop {
+            self.haste.0.ask();
+            for _ in 0..64 {
+                if is_done() {
+                    return true;
+                }
                 std::hint::spin_loop();
             }
-        }
-        if Instant::now() >= until {
-            return false;
+            if Instant::now() >= until {
+                return false;
+            }
         }
     }
 }

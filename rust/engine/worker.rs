@@ -3,7 +3,7 @@
 use super::fault::{self, Inherited};
 use super::frame::Frame;
 use super::pool::usable_cores;
-use super::queue::Apart;
+use super::queue::{Apart, Consumer};
 use super::sleep::{Parker, publish};
 use super::slot::{Body, NIL, TaskRef, flag};
 use super::sync::AtomicU64;
@@ -26,8 +26,11 @@ const LOOKS: u32 = if cfg!(loom) { 1 } else { 64 };
 const BATCH: usize = 64;
 /// Tasks run directly after one another before the queues are looked at again.
 const STREAK: u32 = 64;
-/// Pauses of an emptied worker before its next look.
-const BACK_OFF: u32 = 6;
+/// How long a worker that has run what it saw leaves pushers alone: one that polls right behind a pusher takes every line
+/// from it.
+const REST: Duration = Duration::from_micros(if cfg!(loom) { 0 } else { 1 });
+/// And how many pauses long where somebody waits.
+const SHORT_REST: u32 = if cfg!(loom) { 0 } else { 6 };
 
 /// Slots of tasks that one completion has made ready.
 type Few = smallvec::SmallVec<[u32; 8]>;
@@ -69,6 +72,10 @@ pub struct Local<'a> {
     /// The one of them to run next.
     next: u32,
     streak: u32,
+    /// When it last had nothing left to do, and what it had completed until then.
+    last_rest: (Instant, u64),
+    /// How many rests it keeps short.
+    hasty: u32,
     frame: &'a Frame,
 }
 
@@ -91,21 +98,25 @@ impl Core {
             ready: Vec::new(),
             next: NIL,
             streak: 0,
+            last_rest: (Instant::now(), 0),
+            hasty: 0,
             frame: &frame,
         };
         frame.enter(|| {
-            let (mut turn, mut seen_tail) = (0u32, 0);
+            let mut consumer = Consumer::new(lane);
             while !stop.load(Ordering::Relaxed) {
                 let coming = |t| self.slab.prefetch_for_write(t);
-                match self.queues.pop(lane, turn, &mut seen_tail, coming) {
+                match self.queues.pop(&mut consumer, coming) {
                     Some(task) => {
-                        turn = turn.wrapping_add(1);
                         if self.sleep.anybody() && !self.queues.is_empty() {
                             self.sleep.wake_one();
                         }
                         self.run_streak(task, &mut local);
                     }
-                    None => self.idle(&mut local, &parker, crew, stop),
+                    None => {
+                        self.idle(&mut local, &parker, crew, stop);
+                        consumer.rested();
+                    }
                 }
             }
             self.give_back(&mut local.free);
@@ -133,10 +144,7 @@ impl Core {
     #[cold]
     fn idle(&self, local: &mut Local<'_>, parker: &Arc<Parker>, crew: &Crew, stop: &AtomicBool) {
         self.notify_watchers();
-        // A moment's patience: a worker that polls right behind a pusher takes every line from it.
-        for _ in 0..BACK_OFF {
-            std::hint::spin_loop();
-        }
+        self.rest(local, crew, stop);
         let mut until: Option<Instant> = None;
         let mut spinning = None;
         let mut pauses = 1;
@@ -151,7 +159,7 @@ impl Core {
                 for _ in 0..pauses {
                     std::hint::spin_loop();
                 }
-                pauses = (pauses * 2).min(8);
+                pauses = (pauses * 2).min(4);
             }
             let now = Instant::now();
             match until {
@@ -169,6 +177,27 @@ impl Core {
                 }
                 Some(_) => {}
             }
+        }
+    }
+
+    /// Leaves pushers alone: for longer after short tasks, if nobody waits.
+    fn rest(&self, local: &mut Local<'_>, crew: &Crew, stop: &AtomicBool) {
+        for _ in 0..SHORT_REST {
+            std::hint::spin_loop();
+        }
+        if self.haste.0.is_on(&mut local.hasty) {
+            return;
+        }
+        let (now, completed) = (Instant::now(), local.completed.0.load(Ordering::Relaxed));
+        let (before, until_then) = std::mem::replace(&mut local.last_rest, (now, completed));
+        if now - before > REST * (1 + completed - until_then) as u32 {
+            return;
+        }
+        while !self.queues.has_made_ready() && !crew.help() && !stop.load(Ordering::Relaxed) {
+            if now.elapsed() >= REST {
+                return;
+            }
+            std::hint::spin_loop();
         }
     }
 
@@ -214,13 +243,13 @@ impl Core {
     #[cold]
     fn divert(&self, task: TaskRef, body: &Body, rare: u32) -> Option<Inherited> {
         let mut inherited = None;
-        if body.flags & flag::NO_SKIP == 0 {
+        if body.head.flags & flag::NO_SKIP == 0 {
             let (reads, writes) = vars_of(body);
-            let read = reads.iter().chain(&writes[body.overwrites as usize..]).copied();
+            let read = reads.iter().chain(&writes[body.head.overwrites as usize..]).copied();
             inherited = self.faults.inherited(read);
         }
         let is_over = rare & super::threaded::rare::SHUT_DOWN != 0;
-        if is_over && body.flags & flag::TO_THE_END == 0 {
+        if is_over && body.head.flags & flag::TO_THE_END == 0 {
             inherited = inherited.or_else(|| Some(fault::shut_down()));
         }
         if inherited.is_none() && rare & super::threaded::rare::HOOK != 0 {
@@ -259,9 +288,9 @@ impl Core {
             let task = TaskRef::new(slot, s.generation());
             self.hook(task, Event::Finished);
         }
-        let deletes = body.flags & flag::DELETE != 0;
+        let deletes = body.head.flags & flag::DELETE != 0;
         let deleted = if deletes { writes.first().copied() } else { None };
-        Left { deleted, is_kept: body.flags & flag::KEPT != 0 }
+        Left { deleted, is_kept: body.head.flags & flag::KEPT != 0 }
     }
 
     /// Completes a task on a worker: errors, versions, successors, slot.
@@ -324,8 +353,8 @@ impl Core {
     fn settle(&self, body: &Body, writes: &[u32], failed: &Option<Inherited>) {
         match failed {
             Some(inherited) => drop(self.faults.spread(inherited, writes.iter().copied())),
-            None if body.overwrites > 0 => {
-                self.faults.heal(writes[..body.overwrites as usize].iter().copied());
+            None if body.head.overwrites > 0 => {
+                self.faults.heal(writes[..body.head.overwrites as usize].iter().copied());
             }
             None => {}
         }
@@ -335,7 +364,7 @@ impl Core {
     #[inline]
     fn ready_on(&self, task: u32, local: &mut Local<'_>) {
         // SAFETY: the task is ready, so its body is written.
-        let flags = unsafe { (*self.slab.get(task).body()).flags };
+        let flags = unsafe { (*self.slab.get(task).body()).head.flags };
         if flags & (flag::SIGNAL | flag::URGENT | flag::LATER) != 0 {
             self.ready_with_rank(task, flags);
         } else if local.next == NIL && local.streak < STREAK {
@@ -365,7 +394,7 @@ impl Core {
     #[inline]
     fn ready_elsewhere(&self, task: u32, ready: &mut Few, cheap: &mut Few) {
         // SAFETY: as in `ready_on`.
-        let flags = unsafe { (*self.slab.get(task).body()).flags };
+        let flags = unsafe { (*self.slab.get(task).body()).head.flags };
         if flags & (flag::SIGNAL | flag::URGENT | flag::LATER) != 0 {
             self.ready_with_rank(task, flags);
         } else if flags & flag::CHEAP != 0 {
