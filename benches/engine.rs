@@ -4,8 +4,9 @@
 //! besides the pushing thread. Each pattern first runs with an order-sensitive update and compares the
 //! result with a sequential run; then empty tasks are timed. An argument selects patterns by a part of
 //! their name. `atomic_rmw` is the machine's uncontended atomic addition, to compare hosts by, `handoff` what
-//! it costs to pass the memory of a task to another core and get it back, and `floor_inline` the least that is done for
-//! a task which its pusher runs: no engine can go below these. `two_threads` is what two threads do together, by what one
+//! it costs to pass the memory of a task to another core and get it back, `handoff_edges` the same where tasks depend on
+//! others (as in `graph1000`), `floor_inline` the least that is done for a task which its pusher runs, and `floor_naive` the
+//! same with no order at all: no engine can go below these. `two_threads` is what two threads do together, by what one
 //! does alone: near 1, pushing and running share one core, and their times add up. Beside the
 //! patterns stands libgomp's `task depend` in the same run (`peer=libgomp`, with its time as a multiple of
 //! ours), where a C compiler that knows OpenMP is at hand.
@@ -438,7 +439,9 @@ fn main() {
     let patterns = patterns();
     atomic_rmw();
     report("handoff", 1, limit::handoff());
+    report("handoff_edges", 1, limit::handoff_edges(&patterns[4].tasks));
     report("floor_inline", 0, limit::inline());
+    report("floor_naive", 0, limit::naive());
     println!("pattern=two_threads gain={:.2}", limit::two_threads());
     let libgomp = peer::Libgomp::build();
     if let Err(reason) = &libgomp {
