@@ -106,6 +106,12 @@ impl Crew {
         f()
     }
 
+    /// May there be work to help with?
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        self.open.load(Ordering::Relaxed) != 0
+    }
+
     /// Wakes parked threads of the crew, at most so many.
     fn call(&self, most: usize) {
         (self.wake)(most.min(self.size - 1));

@@ -247,12 +247,13 @@ fn loom_nobody_sleeps_beside_a_task() {
             move || {
                 let (queues, sleep, _) = &*shared;
                 let (me, mut consumer) = (Parker::current(), Consumer::new(0));
-                for _ in 1..3 {
+                for _ in 0..2 {
                     loop {
                         if queues.pop(&mut consumer, |_| ()).is_some() {
                             break;
                         }
                         sleep.park(&me, || !queues.is_empty());
+                        consumer.rested();
                     }
                 }
             }
@@ -294,8 +295,12 @@ fn loom_surplus_wakes_a_sleeper() {
                                 sleep.wake_one();
                             }
                         }
-                        None => sleep
-                            .park(&me, || !queues.is_empty() || left.load(Ordering::Acquire) == 2),
+                        None => {
+                            let must_stay =
+                                || !queues.is_empty() || left.load(Ordering::Acquire) == 2;
+                            sleep.park(&me, must_stay);
+                            consumer.rested();
+                        }
                     }
                 }
             })

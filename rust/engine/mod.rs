@@ -22,6 +22,7 @@ mod pool;
 mod push;
 mod queue;
 mod reserve;
+mod rest;
 mod sleep;
 mod slot;
 mod source;
@@ -354,14 +355,21 @@ fn all_differ(reads: &[Var], writes: &[Var]) -> bool {
         && writes.iter().enumerate().all(|(i, v)| !writes[..i].contains(v))
 }
 
+/// An error if `n` variables are more than one operation may name.
+fn check_count(name: &str, n: usize) -> Result<()> {
+    if n <= MOST_VARIABLES {
+        return Ok(());
+    }
+    let text = format!("it names {n} variables, and {MOST_VARIABLES} are the most");
+    Err(Error::value(format!("operation '{name}': {text}")))
+}
+
 /// A variable named twice, or both read and written: which, and in which way. Positions are those of the
 /// lists.
 pub fn check_variables(name: &str, reads: &[Var], writes: &[Var]) -> Result<()> {
     let fail = |what: String| Err(Error::value(format!("operation '{name}': {what}")));
     let n = reads.len() + writes.len();
-    if n > MOST_VARIABLES {
-        return fail(format!("it names {n} variables, and {MOST_VARIABLES} are the most"));
-    }
+    check_count(name, n)?;
     if all_differ(reads, writes) {
         return Ok(());
     }

@@ -10,7 +10,7 @@ use super::slot::{Head, VARS};
 use super::source::flags;
 use super::threaded::Core;
 use super::var::Vars;
-use super::{OnComplete, Prop, Push, RunContext, Task, Var, check_variables};
+use super::{OnComplete, Prop, Push, RunContext, Task, Var, check_count};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use smallvec::SmallVec;
@@ -58,13 +58,15 @@ impl Drop for Handle {
     }
 }
 
-/// In the order in which a push looks at it, on lines that nobody writes while runs are pending.
+/// In the order in which a push looks at it. Runs look at the function's own memory only, which nobody writes.
 #[repr(C, align(64))]
 pub(in crate::engine) struct OperationInner {
     /// What a run in the default context has in its slot, if its variables fit there.
     pub head: Head,
-    /// How often variables had been deleted when those of the operation were last found; under the push lock.
+    /// [`Vars::gone`] when its variables were last found; under the push lock.
     found: AtomicU64,
+    /// The last run pushed: a [`TaskRef`](super::slot::TaskRef), changed under the push lock.
+    pub last: AtomicU64,
     deleted: AtomicBool,
     pub cheap: bool,
     pub prop: Prop,
@@ -105,14 +107,14 @@ impl OperationInner {
     /// Are all its variables alive? They are looked for once, and again when others were deleted.
     #[inline(always)]
     pub fn is_found(&self, vars: &Vars) -> bool {
-        self.found.load(Ordering::Relaxed) == vars.deleted() || self.find(vars)
+        self.found.load(Ordering::Relaxed) == vars.gone() || self.find(vars)
     }
 
     #[cold]
     fn find(&self, vars: &Vars) -> bool {
         let all = self.vars.iter().all(|&v| vars.find(v).is_some());
         if all {
-            self.found.store(vars.deleted(), Ordering::Relaxed);
+            self.found.store(vars.gone(), Ordering::Relaxed);
         }
         all
     }
@@ -154,6 +156,7 @@ impl Operation {
         let inner = Box::new(OperationInner {
             head,
             found: AtomicU64::new(u64::MAX),
+            last: AtomicU64::new(super::slot::TaskRef::NONE.0),
             deleted: AtomicBool::new(false),
             cheap: push.cheap,
             prop: push.prop,
@@ -252,7 +255,7 @@ pub fn segment(name: &str, operations: &[Operation]) -> Result<Operation> {
     }
     let (reads, writes, overwrites) = union.take();
     let run: Repeated = Arc::new(move |context| functions.iter().try_for_each(|f| f(context)));
-    check_variables(name, &reads, &writes)?;
+    check_count(name, reads.len() + writes.len())?;
     let push = Push { overwrites, ..Push::new(name, &reads, &writes) };
     Ok(Operation::new(Function::Sync(run), &push))
 }

@@ -153,7 +153,8 @@ fn make_room(body: &mut Body, n: usize) -> bool {
 #[derive(Clone, Copy)]
 pub struct Look<'a> {
     slab: &'a Slab,
-    /// Must nothing be pending on them? (Else the slots are fetched to which successors are likely to be added.)
+    /// Must nothing be pending on them? (Else the slots are fetched to which successors are likely to be added: not that of
+    /// a last writer before a writer, which is nearly always the last task pushed.)
     quiet: bool,
 }
 
@@ -244,7 +245,8 @@ impl Core {
             return self
                 .push_task(&mut operation.task(), &Push { origin: line, ..o.push(ctx, priority) });
         }
-        // SAFETY: it writes something, so its runs follow one another, and `retire_operation` waits for the last.
+        // SAFETY: it writes something, so its runs follow one another, and `last` names the last of them:
+        // `retire_operation` waits for that.
         let mut task = unsafe { operation.borrowed_task() };
         self.push_from(&mut task, &Run { operation: o, ctx, priority }, line)
     }
@@ -308,6 +310,7 @@ impl Core {
         let kept = if ends_here { state.alloc.keep(task) } else { 0 };
         state.pushed += u64::from(kept == 0);
         draft.write_order(state.pushed, kept);
+        source.opened(task);
         self.note(task, source.lists().1);
         Ok(task)
     }
@@ -326,7 +329,10 @@ impl Core {
                 return Err(var::explain(&state.vars, source.name(), reads, writes));
             };
             source.write(&mut draft, &mut state.names, line);
-            let opened = |task| self.note(task, source.lists().1);
+            let opened = |task| {
+                source.opened(task);
+                self.note(task, source.lists().1);
+            };
             self.submit(state, draft, task, edges, opened).ok_or_else(too_many)?
         };
         if is_ready {
@@ -347,15 +353,13 @@ impl Core {
     /// Gives the memory of a ready-made operation back: now, or after its last run.
     #[cold]
     pub fn retire_operation(&self, operation: Box<OperationInner>) {
-        let written = operation.lists().1.first().map(|v| v.number());
+        let last = TaskRef(operation.last.load(Ordering::Relaxed));
         let done = Task::sync(move |_| {
             drop(operation);
             Ok(())
         });
         let left = {
             let mut state = self.lock();
-            // That run, or one that follows it: even if the variable is deleted, and its slot another's by now.
-            let last = written.map_or(TaskRef::NONE, |v| state.vars.last_writer(v));
             self.open_signal(&mut state, &[last], done)
         };
         // Outside of the lock: what the function holds may call the engine as it goes.

@@ -4,6 +4,7 @@
 //! batches and goes to locked lists with a length that can be read without the lock: what completions made
 //! ready beyond the task the worker runs next, and the two heaps of tasks with a priority.
 
+use super::rest::ENOUGH;
 use super::sync::{AtomicU32, AtomicU64, AtomicUsize, Guard, Lock};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -14,9 +15,6 @@ const RING: u64 = if cfg!(loom) { 4 } else { 1 << 15 };
 /// How many tasks ahead a consumer asks for the lines of a task: they come from another core in the time of
 /// several tasks.
 const AHEAD: u64 = 6;
-
-/// So many tasks in the ring are worth a look at its end. (A model knows no rests.)
-const ENOUGH: u64 = if cfg!(loom) { 1 } else { 32 };
 
 /// A value on cache lines of its own.
 #[derive(Default)]
@@ -30,7 +28,7 @@ pub struct Consumer {
     turn: u32,
     /// Its last look at the ring's end: while that is ahead, the line that pushers write is left alone.
     seen_tail: u64,
-    /// With fewer tasks than so many the ring counts as empty, until it has [rested](Consumer::rested).
+    /// With fewer tasks than so many it takes none from the ring, until it has [rested](Consumer::rested).
     least: u64,
 }
 
@@ -264,39 +262,56 @@ impl Queues {
         }
     }
 
-    /// The next task for a worker.
+    /// The next task for a worker. None does not say that the queues are empty: it may have to rest first.
     #[inline]
     pub fn pop(&self, by: &mut Consumer, coming: impl Fn(u32)) -> Option<u32> {
-        let task = self.pop_first(by, coming)?;
         by.turn = by.turn.wrapping_add(1);
-        by.least = ENOUGH;
-        Some(task)
-    }
-
-    #[inline(always)]
-    fn pop_first(&self, by: &mut Consumer, coming: impl Fn(u32)) -> Option<u32> {
         if let Some(task) = self.urgent.pop() {
             return Some(task);
         }
-        if by.turn.is_multiple_of(64)
-            && let Some(task) = self.ring.pop(by, &coming).or_else(|| self.foreign.pop())
+        if by.turn.is_multiple_of(32)
+            && let Some(task) = self.pop_in_turn(by, &coming)
         {
             return Some(task);
         }
         let own = self.surplus.get(by.lane).and_then(|list| list.0.pop());
-        own.or_else(|| self.ring.pop(by, &coming)).or_else(|| self.pop_others(by.lane))
+        own.or_else(|| self.pop_ring(by, &coming)).or_else(|| self.pop_others(by.lane))
+    }
+
+    #[inline(always)]
+    fn pop_ring(&self, by: &mut Consumer, coming: impl Fn(u32)) -> Option<u32> {
+        let task = self.ring.pop(by, coming)?;
+        by.least = ENOUGH;
+        Some(task)
+    }
+
+    /// A task that might wait for ever: at one time of the ring, however few there are, at the others of the lists.
+    #[cold]
+    #[inline(never)]
+    fn pop_in_turn(&self, by: &mut Consumer, coming: impl Fn(u32)) -> Option<u32> {
+        match by.turn / 32 % 4 {
+            0 | 2 => {
+                by.rested();
+                self.pop_ring(by, coming)
+            }
+            1 => self.foreign.pop().or_else(|| self.pop_neighbours(by.lane)),
+            _ => self.pop_neighbours(by.lane).or_else(|| self.foreign.pop()),
+        }
+    }
+
+    /// What completions elsewhere have made ready; last of all what goes after ordinary tasks.
+    #[inline]
+    fn pop_others(&self, me: usize) -> Option<u32> {
+        let ordinary = self.foreign.pop().or_else(|| self.pop_neighbours(me));
+        // (Ordinary tasks may be left in the ring, though too few to be taken yet.)
+        ordinary.or_else(|| if self.ring.is_empty() { self.later.pop() } else { None })
     }
 
     #[inline]
-    fn pop_others(&self, me: usize) -> Option<u32> {
-        if let Some(task) = self.foreign.pop() {
-            return Some(task);
-        }
+    fn pop_neighbours(&self, me: usize) -> Option<u32> {
         let lists = self.lists();
         let n = lists.len();
-        let others = (1..n).find_map(|k| lists[(me + k) % n].0.pop());
-        // (There may be tasks in the ring, though too few of them.)
-        others.or_else(|| if self.ring.is_empty() { self.later.pop() } else { None })
+        (1..n).find_map(|k| lists[(me + k) % n].0.pop())
     }
 
     #[inline]
@@ -310,5 +325,53 @@ impl Queues {
         !self.urgent.is_empty()
             || !self.foreign.is_empty()
             || self.lists().iter().any(|list| !list.0.is_empty())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn take(queues: &Queues, by: &mut Consumer, n: usize) -> Vec<u32> {
+        (0..n).map_while(|_| queues.pop(by, |_| ())).collect()
+    }
+
+    #[test]
+    fn few_tasks_wait_for_a_rest_and_later_ones_for_them() {
+        let (queues, mut by) = (Queues::new(1), Consumer::new(0));
+        queues.pushed(1);
+        assert_eq!(take(&queues, &mut by, 1), [1]);
+        (2..5).for_each(|task| queues.pushed(task));
+        queues.later(-1, 9);
+        assert_eq!(queues.pop(&mut by, |_| ()), None);
+        assert!(!queues.is_empty());
+        by.rested();
+        assert_eq!(take(&queues, &mut by, 9), [2, 3, 4, 9]);
+        assert!(queues.is_empty());
+        (0..ENOUGH as u32 - 1).for_each(|task| queues.pushed(task));
+        assert_eq!(queues.pop(&mut by, |_| ()), None);
+        queues.pushed(100);
+        assert_eq!(take(&queues, &mut by, 99).len(), ENOUGH as usize);
+    }
+
+    #[test]
+    fn no_queue_waits_for_ever() {
+        let (queues, mut by) = (Queues::new(2), Consumer::new(0));
+        (0..2).for_each(|lane| queues.enlist(lane));
+        queues.pushed(1);
+        assert_eq!(take(&queues, &mut by, 1), [1]);
+        // Beside a list of its own that does not run dry,
+        queues.surplus(Some(0), &(1000..2000).collect::<Vec<_>>());
+        queues.pushed(7);
+        queues.surplus(None, &[8]);
+        let taken = take(&queues, &mut by, 128);
+        assert!(taken.contains(&7) && taken.contains(&8));
+        // and beside a ring that does not.
+        take(&queues, &mut by, 1000);
+        (1000..2000).for_each(|task| queues.pushed(task));
+        queues.surplus(None, &[8; 100]);
+        queues.surplus(Some(1), &[9]);
+        let taken = take(&queues, &mut by, 192);
+        assert!(taken.contains(&8) && taken.contains(&9));
     }
 }

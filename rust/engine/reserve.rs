@@ -37,6 +37,19 @@ impl<T> Reserved<T> {
         }
     }
 
+    /// The same for values that are used in no order: with huge pages, where the system has them to give, the tables of
+    /// pages are hardly ever asked. Memory is then taken by 2 MiB.
+    pub fn of_huge_pages(most: usize) -> Self {
+        let reserved = Self::new(most);
+        #[cfg(target_os = "linux")]
+        // SAFETY: the mapping is this one's own, and nothing is in it; a wish, which needs no answer.
+        unsafe {
+            let size = size_of::<T>() * reserved.capacity();
+            libc::madvise(reserved.base.cast(), size, libc::MADV_HUGEPAGE);
+        }
+        reserved
+    }
+
     pub fn capacity(&self) -> usize {
         self.mask + 1
     }
@@ -74,16 +87,7 @@ fn reserve(layout: Layout) -> *mut u8 {
     );
     // SAFETY: a new private mapping, of zeroed pages that take memory when first touched.
     let base = unsafe { libc::mmap(std::ptr::null_mut(), layout.size(), access, kind, -1, 0) };
-    if base == libc::MAP_FAILED {
-        return std::ptr::null_mut();
-    }
-    // A wish, which needs no answer: elements are touched in no order, and huge pages save the look at many small ones.
-    #[cfg(target_os = "linux")]
-    // SAFETY: the mapping was just made.
-    unsafe {
-        libc::madvise(base, layout.size(), libc::MADV_HUGEPAGE)
-    };
-    base.cast()
+    if base == libc::MAP_FAILED { std::ptr::null_mut() } else { base.cast() }
 }
 
 #[cfg(unix)]

@@ -269,7 +269,7 @@ pub struct Slab {
 
 impl Slab {
     pub fn new() -> Self {
-        let slots = Reserved::<Slot>::new(CHUNKS * CHUNK);
+        let slots = Reserved::<Slot>::of_huge_pages(CHUNKS * CHUNK);
         let first = Slot { word: AtomicU64::new(word(1, 0)), ..Slot::default() };
         // SAFETY: within the capacity, and nobody knows of it yet.
         unsafe { slots.get(0).write(first) };
@@ -287,7 +287,8 @@ impl Slab {
     /// Fetches the lines of a slot that is about to be written, and takes them from whoever has them.
     #[inline]
     pub fn prefetch_for_write(&self, i: u32) {
-        let slot = std::ptr::from_ref(self.get(i)).cast::<u8>();
+        // (An address, not a reference: what is fetched before it is known may be no slot at all.)
+        let slot = self.slots.get(i as usize).cast::<u8>();
         prefetch_for_write(slot);
         prefetch_for_write(slot.wrapping_add(64));
     }
@@ -295,7 +296,7 @@ impl Slab {
     /// The same with the line of its word only, to which a successor is about to be added.
     #[inline(always)]
     pub fn prefetch_word(&self, task: TaskRef) {
-        prefetch_for_write(std::ptr::from_ref(self.get(task.slot())).cast());
+        prefetch_for_write(self.slots.get(task.slot() as usize).cast());
     }
 
     /// Fetches the slots of those successors of the task in slot `i`, which is about to be run, that its slot holds.

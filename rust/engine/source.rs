@@ -3,12 +3,13 @@
 use super::names::Names;
 use super::operation::OperationInner;
 use super::push::{Draft, Look};
-use super::slot::flag;
+use super::slot::{TaskRef, flag};
 use super::threaded::PushState;
 use super::var::find_in;
 use super::{Prop, Push, Var};
 use crate::context::Context;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// What a push is about: the caller says, or a ready-made operation.
 pub trait Source {
@@ -23,6 +24,8 @@ pub trait Source {
     fn look(&self, state: &mut PushState, draft: &mut Draft, look: Look<'_>) -> Option<usize>;
     /// Writes the rest but for function and place in the order.
     fn write(&self, draft: &mut Draft, names: &mut Names, origin: Option<Arc<str>>);
+    /// It is `task` now.
+    fn opened(&self, _task: TaskRef) {}
 
     /// Is it run by its pusher, if it is ready?
     #[inline(always)]
@@ -147,5 +150,10 @@ impl Source for Run<'_> {
         if origin.is_some() || self.priority != 0 {
             draft.write_extra(None, origin, self.priority);
         }
+    }
+
+    #[inline(always)]
+    fn opened(&self, task: TaskRef) {
+        self.operation.last.store(task.0, Ordering::Relaxed);
     }
 }

@@ -35,7 +35,7 @@ pub struct Core {
     pub completed: Box<[Apart<AtomicU64>]>,
     pub completed_elsewhere: Apart<AtomicU64>,
     pub watch: super::wait::Watch,
-    pub haste: Apart<super::wait::Haste>,
+    pub haste: Apart<super::rest::Haste>,
     pub threads: Threads,
     pub hook: Lock<Option<Arc<dyn Hook>>>,
     pub wait_timeout: Lock<Option<Duration>>,

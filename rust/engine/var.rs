@@ -183,8 +183,8 @@ pub struct Vars {
     states: Vec<VarState>,
     free: Vec<u32>,
     mark: u32,
-    /// How often a variable was deleted.
-    deleted: u64,
+    /// See [`Vars::gone`].
+    gone: u64,
 }
 
 impl Vars {
@@ -206,10 +206,10 @@ impl Vars {
         self.states.get(i as usize).filter(|s| s.is(var)).map(|_| i)
     }
 
-    /// Changes whenever a variable is deleted.
+    /// How many handles find no variable any more: while this stands, those that were found are found again.
     #[inline]
-    pub fn deleted(&self) -> u64 {
-        self.deleted
+    pub fn gone(&self) -> u64 {
+        self.gone
     }
 
     /// A mark that no variable carries.
@@ -254,14 +254,14 @@ impl Vars {
     pub fn bury(&mut self, i: u32) {
         let s = &mut self.states[i as usize];
         s.generation |= DELETED;
-        self.deleted += 1;
+        self.gone += 1;
     }
 
     /// Lets a buried variable's slot be used again. Nothing that names it is pending any more.
     pub fn recycle(&mut self, i: u32) {
         let s = &mut self.states[i as usize];
+        self.gone += u64::from(s.generation & DELETED == 0); // or it was counted when it was buried
         s.generation = (s.generation & !DELETED).wrapping_add(1) & !DELETED;
-        self.deleted += 1;
         s.last_writer = TaskRef::NONE;
         s.readers.len = 0;
         s.readers.many = None;

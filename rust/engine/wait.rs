@@ -358,32 +358,6 @@ fn pending(core: &Core, vars: &Vars, i: u32, kind: Kind) -> Vec<TaskRef> {
     tasks.filter(|&t| !core.slab.is_done(t)).collect()
 }
 
-/// Set by those who wait, so that workers keep their rests short. (A matter of manners, which no model needs to know. It is
-/// rarely written, so that a look at it costs nothing.)
-#[derive(Default)]
-pub struct Haste(std::sync::atomic::AtomicBool);
-
-/// How many rests a worker then keeps short.
-const HASTY: u32 = 16;
-
-impl Haste {
-    fn ask(&self) {
-        if !self.0.load(Ordering::Relaxed) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Is a worker to keep its rest short? `left` is how many before it looks again.
-    pub fn is_on(&self, left: &mut u32) -> bool {
-        *left = left.saturating_sub(1);
-        if *left == 0 && self.0.load(Ordering::Relaxed) {
-            self.0.store(false, Ordering::Relaxed);
-            *left = HASTY;
-        }
-        *left > 0
-    }
-}
-
 impl Core {
     /// Spins for a moment: a short one if the workers need all cores.
     fn spin(&self, is_done: &dyn Fn() -> bool) -> bool {
@@ -394,11 +368,13 @@ impl Core {
         let until = Instant::now() + if spare { SPIN } else { SHORT_SPIN };
         loop {
             self.haste.0.ask();
-            for _ in 0..64 {
+            for _ in 0..16 {
                 if is_done() {
                     return true;
                 }
-                std::hint::spin_loop();
+                for _ in 0..4 {
+                    std::hint::spin_loop();
+                }
             }
             if Instant::now() >= until {
                 return false;

@@ -4,6 +4,7 @@ use super::fault::{self, Inherited};
 use super::frame::Frame;
 use super::pool::usable_cores;
 use super::queue::{Apart, Consumer};
+use super::rest::Rest;
 use super::sleep::{Parker, publish};
 use super::slot::{Body, NIL, TaskRef, flag};
 use super::sync::AtomicU64;
@@ -26,12 +27,6 @@ const LOOKS: u32 = if cfg!(loom) { 1 } else { 64 };
 const BATCH: usize = 64;
 /// Tasks run directly after one another before the queues are looked at again.
 const STREAK: u32 = 64;
-/// How long a worker that has run what it saw leaves pushers alone: one that polls right behind a pusher takes every line
-/// from it.
-const REST: Duration = Duration::from_micros(if cfg!(loom) { 0 } else { 1 });
-/// And how many pauses long where somebody waits.
-const SHORT_REST: u32 = if cfg!(loom) { 0 } else { 6 };
-
 /// Slots of tasks that one completion has made ready.
 type Few = smallvec::SmallVec<[u32; 8]>;
 
@@ -72,10 +67,7 @@ pub struct Local<'a> {
     /// The one of them to run next.
     next: u32,
     streak: u32,
-    /// When it last had nothing left to do, and what it had completed until then.
-    last_rest: (Instant, u64),
-    /// How many rests it keeps short.
-    hasty: u32,
+    rest: Rest,
     frame: &'a Frame,
 }
 
@@ -98,8 +90,7 @@ impl Core {
             ready: Vec::new(),
             next: NIL,
             streak: 0,
-            last_rest: (Instant::now(), 0),
-            hasty: 0,
+            rest: Rest::new(self.completed[lane].0.load(Ordering::Relaxed)),
             frame: &frame,
         };
         frame.enter(|| {
@@ -140,11 +131,12 @@ impl Core {
         }
     }
 
-    /// Looks for work, helps kernels of other workers, and at last parks. Returns when there may be work.
-    #[cold]
+    /// Rests, looks for work, helps kernels of other workers, and at last parks. Returns when there may be work.
+    #[inline(never)]
     fn idle(&self, local: &mut Local<'_>, parker: &Arc<Parker>, crew: &Crew, stop: &AtomicBool) {
         self.notify_watchers();
-        self.rest(local, crew, stop);
+        let completed = local.completed.0.load(Ordering::Relaxed);
+        self.rest(&mut local.rest, completed, crew, stop);
         let mut until: Option<Instant> = None;
         let mut spinning = None;
         let mut pauses = 1;
@@ -159,7 +151,7 @@ impl Core {
                 for _ in 0..pauses {
                     std::hint::spin_loop();
                 }
-                pauses = (pauses * 2).min(4);
+                pauses = (pauses * 2).min(8);
             }
             let now = Instant::now();
             match until {
@@ -177,27 +169,6 @@ impl Core {
                 }
                 Some(_) => {}
             }
-        }
-    }
-
-    /// Leaves pushers alone: for longer after short tasks, if nobody waits.
-    fn rest(&self, local: &mut Local<'_>, crew: &Crew, stop: &AtomicBool) {
-        for _ in 0..SHORT_REST {
-            std::hint::spin_loop();
-        }
-        if self.haste.0.is_on(&mut local.hasty) {
-            return;
-        }
-        let (now, completed) = (Instant::now(), local.completed.0.load(Ordering::Relaxed));
-        let (before, until_then) = std::mem::replace(&mut local.last_rest, (now, completed));
-        if now - before > REST * (1 + completed - until_then) as u32 {
-            return;
-        }
-        while !self.queues.has_made_ready() && !crew.help() && !stop.load(Ordering::Relaxed) {
-            if now.elapsed() >= REST {
-                return;
-            }
-            std::hint::spin_loop();
         }
     }
 

@@ -206,6 +206,100 @@ fn a_ready_made_operation_lives_until_its_last_run_and_no_longer() {
     }
 }
 
+/// Its run is its own affair: neither the end of its variable nor what others do to that is waited for, or enough.
+#[test]
+fn a_ready_made_operation_waits_for_its_own_last_run_only() {
+    let engine = ThreadedEngine::with_threads(1);
+    for is_run in [true, false] {
+        let (v, drops) = (engine.new_variable(), Arc::new(AtomicUsize::new(0)));
+        let (open, gate) = mpsc::channel::<()>();
+        let gate = Mutex::new(gate);
+        let waits = move || {
+            let _ = gate.lock().unwrap().recv();
+            Ok(())
+        };
+        let held = Dropped(drops.clone());
+        if is_run {
+            let run = Arc::new(move |_: &rsnet::engine::RunContext| {
+                let _ = &held;
+                waits()
+            });
+            let operation = engine.new_operation(run, Push::new("op", &[], &[v])).unwrap();
+            engine.push_operation(&operation, Context::cpu(0), 0).unwrap();
+            engine.delete_variable(v, None);
+            drop(operation);
+            assert_eq!(drops.load(Ordering::SeqCst), 0, "it runs");
+        } else {
+            let run = Arc::new(move |_: &rsnet::engine::RunContext| {
+                let _ = &held;
+                Ok(())
+            });
+            let operation = engine.new_operation(run, Push::new("op", &[], &[v])).unwrap();
+            engine.push_operation(&operation, Context::cpu(0), 0).unwrap();
+            engine.wait_for_var(v, &mut patiently()).unwrap();
+            push(&engine, Task::sync(move |_| waits()), &[v]);
+            drop(operation);
+            assert_eq!(drops.load(Ordering::SeqCst), 1, "it has run, whoever writes now");
+        }
+        drop(open);
+        wait(&engine);
+        while drops.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// The variables of a ready-made operation are looked for again when any is gone, at once or after what is pending.
+#[test]
+fn a_ready_made_operation_notices_that_its_variable_is_gone() {
+    let engine = ThreadedEngine::with_threads(1);
+    for is_pending in [true, false] {
+        let [v, own, stranger] = [(); 3].map(|()| engine.new_variable());
+        let nothing = |v: &Var| {
+            let push = Push::new("op", &[], std::slice::from_ref(v));
+            engine.new_operation(Arc::new(|_| Ok(())), push).unwrap()
+        };
+        let (operation, healthy) = (nothing(&v), nothing(&own));
+        let push_both =
+            || [&operation, &healthy].map(|o| engine.push_operation(o, Context::cpu(0), 0).is_ok());
+        assert_eq!(push_both(), [true, true]);
+        assert_eq!(push_both(), [true, true]);
+        let (open, gate) = mpsc::channel::<()>();
+        if is_pending {
+            let waits = Task::sync(move |_| {
+                let _ = gate.recv();
+                Ok(())
+            });
+            push(&engine, waits, &[v]);
+        } else {
+            wait(&engine);
+        }
+        engine.delete_variable(v, None);
+        assert_eq!(push_both(), [false, true]);
+        drop(open);
+        wait(&engine);
+        let next = engine.new_variable(); // perhaps in the same slot
+        assert_eq!(push_both(), [false, true]);
+        engine.delete_variable(stranger, None);
+        assert_eq!(push_both(), [false, true]);
+        assert_eq!(push_both(), [false, true]);
+        wait(&engine);
+        assert_eq!((engine.version(own), engine.version(next)), (6, 0));
+    }
+}
+
+#[test]
+fn a_segment_of_too_many_variables_is_refused_when_it_is_made() {
+    let engine = NaiveEngine::new();
+    let vars: Vec<Var> = (0..80_000).map(|_| engine.new_variable()).collect();
+    let half = |vars: &[Var]| {
+        engine.new_operation(Arc::new(|_| Ok(())), Push::new("half", &[], vars)).unwrap()
+    };
+    let halves = [half(&vars[..40_000]), half(&vars[40_000..])];
+    let error = segment("both", &halves).err().unwrap().to_string();
+    assert!(error.contains("'both'") && error.contains("80000 variables"), "{error}");
+}
+
 #[test]
 fn a_ready_made_operation_may_end_by_a_token() {
     let naive: Box<dyn Engine> = Box::new(NaiveEngine::new());

@@ -5,7 +5,7 @@ use rsnet::engine::{
     segment,
 };
 use rsnet::{Error, Result};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 
@@ -421,6 +421,32 @@ fn a_native_operation_that_would_hold_a_compute_thread_in_a_wait_gets_an_error()
     open.send(()).unwrap();
     wait(&*engine, a).unwrap();
     wait(&*engine, b).unwrap();
+}
+
+/// What pushes itself again and again keeps a worker in its own list; a single task that is pushed beside it runs all the
+/// same, or this hangs.
+#[test]
+fn a_single_task_runs_beside_an_endless_chain() {
+    fn again(engine: &Arc<ThreadedEngine>, x: Var, stop: &Arc<AtomicBool>) {
+        let (inner, stop) = (engine.clone(), stop.clone());
+        let task = Task::sync(move |_| {
+            if !stop.load(Ordering::Relaxed) {
+                again(&inner, x, &stop);
+            }
+            Ok(())
+        });
+        engine.push(task, Push::new("again", &[], &[x])).unwrap();
+    }
+    let engine = Arc::new(ThreadedEngine::with_threads(1));
+    let (x, y) = (engine.new_variable(), engine.new_variable());
+    let stop = Arc::new(AtomicBool::new(false));
+    (0..3).for_each(|_| again(&engine, x, &stop));
+    for _ in 0..100 {
+        push(&*engine, nothing(), &[], &[y]);
+        engine.wait_to_read(y, &mut patiently()).unwrap();
+    }
+    stop.store(true, Ordering::Relaxed);
+    engine.wait_for_all(&mut patiently()).unwrap();
 }
 
 #[test]
