@@ -1,35 +1,62 @@
 //! What the machine lets any engine reach: one that hands tasks to another core, and one that runs them itself; and
 //! what the other core is worth.
 
-use super::{Access, TASKS, median};
+use super::{Access, RUNS, TASKS, median, time};
 use rsnet::engine::{Engine, NaiveEngine, Push, Var};
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
 use std::hint::{black_box, spin_loop};
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Barrier, Mutex};
 use std::time::Instant;
 
-/// As much as a small task takes: two cache lines, with one word that says whose turn it is, and one for those who wait
-/// for the task: how many there are, or [`CLOSED`].
-#[repr(align(128))]
+/// As much as a small task takes, two cache lines: how many wait for the task, or [`CLOSED`], and the rest.
+#[repr(C, align(128))]
 #[derive(Default)]
 struct Record {
-    turn: AtomicU64,
     waiting: AtomicU64,
     words: UnsafeCell<[u64; 12]>,
 }
 
-// SAFETY: `turn` says which of the two threads may touch the words.
+// SAFETY: the counters of a `Ring` say which of two threads may touch the words.
 unsafe impl Sync for Record {}
 
 const RECORDS: usize = 1024;
 const CLOSED: u64 = u64::MAX;
 
+/// Records on their way from one thread to another and back, and how many went each way so far.
+struct Ring {
+    records: Vec<Record>,
+    filled: Count,
+    emptied: Count,
+}
+
+/// A counter in lines of its own.
+#[repr(align(128))]
+#[derive(Default)]
+struct Count(AtomicU64);
+
+impl Count {
+    fn wait_for_more_than(&self, n: u64, seen: &mut u64) {
+        while *seen <= n {
+            *seen = self.0.load(Ordering::Acquire);
+            if *seen <= n {
+                spin_loop();
+            }
+        }
+    }
+
+    /// Tells every so many.
+    fn tell(&self, n: u64, batch: u64) {
+        if n.is_multiple_of(batch) || n == TASKS as u64 {
+            self.0.store(n, Ordering::Release);
+        }
+    }
+}
+
 /// Nanoseconds for each record that one thread fills, another reads and gives back, in order, through a ring. Nothing
-/// else is done: no dependencies, no lock, no closure, no queue. (The best median of several distances by which one may
-/// run ahead would be no smaller: the ring holds far more than is under way.)
+/// else is done: no dependencies, no lock, no closure, no choice of what comes next.
 pub fn handoff() -> f64 {
     hand_over(&[])
 }
@@ -57,74 +84,78 @@ fn before_each(tasks: &[Access]) -> Vec<Vec<usize>> {
                 None => before.extend(last),
             }
         }
-        before.retain(|&b| i - b < RECORDS / 2);
+        before.retain(|&b| i - b < RECORDS / 2); // whose records are not used again yet
         before
     };
     tasks.iter().enumerate().map(follow).collect()
 }
 
+/// The best of several distances at which one thread follows the other: right behind it, it takes from it what it is about
+/// to write.
 fn hand_over(before: &[Vec<usize>]) -> f64 {
-    let ring: Arc<Vec<Record>> = Arc::new((0..RECORDS).map(|_| Record::default()).collect());
-    let once = || {
-        for r in ring.iter() {
-            r.turn.store(0, Ordering::Relaxed);
-        }
-        let (other, edges) = (ring.clone(), !before.is_empty());
-        let start = Instant::now();
-        let consumer = std::thread::spawn(move || {
-            let (mut sum, mut counted) = (0u64, 0);
-            for i in 0..TASKS {
-                let record = &other[i % RECORDS];
-                let filled = 2 * (i / RECORDS) as u64 + 1;
-                while record.turn.load(Ordering::Acquire) != filled {
-                    spin_loop();
-                }
-                // SAFETY: it is this thread's turn.
-                let words = unsafe { &*record.words.get() };
-                sum = words.iter().fold(sum, |s, w| s.wrapping_mul(3).wrapping_add(*w));
-                if edges {
-                    counted += record.waiting.swap(CLOSED, Ordering::AcqRel);
-                }
-                record.turn.store(filled + 1, Ordering::Release);
-            }
-            (sum, counted)
+    let best = |batch| median((0..RUNS).map(|_| hand_over_in(before, batch)).collect());
+    [1, 8, 64].map(best).into_iter().fold(f64::INFINITY, f64::min)
+}
+
+fn hand_over_in(before: &[Vec<usize>], batch: u64) -> f64 {
+    let records = (0..RECORDS).map(|_| Record::default()).collect();
+    let ring = Ring { records, filled: Count::default(), emptied: Count::default() };
+    let begun = Barrier::new(2);
+    let (elapsed, sent, received) = std::thread::scope(|s| {
+        let consumer = s.spawn(|| {
+            begun.wait();
+            empty(&ring, !before.is_empty(), batch)
         });
-        let (mut expected, mut added) = (0u64, 0);
-        for i in 0..TASKS {
-            let record = &ring[i % RECORDS];
-            let free = 2 * (i / RECORDS) as u64;
-            while record.turn.load(Ordering::Acquire) != free {
-                spin_loop();
-            }
-            // SAFETY: it is this thread's turn.
-            let words = unsafe { &mut *record.words.get() };
-            for (k, w) in words.iter_mut().enumerate() {
-                *w = black_box((i * 12 + k) as u64);
-                expected = expected.wrapping_mul(3).wrapping_add(*w);
-            }
-            record.waiting.store(0, Ordering::Relaxed);
-            for &b in before.get(i).into_iter().flatten() {
-                let waiting = &ring[b % RECORDS].waiting;
-                let mut now = waiting.load(Ordering::Acquire);
-                while now != CLOSED {
-                    let (ok, err) = (Ordering::AcqRel, Ordering::Acquire);
-                    match waiting.compare_exchange_weak(now, now + 1, ok, err) {
-                        Ok(_) => {
-                            added += 1;
-                            break;
-                        }
-                        Err(seen) => now = seen,
-                    }
-                }
-            }
-            record.turn.store(free + 1, Ordering::Release);
+        begun.wait();
+        let start = Instant::now();
+        let sent = fill(&ring, before, batch);
+        let received = consumer.join().expect("the reader ends");
+        (start.elapsed(), sent, received)
+    });
+    assert_eq!(sent, received, "a record or an edge was lost or changed");
+    elapsed.as_nanos() as f64 / TASKS as f64
+}
+
+/// Fills all records: the sum of their words, and how many edges were counted.
+fn fill(ring: &Ring, before: &[Vec<usize>], batch: u64) -> (u64, u64) {
+    let (mut sum, mut edges, mut seen) = (0, 0, 0);
+    for i in 0..TASKS {
+        let record = &ring.records[i % RECORDS];
+        if let Some(earlier) = i.checked_sub(RECORDS) {
+            ring.emptied.wait_for_more_than(earlier as u64, &mut seen);
         }
-        let (sum, counted) = consumer.join().expect("the reader ends");
-        assert_eq!((sum, counted), (expected, added), "a record or an edge was lost or changed");
-        start.elapsed().as_nanos() as f64 / TASKS as f64
-    };
-    once();
-    median((0..super::RUNS).map(|_| once()).collect())
+        // SAFETY: the other thread has given it back.
+        let words = unsafe { &mut *record.words.get() };
+        for (k, w) in words.iter_mut().enumerate() {
+            *w = (i * 12 + k) as u64;
+            sum ^= *w;
+        }
+        record.waiting.store(0, Ordering::Relaxed);
+        for &b in before.get(i).into_iter().flatten() {
+            let more = |n| (n != CLOSED).then_some(n + 1);
+            let waiting = &ring.records[b % RECORDS].waiting;
+            let added = waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+            edges += u64::from(added.is_ok());
+        }
+        ring.filled.tell(i as u64 + 1, batch);
+    }
+    (sum, edges)
+}
+
+/// Empties all records: the same.
+fn empty(ring: &Ring, with_edges: bool, batch: u64) -> (u64, u64) {
+    let (mut sum, mut edges, mut seen) = (0, 0, 0);
+    for i in 0..TASKS {
+        let record = &ring.records[i % RECORDS];
+        ring.filled.wait_for_more_than(i as u64, &mut seen);
+        // SAFETY: the other thread has handed it over.
+        sum = unsafe { &*record.words.get() }.iter().fold(sum, |s, w| s ^ w);
+        if with_edges {
+            edges += record.waiting.swap(CLOSED, Ordering::AcqRel);
+        }
+        ring.emptied.tell(i as u64 + 1, batch);
+    }
+    (sum, edges)
 }
 
 /// Nanoseconds for each task that a thread orders and runs itself, where others may push as well: a lock around three
@@ -136,8 +167,7 @@ pub fn inline() -> f64 {
     let function: fn(usize) = |i| {
         black_box(i);
     };
-    let once = || {
-        let start = Instant::now();
+    time(TASKS, || {
         for i in 0..TASKS {
             {
                 let mut vars = vars.lock().expect("nobody panics");
@@ -152,10 +182,7 @@ pub fn inline() -> f64 {
             closed.swap(i as u64, Ordering::AcqRel);
             count.fetch_add(1, Ordering::Release);
         }
-        start.elapsed().as_nanos() as f64 / TASKS as f64
-    };
-    once();
-    median((0..super::RUNS).map(|_| once()).collect())
+    })
 }
 
 /// Nanoseconds for each push that runs its function before it returns, and does nothing else but count that its variable
@@ -179,24 +206,24 @@ pub fn naive() -> f64 {
     }
     let engine = NaiveEngine::new();
     let vars: Vec<Var> = (0..64).map(|_| engine.new_variable()).collect();
-    let engine: Box<dyn Runs> = black_box(Box::new(Versions([const { AtomicU64::new(0) }; 64])));
+    let versions = Versions([const { AtomicU64::new(0) }; 64]);
+    let runs: &dyn Runs = black_box(&versions);
     let function = black_box(
         (|i| {
             black_box(i);
             Ok(())
         }) as fn(usize) -> rsnet::Result<()>,
     );
-    let once = || {
-        let start = Instant::now();
+    let ns = time(TASKS, || {
         for i in 0..TASKS {
             let (reads, writes) = (i * 7 % 62, i * 11 % 63);
             let push = Push::new("task", &vars[reads..reads + 2], &vars[writes..=writes]);
-            engine.push(Call(function, i), push).expect("it does not fail");
+            runs.push(Call(function, i), push).expect("it does not fail");
         }
-        start.elapsed().as_nanos() as f64 / TASKS as f64
-    };
-    once();
-    median((0..super::RUNS).map(|_| once()).collect())
+    });
+    let pushed = versions.0.iter().map(|v| v.load(Ordering::Relaxed)).sum::<u64>();
+    assert_eq!(pushed, ((RUNS + 1) * TASKS) as u64, "a push was lost");
+    ns
 }
 
 /// How much two threads do together in the time in which one does 1 alone: 2 where each has a core of its own, hardly more
@@ -220,5 +247,5 @@ pub fn two_threads() -> f64 {
         let own = work();
         2.0 * alone / own.max(other.join().expect("it only adds"))
     };
-    median((0..super::RUNS).map(gain).collect())
+    median((0..RUNS).map(gain).collect())
 }

@@ -368,13 +368,11 @@ impl Core {
         let until = Instant::now() + if spare { SPIN } else { SHORT_SPIN };
         loop {
             self.haste.0.ask();
-            for _ in 0..16 {
+            for _ in 0..64 {
                 if is_done() {
                     return true;
                 }
-                for _ in 0..4 {
-                    std::hint::spin_loop();
-                }
+                std::hint::spin_loop();
             }
             if Instant::now() >= until {
                 return false;

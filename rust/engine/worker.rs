@@ -132,7 +132,7 @@ impl Core {
     }
 
     /// Rests, looks for work, helps kernels of other workers, and at last parks. Returns when there may be work.
-    #[inline(never)]
+    #[cold]
     fn idle(&self, local: &mut Local<'_>, parker: &Arc<Parker>, crew: &Crew, stop: &AtomicBool) {
         self.notify_watchers();
         let completed = local.completed.0.load(Ordering::Relaxed);
