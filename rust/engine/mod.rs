@@ -5,6 +5,7 @@
 //! operation is any function with the variables it reads and writes.
 
 mod bulk;
+mod draft;
 mod engine_type;
 mod fault;
 mod fork;

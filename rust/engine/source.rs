@@ -1,8 +1,9 @@
 //! What a push is about: a function and its variables as the caller gives them, or a run of a ready-made operation.
 
+use super::draft::{Draft, Look};
 use super::names::Names;
 use super::operation::OperationInner;
-use super::push::{Draft, Look};
+
 use super::slot::{TaskRef, flag};
 use super::threaded::PushState;
 use super::var::find_in;
