@@ -6,10 +6,10 @@
 //! their name. `atomic_rmw` is the machine's uncontended atomic addition, to compare hosts by, `handoff` what
 //! it costs to pass the memory of a task to another core and get it back, `handoff_edges` the same where tasks depend on
 //! others (as in `graph1000`) and these are told one by one, `floor_inline` the least that is done for a task which its
-//! pusher runs, and `floor_naive` the same with no order at all: what an engine costs comes on top of these. `two_threads` is what two threads do together, by what one
-//! does alone: near 1, pushing and running share one core, and their times add up. Beside the
-//! patterns stands libgomp's `task depend` in the same run (`peer=libgomp`, with its time as a multiple of
-//! ours), where a C compiler that knows OpenMP is at hand.
+//! pusher runs, and `floor_naive` the same with no order at all: what an engine costs comes on top of these.
+//! `two_threads` is what two threads do together, by what one does alone: near 1, pushing and running share one core, and
+//! their times add up. Beside the patterns stands libgomp's `task depend` in the same run (`peer=libgomp`, with its time as
+//! a multiple of ours), where a C compiler that knows OpenMP is at hand.
 
 #[path = "engine/limit.rs"]
 mod limit;

@@ -1,5 +1,5 @@
-//! What the machine lets any engine reach: one that hands tasks to another core, and one that runs them itself; and
-//! what the other core is worth.
+//! What the machine takes for the least that an engine does: one that hands tasks to another core, and one that runs them
+//! itself; and what the other core is worth.
 
 use super::{Access, RUNS, TASKS, median, time};
 use rsnet::engine::{Engine, NaiveEngine, Push, Var};

@@ -24,7 +24,7 @@ pub struct Apart<T>(pub T);
 /// One worker's view of the queues.
 pub struct Consumer {
     lane: usize,
-    /// Counts the tasks that it takes, so that no queue waits for ever.
+    /// Counts its looks, so that no queue waits for ever.
     turn: u32,
     /// Its last look at the ring's end: while that is ahead, the line that pushers write is left alone.
     seen_tail: u64,

@@ -3,9 +3,8 @@
 use super::draft::{Draft, Look};
 use super::names::Names;
 use super::operation::OperationInner;
-
 use super::slot::{TaskRef, flag};
-use super::threaded::PushState;
+use super::threaded::{PushState, vars_of};
 use super::var::find_in;
 use super::{Prop, Push, Var};
 use crate::context::Context;
@@ -132,13 +131,13 @@ impl Source for Run<'_> {
             return None;
         }
         draft.write_head(&o.head);
-        let (reads, all) = o.head.counts();
+        let (reads, writes) = vars_of(draft.body());
         let (states, mut edges) = (state.vars.states(), 0);
-        for &v in o.head.vars.get(..reads)? {
-            edges += look.at_read(states.get(v as usize)?)?;
+        for &v in reads {
+            edges += look.at_read(&states[v as usize])?;
         }
-        for &v in o.head.vars.get(reads..all)? {
-            edges += look.at_write(states.get(v as usize)?)?;
+        for &v in writes {
+            edges += look.at_write(&states[v as usize])?;
         }
         Some(edges)
     }

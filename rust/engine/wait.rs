@@ -260,6 +260,27 @@ impl Core {
         self.park(&signal, &|| false, poll, Awaited { var, tasks: Some(tasks) })
     }
 
+    /// Spins for a moment: a short one if the workers need all cores.
+    fn spin(&self, is_done: &dyn Fn() -> bool) -> bool {
+        if cfg!(loom) {
+            return is_done();
+        }
+        let spare = self.threads.wanted() < usable_cores();
+        let until = Instant::now() + if spare { SPIN } else { SHORT_SPIN };
+        loop {
+            self.haste.0.ask();
+            for _ in 0..64 {
+                if is_done() {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+        }
+    }
+
     /// Parks until the signal is set or `is_done`, polling now and then.
     fn park(
         &self,
@@ -356,27 +377,4 @@ fn pending(core: &Core, vars: &Vars, i: u32, kind: Kind) -> Vec<TaskRef> {
     let readers = vars.readers(i).filter(|_| kind == Kind::All);
     let tasks = std::iter::once(vars.last_writer(i)).chain(readers);
     tasks.filter(|&t| !core.slab.is_done(t)).collect()
-}
-
-impl Core {
-    /// Spins for a moment: a short one if the workers need all cores.
-    fn spin(&self, is_done: &dyn Fn() -> bool) -> bool {
-        if cfg!(loom) {
-            return is_done();
-        }
-        let spare = self.threads.wanted() < usable_cores();
-        let until = Instant::now() + if spare { SPIN } else { SHORT_SPIN };
-        loop {
-            self.haste.0.ask();
-            for _ in 0..64 {
-                if is_done() {
-                    return true;
-                }
-                std::hint::spin_loop();
-            }
-            if Instant::now() >= until {
-                return false;
-            }
-        }
-    }
 }

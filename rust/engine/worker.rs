@@ -27,6 +27,7 @@ const LOOKS: u32 = if cfg!(loom) { 1 } else { 64 };
 const BATCH: usize = 64;
 /// Tasks run directly after one another before the queues are looked at again.
 const STREAK: u32 = 64;
+
 /// Slots of tasks that one completion has made ready.
 type Few = smallvec::SmallVec<[u32; 8]>;
 
