@@ -400,7 +400,8 @@ fn kernels() {
     }
 }
 
-/// Microseconds of processor time that idle workers take in a second, from a millisecond after their last task.
+/// Microseconds of processor time in a second, from a millisecond after the workers' last task; without workers it is what
+/// the sleeper itself takes.
 fn idle() {
     fn used() -> Duration {
         // SAFETY: fills a plain structure, for which zeros are valid.
@@ -412,15 +413,20 @@ fn idle() {
         let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
         time(usage.ru_utime) + time(usage.ru_stime)
     }
+    fn sleep(workers: usize) {
+        std::thread::sleep(Duration::from_millis(1));
+        let before = used();
+        std::thread::sleep(Duration::from_secs(1));
+        let used = (used() - before).as_micros();
+        println!("pattern=idle workers={workers} cpu_us_per_s={used}");
+    }
+    sleep(0);
     let engine = ThreadedEngine::with_threads(2);
     for _ in 0..1000 {
         engine.push(Task::sync(|_| Ok(())), Push::new("task", &[], &[])).unwrap();
     }
     engine.wait_for_all(&mut patiently()).unwrap();
-    std::thread::sleep(Duration::from_millis(1));
-    let before = used();
-    std::thread::sleep(Duration::from_secs(1));
-    println!("pattern=idle workers=2 cpu_us_per_s={}", (used() - before).as_micros());
+    sleep(2);
 }
 
 fn atomic_rmw() {
