@@ -66,6 +66,11 @@ impl Threads {
         self.wanted.load(Ordering::Relaxed)
     }
 
+    /// Is there a thread for each core, so that an idle one may keep a pusher from running?
+    pub fn fill_the_cores(&self) -> bool {
+        self.wanted() >= usable_cores()
+    }
+
     pub fn lanes(&self) -> usize {
         self.lanes.load(Ordering::Acquire)
     }

@@ -5,7 +5,6 @@
 
 use super::frame;
 use super::hang::Awaited;
-use super::pool::usable_cores;
 use super::slot::{TaskRef, flag};
 use super::sync::thread::{self, Thread};
 use super::sync::{AtomicBool, AtomicU64, Guard, Lock, fence};
@@ -265,7 +264,7 @@ impl Core {
         if cfg!(loom) {
             return is_done();
         }
-        let spare = self.threads.wanted() < usable_cores();
+        let spare = !self.threads.fill_the_cores();
         let until = Instant::now() + if spare { SPIN } else { SHORT_SPIN };
         loop {
             self.haste.0.ask();

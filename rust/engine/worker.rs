@@ -168,6 +168,7 @@ impl Core {
                         .park(parker, || !self.queues.is_empty() || stop.load(Ordering::Relaxed));
                     until = None;
                 }
+                Some(_) if self.threads.fill_the_cores() => std::thread::yield_now(),
                 Some(_) => {}
             }
         }
