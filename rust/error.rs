@@ -62,6 +62,7 @@ struct Inner {
     argument: Option<String>,
     origin: Option<String>,
     payload: Option<Arc<dyn Any + Send + Sync>>,
+    is_told: bool,
 }
 
 /// An error with its place: operator, node, argument and the user's line, as far as they are known.
@@ -79,6 +80,7 @@ impl Error {
             argument: None,
             origin: None,
             payload: None,
+            is_told: false,
         }))
     }
 
@@ -140,6 +142,11 @@ impl Error {
         Self::new(ErrorKind::Interrupted, message).edit(|e| e.payload = Some(payload))
     }
 
+    /// Of an operation whose failure somebody has been told of already: no wait raises it.
+    pub fn told(self) -> Self {
+        self.edit(|e| e.is_told = true)
+    }
+
     /// Turns what a panic carried into an error.
     pub fn from_panic(panic: Box<dyn Any + Send>) -> Self {
         let text = panic
@@ -178,6 +185,11 @@ impl Error {
             return self;
         }
         self.edit(|e| e.origin = Some(origin.to_owned()))
+    }
+
+    /// See [`Error::told`].
+    pub fn is_told(&self) -> bool {
+        self.0.is_told
     }
 
     pub fn kind(&self) -> ErrorKind {

@@ -536,6 +536,11 @@ impl NDArray {
         }
     }
 
+    /// The error that a wait would raise now; it counts as raised from here on.
+    pub fn take_error(&self) -> Option<Error> {
+        self.base().engine.take_error(self.chunk.known_var()?)
+    }
+
     /// Waits until the bytes are computed and calls `f` with them; an error if they never were.
     pub fn read<R>(&self, poll: Poll<'_>, f: impl FnOnce(&View) -> R) -> Result<R> {
         let view = self.view()?;

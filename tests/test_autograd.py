@@ -3,6 +3,7 @@
 import copy
 import gc
 import threading
+import time
 import weakref
 
 import numpy as np
@@ -344,8 +345,10 @@ def test_the_tape_keeps_only_what_gradients_use():
         for _ in range(100):
             y = (y + x) * 1
         nd.waitall()
-        held = mx._core.memory_usage()[0] - before
-    assert held <= 4 * x.size * 4
+    # (What a wait covers is computed; memory goes back a moment later.)
+    until = time.monotonic() + 30
+    while mx._core.memory_usage()[0] - before > 4 * x.size * 4:
+        assert time.monotonic() < until
     y.backward()
     assert x.grad.asnumpy()[0] == 101
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import signal
 import threading
 import types
 from typing import Any
@@ -70,6 +71,24 @@ def detach(exception: BaseException) -> None:
         seen.add(id(e))
         e.__traceback__ = _bare(e.__traceback__)
         todo += [e.__cause__, e.__context__, *getattr(e, "exceptions", ())]
+
+
+def is_of_a_signal(exception: BaseException) -> bool:
+    """Did a signal handler raise it, on this thread? (Handlers run on the main one.)"""
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    if isinstance(exception, KeyboardInterrupt) and not exception.args:
+        return True  # as Python's own handler raises it
+    handlers = {
+        getattr(getattr(handler, "__func__", handler), "__code__", None)
+        for handler in map(signal.getsignal, signal.valid_signals())
+    }
+    traceback = exception.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code in handlers:
+            return True
+        traceback = traceback.tb_next
+    return False
 
 
 def twin(exception: BaseException) -> BaseException:

@@ -75,6 +75,7 @@ push_sync = _engine.push_sync
 set_bulk_size = _engine.set_bulk_size
 set_hook = _engine.set_hook
 set_num_threads = _engine.set_num_threads
+set_raise_in_push = _engine.set_raise_in_push
 set_wait_timeout = _engine.set_wait_timeout
 start = _engine.start
 stop = _engine.stop
@@ -98,6 +99,7 @@ __all__ = [
     "set_bulk_size",
     "set_hook",
     "set_num_threads",
+    "set_raise_in_push",
     "set_wait_timeout",
     "start",
     "stop",

@@ -1,6 +1,6 @@
 //! A push before there is a task: what is written into its slot, and how its variables are looked at.
 
-use super::slot::{Body, Extra, Head, Slab, VARS};
+use super::slot::{Body, Extra, Head, Slab, TaskRef, VARS};
 use super::threaded::{Core, PushState, vars_of_mut};
 use super::var::VarState;
 use crate::context::Context;
@@ -17,8 +17,8 @@ pub struct Draft {
 #[cold]
 #[inline(never)]
 fn forget_extra(extra: &mut Extra) {
-    let Extra { name, origin, vars, priority } = extra;
-    (*name, *origin, *priority) = (None, None, 0);
+    let Extra { name, origin, vars, priority, waiting } = extra;
+    (*name, *origin, *priority, *waiting) = (None, None, 0, Vec::new());
     if vars.capacity() <= 64 {
         vars.clear();
     } else {
@@ -109,6 +109,14 @@ impl Draft {
         extra.name = name.map(Arc::from);
         extra.origin = origin;
         extra.priority = priority;
+    }
+
+    /// Of a signal: who waits by it.
+    pub fn write_waiting(&mut self, waiting: Vec<TaskRef>) {
+        if !waiting.is_empty() {
+            // SAFETY: as in `body`.
+            unsafe { (*self.body).extra.get_or_insert_default().waiting = waiting };
+        }
     }
 
     /// A task that the engine makes for itself, which writes at most one variable.

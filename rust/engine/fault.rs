@@ -106,6 +106,9 @@ impl Faults {
 
     /// A new failure, to be given to [`Faults::spread`].
     pub fn failed(&self, error: Error) -> Inherited {
+        if error.is_told() {
+            return (error, None);
+        }
         let cell: Cell = Arc::new(Lock::new(Some(error.clone())));
         let gone: Vec<Cell>;
         let mut table = self.table.lock();
@@ -139,6 +142,10 @@ impl Faults {
         let mut table = self.table.lock();
         for v in written {
             let token = table.tokens.contains(&v);
+            if token && cell.is_none() {
+                gone.extend(table.faults.remove(&v));
+                continue;
+            }
             let poison = (!token).then(|| error.clone());
             let fault = Fault { unreported: cell.clone(), poison, token };
             gone.extend(table.faults.insert(v, fault));
@@ -239,6 +246,18 @@ mod tests {
         assert!(faults.raise(3).is_err());
         assert!(faults.any());
         faults.heal([7].into_iter());
+        assert!(!faults.any());
+    }
+
+    #[test]
+    fn an_error_that_was_told_is_raised_by_no_wait() {
+        let faults = Faults::default();
+        faults.is_token(1);
+        let failed = faults.failed(Error::value("seen").told());
+        drop(faults.spread(&failed, [1, 2].into_iter()));
+        assert!(faults.raise(1).is_ok() && faults.raise(2).is_ok() && faults.raise_all().is_ok());
+        assert!(faults.poisoned(2).is_some(), "bytes stay unmade");
+        faults.heal([2].into_iter());
         assert!(!faults.any());
     }
 }

@@ -73,19 +73,23 @@ impl<'a> HeldForFork<'a> {
     }
 }
 
+fn pending_at_fork() -> Error {
+    let text = "pending at fork: the operation that was to compute this ran in the parent process";
+    Error::execution(text)
+}
+
 /// Brings the state of a forked child up to date, under the push lock.
 #[cold]
 pub fn recover(core: &Core, state: &mut PushState) {
     state.epoch = core.epoch.load(Ordering::Relaxed);
-    let error = Error::execution(
-        "pending at fork: the operation that was to compute this ran in the parent process",
-    );
     let mut lost = Vec::new();
-    state.vars.forget_tasks(|t| core.slab.is_over(t), |v| lost.push(v));
-    if !lost.is_empty() {
-        let inherited = core.faults.failed(error);
+    state.vars.forget_tasks(|t| core.slab.is_over(t), |v, writer| lost.push((writer, v)));
+    // In the order of pushes, for the first is what a wait for everything raises.
+    lost.sort_unstable_by_key(|(writer, _)| (core.age(state, writer.slot()), writer.slot()));
+    for of_one in lost.chunk_by(|a, b| a.0 == b.0) {
+        let inherited = core.failure(of_one[0].0.slot(), pending_at_fork(), None);
         // Their end could call the engine, whose lock is held: in a forked child they may as well stay.
-        std::mem::forget(core.faults.spread(&inherited, lost.into_iter()));
+        std::mem::forget(core.faults.spread(&inherited, of_one.iter().map(|l| l.1)));
     }
     state.alloc.reset(core);
     core.returned.0.lock().clear();

@@ -31,16 +31,14 @@ enum Progress {
 
 impl Core {
     /// The error of a wait that has lasted for `limit`: every operation that it waits for, directly or through
-    /// others, the running ones first, with the lines that pushed them.
-    pub fn hang_report(&self, awaited: Awaited<'_>, limit: Duration) -> Error {
+    /// others, the running ones first, with the lines that pushed them. None: it has just ended.
+    pub fn hang_report(&self, awaited: Awaited<'_>, limit: Duration) -> Option<Error> {
         let state = self.lock();
         let mut tasks = self.held_up_by(&state, awaited.tasks);
-        let age = |slot: u32| {
-            // SAFETY: as in `describe`. The order of pushes is kept modulo 2^32.
-            let sequence = unsafe { (*self.slab.get(slot).body()).head.sequence };
-            Reverse((state.pushed as u32).wrapping_sub(sequence))
-        };
-        tasks.sort_by_key(|&(progress, slot)| (progress, age(slot)));
+        if tasks.is_empty() {
+            return None;
+        }
+        tasks.sort_by_key(|&(progress, slot)| (progress, self.age(&state, slot)));
         let mut lines = String::new();
         for (progress, slot) in tasks.iter().take(MOST) {
             self.describe(&mut lines, *progress, *slot);
@@ -52,7 +50,14 @@ impl Core {
         let seconds = limit.as_secs_f64();
         let text =
             format!("a wait for {what} has not ended within {seconds} s; not complete are:{lines}");
-        Error::new(ErrorKind::Interrupted, text)
+        Some(Error::new(ErrorKind::Interrupted, text))
+    }
+
+    /// Orders live tasks as they were pushed. Under the push lock.
+    pub fn age(&self, state: &PushState, slot: u32) -> Reverse<u32> {
+        // SAFETY: as in `describe`. The order of pushes is kept modulo 2^32.
+        let sequence = unsafe { (*self.slab.get(slot).body()).head.sequence };
+        Reverse((state.pushed as u32).wrapping_sub(sequence))
     }
 
     fn describe(&self, lines: &mut String, progress: Progress, slot: u32) {
@@ -75,7 +80,7 @@ impl Core {
         }
     }
 
-    /// All tasks from which edges lead to `awaited`, these included; all there are if there is no `awaited`. Under
+    /// All tasks from which edges, or waits of functions, lead to `awaited`, these included; all there are if there is no `awaited`. Under
     /// the push lock: no edges are added, and a task that completes meanwhile does no harm.
     fn held_up_by(&self, state: &PushState, awaited: Option<&[TaskRef]>) -> Vec<(Progress, u32)> {
         let live: Vec<u32> = self.live(state).iter().map(|t| t.slot()).collect();
@@ -86,6 +91,9 @@ impl Core {
                 for &slot in &live {
                     for next in self.slab.successors(slot) {
                         before.entry(next).or_default().push(slot);
+                    }
+                    for waiting in self.waiting_by(slot) {
+                        before.entry(waiting).or_default().push(slot);
                     }
                 }
                 let mut todo: Vec<u32> =

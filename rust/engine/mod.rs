@@ -229,6 +229,9 @@ pub trait Engine: Send + Sync {
     /// once the writers of `var` are done.
     fn poisoned(&self, var: Var) -> Option<Error>;
 
+    /// The error that a wait for `var` would raise now; it counts as raised from here on. Waits for nothing.
+    fn take_error(&self, var: Var) -> Option<Error>;
+
     /// If nothing is pending that writes `reads`, nothing at all is pending on `writes`, and none is
     /// poisoned: runs `f` at once, during which no push can be ordered before it, and returns true.
     /// For work far shorter than a task.
@@ -259,11 +262,18 @@ pub trait Engine: Send + Sync {
     fn stop(&self, poll: Poll<'_>) -> Result<()>;
     /// Starts the threads, if there are none. Never needed: work starts them. Should that fail, the next wait tells.
     fn start(&self);
-    /// A wait that lasts longer ends with an error that names what it waits for. `None`: no limit. Without effect
-    /// where operations run inside the push.
-    fn set_wait_timeout(&self, _limit: Option<Duration>) {}
+    /// A wait that lasts longer ends with an error that names what it waits for; where operations run inside the push, so
+    /// does a push whose operation nobody completes. `None`: no limit.
+    fn set_wait_timeout(&self, limit: Option<Duration>);
+    /// Where operations run inside the push: does a push raise the error of its operation, which no wait raises then?
+    /// Gives what was set before. An error where they do not.
+    fn set_raise_in_push(&self, _on: bool) -> Result<bool> {
+        Err(Error::value("this engine does not run operations inside their pushes"))
+    }
     /// Who is told of every operation queued, started and finished. Costs nothing while there is none.
-    fn set_hook(&self, _hook: Option<Arc<dyn Hook>>) {}
+    fn set_hook(&self, hook: Option<Arc<dyn Hook>>);
+    /// Is there somebody to tell? (What needs no task is then made one.)
+    fn is_hooked(&self) -> bool;
     /// Takes every lock of the engine, to be released after a fork in parent and child. Waits for nothing but
     /// the locks.
     fn before_fork(&self) -> HeldForFork<'_> {

@@ -15,10 +15,10 @@ use super::{
     check_variables,
 };
 use crate::context::Context;
-use crate::error::{Error, Result, guarded};
+use crate::error::{Error, ErrorKind, Result, guarded};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// How often a push that waits for a token polls.
 const SLICE: Duration = Duration::from_millis(50);
@@ -33,13 +33,15 @@ pub struct NaiveEngine {
     hook: Lock<Option<Arc<dyn Hook>>>,
     hooked: AtomicU64,
     poll: fn() -> Result<()>,
+    wait_timeout: Lock<Option<Duration>>,
+    raises_in_push: AtomicBool,
 }
 
 /// All locks of the engine, held over a fork.
 pub struct Held<'a> {
     rare: &'a AtomicU32,
     hook: Guard<'a, Option<Arc<dyn Hook>>>,
-    _rest: (Guard<'a, Vars>, Guard<'a, fault::Table>),
+    _rest: (Guard<'a, Vars>, Guard<'a, fault::Table>, Guard<'a, Option<Duration>>),
 }
 
 impl Held<'_> {
@@ -76,6 +78,8 @@ impl NaiveEngine {
             hook: Lock::default(),
             hooked: AtomicU64::new(0),
             poll,
+            wait_timeout: Lock::default(),
+            raises_in_push: AtomicBool::new(false),
         }
     }
 
@@ -130,7 +134,8 @@ impl NaiveEngine {
         vars.iter().filter(|v| self.living.has(**v)).map(|v| v.number())
     }
 
-    /// Runs an operation that was checked; its task is used up. An error is that of the poll.
+    /// Runs an operation that was checked; its task is used up. An error: of the poll, of the time limit, or that of the
+    /// operation, where pushes raise it.
     #[inline(always)]
     fn execute(&self, task: &mut Task, push: &Push<'_>) -> Result<()> {
         let rare = self.rare.load(Ordering::Relaxed);
@@ -141,8 +146,7 @@ impl NaiveEngine {
         let entered = operation.enter();
         let result = function.run(&RunContext { ctx: push.ctx, ..RunContext::default() });
         drop(entered);
-        self.end(operation, result);
-        Ok(())
+        self.end(operation, result)
     }
 
     /// With a look at errors, shutdown and hook, and with a token where the operation ends by one.
@@ -160,22 +164,30 @@ impl NaiveEngine {
         let mut interrupt = Ok(());
         let operation = Inside::new(self, push);
         let entered = operation.enter();
-        match self.divert(push, rare) {
+        let ended = match self.divert(push, rare) {
             Some(inherited) => {
                 drop(entered);
                 drop(std::mem::replace(task, Task::nothing()));
                 drop(self.faults.spread(&inherited, self.left(push.writes)));
                 self.advance(push.writes);
+                match self.raises_in_push() && rare & rare::SHUT_DOWN == 0 {
+                    true => Err(inherited.0),
+                    false => Ok(()),
+                }
             }
             None => {
                 tell(Event::Started);
                 let result = self.run(task, push, &operation, &mut interrupt);
                 drop(entered);
-                self.end(operation, result);
+                self.end(operation, result)
             }
-        }
+        };
         tell(Event::Finished);
-        interrupt
+        interrupt.and(ended)
+    }
+
+    fn raises_in_push(&self) -> bool {
+        self.raises_in_push.load(Ordering::Relaxed)
     }
 
     /// Does an error or the shutdown stop the operation? Then what it leaves instead of its result.
@@ -191,30 +203,40 @@ impl NaiveEngine {
         inherited.or_else(|| (rare & rare::SHUT_DOWN != 0).then(fault::shut_down))
     }
 
-    /// What follows when an operation has run.
+    /// What follows when an operation has run. An error: its own, where pushes raise it.
     #[inline(always)]
-    fn end(&self, operation: Inside, result: Result<()>) {
+    fn end(&self, operation: Inside, result: Result<()>) -> Result<()> {
         let push = operation.push();
-        match result {
+        let ended = match result {
             Err(error) => self.fail(push, error),
-            Ok(()) if push.overwrites > 0 && self.faults.any() => self.heal(push),
-            Ok(()) => {}
-        }
+            Ok(()) if push.overwrites > 0 && self.faults.any() => {
+                self.heal(push);
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        };
         self.advance(push.writes);
         if let Some(more) = operation.into_more() {
             self.delete_all(more.into_inner().deletions);
         }
+        ended
     }
 
     #[cold]
     #[inline(never)]
-    fn fail(&self, push: &Push<'_>, error: Error) {
+    fn fail(&self, push: &Push<'_>, error: Error) -> Result<()> {
         let error = error.in_operator(push.name);
-        let failed = self.faults.failed(match push.origin.and_then(|f| f()) {
+        let mut error = match push.origin.and_then(|f| f()) {
             Some(at) => error.pushed_at(&at),
             None => error,
-        });
+        };
+        let raises = self.raises_in_push() && !error.is_told();
+        if raises {
+            error = error.told();
+        }
+        let failed = self.faults.failed(error);
         drop(self.faults.spread(&failed, self.left(push.writes)));
+        if raises { Err(failed.0) } else { Ok(()) }
     }
 
     #[cold]
@@ -251,25 +273,44 @@ impl NaiveEngine {
         };
         match (task.run_in_place(&run, token), done) {
             (Some(result), _) => result,
-            (None, Some(done)) => self.wait_for_token(&done, interrupt),
+            (None, Some(done)) => self.wait_for_token(&done, push, interrupt),
             (None, None) => Ok(()),
         }
     }
 
     #[cold]
-    fn wait_for_token(&self, place: &Place, interrupt: &mut Result<()>) -> Result<()> {
+    fn wait_for_token(
+        &self,
+        place: &Place,
+        push: &Push<'_>,
+        interrupt: &mut Result<()>,
+    ) -> Result<()> {
         let (lock, changed) = &**place;
+        let begun = Instant::now();
         loop {
             let end = lock.lock().unwrap_or_else(|e| e.into_inner());
             let waited = changed.wait_timeout_while(end, SLICE, |end| end.is_none());
             if let Some(result) = waited.unwrap_or_else(|e| e.into_inner()).0.take() {
                 return result;
             }
-            if let Err(error) = (self.poll)() {
+            if let Err(error) = (self.poll)().and_then(|()| self.check_time(begun, push)) {
                 *interrupt = Err(error);
                 return Err(Error::execution("interrupted before the operation was completed"));
             }
         }
+    }
+
+    /// An error if a push waits for its token for longer than is allowed.
+    fn check_time(&self, begun: Instant, push: &Push<'_>) -> Result<()> {
+        let limit = *self.wait_timeout.lock();
+        let Some(limit) = limit.filter(|limit| begun.elapsed() >= *limit) else { return Ok(()) };
+        let seconds = limit.as_secs_f64();
+        let text = format!("nobody has completed the operation within {seconds} s");
+        let error = Error::new(ErrorKind::Interrupted, text).in_operator(push.name);
+        Err(match push.origin.and_then(|f| f()) {
+            Some(at) => error.pushed_at(&at),
+            None => error,
+        })
     }
 
     #[cold]
@@ -388,6 +429,10 @@ impl Engine for NaiveEngine {
         self.faults.poisoned(self.find(var).ok()?)
     }
 
+    fn take_error(&self, var: Var) -> Option<Error> {
+        self.faults.raise(self.find(var).ok()?).err()
+    }
+
     fn with_quiet(&self, reads: &[Var], writes: &[Var], f: &mut dyn FnMut()) -> bool {
         let is_quiet = |&v: &Var| self.living.has(v) && self.poisoned(v).is_none();
         if self.rare.load(Ordering::Relaxed) != 0 || !reads.iter().chain(writes).all(is_quiet) {
@@ -436,8 +481,20 @@ impl Engine for NaiveEngine {
         drop(before); // outside of the lock: what goes may call the engine
     }
 
+    fn set_wait_timeout(&self, limit: Option<Duration>) {
+        *self.wait_timeout.lock() = limit;
+    }
+
+    fn set_raise_in_push(&self, on: bool) -> Result<bool> {
+        Ok(self.raises_in_push.swap(on, Ordering::Relaxed))
+    }
+
+    fn is_hooked(&self) -> bool {
+        self.rare.load(Ordering::Relaxed) & rare::HOOK != 0
+    }
+
     fn before_fork(&self) -> HeldForFork<'_> {
-        let _rest = (self.vars.lock(), self.faults.hold());
+        let _rest = (self.vars.lock(), self.faults.hold(), self.wait_timeout.lock());
         HeldForFork::of_naive(Held { rare: &self.rare, hook: self.hook.lock(), _rest })
     }
 

@@ -195,7 +195,7 @@ impl Core {
         });
         let left = {
             let mut state = self.lock();
-            self.open_signal(&mut state, &[last], done)
+            self.open_signal(&mut state, &[last], Vec::new(), done)
         };
         // Outside of the lock: what the function holds may call the engine as it goes.
         match left {
@@ -246,12 +246,13 @@ impl Core {
         Some(true)
     }
 
-    /// A signal that waits for `tasks`: its function is run by whoever completes the last of them. Gives it
-    /// back if all were complete, or if there is no room. Under the push lock.
+    /// A signal that waits for `tasks`, and by it the operations `waiting`: its function is run by whoever completes the
+    /// last of them. Gives it back if all were complete, or if there is no room. Under the push lock.
     pub fn open_signal(
         &self,
         state: &mut PushState,
         tasks: &[TaskRef],
+        waiting: Vec<TaskRef>,
         f: Task,
     ) -> std::result::Result<Option<Task>, (Error, Task)> {
         let Some(mut draft) = Draft::take(self, state) else { return Err((too_many(), f)) };
@@ -262,6 +263,7 @@ impl Core {
             return Err((too_many(), f));
         }
         draft.write_own(state.names.unnamed(), flag::SIGNAL, None);
+        draft.write_waiting(waiting);
         // SAFETY: as in `submit`.
         unsafe {
             draft.write_order(state.pushed, 0);

@@ -62,6 +62,8 @@ pub struct Extra {
     /// All variables, where there are more than [`VARS`].
     pub vars: Vec<u32>,
     pub priority: i32,
+    /// Of a signal: the running operations that wait by it.
+    pub waiting: Vec<TaskRef>,
 }
 
 /// What an executor needs. Written by the pusher before the task can become ready, and then only read,

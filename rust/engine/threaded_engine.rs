@@ -210,6 +210,14 @@ impl Engine for ThreadedEngine {
         self.core.faults.poisoned(i)
     }
 
+    fn take_error(&self, var: Var) -> Option<Error> {
+        if !self.core.faults.any() {
+            return None;
+        }
+        let i = living(&self.core.lock().vars, var).ok()?;
+        self.core.faults.raise(i).err()
+    }
+
     fn with_quiet(&self, reads: &[Var], writes: &[Var], f: &mut dyn FnMut()) -> bool {
         if self.core.has_gathered() {
             return false; // the caller pushes, and what is gathered stays together
@@ -265,6 +273,10 @@ impl Engine for ThreadedEngine {
             None => self.core.rare.fetch_and(!rare::ORIGINS, Ordering::Relaxed),
         };
         *self.core.wait_timeout.lock() = limit;
+    }
+
+    fn is_hooked(&self) -> bool {
+        self.core.rare.load(Ordering::Relaxed) & rare::HOOK != 0
     }
 
     fn set_hook(&self, hook: Option<Arc<dyn Hook>>) {

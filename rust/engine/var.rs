@@ -268,11 +268,15 @@ impl Vars {
         self.free.push(i);
     }
 
-    /// Forgets all tasks: calls `lost` with each live variable whose last writer is not done.
-    pub fn forget_tasks(&mut self, is_done: impl Fn(TaskRef) -> bool, mut lost: impl FnMut(u32)) {
+    /// Forgets all tasks: calls `lost` with each live variable whose last writer is not done, and with that.
+    pub fn forget_tasks(
+        &mut self,
+        is_done: impl Fn(TaskRef) -> bool,
+        mut lost: impl FnMut(u32, TaskRef),
+    ) {
         for (i, s) in self.states.iter_mut().enumerate() {
             if !is_done(s.last_writer) {
-                lost(i as u32);
+                lost(i as u32, s.last_writer);
             }
             s.last_writer = TaskRef::NONE;
             s.readers.clear();

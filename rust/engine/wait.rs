@@ -250,7 +250,12 @@ impl Core {
                 tell.set();
                 Ok(())
             });
-            match self.open_signal(&mut state, tasks, task) {
+            // (Again: who waits for this thread may have begun meanwhile.)
+            let waiting = self.running();
+            if let Some(i) = var {
+                self.check_stack(&state, i, tasks)?;
+            }
+            match self.open_signal(&mut state, tasks, waiting, task) {
                 Ok(None) => {}
                 Ok(Some(_)) => return Ok(()),
                 Err((error, _)) => return Err(error),
@@ -301,8 +306,9 @@ impl Core {
                 let limit = *self.wait_timeout.lock();
                 if let Some(limit) = limit
                     && now - started >= limit
+                    && let Some(error) = self.hang_report(awaited, limit)
                 {
-                    return Err(self.hang_report(awaited, limit));
+                    return Err(error);
                 }
             }
             thread::park_timeout(next_poll.saturating_duration_since(now));
@@ -335,16 +341,23 @@ impl Core {
         running
     }
 
-    /// The slots of all tasks that wait for one on this thread's stack. Under the push lock, so that no
-    /// edges are added; and none of these can complete, so that their lists stand.
+    /// The slots of the operations whose functions wait by the signal in this slot, if it is one. Under the push lock.
+    pub fn waiting_by(&self, slot: u32) -> impl Iterator<Item = u32> + '_ {
+        // SAFETY: the task waits for another, so its body is only read.
+        let body = unsafe { &*self.slab.get(slot).body() };
+        let waiting = body.extra.as_ref().map_or(&[][..], |e| &e.waiting);
+        waiting.iter().filter(|t| !self.slab.is_done(**t)).map(|t| t.slot())
+    }
+
+    /// The slots of all tasks that wait for one on this thread's stack, or whose functions do. Under the push lock, so
+    /// that no edges are added; and none of these can complete, so that their lists stand.
     fn blocked(&self, _: &PushState) -> HashSet<u32> {
         let mut found = HashSet::new();
         let mut todo: Vec<u32> = self.running().iter().map(|t| t.slot()).collect();
         while let Some(slot) = todo.pop() {
             for next in self.slab.successors(slot) {
-                if found.insert(next) {
-                    todo.push(next);
-                }
+                let held_up = [next].into_iter().chain(self.waiting_by(next));
+                todo.extend(held_up.filter(|&slot| found.insert(slot)));
             }
         }
         found

@@ -21,7 +21,7 @@ pub struct Named<'a> {
 }
 
 /// Runs `f` at once, if its `elems` elements are few and nothing is in the way on the arrays that it reads and
-/// writes. None: it was not run. A panic of `f` is an error. Only inside of `f` may it be known where arrays are: the
+/// writes, and nobody wants to be told of every task. None: it was not run. A panic of `f` is an error. Only inside of `f` may it be known where arrays are: the
 /// memory of one that is pending is taken when it is made.
 #[inline]
 pub fn at_once<R>(
@@ -31,7 +31,7 @@ pub fn at_once<R>(
     elems: usize,
     f: impl Fn() -> Result<R>,
 ) -> Option<Result<R>> {
-    if elems > CHEAP_ELEMS {
+    if elems > CHEAP_ELEMS || reads.first().or(writes.first())?.base().engine.is_hooked() {
         return None;
     }
     let Named { profiler, name, node, device } = named;

@@ -35,7 +35,8 @@ impl BulkLimits {
     /// No limit unless `MXNET_EXEC_BULK_EXEC_*` or `MXNET_EXEC_PREFER_BULK_EXEC` set one.
     pub fn from_env() -> Self {
         let number = |key: &str| std::env::var(key).ok().and_then(|v| v.trim().parse().ok());
-        let off = |key: &str| number(key) == Some(0usize);
+        let is_off = |v: &str| v.trim() == "0" || v.trim().eq_ignore_ascii_case("false");
+        let off = |key: &str| std::env::var(key).is_ok_and(|v| is_off(&v));
         let nodes = |key: &str| {
             let own = format!("MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN_{key}");
             number(&own)

@@ -36,10 +36,27 @@ pub fn thread_state() -> ThreadState {
     STATE.get()
 }
 
-/// Sets the thread's state and returns what it was. Callbacks start fresh: not recording, training as
-/// pushed, default context.
-pub fn replace_thread_state(state: ThreadState) -> ThreadState {
-    STATE.replace(state)
+/// While it lives, the thread is as functions find it that the engine runs: not recording, training as pushed, default
+/// context, no bulk. What they change ends with it.
+pub struct FreshState {
+    before: ThreadState,
+    bulk_size: usize,
+}
+
+impl FreshState {
+    pub fn enter(training: bool) -> Self {
+        // (What a bulk has gathered was pushed before any function runs here.)
+        let bulk_size = runtime().engine.set_bulk_size(0).unwrap_or_default();
+        let before = STATE.replace(ThreadState { training, ..ThreadState::default() });
+        FreshState { before, bulk_size }
+    }
+}
+
+impl Drop for FreshState {
+    fn drop(&mut self) {
+        STATE.set(self.before);
+        let _ = runtime().engine.set_bulk_size(self.bulk_size); // fails only for want of memory for tasks
+    }
 }
 
 #[pyfunction]

@@ -7,9 +7,10 @@
 //! operands are revoked, because the bytes belong to others again.
 
 use super::attached;
-use super::autograd::{ThreadState, replace_thread_state};
+use super::autograd::FreshState;
 use super::convert::{context_to_py, numpy_view};
 use super::error::{from_py, to_py};
+use super::interrupt::from_callback;
 use super::invoke::Invoke;
 use super::lazy::Lazy;
 use super::ndarray::PyNDArray;
@@ -111,7 +112,7 @@ impl Job {
         let mut result = Ok(());
         call.within.within(&mut || {
             let _scope = Scope::enter(depth, &call.ctx);
-            result = kernel.invoke(py, &call, &operands).map_err(|e| from_py(py, e));
+            result = kernel.invoke(py, &call, &operands).map_err(|e| from_callback(py, e));
         });
         if result.is_ok() && operands.are_lent() {
             result = kernel.warn_of_views(py).map_err(|e| from_py(py, e));
@@ -127,27 +128,22 @@ impl Job {
     }
 }
 
-/// A fresh thread state for the time of a callback.
+/// The surroundings of a callback.
 struct Scope {
-    state: ThreadState,
     depth: u32,
+    _state: FreshState,
 }
 
 impl Scope {
     fn enter(depth: u32, ctx: &OpContext) -> Self {
-        let state = replace_thread_state(ThreadState {
-            recording: false,
-            training: ctx.is_train,
-            ..ThreadState::default()
-        });
-        Scope { state, depth: DEPTH.replace(depth) }
+        let _state = FreshState::enter(ctx.is_train);
+        Scope { depth: DEPTH.replace(depth), _state }
     }
 }
 
 impl Drop for Scope {
     fn drop(&mut self) {
         DEPTH.set(self.depth);
-        replace_thread_state(self.state);
     }
 }
 
@@ -335,10 +331,15 @@ impl Operands {
         vars
     }
 
-    /// Revokes the operands, which nothing uses any more; an error if an output was not computed.
+    /// Revokes the operands, which nothing uses any more; an error if an output was not computed. (That error goes on
+    /// as the operation's own, so it is not to be raised for the operand, too.)
     fn end(&self, result: Result<()>, n_inputs: usize) -> Result<()> {
+        let outputs = &self.arrays[n_inputs..];
         let computed = result
-            .and_then(|()| self.arrays[n_inputs..].iter().try_for_each(NDArray::readable))
+            .and_then(|()| {
+                let readable = outputs.iter().try_for_each(NDArray::readable);
+                readable.inspect_err(|_| outputs.iter().for_each(|array| drop(array.take_error())))
+            })
             .and_then(|()| self.zero_unwritten(n_inputs));
         for array in &self.arrays {
             array.revoke();

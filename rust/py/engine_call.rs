@@ -2,7 +2,9 @@
 
 use super::attached::{self, Job};
 use super::attribute::QUALIFIED_NAME;
+use super::autograd::FreshState;
 use super::error::from_py;
+use super::interrupt::from_callback;
 use super::invoke::Invoke;
 use super::lazy::Lazy;
 use super::profiler::recorder;
@@ -181,6 +183,7 @@ pub struct Call {
 impl Call {
     pub fn run(self, py: Python<'_>) {
         let Call { function, ends, ctx, stream, token } = self;
+        let _state = FreshState::enter(false);
         match ends {
             Ends::ByReturning => {
                 let function = function.get();
@@ -189,7 +192,7 @@ impl Call {
                     let _span = recorder().span(mode::IMPERATIVE, || function.what(py, ctx));
                     arguments(py, ctx, stream).and_then(call)
                 });
-                token.complete(result.map_err(|e| from_py(py, e)));
+                token.complete(result.map_err(|e| from_callback(py, e)));
             }
             Ends::ByToken => {
                 let mark = token.mark();
@@ -204,7 +207,7 @@ impl Call {
                 if let Err(e) = mark.inside(|| arguments(py, ctx, stream).and_then(call)) {
                     let token = done.get().token.lock().take();
                     match token {
-                        Some(token) => token.complete(Err(from_py(py, e))),
+                        Some(token) => token.complete(Err(from_callback(py, e))),
                         None => e.write_unraisable(py, Some(function.bind(py))),
                     }
                 }

@@ -279,19 +279,59 @@ fn set_hook(py: Python<'_>, r#fn: Option<Bound<'_, PyAny>>) -> PyResult<()> {
     Ok(())
 }
 
-/// At exit: skips what has not started, waits for what runs, for a bounded time.
+/// Where operations run inside their pushes (``MXNET_ENGINE_TYPE=NaiveEngine``): does a push raise the error of its
+/// operation at once?
+///
+/// By default an error is raised by the first wait, as with the threaded engine. Raised at once it points to the line at
+/// fault, which helps to debug; no wait raises it then, and arrays that were not computed still say so when they are read.
+/// The environment variable ``RSNET_RAISE_IN_PUSH=1`` does the same from the start.
+///
+/// Parameters
+/// ----------
+/// on : bool
+///
+/// Returns
+/// -------
+/// bool
+///     What was set before.
+///
+/// Raises
+/// ------
+/// ValueError
+///     This engine does not run operations inside their pushes.
+///
+/// Examples
+/// --------
+/// >>> from rsnet import engine
+/// >>> try:
+/// ...     engine.set_raise_in_push(True)
+/// ... except ValueError as error:
+/// ...     print(error)
+/// this engine does not run operations inside their pushes
 #[pyfunction]
-fn _shutdown(py: Python<'_>) {
+fn set_raise_in_push(py: Python<'_>, on: bool) -> PyResult<bool> {
+    runtime().engine.set_raise_in_push(on).py(py)
+}
+
+/// At exit: skips what has not started, waits for what runs, for a bounded time. Raises the first error that nobody
+/// was told of, which Python prints then.
+#[pyfunction]
+fn _shutdown(py: Python<'_>) -> PyResult<()> {
     let engine = &runtime().engine;
     engine.notify_shutdown();
     attached::close(py, Duration::from_secs(1));
-    py.detach(|| {
+    let mut has_given_up = false;
+    let ended = py.detach(|| {
         let until = std::time::Instant::now() + Duration::from_secs(1);
-        let _ = engine.wait_for_all(&mut || match std::time::Instant::now() < until {
+        engine.wait_for_all(&mut || match std::time::Instant::now() < until {
             true => Ok(()),
-            false => Err(Error::execution("still running at exit")),
-        });
+            false => {
+                has_given_up = true;
+                Err(Error::execution("still running at exit"))
+            }
+        })
     });
+    if has_given_up { Ok(()) } else { ended.py(py) }
 }
 
 extern "C" fn before_fork() {
@@ -321,6 +361,7 @@ pub fn register(e: &Bound<'_, PyModule>) -> PyResult<()> {
     e.add_function(wrap_pyfunction!(stop, e)?)?;
     e.add_function(wrap_pyfunction!(set_wait_timeout, e)?)?;
     e.add_function(wrap_pyfunction!(set_hook, e)?)?;
+    e.add_function(wrap_pyfunction!(set_raise_in_push, e)?)?;
     e.add_function(wrap_pyfunction!(_shutdown, e)?)?;
     static FORK_HANDLERS: std::sync::Once = std::sync::Once::new();
     FORK_HANDLERS.call_once(|| {

@@ -11,7 +11,6 @@ use crate::lock::Lock;
 use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
-use std::any::Any;
 use std::sync::Arc;
 
 /// A Python exception inside an [`Error`]: the one to raise next.
@@ -29,7 +28,7 @@ impl Raised {
 }
 
 /// Calls a function of `rsnet._exceptions`.
-fn helper<'py>(
+pub fn helper<'py>(
     py: Python<'py>,
     name: &str,
     value: &Bound<'py, PyBaseException>,
@@ -37,21 +36,22 @@ fn helper<'py>(
     py.import(interned!(py, "rsnet._exceptions"))?.getattr(name)?.invoke((value,))
 }
 
+/// Wraps the exception that ends a wait, on its way back to whoever waits.
+fn interrupted(py: Python<'_>, err: PyErr) -> Error {
+    let message = err.to_string();
+    Error::interrupted(message, Arc::new(Raised(Lock::new(err.into_value(py)))))
+}
+
 /// Wraps an exception for its way through the core. The frames are taken from its traceback, or they would keep
 /// every array of the failed call, and of its callers, alive.
 pub fn from_py(py: Python<'_>, err: PyErr) -> Error {
+    if err.is_instance_of::<PyKeyboardInterrupt>(py) {
+        return interrupted(py, err);
+    }
     let message = err.to_string();
-    let is_interrupt = err.is_instance_of::<PyKeyboardInterrupt>(py);
     let value = err.into_value(py);
-    if !is_interrupt {
-        let _ = helper(py, "detach", value.bind(py));
-    }
-    let payload: Arc<dyn Any + Send + Sync> = Arc::new(Raised(Lock::new(value)));
-    if is_interrupt {
-        Error::interrupted(message, payload)
-    } else {
-        Error::foreign(message, payload)
-    }
+    let _ = helper(py, "detach", value.bind(py));
+    Error::foreign(message, Arc::new(Raised(Lock::new(value))))
 }
 
 /// The exception to raise for `error`.
@@ -126,5 +126,5 @@ impl<T> IntoPy<T> for crate::error::Result<T> {
 
 /// What a wait calls every 50 ms, detached from the interpreter: lets signals through.
 pub fn poll_signals() -> crate::error::Result<()> {
-    Python::attach(|py| py.check_signals().map_err(|e| from_py(py, e)))
+    Python::attach(|py| py.check_signals().map_err(|e| interrupted(py, e)))
 }

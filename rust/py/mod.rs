@@ -20,6 +20,7 @@ pub mod error;
 pub mod executor;
 pub mod function;
 pub mod graph;
+mod interrupt;
 mod introspect;
 mod invoke;
 mod lazy;
@@ -50,14 +51,22 @@ pub fn runtime() -> &'static Arc<Runtime> {
             EngineType::Naive => Arc::new(NaiveEngine::with_poll(error::poll_signals)),
             EngineType::Threaded => create(kind),
         };
+        if is_set("RSNET_RAISE_IN_PUSH") {
+            // Without a meaning for the threaded engine, so it does no harm there.
+            let _ = engine.set_raise_in_push(true);
+        }
         Runtime::new(engine)
     })
 }
 
+/// Is this environment variable 1 or true?
+fn is_set(name: &str) -> bool {
+    std::env::var(name).is_ok_and(|v| v == "1" || v.eq_ignore_ascii_case("true"))
+}
+
 /// Says which engine starts, if `MXNET_ENGINE_INFO` asks for it.
 fn tell_engine() {
-    let asked = std::env::var("MXNET_ENGINE_INFO").unwrap_or_default();
-    if asked == "1" || asked.eq_ignore_ascii_case("true") {
+    if is_set("MXNET_ENGINE_INFO") {
         let kind = std::env::var("MXNET_ENGINE_TYPE").unwrap_or_default();
         let kind = if kind.is_empty() { "ThreadedEnginePerDevice" } else { &kind };
         eprintln!("MXNet start using engine: {kind}");

@@ -1,0 +1,44 @@
+//! What a signal handler raises inside a callback.
+//!
+//! Python runs handlers between any two steps of the main thread. If a callback runs there, inside the call that pushed
+//! it, the KeyboardInterrupt or the alarm's exception comes out of it; but it is the program's, not the operator's. So
+//! it leaves that call, as it leaves any other: it is raised by the interpreter's next step on the main thread. The
+//! operation has failed, and nobody is told a second time.
+
+use super::error::{from_py, helper};
+use crate::error::Error;
+use crate::lock::Lock;
+use pyo3::exceptions::PyBaseException;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use std::ffi::{c_int, c_void};
+
+/// On its way to the main thread's next step.
+static LEAVING: Lock<Option<Py<PyBaseException>>> = Lock::new(None);
+
+/// The error of an operation whose function has raised `err` on this thread.
+pub fn from_callback(py: Python<'_>, err: PyErr) -> Error {
+    let text = format!("never computed: a signal raised {err} meanwhile");
+    let value = err.into_value(py); // with its traceback, which the error has beside it
+    let is_handlers = helper(py, "is_of_a_signal", value.bind(py)).and_then(|r| r.is_truthy());
+    if !is_handlers.unwrap_or(false) {
+        return from_py(py, PyErr::from_value(value.into_bound(py).into_any()));
+    }
+    let before = LEAVING.lock().replace(value);
+    if before.is_none() {
+        // SAFETY: the function may be called at any time. (Where there is no room, as many others as there can be are on
+        // their way, and what is waiting goes with the next.)
+        unsafe { ffi::Py_AddPendingCall(Some(leave), std::ptr::null_mut()) };
+    }
+    Error::execution(text).told()
+}
+
+/// Called by the interpreter on the main thread.
+extern "C" fn leave(_: *mut c_void) -> c_int {
+    Python::attach(|py| {
+        let leaving = LEAVING.lock().take();
+        let Some(value) = leaving else { return 0 };
+        PyErr::from_value(value.into_bound(py).into_any()).restore(py);
+        -1
+    })
+}
