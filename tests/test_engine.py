@@ -1,7 +1,7 @@
 """rsnet.engine: order, errors, waits, callbacks.
 
-Arguments: `test_engine_arguments.py`; what ends variables and threads: `test_engine_ends.py`; processes of
-their own: `test_engine_process.py`.
+Arguments: `test_engine_arguments.py`; priorities: `test_engine_priorities.py`; what ends variables and threads:
+`test_engine_ends.py`; processes of their own: `test_engine_process.py`.
 """
 
 import threading
@@ -477,22 +477,6 @@ def test_properties_keep_the_order_and_show_the_device(prop):
         engine.push_sync(run, ctx, mutate_vars=[v], prop=prop)
     engine.wait_for_var(v)
     assert log == [(i, f"cpu({i % 3})", None) for i in range(20)]
-
-
-def test_greater_priorities_run_first_among_ready_operations():
-    engine.set_num_threads(1)
-    gate, start, log = threading.Event(), engine.new_variable(), []
-    engine.push_sync(lambda rc: gate.wait(20), mutate_vars=[start])
-    outputs = [engine.new_variable() for _ in range(6)]
-    for v, priority in zip(outputs, [-1, 2, 0, 1, 3, 0], strict=True):
-        run = lambda rc, p=priority: log.append(p)  # noqa: E731
-        engine.push_sync(run, const_vars=[start], mutate_vars=[v], priority=priority)
-    gate.set()
-    engine.wait_for_all()
-    # (Where -1 and 0 come, `engine_contracts.rs` tells: here they start while others are still handed on.)
-    urgent = [p for p in log if p > 0]
-    assert urgent == [3, 2, 1]
-    assert sorted(log) == [-1, 0, 0, 1, 2, 3]
 
 
 def test_a_variable_is_well_again_once_its_error_is_raised():

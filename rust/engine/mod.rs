@@ -22,6 +22,7 @@ mod operation;
 mod pool;
 mod push;
 mod queue;
+mod rank;
 mod reserve;
 mod rest;
 mod sleep;
@@ -42,6 +43,7 @@ pub use hook::{Event, Hook, Step};
 pub use naive::NaiveEngine;
 pub use operation::{Operation, Repeated, RepeatedAsync, segment};
 pub use pool::usable_cores;
+pub use rank::{Rank, RankedQueue};
 pub use task::{Mark, OnComplete, Task};
 pub use threaded_engine::ThreadedEngine;
 pub use var::gone;
@@ -71,6 +73,9 @@ pub struct RunContext {
     /// The stream of a GPU; `None` on the CPU.
     pub stream: Option<usize>,
     pub is_bulk: bool,
+    /// Where it came among those that were ready: for an operation that hands its function on to where others wait, too.
+    /// (Ordinary under the naive engine, where nothing waits.)
+    pub rank: Rank,
 }
 
 /// How an operation is to be treated; MXNet's `FnProperty`.
@@ -103,7 +108,7 @@ pub struct Push<'a> {
     /// Greater runs earlier among operations that are ready.
     pub priority: i32,
     /// Known to be short (at most some microseconds, nothing that blocks): run on the pushing thread when
-    /// ready.
+    /// ready, whatever its priority.
     pub cheap: bool,
     pub name: &'a str,
     pub origin: Option<Origin<'a>>,

@@ -9,7 +9,7 @@ use super::operation::OperationInner;
 use super::slot::{Spare, TaskRef, flag};
 use super::source::{Run, Source};
 use super::task::Task;
-use super::threaded::{Alloc, Core, PushState, rare, vars_of};
+use super::threaded::{Alloc, Core, PushState, rank_of, rare, vars_of};
 use super::var;
 use super::{Operation, Origin, Push, Var, frame};
 use crate::context::Context;
@@ -238,7 +238,7 @@ impl Core {
         if !self.slab.opened(this, edges) {
             return Some(false);
         }
-        if flags & (flag::URGENT | flag::LATER) == 0 {
+        if flags & flag::RANKED == 0 {
             self.queues.pushed(slot);
         } else {
             self.queue_ranked(slot);
@@ -314,13 +314,8 @@ impl Core {
     #[cold]
     pub fn queue_ranked(&self, slot: u32) {
         // SAFETY: the task is live and its body is only read.
-        let body = unsafe { &*self.slab.get(slot).body() };
-        let priority = body.extra.as_ref().map_or(0, |e| e.priority);
-        if body.head.flags & flag::URGENT != 0 {
-            self.queues.urgent(priority, slot);
-        } else {
-            self.queues.later(priority, slot);
-        }
+        let rank = rank_of(unsafe { &*self.slab.get(slot).body() });
+        self.queues.ranked(rank, slot);
     }
 }
 

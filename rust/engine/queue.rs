@@ -2,12 +2,12 @@
 //!
 //! Pushers (one at a time: they hold the push lock) feed a ring. Everything else is rare or comes in
 //! batches and goes to locked lists with a length that can be read without the lock: what completions made
-//! ready beyond the task the worker runs next, and the two heaps of tasks with a priority.
+//! ready beyond the task the worker runs next, and tasks with a rank.
 
+use super::rank::{ByRank, Rank};
 use super::rest::ENOUGH;
 use super::sync::{AtomicU32, AtomicU64, AtomicUsize, Guard, Lock};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 const RING: u64 = if cfg!(loom) { 4 } else { 1 << 15 };
@@ -151,15 +151,11 @@ impl List<VecDeque<u32>> {
     }
 }
 
-type Heap = BinaryHeap<(i32, Reverse<u64>, u32)>;
-
-impl List<(Heap, u64)> {
-    fn push(&self, priority: i32, task: u32) {
+impl List<ByRank<u32>> {
+    fn push(&self, rank: Rank, task: u32) {
         let mut items = self.items.lock();
-        items.1 += 1;
-        let order = Reverse(items.1);
-        items.0.push((priority, order, task));
-        self.len.store(items.0.len(), Ordering::Release);
+        items.push(rank, task);
+        self.len.store(items.len(), Ordering::Release);
     }
 
     #[inline]
@@ -168,8 +164,8 @@ impl List<(Heap, u64)> {
             return None;
         }
         let mut items = self.items.lock();
-        let task = items.0.pop().map(|(_, _, task)| task);
-        self.len.store(items.0.len(), Ordering::Release);
+        let task = items.pop();
+        self.len.store(items.len(), Ordering::Release);
         task
     }
 }
@@ -177,8 +173,8 @@ impl List<(Heap, u64)> {
 /// All ready tasks of an engine.
 pub struct Queues {
     ring: Ring,
-    urgent: List<(Heap, u64)>,
-    later: List<(Heap, u64)>,
+    urgent: List<ByRank<u32>>,
+    later: List<ByRank<u32>>,
     /// From completions that happen on no worker, and from a full ring.
     foreign: List<VecDeque<u32>>,
     /// One for each worker, for what its completions made ready; any may take from any.
@@ -189,7 +185,7 @@ pub struct Queues {
 
 /// All locks of the queues, held over a fork.
 #[expect(dead_code, reason = "held, not read")]
-pub struct Held<'a>([Guard<'a, (Heap, u64)>; 2], Vec<Guard<'a, VecDeque<u32>>>);
+pub struct Held<'a>([Guard<'a, ByRank<u32>>; 2], Vec<Guard<'a, VecDeque<u32>>>);
 
 impl Queues {
     pub fn new(workers: usize) -> Self {
@@ -241,12 +237,10 @@ impl Queues {
         }
     }
 
-    pub fn urgent(&self, priority: i32, task: u32) {
-        self.urgent.push(priority, task);
-    }
-
-    pub fn later(&self, priority: i32, task: u32) {
-        self.later.push(priority, task);
+    /// A task that is ready and has a rank.
+    pub fn ranked(&self, rank: Rank, task: u32) {
+        let list = if rank > Rank::Ordinary { &self.urgent } else { &self.later };
+        list.push(rank, task);
     }
 
     #[inline]
@@ -342,7 +336,7 @@ mod tests {
         queues.pushed(1);
         assert_eq!(take(&queues, &mut by, 1), [1]);
         (2..5).for_each(|task| queues.pushed(task));
-        queues.later(-1, 9);
+        queues.ranked(Rank::Later(-1), 9);
         assert_eq!(queues.pop(&mut by, |_| ()), None);
         assert!(!queues.is_empty());
         by.rested();

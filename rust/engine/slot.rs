@@ -117,6 +117,8 @@ pub mod flag {
     pub const URGENT: u8 = 2;
     /// Goes after ordinary tasks.
     pub const LATER: u8 = 4;
+    /// Goes before or after ordinary tasks.
+    pub const RANKED: u8 = URGENT | LATER;
     /// Tells a waiter: run by whoever makes it ready, and counted nowhere.
     pub const SIGNAL: u8 = 8;
     /// Deletes its one written variable.

@@ -31,7 +31,7 @@ pub trait Source {
     #[inline(always)]
     fn may_run_here(&self) -> bool {
         let (prop, cheap, priority) = self.treatment();
-        (cheap || matches!(prop, Prop::Async | Prop::DeleteVar)) && priority == 0
+        cheap || matches!(prop, Prop::Async | Prop::DeleteVar) && priority == 0
     }
 }
 

@@ -2,7 +2,6 @@
 //!
 //! One lock orders all pushes. Nothing foreign runs under it but the function of `with_quiet`.
 
-use super::Hook;
 use super::fault::Faults;
 use super::names::Names;
 use super::pool::Threads;
@@ -11,6 +10,7 @@ use super::sleep::{Sleep, publish};
 use super::slot::{Body, Slab, Spare, TaskRef, flag};
 use super::sync::{AtomicU64, Guard, Lock};
 use super::var::{Vars, Versions};
+use super::{Hook, Rank, RunContext};
 use crate::context::{Context, DeviceType};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -204,6 +204,26 @@ impl Core {
             self.start_threads();
         }
     }
+}
+
+/// What a body is run with.
+#[inline]
+pub fn run_context(body: &Body) -> RunContext {
+    RunContext { ctx: context_of(body), rank: rank_of(body), ..RunContext::default() }
+}
+
+/// Where a body comes among those that are ready.
+#[inline]
+pub fn rank_of(body: &Body) -> Rank {
+    #[cold]
+    fn ranked(body: &Body) -> Rank {
+        let priority = body.extra.as_ref().map_or(0, |e| e.priority);
+        match body.head.flags & flag::URGENT {
+            0 => Rank::Later(priority),
+            _ => Rank::Urgent(priority),
+        }
+    }
+    if body.head.flags & flag::RANKED == 0 { Rank::Ordinary } else { ranked(body) }
 }
 
 /// The context that a body was pushed with.

@@ -9,11 +9,12 @@ use super::sleep::{Parker, publish};
 use super::slot::{Body, NIL, TaskRef, flag};
 use super::sync::AtomicU64;
 use super::task::{OnComplete, Task};
-use super::threaded::{Core, context_of, name_of, rare, vars_of};
+use super::threaded::{Core, name_of, rank_of, rare, run_context, vars_of};
 use super::{Event, Origin, RunContext};
 use crate::error::{Error, Result};
 use crate::sync::Crew;
 use std::cell::RefCell;
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -198,7 +199,7 @@ impl Core {
             drop(unsafe { function.read() });
             return self.finish(slot, Some(inherited), local);
         }
-        let run = RunContext { ctx: context_of(body), ..RunContext::default() };
+        let run = run_context(body);
         let token = || OnComplete::of_slot(self.handle(), task.0);
         // SAFETY: as above.
         match unsafe { Task::run_at(function, &run, token) } {
@@ -338,7 +339,7 @@ impl Core {
     fn ready_on(&self, task: u32, local: &mut Local<'_>) {
         // SAFETY: the task is ready, so its body is written.
         let flags = unsafe { (*self.slab.get(task).body()).head.flags };
-        if flags & (flag::SIGNAL | flag::URGENT | flag::LATER) != 0 {
+        if flags & (flag::SIGNAL | flag::RANKED) != 0 {
             self.ready_with_rank(task, flags);
         } else if local.next == NIL && local.streak < STREAK {
             local.next = task;
@@ -351,30 +352,39 @@ impl Core {
     /// Tells the `n` successors of a task that was completed on no worker; `retire` then gives its slot back.
     #[cold]
     fn release_elsewhere(&self, slot: u32, n: u32, retire: impl FnOnce()) {
-        let (mut ready, mut cheap) = (Few::new(), Few::new());
-        self.slab.release(slot, n, |t| self.ready_elsewhere(t, &mut ready, &mut cheap));
+        let (mut ready, mut cheap, mut ranked) = (Few::new(), Few::new(), false);
+        self.slab.release(slot, n, |t| {
+            ranked |= self.ready_elsewhere(t, &mut ready, &mut cheap);
+        });
         retire();
         if !ready.is_empty() {
             self.queues.surplus(None, &ready);
             self.announce();
+        }
+        if ranked {
+            // SAFETY: these tasks are ready and run below, so their bodies are written.
+            cheap.sort_by_key(|&t| Reverse(rank_of(unsafe { &*self.slab.get(t).body() })));
         }
         if !cheap.is_empty() {
             self.run_cheap(&cheap);
         }
     }
 
-    /// A completion on no worker made `task` ready.
+    /// A completion on no worker made `task` ready. Is it a short one with a rank?
     #[inline]
-    fn ready_elsewhere(&self, task: u32, ready: &mut Few, cheap: &mut Few) {
+    fn ready_elsewhere(&self, task: u32, ready: &mut Few, cheap: &mut Few) -> bool {
         // SAFETY: as in `ready_on`.
         let flags = unsafe { (*self.slab.get(task).body()).head.flags };
-        if flags & (flag::SIGNAL | flag::URGENT | flag::LATER) != 0 {
-            self.ready_with_rank(task, flags);
-        } else if flags & flag::CHEAP != 0 {
+        if flags & flag::CHEAP != 0 {
             cheap.push(task);
+            return flags & flag::RANKED != 0;
+        }
+        if flags & (flag::SIGNAL | flag::RANKED) != 0 {
+            self.ready_with_rank(task, flags);
         } else {
             ready.push(task);
         }
+        false
     }
 
     /// Runs short tasks where they became ready: waking a worker would cost more. One after the other, not
@@ -385,7 +395,10 @@ impl Core {
         let is_below = CHEAP.try_with(|place| {
             let mut place = place.borrow_mut();
             match &mut *place {
-                Some(list) => list.extend(tasks.iter().map(|&t| (self.handle(), epoch, t))),
+                // (They are taken from the end.)
+                Some(list) => {
+                    list.extend(tasks.iter().rev().map(|&t| (self.handle(), epoch, t)));
+                }
                 None => {
                     *place = Some(Vec::new());
                     return false;
@@ -474,7 +487,7 @@ impl Core {
             return self.finish_elsewhere(slot, Some(inherited));
         }
         self.slab.get(slot).begin();
-        let run = RunContext { ctx: context_of(body), ..RunContext::default() };
+        let run = run_context(body);
         let result = function.run_in_place(&run, || OnComplete::of_slot(self.handle(), task.0));
         if self.epoch.load(Ordering::Relaxed) != epoch {
             // The function forked and this is the child, which knows nothing of the task.

@@ -6,14 +6,16 @@
 //! holds up no other, and ten thousand short jobs need one thread. Threads end after a while without
 //! work. Compute threads never run Python.
 //!
+//! What the engine has found ready waits here until a thread takes it, so here is where its rank counts.
+//!
 //! Waking a thread costs far more than a job, so a submission wakes nobody while a runner is up and one that
 //! stands by *watches*: it looks every half millisecond, and goes back to sleep when there was nothing for a while.
 
 use super::engine::Call;
+use crate::engine::{Rank, RankedQueue};
 use crate::error::drop_panic;
 use pyo3::prelude::*;
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -35,7 +37,7 @@ impl Job {
 
 #[derive(Default)]
 struct State {
-    jobs: VecDeque<Job>,
+    jobs: RankedQueue<Job>,
     /// Threads that wait for jobs.
     idle: usize,
     /// Threads there are.
@@ -51,7 +53,7 @@ struct State {
 }
 
 static STATE: Mutex<State> = Mutex::new(State {
-    jobs: VecDeque::new(),
+    jobs: RankedQueue::new(),
     idle: 0,
     threads: 0,
     attaching: 0,
@@ -81,17 +83,17 @@ fn lock() -> MutexGuard<'static, State> {
 
 /// Runs `f` on one of the threads; returns at once.
 pub fn submit(f: Box<dyn for<'py> FnOnce(Python<'py>) + Send>) {
-    submit_job(Job::Other(f));
+    submit_job(Job::Other(f), Rank::Ordinary);
 }
 
-/// Runs `job` on one of the threads; returns at once.
-pub fn submit_job(job: Job) {
+/// Runs `job` on one of the threads, in its turn; returns at once.
+pub fn submit_job(job: Job, rank: Rank) {
     let mut state = lock();
     if state.is_closed {
         drop(state);
         return drop(job);
     }
-    state.jobs.push_back(job);
+    state.jobs.push(rank, job);
     let none_is_up = state.threads == state.idle;
     // A runner that is up takes the job when it is done with its own; if it is blocked, another must see that.
     let must_start = state.idle == 0 && (none_is_up || state.jobs.len() == 1);
@@ -177,7 +179,7 @@ fn run_jobs(py: Python<'_>) -> bool {
             if state.is_closed {
                 return false;
             }
-            let Some(job) = state.jobs.pop_front() else { return true };
+            let Some(job) = state.jobs.pop() else { return true };
             state.taken += 1;
             job
         };

@@ -1,7 +1,7 @@
 //! What the engine promises beyond order: errors, poison, deletion, quiet variables, resizing, shutdown.
 
 use rsnet::engine::{
-    Engine, NaiveEngine, OnComplete, Prop, Push, Task, ThreadedEngine, Var, bulk, patiently,
+    Engine, NaiveEngine, OnComplete, Prop, Push, Rank, Task, ThreadedEngine, Var, bulk, patiently,
     segment,
 };
 use rsnet::{Error, Result};
@@ -473,6 +473,40 @@ fn greater_priorities_run_first_and_negative_ones_last() {
     open.send(()).unwrap();
     engine.wait_for_all(&mut patiently()).unwrap();
     assert_eq!(*order.lock().unwrap(), [3, 2, 1, 0, 0, -1, -1, -5]);
+}
+
+#[test]
+fn short_operations_run_when_they_are_ready_and_know_their_rank() {
+    let engine = ThreadedEngine::with_threads(1);
+    let (gate, held, told) = (engine.new_variable(), Arc::new(Mutex::new(None)), Arc::default());
+    let (here, keep) = (thread::current().id(), held.clone());
+    let holds = Task::asynchronous(move |_, token| *keep.lock().unwrap() = Some(token));
+    engine.push(holds, Push { cheap: true, ..Push::new("holds", &[], &[gate]) }).unwrap();
+    let push_all = |reads: &[_]| {
+        let mut all: Vec<_> = [-1, 2, 0, -5, 1, 0].map(|p| (Prop::Normal, p)).into();
+        all.extend([(Prop::CpuPrioritized, 0), (Prop::DeleteVar, -1)]);
+        for (prop, priority) in all {
+            let told: Arc<Mutex<Vec<Rank>>> = Arc::clone(&told);
+            let task = Task::sync(move |run| {
+                assert_eq!(thread::current().id(), here);
+                told.lock().unwrap().push(run.rank);
+                Ok(())
+            });
+            let push = Push { cheap: true, prop, priority, ..Push::new("short", reads, &[]) };
+            engine.push(task, push).unwrap();
+        }
+        std::mem::take(&mut *told.lock().unwrap())
+    };
+    use Rank::{Later, Ordinary, Urgent};
+    let mut ranks =
+        [Later(-1), Urgent(2), Ordinary, Later(-5), Urgent(1), Ordinary, Urgent(0), Urgent(-1)];
+    assert_eq!(push_all(&[]), ranks);
+    assert!(push_all(&[gate]).is_empty());
+    let token = held.lock().unwrap().take().unwrap();
+    token.complete(Ok(()));
+    ranks.sort_by_key(|&rank| std::cmp::Reverse(rank));
+    assert_eq!(*told.lock().unwrap(), ranks);
+    engine.wait_for_all(&mut patiently()).unwrap();
 }
 
 /// Operations that other threads run inside their pushes are waited for like any other, wherever their slots are.
