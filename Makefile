@@ -67,10 +67,11 @@ test-python: build
 
 check: lint test ## what CI runs: format, lints, types, tests
 
-lint: types $(VENV)/.tools ## formats, compiler and clippy warnings, types
+lint: types $(VENV)/.tools ## formats, warnings of compiler, clippy and rustdoc, types
 	cargo fmt --all --check
 	cargo check --quiet --no-default-features
 	cargo clippy --quiet --all-targets --features abi3 -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --quiet --no-default-features
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 

@@ -7,9 +7,9 @@
 //! engine knows only their segment. (The engine's own hook sees neither of these, nor an operation that ran
 //! inline without the engine.)
 //!
-//! Records are a few words with interned names. They go to one of [`SHARDS`] buffers, chosen by thread, each
+//! Records are a few words with interned names. They go to one of `SHARDS` buffers, chosen by thread, each
 //! under a lock that is hardly ever contended and never held while anything else is called. A dump takes the
-//! buffers to the [`output`], which feeds [`aggregate`] and appends to the [`trace`]. Between two dumps at most
+//! buffers to the `output`, which feeds `aggregate` and appends to the `trace`. Between two dumps at most
 //! [`KEPT`] records are kept; what comes after these is dropped and counted.
 //!
 //! Locks, in the order in which they are taken: that of the output, which is the only one that is held for long (over
