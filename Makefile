@@ -36,6 +36,7 @@ env: $(VENV)/.tools ## make the environment .venv with all tools
 
 # One installed build at a time; the stamp names its profile.
 $(VENV)/.built-%: $(RUST_SOURCES) | $(VENV)/.tools
+	@echo "Compiling rsnet (profile $*). The first time this takes several minutes, and says nothing."
 	$(BIN)/maturin develop --quiet --profile $*
 	@rm -f $(VENV)/.built-*
 	@touch $@
