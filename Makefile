@@ -36,6 +36,7 @@ env: $(VENV)/.tools ## make the environment .venv with all tools
 
 # One installed build at a time; the stamp names its profile.
 $(VENV)/.built-%: $(RUST_SOURCES) | $(VENV)/.tools
+	@echo "Compiling rsnet (profile $*). The first time this takes several minutes, and says nothing."
 	$(BIN)/maturin develop --quiet --profile $*
 	@rm -f $(VENV)/.built-*
 	@touch $@
@@ -67,10 +68,11 @@ test-python: build
 
 check: lint test ## what CI runs: format, lints, types, tests
 
-lint: types $(VENV)/.tools ## formats, compiler and clippy warnings, types
+lint: types $(VENV)/.tools ## formats, warnings of compiler, clippy and rustdoc, types
 	cargo fmt --all --check
 	cargo check --quiet --no-default-features
 	cargo clippy --quiet --all-targets --features abi3 -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --quiet --no-default-features
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 

@@ -6,24 +6,32 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum DeviceType {
+    /// The host.
     Cpu = 1,
+    /// A CUDA device.
     Gpu = 2,
+    /// Memory of the host that a GPU can reach; here as the host's.
     CpuPinned = 3,
+    /// Memory of the host that processes share; here as the host's.
     CpuShared = 5,
 }
 
 /// One device: its kind and number. CPU numbers are logical only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Context {
+    /// Its kind.
     pub device_type: DeviceType,
+    /// Its number among those of the kind.
     pub device_id: i32,
 }
 
 impl Context {
+    /// A device of the host.
     pub const fn cpu(device_id: i32) -> Self {
         Context { device_type: DeviceType::Cpu, device_id }
     }
 
+    /// A GPU.
     pub const fn gpu(device_id: i32) -> Self {
         Context { device_type: DeviceType::Gpu, device_id }
     }
@@ -41,6 +49,7 @@ impl Default for Context {
 }
 
 impl DeviceType {
+    /// MXNet's name of the kind.
     pub const fn name(self) -> &'static str {
         match self {
             DeviceType::Cpu => "cpu",
@@ -50,12 +59,14 @@ impl DeviceType {
         }
     }
 
+    /// The kind of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         [DeviceType::Cpu, DeviceType::Gpu, DeviceType::CpuPinned, DeviceType::CpuShared]
             .into_iter()
             .find(|d| d.name() == name)
     }
 
+    /// The kind of that number.
     pub fn from_id(id: i32) -> Option<Self> {
         [DeviceType::Cpu, DeviceType::Gpu, DeviceType::CpuPinned, DeviceType::CpuShared]
             .into_iter()

@@ -84,38 +84,47 @@ impl Error {
         }))
     }
 
+    /// An [`ErrorKind::Value`]: a value that is not acceptable.
     pub fn value(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Value, message)
     }
 
+    /// An [`ErrorKind::Type`]: a value of the wrong kind.
     pub fn type_(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Type, message)
     }
 
+    /// An [`ErrorKind::Index`]: an index outside of its axis.
     pub fn index(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Index, message)
     }
 
+    /// An [`ErrorKind::Key`]: a name that is not there.
     pub fn key(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Key, message)
     }
 
+    /// An [`ErrorKind::Parameter`]: a parameter that is missing, unknown or wrong.
     pub fn parameter(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Parameter, message)
     }
 
+    /// An [`ErrorKind::NotImplemented`]: something that is not offered.
     pub fn not_implemented(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::NotImplemented, message)
     }
 
+    /// An [`ErrorKind::Io`]: a file or buffer that cannot be read or written.
     pub fn io(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Io, message)
     }
 
+    /// An [`ErrorKind::Execution`]: what failed while running.
     pub fn execution(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Execution, message)
     }
 
+    /// An [`ErrorKind::Internal`]: a broken promise of the core itself.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Internal, message)
     }
@@ -132,7 +141,7 @@ impl Error {
         Self::value(message).edit(|e| e.argument = Some(argument.to_owned()))
     }
 
-    /// Wraps a foreign exception; `message` is its text for readers without the payload.
+    /// Wraps a foreign exception, or an error type of your own, which [`Error::payload`] gives back; `message` is its text for readers without the payload.
     pub fn foreign(message: impl Into<String>, payload: Arc<dyn Any + Send + Sync>) -> Self {
         Self::new(ErrorKind::Execution, message).edit(|e| e.payload = Some(payload))
     }
@@ -192,6 +201,7 @@ impl Error {
         self.0.is_told
     }
 
+    /// What kind of mistake or failure it is.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
@@ -201,18 +211,22 @@ impl Error {
         &self.0.message
     }
 
+    /// The operator or engine operation that failed.
     pub fn operator(&self) -> Option<&str> {
         self.0.operator.as_deref()
     }
 
+    /// The node of the graph, where there is one.
     pub fn node(&self) -> Option<&str> {
         self.0.node.as_deref()
     }
 
+    /// The argument that is wrong, where one is known.
     pub fn argument_name(&self) -> Option<&str> {
         self.0.argument.as_deref()
     }
 
+    /// The user's line that pushed the failing work.
     pub fn origin(&self) -> Option<&str> {
         self.0.origin.as_deref()
     }
@@ -254,6 +268,7 @@ impl std::error::Error for Error {}
 
 /// Names operator and node on the error of a `Result`.
 pub trait Place<T> {
+    /// The same, with operator and node named on its error.
     fn at(self, operator: &str, node: &str) -> Result<T>;
 }
 

@@ -3,7 +3,7 @@
 //! An [`NDArray`] is a cheap handle: views, handles and NumPy bases of the same memory share one chunk.
 //! A chunk gets its engine variable late, when the first operation that is queued names it: arrays that
 //! only ever meet short operations run by their own callers never trouble the engine. Until then the
-//! chunk's own [`Latch`] keeps callers apart:
+//! chunk's own `Latch` keeps callers apart:
 //!
 //! * a caller that runs an operation inline enters the latch as reader or writer, runs, and leaves;
 //! * whoever needs the variable closes the latch for good and waits for those inside (they run for

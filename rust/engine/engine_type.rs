@@ -38,7 +38,8 @@ impl EngineType {
     }
 }
 
-/// A new engine of this kind, with as many compute threads as cores may be used (see `default_threads`).
+/// A new engine of this kind. A threaded one has as many compute threads as cores may be used
+/// ([`usable_cores`](super::usable_cores)), or fewer if `OMP_NUM_THREADS` says so.
 pub fn create(kind: EngineType) -> Arc<dyn Engine> {
     match kind {
         EngineType::Threaded => Arc::new(ThreadedEngine::new()),

@@ -9,8 +9,11 @@ use std::sync::atomic::Ordering;
 /// A step in the life of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
+    /// It was pushed.
     Queued,
+    /// Its function is about to run.
     Started,
+    /// It is done, by its function or because it was skipped.
     Finished,
 }
 
@@ -18,15 +21,20 @@ pub enum Event {
 /// operation that is not complete.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
+    /// What happened.
     pub event: Event,
+    /// Whose step it is.
     pub id: u64,
+    /// The name that the operation was pushed with.
     pub name: &'a str,
+    /// The device that it was pushed for.
     pub ctx: Context,
 }
 
 /// Called on the thread where the event happens; short, and without calling the engine (`Queued` comes from
 /// within a push). An operation that is skipped is queued and finished but never started.
 pub trait Hook: Send + Sync {
+    /// Is told of one step.
     fn event(&self, step: Step<'_>);
 }
 

@@ -3,6 +3,41 @@
 //! Order is push order between operations that share a variable one of them writes; reads of one
 //! variable run side by side; everything else is unordered. The engine knows nothing of tensors: an
 //! operation is any function with the variables it reads and writes.
+//!
+//! # Where to start
+//!
+//! Make a [`ThreadedEngine`], and a variable ([`Engine::new_token`]) for each thing that functions share. Give
+//! [`Engine::push`] a function ([`Task::sync`]) with what it reads and writes ([`Push::new`]).
+//! [`Engine::wait_for_var`] and [`Engine::wait_for_all`] wait, and return the error of what failed.
+//!
+//! ```
+//! use rsnet::engine::{Engine, Push, Task, ThreadedEngine, patiently};
+//! use std::sync::{Arc, Mutex};
+//!
+//! // An order book for each share: its orders are filled in the order in which they come, shares side by side.
+//! let engine = ThreadedEngine::new();
+//! let books: Vec<_> = (0..2).map(|_| (engine.new_token(), Arc::new(Mutex::new(0)))).collect();
+//! for (share, amount) in [(0, 20), (1, 5), (0, -8), (1, 7)] {
+//!     let (book, held) = &books[share];
+//!     let held = held.clone();
+//!     let fill = Task::sync(move |_| {
+//!         *held.lock().unwrap() += amount; // nobody else is here: the engine keeps the others away
+//!         Ok(())
+//!     });
+//!     engine.push(fill, Push::new("fill", &[], &[*book]))?;
+//! }
+//! for (book, held) in &books {
+//!     engine.wait_for_var(*book, &mut patiently())?;
+//!     assert_eq!(*held.lock().unwrap(), 12);
+//!     engine.delete_variable(*book, None);
+//! }
+//! # Ok::<(), rsnet::Error>(())
+//! ```
+//!
+//! A [`Var`] is a number: it lives until [`Engine::delete_variable`]. An engine that is dropped skips what has not
+//! started. Which of the two kinds of variables is yours, and what an error does to each: [`Engine::new_token`].
+//! [`bulk`] and [`Engine::new_operation`] are for operations that are short or come again. `docs/engine.md` tells
+//! the rest, in the names of Python.
 
 mod bulk;
 mod draft;
@@ -35,6 +70,11 @@ mod threaded_engine;
 mod var;
 mod wait;
 mod worker;
+
+/// The Rust program of the engine's page is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/engine.md")]
+struct Page;
 
 pub use bulk::BulkScope;
 pub use engine_type::{EngineType, create};
@@ -72,24 +112,33 @@ pub struct RunContext {
     pub ctx: Context,
     /// The stream of a GPU; `None` on the CPU.
     pub stream: Option<usize>,
+    /// Was the operation gathered with others? See [`bulk`].
     pub is_bulk: bool,
     /// Where it came among those that were ready: for an operation that hands its function on to where others wait, too.
     /// (Ordinary under the naive engine, where nothing waits.)
     pub rank: Rank,
 }
 
-/// How an operation is to be treated; MXNet's `FnProperty`.
+/// How an operation is to be treated; MXNet's `FnProperty`. A [`bulk`] gathers normal ones only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Prop {
+    /// In no special way.
     #[default]
     Normal = 0,
+    /// A name of MXNet's: as a normal one, because all devices share the threads.
     CopyFromDevice = 1,
+    /// As [`Prop::CopyFromDevice`].
     CopyToDevice = 2,
+    /// Goes before ordinary operations that are ready, as if by a priority above zero.
     CpuPrioritized = 3,
     /// Only starts work: may run on the pushing thread if it is ready there.
     Async = 4,
+    /// Gives back what is behind a variable: goes before ordinary operations, and runs even when its variables
+    /// carry an error and after [`Engine::notify_shutdown`]; may run on the pushing thread. (It deletes no
+    /// variable: [`Engine::delete_variable`] does.)
     DeleteVar = 5,
+    /// As [`Prop::CpuPrioritized`].
     GpuPrioritized = 6,
     /// Runs even when its variables carry an error.
     NoSkip = 7,
@@ -98,19 +147,26 @@ pub enum Prop {
 /// Everything about a push but its function.
 #[derive(Clone, Copy)]
 pub struct Push<'a> {
+    /// The device; `cpu(0)` by default.
     pub ctx: Context,
+    /// What the operation reads. Those that only read a variable run side by side. No variable is named twice, here
+    /// and in `writes` together.
     pub reads: &'a [Var],
+    /// What it writes, and may read as well.
     pub writes: &'a [Var],
     /// So many of the first `writes`, at most all, are overwritten whole and not read: an old error on them does not
     /// stop the operation, and its success heals them.
     pub overwrites: usize,
+    /// How it is to be treated.
     pub prop: Prop,
-    /// Greater runs earlier among operations that are ready.
+    /// Greater runs earlier among operations that are ready; below zero: after all others.
     pub priority: i32,
     /// Known to be short (at most some microseconds, nothing that blocks): run on the pushing thread when
     /// ready, whatever its priority.
     pub cheap: bool,
+    /// What errors, hooks and reports call the operation.
     pub name: &'a str,
+    /// Tells the line of the user's program that pushed it, for errors and reports.
     pub origin: Option<Origin<'a>>,
 }
 
@@ -118,6 +174,7 @@ pub struct Push<'a> {
 pub type Origin<'a> = &'a dyn Fn() -> Option<Arc<str>>;
 
 impl<'a> Push<'a> {
+    /// A normal push to `cpu(0)`. The other fields can be set as in `Push { priority: 1, ..Push::new(..) }`.
     pub fn new(name: &'a str, reads: &'a [Var], writes: &'a [Var]) -> Self {
         Push {
             ctx: Context::default(),
@@ -179,11 +236,36 @@ pub fn patiently() -> impl FnMut() -> Result<()> {
 /// }
 /// ```
 pub trait Engine: Send + Sync {
-    /// A new variable, ready to be read and written, version 0.
+    /// A new variable behind which there are bytes, as those of an array: ready to be read and written, version 0. After
+    /// an error it stays *poisoned*, as the bytes were never computed: operations that name it are skipped, and no
+    /// further wait tells, until one that overwrites it whole ([`Push::overwrites`]) succeeds. For anything but
+    /// bytes take [`Engine::new_token`]. (That is what `new_variable` of Python makes.)
     fn new_variable(&self) -> Var;
 
     /// A new variable behind which there are no bytes: once a wait has raised its error, operations that name it
-    /// run again.
+    /// run again. Python calls it `new_variable`.
+    ///
+    /// ```
+    /// use rsnet::engine::{Engine, Push, Task, ThreadedEngine, patiently};
+    /// use rsnet::Error;
+    ///
+    /// let engine = ThreadedEngine::new();
+    /// let (token, bytes) = (engine.new_token(), engine.new_variable());
+    /// for v in [token, bytes] {
+    ///     engine.push(Task::sync(|_| Err(Error::value("bad"))), Push::new("fail", &[], &[v]))?;
+    ///     assert!(engine.wait_for_var(v, &mut patiently()).is_err());
+    ///     engine.wait_for_var(v, &mut patiently())?; // it is raised once
+    /// }
+    /// assert!(engine.poisoned(token).is_none());
+    /// assert!(engine.poisoned(bytes).is_some());
+    ///
+    /// let whole = [bytes];
+    /// let heal = Push { overwrites: 1, ..Push::new("overwrite", &[], &whole) };
+    /// engine.push(Task::sync(|_| Ok(())), heal)?;
+    /// engine.wait_for_var(bytes, &mut patiently())?;
+    /// assert!(engine.poisoned(bytes).is_none());
+    /// # Ok::<(), rsnet::Error>(())
+    /// ```
     fn new_token(&self) -> Var;
 
     /// Ends a variable after every earlier use of it; `last` then runs. No use is legal after the call. False: it was

@@ -57,7 +57,8 @@ impl Default for ThreadedEngine {
 }
 
 impl ThreadedEngine {
-    /// With as many threads as cores may be used.
+    /// With as many threads as cores may be used ([`usable_cores`](super::usable_cores)), or fewer if
+    /// `OMP_NUM_THREADS` says so.
     pub fn new() -> Self {
         Self::with_threads(default_threads())
     }

@@ -315,7 +315,7 @@ pub fn invoke(
     Ok(tracked.collect())
 }
 
-/// As [`invoke`] for an element-wise operator on small arrays, if nothing is in the way; see [`short`].
+/// As [`invoke`] for an element-wise operator on small arrays, if nothing is in the way; see `short.rs`.
 #[inline]
 pub fn invoke_short(
     op: &Arc<OpDef>,

@@ -41,7 +41,7 @@ impl<T> Shared<T> {
     /// The pointer `i` elements on.
     ///
     /// # Safety
-    /// As [`pointer::add`].
+    /// As `add` of a pointer.
     pub unsafe fn at(self, i: usize) -> *mut T {
         // SAFETY: promised by the caller.
         unsafe { self.0.add(i) }

@@ -4,12 +4,12 @@
 //! something asks it for a [`Span`] and drops that at the end; while nothing is recorded the question is one
 //! relaxed load. So an operation is seen on the thread on which it really runs, whether that is its pusher's, a
 //! compute thread or one that belongs to Python, and the nodes of a bound graph are seen one by one although the
-//! engine knows only their segment. (The engine's own hook sees neither of these, nor an operation that ran
-//! inline without the engine.)
+//! engine knows only their segment. (The engine's own hook sees neither the kernels nor these nodes; while there
+//! is one, nothing runs without the engine.)
 //!
-//! Records are a few words with interned names. They go to one of [`SHARDS`] buffers, chosen by thread, each
+//! Records are a few words with interned names. They go to one of `SHARDS` buffers, chosen by thread, each
 //! under a lock that is hardly ever contended and never held while anything else is called. A dump takes the
-//! buffers to the [`output`], which feeds [`aggregate`] and appends to the [`trace`]. Between two dumps at most
+//! buffers to the `output`, which feeds `aggregate` and appends to the `trace`. Between two dumps at most
 //! [`KEPT`] records are kept; what comes after these is dropped and counted.
 //!
 //! Locks, in the order in which they are taken: that of the output, which is the only one that is held for long (over

@@ -1,6 +1,6 @@
 //! The file of a trace, in the format that chrome://tracing and Perfetto read.
 //!
-//! Format: "Trace Event Format" (the JSON object form): https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+//! Format: "Trace Event Format" (the JSON object form): <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>
 //!
 //! Every append leaves a whole file: the new events overwrite the end of the object, which is written again
 //! behind them. One that fails leaves the file as it was, and no name counts as written. A device is a process of the

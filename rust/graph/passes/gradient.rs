@@ -1,6 +1,6 @@
 //! The gradient: backward nodes appended in reverse order of the forward ones.
 //!
-//! Every operator's own rule composes its nodes through [`Builder`]; what this pass adds is head gradients,
+//! Every operator's own rule composes its nodes through `Builder`; what this pass adds is head gradients,
 //! sums where several gradients meet, copies of nodes that are computed again, and the gradients of
 //! arguments. The order of creation is the execution order: a node's backward work comes as soon as its
 //! output gradients are there, and a mirrored node right before its first use.
