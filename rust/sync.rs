@@ -54,6 +54,8 @@ struct Place {
 
 /// Work in parts, on the stack of the thread that split it.
 struct Work<'a> {
+    /// Where that thread ran then.
+    core: Option<usize>,
     parts: usize,
     next: AtomicUsize,
     run: &'a (dyn Fn(usize) + Sync),
@@ -143,6 +145,9 @@ impl Crew {
         // SAFETY: it was open when this thread came in, and its owner waits until all have left.
         let work = unsafe { &*place.work.load(Ordering::Relaxed) };
         let helps = !work.is_given_out();
+        if let Some(core) = work.core.filter(|core| cores::this_one() == Some(*core)) {
+            cores::leave(core);
+        }
         work.go_on();
         drop(inside);
         helps
@@ -158,7 +163,8 @@ impl Crew {
         let Some(i) = self.places.iter().position(|place| is_free(&place)) else {
             return (0..parts).for_each(run);
         };
-        let work = Work { parts, next: AtomicUsize::new(0), run, panic: Mutex::default() };
+        let (core, next, panic) = (cores::this_one(), AtomicUsize::new(0), Mutex::default());
+        let work = Work { core, parts, next, run, panic };
         let place = &self.places[i];
         place.work.store(ptr::from_ref(&work).cast_mut().cast(), Ordering::Relaxed);
         place.state.store(TAKEN | OPEN, Ordering::Release);
@@ -172,6 +178,50 @@ impl Crew {
             resume_unwind(panic);
         }
     }
+}
+
+/// A helper that was woken while all other cores were busy may come to run on that of the thread which it is to help. As
+/// it never sleeps while there is work, the system does not move it for tens of milliseconds, though a core is idle.
+#[cfg(all(target_os = "linux", not(loom), not(miri)))]
+mod cores {
+    use std::mem::zeroed;
+
+    /// The core that this thread runs on.
+    #[inline]
+    pub fn this_one() -> Option<usize> {
+        // SAFETY: only asks.
+        usize::try_from(unsafe { libc::sched_getcpu() }).ok()
+    }
+
+    /// Moves this thread to another core, if it may run on one.
+    #[cold]
+    pub fn leave(core: usize) {
+        let size = size_of::<libc::cpu_set_t>();
+        if core >= 8 * size {
+            return;
+        }
+        // SAFETY: sets of bits, for which zeros are valid, of the size that is told; `core` is within them.
+        unsafe {
+            let mut all = zeroed::<libc::cpu_set_t>();
+            if libc::sched_getaffinity(0, size, &mut all) != 0 || libc::CPU_COUNT(&all) < 2 {
+                return;
+            }
+            let mut others = all;
+            libc::CPU_CLR(core, &mut others);
+            if libc::sched_setaffinity(0, size, &others) == 0 {
+                libc::sched_setaffinity(0, size, &all);
+            }
+        }
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(loom), not(miri))))]
+mod cores {
+    pub fn this_one() -> Option<usize> {
+        None
+    }
+
+    pub fn leave(_: usize) {}
 }
 
 /// A helper inside a work, until it goes.

@@ -55,7 +55,15 @@ impl Draft {
     /// First: all but function and place in the order, of a task whose variables fit into the slot.
     #[inline(always)]
     pub fn write_head(&mut self, head: &Head) {
-        self.emptied().head = *head;
+        const WORDS: usize = size_of::<Head>() / size_of::<u64>();
+        const _: () = assert!(size_of::<Head>() == WORDS * 8 && align_of::<Head>() == 8);
+        // Word by word: a wider one would lie across two cache lines, and be read again at once.
+        let to = (&raw mut self.emptied().head).cast::<u64>();
+        let from = std::ptr::from_ref(head).cast::<u64>();
+        for i in 0..WORDS {
+            // SAFETY: within both heads, which have no padding. Volatile, so that the words stay apart.
+            unsafe { to.add(i).write_volatile(from.add(i).read_volatile()) };
+        }
     }
 
     /// Or first: how many variables there are. The places for those that it reads and writes; none if they are more than

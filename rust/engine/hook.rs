@@ -46,13 +46,15 @@ impl<F: Fn(Step<'_>) + Send + Sync> Hook for F {
 
 impl Core {
     pub fn set_hook(&self, hook: Option<Arc<dyn Hook>>) {
-        let mut place = self.hook.lock();
-        if hook.is_some() {
-            self.rare.fetch_or(rare::HOOK, Ordering::Relaxed);
-        } else {
-            self.rare.fetch_and(!rare::HOOK, Ordering::Relaxed);
-        }
-        *place = hook;
+        let before = {
+            let mut place = self.hook.lock();
+            match hook.is_some() {
+                true => self.rare.fetch_or(rare::HOOK, Ordering::Relaxed),
+                false => self.rare.fetch_and(!rare::HOOK, Ordering::Relaxed),
+            };
+            std::mem::replace(&mut *place, hook)
+        };
+        drop(before); // outside of the lock: what goes may call the engine
     }
 
     #[cold]

@@ -4,7 +4,7 @@ use super::draft::{Draft, Look};
 use super::names::Names;
 use super::operation::OperationInner;
 use super::slot::{TaskRef, flag};
-use super::threaded::{PushState, vars_of};
+use super::threaded::PushState;
 use super::var::find_in;
 use super::{Prop, Push, Var};
 use crate::context::Context;
@@ -131,7 +131,8 @@ impl Source for Run<'_> {
             return None;
         }
         draft.write_head(&o.head);
-        let (reads, writes) = vars_of(draft.body());
+        let (n_reads, n) = o.head.counts();
+        let (reads, writes) = o.head.vars.get(..n)?.split_at(n_reads);
         let (states, mut edges) = (state.vars.states(), 0);
         for &v in reads {
             edges += look.at_read(&states[v as usize])?;

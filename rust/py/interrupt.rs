@@ -25,11 +25,9 @@ pub fn from_callback(py: Python<'_>, err: PyErr) -> Error {
         return from_py(py, PyErr::from_value(value.into_bound(py).into_any()));
     }
     let before = LEAVING.lock().replace(value);
-    if before.is_none() {
-        // SAFETY: the function may be called at any time. (Where there is no room, as many others as there can be are on
-        // their way, and what is waiting goes with the next.)
-        unsafe { ffi::Py_AddPendingCall(Some(leave), std::ptr::null_mut()) };
-    }
+    drop(before);
+    // SAFETY: the function may be called at any time. (If the interpreter takes no more of them, it leaves with the next.)
+    unsafe { ffi::Py_AddPendingCall(Some(leave), std::ptr::null_mut()) };
     Error::execution(text).told()
 }
 
