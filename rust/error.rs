@@ -141,7 +141,8 @@ impl Error {
         Self::value(message).edit(|e| e.argument = Some(argument.to_owned()))
     }
 
-    /// Wraps a foreign exception, or an error type of your own, which [`Error::payload`] gives back; `message` is its text for readers without the payload.
+    /// Wraps a foreign exception, or an error type of your own, which [`Error::payload`] gives back; `message` is its text
+    /// for readers without the payload.
     pub fn foreign(message: impl Into<String>, payload: Arc<dyn Any + Send + Sync>) -> Self {
         Self::new(ErrorKind::Execution, message).edit(|e| e.payload = Some(payload))
     }

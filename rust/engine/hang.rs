@@ -80,8 +80,8 @@ impl Core {
         }
     }
 
-    /// All tasks from which edges, or waits of functions, lead to `awaited`, these included; all there are if there is no `awaited`. Under
-    /// the push lock: no edges are added, and a task that completes meanwhile does no harm.
+    /// All tasks from which edges, or waits of functions, lead to `awaited`, these included; all there are if there is no
+    /// `awaited`. Under the push lock: no edges are added, and a task that completes meanwhile does no harm.
     fn held_up_by(&self, state: &PushState, awaited: Option<&[TaskRef]>) -> Vec<(Progress, u32)> {
         let live: Vec<u32> = self.live(state).iter().map(|t| t.slot()).collect();
         let wanted = match awaited {

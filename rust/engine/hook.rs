@@ -1,10 +1,11 @@
 //! The profiler's look at operations.
 
 use super::slot::TaskRef;
+use super::sync::Lock;
 use super::threaded::{Core, context_of, name_of, rare};
 use crate::context::Context;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A step in the life of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,19 +45,20 @@ impl<F: Fn(Step<'_>) + Send + Sync> Hook for F {
     }
 }
 
-impl Core {
-    pub fn set_hook(&self, hook: Option<Arc<dyn Hook>>) {
-        let before = {
-            let mut place = self.hook.lock();
-            match hook.is_some() {
-                true => self.rare.fetch_or(rare::HOOK, Ordering::Relaxed),
-                false => self.rare.fetch_and(!rare::HOOK, Ordering::Relaxed),
-            };
-            std::mem::replace(&mut *place, hook)
+/// Puts an engine's hook in its place, and the bit that makes pushes look for it.
+pub fn set(place: &Lock<Option<Arc<dyn Hook>>>, rare: &AtomicU32, hook: Option<Arc<dyn Hook>>) {
+    let before = {
+        let mut place = place.lock();
+        match hook.is_some() {
+            true => rare.fetch_or(rare::HOOK, Ordering::Relaxed),
+            false => rare.fetch_and(!rare::HOOK, Ordering::Relaxed),
         };
-        drop(before); // outside of the lock: what goes may call the engine
-    }
+        std::mem::replace(&mut *place, hook)
+    };
+    drop(before); // outside of the lock: what goes may call the engine
+}
 
+impl Core {
     #[cold]
     pub fn hook_queued(&self, task: TaskRef) {
         self.hook(task, Event::Queued);

@@ -3,6 +3,7 @@
 
 use super::fault::{self, Faults, Inherited};
 use super::fork::HeldForFork;
+use super::hook;
 use super::inside::{self, Deletion, Inside, Place};
 use super::living::Living;
 use super::operation::Function;
@@ -56,6 +57,13 @@ impl Default for NaiveEngine {
     fn default() -> Self {
         Self::with_poll(|| Ok(()))
     }
+}
+
+/// The error of a push with its name and line.
+#[cold]
+fn placed(error: Error, push: &Push<'_>) -> Error {
+    let origin = push.origin.and_then(|f| f());
+    error.in_operator(push.name).pushed_at(origin.as_deref().unwrap_or_default())
 }
 
 fn slots(vars: &[Var]) -> impl Iterator<Item = u32> + '_ {
@@ -225,15 +233,8 @@ impl NaiveEngine {
     #[cold]
     #[inline(never)]
     fn fail(&self, push: &Push<'_>, error: Error) -> Result<()> {
-        let error = error.in_operator(push.name);
-        let mut error = match push.origin.and_then(|f| f()) {
-            Some(at) => error.pushed_at(&at),
-            None => error,
-        };
         let raises = self.raises_in_push() && !error.is_told();
-        if raises {
-            error = error.told();
-        }
+        let error = placed(if raises { error.told() } else { error }, push);
         let failed = self.faults.failed(error);
         drop(self.faults.spread(&failed, self.left(push.writes)));
         if raises { Err(failed.0) } else { Ok(()) }
@@ -306,11 +307,7 @@ impl NaiveEngine {
         let Some(limit) = limit.filter(|limit| begun.elapsed() >= *limit) else { return Ok(()) };
         let seconds = limit.as_secs_f64();
         let text = format!("nobody has completed the operation within {seconds} s");
-        let error = Error::new(ErrorKind::Interrupted, text).in_operator(push.name);
-        Err(match push.origin.and_then(|f| f()) {
-            Some(at) => error.pushed_at(&at),
-            None => error,
-        })
+        Err(placed(Error::new(ErrorKind::Interrupted, text), push))
     }
 
     #[cold]
@@ -473,12 +470,7 @@ impl Engine for NaiveEngine {
     fn start(&self) {}
 
     fn set_hook(&self, hook: Option<Arc<dyn Hook>>) {
-        match hook.is_some() {
-            true => self.rare.fetch_or(rare::HOOK, Ordering::Relaxed),
-            false => self.rare.fetch_and(!rare::HOOK, Ordering::Relaxed),
-        };
-        let before = std::mem::replace(&mut *self.hook.lock(), hook);
-        drop(before); // outside of the lock: what goes may call the engine
+        hook::set(&self.hook, &self.rare, hook);
     }
 
     fn set_wait_timeout(&self, limit: Option<Duration>) {

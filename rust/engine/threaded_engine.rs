@@ -1,6 +1,7 @@
 //! [`ThreadedEngine`]: the handle that users hold, and its face as an [`Engine`].
 
 use super::fork::HeldForFork;
+use super::hook;
 use super::operation::Function;
 use super::pool::{Threads, default_threads};
 use super::queue::{Apart, Queues};
@@ -281,7 +282,7 @@ impl Engine for ThreadedEngine {
     }
 
     fn set_hook(&self, hook: Option<Arc<dyn Hook>>) {
-        self.core.set_hook(hook);
+        hook::set(&self.core.hook, &self.core.rare, hook);
     }
 
     fn before_fork(&self) -> HeldForFork<'_> {

@@ -343,7 +343,7 @@ impl Core {
 
     /// The slots of the operations whose functions wait by the signal in this slot, if it is one. Under the push lock.
     pub fn waiting_by(&self, slot: u32) -> impl Iterator<Item = u32> + '_ {
-        // SAFETY: the task waits for another, so its body is only read.
+        // SAFETY: under the push lock a live task's body is only read.
         let body = unsafe { &*self.slab.get(slot).body() };
         let waiting = body.extra.as_ref().map_or(&[][..], |e| &e.waiting);
         waiting.iter().filter(|t| !self.slab.is_done(**t)).map(|t| t.slot())

@@ -21,8 +21,8 @@ pub struct Named<'a> {
 }
 
 /// Runs `f` at once, if its `elems` elements are few and nothing is in the way on the arrays that it reads and
-/// writes, and nobody wants to be told of every task. None: it was not run. A panic of `f` is an error. Only inside of `f` may it be known where arrays are: the
-/// memory of one that is pending is taken when it is made.
+/// writes, and nobody wants to be told of every task. None: it was not run. A panic of `f` is an error. Only inside of
+/// `f` may it be known where arrays are: the memory of one that is pending is taken when it is made.
 #[inline]
 pub fn at_once<R>(
     named: Named<'_>,

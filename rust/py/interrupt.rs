@@ -18,13 +18,14 @@ static LEAVING: Lock<Option<Py<PyBaseException>>> = Lock::new(None);
 
 /// The error of an operation whose function has raised `err` on this thread.
 pub fn from_callback(py: Python<'_>, err: PyErr) -> Error {
-    let text = format!("never computed: a signal raised {err} meanwhile");
-    let value = err.into_value(py); // with its traceback, which the error has beside it
-    let is_handlers = helper(py, "is_of_a_signal", value.bind(py)).and_then(|r| r.is_truthy());
+    let value = err.into_value(py).into_bound(py); // with its traceback, which the error has beside it
+    let is_handlers = helper(py, "is_of_a_signal", &value).and_then(|r| r.is_truthy());
+    let err = PyErr::from_value(value.clone().into_any());
     if !is_handlers.unwrap_or(false) {
-        return from_py(py, PyErr::from_value(value.into_bound(py).into_any()));
+        return from_py(py, err);
     }
-    let before = LEAVING.lock().replace(value);
+    let text = format!("never computed: a signal raised {err} meanwhile");
+    let before = LEAVING.lock().replace(value.unbind());
     drop(before);
     // SAFETY: the function may be called at any time. (If the interpreter takes no more of them, it leaves with the next.)
     unsafe { ffi::Py_AddPendingCall(Some(leave), std::ptr::null_mut()) };
