@@ -10,7 +10,7 @@ from hypothesis import settings
 
 import rsnet as mx
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent / "support"))
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 
 import operators  # noqa: E402,F401  (lists what is registered before tests add to it)

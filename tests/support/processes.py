@@ -5,17 +5,23 @@ import subprocess
 import sys
 import textwrap
 
+from places import SUPPORT
+
 LIMIT_S = 120
 
 
 def run(code, timeout=LIMIT_S, **env):
-    """Runs a program; what it printed and how it ended. A hang raises `TimeoutExpired`."""
+    """Runs a program, which may import the modules beside this one.
+
+    Returns the completed process with what it printed; a hang raises `TimeoutExpired`.
+    """
+    paths = [str(SUPPORT), env.pop("PYTHONPATH", os.environ.get("PYTHONPATH", ""))]
     return subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(code)],
         capture_output=True,
         text=True,
         timeout=timeout,
-        env={**os.environ, **env},
+        env={**os.environ, **env, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
     )
 
 

@@ -1,4 +1,4 @@
-"""Calls operators with hostile arguments; a program that `test_hostile.py` runs in processes of its own.
+"""Calls operators with hostile arguments; `test_hostile_arguments.py` runs it in processes of its own.
 
     python hostile.py JOURNAL START STEP STOP [OPERATOR ...]
 

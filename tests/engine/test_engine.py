@@ -1,7 +1,7 @@
 """rsnet.engine: order, errors, waits, callbacks.
 
 Arguments: `test_engine_arguments.py`; priorities: `test_engine_priorities.py`; what ends variables and threads:
-`test_engine_ends.py`; processes of their own: `test_engine_process.py`.
+`test_engine_lifetime.py`; processes of their own: `test_engine_process.py`.
 """
 
 import threading

@@ -3,14 +3,14 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from places import SUPPORT
 
 import rsnet as mx
 
-SCRIPT = Path(__file__).parent / "run_cases.py"
+SCRIPT = SUPPORT / "run_cases.py"
 
 
 def run(out, **environment):

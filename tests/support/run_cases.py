@@ -1,8 +1,8 @@
 """Runs every operator case, forward and backward, and a small network; saves all results.
 
-    python tests/run_cases.py OUT.npz
+    python tests/support/run_cases.py OUT.npz
 
-`test_engines.py` compares what different engines, thread counts and memory plans give.
+`test_engines_agree.py` compares what different engines, thread counts and memory plans give.
 """
 
 import os

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from places import ROOT, SUPPORT
+from processes import run
 
 import rsnet as mx
 
-ROOT = Path(__file__).parent.parent
 MODULES = sorted(
     m.name for m in pkgutil.walk_packages(mx.__path__, "rsnet.") if "_core" not in m.name
 )
@@ -78,15 +79,14 @@ def examples_of(name):
 
 
 def in_a_process(code):
-    code = f"import sys; sys.path.insert(0, {str(ROOT / 'tests')!r}); {code}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = run(code, PYTHONPATH=str(Path(__file__).parent))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings(name):
     if ">>>" in Path(importlib.util.find_spec(name).origin).read_text() or name == "rsnet.ndarray":
-        in_a_process(f"import test_packaging as t; sys.exit(t.examples_of({name!r}))")
+        in_a_process(f"import sys, test_packaging as t; sys.exit(t.examples_of({name!r}))")
 
 
 def code_blocks(document):
@@ -107,7 +107,7 @@ def blocks_of(document):
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_examples_in_documents(document, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    in_a_process(f"import test_packaging as t; t.blocks_of({document!r})")
+    in_a_process(f"import sys, test_packaging as t; t.blocks_of({document!r})")
 
 
 def modules_after(code):
@@ -137,7 +137,7 @@ def test_import_brings_in_nothing_big():
 
 
 def test_smoke_script_runs():
-    script = ROOT / "tests" / "smoke.py"
+    script = SUPPORT / "smoke.py"
     out = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
     assert out.returncode == 0 and "works with NumPy" in out.stdout, out.stderr
 

@@ -1,16 +1,16 @@
 """Operators registered by attributes: the quadratic operator of the tutorial, helpers, mistakes."""
 
 import importlib.util
-from pathlib import Path
 
 import numpy as np
 import pytest
+from places import EXAMPLES
 
 import rsnet as mx
 from rsnet import MXNetError, autograd, nd, op
 from rsnet.test_utils import check_numeric_gradient
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "quadratic.py"
+EXAMPLE = EXAMPLES / "quadratic.py"
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,7 +1,7 @@
 """Hostile programs: nothing that Python code can pass or do may abort, hang, leak or lie.
 
 `hostile.py` calls every operator with arguments that are wrong in all the ways it knows; here every so many of
-its calls are made. `python tests/hostile.py JOURNAL 0 1 1000000000` makes them all.
+its calls are made. `python tests/support/hostile.py JOURNAL 0 1 1000000000` makes them all.
 """
 
 import os
@@ -9,15 +9,15 @@ import re
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from places import SUPPORT
 from processes import LIMIT_S, printed, run
 
 import rsnet as mx
 from rsnet import nd
 
-PROGRAM = Path(__file__).parent / "hostile.py"
+PROGRAM = SUPPORT / "hostile.py"
 STEP = 17  # of some 31,000 calls
 
 

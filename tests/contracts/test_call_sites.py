@@ -31,7 +31,7 @@ class Limited(mx.operator.CustomOp):
         raise KeyError("no way back")
 
 
-@mx.operator.register("test_user_lines_limited")
+@mx.operator.register("test_call_sites_limited")
 class LimitedProp(mx.operator.CustomOpProp):
     def create_operator(self, ctx, shapes, dtypes):
         return Limited()
@@ -46,7 +46,7 @@ class Held(mx.operator.CustomOp):
         self.assign(out_data[0], req[0], in_data[0])
 
 
-@mx.operator.register("test_user_lines_held")
+@mx.operator.register("test_call_sites_held")
 class HeldProp(mx.operator.CustomOpProp):
     def create_operator(self, ctx, shapes, dtypes):
         return Held()
@@ -60,7 +60,7 @@ def line():
 def note_of(error, f):
     with pytest.raises(error) as caught:
         f()
-    assert "test_user_lines.py" in str(caught.traceback[-1].path)
+    assert "test_call_sites.py" in str(caught.traceback[-1].path)
     (note,) = caught.value.__notes__
     return note
 
@@ -70,7 +70,7 @@ def said(operator, line):
 
 
 def limited(value, shared=None):
-    net = sym.Custom(sym.Variable("x") * 2, op_type="test_user_lines_limited", name="n")
+    net = sym.Custom(sym.Variable("x") * 2, op_type="test_call_sites_limited", name="n")
     exe = net.simple_bind(mx.cpu(), x=(3,), shared_exec=shared)
     exe.arg_dict["x"][:] = value
     return exe
@@ -108,7 +108,7 @@ def recorded():
     x = nd.array([1.0])
     x.attach_grad()
     with autograd.record():
-        return x, nd.Custom(x, op_type="test_user_lines_limited") * 2
+        return x, nd.Custom(x, op_type="test_call_sites_limited") * 2
 
 
 def test_a_failed_gradient_names_the_line_that_asked_for_it():
@@ -174,7 +174,7 @@ def held(array):
     source = nd.ones(array.shape)
 
     def hold():
-        nd.Custom(source, op_type="test_user_lines_held", out=array)
+        nd.Custom(source, op_type="test_call_sites_held", out=array)
 
     thread = threading.Thread(target=hold)
     thread.start()

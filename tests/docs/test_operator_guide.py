@@ -5,14 +5,14 @@ import doctest
 import inspect
 import io
 import re
-from pathlib import Path
 
 import pytest
+from places import DOCS
 
 import rsnet as mx
 from rsnet import _custom_classes, _user_op_infer, autograd, op, operator, parameter, user_op
 
-GUIDE = Path(__file__).parent.parent / "docs" / "write_an_operator.md"
+GUIDE = DOCS / "write_an_operator.md"
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -317,7 +317,7 @@ def test_complete(op):
     missing += [f"documentation of input {n}" for n in info["arrays"] if not texts.get(n)]
     missing += [f"documentation of parameter {n}" for n, doc in info["params"] if not doc.strip()]
     if op not in CASES and op not in RANDOM and op not in ELSEWHERE:
-        missing.append("cases in tests/cases.py")
+        missing.append("cases in tests/support/cases.py")
     if op not in REFERENCES and op not in RANDOM and op not in ELSEWHERE:
-        missing.append("a reference in tests/reference.py")
+        missing.append("a reference in tests/support/reference.py")
     assert not missing, f"{op} lacks " + ", ".join(missing)
