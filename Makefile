@@ -5,6 +5,7 @@ VENV := $(abspath .venv)
 BIN := $(VENV)/bin
 # Tests and lints use the profile that compiles fast; what users run is built with `release`.
 PROFILE ?= fast
+FUZZ_CASES ?= 20000
 export VIRTUAL_ENV := $(VENV)
 unexport CONDA_PREFIX
 export PATH := $(BIN):$(PATH)
@@ -15,7 +16,8 @@ MEMCHECK := valgrind --quiet --fair-sched=yes --error-exitcode=9 --leak-check=fu
 RUST_SOURCES := Cargo.toml Cargo.lock build.rs $(shell find rust -name '*.rs' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help env build demo test test-rust loom loom-mutants memcheck test-python check lint types format docs wheel bench clean
+.PHONY: help env build demo test test-rust test-python test-fast test-long loom loom-mutants memcheck fuzz
+.PHONY: coverage check lint types deny format docs wheel bench bench-plans clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -64,7 +66,13 @@ memcheck: ## the engine's tests under valgrind: what is read after its end or be
 		test --no-default-features --quiet --test rust engine -- --test-threads=1 --skip million --skip fork
 
 test-python: build
-	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q --durations=25 $(PYTEST_ARGS)
+
+test-fast: build ## the tests that start no processes and are quick (under a minute)
+	$(BIN)/python -m pytest -q -m "not process and not slow" $(PYTEST_ARGS)
+
+test-long: test ## all tests, and those that are ignored because they are long
+	cargo test --release --no-default-features --quiet -- --ignored
 
 check: lint test ## what CI runs: format, lints, types, tests
 
@@ -89,6 +97,19 @@ docs: build ## write stubs for editors, and a page for every operator into dist/
 
 wheel: $(VENV)/.tools ## build dist/rsnet-*.whl (PROFILE=release for the wheel to publish)
 	$(BIN)/maturin build --profile $(PROFILE) --out dist
+
+fuzz: build ## damaged and random files in great numbers: symbols, parameters (FUZZ_CASES=20000)
+	PROPTEST_CASES=$(FUZZ_CASES) cargo test --release --no-default-features --quiet --test rust files_from_strangers
+	HYPOTHESIS_PROFILE=fuzz FUZZ_CASES=$(FUZZ_CASES) $(BIN)/python -m pytest -q tests/contracts/test_files_from_strangers.py
+
+coverage: build ## lines of the Python face that the tests reach: a table, and dist/coverage
+	$(BIN)/python -m pytest -q --cov=rsnet --cov-report=term --cov-report=html:dist/coverage $(PYTEST_ARGS)
+
+deny: ## advisories, licences and sources of dependencies (needs cargo-deny)
+	cargo deny --all-features check
+
+bench-plans: ## memory plans of whole networks against lower bounds and MXNet's plans
+	cargo bench --bench plans -- benches/plans/data
 
 bench: $(VENV)/.tools ## engine, Python overhead, step time (beside PyTorch where installed)
 	$(MAKE) --no-print-directory build PROFILE=release

@@ -1,6 +1,7 @@
 """Makes the tests' own modules importable and every run repeatable."""
 
 import contextlib
+import os
 import sys
 from pathlib import Path
 
@@ -17,7 +18,10 @@ import operators  # noqa: E402,F401  (lists what is registered before tests add 
 
 # No deadline: the first call of an example pays for imports and thread pools.
 settings.register_profile("rsnet", deadline=None, derandomize=True)
-settings.load_profile("rsnet")
+settings.register_profile(
+    "fuzz", deadline=None, derandomize=False, max_examples=int(os.environ.get("FUZZ_CASES", "1000"))
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "rsnet"))
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,8 @@ from processes import printed
 import rsnet as mx
 from rsnet import nd, sym
 
+pytestmark = pytest.mark.process
+
 OPERATORS = """
 import os, sys, threading
 import numpy as np

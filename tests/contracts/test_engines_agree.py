@@ -10,6 +10,8 @@ from places import SUPPORT
 
 import rsnet as mx
 
+pytestmark = pytest.mark.process
+
 SCRIPT = SUPPORT / "run_cases.py"
 
 

@@ -8,6 +8,8 @@ from processes import printed, run
 import rsnet as mx
 from rsnet import engine
 
+pytestmark = pytest.mark.process
+
 CUSTOM = """
     import os, signal, threading, time
     import rsnet as mx

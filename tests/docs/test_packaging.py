@@ -18,6 +18,8 @@ from processes import run
 
 import rsnet as mx
 
+pytestmark = pytest.mark.process
+
 MODULES = sorted(
     m.name for m in pkgutil.walk_packages(mx.__path__, "rsnet.") if "_core" not in m.name
 )

@@ -8,6 +8,8 @@ import time
 import pytest
 from processes import printed, run
 
+pytestmark = pytest.mark.process
+
 
 def test_the_environment_says_how_many_threads():
     def threads(asked):

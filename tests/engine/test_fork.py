@@ -3,6 +3,8 @@
 import pytest
 from processes import printed
 
+pytestmark = pytest.mark.process
+
 
 def test_children_allocate_although_compute_threads_did_when_they_were_forked():
     """Each operation of the chain takes memory from the pool when it runs, on a compute thread."""

@@ -119,6 +119,7 @@ def head_and_tail():
     return sym.Group([big, sym.sum(tail, name="sum")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limited", [False, True])
 @pytest.mark.parametrize("grad_req", ["null", "write"])
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def symbolic(recipe, steps=2):
     args = {n: mx.nd.array(v) for n, v in zip(names, inputs, strict=True)}
     grads = {n: mx.nd.array(np.ones(SHAPE)) for n in names}
     reqs = dict(zip(names, recipe[3], strict=True))
-    exe = net.bind(mx.cpu(), args, grads, {n: reqs[n] for n in used})
+    exe = net.bind(mx.cpu(), args, {n: grads[n] for n in used}, {n: reqs[n] for n in used})
     for _ in range(steps):
         exe.forward(is_train=True)
         exe.backward([mx.nd.array(h) for h in heads])

@@ -5,6 +5,7 @@ import operator
 import pickle
 import struct
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -476,7 +477,7 @@ def test_file_bytes(tmp_path):
     want += (
         struct.pack("<qqiii", 1, 3, 1, 0, 4) + struct.pack("<3i", 1, 2, 3) + struct.pack("<Q", 0)
     )
-    data = open(path, "rb").read()
+    data = Path(path).read_bytes()
     assert data == want and len(data) == 84
 
 
@@ -490,7 +491,7 @@ def test_save_and_load(tmp_path, dtype):
     np.testing.assert_array_equal(loaded["arg:x"].asnumpy(), x.asnumpy())
     nd.save(path, [x, x])
     assert len(nd.load(path)) == 2
-    assert len(nd.load_frombuffer(open(path, "rb").read())) == 2
+    assert len(nd.load_frombuffer(Path(path).read_bytes())) == 2
     nd.save(path, [])
     assert nd.load(path) == []
 

@@ -17,6 +17,8 @@ from processes import LIMIT_S, printed, run
 import rsnet as mx
 from rsnet import nd
 
+pytestmark = pytest.mark.process
+
 PROGRAM = SUPPORT / "hostile.py"
 STEP = 17  # of some 31,000 calls
 
@@ -217,10 +219,12 @@ v = engine.new_variable()
 engine.push_sync(lambda rc: (print("up", flush=True), threading.Event().wait()), mutate_vars=[v])
 engine.wait_for_var(v)
 """
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "up\n"
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(LIMIT_S) == -signal.SIGTERM
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(LIMIT_S) == -signal.SIGTERM
 
 
 ERRORS = """

@@ -6,6 +6,8 @@ import os
 import pytest
 from processes import printed
 
+pytestmark = pytest.mark.process
+
 
 def events_of(path, ph):
     return [e for e in json.loads(path.read_text())["traceEvents"] if e["ph"] in ph]
