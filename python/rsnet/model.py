@@ -6,8 +6,9 @@ import logging
 from typing import Any
 
 from . import ndarray, symbol
+from .callback import BatchEndParam
 
-__all__ = ["load_checkpoint", "load_params", "save_checkpoint"]
+__all__ = ["BatchEndParam", "load_checkpoint", "load_params", "save_checkpoint"]
 
 
 def save_checkpoint(
@@ -50,7 +51,17 @@ def load_params(prefix: str, epoch: int) -> tuple[dict[str, Any], dict[str, Any]
     ValueError
         The file's arrays are not named `arg:` or `aux:`.
     """
-    name = f"{prefix}-{epoch:04d}.params"
+    return params_of_file(f"{prefix}-{epoch:04d}.params")
+
+
+def params_of_file(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arrays of a file by kind: parameters (`arg:name`) and auxiliary states (`aux:name`).
+
+    Raises
+    ------
+    ValueError
+        The file's arrays are not named `arg:` or `aux:`.
+    """
     arg_params: dict[str, Any] = {}
     aux_params: dict[str, Any] = {}
     loaded = ndarray.load(name)
@@ -73,3 +84,11 @@ def load_checkpoint(prefix: str, epoch: int) -> tuple[Any, dict[str, Any], dict[
     """The symbol, parameters and auxiliary states that `save_checkpoint` wrote."""
     net = symbol.load(f"{prefix}-symbol.json")
     return net, *load_params(prefix, epoch)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "FeedForward":  # it is built on modules, which use this file
+        from .module import FeedForward
+
+        return FeedForward
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

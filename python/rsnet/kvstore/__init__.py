@@ -1,0 +1,10 @@
+"""Key-value stores: where data-parallel training sums gradients and keeps weights.
+
+``create("local")`` sums on the CPU, ``create("device")`` where the first value lies. A class that
+is registered with `KVStoreBase.register` is created by its lower-case name.
+"""
+
+from .base import KVStoreBase, create
+from .store import KVStore
+
+__all__ = ["KVStore", "KVStoreBase", "create"]

@@ -1,0 +1,67 @@
+"""Two-bit gradient compression with error feedback.
+
+What a code cannot express stays in the residual and is added to the next gradient (Seide et al.,
+"1-bit stochastic gradient descent", Interspeech 2014, with two bits and a threshold).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import ndarray as nd
+from ..ndarray import NDArray
+
+__all__ = ["TwoBitCompression"]
+
+
+class TwoBitCompression:
+    """Replaces each element of a gradient by -threshold, 0 or threshold.
+
+    r ← r + g; q = threshold where r ≥ threshold, -threshold where r ≤ -threshold, else 0; r ← r -
+    q.
+
+    Parameters
+    ----------
+    threshold : float
+        Greater than 0.
+
+    Raises
+    ------
+    ValueError
+        The threshold is not greater than 0.
+    """
+
+    def __init__(self, threshold: float = 0.5) -> None:
+        if not threshold > 0:
+            raise ValueError(f"threshold is {threshold}, expected a number greater than 0")
+        self.threshold = threshold
+        self._residuals: dict[Any, NDArray] = {}
+
+    def __call__(self, key: Any, grad: NDArray) -> NDArray:
+        """The decompressed gradient; `key` names the residual that it is added to."""
+        residual = self._residuals.get(key)
+        if residual is None or residual.shape != grad.shape:
+            residual = self._residuals[key] = nd.zeros(grad.shape, grad.context, grad.dtype)
+        residual += grad
+        above, below = residual >= self.threshold, residual <= -self.threshold
+        sent = (above - below) * self.threshold
+        residual -= sent
+        return sent
+
+
+def create_compression(params: dict[str, Any]) -> TwoBitCompression:
+    """The compression that `set_gradient_compression` describes.
+
+    Raises
+    ------
+    ValueError
+        An unknown type or parameter.
+    """
+    given = dict(params)
+    kind = given.pop("type", None)
+    if kind != "2bit":
+        raise ValueError(f"unknown type of gradient compression {kind!r}, expected '2bit'")
+    threshold = float(given.pop("threshold", 0.5))
+    if given:
+        raise ValueError(f"unknown parameter of gradient compression {sorted(given)}")
+    return TwoBitCompression(threshold)

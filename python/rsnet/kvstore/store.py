@@ -1,0 +1,272 @@
+"""The key-value store of one process."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+from .. import ndarray as nd
+from .. import optimizer as opt
+from ..base import MXNetError
+from ..context import cpu
+from ..ndarray import NDArray
+from .base import KVStoreBase
+from .compression import TwoBitCompression, create_compression
+
+__all__ = ["KVStore"]
+
+Updater = Callable[[Any, NDArray, NDArray], None]
+
+
+def _pairs(key: Any, value: Any, what: str) -> list[tuple[Any, Any]]:
+    """`(key, value)` pairs from a key and its value, or from equally long lists of both."""
+    if isinstance(key, (list, tuple)):
+        if not isinstance(value, (list, tuple)) or len(value) != len(key):
+            got = len(value) if isinstance(value, (list, tuple)) else type(value).__name__
+            raise ValueError(f"{what}: {len(key)} keys and {got} values, expected as many of both")
+        return list(zip(key, value, strict=True))
+    return [(key, value)]
+
+
+def _arrays(key: Any, value: Any, what: str) -> list[NDArray]:
+    """The arrays of one key: one, or a list with one a device."""
+    arrays = list(value) if isinstance(value, (list, tuple)) else [value]
+    for array in arrays:
+        if not isinstance(array, NDArray):
+            raise TypeError(
+                f"{what}: the value of key {key!r} is a {type(array).__name__}, expected NDArray"
+            )
+    if not arrays:
+        raise ValueError(f"{what}: key {key!r} has no value")
+    return arrays
+
+
+class KVStore(KVStoreBase):
+    """Sums pushed values and keeps one array a key. Made by `rsnet.kv.create`.
+
+    Keys are integers or strings, not both in one store. Operations are pushed to the engine like
+    any other, so `push` and `pull` return at once.
+    """
+
+    def __init__(self, name: str = "local") -> None:
+        self._type = name
+        self._stored: dict[Any, NDArray] = {}
+        self._updater: Updater | None = None
+        self._compression: TwoBitCompression | None = None
+
+    # ---- keys and values -----------------------------------------------------------------------
+
+    def _check_kind(self, key: Any) -> None:
+        if isinstance(key, bool) or not isinstance(key, (int, str)):
+            raise TypeError(f"invalid key {key!r}: expected an integer or a string")
+        for known in self._stored:
+            if isinstance(known, str) != isinstance(key, str):
+                raise ValueError(f"Mixed key types are not allowed: {known!r} and {key!r}")
+            return
+
+    def _known(self, key: Any) -> NDArray:
+        self._check_kind(key)
+        stored = self._stored.get(key)
+        if stored is None:
+            hint = "doesn't exist. Did you init?" if isinstance(key, str) else "has not been inited"
+            raise MXNetError(f"key {key} {hint}")
+        return stored
+
+    def init(self, key: Any, value: Any) -> None:
+        """Stores first values; each key is initialised once.
+
+        Parameters
+        ----------
+        key : int, str or list of these
+        value : NDArray or list of NDArray
+
+        Raises
+        ------
+        MXNetError
+            A key is there already.
+        ValueError
+            Keys of mixed types, or not as many keys as values.
+        """
+        for one, given in _pairs(key, value, "init"):
+            self._check_kind(one)
+            if one in self._stored:
+                raise MXNetError(f"duplicate init of key {one}")
+            array = _arrays(one, given, "init")[0]
+            self._stored[one] = array.copy() if self._is_on_device else array.copyto(cpu())
+
+    @property
+    def _is_on_device(self) -> bool:
+        return "device" in self._type or self._type == "nccl"
+
+    def _sum(self, key: Any, values: list[NDArray]) -> NDArray:
+        ctx = values[0].context if self._is_on_device else cpu()
+        if self._compression is not None:
+            values = [self._compression((key, i), v) for i, v in enumerate(values)]
+        shape = self._stored[key].shape
+        for value in values:
+            if value.shape != shape:
+                raise ValueError(f"push: key {key!r} has shape {shape}, got {value.shape}")
+        here = [v.as_in_context(ctx) for v in values]
+        return here[0].copy() if len(here) == 1 else nd.add_n(*here)
+
+    def push(self, key: Any, value: Any, priority: int = 0) -> None:
+        """Sums the values of each key; the sum updates the stored array or replaces it.
+
+        Parameters
+        ----------
+        key : int, str or list of these
+            A repeated key counts like a list of values.
+        value : NDArray, list of NDArray or list of lists
+            The values of each key.
+        priority : int
+            Accepted for compatibility: the order follows from what each operation reads and writes.
+
+        Raises
+        ------
+        MXNetError
+            A key that was not initialised.
+        """
+        gathered: dict[Any, list[NDArray]] = {}
+        for one, given in _pairs(key, value, "push"):
+            self._known(one)
+            gathered.setdefault(one, []).extend(_arrays(one, given, "push"))
+        for one, values in gathered.items():
+            total = self._sum(one, values)
+            stored = self._stored[one]
+            if self._updater is None:
+                self._stored[one] = total.astype(stored.dtype, copy=False)
+            else:
+                self._updater(one, total.as_in_context(stored.context), stored)
+
+    def pull(
+        self, key: Any, out: Any = None, priority: int = 0, ignore_sparse: bool = True
+    ) -> None:
+        """Copies the stored array of each key to `out`.
+
+        Parameters
+        ----------
+        key : int, str or list of these
+        out : NDArray, list of NDArray or list of lists
+            Destinations of each key.
+
+        Raises
+        ------
+        MXNetError
+            A key that was not initialised.
+        """
+        if out is None:
+            raise ValueError("pull: out is None, expected the arrays to copy to")
+        for one, given in _pairs(key, out, "pull"):
+            stored = self._known(one)
+            for array in _arrays(one, given, "pull"):
+                stored.copyto(array)
+
+    def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
+        """`push`, then `pull` to `out` (to `value` itself if `out` is None)."""
+        self.push(key, value, priority)
+        self.pull(key, value if out is None else out, priority)
+
+    def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
+        """`init`, then `pull` to `out`."""
+        self.init(key, value)
+        self.pull(key, out, priority)
+
+    def row_sparse_pull(
+        self, key: Any, out: Any = None, priority: int = 0, row_ids: Any = None
+    ) -> None:
+        """Raises: sparse arrays are not supported."""
+        raise NotImplementedError("row_sparse_pull: sparse arrays are not supported; use pull")
+
+    # ---- updates -------------------------------------------------------------------------------
+
+    def set_optimizer(self, optimizer: opt.Optimizer) -> None:
+        """Updates stored weights by `optimizer` whenever gradients are pushed."""
+        if not isinstance(optimizer, opt.Optimizer):
+            raise TypeError(f"optimizer is a {type(optimizer).__name__}, expected an Optimizer")
+        self._set_updater(opt.get_updater(optimizer))
+
+    def set_updater(self, updater: Updater) -> None:
+        """Calls `updater(key, pushed, stored)` for each pushed key; it changes `stored`."""
+        if not callable(updater):
+            raise TypeError(
+                f"updater is {updater!r}, expected a function of key, pushed and stored"
+            )
+        self._updater = updater
+
+    _set_updater = set_updater
+
+    def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
+        """Compresses pushed gradients.
+
+        Parameters
+        ----------
+        compression_params : dict
+            ``{"type": "2bit", "threshold": 0.5}``.
+
+        Raises
+        ------
+        ValueError
+            The store is not of the type 'device', or the parameters are unknown.
+        """
+        if not self._is_on_device:
+            raise ValueError(
+                f"Gradient compression is not supported for kvstore type '{self._type}', "
+                "use 'device'"
+            )
+        self._compression = create_compression(compression_params)
+
+    @staticmethod
+    def is_capable(capability: str) -> bool:
+        """Returns whether the store can update weights (`KVStoreBase.OPTIMIZER`)."""
+        if capability.lower() != KVStoreBase.OPTIMIZER:
+            raise MXNetError(f"unknown capability '{capability}', expected 'optimizer'")
+        return True
+
+    def save_optimizer_states(self, fname: str, dump_optimizer: bool = False) -> None:
+        """Writes the optimizer's states (with the optimizer itself if asked for) to a file."""
+        with open(fname, "wb") as file:
+            file.write(self._states_of("save").get_states(dump_optimizer))
+
+    def load_optimizer_states(self, fname: str) -> None:
+        """Reads states that `save_optimizer_states` wrote. They are pickled: load only files that
+        you trust.
+        """
+        updater = self._states_of("load")
+        with open(fname, "rb") as file:
+            updater.set_states(file.read())
+
+    def _states_of(self, verb: str) -> Any:
+        if not isinstance(self._updater, opt.Updater):
+            raise MXNetError(
+                f"Cannot {verb} states for distributed training or without an optimizer"
+            )
+        return self._updater
+
+    # ---- the group of workers ------------------------------------------------------------------
+
+    @property
+    def type(self) -> str:
+        """The name with which the store was created."""
+        return self._type
+
+    @property
+    def rank(self) -> int:
+        """0: a store of one process has one worker."""
+        return 0
+
+    @property
+    def num_workers(self) -> int:
+        """1: a store of one process has one worker."""
+        return 1
+
+    def _barrier(self) -> None:
+        """Waits for all workers: there is one."""
+
+    def barrier(self) -> None:
+        """Waits for all workers: there is one."""
+
+    def __reduce__(self) -> Any:
+        raise pickle.PicklingError(
+            "a KVStore holds the arrays of one process and cannot be pickled"
+        )

@@ -1,0 +1,24 @@
+"""Modules: a symbol with its parameters, optimizer and training loop.
+
+`Module` is the usual one; `BucketingModule` keeps one for each input length over shared parameters,
+`SequentialModule` chains several, `PythonModule` is written in Python.
+"""
+
+from .base_module import BaseModule
+from .bucketing_module import BucketingModule
+from .executor_group import DataParallelExecutorGroup
+from .feedforward import FeedForward
+from .module import Module
+from .python_module import PythonLossModule, PythonModule
+from .sequential_module import SequentialModule
+
+__all__ = [
+    "BaseModule",
+    "Module",
+    "BucketingModule",
+    "SequentialModule",
+    "PythonModule",
+    "PythonLossModule",
+    "DataParallelExecutorGroup",
+    "FeedForward",
+]

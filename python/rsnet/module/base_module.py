@@ -1,0 +1,564 @@
+"""`BaseModule`: what every module can do once it can bind, run and update; above all `fit`."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import metric as _metric
+from .. import ndarray as nd
+from ..callback import BatchEndParam
+from ..initializer import Uniform
+from ..io import DataBatch, DataDesc, DataIter
+from ..ndarray import NDArray
+
+__all__ = ["BaseModule"]
+
+Callbacks = Callable[..., Any] | Sequence[Callable[..., Any]] | None
+DEFAULT_INITIALIZER = Uniform(0.01)
+PARAMETER_ENDINGS = ("_weight", "_bias", "_gamma", "_beta")
+
+
+def as_list(value: Any) -> list[Any]:
+    """`value` as a list: itself, or a list of one."""
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def call_all(callbacks: Callbacks, *args: Any) -> None:
+    """Calls one callback, several, or none."""
+    if callbacks is not None:
+        for callback in as_list(callbacks):
+            callback(*args)
+
+
+def check_input_names(symbol: Any, names: Sequence[str], kind: str, throw: bool) -> None:
+    """Raises (or warns, if not `throw`) where `names` has what is no argument of the symbol.
+
+    Raises
+    ------
+    ValueError
+        A name is not among the arguments.
+    """
+    arguments = symbol.list_arguments()
+    for name in names:
+        if name in arguments:
+            continue
+        candidates = [a for a in arguments if not a.endswith(PARAMETER_ENDINGS)]
+        message = (
+            f"You created Module with Module(..., {kind}_names={list(names)}) "
+            f"but input with name '{name}' is not found in symbol.list_arguments(). "
+            "Did you mean one of:\n\t" + "\n\t".join(candidates)
+        )
+        if throw:
+            raise ValueError(message)
+        warnings.warn(message, stacklevel=4)
+
+
+def as_descs(shapes: Any) -> list[DataDesc]:
+    """Descriptions of arrays from `DataDesc`s or (name, shape) pairs."""
+    found = []
+    for item in shapes:
+        if isinstance(item, DataDesc):
+            found.append(item)
+        elif isinstance(item, (list, tuple)) and len(item) >= 2 and isinstance(item[0], str):
+            found.append(DataDesc(*item))
+        else:
+            raise TypeError(
+                f"invalid shape {item!r}: expected a DataDesc or a pair of name and shape"
+            )
+    return found
+
+
+def parse_descs(
+    data_names: Sequence[str], label_names: Sequence[str], data_shapes: Any, label_shapes: Any
+) -> tuple[list[DataDesc], list[DataDesc] | None]:
+    """The descriptions of data and labels; each must have the names that the module expects.
+
+    Raises
+    ------
+    ValueError
+        Other names.
+    """
+    data = as_descs(data_shapes)
+    if sorted(d.name for d in data) != sorted(data_names):
+        raise ValueError(
+            f"Data provided by data_shapes don't match names specified by data_names "
+            f"({[tuple(d) for d in data]} vs. {list(data_names)})"
+        )
+    if not label_shapes:
+        return data, None
+    labels = as_descs(label_shapes)
+    if sorted(d.name for d in labels) != sorted(label_names):
+        warnings.warn(
+            f"Data provided by label_shapes don't match names specified by label_names "
+            f"({[tuple(d) for d in labels]} vs. {list(label_names)})",
+            stacklevel=3,
+        )
+    return data, labels
+
+
+class BaseModule:
+    """Base of all modules.
+
+    A subclass defines `bind`, `init_params`, `init_optimizer`, `forward`, `backward`, `update`,
+    `get_outputs`, `get_input_grads`, `update_metric`, `get_params` and the properties that describe
+    inputs and outputs. What is here is written in these terms.
+
+    Attributes
+    ----------
+    binded, for_training, inputs_need_grad, params_initialized, optimizer_initialized : bool
+        How far the module has come: bind, then parameters, then the optimizer.
+    """
+
+    def __init__(self, logger: Any = logging) -> None:
+        self.logger = logger
+        self.binded = False
+        self.for_training = False
+        self.inputs_need_grad = False
+        self.params_initialized = False
+        self.optimizer_initialized = False
+        self._symbol: Any = None
+        self._total_exec_bytes = 0
+
+    def _require(self, what: str, *states: str) -> None:
+        """Raises where a step that `what` needs was not taken."""
+        steps = {
+            "binded": "bind", "params_initialized": "init_params",
+            "optimizer_initialized": "init_optimizer",
+            "inputs_need_grad": "bind(inputs_need_grad=True)",
+        }  # fmt: skip
+        missing = [steps[s] for s in states if not getattr(self, s)]
+        if missing:
+            raise AssertionError(
+                f"{type(self).__name__}.{what}: call {' and '.join(missing)} first"
+            )
+
+    # ---- running over an iterator --------------------------------------------------------------
+
+    def forward_backward(self, data_batch: DataBatch) -> None:
+        """Forward as for training, then backward."""
+        self.forward(data_batch, is_train=True)
+        self.backward()
+
+    def score(
+        self,
+        eval_data: DataIter,
+        eval_metric: Any,
+        num_batch: int | None = None,
+        batch_end_callback: Callbacks = None,
+        score_end_callback: Callbacks = None,
+        reset: bool = True,
+        epoch: int = 0,
+        sparse_row_id_fn: Any = None,
+    ) -> list[tuple[str, float]]:
+        """Evaluates a metric over an iterator; rows of padding count.
+
+        Parameters
+        ----------
+        eval_data : DataIter
+        eval_metric : EvalMetric, name, function or list of these
+        num_batch : int, optional
+            At most so many batches.
+        batch_end_callback, score_end_callback : callable or list
+            Called with a `BatchEndParam`.
+        reset : bool
+            Start the iterator from its beginning?
+        epoch : int
+            Number that callbacks are given.
+
+        Returns
+        -------
+        list of (str, float)
+            Name and value of each metric.
+        """
+        self._require("score", "binded", "params_initialized")
+        refuse_sparse(sparse_row_id_fn)
+        if reset:
+            eval_data.reset()
+        metric = (
+            _metric.create(eval_metric)
+            if not isinstance(eval_metric, _metric.EvalMetric)
+            else eval_metric
+        )
+        metric.reset()
+        count = 0
+        for nbatch, batch in enumerate(eval_data):
+            if nbatch == num_batch:
+                break
+            self.prepare(batch, sparse_row_id_fn=sparse_row_id_fn)
+            self.forward(batch, is_train=False)
+            if isinstance(batch, list):
+                self.update_metric(metric, [b.label for b in batch], pre_sliced=True)
+            else:
+                self.update_metric(metric, batch.label)
+            call_all(batch_end_callback, BatchEndParam(epoch, nbatch, metric, locals()))
+            count += 1
+        call_all(score_end_callback, BatchEndParam(epoch, count, metric, locals()))
+        return metric.get_global_name_value()
+
+    def iter_predict(
+        self,
+        eval_data: Any,
+        num_batch: int | None = None,
+        reset: bool = True,
+        sparse_row_id_fn: Any = None,
+    ) -> Iterator[tuple[list[NDArray], int, DataBatch]]:
+        """Yields the outputs of each batch without its padding, its number, and the batch."""
+        self._require("iter_predict", "binded", "params_initialized")
+        refuse_sparse(sparse_row_id_fn)
+        if reset:
+            eval_data.reset()
+        for nbatch, batch in enumerate(eval_data):
+            if nbatch == num_batch:
+                break
+            self.prepare(batch, sparse_row_id_fn=sparse_row_id_fn)
+            self.forward(batch, is_train=False)
+            pad = batch.pad or 0
+            outputs = [out[0 : out.shape[0] - pad] for out in self.get_outputs()]
+            yield outputs, nbatch, batch
+
+    def predict(
+        self,
+        eval_data: Any,
+        num_batch: int | None = None,
+        merge_batches: bool = True,
+        reset: bool = True,
+        always_output_list: bool = False,
+        sparse_row_id_fn: Any = None,
+    ) -> Any:
+        """The outputs for all rows of an iterator, without padding.
+
+        Parameters
+        ----------
+        eval_data : DataIter, NDArray or numpy.ndarray
+            An array is one batch.
+        num_batch : int, optional
+            At most so many batches.
+        merge_batches : bool
+            Concatenate the batches? Otherwise a list of outputs for each batch.
+        reset : bool
+            Start the iterator from its beginning?
+        always_output_list : bool
+            A list also where there is one output.
+
+        Raises
+        ------
+        ValueError
+            `eval_data` is neither an array nor an iterator, or batches differ in their number of
+            outputs.
+        """
+        self._require("predict", "binded", "params_initialized")
+        if isinstance(eval_data, (NDArray, np.ndarray)):
+            array = nd.array(eval_data) if isinstance(eval_data, np.ndarray) else eval_data
+            self.forward(DataBatch([array]), is_train=False)
+            return self.get_outputs()[0]
+        if not isinstance(eval_data, DataIter) and not hasattr(eval_data, "reset"):
+            raise ValueError("eval_data must be of type NDArray or DataIter")
+        batches = [
+            [out.copy() for out in outputs]
+            for outputs, _, _ in self.iter_predict(eval_data, num_batch, reset, sparse_row_id_fn)
+        ]
+        if not batches or not merge_batches:
+            return batches
+        if len({len(outputs) for outputs in batches}) != 1:
+            raise ValueError(
+                "Cannot merge batches, as num of outputs is not the same in mini-batches. "
+                "Maybe bucketing is used?"
+            )
+        merged = [nd.concat(*parts, dim=0) for parts in zip(*batches, strict=True)]
+        return merged[0] if len(merged) == 1 and not always_output_list else merged
+
+    def fit(
+        self,
+        train_data: DataIter,
+        eval_data: DataIter | None = None,
+        eval_metric: Any = "acc",
+        epoch_end_callback: Callbacks = None,
+        batch_end_callback: Callbacks = None,
+        kvstore: Any = "local",
+        optimizer: Any = "sgd",
+        optimizer_params: Any = (("learning_rate", 0.01),),
+        eval_end_callback: Callbacks = None,
+        eval_batch_end_callback: Callbacks = None,
+        initializer: Any = DEFAULT_INITIALIZER,
+        arg_params: dict[str, NDArray] | None = None,
+        aux_params: dict[str, NDArray] | None = None,
+        allow_missing: bool = False,
+        force_rebind: bool = False,
+        force_init: bool = False,
+        begin_epoch: int = 0,
+        num_epoch: int | None = None,
+        validation_metric: Any = None,
+        monitor: Any = None,
+        sparse_row_id_fn: Any = None,
+    ) -> None:
+        """Trains: binds, initialises and runs `num_epoch - begin_epoch` epochs.
+
+        Parameters
+        ----------
+        train_data, eval_data : DataIter
+            Batches to learn from, and batches to validate with after each epoch.
+        eval_metric, validation_metric : EvalMetric, name, function or list of these
+            Metric of the training, and of the validation (the same if None).
+        epoch_end_callback : callable or list
+            Called with `(epoch, symbol, arg_params, aux_params)`.
+        batch_end_callback, eval_batch_end_callback, eval_end_callback : callable or list
+            Called with a `BatchEndParam`.
+        kvstore : str or KVStore
+            How gradients of several devices are summed.
+        optimizer : str or Optimizer
+        optimizer_params : dict or sequence of pairs
+            Arguments of the optimizer, if it is given by name.
+        initializer : Initializer
+            For parameters that `arg_params` and `aux_params` do not give.
+        arg_params, aux_params : dict of str to NDArray
+            First values, for example of a checkpoint.
+        allow_missing : bool
+            May `arg_params` lack parameters?
+        force_rebind, force_init : bool
+            Bind, initialise again where that was done before?
+        begin_epoch, num_epoch : int
+            Number of the first epoch, and of the epoch before which training ends.
+        monitor : Monitor, optional
+
+        Raises
+        ------
+        AssertionError
+            `num_epoch` is missing.
+        """
+        if num_epoch is None:
+            raise AssertionError("please specify number of epochs")
+        refuse_sparse(sparse_row_id_fn)
+        self.bind(
+            data_shapes=train_data.provide_data, label_shapes=train_data.provide_label,
+            for_training=True, force_rebind=force_rebind,
+        )  # fmt: skip
+        if monitor is not None:
+            self.install_monitor(monitor)
+        if force_init or not self.params_initialized or arg_params or aux_params:
+            self.init_params(
+                initializer=initializer, arg_params=arg_params, aux_params=aux_params,
+                allow_missing=allow_missing, force_init=force_init,
+            )  # fmt: skip
+        self.init_optimizer(kvstore=kvstore, optimizer=optimizer, optimizer_params=optimizer_params)
+        metric = _metric.create(eval_metric)
+        validation_metric = metric if validation_metric is None else validation_metric
+        for epoch in range(begin_epoch, num_epoch):
+            started = time.time()
+            values = self._train_epoch(train_data, metric, epoch, batch_end_callback, monitor)
+            for name, value in values:
+                self.logger.info("Epoch[%d] Train-%s=%f", epoch, name, value)
+            self.logger.info("Epoch[%d] Time cost=%.3f", epoch, time.time() - started)
+            arg_params, aux_params = self.get_params()
+            self.set_params(arg_params, aux_params)
+            call_all(epoch_end_callback, epoch, self.symbol, arg_params, aux_params)
+            if eval_data is not None:
+                scores = self.score(
+                    eval_data, validation_metric, score_end_callback=eval_end_callback,
+                    batch_end_callback=eval_batch_end_callback, epoch=epoch,
+                )  # fmt: skip
+                for name, value in scores:
+                    self.logger.info("Epoch[%d] Validation-%s=%f", epoch, name, value)
+            train_data.reset()
+
+    def _train_epoch(
+        self, train_data: DataIter, metric: Any, epoch: int, callbacks: Callbacks, monitor: Any
+    ) -> list[tuple[str, float]]:
+        """Runs one epoch; the metric's values at its last batch, before callbacks see it.
+
+        One batch is fetched ahead, so that reading data overlaps with the step before.
+        """
+        metric.reset()
+        batches = iter(train_data)
+        upcoming = next(batches, None)
+        values: list[tuple[str, float]] = metric.get_global_name_value()
+        nbatch = 0
+        while upcoming is not None:
+            data_batch = upcoming
+            if monitor is not None:
+                monitor.tic()
+            self.forward_backward(data_batch)
+            self.update()
+            upcoming = next(batches, None)
+            if upcoming is not None:
+                self.prepare(upcoming)
+            if isinstance(data_batch, list):
+                self.update_metric(metric, [b.label for b in data_batch], pre_sliced=True)
+            else:
+                self.update_metric(metric, data_batch.label)
+            if monitor is not None:
+                monitor.toc_print()
+            if upcoming is None:
+                values = metric.get_global_name_value()
+            eval_metric, is_last = metric, upcoming is None  # names that callbacks find in `locals`
+            call_all(callbacks, BatchEndParam(epoch, nbatch, eval_metric, locals()))
+            nbatch += 1
+        return values
+
+    # ---- parameters ----------------------------------------------------------------------------
+
+    def set_params(
+        self,
+        arg_params: dict[str, NDArray] | None,
+        aux_params: dict[str, NDArray] | None,
+        allow_missing: bool = False,
+        force_init: bool = True,
+        allow_extra: bool = False,
+    ) -> None:
+        """Assigns parameters and auxiliary states.
+
+        Raises
+        ------
+        RuntimeError
+            A parameter is missing, unless `allow_missing`.
+        ValueError
+            A name that the module does not have, unless `allow_extra`.
+        """
+        self.init_params(
+            initializer=None, arg_params=arg_params, aux_params=aux_params,
+            allow_missing=allow_missing, force_init=force_init, allow_extra=allow_extra,
+        )  # fmt: skip
+
+    def save_params(self, fname: str) -> None:
+        """Writes the parameters (`arg:name`) and auxiliary states (`aux:name`) to a file."""
+        arg_params, aux_params = self.get_params()
+        arrays = {f"arg:{k}": v for k, v in arg_params.items()}
+        arrays |= {f"aux:{k}": v for k, v in aux_params.items()}
+        nd.save(fname, arrays)
+
+    def load_params(self, fname: str) -> None:
+        """Assigns what `save_params` wrote.
+
+        Raises
+        ------
+        ValueError
+            The file's arrays are not named `arg:` or `aux:`.
+        """
+        from ..model import params_of_file
+
+        self.set_params(*params_of_file(fname))
+
+    # ---- what a subclass defines ---------------------------------------------------------------
+
+    @property
+    def symbol(self) -> Any:
+        """The symbol, or None for a module that has none."""
+        return self._symbol
+
+    @property
+    def data_names(self) -> list[str]:
+        """Names of the data that the module takes."""
+        raise NotImplementedError
+
+    @property
+    def output_names(self) -> list[str]:
+        """Names of the outputs."""
+        raise NotImplementedError
+
+    @property
+    def data_shapes(self) -> list[DataDesc]:
+        """Descriptions of the data."""
+        raise NotImplementedError
+
+    @property
+    def label_shapes(self) -> list[DataDesc] | None:
+        """Descriptions of the labels; None if the module takes none."""
+        raise NotImplementedError
+
+    @property
+    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Names and shapes of the outputs."""
+        raise NotImplementedError
+
+    def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        """Copies of the parameters and the auxiliary states."""
+        raise NotImplementedError
+
+    def init_params(
+        self,
+        initializer: Any = DEFAULT_INITIALIZER,
+        arg_params: dict[str, NDArray] | None = None,
+        aux_params: dict[str, NDArray] | None = None,
+        allow_missing: bool = False,
+        force_init: bool = False,
+        allow_extra: bool = False,
+    ) -> None:
+        """Gives the parameters their first values."""
+        raise NotImplementedError
+
+    def bind(
+        self,
+        data_shapes: Any,
+        label_shapes: Any = None,
+        for_training: bool = True,
+        inputs_need_grad: bool = False,
+        force_rebind: bool = False,
+        shared_module: BaseModule | None = None,
+        grad_req: Any = "write",
+    ) -> None:
+        """Allocates memory for the given shapes."""
+        raise NotImplementedError
+
+    def init_optimizer(
+        self,
+        kvstore: Any = "local",
+        optimizer: Any = "sgd",
+        optimizer_params: Any = (("learning_rate", 0.01),),
+        force_init: bool = False,
+    ) -> None:
+        """Chooses how parameters are updated."""
+        raise NotImplementedError
+
+    def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:
+        """Gets ready for a batch that is about to be run."""
+        refuse_sparse(sparse_row_id_fn)
+
+    def forward(self, data_batch: DataBatch, is_train: bool | None = None) -> None:
+        """Computes the outputs."""
+        raise NotImplementedError
+
+    def backward(self, out_grads: Any = None) -> None:
+        """Computes the gradients."""
+        raise NotImplementedError
+
+    def update(self) -> None:
+        """Updates the parameters by their gradients."""
+        raise NotImplementedError
+
+    def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
+        """The outputs of the last forward."""
+        raise NotImplementedError
+
+    def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
+        """The gradients of the data, computed by the last backward."""
+        raise NotImplementedError
+
+    def get_states(self, merge_multi_context: bool = True) -> list[Any]:
+        """The states that are carried from batch to batch; none here."""
+        self._require("get_states", "binded", "params_initialized")
+        return []
+
+    def set_states(self, states: Any = None, value: Any = None) -> None:
+        """Sets the states that are carried from batch to batch; there are none here."""
+        self._require("set_states", "binded", "params_initialized")
+        if states or value:
+            raise ValueError(f"{type(self).__name__} has no states")
+
+    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False) -> None:
+        """Updates a metric by the outputs of the last forward."""
+        raise NotImplementedError
+
+    def install_monitor(self, mon: Any) -> None:
+        """Lets a monitor watch the executors."""
+        raise NotImplementedError
+
+
+def refuse_sparse(sparse_row_id_fn: Any) -> None:
+    """Raises where a function for sparse rows is given."""
+    if sparse_row_id_fn is not None:
+        raise NotImplementedError("sparse_row_id_fn: sparse parameters are not supported")

@@ -1,0 +1,388 @@
+"""`BucketingModule`: one module for each input length, over shared parameters and memory."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import ndarray as nd
+from .. import symbol as sym
+from ..io import DataBatch, DataDesc
+from ..model import load_params
+from ..name import NameManager
+from ..ndarray import NDArray
+from .base_module import DEFAULT_INITIALIZER, BaseModule, check_input_names
+from .module import Module
+
+__all__ = ["BucketingModule"]
+
+
+class BucketingModule(BaseModule):
+    """Modules of one network for different inputs, one for each bucket key that batches bring.
+
+    Parameters
+    ----------
+    sym_gen : callable
+        `sym_gen(bucket_key)` returns the symbol, the names of the data and the names of the labels.
+    default_bucket_key : hashable
+        Key of the bucket that is bound first, usually the largest.
+    logger, context, work_load_list, fixed_param_names, state_names, group2ctxs, compression_params
+        As for `Module`.
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> def sym_gen(length):
+    ...     net = mx.sym.sum(mx.sym.Variable("data"), axis=1, keepdims=True)
+    ...     net = mx.sym.FullyConnected(net, num_hidden=2, name="fc")
+    ...     return mx.sym.SoftmaxOutput(net, name="softmax"), ("data",), ("softmax_label",)
+    >>> mod = mx.mod.BucketingModule(sym_gen, default_bucket_key=10)
+    >>> mod.bind([("data", (4, 10))], [("softmax_label", (4,))])
+    >>> mod.init_params()
+    >>> batch = mx.io.DataBatch([mx.nd.ones((4, 6))], [mx.nd.zeros((4,))], bucket_key=6,
+    ...     provide_data=[("data", (4, 6))], provide_label=[("softmax_label", (4,))])
+    >>> mod.forward(batch)
+    >>> mod.get_outputs()[0].shape
+    (4, 2)
+    """
+
+    def __init__(
+        self,
+        sym_gen: Callable[[Any], Any],
+        default_bucket_key: Any = None,
+        logger: Any = logging,
+        context: Any = None,
+        work_load_list: Sequence[float] | None = None,
+        fixed_param_names: Sequence[str] | None = None,
+        state_names: Sequence[str] | None = None,
+        group2ctxs: Any = None,
+        compression_params: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(logger=logger)
+        if default_bucket_key is None:
+            raise AssertionError(
+                "default_bucket_key is None, expected the key of the largest bucket"
+            )
+        self._sym_gen = sym_gen
+        self._default_bucket_key = default_bucket_key
+        self._options = {
+            "logger": logger, "context": context, "work_load_list": work_load_list,
+            "fixed_param_names": fixed_param_names, "state_names": state_names,
+            "group2ctxs": group2ctxs, "compression_params": compression_params,
+        }  # fmt: skip
+        symbol, data_names, label_names = self._call_sym_gen(default_bucket_key)
+        check_input_names(symbol, list(data_names or []), "data", True)
+        check_input_names(symbol, list(label_names or []), "label", False)
+        check_input_names(symbol, list(state_names or []), "state", True)
+        check_input_names(symbol, list(fixed_param_names or []), "fixed_param", True)
+        self._buckets: dict[Any, Module] = {}
+        self._current: Module | None = None
+        self._curr_bucket_key: Any = None
+        self._grad_req: Any = "write"
+        self._monitor: Any = None
+
+    def _call_sym_gen(self, key: Any) -> Any:
+        with NameManager():  # equal names in every bucket, whatever was composed before
+            return self._sym_gen(key)
+
+    def _new_module(self, key: Any) -> Module:
+        symbol, data_names, label_names = self._call_sym_gen(key)
+        return Module(symbol, data_names, label_names, **self._options)
+
+    def _module(self, what: str) -> Module:
+        self._require(what, "binded")
+        assert self._current is not None
+        return self._current
+
+    # ---- what the module is: as the current bucket ---------------------------------------------
+
+    @property
+    def symbol(self) -> Any:
+        """The symbol of the current bucket."""
+        return self._module("symbol").symbol
+
+    @property
+    def data_names(self) -> list[str]:
+        """Names of the data."""
+        if self._current is not None:
+            return self._current.data_names
+        return list(self._call_sym_gen(self._default_bucket_key)[1])
+
+    @property
+    def output_names(self) -> list[str]:
+        """Names of the outputs."""
+        if self._current is not None:
+            return self._current.output_names
+        return self._call_sym_gen(self._default_bucket_key)[0].list_outputs()
+
+    @property
+    def data_shapes(self) -> list[DataDesc]:
+        """Descriptions of the data of the current bucket."""
+        return self._module("data_shapes").data_shapes
+
+    @property
+    def label_shapes(self) -> list[DataDesc] | None:
+        """Descriptions of the labels of the current bucket."""
+        return self._module("label_shapes").label_shapes
+
+    @property
+    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Names and shapes of the outputs of the current bucket."""
+        return self._module("output_shapes").output_shapes
+
+    # ---- binding and parameters ----------------------------------------------------------------
+
+    def bind(
+        self,
+        data_shapes: Any,
+        label_shapes: Any = None,
+        for_training: bool = True,
+        inputs_need_grad: bool = False,
+        force_rebind: bool = False,
+        shared_module: BaseModule | None = None,
+        grad_req: Any = "write",
+    ) -> None:
+        """Binds the default bucket; the others are bound when a batch first needs them."""
+        if shared_module is not None:
+            raise AssertionError("shared_module for BucketingModule is not supported")
+        params = (
+            self.get_params() if force_rebind and self.binded and self.params_initialized else None
+        )
+        if force_rebind:
+            self._buckets, self._current, self.binded = {}, None, False
+        if self.binded:
+            self.logger.warning("Already bound, ignoring bind()")
+            return
+        self.for_training, self.inputs_need_grad, self._grad_req = (
+            for_training,
+            inputs_need_grad,
+            grad_req,
+        )
+        module = self._new_module(self._default_bucket_key)
+        module.bind(
+            data_shapes,
+            label_shapes,
+            for_training,
+            inputs_need_grad,
+            shared_module=None,
+            grad_req=grad_req,
+        )
+        self._current, self._curr_bucket_key = module, self._default_bucket_key
+        self._buckets[self._default_bucket_key] = module
+        self.binded = True
+        if params is not None:
+            self.set_params(*params)
+        elif self.params_initialized:  # loaded before binding
+            self.set_params(*self._loaded)
+
+    _loaded: tuple[dict[str, NDArray], dict[str, NDArray]] = ({}, {})
+
+    def switch_bucket(self, bucket_key: Any, data_shapes: Any, label_shapes: Any = None) -> None:
+        """Makes a bucket the current one; binds it first if it is new."""
+        self._require("switch_bucket", "binded")
+        if bucket_key not in self._buckets:
+            module = self._new_module(bucket_key)
+            module.bind(
+                data_shapes, label_shapes, self.for_training, self.inputs_need_grad,
+                shared_module=self._buckets[self._default_bucket_key], grad_req=self._grad_req,
+            )  # fmt: skip
+            if self._monitor is not None:
+                module.install_monitor(self._monitor)
+            self._buckets[bucket_key] = module
+        self._current, self._curr_bucket_key = self._buckets[bucket_key], bucket_key
+
+    def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        """Parameters and auxiliary states."""
+        self._require("get_params", "params_initialized")
+        module = self._module("get_params")
+        module._params_dirty = self._are_params_dirty()
+        return module.get_params()
+
+    def _are_params_dirty(self) -> bool:
+        return any(m._params_dirty for m in self._buckets.values())
+
+    def init_params(
+        self,
+        initializer: Any = DEFAULT_INITIALIZER,
+        arg_params: dict[str, NDArray] | None = None,
+        aux_params: dict[str, NDArray] | None = None,
+        allow_missing: bool = False,
+        force_init: bool = False,
+        allow_extra: bool = False,
+    ) -> None:
+        """As `Module.init_params`; all buckets share the parameters."""
+        if self.params_initialized and not force_init:
+            return
+        module = self._module("init_params")
+        module.init_params(
+            initializer, arg_params, aux_params, allow_missing, force_init, allow_extra
+        )
+        self._mark(params_initialized=True, dirty=False)
+
+    def set_params(
+        self,
+        arg_params: dict[str, NDArray] | None,
+        aux_params: dict[str, NDArray] | None,
+        allow_missing: bool = False,
+        force_init: bool = True,
+        allow_extra: bool = False,
+    ) -> None:
+        """As `Module.set_params`; all buckets share the parameters."""
+        if self.params_initialized and not force_init:
+            warnings.warn(
+                "Parameters already initialized and force_init=False. set_params call ignored.",
+                stacklevel=2,
+            )
+            return
+        self._module("set_params").set_params(
+            arg_params, aux_params, allow_missing, force_init, allow_extra
+        )
+        self._mark(params_initialized=True, dirty=allow_missing)
+
+    def _mark(self, params_initialized: bool, dirty: bool) -> None:
+        self.params_initialized = params_initialized
+        for module in self._buckets.values():
+            module.params_initialized, module._params_dirty = params_initialized, dirty
+
+    # ---- optimizer -----------------------------------------------------------------------------
+
+    def init_optimizer(
+        self,
+        kvstore: Any = "local",
+        optimizer: Any = "sgd",
+        optimizer_params: Any = (("learning_rate", 0.01),),
+        force_init: bool = False,
+    ) -> None:
+        """As `Module.init_optimizer`; all buckets share the optimizer."""
+        self._require("init_optimizer", "binded", "params_initialized")
+        if self.optimizer_initialized and not force_init:
+            self.logger.warning("optimizer already initialized, ignoring.")
+            return
+        module = self._module("init_optimizer")
+        module.init_optimizer(kvstore, optimizer, optimizer_params, force_init=force_init)
+        for other in self._buckets.values():
+            if other is not module:
+                other.borrow_optimizer(module)
+        self.optimizer_initialized = True
+
+    # ---- running -------------------------------------------------------------------------------
+
+    def prepare(self, data_batch: DataBatch, sparse_row_id_fn: Any = None) -> None:
+        """Binds the bucket of a batch ahead of time; the current bucket stays."""
+        super().prepare(data_batch, sparse_row_id_fn)
+        self._require("prepare", "binded", "params_initialized")
+        current = self._curr_bucket_key
+        self.switch_bucket(data_batch.bucket_key, data_batch.provide_data, data_batch.provide_label)
+        self.switch_bucket(current, None, None)
+
+    def forward(self, data_batch: DataBatch, is_train: bool | None = None) -> None:
+        """Switches to the bucket of the batch and computes the outputs."""
+        self._require("forward", "binded", "params_initialized")
+        self.switch_bucket(data_batch.bucket_key, data_batch.provide_data, data_batch.provide_label)
+        self._module("forward").forward(data_batch, is_train=is_train)
+
+    def backward(self, out_grads: Any = None) -> None:
+        """Computes the gradients."""
+        self._module("backward").backward(out_grads)
+
+    def update(self) -> None:
+        """Updates the parameters, which all buckets share."""
+        self._require("update", "binded", "params_initialized", "optimizer_initialized")
+        module = self._module("update")
+        if not module.optimizer_initialized:
+            module.borrow_optimizer(self._buckets[self._default_bucket_key])
+        module.update()
+
+    def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
+        """The outputs of the last forward."""
+        return self._module("get_outputs").get_outputs(merge_multi_context)
+
+    def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
+        """The gradients of the data."""
+        return self._module("get_input_grads").get_input_grads(merge_multi_context)
+
+    def get_states(self, merge_multi_context: bool = True) -> list[Any]:
+        """The arguments that are carried from batch to batch."""
+        return self._module("get_states").get_states(merge_multi_context)
+
+    def set_states(self, states: Any = None, value: Any = None) -> None:
+        """Sets the arguments that are carried from batch to batch."""
+        self._module("set_states").set_states(states, value)
+
+    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False) -> None:
+        """Updates a metric by the outputs of the last forward."""
+        self._module("update_metric").update_metric(eval_metric, labels, pre_sliced)
+
+    def install_monitor(self, mon: Any) -> None:
+        """Lets a monitor watch every bucket, also those that are bound later."""
+        self._require("install_monitor", "binded")
+        self._monitor = mon
+        for module in self._buckets.values():
+            module.install_monitor(mon)
+
+    # ---- files ---------------------------------------------------------------------------------
+
+    def save_checkpoint(
+        self,
+        prefix: str,
+        epoch: int,
+        remove_amp_cast: bool = True,
+        save_optimizer_states: bool = False,
+    ) -> None:
+        """Writes `prefix-<key>-symbol.json` for every bucket, `prefix-0001.params` and
+        `prefix.buckets`.
+        """
+        self._require("save_checkpoint", "binded", "params_initialized")
+        for key in self._buckets:
+            symbol = self._call_sym_gen(key)[0]
+            symbol.save(f"{prefix}-{key}-symbol.json", remove_amp_cast=remove_amp_cast)
+        self.save_params(f"{prefix}-{epoch:04d}.params")
+        keys = list(self._buckets)
+        if all(isinstance(k, int) for k in keys):
+            nd.save(f"{prefix}.buckets", nd.array(keys, dtype="int32"))
+        if save_optimizer_states:
+            self._module("save_checkpoint").save_optimizer_states(f"{prefix}-{epoch:04d}.states")
+
+    @staticmethod
+    def load(
+        prefix: str,
+        epoch: int,
+        sym_gen: Callable[[Any], Any] | None = None,
+        default_bucket_key: Any = None,
+        **kwargs: Any,
+    ) -> BucketingModule:
+        """A module with the parameters of a checkpoint; the symbols come from `sym_gen`."""
+        if sym_gen is None:
+            raise AssertionError("sym_gen is required for loading BucketingModule")
+        module = BucketingModule(sym_gen, default_bucket_key, **kwargs)
+        module._loaded = load_params(prefix, epoch)
+        module.params_initialized = True
+        return module
+
+    @staticmethod
+    def load_dict(
+        sym_dict: dict[Any, Any] | None = None,
+        sym_gen: Callable[[Any], Any] | None = None,
+        default_bucket_key: Any = None,
+        arg_params: dict[str, NDArray] | None = None,
+        aux_params: dict[str, NDArray] | None = None,
+        **kwargs: Any,
+    ) -> BucketingModule:
+        """A module with given parameters; symbols by bucket key, or from `sym_gen`."""
+        if sym_dict is not None:
+            known = dict(sym_dict)
+
+            def sym_gen(key: Any) -> Any:
+                found = known[key]
+                if isinstance(found, sym.Symbol):
+                    raise TypeError("sym_dict maps a key to (symbol, data_names, label_names)")
+                return found
+
+        if sym_gen is None:
+            raise AssertionError("sym_dict or sym_gen is required")
+        module = BucketingModule(sym_gen, default_bucket_key, **kwargs)
+        module._loaded = (arg_params or {}, aux_params or {})
+        module.params_initialized = True
+        return module

@@ -1,0 +1,441 @@
+"""Data parallelism: one executor a device, each with its slice of every batch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import ndarray as nd
+from ..context import Context
+from ..executor import Executor
+from ..io import DataDesc
+from ..ndarray import NDArray
+
+__all__ = ["DataParallelExecutorGroup", "split_batch"]
+
+
+def split_batch(batch_size: int, work_load_list: Sequence[float]) -> list[slice]:
+    """The rows of each device, in proportion to its work load.
+
+    Device i takes round(load_i · batch_size / total) rows, the last device what is left.
+
+    Raises
+    ------
+    ValueError
+        A device would have no rows.
+
+    Examples
+    --------
+    >>> split_batch(10, [1, 1, 2])
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 10, None)]
+    """
+    total = sum(work_load_list)
+    counts = [round(load * batch_size / total) for load in work_load_list]
+    counts[-1] += batch_size - sum(counts)
+    ends = [int(min(end, batch_size)) for end in np.cumsum(counts)]
+    slices = [slice(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
+    if any(s.start >= s.stop for s in slices):
+        raise ValueError(
+            f"Too many slices. Some splits are empty: {batch_size} rows for {len(slices)} devices"
+        )
+    return slices
+
+
+def batch_size_of(descs: Sequence[DataDesc]) -> int:
+    """The number of rows that all of `descs` have.
+
+    Raises
+    ------
+    ValueError
+        They differ.
+    """
+    sizes = {}
+    for desc in descs:
+        axis = DataDesc.get_batch_axis(getattr(desc, "layout", None))
+        if axis >= 0:
+            sizes[desc.name] = desc.shape[axis]
+    if len(set(sizes.values())) > 1:
+        raise ValueError(f"all data must have the same batch size, got {sizes}")
+    return next(iter(sizes.values()), 0)
+
+
+def concatenated(parts: list[Any], axis: int) -> NDArray:
+    """The parts that devices computed, as one array on the first device."""
+    if len(parts) == 1 or axis < 0:
+        return parts[0]
+    return nd.concat(*(p.as_in_context(parts[0].context) for p in parts), dim=axis)
+
+
+class DataParallelExecutorGroup:
+    """Executors of one symbol on several devices that share each batch.
+
+    Parameters
+    ----------
+    symbol : Symbol
+    contexts : list of Context
+    workload : list of float
+        Share of each device.
+    data_shapes, label_shapes : list of DataDesc
+    param_names : list of str
+        Arguments that are parameters.
+    for_training, inputs_need_grad : bool
+    shared_group : DataParallelExecutorGroup, optional
+        Group whose parameters and memory are shared.
+    fixed_param_names, state_names : list of str, optional
+        Parameters without gradient; arguments that are carried from batch to batch.
+    grad_req : str, list or dict
+        Requests of the gradients.
+    group2ctxs : list of dict, optional
+        For each device, which device a `ctx_group` runs on.
+    """
+
+    def __init__(
+        self,
+        symbol: Any,
+        contexts: list[Context],
+        workload: Sequence[float] | None,
+        data_shapes: list[DataDesc],
+        label_shapes: list[DataDesc] | None,
+        param_names: list[str],
+        for_training: bool,
+        inputs_need_grad: bool,
+        shared_group: DataParallelExecutorGroup | None = None,
+        logger: Any = logging,
+        fixed_param_names: Sequence[str] | None = None,
+        grad_req: Any = "write",
+        state_names: Sequence[str] | None = None,
+        group2ctxs: Any = None,
+    ) -> None:
+        self.symbol = symbol
+        self.contexts = contexts
+        self.workload = list(workload or [1] * len(contexts))
+        self.param_names = param_names
+        self.fixed_param_names = list(fixed_param_names or [])
+        self.state_names = list(state_names or [])
+        self.for_training = for_training
+        self.inputs_need_grad = inputs_need_grad
+        self.logger = logger
+        self.arg_names = symbol.list_arguments()
+        self.aux_names = symbol.list_auxiliary_states()
+        self.output_names = symbol.list_outputs()
+        self._group2ctxs = _groups_of_devices(group2ctxs, len(contexts))
+        self._grad_req = grad_req
+        # Data arrays by name and device, shared by all executors that are bound after each other.
+        self.shared_data_arrays: list[dict[str, NDArray]] = (
+            [{} for _ in contexts] if shared_group is None else shared_group.shared_data_arrays
+        )
+        self.execs: list[Executor] = []
+        self.bind_exec(data_shapes, label_shapes, shared_group)
+
+    # ---- binding -------------------------------------------------------------------------------
+
+    def _requests(self, data_names: list[str]) -> dict[str, str]:
+        """The request of every argument's gradient."""
+        given = self._grad_req
+        if isinstance(given, (list, tuple)):
+            if len(given) != len(self.arg_names):
+                raise ValueError(
+                    f"grad_req has {len(given)} entries, "
+                    f"expected {len(self.arg_names)}: one an argument"
+                )
+            given = dict(zip(self.arg_names, given, strict=True))
+        default = given if isinstance(given, str) else "write"
+        reqs = {}
+        for name in self.arg_names:
+            if not self.for_training:
+                reqs[name] = "null"
+            elif name in self.param_names:
+                reqs[name] = "null" if name in self.fixed_param_names else default
+            elif name in data_names:
+                reqs[name] = default if self.inputs_need_grad else "null"
+            else:
+                reqs[name] = "null"
+        if isinstance(given, dict) and self.for_training:
+            reqs.update(given)
+        return reqs
+
+    def bind_exec(
+        self,
+        data_shapes: list[DataDesc],
+        label_shapes: list[DataDesc] | None,
+        shared_group: DataParallelExecutorGroup | None = None,
+    ) -> None:
+        """Binds an executor on every device."""
+        self.data_shapes, self.label_shapes = data_shapes, label_shapes
+        self.batch_size = batch_size_of(data_shapes)
+        self.slices = split_batch(self.batch_size, self.workload)
+        self.data_names = [d.name for d in data_shapes]
+        self.label_names = [d.name for d in label_shapes or []]
+        self._layout_axes = self._output_axes()
+        reqs = self._requests(self.data_names)
+        self.execs = [self._bind_on(i, reqs, shared_group) for i in range(len(self.contexts))]
+
+    def _bind_on(self, i: int, reqs: dict[str, str], shared_group: Any) -> Executor:
+        shared: Any = None if shared_group is None else shared_group.execs[i]
+        known = [
+            *self.data_shapes,
+            *(d for d in self.label_shapes or [] if d.name in self.arg_names),
+        ]
+        shapes = {d.name: self._rows_of(d, i) for d in known}
+        types = {d.name: d.dtype for d in known if isinstance(d, DataDesc)}
+        for name in self.arg_names if shared is not None else ():
+            if name in self.param_names and name in shared.arg_dict:
+                types[name] = shared.arg_dict[name].dtype
+        return self.symbol.simple_bind(
+            ctx=self.contexts[i],
+            grad_req=reqs,
+            type_dict=types,
+            group2ctx=self._group2ctxs[i],
+            shared_arg_names=self.param_names,
+            shared_exec=shared,
+            shared_buffer=self.shared_data_arrays[i],
+            **shapes,
+        )
+
+    def _rows_of(self, desc: DataDesc, i: int) -> tuple[int, ...]:
+        """The shape of one array on device `i`."""
+        axis = DataDesc.get_batch_axis(getattr(desc, "layout", None))
+        shape = list(desc.shape)
+        if axis >= 0 and shape:
+            shape[axis] = self.slices[i].stop - self.slices[i].start
+        return tuple(shape)
+
+    def _output_axes(self) -> list[int]:
+        """The batch axis of every output, from its attribute `__layout__`."""
+        axes = []
+        for output in self.symbol:
+            layout = output.attr("__layout__")
+            axes.append(0 if layout is None else DataDesc.get_batch_axis(layout))
+        return axes
+
+    def reshape(self, data_shapes: list[DataDesc], label_shapes: list[DataDesc] | None) -> None:
+        """Binds again for other shapes, over the same parameters and memory."""
+        if data_shapes == self.data_shapes and label_shapes == self.label_shapes:
+            return
+        self.bind_exec(data_shapes, label_shapes, self)
+
+    # ---- parameters ----------------------------------------------------------------------------
+
+    @property
+    def param_arrays(self) -> list[list[NDArray]]:
+        """The arrays of each parameter, one a device."""
+        return self._by_device("arg_dict", self.param_names)
+
+    @property
+    def grad_arrays(self) -> list[list[NDArray | None]]:
+        """The gradients of each parameter, one a device."""
+        return self._by_device("grad_dict", self.param_names)
+
+    @property
+    def aux_arrays(self) -> list[list[NDArray]]:
+        """The arrays of each auxiliary state, one a device."""
+        return self._by_device("aux_dict", self.aux_names)
+
+    @property
+    def input_grad_arrays(self) -> list[list[NDArray | None]]:
+        """The gradients of each data array, one a device."""
+        return self._by_device("grad_dict", self.data_names) if self.inputs_need_grad else []
+
+    def _by_device(self, arrays: str, names: list[str]) -> list[list[Any]]:
+        tables = [getattr(exe, arrays) for exe in self.execs]
+        return [[table[name] for table in tables] for name in names if name in tables[0]]
+
+    def set_params(
+        self,
+        arg_params: dict[str, NDArray],
+        aux_params: dict[str, NDArray],
+        allow_extra: bool = False,
+    ) -> None:
+        """Copies values to the parameters of every device."""
+        for exe in self.execs:
+            exe.copy_params_from(arg_params, aux_params, allow_extra_params=allow_extra)
+
+    def get_params(self, arg_params: dict[str, NDArray], aux_params: dict[str, NDArray]) -> None:
+        """Fills the given dicts with the mean over devices of every parameter."""
+        for names, blocks, into in (
+            (self.param_names, self.param_arrays, arg_params),
+            (self.aux_names, self.aux_arrays, aux_params),
+        ):
+            for name, block in zip(names, blocks, strict=True):
+                mean = block[0]
+                if len(block) > 1:
+                    parts = [b.as_in_context(block[0].context) for b in block]
+                    mean = nd.add_n(*parts) / len(parts)
+                into[name] = mean.astype(
+                    into[name].dtype if name in into else mean.dtype, copy=True
+                )
+
+    # ---- running -------------------------------------------------------------------------------
+
+    def _inputs(self, batch: Any) -> list[dict[str, NDArray]]:
+        """The inputs of each executor: its rows of the data and of the labels."""
+        labels = batch.label if self.label_shapes is not None and batch.label is not None else []
+        descs = [*self.data_shapes, *(self.label_shapes or [])[: len(labels)]]
+        if len(batch.data) != len(self.data_shapes):
+            raise ValueError(
+                f"the batch has {len(batch.data)} data arrays, "
+                f"expected {len(self.data_shapes)}: {self.data_names}"
+            )
+        found: list[dict[str, NDArray]] = [{} for _ in self.execs]
+        for desc, array in zip(descs, [*batch.data, *labels], strict=False):
+            if desc.name not in self.arg_names:
+                continue
+            axis = DataDesc.get_batch_axis(getattr(desc, "layout", None))
+            for i, rows in enumerate(self.slices):
+                whole = len(self.slices) == 1 or axis < 0
+                part = (
+                    array
+                    if whole
+                    else nd.slice_axis(array, axis=axis, begin=rows.start, end=rows.stop)
+                )
+                found[i][desc.name] = part
+        return found
+
+    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
+        """Runs every executor on its rows of the batch."""
+        train = self.for_training if is_train is None else is_train
+        if isinstance(data_batch, list):  # one batch a device
+            if len(data_batch) != len(self.execs):
+                raise ValueError(f"{len(data_batch)} batches for {len(self.execs)} devices")
+            names = [*self.data_names, *self.label_names]
+            inputs = [
+                {
+                    n: a
+                    for n, a in zip(names, [*b.data, *(b.label or [])], strict=False)
+                    if n in self.arg_names
+                }
+                for b in data_batch
+            ]
+        else:
+            inputs = self._inputs(data_batch)
+        for exe, given in zip(self.execs, inputs, strict=True):
+            exe.forward(is_train=train, **given)
+
+    def backward(self, out_grads: Any = None) -> None:
+        """Runs the backward pass of every executor.
+
+        Raises
+        ------
+        AssertionError
+            The group was bound for inference.
+        """
+        if not self.for_training:
+            raise AssertionError("re-bind with for_training=True to run backward")
+        grads = [out_grads] if isinstance(out_grads, NDArray) else list(out_grads or [])
+        for i, exe in enumerate(self.execs):
+            rows = self.slices[i]
+            mine = []
+            for grad, axis in zip(grads, self._layout_axes, strict=False):
+                whole = len(self.execs) == 1 or axis < 0
+                part = (
+                    grad
+                    if whole
+                    else nd.slice_axis(grad, axis=axis, begin=rows.start, end=rows.stop)
+                )
+                mine.append(part.as_in_context(self.contexts[i]))
+            exe.backward(mine or None)
+
+    # ---- results -------------------------------------------------------------------------------
+
+    def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
+        """The outputs, of all devices together or as a list for each output."""
+        by_output = [
+            list(parts) for parts in zip(*(exe.outputs for exe in self.execs), strict=True)
+        ]
+        if not merge_multi_context:
+            return by_output
+        return [concatenated(p, axis) for p, axis in zip(by_output, self._layout_axes, strict=True)]
+
+    def get_output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Names and shapes of the outputs for the whole batch."""
+        shapes = []
+        for name, axis, output in zip(
+            self.output_names, self._layout_axes, self.execs[0].outputs, strict=True
+        ):
+            shape = list(output.shape)
+            if axis >= 0 and shape and len(self.execs) > 1:
+                shape[axis] = self.batch_size
+            shapes.append((name, tuple(shape)))
+        return shapes
+
+    def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
+        """The gradients of the data, of all devices together or as a list for each array."""
+        if not self.inputs_need_grad:
+            raise AssertionError("bind with inputs_need_grad=True to get gradients of the data")
+        if not merge_multi_context:
+            return self.input_grad_arrays
+        axes = [DataDesc.get_batch_axis(getattr(d, "layout", None)) for d in self.data_shapes]
+        return [concatenated(p, a) for p, a in zip(self.input_grad_arrays, axes, strict=True)]
+
+    def get_states(self, merge_multi_context: bool = True) -> list[Any]:
+        """The arguments that are carried from batch to batch."""
+        blocks = self._by_device("arg_dict", self.state_names)
+        return [concatenated(b, 0) for b in blocks] if merge_multi_context else blocks
+
+    def set_states(self, states: Any = None, value: Any = None) -> None:
+        """Sets the arguments that are carried from batch to batch, to arrays or to one number."""
+        if states is not None and value is not None:
+            raise ValueError("give states or value, not both")
+        for j, block in enumerate(self._by_device("arg_dict", self.state_names)):
+            for i, array in enumerate(block):
+                if states is None:
+                    array[:] = value
+                elif isinstance(states[j], (list, tuple)):
+                    array[:] = states[j][i]
+                else:
+                    array[:] = states[j] if len(block) == 1 else states[j][self.slices[i]]
+
+    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False) -> None:
+        """Updates a metric by the outputs of every device and the labels of its rows."""
+        labels = labels or []
+        for i, exe in enumerate(self.execs):
+            if pre_sliced:
+                mine = labels[i]
+            elif len(self.execs) == 1:
+                mine = labels
+            else:
+                mine = [self._rows_of_label(label, j, i) for j, label in enumerate(labels)]
+            names = self.label_names or [f"label{j}" for j in range(len(mine))]
+            eval_metric.update_dict(
+                dict(zip(names, mine, strict=False)),
+                dict(zip(self.output_names, exe.outputs, strict=True)),
+            )
+
+    def _rows_of_label(self, label: NDArray, j: int, i: int) -> NDArray:
+        descs = self.label_shapes or []
+        axis = DataDesc.get_batch_axis(getattr(descs[j], "layout", None)) if j < len(descs) else 0
+        rows = self.slices[i]
+        return (
+            label if axis < 0 else nd.slice_axis(label, axis=axis, begin=rows.start, end=rows.stop)
+        )
+
+    def install_monitor(self, mon: Any) -> None:
+        """Lets a monitor watch every executor."""
+        for exe in self.execs:
+            mon.install(exe)
+
+
+def _groups_of_devices(group2ctxs: Any, count: int) -> list[Any]:
+    """`group2ctx` for each device, from one dict (its values may be lists) or one a device."""
+    if group2ctxs is None:
+        return [None] * count
+    if isinstance(group2ctxs, dict):
+        found: list[dict[str, Any]] = [{} for _ in range(count)]
+        for group, ctxs in group2ctxs.items():
+            many = list(ctxs) if isinstance(ctxs, (list, tuple)) else [ctxs]
+            many = many * count if len(many) == 1 else many
+            if len(many) != count:
+                raise ValueError(
+                    f"group2ctxs has {len(many)} contexts for group '{group}', expected {count}"
+                )
+            for table, ctx in zip(found, many, strict=True):
+                table[group] = ctx
+        return found
+    if len(group2ctxs) != count:
+        raise ValueError(
+            f"group2ctxs has {len(group2ctxs)} entries, expected {count}: one a context"
+        )
+    return list(group2ctxs)

@@ -1,0 +1,293 @@
+"""`FeedForward`: the estimator of the first MXNet programs, over `Module`."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Any
+
+import numpy as np
+
+from .. import metric as _metric
+from .. import ndarray as nd
+from ..io import DataIter, NDArrayIter
+from ..model import load_checkpoint, save_checkpoint
+from ..ndarray import NDArray
+from .base_module import DEFAULT_INITIALIZER, as_list, call_all
+from .module import Module
+
+__all__ = ["FeedForward"]
+
+
+class FeedForward:
+    """A network with `fit`, `predict` and `score` on arrays or iterators. Deprecated: use `Module`.
+
+    Parameters
+    ----------
+    symbol : Symbol
+        Its arguments that end in `data` and `label` are the inputs.
+    ctx : Context or list of Context, optional
+    num_epoch : int, optional
+        Number of the epoch before which training ends.
+    epoch_size : int, optional
+        Batches an epoch; None: as many as the iterator gives.
+    optimizer : str or Optimizer
+    initializer : Initializer
+    numpy_batch_size : int
+        Rows a batch where arrays are given.
+    arg_params, aux_params : dict of str to NDArray, optional
+        First values.
+    allow_extra_params : bool
+        May these have names that the symbol does not have?
+    begin_epoch : int
+        Number of the first epoch.
+    **kwargs
+        Arguments of the optimizer.
+
+    Examples
+    --------
+    >>> import warnings, numpy as np, rsnet as mx
+    >>> x = np.random.uniform(-1, 1, (64, 4))
+    >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     model = mx.model.FeedForward(mx.sym.SoftmaxOutput(net, name="softmax"), num_epoch=20,
+    ...         learning_rate=0.5, numpy_batch_size=16)
+    >>> model.fit(x, x.sum(axis=1) > 0)
+    >>> model.predict(x).shape
+    (64, 2)
+    """
+
+    def __init__(
+        self,
+        symbol: Any,
+        ctx: Any = None,
+        num_epoch: int | None = None,
+        epoch_size: int | None = None,
+        optimizer: Any = "sgd",
+        initializer: Any = DEFAULT_INITIALIZER,
+        numpy_batch_size: int = 128,
+        arg_params: dict[str, NDArray] | None = None,
+        aux_params: dict[str, NDArray] | None = None,
+        allow_extra_params: bool = False,
+        begin_epoch: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        warnings.warn(
+            "FeedForward is deprecated. Please use Module instead.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        self.symbol = symbol
+        self.ctx = ctx
+        self.num_epoch = num_epoch
+        self.epoch_size = epoch_size
+        self.optimizer = optimizer
+        self.initializer = initializer
+        self.numpy_batch_size = numpy_batch_size
+        self.arg_params = arg_params
+        self.aux_params = aux_params
+        self.allow_extra_params = allow_extra_params
+        self.begin_epoch = begin_epoch
+        self.kwargs = dict(kwargs)
+
+    # ---- data ----------------------------------------------------------------------------------
+
+    def _iterator(self, x: Any, y: Any, is_train: bool) -> DataIter:
+        """Batches of rows of arrays, or `x` itself if it is an iterator."""
+        if isinstance(x, DataIter) or hasattr(x, "provide_data"):
+            return x
+        if not isinstance(x, (np.ndarray, NDArray)):
+            raise TypeError("The input data must be NDArray, numpy.ndarray or DataIter")
+        if y is None:
+            if is_train:
+                raise ValueError("y must be specified when X is numpy.ndarray")
+            y = np.zeros(x.shape[0])
+        labels = y.asnumpy() if isinstance(y, NDArray) else np.asarray(y)
+        if labels.ndim == 2 and labels.shape[1] == 1:
+            labels = labels.ravel()
+        if labels.ndim != 1 or x.shape[0] != labels.shape[0]:
+            raise ValueError(
+                f"label must be 1D of {x.shape[0]} rows as in the data, got {labels.shape}"
+            )
+        size = min(x.shape[0], self.numpy_batch_size)
+        last = "roll_over" if is_train else "pad"
+        return NDArrayIter(x, labels, size, shuffle=is_train, last_batch_handle=last)
+
+    def _module(self, data: DataIter) -> Module:
+        """A module whose inputs are those that the iterator gives and the symbol has."""
+        arguments = self.symbol.list_arguments()
+        names = [d[0] for d in data.provide_data]
+        labels = [d[0] for d in data.provide_label or [] if d[0] in arguments]
+        labels = labels or [n for n in arguments if n.endswith("label") and n not in names]
+        return Module(self.symbol, data_names=names, label_names=labels, context=self.ctx)
+
+    def _params(self) -> tuple[Any, Any]:
+        if not self.allow_extra_params or self.arg_params is None:
+            return self.arg_params, self.aux_params
+        known = {*self.symbol.list_arguments(), *self.symbol.list_auxiliary_states()}
+        arg = {n: a for n, a in self.arg_params.items() if n in known}
+        return arg, {n: a for n, a in (self.aux_params or {}).items() if n in known}
+
+    def _bound(self, data: DataIter) -> Module:
+        """The module bound for inference over the parameters."""
+        module = self._module(data)
+        labels = [d for d in data.provide_label or [] if d[0] in module.label_names]
+        module.bind(data.provide_data, labels or None, for_training=False)
+        if self.arg_params is None:
+            raise AssertionError("the model has no parameters: call fit, or give arg_params")
+        module.init_params(None, *self._params(), allow_extra=self.allow_extra_params)
+        return module
+
+    # ---- what users call -----------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        eval_data: Any = None,
+        eval_metric: Any = "acc",
+        epoch_end_callback: Any = None,
+        batch_end_callback: Any = None,
+        kvstore: Any = "local",
+        logger: Any = None,
+        work_load_list: Any = None,
+        monitor: Any = None,
+        eval_end_callback: Any = None,
+        eval_batch_end_callback: Any = None,
+    ) -> None:
+        """Trains; `X` and `eval_data` are iterators, or arrays (`eval_data` a pair of them)."""
+        data = self._iterator(X, y, is_train=True)
+        if self.epoch_size is not None:
+            from ..io import ResizeIter
+
+            data = ResizeIter(data, self.epoch_size)
+        if isinstance(eval_data, (tuple, list)):
+            eval_data = self._iterator(np.asarray(eval_data[0]), eval_data[1], is_train=False)
+        module = self._module(data)
+        module.logger = logger or logging
+        if work_load_list is not None:
+            module._work_load_list = list(work_load_list)
+        arg_params, aux_params = self._params()
+
+        def keep(epoch: int, symbol: Any, arg: Any, aux: Any) -> None:
+            self.arg_params, self.aux_params = dict(arg), dict(aux)
+            call_all(epoch_end_callback, epoch, symbol, arg, aux)
+
+        module.fit(
+            data, eval_data, eval_metric=eval_metric, epoch_end_callback=keep,
+            batch_end_callback=batch_end_callback, kvstore=kvstore, optimizer=self.optimizer,
+            optimizer_params=self.kwargs or {"learning_rate": 0.01},
+            eval_end_callback=eval_end_callback, eval_batch_end_callback=eval_batch_end_callback,
+            initializer=self.initializer, arg_params=arg_params, aux_params=aux_params,
+            allow_missing=True, begin_epoch=self.begin_epoch, num_epoch=self.num_epoch,
+            monitor=monitor,
+        )  # fmt: skip
+
+    def predict(
+        self, X: Any, num_batch: int | None = None, return_data: bool = False, reset: bool = True
+    ) -> Any:
+        """The outputs for all rows, as NumPy arrays.
+
+        Parameters
+        ----------
+        X : array or DataIter
+        num_batch : int, optional
+            At most so many batches.
+        return_data : bool
+            Return the data and the labels, too?
+        reset : bool
+            Start the iterator from its beginning?
+
+        Returns
+        -------
+        numpy.ndarray or list of numpy.ndarray
+            One array an output; with `return_data` a tuple of outputs, data and labels.
+        """
+        data = self._iterator(X, None, is_train=False)
+        outputs: list[list[NDArray]] = []
+        inputs: list[list[NDArray]] = []
+        labels: list[list[NDArray]] = []
+        for out, _, batch in self._bound(data).iter_predict(data, num_batch, reset):
+            rows = batch.data[0].shape[0] - (batch.pad or 0)
+            outputs.append([o.copy() for o in out])
+            inputs.append([d[0:rows].copy() for d in batch.data])
+            labels.append([x[0:rows].copy() for x in batch.label or []])
+        merged = _merged(outputs)
+        return (merged, _merged(inputs), _merged(labels)) if return_data else merged
+
+    def score(
+        self,
+        X: Any,
+        eval_metric: Any = "acc",
+        num_batch: int | None = None,
+        batch_end_callback: Any = None,
+        reset: bool = True,
+    ) -> Any:
+        """The value of a metric over an iterator."""
+        data = self._iterator(X, None, is_train=False)
+        metric = _metric.create(eval_metric)
+        self._bound(data).score(
+            data, metric, num_batch, batch_end_callback=batch_end_callback, reset=reset
+        )
+        return metric.get()[1]
+
+    # ---- files ---------------------------------------------------------------------------------
+
+    def save(self, prefix: str, epoch: int | None = None, remove_amp_cast: bool = True) -> None:
+        """Writes a checkpoint; without `epoch` under the number of the last epoch."""
+        number = self.num_epoch if epoch is None else epoch
+        if number is None or self.arg_params is None:
+            raise AssertionError("save: the model has no parameters, or no epoch was given")
+        save_checkpoint(
+            prefix, number, self.symbol, self.arg_params, self.aux_params or {}, remove_amp_cast
+        )
+
+    @staticmethod
+    def load(prefix: str, epoch: int, ctx: Any = None, **kwargs: Any) -> FeedForward:
+        """The model of a checkpoint; training goes on at `epoch`."""
+        symbol, arg_params, aux_params = load_checkpoint(prefix, epoch)
+        return FeedForward(
+            symbol, ctx=ctx, arg_params=arg_params, aux_params=aux_params, begin_epoch=epoch,
+            **kwargs,
+        )  # fmt: skip
+
+    @staticmethod
+    def create(
+        symbol: Any,
+        X: Any,
+        y: Any = None,
+        ctx: Any = None,
+        num_epoch: int | None = None,
+        epoch_size: int | None = None,
+        optimizer: Any = "sgd",
+        initializer: Any = DEFAULT_INITIALIZER,
+        eval_data: Any = None,
+        eval_metric: Any = "acc",
+        epoch_end_callback: Any = None,
+        batch_end_callback: Any = None,
+        kvstore: Any = "local",
+        logger: Any = None,
+        work_load_list: Any = None,
+        eval_end_callback: Any = None,
+        eval_batch_end_callback: Any = None,
+        **kwargs: Any,
+    ) -> FeedForward:
+        """Makes a model and trains it."""
+        model = FeedForward(
+            symbol, ctx=ctx, num_epoch=num_epoch, epoch_size=epoch_size, optimizer=optimizer,
+            initializer=initializer, **kwargs,
+        )  # fmt: skip
+        model.fit(
+            X, y, eval_data=eval_data, eval_metric=eval_metric, kvstore=kvstore, logger=logger,
+            epoch_end_callback=epoch_end_callback, batch_end_callback=batch_end_callback,
+            work_load_list=work_load_list, eval_end_callback=eval_end_callback,
+            eval_batch_end_callback=eval_batch_end_callback,
+        )  # fmt: skip
+        return model
+
+
+def _merged(batches: list[list[NDArray]]) -> Any:
+    """Arrays of all batches one after the other; a single array stands alone."""
+    arrays = [nd.concat(*as_list(parts), dim=0).asnumpy() for parts in zip(*batches, strict=True)]
+    return arrays[0] if len(arrays) == 1 else arrays

@@ -1,0 +1,118 @@
+"""How a module updates its parameters: in the key-value store, or beside it on every device."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from .. import kvstore as kv
+from .. import optimizer as opt
+from ..kvstore import KVStoreBase
+from ..ndarray import NDArray
+
+__all__ = ["GradientUpdate", "choose_store"]
+
+# A parameter of more elements than this is updated on the devices, not in a local store.
+LARGE = 16 << 20
+
+
+def choose_store(
+    kvstore: Any, num_devices: int, arg_params: dict[str, NDArray]
+) -> tuple[KVStoreBase | None, bool]:
+    """The store that training needs, and whether parameters are updated in it.
+
+    One device needs none, unless the caller made one.
+
+    Raises
+    ------
+    TypeError
+        `kvstore` is neither a name nor a store.
+    """
+    on_store = os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") not in ("0", "false", "False")
+    if kvstore is None:
+        return None, False
+    if isinstance(kvstore, KVStoreBase):
+        return kvstore, on_store and kvstore.is_capable(KVStoreBase.OPTIMIZER)
+    if not isinstance(kvstore, str):
+        raise TypeError(
+            f"kvstore is a {type(kvstore).__name__}, expected a name, a KVStore or None"
+        )
+    if num_devices == 1 and "dist" not in kvstore:
+        return None, False
+    if kvstore == "local" and any(p.size > LARGE for p in arg_params.values()):
+        on_store = False
+    return kv.create(kvstore), on_store
+
+
+class GradientUpdate:
+    """One step of an optimizer on all parameters of all devices.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    store : KVStore or None
+        Sums gradients over devices.
+    on_store : bool
+        Update the weights in the store, and copy them to the devices?
+    names : list of str
+        Keys of the store, one a parameter.
+    """
+
+    def __init__(
+        self,
+        optimizer: opt.Optimizer,
+        store: KVStoreBase | None,
+        on_store: bool,
+        names: Sequence[str],
+    ) -> None:
+        self.optimizer = optimizer
+        self.store: Any = store
+        self.on_store = on_store and self.store is not None
+        self.names = list(names)
+        self.updater = None if self.on_store else opt.get_updater(optimizer)
+        if store is not None and self.on_store:
+            store.set_optimizer(optimizer)
+
+    def start(self, blocks: Sequence[Sequence[NDArray]], arg_params: dict[str, NDArray]) -> None:
+        """Stores first values; with updates in the store, devices get theirs from it."""
+        if self.store is None:
+            return
+        for index, (name, block) in enumerate(zip(self.names, blocks, strict=True)):
+            self.store.init(self._key(index, name), arg_params[name])
+            if self.on_store:
+                self.store.pull(self._key(index, name), list(block), priority=-index)
+
+    def _key(self, index: int, name: str) -> Any:
+        # The optimizer counts by index; the store hands its keys to the optimizer.
+        return index if self.on_store else name
+
+    def __call__(
+        self, blocks: Sequence[Sequence[NDArray]], grads: Sequence[Sequence[NDArray | None]]
+    ) -> None:
+        """Updates the arrays of every parameter; those without gradient are left alone."""
+        indices, weights, gradients = [], [], []
+        for index, (name, block, grad) in enumerate(zip(self.names, blocks, grads, strict=True)):
+            if grad[0] is None:
+                continue
+            if self.store is not None:
+                self.store.push(self._key(index, name), list(grad), priority=-index)
+                into = block if self.on_store else grad
+                self.store.pull(self._key(index, name), list(into), priority=-index)
+            for k, weight in enumerate(block):
+                indices.append(index * len(block) + k)
+                weights.append(weight)
+                gradients.append(grad[k])
+        if self.updater is not None and indices:
+            self.updater(indices, gradients, weights)
+
+    def get_states(self) -> bytes:
+        """The optimizer's states as bytes."""
+        return self._states().get_states()
+
+    def set_states(self, states: bytes) -> None:
+        """Takes over states that `get_states` gave."""
+        self._states().set_states(states)
+
+    def _states(self) -> Any:
+        return self.store._states_of("save") if self.on_store else self.updater

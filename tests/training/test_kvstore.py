@@ -1,0 +1,118 @@
+"""Key-value stores: sums, updates, keys of both kinds, compression, and what is refused."""
+
+import numpy as np
+import pytest
+
+import rsnet as mx
+from rsnet import kv, nd
+
+
+def stored(store, key, shape=(2, 3)):
+    out = nd.full(shape, -7)
+    store.pull(key, out=out)
+    return out.asnumpy()
+
+
+@pytest.mark.parametrize("name", ["local", "device", "LOCAL", "nccl"])
+@pytest.mark.parametrize("keys", [[3, 5, 9], ["a", "b", "c"]])
+def test_a_push_is_the_sum_of_its_values(name, keys):
+    store = kv.create(name)
+    store.init(keys, [nd.ones((2, 3))] * 3)
+    np.testing.assert_array_equal(stored(store, keys[1]), np.ones((2, 3)))
+    store.push(keys[0], [nd.ones((2, 3)) * i for i in range(4)])
+    np.testing.assert_array_equal(stored(store, keys[0]), np.full((2, 3), 6))
+    store.push([keys[0], keys[1], keys[0]], [nd.ones((2, 3)), nd.ones((2, 3)) * 5, nd.ones((2, 3))])
+    assert stored(store, keys[0])[0, 0] == 2 and stored(store, keys[1])[0, 0] == 5
+    outs = [nd.zeros((2, 3)), nd.zeros((2, 3))]
+    store.pull(keys, out=[outs, outs[0], outs[1]])
+    assert outs[0].asnumpy()[0, 0] == 5 and outs[1].asnumpy()[0, 0] == 1
+    assert (store.rank, store.num_workers, store.type) == (0, 1, name.lower())
+
+
+def test_what_was_pushed_may_change_afterwards():
+    store, grad = kv.create(), nd.ones((2, 3))
+    store.init("w", nd.zeros((2, 3)))
+    store.push("w", grad)
+    grad[:] = 100
+    assert stored(store, "w")[0, 0] == 1
+
+
+def test_updates_run_in_the_store():
+    store = kv.create()
+    store.init(["w"], [nd.ones((2, 3))])
+    store._set_updater(lambda key, pushed, stored: stored.__iadd__(pushed * 2))
+    store.push("w", [nd.ones((2, 3)), nd.ones((2, 3))])
+    assert stored(store, "w")[0, 0] == 5
+    out = nd.zeros((2, 3))
+    store.pushpull("w", nd.ones((2, 3)), out=out)
+    assert out.asnumpy()[0, 0] == 7
+
+
+def test_an_optimizer_and_its_states_in_files(tmp_path):
+    def run(store, steps):
+        for _ in range(steps):
+            store.push(0, nd.ones((2, 3)))
+        return stored(store, 0)
+
+    def new():
+        store = kv.create()
+        store.init(0, nd.zeros((2, 3)))
+        store.set_optimizer(mx.optimizer.SGD(learning_rate=0.5, momentum=0.9))
+        return store
+
+    whole, half, path = run(new(), 4), new(), str(tmp_path / "states")
+    run(half, 2)
+    half.save_optimizer_states(path)
+    again = kv.create()
+    again.init(0, nd.array(stored(half, 0)))
+    again.set_optimizer(mx.optimizer.SGD(learning_rate=0.5, momentum=0.9))
+    again.load_optimizer_states(path)
+    np.testing.assert_allclose(run(again, 2), whole)
+    with pytest.raises(mx.MXNetError, match="without an optimizer"):
+        kv.create().save_optimizer_states(path)
+
+
+def test_two_bit_compression_loses_nothing_in_the_long_run():
+    store = kv.create("device")
+    store.set_gradient_compression({"type": "2bit", "threshold": 0.5})
+    store.init("w", nd.zeros((4,)))
+    total, sent = np.zeros(4), np.zeros(4)
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        grad = rng.uniform(-0.3, 0.3, 4).astype("float32")
+        store.push("w", nd.array(grad))
+        out = stored(store, "w", (4,))
+        assert set(np.unique(out)) <= {-0.5, 0.0, 0.5}
+        total, sent = total + grad, sent + out
+    assert np.abs(total - sent).max() <= 0.81  # what is not sent yet
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "says"),
+    [
+        (lambda s: s.push("b", nd.ones((2, 3))), mx.MXNetError, "key b doesn't exist. Did you init?"),
+        (lambda s: s.pull("b", nd.ones((2, 3))), mx.MXNetError, "Did you init"),
+        (lambda s: s.init("w", nd.ones((2, 3))), mx.MXNetError, "duplicate init of key w"),
+        (lambda s: s.init(3, nd.ones((2, 3))), ValueError, "Mixed key types are not allowed"),
+        (lambda s: s.init(3.5, nd.ones((2, 3))), TypeError, "invalid key 3.5"),
+        (lambda s: s.push("w", 3), TypeError, "the value of key 'w' is a int"),
+        (lambda s: s.push(["w"], [1, 2]), ValueError, "1 keys and 2 values"),
+        (lambda s: s.push("w", []), ValueError, "has no value"),
+        (lambda s: s.push("w", nd.ones((3, 2))), ValueError, r"has shape \(2, 3\), got \(3, 2\)"),
+        (lambda s: s.pull("w"), ValueError, "out is None"),
+        (lambda s: s.set_optimizer("sgd"), TypeError, "expected an Optimizer"),
+        (lambda s: s._set_updater(3), TypeError, "updater is 3"),
+        (lambda s: s.set_gradient_compression({"type": "2bit"}), ValueError, "use 'device'"),
+        (lambda s: s.row_sparse_pull("w"), NotImplementedError, "sparse"),
+        (lambda s: kv.create("foo"), ValueError, "unknown kvstore 'foo'"),
+        (lambda s: kv.create(3), TypeError, "expected a string"),
+        (lambda s: kv.create("dist_async"), NotImplementedError, "not in rsnet yet"),
+    ],
+)  # fmt: skip
+def test_wrong_calls_are_refused(call, error, says):
+    store = kv.create()
+    store.init("w", nd.zeros((2, 3)))
+    with pytest.raises(error, match=says):
+        call(store)
+    store.push("w", nd.ones((2, 3)))
+    assert stored(store, "w")[0, 0] == 1

@@ -1,0 +1,199 @@
+"""Checks that comments and docstrings stay within 100 columns; `--fix` wraps the paragraphs that do not.
+
+    python tools/prose.py [--fix] [FILE ...]
+
+rustfmt and the formatter of Python leave prose alone. A paragraph is a run of comment lines with the same
+marker, or of docstring lines with the same indentation; lists, tables, headings, examples and
+fenced code are never joined.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import textwrap
+from pathlib import Path
+
+WIDTH = 100
+RUST = re.compile(r"^(\s*(?://!|///|//) ?)(.*)$")
+PYTHON_COMMENT = re.compile(r"^(\s*#:? ?)(.*)$")
+SPECIAL = re.compile(r"^(?:[-*+] |\d+[.)] |[|#>]|```|>>>|\.\.\.|SAFETY:$|[-=~]{3,}$|:\w+:)")
+
+
+class Paragraphs:
+    """Walks lines with a marker, and wraps those paragraphs that hold a long line."""
+
+    def __init__(self, first_prefix: str, prefix: str) -> None:
+        self.first_prefix, self.prefix = first_prefix, prefix
+        self.lines: list[str] = []
+
+    def wrapped(self) -> list[str]:
+        raw = [
+            (self.first_prefix if i == 0 else self.prefix) + text
+            for i, text in enumerate(self.lines)
+        ]
+        if all(len(line) <= WIDTH for line in raw):
+            return raw
+        text = " ".join(line.strip() for line in self.lines)
+        return textwrap.wrap(
+            text, WIDTH, initial_indent=self.first_prefix, subsequent_indent=self.prefix,
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
+
+
+def wrap_block(lines: list[tuple[str, str]]) -> list[str]:
+    """Wraps the lines of one comment block, given as (prefix, text)."""
+    out: list[str] = []
+    current: Paragraphs | None = None
+    is_code = False
+    for prefix, text in lines:
+        stripped = text.strip()
+        if stripped.startswith("```"):
+            is_code = not is_code
+        is_plain = stripped and not is_code and not SPECIAL.match(stripped)
+        is_deep = len(text) - len(text.lstrip()) >= 4
+        item = re.match(r"(\s*(?:[-*+]|\d+[.)]) )(.*)", text)
+        if item and not is_code:
+            if current:
+                out += current.wrapped()
+            current = Paragraphs(prefix + item[1], prefix + " " * len(item[1]))
+            current.lines.append(item[2])
+        elif is_plain and current is not None and not stripped.startswith(("```", "|")):
+            current.lines.append(stripped)
+        elif is_plain and not is_deep:
+            current = Paragraphs(prefix, prefix)
+            current.lines.append(stripped)
+        else:
+            if current:
+                out += current.wrapped()
+                current = None
+            out.append((prefix + text).rstrip())
+    if current:
+        out += current.wrapped()
+    return [line.rstrip() for line in out]
+
+
+def fix_comments(text: str, pattern: re.Pattern[str]) -> str:
+    """Wraps comment blocks of whole lines that hold a line that is too long."""
+    out: list[str] = []
+    block: list[tuple[str, str]] = []
+
+    def end() -> None:
+        if block:
+            too_long = any(len(p + t) > WIDTH for p, t in block)
+            out.extend(wrap_block(block) if too_long else [(p + t).rstrip() for p, t in block])
+            block.clear()
+
+    for line in text.split("\n"):
+        match = pattern.match(line)
+        if match is None or (block and match[1].rstrip() != block[0][0].rstrip()):
+            end()
+        if match is None:
+            out.append(line)
+        else:
+            prefix = match[1] if match[1].endswith(" ") else match[1] + " "
+            block.append((prefix, match[2]) if match[2] else (match[1].rstrip(), ""))
+    end()
+    return "\n".join(out)
+
+
+def fix_docstrings(text: str) -> str:
+    """Wraps plain paragraphs of Python docstrings that hold a line that is too long."""
+    out: list[str] = []
+    run: list[str] = []
+    is_inside = False
+
+    def indent_of(line: str) -> str:
+        return line[: len(line) - len(line.lstrip())]
+
+    def end() -> None:
+        if run:
+            if any(len(line) > WIDTH for line in run):
+                joined = " ".join(line.strip() for line in run)
+                rest = indent_of(run[0])
+                out.extend(
+                    textwrap.wrap(
+                        joined, WIDTH, initial_indent=rest, subsequent_indent=rest,
+                        break_long_words=False, break_on_hyphens=False,
+                    )  # fmt: skip
+                )
+            else:
+                out.extend(run)
+            run.clear()
+
+    for line in text.split("\n"):
+        stripped = line.strip()
+        opens = not is_inside and re.match(r'r?"""', stripped) is not None
+        quotes = stripped.count('"""')
+        if opens and quotes == 2 and len(line) > WIDTH and stripped.endswith('"""'):
+            body = stripped[:-3]
+            indent = indent_of(line)
+            out.extend(
+                textwrap.wrap(body, WIDTH, initial_indent=indent, subsequent_indent=indent,
+                              break_long_words=False, break_on_hyphens=False)
+            )  # fmt: skip
+            out.append(indent + '"""')
+            continue
+        is_text = is_inside and stripped and quotes == 0 and not SPECIAL.match(stripped)
+        if is_text and (not run or indent_of(run[0]) == indent_of(line)):
+            run.append(line)
+        else:
+            end()
+            if is_text:
+                run.append(line)
+            else:
+                out.append(line)
+        if quotes == 1:
+            if opens and len(line) > WIDTH:
+                out.pop()
+                run.append(line)
+            is_inside = not is_inside
+    end()
+    return "\n".join(out)
+
+
+def fixed(path: Path, text: str) -> str:
+    """The text with its prose wrapped."""
+    if path.suffix == ".rs":
+        return fix_comments(text, RUST)
+    return fix_docstrings(fix_comments(text, PYTHON_COMMENT))
+
+
+def long_lines(path: Path, text: str) -> list[int]:
+    """Numbers of the lines that are too long: comments of Rust, all lines of Python."""
+    lines = enumerate(text.split("\n"), start=1)
+    if path.suffix == ".rs":
+        return [n for n, line in lines if len(line) > WIDTH and RUST.match(line)]
+    return [n for n, line in lines if len(line) > WIDTH and "http" not in line]
+
+
+def sources() -> list[Path]:
+    """The sources that git tracks."""
+    listed = subprocess.run(
+        ["git", "ls-files", "*.rs", "*.py"], capture_output=True, text=True, check=True
+    )
+    return [Path(name) for name in listed.stdout.split()]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--fix", action="store_true", help="wrap the paragraphs that are too long")
+    parser.add_argument("files", nargs="*", type=Path)
+    given = parser.parse_args()
+    found = 0
+    for path in given.files or sources():
+        text = path.read_text()
+        if given.fix:
+            new = fixed(path, text)
+            if new != text:
+                path.write_text(new)
+                text = new
+        for number in long_lines(path, text):
+            print(f"{path}:{number}: the line is longer than {WIDTH} columns")
+            found += 1
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
