@@ -57,6 +57,7 @@ _ON_DEMAND = {
     "module": "module",
     "mod": "module",
     "FeedForward": "module:FeedForward",
+    "rnn": "rnn",
     "kvstore": "kvstore",
     "kv": "kvstore",
     "initializer": "initializer",

@@ -33,6 +33,7 @@ __all__ = [
     "MSRAPrelu",
     "Bilinear",
     "LSTMBias",
+    "FusedRNN",
     "Load",
     "Mixed",
 ]
@@ -321,6 +322,55 @@ class LSTMBias(Initializer):
         quarter = arr.shape[0] // 4
         arr[:] = 0.0
         arr[quarter : 2 * quarter] = self.forget_bias
+
+
+@register
+class FusedRNN(Initializer):
+    """The packed weights of `rnn.FusedRNNCell`: each piece by an initializer of its own.
+
+    Parameters
+    ----------
+    init : Initializer, str or None
+        For the pieces; None: the initializer of the whole model.
+    num_hidden, num_layers, mode, bidirectional, forget_bias
+        As for the cell.
+    """
+
+    def __init__(
+        self,
+        init: Any,
+        num_hidden: int,
+        num_layers: int,
+        mode: str,
+        bidirectional: bool = False,
+        forget_bias: float = 1.0,
+    ) -> None:
+        init = create(init) if isinstance(init, str) else init
+        super().__init__(
+            init=None if init is None else init.dumps(), num_hidden=num_hidden,
+            num_layers=num_layers, mode=mode, bidirectional=bidirectional, forget_bias=forget_bias,
+        )  # fmt: skip
+        self._init = init
+        self._options = (num_hidden, num_layers, mode, bidirectional)
+        self._forget_bias = forget_bias
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        from .rnn import FusedRNNCell
+
+        cell = FusedRNNCell(*self._options, prefix="")
+        pieces = cell.unpack_weights({"parameters": arr})
+        whole = getattr(name, "global_init", None)
+        for piece, value in pieces.items():
+            desc = InitDesc(piece, global_init=whole)
+            if self._options[2] == "lstm" and piece.endswith("_f_bias"):
+                value[:] = self._forget_bias
+            elif self._init is not None:
+                self._init(desc, value)
+            elif whole is not None:
+                whole(desc, value)
+            else:
+                raise ValueError(f"{name}: FusedRNN(init=None) needs the initializer of a model")
+        arr[:] = cell.pack_weights(pieces)["parameters"].reshape(arr.shape)
 
 
 class Load:

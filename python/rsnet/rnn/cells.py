@@ -1,0 +1,163 @@
+"""Cells of one layer: simple recurrent networks, LSTM, GRU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import initializer as init
+from .. import symbol as sym
+from ..symbol import Symbol
+from .base_cell import BaseRNNCell, RNNParams
+
+__all__ = ["DenseCell", "GRUCell", "LSTMCell", "RNNCell"]
+
+
+class DenseCell(BaseRNNCell):
+    """Base of the cells that multiply input and state by matrices."""
+
+    def __init__(
+        self, num_hidden: int, prefix: str, params: RNNParams | None, **i2h_bias: Any
+    ) -> None:
+        super().__init__(prefix=prefix, params=params)
+        self._num_hidden = num_hidden
+        self._iW = self._params.get("i2h_weight")
+        self._iB = self._params.get("i2h_bias", **i2h_bias)
+        self._hW = self._params.get("h2h_weight")
+        self._hB = self._params.get("h2h_bias")
+
+    @property
+    def state_info(self) -> list[dict[str, Any]]:
+        """One state of shape (batch, hidden)."""
+        return [{"shape": (0, self._num_hidden), "__layout__": "NC"}]
+
+    def _products(self, inputs: Symbol, state: Symbol, name: str) -> tuple[Any, Any]:
+        """The products of input and state with their matrices, all gates side by side."""
+        width = self._num_hidden * max(1, len(self._gate_names))
+        i2h = sym.FullyConnected(inputs, self._iW, self._iB, num_hidden=width, name=f"{name}i2h")
+        h2h = sym.FullyConnected(state, self._hW, self._hB, num_hidden=width, name=f"{name}h2h")
+        return i2h, h2h
+
+
+class RNNCell(DenseCell):
+    """A simple recurrent cell: h' = act(W x + b + R h + c).
+
+    Parameters
+    ----------
+    num_hidden : int
+        Width of the state.
+    activation : str or callable
+        'tanh', 'relu' and so on, or a function of a symbol.
+    prefix : str
+    params : RNNParams, optional
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> outputs, states = mx.rnn.RNNCell(4).unroll(3, mx.sym.Variable("data"), merge_outputs=True)
+    >>> outputs.infer_shape(data=(2, 3, 5))[1]
+    [(2, 3, 4)]
+    """
+
+    def __init__(
+        self,
+        num_hidden: int,
+        activation: Any = "tanh",
+        prefix: str = "rnn_",
+        params: RNNParams | None = None,
+    ) -> None:
+        super().__init__(num_hidden, prefix, params)
+        self._activation = activation
+
+    @property
+    def _gate_names(self) -> Sequence[str]:
+        return ("",)
+
+    def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
+        """One step."""
+        name = self._step_name()
+        i2h, h2h = self._products(inputs, states[0], name)
+        output = self._get_activation(i2h + h2h, self._activation, name=f"{name}out")
+        return output, [output]
+
+
+class LSTMCell(DenseCell):
+    """A cell of long short-term memory (Hochreiter & Schmidhuber 1997), without peepholes.
+
+    i, f, o = σ(...), g = tanh(...); c' = f·c + i·g; h' = o·tanh(c'). The states are h and c.
+
+    Parameters
+    ----------
+    num_hidden : int
+        Width of the states.
+    prefix : str
+    params : RNNParams, optional
+    forget_bias : float
+        First value of the forget gate's bias (Jozefowicz et al. 2015).
+    """
+
+    def __init__(
+        self,
+        num_hidden: int,
+        prefix: str = "lstm_",
+        params: RNNParams | None = None,
+        forget_bias: float = 1.0,
+    ) -> None:
+        super().__init__(num_hidden, prefix, params, init=init.LSTMBias(forget_bias=forget_bias))
+
+    @property
+    def state_info(self) -> list[dict[str, Any]]:
+        """Two states of shape (batch, hidden): output and memory."""
+        return super().state_info * 2
+
+    @property
+    def _gate_names(self) -> Sequence[str]:
+        return ("_i", "_f", "_c", "_o")
+
+    def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
+        """One step."""
+        name = self._step_name()
+        i2h, h2h = self._products(inputs, states[0], name)
+        gates = sym.SliceChannel(i2h + h2h, num_outputs=4, name=f"{name}slice")
+        i = sym.Activation(gates[0], act_type="sigmoid", name=f"{name}i")
+        f = sym.Activation(gates[1], act_type="sigmoid", name=f"{name}f")
+        g = sym.Activation(gates[2], act_type="tanh", name=f"{name}c")
+        o = sym.Activation(gates[3], act_type="sigmoid", name=f"{name}o")
+        memory = sym.elemwise_add(f * states[1], i * g, name=f"{name}state")
+        output = sym.elemwise_mul(o, sym.Activation(memory, act_type="tanh"), name=f"{name}out")
+        return output, [output, memory]
+
+
+class GRUCell(DenseCell):
+    """A gated recurrent unit (Cho et al. 2014), as cuDNN computes it.
+
+    r, z = σ(...); n = tanh(W x + b + r·(R h + c)); h' = (1 - z)·n + z·h.
+
+    Parameters
+    ----------
+    num_hidden : int
+        Width of the state.
+    prefix : str
+    params : RNNParams, optional
+    """
+
+    def __init__(
+        self, num_hidden: int, prefix: str = "gru_", params: RNNParams | None = None
+    ) -> None:
+        super().__init__(num_hidden, prefix, params)
+
+    @property
+    def _gate_names(self) -> Sequence[str]:
+        return ("_r", "_z", "_o")
+
+    def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
+        """One step."""
+        name = self._step_name()
+        i2h, h2h = self._products(inputs, states[0], name)
+        i2h_r, i2h_z, i2h_n = sym.SliceChannel(i2h, num_outputs=3, name=f"{name}i2h_slice")
+        h2h_r, h2h_z, h2h_n = sym.SliceChannel(h2h, num_outputs=3, name=f"{name}h2h_slice")
+        r = sym.Activation(i2h_r + h2h_r, act_type="sigmoid", name=f"{name}r_act")
+        z = sym.Activation(i2h_z + h2h_z, act_type="sigmoid", name=f"{name}z_act")
+        n = sym.Activation(i2h_n + r * h2h_n, act_type="tanh", name=f"{name}h_act")
+        output = sym.elemwise_add((1.0 - z) * n, z * states[0], name=f"{name}out")
+        return output, [output]

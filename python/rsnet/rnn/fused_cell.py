@@ -1,0 +1,205 @@
+"""Whole recurrent networks as one operator, `RNN`, over one packed array of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import initializer as init
+from .. import ndarray as nd
+from .. import symbol as sym
+from ..ndarray import NDArray
+from ..symbol import Symbol
+from .base_cell import BaseRNNCell, RNNParams
+from .cells import GRUCell, LSTMCell, RNNCell
+from .containers import BidirectionalCell, SequentialRNNCell
+
+__all__ = ["FusedRNNCell"]
+
+GATES = {
+    "rnn_relu": ("",),
+    "rnn_tanh": ("",),
+    "lstm": ("_i", "_f", "_c", "_o"),
+    "gru": ("_r", "_z", "_o"),
+}
+
+
+class FusedRNNCell(BaseRNNCell):
+    """Layers of recurrent cells as one operator: much faster than unrolled cells.
+
+    Parameters
+    ----------
+    num_hidden, num_layers : int
+    mode : {'rnn_relu', 'rnn_tanh', 'lstm', 'gru'}
+    bidirectional : bool
+    dropout : float
+        Share of elements dropped between layers.
+    get_next_state : bool
+        Return the states after the last step?
+    forget_bias : float
+        First value of the forget gates' bias.
+    prefix : str, optional
+        The mode and an underscore if None.
+    params : RNNParams, optional
+
+    Raises
+    ------
+    ValueError
+        An unknown mode.
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> cell = mx.rnn.FusedRNNCell(4, num_layers=2, mode="gru")
+    >>> outputs, _ = cell.unroll(3, mx.sym.Variable("data"), layout="TNC", merge_outputs=True)
+    >>> outputs.infer_shape(data=(3, 2, 5))[1]
+    [(3, 2, 4)]
+    """
+
+    def __init__(
+        self,
+        num_hidden: int,
+        num_layers: int = 1,
+        mode: Any = "lstm",
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+        get_next_state: bool = False,
+        forget_bias: float = 1.0,
+        prefix: str | None = None,
+        params: RNNParams | None = None,
+    ) -> None:
+        if mode not in GATES:
+            raise ValueError(f"invalid mode '{mode}': expected one of {', '.join(GATES)}")
+        super().__init__(prefix=f"{mode}_" if prefix is None else prefix, params=params)
+        self._num_hidden = num_hidden
+        self._num_layers = num_layers
+        self._mode = mode
+        self._bidirectional = bidirectional
+        self._dropout = dropout
+        self._get_next_state = get_next_state
+        self._forget_bias = forget_bias
+        self._directions = ["l", "r"] if bidirectional else ["l"]
+        first = init.FusedRNN(None, num_hidden, num_layers, mode, bidirectional, forget_bias)
+        self._parameter = self._params.get("parameters", init=first)
+
+    @property
+    def state_info(self) -> list[dict[str, Any]]:
+        """States of shape (layers · directions, batch, hidden): two for LSTM, else one."""
+        layers = self._num_layers * len(self._directions)
+        count = 2 if self._mode == "lstm" else 1
+        shape = (layers, 0, self._num_hidden)
+        return [{"shape": shape, "__layout__": "LNC"} for _ in range(count)]
+
+    @property
+    def _gate_names(self) -> Sequence[str]:
+        return GATES[self._mode]
+
+    # ---- weights -------------------------------------------------------------------------------
+
+    def _num_input(self, size: int) -> int:
+        """The width of the input, given the number of all weights."""
+        gates, hidden, ways = len(self._gate_names), self._num_hidden, len(self._directions)
+        upper = (self._num_layers - 1) * (hidden * ways + hidden + 2)
+        return size // (ways * hidden * gates) - upper - hidden - 2
+
+    def _pieces(self, num_input: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Name and shape of every part of the packed array, in its order."""
+        hidden, ways = self._num_hidden, len(self._directions)
+        for kind in ("weight", "bias"):
+            for layer in range(self._num_layers):
+                below = num_input if layer == 0 else hidden * ways
+                for direction in self._directions:
+                    for group, width in (("i2h", below), ("h2h", hidden)):
+                        for gate in self._gate_names:
+                            name = f"{self._prefix}{direction}{layer}_{group}{gate}_{kind}"
+                            yield name, (hidden, width) if kind == "weight" else (hidden,)
+
+    def unpack_weights(self, args: dict[str, NDArray]) -> dict[str, NDArray]:
+        """Weights with an array for each gate, from the packed one; other entries stay."""
+        args = dict(args)
+        packed = args.pop(f"{self._prefix}parameters").reshape((-1,))
+        begin = 0
+        for name, shape in self._pieces(self._num_input(packed.size)):
+            end = begin + int(np.prod(shape))
+            args[name] = packed[begin:end].reshape(shape).copy()
+            begin = end
+        if begin != packed.size:
+            raise ValueError(
+                f"{self._prefix}parameters has {packed.size} elements, expected {begin}"
+            )
+        return args
+
+    def pack_weights(self, args: dict[str, NDArray]) -> dict[str, NDArray]:
+        """The packed array, from those with an array for each gate."""
+        args = dict(args)
+        first = args[f"{self._prefix}l0_i2h{self._gate_names[0]}_weight"]
+        parts = [args.pop(name).reshape((-1,)) for name, _ in self._pieces(first.shape[1])]
+        args[f"{self._prefix}parameters"] = nd.concat(*parts, dim=0)
+        return args
+
+    # ---- running -------------------------------------------------------------------------------
+
+    def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
+        """Raises: the operator computes whole sequences."""
+        raise NotImplementedError("FusedRNNCell cannot be stepped. Please use unroll")
+
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+    ) -> tuple[Any, list[Any]]:
+        """Composes the operator; `layout` "TNC" needs no transposes."""
+        self.reset()
+        axis = layout.find("T")
+        if not isinstance(inputs, Symbol):
+            if len(inputs) != length:
+                raise ValueError(f"unroll: inputs has {len(inputs)} steps, expected {length}")
+            inputs = sym.Concat(*[sym.expand_dims(i, axis=0) for i in inputs], dim=0)
+            axis = 0
+        if axis == 1:
+            inputs = sym.swapaxes(inputs, dim1=0, dim2=1)
+        states = self.begin_state() if begin_state is None else begin_state
+        named = {"state": states[0]}
+        if self._mode == "lstm":
+            named["state_cell"] = states[1]
+        rnn = sym.RNN(
+            data=inputs, parameters=self._parameter, state_size=self._num_hidden,
+            num_layers=self._num_layers, bidirectional=self._bidirectional, p=self._dropout,
+            state_outputs=self._get_next_state, mode=self._mode, name=f"{self._prefix}rnn", **named,
+        )  # fmt: skip
+        outputs = rnn[0] if self._get_next_state else rnn
+        following = [rnn[1 + i] for i in range(len(states))] if self._get_next_state else []
+        if merge_outputs is False:
+            steps = sym.SliceChannel(outputs, axis=0, num_outputs=length, squeeze_axis=True)
+            return list(steps), following
+        if layout.find("T") == 1:
+            outputs = sym.swapaxes(outputs, dim1=0, dim2=1)
+        return outputs, following
+
+    def unfuse(self) -> SequentialRNNCell:
+        """The same network of single cells, with the weights that `unpack_weights` gives them."""
+        from .modifiers import DropoutCell
+
+        def cell(prefix: str) -> BaseRNNCell:
+            if self._mode == "lstm":
+                return LSTMCell(self._num_hidden, prefix=prefix, forget_bias=self._forget_bias)
+            if self._mode == "gru":
+                return GRUCell(self._num_hidden, prefix=prefix)
+            activation = self._mode.removeprefix("rnn_")
+            return RNNCell(self._num_hidden, activation=activation, prefix=prefix)
+
+        stack = SequentialRNNCell()
+        for i in range(self._num_layers):
+            if self._bidirectional:
+                both = cell(f"{self._prefix}l{i}_"), cell(f"{self._prefix}r{i}_")
+                stack.add(BidirectionalCell(*both, output_prefix=f"{self._prefix}bi_l{i}_"))
+            else:
+                stack.add(cell(f"{self._prefix}l{i}_"))
+            if self._dropout > 0 and i != self._num_layers - 1:
+                stack.add(DropoutCell(self._dropout, prefix=f"{self._prefix}_dropout{i}_"))
+        return stack
