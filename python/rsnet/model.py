@@ -6,8 +6,9 @@ import logging
 from typing import Any
 
 from . import ndarray, symbol
+from .callback import BatchEndParam
 
-__all__ = ["load_checkpoint", "load_params", "save_checkpoint"]
+__all__ = ["BatchEndParam", "load_checkpoint", "load_params", "save_checkpoint"]
 
 
 def save_checkpoint(
@@ -27,7 +28,7 @@ def save_checkpoint(
     epoch : int
         Number in the parameter file's name.
     symbol : Symbol or None
-        The network; None writes no symbol file.
+        The network; `None` writes no symbol file.
     arg_params, aux_params : dict of str to NDArray
         Parameters and auxiliary states, stored as `arg:name` and `aux:name`.
     remove_amp_cast : bool
