@@ -14,6 +14,8 @@ from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
+from ._mxnet_names import module_getattr
+
 __all__ = [
     "BatchEndParam",
     "LogValidationMetricsCallback",
@@ -164,3 +166,6 @@ class LogValidationMetricsCallback:
         if param.eval_metric is not None:
             for name, value in param.eval_metric.get_name_value():
                 logging.info("Epoch[%d] Validation-%s=%f", param.epoch, name, value)
+
+
+__getattr__ = module_getattr(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _core
+from ._mxnet_names import module_getattr
 
 
 class _HasDefault(type):
@@ -111,3 +112,6 @@ def num_gpus() -> int:
 def current_context() -> Context:
     """The thread's default context."""
     return _core.current_context()
+
+
+__getattr__ = module_getattr(__name__)

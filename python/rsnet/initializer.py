@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import random
+from ._mxnet_names import module_getattr
 from ._registration import register_class
 from .ndarray import NDArray, array
 
@@ -477,3 +478,6 @@ class Mixed:
             f"Parameter name {name} did not match any pattern. Consider adding a '.*' pattern at "
             "the end with a default initializer"
         )
+
+
+__getattr__ = module_getattr(__name__)

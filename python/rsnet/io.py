@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ._mxnet_names import module_getattr
 from .ndarray import NDArray, array, concat, take
 
 __all__ = ["DataDesc", "DataBatch", "DataIter", "NDArrayIter"]
@@ -336,3 +337,6 @@ class NDArrayIter(DataIter):
         if self.last_batch_handle == "pad":
             return max(self.cursor + self.batch_size - self.num_data, 0)
         return max(-self.cursor, 0) if self.cursor > -self.batch_size else 0
+
+
+__getattr__ = module_getattr(__name__)

@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from . import ndarray, symbol
+from ._mxnet_names import module_getattr
 from .callback import BatchEndParam
 
 __all__ = ["BatchEndParam", "load_checkpoint", "load_params", "save_checkpoint"]
@@ -74,3 +75,6 @@ def load_checkpoint(prefix: str, epoch: int) -> tuple[Any, dict[str, Any], dict[
     """The symbol, parameters and auxiliary states that `save_checkpoint` wrote."""
     net = symbol.load(f"{prefix}-symbol.json")
     return net, *load_params(prefix, epoch)
+
+
+__getattr__ = module_getattr(__name__)
