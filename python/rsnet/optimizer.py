@@ -519,5 +519,4 @@ def get_updater(optimizer: Optimizer) -> Callable[[Any, Any, Any], None]:
 
 from ._optimizer_rules import DCASGD, FTML, Adamax, Ftrl, Nadam, Signum  # noqa: E402
 
-
 __getattr__ = module_getattr(__name__)
