@@ -378,14 +378,18 @@ class Xavier(Initializer):
         fan_in, fan_out = shape[1] * area, shape[0] * area
         fans = {"avg": (fan_in + fan_out) / 2, "in": fan_in, "out": fan_out}
         if self.factor_type not in fans:
-            raise ValueError(f"factor_type is {self.factor_type!r}, expected 'avg', 'in' or 'out'")
+            raise ValueError(
+                f"invalid factor_type {self.factor_type!r}: expected 'avg', 'in' or 'out'"
+            )
         scale = float(np.sqrt(self.magnitude / fans[self.factor_type]))
         if self.rnd_type == "uniform":
             random.uniform(-scale, scale, shape=shape, dtype=arr.dtype, out=arr)
         elif self.rnd_type == "gaussian":
             random.normal(0, scale, shape=shape, dtype=arr.dtype, out=arr)
         else:
-            raise ValueError(f"rnd_type is {self.rnd_type!r}, expected 'uniform' or 'gaussian'")
+            raise ValueError(
+                f"invalid rnd_type {self.rnd_type!r}: expected 'uniform' or 'gaussian'"
+            )
 
 
 @register()
@@ -420,7 +424,7 @@ class LSTMBias(Initializer):
 
 
 class Load:
-    """Takes values from `param` (a dict or a file); `default_init` fills what is not there.
+    """Takes values from `param` (a dict or a file); `default_init` fills the others.
 
     Raises
     ------
@@ -460,7 +464,7 @@ class Load:
 
 
 class Mixed:
-    """The first of `patterns` that matches a name says which of `initializers` to use."""
+    """Uses the initializer whose pattern is the first that matches the name."""
 
     def __init__(
         self, patterns: Sequence[str], initializers: Sequence[Callable[[str, NDArray], None]]

@@ -19,7 +19,7 @@ _state = threading.local()
 
 
 def is_np_shape() -> bool:
-    """Does 0 mean an empty axis and `()` a scalar in this thread?"""
+    """Whether 0 means an empty axis and `()` a scalar in this thread."""
     return getattr(_state, "on", False)
 
 

@@ -1,4 +1,4 @@
-"""What pages and stubs ask of the registry."""
+"""Facts about operators that pages and stubs are made from."""
 
 from __future__ import annotations
 
