@@ -60,6 +60,8 @@ _ON_DEMAND = {
     "user_op_builder": "user_op:user_op_builder",
     "oneflow": "oneflow",
     "model": "model",
+    "module": "module",
+    "mod": "module",
     "initializer": "initializer",
     "init": "initializer",
     "lr_scheduler": "lr_scheduler",
