@@ -14,7 +14,7 @@ import numpy as np
 from ._mxnet_names import module_getattr
 from .ndarray import NDArray, array, concat, take
 
-__all__ = ["DataDesc", "DataBatch", "DataIter", "NDArrayIter"]
+__all__ = ["DataDesc", "DataBatch", "DataIter", "NDArrayIter", "ResizeIter"]
 
 
 class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
@@ -337,6 +337,81 @@ class NDArrayIter(DataIter):
         if self.last_batch_handle == "pad":
             return max(self.cursor + self.batch_size - self.num_data, 0)
         return max(-self.cursor, 0) if self.cursor > -self.batch_size else 0
+
+
+class ResizeIter(DataIter):
+    """Another iterator with epochs of `size` batches; it is begun again where it ends.
+
+    Parameters
+    ----------
+    data_iter : DataIter
+        Source of the batches.
+    size : int
+        Batches per epoch.
+    reset_internal : bool
+        Whether `reset` resets the source too; otherwise an epoch goes on where the last one ended.
+
+    Example
+    -------
+    >>> batches = ResizeIter(NDArrayIter(np.arange(4.0), batch_size=2), 3)
+    >>> [b.data[0].asnumpy().tolist() for b in batches]
+    [[0.0, 1.0], [2.0, 3.0], [0.0, 1.0]]
+    """
+
+    def __init__(self, data_iter: Any, size: int, reset_internal: bool = True) -> None:
+        super().__init__(getattr(data_iter, "batch_size", 0))
+        if size < 0:
+            raise ValueError(f"invalid size {size}: expected at least 0")
+        self.data_iter = data_iter
+        self.size = size
+        self.reset_internal = reset_internal
+        self.cur = 0
+        self.current_batch: DataBatch | None = None
+        self.provide_data = data_iter.provide_data
+        self.provide_label = data_iter.provide_label
+        if hasattr(data_iter, "default_bucket_key"):
+            self.default_bucket_key = data_iter.default_bucket_key
+
+    def reset(self) -> None:
+        self.cur = 0
+        if self.reset_internal:
+            self.data_iter.reset()
+
+    def iter_next(self) -> bool:
+        if self.cur == self.size:
+            return False
+        try:
+            self.current_batch = self.data_iter.next()
+        except StopIteration:
+            self.data_iter.reset()
+            try:
+                self.current_batch = self.data_iter.next()
+            except StopIteration:
+                raise ValueError("the iterator has no batches") from None
+        self.cur += 1
+        return True
+
+    def next(self) -> DataBatch:
+        if not self.iter_next():
+            raise StopIteration
+        return self._batch()
+
+    def _batch(self) -> DataBatch:
+        if self.current_batch is None:
+            raise ValueError("there is no current batch: call 'iter_next' first")
+        return self.current_batch
+
+    def getdata(self) -> list[NDArray]:
+        return self._batch().data
+
+    def getlabel(self) -> list[NDArray] | None:
+        return self._batch().label
+
+    def getindex(self) -> Any:
+        return self._batch().index
+
+    def getpad(self) -> int:
+        return self._batch().pad or 0
 
 
 __getattr__ = module_getattr(__name__)

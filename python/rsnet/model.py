@@ -77,4 +77,12 @@ def load_checkpoint(prefix: str, epoch: int) -> tuple[Any, dict[str, Any], dict[
     return net, *load_params(prefix, epoch)
 
 
-__getattr__ = module_getattr(__name__)
+_missing = module_getattr(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "FeedForward":  # imported at first use: modules import this file
+        from .module.feed_forward import FeedForward
+
+        return FeedForward
+    return _missing(name)

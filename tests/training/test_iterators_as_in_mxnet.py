@@ -153,3 +153,18 @@ def test_descriptions_from_lists():
     descs = mx.io.DataDesc.get_list([("a", (2, 3))], [("a", "float16")])
     assert descs[0] == ("a", (2, 3)) and descs[0].dtype == "float16"
     assert mx.io.DataDesc.get_list([("a", (2,))], None)[0].dtype == np.float32
+
+
+@pytest.mark.parametrize(("internal", "second"), [(True, [0, 1, 2, 0]), (False, [1, 2, 0, 1])])
+def test_epochs_of_another_size(internal, second):
+    it = mx.io.ResizeIter(mx.io.NDArrayIter(np.arange(3), batch_size=1), 4, internal)
+    assert [rows(b)[0] for b in it] == [0, 1, 2, 0]
+    it.reset()
+    assert [rows(b)[0] for b in it] == second
+    assert it.provide_data[0].shape == (1,)
+
+
+def test_an_iterator_without_batches_cannot_be_resized():
+    empty = mx.io.NDArrayIter(np.arange(3), batch_size=4, last_batch_handle="discard")
+    with pytest.raises(ValueError, match="no batches"):
+        mx.io.ResizeIter(empty, 2).next()

@@ -284,3 +284,45 @@ def test_wrong_use_is_refused_by_name(make, error, text):
 def test_labels_that_are_missing_warn():
     with pytest.warns(UserWarning, match="'softmax_label' is not found"):
         mx.mod.Module(mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=1))
+
+
+def linear():
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=4, name="fc")
+    return mx.sym.SoftmaxOutput(net, name="softmax")
+
+
+@pytest.mark.filterwarnings("ignore:mxnet.model.FeedForward:DeprecationWarning")
+def test_feed_forward_trains_as_a_module_does(tmp_path):
+    values = {"fc_weight": mx.nd.ones((4, 10)), "fc_bias": mx.nd.zeros((4,))}
+    options = {"learning_rate": 0.5, "momentum": 0.9}
+    model = mx.model.FeedForward(linear(), num_epoch=2, arg_params=values, aux_params={}, **options)
+    model.fit(batches(), eval_data=batches(rows=50))
+    module = mx.mod.Module(linear())
+    module.fit(batches(), arg_params=values, num_epoch=2, optimizer_params=options)
+    for name, value in module.get_params()[0].items():
+        np.testing.assert_allclose(value.asnumpy(), model.arg_params[name].asnumpy(), rtol=1e-5)
+    outputs, data, labels = model.predict(batches(rows=50), return_data=True)
+    assert isinstance(outputs, np.ndarray) and outputs.shape == (50, 4)
+    np.testing.assert_array_equal(data, DATA[:50])
+    np.testing.assert_array_equal(labels, LABEL[:50])
+    np.testing.assert_allclose(model.predict(DATA[:50]), outputs, rtol=1e-5)
+    assert model.score(batches(rows=50)) == module.score(batches(rows=50), "acc")[0][1]
+    model.save(str(tmp_path / "ff"))
+    again = mx.model.FeedForward.load(str(tmp_path / "ff"), 2)
+    assert again.begin_epoch == 2
+    np.testing.assert_allclose(again.predict(DATA[:50]), outputs, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:mxnet.model.FeedForward:DeprecationWarning")
+def test_feed_forward_on_arrays_and_epochs_of_a_size():
+    seen = []
+    model = mx.model.FeedForward.create(
+        linear(), DATA, LABEL, num_epoch=3, epoch_size=4, learning_rate=0.5, numpy_batch_size=32,
+        eval_data=(DATA[:50], LABEL[:50]), batch_end_callback=lambda p: seen.append(p.nbatch),
+    )  # fmt: skip
+    assert seen == [0, 1, 2, 3] * 3
+    assert (model.predict(DATA).argmax(1) == LABEL).mean() > 0.5
+    with pytest.raises(ValueError, match="y must be specified"):
+        model.fit(DATA)
+    with pytest.raises(ValueError, match="call 'fit' or 'load' first"):
+        mx.model.FeedForward(linear()).predict(DATA)
