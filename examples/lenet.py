@@ -1,4 +1,4 @@
-"""LeNet for 28x28 digits, with one operator written in Python, and the digits that it is trained on.
+"""LeNet for 28x28 digits, with one operator written in Python, and the digits to train it on.
 
 `ScaledTanh` shows what an operator by subclassing needs: parameters, names, shapes, what backward
 reads, and the two computations. It is differentiated, planned and saved like any built-in one.

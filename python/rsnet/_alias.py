@@ -43,7 +43,10 @@ class _AliasFinder:
         if top != "mxnet" or not rest or sys.modules.get(top) is not sys.modules[_PACKAGE]:
             return None
         module = _module(f"{_PACKAGE}.{rest}")
-        return None if module is None else ModuleSpec(fullname, _SameModule(module))  # type: ignore[arg-type]
+        if module is None:
+            return None
+        loader: Any = _SameModule(module)
+        return ModuleSpec(fullname, loader)
 
 
 def _module(name: str) -> Any:

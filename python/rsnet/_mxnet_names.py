@@ -72,7 +72,7 @@ NAMES: dict[str, frozenset[str]] = {
 
 
 def why_missing(module: str, name: str) -> str | None:
-    """A message if `name` is a name of MXNet's `module`; `None` if MXNet does not have it either."""
+    """A message if MXNet's `module` has `name`; `None` if MXNet does not have it either."""
     if name not in NAMES.get(module, ()):
         return None
     full = f"mx.{module}.{name}" if module else f"mx.{name}"

@@ -24,7 +24,7 @@ def names_of(operator: str) -> list[str]:
 
 
 def place_of(name: str) -> tuple[str, str]:
-    """Namespace and function name: ``("contrib", "quadratic")``; ``("op", "relu")`` is ``nd.relu``."""
+    """Namespace and function name, as ``("contrib", "quadratic")`` or ``("op", "relu")``."""
     return _home(name)
 
 

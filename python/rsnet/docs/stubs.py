@@ -1,4 +1,4 @@
-"""Stubs (``.pyi``) of the functions that are made from the registry when the package is imported."""
+"""Stubs (``.pyi``) of the functions that are made from the registry at import."""
 
 from __future__ import annotations
 
