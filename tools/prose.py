@@ -114,8 +114,12 @@ def fix_docstrings(text: str) -> str:
                 rest = indent_of(run[0])
                 out.extend(
                     textwrap.wrap(
-                        joined, WIDTH, initial_indent=rest, subsequent_indent=rest,
-                        break_long_words=False, break_on_hyphens=False,
+                        joined,
+                        WIDTH,
+                        initial_indent=rest,
+                        subsequent_indent=rest,
+                        break_long_words=False,
+                        break_on_hyphens=False,
                     )  # fmt: skip
                 )
             else:

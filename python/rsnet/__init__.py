@@ -1,7 +1,7 @@
 """rsnet: tensor programs on a threaded dependency engine, with MXNet's Python names.
 
-Names in the order in which one meets them: where things run, arrays, gradients, graphs, operators
-of one's own, and what training needs.
+Names are imported in teaching order: devices, arrays, gradients, graphs, user-defined operators,
+training.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import os as _os
 from importlib import import_module as _import_module
 
 from . import _interpreter as _interpreter  # refuses sub-interpreters, before NumPy is imported
+from . import _alias as _alias
 from . import _core, base
+from ._mxnet_names import module_getattr as _module_getattr
 from .base import MXNetError
 from .context import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
 from . import ndarray
@@ -22,6 +24,7 @@ from . import autograd
 from . import engine
 from . import attribute, name, util
 from .attribute import AttrScope
+from .util import is_np_shape, np_shape, set_np_shape, use_np_shape
 from . import symbol
 from . import symbol as sym
 from .symbol import Symbol
@@ -45,10 +48,13 @@ from . import operator
 from .operator import Operator, OperatorProperty, OpReq, ResourceRequest
 
 __version__ = _core.__version__
+#: Version of MXNet whose interface this is.
+mxnet_version = "1.9.1"
 
-# What training needs, and the other ways to register operators, are imported when first used: the name, or its
-# short form, and its module.
+# Modules for training and the other ways to register operators are imported at first use: the name
+# or its short form, and its module.
 _ON_DEMAND = {
+    "as_mxnet": "as_mxnet",
     "op": "op",
     "user_op": "user_op",
     "user_op_builder": "user_op:user_op_builder",
@@ -77,10 +83,13 @@ _ON_DEMAND = {
 }
 
 
-def __getattr__(attribute_name):
+_missing = _module_getattr(__name__)
+
+
+def __getattr__(attribute_name: str) -> object:
     place = _ON_DEMAND.get(attribute_name)
     if place is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {attribute_name!r}")
+        _missing(attribute_name)
     module, _, member = place.partition(":")
     found = _import_module(f"{__name__}.{module}")
     found = getattr(found, member) if member else found
@@ -88,9 +97,10 @@ def __getattr__(attribute_name):
     return found
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted({*globals(), *_ON_DEMAND})
 
 
+_alias.install_finders()
 if "MXNET_PROFILER_AUTOSTART" in _os.environ:
     _import_module(f"{__name__}.profiler")

@@ -16,11 +16,24 @@ import threading
 __all__ = ["AttrScope", "current"]
 
 
-class AttrScope:
+class _HasCurrent(type):
+    """Type of `AttrScope`: its attribute `current` belongs to the thread."""
+
+    @property
+    def current(cls) -> AttrScope:
+        """The current scope of this thread."""
+        return _scopes()[-1]
+
+    @current.setter
+    def current(cls, scope: AttrScope) -> None:
+        _scopes()[-1] = scope
+
+
+class AttrScope(metaclass=_HasCurrent):
     """Attributes given to every variable and operator symbol made inside `with AttrScope(...)`.
 
     Scopes nest: an inner one adds to the outer and wins where both set a key; attributes given to
-    the symbol itself win over both.
+    the symbol itself win over both. `AttrScope.current` is the scope of the thread.
 
     Parameters
     ----------

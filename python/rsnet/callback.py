@@ -14,18 +14,31 @@ from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["BatchEndParam", "ProgressBar", "Speedometer", "do_checkpoint", "log_train_metric"]
+from ._mxnet_names import module_getattr
+
+__all__ = [
+    "BatchEndParam",
+    "LogValidationMetricsCallback",
+    "ProgressBar",
+    "Speedometer",
+    "do_checkpoint",
+    "log_train_metric",
+    "module_checkpoint",
+]
 
 BatchEndParam = namedtuple("BatchEndParam", ["epoch", "nbatch", "eval_metric", "locals"])
 
 
 class ProgressBar:
-    """Draws `[====----] N%` on one line of the terminal.
+    """Shows `[====----] N%` on standard output.
+
+    On a terminal one line is redrawn at every call. Elsewhere (files, pipes, notebooks) a line is
+    written when another tenth is complete.
 
     Parameters
     ----------
     total : int
-        Batches an epoch.
+        Batches per epoch.
     length : int
         Width of the bar in characters.
     """
@@ -33,17 +46,39 @@ class ProgressBar:
     def __init__(self, total: int, length: int = 80) -> None:
         self.total = total
         self.length = length
+        self._tenths = 0
+        self._last = 0
 
     def __call__(self, param: Any) -> None:
         done = min(param.nbatch / float(self.total), 1.0)
         filled = round(self.length * done)
         bar = "=" * filled + "-" * (self.length - filled)
-        sys.stdout.write(f"[{bar}] {math.ceil(100 * done)}%\r")
+        text = f"[{bar}] {math.ceil(100 * done)}%"
+        before = self._tenths if param.nbatch > self._last else 0  # a new epoch starts at 0
+        tenths = int(10 * done)
+        self._tenths, self._last = tenths, param.nbatch
+        if _is_terminal(sys.stdout):
+            sys.stdout.write(f"\r{text}" + ("\n" if tenths == 10 else ""))
+        elif tenths not in (0, before):
+            sys.stdout.write(f"{text}\n")
+        else:
+            return
         sys.stdout.flush()
 
 
+def _is_terminal(stream: Any) -> bool:
+    """Whether a line written to `stream` can be redrawn."""
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):  # replaced by another object, or closed
+        return False
+
+
 class Speedometer:
-    """Logs samples a second and the metric every `frequent` batches."""
+    """Logs samples per second and the metric every `frequent` batches.
+
+    With `auto_reset` the values are those of the last `frequent` batches, else those of the epoch.
+    """
 
     def __init__(self, batch_size: int, frequent: int = 50, auto_reset: bool = True) -> None:
         self.batch_size = batch_size
@@ -109,3 +144,28 @@ def log_train_metric(period: int, auto_reset: bool = False) -> Callable[[Any], N
                 param.eval_metric.reset_local()
 
     return log
+
+
+def module_checkpoint(
+    mod: Any, prefix: str, period: int = 1, save_optimizer_states: bool = False
+) -> Callable[..., None]:
+    """Epoch-end callback that calls `mod.save_checkpoint` every `period` epochs."""
+    period = max(1, int(period))
+
+    def save(epoch: int, symbol: Any = None, arg: Any = None, aux: Any = None) -> None:
+        if (epoch + 1) % period == 0:
+            mod.save_checkpoint(prefix, epoch + 1, save_optimizer_states)
+
+    return save
+
+
+class LogValidationMetricsCallback:
+    """Evaluation-end callback that logs the values of the metric."""
+
+    def __call__(self, param: Any) -> None:
+        if param.eval_metric is not None:
+            for name, value in param.eval_metric.get_name_value():
+                logging.info("Epoch[%d] Validation-%s=%f", param.epoch, name, value)
+
+
+__getattr__ = module_getattr(__name__)

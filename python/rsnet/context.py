@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from . import _core
+from ._mxnet_names import module_getattr
 
 
-class Context:
+class _HasDefault(type):
+    """Type of `Context`: its attribute `default_ctx` belongs to the thread."""
+
+    @property
+    def default_ctx(cls) -> Context:
+        """The thread's default context."""
+        return _core.current_context()
+
+    @default_ctx.setter
+    def default_ctx(cls, ctx: Context) -> None:
+        _core.set_current_context(ctx)
+
+
+class Context(metaclass=_HasDefault):
     """A device: its type (``'cpu'``, ``'gpu'``, ``'cpu_pinned'``, ``'cpu_shared'``) and number.
 
     ``with ctx:`` makes it the thread's default for arrays that are created inside.
@@ -23,73 +39,79 @@ class Context:
         If the device type is unknown.
     """
 
+    device_typeid: int
+    device_id: int
+
     devtype2str = {1: "cpu", 2: "gpu", 3: "cpu_pinned", 5: "cpu_shared"}
     devstr2type = {"cpu": 1, "gpu": 2, "cpu_pinned": 3, "cpu_shared": 5}
 
-    def __init__(self, device_type, device_id=0):
+    def __init__(self, device_type: str | Context, device_id: int = 0) -> None:
         if isinstance(device_type, Context):
             self.device_typeid = device_type.device_typeid
             self.device_id = device_type.device_id
         else:
             self.device_typeid = Context.devstr2type[device_type]
             self.device_id = int(device_id)
-        self._before = []
+        self._before: list[Context] = []
 
     @property
-    def device_type(self):
+    def device_type(self) -> str:
         """Name of the device type."""
         return Context.devtype2str[self.device_typeid]
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash((self.device_typeid, self.device_id))
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Context)
             and self.device_typeid == other.device_typeid
             and self.device_id == other.device_id
         )
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.device_type}({self.device_id})"
 
     __repr__ = __str__
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return Context, (self.device_type, self.device_id)
 
-    def __enter__(self):
+    def __enter__(self) -> Context:
         self._before.append(_core.set_current_context(self))
         return self
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc: object) -> None:
         _core.set_current_context(self._before.pop())
 
-    def empty_cache(self):
-        """Gives the device's cached memory back to the system."""
+    def empty_cache(self) -> None:
+        """Returns the device's cached memory to the system."""
         _core.empty_cache()
 
 
-def cpu(device_id=0):
+def cpu(device_id: int = 0) -> Context:
     """The CPU as a context."""
     return Context("cpu", device_id)
 
 
-def cpu_pinned(device_id=0):
+def cpu_pinned(device_id: int = 0) -> Context:
     """Page-locked host memory as a context."""
     return Context("cpu_pinned", device_id)
 
 
-def gpu(device_id=0):
-    """A GPU as a context. Creating arrays on one that is not there is an error."""
+def gpu(device_id: int = 0) -> Context:
+    """A GPU as a context. Creating an array on a missing GPU raises an error."""
     return Context("gpu", device_id)
 
 
-def num_gpus():
+def num_gpus() -> int:
     """Number of GPUs that rsnet can use."""
     return 0
 
 
-def current_context():
+def current_context() -> Context:
     """The thread's default context."""
     return _core.current_context()
+
+
+__getattr__ = module_getattr(__name__)

@@ -1,7 +1,7 @@
 """Error classes by name: ``mx.error``.
 
-`register` adds a class of one's own; functions that turn messages `Name: text` into exceptions
-look it up with `find`.
+`register` adds a user's class; functions that turn messages `Name: text` into exceptions look it
+up with `find`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
 """Initial values of parameters, chosen by a parameter's name.
 
 `init(desc, array)` fills `array`. A variable's attribute `__init__` decides first; then the end
-of the name: `weight` gets the initializer's own rule, `bias` and `beta` zeros, `gamma` ones, moving
-statistics what their name says.
+of the name selects a method: `weight` selects `_init_weight`, the initializer's own rule, `bias`
+and `beta` the methods that fill with zeros, `gamma` the one that fills with ones. A subclass can
+override each of them.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import random
+from ._mxnet_names import module_getattr
 from ._registration import register_class
 from .ndarray import NDArray, array
 
@@ -95,10 +98,34 @@ def create(init: Any, **kwargs: Any) -> Initializer:
 
 
 class Initializer:
-    """Base: dispatch by name; a subclass defines the rule for weights in `_init_weight`."""
+    """Base class: selects a method by the name of a parameter.
+
+    A subclass defines `_init_weight`, and may override the methods for other endings: `_init_bias`,
+    `_init_gamma`, `_init_beta`, `_init_zero` (`min`), `_init_one` (`max`),
+    `_init_quantized_weight`, `_init_quantized_bias`, and `_init_default` for all other names.
+    """
+
+    _verbose = False
+    _print_func: Callable[[NDArray], str] | None = None
 
     def __init__(self, **kwargs: Any) -> None:
         self._kwargs = kwargs
+
+    def set_verbosity(
+        self, verbose: bool = False, print_func: Callable[[NDArray], str] | None = None
+    ) -> Initializer:
+        """Logs a line for every parameter filled; returns the initializer.
+
+        Parameters
+        ----------
+        verbose : bool
+            Whether to log.
+        print_func : callable
+            Summary of an array; its norm divided by the root of its size by default.
+        """
+        self._verbose = verbose
+        self._print_func = print_func or _root_mean_square
+        return self
 
     def dumps(self) -> str:
         """JSON text from which `create` makes an equal initializer."""
@@ -114,57 +141,132 @@ class Initializer:
     __hash__ = object.__hash__
 
     def __call__(self, desc: str, arr: NDArray) -> None:
-        """Fills `arr`, the parameter that `desc` names.
+        """Fills `arr`, the parameter named `desc`.
 
         Raises
         ------
         TypeError
-            If `desc` is not a text.
+            If `desc` is not a string.
         ValueError
-            If neither an attribute nor the name's ending says what to do.
+            If neither an attribute nor the ending of the name selects a rule.
         """
         if not isinstance(desc, str):
             raise TypeError(f"name must be a string, got {type(desc).__name__}")
-        own = desc.attrs.get("__init__", "") if isinstance(desc, InitDesc) else ""
-        if own:
-            create(own)._init_weight(desc, arr)
-            return
-        for ending, rule in _RULES:
-            if desc.endswith(ending):
-                rule(self, desc, arr)
+        if isinstance(desc, InitDesc):
+            if desc.global_init is None:
+                desc.global_init = self
+            own = desc.attrs.get("__init__", "")
+            if own:
+                create(own)._init_weight(desc, arr)
+                self._log(desc, "from its attribute", arr)
                 return
-        self._init_default(desc, arr)
+        method, what = _method_for(desc)
+        getattr(self, method)(desc, arr)
+        self._log(desc, what, arr)
+
+    def _log(self, name: str, what: str, arr: NDArray) -> None:
+        if self._verbose and self._print_func is not None:
+            logging.info("Initialized %s as %s: %s", name, what, self._print_func(arr))
 
     def _init_weight(self, name: str, arr: NDArray) -> None:
-        raise NotImplementedError(f"{type(self).__name__} defines no rule for weights")
+        raise NotImplementedError(f"{type(self).__name__} does not define '_init_weight'")
+
+    def _init_zero(self, _: str, arr: NDArray) -> None:
+        arr[:] = 0.0
+
+    def _init_one(self, _: str, arr: NDArray) -> None:
+        arr[:] = 1.0
+
+    def _init_bias(self, _: str, arr: NDArray) -> None:
+        arr[:] = 0.0
+
+    def _init_gamma(self, _: str, arr: NDArray) -> None:
+        arr[:] = 1.0
+
+    def _init_beta(self, _: str, arr: NDArray) -> None:
+        arr[:] = 0.0
+
+    def _init_quantized_weight(self, _: str, arr: NDArray) -> None:
+        arr[:] = array(np.random.randint(-127, 127, size=arr.shape), dtype="int8")
+
+    def _init_quantized_bias(self, _: str, arr: NDArray) -> None:
+        arr[:] = 0.0
+
+    def _init_bilinear(self, _: str, arr: NDArray) -> None:
+        arr[:] = _bilinear(arr.shape)
+
+    def _init_loc_bias(self, name: str, arr: NDArray) -> None:
+        if arr.shape != (6,):
+            raise ValueError(f"invalid shape of {name} {arr.shape}: expected (6,)")
+        arr[:] = array([1.0, 0.0, 0.0, 0.0, 1.0, 0.0])
 
     def _init_default(self, name: str, arr: NDArray) -> None:
+        # Symbols give moving statistics an initializer of their own; parameters listed by hand have
+        # none, and the name leaves no doubt.
+        for ending, method in _STATISTICS:
+            if name.endswith(ending):
+                getattr(self, method)(name, arr)
+                return
         raise ValueError(
             f"Unknown initialization pattern for {name}. Names that end in weight, bias, gamma or "
             "beta have a default; give the variable an initializer: Variable(name, init=...)"
         )
 
 
-def _filler(value: float) -> Callable[[Initializer, str, NDArray], None]:
-    def fill(_: Initializer, name: str, arr: NDArray) -> None:
-        arr[:] = value
-
-    return fill
-
-
-_zeros, _ones = _filler(0.0), _filler(1.0)
-_RULES: list[tuple[str, Callable[[Initializer, str, NDArray], None]]] = [
-    ("weight", lambda self, name, arr: self._init_weight(name, arr)),
-    ("bias", _zeros),
-    ("gamma", _ones),
-    ("beta", _zeros),
-    ("moving_mean", _zeros),
-    ("moving_var", _ones),
-    ("moving_inv_var", _zeros),
-    ("moving_avg", _zeros),
-    ("min", _zeros),
-    ("max", _ones),
+_STATISTICS = [
+    ("moving_mean", "_init_zero"),
+    ("moving_var", "_init_one"),
+    ("moving_inv_var", "_init_zero"),
+    ("moving_avg", "_init_zero"),
 ]
+_ENDINGS = [
+    ("weight", "_init_weight"),
+    ("bias", "_init_bias"),
+    ("gamma", "_init_gamma"),
+    ("beta", "_init_beta"),
+    ("min", "_init_zero"),
+    ("max", "_init_one"),
+]
+_QUANTIZED = [
+    ("weight_quantize", "_init_quantized_weight"),
+    ("bias_quantize", "_init_quantized_bias"),
+]
+
+
+def _method_for(desc: str) -> tuple[str, str]:
+    """The method that fills parameter `desc`, and the part of the name that selects it.
+
+    A plain string follows the older rules, which also know the layers `upsampling` and `stn_loc`.
+    """
+    endings = _ENDINGS + _QUANTIZED
+    if not isinstance(desc, InitDesc):
+        endings = _ENDINGS + _STATISTICS
+        if desc.startswith("upsampling"):
+            return "_init_bilinear", "upsampling"
+        if desc.startswith("stn_loc") and desc.endswith("weight"):
+            return "_init_zero", "stn_loc"
+        if desc.startswith("stn_loc") and desc.endswith("bias"):
+            return "_init_loc_bias", "stn_loc"
+    for ending, method in endings:
+        if desc.endswith(ending):
+            return method, ending
+    return "_init_default", "default"
+
+
+def _root_mean_square(arr: NDArray) -> str:
+    values = arr.asnumpy()
+    return str(np.linalg.norm(values) / np.sqrt(values.size))
+
+
+def _bilinear(shape: tuple[int, ...]) -> NDArray:
+    """The kernel of bilinear upsampling in the shape (N, C, H, W)."""
+    height, width = shape[2:]
+    f = np.ceil(width / 2.0)
+    c = (2 * f - 1 - f % 2) / (2.0 * f)
+    rows = 1 - np.abs(np.arange(height) / f - c)
+    cols = 1 - np.abs(np.arange(width) / f - c)
+    kernel = np.broadcast_to(np.outer(rows, cols), shape)
+    return array(np.ascontiguousarray(kernel, dtype="float32"))
 
 
 @register("zeros")
@@ -277,14 +379,18 @@ class Xavier(Initializer):
         fan_in, fan_out = shape[1] * area, shape[0] * area
         fans = {"avg": (fan_in + fan_out) / 2, "in": fan_in, "out": fan_out}
         if self.factor_type not in fans:
-            raise ValueError(f"factor_type is {self.factor_type!r}, expected 'avg', 'in' or 'out'")
+            raise ValueError(
+                f"invalid factor_type {self.factor_type!r}: expected 'avg', 'in' or 'out'"
+            )
         scale = float(np.sqrt(self.magnitude / fans[self.factor_type]))
         if self.rnd_type == "uniform":
             random.uniform(-scale, scale, shape=shape, dtype=arr.dtype, out=arr)
         elif self.rnd_type == "gaussian":
             random.normal(0, scale, shape=shape, dtype=arr.dtype, out=arr)
         else:
-            raise ValueError(f"rnd_type is {self.rnd_type!r}, expected 'uniform' or 'gaussian'")
+            raise ValueError(
+                f"invalid rnd_type {self.rnd_type!r}: expected 'uniform' or 'gaussian'"
+            )
 
 
 @register()
@@ -301,13 +407,7 @@ class Bilinear(Initializer):
     """The kernel of bilinear upsampling, for Deconvolution weights (N, C, H, W)."""
 
     def _init_weight(self, name: str, arr: NDArray) -> None:
-        height, width = arr.shape[2:]
-        f = np.ceil(width / 2.0)
-        c = (2 * f - 1 - f % 2) / (2.0 * f)
-        rows = 1 - np.abs(np.arange(height) / f - c)
-        cols = 1 - np.abs(np.arange(width) / f - c)
-        kernel = np.broadcast_to(np.outer(rows, cols), arr.shape)
-        arr[:] = array(np.ascontiguousarray(kernel, dtype="float32"))
+        arr[:] = _bilinear(arr.shape)
 
 
 @register()
@@ -374,7 +474,7 @@ class FusedRNN(Initializer):
 
 
 class Load:
-    """Takes values from `param` (a dict or a file); `default_init` fills what is not there.
+    """Takes values from `param` (a dict or a file); `default_init` fills the others.
 
     Raises
     ------
@@ -414,7 +514,7 @@ class Load:
 
 
 class Mixed:
-    """The first of `patterns` that matches a name says which of `initializers` to use."""
+    """Uses the initializer whose pattern is the first that matches the name."""
 
     def __init__(
         self, patterns: Sequence[str], initializers: Sequence[Callable[[str, NDArray], None]]
@@ -432,3 +532,6 @@ class Mixed:
             f"Parameter name {name} did not match any pattern. Consider adding a '.*' pattern at "
             "the end with a default initializer"
         )
+
+
+__getattr__ = module_getattr(__name__)

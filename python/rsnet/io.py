@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from .ndarray import NDArray, array
+from ._mxnet_names import module_getattr
+from .ndarray import NDArray, array, concat, take
 
-__all__ = ["DataDesc", "DataBatch", "DataIter", "NDArrayIter"]
+__all__ = ["DataDesc", "DataBatch", "DataIter", "NDArrayIter", "ResizeIter"]
 
 
 class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
@@ -41,6 +42,16 @@ class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
     def get_batch_axis(layout: str | None) -> int:
         """Index of the axis N; 0 if there is no layout."""
         return 0 if layout is None else layout.find("N")
+
+    @staticmethod
+    def get_list(
+        shapes: Sequence[tuple[str, Sequence[int]]], types: Sequence[tuple[str, Any]] | None
+    ) -> list[DataDesc]:
+        """Descriptions from pairs (name, shape) and, where given, pairs (name, dtype)."""
+        dtypes = dict(types or ())
+        if types is None:
+            return [DataDesc(name, shape) for name, shape in shapes]
+        return [DataDesc(name, shape, dtypes[name]) for name, shape in shapes]
 
 
 class DataBatch:
@@ -74,7 +85,11 @@ class DataBatch:
 
 
 class DataIter:
-    """Base: a subclass defines `iter_next`, `getdata`, `getlabel`, `getpad` and `reset`."""
+    """Base class of iterators over batches.
+
+    A subclass defines `iter_next` and `getdata`; `getlabel`, `getpad`, `getindex` and `reset` where
+    it has labels, padding, indices, or more than one epoch.
+    """
 
     def __init__(self, batch_size: int = 0) -> None:
         self.batch_size = batch_size
@@ -83,10 +98,10 @@ class DataIter:
         return self
 
     def reset(self) -> None:
-        """Back to the first batch."""
+        """Moves back before the first batch."""
 
     def next(self) -> DataBatch:
-        """The next batch.
+        """Returns the next batch.
 
         Raises
         ------
@@ -101,32 +116,30 @@ class DataIter:
         return self.next()
 
     def iter_next(self) -> bool:
-        """Moves on; is there a batch?"""
-        raise NotImplementedError
+        """Moves to the next batch; returns whether there is one."""
+        raise NotImplementedError(f"{type(self).__name__} does not define 'iter_next'")
 
     def getdata(self) -> list[NDArray]:
         """Data arrays of the current batch."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not define 'getdata'")
 
-    def getlabel(self) -> list[NDArray]:
-        """Label arrays of the current batch."""
-        raise NotImplementedError
+    def getlabel(self) -> list[NDArray] | None:
+        """Label arrays of the current batch; `None` if there are no labels."""
+        return None
 
     def getindex(self) -> Any:
-        """Indices of the current rows, if known."""
+        """Indices of the current rows; `None` if they are unknown."""
         return None
 
     def getpad(self) -> int:
-        """How many of the last rows are padding."""
-        raise NotImplementedError
+        """Number of rows of the current batch that do not count; 0 by default."""
+        return 0
 
 
-def _named(source: Any, default: str, allow_empty: bool) -> list[tuple[str, np.ndarray]]:
-    """The arrays of `source` by name: one array, a list of them or a dict, sorted by key."""
+def _named(source: Any, default: str, allow_empty: bool) -> list[tuple[str, NDArray]]:
+    """The arrays of `source` by name: one array, a list of arrays or a dict, sorted by key."""
     if source is None:
-        if not allow_empty:
-            raise ValueError(f"no {default}: expected an array, a list or a dict of arrays")
-        return []
+        source = []
     if isinstance(source, dict):
         items = sorted(source.items())
     elif isinstance(source, (list, tuple)):
@@ -134,13 +147,27 @@ def _named(source: Any, default: str, allow_empty: bool) -> list[tuple[str, np.n
         items = [(f"_{i}_{default}" if many else default, x) for i, x in enumerate(source)]
     else:
         items = [(default, source)]
-    arrays = []
-    for name, x in items:
-        host = x.asnumpy() if isinstance(x, NDArray) else np.asarray(x, dtype="float32")
+    if not items and not allow_empty:
+        raise ValueError(f"no {default}: expected an array, a list or a dict of arrays")
+    return [(name, _rows(name, x)) for name, x in items]
+
+
+def _rows(name: str, x: Any) -> NDArray:
+    """`x` as an array of rows: an NDArray keeps its dtype, everything else becomes float32."""
+    if not isinstance(x, NDArray):
+        try:
+            host = np.asarray(x, dtype="float32")
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"invalid {name}: expected an NDArray, a NumPy array, or a list or dict of them, "
+                f"got {type(x).__name__}"
+            ) from None
         if host.ndim == 0:
-            raise TypeError(f"{name} has no axes, expected an array of rows")
-        arrays.append((name, host))
-    return arrays
+            raise TypeError(f"invalid {name}: expected an array of rows, got a number")
+        if host.size == 0:
+            raise ValueError(f"invalid {name}: expected at least one row, got shape {host.shape}")
+        x = array(host, dtype="float32")
+    return x
 
 
 class NDArrayIter(DataIter):
@@ -149,21 +176,40 @@ class NDArrayIter(DataIter):
     Parameters
     ----------
     data, label : array, list of arrays or dict of str to array
-        Rows along the first axis, as many in all. NumPy arrays become float32.
+        Rows along the first axis, the same number in all. NumPy arrays become float32.
     batch_size : int
-        Rows a batch.
+        Rows per batch.
     shuffle : bool
-        Draw a new order now and at each `reset`, from NumPy's global generator.
+        Reorder the rows now and at each `reset`, by NumPy's global generator.
     last_batch_handle : {'pad', 'discard', 'roll_over'}
-        What to do with a short last batch: fill it with the first rows (`pad` counts them), drop
-        it, or begin the next epoch with it.
+        What happens to a short last batch: 'pad' fills it with the first rows, 'discard' drops it,
+        'roll_over' makes it the beginning of the next epoch.
     data_name, label_name : str
         Names of single arrays.
+
+    Attributes
+    ----------
+    data, label : list of tuple (str, NDArray)
+        The arrays in the order of the current epoch.
+    data_list : list of NDArray
+        The arrays of `data` and `label`.
+    idx : numpy.ndarray
+        Permutation that the last shuffle applied.
+    cursor : int
+        First row of the current batch; negative where the batch begins with rows of the epoch
+        before, and before the first batch.
+    num_data, num_source : int
+        Number of rows and of arrays.
 
     Raises
     ------
     ValueError
         If the arrays differ in length, or the options do not fit.
+
+    Notes
+    -----
+    `pad` of a batch is the number of rows that belong to another epoch: with 'pad' those added at
+    the end, with 'roll_over' those kept from the epoch before.
 
     Example
     -------
@@ -186,27 +232,31 @@ class NDArrayIter(DataIter):
         super().__init__(batch_size)
         if last_batch_handle not in ("pad", "discard", "roll_over"):
             raise ValueError(
-                f"last_batch_handle is {last_batch_handle!r}, "
+                f"invalid last_batch_handle {last_batch_handle!r}: "
                 "expected 'pad', 'discard' or 'roll_over'"
             )
+        if batch_size < 1:
+            raise ValueError(f"invalid batch_size {batch_size}: expected at least 1")
         self.data = _named(data, data_name, allow_empty=False)
         self.label = _named(label, label_name, allow_empty=True)
         lengths = {name: len(x) for name, x in self.data + self.label}
         if len(set(lengths.values())) != 1:
             raise ValueError(f"arrays differ in their number of rows: {lengths}")
         self.num_data = next(iter(lengths.values()))
-        if batch_size < 1 or (batch_size > self.num_data and last_batch_handle != "pad"):
-            raise ValueError(f"batch_size is {batch_size} for {self.num_data} rows")
+        self.num_source = len(lengths)
         self.shuffle = shuffle
         self.last_batch_handle = last_batch_handle
         self.layout = layout
-        self._order = np.arange(self.num_data)
-        self._left_over = np.empty(0, dtype=self._order.dtype)
-        self._rows = self._order[:0]
-        self._pad = 0
-        self._start_epoch()
+        self.idx = np.arange(self.num_data)
+        self._kept: dict[str, NDArray] = {}
+        self._start_epoch(0)
 
-    def _descs(self, arrays: list[tuple[str, np.ndarray]]) -> list[DataDesc]:
+    @property
+    def data_list(self) -> list[NDArray]:
+        """The arrays of `data`, then those of `label`."""
+        return [x for _, x in self.data + self.label]
+
+    def _descs(self, arrays: list[tuple[str, NDArray]]) -> list[DataDesc]:
         return [
             DataDesc(n, (self.batch_size, *x.shape[1:]), x.dtype, self.layout) for n, x in arrays
         ]
@@ -221,45 +271,61 @@ class NDArrayIter(DataIter):
         """Names and shapes of the label arrays of a batch."""
         return self._descs(self.label)
 
-    def _start_epoch(self) -> None:
+    def _start_epoch(self, kept: int) -> None:
+        """Begins an epoch whose first batch starts with the last `kept` rows of the order before.
+
+        `kept` can exceed `num_data` where a batch needs the rows of several epochs.
+        """
+        before = {name: x for name, x in self.data + self.label} if kept else {}
         if self.shuffle:
-            np.random.shuffle(self._order)
-        self._queue = np.concatenate([self._left_over, self._order])
-        self._merged = len(self._left_over) > 0
-        self._cursor = -self.batch_size
+            np.random.shuffle(self.idx)
+            order = array(self.idx, dtype="int64")
+            self.data = [(name, take(x, order)) for name, x in self.data]
+            self.label = [(name, take(x, order)) for name, x in self.label]
+        earlier = self._kept
+        self._kept = {name: self._last(earlier.get(name), x, kept) for name, x in before.items()}
+        self.cursor = -self.batch_size - kept
+
+    @staticmethod
+    def _last(earlier: NDArray | None, rows: NDArray, count: int) -> NDArray:
+        """The last `count` rows of those kept before and `rows`."""
+        if earlier is not None and count > len(rows):
+            rows = concat(earlier, rows, dim=0)
+        return rows[len(rows) - count :].copy()
 
     def hard_reset(self) -> None:
-        """Starts afresh, without rows kept from the last epoch."""
-        self._left_over = self._left_over[:0]
-        self._start_epoch()
+        """Begins an epoch without rows kept from the one before."""
+        self._kept = {}
+        self._start_epoch(0)
 
     def reset(self) -> None:
-        if self.last_batch_handle != "roll_over":
-            self._left_over = self._left_over[:0]
-        self._start_epoch()
+        """Begins the next epoch; with 'roll_over' its first batch starts with unused rows."""
+        kept = 0
+        if self.last_batch_handle == "roll_over":
+            left = self.num_data - self.cursor
+            kept = left if 0 < left < self.batch_size else 0
+        self._start_epoch(kept)
 
     def iter_next(self) -> bool:
-        self._cursor += self.batch_size
-        left = len(self._queue) - self._cursor
-        self._pad = 0
-        if left <= 0:
-            self._left_over = self._left_over[:0]
-            return False
-        self._rows = self._queue[self._cursor : self._cursor + self.batch_size]
-        if self._merged and self._cursor == 0:
-            self._pad = self.batch_size - len(self._left_over)
-        if left >= self.batch_size:
-            return True
-        if self.last_batch_handle == "pad":
-            self._pad = self.batch_size - left
-            repeats = -(-self._pad // self.num_data)
-            self._rows = np.concatenate([self._rows, np.tile(self._order, repeats)[: self._pad]])
-            return True
-        self._left_over = self._rows.copy()
-        return False
+        self.cursor += self.batch_size
+        left = self.num_data - self.cursor
+        return left > 0 if self.last_batch_handle == "pad" else left >= self.batch_size
 
-    def _take(self, arrays: list[tuple[str, np.ndarray]]) -> list[NDArray]:
-        return [array(x[self._rows], dtype=x.dtype) for _, x in arrays]
+    def _take(self, arrays: list[tuple[str, NDArray]]) -> list[NDArray]:
+        if not -self.batch_size < self.cursor < self.num_data:
+            raise ValueError("there is no current batch: call 'iter_next' first")
+        return [self._batch(name, x) for name, x in arrays]
+
+    def _batch(self, name: str, rows: NDArray) -> NDArray:
+        """The current batch of one array, in memory of its own."""
+        begin, end = self.cursor, self.cursor + self.batch_size
+        if 0 <= begin and end <= self.num_data:
+            return rows[begin:end].copy()
+        parts = [self._kept[name]] if begin < 0 else []
+        parts.append(rows[max(begin, 0) : min(end, self.num_data)])
+        whole, rest = divmod(max(end - self.num_data, 0), self.num_data)
+        parts += [rows] * whole + ([rows[:rest]] if rest else [])
+        return concat(*parts, dim=0)
 
     def getdata(self) -> list[NDArray]:
         return self._take(self.data)
@@ -268,4 +334,84 @@ class NDArrayIter(DataIter):
         return self._take(self.label)
 
     def getpad(self) -> int:
-        return self._pad
+        if self.last_batch_handle == "pad":
+            return max(self.cursor + self.batch_size - self.num_data, 0)
+        return max(-self.cursor, 0) if self.cursor > -self.batch_size else 0
+
+
+class ResizeIter(DataIter):
+    """Another iterator with epochs of `size` batches; it is begun again where it ends.
+
+    Parameters
+    ----------
+    data_iter : DataIter
+        Source of the batches.
+    size : int
+        Batches per epoch.
+    reset_internal : bool
+        Whether `reset` resets the source too; otherwise an epoch goes on where the last one ended.
+
+    Example
+    -------
+    >>> batches = ResizeIter(NDArrayIter(np.arange(4.0), batch_size=2), 3)
+    >>> [b.data[0].asnumpy().tolist() for b in batches]
+    [[0.0, 1.0], [2.0, 3.0], [0.0, 1.0]]
+    """
+
+    def __init__(self, data_iter: Any, size: int, reset_internal: bool = True) -> None:
+        super().__init__(getattr(data_iter, "batch_size", 0))
+        if size < 0:
+            raise ValueError(f"invalid size {size}: expected at least 0")
+        self.data_iter = data_iter
+        self.size = size
+        self.reset_internal = reset_internal
+        self.cur = 0
+        self.current_batch: DataBatch | None = None
+        self.provide_data = data_iter.provide_data
+        self.provide_label = data_iter.provide_label
+        if hasattr(data_iter, "default_bucket_key"):
+            self.default_bucket_key = data_iter.default_bucket_key
+
+    def reset(self) -> None:
+        self.cur = 0
+        if self.reset_internal:
+            self.data_iter.reset()
+
+    def iter_next(self) -> bool:
+        if self.cur == self.size:
+            return False
+        try:
+            self.current_batch = self.data_iter.next()
+        except StopIteration:
+            self.data_iter.reset()
+            try:
+                self.current_batch = self.data_iter.next()
+            except StopIteration:
+                raise ValueError("the iterator has no batches") from None
+        self.cur += 1
+        return True
+
+    def next(self) -> DataBatch:
+        if not self.iter_next():
+            raise StopIteration
+        return self._batch()
+
+    def _batch(self) -> DataBatch:
+        if self.current_batch is None:
+            raise ValueError("there is no current batch: call 'iter_next' first")
+        return self.current_batch
+
+    def getdata(self) -> list[NDArray]:
+        return self._batch().data
+
+    def getlabel(self) -> list[NDArray] | None:
+        return self._batch().label
+
+    def getindex(self) -> Any:
+        return self._batch().index
+
+    def getpad(self) -> int:
+        return self._batch().pad or 0
+
+
+__getattr__ = module_getattr(__name__)

@@ -66,7 +66,7 @@ class LRScheduler:
 
     def __call__(self, num_update: int) -> float:
         """The rate for update number `num_update`, counted from 1."""
-        raise NotImplementedError("a schedule defines __call__")
+        raise NotImplementedError(f"{type(self).__name__} does not define '__call__'")
 
 
 class FactorScheduler(LRScheduler):
@@ -151,7 +151,7 @@ class MultiFactorScheduler(LRScheduler):
 
 
 class _Decay(LRScheduler):
-    """A fall from `base_lr` to `final_lr` over `max_update` updates; stays there."""
+    """Decreases from `base_lr` to `final_lr` over `max_update` updates, then stays constant."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class _Decay(LRScheduler):
         self.max_steps = max_update - warmup_steps
 
     def _share(self, progress: float) -> float:
-        """What is left of the way from `base_lr` to `final_lr`, `progress` going from 0 to 1."""
+        """Fraction of `base_lr - final_lr` that remains at `progress`, from 0 to 1."""
         raise NotImplementedError
 
     def __call__(self, num_update: int) -> float:
@@ -185,7 +185,7 @@ class _Decay(LRScheduler):
 
 
 class PolyScheduler(_Decay):
-    """Falls as `(1 - progress) ** pwr`."""
+    """Decreases as `(1 - progress) ** pwr`."""
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class PolyScheduler(_Decay):
 
 
 class CosineScheduler(_Decay):
-    """Falls as half a cosine wave."""
+    """Decreases as half a period of a cosine."""
 
     def _share(self, progress: float) -> float:
         return (1 + math.cos(math.pi * progress)) / 2

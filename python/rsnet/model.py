@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from . import ndarray, symbol
+from ._mxnet_names import module_getattr
 from .callback import BatchEndParam
 
 __all__ = ["BatchEndParam", "load_checkpoint", "load_params", "save_checkpoint"]
@@ -28,7 +29,7 @@ def save_checkpoint(
     epoch : int
         Number in the parameter file's name.
     symbol : Symbol or None
-        The network; None writes no symbol file.
+        The network; `None` writes no symbol file.
     arg_params, aux_params : dict of str to NDArray
         Parameters and auxiliary states, stored as `arg:name` and `aux:name`.
     remove_amp_cast : bool
@@ -86,9 +87,12 @@ def load_checkpoint(prefix: str, epoch: int) -> tuple[Any, dict[str, Any], dict[
     return net, *load_params(prefix, epoch)
 
 
+_missing = module_getattr(__name__)
+
+
 def __getattr__(name: str) -> Any:
-    if name == "FeedForward":  # it is built on modules, which use this file
+    if name == "FeedForward":  # imported at first use: modules import this file
         from .module import FeedForward
 
         return FeedForward
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _missing(name)

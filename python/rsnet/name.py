@@ -18,10 +18,24 @@ import threading
 __all__ = ["NameManager", "Prefix", "current"]
 
 
-class NameManager:
+class _HasCurrent(type):
+    """Type of `NameManager`: its attribute `current` belongs to the thread."""
+
+    @property
+    def current(cls) -> NameManager:
+        """The current manager of this thread."""
+        return _managers()[-1]
+
+    @current.setter
+    def current(cls, manager: NameManager) -> None:
+        _managers()[-1] = manager
+
+
+class NameManager(metaclass=_HasCurrent):
     """Gives names to symbols made without one; counters start at 0 for each manager.
 
-    Use it as a context manager to make it the current one of the thread.
+    Use it as a context manager to make it the current one of the thread; `NameManager.current` is
+    that manager.
     """
 
     _stack = threading.local()

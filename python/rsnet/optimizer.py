@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from . import ndarray as nd
+from ._mxnet_names import module_getattr
 from .lr_scheduler import LRScheduler
 from .ndarray import NDArray
 
@@ -517,3 +518,5 @@ def get_updater(optimizer: Optimizer) -> Callable[[Any, Any, Any], None]:
 
 
 from ._optimizer_rules import DCASGD, FTML, Adamax, Ftrl, Nadam, Signum  # noqa: E402
+
+__getattr__ = module_getattr(__name__)

@@ -11,13 +11,15 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from ._mxnet_names import module_getattr
+
 __all__ = ["is_np_shape", "np_shape", "set_np_shape", "use_np_shape"]
 
 _state = threading.local()
 
 
 def is_np_shape() -> bool:
-    """Does 0 mean an empty axis and `()` a scalar in this thread?"""
+    """Whether 0 means an empty axis and `()` a scalar in this thread."""
     return getattr(_state, "on", False)
 
 
@@ -58,3 +60,6 @@ def use_np_shape(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
 
     return run
+
+
+__getattr__ = module_getattr(__name__)

@@ -28,7 +28,11 @@ use pyo3::types::{PyBool, PyInt, PySlice, PyTuple};
 use std::any::Any;
 use std::sync::Arc;
 
-/// An array of rsnet in Python.
+/// An array on a device; operations on it are asynchronous.
+///
+/// Arrays are made by functions such as `nd.array` and `nd.zeros`. Methods return before the result
+/// is computed; `asnumpy`, `asscalar` and `wait_to_read` wait for it. Methods named like a function
+/// of `nd` have its parameters, the array in the place of the first.
 #[pyclass(name = "NDArray", module = "rsnet.ndarray", frozen, subclass)]
 pub struct PyNDArray {
     pub tracked: Tracked,
@@ -177,31 +181,37 @@ macro_rules! slots {
                 }
             }
 
+            /// Extents of the axes, a tuple.
             #[getter]
             fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
                 shape_to_py(py, self.array().shape())
             }
 
+            /// Number of elements.
             #[getter]
             fn size(&self) -> usize {
                 self.array().size()
             }
 
+            /// Number of axes.
             #[getter]
             fn ndim(&self) -> usize {
                 self.array().shape().ndim()
             }
 
+            /// NumPy type of the elements.
             #[getter]
             fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
                 dtype_to_py(py, self.array().dtype())
             }
 
+            /// Device of the array.
             #[getter]
             fn context<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
                 context_to_py(py, self.array().context())
             }
 
+            /// Device of the array, as `context`.
             #[getter]
             fn ctx<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
                 self.context(py)
@@ -213,6 +223,7 @@ macro_rules! slots {
                 self.tracked.grad().map(|(array, _)| PyNDArray::of(array))
             }
 
+            /// How `backward` writes the gradient: "write", "add" or "null".
             #[getter]
             fn grad_req(&self) -> &'static str {
                 self.tracked.grad().map_or("null", |(_, req)| req.name())

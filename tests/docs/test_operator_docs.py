@@ -4,6 +4,7 @@ import ast
 import doctest
 import inspect
 import os
+import pydoc
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from test_packaging import Checker
 import rsnet as mx
 from rsnet import docs, op
 from rsnet.docs.registry import call_of, operators
+from rsnet.ndarray._methods import FLUENT
 
 PACKAGE = Path(mx.__file__).parent
 NAMES = {"mx": mx, "nd": mx.nd, "sym": mx.sym, "autograd": mx.autograd, "np": np}
@@ -38,6 +40,26 @@ def test_every_function_has_help_and_a_signature():
             if f is not None:
                 assert "Returns" in f.__doc__ and f.__doc__.strip(), name
                 assert "name" in inspect.signature(f).parameters, name
+
+
+@pytest.mark.parametrize("name", FLUENT)
+def test_fluent_methods_have_the_signature_and_text_of_their_operator(name):
+    function, method = getattr(mx.nd, name), getattr(mx.nd.NDArray, name)
+    if "__wrapped__" not in vars(method):
+        assert method.__doc__  # written by hand
+        return
+    assert method.__doc__ == function.__doc__
+    parameters = list(inspect.signature(function).parameters.values())
+    bound = getattr(mx.nd.ones((2, 2)), name)
+    assert list(inspect.signature(bound).parameters.values()) == parameters[1:]
+
+
+def test_help_of_the_array_class():
+    text = pydoc.render_doc(mx.nd.NDArray, renderer=pydoc.plaintext)
+    assert "asynchronous" in text
+    assert "clip(data=None, a_min=_Null, a_max=_Null, out=None" in text
+    public = [n for n in dir(mx.nd.NDArray) if not n.startswith("_")]
+    assert not [n for n in public if not getattr(mx.nd.NDArray, n).__doc__]
 
 
 def test_operators_of_users_are_documented_like_built_in_ones(tmp_path):

@@ -1,4 +1,4 @@
-"""Markdown pages: one an operator, and an index by namespace."""
+"""Markdown pages: one per operator, and an index by namespace."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _summary(doc: str) -> str:
 
 
 def write_pages(folder: str | os.PathLike[str]) -> int:
-    """Writes all pages and ``index.md``; returns how many pages there are."""
+    """Writes all pages and ``index.md``; returns the number of pages."""
     root = Path(folder)
     groups: dict[str, list[tuple[str, str]]] = {}
     count = 0
@@ -81,6 +81,6 @@ def write_pages(folder: str | os.PathLike[str]) -> int:
     index = ["# Operators", ""]
     for home in sorted(groups, key=lambda h: (h != "op", h)):
         title = "nd" if home == "op" else f"nd.{home}"
-        index += [f"## {title}", "", *_table(["operator", "what it does"], groups[home]), ""]
+        index += [f"## {title}", "", *_table(["operator", "summary"], groups[home]), ""]
     (root / "index.md").write_text("\n".join(index), encoding="utf-8")
     return count

@@ -1,4 +1,4 @@
-"""What pages and stubs ask of the registry."""
+"""Facts about operators that pages and stubs are made from."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def names_of(operator: str) -> list[str]:
 
 
 def place_of(name: str) -> tuple[str, str]:
-    """Namespace and function name: ``("contrib", "quadratic")``; ``("op", "relu")`` is ``nd.relu``."""
+    """Namespace and function name, as ``("contrib", "quadratic")`` or ``("op", "relu")``."""
     return _home(name)
 
 

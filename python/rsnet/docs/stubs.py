@@ -1,4 +1,4 @@
-"""Stubs (``.pyi``) of the functions that are made from the registry when the package is imported."""
+"""Stubs (``.pyi``) of the functions that are made from the registry at import."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def python_type(name: str, kind: str) -> str:
 
 
 def _result(name: str, array: str) -> str:
-    """What the function gives; an operator whose outputs depend on its parameters may give a list."""
+    """Annotation of the result, `Any` where the number of outputs depends on parameters."""
     try:
         made = symbol.register.function(name)()
-    except Exception:  # it needs parameters, which may decide the number of outputs
+    except Exception:  # required parameters, which may set the number of outputs
         return "Any"
     return array if len(made.list_outputs()) == 1 else f"list[{array}]"
 

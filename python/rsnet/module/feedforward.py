@@ -135,7 +135,7 @@ class FeedForward:
         labels = [d for d in data.provide_label or [] if d[0] in module.label_names]
         module.bind(data.provide_data, labels or None, for_training=False)
         if self.arg_params is None:
-            raise AssertionError("the model has no parameters: call fit, or give arg_params")
+            raise AssertionError("the model has no parameters: call fit or load first")
         module.init_params(None, *self._params(), allow_extra=self.allow_extra_params)
         return module
 

@@ -370,7 +370,8 @@ def _fluent(name, function):
 
     method.__name__ = name
     method.__qualname__ = f"NDArray.{name}"
-    method.__doc__ = f"``nd.{name}`` of this array; see there."
+    method.__doc__ = function.__doc__
+    method.__wrapped__ = function  # `inspect.signature` and `help` show its parameters
     return method
 
 

@@ -1,5 +1,6 @@
 """Helpers for tests of operators and models: comparison, gradient checks, random data."""
 
+from .._mxnet_names import module_getattr
 from .check import (
     check_consistency,
     check_numeric_gradient,
@@ -103,3 +104,5 @@ __all__ = [
     "environment",
     "retry",
 ]
+
+__getattr__ = module_getattr(__name__)

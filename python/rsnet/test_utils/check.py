@@ -158,7 +158,7 @@ def numeric_grad(
 ) -> dict[str, np.ndarray]:
     """Central finite differences of the sum of the executor's outputs, by argument name.
 
-    The sum is taken in float64; `weights`, one array an output, are factors in it. Every element
+    The sum is taken in float64; `weights`, one array per output, are factors in it. Every element
     of every float argument is moved by `eps` / 2 to both sides.
     """
 
@@ -268,7 +268,7 @@ def check_consistency(
     use_uniform: bool = False,
     rand_type: Any = np.float64,
 ) -> dict[str, np.ndarray]:
-    """Runs one symbol (or one each) in several settings with the same data, and compares.
+    """Runs one symbol, or one per setting, in several settings with the same data, and compares.
 
     Each setting is a dict of `ctx`, input shapes by name and optionally `type_dict`. The run with
     the highest precision is the truth. Returns the truth: outputs and gradients by name.
@@ -318,9 +318,9 @@ def check_speed(
     typ: str = "whole",
     **shapes: Any,
 ) -> float:
-    """Seconds a run: forward and backward ("whole") or "forward" alone, over `N` runs."""
+    """Seconds per run: forward and backward ("whole") or "forward" alone, over `N` runs."""
     if typ not in ("whole", "forward"):
-        raise ValueError(f"typ is {typ!r}, expected 'whole' or 'forward'")
+        raise ValueError(f"invalid typ {typ!r}: expected 'whole' or 'forward'")
     ctx = ctx or default_context()
     if location is not None:
         shapes = {k: _host(v).shape for k, v in location.items()}
@@ -346,7 +346,7 @@ def check_speed(
 
 
 def simple_forward(sym: Any, ctx: Any = None, is_train: bool = False, **inputs: Any) -> Any:
-    """NumPy in, NumPy out (a list if there are several outputs)."""
+    """Outputs as NumPy arrays for inputs as NumPy arrays; a list if there are several outputs."""
     ctx = ctx or default_context()
     args = {k: nd.array(v) for k, v in inputs.items()}
     outputs = [o.asnumpy() for o in sym.bind(ctx, args=args).forward(is_train=is_train)]
@@ -354,7 +354,7 @@ def simple_forward(sym: Any, ctx: Any = None, is_train: bool = False, **inputs: 
 
 
 def compare_ndarray_tuple(t1: Any, t2: Any, rtol: Any = None, atol: Any = None) -> None:
-    """Asserts that two nests of arrays, tuples and None are almost equal."""
+    """Asserts that two nested structures of arrays, tuples and `None` are almost equal."""
     if t1 is None or t2 is None:
         assert t1 is None and t2 is None, f"{t1!r} against {t2!r}"
     elif isinstance(t1, (tuple, list)):
@@ -376,7 +376,7 @@ def compare_optimizer(
     compare_states: bool = True,
     ntensors: int = 1,
 ) -> None:
-    """Gives two optimizers the same weights and gradients, and compares what they make of them."""
+    """Gives two optimizers the same weights and gradients, and compares the results."""
     for index in range(ntensors):
         weight, grad = (random_uniform_arrays(shape, low=-1.0, dtype=dtype)[0] for _ in range(2))
         w1, w2 = nd.array(weight, dtype=dtype), nd.array(weight, dtype=dtype)

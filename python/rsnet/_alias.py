@@ -1,0 +1,101 @@
+"""Imports of `mxnet` and its modules that resolve to rsnet's own modules.
+
+Where ``sys.modules["mxnet"]`` is rsnet, ``import mxnet.io`` must not load a second copy of
+``rsnet.io`` under another name: a finder, installed when rsnet is imported, hands out the module
+that is there. A second finder, asked last, names modules of MXNet that rsnet does not have.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+from ._mxnet_names import why_missing
+
+_PACKAGE = __name__.rpartition(".")[0]
+
+
+class _SameModule:
+    """A loader whose module exists already."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._spec = getattr(module, "__spec__", None)
+
+    def create_module(self, spec: ModuleSpec) -> Any:
+        return self._module
+
+    def exec_module(self, module: Any) -> None:
+        module.__spec__ = self._spec  # the import system has put the alias' own there
+
+
+class _AliasFinder:
+    """Finds ``mxnet.X`` as ``rsnet.X`` while ``sys.modules["mxnet"]`` is rsnet."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        top, _, rest = fullname.partition(".")
+        if top != "mxnet" or not rest or sys.modules.get(top) is not sys.modules[_PACKAGE]:
+            return None
+        module = _module(f"{_PACKAGE}.{rest}")
+        if module is None:
+            return None
+        loader: Any = _SameModule(module)
+        return ModuleSpec(fullname, loader)
+
+
+def _module(name: str) -> Any:
+    """The module `name`, or the one that an attribute of this name is, as `rsnet.nd`."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+    parent, _, last = name.rpartition(".")
+    found = getattr(sys.modules.get(parent), last, None)
+    return found if isinstance(found, ModuleType) else None
+
+
+class _MissingFinder:
+    """Refuses ``rsnet.X`` by name where X is a module of MXNet that rsnet does not have."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> None:
+        top, _, rest = fullname.partition(".")
+        if top != _PACKAGE or not rest or hasattr(sys.modules[_PACKAGE], rest):
+            return
+        why = why_missing("", rest)
+        if why is not None:
+            # `from rsnet import X` ignores an error that carries the name it looked for.
+            raise ModuleNotFoundError(why, name=f"mxnet.{rest}")
+
+
+def install_finders() -> None:
+    """Adds both finders to the import system; called once, when rsnet is imported."""
+    sys.meta_path.insert(0, _AliasFinder())  # type: ignore[arg-type]
+    sys.meta_path.append(_MissingFinder())  # type: ignore[arg-type]
+
+
+def install() -> ModuleType:
+    """Makes ``import mxnet`` mean rsnet in this process; returns the package.
+
+    Raises
+    ------
+    ImportError
+        If another `mxnet` has been imported.
+    """
+    package = sys.modules[_PACKAGE]
+    other = sys.modules.get("mxnet", package)
+    if other is not package:
+        where = getattr(other, "__file__", None) or "another place"
+        raise ImportError(
+            f"mxnet is already imported from {where}: call rsnet.as_mxnet() before it", name="mxnet"
+        )
+    sys.modules["mxnet"] = package
+    return package

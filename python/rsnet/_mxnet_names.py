@@ -1,0 +1,100 @@
+"""Public names of MXNet 1.9.1's modules, for messages about those that rsnet does not have.
+
+The empty key is the package itself. Only modules are listed of which rsnet has a part.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import NoReturn
+
+NAMES: dict[str, frozenset[str]] = {
+    module: frozenset(names.split())
+    for module, names in {
+        "": """
+            AttrScope Context MXNetError api attribute autograd base callback context contrib cpu
+            cpu_pinned current_context engine error executor executor_manager gluon gpu image img
+            init initializer io is_np_array is_np_shape kv kvstore libinfo library log lr_scheduler
+            metric mod model module mon monitor name nd ndarray ndarray_doc notebook np np_array
+            np_shape np_symbol npx numpy numpy_dispatch_protocol numpy_extension numpy_op_fallback
+            numpy_op_signature onnx operator optimizer profiler random recordio registry rnd rnn rtc
+            runtime set_np_shape sym symbol symbol_doc test_utils th torch tvmop use_np use_np_array
+            use_np_shape util visualization viz
+        """,
+        "callback": """
+            LogValidationMetricsCallback ProgressBar Speedometer do_checkpoint log_train_metric
+            module_checkpoint
+        """,
+        "context": "Context cpu cpu_pinned current_context gpu gpu_memory_info num_gpus",
+        "initializer": """
+            Bilinear Constant FusedRNN InitDesc Initializer LSTMBias Load MSRAPrelu Mixed Normal One
+            Orthogonal Uniform Xavier Zero create register
+        """,
+        "io": """
+            CSVIter DataBatch DataDesc DataIter ImageDetRecordIter ImageRecordInt8Iter
+            ImageRecordIter ImageRecordIter_v1 ImageRecordUInt8Iter ImageRecordUInt8Iter_v1
+            LibSVMIter MNISTIter MXDataIter NDArrayIter PrefetchingIter ResizeIter
+        """,
+        "lr_scheduler": """
+            CosineScheduler FactorScheduler LRScheduler MultiFactorScheduler PolyScheduler
+        """,
+        "metric": """
+            Accuracy Caffe CompositeEvalMetric CrossEntropy CustomMetric EvalMetric F1 Loss MAE MCC
+            MSE NegativeLogLikelihood PCC PearsonCorrelation Perplexity RMSE TopKAccuracy Torch
+            check_label_shapes create np register
+        """,
+        "model": "BatchEndParam FeedForward load_checkpoint load_params save_checkpoint",
+        "optimizer": """
+            AdaDelta AdaGrad Adam Adamax DCASGD FTML Ftrl LAMB LARS LBSGD NAG Nadam Optimizer
+            RMSProp SGD SGLD Signum Test Updater ccSGD contrib create get_updater register
+        """,
+        "test_utils": """
+            DummyIter almost_equal assert_allclose assert_almost_equal
+            assert_almost_equal_ignore_nan assert_almost_equal_with_err assert_exception
+            check_consistency check_gluon_hybridize_consistency check_numeric_gradient check_speed
+            check_symbolic_backward check_symbolic_forward chi_square_check collapse_sum_like
+            compare_optimizer create_2d_tensor create_sparse_array create_vector default_context
+            default_dtype discard_stderr download download_model environment get_atol get_bz2_data
+            get_cifar10 get_etol get_im2rec_path get_mnist get_mnist_iterator get_mnist_pkl
+            get_mnist_ubyte get_rtol get_tolerance get_zip_data list_gpus mean_check np_reduce
+            numeric_grad rand_ndarray rand_shape_2d rand_shape_3d rand_shape_nd rand_sparse_ndarray
+            random_arrays random_sample retry same same_array set_default_context simple_forward
+            var_check verify_generator
+        """,
+        "util": """
+            get_cuda_compute_capability get_gpu_count get_gpu_memory getenv is_np_array is_np_shape
+            np_array np_shape reset_np set_module set_np set_np_shape setenv use_np use_np_array
+            use_np_shape
+        """,
+    }.items()
+}
+
+
+def why_missing(module: str, name: str) -> str | None:
+    """A message if MXNet's `module` has `name`; `None` if MXNet does not have it either."""
+    if name not in NAMES.get(module, ()):
+        return None
+    full = f"mx.{module}.{name}" if module else f"mx.{name}"
+    return f"`{full}` is not in rsnet yet (docs/from_mxnet.md lists what is)"
+
+
+def module_getattr(qualified: str) -> Callable[[str], NoReturn]:
+    """A module's `__getattr__` that says which names of MXNet are missing."""
+    module = qualified.partition(".")[2]
+
+    def missing(name: str) -> NoReturn:
+        why = why_missing(module, name)
+        if why is not None:
+            raise AttributeError(why, name=name)
+        # Without `name`, so that the interpreter adds it and looks for similar names.
+        raise AttributeError(f"module {qualified!r} has no attribute {name!r}")
+
+    return missing
+
+
+def absent(module: str = "") -> list[str]:
+    """Names of MXNet's `module` that rsnet does not have, sorted."""
+    package = __package__ or "rsnet"
+    found = importlib.import_module(f"{package}.{module}" if module else package)
+    return sorted(name for name in NAMES[module] if not hasattr(found, name))

@@ -1,0 +1,343 @@
+"""Metrics of classifiers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+
+from .base import EvalMetric, check_label_shapes, checked_average, host, register
+
+__all__ = [
+    "Accuracy",
+    "CrossEntropy",
+    "F1",
+    "MCC",
+    "NegativeLogLikelihood",
+    "PCC",
+    "Perplexity",
+    "TopKAccuracy",
+]
+
+
+@register("acc")
+class Accuracy(EvalMetric):
+    """Share of correct classes. A prediction of another shape than its label is argmaxed over `axis`.
+
+    Example
+    -------
+    >>> metric = Accuracy()
+    >>> metric.update([numpy.array([1, 0])], [numpy.array([[0.2, 0.8], [0.3, 0.7]])])
+    >>> metric.get()
+    ('accuracy', 0.5)
+    """
+
+    def __init__(
+        self,
+        axis: int = 1,
+        name: str = "accuracy",
+        output_names: Sequence[str] | None = None,
+        label_names: Sequence[str] | None = None,
+    ) -> None:
+        self.axis = axis
+        super().__init__(name, output_names, label_names, axis=axis, has_global_stats=True)
+
+    def update(self, labels: Any, preds: Any) -> None:
+        labels, preds = check_label_shapes(labels, preds, wrap=True)
+        for label, pred in zip(labels, preds, strict=True):
+            label, pred = host(label), host(pred)
+            if pred.shape != label.shape:
+                pred = pred.argmax(self.axis)
+            label, pred = label.astype("int32").ravel(), pred.astype("int32").ravel()
+            check_label_shapes(label, pred)
+            self._add(int((label == pred).sum()), label.size)
+
+
+@register("top_k_accuracy", "top_k_acc")
+class TopKAccuracy(EvalMetric):
+    """Share of rows whose label is among the `top_k` largest predictions (N, C)."""
+
+    def __init__(
+        self,
+        top_k: int = 1,
+        name: str = "top_k_accuracy",
+        output_names: Sequence[str] | None = None,
+        label_names: Sequence[str] | None = None,
+    ) -> None:
+        if top_k <= 1:
+            raise ValueError(f"invalid top_k {top_k}: expected more than 1 (use Accuracy)")
+        self.top_k = top_k
+        super().__init__(
+            f"{name}_{top_k}", output_names, label_names, top_k=top_k, has_global_stats=True
+        )
+
+    def update(self, labels: Any, preds: Any) -> None:
+        labels, preds = check_label_shapes(labels, preds, wrap=True)
+        for label, pred in zip(labels, preds, strict=True):
+            label, pred = host(label).astype("int32").ravel(), host(pred)
+            if pred.ndim != 2:
+                raise ValueError(
+                    f"invalid shape of predictions {pred.shape}: TopKAccuracy expects (N, C)"
+                )
+            best = numpy.argsort(-pred, axis=1, kind="stable")[:, : self.top_k]
+            self._add(int((best == label[:, None]).sum()), label.size)
+
+
+@register("ce")
+class CrossEntropy(EvalMetric):
+    """Mean of -log(p[label] + eps) over rows of probabilities (N, C)."""
+
+    def __init__(
+        self,
+        eps: float = 1e-12,
+        name: str = "cross-entropy",
+        output_names: Sequence[str] | None = None,
+        label_names: Sequence[str] | None = None,
+    ) -> None:
+        self.eps = eps
+        super().__init__(name, output_names, label_names, eps=eps, has_global_stats=True)
+
+    def update(self, labels: Any, preds: Any) -> None:
+        labels, preds = check_label_shapes(labels, preds, wrap=True)
+        for label, pred in zip(labels, preds, strict=True):
+            label, pred = host(label).astype("int64").ravel(), host(pred)
+            check_label_shapes(label, pred)
+            chosen = pred[numpy.arange(label.size), label]
+            self._add(float(-numpy.log(chosen + self.eps).sum()), label.size)
+
+
+@register("nll_loss")
+class NegativeLogLikelihood(CrossEntropy):
+    """Mean of -log(p[label] + eps) over rows of probabilities (N, C), under another name."""
+
+    def __init__(
+        self,
+        eps: float = 1e-12,
+        name: str = "nll-loss",
+        output_names: Sequence[str] | None = None,
+        label_names: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(eps, name, output_names, label_names)
+
+
+@register()
+class Perplexity(EvalMetric):
+    """exp of the mean of -log(max(1e-10, p[label])), p along `axis`; `ignore_label` does not count.
+
+    Example
+    -------
+    >>> metric = Perplexity(ignore_label=None)
+    >>> metric.update([numpy.array([0, 1])], [numpy.array([[0.25, 0.75], [0.75, 0.25]])])
+    >>> round(float(metric.get()[1]), 6)
+    4.0
+    """
+
+    def __init__(
+        self,
+        ignore_label: int | None = None,
+        axis: int = -1,
+        name: str = "perplexity",
+        output_names: Sequence[str] | None = None,
+        label_names: Sequence[str] | None = None,
+    ) -> None:
+        self.ignore_label = ignore_label
+        self.axis = axis
+        super().__init__(
+            name,
+            output_names,
+            label_names,
+            ignore_label=ignore_label,
+            axis=axis,
+            has_global_stats=True,
+        )
+
+    def update(self, labels: Any, preds: Any) -> None:
+        labels, preds = check_label_shapes(labels, preds, wrap=True)
+        for label, pred in zip(labels, preds, strict=True):
+            pred = numpy.moveaxis(host(pred), self.axis, -1)
+            label = host(label).astype("int64").ravel()
+            rows = pred.reshape(-1, pred.shape[-1])
+            check_label_shapes(label, rows)
+            kept = slice(None) if self.ignore_label is None else label != self.ignore_label
+            label, rows = label[kept], rows[kept]
+            chosen = rows[numpy.arange(label.size), label]
+            self._add(float(-numpy.log(numpy.maximum(1e-10, chosen)).sum()), label.size)
+
+    def _value(self, total: float, count: int) -> float:
+        return math.exp(total / count) if count else float("nan")
+
+
+class _Binary(EvalMetric):
+    """A score of the four counts of a binary classification, 1 being the positive class.
+
+    Predictions have the probabilities of both classes (N, 2). `average` is "macro" (the mean of the
+    batches' scores) or "micro" (the score of all counts).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        output_names: Sequence[str] | None,
+        label_names: Sequence[str] | None,
+        average: str,
+    ) -> None:
+        self.average = checked_average(average)
+        super().__init__(name, output_names, label_names, average=average, has_global_stats=True)
+
+    def reset(self) -> None:
+        super().reset()
+        self._counts = numpy.zeros((2, 2))
+        self._global_counts = numpy.zeros((2, 2))
+
+    def reset_local(self) -> None:
+        super().reset_local()
+        self._counts = numpy.zeros((2, 2))
+
+    def _score(self, counts: numpy.ndarray) -> float:
+        """The score of `counts[label, prediction]`."""
+        raise NotImplementedError
+
+    def update(self, labels: Any, preds: Any) -> None:
+        labels, preds = check_label_shapes(labels, preds, wrap=True)
+        for label, pred in zip(labels, preds, strict=True):
+            label, pred = host(label).astype("int64").ravel(), host(pred)
+            check_label_shapes(label, pred)
+            if numpy.any((label < 0) | (label > 1)) or pred.ndim != 2 or pred.shape[1] > 2:
+                raise ValueError(f"{type(self).__name__} currently only supports binary classes.")
+            counts = numpy.zeros((2, 2))
+            numpy.add.at(counts, (label, pred.argmax(1)), 1)
+            self._counts += counts
+            self._global_counts += counts
+            # A batch is an instance: `micro` replaces the sum of scores by the score of all counts.
+            self._add(self._score(counts), 1)
+
+    def get(self) -> tuple[Any, Any]:
+        if self.average == "micro" and self.num_inst:
+            return self.name, self._score(self._counts)
+        return super().get()
+
+    def get_global(self) -> tuple[Any, Any]:
+        if self.average == "micro" and self.global_num_inst:
+            return self.name, self._score(self._global_counts)
+        return super().get_global()
+
+
+@register()
+class F1(_Binary):
+    """2 * precision * recall / (precision + recall) of a binary classification; 0 where undefined.
+
+    Example
+    -------
+    >>> metric = F1()
+    >>> pred = numpy.array([[0.3, 0.7], [0.4, 0.6], [0.9, 0.1]])
+    >>> metric.update([numpy.array([1, 0, 0])], [pred])
+    >>> round(metric.get()[1], 4)
+    0.6667
+    """
+
+    def __init__(
+        self,
+        name: str = "f1",
+        output_names: Sequence[str] | None = None,
+        label_names: Sequence[str] | None = None,
+        average: str = "macro",
+    ) -> None:
+        super().__init__(name, output_names, label_names, average)
+
+    def _score(self, counts: numpy.ndarray) -> float:
+        both = counts[0, 1] + counts[1, 0] + 2 * counts[1, 1]
+        return float(2 * counts[1, 1] / both) if both else 0.0
+
+
+@register()
+class MCC(_Binary):
+    """Matthews' correlation of labels and predictions of a binary classification, -1 to 1."""
+
+    def __init__(
+        self,
+        name: str = "mcc",
+        output_names: Sequence[str] | None = None,
+        label_names: Sequence[str] | None = None,
+        average: str = "macro",
+    ) -> None:
+        super().__init__(name, output_names, label_names, average)
+
+    def _score(self, counts: numpy.ndarray) -> float:
+        # Sums of rows and columns; one that is 0 counts as 1.
+        sums = numpy.concatenate([counts.sum(0), counts.sum(1)])
+        divisor = math.sqrt(numpy.where(sums == 0, 1, sums).prod())
+        return float((counts[0, 0] * counts[1, 1] - counts[0, 1] * counts[1, 0]) / divisor)
+
+
+@register()
+class PCC(EvalMetric):
+    """Correlation of labels and predicted classes, -1 to 1: MCC for any number of classes.
+
+    Computed from the confusion matrix of all instances (Gorodkin, Comput. Biol. Chem. 28, 2004).
+
+    Example
+    -------
+    >>> metric = PCC()
+    >>> metric.update([numpy.array([0, 1, 2, 2])], [numpy.array([0, 1, 2, 1])])
+    >>> round(metric.get()[1], 4)
+    0.7
+    """
+
+    def __init__(
+        self,
+        name: str = "pcc",
+        output_names: Sequence[str] | None = None,
+        label_names: Sequence[str] | None = None,
+        has_global_stats: bool = True,
+    ) -> None:
+        super().__init__(name, output_names, label_names, has_global_stats=has_global_stats)
+
+    def reset(self) -> None:
+        super().reset()
+        self._counts = numpy.zeros((2, 2))
+        self._global_counts = numpy.zeros((2, 2))
+
+    def reset_local(self) -> None:
+        super().reset_local()
+        self._counts = numpy.zeros((2, 2))
+
+    def update(self, labels: Any, preds: Any) -> None:
+        labels, preds = check_label_shapes(labels, preds, wrap=True)
+        for label, pred in zip(labels, preds, strict=True):
+            label, pred = host(label), host(pred)
+            if pred.shape != label.shape:
+                pred = pred.argmax(1)
+            label, pred = label.astype("int64").ravel(), pred.astype("int64").ravel()
+            check_label_shapes(label, pred)
+            if label.size and min(label.min(), pred.min()) < 0:
+                raise ValueError("invalid class: PCC expects classes of at least 0")
+            self._counts = _counted(self._counts, label, pred)
+            self._global_counts = _counted(self._global_counts, label, pred)
+            self._add(0.0, 1)
+
+    @staticmethod
+    def _score(counts: numpy.ndarray) -> float:
+        total = counts.sum()
+        rows, cols = counts.sum(1), counts.sum(0)
+        divisor = math.sqrt((total**2 - cols @ cols) * (total**2 - rows @ rows))
+        covariance = total * numpy.trace(counts) - rows @ cols
+        return float(covariance / divisor) if divisor else float("nan")
+
+    def get(self) -> tuple[Any, Any]:
+        return self.name, self._score(self._counts)
+
+    def get_global(self) -> tuple[Any, Any]:
+        if not self._has_global_stats:
+            return self.get()
+        return self.name, self._score(self._global_counts)
+
+
+def _counted(counts: numpy.ndarray, label: numpy.ndarray, pred: numpy.ndarray) -> numpy.ndarray:
+    """`counts` with a batch added, enlarged to the largest class."""
+    size = 1 + int(max(label.max(initial=0), pred.max(initial=0)))
+    more = max(size - len(counts), 0)
+    counts = numpy.pad(counts, (0, more))
+    numpy.add.at(counts, (label, pred), 1)
+    return counts

@@ -1,0 +1,143 @@
+"""Programs written for MXNet: every form of import, names that are missing, the page about it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rsnet as mx
+from rsnet._mxnet_names import NAMES, absent
+
+PAGE = (Path(__file__).parents[2] / "docs" / "from_mxnet.md").read_text()
+
+# Every form of import that a program uses, with the object that the name must be.
+IMPORTS = """
+import mxnet as mx; assert mx is rsnet and mx.nd is rsnet.nd
+import mxnet.io; assert mxnet.io is rsnet.io
+from mxnet.io import DataIter; assert DataIter is rsnet.io.DataIter
+import mxnet.ndarray as nd; assert nd is rsnet.nd and nd.NDArray is rsnet.nd.NDArray
+import mxnet.symbol as sym; assert sym is rsnet.sym
+import mxnet.nd as nd2; assert nd2 is rsnet.nd
+import mxnet.initializer; assert mxnet.init is mxnet.initializer is rsnet.init
+from mxnet import autograd, metric; assert autograd is rsnet.autograd and metric is rsnet.metric
+from mxnet.ndarray import op; assert op is rsnet.nd.op
+import mxnet.ndarray.random as r; assert r is rsnet.nd.random
+import mxnet.symbol.random as sr; assert sr is rsnet.sym.random
+import importlib; assert importlib.import_module('mxnet.test_utils') is rsnet.test_utils
+from mxnet.base import MXNetError; assert MXNetError is rsnet.MXNetError
+"""
+WAYS = ["rsnet.as_mxnet()", "sys.modules['mxnet'] = rsnet"]
+ONE_COPY = """
+strange = [n for n, m in sys.modules.items() if n.partition('.')[0] == 'mxnet'
+           and m not in [v for k, v in sys.modules.items() if k.partition('.')[0] == 'rsnet']]
+assert not strange, strange
+assert rsnet.io.__spec__.name == rsnet.io.__name__ == 'rsnet.io'
+"""
+
+
+def python(code, *arguments, cwd=None):
+    command = [sys.executable, *arguments] if code is None else [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("order", [1, -1])
+def test_all_forms_of_import_give_the_same_modules(way, order):
+    lines = IMPORTS.strip().splitlines()[::order]
+    done = python("\n".join(["import sys, rsnet", way, *lines, ONE_COPY]))
+    assert done.returncode == 0, done.stderr
+
+
+def test_as_mxnet_is_a_function_after_its_module_was_imported():
+    code = (
+        "import rsnet.as_mxnet\n"
+        "assert rsnet.as_mxnet() is rsnet and rsnet.as_mxnet() is rsnet\n"
+        "import mxnet; assert mxnet is rsnet"
+    )
+    assert python(code).returncode == 0
+
+
+def test_without_it_mxnet_is_not_rsnet():
+    done = python("import rsnet, mxnet.io")
+    assert done.returncode and "No module named 'mxnet'" in done.stderr
+
+
+def test_another_mxnet_that_was_imported_first_is_refused(tmp_path):
+    (tmp_path / "mxnet.py").write_text("")
+    done = python("import mxnet, rsnet; rsnet.as_mxnet()", cwd=tmp_path)
+    assert "mxnet is already imported from" in done.stderr
+    done = python(
+        "import rsnet; rsnet.as_mxnet(); import mxnet; assert mxnet is rsnet", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+
+
+SCRIPT = """
+import sys
+import helper
+import mxnet as mx
+from mxnet.io import NDArrayIter
+
+if __name__ == "__main__":
+    print(sys.argv[1:], helper.VALUE, mx.mxnet_version, NDArrayIter is mx.io.NDArrayIter)
+"""
+
+
+@pytest.mark.parametrize("how", ["script", "module"])
+def test_a_program_runs_unchanged(tmp_path, how):
+    folder = tmp_path / "program"
+    folder.mkdir()
+    (folder / "train.py").write_text(SCRIPT)
+    (folder / "helper.py").write_text("VALUE = 7\n")
+    if how == "script":
+        done = python(None, "-m", "rsnet.as_mxnet", "program/train.py", "--lr", "1", cwd=tmp_path)
+    else:
+        done = python(None, "-m", "rsnet.as_mxnet", "-m", "train", "--lr", "1", cwd=folder)
+    assert done.stdout == "['--lr', '1'] 7 1.9.1 True\n", done.stderr
+    assert not done.stderr
+
+
+def test_exit_codes_and_wrong_use(tmp_path):
+    (tmp_path / "fails.py").write_text("import sys; sys.exit(3)")
+    run = ("-m", "rsnet.as_mxnet")
+    assert python(None, *run, "fails.py", cwd=tmp_path).returncode == 3
+    assert "usage: python -m rsnet.as_mxnet" in python(None, *run).stderr
+    assert "no such script: gone.py" in python(None, *run, "gone.py", cwd=tmp_path).stderr
+
+
+@pytest.mark.parametrize("module", sorted(NAMES))
+def test_missing_names_say_so(module):
+    target = getattr(mx, module) if module else mx
+    full = f"mx.{module}." if module else "mx."
+    for name in absent(module):
+        text = re.escape(f"`{full}{name}` is not in rsnet yet")
+        with pytest.raises(AttributeError, match=text) as caught:
+            getattr(target, name)
+        assert caught.value.obj is None  # no similar name is suggested
+    with pytest.raises(AttributeError, match="has no attribute 'no_such'"):
+        target.no_such  # noqa: B018
+
+
+def test_unknown_names_keep_their_suggestions():
+    for code, text in (("mx.metrik", "'metric'"), ("mx.io.NDArrayItr", "'NDArrayIter'")):
+        error = python(f"import rsnet as mx; mx.io; {code}").stderr
+        assert f"Did you mean: {text}" in error
+    error = python("import rsnet as mx; mx.metric; mx.gluon").stderr
+    assert "`mx.gluon` is not in rsnet yet" in error and "Did you mean" not in error
+
+
+@pytest.mark.parametrize(
+    "code", ["from mxnet import gluon", "import mxnet.gluon", "import mxnet.gluon.nn as nn"]
+)
+def test_missing_modules_say_so_in_imports(code):
+    error = python(f"import rsnet; rsnet.as_mxnet()\n{code}").stderr.splitlines()[-1]
+    assert error.startswith("ModuleNotFoundError: `mx.gluon` is not in rsnet yet")
+
+
+def test_the_page_lists_exactly_the_names_that_are_missing():
+    table = PAGE.partition("| module |")[2]
+    rows = re.findall(r"^\| `(mx[\w.]*)` \| (.*) \|$", table, re.MULTILINE)
+    listed = {where.partition(".")[2]: re.findall(r"`(\w+)`", names) for where, names in rows}
+    assert listed == {module: absent(module) for module in NAMES}
