@@ -48,6 +48,7 @@ from . import _exceptions, _resources
 from .base import ERRORS as _ERRORS
 from .base import _Null
 from .ndarray import _indexing
+from .symbol.register import create as _create_symbol
 
 # What the binding uses of the package; it imports nothing itself.
 _core.bind_python(
@@ -61,6 +62,8 @@ _core.bind_python(
     is_of_a_signal=_exceptions.is_of_a_signal,
     getitem=_indexing.getitem,
     setitem=_indexing.setitem,
+    symbol=Symbol,
+    create_symbol=_create_symbol,
 )
 
 __version__ = _core.__version__

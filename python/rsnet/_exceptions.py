@@ -35,7 +35,7 @@ def _frame_named(filename: str, name: str, qualname: str, module: str) -> types.
             assert raised.__traceback__ is not None and raised.__traceback__.tb_next is not None
             frames.append(raised.__traceback__.tb_next.tb_frame)
 
-    # On a thread of its own, or it would know this one's callers.
+    # On a thread of its own, so that it has no callers of this one.
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join()

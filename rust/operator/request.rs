@@ -1,4 +1,4 @@
-//! What an operator is asked to do with an output.
+//! Write requests of outputs, and resources that operators request.
 
 /// The write request of one output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -40,7 +40,7 @@ impl OpReq {
     }
 }
 
-/// A resource that an operator asks for.
+/// A resource that an operator requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResourceRequest {
     /// Scratch memory of the executing thread.

@@ -1,5 +1,6 @@
 //! Objects of the Python package that the binding uses. `rsnet/__init__` hands them over once, at
-//! the end of its import: the binding imports nothing from the package, so its files can move freely.
+//! the end of its import: the binding imports nothing from the package, so its files can move
+//! freely.
 
 use super::invoke::Invoke;
 use crate::error::ErrorKind;
@@ -7,7 +8,7 @@ use crate::operator::OpReq;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyDict, PyTuple, PyType};
 
 static PACKAGE: PyOnceLock<Package> = PyOnceLock::new();
 
@@ -25,6 +26,8 @@ pub struct Package {
     is_of_a_signal: Py<PyAny>,
     getitem: Py<PyAny>,
     setitem: Py<PyAny>,
+    symbol: Py<PyType>,
+    create_symbol: Py<PyAny>,
 }
 
 /// The package's objects; an error while the package is still being imported.
@@ -69,6 +72,21 @@ impl Package {
     #[inline]
     pub fn is_null(&self, value: &Bound<'_, PyAny>) -> bool {
         value.is(&self.null)
+    }
+
+    /// Is it a `Symbol`?
+    pub fn is_symbol(&self, value: &Bound<'_, PyAny>) -> bool {
+        value.is_instance(self.symbol.bind(value.py())).unwrap_or(false)
+    }
+
+    /// A node as a symbol: operator, hint for its name, inputs by position and by name, parameters,
+    /// its name and attributes if given.
+    pub fn create_symbol<'py>(
+        &self,
+        py: Python<'py>,
+        node: impl IntoPyObject<'py, Target = PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.create_symbol.bind(py).invoke(node)
     }
 
     /// Another exception like `value`, to keep while `value` is raised.
@@ -122,11 +140,13 @@ fn class_name(kind: ErrorKind) -> &'static str {
 }
 
 /// Hands the objects of the package over: exception classes by name, the enumeration `OpReq`, the
-/// class `Context`, the marker of parameters not given, and functions (see [`Package`]). The first
-/// call counts; a package that is imported again keeps the objects of the first time.
+/// classes `Context` and `Symbol`, the marker of parameters not given, and functions (see
+/// [`Package`]). The first call counts; a package that is imported again keeps the objects of the
+/// first time.
 #[pyfunction]
 #[pyo3(signature = (
-    *, errors, op_req, make_resources, context, null, twin, detach, is_of_a_signal, getitem, setitem
+    *, errors, op_req, make_resources, context, null, twin, detach, is_of_a_signal, getitem, setitem,
+    symbol, create_symbol
 ))]
 #[expect(clippy::too_many_arguments, reason = "keywords of one call of the package")]
 fn bind_python(
@@ -141,6 +161,8 @@ fn bind_python(
     is_of_a_signal: Py<PyAny>,
     getitem: Py<PyAny>,
     setitem: Py<PyAny>,
+    symbol: Py<PyType>,
+    create_symbol: Py<PyAny>,
 ) -> PyResult<()> {
     let class = |kind| -> PyResult<Py<PyType>> {
         Ok(errors.as_any().get_item(class_name(kind))?.cast_into()?.unbind())
@@ -160,6 +182,8 @@ fn bind_python(
             is_of_a_signal,
             getitem,
             setitem,
+            symbol,
+            create_symbol,
         },
     );
     Ok(())
