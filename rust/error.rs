@@ -308,3 +308,29 @@ impl<T> AtNode<T> for Result<T> {
         self.map_err(|e| e.at_node(operator, node))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Error;
+
+    #[test]
+    fn the_innermost_node_names_an_error() {
+        let inner = Error::value("wrong").at_node("relu", "r0");
+        assert_eq!(inner.clone().at_node("Custom", "c0").to_string(), "relu 'r0': wrong");
+        assert_eq!(inner.in_operation("segment").to_string(), "relu 'r0': wrong");
+    }
+
+    #[test]
+    fn the_engine_names_only_errors_without_a_place() {
+        let bare = Error::execution("failed");
+        assert_eq!(bare.clone().in_operation("push").to_string(), "push: failed");
+        assert_eq!(bare.clone().at_node("relu", "").in_operation("p").to_string(), "relu: failed");
+        assert_eq!(bare.at_node("", "").to_string(), "failed");
+    }
+
+    #[test]
+    fn the_first_call_site_stays() {
+        let error = Error::value("wrong").at_call_site("").at_call_site("a.py:3");
+        assert_eq!(error.at_call_site("b.py:1").call_site(), Some("a.py:3"));
+    }
+}

@@ -333,7 +333,8 @@ pub fn invoke_inline(
         [a, b] => inline::run_elementwise(op, attrs, &[&a.array, &b.array]),
         _ => None,
     };
-    let output = inputs[0].array.like(result.ok_or(None)?.map_err(Some)?);
+    let memory = result.ok_or(None)?.map_err(Some)?;
+    let output = inputs[0].array.like(memory);
     if !recording || !inputs.iter().any(|t| t.is_tracked()) {
         return Ok(Tracked::new(output));
     }

@@ -132,7 +132,7 @@ def test_inputs_may_be_given_in_the_same_ways():
         lambda f, a, b: f.FullyConnected(a, b, num_hidden=2, no_bias=True),
         lambda f, a, b: f.FullyConnected(weight=b, data=a, num_hidden=2, no_bias=True),
         lambda f, a, b: f.sum(a, 1) + f.sum(b, axis=1, keepdims=mx.base._Null),
-        lambda f, a, b: f.LeakyReLU(a, b, act_type="prelu"),
+        lambda f, a, b: f.LeakyReLU(a, f.max(b, axis=0), act_type="prelu"),
     ]
     for call in calls:
         array = call(nd, nd.array(x), nd.array(y))
