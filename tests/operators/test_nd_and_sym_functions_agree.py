@@ -54,11 +54,10 @@ def of_same_kind(name, *args, **kwargs):
     ]
     errors = []
     for function, operand in zip(both(name), operands, strict=True):
-        put = (
-            lambda v, operand=operand: (  # noqa: E731
-                operand(v[1:]) if isinstance(v, str) and v.startswith("$") else v
-            )
-        )
+
+        def put(v, operand=operand):
+            return operand(v[1:]) if isinstance(v, str) and v.startswith("$") else v
+
         with pytest.raises(Exception) as caught:
             function(*map(put, args), **{k: put(v) for k, v in kwargs.items()})
         errors.append((type(caught.value), str(caught.value)))
