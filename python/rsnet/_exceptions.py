@@ -7,9 +7,7 @@ collector sees it.
 
 from __future__ import annotations
 
-import copy
 import functools
-import signal
 import threading
 import types
 from typing import Any
@@ -75,6 +73,8 @@ def detach(exception: BaseException) -> None:
 
 def is_of_a_signal(exception: BaseException) -> bool:
     """Did a signal handler raise it, on this thread? (Handlers run on the main one.)"""
+    import signal  # as `copy` below: not needed before something has failed
+
     if threading.current_thread() is not threading.main_thread():
         return False
     if isinstance(exception, KeyboardInterrupt) and not exception.args:
@@ -97,6 +97,8 @@ def twin(exception: BaseException) -> BaseException:
 
     The one that is raised gets the frames it passes through, so another one is kept.
     """
+    import copy
+
     kind = type(exception)
     try:
         if kind.__module__ == "builtins":
