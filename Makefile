@@ -54,7 +54,7 @@ test: test-rust test-python ## all tests: Rust without Python, then pytest
 test-rust:
 	cargo test --no-default-features --quiet
 
-loom: ## all interleavings of the engine's state machines (models in rust/**/loom_models.rs and latch.rs)
+loom: ## all interleavings of the engine's state machines (models in rust/**/loom_models.rs and access_latch.rs)
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
 		cargo test --profile loom --lib --no-default-features --quiet loom_
 

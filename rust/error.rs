@@ -1,15 +1,16 @@
 //! The one error type of the core.
 //!
-//! An [`Error`] says what was wrong and where: operator, node, argument, and the line that pushed the
-//! work. It is cheap to clone (one `Arc`), because a failed operation hands the same error to every
-//! variable it would have written. A foreign exception (a Python one) travels inside as an opaque
-//! payload, so the binding can raise the original object again.
+//! An [`Error`] says what was wrong and where: operator, node, argument, and the line that pushed
+//! the work. It is cheap to clone (one `Arc`), because a failed operation hands the same error to
+//! every variable it would have written. A foreign exception (a Python one) travels inside as an
+//! opaque payload, so the binding can raise the original object again.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// What kind of mistake or failure an [`Error`] reports; the binding maps each to an exception class.
+/// What kind of mistake or failure an [`Error`] reports; the binding maps each to an exception
+/// class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// A value that is not acceptable: wrong shape, range, count or contradiction.
@@ -36,6 +37,23 @@ pub enum ErrorKind {
     Internal,
 }
 
+impl ErrorKind {
+    /// Every kind, in the order of the discriminants.
+    pub const ALL: [ErrorKind; 11] = [
+        ErrorKind::Value,
+        ErrorKind::Type,
+        ErrorKind::Index,
+        ErrorKind::Key,
+        ErrorKind::Parameter,
+        ErrorKind::NotImplemented,
+        ErrorKind::Io,
+        ErrorKind::Memory,
+        ErrorKind::Interrupted,
+        ErrorKind::Execution,
+        ErrorKind::Internal,
+    ];
+}
+
 /// `Result` with the core's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -45,7 +63,7 @@ pub fn guarded<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| Err(Error::from_panic(panic)))
 }
 
-/// Drops what a panic carried; should that panic as well, what comes of it stays.
+/// Drops the payload of a panic. If that panics as well, the second payload is leaked.
 pub fn drop_panic(panic: Box<dyn Any + Send>) {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
@@ -60,7 +78,7 @@ struct Inner {
     operator: Option<String>,
     node: Option<String>,
     argument: Option<String>,
-    origin: Option<String>,
+    call_site: Option<String>,
     payload: Option<Arc<dyn Any + Send + Sync>>,
     is_told: bool,
 }
@@ -78,7 +96,7 @@ impl Error {
             operator: None,
             node: None,
             argument: None,
-            origin: None,
+            call_site: None,
             payload: None,
             is_told: false,
         }))
@@ -141,8 +159,8 @@ impl Error {
         Self::value(message).edit(|e| e.argument = Some(argument.to_owned()))
     }
 
-    /// Wraps a foreign exception, or an error type of your own, which [`Error::payload`] gives back; `message` is its text
-    /// for readers without the payload.
+    /// Wraps a foreign exception, or an error type of your own, which [`Error::payload`] returns;
+    /// `message` is its text for readers without the payload.
     pub fn foreign(message: impl Into<String>, payload: Arc<dyn Any + Send + Sync>) -> Self {
         Self::new(ErrorKind::Execution, message).edit(|e| e.payload = Some(payload))
     }
@@ -152,12 +170,12 @@ impl Error {
         Self::new(ErrorKind::Interrupted, message).edit(|e| e.payload = Some(payload))
     }
 
-    /// Of an operation whose failure somebody has been told of already: no wait raises it.
+    /// Marks an error that was reported already: no wait raises it.
     pub fn told(self) -> Self {
         self.edit(|e| e.is_told = true)
     }
 
-    /// Turns what a panic carried into an error.
+    /// The payload of a panic as an error.
     pub fn from_panic(panic: Box<dyn Any + Send>) -> Self {
         let text = panic
             .downcast_ref::<&str>()
@@ -173,9 +191,21 @@ impl Error {
         self
     }
 
-    /// Names the operator, unless an inner place was named before.
+    /// Names the operator and the node where the error arose; an empty name says nothing. The layer
+    /// that owns the node calls this. What was named before stays: an error can pass through
+    /// several operators, one calling another, and the innermost is where it arose.
+    pub fn at_node(self, operator: &str, node: &str) -> Self {
+        self.in_operator(operator).in_node(node)
+    }
+
+    /// Names the engine's operation, for an error that has no place yet.
+    pub fn in_operation(self, name: &str) -> Self {
+        if self.0.node.is_some() { self } else { self.in_operator(name) }
+    }
+
+    /// Names the operator, unless one was named before.
     pub fn in_operator(self, operator: &str) -> Self {
-        if self.0.operator.is_some() {
+        if self.0.operator.is_some() || operator.is_empty() {
             return self;
         }
         self.edit(|e| e.operator = Some(operator.to_owned()))
@@ -190,11 +220,11 @@ impl Error {
     }
 
     /// Names the user's line that pushed the failing work, unless known already.
-    pub fn pushed_at(self, origin: &str) -> Self {
-        if self.0.origin.is_some() || origin.is_empty() {
+    pub fn at_call_site(self, site: &str) -> Self {
+        if self.0.call_site.is_some() || site.is_empty() {
             return self;
         }
-        self.edit(|e| e.origin = Some(origin.to_owned()))
+        self.edit(|e| e.call_site = Some(site.to_owned()))
     }
 
     /// See [`Error::told`].
@@ -228,8 +258,8 @@ impl Error {
     }
 
     /// The user's line that pushed the failing work.
-    pub fn origin(&self) -> Option<&str> {
-        self.0.origin.as_deref()
+    pub fn call_site(&self) -> Option<&str> {
+        self.0.call_site.as_deref()
     }
 
     /// The foreign exception, if one travels inside.
@@ -252,8 +282,8 @@ impl fmt::Display for Error {
             (None, None) => {}
         }
         f.write_str(&self.0.message)?;
-        if let Some(origin) = &self.0.origin {
-            write!(f, "\n  pushed at {origin}")?;
+        if let Some(site) = &self.0.call_site {
+            write!(f, "\n  pushed at {site}")?;
         }
         Ok(())
     }
@@ -267,14 +297,40 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-/// Names operator and node on the error of a `Result`.
-pub trait Place<T> {
+/// [`Error::at_node`] on the error of a `Result`.
+pub trait AtNode<T> {
     /// The same, with operator and node named on its error.
-    fn at(self, operator: &str, node: &str) -> Result<T>;
+    fn at_node(self, operator: &str, node: &str) -> Result<T>;
 }
 
-impl<T> Place<T> for Result<T> {
-    fn at(self, operator: &str, node: &str) -> Result<T> {
-        self.map_err(|e| e.in_operator(operator).in_node(node))
+impl<T> AtNode<T> for Result<T> {
+    fn at_node(self, operator: &str, node: &str) -> Result<T> {
+        self.map_err(|e| e.at_node(operator, node))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Error;
+
+    #[test]
+    fn the_innermost_node_names_an_error() {
+        let inner = Error::value("wrong").at_node("relu", "r0");
+        assert_eq!(inner.clone().at_node("Custom", "c0").to_string(), "relu 'r0': wrong");
+        assert_eq!(inner.in_operation("segment").to_string(), "relu 'r0': wrong");
+    }
+
+    #[test]
+    fn the_engine_names_only_errors_without_a_place() {
+        let bare = Error::execution("failed");
+        assert_eq!(bare.clone().in_operation("push").to_string(), "push: failed");
+        assert_eq!(bare.clone().at_node("relu", "").in_operation("p").to_string(), "relu: failed");
+        assert_eq!(bare.at_node("", "").to_string(), "failed");
+    }
+
+    #[test]
+    fn the_first_call_site_stays() {
+        let error = Error::value("wrong").at_call_site("").at_call_site("a.py:3");
+        assert_eq!(error.at_call_site("b.py:1").call_site(), Some("a.py:3"));
     }
 }

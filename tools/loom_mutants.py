@@ -16,7 +16,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILES = [f"rust/engine/{f}.rs" for f in "slot queue sleep worker wait".split()]
-FILES += ["rust/sync.rs", "rust/ndarray/latch.rs"]
+FILES += ["rust/sync.rs", "rust/ndarray/access_latch.rs"]
 ORDER = re.compile(r"\b(?:Acquire|Release|AcqRel)\b|fence\(Ordering::SeqCst\)")
 LIMIT_S = 600
 

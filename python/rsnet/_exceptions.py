@@ -7,9 +7,7 @@ collector sees it.
 
 from __future__ import annotations
 
-import copy
 import functools
-import signal
 import threading
 import types
 from typing import Any
@@ -35,7 +33,7 @@ def _frame_named(filename: str, name: str, qualname: str, module: str) -> types.
             assert raised.__traceback__ is not None and raised.__traceback__.tb_next is not None
             frames.append(raised.__traceback__.tb_next.tb_frame)
 
-    # On a thread of its own, or it would know this one's callers.
+    # On a thread of its own, so that it has no callers of this one.
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join()
@@ -75,6 +73,8 @@ def detach(exception: BaseException) -> None:
 
 def is_of_a_signal(exception: BaseException) -> bool:
     """Did a signal handler raise it, on this thread? (Handlers run on the main one.)"""
+    import signal  # as `copy` below: not needed before something has failed
+
     if threading.current_thread() is not threading.main_thread():
         return False
     if isinstance(exception, KeyboardInterrupt) and not exception.args:
@@ -97,6 +97,8 @@ def twin(exception: BaseException) -> BaseException:
 
     The one that is raised gets the frames it passes through, so another one is kept.
     """
+    import copy
+
     kind = type(exception)
     try:
         if kind.__module__ == "builtins":

@@ -13,7 +13,7 @@ _anonymous = itertools.count()
 
 
 def symbol_of(array):
-    """The Symbol whose evaluation gives `array` again.
+    """The Symbol whose evaluation computes `array` again.
 
     Leaves are named ``var<N>``, calls ``node_<N>`` and inputs that are on no tape ``null<N>``.
     """

@@ -67,7 +67,7 @@ class _Scope:
 
 
 def record(train_mode=True):
-    """A scope in which operator calls are recorded, in training mode unless told otherwise."""
+    """A scope in which operator calls are recorded, in training mode by default."""
     return _Scope(True, bool(train_mode))
 
 
@@ -111,7 +111,7 @@ def mark_variables(variables, gradients, grad_reqs="write"):
     Raises
     ------
     TypeError
-        What is given is no NDArray.
+        An argument is not an NDArray.
     ValueError
         The lists are not equally long, or a request is another one.
     rsnet.MXNetError
@@ -218,7 +218,7 @@ def grad(heads, variables, head_grads=None, retain_graph=None, create_graph=Fals
     Raises
     ------
     rsnet.MXNetError
-        A head was not recorded, or its tape is used up; a variable is no leaf; a head gradient has
+        A head was not recorded, or its tape is used up; a variable is not a leaf; a head gradient has
         another shape; an operator on the way has no gradient.
     ValueError
         There are no variables, or not as many head gradients as heads.

@@ -66,7 +66,7 @@ class NotSupportedForSparseNDArray(MXNetError):
     """A function that exists for dense arrays only."""
 
 
-# What the core asks for by kind.
+# The exception class of each kind of error of the core.
 ERRORS = {
     "MXNetError": MXNetError,
     "ValueError": MXValueError,

@@ -99,7 +99,7 @@ fn origin_of(steps: &[Step]) -> Option<Arc<str>> {
 /// The error of a step with its name and line.
 #[cold]
 fn placed(error: Error, name: &str, origin: Option<&str>) -> Error {
-    error.in_operator(name).pushed_at(origin.unwrap_or_default())
+    error.in_operation(name).at_call_site(origin.unwrap_or_default())
 }
 
 /// What one thread gathers for one engine.

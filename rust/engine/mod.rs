@@ -413,7 +413,7 @@ fn check_device(name: &str, ctx: Context) -> Result<()> {
     #[cold]
     fn absent(name: &str, ctx: Context) -> Error {
         let text = format!("{ctx} is not available: no CUDA device was found");
-        Error::new(ErrorKind::Execution, text).in_operator(name)
+        Error::new(ErrorKind::Execution, text).in_operation(name)
     }
     if ctx.is_host() { Ok(()) } else { Err(absent(name, ctx)) }
 }

@@ -63,7 +63,7 @@ impl Default for NaiveEngine {
 #[cold]
 fn placed(error: Error, push: &Push<'_>) -> Error {
     let origin = push.origin.and_then(|f| f());
-    error.in_operator(push.name).pushed_at(origin.as_deref().unwrap_or_default())
+    error.in_operation(push.name).at_call_site(origin.as_deref().unwrap_or_default())
 }
 
 fn slots(vars: &[Var]) -> impl Iterator<Item = u32> + '_ {

@@ -238,8 +238,8 @@ impl Core {
         // SAFETY: the task is not complete, so its body stands.
         let body = unsafe { &*self.slab.get(slot).body() };
         let origin = origin.or_else(|| body.extra.as_ref().and_then(|e| e.origin.clone()));
-        let error = error.in_operator(name_of(body));
-        self.faults.failed(error.pushed_at(origin.as_deref().unwrap_or_default()))
+        let error = error.in_operation(name_of(body));
+        self.faults.failed(error.at_call_site(origin.as_deref().unwrap_or_default()))
     }
 
     /// What the end of a task does to the variables it wrote; what to do when it is complete.

@@ -1,4 +1,4 @@
-//! Arrays on both engines: poison and healing, lifetime, inline work beside queued work.
+//! Arrays on both engines: poison and healing, lifetime, inline and queued work together.
 
 use super::Runtime;
 use super::transfer::{Region, push_copy, push_region};
@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::dtype::DType;
 use crate::engine::{EngineType, Push, Task, create, patiently};
 use crate::error::{Error, Result};
-use crate::ndarray::{NDArray, with_quiet};
+use crate::ndarray::{NDArray, run_exclusive};
 use crate::shape::Shape;
 use crate::tensor::View;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn runtimes() -> [Arc<Runtime>; 2] {
 fn filled(rt: &Arc<Runtime>, values: &[f32]) -> NDArray {
     let shape = Shape::new(&[values.len() as i64]);
     let a = NDArray::empty(rt, &shape, DType::F32, Context::default()).unwrap();
-    // SAFETY: the array is new and nobody else knows it.
+    // SAFETY: the array is new and not shared.
     a.overwrite(&mut patiently(), |v| {
         let _: () = unsafe { v.slice_mut::<f32>() }.copy_from_slice(values);
         Ok(())
@@ -113,7 +113,8 @@ fn memory_lives_as_long_as_the_work_on_it() {
 
 #[test]
 fn variables_may_appear_while_others_work_inline() {
-    // The naive engine runs an operation where it is pushed: threads that share arrays need the other one.
+    // The naive engine runs an operation where it is pushed: threads that share arrays need the
+    // other one.
     let [rt, _] = runtimes();
     for _ in 0..10 {
         let total = filled(&rt, &[0.0; 4]);
@@ -136,9 +137,9 @@ fn variables_may_appear_while_others_work_inline() {
 
 fn add_one(rt: &Arc<Runtime>, a: &NDArray) {
     let view = a.view().unwrap();
-    // SAFETY: run only while nobody else uses the array.
+    // SAFETY: run only while the array has no other user.
     let bump = |v: &View| unsafe { v.slice_mut::<f32>() }.iter_mut().for_each(|x| *x += 1.0);
-    if with_quiet(&[], &[a], true, &mut || bump(&view)) {
+    if run_exclusive(&[], &[a], true, &mut || bump(&view)) {
         return;
     }
     let task = Task::sync(move |_| {

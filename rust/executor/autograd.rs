@@ -1,17 +1,18 @@
 //! The autograd tape: what was computed while recording, and gradients by walking it backwards.
 //!
-//! A [`Tracked`] array may carry an [`Entry`]: the output of a recorded call, or a leaf whose gradient
-//! has a buffer. Nodes are numbered as they are recorded, so walking them from the greatest number down
-//! is a topological order. A node keeps the arrays that the operator's gradient refers to, and for the
-//! rest stubs of the same shape without memory. Gradients come from the operator's one gradient rule;
-//! here its builder runs operators at once (the graph's gradient pass is the other builder).
+//! A [`Tracked`] array may carry an [`Entry`]: the output of a recorded call, or a leaf whose
+//! gradient has a buffer. Nodes are numbered as they are recorded, so walking them in descending
+//! order is a topological order. A node keeps the arrays that the operator's gradient refers to,
+//! and for the rest stubs of the same shape without memory. Gradients come from the operator's one
+//! gradient rule; here its builder runs operators at once (the graph's gradient pass is the other
+//! builder).
 
 mod walk;
 
 pub use walk::{Backward, backward, grad};
 
 use super::imperative::{CallState, Invoke, call};
-use super::short;
+use super::inline::{self, Declined};
 use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -24,13 +25,14 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A gradient of its own (Python's `autograd.Function`): runs at once, on the thread that walks back.
+/// A gradient of its own (Python's `autograd.Function`): runs at once, on the thread that walks
+/// back.
 pub trait TapeFunction: Send + Sync {
-    /// What errors call it.
+    /// Its name in errors.
     fn name(&self) -> &str;
 
-    /// Gradients of the inputs from those of the outputs. What it does is recorded if gradients are to be
-    /// differentiated; `outputs` are those that were kept, with their places on the tape.
+    /// Gradients of the inputs from those of the outputs. Its calls are recorded if gradients will
+    /// be differentiated. `outputs` are those that were kept, with their entries.
     fn backward(
         &self,
         out_grads: Vec<Tracked>,
@@ -49,7 +51,7 @@ enum Kind {
     Leaf {
         grad: NDArray,
         req: OpReq,
-        /// Was the gradient written since somebody last cleared this?
+        /// Was the gradient written since this was last cleared?
         fresh: AtomicBool,
     },
     /// Emptied once gradients went through it, unless the graph is retained.
@@ -63,7 +65,7 @@ type Placed = (NDArray, Option<Entry>);
 enum Saved {
     /// The array itself: the gradient refers to it.
     Kept(NDArray),
-    /// Only what it was like.
+    /// Shape, dtype and device alone.
     Like(Shape, DType, Context),
 }
 
@@ -148,7 +150,8 @@ impl Entry {
         Entry { node: node(kind), index: 0 }
     }
 
-    /// Has a backward pass written a leaf's gradient since this was last cleared? None if it is no leaf.
+    /// Has a backward pass written a leaf's gradient since this was last cleared? `None` if the
+    /// entry is not a leaf.
     pub fn is_fresh(&self) -> Option<bool> {
         match &self.node.kind {
             Kind::Leaf { fresh, .. } => Some(fresh.load(Ordering::Relaxed)),
@@ -156,14 +159,14 @@ impl Entry {
         }
     }
 
-    /// Sets what [`Entry::is_fresh`] tells; false if the entry is no leaf.
+    /// Sets the value of [`Entry::is_fresh`]. Returns false if the entry is not a leaf.
     pub fn set_fresh(&self, is_fresh: bool) -> bool {
         let Kind::Leaf { fresh, .. } = &self.node.kind else { return false };
         fresh.store(is_fresh, Ordering::Relaxed);
         true
     }
 
-    /// Shows the node behind the entry to `f`.
+    /// Calls `f` with a description of the entry's node.
     pub fn visit<R>(&self, f: impl FnOnce(Seen<'_>) -> R) -> R {
         let Kind::Call(slot) = &self.node.kind else { return f(Seen::Leaf) };
         let record = slot.lock().clone();
@@ -223,7 +226,8 @@ impl Tracked {
         self.entry.lock().is_some()
     }
 
-    /// Does the tape need the array's bytes as they are: is it an output of a recorded call, or has one read it?
+    /// Does the tape need the array's bytes as they are: is it an output of a recorded call, or has
+    /// one read it?
     pub fn is_in_graph(&self) -> bool {
         let entry = self.entry.lock();
         entry.as_ref().is_some_and(|e| e.leaf().is_none() || Arc::strong_count(&e.node) > 1)
@@ -292,7 +296,7 @@ pub fn invoke(
     let record = how.recording && inputs.iter().any(|t| t.is_tracked());
     let lost = |t: &&Tracked| t.is_in_graph() || record && t.is_tracked();
     if how.recording && out.is_some_and(|out| out.iter().any(lost)) {
-        return Err(already_recorded().in_operator(&op.name));
+        return Err(already_recorded().at_node(&op.name, how.name));
     }
     let out_arrays: Option<SmallVec<[&NDArray; 1]>> =
         out.map(|out| out.iter().map(|t| &t.array).collect());
@@ -315,30 +319,31 @@ pub fn invoke(
     Ok(tracked.collect())
 }
 
-/// As [`invoke`] for an element-wise operator on small arrays, if nothing is in the way; see `short.rs`.
+/// As [`invoke`] for an element-wise operator that can run inline. `Err` is what
+/// [`Invoke::declined`] takes: why it could not, or `None` if the call is not of that form.
 #[inline]
-pub fn invoke_short(
+pub fn invoke_inline(
     op: &Arc<OpDef>,
     attrs: &Arc<Attrs>,
     inputs: &[&Tracked],
     recording: bool,
-) -> Option<Tracked> {
-    let first = &inputs.first()?.array;
+) -> Result<Tracked, Option<Declined>> {
     let result = match *inputs {
-        [_] => short::call(op, attrs, &[first]),
-        [_, b] => short::call(op, attrs, &[first, &b.array]),
+        [a] => inline::run_elementwise(op, attrs, &[&a.array]),
+        [a, b] => inline::run_elementwise(op, attrs, &[&a.array, &b.array]),
         _ => None,
-    }?;
-    let output = first.like(result);
+    };
+    let memory = result.ok_or(None)?.map_err(Some)?;
+    let output = inputs[0].array.like(memory);
     if !recording || !inputs.iter().any(|t| t.is_tracked()) {
-        return Some(Tracked::new(output));
+        return Ok(Tracked::new(output));
     }
     let node = record_call(op, attrs, inputs, std::slice::from_ref(&output), 1, None, None);
-    Some(Tracked::placed(output, Some(Entry { node, index: 0 })))
+    Ok(Tracked::placed(output, Some(Entry { node, index: 0 })))
 }
 
-/// Records a function with a gradient of its own; the outputs get their places. `kept` says which of them the
-/// function reads again.
+/// Records a function with a gradient of its own; the outputs get their places. `kept` says which
+/// of them the function reads again.
 pub fn record_function(
     function: Arc<dyn TapeFunction>,
     inputs: &[&Tracked],

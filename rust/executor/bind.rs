@@ -8,7 +8,7 @@ use super::run::{Prepared, prepare};
 use super::segments::BulkLimits;
 use crate::context::Context;
 use crate::dtype::DType;
-use crate::error::{Error, Place as _, Result};
+use crate::error::{AtNode as _, Error, Result};
 use crate::executor::Runtime;
 use crate::graph::{Plan, PlanOptions, PlanRequest, Symbol};
 use crate::lock::Lock;
@@ -214,7 +214,7 @@ fn kernels(plan: &Plan) -> Result<Vec<Option<Arc<Prepared<'static>>>>> {
         };
         let ins = node.inputs.iter().map(|&e| graph.entry_id(e));
         let tensors = || ins.chain(graph.entries_of(n)).map(facts);
-        let made = prepare(op, &node.attrs, node.ctx, tensors).at(&op.name, &node.name)?;
+        let made = prepare(op, &node.attrs, node.ctx, tensors).at_node(&op.name, &node.name)?;
         prepared.push(Some(Arc::new(made.owned())));
     }
     Ok(prepared)
@@ -233,7 +233,8 @@ fn states(plan: &Plan) -> Result<Vec<Option<OpState>>> {
         let ids = || node.inputs.iter().map(|&e| graph.entry_id(e));
         let shapes: Vec<Shape> = ids().map(|id| plan.shapes[id].clone()).collect();
         let types: Vec<DType> = ids().map(|id| plan.types[id]).collect();
-        let state = make(&node.attrs, node.ctx, &shapes, &types).at(node.op_name(), &node.name)?;
+        let state =
+            make(&node.attrs, node.ctx, &shapes, &types).at_node(node.op_name(), &node.name)?;
         states[n] = Some(state);
     }
     Ok(states)

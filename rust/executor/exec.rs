@@ -1,8 +1,8 @@
 //! Running an executor: forward, backward, one node at a time, and what comes out.
 
 use super::bind::{Executor, Monitor};
+use super::call_site;
 use super::lanes::{Arena, Lane, LaneState, Memory, Ready, RunId};
-use super::line;
 use super::segments::{Parts, Program, Run};
 use super::transfer::push_copy;
 use crate::engine::{Push, Task};
@@ -160,7 +160,7 @@ impl Executor {
                 let push = Push {
                     overwrites: 1,
                     cheap: true,
-                    origin: Some(&line::of_thread),
+                    origin: Some(&call_site::current),
                     ..Push::new("restore state", &[], &writes)
                 };
                 engine.push(Task::nothing(), push)?;
@@ -291,8 +291,7 @@ impl Executor {
                         "Because the last operator is not Loss function, head_gradient is required when \
                          calling backward. (output {i})"
                     ))
-                    .in_operator(node.op_name())
-                    .in_node(&node.name));
+                    .at_node(node.op_name(), &node.name));
                 }
                 continue;
             };

@@ -1,7 +1,7 @@
 //! One operator call on arrays: inference, output memory, and one push.
 
-use super::at_once::{CHEAP_ELEMS, Named, at_once};
-use super::line;
+use super::call_site;
+use super::inline::{self, Declined, Label};
 use super::run::{Prepared, Running, distinct, prepare};
 use crate::context::{Context, DeviceType};
 use crate::dtype::DType;
@@ -16,11 +16,11 @@ use crate::tensor::View;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// So many inputs are named in the error of a wrong number of them.
+/// Inputs that the error of a wrong number of inputs names, at most.
 const MOST_NAMED: usize = 12;
 
 /// The circumstances of a call.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub struct Invoke<'a> {
     /// The device of a call without inputs.
     pub ctx: Context,
@@ -34,6 +34,8 @@ pub struct Invoke<'a> {
     pub like: Option<&'a [(Shape, DType)]>,
     /// Requests per output; all `Write` if absent.
     pub req: Option<&'a [OpReq]>,
+    /// Why an attempt to run the call inline declined; `None` if none was made.
+    pub declined: Option<Declined>,
 }
 
 /// The state of a recorded call, with an array of no elements whose variable orders its users.
@@ -43,7 +45,7 @@ pub struct CallState {
     pub order: NDArray,
 }
 
-/// What a call gave.
+/// The result of a call.
 pub struct Outcome {
     /// All outputs, hidden ones too.
     pub outputs: SmallVec<[NDArray; 1]>,
@@ -61,7 +63,7 @@ pub fn call(
     out: Option<&[&NDArray]>,
     how: &Invoke<'_>,
 ) -> Result<Outcome> {
-    start(rt, op, attrs, inputs, out, how).map_err(|e| e.in_operator(&op.name).in_node(how.name))
+    start(rt, op, attrs, inputs, out, how).map_err(|e| e.at_node(&op.name, how.name))
 }
 
 fn start(
@@ -170,12 +172,13 @@ fn infer(
         None => crate::operator::infer::same_type(attrs, in_types, &mut out_types)?,
     };
     if !known && out_types.iter().any(Option::is_none) {
-        // Only the outputs the caller gave can still tell.
+        // Only outputs that the caller passed can still determine it.
         for (slot, a) in out_types.iter_mut().zip(given) {
             slot.get_or_insert(a.dtype());
         }
     }
-    // Outputs are inferred from the inputs alone first: only then is it the given output that is wrong.
+    // Outputs are inferred from the inputs alone first: only then is it the given output that is
+    // wrong.
     let mut out_shapes: Shapes = (0..n_outputs).map(|_| Shape::unknown()).collect();
     let rule = op.infer_shape.as_ref().ok_or_else(|| {
         Error::not_implemented("the operator does not say the shapes of its outputs")
@@ -206,7 +209,8 @@ fn known_specs(shapes: Shapes, types: Types) -> Result<Specs> {
     Ok(specs)
 }
 
-/// For every kernel of `op`, a line that says whether it would run on inputs of these shapes and dtypes, and why.
+/// For every kernel of `op`, a line that says whether it would run on inputs of these shapes and
+/// dtypes, and why.
 pub fn explain_kernels(
     op: &OpDef,
     attrs: &Attrs,
@@ -269,7 +273,7 @@ struct Work<'a> {
     state: Option<&'a CallState>,
 }
 
-/// A call that runs later, with what it needs.
+/// A call that runs later, with everything it needs.
 struct Queued {
     prepared: Prepared<'static>,
     ctx: OpContext,
@@ -290,21 +294,26 @@ fn views<'a>(arrays: impl Iterator<Item = &'a NDArray>) -> Result<Views> {
 }
 
 impl Work<'_> {
-    /// Runs the call here if it is short and nothing is in the way, else pushes it.
+    /// Runs the call inline if possible and not tried before, else pushes it.
     fn dispatch(self, rt: &Arc<Runtime>, how: &Invoke<'_>) -> Result<()> {
-        let elems: usize = self.inputs.iter().copied().chain(self.outputs).map(NDArray::size).sum();
-        let cheap = elems <= CHEAP_ELEMS && !self.prepared.is_callback();
-        let mut failed = None;
-        if cheap {
-            let (profiler, device) = (&*rt.profiler, self.ctx.device);
-            let named = Named { profiler, name: &self.prepared.op.name, node: how.name, device };
-            match at_once(named, self.inputs, &self.written(), elems, || self.run()) {
-                Some(Ok(())) => return Ok(()),
-                Some(Err(error)) => failed = Some(error),
-                None => {}
-            }
+        let declined = match &how.declined {
+            Some(declined) => declined.clone(),
+            None => match self.run_inline(rt, how) {
+                Ok(()) => return Ok(()),
+                Err(declined) => declined,
+            },
+        };
+        self.push(rt, how, declined)
+    }
+
+    fn run_inline(&self, rt: &Arc<Runtime>, how: &Invoke<'_>) -> Result<(), Declined> {
+        if self.prepared.is_callback() {
+            return Err(Declined::TooLarge);
         }
-        self.push(rt, how, cheap, failed)
+        let elems = self.inputs.iter().copied().chain(self.outputs).map(NDArray::size).sum();
+        let (profiler, device) = (&*rt.profiler, self.ctx.device);
+        let label = Label { profiler, name: &self.prepared.op.name, node: how.name, device };
+        inline::run(label, self.inputs, &self.written(), elems, || self.run())
     }
 
     fn run(&self) -> Result<()> {
@@ -320,14 +329,9 @@ impl Work<'_> {
         self.outputs.iter().chain(mutated).chain(token).collect()
     }
 
-    /// Pushes the call; `failed` is the error of a run that took place already and only has to be told.
-    fn push(
-        self,
-        rt: &Arc<Runtime>,
-        how: &Invoke<'_>,
-        cheap: bool,
-        failed: Option<Error>,
-    ) -> Result<()> {
+    /// Pushes the call. One that failed inline is pushed as an operation that fails with that
+    /// error.
+    fn push(self, rt: &Arc<Runtime>, how: &Invoke<'_>, declined: Declined) -> Result<()> {
         let mut reads: SmallVec<[Var; 6]> = self.inputs.iter().map(|a| a.var()).collect();
         let (mut writes, overwrites) = self.write_vars();
         distinct(&mut reads, &mut writes);
@@ -337,11 +341,10 @@ impl Work<'_> {
             ctx: self.ctx.device,
             overwrites,
             prop: if callback { Prop::Async } else { Prop::Normal },
-            cheap,
-            origin: Some(&line::of_thread),
+            cheap: !matches!(declined, Declined::TooLarge),
+            origin: Some(&call_site::current),
             ..Push::new(&op.name, &reads, &writes)
         };
-        let name: Arc<str> = how.name.into();
         let queued = Queued {
             prepared: self.prepared.owned(),
             ctx: self.ctx,
@@ -349,14 +352,17 @@ impl Work<'_> {
             inputs: self.inputs.iter().map(|&a| a.clone()).collect(),
             outputs: self.outputs.into(),
             state: self.state.cloned(),
-            node: name.clone(),
+            node: how.name.into(),
             base: Arc::clone(rt),
             scope: rt.profiler.carry_scope(),
         };
-        let task = match failed {
-            Some(error) => Task::sync(move |_| Err(error.in_node(&name))),
-            None if callback => Task::asynchronous(move |_, done| queued.start(done)),
-            None => Task::sync(move |_| queued.run().map_err(|e| e.in_node(&name))),
+        let task = match declined {
+            Declined::Failed(error) => {
+                let error = queued.place(error);
+                Task::sync(move |_| Err(error))
+            }
+            _ if callback => Task::asynchronous(move |_, done| queued.start(done)),
+            _ => Task::sync(move |_| queued.run().map_err(|e| queued.place(e))),
         };
         rt.engine.push(task, push)
     }
@@ -383,6 +389,11 @@ impl Work<'_> {
 }
 
 impl Queued {
+    /// Names operator and node on an error of this call.
+    fn place(&self, error: Error) -> Error {
+        error.at_node(&self.prepared.op.name, &self.node)
+    }
+
     fn run(&self) -> Result<()> {
         let (name, device) = (&self.prepared.op.name, self.ctx.device);
         let _span = self.base.profiler.operator(mode::IMPERATIVE, name, &self.node, device);
@@ -397,7 +408,7 @@ impl Queued {
         let both = views(self.inputs.iter()).and_then(|i| Ok((i, views(self.outputs.iter())?)));
         let (inputs, outputs) = match both {
             Ok(both) => both,
-            Err(e) => return done.complete(Err(e)),
+            Err(e) => return done.complete(Err(self.place(e))),
         };
         let state = self.state.as_ref().map(|s| s.state.clone());
         let within = Box::new(Running {
@@ -406,9 +417,13 @@ impl Queued {
             mode: mode::IMPERATIVE,
             op: Arc::clone(&self.prepared.op),
             attrs: Arc::clone(&self.prepared.attrs),
-            node: self.node,
+            node: Arc::clone(&self.node),
             device: self.ctx.device,
         });
+        let (op, node) = (Arc::clone(&self.prepared.op), self.node);
+        let end = move |result: Result<()>| {
+            done.complete(result.map_err(|e| e.at_node(&op.name, &node)));
+        };
         let keep = Arc::new((self.inputs, self.outputs));
         let direct = self.prepared.direct(&inputs, &self.req, &outputs);
         self.prepared.start_callback(
@@ -420,7 +435,7 @@ impl Queued {
             outputs.into_vec().into(),
             keep,
             within,
-            Box::new(move |result| done.complete(result)),
+            Box::new(end),
         );
     }
 }

@@ -1,13 +1,13 @@
-//! Resources that operators ask for: random numbers. (Scratch memory is the executing thread's own,
-//! see `kernels::scratch`.)
+//! Resources that operators request: random numbers. Scratch memory belongs to the executing
+//! thread, see `kernels::scratch`.
 
 use crate::context::Context;
 use crate::lock::{Held, Lock};
 use crate::operator::RandomKey;
 use std::collections::HashMap;
 
-/// One stream of random numbers a device. Each call that wants numbers reserves a key when it is pushed,
-/// so results depend on the order of pushes and never on threads.
+/// One stream of random numbers per device. Each call that draws numbers reserves a key when it is
+/// pushed, so results depend on the order of pushes and never on threads.
 #[derive(Default)]
 pub struct RandomStreams(Lock<Streams>);
 
@@ -18,7 +18,7 @@ struct Streams {
 }
 
 impl RandomStreams {
-    /// Keeps everybody out until what it gives goes.
+    /// Holds the lock until the returned guard is dropped.
     pub fn hold(&self) -> Held<'_> {
         self.0.hold()
     }
@@ -27,7 +27,7 @@ impl RandomStreams {
     pub fn reserve(&self, ctx: Context) -> RandomKey {
         let mut streams = self.0.lock();
         let seed = streams.seed;
-        // CPU numbers are logical only, yet programs tell cpu(0) from cpu(1) by their streams.
+        // CPU numbers are logical only, yet cpu(0) and cpu(1) have streams of their own.
         let fresh = RandomKey { seed: mix(seed, ctx), stream: 0 };
         let key = streams.devices.entry(ctx).or_insert(fresh);
         let reserved = *key;
@@ -35,15 +35,15 @@ impl RandomStreams {
         reserved
     }
 
-    /// Starts every device's stream anew.
+    /// Restarts every device's stream.
     pub fn seed_all(&self, seed: u64) {
         let mut streams = self.0.lock();
         streams.seed = seed;
         streams.devices.clear();
     }
 
-    /// Starts one device's stream anew; unlike [`RandomStreams::seed_all`] the device's number does not
-    /// enter, so two devices seeded alike give the same numbers.
+    /// Restarts one device's stream. Unlike with [`RandomStreams::seed_all`] the device's number
+    /// does not enter, so two devices with the same seed draw the same numbers.
     pub fn seed(&self, ctx: Context, seed: u64) {
         self.0
             .lock()

@@ -1,10 +1,10 @@
-//! The one place for write requests, temporaries and the choice of a kernel; the imperative layer and
-//! the executor both run operators through it.
+//! The one place for write requests, temporaries and the choice of a kernel; the imperative layer
+//! and the executor both run operators through it.
 //!
-//! Kernels are promised much (`operator::Call`): they need not add, an unwanted output is scratch, and
-//! an output overlaps no input except as a declared in-place pair. Here these promises are made true:
-//! where a call does not fulfil them by itself, the kernel gets a temporary, and what was asked for (a
-//! sum, a copy, nothing) is made behind it.
+//! Kernels rely on guarantees (`operator::Call`): they need not add, an unwanted output is scratch,
+//! and an output overlaps no input except as a declared in-place pair. This file establishes them:
+//! where a call does not meet them by itself, the kernel writes to a temporary, and the request (a
+//! sum, a copy, nothing) is completed after it.
 
 use crate::context::Context;
 use crate::dtype::DType;
@@ -62,7 +62,8 @@ pub struct Prepared<'a> {
     pub mutated: SmallVec<[usize; 2]>,
 }
 
-/// Chooses the kernel of `op` for tensors (inputs, then outputs) of these dtypes and numbers of axes.
+/// Chooses the kernel of `op` for tensors (inputs, then outputs) of these dtypes and numbers of
+/// axes.
 pub fn prepare<'a, T: Iterator<Item = (DType, usize)>>(
     op: &'a Arc<OpDef>,
     attrs: &'a Arc<Attrs>,
@@ -86,13 +87,13 @@ pub fn prepare<'a, T: Iterator<Item = (DType, usize)>>(
         inplace: op.inplace.with(attrs, |pairs| pairs.into()),
         mutated: op.mutates.with(attrs, |inputs| inputs.into()),
     };
-    match &op.fault {
-        Some(fault) => fault(attrs).map(|()| prepared),
+    match &op.deferred_error {
+        Some(check) => check(attrs).map(|()| prepared),
         None => Ok(prepared),
     }
 }
 
-/// What is done with one output behind the kernel.
+/// What is done with one output after the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum After {
     Nothing,
@@ -120,7 +121,7 @@ impl Prepared<'_> {
         matches!(self.kernel.body, Body::Callback(_))
     }
 
-    /// What the kernel is asked for output `i`, and what happens behind it.
+    /// The request of the kernel for output `i`, and what happens after it.
     fn arrange(&self, i: usize, req: OpReq, inputs: &[View], output: &View) -> (OpReq, After) {
         match req {
             OpReq::Null if self.kernel.skips_null => (OpReq::Null, After::Nothing),
@@ -160,8 +161,7 @@ impl Prepared<'_> {
         outputs: &[View],
     ) -> Result<()> {
         let Body::Native(kernel) = &self.kernel.body else {
-            return Err(Error::internal("a callback cannot run as a native kernel")
-                .in_operator(&self.op.name));
+            return Err(Error::internal("a callback cannot run as a native kernel"));
         };
         let plan: SmallVec<[(OpReq, After); 4]> = (req.iter().zip(outputs).enumerate())
             .map(|(i, (r, o))| self.arrange(i, *r, inputs, o))
@@ -169,7 +169,6 @@ impl Prepared<'_> {
         let asked: SmallVec<[OpReq; 4]> = plan.iter().map(|p| p.0).collect();
         let call = |outputs: &[View]| {
             kernel(&Call { attrs: &self.attrs, ctx, state, inputs, req: &asked, outputs })
-                .map_err(|e| e.in_operator(&self.op.name))
         };
         if plan.iter().all(|p| p.1 == After::Nothing) {
             return call(outputs);
@@ -179,8 +178,8 @@ impl Prepared<'_> {
         temporaries.settle(&plan, outputs)
     }
 
-    /// The requests for the kernel on these views if it needs no temporary: found once for views that stay, see
-    /// [`Prepared::run_direct`] and [`Prepared::start_callback`].
+    /// The requests for the kernel on these views if it needs no temporary: found once for views
+    /// that stay, see [`Prepared::run_direct`] and [`Prepared::start_callback`].
     pub fn direct(
         &self,
         inputs: &[View],
@@ -214,8 +213,8 @@ impl Prepared<'_> {
         }
     }
 
-    /// Starts a callback kernel; `done` is called when it has ended and what was asked for is made. `direct` is
-    /// from [`Prepared::direct`] on the same views.
+    /// Starts a callback kernel; `done` is called when it has ended and the requests are completed.
+    /// `direct` comes from [`Prepared::direct`] on the same views.
     #[allow(clippy::too_many_arguments)]
     pub fn start_callback(
         &self,
@@ -234,11 +233,9 @@ impl Prepared<'_> {
             return;
         };
         let (attrs, mutated) = (Arc::clone(&self.attrs), self.mutated.clone());
-        let op = Arc::clone(&self.op);
-        let place = move |result: Result<()>| result.map_err(|e| e.in_operator(&op.name));
         if let Some(req) = direct {
             let call = OwnedCall { attrs, ctx, state, inputs, mutated, req, outputs, keep, within };
-            callback.start(call, Box::new(move |result| done(place(result))));
+            callback.start(call, done);
             return;
         }
         let plan: SmallVec<[(OpReq, After); 4]> = (req.iter().zip(&*outputs).enumerate())
@@ -246,7 +243,8 @@ impl Prepared<'_> {
             .collect();
         let asked = plan.iter().map(|p| p.0).collect();
         let temporaries = Arc::new(Temporaries::new(&plan, &outputs));
-        // The callback's operands may outlive the call: they keep real memory and temporaries alike.
+        // The callback's operands may outlive the call: they keep real memory and temporaries
+        // alike.
         let both: Arc<dyn Any + Send + Sync> = Arc::new((keep, temporaries.clone()));
         let call = OwnedCall {
             attrs,
@@ -260,7 +258,7 @@ impl Prepared<'_> {
             within,
         };
         let settle = move |result: Result<()>| {
-            let result = place(result).and_then(|()| temporaries.settle(&plan, &outputs));
+            let result = result.and_then(|()| temporaries.settle(&plan, &outputs));
             drop(both);
             done(result);
         };
@@ -268,7 +266,8 @@ impl Prepared<'_> {
     }
 }
 
-/// The run of a callback: part of its operation, and seen by the profiler on the thread on which it happens.
+/// The run of a callback: part of its operation, and recorded by the profiler on the thread that
+/// runs it.
 pub struct Running {
     pub mark: Mark,
     pub base: Arc<Base>,
@@ -289,8 +288,8 @@ impl Within for Running {
     }
 }
 
-/// The name under which the profiler shows a call. An operator that stands for many (`Custom`) shows the one that
-/// its parameter `op_type` chooses.
+/// The name under which the profiler shows a call. An operator that stands for many (`Custom`)
+/// shows the one that its parameter `op_type` chooses.
 fn label<'a>(op: &'a OpDef, attrs: &Attrs) -> Cow<'a, str> {
     let chosen = attrs.given().iter().find(|(name, _)| name == "op_type");
     match chosen {
@@ -341,7 +340,7 @@ impl Temporaries {
     }
 }
 
-/// Removes repeated variables, and from `reads` those that are written; what the engine wants.
+/// Removes repeated variables, and from `reads` those that are written, as the engine requires.
 pub fn distinct(reads: &mut SmallVec<[Var; 6]>, writes: &mut SmallVec<[Var; 6]>) {
     fn unique(vars: &mut SmallVec<[Var; 6]>, not: &[Var]) {
         let mut kept = 0;

@@ -27,8 +27,8 @@ impl Runtime {
     }
 }
 
-/// All locks of a runtime that somebody without the interpreter may hold, held from before a fork until after it:
-/// the child could wait for them for ever.
+/// All locks of a runtime that a thread without the interpreter may hold, held across a fork:
+/// otherwise the child could wait for them for ever.
 pub struct HeldForFork<'a> {
     engine: engine::HeldForFork<'a>,
     profiler: profiler::HeldForFork<'a>,
@@ -36,24 +36,25 @@ pub struct HeldForFork<'a> {
 }
 
 impl Runtime {
-    /// Takes them. Waits for nothing but whoever holds one, who is done soon.
+    /// Acquires them. Each is held elsewhere for a short time only.
     pub fn before_fork(&self) -> HeldForFork<'_> {
         let engine = self.engine.before_fork();
         let _rest = [self.registry.hold(), self.random.hold(), self.base.pool.hold()];
-        // The last, because whoever holds one of the others may be telling it something.
+        // The profiler last: a holder of one of the others may be recording something.
         HeldForFork { engine, _rest, profiler: self.base.profiler.before_fork() }
     }
 }
 
 impl HeldForFork<'_> {
-    /// In the child, which begins with an engine that has nothing to do and a profiler that is stopped.
+    /// In the child, which begins with an engine that has nothing to do and a profiler that is
+    /// stopped.
     pub fn release_in_child(self) {
         self.profiler.release_in_child();
         self.engine.release_in_child();
     }
 }
 
-/// A runtime goes wherever arrays are made.
+/// A runtime serves wherever arrays are made.
 impl Deref for Runtime {
     type Target = Arc<Base>;
 

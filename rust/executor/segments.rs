@@ -5,13 +5,13 @@
 //! written in Python) is a segment of its own, because it ends when it says so. What orders segments is told
 //! in `cut.rs`.
 
+use super::call_site;
 use super::cut::{Cutter, Division, Segment, SegmentVars};
 use super::lanes::Memory;
-use super::line;
 use super::run::{Prepared, Running};
 use crate::context::Context;
 use crate::engine::{OnComplete, Prop, Push, Task, Var};
-use crate::error::{Error, Place, Result};
+use crate::error::{AtNode, Error, Result};
 use crate::executor::Runtime;
 use crate::graph::{Entry, Plan};
 use crate::kernels::copy::copy;
@@ -122,7 +122,7 @@ impl Program {
         for (n, node) in graph.nodes.iter().enumerate() {
             if let Some(prepared) = &parts.prepared[n] {
                 let step = Step::new(plan, &memory, n, prepared, parts.states[n].clone())
-                    .at(node.op_name(), &node.name)?;
+                    .at_node(node.op_name(), &node.name)?;
                 steps.push(step);
             }
             if n + 1 == graph.num_forward {
@@ -186,7 +186,7 @@ impl Program {
         let push = Push {
             overwrites,
             cheap: true,
-            origin: Some(&line::of_thread),
+            origin: Some(&call_site::current),
             ..Push::new("begin a pass", &[], arenas)
         };
         rt.engine.push(Task::nothing(), push)
@@ -212,7 +212,7 @@ impl Program {
             cheap: segment.cheap,
             // A callback only starts: when it is ready it may run in this very push.
             prop: if segment.callback { Prop::Async } else { Prop::Normal },
-            origin: Some(&line::of_thread),
+            origin: Some(&call_site::current),
             ..Push::new(&segment.name, &segment.reads, &segment.writes)
         };
         let (program, run) = (self.clone(), run.clone());
@@ -305,7 +305,7 @@ impl Program {
 
     fn place(&self, step: &Step, error: Error) -> Error {
         let node = &self.plan.graph.nodes[step.node as usize];
-        error.in_operator(node.op_name()).in_node(&node.name)
+        error.at_node(node.op_name(), &node.name)
     }
 
     /// One step as a segment of its own: for monitors and partial forward passes.

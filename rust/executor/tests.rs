@@ -154,7 +154,7 @@ fn steps_after_a_sharing_executor_ran_are_refused() {
     }
     assert_eq!(values(&one.outputs().unwrap()[0]), expected);
     assert!(one.partial_forward(true, 2).unwrap_err().message().contains("step 2"));
-    // Steps are seen by whoever shares the memory, as whole passes are.
+    // Other users of the memory see single steps, as they see whole passes.
     two.forward(true, &[]).unwrap();
     one.partial_forward(true, 0).unwrap();
     let head = array(&rt, &[3, 5], 50);

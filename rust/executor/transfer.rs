@@ -1,7 +1,7 @@
 //! Copies between arrays: whole, a strided part, or by position; and filling.
 
-use super::at_once::{CHEAP_ELEMS, Named, at_once};
-use super::line;
+use super::call_site;
+use super::inline::{self, Declined, Label};
 use super::run::distinct;
 use crate::engine::{Origin, Push, Task, Var};
 use crate::error::{Error, Result};
@@ -13,8 +13,8 @@ use crate::tensor::View;
 use smallvec::SmallVec;
 use std::borrow::Borrow;
 
-/// Runs `work` on the views of `sources` and of `target`: at once if it is small and nothing is in the way,
-/// else as an operation that reads the ones and writes the other. Any overlap is `work`'s matter.
+/// Runs `work` on the views of `sources` and of `target`: inline if possible, else as an operation
+/// that reads the sources and writes the target. `work` has to cope with any overlap.
 fn push_work(
     name: &'static str,
     sources: &[&NDArray],
@@ -31,21 +31,22 @@ fn push_work(
     sources.iter().try_for_each(|s| s.usable())?;
     let base = target.base();
     let ctx = target.context();
-    let named = Named { profiler: &base.profiler, name, node: "", device: ctx };
+    let label = Label { profiler: &base.profiler, name, node: "", device: ctx };
     let run = || {
         work(&views(sources)?, &target.view()?);
         Ok(())
     };
-    if let Some(done) = at_once(named, sources, &[target], elems, run) {
-        return done;
-    }
-    let cheap = elems <= CHEAP_ELEMS;
+    let cheap = match inline::run(label, sources, &[target], elems, run) {
+        Ok(()) => return Ok(()),
+        Err(Declined::Failed(error)) => return Err(error.at_node(name, "")),
+        Err(declined) => !matches!(declined, Declined::TooLarge),
+    };
     let mut reads: SmallVec<[Var; 6]> = sources.iter().map(|s| s.var()).collect();
     let mut writes: SmallVec<[Var; 6]> = SmallVec::from_slice(&[target.var()]);
     distinct(&mut reads, &mut writes);
     let overwrites = whole && target.is_whole() && !sources.iter().any(|s| s.same_chunk(target));
     let overwrites = usize::from(overwrites);
-    let origin: Option<Origin<'_>> = Some(&line::of_thread);
+    let origin: Option<Origin<'_>> = Some(&call_site::current);
     let push = Push { ctx, overwrites, cheap, origin, ..Push::new(name, &reads, &writes) };
     let from: SmallVec<[NDArray; 1]> = sources.iter().map(|&s| s.clone()).collect();
     let to = target.clone();

@@ -20,13 +20,20 @@ crate::params! {
     }
 }
 
-/// `FullyConnected`, `relu`, `elemwise_add`, `elemwise_mul`, `ElementWiseSum`, `_copy`, `split`,
-/// `BatchNorm`, `Loss`, `Dropout` and what they need, without kernels.
+/// Backward operator over the output gradients and the outputs.
+fn of_outputs(op: &str) -> Gradient {
+    Gradient::declared(op, |_, _, n_out| {
+        (0..n_out).map(Dep::OutGrad).chain((0..n_out).map(Dep::Output)).collect()
+    })
+}
+
 /// The head of this output name.
 fn named(symbol: &Symbol, name: &str) -> Symbol {
     symbol.at(symbol.list_outputs().iter().position(|n| n == name).unwrap()).unwrap()
 }
 
+/// `FullyConnected`, `relu`, `elemwise_add`, `elemwise_mul`, `ElementWiseSum`, `_copy`, `split`,
+/// `BatchNorm`, `Loss`, `Dropout` and what they need, without kernels.
 pub fn registry() -> Registry {
     let r = Registry::default();
     let add = |def: OpDef| drop(r.add(def).unwrap());
@@ -34,7 +41,7 @@ pub fn registry() -> Registry {
     let binary = |name: &str| unary(name).inputs_are(&[("lhs", ""), ("rhs", "")]);
     const FIRST: &[InplacePair] = &[InplacePair::new(0, 0)];
     let dense = OpDef::new::<DenseParam>("FullyConnected")
-        .dear()
+        .expensive()
         .inputs_are(&[("data", ""), ("weight", ""), ("bias", "")])
         .input_names_by(|a| {
             let all = ["data", "weight", "bias"];
@@ -60,7 +67,7 @@ pub fn registry() -> Registry {
         .gradient(Gradient::use_in("_backward_FullyConnected"));
     add(dense);
     add(OpDef::plain("_backward_FullyConnected"));
-    add(unary("relu").inplace(FIRST).gradient(Gradient::use_out("_backward_relu")));
+    add(unary("relu").inplace(FIRST).gradient(of_outputs("_backward_relu")));
     add(OpDef::plain("_backward_relu").inputs_are(&[("grad", ""), ("out", "")]).inplace(FIRST));
     let both = |_: &mut dyn crate::operator::GradBuilder, n: &crate::operator::GradNode<'_>| {
         Ok(vec![n.out_grads[0]; 2])
@@ -88,14 +95,14 @@ pub fn registry() -> Registry {
         .inputs_are(&[("data", ""), ("count", "")])
         .mutates(&[1])
         .infer_shape(counter)
-        .gradient(Gradient::use_out("_backward_relu")));
-    add(unary("dearly").dear().gradient(Gradient::use_out("_backward_relu")));
+        .gradient(of_outputs("_backward_relu")));
+    add(unary("dearly").expensive().gradient(of_outputs("_backward_relu")));
     let norm = OpDef::plain("BatchNorm")
         .inputs_are(&[("data", ""), ("moving_mean", "")])
         .outputs_are(&["output", "mean"])
         .visible(|_| 1)
         .mutates(&[1])
-        .spares_states()
+        .rerun_safe()
         .variable_attr("moving_mean", "__init__", "[\"zero\", {}]")
         .infer_shape(|_, ins, outs| {
             let data = ins[0].clone();

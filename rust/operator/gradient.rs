@@ -1,8 +1,8 @@
 //! Gradient rules: written once an operator, run by two builders.
 //!
-//! A rule is told the node it differentiates, the gradients of its outputs and which input gradients are
-//! wanted, and composes them from operators through a [`GradBuilder`]. The graph's gradient pass builds
-//! nodes; the autograd tape runs the operators at once.
+//! A rule receives the node it differentiates, the gradients of its outputs and which input
+//! gradients are needed, and composes these from operators through a [`GradBuilder`]. The graph's
+//! gradient pass builds nodes; the autograd tape runs the operators at once.
 
 use super::def::OpDef;
 use super::param::Attrs;
@@ -18,9 +18,9 @@ pub struct GradEntry(pub u64);
 
 /// What a rule can use to make gradients.
 pub trait GradBuilder {
-    /// Runs the backward operator `op` of the node: it gets the node's parameters and state, is named
-    /// `<node>_backward`, and has one output per input of the node, in order, of that input's shape and
-    /// dtype. `op` may be any operator: see [`OpDef::in_gradient_of`].
+    /// Runs the backward operator `op` of the node: it gets the node's parameters and state, is
+    /// named `<node>_backward`, and has one output per input of the node, in order, of that input's
+    /// shape and dtype. `op` may be any operator: see [`OpDef::in_gradient_of`].
     fn backward(&mut self, op: &str, inputs: &[GradEntry]) -> Result<Vec<GradEntry>>;
 
     /// Runs any operator; returns its visible outputs. `name` may be empty.
@@ -37,12 +37,14 @@ pub trait GradBuilder {
         false
     }
 
-    /// Shape and dtype of a value. (Known on the tape, where alone rules of second derivatives run.)
+    /// Shape and dtype of a value. (Known on the tape, where alone rules of second derivatives
+    /// run.)
     fn spec(&self, _entry: GradEntry) -> Option<(Shape, DType)> {
         None
     }
 
-    /// Runs the node's own operator, a backward operator, on other inputs; its outputs are like the node's.
+    /// Runs the node's own operator, a backward operator, on other inputs; its outputs are like the
+    /// node's.
     fn rerun(&mut self, _inputs: &[GradEntry]) -> Result<Vec<GradEntry>> {
         Err(Error::not_implemented("gradients of backward operators are taken on the tape only"))
     }
@@ -103,18 +105,19 @@ pub enum Gradient {
     None,
     /// All input gradients are zero.
     Zero,
-    /// By one backward operator, whose inputs are exactly these entries. The function gets the parameters
-    /// and the numbers of inputs and visible outputs.
+    /// By one backward operator, whose inputs are exactly these entries. The function gets the
+    /// parameters and the numbers of inputs and visible outputs.
     Backward { op: String, deps: DepsFn },
-    /// By a rule of its own, which may use everything, or only the values of these entries and the shapes of
-    /// all.
+    /// By a rule of its own, which may use everything, or only the values of these entries and the
+    /// shapes of all.
     Rule { rule: GradFn, reads: Option<DepsFn> },
 }
 
 /// How an operator runs that a gradient names.
 pub struct InGradient {
     pub attrs: Arc<Attrs>,
-    /// Does it run as in any other place: without the node's state, with outputs of its own inference?
+    /// Does it run as in any other place: without the node's state, with outputs of its own
+    /// inference?
     pub alone: bool,
 }
 
@@ -133,9 +136,9 @@ impl OpDef {
         params
     }
 
-    /// This operator as the gradient, or a part of it, of a node of operator `of` with parameters `attrs`: it has
-    /// the same texts for parameters. A family of operators shares what was parsed of them; any other operator
-    /// parses them for itself, and then counts its own inputs.
+    /// This operator as the gradient, or a part of it, of a node of operator `of` with parameters
+    /// `attrs`: it has the same texts for parameters. A family of operators shares what was parsed
+    /// of them; any other operator parses them for itself, and then counts its own inputs.
     pub fn in_gradient_of(
         &self,
         of: &OpDef,
@@ -179,7 +182,8 @@ impl OpDef {
         Error::new(error.kind(), text).in_operator(&self.name)
     }
 
-    /// An error if what is `got` as the gradient of an input is not like the input, shape and dtype.
+    /// An error if what is `got` as the gradient of an input is not like the input, shape and
+    /// dtype.
     pub fn check_gradient(
         &self,
         attrs: &Attrs,
@@ -203,14 +207,11 @@ impl OpDef {
 }
 
 impl Gradient {
-    fn with(op: &str, inputs: bool, outputs: bool) -> Self {
+    fn over(op: &str, inputs: bool) -> Self {
         let deps: DepsFn = Arc::new(move |_, n_in, n_out| {
             let mut deps: Vec<Dep> = (0..n_out).map(Dep::OutGrad).collect();
             if inputs {
                 deps.extend((0..n_in).map(Dep::Input));
-            }
-            if outputs {
-                deps.extend((0..n_out).map(Dep::Output));
             }
             deps
         });
@@ -219,22 +220,12 @@ impl Gradient {
 
     /// Backward operator over the output gradients.
     pub fn use_none(op: &str) -> Self {
-        Self::with(op, false, false)
+        Self::over(op, false)
     }
 
     /// Backward operator over the output gradients and the inputs.
     pub fn use_in(op: &str) -> Self {
-        Self::with(op, true, false)
-    }
-
-    /// Backward operator over the output gradients and the (visible) outputs.
-    pub fn use_out(op: &str) -> Self {
-        Self::with(op, false, true)
-    }
-
-    /// Backward operator over the output gradients, the inputs and the (visible) outputs.
-    pub fn use_in_out(op: &str) -> Self {
-        Self::with(op, true, true)
+        Self::over(op, true)
     }
 
     /// Backward operator over the entries that `deps` lists.
@@ -251,7 +242,8 @@ impl Gradient {
         Gradient::Rule { rule: Arc::new(rule), reads: None }
     }
 
-    /// A rule that uses the output gradients and these entries' values only, so that others may be freed.
+    /// A rule that uses the output gradients and these entries' values only, so that others may be
+    /// freed.
     pub fn rule_reading(
         reads: &'static [Dep],
         rule: impl Fn(&mut dyn GradBuilder, &GradNode<'_>) -> Result<Gradients> + Send + Sync + 'static,

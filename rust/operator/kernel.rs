@@ -21,7 +21,7 @@ pub type OpState = Arc<dyn Any + Send + Sync>;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpContext {
     pub is_train: bool,
-    /// Will gradients be asked for (recording, or an executor bound with gradients)?
+    /// Will gradients be needed (recording, or an executor bound with gradients)?
     pub need_grad: bool,
     pub device: Context,
     /// The stream of a device; `None` on the CPU.
@@ -32,10 +32,10 @@ pub struct OpContext {
 
 /// One call of a kernel. All views are row-major blocks of the inferred shapes.
 ///
-/// A native kernel sees the requests `Null`, `Write` and `Inplace`, and `Add` only if it declared that it
-/// accumulates. With `Null` the output is scratch (the view may have no memory if the kernel declared that
-/// it skips unwanted outputs). With `Inplace` the output may be the same bytes as the input of a declared
-/// pair; any other output overlaps no input.
+/// A native kernel sees the requests `Null`, `Write` and `Inplace`, and `Add` only if it declared
+/// that it accumulates. With `Null` the output is scratch (the view may have no memory if the
+/// kernel declared that it skips unwanted outputs). With `Inplace` the output may be the same bytes
+/// as the input of a declared pair; any other output overlaps no input.
 pub struct Call<'a> {
     pub attrs: &'a Attrs,
     pub ctx: &'a OpContext,
@@ -58,14 +58,14 @@ pub struct OwnedCall {
     pub mutated: SmallVec<[usize; 2]>,
     pub req: SmallVec<[OpReq; 4]>,
     pub outputs: Arc<[View]>,
-    /// Keeps the memory behind the views alive.
+    /// Keeps the memory of the views alive.
     pub keep: Arc<dyn Any + Send + Sync>,
     /// To run the function under the operation's name.
     pub within: Box<dyn Within>,
 }
 
-/// Runs a function as part of an operation, on whatever thread it is called: a wait inside that would wait
-/// for the operation itself is then an error.
+/// Runs a function as part of an operation, on whatever thread it is called: a wait inside that
+/// would wait for the operation itself is then an error.
 pub trait Within: Send + Sync {
     fn within(&self, f: &mut dyn FnMut());
 }
@@ -73,8 +73,8 @@ pub trait Within: Send + Sync {
 /// Reports the end of a callback, from any thread; dropped unused it reports a failure.
 pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
 
-/// A kernel outside of the core (a Python function). It never sees `Add`: it is asked to write to a
-/// temporary and the sum is made behind it.
+/// A kernel outside of the core (a Python function). It never sees `Add`: it writes to a
+/// temporary, which is added after it.
 pub trait Callback: Send + Sync {
     /// Starts the call. It may run it at once on this thread, or hand it to another one.
     fn start(&self, call: OwnedCall, done: Done);
@@ -184,7 +184,8 @@ impl Match {
 }
 
 impl Match {
-    /// The condition with the truth of each of its parts: `(device == cpu [true] & ~always [true])`.
+    /// The condition with the truth of each of its parts: `(device == cpu [true] & ~always
+    /// [true])`.
     pub fn explain(&self, facts: &MatchFacts<'_>) -> String {
         match self {
             Match::And(a, b) => format!("({} & {})", a.explain(facts), b.explain(facts)),
@@ -220,7 +221,7 @@ pub struct Kernel {
     pub matches: Match,
     pub priority: i32,
     pub body: Body,
-    /// Can it be asked to `Add`?
+    /// Does it handle `Add` itself?
     pub accumulates: bool,
     /// Does it leave outputs with request `Null` alone, so that they need no memory?
     pub skips_null: bool,

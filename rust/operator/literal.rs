@@ -1,12 +1,12 @@
-//! Lists as texts: read and written as Python writes its literals, which is how a list parameter stands in
-//! JSON. `('a', 'b,c')` is two strings, `((1, 2), (3,))` two shapes.
+//! Lists as texts: read and written as Python writes its literals, which is how a list parameter
+//! stands in JSON. `('a', 'b,c')` is two strings, `((1, 2), (3,))` two shapes.
 
 use super::value::Value;
 use std::fmt;
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// Lists in lists in lists: deeper ones are no parameters.
+/// Nesting of lists, at most.
 const DEEPEST: usize = 8;
 
 /// `text` in quotes, as Python's `repr` writes it.
@@ -27,7 +27,8 @@ pub fn quote(text: &str, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     out.write_char(mark)
 }
 
-/// The items of a list or tuple in brackets: numbers, quoted strings, None, True, False, and such lists.
+/// The items of a list or tuple in brackets: numbers, quoted strings, None, True, False, and such
+/// lists.
 pub fn parse_list(text: &str) -> Option<Vec<Value>> {
     let mut rest = text.trim().chars().peekable();
     let open = rest.next().filter(|c| matches!(c, '(' | '['))?;

@@ -1,20 +1,24 @@
 //! The operator contract: definitions, parameters, gradients, kernels, the registry.
 //!
-//! Everything that can run is one [`OpDef`]; see its fields for what an operator may say about itself.
-//! This room knows views, not arrays, and neither engine nor storage.
+//! Everything that can run is one [`OpDef`]; see its fields for what an operator may say about
+//! itself. It depends on views, but not on arrays, the engine or storage.
 
+mod builder;
+mod choose;
 mod def;
 mod gradient;
 pub mod infer;
 mod kernel;
+mod listed;
 mod literal;
 mod param;
+mod parse;
 pub mod property;
 mod registry;
 mod request;
 mod value;
 
-pub use def::{InferBothFn, InplacePair, InputDoc, Listed, OpDef};
+pub use def::{InferBothFn, InplacePair, InputDoc, OpDef};
 pub use gradient::{
     Dep, GradBuilder, GradEntry, GradFn, GradNode, Gradient, Gradients, InGradient,
 };
@@ -22,6 +26,7 @@ pub use kernel::{
     Body, Call, Callback, Compare, Done, Kernel, Match, MatchFacts, NativeFn, OpContext, OpState,
     OwnedCall, Within,
 };
+pub use listed::Listed;
 pub use param::{Attrs, Field, NoParam, ParamStruct, Schema, field_default, is_hidden};
 pub use registry::Registry;
 pub use request::{OpReq, RandomKey, ResourceRequest};

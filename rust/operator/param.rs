@@ -1,5 +1,5 @@
-//! Typed, documented operator parameters: the schema, parsing with its errors, and the macro by which
-//! built-in operators declare theirs.
+//! Typed, documented operator parameters: the schema, parsing with its errors, and the macro by
+//! which built-in operators declare theirs.
 
 use super::value::{FieldType, Value};
 use crate::error::{Error, Result};
@@ -16,7 +16,7 @@ pub struct Field {
     /// `None`: the parameter is required.
     pub default: Option<Value>,
     pub doc: String,
-    /// Least and greatest value allowed, both inclusive.
+    /// Smallest and largest value allowed, both inclusive.
     pub range: (Option<f64>, Option<f64>),
 }
 
@@ -79,7 +79,7 @@ impl Field {
     }
 }
 
-/// What is wrong with a text that is nearly a float: something behind it, or too large a number.
+/// The error of a text that begins like a float: trailing characters, or a number out of range.
 fn float_refusal(text: &str) -> Option<String> {
     let text = text.trim_start();
     let as_float = |t: &str| t.parse::<f64>().ok();
@@ -110,15 +110,15 @@ fn shown(value: &Value) -> String {
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
     pub fields: Vec<Field>,
-    /// Are parameters beside these fields allowed? The operator then reads them as given.
+    /// Are parameters other than these fields allowed? The operator then reads them as given.
     pub open: bool,
 }
 
 impl Schema {
     /// Parses `given` into one value per field, in order of the fields.
     ///
-    /// Names of the form `__x__` are ignored (they are node attributes). An unknown name, a value that
-    /// does not fit its type or range, and a missing required parameter are errors.
+    /// Names of the form `__x__` are ignored (they are node attributes). An unknown name, a value
+    /// that does not fit its type or range, and a missing required parameter are errors.
     pub fn parse(&self, given: &[(&str, Value)]) -> Result<Vec<Value>> {
         let mut values: Vec<Option<Value>> = vec![None; self.fields.len()];
         for (name, value) in given {
@@ -165,7 +165,8 @@ pub trait ParamStruct: Any + Send + Sync + Sized {
     fn from_values(values: &[Value]) -> Option<Self>;
 }
 
-/// What an operator got: parameter values in normal form and, for built-in operators, the typed struct.
+/// What an operator got: parameter values in normal form and, for built-in operators, the typed
+/// struct.
 #[derive(Clone)]
 pub struct Attrs {
     schema: Arc<Schema>,
@@ -222,7 +223,7 @@ impl Attrs {
 ///     /// Parameters of `clip`.
 ///     pub struct ClipParam {
 ///         a_min: f32, required, "Least value.";
-///         a_max: f32, required, "Greatest value.";
+///         a_max: f32, required, "Largest value.";
 ///         times: u32, default(1).ge(1.0), "How often.";
 ///     }
 /// }
@@ -282,7 +283,7 @@ impl Field {
         self
     }
 
-    /// Greatest value allowed.
+    /// Largest value allowed.
     pub fn le(mut self, high: f64) -> Self {
         self.range.1 = Some(high);
         self

@@ -1,13 +1,15 @@
-//! Stateful operators, by the two traits that MXNet's classes of these names are in Rust.
+//! Stateful operators: the counterparts of MXNet's classes of these names.
 //!
-//! An [`OperatorProperty`] is the parameters of an operator and says what it is; it makes one [`Operator`] for a node
-//! or recorded call, which runs forward and backward and may keep between the two what it likes. [`define`] turns
-//! the property into definitions like everybody's, so the graph, the tape and the planner see nothing special.
+//! An [`OperatorProperty`] holds the parameters of an operator and describes it; it makes one
+//! [`Operator`] per node or recorded call, which runs forward and backward and may keep state
+//! between the two. [`define`] turns the property into ordinary definitions, so the graph, the tape
+//! and the planner need no special case.
 
-use super::def::{InplacePair, Listed, OpDef};
+use super::def::{InplacePair, OpDef};
 use super::gradient::{Dep, Gradient};
 use super::infer::one_type;
 use super::kernel::{Call, Kernel, OpContext, OpState};
+use super::listed::Listed;
 use super::param::{Attrs, ParamStruct};
 use super::request::{OpReq, ResourceRequest};
 use crate::context::Context;
@@ -37,37 +39,21 @@ pub type MaybeType = Option<DType>;
 /// /// `y = times * x`; keeps how many elements it saw.
 /// struct Latest { times: f32, seen: Mutex<usize> }
 ///
-/// impl Operator for Latest {
-///     fn forward(&self, run: &Forward<'_>) -> Result<()> {
-///         if run.req[0] != OpReq::Null {
-///             // SAFETY: the shapes are equal; the output is the input or apart from it.
-///             let (x, y) = unsafe { (run.in_data[0].slice::<f32>(), run.out_data[0].slice_mut::<f32>()) };
-///             for (y, x) in y.iter_mut().zip(x) { *y = self.times * x; }
-///         }
-///         *self.seen.lock().unwrap() += run.in_data[0].size();
-///         Ok(())
-///     }
-///     fn backward(&self, run: &Backward<'_>) -> Result<()> {
-///         let dy = run.out_grad[0].expect("it was declared");
-///         // SAFETY: as above.
-///         let (dy, dx) = unsafe { (dy.slice::<f32>(), run.in_grad[0].slice_mut::<f32>()) };
-///         for (dx, dy) in dx.iter_mut().zip(dy) { *dx = self.times * dy; }
-///         Ok(())
-///     }
-/// }
+/// impl Operator for Latest { fn forward(&self, run: &Forward<'_>) -> Result<()> { if run.req[0] !=
+/// OpReq::Null { // SAFETY: the shapes are equal; the output is the input or apart from it. let (x,
+/// y) = unsafe { (run.in_data[0].slice::<f32>(), run.out_data[0].slice_mut::<f32>()) }; for (y, x)
+/// in y.iter_mut().zip(x) { *y = self.times * x; } } *self.seen.lock().unwrap() +=
+/// run.in_data[0].size(); Ok(()) } fn backward(&self, run: &Backward<'_>) -> Result<()> { let dy =
+/// run.out_grad[0].expect("it was declared"); // SAFETY: as above. let (dy, dx) = unsafe {
+/// (dy.slice::<f32>(), run.in_grad[0].slice_mut::<f32>()) }; for (dx, dy) in dx.iter_mut().zip(dy)
+/// { *dx = self.times * dy; } Ok(()) } }
 ///
-/// impl OperatorProperty for LatestParam {
-///     fn infer_shape(&self, input: &mut [Shape], output: &mut [Shape], _: &mut [Shape]) -> Result<bool> {
-///         output[0] = input[0].clone();
-///         Ok(input[0].is_known())
-///     }
-///     fn declare_backward_dependency(&self, run: Entries<'_>) -> Vec<rsnet::operator::Dep> {
-///         run.out_grad.to_vec()
-///     }
-///     fn create_operator(&self, _: Context, _: &[Shape], _: &[DType]) -> Result<Box<dyn Operator>> {
-///         Ok(Box::new(Latest { times: self.times, seen: Mutex::new(0) }))
-///     }
-/// }
+/// impl OperatorProperty for LatestParam { fn infer_shape(&self, input: &mut [Shape], output: &mut
+/// [Shape], _: &mut [Shape]) -> Result<bool> { output[0] = input[0].clone();
+/// Ok(input[0].is_known()) } fn declare_backward_dependency(&self, run: Entries<'_>) ->
+/// Vec<rsnet::operator::Dep> { run.out_grad.to_vec() } fn create_operator(&self, _: Context, _:
+/// &[Shape], _: &[DType]) -> Result<Box<dyn Operator>> { Ok(Box::new(Latest { times: self.times,
+/// seen: Mutex::new(0) })) } }
 ///
 /// let [forward, backward] = define::<LatestParam>("Latest", |run| Kernel::cpu(run).skips_null());
 /// assert_eq!((forward.name.as_str(), backward.name.as_str()), ("Latest", "_backward_Latest"));
@@ -117,8 +103,8 @@ pub trait OperatorProperty: ParamStruct {
         Vec::new()
     }
 
-    /// What `backward` reads of these, beside the auxiliary states; by default everything. What is left out may be
-    /// freed early.
+    /// The entries that `backward` reads besides the auxiliary states; by default all. Others may
+    /// be freed early.
     fn declare_backward_dependency(&self, run: Entries<'_>) -> Vec<Dep> {
         [run.out_grad, run.in_data, run.out_data].concat()
     }
@@ -128,12 +114,14 @@ pub trait OperatorProperty: ParamStruct {
         Vec::new()
     }
 
-    /// Input gradients (by the number of the argument) that may have the memory of a declared dependency.
+    /// Input gradients (by the number of the argument) that may have the memory of a declared
+    /// dependency.
     fn backward_inplace_option(&self) -> Vec<(Dep, usize)> {
         Vec::new()
     }
 
-    /// The operator of one node or recorded call, for arguments and auxiliary states of these shapes and dtypes.
+    /// The operator of one node or recorded call, for arguments and auxiliary states of these
+    /// shapes and dtypes.
     fn create_operator(
         &self,
         ctx: Context,
@@ -212,8 +200,9 @@ struct Made {
     layout: Layout,
 }
 
-/// The definitions of operator `name` and of its backward operator. `kernel` makes a kernel of what runs: it says which
-/// devices and dtypes the operator serves. (Documentation and aliases are the caller's to add.)
+/// The definitions of operator `name` and of its backward operator. `kernel` makes a kernel of what
+/// runs: it says which devices and dtypes the operator serves. (Documentation and aliases are the
+/// caller's to add.)
 pub fn define<P: OperatorProperty>(
     name: &str,
     kernel: impl Fn(fn(&Call<'_>) -> Result<()>) -> Kernel,
@@ -298,7 +287,7 @@ fn run_backward(call: &Call<'_>) -> Result<()> {
     let (in_grad, of_aux) = call.outputs.split_at(layout.arguments);
     let (req, req_of_aux) = call.req.split_at(layout.arguments);
     for (view, _) in of_aux.iter().zip(req_of_aux).filter(|(_, req)| **req != OpReq::Null) {
-        // SAFETY: an output that was asked for is this call's to write.
+        // SAFETY: a requested output belongs to this call.
         unsafe { view.ptr().write_bytes(0, view.size_bytes()) };
     }
     operator.backward(&Backward {
@@ -323,8 +312,8 @@ mod tests {
         struct CountedParam { times: f64, default(3.0), "Factor."; }
     }
 
-    /// `y = times * x`, with a hidden output `x + 1`, a state that counts forward runs and an auxiliary state that the
-    /// backward run sets to this count.
+    /// `y = times * x`, with a hidden output `x + 1`, a state that counts forward runs and an
+    /// auxiliary state that the backward run sets to this count.
     struct Counted {
         times: f64,
         runs: AtomicUsize,

@@ -6,8 +6,8 @@ use crate::lock::{Held, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Operators by name and alias. Entries are immutable: to change one is to put a new definition in its
-/// place, so graphs that are bound keep the old one.
+/// Operators by name and alias. Entries are immutable: to change one is to put a new definition in
+/// its place, so graphs that are bound keep the old one.
 #[derive(Default)]
 pub struct Registry {
     inner: RwLock<Inner>,
@@ -48,7 +48,7 @@ impl Inner {
 }
 
 impl Registry {
-    /// Keeps everybody out until what it gives goes.
+    /// Holds the lock until the returned guard is dropped.
     pub fn hold(&self) -> Held<'_> {
         self.inner.hold()
     }
@@ -77,8 +77,8 @@ impl Registry {
         Ok(inner.insert(def))
     }
 
-    /// Puts `def` in the place of the operator of the same name, or adds it. Replacing a built-in operator, or
-    /// taking the name or an alias of another operator, is an error.
+    /// Puts `def` in the place of the operator of the same name, or adds it. Replacing a built-in
+    /// operator, or taking the name or an alias of another operator, is an error.
     pub fn replace(&self, def: OpDef) -> Result<Arc<OpDef>> {
         let mut inner = self.inner.write();
         let old = inner.order.iter().position(|n| *n == def.name);

@@ -1,4 +1,4 @@
-//! What an operator is asked to do with an output.
+//! Write requests of outputs, and resources that operators request.
 
 /// The write request of one output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -16,6 +16,10 @@ pub enum OpReq {
 }
 
 impl OpReq {
+    /// Every request, in the order of the discriminants.
+    pub const ALL: [OpReq; 4] = [OpReq::Null, OpReq::Write, OpReq::Inplace, OpReq::Add];
+
+    /// The name that Python and files use.
     pub const fn name(self) -> &'static str {
         match self {
             OpReq::Null => "null",
@@ -25,10 +29,9 @@ impl OpReq {
         }
     }
 
+    /// The request of that name.
     pub fn from_name(name: &str) -> Option<OpReq> {
-        [OpReq::Null, OpReq::Write, OpReq::Inplace, OpReq::Add]
-            .into_iter()
-            .find(|r| r.name() == name)
+        Self::ALL.into_iter().find(|r| r.name() == name)
     }
 
     /// Is the old content replaced?
@@ -37,7 +40,7 @@ impl OpReq {
     }
 }
 
-/// A resource that an operator asks for.
+/// A resource that an operator requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResourceRequest {
     /// Scratch memory of the executing thread.

@@ -1,8 +1,9 @@
 //! Parameter values as they come from the faces, and the types that parameters may have.
 //!
-//! A face hands over a [`Value`]: text (from JSON and old programs, where every parameter is a string)
-//! or the plain value a program wrote. [`FieldType::coerce`] turns it into the one normal form of the
-//! field's type, or says what was expected. The rules are those of dmlc parameters, see `coerce`.
+//! A face hands over a [`Value`]: text (from JSON and old programs, where every parameter is a
+//! string) or the plain value a program wrote. [`FieldType::coerce`] turns it into the one normal
+//! form of the field's type, or says what was expected. The rules are those of dmlc parameters, see
+//! `coerce`.
 
 use super::literal::{parse_list, quote};
 use crate::dtype::DType;
@@ -39,8 +40,8 @@ impl Value {
         integer.or_else(|| text.parse().ok().map(Value::Float))
     }
 
-    /// How two numbers compare, as exact as Python compares an integer with a float; `None` for a NaN
-    /// and for what is no number.
+    /// How two numbers compare, as exact as Python compares an integer with a float; `None` for a
+    /// NaN and for values that are not numbers.
     pub fn order(&self, other: &Value) -> Option<Ordering> {
         match (self, other) {
             (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),
@@ -159,7 +160,8 @@ pub fn dtype_names() -> Vec<String> {
 }
 
 impl FieldType {
-    /// The name shown in docs and errors: `int`, `int (non-negative)`, `Shape(tuple)`, `{'a', 'b'}` ...
+    /// The name shown in docs and errors: `int`, `int (non-negative)`, `Shape(tuple)`, `{'a', 'b'}`
+    /// ...
     pub fn display(&self) -> String {
         match self {
             FieldType::Bool => "boolean".into(),
@@ -184,10 +186,11 @@ impl FieldType {
 
     /// `value` in the normal form of this type, or `None` when it does not fit.
     ///
-    /// Text follows dmlc: booleans `true`/`false` in any case, `1`, `0`; decimal integers with optional
-    /// sign and surrounding spaces; floats as C's `strtod` without hexadecimals, an optional trailing
-    /// `f`; shapes `(1, 2)`, `[1,2]`, `(3L,)`, a bare `3`, `()`; `None` for optional types. Lists of
-    /// strings and of shapes, which dmlc does not have, are Python literals.
+    /// Text follows dmlc: booleans `true`/`false` in any case, `1`, `0`; decimal integers with
+    /// optional sign and surrounding spaces; floats as C's `strtod` without hexadecimals, an
+    /// optional trailing `f`; shapes `(1, 2)`, `[1,2]`, `(3L,)`, a bare `3`, `()`; `None` for
+    /// optional types. Lists of strings and of shapes, which dmlc does not have, are Python
+    /// literals.
     pub fn coerce(&self, value: &Value) -> Option<Value> {
         match (self, value) {
             (FieldType::Optional(_), Value::None) => Some(Value::None),
@@ -226,7 +229,8 @@ impl FieldType {
         }
     }
 
-    /// As [`FieldType::coerce`] for an item of a list, which must be of the item's kind as it stands.
+    /// As [`FieldType::coerce`] for an item of a list, which must be of the item's kind as it
+    /// stands.
     fn item(&self, value: &Value) -> Option<Value> {
         let fits = match self {
             FieldType::Str | FieldType::Enum(_) => matches!(value, Value::Str(_)),

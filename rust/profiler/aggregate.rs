@@ -22,7 +22,8 @@ pub enum SortBy {
     Count,
 }
 
-/// Of one name. Times are in nanoseconds; of a counter, `total` is the sum of its values and `last` the last of them.
+/// Of one name. Times are in nanoseconds; of a counter, `total` is the sum of its values and `last`
+/// the last of them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Figures {
     count: u64,
@@ -62,7 +63,8 @@ pub struct Statistics {
     counters: Table,
 }
 
-/// One kind of figures as it is written: title in JSON, unit, how many of what is counted make one of it.
+/// One kind of figures as it is written: title in JSON, unit, how many of what is counted make one
+/// of it.
 struct Kind<'a> {
     title: &'static str,
     unit: &'static str,
@@ -159,7 +161,7 @@ impl Kind<'_> {
         ["Total Count".to_owned(), shown(total), shown("Min"), shown("Max"), shown("Avg")]
     }
 
-    /// Total, or last; least; greatest; average.
+    /// Total (or last value), minimum, maximum, average.
     fn values(&self, f: &Figures) -> [f64; 4] {
         let total = if self.sums { f.total as f64 } else { f.last as f64 };
         [total, f.min as f64, f.max as f64, f.average()].map(|v| v / self.scale)

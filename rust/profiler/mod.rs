@@ -1,19 +1,20 @@
 //! The profiler: what ran where and for how long, gathered where it happens.
 //!
-//! A [`Recorder`] is a value that goes with an engine and a pool ([`crate::ndarray::Base`]). Whoever runs
-//! something asks it for a [`Span`] and drops that at the end; while nothing is recorded the question is one
-//! relaxed load. So an operation is seen on the thread on which it really runs, whether that is its pusher's, a
-//! compute thread or one that belongs to Python, and the nodes of a bound graph are seen one by one although the
-//! engine knows only their segment. (The engine's own hook sees neither the kernels nor these nodes; while there
-//! is one, nothing runs without the engine.)
+//! A [`Recorder`] is a value that belongs to an engine and a pool ([`crate::ndarray::Base`]). Code
+//! that runs something creates a [`Span`] and drops it at the end; while nothing is recorded that
+//! costs one relaxed load. So an operation is recorded on the thread that really runs it, be it its
+//! pusher's, a compute thread or one of Python's, and the nodes of a bound graph are recorded one
+//! by one although the engine knows only their segment. The engine's own hook sees neither kernels
+//! nor nodes; while a hook is installed, nothing runs without the engine.
 //!
-//! Records are a few words with interned names. They go to one of `SHARDS` buffers, chosen by thread, each
-//! under a lock that is hardly ever contended and never held while anything else is called. A dump takes the
-//! buffers to the `output`, which feeds `aggregate` and appends to the `trace`. Between two dumps at most
-//! [`KEPT`] records are kept; what comes after these is dropped and counted.
+//! Records are a few words with interned names. Each thread writes to one of `SHARDS` buffers,
+//! under a lock that is hardly ever contended and never held while anything else is called. A dump
+//! moves the buffers to the `output`, which feeds `aggregate` and appends to the `trace`. Between
+//! two dumps at most [`KEPT`] records are kept; later ones are dropped and counted.
 //!
-//! Locks, in the order in which they are taken: that of the output, which is the only one that is held for long (over
-//! the file) and the only one that a fork does not take; `control`; `scopes`; the shards.
+//! Locks, in order of acquisition: that of the output, the only one that is held for long (while
+//! the file is written) and the only one that a fork does not acquire; `control`; `scopes`; the
+//! shards.
 
 mod aggregate;
 mod output;
@@ -56,7 +57,7 @@ pub const OPERATOR: &str = "operator";
 /// The category of calls of rsnet by the program.
 pub const API_CALL: &str = "api";
 
-/// So many buffers share the threads.
+/// Number of buffers, which the threads share.
 const SHARDS: usize = 32;
 /// The most records that are kept between two dumps.
 pub const KEPT: usize = 1 << 22;
@@ -67,7 +68,7 @@ pub struct Recorder {
     active: AtomicU32,
     /// A [`State`], changed under `control`.
     state: AtomicU8,
-    /// Changes when what was begun is not to be recorded any more.
+    /// Changes when spans that began before must not be recorded any more.
     session: AtomicU64,
     /// The next number of an interval that belongs to no thread.
     next_id: AtomicU64,
@@ -76,7 +77,7 @@ pub struct Recorder {
     /// Bytes taken inside each memory scope in this session.
     scopes: Lock<HashMap<Arc<str>, i64>>,
     control: Lock<Control>,
-    /// A forked child, in which nobody would release the inner lock, puts another one here.
+    /// A forked child replaces it, since the inner lock may never be released there.
     output: Lock<Arc<Lock<Output>>>,
 }
 
@@ -222,8 +223,8 @@ impl Recorder {
         }
     }
 
-    /// The pool has handed out `taken_bytes` more (or, below zero, taken them back), `used_bytes` in all. Called under its
-    /// lock, so that values are recorded in their order.
+    /// The pool has handed out `taken_bytes` more (or, below zero, taken them back), `used_bytes`
+    /// in all. Called under its lock, so that values are recorded in their order.
     #[cold]
     pub fn memory(&self, device: Context, taken_bytes: i64, used_bytes: usize) {
         let category = "Device Storage";
@@ -237,7 +238,7 @@ impl Recorder {
         }
         let Some(scope) = thread::scope() else { return };
         let mut scopes = self.scopes.lock();
-        // Under the lock: who ends a session changes its number before it forgets the scopes.
+        // Under the lock: the end of a session changes its number before it clears the scopes.
         if begun.session != self.session.load(Ordering::Relaxed) {
             return;
         }
@@ -265,7 +266,7 @@ impl Recorder {
     fn write(&self, begun: Begun, what: What<'_>, fact: Fact) {
         let thread = thread::number();
         let mut buffer = self.shards[thread as usize % SHARDS].0.lock();
-        // Under the lock: who ends a session changes its number before it empties the buffers.
+        // Under the lock: the end of a session changes its number before it empties the buffers.
         if begun.session == self.session.load(Ordering::Relaxed) {
             let What { category, name, node, device } = what;
             buffer.push(thread, begun.start_ns, Named { category, name, node }, device, fact);
@@ -288,7 +289,7 @@ impl Recorder {
         self.set_state(if run { State::Running } else { State::Stopped }, &control);
     }
 
-    /// Stops recording for a while, or goes on. Without effect while it is stopped.
+    /// Pauses or resumes recording. Has no effect while it is stopped.
     pub fn set_paused(&self, pause: bool) {
         let control = self.control.lock();
         let state = match (self.state(), pause) {
@@ -299,7 +300,7 @@ impl Recorder {
         self.set_state(state, &control);
     }
 
-    /// By whoever holds `control`.
+    /// The caller holds `control`.
     fn set_state(&self, state: State, control: &Control) {
         let is_on = state == State::Running;
         let bits = if is_on { control.config.mode | mode::OWN } else { 0 };
@@ -307,17 +308,18 @@ impl Recorder {
         self.state.store(state as u8, Ordering::Relaxed);
     }
 
-    /// Waits for nobody.
+    /// The current state; does not wait.
     pub fn state(&self) -> State {
         let state = self.state.load(Ordering::Relaxed);
         let mut all = [State::Stopped, State::Running, State::Paused].into_iter();
         all.find(|s| *s as u8 == state).unwrap_or(State::Stopped)
     }
 
-    /// Appends to the file what was recorded and is not in it yet. With `finished` the session ends: recording stops,
-    /// and the next session's first dump begins a new file. Returns how many records of the session were dropped.
+    /// Appends new records to the file. With `finished` the session ends: recording stops, and the
+    /// next session's first dump begins a new file. Returns the number of records dropped in the
+    /// session.
     ///
-    /// Waits for the file, and for whoever else is writing to it.
+    /// Waits for the file, and for other dumps.
     pub fn dump(&self, finished: bool) -> Result<u64> {
         let output = self.output();
         let mut output = output.lock();
@@ -329,7 +331,8 @@ impl Recorder {
         Ok(dropped)
     }
 
-    /// As `dump(false)`, but nothing if it is stopped: for whoever does so again and again, and may come after the end.
+    /// As `dump(false)`, but does nothing while stopped: for periodic dumps, which may outlast the
+    /// session.
     pub fn dump_unless_stopped(&self) -> Result<()> {
         let output = self.output();
         let mut output = output.lock();
@@ -340,7 +343,8 @@ impl Recorder {
         output.append(control.file, &control.config.path).map(drop)
     }
 
-    /// The statistics so far, as a text; `reset` begins them anew. `None` if none are gathered. Waits as a dump does.
+    /// The statistics so far as text; `reset` clears them. Returns `None` if none are gathered.
+    /// Waits as a dump does.
     pub fn summary(
         &self,
         format: Format,
@@ -365,7 +369,8 @@ impl Recorder {
         self.output.lock().clone()
     }
 
-    /// Takes what the shards hold, and ends the session there if it is `finished`. Gives what is set now.
+    /// Collects the records of the shards, and ends the session if it is `finished`. Returns the
+    /// settings.
     fn collect(&self, output: &mut Output, finished: bool) -> Control {
         let control = self.control.lock();
         if finished {
@@ -381,7 +386,7 @@ impl Recorder {
         set
     }
 
-    /// Keeps everybody out, over a fork; but not whoever writes to the file, which may take any time.
+    /// Locks the recorder for a fork, but not the file: writing to it may take any time.
     pub fn before_fork(&self) -> HeldForFork<'_> {
         let control = self.control.lock();
         let scopes = self.scopes.lock();
@@ -406,7 +411,7 @@ impl HeldForFork<'_> {
         self.recorder.session.fetch_add(1, Ordering::Relaxed);
         self.recorder.set_state(State::Stopped, &self.control);
         thread::forget();
-        // (If nobody was writing, the file is closed without a write. Who was writing keeps it for ever.)
+        // If no dump was writing, the file is closed without a write; else it stays open for ever.
         *self.output = Arc::default();
         self.scopes.clear();
         self.shards.iter_mut().for_each(|shard| **shard = Buffer::default());

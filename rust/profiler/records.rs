@@ -16,7 +16,7 @@ pub enum Scope {
 /// What was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fact {
-    /// Something ran on a thread, inside whatever else ran there meanwhile.
+    /// Something ran on a thread, nested in other spans of that thread.
     Span {
         end_ns: u64,
     },
@@ -98,7 +98,7 @@ impl Buffer {
         number
     }
 
-    /// What it holds, and how many records it had no room for.
+    /// Its records, and the number of those that it had no room for.
     pub fn into_batch(self) -> (Batch, u64) {
         let Buffer { records, names, threads, dropped, .. } = self;
         (Batch { records, names, threads }, dropped)

@@ -1,4 +1,4 @@
-//! What the profiler knows of a thread: its number, its name, and the memory scope that it is in.
+//! The profiler's view of a thread: its number, its name, and the memory scope that it is in.
 
 use std::cell::{Cell, RefCell};
 use std::path::Path;
@@ -6,27 +6,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 thread_local! {
-    /// The system's number of this thread; 0: not asked for yet.
+    /// The system's number of this thread; 0 before it is looked up.
     static NUMBER: Cell<u32> = const { Cell::new(0) };
     static SCOPE: RefCell<Option<Arc<str>>> = const { RefCell::new(None) };
 }
 
-/// The number by which the system, and Python's `threading.get_native_id`, know this thread.
+/// The system's number of this thread, as in Python's `threading.get_native_id`.
 #[inline]
 pub fn number() -> u32 {
     match NUMBER.get() {
-        0 => ask(),
+        0 => look_up(),
         known => known,
     }
 }
 
 #[cold]
-fn ask() -> u32 {
-    // Where the system does not tell, threads are counted.
+fn look_up() -> u32 {
+    // Where the system has none, threads are counted.
     static NEXT: AtomicU32 = AtomicU32::new(1);
     // "<process>/task/<thread>".
-    let told = std::fs::read_link("/proc/thread-self").ok();
-    let id = told.as_deref().and_then(Path::file_name).and_then(|id| id.to_str()?.parse().ok());
+    let link = std::fs::read_link("/proc/thread-self").ok();
+    let id = link.as_deref().and_then(Path::file_name).and_then(|id| id.to_str()?.parse().ok());
     let id = id.unwrap_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed));
     NUMBER.set(id);
     id
@@ -59,23 +59,23 @@ pub fn set_scope(scope: Option<Arc<str>>) {
     SCOPE.set(scope);
 }
 
-/// The memory scope of a pusher, for whoever runs what it pushed.
+/// The memory scope of a pusher, for the thread that runs the operation.
 #[derive(Clone, Default)]
 pub struct Carried(pub(super) Option<Arc<str>>);
 
 impl Carried {
-    /// Is in the scope until what it gives goes.
-    pub fn enter(&self) -> Option<Inside> {
-        self.0.as_ref().map(|scope| Inside { before: SCOPE.replace(Some(scope.clone())) })
+    /// Enters the scope until the returned guard is dropped.
+    pub fn enter(&self) -> Option<ScopeGuard> {
+        self.0.as_ref().map(|scope| ScopeGuard { before: SCOPE.replace(Some(scope.clone())) })
     }
 }
 
-/// In the scope of another thread, for a while.
-pub struct Inside {
+/// Inside of another thread's scope; leaves it when dropped.
+pub struct ScopeGuard {
     before: Option<Arc<str>>,
 }
 
-impl Drop for Inside {
+impl Drop for ScopeGuard {
     fn drop(&mut self) {
         SCOPE.set(self.before.take());
     }

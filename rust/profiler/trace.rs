@@ -1,10 +1,12 @@
 //! The file of a trace, in the format that chrome://tracing and Perfetto read.
 //!
-//! Format: "Trace Event Format" (the JSON object form): <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>
+//! Format: "Trace Event Format" (the JSON object form):
+//! <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>
 //!
-//! Every append leaves a whole file: the new events overwrite the end of the object, which is written again
-//! behind them. One that fails leaves the file as it was, and no name counts as written. A device is a process of the
-//! trace, and so is a category of things that run on none.
+//! Every append leaves a complete file: the new events overwrite the end of the object, which is
+//! written again after them. One that fails leaves the file as it was, and no name counts as
+//! written. Each device is a process of the trace, and so is each category of spans without a
+//! device.
 
 use super::records::{Batch, Fact, Record, Scope};
 use crate::context::{Context, DeviceType};
@@ -29,20 +31,20 @@ pub fn place_name(device: Context) -> String {
     format!("{kind}/{}", device.device_id)
 }
 
-/// A trace under way.
+/// A trace being written.
 pub struct Trace {
     path: PathBuf,
     file: File,
     /// Where the list of events ends.
     end: u64,
-    /// What stands behind it: the end of the object.
+    /// The text after it: the end of the object.
     tail: String,
     /// A failed write could not be taken back.
     is_torn: bool,
     known: Known,
 }
 
-/// What the events of a file say to those that come after them.
+/// State that the events of a file leave for later ones.
 #[derive(Clone)]
 struct Known {
     is_empty: bool,
@@ -61,7 +63,7 @@ struct Events {
 type Placed<'a> = (usize, &'a Record);
 
 impl Trace {
-    /// A new file; one that is there goes.
+    /// Creates the file, replacing an old one.
     pub fn create(path: &Path) -> Result<Trace> {
         let file = File::create(path).map_err(|e| unwritable(path, &e))?;
         let known = Known { is_empty: true, processes: HashMap::new(), threads: HashSet::new() };
@@ -71,7 +73,7 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Appends what batches hold.
+    /// Appends the records of batches.
     pub fn append(&mut self, batches: &[Batch], dropped: u64) -> Result<()> {
         let mut events = Events { text: String::new(), known: self.known.clone() };
         batches.iter().for_each(|batch| events.add(batch));
@@ -92,7 +94,7 @@ impl Trace {
         Ok(())
     }
 
-    /// Writes behind the events.
+    /// Writes after the events.
     fn overwrite(&mut self, text: &str, tail: &str) -> io::Result<()> {
         if self.is_torn {
             self.file.set_len(self.end)?;
@@ -102,7 +104,7 @@ impl Trace {
         self.file.write_all(tail.as_bytes())
     }
 
-    /// Makes the file what it was before a write that failed.
+    /// Restores the file after a failed write.
     fn restore(&mut self) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(self.end))?;
         self.file.write_all(self.tail.as_bytes())?;
@@ -112,7 +114,8 @@ impl Trace {
 
 impl Events {
     fn add(&mut self, batch: &Batch) {
-        // The spans of each thread in each process, to be nested; everything else stands for itself.
+        // The spans of each thread in each process, to be nested; everything else stands for
+        // itself.
         let mut spans: BTreeMap<(usize, u32), Vec<&Record>> = BTreeMap::new();
         for record in &batch.records {
             let place = match record.device {
@@ -159,8 +162,8 @@ impl Events {
 
     /// Begins and ends in an order in which each end belongs to the last begin.
     fn nested(&mut self, process: usize, mut records: Vec<&Record>, batch: &Batch) {
-        // What ran inside of something was recorded before it, so of two that began and ended together the later
-        // record is the outer one.
+        // What ran inside of something was recorded before it, so of two that began and ended
+        // together the later record is the outer one.
         records.reverse();
         records.sort_by_key(|r| (r.start_ns, u64::MAX - end_of(r)));
         let mut open: Vec<&Record> = Vec::new();
@@ -190,7 +193,7 @@ impl Events {
         ));
     }
 
-    /// What is no span.
+    /// Records that are not spans.
     fn single(&mut self, (process, record): Placed<'_>, batch: &Batch) {
         let (head, ts) = (head(record, batch), Micros(record.start_ns));
         let thread = record.thread;

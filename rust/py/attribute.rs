@@ -1,15 +1,16 @@
 //! Attributes of built-in classes that every push reads.
 //!
-//! To find an attribute by its name takes several times as long as to read it. The classes of functions and frames
-//! cannot be changed, so the *descriptor* that reads an attribute of theirs is found once and asked directly. An object
-//! of any other class is asked by name.
+//! Finding an attribute by its name takes several times as long as reading it. The classes of
+//! functions and frames are immutable, so the *descriptor* that reads an attribute of theirs is
+//! looked up once and called directly. Attributes of objects of other classes are looked up by
+//! name.
 
 use super::lazy::{self, Lazy};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
-/// An attribute, known best for the objects of one class.
+/// An attribute that is read faster for the objects of one class.
 pub struct Attribute {
     /// In the module `types`.
     class: &'static str,
@@ -51,8 +52,8 @@ impl Attribute {
         if unsafe { ffi::Py_TYPE(object.as_ptr()) }.cast() != class {
             return None;
         }
-        // SAFETY: the descriptor's own function, with an object of its class; gives an owned reference, or null and
-        // an error.
+        // SAFETY: the descriptor's own function, with an object of its class; returns an owned
+        // reference, or null and an error.
         unsafe {
             let value = (found.get)(found.descriptor.as_ptr(), object.as_ptr(), class);
             Some(Bound::from_owned_ptr_or_err(py, value))
@@ -74,7 +75,7 @@ impl Attribute {
     #[cold]
     fn find(&self, py: Python<'_>) -> PyResult<Found> {
         let class = py.import("types")?.getattr(self.class)?.cast_into::<PyType>()?;
-        // (Asked for it by name, a class may answer with an attribute of its own, such as its `__qualname__`.)
+        // Not `getattr`: a class may have an attribute of that name itself, such as `__qualname__`.
         let descriptor = class.getattr("__dict__")?.get_item(self.name)?;
         // SAFETY: the class of a live object; the function of a slot has the type of that slot.
         let get = unsafe {

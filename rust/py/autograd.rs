@@ -1,23 +1,23 @@
 //! Thread state (recording, training, default context) and the tape's functions for Python.
 
+use super::call_site::find_call_site;
 use super::convert::{context_arg, context_to_py};
 use super::error::{IntoPy, from_py};
 use super::invoke::Invoke;
 use super::ndarray::PyNDArray;
-use super::origin::user_line;
 use super::profiler::api;
 use super::runtime;
 use crate::context::Context;
 use crate::error::Error;
 use crate::executor::autograd::{self, Backward, Seen, TapeFunction, Tracked};
-use crate::executor::line::{self, Line};
+use crate::executor::call_site::{self, CallSite};
 use crate::operator::OpReq;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// What a thread's calls take from their surroundings. Threads start with the default.
+/// State of a thread that its calls depend on. Threads start with the default.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct ThreadState {
     pub recording: bool,
@@ -36,8 +36,8 @@ pub fn thread_state() -> ThreadState {
     STATE.get()
 }
 
-/// While it lives, the thread is as functions find it that the engine runs: not recording, training as pushed, default
-/// context, no bulk. What they change ends with it.
+/// The state in which the engine runs functions: not recording, training as pushed, default
+/// context, no bulk. Dropping it restores the thread's state.
 pub struct FreshState {
     before: ThreadState,
     bulk_size: usize,
@@ -45,7 +45,7 @@ pub struct FreshState {
 
 impl FreshState {
     pub fn enter(training: bool) -> Self {
-        // (What a bulk has gathered was pushed before any function runs here.)
+        // A bulk is pushed before any function runs here, so none is lost.
         let bulk_size = runtime().engine.set_bulk_size(0).unwrap_or_default();
         let before = STATE.replace(ThreadState { training, ..ThreadState::default() });
         FreshState { before, bulk_size }
@@ -55,7 +55,7 @@ impl FreshState {
 impl Drop for FreshState {
     fn drop(&mut self) {
         STATE.set(self.before);
-        let _ = runtime().engine.set_bulk_size(self.bulk_size); // fails only for want of memory for tasks
+        let _ = runtime().engine.set_bulk_size(self.bulk_size); // fails only if there is no memory for tasks
     }
 }
 
@@ -161,8 +161,8 @@ fn backward(
     let _called = api("autograd.backward");
     let _during = During::backward(how);
     let heads: Vec<&Tracked> = heads.iter().map(|h| &h.get().tracked).collect();
-    let line = Line::Known(user_line());
-    line::at(line, || autograd::backward(runtime(), &heads, &head_grads(&grads), how)).py(py)
+    let site = CallSite::Known(find_call_site());
+    call_site::with(site, || autograd::backward(runtime(), &heads, &head_grads(&grads), how)).py(py)
 }
 
 #[pyfunction]
@@ -180,9 +180,10 @@ fn grad(
     let _during = During::backward(how);
     let heads: Vec<&Tracked> = heads.iter().map(|h| &h.get().tracked).collect();
     let variables: Vec<&Tracked> = variables.iter().map(|v| &v.get().tracked).collect();
-    let line = Line::Known(user_line());
+    let site = CallSite::Known(find_call_site());
     let grads = head_grads(&grads);
-    let found = line::at(line, || autograd::grad(runtime(), &heads, &grads, &variables, how));
+    let found =
+        call_site::with(site, || autograd::grad(runtime(), &heads, &grads, &variables, how));
     Ok(found.py(py)?.into_iter().map(|tracked| PyNDArray { tracked }).collect())
 }
 
@@ -219,8 +220,8 @@ impl TapeFunction for PyFunction {
     }
 }
 
-/// Records a call whose gradient is the Python function `backward(output_grads, outputs)`, where `outputs` has
-/// those that are `kept` and None for the others. Errors call it `name`.
+/// Records a call whose gradient is the Python function `backward(output_grads, outputs)`, where
+/// `outputs` has those that are `kept` and `None` for the others. `name` is its name in errors.
 #[pyfunction]
 fn record_function(
     name: String,
@@ -239,8 +240,8 @@ fn record_function(
 /// parameters, and inputs as (node, output) or None.
 type Call = (Option<String>, Vec<(String, String)>, Vec<Option<(usize, u32)>>);
 
-/// The recorded history of an array: its calls, inputs before users, and the array's (node, output).
-/// None if it has no history.
+/// The recorded history of an array: its calls, inputs before users, and the array's (node,
+/// output). None if it has no history.
 #[pyfunction]
 fn history(array: &Bound<'_, PyNDArray>) -> Option<(Vec<Call>, (usize, u32))> {
     type Visited = (Option<String>, Vec<(String, String)>, Vec<Option<autograd::Entry>>);

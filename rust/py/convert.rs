@@ -1,7 +1,9 @@
-//! Python objects to the core's vocabulary and back: values, shapes, dtypes, contexts, NumPy arrays.
+//! Python objects to the core's vocabulary and back: values, shapes, dtypes, contexts, NumPy
+//! arrays.
 
 use super::invoke::Invoke;
 use super::lazy::{Lazy, interned};
+use super::package::package;
 use crate::context::{Context, DeviceType};
 use crate::dtype::DType;
 use crate::operator::Value;
@@ -16,8 +18,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 use std::os::raw::c_int;
 
-/// A parameter as Python wrote it. Anything that is no plain value is taken by its `str`, except types
-/// and dtypes, which are taken by their name.
+/// A parameter as Python wrote it. Anything that is not a plain value is taken by its `str`, except
+/// types and dtypes, which are taken by their name.
 pub fn to_value(obj: &Bound<'_, PyAny>) -> PyResult<Value> {
     if obj.is_none() {
         Ok(Value::None)
@@ -145,7 +147,8 @@ pub fn context_arg(obj: Option<&Bound<'_, PyAny>>) -> PyResult<Context> {
 
 /// `cpu(0)`, `gpu(1)` or a bare device name.
 pub fn context_from_text(text: &str) -> PyResult<Context> {
-    let fail = || PyValueError::new_err(format!("'{text}' is no context; one is, say, 'cpu(0)'"));
+    let fail =
+        || PyValueError::new_err(format!("invalid context '{text}': expected e.g. 'cpu(0)'"));
     let (name, id) = match text.strip_suffix(')').and_then(|t| t.split_once('(')) {
         Some((name, id)) => (name, id.trim().parse().map_err(|_| fail())?),
         None => (text, 0),
@@ -155,13 +158,11 @@ pub fn context_from_text(text: &str) -> PyResult<Context> {
 }
 
 pub fn context_to_py(py: Python<'_>, ctx: Context) -> PyResult<Bound<'_, PyAny>> {
-    static CLASS: Lazy<Py<PyAny>> = Lazy::new();
-    let load = || Ok::<_, PyErr>(py.import("rsnet.context")?.getattr("Context")?.unbind());
-    CLASS.get_or_try_init(py, load)?.bind(py).invoke((ctx.device_type.name(), ctx.device_id))
+    package(py)?.context(py, ctx.device_type.name(), ctx.device_id)
 }
 
-/// Fills the cells of the bindings' libraries now: one that another thread is filling stays so for ever in a child
-/// forked meanwhile (see [`Lazy`]).
+/// Fills the cells of the bindings' libraries now: a child forked while another thread fills one
+/// could never use it (see [`Lazy`]).
 pub fn load_numpy(py: Python<'_>) -> PyResult<()> {
     py.get_type::<PyInt>().module()?;
     for dtype in DType::ALL {
@@ -185,7 +186,8 @@ pub fn numpy_empty<'py>(
     dtype: DType,
 ) -> PyResult<Bound<'py, PyAny>> {
     let mut dims: Vec<npyffi::npy_intp> = shape.dims().iter().map(|&d| d as _).collect();
-    // SAFETY: the dims and the descriptor are valid; NewFromDescr steals the descriptor's reference.
+    // SAFETY: the dims and the descriptor are valid; NewFromDescr steals the descriptor's
+    // reference.
     unsafe {
         let array = PY_ARRAY_API.PyArray_NewFromDescr(
             py,
@@ -213,7 +215,8 @@ pub unsafe fn numpy_view<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = owner.py();
     let mut dims: Vec<npyffi::npy_intp> = view.dims().iter().map(|&d| d as _).collect();
-    // SAFETY: the view describes a row-major block; NewFromDescr and SetBaseObject steal one reference.
+    // SAFETY: the view describes a row-major block; NewFromDescr and SetBaseObject steal one
+    // reference.
     unsafe {
         let array = PY_ARRAY_API.PyArray_NewFromDescr(
             py,

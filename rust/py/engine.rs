@@ -3,13 +3,13 @@
 //! A pushed function never runs inside its push, nor on a compute thread: when the engine finds it ready it
 //! is handed to an attached thread, and the operation ends with it. So every push returns at once.
 
+use super::call_site::find_call_site;
 use super::engine_args::{Listed, context, function_arg, priority_arg, prop_arg};
 pub use super::engine_call::Call;
 use super::engine_call::{Completion, Ends, Function, Named, RunContext, hand_on, name_of};
 use super::error::IntoPy;
 use super::invoke::Invoke;
 use super::lazy::interned;
-use super::origin::user_line;
 use super::runtime;
 use crate::context::Context;
 use crate::engine::RunContext as EngineRun;
@@ -121,7 +121,7 @@ impl Pushing<'_> {
             priority: self.priority,
             // What the engine runs only hands the function on, or is nothing at all.
             cheap: true,
-            origin: Some(&user_line),
+            origin: Some(&find_call_site),
             ..Push::new(name, self.reads, self.writes)
         }
     }
@@ -374,7 +374,7 @@ fn push(
 ) -> PyResult<()> {
     let ctx = context(ctx)?;
     let engine = &runtime().engine;
-    let push = || engine.push_operation_at(&op.operation, ctx, priority, Some(&user_line));
+    let push = || engine.push_operation_at(&op.operation, ctx, priority, Some(&find_call_site));
     // The naive engine waits in its push.
     if engine.runs_inside_push() { py.detach(push).py(py) } else { push().py(py) }
 }

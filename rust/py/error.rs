@@ -1,56 +1,46 @@
 //! Errors of the core as Python exceptions, and back.
 //!
-//! A Python exception that crosses the core travels inside the [`Error`] and is raised again as the very
-//! same object, with a note that names operator and node. Others become classes of `rsnet.base`, each of
-//! which derives from `MXNetError` and, where one fits, from the builtin exception.
+//! A Python exception that crosses the core travels inside the [`Error`] and is raised again as the
+//! very same object, with a note that names operator and node. Others become classes of
+//! `rsnet.base`, each of which derives from `MXNetError` and, where one fits, from the builtin
+//! exception.
 
-use super::invoke::Invoke;
-use super::lazy::{Lazy, interned};
-use crate::error::{Error, ErrorKind};
+use super::package::package;
+use crate::error::Error;
 use crate::lock::Lock;
 use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
-use pyo3::types::PyType;
 use std::sync::Arc;
 
 /// A Python exception inside an [`Error`]: the one to raise next.
 struct Raised(Lock<Py<PyBaseException>>);
 
 impl Raised {
-    /// The exception, in whose place another like it is kept: the one that is raised collects frames.
+    /// The exception; a copy is kept in its place, because the one that is raised collects frames.
     fn take<'py>(&self, py: Python<'py>) -> Bound<'py, PyBaseException> {
         let value = self.0.lock().clone_ref(py).into_bound(py);
-        if let Ok(twin) = helper(py, "twin", &value).and_then(|t| Ok(t.cast_into()?)) {
+        if let Ok(twin) = package(py).and_then(|p| Ok(p.twin(&value)?.cast_into()?)) {
             *self.0.lock() = twin.unbind();
         }
         value
     }
 }
 
-/// Calls a function of `rsnet._exceptions`.
-pub fn helper<'py>(
-    py: Python<'py>,
-    name: &str,
-    value: &Bound<'py, PyBaseException>,
-) -> PyResult<Bound<'py, PyAny>> {
-    py.import(interned!(py, "rsnet._exceptions"))?.getattr(name)?.invoke((value,))
-}
-
-/// Wraps the exception that ends a wait, on its way back to whoever waits.
+/// Wraps the exception that ends a wait, on its way to the waiting caller.
 fn interrupted(py: Python<'_>, err: PyErr) -> Error {
     let message = err.to_string();
     Error::interrupted(message, Arc::new(Raised(Lock::new(err.into_value(py)))))
 }
 
-/// Wraps an exception for its way through the core. The frames are taken from its traceback, or they would keep
-/// every array of the failed call, and of its callers, alive.
+/// Wraps an exception for its way through the core. The frames are removed from its traceback,
+/// since they would keep every array of the failed call, and of its callers, alive.
 pub fn from_py(py: Python<'_>, err: PyErr) -> Error {
     if err.is_instance_of::<PyKeyboardInterrupt>(py) {
         return interrupted(py, err);
     }
     let message = err.to_string();
     let value = err.into_value(py);
-    let _ = helper(py, "detach", value.bind(py));
+    let _ = package(py).and_then(|p| p.detach(value.bind(py)));
     Error::foreign(message, Arc::new(Raised(Lock::new(value))))
 }
 
@@ -61,41 +51,23 @@ pub fn to_py(py: Python<'_>, error: &Error) -> PyErr {
         annotate(&value, error);
         return PyErr::from_value(value.into_any());
     }
-    let class = match error.kind() {
-        ErrorKind::Value => "ValueError",
-        ErrorKind::Type => "TypeError",
-        ErrorKind::Index => "IndexError",
-        ErrorKind::Key => "KeyError",
-        ErrorKind::NotImplemented => "NotImplementedError",
-        ErrorKind::Internal => "InternalError",
-        ErrorKind::Memory => "MemoryError",
-        ErrorKind::Io => "OSError",
-        ErrorKind::Parameter | ErrorKind::Interrupted | ErrorKind::Execution => "MXNetError",
-    };
-    match classes(py).and_then(|c| c.get_item(class)?.cast_into::<PyType>().map_err(Into::into)) {
-        Ok(class) => PyErr::from_type(class, error.to_string()),
+    match package(py) {
+        Ok(package) => PyErr::from_type(package.error(py, error.kind()).clone(), error.to_string()),
         Err(_) => PyRuntimeError::new_err(error.to_string()),
     }
 }
 
-/// The table `rsnet.base.ERRORS`.
-fn classes(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    static TABLE: Lazy<Py<PyAny>> = Lazy::new();
-    let load = || Ok::<_, PyErr>(py.import("rsnet.base")?.getattr("ERRORS")?.unbind());
-    Ok(TABLE.get_or_try_init(py, load)?.bind(py).clone())
-}
-
-/// Says on the exception which operator raised it, once.
+/// Adds a note to the exception that names the operator, once.
 fn annotate(value: &Bound<'_, PyBaseException>, error: &Error) {
-    let place = match (error.operator(), error.node(), error.origin()) {
+    let place = match (error.operator(), error.node(), error.call_site()) {
         (None, None, None) => return,
-        (op, node, origin) => {
+        (op, node, site) => {
             let mut text = format!("raised in operator {}", op.unwrap_or("?"));
             if let Some(node) = node {
                 text += &format!(" '{node}'");
             }
-            if let Some(origin) = origin {
-                text += &format!(", pushed at {origin}");
+            if let Some(site) = site {
+                text += &format!(", pushed at {site}");
             }
             text
         }
@@ -106,7 +78,7 @@ fn annotate(value: &Bound<'_, PyBaseException>, error: &Error) {
         return;
     }
     if value.call_method1("add_note", (&place,)).is_err() {
-        // Python 3.10 has no notes of its own; tools that know them read this attribute.
+        // Python 3.10 has no notes of its own; tools that support them read this attribute.
         let all: Vec<String> = notes.into_iter().chain([place]).collect();
         let _ = value.setattr("__notes__", all);
     }

@@ -1,15 +1,15 @@
 //! `_core.ExecutorHandle`, and plans without an executor.
 
+use super::call_site::find_call_site;
 use super::convert::{context_arg, shape_to_py};
 use super::error::{IntoPy, from_py};
 use super::invoke::Invoke;
 use super::ndarray::PyNDArray;
-use super::origin::user_line;
 use super::profiler::api;
 use super::runtime;
 use super::symbol::{PySymbol, raise};
 use crate::executor::bind::{Binding, Executor, Monitor};
-use crate::executor::line::{self, Line};
+use crate::executor::call_site::{self, CallSite};
 use crate::graph::{Graph, Plan, PlannedEntry};
 use crate::ndarray::NDArray;
 use crate::operator::OpReq;
@@ -66,8 +66,8 @@ impl PyExecutor {
     ) -> PyResult<R> {
         let _called = api(name);
         let executor = &self.executor;
-        let line = Line::Known(user_line());
-        let f = || line::at(line, || f(executor));
+        let site = CallSite::Known(find_call_site());
+        let f = || call_site::with(site, || f(executor));
         let result = if executor.shares_memory() { py.detach(f) } else { f() };
         result.map_err(raise)
     }

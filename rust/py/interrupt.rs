@@ -1,11 +1,13 @@
 //! What a signal handler raises inside a callback.
 //!
-//! Python runs handlers between any two steps of the main thread. If a callback runs there, inside the call that pushed
-//! it, the KeyboardInterrupt or the alarm's exception comes out of it; but it is the program's, not the operator's. So
-//! it leaves that call, as it leaves any other: it is raised by the interpreter's next step on the main thread. The
-//! operation has failed, and nobody is told a second time.
+//! Python runs handlers between any two steps of the main thread. If a callback runs there, inside
+//! the call that pushed it, the KeyboardInterrupt or the alarm's exception comes out of it; but it
+//! is the program's, not the operator's. So it leaves that call, as it leaves any other: it is
+//! raised by the interpreter's next step on the main thread. The operation has failed, and nobody
+//! is told a second time.
 
-use super::error::{from_py, helper};
+use super::error::from_py;
+use super::package::package;
 use crate::error::Error;
 use crate::lock::Lock;
 use pyo3::exceptions::PyBaseException;
@@ -19,7 +21,7 @@ static LEAVING: Lock<Option<Py<PyBaseException>>> = Lock::new(None);
 /// The error of an operation whose function has raised `err` on this thread.
 pub fn from_callback(py: Python<'_>, err: PyErr) -> Error {
     let value = err.into_value(py).into_bound(py); // with its traceback, which the error has beside it
-    let is_handlers = helper(py, "is_of_a_signal", &value).and_then(|r| r.is_truthy());
+    let is_handlers = package(py).and_then(|p| p.is_of_a_signal(&value));
     let err = PyErr::from_value(value.clone().into_any());
     if !is_handlers.unwrap_or(false) {
         return from_py(py, err);
@@ -27,7 +29,8 @@ pub fn from_callback(py: Python<'_>, err: PyErr) -> Error {
     let text = format!("never computed: a signal raised {err} meanwhile");
     let before = LEAVING.lock().replace(value.unbind());
     drop(before);
-    // SAFETY: the function may be called at any time. (If the interpreter takes no more of them, it leaves with the next.)
+    // SAFETY: the function may be called at any time. (If the interpreter takes no more of them, it
+    // leaves with the next.)
     unsafe { ffi::Py_AddPendingCall(Some(leave), std::ptr::null_mut()) };
     Error::execution(text).told()
 }

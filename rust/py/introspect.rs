@@ -1,9 +1,9 @@
-//! What the registry knows of its operators, for documentation, stubs and the curious.
+//! The registry as Python sees it, for documentation and stubs.
 
 use super::convert::{from_value, to_value};
 use super::error::{IntoPy, to_py};
-use super::function::{array_arguments, is_variadic};
 use super::runtime;
+use super::signature::{array_arguments, is_variadic};
 use crate::context::DeviceType;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -30,7 +30,8 @@ fn operator_aliases() -> BTreeMap<String, Vec<String>> {
     all.iter().map(|op| (op.name.clone(), names(op))).collect()
 }
 
-/// A number that changes when the operator `name` is registered anew; None if there is none.
+/// A number that changes when the operator `name` is registered again. Returns `None` if there is
+/// none.
 #[pyfunction]
 fn registry_version(name: &str) -> Option<usize> {
     runtime().registry.get(name).map(|op| Arc::as_ptr(&op) as usize)
@@ -46,8 +47,8 @@ fn find(name: &str) -> PyResult<Arc<OpDef>> {
     found.ok_or_else(|| PyKeyError::new_err(format!("operator '{name}' is not registered")))
 }
 
-/// `name`, `doc`, `variadic`, `arrays` (the array arguments of its functions), `inputs` as `(name, type, doc)` and `params`
-/// as `(name, type, doc, default)`.
+/// `name`, `doc`, `variadic`, `arrays` (the array arguments of its functions), `inputs` as
+/// `(name, type, doc)` and `params` as `(name, type, doc, default)`.
 #[pyfunction]
 fn operator_info<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
     let op = find(name)?;

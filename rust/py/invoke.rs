@@ -1,9 +1,10 @@
 //! Calling Python functions.
 //!
-//! While the interpreter ends, Python (before 3.14) ends a thread that comes back to it with `pthread_exit`. What that
-//! unwinds must not be Rust that catches panics or has something to drop: the process would abort. So above every
-//! call of Python code stands a frame that no unwinding passes: the thread stays there for good, as it does from
-//! Python 3.14 on. (pyo3 does the same where it attaches a thread.)
+//! While the interpreter ends, Python (before 3.14) ends a thread that comes back to it with
+//! `pthread_exit`. What that unwinds must not be Rust that catches panics or has something to drop:
+//! the process would abort. So above every call of Python code stands a frame that no unwinding
+//! passes: the thread stays there for good, as it does from Python 3.14 on. (pyo3 does the same
+//! where it attaches a thread.)
 
 use pyo3::BoundObject;
 use pyo3::ffi;
@@ -42,7 +43,8 @@ impl<'py> Invoke<'py> for Bound<'py, PyAny> {
     {
         let py = self.py();
         let args = args.into_pyobject(py).map_err(Into::into)?.into_bound();
-        // (A compiler that saw which function it is would know it by a declaration that says it never unwinds.)
+        // `black_box`: the declaration in `ffi` says that the function never unwinds, and the
+        // compiler must not apply that here.
         let call = std::hint::black_box(ffi::PyObject_Call as *const ());
         // SAFETY: the function of that address, of which it is said in addition that it may unwind.
         let call: Call = unsafe { std::mem::transmute(call) };

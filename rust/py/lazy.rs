@@ -1,8 +1,8 @@
 //! Values made at their first use.
 //!
-//! The cells of the bindings' own library give the interpreter away while they fill, and whoever then forks leaves the
-//! child with a cell that is being filled for ever. A [`Lazy`] is never seen half filled: the value is made first,
-//! perhaps by several threads, and the first one is kept.
+//! The once-cells of pyo3 release the interpreter while they fill, so a fork meanwhile leaves the
+//! child with a cell that is being filled for ever. A [`Lazy`] is never half filled: the value is
+//! made first, perhaps by several threads, and the first one is kept.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

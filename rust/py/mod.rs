@@ -1,12 +1,15 @@
-//! The binding: converts arguments, leaves the interpreter for waits, calls the core, maps errors. The
-//! only folder that knows Python; each room adds its own file with a function `register`.
+//! The binding: converts arguments, releases the interpreter for waits, calls the core, maps
+//! errors. The only folder that depends on Python; each part adds its own file with a function
+//! `register`.
 
 #![allow(unsafe_op_in_unsafe_fn)] // pyo3's generated wrappers, where methods are declared by a macro
 
+mod arguments;
 mod arithmetic;
 pub mod attached;
 mod attribute;
 pub mod autograd;
+pub mod call_site;
 mod callable;
 pub mod callback;
 pub mod convert;
@@ -26,10 +29,11 @@ mod invoke;
 mod lazy;
 pub mod ndarray;
 pub mod operator;
-pub mod origin;
+mod package;
 pub mod params;
 pub mod profiler;
 pub mod random;
+mod signature;
 pub mod symbol;
 
 use crate::engine::{Engine, EngineType, NaiveEngine, create};
@@ -39,13 +43,13 @@ use std::sync::{Arc, OnceLock};
 
 static RUNTIME: OnceLock<Arc<Runtime>> = OnceLock::new();
 
-/// The process's runtime. The core has no state of its own: what is one for the process lives in this folder.
-/// Its engine is the one that the environment
-/// names; a name that is unknown fails the import, so here it can only be a known one.
+/// The process's runtime. The core has no global state: what exists once per process lives in this
+/// folder. The environment names its engine; an unknown name fails the import before this is
+/// called.
 pub fn runtime() -> &'static Arc<Runtime> {
     RUNTIME.get_or_init(|| {
         let kind = EngineType::from_environment().unwrap_or(EngineType::Threaded);
-        tell_engine();
+        announce_engine();
         let engine: Arc<dyn Engine> = match kind {
             // Ctrl-C reaches a push that waits for a token.
             EngineType::Naive => Arc::new(NaiveEngine::with_poll(error::poll_signals)),
@@ -64,8 +68,8 @@ fn is_set(name: &str) -> bool {
     std::env::var(name).is_ok_and(|v| v == "1" || v.eq_ignore_ascii_case("true"))
 }
 
-/// Says which engine starts, if `MXNET_ENGINE_INFO` asks for it.
-fn tell_engine() {
+/// Prints which engine starts, if `MXNET_ENGINE_INFO` asks for it.
+fn announce_engine() {
     if is_set("MXNET_ENGINE_INFO") {
         let kind = std::env::var("MXNET_ENGINE_TYPE").unwrap_or_default();
         let kind = if kind.is_empty() { "ThreadedEnginePerDevice" } else { &kind };
@@ -77,7 +81,9 @@ fn tell_engine() {
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     error::IntoPy::py(EngineType::from_environment(), m.py())?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    package::register(m)?;
     engine::register(m)?;
+    arithmetic::register(m)?;
     ndarray::register(m)?;
     function::register(m)?;
     autograd::register(m)?;

@@ -1,16 +1,15 @@
-//! The class `NDArray`: number slots, properties, waits, and the way to and from NumPy. Methods that
-//! need no speed are added to the class by the Python package.
+//! The class `NDArray`: number slots, properties, waits, and the way to and from NumPy. Methods
+//! that need no speed are added to the class by the Python package.
 
-use super::arithmetic::{Op, binary, negated};
+use super::arithmetic::{BinaryFn, binary, negated};
 use super::autograd::thread_state;
+use super::call_site::at_call_site;
 use super::convert::{
     context_arg, context_to_py, dtype_arg, dtype_to_py, numpy_empty, numpy_view, shape_arg,
     shape_to_py, view_of_numpy,
 };
 use super::error::{IntoPy, poll_signals, to_py};
-use super::invoke::Invoke;
-use super::lazy::Lazy;
-use super::origin::at_user_line;
+use super::package::package;
 use super::profiler::api;
 use super::{function, runtime};
 use crate::executor::autograd::Tracked;
@@ -73,13 +72,13 @@ macro_rules! slots {
         impl PyNDArray {
             $(
                 fn $forward(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-                    binary(slf, other, Op::$op, false, None)
+                    binary(slf, other, BinaryFn::$op, false, None)
                 }
                 fn $backward(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-                    binary(slf, other, Op::$op, true, None)
+                    binary(slf, other, BinaryFn::$op, true, None)
                 }
                 fn $inplace(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
-                    let result = binary(slf, other, Op::$op, false, Some(slf))?;
+                    let result = binary(slf, other, BinaryFn::$op, false, Some(slf))?;
                     if result.is(slf.py().NotImplemented()) {
                         let kind = other.get_type();
                         return Err(PyTypeError::new_err(format!("type {kind} not supported")));
@@ -93,7 +92,7 @@ macro_rules! slots {
                 other: &Bound<'_, PyAny>,
                 _modulo: Option<&Bound<'_, PyAny>>,
             ) -> PyResult<Py<PyAny>> {
-                binary(slf, other, Op::Pow, false, None)
+                binary(slf, other, BinaryFn::Pow, false, None)
             }
 
             fn __rpow__(
@@ -101,7 +100,7 @@ macro_rules! slots {
                 other: &Bound<'_, PyAny>,
                 _modulo: Option<&Bound<'_, PyAny>>,
             ) -> PyResult<Py<PyAny>> {
-                binary(slf, other, Op::Pow, true, None)
+                binary(slf, other, BinaryFn::Pow, true, None)
             }
 
             fn __neg__(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
@@ -118,12 +117,12 @@ macro_rules! slots {
                 how: CompareOp,
             ) -> PyResult<Py<PyAny>> {
                 let op = match how {
-                    CompareOp::Eq => Op::Eq,
-                    CompareOp::Ne => Op::Ne,
-                    CompareOp::Lt => Op::Lt,
-                    CompareOp::Le => Op::Le,
-                    CompareOp::Gt => Op::Gt,
-                    CompareOp::Ge => Op::Ge,
+                    CompareOp::Eq => BinaryFn::Eq,
+                    CompareOp::Ne => BinaryFn::Ne,
+                    CompareOp::Lt => BinaryFn::Lt,
+                    CompareOp::Le => BinaryFn::Le,
+                    CompareOp::Gt => BinaryFn::Gt,
+                    CompareOp::Ge => BinaryFn::Ge,
                 };
                 let result = binary(slf, other, op, false, None)?;
                 if result.is(slf.py().NotImplemented()) {
@@ -156,12 +155,12 @@ macro_rules! slots {
                 let py = slf.py();
                 match slf.get().row(key)? {
                     Some(part) => Ok(Bound::new(py, PyNDArray::of(part))?.into_any().unbind()),
-                    None => Ok(indexing(py)?.0.bind(py).invoke((slf, key))?.unbind()),
+                    None => Ok(package(py)?.getitem(slf, key)?.unbind()),
                 }
             }
 
-            /// The whole of an array like `value` at once, as operators write their results; everything else
-            /// is the Python package's matter.
+            /// The whole of an array like `value` at once, as operators write their results;
+            /// everything else is the Python package's matter.
             fn __setitem__(
                 slf: &Bound<'_, Self>,
                 key: &Bound<'_, PyAny>,
@@ -170,7 +169,7 @@ macro_rules! slots {
                 let py = slf.py();
                 match slf.get().like_all_of(key, value)? {
                     Some(source) => slf.get()._copy_from(py, source),
-                    None => indexing(py)?.1.bind(py).invoke((slf, key, value)).map(drop),
+                    None => package(py)?.setitem(slf, key, value),
                 }
             }
 
@@ -313,7 +312,7 @@ macro_rules! slots {
             /// Pushes a copy of `source` into this array, converting its dtype.
             fn _copy_from(&self, py: Python<'_>, source: &Bound<'_, PyNDArray>) -> PyResult<()> {
                 self.refuse_if_recorded(py)?;
-                at_user_line(|| push_copy(source.get().array(), self.array())).py(py)
+                at_call_site(|| push_copy(source.get().array(), self.array())).py(py)
             }
 
             /// May the array's memory be written to?
@@ -325,11 +324,11 @@ macro_rules! slots {
             /// Pushes `self[...] = value`.
             fn _fill(&self, py: Python<'_>, value: f64) -> PyResult<()> {
                 self.refuse_if_recorded(py)?;
-                at_user_line(|| push_fill(self.array(), value)).py(py)
+                at_call_site(|| push_fill(self.array(), value)).py(py)
             }
 
-            /// Pushes a copy of a region of `source` to a region of this array: offsets, extents and steps
-            /// in elements.
+            /// Pushes a copy of a region of `source` to a region of this array: offsets, extents
+            /// and steps in elements.
             fn _copy_region(
                 &self,
                 py: Python<'_>,
@@ -347,7 +346,7 @@ macro_rules! slots {
                     steps: source_steps,
                 };
                 let to = Region { offset, extents, steps };
-                at_user_line(|| push_region(source.get().array(), from, self.array(), to)).py(py)
+                at_call_site(|| push_region(source.get().array(), from, self.array(), to)).py(py)
             }
 
             /// Pushes `self[i] = source[positions[i]]` over flat positions.
@@ -358,7 +357,7 @@ macro_rules! slots {
                 positions: PyReadonlyArray1<'_, i64>,
             ) -> PyResult<()> {
                 let positions = positions.as_slice()?.to_vec();
-                at_user_line(|| push_gather(source.get().array(), positions, self.array())).py(py)
+                at_call_site(|| push_gather(source.get().array(), positions, self.array())).py(py)
             }
 
             /// Pushes `self[positions[i]] = source[i]` over flat positions.
@@ -370,10 +369,11 @@ macro_rules! slots {
             ) -> PyResult<()> {
                 self.refuse_if_recorded(py)?;
                 let positions = positions.as_slice()?.to_vec();
-                at_user_line(|| push_scatter(source.get().array(), positions, self.array())).py(py)
+                at_call_site(|| push_scatter(source.get().array(), positions, self.array())).py(py)
             }
 
-            /// Waits until nothing uses this array, then copies a C-contiguous NumPy array of equal size.
+            /// Waits until nothing uses this array, then copies a C-contiguous NumPy array of equal
+            /// size.
             fn _copy_from_numpy(
                 &self,
                 py: Python<'_>,
@@ -427,8 +427,8 @@ impl PyNDArray {
 }
 
 impl PyNDArray {
-    /// A row by number, or a range of rows without a step, as a view; none if the key is another one or
-    /// the access has to be recorded.
+    /// A row by number, or a range of rows without a step, as a view; none if the key is another
+    /// one or the access has to be recorded.
     fn row(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<NDArray>> {
         let array = self.array();
         let Some(&rows) = array.shape().dims().first() else { return Ok(None) };
@@ -438,7 +438,7 @@ impl PyNDArray {
         if key.is_instance_of::<PyInt>() && !key.is_instance_of::<PyBool>() {
             let Ok(i) = key.extract::<i64>() else { return Ok(None) };
             let at = if i < 0 { i + rows } else { i };
-            // Out of bounds is told by whoever handles all keys.
+            // The general road for all keys reports what is out of bounds.
             return Ok((0..rows).contains(&at).then(|| array.at(at as usize)).and_then(Result::ok));
         }
         let Ok(slice) = key.cast::<PySlice>() else { return Ok(None) };
@@ -450,8 +450,8 @@ impl PyNDArray {
         Ok(array.slice(begin, begin + range.slicelength).ok())
     }
 
-    /// `value` if it is an array of this one's shape and dtype, `key` is the slice of all rows, and the access has
-    /// not to be recorded.
+    /// `value` if it is an array of this one's shape and dtype, `key` is the slice of all rows, and
+    /// the access has not to be recorded.
     fn like_all_of<'a, 'py>(
         &self,
         key: &Bound<'py, PyAny>,
@@ -473,15 +473,6 @@ impl PyNDArray {
 
 fn is_all(range: &PySliceIndices, rows: i64) -> bool {
     range.start == 0 && range.slicelength == rows as usize
-}
-
-/// `array[key]` and `array[key] = value` for every key, written in Python.
-fn indexing(py: Python<'_>) -> PyResult<&'static (Py<PyAny>, Py<PyAny>)> {
-    static INDEXING: Lazy<(Py<PyAny>, Py<PyAny>)> = Lazy::new();
-    INDEXING.get_or_try_init(py, || {
-        let module = py.import("rsnet.ndarray._indexing")?;
-        Ok((module.getattr("getitem")?.unbind(), module.getattr("setitem")?.unbind()))
-    })
 }
 
 /// An uninitialised array.
@@ -574,7 +565,7 @@ fn memory_usage() -> (usize, usize, usize) {
     (u.used_bytes, u.cached_bytes, u.peak_bytes)
 }
 
-/// Gives cached host memory back to the system.
+/// Returns cached host memory to the system.
 #[pyfunction]
 fn empty_cache() {
     runtime().pool.release_cached();

@@ -38,7 +38,7 @@ pub struct Payload {
     pub object: Py<PyAny>,
     /// Of the operator itself, and of its backward operator, which is given the same payload.
     facts: [OnceLock<Arc<Facts>>; 2],
-    /// The first error of a function that could not return it; see [`OpDef::fault`].
+    /// The first error of a function that could not return it; see [`OpDef::deferred_error`].
     fault: OnceLock<Error>,
 }
 
@@ -145,7 +145,7 @@ fn build(d: &Bound<'_, PyAny>) -> PyResult<OpDef> {
     add_inference(&mut def, d)?;
     add_hints(&mut def, d)?;
     def.gradient = gradient(d)?;
-    def.fault = Some(Arc::new(|attrs| match payload(attrs)?.fault.get() {
+    def.deferred_error = Some(Arc::new(|attrs| match payload(attrs)?.fault.get() {
         Some(error) => Err(error.clone()),
         None => Ok(()),
     }));

@@ -1,4 +1,5 @@
-//! What `rsnet.profiler` calls: switches of the process's recorder, and what a program records itself.
+//! What `rsnet.profiler` calls: switches of the process's recorder, and what a program records
+//! itself.
 
 use super::error::IntoPy;
 use super::runtime;
@@ -21,7 +22,8 @@ pub fn api(name: &str) -> Option<Span<'_>> {
     recorder().span(mode::API, || What { category: API_CALL, name, node: "", device: None })
 }
 
-// Whatever may wait for a lock does so without the interpreter, which whoever holds the lock could wait for.
+// Calls that may wait for a lock release the interpreter: the holder of the lock could be waiting
+// for it.
 
 #[pyfunction]
 fn configure(py: Python<'_>, path: PathBuf, mode: u32, aggregates: bool) {
@@ -104,8 +106,8 @@ fn end(begun: &Beginning, category: &str, name: &str) {
 
 /// The value of a counter, which is recorded with every change.
 ///
-/// No lock guards it: a fork could leave one locked in the child. A change and its record belong together because
-/// between them the interpreter is not let go.
+/// No lock guards it: a fork could leave one locked in the child. A change and its record belong
+/// together because between them the interpreter is not let go.
 #[pyclass(frozen, module = "rsnet._core")]
 #[derive(Default)]
 struct Count(AtomicI64);

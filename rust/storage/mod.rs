@@ -1,4 +1,4 @@
-//! Memory: pooled blocks of host memory, and later of devices.
+//! Pooled host memory.
 
 mod pool;
 

@@ -27,8 +27,8 @@ const CLASSES: usize = 8 + 4 * 55;
 
 #[derive(Default)]
 struct Inner {
-    /// Free blocks by number of their class; the last one given back is the first handed out, because
-    /// its bytes may still be in a cache.
+    /// Free blocks by number of their class, reused last in, first out: the bytes of a recent one
+    /// may still be in a cache.
     free: Vec<Vec<usize>>,
     usage: Usage,
 }
@@ -43,17 +43,17 @@ struct Shared {
     profiler: Arc<Recorder>,
 }
 
-/// Memory from a pool; goes back to it when dropped.
+/// Memory from a pool, returned when dropped.
 pub struct Block {
     ptr: *mut u8,
-    /// As asked for.
+    /// The requested size.
     bytes: usize,
     pool: Pool,
 }
 
 // SAFETY: a block owns its memory; the pointer is not tied to a thread.
 unsafe impl Send for Block {}
-// SAFETY: a shared block only gives out its address.
+// SAFETY: a shared block only exposes its address.
 unsafe impl Sync for Block {}
 
 /// Bytes of the size class of `bytes`: powers of two in four steps, at least a cache line.
@@ -74,19 +74,19 @@ fn class_index(class_bytes: usize) -> usize {
 }
 
 impl Pool {
-    /// Keeps everybody out until what it gives goes.
+    /// Holds the lock until the returned guard is dropped.
     pub fn hold(&self) -> Held<'_> {
         self.0.inner.hold()
     }
 
-    /// An empty pool, of which `profiler` is told what is handed out.
+    /// An empty pool that reports allocations to `profiler`.
     pub fn new(profiler: &Arc<Recorder>) -> Self {
         Pool(Arc::new(Shared { inner: Lock::default(), profiler: profiler.clone() }))
     }
 
-    /// Tells the profiler that so many bytes more are handed out. Under the lock.
+    /// Reports a change of the bytes in use to the profiler. The caller holds the lock.
     #[inline]
-    fn tell(&self, taken_bytes: i64, usage: Usage) {
+    fn report(&self, taken_bytes: i64, usage: Usage) {
         if self.0.profiler.is_on(mode::MEMORY) {
             self.0.profiler.memory(Context::default(), taken_bytes, usage.used_bytes);
         }
@@ -98,7 +98,8 @@ impl Pool {
         Ok(Block { ptr, bytes, pool: self.clone() })
     }
 
-    /// As [`Pool::alloc`] for whoever remembers size and pool: goes back by [`Pool::give_back`].
+    /// As [`Pool::alloc`] for callers that keep size and pool themselves and call
+    /// [`Pool::give_back`].
     pub fn take(&self, bytes: usize) -> Result<*mut u8> {
         if bytes > isize::MAX as usize / 2 {
             return Err(no_memory(bytes));
@@ -109,7 +110,7 @@ impl Pool {
             let usage = &mut inner.usage;
             usage.used_bytes += class_bytes;
             usage.peak_bytes = usage.peak_bytes.max(usage.used_bytes);
-            self.tell(class_bytes as i64, *usage);
+            self.report(class_bytes as i64, *usage);
             let cached = inner.free.get_mut(class_index(class_bytes)).and_then(Vec::pop);
             if cached.is_some() {
                 inner.usage.cached_bytes -= class_bytes;
@@ -122,51 +123,52 @@ impl Pool {
         }
     }
 
-    /// Takes memory back.
+    /// Returns memory to the pool.
     ///
     /// # Safety
-    /// `ptr` must come from [`Pool::take`] of this pool with as many bytes, and nobody may use it any more.
+    /// `ptr` must come from [`Pool::take`] of this pool with as many bytes, and must not be used any more.
     pub unsafe fn give_back(&self, ptr: *mut u8, bytes: usize) {
         let class_bytes = class_of(bytes);
         let mut inner = self.0.inner.lock();
         inner.usage.used_bytes -= class_bytes;
         inner.usage.cached_bytes += class_bytes;
-        self.tell(-(class_bytes as i64), inner.usage);
+        self.report(-(class_bytes as i64), inner.usage);
         if inner.free.is_empty() {
             inner.free.resize_with(CLASSES, Vec::new);
         }
         inner.free[class_index(class_bytes)].push(ptr as usize);
     }
 
-    /// Memory from the system; when it has none, what the pool keeps is given back first.
+    /// Memory from the system; if it has none, cached memory is released first.
     fn fresh(&self, bytes: usize, class_bytes: usize) -> Result<*mut u8> {
         // SAFETY: the layout has a non-zero size.
-        let ask = || unsafe { alloc(layout(class_bytes)) };
-        let mut ptr = ask();
+        let allocate = || unsafe { alloc(layout(class_bytes)) };
+        let mut ptr = allocate();
         if ptr.is_null() {
             self.release_cached();
-            ptr = ask();
+            ptr = allocate();
         }
         if ptr.is_null() {
             let mut inner = self.0.inner.lock();
             inner.usage.used_bytes -= class_bytes;
-            self.tell(-(class_bytes as i64), inner.usage);
+            self.report(-(class_bytes as i64), inner.usage);
             return Err(no_memory(bytes));
         }
         Ok(ptr)
     }
 
+    /// Current sizes.
     pub fn usage(&self) -> Usage {
         self.0.inner.lock().usage
     }
 
-    /// Gives cached memory back to the system.
+    /// Returns cached memory to the system.
     pub fn release_cached(&self) {
         let mut inner = self.0.inner.lock();
         inner.usage.cached_bytes = 0;
         for (index, blocks) in std::mem::take(&mut inner.free).into_iter().enumerate() {
             for address in blocks {
-                // SAFETY: cached blocks came from `alloc` with this layout and nobody holds them.
+                // SAFETY: cached blocks came from `alloc` with this layout and are not in use.
                 unsafe { dealloc(address as *mut u8, layout(class_bytes_of(index))) };
             }
         }

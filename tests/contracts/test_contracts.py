@@ -3,7 +3,7 @@
 Each test names the contract it guards. Those that could hang run in processes of their own.
 Contracts between Rust parts alone are guarded in Rust: planned memory under random delays and
 recycling after errors (`rust/executor/contract_tests.rs`, `tests/rust/engine_contracts.rs`), and
-pushers against inline readers (the loom model in `rust/ndarray/latch.rs`).
+pushers against inline readers (the loom model in `rust/ndarray/access_latch.rs`).
 """
 
 import textwrap

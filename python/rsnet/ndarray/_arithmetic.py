@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator as _operator
 
+from .. import _core
 from .._core import NDArray
 from . import _internal, op
 
@@ -48,15 +49,17 @@ def _by_operator(name, function, doc):
     return binary
 
 
-def _by_name(name, broadcast, scalar, function, doc):
+def _by_name(name, function, doc):
+    _, broadcast, right, left = _core.binary_operators(symbol=False)[name]
+
     def binary(lhs, rhs):
         _checked(lhs, rhs)
         if isinstance(lhs, NDArray) and isinstance(rhs, NDArray):
             return getattr(op, broadcast)(lhs, rhs)
         if isinstance(lhs, NDArray):
-            return getattr(_internal, scalar)(lhs, scalar=float(rhs))
+            return getattr(_internal, right)(lhs, scalar=float(rhs))
         if isinstance(rhs, NDArray):
-            return getattr(_internal, scalar)(rhs, scalar=float(lhs))
+            return getattr(_internal, left)(rhs, scalar=float(lhs))
         return function(lhs, rhs)
 
     binary.__name__ = binary.__qualname__ = name
@@ -77,8 +80,8 @@ greater = _by_operator("greater", _operator.gt, "1 where greater, else 0,")
 greater_equal = _by_operator("greater_equal", _operator.ge, "1 where not less, else 0,")
 lesser = _by_operator("lesser", _operator.lt, "1 where less, else 0,")
 lesser_equal = _by_operator("lesser_equal", _operator.le, "1 where not greater, else 0,")
-maximum = _by_name("maximum", "broadcast_maximum", "_maximum_scalar", max, "The greater value")
-minimum = _by_name("minimum", "broadcast_minimum", "_minimum_scalar", min, "The lesser value")
+maximum = _by_name("maximum", max, "The greater value")
+minimum = _by_name("minimum", min, "The lesser value")
 
 
 def _truth(function):
@@ -87,22 +90,16 @@ def _truth(function):
 
 logical_and = _by_name(
     "logical_and",
-    "broadcast_logical_and",
-    "_logical_and_scalar",
     _truth(_operator.and_),
     "1 where both are true, else 0,",
 )
 logical_or = _by_name(
     "logical_or",
-    "broadcast_logical_or",
-    "_logical_or_scalar",
     _truth(_operator.or_),
     "1 where one is true, else 0,",
 )
 logical_xor = _by_name(
     "logical_xor",
-    "broadcast_logical_xor",
-    "_logical_xor_scalar",
     _truth(_operator.xor),
     "1 where exactly one is true, else 0,",
 )

@@ -1,7 +1,7 @@
 """Symbolic programming: `rsnet.sym`.
 
-Every operator of the registry is a function here, found when it is first asked for: with Symbols
-in it gives a Symbol. `random`, `linalg`, `contrib`, `image`, `sparse`, `op` and `_internal` are
+Every operator of the registry is a function here, made at its first use: of Symbols it makes a
+Symbol. `random`, `linalg`, `contrib`, `image`, `sparse`, `op` and `_internal` are
 namespaces of the same functions.
 
 Examples
@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _core
-from . import operators as _operators  # noqa: F401  gives Symbol its operators
+from ..base import _Null  # noqa: F401  the default that signatures name
+from . import operators as _operators  # noqa: F401  adds arithmetic to Symbol
 from .register import create as _create
 from .register import function as _function
 from .symbol import Group, Symbol, Variable, fromjson, load, load_json, var
@@ -134,7 +135,7 @@ def linspace(
 def split_v2(
     ary: Symbol, indices_or_sections: Any, axis: int = 0, squeeze_axis: bool = False
 ) -> Symbol:
-    """Parts along `axis`: so many equal ones, or cut before the given indices."""
+    """Parts along `axis`: a number of equal ones, or cut before the given indices."""
     if isinstance(indices_or_sections, int):
         cuts = {"indices": (), "sections": indices_or_sections}
     else:
@@ -148,8 +149,9 @@ def _created(shape: Any, dtype: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     return {"shape": shape, "dtype": dtype or np.float32, **kwargs}
 
 
-def _operand(op: str, scalar: str, reverse: str, numbers: Any) -> Any:
+def _operand(function: str, numbers: Any) -> Any:
     """A function of two symbols, a symbol and a number in any order, or two numbers."""
+    op, _, scalar, reverse = _core.binary_operators(symbol=True)[function]
 
     def run(left: Any, right: Any, name: str | None = None) -> Any:
         if isinstance(left, Symbol) and isinstance(right, Symbol):
@@ -165,7 +167,7 @@ def _operand(op: str, scalar: str, reverse: str, numbers: Any) -> Any:
     return run
 
 
-pow = power = _operand("_Power", "_PowerScalar", "_RPowerScalar", lambda a, b: a**b)
-maximum = _operand("_Maximum", "_MaximumScalar", "_MaximumScalar", lambda a, b: max(a, b))
-minimum = _operand("_Minimum", "_MinimumScalar", "_MinimumScalar", lambda a, b: min(a, b))
-hypot = _operand("_Hypot", "_HypotScalar", "_HypotScalar", np.hypot)
+pow = power = _operand("power", lambda a, b: a**b)
+maximum = _operand("maximum", lambda a, b: max(a, b))
+minimum = _operand("minimum", lambda a, b: min(a, b))
+hypot = _operand("hypot", np.hypot)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import _core
 from ..base import NotImplementedForSymbol
 from .symbol import Symbol
 
@@ -32,27 +33,28 @@ def _apply(op: str, inputs: list[Symbol], **params: Any) -> Symbol:
     return create(op, op.lower(), inputs, {}, params)
 
 
-for _method, _op, _scalar in [
-    ("__add__", "_Plus", "_PlusScalar"),
-    ("__radd__", "_Plus", "_PlusScalar"),
-    ("__sub__", "_Minus", "_MinusScalar"),
-    ("__rsub__", "_Minus", "_RMinusScalar"),
-    ("__mul__", "_Mul", "_MulScalar"),
-    ("__rmul__", "_Mul", "_MulScalar"),
-    ("__truediv__", "_Div", "_DivScalar"),
-    ("__rtruediv__", "_Div", "_RDivScalar"),
-    ("__mod__", "_Mod", "_ModScalar"),
-    ("__rmod__", "_Mod", "_RModScalar"),
-    ("__pow__", "_Power", "_PowerScalar"),
-    ("__rpow__", "_Power", "_RPowerScalar"),
-    ("__eq__", "_equal", "_equal_scalar"),
-    ("__ne__", "_not_equal", "_not_equal_scalar"),
-    ("__gt__", "_greater", "_greater_scalar"),
-    ("__ge__", "_greater_equal", "_greater_equal_scalar"),
-    ("__lt__", "_lesser", "_lesser_scalar"),
-    ("__le__", "_lesser_equal", "_lesser_equal_scalar"),
+_TABLE = _core.binary_operators(symbol=True)
+for _name, _function in [
+    ("add", "add"),
+    ("sub", "sub"),
+    ("mul", "mul"),
+    ("truediv", "div"),
+    ("mod", "modulo"),
+    ("pow", "power"),
 ]:
-    _binary(_method, _op, _scalar)
+    _same, _, _right, _left = _TABLE[_function]
+    _binary(f"__{_name}__", _same, _right)
+    _binary(f"__r{_name}__", _same, _left)
+for _name, _function in [
+    ("eq", "equal"),
+    ("ne", "not_equal"),
+    ("gt", "greater"),
+    ("ge", "greater_equal"),
+    ("lt", "lesser"),
+    ("le", "lesser_equal"),
+]:
+    _same, _, _right, _ = _TABLE[_function]
+    _binary(f"__{_name}__", _same, _right)
 
 
 def _refuse(method: str) -> None:

@@ -3,8 +3,8 @@
 use super::{Entry, Kind, Node, Placed, Recorded, Rule, TapeFunction, Tracked, invoke};
 use crate::error::{Error, Result};
 use crate::executor::Runtime;
+use crate::executor::call_site;
 use crate::executor::imperative::{CallState, Invoke, call};
-use crate::executor::line;
 use crate::executor::transfer::push_copy;
 use crate::ndarray::NDArray;
 use crate::operator::{Attrs, GradBuilder, GradEntry, GradNode, InGradient, OpDef, OpReq, Value};
@@ -149,7 +149,8 @@ impl<'a> Walk<'a> {
         while let Some((_, arriving)) = walk.pending.pop_last() {
             walk.through(arriving)?;
         }
-        // Behind an operator whose gradient is zero no sum arrives: the leaf's gradient is zero too.
+        // No sum arrives through an operator whose gradient is zero: the leaf's gradient is zero
+        // too.
         for node in std::mem::take(&mut walk.reachable) {
             if !walk.leaves.iter().any(|(leaf, _)| leaf.seq() == node.seq) {
                 walk.leaves.push((Entry { node, index: 0 }, None));
@@ -218,7 +219,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// `grad` in the shape of what it belongs to; an error if it has another dtype or number of elements.
+    /// `grad` in the shape of its array; an error if it has another dtype or number of elements.
     fn fitting(&self, what: &str, grad: &Tracked, of: &NDArray) -> Result<Placed> {
         let (array, entry) = (&grad.array, grad.entry());
         if array.dtype() != of.dtype() {
@@ -269,7 +270,7 @@ impl<'a> Walk<'a> {
             Rule::Function(f) => {
                 let grads = self.through_function(f.as_ref(), &record, &arriving);
                 grads.map_err(|e| {
-                    e.in_operator(f.name()).pushed_at(&line::of_thread().unwrap_or_default())
+                    e.at_node(f.name(), "").at_call_site(&call_site::current().unwrap_or_default())
                 })?
             }
             Rule::Op { op, attrs, state } => {
@@ -362,14 +363,14 @@ impl<'a> Walk<'a> {
             out_grads: &out_grads,
             needed: &needed,
         };
-        // A gradient of a hidden output exists where such a rule has read that output: only the rule knows of it.
+        // Only a differentiable rule reads hidden outputs, so only one makes gradients of them.
         let at_hidden = out_grads.iter().skip(op.num_visible_outputs(attrs)).any(Option::is_some);
-        let composed = self.how.create_graph || at_hidden;
-        let grads = match op.composed.as_ref().filter(|_| composed) {
+        let differentiable = self.how.create_graph || at_hidden;
+        let grads = match op.differentiable_gradient.as_ref().filter(|_| differentiable) {
             Some(rule) => rule(&mut tape, &node),
             None => op.gradient.apply(&mut tape, &node),
         };
-        let grads = grads.map_err(|e| e.in_operator(&op.name))?;
+        let grads = grads.map_err(|e| e.at_node(&op.name, name))?;
         Ok(grads.into_iter().map(|g| g.map(|g| tape.values[g.0 as usize].clone())).collect())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::symbol::{HIDDEN_KEYS, SymEntry, SymNode, fill_inputs, parse_dict};
 use super::read::Raw;
-use crate::error::{Place, Result};
+use crate::error::{AtNode, Result};
 use crate::graph::infer::declared_dims;
 use crate::operator::{OpDef, Registry};
 use crate::shape::{Numbers, Shape};
@@ -87,7 +87,7 @@ pub fn connect(
 ) -> Result<()> {
     let name = node.name();
     if given.iter().any(Option::is_none) || version < VARIABLES_HAVE_ATTRS {
-        return fill_inputs(node, op, given).at(&op.name, &name);
+        return fill_inputs(node, op, given).at_node(&op.name, &name);
     }
     node.inputs = given.into_iter().flatten().collect();
     // Newer files say themselves what their variables are; only the rule for targets remains.
@@ -99,7 +99,7 @@ pub fn connect(
                 "Mutation target can only be Variable: input '{label}' is the output of '{}'",
                 input.node.name()
             )))
-            .at(&op.name, &name);
+            .at_node(&op.name, &name);
         }
     }
     Ok(())

@@ -21,7 +21,7 @@ pub fn repeatable(op: &OpDef) -> bool {
 /// their states (BatchNorm, whose copy leaves the moving averages alone).
 pub fn may_repeat(node: &Node) -> bool {
     node.op.as_ref().is_some_and(|op| {
-        repeatable(op) && (op.spares_states || op.mutates.to_vec(&node.attrs).is_empty())
+        repeatable(op) && (op.rerun_safe || op.mutates.to_vec(&node.attrs).is_empty())
     })
 }
 
@@ -41,7 +41,7 @@ impl Mirror {
             if is_forced(node) {
                 return true;
             }
-            let dear = node.op.as_ref().is_some_and(|op| op.dear);
+            let dear = node.op.as_ref().is_some_and(|op| op.expensive);
             let Some(step) = step.filter(|_| !dear) else { return false };
             cheap += 1;
             !cheap.is_multiple_of(step.max(1))

@@ -1,7 +1,7 @@
 //! Element-wise operators, each a row of a table: one array (`unary`), two arrays of equal shape, two arrays
 //! that are broadcast, an array and a number (`binary`).
 
-mod binary;
+pub mod binary;
 pub mod sum_n;
 mod unary;
 

@@ -1,10 +1,13 @@
-//! Formulas over entries of a gradient builder: written with the signs of arithmetic, evaluated into operators.
+//! Formulas over entries of a gradient builder: written with the signs of arithmetic, evaluated
+//! into operators.
 
 use crate::error::Result;
 use crate::operator::{GradBuilder, GradEntry, Value};
+use crate::ops::elementwise::binary::BinaryFn;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// A formula. Operators on two arrays broadcast; numbers fold into the operators on an array and a number.
+/// A formula. Operators on two arrays broadcast; numbers fold into the operators on an array and a
+/// number.
 #[derive(Clone)]
 pub enum Expr {
     Num(f64),
@@ -15,53 +18,42 @@ pub enum Expr {
     Spread(&'static str, Box<Expr>),
 }
 
-/// The names of a function of two: of arrays, with a number on the right, with a number on the left.
-type Names = [&'static str; 3];
-
-const ADD: Names = ["broadcast_add", "_plus_scalar", "_plus_scalar"];
-const SUB: Names = ["broadcast_sub", "_minus_scalar", "_rminus_scalar"];
-const MUL: Names = ["broadcast_mul", "_mul_scalar", "_mul_scalar"];
-const DIV: Names = ["broadcast_div", "_div_scalar", "_rdiv_scalar"];
-const POWER: Names = ["broadcast_power", "_power_scalar", "_rpower_scalar"];
-const HYPOT: Names = ["broadcast_hypot", "_hypot_scalar", "_hypot_scalar"];
-const EQUAL: Names = ["broadcast_equal", "_equal_scalar", "_equal_scalar"];
-const LESS: Names = ["broadcast_lesser", "_lesser_scalar", "_greater_scalar"];
-const AT_MOST: Names = ["broadcast_lesser_equal", "_lesser_equal_scalar", "_greater_equal_scalar"];
-
-fn both(names: Names, f: fn(f64, f64) -> f64, a: Expr, b: Expr) -> Expr {
+/// A function of two formulas; `f` computes it on numbers.
+fn both(function: BinaryFn, f: fn(f64, f64) -> f64, a: Expr, b: Expr) -> Expr {
+    let names = function.operators();
     match (a, b) {
         (Expr::Num(a), Expr::Num(b)) => Expr::Num(f(a, b)),
-        (a, Expr::Num(b)) => Expr::Op(names[1], vec![("scalar", Value::Float(b))], vec![a]),
-        (Expr::Num(a), b) => Expr::Op(names[2], vec![("scalar", Value::Float(a))], vec![b]),
-        (a, b) => Expr::Op(names[0], vec![], vec![a, b]),
+        (a, Expr::Num(b)) => Expr::Op(names.right, vec![("scalar", Value::Float(b))], vec![a]),
+        (Expr::Num(a), b) => Expr::Op(names.left, vec![("scalar", Value::Float(a))], vec![b]),
+        (a, b) => Expr::Op(names.broadcast, vec![], vec![a, b]),
     }
 }
 
 impl Add for Expr {
     type Output = Expr;
     fn add(self, other: Expr) -> Expr {
-        both(ADD, |a, b| a + b, self, other)
+        both(BinaryFn::Add, |a, b| a + b, self, other)
     }
 }
 
 impl Sub for Expr {
     type Output = Expr;
     fn sub(self, other: Expr) -> Expr {
-        both(SUB, |a, b| a - b, self, other)
+        both(BinaryFn::Sub, |a, b| a - b, self, other)
     }
 }
 
 impl Mul for Expr {
     type Output = Expr;
     fn mul(self, other: Expr) -> Expr {
-        both(MUL, |a, b| a * b, self, other)
+        both(BinaryFn::Mul, |a, b| a * b, self, other)
     }
 }
 
 impl Div for Expr {
     type Output = Expr;
     fn div(self, other: Expr) -> Expr {
-        both(DIV, |a, b| a / b, self, other)
+        both(BinaryFn::Div, |a, b| a / b, self, other)
     }
 }
 
@@ -82,26 +74,26 @@ pub fn apply(name: &'static str, x: Expr) -> Expr {
 }
 
 pub fn power(a: Expr, b: Expr) -> Expr {
-    both(POWER, f64::powf, a, b)
+    both(BinaryFn::Pow, f64::powf, a, b)
 }
 
 pub fn hypot(a: Expr, b: Expr) -> Expr {
-    both(HYPOT, f64::hypot, a, b)
+    both(BinaryFn::Hypot, f64::hypot, a, b)
 }
 
 /// 1 where a equals b, else 0.
 pub fn equal(a: Expr, b: Expr) -> Expr {
-    both(EQUAL, |a, b| f64::from(a == b), a, b)
+    both(BinaryFn::Eq, |a, b| f64::from(a == b), a, b)
 }
 
 /// 1 where a < b, else 0.
 pub fn less(a: Expr, b: Expr) -> Expr {
-    both(LESS, |a, b| f64::from(a < b), a, b)
+    both(BinaryFn::Lt, |a, b| f64::from(a < b), a, b)
 }
 
 /// 1 where a <= b, else 0.
 pub fn at_most(a: Expr, b: Expr) -> Expr {
-    both(AT_MOST, |a, b| f64::from(a <= b), a, b)
+    both(BinaryFn::Le, |a, b| f64::from(a <= b), a, b)
 }
 
 /// Natural logarithm, of a number at once.
@@ -128,7 +120,8 @@ impl Expr {
     pub fn eval(self, b: &mut dyn GradBuilder) -> Result<GradEntry> {
         Ok(match self {
             Expr::Entry(e) => e,
-            // A formula without an array has no shape: rules always multiply by the output gradient.
+            // A formula without an array has no shape: rules always multiply by the output
+            // gradient.
             Expr::Num(x) => {
                 return Err(crate::error::Error::internal(format!("a gradient is the number {x}")));
             }

@@ -1,5 +1,5 @@
-//! Gradients as expressions of ordinary operators. A rule may use the values that the operator's backward
-//! operator is declared to read (the tape keeps no others), and the shape of any.
+//! Gradients as expressions of ordinary operators. A rule may use the values that the operator's
+//! backward operator is declared to read (the tape keeps no others), and the shape of any.
 
 use super::expr::*;
 use crate::error::Result;
@@ -55,7 +55,8 @@ fn square(x: Expr) -> Expr {
 /// From the output gradient and both operands to their gradients, before the sum over repetitions.
 type Binary = fn(Expr, Expr, Expr) -> [Expr; 2];
 
-/// Functions of two: operators on equal shapes, with broadcasting, with a number on the right, on the left.
+/// Functions of two: operators on equal shapes, with broadcasting, with a number on the right, on
+/// the left.
 #[rustfmt::skip]
 const BINARY: &[([&str; 4], Binary)] = &[
     (["elemwise_add", "broadcast_add", "", ""], |g, _, _| [g.clone(), g]),
@@ -129,7 +130,7 @@ const PARAM: &[(&str, Param)] = &[
             return Some(n.g.clone() * (share + x() * density));
         }
         if slope < 0.0 && kind != "selu" {
-            return None; // the sign of the output does not tell that of the input
+            return None; // the sign of the output does not determine that of the input
         }
         let y = || n.y.clone();
         // Without what is above, which may be infinite.

@@ -1,7 +1,7 @@
 //! Gradients of layers with hidden outputs or several inputs as expressions of ordinary operators.
 //!
-//! Some read a hidden output of the operator (a norm, a mask). A gradient that arrives there when the expression is
-//! differentiated belongs to the sum, as that of any output.
+//! Some read a hidden output of the operator (a norm, a mask). A gradient that arrives there when
+//! the expression is differentiated belongs to the sum, as that of any output.
 
 use super::expr::*;
 use super::functions::{self, number};
@@ -54,7 +54,8 @@ fn prelu(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
     Ok(vec![Some(dx), Some(dgamma)])
 }
 
-/// With the norm n over some axes: `dx = (g - y * sum(g * y)) / n`, and y where a gradient arrives at n.
+/// With the norm n over some axes: `dx = (g - y * sum(g * y)) / n`, and y where a gradient arrives
+/// at n.
 fn l2_normalization(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
     let (axes, exclude): (&[i64], bool) = match text(node, "mode").as_str() {
         "channel" => (&[1], false),
@@ -75,8 +76,8 @@ fn l2_normalization(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Grad
     Ok(vec![Some(dx.eval(b)?)])
 }
 
-/// With the base `m = knorm + a * W(x^2)`, W the sum over a window of channels and `a = alpha / nsize`:
-/// `dx = g * m^-b - 2 a b x W(g x m^(-b-1))`, and `2 a x W(h)` where h arrives at m.
+/// With the base `m = knorm + a * W(x^2)`, W the sum over a window of channels and `a = alpha /
+/// nsize`: `dx = g * m^-b - 2 a b x W(g x m^(-b-1))`, and `2 a x W(h)` where h arrives at m.
 fn lrn(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
     let of = |name| number(node.attrs, name).unwrap_or(0.0);
     let (size, beta) = (of("nsize"), of("beta"));

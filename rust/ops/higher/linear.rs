@@ -1,11 +1,12 @@
 //! Gradients of backward operators that are linear in the output gradient.
 //!
-//! If `y = F(x)` is linear, the backward operator is its transpose, whose own gradient is `F` again, run on the
-//! gradients that arrive: `<u, F'(g)> = <F(u), g>`. For a product `y = F(a, b)`, linear in each factor, the
-//! backward operator maps `(g, a, b)` to the gradients of both factors, and with `u`, `v` arriving at those
+//! If `y = F(x)` is linear, the backward operator is its transpose, whose own gradient is `F`
+//! again, run on the gradients that arrive: `<u, F'(g)> = <F(u), g>`. For a product `y = F(a, b)`,
+//! linear in each factor, the backward operator maps `(g, a, b)` to the gradients of both factors,
+//! and with `u`, `v` arriving at those
 //! - `g` gets `F(u, b) + F(a, v)`,
-//! - `a` gets what the backward operator gives `a` from `(g, a, v)`,
-//! - `b` gets what it gives `b` from `(g, u, b)`.
+//! - the gradient of `a` is the one that the backward operator computes for `a` from `(g, a, v)`,
+//! - the gradient of `b` is the one that it computes for `b` from `(g, u, b)`.
 
 use crate::error::Result;
 use crate::operator::{GradBuilder, GradEntry, GradNode, Gradient, Gradients, Value};
@@ -25,8 +26,8 @@ enum Arg {
 
 use Arg::{AllGrads, Grad, Input, InputsFrom};
 
-/// Backward operator, forward operator and its arguments. The backward operator's first inputs are the output
-/// gradients, as many as the forward operator has outputs.
+/// Backward operator, forward operator and its arguments. The backward operator's first inputs are
+/// the output gradients, as many as the forward operator has outputs.
 #[rustfmt::skip]
 const LINEAR: &[(&str, &str, &[Arg])] = &[
     ("_backward_sum", "sum", &[Grad(0)]),

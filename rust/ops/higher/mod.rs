@@ -1,12 +1,13 @@
 //! Gradients that can be differentiated again.
 //!
-//! A backward operator is one fast kernel, which ends the chain: it has no gradient of its own. Two ways lead
-//! on, both tables by operator name:
-//! - [`functions`]: the gradient written as an expression of ordinary operators. The tape uses it in place of
-//!   the backward operator when the gradient itself is recorded (`create_graph`), so any order of
-//!   derivatives follows. [`norms`] has those of normalisations, [`layers`] of what has several inputs or hidden outputs.
-//! - [`linear`]: a backward operator that is linear in what it gets (of slicing, sums, matrix products ...) is
-//!   differentiated by running the operator itself.
+//! A backward operator is one fast kernel without a gradient of its own. Two tables by operator
+//! name make higher derivatives:
+//! - [`functions`]: the gradient as an expression of ordinary operators. The tape uses it instead
+//!   of the backward operator when the gradient itself is recorded (`create_graph`), so any order
+//!   of derivatives follows. [`norms`] has those of normalisations, [`layers`] those of operators
+//!   with several inputs or hidden outputs.
+//! - [`linear`]: a backward operator that is linear in its inputs (of slicing, sums, matrix
+//!   products ...) is differentiated by running the operator itself.
 
 mod expr;
 mod functions;
@@ -16,7 +17,7 @@ mod norms;
 
 use crate::operator::{Gradient, OpDef};
 
-/// Adds what the tables know of `def`.
+/// Adds the gradients that the tables have for `def`.
 pub fn complete(mut def: OpDef) -> OpDef {
     if def.is_backward {
         if matches!(def.gradient, Gradient::None)
@@ -25,7 +26,7 @@ pub fn complete(mut def: OpDef) -> OpDef {
             def.gradient = gradient;
         }
     } else if matches!(def.gradient, Gradient::Backward { .. }) {
-        def.composed = layers::rule(&def.name)
+        def.differentiable_gradient = layers::rule(&def.name)
             .or_else(|| functions::rule(&def.name))
             .or_else(|| norms::rule(&def.name));
     }

@@ -1,8 +1,9 @@
 //! Gradients of normalisations as expressions of ordinary operators.
 //!
-//! With `h = (x - mean(x)) / sqrt(var(x) + eps)` over some axes and `y = gamma * h + beta`, the gradient is
-//! `dx = (u - mean(u) - h * mean(u * h)) / sqrt(var(x) + eps)` where `u = gamma * dy`; `gamma` gets the sum of `dy * h`
-//! and `beta` that of `dy`. The channel axis is moved to the end first, where gamma and beta broadcast.
+//! With `h = (x - mean(x)) / sqrt(var(x) + eps)` over some axes and `y = gamma * h + beta`, the
+//! gradient is `dx = (u - mean(u) - h * mean(u * h)) / sqrt(var(x) + eps)` where `u = gamma * dy`;
+//! `gamma` gets the sum of `dy * h` and `beta` that of `dy`. The channel axis is moved to the end
+//! first, where gamma and beta broadcast.
 
 use super::expr::*;
 use super::functions::number;
@@ -92,7 +93,8 @@ fn eps(node: &GradNode<'_>) -> f64 {
 impl Normalisation {
     fn gradients(&self, b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
         let g = node.out_grad(b, 0)?;
-        // As the kernels, half precision is calculated in single precision: a small variance would overflow.
+        // As the kernels, half precision is calculated in single precision: a small variance would
+        // overflow.
         let is_half = b.spec(node.inputs[0]).is_some_and(|s| s.1 == DType::F16);
         let [x, g, gamma] = match is_half {
             true => {

@@ -86,7 +86,7 @@ pub fn operators() -> Vec<OpDef> {
             .outputs_are(&["output", "mean", "var"])
             .visible(|attrs| if param(attrs).output_mean_var { 3 } else { 1 })
             .mutates(&[3, 4])
-            .spares_states()
+            .rerun_safe()
             .infer_shape(infer_shape)
             .infer_type(norm_type(NAMES))
             .inplace(&[InplacePair::new(0, 0)])

@@ -56,7 +56,7 @@ pub fn operators() -> Vec<OpDef> {
     let define = |name: &str| {
         OpDef::new::<ConvolutionParam>(name)
             .doc(DOC)
-            .dear()
+            .expensive()
             .inputs_are(&[
                 ("data", "The images (N, C, ...)."),
                 ("weight", "The filters (num_filter, C / num_group, *kernel)."),

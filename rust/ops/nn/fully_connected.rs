@@ -46,7 +46,7 @@ pub fn operators() -> Vec<OpDef> {
     let forward = OpDef::new::<FullyConnectedParam>("FullyConnected")
         .aliases(&["_npx_fully_connected", "_sparse_FullyConnected"])
         .doc(DOC)
-        .dear()
+        .expensive()
         .inputs_are(&[
             ("data", "Input data."),
             ("weight", "Weight matrix (num_hidden, I)."),

@@ -60,7 +60,7 @@ pub fn operators() -> Vec<OpDef> {
     let forward = OpDef::new::<SoftmaxOutputParam>("SoftmaxOutput")
         .aliases(&["Softmax"])
         .doc(DOC)
-        .dear()
+        .expensive()
         .inputs_are(&[
             ("data", "Input array."),
             ("label", "Class numbers, or probabilities shaped as the data."),

@@ -390,7 +390,7 @@ pub fn operators() -> Vec<OpDef> {
              an error. The extent along `dim` is the sum of the inputs'.\n\nExamples\n--------\n>>> \
              nd.Concat(nd.ones((2, 3)), nd.zeros((2, 1)), dim=1)\n[[1. 1. 1. 0.]\n [1. 1. 1. 0.]]\n",
         )
-        .dear()
+        .expensive()
         .variadic("num_args", "Arrays to join.")
         .infer_shape(concat_shape)
         .infer_type(same_type)

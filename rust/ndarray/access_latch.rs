@@ -1,9 +1,9 @@
 //! Keeps inline operations on a chunk apart until its engine variable takes over; see the head of
 //! `ndarray.rs`.
 //!
-//! One word: how many readers are inside, whether a writer is, and whether the latch is closed for good.
-//! Who enters acquires, who leaves releases, and who closes acquires once nobody is inside: so what the
-//! inline operations did is visible to whatever the engine orders afterwards.
+//! One word: the number of readers inside, whether a writer is inside, and whether the latch is
+//! closed for good. Entering acquires, leaving releases, and closing acquires once the latch is
+//! empty, so the effects of inline operations are visible to whatever the engine orders afterwards.
 
 use crate::sync::pause;
 #[cfg(loom)]
@@ -15,10 +15,12 @@ use std::sync::atomic::Ordering;
 const CLOSED: u32 = 1 << 31;
 const WRITING: u32 = 1 << 30;
 
+/// The latch of one chunk.
 #[derive(Default)]
-pub struct Latch(AtomicU32);
+pub struct AccessLatch(AtomicU32);
 
-impl Latch {
+impl AccessLatch {
+    /// Enters as a reader, unless a writer is inside or the latch is closed.
     pub fn try_read(&self) -> bool {
         let mut seen = self.0.load(Ordering::Relaxed);
         while seen & (CLOSED | WRITING) == 0 {
@@ -31,31 +33,34 @@ impl Latch {
         false
     }
 
+    /// Enters as the writer, if the latch is open and empty.
     pub fn try_write(&self) -> bool {
         self.0.compare_exchange(0, WRITING, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
+    /// The end of a successful [`AccessLatch::try_read`].
     pub fn leave_read(&self) {
         self.0.fetch_sub(1, Ordering::Release);
     }
 
+    /// The end of a successful [`AccessLatch::try_write`].
     pub fn leave_write(&self) {
         self.0.fetch_and(!WRITING, Ordering::Release);
     }
 
-    /// Nobody is inside and nobody will enter.
+    /// Closed and empty.
     pub fn is_closed(&self) -> bool {
         self.0.load(Ordering::Acquire) == CLOSED
     }
 
-    /// Nobody will enter; somebody may still be inside, so what they did may not be seen.
+    /// Closed, but perhaps not empty: effects of operations inside may not be visible yet.
     pub fn is_closing(&self) -> bool {
         self.0.load(Ordering::Relaxed) & CLOSED != 0
     }
 
-    /// Lets nobody enter any more and waits until all have left. Not for those inside.
+    /// Closes the latch for good and waits until it is empty. Must not be called from inside it.
     pub fn close(&self) {
-        self.0.fetch_or(CLOSED, Ordering::Relaxed); // the look below acquires
+        self.0.fetch_or(CLOSED, Ordering::Relaxed); // `is_closed` acquires
         let mut turns = 0u32;
         while !self.is_closed() {
             turns += 1;
@@ -66,13 +71,13 @@ impl Latch {
 
 #[cfg(all(test, loom))]
 mod loom_models {
-    //! Guards contract 10: pushers, who close latches, against inline readers and writers.
+    //! Guards contract 10: pushers, which close latches, against inline readers and writers.
 
-    use super::Latch;
+    use super::AccessLatch;
     use crate::context::Context;
     use crate::dtype::DType;
     use crate::engine::ThreadedEngine;
-    use crate::ndarray::{Base, NDArray, with_quiet};
+    use crate::ndarray::{Base, NDArray, run_exclusive};
     use crate::shape::Shape;
     use loom::cell::UnsafeCell;
     use loom::thread;
@@ -81,23 +86,23 @@ mod loom_models {
     /// Plain memory behind a latch.
     #[derive(Default)]
     struct Guarded {
-        latch: Latch,
+        latch: AccessLatch,
         bytes: UnsafeCell<u32>,
     }
 
-    // SAFETY: access that is not ordered is what loom reports.
+    // SAFETY: loom reports unordered access.
     unsafe impl Sync for Guarded {}
     // SAFETY: as above.
     unsafe impl Send for Guarded {}
 
     impl Guarded {
         fn read(&self) -> u32 {
-            // SAFETY: loom ends the model if anybody writes now.
+            // SAFETY: loom ends the model if another thread writes now.
             self.bytes.with(|p| unsafe { *p })
         }
 
         fn bump(&self) {
-            // SAFETY: loom ends the model if anybody else has access now.
+            // SAFETY: loom ends the model if another thread has access now.
             self.bytes.with_mut(|p| unsafe { *p += 1 });
         }
     }
@@ -142,8 +147,8 @@ mod loom_models {
         NDArray::empty(base, &Shape::new(&[1]), DType::F32, Context::default()).unwrap()
     }
 
-    /// An inline operation on an open array and on one that the engine rules, while a pusher needs the variable
-    /// of the open one: the operation runs alone, and neither waits for the other for ever.
+    /// An inline operation on an open array and on one that the engine orders, while a pusher needs
+    /// the variable of the open one: the operation runs alone, and neither waits for ever.
     #[test]
     fn loom_a_pusher_meets_an_inline_operation_on_two_arrays() {
         let mut builder = loom::model::Builder::new();
@@ -160,7 +165,7 @@ mod loom_models {
                     assert!(base.engine.with_quiet(&[], &writes, &mut || shared.bump()));
                 }
             });
-            let ran = with_quiet(&[&ruled], &[&open], true, &mut || shared.bump());
+            let ran = run_exclusive(&[&ruled], &[&open], true, &mut || shared.bump());
             pusher.join().unwrap();
             assert_eq!(shared.read(), 1 + u32::from(ran));
         });

@@ -1,51 +1,51 @@
-//! Work on arrays that nobody else uses meanwhile, without a task of the engine's.
+//! Work on arrays that are idle, on the calling thread and without a task of the engine.
 
 use super::{Base, NDArray};
 use crate::engine::Var;
 
-/// Runs `f` at once if nothing is pending on the arrays and none is poisoned, with every other use of
-/// them kept out meanwhile; false, and nothing done, otherwise. Only for work of a few microseconds;
-/// arrays that already have a variable hold up every push meanwhile, so `tiny` says whether `f` is far
-/// shorter than a task: if not, such arrays are refused.
-pub fn with_quiet(
+/// Runs `f` now if nothing is pending on the arrays and none is poisoned, excluding every other use
+/// of them meanwhile. Returns whether `f` ran. Only for work of a few microseconds: arrays that
+/// already have a variable hold up every push meanwhile, so they are accepted only if `f` is
+/// `tiny`, far shorter than a task.
+pub fn run_exclusive(
     reads: &[&NDArray],
     writes: &[&NDArray],
     tiny: bool,
     f: &mut dyn FnMut(),
 ) -> bool {
-    let mut inside = Inside::new(reads, writes);
-    if !inside.enter() {
+    let mut latches = EnteredLatches::new(reads, writes);
+    if !latches.enter() {
         return false;
     }
-    match inside.base {
+    match latches.base {
         None => {
             f();
             true
         }
         Some(_) if !tiny => false,
-        Some(base) => base.engine.with_quiet(&inside.read_vars, &inside.write_vars, f),
+        Some(base) => base.engine.with_quiet(&latches.read_vars, &latches.write_vars, f),
     }
 }
 
 type Vars = smallvec::SmallVec<[Var; 6]>;
 
 /// The latches an inline operation has entered; left when dropped.
-struct Inside<'a> {
+struct EnteredLatches<'a> {
     reads: &'a [&'a NDArray],
     writes: &'a [&'a NDArray],
     entered_reads: usize,
     entered_writes: usize,
     /// Set when some array has a variable.
     base: Option<&'a Base>,
-    /// Of the arrays whose latches were closed before they could be entered. A latch that closes after it was
-    /// entered keeps others out all the same: who closes it waits until it is left.
+    /// Variables of the arrays whose latches were closed before they could be entered. A latch that
+    /// closes after it was entered still protects: the closing thread waits until it is left.
     read_vars: Vars,
     write_vars: Vars,
 }
 
-impl<'a> Inside<'a> {
+impl<'a> EnteredLatches<'a> {
     fn new(reads: &'a [&'a NDArray], writes: &'a [&'a NDArray]) -> Self {
-        Inside {
+        EnteredLatches {
             reads,
             writes,
             entered_reads: 0,
@@ -56,11 +56,12 @@ impl<'a> Inside<'a> {
         }
     }
 
-    /// Is the array among the first `upto` written ones?
+    /// Is the array's chunk among those of the first `upto` written arrays?
     fn is_written(&self, upto: usize, array: &NDArray) -> bool {
         self.writes[..upto].iter().any(|w| w.same_chunk(array))
     }
 
+    /// Enters every latch that is open. Returns false if one is in use.
     fn enter(&mut self) -> bool {
         for i in 0..self.writes.len() {
             let array = self.writes[i];
@@ -88,7 +89,7 @@ impl<'a> Inside<'a> {
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for EnteredLatches<'_> {
     fn drop(&mut self) {
         for i in 0..self.entered_reads {
             let array = self.reads[i];

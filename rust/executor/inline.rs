@@ -1,0 +1,111 @@
+//! May work run here and now, on the thread that asks for it?
+//!
+//! The one place that decides it. Work on few elements takes less time than a task of the engine,
+//! so it runs inline if its arrays are idle. An attempt that declines says why, and the caller
+//! passes that answer on to the push instead of asking again.
+
+use crate::context::Context;
+use crate::error::{Error, Result, guarded};
+use crate::ndarray::{Fresh, NDArray, run_exclusive};
+use crate::operator::{Attrs, Call, NativeFn, OpContext, OpDef, OpReq};
+use crate::profiler::{Recorder, mode};
+
+/// Work on at most this many elements (inputs and outputs together) takes some microseconds.
+const MAX_ELEMS: usize = 4096;
+/// Work on at most this many elements is far shorter than a task of the engine.
+const TINY_ELEMS: usize = 512;
+
+/// Why work has no result after an attempt to run it inline.
+#[derive(Clone, Debug)]
+pub enum Declined {
+    /// It works on too many elements, or runs Python code.
+    TooLarge,
+    /// An array is in use or poisoned, or a hook of the engine is to be notified of every
+    /// operation.
+    Busy,
+    /// It ran and failed. It must not run again, since it may have written to its outputs.
+    Failed(Error),
+}
+
+/// How the profiler labels the work.
+#[derive(Clone, Copy)]
+pub struct Label<'a> {
+    pub profiler: &'a Recorder,
+    pub name: &'a str,
+    pub node: &'a str,
+    pub device: Context,
+}
+
+/// Runs `f`, which works on `elems` elements, on the calling thread if that takes little time and
+/// the arrays it reads and writes are idle. A panic of `f` is an error. Addresses of arrays must be
+/// taken inside of `f`: memory that is pending is allocated with its first use.
+#[inline]
+pub fn run<R>(
+    label: Label<'_>,
+    reads: &[&NDArray],
+    writes: &[&NDArray],
+    elems: usize,
+    f: impl Fn() -> Result<R>,
+) -> Result<R, Declined> {
+    if elems > MAX_ELEMS {
+        return Err(Declined::TooLarge);
+    }
+    let Some(array) = reads.first().or(writes.first()) else { return Err(Declined::Busy) };
+    if array.base().engine.is_hooked() {
+        return Err(Declined::Busy);
+    }
+    let Label { profiler, name, node, device } = label;
+    let mut result = None;
+    let mut body = || {
+        let _span = profiler.operator(mode::IMPERATIVE, name, node, device);
+        result = Some(guarded(&f));
+    };
+    run_exclusive(reads, writes, elems <= TINY_ELEMS, &mut body);
+    match result {
+        None => Err(Declined::Busy),
+        Some(result) => result.map_err(Declined::Failed),
+    }
+}
+
+/// Runs an element-wise operator, whose result is an array like its inputs, without inference:
+/// returns memory that holds the result. `None`, and nothing was tried, if the call is not of that
+/// form.
+#[inline]
+pub fn run_elementwise(
+    op: &OpDef,
+    attrs: &Attrs,
+    inputs: &[&NDArray],
+) -> Option<Result<Fresh, Declined>> {
+    match *inputs {
+        [a] => elementwise(op, op.elementwise_kernel(1)?, attrs, [a]),
+        [a, b] if a.dtype() == b.dtype() && a.shape() == b.shape() => {
+            elementwise(op, op.elementwise_kernel(2)?, attrs, [a, b])
+        }
+        _ => None,
+    }
+}
+
+#[inline(always)]
+fn elementwise<const N: usize>(
+    op: &OpDef,
+    kernel: &NativeFn,
+    attrs: &Attrs,
+    arrays: [&NDArray; N],
+) -> Option<Result<Fresh, Declined>> {
+    if !arrays.iter().all(|a| a.context().is_host()) {
+        return None;
+    }
+    let a = arrays[0];
+    let device = a.context();
+    let compute = || {
+        let inputs = NDArray::flat_views(arrays)?;
+        let out = a.memory_like()?;
+        let outputs = [a.flat_view_of(&out)];
+        let ctx = OpContext { device, ..OpContext::default() };
+        let (inputs, req, outputs) = (&inputs, &[OpReq::Write], &outputs);
+        kernel(&Call { attrs, ctx: &ctx, state: None, inputs, req, outputs })?;
+        Ok(out)
+    };
+    let label = Label { profiler: &a.base().profiler, name: &op.name, node: "", device };
+    Some(run(label, &arrays, &[], (N + 1) * a.size(), compute))
+}

@@ -1,0 +1,97 @@
+//! How an array's memory may be used. Operands of a callback are limited while it runs, and revoked
+//! when it has ended.
+
+use super::NDArray;
+use crate::error::{Error, Result};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Writing is an error: an input of a callback, or memory that its owner lent for reading.
+const READ_ONLY: u8 = 1;
+/// Any use is an error: the callback that was given the memory has ended.
+pub(super) const REVOKED: u8 = 2;
+/// Code outside of rsnet (a NumPy array) holds the address.
+const LENT: u8 = 4;
+/// Watched for writes, and none has begun yet.
+const UNWRITTEN: u8 = 8;
+
+impl NDArray {
+    /// From now on writing to this array's memory is an error.
+    pub fn forbid_writing(&self) {
+        self.chunk.limits.fetch_or(READ_ONLY, Ordering::Relaxed);
+    }
+
+    /// From now on any use of this array's memory is an error: the callback it was given to has
+    /// ended.
+    pub fn revoke(&self) {
+        self.chunk.limits.fetch_or(REVOKED, Ordering::Relaxed);
+    }
+
+    /// Records that code outside of rsnet holds the address (and an array, which keeps it alive).
+    pub fn lend(&self) {
+        self.chunk.limits.fetch_or(LENT, Ordering::Relaxed);
+    }
+
+    /// From now on the first write to the array's memory is recorded.
+    pub fn watch_for_writes(&self) {
+        self.chunk.limits.fetch_or(UNWRITTEN, Ordering::Relaxed);
+    }
+
+    /// Is it watched, not written so far, and its address not lent?
+    pub fn is_unwritten(&self) -> bool {
+        self.chunk.limits.load(Ordering::Relaxed) & (UNWRITTEN | LENT) == UNWRITTEN
+    }
+
+    /// Was the address lent, and do more than `own` arrays still hold the memory?
+    pub fn is_lent_beyond(&self, own: usize) -> bool {
+        self.chunk.limits.load(Ordering::Relaxed) & LENT != 0
+            && Arc::strong_count(&self.chunk) > own
+    }
+
+    /// May the array's memory be written?
+    pub fn is_writable(&self) -> bool {
+        self.chunk.limits.load(Ordering::Relaxed) & READ_ONLY == 0
+    }
+
+    /// An error if the array was revoked.
+    #[inline]
+    pub fn usable(&self) -> Result<()> {
+        self.chunk.usable()
+    }
+
+    /// An error if the array may not be written to.
+    pub fn writable(&self) -> Result<()> {
+        self.may_write(true)
+    }
+
+    /// As [`NDArray::writable`], for a write that leaves some elements as they are.
+    pub fn writable_in_part(&self) -> Result<()> {
+        self.may_write(false)
+    }
+
+    fn may_write(&self, every_element: bool) -> Result<()> {
+        self.usable()?;
+        if self.is_writable() {
+            if self.is_unwritten() {
+                self.begin_to_write(every_element && self.is_whole())?;
+            }
+            return Ok(());
+        }
+        Err(Error::value(
+            "this array is read-only: an input of the running operator, or the memory of a read-only \
+             NumPy array",
+        ))
+    }
+
+    /// The first write to a watched chunk: what a part of it leaves out becomes zeros.
+    #[cold]
+    fn begin_to_write(&self, whole: bool) -> Result<()> {
+        if !whole {
+            let bytes = self.chunk.ptr()?;
+            // SAFETY: the chunk has this many bytes, and no write to them has begun.
+            unsafe { bytes.write_bytes(0, self.chunk.size_bytes) };
+        }
+        self.chunk.limits.fetch_and(!UNWRITTEN, Ordering::Relaxed);
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! Parsing the parameters of a call. Programs repeat themselves, so the results of the last calls
+//! are cached.
+
+use super::def::OpDef;
+use super::param::Attrs;
+use super::value::Value;
+use crate::error::{Error, Result};
+use crate::lock::Lock;
+use std::collections::VecDeque;
+use std::fmt::Write;
+use std::sync::{Arc, OnceLock};
+
+/// The most inputs of an operator that takes any number.
+const MOST_INPUTS: i64 = 65_535;
+
+/// Parsed parameters of the last calls.
+#[derive(Default)]
+pub(super) struct Recent {
+    /// Those of a call without parameters.
+    plain: OnceLock<Arc<Attrs>>,
+    last: Lock<VecDeque<Arc<Attrs>>>,
+}
+
+impl Recent {
+    const SIZE: usize = 4;
+
+    fn find(&self, given: &[(&str, Value)]) -> Option<Arc<Attrs>> {
+        let same = |attrs: &&Arc<Attrs>| {
+            let old = attrs.given();
+            old.len() == given.len()
+                && old.iter().zip(given).all(|(a, b)| a.0 == b.0 && a.1.is_identical(&b.1))
+        };
+        self.last.lock().iter().find(same).cloned()
+    }
+
+    fn keep(&self, attrs: Arc<Attrs>) {
+        let mut last = self.last.lock();
+        last.truncate(Self::SIZE - 1);
+        last.push_front(attrs);
+    }
+}
+
+/// A copy of a definition may be changed to parse differently: its cache starts empty.
+impl Clone for Recent {
+    fn clone(&self) -> Self {
+        Recent::default()
+    }
+}
+
+impl OpDef {
+    /// Parses parameters; the error names the operator.
+    pub fn parse(&self, given: &[(&str, Value)]) -> Result<Attrs> {
+        let fail = |e: Error| {
+            let mut call = format!("{}, in operator {}(name=\"\"", e.message(), self.name);
+            for (k, v) in given {
+                let _ = write!(call, ", {k}=\"{v}\"");
+            }
+            Error::new(e.kind(), call + ")").in_operator(&self.name)
+        };
+        let lenient: Vec<(&str, Value)>;
+        let relevant = if self.schema.fields.is_empty() {
+            lenient = Vec::new(); // operators without parameters ignore unknown keywords
+            &lenient
+        } else {
+            given
+        };
+        let values = self.schema.parse(relevant).map_err(fail)?;
+        let kept: Vec<_> = given.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
+        let typed = (self.typed)(&values, &kept).map_err(|e| e.in_operator(&self.name))?;
+        self.check_count(&values).map_err(fail)?;
+        Ok(Attrs::new(self.schema.clone(), values, typed, kept))
+    }
+
+    /// As [`OpDef::parse`]; calls with the same parameters share the result.
+    pub fn parse_shared(&self, given: &[(&str, Value)]) -> Result<Arc<Attrs>> {
+        if given.is_empty() {
+            if let Some(plain) = self.recent.plain.get() {
+                return Ok(plain.clone());
+            }
+            let plain = Arc::new(self.parse(given)?);
+            return Ok(self.recent.plain.get_or_init(|| plain).clone());
+        }
+        if !self.shares {
+            return Ok(Arc::new(self.parse(given)?));
+        }
+        if let Some(known) = self.recent.find(given) {
+            return Ok(known);
+        }
+        let fresh = Arc::new(self.parse(given)?);
+        self.recent.keep(fresh.clone());
+        Ok(fresh)
+    }
+
+    /// Refuses absurd counts of inputs, which would allocate that many names.
+    fn check_count(&self, values: &[Value]) -> Result<()> {
+        let Some(count) = self.key_var_num_args.as_deref() else { return Ok(()) };
+        let at = self.schema.fields.iter().position(|f| f.name == count);
+        match at.and_then(|i| values.get(i)) {
+            Some(Value::Int(n)) if *n > MOST_INPUTS => Err(Error::parameter(format!(
+                "value {n} for Parameter {count} should be smaller equal to {MOST_INPUTS}"
+            ))),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Sorts the arguments of operator functions: which are inputs, parameters, or options of the call.
+//! Functions on arrays (`nd`) and on symbols (`sym`) follow the same rules.
+
+use super::convert::to_value;
+use super::error::IntoPy;
+use super::ndarray::PyNDArray;
+use super::package::package;
+use super::signature::{array_arguments, is_variadic};
+use crate::operator::{Attrs, OpDef, Value, is_hidden};
+use pyo3::exceptions::{PyAssertionError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString, PyTuple};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// What the inputs of a function are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Face {
+    Array,
+    Symbol,
+}
+
+/// The function of an operator: what its arguments are called.
+#[pyclass(frozen, module = "rsnet._core")]
+pub struct OpFunction {
+    pub name: String,
+    pub op: Arc<OpDef>,
+    pub face: Face,
+    /// Inputs in order; empty for operators with any number of them.
+    pub inputs: Vec<String>,
+    /// Interned keywords, inputs first, then parameters: compared by address before by text.
+    keywords: Vec<Py<PyString>>,
+    variadic: bool,
+}
+
+/// The arguments of one call, sorted.
+#[derive(Default)]
+pub struct Arguments<'py> {
+    /// Inputs by position or by a name of the signature.
+    pub inputs: SmallVec<[Option<Bound<'py, PyAny>>; 4]>,
+    /// Inputs under names that the signature does not show: the operator, with its parameters,
+    /// decides.
+    pub named: Vec<(String, Bound<'py, PyAny>)>,
+    /// Parameters, by the number of their field.
+    pub params: SmallVec<[(usize, Bound<'py, PyAny>); 4]>,
+    /// Parameters that the schema does not have, by name.
+    pub unknown: Vec<(String, Bound<'py, PyAny>)>,
+    /// Options of a call on arrays.
+    pub out: Option<Bound<'py, PyAny>>,
+    pub ctx: Option<Bound<'py, PyAny>>,
+    /// Options of a call on symbols.
+    pub node_name: Option<Bound<'py, PyAny>>,
+    pub attr: Option<Bound<'py, PyAny>>,
+}
+
+/// The value, unless it is `None`.
+fn some(value: Bound<'_, PyAny>) -> Option<Bound<'_, PyAny>> {
+    Some(value).filter(|v| !v.is_none())
+}
+
+impl OpFunction {
+    /// The function called `name` of operator `op`.
+    pub fn new(py: Python<'_>, name: &str, op: Arc<OpDef>, face: Face) -> Self {
+        let (variadic, inputs) = (is_variadic(&op), array_arguments(&op));
+        let keywords = inputs
+            .iter()
+            .chain(op.schema.fields.iter().map(|f| &f.name))
+            .map(|k| PyString::intern(py, k).unbind())
+            .collect();
+        OpFunction { name: name.to_owned(), op, face, inputs, keywords, variadic }
+    }
+
+    /// Number of the keyword: inputs first, then parameters.
+    fn keyword(&self, name: &Bound<'_, PyString>) -> Option<usize> {
+        let same = |k: &Py<PyString>| k.as_ptr() == name.as_ptr();
+        self.keywords.iter().position(same).or_else(|| {
+            let text = name.to_str().ok()?;
+            let names = self.inputs.iter().chain(self.op.schema.fields.iter().map(|f| &f.name));
+            names.into_iter().position(|k| k == text)
+        })
+    }
+
+    /// Can the value be an input?
+    fn is_input(&self, value: &Bound<'_, PyAny>) -> bool {
+        match self.face {
+            Face::Array => value.is_instance_of::<PyNDArray>(),
+            Face::Symbol => package(value.py()).is_ok_and(|p| p.is_symbol(value)),
+        }
+    }
+
+    /// The error of an input that is none; `key` is its name or position.
+    pub fn not_an_input(&self, key: &str, value: &Bound<'_, PyAny>) -> PyErr {
+        match self.face {
+            Face::Array => PyAssertionError::new_err(format!(
+                "Argument {key} must have NDArray type, but got {value}"
+            )),
+            Face::Symbol => PyTypeError::new_err(format!(
+                "Compose expect `Symbol` as arguments: argument '{key}' of {} is a {}",
+                self.name,
+                value.get_type().name().map_or_else(|_| "?".to_owned(), |n| n.to_string())
+            )),
+        }
+    }
+
+    fn given_twice(&self, key: &Bound<'_, PyString>) -> PyErr {
+        PyTypeError::new_err(format!("{}() got multiple values for argument '{key}'", self.name))
+    }
+
+    /// Sorts positional argument `i`.
+    pub fn positional<'py>(
+        &self,
+        args: &mut Arguments<'py>,
+        value: Bound<'py, PyAny>,
+        i: usize,
+    ) -> PyResult<()> {
+        if self.variadic {
+            // `Concat(a, b)` and `Concat([a, b])` are the same.
+            if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+                for item in value.try_iter()? {
+                    args.inputs.push(Some(item?));
+                }
+            } else {
+                args.inputs.push(Some(value));
+            }
+            return Ok(());
+        }
+        let fields = self.op.schema.fields.len();
+        let is_more = |args: &Arguments<'_>| args.params.is_empty() && args.out.is_none();
+        if i < self.inputs.len() || is_more(args) && self.takes(&value, i) {
+            args.inputs.push(Some(value));
+        } else if i - self.inputs.len() < fields {
+            args.params.push((i - self.inputs.len(), value));
+        } else if self.face == Face::Array && i - self.inputs.len() == fields {
+            args.out = some(value);
+        } else {
+            let most = self.inputs.len() + fields + usize::from(self.face == Face::Array);
+            return Err(PyTypeError::new_err(format!(
+                "{}() takes at most {most} positional arguments",
+                self.name
+            )));
+        }
+        Ok(())
+    }
+
+    /// Is positional argument `i`, which stands where a parameter does, an input? Then the operator
+    /// has, with other parameters, more inputs than its signature shows. (Behind the inputs of an
+    /// operator without parameters stands `out`.)
+    fn takes(&self, value: &Bound<'_, PyAny>, i: usize) -> bool {
+        let fields = self.op.schema.fields.len();
+        let at = i - self.inputs.len();
+        let has_room = self.face == Face::Symbol || at < fields;
+        has_room && self.is_input(value)
+    }
+
+    /// Sorts the argument of a keyword.
+    pub fn by_keyword<'py>(
+        &self,
+        args: &mut Arguments<'py>,
+        key: &Bound<'py, PyString>,
+        value: Bound<'py, PyAny>,
+    ) -> PyResult<()> {
+        let Some(i) = self.keyword(key) else { return self.by_other_keyword(args, key, value) };
+        if i < self.inputs.len() {
+            if args.inputs.get(i).is_some_and(Option::is_some) {
+                return Err(self.given_twice(key));
+            }
+            while args.inputs.len() <= i {
+                args.inputs.push(None);
+            }
+            args.inputs[i] = Some(value);
+        } else {
+            let field = i - self.inputs.len();
+            if args.params.iter().any(|p| p.0 == field) {
+                return Err(self.given_twice(key));
+            }
+            args.params.push((field, value));
+        }
+        Ok(())
+    }
+
+    /// Sorts the argument of a keyword that is neither an input nor a parameter of the signature.
+    fn by_other_keyword<'py>(
+        &self,
+        args: &mut Arguments<'py>,
+        key: &Bound<'py, PyString>,
+        value: Bound<'py, PyAny>,
+    ) -> PyResult<()> {
+        match (key.to_str()?, self.face) {
+            ("out", Face::Array) => args.out = some(value),
+            ("ctx", Face::Array) => args.ctx = Some(value),
+            ("name", Face::Symbol) => args.node_name = some(value),
+            ("attr", Face::Symbol) => args.attr = some(value),
+            ("name", Face::Array) | ("out", Face::Symbol) => {}
+            // One array is one input: of several kinds (`Custom`), by its name.
+            ("data", Face::Array) if self.variadic && self.is_input(&value) => {
+                match self.op.key_var_num_args {
+                    Some(_) => args.inputs.push(Some(value)),
+                    None => args.named.push(("data".to_owned(), value)),
+                }
+            }
+            ("data", _) if self.variadic && !self.is_input(&value) => {
+                if !args.inputs.is_empty() {
+                    return Err(self.given_twice(key));
+                }
+                args.inputs = value.try_iter()?.map(|v| v.map(Some)).collect::<PyResult<_>>()?;
+            }
+            (other, _) if self.is_input(&value) => args.named.push((other.to_owned(), value)),
+            (other, _) => args.unknown.push((other.to_owned(), value)),
+        }
+        Ok(())
+    }
+
+    /// Parameters by name, those that were not given left out.
+    pub fn given_params<'a, 'py>(
+        &'a self,
+        py: Python<'_>,
+        args: &'a Arguments<'py>,
+    ) -> PyResult<SmallVec<[(&'a str, &'a Bound<'py, PyAny>); 6]>> {
+        let package = package(py)?;
+        let fields = &self.op.schema.fields;
+        let known = args.params.iter().map(|(i, value)| (fields[*i].name.as_str(), value));
+        let unknown = args.unknown.iter().map(|(name, value)| (name.as_str(), value));
+        Ok(known.chain(unknown).filter(|(_, value)| !package.is_null(value)).collect())
+    }
+
+    /// The parsed parameters of a call on arrays.
+    pub fn attrs(
+        &self,
+        py: Python<'_>,
+        args: &Arguments<'_>,
+        n_inputs: usize,
+    ) -> PyResult<Arc<Attrs>> {
+        let mut params: SmallVec<[(&str, Value); 6]> = SmallVec::new();
+        if !(args.params.is_empty() && args.unknown.is_empty()) {
+            for (name, value) in self.given_params(py, args)? {
+                let is_type =
+                    name == "dtype" && !value.is_none() && !value.is_instance_of::<PyString>();
+                if is_type {
+                    let dtype = super::convert::dtype_arg(value)?;
+                    params.push((name, Value::Str(dtype.name().to_owned())));
+                } else if !is_hidden(name) {
+                    params.push((name, to_value(value)?));
+                }
+            }
+        }
+        if let Some(count) = self.op.key_var_num_args.as_deref()
+            && !params.iter().any(|p| p.0 == count)
+        {
+            params.push((count, Value::Int(n_inputs as i64)));
+        }
+        self.op.parse_shared(&params).py(py)
+    }
+
+    /// Inputs given by name after a missing one must be where the operator, with these parameters,
+    /// has them.
+    pub fn check_gaps(&self, attrs: &Attrs, given: &[Option<Bound<'_, PyAny>>]) -> PyResult<()> {
+        let is_given = |a: &Option<Bound<'_, PyAny>>| a.as_ref().is_some_and(|v| !v.is_none());
+        let names = self.op.inputs(attrs);
+        let given = self.inputs.iter().zip(given).filter(|g| is_given(g.1));
+        if let Some(((name, _), missing)) = given.zip(&names).find(|((name, _), n)| name != n) {
+            return Err(PyTypeError::new_err(format!(
+                "{}() got the array '{name}' but not '{missing}', its inputs are {}",
+                self.name,
+                names.join(", ")
+            )));
+        }
+        Ok(())
+    }
+
+    /// Puts the named arrays where the operator, with these parameters, has inputs of their names.
+    pub fn place<'a, 'py>(
+        &self,
+        attrs: &Attrs,
+        named: &'a [(String, Bound<'py, PyAny>)],
+        inputs: &mut SmallVec<[&'a Bound<'py, PyNDArray>; 4]>,
+    ) -> PyResult<()> {
+        let names = self.op.inputs(attrs);
+        if let Some((name, _)) = named.iter().find(|n| !names.contains(&n.0)) {
+            let known = names.join(", ");
+            return Err(PyTypeError::new_err(format!(
+                "{}() got an unexpected array '{name}', its inputs are {known}",
+                self.name
+            )));
+        }
+        let mut positional = std::mem::take(inputs).into_iter();
+        for name in &names {
+            match named.iter().find(|n| n.0 == *name) {
+                Some((_, array)) => inputs.push(array.cast::<PyNDArray>()?),
+                None => inputs.extend(positional.next()),
+            }
+        }
+        inputs.extend(positional);
+        Ok(())
+    }
+}

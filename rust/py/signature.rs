@@ -1,0 +1,69 @@
+//! Names, text signature and documentation of operator functions: the same of `nd` and of `sym`.
+
+use crate::operator::OpDef;
+use std::fmt::Write;
+
+/// Does the operator take any number of arrays?
+pub fn is_variadic(op: &OpDef) -> bool {
+    op.key_var_num_args.is_some() || op.input_docs.iter().any(|d| d.ty.ends_with("[]"))
+}
+
+/// The array arguments of an operator, as its functions show them; none if it takes any number.
+pub fn array_arguments(op: &OpDef) -> Vec<String> {
+    if is_variadic(op) {
+        return Vec::new();
+    }
+    if !op.input_docs.is_empty() {
+        return op.input_docs.iter().map(|d| d.name.clone()).collect();
+    }
+    op.parse(&[]).map(|attrs| op.inputs(&attrs)).unwrap_or_default()
+}
+
+/// Text signature and documentation of the function of an operator under `name`.
+pub fn documentation(name: &str, op: &OpDef, symbol: bool) -> String {
+    let arrays = array_arguments(op);
+    let mut text = String::from(name);
+    text.push('(');
+    if is_variadic(op) {
+        text.push_str("*data, ");
+    }
+    for a in arrays.iter().filter(|a| is_showable(a)) {
+        let _ = write!(text, "{a}=None, ");
+    }
+    let is_taken = |name: &String| arrays.contains(name) || is_variadic(op) && name == "data";
+    for f in op.schema.fields.iter().filter(|f| is_showable(&f.name) && !is_taken(&f.name)) {
+        if op.key_var_num_args.as_deref() != Some(&f.name) {
+            let _ = write!(text, "{}=_Null, ", f.name);
+        }
+    }
+    text.push_str(if symbol { "name=None, attr=None, out=None" } else { "out=None, name=None" });
+    text.push_str(", **kwargs)\n--\n\n");
+    text.push_str(&op.doc);
+    text.push_str("\n\nParameters\n----------\n");
+    for d in &op.input_docs {
+        let ty = d.ty.replace("NDArray-or-Symbol", if symbol { "Symbol" } else { "NDArray" });
+        let _ = writeln!(text, "{} : {ty}\n    {}", d.name, d.doc);
+    }
+    for f in &op.schema.fields {
+        let _ = writeln!(text, "{} : {}\n    {}", f.name, f.info(), f.doc);
+    }
+    if symbol {
+        text.push_str("name : string, optional\n    Name of the resulting symbol.\n");
+        text.push_str("\nReturns\n-------\nSymbol\n    The result symbol.\n");
+    } else {
+        text.push_str("out : NDArray, optional\n    The output NDArray to hold the result.\n");
+        text.push_str("\nReturns\n-------\nout : NDArray or list of NDArrays\n    The output of this function.\n");
+    }
+    text
+}
+
+/// Can Python show the name in a signature? Keywords (`in`, `lambda`) go by position or `**`.
+fn is_showable(name: &str) -> bool {
+    const KEYWORDS: &str = " False None True and as assert async await break class continue def del elif \
+                            else except finally for from global if import in is lambda nonlocal not or \
+                            pass raise return try while with yield ";
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name.chars().all(word)
+        && name.starts_with(|c: char| !c.is_ascii_digit())
+        && !KEYWORDS.contains(&format!(" {name} "))
+}

@@ -1,0 +1,149 @@
+"""The functions of an operator on arrays (``nd``) and on symbols (``sym``) take the same arguments.
+
+They differ in the options of a call only: ``out`` of arrays, ``name`` and ``attr`` of symbols.
+"""
+
+import inspect
+import re
+
+import numpy as np
+import pytest
+
+import rsnet as mx
+from rsnet import nd, sym
+from rsnet.symbol import register
+
+OPTIONS = {"out", "name", "attr"}
+NAMES = [n for n in mx._core.operator_names() if not n.startswith("_backward")]
+
+
+def both(name):
+    """The function of arrays and that of symbols, made for the operator itself."""
+    return mx._core.make_function(name, name, "rsnet.ndarray"), register.function(name)
+
+
+def shown(function):
+    return [
+        (p.name, p.kind, repr(p.default))
+        for p in inspect.signature(function).parameters.values()
+        if p.name not in OPTIONS
+    ]
+
+
+def documented(function):
+    """Everything that the documentation says about arguments, without the words array and symbol."""
+    text = function.__doc__.partition("Parameters\n----------\n")[2].partition("\nReturns")[0]
+    text = re.sub(r"^(out|name) : .*\n .*\n", "", text, flags=re.MULTILINE)
+    return text.replace("NDArray", "Symbol")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_signatures_and_documentation_agree(name):
+    array, symbol = both(name)
+    assert shown(array) == shown(symbol)
+    assert documented(array) == documented(symbol)
+    assert {"name", "attr"} <= set(inspect.signature(symbol).parameters)
+    assert {"name", "out"} <= set(inspect.signature(array).parameters)
+
+
+def of_same_kind(name, *args, **kwargs):
+    """The errors of both functions, with strings for operands put in as arrays and as symbols."""
+    operands = [
+        lambda text: nd.ones((2, 2)),
+        lambda text: sym.Variable(text),
+    ]
+    errors = []
+    for function, operand in zip(both(name), operands, strict=True):
+
+        def put(v, operand=operand):
+            return operand(v[1:]) if isinstance(v, str) and v.startswith("$") else v
+
+        with pytest.raises(Exception) as caught:
+            function(*map(put, args), **{k: put(v) for k, v in kwargs.items()})
+        errors.append((type(caught.value), str(caught.value)))
+    return errors
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_argument_that_is_given_twice_is_refused_by_both(name):
+    info = mx._core.operator_info(name)
+    keys = [*info["arrays"], *(p[0] for p in info["params"])]
+    if info["variadic"] or not keys:
+        pytest.skip("no argument has a position and a name")
+    value = "$a" if info["arrays"] else 1
+    array, symbol = of_same_kind(name, value, **{keys[0]: value})
+    assert array == symbol
+    assert array == (TypeError, f"{name}() got multiple values for argument '{keys[0]}'")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_too_many_positional_arguments_are_refused_by_both(name):
+    info = mx._core.operator_info(name)
+    if info["variadic"]:
+        pytest.skip("it takes any number")
+    count = len(info["arrays"]) + len(info["params"])
+    values = ["$a"] * len(info["arrays"]) + [1] * (len(info["params"]) + 2)
+    (kind, text), (symbol_kind, symbol_text) = of_same_kind(name, *values)
+    assert kind is symbol_kind is TypeError
+    assert text == f"{name}() takes at most {count + 1} positional arguments"
+    assert symbol_text == f"{name}() takes at most {count} positional arguments"
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "kwargs"),
+    [
+        ("sum", ("$x", 0), {"axis": 0}),
+        ("Activation", ("$x",), {"act_type": "relu", "alpha": 3}),
+        ("Activation", ("$x",), {"act_type": "tanhh"}),
+        ("FullyConnected", ("$x", "$w"), {"no_bias": True}),
+        ("Concat", ("$x", "$y"), {"dim": "x"}),
+        ("Concat", ("$x",), {"data": [1]}),
+    ],
+)
+def test_errors_of_parameters_agree(name, args, kwargs):
+    (kind, text), (symbol_kind, symbol_text) = of_same_kind(name, *args, **kwargs)
+    # The error of a node names it too.
+    node = re.compile(rf"^({name}) '[^']*': ")
+    assert kind is symbol_kind
+    assert node.sub(r"\1: ", symbol_text) == text
+
+
+def test_inputs_of_another_kind_are_refused():
+    with pytest.raises(AssertionError, match="Argument data must have NDArray type, but got 3"):
+        nd.relu(3)
+    with pytest.raises(TypeError, match="Compose expect `Symbol` as arguments: argument 'data' of"):
+        sym.relu(3)
+    with pytest.raises(AssertionError, match="Argument data must have NDArray type"):
+        nd.relu(sym.Variable("x"))
+    with pytest.raises(TypeError, match="argument 'data' of relu is a NDArray"):
+        sym.relu(nd.ones((2,)))
+    with pytest.raises(TypeError, match="argument '1' of Concat is a int"):
+        sym.Concat(sym.Variable("x"), 2)
+
+
+def test_inputs_may_be_given_in_the_same_ways():
+    x, y = np.ones((2, 2), "float32"), np.full((2, 2), 3, "float32")
+    calls = [
+        lambda f, a, b: f.Concat(a, b, dim=1),
+        lambda f, a, b: f.Concat([a, b], dim=1),
+        lambda f, a, b: f.broadcast_add(lhs=a, rhs=b),
+        lambda f, a, b: f.broadcast_add(a, rhs=b),
+        lambda f, a, b: f.FullyConnected(a, b, num_hidden=2, no_bias=True),
+        lambda f, a, b: f.FullyConnected(weight=b, data=a, num_hidden=2, no_bias=True),
+        lambda f, a, b: f.sum(a, 1) + f.sum(b, axis=1, keepdims=mx.base._Null),
+        lambda f, a, b: f.LeakyReLU(a, f.max(b, axis=0), act_type="prelu"),
+    ]
+    for call in calls:
+        array = call(nd, nd.array(x), nd.array(y))
+        symbol = call(sym, sym.Variable("x"), sym.Variable("y"))
+        inputs = {"x": nd.array(x), "y": nd.array(y)}
+        got = symbol.eval(**{k: inputs[k] for k in symbol.list_arguments()})[0]
+        np.testing.assert_array_equal(got.asnumpy(), array.asnumpy())
+
+
+def test_a_node_takes_name_and_attributes():
+    fc = sym.FullyConnected(sym.Variable("x"), num_hidden=3, name="fc", attr={"color": "red"})
+    assert fc.list_arguments() == ["x", "fc_weight", "fc_bias"]
+    assert fc.attr("color") == "red" and fc.name == "fc"
+    with mx.name.NameManager():
+        assert sym.relu(sym.Variable("x"), name=None, out=None).name == "relu0"
