@@ -143,7 +143,7 @@ fn random_symbol(steps: &[(u8, u8, u8)], heads: &[u8]) -> Symbol {
         let name = format!("n{i}");
         let one = |o: &str| op(&r, o, &name, &[pick(x)]);
         let two = |o: &str| op(&r, o, &name, &[pick(x), pick(y)]);
-        made.push(match kind % 10 {
+        made.push(match kind % 13 {
             0 | 1 => one("relu"),
             2 | 3 => two("elemwise_add"),
             4 => two("elemwise_mul"),
@@ -151,7 +151,10 @@ fn random_symbol(steps: &[(u8, u8, u8)], heads: &[u8]) -> Symbol {
             6 => one("BatchNorm"),
             7 => one("Dropout"),
             8 => with_params(&r, "FullyConnected", &name, &[("num_hidden", 6.into())], &[pick(x)]),
-            _ => two("Loss"),
+            9 => two("Loss"),
+            10 => one("zeros_like"),
+            11 => two("like"),
+            _ => two("maximum"),
         });
     }
     let mut picked: Vec<usize> =
