@@ -23,7 +23,7 @@ UNARY = [
     lambda f, x: f.BlockGrad(x),
     lambda f, x: f.zeros_like(x),
     lambda f, x: f.ones_like(x),
-    lambda f, x: f.greater(x, f.zeros_like(x)),
+    lambda f, x: f.broadcast_greater(x, f.zeros_like(x)),
 ]
 #: So many of the first unary operations let gradients pass.
 DIFFERENTIABLE = len(UNARY) - 4
@@ -70,7 +70,9 @@ def build(recipe, module, values):
     _, steps, heads, _ = recipe
     values = list(values)
     for op, a, b in steps:
-        value = UNARY[op](module, values[a]) if b is None else BINARY[op](module, values[a], values[b])
+        value = (
+            UNARY[op](module, values[a]) if b is None else BINARY[op](module, values[a], values[b])
+        )
         values.append(value)
     return [values[h] for h in heads]
 
