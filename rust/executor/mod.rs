@@ -2,6 +2,7 @@
 //!
 //! [`run`] is the one place where write requests, temporaries and the choice of a kernel are handled.
 
+pub mod arena;
 #[cfg(test)]
 mod array_tests;
 mod at_once;
@@ -9,18 +10,19 @@ pub mod autograd;
 pub mod bind;
 #[cfg(test)]
 mod contract_tests;
-mod cut;
 pub mod exec;
 pub mod imperative;
-pub mod lanes;
+pub mod instance;
 pub mod line;
 pub mod resource;
 pub mod run;
 #[cfg(test)]
 mod run_tests;
 pub mod runtime;
+mod segmentation;
 pub mod segments;
 mod short;
+pub mod step;
 #[cfg(test)]
 mod tests;
 pub mod transfer;
