@@ -1,4 +1,4 @@
-"""Extents that an inference function leaves open: 0 means "unknown" until a neighbour or an empty input says so."""
+"""Extents that an inference function leaves open are unknown until a neighbour says what they are."""
 
 import numpy as np
 import pytest
