@@ -28,7 +28,7 @@ from ._door import (
     fail,
     free_name,
     name_list,
-    resource_kinds,
+    resource_requests,
     shape_list,
     type_list,
 )
@@ -461,6 +461,7 @@ class Entry:
         return (
             shape_list(self.name, what + "inputs", ins, attrs.facts.inputs),
             shape_list(self.name, what + "outputs", outs, attrs.facts.outputs),
+            None,
         )
 
     def _infer_type(self, attrs: Attrs, ins: list[Any], outs: list[Any]) -> Any:
@@ -494,8 +495,9 @@ class Entry:
             raise fail(self.name, f"FInplaceIdentity returned {same!r} for {len(pairs)} pairs")
         return [(i, o, bool(s)) for (i, o), s in zip(pairs, same)]
 
-    def _resources(self, attrs: Attrs) -> list[str]:
-        return resource_kinds(self.name, "FResourceRequest", self.attr("FResourceRequest")(attrs))
+    def _resources(self, attrs: Attrs, *shapes: list[Any]) -> list[tuple[str, int]]:
+        answer = self.attr("FResourceRequest")(attrs)
+        return resource_requests(self.name, "FResourceRequest", answer)
 
     def _state(self, attrs: Attrs, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
         return self.attr("FCreateOpState")(attrs, ctx, shapes, [TYPES[t] for t in types])

@@ -76,8 +76,9 @@ class Definition:
         self.make: Callable[[tuple[Any, ...], dict[str, Any]], Any] = lambda values, given: None
         #: facts(payload) -> Facts
         self.facts: Callable[[Any], Facts]
-        #: infer_shape(payload, in_shapes, out_shapes, exact) -> (in_shapes, out_shapes), or None:
-        #: unknown. When `exact` all inputs are known: an extent of 0 is an empty axis
+        #: infer_shape(payload, in_shapes, out_shapes, exact) -> (in_shapes, out_shapes, empty), or
+        #: None: unknown. All inputs are known if `exact`. An extent of 0 in the answer is unknown
+        #: unless `empty` is True, or it is None and a known input is empty
         self.infer_shape: Callable[..., Any] | None = None
         #: infer_both(payload, in_shapes, in_types) -> (in_types, out_shapes, out_types), from known
         #: shapes and at least one known type: asked instead of the others where both are wanted
@@ -88,8 +89,11 @@ class Definition:
         self.inplace: Callable[[Any], Sequence[tuple[int, int, bool]]] | None = None
         #: variable_attrs(payload) -> [(input, key, text)], set on variables that are inputs
         self.variable_attrs: Callable[[Any], Sequence[tuple[str, str, str]]] | None = None
-        #: resources(payload) -> ["temp_space" | "random"]
-        self.resources: Callable[[Any], Sequence[str]] | None = None
+        #: accumulates(payload) -> does the operator handle the request "add" itself? Without it, it
+        #: writes to a temporary array, which the core then adds to the output
+        self.accumulates: Callable[[Any], bool] | None = None
+        #: resources(payload, in_shapes, out_shapes) -> [("temp_space" | "random", bytes)]
+        self.resources: Callable[..., Sequence[tuple[str, int]]] | None = None
         #: state(payload, ctx, in_shapes, in_types) -> what forward and backward of a node share
         self.state: Callable[..., Any] | None = None
         #: None, "zero", ("backward", operator, deps(payload, n_in, n_out)) or ("rule", function)
@@ -235,16 +239,23 @@ def name_list(operator: str, what: str, value: Any, *, any_text: bool = False) -
     return tuple(value)
 
 
-def resource_kinds(operator: str, method: str, answer: Any) -> list[str]:
-    """Checks that ``answer`` lists resources, at most one of them temporary space."""
+def resource_requests(operator: str, method: str, answer: Any) -> list[tuple[str, int]]:
+    """Checks that ``answer`` lists resources, at most one of them temporary space: their kinds, each
+    with the bytes that it needs. (0: the operator does not say.)
+    """
     if isinstance(answer, str) or not isinstance(answer, (list, tuple)):
         raise fail(operator, f"{method} returned {answer!r}, expected a list of resources")
-    kinds = [str(getattr(r, "value", r)) for r in answer]
-    for kind in kinds:
+    requests = []
+    for given in answer:
+        kind, size = given if isinstance(given, tuple) and len(given) == 2 else (given, 0)
+        kind = str(getattr(kind, "value", kind))
         if kind not in ("temp_space", "random"):
             raise fail(
                 operator, f"{method} asked for {kind!r}, valid are 'temp_space' and 'random'"
             )
-    if kinds.count("temp_space") > 1:
+        if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < 2**63:
+            raise fail(operator, f"{method}: {kind} has {size!r} bytes, expected 0 to 2**63 - 1")
+        requests.append((kind, size))
+    if sum(kind == "temp_space" for kind, _ in requests) > 1:
         raise fail(operator, f"{method} asked for more than one temp_space")
-    return kinds
+    return requests

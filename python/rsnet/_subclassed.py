@@ -16,7 +16,7 @@ from ._door import (
     KernelSpec,
     fail,
     name_list,
-    resource_kinds,
+    resource_requests,
     shape_list,
     type_list,
 )
@@ -123,7 +123,7 @@ class Node:
             shape_list(self.name, f"infer_shape: {what}", part, names)
             for what, part, names in zip(_PARTS, parts, self._names())
         ]
-        return shapes[0] + shapes[2], shapes[1]
+        return shapes[0] + shapes[2], shapes[1], None
 
     def infer_type(self, ins: list[Any], outs: list[Any]) -> Any:
         answer = self.prop.infer_type([TYPES[t] for t in ins[: self.n_args]])
@@ -251,9 +251,9 @@ class Node:
                 self.name, f"{method} returned the pair {pair!r}, expected (input, output){hint}"
             ) from None
 
-    def requests(self, which: str, shapes: list[Any]) -> list[str]:
+    def requests(self, which: str, shapes: list[Any]) -> list[tuple[str, int]]:
         method = which + "_resource"
-        return resource_kinds(self.name, method, getattr(self.prop, method)(shapes))
+        return resource_requests(self.name, method, getattr(self.prop, method)(shapes))
 
 
 _PARTS = ("inputs", "outputs", "auxiliary states")
@@ -275,8 +275,8 @@ def node_definitions(
     forward.infer_shape = lambda node, ins, outs, exact: node.infer_shape(ins, outs)
     forward.infer_type = lambda node, ins, outs: node.infer_type(ins, outs)
     forward.inplace = Node.forward_inplace
-    forward.resources = lambda node: (
-        node.requests("forward", [()] * node.n_args) if node.forward_resources else []
+    forward.resources = lambda node, ins, outs: (
+        node.requests("forward", ins[: node.n_args]) if node.forward_resources else []
     )
     forward.state = state
     forward.gradient = ("backward", backward_name, Node.deps)
@@ -287,8 +287,9 @@ def node_definitions(
     backward.make = make
     backward.facts = _backward_facts
     backward.inplace = Node.backward_inplace
-    backward.resources = lambda node: (
-        node.requests("backward", [()] * node.n_args) if node.backward_resources else []
+    # The gradients have the shapes of the arguments.
+    backward.resources = lambda node, ins, outs: (
+        node.requests("backward", outs[: node.n_args]) if node.backward_resources else []
     )
     backward.kernels = [backward_kernel]
     return forward, backward

@@ -1,7 +1,7 @@
 """`Executor`: a symbol bound to arrays, and the two ways to bind one.
 
 One executor may be used by several threads at once: the first thread that calls `forward` works in
-the executor's own memory, any other thread in a lane of its own, made when first needed. A thread
+the executor's own memory, any other thread in memory of its own, made when first needed. A thread
 sees the inputs it gave to `forward(**kw)` and the outputs of its own last forward; parameters and
 auxiliary states are shared, and gradients are written one run after the other.
 """
@@ -106,11 +106,6 @@ class Executor:
             bound = self.arg_arrays[index]
             if not isinstance(value, NDArray):
                 value = array(np.asarray(value), dtype=bound.dtype)
-            if value.shape != bound.shape:
-                raise ValueError(
-                    f"Shape not match! Argument {name}, need: {bound.shape}, received: "
-                    f"{value.shape}"
-                )
             indices.append(index)
             values.append(value)
         return indices, values

@@ -236,7 +236,7 @@ class UserOpDefinition:
         return counts
 
     def _infer_shape(self, conf: Conf, ins: list[Any], outs: list[Any], exact: bool) -> Any:
-        return (ins, self.inference.shapes(conf, ins)) if exact else None
+        return (ins, self.inference.shapes(conf, ins), True) if exact else None
 
     def _infer_type(self, conf: Conf, ins: list[Any], outs: list[Any]) -> Any:
         return None if ins and not any(ins) else self.inference.types(conf, ins)

@@ -3,11 +3,13 @@
 //! Everything that can be wrong is found here, with names: arrays of another shape, dtype or device than
 //! inference and placement gave, gradients that do not fit, kernels that do not exist.
 
-use super::lanes::{Arena, LaneState, Lanes};
+use super::arena::Arena;
+use super::instance::{InstanceState, Instances};
 use super::run::{Prepared, prepare};
 use super::segments::BulkLimits;
 use crate::context::Context;
 use crate::dtype::DType;
+use crate::engine::MOST_VARIABLES;
 use crate::error::{AtNode as _, Error, Result};
 use crate::executor::Runtime;
 use crate::graph::{Plan, PlanOptions, PlanRequest, Symbol};
@@ -15,7 +17,7 @@ use crate::lock::Lock;
 use crate::ndarray::NDArray;
 use crate::operator::{OpReq, OpState};
 use crate::shape::Shape;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -52,7 +54,7 @@ pub struct Executor {
     pub(super) aux: Vec<NDArray>,
     /// Were the auxiliary states' bytes good when a run was last pushed?
     pub(super) aux_good: Lock<Vec<bool>>,
-    pub(super) lanes: Lanes,
+    pub(super) instances: Instances,
     pub(super) monitor: Lock<Option<(Monitor, bool)>>,
 }
 
@@ -63,20 +65,10 @@ impl Executor {
         check_counts(b)?;
         let plan = Arc::new(crate::graph::plan(&request(rt, b))?);
         check_arrays(b, &plan)?;
+        check_operands(&plan)?;
         let prepared = kernels(&plan)?;
         let arenas = arenas(rt, &plan, b.shared.as_deref())?;
-        let first = LaneState {
-            arenas,
-            args: b.args.clone(),
-            own: vec![false; b.args.len()],
-            outputs: outputs(rt, &plan, &b.args)?,
-            head_grads: vec![None; plan.head_grads.len()],
-            states: states(&plan)?,
-            ready: None,
-            vars: None,
-            forwards: 0,
-            next_step: 0,
-        };
+        let first = new_state(rt, &plan, arenas, &b.args)?;
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Ok(Arc::new(Executor {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -86,7 +78,7 @@ impl Executor {
             plan,
             limits: BulkLimits::from_env(),
             aux_good: Lock::new(vec![true; binding.aux.len()]),
-            lanes: Lanes::new(first),
+            instances: Instances::new(first),
             monitor: Lock::new(None),
             symbol: binding.symbol,
             args: binding.args,
@@ -103,21 +95,32 @@ impl Executor {
         &self.symbol
     }
 
-    /// A lane for another thread: its own arena, outputs and states.
-    pub(super) fn new_lane(&self) -> Result<LaneState> {
-        Ok(LaneState {
-            arenas: arenas(&self.rt, &self.plan, None)?,
-            args: self.args.clone(),
-            own: vec![false; self.args.len()],
-            outputs: outputs(&self.rt, &self.plan, &self.args)?,
-            head_grads: vec![None; self.plan.head_grads.len()],
-            states: states(&self.plan)?,
-            ready: None,
-            vars: None,
-            forwards: 0,
-            next_step: 0,
-        })
+    /// The state of an instance for another thread, with arenas of its own.
+    pub(super) fn new_instance(&self) -> Result<InstanceState> {
+        let arenas = arenas(&self.rt, &self.plan, None)?;
+        new_state(&self.rt, &self.plan, arenas, &self.args)
     }
+}
+
+/// The state of an instance before its first run.
+fn new_state(
+    rt: &Arc<Runtime>,
+    plan: &Plan,
+    arenas: Vec<Arc<Arena>>,
+    args: &[NDArray],
+) -> Result<InstanceState> {
+    Ok(InstanceState {
+        arenas,
+        args: args.to_vec(),
+        own: vec![false; args.len()],
+        outputs: outputs(rt, plan, args)?,
+        head_grads: vec![None; plan.head_grads.len()],
+        states: states(plan)?,
+        ready: None,
+        vars: None,
+        forwards: 0,
+        next_step: 0,
+    })
 }
 
 fn request(rt: &Runtime, b: &Binding) -> PlanRequest {
@@ -202,6 +205,34 @@ fn check_arrays(b: &Binding, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
+/// An error if an operator has more arrays than one operation of the engine can name.
+fn check_operands(plan: &Plan) -> Result<()> {
+    let graph = &plan.graph;
+    // Besides, a node's operation names its segment's variable and the arenas.
+    let most = MOST_VARIABLES - 1 - plan.arena_bytes.len();
+    for (n, node) in graph.nodes.iter().enumerate() {
+        if node.inputs.len() + node.num_outputs as usize <= most {
+            continue;
+        }
+        let operands = node.inputs.iter().map(|&e| graph.entry_id(e)).chain(graph.entries_of(n));
+        let outside = |id: &usize| {
+            !matches!(
+                plan.place[*id],
+                crate::graph::Place::Arena { .. } | crate::graph::Place::Nowhere
+            )
+        };
+        let arrays = operands.filter(outside).collect::<HashSet<usize>>().len();
+        if arrays > most {
+            return Err(Error::value(format!(
+                "an operator of a graph reads and writes at most {most} arrays from outside of it, this one \
+                 {arrays}"
+            )))
+            .at_node(node.op_name(), &node.name);
+        }
+    }
+    Ok(())
+}
+
 /// The kernel of every operator node.
 fn kernels(plan: &Plan) -> Result<Vec<Option<Arc<Prepared<'static>>>>> {
     let graph = &plan.graph;
@@ -240,9 +271,9 @@ fn states(plan: &Plan) -> Result<Vec<Option<OpState>>> {
     Ok(states)
 }
 
-/// The arenas of a plan: those of another executor's first lane, grown if need be, or fresh ones.
+/// The arenas of a plan: those of another executor's first instance, grown if need be, or fresh ones.
 fn arenas(rt: &Arc<Runtime>, plan: &Plan, shared: Option<&Executor>) -> Result<Vec<Arc<Arena>>> {
-    let given = shared.map(|e| e.lanes.first().state.lock().arenas.clone()).unwrap_or_default();
+    let given = shared.map(|e| e.instances.first().state.lock().arenas.clone()).unwrap_or_default();
     let mut arenas = Vec::with_capacity(plan.arena_bytes.len());
     for &(device, bytes) in &plan.arena_bytes {
         match given.iter().find(|a| a.device == device) {

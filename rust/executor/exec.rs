@@ -1,9 +1,10 @@
 //! Running an executor: forward, backward, one node at a time, and what comes out.
 
+use super::arena::{Arena, Memory, RunId};
 use super::bind::{Executor, Monitor};
 use super::call_site;
-use super::lanes::{Arena, Lane, LaneState, Memory, Ready, RunId};
-use super::segments::{Parts, Program, Run};
+use super::instance::{Instance, InstanceState, Ready};
+use super::segments::{Parts, PassInfo, Program};
 use super::transfer::push_copy;
 use crate::engine::{Push, Task};
 use crate::error::{Error, Result};
@@ -35,15 +36,15 @@ impl Pass {
 }
 
 impl Executor {
-    /// Copies `inputs` (argument index, values) into the lane of this thread, pushes the forward pass and
+    /// Copies `inputs` (argument index, values) into the instance of this thread, pushes the forward pass and
     /// returns the outputs: the same arrays on every call of a thread.
     ///
     /// A callback may run inside the push, so no lock is held then, except those of shared arenas.
     pub fn forward(&self, is_train: bool, inputs: &[(usize, NDArray)]) -> Result<Vec<NDArray>> {
-        let lane = self.lanes.mine(|| self.new_lane())?;
-        let set = |state: &mut LaneState| self.set_inputs(&lane, state, inputs);
+        let instance = self.instances.mine(|| self.new_instance())?;
+        let set = |state: &mut InstanceState| self.set_inputs(&instance, state, inputs);
         let mut outputs = Vec::new();
-        self.start(&lane, Pass::Forward, is_train, set, |state| {
+        self.start(&instance, Pass::Forward, is_train, set, |state| {
             outputs.clone_from(&state.outputs)
         })?;
         Ok(outputs)
@@ -55,14 +56,14 @@ impl Executor {
         if self.plan.arg_grads.iter().all(Option::is_none) {
             return Ok(());
         }
-        let lane = self.lanes.mine_or_first();
-        let set = |state: &mut LaneState| {
+        let instance = self.instances.mine_or_first();
+        let set = |state: &mut InstanceState| {
             if state.forwards == 0 {
                 return Err(Error::value("backward() needs a forward(is_train=True) before it"));
             }
             self.set_head_grads(state, head_grads)
         };
-        self.start(&lane, Pass::Backward, is_train, set, |_| {})
+        self.start(&instance, Pass::Backward, is_train, set, |_| {})
     }
 
     /// Runs node number `step` of the forward pass; returns how many are left.
@@ -70,25 +71,25 @@ impl Executor {
         if step >= self.forward_steps {
             return Ok(0);
         }
-        let lane = self.lanes.mine(|| self.new_lane())?;
-        self.start(&lane, Pass::Step(step), is_train, |_| Ok(()), |_| {})?;
+        let instance = self.instances.mine(|| self.new_instance())?;
+        self.start(&instance, Pass::Step(step), is_train, |_| Ok(()), |_| {})?;
         Ok(self.forward_steps - step - 1)
     }
 
-    /// Pushes a pass in a lane, alone on the arenas that it shares: every run begins here. `set` copies
-    /// what the caller gives into the lane, `look` sees the lane when nothing is wrong with the run.
+    /// Pushes a pass in an instance, alone on the arenas that it shares: every run begins here. `set` copies
+    /// what the caller gives into the instance, `look` sees the instance when nothing is wrong with the run.
     fn start(
         &self,
-        lane: &Lane,
+        instance: &Instance,
         pass: Pass,
         is_train: bool,
-        set: impl FnOnce(&mut LaneState) -> Result<()>,
-        look: impl FnOnce(&LaneState),
+        set: impl FnOnce(&mut InstanceState) -> Result<()>,
+        look: impl FnOnce(&InstanceState),
     ) -> Result<()> {
-        let shared = self.shared_arenas(lane);
+        let shared = self.shared_arenas(instance);
         let _alone = shared.iter().map(|a| a.alone()).collect::<Result<Vec<_>>>()?;
         let ready = {
-            let mut state = lane.state.lock();
+            let mut state = instance.state.lock();
             set(&mut state)?;
             let ready = self.ready(&mut state)?;
             let all = ready.program.forward_steps;
@@ -96,13 +97,13 @@ impl Executor {
                 Pass::Forward | Pass::Step(0) => {
                     self.restore_states(&state)?;
                     state.forwards += 1;
-                    self.note_run(lane, &state);
+                    self.note_run(instance, &state);
                 }
                 Pass::Backward => check_whole(&state, all)?,
                 Pass::Step(step) => check_next(&state, step, all)?,
             }
             // The values that later steps read must still be there.
-            self.check_last_run(lane, &state, pass)?;
+            self.check_last_run(instance, &state, pass)?;
             state.next_step = match pass {
                 Pass::Step(step) => step + 1,
                 Pass::Forward | Pass::Backward => all,
@@ -115,9 +116,17 @@ impl Executor {
 
     /// The outputs of this thread's last forward pass; zeros before the first.
     pub fn outputs(&self) -> Result<Vec<NDArray>> {
-        let outputs = self.lanes.mine_or_first().state.lock().outputs.clone();
+        let outputs = self.instances.mine_or_first().state.lock().outputs.clone();
         outputs.iter().try_for_each(NDArray::zero_if_pending)?;
         Ok(outputs)
+    }
+
+    /// The planned graph as text, with a line for every segment: the nodes, by their position in execution order,
+    /// that run as one operation of the engine.
+    pub fn debug_str(&self) -> Result<String> {
+        let instance = self.instances.first();
+        let ready = self.ready(&mut instance.state.lock())?;
+        Ok(self.plan.debug_str(&ready.program.node_ranges()))
     }
 
     /// Installs or removes a monitor; with `all` it sees inputs too.
@@ -128,12 +137,12 @@ impl Executor {
     /// Does another executor use this one's memory? Then runs wait for each other's pushes, and the caller
     /// must hold nothing that a callback needs.
     pub fn shares_memory(&self) -> bool {
-        !self.shared_arenas(&self.lanes.mine_or_first()).is_empty()
+        !self.shared_arenas(&self.instances.mine_or_first()).is_empty()
     }
 
-    /// Arenas of a lane that other executors use too, always in one order.
-    fn shared_arenas(&self, lane: &Lane) -> Vec<Arc<Arena>> {
-        let state = lane.state.lock();
+    /// Arenas of an instance that other executors use too, always in one order.
+    fn shared_arenas(&self, instance: &Instance) -> Vec<Arc<Arena>> {
+        let state = instance.state.lock();
         let others = state.arenas.iter().filter(|arena| Arc::strong_count(arena) > 1);
         let mut shared: Vec<_> = others.cloned().collect();
         drop(state);
@@ -144,7 +153,7 @@ impl Executor {
     /// Auxiliary states that a failed run of this executor left marked as never computed hold what they
     /// held before it: they are good again, or one failure would end the executor's life. States that were
     /// bad before the run, or became bad by something else, stay so.
-    fn restore_states(&self, state: &LaneState) -> Result<()> {
+    fn restore_states(&self, state: &InstanceState) -> Result<()> {
         if self.aux.is_empty() {
             return Ok(());
         }
@@ -171,33 +180,34 @@ impl Executor {
         Ok(())
     }
 
-    /// Did the last run of some lane fail with this very error?
-    fn failed_with(&self, mine: &LaneState, error: &Error) -> bool {
+    /// Did the last run of some instance fail with this very error?
+    fn failed_with(&self, mine: &InstanceState, error: &Error) -> bool {
         let same =
             |output: &NDArray| self.rt.engine.poisoned(output.var()).is_some_and(|e| e.same(error));
-        let other =
-            |lane: &Lane| lane.state.try_lock().is_some_and(|state| state.outputs.iter().any(same));
-        mine.outputs.iter().any(same) || self.lanes.all().iter().any(|lane| other(lane))
+        let other = |instance: &Instance| {
+            instance.state.try_lock().is_some_and(|state| state.outputs.iter().any(same))
+        };
+        mine.outputs.iter().any(same) || self.instances.all().iter().any(|instance| other(instance))
     }
 
-    fn run_id(&self, lane: &Lane, state: &LaneState) -> RunId {
-        (self.id, lane.number, state.forwards)
+    fn run_id(&self, instance: &Instance, state: &InstanceState) -> RunId {
+        (self.id, instance.number, state.forwards)
     }
 
-    fn note_run(&self, lane: &Lane, state: &LaneState) {
+    fn note_run(&self, instance: &Instance, state: &InstanceState) {
         for arena in self.used_arenas(state) {
-            arena.note(self.run_id(lane, state));
+            arena.note(self.run_id(instance, state));
         }
     }
 
     /// Arenas in which this plan has bytes.
-    fn used_arenas<'a>(&'a self, state: &'a LaneState) -> impl Iterator<Item = &'a Arena> {
+    fn used_arenas<'a>(&'a self, state: &'a InstanceState) -> impl Iterator<Item = &'a Arena> {
         let used = |device| self.plan.arena_bytes.iter().any(|a| a.0 == device);
         state.arenas.iter().map(|arena| &**arena).filter(move |arena| used(arena.device))
     }
 
-    fn check_last_run(&self, lane: &Lane, state: &LaneState, pass: Pass) -> Result<()> {
-        let mine = self.run_id(lane, state);
+    fn check_last_run(&self, instance: &Instance, state: &InstanceState, pass: Pass) -> Result<()> {
+        let mine = self.run_id(instance, state);
         for arena in self.used_arenas(state) {
             if arena.last_run() != Some(mine) {
                 let (began, needs) = match pass {
@@ -216,7 +226,7 @@ impl Executor {
     fn push_pass(&self, ready: &Ready, pass: Pass, is_train: bool) -> Result<()> {
         let program = &ready.program;
         let steps = pass.steps(program);
-        let run = program.run_info(&self.rt, steps.clone(), is_train);
+        let run = program.pass_info(&self.rt, steps.clone(), is_train);
         let monitor = self.monitor.lock().clone();
         if let Some(monitor) = monitor {
             return self.push_watched(ready, steps, &run, &monitor);
@@ -235,8 +245,8 @@ impl Executor {
 
     fn set_inputs(
         &self,
-        lane: &Lane,
-        state: &mut LaneState,
+        instance: &Instance,
+        state: &mut InstanceState,
         inputs: &[(usize, NDArray)],
     ) -> Result<()> {
         for (index, value) in inputs {
@@ -246,9 +256,13 @@ impl Executor {
                 .ok_or_else(|| Error::index(format!("argument {index} of {}", state.args.len())))?;
             if value.shape() != bound.shape() {
                 let name = &self.plan.graph.nodes[self.plan.arguments[*index] as usize].name;
-                return Err(Error::argument(name, "shape", value.shape(), bound.shape()));
+                return Err(Error::value(format!(
+                    "Shape not match! Argument {name}, need: {}, received: {}",
+                    bound.shape(),
+                    value.shape()
+                )));
             }
-            if lane.number > 0 && !state.own[*index] {
+            if instance.number > 0 && !state.own[*index] {
                 let (shape, dtype) = (bound.shape().clone(), bound.dtype());
                 let own = NDArray::pending(&self.rt, &shape, dtype, bound.context())?;
                 self.replace_argument(state, *index, own);
@@ -261,8 +275,8 @@ impl Executor {
         Ok(())
     }
 
-    /// Puts a lane's own array in the place of an argument, also where the argument is an output.
-    fn replace_argument(&self, state: &mut LaneState, index: usize, own: NDArray) {
+    /// Puts an instance's own array in the place of an argument, also where the argument is an output.
+    fn replace_argument(&self, state: &mut InstanceState, index: usize, own: NDArray) {
         let node = self.plan.arguments[index];
         for (output, entry) in state.outputs.iter_mut().zip(&self.plan.outputs) {
             if entry.node == node {
@@ -274,7 +288,7 @@ impl Executor {
         state.ready = None;
     }
 
-    fn set_head_grads(&self, state: &mut LaneState, given: &[Option<NDArray>]) -> Result<()> {
+    fn set_head_grads(&self, state: &mut InstanceState, given: &[Option<NDArray>]) -> Result<()> {
         let outputs = self.plan.outputs.len();
         if given.len() > outputs {
             return Err(Error::value(format!(
@@ -315,8 +329,8 @@ impl Executor {
         Ok(())
     }
 
-    /// The program of a lane, laid out anew if an array or an arena was replaced.
-    fn ready(&self, state: &mut LaneState) -> Result<Ready> {
+    /// The program of an instance, laid out anew if an array or an arena was replaced.
+    fn ready(&self, state: &mut InstanceState) -> Result<Ready> {
         if let Some(ready) = &state.ready {
             let pairs = ready.memory.arenas.iter().zip(&state.arenas);
             if pairs.into_iter().all(|(memory, arena)| arena.is_current(memory)) {
@@ -336,7 +350,7 @@ impl Executor {
     }
 
     /// Which array stands behind which entry.
-    fn lay_out(&self, state: &LaneState) -> Result<Memory> {
+    fn lay_out(&self, state: &InstanceState) -> Result<Memory> {
         let plan = &self.plan;
         let args = plan.arguments.iter().zip(&state.args);
         let bound = args.chain(plan.aux.iter().zip(&self.aux));
@@ -375,7 +389,7 @@ impl Executor {
         &self,
         Ready { program, memory }: &Ready,
         steps: Range<usize>,
-        run: &Arc<Run>,
+        run: &Arc<PassInfo>,
         (monitor, all): &(Monitor, bool),
     ) -> Result<()> {
         let plan = &self.plan;
@@ -410,7 +424,7 @@ impl Executor {
 }
 
 /// Backward needs all steps of the forward pass.
-fn check_whole(state: &LaneState, all: usize) -> Result<()> {
+fn check_whole(state: &InstanceState, all: usize) -> Result<()> {
     match state.next_step {
         ran if ran < all => Err(Error::value(format!(
             "backward() needs a whole forward pass before it: partial_forward ran {ran} of {all} steps"
@@ -420,7 +434,7 @@ fn check_whole(state: &LaneState, all: usize) -> Result<()> {
 }
 
 /// Steps are made in their order: one may have taken the memory of what earlier ones read.
-fn check_next(state: &LaneState, step: usize, all: usize) -> Result<()> {
+fn check_next(state: &InstanceState, step: usize, all: usize) -> Result<()> {
     let next = state.next_step % all;
     if step == next {
         return Ok(());

@@ -4,6 +4,7 @@
 //! [`run`] is the one place where write requests, temporaries and the choice of a kernel are
 //! handled.
 
+pub mod arena;
 #[cfg(test)]
 mod array_tests;
 pub mod autograd;
@@ -11,15 +12,18 @@ pub mod bind;
 pub mod call_site;
 #[cfg(test)]
 mod contract_tests;
-mod cut;
 pub mod exec;
 pub mod imperative;
 pub mod inline;
-pub mod lanes;
+pub mod instance;
 pub mod resource;
 pub mod run;
+#[cfg(test)]
+mod run_tests;
 pub mod runtime;
+mod segmentation;
 pub mod segments;
+pub mod step;
 #[cfg(test)]
 mod tests;
 pub mod transfer;

@@ -5,21 +5,19 @@
 //! written in Python) is a segment of its own, because it ends when it says so. What orders segments is told
 //! in `cut.rs`.
 
+use super::arena::Memory;
 use super::call_site;
-use super::cut::{Cutter, Division, Segment, SegmentVars};
-use super::lanes::Memory;
 use super::run::{Prepared, Running};
-use crate::context::Context;
+use super::segmentation::{Segment, SegmentVars, Segmentation, Segmenter};
+use super::step::Step;
 use crate::engine::{OnComplete, Prop, Push, Task, Var};
 use crate::error::{AtNode, Error, Result};
 use crate::executor::Runtime;
-use crate::graph::{Entry, Plan};
+use crate::graph::Plan;
 use crate::kernels::copy::copy;
-use crate::ndarray::{Base, NDArray};
-use crate::operator::{OpContext, OpReq, OpState, RandomKey};
+use crate::ndarray::Base;
+use crate::operator::{OpContext, OpState, RandomKey};
 use crate::profiler::{Span, mode};
-use crate::tensor::View;
-use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -56,30 +54,11 @@ impl BulkLimits {
 }
 
 /// What one run knows beyond its program.
-pub struct Run {
+pub struct PassInfo {
     pub is_train: bool,
     pub need_grad: bool,
     /// Random keys by step; empty when no step of the program wants one.
     pub keys: Vec<RandomKey>,
-}
-
-/// A node made ready.
-pub struct Step {
-    pub node: u32,
-    pub device: Context,
-    prepared: Arc<Prepared<'static>>,
-    state: Option<OpState>,
-    inputs: Arc<[View]>,
-    outputs: Arc<[View]>,
-    req: Vec<OpReq>,
-    /// What the kernel is asked for, if it needs no temporaries.
-    direct: Option<SmallVec<[OpReq; 4]>>,
-    wants_random: bool,
-    /// Auxiliary states that this node, computed again, must leave alone: (state, copy that it gets).
-    spared: Vec<(View, NDArray)>,
-    /// Arrays from outside that it reads and writes; arena bytes are not among them.
-    pub reads: Vec<NDArray>,
-    pub writes: Vec<(NDArray, OpReq)>,
 }
 
 /// A plan over memory.
@@ -91,7 +70,7 @@ pub struct Program {
     pub forward_steps: usize,
     pub forward: Vec<Segment>,
     pub backward: Vec<Segment>,
-    division: Division,
+    segmentation: Segmentation,
     vars: Arc<SegmentVars>,
     any_random: bool,
     /// What the start of a pass of several segments writes.
@@ -107,7 +86,7 @@ pub struct Parts<'a> {
 }
 
 impl Program {
-    /// Lays `plan` over `memory`. `vars` are those of an earlier program of the same lane.
+    /// Lays `plan` over `memory`. `vars` are those of an earlier program of the same instance.
     pub fn new(
         base: &Arc<Base>,
         plan: &Arc<Plan>,
@@ -132,9 +111,9 @@ impl Program {
         let training = graph.num_forward < graph.nodes.len();
         let limit = if training { limits.train_forward } else { limits.inference };
         let limits = [limit, limits.train_backward];
-        let division = Division::new(plan, &steps, forward_steps, limits);
-        let vars =
-            vars.unwrap_or_else(|| SegmentVars::new(&base.engine, division.ranges.len().max(1)));
+        let segmentation = Segmentation::new(plan, &steps, forward_steps, limits);
+        let vars = vars
+            .unwrap_or_else(|| SegmentVars::new(&base.engine, segmentation.ranges.len().max(1)));
         let any_random = steps.iter().any(|s| s.wants_random);
         let mut program = Program {
             base: base.clone(),
@@ -143,36 +122,46 @@ impl Program {
             forward_steps,
             forward: Vec::new(),
             backward: Vec::new(),
-            division,
+            segmentation,
             vars,
             any_random,
             arenas: Vec::new(),
             memory,
         };
-        if !program.division.is_serial() {
-            program.arenas = program.cutter().arenas();
+        if !program.segmentation.is_serial() {
+            program.arenas = program.segmenter().arenas();
         }
-        let cutter = program.cutter();
-        let mut forward: Vec<Segment> =
-            (0..program.division.ranges.len()).map(|number| cutter.segment(number)).collect();
-        program.backward = forward.split_off(program.division.forward);
+        let segmenter = program.segmenter();
+        let mut forward: Vec<Segment> = (0..program.segmentation.ranges.len())
+            .map(|number| segmenter.segment(number))
+            .collect();
+        program.backward = forward.split_off(program.segmentation.forward);
         program.forward = forward;
         Ok(program)
     }
 
-    fn cutter(&self) -> Cutter<'_> {
-        Cutter {
+    fn segmenter(&self) -> Segmenter<'_> {
+        Segmenter {
             plan: &self.plan,
             memory: &self.memory,
             steps: &self.steps,
-            division: &self.division,
+            segmentation: &self.segmentation,
             vars: &self.vars,
         }
     }
 
-    /// The variables that order this lane's segments.
+    /// The variables that order this instance's segments.
     pub fn vars(&self) -> &Arc<SegmentVars> {
         &self.vars
+    }
+
+    /// The nodes of every segment, from its first one to behind its last one in execution order.
+    pub fn node_ranges(&self) -> Vec<Range<usize>> {
+        let node = |at: usize| self.steps[at].node as usize;
+        let range = |segment: &Segment| {
+            node(segment.steps.start)..segment.steps.end.checked_sub(1).map_or(0, |at| node(at) + 1)
+        };
+        self.forward.iter().chain(&self.backward).map(range).collect()
     }
 
     /// Begins a pass of several segments, which read what this writes; `forward` forgets what an earlier
@@ -193,7 +182,7 @@ impl Program {
     }
 
     /// The facts of one run over `steps`, with random keys reserved in the order of the steps.
-    pub fn run_info(&self, rt: &Runtime, steps: Range<usize>, is_train: bool) -> Arc<Run> {
+    pub fn pass_info(&self, rt: &Runtime, steps: Range<usize>, is_train: bool) -> Arc<PassInfo> {
         let mut keys = Vec::new();
         if self.any_random {
             keys.resize(self.steps.len(), RandomKey::default());
@@ -201,11 +190,16 @@ impl Program {
                 keys[i] = rt.random.reserve(self.steps[i].device);
             }
         }
-        Arc::new(Run { is_train, need_grad: self.forward_steps < self.steps.len(), keys })
+        Arc::new(PassInfo { is_train, need_grad: self.forward_steps < self.steps.len(), keys })
     }
 
     /// Pushes one segment.
-    pub fn push(self: &Arc<Self>, rt: &Runtime, segment: &Segment, run: &Arc<Run>) -> Result<()> {
+    pub fn push(
+        self: &Arc<Self>,
+        rt: &Runtime,
+        segment: &Segment,
+        run: &Arc<PassInfo>,
+    ) -> Result<()> {
         let push = Push {
             ctx: segment.device,
             overwrites: segment.overwrites,
@@ -228,7 +222,7 @@ impl Program {
         rt.engine.push(task, push)
     }
 
-    fn context(&self, at: usize, run: &Run, stream: Option<usize>) -> OpContext {
+    fn context(&self, at: usize, run: &PassInfo, stream: Option<usize>) -> OpContext {
         OpContext {
             is_train: run.is_train,
             need_grad: run.need_grad,
@@ -238,7 +232,7 @@ impl Program {
         }
     }
 
-    fn run_native(&self, steps: Range<usize>, run: &Run, stream: Option<usize>) -> Result<()> {
+    fn run_native(&self, steps: Range<usize>, run: &PassInfo, stream: Option<usize>) -> Result<()> {
         // Asked once a segment: a run that has begun is seen whole or not at all.
         let is_seen = self.base.profiler.is_on(mode::SYMBOLIC);
         for i in steps {
@@ -269,7 +263,7 @@ impl Program {
     fn start_callback(
         self: &Arc<Self>,
         at: usize,
-        run: &Run,
+        run: &PassInfo,
         stream: Option<usize>,
         done: OnComplete,
     ) {
@@ -310,95 +304,6 @@ impl Program {
 
     /// One step as a segment of its own: for monitors and partial forward passes.
     pub fn single(&self, at: usize) -> Segment {
-        self.cutter().single(at)
+        self.segmenter().single(at)
     }
-}
-
-impl Step {
-    fn new(
-        plan: &Plan,
-        memory: &Memory,
-        n: usize,
-        prepared: &Arc<Prepared<'static>>,
-        state: Option<OpState>,
-    ) -> Result<Step> {
-        let node = &plan.graph.nodes[n];
-        let op = node.op.as_ref().ok_or_else(|| Error::internal("a variable has no step"))?;
-        let mut step = Step {
-            node: n as u32,
-            device: node.ctx,
-            prepared: prepared.clone(),
-            state,
-            inputs: Arc::default(),
-            outputs: Arc::default(),
-            req: Vec::with_capacity(node.num_outputs as usize),
-            direct: None,
-            spared: Vec::new(),
-            wants_random: op.wants_random(&node.attrs),
-            reads: Vec::new(),
-            writes: Vec::new(),
-        };
-        let mut inputs = Vec::with_capacity(node.inputs.len());
-        let mut outputs = Vec::with_capacity(node.num_outputs as usize);
-        let mutated = op.mutates.to_vec(&node.attrs);
-        for (i, &entry) in node.inputs.iter().enumerate() {
-            let array = memory.array(plan, entry)?;
-            inputs.push(match &array {
-                Some(array) => array.view()?,
-                None => absent(plan, entry),
-            });
-            match array {
-                Some(array) if memory.outside(plan, entry).is_some() => {
-                    if mutated.contains(&i) && node.mirror_of.is_some() {
-                        let rt = array.base();
-                        let own =
-                            NDArray::empty(rt, array.shape(), array.dtype(), array.context())?;
-                        let original = std::mem::replace(&mut inputs[i], own.view()?);
-                        step.spared.push((original, own));
-                        step.reads.push(array);
-                    } else if mutated.contains(&i) {
-                        step.writes.push((array, OpReq::Add));
-                    } else {
-                        step.reads.push(array);
-                    }
-                }
-                _ => {}
-            }
-        }
-        for index in 0..node.num_outputs {
-            let entry = Entry::new(n as u32, index);
-            let req = plan.req[plan.graph.entry_id(entry)];
-            let array = if req == OpReq::Null { None } else { memory.array(plan, entry)? };
-            step.req.push(if array.is_some() { req } else { OpReq::Null });
-            outputs.push(match &array {
-                Some(array) => array.view()?,
-                None => absent(plan, entry),
-            });
-            match array {
-                Some(array) if memory.outside(plan, entry).is_some() => {
-                    step.writes.push((array, req));
-                }
-                _ => {}
-            }
-        }
-        (step.inputs, step.outputs) = (inputs.into(), outputs.into());
-        step.direct = step.prepared.direct(&step.inputs, &step.req, &step.outputs);
-        Ok(step)
-    }
-
-    /// Is it run by a callback, which ends when it says so?
-    pub fn is_callback(&self) -> bool {
-        self.prepared.is_callback()
-    }
-
-    /// Bytes that the step moves at least.
-    pub fn bytes(&self) -> usize {
-        self.inputs.iter().chain(&*self.outputs).map(View::size_bytes).sum()
-    }
-}
-
-/// The view of an entry that nobody reads or writes.
-fn absent(plan: &Plan, entry: Entry) -> View {
-    let id = plan.graph.entry_id(entry);
-    View::absent(plan.shapes[id].clone(), plan.types[id])
 }

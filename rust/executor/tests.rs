@@ -1,4 +1,4 @@
-//! Executors of a small network: segments, lanes and shared arenas give the same numbers.
+//! Executors of a small network: segments, instances and shared arenas give the same numbers.
 
 use super::bind::{Binding, Executor};
 
@@ -101,7 +101,7 @@ fn segments_of_one_node_equal_one_segment() {
 }
 
 #[test]
-fn a_second_thread_has_its_own_lane() {
+fn a_second_thread_has_its_own_instance() {
     let rt = runtime();
     let executor = Executor::bind(&rt, binding(&rt, None)).unwrap();
     let first = executor.forward(false, &[]).unwrap();

@@ -143,7 +143,7 @@ fn random_symbol(steps: &[(u8, u8, u8)], heads: &[u8]) -> Symbol {
         let name = format!("n{i}");
         let one = |o: &str| op(&r, o, &name, &[pick(x)]);
         let two = |o: &str| op(&r, o, &name, &[pick(x), pick(y)]);
-        made.push(match kind % 10 {
+        made.push(match kind % 13 {
             0 | 1 => one("relu"),
             2 | 3 => two("elemwise_add"),
             4 => two("elemwise_mul"),
@@ -151,7 +151,10 @@ fn random_symbol(steps: &[(u8, u8, u8)], heads: &[u8]) -> Symbol {
             6 => one("BatchNorm"),
             7 => one("Dropout"),
             8 => with_params(&r, "FullyConnected", &name, &[("num_hidden", 6.into())], &[pick(x)]),
-            _ => two("Loss"),
+            9 => two("Loss"),
+            10 => one("zeros_like"),
+            11 => two("like"),
+            _ => two("maximum"),
         });
     }
     let mut picked: Vec<usize> =
@@ -538,7 +541,10 @@ fn a_plan_is_data() {
     assert_eq!(relu.inplace_of.as_deref(), Some("fc1_output"));
     assert_eq!((relu.bytes, relu.req, relu.internal), (16 * 8 * 4, OpReq::Inplace, true));
     assert!(entries.iter().any(|e| e.name == "data" && !e.internal));
-    assert!(plan.debug_str().contains("MB allocated"));
+    let text = plan.debug_str(&[0..3, 3..5]);
+    assert!(text.contains("\nsegment [0, 3)\nsegment [3, 5)\n"), "{text}");
+    let total = text.lines().rev().nth(1);
+    assert!(total.is_some_and(|line| line.ends_with(" MB allocated")), "{text}");
     let passes: Vec<_> = plan.dumps.iter().map(|d| d.0.as_str()).collect();
     assert_eq!(passes, ["composition", "merge_common", "gradient", "devices", "accumulate"]);
     assert!(plan.dumps[2].1.contains("-- backward --"));

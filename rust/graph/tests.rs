@@ -40,6 +40,7 @@ pub fn registry() -> Registry {
     let unary = |name: &str| OpDef::plain(name).infer_shape(infer::elementwise_shape);
     let binary = |name: &str| unary(name).inputs_are(&[("lhs", ""), ("rhs", "")]);
     const FIRST: &[InplacePair] = &[InplacePair::new(0, 0)];
+    const BOTH: &[InplacePair] = &[InplacePair::new(0, 0), InplacePair::new(1, 0)];
     let dense = OpDef::new::<DenseParam>("FullyConnected")
         .expensive()
         .inputs_are(&[("data", ""), ("weight", ""), ("bias", "")])
@@ -85,7 +86,12 @@ pub fn registry() -> Registry {
         .inplace(&[InplacePair::identity(0, 0)])
         .gradient(Gradient::use_none("_backward_copy")));
     add(OpDef::plain("_backward_copy").inplace(&[InplacePair::identity(0, 0)]));
-    add(unary("zeros_like").ignores(&[0]));
+    add(unary("zeros_like").ignores(&[0]).inplace(FIRST).gradient(Gradient::Zero));
+    let like =
+        binary("like").ignores(&[1]).inplace(BOTH).gradient(Gradient::use_in("_backward_like"));
+    add(like);
+    add(OpDef::plain("_backward_like").ignores(&[1, 2]).inplace(BOTH));
+    add(binary("maximum").inplace(BOTH).gradient(Gradient::use_in("_backward_mul")));
     // Names say nothing about an operator: this one counts its calls.
     let counter = |a: &crate::operator::Attrs, ins: &mut [Shape], outs: &mut [Shape]| {
         infer::assign_shape(&mut ins[1], "count", &Shape::new(&[1]))?;

@@ -6,7 +6,7 @@ use super::infer;
 use super::kernel::{Kernel, OpState};
 use super::listed::Listed;
 use super::param::Attrs;
-use super::request::ResourceRequest;
+use super::request::{ResourceRequest, Resources};
 use super::value::Value;
 use crate::context::Context;
 use crate::dtype::DType;
@@ -162,7 +162,7 @@ impl OpDef {
 
     /// Resources that a call needs. One that draws random numbers is not deterministic.
     pub fn resources(mut self, r: &'static [ResourceRequest]) -> Self {
-        self.resources = Listed::fixed(r);
+        self.resources = Resources::fixed(r);
         if r.contains(&ResourceRequest::Random) {
             self.deterministic = false;
         }

@@ -9,7 +9,7 @@ use super::kernel::{Kernel, OpState};
 use super::listed::Listed;
 use super::param::{Attrs, NoParam, ParamStruct, Schema};
 use super::parse::Recent;
-use super::request::ResourceRequest;
+use super::request::{ResourceRequest, Resources};
 use super::value::Value;
 use crate::context::Context;
 use crate::dtype::DType;
@@ -41,6 +41,8 @@ pub type InferBothFn = Arc<
 /// Makes a state from parameters, device, and shapes and dtypes of the inputs.
 pub type StateFn =
     Arc<dyn Fn(&Attrs, Context, &[Shape], &[DType]) -> Result<OpState> + Send + Sync>;
+/// A question about a call that its parameters answer.
+pub type FlagFn = Arc<dyn Fn(&Attrs) -> bool + Send + Sync>;
 /// An error of the parameters, if there is one.
 pub type CheckFn = Arc<dyn Fn(&Attrs) -> Result<()> + Send + Sync>;
 type TypedFn =
@@ -107,7 +109,7 @@ pub struct OpDef {
     /// needed.
     pub infer_both: Option<InferBothFn>,
     pub inplace: Listed<InplacePair>,
-    pub resources: Listed<ResourceRequest>,
+    pub resources: Resources,
     pub gradient: Gradient,
     /// The gradient as operators that have gradients themselves, used where it is differentiated
     /// again. It may use the values that `gradient` reads.
@@ -117,6 +119,9 @@ pub struct OpDef {
     /// Attributes set on variables that are inputs, such as `__init__`: (input name, key, text).
     pub variable_attrs: Listed<(String, String, String)>,
     pub kernels: Vec<Arc<Kernel>>,
+    /// Do the kernels of this call handle the request `Add` themselves? Asked for kernels that do
+    /// not declare it whatever the parameters are ([`Kernel::accumulates`]).
+    pub accumulates: Option<FlagFn>,
     /// Called before every run: an error that a function above could not return when it occurred,
     /// since functions that list something return no errors.
     pub deferred_error: Option<CheckFn>,
@@ -178,12 +183,13 @@ impl OpDef {
             infer_type: None,
             infer_both: None,
             inplace: Listed::fixed(&[]),
-            resources: Listed::fixed(&[]),
+            resources: Resources::fixed(&[]),
             gradient: Gradient::None,
             differentiable_gradient: None,
             state: None,
             variable_attrs: Listed::fixed(&[]),
             kernels: Vec::new(),
+            accumulates: None,
             deferred_error: None,
             is_backward: name.starts_with("_backward"),
             deterministic: true,
@@ -224,8 +230,19 @@ impl OpDef {
         self.visible_outputs.as_ref().map_or_else(|| self.num_outputs(attrs), |f| f(attrs))
     }
 
-    /// Does a call draw random numbers?
-    pub fn wants_random(&self, attrs: &Attrs) -> bool {
-        self.resources.with(attrs, |r| r.contains(&ResourceRequest::Random))
+    /// Does a call on inputs and outputs of these shapes need random numbers?
+    pub fn wants_random(
+        &self,
+        attrs: &Attrs,
+        shapes: impl FnOnce() -> (Vec<Shape>, Vec<Shape>),
+    ) -> Result<bool> {
+        let wanted = |resources: &[ResourceRequest]| resources.contains(&ResourceRequest::Random);
+        match &self.resources {
+            Resources::Fixed(resources) => Ok(wanted(resources)),
+            Resources::By(_) => {
+                let (inputs, outputs) = shapes();
+                Ok(wanted(&self.resources.of(attrs, &inputs, &outputs)?))
+            }
+        }
     }
 }

@@ -15,7 +15,8 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::operator::{
     Attrs, Body, Compare, Dep, GradBuilder, GradEntry, GradNode, Gradient, Gradients, InplacePair,
-    InputDoc, Kernel, Listed, Match, OpDef, OpState, ResourceRequest, Value, infer, is_hidden,
+    InputDoc, Kernel, Listed, Match, OpDef, OpState, ResourceRequest, Resources, Value, infer,
+    is_hidden,
 };
 use crate::shape::Shape;
 use pyo3::prelude::*;
@@ -249,19 +250,20 @@ fn infer_shape(
     in_names: &[String],
     out_names: &[String],
 ) -> Result<bool> {
-    type Answer = Option<(Vec<Vec<i64>>, Vec<Vec<i64>>)>;
-    // With all inputs known an extent of 0 is a real, empty axis.
+    type Answer = Option<(Vec<Vec<i64>>, Vec<Vec<i64>>, Option<bool>)>;
     let exact = ins.iter().all(Shape::is_known);
     let answer: Answer = call(attrs, |py, payload| {
         let args = (payload, shapes_to_py(py, ins)?, shapes_to_py(py, outs)?, exact);
         function.bind(py).invoke(args)?.extract()
     })?;
-    let Some((new_ins, new_outs)) = answer else { return Ok(false) };
-    let scalars = exact && ins.iter().any(|s| s.ndim() == 0);
+    let Some((new_ins, new_outs, empty)) = answer else { return Ok(false) };
+    // Functions cannot tell an empty axis from an unknown extent: where no input is empty, 0 means unknown.
+    let empty = empty.unwrap_or_else(|| ins.iter().any(|s| s.dims().contains(&0)));
+    let scalars = ins.iter().any(|s| s.ndim() == 0);
     let shape = |dims: &[i64]| match dims {
-        [] if scalars => Shape::scalar(),
+        [] if exact && scalars => Shape::scalar(),
         [] => Shape::unknown(),
-        dims if exact => Shape::new(dims),
+        dims if exact && empty => Shape::new(dims),
         dims => Shape::from_legacy(dims),
     };
     for ((slot, dims), name) in ins.iter_mut().zip(&new_ins).zip(in_names) {
@@ -324,7 +326,7 @@ fn infer_both(
     assign_types(out_types, new_outs, out_names)
 }
 
-/// In-place pairs, attributes of input variables, and resources.
+/// In-place pairs, attributes of input variables, native accumulation, and resources.
 fn add_hints(def: &mut OpDef, d: &Bound<'_, PyAny>) -> PyResult<()> {
     if let Some(function) = attribute(d, "inplace")? {
         def.inplace = Listed::by(move |attrs| {
@@ -338,14 +340,22 @@ fn add_hints(def: &mut OpDef, d: &Bound<'_, PyAny>) -> PyResult<()> {
         def.variable_attrs =
             Listed::by(move |attrs| ask(attrs, |py, p| function.bind(py).invoke((p,))?.extract()));
     }
+    if let Some(function) = attribute(d, "accumulates")? {
+        def.accumulates = Some(Arc::new(move |attrs| {
+            ask(attrs, |py, p| function.bind(py).invoke((p,))?.extract())
+        }));
+    }
     if let Some(function) = attribute(d, "resources")? {
-        def.resources = Listed::by(move |attrs| {
-            let kinds: Vec<String> = ask(attrs, |py, p| function.bind(py).invoke((p,))?.extract());
-            let kind = |k: String| match k.as_str() {
+        def.resources = Resources::by(move |attrs, inputs, outputs| {
+            let requests: Vec<(String, usize)> = call(attrs, |py, p| {
+                let args = (p, shapes_to_py(py, inputs)?, shapes_to_py(py, outputs)?);
+                function.bind(py).invoke(args)?.extract()
+            })?;
+            let request = |(kind, bytes): (String, usize)| match kind.as_str() {
                 "random" => ResourceRequest::Random,
-                _ => ResourceRequest::TempSpace,
+                _ => ResourceRequest::TempSpace { bytes },
             };
-            kinds.into_iter().map(kind).collect()
+            Ok(requests.into_iter().map(request).collect())
         });
     }
     Ok(())

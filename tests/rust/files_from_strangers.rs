@@ -41,7 +41,8 @@ fn registry() -> &'static Registry {
 fn load(text: &str) {
     let Ok(loaded) = load_json(text, registry(), false) else { return };
     let written = loaded.symbol.to_json(false).expect("a symbol that was read can be written");
-    let again = load_json(&written, registry(), false).expect("a file that was written can be read");
+    let again =
+        load_json(&written, registry(), false).expect("a file that was written can be read");
     assert_eq!(again.symbol.list_outputs(), loaded.symbol.list_outputs());
 }
 
@@ -51,8 +52,20 @@ fn fragment() -> impl Strategy<Value = String> {
         any::<i64>().prop_map(|n| n.to_string()),
         "[\\[\\]{}:,\"0-9a-z ()-]{0,6}",
         prop::sample::select(vec![
-            "18446744073709551615", "-1", "1e400", "[[", "null", "\"null\"", "\"Concat\"", "(0, 0)",
-            "99999999999", "\\ud800", "[8, 7, 0]", "\"num_args\"", "\"attrs\"", "true",
+            "18446744073709551615",
+            "-1",
+            "1e400",
+            "[[",
+            "null",
+            "\"null\"",
+            "\"Concat\"",
+            "(0, 0)",
+            "99999999999",
+            "\\ud800",
+            "[8, 7, 0]",
+            "\"num_args\"",
+            "\"attrs\"",
+            "true",
         ])
         .prop_map(str::to_owned),
     ]

@@ -107,16 +107,19 @@ pub fn run(done: &Differentiated, grad_req: &[OpReq], options: &PlanOptions) -> 
 }
 
 impl Walk<'_> {
-    /// Calls `f` for the entries whose values node `id` reads.
-    fn reads(&self, id: usize) -> impl Iterator<Item = usize> + '_ {
+    /// The inputs whose values node `id` reads: position and entry. Those of which it needs only the shape are
+    /// left out: they count as no use, so what they are may be gone by then.
+    fn inputs_read(&self, id: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
         let node = &self.graph.nodes[id];
         let ignored = node.op.as_ref().map(|op| op.ignores.to_vec(&node.attrs));
-        let inputs = node.inputs.iter().enumerate();
-        inputs
-            .filter(move |(i, _)| ignored.as_ref().is_none_or(|s| !s.contains(i)))
-            .map(|(_, e)| e)
-            .chain(node.addto.iter().map(|(_, e)| e))
-            .map(|e| self.graph.entry_id(*e))
+        let inputs = node.inputs.iter().map(|e| self.graph.entry_id(*e)).enumerate();
+        inputs.filter(move |(i, _)| ignored.as_ref().is_none_or(|s| !s.contains(i)))
+    }
+
+    /// The entries whose values node `id` reads, those that it adds onto among them.
+    fn reads(&self, id: usize) -> impl Iterator<Item = usize> + '_ {
+        let addto = self.graph.nodes[id].addto.iter().map(|(_, e)| self.graph.entry_id(*e));
+        self.inputs_read(id).map(|(_, e)| e).chain(addto)
     }
 
     fn count_uses(&mut self) {
@@ -169,14 +172,14 @@ impl Walk<'_> {
         }
         let pairs = if inplace { op.inplace.to_vec(&node.attrs) } else { Vec::new() };
         let mut taken: smallvec::SmallVec<[usize; 4]> = smallvec::SmallVec::new();
-        for pair in pairs {
+        for &pair in &pairs {
             let e = outputs.start + pair.output;
             let free = e < outputs.end
                 && self.out.buffer_of[e] == NONE
                 && self.out.outside[e] == Place::Nowhere
                 && self.uses[e] > 0
                 && !taken.contains(&pair.input);
-            if free && let Some(input) = self.may_share(id, e, pair) {
+            if free && let Some(input) = self.may_share(id, e, pair, &pairs) {
                 taken.push(pair.input);
                 self.join(e, input, OpReq::Inplace);
             }
@@ -190,9 +193,16 @@ impl Walk<'_> {
         self.close(id);
     }
 
-    /// The input entry whose memory output `e` may take.
-    fn may_share(&self, id: usize, e: usize, pair: InplacePair) -> Option<usize> {
-        let input = self.graph.entry_id(*self.graph.nodes[id].inputs.get(pair.input)?);
+    /// The input entry whose memory output `e` may take by this pair, one of the operator's `pairs`: that of an
+    /// input which is read here, for the last time.
+    fn may_share(
+        &self,
+        id: usize,
+        e: usize,
+        pair: InplacePair,
+        pairs: &[InplacePair],
+    ) -> Option<usize> {
+        let (_, input) = self.inputs_read(id).find(|read| read.0 == pair.input)?;
         let buffer = self.out.buffer_of[input];
         if buffer == NONE || self.bytes[input] != self.bytes[e] {
             return None;
@@ -201,7 +211,11 @@ impl Walk<'_> {
         if self.out.buffers[b].ctx != self.graph.nodes[id].ctx {
             return None;
         }
-        let last_use = self.left[b] == 1;
+        // Where the node reads the same memory by several inputs, each of them must allow it.
+        let allowed = |at: usize| pairs.iter().any(|p| p.input == at && p.output == pair.output);
+        let inputs = self.inputs_read(id).filter(|read| self.out.buffer_of[read.1] == buffer);
+        let read_here = inputs.filter(|read| allowed(read.0)).count() as u32;
+        let last_use = self.left[b] == read_here;
         let same_bytes =
             pair.identity && !self.added_onto[e] && !(self.is_head[e] && self.holds_head[b]);
         (last_use || same_bytes).then_some(input)

@@ -6,17 +6,22 @@
 //! every segment reads them, so that the next pass, or another executor on the same arena, waits. Arrays
 //! bound from outside are ordered by their own variables.
 
-use super::lanes::Memory;
-use super::segments::Step;
+use super::arena::Memory;
+use super::step::Step;
 use crate::context::Context;
-use crate::engine::{Engine, Var};
+use crate::engine::{Engine, MOST_VARIABLES, Var};
 use crate::graph::Plan;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// A segment with no more work than this runs on the thread that pushes it.
 const CHEAP_STEPS: usize = 24;
 const CHEAP_BYTES: usize = 16 << 10;
+
+/// A segment of several steps uses no more arrays from outside; what an operation can name beyond these is left to
+/// arenas and other segments.
+const MOST_ARRAYS: usize = MOST_VARIABLES / 2;
 
 /// Steps that are one engine operation.
 #[derive(Clone, Debug)]
@@ -33,7 +38,7 @@ pub struct Segment {
     pub name: String,
 }
 
-/// One variable for every segment of a lane's programs. They outlive a program that is laid out anew between
+/// One variable for every segment of an instance's programs. They outlive a program that is laid out anew between
 /// forward and backward.
 pub struct SegmentVars {
     engine: Arc<dyn Engine>,
@@ -56,7 +61,7 @@ impl Drop for SegmentVars {
 }
 
 /// How steps are divided.
-pub struct Division {
+pub struct Segmentation {
     pub ranges: Vec<Range<usize>>,
     /// So many of the first segments are the forward pass.
     pub forward: usize,
@@ -64,17 +69,18 @@ pub struct Division {
     waits: Vec<Vec<usize>>,
 }
 
-impl Division {
+impl Segmentation {
     /// Divides the passes; `limits` are the most steps of a segment in each.
     pub fn new(plan: &Plan, steps: &[Step], forward_steps: usize, limits: [usize; 2]) -> Self {
         let mut ranges = divide(steps, 0..forward_steps, limits[0]);
         let forward = ranges.len();
         ranges.extend(divide(steps, forward_steps..steps.len(), limits[1]));
-        let mut division = Division { waits: vec![Vec::new(); ranges.len()], ranges, forward };
-        if !division.is_serial() {
-            division.find_waits(plan, steps);
+        let mut segmentation =
+            Segmentation { waits: vec![Vec::new(); ranges.len()], ranges, forward };
+        if !segmentation.is_serial() {
+            segmentation.find_waits(plan, steps);
         }
-        division
+        segmentation
     }
 
     /// Is each pass one segment at most?
@@ -111,19 +117,23 @@ impl Division {
     }
 }
 
-/// Native steps of one device stay together up to the limit; a callback is alone.
+/// Native steps of one device stay together up to the limits of steps and of arrays; a callback is alone.
 fn divide(steps: &[Step], range: Range<usize>, limit: usize) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
-    let mut begin = range.start;
-    for i in range.clone().skip(1) {
-        let joins = i - begin < limit
-            && !steps[i].is_callback()
-            && !steps[i - 1].is_callback()
-            && steps[i].device == steps[i - 1].device;
+    let (mut begin, mut arrays) = (range.start, 0);
+    for i in range.clone() {
+        let more = steps[i].reads.len() + steps[i].writes.len();
+        let joins = i == begin
+            || i - begin < limit
+                && arrays + more <= MOST_ARRAYS
+                && !steps[i].is_callback()
+                && !steps[i - 1].is_callback()
+                && steps[i].device == steps[i - 1].device;
         if !joins {
             ranges.push(begin..i);
-            begin = i;
+            (begin, arrays) = (i, 0);
         }
+        arrays += more;
     }
     if begin < range.end {
         ranges.push(begin..range.end);
@@ -140,15 +150,15 @@ struct Inner {
 }
 
 /// Makes segments of steps.
-pub struct Cutter<'a> {
+pub struct Segmenter<'a> {
     pub plan: &'a Plan,
     pub memory: &'a Memory,
     pub steps: &'a [Step],
-    pub division: &'a Division,
+    pub segmentation: &'a Segmentation,
     pub vars: &'a SegmentVars,
 }
 
-impl Cutter<'_> {
+impl Segmenter<'_> {
     /// The variables of the arenas that the plan uses.
     pub fn arenas(&self) -> Vec<Var> {
         let used = |device| self.plan.arena_bytes.iter().any(|a| a.0 == device);
@@ -158,24 +168,24 @@ impl Cutter<'_> {
 
     /// What passes of one segment write: states of operators need an order even where nothing lies in an
     /// arena.
-    fn lane(&self) -> Vec<Var> {
+    fn order(&self) -> Vec<Var> {
         let arenas = self.arenas();
         if arenas.is_empty() { self.vars.vars[..1].to_vec() } else { arenas }
     }
 
-    /// Segment `number` of the division.
+    /// Segment `number` of the segmentation.
     pub fn segment(&self, number: usize) -> Segment {
-        let inner = if !self.division.is_serial() {
+        let inner = if !self.segmentation.is_serial() {
             let own = vec![self.vars.vars[number]];
-            let waits = self.division.waits[number].iter().map(|&s| self.vars.vars[s]);
+            let waits = self.segmentation.waits[number].iter().map(|&s| self.vars.vars[s]);
             let reads = self.arenas().into_iter().chain(waits).collect();
             Inner { reads, overwrites: own, ..Inner::default() }
-        } else if number < self.division.forward {
-            Inner { overwrites: self.lane(), ..Inner::default() }
+        } else if number < self.segmentation.forward {
+            Inner { overwrites: self.order(), ..Inner::default() }
         } else {
-            Inner { writes: self.lane(), ..Inner::default() }
+            Inner { writes: self.order(), ..Inner::default() }
         };
-        self.make(self.division.ranges[number].clone(), inner)
+        self.make(self.segmentation.ranges[number].clone(), inner)
     }
 
     /// One step as a segment of its own, for monitors and partial forward passes: it writes the arenas,
@@ -183,14 +193,14 @@ impl Cutter<'_> {
     /// that later.
     pub fn single(&self, at: usize) -> Segment {
         let mut inner = Inner::default();
-        let lane = if self.division.is_serial() { self.lane() } else { self.arenas() };
+        let order = if self.segmentation.is_serial() { self.order() } else { self.arenas() };
         match at {
-            0 => inner.overwrites = lane,
-            _ => inner.writes = lane,
+            0 => inner.overwrites = order,
+            _ => inner.writes = order,
         }
-        if !self.division.is_serial() {
-            let number = self.division.of_step(at);
-            let begins = self.division.ranges[number].start == at;
+        if !self.segmentation.is_serial() {
+            let number = self.segmentation.of_step(at);
+            let begins = self.segmentation.ranges[number].start == at;
             let list = if begins { &mut inner.overwrites } else { &mut inner.writes };
             list.push(self.vars.vars[number]);
         }
@@ -199,31 +209,14 @@ impl Cutter<'_> {
 
     fn make(&self, range: Range<usize>, inner: Inner) -> Segment {
         let steps = &self.steps[range.clone()];
-        let Inner { mut reads, overwrites: mut whole, writes: mut partly } = inner;
+        let mut accesses = Accesses::new(inner);
         for step in steps {
-            for array in &step.reads {
-                // What is read after the segment itself wrote it is no condition for its start.
-                if !whole.contains(&array.var()) {
-                    reads.push(array.var());
-                }
-            }
+            step.reads.iter().for_each(|array| accesses.read(array.var()));
             for (array, req) in &step.writes {
-                let overwritten = req.overwrites() && array.is_whole();
-                let list = if overwritten { &mut whole } else { &mut partly };
-                list.push(array.var());
+                accesses.write(array.var(), req.overwrites() && array.is_whole());
             }
         }
-        [&mut whole, &mut partly, &mut reads].into_iter().for_each(sort_unique);
-        // A variable that is written and, before that, read is not simply overwritten.
-        let kept = |v: &Var| !partly.contains(v) && !reads.contains(v);
-        let (over, mixed): (Vec<Var>, Vec<Var>) = whole.iter().partition(|v| kept(v));
-        partly.extend(mixed);
-        sort_unique(&mut partly);
-        partly.retain(|v| !over.contains(v));
-        let overwrites = over.len();
-        let mut writes = over;
-        writes.extend(partly);
-        reads.retain(|r| !writes.contains(r));
+        let (reads, writes, overwrites) = accesses.finish();
         let bytes: usize = steps.iter().map(Step::bytes).sum();
         let callback = steps.first().is_some_and(Step::is_callback);
         Segment {
@@ -250,7 +243,49 @@ impl Cutter<'_> {
     }
 }
 
-fn sort_unique(vars: &mut Vec<Var>) {
-    vars.sort_unstable();
-    vars.dedup();
+/// Collects how the steps of a segment use variables, in execution order.
+struct Accesses {
+    /// Read before the segment itself overwrites them.
+    reads: BTreeSet<Var>,
+    overwritten: BTreeSet<Var>,
+    /// Written in part.
+    modified: BTreeSet<Var>,
+}
+
+impl Accesses {
+    fn new(inner: Inner) -> Self {
+        Accesses {
+            reads: inner.reads.into_iter().collect(),
+            overwritten: inner.overwrites.into_iter().collect(),
+            modified: inner.writes.into_iter().collect(),
+        }
+    }
+
+    /// What the segment reads after it wrote it is no condition for its start.
+    fn read(&mut self, var: Var) {
+        if !self.overwritten.contains(&var) {
+            self.reads.insert(var);
+        }
+    }
+
+    fn write(&mut self, var: Var, whole: bool) {
+        if whole {
+            self.overwritten.insert(var);
+        } else {
+            self.modified.insert(var);
+        }
+    }
+
+    /// Variables read, variables written with the overwritten ones first, and how many these are. One that is
+    /// also read or modified counts as modified.
+    fn finish(self) -> (Vec<Var>, Vec<Var>, usize) {
+        let Accesses { reads, overwritten, mut modified } = self;
+        let (mixed, mut writes): (Vec<Var>, Vec<Var>) =
+            overwritten.iter().partition(|v| modified.contains(v) || reads.contains(v));
+        let overwrites = writes.len();
+        modified.extend(mixed);
+        let reads = reads.into_iter().filter(|v| !modified.contains(v)).collect();
+        writes.extend(modified);
+        (reads, writes, overwrites)
+    }
 }

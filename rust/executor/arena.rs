@@ -1,16 +1,9 @@
-//! Lanes: the memory in which one thread runs an executor, and arenas that executors share.
+//! The memory behind a planned graph: arenas, which executors may share, and the arrays bound from outside.
 //!
-//! The first thread that runs an executor uses its first lane, whose inputs are the bound arrays
-//! themselves. A second thread gets a lane of its own: inputs that it gives to `forward`, outputs and arena
-//! are its own, all other arguments, gradients and auxiliary states are the bound arrays. A lane whose
-//! thread has ended goes to the next thread that needs one.
-//!
-//! An [`Arena`] is the memory of a device's internal entries. Executors bound with `shared_exec` use one
-//! together; binding a larger one renews it, and the others lay their programs over the new memory when
-//! they run next, so its size is that of the largest, whatever the order of binding.
+//! An [`Arena`] is the memory of a device's internal entries. Executors bound with `shared_exec` use the same
+//! ones; binding a larger executor replaces the memory, and the others lay their programs over the new memory
+//! when they run next, so its size is that of the largest, whatever the order of binding.
 
-use super::cut::SegmentVars;
-use super::segments::Program;
 use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -18,11 +11,10 @@ use crate::executor::Runtime;
 use crate::graph::{Entry, Place, Plan};
 use crate::lock::{Guard, Lock};
 use crate::ndarray::NDArray;
-use crate::operator::OpState;
 use crate::shape::Shape;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 
 /// Memory of one device's internal entries, at the moment.
 #[derive(Clone)]
@@ -31,7 +23,7 @@ pub struct ArenaMemory {
     pub array: NDArray,
 }
 
-/// Which run last used an arena: executor, lane, and how many forward passes the lane had made.
+/// Which run last used an arena: executor, instance, and how many forward passes the instance had made.
 pub type RunId = (u64, usize, u64);
 
 struct ArenaState {
@@ -159,106 +151,12 @@ impl Memory {
     }
 }
 
-/// A program with the memory it lies over.
-#[derive(Clone)]
-pub struct Ready {
-    pub program: Arc<Program>,
-    pub memory: Arc<Memory>,
-}
-
-/// What belongs to one thread's runs.
-pub struct Lane {
-    /// 0 is the executor's own lane.
-    pub number: usize,
-    owner: Lock<Weak<()>>,
-    pub state: Lock<LaneState>,
-}
-
-pub struct LaneState {
-    pub arenas: Vec<Arc<Arena>>,
-    /// The arguments of this lane: bound arrays, or its own copies of inputs given to `forward`.
-    pub args: Vec<NDArray>,
-    /// Which of them are its own.
-    pub own: Vec<bool>,
-    pub outputs: Vec<NDArray>,
-    pub head_grads: Vec<Option<NDArray>>,
-    pub states: Vec<Option<OpState>>,
-    /// Laid out when first needed, and again when an array was replaced.
-    pub ready: Option<Ready>,
-    /// What orders the segments of this lane's programs, once there is one.
-    pub vars: Option<Arc<SegmentVars>>,
-    /// Forward passes so far; 0: there are no outputs yet.
-    pub forwards: u64,
-    /// Steps that the last forward pass has made; `partial_forward` makes the next one.
-    pub next_step: usize,
-}
-
-impl Lane {
-    pub fn new(number: usize, state: LaneState) -> Arc<Lane> {
-        Arc::new(Lane { number, owner: Lock::new(Weak::new()), state: Lock::new(state) })
-    }
-}
-
 thread_local! {
     /// Lives as long as the thread.
     static TOKEN: Arc<()> = Arc::new(());
 }
 
-fn token() -> Option<Arc<()>> {
+/// The identity of the calling thread, `None` while it ends.
+pub fn token() -> Option<Arc<()>> {
     TOKEN.try_with(Arc::clone).ok()
-}
-
-/// The lanes of an executor.
-pub struct Lanes {
-    lanes: Lock<Vec<Arc<Lane>>>,
-}
-
-impl Lanes {
-    pub fn new(first: LaneState) -> Self {
-        Lanes { lanes: Lock::new(vec![Lane::new(0, first)]) }
-    }
-
-    pub fn first(&self) -> Arc<Lane> {
-        self.lanes.lock()[0].clone()
-    }
-
-    pub fn all(&self) -> Vec<Arc<Lane>> {
-        self.lanes.lock().clone()
-    }
-
-    /// The lane of the calling thread, or the first one if it has none: for looking at results.
-    pub fn mine_or_first(&self) -> Arc<Lane> {
-        let Some(me) = token() else { return self.first() };
-        let lanes = self.lanes.lock();
-        lanes.iter().find(|l| is_owner(l, &me)).unwrap_or(&lanes[0]).clone()
-    }
-
-    /// The lane in which the calling thread is to run: its own, a free one, or one made by `make`, which
-    /// runs without a lock because it may call into a program.
-    pub fn mine(&self, make: impl FnOnce() -> Result<LaneState>) -> Result<Arc<Lane>> {
-        let Some(me) = token() else { return Ok(self.first()) };
-        if let Some(lane) = self.claim(&me) {
-            return Ok(lane);
-        }
-        let state = make()?;
-        let mut lanes = self.lanes.lock();
-        let lane = Lane::new(lanes.len(), state);
-        *lane.owner.lock() = Arc::downgrade(&me);
-        lanes.push(lane.clone());
-        Ok(lane)
-    }
-
-    fn claim(&self, me: &Arc<()>) -> Option<Arc<Lane>> {
-        let lanes = self.lanes.lock();
-        if let Some(lane) = lanes.iter().find(|l| is_owner(l, me)) {
-            return Some(lane.clone());
-        }
-        let free = lanes.iter().find(|l| l.owner.lock().strong_count() == 0)?;
-        *free.owner.lock() = Arc::downgrade(me);
-        Some(free.clone())
-    }
-}
-
-fn is_owner(lane: &Lane, me: &Arc<()>) -> bool {
-    std::ptr::eq(lane.owner.lock().as_ptr(), Arc::as_ptr(me))
 }

@@ -1,0 +1,127 @@
+//! A node of a planned graph with its kernel, its state and views of its operands.
+
+use super::arena::Memory;
+use super::run::Prepared;
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::graph::{Entry, Plan};
+use crate::ndarray::NDArray;
+use crate::operator::{OpReq, OpState};
+use crate::tensor::View;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// A node made ready.
+pub struct Step {
+    pub node: u32,
+    pub device: Context,
+    pub prepared: Arc<Prepared<'static>>,
+    pub state: Option<OpState>,
+    pub inputs: Arc<[View]>,
+    pub outputs: Arc<[View]>,
+    pub req: Vec<OpReq>,
+    /// What the kernel is asked for, if it needs no temporaries.
+    pub direct: Option<SmallVec<[OpReq; 4]>>,
+    pub wants_random: bool,
+    /// Auxiliary states that this node, computed again, must leave alone: (state, copy that it gets).
+    pub spared: Vec<(View, NDArray)>,
+    /// Arrays from outside that it reads and writes; arena bytes are not among them.
+    pub reads: Vec<NDArray>,
+    pub writes: Vec<(NDArray, OpReq)>,
+}
+
+impl Step {
+    /// Lays node `n` of the plan over memory.
+    pub fn new(
+        plan: &Plan,
+        memory: &Memory,
+        n: usize,
+        prepared: &Arc<Prepared<'static>>,
+        state: Option<OpState>,
+    ) -> Result<Step> {
+        let node = &plan.graph.nodes[n];
+        let op = node.op.as_ref().ok_or_else(|| Error::internal("a variable has no step"))?;
+        let mut step = Step {
+            node: n as u32,
+            device: node.ctx,
+            prepared: prepared.clone(),
+            state,
+            inputs: Arc::default(),
+            outputs: Arc::default(),
+            req: Vec::with_capacity(node.num_outputs as usize),
+            direct: None,
+            spared: Vec::new(),
+            wants_random: op.wants_random(&node.attrs, || {
+                let shapes = |ids: &mut dyn Iterator<Item = usize>| {
+                    ids.map(|id| plan.shapes[id].clone()).collect()
+                };
+                let mut inputs = node.inputs.iter().map(|&e| plan.graph.entry_id(e));
+                (shapes(&mut inputs), shapes(&mut plan.graph.entries_of(n)))
+            })?,
+            reads: Vec::new(),
+            writes: Vec::new(),
+        };
+        let mut inputs = Vec::with_capacity(node.inputs.len());
+        let mut outputs = Vec::with_capacity(node.num_outputs as usize);
+        let mutated = op.mutates.to_vec(&node.attrs);
+        for (i, &entry) in node.inputs.iter().enumerate() {
+            let array = memory.array(plan, entry)?;
+            inputs.push(match &array {
+                Some(array) => array.view()?,
+                None => absent(plan, entry),
+            });
+            match array {
+                Some(array) if memory.outside(plan, entry).is_some() => {
+                    if mutated.contains(&i) && node.mirror_of.is_some() {
+                        let rt = array.base();
+                        let own =
+                            NDArray::empty(rt, array.shape(), array.dtype(), array.context())?;
+                        let original = std::mem::replace(&mut inputs[i], own.view()?);
+                        step.spared.push((original, own));
+                        step.reads.push(array);
+                    } else if mutated.contains(&i) {
+                        step.writes.push((array, OpReq::Add));
+                    } else {
+                        step.reads.push(array);
+                    }
+                }
+                _ => {}
+            }
+        }
+        for index in 0..node.num_outputs {
+            let entry = Entry::new(n as u32, index);
+            let req = plan.req[plan.graph.entry_id(entry)];
+            let array = if req == OpReq::Null { None } else { memory.array(plan, entry)? };
+            step.req.push(if array.is_some() { req } else { OpReq::Null });
+            outputs.push(match &array {
+                Some(array) => array.view()?,
+                None => absent(plan, entry),
+            });
+            match array {
+                Some(array) if memory.outside(plan, entry).is_some() => {
+                    step.writes.push((array, req));
+                }
+                _ => {}
+            }
+        }
+        (step.inputs, step.outputs) = (inputs.into(), outputs.into());
+        step.direct = step.prepared.direct(&step.inputs, &step.req, &step.outputs);
+        Ok(step)
+    }
+
+    /// Is it run by a callback, which ends when it says so?
+    pub fn is_callback(&self) -> bool {
+        self.prepared.is_callback()
+    }
+
+    /// Bytes that the step moves at least.
+    pub fn bytes(&self) -> usize {
+        self.inputs.iter().chain(&*self.outputs).map(View::size_bytes).sum()
+    }
+}
+
+/// The view of an entry that nobody reads or writes.
+fn absent(plan: &Plan, entry: Entry) -> View {
+    let id = plan.graph.entry_id(entry);
+    View::absent(plan.shapes[id].clone(), plan.types[id])
+}
