@@ -36,6 +36,23 @@ pub enum ErrorKind {
     Internal,
 }
 
+impl ErrorKind {
+    /// Every kind, in the order of the discriminants.
+    pub const ALL: [ErrorKind; 11] = [
+        ErrorKind::Value,
+        ErrorKind::Type,
+        ErrorKind::Index,
+        ErrorKind::Key,
+        ErrorKind::Parameter,
+        ErrorKind::NotImplemented,
+        ErrorKind::Io,
+        ErrorKind::Memory,
+        ErrorKind::Interrupted,
+        ErrorKind::Execution,
+        ErrorKind::Internal,
+    ];
+}
+
 /// `Result` with the core's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

@@ -44,6 +44,25 @@ from .parameter import (
 from . import operator
 from .operator import Operator, OperatorProperty, OpReq, ResourceRequest
 
+from . import _exceptions, _resources
+from .base import ERRORS as _ERRORS
+from .base import _Null
+from .ndarray import _indexing
+
+# What the binding uses of the package; it imports nothing itself.
+_core.bind_python(
+    errors=_ERRORS,
+    op_req=OpReq,
+    make_resources=_resources.make,
+    context=Context,
+    null=_Null,
+    twin=_exceptions.twin,
+    detach=_exceptions.detach,
+    is_of_a_signal=_exceptions.is_of_a_signal,
+    getitem=_indexing.getitem,
+    setitem=_indexing.setitem,
+)
+
 __version__ = _core.__version__
 
 # What training needs, and the other ways to register operators, are imported when first used: the name, or its

@@ -16,6 +16,10 @@ pub enum OpReq {
 }
 
 impl OpReq {
+    /// Every request, in the order of the discriminants.
+    pub const ALL: [OpReq; 4] = [OpReq::Null, OpReq::Write, OpReq::Inplace, OpReq::Add];
+
+    /// The name that Python and files use.
     pub const fn name(self) -> &'static str {
         match self {
             OpReq::Null => "null",
@@ -25,10 +29,9 @@ impl OpReq {
         }
     }
 
+    /// The request of that name.
     pub fn from_name(name: &str) -> Option<OpReq> {
-        [OpReq::Null, OpReq::Write, OpReq::Inplace, OpReq::Add]
-            .into_iter()
-            .find(|r| r.name() == name)
+        Self::ALL.into_iter().find(|r| r.name() == name)
     }
 
     /// Is the old content replaced?

@@ -12,9 +12,9 @@ use super::convert::{context_to_py, numpy_view};
 use super::error::{from_py, to_py};
 use super::interrupt::from_callback;
 use super::invoke::Invoke;
-use super::lazy::Lazy;
 use super::ndarray::PyNDArray;
 use super::operator::{Payload, PyState};
+use super::package::package;
 use super::runtime;
 use crate::dtype::DType;
 use crate::engine::{Prop, Push, Task, Var};
@@ -155,9 +155,10 @@ impl Inner {
         let state = state.map_or_else(|| py.None(), |s| s.0.clone_ref(py));
         let ctx = Bound::new(py, PyOpContext { ctx: call.ctx, requested: PyOnceLock::new() })?;
         let n = call.inputs.len();
+        let package = package(py)?;
         let inputs = self.list(py, &operands.arrays[..n], false)?;
         let outputs = self.list(py, &operands.arrays[n..], true)?;
-        let req = PyList::new(py, call.req.iter().map(|r| &requests(py)[*r as usize]))?;
+        let req = PyList::new(py, call.req.iter().map(|r| package.op_req(py, *r)))?;
         let given: SmallVec<[Bound<'_, PyAny>; 4]> = outputs.iter().collect();
         let answer = self.run.bind(py).invoke((payload, state, ctx, inputs, req, &outputs))?;
         for (i, operand) in given.iter().enumerate() {
@@ -243,28 +244,6 @@ impl Inner {
 /// Is nothing pending on the array?
 fn is_quiet(array: &NDArray) -> bool {
     array.known_var().is_none_or(|var| runtime().engine.with_quiet(&[], &[var], &mut || ()))
-}
-
-/// The members of `rsnet.operator.OpReq` by number.
-fn requests(py: Python<'_>) -> &[Py<PyAny>] {
-    static MEMBERS: Lazy<Vec<Py<PyAny>>> = Lazy::new();
-    MEMBERS.get_or_init(py, || {
-        let class = py.import("rsnet.operator").and_then(|m| m.getattr("OpReq")).ok();
-        [OpReq::Null, OpReq::Write, OpReq::Inplace, OpReq::Add]
-            .iter()
-            .map(|r| {
-                let member = class.as_ref().and_then(|c| c.getattr(r.name()).ok());
-                member.map_or_else(
-                    || {
-                        r.name()
-                            .into_pyobject(py)
-                            .map_or_else(|_| py.None(), |s| s.into_any().unbind())
-                    },
-                    Bound::unbind,
-                )
-            })
-            .collect()
-    })
 }
 
 /// Fresh arrays over the operands' bytes: inputs, then outputs. Those that overlap share a variable.
@@ -453,8 +432,7 @@ impl PyOpContext {
     /// Makes the resources of these kinds.
     fn request(&self, py: Python<'_>, kinds: Vec<String>) -> PyResult<()> {
         let key = self.ctx.random;
-        let make = py.import("rsnet._resources")?.getattr("make")?;
-        let made = make.invoke((kinds, key.seed, key.stream, self.ctx(py)?))?;
+        let made = package(py)?.make_resources(kinds, key.seed, key.stream, self.ctx(py)?)?;
         let _ = self.requested.set(py, made.unbind());
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use super::invoke::Invoke;
 use super::lazy::{Lazy, interned};
+use super::package::package;
 use crate::context::{Context, DeviceType};
 use crate::dtype::DType;
 use crate::operator::Value;
@@ -155,9 +156,7 @@ pub fn context_from_text(text: &str) -> PyResult<Context> {
 }
 
 pub fn context_to_py(py: Python<'_>, ctx: Context) -> PyResult<Bound<'_, PyAny>> {
-    static CLASS: Lazy<Py<PyAny>> = Lazy::new();
-    let load = || Ok::<_, PyErr>(py.import("rsnet.context")?.getattr("Context")?.unbind());
-    CLASS.get_or_try_init(py, load)?.bind(py).invoke((ctx.device_type.name(), ctx.device_id))
+    package(py)?.context(py, ctx.device_type.name(), ctx.device_id)
 }
 
 /// Fills the cells of the bindings' libraries now: one that another thread is filling stays so for ever in a child

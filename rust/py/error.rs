@@ -4,13 +4,11 @@
 //! same object, with a note that names operator and node. Others become classes of `rsnet.base`, each of
 //! which derives from `MXNetError` and, where one fits, from the builtin exception.
 
-use super::invoke::Invoke;
-use super::lazy::{Lazy, interned};
-use crate::error::{Error, ErrorKind};
+use super::package::package;
+use crate::error::Error;
 use crate::lock::Lock;
 use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
-use pyo3::types::PyType;
 use std::sync::Arc;
 
 /// A Python exception inside an [`Error`]: the one to raise next.
@@ -20,20 +18,11 @@ impl Raised {
     /// The exception, in whose place another like it is kept: the one that is raised collects frames.
     fn take<'py>(&self, py: Python<'py>) -> Bound<'py, PyBaseException> {
         let value = self.0.lock().clone_ref(py).into_bound(py);
-        if let Ok(twin) = helper(py, "twin", &value).and_then(|t| Ok(t.cast_into()?)) {
+        if let Ok(twin) = package(py).and_then(|p| Ok(p.twin(&value)?.cast_into()?)) {
             *self.0.lock() = twin.unbind();
         }
         value
     }
-}
-
-/// Calls a function of `rsnet._exceptions`.
-pub fn helper<'py>(
-    py: Python<'py>,
-    name: &str,
-    value: &Bound<'py, PyBaseException>,
-) -> PyResult<Bound<'py, PyAny>> {
-    py.import(interned!(py, "rsnet._exceptions"))?.getattr(name)?.invoke((value,))
 }
 
 /// Wraps the exception that ends a wait, on its way back to whoever waits.
@@ -50,7 +39,7 @@ pub fn from_py(py: Python<'_>, err: PyErr) -> Error {
     }
     let message = err.to_string();
     let value = err.into_value(py);
-    let _ = helper(py, "detach", value.bind(py));
+    let _ = package(py).and_then(|p| p.detach(value.bind(py)));
     Error::foreign(message, Arc::new(Raised(Lock::new(value))))
 }
 
@@ -61,28 +50,10 @@ pub fn to_py(py: Python<'_>, error: &Error) -> PyErr {
         annotate(&value, error);
         return PyErr::from_value(value.into_any());
     }
-    let class = match error.kind() {
-        ErrorKind::Value => "ValueError",
-        ErrorKind::Type => "TypeError",
-        ErrorKind::Index => "IndexError",
-        ErrorKind::Key => "KeyError",
-        ErrorKind::NotImplemented => "NotImplementedError",
-        ErrorKind::Internal => "InternalError",
-        ErrorKind::Memory => "MemoryError",
-        ErrorKind::Io => "OSError",
-        ErrorKind::Parameter | ErrorKind::Interrupted | ErrorKind::Execution => "MXNetError",
-    };
-    match classes(py).and_then(|c| c.get_item(class)?.cast_into::<PyType>().map_err(Into::into)) {
-        Ok(class) => PyErr::from_type(class, error.to_string()),
+    match package(py) {
+        Ok(package) => PyErr::from_type(package.error(py, error.kind()).clone(), error.to_string()),
         Err(_) => PyRuntimeError::new_err(error.to_string()),
     }
-}
-
-/// The table `rsnet.base.ERRORS`.
-fn classes(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    static TABLE: Lazy<Py<PyAny>> = Lazy::new();
-    let load = || Ok::<_, PyErr>(py.import("rsnet.base")?.getattr("ERRORS")?.unbind());
-    Ok(TABLE.get_or_try_init(py, load)?.bind(py).clone())
 }
 
 /// Says on the exception which operator raised it, once.

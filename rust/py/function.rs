@@ -4,9 +4,9 @@
 use super::autograd::thread_state;
 use super::convert::{context_arg, to_value};
 use super::error::{IntoPy, to_py};
-use super::lazy::Lazy;
 use super::ndarray::PyNDArray;
 use super::origin::at_user_line;
+use super::package::package;
 use super::profiler::api;
 use super::runtime;
 use crate::error::Error;
@@ -341,12 +341,9 @@ impl OpInfo {
     }
 }
 
-/// The marker of a parameter that was not given.
+/// Is it the marker of a parameter that was not given?
 fn is_null(value: &Bound<'_, PyAny>) -> bool {
-    static NULL: Lazy<Py<PyAny>> = Lazy::new();
-    let py = value.py();
-    let load = || Ok::<_, PyErr>(py.import("rsnet.base")?.getattr("_Null")?.unbind());
-    NULL.get_or_try_init(py, load).is_ok_and(|null| value.is(null))
+    package(value.py()).is_ok_and(|p| p.is_null(value))
 }
 
 /// The C function behind every builtin.

@@ -5,7 +5,8 @@
 //! it leaves that call, as it leaves any other: it is raised by the interpreter's next step on the main thread. The
 //! operation has failed, and nobody is told a second time.
 
-use super::error::{from_py, helper};
+use super::error::from_py;
+use super::package::package;
 use crate::error::Error;
 use crate::lock::Lock;
 use pyo3::exceptions::PyBaseException;
@@ -19,7 +20,7 @@ static LEAVING: Lock<Option<Py<PyBaseException>>> = Lock::new(None);
 /// The error of an operation whose function has raised `err` on this thread.
 pub fn from_callback(py: Python<'_>, err: PyErr) -> Error {
     let value = err.into_value(py).into_bound(py); // with its traceback, which the error has beside it
-    let is_handlers = helper(py, "is_of_a_signal", &value).and_then(|r| r.is_truthy());
+    let is_handlers = package(py).and_then(|p| p.is_of_a_signal(&value));
     let err = PyErr::from_value(value.clone().into_any());
     if !is_handlers.unwrap_or(false) {
         return from_py(py, err);

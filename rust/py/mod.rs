@@ -27,6 +27,7 @@ mod lazy;
 pub mod ndarray;
 pub mod operator;
 pub mod origin;
+mod package;
 pub mod params;
 pub mod profiler;
 pub mod random;
@@ -77,6 +78,7 @@ fn tell_engine() {
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     error::IntoPy::py(EngineType::from_environment(), m.py())?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    package::register(m)?;
     engine::register(m)?;
     ndarray::register(m)?;
     function::register(m)?;

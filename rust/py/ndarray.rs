@@ -8,9 +8,8 @@ use super::convert::{
     shape_to_py, view_of_numpy,
 };
 use super::error::{IntoPy, poll_signals, to_py};
-use super::invoke::Invoke;
-use super::lazy::Lazy;
 use super::origin::at_user_line;
+use super::package::package;
 use super::profiler::api;
 use super::{function, runtime};
 use crate::executor::autograd::Tracked;
@@ -152,7 +151,7 @@ macro_rules! slots {
                 let py = slf.py();
                 match slf.get().row(key)? {
                     Some(part) => Ok(Bound::new(py, PyNDArray::of(part))?.into_any().unbind()),
-                    None => Ok(indexing(py)?.0.bind(py).invoke((slf, key))?.unbind()),
+                    None => Ok(package(py)?.getitem(slf, key)?.unbind()),
                 }
             }
 
@@ -166,7 +165,7 @@ macro_rules! slots {
                 let py = slf.py();
                 match slf.get().like_all_of(key, value)? {
                     Some(source) => slf.get()._copy_from(py, source),
-                    None => indexing(py)?.1.bind(py).invoke((slf, key, value)).map(drop),
+                    None => package(py)?.setitem(slf, key, value),
                 }
             }
 
@@ -462,15 +461,6 @@ impl PyNDArray {
 
 fn is_all(range: &PySliceIndices, rows: i64) -> bool {
     range.start == 0 && range.slicelength == rows as usize
-}
-
-/// `array[key]` and `array[key] = value` for every key, written in Python.
-fn indexing(py: Python<'_>) -> PyResult<&'static (Py<PyAny>, Py<PyAny>)> {
-    static INDEXING: Lazy<(Py<PyAny>, Py<PyAny>)> = Lazy::new();
-    INDEXING.get_or_try_init(py, || {
-        let module = py.import("rsnet.ndarray._indexing")?;
-        Ok((module.getattr("getitem")?.unbind(), module.getattr("setitem")?.unbind()))
-    })
 }
 
 /// An uninitialised array.

@@ -1,0 +1,176 @@
+//! Objects of the Python package that the binding uses. `rsnet/__init__` hands them over once, at
+//! the end of its import: the binding imports nothing from the package, so its files can move freely.
+
+use super::invoke::Invoke;
+use crate::error::ErrorKind;
+use crate::operator::OpReq;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyType};
+
+static PACKAGE: PyOnceLock<Package> = PyOnceLock::new();
+
+/// What [`bind_python`] was given.
+pub struct Package {
+    /// Exception classes in the order of [`ErrorKind::ALL`].
+    errors: [Py<PyType>; ErrorKind::ALL.len()],
+    /// Members of `OpReq` in the order of [`OpReq::ALL`].
+    op_req: [Py<PyAny>; OpReq::ALL.len()],
+    make_resources: Py<PyAny>,
+    context: Py<PyAny>,
+    null: Py<PyAny>,
+    twin: Py<PyAny>,
+    detach: Py<PyAny>,
+    is_of_a_signal: Py<PyAny>,
+    getitem: Py<PyAny>,
+    setitem: Py<PyAny>,
+}
+
+/// The package's objects; an error while the package is still being imported.
+pub fn package(py: Python<'_>) -> PyResult<&'static Package> {
+    let found = PACKAGE.get(py);
+    found.ok_or_else(|| PyRuntimeError::new_err("rsnet is not completely imported"))
+}
+
+impl Package {
+    /// The exception class of a kind of error.
+    pub fn error<'py>(&self, py: Python<'py>, kind: ErrorKind) -> &Bound<'py, PyType> {
+        self.errors[kind as usize].bind(py)
+    }
+
+    /// The member of `OpReq`.
+    pub fn op_req<'py>(&self, py: Python<'py>, req: OpReq) -> &Bound<'py, PyAny> {
+        self.op_req[req as usize].bind(py)
+    }
+
+    /// One resource for each of `kinds`.
+    pub fn make_resources<'py>(
+        &self,
+        kinds: Vec<String>,
+        seed: u64,
+        stream: u64,
+        ctx: Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.make_resources.bind(ctx.py()).invoke((kinds, seed, stream, ctx))
+    }
+
+    /// A new `Context`.
+    pub fn context<'py>(
+        &self,
+        py: Python<'py>,
+        device_type: &str,
+        device_id: i32,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.context.bind(py).invoke((device_type, device_id))
+    }
+
+    /// Is this the default of parameters that were not given?
+    #[inline]
+    pub fn is_null(&self, value: &Bound<'_, PyAny>) -> bool {
+        value.is(&self.null)
+    }
+
+    /// Another exception like `value`, to keep while `value` is raised.
+    pub fn twin<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.twin.bind(value.py()).invoke((value,))
+    }
+
+    /// Takes the frames out of the tracebacks of `value`.
+    pub fn detach(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.detach.bind(value.py()).invoke((value,)).map(drop)
+    }
+
+    /// Did a signal handler raise `value` on this thread?
+    pub fn is_of_a_signal(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.is_of_a_signal.bind(value.py()).invoke((value,))?.is_truthy()
+    }
+
+    /// `array[key]` for every kind of key.
+    pub fn getitem<'py>(
+        &self,
+        array: &Bound<'py, PyAny>,
+        key: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.getitem.bind(array.py()).invoke((array, key))
+    }
+
+    /// `array[key] = value` for every kind of key.
+    pub fn setitem<'py>(
+        &self,
+        array: &Bound<'py, PyAny>,
+        key: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
+    ) -> PyResult<()> {
+        self.setitem.bind(array.py()).invoke((array, key, value)).map(drop)
+    }
+}
+
+/// The key in `errors` of the class of a kind of error.
+fn class_name(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Value => "ValueError",
+        ErrorKind::Type => "TypeError",
+        ErrorKind::Index => "IndexError",
+        ErrorKind::Key => "KeyError",
+        ErrorKind::NotImplemented => "NotImplementedError",
+        ErrorKind::Internal => "InternalError",
+        ErrorKind::Memory => "MemoryError",
+        ErrorKind::Io => "OSError",
+        ErrorKind::Parameter | ErrorKind::Interrupted | ErrorKind::Execution => "MXNetError",
+    }
+}
+
+/// Hands the objects of the package over: exception classes by name, the enumeration `OpReq`, the
+/// class `Context`, the marker of parameters not given, and functions (see [`Package`]). The first
+/// call counts; a package that is imported again keeps the objects of the first time.
+#[pyfunction]
+#[pyo3(signature = (
+    *, errors, op_req, make_resources, context, null, twin, detach, is_of_a_signal, getitem, setitem
+))]
+#[expect(clippy::too_many_arguments, reason = "keywords of one call of the package")]
+fn bind_python(
+    py: Python<'_>,
+    errors: &Bound<'_, PyDict>,
+    op_req: &Bound<'_, PyAny>,
+    make_resources: Py<PyAny>,
+    context: Py<PyAny>,
+    null: Py<PyAny>,
+    twin: Py<PyAny>,
+    detach: Py<PyAny>,
+    is_of_a_signal: Py<PyAny>,
+    getitem: Py<PyAny>,
+    setitem: Py<PyAny>,
+) -> PyResult<()> {
+    let class = |kind| -> PyResult<Py<PyType>> {
+        Ok(errors.as_any().get_item(class_name(kind))?.cast_into()?.unbind())
+    };
+    let errors = ErrorKind::ALL.map(class);
+    let members = OpReq::ALL.map(|req| op_req.getattr(req.name()).map(Bound::unbind));
+    let _ = PACKAGE.set(
+        py,
+        Package {
+            errors: all(errors)?,
+            op_req: all(members)?,
+            make_resources,
+            context,
+            null,
+            twin,
+            detach,
+            is_of_a_signal,
+            getitem,
+            setitem,
+        },
+    );
+    Ok(())
+}
+
+/// The values, or the first error.
+fn all<T: std::fmt::Debug, const N: usize>(results: [PyResult<T>; N]) -> PyResult<[T; N]> {
+    let values = results.into_iter().collect::<PyResult<Vec<T>>>()?;
+    values.try_into().map_err(|_| PyRuntimeError::new_err("wrong number of values"))
+}
+
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(bind_python, m)?)
+}
