@@ -88,6 +88,9 @@ class Definition:
         self.inplace: Callable[[Any], Sequence[tuple[int, int, bool]]] | None = None
         #: variable_attrs(payload) -> [(input, key, text)], set on variables that are inputs
         self.variable_attrs: Callable[[Any], Sequence[tuple[str, str, str]]] | None = None
+        #: accumulates(payload) -> does the operator handle the request "add" itself? Without it, it
+        #: writes to a temporary array, which the core then adds to the output
+        self.accumulates: Callable[[Any], bool] | None = None
         #: resources(payload) -> ["temp_space" | "random"]
         self.resources: Callable[[Any], Sequence[str]] | None = None
         #: state(payload, ctx, in_shapes, in_types) -> what forward and backward of a node share

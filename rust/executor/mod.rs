@@ -16,6 +16,8 @@ pub mod lanes;
 pub mod line;
 pub mod resource;
 pub mod run;
+#[cfg(test)]
+mod run_tests;
 pub mod runtime;
 pub mod segments;
 mod short;

@@ -60,6 +60,8 @@ pub struct Prepared<'a> {
     pub inplace: SmallVec<[InplacePair; 2]>,
     /// Inputs that the kernel modifies.
     pub mutated: SmallVec<[usize; 2]>,
+    /// Does the kernel handle the request `Add` itself?
+    accumulates: bool,
 }
 
 /// Chooses the kernel of `op` for tensors (inputs, then outputs) of these dtypes and numbers of axes.
@@ -85,6 +87,8 @@ pub fn prepare<'a, T: Iterator<Item = (DType, usize)>>(
         kernel: Held::Lent(kernel),
         inplace: op.inplace.with(attrs, |pairs| pairs.into()),
         mutated: op.mutates.with(attrs, |inputs| inputs.into()),
+        accumulates: kernel.accumulates
+            || op.accumulates.as_ref().is_some_and(|accumulates| accumulates(attrs)),
     };
     match &op.fault {
         Some(fault) => fault(attrs).map(|()| prepared),
@@ -112,6 +116,7 @@ impl Prepared<'_> {
             kernel: self.kernel.owned(),
             inplace: self.inplace,
             mutated: self.mutated,
+            accumulates: self.accumulates,
         }
     }
 
@@ -125,7 +130,7 @@ impl Prepared<'_> {
         match req {
             OpReq::Null if self.kernel.skips_null => (OpReq::Null, After::Nothing),
             OpReq::Null => (OpReq::Null, After::Forget),
-            OpReq::Add if self.kernel.accumulates && !self.clashes(i, inputs, output, false) => {
+            OpReq::Add if self.accumulates && !self.clashes(i, inputs, output, false) => {
                 (OpReq::Add, After::Nothing)
             }
             OpReq::Add => (OpReq::Write, After::Add),

@@ -39,6 +39,8 @@ pub type InferBothFn = Arc<
 >;
 pub type StateFn =
     Arc<dyn Fn(&Attrs, Context, &[Shape], &[DType]) -> Result<OpState> + Send + Sync>;
+/// A question about a call that its parameters answer.
+pub type FlagFn = Arc<dyn Fn(&Attrs) -> bool + Send + Sync>;
 pub type CheckFn = Arc<dyn Fn(&Attrs) -> Result<()> + Send + Sync>;
 type TypedFn =
     Arc<dyn Fn(&[Value], &[(String, Value)]) -> Result<Arc<dyn Any + Send + Sync>> + Send + Sync>;
@@ -146,6 +148,9 @@ pub struct OpDef {
     /// Attributes set on variables that are inputs, such as `__init__`: (input name, key, text).
     pub variable_attrs: Listed<(String, String, String)>,
     pub kernels: Vec<Arc<Kernel>>,
+    /// Do the kernels of this call handle the request `Add` themselves? Asked for kernels that do not declare it
+    /// whatever the parameters are ([`Kernel::accumulates`]).
+    pub accumulates: Option<FlagFn>,
     /// Asked before every run: an error that one of the functions above could not return (those that list something
     /// have no other way).
     pub fault: Option<CheckFn>,
@@ -250,6 +255,7 @@ impl OpDef {
             state: None,
             variable_attrs: Listed::fixed(&[]),
             kernels: Vec::new(),
+            accumulates: None,
             fault: None,
             is_backward: name.starts_with("_backward"),
             deterministic: true,

@@ -73,8 +73,8 @@ pub trait Within: Send + Sync {
 /// Reports the end of a callback, from any thread; dropped unused it reports a failure.
 pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
 
-/// A kernel outside of the core (a Python function). It never sees `Add`: it is asked to write to a
-/// temporary and the sum is made behind it.
+/// A kernel outside of the core (a Python function). It sees `Add` only if its operator declared that it
+/// accumulates; otherwise it writes to a temporary, which is then added to the output.
 pub trait Callback: Send + Sync {
     /// Starts the call. It may run it at once on this thread, or hand it to another one.
     fn start(&self, call: OwnedCall, done: Done);

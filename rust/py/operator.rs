@@ -324,7 +324,7 @@ fn infer_both(
     assign_types(out_types, new_outs, out_names)
 }
 
-/// In-place pairs, attributes of input variables, and resources.
+/// In-place pairs, attributes of input variables, native accumulation, and resources.
 fn add_hints(def: &mut OpDef, d: &Bound<'_, PyAny>) -> PyResult<()> {
     if let Some(function) = attribute(d, "inplace")? {
         def.inplace = Listed::by(move |attrs| {
@@ -337,6 +337,11 @@ fn add_hints(def: &mut OpDef, d: &Bound<'_, PyAny>) -> PyResult<()> {
     if let Some(function) = attribute(d, "variable_attrs")? {
         def.variable_attrs =
             Listed::by(move |attrs| ask(attrs, |py, p| function.bind(py).invoke((p,))?.extract()));
+    }
+    if let Some(function) = attribute(d, "accumulates")? {
+        def.accumulates = Some(Arc::new(move |attrs| {
+            ask(attrs, |py, p| function.bind(py).invoke((p,))?.extract())
+        }));
     }
     if let Some(function) = attribute(d, "resources")? {
         def.resources = Listed::by(move |attrs| {
