@@ -40,8 +40,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from . import _core
-from ._profiler_marks import Counter, Domain, Event, Frame, Marker, Task, _text
+from .. import _core
+from .marks import Counter, Domain, Event, Frame, Marker, Task, _text
 
 __all__ = [
     "Counter",
