@@ -44,7 +44,8 @@ from .parameter import (
 from . import operator
 from .operator import Operator, OperatorProperty, OpReq, ResourceRequest
 
-from . import _exceptions, _resources
+from . import _exceptions
+from ._operators.operands import make as _make_resources
 from .base import ERRORS as _ERRORS
 from .base import _Null
 from .ndarray import _indexing
@@ -53,7 +54,7 @@ from .ndarray import _indexing
 _core.bind_python(
     errors=_ERRORS,
     op_req=OpReq,
-    make_resources=_resources.make,
+    make_resources=_make_resources,
     context=Context,
     null=_Null,
     twin=_exceptions.twin,
@@ -70,7 +71,7 @@ __version__ = _core.__version__
 _ON_DEMAND = {
     "op": "op",
     "user_op": "user_op",
-    "user_op_builder": "user_op:user_op_builder",
+    "user_op_builder": "oneflow.builder:user_op_builder",
     "oneflow": "oneflow",
     "model": "model",
     "initializer": "initializer",

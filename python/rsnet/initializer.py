@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from . import random
-from ._registration import register_class
+from ._class_registry import register_class
 from .ndarray import NDArray, array
 
 __all__ = [

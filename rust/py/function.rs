@@ -302,7 +302,8 @@ impl OpInfo {
                     Err(_) => {
                         let name = self.arrays.get(i).map_or("data", String::as_str);
                         return Err(PyAssertionError::new_err(format!(
-                            "Argument {name} must have NDArray type, but got {v}"
+                            "Argument {name} must have NDArray type, but got {}",
+                            v.str()? // what stands for an array of another place raises its own error
                         )));
                     }
                 },

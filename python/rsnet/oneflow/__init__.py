@@ -5,8 +5,9 @@ A thin layer: jobs run at once on NDArrays, operators are those of ``rsnet.user_
 
 from __future__ import annotations
 
-from ..user_op import user_op_builder
+from . import builtins as _builtins  # noqa: F401  (defines the operators of the tutorials)
 from . import config, optimizer, sysconfig, typing
+from .builder import user_op_builder
 from .dtypes import (
     char,
     double,

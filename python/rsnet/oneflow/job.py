@@ -13,9 +13,9 @@ import numpy as np
 
 from .. import autograd
 from .. import ndarray as nd
-from .._user_op_builder import unique_names
 from ..base import MXNetError
 from . import typing as flow_typing
+from .builder import unique_names
 from .training import Trainer
 
 _running = threading.local()
@@ -44,7 +44,7 @@ class Job:
         if self.loss is not None:
             raise MXNetError(f"train job '{self.function.name}' minimizes twice")
         if self.function.type != "train":
-            raise MXNetError(f"job '{self.function.name}' is no train job: nothing to minimize")
+            raise MXNetError(f"job '{self.function.name}' is not a train job: nothing to minimize")
         self.loss, self.optimizer = loss, optimizer
 
 
