@@ -242,7 +242,8 @@ class Parameter:
     @classmethod
     def fields(cls) -> list[tuple[str, str, str]]:
         """Name, type information (``int, optional, default=1``) and description of every field."""
-        return cls._schema.info()
+        info: list[tuple[str, str, str]] = cls._schema.info()
+        return info
 
     def as_dict(self) -> dict[str, Any]:
         """Every field with its value."""

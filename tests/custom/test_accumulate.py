@@ -144,3 +144,19 @@ def test_a_wrong_answer_is_refused():
     with pytest.raises(MXNetError, match="accumulates returned 'yes', expected True or False"):
         gradient(symbol)
     assert user_op.ComputeContext.request.__doc__
+
+
+@pytest.mark.parametrize("views", ["numpy", "ndarray"])
+@pytest.mark.parametrize(
+    "value",
+    [2, 2.0, np.float64(2), [2, 2, 2], np.full(3, 2.0), np.full(3, 2), lambda: nd.full((3,), 2),
+     lambda: nd.full((3,), 2, dtype="float64"), False],
+    ids=repr,
+)  # fmt: skip
+def test_what_can_be_written_can_be_added(views, value):
+    value = value() if callable(value) else value
+    for req, before in (("write", 0), ("add", 1)):
+        dst = np.ones(3, "float32") if views == "numpy" else nd.ones((3,))
+        op.assign(dst, req, value)
+        got = dst if views == "numpy" else dst.asnumpy()
+        assert got.tolist() == [before + (0 if value is False else 2)] * 3

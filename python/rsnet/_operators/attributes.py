@@ -259,6 +259,7 @@ def _new_entry(name: str) -> Entry:
 def get(name: str) -> Entry:
     """The record of a registered operator; KeyError if there is none."""
     try:
-        return registry.entries[name]
+        entry: Entry = registry.entries[name]
     except KeyError:
         raise KeyError(f"operator '{name}' is not registered by attributes") from None
+    return entry

@@ -46,7 +46,7 @@ def unknown(operator: str, what: str, name: Any, known: Iterable[str]) -> MXNetE
     return fail(operator, f"unknown {what} '{name}': {hint}expected {expected}")
 
 
-def function_name(where: str, name: Any) -> str:
+def function_name(where: str, name: object) -> str:
     """``name`` if there can be an ``nd.<name>``; ``where`` begins the error."""
     if not isinstance(name, str):
         raise MXTypeError(f"{where}: the name of an operator is a text, got {name!r}")
@@ -70,7 +70,7 @@ def free_name(where: str, name: Any) -> str:
     return name
 
 
-def argument_name(where: str, name: Any) -> str:
+def argument_name(where: str, name: object) -> str:
     """``name`` if an input, output or attribute can go by it. (Keywords may: ``in`` is one.)"""
     if not isinstance(name, str) or not name.isidentifier():
         raise MXValueError(

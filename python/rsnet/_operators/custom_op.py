@@ -271,7 +271,7 @@ def _custom_node(op_type: str, given: dict[str, str]) -> Node:
         raise MXNetError(
             f"Cannot find custom operator {op_type} (registered are: {known})"
         ) from None
-    prop = cls(**given)  # type: ignore[arg-type]
+    prop = cls(**given)
     if not hasattr(prop, "need_top_grad_"):
         CustomOpProp.__init__(prop)  # a subclass that does not call super().__init__()
     node = Node(op_type, prop, property_style=False)

@@ -132,8 +132,8 @@ def op(
         entry.set_attr("TAccumulates", True)  # results are stored by `assign`
         entry.set_attr("FCompute<cpu>", compute, views=views)
         _put(entry)
-        f.gradient = gradient  # type: ignore[attr-defined]
-        f.entry = entry  # type: ignore[attr-defined]
+        f.gradient = gradient
+        f.entry = entry
         return f
 
     return decorate
@@ -141,7 +141,7 @@ def op(
 
 def _decorated(name: str) -> Entry:
     """A record for the decorator: a new one, which takes the place of an earlier decorated one."""
-    known = registry.entries.get(name)
+    known: Entry | None = registry.entries.get(name)
     if known is None:
         return _new_entry(name)  # known to others once it is complete
     if not known._installed:

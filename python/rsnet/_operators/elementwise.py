@@ -109,7 +109,7 @@ def _grad_rule(backward: str, inputs: bool, outputs: bool) -> Callable[..., Any]
             entries += node.outputs
         return node.backward(backward, entries)
 
-    gradient.backward = (backward, inputs, outputs)  # type: ignore[attr-defined]
+    gradient.backward = (backward, inputs, outputs)
     return gradient
 
 

@@ -49,7 +49,7 @@ class GradEntry:
             return self.rule.call(tensor, pair)[0]
         if isinstance(other, (int, float)):
             return self.rule.call(scalar, (self,), {"scalar": float(other)})[0]
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]
 
     def __add__(self, other: Any) -> GradEntry:
         return self._with("broadcast_add", "_plus_scalar", other)

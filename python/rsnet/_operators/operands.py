@@ -51,11 +51,24 @@ def assign(dst: Any, req: str | int, src: Any) -> None:
     elif req == "null":
         return
     elif req == "add":
-        dst[:] += src
+        dst[:] += _addend(dst, src)
     elif isinstance(req, int) and 0 <= req < 4:
         assign(dst, tuple(_REQ_NUMBERS)[req], src)
     else:
         raise MXNetError(f"assign: unknown request {req!r}, valid are {list(_REQ_NUMBERS)}")
+
+
+def _addend(dst: Any, src: Any) -> Any:
+    """``src`` as what can be added to ``dst``, whatever could be written to it."""
+    if isinstance(src, (list, tuple)):
+        src = np.asarray(src)
+    if not getattr(src, "shape", ()):
+        return src.item() if isinstance(src, (np.generic, np.ndarray)) else src
+    if isinstance(dst, np.ndarray):
+        return np.asarray(src).astype(dst.dtype, copy=False)
+    if isinstance(src, nd.NDArray):
+        return src if src.dtype == dst.dtype else src.astype(dst.dtype)
+    return nd.array(src, dtype=dst.dtype)
 
 
 class TempSpace:
@@ -102,7 +115,7 @@ class Random:
         return nd.array(values, ctx=self._ctx, dtype=dtype)
 
 
-class Requested(list):
+class Requested(list[Any]):
     """The resources in declared order; also by kind: ``ctx.requested["random"]``."""
 
     def __getitem__(self, key: Any) -> Any:

@@ -88,7 +88,7 @@ class Node:
             raise fail(name, "list_outputs returned no output")
         visible = len(outputs)
         self.forward_resources = self.backward_resources = False
-        self._plan: Any = None
+        self._plan: list[tuple[Source, int]] | None = None
         self._is_whole = False  # backward reads everything, in order
         self._blank: Any = None
         kind = type(prop)

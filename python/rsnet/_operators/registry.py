@@ -125,7 +125,8 @@ def get_all_registered_operators() -> list[str]:
 
 def get_all_registered_operators_grouped() -> dict[str, list[str]]:
     """Operators with all their names, by main name."""
-    return _core.operator_aliases()
+    aliases: dict[str, list[str]] = _core.operator_aliases()
+    return aliases
 
 
 class OperatorArguments(tuple[Any, ...]):

@@ -50,7 +50,7 @@ class Job:
 
 def current(what: str) -> Job:
     """The job this thread runs."""
-    job = getattr(_running, "job", None)
+    job: Job | None = getattr(_running, "job", None)
     if job is None:
         raise MXNetError(f"{what} must be called inside a job function")
     return job

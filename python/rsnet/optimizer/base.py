@@ -146,7 +146,8 @@ class Optimizer:
 
     def _multiplier(self, table: dict[Any, float], attr: str, index: int) -> float:
         if index in self.param_dict:
-            return getattr(self.param_dict[index], attr)
+            value: float = getattr(self.param_dict[index], attr)
+            return value
         if index in table:
             return table[index]
         return table.get(self.idx2name.get(index), 1.0)

@@ -298,7 +298,7 @@ class Nadam(Optimizer):
         self.m_schedule = 1.0
 
     def _mu(self, t: int) -> float:
-        return self.beta1 * (1 - 0.5 * 0.96 ** (t * self.schedule_decay))
+        return float(self.beta1 * (1 - 0.5 * 0.96 ** (t * self.schedule_decay)))
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         common = self._common(index)

@@ -63,7 +63,7 @@ __all__ = [
     "state",
 ]
 
-_profiler = _core.profiler  # type: ignore[attr-defined]
+_profiler = _core.profiler
 
 _MODES = {"symbolic": 1, "imperative": 2, "api": 4, "memory": 8}
 _ALL = 15

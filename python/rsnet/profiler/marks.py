@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import _core
 
-_profiler = _core.profiler  # type: ignore[attr-defined]
+_profiler = _core.profiler
 
 
 def _text(what: str, value: object) -> str:

@@ -55,7 +55,7 @@ class _NotGiven(BaseException):
     """Ends a check of the defaults that reads an attribute which has none."""
 
 
-class Defaults(dict):
+class Defaults(dict[str, Any]):
     """The attributes of a conf before any is given."""
 
     def __missing__(self, key: str) -> Any:

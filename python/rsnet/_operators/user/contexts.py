@@ -150,7 +150,8 @@ class ComputeContext(_Context):
 
         ``add`` occurs only if the kernel is registered with ``accumulates=True``.
         """
-        return self.req[self.conf.position(name, i, self.conf.definition.outputs)]
+        req: OpReq = self.req[self.conf.position(name, i, self.conf.definition.outputs)]
+        return req
 
     def assign(self, name: str, value: Any, i: int = 0) -> None:
         """Stores ``value`` in an output as the request asks."""
@@ -164,7 +165,7 @@ class ComputeContext(_Context):
     @property
     def is_train(self) -> bool:
         """Whether the run is in training mode."""
-        return self.ctx.is_train
+        return bool(self.ctx.is_train)
 
 
 def scratch(k: Any, context: ComputeContext) -> Any:

@@ -38,10 +38,10 @@ class ForwardOp:
         """
         return self._ctx.desc(arg, i)
 
-    def input(self, arg: str, i: int = 0) -> GradEntry:
+    def input(self, arg: str, i: int = 0) -> Any:
         return self._ctx.inp(arg, i)
 
-    def output(self, arg: str, i: int = 0) -> GradEntry:
+    def output(self, arg: str, i: int = 0) -> Any:
         return self._ctx.out(arg, i)
 
     def output_grad(self, arg: str, i: int = 0) -> GradEntry:

@@ -257,7 +257,8 @@ def grad(name: str) -> Callable[[Any], Any]:
 def kernels(name: str) -> list[tuple[str, str, int]]:
     """``(name, condition, priority)`` of every kernel of any operator."""
     known = registry.user_operators.get(name)
-    return _core.operator_kernels(known.registered if known else name)
+    found: list[tuple[str, str, int]] = _core.operator_kernels(known.registered if known else name)
+    return found
 
 
 def why(name: str, *inputs: Any, ctx: Any = None, **params: Any) -> str:
@@ -268,4 +269,5 @@ def why(name: str, *inputs: Any, ctx: Any = None, **params: Any) -> str:
     specs = [(tuple(x.shape), np.dtype(x.dtype).name) for x in inputs]
     if known is not None and known._variable:
         params.setdefault("num_args", len(inputs))
-    return _core.explain_kernels(known.registered if known else name, specs, params, kind)
+    registered = known.registered if known else name
+    return str(_core.explain_kernels(registered, specs, params, kind))
