@@ -22,8 +22,8 @@ from ._operators.registry import (
 )
 
 __all__ = [
-    "OpReq", "ResourceRequest", "assign", "Operator", "OperatorProperty", "CustomOp", "CustomOpProp",
-    "NumpyOp", "NDArrayOp", "PythonOp", "register", "get_all_registered_operators",
+    "OpReq", "ResourceRequest", "assign", "Operator", "OperatorProperty", "CustomOp",
+    "CustomOpProp", "NumpyOp", "NDArrayOp", "PythonOp", "register", "get_all_registered_operators",
     "get_all_registered_operators_grouped", "get_operator_arguments", "OperatorArguments",
 ]  # fmt: skip
 

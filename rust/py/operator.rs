@@ -250,21 +250,20 @@ fn infer_shape(
     in_names: &[String],
     out_names: &[String],
 ) -> Result<bool> {
-    type Answer = Option<(Vec<Vec<i64>>, Vec<Vec<i64>>, bool)>;
+    type Answer = Option<(Vec<Vec<i64>>, Vec<Vec<i64>>, Option<bool>)>;
     let exact = ins.iter().all(Shape::is_known);
     let answer: Answer = call(attrs, |py, payload| {
         let args = (payload, shapes_to_py(py, ins)?, shapes_to_py(py, outs)?, exact);
         function.bind(py).invoke(args)?.extract()
     })?;
-    let Some((new_ins, new_outs, complete)) = answer else { return Ok(false) };
-    let scalars = exact && ins.iter().any(|s| s.ndim() == 0);
-    // An extent of 0 is unknown, unless the function says that nothing is, or an input has an empty
-    // axis. (An operator without inputs has no other source of its extents.)
-    let exact = exact && (complete || ins.is_empty() || ins.iter().any(|s| s.size() == 0));
+    let Some((new_ins, new_outs, empty)) = answer else { return Ok(false) };
+    // Functions cannot tell an empty axis from an unknown extent: where no input is empty, 0 means unknown.
+    let empty = empty.unwrap_or_else(|| ins.iter().any(|s| s.dims().contains(&0)));
+    let scalars = ins.iter().any(|s| s.ndim() == 0);
     let shape = |dims: &[i64]| match dims {
-        [] if scalars => Shape::scalar(),
+        [] if exact && scalars => Shape::scalar(),
         [] => Shape::unknown(),
-        dims if exact => Shape::new(dims),
+        dims if exact && empty => Shape::new(dims),
         dims => Shape::from_legacy(dims),
     };
     for ((slot, dims), name) in ins.iter_mut().zip(&new_ins).zip(in_names) {

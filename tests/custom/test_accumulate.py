@@ -1,4 +1,4 @@
-"""The request add: it reaches operators that declare it, in every form, and sums are right in all."""
+"""The request add reaches operators that declare it, in every form; sums are right in all."""
 
 import itertools
 

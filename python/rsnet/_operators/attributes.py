@@ -110,8 +110,8 @@ class Entry:
 
         Names that start with ``F`` are those of functions that rsnet calls, in the table below; any
         other name may be used as a marker, to be read with :meth:`attr`. A higher ``plevel``
-        overrides a lower one. ``views="numpy"`` hands NumPy views to an FCompute function instead of
-        NDArrays.
+        overrides a lower one. ``views="numpy"`` passes NumPy views to an FCompute function
+        instead of NDArrays.
 
         {attributes}
 

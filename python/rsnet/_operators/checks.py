@@ -58,16 +58,17 @@ def function_name(where: str, name: object) -> str:
     return name
 
 
-def free_name(where: str, name: Any) -> str:
+def free_name(where: str, name: object) -> str:
     """As :func:`function_name`, for a new operator, which must not hide anything else
     of ``nd`` or ``sym``.
     """
-    hidden = registry.hidden_by(function_name(where, name))
+    free = function_name(where, name)
+    hidden = registry.hidden_by(free)
     if hidden is not None:
         raise MXValueError(
-            f"{where}: an operator '{name}' would hide {hidden}, which is not an operator"
+            f"{where}: an operator '{free}' would hide {hidden}, which is not an operator"
         )
-    return name
+    return free
 
 
 def argument_name(where: str, name: object) -> str:
@@ -90,13 +91,17 @@ def check_exec_type(operator: str, what: str, answer: Any) -> None:
         )
 
 
-def shape_list(operator: str, what: str, value: Any, names: Sequence[str]) -> list[ShapeTuple]:
-    """Checks that ``value`` is one shape for each name; extents may be anything with an index."""
+def _check_list(operator: str, what: str, value: Any, of: str, names: Sequence[str]) -> None:
     if not isinstance(value, (list, tuple)):
-        raise fail(operator, f"{what} is {type(value).__name__}, expected a list of shapes")
+        raise fail(operator, f"{what} is {type(value).__name__}, expected a list of {of}")
     if len(value) != len(names):
         expected = f"{len(names)} ({', '.join(names)})"
-        raise fail(operator, f"{what} has {len(value)} shapes, expected {expected}")
+        raise fail(operator, f"{what} has {len(value)} {of}, expected {expected}")
+
+
+def shape_list(operator: str, what: str, value: Any, names: Sequence[str]) -> list[ShapeTuple]:
+    """Checks that ``value`` is one shape for each name; extents may be anything with an index."""
+    _check_list(operator, what, value, "shapes", names)
     shapes = []
     for name, shape in zip(names, value):
         try:
@@ -114,11 +119,7 @@ def shape_list(operator: str, what: str, value: Any, names: Sequence[str]) -> li
 
 def type_list(operator: str, what: str, value: Any, names: Sequence[str]) -> list[str | None]:
     """Checks that ``value`` is one element type, or None, for each name."""
-    if not isinstance(value, (list, tuple)):
-        raise fail(operator, f"{what} is {type(value).__name__}, expected a list of types")
-    if len(value) != len(names):
-        expected = f"{len(names)} ({', '.join(names)})"
-        raise fail(operator, f"{what} has {len(value)} types, expected {expected}")
+    _check_list(operator, what, value, "types", names)
     return [_type_name(operator, what, name, t) for name, t in zip(names, value)]
 
 
@@ -145,7 +146,7 @@ def dtype_name(value: Any) -> str | None:
 
 
 def name_list(operator: str, what: str, value: Any, *, any_text: bool = False) -> tuple[str, ...]:
-    """Checks that ``value`` lists distinct names; with ``any_text`` whatever is not empty is one."""
+    """Checks that ``value`` lists distinct names: identifiers, or any text with ``any_text``."""
     if isinstance(value, str) or not isinstance(value, (list, tuple)):
         raise fail(operator, f"{what} returned {value!r}, expected a list of names")
     for name in value:

@@ -44,8 +44,8 @@ def op(
     name : str
         The operator is ``nd.<name>`` and ``sym.<name>``.
     param : type, optional
-        A :class:`rsnet.Parameter`. The functions get the parsed struct as ``p``; without it there is
-        no ``p``.
+        A :class:`rsnet.Parameter`. The functions get the parsed struct as ``p``; without a
+        Parameter there is no ``p``.
     inputs, outputs : sequence of str
         Their names. Several outputs are returned as a tuple or list.
     shape, type : callable, optional
@@ -148,8 +148,8 @@ def _decorated(name: str) -> Entry:
         return known
     if not known._decorated:
         raise MXNetError(
-            f"operator '{name}' is already registered, by attributes: only what the decorator op.op "
-            "registered is replaced by it"
+            f"operator '{name}' is already registered, by attributes: the decorator op.op replaces "
+            "only what it has registered"
         )
     entry = Entry(name)
     entry._installed = True
@@ -171,8 +171,9 @@ def _warn_of_replacing(what: str, stacklevel: int) -> None:
 
 
 def _free_name(name: str) -> str:
-    """``name`` or, where there is such an operator, ``name_2``, ``name_3`` ...: graphs and tapes find
-    the backward operator of a replaced operator by its name.
+    """``name`` or, if it is taken, ``name_2``, ``name_3`` ...
+
+    Graphs and tapes find the backward operator of a replaced operator by its name.
     """
     names = itertools.chain([name], (f"{name}_{n}" for n in itertools.count(2)))
     return next(n for n in names if n not in registry.entries)

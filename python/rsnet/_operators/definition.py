@@ -61,8 +61,9 @@ class Definition:
         #: facts(payload) -> Facts
         self.facts: Callable[[Any], Facts]
         #: infer_shape(payload, in_shapes, out_shapes, exact) -> None: unknown, or
-        #: (in_shapes, out_shapes, complete). `exact`: all inputs are known, and an extent of 0 among
-        #: them is an empty axis. In the answer it is one if `complete`, or if an input has one
+        #: (in_shapes, out_shapes, empty). `exact`: all inputs are known, and an extent of 0 among
+        #: them is an empty axis. In the answer it is one if `empty` is True, and unknown if it is
+        #: False; None: an empty axis if an input has one, else unknown
         self.infer_shape: Callable[..., Any] | None = None
         #: infer_both(payload, in_shapes, in_types) -> (in_types, out_shapes, out_types), from known
         #: shapes and at least one known type: asked instead of the others where both are wanted

@@ -52,44 +52,33 @@ def type_assign(types: list[Any], i: int, dtype: Any) -> bool:
 
 def ElemwiseShape(n_in: int, n_out: int) -> Callable[..., bool]:
     """Inference for operators whose inputs and outputs all have one shape."""
-
-    def infer(attrs: Any, in_shapes: list[Any], out_shapes: list[Any]) -> bool:
-        _arity(attrs, in_shapes, n_in, out_shapes, n_out)
-        common: list[Any] = [()]
-        for kind, shapes in (("input", in_shapes), ("output", out_shapes)):
-            for i, shape in enumerate(shapes):
-                try:
-                    shape_assign(common, 0, shape)
-                except MXNetError:
-                    raise MXNetError(
-                        f"Incompatible attr at {i}-th {kind} of operator {attrs.operator}: "
-                        f"expected {common[0]}, got {shape}"
-                    ) from None
-        in_shapes[:] = common * len(in_shapes)
-        out_shapes[:] = common * len(out_shapes)
-        return shape_is_known(common[0])
-
-    return infer
+    return _alike(n_in, n_out, (), shape_assign, str)
 
 
 def ElemwiseType(n_in: int, n_out: int) -> Callable[..., bool]:
     """Inference for operators whose inputs and outputs all have one element type."""
+    return _alike(n_in, n_out, None, type_assign, lambda t: np.dtype(t).name)
 
-    def infer(attrs: Any, in_types: list[Any], out_types: list[Any]) -> bool:
-        _arity(attrs, in_types, n_in, out_types, n_out)
-        common: list[Any] = [None]
-        for kind, types in (("input", in_types), ("output", out_types)):
-            for i, t in enumerate(types):
+
+def _alike(
+    n_in: int, n_out: int, unknown: Any, merge: Callable[..., bool], shown: Callable[[Any], str]
+) -> Callable[..., bool]:
+    """Inference by ``merge``, which takes over what each operand knows or fails."""
+
+    def infer(attrs: Any, ins: list[Any], outs: list[Any]) -> bool:
+        _arity(attrs, ins, n_in, outs, n_out)
+        common, known = [unknown], False
+        for kind, items in (("input", ins), ("output", outs)):
+            for i, item in enumerate(items):
                 try:
-                    type_assign(common, 0, t)
+                    known = merge(common, 0, item)
                 except MXNetError:
                     raise MXNetError(
                         f"Incompatible attr at {i}-th {kind} of operator {attrs.operator}: "
-                        f"expected {np.dtype(common[0]).name}, got {np.dtype(t).name}"
+                        f"expected {shown(common[0])}, got {shown(item)}"
                     ) from None
-        in_types[:] = common * len(in_types)
-        out_types[:] = common * len(out_types)
-        return common[0] is not None
+        ins[:], outs[:] = common * len(ins), common * len(outs)
+        return known
 
     return infer
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from functools import partialmethod
 from typing import Any, NamedTuple
 
 from ..base import MXNetError
 
 
 class Source(enum.IntEnum):
-    """Where an operand of a gradient comes from; the core's encoding, in which numbers from 0 on are
-    results of earlier calls.
+    """Where an operand of a gradient comes from.
+
+    The core's encoding, in which numbers from 0 on are results of earlier calls.
     """
 
     INPUT = -1
@@ -51,42 +53,17 @@ class GradEntry:
             return self.rule.call(scalar, (self,), {"scalar": float(other)})[0]
         return NotImplemented  # type: ignore[no-any-return]
 
-    def __add__(self, other: Any) -> GradEntry:
-        return self._with("broadcast_add", "_plus_scalar", other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> GradEntry:
-        return self._with("broadcast_sub", "_minus_scalar", other)
-
-    def __rsub__(self, other: Any) -> GradEntry:
-        return self._with("broadcast_sub", "_rminus_scalar", other, swapped=True)
-
-    def __mul__(self, other: Any) -> GradEntry:
-        return self._with("broadcast_mul", "_mul_scalar", other)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> GradEntry:
-        return self._with("broadcast_div", "_div_scalar", other)
-
-    def __rtruediv__(self, other: Any) -> GradEntry:
-        return self._with("broadcast_div", "_rdiv_scalar", other, swapped=True)
-
-    def __pow__(self, other: Any) -> GradEntry:
-        return self._with("broadcast_power", "_power_scalar", other)
-
-    def __gt__(self, other: Any) -> GradEntry:
-        return self._with("broadcast_greater", "_greater_scalar", other)
-
-    def __ge__(self, other: Any) -> GradEntry:
-        return self._with("broadcast_greater_equal", "_greater_equal_scalar", other)
-
-    def __lt__(self, other: Any) -> GradEntry:
-        return self._with("broadcast_lesser", "_lesser_scalar", other)
-
-    def __le__(self, other: Any) -> GradEntry:
-        return self._with("broadcast_lesser_equal", "_lesser_equal_scalar", other)
+    __add__ = __radd__ = partialmethod(_with, "broadcast_add", "_plus_scalar")
+    __sub__ = partialmethod(_with, "broadcast_sub", "_minus_scalar")
+    __rsub__ = partialmethod(_with, "broadcast_sub", "_rminus_scalar", swapped=True)
+    __mul__ = __rmul__ = partialmethod(_with, "broadcast_mul", "_mul_scalar")
+    __truediv__ = partialmethod(_with, "broadcast_div", "_div_scalar")
+    __rtruediv__ = partialmethod(_with, "broadcast_div", "_rdiv_scalar", swapped=True)
+    __pow__ = partialmethod(_with, "broadcast_power", "_power_scalar")
+    __gt__ = partialmethod(_with, "broadcast_greater", "_greater_scalar")
+    __ge__ = partialmethod(_with, "broadcast_greater_equal", "_greater_equal_scalar")
+    __lt__ = partialmethod(_with, "broadcast_lesser", "_lesser_scalar")
+    __le__ = partialmethod(_with, "broadcast_lesser_equal", "_lesser_equal_scalar")
 
     def __neg__(self) -> GradEntry:
         return self.rule.call("negative", (self,))[0]

@@ -132,7 +132,7 @@ class Node:
             shape_list(self.name, f"infer_shape: {what}", part, names)
             for what, part, names in zip(_PARTS, parts, self._names())
         ]
-        return shapes[0] + shapes[2], shapes[1], False
+        return shapes[0] + shapes[2], shapes[1], None
 
     def infer_type(self, ins: list[Any], outs: list[Any]) -> Any:
         answer = self.prop.infer_type([TYPES[t] for t in ins[: self.n_args]])

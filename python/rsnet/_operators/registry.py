@@ -129,15 +129,12 @@ def get_all_registered_operators_grouped() -> dict[str, list[str]]:
     return aliases
 
 
-class OperatorArguments(tuple[Any, ...]):
-    """``(narg, names, types)`` of an operator, also by these names."""
+class OperatorArguments(NamedTuple):
+    """The arguments of an operator: their number, names and types."""
 
-    def __new__(cls, narg: int, names: Sequence[str], kinds: Sequence[str]) -> OperatorArguments:
-        return super().__new__(cls, (narg, list(names), list(kinds)))
-
-    narg = property(lambda self: self[0])
-    names = property(lambda self: self[1])
-    types = property(lambda self: self[2])
+    narg: int
+    names: list[str]
+    types: list[str]
 
 
 def get_operator_arguments(op_name: str) -> OperatorArguments:

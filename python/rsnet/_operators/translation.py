@@ -182,7 +182,7 @@ class Translation:
         return (
             shape_list(self.name, what + "inputs", ins, attrs.facts.inputs),
             shape_list(self.name, what + "outputs", outs, attrs.facts.outputs),
-            bool(complete),
+            True if complete else None,
         )
 
     def _infer_type(self, attrs: Attrs, ins: list[Any], outs: list[Any]) -> Any:

@@ -182,8 +182,9 @@ def global_function(
 
 
 def watch_diff(blob: Any, handler: Callable[[Any], None]) -> None:
-    """Calls ``handler`` with the gradient of ``blob``, an argument or variable of the job, after the
-    backward pass and before the update.
+    """Calls ``handler`` with the gradient of ``blob`` after the backward pass, before the update.
+
+    ``blob`` is an argument or variable of the job.
     """
     job = current("watch_diff")
     if getattr(blob, "grad", None) is None:

@@ -58,7 +58,7 @@ class OperatorBuilder:
         return self
 
     def Attr(self: B, name: str, value: Any, kind: str | None = None) -> B:
-        """Sets an attribute; its kind must be exact (an int is not a float). ``kind`` is ignored."""
+        """Sets an attribute; its kind must be exact: an int is not a float. ``kind`` is ignored."""
         d = self._chosen("Attr")
         if name not in d.attrs:
             raise unknown(d.name, "attribute", name, d.attrs)

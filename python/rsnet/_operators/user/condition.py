@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partialmethod
 from typing import Any
 
 import numpy as np
@@ -100,23 +101,12 @@ class _Getter:
             result = result | self._compare("==", value)
         return result
 
-    def __eq__(self, other: Any) -> Condition:  # type: ignore[override]
-        return self._compare("==", other)
-
-    def __ne__(self, other: Any) -> Condition:  # type: ignore[override]
-        return self._compare("!=", other)
-
-    def __lt__(self, other: Any) -> Condition:
-        return self._compare("<", other)
-
-    def __le__(self, other: Any) -> Condition:
-        return self._compare("<=", other)
-
-    def __gt__(self, other: Any) -> Condition:
-        return self._compare(">", other)
-
-    def __ge__(self, other: Any) -> Condition:
-        return self._compare(">=", other)
+    __eq__ = partialmethod(_compare, "==")
+    __ne__ = partialmethod(_compare, "!=")
+    __lt__ = partialmethod(_compare, "<")
+    __le__ = partialmethod(_compare, "<=")
+    __gt__ = partialmethod(_compare, ">")
+    __ge__ = partialmethod(_compare, ">=")
 
 
 def device(name: Any) -> Condition:

@@ -121,14 +121,15 @@ class InferContext(_Context):
 class ComputeContext(_Context):
     """What a kernel sees.
 
-    ``inp(name, i=0)`` and ``out(name, i=0)`` are NDArrays over the operands' memory, valid until the
-    kernel returns; inputs are read-only, and outputs are written by assigning to their elements
+    ``inp(name, i=0)`` and ``out(name, i=0)`` are NDArrays over the operands' memory, valid until
+    the kernel returns; inputs are read-only, and outputs are written by assigning to their elements
     (requests are honoured). ``tmp`` is the scratch memory (NDArray of uint8) or None,
     ``state`` what ``state=`` made, ``stream`` None on the CPU. An unknown argument
     or attribute is an MXNetError.
 
     >>> from rsnet import nd, op
-    >>> _ = op.define("doc_mean", inputs="in*1+", infer=lambda ctx: ctx.out("out").like(ctx.inp("in")))
+    >>> _ = op.define("doc_mean", inputs="in*1+",
+    ...               infer=lambda ctx: ctx.out("out").like(ctx.inp("in")))
     >>> @op.kernel("doc_mean")
     ... def _(ctx):
     ...     n = ctx.count("in")

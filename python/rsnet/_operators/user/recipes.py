@@ -15,46 +15,17 @@ from .contexts import InputDesc, TensorDesc, _Context
 
 
 class ForwardOp:
-    """``ctx.FwOp()``: the operator that is differentiated."""
+    """``ctx.FwOp()``: the operator that is differentiated, in OneFlow's words."""
 
     def __init__(self, ctx: GradContext) -> None:
-        self._ctx = ctx
-
-    @property
-    def name(self) -> str:
-        return self._ctx.op_name
+        self.name = ctx.op_name
+        self.input, self.output, self.output_grad = ctx.inp, ctx.out, ctx.grad
+        self.attr, self.arg_tensor_desc = ctx.attr, ctx.desc
+        self.NeedGenGradTensor4OpInput, self.InputGradBind = ctx.needs, ctx.bind
 
     def op_name(self) -> str:
         """The name of the node; that of the operator for a recorded call."""
-        return self._ctx.op_name
-
-    def arg_tensor_desc(self, arg: str, i: int = 0) -> TensorDesc:
-        """Shape and element type of an input or output, by ``shape`` and ``dtype``.
-
-        Raises
-        ------
-        rsnet.MXNetError
-            A graph is differentiated, whose shapes are inferred afterwards.
-        """
-        return self._ctx.desc(arg, i)
-
-    def input(self, arg: str, i: int = 0) -> Any:
-        return self._ctx.inp(arg, i)
-
-    def output(self, arg: str, i: int = 0) -> Any:
-        return self._ctx.out(arg, i)
-
-    def output_grad(self, arg: str, i: int = 0) -> GradEntry:
-        return self._ctx.grad(arg, i)
-
-    def attr(self, name: str) -> Any:
-        return self._ctx.attr(name)
-
-    def NeedGenGradTensor4OpInput(self, arg: str, i: int = 0) -> bool:
-        return self._ctx.needs(arg, i)
-
-    def InputGradBind(self, where: tuple[str, int] | str, fn: Callable[[], GradEntry]) -> None:
-        self._ctx.bind(where, fn)
+        return self.name
 
 
 class BuiltOp:
@@ -150,7 +121,13 @@ class GradContext(_Context):
         self.bound[at] = True
 
     def desc(self, arg: str, i: int = 0) -> TensorDesc:
-        """Shape and element type of an input or output; see ``ForwardOp.arg_tensor_desc``."""
+        """Shape and element type of an input or output, by ``shape`` and ``dtype``.
+
+        Raises
+        ------
+        rsnet.MXNetError
+            A graph is differentiated, whose shapes are inferred afterwards.
+        """
         d = self.conf.definition
         is_input = any(a.name == arg for a in d.inputs)
         at = self.conf.position(arg, i, d.inputs if is_input else d.outputs)

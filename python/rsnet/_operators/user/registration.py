@@ -146,8 +146,8 @@ def kernel(
         Bytes of scratch memory, or a function of the :class:`ComputeContext` that returns them:
         ``ctx.tmp`` is an array of uint8, whose contents are undefined.
     inplace : sequence of (str, str)
-        Pairs (output, input) that may share memory, a hint: it is taken where nothing else reads the
-        input and where every kernel proposes the pair.
+        Pairs (output, input) that may share memory. A hint: it is taken where nothing else reads
+        the input and where every kernel proposes the pair.
     state : callable, optional
         ``state(ctx)`` makes ``ctx.state``, once for every node of an executor or recorded call. A
         class is instantiated as often.
