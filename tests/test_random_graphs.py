@@ -21,8 +21,23 @@ UNARY = [
     lambda f, x: f.softmax(x),
     lambda f, x: f.identity(x),
     lambda f, x: f.BlockGrad(x),
+    lambda f, x: f.zeros_like(x),
+    lambda f, x: f.ones_like(x),
+    lambda f, x: f.broadcast_greater(x, f.zeros_like(x)),
 ]
-BINARY = [lambda a, b: a + b, lambda a, b: a - b, lambda a, b: a * b]
+#: So many of the first unary operations let gradients pass.
+DIFFERENTIABLE = len(UNARY) - 4
+BINARY = [
+    lambda f, a, b: a + b,
+    lambda f, a, b: a - b,
+    lambda f, a, b: a * b,
+    lambda f, a, b: f.where(a > 0, a, b),
+    lambda f, a, b: f.reshape_like(a, b),
+    lambda f, a, b: f.slice_like(a, b),
+    lambda f, a, b: f._internal._identity_with_attr_like_rhs(a, b),
+]
+#: So many of the last binary operations read the shape of their second operand alone.
+LIKES = 3
 REQS = ["write", "add", "null"]
 
 
@@ -55,7 +70,9 @@ def build(recipe, module, values):
     _, steps, heads, _ = recipe
     values = list(values)
     for op, a, b in steps:
-        value = UNARY[op](module, values[a]) if b is None else BINARY[op](values[a], values[b])
+        value = (
+            UNARY[op](module, values[a]) if b is None else BINARY[op](module, values[a], values[b])
+        )
         values.append(value)
     return [values[h] for h in heads]
 
@@ -105,8 +122,11 @@ def reachable(recipe):
     alive = set(heads)
     for at in range(len(steps) - 1, -1, -1):
         op, a, b = steps[at]
-        if inputs + at in alive and not (b is None and op == len(UNARY) - 1):
-            alive.update(x for x in (a, b) if x is not None)
+        if inputs + at not in alive or (b is None and op >= DIFFERENTIABLE):
+            continue
+        alive.add(a)
+        if b is not None and op < len(BINARY) - LIKES:
+            alive.add(b)
     return [i in alive for i in range(inputs)]
 
 
@@ -123,7 +143,7 @@ def joins(draw):
     for nxt in range(2, inputs):
         steps.append((0, inputs + len(steps) - 1, nxt))
     for at in range(inputs + len(steps), inputs + len(steps) + draw(st.integers(0, 5))):
-        steps.append(step(draw, st.integers(inputs, at - 1), len(UNARY) - 1))
+        steps.append(step(draw, st.integers(inputs, at - 1), DIFFERENTIABLE))
     return inputs, steps, *ends(draw, inputs, steps)
 
 

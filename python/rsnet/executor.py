@@ -106,11 +106,6 @@ class Executor:
             bound = self.arg_arrays[index]
             if not isinstance(value, NDArray):
                 value = array(np.asarray(value), dtype=bound.dtype)
-            if value.shape != bound.shape:
-                raise ValueError(
-                    f"Shape not match! Argument {name}, need: {bound.shape}, received: "
-                    f"{value.shape}"
-                )
             indices.append(index)
             values.append(value)
         return indices, values

@@ -35,6 +35,9 @@ class MemoryPlan:
     output_bytes : int
         Bytes of the outputs, which an executor allocates as arrays of their own beside the arenas.
         What an output took over in place lies in the output's array too.
+    temp_bytes : int
+        Bytes of the temporary space that operators ask for while they run. Operators that cannot run
+        side by side share it; what an operator asks for without a size is not counted.
     lower_bound_bytes : int
         The most bytes alive at once in the arenas.
     no_sharing_bytes : int
@@ -56,6 +59,7 @@ class MemoryPlan:
         self._handle = handle
         self.arena_bytes: int = handle.arena_bytes
         self.output_bytes: int = handle.output_bytes
+        self.temp_bytes: int = handle.temp_bytes
         self.lower_bound_bytes: int = handle.lower_bound_bytes
         self.no_sharing_bytes: int = handle.no_sharing_bytes
         self.recomputed_nodes: int = handle.recomputed_nodes
@@ -90,7 +94,7 @@ class MemoryPlan:
         lines.append(
             f"arena {self.arena_bytes} bytes, lower bound {self.lower_bound_bytes}, "
             f"without sharing {self.no_sharing_bytes}, {self.recomputed_nodes} nodes recomputed, "
-            f"outputs {self.output_bytes} bytes"
+            f"outputs {self.output_bytes} bytes, temporary space {self.temp_bytes} bytes"
         )
         return "\n".join(lines)
 

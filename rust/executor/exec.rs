@@ -120,6 +120,14 @@ impl Executor {
         Ok(outputs)
     }
 
+    /// The planned graph as text, with a line for every segment: the nodes, by their position in execution order,
+    /// that run as one operation of the engine.
+    pub fn debug_str(&self) -> Result<String> {
+        let lane = self.lanes.first();
+        let ready = self.ready(&mut lane.state.lock())?;
+        Ok(self.plan.debug_str(&ready.program.node_ranges()))
+    }
+
     /// Installs or removes a monitor; with `all` it sees inputs too.
     pub fn set_monitor(&self, monitor: Option<Monitor>, all: bool) {
         *self.monitor.lock() = monitor.map(|m| (m, all));
@@ -246,7 +254,11 @@ impl Executor {
                 .ok_or_else(|| Error::index(format!("argument {index} of {}", state.args.len())))?;
             if value.shape() != bound.shape() {
                 let name = &self.plan.graph.nodes[self.plan.arguments[*index] as usize].name;
-                return Err(Error::argument(name, "shape", value.shape(), bound.shape()));
+                return Err(Error::value(format!(
+                    "Shape not match! Argument {name}, need: {}, received: {}",
+                    bound.shape(),
+                    value.shape()
+                )));
             }
             if lane.number > 0 && !state.own[*index] {
                 let (shape, dtype) = (bound.shape().clone(), bound.dtype());

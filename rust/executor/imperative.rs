@@ -117,8 +117,14 @@ fn start(
         }
         (None, None) => None,
     };
-    let random =
-        if op.wants_random(attrs) { rt.random.reserve(device) } else { Default::default() };
+    let shapes = || {
+        let inputs = inputs.iter().map(|a| a.shape().clone()).collect();
+        (inputs, specs.iter().map(|spec| spec.0.clone()).collect())
+    };
+    let random = match op.wants_random(attrs, shapes)? {
+        true => rt.random.reserve(device),
+        false => Default::default(),
+    };
     let work = Work {
         prepared,
         ctx: OpContext {

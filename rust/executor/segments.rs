@@ -175,6 +175,15 @@ impl Program {
         &self.vars
     }
 
+    /// The nodes of every segment, from its first one to behind its last one in execution order.
+    pub fn node_ranges(&self) -> Vec<Range<usize>> {
+        let node = |at: usize| self.steps[at].node as usize;
+        let range = |segment: &Segment| {
+            node(segment.steps.start)..segment.steps.end.checked_sub(1).map_or(0, |at| node(at) + 1)
+        };
+        self.forward.iter().chain(&self.backward).map(range).collect()
+    }
+
     /// Begins a pass of several segments, which read what this writes; `forward` forgets what an earlier
     /// run left there.
     pub fn begin(&self, rt: &Runtime, forward: bool) -> Result<()> {
@@ -334,7 +343,13 @@ impl Step {
             req: Vec::with_capacity(node.num_outputs as usize),
             direct: None,
             spared: Vec::new(),
-            wants_random: op.wants_random(&node.attrs),
+            wants_random: op.wants_random(&node.attrs, || {
+                let shapes = |ids: &mut dyn Iterator<Item = usize>| {
+                    ids.map(|id| plan.shapes[id].clone()).collect()
+                };
+                let mut inputs = node.inputs.iter().map(|&e| plan.graph.entry_id(e));
+                (shapes(&mut inputs), shapes(&mut plan.graph.entries_of(n)))
+            })?,
             reads: Vec::new(),
             writes: Vec::new(),
         };

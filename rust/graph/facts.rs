@@ -95,9 +95,12 @@ fn refuse_unknown(graph: &Graph, shapes: &[Shape]) -> Result<()> {
     match (0..graph.nodes.len()).find(unknown).filter(|_| variables.is_empty()) {
         Some(id) => {
             let node = &graph.nodes[id];
-            Err(Error::value("the shape of its output cannot be inferred")
-                .in_operator(node.op_name())
-                .in_node(&node.name))
+            let unknown = graph.entries_of(id).zip(0..).find(|(e, _)| !shapes[*e].is_known());
+            let text = unknown.map_or_else(String::new, |(e, index)| {
+                let output = node.output_name(index);
+                format!("the shape {} of its output '{output}' cannot be inferred", shapes[e])
+            });
+            Err(Error::value(text).in_operator(node.op_name()).in_node(&node.name))
         }
         None => Err(error),
     }

@@ -106,14 +106,28 @@ impl Graph {
     pub fn infer_both(&self, shapes: &mut [Shape], types: &mut [Option<DType>]) -> Result<()> {
         let mut joint = Joint::new(self, shapes, types);
         joint.reach_fixed_point()?;
-        for id in (0..self.nodes.len()).filter(|&id| self.nodes[id].is_variable()) {
-            let at = self.entries_of(id).start;
+        let variables = (0..self.nodes.len()).filter(|&id| self.nodes[id].is_variable());
+        let ats: Vec<usize> = variables.map(|id| self.entries_of(id).start).collect();
+        if ats.iter().all(|&at| joint.types.facts[at].is_some()) {
+            return Ok(());
+        }
+        let readers = self.readers();
+        for at in ats {
             if joint.types.facts[at].is_none() {
                 joint.types.facts[at] = Some(DType::F32);
-                joint.reach_fixed_point()?;
+                joint.spread(at, &readers)?;
             }
         }
         Ok(())
+    }
+
+    /// By entry: the nodes that have it for an input.
+    fn readers(&self) -> Vec<Vec<usize>> {
+        let mut readers = vec![Vec::new(); self.num_entries()];
+        for (id, node) in self.nodes.iter().enumerate() {
+            node.inputs.iter().for_each(|e| readers[self.entry_id(*e)].push(id));
+        }
+        readers
     }
 }
 
@@ -164,6 +178,32 @@ impl<'a> Joint<'a> {
         for node in first..self.shapes.graph.nodes.len() {
             if self.shapes.graph.nodes[node].mirror_of.is_none() {
                 self.visit(node)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what was learnt of an entry to the nodes next to it, and what is learnt there further: only what it
+    /// reaches is visited, so the work for many variables is no more than a few sweeps.
+    fn spread(&mut self, from: usize, readers: &[Vec<usize>]) -> Result<()> {
+        let graph = self.shapes.graph;
+        let mut queued = vec![from];
+        while let Some(at) = queued.pop() {
+            let made = std::iter::once(graph.entry(at).node as usize);
+            for id in made.chain(readers[at].iter().copied()) {
+                if self.shapes.done[id] && self.types.done[id] {
+                    continue;
+                }
+                let inputs = graph.nodes[id].inputs.iter().map(|e| graph.entry_id(*e));
+                let entries: Vec<usize> = inputs.chain(graph.entries_of(id)).collect();
+                let fact =
+                    |joint: &Self, e: usize| (joint.shapes.facts[e].clone(), joint.types.facts[e]);
+                let before: Vec<_> = entries.iter().map(|&e| fact(self, e)).collect();
+                if self.visit(id)? {
+                    let learnt = entries.iter().zip(&before);
+                    let learnt = learnt.filter(|(e, before)| fact(self, **e) != **before);
+                    queued.extend(learnt.map(|(e, _)| *e));
+                }
             }
         }
         Ok(())
@@ -384,16 +424,19 @@ fn seed<F: Fact>(
     let by_name: std::collections::HashMap<&str, &F> =
         given.iter().map(|(n, f)| (n.as_str(), f)).collect();
     let mut facts = vec![F::unknown(); graph.num_entries()];
-    let mut used = 0;
+    // Several variables may have one name: what is given holds for all of them.
+    let mut used = std::collections::HashSet::new();
     for (id, node) in graph.nodes.iter().enumerate().filter(|(_, n)| n.is_variable()) {
         let explicit = by_name.get(node.name.as_str());
-        used += explicit.is_some() as usize;
+        if explicit.is_some() {
+            used.insert(node.name.as_str());
+        }
         let fact = explicit.map(|f| (*f).clone()).or_else(|| declared(node));
         if let Some(fact) = fact {
             facts[graph.entries_of(id).start] = fact;
         }
     }
-    if used < by_name.len() {
+    if used.len() < by_name.len() {
         let names: Vec<&str> =
             graph.nodes.iter().filter(|n| n.is_variable()).map(|n| n.name.as_str()).collect();
         for (name, _) in given {

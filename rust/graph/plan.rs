@@ -183,6 +183,8 @@ pub struct Plan {
     pub recomputed_nodes: usize,
     /// Temporary spaces: the number of colours in use.
     pub temp_colours: usize,
+    /// Bytes of the temporary spaces, as far as operators say how many they need.
+    pub temp_bytes: usize,
     /// Name and text of the graph after every pass, when asked for.
     pub dumps: Dumps,
 }
@@ -315,7 +317,7 @@ impl Planner<'_> {
         let LaidOut { done, arguments, aux, shared } = self.lay_out(mirror, &mut dumps)?;
         let placed = passes::offsets::run(&shared.buffers);
         let order_edges = passes::order::run(&done.graph, &shared, &placed.offsets);
-        let temp_colours = passes::temp::run(&done.graph, self.request.options.num_temp);
+        let temp = passes::temp::run(&done, self.request.options.num_temp)?;
         let no_sharing_bytes = shared.no_sharing_bytes;
         let place = shared.places(&placed.offsets);
         let recomputed_nodes = done.graph.nodes.iter().filter(|n| n.mirror_of.is_some()).count();
@@ -338,7 +340,8 @@ impl Planner<'_> {
             lower_bound_bytes: placed.lower_bound_bytes,
             no_sharing_bytes,
             recomputed_nodes,
-            temp_colours,
+            temp_colours: temp.colours,
+            temp_bytes: temp.bytes,
             dumps: dumps.unwrap_or_default(),
             graph: done.graph,
         })

@@ -538,7 +538,10 @@ fn a_plan_is_data() {
     assert_eq!(relu.inplace_of.as_deref(), Some("fc1_output"));
     assert_eq!((relu.bytes, relu.req, relu.internal), (16 * 8 * 4, OpReq::Inplace, true));
     assert!(entries.iter().any(|e| e.name == "data" && !e.internal));
-    assert!(plan.debug_str().contains("MB allocated"));
+    let text = plan.debug_str(&[0..3, 3..5]);
+    assert!(text.contains("\nsegment [0, 3)\nsegment [3, 5)\n"), "{text}");
+    let total = text.lines().rev().nth(1);
+    assert!(total.is_some_and(|line| line.ends_with(" MB allocated")), "{text}");
     let passes: Vec<_> = plan.dumps.iter().map(|d| d.0.as_str()).collect();
     assert_eq!(passes, ["composition", "merge_common", "gradient", "devices", "accumulate"]);
     assert!(plan.dumps[2].1.contains("-- backward --"));

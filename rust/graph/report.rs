@@ -6,6 +6,7 @@ use crate::dtype::DType;
 use crate::operator::OpReq;
 use crate::shape::Shape;
 use std::fmt::Write;
+use std::ops::Range;
 
 /// One entry of a plan.
 #[derive(Clone, Debug)]
@@ -63,12 +64,16 @@ impl Plan {
         self.graph.nodes[entry.node as usize].output_name(entry.index)
     }
 
-    /// The planned graph as `Symbol.debug_str` shows it, with the totals of an executor.
-    pub fn debug_str(&self) -> String {
+    /// The planned graph as `Symbol.debug_str` shows it, with the totals of an executor: of the arenas and outputs
+    /// in the line before the last, where programs that measure memory look for it.
+    pub fn debug_str(&self, segments: &[Range<usize>]) -> String {
         let mut out = self.graph.debug_str();
-        let (arenas, outputs) = (self.total_arena_bytes() >> 20, self.output_bytes >> 20);
-        let _ = writeln!(out, "Total {arenas} MB allocated");
-        let _ = writeln!(out, "Total {outputs} MB of outputs");
+        for Range { start, end } in segments {
+            let _ = writeln!(out, "segment [{start}, {end})");
+        }
+        let total = self.total_arena_bytes() + self.output_bytes;
+        let _ = writeln!(out, "Total {} MB of outputs", self.output_bytes >> 20);
+        let _ = writeln!(out, "Total {} MB allocated", total >> 20);
         let _ = writeln!(out, "Total {} TempSpace resource requested", self.temp_colours);
         out
     }

@@ -7,7 +7,7 @@ use super::gradient::{GradFn, Gradient};
 use super::infer;
 use super::kernel::{Body, Kernel, MatchFacts, NativeFn, OpState};
 use super::param::{Attrs, NoParam, ParamStruct, Schema};
-use super::request::ResourceRequest;
+use super::request::{ResourceRequest, Resources};
 use super::value::Value;
 use crate::context::Context;
 use crate::dtype::DType;
@@ -138,7 +138,7 @@ pub struct OpDef {
     /// Where shapes and dtypes follow from each other: asked instead of the two above wherever both are wanted.
     pub infer_both: Option<InferBothFn>,
     pub inplace: Listed<InplacePair>,
-    pub resources: Listed<ResourceRequest>,
+    pub resources: Resources,
     pub gradient: Gradient,
     /// The gradient made of operators that have gradients themselves, for when it is differentiated again. It
     /// may use the values that `gradient` reads.
@@ -249,7 +249,7 @@ impl OpDef {
             infer_type: None,
             infer_both: None,
             inplace: Listed::fixed(&[]),
-            resources: Listed::fixed(&[]),
+            resources: Resources::fixed(&[]),
             gradient: Gradient::None,
             composed: None,
             state: None,
@@ -334,8 +334,20 @@ impl OpDef {
         self.visible_outputs.as_ref().map_or_else(|| self.num_outputs(attrs), |f| f(attrs))
     }
 
-    pub fn wants_random(&self, attrs: &Attrs) -> bool {
-        self.resources.with(attrs, |r| r.contains(&ResourceRequest::Random))
+    /// Does a call on inputs and outputs of these shapes need random numbers?
+    pub fn wants_random(
+        &self,
+        attrs: &Attrs,
+        shapes: impl FnOnce() -> (Vec<Shape>, Vec<Shape>),
+    ) -> Result<bool> {
+        let wanted = |resources: &[ResourceRequest]| resources.contains(&ResourceRequest::Random);
+        match &self.resources {
+            Resources::Fixed(resources) => Ok(wanted(resources)),
+            Resources::By(_) => {
+                let (inputs, outputs) = shapes();
+                Ok(wanted(&self.resources.of(attrs, &inputs, &outputs)?))
+            }
+        }
     }
 
     /// The kernel of an element-wise operator on `n_inputs` arrays in host memory, if there is no choice.
@@ -532,7 +544,7 @@ impl OpDef {
     }
 
     pub fn resources(mut self, r: &'static [ResourceRequest]) -> Self {
-        self.resources = Listed::fixed(r);
+        self.resources = Resources::fixed(r);
         if r.contains(&ResourceRequest::Random) {
             self.deterministic = false;
         }

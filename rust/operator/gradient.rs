@@ -6,6 +6,7 @@
 
 use super::def::OpDef;
 use super::param::Attrs;
+use super::registry::Registry;
 use super::value::Value;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -119,6 +120,16 @@ pub struct InGradient {
 }
 
 impl OpDef {
+    /// Does the backward operator update auxiliary states, such as moving averages? Then it runs in every training
+    /// step: where no gradient arrives, with zeros.
+    pub fn updates_states_backward(&self, attrs: &Attrs, registry: &Registry) -> bool {
+        let Gradient::Backward { op, .. } = &self.gradient else { return false };
+        !self.mutates.is_never()
+            && registry.get(op).is_some_and(|backward| {
+                backward.is_backward && !backward.mutates.to_vec(attrs).is_empty()
+            })
+    }
+
     /// `params` of a call with `n` inputs: what counts them need not be given.
     pub fn with_count<'a>(
         &'a self,

@@ -24,5 +24,5 @@ pub use kernel::{
 };
 pub use param::{Attrs, Field, NoParam, ParamStruct, Schema, field_default, is_hidden};
 pub use registry::Registry;
-pub use request::{OpReq, RandomKey, ResourceRequest};
+pub use request::{OpReq, RandomKey, ResourceRequest, Resources};
 pub use value::{FieldType, ParamType, Tuple, Value, dtype_names};

@@ -9,7 +9,7 @@ use super::gradient::{Dep, Gradient};
 use super::infer::one_type;
 use super::kernel::{Call, Kernel, OpContext, OpState};
 use super::param::{Attrs, ParamStruct};
-use super::request::{OpReq, ResourceRequest};
+use super::request::{OpReq, ResourceRequest, Resources};
 use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -109,11 +109,13 @@ pub trait OperatorProperty: ParamStruct {
         one_type(&mut [("input", in_type), ("output", out_type), ("auxiliary state", aux_type)])
     }
 
-    fn forward_resource(&self) -> Vec<ResourceRequest> {
+    /// What `forward` needs beside its operands, for arguments of these shapes.
+    fn forward_resource(&self, _in_shape: &[Shape]) -> Vec<ResourceRequest> {
         Vec::new()
     }
 
-    fn backward_resource(&self) -> Vec<ResourceRequest> {
+    /// What `backward` needs beside its operands, for arguments of these shapes.
+    fn backward_resource(&self, _in_shape: &[Shape]) -> Vec<ResourceRequest> {
         Vec::new()
     }
 
@@ -254,7 +256,11 @@ pub fn define<P: OperatorProperty>(
         let arguments = p.list_arguments().len();
         (arguments..arguments + p.list_auxiliary_states().len()).collect()
     });
-    forward.resources = Listed::by(move |attrs| param(attrs).forward_resource());
+    forward.resources = Resources::by(move |attrs, inputs, _| {
+        let p = param(attrs);
+        let arguments = p.list_arguments().len().min(inputs.len());
+        Ok(p.forward_resource(&inputs[..arguments]))
+    });
     let mut backward = OpDef::new::<P>(&back)
         .inplace_by(move |attrs| {
             let p = param(attrs);
@@ -269,7 +275,12 @@ pub fn define<P: OperatorProperty>(
         let layout = Layout::of(&*param(attrs));
         (layout.deps.len()..layout.deps.len() + layout.auxiliary).collect()
     });
-    backward.resources = Listed::by(move |attrs| param(attrs).backward_resource());
+    // The gradients have the shapes of the arguments.
+    backward.resources = Resources::by(move |attrs, _, outputs| {
+        let p = param(attrs);
+        let arguments = p.list_arguments().len().min(outputs.len());
+        Ok(p.backward_resource(&outputs[..arguments]))
+    });
     [forward, backward]
 }
 

@@ -1,5 +1,10 @@
 //! What an operator is asked to do with an output.
 
+use super::param::Attrs;
+use crate::error::Result;
+use crate::shape::Shape;
+use std::sync::Arc;
+
 /// The write request of one output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
@@ -43,10 +48,51 @@ impl OpReq {
 /// A resource that an operator asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResourceRequest {
-    /// Scratch memory of the executing thread.
-    TempSpace,
+    /// Scratch memory for the time of one call: this many bytes, or 0 if the operator does not say.
+    TempSpace { bytes: usize },
     /// Random numbers of the device's stream.
     Random,
+}
+
+/// The resources of a call on inputs and outputs of these shapes.
+pub type ResourcesFn =
+    Arc<dyn Fn(&Attrs, &[Shape], &[Shape]) -> Result<Vec<ResourceRequest>> + Send + Sync>;
+
+/// The resources of every call, or a function that lists those of one.
+#[derive(Clone)]
+pub enum Resources {
+    Fixed(&'static [ResourceRequest]),
+    By(ResourcesFn),
+}
+
+impl Resources {
+    pub const fn fixed(resources: &'static [ResourceRequest]) -> Self {
+        Resources::Fixed(resources)
+    }
+
+    pub fn by(
+        f: impl Fn(&Attrs, &[Shape], &[Shape]) -> Result<Vec<ResourceRequest>> + Send + Sync + 'static,
+    ) -> Self {
+        Resources::By(Arc::new(f))
+    }
+
+    /// Does no call ask for any?
+    pub fn is_never(&self) -> bool {
+        matches!(self, Resources::Fixed([]))
+    }
+
+    /// The resources of a call on inputs and outputs of these shapes.
+    pub fn of(
+        &self,
+        attrs: &Attrs,
+        inputs: &[Shape],
+        outputs: &[Shape],
+    ) -> Result<Vec<ResourceRequest>> {
+        match self {
+            Resources::Fixed(resources) => Ok(resources.to_vec()),
+            Resources::By(list) => list(attrs, inputs, outputs),
+        }
+    }
 }
 
 /// The key of one call's random numbers: element `i` of the call is the counter-based generator at

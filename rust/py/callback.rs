@@ -429,8 +429,9 @@ impl PyOpContext {
         }
     }
 
-    /// Makes the resources of these kinds.
-    fn request(&self, py: Python<'_>, kinds: Vec<String>) -> PyResult<()> {
+    /// Makes the requested resources: their kinds, with the bytes that were planned for each.
+    fn request(&self, py: Python<'_>, requests: Vec<(String, usize)>) -> PyResult<()> {
+        let kinds: Vec<String> = requests.into_iter().map(|request| request.0).collect();
         let key = self.ctx.random;
         let made = package(py)?.make_resources(kinds, key.seed, key.stream, self.ctx(py)?)?;
         let _ = self.requested.set(py, made.unbind());

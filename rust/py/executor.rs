@@ -153,8 +153,8 @@ impl PyExecutor {
         PyPlan::new(self.executor.plan().clone())
     }
 
-    fn debug_str(&self) -> String {
-        self.executor.plan().debug_str()
+    fn debug_str(&self) -> PyResult<String> {
+        self.executor.debug_str().map_err(raise)
     }
 
     fn optimized_symbol(&self) -> PyResult<PySymbol> {
@@ -206,6 +206,11 @@ impl PyPlan {
     #[getter]
     fn output_bytes(&self) -> usize {
         self.plan.output_bytes
+    }
+
+    #[getter]
+    fn temp_bytes(&self) -> usize {
+        self.plan.temp_bytes
     }
 
     #[getter]

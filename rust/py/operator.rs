@@ -15,7 +15,8 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::operator::{
     Attrs, Body, Compare, Dep, GradBuilder, GradEntry, GradNode, Gradient, Gradients, InplacePair,
-    InputDoc, Kernel, Listed, Match, OpDef, OpState, ResourceRequest, Value, infer, is_hidden,
+    InputDoc, Kernel, Listed, Match, OpDef, OpState, ResourceRequest, Resources, Value, infer,
+    is_hidden,
 };
 use crate::shape::Shape;
 use pyo3::prelude::*;
@@ -346,13 +347,16 @@ fn add_hints(def: &mut OpDef, d: &Bound<'_, PyAny>) -> PyResult<()> {
         }));
     }
     if let Some(function) = attribute(d, "resources")? {
-        def.resources = Listed::by(move |attrs| {
-            let kinds: Vec<String> = ask(attrs, |py, p| function.bind(py).invoke((p,))?.extract());
-            let kind = |k: String| match k.as_str() {
+        def.resources = Resources::by(move |attrs, inputs, outputs| {
+            let requests: Vec<(String, usize)> = call(attrs, |py, p| {
+                let args = (p, shapes_to_py(py, inputs)?, shapes_to_py(py, outputs)?);
+                function.bind(py).invoke(args)?.extract()
+            })?;
+            let request = |(kind, bytes): (String, usize)| match kind.as_str() {
                 "random" => ResourceRequest::Random,
-                _ => ResourceRequest::TempSpace,
+                _ => ResourceRequest::TempSpace { bytes },
             };
-            kinds.into_iter().map(kind).collect()
+            Ok(requests.into_iter().map(request).collect())
         });
     }
     Ok(())

@@ -157,16 +157,23 @@ def name_list(operator: str, what: str, value: Any, *, any_text: bool = False) -
     return tuple(value)
 
 
-def resource_kinds(operator: str, method: str, answer: Any) -> list[str]:
-    """Checks that ``answer`` lists resources, at most one of them temporary space."""
+def resource_requests(operator: str, method: str, answer: Any) -> list[tuple[str, int]]:
+    """Checks that ``answer`` lists resources, at most one of them temporary space: their kinds, each
+    with the bytes that it needs. (0: the operator does not say.)
+    """
     if isinstance(answer, str) or not isinstance(answer, (list, tuple)):
         raise fail(operator, f"{method} returned {answer!r}, expected a list of resources")
-    kinds = [str(getattr(r, "value", r)) for r in answer]
-    for kind in kinds:
+    requests = []
+    for given in answer:
+        kind, size = given if isinstance(given, tuple) and len(given) == 2 else (given, 0)
+        kind = str(getattr(kind, "value", kind))
         if kind not in ("temp_space", "random"):
             raise fail(
                 operator, f"{method} asked for {kind!r}, valid are 'temp_space' and 'random'"
             )
-    if kinds.count("temp_space") > 1:
+        if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < 2**63:
+            raise fail(operator, f"{method}: {kind} has {size!r} bytes, expected 0 to 2**63 - 1")
+        requests.append((kind, size))
+    if sum(kind == "temp_space" for kind, _ in requests) > 1:
         raise fail(operator, f"{method} asked for more than one temp_space")
-    return kinds
+    return requests

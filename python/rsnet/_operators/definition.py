@@ -77,8 +77,8 @@ class Definition:
         #: accumulates(payload) -> does the operator handle the request "add" itself? Without it, it
         #: writes to a temporary array, which the core then adds to the output
         self.accumulates: Callable[[Any], bool] | None = None
-        #: resources(payload) -> ["temp_space" | "random"]
-        self.resources: Callable[[Any], Sequence[str]] | None = None
+        #: resources(payload, in_shapes, out_shapes) -> [("temp_space" | "random", bytes)]
+        self.resources: Callable[..., Sequence[tuple[str, int]]] | None = None
         #: state(payload, ctx, in_shapes, in_types) -> what forward and backward of a node share
         self.state: Callable[..., Any] | None = None
         #: None, "zero", ("backward", operator, deps(payload, n_in, n_out) -> [(Source, index)]) or

@@ -248,8 +248,7 @@ class OperatorProperty:
         """Resources that ``forward`` finds in ``ctx.requested``; default none.
 
         ``"temp_space"``, at most once, has ``get_space(shape, dtype)``; ``"random"`` has
-        ``get_random()`` with ``uniform`` and ``normal``. While a graph is planned the shapes in
-        ``in_shape`` are ().
+        ``get_random()`` with ``uniform`` and ``normal``.
 
         >>> OperatorProperty().forward_resource([(2, 3)])
         []

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..base import MXNetError
-from .checks import TYPES, fail, name_list, resource_kinds, shape_list, type_list
+from .checks import TYPES, fail, name_list, resource_requests, shape_list, type_list
 from .definition import Definition, Facts, KernelSpec
 from .gradient import Source
 from .property import OperatorProperty
@@ -265,9 +265,9 @@ class Node:
             raise fail(self.name, f"accumulates returned {answer!r}, expected True or False")
         return answer
 
-    def requests(self, which: str, shapes: list[Any]) -> list[str]:
+    def requests(self, which: str, shapes: list[Any]) -> list[tuple[str, int]]:
         method = which + "_resource"
-        return resource_kinds(self.name, method, getattr(self.prop, method)(shapes))
+        return resource_requests(self.name, method, getattr(self.prop, method)(shapes))
 
 
 _PARTS = ("inputs", "outputs", "auxiliary states")
@@ -289,8 +289,8 @@ def node_definitions(
     forward.infer_shape = lambda node, ins, outs, exact: node.infer_shape(ins, outs)
     forward.infer_type = lambda node, ins, outs: node.infer_type(ins, outs)
     forward.inplace = Node.forward_inplace
-    forward.resources = lambda node: (
-        node.requests("forward", [()] * node.n_args) if node.forward_resources else []
+    forward.resources = lambda node, ins, outs: (
+        node.requests("forward", ins[: node.n_args]) if node.forward_resources else []
     )
     forward.accumulates = backward.accumulates = Node.accumulates
     forward.state = state
@@ -301,8 +301,9 @@ def node_definitions(
     backward.make = make
     backward.facts = _backward_facts
     backward.inplace = Node.backward_inplace
-    backward.resources = lambda node: (
-        node.requests("backward", [()] * node.n_args) if node.backward_resources else []
+    # The gradients have the shapes of the arguments.
+    backward.resources = lambda node, ins, outs: (
+        node.requests("backward", outs[: node.n_args]) if node.backward_resources else []
     )
     backward.kernels = [backward_kernel]
     return forward, backward

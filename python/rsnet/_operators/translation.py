@@ -14,7 +14,7 @@ from .checks import (
     check_exec_type,
     fail,
     name_list,
-    resource_kinds,
+    resource_requests,
     shape_list,
     type_list,
 )
@@ -216,8 +216,9 @@ class Translation:
             raise fail(self.name, f"FInplaceIdentity returned {same!r} for {len(pairs)} pairs")
         return [(i, o, bool(s)) for (i, o), s in zip(pairs, same)]
 
-    def _resources(self, attrs: Attrs) -> list[str]:
-        return resource_kinds(self.name, "FResourceRequest", self.attr("FResourceRequest")(attrs))
+    def _resources(self, attrs: Attrs, *shapes: list[Any]) -> list[tuple[str, int]]:
+        answer = self.attr("FResourceRequest")(attrs)
+        return resource_requests(self.name, "FResourceRequest", answer)
 
     def _accumulates(self, attrs: Attrs) -> bool:
         return bool(self.attr("TAccumulates"))

@@ -279,8 +279,8 @@ def plan_of_symbol(
     given: dict[str, Any],
 ) -> MemoryPlan:
     """The plan of `Symbol.memory_plan` and `Symbol.dump_passes`; only for the second it keeps the
-    graph after every pass as text."""
-    reqs = _simple_reqs(where, grad_req, _argument_names(symbol))
+    graph after every pass as text. Variables that share a name share what is given for it."""
+    reqs = _simple_reqs(where, grad_req, symbol.list_arguments())
     facts = _facts(given, type_dict, None, _check_groups(group2ctx))
     limit, dump = _limit_bytes(memory_limit), where == "dump_passes"
     return MemoryPlan(symbol._handle.memory_plan(facts, reqs, limit, dump))

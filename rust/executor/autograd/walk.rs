@@ -186,11 +186,23 @@ impl<'a> Walk<'a> {
                 }),
             };
             self.useful.insert(*seq, useful);
+            if useful && self.updates_states(node) {
+                self.pending.insert(*seq, Arriving { node: node.clone(), sums: SmallVec::new() });
+            }
             if useful && matches!(node.kind, Kind::Leaf { .. }) {
                 self.reachable.push(node.clone());
             }
         }
         Ok(())
+    }
+
+    /// Does the node's backward pass update auxiliary states? Then it runs even if no gradient arrives.
+    fn updates_states(&self, node: &Node) -> bool {
+        let Kind::Call(slot) = &node.kind else { return false };
+        slot.lock().as_ref().is_some_and(|record| match &record.rule {
+            Rule::Op { op, attrs, .. } => op.updates_states_backward(attrs, &self.rt.registry),
+            Rule::Function(_) => false,
+        })
     }
 
     fn is_useful(&self, entry: &Entry) -> bool {

@@ -342,7 +342,9 @@ fn walk_back(
             let name = format!("{}_{i}_out_grad", node.name);
             out_grads.push(builder.sum(arrived, &name, cap)?.map(pack));
         }
-        if out_grads.iter().all(Option::is_none) || matches!(op.gradient, Gradient::Zero) {
+        let idle = out_grads.iter().all(Option::is_none)
+            && !op.updates_states_backward(&node.attrs, builder.registry);
+        if idle || matches!(op.gradient, Gradient::Zero) {
             continue;
         }
         let inputs: Vec<GradEntry> = node.inputs.iter().map(|&e| pack(e)).collect();

@@ -4,17 +4,57 @@
 //! of the graph: again and again the path with most uncoloured temporary spaces gets the next colour, and
 //! when the colours are used up, what is left shares the last.
 
-use super::super::static_graph::Graph;
+use super::super::static_graph::{Graph, Node};
+use super::gradient::Differentiated;
+use crate::error::{Place, Result};
 use crate::operator::ResourceRequest;
 
-/// The number of colours in use, at most `most`.
-pub fn run(graph: &Graph, most: usize) -> usize {
-    colours(graph, most).into_iter().max().map_or(0, |c| c as usize)
+/// The temporary space of a plan.
+pub struct TempSpace {
+    /// The number of colours in use.
+    pub colours: usize,
+    /// The most bytes that a node of each colour asks for, summed.
+    pub bytes: usize,
+}
+
+/// Colours the nodes that ask for temporary space with at most `most` colours.
+pub fn run(done: &Differentiated, most: usize) -> Result<TempSpace> {
+    let wanted = requested(done)?;
+    let colours = colours(&done.graph, &wanted, most);
+    let mut bytes = vec![0; colours.iter().max().map_or(0, |&c| c as usize)];
+    for (&colour, wanted) in colours.iter().zip(wanted) {
+        if let Some(wanted) = wanted {
+            let largest = &mut bytes[colour as usize - 1];
+            *largest = wanted.max(*largest);
+        }
+    }
+    Ok(TempSpace { colours: bytes.len(), bytes: bytes.iter().sum() })
+}
+
+/// By node: the bytes of temporary space that it asks for, 0 if it does not say how many.
+fn requested(done: &Differentiated) -> Result<Vec<Option<usize>>> {
+    let graph = &done.graph;
+    let of = |(id, node): (usize, &Node)| {
+        let Some(op) = &node.op else { return Ok(None) };
+        if op.resources.is_never() {
+            return Ok(None);
+        }
+        let inputs: Vec<_> =
+            node.inputs.iter().map(|e| done.shapes[graph.entry_id(*e)].clone()).collect();
+        let outputs = &done.shapes[graph.entries_of(id)];
+        let resources = op.resources.of(&node.attrs, &inputs, outputs);
+        let requests = resources.at(&op.name, &node.name)?;
+        Ok(requests.iter().find_map(|request| match request {
+            ResourceRequest::TempSpace { bytes } => Some(*bytes),
+            ResourceRequest::Random => None,
+        }))
+    };
+    graph.nodes.iter().enumerate().map(of).collect()
 }
 
 /// By node: 0 without temporary space, else its colour, counted from 1.
-fn colours(graph: &Graph, most: usize) -> Vec<u32> {
-    let mut weight: Vec<u32> = graph.nodes.iter().map(|n| wants_temp(n) as u32).collect();
+fn colours(graph: &Graph, wanted: &[Option<usize>], most: usize) -> Vec<u32> {
+    let mut weight: Vec<u32> = wanted.iter().map(|w| w.is_some() as u32).collect();
     let mut colour = vec![0; graph.nodes.len()];
     for c in 1..most.max(1) as u32 {
         let path = heaviest_path(graph, &weight);
@@ -33,12 +73,6 @@ fn colours(graph: &Graph, most: usize) -> Vec<u32> {
         }
     }
     colour
-}
-
-fn wants_temp(node: &super::super::static_graph::Node) -> bool {
-    node.op.as_ref().is_some_and(|op| {
-        op.resources.with(&node.attrs, |r| r.contains(&ResourceRequest::TempSpace))
-    })
 }
 
 fn heaviest_path(graph: &Graph, weight: &[u32]) -> Vec<usize> {

@@ -1,6 +1,7 @@
 //! Where the gradients of arguments lie: sums in place, and entries that serve several arguments.
 
 use super::*;
+use crate::operator::{Attrs, Dep, Gradient, OpDef, infer};
 
 #[test]
 fn many_gradients_are_added_in_place() {
@@ -59,5 +60,33 @@ fn a_gradient_that_serves_many_arguments_is_read_where_nothing_is_added() {
             assert_eq!(plan.place[id], Place::Gradient(arg as u32));
             assert_eq!(plan.req[id], reqs[arg]);
         }
+    }
+}
+
+#[test]
+fn a_backward_pass_that_updates_states_runs_where_no_gradient_arrives() {
+    let r = registry();
+    let mut back = OpDef::plain("_backward_counted").mutates(&[1]);
+    back.is_backward = true;
+    r.add(back).unwrap();
+    let deps = |_: &Attrs, _: usize, _: usize| vec![Dep::OutGrad(0), Dep::Input(1)];
+    let counted = OpDef::plain("counted")
+        .inputs_are(&[("data", ""), ("count", "")])
+        .mutates(&[1])
+        .infer_shape(|a, ins, outs| {
+            infer::assign_shape(&mut ins[1], "count", &Shape::new(&[1]))?;
+            infer::elementwise_shape(a, &mut ins[..1], outs)
+        })
+        .gradient(Gradient::declared("_backward_counted", deps));
+    r.add(counted).unwrap();
+    let r = Arc::new(r);
+    let net = op(&r, "zeros_like", "end", &[op(&r, "counted", "node", &[var("a")])]);
+    for (req, runs) in [(OpReq::Null, false), (OpReq::Write, true)] {
+        let mut request = PlanRequest::new(net.clone(), r.clone());
+        request.shapes = vec![("a".to_owned(), Shape::new(&[2, 3]))];
+        request.grad_req = vec![req];
+        let plan = plan(&request).unwrap();
+        let backward = plan.graph.nodes.iter().any(|n| n.op_name() == "_backward_counted");
+        assert_eq!(backward, runs);
     }
 }

@@ -9,7 +9,7 @@ use crate::kernels::philox::{philox, unit};
 use crate::kernels::real::Real;
 use crate::operator::infer::assign_shape;
 use crate::operator::{
-    Attrs, Call, Dep, Gradient, InplacePair, Listed, OpDef, OpReq, ResourceRequest,
+    Attrs, Call, Dep, Gradient, InplacePair, OpDef, OpReq, ResourceRequest, Resources,
 };
 use crate::shape::Shape;
 use crate::{param_enum, params, with_real};
@@ -91,9 +91,9 @@ pub fn operators() -> Vec<OpDef> {
             [vec![Dep::OutGrad(0)], of].concat()
         }))
         .kernel(forward_kernel());
-    forward.resources = Listed::by(|attrs| match kind(attrs) {
-        LeakyType::Rrelu => vec![ResourceRequest::Random],
-        _ => vec![],
+    forward.resources = Resources::by(|attrs, _, _| match kind(attrs) {
+        LeakyType::Rrelu => Ok(vec![ResourceRequest::Random]),
+        _ => Ok(vec![]),
     });
     let backward = OpDef::new::<LeakyReluParam>("_backward_LeakyReLU")
         .inplace_by(|attrs| match kind(attrs) {

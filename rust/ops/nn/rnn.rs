@@ -138,7 +138,7 @@ impl OperatorProperty for RnnParam {
         Ok(known)
     }
 
-    fn forward_resource(&self) -> Vec<ResourceRequest> {
+    fn forward_resource(&self, _: &[Shape]) -> Vec<ResourceRequest> {
         if self.p > 0.0 { vec![ResourceRequest::Random] } else { vec![] }
     }
 
