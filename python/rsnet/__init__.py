@@ -47,7 +47,8 @@ from .parameter import (
 from . import operator
 from .operator import Operator, OperatorProperty, OpReq, ResourceRequest
 
-from . import _exceptions, _resources
+from . import _exceptions
+from ._operators.operands import make as _make_resources
 from .base import ERRORS as _ERRORS
 from .base import _Null
 from .ndarray import _indexing
@@ -57,7 +58,7 @@ from .symbol.register import create as _create_symbol
 _core.bind_python(
     errors=_ERRORS,
     op_req=OpReq,
-    make_resources=_resources.make,
+    make_resources=_make_resources,
     context=Context,
     null=_Null,
     twin=_exceptions.twin,
@@ -79,7 +80,7 @@ _ON_DEMAND = {
     "as_mxnet": "as_mxnet",
     "op": "op",
     "user_op": "user_op",
-    "user_op_builder": "user_op:user_op_builder",
+    "user_op_builder": "oneflow.builder:user_op_builder",
     "oneflow": "oneflow",
     "model": "model",
     "module": "module",

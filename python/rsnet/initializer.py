@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from . import random
+from ._class_registry import register_class
 from ._mxnet_names import module_getattr
-from ._registration import register_class
 from .ndarray import NDArray, array
 
 __all__ = [

@@ -67,7 +67,8 @@ FloatTuple = Annotated[tuple[float, ...], _Kind("floats")]
 DType = Annotated[str, _Kind("dtype")]
 
 _PLAIN = {bool: "bool", int: "int32", float: "float", str: "string", np.dtype: "dtype"}
-_MISSING: Any = object()
+#: Stands for no default.
+MISSING: Any = object()
 
 
 class _Field:
@@ -80,7 +81,7 @@ class _Field:
 
 
 def field(
-    default: Any = _MISSING, *, doc: str = "", ge: float | None = None, le: float | None = None
+    default: Any = MISSING, *, doc: str = "", ge: float | None = None, le: float | None = None
 ) -> Any:
     """One parameter of a :class:`Parameter` struct.
 
@@ -94,6 +95,25 @@ def field(
         Least and greatest value allowed, both inclusive.
     """
     return _Field(default, doc, ge, le)
+
+
+def schema_field(
+    name: str,
+    kind: str,
+    default: Any = MISSING,
+    *,
+    keys: list[str] | None = None,
+    optional: bool = False,
+    doc: str = "",
+    ge: float | None = None,
+    le: float | None = None,
+) -> dict[str, Any]:
+    """A parameter as the core's ``Schema`` takes it; without a default it is required."""
+    required = default is MISSING
+    return {
+        "name": name, "kind": kind, "keys": keys or [], "optional": optional, "required": required,
+        "default": None if required else _plain(default), "doc": doc, "ge": ge, "le": le,
+    }  # fmt: skip
 
 
 def _unoptional(hint: Any) -> tuple[Any, bool]:
@@ -169,19 +189,13 @@ class Parameter:
             if members is not None:
                 enums.append((name, {_enum_key(m): m for m in members}))
             default = given.default
+            optional = optional or default is None
             specs.append(
-                {
-                    "name": name,
-                    "kind": kind,
-                    "keys": keys,
-                    "optional": optional or default is None,
-                    "required": default is _MISSING,
-                    "default": None if default is _MISSING else _plain(default),
-                    "doc": given.doc,
-                    "ge": given.ge,
-                    "le": given.le,
-                }
-            )
+                schema_field(
+                    name, kind, default, keys=keys, optional=optional, doc=given.doc,
+                    ge=given.ge, le=given.le,
+                )
+            )  # fmt: skip
         cls._schema = _core.Schema(specs)
         cls._names = tuple(s["name"] for s in specs)
         cls._defaults = {s["name"]: s["default"] for s in specs}
@@ -200,7 +214,7 @@ class Parameter:
                 return value if isinstance(value, _Field) else _Field(value, "", None, None)
             if name in vars(base).get("__annotations__", {}):
                 break
-        return _Field(_MISSING, "", None, None)
+        return _Field(MISSING, "", None, None)
 
     def __init__(self, **given: Any) -> None:
         given = {k: _plain(v) for k, v in given.items()}
@@ -228,7 +242,8 @@ class Parameter:
     @classmethod
     def fields(cls) -> list[tuple[str, str, str]]:
         """Name, type information (``int, optional, default=1``) and description of every field."""
-        return cls._schema.info()
+        info: list[tuple[str, str, str]] = cls._schema.info()
+        return info
 
     def as_dict(self) -> dict[str, Any]:
         """Every field with its value."""

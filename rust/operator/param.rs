@@ -5,7 +5,6 @@ use super::value::{FieldType, Value};
 use crate::error::{Error, Result};
 use std::any::Any;
 use std::cmp::Ordering;
-use std::fmt::Write;
 use std::sync::Arc;
 
 /// One parameter.
@@ -143,14 +142,38 @@ impl Schema {
             .collect()
     }
 
+    /// The error for a name that no field has: the nearest one, and the names of all.
     fn unknown(&self, name: &str) -> String {
-        let mut text = format!("Cannot find argument '{name}', Possible Arguments:\n");
-        text.push_str("----------------\n");
-        for f in &self.fields {
-            let _ = writeln!(text, "{} : {}\n    {}", f.name, f.info(), f.doc);
-        }
-        text
+        let names: Vec<&str> = self.fields.iter().map(|f| f.name.as_str()).collect();
+        let hint = nearest(name, &names).map(|n| format!(" did you mean '{n}'?"));
+        let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        format!(
+            "Cannot find argument '{name}',{} Possible Arguments: {known}",
+            hint.unwrap_or_default()
+        )
     }
+}
+
+/// The name that is most like `name`, if at most a third of its letters differ.
+fn nearest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
+    let most = name.chars().count().div_ceil(3).min(3);
+    let by_distance = names.iter().map(|n| (edits(name, n), *n));
+    by_distance.filter(|(distance, _)| *distance <= most).min().map(|(_, n)| n)
+}
+
+/// The Levenshtein distance of two texts.
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().take(256).enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
 }
 
 /// Is `name` a node attribute (`__lr_mult__`) rather than a parameter?

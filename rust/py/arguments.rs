@@ -91,9 +91,15 @@ impl OpFunction {
     /// The error of an input that is none; `key` is its name or position.
     pub fn not_an_input(&self, key: &str, value: &Bound<'_, PyAny>) -> PyErr {
         match self.face {
-            Face::Array => PyAssertionError::new_err(format!(
-                "Argument {key} must have NDArray type, but got {value}"
-            )),
+            // A stand-in for an operand that is not available raises its own error when it is shown.
+            Face::Array => value.str().map_or_else(
+                |error| error,
+                |shown| {
+                    PyAssertionError::new_err(format!(
+                        "Argument {key} must have NDArray type, but got {shown}"
+                    ))
+                },
+            ),
             Face::Symbol => PyTypeError::new_err(format!(
                 "Compose expect `Symbol` as arguments: argument '{key}' of {} is a {}",
                 self.name,

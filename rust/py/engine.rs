@@ -44,6 +44,15 @@ impl Variable {
     fn __repr__(&self) -> String {
         format!("<Variable {} version={}>", self.0.number(), self.version())
     }
+
+    /// A variable is an identity: a copy is the variable itself.
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
+        slf
+    }
 }
 
 impl Variable {

@@ -80,6 +80,7 @@ macro_rules! slots {
                 fn $inplace(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
                     let result = binary(slf, other, BinaryFn::$op, false, Some(slf))?;
                     if result.is(slf.py().NotImplemented()) {
+                        other.str()?; // what stands for an array of another place raises its own error
                         let kind = other.get_type();
                         return Err(PyTypeError::new_err(format!("type {kind} not supported")));
                     }
@@ -127,6 +128,7 @@ macro_rules! slots {
                 let result = binary(slf, other, op, false, None)?;
                 if result.is(slf.py().NotImplemented()) {
                     // Python would go on to compare identities.
+                    other.str()?; // what stands for an array of another place raises its own error
                     let kind = other.get_type();
                     return Err(PyTypeError::new_err(format!("type {kind} not supported")));
                 }

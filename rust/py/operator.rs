@@ -1,4 +1,4 @@
-//! Operators defined in Python: turns a `rsnet._door.Definition` into an [`OpDef`].
+//! Operators defined in Python: turns a `rsnet._operators.definition.Definition` into an [`OpDef`].
 //!
 //! Everything an operator may say about itself is a Python function of the *payload* that its `make`
 //! returned for one set of parameters. Their errors come back as the original exception. What runs is in
@@ -24,7 +24,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
-/// What the parameters of one call decide; mirrors `rsnet._door.Facts`.
+/// What the parameters of one call decide; mirrors `rsnet._operators.definition.Facts`.
 #[derive(Default, FromPyObject)]
 pub struct Facts {
     pub inputs: Vec<String>,
@@ -156,7 +156,7 @@ fn build(d: &Bound<'_, PyAny>) -> PyResult<OpDef> {
         }));
     }
     for spec in d.getattr("kernels")?.try_iter()? {
-        let (kernel_name, matches, priority, run, numpy, results, assign): (
+        let (kernel_name, matches, priority, run, numpy, results, assign, accumulates): (
             String,
             Bound<'_, PyAny>,
             i32,
@@ -164,6 +164,7 @@ fn build(d: &Bound<'_, PyAny>) -> PyResult<OpDef> {
             bool,
             String,
             String,
+            bool,
         ) = spec?.extract()?;
         let words = Words { results, assign };
         def.kernels.push(Arc::new(Kernel {
@@ -171,7 +172,7 @@ fn build(d: &Bound<'_, PyAny>) -> PyResult<OpDef> {
             matches: match_from_py(&matches)?,
             priority,
             body: Body::Callback(Arc::new(PythonKernel::new(&name, run, numpy, words))),
-            accumulates: false,
+            accumulates,
             skips_null: false,
         }));
     }
@@ -395,16 +396,21 @@ fn gradient(d: &Bound<'_, PyAny>) -> PyResult<Gradient> {
     let (op, deps): (String, Py<PyAny>) =
         (spec.get_item(1)?.extract()?, spec.get_item(2)?.unbind());
     Ok(Gradient::declared(&op, move |attrs, n_in, n_out| {
-        let pairs: Vec<(u8, usize)> =
+        let pairs: Vec<(i64, usize)> =
             ask(attrs, |py, p| deps.bind(py).invoke((p, n_in, n_out))?.extract());
-        let dep = |(kind, i)| match kind {
-            0 => Dep::OutGrad(i),
-            1 => Dep::Input(i),
+        let dep = |(source, i)| match source {
+            OUT_GRAD => Dep::OutGrad(i),
+            INPUT => Dep::Input(i),
             _ => Dep::Output(i),
         };
         pairs.into_iter().map(dep).collect()
     }))
 }
+
+/// Where an operand of a gradient comes from; mirrors `rsnet._operators.gradient.Source`.
+const INPUT: i64 = -1;
+const OUTPUT: i64 = -2;
+const OUT_GRAD: i64 = -3;
 
 /// One operator that a rule asks for: an ordinary one, or a backward operator of the node.
 #[derive(FromPyObject)]
@@ -417,17 +423,22 @@ struct RuleCall {
 }
 
 /// Runs a rule written in Python. The function sees no builder: it writes down what to compose, as data,
-/// and this plays it back. Entries are `(-1 | -2 | -3, i)` for inputs, outputs and output gradients, or
-/// `(call, output)`.
+/// and this plays it back. Entries are `(INPUT | OUTPUT | OUT_GRAD, i)` or `(call, output)`.
 fn run_rule(
     rule: &Py<PyAny>,
     builder: &mut dyn GradBuilder,
     node: &GradNode<'_>,
 ) -> Result<Gradients> {
+    type Spec = Option<(Vec<i64>, &'static str)>;
     type Program = (Vec<RuleCall>, Vec<Option<(i64, usize)>>);
     let present: Vec<bool> = node.out_grads.iter().map(Option::is_some).collect();
+    let spec = |entry: &GradEntry| -> Spec {
+        builder.spec(*entry).map(|(shape, dtype)| (shape.to_legacy().to_vec(), dtype.name()))
+    };
+    let specs: [Vec<Spec>; 2] =
+        [node.inputs, node.outputs].map(|entries| entries.iter().map(spec).collect());
     let (calls, results): Program = call(node.attrs, |py, payload| {
-        let args = (payload, node.name, node.needed.to_vec(), present, node.outputs.len());
+        let args = (payload, node.name, node.needed.to_vec(), present, node.outputs.len(), specs);
         rule.bind(py).invoke(args)?.extract()
     })
     .map_err(|e| e.in_operator(&node.op.name).in_node(node.name))?;
@@ -462,12 +473,12 @@ fn resolve(
     node: &GradNode<'_>,
     made: &[Vec<GradEntry>],
 ) -> Result<Option<GradEntry>> {
-    let (kind, i) = entry;
-    Ok(match kind {
-        -1 => node.inputs.get(i).copied(),
-        -2 => node.outputs.get(i).copied(),
-        -3 if i < node.out_grads.len() => Some(node.out_grad(builder, i)?),
-        k => usize::try_from(k).ok().and_then(|k| made.get(k)?.get(i)).copied(),
+    let (source, i) = entry;
+    Ok(match source {
+        INPUT => node.inputs.get(i).copied(),
+        OUTPUT => node.outputs.get(i).copied(),
+        OUT_GRAD if i < node.out_grads.len() => Some(node.out_grad(builder, i)?),
+        call => usize::try_from(call).ok().and_then(|call| made.get(call)?.get(i)).copied(),
     })
 }
 

@@ -235,7 +235,7 @@ MESSAGES = {
     ),
     "unknown parameter": (
         lambda: mx.nd.Activation(ones((2,)), act_type="relu", alpha=3),
-        "Activation: Cannot find argument 'alpha', Possible Arguments:\n",
+        "Activation: Cannot find argument 'alpha', Possible Arguments: act_type",
     ),
     "missing argument": (
         lambda: mx.nd.FullyConnected(ones((2, 4)), num_hidden=10),

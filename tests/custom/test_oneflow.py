@@ -116,7 +116,7 @@ def minimize(loss):
         (lambda x: flow.get_variable("n"), "'n' is new and needs shape and initializer"),
         (lambda x: (flow.get_variable("m", (2,), initializer="zeros"),
                     flow.get_variable("m", (3,))), r"'m' has shape \(2,\)"),
-        (lambda x: flow.optimizer.SGD(0.1), "0.1 is no scheduler"),
+        (lambda x: flow.optimizer.SGD(0.1), "0.1 is not a scheduler"),
         (lambda x: (product("twice", x, x), product("twice", x, x)),
          "job 'job' has an operator 'twice' already"),
     ],

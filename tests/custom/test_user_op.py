@@ -405,7 +405,7 @@ def _(ctx):
 @op.grad("t_many")
 def _(ctx):
     ctx.bind("x", lambda: ctx.grad("out"))
-    for i in range(ctx._conf.counts["more"]):
+    for i in range(ctx.count("more")):
         ctx.bind(("more", i), lambda i=i: ctx.grad("out") * float(i + 2))
 
 
@@ -520,7 +520,10 @@ def test_defaults_are_checked_together_although_one_attribute_is_required():
     op.kernel("t_bounds")(lambda ctx: ctx.out("out").__setitem__(slice(None), 0))
     with pytest.raises(MXNetError, match="low is not below high"):
         nd.t_bounds(nd.ones((1,)), low=2, n=1)
-    with pytest.raises(MXNetError, match="no attribute 'lo', there is low, high, n"):
+    with pytest.raises(
+        MXNetError,
+        match="unknown attribute 'lo': did you mean 'low'. expected one of: low, high, n",
+    ):
         op.define("t_bounds2", inputs="in", infer=like("out", "in"),
                   check=lambda conf: conf.attr("lo"),
                   attrs=bounds(op.Attr(int), op.Attr(int, 2)))  # fmt: skip

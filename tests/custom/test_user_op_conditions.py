@@ -33,7 +33,7 @@ def test_unknown_attributes_are_refused_at_registration(negated):
     name = defined(mode=op.Attr(str, "a"), level=op.Attr(int, 0))
     where = op.attr("typo") == "a"
     with pytest.raises(
-        MXNetError, match=f"{name}: .*unknown attribute 'typo', there is mode, level"
+        MXNetError, match=f"{name}: .*unknown attribute 'typo': expected one of: mode, level"
     ):
         kernel(name, ~where if negated else where)
     assert op.kernels(name) == []
@@ -41,7 +41,7 @@ def test_unknown_attributes_are_refused_at_registration(negated):
 
 def test_waiting_kernels_are_checked_when_the_operator_is_defined():
     kernel("t_where_late", op.attr("typo") == 1)
-    with pytest.raises(MXNetError, match="t_where_late: .*unknown attribute 'typo', there is none"):
+    with pytest.raises(MXNetError, match="t_where_late: .*unknown attribute 'typo': expected none"):
         op.define("t_where_late", inputs="in", infer=lambda ctx: None)
 
 
@@ -108,7 +108,9 @@ def test_devices():
     assert getattr(nd, name)(nd.zeros((1,))).asscalar() == 1
     assert op.kernels(name)[0][1] == "device == cpu"
     for wrong in ("tpu", 3, None):
-        with pytest.raises(MXNetError, match=f"device: {wrong!r} is no kind of device"):
+        with pytest.raises(
+            MXNetError, match=f"device: unknown device type '{wrong}': .*expected one of: cpu"
+        ):
             op.device(wrong)
 
 

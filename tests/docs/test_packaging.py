@@ -74,7 +74,16 @@ def examples_of(name):
     module = importlib.import_module(name)
     names = {"mx": mx, "nd": mx.nd, "sym": mx.sym, "autograd": mx.autograd, "np": np}
     runner = doctest.DocTestRunner(Checker(), optionflags=doctest.ELLIPSIS)
-    for test in doctest.DocTestFinder().find(module, extraglobs=names):
+    finder = doctest.DocTestFinder()
+    tests = {test.name: test for test in finder.find(module, extraglobs=names)}
+    for export in getattr(module, "__all__", ()):  # implemented in a private module
+        thing = getattr(module, export)
+        if getattr(thing, "__module__", None) == name:
+            found = finder.find(
+                thing, f"{name}.{export}", module=False, globs=vars(module), extraglobs=names
+            )
+            tests |= {test.name: test for test in found}
+    for test in tests.values():
         with mx.name.NameManager():
             runner.run(test)
     return runner.summarize(verbose=False).failed
@@ -85,9 +94,12 @@ def in_a_process(code):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+FACES = ("rsnet.ndarray", "rsnet.operator", "rsnet.optimizer")
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings(name):
-    if ">>>" in Path(importlib.util.find_spec(name).origin).read_text() or name == "rsnet.ndarray":
+    if ">>>" in Path(importlib.util.find_spec(name).origin).read_text() or name in FACES:
         in_a_process(f"import sys, test_packaging as t; sys.exit(t.examples_of({name!r}))")
 
 

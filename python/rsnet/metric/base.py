@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy
 
-from .._registration import register_class
+from .._class_registry import register_class
 
 __all__ = [
     "CompositeEvalMetric",

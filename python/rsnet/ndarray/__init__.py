@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from .. import _core  # noqa: F401
 from .._core import NDArray, waitall
+from .._operators import registry as _registry
 from ..base import _Null
 
 # Functions written by hand, which the registry's functions of the same name do not replace.
@@ -29,10 +30,8 @@ from ._io import *  # noqa: E402, F403
 
 
 def __getattr__(name: str) -> object:
-    from .. import op
-
-    why = None if name.startswith("__") else op.missing(name)
-    raise AttributeError(why or f"module {__name__!r} has no attribute {name!r}", name=name)
+    text = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(_registry.absent(name, text), name=name)
 
 
 for _module in (_arithmetic, _creation, _io):

@@ -12,6 +12,7 @@ import sys
 import types
 
 from .. import _core
+from .._operators import registry
 
 _PREFIXES = ("_contrib_", "_linalg_", "_sparse_", "_image_")
 _PACKAGE = "rsnet.ndarray"
@@ -78,3 +79,6 @@ def add_all():
     for name in _core.operator_names():
         if not name.startswith("_backward"):
             add_function(name)
+
+
+registry.subscribe(add_function, hidden_by)

@@ -5,8 +5,9 @@ A thin layer: jobs run at once on NDArrays, operators are those of ``rsnet.user_
 
 from __future__ import annotations
 
-from ..user_op import user_op_builder
+from . import builtins as _builtins  # noqa: F401  (defines the operators of the tutorials)
 from . import config, optimizer, sysconfig, typing
+from .builder import user_op_builder
 from .dtypes import (
     char,
     double,
@@ -30,6 +31,6 @@ from .variable import (
 __all__ = [
     "user_op_builder", "config", "optimizer", "sysconfig", "typing", "global_function",
     "watch_diff", "get_variable", "constant_initializer", "zeros_initializer", "ones_initializer",
-    "clear_default_session", "float16", "float32", "float64", "double", "int8", "int32", "int64", "uint8",
-    "char",
+    "clear_default_session", "float16", "float32", "float64", "double", "int8", "int32", "int64",
+    "uint8", "char",
 ]  # fmt: skip

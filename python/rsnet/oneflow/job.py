@@ -13,9 +13,9 @@ import numpy as np
 
 from .. import autograd
 from .. import ndarray as nd
-from .._user_op_builder import unique_names
 from ..base import MXNetError
 from . import typing as flow_typing
+from .builder import unique_names
 from .training import Trainer
 
 _running = threading.local()
@@ -44,13 +44,13 @@ class Job:
         if self.loss is not None:
             raise MXNetError(f"train job '{self.function.name}' minimizes twice")
         if self.function.type != "train":
-            raise MXNetError(f"job '{self.function.name}' is no train job: nothing to minimize")
+            raise MXNetError(f"job '{self.function.name}' is not a train job: nothing to minimize")
         self.loss, self.optimizer = loss, optimizer
 
 
 def current(what: str) -> Job:
     """The job this thread runs."""
-    job = getattr(_running, "job", None)
+    job: Job | None = getattr(_running, "job", None)
     if job is None:
         raise MXNetError(f"{what} must be called inside a job function")
     return job
@@ -182,8 +182,9 @@ def global_function(
 
 
 def watch_diff(blob: Any, handler: Callable[[Any], None]) -> None:
-    """Calls ``handler`` with the gradient of ``blob``, an argument or variable of the job, after the
-    backward pass and before the update.
+    """Calls ``handler`` with the gradient of ``blob`` after the backward pass, before the update.
+
+    ``blob`` is an argument or variable of the job.
     """
     job = current("watch_diff")
     if getattr(blob, "grad", None) is None:

@@ -35,7 +35,7 @@ class SGD:
     def __init__(self, lr_scheduler: Any, *, momentum: float = 0.9) -> None:
         if not callable(getattr(lr_scheduler, "rate", None)):
             raise MXNetError(
-                f"SGD: {lr_scheduler!r} is no scheduler, expected such as "
+                f"SGD: {lr_scheduler!r} is not a scheduler, expected e.g. "
                 "PiecewiseConstantScheduler([], [0.1])"
             )
         self.scheduler = lr_scheduler

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import _core, attribute
 from .. import name as names
+from .._operators import registry
 from .symbol import Symbol
 
 _functions: dict[str, tuple[int, Callable[..., Symbol]]] = {}
@@ -66,13 +67,6 @@ def _item_text(value: Any) -> str:
     return repr(text) if isinstance(value, (str, type, np.dtype)) else text
 
 
-def missing_operator(name: str) -> str | None:
-    """Why an operator that a program has begun to register is not there."""
-    from .. import op
-
-    return op.missing(name)
-
-
 def function(name: str) -> Callable[..., Symbol]:
     """The function of the operator or alias `name`.
 
@@ -83,7 +77,7 @@ def function(name: str) -> Callable[..., Symbol]:
     """
     version = _core.registry_version(name)
     if version is None:
-        raise AttributeError(missing_operator(name) or f"operator '{name}' is not registered")
+        raise AttributeError(registry.absent(name, f"operator '{name}' is not registered"))
     known = _functions.get(name)
     if known is None or known[0] != version:
         made = _core.make_function(name, name, "rsnet.symbol", symbol=True)

@@ -233,8 +233,9 @@ fn build(raw: &[Raw], heads: &[(usize, u32)], version: i64, registry: &Registry)
         made[id] = Some(Arc::new(operator(node, op, &made, version)?));
     }
     if !unknown.is_empty() {
-        unknown
-            .push("Operators of your own have to be registered first: import their module.".into());
+        let hint = "An operator that a program defines has to be registered first: import its module. \
+                    MXNet's operators that rsnet does not have cannot be loaded.";
+        unknown.push(hint.into());
         return Err(Error::not_implemented(unknown.join("\n")));
     }
     let head = |&(id, index): &(usize, u32)| entry(&made, id, index, "a head");

@@ -1,13 +1,13 @@
-"""What a program records of its own: tasks, frames, events, counters, markers; see ``profiler.py``."""
+"""What a program records of its own: tasks, frames, events, counters, markers; see the package."""
 
 from __future__ import annotations
 
 import operator
 from typing import Any
 
-from . import _core
+from .. import _core
 
-_profiler = _core.profiler  # type: ignore[attr-defined]
+_profiler = _core.profiler
 
 
 def _text(what: str, value: object) -> str:

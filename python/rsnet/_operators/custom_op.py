@@ -1,10 +1,28 @@
-"""MXNet's form of an operator in Python: ``CustomOp`` and ``CustomOpProp``; see ``operator.py``."""
+"""MXNet's form of an operator in Python: ``CustomOp``, ``CustomOpProp``, ``nd.Custom``.
+
+One operator named ``Custom`` stands for all registered ``CustomOpProp`` classes; its parameter
+``op_type`` chooses. A graph that names a class which is not registered can be loaded, listed and
+saved; it fails where shapes are inferred.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ._requests import assign
+from .. import _core
+from ..base import MXNetError
+from ..parameter import schema_field
+from . import registry
+from .checks import fail
+from .definition import Facts, KernelSpec
+from .operands import assign
+from .property_node import Node, checked_operator, node_definitions
+
+#: MXNet's numbers of element types.
+_TYPE_FLAGS = {
+    "float32": 0, "float64": 1, "float16": 2, "uint8": 3, "int32": 4, "int8": 5, "int64": 6,
+    "bool": 7,
+}  # fmt: skip
 
 
 class CustomOp:
@@ -191,6 +209,17 @@ class CustomOpProp:
         """
         return [*(out_grad if self.need_top_grad_ else []), *in_data, *out_data]
 
+    def accumulates(self) -> bool:
+        """Whether ``forward`` and ``backward`` handle the request ``"add"`` themselves, as
+        ``self.assign`` does; default no.
+
+        Otherwise they write to a temporary array, which is then added.
+
+        >>> CustomOpProp().accumulates()
+        False
+        """
+        return False
+
     def create_operator(
         self, ctx: Any, in_shapes: list[list[int]], in_dtypes: list[int]
     ) -> CustomOp:
@@ -211,3 +240,132 @@ class CustomOpProp:
             By the call, if what is returned has no ``forward`` and ``backward``.
         """
         return CustomOp()
+
+
+# The operator ``Custom`` -----------------------------------------------------------------------
+
+
+class Unregistered:
+    """The payload of a ``Custom`` node whose ``op_type`` is not registered yet."""
+
+    __slots__ = ("op_type", "given", "node")
+
+    def __init__(self, op_type: str, given: dict[str, str]) -> None:
+        self.op_type, self.given = op_type, given
+        self.node: Node | None = None
+
+    def resolved(self) -> Node:
+        """The node, if the class has been registered since."""
+        if self.node is None:
+            self.node = _custom_node(self.op_type, self.given)
+        return self.node
+
+    facts = Facts(("data",), ("output",), 1)
+
+
+def _custom_node(op_type: str, given: dict[str, str]) -> Node:
+    try:
+        cls = registry.custom_props[op_type]
+    except KeyError:
+        known = ", ".join(sorted(registry.custom_props)) or "none"
+        raise MXNetError(
+            f"Cannot find custom operator {op_type} (registered are: {known})"
+        ) from None
+    prop = cls(**given)
+    if not hasattr(prop, "need_top_grad_"):
+        CustomOpProp.__init__(prop)  # a subclass that does not call super().__init__()
+    node = Node(op_type, prop, property_style=False)
+    _refuse_sparse(node, cls)
+    return node
+
+
+def _refuse_sparse(node: Node, cls: type) -> None:
+    """Checks that a class with ``infer_storage_type`` accepts dense arrays."""
+
+    def dense(method: str, *parts: int) -> None:
+        if getattr(cls, method, None) in (None, getattr(CustomOpProp, method)):
+            return
+        answer = getattr(node.prop, method)(*(["default"] * n for n in parts))
+        listed = answer if isinstance(answer, (tuple, list)) else [answer]
+        if not all(isinstance(a, (tuple, list)) and set(a) <= {"default"} for a in listed):
+            raise fail(
+                node.name, f"{method} returned {answer!r}: only 'default' storage is supported"
+            )
+
+    n_in, n_out, n_aux = node.n_args, node.n_out, len(node.aux)
+    dense("infer_storage_type", n_in)
+    dense("infer_storage_type_backward", n_out, n_in, n_out, n_in, n_aux)
+
+
+def _make_custom(values: tuple[Any, ...], given: dict[str, Any]) -> Any:
+    op_type = values[0]
+    texts = {
+        k: str(v)
+        for k, v in given.items()
+        if k not in ("op_type", "name") and not (k.startswith("__") and k.endswith("__"))
+    }
+    if op_type not in registry.custom_props:
+        return Unregistered(op_type, texts)
+    return _custom_node(op_type, texts)
+
+
+def _node(payload: Any) -> Node:
+    return payload if type(payload) is Node else payload.resolved()
+
+
+def _state(payload: Any, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
+    node = _node(payload)
+    flags = [_TYPE_FLAGS[t] for t in types]
+    made = node.prop.create_operator(ctx, [list(s) for s in shapes], flags)
+    return checked_operator(node.name, "create_operator", made)
+
+
+def _run_forward(
+    payload: Any, state: Any, ctx: Any, inputs: list[Any], req: list[Any], outputs: list[Any]
+) -> Any:
+    n = _node(payload).n_args
+    return state.forward(1 if ctx.is_train else 0, req, inputs[:n], outputs, inputs[n:])
+
+
+def _run_backward(
+    payload: Any, state: Any, ctx: Any, inputs: list[Any], req: list[Any], outputs: list[Any]
+) -> Any:
+    node = _node(payload)
+    out_grad, in_data, out_data, aux = node.scatter(inputs)
+    n = node.n_args
+    in_grad = outputs[:n]
+    answer = state.backward(req[:n], out_grad, in_data, out_data, in_grad, aux)
+    outputs[:n] = in_grad  # the core checks that its arrays are still there
+    return answer
+
+
+def _install_custom() -> None:
+    doc = "Name under which the CustomOpProp class is registered."
+    schema = _core.Schema([schema_field("op_type", "string", doc=doc)], open=True)
+    forward, backward = node_definitions(
+        "Custom",
+        schema,
+        _make_custom,
+        _state,
+        KernelSpec("forward", ("always",), 0, _run_forward, False, "out_data", "self.assign"),
+        KernelSpec("backward", ("always",), 0, _run_backward, False, "in_grad", "self.assign"),
+    )
+    forward.doc = (
+        "Applies an operator written by subclassing rsnet.operator.CustomOp.\n\n"
+        "All other keyword arguments are passed to the constructor of its CustomOpProp as strings."
+    )
+    forward.input_docs = [("data", "NDArray-or-Symbol[]", "The arguments, in order or by name.")]
+    forward.facts = lambda payload: payload.facts
+    forward.infer_shape = lambda payload, i, o, exact: _node(payload).infer_shape(i, o)
+    forward.infer_type = lambda payload, i, o: _node(payload).infer_type(i, o)
+    forward.inplace = backward.inplace = None
+    forward.resources = backward.resources = None
+    forward.accumulates = backward.accumulates = lambda payload: _node(payload).accumulates()
+    forward.gradient = ("backward", backward.name, lambda p, i, o: _node(p).deps(i, o))
+    facts = backward.facts
+    backward.facts = lambda payload: facts(_node(payload))
+    backward.install()
+    forward.install()
+
+
+_install_custom()

@@ -1,19 +1,30 @@
-"""Gradient rules written in Python: what they compose is written down as data and built by the
-core.
+"""Gradient rules written in Python: the operators they compose are recorded as data and built
+by the core.
 
-A rule handles :class:`Entry` objects: values of the graph that does not exist yet. Arithmetic on
+A rule handles :class:`GradEntry` objects: values of a graph that does not exist yet. Arithmetic on
 entries and :meth:`Rule.call` append operators to the program; the graph's gradient pass or the
 autograd tape then builds or runs it.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
+from functools import partialmethod
 from typing import Any, NamedTuple
 
-from .base import MXNetError
+from ..base import MXNetError
 
-INPUT, OUTPUT, OUT_GRAD = -1, -2, -3
+
+class Source(enum.IntEnum):
+    """Where an operand of a gradient comes from.
+
+    The core's encoding, in which numbers from 0 on are results of earlier calls.
+    """
+
+    INPUT = -1
+    OUTPUT = -2
+    OUT_GRAD = -3
 
 
 class Call(NamedTuple):
@@ -26,7 +37,7 @@ class Call(NamedTuple):
     inputs: list[tuple[int, int]]
 
 
-class Entry:
+class GradEntry:
     """A value in a gradient rule: an input, output or output gradient of the node, or a result."""
 
     __slots__ = ("rule", "ref")
@@ -34,52 +45,27 @@ class Entry:
     def __init__(self, rule: Rule, ref: tuple[int, int]) -> None:
         self.rule, self.ref = rule, ref
 
-    def _with(self, tensor: str, scalar: str, other: Any, swapped: bool = False) -> Entry:
-        if isinstance(other, Entry):
+    def _with(self, tensor: str, scalar: str, other: Any, swapped: bool = False) -> GradEntry:
+        if isinstance(other, GradEntry):
             pair = (other, self) if swapped else (self, other)
             return self.rule.call(tensor, pair)[0]
         if isinstance(other, (int, float)):
             return self.rule.call(scalar, (self,), {"scalar": float(other)})[0]
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]
 
-    def __add__(self, other: Any) -> Entry:
-        return self._with("broadcast_add", "_plus_scalar", other)
+    __add__ = __radd__ = partialmethod(_with, "broadcast_add", "_plus_scalar")
+    __sub__ = partialmethod(_with, "broadcast_sub", "_minus_scalar")
+    __rsub__ = partialmethod(_with, "broadcast_sub", "_rminus_scalar", swapped=True)
+    __mul__ = __rmul__ = partialmethod(_with, "broadcast_mul", "_mul_scalar")
+    __truediv__ = partialmethod(_with, "broadcast_div", "_div_scalar")
+    __rtruediv__ = partialmethod(_with, "broadcast_div", "_rdiv_scalar", swapped=True)
+    __pow__ = partialmethod(_with, "broadcast_power", "_power_scalar")
+    __gt__ = partialmethod(_with, "broadcast_greater", "_greater_scalar")
+    __ge__ = partialmethod(_with, "broadcast_greater_equal", "_greater_equal_scalar")
+    __lt__ = partialmethod(_with, "broadcast_lesser", "_lesser_scalar")
+    __le__ = partialmethod(_with, "broadcast_lesser_equal", "_lesser_equal_scalar")
 
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Entry:
-        return self._with("broadcast_sub", "_minus_scalar", other)
-
-    def __rsub__(self, other: Any) -> Entry:
-        return self._with("broadcast_sub", "_rminus_scalar", other, swapped=True)
-
-    def __mul__(self, other: Any) -> Entry:
-        return self._with("broadcast_mul", "_mul_scalar", other)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> Entry:
-        return self._with("broadcast_div", "_div_scalar", other)
-
-    def __rtruediv__(self, other: Any) -> Entry:
-        return self._with("broadcast_div", "_rdiv_scalar", other, swapped=True)
-
-    def __pow__(self, other: Any) -> Entry:
-        return self._with("broadcast_power", "_power_scalar", other)
-
-    def __gt__(self, other: Any) -> Entry:
-        return self._with("broadcast_greater", "_greater_scalar", other)
-
-    def __ge__(self, other: Any) -> Entry:
-        return self._with("broadcast_greater_equal", "_greater_equal_scalar", other)
-
-    def __lt__(self, other: Any) -> Entry:
-        return self._with("broadcast_lesser", "_lesser_scalar", other)
-
-    def __le__(self, other: Any) -> Entry:
-        return self._with("broadcast_lesser_equal", "_lesser_equal_scalar", other)
-
-    def __neg__(self) -> Entry:
+    def __neg__(self) -> GradEntry:
         return self.rule.call("negative", (self,))[0]
 
 
@@ -92,30 +78,37 @@ class Rule:
     def call(
         self,
         op: str,
-        inputs: Sequence[Entry],
+        inputs: Sequence[GradEntry],
         params: dict[str, Any] | None = None,
         *,
         name: str = "",
         outputs: int = 1,
         backward: bool = False,
-    ) -> list[Entry]:
+    ) -> list[GradEntry]:
         """Appends an operator; returns its first ``outputs`` results."""
         for entry in inputs:
-            if not isinstance(entry, Entry):
+            if not isinstance(entry, GradEntry):
                 raise MXNetError(f"gradient rule: {op} was given {entry!r}, expected an entry")
         texts = [(k, str(v)) for k, v in (params or {}).items()]
         self.calls.append(Call(backward, op, name, texts, [e.ref for e in inputs]))
         at = len(self.calls) - 1
-        return [Entry(self, (at, i)) for i in range(outputs)]
+        return [GradEntry(self, (at, i)) for i in range(outputs)]
 
-    def entries(self, kind: int, n: int) -> list[Entry]:
-        return [Entry(self, (kind, i)) for i in range(n)]
+    def run(
+        self, op: str, inputs: Sequence[GradEntry], params: dict[str, Any], outputs: int, name: str
+    ) -> Any:
+        """Appends an operator; returns its result, or a list if there are several."""
+        made = self.call(op, inputs, params, name=name, outputs=outputs)
+        return made[0] if outputs == 1 else made
+
+    def entries(self, kind: Source, n: int) -> list[GradEntry]:
+        return [GradEntry(self, (kind, i)) for i in range(n)]
 
     def program(
         self, operator: str, results: Any, n: int
     ) -> tuple[list[Call], list[tuple[int, int] | None]]:
         """The finished program with one gradient, or None for zero, per input."""
-        if isinstance(results, Entry):
+        if isinstance(results, GradEntry):
             results = [results]
         if not isinstance(results, (list, tuple)) or len(results) != n:
             got = len(results) if isinstance(results, (list, tuple)) else repr(results)
@@ -124,7 +117,7 @@ class Rule:
             )
         refs: list[tuple[int, int] | None] = []
         for result in results:
-            if result is not None and not isinstance(result, Entry):
+            if result is not None and not isinstance(result, GradEntry):
                 raise MXNetError(
                     f"{operator}: the gradient rule returned {result!r}, expected an entry or None"
                 )

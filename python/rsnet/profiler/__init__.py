@@ -40,8 +40,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from . import _core
-from ._profiler_marks import Counter, Domain, Event, Frame, Marker, Task, _text
+from .. import _core
+from .marks import Counter, Domain, Event, Frame, Marker, Task, _text
 
 __all__ = [
     "Counter",
@@ -63,7 +63,7 @@ __all__ = [
     "state",
 ]
 
-_profiler = _core.profiler  # type: ignore[attr-defined]
+_profiler = _core.profiler
 
 _MODES = {"symbolic": 1, "imperative": 2, "api": 4, "memory": 8}
 _ALL = 15

@@ -1,12 +1,74 @@
-"""Resources that operators ask for: temporary space and random numbers (``ctx.requested``)."""
+"""Requests for outputs (``OpReq``) and resources that operators ask for (``ctx.requested``)."""
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 import numpy as np
 
-from .base import MXNetError
+from .. import ndarray as nd
+from ..base import MXNetError
+
+
+class OpReq(str, enum.Enum):
+    """What an operator is asked to do with an output; equal to its text, ``int(req)`` is 0 to 3."""
+
+    null = "null"
+    write = "write"
+    inplace = "inplace"
+    add = "add"
+
+    def __int__(self) -> int:
+        return _REQ_NUMBERS[self._value_]
+
+    __index__ = __int__
+    __str__ = str.__str__
+    __format__ = str.__format__  # type: ignore[assignment]
+
+
+_REQ_NUMBERS = {"null": 0, "write": 1, "inplace": 2, "add": 3}
+
+
+class ResourceRequest(str, enum.Enum):
+    """A resource that an operator asks for: scratch memory or random numbers."""
+
+    temp_space = "temp_space"
+    random = "random"
+
+
+def assign(dst: Any, req: str | int, src: Any) -> None:
+    """Stores ``src`` in ``dst`` as the request says: null nothing, write and inplace overwrite, add
+    adds.
+
+    Raises
+    ------
+    rsnet.MXNetError
+        For any other request.
+    """
+    if req == "write" or req == "inplace":
+        dst[:] = src
+    elif req == "null":
+        return
+    elif req == "add":
+        dst[:] += _addend(dst, src)
+    elif isinstance(req, int) and 0 <= req < 4:
+        assign(dst, tuple(_REQ_NUMBERS)[req], src)
+    else:
+        raise MXNetError(f"assign: unknown request {req!r}, valid are {list(_REQ_NUMBERS)}")
+
+
+def _addend(dst: Any, src: Any) -> Any:
+    """``src`` as what can be added to ``dst``, whatever could be written to it."""
+    if isinstance(src, (list, tuple)):
+        src = np.asarray(src)
+    if not getattr(src, "shape", ()):
+        return src.item() if isinstance(src, (np.generic, np.ndarray)) else src
+    if isinstance(dst, np.ndarray):
+        return np.asarray(src).astype(dst.dtype, copy=False)
+    if isinstance(src, nd.NDArray):
+        return src if src.dtype == dst.dtype else src.astype(dst.dtype)
+    return nd.array(src, dtype=dst.dtype)
 
 
 class TempSpace:
@@ -19,8 +81,6 @@ class TempSpace:
 
     def get_space(self, shape: Any, dtype: Any = "float32", stream: Any = None) -> Any:
         """An uninitialised NDArray; it may be used until the operator's function returns."""
-        from . import ndarray as nd
-
         return nd.empty(shape, ctx=self._ctx, dtype=dtype)
 
 
@@ -52,12 +112,10 @@ class Random:
         return self._array(self._generator.normal(loc, scale, shape), dtype)
 
     def _array(self, values: Any, dtype: Any) -> Any:
-        from . import ndarray as nd
-
         return nd.array(values, ctx=self._ctx, dtype=dtype)
 
 
-class Requested(list):
+class Requested(list[Any]):
     """The resources in declared order; also by kind: ``ctx.requested["random"]``."""
 
     def __getitem__(self, key: Any) -> Any:

@@ -7,8 +7,10 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ._user_op_def import Conf
-from .base import MXNetError
+from .. import ndarray, symbol
+from .._operators.checks import fail
+from .._operators.user.builder import OperatorBuilder
+from .._operators.user.conf import Conf
 
 _scope = threading.local()
 
@@ -29,35 +31,8 @@ def _take_name(name: str) -> None:
     if scope is not None:
         where, names = scope
         if name in names:
-            raise MXNetError(f"user_op_builder: {where} has an operator '{name}' already")
+            raise fail("user_op_builder", f"{where} has an operator '{name}' already")
         names.add(name)
-
-
-def checked_conf(
-    d: Any, counts: dict[str, int], outputs: dict[str, int], attrs: dict[str, Any]
-) -> Conf:
-    """A complete conf from what a builder was told, with exact kinds of attributes."""
-    for arg in (*counts, *outputs):
-        if not any(a.name == arg for a in (d.inputs if arg in counts else d.outputs)):
-            raise MXNetError(f"{d.name}: unknown argument '{arg}'")
-    normal = {}
-    for key, value in attrs.items():
-        if key not in d.attrs:
-            known = ", ".join(d.attrs) or "none"
-            raise MXNetError(f"{d.name}: unknown attribute '{key}', there is {known}")
-        normal[key] = d.attrs[key].normal(d.name, key, value)
-    return d.conf({**counts, **outputs}, normal)
-
-
-def core_params(conf: Conf) -> dict[str, Any]:
-    """A conf as parameters of the registered operator."""
-    d = conf.definition
-    params = dict(conf.attrs)
-    if d._variable:
-        counts = [conf.counts[a.name] for a in d.inputs]
-        params["num_args"] = sum(counts)
-        params["arg_counts"] = tuple(counts)
-    return params
 
 
 class UserOp:
@@ -94,12 +69,10 @@ class UserOp:
 
     def InferAndTryRun(self) -> UserOp:
         """Runs the operator on NDArrays, or composes it on symbols."""
-        from . import ndarray, symbol
-
         d = self._conf.definition
         flat = [b for arg in d.inputs for b in self._inputs.get(arg.name, ())]
         lazy = any(isinstance(b, symbol.Symbol) for b in flat)
-        params = core_params(self._conf)
+        params = d.call_params(self._conf)
         module = symbol if lazy else ndarray
         function = getattr(module, d.registered, None) or getattr(module._internal, d.registered)
         if lazy:
@@ -136,76 +109,32 @@ class UserOp:
         """The only output."""
         blobs = self.RemoteBlobList()
         if len(blobs) != 1:
-            raise MXNetError(
-                f"{self.name}: SoleOutputBlob of an operator with {len(blobs)} outputs"
-            )
+            raise fail(self.name, f"SoleOutputBlob of an operator with {len(blobs)} outputs")
         return blobs[0]
 
 
-class UserOpBuilder:
+class UserOpBuilder(OperatorBuilder):
     """Describes a call step by step; see :func:`user_op_builder`."""
 
     def __init__(self, name: str) -> None:
         if not isinstance(name, str) or not name:
-            raise MXNetError(f"user_op_builder: the name is a text, got {name!r}")
-        self._name = name
-        self._definition: Any = None
-        self._inputs: dict[str, list[Any]] = {}
-        self._outputs: dict[str, int] = {}
-        self._attrs: dict[str, Any] = {}
-
-    def Op(self, op_type_name: str) -> UserOpBuilder:
-        from .user_op import definition
-
-        self._definition = definition(op_type_name)
-        return self
-
-    OpTypeName = Op
-
-    def _chosen(self, call: str) -> Any:
-        if self._definition is None:
-            raise MXNetError(f"user_op_builder('{self._name}'): call Op before {call}")
-        return self._definition
+            raise fail("user_op_builder", f"the name is {name!r}, expected a text")
+        super().__init__(name)
 
     def Input(self, arg: str, blobs: Sequence[Any]) -> UserOpBuilder:
         """Binds the arrays of an input argument; a second call replaces."""
-        from . import ndarray, symbol
-
-        d = self._chosen("Input")
-        if not isinstance(blobs, (list, tuple)):
-            raise MXNetError(f"{d.name}: Input('{arg}') needs a list, got {type(blobs).__name__}")
+        super().Input(arg, blobs)
         for blob in blobs:
             if not isinstance(blob, (ndarray.NDArray, symbol.Symbol)):
-                raise MXNetError(
-                    f"{d.name}: Input('{arg}') has {blob!r}, expected NDArrays or symbols"
+                raise fail(
+                    self._chosen("Input").name,
+                    f"Input('{arg}') has {blob!r}, expected NDArrays or symbols",
                 )
-        self._inputs[arg] = list(blobs)
-        return self
-
-    def Output(self, arg: str, num: int = 1) -> UserOpBuilder:
-        if not isinstance(num, int) or num < 1:
-            raise MXNetError(f"Output('{arg}'): num is {num!r}, expected at least 1")
-        self._chosen("Output")
-        self._outputs[arg] = num
-        return self
-
-    def Attr(self, name: str, value: Any, kind: str | None = None) -> UserOpBuilder:
-        """Sets an attribute; its kind must be exact (an int is no float). ``kind`` is ignored."""
-        d = self._chosen("Attr")
-        if name not in d.attrs:
-            known = ", ".join(d.attrs) or "none"
-            raise MXNetError(f"{d.name}: unknown attribute '{name}', there is {known}")
-        self._attrs[name] = d.attrs[name].normal(d.name, name, value)
         return self
 
     def Build(self) -> UserOp:
         """Completes defaults and checks everything."""
-        d = self._chosen("Build")
-        counts = {arg: len(blobs) for arg, blobs in self._inputs.items()}
-        conf = checked_conf(d, counts, self._outputs, self._attrs)
-        missing = [a.name for a in d.inputs if not a.optional and not self._inputs.get(a.name)]
-        if missing:
-            raise MXNetError(f"{d.name}: required input '{missing[0]}' has no arrays")
+        _, conf, _, _ = self._checked()
         _take_name(self._name)
         return UserOp(self._name, conf, self._inputs, list(self._outputs))
 

@@ -1,4 +1,4 @@
-"""The payload and definitions behind ``operator.py``: one property object per parsed call.
+"""The payload and definitions of subclassed operators: one property object per parsed call.
 
 A :class:`Node` asks the user's property for its lists once, checks them, and translates
 dependencies, in-place hints and inference between the user's methods and the core.
@@ -9,20 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ._door import (
-    TYPES,
-    Definition,
-    Facts,
-    KernelSpec,
-    fail,
-    name_list,
-    resource_requests,
-    shape_list,
-    type_list,
-)
-from .base import MXNetError
-
-OUT_GRAD, INPUT, OUTPUT = 0, 1, 2
+from ..base import MXNetError
+from .checks import TYPES, fail, name_list, resource_requests, shape_list, type_list
+from .definition import Definition, Facts, KernelSpec
+from .gradient import Source
+from .property import OperatorProperty
 
 
 class Undeclared:
@@ -35,7 +26,7 @@ class Undeclared:
     def __init__(self, what: str) -> None:
         self._what = what
 
-    def _refuse(self, *args: Any) -> Any:
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         raise MXNetError(f"{self._what} is not in the declared backward dependency")
 
     def __getattr__(self, name: str) -> Any:
@@ -43,15 +34,35 @@ class Undeclared:
             raise AttributeError(name)
         return self._refuse()
 
-    __getitem__ = __setitem__ = __array__ = _refuse
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _refuse
-    __rtruediv__ = __neg__ = __pow__ = __len__ = __iter__ = _refuse
+    __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
         return False
 
     def __repr__(self) -> str:
         return f"<{self._what}: not in the declared backward dependency>"
+
+
+#: What Python and NumPy call on an operand. Not ``__array__``: with it an NDArray on the left of an
+#: operator would not leave the operation to the method here.
+_USES = """
+    add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor
+    radd rsub rmul rmatmul rtruediv rfloordiv rmod rdivmod rpow rlshift rrshift rand ror rxor
+    iadd isub imul imatmul itruediv ifloordiv imod ipow ilshift irshift iand ior ixor
+    neg pos abs invert round trunc floor ceil int float complex index
+    eq ne lt le gt ge getitem setitem delitem len iter next contains call enter exit
+    str copy deepcopy reduce_ex array_ufunc array_function dlpack dlpack_device
+""".split()
+for _use in _USES:
+    setattr(Undeclared, f"__{_use}__", Undeclared._refuse)
+for _use in ("__array_interface__", "__array_struct__"):  # which ``numpy.asarray`` reads
+    setattr(Undeclared, _use, property(Undeclared._refuse))
+del _use
+
+
+#: The sources in the order of the arguments of ``declare_backward_dependency``, and their names.
+_WORDS = {Source.OUT_GRAD: "out_grad", Source.INPUT: "in_data", Source.OUTPUT: "out_data"}
+_SOURCES = tuple(_WORDS)
 
 
 class Node:
@@ -77,12 +88,10 @@ class Node:
             raise fail(name, "list_outputs returned no output")
         visible = len(outputs)
         self.forward_resources = self.backward_resources = False
-        self._plan: Any = None
-        self._is_whole = False  #: backward reads everything, in order
+        self._plan: list[tuple[Source, int]] | None = None
+        self._is_whole = False  # backward reads everything, in order
         self._blank: Any = None
         kind = type(prop)
-        from .operator import OperatorProperty
-
         if property_style:
             visible = self._count("num_visible_outputs", prop.num_visible_outputs(), len(outputs))
             self._count("num_outputs", prop.num_outputs(), len(outputs))
@@ -161,11 +170,11 @@ class Node:
             list(range(first, first + self.n_out)),
         )
 
-    def plan(self) -> list[tuple[int, int]]:
+    def plan(self) -> list[tuple[Source, int]]:
         """The declared dependency as (kind, index)."""
         if self._plan is None:
             kinds = self._entries()
-            of = {e: (kind, i) for kind, es in enumerate(kinds) for i, e in enumerate(es)}
+            of = {e: (k, i) for k, es in zip(_SOURCES, kinds) for i, e in enumerate(es)}
             answer = self.prop.declare_backward_dependency(*kinds)
             method = "declare_backward_dependency"
             if not isinstance(answer, (list, tuple)):
@@ -179,18 +188,15 @@ class Node:
             if len(set(plan)) != len(plan):
                 raise fail(self.name, f"{method} returned {answer!r}: an entry occurs twice")
             self._plan = plan
-            self._is_whole = plan == [
-                (kind, i) for kind, es in enumerate(kinds) for i in range(len(es))
-            ]
-            names = ("out_grad", "in_data", "out_data")
-            self._blank = tuple(
-                [Undeclared(f"{names[k]}[{i}] of {self.name}") for i in range(len(es))]
-                for k, es in enumerate(kinds)
-            )
+            self._is_whole = plan == list(of.values())
+            self._blank = {
+                k: [Undeclared(f"{_WORDS[k]}[{i}] of {self.name}") for i in range(len(es))]
+                for k, es in zip(_SOURCES, kinds)
+            }
         return self._plan
 
-    def deps(self, n_in: int, n_out: int) -> list[tuple[int, int]]:
-        aux = [(INPUT, i) for i in range(self.n_args, n_in)]
+    def deps(self, n_in: int, n_out: int) -> list[tuple[Source, int]]:
+        aux = [(Source.INPUT, i) for i in range(self.n_args, n_in)]
         return self.plan() + aux
 
     def scatter(self, inputs: list[Any]) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
@@ -202,11 +208,11 @@ class Node:
             grads, first = self.facts.visible, self.facts.visible + self.n_args
             end = first + self.n_out
             return inputs[:grads], inputs[grads:first], inputs[first:end], inputs[end:]
-        blank = self._blank
-        lists = (blank[0][:], blank[1][:], blank[2][:])
+        lists = {kind: blank[:] for kind, blank in self._blank.items()}
         for (kind, i), array in zip(plan, inputs):
             lists[kind][i] = array
-        return (*lists, inputs[len(plan) :])
+        out_grad, in_data, out_data = lists.values()
+        return out_grad, in_data, out_data, inputs[len(plan) :]
 
     # Hints and resources -----------------------------------------------------------------------
 
@@ -223,7 +229,8 @@ class Node:
         entries = self._entries()
         first = entries[2][-1] + 1
         grads = list(range(first, first + self.n_args))
-        declared = [entries[kind][i] for kind, i in self.plan()]
+        by_source = dict(zip(_SOURCES, entries))
+        declared = [by_source[kind][i] for kind, i in self.plan()]
         method = "backward_inplace_option"
         pairs = self.prop.backward_inplace_option(*entries, grads)
         return self._pairs(method, pairs, declared, grads)
@@ -251,6 +258,13 @@ class Node:
                 self.name, f"{method} returned the pair {pair!r}, expected (input, output){hint}"
             ) from None
 
+    def accumulates(self) -> bool:
+        """Whether the user's functions handle the request ``add``."""
+        answer = getattr(self.prop, "accumulates", bool)()
+        if not isinstance(answer, bool):
+            raise fail(self.name, f"accumulates returned {answer!r}, expected True or False")
+        return answer
+
     def requests(self, which: str, shapes: list[Any]) -> list[tuple[str, int]]:
         method = which + "_resource"
         return resource_requests(self.name, method, getattr(self.prop, method)(shapes))
@@ -269,7 +283,7 @@ def node_definitions(
 ) -> tuple[Definition, Definition]:
     """The two operators of a subclassed one: itself and ``_backward_<name>``."""
     backward_name = f"_backward_{name}"
-    forward = Definition(name, schema)
+    forward, backward = Definition(name, schema), Definition(backward_name, schema)
     forward.make = make
     forward.facts = lambda node: node.facts
     forward.infer_shape = lambda node, ins, outs, exact: node.infer_shape(ins, outs)
@@ -278,11 +292,11 @@ def node_definitions(
     forward.resources = lambda node, ins, outs: (
         node.requests("forward", ins[: node.n_args]) if node.forward_resources else []
     )
+    forward.accumulates = backward.accumulates = Node.accumulates
     forward.state = state
     forward.gradient = ("backward", backward_name, Node.deps)
     forward.kernels = [forward_kernel]
 
-    backward = Definition(backward_name, schema)
     backward.is_backward = True
     backward.make = make
     backward.facts = _backward_facts
@@ -299,9 +313,14 @@ def _backward_facts(node: Node) -> Facts:
     """Inputs are the declared dependency and the auxiliary states, outputs one gradient per
     input.
     """
-    names = ("out_grad", "in_data", "out_data")
-    plan = node.plan()
-    inputs = tuple(f"{names[kind]}{i}" for kind, i in plan)
+    inputs = tuple(f"{_WORDS[kind]}{i}" for kind, i in node.plan())
     first = len(inputs)
     mutated = tuple(range(first, first + len(node.aux)))
     return Facts(inputs + node.aux, node.facts.inputs, len(node.facts.inputs), mutated)
+
+
+def checked_operator(name: str, method: str, made: Any) -> Any:
+    """``made`` if it can compute."""
+    if callable(getattr(made, "forward", None)) and callable(getattr(made, "backward", None)):
+        return made
+    raise fail(name, f"{method} returned {made!r}, expected an object with forward and backward")

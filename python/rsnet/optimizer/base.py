@@ -1,15 +1,7 @@
-"""Optimizers: rules that change a weight by its gradient.
-
-`get_updater(optimizer)` makes the function `updater(index, grad, weight)` that a training loop
-calls for each parameter; it keeps the state (momentum and the like) of every index.
-
-In the formulas below g is `rescale_grad * grad`, clip bounds it by `clip_gradient`, lr and wd are
-the rate and the weight decay of that parameter.
-"""
+"""The class of optimizers, and what calls one for every parameter."""
 
 from __future__ import annotations
 
-import math
 import pickle
 import warnings
 from collections.abc import Callable
@@ -17,31 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from . import ndarray as nd
-from ._mxnet_names import module_getattr
-from .lr_scheduler import LRScheduler
-from .ndarray import NDArray
-
-__all__ = [
-    "Optimizer",
-    "SGD",
-    "NAG",
-    "Adam",
-    "AdaGrad",
-    "RMSProp",
-    "AdaDelta",
-    "Ftrl",
-    "Adamax",
-    "Nadam",
-    "Signum",
-    "FTML",
-    "DCASGD",
-    "Test",
-    "Updater",
-    "get_updater",
-    "create",
-    "register",
-]
+from .. import ndarray as nd
+from ..lr_scheduler import LRScheduler
+from ..ndarray import NDArray
 
 _REGISTRY: dict[str, type[Optimizer]] = {}
 
@@ -176,7 +146,8 @@ class Optimizer:
 
     def _multiplier(self, table: dict[Any, float], attr: str, index: int) -> float:
         if index in self.param_dict:
-            return getattr(self.param_dict[index], attr)
+            value: float = getattr(self.param_dict[index], attr)
+            return value
         if index in table:
             return table[index]
         return table.get(self.idx2name.get(index), 1.0)
@@ -205,7 +176,7 @@ class Optimizer:
 
     def create_state(self, index: int, weight: NDArray) -> Any:
         """What the rule keeps for one parameter: by default `zero_states` arrays of zeros, or None."""
-        return tuple(_zeros_like(weight) for _ in range(self.zero_states)) or None
+        return tuple(zeros_like(weight) for _ in range(self.zero_states)) or None
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         """Changes `weight` and `state` in place."""
@@ -258,220 +229,8 @@ class Optimizer:
         return nd.clip(g, -limit, limit) if limit else g
 
 
-def _zeros_like(weight: NDArray) -> NDArray:
+def zeros_like(weight: NDArray) -> NDArray:
     return nd.zeros(weight.shape, ctx=weight.context, dtype=weight.dtype)
-
-
-class _Momentum(Optimizer):
-    """A rule whose one state is the momentum, if there is any."""
-
-    momentum: float
-
-    def create_state(self, index: int, weight: NDArray) -> Any:
-        return _zeros_like(weight) if self.momentum else None
-
-
-@register
-class SGD(_Momentum):
-    """Gradient descent: w ← (1 - lr·wd)·w - lr·clip(g).
-
-    With momentum μ: m ← μ·m - lr·wd·w - lr·clip(g); w ← w + m.
-    """
-
-    def __init__(self, momentum: float = 0.0, lazy_update: bool = True, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.momentum = momentum
-        self.lazy_update = lazy_update
-
-    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
-        common = self._common(index)
-        if state is None:
-            nd.sgd_update(weight, grad, out=weight, **common)
-        else:
-            nd.sgd_mom_update(weight, grad, state, out=weight, momentum=self.momentum, **common)
-
-    def create_state_multi_precision(self, index: int, weight: NDArray) -> Any:
-        """The momentum, and behind it the float32 copy where there is one."""
-        if not self._has_copy(weight):
-            return self.create_state(index, weight)
-        master = weight.astype("float32")
-        return self.create_state(index, master), master
-
-    def update_multi_precision(
-        self, index: int, weight: NDArray, grad: NDArray, state: Any
-    ) -> None:
-        """`update` on the float32 copy where there is one, by one operator."""
-        if not self._has_copy(weight):
-            self.update(index, weight, grad, state)
-            return
-        common = self._common(index)
-        mom, master = state
-        if mom is None:
-            nd.mp_sgd_update(weight, grad, master, out=weight, **common)
-        else:
-            momentum = self.momentum
-            nd.mp_sgd_mom_update(weight, grad, mom, master, out=weight, momentum=momentum, **common)
-
-
-_REGISTRY["ccsgd"] = SGD
-
-
-@register
-class NAG(_Momentum):
-    """Nesterov's momentum: with d = lr·(clip(g) + wd·w), m ← μ·m - d; w ← w + μ·m - d."""
-
-    def __init__(self, momentum: float = 0.0, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.momentum = momentum
-
-    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
-        common = self._common(index)
-        step = (self._scaled(grad) + weight * common["wd"]) * common["lr"]
-        if state is None:
-            weight[:] = weight - step
-        else:
-            state[:] = state * self.momentum - step
-            weight[:] = weight + state * self.momentum - step
-
-
-@register
-class Adam(Optimizer):
-    """Adam (Kingma and Ba, arXiv:1412.6980), weight decay inside the clipped gradient.
-
-    m ← β1·m + (1-β1)·g; v ← β2·v + (1-β2)·g²; w ← w - lr·√(1-β2ᵗ)/(1-β1ᵗ) · m / (√v + ε).
-    """
-
-    zero_states = 2
-
-    def __init__(
-        self,
-        learning_rate: float = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-8,
-        lazy_update: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(learning_rate=learning_rate, **kwargs)
-        self.beta1 = beta1
-        self.beta2 = beta2
-        self.epsilon = epsilon
-        self.lazy_update = lazy_update
-
-    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
-        common = self._common(index)
-        t = self._index_update_count[index]
-        common["lr"] *= math.sqrt(1 - self.beta2**t) / (1 - self.beta1**t)
-        mean, var = state
-        nd.adam_update(
-            weight,
-            grad,
-            mean,
-            var,
-            out=weight,
-            beta1=self.beta1,
-            beta2=self.beta2,
-            epsilon=self.epsilon,
-            **common,
-        )
-
-
-@register
-class AdaGrad(Optimizer):
-    """AdaGrad (Duchi et al., JMLR 2011): h ← h + clip(g)²; w ← w - lr·(clip(g)/√(h+ε) + wd·w)."""
-
-    def __init__(self, eps: float = 1e-7, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.float_stable_eps = eps
-
-    def create_state(self, index: int, weight: NDArray) -> Any:
-        return _zeros_like(weight)
-
-    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
-        common = self._common(index)
-        g = self._scaled(grad)
-        state[:] = state + nd.square(g)
-        step = g / nd.sqrt(state + self.float_stable_eps) + weight * common["wd"]
-        weight[:] = weight - step * common["lr"]
-
-
-@register
-class RMSProp(Optimizer):
-    """RMSProp: with g ← clip(g + wd·w), n ← γ1·n + (1-γ1)·g²; w ← w - lr·g/√(n+ε).
-
-    Centred (Graves, arXiv:1308.0850): also s ← γ1·s + (1-γ1)·g, δ ← γ2·δ - lr·g/√(n-s²+ε), w ← w
-    + δ.
-    """
-
-    def __init__(
-        self,
-        learning_rate: float = 0.001,
-        gamma1: float = 0.9,
-        gamma2: float = 0.9,
-        epsilon: float = 1e-8,
-        centered: bool = False,
-        clip_weights: float | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(learning_rate=learning_rate, **kwargs)
-        self.gamma1 = gamma1
-        self.gamma2 = gamma2
-        self.epsilon = epsilon
-        self.centered = centered
-        self.zero_states = 3 if centered else 1
-        self.clip_weights = clip_weights
-
-    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
-        common = self._common(index)
-        g = self._decayed(grad, weight, common["wd"])
-        n = state[0]
-        n[:] = n * self.gamma1 + nd.square(g) * (1 - self.gamma1)
-        if self.centered:
-            _, s, delta = state
-            s[:] = s * self.gamma1 + g * (1 - self.gamma1)
-            step = g * common["lr"] / nd.sqrt(n - nd.square(s) + self.epsilon)
-            delta[:] = delta * self.gamma2 - step
-            weight[:] = weight + delta
-        else:
-            weight[:] = weight - g * common["lr"] / nd.sqrt(n + self.epsilon)
-        if self.clip_weights:
-            weight[:] = nd.clip(weight, -self.clip_weights, self.clip_weights)
-
-
-@register
-class AdaDelta(Optimizer):
-    """AdaDelta (Zeiler, arXiv:1212.5701); it has no learning rate.
-
-    a ← ρ·a + (1-ρ)·g²; d = √(b+ε)/√(a+ε)·g; b ← ρ·b + (1-ρ)·d²; w ← w - d - wd·w.
-    """
-
-    zero_states = 2
-
-    def __init__(self, rho: float = 0.90, epsilon: float = 1e-5, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.rho = rho
-        self.epsilon = epsilon
-
-    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
-        common = self._common(index)
-        g = self._scaled(grad)
-        a, b = state
-        a[:] = a * self.rho + nd.square(g) * (1 - self.rho)
-        step = nd.sqrt(b + self.epsilon) / nd.sqrt(a + self.epsilon) * g
-        b[:] = b * self.rho + nd.square(step) * (1 - self.rho)
-        weight[:] = weight - step - weight * common["wd"]
-
-
-@register
-class Test(Optimizer):
-    """For tests: w ← w + g; the state is a copy of w."""
-
-    def create_state(self, index: int, weight: NDArray) -> Any:
-        return _zeros_like(weight)
-
-    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
-        weight[:] = weight + grad * self.rescale_grad
-        state[:] = weight
 
 
 class Updater:
@@ -515,8 +274,3 @@ def get_updater(optimizer: Optimizer) -> Callable[[Any, Any, Any], None]:
     [0.0, 1.0]
     """
     return Updater(optimizer)
-
-
-from ._optimizer_rules import DCASGD, FTML, Adamax, Ftrl, Nadam, Signum  # noqa: E402
-
-__getattr__ = module_getattr(__name__)

@@ -1,4 +1,4 @@
-"""What each attribute of an operator does: the table behind ``Entry.set_attr`` (``_attributes.py``).
+"""The attributes of an operator: the table of ``Entry.set_attr`` (``attributes.py``).
 
 Names that start with ``F`` are functions and must be in the table; one that is not is an error that
 lists the near ones. Names that start with ``T``, and all others, are free markers: a program may
@@ -11,35 +11,35 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ._door import Definition, KernelSpec
-from .base import MXNetError
+from ..base import MXNetError
+from .definition import Definition, KernelSpec
 
 DEVICES = ("cpu", "gpu")
 
-#: handler(entry, name, definition): how an attribute gets into the definition.
+#: handler(translation, name, definition): how an attribute gets into the definition.
 Handler = Callable[[Any, str, Definition], None]
 
 
 def _function(field: str, method: str) -> Handler:
-    def handler(entry: Any, name: str, definition: Definition) -> None:
-        setattr(definition, field, getattr(entry, method))
+    def handler(translation: Any, name: str, definition: Definition) -> None:
+        setattr(definition, field, getattr(translation, method))
 
     return handler
 
 
 def _flag(field: str) -> Handler:
-    def handler(entry: Any, name: str, definition: Definition) -> None:
-        setattr(definition, field, bool(entry.attr(name)))
+    def handler(translation: Any, name: str, definition: Definition) -> None:
+        setattr(definition, field, bool(translation.attr(name)))
 
     return handler
 
 
-def _at_parse(entry: Any, name: str, definition: Definition) -> None:
-    """Read when the parameters of a call are parsed (``Entry._make`` and ``_facts``)."""
+def _at_parse(translation: Any, name: str, definition: Definition) -> None:
+    """Read when the parameters of a call are parsed (``Translation._make`` and ``_facts``)."""
 
 
-def _gradient(entry: Any, name: str, definition: Definition) -> None:
-    definition.gradient = entry._gradient()
+def _gradient(translation: Any, name: str, definition: Definition) -> None:
+    definition.gradient = translation._gradient()
 
 
 class Kernel(NamedTuple):
@@ -59,9 +59,12 @@ KERNELS: dict[str, Kernel] = {
 }
 
 
-def _kernel(entry: Any, name: str, definition: Definition) -> None:
+def _kernel(translation: Any, name: str, definition: Definition) -> None:
     kernel = KERNELS[name]
-    run, numpy = entry._runner(name, kernel.stateful), entry._views[name] == "numpy"
+    run, numpy = (
+        translation._runner(name, kernel.stateful),
+        translation.entry._views[name] == "numpy",
+    )
     match = ("device", kernel.device)
     definition.kernels.append(KernelSpec(name, match, int(kernel.extended), run, numpy))
 
@@ -83,14 +86,15 @@ HANDLERS: dict[str, Handler] = {
     "FGradient": _gradient,
     "TIsBackward": _flag("is_backward"),
     "THasDeterministicOutput": _flag("deterministic"),
+    "TAccumulates": _function("accumulates", "_accumulates"),
     **dict.fromkeys(KERNELS, _kernel),
 }
 
-#: The form of each function, and what it says; a kernel's is that of its kind.
+#: The form of each function and the meaning of its result.
 FORMS: dict[str, str] = {
     "FListInputNames": "(attrs) -> list of str",
     "FListOutputNames": "(attrs) -> list of str",
-    "FNumVisibleOutputs": "(attrs) -> int: so many first outputs callers see",
+    "FNumVisibleOutputs": "(attrs) -> int: number of leading outputs that callers see",
     "FInferShape": "(attrs, in_shapes, out_shapes) -> bool: fills its lists",
     "FInferType": "(attrs, in_types, out_types) -> bool: fills its lists",
     "FCompute<cpu>": "(attrs, ctx, inputs, req, outputs)",
@@ -107,6 +111,7 @@ FORMS: dict[str, str] = {
     "FSetInputVarAttrOnCompose": "(attrs, var, i): var[key] = text on the variable of input i",
     "FExecType": "(attrs) -> 'sync'",
     "TIsBackward": "bool: the operator is the backward one of another",
+    "TAccumulates": "bool: its functions handle the request add themselves, as op.assign does",
     "THasDeterministicOutput": "bool: equal calls in a graph may be computed once",
 }
 
@@ -131,7 +136,7 @@ UNSUPPORTED = {
 
 
 def check_attribute(operator: str, name: Any, value: Any) -> None:
-    """Refuses attributes that nothing would read, and functions that are none."""
+    """Refuses attributes that are never read, and values that must be functions and are not."""
     if not isinstance(name, str) or not name:
         raise TypeError(f"{operator}: the name of an attribute is a text, got {name!r}")
     if name in UNSUPPORTED:
@@ -150,7 +155,7 @@ def check_attribute(operator: str, name: Any, value: Any) -> None:
 
 
 def check_kernels(operator: str, names: Mapping[str, Any]) -> None:
-    """Refuses two ways to compute on one device, of which none would win."""
+    """Refuses two ways to compute on one device of equal precedence."""
     seen: dict[tuple[str, bool], str] = {}
     for name in names:
         if name in KERNELS:

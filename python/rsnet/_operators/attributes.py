@@ -1,0 +1,265 @@
+"""The record of an operator registered by attributes: ``register``, ``get``, ``Entry``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from ..base import MXNetError
+from . import registry
+from .attribute_table import KERNELS, check_attribute, check_kernels, documented
+from .attrs import Attrs, kVarg
+from .checks import MOST_OPERANDS, argument_name, fail, free_name, function_name
+from .translation import Translation
+
+
+def checked_views(operator: str, views: str) -> str:
+    """``views`` if there are such views."""
+    if views not in ("ndarray", "numpy"):
+        raise ValueError(f"{operator}: views={views!r}, valid are 'ndarray' and 'numpy'")
+    return views
+
+
+@documented
+class Entry:
+    """The record of one operator. Every method returns the record, so calls can be chained."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._attributes: dict[str, tuple[int, Any]] = {}
+        self._views: dict[str, str] = {}
+        #: Views that kernels get unless they ask for others.
+        self.views = "ndarray"
+        self._param: Any = None
+        self._num_inputs: Any = 1
+        self._num_outputs: Any = 1
+        self._arguments: list[tuple[str, str, str]] = []
+        self._param_docs: dict[str, tuple[str, str]] = {}
+        self._aliases: list[str] = []
+        self._doc = ""
+        self._key_var_num_args: str | None = None
+        self._installed = False
+        #: Whether the decorator ``op.op`` made the record, and whether it was replaced.
+        self._decorated = self._superseded = False
+
+    def __repr__(self) -> str:
+        return f"<operator {self.name}: {', '.join(sorted(self._attributes))}>"
+
+    # Filling in --------------------------------------------------------------------------------
+
+    def describe(self, doc: str) -> Entry:
+        """Sets the documentation."""
+        self._doc = doc
+        return self._changed()
+
+    def set_num_inputs(self, n: int | Callable[[Attrs], int]) -> Entry:
+        """Number of inputs, a function of the parameters, or ``op.kVarg``: any number.
+
+        The number in a call is then the parameter that `set_key_var_num_args` names, which callers
+        need not pass: it defaults to the number of arrays of the call.
+
+        >>> from rsnet import nd, op
+        >>> _ = (op.register("doc_total").set_num_inputs(op.kVarg)
+        ...      .set_key_var_num_args("num_args").set_attr_parser(dict)
+        ...      .set_attr("FInferShape", op.ElemwiseShape(-1, 1))
+        ...      .set_attr("FCompute<cpu>", lambda attrs, ctx, inputs, req, outputs:
+        ...                op.assign(outputs[0], req[0], sum(inputs))))
+        >>> nd.doc_total(nd.array([1, 2]), nd.array([3, 4]), nd.array([5, 6])).asnumpy().tolist()
+        [9.0, 12.0]
+        """
+        self._num_inputs = n if n == kVarg else self._checked_count("inputs", n, 0)
+        return self._changed()
+
+    def _checked_count(self, what: str, n: Any, least: int) -> Any:
+        """``n`` if it is a function or a number of inputs or outputs."""
+        return n if callable(n) else self._number(f"the number of {what}", n, least)
+
+    def _number(self, what: str, n: Any, least: int) -> int:
+        if isinstance(n, (int, np.integer)) and not isinstance(n, bool):
+            if least <= n <= MOST_OPERANDS:
+                return int(n)
+            any_number = f"; any number of them is op.kVarg ({kVarg})" if "inputs" in what else ""
+            raise fail(self.name, f"{what} is {n}, expected {least} to {MOST_OPERANDS}{any_number}")
+        raise fail(
+            self.name,
+            f"{what} is {n!r}, expected an integer of {least} to {MOST_OPERANDS}, or a function of "
+            "attrs that returns one",
+        )
+
+    def set_num_outputs(self, n: int | Callable[[Attrs], int]) -> Entry:
+        """Number of outputs, at least one, or a function of the parameters."""
+        self._num_outputs = self._checked_count("outputs", n, 1)
+        return self._changed()
+
+    def set_attr_parser(self, parser: Any) -> Entry:
+        """A Parameter subclass, or a function of the dict of texts whose result is
+        ``attrs.parsed``.
+        """
+        if not callable(parser):
+            raise TypeError(f"{self.name}: set_attr_parser needs a Parameter class or a function")
+        self._param = parser
+        return self._changed()
+
+    def set_attr(
+        self, name: str, value: Any, plevel: int = 10, *, views: str | None = None
+    ) -> Entry:
+        """Sets an attribute.
+
+        Names that start with ``F`` are those of functions that rsnet calls, in the table below; any
+        other name may be used as a marker, to be read with :meth:`attr`. A higher ``plevel``
+        overrides a lower one. ``views="numpy"`` passes NumPy views to an FCompute function
+        instead of NDArrays.
+
+        {attributes}
+
+        Raises
+        ------
+        rsnet.MXNetError
+            The name is unknown or not supported, or the attribute is set at the same level already.
+        TypeError
+            The attribute must be a function.
+        """
+        if name == "key_var_num_args":
+            return self.set_key_var_num_args(value)
+        check_attribute(self.name, name, value)
+        known = self._attributes.get(name)
+        if known is not None and known[0] == plevel:
+            raise MXNetError(
+                f"attribute {name} of operator {self.name} is already registered "
+                f"with the same plevel={plevel}"
+            )
+        if known is None or known[0] < plevel:
+            checked = checked_views(self.name, self.views if views is None else views)
+            check_kernels(self.name, {**self._attributes, name: None})
+            before = (self._attributes, self._views)
+            self._attributes = {**self._attributes, name: (plevel, value)}
+            self._views = {**self._views, name: checked}
+            try:
+                return self._changed()
+            except Exception:
+                self._attributes, self._views = before
+                raise
+        return self
+
+    def _reset_attr(self, name: str, value: Any) -> Entry:
+        """As ``set_attr``, in the place of an attribute that is set already."""
+        before = self._attributes
+        self._attributes = {k: v for k, v in before.items() if k != name}
+        try:
+            return self.set_attr(name, value)
+        except Exception:
+            self._attributes = before
+            raise
+
+    def set_key_var_num_args(self, name: str) -> Entry:
+        """Names the parameter that counts the inputs of an operator with any number of them; see
+        :meth:`set_num_inputs`.
+        """
+        self._key_var_num_args = argument_name(f"{self.name}: set_key_var_num_args", name)
+        return self._changed()
+
+    def add_argument(self, name: str, type: str, description: str) -> Entry:  # noqa: A002
+        """Documents an input."""
+        self._arguments.append((name, type, description))
+        return self._changed()
+
+    def add_arguments(self, fields: Sequence[tuple[str, str, str]]) -> Entry:
+        """Documents parameters, as (name, type, description).
+
+        Those of a :class:`rsnet.Parameter` are documented by the class itself, so that
+        ``SomeParam.fields()`` adds nothing; those of a parser function are known from here only.
+        """
+        self._param_docs.update({name: (kind, doc) for name, kind, doc in fields})
+        return self._changed()
+
+    def add_alias(self, name: str) -> Entry:
+        """Another name of the operator; an error if an operator has it, or it cannot be that of a
+        function.
+        """
+        self._aliases.append(free_name(f"{self.name}: add_alias", name))
+        try:
+            return self._changed()
+        except Exception:
+            self._aliases.pop()
+            raise
+
+    def include(self, group: Entry | str) -> Entry:
+        """Takes over the attributes of another record that this one does not set."""
+        if isinstance(group, str):
+            group = get(group)
+        for name, (level, value) in group._attributes.items():
+            if name not in self._attributes:
+                self._attributes[name] = (level, value)
+                self._views[name] = group._views[name]
+        if self._param is None:
+            self._param = group._param
+        check_kernels(self.name, self._attributes)
+        return self._changed()
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """The value of an attribute."""
+        return self._attributes.get(name, (0, default))[1]
+
+    # Translation -------------------------------------------------------------------------------
+
+    def _changed(self) -> Entry:
+        """Hands the operator to the core again, once it can be used."""
+        if self._superseded:
+            raise fail(self.name, "the operator was registered again: this record is an old one")
+        if not any(name in KERNELS for name in self._attributes):
+            return self
+        Translation(self).definition().install(replace=self._installed)
+        self._installed = True
+        return self
+
+
+# Records --------------------------------------------------------------------------------------
+
+
+def register(name: str, *, views: str | None = None) -> Entry:
+    """The record of operator ``name``: a new one, or the one that is registered already.
+
+    Its attributes are set by :meth:`Entry.set_attr`, whose documentation lists them: FInferShape,
+    FInferType, FCompute<cpu>, FGradient and others. An operator with a way to compute (FCompute or
+    FStatefulCompute) is ``nd.<name>`` and ``sym.<name>``.
+
+    With ``views="numpy"`` the FCompute functions set from now on get NumPy views of the operands
+    instead of NDArrays, unless their ``set_attr`` says otherwise.
+
+    >>> from rsnet import nd, op
+    >>> _ = (op.register("doc_add_one", views="numpy")
+    ...      .set_attr("FInferShape", op.ElemwiseShape(1, 1))
+    ...      .set_attr("FCompute<cpu>", lambda attrs, ctx, inputs, req, outputs:
+    ...                op.assign(outputs[0], req[0], inputs[0] + 1)))
+    >>> nd.doc_add_one(nd.array([1, 2])).asnumpy().tolist()
+    [2.0, 3.0]
+    """
+    function_name("register", name)
+    entry = registry.entries.get(name)
+    if entry is None:
+        entry = registry.entries[name] = _new_entry(name)
+    if views is not None:
+        entry.views = checked_views(name, views)
+    return entry
+
+
+def _new_entry(name: str) -> Entry:
+    free_name("register", name)
+    if name in _core.operator_names():
+        raise MXNetError(
+            f"operator '{name}' is already registered, and not by attributes: "
+            "it cannot be changed here"
+        )
+    return Entry(name)
+
+
+def get(name: str) -> Entry:
+    """The record of a registered operator; KeyError if there is none."""
+    try:
+        entry: Entry = registry.entries[name]
+    except KeyError:
+        raise KeyError(f"operator '{name}' is not registered by attributes") from None
+    return entry

@@ -1,0 +1,179 @@
+"""Checks of what authors of operators pass in and return; every error names the operator."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base import MXNetError, MXTypeError, MXValueError
+from . import registry
+
+#: Shapes on this side of the core: an unknown extent is 0, an unknown shape is ().
+ShapeTuple = tuple[int, ...]
+
+TYPES: dict[str | None, Any] = {
+    "float32": np.float32,
+    "float64": np.float64,
+    "float16": np.float16,
+    "uint8": np.uint8,
+    "int32": np.int32,
+    "int8": np.int8,
+    "int64": np.int64,
+    "bool": np.bool_,
+    None: None,
+}
+
+#: The most inputs, and the most outputs, that the core accepts.
+MOST_OPERANDS = 65_535
+
+
+def fail(operator: str, message: str) -> MXNetError:
+    """An error that names the operator."""
+    return MXNetError(f"{operator}: {message}")
+
+
+def unknown(operator: str, what: str, name: Any, known: Iterable[str]) -> MXNetError:
+    """An error for a name that is not declared; it proposes the nearest ones."""
+    import difflib  # for errors only: it would add to the time of importing rsnet
+
+    listed = list(known)
+    near = difflib.get_close_matches(str(name), listed, n=1)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    expected = f"one of: {', '.join(listed)}" if listed else "none, as none is declared"
+    return fail(operator, f"unknown {what} '{name}': {hint}expected {expected}")
+
+
+def function_name(where: str, name: object) -> str:
+    """``name`` if there can be an ``nd.<name>``; ``where`` begins the error."""
+    if not isinstance(name, str):
+        raise MXTypeError(f"{where}: the name of an operator is a text, got {name!r}")
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise MXValueError(
+            f"{where}: the name of an operator becomes a function: it is letters, digits and _, "
+            f"does not begin with a digit and is not a Python keyword, got {name!r}"
+        )
+    return name
+
+
+def free_name(where: str, name: object) -> str:
+    """As :func:`function_name`, for a new operator, which must not hide anything else
+    of ``nd`` or ``sym``.
+    """
+    free = function_name(where, name)
+    hidden = registry.hidden_by(free)
+    if hidden is not None:
+        raise MXValueError(
+            f"{where}: an operator '{free}' would hide {hidden}, which is not an operator"
+        )
+    return free
+
+
+def argument_name(where: str, name: object) -> str:
+    """``name`` if an input, output or attribute can go by it. (Keywords may: ``in`` is one.)"""
+    if not isinstance(name, str) or not name.isidentifier():
+        raise MXValueError(
+            f"{where}: {name!r} is not a name, which is letters, digits and _ "
+            "and does not begin with a digit"
+        )
+    return name
+
+
+def check_exec_type(operator: str, what: str, answer: Any) -> None:
+    """Refuses execution types other than ``"sync"``."""
+    if answer not in ("sync", 0):
+        raise fail(
+            operator,
+            f"{what} is {answer!r}, expected 'sync': a function is done when it returns "
+            "(engine.push_async runs functions that are done later)",
+        )
+
+
+def _check_list(operator: str, what: str, value: Any, of: str, names: Sequence[str]) -> None:
+    if not isinstance(value, (list, tuple)):
+        raise fail(operator, f"{what} is {type(value).__name__}, expected a list of {of}")
+    if len(value) != len(names):
+        expected = f"{len(names)} ({', '.join(names)})"
+        raise fail(operator, f"{what} has {len(value)} {of}, expected {expected}")
+
+
+def shape_list(operator: str, what: str, value: Any, names: Sequence[str]) -> list[ShapeTuple]:
+    """Checks that ``value`` is one shape for each name; extents may be anything with an index."""
+    _check_list(operator, what, value, "shapes", names)
+    shapes = []
+    for name, shape in zip(names, value):
+        try:
+            shapes.append(tuple([d.__index__() for d in shape]) if shape is not None else ())
+        except (TypeError, AttributeError):
+            raise fail(
+                operator, f"{what}: '{name}' is {shape!r}, expected a tuple of integers"
+            ) from None
+        if any(d < 0 for d in shapes[-1]):
+            raise fail(operator, f"{what}: '{name}' is {shape!r}, extents cannot be negative")
+        if any(d >= 2**63 for d in shapes[-1]):
+            raise fail(operator, f"{what}: '{name}' is {shape!r}, extents end at 2**63 - 1")
+    return shapes
+
+
+def type_list(operator: str, what: str, value: Any, names: Sequence[str]) -> list[str | None]:
+    """Checks that ``value`` is one element type, or None, for each name."""
+    _check_list(operator, what, value, "types", names)
+    return [_type_name(operator, what, name, t) for name, t in zip(names, value)]
+
+
+def _type_name(operator: str, what: str, name: str, value: Any) -> str | None:
+    if value is None:
+        return None
+    text = _NAMES.get(value) if isinstance(value, type) else None
+    text = text or dtype_name(value)
+    if text is None:
+        raise fail(operator, f"{what}: '{name}' is {value!r}, expected a NumPy type")
+    return text
+
+
+_NAMES = {t: name for name, t in TYPES.items() if name}
+
+
+def dtype_name(value: Any) -> str | None:
+    """The name of an element type, however it is written; ``None`` if rsnet has no such type."""
+    try:
+        text = np.dtype(getattr(value, "numpy_name", value)).name
+    except TypeError:
+        return None
+    return text if value is not None and text in TYPES else None
+
+
+def name_list(operator: str, what: str, value: Any, *, any_text: bool = False) -> tuple[str, ...]:
+    """Checks that ``value`` lists distinct names: identifiers, or any text with ``any_text``."""
+    if isinstance(value, str) or not isinstance(value, (list, tuple)):
+        raise fail(operator, f"{what} returned {value!r}, expected a list of names")
+    for name in value:
+        if not (any_text and isinstance(name, str) and name):
+            argument_name(f"{operator}: {what} returned {value!r}", name)
+    if len(set(value)) != len(value):
+        raise fail(operator, f"{what} returned {list(value)!r}: a name occurs twice")
+    return tuple(value)
+
+
+def resource_requests(operator: str, method: str, answer: Any) -> list[tuple[str, int]]:
+    """Checks that ``answer`` lists resources, at most one of them temporary space: their kinds, each
+    with the bytes that it needs. (0: the operator does not say.)
+    """
+    if isinstance(answer, str) or not isinstance(answer, (list, tuple)):
+        raise fail(operator, f"{method} returned {answer!r}, expected a list of resources")
+    requests = []
+    for given in answer:
+        kind, size = given if isinstance(given, tuple) and len(given) == 2 else (given, 0)
+        kind = str(getattr(kind, "value", kind))
+        if kind not in ("temp_space", "random"):
+            raise fail(
+                operator, f"{method} asked for {kind!r}, valid are 'temp_space' and 'random'"
+            )
+        if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < 2**63:
+            raise fail(operator, f"{method}: {kind} has {size!r} bytes, expected 0 to 2**63 - 1")
+        requests.append((kind, size))
+    if sum(kind == "temp_space" for kind, _ in requests) > 1:
+        raise fail(operator, f"{method} asked for more than one temp_space")
+    return requests

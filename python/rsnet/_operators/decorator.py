@@ -1,0 +1,215 @@
+"""``op.op``: an operator from a decorated function."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base import MXNetError, MXTypeError
+from ..parameter import Parameter
+from . import registry
+from .attributes import Entry, _new_entry, register
+from .checks import function_name
+from .elementwise import ElemwiseGradUseInOut, ElemwiseShape, ElemwiseType
+from .operands import assign
+
+
+def op(
+    name: str,
+    *,
+    param: type[Parameter] | None = None,
+    inputs: Sequence[str] = ("data",),
+    outputs: Sequence[str] = ("output",),
+    shape: Callable[..., Any] | None = None,
+    type: Callable[..., Any] | None = None,  # noqa: A002  (the attribute's own word)
+    inplace: Sequence[tuple[int, int]] = (),
+    views: str = "ndarray",
+    aliases: Sequence[str] = (),
+) -> Callable[[Any], Any]:
+    """Registers the decorated function ``f(p, *inputs) -> output(s)`` as an operator.
+
+    Decorating again under the same name, as a notebook does whose cell runs twice, warns and
+    replaces; graphs that are bound keep the old function.
+
+    Give its gradient with ``@f.gradient``: a function ``g(p, out_grads, inputs, outputs)`` that
+    returns the gradient of every input, None for one that gets none.
+
+    Parameters
+    ----------
+    name : str
+        The operator is ``nd.<name>`` and ``sym.<name>``.
+    param : type, optional
+        A :class:`rsnet.Parameter`. The functions get the parsed struct as ``p``; without a
+        Parameter there is no ``p``.
+    inputs, outputs : sequence of str
+        Their names. Several outputs are returned as a tuple or list.
+    shape, type : callable, optional
+        ``FInferShape`` and ``FInferType``: ``f(attrs, ins, outs)`` fills its lists. Default: all
+        inputs and outputs have one shape and one type.
+    inplace : sequence of (int, int)
+        Pairs (input, output) that may share memory.
+    views : str
+        ``"numpy"``: the functions get NumPy views of the operands, else NDArrays.
+    aliases : sequence of str
+        More names.
+
+    Raises
+    ------
+    rsnet.MXNetError
+        The name is that of an operator which is built in or registered otherwise, or cannot be that
+        of a function. By a call: the function returns too many or too few results, or results
+        of other shapes.
+    rsnet.base.MXTypeError
+        By a call: a result is of another kind than its output, such as float for int32 or complex
+        for float32 (what NumPy's ``casting="same_kind"`` refuses).
+
+    Examples
+    --------
+    >>> from rsnet import nd, op
+    >>> @op.op("doc_cube", views="numpy")
+    ... def cube(x):
+    ...     return x * x * x
+    >>> @cube.gradient
+    ... def _(out_grads, inputs, outputs):
+    ...     return 3 * inputs[0] * inputs[0] * out_grads[0]
+    >>> nd.doc_cube(nd.array([2.0])).asnumpy().tolist()
+    [8.0]
+    """
+
+    function_name("op", name)
+
+    def decorate(f: Callable[..., Any]) -> Any:
+        entry = _decorated(name).describe(inspect.getdoc(f) or "")
+        n_in, n_out = len(inputs), len(outputs)
+        entry.set_num_inputs(n_in).set_num_outputs(n_out)
+        if param is not None:
+            entry.set_attr_parser(param).add_arguments(param.fields())
+        entry.set_attr("FListInputNames", lambda attrs: list(inputs))
+        entry.set_attr("FListOutputNames", lambda attrs: list(outputs))
+        entry.set_attr("FInferShape", shape or ElemwiseShape(n_in, n_out))
+        entry.set_attr("FInferType", type or ElemwiseType(n_in, n_out))
+        if inplace:
+            entry.set_attr("FInplaceOption", lambda attrs: list(inplace))
+        for alias in aliases:
+            entry.add_alias(alias)
+
+        def compute(attrs: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> None:
+            result = f(*_with_params(attrs), *ins)
+            results = result if isinstance(result, (tuple, list)) else [result]
+            _store(name, [f"output '{n}'" for n in outputs], results, req, outs)
+
+        def gradient(g: Callable[..., Any]) -> Callable[..., Any]:
+            backward = register(_free_name("_backward_" + name))
+            backward.set_num_inputs(n_out + n_in + n_out).set_num_outputs(n_in)
+            if param is not None:
+                backward.set_attr_parser(param)
+
+            def run(attrs: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> None:
+                parts = ins[:n_out], ins[n_out : n_out + n_in], ins[n_out + n_in :]
+                result = g(*_with_params(attrs), *parts)
+                results = result if isinstance(result, (tuple, list)) else [result]
+                # None: no gradient flows to that input. False is zero in every type.
+                grads = [False if grad is None else grad for grad in results]
+                what = [f"gradient of input '{n}'" for n in inputs]
+                _store(backward.name, what, grads, req, outs)
+
+            backward.set_attr("TIsBackward", True).set_attr("TAccumulates", True)
+            backward.set_attr("FCompute<cpu>", run, views=views)
+            again = entry.attr("FGradient") is not None
+            entry._reset_attr("FGradient", ElemwiseGradUseInOut(backward.name))
+            if again:
+                _warn_of_replacing(f"the gradient of operator '{name}'", stacklevel=3)
+            return g
+
+        def _with_params(attrs: Any) -> tuple[Any, ...]:
+            return () if param is None else (attrs.parsed,)
+
+        entry.set_attr("TAccumulates", True)  # results are stored by `assign`
+        entry.set_attr("FCompute<cpu>", compute, views=views)
+        _put(entry)
+        f.gradient = gradient
+        f.entry = entry
+        return f
+
+    return decorate
+
+
+def _decorated(name: str) -> Entry:
+    """A record for the decorator: a new one, which takes the place of an earlier decorated one."""
+    known: Entry | None = registry.entries.get(name)
+    if known is None:
+        return _new_entry(name)  # known to others once it is complete
+    if not known._installed:
+        return known
+    if not known._decorated:
+        raise MXNetError(
+            f"operator '{name}' is already registered, by attributes: the decorator op.op replaces "
+            "only what it has registered"
+        )
+    entry = Entry(name)
+    entry._installed = True
+    return entry
+
+
+def _put(entry: Entry) -> None:
+    """Enters a decorated record; a graph that is bound keeps the operator it was bound with."""
+    known, registry.entries[entry.name] = registry.entries.get(entry.name), entry
+    entry._decorated = True
+    if known is not None and known is not entry:
+        known._superseded = True
+        _warn_of_replacing(f"operator '{entry.name}'", stacklevel=4)
+
+
+def _warn_of_replacing(what: str, stacklevel: int) -> None:
+    text = f"{what} is registered again; the new function replaces the old"
+    warnings.warn(text, stacklevel=stacklevel)
+
+
+def _free_name(name: str) -> str:
+    """``name`` or, if it is taken, ``name_2``, ``name_3`` ...
+
+    Graphs and tapes find the backward operator of a replaced operator by its name.
+    """
+    names = itertools.chain([name], (f"{name}_{n}" for n in itertools.count(2)))
+    return next(n for n in names if n not in registry.entries)
+
+
+def _store(
+    name: str, what: Sequence[str], results: Sequence[Any], req: Sequence[Any], outs: Sequence[Any]
+) -> None:
+    """Writes the results, which ``what`` names in errors, to the outputs."""
+    if len(results) != len(outs):
+        raise MXNetError(f"{name} returned {len(results)} results, expected {len(outs)}")
+    for i, (out, r, value) in enumerate(zip(outs, req, results)):
+        if value is None or isinstance(value, str):
+            raise MXNetError(
+                f"{name} returned {value!r} as result {i}, expected an array or number"
+            )
+        shape = getattr(value, "shape", ())
+        if shape and tuple(shape) != tuple(out.shape):
+            raise MXNetError(
+                f"{name} returned shape {tuple(shape)} as result {i}, expected {tuple(out.shape)}"
+            )
+        if getattr(value, "dtype", None) != out.dtype and r != "null":
+            _check_kind(name, what[i], value, np.dtype(out.dtype))
+        assign(out, r, value)
+
+
+def _check_kind(name: str, what: str, value: Any, expected: np.dtype[Any]) -> None:
+    """Refuses what loses its kind in the output: fractions, imaginary parts, signs."""
+    if isinstance(value, (bool, int)):
+        got = np.min_scalar_type(value)
+    else:
+        got = np.dtype(value.dtype) if hasattr(value, "dtype") else np.asarray(value).dtype
+    if not np.can_cast(got, expected, casting="same_kind"):
+        raise MXTypeError(
+            f"{name} returned {got.name} for {what}, which is {expected.name}: expected "
+            f"{expected.name} or a type that NumPy casts to it by casting='same_kind' "
+            f"(to convert it all the same, return value.astype('{expected.name}'); for outputs of "
+            "another type see op.op(type=...))"
+        )

@@ -1,0 +1,105 @@
+"""What every way of adding an operator from Python comes down to: one :class:`Definition`.
+
+The core makes an operator of it like any built-in one. The functions of a definition receive the
+*payload* of a call: whatever ``make`` returned for its parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from .. import _core
+from . import registry
+from .checks import free_name
+
+
+class Facts(NamedTuple):
+    """Properties of an operator that the parameters of one call determine."""
+
+    #: Names of all inputs, auxiliary states last.
+    inputs: tuple[str, ...]
+    #: Names of all outputs, hidden ones last.
+    outputs: tuple[str, ...]
+    visible: int
+    #: Which inputs are modified.
+    mutated: tuple[int, ...] = ()
+    #: Which inputs are read for shape and type only.
+    ignored: tuple[int, ...] = ()
+
+
+class KernelSpec(NamedTuple):
+    """One implementation: ``run(payload, state, ctx, inputs, req, outputs)``."""
+
+    name: str
+    #: A condition as data: ``("device", "cpu")``, ``("and", a, b)`` ...
+    match: tuple[Any, ...]
+    priority: int
+    run: Callable[..., Any]
+    #: NumPy views instead of NDArrays?
+    numpy: bool = False
+    #: The function's name of the list of outputs, and of what stores a value as requested.
+    results: str = "outputs"
+    assign: str = "op.assign"
+    #: Does the function handle the request "add" itself, whatever the parameters are?
+    accumulates: bool = False
+
+
+class Definition:
+    """An operator as the core wants it; see the attributes' comments for the functions' forms."""
+
+    def __init__(self, name: str, schema: Any) -> None:
+        self.name = name
+        self.aliases: list[str] = []
+        self.doc = ""
+        self.schema = schema
+        #: (name, type, description) of the inputs, for signature and documentation.
+        self.input_docs: list[tuple[str, str, str]] = []
+        self.key_var_num_args: str | None = None
+        #: make(values in normal form, parameters as given) -> payload
+        self.make: Callable[[tuple[Any, ...], dict[str, Any]], Any] = lambda values, given: None
+        #: facts(payload) -> Facts
+        self.facts: Callable[[Any], Facts]
+        #: infer_shape(payload, in_shapes, out_shapes, exact) -> None: unknown, or
+        #: (in_shapes, out_shapes, empty). `exact`: all inputs are known, and an extent of 0 among
+        #: them is an empty axis. In the answer it is one if `empty` is True, and unknown if it is
+        #: False; None: an empty axis if an input has one, else unknown
+        self.infer_shape: Callable[..., Any] | None = None
+        #: infer_both(payload, in_shapes, in_types) -> (in_types, out_shapes, out_types), from known
+        #: shapes and at least one known type: asked instead of the others where both are wanted
+        self.infer_both: Callable[..., Any] | None = None
+        #: infer_type(payload, in_types, out_types) -> the same of dtype names or None
+        self.infer_type: Callable[..., Any] | None = None
+        #: inplace(payload) -> [(input, output, same bytes?)]
+        self.inplace: Callable[[Any], Sequence[tuple[int, int, bool]]] | None = None
+        #: variable_attrs(payload) -> [(input, key, text)], set on variables that are inputs
+        self.variable_attrs: Callable[[Any], Sequence[tuple[str, str, str]]] | None = None
+        #: accumulates(payload) -> does the operator handle the request "add" itself? Without it, it
+        #: writes to a temporary array, which the core then adds to the output
+        self.accumulates: Callable[[Any], bool] | None = None
+        #: resources(payload, in_shapes, out_shapes) -> [("temp_space" | "random", bytes)]
+        self.resources: Callable[..., Sequence[tuple[str, int]]] | None = None
+        #: state(payload, ctx, in_shapes, in_types) -> what forward and backward of a node share
+        self.state: Callable[..., Any] | None = None
+        #: None, "zero", ("backward", operator, deps(payload, n_in, n_out) -> [(Source, index)]) or
+        #: ("rule", function)
+        self.gradient: Any = None
+        self.is_backward = False
+        self.deterministic = False
+        self.kernels: list[KernelSpec] = []
+
+    def install(self, *, replace: bool = False) -> None:
+        """Hands the operator to the core and to the namespaces ``nd`` and ``sym``.
+
+        Raises
+        ------
+        rsnet.MXValueError
+            A name or alias cannot be that of a function, or would hide something else of ``nd`` or
+            ``sym``.
+        """
+        names = (self.name, *self.aliases)
+        for name in names:
+            free_name(f"register('{self.name}')", name)
+        _core.define_operator(self, replace)
+        if not self.name.startswith("_backward"):
+            registry.announce(names)

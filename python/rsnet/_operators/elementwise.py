@@ -1,0 +1,140 @@
+"""Inference and gradients that attribute functions share: ``ElemwiseShape`` and others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base import MXNetError
+from .attrs import GradNode
+from .gradient import GradEntry
+
+
+def shape_is_known(shape: Sequence[int] | None) -> bool:
+    """Is every extent known? () and None are unknown shapes, 0 an unknown extent."""
+    return bool(shape) and all(d > 0 for d in shape)  # type: ignore[union-attr]
+
+
+def shape_assign(shapes: list[Any], i: int, shape: Sequence[int] | None) -> bool:
+    """Merges what ``shape`` knows into ``shapes[i]``; an error if both know and disagree.
+
+    Returns whether ``shapes[i]`` is known completely.
+    """
+    new = tuple(shape or ())
+    old = tuple(shapes[i] or ())
+    if new and old:
+        if len(new) != len(old) or any(a and b and a != b for a, b in zip(old, new)):
+            brackets = [str(list(s)).replace(" ", "") for s in (old, new)]
+            raise MXNetError(
+                f"Shape inconsistent, Provided = {brackets[0]}, inferred shape={brackets[1]}"
+            )
+        new = tuple(a or b for a, b in zip(old, new))
+    shapes[i] = new or old
+    return shape_is_known(shapes[i])
+
+
+def type_assign(types: list[Any], i: int, dtype: Any) -> bool:
+    """Sets ``types[i]`` if it is unknown; an error if it is known and different.
+
+    Returns whether ``types[i]`` is known.
+    """
+    if dtype is not None:
+        if types[i] is not None and np.dtype(types[i]) != np.dtype(dtype):
+            raise MXNetError(
+                f"Type inconsistent, Provided = {np.dtype(types[i]).name}, "
+                f"inferred type = {np.dtype(dtype).name}"
+            )
+        types[i] = np.dtype(dtype).type
+    return types[i] is not None
+
+
+def ElemwiseShape(n_in: int, n_out: int) -> Callable[..., bool]:
+    """Inference for operators whose inputs and outputs all have one shape."""
+    return _alike(n_in, n_out, (), shape_assign, str)
+
+
+def ElemwiseType(n_in: int, n_out: int) -> Callable[..., bool]:
+    """Inference for operators whose inputs and outputs all have one element type."""
+    return _alike(n_in, n_out, None, type_assign, lambda t: np.dtype(t).name)
+
+
+def _alike(
+    n_in: int, n_out: int, unknown: Any, merge: Callable[..., bool], shown: Callable[[Any], str]
+) -> Callable[..., bool]:
+    """Inference by ``merge``, which takes over what each operand knows or fails."""
+
+    def infer(attrs: Any, ins: list[Any], outs: list[Any]) -> bool:
+        _arity(attrs, ins, n_in, outs, n_out)
+        common, known = [unknown], False
+        for kind, items in (("input", ins), ("output", outs)):
+            for i, item in enumerate(items):
+                try:
+                    known = merge(common, 0, item)
+                except MXNetError:
+                    raise MXNetError(
+                        f"Incompatible attr at {i}-th {kind} of operator {attrs.operator}: "
+                        f"expected {shown(common[0])}, got {shown(item)}"
+                    ) from None
+        ins[:], outs[:] = common * len(ins), common * len(outs)
+        return known
+
+    return infer
+
+
+def _arity(attrs: Any, ins: list[Any], n_in: int, outs: list[Any], n_out: int) -> None:
+    for kind, items, n in (("inputs", ins, n_in), ("outputs", outs, n_out)):
+        if n >= 0 and len(items) != n:
+            raise MXNetError(f"expected {n} {kind}, got {len(items)} in operator {attrs.operator}")
+
+
+def _grad_rule(backward: str, inputs: bool, outputs: bool) -> Callable[..., Any]:
+    def gradient(node: GradNode, out_grads: Sequence[GradEntry]) -> list[GradEntry]:
+        entries = list(out_grads)
+        if inputs:
+            entries += node.inputs
+        if outputs:
+            entries += node.outputs
+        return node.backward(backward, entries)
+
+    gradient.backward = (backward, inputs, outputs)
+    return gradient
+
+
+def ElemwiseGradUseNone(backward: str) -> Callable[..., Any]:
+    """Gradient by the operator ``backward`` over the output gradients alone.
+
+    It is given the same parameters, as text: a backward operator (``TIsBackward``) registered here
+    gets what was parsed of them, any other operator parses them for itself.
+
+    >>> from rsnet import autograd, nd, op
+    >>> _ = (op.register("doc_scale").set_attr_parser(dict)
+    ...      .set_attr("FInferShape", op.ElemwiseShape(1, 1))
+    ...      .set_attr("FCompute<cpu>", lambda attrs, ctx, inputs, req, outputs:
+    ...                op.assign(outputs[0], req[0], inputs[0] * float(attrs["scalar"])))
+    ...      .set_attr("FGradient", op.ElemwiseGradUseNone("_mul_scalar")))
+    >>> x = nd.array([1, 2])
+    >>> x.attach_grad()
+    >>> with autograd.record():
+    ...     y = nd.doc_scale(x, scalar=3)
+    >>> y.backward()
+    >>> x.grad.asnumpy().tolist()
+    [3.0, 3.0]
+    """
+    return _grad_rule(backward, False, False)
+
+
+def ElemwiseGradUseIn(backward: str) -> Callable[..., Any]:
+    """Gradient by the operator ``backward`` over the output gradients and the inputs."""
+    return _grad_rule(backward, True, False)
+
+
+def ElemwiseGradUseOut(backward: str) -> Callable[..., Any]:
+    """Gradient by the operator ``backward`` over the output gradients and the outputs."""
+    return _grad_rule(backward, False, True)
+
+
+def ElemwiseGradUseInOut(backward: str) -> Callable[..., Any]:
+    """Gradient by the operator ``backward`` over the output gradients, inputs and outputs."""
+    return _grad_rule(backward, True, True)

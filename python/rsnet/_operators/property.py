@@ -1,0 +1,339 @@
+"""``Operator`` and ``OperatorProperty``; see ``docs/write_an_operator.md``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..base import MXNetError
+from ..parameter import Parameter
+from .checks import fail
+from .operands import OpReq, ResourceRequest, assign
+
+
+class Operator:
+    """The computation: one object per node of an executor or recorded call, shared by forward and
+    backward.
+
+    ``ctx.is_train`` is true in training, ``ctx.run_ctx`` the device, ``ctx.requested``
+    holds the resources that the property asked for. Requests are null, write or inplace, and add if
+    the property :meth:`~OperatorProperty.accumulates`; ``self.assign`` honours them.
+    """
+
+    def forward(
+        self,
+        ctx: Any,
+        in_data: list[Any],
+        req: list[OpReq],
+        out_data: list[Any],
+        aux_states: list[Any],
+    ) -> None:
+        """Computes ``out_data`` from ``in_data``.
+
+        Parameters
+        ----------
+        ctx : object
+            ``is_train``, ``run_ctx`` (the device) and ``requested`` (resources).
+        in_data : list of NDArray
+            The arguments, read-only.
+        req : list of OpReq
+            null, write or inplace for every output.
+        out_data : list of NDArray
+            All outputs, hidden ones too, with the shapes and types that were inferred.
+        aux_states : list of NDArray
+            May be read and written.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.forward is not implemented")
+
+    def backward(
+        self,
+        ctx: Any,
+        out_grad: list[Any],
+        in_data: list[Any],
+        out_data: list[Any],
+        req: list[OpReq],
+        in_grad: list[Any],
+        aux_states: list[Any],
+    ) -> None:
+        """Computes ``in_grad``, one array for every argument, as ``req`` asks.
+
+        Of ``out_grad`` (one for every visible output), ``in_data`` and ``out_data`` only the
+        declared dependencies are there: using another one is an MXNetError.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.backward is not implemented")
+
+    def exec_type(self) -> str:
+        """``"sync"``, the only way that is supported: the operator is done when its function has
+        returned. Any other answer is refused.
+        """
+        return "sync"
+
+    assign = staticmethod(assign)
+
+
+class OperatorProperty:
+    """Describes an operator: subclass it and register the class.
+
+    ``Param``, a :class:`rsnet.Parameter`, gives the operator typed parameters: they are in
+    ``self.param``. Entries in the dependency and in-place methods are opaque: only identity
+    matters. An exception in any method is raised by the call, an answer that does not fit is an
+    MXNetError that names operator and method.
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> class Square(mx.Operator):
+    ...     def forward(self, ctx, in_data, req, out_data, aux_states):
+    ...         self.assign(out_data[0], req[0], in_data[0] * in_data[0])
+    ...     def backward(self, ctx, out_grad, in_data, out_data, req, in_grad, aux_states):
+    ...         self.assign(in_grad[0], req[0], 2 * in_data[0] * out_grad[0])
+    >>> @mx.operator.register("doc_square")
+    ... class SquareProperty(mx.OperatorProperty):
+    ...     def infer_shape(self, in_shape):
+    ...         return in_shape, [in_shape[0]], []
+    ...     def declare_backward_dependency(self, out_grad, in_data, out_data):
+    ...         return [out_grad[0], in_data[0]]
+    ...     def create_operator(self, ctx):
+    ...         return Square()
+    >>> mx.nd.doc_square(mx.nd.array([1, 2, 3])).asnumpy()
+    array([1., 4., 9.], dtype=float32)
+    """
+
+    Param: type[Parameter] | None = None
+    #: Name of the parameter that counts the inputs, for operators with any number of them.
+    key_var_num_args: str | None = None
+    param: Any = None
+    _registered_as = ""
+
+    def init(self, kwargs: dict[str, str]) -> None:
+        """Takes the parameters as text; called before anything else. Default: ``Param`` parses them
+        into ``self.param``.
+
+        Raises
+        ------
+        rsnet.MXNetError
+            A parameter is unknown, missing, or not of its type.
+        """
+        if self.Param is not None:
+            self.param = self.Param.parse(kwargs)
+        elif kwargs:
+            raise MXNetError(
+                f"Cannot find argument '{next(iter(kwargs))}': "
+                f"operator {self.type_string()} has no parameters"
+            )
+
+    def get_params(self) -> dict[str, str]:
+        """All parameters as text, defaults too; ``init`` makes an equal operator from them.
+
+        >>> OperatorProperty().get_params()
+        {}
+        """
+        return {} if self.param is None else self.param.as_strings()
+
+    def copy(self) -> OperatorProperty:
+        """An equal, independent property: one whose ``init`` has taken ``get_params()``.
+
+        >>> prop = OperatorProperty()
+        >>> prop.copy() is prop
+        False
+        """
+        params = self.get_params()
+        if not isinstance(params, dict):
+            raise fail(
+                self.type_string(), f"get_params returned {params!r}, expected a dict of texts"
+            )
+        other = type(self)()
+        other.init(params)
+        return other
+
+    def type_string(self) -> str:
+        """The registered name; to register the class under another one is an MXNetError."""
+        return self._registered_as or type(self).__name__
+
+    def list_arguments(self) -> list[str]:
+        """Names of the arguments, in order; default ``["data"]``.
+
+        >>> OperatorProperty().list_arguments()
+        ['data']
+        """
+        return ["data"]
+
+    def list_outputs(self) -> list[str]:
+        """Names of the outputs, at least one, hidden ones last; default ``["output"]``.
+
+        >>> OperatorProperty().list_outputs()
+        ['output']
+        """
+        return ["output"]
+
+    def list_auxiliary_states(self) -> list[str]:
+        """Names of states that the operator keeps and changes, such as moving averages; default
+        none. They follow the arguments in a call and have no gradients.
+
+        >>> OperatorProperty().list_auxiliary_states()
+        []
+        """
+        return []
+
+    def num_outputs(self) -> int:
+        """Number of outputs; default: as many as ``list_outputs`` has names.
+
+        >>> OperatorProperty().num_outputs()
+        1
+        """
+        return len(self.list_outputs())
+
+    def num_visible_outputs(self) -> int:
+        """Number of leading outputs that the next operator receives; default: all.
+
+        The others are kept for ``backward``, such as the mask of a dropout.
+
+        >>> OperatorProperty().num_visible_outputs()
+        1
+        """
+        return self.num_outputs()
+
+    def infer_shape(self, in_shape: list[tuple[int, ...]]) -> Any:
+        """``(in_shape, out_shape, aux_shape)``; unknown extents are 0, an unknown shape is ().
+
+        Parameters
+        ----------
+        in_shape : list of tuple of int
+            One shape for every argument.
+
+        Returns
+        -------
+        tuple of three lists of tuple
+            Shapes of arguments (unknown ones may be filled in), outputs and auxiliary states. None,
+            False or a partial answer when not enough is known.
+
+        Raises
+        ------
+        Exception
+            Of any type, on conflict.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.infer_shape is not implemented")
+
+    def infer_type(self, in_type: list[Any]) -> Any:
+        """``(in_type, out_type, aux_type)`` of NumPy types, None for unknown; default: all
+        float32.
+
+        Raises
+        ------
+        rsnet.MXNetError
+            The default, for an argument of another type.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> OperatorProperty().infer_type([None]) == ([np.float32], [np.float32], [])
+        True
+        """
+        for name, given in zip(self.list_arguments(), in_type):
+            if given not in (None, np.float32):
+                raise fail(
+                    self.type_string(),
+                    f"unsupported data type {np.dtype(given).name} of '{name}', expected float32 "
+                    "(override infer_type to take others)",
+                )
+        f32 = np.float32
+        return (
+            [f32] * len(in_type),
+            [f32] * self.num_outputs(),
+            [f32] * len(self.list_auxiliary_states()),
+        )
+
+    def forward_resource(self, in_shape: list[tuple[int, ...]]) -> list[ResourceRequest]:
+        """Resources that ``forward`` finds in ``ctx.requested``; default none.
+
+        ``"temp_space"``, at most once, has ``get_space(shape, dtype)``; ``"random"`` has
+        ``get_random()`` with ``uniform`` and ``normal``.
+
+        >>> OperatorProperty().forward_resource([(2, 3)])
+        []
+        """
+        return []
+
+    def backward_resource(self, in_shape: list[tuple[int, ...]]) -> list[ResourceRequest]:
+        """As :meth:`forward_resource`, for ``backward``.
+
+        >>> OperatorProperty().backward_resource([(2, 3)])
+        []
+        """
+        return []
+
+    def declare_backward_dependency(
+        self, out_grad: list[Any], in_data: list[Any], out_data: list[Any]
+    ) -> list[Any]:
+        """The entries that backward reads, each once; what is not listed may be freed early.
+
+        Default: all of them.
+
+        >>> OperatorProperty().declare_backward_dependency(["dy"], ["x", "w"], ["y"])
+        ['dy', 'x', 'w', 'y']
+        """
+        return [*out_grad, *in_data, *out_data]
+
+    def accumulates(self) -> bool:
+        """Whether ``forward`` and ``backward`` handle the request ``add`` themselves, as
+        ``self.assign`` does; default no.
+
+        Otherwise they write to a temporary array, which is then added.
+
+        >>> OperatorProperty().accumulates()
+        False
+        """
+        return False
+
+    def forward_inplace_option(
+        self, in_data: list[Any], out_data: list[Any]
+    ) -> list[tuple[Any, Any]]:
+        """Pairs (input, output) that may share memory; default none.
+
+        A hint: it is taken where nothing else reads the input, and results are the same.
+
+        >>> OperatorProperty().forward_inplace_option(["x"], ["y"])
+        []
+        """
+        return []
+
+    def backward_inplace_option(
+        self, out_grad: list[Any], in_data: list[Any], out_data: list[Any], in_grad: list[Any]
+    ) -> list[tuple[Any, Any]]:
+        """Pairs (declared dependency, input gradient) that may share memory: a hint, default none.
+
+        A pair whose first entry is not a declared dependency is an MXNetError.
+
+        >>> OperatorProperty().backward_inplace_option(["dy"], ["x"], ["y"], ["dx"])
+        []
+        """
+        return []
+
+    def create_operator(self, ctx: Any) -> Operator:
+        """The object that computes one node or recorded call on device ``ctx``; to be overridden,
+        unless ``create_operator_ex`` is.
+
+        Raises
+        ------
+        NotImplementedError
+            The default.
+        rsnet.MXNetError
+            By the call, if what is returned has no ``forward`` and ``backward``.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.create_operator is not implemented")
+
+    def create_operator_ex(
+        self, ctx: Any, in_shapes: list[tuple[int, ...]], in_types: list[Any]
+    ) -> Operator:
+        """As ``create_operator``, where shapes or types choose the implementation.
+
+        Parameters
+        ----------
+        ctx : Context
+        in_shapes : list of tuple of int
+            Shapes of the arguments.
+        in_types : list of type
+            Their NumPy types.
+        """
+        return self.create_operator(ctx)

@@ -1,0 +1,146 @@
+"""``@register("name")``: enters a class into the registry and makes its operator."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from .. import _core
+from ..base import MXNetError, MXValueError
+from . import registry
+from .checks import TYPES, check_exec_type, free_name
+from .custom_op import CustomOpProp
+from .definition import Definition, KernelSpec
+from .property import OperatorProperty
+from .property_node import Node, checked_operator, node_definitions
+
+C = TypeVar("C", bound=type)
+
+
+def register(name: str) -> Callable[[C], C]:
+    """Class decorator that registers an operator.
+
+    A subclass of :class:`OperatorProperty` becomes ``nd.<name>`` and ``sym.<name>``; a subclass of
+    :class:`CustomOpProp` is called by ``nd.Custom`` and ``sym.Custom`` with ``op_type="<name>"``.
+    Registering a name again warns and replaces; graphs that are bound keep the old class. Replacing
+    a built-in operator is an error.
+    """
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"register: the name of an operator is a text, got {name!r}")
+
+    def decorate(cls: C) -> C:
+        if isinstance(cls, type) and issubclass(cls, CustomOpProp):
+            if name in registry.custom_props:
+                warnings.warn(
+                    f"custom operator '{name}' is registered again; the new class replaces the old",
+                    stacklevel=2,
+                )
+            registry.custom_props[name] = cls
+        elif isinstance(cls, type) and issubclass(cls, OperatorProperty):
+            _register_property(free_name("register", name), cls)
+        else:
+            raise TypeError(
+                f"register('{name}'): expected a subclass of OperatorProperty or CustomOpProp, "
+                f"got {cls!r}"
+            )
+        return cls
+
+    return decorate
+
+
+def _register_property(name: str, cls: type[OperatorProperty]) -> None:
+    if cls.type_string is not OperatorProperty.type_string:
+        says = cls().type_string()
+        if says != name:
+            raise MXNetError(f"register('{name}'): type_string of {cls.__name__} is '{says}'")
+    if _core.is_builtin_operator(name):
+        raise MXValueError(f"operator '{name}' is built in and cannot be replaced")
+    known = name in registry.properties
+    if known:
+        warnings.warn(
+            f"operator '{name}' is registered again; the new class replaces the old", stacklevel=3
+        )
+    forward, backward = _property_definitions(name, cls)
+    backward.install(replace=known)
+    forward.install(replace=known)
+    registry.properties[name] = cls
+    cls._registered_as = name
+
+
+def _property_definitions(name: str, cls: type[OperatorProperty]) -> tuple[Definition, Definition]:
+    params = cls.Param
+    own_init = cls.init is not OperatorProperty.init
+    schema = _core.Schema([], open=True) if params is None else params._schema
+
+    def make(values: tuple[Any, ...], given: dict[str, Any]) -> Node:
+        prop = cls()
+        prop._registered_as = name
+        if own_init or params is None:
+            prop.init({k: str(v) for k, v in given.items()})
+        else:
+            prop.param = params.from_values(values)
+        return Node(name, prop, property_style=True)
+
+    def run_forward(
+        node: Node, state: Any, ctx: Any, inputs: list[Any], req: list[Any], outputs: list[Any]
+    ) -> Any:
+        if node.forward_resources:
+            ctx.request(node.requests("forward", [x.shape for x in inputs[: node.n_args]]))
+        n = node.n_args
+        return state.forward(ctx, inputs[:n], req, outputs, inputs[n:])
+
+    def run_backward(
+        node: Node, state: Any, ctx: Any, inputs: list[Any], req: list[Any], outputs: list[Any]
+    ) -> Any:
+        out_grad, in_data, out_data, aux = node.scatter(inputs)
+        n = node.n_args
+        if node.backward_resources:
+            ctx.request(node.requests("backward", [x.shape for x in outputs[:n]]))
+        in_grad = outputs[:n]
+        answer = state.backward(ctx, out_grad, in_data, out_data, req[:n], in_grad, aux)
+        outputs[:n] = in_grad  # the core looks whether its arrays are still there
+        return answer
+
+    def state(node: Node, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
+        n = node.n_args
+        kinds = [TYPES[t] for t in types[:n]]
+        made = checked_operator(
+            name, "create_operator", node.prop.create_operator_ex(ctx, shapes[:n], kinds)
+        )
+        if hasattr(made, "exec_type"):
+            check_exec_type(name, "exec_type", made.exec_type())
+        return made
+
+    forward, backward = node_definitions(
+        name,
+        schema,
+        make,
+        state,
+        KernelSpec("forward", ("always",), 0, run_forward, False, "out_data", "self.assign"),
+        KernelSpec("backward", ("always",), 0, run_backward, False, "in_grad", "self.assign"),
+    )
+    forward.doc = cls.__doc__ or ""
+    forward.key_var_num_args = cls.key_var_num_args
+    forward.input_docs = _documented_inputs(cls)
+    return forward, backward
+
+
+def _documented_inputs(cls: type[OperatorProperty]) -> list[tuple[str, str, str]]:
+    """The inputs with all parameters at their defaults (None for required ones), for the
+    signature.
+    """
+    kind = "NDArray-or-Symbol"
+    if cls.key_var_num_args:
+        return [("data", kind + "[]", "The inputs.")]
+    try:
+        prop = cls()
+        if cls.Param is not None:
+            blank = cls.Param.__new__(cls.Param)
+            for field in cls.Param._names:
+                setattr(blank, field, cls.Param._defaults[field])
+            prop.param = blank
+        names = [*prop.list_arguments(), *prop.list_auxiliary_states()]
+    except Exception:  # only the signature suffers: the real names come with real parameters
+        names = ["data"]
+    return [(n, kind, "") for n in names]

@@ -1,0 +1,155 @@
+"""The tables of operators written in Python, one for each way of registering.
+
+The namespaces ``nd`` and ``sym`` get the reason for a missing name from :func:`absent`, and are
+notified of new operators through :func:`subscribe`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from .. import _core
+from ..base import MXNetError
+
+#: Classes for ``nd.Custom``, by ``op_type``.
+custom_props: dict[str, type[Any]] = {}
+#: Subclasses of ``OperatorProperty``.
+properties: dict[str, type[Any]] = {}
+#: Records of operators registered by attributes, unfinished ones included.
+entries: dict[str, Any] = {}
+#: User operators that are defined.
+user_operators: dict[str, Any] = {}
+#: Kernels and gradients registered before their user operator is defined.
+waiting_kernels: dict[str, list[Any]] = {}
+waiting_gradients: dict[str, Callable[[Any], Any]] = {}
+
+
+def missing(name: str) -> str | None:
+    """The reason why a registered operator is not in ``nd`` and ``sym`` yet.
+
+    Returns ``None`` if there is no record of the name.
+    """
+    entry = entries.get(name)
+    if entry is not None and not entry._installed:
+        return (
+            f"operator '{name}' is registered, but cannot be used yet: it lacks a way to compute, "
+            'set_attr("FCompute<cpu>", f) or set_attr("FStatefulCompute<cpu>", f)'
+        )
+    if name in waiting_kernels or name in waiting_gradients:
+        return f"operator '{name}' has a kernel or gradient, but no op.define says what it is"
+    return None
+
+
+def absent(name: str, text: str) -> str:
+    """The message ``text`` for a missing function, with the reason or the nearest name."""
+    why = missing(name)
+    if why is not None or name.startswith("_"):
+        return why or text
+    import difflib  # for errors only: it would add to the time of importing rsnet
+
+    names = [known for known in _core.operator_names() if not known.startswith("_")]
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
+    return f"{text}, did you mean '{near[0]}'?" if near else text
+
+
+#: User operators that a module defines when one of them is first used.
+_DEFERRED = dict.fromkeys(
+    ("multiply", "scalar_mul", "cast", "add_n", "reshape"), "rsnet.oneflow.builtins"
+)
+
+
+def definition(name: str) -> Any:
+    """The registered user operator of this name.
+
+    Raises
+    ------
+    rsnet.MXNetError
+        There is none.
+    """
+    if name not in user_operators and name in _DEFERRED:
+        import_module(_DEFERRED[name])
+    try:
+        return user_operators[name]
+    except KeyError:
+        known = ", ".join(sorted(user_operators)) or "none"
+        raise MXNetError(
+            f"user operator '{name}' is not registered (registered are: {known})"
+        ) from None
+
+
+class _Namespace(NamedTuple):
+    add_function: Callable[[str], object]
+    hidden_by: Callable[[str], str | None]
+
+
+_namespaces: list[_Namespace] = []
+
+
+def subscribe(
+    add_function: Callable[[str], object], hidden_by: Callable[[str], str | None]
+) -> None:
+    """Registers a namespace that has a function for every operator.
+
+    Parameters
+    ----------
+    add_function : callable
+        Called with the name of every new or replaced operator.
+    hidden_by : callable
+        Returns what an operator of that name would hide in the namespace, ``None`` for nothing.
+    """
+    _namespaces.append(_Namespace(add_function, hidden_by))
+
+
+def announce(names: Sequence[str]) -> None:
+    """Lets the namespaces make functions for the names of an operator."""
+    for namespace in _namespaces:
+        for name in names:
+            namespace.add_function(name)
+
+
+def hidden_by(name: str) -> str | None:
+    """What an operator ``name`` would hide; ``None`` for nothing."""
+    found = (namespace.hidden_by(name) for namespace in _namespaces)
+    return next((hidden for hidden in found if hidden is not None), None)
+
+
+# Listings ---------------------------------------------------------------------------------------
+
+
+def get_all_registered_operators() -> list[str]:
+    """Names of all operators, sorted, aliases and custom operators' ``op_type`` names included."""
+    return sorted({*_core.operator_names(), *custom_props})
+
+
+def get_all_registered_operators_grouped() -> dict[str, list[str]]:
+    """Operators with all their names, by main name."""
+    aliases: dict[str, list[str]] = _core.operator_aliases()
+    return aliases
+
+
+class OperatorArguments(NamedTuple):
+    """The arguments of an operator: their number, names and types."""
+
+    narg: int
+    names: list[str]
+    types: list[str]
+
+
+def get_operator_arguments(op_name: str) -> OperatorArguments:
+    """Names and type information of an operator's inputs and parameters.
+
+    Returns
+    -------
+    OperatorArguments
+        A tuple ``(narg, names, types)``.
+
+    Raises
+    ------
+    KeyError
+        If no such operator is registered.
+    """
+    info = _core.operator_info(op_name)
+    arguments = [*info["inputs"], *info["params"]]
+    return OperatorArguments(len(arguments), [a[0] for a in arguments], [a[1] for a in arguments])

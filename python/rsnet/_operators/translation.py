@@ -1,0 +1,272 @@
+"""The translation of a record of attributes into a definition for the core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .. import _core
+from ..parameter import Parameter
+from .attribute_table import HANDLERS, InputVariable
+from .attrs import Attrs, GradNode, kVarg
+from .checks import (
+    TYPES,
+    check_exec_type,
+    fail,
+    name_list,
+    resource_requests,
+    shape_list,
+    type_list,
+)
+from .definition import Definition, Facts
+from .gradient import Rule, Source
+
+if TYPE_CHECKING:
+    from .attributes import Entry
+
+
+class Translation:
+    """The functions of a definition, which call those of the record's attributes."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry, self.name, self.attr = entry, entry.name, entry.attr
+
+    def definition(self) -> Definition:
+        """The operator as the core takes it."""
+        param = self.entry._param
+        is_struct = isinstance(param, type) and issubclass(param, Parameter)
+        open_schema = param is not None and not is_struct
+        schema = param._schema if is_struct else _core.Schema([], open=open_schema)
+        d = Definition(self.name, schema)
+        d.aliases = list(self.entry._aliases)
+        d.doc = self.entry._doc if is_struct else self.entry._doc + self._parameter_docs()
+        d.key_var_num_args = self.entry._key_var_num_args
+        d.input_docs = self._input_docs()
+        d.make = self._make
+        for name in self.entry._attributes:
+            handler = HANDLERS.get(name)
+            if handler is not None:
+                handler(self, name, d)
+        # A backward operator is given the attrs of its forward node, whose facts are others.
+        d.facts = self._facts if d.is_backward else lambda attrs: attrs.facts
+        return d
+
+    def _parameter_docs(self) -> str:
+        if not self.entry._param_docs:
+            return ""
+        fields = [f"{n} : {kind}\n    {doc}" for n, (kind, doc) in self.entry._param_docs.items()]
+        return "\n\nParameters read by the operator itself:\n\n" + "\n".join(fields)
+
+    def _input_docs(self) -> list[tuple[str, str, str]]:
+        inputs = [a for a in self.entry._arguments if "NDArray" in a[1] or "Symbol" in a[1]]
+        if inputs:
+            return inputs
+        kind = "NDArray-or-Symbol"
+        if self.entry._key_var_num_args or self.entry._num_inputs == kVarg:
+            return [("data", kind + "[]", "The inputs.")]
+        count = self.entry._num_inputs if isinstance(self.entry._num_inputs, int) else 1
+        names: Sequence[str] = ["data"] if count == 1 else [f"data{i}" for i in range(count)]
+        if self.attr("FListInputNames") is not None:
+            try:
+                attrs = Attrs(self.name, None, {})
+                names = name_list(self.name, "FListInputNames", self.attr("FListInputNames")(attrs))
+            except Exception:  # the names depend on parameters: only the signature suffers
+                pass
+        return [(n, kind, "") for n in names]
+
+    def _make(self, values: tuple[Any, ...], given: dict[str, Any]) -> Attrs:
+        param = self.entry._param
+        texts = {k: str(v) for k, v in given.items()}
+        attrs = Attrs(self.name, None, texts)
+        if isinstance(param, type) and issubclass(param, Parameter):
+            attrs.parsed = param.from_values(values)
+        elif param is not None:
+            attrs.parsed = param(attrs.dict)
+        attrs.facts = self._facts(attrs)
+        self._check_exec_type(attrs)
+        if self.attr("FInplaceIdentity") is not None and self.attr("FInplaceOption") is None:
+            raise fail(self.name, "FInplaceIdentity is about FInplaceOption, which is not there")
+        if self.attr("FSetInputVarAttrOnCompose") is not None:
+            attrs.variable_attrs = self._set_on_variables(attrs)
+        # Mistakes in hints show at the call, not where a graph is planned.
+        if not self.attr("TIsBackward", False):
+            for attribute, check in (
+                ("FInplaceOption", self._inplace),
+                ("FResourceRequest", self._resources),
+            ):
+                if self.attr(attribute) is not None:
+                    check(attrs)
+        return attrs
+
+    def _facts(self, attrs: Attrs) -> Facts:
+        inputs = self._names(attrs, "FListInputNames", self._count(attrs, "inputs"), "data")
+        outputs = self._names(attrs, "FListOutputNames", self._count(attrs, "outputs"), "output")
+        visible = self.attr("FNumVisibleOutputs")
+        mutated = self._indices(attrs, "FMutateInputs", len(inputs))
+        ignored = self._indices(attrs, "FIgnoreInputs", len(inputs))
+        n = len(outputs) if visible is None else visible(attrs)
+        if not isinstance(n, int) or not 0 < n <= len(outputs):
+            raise fail(
+                self.name, f"FNumVisibleOutputs returned {n!r}, expected 1 to {len(outputs)}"
+            )
+        return Facts(inputs, outputs, n, mutated, ignored)
+
+    def _check_exec_type(self, attrs: Attrs) -> None:
+        function = self.attr("FExecType")
+        if function is not None:
+            check_exec_type(self.name, "FExecType", function(attrs))
+
+    def _set_on_variables(self, attrs: Attrs) -> list[tuple[str, str, str]]:
+        function, found = self.attr("FSetInputVarAttrOnCompose"), []
+        for i, name in enumerate(attrs.facts.inputs):
+            var = InputVariable(name)
+            function(attrs, var, i)
+            found += [(name, key, text) for key, text in var.dict.items()]
+        return found
+
+    def _variable_attrs(self, attrs: Attrs) -> list[tuple[str, str, str]]:
+        return attrs.variable_attrs
+
+    def _count(self, attrs: Attrs, which: str) -> int:
+        count = getattr(self.entry, "_num_" + which)
+        if callable(count):
+            what = f"what the function of set_num_{which} returned"
+            return self.entry._number(what, count(attrs), int(which == "outputs"))
+        return self._counted(attrs) if count == kVarg else count
+
+    def _counted(self, attrs: Attrs) -> int:
+        """How many inputs a call has, by the parameter that counts them."""
+        key = self.entry._key_var_num_args
+        if key is None:
+            raise fail(
+                self.name,
+                "the number of inputs is op.kVarg (any number): name the parameter that counts "
+                "them with set_key_var_num_args",
+            )
+        n = getattr(attrs.parsed, key, None)
+        if n is None:
+            try:
+                n = int(attrs.dict[key])
+            except (KeyError, ValueError):
+                raise fail(
+                    self.name, f"parameter '{key}', which counts the inputs, is not given"
+                ) from None
+        return self.entry._number(f"parameter '{key}', which counts the inputs,", n, 0)
+
+    def _names(self, attrs: Attrs, attribute: str, n: int, word: str) -> tuple[str, ...]:
+        listed = self.attr(attribute)
+        if listed is None:
+            return (word,) if n == 1 else tuple(f"{word}{i}" for i in range(n))
+        names = name_list(self.name, attribute, listed(attrs))
+        if len(names) != n:
+            raise fail(self.name, f"{attribute} returned {len(names)} names, expected {n}")
+        return names
+
+    def _indices(self, attrs: Attrs, attribute: str, n: int) -> tuple[int, ...]:
+        function = self.attr(attribute)
+        if function is None:
+            return ()
+        indices = function(attrs)
+        if not isinstance(indices, (list, tuple)) or not all(
+            isinstance(i, int) and 0 <= i < n for i in indices
+        ):
+            raise fail(
+                self.name, f"{attribute} returned {indices!r}, expected numbers of the {n} inputs"
+            )
+        return tuple(indices)
+
+    def _infer_shape(self, attrs: Attrs, ins: list[Any], outs: list[Any], exact: bool) -> Any:
+        ins, outs = list(ins), list(outs)
+        # What the function returns says nothing that the extents do not say: 0 is unknown.
+        self.attr("FInferShape")(attrs, ins, outs)
+        what = "FInferShape: "
+        return (
+            shape_list(self.name, what + "inputs", ins, attrs.facts.inputs),
+            shape_list(self.name, what + "outputs", outs, attrs.facts.outputs),
+            None,
+        )
+
+    def _infer_type(self, attrs: Attrs, ins: list[Any], outs: list[Any]) -> Any:
+        in_types, out_types = [TYPES[t] for t in ins], [TYPES[t] for t in outs]
+        self.attr("FInferType")(attrs, in_types, out_types)
+        what = "FInferType: "
+        return (
+            type_list(self.name, what + "inputs", in_types, attrs.facts.inputs),
+            type_list(self.name, what + "outputs", out_types, attrs.facts.outputs),
+        )
+
+    def _inplace(self, attrs: Attrs) -> list[tuple[int, int, bool]]:
+        """The in-place pairs; those of a backward operator count its own inputs and outputs."""
+        pairs = self.attr("FInplaceOption")(attrs)
+        facts = self._facts(attrs)
+        n_in, n_out = len(facts.inputs), len(facts.outputs)
+        try:
+            pairs = [(i.__index__(), o.__index__()) for i, o in pairs]
+            fits = all(0 <= i < n_in and 0 <= o < n_out for i, o in pairs)
+        except (TypeError, ValueError, AttributeError):
+            fits = False
+        if not fits:
+            raise fail(
+                self.name,
+                f"FInplaceOption returned {pairs!r}, expected pairs of one of the {n_in} inputs "
+                f"and one of the {n_out} outputs",
+            )
+        identity = self.attr("FInplaceIdentity")
+        same = identity(attrs) if identity else [False] * len(pairs)
+        if not isinstance(same, (list, tuple)) or len(same) != len(pairs):
+            raise fail(self.name, f"FInplaceIdentity returned {same!r} for {len(pairs)} pairs")
+        return [(i, o, bool(s)) for (i, o), s in zip(pairs, same)]
+
+    def _resources(self, attrs: Attrs, *shapes: list[Any]) -> list[tuple[str, int]]:
+        answer = self.attr("FResourceRequest")(attrs)
+        return resource_requests(self.name, "FResourceRequest", answer)
+
+    def _accumulates(self, attrs: Attrs) -> bool:
+        return bool(self.attr("TAccumulates"))
+
+    def _state(self, attrs: Attrs, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
+        return self.attr("FCreateOpState")(attrs, ctx, shapes, [TYPES[t] for t in types])
+
+    def _runner(self, name: str, stateful: bool) -> Callable[..., Any]:
+        """The kernel of an attribute, whose function gets the attrs or the state."""
+        function = self.entry._attributes[name][1]
+        requests = self.attr("FResourceRequest")
+        stateless = stateful and self.attr("FCreateOpState") is None
+
+        def run(attrs: Attrs, state: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> Any:
+            if stateless and state is None:  # a backward operator has the state of its forward one
+                raise fail(self.name, f"{name} needs a state: there is no FCreateOpState")
+            if requests is not None:
+                ctx.request(self._resources(attrs))
+            return function(state if stateful else attrs, ctx, ins, req, outs)
+
+        return run
+
+    def _gradient(self) -> Any:
+        function = self.attr("FGradient")
+        if function is None:
+            return None
+        simple = getattr(function, "backward", None)
+        if simple is not None:
+            backward, inputs, outputs = simple
+
+            def deps(attrs: Attrs, n_in: int, n_out: int) -> list[tuple[Source, int]]:
+                entries = [(Source.OUT_GRAD, i) for i in range(n_out)]
+                if inputs:
+                    entries += [(Source.INPUT, i) for i in range(n_in)]
+                if outputs:
+                    entries += [(Source.OUTPUT, i) for i in range(n_out)]
+                return entries
+
+            return ("backward", backward, deps)
+
+        def rule(
+            attrs: Attrs, name: str, needed: list[bool], present: list[bool], n_out: int, specs: Any
+        ) -> Any:
+            program = Rule()
+            node = GradNode(program, attrs, name, n_out)
+            grads = program.entries(Source.OUT_GRAD, len(present))
+            results = function(node, grads[: attrs.facts.visible])
+            return program.program(self.name, results, len(needed))
+
+        return ("rule", rule)

@@ -1,0 +1,1 @@
+"""User operators: an operator registry, a kernel registry and a gradient registry."""

@@ -1,0 +1,138 @@
+"""Attributes of user operators, of OneFlow's 14 kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...base import MXNetError
+from ...parameter import MISSING, schema_field
+from ..checks import dtype_name, fail, unknown
+
+_INT = (int, np.integer)
+_KINDS: dict[str, str] = {
+    "int32": "int32", "int64": "int64", "bool": "bool", "float": "float", "double": "double",
+    "string": "string", "shape": "shape", "data_type": "dtype", "list_int32": "int32s",
+    "list_int64": "shape", "list_float": "floats", "list_data_type": "dtypes",
+    "list_shape": "shapes", "list_string": "strings",
+}  # fmt: skip
+_TYPES_OF_KINDS: dict[Any, str] = {
+    float: "float", int: "int64", bool: "bool", str: "string", tuple: "shape",
+    np.dtype: "data_type",
+}  # fmt: skip
+_LIMITS = {"int32": 2**31, "int64": 2**63, "list_int32": 2**31, "list_int64": 2**63}
+
+
+class Attr:
+    """An attribute of a user operator.
+
+    Parameters
+    ----------
+    kind : type or str
+        A Python type or one of the 14 kinds: int32, int64, bool, float, double, string, shape,
+        data_type, list_int32, list_int64, list_float, list_data_type, list_shape, list_string.
+    default : optional
+        Without it the attribute must be set.
+    check : callable, optional
+        ``check(value)`` refuses a value by returning False or a text, or by raising. It is tried on
+        the default at once.
+    """
+
+    def __init__(
+        self,
+        kind: Any,
+        default: Any = MISSING,
+        check: Callable[[Any], Any] | None = None,
+        *,
+        doc: str = "",
+    ) -> None:
+        name = _TYPES_OF_KINDS.get(kind) if not isinstance(kind, str) else kind
+        if name not in _KINDS:
+            raise unknown("Attr", "kind", kind, _KINDS)
+        self.kind: str = name
+        self.check = check
+        self.doc = doc
+        self.required = default is MISSING
+        self.default = None if self.required else self.normal("Attr", "default", default)
+
+    def normal(self, op: str, name: str, value: Any) -> Any:
+        """``value`` in the kind's normal form; an error if it is of another kind."""
+        kind = self.kind
+        if kind.startswith("list_"):
+            if isinstance(value, (str, bytes)) or not isinstance(value, (list, tuple, np.ndarray)):
+                raise self._wrong(op, name, value)
+            return tuple(self._item(op, name, kind[5:], v, value) for v in value)
+        return self._item(op, name, kind, value, value)
+
+    def _item(self, op: str, name: str, kind: str, item: Any, whole: Any) -> Any:
+        is_bool = isinstance(item, (bool, np.bool_))
+        if kind in ("int32", "int64"):
+            if isinstance(item, _INT) or is_bool:  # as in OneFlow, a bool is an int
+                limit = _LIMITS[kind]
+                if -limit <= int(item) < limit:
+                    return int(item)
+                raise fail(op, f"attribute '{name}' is {item}, out of the range of {kind}")
+        elif kind == "bool":
+            if is_bool:
+                return bool(item)
+        elif kind in ("float", "double"):
+            if isinstance(item, (float, np.floating)):
+                return float(item)
+        elif kind == "string":
+            if isinstance(item, str):
+                return item
+        elif kind == "shape":
+            if isinstance(item, (list, tuple)) and all(isinstance(d, _INT) for d in item):
+                return tuple(int(d) for d in item)
+        elif kind == "data_type":
+            text = dtype_name(item)
+            if text is not None:
+                return text
+        raise self._wrong(op, name, whole)
+
+    def _wrong(self, op: str, name: str, value: Any) -> MXNetError:
+        return fail(op, f"attribute '{name}' is {value!r}, expected kind {self.kind}")
+
+    def verify(self, op: str, name: str, value: Any) -> None:
+        """Runs the check function."""
+        if self.check is not None:
+            refuse(op, f"attribute '{name}'", self.check(value))
+
+    # The core's schema ---------------------------------------------------------------------------
+
+    def spec(self, name: str) -> dict[str, Any]:
+        default = MISSING if self.required else self.default
+        return schema_field(name, _KINDS[self.kind], default, doc=self.doc)
+
+    def compared(self, op: str, name: str, how: str, value: Any) -> str:
+        """The text by which the core compares an attribute of this kind with ``value``.
+
+        As in Python, equal numbers are equal whatever their types: True and 1, (1.0,) and [1].
+        """
+        kind, number = self.kind, isinstance(value, (*_INT, bool, float, np.number, np.bool_))
+        numeric = kind in ("int32", "int64", "float", "double")
+        if how not in ("==", "!=") and not (numeric and number) and kind != "string":
+            raise fail(
+                op,
+                f"a kernel condition compares attribute '{name}' of kind {kind} "
+                f"by {how} with {value!r}; only numbers and strings have an order",
+            )
+        if numeric and number:
+            return repr((value.item() if isinstance(value, np.generic) else value) + 0)
+        if kind == "bool" and number and value in (0, 1):
+            value = bool(value)
+        if kind == "list_float" and isinstance(value, (list, tuple)):
+            value = [float(v) if isinstance(v, (*_INT, bool)) else v for v in value]
+        return str(self.normal(op, name, value))
+
+
+def refuse(op: str, what: str, answer: Any) -> None:
+    """Turns the answer of a check function into an error if it refuses."""
+    if answer is None or answer is True:
+        return
+    if isinstance(answer, str):
+        raise fail(op, answer)
+    if not answer:
+        raise fail(op, f"the check of {what} failed")

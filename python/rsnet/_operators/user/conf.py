@@ -1,0 +1,70 @@
+"""Confs of user operators: the description of one use as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..checks import fail, unknown
+from ..definition import Facts
+from .arguments import Arg
+
+
+class Conf:
+    """One use of a user operator: how many arrays each argument has, and all attributes."""
+
+    __slots__ = ("definition", "counts", "attrs", "facts", "starts")
+
+    def __init__(self, definition: Any, counts: dict[str, int], attrs: dict[str, Any]) -> None:
+        self.definition = definition
+        self.counts = counts
+        self.attrs = attrs
+        d = definition
+        names = {}
+        self.starts: dict[str, int] = {}
+        for args in (d.inputs, d.outputs):
+            listed: list[str] = []
+            for arg in args:
+                self.starts[arg.name] = len(listed)
+                listed += [arg.tensor(i) for i in range(counts[arg.name])]
+            names[args is d.outputs] = tuple(listed)
+        self.facts = Facts(names[False], names[True], len(names[True]))
+
+    def position(self, arg: str, i: int, args: Sequence[Arg]) -> int:
+        """Where array ``i`` of argument ``arg`` stands among all inputs or outputs."""
+        if not any(a.name == arg for a in args):
+            what = "input" if args is self.definition.inputs else "output"
+            raise unknown(self.definition.name, what, arg, [a.name for a in args])
+        n = self.counts[arg]
+        if not 0 <= i < n:
+            plural = "array" if n == 1 else "arrays"
+            raise fail(
+                self.definition.name,
+                f"argument '{arg}' has {n} {plural}, index {i} is out of range",
+            )
+        return self.starts[arg] + i
+
+    def attr(self, name: str) -> Any:
+        """The value of an attribute."""
+        if name not in self.definition.attrs:
+            raise unknown(self.definition.name, "attribute", name, self.definition.attrs)
+        return self.attrs[name]
+
+
+class _NotGiven(BaseException):
+    """Ends a check of the defaults that reads an attribute which has none."""
+
+
+class Defaults(dict[str, Any]):
+    """The attributes of a conf before any is given."""
+
+    def __missing__(self, key: str) -> Any:
+        raise _NotGiven(key)
+
+
+def check_as_far_as(check: Callable[[Any], Any], conf: Conf) -> Any:
+    """The answer of a check function on defaults; None if it needs an attribute that has none."""
+    try:
+        return check(conf)
+    except _NotGiven:
+        return None

@@ -1,0 +1,185 @@
+"""The contexts of inference, kernel and gradient functions of user operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import ndarray as nd
+from ...base import MXNetError, MXTypeError
+from ..checks import fail, unknown
+from ..operands import OpReq, assign
+from .conf import Conf
+
+
+class _Context:
+    """Operands by argument name and index, and the attributes."""
+
+    __slots__ = ("conf", "ins", "outs")
+
+    def __init__(self, conf: Conf, ins: Any, outs: Any) -> None:
+        self.conf, self.ins, self.outs = conf, ins, outs
+
+    def inp(self, name: str, i: int = 0) -> Any:
+        """Array ``i`` of an input argument; read-only."""
+        return self.ins[self.conf.position(name, i, self.conf.definition.inputs)]
+
+    def out(self, name: str, i: int = 0) -> Any:
+        """Array ``i`` of an output argument."""
+        return self.outs[self.conf.position(name, i, self.conf.definition.outputs)]
+
+    def attr(self, name: str) -> Any:
+        """The value of an attribute, in the normal form of its kind."""
+        return self.conf.attr(name)
+
+    def count(self, name: str) -> int:
+        """Number of arrays of an argument."""
+        try:
+            return self.conf.counts[name]
+        except KeyError:
+            raise unknown(self.conf.definition.name, "argument", name, self.conf.counts) from None
+
+
+class ShapeUnknown(MXNetError):
+    """A function of types and shapes read a shape where types alone are known."""
+
+
+#: The shape of an input while a graph is asked for its types alone.
+UNKNOWN: Any = object()
+
+
+class TensorDesc:
+    """Shape and element type of an input or output."""
+
+    __slots__ = ("_shape", "dtype")
+
+    def __init__(self, shape: Any, dtype: Any) -> None:
+        self._shape, self.dtype = shape, dtype
+
+    @property
+    def shape(self) -> Any:
+        """The extents, a tuple of int."""
+        if self._shape is UNKNOWN:
+            raise ShapeUnknown("infer reads a shape that is not known yet")
+        return self._shape
+
+    @shape.setter
+    def shape(self, shape: Any) -> None:
+        self._shape = shape
+
+    def like(self, other: TensorDesc) -> TensorDesc:
+        """Takes over shape and type of ``other``."""
+        self._shape, self.dtype = other._shape, other.dtype
+        return self
+
+
+class InputDesc(TensorDesc):
+    """Shape and element type of an input, which cannot be set."""
+
+    __slots__ = ()
+
+    def __init__(self, shape: Any, dtype: Any) -> None:
+        object.__setattr__(self, "_shape", shape)
+        object.__setattr__(self, "dtype", dtype)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise MXTypeError(f"infer: the {name} of an input is read-only")
+
+
+class InferContext(_Context):
+    """What ``infer`` and ``infer_dtype`` see.
+
+    ``inp(name, i=0)`` and ``out(name, i=0)`` have a ``shape`` (tuple of int) and a ``dtype`` (NumPy
+    type); those of inputs are read-only. Outputs start as copies of the first input; the function
+    sets what is different, or calls ``out.like(inp)``. An unknown argument
+    and an index out of range are MXNetErrors.
+
+    >>> from rsnet import nd, op
+    >>> def infer(ctx):
+    ...     n, c = ctx.inp("in").shape
+    ...     ctx.out("out").shape = (n,)
+    ...     ctx.out("out").dtype = "int32"
+    >>> _ = op.define("doc_rows", inputs="in", infer=infer)
+    >>> @op.kernel("doc_rows")
+    ... def _(ctx):
+    ...     ctx.out("out")[:] = ctx.inp("in").asnumpy().argmax(1)
+    >>> nd.doc_rows(nd.array([[1, 3], [5, 2]])).asnumpy().tolist()
+    [1, 0]
+    """
+
+    __slots__ = ()
+
+    def __init__(self, conf: Conf, shapes: Sequence[Any], types: Sequence[Any]) -> None:
+        ins = [InputDesc(s, t) for s, t in zip(shapes, types)]
+        first: TensorDesc = ins[0] if ins else TensorDesc(None, None)
+        outs = [TensorDesc(first._shape, first.dtype) for _ in conf.facts.outputs]
+        super().__init__(conf, ins, outs)
+
+
+class ComputeContext(_Context):
+    """What a kernel sees.
+
+    ``inp(name, i=0)`` and ``out(name, i=0)`` are NDArrays over the operands' memory, valid until
+    the kernel returns; inputs are read-only, and outputs are written by assigning to their elements
+    (requests are honoured). ``tmp`` is the scratch memory (NDArray of uint8) or None,
+    ``state`` what ``state=`` made, ``stream`` None on the CPU. An unknown argument
+    or attribute is an MXNetError.
+
+    >>> from rsnet import nd, op
+    >>> _ = op.define("doc_mean", inputs="in*1+",
+    ...               infer=lambda ctx: ctx.out("out").like(ctx.inp("in")))
+    >>> @op.kernel("doc_mean")
+    ... def _(ctx):
+    ...     n = ctx.count("in")
+    ...     ctx.out("out")[:] = sum(ctx.inp("in", i) for i in range(n)) / n
+    >>> nd.doc_mean(nd.array([1, 2]), nd.array([3, 6])).asnumpy()
+    array([2., 4.], dtype=float32)
+    """
+
+    __slots__ = ("ctx", "req", "tmp", "state")
+
+    def __init__(self, conf: Conf, ctx: Any, ins: Any, req: Any, outs: Any) -> None:
+        super().__init__(conf, ins, outs)
+        self.ctx, self.req = ctx, req
+        self.tmp: Any = None
+        self.state: Any = None
+
+    def request(self, name: str, i: int = 0) -> OpReq:
+        """What is asked of array ``i`` of an output argument.
+
+        ``add`` occurs only if the kernel is registered with ``accumulates=True``.
+        """
+        req: OpReq = self.req[self.conf.position(name, i, self.conf.definition.outputs)]
+        return req
+
+    def assign(self, name: str, value: Any, i: int = 0) -> None:
+        """Stores ``value`` in an output as the request asks."""
+        assign(self.out(name, i), self.request(name, i), value)
+
+    @property
+    def stream(self) -> Any:
+        """The stream of the device: None on the CPU."""
+        return self.ctx.stream
+
+    @property
+    def is_train(self) -> bool:
+        """Whether the run is in training mode."""
+        return bool(self.ctx.is_train)
+
+
+def scratch(k: Any, context: ComputeContext) -> Any:
+    """The scratch memory that kernel ``k`` asks for; None for no bytes."""
+    given = k.tmp(context) if callable(k.tmp) else k.tmp
+    n = checked_bytes(f"{context.conf.definition.name}: kernel {k.name}", given)
+    if n == 0:
+        return None
+    return nd.empty((n,), dtype="uint8")
+
+
+def checked_bytes(where: str, n: Any) -> int:
+    """``n`` if it is a size of scratch memory."""
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 0 <= n < 2**63:
+        raise fail(where, f"tmp is {n!r}, expected bytes: 0 to 2**63 - 1")
+    return int(n)

@@ -1,0 +1,269 @@
+"""A user operator in the registry, and its definition for the core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ... import _core
+from ...parameter import schema_field
+from ..checks import fail, unknown
+from ..definition import Definition, KernelSpec
+from .arguments import Arg, parse_args
+from .attr import Attr, refuse
+from .condition import Condition
+from .conf import Conf, Defaults, check_as_far_as
+from .contexts import ComputeContext, scratch
+from .inference import Inference
+from .recipes import gradient_rule
+
+
+class Kernel(NamedTuple):
+    """One way to compute a user operator."""
+
+    name: str
+    where: Condition
+    priority: int
+    compute: Callable[[Any], Any]
+    #: Makes the state or kernel object of one operator instance.
+    create: Callable[[Any], Any] | None
+    tmp: Any
+    inplace: tuple[tuple[str, str], ...]
+    always_compute: bool
+    accumulates: bool = False
+
+
+class UserOpDefinition:
+    """A user operator in the registry; ``sbp`` holds its distribution rules as given."""
+
+    def __init__(self, name: str, inputs: Any, outputs: Any, attrs: dict[str, Attr]) -> None:
+        self.name = name
+        #: The operator's name in ``nd`` and ``sym``.
+        self.registered = name
+        self.inputs: tuple[Arg, ...] = parse_args(name, "input", inputs)
+        self.outputs: tuple[Arg, ...] = parse_args(name, "output", outputs)
+        self.attrs = attrs
+        self.check: Callable[[Any], Any] | None = None
+        self.inference: Inference
+        self.sbp: Any = None
+        self.doc = ""
+        self.kernels: list[Kernel] = []
+        self.grad: Callable[[Any], Any] | None = None
+
+    def __repr__(self) -> str:
+        ins = ", ".join(a.name for a in self.inputs)
+        outs = ", ".join(a.name for a in self.outputs)
+        return f"<user operator {self.name}: {ins} -> {outs}>"
+
+    # Confs -------------------------------------------------------------------------------------
+
+    def conf(self, counts: dict[str, int], attrs: dict[str, Any]) -> Conf:
+        """A complete, checked conf; ``attrs`` in normal form."""
+        for arg in (*self.inputs, *self.outputs):
+            n = counts.get(arg.name)
+            if n is None:
+                n = counts[arg.name] = 0 if arg.optional else arg.count
+            arg.check(self.name, n)
+        if not any(counts[arg.name] for arg in self.outputs):
+            raise fail(self.name, "all outputs are absent, expected at least one")
+        for key in attrs:
+            if key not in self.attrs:
+                raise unknown(self.name, "attribute", key, self.attrs)
+        full = {}
+        for key, declared in self.attrs.items():
+            if key in attrs:
+                full[key] = attrs[key]
+            elif declared.required:
+                raise fail(self.name, f"attribute '{key}' of kind {declared.kind} is not set")
+            else:
+                full[key] = declared.default
+            declared.verify(self.name, key, full[key])
+        conf = Conf(self, counts, full)
+        if self.check is not None:
+            refuse(self.name, "the attributes", self.check(conf))
+        return conf
+
+    def check_defaults(self) -> None:
+        """Runs all checks on the defaults, as far as there are defaults."""
+        counts = {a.name: a.count for a in (*self.inputs, *self.outputs)}
+        defaults = Defaults((k, a.default) for k, a in self.attrs.items() if not a.required)
+        for key, value in defaults.items():
+            self.attrs[key].verify(self.name, key, value)
+        if self.check is not None:
+            answer = check_as_far_as(self.check, Conf(self, counts, defaults))
+            refuse(self.name, "the attributes", answer)
+
+    # The core's side ---------------------------------------------------------------------------
+
+    @property
+    def _variable(self) -> list[Arg]:
+        return [a for a in self.inputs if not a.fixed]
+
+    @property
+    def _has_fixed_outputs(self) -> bool:
+        return all(a.fixed for a in self.outputs)
+
+    def _specs(self) -> list[dict[str, Any]]:
+        """The schema: the attributes, and the parameters that count arrays."""
+        specs = [declared.spec(key) for key, declared in self.attrs.items()]
+        if self._variable:
+            specs.append(schema_field("num_args", "int32", -1, doc="Number of input arrays."))
+            doc = "Number of arrays of each input argument."
+            specs.append(schema_field("arg_counts", "shape", (), doc=doc))
+        if not self._has_fixed_outputs:
+            doc = "Number of arrays of each output argument; by default the least there can be."
+            specs.append(schema_field("out_counts", "shape", (), doc=doc))
+        return specs
+
+    def call_params(self, conf: Conf) -> dict[str, Any]:
+        """A conf as parameters of a call of the registered operator."""
+        params = dict(conf.attrs)
+        if self._variable:
+            counts = tuple(conf.counts[a.name] for a in self.inputs)
+            params["num_args"], params["arg_counts"] = sum(counts), counts
+        if not self._has_fixed_outputs:
+            params["out_counts"] = tuple(conf.counts[a.name] for a in self.outputs)
+        return params
+
+    def install(self, *, replace: bool) -> None:
+        d = Definition(self.registered, _core.Schema(self._specs()))
+        d.doc = self.doc
+        kind = "NDArray-or-Symbol"
+        if self._variable:
+            d.key_var_num_args = "num_args"
+            d.input_docs = [("data", kind + "[]", "The inputs.")]
+        else:
+            d.input_docs = [(a.tensor(i), kind, "") for a in self.inputs for i in range(a.count)]
+        d.make = self._make
+        d.facts = lambda conf: conf.facts
+        d.infer_shape = self._infer_shape
+        d.infer_type = self._infer_type
+        d.infer_both = lambda conf, shapes, types: self.inference.both(conf, shapes, types)
+        d.inplace = self._inplace
+        outs, ins = {a.name for a in self.outputs}, {a.name for a in self.inputs}
+        for k in self.kernels:
+            for o, i in k.inplace:
+                if o not in outs or i not in ins:
+                    raise fail(
+                        self.name,
+                        f"kernel {k.name} proposes ('{o}', '{i}') in place, "
+                        f"outputs are {sorted(outs)}, inputs {sorted(ins)}",
+                    )
+        d.gradient = ("rule", gradient_rule(self))
+        if any(k.create for k in self.kernels):
+            d.state = lambda conf, ctx, shapes, types: {}
+        d.kernels = [
+            KernelSpec(
+                k.name,
+                k.where.resolved(self._tensor, self._compared),
+                k.priority,
+                self._run(k),
+                accumulates=k.accumulates,
+            )
+            for k in self.kernels
+        ]
+        d.install(replace=replace)
+
+    def _tensor(self, arg: str, i: int) -> str:
+        for a in (*self.inputs, *self.outputs):
+            if a.name == arg:
+                return a.tensor(i)
+        known = [a.name for a in (*self.inputs, *self.outputs)]
+        raise unknown(f"{self.name}: kernel condition", "argument", arg, known)
+
+    def _compared(self, attribute: str, how: str, value: Any) -> str:
+        if attribute not in self.attrs:
+            raise unknown(f"{self.name}: kernel condition", "attribute", attribute, self.attrs)
+        return self.attrs[attribute].compared(self.name, attribute, how, value)
+
+    def _make(self, values: tuple[Any, ...], given: dict[str, Any]) -> Conf:
+        attrs = dict(zip(self.attrs, values))
+        more = iter(values[len(self.attrs) :])
+        counts: dict[str, int] = {}
+        if self._variable:
+            total, listed = next(more), next(more)
+            if listed:
+                counts = self._listed("arg_counts", listed, self.inputs)
+            elif total >= 0:
+                counts = self._share_out(total)
+        if not self._has_fixed_outputs:
+            listed = next(more)
+            least = [0 if a.optional else a.count for a in self.outputs]
+            counts |= self._listed("out_counts", listed or least, self.outputs)
+        return self.conf(counts, attrs)
+
+    def _listed(self, key: str, counts: Sequence[int], args: Sequence[Arg]) -> dict[str, int]:
+        if len(counts) != len(args):
+            raise fail(
+                self.name,
+                f"{key} has {len(counts)} counts, expected {len(args)}: "
+                + ", ".join(a.name for a in args),
+            )
+        return {a.name: n for a, n in zip(args, counts)}
+
+    def _share_out(self, total: int) -> dict[str, int]:
+        """Counts from the number of all inputs: it decides them if one argument is variable, or if
+        optional ones are filled in order. It is ambiguous if several take any number."""
+        counts = {a.name: (0 if a.optional else a.count) for a in self.inputs}
+        rest = total - sum(counts.values())
+        open_ended = [a.name for a in self.inputs if a.at_least and not a.optional]
+        if len(open_ended) > 1 and rest > 0:
+            raise fail(
+                self.name,
+                f"{total} arrays can be shared out in several ways, because the inputs "
+                f"{' and '.join(open_ended)} take any number each: pass the number of arrays of "
+                f"every input, in order, as arg_counts=({', '.join(a.name for a in self.inputs)})",
+            )
+        if rest < 0:
+            least = total - rest
+            raise fail(
+                self.name,
+                f"the inputs are {total} arrays, expected at least {least}: "
+                + ", ".join(f"{a.name} {a.count}" for a in self.inputs if not a.optional),
+            )
+        for arg in self.inputs:
+            if arg.optional and rest >= arg.count:
+                counts[arg.name] = arg.count
+                rest -= arg.count
+            if arg.at_least and counts[arg.name] and rest > 0:
+                counts[arg.name] += rest
+                rest = 0
+        if rest != 0:
+            last = self._variable[-1]
+            counts[last.name] += rest
+        return counts
+
+    def _infer_shape(self, conf: Conf, ins: list[Any], outs: list[Any], exact: bool) -> Any:
+        return (ins, self.inference.shapes(conf, ins), True) if exact else None
+
+    def _infer_type(self, conf: Conf, ins: list[Any], outs: list[Any]) -> Any:
+        return None if ins and not any(ins) else self.inference.types(conf, ins)
+
+    def _inplace(self, conf: Conf) -> list[tuple[int, int, bool]]:
+        if not self.kernels:
+            return []
+        common = set(self.kernels[0].inplace)
+        for k in self.kernels[1:]:
+            common &= set(k.inplace)
+        return [
+            (conf.position(i, 0, self.inputs), conf.position(o, 0, self.outputs), False)
+            for o, i in sorted(common)
+        ]
+
+    def _run(self, k: Kernel) -> Callable[..., Any]:
+        compute, create = k.compute, k.create
+
+        def run(conf: Conf, state: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> Any:
+            if not k.always_compute and outs and not any(o.size for o in outs):
+                return None
+            context = ComputeContext(conf, ctx, ins, req, outs)
+            if k.tmp:
+                context.tmp = scratch(k, context)
+            if create is None:
+                return compute(context)
+            if k.name not in state:
+                state[k.name] = create(context)
+            context.state = state[k.name]
+            return compute(context)
+
+        return run

@@ -1,0 +1,273 @@
+"""The functions that register user operators: ``define``, ``kernel``, ``grad``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import _core
+from .. import registry
+from ..checks import argument_name, fail, free_name, function_name
+from .attr import Attr
+from .condition import ALWAYS, Condition
+from .contexts import ComputeContext, InferContext, checked_bytes
+from .definition import Kernel, UserOpDefinition
+from .inference import Inference
+
+#: Keywords of every call, and the parameters that count arrays.
+RESERVED = ("name", "out", "ctx", "attr", "num_args", "arg_counts", "out_counts")
+
+
+def define(
+    name: str,
+    *,
+    inputs: str | Sequence[str],
+    outputs: str | Sequence[str] = "out",
+    attrs: dict[str, Attr] | None = None,
+    check: Callable[[Any], Any] | None = None,
+    infer: Callable[[InferContext], Any] | None = None,
+    infer_dtype: Callable[[InferContext], Any] | None = None,
+    sbp: Any = None,
+    doc: str = "",
+    _registered: str = "",
+) -> UserOpDefinition:
+    """Registers a user operator: ``nd.<name>`` and ``sym.<name>``, as soon as it has a kernel.
+
+    Parameters
+    ----------
+    inputs, outputs : str
+        Arguments separated by commas: ``x`` exactly one array, ``x*5`` five, ``x*2+`` at least two,
+        ``x?`` optional, ``x*5?`` none or five, ``x*5+?`` none or at least five. Outputs that vary
+        are as many as the call's ``out_counts`` lists, one number for each output argument, or
+        as few as possible.
+    attrs : dict of str to Attr
+    check : callable, optional
+        ``check(conf)`` refuses a complete conf (``conf.attr(name)``) by returning False or a text,
+        or by raising. Defaults are checked at registration.
+    infer : callable
+        ``infer(ctx)`` sets shape and dtype of every output (:class:`InferContext`):
+        ``ctx.out("out").like(ctx.inp("in"))``. It may look at the shapes and dtypes of inputs.
+    infer_dtype : callable, optional
+        ``infer_dtype(ctx)`` sets the dtypes from the inputs' dtypes alone, and ``infer`` only has
+        to set the shapes. Needed only where a graph is asked for its types alone, and ``infer``
+        reads shapes.
+    sbp : optional
+        Distribution rules, stored with the operator.
+    doc : str, optional
+        What ``help(nd.<name>)`` and the documentation pages say.
+
+    Raises
+    ------
+    rsnet.MXNetError
+        A name is taken or occurs twice, there is no ``infer``, or a default is refused.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rsnet import nd, op
+    >>> def shape(ctx):
+    ...     ctx.out("out").shape = ctx.inp("in").shape[:-1]
+    >>> def dtype(ctx):
+    ...     ctx.out("out").dtype = np.int32
+    >>> op.define("doc_last_max", inputs="in", infer=shape, infer_dtype=dtype,
+    ...           doc="Where the largest element of the last axis is.")
+    <user operator doc_last_max: in -> out>
+    >>> @op.kernel("doc_last_max")
+    ... def _(ctx):
+    ...     ctx.out("out")[:] = ctx.inp("in").asnumpy().argmax(-1)
+    >>> nd.doc_last_max(nd.array([[1, 5, 2]])).asnumpy()
+    array([1], dtype=int32)
+    """
+    function_name("define", name)
+    free_name("define", _registered or name)
+    if name in registry.user_operators:
+        raise fail(f"user operator '{name}'", "already registered")
+    if infer is None:
+        raise fail(name, "an operator needs an infer function")
+    for what, function in (("infer", infer), ("infer_dtype", infer_dtype), ("check", check)):
+        if not (function is None or callable(function)):
+            raise fail(name, f"{what} is {function!r}, expected a function")
+    if not isinstance(attrs, dict | None):
+        raise fail(name, f"attrs is {attrs!r}, expected a dict of name to op.Attr")
+    if not isinstance(doc, str):
+        raise fail(name, f"doc is {doc!r}, expected a text")
+    d = UserOpDefinition(name, inputs, outputs, dict(attrs or {}))
+    if not d.outputs:
+        raise fail(name, "an operator has at least one output")
+    d.check, d.sbp, d.doc = check, sbp, doc
+    d.inference = Inference(name, infer, infer_dtype)
+    d.registered = _registered or name
+    names = [name, *(a.name for a in d.inputs), *(a.name for a in d.outputs), *d.attrs]
+    for n in names:
+        if names.count(n) > 1 or n == "tmp_buffer":
+            raise fail(name, f"the name '{n}' is used twice or reserved")
+    for key, declared in d.attrs.items():
+        argument_name(f"{name}: attrs", key)
+        if key in RESERVED:
+            raise fail(name, f"a call has a use of its own for '{key}': rename the attribute")
+        if not isinstance(declared, Attr):
+            raise fail(name, f"attribute '{key}' is {declared!r}, expected an op.Attr")
+    d.check_defaults()
+    d.kernels = list(registry.waiting_kernels.get(name, ()))
+    d.grad = registry.waiting_gradients.get(name)
+    d.install(replace=False)
+    registry.user_operators[name] = d
+    registry.waiting_kernels.pop(name, None)
+    registry.waiting_gradients.pop(name, None)
+    return d
+
+
+def kernel(
+    name: str,
+    *,
+    where: Condition = ALWAYS,
+    tmp: int | Callable[[ComputeContext], int] = 0,
+    inplace: Sequence[tuple[str, str]] = (),
+    state: Callable[[ComputeContext], Any] | None = None,
+    priority: int = 0,
+    always_compute: bool = False,
+    accumulates: bool = False,
+) -> Callable[[Any], Any]:
+    """Decorator: the function ``f(ctx)``, or class with ``compute(ctx)``, computes the operator.
+
+    Of the kernels whose condition holds, the one at the highest priority runs; none or several
+    there is an error that prints every condition with its truth.
+
+    Parameters
+    ----------
+    name : str
+        The operator; it may be defined later.
+    where : Condition
+        Built of :func:`device`, :func:`dtype`, :func:`ndim` and :func:`attr` with ``&``, ``|`` and
+        ``~``. Default: always.
+    tmp : int or callable
+        Bytes of scratch memory, or a function of the :class:`ComputeContext` that returns them:
+        ``ctx.tmp`` is an array of uint8, whose contents are undefined.
+    inplace : sequence of (str, str)
+        Pairs (output, input) that may share memory. A hint: it is taken where nothing else reads
+        the input and where every kernel proposes the pair.
+    state : callable, optional
+        ``state(ctx)`` makes ``ctx.state``, once for every node of an executor or recorded call. A
+        class is instantiated as often.
+    priority : int
+    always_compute : bool
+        Run although all outputs are empty.
+    accumulates : bool
+        The function handles the request ``add`` itself: ``ctx.assign("out", value)`` does, and
+        ``ctx.request("out")`` is the request. Otherwise it writes to a temporary array, which is
+        then added to the output.
+
+    Raises
+    ------
+    rsnet.MXNetError
+        The condition names an argument or attribute that the operator does not have, compares an
+        attribute with a value of another kind, or `inplace` names what there is not. By a call:
+        the function returns anything but None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rsnet import nd, op
+    >>> _ = op.define("doc_sum", inputs="a, b", attrs={"times": op.Attr(int, 1)},
+    ...               infer=lambda ctx: ctx.out("out").like(ctx.inp("a")))
+    >>> @op.kernel("doc_sum", where=op.device("cpu") & op.dtype("out").is_in("float32", "float64"),
+    ...            inplace=[("out", "a")])
+    ... def _(ctx):
+    ...     ctx.out("out")[:] = (ctx.inp("a") + ctx.inp("b")) * ctx.attr("times")
+    >>> @op.kernel("doc_sum", where=op.attr("times") == 0, priority=10)
+    ... class Nothing:
+    ...     def compute(self, ctx):
+    ...         ctx.out("out")[:] = 0
+    >>> nd.doc_sum(nd.ones((2,)), nd.ones((2,)), times=3).asnumpy()
+    array([6., 6.], dtype=float32)
+    """
+    operator = f"kernel of {function_name('kernel', name)}"
+    if not (state is None or callable(state)):
+        raise fail(operator, f"state is {state!r}, expected a function")
+    if not isinstance(where, Condition):
+        raise fail(operator, f"where is {where!r}, expected a condition")
+    if not callable(tmp):
+        checked_bytes(operator, tmp)
+    if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) >= 2**31:
+        raise fail(operator, f"priority is {priority!r}, expected an int32")
+
+    def decorate(f: Any) -> Any:
+        known = registry.user_operators.get(name)
+        others = known.kernels if known else registry.waiting_kernels.setdefault(name, [])
+        create = state
+        compute = f
+        if isinstance(f, type):
+            if not callable(getattr(f, "compute", None)):
+                raise fail(operator, f"class {f.__name__} has no method compute")
+
+            def create(ctx: Any) -> Any:
+                made = f()
+                return made, (state(ctx) if state else None)
+
+            def compute(ctx: Any) -> Any:
+                made, ctx.state = ctx.state
+                return made.compute(ctx)
+
+        elif not callable(f):
+            raise fail(operator, f"{f!r} is not a function or class")
+        label = f"{getattr(f, '__name__', 'kernel')}#{len(others)}"
+        try:
+            pairs = tuple((str(o), str(i)) for o, i in inplace)
+        except (TypeError, ValueError):
+            raise fail(
+                operator, f"inplace is {inplace!r}, expected pairs (output, input)"
+            ) from None
+        made = Kernel(
+            label, where, priority, compute, create, tmp, pairs, always_compute, bool(accumulates)
+        )
+        others.append(made)
+        if known is not None:
+            try:
+                known.install(replace=True)
+            except Exception:
+                others.remove(made)
+                raise
+        return f
+
+    return decorate
+
+
+def grad(name: str) -> Callable[[Any], Any]:
+    """Decorator: the function ``g(ctx)`` binds a gradient to every input that needs one."""
+    function_name("grad", name)
+
+    def decorate(g: Any) -> Any:
+        if not callable(g):
+            raise fail(f"gradient of {name}", f"{g!r} is not a function")
+        known = registry.user_operators.get(name)
+        if name in registry.waiting_gradients or (known is not None and known.grad is not None):
+            raise fail(f"gradient of user operator '{name}'", "already registered")
+        if known is None:
+            registry.waiting_gradients[name] = g
+        else:
+            known.grad = g
+            known.install(replace=True)
+        return g
+
+    return decorate
+
+
+def kernels(name: str) -> list[tuple[str, str, int]]:
+    """``(name, condition, priority)`` of every kernel of any operator."""
+    known = registry.user_operators.get(name)
+    found: list[tuple[str, str, int]] = _core.operator_kernels(known.registered if known else name)
+    return found
+
+
+def why(name: str, *inputs: Any, ctx: Any = None, **params: Any) -> str:
+    """Whether each kernel of an operator would run on these inputs, and why."""
+    known = registry.user_operators.get(name)
+    device = ctx or (inputs[0].context if inputs else None)
+    kind = device.device_type if device is not None else "cpu"
+    specs = [(tuple(x.shape), np.dtype(x.dtype).name) for x in inputs]
+    if known is not None and known._variable:
+        params.setdefault("num_args", len(inputs))
+    registered = known.registered if known else name
+    return str(_core.explain_kernels(registered, specs, params, kind))

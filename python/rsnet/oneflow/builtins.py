@@ -1,0 +1,143 @@
+"""User operators that OneFlow's tutorials take for granted, under their argument names.
+
+They are defined when this module is imported: with ``rsnet.oneflow``, or when one of them is first
+used by name. In ``nd`` and ``sym`` they are hidden (``_user_multiply`` ...): MXNet has operators of
+the same names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .._operators import registry
+from .._operators.checks import fail
+from ..user_op import Attr, define, grad, kernel
+
+Function = Callable[[Any], Any]
+
+
+def _operator(
+    name: str, inputs: str, infer: Function, compute: Function, gradient: Function,
+    types: Function | None = None, /, **attrs: Attr,
+) -> None:  # fmt: skip
+    """Defines one, unless the program has defined an operator of that name."""
+    if name in registry.user_operators:
+        return
+    define(
+        name, inputs=inputs, outputs="out", attrs=attrs, infer=infer, infer_dtype=types,
+        _registered="_user_" + name,
+    )  # fmt: skip
+    kernel(name)(compute)
+    grad(name)(gradient)
+
+
+def _same(arg: str) -> Function:
+    return lambda ctx: ctx.out("out").like(ctx.inp(arg))
+
+
+def _store(value: Function) -> Function:
+    """The kernel that writes ``value(ctx)`` to the output."""
+
+    def compute(ctx: Any) -> None:
+        ctx.out("out")[:] = value(ctx)
+
+    return compute
+
+
+def _bound(value: Function, arg: str = "in") -> Function:
+    """The gradient function that binds ``value(ctx)`` to the input."""
+    return lambda ctx: ctx.bind(arg, lambda: value(ctx))
+
+
+def _all_alike(*args: str) -> Function:
+    """Inference of operators whose inputs all have one shape, that of the output."""
+
+    def infer(ctx: Any) -> None:
+        found = [(a, i, ctx.inp(a, i).shape) for a in args for i in range(ctx.count(a))]
+        for arg, i, shape in found:
+            if shape != found[0][2]:
+                raise fail(
+                    ctx.conf.definition.name,
+                    f"input '{arg}' {i} has shape {shape}, "
+                    f"expected {found[0][2]}, that of '{args[0]}'",
+                )
+        ctx.out("out").shape = found[0][2]
+
+    return infer
+
+
+def _multiply_gradient(ctx: Any) -> None:
+    ctx.bind("x", lambda: ctx.grad("out") * ctx.inp("y"))
+    ctx.bind("y", lambda: ctx.grad("out") * ctx.inp("x"))
+
+
+def _scalar(ctx: Any) -> Any:
+    return ctx.attr("int_operand" if ctx.attr("has_int_operand") else "float_operand")
+
+
+def _infer_cast(ctx: Any) -> None:
+    ctx.out("out").shape = ctx.inp("in").shape
+    ctx.out("out").dtype = ctx.attr("dtype")
+
+
+def _sum(ctx: Any) -> Any:
+    total = ctx.inp("in", 0) + ctx.inp("in", 1)
+    for i in range(2, ctx.count("in")):
+        total = total + ctx.inp("in", i)
+    return total
+
+
+def _sum_gradient(ctx: Any) -> None:
+    for i in range(ctx.count("in")):
+        ctx.bind(("in", i), lambda: ctx.grad("out"))
+
+
+def _infer_reshape(ctx: Any) -> None:
+    given, wanted = ctx.inp("in").shape, list(ctx.attr("shape"))
+    size, rest = math.prod(given), math.prod(d for d in wanted if d != -1)
+    if wanted.count(-1) == 1 and rest:
+        wanted[wanted.index(-1)] = size // rest
+    if any(d < 0 for d in wanted) or math.prod(wanted) != size:
+        raise fail("reshape", f"{given} has {size} elements, the shape is {ctx.attr('shape')}")
+    ctx.out("out").shape = tuple(wanted)
+
+
+_operator(
+    "multiply",
+    "x, y",
+    _all_alike("x", "y"),
+    _store(lambda ctx: ctx.inp("x") * ctx.inp("y")),
+    _multiply_gradient,
+    _same("x"),
+)
+_operator(
+    "scalar_mul",
+    "in",
+    _same("in"),
+    _store(lambda ctx: ctx.inp("in") * _scalar(ctx)),
+    _bound(lambda ctx: ctx.grad("out") * _scalar(ctx)),
+    has_int_operand=Attr(bool, False),
+    has_float_operand=Attr(bool, False),
+    int_operand=Attr("int64", 0),
+    float_operand=Attr("double", 0.0),
+)
+_operator(
+    "cast",
+    "in",
+    _infer_cast,
+    _store(lambda ctx: ctx.inp("in").astype(ctx.attr("dtype"))),
+    _bound(lambda ctx: ctx.op("_backward_cast_like", ctx.grad("out"), ctx.inp("in"))),
+    dtype=Attr("data_type"),
+)
+_operator("add_n", "in*2+", _all_alike("in"), _store(_sum), _sum_gradient, _same("in"))
+_operator(
+    "reshape",
+    "in",
+    _infer_reshape,
+    _store(lambda ctx: ctx.inp("in").reshape(ctx.out("out").shape)),
+    _bound(lambda ctx: ctx.op("reshape_like", ctx.grad("out"), ctx.inp("in"))),
+    _same("in"),
+    shape=Attr("shape"),
+)

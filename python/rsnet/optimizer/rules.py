@@ -1,0 +1,400 @@
+"""The optimizers: each a rule by its formula."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .. import ndarray as nd
+from ..ndarray import NDArray
+from .base import _REGISTRY, Optimizer, register, zeros_like
+
+
+class _Momentum(Optimizer):
+    """A rule whose one state is the momentum, if there is any."""
+
+    momentum: float
+
+    def create_state(self, index: int, weight: NDArray) -> Any:
+        return zeros_like(weight) if self.momentum else None
+
+
+@register
+class SGD(_Momentum):
+    """Gradient descent: w ← (1 - lr·wd)·w - lr·clip(g).
+
+    With momentum μ: m ← μ·m - lr·wd·w - lr·clip(g); w ← w + m.
+    """
+
+    def __init__(self, momentum: float = 0.0, lazy_update: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.momentum = momentum
+        self.lazy_update = lazy_update
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        common = self._common(index)
+        if state is None:
+            nd.sgd_update(weight, grad, out=weight, **common)
+        else:
+            nd.sgd_mom_update(weight, grad, state, out=weight, momentum=self.momentum, **common)
+
+    def create_state_multi_precision(self, index: int, weight: NDArray) -> Any:
+        """The momentum, and behind it the float32 copy where there is one."""
+        if not self._has_copy(weight):
+            return self.create_state(index, weight)
+        master = weight.astype("float32")
+        return self.create_state(index, master), master
+
+    def update_multi_precision(
+        self, index: int, weight: NDArray, grad: NDArray, state: Any
+    ) -> None:
+        """`update` on the float32 copy where there is one, by one operator."""
+        if not self._has_copy(weight):
+            self.update(index, weight, grad, state)
+            return
+        common = self._common(index)
+        mom, master = state
+        if mom is None:
+            nd.mp_sgd_update(weight, grad, master, out=weight, **common)
+        else:
+            momentum = self.momentum
+            nd.mp_sgd_mom_update(weight, grad, mom, master, out=weight, momentum=momentum, **common)
+
+
+_REGISTRY["ccsgd"] = SGD
+
+
+@register
+class NAG(_Momentum):
+    """Nesterov's momentum: with d = lr·(clip(g) + wd·w), m ← μ·m - d; w ← w + μ·m - d."""
+
+    def __init__(self, momentum: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.momentum = momentum
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        common = self._common(index)
+        step = (self._scaled(grad) + weight * common["wd"]) * common["lr"]
+        if state is None:
+            weight[:] = weight - step
+        else:
+            state[:] = state * self.momentum - step
+            weight[:] = weight + state * self.momentum - step
+
+
+@register
+class Adam(Optimizer):
+    """Adam (Kingma and Ba, arXiv:1412.6980), weight decay inside the clipped gradient.
+
+    m ← β1·m + (1-β1)·g; v ← β2·v + (1-β2)·g²; w ← w - lr·√(1-β2ᵗ)/(1-β1ᵗ) · m / (√v + ε).
+    """
+
+    zero_states = 2
+
+    def __init__(
+        self,
+        learning_rate: float = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        lazy_update: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(learning_rate=learning_rate, **kwargs)
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.epsilon = epsilon
+        self.lazy_update = lazy_update
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        common = self._common(index)
+        t = self._index_update_count[index]
+        common["lr"] *= math.sqrt(1 - self.beta2**t) / (1 - self.beta1**t)
+        mean, var = state
+        nd.adam_update(
+            weight,
+            grad,
+            mean,
+            var,
+            out=weight,
+            beta1=self.beta1,
+            beta2=self.beta2,
+            epsilon=self.epsilon,
+            **common,
+        )
+
+
+@register
+class AdaGrad(Optimizer):
+    """AdaGrad (Duchi et al., JMLR 2011): h ← h + clip(g)²; w ← w - lr·(clip(g)/√(h+ε) + wd·w)."""
+
+    def __init__(self, eps: float = 1e-7, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.float_stable_eps = eps
+
+    def create_state(self, index: int, weight: NDArray) -> Any:
+        return zeros_like(weight)
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        common = self._common(index)
+        g = self._scaled(grad)
+        state[:] = state + nd.square(g)
+        step = g / nd.sqrt(state + self.float_stable_eps) + weight * common["wd"]
+        weight[:] = weight - step * common["lr"]
+
+
+@register
+class RMSProp(Optimizer):
+    """RMSProp: with g ← clip(g + wd·w), n ← γ1·n + (1-γ1)·g²; w ← w - lr·g/√(n+ε).
+
+    Centred (Graves, arXiv:1308.0850): also s ← γ1·s + (1-γ1)·g, δ ← γ2·δ - lr·g/√(n-s²+ε), w ← w
+    + δ.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float = 0.001,
+        gamma1: float = 0.9,
+        gamma2: float = 0.9,
+        epsilon: float = 1e-8,
+        centered: bool = False,
+        clip_weights: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(learning_rate=learning_rate, **kwargs)
+        self.gamma1 = gamma1
+        self.gamma2 = gamma2
+        self.epsilon = epsilon
+        self.centered = centered
+        self.zero_states = 3 if centered else 1
+        self.clip_weights = clip_weights
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        common = self._common(index)
+        g = self._decayed(grad, weight, common["wd"])
+        n = state[0]
+        n[:] = n * self.gamma1 + nd.square(g) * (1 - self.gamma1)
+        if self.centered:
+            _, s, delta = state
+            s[:] = s * self.gamma1 + g * (1 - self.gamma1)
+            step = g * common["lr"] / nd.sqrt(n - nd.square(s) + self.epsilon)
+            delta[:] = delta * self.gamma2 - step
+            weight[:] = weight + delta
+        else:
+            weight[:] = weight - g * common["lr"] / nd.sqrt(n + self.epsilon)
+        if self.clip_weights:
+            weight[:] = nd.clip(weight, -self.clip_weights, self.clip_weights)
+
+
+@register
+class AdaDelta(Optimizer):
+    """AdaDelta (Zeiler, arXiv:1212.5701); it has no learning rate.
+
+    a ← ρ·a + (1-ρ)·g²; d = √(b+ε)/√(a+ε)·g; b ← ρ·b + (1-ρ)·d²; w ← w - d - wd·w.
+    """
+
+    zero_states = 2
+
+    def __init__(self, rho: float = 0.90, epsilon: float = 1e-5, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.rho = rho
+        self.epsilon = epsilon
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        common = self._common(index)
+        g = self._scaled(grad)
+        a, b = state
+        a[:] = a * self.rho + nd.square(g) * (1 - self.rho)
+        step = nd.sqrt(b + self.epsilon) / nd.sqrt(a + self.epsilon) * g
+        b[:] = b * self.rho + nd.square(step) * (1 - self.rho)
+        weight[:] = weight - step - weight * common["wd"]
+
+
+@register
+class Test(Optimizer):
+    """For tests: w ← w + g; the state is a copy of w."""
+
+    def create_state(self, index: int, weight: NDArray) -> Any:
+        return zeros_like(weight)
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        weight[:] = weight + grad * self.rescale_grad
+        state[:] = weight
+
+
+@register
+class Ftrl(Optimizer):
+    """FTRL-Proximal (McMahan et al., KDD 2013): most weights of sparse features stay exactly 0.
+
+    z ← z + g - (√(n+g²) - √n)/lr·w; n ← n + g²; w ← (sign(z)·λ1 - z)/((β+√n)/lr + wd) where
+    |z| > λ1, else 0.
+    """
+
+    zero_states = 2
+
+    def __init__(
+        self, lamda1: float = 0.01, learning_rate: float = 0.1, beta: float = 1.0, **kwargs: Any
+    ) -> None:
+        super().__init__(learning_rate=learning_rate, **kwargs)
+        self.lamda1 = lamda1
+        self.beta = beta
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        common = self._common(index)
+        z, n = state
+        nd.ftrl_update(weight, grad, z, n, out=weight, lamda1=self.lamda1, beta=self.beta, **common)
+
+
+@register
+class Adamax(Optimizer):
+    """Adam with the largest gradient in place of the mean square (Kingma and Ba, section 7.1).
+
+    With g ← clip(g + wd·w): m ← β1·m + (1-β1)·g; u ← max(β2·u, |g|); w ← w - lr/(1-β1ᵗ)·m/u.
+    """
+
+    zero_states = 2
+
+    def __init__(
+        self, learning_rate: float = 0.002, beta1: float = 0.9, beta2: float = 0.999, **kwargs: Any
+    ) -> None:
+        super().__init__(learning_rate=learning_rate, **kwargs)
+        self.beta1 = beta1
+        self.beta2 = beta2
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        common = self._common(index)
+        rate = common["lr"] / (1 - self.beta1 ** self._index_update_count[index])
+        g = self._decayed(grad, weight, common["wd"])
+        m, u = state
+        m[:] = m * self.beta1 + g * (1 - self.beta1)
+        u[:] = nd.maximum(u * self.beta2, nd.abs(g))
+        weight[:] = weight - m / u * rate
+
+
+@register
+class Nadam(Optimizer):
+    """Adam with Nesterov's momentum (T. Dozat, ICLR 2016 workshop).
+
+    With μₜ = β1·(1 - 0.5·0.96^(t·schedule_decay)); the product of all μ so far is one number for
+    all parameters.
+    """
+
+    zero_states = 2
+
+    def __init__(
+        self,
+        learning_rate: float = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        schedule_decay: float = 0.004,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(learning_rate=learning_rate, **kwargs)
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.epsilon = epsilon
+        self.schedule_decay = schedule_decay
+        self.m_schedule = 1.0
+
+    def _mu(self, t: int) -> float:
+        return float(self.beta1 * (1 - 0.5 * 0.96 ** (t * self.schedule_decay)))
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        common = self._common(index)
+        t = self._index_update_count[index]
+        g = self._decayed(grad, weight, common["wd"])
+        now, following = self._mu(t), self._mu(t + 1)
+        self.m_schedule *= now
+        m, v = state
+        m[:] = m * self.beta1 + g * (1 - self.beta1)
+        v[:] = v * self.beta2 + nd.square(g) * (1 - self.beta2)
+        g_hat = g / (1 - self.m_schedule)
+        m_hat = m / (1 - self.m_schedule * following)
+        v_hat = v / (1 - self.beta2**t)
+        step = g_hat * (1 - now) + m_hat * following
+        weight[:] = weight - step * common["lr"] / (nd.sqrt(v_hat) + self.epsilon)
+
+
+@register
+class Signum(_Momentum):
+    """Steps by the sign of the momentum (Bernstein et al., ICML 2018).
+
+    m ← μ·m - (1-μ)·(wd·w + clip(g)); w ← (1 - lr·wd_lh)·w + lr·sign(m). Without momentum:
+    w ← (1 - lr·wd)·w - lr·sign(g).
+    """
+
+    def __init__(
+        self,
+        learning_rate: float = 0.01,
+        momentum: float = 0.9,
+        wd_lh: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(learning_rate=learning_rate, **kwargs)
+        self.momentum = momentum
+        self.wd_lh = wd_lh
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        common = self._common(index)
+        if state is None:
+            nd.signsgd_update(weight, grad, out=weight, **common)
+            return
+        common |= {"momentum": self.momentum, "wd_lh": self.wd_lh}
+        nd.signum_update(weight, grad, state, out=weight, **common)
+
+
+@register
+class FTML(Optimizer):
+    """Follow the moving leader (Zheng and Kwok, ICML 2017).
+
+    With g ← clip(g + wd·w): v ← β2·v + (1-β2)·g²; d' = (1-β1ᵗ)/lr·(√(v/(1-β2ᵗ)) + ε);
+    z ← β1·z + (1-β1)·g - (d' - β1·d)·w; w ← -z/d'; d ← d'.
+    """
+
+    zero_states = 3
+
+    def __init__(
+        self, beta1: float = 0.6, beta2: float = 0.999, epsilon: float = 1e-8, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.epsilon = epsilon
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        common = self._common(index)
+        if "clip_gradient" in common:
+            common["clip_grad"] = common.pop("clip_gradient")
+        common |= {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon}
+        common["t"] = self._index_update_count[index]
+        d, v, z = state
+        nd.ftml_update(weight, grad, d, v, z, out=weight, **common)
+
+
+@register
+class DCASGD(Optimizer):
+    """Descent that makes up for delayed gradients (Zheng et al., ICML 2017).
+
+    With g ← clip(g): d = -lr·(g + wd·w + λ·g²·(w - w')), m ← μ·m + d, w' ← w, w ← w + m.
+    """
+
+    def __init__(self, momentum: float = 0.0, lamda: float = 0.04, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.momentum = momentum
+        self.lamda = lamda
+
+    def create_state(self, index: int, weight: NDArray) -> Any:
+        return (zeros_like(weight) if self.momentum else None), weight.copy()
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        common = self._common(index)
+        g = self._scaled(grad)
+        mom, previous = state
+        delay = nd.square(g) * (weight - previous) * self.lamda
+        step = (g + weight * common["wd"] + delay) * -common["lr"]
+        if mom is not None:
+            mom[:] = mom * self.momentum + step
+            step = mom
+        previous[:] = weight
+        weight[:] = weight + step

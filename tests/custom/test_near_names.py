@@ -1,0 +1,70 @@
+"""Misspelt operators, parameters and attributes: the nearest is proposed, in one line."""
+
+import copy
+import subprocess
+import sys
+
+import pytest
+
+import rsnet as mx
+from rsnet import MXNetError, engine, nd, op
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: nd.Convolutoin, "'Convolutoin', did you mean 'Convolution'?"),
+        (lambda: mx.sym.FullyConected, "not registered, did you mean 'FullyConnected'?"),
+        (lambda: nd.no_such_thing_at_all, "has no attribute 'no_such_thing_at_all'"),
+    ],
+)
+def test_operators(call, says):
+    with pytest.raises(AttributeError) as caught:
+        call()
+    assert says in str(caught.value)
+
+
+def test_parameters():
+    with pytest.raises(MXNetError) as caught:
+        nd.Convolution(nd.ones((1, 1, 4, 4)), kernal=(2, 2), num_filter=1)
+    text = str(caught.value).split("\n")[0]
+    assert "Cannot find argument 'kernal', did you mean 'kernel'? Possible Arguments: " in text
+    assert "num_filter" in text and "did you mean" not in _text(lambda: nd.relu(nd.ones(1), q=1))
+
+
+def _text(call):
+    try:
+        call()
+    except MXNetError as error:
+        return str(error)
+    return ""
+
+
+def test_attributes_of_user_operators():
+    op.define("t_near", inputs="in", attrs={"slope": op.Attr(float, 0.0)},
+              infer=lambda ctx: ctx.out("out").like(ctx.inp("in")))  # fmt: skip
+    op.kernel("t_near")(lambda ctx: ctx.attr("slop"))
+    with pytest.raises(MXNetError, match="t_near: unknown attribute 'slop': did you mean 'slope'"):
+        nd.t_near(nd.ones((1,))).wait_to_read()
+
+
+def test_a_graph_with_an_unknown_operator():
+    text = mx.sym.relu(mx.sym.Variable("x")).tojson().replace('"relu"', '"Correlation9"')
+    with pytest.raises(MXNetError, match="operator Correlation9 is not registered") as caught:
+        mx.sym.load_json(text)
+    assert "your own" not in str(caught.value)
+
+
+def test_a_copy_of_a_variable_is_the_variable():
+    v = engine.new_variable()
+    assert copy.copy(v) is v and copy.deepcopy({"v": v})["v"] is v
+
+
+def test_op_defines_no_operators_of_oneflow():
+    code = (
+        "from rsnet import op, user_op; from rsnet._operators import registry; "
+        "assert not registry.user_operators; "
+        "assert user_op.definition('multiply').name == 'multiply'; "
+        "import rsnet; assert rsnet.user_op_builder is user_op.user_op_builder"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
