@@ -26,6 +26,7 @@ use pyo3::prelude::*;
 use pyo3::types::slice::PySliceIndices;
 use pyo3::types::{PyBool, PyInt, PySlice, PyTuple};
 use std::any::Any;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// An array of rsnet in Python.
@@ -427,8 +428,13 @@ impl PyNDArray {
         if key.is_instance_of::<PyInt>() && !key.is_instance_of::<PyBool>() {
             let Ok(i) = key.extract::<i64>() else { return Ok(None) };
             let at = if i < 0 { i + rows } else { i };
-            // Out of bounds is told by whoever handles all keys.
-            return Ok((0..rows).contains(&at).then(|| array.at(at as usize)).and_then(Result::ok));
+            if !(0..rows).contains(&at) {
+                return Ok(None); // the general path raises
+            }
+            let at = at as usize;
+            // A single element has shape (1,), and () only where () is a shape.
+            let keeps_axis = array.shape().ndim() == 1 && !is_np_shape();
+            return Ok(if keeps_axis { array.slice(at, at + 1) } else { array.at(at) }.ok());
         }
         let Ok(slice) = key.cast::<PySlice>() else { return Ok(None) };
         let range = slice.indices(rows as isize)?;
@@ -462,6 +468,22 @@ impl PyNDArray {
 
 fn is_all(range: &PySliceIndices, rows: i64) -> bool {
     range.start == 0 && range.slicelength == rows as usize
+}
+
+thread_local! {
+    static NP_SHAPE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does 0 mean an empty axis and `()` a scalar in this thread?
+#[pyfunction]
+fn is_np_shape() -> bool {
+    NP_SHAPE.get()
+}
+
+/// Switches the convention in this thread; returns what was set before.
+#[pyfunction]
+fn set_np_shape(active: bool) -> bool {
+    NP_SHAPE.replace(active)
 }
 
 /// `array[key]` and `array[key] = value` for every key, written in Python.
@@ -574,6 +596,16 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident),*) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)* };
     }
-    add!(empty, copy_numpy, share_numpy, numpy_over, waitall, memory_usage, empty_cache);
+    add!(
+        is_np_shape,
+        set_np_shape,
+        empty,
+        copy_numpy,
+        share_numpy,
+        numpy_over,
+        waitall,
+        memory_usage,
+        empty_cache
+    );
     Ok(())
 }

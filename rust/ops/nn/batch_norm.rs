@@ -248,6 +248,9 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
 }
 
 /// The backward pass where channels are innermost: through scratch in which they are not.
+///
+/// # Safety
+/// As [`Channels::backward`], with `inner == 1`.
 unsafe fn transposed<T: Real>(
     extents: &Channels,
     (dy, x): (*mut T, *mut T),

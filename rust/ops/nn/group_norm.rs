@@ -140,6 +140,9 @@ fn extents(attrs: &Attrs, shape: &Shape) -> (Channels, usize) {
 }
 
 /// Calls `f` with the deviation's inverse, gamma and beta repeated for every image.
+///
+/// # Safety
+/// Gamma and beta, where given, hold `groups` elements.
 unsafe fn repeated<T: Real, R>(
     channels: usize,
     groups: usize,

@@ -4,6 +4,7 @@ use super::infer::{complete, expect_rank, float_type};
 use super::lift;
 use crate::error::{Error, Result};
 use crate::kernels::map::map;
+use crate::kernels::pairwise::{Pairwise, sum_of};
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::philox::{philox, unit};
 use crate::kernels::real::Real;
@@ -194,6 +195,9 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
 }
 
 /// Draws slopes into the mask (1 for positive data) and applies it.
+///
+/// # Safety
+/// The views of the call have the inferred shapes and the dtype of `T`.
 unsafe fn rrelu<T: Real>(call: &Call<'_>) {
     let param: &LeakyReluParam = call.attrs.get();
     let (low, high) = (f64::from(param.lower_bound), f64::from(param.upper_bound));
@@ -263,6 +267,9 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
 }
 
 /// Inputs: out_grad, data, gamma.
+///
+/// # Safety
+/// The views of the call have the inferred shapes and the dtype of `T`.
 unsafe fn prelu_gradients<T: Real>(call: &Call<'_>) {
     let [grad, data, gamma] = call.inputs else { unreachable!("declared dependencies") };
     let (span, slopes) = channels(data.shape(), gamma.size());
@@ -286,16 +293,14 @@ unsafe fn prelu_gradients<T: Real>(call: &Call<'_>) {
         let outer = n / (span * slopes).max(1);
         parallel_for(slopes, (1usize << 14).div_ceil((outer * span).max(1)), |range| {
             for c in range {
-                let mut total = zero;
+                let mut sums = Pairwise::new();
                 for o in 0..outer {
                     let at = (o * slopes + c) * span;
                     // SAFETY: promised by the caller.
-                    total += unsafe {
-                        crate::kernels::norm::lanes(span, |i| {
-                            *g.at(at + i) * (*x.at(at + i)).min(zero)
-                        })
-                    };
+                    let term = |i| unsafe { *g.at(at + i) * (*x.at(at + i)).min(zero) };
+                    sums.push([sum_of(span, term)]);
                 }
+                let [total] = sums.total([zero]);
                 // SAFETY: each slope belongs to one task.
                 unsafe { *dg.at(c) = total };
             }

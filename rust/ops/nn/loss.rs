@@ -6,6 +6,7 @@ use super::lift;
 use super::softmax_output::Normalization;
 use crate::error::Result;
 use crate::kernels::map::map;
+use crate::kernels::pairwise::{Pairwise, sum_of};
 use crate::kernels::real::Real;
 use crate::operator::infer::{assign_shape, elementwise_shape, same_type};
 use crate::operator::{Attrs, Call, Dep, Gradient, InplacePair, Kernel, OpDef, OpReq};
@@ -365,7 +366,7 @@ fn for_rows<T: Real>(data: &[T], labels: &[T], mut f: impl FnMut(usize, &[T], us
 /// `log(sum(exp(row)))` without overflow.
 fn log_total<T: Real>(row: &[T]) -> T {
     let top = row.iter().fold(T::neg_infinity(), |m, &x| m.max(x));
-    top + row.iter().map(|&x| (x - top).quick_exp()).sum::<T>().ln()
+    top + sum_of(row.len(), |i| (row[i] - top).quick_exp()).ln()
 }
 
 fn cross_entropy<T: Real>(call: &Call<'_>) -> Result<()> {
@@ -376,9 +377,9 @@ fn cross_entropy<T: Real>(call: &Call<'_>) -> Result<()> {
     let (x, labels, out) = unsafe {
         (call.inputs[0].slice::<T>(), call.inputs[1].slice::<T>(), call.outputs[0].slice_mut::<T>())
     };
-    let mut loss = T::zero();
-    for_rows(x, labels, |_, row, label| loss += log_total(row) - row[label]);
-    out[0] = loss;
+    let mut loss = Pairwise::new();
+    for_rows(x, labels, |_, row, label| loss.push([log_total(row) - row[label]]));
+    [out[0]] = loss.total([T::zero()]);
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use super::layer_norm::always;
 use super::lift;
 use crate::error::Result;
 use crate::kernels::map::map_serial;
+use crate::kernels::pairwise::sum_of;
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
 use crate::operator::infer::assign_shape;
@@ -139,7 +140,10 @@ fn strips(images: usize, image: usize, positions: usize, f: impl Fn(usize, usize
 }
 
 crate::simd! {
-    /// `out += f * a * b` or, with `keep` false, `out = f * a * b`.
+    /// `out += f * a * b`.
+    ///
+    /// # Safety
+    /// All hold `n` elements; `out` overlaps neither of the others.
     unsafe fn accumulate[T: Real][T](
         a: *const T, b: *const T, f: T, out: *mut T, n: usize,
     ) -> () {
@@ -160,6 +164,10 @@ fn power<T: Real>(base: T, beta: f32) -> T {
 }
 
 crate::simd! {
+    /// `y = x * norm^(-beta)`.
+    ///
+    /// # Safety
+    /// All hold `n` elements; `y` is `x` or overlaps nothing.
     unsafe fn apply[T: Real][T](x: *const T, norm: *const T, beta: f32, y: *mut T, n: usize) -> () {
         // SAFETY: promised by the caller.
         unsafe { map_serial([x, norm], y, n, |[x, m]| x * power(m, beta)) };
@@ -268,7 +276,7 @@ fn l2<T: Real>(call: &Call<'_>) -> Result<()> {
             let first = i / inner * len * inner + i % inner;
             // SAFETY: each column belongs to one task and is read before it is written.
             unsafe {
-                let total = crate::kernels::norm::lanes(len, |j| {
+                let total = sum_of(len, |j| {
                     let v = *x.at(first + j * inner);
                     v * v
                 });
@@ -297,7 +305,7 @@ fn l2_grad<T: Real>(call: &Call<'_>) -> Result<()> {
             let first = i / inner * len * inner + i % inner;
             // SAFETY: as in `l2`.
             unsafe {
-                let total = crate::kernels::norm::lanes(len, |j| {
+                let total = sum_of(len, |j| {
                     let at = first + j * inner;
                     *dy.at(at) * *y.at(at)
                 });

@@ -168,7 +168,7 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
         // SAFETY: `at` is an element of the data, and the head gradient has its shape.
         T::of(scale) * g * head.map_or(T::one(), |h| unsafe { *h.at(at) })
     };
-    if label.shape() == prob.shape() && len * inner != 1 {
+    if label.shape() == prob.shape() {
         let scale = f64::from(param.grad_scale);
         parallel_for(labels.len(), 1 << 14, |range| {
             for i in range {
