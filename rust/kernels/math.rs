@@ -1,9 +1,9 @@
 //! Elementary functions that vectorise, and special functions.
 //!
-//! The single-precision ones are branch-free polynomials on the reduced argument, so a loop over them is
-//! compiled to vector instructions; their integers wrap by name, as a check for overflow would be a branch.
-//! The double-precision ones are the system's. `single` and `double` offer the same names, so that a formula
-//! is written once for both.
+//! The single-precision ones are branch-free polynomials on the reduced argument, so a loop over
+//! them is compiled to vector instructions; their integers wrap by name, as a check for overflow
+//! would be a branch. The double-precision ones are the system's. `single` and `double` offer the
+//! same names, so that a formula is written once for both.
 
 /// 2^k as a float, for k from -126 to 127.
 #[inline(always)]
@@ -11,16 +11,16 @@ fn power_of_two(k: i32) -> f32 {
     f32::from_bits((k.wrapping_add(127) as u32) << 23)
 }
 
-/// A whole number between -2^22 and 2^22 as an integer: it stands in the low bits of a float whose last place
-/// is 1. (`as` asks for NaN and limits, element by element.)
+/// A whole number between -2^22 and 2^22 as an integer: it stands in the low bits of a float whose
+/// last place is 1. (`as` asks for NaN and limits, element by element.)
 #[inline(always)]
 fn whole_number(k: f32) -> i32 {
     const SHIFT: f32 = 12_582_912.0; // 1.5 * 2^23
     ((k + SHIFT).to_bits() as i32).wrapping_sub(SHIFT.to_bits() as i32)
 }
 
-/// exp(x) to about 1 ulp (Cody-Waite reduction; the coefficients are the Taylor series economised on
-/// [-log(2)/2, log(2)/2], S. Moshier, Cephes, expf).
+/// exp(x) to about 1 ulp (Cody-Waite reduction; the coefficients are the Taylor series economised
+/// on [-log(2)/2, log(2)/2], S. Moshier, Cephes, expf).
 #[inline(always)]
 pub fn exp_f32(x: f32) -> f32 {
     const LOG2E: f32 = std::f32::consts::LOG2_E;
@@ -80,7 +80,8 @@ pub fn log_f32(x: f32) -> f32 {
     }
 }
 
-/// tanh(x) to about 2 ulp: an odd polynomial near 0 (S. Moshier, Cephes, tanhf), exponentials elsewhere.
+/// tanh(x) to about 2 ulp: an odd polynomial near 0 (S. Moshier, Cephes, tanhf), exponentials
+/// elsewhere.
 #[inline(always)]
 pub fn tanh_f32(x: f32) -> f32 {
     let a = x.abs();
@@ -112,8 +113,8 @@ pub fn erf_f64(x: f64) -> f64 {
     c::erf(x)
 }
 
-/// The inverse of erf: a rational first guess (M. Giles, Approximating the erfinv function, 2010), then two
-/// Newton steps.
+/// The inverse of erf: a rational first guess (M. Giles, Approximating the erfinv function, 2010),
+/// then two Newton steps.
 pub fn erfinv_f64(x: f64) -> f64 {
     if x.abs() >= 1.0 || x.is_nan() {
         return if x.abs() == 1.0 { x * f64::INFINITY } else { f64::NAN };
@@ -163,7 +164,8 @@ pub fn gammaln_f64(x: f64) -> f64 {
     unsafe { c::lgamma_r(x, &mut sign) }
 }
 
-/// The gamma function, exact for the factorials; infinite at 0 (with its sign), NaN at the negative integers.
+/// The gamma function, exact for the factorials; infinite at 0 (with its sign), NaN at the negative
+/// integers.
 pub fn gamma_f64(x: f64) -> f64 {
     c::tgamma(x)
 }
@@ -186,8 +188,8 @@ pub fn acosh_f64(x: f64) -> f64 {
     (t + (t * (t + 2.0)).sqrt()).ln_1p()
 }
 
-/// The derivative of log(gamma(x)): recurrence up to 6, then the asymptotic series (Abramowitz and Stegun
-/// 6.3.5, 6.3.18). Infinite at its poles: 0 and the negative integers.
+/// The derivative of log(gamma(x)): recurrence up to 6, then the asymptotic series (Abramowitz and
+/// Stegun 6.3.5, 6.3.18). Infinite at its poles: 0 and the negative integers.
 pub fn digamma_f64(x: f64) -> f64 {
     if x <= 0.0 && x == x.floor() {
         return f64::INFINITY;
@@ -340,7 +342,7 @@ mod tests {
         close(acosh_f64(1.0 + 1e-14), 1.413_628_8e-7);
         close(asinh_f64(-1e300), -691.468_674_988_755);
         for n in 1..20u32 {
-            assert_eq!(gamma_f64(f64::from(n)), (1..n).map(f64::from).product());
+            assert_eq!(gamma_f64(f64::from(n)), (1..n).map(f64::from).product::<f64>());
         }
     }
 

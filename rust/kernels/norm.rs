@@ -12,8 +12,8 @@ pub struct Channels {
     pub inner: usize,
 }
 
-/// Where data and its per-channel scale may have different types (half precision beside `f32` is widened
-/// before it comes here), all are `T`.
+/// Where data and its per-channel scale may have different types (half precision beside `f32` is
+/// widened before it comes here), all are `T`.
 #[derive(Clone, Copy)]
 pub struct Affine<T> {
     pub mean: *const T,
@@ -108,7 +108,7 @@ impl Channels {
 /// The sum of `f(n, i)` over all elements `i` of all planes `n` of a channel.
 #[inline(always)]
 fn sum_planes<T: Real>(s: &Channels, f: impl Fn(usize, usize) -> T) -> T {
-    let mut sums = Pairwise::new();
+    let mut sums = Pairwise::default();
     for n in 0..s.outer {
         sums.push([sum_of(s.inner, |i| f(n, i))]);
     }

@@ -1,8 +1,9 @@
 //! Sums in pairs, for kernels that sum what they calculate.
 //!
-//! Terms are added one by one in leaves of at most [`LEAF`] terms, and the leaves are joined in pairs, like
-//! the digits of a binary counter. So the error of a sum of `n` terms grows with `LEAF + log2(n)`, not with
-//! `n` (N. Higham, The Accuracy of Floating Point Summation, SIAM J. Sci. Comput. 14, 1993).
+//! Terms are added one by one in leaves of at most [`LEAF`] terms, and the leaves are joined in pairs,
+//! like the digits of a binary counter. So the error of a sum of `n` terms grows with
+//! `LEAF + log2(n)`, not with `n` (N. Higham, The Accuracy of Floating Point Summation, SIAM Journal
+//! on Scientific Computing, volume 14, 1993).
 
 use super::real::Real;
 use super::scratch::with_scratch;
@@ -12,6 +13,7 @@ use smallvec::SmallVec;
 pub const LEAF: usize = 64;
 
 /// Sums of leaves, `N` side by side.
+#[derive(Default)]
 pub struct Pairwise<T, const N: usize> {
     /// Sums of 2^k leaves, in falling order of k.
     sums: SmallVec<[[T; N]; 2]>,
@@ -26,11 +28,6 @@ fn add<T: Real, const N: usize>(a: &mut [T; N], b: &[T; N]) {
 }
 
 impl<T: Real, const N: usize> Pairwise<T, N> {
-    #[inline(always)]
-    pub fn new() -> Self {
-        Pairwise { sums: SmallVec::new(), leaves: 0 }
-    }
-
     /// Takes in the sum of a leaf.
     #[inline(always)]
     pub fn push(&mut self, mut leaf: [T; N]) {
@@ -92,7 +89,7 @@ pub fn sum_of<T: Real>(n: usize, f: impl Fn(usize) -> T) -> T {
     if n <= STEP {
         return join(leaf(0, n, &f));
     }
-    let mut sums = Pairwise::new();
+    let mut sums = Pairwise::default();
     let whole = n / STEP * STEP;
     for start in (0..whole).step_by(STEP) {
         sums.push(leaf(start, start + STEP, &f));
@@ -100,8 +97,7 @@ pub fn sum_of<T: Real>(n: usize, f: impl Fn(usize) -> T) -> T {
     join(sums.total(leaf(whole, n, &f)))
 }
 
-/// `sum[c] = sum over rows r of what `add(r, sums)` adds to `sums[c]``: `rows` calls of `add` on rows of
-/// `width` running sums.
+/// Sums rows: `add(r, sums)` adds row `r` to `width` running sums, and `done` gets the totals.
 #[inline(always)]
 pub fn sum_rows_of<T: Real>(
     rows: usize,

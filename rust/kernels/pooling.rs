@@ -97,7 +97,7 @@ impl Pool {
             self.elements(w, |i| sum += f(i));
             return sum;
         }
-        let mut sums = Pairwise::new();
+        let mut sums = Pairwise::default();
         for (d, h) in (w.from[0]..w.to[0]).flat_map(|d| (w.from[1]..w.to[1]).map(move |h| (d, h))) {
             let row = (d * self.input[1] + h) * self.input[2] + w.from[2];
             sums.push([sum_of(width, |i| f(row + i))]);

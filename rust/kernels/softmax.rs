@@ -1,7 +1,7 @@
 //! Softmax and its logarithm along one axis, forward and backward.
 //!
-//! Data is seen as `(outer, len, inner)`. With `inner == 1` a row is contiguous; otherwise a task takes a
-//! few neighbouring columns at once, so that memory is read in lines.
+//! Data is seen as `(outer, len, inner)`. With `inner == 1` a row is contiguous; otherwise a task
+//! takes a few neighbouring columns at once, so that memory is read in lines.
 
 use super::pairwise::{LANES, LEAF, Pairwise, join};
 use super::parallel::{Shared, parallel_for};
@@ -24,8 +24,9 @@ pub struct Softmax<T> {
 }
 
 impl<T: Real> Softmax<T> {
-    /// Calls `f(first element, columns, length)` on groups of columns; `length` is how many elements of
-    /// the axis count for the first column of the group (groups have one column if lengths differ).
+    /// Calls `f(first element, columns, length)` on groups of columns; `length` is how many
+    /// elements of the axis count for the first column of the group (groups have one column if
+    /// lengths differ).
     fn groups(&self, lengths: Option<&[usize]>, f: impl Fn(usize, usize, usize) + Sync + Send) {
         let width = if lengths.is_some() { 1 } else { COLUMNS.min(self.inner.max(1)) };
         let per_outer = self.inner.div_ceil(width);
@@ -72,7 +73,7 @@ impl<T: Real> Softmax<T> {
     unsafe fn columns(&self, x: *const T, y: *mut T, columns: usize, length: usize) {
         let [mut top, mut total] = [[T::neg_infinity(); COLUMNS], [T::zero(); COLUMNS]];
         let (sign, factor) = self.split_scale();
-        let mut sums = Pairwise::new();
+        let mut sums = Pairwise::default();
         // SAFETY: promised by the caller.
         unsafe {
             for i in 0..length {
@@ -113,8 +114,8 @@ impl<T: Real> Softmax<T> {
         }
     }
 
-    /// The scale as a sign and a factor: the greatest element is subtracted before the factor is applied,
-    /// which would overflow.
+    /// The scale as a sign and a factor: the greatest element is subtracted before the factor is
+    /// applied, which would overflow.
     #[inline(always)]
     fn split_scale(&self) -> (T, T) {
         (T::one().copysign(self.scale), self.scale.abs())
@@ -161,7 +162,7 @@ impl<T: Real> Softmax<T> {
         length: usize,
     ) {
         let mut total = [T::zero(); COLUMNS];
-        let mut sums = Pairwise::new();
+        let mut sums = Pairwise::default();
         // SAFETY: promised by the caller.
         unsafe {
             for i in 0..length {
@@ -230,7 +231,8 @@ fn raise<T: Real>(lanes: &mut [T; LANES], block: [T; LANES]) {
     }
 }
 
-/// A block of a row: `exp(x - top)`, or `x - top` if it is the logarithm, and the sum of the former.
+/// A block of a row: `exp(x - top)`, or `x - top` if it is the logarithm, and the sum of the
+/// former.
 ///
 /// # Safety
 /// `x` and `y` hold `n` elements, at most `LANES`.
@@ -304,7 +306,7 @@ crate::simd! {
             raise(&mut top, load(x.add(whole), n - whole, sign, least));
             let how = (sign, greatest(top), factor, log);
 
-            let (mut sums, mut leaves) = ([T::zero(); LANES], Pairwise::new());
+            let (mut sums, mut leaves) = ([T::zero(); LANES], Pairwise::default());
             for i in (0..whole).step_by(LANES) {
                 exp_block((x.add(i), y.add(i), LANES), how, &mut sums);
                 if i / LANES % LEAF == LEAF - 1 {
@@ -339,7 +341,7 @@ crate::simd! {
         let whole = n / LANES * LANES;
         // SAFETY: promised by the caller; blocks end at `n`.
         unsafe {
-            let (mut sums, mut leaves) = ([T::zero(); LANES], Pairwise::new());
+            let (mut sums, mut leaves) = ([T::zero(); LANES], Pairwise::default());
             for i in (0..whole).step_by(LANES) {
                 for k in 0..LANES {
                     let g = *dy.add(i + k);

@@ -87,12 +87,12 @@ unsafe fn begin<T: Accumulate, F: Fold<T>, R: RowsAt<T>>(
 }
 
 crate::simd! {
-    /// Folds rows `from..to`, at least one, into the first `width` values: leaves, joined in pairs. A leaf
-    /// takes in four rows at a time.
+    /// Folds rows `from..to`, at least one, into the first `width` values: leaves, joined in pairs.
+    /// A leaf takes in four rows at a time.
     ///
     /// # Safety
-    /// Each of the rows has `width` elements, and `values` has room for [`levels`] rows of as many, apart
-    /// from the elements.
+    /// Each of the rows has `width` elements, and `values` has room for [`levels`] rows of as many,
+    /// apart from the elements.
     pub unsafe fn fold_columns[T: Accumulate, F: Fold<T>, R: RowsAt<T>][T, F, R](
         rows: &R, from: usize, to: usize, width: usize, values: *mut F::Value,
     ) -> () {

@@ -6,12 +6,13 @@ use half::f16;
 
 /// An element type with the types its reductions are accumulated in.
 pub trait Accumulate: Arith {
-    /// Sums, products and extremes. Half precision is accumulated in `f32`, every other type in itself.
+    /// Sums, products and extremes. Half precision is accumulated in `f32`, every other type in
+    /// itself.
     type Sum: Arith;
     /// Sums of squares: a floating-point type, so that squares of integers do not wrap.
     type Squares: Arith;
-    /// By how much numbers are scaled where their squares leave the range of `Squares`, or 1 if they cannot.
-    /// A power of two, so that scaling does not round.
+    /// By how much numbers are scaled where their squares leave the range of `Squares`, or 1 if
+    /// they cannot. A power of two, so that scaling does not round.
     const SCALE: f64;
     fn widen(self) -> Self::Sum;
     fn narrow(sum: Self::Sum) -> Self;
@@ -94,8 +95,8 @@ impl Accumulate for bool {
     }
 }
 
-/// A reduction: the value of no element, the value of one, how two values are joined, and the result.
-/// `join` is associative up to rounding and commutative.
+/// A reduction: the value of no element, the value of one, how two values are joined, and the
+/// result. `join` is associative up to rounding and commutative.
 pub trait Fold<T: Accumulate> {
     type Value: Arith;
     fn start() -> Self::Value;

@@ -1,14 +1,17 @@
 //! Reductions over any set of axes.
 //!
-//! Axes are merged into runs that are all kept or all reduced. Where the innermost run is reduced, each output
-//! element is made of rows ([`rows`]); where it is kept, a row of outputs takes in whole rows ([`columns`]).
+//! Axes are merged into runs that are all kept or all reduced. Where the innermost run is reduced,
+//! each output element is made of rows ([`rows`]); where it is kept, a row of outputs takes in
+//! whole rows ([`columns`]).
 //!
-//! **Accuracy.** A sum of `n` elements is a tree: leaves of at most 64 additions in a row, then pairs. So an
-//! element passes through at most `DEPTH(n) = 96 + log2(n)` additions, and the error of a sum is at most
-//! `DEPTH(n) * u * sum(|x|)`, where `u` is half a unit in the last place of the accumulator (2^-24 in float32).
-//! (N. Higham, The Accuracy of Floating Point Summation, SIAM J. Sci. Comput. 14, 1993.)
+//! **Accuracy.** A sum of `n` elements is a tree: leaves of at most 64 additions in a row, then
+//! pairs. So an element passes through at most `DEPTH(n) = 96 + log2(n)` additions, and the error
+//! of a sum is at most `DEPTH(n) * u * sum(|x|)`, where `u` is half a unit in the last place of the
+//! accumulator (2^-24 in float32). (N. Higham, The Accuracy of Floating Point Summation, SIAM J.
+//! Sci. Comput. 14, 1993.)
 //!
-//! **Determinism.** Work is split by shapes only: results have the same bits for any number of threads.
+//! **Determinism.** Work is split by shapes only: results have the same bits for any number of
+//! threads.
 
 mod columns;
 mod fold;
@@ -46,7 +49,8 @@ pub enum Reduction {
     Norm2,
 }
 
-/// Runs of axes: extent and whether they are reduced, outermost first; axes of extent 1 are left out.
+/// Runs of axes: extent and whether they are reduced, outermost first; axes of extent 1 are left
+/// out.
 fn runs(dims: &[i64], reduced: &[bool]) -> Vec<(usize, bool)> {
     let mut runs: Vec<(usize, bool)> = Vec::new();
     for (&d, &r) in dims.iter().zip(reduced) {
@@ -59,8 +63,8 @@ fn runs(dims: &[i64], reduced: &[bool]) -> Vec<(usize, bool)> {
     runs
 }
 
-/// Offsets in the input of all combinations of the runs with `flag`; an element of the innermost run has
-/// `size` elements of the input.
+/// Offsets in the input of all combinations of the runs with `flag`; an element of the innermost
+/// run has `size` elements of the input.
 fn offsets(runs: &[(usize, bool)], flag: bool, size: usize) -> Vec<usize> {
     let mut stride = size;
     let mut at = vec![0];
@@ -74,8 +78,9 @@ fn offsets(runs: &[(usize, bool)], flag: bool, size: usize) -> Vec<usize> {
     at
 }
 
-/// Runs `$body` with the alias `$T` set to the element type of a floating-point dtype, and for every other
-/// dtype `$other`: each reduction that is compiled for a type costs its share of the build.
+/// Runs `$body` with the alias `$T` set to the element type of a floating-point dtype, and for
+/// every other dtype `$other`: each reduction that is compiled for a type costs its share of the
+/// build.
 macro_rules! with_float {
     ($dtype:expr, $T:ident => $body:expr, $other:expr) => {
         match $dtype {
@@ -96,7 +101,8 @@ macro_rules! with_float {
     };
 }
 
-/// Reduces `input` over the axes flagged in `reduced` into `out`, which has the kept extents in order.
+/// Reduces `input` over the axes flagged in `reduced` into `out`, which has the kept extents in
+/// order.
 pub fn reduce(how: Reduction, input: &View, reduced: &[bool], out: &View) {
     let dtype = input.dtype();
     match how {
@@ -120,8 +126,8 @@ pub fn reduce(how: Reduction, input: &View, reduced: &[bool], out: &View) {
     }
 }
 
-/// Reduces `input` to the shape of `out`, which could be broadcast to it: the axes that are missing or of
-/// extent 1 there are summed (or whatever `how` says).
+/// Reduces `input` to the shape of `out`, which could be broadcast to it: the axes that are missing
+/// or of extent 1 there are summed (or whatever `how` says).
 pub fn reduce_to(how: Reduction, input: &View, out: &View) {
     let skip = input.ndim() - out.ndim();
     let reduced: Vec<bool> = (0..input.ndim())
@@ -130,8 +136,8 @@ pub fn reduce_to(how: Reduction, input: &View, out: &View) {
     reduce(how, input, &reduced, out);
 }
 
-/// Root of the sum of squares. Where a sum leaves the range in which squares are exact, it is made again
-/// of scaled numbers.
+/// Root of the sum of squares. Where a sum leaves the range in which squares are exact, it is made
+/// again of scaled numbers.
 fn norm2<T: Accumulate>(input: &View, reduced: &[bool], out: &View) {
     fold::<T, Norm2>(input, reduced, out);
     let n = out.size();
@@ -332,8 +338,8 @@ fn fold_to_rows<T: Accumulate, F: Fold<T>>(
     );
 }
 
-/// Folds the first `width` columns of matrices and hands over the values. Rows that are narrow and follow
-/// one another are taken several at a time, as one wide row.
+/// Folds the first `width` columns of matrices and hands over the values. Rows that are narrow and
+/// follow one another are taken several at a time, as one wide row.
 fn fold_block<T: Accumulate, F: Fold<T>>(
     from: &Matrices<'_, T>,
     width: usize,
@@ -375,8 +381,8 @@ fn fold_block<T: Accumulate, F: Fold<T>>(
     });
 }
 
-/// `out = inputs[0] + inputs[1] + ...` for arrays of `n` elements, as accurate as any sum here; `out` may be
-/// one of the inputs.
+/// `out = inputs[0] + inputs[1] + ...` for arrays of `n` elements, as accurate as any sum here;
+/// `out` may be one of the inputs.
 ///
 /// # Safety
 /// Every pointer is valid for `n` elements; `out` is an input or overlaps none.
@@ -404,7 +410,8 @@ pub unsafe fn add_arrays<T: Accumulate>(inputs: &[*const T], out: *mut T, n: usi
     });
 }
 
-/// Position of the greatest (or least) element along a row; the first of equal ones, a NaN before all.
+/// Position of the greatest (or least) element along a row; the first of equal ones, a NaN before
+/// all.
 ///
 /// # Safety
 /// `x` is valid for `n` elements at distance `step`; `n` is at least 1.

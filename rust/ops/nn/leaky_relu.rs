@@ -1,7 +1,7 @@
 //! `LeakyReLU` and its relatives.
 
 use super::infer::{complete, expect_rank, float_type};
-use super::lift;
+use super::widening;
 use crate::error::{Error, Result};
 use crate::kernels::map::map;
 use crate::kernels::pairwise::{Pairwise, sum_of};
@@ -101,7 +101,7 @@ pub fn operators() -> Vec<OpDef> {
             LeakyType::Prelu => vec![],
             _ => vec![InplacePair::new(0, 0), InplacePair::new(1, 0)],
         })
-        .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
+        .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
     vec![forward, backward]
 }
 
@@ -120,7 +120,8 @@ fn from_output(attrs: &Attrs) -> bool {
 
 /// The slopes of rrelu are made even where nobody asked for them, so their memory must be there.
 fn forward_kernel() -> crate::operator::Kernel {
-    let mut kernel = lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)));
+    let mut kernel =
+        widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)));
     kernel.skips_null = false;
     kernel
 }
@@ -293,7 +294,7 @@ unsafe fn prelu_gradients<T: Real>(call: &Call<'_>) {
         let outer = n / (span * slopes).max(1);
         parallel_for(slopes, (1usize << 14).div_ceil((outer * span).max(1)), |range| {
             for c in range {
-                let mut sums = Pairwise::new();
+                let mut sums = Pairwise::default();
                 for o in 0..outer {
                     let at = (o * slopes + c) * span;
                     // SAFETY: promised by the caller.

@@ -2,8 +2,8 @@
 //! `smooth_l1`, `softmax_cross_entropy`.
 
 use super::infer::{complete, expect_rank, float_type};
-use super::lift;
 use super::softmax_output::Normalization;
+use super::widening;
 use crate::error::Result;
 use crate::kernels::map::map;
 use crate::kernels::pairwise::{Pairwise, sum_of};
@@ -156,7 +156,7 @@ fn gradient_ends() -> Vec<OpDef> {
                 }
             }))
             .kernel(copy()),
-        OpDef::new::<MakeLossParam>("_backward_MakeLoss").kernel(lift::cpu(
+        OpDef::new::<MakeLossParam>("_backward_MakeLoss").kernel(widening::cpu(
             |call| with_real!(call.outputs[0].dtype(), T => make_loss_grad::<T>(call)),
         )),
         OpDef::plain("make_loss")
@@ -202,8 +202,9 @@ fn scores() -> Vec<OpDef> {
                 vec![Dep::Output(0), Dep::Input(1)]
             }))
             .kernel(Kernel::cpu(copy_first).skips_null()),
-        OpDef::new::<SvmOutputParam>("_backward_SVMOutput")
-            .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => svm_grad::<T>(call)))),
+        OpDef::new::<SvmOutputParam>("_backward_SVMOutput").kernel(widening::cpu(
+            |call| with_real!(call.inputs[0].dtype(), T => svm_grad::<T>(call)),
+        )),
         OpDef::new::<SmoothL1Param>("smooth_l1")
             .aliases(&["_npx_smooth_l1"])
             .doc(SMOOTH_L1)
@@ -212,12 +213,12 @@ fn scores() -> Vec<OpDef> {
             .infer_type(float_type)
             .inplace(&[InplacePair::new(0, 0)])
             .gradient(Gradient::use_in("_backward_smooth_l1"))
-            .kernel(lift::cpu(
+            .kernel(widening::cpu(
                 |call| with_real!(call.inputs[0].dtype(), T => smooth_l1::<T>(call)),
             )),
         OpDef::new::<SmoothL1Param>("_backward_smooth_l1")
             .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
-            .kernel(lift::cpu(
+            .kernel(widening::cpu(
                 |call| with_real!(call.inputs[0].dtype(), T => smooth_l1_grad::<T>(call)),
             )),
         OpDef::plain("softmax_cross_entropy")
@@ -226,10 +227,10 @@ fn scores() -> Vec<OpDef> {
             .infer_shape(cross_entropy_shape)
             .infer_type(float_type)
             .gradient(Gradient::use_in("_backward_softmax_cross_entropy"))
-            .kernel(lift::cpu(
+            .kernel(widening::cpu(
                 |call| with_real!(call.inputs[0].dtype(), T => cross_entropy::<T>(call)),
             )),
-        OpDef::plain("_backward_softmax_cross_entropy").kernel(lift::cpu(
+        OpDef::plain("_backward_softmax_cross_entropy").kernel(widening::cpu(
             |call| with_real!(call.inputs[0].dtype(), T => cross_entropy_grad::<T>(call)),
         )),
     ]
@@ -377,7 +378,7 @@ fn cross_entropy<T: Real>(call: &Call<'_>) -> Result<()> {
     let (x, labels, out) = unsafe {
         (call.inputs[0].slice::<T>(), call.inputs[1].slice::<T>(), call.outputs[0].slice_mut::<T>())
     };
-    let mut loss = Pairwise::new();
+    let mut loss = Pairwise::default();
     for_rows(x, labels, |_, row, label| loss.push([log_total(row) - row[label]]));
     [out[0]] = loss.total([T::zero()]);
     Ok(())

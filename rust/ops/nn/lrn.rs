@@ -2,7 +2,7 @@
 
 use super::infer::{complete, expect_rank, float_type};
 use super::layer_norm::always;
-use super::lift;
+use super::widening;
 use crate::error::Result;
 use crate::kernels::map::map_serial;
 use crate::kernels::pairwise::sum_of;
@@ -88,8 +88,9 @@ pub fn operators() -> Vec<OpDef> {
             .infer_type(float_type)
             .gradient(deps("_backward_LRN"))
             .kernel(always(|call| with_real!(call.inputs[0].dtype(), T => lrn::<T>(call)))),
-        OpDef::new::<LrnParam>("_backward_LRN")
-            .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => lrn_grad::<T>(call)))),
+        OpDef::new::<LrnParam>("_backward_LRN").kernel(widening::cpu(
+            |call| with_real!(call.inputs[0].dtype(), T => lrn_grad::<T>(call)),
+        )),
         OpDef::new::<L2NormalizationParam>("L2Normalization")
             .doc(L2)
             .inputs_are(&[("data", "The data.")])
@@ -104,7 +105,9 @@ pub fn operators() -> Vec<OpDef> {
             .kernel(always(|call| with_real!(call.inputs[0].dtype(), T => l2::<T>(call)))),
         OpDef::new::<L2NormalizationParam>("_backward_L2Normalization")
             .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
-            .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => l2_grad::<T>(call)))),
+            .kernel(widening::cpu(
+                |call| with_real!(call.inputs[0].dtype(), T => l2_grad::<T>(call)),
+            )),
     ]
 }
 

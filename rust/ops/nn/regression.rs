@@ -1,7 +1,7 @@
 //! Regression heads: identity or sigmoid forward, the gradient of a loss against a label backward.
 
 use super::infer::{complete, float_type};
-use super::lift;
+use super::widening;
 use crate::error::{Error, Result};
 use crate::kernels::map::map;
 use crate::kernels::real::Real;
@@ -67,12 +67,12 @@ pub fn operators() -> Vec<OpDef> {
                 .infer_type(float_type)
                 .inplace(&[InplacePair::new(0, 0)])
                 .gradient(Gradient::declared(&back, |_, _, _| vec![Dep::Output(0), Dep::Input(1)]))
-                .kernel(lift::cpu(forward)),
+                .kernel(widening::cpu(forward)),
         );
         all.push(
             OpDef::new::<RegressionParam>(&back)
                 .inplace(&[InplacePair::new(0, 0)])
-                .kernel(lift::cpu(backward)),
+                .kernel(widening::cpu(backward)),
         );
     }
     all

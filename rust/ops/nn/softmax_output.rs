@@ -1,7 +1,7 @@
 //! `SoftmaxOutput`: softmax forward, the gradient of the cross-entropy backward.
 
 use super::infer::{complete, expect_rank, float_type};
-use super::lift;
+use super::widening;
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
@@ -75,10 +75,10 @@ pub fn operators() -> Vec<OpDef> {
             }
             deps
         }))
-        .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
+        .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
     let backward = OpDef::new::<SoftmaxOutputParam>("_backward_SoftmaxOutput")
         .inplace(&[InplacePair::new(0, 0)])
-        .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
+        .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
     vec![forward, backward]
 }
 
