@@ -339,8 +339,8 @@ mod tests {
         close(gamma_f64(0.5), std::f64::consts::PI.sqrt());
         close(gammaln_f64(10.5), 13.940_625_219_403_763);
         close(digamma_f64(1.0), -0.577_215_664_901_532_9);
-        close(acosh_f64(1.0 + 1e-14), 1.413_628_8e-7);
-        close(asinh_f64(-1e300), -691.468_674_988_755);
+        close(acosh_f64(1.0 + 1e-14), 1.4136482746161713e-07);
+        close(asinh_f64(-1e300), -691.4686750787736);
         for n in 1..20u32 {
             assert_eq!(gamma_f64(f64::from(n)), (1..n).map(f64::from).product::<f64>());
         }
