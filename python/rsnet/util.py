@@ -7,27 +7,23 @@ real.
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any
 
+from . import _core
 from ._mxnet_names import module_getattr
 
 __all__ = ["is_np_shape", "np_shape", "set_np_shape", "use_np_shape"]
 
-_state = threading.local()
-
 
 def is_np_shape() -> bool:
     """Whether 0 means an empty axis and `()` a scalar in this thread."""
-    return getattr(_state, "on", False)
+    return _core.is_np_shape()
 
 
 def set_np_shape(active: bool) -> bool:
     """Switches the convention in this thread; returns what was set before."""
-    before = is_np_shape()
-    _state.on = bool(active)
-    return before
+    return _core.set_np_shape(bool(active))
 
 
 class np_shape:  # noqa: N801

@@ -5,6 +5,7 @@
 
 use super::arith::Arith;
 use super::parallel::{Shared, parallel_for};
+use half::f16;
 use std::mem::MaybeUninit;
 
 /// Elements a task handles.
@@ -134,6 +135,29 @@ pub unsafe fn plain_ternary_loop<T: Arith, F: Ternary>(
     let ins = [g.cast::<T>(), a.cast(), b.cast()];
     // SAFETY: promised by the caller.
     unsafe { blocked(ins, [1, left, right], out.cast(), n, |[g, a, b]| F::apply(g, a, b)) }
+}
+
+/// The loop of [`TernaryLoop`] for half precision. The whole formula is calculated in `f32` and rounded
+/// once: its intermediate results may be far outside of half precision.
+///
+/// # Safety
+/// As [`binary_loop`].
+pub unsafe fn half_ternary_loop<F: Ternary>(
+    g: *const u8,
+    a: *const u8,
+    b: *const u8,
+    out: *mut u8,
+    n: usize,
+    [left, right]: [usize; 2],
+) {
+    let ins = [g.cast::<f16>(), a.cast(), b.cast()];
+    // SAFETY: promised by the caller.
+    unsafe {
+        blocked(ins, [1, left, right], out.cast(), n, |x| {
+            let [g, a, b] = x.map(f16::to_f32);
+            f16::from_f32(F::apply(g, a, b))
+        })
+    }
 }
 
 crate::simd! {

@@ -2,7 +2,7 @@
 //!
 //! J. Ba, J. Kiros, G. Hinton, Layer Normalization, arXiv:1607.06450.
 
-use super::norm::lanes;
+use super::pairwise::{sum_of, sum_rows_of};
 use super::parallel::{Shared, parallel_for};
 use super::real::Real;
 use super::scratch::with_scratch;
@@ -83,14 +83,21 @@ impl<T: Real> Rows<T> {
         let width = self.width;
         let each = self.rows.div_ceil(PARTS).max(1);
         with_scratch(PARTS * 2 * width, |sums: &mut [T]| {
-            sums.fill(T::zero());
             let (sums, dx) = (Shared(sums.as_mut_ptr()), Shared(to.x));
             parallel_for(PARTS, 1, |parts| {
                 for p in parts {
-                    for r in (p * each).min(self.rows)..((p + 1) * each).min(self.rows) {
-                        // SAFETY: rows and partial sums belong to one task.
-                        unsafe { row_back(self, r, &from, dx.at(0), sums.at(p * 2 * width)) };
-                    }
+                    let first = (p * each).min(self.rows);
+                    let rows = ((p + 1) * each).min(self.rows) - first;
+                    let add = |r: usize, sums: &mut [T]| {
+                        // SAFETY: rows belong to one task; the sums are two rows.
+                        unsafe { row_back(self, first + r, &from, dx.at(0), sums.as_mut_ptr()) };
+                    };
+                    // SAFETY: each part has sums of its own.
+                    let to = unsafe { sums.at(p * 2 * width) };
+                    sum_rows_of(rows, 2 * width, add, |sums| {
+                        // SAFETY: as above.
+                        unsafe { to.copy_from_nonoverlapping(sums.as_ptr(), sums.len()) };
+                    });
                 }
             });
             for (i, out) in [to.gamma, to.beta].into_iter().enumerate() {
@@ -109,14 +116,18 @@ impl<T: Real> Rows<T> {
 }
 
 crate::simd! {
+    /// One row; its mean and deviation.
+    ///
+    /// # Safety
+    /// As [`Rows::forward`], with pointers to one row.
     unsafe fn row[T: Real][T](
         s: &Rows<T>, x: *const T, gamma: *const T, beta: *const T, y: *mut T,
     ) -> (T, T) {
         let count = T::of(s.width.max(1) as f64);
         // SAFETY: promised by the caller.
         unsafe {
-            let mean = lanes(s.width, |i| *x.add(i)) / count;
-            let var = lanes(s.width, |i| {
+            let mean = sum_of(s.width, |i| *x.add(i)) / count;
+            let var = sum_of(s.width, |i| {
                 let d = *x.add(i) - mean;
                 d * d
             }) / count;
@@ -129,6 +140,10 @@ crate::simd! {
         }
     }
 
+    /// The gradient of row `r`, and its part of the column gradients, which is added to `sums`.
+    ///
+    /// # Safety
+    /// As [`Rows::backward`]; `sums` has two rows and overlaps nothing.
     unsafe fn row_back[T: Real][T](
         s: &Rows<T>, r: usize, from: &Saved<T>, dx: *mut T, sums: *mut T,
     ) -> () {
@@ -145,8 +160,8 @@ crate::simd! {
             if dx.is_null() {
                 return;
             }
-            let a = lanes(w, |i| *dy.add(i) * *gamma.add(i)) / count;
-            let b = lanes(w, |i| *dy.add(i) * *gamma.add(i) * (*x.add(i) - mean)) * inv * inv / count;
+            let a = sum_of(w, |i| *dy.add(i) * *gamma.add(i)) / count;
+            let b = sum_of(w, |i| *dy.add(i) * *gamma.add(i) * (*x.add(i) - mean)) * inv * inv / count;
             super::map::map_serial([dy, x, gamma], dx.add(r * w), w, |[g, x, k]| {
                 inv * (g * k - a - (x - mean) * b)
             });

@@ -47,6 +47,10 @@ pub unsafe fn copy_matrix<T: Copy>((rows, columns): (usize, usize), from: Mat<T>
 /// Side of the square tiles of a transposition: two of them fit the first cache.
 const TILE: usize = 32;
 
+/// Copies elements of the size of `T`.
+///
+/// # Safety
+/// The views have one shape and elements of the size of `T`, and do not overlap.
 unsafe fn copy_sized<T: Copy + Send + Sync>(from: &View, to: &View) {
     let dims = from.dims();
     if dims.contains(&0) {
@@ -104,6 +108,10 @@ fn transposed(from: &View, to: &View) -> Option<(SignedWalk, Plane)> {
     Some((outer, [axis(i), axis(o)]))
 }
 
+/// Transposes matrices tile by tile.
+///
+/// # Safety
+/// The pointers are valid for what extents and strides address, and do not overlap.
 unsafe fn transpose_tiles<T: Copy + Send + Sync>(
     src: Shared<T>,
     dst: Shared<T>,

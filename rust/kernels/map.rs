@@ -31,6 +31,10 @@ pub unsafe fn map<T: Real, const N: usize>(
 }
 
 crate::simd! {
+    /// As [`map_serial`], compiled for every instruction set.
+    ///
+    /// # Safety
+    /// As [`map`].
     unsafe fn map_task[T: Real, F: Fn([T; N]) -> T, const N: usize][T, F, N](
         inputs: [*const T; N], out: *mut T, n: usize, f: &F,
     ) -> () {

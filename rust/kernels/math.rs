@@ -1,9 +1,9 @@
 //! Elementary functions that vectorise, and special functions.
 //!
-//! The single-precision ones are branch-free polynomials on the reduced argument, so a loop over them is
-//! compiled to vector instructions; their integers wrap by name, as a check for overflow would be a branch.
-//! The double-precision ones are the system's. `single` and `double` offer the same names, so that a formula
-//! is written once for both.
+//! The single-precision ones are branch-free polynomials on the reduced argument, so a loop over
+//! them is compiled to vector instructions; their integers wrap by name, as a check for overflow
+//! would be a branch. The double-precision ones are the system's. `single` and `double` offer the
+//! same names, so that a formula is written once for both.
 
 /// 2^k as a float, for k from -126 to 127.
 #[inline(always)]
@@ -11,16 +11,16 @@ fn power_of_two(k: i32) -> f32 {
     f32::from_bits((k.wrapping_add(127) as u32) << 23)
 }
 
-/// A whole number between -2^22 and 2^22 as an integer: it stands in the low bits of a float whose last place
-/// is 1. (`as` asks for NaN and limits, element by element.)
+/// A whole number between -2^22 and 2^22 as an integer: it stands in the low bits of a float whose
+/// last place is 1. (`as` asks for NaN and limits, element by element.)
 #[inline(always)]
 fn whole_number(k: f32) -> i32 {
     const SHIFT: f32 = 12_582_912.0; // 1.5 * 2^23
     ((k + SHIFT).to_bits() as i32).wrapping_sub(SHIFT.to_bits() as i32)
 }
 
-/// exp(x) to about 1 ulp (Cody-Waite reduction; the coefficients are the Taylor series economised on
-/// [-log(2)/2, log(2)/2], S. Moshier, Cephes, expf).
+/// exp(x) to about 1 ulp (Cody-Waite reduction; the coefficients are the Taylor series economised
+/// on [-log(2)/2, log(2)/2], S. Moshier, Cephes, expf).
 #[inline(always)]
 pub fn exp_f32(x: f32) -> f32 {
     const LOG2E: f32 = std::f32::consts::LOG2_E;
@@ -80,7 +80,8 @@ pub fn log_f32(x: f32) -> f32 {
     }
 }
 
-/// tanh(x) to about 2 ulp: an odd polynomial near 0 (S. Moshier, Cephes, tanhf), exponentials elsewhere.
+/// tanh(x) to about 2 ulp: an odd polynomial near 0 (S. Moshier, Cephes, tanhf), exponentials
+/// elsewhere.
 #[inline(always)]
 pub fn tanh_f32(x: f32) -> f32 {
     let a = x.abs();
@@ -97,32 +98,23 @@ pub fn tanh_f32(x: f32) -> f32 {
     if x.is_nan() { x } else { y }
 }
 
-/// erf(x) in double precision, relative error below 1e-15 near 0 and absolute below 1e-15 elsewhere: the
-/// Maclaurin series up to 2.5, the continued fraction of erfc beyond (Abramowitz and Stegun 7.1.5, 7.1.14).
-pub fn erf_f64(x: f64) -> f64 {
-    let a = x.abs();
-    if x.is_nan() {
-        return x;
+// C's mathematical library, which every platform's standard library links.
+mod c {
+    unsafe extern "C" {
+        pub safe fn erf(x: f64) -> f64;
+        pub safe fn tgamma(x: f64) -> f64;
+        // The reentrant form: the other one writes a global variable.
+        pub fn lgamma_r(x: f64, sign: *mut i32) -> f64;
     }
-    let y = if a < 2.5 {
-        let (mut term, mut sum, mut n) = (a, a, 0.0);
-        while term.abs() > 1e-17 * sum.abs() {
-            n += 1.0;
-            term *= -a * a / n;
-            sum += term / (2.0 * n + 1.0);
-        }
-        sum * std::f64::consts::FRAC_2_SQRT_PI
-    } else if a < 6.0 {
-        let fraction = (1..60).rev().fold(0.0, |f, k| (k as f64 / 2.0) / (a + f));
-        1.0 - (-a * a).exp() / ((a + fraction) * std::f64::consts::PI.sqrt())
-    } else {
-        1.0
-    };
-    y.copysign(x)
 }
 
-/// The inverse of erf: a rational first guess (M. Giles, Approximating the erfinv function, 2010), then two
-/// Newton steps.
+/// erf(x).
+pub fn erf_f64(x: f64) -> f64 {
+    c::erf(x)
+}
+
+/// The inverse of erf: a rational first guess (M. Giles, Approximating the erfinv function, 2010),
+/// then two Newton steps.
 pub fn erfinv_f64(x: f64) -> f64 {
     if x.abs() >= 1.0 || x.is_nan() {
         return if x.abs() == 1.0 { x * f64::INFINITY } else { f64::NAN };
@@ -165,44 +157,43 @@ pub fn erfinv_f64(x: f64) -> f64 {
     y
 }
 
-/// log(abs(gamma(x))) (C. Lanczos, A Precision Approximation of the Gamma Function, 1964, with g = 7).
+/// log(abs(gamma(x))); infinite at 0, at the negative integers and at both infinities.
 pub fn gammaln_f64(x: f64) -> f64 {
-    const C: [f64; 9] = [
-        0.999_999_999_999_809_9,
-        676.520_368_121_885_1,
-        -1_259.139_216_722_402_8,
-        771.323_428_777_653_1,
-        -176.615_029_162_140_6,
-        12.507_343_278_686_905,
-        -0.138_571_095_265_720_12,
-        9.984_369_578_019_572e-6,
-        1.505_632_735_149_311_6e-7,
-    ];
-    if x < 0.5 {
-        // Reflection.
-        let s = (std::f64::consts::PI * x).sin().abs();
-        return std::f64::consts::PI.ln() - s.ln() - gammaln_f64(1.0 - x);
-    }
-    let x = x - 1.0;
-    let sum = C.iter().enumerate().skip(1).fold(C[0], |s, (i, c)| s + c / (x + i as f64));
-    let t = x + 7.5;
-    0.5 * (2.0 * std::f64::consts::PI).ln() + (x + 0.5) * t.ln() - t + sum.ln()
+    let mut sign = 0;
+    // SAFETY: the function writes the sign of gamma(x) to the given address, which is ours.
+    unsafe { c::lgamma_r(x, &mut sign) }
 }
 
-/// The gamma function; NaN at 0 and the negative integers.
+/// The gamma function, exact for the factorials; infinite at 0 (with its sign), NaN at the negative
+/// integers.
 pub fn gamma_f64(x: f64) -> f64 {
-    if x <= 0.0 && x.fract() == 0.0 {
+    c::tgamma(x)
+}
+
+/// The number whose sinh is x. The logarithm of a sum of squares would overflow.
+pub fn asinh_f64(x: f64) -> f64 {
+    let a = x.abs();
+    if a > 1e8 { (a.ln() + std::f64::consts::LN_2).copysign(x) } else { x.asinh() }
+}
+
+/// The number whose cosh is x; NaN below 1.
+pub fn acosh_f64(x: f64) -> f64 {
+    if x < 1.0 {
         return f64::NAN;
     }
-    if x < 0.5 {
-        return std::f64::consts::PI / ((std::f64::consts::PI * x).sin() * gamma_f64(1.0 - x));
+    if x > 1e8 {
+        return x.ln() + std::f64::consts::LN_2;
     }
-    gammaln_f64(x).exp()
+    let t = x - 1.0;
+    (t + (t * (t + 2.0)).sqrt()).ln_1p()
 }
 
-/// The derivative of log(gamma(x)): recurrence up to 6, then the asymptotic series (Abramowitz and Stegun
-/// 6.3.5, 6.3.18).
+/// The derivative of log(gamma(x)): recurrence up to 6, then the asymptotic series (Abramowitz and
+/// Stegun 6.3.5, 6.3.18). Infinite at its poles: 0 and the negative integers.
 pub fn digamma_f64(x: f64) -> f64 {
+    if x <= 0.0 && x == x.floor() {
+        return f64::INFINITY;
+    }
     if x < 0.5 {
         let t = (std::f64::consts::PI * x).tan();
         return digamma_f64(1.0 - x) - std::f64::consts::PI / t;
@@ -236,6 +227,12 @@ pub mod single {
     pub fn erf(x: f32) -> f32 {
         super::erf_f64(x as f64) as f32
     }
+    pub fn asinh(x: f32) -> f32 {
+        super::asinh_f64(x as f64) as f32
+    }
+    pub fn acosh(x: f32) -> f32 {
+        super::acosh_f64(x as f64) as f32
+    }
     pub fn erfinv(x: f32) -> f32 {
         super::erfinv_f64(x as f64) as f32
     }
@@ -253,8 +250,8 @@ pub mod single {
 /// Functions of `f64`.
 pub mod double {
     pub use super::{
-        digamma_f64 as digamma, erf_f64 as erf, erfinv_f64 as erfinv, gamma_f64 as gamma,
-        gammaln_f64 as gammaln,
+        acosh_f64 as acosh, asinh_f64 as asinh, digamma_f64 as digamma, erf_f64 as erf,
+        erfinv_f64 as erfinv, gamma_f64 as gamma, gammaln_f64 as gammaln,
     };
 
     #[inline(always)]
@@ -342,5 +339,24 @@ mod tests {
         close(gamma_f64(0.5), std::f64::consts::PI.sqrt());
         close(gammaln_f64(10.5), 13.940_625_219_403_763);
         close(digamma_f64(1.0), -0.577_215_664_901_532_9);
+        close(acosh_f64(1.0 + 1e-14), 1.4136482746161713e-07);
+        close(asinh_f64(-1e300), -691.4686750787736);
+        for n in 1..20u32 {
+            assert_eq!(gamma_f64(f64::from(n)), (1..n).map(f64::from).product::<f64>());
+        }
+    }
+
+    #[test]
+    fn special_functions_have_their_limits() {
+        let inf = f64::INFINITY;
+        assert_eq!((gamma_f64(0.0), gamma_f64(inf)), (inf, inf));
+        assert!(gamma_f64(-1.0).is_nan() && gamma_f64(-inf).is_nan());
+        for pole in [0.0, -1.0, -2.0, inf, -inf] {
+            assert_eq!(gammaln_f64(pole), inf);
+        }
+        assert_eq!((digamma_f64(-3.0), digamma_f64(0.0), digamma_f64(inf)), (inf, inf, inf));
+        assert_eq!((asinh_f64(inf), asinh_f64(-inf), acosh_f64(inf)), (inf, -inf, inf));
+        assert!(acosh_f64(0.5).is_nan() && acosh_f64(f64::NAN).is_nan());
+        assert_eq!(acosh_f64(1.0), 0.0);
     }
 }

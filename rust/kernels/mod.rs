@@ -15,6 +15,7 @@ pub mod map;
 pub mod math;
 pub mod naive;
 pub mod norm;
+pub mod pairwise;
 pub mod parallel;
 pub mod philox;
 pub mod pooling;

@@ -1,8 +1,8 @@
 //! Statistics and normalisation of tensors seen as `(outer, channels, inner)`.
 
+use super::pairwise::{Pairwise, sum_of, sum_rows_of};
 use super::parallel::{Shared, parallel_for};
 use super::real::Real;
-use super::reduce_rows::sum;
 
 /// Extents of a tensor normalised by channel.
 #[derive(Clone, Copy, Debug)]
@@ -12,8 +12,8 @@ pub struct Channels {
     pub inner: usize,
 }
 
-/// Where data and its per-channel scale may have different types (half precision beside `f32` is widened
-/// before it comes here), all are `T`.
+/// Where data and its per-channel scale may have different types (half precision beside `f32` is
+/// widened before it comes here), all are `T`.
 #[derive(Clone, Copy)]
 pub struct Affine<T> {
     pub mean: *const T,
@@ -64,7 +64,12 @@ impl Channels {
         let (x, mean, var) = (Shared(x.cast_mut()), Shared(mean), Shared(var));
         self.for_channels(|range| {
             // SAFETY: promised by the caller; channels belong to one task.
-            unsafe { statistics_of(self, range, x.at(0), mean.at(0), var.at(0)) };
+            unsafe {
+                match self.inner {
+                    1 => statistics_of_columns(self, range, x.at(0), mean.at(0), var.at(0)),
+                    _ => statistics_of(self, range, x.at(0), mean.at(0), var.at(0)),
+                }
+            };
         });
     }
 
@@ -100,64 +105,83 @@ impl Channels {
     }
 }
 
+/// The sum of `f(n, i)` over all elements `i` of all planes `n` of a channel.
+#[inline(always)]
+fn sum_planes<T: Real>(s: &Channels, f: impl Fn(usize, usize) -> T) -> T {
+    let mut sums = Pairwise::default();
+    for n in 0..s.outer {
+        sums.push([sum_of(s.inner, |i| f(n, i))]);
+    }
+    let [sum] = sums.total([T::zero()]);
+    sum
+}
+
 crate::simd! {
+    /// Statistics of the channels of a range; channels are the innermost axis.
+    ///
+    /// # Safety
+    /// As [`Channels::statistics`], with `inner == 1` and a range of channels.
+    unsafe fn statistics_of_columns[T: Real][T](
+        s: &Channels, range: std::ops::Range<usize>, x: *const T, mean: *mut T, var: *mut T,
+    ) -> () {
+        let (width, count) = (range.len(), T::of(s.count().max(1) as f64));
+        // SAFETY: promised by the caller.
+        unsafe {
+            let row = |n: usize| {
+                std::slice::from_raw_parts(x.add(n * s.channels + range.start), width)
+            };
+            let mean = std::slice::from_raw_parts_mut(mean.add(range.start), width);
+            let add = |n: usize, sums: &mut [T]| {
+                for (sum, &x) in sums.iter_mut().zip(row(n)) {
+                    *sum += x;
+                }
+            };
+            sum_rows_of(s.outer, width, add, |sums| {
+                for (m, &sum) in mean.iter_mut().zip(&*sums) {
+                    *m = sum / count;
+                }
+            });
+            let mean = &*mean;
+            let add = |n: usize, sums: &mut [T]| {
+                for ((sum, &x), &m) in sums.iter_mut().zip(row(n)).zip(mean) {
+                    *sum += (x - m) * (x - m);
+                }
+            };
+            sum_rows_of(s.outer, width, add, |sums| {
+                for (c, &sum) in sums.iter().enumerate() {
+                    *var.add(range.start + c) = sum / count;
+                }
+            });
+        }
+    }
+
+    /// Statistics of the channels of a range.
+    ///
+    /// # Safety
+    /// As [`Channels::statistics`], with a range of channels.
     unsafe fn statistics_of[T: Real][T](
         s: &Channels, range: std::ops::Range<usize>, x: *const T, mean: *mut T, var: *mut T,
     ) -> () {
         let count = T::of(s.count().max(1) as f64);
-        // SAFETY: promised by the caller.
-        unsafe {
-            if s.inner == 1 {
-                let width = range.len();
-                let (m, v) = (
-                    std::slice::from_raw_parts_mut(mean.add(range.start), width),
-                    std::slice::from_raw_parts_mut(var.add(range.start), width),
-                );
-                m.fill(T::zero());
-                v.fill(T::zero());
-                let row = |n: usize| {
-                    std::slice::from_raw_parts(x.add(n * s.channels + range.start), width)
-                };
-                for n in 0..s.outer {
-                    for (m, &x) in m.iter_mut().zip(row(n)) {
-                        *m += x;
-                    }
-                }
-                for m in m.iter_mut() {
-                    *m /= count;
-                }
-                for n in 0..s.outer {
-                    for ((v, &x), &m) in v.iter_mut().zip(row(n)).zip(m.iter()) {
-                        *v += (x - m) * (x - m);
-                    }
-                }
-                for v in v.iter_mut() {
-                    *v /= count;
-                }
-                return;
-            }
-            for c in range {
-                let plane = |n: usize| {
-                    std::slice::from_raw_parts(x.add((n * s.channels + c) * s.inner), s.inner)
-                };
-                let mut total = T::zero();
-                for n in 0..s.outer {
-                    total += sum(plane(n));
-                }
-                let m = total / count;
-                let mut squares = T::zero();
-                for n in 0..s.outer {
-                    squares += lanes(s.inner, |i| {
-                        let d = *plane(n).get_unchecked(i) - m;
-                        d * d
-                    });
-                }
+        for c in range {
+            let at = |n: usize| (n * s.channels + c) * s.inner;
+            // SAFETY: promised by the caller.
+            unsafe {
+                let m = sum_planes(s, |n, i| *x.add(at(n) + i)) / count;
+                let squares = sum_planes(s, |n, i| {
+                    let d = *x.add(at(n) + i) - m;
+                    d * d
+                });
                 *mean.add(c) = m;
                 *var.add(c) = squares / count;
             }
         }
     }
 
+    /// Normalises the channels of a range.
+    ///
+    /// # Safety
+    /// As [`Channels::normalise`], with a range of channels.
     unsafe fn normalise_of[T: Real][T](
         s: &Channels, range: std::ops::Range<usize>, x: *const T, a: &Affine<T>, y: *mut T,
     ) -> () {
@@ -181,6 +205,10 @@ crate::simd! {
         }
     }
 
+    /// Gradients of the channels of a range.
+    ///
+    /// # Safety
+    /// As [`Channels::backward`], with a range of channels.
     unsafe fn backward_of[T: Real][T](
         s: &Channels, range: std::ops::Range<usize>, dy: *const T, x: *const T, a: &Affine<T>,
         fixed: bool, to: &Gradients<T>,
@@ -190,13 +218,9 @@ crate::simd! {
         unsafe {
             for c in range {
                 let (m, inv) = (*a.mean.add(c), *a.inv_std.add(c));
-                let (mut sum_dy, mut sum_dyx) = (T::zero(), T::zero());
-                for n in 0..s.outer {
-                    let at = (n * s.channels + c) * s.inner;
-                    let (dy, x) = (dy.add(at), x.add(at));
-                    sum_dy += lanes(s.inner, |i| *dy.add(i));
-                    sum_dyx += lanes(s.inner, |i| *dy.add(i) * (*x.add(i) - m));
-                }
+                let at = |n: usize| (n * s.channels + c) * s.inner;
+                let sum_dy = sum_planes(s, |n, i| *dy.add(at(n) + i));
+                let sum_dyx = sum_planes(s, |n, i| *dy.add(at(n) + i) * (*x.add(at(n) + i) - m));
                 if !to.gamma.is_null() {
                     let d = if a.gamma.is_some() { sum_dyx * inv } else { T::zero() };
                     *to.gamma.add(c) = d;
@@ -221,21 +245,6 @@ crate::simd! {
             }
         }
     }
-}
-
-/// `f(0) + f(1) + ...` in sixteen lanes.
-#[inline(always)]
-pub fn lanes<T: Real>(n: usize, f: impl Fn(usize) -> T) -> T {
-    const LANES: usize = 16;
-    let mut lanes = [T::zero(); LANES];
-    let whole = n / LANES * LANES;
-    for start in (0..whole).step_by(LANES) {
-        for (i, lane) in lanes.iter_mut().enumerate() {
-            *lane += f(start + i);
-        }
-    }
-    let tail: T = (whole..n).map(f).sum();
-    lanes.iter().copied().sum::<T>() + tail
 }
 
 #[cfg(test)]

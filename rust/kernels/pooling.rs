@@ -1,6 +1,7 @@
 //! Pooling over one to three spatial axes: maximum, average, sum and p-norm of windows.
 
 use super::conv::inside;
+use super::pairwise::{LEAF, Pairwise, sum_of};
 use super::parallel::{Shared, parallel_for};
 use super::real::Real;
 use super::scratch::with_scratch;
@@ -84,6 +85,25 @@ impl Pool {
                 }
             }
         }
+    }
+
+    /// The sum of `f` over the elements of a window.
+    #[inline(always)]
+    fn total<T: Real>(&self, w: &Window<T>, f: impl Fn(usize) -> T) -> T {
+        let extent = |a: usize| w.to[a].saturating_sub(w.from[a]);
+        let width = extent(2);
+        if extent(0) * extent(1) * width <= LEAF {
+            let mut sum = T::zero();
+            self.elements(w, |i| sum += f(i));
+            return sum;
+        }
+        let mut sums = Pairwise::default();
+        for (d, h) in (w.from[0]..w.to[0]).flat_map(|d| (w.from[1]..w.to[1]).map(move |h| (d, h))) {
+            let row = (d * self.input[1] + h) * self.input[2] + w.from[2];
+            sums.push([sum_of(width, |i| f(row + i))]);
+        }
+        let [sum] = sums.total([T::zero()]);
+        sum
     }
 
     /// Calls `f(index, window)` for every output position of a plane.
@@ -197,6 +217,9 @@ impl Pool {
     }
 
     /// Where the first maximum of a window is; `None` if the window is empty.
+    ///
+    /// # Safety
+    /// The window lies in the plane at `x`.
     #[inline(always)]
     unsafe fn first_maximum<T: Real>(&self, x: *const T, w: &Window<T>) -> Option<usize> {
         let (mut best, mut at) = (T::neg_infinity(), None);
@@ -211,6 +234,10 @@ impl Pool {
         at
     }
 
+    /// The gradient of one plane.
+    ///
+    /// # Safety
+    /// `x` and `dx` hold an input plane, `y` and `dy` an output plane; `dx` overlaps none of the others.
     unsafe fn backward_plane<T: Real>(&self, x: *const T, y: *const T, dy: *const T, dx: *mut T) {
         // SAFETY: promised by the caller; windows stay inside the plane.
         unsafe {
@@ -241,6 +268,10 @@ impl Pool {
         }
     }
 
+    /// One plane.
+    ///
+    /// # Safety
+    /// `x` holds an input plane, `y` an output plane, and they do not overlap.
     #[inline(always)]
     unsafe fn forward_plane<T: Real>(&self, x: *const T, y: *mut T) {
         // SAFETY: promised by the caller; windows stay inside the plane.
@@ -254,7 +285,7 @@ impl Pool {
                         acc = if v > acc { v } else { acc };
                     }),
                     PoolKind::Norm { p } => {
-                        self.elements(&w, |i| acc += (*x.add(i)).abs().powi(p as i32));
+                        acc = self.total(&w, |i| (*x.add(i)).abs().powi(p as i32));
                         acc = match p {
                             1 => acc,
                             2 => acc.sqrt(),
@@ -262,8 +293,7 @@ impl Pool {
                         };
                     }
                     _ => {
-                        self.elements(&w, |i| acc += *x.add(i));
-                        acc /= w.divisor;
+                        acc = self.total(&w, |i| *x.add(i)) / w.divisor;
                     }
                 }
                 *y.add(o) = acc;
@@ -379,6 +409,10 @@ crate::simd! {
         }
     }
 
+    /// One plane.
+    ///
+    /// # Safety
+    /// `x` holds an input plane, `y` an output plane, and they do not overlap.
     unsafe fn forward_plane[T: Real][T](pool: &Pool, x: *const T, y: *mut T) -> () {
         // SAFETY: promised by the caller.
         unsafe { pool.forward_plane(x, y) }

@@ -1,8 +1,9 @@
 //! Softmax and its logarithm along one axis, forward and backward.
 //!
-//! Data is seen as `(outer, len, inner)`. With `inner == 1` a row is contiguous; otherwise a task takes a
-//! few neighbouring columns at once, so that memory is read in lines.
+//! Data is seen as `(outer, len, inner)`. With `inner == 1` a row is contiguous; otherwise a task
+//! takes a few neighbouring columns at once, so that memory is read in lines.
 
+use super::pairwise::{LANES, LEAF, Pairwise, join};
 use super::parallel::{Shared, parallel_for};
 use super::real::Real;
 
@@ -23,8 +24,9 @@ pub struct Softmax<T> {
 }
 
 impl<T: Real> Softmax<T> {
-    /// Calls `f(first element, columns, length)` on groups of columns; `length` is how many elements of
-    /// the axis count for the first column of the group (groups have one column if lengths differ).
+    /// Calls `f(first element, columns, length)` on groups of columns; `length` is how many
+    /// elements of the axis count for the first column of the group (groups have one column if
+    /// lengths differ).
     fn groups(&self, lengths: Option<&[usize]>, f: impl Fn(usize, usize, usize) + Sync + Send) {
         let width = if lengths.is_some() { 1 } else { COLUMNS.min(self.inner.max(1)) };
         let per_outer = self.inner.div_ceil(width);
@@ -50,7 +52,7 @@ impl<T: Real> Softmax<T> {
             unsafe {
                 let (x, y) = (x.at(start), y.at(start));
                 if self.inner == 1 {
-                    row(x, y, length, self.scale, self.log);
+                    row(x, y, length, self.split_scale(), self.log);
                 } else {
                     columns_of(self, x, y, columns, length);
                 }
@@ -64,26 +66,42 @@ impl<T: Real> Softmax<T> {
     }
 
     /// Up to `COLUMNS` neighbouring columns.
+    ///
+    /// # Safety
+    /// `x` and `y` have `length` rows of `columns` elements, `inner` apart.
     #[inline(always)]
     unsafe fn columns(&self, x: *const T, y: *mut T, columns: usize, length: usize) {
-        let mut top = [T::neg_infinity(); COLUMNS];
-        let mut total = [T::zero(); COLUMNS];
-        // SAFETY: promised by the caller: `length` rows of `columns` elements behind both.
+        let [mut top, mut total] = [[T::neg_infinity(); COLUMNS], [T::zero(); COLUMNS]];
+        let (sign, factor) = self.split_scale();
+        let mut sums = Pairwise::default();
+        // SAFETY: promised by the caller.
         unsafe {
             for i in 0..length {
                 for (c, top) in top[..columns].iter_mut().enumerate() {
-                    *top = top.max(*x.add(i * self.inner + c) * self.scale);
+                    let v = *x.add(i * self.inner + c) * sign;
+                    *top = if v > *top { v } else { *top };
                 }
             }
             for i in 0..length {
-                for c in 0..columns {
-                    let at = i * self.inner + c;
-                    let z = *x.add(at) * self.scale - top[c];
-                    let e = z.quick_exp();
-                    total[c] += e;
-                    *y.add(at) = if self.log { z } else { e };
+                let (mut z, at) = ([T::zero(); COLUMNS], i * self.inner);
+                for (c, z) in z[..columns].iter_mut().enumerate() {
+                    *z = *x.add(at + c) * sign;
+                }
+                for (z, &top) in z.iter_mut().zip(&top) {
+                    *z = (*z - top) * factor;
+                }
+                let mut e = z;
+                for (e, total) in e.iter_mut().zip(&mut total) {
+                    *e = e.quick_exp();
+                    *total += *e;
+                }
+                let from = if self.log { &z } else { &e };
+                y.add(at).copy_from_nonoverlapping(from.as_ptr(), columns);
+                if i % LEAF == LEAF - 1 {
+                    sums.push(std::mem::replace(&mut total, [T::zero(); COLUMNS]));
                 }
             }
+            let mut total = sums.total(total);
             for t in &mut total[..columns] {
                 *t = if self.log { t.ln() } else { T::one() / *t };
             }
@@ -94,6 +112,13 @@ impl<T: Real> Softmax<T> {
                 }
             }
         }
+    }
+
+    /// The scale as a sign and a factor: the greatest element is subtracted before the factor is
+    /// applied, which would overflow.
+    #[inline(always)]
+    fn split_scale(&self) -> (T, T) {
+        (T::one().copysign(self.scale), self.scale.abs())
     }
 
     /// `dx` from the output `y` and its gradient `dy`; 0 from a column's length on.
@@ -124,6 +149,9 @@ impl<T: Real> Softmax<T> {
     }
 
     /// Up to `COLUMNS` neighbouring columns, backward.
+    ///
+    /// # Safety
+    /// All have `len` rows of `columns` elements, `inner` apart.
     #[inline(always)]
     unsafe fn columns_back(
         &self,
@@ -134,7 +162,8 @@ impl<T: Real> Softmax<T> {
         length: usize,
     ) {
         let mut total = [T::zero(); COLUMNS];
-        // SAFETY: promised by the caller: `len` rows of `columns` elements behind all.
+        let mut sums = Pairwise::default();
+        // SAFETY: promised by the caller.
         unsafe {
             for i in 0..length {
                 for (c, total) in total[..columns].iter_mut().enumerate() {
@@ -142,7 +171,11 @@ impl<T: Real> Softmax<T> {
                     let g = *dy.add(at);
                     *total += if self.log { g } else { g * *y.add(at) };
                 }
+                if i % LEAF == LEAF - 1 {
+                    sums.push(std::mem::replace(&mut total, [T::zero(); COLUMNS]));
+                }
             }
+            let total = sums.total(total);
             for i in 0..self.len {
                 for (c, &total) in total[..columns].iter().enumerate() {
                     let at = i * self.inner + c;
@@ -159,9 +192,6 @@ impl<T: Real> Softmax<T> {
         }
     }
 }
-
-/// Elements of a row that are calculated together.
-const LANES: usize = 16;
 
 /// The first `n` elements at `x` times `scale`, and after them `rest`.
 ///
@@ -187,24 +217,10 @@ unsafe fn store<T: Real>(block: &[T; LANES], y: *mut T, n: usize) {
     unsafe { y.copy_from_nonoverlapping(block.as_ptr(), n) };
 }
 
-/// Joins lanes in pairs, then the pairs, and so on.
+/// The greatest of all lanes.
 #[inline(always)]
-fn join<T: Real>(mut lanes: [T; LANES], larger: bool) -> T {
-    let mut width = LANES / 2;
-    while width > 0 {
-        for i in 0..width {
-            let (a, b) = (lanes[i], lanes[i + width]);
-            lanes[i] = if !larger {
-                a + b
-            } else if b > a {
-                b
-            } else {
-                a
-            };
-        }
-        width /= 2;
-    }
-    lanes[0]
+fn greatest<T: Real>(lanes: [T; LANES]) -> T {
+    lanes.into_iter().fold(T::neg_infinity(), |a, b| if b > a { b } else { a })
 }
 
 /// Raises lanes to those of a block that are larger; NaN is not.
@@ -215,29 +231,31 @@ fn raise<T: Real>(lanes: &mut [T; LANES], block: [T; LANES]) {
     }
 }
 
-/// A block of a row: `exp(x - top)`, or `x - top` if it is the logarithm, and the sum of the former.
+/// A block of a row: `exp(x - top)`, or `x - top` if it is the logarithm, and the sum of the
+/// former.
 ///
 /// # Safety
 /// `x` and `y` hold `n` elements, at most `LANES`.
 #[inline(always)]
 unsafe fn exp_block<T: Real>(
     (x, y, n): (*const T, *mut T, usize),
-    (scale, top, log): (T, T, bool),
+    (sign, top, factor, log): (T, T, T, bool),
     sums: &mut [T; LANES],
 ) {
     // SAFETY: promised by the caller; the block is read before it is written.
     unsafe {
-        // What is not there adds nothing to the sum.
-        let mut z = load(x, n, scale, T::neg_infinity());
+        let mut z = load(x, n, sign, T::neg_infinity());
         for z in &mut z {
-            *z -= top;
+            *z = (*z - top) * factor;
         }
         if log {
             store(&z, y, n);
         }
         for i in 0..LANES {
             z[i] = z[i].quick_exp();
-            sums[i] += z[i];
+        }
+        for (sum, &z) in sums[..n].iter_mut().zip(&z) {
+            *sum += z;
         }
         if !log {
             store(&z, y, n);
@@ -273,27 +291,32 @@ crate::simd! {
     ///
     /// # Safety
     /// `x` and `y` hold `n` elements and are the same memory or apart.
-    unsafe fn row[T: Real][T](x: *const T, y: *mut T, n: usize, scale: T, log: bool) -> () {
-        let (whole, least) = (n / LANES * LANES, T::neg_infinity());
+    unsafe fn row[T: Real][T](
+        x: *const T, y: *mut T, n: usize, scale: (T, T), log: bool,
+    ) -> () {
+        let (whole, least, (sign, factor)) = (n / LANES * LANES, T::neg_infinity(), scale);
         // SAFETY: promised by the caller; blocks end at `n`.
         unsafe {
             let mut tops = [[least; LANES]; 2];
             for i in (0..whole).step_by(LANES) {
-                raise(&mut tops[i / LANES % 2], load(x.add(i), LANES, scale, least));
+                raise(&mut tops[i / LANES % 2], load(x.add(i), LANES, sign, least));
             }
             let [mut top, other] = tops;
             raise(&mut top, other);
-            raise(&mut top, load(x.add(whole), n - whole, scale, least));
-            let how = (scale, join(top, true), log);
+            raise(&mut top, load(x.add(whole), n - whole, sign, least));
+            let how = (sign, greatest(top), factor, log);
 
-            let mut sums = [T::zero(); LANES];
+            let (mut sums, mut leaves) = ([T::zero(); LANES], Pairwise::default());
             for i in (0..whole).step_by(LANES) {
                 exp_block((x.add(i), y.add(i), LANES), how, &mut sums);
+                if i / LANES % LEAF == LEAF - 1 {
+                    leaves.push(std::mem::replace(&mut sums, [T::zero(); LANES]));
+                }
             }
             if whole < n {
                 exp_block((x.add(whole), y.add(whole), n - whole), how, &mut sums);
             }
-            let total = join(sums, false);
+            let total = join(leaves.total(sums));
             let (log_total, inverse) = (total.ln(), T::one() / total);
             let y = std::slice::from_raw_parts_mut(y, n);
             if log {
@@ -318,18 +341,21 @@ crate::simd! {
         let whole = n / LANES * LANES;
         // SAFETY: promised by the caller; blocks end at `n`.
         unsafe {
-            let mut sums = [T::zero(); LANES];
+            let (mut sums, mut leaves) = ([T::zero(); LANES], Pairwise::default());
             for i in (0..whole).step_by(LANES) {
                 for k in 0..LANES {
                     let g = *dy.add(i + k);
                     sums[k] += if log { g } else { g * *y.add(i + k) };
+                }
+                if i / LANES % LEAF == LEAF - 1 {
+                    leaves.push(std::mem::replace(&mut sums, [T::zero(); LANES]));
                 }
             }
             for i in whole..n {
                 let g = *dy.add(i);
                 sums[i - whole] += if log { g } else { g * *y.add(i) };
             }
-            let how = (scale, join(sums, false), log);
+            let how = (scale, join(leaves.total(sums)), log);
             for i in (0..whole).step_by(LANES) {
                 back_block((y.add(i), dy.add(i), dx.add(i), LANES), how);
             }
@@ -339,6 +365,10 @@ crate::simd! {
         }
     }
 
+    /// [`Softmax::columns_back`], compiled for every instruction set.
+    ///
+    /// # Safety
+    /// As there.
     unsafe fn columns_back[T: Real][T](
         s: &Softmax<T>, y: *const T, dy: *const T, dx: *mut T, columns: usize, length: usize,
     ) -> () {
@@ -346,6 +376,10 @@ crate::simd! {
         unsafe { s.columns_back(y, dy, dx, columns, length) }
     }
 
+    /// [`Softmax::columns`], compiled for every instruction set.
+    ///
+    /// # Safety
+    /// As there.
     unsafe fn columns_of[T: Real][T](
         s: &Softmax<T>, x: *const T, y: *mut T, columns: usize, length: usize,
     ) -> () {

@@ -1,7 +1,7 @@
 //! Typed, documented operator parameters: the schema, parsing with its errors, and the macro by
 //! which built-in operators declare theirs.
 
-use super::value::{FieldType, Value};
+use super::value::{FieldType, Value, dtype_names};
 use crate::error::{Error, Result};
 use std::any::Any;
 use std::cmp::Ordering;
@@ -53,9 +53,27 @@ impl Field {
 
     /// `given` in the normal form of the field's type, within its range.
     pub fn parse(&self, given: &Value) -> Result<Value> {
-        let value = self.ty.coerce(given).ok_or_else(|| Error::parameter(self.refusal(given)))?;
+        let value = self.ty.coerce(given).or_else(|| self.absent(given));
+        let value = value.ok_or_else(|| Error::parameter(self.refusal(given)))?;
         self.check(&value)?;
         Ok(value)
+    }
+
+    /// What `None` stands for where the type has no such value: the default of a tuple or a dtype, and for
+    /// a required dtype float64, as in NumPy.
+    fn absent(&self, given: &Value) -> Option<Value> {
+        match given {
+            Value::None => {}
+            Value::Str(text) if text == "None" => {}
+            _ => return None,
+        }
+        match &self.ty {
+            FieldType::Shape | FieldType::OptIntTuple => self.default.clone(),
+            FieldType::Enum(names) if *names == dtype_names() => {
+                self.default.clone().or_else(|| Some(Value::Str("float64".into())))
+            }
+            _ => None,
+        }
     }
 
     /// Why `given` does not fit the type.

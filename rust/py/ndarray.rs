@@ -25,6 +25,7 @@ use pyo3::prelude::*;
 use pyo3::types::slice::PySliceIndices;
 use pyo3::types::{PyBool, PyInt, PySlice, PyTuple};
 use std::any::Any;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// An array on a device; operations on it are asynchronous.
@@ -440,8 +441,13 @@ impl PyNDArray {
         if key.is_instance_of::<PyInt>() && !key.is_instance_of::<PyBool>() {
             let Ok(i) = key.extract::<i64>() else { return Ok(None) };
             let at = if i < 0 { i + rows } else { i };
-            // The general road for all keys reports what is out of bounds.
-            return Ok((0..rows).contains(&at).then(|| array.at(at as usize)).and_then(Result::ok));
+            if !(0..rows).contains(&at) {
+                return Ok(None); // the general path raises
+            }
+            let at = at as usize;
+            // A single element has shape (1,), and () only where () is a shape.
+            let keeps_axis = array.shape().ndim() == 1 && !is_np_shape();
+            return Ok(if keeps_axis { array.slice(at, at + 1) } else { array.at(at) }.ok());
         }
         let Ok(slice) = key.cast::<PySlice>() else { return Ok(None) };
         let range = slice.indices(rows as isize)?;
@@ -475,6 +481,22 @@ impl PyNDArray {
 
 fn is_all(range: &PySliceIndices, rows: i64) -> bool {
     range.start == 0 && range.slicelength == rows as usize
+}
+
+thread_local! {
+    static NP_SHAPE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether 0 means an empty axis and `()` a scalar in this thread.
+#[pyfunction]
+fn is_np_shape() -> bool {
+    NP_SHAPE.get()
+}
+
+/// Switches the convention in this thread; returns the former setting.
+#[pyfunction]
+fn set_np_shape(active: bool) -> bool {
+    NP_SHAPE.replace(active)
 }
 
 /// An uninitialised array.
@@ -578,6 +600,16 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident),*) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)* };
     }
-    add!(empty, copy_numpy, share_numpy, numpy_over, waitall, memory_usage, empty_cache);
+    add!(
+        is_np_shape,
+        set_np_shape,
+        empty,
+        copy_numpy,
+        share_numpy,
+        numpy_over,
+        waitall,
+        memory_usage,
+        empty_cache
+    );
     Ok(())
 }

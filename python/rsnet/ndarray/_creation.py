@@ -101,7 +101,7 @@ def ones_like(data, out=None, name=None, **kwargs):
 
 
 def array(source_array, ctx=None, dtype=None):
-    """A copy of anything array-like.
+    """A copy of anything array-like, with its shape: a number becomes an array of shape ().
 
     Parameters
     ----------
@@ -126,8 +126,6 @@ def array(source_array, ctx=None, dtype=None):
     except (TypeError, ValueError) as error:
         raise TypeError("source_array must be array like object") from error
     values = values.reshape(np.shape(source_array))  # ascontiguousarray makes scalars 1-d
-    if values.ndim == 0 and not is_np_shape():
-        values = values.reshape(1)
     return _core.copy_numpy(values, ctx)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import _core
 from .._core import NDArray
+from ..util import is_np_shape
 
 
 def whole_numbers(shape, what):
@@ -84,7 +85,10 @@ def _expand(parts, shape):
 
 
 def _region(shape, parts):
-    """Offset, extents and strides (in elements) of a basic key, and its ranges by axis."""
+    """Offset, extents and strides (in elements) of a basic key, and its ranges by axis.
+
+    The extents of a single element are empty.
+    """
     strides = _row_major(shape)
     offset, extents, steps, ranges, axis = 0, [], [], [], 0
     for part in _expand(parts, shape):
@@ -106,9 +110,12 @@ def _region(shape, parts):
         if len(chosen):
             offset += chosen.start * strides[axis]
         axis += 1
-    if not extents:
-        extents, steps = [1], [1]  # a single element has shape (1,)
     return offset, extents, steps, ranges
+
+
+def _single():
+    """The shape of a single element: () within `np_shape`, where () is a shape, else (1,)."""
+    return () if is_np_shape() else (1,)
 
 
 def _is_block(extents, steps):
@@ -135,19 +142,35 @@ def _positions(shape, parts):
     _expand([p if isinstance(p, _BASIC) else 0 for p in resolved], shape)
     flat = np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape)
     chosen = flat[tuple(resolved)]
-    return np.ascontiguousarray(chosen) if chosen.ndim else chosen.reshape(1)
+    if np.ndim(chosen) == 0:
+        return np.asarray(chosen).reshape(_single())
+    return np.ascontiguousarray(chosen)
+
+
+def _slice_params(ranges):
+    """Ranges as parameters of the operator `slice`, in which -1 counts from the end."""
+    begin, end, step = [], [], []
+    for chosen in ranges:
+        chosen = chosen or range(0)  # bounds of empty ranges may be negative
+        begin.append(chosen.start)
+        end.append(chosen.stop if chosen.stop >= 0 else None)
+        step.append(chosen.step)
+    return [("begin", tuple(begin)), ("end", tuple(end)), ("step", tuple(step))]
+
+
+def _reshaped(array, shape):
+    """The array in exactly this shape, recorded; `reshape` takes 0 and () for something else."""
+    if array.shape == shape:
+        return array
+    if shape and 0 not in shape:
+        return array.reshape(shape)
+    like = _core.empty(shape, array.context, array.dtype)
+    return _core.invoke("reshape_like", [array, like], [])
 
 
 def _recorded_region(array, extents, ranges):
     """The region by differentiable operators."""
-    begin, end, step = [], [], []
-    for chosen in ranges:
-        begin.append(chosen.start)
-        end.append(chosen.stop if chosen.stop >= 0 else None)
-        step.append(chosen.step)
-    params = [("begin", tuple(begin)), ("end", tuple(end)), ("step", tuple(step))]
-    part = _core.invoke("slice", [array], params)
-    return part if part.shape == tuple(extents) else part.reshape(tuple(extents))
+    return _reshaped(_core.invoke("slice", [array], _slice_params(ranges)), extents)
 
 
 def getitem(array, key):
@@ -161,9 +184,9 @@ def getitem(array, key):
             return array
         offset, extents, steps, ranges = _region(shape, parts)
         if array._is_tracked and _core.is_recording():
-            return _recorded_region(array, extents, ranges)
+            return _recorded_region(array, tuple(extents) or _single(), ranges)
         if _is_block(extents, steps):
-            return array._part(offset, extents)
+            return array._part(offset, extents or _single())
         result = _core.empty(extents, array.context, array.dtype)
         result._copy_region(0, extents, _row_major(extents), array, offset, steps)
         return result
@@ -171,7 +194,7 @@ def getitem(array, key):
     if array._is_tracked and _core.is_recording():
         index = _core.copy_numpy(positions.reshape(-1).astype(np.int64))
         flat = array.reshape((-1,))
-        return _core.invoke("take", [flat, index], [("axis", 0)]).reshape(positions.shape)
+        return _reshaped(_core.invoke("take", [flat, index], [("axis", 0)]), positions.shape)
     result = _core.empty(positions.shape, array.context, array.dtype)
     result._gather(array, positions.reshape(-1))
     return result
@@ -233,16 +256,16 @@ def _record_assignment(array, key, value):
         _core.invoke("_scatter_set_nd", inputs, [("shape", shape)], [array])
         return
     _, extents, _, ranges = _region(shape, parts)
+    extents = extents or [1]
     region = tuple(len(chosen) for chosen in ranges)
+    if 0 in region:
+        _broadcast_steps(value.shape, extents)
+        return
     value = _spread(value, tuple(extents)).reshape(region)
     if region == shape and all(chosen.step > 0 for chosen in ranges):
         value.copyto(array)
         return
-    begin = tuple(chosen.start for chosen in ranges)
-    end = tuple(chosen.stop if chosen.stop >= 0 else None for chosen in ranges)
-    step = tuple(chosen.step for chosen in ranges)
-    params = [("begin", begin), ("end", end), ("step", step)]
-    _core.invoke("_slice_assign", [array, value], params, [array])
+    _core.invoke("_slice_assign", [array, value], _slice_params(ranges), [array])
 
 
 def _spread(value, extents):
@@ -277,6 +300,7 @@ def setitem(array, key, value):
     parts = _parts(key)
     if _check_kinds(parts):
         offset, extents, steps, _ = _region(shape, parts)
+        extents, steps = extents or [1], steps or [1]
         whole = offset == 0 and int(np.prod(extents)) == array.size and _is_block(extents, steps)
         if whole and isinstance(value, np.ndarray) and value.shape == tuple(extents):
             array._copy_from_numpy(np.ascontiguousarray(value, dtype=array.dtype))

@@ -23,16 +23,20 @@ _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 _DTYPES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
 
 
-def _record(array):
-    """One array as bytes: V3 with np_shape, else V2, in which a rank of 0 means no array."""
-    values = array.asnumpy()
-    if values.ndim == 0 and not is_np_shape():
-        raise MXNetError("an array of shape () is saved within np_shape only")
-    ctx = array.context
-    head = struct.pack("<Iii", _V3 if is_np_shape() else _V2, 0, values.ndim)
+def _record(array, version):
+    """One array as bytes."""
+    values, ctx = array.asnumpy(), array.context
+    head = struct.pack("<Iii", version, 0, values.ndim)
     head += struct.pack(f"<{values.ndim}q", *values.shape)
     head += struct.pack("<iii", ctx.device_typeid, ctx.device_id, _DTYPES.index(values.dtype.name))
     return head + values.tobytes()
+
+
+def _saved(array):
+    """One array of a file as bytes: V3 with np_shape, else V2, in which a rank of 0 means no array."""
+    if array.ndim == 0 and not is_np_shape():
+        raise MXNetError("an array of shape () is saved within np_shape only")
+    return _record(array, _V3 if is_np_shape() else _V2)
 
 
 class _Reader:
@@ -66,10 +70,13 @@ class _Reader:
             raise self.fail(f"shape {shape} has a negative extent")
         return shape
 
-    def record(self):
-        """One array of any version; None for a record without array."""
+    def record(self, anywhere=False):
+        """One array of any version; None for a record without array.
+
+        What 0 and () mean in files depends on `np_shape`, unless they are read `anywhere`.
+        """
         magic = self.number("I", "record")
-        if (magic == _V3) != is_np_shape():
+        if not anywhere and (magic == _V3) != is_np_shape():
             wanted = "within np_shape" if magic == _V3 else "without np_shape"
             raise self.fail(f"an array of its version is loaded {wanted} only")
         if magic in (_V2, _V3):
@@ -129,7 +136,7 @@ def save(fname, data):
         )
     if not all(isinstance(a, NDArray) for a in arrays):
         raise TypeError("save only accept dict str->NDArray or list of NDArray")
-    parts = [struct.pack("<QQQ", _FILE, 0, len(arrays)), *map(_record, arrays)]
+    parts = [struct.pack("<QQQ", _FILE, 0, len(arrays)), *map(_saved, arrays)]
     parts.append(struct.pack("<Q", len(names)))
     for name in names:
         encoded = name.encode()
@@ -181,9 +188,9 @@ def _parse(data, name):
 
 def loads_record(data):
     """An array from the bytes of one record (what pickles hold)."""
-    return _Reader(data, "record").record()
+    return _Reader(data, "record").record(anywhere=True)
 
 
 def dumps_record(array):
     """An array as the bytes of one record."""
-    return bytearray(_record(array))
+    return bytearray(_record(array, _V3 if is_np_shape() or array.ndim == 0 else _V2))

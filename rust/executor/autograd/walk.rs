@@ -1,6 +1,6 @@
 //! Walking the tape backwards: from heads to leaves, in the reverse order of recording.
 
-use super::{Entry, Kind, Node, Placed, Recorded, Rule, TapeFunction, Tracked, invoke};
+use super::{Entry, Kind, Node, Placed, Recorded, Rule, Seen, TapeFunction, Tracked, invoke};
 use crate::error::{Error, Result};
 use crate::executor::Runtime;
 use crate::executor::call_site;
@@ -115,6 +115,15 @@ struct Walk<'a> {
     reachable: Vec<Arc<Node>>,
 }
 
+/// Is the entry the output of a conversion of dtypes, whose gradient is converted back from any dtype?
+/// (An integer output has a gradient with fractions.)
+fn converts(entry: &Entry) -> bool {
+    entry.visit(|seen| match seen {
+        Seen::Call { op, .. } => matches!(&*op.name, "Cast" | "amp_cast"),
+        _ => false,
+    })
+}
+
 impl<'a> Walk<'a> {
     fn run(
         rt: &'a Arc<Runtime>,
@@ -140,7 +149,7 @@ impl<'a> Walk<'a> {
             let value = match head_grads.get(i).copied().flatten() {
                 Some(given) => {
                     let what = format!("head gradient {i}");
-                    walk.fitting(&what, given, &head.array)?
+                    walk.fitting(&what, given, &head.array, converts(entry))?
                 }
                 None => (filled(rt, "ones_like", &head.array)?, None),
             };
@@ -231,10 +240,11 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// `grad` in the shape of its array; an error if it has another dtype or number of elements.
-    fn fitting(&self, what: &str, grad: &Tracked, of: &NDArray) -> Result<Placed> {
+    /// `grad` in the shape of its array; an error if it has another number of elements, or another
+    /// dtype unless `any_dtype`.
+    fn fitting(&self, what: &str, grad: &Tracked, of: &NDArray, any_dtype: bool) -> Result<Placed> {
         let (array, entry) = (&grad.array, grad.entry());
-        if array.dtype() != of.dtype() {
+        if array.dtype() != of.dtype() && !any_dtype {
             return Err(Error::argument(what, "dtype", array.dtype(), of.dtype()));
         }
         if array.size() != of.size() {
@@ -336,7 +346,7 @@ impl<'a> Walk<'a> {
         let inputs = record.inputs.iter().map(|(saved, _)| saved.array(self.rt));
         let checked = grads.iter().zip(inputs).enumerate().map(|(i, (grad, input))| {
             let what = format!("gradient {i} returned by backward of the function");
-            Ok(Some(self.fitting(&what, grad, &input?)?))
+            Ok(Some(self.fitting(&what, grad, &input?, false)?))
         });
         checked.collect()
     }

@@ -27,6 +27,10 @@ pub unsafe fn backward_data<T: Real>(conv: &Conv, dy: *const T, w: *const T, dx:
     }
 }
 
+/// Filters of one element: the images are matrices already.
+///
+/// # Safety
+/// As [`backward_data`].
 unsafe fn pointwise_data<T: Real>(conv: &Conv, dy: *const T, w: *const T, dx: *mut T) {
     let (k, m, n) = (conv.in_c, conv.out_c, conv.out_size());
     let (dy, w, dx) = (Shared(dy.cast_mut()), Shared(w.cast_mut()), Shared(dx));
@@ -56,6 +60,10 @@ fn channel_parts(conv: &Conv, tasks: usize) -> (usize, usize) {
     (part, conv.in_c.div_ceil(part))
 }
 
+/// The implicit matrix product, unpacked into the image.
+///
+/// # Safety
+/// As [`backward_data`].
 unsafe fn general_data<T: Real>(conv: &Conv, dy: *const T, w: *const T, dx: *mut T) {
     let (depth, m, n) = (conv.depth(), conv.out_c, conv.out_size());
     let images = conv.batch * conv.groups;
@@ -131,6 +139,9 @@ pub unsafe fn backward_weight<T: Real>(conv: &Conv, x: *const T, dy: *const T, d
 }
 
 /// The gradient of one part of the channels of one group's filters, over some images.
+///
+/// # Safety
+/// `x`, `dy` and `dw` are as in [`backward_weight`]; nothing else writes this part of `dw`.
 unsafe fn weight_part<T: Real>(
     conv: &Conv,
     (x, dy, dw): (*mut T, *mut T, *mut T),

@@ -35,6 +35,9 @@ pub unsafe fn forward<T: Real>(
 }
 
 /// Fills rows of an output block with their bias, ready to be added to; says whether there was one.
+///
+/// # Safety
+/// `y` has a row of `columns` elements for each filter, `row` apart, and `bias` an element for each.
 unsafe fn start<T: Real>(
     bias: Option<Shared<T>>,
     filters: std::ops::Range<usize>,
@@ -50,6 +53,9 @@ unsafe fn start<T: Real>(
 }
 
 /// Filters of one element: images are matrices already.
+///
+/// # Safety
+/// As [`forward`].
 unsafe fn pointwise<T: Real>(
     conv: &Conv,
     x: *const T,
@@ -79,6 +85,9 @@ unsafe fn pointwise<T: Real>(
 }
 
 /// The implicit matrix product.
+///
+/// # Safety
+/// As [`forward`].
 unsafe fn general<T: Real>(
     conv: &Conv,
     x: *const T,

@@ -142,6 +142,10 @@ impl Conv {
     }
 }
 
+/// Sets `n` elements to 0.
+///
+/// # Safety
+/// `to` is valid for `n` elements.
 #[inline(always)]
 unsafe fn zero<T: Real>(to: *mut T, n: usize) {
     // SAFETY: promised by the caller; zero bytes are zero.

@@ -153,6 +153,10 @@ crate::simd! {
     }
 }
 
+/// Up to `LANES` elements of [`vanilla`].
+///
+/// # Safety
+/// As there, for `n` elements, at most `LANES`.
 #[inline(always)]
 unsafe fn vanilla_lanes<T: Real>(g: *mut T, h: *mut T, n: usize, tanh: bool) {
     // SAFETY: promised by the caller: `n` elements behind both.
@@ -172,6 +176,10 @@ unsafe fn vanilla_lanes<T: Real>(g: *mut T, h: *mut T, n: usize, tanh: bool) {
     }
 }
 
+/// Up to `LANES` elements of [`lstm`].
+///
+/// # Safety
+/// As there, for `n` elements, at most `LANES`, of gates `hid` apart.
 #[inline(always)]
 unsafe fn lstm_lanes<T: Real>(
     g: *mut T,
@@ -219,6 +227,10 @@ unsafe fn lstm_lanes<T: Real>(
     }
 }
 
+/// Up to `LANES` elements of [`gru`].
+///
+/// # Safety
+/// As there, for `n` elements, at most `LANES`, of gates `hid` apart.
 #[inline(always)]
 unsafe fn gru_lanes<T: Real>(
     g: *mut T,
@@ -251,6 +263,10 @@ unsafe fn gru_lanes<T: Real>(
     }
 }
 
+/// Up to `LANES` elements of [`vanilla_back`].
+///
+/// # Safety
+/// As there, for `n` elements, at most `LANES`.
 #[inline(always)]
 unsafe fn vanilla_back_lanes<T: Real>(g: *const T, dh: *mut T, dg: *mut T, n: usize, tanh: bool) {
     // SAFETY: promised by the caller: `n` elements behind all.
@@ -270,6 +286,10 @@ unsafe fn vanilla_back_lanes<T: Real>(g: *const T, dh: *mut T, dg: *mut T, n: us
     }
 }
 
+/// Up to `LANES` elements of [`lstm_back`].
+///
+/// # Safety
+/// As there, for `n` elements, at most `LANES`, of gates `hid` apart.
 #[inline(always)]
 unsafe fn lstm_back_lanes<T: Real>(
     g: *const T,
@@ -318,6 +338,10 @@ unsafe fn lstm_back_lanes<T: Real>(
     }
 }
 
+/// Up to `LANES` elements of [`gru_back`].
+///
+/// # Safety
+/// As there, for `n` elements, at most `LANES`, of gates `hid` apart.
 #[inline(always)]
 unsafe fn gru_back_lanes<T: Real>(
     g: *const T,

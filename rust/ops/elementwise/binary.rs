@@ -8,8 +8,8 @@ use crate::kernels::broadcast::{
     broadcast_binary, broadcast_shape, broadcast_strides, broadcast_ternary,
 };
 use crate::kernels::elementwise::{
-    self, Binary, BinaryLoop, Ternary, TernaryLoop, binary_loop, plain_binary_loop,
-    plain_ternary_loop, ternary_loop,
+    self, Binary, BinaryLoop, Ternary, TernaryLoop, binary_loop, half_ternary_loop,
+    plain_binary_loop, plain_ternary_loop, ternary_loop,
 };
 use crate::kernels::reduce::{Reduction, reduce_to};
 use crate::kernels::scratch::with_scratch;
@@ -116,11 +116,11 @@ type Slopes = Option<[Loops<TernaryLoop>; 2]>;
 
 /// The loops of all dtypes; only single and double precision are compiled for every instruction set.
 macro_rules! loops {
-    ($simd:ident, $plain:ident, $f:ty) => {
+    ($simd:ident, $plain:ident, $half:expr, $f:ty) => {
         [
             $simd::<f32, $f>,
             $simd::<f64, $f>,
-            $plain::<f16, $f>,
+            $half,
             $plain::<u8, $f>,
             $plain::<i32, $f>,
             $plain::<i8, $f>,
@@ -159,7 +159,10 @@ macro_rules! table {
             }
             pub const SLOPES: Slopes = {
                 let _ = stringify!($g);
-                Some([loops!(ternary_loop, plain_ternary_loop, L), loops!(ternary_loop, plain_ternary_loop, R)])
+                Some([
+                    loops!(ternary_loop, plain_ternary_loop, half_ternary_loop::<L>, L),
+                    loops!(ternary_loop, plain_ternary_loop, half_ternary_loop::<R>, R),
+                ])
             };
             #[cfg(any())])?
             pub const SLOPES: Slopes = None;
@@ -188,7 +191,7 @@ macro_rules! table {
             aliases: [&[$($a)*], &[$($b)*], &[$($c)*], &[$($d)*]],
             formula: $formula,
             slope: Slope::$slope,
-            run: loops!(binary_loop, plain_binary_loop, $row::F),
+            run: loops!(binary_loop, plain_binary_loop, plain_binary_loop::<f16, $row::F>, $row::F),
             slopes: $row::SLOPES,
         }),*];
     };
@@ -217,7 +220,7 @@ table! {
         "a * b", |a, b| a.mul(b), Operands |g| g.mul(b), g.mul(a);
     Div div ["elemwise_div", "broadcast_div", "_div_scalar", "_rdiv_scalar"]
         ["_Div", "_div", "_sparse_elemwise_div"] ["_sparse_broadcast_div"] ["_DivScalar"] ["_RDivScalar"]
-        "a / b, of integers toward 0 (and 0 where b is 0)", |a, b| a.div(b), Operands |g| g.div(b), neg(g.mul(a).div(b.mul(b)));
+        "a / b, of integers toward 0 (and 0 where b is 0)", |a, b| a.div(b), Operands |g| g.div(b), neg(g.mul(a.div(b)).div(b));
     Mod modulo ["_mod", "broadcast_mod", "_mod_scalar", "_rmod_scalar"]
         ["_Mod"] [] ["_ModScalar"] ["_RModScalar"]
         "a - floor(a / b) * b, 0 where b is 0", |a, b| a.rem(b), Operands |g| g,

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::kernels::arith::Arith;
 use crate::kernels::copy::fill;
 use crate::kernels::elementwise::{unary, zip};
+use crate::kernels::reduce::add_arrays;
 use crate::operator::infer::{assign_type, elementwise_shape, same_type};
 use crate::operator::{Call, Gradient, InplacePair, Kernel, OpDef, OpReq};
 use crate::tensor::View;
@@ -49,18 +50,10 @@ pub fn copy(from: &View, to: &View) -> Result<()> {
 
 fn sum_n(call: &Call<'_>) -> Result<()> {
     let out = &call.outputs[0];
-    let n = out.size();
     with_dtype!(out.dtype(), T => {
-        let y = out.as_ptr::<T>();
-        // An output that is one of the inputs begins with that one.
-        let first = call.inputs.iter().position(|v| v.ptr() == out.ptr()).unwrap_or(0);
-        copy(&call.inputs[first], out)?;
-        for (i, x) in call.inputs.iter().enumerate() {
-            if i != first {
-                // SAFETY: all views have `n` elements; the output is read and written in place.
-                unsafe { zip(y.cast_const(), x.as_ptr::<T>().cast_const(), y, n, &|a: T, b: T| Arith::add(a, b)) };
-            }
-        }
+        let inputs: Vec<_> = call.inputs.iter().map(|v| v.as_ptr::<T>().cast_const()).collect();
+        // SAFETY: all views have the output's size; the output is one of them or apart.
+        unsafe { add_arrays(&inputs, out.as_ptr::<T>(), out.size()) };
     });
     Ok(())
 }
@@ -73,7 +66,7 @@ fn clip(call: &Call<'_>) -> Result<()> {
         // SAFETY: views of equal size.
         unsafe {
             unary(x.as_ptr::<T>().cast_const(), out.as_ptr::<T>(), out.size(), &|x: T| {
-                if x < low { low } else if x > high { high } else { x }
+                if x > high { high } else if x < low { low } else { x }
             })
         }
     });
@@ -145,7 +138,7 @@ pub fn operators() -> Vec<OpDef> {
     let clip = OpDef::new::<ClipParam>("clip")
         .aliases(&["_npi_clip", "_sparse_clip"])
         .doc(
-            "Returns min(max(x, a_min), a_max), element by element.\n\nShape and dtype are those of the input; the \
+            "Returns, element by element: a_max where x > a_max, else a_min where x < a_min, else x.\n\nShape and dtype are those of the input; the \
              limits are converted to that dtype, to its least or greatest value where they are beyond. NaN stays NaN. The gradient is 1 inside of and at the limits, 0 \
              outside.\n\nExamples\n--------\n>>> nd.clip(nd.array([-2, 0.5, 3]), a_min=-1, a_max=1)\n[-1.   0.5  1. ]\n",
         )

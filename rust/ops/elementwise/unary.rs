@@ -91,8 +91,8 @@ const INSIDE: [f64; 4] = [-0.8, -0.3, 0.2, 0.7];
 
 // In the formulas `num(c)` is a constant of the row's precision; functions come from `kernels::math`.
 table! {
-    relu ["_npx_relu", "_sparse_relu"], "max(x, 0)\nThe gradient at 0 is 0.",
-        |x| if x < num(0.) { num(0.) } else { x }, Output |y| if y > num(0.) { num(1.) } else { num(0.) }, ANY, whole |x| x.max(0);
+    relu ["_npx_relu", "_sparse_relu"], "max(x, 0)\nThe gradient at 0 is 0, at nan nan.",
+        |x| if x < num(0.) { num(0.) } else { x }, Output |y| if y > num(0.) { num(1.) } else { y }, ANY, whole |x| x.max(0);
     sigmoid ["_npx_sigmoid", "_sparse_sigmoid"], "1 / (1 + exp(-x))",
         |x| sigmoid(x), Output |y| y * (num(1.) - y), ANY;
     softsign [], "x / (1 + abs(x))",
@@ -117,7 +117,7 @@ table! {
     sign ["_npi_sign", "_sparse_sign"], "-1, 0 or 1 by the sign of x", |x| sign(x), Nothing |_x| num(0.), ANY, whole |x| x.signum();
     round ["_sparse_round"], "the nearest integer, halves away from 0", |x| x.round(), Nothing |_x| num(0.), ANY, whole |x| x;
     rint ["_npi_rint", "_sparse_rint"], "the nearest integer, halves toward minus infinity",
-        |x| (x - num(0.5)).ceil(), Nothing |_x| num(0.), ANY, whole |x| x;
+        |x| if x - x.floor() > num(0.5) { x.floor() + num(1.) } else { x.floor() }, Nothing |_x| num(0.), ANY, whole |x| x;
     ceil ["_npi_ceil", "_sparse_ceil"], "the least integer not below x", |x| x.ceil(), Nothing |_x| num(0.), ANY, whole |x| x;
     floor ["_npi_floor", "_sparse_floor"], "the greatest integer not above x", |x| x.floor(), Nothing |_x| num(0.), ANY, whole |x| x;
     trunc ["_npi_trunc", "_sparse_trunc"], "x without its fraction", |x| x.trunc(), Nothing |_x| num(0.), ANY, whole |x| x;
@@ -126,21 +126,21 @@ table! {
     cos ["_npi_cos"], "cos(x), x in radians", |x| x.cos(), Input |x| -x.sin(), ANY;
     tan ["_npi_tan", "_sparse_tan"], "tan(x), x in radians", |x| x.tan(), Output |y| num(1.) + y * y, INSIDE;
     arcsin ["_npi_arcsin", "_sparse_arcsin"], "the angle in [-pi/2, pi/2] whose sine is x\nnan outside of [-1, 1].",
-        |x| x.asin(), Input |x| num(1.) / (num(1.) - x * x).sqrt(), INSIDE;
+        |x| x.asin(), Input |x| num(1.) / ((num(1.) - x) * (num(1.) + x)).sqrt(), INSIDE;
     arccos ["_npi_arccos"], "the angle in [0, pi] whose cosine is x\nnan outside of [-1, 1].",
-        |x| x.acos(), Input |x| -num(1.) / (num(1.) - x * x).sqrt(), INSIDE;
+        |x| x.acos(), Input |x| -num(1.) / ((num(1.) - x) * (num(1.) + x)).sqrt(), INSIDE;
     arctan ["_npi_arctan", "_sparse_arctan"], "the angle in [-pi/2, pi/2] whose tangent is x",
         |x| x.atan(), Input |x| num(1.) / (num(1.) + x * x), ANY;
     sinh ["_npi_sinh", "_sparse_sinh"], "(exp(x) - exp(-x)) / 2", |x| x.sinh(), Input |x| x.cosh(), ANY;
     cosh ["_npi_cosh"], "(exp(x) + exp(-x)) / 2", |x| x.cosh(), Input |x| x.sinh(), ANY;
-    arcsinh ["_npi_arcsinh", "_sparse_arcsinh"], "the number whose sinh is x", |x| x.asinh(), Input |x| num(1.) / (x * x + num(1.)).sqrt(), ANY;
-    arccosh ["_npi_arccosh"], "the number whose cosh is x\nnan below 1.", |x| x.acosh(), Input |x| num(1.) / (x * x - num(1.)).sqrt(), [1.2, 1.9, 3.3];
+    arcsinh ["_npi_arcsinh", "_sparse_arcsinh"], "the number whose sinh is x", |x| asinh(x), Input |x| num(1.) / x.hypot(num(1.)), ANY;
+    arccosh ["_npi_arccosh"], "the number whose cosh is x\nnan below 1.", |x| acosh(x), Input |x| num(1.) / ((x - num(1.)).sqrt() * (x + num(1.)).sqrt()), [1.2, 1.9, 3.3];
     arctanh ["_npi_arctanh", "_sparse_arctanh"], "the number whose tanh is x\nnan outside of [-1, 1].",
-        |x| x.atanh(), Input |x| num(1.) / (num(1.) - x * x), INSIDE;
+        |x| x.atanh(), Input |x| num(1.) / ((num(1.) - x) * (num(1.) + x)), INSIDE;
     degrees ["_npi_degrees", "_sparse_degrees"], "x * 180 / pi", |x| x * num(180. / std::f64::consts::PI), Input |_x| num(180. / std::f64::consts::PI), ANY;
     radians ["_npi_radians", "_sparse_radians"], "x * pi / 180", |x| x * num(std::f64::consts::PI / 180.), Input |_x| num(std::f64::consts::PI / 180.), ANY;
-    gamma ["_sparse_gamma"], "the gamma function of x", |x| gamma(x), Input |x| gamma(x) * digamma(x), POSITIVE;
-    gammaln ["_sparse_gammaln"], "log(abs(gamma(x)))", |x| gammaln(x), Input |x| digamma(x), POSITIVE;
+    gamma ["_sparse_gamma"], "the gamma function of x\nExact for the factorials; inf at 0, nan at negative integers.", |x| gamma(x), Input |x| gamma(x) * digamma(x), POSITIVE;
+    gammaln ["_sparse_gammaln"], "log(abs(gamma(x)))\ninf at 0 and negative integers.", |x| gammaln(x), Input |x| digamma(x), POSITIVE;
     erf ["_npx_erf"], "2 / sqrt(pi) * integral of exp(-t * t) for t from 0 to x",
         |x| erf(x), Input |x| num(std::f64::consts::FRAC_2_SQRT_PI) * (-x * x).exp(), ANY;
     erfinv ["_npx_erfinv"], "the number whose erf is x\nnan outside of [-1, 1].",

@@ -1,7 +1,7 @@
 //! `Activation`: one of five element-wise functions.
 
 use super::infer::float_type;
-use super::lift;
+use super::widening;
 use crate::error::Result;
 use crate::kernels::map::map;
 use crate::kernels::real::Real;
@@ -59,10 +59,10 @@ pub fn operators() -> Vec<OpDef> {
             };
             vec![Dep::OutGrad(0), of]
         }))
-        .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
+        .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
     let backward = OpDef::new::<ActivationParam>("_backward_Activation")
         .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
-        .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
+        .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
     vec![forward, backward]
 }
 

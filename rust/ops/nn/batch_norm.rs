@@ -4,7 +4,7 @@
 //! So a forward copy that recomputation makes leaves them alone.
 
 use super::infer::{complete, expect_rank, norm_type};
-use super::lift;
+use super::widening;
 use crate::error::Result;
 use crate::kernels::norm::{Affine, Channels, Gradients};
 use crate::kernels::real::Real;
@@ -103,7 +103,9 @@ pub fn operators() -> Vec<OpDef> {
     let backward = |def: OpDef| {
         def.mutates(&[5, 6])
             .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
-            .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))))
+            .kernel(widening::cpu(
+                |call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call)),
+            ))
             .not_deterministic()
     };
     vec![
@@ -117,7 +119,8 @@ pub fn operators() -> Vec<OpDef> {
 
 /// The statistics are written even where nobody asked for them, so their memory must be there.
 fn forward_kernel() -> crate::operator::Kernel {
-    let mut kernel = lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)));
+    let mut kernel =
+        widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)));
     kernel.skips_null = false;
     kernel
 }
@@ -248,6 +251,9 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
 }
 
 /// The backward pass where channels are innermost: through scratch in which they are not.
+///
+/// # Safety
+/// As [`Channels::backward`], with `inner == 1`.
 unsafe fn transposed<T: Real>(
     extents: &Channels,
     (dy, x): (*mut T, *mut T),

@@ -1,7 +1,7 @@
 //! `Convolution` and its old form `Convolution_v1`.
 
 use super::infer::{complete, expect_rank, float_type};
-use super::lift;
+use super::widening;
 use super::window::{ConvLayout, CudnnTune, Layout, spatial, swap_inner, three};
 use crate::error::{Error, Result};
 use crate::kernels::conv::{self, Conv};
@@ -71,13 +71,16 @@ pub fn operators() -> Vec<OpDef> {
             .gradient(Gradient::declared("_backward_Convolution", |_, _, _| {
                 vec![Dep::OutGrad(0), Dep::Input(0), Dep::Input(1)]
             }))
-            .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))))
+            .kernel(widening::cpu(
+                |call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)),
+            ))
     };
     vec![
         define("Convolution").aliases(&["_npx_convolution"]),
         define("Convolution_v1"),
-        OpDef::new::<ConvolutionParam>("_backward_Convolution")
-            .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call)))),
+        OpDef::new::<ConvolutionParam>("_backward_Convolution").kernel(widening::cpu(
+            |call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call)),
+        )),
     ]
 }
 

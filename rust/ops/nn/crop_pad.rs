@@ -1,7 +1,7 @@
 //! `Crop` and `Pad`: smaller and larger images.
 
 use super::infer::{complete, expect_rank, float_type};
-use super::lift;
+use super::widening;
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
@@ -75,8 +75,8 @@ pub fn operators() -> Vec<OpDef> {
             .infer_shape(crop_shape)
             .infer_type(float_type)
             .gradient(Gradient::use_none("_backward_Crop"))
-            .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => crop::<T>(call)))),
-        OpDef::new::<CropParam>("_backward_Crop").kernel(lift::cpu(
+            .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => crop::<T>(call)))),
+        OpDef::new::<CropParam>("_backward_Crop").kernel(widening::cpu(
             |call| with_real!(call.inputs[0].dtype(), T => crop_grad::<T>(call)),
         )),
         OpDef::new::<PadParam>("Pad")
@@ -86,9 +86,10 @@ pub fn operators() -> Vec<OpDef> {
             .infer_shape(pad_shape)
             .infer_type(float_type)
             .gradient(Gradient::use_none("_backward_Pad"))
-            .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => pad::<T>(call)))),
-        OpDef::new::<PadParam>("_backward_Pad")
-            .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => pad_grad::<T>(call)))),
+            .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => pad::<T>(call)))),
+        OpDef::new::<PadParam>("_backward_Pad").kernel(widening::cpu(
+            |call| with_real!(call.inputs[0].dtype(), T => pad_grad::<T>(call)),
+        )),
     ]
 }
 

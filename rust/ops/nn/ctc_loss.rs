@@ -2,7 +2,7 @@
 
 use super::infer::{check_float, complete, expect_rank};
 use super::layer_norm::always;
-use super::lift;
+use super::widening;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::kernels::ctc;
@@ -71,8 +71,9 @@ pub fn operators() -> Vec<OpDef> {
                 vec![Dep::OutGrad(0), Dep::Output(1)]
             }))
             .kernel(always(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)))),
-        OpDef::new::<CtcLossParam>("_backward_CTCLoss")
-            .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call)))),
+        OpDef::new::<CtcLossParam>("_backward_CTCLoss").kernel(widening::cpu(
+            |call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call)),
+        )),
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use super::convolution::{sizes, to_first, with_first};
 use super::infer::{complete, expect_rank, float_type};
-use super::lift;
+use super::widening;
 use super::window::{ConvLayout, CudnnTune, Layout, spatial, swap_inner, three};
 use crate::error::{Error, Result};
 use crate::kernels::conv::{self, Conv};
@@ -68,9 +68,9 @@ pub fn operators() -> Vec<OpDef> {
         .gradient(Gradient::declared("_backward_Deconvolution", |_, _, _| {
             vec![Dep::OutGrad(0), Dep::Input(0), Dep::Input(1)]
         }))
-        .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
+        .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
     let backward = OpDef::new::<DeconvolutionParam>("_backward_Deconvolution")
-        .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
+        .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
     vec![forward, backward]
 }
 

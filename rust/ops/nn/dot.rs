@@ -1,7 +1,7 @@
 //! `dot` and `batch_dot`: products of matrices and of stacks of matrices.
 
 use super::infer::{complete, expect_rank, float_type};
-use super::lift;
+use super::widening;
 use crate::error::{Error, Result};
 use crate::kernels::gemm::{Mat, Threads, gemm};
 use crate::kernels::parallel::parallel_for;
@@ -69,21 +69,21 @@ pub fn operators() -> Vec<OpDef> {
             .infer_type(float_type)
             .gradient(Gradient::use_in(&back));
         let def = if name == "dot" {
-            def.infer_shape(dot_shape).kernel(lift::cpu(
+            def.infer_shape(dot_shape).kernel(widening::cpu(
                 |call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call, dot_sizes(call))),
             ))
         } else {
-            def.infer_shape(batch_shape).kernel(lift::cpu(|call| {
+            def.infer_shape(batch_shape).kernel(widening::cpu(|call| {
                 with_real!(call.inputs[0].dtype(), T => forward::<T>(call, batch_sizes(call)))
             }))
         };
         all.push(def);
     }
-    all.push(OpDef::new::<DotParam>("_backward_dot").kernel(lift::cpu(|call| {
+    all.push(OpDef::new::<DotParam>("_backward_dot").kernel(widening::cpu(|call| {
         let sizes = dot_sizes(&Call { inputs: &call.inputs[1..], ..*call });
         with_real!(call.inputs[0].dtype(), T => backward::<T>(call, sizes))
     })));
-    all.push(OpDef::new::<DotParam>("_backward_batch_dot").kernel(lift::cpu(|call| {
+    all.push(OpDef::new::<DotParam>("_backward_batch_dot").kernel(widening::cpu(|call| {
         let sizes = batch_sizes(&Call { inputs: &call.inputs[1..], ..*call });
         with_real!(call.inputs[0].dtype(), T => backward::<T>(call, sizes))
     })));

@@ -1,8 +1,8 @@
 //! `Dropout`: random zeros in training.
 
 use super::infer::{complete, float_type};
-use super::lift;
 use super::loss::copy_first;
+use super::widening;
 use crate::error::Result;
 use crate::kernels::map::map;
 use crate::kernels::parallel::{Shared, parallel_for};
@@ -70,7 +70,7 @@ pub fn operators() -> Vec<OpDef> {
         .kernel(forward_kernel());
     let backward = OpDef::new::<DropoutParam>("_backward_Dropout")
         .inplace(&[InplacePair::new(0, 0)])
-        .kernel(lift::cpu(|call| {
+        .kernel(widening::cpu(|call| {
             if !drops(call) {
                 return copy_first(call);
             }
@@ -84,7 +84,7 @@ pub fn operators() -> Vec<OpDef> {
 
 /// The mask is made even where nobody asked for it, so its memory must be there.
 fn forward_kernel() -> crate::operator::Kernel {
-    let mut kernel = lift::cpu(|call| {
+    let mut kernel = widening::cpu(|call| {
         if !drops(call) {
             if call.ctx.need_grad {
                 // A gradient taken as in training reads the mask.

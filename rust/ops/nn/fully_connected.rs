@@ -1,7 +1,7 @@
 //! `FullyConnected`: a linear map of the last axis, or of everything but the first.
 
 use super::infer::{complete, expect_rank, float_type};
-use super::lift;
+use super::widening;
 use crate::error::{Error, Result};
 use crate::kernels::gemm::{Mat, Threads, gemm};
 use crate::kernels::real::Real;
@@ -62,9 +62,9 @@ pub fn operators() -> Vec<OpDef> {
         .gradient(Gradient::declared("_backward_FullyConnected", |_, _, _| {
             vec![Dep::OutGrad(0), Dep::Input(0), Dep::Input(1)]
         }))
-        .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
+        .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
     let backward = OpDef::new::<FullyConnectedParam>("_backward_FullyConnected")
-        .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
+        .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
     vec![forward, backward]
 }
 

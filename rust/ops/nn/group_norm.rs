@@ -2,7 +2,7 @@
 
 use super::infer::{complete, expect_rank, float_type};
 use super::layer_norm::always;
-use super::lift;
+use super::widening;
 use crate::error::{Error, Result};
 use crate::kernels::norm::{Affine, Channels, Gradients};
 use crate::kernels::real::Real;
@@ -86,8 +86,9 @@ pub fn operators() -> Vec<OpDef> {
             .kernel(always(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))))
     };
     let back = |def: OpDef| {
-        def.inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
-            .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))))
+        def.inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)]).kernel(widening::cpu(
+            |call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call)),
+        ))
     };
     vec![
         finish(OpDef::new::<InstanceNormParam>("InstanceNorm"), "_backward_InstanceNorm")
@@ -140,6 +141,9 @@ fn extents(attrs: &Attrs, shape: &Shape) -> (Channels, usize) {
 }
 
 /// Calls `f` with the deviation's inverse, gamma and beta repeated for every image.
+///
+/// # Safety
+/// Gamma and beta, where given, hold `groups` elements.
 unsafe fn repeated<T: Real, R>(
     channels: usize,
     groups: usize,

@@ -1,7 +1,7 @@
 //! `LayerNorm`: normalisation along one axis.
 
 use super::infer::{complete, expect_rank, float_type};
-use super::lift;
+use super::widening;
 use super::window::swap_inner;
 use crate::error::Result;
 use crate::kernels::layer_norm::{Grads, Rows, Saved};
@@ -62,13 +62,13 @@ pub fn operators() -> Vec<OpDef> {
         .kernel(always(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
     let backward = OpDef::new::<LayerNormParam>("_backward_LayerNorm")
         .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
-        .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
+        .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
     vec![forward, backward]
 }
 
 /// A kernel that writes its hidden outputs even where nobody asked for them, so that all need memory.
 pub fn always(run: fn(&Call<'_>) -> Result<()>) -> Kernel {
-    Kernel { skips_null: false, ..lift::cpu(run) }
+    Kernel { skips_null: false, ..widening::cpu(run) }
 }
 
 fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {

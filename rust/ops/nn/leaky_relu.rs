@@ -1,9 +1,10 @@
 //! `LeakyReLU` and its relatives.
 
 use super::infer::{complete, expect_rank, float_type};
-use super::lift;
+use super::widening;
 use crate::error::{Error, Result};
 use crate::kernels::map::map;
+use crate::kernels::pairwise::{Pairwise, sum_of};
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::philox::{philox, unit};
 use crate::kernels::real::Real;
@@ -100,7 +101,7 @@ pub fn operators() -> Vec<OpDef> {
             LeakyType::Prelu => vec![],
             _ => vec![InplacePair::new(0, 0), InplacePair::new(1, 0)],
         })
-        .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
+        .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
     vec![forward, backward]
 }
 
@@ -119,7 +120,8 @@ fn from_output(attrs: &Attrs) -> bool {
 
 /// The slopes of rrelu are made even where nobody asked for them, so their memory must be there.
 fn forward_kernel() -> crate::operator::Kernel {
-    let mut kernel = lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)));
+    let mut kernel =
+        widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)));
     kernel.skips_null = false;
     kernel
 }
@@ -194,6 +196,9 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
 }
 
 /// Draws slopes into the mask (1 for positive data) and applies it.
+///
+/// # Safety
+/// The views of the call have the inferred shapes and the dtype of `T`.
 unsafe fn rrelu<T: Real>(call: &Call<'_>) {
     let param: &LeakyReluParam = call.attrs.get();
     let (low, high) = (f64::from(param.lower_bound), f64::from(param.upper_bound));
@@ -263,6 +268,9 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
 }
 
 /// Inputs: out_grad, data, gamma.
+///
+/// # Safety
+/// The views of the call have the inferred shapes and the dtype of `T`.
 unsafe fn prelu_gradients<T: Real>(call: &Call<'_>) {
     let [grad, data, gamma] = call.inputs else { unreachable!("declared dependencies") };
     let (span, slopes) = channels(data.shape(), gamma.size());
@@ -286,16 +294,14 @@ unsafe fn prelu_gradients<T: Real>(call: &Call<'_>) {
         let outer = n / (span * slopes).max(1);
         parallel_for(slopes, (1usize << 14).div_ceil((outer * span).max(1)), |range| {
             for c in range {
-                let mut total = zero;
+                let mut sums = Pairwise::default();
                 for o in 0..outer {
                     let at = (o * slopes + c) * span;
                     // SAFETY: promised by the caller.
-                    total += unsafe {
-                        crate::kernels::norm::lanes(span, |i| {
-                            *g.at(at + i) * (*x.at(at + i)).min(zero)
-                        })
-                    };
+                    let term = |i| unsafe { *g.at(at + i) * (*x.at(at + i)).min(zero) };
+                    sums.push([sum_of(span, term)]);
                 }
+                let [total] = sums.total([zero]);
                 // SAFETY: each slope belongs to one task.
                 unsafe { *dg.at(c) = total };
             }

@@ -2,10 +2,11 @@
 //! `smooth_l1`, `softmax_cross_entropy`.
 
 use super::infer::{complete, expect_rank, float_type};
-use super::lift;
 use super::softmax_output::Normalization;
+use super::widening;
 use crate::error::Result;
 use crate::kernels::map::map;
+use crate::kernels::pairwise::{Pairwise, sum_of};
 use crate::kernels::real::Real;
 use crate::operator::infer::{assign_shape, elementwise_shape, same_type};
 use crate::operator::{Attrs, Call, Dep, Gradient, InplacePair, Kernel, OpDef, OpReq};
@@ -155,7 +156,7 @@ fn gradient_ends() -> Vec<OpDef> {
                 }
             }))
             .kernel(copy()),
-        OpDef::new::<MakeLossParam>("_backward_MakeLoss").kernel(lift::cpu(
+        OpDef::new::<MakeLossParam>("_backward_MakeLoss").kernel(widening::cpu(
             |call| with_real!(call.outputs[0].dtype(), T => make_loss_grad::<T>(call)),
         )),
         OpDef::plain("make_loss")
@@ -201,8 +202,9 @@ fn scores() -> Vec<OpDef> {
                 vec![Dep::Output(0), Dep::Input(1)]
             }))
             .kernel(Kernel::cpu(copy_first).skips_null()),
-        OpDef::new::<SvmOutputParam>("_backward_SVMOutput")
-            .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => svm_grad::<T>(call)))),
+        OpDef::new::<SvmOutputParam>("_backward_SVMOutput").kernel(widening::cpu(
+            |call| with_real!(call.inputs[0].dtype(), T => svm_grad::<T>(call)),
+        )),
         OpDef::new::<SmoothL1Param>("smooth_l1")
             .aliases(&["_npx_smooth_l1"])
             .doc(SMOOTH_L1)
@@ -211,12 +213,12 @@ fn scores() -> Vec<OpDef> {
             .infer_type(float_type)
             .inplace(&[InplacePair::new(0, 0)])
             .gradient(Gradient::use_in("_backward_smooth_l1"))
-            .kernel(lift::cpu(
+            .kernel(widening::cpu(
                 |call| with_real!(call.inputs[0].dtype(), T => smooth_l1::<T>(call)),
             )),
         OpDef::new::<SmoothL1Param>("_backward_smooth_l1")
             .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
-            .kernel(lift::cpu(
+            .kernel(widening::cpu(
                 |call| with_real!(call.inputs[0].dtype(), T => smooth_l1_grad::<T>(call)),
             )),
         OpDef::plain("softmax_cross_entropy")
@@ -225,10 +227,10 @@ fn scores() -> Vec<OpDef> {
             .infer_shape(cross_entropy_shape)
             .infer_type(float_type)
             .gradient(Gradient::use_in("_backward_softmax_cross_entropy"))
-            .kernel(lift::cpu(
+            .kernel(widening::cpu(
                 |call| with_real!(call.inputs[0].dtype(), T => cross_entropy::<T>(call)),
             )),
-        OpDef::plain("_backward_softmax_cross_entropy").kernel(lift::cpu(
+        OpDef::plain("_backward_softmax_cross_entropy").kernel(widening::cpu(
             |call| with_real!(call.inputs[0].dtype(), T => cross_entropy_grad::<T>(call)),
         )),
     ]
@@ -365,7 +367,7 @@ fn for_rows<T: Real>(data: &[T], labels: &[T], mut f: impl FnMut(usize, &[T], us
 /// `log(sum(exp(row)))` without overflow.
 fn log_total<T: Real>(row: &[T]) -> T {
     let top = row.iter().fold(T::neg_infinity(), |m, &x| m.max(x));
-    top + row.iter().map(|&x| (x - top).quick_exp()).sum::<T>().ln()
+    top + sum_of(row.len(), |i| (row[i] - top).quick_exp()).ln()
 }
 
 fn cross_entropy<T: Real>(call: &Call<'_>) -> Result<()> {
@@ -376,9 +378,9 @@ fn cross_entropy<T: Real>(call: &Call<'_>) -> Result<()> {
     let (x, labels, out) = unsafe {
         (call.inputs[0].slice::<T>(), call.inputs[1].slice::<T>(), call.outputs[0].slice_mut::<T>())
     };
-    let mut loss = T::zero();
-    for_rows(x, labels, |_, row, label| loss += log_total(row) - row[label]);
-    out[0] = loss;
+    let mut loss = Pairwise::default();
+    for_rows(x, labels, |_, row, label| loss.push([log_total(row) - row[label]]));
+    [out[0]] = loss.total([T::zero()]);
     Ok(())
 }
 

@@ -2,9 +2,10 @@
 
 use super::infer::{complete, expect_rank, float_type};
 use super::layer_norm::always;
-use super::lift;
+use super::widening;
 use crate::error::Result;
 use crate::kernels::map::map_serial;
+use crate::kernels::pairwise::sum_of;
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
 use crate::operator::infer::assign_shape;
@@ -87,8 +88,9 @@ pub fn operators() -> Vec<OpDef> {
             .infer_type(float_type)
             .gradient(deps("_backward_LRN"))
             .kernel(always(|call| with_real!(call.inputs[0].dtype(), T => lrn::<T>(call)))),
-        OpDef::new::<LrnParam>("_backward_LRN")
-            .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => lrn_grad::<T>(call)))),
+        OpDef::new::<LrnParam>("_backward_LRN").kernel(widening::cpu(
+            |call| with_real!(call.inputs[0].dtype(), T => lrn_grad::<T>(call)),
+        )),
         OpDef::new::<L2NormalizationParam>("L2Normalization")
             .doc(L2)
             .inputs_are(&[("data", "The data.")])
@@ -103,7 +105,9 @@ pub fn operators() -> Vec<OpDef> {
             .kernel(always(|call| with_real!(call.inputs[0].dtype(), T => l2::<T>(call)))),
         OpDef::new::<L2NormalizationParam>("_backward_L2Normalization")
             .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
-            .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => l2_grad::<T>(call)))),
+            .kernel(widening::cpu(
+                |call| with_real!(call.inputs[0].dtype(), T => l2_grad::<T>(call)),
+            )),
     ]
 }
 
@@ -139,7 +143,10 @@ fn strips(images: usize, image: usize, positions: usize, f: impl Fn(usize, usize
 }
 
 crate::simd! {
-    /// `out += f * a * b` or, with `keep` false, `out = f * a * b`.
+    /// `out += f * a * b`.
+    ///
+    /// # Safety
+    /// All hold `n` elements; `out` overlaps neither of the others.
     unsafe fn accumulate[T: Real][T](
         a: *const T, b: *const T, f: T, out: *mut T, n: usize,
     ) -> () {
@@ -160,6 +167,10 @@ fn power<T: Real>(base: T, beta: f32) -> T {
 }
 
 crate::simd! {
+    /// `y = x * norm^(-beta)`.
+    ///
+    /// # Safety
+    /// All hold `n` elements; `y` is `x` or overlaps nothing.
     unsafe fn apply[T: Real][T](x: *const T, norm: *const T, beta: f32, y: *mut T, n: usize) -> () {
         // SAFETY: promised by the caller.
         unsafe { map_serial([x, norm], y, n, |[x, m]| x * power(m, beta)) };
@@ -268,7 +279,7 @@ fn l2<T: Real>(call: &Call<'_>) -> Result<()> {
             let first = i / inner * len * inner + i % inner;
             // SAFETY: each column belongs to one task and is read before it is written.
             unsafe {
-                let total = crate::kernels::norm::lanes(len, |j| {
+                let total = sum_of(len, |j| {
                     let v = *x.at(first + j * inner);
                     v * v
                 });
@@ -297,7 +308,7 @@ fn l2_grad<T: Real>(call: &Call<'_>) -> Result<()> {
             let first = i / inner * len * inner + i % inner;
             // SAFETY: as in `l2`.
             unsafe {
-                let total = crate::kernels::norm::lanes(len, |j| {
+                let total = sum_of(len, |j| {
                     let at = first + j * inner;
                     *dy.at(at) * *y.at(at)
                 });

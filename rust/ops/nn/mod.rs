@@ -14,7 +14,6 @@ pub mod group_norm;
 pub mod infer;
 pub mod layer_norm;
 pub mod leaky_relu;
-pub mod lift;
 pub mod loss;
 pub mod lrn;
 pub mod pooling;
@@ -25,6 +24,7 @@ pub mod sequence;
 pub mod softmax;
 pub mod softmax_output;
 pub mod upsampling;
+pub mod widening;
 pub mod window;
 
 use super::higher::complete;

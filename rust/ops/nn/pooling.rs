@@ -2,7 +2,7 @@
 
 use super::convolution::to_first;
 use super::infer::{complete, expect_rank, float_type};
-use super::lift;
+use super::widening;
 use super::window::{Layout, spatial, swap_inner, three};
 use crate::error::{Error, Result};
 use crate::kernels::pooling::{Pool, PoolKind};
@@ -109,10 +109,14 @@ pub fn operators() -> Vec<OpDef> {
             .gradient(Gradient::declared(back, |_, _, _| {
                 vec![Dep::OutGrad(0), Dep::Input(0), Dep::Output(0)]
             }))
-            .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))))
+            .kernel(widening::cpu(
+                |call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)),
+            ))
     };
     let back = |def: OpDef| {
-        def.kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))))
+        def.kernel(widening::cpu(
+            |call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call)),
+        ))
     };
     vec![
         finish(OpDef::new::<PoolingParam>("Pooling"), "_backward_Pooling")
@@ -133,7 +137,9 @@ pub fn operators() -> Vec<OpDef> {
             })
             .infer_type(float_type)
             .gradient(Gradient::None)
-            .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => at_max::<T>(call)))),
+            .kernel(widening::cpu(
+                |call| with_real!(call.inputs[0].dtype(), T => at_max::<T>(call)),
+            )),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! Regression heads: identity or sigmoid forward, the gradient of a loss against a label backward.
 
 use super::infer::{complete, float_type};
-use super::lift;
+use super::widening;
 use crate::error::{Error, Result};
 use crate::kernels::map::map;
 use crate::kernels::real::Real;
@@ -32,9 +32,10 @@ number of elements of an instance; where data and label are equal the sign is -1
 const NOTES: &str = r#"
 Notes
 -----
-Whatever gradient arrives at the output is ignored. ``label`` has the shape of the data; for data ``(N, 1)`` it is
-``(N,)``, and both forms are accepted. float16 (calculated in float32), float32 or float64, one dtype for all. The
-label gets no gradient. A label of another shape is an error.
+Whatever gradient arrives at the output is ignored. ``label`` has the shape of the data, or any other shape with the
+same first extent and the same number of elements; where it is inferred it is ``(N,)`` for data ``(N, 1)``. float16
+(calculated in float32), float32 or float64, one dtype for all. The label gets no gradient. A label with another
+number of instances or elements is an error.
 
 Examples
 --------
@@ -66,12 +67,12 @@ pub fn operators() -> Vec<OpDef> {
                 .infer_type(float_type)
                 .inplace(&[InplacePair::new(0, 0)])
                 .gradient(Gradient::declared(&back, |_, _, _| vec![Dep::Output(0), Dep::Input(1)]))
-                .kernel(lift::cpu(forward)),
+                .kernel(widening::cpu(forward)),
         );
         all.push(
             OpDef::new::<RegressionParam>(&back)
                 .inplace(&[InplacePair::new(0, 0)])
-                .kernel(lift::cpu(backward)),
+                .kernel(widening::cpu(backward)),
         );
     }
     all
@@ -93,15 +94,25 @@ fn infer_shape(_: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result
     } else if column && !label.rank_known() {
         *label = short;
     } else if label.rank_known() {
-        let same = label.clone().merge(data).is_ok();
-        if !same {
-            return Err(Error::argument("label", "shape", &*label, &*data));
+        if !is_relabelled(label, data) {
+            if label.clone().merge(data).is_err() {
+                let expected = format!("{data}, or as many elements for each instance");
+                return Err(Error::argument("label", "shape", &*label, expected));
+            }
+            assign_shape(label, "label", data)?;
         }
-        assign_shape(label, "label", data)?;
     } else if data.is_known() {
         *label = data.clone();
     }
     complete(inputs, outputs)
+}
+
+/// Do the labels have another shape with as many elements for each instance?
+fn is_relabelled(label: &Shape, data: &Shape) -> bool {
+    label.is_known()
+        && data.is_known()
+        && label.dims().first() == data.dims().first()
+        && label.size() == data.size()
 }
 
 fn elements<T: Real>(call: &Call<'_>) -> ([*const T; 2], *mut T, usize) {

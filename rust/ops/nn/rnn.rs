@@ -1,7 +1,7 @@
 //! `RNN`: stacked recurrent layers, vanilla, LSTM or GRU.
 
 use super::infer::{check_float, complete, expect_rank};
-use super::lift;
+use super::widening;
 use crate::context::Context;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
@@ -86,7 +86,7 @@ struct Rnn {
 }
 
 pub fn operators() -> Vec<OpDef> {
-    let [forward, backward] = define::<RnnParam>("RNN", lift::cpu);
+    let [forward, backward] = define::<RnnParam>("RNN", widening::cpu);
     let forward = forward.aliases(&["_npx_rnn"]).doc(DOC).input_docs(&[
         ("data", "The sequences (T, N, I)."),
         ("parameters", "All weights, then all biases, as one vector."),

@@ -2,7 +2,7 @@
 
 use super::infer::{complete, expect_rank, float_type, statistics_type};
 use super::layer_norm::always;
-use super::lift;
+use super::widening;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};
@@ -59,8 +59,9 @@ pub fn operators() -> Vec<OpDef> {
                 vec![Dep::OutGrad(0), Dep::Input(1), Dep::Output(1)]
             }))
             .kernel(always(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)))),
-        OpDef::new::<RoiPoolingParam>("_backward_ROIPooling")
-            .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call)))),
+        OpDef::new::<RoiPoolingParam>("_backward_ROIPooling").kernel(widening::cpu(
+            |call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call)),
+        )),
     ]
 }
 

@@ -1,8 +1,8 @@
 //! `SequenceMask`, `SequenceLast`, `SequenceReverse`: batches of sequences of different length.
 
 use super::infer::complete;
-use super::lift;
 use super::loss::copy_first;
+use super::widening;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};
@@ -111,14 +111,14 @@ pub fn operators() -> Vec<OpDef> {
             .aliases(&["_npx_sequence_mask"])
             .infer_shape(same_shape)
             .inplace(&[InplacePair::new(0, 0)])
-            .kernel(lift::cpu(|call| mask(call, false))),
+            .kernel(widening::cpu(|call| mask(call, false))),
         OpDef::new::<SequenceMaskParam>("_backward_SequenceMask")
             .inplace(&[InplacePair::new(0, 0)])
-            .kernel(lift::cpu(|call| mask(call, true))),
+            .kernel(widening::cpu(|call| mask(call, true))),
         finish(OpDef::new::<SequenceParam>("SequenceLast"), LAST, "_backward_SequenceLast")
             .infer_shape(last_shape)
-            .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => last::<T>(call)))),
-        OpDef::new::<SequenceParam>("_backward_SequenceLast").kernel(lift::cpu(
+            .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => last::<T>(call)))),
+        OpDef::new::<SequenceParam>("_backward_SequenceLast").kernel(widening::cpu(
             |call| with_real!(call.inputs[0].dtype(), T => last_grad::<T>(call)),
         )),
         finish(
@@ -127,8 +127,8 @@ pub fn operators() -> Vec<OpDef> {
             "_backward_SequenceReverse",
         )
         .infer_shape(same_shape)
-        .kernel(lift::cpu(reverse)),
-        OpDef::new::<SequenceParam>("_backward_SequenceReverse").kernel(lift::cpu(reverse)),
+        .kernel(widening::cpu(reverse)),
+        OpDef::new::<SequenceParam>("_backward_SequenceReverse").kernel(widening::cpu(reverse)),
     ]
 }
 

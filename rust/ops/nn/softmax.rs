@@ -1,7 +1,7 @@
 //! `softmax`, `log_softmax`, `softmin` and the old `SoftmaxActivation`.
 
 use super::infer::{check_float, complete, expect_rank, float_type};
-use super::lift;
+use super::widening;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::kernels::real::Real;
@@ -142,7 +142,7 @@ pub fn operators() -> Vec<OpDef> {
                 }
                 deps
             }))
-            .kernel(lift::cpu(forward));
+            .kernel(widening::cpu(forward));
         if kind != Kind::Min {
             def = def.aliases(&[&alias]);
         }
@@ -161,7 +161,7 @@ pub fn operators() -> Vec<OpDef> {
         all.push(
             OpDef::new::<SoftmaxParam>(&back)
                 .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
-                .kernel(lift::cpu(backward)),
+                .kernel(widening::cpu(backward)),
         );
     }
     all.push(
@@ -174,14 +174,14 @@ pub fn operators() -> Vec<OpDef> {
             .gradient(Gradient::declared("_backward_SoftmaxActivation", |_, _, _| {
                 vec![Dep::OutGrad(0), Dep::Output(0)]
             }))
-            .kernel(lift::cpu(|call| {
+            .kernel(widening::cpu(|call| {
                 with_real!(call.inputs[0].dtype(), T => run::<T>(call, activation_plan(call)?, false))
             })),
     );
     all.push(
         OpDef::new::<SoftmaxActivationParam>("_backward_SoftmaxActivation")
             .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
-            .kernel(lift::cpu(|call| {
+            .kernel(widening::cpu(|call| {
                 with_real!(call.inputs[0].dtype(), T => run::<T>(call, activation_plan(call)?, true))
             })),
     );

@@ -1,7 +1,7 @@
 //! `SoftmaxOutput`: softmax forward, the gradient of the cross-entropy backward.
 
 use super::infer::{complete, expect_rank, float_type};
-use super::lift;
+use super::widening;
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
@@ -75,10 +75,10 @@ pub fn operators() -> Vec<OpDef> {
             }
             deps
         }))
-        .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
+        .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
     let backward = OpDef::new::<SoftmaxOutputParam>("_backward_SoftmaxOutput")
         .inplace(&[InplacePair::new(0, 0)])
-        .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
+        .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
     vec![forward, backward]
 }
 
@@ -168,7 +168,7 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
         // SAFETY: `at` is an element of the data, and the head gradient has its shape.
         T::of(scale) * g * head.map_or(T::one(), |h| unsafe { *h.at(at) })
     };
-    if label.shape() == prob.shape() && len * inner != 1 {
+    if label.shape() == prob.shape() {
         let scale = f64::from(param.grad_scale);
         parallel_for(labels.len(), 1 << 14, |range| {
             for i in range {

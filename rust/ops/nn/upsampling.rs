@@ -1,7 +1,7 @@
 //! `UpSampling`: larger images by repeating elements or by a bilinear filter.
 
 use super::infer::{complete, expect_rank, float_type};
-use super::lift;
+use super::widening;
 use crate::error::{Error, Result};
 use crate::kernels::conv::{self, Conv};
 use crate::kernels::parallel::{Shared, parallel_for};
@@ -72,9 +72,9 @@ pub fn operators() -> Vec<OpDef> {
                 SampleType::Nearest => vec![Dep::OutGrad(0)],
             }
         }))
-        .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
+        .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
     let backward = OpDef::new::<UpSamplingParam>("_backward_UpSampling")
-        .kernel(lift::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
+        .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call))));
     vec![forward, backward]
 }
 

@@ -3,9 +3,9 @@
 use super::common::{all_known, read_f64, wanted, write_f64, zero_view};
 use super::indexing::{ShapeParam, copy_run, index_at, text};
 use super::kernel;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::operator::infer::{assign_shape, assign_type, same_type};
-use crate::operator::{Dep, Gradient, OpDef};
+use crate::operator::{Attrs, Dep, Gradient, OpDef, Tuple};
 use crate::shape::Shape;
 use crate::tensor::View;
 
@@ -96,93 +96,99 @@ fn where_() -> Vec<OpDef> {
     ]
 }
 
-fn ravel() -> Vec<OpDef> {
-    let doc = |what: &str, example: &str| {
-        text(what, "Any dtype, which the output has too. Not differentiable.", example)
-    };
-    vec![
-        OpDef::new::<ShapeParam>("ravel_multi_index")
-            .aliases(&["_ravel_multi_index"])
-            .doc(&doc(
-                "Places in the flattened array of the coordinates in the columns of the data.",
-                "nd.ravel_multi_index(nd.array([[1, 3], [2, 0]]), shape=(4, 5))\n[ 7. 15.]",
-            ))
-            .inputs_are(&[("data", "Coordinates ``(M, ...)``.")])
-            .infer_shape(|attrs, inputs, outputs| {
-                if inputs[0].is_known() {
-                    let axes = attrs.get::<ShapeParam>().shape.len();
-                    if inputs[0].dims().first() != Some(&(axes as i64)) {
-                        let expected = format!("{axes} rows, one for each extent of shape");
-                        return Err(Error::argument("data", "shape", &inputs[0], expected));
-                    }
-                    let out = super::common::at_least_1d(
-                        inputs[0].dims().iter().skip(1).copied().collect(),
-                    );
-                    assign_shape(&mut outputs[0], "output", &out)?;
+/// The shape that places are counted in. The first extent bounds nothing that is calculated, so it may be
+/// unknown (below 1); the others may not.
+fn counted_shape(attrs: &Attrs) -> Result<&Tuple> {
+    let shape = &attrs.get::<ShapeParam>().shape;
+    match shape.iter().skip(1).find(|&&d| d < 1) {
+        Some(_) => {
+            let expected = "extents of at least 1; only the first may be -1";
+            Err(Error::argument("shape", "value", Shape::new(shape), expected))
+        }
+        None => Ok(shape),
+    }
+}
+
+const RAVEL_NOTES: &str = "Any dtype, which the output has too. The first extent of shape may be -1, as nothing \
+    depends on it: coordinates and places are not checked against the shape. Not differentiable.";
+
+fn ravel() -> OpDef {
+    OpDef::new::<ShapeParam>("ravel_multi_index")
+        .aliases(&["_ravel_multi_index"])
+        .doc(&text(
+            "Places in the flattened array of the coordinates in the columns of the data.",
+            RAVEL_NOTES,
+            "nd.ravel_multi_index(nd.array([[1, 3], [2, 0]]), shape=(4, 5))\n[ 7. 15.]",
+        ))
+        .inputs_are(&[("data", "Coordinates ``(M, ...)``.")])
+        .infer_shape(|attrs, inputs, outputs| {
+            let axes = counted_shape(attrs)?.len();
+            if inputs[0].is_known() {
+                if inputs[0].dims().first() != Some(&(axes as i64)) {
+                    let expected = format!("{axes} rows, one for each extent of shape");
+                    return Err(Error::argument("data", "shape", &inputs[0], expected));
                 }
-                Ok(all_known(inputs, outputs))
-            })
-            .infer_type(same_type)
-            .gradient(Gradient::Zero)
-            .kernel(kernel(|call| {
-                let (x, out, shape) =
-                    (&call.inputs[0], &call.outputs[0], &call.attrs.get::<ShapeParam>().shape);
-                let n = out.size();
-                for k in 0..n {
-                    let at = shape.iter().enumerate().fold(0i64, |at, (axis, &d)| {
-                        at.saturating_mul(d).saturating_add(index_at(x, axis * n + k))
-                    });
-                    // SAFETY: `k` is an element of the output.
-                    unsafe { write_f64(out.ptr(), out.dtype(), k, at as f64) };
+                let rest = inputs[0].dims().iter().skip(1).copied().collect();
+                assign_shape(&mut outputs[0], "output", &super::common::at_least_1d(rest))?;
+            }
+            Ok(all_known(inputs, outputs))
+        })
+        .infer_type(same_type)
+        .gradient(Gradient::Zero)
+        .kernel(kernel(|call| {
+            let (x, out) = (&call.inputs[0], &call.outputs[0]);
+            let shape = counted_shape(call.attrs)?;
+            let n = out.size();
+            for k in 0..n {
+                let at = shape.iter().enumerate().fold(0i64, |at, (axis, &d)| {
+                    at.saturating_mul(d).saturating_add(index_at(x, axis * n + k))
+                });
+                // SAFETY: `k` is an element of the output.
+                unsafe { write_f64(out.ptr(), out.dtype(), k, at as f64) };
+            }
+            Ok(())
+        }))
+}
+
+fn unravel() -> OpDef {
+    OpDef::new::<ShapeParam>("unravel_index")
+        .aliases(&["_unravel_index"])
+        .doc(&text(
+            "Coordinates, as columns, of places in the flattened array.",
+            RAVEL_NOTES,
+            "nd.unravel_index(nd.array([7, 15]), shape=(4, 5))\n[[1. 3.]\n [2. 0.]]",
+        ))
+        .inputs_are(&[("data", "Places.")])
+        .infer_shape(|attrs, inputs, outputs| {
+            let axes = counted_shape(attrs)?.len() as i64;
+            if inputs[0].is_known() {
+                let out = std::iter::once(axes).chain(inputs[0].dims().iter().copied()).collect();
+                assign_shape(&mut outputs[0], "output", &out)?;
+            }
+            Ok(all_known(inputs, outputs))
+        })
+        .infer_type(same_type)
+        .gradient(Gradient::Zero)
+        .kernel(kernel(|call| {
+            let (x, out) = (&call.inputs[0], &call.outputs[0]);
+            let shape = counted_shape(call.attrs)?;
+            let n = x.size();
+            for k in 0..n {
+                let mut rest = index_at(x, k);
+                for (axis, &d) in shape.iter().enumerate().rev() {
+                    let here = if axis == 0 { rest } else { rest % d };
+                    // SAFETY: the output has a row for each axis.
+                    unsafe { write_f64(out.ptr(), out.dtype(), axis * n + k, here as f64) };
+                    rest = if axis == 0 { 0 } else { rest / d };
                 }
-                Ok(())
-            })),
-        OpDef::new::<ShapeParam>("unravel_index")
-            .aliases(&["_unravel_index"])
-            .doc(&doc(
-                "Coordinates, as columns, of places in the flattened array.",
-                "nd.unravel_index(nd.array([7, 15]), shape=(4, 5))\n[[1. 3.]\n [2. 0.]]",
-            ))
-            .inputs_are(&[("data", "Places.")])
-            .infer_shape(|attrs, inputs, outputs| {
-                if inputs[0].is_known() {
-                    let m = attrs.get::<ShapeParam>().shape.len() as i64;
-                    let out: Shape =
-                        std::iter::once(m).chain(inputs[0].dims().iter().copied()).collect();
-                    assign_shape(&mut outputs[0], "output", &out)?;
-                }
-                Ok(all_known(inputs, outputs))
-            })
-            .infer_type(same_type)
-            .gradient(Gradient::Zero)
-            .kernel(kernel(|call| {
-                let (x, out, shape) =
-                    (&call.inputs[0], &call.outputs[0], &call.attrs.get::<ShapeParam>().shape);
-                let n = x.size();
-                for k in 0..n {
-                    let mut rest = index_at(x, k);
-                    for (axis, &d) in shape.iter().enumerate().rev() {
-                        let d = if d < 1 { 1 } else { d };
-                        // SAFETY: the output has a row for each axis.
-                        unsafe {
-                            write_f64(
-                                out.ptr(),
-                                out.dtype(),
-                                axis * n + k,
-                                rest.rem_euclid(d) as f64,
-                            )
-                        };
-                        rest = rest.div_euclid(d);
-                    }
-                }
-                Ok(())
-            })),
-    ]
+            }
+            Ok(())
+        }))
 }
 
 pub fn operators() -> Vec<OpDef> {
     let mut all = where_();
-    all.extend(ravel());
+    all.extend([ravel(), unravel()]);
     all
 }
 

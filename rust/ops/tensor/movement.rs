@@ -28,7 +28,7 @@ params! {
 params! {
     /// Parameters of `tile`.
     pub struct TileParam {
-        reps: Tuple, required, "Repetitions of each axis, aligned at the right.";
+        reps: Option<Tuple>, required, "Repetitions of each axis, aligned at the right; None is none.";
     }
 }
 
@@ -227,9 +227,14 @@ fn reverse_part(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> R
     elementwise_shape(attrs, inputs, outputs).map(|_| ())
 }
 
+/// How often each axis is repeated, aligned at the right.
+fn repetitions(attrs: &Attrs) -> &[i64] {
+    attrs.get::<TileParam>().reps.as_deref().unwrap_or(&[])
+}
+
 /// Each extent is repeated; those that are unknown stay so.
 fn tile_part(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<()> {
-    let (s, reps) = (&inputs[0], &attrs.get::<TileParam>().reps);
+    let (s, reps) = (&inputs[0], repetitions(attrs));
     if !s.rank_known() {
         return Ok(());
     }
@@ -246,7 +251,7 @@ fn tile_part(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Resu
 }
 
 fn tile(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
-    let (s, reps) = (&inputs[0], &attrs.get::<TileParam>().reps);
+    let (s, reps) = (&inputs[0], repetitions(attrs));
     let n = s.ndim().max(reps.len());
     let (mut out, mut dims, mut strides) = (Dims::new(), Dims::new(), Dims::new());
     let own = s.strides();

@@ -6,16 +6,19 @@ use crate::dtype::{DType, Element};
 use crate::error::Result;
 use crate::kernels::arith::Arith;
 use crate::kernels::broadcast::{broadcast_strides, broadcast_ternary};
-use crate::kernels::elementwise::{Ternary, TernaryLoop, plain_ternary_loop, ternary_loop};
+use crate::kernels::copy::copy;
+use crate::kernels::elementwise::{
+    Ternary, TernaryLoop, half_ternary_loop, plain_ternary_loop, ternary_loop,
+};
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::reduce::{Reduction, arg_extreme, reduce};
-use crate::operator::infer::{assign_shape, same_type};
+use crate::kernels::scratch::with_scratch;
+use crate::operator::infer::{assign_shape, assign_type, same_type};
 use crate::operator::{Attrs, Call, Dep, Gradient, OpDef, Tuple};
 use crate::params;
 use crate::shape::Shape;
 use crate::tensor::View;
 use crate::with_dtype;
-use half::f16;
 
 params! {
     /// Parameters of reductions.
@@ -39,6 +42,7 @@ params! {
     pub struct NormParam {
         ord: i32, default(2).ge(1.0).le(2.0), "1: sum of absolute values; 2: root of the sum of squares.";
         axis: Option<Tuple>, default(None), "Axes to reduce; None or () is all of them.";
+        out_dtype: Option<DType>, default(None), "Dtype of the output; None is that of the input.";
         keepdims: bool, default(false), "Keep reduced axes with extent 1.";
     }
 }
@@ -117,7 +121,7 @@ fn loop_of<F: Ternary>(dtype: DType) -> TernaryLoop {
     match dtype {
         DType::F32 => ternary_loop::<f32, F>,
         DType::F64 => ternary_loop::<f64, F>,
-        DType::F16 => plain_ternary_loop::<f16, F>,
+        DType::F16 => half_ternary_loop::<F>,
         DType::U8 => plain_ternary_loop::<u8, F>,
         DType::I32 => plain_ternary_loop::<i32, F>,
         DType::I8 => plain_ternary_loop::<i8, F>,
@@ -128,27 +132,19 @@ fn loop_of<F: Ternary>(dtype: DType) -> TernaryLoop {
 
 /// The gradient of a reduction: `slope(g, x, y)` with gradient and output repeated along the reduced axes.
 /// Inputs of the backward operator: output gradient, and, unless the slope is of it alone, input and output.
-fn spread<F: Ternary>(call: &Call<'_>, axes: Axes<'_>, mean: bool) -> Result<()> {
-    let out = &call.outputs[0];
+fn spread<F: Ternary>(inputs: &[View], out: &View, axes: Axes<'_>, mean: bool) -> Result<()> {
     let flags = axes.flags(out.shape())?;
-    let g = unreduced(&call.inputs[0], &flags, out.dims());
-    let x = call.inputs.get(1).unwrap_or(out);
-    let y = call.inputs.get(2).map_or_else(|| g.clone(), |y| unreduced(y, &flags, out.dims()));
+    let g = unreduced(&inputs[0], &flags, out.dims());
+    let x = inputs.get(1).unwrap_or(out);
+    let y = inputs.get(2).map_or_else(|| g.clone(), |y| unreduced(y, &flags, out.dims()));
     let [sg, sy] = [&g, &y].map(|v| broadcast_strides(v.shape(), out.shape()));
     let dtype = out.dtype();
     // SAFETY: the strides are those of the views inside the input's shape; a slope of the gradient alone
     // ignores what it reads of the output's own (initialised, pooled) memory.
     unsafe {
-        let (gp, yp) = ((g.ptr().cast_const(), &sg[..]), (y.ptr().cast_const(), &sy[..]));
-        broadcast_ternary(
-            loop_of::<F>(dtype),
-            dtype.size(),
-            out.dims(),
-            x.ptr(),
-            gp,
-            yp,
-            out.ptr(),
-        );
+        let (g, y) = ((g.ptr().cast_const(), &sg[..]), (y.ptr().cast_const(), &sy[..]));
+        let run = loop_of::<F>(dtype);
+        broadcast_ternary(run, dtype.size(), out.dims(), x.ptr(), g, y, out.ptr());
     }
     if mean {
         let count: i64 = out.dims().iter().zip(&flags).filter(|d| *d.1).map(|d| *d.0).product();
@@ -167,7 +163,7 @@ fn spread<F: Ternary>(call: &Call<'_>, axes: Axes<'_>, mean: bool) -> Result<()>
 fn reduction<P: crate::operator::ParamStruct>(
     name: &str,
     axes: AxesOf,
-    how: fn(&Attrs) -> Reduction,
+    run: impl Fn(&Call<'_>) -> Result<()> + Send + Sync + 'static,
     gradient: Gradient,
 ) -> OpDef {
     OpDef::new::<P>(name)
@@ -181,11 +177,16 @@ fn reduction<P: crate::operator::ParamStruct>(
         })
         .infer_type(same_type)
         .gradient(gradient)
-        .kernel(kernel(move |call| {
-            let flags = axes(call.attrs).flags(call.inputs[0].shape())?;
-            reduce(how(call.attrs), &call.inputs[0], &flags, &call.outputs[0]);
-            Ok(())
-        }))
+        .kernel(kernel(run))
+}
+
+/// A reduction in the dtype of its input.
+fn plain(how: Reduction) -> impl Fn(&Call<'_>) -> Result<()> + Send + Sync + 'static {
+    move |call| {
+        let flags = axes(call.attrs).flags(call.inputs[0].shape())?;
+        reduce(how, &call.inputs[0], &flags, &call.outputs[0]);
+        Ok(())
+    }
 }
 
 fn backward<P: crate::operator::ParamStruct>(
@@ -217,63 +218,141 @@ fn plain_reductions() -> Vec<OpDef> {
     type P = ReduceParam;
     let both = "_backward_reduce_max";
     vec![
-        reduction::<P>("sum", axes, |_| Reduction::Sum, Gradient::use_none("_backward_sum"))
+        reduction::<P>("sum", axes, plain(Reduction::Sum), Gradient::use_none("_backward_sum"))
             .aliases(&["sum_axis", "_sparse_sum"])
             .doc(&doc("sum", "sum", "[3. 7.]", "")),
-        reduction::<P>("mean", axes, |_| Reduction::Mean, Gradient::use_none("_backward_mean"))
+        reduction::<P>("mean", axes, plain(Reduction::Mean), Gradient::use_none("_backward_mean"))
             .aliases(&["_sparse_mean"])
             .doc(&doc("arithmetic mean", "mean", "[1.5 3.5]", "")),
-        reduction::<P>("prod", axes, |_| Reduction::Product, all_deps("_backward_prod")).doc(&doc(
-            "product",
-            "prod",
-            "[ 2. 12.]",
-            "The gradient is output / input, NaN where the input is 0.",
-        )),
-        reduction::<P>("nansum", axes, |_| Reduction::NanSum, all_deps("_backward_nansum"))
-            .doc(&doc("sum, with NaN as 0,", "nansum", "[3. 7.]", "")),
-        reduction::<P>("nanprod", axes, |_| Reduction::NanProduct, all_deps("_backward_nanprod"))
-            .doc(&doc("product, with NaN as 1,", "nanprod", "[ 2. 12.]", "")),
-        reduction::<P>("max", axes, |_| Reduction::Max, all_deps(both)).aliases(&["max_axis"]).doc(
+        reduction::<P>("prod", axes, plain(Reduction::Product), all_deps("_backward_prod")).doc(
             &doc(
+                "product",
+                "prod",
+                "[ 2. 12.]",
+                "The gradient is output / input, NaN where the input is 0.",
+            ),
+        ),
+        reduction::<P>("nansum", axes, plain(Reduction::NanSum), all_deps("_backward_nansum"))
+            .doc(&doc("sum, with NaN as 0,", "nansum", "[3. 7.]", "")),
+        reduction::<P>(
+            "nanprod",
+            axes,
+            plain(Reduction::NanProduct),
+            all_deps("_backward_nanprod"),
+        )
+        .doc(&doc("product, with NaN as 1,", "nanprod", "[ 2. 12.]", "")),
+        reduction::<P>("max", axes, plain(Reduction::Max), all_deps(both))
+            .aliases(&["max_axis"])
+            .doc(&doc(
                 "greatest element",
                 "max",
                 "[2. 4.]",
                 "Each of several equal ones gets the whole gradient.",
-            ),
-        ),
-        reduction::<P>("min", axes, |_| Reduction::Min, all_deps(both)).aliases(&["min_axis"]).doc(
-            &doc(
+            )),
+        reduction::<P>("min", axes, plain(Reduction::Min), all_deps(both))
+            .aliases(&["min_axis"])
+            .doc(&doc(
                 "least element",
                 "min",
                 "[1. 3.]",
                 "Each of several equal ones gets the whole gradient.",
-            ),
-        ),
-        backward::<P>("_backward_sum", |c| spread::<Same>(c, axes(c.attrs), false)),
-        backward::<P>("_backward_mean", |c| spread::<Same>(c, axes(c.attrs), true)),
-        backward::<P>("_backward_prod", |c| spread::<Share>(c, axes(c.attrs), false)),
-        backward::<P>("_backward_nansum", |c| spread::<NotNan>(c, axes(c.attrs), false)),
-        backward::<P>("_backward_nanprod", |c| spread::<NotNanShare>(c, axes(c.attrs), false)),
-        backward::<P>(both, |c| spread::<Extreme>(c, axes(c.attrs), false)),
+            )),
+        backward::<P>("_backward_sum", |c| {
+            spread::<Same>(c.inputs, &c.outputs[0], axes(c.attrs), false)
+        }),
+        backward::<P>("_backward_mean", |c| {
+            spread::<Same>(c.inputs, &c.outputs[0], axes(c.attrs), true)
+        }),
+        backward::<P>("_backward_prod", |c| {
+            spread::<Share>(c.inputs, &c.outputs[0], axes(c.attrs), false)
+        }),
+        backward::<P>("_backward_nansum", |c| {
+            spread::<NotNan>(c.inputs, &c.outputs[0], axes(c.attrs), false)
+        }),
+        backward::<P>("_backward_nanprod", |c| {
+            spread::<NotNanShare>(c.inputs, &c.outputs[0], axes(c.attrs), false)
+        }),
+        backward::<P>(both, |c| spread::<Extreme>(c.inputs, &c.outputs[0], axes(c.attrs), false)),
     ]
 }
 
-fn norms() -> [OpDef; 2] {
-    let how = |attrs: &Attrs| match attrs.get::<NormParam>().ord {
+/// The dtype that a norm is calculated in: the larger one, so that nothing is lost.
+fn wider(a: DType, b: DType) -> DType {
+    if b.is_float() && (!a.is_float() || b.size() > a.size()) { b } else { a }
+}
+
+/// Calls `f` with a view of the dtype: `view` itself or scratch. What `view` holds is converted to that if
+/// `read`, and back after the call if not.
+fn converted<R>(view: &View, dtype: DType, read: bool, f: impl FnOnce(&View) -> R) -> R {
+    if view.dtype() == dtype {
+        return f(view);
+    }
+    with_scratch::<f64, _>((view.size() * dtype.size()).div_ceil(8), |room| {
+        // SAFETY: the scratch is large enough, aligned for every dtype and ours during the call.
+        let wide = unsafe { View::new(room.as_mut_ptr().cast(), view.shape().clone(), dtype) };
+        if read {
+            copy(view, &wide);
+        }
+        let result = f(&wide);
+        if !read {
+            copy(&wide, view);
+        }
+        result
+    })
+}
+
+fn norm(call: &Call<'_>) -> Result<()> {
+    let (x, out) = (&call.inputs[0], &call.outputs[0]);
+    let flags = norm_axes(call.attrs).flags(x.shape())?;
+    let how = match call.attrs.get::<NormParam>().ord {
         1 => Reduction::Norm1,
         _ => Reduction::Norm2,
     };
+    let dtype = wider(x.dtype(), out.dtype());
+    converted(x, dtype, true, |x| converted(out, dtype, false, |out| reduce(how, x, &flags, out)));
+    Ok(())
+}
+
+fn norm_backward(call: &Call<'_>) -> Result<()> {
+    let ([g, x, y], out) = (call.inputs, &call.outputs[0]) else { unreachable!("three inputs") };
+    let run = match call.attrs.get::<NormParam>().ord {
+        1 => spread::<Sign>,
+        _ => spread::<Direction>,
+    };
+    let dtype = wider(x.dtype(), y.dtype());
+    let with_out = |ins: &[View]| {
+        converted(out, dtype, false, |out| run(ins, out, norm_axes(call.attrs), false))
+    };
+    converted(g, dtype, true, |g| {
+        converted(x, dtype, true, |x| {
+            converted(y, dtype, true, |y| with_out(&[g.clone(), x.clone(), y.clone()]))
+        })
+    })
+}
+
+fn norm_type(
+    attrs: &Attrs,
+    inputs: &mut [Option<DType>],
+    outputs: &mut [Option<DType>],
+) -> Result<bool> {
+    match attrs.get::<NormParam>().out_dtype {
+        None => same_type(attrs, inputs, outputs),
+        Some(dtype) => {
+            assign_type(&mut outputs[0], "output", dtype)?;
+            Ok(inputs[0].is_some())
+        }
+    }
+}
+
+fn norms() -> [OpDef; 2] {
+    let remark = "`out_dtype` gives the output another dtype; the larger of the two is calculated in. A norm \
+                  overflows only where the result does. The gradient of the second is x / norm, NaN at 0.";
+    let what = "norm (sum of absolute values or root of the sum of squares, by `ord`)";
     [
-        reduction::<NormParam>("norm", norm_axes, how, all_deps("_backward_norm")).doc(&doc(
-            "norm (sum of absolute values or root of the sum of squares, by `ord`)",
-            "norm",
-            "[2.236068 5.      ]",
-            "The gradient of the second is x / norm, NaN at 0.",
-        )),
-        backward::<NormParam>("_backward_norm", |c| match c.attrs.get::<NormParam>().ord {
-            1 => spread::<Sign>(c, norm_axes(c.attrs), false),
-            _ => spread::<Direction>(c, norm_axes(c.attrs), false),
-        }),
+        reduction::<NormParam>("norm", norm_axes, norm, all_deps("_backward_norm"))
+            .doc(&doc(what, "norm", "[2.236068 5.      ]", remark))
+            .infer_type(norm_type),
+        backward::<NormParam>("_backward_norm", norm_backward),
     ]
 }
 

@@ -40,6 +40,9 @@ trait Update<const S: usize>: Copy + Send + Sync + 'static {
 
 crate::simd! {
     /// Updates `n` elements; `out` may be `w`.
+    ///
+    /// # Safety
+    /// Every pointer is valid for `n` elements; the states overlap nothing.
     unsafe fn run_block[R: Real, U: Update<S>, const S: usize][R, U, S](
         u: &U, w: *const R, g: *const R, s: [*mut R; S], out: *mut R, n: usize,
     ) -> () {

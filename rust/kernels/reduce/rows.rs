@@ -1,0 +1,139 @@
+//! Rows: the reduced elements follow one another in memory.
+
+use super::fold::{Accumulate, Fold};
+
+/// Values of a row that are accumulated side by side: one or two vectors of most types.
+pub const LANES: usize = 16;
+/// Groups of lanes, as the next step on one of them would wait for its last.
+const GROUPS: usize = 4;
+/// Elements of the leaves of the tree.
+const LEAF: usize = 64 * LANES;
+
+/// The values of the lanes of a row.
+pub type Lanes<V> = [V; LANES];
+
+#[inline(always)]
+fn join_lanes<T: Accumulate, F: Fold<T>>(a: &mut Lanes<F::Value>, b: &Lanes<F::Value>) {
+    for k in 0..LANES {
+        a[k] = F::join(a[k], b[k]);
+    }
+}
+
+/// # Safety
+/// `x` is valid for `LANES` elements.
+#[inline(always)]
+unsafe fn take_lanes<T: Accumulate, F: Fold<T>>(lanes: &mut Lanes<F::Value>, x: *const T) {
+    for k in 0..LANES {
+        // SAFETY: promised by the caller.
+        lanes[k] = F::join(lanes[k], F::value(unsafe { *x.add(k) }));
+    }
+}
+
+/// The value of all lanes: halves are joined until one is left.
+#[inline(always)]
+pub fn total<T: Accumulate, F: Fold<T>>(mut lanes: Lanes<F::Value>) -> F::Value {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for k in 0..width {
+            lanes[k] = F::join(lanes[k], lanes[k + width]);
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// The lanes of a leaf of the tree.
+///
+/// # Safety
+/// `x` is valid for `n` elements.
+#[inline(always)]
+unsafe fn fold_leaf<T: Accumulate, F: Fold<T>>(x: *const T, n: usize) -> Lanes<F::Value> {
+    const STEP: usize = LANES * GROUPS;
+    let mut lanes = [F::start(); LANES];
+    let mut at = 0;
+    // SAFETY: all offsets are below `n`.
+    unsafe {
+        if n >= STEP {
+            let [mut a, mut b, mut c] = [[F::start(); LANES]; GROUPS - 1];
+            while at + STEP <= n {
+                take_lanes::<T, F>(&mut lanes, x.add(at));
+                take_lanes::<T, F>(&mut a, x.add(at + LANES));
+                take_lanes::<T, F>(&mut b, x.add(at + 2 * LANES));
+                take_lanes::<T, F>(&mut c, x.add(at + 3 * LANES));
+                at += STEP;
+            }
+            join_lanes::<T, F>(&mut lanes, &a);
+            join_lanes::<T, F>(&mut b, &c);
+            join_lanes::<T, F>(&mut lanes, &b);
+        }
+        while at + LANES <= n {
+            take_lanes::<T, F>(&mut lanes, x.add(at));
+            at += LANES;
+        }
+        for i in at..n {
+            lanes[i - at] = F::join(lanes[i - at], F::value(*x.add(i)));
+        }
+    }
+    lanes
+}
+
+crate::simd! {
+    /// Folds a row: leaves, joined in pairs.
+    ///
+    /// # Safety
+    /// `x` is valid for `n` elements.
+    pub unsafe fn fold_row[T: Accumulate, F: Fold<T>][T, F](
+        x: *const T, n: usize,
+    ) -> Lanes<F::Value> {
+        // SAFETY: promised by the caller; the halves lie in the row.
+        unsafe {
+            if n <= LEAF {
+                return fold_leaf::<T, F>(x, n);
+            }
+            let half = (n / 2).next_multiple_of(LEAF);
+            let mut lanes = fold_row::<T, F>(x, half);
+            join_lanes::<T, F>(&mut lanes, &fold_row::<T, F>(x.add(half), n - half));
+            lanes
+        }
+    }
+
+    /// Folds rows that follow one another, each to an element of `y`.
+    ///
+    /// # Safety
+    /// `x` is valid for `rows` times `n` elements, `y` for `rows`.
+    pub unsafe fn fold_rows[T: Accumulate, F: Fold<T>][T, F](
+        x: *const T, rows: usize, n: usize, y: *mut T,
+    ) -> () {
+        for i in 0..rows {
+            // SAFETY: promised by the caller.
+            unsafe {
+                let row = x.add(i * n);
+                let lanes = if n <= LEAF { fold_leaf::<T, F>(row, n) } else { fold_row::<T, F>(row, n) };
+                *y.add(i) = F::end(total::<T, F>(lanes), n);
+            }
+        }
+    }
+
+    /// Folds rows at `offsets` into one value: rows, joined in pairs.
+    ///
+    /// # Safety
+    /// `x` is valid for `n` elements from each offset on.
+    pub unsafe fn fold_scattered[T: Accumulate, F: Fold<T>][T, F](
+        x: *const T, offsets: &[usize], n: usize,
+    ) -> Lanes<F::Value> {
+        // SAFETY: promised by the caller.
+        unsafe {
+            if offsets.len() * n.div_ceil(LANES) > LEAF / LANES && offsets.len() > 1 {
+                let (first, second) = offsets.split_at(offsets.len() / 2);
+                let mut lanes = fold_scattered::<T, F>(x, first, n);
+                join_lanes::<T, F>(&mut lanes, &fold_scattered::<T, F>(x, second, n));
+                return lanes;
+            }
+            let mut lanes = [F::start(); LANES];
+            for &offset in offsets {
+                join_lanes::<T, F>(&mut lanes, &fold_row::<T, F>(x.add(offset), n));
+            }
+            lanes
+        }
+    }
+}
