@@ -53,6 +53,8 @@ _ON_DEMAND = {
     "user_op": "user_op",
     "user_op_builder": "user_op:user_op_builder",
     "oneflow": "oneflow",
+    "sbp": "sbp",
+    "sbp_rules": "sbp_rules",
     "model": "model",
     "initializer": "initializer",
     "init": "initializer",

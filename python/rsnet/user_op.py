@@ -44,6 +44,7 @@ from ._user_op_def import (
 from ._user_op_grad import gradient_rule
 from ._user_op_infer import InferContext, Inference
 from .base import MXNetError
+from .sbp import CheckedInference
 
 __all__ = [
     "define", "kernel", "grad", "Attr", "attr", "device", "dtype", "ndim", "kernels", "why",
@@ -78,7 +79,7 @@ class UserOpDefinition:
         self.outputs: tuple[Arg, ...] = parse_args(name, "output", outputs)
         self.attrs = attrs
         self.check: Callable[[Any], Any] | None = None
-        self.inference: Inference
+        self.inference: Inference | CheckedInference
         self.sbp: Any = None
         self.doc = ""
         self.kernels: list[_Kernel] = []
@@ -311,7 +312,8 @@ def define(
         to set the shapes. Needed only where a graph is asked for its types alone, and ``infer``
         gives other dtypes for other shapes.
     sbp : optional
-        Distribution rules, stored with the operator.
+        Distribution rules: a function of an ``rsnet.sbp.SbpContext``, a text such as
+        ``"in:S(i) out:S(i) for i in axes(in)"``, or a list of them; see ``rsnet.sbp``.
     doc : str, optional
         What ``help(nd.<name>)`` and the documentation pages say.
 
@@ -355,6 +357,8 @@ def define(
         raise MXNetError(f"{name}: an operator has at least one output")
     d.check, d.sbp, d.doc = check, sbp, doc
     d.inference = Inference(name, infer, infer_dtype)
+    if sbp is not None:
+        d.inference = CheckedInference(d, sbp, d.inference)
     d.registered = _registered or name
     names = [name, *(a.name for a in d.inputs), *(a.name for a in d.outputs), *d.attrs]
     for n in names:

@@ -24,7 +24,7 @@ mod tests;
 pub use check::check;
 pub use facts::{Wanted, arrays_to_bind};
 pub use infer::Inferred;
-pub use json::{Loaded, load_json};
+pub use json::{Links, Loaded, load_graph, load_json};
 pub use plan::{Place, Plan, PlanOptions, PlanRequest, plan};
 pub use print::dump;
 pub use report::PlannedEntry;

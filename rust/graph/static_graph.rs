@@ -3,7 +3,7 @@
 use super::symbol::{SymNode, Symbol};
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::operator::{Attrs, OpDef, Schema};
+use crate::operator::{Attrs, OpDef, Registry, Schema};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
 
@@ -79,24 +79,6 @@ impl Node {
         data.chain(self.control.iter().copied()).chain(self.addto.iter().map(|(_, e)| e.node))
     }
 
-    /// The name of output `index`, as monitors and `list_outputs` show it.
-    pub fn output_name(&self, index: u32) -> String {
-        match &self.op {
-            None => self.name.clone(),
-            Some(op) if op.is_backward && self.backward_of.is_some() => {
-                format!("{}_output{index}", self.name)
-            }
-            Some(op) => {
-                let names = op.outputs(&self.attrs);
-                match names.get(index as usize) {
-                    Some(suffix) if self.name.is_empty() => suffix.clone(),
-                    Some(suffix) => format!("{}_{suffix}", self.name),
-                    None => format!("{}_output{index}", self.name),
-                }
-            }
-        }
-    }
-
     /// The name of input `index`, if the operator names it.
     pub fn input_name(&self, index: usize) -> String {
         let named = self.op.as_ref().filter(|op| !op.is_backward);
@@ -104,6 +86,14 @@ impl Node {
             .and_then(|op| op.inputs(&self.attrs).get(index).cloned())
             .unwrap_or_else(|| format!("input{index}"))
     }
+}
+
+/// The name of output `index` of the `count` outputs of a backward node of `of`.
+pub fn gradient_name(of: &OpDef, attrs: &Attrs, index: usize, count: usize) -> String {
+    if count == 1 {
+        return "output".to_owned();
+    }
+    of.inputs(attrs).get(index).cloned().unwrap_or_else(|| format!("output{index}"))
 }
 
 /// Parameters of a node that has none.
@@ -179,6 +169,25 @@ impl Graph {
         self.offsets.push(total);
     }
 
+    /// The name of an entry, as monitors, plans and `list_outputs` show it: a variable's own name or
+    /// `<node>_<output>`. The only output of a backward node is `output`; several are named after the
+    /// inputs that they are gradients of (`fc1_backward_weight`).
+    pub fn entry_name(&self, e: Entry) -> String {
+        let node = &self.nodes[e.node as usize];
+        let Some(op) = &node.op else { return node.name.clone() };
+        let forward = node.backward_of.map(|f| &self.nodes[f as usize]);
+        let suffix = match forward.and_then(|f| Some((f.op.as_ref()?, &f.attrs))) {
+            Some((of, attrs)) if op.is_backward => {
+                gradient_name(of, attrs, e.index as usize, node.num_outputs as usize)
+            }
+            _ => {
+                let named = op.outputs(&node.attrs).get(e.index as usize).cloned();
+                named.unwrap_or_else(|| format!("output{}", e.index))
+            }
+        };
+        if node.name.is_empty() { suffix } else { format!("{}_{suffix}", node.name) }
+    }
+
     /// The number of an entry, dense from 0.
     #[inline]
     pub fn entry_id(&self, entry: Entry) -> usize {
@@ -203,15 +212,23 @@ impl Graph {
 
     /// The flat form of a symbol, in depth-first order of its heads.
     pub fn from_symbol(symbol: &Symbol) -> Result<Graph> {
-        let order = symbol.nodes();
+        Self::from_nodes(&symbol.nodes(), &symbol.outputs)
+    }
+
+    /// The flat form of these nodes, each of which comes after what it needs.
+    pub fn from_nodes(order: &[Arc<SymNode>], heads: &[super::SymEntry]) -> Result<Graph> {
         let mut ids = HashMap::with_capacity(order.len());
         let mut nodes = Vec::with_capacity(order.len());
         for (id, sym) in order.iter().enumerate() {
             ids.insert(Arc::as_ptr(sym), id as u32);
             nodes.push(Self::flat_node(sym, &ids)?);
         }
-        let find = |e: &super::SymEntry| Entry::new(ids[&Arc::as_ptr(&e.node)], e.index);
-        let heads = symbol.outputs.iter().map(find).collect();
+        let find = |e: &super::SymEntry| {
+            let id = ids.get(&Arc::as_ptr(&e.node)).copied();
+            let id = id.ok_or_else(|| Error::internal("a head belongs to none of the nodes"))?;
+            Ok(Entry::new(id, e.index))
+        };
+        let heads = heads.iter().map(find).collect::<Result<_>>()?;
         let num_forward = nodes.len();
         Ok(Graph::new(nodes, heads, num_forward))
     }
@@ -243,16 +260,13 @@ impl Graph {
         Ok(node)
     }
 
-    /// A symbol with this graph's nodes.
-    pub fn to_symbol(&self) -> Result<Symbol> {
+    /// A symbol of the heads. Nodes that no head needs and links to mirrored nodes are dropped;
+    /// sums in place become additions.
+    pub fn to_symbol(&self, registry: &Registry) -> Result<Symbol> {
         let mut made: Vec<Arc<SymNode>> = Vec::with_capacity(self.nodes.len());
-        for node in &self.nodes {
-            if !node.addto.is_empty() {
-                return Err(Error::value("a graph with in-place sums has no symbol form")
-                    .in_node(&node.name));
-            }
-            let entry =
-                |e: &Entry| super::SymEntry { node: made[e.node as usize].clone(), index: e.index };
+        let mut sums: HashMap<Entry, super::SymEntry> = HashMap::new();
+        for (id, node) in self.nodes.iter().enumerate() {
+            let entry = |e: &Entry| symbol_entry(&made, &sums, *e);
             let mut sym = SymNode::new(node.op.clone(), node.name.clone(), node.attrs.clone());
             sym.set_dict(node.dict.clone());
             sym.inputs = node.inputs.iter().map(entry).collect();
@@ -260,10 +274,28 @@ impl Graph {
             sym.backward_of = node.backward_of.map(|f| made[f as usize].clone());
             sym.num_outputs = node.num_outputs as usize;
             made.push(Arc::new(sym));
+            for (output, onto) in &node.addto {
+                let own = Entry::new(id as u32, *output);
+                let terms = [*onto, own].map(|e| symbol_entry(&made, &sums, e));
+                sums.insert(own, addition(registry, &node.name, *output, terms)?);
+            }
         }
-        let head =
-            |e: &Entry| super::SymEntry { node: made[e.node as usize].clone(), index: e.index };
+        let head = |e: &Entry| symbol_entry(&made, &sums, *e);
         Ok(Symbol { outputs: self.heads.iter().map(head).collect() })
+    }
+
+    /// The nodes that these need, themselves among them: one flag per node.
+    pub fn ancestors(&self, of: impl IntoIterator<Item = u32>) -> Vec<bool> {
+        let mut needed = vec![false; self.nodes.len()];
+        of.into_iter().for_each(|id| needed[id as usize] = true);
+        for id in (0..self.nodes.len()).rev().filter(|&id| self.nodes[id].op.is_some()) {
+            if needed[id] {
+                let node = &self.nodes[id];
+                let links = node.predecessors().chain(node.backward_of);
+                links.for_each(|before| needed[before as usize] = true);
+            }
+        }
+        needed
     }
 
     /// Puts the nodes into another order: `order` lists the nodes to keep, by their old numbers.
@@ -291,4 +323,27 @@ impl Graph {
         let heads = self.heads.iter().map(|&e| new.entry(e)).collect::<Result<_>>()?;
         Ok((Graph::new(nodes, heads, num_forward), new))
     }
+}
+
+fn symbol_entry(
+    made: &[Arc<SymNode>],
+    sums: &HashMap<Entry, super::SymEntry>,
+    e: Entry,
+) -> super::SymEntry {
+    let own = || super::SymEntry { node: made[e.node as usize].clone(), index: e.index };
+    sums.get(&e).cloned().unwrap_or_else(own)
+}
+
+/// The node that adds output `output` of `name` onto another entry.
+fn addition(
+    registry: &Registry,
+    name: &str,
+    output: u32,
+    terms: [super::SymEntry; 2],
+) -> Result<super::SymEntry> {
+    let op = registry.find("elemwise_add")?;
+    let attrs = Arc::new(op.parse(&[])?);
+    let mut sum = SymNode::new(Some(op), format!("{name}_{output}_addto"), attrs);
+    sum.inputs = terms.into();
+    Ok(super::SymEntry { node: Arc::new(sum), index: 0 })
 }

@@ -5,7 +5,7 @@
 //! of a composed symbol copies its web first. All walks are iterative (a web may be 100,000 nodes deep),
 //! and so is dropping one.
 
-use super::static_graph::{Dict, empty_attrs};
+use super::static_graph::{Dict, empty_attrs, gradient_name};
 use crate::error::{Error, Result};
 use crate::lock::RwLock;
 use crate::operator::{Attrs, OpDef, Value};
@@ -113,13 +113,18 @@ impl SymNode {
         self.op.as_ref().map_or_else(Vec::new, |op| op.mutates.to_vec(&self.meta.read().attrs))
     }
 
-    /// The name of output `index`: `<node>_<suffix>`, a variable's own name.
+    /// The name of output `index`; see [`Graph::entry_name`](super::Graph::entry_name).
     pub fn output_name(&self, index: usize) -> String {
         let meta = self.meta.read();
         let Some(op) = &self.op else { return meta.name.clone() };
-        let suffix = match op.outputs(&meta.attrs).get(index) {
-            Some(suffix) if self.backward_of.is_none() => suffix.clone(),
-            _ => format!("output{index}"),
+        let suffix = match self.backward_of.as_ref().and_then(|f| Some((f, f.op.as_ref()?))) {
+            Some((forward, of)) => {
+                gradient_name(of, &forward.meta().attrs, index, self.num_outputs)
+            }
+            None => {
+                let named = op.outputs(&meta.attrs).get(index).cloned();
+                named.unwrap_or_else(|| format!("output{index}"))
+            }
         };
         if meta.name.is_empty() { suffix } else { format!("{}_{suffix}", meta.name) }
     }
@@ -228,8 +233,8 @@ impl Symbol {
         Ok(Symbol::from_node(Arc::new(node)))
     }
 
-    /// Composition of a composed symbol: its variables are replaced, by position in depth-first order or
-    /// by name. The symbol itself stays as it is.
+    /// Composition of a composed symbol: its variables are replaced, by position (in the order of
+    /// [`Symbol::positional_variables`]) or by name. The symbol itself stays as it is.
     pub fn compose(
         &self,
         name: Option<&str>,
@@ -249,7 +254,7 @@ impl Symbol {
         }
         let mut replace: HashMap<*const SymNode, SymEntry> = HashMap::new();
         if !args.is_empty() {
-            let variables = self.variables(false);
+            let variables = self.positional_variables();
             if variables.len() != args.len() {
                 return Err(Error::value(format!(
                     "Incorrect number of arguments, requires {}, provided {}",
@@ -278,6 +283,28 @@ impl Symbol {
             head.node.rename(name);
         }
         Ok(copy)
+    }
+
+    /// The arguments in the order of composition by position, which is MXNet's: depth first from the
+    /// last head and the last input, so `v1 - exp(v2)` has `v2` before `v1`.
+    pub fn positional_variables(&self) -> Vec<Arc<SymNode>> {
+        let arguments = self.variables(false);
+        let mut waiting: HashSet<_> = arguments.iter().map(Arc::as_ptr).collect();
+        let mut found = Vec::with_capacity(arguments.len());
+        let mut seen: HashSet<*const SymNode> = HashSet::new();
+        let mut stack: Vec<Arc<SymNode>> = self.outputs.iter().map(|e| e.node.clone()).collect();
+        while let Some(node) = stack.pop() {
+            if !seen.insert(Arc::as_ptr(&node)) {
+                continue;
+            }
+            if waiting.remove(&Arc::as_ptr(&node)) {
+                found.push(node.clone());
+            }
+            stack.extend(node.inputs.iter().map(|e| e.node.clone()));
+        }
+        // What only control dependencies lead to comes last.
+        found.extend(arguments.into_iter().filter(|v| waiting.contains(&Arc::as_ptr(v))));
+        found
     }
 
     /// A copy that shares no node with this symbol.

@@ -95,7 +95,7 @@ impl PySymbol {
     #[staticmethod]
     fn from_json(text: &str, np_shape: bool) -> PyResult<(Self, i64, bool, bool)> {
         let loaded = load_json(text, &runtime().registry, np_shape).map_err(raise)?;
-        Ok((loaded.symbol.into(), loaded.version, loaded.upgraded, loaded.newer))
+        Ok((loaded.value.into(), loaded.version, loaded.upgraded, loaded.newer))
     }
 
     fn compose(

@@ -42,8 +42,27 @@ class Symbol:
     # ---- composition ---------------------------------------------------------------------------
 
     def __call__(self, *args: Symbol, name: str | None = None, **kwargs: Symbol) -> Symbol:
-        """A copy of this symbol with its variables replaced: by position in depth-first order, or
-        by name; `name` renames the head."""
+        """A copy of this symbol with its variables replaced.
+
+        Parameters
+        ----------
+        *args : Symbol
+            One for each argument, in MXNet's order: depth first from the last input. So the
+            positions of `v1 - exp(v2)` are `v2`, `v1`; use keywords where that surprises.
+        name : str, optional
+            New name of the head.
+        **kwargs : Symbol
+            Replacements by the name of the variable; the others stay.
+
+        Examples
+        --------
+        >>> import rsnet as mx
+        >>> v1, v2, a, b = map(mx.sym.Variable, ("v1", "v2", "a", "b"))
+        >>> (v1 - mx.sym.exp(v2))(a, b).list_arguments()
+        ['b', 'a']
+        >>> (v1 - mx.sym.exp(v2))(v1=a, v2=b).list_arguments()
+        ['a', 'b']
+        """
         result = self.__copy__()
         result._compose(*args, name=name, **kwargs)
         return result
@@ -488,8 +507,26 @@ class Symbol:
         return self.bind(ctx or current_context(), kwargs, aux_states=aux or None).forward()
 
     def grad(self, wrt: list[str]) -> Symbol:
-        """The gradients of the outputs with respect to the arguments `wrt`, as a symbol whose head
-        gradients are variables named `_head_grad_<i>`."""
+        """The gradients of the outputs with respect to the arguments `wrt`, as a symbol.
+
+        The gradient of output `i` is the variable `_head_grad_<i>`. Its shape and dtype are those
+        of the output, so they need not be given when the symbol is bound.
+
+        Parameters
+        ----------
+        wrt : list of str
+            Names of arguments.
+
+        Examples
+        --------
+        >>> import rsnet as mx
+        >>> x = mx.sym.Variable("x")
+        >>> exe = mx.sym.square(x).grad(["x"]).simple_bind(mx.cpu(), "null", x=(2,))
+        >>> exe.arg_dict["_head_grad_0"].shape
+        (2,)
+        >>> exe.forward(x=mx.nd.array([1, 2]), _head_grad_0=mx.nd.ones(2))[0].asnumpy().tolist()
+        [2.0, 4.0]
+        """
         return Symbol(self._handle.grad(list(wrt)))
 
     # ---- operators -----------------------------------------------------------------------------

@@ -11,15 +11,23 @@ pub const VERSION: i64 = 10901;
 /// Containers of at most this many simple items stand on one line.
 const SHORT: usize = 10;
 
+/// Are the links that only static graphs have (backward source, mirror source, in-place sums)
+/// written? MXNet refuses a file with fields that it does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    Dropped,
+    Kept,
+}
+
 impl Symbol {
     /// The symbol as JSON; `np_shape` marks files made under that mode.
     pub fn to_json(&self, np_shape: bool) -> Result<String> {
-        Ok(Graph::from_symbol(self)?.to_json(np_shape))
+        Ok(Graph::from_symbol(self)?.to_json(np_shape, Links::Dropped))
     }
 
     /// The same without the casts that mixed precision put in.
     pub fn to_json_without_amp_casts(&self, np_shape: bool) -> Result<String> {
-        Ok(Graph::from_symbol(self)?.without_amp_casts()?.to_json(np_shape))
+        Ok(Graph::from_symbol(self)?.without_amp_casts()?.to_json(np_shape, Links::Dropped))
     }
 }
 
@@ -50,7 +58,8 @@ impl Graph {
         Ok(self.reorder(&kept, kept.len())?.0)
     }
 
-    pub fn to_json(&self, np_shape: bool) -> String {
+    /// The graph as JSON.
+    pub fn to_json(&self, np_shape: bool, links: Links) -> String {
         let mut out = String::with_capacity(self.nodes.len() * 160);
         let mut versions = vec![0; self.nodes.len()];
         out.push_str("{\n  \"nodes\": [");
@@ -61,7 +70,7 @@ impl Graph {
                     versions[e.node as usize] += 1;
                 }
             }
-            self.write_node(&mut out, id, &versions);
+            self.write_node(&mut out, id, &versions, links);
         }
         out.push_str("\n  ], \n  \"arg_nodes\": ");
         let variables = (0..self.nodes.len()).filter(|&i| self.nodes[i].is_variable());
@@ -87,7 +96,7 @@ impl Graph {
     }
 
     /// `versions` counts how often each variable was modified so far.
-    fn write_node(&self, out: &mut String, id: usize, versions: &[u32]) {
+    fn write_node(&self, out: &mut String, id: usize, versions: &[u32], links: Links) {
         let node = &self.nodes[id];
         out.push_str("    {\n      \"op\": ");
         write_string(out, node.op_name());
@@ -114,7 +123,25 @@ impl Graph {
             out.push_str(", \n      \"control_deps\": ");
             write_numbers(out, node.control.iter().map(|&c| c as usize));
         }
+        if links == Links::Kept {
+            write_links(out, node);
+        }
         out.push_str("\n    }");
+    }
+}
+
+fn write_links(out: &mut String, node: &Node) {
+    for (key, link) in
+        [("backward_source_id", node.backward_of), ("mirror_source_id", node.mirror_of)]
+    {
+        if let Some(id) = link {
+            let _ = write!(out, ", \n      \"{key}\": {id}");
+        }
+    }
+    if !node.addto.is_empty() {
+        let pair = |(o, e): &(u32, Entry)| format!("[{o}, [{}, {}]]", e.node, e.index);
+        let pairs: Vec<String> = node.addto.iter().map(pair).collect();
+        let _ = write!(out, ", \n      \"addto\": [{}]", pairs.join(", "));
     }
 }
 

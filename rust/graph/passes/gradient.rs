@@ -36,7 +36,7 @@ struct Given {
 }
 
 impl Differentiated {
-    /// Keeps only these nodes, by ascending number. Heads' gradients that are not among them are dropped.
+    /// Keeps only these nodes, in this order. Head gradients that are not among them are dropped.
     pub fn keep(&mut self, kept: &[u32]) -> Result<()> {
         let (graph, new) = self.graph.reorder(kept, self.graph.num_forward)?;
         let entries = |id: &u32| self.graph.entries_of(*id as usize);
@@ -59,9 +59,23 @@ impl Differentiated {
         }
         Ok(())
     }
-}
 
-impl Differentiated {
+    /// The graph in the order of a static graph: forward nodes, copies of those that are computed
+    /// again, the variables of head gradients, backward nodes. (The order of execution has every copy
+    /// right before its first use, which needs less memory.)
+    pub fn put_copies_first(&mut self) -> Result<()> {
+        let head_grads: HashSet<u32> = self.head_grads.iter().flatten().copied().collect();
+        let group = |id: u32| match &self.graph.nodes[id as usize] {
+            _ if (id as usize) < self.graph.num_forward => 0,
+            node if node.mirror_of.is_some() => 1,
+            _ if head_grads.contains(&id) => 2,
+            _ => 3,
+        };
+        let mut order: Vec<u32> = (0..self.graph.nodes.len() as u32).collect();
+        order.sort_by_key(|&id| group(id));
+        self.keep(&order)
+    }
+
     /// An error if a rule gives a gradient that is not like the input that it belongs to; asked when shapes and
     /// dtypes are known.
     pub fn check_gradients(&self) -> Result<()> {
@@ -134,6 +148,17 @@ impl Builder<'_> {
             }
         }
         Entry::new(self.copies[&e.node], e.index)
+    }
+
+    /// Names the node that a rule made without a name `<node>_backward`, as a backward operator's,
+    /// if it is the only one since the builder had `before` nodes.
+    fn name_only_node(&mut self, before: usize) {
+        let mirror = if self.again(self.current) { "_mirror" } else { "" };
+        let name = format!("{}{mirror}_backward", self.nodes[self.current as usize].name);
+        let mut made = self.nodes[before..].iter_mut().filter(|n| n.mirror_of.is_none());
+        if let (1, Some(only), None) = (self.unnamed, made.next(), made.next()) {
+            only.name = name;
+        }
     }
 
     /// Copies a node whose mirrored inputs are copied already.
@@ -265,6 +290,16 @@ impl GradBuilder for Builder<'_> {
     }
 }
 
+/// Where the shape and dtype of a head's gradient come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadGrads {
+    /// Whoever runs the graph passes arrays like the heads.
+    LikeArrays,
+    /// The graph itself says so: a node `_head_grad_<i>_id` gives the variable the head's shape and
+    /// dtype, so that a symbol of the gradients can be bound.
+    LikeHeads,
+}
+
 /// Appends the backward pass for the arguments whose request is not `Null`.
 pub fn run(
     forward: &Graph,
@@ -273,6 +308,19 @@ pub fn run(
     mirror: &Mirror,
     registry: &Registry,
     cap: usize,
+) -> Result<Differentiated> {
+    run_with(forward, arguments, grad_req, mirror, registry, cap, HeadGrads::LikeArrays)
+}
+
+/// The same with a choice of what head gradients are like.
+pub fn run_with(
+    forward: &Graph,
+    arguments: &[u32],
+    grad_req: &[OpReq],
+    mirror: &Mirror,
+    registry: &Registry,
+    cap: usize,
+    like: HeadGrads,
 ) -> Result<Differentiated> {
     let num_forward = forward.nodes.len();
     let mut arg_grads = vec![None; arguments.len()];
@@ -291,9 +339,15 @@ pub fn run(
         let mut grads: Vec<Vec<Entry>> = vec![Vec::new(); forward.num_entries()];
         for (i, head) in forward.heads.iter().enumerate() {
             let name = format!("_head_grad_{i}");
-            let id = builder.push(Node::variable(name));
+            let id = builder.push(Node::variable(name.as_str()));
             head_grads[i] = Some(id);
-            grads[forward.entry_id(*head)].push(Entry::new(id, 0));
+            let mut grad = Entry::new(id, 0);
+            if like == HeadGrads::LikeHeads {
+                let op = "_identity_with_attr_like_rhs";
+                let id = builder.make(op, format!("{name}_id"), &[], vec![grad, *head])?;
+                grad = Entry::new(id, 0);
+            }
+            grads[forward.entry_id(*head)].push(grad);
         }
         given = walk_back(forward, &mut builder, &wanted, &mut grads, cap)?;
         arg_grads = collect(forward, &mut builder, arguments, grad_req, grads, cap)?;
@@ -358,10 +412,12 @@ fn walk_back(
             out_grads: &out_grads,
             needed: &needed,
         };
+        let before = builder.nodes.len();
         let made = op.gradient.apply(builder, &about).map_err(|e| match e.operator() {
             Some(_) => e,
             None => e.in_operator(&op.name).in_node(&node.name),
         })?;
+        builder.name_only_node(before);
         for (i, ((e, grad), needed)) in node.inputs.iter().zip(made).zip(needed).enumerate() {
             if let Some(grad) = grad.filter(|_| needed) {
                 let gradient = builder.source(unpack(grad));
