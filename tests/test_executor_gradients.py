@@ -66,7 +66,7 @@ def gradients(net, reqs, before, steps=1):
     rng = np.random.default_rng(0)
     for array in exe.arg_dict.values():
         array[:] = mx.nd.array(rng.random((2, 3)))
-    for array in filter(None.__ne__, exe.grad_arrays):
+    for array in (g for g in exe.grad_arrays if g is not None):
         array[:] = before
     for _ in range(steps):
         exe.forward(is_train=True)
