@@ -19,7 +19,7 @@ __all__ = ["NameManager", "Prefix", "current"]
 
 
 class NameManager:
-    """Gives names to symbols made without one; counters start at 0 for each manager.
+    """Names symbols that are made without a name; the counters of each manager start at 0.
 
     Use it as a context manager to make it the current one of the thread.
     """
@@ -30,12 +30,12 @@ class NameManager:
         self._counter: dict[str, int] = {}
 
     def get(self, name: str | None, hint: str) -> str:
-        """`name` itself if given, else `hint` followed by the next number of that hint.
+        """Returns `name` if given, else `hint` followed by the next number of that hint.
 
         Parameters
         ----------
         name : str or None
-            The user's name.
+            Name chosen by the caller.
         hint : str
             Stem of an automatic name.
         """
@@ -54,7 +54,7 @@ class NameManager:
 
 
 class Prefix(NameManager):
-    """Puts `prefix` before the name of every operator symbol, the user's own names too.
+    """Prepends `prefix` to the name of every operator symbol, also to names chosen by the caller.
 
     Variables made by `Variable` are not renamed; inputs made automatically carry the prefix because
     they are named after their operator.
@@ -62,7 +62,7 @@ class Prefix(NameManager):
     Parameters
     ----------
     prefix : str
-        Text to put before each name.
+        Text to prepend.
     """
 
     def __init__(self, prefix: str) -> None:

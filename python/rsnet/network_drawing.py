@@ -18,7 +18,7 @@ _LETTER = 7.2
 _SWEEPS = 4
 
 
-class Shape(NamedTuple):
+class DrawnNode(NamedTuple):
     """A node to draw: an oval for a variable, a box for an operator."""
 
     name: str
@@ -27,7 +27,7 @@ class Shape(NamedTuple):
     is_variable: bool
 
 
-class Edge(NamedTuple):
+class DrawnEdge(NamedTuple):
     """From a node to the one that reads it, by position among the shapes."""
 
     source: int
@@ -44,7 +44,7 @@ class Layout(NamedTuple):
     height: float
 
 
-def layout(shapes: Sequence[Shape], edges: Sequence[Edge]) -> Layout:
+def layout(shapes: Sequence[DrawnNode], edges: Sequence[DrawnEdge]) -> Layout:
     """Places the shapes; edges lead from earlier shapes to later ones."""
     depth = _depths(len(shapes), edges)
     layers: list[list[int]] = [[] for _ in range(max(depth, default=0) + 1)]
@@ -81,7 +81,7 @@ def layout(shapes: Sequence[Shape], edges: Sequence[Edge]) -> Layout:
     return Layout([centre[n] for n in range(len(shapes))], paths, width, height)
 
 
-def _depths(count: int, edges: Sequence[Edge]) -> list[int]:
+def _depths(count: int, edges: Sequence[DrawnEdge]) -> list[int]:
     """Layers: operators as low as their inputs allow, inputs right below their first reader."""
     depth = [0] * count
     for edge in sorted(edges, key=lambda e: e.target):
@@ -118,7 +118,7 @@ def _untangle(
             layer.sort(key=mean)
 
 
-def svg(shapes: Sequence[Shape], edges: Sequence[Edge], title: str = "") -> str:
+def svg(shapes: Sequence[DrawnNode], edges: Sequence[DrawnEdge], title: str = "") -> str:
     """The network as SVG; full names and labels are tooltips."""
     placed = layout(shapes, edges)
     out = [
@@ -135,7 +135,7 @@ def svg(shapes: Sequence[Shape], edges: Sequence[Edge], title: str = "") -> str:
     return "\n".join([*out, "</svg>\n"])
 
 
-def _edge(edge: Edge, path: list[tuple[float, float]]) -> str:
+def _edge(edge: DrawnEdge, path: list[tuple[float, float]]) -> str:
     """A line from the top of the source to an arrow head at the bottom of the target."""
     (x0, y0), *bends, (x1, y1) = path
     points = [(x0, y0 - HEIGHT / 2), *bends, (x1, y1 + HEIGHT / 2)]
@@ -155,7 +155,7 @@ def _edge(edge: Edge, path: list[tuple[float, float]]) -> str:
     return out
 
 
-def _node(shape: Shape, x: float, y: float) -> str:
+def _node(shape: DrawnNode, x: float, y: float) -> str:
     fill = f'fill={_quoted(shape.fill)} stroke="#444"'
     if shape.is_variable:
         body = f'<ellipse cx="{x:.1f}" cy="{y:.1f}" rx="{WIDTH / 2}" ry="{HEIGHT / 2}" {fill}/>'

@@ -135,7 +135,9 @@ class SbpContext:
 
     Attr = attr
 
-    def LogicalTensorDesc4InputArgNameAndIndex(self, name: str, index: int = 0) -> TensorDesc:  # noqa: N802
+    def LogicalTensorDesc4InputArgNameAndIndex(  # noqa: N802
+        self, name: str, index: int = 0
+    ) -> TensorDesc:
         """Shape and dtype of an input."""
         return self._inputs[self._known(OpArg(name, index), self._inputs, "input")]
 
@@ -149,8 +151,8 @@ class SbpContext:
         known = list(among)
         if arg not in known:
             raise MXNetError(
-                f"{self.op_type_name}: invalid {what} '{arg.name}' {arg.index} of an sbp signature: "
-                f"expected one of {', '.join(f'{a.name!r} {a.index}' for a in known)}"
+                f"{self.op_type_name}: invalid {what} '{arg.name}' {arg.index} of an sbp "
+                f"signature: expected one of {', '.join(f'{a.name!r} {a.index}' for a in known)}"
             )
         return arg
 

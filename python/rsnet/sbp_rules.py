@@ -228,8 +228,8 @@ RULES: dict[str, Rules] = {
     **dict.fromkeys(("negative", "identity", "_copy", "_mul_scalar", "_div_scalar", "Cast", "cast"),
                     Rules(_UNARY, _linear)),
     **dict.fromkeys(
-        ("relu", "sigmoid", "tanh", "exp", "log", "sqrt", "square", "abs", "erf", "softsign", "sign",
-         "sin", "cos", "Activation", "LeakyReLU", "clip", "Dropout", "_plus_scalar"),
+        ("relu", "sigmoid", "tanh", "exp", "log", "sqrt", "square", "abs", "erf", "softsign",
+         "sign", "sin", "cos", "Activation", "LeakyReLU", "clip", "Dropout", "_plus_scalar"),
         Rules(_UNARY, _nonlinear)),
     **dict.fromkeys(("elemwise_add", "elemwise_sub", "broadcast_add", "broadcast_sub"),
                     Rules(_BINARY, _add)),

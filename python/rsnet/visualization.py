@@ -7,7 +7,7 @@ import warnings
 from collections import Counter
 from typing import Any
 
-from .network_drawing import Edge, Shape
+from .network_drawing import DrawnEdge, DrawnNode
 from .symbol import Symbol
 
 __all__ = ["Network", "plot_network", "print_summary"]
@@ -41,25 +41,25 @@ def print_summary(
     symbol : Symbol
         The network.
     shape : dict of str to tuple, optional
-        Shapes of its inputs; without them shapes and counts are left out.
+        Shapes of its inputs; without them the table has no shapes and counts.
     line_length : int
-        Characters of a line.
+        Characters per line.
     positions : tuple of float
-        Ends of the columns as parts of the line.
+        Ends of the columns as fractions of the line.
 
     Raises
     ------
     TypeError
-        Not a symbol.
+        `symbol` is not a Symbol.
     ValueError
-        The shapes given do not determine the others.
+        The given shapes do not determine the others.
 
     Examples
     --------
     >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=10, name="fc")
     >>> mx.viz.print_summary(net, {"data": (1, 20)}, line_length=72)
     ________________________________________________________________________
-    Layer (type)                   Output Shape   Param  Previous Layer
+    Layer (type)                   Output DrawnNode   Param  Previous Layer
     ========================================================================
     data(null)                     20             0
     ________________________________________________________________________
@@ -81,7 +81,7 @@ def print_summary(
         print(line.rstrip())
 
     print("_" * line_length)
-    row("Layer (type)", "Output Shape", "Param #", "Previous Layer")
+    row("Layer (type)", "Output DrawnNode", "Param #", "Previous Layer")
     print("=" * line_length)
     arguments = set(symbol.list_arguments())
     shown = [node for i, node in enumerate(nodes) if i == 0 or node["op"] != "null"]
@@ -173,16 +173,16 @@ class Network:
     Attributes
     ----------
     title : str
-    shapes : list of Shape
-    edges : list of Edge
+    shapes : list of DrawnNode
+    edges : list of DrawnEdge
     """
 
     def __init__(
         self,
         title: str,
         save_format: str,
-        shapes: list[Shape],
-        edges: list[Edge],
+        shapes: list[DrawnNode],
+        edges: list[DrawnEdge],
         node_attrs: dict[str, str],
     ) -> None:
         self.title, self._format = title, save_format
@@ -271,7 +271,7 @@ def plot_network(
     node_attrs : dict of str to str, optional
         Attributes of all nodes for graphviz.
     hide_weights : bool
-        Leave weights, biases and statistics out?
+        Whether to leave out weights, biases and statistics.
 
     Warns
     -----
@@ -300,18 +300,18 @@ def plot_network(
         is_weight = node["op"] == "null" and node["name"].endswith(_HIDDEN)
         return not (hide_weights and is_weight)
 
-    drawn: list[Shape] = []
+    drawn: list[DrawnNode] = []
     place: dict[int, int] = {}
-    edges: list[Edge] = []
+    edges: list[DrawnEdge] = []
     for i, node in enumerate(nodes):
         if not is_shown(node):
             continue
         colour = _COLOURS.get(node["op"], "#fccde5")
         place[i] = len(drawn)
-        drawn.append(Shape(node["name"], _label(node), colour, node["op"] == "null"))
+        drawn.append(DrawnNode(node["name"], _label(node), colour, node["op"] == "null"))
         for entry in node["inputs"]:
             source = entry[0]
             if source in place:
                 label = _extents(shapes, nodes[source])
-                edges.append(Edge(place[source], place[i], label))
+                edges.append(DrawnEdge(place[source], place[i], label))
     return Network(title, save_format, drawn, edges, node_attrs or {})

@@ -7,7 +7,7 @@ use crate::operator::{Attrs, OpDef, Registry, Schema};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
 
-/// Parameters and attributes of a node as texts, by name.
+/// Parameters and attributes of a node as strings, by name.
 pub type Dict = BTreeMap<String, String>;
 
 /// One output of one node.
@@ -26,21 +26,21 @@ impl Entry {
 /// A node of a [`Graph`].
 #[derive(Clone)]
 pub struct Node {
-    /// `None`: a variable.
+    /// `None` for a variable.
     pub op: Option<Arc<OpDef>>,
     pub name: String,
     pub attrs: Arc<Attrs>,
     pub dict: Arc<Dict>,
     pub inputs: Vec<Entry>,
-    /// Nodes that must run before this one, although it does not read them.
+    /// Nodes that must run before this one although it does not read them.
     pub control: Vec<u32>,
     /// The forward node (or its mirror) whose parameters and state this backward node uses.
     pub backward_of: Option<u32>,
-    /// The node that this one computes again.
+    /// The node that this one recomputes.
     pub mirror_of: Option<u32>,
     /// (output, entry): the output is added to the entry, in the entry's own memory.
     pub addto: Vec<(u32, Entry)>,
-    /// Is it an addition that the gradient pass made to sum many gradients, each onto the last?
+    /// Marks an addition by which the gradient pass sums many gradients one by one.
     pub sums_gradients: bool,
     pub num_outputs: u32,
     pub ctx: Context,
@@ -73,13 +73,13 @@ impl Node {
         self.op.as_ref().map_or("null", |op| &op.name)
     }
 
-    /// Everything that must have run before this node.
+    /// The nodes that must run before this one.
     pub fn predecessors(&self) -> impl Iterator<Item = u32> + '_ {
         let data = self.inputs.iter().map(|e| e.node);
         data.chain(self.control.iter().copied()).chain(self.addto.iter().map(|(_, e)| e.node))
     }
 
-    /// The name of input `index`, if the operator names it.
+    /// The name of input `index`, `input<index>` if the operator does not name it.
     pub fn input_name(&self, index: usize) -> String {
         let named = self.op.as_ref().filter(|op| !op.is_backward);
         named
@@ -114,22 +114,22 @@ fn empty_dict() -> Arc<Dict> {
 pub struct Renumbering(Vec<Option<u32>>);
 
 impl Renumbering {
-    /// Numbers that are told one by one, by [`Renumbering::push`].
+    /// An empty renumbering, to be filled by [`Renumbering::push`].
     pub fn of(count: usize) -> Self {
         Renumbering(Vec::with_capacity(count))
     }
 
-    /// The next old node is called `new`.
+    /// Sets the new number of the next old node.
     pub fn push(&mut self, new: u32) {
         self.0.push(Some(new));
     }
 
-    /// The new number of a node, if it has one.
+    /// Returns the new number of a node, `None` if the node was dropped.
     pub fn if_kept(&self, old: u32) -> Option<u32> {
         self.0.get(old as usize).copied().flatten()
     }
 
-    /// The new number of a node that is in use.
+    /// Returns the new number of a node that must not have been dropped.
     pub fn node(&self, old: u32) -> Result<u32> {
         self.if_kept(old)
             .ok_or_else(|| Error::internal(format!("node {old} is used, but was left out")))
@@ -140,12 +140,12 @@ impl Renumbering {
     }
 }
 
-/// Nodes in execution order with the entries that are wanted.
+/// Nodes in execution order and the output entries.
 #[derive(Clone, Default)]
 pub struct Graph {
     pub nodes: Vec<Node>,
     pub heads: Vec<Entry>,
-    /// The first nodes are the forward pass; what follows is backward.
+    /// Number of nodes of the forward pass, which come first.
     pub num_forward: usize,
     offsets: Vec<u32>,
 }
@@ -157,7 +157,7 @@ impl Graph {
         graph
     }
 
-    /// Renews the entry numbers after nodes were changed.
+    /// Computes the entry numbers again after a change of nodes.
     pub fn number_entries(&mut self) {
         self.offsets.clear();
         self.offsets.reserve(self.nodes.len() + 1);
@@ -169,9 +169,9 @@ impl Graph {
         self.offsets.push(total);
     }
 
-    /// The name of an entry, as monitors, plans and `list_outputs` show it: a variable's own name or
-    /// `<node>_<output>`. The only output of a backward node is `output`; several are named after the
-    /// inputs that they are gradients of (`fc1_backward_weight`).
+    /// The name of an entry in monitors, plans and `list_outputs`: that of the variable, or
+    /// `<node>_<output>`. The single output of a backward node is called `output`; several outputs
+    /// are named after the inputs whose gradients they are (`fc1_backward_weight`).
     pub fn entry_name(&self, e: Entry) -> String {
         let node = &self.nodes[e.node as usize];
         let Some(op) = &node.op else { return node.name.clone() };
@@ -206,7 +206,7 @@ impl Graph {
     /// The entry of a number.
     pub fn entry(&self, id: usize) -> Entry {
         let node = self.offsets.partition_point(|&o| o as usize <= id) - 1;
-        // Nodes without outputs share their offset with the next one, which is the owner.
+        // A node without outputs shares its offset with the next node, which owns the entry.
         Entry::new(node as u32, id as u32 - self.offsets[node])
     }
 
@@ -260,8 +260,8 @@ impl Graph {
         Ok(node)
     }
 
-    /// A symbol of the heads. Nodes that no head needs and links to mirrored nodes are dropped;
-    /// sums in place become additions.
+    /// Converts the heads to a symbol. Nodes that no head needs and links to mirrored nodes are
+    /// dropped; in-place sums become additions.
     pub fn to_symbol(&self, registry: &Registry) -> Result<Symbol> {
         let mut made: Vec<Arc<SymNode>> = Vec::with_capacity(self.nodes.len());
         let mut sums: HashMap<Entry, super::SymEntry> = HashMap::new();
@@ -284,7 +284,7 @@ impl Graph {
         Ok(Symbol { outputs: self.heads.iter().map(head).collect() })
     }
 
-    /// The nodes that these need, themselves among them: one flag per node.
+    /// One flag per node: is it among the given nodes or an ancestor of one?
     pub fn ancestors(&self, of: impl IntoIterator<Item = u32>) -> Vec<bool> {
         let mut needed = vec![false; self.nodes.len()];
         of.into_iter().for_each(|id| needed[id as usize] = true);
@@ -298,9 +298,9 @@ impl Graph {
         needed
     }
 
-    /// Puts the nodes into another order: `order` lists the nodes to keep, by their old numbers.
-    /// Entries, control edges and links are renumbered; nodes left out must not be referred to, except
-    /// by the links `backward_of` and `mirror_of`, which are then dropped.
+    /// Returns the graph with its nodes in another order: `order` lists the old numbers of the
+    /// nodes to keep. Entries, control edges and links are renumbered. A dropped node may only be
+    /// referred to by `backward_of` and `mirror_of`, which then become `None`.
     pub fn reorder(&self, order: &[u32], num_forward: usize) -> Result<(Graph, Renumbering)> {
         let mut new = Renumbering(vec![None; self.nodes.len()]);
         for (id, &old) in order.iter().enumerate() {

@@ -20,13 +20,13 @@ crate::params! {
     }
 }
 
-/// `FullyConnected`, `relu`, `elemwise_add`, `elemwise_mul`, `ElementWiseSum`, `_copy`, `split`,
-/// `BatchNorm`, `Loss`, `Dropout` and what they need, without kernels.
-/// The head of this output name.
+/// The head with this output name.
 fn named(symbol: &Symbol, name: &str) -> Symbol {
     symbol.at(symbol.list_outputs().iter().position(|n| n == name).unwrap()).unwrap()
 }
 
+/// `FullyConnected`, `relu`, `elemwise_add`, `elemwise_mul`, `ElementWiseSum`, `_copy`,
+/// `BatchNorm`, `Loss`, `Dropout` and their backward operators, without kernels.
 pub fn registry() -> Registry {
     let r = Registry::default();
     let add = |def: OpDef| drop(r.add(def).unwrap());
@@ -79,7 +79,7 @@ pub fn registry() -> Registry {
         .gradient(Gradient::use_none("_backward_copy")));
     add(OpDef::plain("_backward_copy").inplace(&[InplacePair::identity(0, 0)]));
     add(unary("zeros_like").ignores(&[0]));
-    // Names say nothing about an operator: this one counts its calls.
+    // Modifies its input, whatever its name suggests: it counts its calls.
     let counter = |a: &crate::operator::Attrs, ins: &mut [Shape], outs: &mut [Shape]| {
         infer::assign_shape(&mut ins[1], "count", &Shape::new(&[1]))?;
         infer::elementwise_shape(a, &mut ins[..1], outs)
@@ -265,7 +265,8 @@ fn old_files_get_their_missing_inputs_and_hidden_keys() {
         {"op": "FullyConnected", "param": {"num_hidden": "3", "no_bias": "True"}, "name": "fc",
          "inputs": [[0, 0], [1, 0]], "backward_source_id": -1,
          "attr": {"weight_lr_mult": "2.0", "ctx_group": "dev"}},
-        {"op": "BatchNorm", "param": {}, "name": "bn", "inputs": [[2, 0]], "backward_source_id": -1}],
+        {"op": "BatchNorm", "param": {}, "name": "bn", "inputs": [[2, 0]],
+         "backward_source_id": -1}],
         "arg_nodes": [0, 1], "heads": [[3, 0]]}"#;
     let loaded = load_json(text, &r, false).unwrap();
     assert!(loaded.upgraded && loaded.version == 800);

@@ -13,7 +13,7 @@ from ..base import MXNetError
 
 __all__ = ["GraphNode", "StaticGraph"]
 
-Entry = tuple[int, int]
+NodeEntry = tuple[int, int]
 
 
 class GraphNode(NamedTuple):
@@ -40,11 +40,11 @@ class GraphNode(NamedTuple):
 
     op: str
     name: str
-    inputs: list[Entry]
+    inputs: list[NodeEntry]
     attrs: dict[str, str]
     backward_source: int | None
     mirror_source: int | None
-    addto: list[tuple[int, Entry]]
+    addto: list[tuple[int, NodeEntry]]
     control_deps: list[int]
 
     @property
@@ -79,7 +79,7 @@ class StaticGraph:
     def __init__(self, handle: Any) -> None:
         self._handle = handle
         self.nodes = [GraphNode(*fields) for fields in handle.nodes()]
-        self.heads: list[Entry] = handle.heads()
+        self.heads: list[NodeEntry] = handle.heads()
         self.arg_nodes = [i for i, node in enumerate(self.nodes) if node.op == "null"]
 
     def _node_id(self, head: Any) -> int:
@@ -98,7 +98,7 @@ class StaticGraph:
             )
         return int(node)
 
-    def post_dfs_order(self, heads: Iterable[int | Entry]) -> list[int]:
+    def post_dfs_order(self, heads: Iterable[int | NodeEntry]) -> list[int]:
         """The nodes that `heads` need, each after what it needs.
 
         The inputs of a node are visited in order, its backward source as the last of them.
@@ -145,7 +145,7 @@ class StaticGraph:
 
     def make_backward_pass(
         self,
-    ) -> tuple[StaticGraph, list[int | None], list[Entry | None], dict[int, int]]:
+    ) -> tuple[StaticGraph, list[int | None], list[NodeEntry | None], dict[int, int]]:
         """The gradient of all heads with respect to all arguments.
 
         Where very many gradients of one entry meet (MXNET_EXEC_INPLACE_GRAD_SUM_CAP, 8), each is

@@ -1,9 +1,9 @@
 //! Backward nodes of version 0.8.
 //!
-//! Such a node has no operator: it names its forward node and lists what that node's operator
-//! declared as the dependency of its gradient. Today's gradient of the operator may read other entries
-//! or consist of several nodes, so the rule is applied again, to the output gradients among the
-//! inputs.
+//! Such a node has no operator. It names its forward node, and its inputs are the entries that the
+//! forward operator declared as the dependency of its gradient. The current gradient of the
+//! operator may read other entries or consist of several nodes, so its rule is applied to the
+//! output gradients found among the inputs.
 
 use super::super::symbol::{SymEntry, SymNode};
 use super::build::Built;
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::operator::{GradBuilder, GradEntry, GradNode, InGradient, Registry, Value};
 use std::sync::Arc;
 
-/// The gradients of the inputs of node `source`, which are the outputs of its backward node `raw`.
+/// Returns the outputs of backward node `raw`: the gradients of the inputs of node `source`.
 pub fn gradients(
     raw: &Raw,
     source: usize,

@@ -1,4 +1,4 @@
-//! Makes nodes of what a symbol file holds.
+//! Builds the nodes of a symbol file.
 
 use super::super::static_graph::empty_attrs;
 use super::super::symbol::{SymEntry, SymNode, Symbol, parse_dict};
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::operator::{InGradient, OpDef, Registry};
 use std::sync::Arc;
 
-/// Nodes after everything they need, in the file's order as far as that allows; a cycle is an error.
+/// Sorts nodes after their dependencies, otherwise in the file's order; a cycle is an error.
 fn topological(raw: &[Raw]) -> Result<Vec<usize>> {
     let needs = |n: usize| raw[n].needs();
     if (0..raw.len()).all(|n| needs(n).all(|d| d < n)) {
@@ -43,13 +43,13 @@ fn topological(raw: &[Raw]) -> Result<Vec<usize>> {
     Ok(order)
 }
 
-/// What became of the nodes of a file.
+/// The nodes built from a file.
 pub(super) struct Built {
     made: Vec<Option<Made>>,
     topological: Vec<usize>,
 }
 
-/// What became of one node of a file.
+/// The result of building one node of a file.
 enum Made {
     Node(Arc<SymNode>),
     /// A backward node of version 0.8: the gradients of its forward node's inputs.
@@ -60,7 +60,7 @@ enum Made {
 }
 
 impl Built {
-    /// The node that node `id` of the file became, if it became a single one.
+    /// Returns the node built from node `id` of the file, `None` if there are several.
     pub fn node(&self, id: usize) -> Option<&Arc<SymNode>> {
         match self.made[id].as_ref()? {
             Made::Node(node) => Some(node),
@@ -71,7 +71,7 @@ impl Built {
         }
     }
 
-    /// All nodes, each after what it needs.
+    /// All nodes, each after its dependencies.
     pub fn order(&self) -> Vec<Arc<SymNode>> {
         let mut outputs = Vec::new();
         for made in self.topological.iter().filter_map(|&id| self.made[id].as_ref()) {
@@ -87,7 +87,7 @@ impl Built {
         heads.iter().map(|&(id, index)| self.entry(id, index, "a head")).collect()
     }
 
-    /// Output `index` of node `id` of the file, for a message wanted `by` what.
+    /// Returns output `index` of node `id` of the file; an error names `by` as the reader.
     pub fn entry(&self, id: usize, index: u32, by: &str) -> Result<SymEntry> {
         let (name, count) = match &self.made[id] {
             Some(Made::Node(node)) if (index as usize) < node.num_outputs => {
@@ -104,7 +104,7 @@ impl Built {
     }
 }
 
-/// Makes the nodes. Operators that do not exist are reported all at once.
+/// Builds the nodes. Unknown operators are reported all at once.
 pub(super) fn build(
     raw: &[Raw],
     heads: &[(usize, u32)],
@@ -131,7 +131,7 @@ pub(super) fn build(
                         "Failed loading Op {} of type {}: operator {} is not registered",
                         node.name, node.op, node.op
                     ));
-                    // Stands in, so that the other nodes are checked too.
+                    // A placeholder, so that the other nodes are checked too.
                     Made::Node(Arc::new(placeholder(node, outputs[id])))
                 }
             },
@@ -146,7 +146,7 @@ pub(super) fn build(
     Ok(built)
 }
 
-/// How many outputs of every node are referred to.
+/// The number of outputs of each node that inputs and heads refer to.
 fn outputs_used(raw: &[Raw], heads: &[(usize, u32)]) -> Vec<u32> {
     let mut used = vec![1; raw.len()];
     for &(id, index) in raw.iter().flat_map(|n| &n.inputs).chain(heads) {
@@ -164,7 +164,7 @@ fn variable(raw: &Raw) -> Result<SymNode> {
     Ok(node)
 }
 
-/// Most outputs a stand-in for an unknown operator may have.
+/// Maximum number of outputs of a stand-in for an unknown operator.
 const MOST_OUTPUTS: u32 = 4096;
 
 fn placeholder(raw: &Raw, outputs: u32) -> SymNode {
@@ -172,12 +172,12 @@ fn placeholder(raw: &Raw, outputs: u32) -> SymNode {
     SymNode::new(Some(op), raw.name.clone(), empty_attrs())
 }
 
-/// `Custom` stays loadable when its Python class is not there.
+/// A stand-in for `Custom`, so that files load without its Python class.
 fn custom(raw: &Raw, outputs: u32) -> Option<Arc<OpDef>> {
     (raw.op == "Custom").then(|| Arc::new(stand_in("Custom", raw, outputs)))
 }
 
-/// An operator of which only the node's own arity is known; inference says what is missing.
+/// An operator of which only the arity is known; its inference fails and names the missing class.
 fn stand_in(name: &str, raw: &Raw, outputs: u32) -> OpDef {
     let outputs = outputs.min(MOST_OUTPUTS);
     let inputs: Vec<String> = (0..raw.inputs.len()).map(|i| format!("arg{i}")).collect();
@@ -193,8 +193,8 @@ fn stand_in(name: &str, raw: &Raw, outputs: u32) -> OpDef {
     op
 }
 
-/// A backward node of a saved gradient: its control dependency is the forward node, whose parameters it
-/// has and whose inputs its outputs are the gradients of.
+/// Builds a backward node of a saved gradient. It has the parameters of its forward node, and its
+/// outputs are the gradients of that node's inputs.
 fn backward_node(
     raw: &Raw,
     op: Arc<OpDef>,

@@ -12,17 +12,17 @@ use serde_json::{Map, Value as Json};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The version of a file that names none: 0.8.0.
+/// The version of files without a version: 0.8.0.
 const OLDEST: i64 = 800;
 
-/// What a file held: a [`Symbol`] or a [`Graph`].
+/// The [`Symbol`] or [`Graph`] of a file.
 pub struct Loaded<T> {
     pub value: T,
     /// The version that wrote it, major·10000 + minor·100 + patch.
     pub version: i64,
-    /// Was it written by an older version than this format's?
+    /// Whether an older version than this format's wrote the file.
     pub upgraded: bool,
-    /// Was it written by a newer one?
+    /// Whether a newer version wrote it.
     pub newer: bool,
 }
 
@@ -32,7 +32,7 @@ impl<T> Loaded<T> {
     }
 }
 
-/// A node as it stands in the file.
+/// A node of the file before it is built.
 pub(super) struct Raw {
     pub op: String,
     pub name: String,
@@ -54,15 +54,15 @@ impl Raw {
 }
 
 /// The content of a file, upgraded to the current version.
-struct File {
+struct SymbolFile {
     raw: Vec<Raw>,
     heads: Vec<(usize, u32)>,
     version: i64,
 }
 
-/// Reads a symbol. Errors name the field or node; operators that do not exist are reported all at
-/// once. With `np_shape`, shapes in a file that was written without it are converted: 0 is an unknown
-/// extent there. A graph that adds in place becomes one that adds, for symbols have no such sums.
+/// Reads a symbol. Errors name the field or node; unknown operators are reported all at once.
+/// With `np_shape`, shapes in a file that was written without it are converted, because 0 is an
+/// unknown extent there. In-place sums become additions, because symbols have no in-place sums.
 pub fn load_json(text: &str, registry: &Registry, np_shape: bool) -> Result<Loaded<Symbol>> {
     let file = read_file(text, registry, np_shape)?;
     let built = build(&file.raw, &file.heads, file.version, registry)?;
@@ -73,14 +73,14 @@ pub fn load_json(text: &str, registry: &Registry, np_shape: bool) -> Result<Load
     Ok(Loaded::new(Symbol { outputs: built.heads(&file.heads)? }, file.version))
 }
 
-/// Reads a static graph with all nodes of the file, also those that no head needs.
+/// Reads a static graph: all nodes of the file, including those that no head needs.
 pub fn load_graph(text: &str, registry: &Registry) -> Result<Loaded<Graph>> {
     let file = read_file(text, registry, false)?;
     let built = build(&file.raw, &file.heads, file.version, registry)?;
     Ok(Loaded::new(graph_of(&file, &built)?, file.version))
 }
 
-fn graph_of(file: &File, built: &Built) -> Result<Graph> {
+fn graph_of(file: &SymbolFile, built: &Built) -> Result<Graph> {
     let order = built.order();
     let mut graph = Graph::from_nodes(&order, &built.heads(&file.heads)?)?;
     let ids = order.iter().enumerate().map(|(id, node)| (Arc::as_ptr(node), id as u32));
@@ -111,7 +111,7 @@ fn graph_of(file: &File, built: &Built) -> Result<Graph> {
     Ok(graph)
 }
 
-fn read_file(text: &str, registry: &Registry, np_shape: bool) -> Result<File> {
+fn read_file(text: &str, registry: &Registry, np_shape: bool) -> Result<SymbolFile> {
     let json: Json = serde_json::from_str(text)
         .map_err(|e| Error::value(format!("the symbol file is not valid JSON: {e}")))?;
     let top = json.as_object().ok_or_else(|| Error::value("a symbol file holds one object"))?;
@@ -137,7 +137,7 @@ fn read_file(text: &str, registry: &Registry, np_shape: bool) -> Result<File> {
     if np_shape && !written_np {
         upgrade::mark_unknown_extents(&mut raw);
     }
-    Ok(File { raw, heads, version })
+    Ok(SymbolFile { raw, heads, version })
 }
 
 fn read_graph_attrs(attrs: Option<&Json>) -> Result<(i64, bool)> {
@@ -145,7 +145,7 @@ fn read_graph_attrs(attrs: Option<&Json>) -> Result<(i64, bool)> {
     let map = attrs.as_object().ok_or_else(|| Error::value("field attrs is not an object"))?;
     let number = |key: &str| -> Result<Option<i64>> {
         let Some(value) = map.get(key) else { return Ok(None) };
-        // A value carries its type in front: ["int", 10901].
+        // Values are tagged with their type: ["int", 10901].
         let tagged = value.as_array().and_then(|a| a.get(1)).and_then(Json::as_i64);
         tagged.map(Some).ok_or_else(|| {
             Error::value(format!("attribute {key} of the symbol is {value}, expected [\"int\", n]"))
@@ -210,7 +210,7 @@ fn read_node(item: &Json, id: usize, count: usize) -> Result<Raw> {
     })
 }
 
-/// A field that names another node; -1 or no field is none.
+/// Reads a field that names another node; returns `None` if it is absent or -1.
 fn read_link(
     map: &Map<String, Json>,
     key: &str,
