@@ -59,7 +59,7 @@ def print_summary(
     >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=10, name="fc")
     >>> mx.viz.print_summary(net, {"data": (1, 20)}, line_length=72)
     ________________________________________________________________________
-    Layer (type)                   Output DrawnNode   Param  Previous Layer
+    Layer (type)                   Output Shape   Param  Previous Layer
     ========================================================================
     data(null)                     20             0
     ________________________________________________________________________
@@ -81,7 +81,7 @@ def print_summary(
         print(line.rstrip())
 
     print("_" * line_length)
-    row("Layer (type)", "Output DrawnNode", "Param #", "Previous Layer")
+    row("Layer (type)", "Output Shape", "Param #", "Previous Layer")
     print("=" * line_length)
     arguments = set(symbol.list_arguments())
     shown = [node for i, node in enumerate(nodes) if i == 0 or node["op"] != "null"]
