@@ -43,8 +43,6 @@ class Sbp(NamedTuple):
     def __repr__(self) -> str:
         return self.kind if self.axis is None else f"{self.kind}({self.axis})"
 
-    __str__ = __repr__
-
 
 B, P = Sbp("B"), Sbp("P")
 
@@ -60,7 +58,7 @@ class OpArg(NamedTuple):
     """Array ``index`` of an argument of an operator."""
 
     name: str
-    index: int = 0
+    index: int = 0  # type: ignore[assignment]
 
 
 class TensorDesc(NamedTuple):
@@ -264,7 +262,7 @@ class _Term(NamedTuple):
 
     name: str
     #: The only array that is meant, None for all of the argument.
-    index: int | None
+    index: int | None  # type: ignore[assignment]
     kind: str
     #: The axis, or what is added to the variable of the loop.
     number: int
@@ -347,9 +345,9 @@ class CheckedInference:
                 f"{op}: invalid sbp {sbp!r}: expected a function of an SbpContext, a rule such as "
                 "'in:S(i) out:S(i) for i in axes(in)', or a list of them"
             )
-        self._rules: list[Callable[[SbpContext], Any]] = [
-            _parse(op, rule, ins, outs) if isinstance(rule, str) else rule for rule in given
-        ]
+        self._rules: list[Callable[[SbpContext], Any]] = []
+        for rule in given:
+            self._rules.append(_parse(op, rule, ins, outs) if isinstance(rule, str) else rule)
         self._kept: dict[Any, list[Signature]] = {}
 
     def __getattr__(self, name: str) -> Any:
