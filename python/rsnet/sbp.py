@@ -347,7 +347,8 @@ class CheckedInference:
             )
         self._rules: list[Callable[[SbpContext], Any]] = []
         for rule in given:
-            self._rules.append(_parse(op, rule, ins, outs) if isinstance(rule, str) else rule)
+            parsed: Any = _parse(op, rule, ins, outs) if isinstance(rule, str) else rule
+            self._rules.append(parsed)
         self._kept: dict[Any, list[Signature]] = {}
 
     def __getattr__(self, name: str) -> Any:
