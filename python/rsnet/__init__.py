@@ -82,6 +82,8 @@ _ON_DEMAND = {
     "user_op": "user_op",
     "user_op_builder": "oneflow.builder:user_op_builder",
     "oneflow": "oneflow",
+    "sbp": "sbp",
+    "sbp_rules": "sbp_rules",
     "model": "model",
     "module": "module",
     "mod": "module",

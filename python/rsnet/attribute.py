@@ -30,9 +30,9 @@ class _HasCurrent(type):
 
 
 class AttrScope(metaclass=_HasCurrent):
-    """Attributes given to every variable and operator symbol made inside `with AttrScope(...)`.
+    """Sets attributes of every variable and operator symbol made inside `with AttrScope(...)`.
 
-    Scopes nest: an inner one adds to the outer and wins where both set a key; attributes given to
+    Scopes nest: an inner scope adds to the outer one and wins where both set a key. Attributes of
     the symbol itself win over both. `AttrScope.current` is the scope of the thread.
 
     Parameters
@@ -75,7 +75,7 @@ class AttrScope(metaclass=_HasCurrent):
 
 
 def _plain(key: str) -> str:
-    """``lr_mult`` of ``__lr_mult__``: both set the same attribute."""
+    """``lr_mult`` for ``__lr_mult__``; both spellings set the same attribute."""
     return key[2:-2] if key.startswith("__") and key.endswith("__") else key
 
 

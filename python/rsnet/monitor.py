@@ -1,4 +1,8 @@
-"""`Monitor`: statistics of everything an executor computes, every few steps."""
+"""`Monitor`: statistics of the arrays that an executor computes, at regular steps.
+
+Rows have MXNet's names. One rule differs: the gradients of a node with several inputs are named
+after the inputs (`fc1_backward_weight`), where MXNet 1.9 counts them (`fc1_backward_output1`).
+"""
 
 from __future__ import annotations
 
@@ -24,15 +28,15 @@ class Monitor:
     Parameters
     ----------
     interval : int
-        Steps between two collections.
+        Steps from one collection to the next.
     stat_func : callable, optional
-        Function of an NDArray that gives an NDArray or a list of them; default `norm(x) / sqrt(n)`.
+        Maps an NDArray to an NDArray or a list of them; default `norm(x) / sqrt(n)`.
     pattern : str
-        Regular expression that names must match from their start.
+        Regular expression; a name must match it from its start.
     sort : bool
-        Sort the results by name?
+        Whether to sort the results by name.
     monitor_all : bool
-        Also inputs of operators?
+        Whether to collect inputs of operators too.
 
     Examples
     --------
@@ -75,7 +79,7 @@ class Monitor:
         self.exes.append(exe)
 
     def tic(self) -> None:
-        """Begins a step; every `interval` steps what it computes is collected."""
+        """Begins a step; every `interval`-th step is collected."""
         if self.step % self.interval == 0:
             for exe in self.exes:
                 for array in exe.arg_arrays:
@@ -90,7 +94,7 @@ class Monitor:
         Returns
         -------
         list of (int, str, str)
-            Step, name and statistic of everything collected.
+            Step, name and statistic of each collected array.
         """
         if not self.activated:
             return []
@@ -118,6 +122,8 @@ def _text(value: Any) -> str:
     texts = []
     for item in values:
         if not isinstance(item, NDArray):
-            raise TypeError(f"stat_func gave a {type(item).__name__}, expected NDArray or a list")
+            raise TypeError(
+                f"stat_func returned a {type(item).__name__}, expected an NDArray or a list of them"
+            )
         texts.append(str(item.asscalar() if item.shape == (1,) else item.asnumpy()))
     return "".join(text + "\t" for text in texts)

@@ -32,7 +32,7 @@ class _HasCurrent(type):
 
 
 class NameManager(metaclass=_HasCurrent):
-    """Gives names to symbols made without one; counters start at 0 for each manager.
+    """Names symbols that are made without a name; the counters of each manager start at 0.
 
     Use it as a context manager to make it the current one of the thread; `NameManager.current` is
     that manager.
@@ -44,12 +44,12 @@ class NameManager(metaclass=_HasCurrent):
         self._counter: dict[str, int] = {}
 
     def get(self, name: str | None, hint: str) -> str:
-        """`name` itself if given, else `hint` followed by the next number of that hint.
+        """Returns `name` if given, else `hint` followed by the next number of that hint.
 
         Parameters
         ----------
         name : str or None
-            The user's name.
+            Name chosen by the caller.
         hint : str
             Stem of an automatic name.
         """
@@ -68,7 +68,7 @@ class NameManager(metaclass=_HasCurrent):
 
 
 class Prefix(NameManager):
-    """Puts `prefix` before the name of every operator symbol, the user's own names too.
+    """Prepends `prefix` to the name of every operator symbol, also to names chosen by the caller.
 
     Variables made by `Variable` are not renamed; inputs made automatically carry the prefix because
     they are named after their operator.
@@ -76,7 +76,7 @@ class Prefix(NameManager):
     Parameters
     ----------
     prefix : str
-        Text to put before each name.
+        Text to prepend.
     """
 
     def __init__(self, prefix: str) -> None:

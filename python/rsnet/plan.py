@@ -98,6 +98,12 @@ class MemoryPlan:
         )
         return "\n".join(lines)
 
+    def _repr_svg_(self) -> str:
+        """The picture of `draw`, which notebooks show."""
+        from . import plan_drawing
+
+        return plan_drawing.svg(plan_drawing.picture_of(self))
+
     def draw(self, path: str) -> None:
         """Draws the arena of every device: time (execution order) to the right, offset upwards. Each
         box is an entry over its life, blue to green in the forward pass, red to yellow in the

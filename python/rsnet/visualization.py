@@ -7,9 +7,10 @@ import warnings
 from collections import Counter
 from typing import Any
 
+from .network_drawing import DrawnEdge, DrawnNode
 from .symbol import Symbol
 
-__all__ = ["plot_network", "print_summary"]
+__all__ = ["Network", "plot_network", "print_summary"]
 
 
 def _shapes(symbol: Symbol, shape: dict[str, tuple[int, ...]] | None) -> dict[str, tuple[int, ...]]:
@@ -17,7 +18,9 @@ def _shapes(symbol: Symbol, shape: dict[str, tuple[int, ...]] | None) -> dict[st
     if shape is None:
         return {}
     internals = symbol.get_internals()
-    _, outputs, _ = internals.infer_shape(**shape)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _, outputs, _ = internals.infer_shape(**shape)
     if outputs is None:
         raise ValueError("Input shape is incomplete")
     return dict(zip(internals.list_outputs(), outputs, strict=True))
@@ -38,18 +41,18 @@ def print_summary(
     symbol : Symbol
         The network.
     shape : dict of str to tuple, optional
-        Shapes of its inputs; without them shapes and counts are left out.
+        Shapes of its inputs; without them the table has no shapes and counts.
     line_length : int
-        Characters of a line.
+        Characters per line.
     positions : tuple of float
-        Ends of the columns as parts of the line.
+        Ends of the columns as fractions of the line.
 
     Raises
     ------
     TypeError
-        Not a symbol.
+        `symbol` is not a Symbol.
     ValueError
-        The shapes given do not determine the others.
+        The given shapes do not determine the others.
 
     Examples
     --------
@@ -144,7 +147,7 @@ def _times(text: str) -> str:
 
 
 def _label(node: dict[str, Any]) -> str:
-    """What is written on a node: its operator and what matters of its parameters, or a variable's name."""
+    """The label of a node: its operator and its main parameters, or a variable's name."""
     op, attrs = node["op"], node.get("attrs", {})
     if op == "null":
         return str(node["name"])
@@ -164,6 +167,85 @@ def _label(node: dict[str, Any]) -> str:
     return op + "\n" + ", ".join(d for d in details if d)
 
 
+class Network:
+    """A drawn network: notebooks show it, `save` writes it, `digraph()` is for graphviz.
+
+    Attributes
+    ----------
+    title : str
+    shapes : list of DrawnNode
+    edges : list of DrawnEdge
+    """
+
+    def __init__(
+        self,
+        title: str,
+        save_format: str,
+        shapes: list[DrawnNode],
+        edges: list[DrawnEdge],
+        node_attrs: dict[str, str],
+    ) -> None:
+        self.title, self._format = title, save_format
+        self.shapes, self.edges = shapes, edges
+        self._node_attrs = node_attrs
+
+    def __repr__(self) -> str:
+        return f"<Network {self.title!r}: {len(self.shapes)} nodes, {len(self.edges)} edges>"
+
+    def _repr_svg_(self) -> str:
+        from . import network_drawing
+
+        return network_drawing.svg(self.shapes, self.edges, self.title)
+
+    def save(self, path: str) -> None:
+        """Writes the picture as an SVG file."""
+        if not str(path).lower().endswith(".svg"):
+            raise ValueError(f"invalid path '{path}': expected a name that ends with '.svg'")
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(self._repr_svg_())
+
+    def digraph(self) -> Any:
+        """The network as a `graphviz.Digraph`, laid out by the program `dot`.
+
+        Raises
+        ------
+        ImportError
+            The package graphviz is not installed.
+        """
+        try:
+            from graphviz import Digraph
+        except ImportError as error:
+            raise ImportError("digraph() requires the package graphviz") from error
+        style = {
+            "shape": "box", "fixedsize": "true", "width": "1.3", "height": "0.8034",
+            "style": "filled",
+        } | self._node_attrs  # fmt: skip
+        dot = Digraph(name=self.title, format=self._format)
+        for shape in self.shapes:
+            own = {"shape": "oval"} if shape.is_variable else {}
+            dot.node(name=shape.name, label=shape.label, fillcolor=shape.fill, **(style | own))
+        for edge in self.edges:
+            attrs = {"dir": "back", "arrowtail": "open"}
+            if edge.label:
+                attrs["label"] = edge.label
+            source, target = self.shapes[edge.source].name, self.shapes[edge.target].name
+            dot.edge(tail_name=target, head_name=source, **attrs)
+        return dot
+
+    def render(self, *args: Any, **kwargs: Any) -> Any:
+        """`graphviz.Digraph.render` of `digraph()`."""
+        return self.digraph().render(*args, **kwargs)
+
+    def view(self, *args: Any, **kwargs: Any) -> Any:
+        """`graphviz.Digraph.view` of `digraph()`."""
+        return self.digraph().view(*args, **kwargs)
+
+    @property
+    def source(self) -> str:
+        """The network in graphviz's language."""
+        return self.digraph().source
+
+
 def plot_network(
     symbol: Symbol,
     title: str = "plot",
@@ -172,62 +254,64 @@ def plot_network(
     dtype: dict[str, Any] | None = None,
     node_attrs: dict[str, str] | None = None,
     hide_weights: bool = True,
-) -> Any:
-    """The network as a `graphviz.Digraph`.
+) -> Network:
+    """Draws the network: inputs at the bottom, outputs at the top.
+
+    A notebook shows the result without any other program. `render` and `view` are those of the
+    package graphviz, if that is installed.
 
     Parameters
     ----------
     symbol : Symbol
         The network.
     title, save_format : str
-        Name and format of what the Digraph renders.
+        Name and format of what `render` writes.
     shape : dict of str to tuple, optional
         Shapes of inputs, to label edges.
     node_attrs : dict of str to str, optional
-        Attributes of all nodes.
+        Attributes of all nodes for graphviz.
     hide_weights : bool
-        Leave weights, biases and statistics out?
-
-    Raises
-    ------
-    ImportError
-        The package graphviz is not installed.
+        Whether to leave out weights, biases and statistics.
 
     Warns
     -----
     RuntimeWarning
         Several nodes have one name.
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=10, name="fc")
+    >>> picture = mx.viz.plot_network(net, shape={"data": (1, 20)})
+    >>> picture
+    <Network 'plot': 2 nodes, 1 edges>
+    >>> picture.save("network.svg")  # doctest: +SKIP
     """
     if not isinstance(symbol, Symbol):
         raise TypeError("symbol must be a Symbol")
-    try:
-        from graphviz import Digraph
-    except ImportError as error:
-        raise ImportError("plot_network requires the package graphviz") from error
     shapes = _shapes(symbol, shape)
     nodes = json.loads(symbol.tojson())["nodes"]
     times = Counter(node["name"] for node in nodes)
     for name in sorted(name for name in times if times[name] > 1):
-        warnings.warn(f"several nodes are named '{name}': they are drawn as one", RuntimeWarning, 2)
-    style = {
-        "shape": "box", "fixedsize": "true", "width": "1.3", "height": "0.8034", "style": "filled",
-    } | (node_attrs or {})  # fmt: skip
-    dot = Digraph(name=title, format=save_format)
+        text = f"several nodes are named '{name}': graphviz draws them as one"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def is_shown(node: dict[str, Any]) -> bool:
         is_weight = node["op"] == "null" and node["name"].endswith(_HIDDEN)
         return not (hide_weights and is_weight)
 
-    for node in filter(is_shown, nodes):
-        own = {"shape": "oval"} if node["op"] == "null" else {}
+    drawn: list[DrawnNode] = []
+    place: dict[int, int] = {}
+    edges: list[DrawnEdge] = []
+    for i, node in enumerate(nodes):
+        if not is_shown(node):
+            continue
         colour = _COLOURS.get(node["op"], "#fccde5")
-        dot.node(name=node["name"], label=_label(node), fillcolor=colour, **(style | own))
-    for node in nodes:
+        place[i] = len(drawn)
+        drawn.append(DrawnNode(node["name"], _label(node), colour, node["op"] == "null"))
         for entry in node["inputs"]:
-            source = nodes[entry[0]]
-            if not is_shown(source):
-                continue
-            label = _extents(shapes, source)
-            edge = {"dir": "back", "arrowtail": "open"} | ({"label": label} if label else {})
-            dot.edge(tail_name=node["name"], head_name=source["name"], **edge)
-    return dot
+            source = entry[0]
+            if source in place:
+                label = _extents(shapes, nodes[source])
+                edges.append(DrawnEdge(place[source], place[i], label))
+    return Network(title, save_format, drawn, edges, node_attrs or {})

@@ -400,11 +400,10 @@ impl Executor {
                 for (at, &entry) in node.inputs.iter().enumerate() {
                     if let Some(array) = memory.array(plan, entry)? {
                         let source = &plan.graph.nodes[entry.node as usize];
-                        let name = if source.is_variable() {
-                            source.name.clone()
-                        } else {
-                            format!("{}_{}", node.name, node.input_name(at))
-                        };
+                        if source.is_variable() {
+                            monitor(&source.name, self.shown(&array)?)?;
+                        }
+                        let name = format!("{}_{}", node.name, node.input_name(at));
                         monitor(&name, self.shown(&array)?)?;
                     }
                 }
@@ -415,7 +414,7 @@ impl Executor {
                 let entry = Entry::new(n, index);
                 let unwanted = plan.req[plan.graph.entry_id(entry)] == OpReq::Null;
                 if let (false, Some(array)) = (unwanted, memory.array(plan, entry)?) {
-                    monitor(&node.output_name(index), self.shown(&array)?)?;
+                    monitor(&plan.graph.entry_name(entry), self.shown(&array)?)?;
                 }
             }
         }

@@ -3,7 +3,7 @@
 
 use super::passes::devices::of_group;
 use super::plan::PlanRequest;
-use super::static_graph::Graph;
+use super::static_graph::{Entry, Graph};
 use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -97,10 +97,10 @@ fn refuse_unknown(graph: &Graph, shapes: &[Shape]) -> Result<()> {
             let node = &graph.nodes[id];
             let unknown = graph.entries_of(id).zip(0..).find(|(e, _)| !shapes[*e].is_known());
             let text = unknown.map_or_else(String::new, |(e, index)| {
-                let output = node.output_name(index);
+                let output = graph.entry_name(Entry::new(id as u32, index));
                 format!("the shape {} of its output '{output}' cannot be inferred", shapes[e])
             });
-            Err(Error::value(text).in_operator(node.op_name()).in_node(&node.name))
+            Err(Error::value(text).at_node(node.op_name(), &node.name))
         }
         None => Err(error),
     }

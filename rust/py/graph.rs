@@ -2,8 +2,8 @@
 
 use super::runtime;
 use super::symbol::{PySymbol, raise};
-use crate::graph::passes::{gradient, mirror::Mirror};
-use crate::graph::{Entry, Graph, PlanOptions, Symbol};
+use crate::graph::passes::{accumulate, gradient, gradient::HeadGrads, mirror::Mirror};
+use crate::graph::{Entry, Graph, Links, PlanOptions, Symbol, load_graph};
 use crate::operator::OpReq;
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
@@ -17,6 +17,7 @@ type Fields = (
     Option<u32>,
     Option<u32>,
     Vec<(u32, Pair)>,
+    Vec<u32>,
 );
 
 /// A graph with its backward pass, the nodes of head gradients, the entries of gradients.
@@ -40,7 +41,8 @@ impl PyGraph {
 
 #[pymethods]
 impl PyGraph {
-    /// Operator, name, inputs, attributes, forward node, mirrored node and in-place sums of every node.
+    /// Operator, name, inputs, attributes, forward node, mirrored node, in-place sums and control
+    /// dependencies of every node.
     fn nodes(&self) -> Vec<Fields> {
         let fields = |node: &crate::graph::Node| {
             (
@@ -51,6 +53,7 @@ impl PyGraph {
                 node.backward_of,
                 node.mirror_of,
                 node.addto.iter().map(|(output, e)| (*output, pair(e))).collect(),
+                node.control.clone(),
             )
         };
         self.graph.nodes.iter().map(fields).collect()
@@ -67,14 +70,27 @@ impl PyGraph {
         let options = PlanOptions::from_env();
         let mirror = Mirror::by_attributes(&self.graph, options.mirrored_step());
         let (registry, cap) = (&runtime().registry, options.inplace_sum_cap);
-        let done = gradient::run(&self.graph, &arguments, &wanted, &mirror, registry, cap)
+        let mut done = gradient::run(&self.graph, &arguments, &wanted, &mirror, registry, cap)
             .map_err(raise)?;
+        accumulate::run(&mut done).map_err(raise)?;
+        done.put_copies_first().map_err(raise)?;
         let grads = done.arg_grads.iter().map(|g| g.as_ref().map(pair)).collect();
         Ok((PyGraph { graph: done.graph }, done.head_grads, grads))
     }
 
     fn to_symbol(&self) -> PyResult<PySymbol> {
-        Ok(self.graph.to_symbol().map_err(raise)?.into())
+        Ok(self.graph.to_symbol(&runtime().registry).map_err(raise)?.into())
+    }
+
+    /// The graph as JSON with the links of backward nodes, mirrored nodes and in-place sums.
+    fn to_json(&self) -> String {
+        self.graph.to_json(false, Links::Kept)
+    }
+
+    #[staticmethod]
+    fn from_json(text: &str) -> PyResult<Self> {
+        let loaded = load_graph(text, &runtime().registry).map_err(raise)?;
+        Ok(PyGraph { graph: loaded.value })
     }
 }
 
@@ -97,12 +113,13 @@ pub fn gradient_symbol(symbol: &Symbol, wrt: &[String]) -> PyResult<Symbol> {
         at.push(i);
     }
     let mirror = Mirror::by_attributes(&graph, None);
-    let done = gradient::run(&graph, &arguments, &reqs, &mirror, &runtime().registry, usize::MAX)
+    let (registry, like) = (&runtime().registry, HeadGrads::LikeHeads);
+    let done = gradient::run_with(&graph, &arguments, &reqs, &mirror, registry, usize::MAX, like)
         .map_err(raise)?;
     let mut with_backward = done.graph;
     with_backward.heads = at.iter().filter_map(|&i| done.arg_grads[i]).collect();
     // Only what the gradients need; the symbol keeps the links from backward to forward nodes.
-    with_backward.to_symbol().map_err(raise)
+    with_backward.to_symbol(registry).map_err(raise)
 }
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -95,7 +95,7 @@ impl PySymbol {
     #[staticmethod]
     fn from_json(text: &str, np_shape: bool) -> PyResult<(Self, i64, bool, bool)> {
         let loaded = load_json(text, &runtime().registry, np_shape).map_err(raise)?;
-        Ok((loaded.symbol.into(), loaded.version, loaded.upgraded, loaded.newer))
+        Ok((loaded.value.into(), loaded.version, loaded.upgraded, loaded.newer))
     }
 
     fn compose(
@@ -190,8 +190,8 @@ impl PySymbol {
         Ok(gradient_symbol(&self.symbol, &wrt)?.into())
     }
 
-    /// The plan of binding with these facts and requests (one an argument); with `dump` it keeps
-    /// the graph after every pass as text.
+    /// The plan of binding with these facts and one request per argument; with `dump` it keeps the
+    /// graph after every pass as text.
     fn memory_plan(
         &self,
         facts: FactsArg<'_>,
@@ -213,7 +213,7 @@ impl PySymbol {
         Ok(PyPlan::new(Arc::new(plan)))
     }
 
-    /// Shape, dtype and device of the arrays that arguments and auxiliary states need.
+    /// Shapes, dtypes and devices of the arrays to bind to arguments and auxiliary states.
     fn arrays_to_bind<'py>(
         &self,
         py: Python<'py>,
@@ -257,7 +257,7 @@ impl PySymbol {
 }
 
 impl PySymbol {
-    /// The request of a plan or a binding with these facts.
+    /// The request to plan or bind with these facts.
     fn request(&self, facts: FactsArg<'_>) -> PyResult<PlanRequest> {
         let (shapes, types, ctx, group2ctx, np_shape) = facts;
         let (names, types) = types.into_iter().map(|(n, t)| (n, Some(t))).unzip();
@@ -274,8 +274,7 @@ impl PySymbol {
     }
 }
 
-/// What is given to a plan or a binding by shapes: shapes and dtypes by name, default device,
-/// devices of groups, and whether 0 is an extent.
+/// Shapes and dtypes by name, default device, devices of groups, and whether 0 is a real extent.
 type FactsArg<'py> = (
     BTreeMap<String, Option<Vec<i64>>>,
     BTreeMap<String, String>,

@@ -384,12 +384,14 @@ def test_what_a_monitor_keeps_stays_what_it_was(monitor_all):
     y = np.tanh(2 * a**2)
     expected = {"square_output": a**2, "twice_output": 2 * a**2, "tanh_output": y}
     slope = 1 - y**2
-    expected |= {"tanh_backward_output0": slope, "twice_backward__mul_scalar_output": 2 * slope}
-    expected["square_backward_output0"] = 4 * a * slope
+    expected |= {"tanh_backward_output": slope, "twice_backward_output": 2 * slope}
+    expected["square_backward_output"] = 4 * a * slope
     if monitor_all:
         expected |= {"a": a, "twice_data": a**2, "tanh_data": 2 * a**2, "_head_grad_0": slope**0}
-        expected |= {"tanh_backward_input1": y, "twice_backward__mul_scalar_data": slope}
-        expected["square_backward_input0"] = 2 * slope
+        # A variable is shown under its own name and as the input that it is.
+        expected |= {"square_data": a, "tanh_backward_input0": slope**0}
+        expected |= {"tanh_backward_input1": y, "twice_backward_data": slope}
+        expected |= {"square_backward_input0": 2 * slope, "square_backward_input1": a}
     exe.set_monitor_callback(None)
     exe.forward(a=a * 0 + 9)
     assert kept.keys() == expected.keys()

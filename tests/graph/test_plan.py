@@ -80,7 +80,7 @@ def test_requests_of_entries():
     assert entries["relu1_output"].req == "inplace"
     assert entries["relu1_output"].inplace_of == "fc1_output"
     added = {e.name: e for e in mlp().memory_plan(grad_req="add", data=(4, 6)).entries}
-    assert added["fc1_backward_output1"].req == "add"
+    assert added["fc1_backward_weight"].req == "add"
 
 
 def used():

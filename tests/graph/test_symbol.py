@@ -139,7 +139,7 @@ def test_composing_replaces_variables_of_a_copy():
     assert net.list_arguments()[0] == "data" and net.name == "softmax"
     x, y = sym.Variable("x"), sym.Variable("y")
     swapped = (x - y)(sym.Variable("p"), sym.Variable("q"))
-    assert swapped.list_arguments() == ["p", "q"]
+    assert swapped.list_arguments() == ["q", "p"]
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,14 @@
 """Tables and pictures of symbols."""
 
+import itertools
 import sys
 import types
+from xml.etree import ElementTree
 
 import pytest
 
 import rsnet as mx
+from rsnet import network_drawing
 
 V = mx.sym.Variable
 
@@ -55,7 +58,7 @@ def test_a_summary_needs_shapes_that_determine_all():
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """A stand-in for graphviz, which is not needed otherwise."""
+    """A stand-in for the package graphviz."""
     nodes, edges = {}, {}
 
     class Digraph:
@@ -74,7 +77,7 @@ def drawn(monkeypatch):
 
 def test_a_picture_says_what_matters_of_each_operator(drawn):
     nodes, edges = drawn
-    mx.viz.plot_network(small(), shape={"data": (1, 3, 13, 13)})
+    mx.viz.plot_network(small(), shape={"data": (1, 3, 13, 13)}).digraph()
     assert {name: (n["label"], n["fillcolor"], n["shape"]) for name, n in nodes.items()} == {
         "data": ("data", "#8dd3c7", "oval"),
         "c": ("Convolution\n3x3/2x2, 8", "#fb8072", "box"),
@@ -91,11 +94,80 @@ def test_a_picture_says_what_matters_of_each_operator(drawn):
 
 
 def test_weights_are_drawn_when_asked_for(drawn):
-    mx.viz.plot_network(small(), hide_weights=False)
+    mx.viz.plot_network(small(), hide_weights=False).digraph()
     assert drawn[0]["c_weight"]["label"] == "c_weight"
 
 
-def test_nodes_of_one_name_are_told(drawn):
+def test_nodes_of_one_name_give_a_warning():
     net = mx.sym.exp(V("a"), name="x") + mx.sym.exp(V("b"), name="x")
     with pytest.warns(RuntimeWarning, match="'x'"):
         mx.viz.plot_network(net)
+
+
+# ---- pictures without other programs -----------------------------------------------------------
+
+
+def svg_of(picture):
+    """The root of the SVG that a notebook shows, parsed."""
+    return ElementTree.fromstring(picture._repr_svg_())
+
+
+def diamond(depth):
+    """A chain with a skip connection around it."""
+    x = net = mx.sym.exp(V("data"), name="first")
+    for i in range(depth):
+        net = mx.sym.relu(net, name=f"r{i}")
+    return mx.sym.elemwise_add(net, x, name="sum")
+
+
+def test_a_notebook_shows_the_network():
+    picture = mx.viz.plot_network(small(), title="a < b", shape={"data": (1, 3, 13, 13)})
+    root = svg_of(picture)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    texts = [node.text for node in root.iter() if node.text]
+    assert "a < b" in texts and "Convolution" in texts and "3x3/2x2, 8" in texts
+    assert "8x6x6" in texts and "c: Convolution 3x3/2x2, 8" in texts
+    assert "graphviz" not in sys.modules
+    assert repr(picture) == "<Network 'a < b': 7 nodes, 6 edges>"
+
+
+def test_a_picture_is_saved_as_svg(tmp_path):
+    picture = mx.viz.plot_network(small())
+    picture.save(str(tmp_path / "net.svg"))
+    assert (tmp_path / "net.svg").read_text(encoding="utf-8") == picture._repr_svg_()
+    with pytest.raises(ValueError, match=r"invalid path .*\.svg"):
+        picture.save("net.pdf")
+
+
+def test_inputs_lie_below_what_reads_them_and_no_nodes_overlap():
+    both = mx.sym.Group([small()(data=V("image")), diamond(5)])
+    picture = mx.viz.plot_network(both, hide_weights=False)
+    placed = network_drawing.layout(picture.shapes, picture.edges)
+    for edge, path in zip(picture.edges, placed.paths, strict=True):
+        assert path[0] == placed.centres[edge.source]
+        assert path[-1] == placed.centres[edge.target]
+        assert all(low[1] > high[1] for low, high in zip(path, path[1:], strict=False))
+    for a, b in itertools.combinations(placed.centres, 2):
+        apart = abs(a[0] - b[0]) >= network_drawing.WIDTH or abs(a[1] - b[1]) > 0
+        assert apart
+    half = network_drawing.WIDTH / 2
+    assert all(half <= x <= placed.width - half for x, _ in placed.centres)
+    # The skip connection goes around the chain, not through it.
+    long = max(placed.paths, key=len)
+    chain = [placed.centres[i] for i, s in enumerate(picture.shapes) if s.name.startswith("r")]
+    assert not {x for x, _ in long[1:-1]} & {x for x, _ in chain}
+
+
+def test_odd_names_and_sizes_are_drawn():
+    nothing = mx.viz.plot_network(V("a_weight"))
+    assert svg_of(nothing).tag.endswith("svg")
+    odd = mx.sym.exp(V("<&\"'>" * 20), name="x" * 500)
+    assert "x" * 500 in mx.viz.plot_network(odd)._repr_svg_()
+    assert svg_of(mx.viz.plot_network(odd)).tag.endswith("svg")
+    assert svg_of(mx.viz.plot_network(diamond(300))).tag.endswith("svg")
+
+
+def test_a_notebook_shows_a_memory_plan():
+    plan = small().memory_plan(data=(1, 3, 13, 13))
+    root = svg_of(plan)
+    assert root.tag.endswith("svg") and any(t.text == "c_output" for t in root.iter())

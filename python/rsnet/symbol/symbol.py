@@ -1,7 +1,7 @@
-"""`Symbol`: an expression to be inferred, differentiated, planned and bound.
+"""`Symbol`: an expression that can be inferred, differentiated, planned and bound.
 
-The graph itself lives in the core; this face turns Python arguments into the core's and adds the
-operators, the fluent methods and the two ways to bind.
+The core holds the graph. This module converts Python arguments and adds operators, fluent methods
+and the two ways to bind.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Group", "Symbol", "Variable", "fromjson", "load", "load_json", "var"
 
 
 class Symbol:
-    """One or several outputs of a graph. Made by `Variable` and by the functions of `rsnet.sym`.
+    """One or several outputs of a graph, made by `Variable` and the functions of `rsnet.sym`.
 
     Examples
     --------
@@ -33,7 +33,7 @@ class Symbol:
     """
 
     __slots__ = ("_handle", "__weakref__")
-    # NumPy arrays and scalars leave arithmetic with symbols to us.
+    # NumPy arrays and scalars defer to symbols in arithmetic.
     __array_priority__ = 1000.0
 
     def __init__(self, handle: Any) -> None:
@@ -42,8 +42,27 @@ class Symbol:
     # ---- composition ---------------------------------------------------------------------------
 
     def __call__(self, *args: Symbol, name: str | None = None, **kwargs: Symbol) -> Symbol:
-        """A copy of this symbol with its variables replaced: by position in depth-first order, or
-        by name; `name` renames the head."""
+        """A copy of this symbol with its variables replaced.
+
+        Parameters
+        ----------
+        *args : Symbol
+            One for each argument, in MXNet's order: depth first from the last input. So the
+            positions of `v1 - exp(v2)` are `v2`, `v1`; use keywords where that surprises.
+        name : str, optional
+            New name of the head.
+        **kwargs : Symbol
+            Replacements by the name of the variable; the others stay.
+
+        Examples
+        --------
+        >>> import rsnet as mx
+        >>> v1, v2, a, b = map(mx.sym.Variable, ("v1", "v2", "a", "b"))
+        >>> (v1 - mx.sym.exp(v2))(a, b).list_arguments()
+        ['b', 'a']
+        >>> (v1 - mx.sym.exp(v2))(v1=a, v2=b).list_arguments()
+        ['a', 'b']
+        """
         result = self.__copy__()
         result._compose(*args, name=name, **kwargs)
         return result
@@ -116,7 +135,7 @@ class Symbol:
         return self._handle.list_arguments()
 
     def list_auxiliary_states(self) -> list[str]:
-        """Names of the variables that operators modify (moving averages, say), in depth-first
+        """Names of the variables that operators modify, such as moving averages, in depth-first
         order."""
         return self._handle.list_auxiliary_states()
 
@@ -171,8 +190,8 @@ class Symbol:
         return (load_json, (self.tojson(remove_amp_cast=False),))
 
     def tojson(self, remove_amp_cast: bool = True) -> str:
-        """The symbol as JSON in MXNet's current format; with `remove_amp_cast` without the casts that
-        mixed precision put in (`amp_cast`, `amp_multicast`)."""
+        """The symbol as JSON in MXNet's current format. `remove_amp_cast` leaves out the casts of
+        mixed precision (`amp_cast`, `amp_multicast`)."""
         return self._handle.tojson(is_np_shape(), bool(remove_amp_cast))
 
     def save(self, fname: str, remove_amp_cast: bool = True) -> None:
@@ -181,7 +200,7 @@ class Symbol:
             out.write(self.tojson(remove_amp_cast))
 
     def debug_str(self) -> str:
-        """The graph as readable text."""
+        """The graph as text."""
         return self._handle.debug_str()
 
     # ---- inference -----------------------------------------------------------------------------
@@ -200,13 +219,13 @@ class Symbol:
         Returns
         -------
         (list, list, list) or (None, None, None)
-            The latter, with a warning, if something stays unknown.
+            The latter, with a warning, if a shape stays unknown.
 
         Raises
         ------
         MXNetError
-            Shapes that contradict each other; the text shows the node, its inputs and what was
-            expected.
+            Shapes contradict each other; the message shows the node, its inputs and the expected
+            shape.
         """
         try:
             *shapes, complete = self._infer_shape(args, kwargs)
@@ -223,7 +242,8 @@ class Symbol:
         return None, None, None
 
     def infer_shape_partial(self, *args: Any, **kwargs: Any) -> tuple[list, list, list]:
-        """As `infer_shape`, giving what is known, `()` (with np_shape: None) for unknown ranks."""
+        """As `infer_shape`, but unknown shapes are no error: an unknown rank is `()`, with np_shape
+        None."""
         return tuple(self._infer_shape(args, kwargs)[:3])  # type: ignore[return-value]
 
     def _infer_shape(self, args: tuple, kwargs: dict) -> tuple[list, list, list, bool]:
@@ -252,7 +272,7 @@ class Symbol:
 
     def infer_type(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
         """NumPy types of all arguments, outputs and auxiliary states from those of some arguments;
-        `(None, None, None)` with a warning if something stays unknown."""
+        `(None, None, None)` with a warning if a type stays unknown."""
         try:
             *types, complete = self._infer_type(args, kwargs)
         except MXNetError:
@@ -271,7 +291,7 @@ class Symbol:
         return None, None, None
 
     def infer_type_partial(self, *args: Any, **kwargs: Any) -> tuple[list, list, list]:
-        """As `infer_type`, giving None where the type is unknown."""
+        """As `infer_type`, but returns None for each unknown type."""
         return tuple(self._infer_type(args, kwargs)[:3])  # type: ignore[return-value]
 
     def _infer_type(self, args: tuple, kwargs: dict) -> tuple[list, list, list, bool]:
@@ -281,7 +301,7 @@ class Symbol:
         return (*([dtype_or_none(t) for t in group] for group in found), complete)
 
     def _keyed(self, args: tuple, kwargs: dict) -> tuple[list[str], list]:
-        """Names and values of the two ways to give knowledge."""
+        """Names and values of positional or keyword arguments."""
         if args and kwargs:
             raise ValueError(
                 "Can only specify known argument shapes either by positional or kwargs way."
@@ -318,9 +338,9 @@ class Symbol:
         grad_req, type_dict, group2ctx, **shapes
             As for `simple_bind`, on the current context.
         memory_limit : int or str, optional
-            Most bytes of internal entries, all devices together: an integer, `"2GB"` (2e9) or
-            `"2GiB"` (2**31). Entries are recomputed as far as this needs, beside those that
-            the attribute ``force_mirroring='True'`` marks (`AttrScope` or ``attr=``).
+            Maximum bytes of internal entries on all devices: an integer, `"2GB"` (2e9) or `"2GiB"`
+            (2**31). Entries are recomputed as far as the limit requires, in addition to those with
+            the attribute ``force_mirroring='True'`` (`AttrScope` or ``attr=``).
 
         Returns
         -------
@@ -352,7 +372,7 @@ class Symbol:
         Returns
         -------
         dict of str to str
-            In the order of the passes; one line a node: number, operator, name, inputs as
+            In the order of the passes; one line per node: number, operator, name, inputs as
             `node:output`, and device.
 
         Examples
@@ -397,14 +417,14 @@ class Symbol:
             `"null"`, `"write"` or `"add"`: for all arguments, in their order, or by name (missing:
             null).
         type_dict : dict of str to dtype, optional
-            Known dtypes; float32 where nothing is known.
+            Known dtypes; an unknown dtype is float32.
         group2ctx : dict of str to Context, optional
             Devices of the groups named by the attribute `ctx_group`.
         shared_arg_names, shared_exec, shared_buffer
             Arguments to take from another executor, an executor whose memory to share, and a dict
             of arrays to reuse and add to.
         memory_limit : int or str, optional
-            Bound on the bytes of internal entries, see `memory_plan`.
+            Maximum bytes of internal entries, see `memory_plan`.
         **kwargs : tuple
             Shapes by argument name.
 
@@ -488,8 +508,26 @@ class Symbol:
         return self.bind(ctx or current_context(), kwargs, aux_states=aux or None).forward()
 
     def grad(self, wrt: list[str]) -> Symbol:
-        """The gradients of the outputs with respect to the arguments `wrt`, as a symbol whose head
-        gradients are variables named `_head_grad_<i>`."""
+        """The gradients of the outputs with respect to the arguments `wrt`, as a symbol.
+
+        The gradient of output `i` is the variable `_head_grad_<i>`. Its shape and dtype are those
+        of the output, so they need not be given when the symbol is bound.
+
+        Parameters
+        ----------
+        wrt : list of str
+            Names of arguments.
+
+        Examples
+        --------
+        >>> import rsnet as mx
+        >>> x = mx.sym.Variable("x")
+        >>> exe = mx.sym.square(x).grad(["x"]).simple_bind(mx.cpu(), "null", x=(2,))
+        >>> exe.arg_dict["_head_grad_0"].shape
+        (2,)
+        >>> exe.forward(x=mx.nd.array([1, 2]), _head_grad_0=mx.nd.ones(2))[0].asnumpy().tolist()
+        [2.0, 4.0]
+        """
         return Symbol(self._handle.grad(list(wrt)))
 
     # ---- operators -----------------------------------------------------------------------------
@@ -526,7 +564,7 @@ def Variable(  # noqa: N802
     attr : dict of str to str, optional
         Attributes.
     shape, dtype : optional
-        Used by inference when nothing else is said about the variable.
+        Used by inference unless a value is given for the variable there.
     lr_mult, wd_mult : float, optional
         Multipliers of learning rate and weight decay.
     init : Initializer or str, optional
@@ -543,7 +581,7 @@ def Variable(  # noqa: N802
     TypeError
         The name is not a string.
     ValueError
-        A keyword that does not have the form `__x__`.
+        A keyword is not of the form `__x__`.
     """
     if not isinstance(name, str):
         raise TypeError("Expect a string for variable `name`")
@@ -586,7 +624,7 @@ def Group(symbols: Any) -> Symbol:  # noqa: N802
     Raises
     ------
     TypeError
-        An empty list, or something in it that is no symbol.
+        The list is empty, or an item is not a symbol.
     """
     symbols = list(symbols)
     if not symbols or not all(isinstance(s, Symbol) for s in symbols):
@@ -595,20 +633,20 @@ def Group(symbols: Any) -> Symbol:  # noqa: N802
 
 
 def load_json(json_str: str) -> Symbol:
-    """A symbol from JSON, of any version that MXNet up to 1.9 wrote.
+    """A symbol from JSON of any MXNet version up to 1.9.
 
     Raises
     ------
     MXNetError
-        Text that is no such JSON; missing or unknown fields; all operators that do not exist, with
-        their nodes.
+        The text is not such JSON, fields are missing or unknown, or operators do not exist (all are
+        listed with their nodes).
     """
     if not isinstance(json_str, str):
         raise TypeError("fname required to be string")
     handle, version, upgraded, newer = _core.SymbolHandle.from_json(json_str, is_np_shape())
     written = f"v{version // 10000}.{version // 100 % 100}.{version % 100}"
     if upgraded or newer:
-        import logging  # slow to import, and files of today have nothing to tell
+        import logging  # slow to import, and not needed for current files
     if upgraded:
         logging.info(
             "Loading symbol saved by previous version %s. Attempting to upgrade...", written

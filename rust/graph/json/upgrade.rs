@@ -1,4 +1,4 @@
-//! What older files need: keys that moved, inputs that had no nodes, attributes that meant something else.
+//! Upgrades of older files: moved keys, inputs without nodes, parameters with another meaning.
 
 use super::super::symbol::{HIDDEN_KEYS, SymEntry, SymNode, fill_inputs, parse_dict};
 use super::read::Raw;
@@ -7,15 +7,15 @@ use crate::graph::infer::declared_dims;
 use crate::operator::{OpDef, Registry};
 use crate::shape::{Numbers, Shape};
 
-/// From here on auxiliary states are nodes of the file (0.9.0).
+/// The first version whose files have nodes for auxiliary states (0.9.0).
 pub const AUX_ARE_NODES: i64 = 900;
-/// From here on variables carry the attributes that their operator sets (0.9.4).
+/// The first version whose variables have the attributes that operators set on them (0.9.4).
 const VARIABLES_HAVE_ATTRS: i64 = 904;
-/// From here on an axis of -1 means the last axis (0.9.5).
+/// The first version in which an axis of -1 means the last axis (0.9.5).
 const NEGATIVE_AXES: i64 = 905;
 
-/// Shapes of variables from a file in which 0 is an unknown extent and `()` an unknown rank, for a program in which
-/// they are real.
+/// Converts the declared shapes of variables to np-shape mode: 0, an unknown extent in the file,
+/// becomes -1, and `()`, an unknown rank there, is removed.
 pub fn mark_unknown_extents(raw: &mut [Raw]) {
     for node in raw {
         let Some(shape) = declared_dims(&node.dict).map(|dims| Shape::from_legacy(&dims)) else {
@@ -29,8 +29,8 @@ pub fn mark_unknown_extents(raw: &mut [Raw]) {
     }
 }
 
-/// `lr_mult` becomes `__lr_mult__`; `weight_lr_mult` of an operator with the input `weight` becomes
-/// `__lr_mult__` of that variable.
+/// Renames `lr_mult` to `__lr_mult__`, and moves `weight_lr_mult` of an operator with the input
+/// `weight` to `__lr_mult__` of that variable.
 pub fn move_hidden_keys(raw: &mut [Raw], registry: &Registry) {
     for id in 0..raw.len() {
         let hidden: Vec<(String, &str)> = raw[id]
@@ -55,7 +55,7 @@ pub fn move_hidden_keys(raw: &mut [Raw], registry: &Registry) {
     }
 }
 
-/// The variable that `<arg>_<hidden>` of node `id` speaks of.
+/// Returns the variable that `<arg>_<hidden>` of node `id` refers to.
 fn owner(raw: &[Raw], id: usize, key: &str, hidden: &str, registry: &Registry) -> Option<usize> {
     let node = &raw[id];
     let arg = key.strip_suffix(hidden)?.strip_suffix('_')?;
@@ -66,7 +66,7 @@ fn owner(raw: &[Raw], id: usize, key: &str, hidden: &str, registry: &Registry) -
     (raw[variable].op == "null").then_some(variable)
 }
 
-/// Parameters whose meaning changed.
+/// Removes parameters whose meaning changed.
 pub fn rename_parameters(raw: &mut [Raw], version: i64) {
     if version >= NEGATIVE_AXES {
         return;
@@ -78,7 +78,7 @@ pub fn rename_parameters(raw: &mut [Raw], version: i64) {
     }
 }
 
-/// Connects the inputs; those that the file lacks become variables.
+/// Connects the inputs; inputs missing in the file become variables.
 pub fn connect(
     node: &mut SymNode,
     op: &OpDef,
@@ -90,7 +90,7 @@ pub fn connect(
         return fill_inputs(node, op, given).at_node(&op.name, &name);
     }
     node.inputs = given.into_iter().flatten().collect();
-    // Newer files say themselves what their variables are; only the rule for targets remains.
+    // Newer files list all variables with their attributes; only mutation targets are checked.
     let names = op.inputs(&node.meta().attrs);
     for i in node.mutated_inputs() {
         let (Some(input), Some(label)) = (node.inputs.get(i), names.get(i)) else { continue };

@@ -8,18 +8,26 @@ use std::fmt::Write;
 /// The version that written files carry: 1.9.1.
 pub const VERSION: i64 = 10901;
 
-/// Containers of at most this many simple items stand on one line.
+/// Maximum number of simple items of a container that is written on one line.
 const SHORT: usize = 10;
 
+/// Are the links that only static graphs have (backward source, mirror source, in-place sums)
+/// written? MXNet refuses a file with fields that it does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    Dropped,
+    Kept,
+}
+
 impl Symbol {
-    /// The symbol as JSON; `np_shape` marks files made under that mode.
+    /// Returns the symbol as JSON; `np_shape` marks files written in that mode.
     pub fn to_json(&self, np_shape: bool) -> Result<String> {
-        Ok(Graph::from_symbol(self)?.to_json(np_shape))
+        Ok(Graph::from_symbol(self)?.to_json(np_shape, Links::Dropped))
     }
 
-    /// The same without the casts that mixed precision put in.
+    /// Returns the JSON without the casts that mixed precision inserted.
     pub fn to_json_without_amp_casts(&self, np_shape: bool) -> Result<String> {
-        Ok(Graph::from_symbol(self)?.without_amp_casts()?.to_json(np_shape))
+        Ok(Graph::from_symbol(self)?.without_amp_casts()?.to_json(np_shape, Links::Dropped))
     }
 }
 
@@ -27,13 +35,13 @@ impl Symbol {
 const AMP_CASTS: [&str; 2] = ["amp_cast", "amp_multicast"];
 
 impl Graph {
-    /// Whoever reads a cast of mixed precision reads what it casts.
+    /// Connects the readers of each cast of mixed precision to the input of the cast.
     fn without_amp_casts(mut self) -> Result<Graph> {
         let is_cast = |node: &Node| AMP_CASTS.contains(&node.op_name());
         if !self.nodes.iter().any(is_cast) {
             return Ok(self);
         }
-        // Inputs of earlier nodes are looked through already, so one step leads out of a chain of casts.
+        // Earlier nodes are connected already, so one step leads out of a chain of casts.
         let source = |nodes: &[Node], e: Entry| {
             let node = &nodes[e.node as usize];
             let through = node.inputs.get(e.index as usize).filter(|_| is_cast(node));
@@ -50,7 +58,8 @@ impl Graph {
         Ok(self.reorder(&kept, kept.len())?.0)
     }
 
-    pub fn to_json(&self, np_shape: bool) -> String {
+    /// The graph as JSON.
+    pub fn to_json(&self, np_shape: bool, links: Links) -> String {
         let mut out = String::with_capacity(self.nodes.len() * 160);
         let mut versions = vec![0; self.nodes.len()];
         out.push_str("{\n  \"nodes\": [");
@@ -61,7 +70,7 @@ impl Graph {
                     versions[e.node as usize] += 1;
                 }
             }
-            self.write_node(&mut out, id, &versions);
+            self.write_node(&mut out, id, &versions, links);
         }
         out.push_str("\n  ], \n  \"arg_nodes\": ");
         let variables = (0..self.nodes.len()).filter(|&i| self.nodes[i].is_variable());
@@ -76,18 +85,16 @@ impl Graph {
         write_entries(&mut out, &self.heads, &versions, "  ");
         out.push_str(", \n  \"attrs\": {");
         if np_shape {
-            let _ = write!(
-                out,
-                "\n    \"is_np_shape\": [\"int\", 1], \n    \"mxnet_version\": [\"int\", {VERSION}]\n  }}\n}}"
-            );
+            out.push_str("\n    \"is_np_shape\": [\"int\", 1], \n    ");
+            let _ = write!(out, "\"mxnet_version\": [\"int\", {VERSION}]\n  }}\n}}");
         } else {
             let _ = write!(out, "\"mxnet_version\": [\"int\", {VERSION}]}}\n}}");
         }
         out
     }
 
-    /// `versions` counts how often each variable was modified so far.
-    fn write_node(&self, out: &mut String, id: usize, versions: &[u32]) {
+    /// `versions` counts how often each variable has been modified so far.
+    fn write_node(&self, out: &mut String, id: usize, versions: &[u32], links: Links) {
         let node = &self.nodes[id];
         out.push_str("    {\n      \"op\": ");
         write_string(out, node.op_name());
@@ -114,11 +121,29 @@ impl Graph {
             out.push_str(", \n      \"control_deps\": ");
             write_numbers(out, node.control.iter().map(|&c| c as usize));
         }
+        if links == Links::Kept {
+            write_links(out, node);
+        }
         out.push_str("\n    }");
     }
 }
 
-/// `[[0, 0, 0], [1, 0, 0]]`, broken over lines when there are many.
+fn write_links(out: &mut String, node: &Node) {
+    for (key, link) in
+        [("backward_source_id", node.backward_of), ("mirror_source_id", node.mirror_of)]
+    {
+        if let Some(id) = link {
+            let _ = write!(out, ", \n      \"{key}\": {id}");
+        }
+    }
+    if !node.addto.is_empty() {
+        let pair = |(o, e): &(u32, Entry)| format!("[{o}, [{}, {}]]", e.node, e.index);
+        let pairs: Vec<String> = node.addto.iter().map(pair).collect();
+        let _ = write!(out, ", \n      \"addto\": [{}]", pairs.join(", "));
+    }
+}
+
+/// Writes `[[0, 0, 0], [1, 0, 0]]`, on several lines if there are many entries.
 fn write_entries(out: &mut String, entries: &[Entry], versions: &[u32], indent: &str) {
     let many = entries.len() > SHORT;
     out.push('[');
@@ -153,7 +178,7 @@ fn write_numbers(out: &mut String, numbers: impl Iterator<Item = usize>) {
     out.push_str(if many { "\n  ]" } else { "]" });
 }
 
-/// Escapes what a JSON string must not hold as it is; everything else stands raw.
+/// Escapes the characters that JSON strings require, and writes all others unchanged.
 fn write_string(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {

@@ -1,8 +1,8 @@
 //! In-place sums of gradients: `sum = elemwise_add(x, y)` becomes "`y` is added onto `x`".
 //!
-//! Applied to the chains that the gradient pass makes where very many gradients meet: the
-//! later of the two terms is written by its own node straight onto the earlier one, in the same memory,
-//! and the addition disappears.
+//! Applies to the chains of additions that the gradient pass makes for entries with very many
+//! gradients. The node of the later term adds its output onto the earlier term, in the same memory,
+//! and the addition is dropped.
 
 use super::super::static_graph::Entry;
 use super::gradient::Differentiated;

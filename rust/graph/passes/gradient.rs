@@ -1,9 +1,9 @@
 //! The gradient: backward nodes appended in reverse order of the forward ones.
 //!
-//! Every operator's own rule composes its nodes through `Builder`; what this pass adds is head gradients,
-//! sums where several gradients meet, copies of nodes that are computed again, and the gradients of
-//! arguments. The order of creation is the execution order: a node's backward work comes as soon as its
-//! output gradients are there, and a mirrored node right before its first use.
+//! Each operator's rule composes its backward nodes through `Builder`. This pass adds head
+//! gradients, sums where several gradients of an entry meet, copies of recomputed nodes, and the
+//! gradients of arguments. Nodes are created in execution order: the backward nodes of an operator
+//! as soon as its output gradients exist, and a mirrored node right before its first use.
 
 use super::super::static_graph::{Entry, Graph, Node};
 use super::mirror::Mirror;
@@ -21,14 +21,14 @@ pub struct Differentiated {
     pub graph: Graph,
     pub shapes: Vec<Shape>,
     pub types: Vec<DType>,
-    /// The gradient variable of every head, where one is used.
+    /// The gradient variable of each head, `None` where no node reads it.
     pub head_grads: Vec<Option<u32>>,
-    /// One per argument.
+    /// The gradient of each argument.
     pub arg_grads: Vec<Option<Entry>>,
     given: Vec<Given>,
 }
 
-/// What a node's rule gives as the gradient of one of its inputs.
+/// The gradient that a node's rule returned for one of its inputs.
 struct Given {
     gradient: Entry,
     node: u32,
@@ -36,11 +36,11 @@ struct Given {
 }
 
 impl Differentiated {
-    /// Keeps only these nodes, by ascending number. Heads' gradients that are not among them are dropped.
+    /// Keeps only these nodes, in this order. Head gradients that are not among them are dropped.
     pub fn keep(&mut self, kept: &[u32]) -> Result<()> {
         let (graph, new) = self.graph.reorder(kept, self.graph.num_forward)?;
         let entries = |id: &u32| self.graph.entries_of(*id as usize);
-        // Before inference there are no facts to keep.
+        // Before inference the lists are empty.
         if !self.shapes.is_empty() {
             let facts = kept.iter().flat_map(entries);
             self.shapes = facts.clone().map(|e| self.shapes[e].clone()).collect();
@@ -59,11 +59,25 @@ impl Differentiated {
         }
         Ok(())
     }
-}
 
-impl Differentiated {
-    /// An error if a rule gives a gradient that is not like the input that it belongs to; asked when shapes and
-    /// dtypes are known.
+    /// Sorts the nodes as static graphs list them: forward nodes, mirrored copies, variables of
+    /// head gradients, backward nodes. Execution order, with each copy right before its first use,
+    /// needs less memory.
+    pub fn put_copies_first(&mut self) -> Result<()> {
+        let head_grads: HashSet<u32> = self.head_grads.iter().flatten().copied().collect();
+        let group = |id: u32| match &self.graph.nodes[id as usize] {
+            _ if (id as usize) < self.graph.num_forward => 0,
+            node if node.mirror_of.is_some() => 1,
+            _ if head_grads.contains(&id) => 2,
+            _ => 3,
+        };
+        let mut order: Vec<u32> = (0..self.graph.nodes.len() as u32).collect();
+        order.sort_by_key(|&id| group(id));
+        self.keep(&order)
+    }
+
+    /// Returns an error if a gradient differs from its input in shape or dtype. Both must have been
+    /// inferred.
     pub fn check_gradients(&self) -> Result<()> {
         for Given { gradient, node, input } in &self.given {
             let node = &self.graph.nodes[*node as usize];
@@ -85,16 +99,16 @@ const fn unpack(e: GradEntry) -> Entry {
     Entry::new((e.0 >> 32) as u32, e.0 as u32)
 }
 
-/// Builds the nodes that gradient rules ask for.
+/// Builds the nodes of gradient rules.
 struct Builder<'a> {
     nodes: Vec<Node>,
     registry: &'a Registry,
     mirror: &'a Mirror,
-    /// The copy of a forward node, once it was made.
+    /// Copies of forward nodes made so far.
     copies: HashMap<u32, u32>,
-    /// The forward node whose rule runs.
+    /// The forward node whose rule is running.
     current: u32,
-    /// Counts the unnamed nodes of the current rule.
+    /// Number of unnamed nodes of the running rule.
     unnamed: usize,
 }
 
@@ -104,12 +118,12 @@ impl Builder<'_> {
         self.nodes.len() as u32 - 1
     }
 
-    /// Should backward work see a copy of this node?
+    /// Returns whether backward nodes read a copy of this node.
     fn again(&self, node: u32) -> bool {
         self.mirror.again.get(node as usize).copied().unwrap_or(false)
     }
 
-    /// The entry that backward work uses for `e`: that of the copy, for nodes computed again.
+    /// The entry that backward nodes read for `e`: that of the copy if the node is recomputed.
     fn source(&mut self, e: Entry) -> Entry {
         if !self.again(e.node) {
             return e;
@@ -136,7 +150,18 @@ impl Builder<'_> {
         Entry::new(self.copies[&e.node], e.index)
     }
 
-    /// Copies a node whose mirrored inputs are copied already.
+    /// Names the node of a rule `<node>_backward`, like a backward operator, if it is the only node
+    /// made since the builder had `before` nodes and the rule did not name it.
+    fn name_only_node(&mut self, before: usize) {
+        let mirror = if self.again(self.current) { "_mirror" } else { "" };
+        let name = format!("{}{mirror}_backward", self.nodes[self.current as usize].name);
+        let mut made = self.nodes[before..].iter_mut().filter(|n| n.mirror_of.is_none());
+        if let (1, Some(only), None) = (self.unnamed, made.next(), made.next()) {
+            only.name = name;
+        }
+    }
+
+    /// Copies a node whose mirrored inputs have been copied.
     fn copy(&mut self, node: u32) {
         let mut copy = self.nodes[node as usize].clone();
         for e in &mut copy.inputs {
@@ -192,7 +217,8 @@ impl Builder<'_> {
                 Ok(Some(Entry::new(node, 0)))
             }
             _ => {
-                // In the order in which they are computed, so that each can be added onto the last.
+                // In execution order, so that each gradient can be added onto the sum of the
+                // earlier.
                 grads.sort_unstable();
                 let mut sum = grads[0];
                 for (i, g) in grads.into_iter().enumerate().skip(1) {
@@ -265,6 +291,16 @@ impl GradBuilder for Builder<'_> {
     }
 }
 
+/// Where the shape and dtype of a head's gradient come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadGrads {
+    /// From the array that is passed for it.
+    LikeArrays,
+    /// From the head: inference passes them through a node `_head_grad_<i>_id`, so that a symbol of
+    /// the gradients can be bound without them.
+    LikeHeads,
+}
+
 /// Appends the backward pass for the arguments whose request is not `Null`.
 pub fn run(
     forward: &Graph,
@@ -273,6 +309,19 @@ pub fn run(
     mirror: &Mirror,
     registry: &Registry,
     cap: usize,
+) -> Result<Differentiated> {
+    run_with(forward, arguments, grad_req, mirror, registry, cap, HeadGrads::LikeArrays)
+}
+
+/// As [`run`], with a choice of where shape and dtype of head gradients come from.
+pub fn run_with(
+    forward: &Graph,
+    arguments: &[u32],
+    grad_req: &[OpReq],
+    mirror: &Mirror,
+    registry: &Registry,
+    cap: usize,
+    like: HeadGrads,
 ) -> Result<Differentiated> {
     let num_forward = forward.nodes.len();
     let mut arg_grads = vec![None; arguments.len()];
@@ -291,9 +340,15 @@ pub fn run(
         let mut grads: Vec<Vec<Entry>> = vec![Vec::new(); forward.num_entries()];
         for (i, head) in forward.heads.iter().enumerate() {
             let name = format!("_head_grad_{i}");
-            let id = builder.push(Node::variable(name));
+            let id = builder.push(Node::variable(name.as_str()));
             head_grads[i] = Some(id);
-            grads[forward.entry_id(*head)].push(Entry::new(id, 0));
+            let mut grad = Entry::new(id, 0);
+            if like == HeadGrads::LikeHeads {
+                let op = "_identity_with_attr_like_rhs";
+                let id = builder.make(op, format!("{name}_id"), &[], vec![grad, *head])?;
+                grad = Entry::new(id, 0);
+            }
+            grads[forward.entry_id(*head)].push(grad);
         }
         given = walk_back(forward, &mut builder, &wanted, &mut grads, cap)?;
         arg_grads = collect(forward, &mut builder, arguments, grad_req, grads, cap)?;
@@ -311,7 +366,7 @@ pub fn run(
     Ok(done)
 }
 
-/// Which nodes depend on an argument that wants a gradient.
+/// One flag per node: does it depend on an argument that requests a gradient?
 fn reaches(graph: &Graph, arguments: &[u32], grad_req: &[OpReq]) -> Vec<bool> {
     let mut wanted = vec![false; graph.nodes.len()];
     for (&arg, req) in arguments.iter().zip(grad_req) {
@@ -323,7 +378,7 @@ fn reaches(graph: &Graph, arguments: &[u32], grad_req: &[OpReq]) -> Vec<bool> {
     wanted
 }
 
-/// Runs the rules in reverse order; afterwards `grads` holds what arrives at every entry.
+/// Runs the rules in reverse order; afterwards `grads` lists the gradients of each entry.
 fn walk_back(
     forward: &Graph,
     builder: &mut Builder<'_>,
@@ -360,10 +415,12 @@ fn walk_back(
             out_grads: &out_grads,
             needed: &needed,
         };
+        let before = builder.nodes.len();
         let made = op.gradient.apply(builder, &about).map_err(|e| match e.operator() {
             Some(_) => e,
             None => e.in_operator(&op.name).in_node(&node.name),
         })?;
+        builder.name_only_node(before);
         for (i, ((e, grad), needed)) in node.inputs.iter().zip(made).zip(needed).enumerate() {
             if let Some(grad) = grad.filter(|_| needed) {
                 let gradient = builder.source(unpack(grad));
@@ -375,7 +432,7 @@ fn walk_back(
     Ok(given)
 }
 
-/// The gradient entry of every argument: its own, written by a backward node.
+/// Returns the gradient entry of each argument; no two share one.
 fn collect(
     forward: &Graph,
     builder: &mut Builder<'_>,
@@ -407,9 +464,10 @@ fn collect(
     Ok(found)
 }
 
-/// Gives every argument an entry that may lie in its gradient array: one that a backward node writes for
-/// it alone, or else a copy. What is added to an array cannot be read back from it, so an entry that is
-/// added has no other reader; one that is written may be read where it lies, by copies too.
+/// Ensures that each argument has an entry that can be stored in its gradient array: one that a
+/// backward node computes for this argument only, or a copy. With request `Add` the entry is added
+/// to the array and cannot be read back, so it must have no other reader; with `Write` other nodes
+/// may read it from the array.
 fn own_entries(
     forward: &Graph,
     builder: &mut Builder<'_>,
@@ -433,7 +491,7 @@ fn own_entries(
     Ok(())
 }
 
-/// Drops backward nodes that lead to no gradient, and head gradients that nobody reads.
+/// Drops backward nodes that no requested gradient needs, and unread head gradients.
 fn drop_unused(done: &mut Differentiated) -> Result<()> {
     let graph = &done.graph;
     let mut used = vec![false; graph.nodes.len()];

@@ -1,4 +1,4 @@
-//! Which forward nodes are computed again in the backward pass instead of being kept.
+//! The choice of forward nodes to recompute in the backward pass instead of keeping their outputs.
 
 use super::super::static_graph::{Graph, Node};
 use crate::operator::{Body, OpDef};
@@ -9,16 +9,16 @@ pub struct Mirror {
     pub again: Vec<bool>,
 }
 
-/// Does running the operator twice give the same and change nothing? Random numbers, callbacks and
-/// operators with state are not run twice.
+/// Returns whether the operator may run twice: operators with random numbers, callbacks or state
+/// may not.
 pub fn repeatable(op: &OpDef) -> bool {
     op.deterministic
         && op.state.is_none()
         && !op.kernels.iter().any(|k| matches!(k.body, Body::Callback(_)))
 }
 
-/// May a copy of the node be made? Operators that modify an input may not be copied, unless they spare
-/// their states (BatchNorm, whose copy leaves the moving averages alone).
+/// Returns whether the node may be copied. A node that modifies an input may not, unless a second
+/// run leaves the input unchanged (BatchNorm's moving averages).
 pub fn may_repeat(node: &Node) -> bool {
     node.op.as_ref().is_some_and(|op| {
         repeatable(op) && (op.rerun_safe || op.mutates.to_vec(&node.attrs).is_empty())
@@ -30,8 +30,8 @@ impl Mirror {
         Mirror { again: vec![false; graph.nodes.len()] }
     }
 
-    /// Nodes with `force_mirroring`, and with a `step` all cheap nodes except every `step`-th, whose kept
-    /// outputs bound how much is alive while a chain is computed again.
+    /// Chooses nodes with `force_mirroring` and, given a `step`, all cheap nodes except every
+    /// `step`-th. The outputs kept there bound the memory alive while a chain is recomputed.
     pub fn by_attributes(graph: &Graph, step: Option<usize>) -> Self {
         let mut cheap = 0usize;
         let again = graph.nodes.iter().map(|node| {

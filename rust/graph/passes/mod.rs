@@ -1,6 +1,7 @@
-//! The passes, one a file. [`plan`](super::plan()) runs them in this order: `merge_common`, inference,
-//! `mirror` or `recompute` (what to compute again), `gradient`, inference of backward, `devices`,
-//! `accumulate`, `inplace`, `offsets`, `order`, `temp`. The graph is checked after each that changes it.
+//! The passes, one per file. [`plan`](super::plan()) runs them in this order: `merge_common`,
+//! inference, `mirror` or `recompute`, `gradient`, inference of backward nodes, `devices`,
+//! `accumulate`, `inplace`, `offsets`, `order`, `temp`. The graph is checked after each pass that
+//! changes it.
 
 pub mod accumulate;
 pub mod devices;

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ... import _core
 from ...parameter import schema_field
+from ...sbp import CheckedInference
 from ..checks import fail, unknown
 from ..definition import Definition, KernelSpec
 from .arguments import Arg, parse_args
@@ -44,7 +45,7 @@ class UserOpDefinition:
         self.outputs: tuple[Arg, ...] = parse_args(name, "output", outputs)
         self.attrs = attrs
         self.check: Callable[[Any], Any] | None = None
-        self.inference: Inference
+        self.inference: Inference | CheckedInference
         self.sbp: Any = None
         self.doc = ""
         self.kernels: list[Kernel] = []

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import _core
+from ...sbp import CheckedInference
 from .. import registry
 from ..checks import argument_name, fail, free_name, function_name
 from .attr import Attr
@@ -54,7 +55,8 @@ def define(
         to set the shapes. Needed only where a graph is asked for its types alone, and ``infer``
         reads shapes.
     sbp : optional
-        Distribution rules, stored with the operator.
+        Distribution rules: a function of an ``rsnet.sbp.SbpContext``, a text such as
+        ``"in:S(i) out:S(i) for i in axes(in)"``, or a list of them; see ``rsnet.sbp``.
     doc : str, optional
         What ``help(nd.<name>)`` and the documentation pages say.
 
@@ -98,6 +100,8 @@ def define(
         raise fail(name, "an operator has at least one output")
     d.check, d.sbp, d.doc = check, sbp, doc
     d.inference = Inference(name, infer, infer_dtype)
+    if sbp is not None:
+        d.inference = CheckedInference(d, sbp, d.inference)
     d.registered = _registered or name
     names = [name, *(a.name for a in d.inputs), *(a.name for a in d.outputs), *d.attrs]
     for n in names:

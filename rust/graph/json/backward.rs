@@ -1,0 +1,165 @@
+//! Backward nodes of version 0.8.
+//!
+//! Such a node has no operator. It names its forward node, and its inputs are the entries that the
+//! forward operator declared as the dependency of its gradient. The current gradient of the
+//! operator may read other entries or consist of several nodes, so its rule is applied to the
+//! output gradients found among the inputs.
+
+use super::super::symbol::{SymEntry, SymNode};
+use super::build::Built;
+use super::read::Raw;
+use crate::error::{Error, Result};
+use crate::operator::{GradBuilder, GradEntry, GradNode, InGradient, Registry, Value};
+use std::sync::Arc;
+
+/// Returns the outputs of backward node `raw`: the gradients of the inputs of node `source`.
+pub fn gradients(
+    raw: &Raw,
+    source: usize,
+    built: &Built,
+    registry: &Registry,
+) -> Result<Vec<SymEntry>> {
+    let forward = built.node(source).filter(|node| node.op.is_some() && node.backward_of.is_none());
+    let Some((forward, op)) = forward.and_then(|node| Some((node, node.op.as_ref()?))) else {
+        let text = format!("backward_source_id {source} is not the node of an operator");
+        return Err(Error::value(text).in_node(&raw.name));
+    };
+    let mut builder =
+        NodeBuilder { registry, forward, name: &raw.name, unnamed: 0, values: Vec::new() };
+    let attrs = forward.meta().attrs.clone();
+    let visible = forward.num_visible_outputs();
+    let mut out_grads = out_grads(raw, forward, visible, built)?.into_iter();
+    let out_grads: Vec<_> =
+        (0..forward.num_outputs).map(|_| out_grads.next().map(|e| builder.value(e))).collect();
+    let inputs: Vec<_> = forward.inputs.iter().map(|e| builder.value(e.clone())).collect();
+    let output = |index| SymEntry { node: forward.clone(), index };
+    let outputs: Vec<_> =
+        (0..forward.num_outputs as u32).map(|i| builder.value(output(i))).collect();
+    let about = GradNode {
+        op,
+        attrs: &attrs,
+        name: &forward.name(),
+        inputs: &inputs,
+        outputs: &outputs,
+        out_grads: &out_grads,
+        needed: &vec![true; inputs.len()],
+    };
+    let found = op.gradient.apply(&mut builder, &about).map_err(|e| e.in_node(&raw.name))?;
+    let mut grads = Vec::with_capacity(inputs.len());
+    for (input, grad) in inputs.iter().zip(found) {
+        let grad = match grad {
+            Some(grad) => grad,
+            None => builder.one("zeros_like", &[*input])?,
+        };
+        grads.push(builder.values[grad.0 as usize].clone());
+    }
+    Ok(grads)
+}
+
+/// The inputs of a backward node that are neither inputs nor outputs of its forward node.
+fn out_grads(
+    raw: &Raw,
+    forward: &Arc<SymNode>,
+    visible: usize,
+    built: &Built,
+) -> Result<Vec<SymEntry>> {
+    let is_input = |e: &SymEntry| {
+        forward.inputs.iter().any(|i| Arc::ptr_eq(&i.node, &e.node) && i.index == e.index)
+    };
+    let mut found = Vec::new();
+    for &(id, index) in &raw.inputs {
+        let e = built.entry(id, index, &format!("node '{}'", raw.name))?;
+        if !Arc::ptr_eq(&e.node, forward) && !is_input(&e) {
+            found.push(e);
+        }
+    }
+    if found.len() > visible {
+        let text = format!(
+            "invalid inputs of a backward node: {} of them are neither inputs nor outputs of '{}', \
+             expected at most {visible}, a gradient for each of its outputs",
+            found.len(),
+            forward.name()
+        );
+        return Err(Error::value(text).in_node(&raw.name));
+    }
+    Ok(found)
+}
+
+/// Composes the nodes of one gradient; a [`GradEntry`] is a position in `values`.
+struct NodeBuilder<'a> {
+    registry: &'a Registry,
+    forward: &'a Arc<SymNode>,
+    name: &'a str,
+    unnamed: usize,
+    values: Vec<SymEntry>,
+}
+
+impl NodeBuilder<'_> {
+    fn value(&mut self, entry: SymEntry) -> GradEntry {
+        self.values.push(entry);
+        GradEntry(self.values.len() as u64 - 1)
+    }
+
+    fn add(&mut self, mut node: SymNode, inputs: &[GradEntry], outputs: usize) -> Vec<GradEntry> {
+        node.inputs = inputs.iter().map(|e| self.values[e.0 as usize].clone()).collect();
+        node.num_outputs = node.num_outputs.max(outputs);
+        let node = Arc::new(node);
+        (0..outputs as u32)
+            .map(|index| self.value(SymEntry { node: node.clone(), index }))
+            .collect()
+    }
+
+    fn one(&mut self, op: &str, inputs: &[GradEntry]) -> Result<GradEntry> {
+        let made = self.op(op, "", &[], inputs)?;
+        made.first().copied().ok_or_else(|| Error::internal(format!("{op} has no output")))
+    }
+}
+
+impl GradBuilder for NodeBuilder<'_> {
+    fn backward(&mut self, op: &str, inputs: &[GradEntry]) -> Result<Vec<GradEntry>> {
+        let op = self.registry.find(op)?;
+        let meta = self.forward.meta().clone();
+        let wanted = self.forward.inputs.len();
+        let Some(of) = &self.forward.op else {
+            return Err(Error::internal("a variable has no gradient rule").in_node(self.name));
+        };
+        let InGradient { attrs, alone } =
+            op.in_gradient_of(of, &meta.attrs, inputs.len(), wanted)?;
+        let mut dict = meta.dict;
+        if let Some(count) = op.key_var_num_args.as_deref().filter(|_| alone) {
+            Arc::make_mut(&mut dict).insert(count.to_owned(), inputs.len().to_string());
+        }
+        let mut node = SymNode::new(Some(op), self.name.to_owned(), attrs);
+        node.set_dict(dict);
+        node.control = vec![self.forward.clone()];
+        if !alone {
+            node.backward_of = Some(self.forward.clone());
+            node.num_outputs = wanted;
+        }
+        Ok(self.add(node, inputs, wanted))
+    }
+
+    fn op(
+        &mut self,
+        op: &str,
+        name: &str,
+        params: &[(&str, Value)],
+        inputs: &[GradEntry],
+    ) -> Result<Vec<GradEntry>> {
+        let op = self.registry.find(op)?;
+        let name = match name {
+            "" => {
+                self.unnamed += 1;
+                format!("{}_{}{}", self.name, op.name, self.unnamed)
+            }
+            name => name.to_owned(),
+        };
+        let params = op.with_count(params.to_vec(), inputs.len());
+        let attrs = op.parse(&params).map_err(|e| e.in_node(&name))?;
+        let visible = op.num_visible_outputs(&attrs);
+        let dict = params.iter().map(|(k, v)| ((*k).to_owned(), v.to_string())).collect();
+        let node = SymNode::new(Some(op.clone()), name, Arc::new(attrs));
+        node.set_dict(Arc::new(dict));
+        Ok(self.add(node, inputs, visible))
+    }
+}

@@ -1,0 +1,255 @@
+//! Builds the nodes of a symbol file.
+
+use super::super::static_graph::empty_attrs;
+use super::super::symbol::{SymEntry, SymNode, Symbol, parse_dict};
+use super::backward;
+use super::read::Raw;
+use super::upgrade;
+use crate::error::{Error, Result};
+use crate::operator::{InGradient, OpDef, Registry};
+use std::sync::Arc;
+
+/// Sorts nodes after their dependencies, otherwise in the file's order; a cycle is an error.
+fn topological(raw: &[Raw]) -> Result<Vec<usize>> {
+    let needs = |n: usize| raw[n].needs();
+    if (0..raw.len()).all(|n| needs(n).all(|d| d < n)) {
+        return Ok((0..raw.len()).collect());
+    }
+    let mut waiting: Vec<usize> = (0..raw.len()).map(|n| needs(n).count()).collect();
+    let mut users = vec![Vec::new(); raw.len()];
+    for n in 0..raw.len() {
+        needs(n).for_each(|d| users[d].push(n));
+    }
+    let mut ready: std::collections::BinaryHeap<_> =
+        (0..raw.len()).filter(|&n| waiting[n] == 0).map(std::cmp::Reverse).collect();
+    let mut order = Vec::with_capacity(raw.len());
+    while let Some(std::cmp::Reverse(n)) = ready.pop() {
+        order.push(n);
+        for &u in &users[n] {
+            waiting[u] -= 1;
+            if waiting[u] == 0 {
+                ready.push(std::cmp::Reverse(u));
+            }
+        }
+    }
+    if order.len() < raw.len() {
+        let stuck: Vec<_> = (0..raw.len())
+            .filter(|&n| waiting[n] > 0)
+            .take(5)
+            .map(|n| format!("'{}'", raw[n].name))
+            .collect();
+        return Err(Error::value(format!("the graph has a cycle through {}", stuck.join(", "))));
+    }
+    Ok(order)
+}
+
+/// The nodes built from a file.
+pub(super) struct Built {
+    made: Vec<Option<Made>>,
+    topological: Vec<usize>,
+}
+
+/// The result of building one node of a file.
+enum Made {
+    Node(Arc<SymNode>),
+    /// A backward node of version 0.8: the gradients of its forward node's inputs.
+    Gradients {
+        name: String,
+        of: Vec<SymEntry>,
+    },
+}
+
+impl Built {
+    /// Returns the node built from node `id` of the file, `None` if there are several.
+    pub fn node(&self, id: usize) -> Option<&Arc<SymNode>> {
+        match self.made[id].as_ref()? {
+            Made::Node(node) => Some(node),
+            Made::Gradients { of, .. } => {
+                let first = &of.first()?.node;
+                of.iter().all(|e| Arc::ptr_eq(&e.node, first)).then_some(first)
+            }
+        }
+    }
+
+    /// All nodes, each after its dependencies.
+    pub fn order(&self) -> Vec<Arc<SymNode>> {
+        let mut outputs = Vec::new();
+        for made in self.topological.iter().filter_map(|&id| self.made[id].as_ref()) {
+            match made {
+                Made::Node(node) => outputs.push(SymEntry { node: node.clone(), index: 0 }),
+                Made::Gradients { of, .. } => outputs.extend(of.iter().cloned()),
+            }
+        }
+        Symbol { outputs }.nodes()
+    }
+
+    pub fn heads(&self, heads: &[(usize, u32)]) -> Result<Vec<SymEntry>> {
+        heads.iter().map(|&(id, index)| self.entry(id, index, "a head")).collect()
+    }
+
+    /// Returns output `index` of node `id` of the file; an error names `by` as the reader.
+    pub fn entry(&self, id: usize, index: u32, by: &str) -> Result<SymEntry> {
+        let (name, count) = match &self.made[id] {
+            Some(Made::Node(node)) if (index as usize) < node.num_outputs => {
+                return Ok(SymEntry { node: node.clone(), index });
+            }
+            Some(Made::Gradients { of, .. }) if (index as usize) < of.len() => {
+                return Ok(of[index as usize].clone());
+            }
+            Some(Made::Node(node)) => (node.name(), node.num_outputs),
+            Some(Made::Gradients { name, of }) => (name.clone(), of.len()),
+            None => return Err(Error::internal("a node was built before its inputs")),
+        };
+        Err(Error::value(format!("{by} refers to output {index} of '{name}', which has {count}")))
+    }
+}
+
+/// Builds the nodes. Unknown operators are reported all at once.
+pub(super) fn build(
+    raw: &[Raw],
+    heads: &[(usize, u32)],
+    version: i64,
+    registry: &Registry,
+) -> Result<Built> {
+    let made = std::iter::repeat_with(|| None).take(raw.len()).collect();
+    let mut built = Built { made, topological: topological(raw)? };
+    let mut unknown = Vec::new();
+    let outputs = outputs_used(raw, heads);
+    for at in 0..raw.len() {
+        let id = built.topological[at];
+        let node = &raw[id];
+        let made = match (node.op.as_str(), node.backward_source) {
+            ("null", Some(source)) => {
+                let of = backward::gradients(node, source, &built, registry)?;
+                Made::Gradients { name: node.name.clone(), of }
+            }
+            ("null", None) => Made::Node(Arc::new(variable(node)?)),
+            _ => match registry.get(&node.op).or_else(|| custom(node, outputs[id])) {
+                Some(op) => Made::Node(Arc::new(operator(node, op, &built, version)?)),
+                None => {
+                    unknown.push(format!(
+                        "Failed loading Op {} of type {}: operator {} is not registered",
+                        node.name, node.op, node.op
+                    ));
+                    // A placeholder, so that the other nodes are checked too.
+                    Made::Node(Arc::new(placeholder(node, outputs[id])))
+                }
+            },
+        };
+        built.made[id] = Some(made);
+    }
+    if !unknown.is_empty() {
+        unknown
+            .push("Operators of your own have to be registered first: import their module.".into());
+        return Err(Error::not_implemented(unknown.join("\n")));
+    }
+    Ok(built)
+}
+
+/// The number of outputs of each node that inputs and heads refer to.
+fn outputs_used(raw: &[Raw], heads: &[(usize, u32)]) -> Vec<u32> {
+    let mut used = vec![1; raw.len()];
+    for &(id, index) in raw.iter().flat_map(|n| &n.inputs).chain(heads) {
+        used[id] = used[id].max(index.saturating_add(1));
+    }
+    used
+}
+
+fn variable(raw: &Raw) -> Result<SymNode> {
+    if !raw.inputs.is_empty() {
+        return Err(Error::value(format!("variable '{}' has inputs", raw.name)));
+    }
+    let node = SymNode::new(None, raw.name.clone(), empty_attrs());
+    node.set_dict(Arc::new(raw.dict.clone()));
+    Ok(node)
+}
+
+/// Maximum number of outputs of a stand-in for an unknown operator.
+const MOST_OUTPUTS: u32 = 4096;
+
+fn placeholder(raw: &Raw, outputs: u32) -> SymNode {
+    let op = Arc::new(stand_in(&raw.op, raw, outputs));
+    SymNode::new(Some(op), raw.name.clone(), empty_attrs())
+}
+
+/// A stand-in for `Custom`, so that files load without its Python class.
+fn custom(raw: &Raw, outputs: u32) -> Option<Arc<OpDef>> {
+    (raw.op == "Custom").then(|| Arc::new(stand_in("Custom", raw, outputs)))
+}
+
+/// An operator of which only the arity is known; its inference fails and names the missing class.
+fn stand_in(name: &str, raw: &Raw, outputs: u32) -> OpDef {
+    let outputs = outputs.min(MOST_OUTPUTS);
+    let inputs: Vec<String> = (0..raw.inputs.len()).map(|i| format!("arg{i}")).collect();
+    let op_type = raw.dict.get("op_type").cloned().unwrap_or_default();
+    let message = format!("custom operator '{op_type}' is not registered");
+    let mut op = OpDef::plain(name)
+        .not_deterministic()
+        .input_names_by(move |_| inputs.clone())
+        .infer_shape(move |_, _, _| Err(Error::not_implemented(message.clone())));
+    if outputs > 1 {
+        op = op.output_names_by(move |_| (0..outputs).map(|i| format!("output{i}")).collect());
+    }
+    op
+}
+
+/// Builds a backward node of a saved gradient. It has the parameters of its forward node, and its
+/// outputs are the gradients of that node's inputs.
+fn backward_node(
+    raw: &Raw,
+    op: Arc<OpDef>,
+    built: &Built,
+    forward: &Arc<SymNode>,
+) -> Result<SymNode> {
+    let InGradient { attrs, .. } = match &forward.op {
+        Some(of) => {
+            let attrs = forward.meta().attrs.clone();
+            op.in_gradient_of(of, &attrs, raw.inputs.len(), forward.inputs.len())
+                .map_err(|e| e.in_node(&raw.name))?
+        }
+        None => return Err(Error::value("a variable has no gradient").in_node(&raw.name)),
+    };
+    let mut node = SymNode::new(Some(op), raw.name.clone(), attrs);
+    node.set_dict(Arc::new(raw.dict.clone()));
+    for &(id, index) in &raw.inputs {
+        node.inputs.push(built.entry(id, index, &format!("node '{}'", raw.name))?);
+    }
+    node.control = raw.control.iter().filter_map(|&c| built.node(c).cloned()).collect();
+    node.backward_of = Some(forward.clone());
+    node.num_outputs = forward.inputs.len();
+    Ok(node)
+}
+
+fn operator(raw: &Raw, op: Arc<OpDef>, built: &Built, version: i64) -> Result<SymNode> {
+    let forward =
+        raw.backward_source.or(raw.control.first().copied()).and_then(|at| built.node(at));
+    if op.is_backward
+        && let Some(forward) = forward.filter(|f| !f.is_variable())
+    {
+        return backward_node(raw, op, built, forward);
+    }
+    let mut dict = raw.dict.clone();
+    if let Some(count) = &op.key_var_num_args {
+        dict.entry(count.clone()).or_insert_with(|| raw.inputs.len().to_string());
+    }
+    let attrs = parse_dict(&op, &dict).map_err(|e| e.in_node(&raw.name))?;
+    let mut node = SymNode::new(Some(op.clone()), raw.name.clone(), Arc::new(attrs));
+    node.set_dict(Arc::new(dict));
+    let wanted = op.num_inputs(&node.meta().attrs);
+    let got = raw.inputs.len();
+    if got > wanted || (got < wanted && version >= upgrade::AUX_ARE_NODES) {
+        return Err(Error::value(format!("it takes {wanted} inputs, the file gives {got}"))
+            .in_operator(&op.name)
+            .in_node(&raw.name));
+    }
+    let mut given = Vec::with_capacity(wanted);
+    for &(id, index) in &raw.inputs {
+        given.push(Some(built.entry(id, index, &format!("node '{}'", raw.name))?));
+    }
+    given.resize_with(wanted, || None);
+    upgrade::connect(&mut node, &op, given, version)?;
+    for &c in &raw.control {
+        node.control.extend(built.node(c).cloned());
+    }
+    Ok(node)
+}
