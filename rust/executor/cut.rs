@@ -6,6 +6,7 @@
 //! every segment reads them, so that the next pass, or another executor on the same arena, waits. Arrays
 //! bound from outside are ordered by their own variables.
 
+use super::concurrent;
 use super::lanes::Memory;
 use super::segments::Step;
 use crate::context::Context;
@@ -28,6 +29,8 @@ pub struct Segment {
     pub writes: Vec<Var>,
     pub overwrites: usize,
     pub callback: bool,
+    /// Another callback of the pass could run at the same time.
+    pub has_peers: bool,
     /// Short enough to run on the thread that pushes it.
     pub cheap: bool,
     pub name: String,
@@ -62,6 +65,8 @@ pub struct Division {
     pub forward: usize,
     /// By segment: earlier segments that it waits for.
     waits: Vec<Vec<usize>>,
+    /// By segment: is it a callback beside which another one of its pass could run?
+    has_peers: Vec<bool>,
 }
 
 impl Division {
@@ -70,9 +75,11 @@ impl Division {
         let mut ranges = divide(steps, 0..forward_steps, limits[0]);
         let forward = ranges.len();
         ranges.extend(divide(steps, forward_steps..steps.len(), limits[1]));
-        let mut division = Division { waits: vec![Vec::new(); ranges.len()], ranges, forward };
+        let (waits, has_peers) = (vec![Vec::new(); ranges.len()], vec![false; ranges.len()]);
+        let mut division = Division { ranges, forward, waits, has_peers };
         if !division.is_serial() {
             division.find_waits(plan, steps);
+            division.find_peers(steps);
         }
         division
     }
@@ -102,6 +109,14 @@ impl Division {
         for waits in &mut self.waits {
             waits.sort_unstable();
             waits.dedup();
+        }
+    }
+
+    fn find_peers(&mut self, steps: &[Step]) {
+        let is_callback: Vec<bool> =
+            self.ranges.iter().map(|range| steps[range.start].is_callback()).collect();
+        for pass in [0..self.forward, self.forward..self.ranges.len()] {
+            concurrent::mark(pass, &is_callback, &self.waits, &mut self.has_peers);
         }
     }
 
@@ -175,7 +190,8 @@ impl Cutter<'_> {
         } else {
             Inner { writes: self.lane(), ..Inner::default() }
         };
-        self.make(self.division.ranges[number].clone(), inner)
+        let has_peers = self.division.has_peers[number];
+        Segment { has_peers, ..self.make(self.division.ranges[number].clone(), inner) }
     }
 
     /// One step as a segment of its own, for monitors and partial forward passes: it writes the arenas,
@@ -230,6 +246,7 @@ impl Cutter<'_> {
             device: steps.first().map_or_else(Context::default, |s| s.device),
             cheap: !callback && steps.len() <= CHEAP_STEPS && bytes <= CHEAP_BYTES,
             callback,
+            has_peers: false,
             name: self.name(&range),
             steps: range,
             reads,

@@ -408,6 +408,7 @@ impl Queued {
             attrs: Arc::clone(&self.prepared.attrs),
             node: self.node,
             device: self.ctx.device,
+            has_peers: false,
         });
         let keep = Arc::new((self.inputs, self.outputs));
         let direct = self.prepared.direct(&inputs, &self.req, &outputs);

@@ -7,6 +7,7 @@ mod array_tests;
 mod at_once;
 pub mod autograd;
 pub mod bind;
+mod concurrent;
 #[cfg(test)]
 mod contract_tests;
 mod cut;

@@ -216,11 +216,11 @@ impl Program {
             ..Push::new(&segment.name, &segment.reads, &segment.writes)
         };
         let (program, run) = (self.clone(), run.clone());
-        let steps = segment.steps.clone();
+        let (steps, has_peers) = (segment.steps.clone(), segment.has_peers);
         let task = if segment.callback {
             Task::asynchronous(move |rc, done| {
                 let (step, ctx) = (steps.start, rc.stream);
-                program.start_callback(step, &run, ctx, done);
+                program.start_callback(step, has_peers, &run, ctx, done);
             })
         } else {
             Task::sync(move |rc| program.run_native(steps, &run, rc.stream))
@@ -269,6 +269,7 @@ impl Program {
     fn start_callback(
         self: &Arc<Self>,
         at: usize,
+        has_peers: bool,
         run: &Run,
         stream: Option<usize>,
         done: OnComplete,
@@ -284,6 +285,7 @@ impl Program {
             attrs: Arc::clone(&step.prepared.attrs),
             node: self.plan.graph.nodes[step.node as usize].name.as_str().into(),
             device: step.device,
+            has_peers,
         });
         let named: crate::operator::Done = Box::new(move |result| {
             done.complete(result.map_err(|e| program.place(&program.steps[at], e)));

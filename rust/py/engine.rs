@@ -4,7 +4,6 @@
 //! is handed to an attached thread, and the operation ends with it. So every push returns at once.
 
 use super::engine_args::{Listed, context, function_arg, priority_arg, prop_arg};
-pub use super::engine_call::Call;
 use super::engine_call::{Completion, Ends, Function, Named, RunContext, hand_on, name_of};
 use super::error::IntoPy;
 use super::invoke::Invoke;

@@ -4,11 +4,11 @@
 #![allow(unsafe_op_in_unsafe_fn)] // pyo3's generated wrappers, where methods are declared by a macro
 
 mod arithmetic;
-pub mod attached;
 mod attribute;
 pub mod autograd;
 mod callable;
 pub mod callback;
+pub mod callback_threads;
 pub mod convert;
 pub mod dlpack;
 pub mod engine;
