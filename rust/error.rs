@@ -63,6 +63,7 @@ struct Inner {
     origin: Option<String>,
     payload: Option<Arc<dyn Any + Send + Sync>>,
     is_told: bool,
+    is_inherited: bool,
 }
 
 /// An error with its place: operator, node, argument and the user's line, as far as they are known.
@@ -81,6 +82,7 @@ impl Error {
             origin: None,
             payload: None,
             is_told: false,
+            is_inherited: false,
         }))
     }
 
@@ -155,6 +157,16 @@ impl Error {
     /// Of an operation whose failure somebody has been told of already: no wait raises it.
     pub fn told(self) -> Self {
         self.edit(|e| e.is_told = true)
+    }
+
+    /// Of work that a forked child has left to its parent: raised by a use of its results, not at exit.
+    pub fn inherited(self) -> Self {
+        self.edit(|e| e.is_inherited = true)
+    }
+
+    /// See [`Error::inherited`].
+    pub fn is_inherited(&self) -> bool {
+        self.0.is_inherited
     }
 
     /// Turns what a panic carried into an error.

@@ -9,7 +9,7 @@ use crate::engine::{Push, Task};
 use crate::error::{Error, Result};
 use crate::graph::{Entry, Place};
 use crate::ndarray::NDArray;
-use crate::operator::OpReq;
+use crate::operator::{OpReq, OpState};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::ops::Range;
@@ -118,6 +118,11 @@ impl Executor {
         let outputs = self.lanes.mine_or_first().state.lock().outputs.clone();
         outputs.iter().try_for_each(NDArray::zero_if_pending)?;
         Ok(outputs)
+    }
+
+    /// Calls `visit` with the states of operators that nothing but this executor has.
+    pub fn visit_own_states(&self, visit: &mut dyn FnMut(&OpState)) {
+        self.lanes.visit_own_states(visit);
     }
 
     /// Installs or removes a monitor; with `all` it sees inputs too.

@@ -259,6 +259,39 @@ impl Lanes {
     }
 }
 
+impl LaneState {
+    /// Calls `visit` with the states that nothing outside of this lane has.
+    fn visit_own_states(&self, visit: &mut dyn FnMut(&OpState)) {
+        let program = self.ready.as_ref().map(|ready| &ready.program);
+        if program.is_some_and(|program| Arc::strong_count(program) > 1) {
+            return; // a run is under way
+        }
+        let mut owners: HashMap<*const (), (usize, &OpState)> = HashMap::new();
+        let in_program = program.into_iter().flat_map(|program| program.states());
+        for state in self.states.iter().flatten().chain(in_program) {
+            owners.entry(Arc::as_ptr(state).cast()).or_insert((0, state)).0 += 1;
+        }
+        for (count, state) in owners.into_values() {
+            if Arc::strong_count(state) == count {
+                visit(state);
+            }
+        }
+    }
+}
+
+impl Lanes {
+    /// Calls `visit` with the states of operators that nothing outside of these lanes has. Passes over lanes that are in
+    /// use.
+    pub fn visit_own_states(&self, visit: &mut dyn FnMut(&OpState)) {
+        let Some(lanes) = self.lanes.try_lock() else { return };
+        for lane in lanes.iter() {
+            if let Some(state) = lane.state.try_lock() {
+                state.visit_own_states(visit);
+            }
+        }
+    }
+}
+
 fn is_owner(lane: &Lane, me: &Arc<()>) -> bool {
     std::ptr::eq(lane.owner.lock().as_ptr(), Arc::as_ptr(me))
 }

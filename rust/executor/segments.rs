@@ -291,7 +291,14 @@ impl Program {
             done.complete(result.map_err(|e| program.place(&program.steps[at], e)));
         });
         let (inputs, outputs) = (step.inputs.clone(), step.outputs.clone());
-        let keep: Arc<dyn std::any::Any + Send + Sync> = self.clone();
+        // Not the program: it has the operator's state, which may keep an operand and so would keep itself.
+        let keep: Arc<dyn std::any::Any + Send + Sync> = match step.spared.as_slice() {
+            [] => self.memory.clone(),
+            spared => {
+                let own: Vec<NDArray> = spared.iter().map(|(_, own)| own.clone()).collect();
+                Arc::new((self.memory.clone(), own))
+            }
+        };
         step.prepared.start_callback(
             ctx,
             step.state.clone(),
@@ -303,6 +310,11 @@ impl Program {
             within,
             named,
         );
+    }
+
+    /// The states of its steps, with repetitions.
+    pub fn states(&self) -> impl Iterator<Item = &OpState> {
+        self.steps.iter().filter_map(|step| step.state.as_ref())
     }
 
     fn place(&self, step: &Step, error: Error) -> Error {

@@ -75,6 +75,13 @@ fn wait_for_all(py: Python<'_>) -> PyResult<()> {
     py.detach(|| runtime().engine.wait_for_all(&mut poll_signals)).py(py)
 }
 
+/// Fills what the libraries of the kernels make at their first use: a child that is forked while another thread makes it
+/// would wait for it for ever. Waits for a thread that has begun.
+fn prepare_libraries() {
+    static PREPARED: std::sync::Once = std::sync::Once::new();
+    PREPARED.call_once(crate::kernels::prepare_libraries);
+}
+
 thread_local! {
     static FORK: RefCell<Option<(HeldForFork<'static>, callback_threads::ThreadsAtFork)>> =
         const { RefCell::new(None) };
@@ -331,10 +338,14 @@ fn _shutdown(py: Python<'_>) -> PyResult<()> {
             }
         })
     });
-    if has_given_up { Ok(()) } else { ended.py(py) }
+    match ended {
+        Err(error) if !has_given_up && !error.is_inherited() => Err(error).py(py),
+        _ => Ok(()),
+    }
 }
 
 extern "C" fn before_fork() {
+    prepare_libraries();
     let held = (runtime().before_fork(), callback_threads::before_fork());
     FORK.with_borrow_mut(|place| *place = Some(held));
 }

@@ -32,7 +32,7 @@ def test_a_function_runs_beside_blocked_ones_in_every_round(n):
         ran = threading.Event()
         for gate in gates:
             engine.push_sync(lambda rc, gate=gate: gate.wait(20))
-        engine.push_sync(lambda rc: ran.set())
+        engine.push_sync(lambda rc, ran=ran: ran.set())
         try:
             assert ran.wait(SOON)
         finally:
@@ -51,10 +51,10 @@ def test_functions_meet_at_a_barrier_in_every_round(idle):
 
 
 def test_functions_meet_after_the_threads_have_ended():
-    run_round(4, lambda i, b=threading.Barrier(4): b.wait(SOON))
-    time.sleep(3.2)
-    for _ in range(3):
-        run_round(4, lambda i, b=threading.Barrier(4): b.wait(SOON))
+    for pause in [3.2, 0, 0, 0]:
+        barrier = threading.Barrier(4)
+        run_round(4, lambda i, b=barrier: b.wait(SOON))
+        time.sleep(pause)
 
 
 def test_readers_of_a_variable_meet_in_every_round():
