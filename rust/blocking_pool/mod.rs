@@ -62,16 +62,16 @@ impl<J> BlockingPool<J> {
 
     /// Wakes or starts the thread that was appointed.
     fn carry_out(&self, appointment: Option<Appointment<Condvar>>) {
-        match appointment {
-            None => {}
-            Some(Appointment::Wake(worker)) => worker.signal.notify_one(),
-            Some(Appointment::Start(worker)) => {
-                if (self.spawn)(worker.clone()).is_err() {
-                    let stranded = self.lock().refused(&worker);
-                    drop(stranded);
-                }
-            }
-        }
+        let refused = match appointment {
+            None => return,
+            Some(Appointment::Wake(worker)) => return worker.signal.notify_one(),
+            Some(Appointment::Start(worker)) => match (self.spawn)(worker.clone()) {
+                Ok(()) => return,
+                Err(_) => worker,
+            },
+        };
+        let stranded = self.lock().refused(&refused);
+        drop(stranded); // without the lock: a job may report its failure to the engine
     }
 
     /// The life of a thread: calls `attached` with each turn as a runner, which calls [`BlockingPool::run_jobs`].

@@ -1,7 +1,7 @@
 //! `rsnet.engine`: the dependency engine for any Python function.
 //!
 //! A pushed function never runs inside its push, nor on a compute thread: when the engine finds it ready it
-//! is handed to an attached thread, and the operation ends with it. So every push returns at once.
+//! is handed to a callback thread, and the operation ends with it. So every push returns at once.
 
 use super::engine_args::{Listed, context, function_arg, priority_arg, prop_arg};
 use super::engine_call::{Completion, Ends, Function, Named, RunContext, hand_on, name_of};

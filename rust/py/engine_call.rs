@@ -161,7 +161,7 @@ impl Function {
     }
 }
 
-/// What the engine runs: sends the function to an attached thread.
+/// The engine's side of a function's run: hands the function to a callback thread.
 pub fn hand_on(function: Function, ends: Ends, run: &EngineRun, token: OnComplete) {
     let call = FunctionCall { function, ends, ctx: run.ctx, stream: run.stream, token };
     if runtime().engine.runs_inside_push() {
@@ -171,7 +171,7 @@ pub fn hand_on(function: Function, ends: Ends, run: &EngineRun, token: OnComplet
     callback_threads::submit_job(Job::Function(call), run.rank);
 }
 
-/// A Python function on its way to an attached thread.
+/// A Python function on its way to a callback thread.
 pub struct FunctionCall {
     function: Function,
     ends: Ends,
