@@ -1,19 +1,20 @@
 //! A pool of threads for jobs that may block.
 //!
-//! A job that blocks holds up no other, and ten thousand short jobs need one thread: threads are added one at a time, and
-//! only while those that run jobs make no progress. [`roster`] decides who does what, without threads or clocks;
-//! this file adds both.
+//! A job that blocks holds up no other, and ten thousand short jobs need one thread: threads are
+//! added one at a time, and only while those that run jobs make no progress. [`roster`] decides who
+//! does what, without threads or clocks; this file adds both.
 //!
-//! A thread is a *runner* (runs jobs one after the other), the *watcher* (looks in every [`LOOK`] whether the
-//! runners are blocked) or idle. The invariant, after every step of the roster:
+//! A thread is a *runner* (runs jobs one after the other), the *watcher* (looks in every [`LOOK`]
+//! whether the runners are blocked) or idle. The invariant, after every step of the roster:
 //!
 //! > While a job waits in the queue, a runner is on its way to it or a watcher is appointed.
 //!
-//! A submission appoints: the first runner if there is none, else a watcher if there is none. A watcher that sees no
-//! progress becomes a runner itself, and hands the watch over when it has taken its first job: to an idle thread, or to a
-//! new one. So each pair of looks adds a runner for as long as jobs wait behind blocked ones. Waking a
-//! thread costs far more than a short job, so a watcher stays for a few looks after the queue has run dry, and
-//! submissions wake no thread meanwhile.
+//! A submission appoints: the first runner if there is none, else a watcher if there is none. A
+//! watcher that sees no progress becomes a runner itself, and hands the watch over when it has
+//! taken its first job: to an idle thread, or to a new one. So each pair of looks adds a runner for
+//! as long as jobs wait behind blocked ones. Waking a thread costs far more than a short job, so a
+//! watcher stays for a few looks after the queue has run dry, and submissions wake no thread
+//! meanwhile.
 
 mod roster;
 
@@ -50,8 +51,8 @@ impl<J> BlockingPool<J> {
         self.roster.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Runs `job` on one of the threads, in the order of ranks; returns at once. A job that cannot run, because the pool is
-    /// closed or the system refuses its first thread, is dropped.
+    /// Runs `job` on one of the threads, in the order of ranks; returns at once. A job that cannot
+    /// run, because the pool is closed or the system refuses its first thread, is dropped.
     pub fn submit(&self, job: J, rank: Rank) {
         let submitted = self.lock().submit(job, rank);
         match submitted {
@@ -74,7 +75,8 @@ impl<J> BlockingPool<J> {
         drop(stranded); // without the lock: a job may report its failure to the engine
     }
 
-    /// The life of a thread: calls `attached` with each turn as a runner, which calls [`BlockingPool::run_jobs`].
+    /// The life of a thread: calls `attached` with each turn as a runner, which calls
+    /// [`BlockingPool::run_jobs`].
     pub fn serve(&self, worker: &Arc<Worker>, attached: impl Fn()) {
         while self.stand_by(worker) {
             attached();
@@ -167,8 +169,8 @@ impl<J> BlockingPool<J> {
 pub struct PoolAtFork<J: 'static>(MutexGuard<'static, Roster<J, Condvar>>);
 
 impl<J> PoolAtFork<J> {
-    /// The child has no thread but the one that forked, which may be a runner; the jobs are its parent's. They are
-    /// forgotten, not dropped: what they report to is the parent's too.
+    /// The child has no thread but the one that forked, which may be a runner; the jobs are its
+    /// parent's. They are forgotten, not dropped: what they report to is the parent's too.
     pub fn release_in_child(mut self, forked_by_runner: bool) {
         let child = Roster::of_runners(usize::from(forked_by_runner));
         std::mem::forget(std::mem::replace(&mut *self.0, child));

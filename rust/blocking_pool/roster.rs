@@ -66,10 +66,12 @@ pub(super) struct Roster<J, S> {
     idle: Vec<Arc<Worker<S>>>,
     watcher: Option<Arc<Worker<S>>>,
     runners: usize,
-    /// Runners that have not taken a job yet: woken, starting, or waiting for the interpreter. More of them would not help.
+    /// Runners that have not taken a job yet: woken, starting, or waiting for the interpreter. More
+    /// of them would not help.
     arriving: usize,
     threads: usize,
-    /// Counts jobs taken, and jobs that came into an empty queue: while it moves, no job has waited for a whole look.
+    /// Counts jobs taken, and jobs that came into an empty queue: while it moves, no job has waited
+    /// for a whole look.
     progress: u64,
     is_closed: bool,
 }
@@ -146,7 +148,8 @@ impl<J, S: Default> Roster<J, S> {
         appointment
     }
 
-    /// The system has refused to start this thread. Returns the jobs if no thread is left that could run them.
+    /// The system has refused to start this thread. Returns the jobs if no thread is left that
+    /// could run them.
     pub fn refused(&mut self, worker: &Arc<Worker<S>>) -> Option<RankedQueue<J>> {
         self.threads -= 1;
         match worker.duty() {

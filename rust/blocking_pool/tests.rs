@@ -88,8 +88,8 @@ impl Sim {
 }
 
 proptest! {
-    /// Whatever threads do in whatever order, waiting jobs are attended; and with all runners blocked for ever, looks and
-    /// arrivals alone get every job to run.
+    /// Whatever threads do in whatever order, waiting jobs are attended; and with all runners
+    /// blocked for ever, looks and arrivals alone get every job to run.
     #[test]
     fn waiting_jobs_are_attended_after_every_step(
         steps in prop::collection::vec((0u8..8, any::<prop::sample::Index>()), 0..200),

@@ -4,13 +4,13 @@
 
 use std::ops::Range;
 
-/// Marks the callbacks in `pass` that some other callback in it neither waits for nor is waited for by. `waits` lists, by
-/// segment, earlier ones that it waits for directly.
+/// Marks the callbacks in `pass` that some other callback in it neither waits for nor is waited for
+/// by. `waits` lists, by segment, earlier ones that it waits for directly.
 ///
-/// Linear in the number of edges. A callback is ordered against all others if every earlier one leads to it and it leads to
-/// every later one. Let `n` be its place among the callbacks. Every earlier one leads to it exactly if the next callback
-/// behind each of them comes at place `n` or before: the last one's must be `n` itself, and so on backwards.
-/// Likewise for those behind it.
+/// Linear in the number of edges. A callback is ordered against all others if every earlier one
+/// leads to it and it leads to every later one. Let `n` be its place among the callbacks. Every
+/// earlier one leads to it exactly if the next callback behind each of them comes at place `n` or
+/// before: the last one's must be `n` itself, and so on backwards. Likewise for those behind it.
 pub fn mark(pass: Range<usize>, is_callback: &[bool], waits: &[Vec<usize>], marks: &mut [bool]) {
     let callbacks: Vec<usize> = pass.clone().filter(|&s| is_callback[s]).collect();
     let (begin, end) = (pass.start, pass.end);

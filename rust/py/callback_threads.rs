@@ -1,10 +1,11 @@
 //! Threads that stay attached to the interpreter for life and run Python callbacks.
 //!
-//! Attaching a fresh thread costs microseconds, re-attaching one of these 50 ns, and a job after a job
-//! nothing. They are a [`BlockingPool`], so a callback that blocks holds up no other. Compute threads never run
-//! Python.
+//! Attaching a fresh thread costs microseconds, re-attaching one of these 50 ns, and a job after a
+//! job nothing. They are a [`BlockingPool`], so a callback that blocks holds up no other. Compute
+//! threads never run Python.
 //!
-//! What the engine has found ready waits here until a thread takes it, so here is where its rank counts.
+//! What the engine has found ready waits here until a thread takes it, so here is where its rank
+//! counts.
 
 use super::engine_call::FunctionCall;
 use crate::blocking_pool::{BlockingPool, PoolAtFork, Worker};
@@ -59,7 +60,8 @@ fn serve(worker: &Arc<Worker>) {
     Python::attach(|py| py.detach(|| POOL.serve(worker, || Python::attach(run_jobs))));
 }
 
-/// At exit: drops what has not started, and waits for the threads, detached and for at most `limit`.
+/// At exit: drops what has not started, and waits for the threads, detached and for at most
+/// `limit`.
 pub fn close(py: Python<'_>, limit: Duration) {
     drop(POOL.close());
     py.detach(|| POOL.wait_closed(limit));
