@@ -81,6 +81,7 @@ struct Inner {
     call_site: Option<String>,
     payload: Option<Arc<dyn Any + Send + Sync>>,
     is_told: bool,
+    is_inherited: bool,
 }
 
 /// An error with its place: operator, node, argument and the user's line, as far as they are known.
@@ -99,6 +100,7 @@ impl Error {
             call_site: None,
             payload: None,
             is_told: false,
+            is_inherited: false,
         }))
     }
 
@@ -173,6 +175,17 @@ impl Error {
     /// Marks an error that was reported already: no wait raises it.
     pub fn told(self) -> Self {
         self.edit(|e| e.is_told = true)
+    }
+
+    /// Marks the error of work that a forked child has left to its parent: using its results raises
+    /// it, an exit does not report it.
+    pub fn inherited(self) -> Self {
+        self.edit(|e| e.is_inherited = true)
+    }
+
+    /// See [`Error::inherited`].
+    pub fn is_inherited(&self) -> bool {
+        self.0.is_inherited
     }
 
     /// The payload of a panic as an error.

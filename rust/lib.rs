@@ -3,6 +3,7 @@
 //! Rooms and the direction of their imports: `py → executor → {graph → operator, ndarray → {engine,
 //! storage → profiler}, ops → kernels} → vocabulary`. `ARCHITECTURE.md` walks through them.
 
+pub mod blocking_pool;
 pub mod context;
 pub mod dtype;
 pub mod engine;

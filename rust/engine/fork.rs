@@ -75,7 +75,7 @@ impl<'a> HeldForFork<'a> {
 
 fn pending_at_fork() -> Error {
     let text = "pending at fork: the operation that was to compute this ran in the parent process";
-    Error::execution(text)
+    Error::execution(text).inherited()
 }
 
 /// Brings the state of a forked child up to date, under the push lock.

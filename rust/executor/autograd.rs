@@ -19,9 +19,10 @@ use crate::error::{Error, Result};
 use crate::executor::Runtime;
 use crate::lock::Lock;
 use crate::ndarray::NDArray;
-use crate::operator::{Attrs, Dep, OpDef, OpReq};
+use crate::operator::{Attrs, Dep, OpDef, OpReq, OpState};
 use crate::shape::Shape;
 use smallvec::SmallVec;
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -31,6 +32,8 @@ pub trait TapeFunction: Send + Sync {
     /// Its name in errors.
     fn name(&self) -> &str;
 
+    fn as_any(&self) -> &dyn Any;
+
     /// Gradients of the inputs from those of the outputs. Its calls are recorded if gradients will
     /// be differentiated. `outputs` are those that were kept, with their entries.
     fn backward(
@@ -38,6 +41,13 @@ pub trait TapeFunction: Send + Sync {
         out_grads: Vec<Tracked>,
         outputs: Vec<Option<Tracked>>,
     ) -> Result<Vec<Tracked>>;
+}
+
+/// What a part of the tape keeps beside arrays.
+pub enum Kept<'a> {
+    Function(&'a dyn TapeFunction),
+    /// The state of an operator's call.
+    State(&'a OpState),
 }
 
 /// One recorded call or leaf.
@@ -265,6 +275,29 @@ impl Tracked {
 
     pub fn forget(&self) {
         *self.entry.lock() = None;
+    }
+
+    /// Calls `visit` with what the tape keeps for this array alone, for a garbage collector: passes over nodes that
+    /// something else refers to, or that are in use.
+    pub fn visit_own(&self, visit: &mut dyn FnMut(Kept<'_>)) {
+        let Some(entry) = self.entry.try_lock() else { return };
+        let own = |entry: &Entry| (Arc::strong_count(&entry.node) == 1).then(|| entry.node.clone());
+        let mut nodes: Vec<Arc<Node>> = entry.iter().filter_map(own).collect();
+        while let Some(node) = nodes.pop() {
+            let Kind::Call(recorded) = &node.kind else { continue };
+            let Some(recorded) = recorded.try_lock() else { continue };
+            let Some(recorded) = recorded.as_ref().filter(|r| Arc::strong_count(r) == 1) else {
+                continue;
+            };
+            match &recorded.rule {
+                Rule::Function(f) if Arc::strong_count(f) == 1 => visit(Kept::Function(&**f)),
+                Rule::Op { state: Some(call), .. } if Arc::strong_count(&call.state) == 1 => {
+                    visit(Kept::State(&call.state));
+                }
+                _ => {}
+            }
+            nodes.extend(recorded.inputs.iter().filter_map(|(_, e)| e.as_ref().and_then(own)));
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::engine::{Push, Task};
 use crate::error::{Error, Result};
 use crate::graph::{Entry, Place};
 use crate::ndarray::NDArray;
-use crate::operator::OpReq;
+use crate::operator::{OpReq, OpState};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::ops::Range;
@@ -121,12 +121,17 @@ impl Executor {
         Ok(outputs)
     }
 
-    /// The planned graph as text, with a line for every segment: the nodes, by their position in execution order,
-    /// that run as one operation of the engine.
+    /// The planned graph as text, with a line for every segment: the nodes, by their position in
+    /// execution order, that run as one operation of the engine.
     pub fn debug_str(&self) -> Result<String> {
         let instance = self.instances.first();
         let ready = self.ready(&mut instance.state.lock())?;
         Ok(self.plan.debug_str(&ready.program.node_ranges()))
+    }
+
+    /// Calls `visit` with the states of operators that only this executor holds.
+    pub fn visit_own_states(&self, visit: &mut dyn FnMut(&OpState)) {
+        self.instances.visit_own_states(visit);
     }
 
     /// Installs or removes a monitor; with `all` it sees inputs too.

@@ -425,6 +425,7 @@ impl Queued {
             attrs: Arc::clone(&self.prepared.attrs),
             node: Arc::clone(&self.node),
             device: self.ctx.device,
+            has_peers: false,
         });
         let (op, node) = (Arc::clone(&self.prepared.op), self.node);
         let end = move |result: Result<()>| {

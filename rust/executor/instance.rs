@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::lock::Lock;
 use crate::ndarray::NDArray;
 use crate::operator::OpState;
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 /// A program with the memory it lies over.
@@ -102,6 +103,39 @@ impl Instances {
         let free = instances.iter().find(|l| l.owner.lock().strong_count() == 0)?;
         *free.owner.lock() = Arc::downgrade(me);
         Some(free.clone())
+    }
+}
+
+impl Instances {
+    /// Calls `visit` with the states of operators that only these instances hold. Skips instances
+    /// that are in use.
+    pub fn visit_own_states(&self, visit: &mut dyn FnMut(&OpState)) {
+        let Some(instances) = self.instances.try_lock() else { return };
+        for instance in instances.iter() {
+            if let Some(state) = instance.state.try_lock() {
+                state.visit_own_states(visit);
+            }
+        }
+    }
+}
+
+impl InstanceState {
+    /// Calls `visit` with the states that only this instance holds.
+    fn visit_own_states(&self, visit: &mut dyn FnMut(&OpState)) {
+        let program = self.ready.as_ref().map(|ready| &ready.program);
+        if program.is_some_and(|program| Arc::strong_count(program) > 1) {
+            return; // a run is in progress
+        }
+        let mut owners: HashMap<*const (), (usize, &OpState)> = HashMap::new();
+        let in_program = program.into_iter().flat_map(|program| program.states());
+        for state in self.states.iter().flatten().chain(in_program) {
+            owners.entry(Arc::as_ptr(state).cast()).or_insert((0, state)).0 += 1;
+        }
+        for (count, state) in owners.into_values() {
+            if Arc::strong_count(state) == count {
+                visit(state);
+            }
+        }
     }
 }
 

@@ -10,6 +10,7 @@ mod array_tests;
 pub mod autograd;
 pub mod bind;
 pub mod call_site;
+mod concurrent;
 #[cfg(test)]
 mod contract_tests;
 pub mod exec;

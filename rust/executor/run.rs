@@ -282,9 +282,15 @@ pub struct Running {
     pub attrs: Arc<Attrs>,
     pub node: Arc<str>,
     pub device: Context,
+    /// Another callback of the same pass could run at the same time.
+    pub has_peers: bool,
 }
 
 impl Within for Running {
+    fn has_peers(&self) -> bool {
+        self.has_peers
+    }
+
     fn within(&self, f: &mut dyn FnMut()) {
         let Running { base, mode, op, attrs, node, device, .. } = self;
         let label = base.profiler.is_on(*mode).then(|| label(op, attrs));

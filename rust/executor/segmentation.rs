@@ -7,6 +7,7 @@
 //! bound from outside are ordered by their own variables.
 
 use super::arena::Memory;
+use super::concurrent;
 use super::step::Step;
 use crate::context::Context;
 use crate::engine::{Engine, MOST_VARIABLES, Var};
@@ -33,6 +34,8 @@ pub struct Segment {
     pub writes: Vec<Var>,
     pub overwrites: usize,
     pub callback: bool,
+    /// Another callback of the pass could run at the same time.
+    pub has_peers: bool,
     /// Short enough to run on the thread that pushes it.
     pub cheap: bool,
     pub name: String,
@@ -67,6 +70,8 @@ pub struct Segmentation {
     pub forward: usize,
     /// By segment: earlier segments that it waits for.
     waits: Vec<Vec<usize>>,
+    /// By segment: is it a callback beside which another one of its pass could run?
+    has_peers: Vec<bool>,
 }
 
 impl Segmentation {
@@ -75,10 +80,11 @@ impl Segmentation {
         let mut ranges = divide(steps, 0..forward_steps, limits[0]);
         let forward = ranges.len();
         ranges.extend(divide(steps, forward_steps..steps.len(), limits[1]));
-        let mut segmentation =
-            Segmentation { waits: vec![Vec::new(); ranges.len()], ranges, forward };
+        let (waits, has_peers) = (vec![Vec::new(); ranges.len()], vec![false; ranges.len()]);
+        let mut segmentation = Segmentation { ranges, forward, waits, has_peers };
         if !segmentation.is_serial() {
             segmentation.find_waits(plan, steps);
+            segmentation.find_peers(steps);
         }
         segmentation
     }
@@ -108,6 +114,14 @@ impl Segmentation {
         for waits in &mut self.waits {
             waits.sort_unstable();
             waits.dedup();
+        }
+    }
+
+    fn find_peers(&mut self, steps: &[Step]) {
+        let is_callback: Vec<bool> =
+            self.ranges.iter().map(|range| steps[range.start].is_callback()).collect();
+        for pass in [0..self.forward, self.forward..self.ranges.len()] {
+            concurrent::mark(pass, &is_callback, &self.waits, &mut self.has_peers);
         }
     }
 
@@ -185,7 +199,8 @@ impl Segmenter<'_> {
         } else {
             Inner { writes: self.order(), ..Inner::default() }
         };
-        self.make(self.segmentation.ranges[number].clone(), inner)
+        let has_peers = self.segmentation.has_peers[number];
+        Segment { has_peers, ..self.make(self.segmentation.ranges[number].clone(), inner) }
     }
 
     /// One step as a segment of its own, for monitors and partial forward passes: it writes the arenas,
@@ -223,6 +238,7 @@ impl Segmenter<'_> {
             device: steps.first().map_or_else(Context::default, |s| s.device),
             cheap: !callback && steps.len() <= CHEAP_STEPS && bytes <= CHEAP_BYTES,
             callback,
+            has_peers: false,
             name: self.name(&range),
             steps: range,
             reads,

@@ -15,7 +15,7 @@ use crate::error::{AtNode, Error, Result};
 use crate::executor::Runtime;
 use crate::graph::Plan;
 use crate::kernels::copy::copy;
-use crate::ndarray::Base;
+use crate::ndarray::{Base, NDArray};
 use crate::operator::{OpContext, OpState, RandomKey};
 use crate::profiler::{Span, mode};
 use std::ops::Range;
@@ -210,11 +210,11 @@ impl Program {
             ..Push::new(&segment.name, &segment.reads, &segment.writes)
         };
         let (program, run) = (self.clone(), run.clone());
-        let steps = segment.steps.clone();
+        let (steps, has_peers) = (segment.steps.clone(), segment.has_peers);
         let task = if segment.callback {
             Task::asynchronous(move |rc, done| {
                 let (step, ctx) = (steps.start, rc.stream);
-                program.start_callback(step, &run, ctx, done);
+                program.start_callback(step, has_peers, &run, ctx, done);
             })
         } else {
             Task::sync(move |rc| program.run_native(steps, &run, rc.stream))
@@ -263,6 +263,7 @@ impl Program {
     fn start_callback(
         self: &Arc<Self>,
         at: usize,
+        has_peers: bool,
         run: &PassInfo,
         stream: Option<usize>,
         done: OnComplete,
@@ -278,12 +279,20 @@ impl Program {
             attrs: Arc::clone(&step.prepared.attrs),
             node: self.plan.graph.nodes[step.node as usize].name.as_str().into(),
             device: step.device,
+            has_peers,
         });
         let named: crate::operator::Done = Box::new(move |result| {
             done.complete(result.map_err(|e| program.place(&program.steps[at], e)));
         });
         let (inputs, outputs) = (step.inputs.clone(), step.outputs.clone());
-        let keep: Arc<dyn std::any::Any + Send + Sync> = self.clone();
+        // Not the program: it has the operator's state, which may keep an operand and so would keep itself.
+        let keep: Arc<dyn std::any::Any + Send + Sync> = match step.spared.as_slice() {
+            [] => self.memory.clone(),
+            spared => {
+                let own: Vec<NDArray> = spared.iter().map(|(_, own)| own.clone()).collect();
+                Arc::new((self.memory.clone(), own))
+            }
+        };
         step.prepared.start_callback(
             ctx,
             step.state.clone(),
@@ -295,6 +304,11 @@ impl Program {
             within,
             named,
         );
+    }
+
+    /// The states of its steps, with repetitions.
+    pub fn states(&self) -> impl Iterator<Item = &OpState> {
+        self.steps.iter().filter_map(|step| step.state.as_ref())
     }
 
     fn place(&self, step: &Step, error: Error) -> Error {

@@ -26,3 +26,12 @@ pub mod reduce_rows;
 pub mod rnn;
 pub mod scratch;
 pub mod softmax;
+
+/// Fills what the libraries beneath make once in a process, at their first use.
+pub fn prepare_libraries() {
+    gemm::prepare();
+    // A thread of a pool touches the collector that all pools share. (If there can be no thread, no pool uses it either.)
+    if let Ok(pool) = rayon::ThreadPoolBuilder::new().num_threads(1).build() {
+        pool.install(|| ());
+    }
+}

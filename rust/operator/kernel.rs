@@ -68,6 +68,11 @@ pub struct OwnedCall {
 /// would wait for the operation itself is then an error.
 pub trait Within: Send + Sync {
     fn within(&self, f: &mut dyn FnMut());
+
+    /// Is there another callback that could run at the same time? Then this one should not run in its push.
+    fn has_peers(&self) -> bool {
+        false
+    }
 }
 
 /// Reports the end of a callback, from any thread; dropped unused it reports a failure.

@@ -5,15 +5,18 @@ use super::convert::{context_arg, context_to_py};
 use super::error::{IntoPy, from_py};
 use super::invoke::Invoke;
 use super::ndarray::PyNDArray;
+use super::operator::PyState;
 use super::profiler::api;
 use super::runtime;
 use crate::context::Context;
 use crate::error::Error;
-use crate::executor::autograd::{self, Backward, Seen, TapeFunction, Tracked};
+use crate::executor::autograd::{self, Backward, Kept, Seen, TapeFunction, Tracked};
 use crate::executor::call_site::{self, CallSite};
 use crate::operator::OpReq;
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
+use std::any::Any;
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -193,9 +196,28 @@ struct PyFunction {
     backward: Py<PyAny>,
 }
 
+/// Shows Python's garbage collector what the history of an array refers to.
+pub fn traverse(tracked: &Tracked, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+    let mut result = Ok(());
+    tracked.visit_own(&mut |kept| {
+        let object = match kept {
+            Kept::Function(f) => f.as_any().downcast_ref::<PyFunction>().map(|f| &f.backward),
+            Kept::State(state) => state.downcast_ref::<PyState>().map(|state| &state.0),
+        };
+        if let (Ok(()), Some(object)) = (&result, object) {
+            result = visit.call(object);
+        }
+    });
+    result
+}
+
 impl TapeFunction for PyFunction {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 
     fn backward(

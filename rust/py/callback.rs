@@ -1,13 +1,14 @@
 //! Kernels written in Python: operands, where they run, and how they end.
 //!
-//! A callback runs inside the call that pushed it if that thread holds the interpreter and is not itself
-//! inside a callback, else on an attached thread; never on a compute thread. Its operands are fresh
+//! A callback runs inside the call that pushed it if that thread holds the interpreter, is not itself
+//! inside a callback, and no other callback of the same pass could run at the same time; else on a callback
+//! thread, beside the others; never on a compute thread. Its operands are fresh
 //! arrays over the same bytes, so that it may wait for, read and overwrite them like any array: their
 //! own variables order what the callback pushes. The operation is complete when they are quiet; then the
 //! operands are revoked, because the bytes belong to others again.
 
-use super::attached;
 use super::autograd::FreshState;
+use super::callback_threads;
 use super::convert::{context_to_py, numpy_view};
 use super::error::{from_py, to_py};
 use super::interrupt::from_callback;
@@ -71,16 +72,18 @@ impl PythonKernel {
 impl Callback for PythonKernel {
     fn start(&self, call: OwnedCall, done: Done) {
         let outer = DEPTH.get();
+        let has_peers = call.within.has_peers();
         let job = Job { kernel: self.0.clone(), call, done, depth: outer + 1 };
-        if outer == 0 && is_python_thread() {
+        let waits_in_push = runtime().engine.runs_inside_push();
+        if outer == 0 && (!has_peers || waits_in_push) && is_python_thread() {
             return Python::attach(|py| job.run(py));
         }
-        if !runtime().engine.runs_inside_push() {
-            return attached::submit(Box::new(move |py| job.run(py)));
+        if !waits_in_push {
+            return callback_threads::submit(Box::new(move |py| job.run(py)));
         }
         // This engine waits for the end inside the push: so does this thread, without the interpreter.
         let (ended, end) = std::sync::mpsc::channel::<()>();
-        attached::submit(Box::new(move |py| {
+        callback_threads::submit(Box::new(move |py| {
             job.run(py);
             drop(ended);
         }));

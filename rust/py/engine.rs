@@ -1,11 +1,10 @@
 //! `rsnet.engine`: the dependency engine for any Python function.
 //!
 //! A pushed function never runs inside its push, nor on a compute thread: when the engine finds it ready it
-//! is handed to an attached thread, and the operation ends with it. So every push returns at once.
+//! is handed to a callback thread, and the operation ends with it. So every push returns at once.
 
 use super::call_site::find_call_site;
 use super::engine_args::{Listed, context, function_arg, priority_arg, prop_arg};
-pub use super::engine_call::Call;
 use super::engine_call::{Completion, Ends, Function, Named, RunContext, hand_on, name_of};
 use super::error::IntoPy;
 use super::invoke::Invoke;

@@ -1,8 +1,8 @@
 //! Python functions as operations: the context and the token that they are called with, and the call itself.
 
-use super::attached::{self, Job};
 use super::attribute::QUALIFIED_NAME;
 use super::autograd::FreshState;
+use super::callback_threads::{self, Job};
 use super::error::from_py;
 use super::interrupt::from_callback;
 use super::invoke::Invoke;
@@ -161,18 +161,18 @@ impl Function {
     }
 }
 
-/// What the engine runs: sends the function to an attached thread.
+/// The engine's side of a function's run: hands the function to a callback thread.
 pub fn hand_on(function: Function, ends: Ends, run: &EngineRun, token: OnComplete) {
-    let call = Call { function, ends, ctx: run.ctx, stream: run.stream, token };
+    let call = FunctionCall { function, ends, ctx: run.ctx, stream: run.stream, token };
     if runtime().engine.runs_inside_push() {
         // The naive engine: here and now. Its thread may hold the interpreter while it waits.
         return Python::attach(|py| call.run(py));
     }
-    attached::submit_job(Job::Call(call), run.rank);
+    callback_threads::submit_job(Job::Function(call), run.rank);
 }
 
-/// A Python function on its way to an attached thread.
-pub struct Call {
+/// A Python function on its way to a callback thread.
+pub struct FunctionCall {
     function: Function,
     ends: Ends,
     ctx: Context,
@@ -180,9 +180,9 @@ pub struct Call {
     token: OnComplete,
 }
 
-impl Call {
+impl FunctionCall {
     pub fn run(self, py: Python<'_>) {
-        let Call { function, ends, ctx, stream, token } = self;
+        let FunctionCall { function, ends, ctx, stream, token } = self;
         let _state = FreshState::enter(false);
         match ends {
             Ends::ByReturning => {

@@ -3,7 +3,7 @@
 use super::engine::Variable;
 use super::engine_args::{function_arg, seconds_arg};
 use super::error::{IntoPy, poll_signals};
-use super::{attached, engine_hook, runtime};
+use super::{callback_threads, engine_hook, runtime};
 use crate::error::Error;
 use crate::executor::runtime::HeldForFork;
 use pyo3::exceptions::PyValueError;
@@ -75,8 +75,15 @@ fn wait_for_all(py: Python<'_>) -> PyResult<()> {
     py.detach(|| runtime().engine.wait_for_all(&mut poll_signals)).py(py)
 }
 
+/// Fills what the libraries of the kernels make at their first use: a child that is forked while another thread makes it
+/// would wait for it for ever. Waits for a thread that has begun.
+fn prepare_libraries() {
+    static PREPARED: std::sync::Once = std::sync::Once::new();
+    PREPARED.call_once(crate::kernels::prepare_libraries);
+}
+
 thread_local! {
-    static FORK: RefCell<Option<(HeldForFork<'static>, attached::Held)>> =
+    static FORK: RefCell<Option<(HeldForFork<'static>, callback_threads::ThreadsAtFork)>> =
         const { RefCell::new(None) };
 }
 
@@ -319,7 +326,7 @@ fn set_raise_in_push(py: Python<'_>, on: bool) -> PyResult<bool> {
 fn _shutdown(py: Python<'_>) -> PyResult<()> {
     let engine = &runtime().engine;
     engine.notify_shutdown();
-    attached::close(py, Duration::from_secs(1));
+    callback_threads::close(py, Duration::from_secs(1));
     let mut has_given_up = false;
     let ended = py.detach(|| {
         let until = std::time::Instant::now() + Duration::from_secs(1);
@@ -331,11 +338,15 @@ fn _shutdown(py: Python<'_>) -> PyResult<()> {
             }
         })
     });
-    if has_given_up { Ok(()) } else { ended.py(py) }
+    match ended {
+        Err(error) if !has_given_up && !error.is_inherited() => Err(error).py(py),
+        _ => Ok(()),
+    }
 }
 
 extern "C" fn before_fork() {
-    let held = (runtime().before_fork(), attached::before_fork());
+    prepare_libraries();
+    let held = (runtime().before_fork(), callback_threads::before_fork());
     FORK.with_borrow_mut(|place| *place = Some(held));
 }
 
@@ -344,8 +355,8 @@ extern "C" fn after_fork_in_parent() {
 }
 
 extern "C" fn after_fork_in_child() {
-    if let Some((held, attached)) = FORK.take() {
-        attached.release_in_child();
+    if let Some((held, threads)) = FORK.take() {
+        threads.release_in_child();
         held.release_in_child();
     }
 }

@@ -1,7 +1,7 @@
 //! The engine's hook for Python: events are gathered where they happen, without Python, and handed to the
-//! function in order on an attached thread.
+//! function in order on a callback thread.
 
-use super::attached;
+use super::callback_threads;
 use super::invoke::Invoke;
 use super::runtime;
 use crate::engine::{Event, Hook, Step};
@@ -49,7 +49,7 @@ impl Hook for Arc<PythonHook> {
         if !std::mem::replace(&mut events.is_due, true) {
             drop(events);
             let this = self.clone();
-            attached::submit(Box::new(move |py| this.deliver(py)));
+            callback_threads::submit(Box::new(move |py| this.deliver(py)));
         }
     }
 }

@@ -5,15 +5,18 @@ use super::convert::{context_arg, shape_to_py};
 use super::error::{IntoPy, from_py};
 use super::invoke::Invoke;
 use super::ndarray::PyNDArray;
+use super::operator::PyState;
 use super::profiler::api;
 use super::runtime;
 use super::symbol::{PySymbol, raise};
 use crate::executor::bind::{Binding, Executor, Monitor};
 use crate::executor::call_site::{self, CallSite};
 use crate::graph::{Graph, Plan, PlannedEntry};
+use crate::lock::Lock;
 use crate::ndarray::NDArray;
 use crate::operator::OpReq;
 use pyo3::exceptions::PyValueError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::collections::BTreeMap;
@@ -23,7 +26,11 @@ use std::sync::Arc;
 #[pyclass(frozen, name = "ExecutorHandle", module = "rsnet._core")]
 pub struct PyExecutor {
     executor: Arc<Executor>,
+    /// The function that the executor's monitor calls: here Python's garbage collector sees it.
+    monitor: MonitorFunction,
 }
+
+type MonitorFunction = Arc<Lock<Option<Py<PyAny>>>>;
 
 pub(super) fn requests(names: &[String]) -> PyResult<Vec<OpReq>> {
     let find = |n: &String| {
@@ -100,7 +107,7 @@ impl PyExecutor {
             memory_limit,
         };
         let executor = Executor::bind(runtime(), binding).map_err(raise)?;
-        Ok(PyExecutor { executor })
+        Ok(PyExecutor { executor, monitor: Arc::default() })
     }
 
     #[pyo3(signature = (is_train, indices=None, values=None))]
@@ -137,16 +144,44 @@ impl PyExecutor {
     }
 
     fn set_monitor(&self, callback: Option<Py<PyAny>>, all: bool) {
-        let monitor = callback.map(|callback| -> Monitor {
+        let monitor = callback.is_some().then(|| -> Monitor {
+            let function = self.monitor.clone();
             Arc::new(move |name: &str, array: NDArray| {
                 Python::attach(|py| {
+                    let function = function.lock().as_ref().map(|f| f.clone_ref(py));
+                    let Some(function) = function else { return Ok(()) };
                     let array = Py::new(py, PyNDArray::of(array))?;
-                    callback.bind(py).invoke((name, array)).map(drop)
+                    function.bind(py).invoke((name, array)).map(drop)
                 })
                 .map_err(|e| Python::attach(|py| from_py(py, e)))
             })
         });
+        let before = std::mem::replace(&mut *self.monitor.lock(), callback);
         self.executor.set_monitor(monitor, all);
+        drop(before);
+    }
+
+    /// Shows the monitor's function and the states of Python operators to the garbage collector.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Some(function) = self.monitor.try_lock() {
+            visit.call(&*function)?;
+        }
+        if Arc::strong_count(&self.executor) > 1 {
+            return Ok(()); // another executor shares its memory and keeps it
+        }
+        let mut result = Ok(());
+        self.executor.visit_own_states(&mut |state| {
+            if let (Ok(()), Some(state)) = (&result, state.downcast_ref::<PyState>()) {
+                result = visit.call(&state.0);
+            }
+        });
+        result
+    }
+
+    /// (States go with the executor, once the objects that refer to it are cleared.)
+    fn __clear__(&self) {
+        let function = self.monitor.lock().take();
+        drop(function);
     }
 
     fn memory_plan(&self) -> PyPlan {

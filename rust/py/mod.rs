@@ -6,12 +6,12 @@
 
 mod arguments;
 mod arithmetic;
-pub mod attached;
 mod attribute;
 pub mod autograd;
 pub mod call_site;
 mod callable;
 pub mod callback;
+pub mod callback_threads;
 pub mod convert;
 pub mod dlpack;
 pub mod engine;

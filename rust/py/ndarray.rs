@@ -21,6 +21,7 @@ use crate::ndarray::NDArray;
 use numpy::{PyReadonlyArray1, PyUntypedArray};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::slice::PySliceIndices;
 use pyo3::types::{PyBool, PyInt, PySlice, PyTuple};
@@ -88,6 +89,14 @@ macro_rules! slots {
                     Ok(())
                 }
             )*
+
+            fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+                super::autograd::traverse(&self.tracked, &visit)
+            }
+
+            fn __clear__(&self) {
+                self.tracked.forget();
+            }
 
             fn __pow__(
                 slf: &Bound<'_, Self>,

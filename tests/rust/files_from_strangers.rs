@@ -40,10 +40,10 @@ fn registry() -> &'static Registry {
 /// Loads `text`; what loads must survive being written and read again.
 fn load(text: &str) {
     let Ok(loaded) = load_json(text, registry(), false) else { return };
-    let written = loaded.symbol.to_json(false).expect("a symbol that was read can be written");
+    let written = loaded.value.to_json(false).expect("a symbol that was read can be written");
     let again =
         load_json(&written, registry(), false).expect("a file that was written can be read");
-    assert_eq!(again.symbol.list_outputs(), loaded.symbol.list_outputs());
+    assert_eq!(again.value.list_outputs(), loaded.value.list_outputs());
 }
 
 /// Texts that stand where a file says something else: hostile numbers, keys, brackets.
@@ -107,6 +107,6 @@ proptest! {
 fn the_files_that_are_damaged_are_good() {
     for text in [CURRENT, OLD] {
         let loaded = load_json(text, registry(), false).unwrap();
-        assert_eq!(loaded.symbol.list_outputs().len(), 1);
+        assert_eq!(loaded.value.list_outputs().len(), 1);
     }
 }

@@ -1,0 +1,100 @@
+//! Which callbacks of a pass could run at the same time as another one.
+//!
+//! Such a callback is not run inside the push: it would hold up the pushes of the others.
+
+use std::ops::Range;
+
+/// Marks the callbacks in `pass` that some other callback in it neither waits for nor is waited for
+/// by. `waits` lists, by segment, earlier ones that it waits for directly.
+///
+/// Linear in the number of edges. A callback is ordered against all others if every earlier one
+/// leads to it and it leads to every later one. Let `n` be its place among the callbacks. Every
+/// earlier one leads to it exactly if the next callback behind each of them comes at place `n` or
+/// before: the last one's must be `n` itself, and so on backwards. Likewise for those behind it.
+pub fn mark(pass: Range<usize>, is_callback: &[bool], waits: &[Vec<usize>], marks: &mut [bool]) {
+    let callbacks: Vec<usize> = pass.clone().filter(|&s| is_callback[s]).collect();
+    let (begin, end) = (pass.start, pass.end);
+    let mut place = vec![0; pass.len()];
+    for (n, &s) in callbacks.iter().enumerate() {
+        place[s - begin] = n;
+    }
+    let before = |s: usize| waits[s].iter().copied().filter(move |&b| b >= begin);
+    // The nearest callback on any way back, plus one; 0: none.
+    let mut last = vec![0; pass.len()];
+    for s in pass {
+        let of = |b: usize| if is_callback[b] { place[b - begin] + 1 } else { last[b - begin] };
+        last[s - begin] = before(s).map(of).max().unwrap_or(0);
+    }
+    // The nearest callback on any way forward.
+    let mut next = vec![usize::MAX; last.len()];
+    for s in (begin..end).rev() {
+        let own = if is_callback[s] { place[s - begin] } else { next[s - begin] };
+        for b in before(s) {
+            next[b - begin] = next[b - begin].min(own);
+        }
+    }
+    let mut latest_next = 0;
+    for (n, &s) in callbacks.iter().enumerate() {
+        marks[s] |= latest_next > n;
+        latest_next = latest_next.max(next[s - begin]);
+    }
+    let mut earliest_last = usize::MAX;
+    for (n, &s) in callbacks.iter().enumerate().rev() {
+        marks[s] |= earliest_last <= n;
+        earliest_last = earliest_last.min(last[s - begin]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// By its definition.
+    fn expected(is_callback: &[bool], waits: &[Vec<usize>]) -> Vec<bool> {
+        let n = waits.len();
+        let mut leads = vec![vec![false; n]; n];
+        for s in 0..n {
+            for &b in &waits[s] {
+                leads[b][s] = true;
+                for row in &mut leads {
+                    row[s] |= row[b];
+                }
+            }
+        }
+        let apart = |a: usize, b: usize| a != b && !leads[a][b] && !leads[b][a];
+        (0..n).map(|a| is_callback[a] && (0..n).any(|b| is_callback[b] && apart(a, b))).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn marks_what_another_callback_could_run_beside(
+            n in 0usize..14,
+            edges in prop::collection::vec(any::<(prop::sample::Index, prop::sample::Index)>(), 0..40),
+            callbacks in prop::collection::vec(any::<bool>(), 14),
+        ) {
+            let mut waits = vec![Vec::new(); n];
+            for (a, b) in edges {
+                if n > 1 {
+                    let (a, b) = (a.index(n), b.index(n));
+                    if a != b {
+                        waits[a.max(b)].push(a.min(b));
+                    }
+                }
+            }
+            let mut marks = vec![false; n];
+            mark(0..n, &callbacks[..n], &waits, &mut marks);
+            prop_assert_eq!(marks, expected(&callbacks[..n], &waits));
+        }
+    }
+
+    #[test]
+    fn a_pass_is_looked_at_by_itself() {
+        let waits = [vec![], vec![0], vec![0], vec![1, 2]];
+        let mut marks = [false; 4];
+        mark(0..2, &[true; 4], &waits, &mut marks);
+        assert_eq!(marks, [false; 4]);
+        mark(1..4, &[true; 4], &waits, &mut marks);
+        assert_eq!(marks, [false, true, true, false]);
+    }
+}

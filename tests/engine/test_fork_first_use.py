@@ -1,0 +1,109 @@
+"""A fork at the first use of a library: children find nothing that is half made."""
+
+import pytest
+from processes import printed, run
+
+OPERATORS = {
+    "dot": "nd.dot(a, a)",
+    "dot of doubles": "nd.dot(a.astype('float64'), a.astype('float64'))",
+    "batch_dot": "nd.batch_dot(a.reshape((2, 32, 64)), a.reshape((2, 64, 32)))",
+    "FullyConnected": "nd.FullyConnected(a, a, num_hidden=64, no_bias=True)",
+    "Convolution": "nd.Convolution(a.reshape((1, 1, 64, 64)), nd.ones((4, 1, 3, 3)), kernel=(3, 3),"
+    " num_filter=4, no_bias=True)",
+    "RNN": "nd.RNN(a.reshape((4, 16, 64)), nd.ones((33280,)), nd.zeros((1, 16, 64)),"
+    " nd.zeros((1, 16, 64)), state_size=64, num_layers=1, mode='lstm')",
+    "random": "nd.random.normal(shape=(64, 64))",
+    "reduction": "nd.sum(a, axis=0)",
+    "sort": "nd.sort(a)",
+    "element-wise": "nd.tanh(a) + a",
+    "softmax": "nd.softmax(a)",
+}
+
+PROGRAM = """
+import os, signal, time
+from rsnet import engine, nd
+
+engine.set_num_threads(2)
+a = nd.ones((64, 64))
+a.wait_to_read()
+time.sleep({delay})
+first = ({use})
+pid = os.fork()
+if pid == 0:
+    signal.alarm(20)
+    b = nd.ones((64, 64))
+    a = b
+    ({use}).wait_to_read()
+    os._exit(0)
+print(os.waitpid(pid, 0)[1])
+first.wait_to_read()
+"""
+
+
+@pytest.mark.parametrize("use", OPERATORS.values(), ids=OPERATORS)
+def test_a_child_uses_what_its_parent_used_first_at_the_fork(use):
+    for attempt in range(3):
+        assert printed(PROGRAM.format(use=use, delay=0.002 * attempt)) == "0"
+
+
+def test_a_child_with_the_parents_work_pending_prints_nothing_at_exit():
+    done = run(
+        """
+import os, threading
+from rsnet import engine, nd
+
+gate, v = threading.Event(), engine.new_variable()
+engine.push_sync(lambda rc: gate.wait(20), mutate_vars=[v], name="held")
+a = nd.ones((200, 200))
+for _ in range(20):
+    a = nd.dot(a, a) * 0.001
+pid = os.fork()
+if pid:
+    status = os.waitpid(pid, 0)[1]
+    gate.set()
+    engine.wait_for_all()
+    print("parent", status)
+"""
+    )
+    assert (done.stdout.strip(), done.stderr, done.returncode) == ("parent 0", "", 0)
+
+
+def test_a_child_still_prints_an_error_of_its_own_at_exit():
+    done = run(
+        """
+import os, threading
+from rsnet import engine
+
+pid = os.fork()
+if pid == 0:
+    begun = threading.Event()
+    engine.push_sync(lambda rc: begun.set() or 1 / 0, name="of the child")
+    begun.wait(20)
+else:
+    os.waitpid(pid, 0)
+"""
+    )
+    assert "ZeroDivisionError" in done.stderr
+
+
+def test_a_use_of_pending_results_still_fails_in_a_child():
+    out = printed(
+        """
+import os, threading
+from rsnet import engine
+
+gate, v = threading.Event(), engine.new_variable()
+engine.push_sync(lambda rc: gate.wait(20), mutate_vars=[v], name="held")
+pid = os.fork()
+if pid == 0:
+    try:
+        engine.wait_for_var(v)
+    except Exception as error:
+        os._exit(0 if "pending at fork" in str(error) else 1)
+    os._exit(2)
+status = os.waitpid(pid, 0)[1]
+gate.set()
+print(status)
+"""
+    )
+    assert out == "0"

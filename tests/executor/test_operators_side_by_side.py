@@ -1,0 +1,96 @@
+"""Independent Python operators of one executor run side by side when they release the interpreter."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import rsnet as mx
+
+SOON = 20.0
+meeting = {}
+
+
+class Meets(mx.operator.CustomOp):
+    def __init__(self, key):
+        super().__init__()
+        self.key = key
+
+    def forward(self, is_train, req, in_data, out_data, aux):
+        meeting[self.key, "forward"].wait(SOON)
+        self.assign(out_data[0], req[0], in_data[0] * 2)
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        meeting[self.key, "backward"].wait(SOON)
+        self.assign(in_grad[0], req[0], out_grad[0] * 2)
+
+
+@mx.operator.register("meets_side_by_side")
+class MeetsProp(mx.operator.CustomOpProp):
+    def __init__(self, key):
+        super().__init__(need_top_grad=True)
+        self.key = key
+
+    def create_operator(self, ctx, shapes, dtypes):
+        return Meets(self.key)
+
+
+def barriers(key, n):
+    for direction in ("forward", "backward"):
+        meeting[key, direction] = threading.Barrier(n)
+
+
+def outputs_of(key, n, before=lambda x: x, shared=False):
+    inputs = [mx.sym.var("x")] * n if shared else [mx.sym.var(f"x{i}") for i in range(n)]
+    op = {"op_type": "meets_side_by_side", "key": key}
+    return mx.sym.Group([mx.sym.Custom(before(x), **op) for x in inputs])
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["own inputs", "one input"])
+@pytest.mark.parametrize("n", [2, 6])
+def test_they_meet_in_forward_and_backward(n, shared):
+    key = f"meet{n}{shared}"
+    net = outputs_of(key, n, shared=shared)
+    names = net.list_arguments()
+    exe = net.simple_bind(mx.cpu(), **{name: (2, 3) for name in names})
+    for _ in range(3):
+        barriers(key, n)
+        for name in names:
+            exe.arg_dict[name][:] = 1
+        for out in exe.forward(is_train=True):
+            np.testing.assert_array_equal(out.asnumpy(), np.full((2, 3), 2.0))
+        exe.backward([mx.nd.ones((2, 3))] * n)
+        for name in names:
+            expected = np.full((2, 3), 2.0 * n if shared else 2.0)
+            np.testing.assert_array_equal(exe.grad_dict[name].asnumpy(), expected)
+
+
+def test_they_meet_behind_native_operators():
+    barriers("native", 4)
+    net = outputs_of("native", 4, before=mx.sym.exp)
+    # (For inference the branches would share memory, and so take turns.)
+    exe = net.simple_bind(mx.cpu(), **{f"x{i}": (8,) for i in range(4)})
+    for out in exe.forward(is_train=True):
+        np.testing.assert_allclose(out.asnumpy(), np.full(8, 2.0))
+
+
+def test_a_chain_runs_in_the_pushing_thread():
+    """No other operator could run meanwhile, so a change of threads would only cost time."""
+    threads = []
+
+    class Notes(mx.operator.CustomOp):
+        def forward(self, is_train, req, in_data, out_data, aux):
+            threads.append(threading.get_ident())
+            self.assign(out_data[0], req[0], in_data[0])
+
+    @mx.operator.register("notes_its_thread")
+    class NotesProp(mx.operator.CustomOpProp):
+        def create_operator(self, ctx, shapes, dtypes):
+            return Notes()
+
+    net = mx.sym.var("x")
+    for _ in range(3):
+        net = mx.sym.Custom(net, op_type="notes_its_thread")
+    exe = net.simple_bind(mx.cpu(), grad_req="null", x=(2,))
+    exe.forward()[0].wait_to_read()
+    assert threads == [threading.get_ident()] * 3
