@@ -19,7 +19,7 @@ pub mod profiler;
 mod py;
 pub mod shape;
 pub mod storage;
-pub mod sync;
+pub mod fork_join;
 pub mod tensor;
 
 pub use context::{Context, DeviceType};

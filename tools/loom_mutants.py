@@ -15,8 +15,8 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FILES = [f"rust/engine/{f}.rs" for f in "slot queue sleep worker wait".split()]
-FILES += ["rust/sync.rs", "rust/ndarray/latch.rs"]
+FILES = [f"rust/engine/{f}.rs" for f in "data/task_slab data/run_queue data/parking threaded/worker threaded/wait".split()]
+FILES += ["rust/fork_join.rs", "rust/ndarray/latch.rs"]
 ORDER = re.compile(r"\b(?:Acquire|Release|AcqRel)\b|fence\(Ordering::SeqCst\)")
 LIMIT_S = 600
 

@@ -1,9 +1,9 @@
 //! The profiler's look at operations.
 
-use super::slot::TaskRef;
-use super::sync::Lock;
-use super::threaded::{Core, context_of, name_of, rare};
 use crate::context::Context;
+use crate::engine::data::task_slab::TaskRef;
+use crate::engine::sync::Lock;
+use crate::engine::threaded::core::{Core, context_of, name_of, rare};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 

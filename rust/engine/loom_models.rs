@@ -6,13 +6,13 @@
 //! run, or from a completion to a wait, fails here: the payloads are loom's cells, which report every access
 //! that is not ordered.
 
-use super::queue::{Consumer, Queues};
-use super::sleep::{Parker, Sleep, publish};
-use super::slot::{Slab, Spare};
-use super::sync::{AtomicUsize, Lock};
 use super::{Engine, OnComplete, Prop, Push, Task, ThreadedEngine, Var, patiently};
+use crate::engine::data::parking::{Parker, Sleep, publish};
+use crate::engine::data::run_queue::{Consumer, Queues};
+use crate::engine::data::task_slab::{Slab, Spare};
+use crate::engine::sync::{AtomicUsize, Lock};
 use crate::error::Error;
-use crate::sync::Crew;
+use crate::fork_join::Crew;
 use loom::cell::UnsafeCell;
 use loom::thread;
 use std::sync::Arc;

@@ -39,54 +39,35 @@
 //! [`bulk`] and [`Engine::new_operation`] are for operations that are short or come again. `docs/engine.md` tells
 //! the rest, in the names of Python.
 
-mod bulk;
-mod draft;
+mod data;
 mod engine_type;
-mod fault;
-mod fork;
-mod frame;
-mod hang;
+mod error_state;
 mod hook;
-mod inside;
-mod living;
 #[cfg(all(test, loom))]
 mod loom_models;
 mod naive;
-mod names;
 mod operation;
-mod pool;
-mod push;
-mod queue;
-mod rank;
-mod reserve;
-mod rest;
-mod sleep;
-mod slot;
-mod source;
+mod priority;
 mod sync;
 mod task;
 mod threaded;
-mod threaded_engine;
-mod var;
-mod wait;
-mod worker;
 
 /// The Rust program of the engine's page is a test.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/engine.md")]
 struct Page;
 
-pub use bulk::BulkScope;
+pub use data::variables::gone;
 pub use engine_type::{EngineType, create};
-pub use fork::HeldForFork;
 pub use hook::{Event, Hook, Step};
-pub use naive::NaiveEngine;
+pub use naive::engine::NaiveEngine;
 pub use operation::{Operation, Repeated, RepeatedAsync, segment};
-pub use pool::usable_cores;
-pub use rank::{Rank, RankedQueue};
+pub use priority::{Rank, RankedQueue};
 pub use task::{Mark, OnComplete, Task};
-pub use threaded_engine::ThreadedEngine;
-pub use var::gone;
+pub use threaded::bulk::BulkScope;
+pub use threaded::engine::ThreadedEngine;
+pub use threaded::fork::HeldForFork;
+pub use threaded::pool::usable_cores;
 
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};

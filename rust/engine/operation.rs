@@ -5,13 +5,13 @@
 //! the memory goes back after the last one pushed ([`Core::retire_operation`]). Runs of one that writes nothing
 //! may overlap and share its ownership instead.
 
-use super::bulk::Union;
-use super::slot::{Head, VARS};
-use super::source::flags;
-use super::threaded::Core;
-use super::var::Vars;
 use super::{OnComplete, Prop, Push, RunContext, Task, Var, check_count};
 use crate::context::Context;
+use crate::engine::data::task_slab::{Head, VARS};
+use crate::engine::data::variables::Vars;
+use crate::engine::threaded::bulk::Union;
+use crate::engine::threaded::core::Core;
+use crate::engine::threaded::push_request::flags;
 use crate::error::{Error, Result};
 use smallvec::SmallVec;
 use std::ptr::NonNull;
@@ -65,7 +65,7 @@ pub(in crate::engine) struct OperationInner {
     pub head: Head,
     /// [`Vars::gone`] when its variables were last found; under the push lock.
     found: AtomicU64,
-    /// The last run pushed: a [`TaskRef`](super::slot::TaskRef), changed under the push lock.
+    /// The last run pushed: a [`TaskRef`](crate::engine::data::task_slab::TaskRef), changed under the push lock.
     pub last: AtomicU64,
     deleted: AtomicBool,
     pub cheap: bool,
@@ -156,7 +156,7 @@ impl Operation {
         let inner = Box::new(OperationInner {
             head,
             found: AtomicU64::new(u64::MAX),
-            last: AtomicU64::new(super::slot::TaskRef::NONE.0),
+            last: AtomicU64::new(crate::engine::data::task_slab::TaskRef::NONE.0),
             deleted: AtomicBool::new(false),
             cheap: push.cheap,
             prop: push.prop,

@@ -4,9 +4,9 @@
 //! greater one is boxed. It is the one place of the engine where closures lose their type.
 
 use super::RunContext;
-use super::frame::Frame;
-use super::slot::TaskRef;
-use super::threaded::Core;
+use crate::engine::data::task_slab::TaskRef;
+use crate::engine::threaded::core::Core;
+use crate::engine::threaded::current::Frame;
 use crate::error::{Error, Result, guarded};
 use std::cell::Cell;
 use std::mem::{MaybeUninit, align_of, size_of};

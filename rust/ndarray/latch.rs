@@ -5,7 +5,7 @@
 //! Who enters acquires, who leaves releases, and who closes acquires once nobody is inside: so what the
 //! inline operations did is visible to whatever the engine orders afterwards.
 
-use crate::sync::pause;
+use crate::fork_join::pause;
 #[cfg(loom)]
 use loom::sync::atomic::AtomicU32;
 #[cfg(not(loom))]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kernels::naive;
-use crate::sync::tests::in_crew;
+use crate::fork_join::tests::in_crew;
 use proptest::prelude::*;
 
 /// Everything a layer reads, one after the other in one vector, and how much each part has.

@@ -1,19 +1,20 @@
 //! [`ThreadedEngine`]: the handle that users hold, and its face as an [`Engine`].
 
-use super::fork::HeldForFork;
-use super::hook;
-use super::operation::Function;
-use super::pool::{Threads, default_threads};
-use super::queue::{Apart, Queues};
-use super::sleep::Sleep;
-use super::slot::{Slab, TaskRef};
-use super::threaded::{Core, LANES, PushState, rare};
-use super::var::{Versions, explain, living};
-use super::wait::{Kind, Watch};
-use super::{
-    Engine, Hook, Operation, Origin, Poll, Push, Repeated, RepeatedAsync, Task, Var, fault,
-};
 use crate::context::Context;
+use crate::engine::data::parking::Sleep;
+use crate::engine::data::run_queue::{Apart, Queues};
+use crate::engine::data::task_slab::{Slab, TaskRef};
+use crate::engine::data::variables::{Versions, explain, living};
+use crate::engine::error_state;
+use crate::engine::hook;
+use crate::engine::operation::Function;
+use crate::engine::threaded::core::{Core, LANES, PushState, rare};
+use crate::engine::threaded::fork::HeldForFork;
+use crate::engine::threaded::pool::{Threads, default_threads};
+use crate::engine::threaded::wait::{Kind, Watch};
+use crate::engine::{
+    Engine, Hook, Operation, Origin, Poll, Push, Repeated, RepeatedAsync, Task, Var,
+};
 use crate::error::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -58,7 +59,7 @@ impl Default for ThreadedEngine {
 }
 
 impl ThreadedEngine {
-    /// With as many threads as cores may be used ([`usable_cores`](super::usable_cores)), or fewer if
+    /// With as many threads as cores may be used ([`usable_cores`](crate::engine::usable_cores)), or fewer if
     /// `OMP_NUM_THREADS` says so.
     pub fn new() -> Self {
         Self::with_threads(default_threads())
@@ -69,7 +70,7 @@ impl ThreadedEngine {
         let core = Arc::new(Core {
             slab: Slab::new(),
             versions: Versions::new(),
-            faults: fault::Faults::default(),
+            faults: error_state::Faults::default(),
             queues: Queues::new(LANES),
             sleep: Sleep::new(),
             rare: AtomicU32::new(0),
@@ -90,8 +91,8 @@ impl ThreadedEngine {
     }
 
     fn make_operation(&self, function: Function, push: &Push<'_>) -> Result<Operation> {
-        super::check_overwrites(push)?;
-        super::check_variables(push.name, push.reads, push.writes)?;
+        crate::engine::check_overwrites(push)?;
+        crate::engine::check_variables(push.name, push.reads, push.writes)?;
         let kept = {
             let mut state = self.core.lock();
             let mut named = push.reads.iter().chain(push.writes);
@@ -160,7 +161,7 @@ impl Engine for ThreadedEngine {
 
     #[inline]
     fn push(&self, mut task: Task, push: Push<'_>) -> Result<()> {
-        super::check_push(&push)?;
+        crate::engine::check_push(&push)?;
         self.core.push_or_gather(&mut task, &push)
     }
 
@@ -180,7 +181,7 @@ impl Engine for ThreadedEngine {
         priority: i32,
         origin: Option<Origin<'_>>,
     ) -> Result<()> {
-        super::check_device(&operation.inner().name, ctx)?;
+        crate::engine::check_device(&operation.inner().name, ctx)?;
         self.core.flush()?;
         self.core.push_operation(operation, ctx, priority, origin)
     }
@@ -255,8 +256,8 @@ impl Engine for ThreadedEngine {
     }
 
     fn stop(&self, poll: Poll<'_>) -> Result<()> {
-        if !super::frame::running(&*self.core).is_empty() {
-            return Err(super::wait::stops_itself());
+        if !crate::engine::threaded::current::running(&*self.core).is_empty() {
+            return Err(crate::engine::threaded::wait::stops_itself());
         }
         self.core.flush()?;
         self.core.wait_quietly(poll)?;
@@ -300,7 +301,7 @@ impl Drop for ThreadedEngine {
     /// Skips what has not started and ends the threads. (Wait before dropping, if the work matters.)
     fn drop(&mut self) {
         self.notify_shutdown();
-        if super::frame::running(&*self.core).is_empty() {
+        if crate::engine::threaded::current::running(&*self.core).is_empty() {
             let until = Instant::now() + Duration::from_secs(1);
             let _ = self.core.wait_quietly(&mut || {
                 let late = Instant::now() > until;
@@ -313,8 +314,8 @@ impl Drop for ThreadedEngine {
 
 #[cfg(test)]
 mod tests {
-    use super::super::patiently;
     use super::*;
+    use crate::engine::patiently;
 
     /// Guards contract 5: after errors the good path costs what it did before the first one.
     #[test]
@@ -368,7 +369,10 @@ mod tests {
             });
             engine.wait_for_all(&mut patiently()).unwrap();
         }
-        assert_eq!(engine.core.slab.all().end as usize, super::super::slot::CHUNK);
+        assert_eq!(
+            engine.core.slab.all().end as usize,
+            super::crate::engine::data::task_slab::CHUNK
+        );
     }
 
     /// However few slots are free, a push has those that it needs, also where several edges come from one task that has
@@ -401,7 +405,7 @@ mod tests {
     fn a_hook_that_is_gone_costs_nothing() {
         let engine = ThreadedEngine::with_threads(1);
         assert_eq!(engine.core.rare.load(Ordering::Relaxed), 0);
-        let hook: Arc<dyn Hook> = Arc::new(|_: super::super::Step<'_>| {});
+        let hook: Arc<dyn Hook> = Arc::new(|_: crate::engine::Step<'_>| {});
         engine.set_hook(Some(hook.clone()));
         assert_eq!(engine.core.rare.load(Ordering::Relaxed), rare::HOOK);
         engine.push(Task::nothing(), Push::new("told", &[], &[])).unwrap();

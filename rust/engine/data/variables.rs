@@ -4,9 +4,9 @@
 //! writer is known and the readers pushed since. A writer waits for these readers, or for the last writer if
 //! there are none; a reader waits for the last writer.
 
-use super::Var;
-use super::reserve::Reserved;
-use super::slot::{Slab, TaskRef};
+use crate::engine::Var;
+use crate::engine::data::task_slab::{Slab, TaskRef};
+use crate::engine::data::virtual_array::Reserved;
 use crate::error::{Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -308,7 +308,7 @@ pub fn explain(vars: &Vars, name: &str, reads: &[Var], writes: &[Var]) -> Error 
             ));
         }
     }
-    match super::check_variables(name, reads, writes) {
+    match crate::engine::check_variables(name, reads, writes) {
         Err(e) => e,
         Ok(()) => Error::internal(format!("operation '{name}': variables refused without reason")),
     }

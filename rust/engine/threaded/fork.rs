@@ -5,11 +5,14 @@
 //! forked, the first use recovers: variables whose writers were done keep their state, the others are
 //! poisoned, all tasks and threads are forgotten.
 
-use super::hook::Hook;
-use super::sleep::Parker;
-use super::sync::Guard;
-use super::threaded::{Core, PushState, rare};
-use super::{fault, naive, pool, queue, wait};
+use crate::engine::data::parking::Parker;
+use crate::engine::data::run_queue as queue;
+use crate::engine::error_state as fault;
+use crate::engine::hook::Hook;
+use crate::engine::naive::engine as naive;
+use crate::engine::sync::Guard;
+use crate::engine::threaded::core::{Core, PushState, rare};
+use crate::engine::threaded::{pool, wait};
 use crate::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

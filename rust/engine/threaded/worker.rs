@@ -1,18 +1,18 @@
 //! How work is done: the loop of the compute threads, running one task, and completing it.
 
-use super::fault::{self, Inherited};
-use super::frame::Frame;
-use super::pool::usable_cores;
-use super::queue::{Apart, Consumer};
-use super::rest::Rest;
-use super::sleep::{Parker, publish};
-use super::slot::{Body, NIL, TaskRef, flag};
-use super::sync::AtomicU64;
-use super::task::{OnComplete, Task};
-use super::threaded::{Core, name_of, rank_of, rare, run_context, vars_of};
-use super::{Event, Origin, RunContext};
+use crate::engine::data::parking::{Parker, publish};
+use crate::engine::data::run_queue::{Apart, Consumer};
+use crate::engine::data::task_slab::{Body, NIL, TaskRef, flag};
+use crate::engine::error_state::{self, Inherited};
+use crate::engine::sync::AtomicU64;
+use crate::engine::task::{OnComplete, Task};
+use crate::engine::threaded::backoff::Rest;
+use crate::engine::threaded::core::{Core, name_of, rank_of, rare, run_context, vars_of};
+use crate::engine::threaded::current::Frame;
+use crate::engine::threaded::pool::usable_cores;
+use crate::engine::{Event, Origin, RunContext};
 use crate::error::{Error, Result};
-use crate::sync::Crew;
+use crate::fork_join::Crew;
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -222,11 +222,11 @@ impl Core {
             let read = reads.iter().chain(&writes[body.head.overwrites as usize..]).copied();
             inherited = self.faults.inherited(read);
         }
-        let is_over = rare & super::threaded::rare::SHUT_DOWN != 0;
+        let is_over = rare & crate::engine::threaded::core::rare::SHUT_DOWN != 0;
         if is_over && body.head.flags & flag::TO_THE_END == 0 {
-            inherited = inherited.or_else(|| Some(fault::shut_down()));
+            inherited = inherited.or_else(|| Some(error_state::shut_down()));
         }
-        if inherited.is_none() && rare & super::threaded::rare::HOOK != 0 {
+        if inherited.is_none() && rare & crate::engine::threaded::core::rare::HOOK != 0 {
             self.hook(task, Event::Started);
         }
         inherited

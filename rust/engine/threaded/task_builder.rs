@@ -1,9 +1,9 @@
 //! A push before there is a task: what is written into its slot, and how its variables are looked at.
 
-use super::slot::{Body, Extra, Head, Slab, TaskRef, VARS};
-use super::threaded::{Core, PushState, vars_of_mut};
-use super::var::VarState;
 use crate::context::Context;
+use crate::engine::data::task_slab::{Body, Extra, Head, Slab, TaskRef, VARS};
+use crate::engine::data::variables::VarState;
+use crate::engine::threaded::core::{Core, PushState, vars_of_mut};
 use std::sync::Arc;
 
 /// A slot on its way to be a task, out of use until then, and its body.
@@ -148,7 +148,7 @@ impl Draft {
 #[cold]
 #[inline(never)]
 fn make_room(body: &mut Body, n: usize) -> bool {
-    if n > super::MOST_VARIABLES {
+    if n > crate::engine::MOST_VARIABLES {
         return false;
     }
     body.extra.get_or_insert_default().vars.resize(n, 0);

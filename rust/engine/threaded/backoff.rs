@@ -5,8 +5,8 @@
 //! somebody has just begun to wait or tasks are long, else for [`REST`]. A rest is a matter of manners: it ends by itself,
 //! nobody sleeps in it, and no model needs to know of it.
 
-use super::threaded::Core;
-use crate::sync::Crew;
+use crate::engine::threaded::core::Core;
+use crate::fork_join::Crew;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 

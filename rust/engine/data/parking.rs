@@ -5,8 +5,8 @@
 //! sees the worker: nobody sleeps beside a task. The count can be read without the lock, which is all
 //! that a push pays while nobody sleeps.
 
-use super::sync::thread::{self, Thread};
-use super::sync::{AtomicBool, AtomicU32, Guard, Lock, fence};
+use crate::engine::sync::thread::{self, Thread};
+use crate::engine::sync::{AtomicBool, AtomicU32, Guard, Lock, fence};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

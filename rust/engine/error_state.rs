@@ -5,7 +5,7 @@
 //! they are overwritten whole. Only variables with one of the two have an entry, so that an engine without
 //! errors looks at one counter. A *token* stands for no bytes: for it, an error is over once it is reported.
 
-use super::sync::{Guard, Lock};
+use crate::engine::sync::{Guard, Lock};
 use crate::error::{Error, Result};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

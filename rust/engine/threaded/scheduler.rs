@@ -2,17 +2,18 @@
 //!
 //! A push first looks (are the variables there and different? how many tasks must be waited for, at most? are there
 //! slots?) and only then changes anything, so that one that fails leaves nothing behind. Body and edges are there before
-//! [`Slab::opened`](super::slot::Slab::opened), with which the task may become ready.
+//! [`Slab::opened`](crate::engine::data::task_slab::Slab::opened), with which the task may become ready.
 
-use super::draft::{Draft, Look};
-use super::operation::OperationInner;
-use super::slot::{Spare, TaskRef, flag};
-use super::source::{Run, Source};
-use super::task::Task;
-use super::threaded::{Alloc, Core, PushState, rank_of, rare, vars_of};
-use super::var;
-use super::{Operation, Origin, Push, Var, frame};
 use crate::context::Context;
+use crate::engine::data::task_slab::{Spare, TaskRef, flag};
+use crate::engine::data::variables;
+use crate::engine::operation::OperationInner;
+use crate::engine::task::Task;
+use crate::engine::threaded::core::{Alloc, Core, PushState, rank_of, rare, vars_of};
+use crate::engine::threaded::current;
+use crate::engine::threaded::push_request::{Run, Source};
+use crate::engine::threaded::task_builder::{Draft, Look};
+use crate::engine::{Operation, Origin, Push, Var};
 use crate::error::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -161,7 +162,7 @@ impl Core {
             let Some(edges) = source.look(state, &mut draft, look) else {
                 state.alloc.give_back(draft.slot);
                 let (reads, writes) = source.lists();
-                return Err(var::explain(&state.vars, source.name(), reads, writes));
+                return Err(variables::explain(&state.vars, source.name(), reads, writes));
             };
             source.write(&mut draft, &mut state.names, line);
             let opened = |task| {
@@ -179,7 +180,7 @@ impl Core {
     /// A task that writes `written` is about to get its edges, or to be run.
     #[inline(always)]
     fn note(&self, task: TaskRef, written: &[Var]) {
-        frame::note_push(self, task, |t| self.slab.is_done(t), written);
+        current::note_push(self, task, |t| self.slab.is_done(t), written);
         if self.rare.load(Ordering::Relaxed) & rare::HOOK != 0 {
             self.hook_queued(task);
         }

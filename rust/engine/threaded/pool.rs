@@ -1,13 +1,13 @@
 //! The compute threads: one private rayon pool, each of whose threads runs the engine's loop.
 //!
-//! So operations and the parts of kernels (`crate::sync`) share one set of threads, and an idle thread helps a kernel.
+//! So operations and the parts of kernels (`crate::fork_join`) share one set of threads, and an idle thread helps a kernel.
 //! rayon's own splitting is left to libraries.
 //! The pool is made when first needed, replaced when its size changes, and made anew in a forked child.
 
-use super::sync::{Guard, Lock};
-use super::threaded::{Core, LANES};
+use crate::engine::sync::{Guard, Lock};
+use crate::engine::threaded::core::{Core, LANES};
 use crate::error::{Error, ErrorKind, Result};
-use crate::sync::Crew;
+use crate::fork_join::Crew;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
@@ -168,7 +168,7 @@ impl Core {
         pool.stop.store(true, Ordering::SeqCst);
         std::sync::atomic::fence(Ordering::SeqCst);
         self.sleep.wake_all();
-        if !super::frame::on_worker(self) {
+        if !crate::engine::threaded::current::on_worker(self) {
             pool.alive.join(limit);
         }
         drop(pool.rayon);

@@ -4,9 +4,9 @@
 //! batches and goes to locked lists with a length that can be read without the lock: what completions made
 //! ready beyond the task the worker runs next, and tasks with a rank.
 
-use super::rank::{ByRank, Rank};
-use super::rest::ENOUGH;
-use super::sync::{AtomicU32, AtomicU64, AtomicUsize, Guard, Lock};
+use crate::engine::priority::{ByRank, Rank};
+use crate::engine::sync::{AtomicU32, AtomicU64, AtomicUsize, Guard, Lock};
+use crate::engine::threaded::backoff::ENOUGH;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 

@@ -1,21 +1,21 @@
 //! The oracle: every push runs its function before it returns. The threaded engine must give the same
 //! results and the same errors.
 
-use super::fault::{self, Faults, Inherited};
-use super::fork::HeldForFork;
-use super::hook;
-use super::inside::{self, Deletion, Inside, Place};
-use super::living::Living;
-use super::operation::Function;
-use super::sync::{Guard, Lock};
-use super::threaded::rare;
-use super::var::{Vars, explain, gone};
-use super::{
+use crate::context::Context;
+use crate::engine::data::variables::{Vars, explain, gone};
+use crate::engine::error_state::{self, Faults, Inherited};
+use crate::engine::hook;
+use crate::engine::naive::current::{self, Deletion, Inside, Place};
+use crate::engine::naive::variables::Living;
+use crate::engine::operation::Function;
+use crate::engine::sync::{Guard, Lock};
+use crate::engine::threaded::core::rare;
+use crate::engine::threaded::fork::HeldForFork;
+use crate::engine::{
     Engine, Event, Hook, OnComplete, Operation, Origin, Poll, Prop, Push, Repeated, RepeatedAsync,
     RunContext, Step, Task, Var, all_differ, check_device, check_overwrites, check_push,
     check_variables,
 };
-use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result, guarded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -42,7 +42,7 @@ pub struct NaiveEngine {
 pub struct Held<'a> {
     rare: &'a AtomicU32,
     hook: Guard<'a, Option<Arc<dyn Hook>>>,
-    _rest: (Guard<'a, Vars>, Guard<'a, fault::Table>, Guard<'a, Option<Duration>>),
+    _rest: (Guard<'a, Vars>, Guard<'a, error_state::Table>, Guard<'a, Option<Duration>>),
 }
 
 impl Held<'_> {
@@ -208,7 +208,7 @@ impl NaiveEngine {
                 self.faults.inherited(sources)
             }
         };
-        inherited.or_else(|| (rare & rare::SHUT_DOWN != 0).then(fault::shut_down))
+        inherited.or_else(|| (rare & rare::SHUT_DOWN != 0).then(error_state::shut_down))
     }
 
     /// What follows when an operation has run. An error: its own, where pushes raise it.
@@ -359,7 +359,7 @@ impl Engine for NaiveEngine {
             vars.bury(i);
             self.living.remove(var);
         }
-        if let Some(now) = inside::postpone(self, var, last) {
+        if let Some(now) = current::postpone(self, var, last) {
             self.delete(now);
         }
         true
@@ -405,18 +405,18 @@ impl Engine for NaiveEngine {
 
     fn wait_for_var(&self, var: Var, _: Poll<'_>) -> Result<()> {
         let i = self.find(var)?;
-        inside::check_wait(self, var, true)?;
+        current::check_wait(self, var, true)?;
         self.faults.raise(i)
     }
 
     fn wait_to_read(&self, var: Var, _: Poll<'_>) -> Result<()> {
         let i = self.find(var)?;
-        inside::check_wait(self, var, false)?;
+        current::check_wait(self, var, false)?;
         self.faults.raise(i)
     }
 
     fn wait_for_all(&self, _: Poll<'_>) -> Result<()> {
-        match inside::own_written(self) {
+        match current::own_written(self) {
             Some(written) => self.raise_own(&written),
             None => self.faults.raise_all(),
         }
@@ -445,7 +445,7 @@ impl Engine for NaiveEngine {
     }
 
     fn set_bulk_size(&self, size: usize) -> Result<usize> {
-        Ok(super::bulk::set_size_without_effect(size))
+        Ok(crate::engine::threaded::bulk::set_size_without_effect(size))
     }
 
     fn runs_inside_push(&self) -> bool {
@@ -457,12 +457,12 @@ impl Engine for NaiveEngine {
     }
 
     fn set_num_threads(&self, n: usize) -> Result<()> {
-        super::pool::check_threads(n)
+        crate::engine::threaded::pool::check_threads(n)
     }
 
     fn stop(&self, _: Poll<'_>) -> Result<()> {
-        if inside::is_running(self) {
-            return Err(super::wait::stops_itself());
+        if current::is_running(self) {
+            return Err(crate::engine::threaded::wait::stops_itself());
         }
         Ok(())
     }

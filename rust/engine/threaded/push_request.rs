@@ -1,13 +1,13 @@
 //! What a push is about: a function and its variables as the caller gives them, or a run of a ready-made operation.
 
-use super::draft::{Draft, Look};
-use super::names::Names;
-use super::operation::OperationInner;
-use super::slot::{TaskRef, flag};
-use super::threaded::PushState;
-use super::var::find_in;
-use super::{Prop, Push, Var};
 use crate::context::Context;
+use crate::engine::data::interner::Names;
+use crate::engine::data::task_slab::{TaskRef, flag};
+use crate::engine::data::variables::find_in;
+use crate::engine::operation::OperationInner;
+use crate::engine::threaded::core::PushState;
+use crate::engine::threaded::task_builder::{Draft, Look};
+use crate::engine::{Prop, Push, Var};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -3,9 +3,9 @@
 //! A wait looks here, so that an operation that would wait for itself gets an error instead of a hang,
 //! and so that `wait_for_all` inside an operation covers what that operation pushed, and its errors only.
 
-use super::Var;
-use super::slot::TaskRef;
-use super::threaded::Core;
+use crate::engine::Var;
+use crate::engine::data::task_slab::TaskRef;
+use crate::engine::threaded::core::Core;
 use std::cell::{Cell, RefCell};
 use std::ptr;
 

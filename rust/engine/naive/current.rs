@@ -4,8 +4,9 @@
 //! runs: which variables it names, so that it cannot wait for itself and a deletion comes after it; and what it
 //! pushed, so that `wait_for_all` inside of it raises no stranger's error.
 
-use super::wait::waits_for_itself;
-use super::{NaiveEngine, Push, Var, frame};
+use crate::engine::threaded::current as frame;
+use crate::engine::threaded::wait::waits_for_itself;
+use crate::engine::{NaiveEngine, Push, Var};
 use crate::error::Result;
 use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::ptr;

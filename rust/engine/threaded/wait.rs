@@ -3,15 +3,15 @@
 //! A waiter spins briefly, then parks on a signal that the last of the awaited tasks gives. It runs nobody
 //! else's operations, so a wait can be given up at any moment and cannot deadlock on its own stack.
 
-use super::frame;
-use super::hang::Awaited;
-use super::slot::{TaskRef, flag};
-use super::sync::thread::{self, Thread};
-use super::sync::{AtomicBool, AtomicU64, Guard, Lock, fence};
-use super::task::Task;
-use super::threaded::{Core, PushState, name_of};
-use super::var::{self, Vars};
-use super::{Poll, Var};
+use crate::engine::data::task_slab::{TaskRef, flag};
+use crate::engine::data::variables::{self, Vars};
+use crate::engine::sync::thread::{self, Thread};
+use crate::engine::sync::{AtomicBool, AtomicU64, Guard, Lock, fence};
+use crate::engine::task::Task;
+use crate::engine::threaded::core::{Core, PushState, name_of};
+use crate::engine::threaded::current;
+use crate::engine::threaded::stall_report::Awaited;
+use crate::engine::{Poll, Var};
 use crate::error::{Error, Result};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ impl Core {
     pub fn wait_for(&self, var: Var, kind: Kind, poll: Poll<'_>) -> Result<()> {
         let (i, tasks) = {
             let state = self.lock();
-            let i = var::living(&state.vars, var)?;
+            let i = variables::living(&state.vars, var)?;
             let tasks = pending(self, &state.vars, i, kind);
             if !tasks.is_empty() {
                 self.check_stack(&state, i, &tasks)?;
@@ -154,14 +154,14 @@ impl Core {
     }
 
     pub fn wait_for_all(&self, poll: Poll<'_>) -> Result<()> {
-        if frame::on_worker(self) {
+        if current::on_worker(self) {
             return Err(may_not_wait());
         }
-        if !frame::running(self).is_empty() {
+        if !current::running(self).is_empty() {
             let tasks = {
                 let state = self.lock();
                 let blocked = self.blocked(&state);
-                let mut tasks = frame::own_pushes(self);
+                let mut tasks = current::own_pushes(self);
                 tasks.retain(|t| !self.slab.is_done(*t) && !blocked.contains(&t.slot()));
                 tasks
             };
@@ -178,7 +178,7 @@ impl Core {
         if !self.faults.any() {
             return Ok(());
         }
-        let written = frame::own_written(self);
+        let written = current::own_written(self);
         let living: Vec<u32> = {
             let state = self.lock();
             written.into_iter().filter_map(|v| state.vars.find(v)).collect()
@@ -235,7 +235,7 @@ impl Core {
         if is_done() {
             return Ok(());
         }
-        if frame::on_worker(self) {
+        if current::on_worker(self) {
             return Err(may_not_wait());
         }
         if self.spin(&is_done) {
@@ -336,7 +336,7 @@ impl Core {
 
     /// The operations on this thread's stack that are not complete: one may have called its token and go on.
     fn running(&self) -> Vec<TaskRef> {
-        let mut running = frame::running(self);
+        let mut running = current::running(self);
         running.retain(|t| !self.slab.is_done(*t));
         running
     }

@@ -6,10 +6,11 @@
 //! smaller, before a fork, and when the thread ends. The functions run in order, on one thread. If one fails the rest is
 //! skipped, and everything that any of them writes carries the error, as if they were one function.
 
-use super::threaded::Core;
-use super::var::explain;
-use super::{OnComplete, Prop, Push, RunContext, Task, Var, frame};
 use crate::context::Context;
+use crate::engine::data::variables::explain;
+use crate::engine::threaded::core::Core;
+use crate::engine::threaded::current;
+use crate::engine::{OnComplete, Prop, Push, RunContext, Task, Var};
 use crate::error::{Error, Result};
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Weak};
@@ -282,7 +283,7 @@ impl Core {
 
     /// The task comes back if it is to be pushed as it is.
     fn gather(&self, task: Task, push: &Push<'_>) -> Result<Option<Task>> {
-        if !frame::running(self).is_empty() {
+        if !current::running(self).is_empty() {
             return Ok(Some(task)); // what an operation pushes is no part of a bulk around it
         }
         let fits = task.ends_by_returning() && push.prop == Prop::Normal && push.priority == 0;
@@ -298,7 +299,8 @@ impl Core {
                 return Err(explain(&state.vars, push.name, push.reads, push.writes));
             }
         }
-        let room = super::MOST_VARIABLES.saturating_sub(push.reads.len() + push.writes.len());
+        let room =
+            crate::engine::MOST_VARIABLES.saturating_sub(push.reads.len() + push.writes.len());
         let ends = |b: &mut Bulk| b.ctx != push.ctx || b.union.vars.len() > room;
         if with_bulk(self, |b| !b.steps.is_empty() && ends(b)).unwrap_or(false) {
             self.flush_bulk()?;
@@ -322,14 +324,17 @@ impl Core {
     }
 }
 
-/// Sets the bulk size of the calling thread for as long as it lives; see [`bulk`](super::bulk).
+/// Sets the bulk size of the calling thread for as long as it lives; see [`bulk`](crate::engine::bulk).
 pub struct BulkScope<'a> {
-    engine: &'a dyn super::Engine,
+    engine: &'a dyn crate::engine::Engine,
     before: usize,
 }
 
 impl<'a> BulkScope<'a> {
-    pub(in crate::engine) fn new(engine: &'a dyn super::Engine, size: usize) -> Result<Self> {
+    pub(in crate::engine) fn new(
+        engine: &'a dyn crate::engine::Engine,
+        size: usize,
+    ) -> Result<Self> {
         Ok(BulkScope { engine, before: engine.set_bulk_size(size)? })
     }
 }
@@ -343,8 +348,8 @@ impl Drop for BulkScope<'_> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::{ThreadedEngine, bulk};
     use super::IS_ON;
+    use crate::engine::{ThreadedEngine, bulk};
 
     #[test]
     fn pushes_ask_for_bulks_only_while_there_are_some() {

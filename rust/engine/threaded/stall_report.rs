@@ -1,8 +1,8 @@
 //! The report of a wait that does not end: what it waits for, down to the operations that hold it up.
 
-use super::slot::{TaskRef, flag};
-use super::threaded::{Core, PushState, name_of, vars_of};
-use super::var::Vars;
+use crate::engine::data::task_slab::{TaskRef, flag};
+use crate::engine::data::variables::Vars;
+use crate::engine::threaded::core::{Core, PushState, name_of, vars_of};
 use crate::error::{Error, ErrorKind};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};

@@ -1,9 +1,9 @@
 //! Which variables of a naive engine are alive, and how often each was written: asked without a lock, in one place
 //! of memory for each variable.
 
-use super::Var;
-use super::reserve::Reserved;
-use super::var::MOST;
+use crate::engine::Var;
+use crate::engine::data::variables::MOST;
+use crate::engine::data::virtual_array::Reserved;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[repr(C, align(16))]

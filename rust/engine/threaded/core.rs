@@ -2,16 +2,16 @@
 //!
 //! One lock orders all pushes. Nothing foreign runs under it but the function of `with_quiet`.
 
-use super::fault::Faults;
-use super::names::Names;
-use super::pool::Threads;
-use super::queue::{Apart, Queues};
-use super::sleep::{Sleep, publish};
-use super::slot::{Body, Slab, Spare, TaskRef, flag};
-use super::sync::{AtomicU64, Guard, Lock};
-use super::var::{Vars, Versions};
-use super::{Hook, Rank, RunContext};
 use crate::context::{Context, DeviceType};
+use crate::engine::data::interner::Names;
+use crate::engine::data::parking::{Sleep, publish};
+use crate::engine::data::run_queue::{Apart, Queues};
+use crate::engine::data::task_slab::{Body, Slab, Spare, TaskRef, flag};
+use crate::engine::data::variables::{Vars, Versions};
+use crate::engine::error_state::Faults;
+use crate::engine::sync::{AtomicU64, Guard, Lock};
+use crate::engine::threaded::pool::Threads;
+use crate::engine::{Hook, Rank, RunContext};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -34,8 +34,8 @@ pub struct Core {
     /// Tasks completed, by lane; those completed on no worker apart.
     pub completed: Box<[Apart<AtomicU64>]>,
     pub completed_elsewhere: Apart<AtomicU64>,
-    pub watch: super::wait::Watch,
-    pub haste: Apart<super::rest::Haste>,
+    pub watch: crate::engine::threaded::wait::Watch,
+    pub haste: Apart<crate::engine::threaded::backoff::Haste>,
     pub threads: Threads,
     pub hook: Lock<Option<Arc<dyn Hook>>>,
     pub wait_timeout: Lock<Option<Duration>>,
@@ -188,7 +188,7 @@ impl Core {
     pub fn lock(&self) -> Guard<'_, PushState> {
         let mut state = self.push.0.lock();
         if state.epoch != self.epoch.load(Ordering::Relaxed) {
-            super::fork::recover(self, &mut state);
+            crate::engine::threaded::fork::recover(self, &mut state);
         }
         state
     }

@@ -8,10 +8,10 @@
 //! `pending` starts far above any number of edges; completions of predecessors subtract one each, and the pusher
 //! at the end all but the number of edges that it has added. Whoever brings it to zero makes the task ready. `README.md` in this folder argues each race.
 
-use super::reserve::Reserved;
-use super::sync::{AtomicI32, AtomicU32, AtomicU64};
-use super::task::Task;
 use crate::context::Context;
+use crate::engine::data::virtual_array::Reserved;
+use crate::engine::sync::{AtomicI32, AtomicU32, AtomicU64};
+use crate::engine::task::Task;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
