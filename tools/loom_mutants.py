@@ -26,7 +26,7 @@ ALLOWED = {
     "which is no cell of loom's",
     "let (ok, err) = (Ordering::Acquire, Ordering::Relaxed);": "of who takes a place: keeps looks at the "
     "work before from seeing the next one, which no loom load does (that of a helper is caught)",
-    "place.state.store(0": "as above",
+    "slot.state.store(0": "as above",
     "self.recovered.": "no model forks",
     "let word = self.word.load": "keeps this load before the next; loom never shows them the other way round",
     "compiler_fence": "for the processors on which the lock's exchange is a fence already",

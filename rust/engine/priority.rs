@@ -3,33 +3,34 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Where an operation comes among those that are ready: greater ranks go first, and equals as they came.
+/// Where an operation comes among those that are ready: greater ranks go first, and equals as they
+/// came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rank {
+pub enum Priority {
     /// After all ordinary ones: of a priority below zero.
-    Later(i32),
+    Low(i32),
     #[default]
-    Ordinary,
+    Normal,
     /// Before all ordinary ones: of a priority above zero, or of a property that goes first.
-    Urgent(i32),
+    High(i32),
 }
 
 /// Items in the order of their ranks.
-pub(in crate::engine) struct ByRank<T> {
+pub(in crate::engine) struct PriorityHeap<T> {
     heap: BinaryHeap<Entry<T>>,
     /// Items that ever came.
     came: u64,
 }
 
 struct Entry<T> {
-    rank: Rank,
+    priority: Priority,
     came: Reverse<u64>,
     item: T,
 }
 
 impl<T> Ord for Entry<T> {
     fn cmp(&self, other: &Self) -> Ordering {
-        (self.rank, self.came).cmp(&(other.rank, other.came))
+        (self.priority, self.came).cmp(&(other.priority, other.came))
     }
 }
 
@@ -47,24 +48,24 @@ impl<T> PartialEq for Entry<T> {
 
 impl<T> Eq for Entry<T> {}
 
-impl<T> ByRank<T> {
+impl<T> PriorityHeap<T> {
     pub const fn new() -> Self {
-        ByRank { heap: BinaryHeap::new(), came: 0 }
+        PriorityHeap { heap: BinaryHeap::new(), came: 0 }
     }
 
-    pub fn push(&mut self, rank: Rank, item: T) {
+    pub fn push(&mut self, priority: Priority, item: T) {
         self.came += 1;
-        self.heap.push(Entry { rank, came: Reverse(self.came), item });
+        self.heap.push(Entry { priority, came: Reverse(self.came), item });
     }
 
     pub fn pop(&mut self) -> Option<T> {
         self.heap.pop().map(|entry| entry.item)
     }
 
-    /// The rank of the next item.
+    /// The priority of the next item.
     #[inline]
-    fn first(&self) -> Option<Rank> {
-        self.heap.peek().map(|entry| entry.rank)
+    fn first(&self) -> Option<Priority> {
+        self.heap.peek().map(|entry| entry.priority)
     }
 
     pub fn len(&self) -> usize {
@@ -72,34 +73,34 @@ impl<T> ByRank<T> {
     }
 }
 
-impl<T> Default for ByRank<T> {
+impl<T> Default for PriorityHeap<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
 /// A queue in the order of ranks, in which ordinary items cost what they cost in a plain one.
-pub struct RankedQueue<T> {
-    ranked: ByRank<T>,
+pub struct PriorityQueue<T> {
+    ranked: PriorityHeap<T>,
     ordinary: VecDeque<T>,
 }
 
-impl<T> RankedQueue<T> {
+impl<T> PriorityQueue<T> {
     pub const fn new() -> Self {
-        RankedQueue { ranked: ByRank::new(), ordinary: VecDeque::new() }
+        PriorityQueue { ranked: PriorityHeap::new(), ordinary: VecDeque::new() }
     }
 
     #[inline]
-    pub fn push(&mut self, rank: Rank, item: T) {
-        match rank {
-            Rank::Ordinary => self.ordinary.push_back(item),
-            _ => self.ranked.push(rank, item),
+    pub fn push(&mut self, priority: Priority, item: T) {
+        match priority {
+            Priority::Normal => self.ordinary.push_back(item),
+            _ => self.ranked.push(priority, item),
         }
     }
 
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
-        if self.ranked.first() > Some(Rank::Ordinary) {
+        if self.ranked.first() > Some(Priority::Normal) {
             return self.ranked.pop();
         }
         self.ordinary.pop_front().or_else(|| self.ranked.pop())
@@ -114,7 +115,7 @@ impl<T> RankedQueue<T> {
     }
 }
 
-impl<T> Default for RankedQueue<T> {
+impl<T> Default for PriorityQueue<T> {
     fn default() -> Self {
         Self::new()
     }
@@ -122,14 +123,13 @@ impl<T> Default for RankedQueue<T> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::Rank::{Later, Ordinary, Urgent};
+    use super::Priority::{High, Low, Normal};
     use super::*;
 
     #[test]
     fn greater_ranks_go_first_and_equals_as_they_came() {
-        let mut queue = RankedQueue::new();
-        let ranks =
-            [Later(-5), Ordinary, Urgent(1), Later(-1), Urgent(7), Ordinary, Urgent(1), Urgent(0)];
+        let mut queue = PriorityQueue::new();
+        let ranks = [Low(-5), Normal, High(1), Low(-1), High(7), Normal, High(1), High(0)];
         for pushed in ranks.into_iter().enumerate() {
             queue.push(pushed.1, pushed);
         }
@@ -141,13 +141,13 @@ mod tests {
 
     #[test]
     fn what_comes_overtakes_what_waits() {
-        let mut queue = RankedQueue::new();
-        (0..3).for_each(|i| queue.push(Ordinary, i));
-        queue.push(Later(i32::MAX), 9);
+        let mut queue = PriorityQueue::new();
+        (0..3).for_each(|i| queue.push(Normal, i));
+        queue.push(Low(i32::MAX), 9);
         assert_eq!(queue.pop(), Some(0));
-        queue.push(Urgent(i32::MIN), 5);
+        queue.push(High(i32::MIN), 5);
         assert_eq!((queue.pop(), queue.pop(), queue.pop()), (Some(5), Some(1), Some(2)));
-        queue.push(Ordinary, 3);
+        queue.push(Normal, 3);
         assert_eq!((queue.pop(), queue.pop(), queue.pop()), (Some(3), Some(9), None));
     }
 }

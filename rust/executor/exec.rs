@@ -160,7 +160,7 @@ impl Executor {
                 let push = Push {
                     overwrites: 1,
                     cheap: true,
-                    origin: Some(&line::of_thread),
+                    call_site: Some(&line::of_thread),
                     ..Push::new("restore state", &[], &writes)
                 };
                 engine.push(Task::nothing(), push)?;

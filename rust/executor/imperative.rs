@@ -338,7 +338,7 @@ impl Work<'_> {
             overwrites,
             prop: if callback { Prop::Async } else { Prop::Normal },
             cheap,
-            origin: Some(&line::of_thread),
+            call_site: Some(&line::of_thread),
             ..Push::new(&op.name, &reads, &writes)
         };
         let name: Arc<str> = how.name.into();

@@ -1,6 +1,6 @@
 //! The user's line behind what a thread pushes.
 //!
-//! The engine names in errors and reports the line that pushed an operation ([`Push::origin`](crate::engine::Push)).
+//! The engine names in errors and reports the line that pushed an operation ([`Push::call_site`](crate::engine::Push)).
 //! Only the caller of this layer knows that line, and between its call and the pushes lie executors, gradients and
 //! copies; so it says it for the time of the call, and every push of the layer has it from here.
 
@@ -44,7 +44,7 @@ pub fn at<R>(line: Line, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// The line that this thread works for, as [`Push::origin`](crate::engine::Push) wants it.
+/// The line that this thread works for, as [`Push::call_site`](crate::engine::Push) wants it.
 pub fn of_thread() -> Option<Arc<str>> {
     let look = |line: &Cell<Line>| {
         let now = line.take();

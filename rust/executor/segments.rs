@@ -186,7 +186,7 @@ impl Program {
         let push = Push {
             overwrites,
             cheap: true,
-            origin: Some(&line::of_thread),
+            call_site: Some(&line::of_thread),
             ..Push::new("begin a pass", &[], arenas)
         };
         rt.engine.push(Task::nothing(), push)
@@ -212,7 +212,7 @@ impl Program {
             cheap: segment.cheap,
             // A callback only starts: when it is ready it may run in this very push.
             prop: if segment.callback { Prop::Async } else { Prop::Normal },
-            origin: Some(&line::of_thread),
+            call_site: Some(&line::of_thread),
             ..Push::new(&segment.name, &segment.reads, &segment.writes)
         };
         let (program, run) = (self.clone(), run.clone());

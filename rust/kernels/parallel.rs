@@ -10,7 +10,7 @@ use std::ops::Range;
 pub fn in_pool(parts: usize) -> bool {
     let split = rayon::current_thread_index().is_some() && rayon::current_num_threads() > 1;
     if split {
-        crate::fork_join::call_helpers(parts.saturating_sub(1));
+        crate::fork_join::wake_helpers(parts.saturating_sub(1));
     }
     split
 }

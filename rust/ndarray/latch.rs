@@ -157,7 +157,7 @@ mod loom_models {
                 let (base, open, shared) = (base.clone(), open.clone(), shared.clone());
                 move || {
                     let writes = [open.var()];
-                    assert!(base.engine.with_quiet(&[], &writes, &mut || shared.bump()));
+                    assert!(base.engine.try_run_exclusive(&[], &writes, &mut || shared.bump()));
                 }
             });
             let ran = with_quiet(&[&ruled], &[&open], true, &mut || shared.bump());

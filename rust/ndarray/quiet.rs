@@ -23,7 +23,7 @@ pub fn with_quiet(
             true
         }
         Some(_) if !tiny => false,
-        Some(base) => base.engine.with_quiet(&inside.read_vars, &inside.write_vars, f),
+        Some(base) => base.engine.try_run_exclusive(&inside.read_vars, &inside.write_vars, f),
     }
 }
 

@@ -12,7 +12,7 @@
 //! stands by *watches*: it looks every half millisecond, and goes back to sleep when there was nothing for a while.
 
 use super::engine::Call;
-use crate::engine::{Rank, RankedQueue};
+use crate::engine::{Priority, PriorityQueue};
 use crate::error::drop_panic;
 use pyo3::prelude::*;
 use std::cell::Cell;
@@ -37,7 +37,7 @@ impl Job {
 
 #[derive(Default)]
 struct State {
-    jobs: RankedQueue<Job>,
+    jobs: PriorityQueue<Job>,
     /// Threads that wait for jobs.
     idle: usize,
     /// Threads there are.
@@ -53,7 +53,7 @@ struct State {
 }
 
 static STATE: Mutex<State> = Mutex::new(State {
-    jobs: RankedQueue::new(),
+    jobs: PriorityQueue::new(),
     idle: 0,
     threads: 0,
     attaching: 0,
@@ -83,11 +83,11 @@ fn lock() -> MutexGuard<'static, State> {
 
 /// Runs `f` on one of the threads; returns at once.
 pub fn submit(f: Box<dyn for<'py> FnOnce(Python<'py>) + Send>) {
-    submit_job(Job::Other(f), Rank::Ordinary);
+    submit_job(Job::Other(f), Priority::Normal);
 }
 
 /// Runs `job` on one of the threads, in its turn; returns at once.
-pub fn submit_job(job: Job, rank: Rank) {
+pub fn submit_job(job: Job, rank: Priority) {
     let mut state = lock();
     if state.is_closed {
         drop(state);

@@ -168,7 +168,7 @@ pub fn hand_on(function: Function, ends: Ends, run: &EngineRun, token: OnComplet
         // The naive engine: here and now. Its thread may hold the interpreter while it waits.
         return Python::attach(|py| call.run(py));
     }
-    attached::submit_job(Job::Call(call), run.rank);
+    attached::submit_job(Job::Call(call), run.priority);
 }
 
 /// A Python function on its way to an attached thread.

@@ -4,3 +4,4 @@ mod engine_bulk;
 mod engine_contracts;
 mod engine_naive;
 mod engine_programs;
+mod engine_reference;

@@ -1,21 +1,21 @@
-//! Names of operations, each kept once, so that a task carries eight bytes.
+//! Interned names of operations, so that a task stores eight bytes for its name.
 
 use std::collections::HashMap;
 
 const CACHE: usize = 16;
 const LIMIT: usize = 1 << 16;
 
-/// A table that only grows, up to a limit. Under the push lock.
-pub struct Names {
-    // Boxed twice: tasks keep the address of the inner box.
+/// A string interner that only grows, up to a limit. Under the push lock.
+pub struct Interner {
+    // Boxed twice: tasks store the address of the inner box.
     #[allow(clippy::vec_box)] // as just said
     all: Vec<Box<Box<str>>>,
     index: HashMap<Box<str>, u32>,
-    /// The names used last, by a hash that costs nothing.
+    /// The names used last, by a cheap hash.
     cache: [(Ends, u32); CACHE],
 }
 
-/// Length and both ends of a name: up to 16 bytes that is all of it.
+/// Length and both ends of a name: for up to 16 bytes, the whole name.
 #[derive(Clone, Copy, PartialEq, Default)]
 struct Ends {
     len: usize,
@@ -38,30 +38,30 @@ impl Ends {
         Ends { len: bytes.len(), first, last }
     }
 
-    /// All of the name?
+    /// Returns true if the ends are the whole name.
     #[inline]
-    fn are_all(&self) -> bool {
+    fn are_whole(&self) -> bool {
         self.len <= 16
     }
 }
 
-impl Default for Names {
+impl Default for Interner {
     fn default() -> Self {
         let all = vec![Box::new(Box::from(""))];
-        Names { all, index: HashMap::new(), cache: [(Ends::default(), 0); CACHE] }
+        Interner { all, index: HashMap::new(), cache: [(Ends::default(), 0); CACHE] }
     }
 }
 
-impl Names {
-    /// The kept copy of `name`; none when the table is full.
+impl Interner {
+    /// Returns the interned copy of `name`, or `None` if the table is full.
     #[inline]
-    pub fn keep(&mut self, name: &str) -> Option<*const Box<str>> {
+    pub fn intern(&mut self, name: &str) -> Option<*const Box<str>> {
         let ends = Ends::of(name);
         let place = (ends.len ^ ends.first as usize ^ (ends.last as usize) << 2) % CACHE;
         let (of, i) = self.cache[place];
-        let kept = &*self.all[i as usize];
-        if of == ends && (ends.are_all() || **kept == *name) {
-            return Some(kept);
+        let cached = &*self.all[i as usize];
+        if of == ends && (ends.are_whole() || **cached == *name) {
+            return Some(cached);
         }
         let i = self.find(name)?;
         self.cache[place] = (ends, i);
@@ -83,8 +83,8 @@ impl Names {
         Some(i)
     }
 
-    /// Stands for a name kept elsewhere.
-    pub fn unnamed(&self) -> *const Box<str> {
+    /// The empty name, for tasks whose name is stored elsewhere.
+    pub fn empty(&self) -> *const Box<str> {
         &*self.all[0]
     }
 }

@@ -1,31 +1,31 @@
 //! How idle workers park and are woken.
 //!
-//! A worker announces itself in `asleep`, fences, and looks at the queues once more before it parks. Who
-//! makes work available fences and then looks at `asleep`. So either the worker sees the work or the other
-//! sees the worker: nobody sleeps beside a task. The count can be read without the lock, which is all
-//! that a push pays while nobody sleeps.
+//! A worker registers in `asleep`, fences, and checks the queues once more before it parks. A
+//! producer publishes its task, fences, and then checks `asleep`. So either the worker sees the
+//! task or the producer sees the worker: no worker sleeps while a task is queued. The count can be
+//! read without the lock, which is all that a push pays while no worker sleeps.
 
 use crate::engine::sync::thread::{self, Thread};
 use crate::engine::sync::{AtomicBool, AtomicU32, Guard, Lock, fence};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// One worker's place to park.
+/// What one worker parks on.
 pub struct Parker {
     thread: Thread,
     woken: AtomicBool,
 }
 
-/// The parked workers of one pool.
-pub struct Sleep {
-    /// Idle workers that spin before they park. (A matter of manners, which no model needs to know.)
+/// The idle workers of one engine.
+pub struct IdleWorkers {
+    /// Idle workers that spin before they park. A heuristic, so not a loom atomic.
     spinning: std::sync::atomic::AtomicUsize,
     count: AtomicU32,
     asleep: Lock<Vec<Arc<Parker>>>,
 }
 
-/// Orders what the caller made available before its look at the sleepers. The callers have just done an
-/// atomic read-modify-write (they released a lock, or closed a task), which on x86 is the fence.
+/// Orders the publication of a task before the check for sleepers. The callers have just done an
+/// atomic read-modify-write (released a lock, or closed a task), which is a full fence on x86.
 #[inline]
 pub fn publish() {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -34,7 +34,7 @@ pub fn publish() {
     fence(Ordering::SeqCst);
 }
 
-/// See [`Sleep::may_spin`].
+/// See [`IdleWorkers::start_spinning`].
 pub struct Spinning<'a>(&'a std::sync::atomic::AtomicUsize);
 
 impl Drop for Spinning<'_> {
@@ -49,19 +49,23 @@ impl Parker {
     }
 }
 
-impl Sleep {
+impl IdleWorkers {
     pub fn new() -> Self {
-        Sleep { spinning: Default::default(), count: AtomicU32::new(0), asleep: Lock::default() }
+        IdleWorkers {
+            spinning: Default::default(),
+            count: AtomicU32::new(0),
+            asleep: Lock::default(),
+        }
     }
 
-    /// The right to spin, for as long as it is kept; none if as many have it as there are cores.
-    pub fn may_spin(&self, cores: usize) -> Option<Spinning<'_>> {
+    /// Returns a permit to spin, or `None` if as many workers as there are cores hold one.
+    pub fn start_spinning(&self, cores: usize) -> Option<Spinning<'_>> {
         let spinning = Spinning(&self.spinning);
         (self.spinning.fetch_add(1, Ordering::Relaxed) < cores).then_some(spinning)
     }
 
     #[inline]
-    pub fn anybody(&self) -> bool {
+    pub fn has_sleepers(&self) -> bool {
         self.count.load(Ordering::Relaxed) != 0
     }
 
@@ -82,24 +86,24 @@ impl Sleep {
 
     #[cold]
     pub fn wake_all(&self) {
-        while self.anybody() {
+        while self.has_sleepers() {
             self.wake_one();
         }
     }
 
-    pub fn hold(&self) -> Guard<'_, Vec<Arc<Parker>>> {
+    pub fn lock_for_fork(&self) -> Guard<'_, Vec<Arc<Parker>>> {
         self.asleep.lock()
     }
 
-    /// Forgets the sleepers.
+    /// Discards the sleepers, in a forked child.
     pub fn clear(&self) {
         self.asleep.lock().clear();
         self.spinning.store(0, Ordering::Relaxed);
         self.count.store(0, Ordering::SeqCst);
     }
 
-    /// Parks the calling worker until it is woken, unless `must_stay` says that there is something to do.
-    pub fn park(&self, me: &Arc<Parker>, must_stay: impl Fn() -> bool) {
+    /// Parks the calling worker until it is woken, unless `has_work` returns true.
+    pub fn park(&self, me: &Arc<Parker>, has_work: impl Fn() -> bool) {
         me.woken.store(false, Ordering::Relaxed);
         {
             let mut asleep = self.asleep.lock();
@@ -107,7 +111,7 @@ impl Sleep {
             self.count.store(asleep.len() as u32, Ordering::SeqCst);
         }
         fence(Ordering::SeqCst);
-        if must_stay() {
+        if has_work() {
             let mut asleep = self.asleep.lock();
             asleep.retain(|p| !Arc::ptr_eq(p, me));
             self.count.store(asleep.len() as u32, Ordering::SeqCst);
@@ -124,13 +128,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_spin_as_there_are_cores() {
-        let sleep = Sleep::new();
-        let first = sleep.may_spin(2);
-        assert!(first.is_some() && sleep.may_spin(2).is_some());
-        let second = sleep.may_spin(2);
-        assert!(second.is_some() && sleep.may_spin(2).is_none());
+    fn at_most_one_worker_per_core_spins() {
+        let sleep = IdleWorkers::new();
+        let first = sleep.start_spinning(2);
+        assert!(first.is_some() && sleep.start_spinning(2).is_some());
+        let second = sleep.start_spinning(2);
+        assert!(second.is_some() && sleep.start_spinning(2).is_none());
         drop(first);
-        assert!(sleep.may_spin(2).is_some());
+        assert!(sleep.start_spinning(2).is_some());
     }
 }

@@ -1,41 +1,38 @@
-//! Variables: what pushers know of them, and the edges that follow from it.
+//! Variables: their pending accesses, and the edges that follow from these.
 //!
-//! Everything here is touched under the push lock only, but for the versions. Of each variable the last
-//! writer is known and the readers pushed since. A writer waits for these readers, or for the last writer if
-//! there are none; a reader waits for the last writer.
+//! Everything here except the versions is accessed under the push lock only. Each variable records
+//! its last writer and the readers pushed since. A writer waits for these readers, or for the last
+//! writer if there are none; a reader waits for the last writer.
 
-use crate::engine::Var;
-use crate::engine::data::task_slab::{Slab, TaskRef};
-use crate::engine::data::virtual_array::Reserved;
+use crate::engine::data::slot::TaskRef;
+use crate::engine::data::task_slab::Slab;
+use crate::engine::data::virtual_array::VirtualArray;
+use crate::engine::messages::deleted_variable;
+use crate::engine::push::Var;
+use crate::engine::validate::check_variables;
 use crate::error::{Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// (With these a variable fits into two lines; the second one is needed for more than five.)
-const FEW: usize = 12;
+/// Readers stored inline. A variable then fits into two cache lines.
+const INLINE: usize = 12;
 
 /// The readers of a variable since its last write.
 #[derive(Default)]
 #[repr(C)]
 struct Readers {
     len: u32,
-    /// Completed readers are dropped when so many are known.
+    /// Completed readers are dropped at this length.
     limit: u32,
-    few: [u64; FEW],
-    /// Those beyond the first few. (A box, so that a variable fits into its lines.)
-    #[allow(clippy::box_collection)] // as just said
+    inline: [u64; INLINE],
+    /// Readers beyond the inline ones.
+    #[expect(clippy::box_collection, reason = "keeps a variable within two cache lines")]
     many: Option<Box<Vec<u64>>>,
 }
 
 impl Readers {
     #[inline(always)]
     fn push(&mut self, task: TaskRef, slab: &Slab) {
-        // A task whose slot is used again is done: those that run inside their push leave one reader at a time.
-        if TaskRef(self.few[0]).slot() == task.slot() {
-            self.few[0] = task.0;
-            self.len = self.len.max(1);
-            return;
-        }
-        match self.few.get_mut(self.len as usize) {
+        match self.inline.get_mut(self.len as usize) {
             Some(place) => {
                 *place = task.0;
                 self.len += 1;
@@ -53,14 +50,14 @@ impl Readers {
     }
 
     fn append(&mut self, task: u64) {
-        match self.few.get_mut(self.len as usize) {
+        match self.inline.get_mut(self.len as usize) {
             Some(place) => *place = task,
             None => self.many.get_or_insert_default().push(task),
         }
         self.len += 1;
     }
 
-    /// Drops completed readers, or a weight that is only read would grow for ever.
+    /// Drops completed readers, so that the list of a variable that is only read stays bounded.
     #[cold]
     fn prune(&mut self, slab: &Slab) {
         let all: Vec<u64> = self.iter().filter(|&r| !slab.is_done(r)).map(|r| r.0).collect();
@@ -70,13 +67,13 @@ impl Readers {
     }
 
     fn iter(&self) -> impl Iterator<Item = TaskRef> + '_ {
-        let few = self.few.iter().take(self.len as usize);
-        few.chain(self.many.iter().flat_map(|many| many.iter())).map(|&r| TaskRef(r))
+        let inline = self.inline.iter().take(self.len as usize);
+        inline.chain(self.many.iter().flat_map(|many| many.iter())).map(|&r| TaskRef(r))
     }
 
     #[inline]
     fn clear(&mut self) {
-        if self.len as usize > FEW {
+        if self.len as usize > INLINE {
             self.clear_many();
         }
         self.len = 0;
@@ -91,11 +88,11 @@ impl Readers {
     }
 }
 
-/// One variable, in lines of its own.
+/// One variable, on cache lines of its own.
 #[repr(C, align(128))]
 pub struct VarState {
     generation: u32,
-    /// The push that looked at this variable last: finds duplicates without comparing all with all.
+    /// The last push that named this variable: detects duplicates in linear time.
     mark: u32,
     last_writer: TaskRef,
     readers: Readers,
@@ -111,62 +108,62 @@ impl Default for VarState {
 }
 
 impl VarState {
-    /// Is this the state of `var`, which is alive then?
+    /// Returns true if this is the state of `var`, which is then alive.
     #[inline(always)]
     fn is(&self, var: Var) -> bool {
         self.generation == (var.0 >> 32) as u32
     }
 
-    /// Is nothing pending that writes it?
+    /// Returns true if no writer is pending.
     #[inline(always)]
-    pub fn may_be_read(&self, slab: &Slab) -> bool {
+    pub fn is_idle_for_read(&self, slab: &Slab) -> bool {
         slab.is_done(self.last_writer)
     }
 
-    /// Is nothing pending on it?
+    /// Returns true if nothing is pending.
     #[inline(always)]
-    pub fn may_be_written(&self, slab: &Slab) -> bool {
-        // (When the last writer is done, so are readers from before it, whose places may not have been used since.)
+    pub fn is_idle_for_write(&self, slab: &Slab) -> bool {
+        // If the last writer is complete, so are the readers before it, which may still be stored.
         slab.is_done(self.last_writer)
-            && slab.is_done(TaskRef(self.readers.few[0]))
+            && slab.is_done(TaskRef(self.readers.inline[0]))
             && (self.readers.len <= 1 || self.readers.iter().all(|r| slab.is_done(r)))
     }
 
-    /// A task that is to write waits for at most so many.
+    /// An upper bound of the tasks that a new writer waits for.
     #[inline(always)]
-    pub fn most_before_write(&self) -> usize {
+    pub fn max_before_write(&self) -> usize {
         self.readers.len.max(1) as usize
     }
 
-    /// The first of those that a task that is to write waits for.
+    /// The first readers that a new writer waits for.
     #[inline(always)]
     pub fn first_readers(&self) -> impl Iterator<Item = TaskRef> + '_ {
-        self.readers.few[..2].iter().take(self.readers.len as usize).map(|&t| TaskRef(t))
+        self.readers.inline[..2].iter().take(self.readers.len as usize).map(|&t| TaskRef(t))
     }
 
-    /// What a task that is to read waits for, if it is pending.
+    /// The task that a new reader waits for, if it is pending.
     pub fn before_read(&self) -> TaskRef {
         self.last_writer
     }
 
-    /// What a task that is to write waits for, as far as it is pending.
+    /// The tasks that a new writer waits for, as far as they are pending.
     #[inline(always)]
     pub fn before_write(&self) -> impl Iterator<Item = TaskRef> + '_ {
         let writer = (self.readers.len == 0).then_some(self.last_writer);
         writer.into_iter().chain(self.readers.iter())
     }
 
-    /// Makes `task` a reader; `wait_for` is called with the task that it must wait for, and says whether that is
+    /// Makes `task` a reader; calls `wait_for` with its predecessor, which returns whether that is
     /// pending.
     #[inline(always)]
     pub fn read(&mut self, task: TaskRef, slab: &Slab, wait_for: impl FnOnce(TaskRef) -> bool) {
         if !wait_for(self.last_writer) {
-            self.last_writer = TaskRef::NONE; // whose slot need not be looked at again
+            self.last_writer = TaskRef::NONE; // its slot need not be checked again
         }
         self.readers.push(task, slab);
     }
 
-    /// Makes `task` the last writer; `wait_for` is called with each task that it must wait for.
+    /// Makes `task` the last writer; calls `wait_for` with each of its predecessors.
     #[inline(always)]
     pub fn write(&mut self, task: TaskRef, wait_for: impl FnMut(TaskRef)) {
         self.before_write().for_each(wait_for);
@@ -183,8 +180,6 @@ pub struct Vars {
     states: Vec<VarState>,
     free: Vec<u32>,
     mark: u32,
-    /// See [`Vars::gone`].
-    gone: u64,
 }
 
 impl Vars {
@@ -199,43 +194,37 @@ impl Vars {
         Var((self.states[i as usize].generation as u64) << 32 | i as u64)
     }
 
-    /// The slot of a live variable.
+    /// The index of a live variable.
     #[inline]
     pub fn find(&self, var: Var) -> Option<u32> {
         let i = var.number();
         self.states.get(i as usize).filter(|s| s.is(var)).map(|_| i)
     }
 
-    /// How many handles find no variable any more: while this stands, those that were found are found again.
-    #[inline]
-    pub fn gone(&self) -> u64 {
-        self.gone
-    }
-
-    /// A mark that no variable carries.
+    /// Returns a mark that no variable has.
     #[inline]
     pub fn new_mark(&mut self) -> u32 {
         self.mark = self.mark.wrapping_add(1);
         if self.mark == 0 {
-            self.forget_marks();
+            self.reset_marks();
         }
         self.mark
     }
 
     #[cold]
     #[inline(never)]
-    fn forget_marks(&mut self) {
+    fn reset_marks(&mut self) {
         self.mark = 1;
         self.states.iter_mut().for_each(|s| s.mark = 0);
     }
 
-    /// The slot of `var`, marked. None if it is deleted or carries the mark already.
+    /// Marks `var` and returns its index; `None` if it is deleted or already has the mark.
     #[inline(always)]
     pub fn take(&mut self, var: Var, mark: u32) -> Option<u32> {
         find_in(&mut self.states, var, mark).map(|(i, _)| i)
     }
 
-    /// All variables, live or not, by their slots.
+    /// All variables, live or not, by index.
     #[inline(always)]
     pub fn states(&mut self) -> &mut [VarState] {
         &mut self.states
@@ -250,17 +239,15 @@ impl Vars {
         self.states[i as usize].readers.iter()
     }
 
-    /// No handle finds the variable from here on; the slot stays taken until [`Vars::recycle`].
-    pub fn bury(&mut self, i: u32) {
+    /// Makes the variable unknown to its handles; its index stays taken until [`Vars::free`].
+    pub fn mark_deleted(&mut self, i: u32) {
         let s = &mut self.states[i as usize];
         s.generation |= DELETED;
-        self.gone += 1;
     }
 
-    /// Lets a buried variable's slot be used again. Nothing that names it is pending any more.
-    pub fn recycle(&mut self, i: u32) {
+    /// Makes the index available again. Nothing that names the variable is pending.
+    pub fn free(&mut self, i: u32) {
         let s = &mut self.states[i as usize];
-        self.gone += u64::from(s.generation & DELETED == 0); // or it was counted when it was buried
         s.generation = (s.generation & !DELETED).wrapping_add(1) & !DELETED;
         s.last_writer = TaskRef::NONE;
         s.readers.len = 0;
@@ -268,7 +255,8 @@ impl Vars {
         self.free.push(i);
     }
 
-    /// Forgets all tasks: calls `lost` with each live variable whose last writer is not done, and with that.
+    /// Discards all tasks; calls `lost` with each variable whose last writer is not complete, and
+    /// that writer.
     pub fn forget_tasks(
         &mut self,
         is_done: impl Fn(TaskRef) -> bool,
@@ -282,13 +270,10 @@ impl Vars {
             s.readers.clear();
         }
     }
-
-    pub fn name(i: u32) -> String {
-        format!("variable {i}")
-    }
 }
 
-/// A live variable among `states`, which is marked. None as well if it carries the mark already.
+/// Marks a live variable and returns its index and state; `None` if it is deleted or already
+/// marked.
 #[inline(always)]
 pub fn find_in(states: &mut [VarState], var: Var, mark: u32) -> Option<(u32, &mut VarState)> {
     let i = var.number();
@@ -297,7 +282,7 @@ pub fn find_in(states: &mut [VarState], var: Var, mark: u32) -> Option<(u32, &mu
     Some((i, s))
 }
 
-/// Says what is wrong with lists of variables for which [`Vars::take`] gave none.
+/// The error for lists of variables that [`Vars::take`] refused.
 #[cold]
 pub fn explain(vars: &Vars, name: &str, reads: &[Var], writes: &[Var]) -> Error {
     for (kind, list) in [("reads", reads), ("writes", writes)] {
@@ -308,27 +293,30 @@ pub fn explain(vars: &Vars, name: &str, reads: &[Var], writes: &[Var]) -> Error 
             ));
         }
     }
-    match crate::engine::check_variables(name, reads, writes) {
+    match check_variables(name, reads, writes) {
         Err(e) => e,
-        Ok(()) => Error::internal(format!("operation '{name}': variables refused without reason")),
+        Ok(()) => {
+            Error::internal(format!("operation '{name}': variables refused without a reason"))
+        }
     }
 }
 
-/// For so many variables there are places.
-pub const MOST: usize = 1 << 26;
+/// The most variables an engine can have.
+pub const MAX: usize = 1 << 26;
 
-/// Completed writes of each variable. Apart from the rest, because those who complete operations touch
-/// these and those who push do not. Writers of one variable never overlap, so loads and stores suffice.
-pub struct Versions(Reserved<AtomicU64>);
+/// Completed writes of each variable. Stored apart from the states, because completing threads
+/// access these and pushers do not. Writers of one variable never overlap, so loads and stores
+/// suffice.
+pub struct Versions(VirtualArray<AtomicU64>);
 
 impl Versions {
     pub fn new() -> Self {
-        Versions(Reserved::new(MOST))
+        Versions(VirtualArray::new(MAX))
     }
 
     #[inline]
     fn get(&self, i: u32) -> &AtomicU64 {
-        // SAFETY: all of the reservation is zeroed memory, and zero is a valid value.
+        // SAFETY: the reservation is zeroed memory, and zero is a valid value.
         unsafe { &*self.0.get(i as usize) }
     }
 
@@ -349,13 +337,7 @@ impl Versions {
     }
 }
 
-/// The live variable's slot, or an error that says it is gone.
-pub fn living(vars: &Vars, var: Var) -> Result<u32> {
-    vars.find(var).ok_or_else(|| gone(var))
-}
-
-/// Says that a variable is gone.
-#[cold]
-pub fn gone(var: Var) -> Error {
-    Error::value(format!("variable {} is deleted or of another engine", var.0 as u32))
+/// The index of a live variable, or the error that it is deleted.
+pub fn live_index(vars: &Vars, var: Var) -> Result<u32> {
+    vars.find(var).ok_or_else(|| deleted_variable(var))
 }

@@ -1,49 +1,50 @@
-//! What runs inside pushes of naive engines on this thread.
+//! The stack of current operations of naive engines on each thread.
 //!
-//! A naive engine knows no tasks, so what the threaded one reads from them is kept here while an operation
-//! runs: which variables it names, so that it cannot wait for itself and a deletion comes after it; and what it
-//! pushed, so that `wait_for_all` inside of it raises no stranger's error.
+//! A naive engine has no tasks, so what the threaded one reads from them is recorded here while an
+//! operation runs: the variables it names, so that it cannot wait for itself and a deletion comes
+//! after it; and what it pushed, so that `wait_for_all` inside it raises the errors of its own
+//! pushes only.
 
-use crate::engine::threaded::current as frame;
-use crate::engine::threaded::wait::waits_for_itself;
-use crate::engine::{NaiveEngine, Push, Var};
+use crate::engine::access::append_written;
+use crate::engine::messages::waits_for_itself;
+use crate::engine::push::{Push, Var};
 use crate::error::Result;
 use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::ptr;
 use std::sync::{Arc, Condvar, Mutex};
 
 thread_local! {
-    static TOP: Cell<*const Inside> = const { Cell::new(ptr::null()) };
+    static TOP: Cell<*const Running> = const { Cell::new(ptr::null()) };
 }
 
-/// Where a token leaves the end of its operation.
-pub type Place = Arc<(Mutex<Option<Result<()>>>, Condvar)>;
+/// Where a token stores the result of its operation.
+pub type TokenResult = Arc<(Mutex<Option<Result<()>>>, Condvar)>;
 
-/// A deletion that comes after the operation: the variable's slot, and what runs then.
+/// A deletion to be done after the operation: the variable's index, and what runs then.
 pub type Deletion = (u32, Option<Box<dyn FnOnce() + Send>>);
 
-/// One running operation. Lives on the stack of the thread that pushes it.
-pub struct Inside {
-    engine: *const NaiveEngine,
-    /// Its push, which it does not outlive.
+/// One running operation. Lives on the stack of the pushing thread.
+pub struct Running {
+    engine: *const (),
+    /// The operation's push, which outlives this record.
     push: *const Push<'static>,
-    below: *const Inside,
+    below: *const Running,
     more: OnceCell<Box<RefCell<More>>>,
 }
 
-/// What few operations have.
+/// What few operations need.
 #[derive(Default)]
 pub struct More {
-    /// Of an asynchronous operation.
-    token: Option<Place>,
-    /// What its pushes write.
+    /// The result of an asynchronous operation.
+    token: Option<TokenResult>,
+    /// The variables that its pushes write.
     written: Vec<Var>,
-    /// Those that came while it ran.
+    /// Deletions requested while it ran.
     pub deletions: Vec<Deletion>,
 }
 
-/// While it lives, the operation is on this thread's list.
-pub struct Entered<'a>(&'a Inside);
+/// Keeps the operation on this thread's stack until dropped.
+pub struct Entered<'a>(&'a Running);
 
 impl Drop for Entered<'_> {
     #[inline(always)]
@@ -52,14 +53,19 @@ impl Drop for Entered<'_> {
     }
 }
 
-impl Inside {
-    /// An operation pushed by what runs on this thread, if anything does.
+impl Running {
+    /// An operation on top of those running on this thread.
     #[inline(always)]
-    pub fn new(engine: *const NaiveEngine, push: &Push<'_>) -> Self {
-        Inside { engine, push: ptr::from_ref(push).cast(), below: TOP.get(), more: OnceCell::new() }
+    pub fn new(engine: *const (), push: &Push<'_>) -> Self {
+        Running {
+            engine,
+            push: ptr::from_ref(push).cast(),
+            below: TOP.get(),
+            more: OnceCell::new(),
+        }
     }
 
-    /// Puts it on this thread's list, and remembers what it writes for the one below.
+    /// Puts it on this thread's stack, and records its writes for the operation below.
     #[inline(always)]
     pub fn enter(&self) -> Entered<'_> {
         TOP.set(self);
@@ -80,14 +86,14 @@ impl Inside {
         }
     }
 
-    /// Remembers that a push of this operation writes `vars`.
+    /// Records that a push of this operation writes `vars`.
     fn note(&self, vars: &[Var]) {
-        frame::remember(&mut self.more().written, vars);
+        append_written(&mut self.more().written, vars);
     }
 
     #[inline(always)]
     pub fn push(&self) -> &Push<'_> {
-        // SAFETY: whoever made this borrowed the push, and keeps it for longer.
+        // SAFETY: the creator borrows the push for longer than this record.
         unsafe { &*self.push.cast() }
     }
 
@@ -95,20 +101,20 @@ impl Inside {
         self.more.get_or_init(Default::default).borrow_mut()
     }
 
-    /// What few operations leave behind.
+    /// The rare part, if the operation needed it.
     #[inline(always)]
     pub fn into_more(self) -> Option<Box<RefCell<More>>> {
         self.more.into_inner()
     }
 
-    pub fn ends_by(&self, token: &Place) {
+    pub fn ends_by(&self, token: &TokenResult) {
         self.more().token = Some(token.clone());
     }
 
-    /// Is the operation over, though its function still runs?
+    /// Returns true if the operation is complete although its function still runs.
     fn is_done(&self) -> bool {
         let Some(more) = self.more.get() else { return false };
-        let is_over = |t: &Place| t.0.lock().is_ok_and(|end| end.is_some());
+        let is_over = |t: &TokenResult| t.0.lock().is_ok_and(|end| end.is_some());
         more.borrow().token.as_ref().is_some_and(is_over)
     }
 
@@ -119,11 +125,11 @@ impl Inside {
 }
 
 /// Calls `f` with each operation of `engine` on this thread, innermost first.
-fn each<R>(engine: *const NaiveEngine, mut f: impl FnMut(&Inside) -> Option<R>) -> Option<R> {
+fn each<R>(engine: *const (), mut f: impl FnMut(&Running) -> Option<R>) -> Option<R> {
     let mut at = TOP.get();
     while !at.is_null() {
-        // SAFETY: operations leave the list before they leave the stack (`enter`), and the list is this
-        // thread's own.
+        // SAFETY: operations leave the list before they leave the stack (`enter`), and the list is
+        // thread-local.
         let operation = unsafe { &*at };
         if operation.engine == engine
             && let Some(found) = f(operation)
@@ -135,27 +141,28 @@ fn each<R>(engine: *const NaiveEngine, mut f: impl FnMut(&Inside) -> Option<R>) 
     None
 }
 
-/// Does an operation of `engine` run on this thread?
-pub fn is_running(engine: *const NaiveEngine) -> bool {
+/// Returns true if an operation of `engine` runs on this thread.
+pub fn is_running(engine: *const ()) -> bool {
     each(engine, |_| Some(())).is_some()
 }
 
-/// An error if the wait for `var` would wait for an operation on this thread's stack.
-pub fn check_wait(engine: *const NaiveEngine, var: Var, readers_too: bool) -> Result<()> {
-    let waits = |o: &Inside| {
+/// Refuses a wait for `var` that would wait for an operation on this thread's stack.
+pub fn check_wait(engine: *const (), var: Var, readers_too: bool) -> Result<()> {
+    let waits = |o: &Running| {
         let waits = o.names(var, readers_too) && !o.is_done();
         waits.then(|| waits_for_itself(o.push().name, var.number()))
     };
     each(engine, waits).map_or(Ok(()), Err)
 }
 
-/// Leaves a deletion to the outermost operation that names the variable; back if there is none.
+/// Defers a deletion to the outermost operation that names the variable; returns it if there is
+/// none.
 pub fn postpone(
-    engine: *const NaiveEngine,
+    engine: *const (),
     var: Var,
     last: Option<Box<dyn FnOnce() + Send>>,
 ) -> Option<Deletion> {
-    let mut user: *const Inside = ptr::null();
+    let mut user: *const Running = ptr::null();
     each(engine, |o| {
         if o.names(var, true) {
             user = o;
@@ -171,7 +178,8 @@ pub fn postpone(
     None
 }
 
-/// What the pushes of the innermost operation of `engine` on this thread write; `None` outside of any.
-pub fn own_written(engine: *const NaiveEngine) -> Option<Vec<Var>> {
+/// What the pushes of the innermost operation of `engine` on this thread write; `None` outside of
+/// any.
+pub fn own_written(engine: *const ()) -> Option<Vec<Var>> {
     each(engine, |o| Some(o.more.get().map_or(Vec::new(), |m| m.borrow().written.clone())))
 }

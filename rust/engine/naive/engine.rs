@@ -1,21 +1,23 @@
-//! The oracle: every push runs its function before it returns. The threaded engine must give the same
-//! results and the same errors.
+//! The debugging engine: every push runs its function before it returns, on the pushing thread.
 
 use crate::context::Context;
-use crate::engine::data::variables::{Vars, explain, gone};
-use crate::engine::error_state::{self, Faults, Inherited};
-use crate::engine::hook;
-use crate::engine::naive::current::{self, Deletion, Inside, Place};
-use crate::engine::naive::variables::Living;
-use crate::engine::operation::Function;
+use crate::engine::data::variables::{Vars, explain};
+use crate::engine::engine::{Engine, Poll};
+use crate::engine::error_state::{self, ErrorStates, Inherited};
+use crate::engine::fork::{ForkLocks, HeldForFork};
+use crate::engine::hook::{self, Event, Hook, HookEvent, HookSlot};
+use crate::engine::messages::{deleted_variable, stops_itself};
+use crate::engine::naive::current::{self, Deletion, Running, TokenResult};
+use crate::engine::naive::variables::VariableTable;
+use crate::engine::operation::{Function, Operation, Repeated, RepeatedAsync};
+use crate::engine::push::{CallSite, Prop, Push, RunContext, Var};
+use crate::engine::slow_path;
 use crate::engine::sync::{Guard, Lock};
-use crate::engine::threaded::core::rare;
-use crate::engine::threaded::fork::HeldForFork;
-use crate::engine::{
-    Engine, Event, Hook, OnComplete, Operation, Origin, Poll, Prop, Push, Repeated, RepeatedAsync,
-    RunContext, Step, Task, Var, all_differ, check_device, check_overwrites, check_push,
-    check_variables,
-};
+use crate::engine::task::Task;
+use crate::engine::threaded::{check_threads, set_size_without_effect};
+use crate::engine::token::OnComplete;
+use crate::engine::validate::check_variables;
+use crate::engine::validate::{all_distinct, check_device, check_overwrites, check_push};
 use crate::error::{Error, ErrorKind, Result, guarded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -24,14 +26,15 @@ use std::time::{Duration, Instant};
 /// How often a push that waits for a token polls.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Runs operations inside the push.
+/// Runs operations inside the push, on the pushing thread. Threads that share variables need the
+/// threaded engine: nothing keeps their operations apart here.
 pub struct NaiveEngine {
     vars: Lock<Vars>,
-    living: Living,
-    faults: Faults,
-    /// Bits that make a push look closer.
-    rare: AtomicU32,
-    hook: Lock<Option<Arc<dyn Hook>>>,
+    table: VariableTable,
+    errors: ErrorStates,
+    /// Flags of [`slow_path`].
+    slow_path: AtomicU32,
+    hook: HookSlot,
     hooked: AtomicU64,
     poll: fn() -> Result<()>,
     wait_timeout: Lock<Option<Duration>>,
@@ -39,17 +42,16 @@ pub struct NaiveEngine {
 }
 
 /// All locks of the engine, held over a fork.
-pub struct Held<'a> {
-    rare: &'a AtomicU32,
+struct Locks<'a> {
+    slow_path: &'a AtomicU32,
     hook: Guard<'a, Option<Arc<dyn Hook>>>,
     _rest: (Guard<'a, Vars>, Guard<'a, error_state::Table>, Guard<'a, Option<Duration>>),
 }
 
-impl Held<'_> {
-    /// The hook is the parent's.
-    pub fn release_in_child(mut self) {
-        std::mem::forget(self.hook.take());
-        self.rare.fetch_and(!rare::HOOK, Ordering::Relaxed);
+impl ForkLocks for Locks<'_> {
+    fn release_in_child(mut self: Box<Self>) {
+        std::mem::forget(self.hook.take()); // the parent's
+        self.slow_path.fetch_and(!slow_path::HOOK, Ordering::Relaxed);
     }
 }
 
@@ -59,11 +61,11 @@ impl Default for NaiveEngine {
     }
 }
 
-/// The error of a push with its name and line.
+/// Adds the name and line of a push to an error.
 #[cold]
-fn placed(error: Error, push: &Push<'_>) -> Error {
-    let origin = push.origin.and_then(|f| f());
-    error.in_operator(push.name).pushed_at(origin.as_deref().unwrap_or_default())
+fn with_place(error: Error, push: &Push<'_>) -> Error {
+    let call_site = push.call_site.and_then(|f| f());
+    error.in_operator(push.name).pushed_at(call_site.as_deref().unwrap_or_default())
 }
 
 fn slots(vars: &[Var]) -> impl Iterator<Item = u32> + '_ {
@@ -75,14 +77,15 @@ impl NaiveEngine {
         Self::default()
     }
 
-    /// With a function that is called about every 50 ms while a push waits for the token of its operation, and
-    /// whose error ends the push: the operation then counts as failed, whatever its token says later.
+    /// With a function that is called about every 50 ms while a push waits for the token of its
+    /// operation, and whose error ends the push: the operation then counts as failed, whatever its
+    /// token says later.
     pub fn with_poll(poll: fn() -> Result<()>) -> Self {
         NaiveEngine {
             vars: Lock::default(),
-            living: Living::new(),
-            faults: Faults::default(),
-            rare: AtomicU32::new(0),
+            table: VariableTable::new(),
+            errors: ErrorStates::default(),
+            slow_path: AtomicU32::new(0),
             hook: Lock::default(),
             hooked: AtomicU64::new(0),
             poll,
@@ -91,13 +94,13 @@ impl NaiveEngine {
         }
     }
 
-    /// An error if a variable of a push is not there.
+    /// Refuses a deleted variable.
     fn check_alive(&self, push: &Push<'_>) -> Result<()> {
         let mut named = push.reads.iter().chain(push.writes);
-        if named.all(|&v| self.living.has(v)) { Ok(()) } else { Err(self.explain(push)) }
+        if named.all(|&v| self.table.has(v)) { Ok(()) } else { Err(self.explain(push)) }
     }
 
-    /// Says what is wrong with the variables of a push.
+    /// The error for invalid variables of a push.
     #[cold]
     fn explain(&self, push: &Push<'_>) -> Error {
         explain(&self.vars.lock(), push.name, push.reads, push.writes)
@@ -109,115 +112,106 @@ impl NaiveEngine {
         self.check_alive(push)
     }
 
-    /// Does a look show that a push is right? Of those of few variables it does.
-    #[inline(always)]
-    fn is_plainly_right(&self, push: &Push<'_>) -> bool {
-        let has = |v: &Var| self.living.has(*v);
-        push.ctx.is_host()
-            && push.overwrites <= push.writes.len()
-            && match (push.reads, push.writes) {
-                ([], [w]) => has(w),
-                ([a], [w]) => a != w && has(a) && has(w),
-                ([a, b], [w]) => a != b && a != w && b != w && has(a) && has(b) && has(w),
-                _ => false,
-            }
-    }
-
-    /// The whole look at a push. An error says what it is refused for.
-    #[inline(never)]
+    /// Refuses a push with invalid arguments.
+    #[inline]
     fn check(&self, push: &Push<'_>) -> Result<()> {
         check_push(push)?;
-        match all_differ(push.reads, push.writes) {
+        match all_distinct(push.reads, push.writes) {
             true => self.check_alive(push),
             false => Err(self.explain(push)),
         }
     }
 
     fn find(&self, var: Var) -> Result<u32> {
-        if self.living.has(var) { Ok(var.number()) } else { Err(gone(var)) }
+        if self.table.has(var) { Ok(var.number()) } else { Err(deleted_variable(var)) }
     }
 
-    /// Those of `vars` that were not deleted while the operation ran.
-    fn left<'a>(&'a self, vars: &'a [Var]) -> impl Iterator<Item = u32> + 'a {
-        vars.iter().filter(|v| self.living.has(**v)).map(|v| v.number())
+    /// The variables that were not deleted while the operation ran.
+    fn live_writes<'a>(&'a self, vars: &'a [Var]) -> impl Iterator<Item = u32> + 'a {
+        vars.iter().filter(|v| self.table.has(**v)).map(|v| v.number())
     }
 
-    /// Runs an operation that was checked; its task is used up. An error: of the poll, of the time limit, or that of the
-    /// operation, where pushes raise it.
-    #[inline(always)]
-    fn execute(&self, task: &mut Task, push: &Push<'_>) -> Result<()> {
-        let rare = self.rare.load(Ordering::Relaxed);
-        let Some(function) = task.returning().filter(|_| rare == 0 && !self.faults.any()) else {
-            return self.execute_closely(task, push, rare);
+    /// Runs an operation that was checked. An error is the poll's, the time limit's, or the
+    /// operation's if pushes raise errors.
+    fn execute(&self, mut task: Task, push: &Push<'_>) -> Result<()> {
+        let flags = self.slow_path.load(Ordering::Relaxed);
+        let id = match flags & slow_path::HOOK {
+            0 => None,
+            _ => Some(self.hooked.fetch_add(1, Ordering::Relaxed)),
         };
-        let operation = Inside::new(self, push);
-        let entered = operation.enter();
-        let result = function.run(&RunContext { ctx: push.ctx, ..RunContext::default() });
-        drop(entered);
-        self.end(operation, result)
-    }
-
-    /// With a look at errors, shutdown and hook, and with a token where the operation ends by one.
-    #[cold]
-    #[inline(never)]
-    fn execute_closely(&self, task: &mut Task, push: &Push<'_>, rare: u32) -> Result<()> {
-        let id = (rare & rare::HOOK != 0).then(|| self.hooked.fetch_add(1, Ordering::Relaxed));
-        let tell = |event| {
-            let hook = id.and_then(|id| Some((id, self.hook.lock().clone()?)));
-            if let Some((id, hook)) = hook {
-                hook.event(Step { event, id, name: push.name, ctx: push.ctx });
-            }
-        };
-        tell(Event::Queued);
+        self.notify_hook(Event::Queued, id, push);
         let mut interrupt = Ok(());
-        let operation = Inside::new(self, push);
+        let operation = Running::new(self.id(), push);
         let entered = operation.enter();
-        let ended = match self.divert(push, rare) {
+        let skip = match flags != 0 || self.errors.any() {
+            true => self.skip_reason(push, flags),
+            false => None,
+        };
+        let ended = match skip {
             Some(inherited) => {
                 drop(entered);
-                drop(std::mem::replace(task, Task::nothing()));
-                drop(self.faults.spread(&inherited, self.left(push.writes)));
-                self.advance(push.writes);
-                match self.raises_in_push() && rare & rare::SHUT_DOWN == 0 {
-                    true => Err(inherited.0),
-                    false => Ok(()),
-                }
+                drop(task);
+                self.skip(push, inherited, flags)
             }
             None => {
-                tell(Event::Started);
-                let result = self.run(task, push, &operation, &mut interrupt);
+                self.notify_hook(Event::Started, id, push);
+                let result = self.run(&mut task, push, &operation, &mut interrupt);
                 drop(entered);
                 self.end(operation, result)
             }
         };
-        tell(Event::Finished);
+        self.notify_hook(Event::Finished, id, push);
         interrupt.and(ended)
+    }
+
+    /// Notifies the hook, if the operation has an id for it.
+    fn notify_hook(&self, event: Event, id: Option<u64>, push: &Push<'_>) {
+        let hook = id.and_then(|id| Some((id, self.hook.lock().clone()?)));
+        if let Some((id, hook)) = hook {
+            hook.event(HookEvent { event, id, name: push.name, ctx: push.ctx });
+        }
+    }
+
+    /// Completes an operation without running it.
+    #[cold]
+    fn skip(&self, push: &Push<'_>, inherited: Inherited, flags: u32) -> Result<()> {
+        drop(self.errors.spread(&inherited, self.live_writes(push.writes)));
+        self.advance(push.writes);
+        match self.raises_in_push() && flags & slow_path::SHUT_DOWN == 0 {
+            true => Err(inherited.0),
+            false => Ok(()),
+        }
+    }
+
+    /// The address that identifies this engine.
+    fn id(&self) -> *const () {
+        std::ptr::from_ref(self).cast()
     }
 
     fn raises_in_push(&self) -> bool {
         self.raises_in_push.load(Ordering::Relaxed)
     }
 
-    /// Does an error or the shutdown stop the operation? Then what it leaves instead of its result.
-    fn divert(&self, push: &Push<'_>, rare: u32) -> Option<Inherited> {
+    /// Returns the error that the operation leaves if an error or the shutdown skips it.
+    #[cold]
+    fn skip_reason(&self, push: &Push<'_>, flags: u32) -> Option<Inherited> {
         let inherited = match push.prop {
             Prop::DeleteVar => return None,
             Prop::NoSkip => None,
             _ => {
                 let sources = slots(push.reads).chain(slots(&push.writes[push.overwrites..]));
-                self.faults.inherited(sources)
+                self.errors.inherited(sources)
             }
         };
-        inherited.or_else(|| (rare & rare::SHUT_DOWN != 0).then(error_state::shut_down))
+        inherited.or_else(|| (flags & slow_path::SHUT_DOWN != 0).then(error_state::shut_down))
     }
 
-    /// What follows when an operation has run. An error: its own, where pushes raise it.
-    #[inline(always)]
-    fn end(&self, operation: Inside, result: Result<()>) -> Result<()> {
+    /// Completes an operation that has run. Returns its error if pushes raise errors.
+    fn end(&self, operation: Running, result: Result<()>) -> Result<()> {
         let push = operation.push();
         let ended = match result {
             Err(error) => self.fail(push, error),
-            Ok(()) if push.overwrites > 0 && self.faults.any() => {
+            Ok(()) if push.overwrites > 0 && self.errors.any() => {
                 self.heal(push);
                 Ok(())
             }
@@ -234,23 +228,23 @@ impl NaiveEngine {
     #[inline(never)]
     fn fail(&self, push: &Push<'_>, error: Error) -> Result<()> {
         let raises = self.raises_in_push() && !error.is_told();
-        let error = placed(if raises { error.told() } else { error }, push);
-        let failed = self.faults.failed(error);
-        drop(self.faults.spread(&failed, self.left(push.writes)));
+        let error = with_place(if raises { error.told() } else { error }, push);
+        let failed = self.errors.failed(error);
+        drop(self.errors.spread(&failed, self.live_writes(push.writes)));
         if raises { Err(failed.0) } else { Ok(()) }
     }
 
     #[cold]
     #[inline(never)]
     fn heal(&self, push: &Push<'_>) {
-        self.faults.heal(self.left(&push.writes[..push.overwrites]));
+        self.errors.heal(self.live_writes(&push.writes[..push.overwrites]));
     }
 
     #[inline(always)]
     fn advance(&self, writes: &[Var]) {
         match writes {
-            [w] => self.living.advance(*w), // as nearly always
-            _ => writes.iter().for_each(|&w| self.living.advance(w)),
+            [w] => self.table.advance(*w), // as nearly always
+            _ => writes.iter().for_each(|&w| self.table.advance(w)),
         }
     }
 
@@ -258,13 +252,13 @@ impl NaiveEngine {
         &self,
         task: &mut Task,
         push: &Push<'_>,
-        operation: &Inside,
+        operation: &Running,
         interrupt: &mut Result<()>,
     ) -> Result<()> {
         let run = RunContext { ctx: push.ctx, ..RunContext::default() };
         let mut done = None;
         let token = || {
-            let place = Place::default();
+            let place = TokenResult::default();
             operation.ends_by(&place);
             done = Some(place.clone());
             OnComplete::new(move |result| {
@@ -282,7 +276,7 @@ impl NaiveEngine {
     #[cold]
     fn wait_for_token(
         &self,
-        place: &Place,
+        place: &TokenResult,
         push: &Push<'_>,
         interrupt: &mut Result<()>,
     ) -> Result<()> {
@@ -301,13 +295,13 @@ impl NaiveEngine {
         }
     }
 
-    /// An error if a push waits for its token for longer than is allowed.
+    /// Refuses to wait longer than the limit for a token.
     fn check_time(&self, begun: Instant, push: &Push<'_>) -> Result<()> {
         let limit = *self.wait_timeout.lock();
         let Some(limit) = limit.filter(|limit| begun.elapsed() >= *limit) else { return Ok(()) };
         let seconds = limit.as_secs_f64();
-        let text = format!("nobody has completed the operation within {seconds} s");
-        Err(placed(Error::new(ErrorKind::Interrupted, text), push))
+        let text = format!("the operation was not completed within {seconds} s");
+        Err(with_place(Error::new(ErrorKind::Interrupted, text), push))
     }
 
     #[cold]
@@ -316,10 +310,10 @@ impl NaiveEngine {
         deletions.into_iter().for_each(|d| self.delete(d));
     }
 
-    /// The end of a buried variable.
+    /// Deletes a variable that no handle finds any more.
     fn delete(&self, (i, last): Deletion) {
-        let carried = self.faults.forget(i);
-        self.vars.lock().recycle(i);
+        let carried = self.errors.forget(i);
+        self.vars.lock().free(i);
         drop(carried);
         if let Some(last) = last {
             let _ = guarded(|| {
@@ -329,11 +323,11 @@ impl NaiveEngine {
         }
     }
 
-    /// Raises the first unreported error of what the running operation has pushed, and marks the others as
-    /// reported. Errors of strangers are left to those who wait for them.
+    /// Raises the first unreported error of what the running operation has pushed, and marks the
+    /// others as reported. Other errors are left to the waits for their variables.
     fn raise_own(&self, written: &[Var]) -> Result<()> {
         let errors: Vec<Error> =
-            self.left(written).filter_map(|i| self.faults.raise(i).err()).collect();
+            self.live_writes(written).filter_map(|i| self.errors.raise(i).err()).collect();
         errors.into_iter().next().map_or(Ok(()), Err)
     }
 }
@@ -342,13 +336,13 @@ impl Engine for NaiveEngine {
     fn new_variable(&self) -> Var {
         let mut vars = self.vars.lock();
         let var = vars.create();
-        self.living.add(var);
+        self.table.add(var);
         var
     }
 
     fn new_token(&self) -> Var {
         let token = self.new_variable();
-        self.faults.is_token(token.0 as u32);
+        self.errors.add_token(token.0 as u32);
         token
     }
 
@@ -356,22 +350,18 @@ impl Engine for NaiveEngine {
         {
             let mut vars = self.vars.lock();
             let Some(i) = vars.find(var) else { return false };
-            vars.bury(i);
-            self.living.remove(var);
+            vars.mark_deleted(i);
+            self.table.remove(var);
         }
-        if let Some(now) = current::postpone(self, var, last) {
+        if let Some(now) = current::postpone(self.id(), var, last) {
             self.delete(now);
         }
         true
     }
 
-    fn push(&self, mut task: Task, push: Push<'_>) -> Result<()> {
-        if !self.is_plainly_right(&push) {
-            self.check(&push)?;
-        }
-        let ran = self.execute(&mut task, &push);
-        std::mem::forget(task); // in which nothing is left
-        ran
+    fn push(&self, task: Task, push: Push<'_>) -> Result<()> {
+        self.check(&push)?;
+        self.execute(task, &push)
     }
 
     fn new_operation(&self, run: Repeated, push: Push<'_>) -> Result<Operation> {
@@ -389,14 +379,13 @@ impl Engine for NaiveEngine {
         operation: &Operation,
         ctx: Context,
         priority: i32,
-        origin: Option<Origin<'_>>,
+        call_site: Option<CallSite<'_>>,
     ) -> Result<()> {
-        let o = operation.inner();
-        o.check_live()?;
-        check_device(&o.name, ctx)?;
-        let push = Push { origin, ..o.push(ctx, priority) };
+        operation.check_live()?;
+        let push = Push { call_site, ..operation.push(ctx, priority) };
+        check_device(push.name, ctx)?;
         self.check_alive(&push)?;
-        self.execute(&mut operation.task(), &push)
+        self.execute(operation.task(), &push)
     }
 
     fn delete_operation(&self, operation: Operation) {
@@ -405,34 +394,34 @@ impl Engine for NaiveEngine {
 
     fn wait_for_var(&self, var: Var, _: Poll<'_>) -> Result<()> {
         let i = self.find(var)?;
-        current::check_wait(self, var, true)?;
-        self.faults.raise(i)
+        current::check_wait(self.id(), var, true)?;
+        self.errors.raise(i)
     }
 
     fn wait_to_read(&self, var: Var, _: Poll<'_>) -> Result<()> {
         let i = self.find(var)?;
-        current::check_wait(self, var, false)?;
-        self.faults.raise(i)
+        current::check_wait(self.id(), var, false)?;
+        self.errors.raise(i)
     }
 
     fn wait_for_all(&self, _: Poll<'_>) -> Result<()> {
-        match current::own_written(self) {
+        match current::own_written(self.id()) {
             Some(written) => self.raise_own(&written),
-            None => self.faults.raise_all(),
+            None => self.errors.raise_all(),
         }
     }
 
     fn poisoned(&self, var: Var) -> Option<Error> {
-        self.faults.poisoned(self.find(var).ok()?)
+        self.errors.poisoned(self.find(var).ok()?)
     }
 
     fn take_error(&self, var: Var) -> Option<Error> {
-        self.faults.raise(self.find(var).ok()?).err()
+        self.errors.raise(self.find(var).ok()?).err()
     }
 
-    fn with_quiet(&self, reads: &[Var], writes: &[Var], f: &mut dyn FnMut()) -> bool {
-        let is_quiet = |&v: &Var| self.living.has(v) && self.poisoned(v).is_none();
-        if self.rare.load(Ordering::Relaxed) != 0 || !reads.iter().chain(writes).all(is_quiet) {
+    fn try_run_exclusive(&self, reads: &[Var], writes: &[Var], f: &mut dyn FnMut()) -> bool {
+        let is_idle = |&v: &Var| self.table.has(v) && self.poisoned(v).is_none();
+        if self.slow_path.load(Ordering::Relaxed) != 0 || !reads.iter().chain(writes).all(is_idle) {
             return false;
         }
         f();
@@ -441,11 +430,11 @@ impl Engine for NaiveEngine {
     }
 
     fn version(&self, var: Var) -> u64 {
-        self.living.version(var).unwrap_or(0)
+        self.table.version(var).unwrap_or(0)
     }
 
     fn set_bulk_size(&self, size: usize) -> Result<usize> {
-        Ok(crate::engine::threaded::bulk::set_size_without_effect(size))
+        Ok(set_size_without_effect(size))
     }
 
     fn runs_inside_push(&self) -> bool {
@@ -457,12 +446,12 @@ impl Engine for NaiveEngine {
     }
 
     fn set_num_threads(&self, n: usize) -> Result<()> {
-        crate::engine::threaded::pool::check_threads(n)
+        check_threads(n)
     }
 
     fn stop(&self, _: Poll<'_>) -> Result<()> {
-        if current::is_running(self) {
-            return Err(crate::engine::threaded::wait::stops_itself());
+        if current::is_running(self.id()) {
+            return Err(stops_itself());
         }
         Ok(())
     }
@@ -470,7 +459,7 @@ impl Engine for NaiveEngine {
     fn start(&self) {}
 
     fn set_hook(&self, hook: Option<Arc<dyn Hook>>) {
-        hook::set(&self.hook, &self.rare, hook);
+        hook::install(&self.hook, &self.slow_path, hook);
     }
 
     fn set_wait_timeout(&self, limit: Option<Duration>) {
@@ -482,15 +471,15 @@ impl Engine for NaiveEngine {
     }
 
     fn is_hooked(&self) -> bool {
-        self.rare.load(Ordering::Relaxed) & rare::HOOK != 0
+        self.slow_path.load(Ordering::Relaxed) & slow_path::HOOK != 0
     }
 
     fn before_fork(&self) -> HeldForFork<'_> {
-        let _rest = (self.vars.lock(), self.faults.hold(), self.wait_timeout.lock());
-        HeldForFork::of_naive(Held { rare: &self.rare, hook: self.hook.lock(), _rest })
+        let _rest = (self.vars.lock(), self.errors.lock_for_fork(), self.wait_timeout.lock());
+        HeldForFork::new(Locks { slow_path: &self.slow_path, hook: self.hook.lock(), _rest })
     }
 
     fn notify_shutdown(&self) {
-        self.rare.fetch_or(rare::SHUT_DOWN, Ordering::Relaxed);
+        self.slow_path.fetch_or(slow_path::SHUT_DOWN, Ordering::Relaxed);
     }
 }

@@ -1,5 +1,7 @@
 //! The naive engine: runs every operation inside its push, for debugging.
 
-pub mod current;
-pub mod engine;
-pub mod variables;
+mod current;
+mod engine;
+mod variables;
+
+pub use engine::NaiveEngine;

@@ -1,73 +1,74 @@
-//! Which variables of a naive engine are alive, and how often each was written: asked without a lock, in one place
-//! of memory for each variable.
+//! The variables of a naive engine: which are alive, and how often each was written. Read without a
+//! lock, from one record per variable.
 
-use crate::engine::Var;
-use crate::engine::data::variables::MOST;
-use crate::engine::data::virtual_array::Reserved;
+use crate::engine::data::variables::MAX;
+use crate::engine::data::virtual_array::VirtualArray;
+use crate::engine::push::Var;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[repr(C, align(16))]
-struct Entry {
-    /// The variable that has the slot, or [`NOBODY`].
+struct Record {
+    /// The live variable with this index, or [`NO_VARIABLE`].
     var: AtomicU64,
     version: AtomicU64,
 }
 
-impl Entry {
+impl Record {
     #[inline(always)]
     fn is_of(&self, var: Var) -> bool {
         self.var.load(Ordering::Acquire) == var.0
     }
 }
 
-/// No variable is this one. (Nor is one whose slot was never given away the zero of fresh memory, but for slot 0.)
-const NOBODY: u64 = u64::MAX;
+/// Not a variable. Fresh memory is zero, which is not one either, except at index 0.
+const NO_VARIABLE: u64 = u64::MAX;
 
-/// One entry for each slot. Who adds or removes a variable holds the lock of the variables.
-pub struct Living(Reserved<Entry>);
+/// One record per variable. Adding and removing requires the lock of the variables.
+pub struct VariableTable(VirtualArray<Record>);
 
-impl Living {
+impl VariableTable {
     pub fn new() -> Self {
-        let living = Living(Reserved::new(MOST));
-        living.remove(Var(0));
-        living
+        let table = VariableTable(VirtualArray::new(MAX));
+        table.remove(Var(0));
+        table
     }
 
     #[inline(always)]
-    fn entry(&self, var: Var) -> &Entry {
-        // SAFETY: all of the reservation is zeroed memory, and zero is a valid value.
+    fn record(&self, var: Var) -> &Record {
+        // SAFETY: the reservation is zeroed memory, and zero is a valid value.
         unsafe { &*self.0.get(var.0 as u32 as usize) }
     }
 
     /// A new variable has version 0.
     pub fn add(&self, var: Var) {
-        let entry = self.entry(var);
-        entry.version.store(0, Ordering::Relaxed);
-        entry.var.store(var.0, Ordering::Release);
+        let record = self.record(var);
+        record.version.store(0, Ordering::Relaxed);
+        record.var.store(var.0, Ordering::Release);
     }
 
     pub fn remove(&self, var: Var) {
-        self.entry(var).var.store(NOBODY, Ordering::Release);
+        self.record(var).var.store(NO_VARIABLE, Ordering::Release);
     }
 
     #[inline(always)]
     pub fn has(&self, var: Var) -> bool {
-        self.entry(var).is_of(var)
+        self.record(var).is_of(var)
     }
 
-    /// Completed writes; `None` if it is deleted.
+    /// The number of completed writes; `None` if the variable is deleted.
     pub fn version(&self, var: Var) -> Option<u64> {
-        let entry = self.entry(var);
-        entry.is_of(var).then(|| entry.version.load(Ordering::Relaxed))
+        let record = self.record(var);
+        record.is_of(var).then(|| record.version.load(Ordering::Relaxed))
     }
 
-    /// One more write, unless it is deleted. (Writers of one variable never overlap, so a load and a store suffice.)
+    /// Counts a write, unless the variable is deleted. Writers never overlap, so a load and a store
+    /// suffice.
     #[inline(always)]
     pub fn advance(&self, var: Var) {
-        let entry = self.entry(var);
-        if entry.is_of(var) {
-            let version = entry.version.load(Ordering::Relaxed);
-            entry.version.store(version + 1, Ordering::Relaxed);
+        let record = self.record(var);
+        if record.is_of(var) {
+            let version = record.version.load(Ordering::Relaxed);
+            record.version.store(version + 1, Ordering::Relaxed);
         }
     }
 }
@@ -78,15 +79,15 @@ mod tests {
 
     #[test]
     fn a_write_counts_for_the_variable_that_began_it() {
-        let (living, first, second) = (Living::new(), Var(0), Var(1 << 32));
-        assert!(!living.has(first), "the slot is not taken");
-        living.add(first);
-        living.advance(first);
-        assert_eq!(living.version(first), Some(1));
-        living.remove(first);
-        assert_eq!(living.version(first), None);
-        living.add(second); // in the same slot
-        living.advance(first);
-        assert_eq!((living.version(first), living.version(second)), (None, Some(0)));
+        let (table, first, second) = (VariableTable::new(), Var(0), Var(1 << 32));
+        assert!(!table.has(first), "the slot is not taken");
+        table.add(first);
+        table.advance(first);
+        assert_eq!(table.version(first), Some(1));
+        table.remove(first);
+        assert_eq!(table.version(first), None);
+        table.add(second); // in the same slot
+        table.advance(first);
+        assert_eq!((table.version(first), table.version(second)), (None, Some(0)));
     }
 }

@@ -1,106 +1,59 @@
 //! Bulk mode: consecutive pushes of one thread become one operation.
 //!
-//! While a thread's bulk size is not zero, its ordinary pushes (no priority, no special property, a function that
-//! ends by returning) are gathered and pushed together: when there are as many as the size says, when the device
-//! changes, before any other push or deletion, before a wait or a look at data, when the size becomes
-//! smaller, before a fork, and when the thread ends. The functions run in order, on one thread. If one fails the rest is
-//! skipped, and everything that any of them writes carries the error, as if they were one function.
+//! While a thread's bulk size is above one, its ordinary pushes (no priority, no special property,
+//! a function that ends by returning) are gathered and pushed together: when the size is reached or
+//! lowered, when the device changes, before any other push or deletion, before a wait or a read of
+//! data, before a fork, and when the thread ends. The functions run in order on one thread. If one
+//! fails, the rest is skipped, and everything that any of them writes carries the error, as if they
+//! were one function.
 
 use crate::context::Context;
+use crate::engine::access::AccessSet;
 use crate::engine::data::variables::explain;
+use crate::engine::engine::Engine;
+use crate::engine::push::{Prop, Push, RunContext, Var};
+use crate::engine::task::Task;
 use crate::engine::threaded::core::Core;
 use crate::engine::threaded::current;
-use crate::engine::{OnComplete, Prop, Push, RunContext, Task, Var};
+use crate::engine::token::OnComplete;
+use crate::engine::validate::MAX_VARIABLES;
 use crate::error::{Error, Result};
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Weak};
 
-/// The variables of several operations that run as one: each once, and how it is used.
-#[derive(Default)]
-pub struct Union {
-    vars: Vec<Use>,
-    /// Where in `vars` the variable of a slot is, if `vars` has it there.
-    places: Vec<u32>,
-}
-
-struct Use {
-    var: Var,
-    is_written: bool,
-    /// Its first use overwrites it whole, so what was there does not matter.
-    is_overwritten: bool,
-}
-
-impl Union {
-    /// Adds the variables of the next operation.
-    pub fn add(&mut self, reads: &[Var], writes: &[Var], overwrites: usize) {
-        reads.iter().for_each(|&v| self.add_one(v, false, false));
-        writes.iter().enumerate().for_each(|(i, &v)| self.add_one(v, true, i < overwrites));
-    }
-
-    fn add_one(&mut self, var: Var, is_written: bool, is_overwritten: bool) {
-        let slot = var.0 as u32 as usize;
-        if slot >= self.places.len() {
-            self.places.resize((slot + 1).next_power_of_two(), 0);
-        }
-        let place = &mut self.places[slot];
-        match self.vars.get_mut(*place as usize) {
-            Some(known) if known.var == var => known.is_written |= is_written,
-            _ => {
-                *place = self.vars.len() as u32;
-                self.vars.push(Use { var, is_written, is_overwritten });
-            }
-        }
-    }
-
-    /// Reads, writes, and how many of the first writes are overwritten whole. Empties the union.
-    pub fn take(&mut self) -> (Vec<Var>, Vec<Var>, usize) {
-        let of = |written: bool, whole: bool| {
-            let fits =
-                move |u: &&Use| u.is_written == written && (!written || u.is_overwritten == whole);
-            self.vars.iter().filter(fits).map(|u| u.var)
-        };
-        let reads = of(false, false).collect();
-        let mut writes: Vec<Var> = of(true, true).collect();
-        let overwrites = writes.len();
-        writes.extend(of(true, false));
-        self.vars.clear();
-        (reads, writes, overwrites)
-    }
-}
-
 /// One gathered function.
-struct Step {
+struct GatheredCall {
     task: Task,
     name: Box<str>,
-    origin: Option<Arc<str>>,
+    call_site: Option<Arc<str>>,
     is_cheap: bool,
 }
 
-/// Gathered functions that the origin of their operation tells, at most.
-const MOST_TOLD: usize = 8;
+/// Batch functions that the origin of their operation tells, at most.
+const MAX_LISTED: usize = 8;
 
-/// `one (file:3), two (file:4) and 5 more`: the steps, as the origin of the operation that they become. None if
-/// there is no line among them.
-fn origin_of(steps: &[Step]) -> Option<Arc<str>> {
-    steps.iter().find(|s| s.origin.is_some())?;
+/// `one (file:3), two (file:4) and 5 more`: the calls, as the origin of the operation that they
+/// become. None if there is no line among them.
+fn call_sites_of(calls: &[GatheredCall]) -> Option<Arc<str>> {
+    calls.iter().find(|s| s.call_site.is_some())?;
     let mut text = String::new();
-    for (i, Step { name, origin, .. }) in steps.iter().take(MOST_TOLD).enumerate() {
+    for (i, GatheredCall { name, call_site, .. }) in calls.iter().take(MAX_LISTED).enumerate() {
         text += if i > 0 { ", " } else { "" };
         text += name;
-        if let Some(origin) = origin {
-            text.extend([" (", origin, ")"]);
+        if let Some(call_site) = call_site {
+            text.extend([" (", call_site, ")"]);
         }
     }
-    if steps.len() > MOST_TOLD {
-        text += &format!(" and {} more", steps.len() - MOST_TOLD);
+    if calls.len() > MAX_LISTED {
+        text += &format!(" and {} more", calls.len() - MAX_LISTED);
     }
     Some(text.into())
 }
 
-/// The error of a step with its name and line.
+/// Adds the name and line of a gathered function to its error.
 #[cold]
-fn placed(error: Error, name: &str, origin: Option<&str>) -> Error {
-    error.in_operator(name).pushed_at(origin.unwrap_or_default())
+fn with_place(error: Error, name: &str, call_site: Option<&str>) -> Error {
+    error.in_operator(name).pushed_at(call_site.unwrap_or_default())
 }
 
 /// What one thread gathers for one engine.
@@ -108,44 +61,44 @@ struct Bulk {
     core: Weak<Core>,
     size: usize,
     ctx: Context,
-    steps: Vec<Step>,
-    union: Union,
+    calls: Vec<GatheredCall>,
+    accesses: AccessSet,
 }
 
 impl Bulk {
-    /// The operation gathered so far.
-    fn take(&mut self) -> Option<Gathered> {
-        let steps = std::mem::take(&mut self.steps);
-        (!steps.is_empty()).then(|| Gathered { steps, ctx: self.ctx, vars: self.union.take() })
+    /// Takes the operation gathered so far.
+    fn take(&mut self) -> Option<Batch> {
+        let calls = std::mem::take(&mut self.calls);
+        (!calls.is_empty()).then(|| Batch { calls, ctx: self.ctx, vars: self.accesses.take() })
     }
 }
 
-struct Gathered {
-    steps: Vec<Step>,
+struct Batch {
+    calls: Vec<GatheredCall>,
     ctx: Context,
     vars: (Vec<Var>, Vec<Var>, usize),
 }
 
-impl Gathered {
+impl Batch {
     fn push(self, core: &Core) -> Result<()> {
         let (reads, writes, overwrites) = &self.vars;
-        let steps = self.steps;
-        let origin = origin_of(&steps);
+        let calls = self.calls;
+        let call_site = call_sites_of(&calls);
         let push = Push {
             ctx: self.ctx,
             overwrites: *overwrites,
-            // To start functions that run elsewhere is short, however many they are.
-            cheap: steps.iter().all(|s| s.is_cheap && s.task.is_asynchronous()),
-            origin: Some(&|| origin.clone()),
+            // Starting functions that are handed off is cheap, however many they are.
+            cheap: calls.iter().all(|s| s.is_cheap && s.task.is_asynchronous()),
+            call_site: Some(&|| call_site.clone()),
             ..Push::new("ImperativeBulk", reads, writes)
         };
-        let mut task = if steps.iter().any(|s| s.task.is_asynchronous()) {
-            Task::asynchronous(move |run, token| run_rest(steps.into_iter(), *run, token))
+        let mut task = if calls.iter().any(|s| s.task.is_asynchronous()) {
+            Task::asynchronous(move |run, token| run_remaining(calls.into_iter(), *run, token))
         } else {
             Task::sync(move |run| {
                 let run = RunContext { is_bulk: true, ..*run };
-                steps.into_iter().try_for_each(|Step { task, name, origin, .. }| {
-                    task.run_sync(&run).map_err(|e| placed(e, &name, origin.as_deref()))
+                calls.into_iter().try_for_each(|GatheredCall { task, name, call_site, .. }| {
+                    task.run_sync(&run).map_err(|e| with_place(e, &name, call_site.as_deref()))
                 })
             })
         };
@@ -153,42 +106,43 @@ impl Gathered {
     }
 }
 
-/// Runs the steps one after the other; one that ends by its token is followed by the rest when it is completed.
-fn run_rest(mut steps: std::vec::IntoIter<Step>, run: RunContext, token: OnComplete) {
+/// Runs the calls one after the other; one that ends by its token is followed by the rest when it
+/// is completed.
+fn run_remaining(mut calls: std::vec::IntoIter<GatheredCall>, run: RunContext, token: OnComplete) {
     let run = RunContext { is_bulk: true, ..run };
-    while let Some(Step { task, name, origin, .. }) = steps.next() {
+    while let Some(GatheredCall { task, name, call_site, .. }) = calls.next() {
         if task.is_asynchronous() {
             let mark = token.mark();
             let go_on = move |result: Result<()>| match result {
-                Ok(()) => run_rest(steps, run, token),
-                Err(e) => token.complete(Err(placed(e, &name, origin.as_deref()))),
+                Ok(()) => run_remaining(calls, run, token),
+                Err(e) => token.complete(Err(with_place(e, &name, call_site.as_deref()))),
             };
             task.run_asynchronous(&run, OnComplete::marked(mark, go_on));
             return;
         }
         if let Err(e) = task.run_sync(&run) {
-            return token.complete(Err(placed(e, &name, origin.as_deref())));
+            return token.complete(Err(with_place(e, &name, call_site.as_deref())));
         }
     }
     token.complete(Ok(()));
 }
 
-/// The bulks of one thread, one for each engine that it bulks for.
+/// The bulks of one thread, one per engine.
 struct Bulks(RefCell<Vec<Bulk>>);
 
 impl Drop for Bulks {
-    /// The thread ends: nothing gathered is lost.
+    /// The thread ends: pushes what it has gathered.
     fn drop(&mut self) {
         for bulk in self.0.get_mut() {
             if let (Some(core), Some(gathered)) = (bulk.core.upgrade(), bulk.take()) {
-                let _ = gathered.push(&core); // out of memory: nobody is left to be told
+                let _ = gathered.push(&core); // fails if the slab is full; there is no caller to report to
             }
         }
     }
 }
 
 thread_local! {
-    /// Has this thread a bulk size for any engine? All that a push looks at while it has not.
+    /// True if this thread has a bulk size for any engine: the only check of a push otherwise.
     static IS_ON: Cell<bool> = const { Cell::new(false) };
     static BULKS: Bulks = const { Bulks(RefCell::new(Vec::new())) };
     static WITHOUT_EFFECT: Cell<usize> = const { Cell::new(0) };
@@ -202,16 +156,16 @@ fn with_bulk<R>(core: &Core, f: impl FnOnce(&mut Bulk) -> R) -> Option<R> {
     BULKS.try_with(within).ok().flatten()
 }
 
-/// Keeps a bulk size that changes nothing, for engines that run inside the push.
+/// Stores a bulk size without effect, for engines that run operations inside the push.
 pub fn set_size_without_effect(size: usize) -> usize {
     WITHOUT_EFFECT.replace(size)
 }
 
 impl Core {
-    /// Sets this thread's bulk size and gives the one before.
+    /// Sets this thread's bulk size and returns the previous one.
     pub fn set_bulk_size(&self, size: usize) -> Result<usize> {
         let change = |bulk: &mut Bulk| {
-            let gathered = if bulk.steps.len() >= size { bulk.take() } else { None };
+            let gathered = if bulk.calls.len() >= size { bulk.take() } else { None };
             (std::mem::replace(&mut bulk.size, size), gathered)
         };
         if let Some((before, gathered)) = with_bulk(self, change) {
@@ -223,11 +177,11 @@ impl Core {
         }
         if size > 0 {
             let core = Arc::downgrade(&self.handle());
-            let (ctx, steps, union) = Default::default();
+            let (ctx, calls, accesses) = Default::default();
             let add = |bulks: &Bulks| {
                 let mut bulks = bulks.0.borrow_mut();
                 bulks.retain(|b| b.core.strong_count() > 0);
-                bulks.push(Bulk { core, size, ctx, steps, union });
+                bulks.push(Bulk { core, size, ctx, calls, accesses });
             };
             if BULKS.try_with(add).is_ok() {
                 IS_ON.set(true);
@@ -236,7 +190,7 @@ impl Core {
         Ok(0)
     }
 
-    /// This thread gathers no more for this engine, so that its pushes need not ask.
+    /// Removes this thread's bulk for this engine, so that its pushes skip the check.
     fn end_bulk(&self) {
         let forget = |bulks: &Bulks| {
             let mut bulks = bulks.0.borrow_mut();
@@ -260,13 +214,13 @@ impl Core {
         }
     }
 
-    /// Has this thread gathered anything?
+    /// Returns true if this thread has gathered anything.
     #[inline]
     pub fn has_gathered(&self) -> bool {
-        IS_ON.get() && with_bulk(self, |b| !b.steps.is_empty()).unwrap_or(false)
+        IS_ON.get() && with_bulk(self, |b| !b.calls.is_empty()).unwrap_or(false)
     }
 
-    /// Pushes, through the bulk if this thread has one.
+    /// Pushes, or gathers if this thread has a bulk.
     #[inline]
     pub fn push_or_gather(&self, task: &mut Task, push: &Push<'_>) -> Result<()> {
         if IS_ON.get() { self.push_in_bulk(task, push) } else { self.push_task(task, push) }
@@ -281,10 +235,10 @@ impl Core {
         }
     }
 
-    /// The task comes back if it is to be pushed as it is.
+    /// Gathers a task, or returns it if it cannot be gathered.
     fn gather(&self, task: Task, push: &Push<'_>) -> Result<Option<Task>> {
-        if !current::running(self).is_empty() {
-            return Ok(Some(task)); // what an operation pushes is no part of a bulk around it
+        if !current::running(self.id()).is_empty() {
+            return Ok(Some(task)); // pushes of a running operation are not gathered
         }
         let fits = task.ends_by_returning() && push.prop == Prop::Normal && push.priority == 0;
         if !fits || with_bulk(self, |b| b.size).unwrap_or(0) <= 1 {
@@ -299,23 +253,22 @@ impl Core {
                 return Err(explain(&state.vars, push.name, push.reads, push.writes));
             }
         }
-        let room =
-            crate::engine::MOST_VARIABLES.saturating_sub(push.reads.len() + push.writes.len());
-        let ends = |b: &mut Bulk| b.ctx != push.ctx || b.union.vars.len() > room;
-        if with_bulk(self, |b| !b.steps.is_empty() && ends(b)).unwrap_or(false) {
+        let room = MAX_VARIABLES.saturating_sub(push.reads.len() + push.writes.len());
+        let ends = |b: &mut Bulk| b.ctx != push.ctx || b.accesses.len() > room;
+        if with_bulk(self, |b| !b.calls.is_empty() && ends(b)).unwrap_or(false) {
             self.flush_bulk()?;
         }
-        let step = Step {
+        let step = GatheredCall {
             task,
             name: push.name.into(),
-            origin: push.origin.and_then(|line| line()),
+            call_site: push.call_site.and_then(|line| line()),
             is_cheap: push.cheap,
         };
         let add = |bulk: &mut Bulk| {
             bulk.ctx = push.ctx;
-            bulk.union.add(push.reads, push.writes, push.overwrites);
-            bulk.steps.push(step);
-            if bulk.steps.len() >= bulk.size { bulk.take() } else { None }
+            bulk.accesses.add(push.reads, push.writes, push.overwrites);
+            bulk.calls.push(step);
+            if bulk.calls.len() >= bulk.size { bulk.take() } else { None }
         };
         match with_bulk(self, add).flatten() {
             Some(gathered) => gathered.push(self).map(|()| None),
@@ -324,24 +277,57 @@ impl Core {
     }
 }
 
-/// Sets the bulk size of the calling thread for as long as it lives; see [`bulk`](crate::engine::bulk).
+/// Gathers the calling thread's pushes, up to `size` per operation, until the scope is dropped.
+///
+/// Only ordinary pushes are gathered: no priority, no special property, and a function that ends by
+/// returning. They are pushed when `size` are gathered, and before anything on this thread that
+/// could observe the difference: another kind of push, a deletion, a wait, a read of data. If one
+/// of the functions fails, the rest of its operation is skipped and everything that the operation
+/// writes is poisoned.
+///
+/// ```
+/// use rsnet::engine::{Engine, Push, Task, ThreadedEngine, bulk, patiently};
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+/// use std::sync::Arc;
+///
+/// // 1,000 lines of a log are counted in operations of 100 lines.
+/// let engine = ThreadedEngine::new();
+/// let (log, count) = (engine.new_variable(), Arc::new(AtomicUsize::new(0)));
+/// let scope = bulk(&engine, 100)?;
+/// for _ in 0..1000 {
+///     let count = count.clone();
+///     let task = Task::sync(move |run| {
+///         assert!(run.is_bulk);
+///         count.fetch_add(1, Ordering::Relaxed);
+///         Ok(())
+///     });
+///     engine.push(task, Push::new("count", &[], &[log]))?;
+/// }
+/// drop(scope);
+/// engine.wait_for_var(log, &mut patiently())?;
+/// assert_eq!(count.load(Ordering::Relaxed), 1000);
+/// assert_eq!(engine.version(log), 10);
+/// # Ok::<(), rsnet::Error>(())
+/// ```
+pub fn bulk(engine: &dyn Engine, size: usize) -> Result<BulkScope<'_>> {
+    BulkScope::new(engine, size)
+}
+
+/// Sets the bulk size of the calling thread until it is dropped; see [`bulk`].
 pub struct BulkScope<'a> {
-    engine: &'a dyn crate::engine::Engine,
+    engine: &'a dyn Engine,
     before: usize,
 }
 
 impl<'a> BulkScope<'a> {
-    pub(in crate::engine) fn new(
-        engine: &'a dyn crate::engine::Engine,
-        size: usize,
-    ) -> Result<Self> {
+    pub(in crate::engine) fn new(engine: &'a dyn Engine, size: usize) -> Result<Self> {
         Ok(BulkScope { engine, before: engine.set_bulk_size(size)? })
     }
 }
 
 impl Drop for BulkScope<'_> {
     fn drop(&mut self) {
-        // What a flush can fail by is want of memory for tasks; then the functions are dropped unrun.
+        // A flush fails only if the slab is full; the functions are then dropped without being run.
         let _ = self.engine.set_bulk_size(self.before);
     }
 }
@@ -349,10 +335,11 @@ impl Drop for BulkScope<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::IS_ON;
-    use crate::engine::{ThreadedEngine, bulk};
+    use super::bulk;
+    use crate::engine::ThreadedEngine;
 
     #[test]
-    fn pushes_ask_for_bulks_only_while_there_are_some() {
+    fn pushes_check_for_bulks_only_while_there_are_some() {
         let (one, two) = (ThreadedEngine::with_threads(1), ThreadedEngine::with_threads(1));
         let outer = bulk(&one, 10).unwrap();
         drop(bulk(&two, 5).unwrap());

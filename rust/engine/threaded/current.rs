@@ -1,11 +1,12 @@
-//! What runs on this thread: the operations whose functions are on its stack.
+//! The stack of current operations of each thread.
 //!
-//! A wait looks here, so that an operation that would wait for itself gets an error instead of a hang,
-//! and so that `wait_for_all` inside an operation covers what that operation pushed, and its errors only.
+//! Waits consult it, so that an operation that would wait for itself gets an error instead of a
+//! hang, and so that `wait_for_all` inside an operation covers what that operation pushed, and its
+//! errors only.
 
-use crate::engine::Var;
-use crate::engine::data::task_slab::TaskRef;
-use crate::engine::threaded::core::Core;
+use crate::engine::access::append_written;
+use crate::engine::data::slot::TaskRef;
+use crate::engine::push::Var;
 use std::cell::{Cell, RefCell};
 use std::ptr;
 
@@ -29,11 +30,11 @@ fn replace_top(frame: *const Frame) -> *const Frame {
 
 /// One entry of the stack. Lives on the stack of the thread that runs the operation.
 pub struct Frame {
-    core: *const Core,
+    engine: *const (),
     task: Cell<TaskRef>,
-    /// A compute thread's own frame, used for all its operations one after the other.
+    /// A compute thread's frame, reused for all its operations.
     is_worker: bool,
-    /// What the operation has pushed so far; not kept on compute threads, where waits are errors.
+    /// The pushes of the operation so far; not recorded on compute threads, where waits are errors.
     pushed: RefCell<Option<Box<Pushed>>>,
     below: *const Frame,
 }
@@ -46,8 +47,8 @@ struct Pushed {
 }
 
 impl Frame {
-    pub fn new(core: *const Core, task: TaskRef, is_worker: bool) -> Self {
-        Frame { core, task: Cell::new(task), is_worker, pushed: RefCell::default(), below: top() }
+    pub fn new(engine: *const (), task: TaskRef, is_worker: bool) -> Self {
+        Frame { engine, task: Cell::new(task), is_worker, pushed: RefCell::default(), below: top() }
     }
 
     #[inline]
@@ -55,7 +56,7 @@ impl Frame {
         self.task.set(task);
     }
 
-    /// Runs `f` with this frame on top.
+    /// Runs `f` with this frame on top of the stack.
     #[inline]
     pub fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
         struct Leave(*const Frame);
@@ -69,14 +70,14 @@ impl Frame {
     }
 }
 
-/// Calls `f` with each frame of `core` on this thread, innermost first.
-fn each<R>(core: *const Core, mut f: impl FnMut(&Frame) -> Option<R>) -> Option<R> {
+/// Calls `f` with each frame of the engine on this thread, innermost first.
+fn each<R>(engine: *const (), mut f: impl FnMut(&Frame) -> Option<R>) -> Option<R> {
     let mut at = top();
     while !at.is_null() {
-        // SAFETY: frames leave the list before they leave the stack (`enter`), and the list is this
-        // thread's own.
+        // SAFETY: frames leave the list before they leave the stack (`enter`), and the list is
+        // thread-local.
         let frame = unsafe { &*at };
-        if frame.core == core
+        if frame.engine == engine
             && let Some(found) = f(frame)
         {
             return Some(found);
@@ -86,10 +87,10 @@ fn each<R>(core: *const Core, mut f: impl FnMut(&Frame) -> Option<R>) -> Option<
     None
 }
 
-/// The operations of `core` on this thread's stack, innermost first.
-pub fn running(core: *const Core) -> Vec<TaskRef> {
+/// The operations of the engine on this thread's stack, innermost first.
+pub fn running(engine: *const ()) -> Vec<TaskRef> {
     let mut tasks = Vec::new();
-    each(core, |f| {
+    each(engine, |f| {
         if f.task.get() != TaskRef::NONE {
             tasks.push(f.task.get());
         }
@@ -98,35 +99,35 @@ pub fn running(core: *const Core) -> Vec<TaskRef> {
     tasks
 }
 
-/// Is this a compute thread of `core`?
-pub fn on_worker(core: *const Core) -> bool {
-    each(core, |f| f.is_worker.then_some(())).is_some()
+/// Returns true on a compute thread of the engine.
+pub fn on_worker(engine: *const ()) -> bool {
+    each(engine, |f| f.is_worker.then_some(())).is_some()
 }
 
-/// Remembers a push made by the operation on top.
+/// Records a push made by the innermost operation.
 #[inline]
-pub fn note_push(
-    core: *const Core,
+pub fn record_push(
+    engine: *const (),
     task: TaskRef,
     is_done: impl Fn(TaskRef) -> bool,
     written: &[Var],
 ) {
     if !top().is_null() {
-        note_push_of_top(core, task, is_done, written);
+        record_push_of_top(engine, task, is_done, written);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn note_push_of_top(
-    core: *const Core,
+fn record_push_of_top(
+    engine: *const (),
     task: TaskRef,
     is_done: impl Fn(TaskRef) -> bool,
     written: &[Var],
 ) {
     // SAFETY: as in `each`.
     let frame = unsafe { &*top() };
-    if frame.core != core || frame.is_worker {
+    if frame.engine != engine || frame.is_worker {
         return;
     }
     let mut pushed = frame.pushed.borrow_mut();
@@ -135,29 +136,19 @@ fn note_push_of_top(
         tasks.retain(|&t| !is_done(t));
     }
     tasks.push(task);
-    remember(known, written);
+    append_written(known, written);
 }
 
-/// Adds to the variables that an operation's pushes write. A variable may be in the list several times, but the
-/// list does not grow without end.
-pub fn remember(known: &mut Vec<Var>, written: &[Var]) {
-    if known.len() == known.capacity() && known.len() >= 64 {
-        known.sort_unstable_by_key(|v| v.0);
-        known.dedup();
-    }
-    known.extend_from_slice(written);
+/// The pushes of the innermost operation of the engine on this thread.
+pub fn own_pushes(engine: *const ()) -> Vec<TaskRef> {
+    own(engine, |p| p.tasks.clone())
 }
 
-/// What the operation on top of this thread's stack has pushed.
-pub fn own_pushes(core: *const Core) -> Vec<TaskRef> {
-    own(core, |p| p.tasks.clone())
+/// The variables written by these pushes.
+pub fn own_written(engine: *const ()) -> Vec<Var> {
+    own(engine, |p| p.written.clone())
 }
 
-/// What the pushes of the operation on top of this thread's stack write.
-pub fn own_written(core: *const Core) -> Vec<Var> {
-    own(core, |p| p.written.clone())
-}
-
-fn own<T: Default>(core: *const Core, part: impl Fn(&Pushed) -> T) -> T {
-    each(core, |f| Some(f.pushed.borrow().as_deref().map(&part))).flatten().unwrap_or_default()
+fn own<T: Default>(engine: *const (), part: impl Fn(&Pushed) -> T) -> T {
+    each(engine, |f| Some(f.pushed.borrow().as_deref().map(&part))).flatten().unwrap_or_default()
 }

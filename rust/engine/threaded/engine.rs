@@ -1,26 +1,28 @@
-//! [`ThreadedEngine`]: the handle that users hold, and its face as an [`Engine`].
+//! [`ThreadedEngine`]: the public handle, which implements [`Engine`].
 
 use crate::context::Context;
-use crate::engine::data::parking::Sleep;
-use crate::engine::data::run_queue::{Apart, Queues};
-use crate::engine::data::task_slab::{Slab, TaskRef};
-use crate::engine::data::variables::{Versions, explain, living};
-use crate::engine::error_state;
-use crate::engine::hook;
-use crate::engine::operation::Function;
-use crate::engine::threaded::core::{Core, LANES, PushState, rare};
-use crate::engine::threaded::fork::HeldForFork;
-use crate::engine::threaded::pool::{Threads, default_threads};
-use crate::engine::threaded::wait::{Kind, Watch};
-use crate::engine::{
-    Engine, Hook, Operation, Origin, Poll, Push, Repeated, RepeatedAsync, Task, Var,
-};
+use crate::engine::data::slot::TaskRef;
+use crate::engine::data::variables::{explain, live_index};
+use crate::engine::engine::{Engine, Poll};
+use crate::engine::fork::HeldForFork;
+use crate::engine::hook::{self, Hook};
+use crate::engine::messages::stops_itself;
+use crate::engine::operation::{Function, Operation, Repeated, RepeatedAsync};
+use crate::engine::push::{CallSite, Push, Var};
+use crate::engine::slow_path;
+use crate::engine::task::Task;
+use crate::engine::threaded::core::{Core, PushState};
+use crate::engine::threaded::current;
+use crate::engine::threaded::fork::Locks;
+use crate::engine::threaded::pool::{MAX_THREADS, default_threads};
+use crate::engine::threaded::wait::Kind;
+use crate::engine::validate::{check_device, check_overwrites, check_push, check_variables};
 use crate::error::{Error, Result};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Runs operations on threads of its own as soon as their variables allow.
+/// Runs operations on its own threads as soon as their variables allow.
 ///
 /// ```
 /// use rsnet::engine::{Engine, Push, Task, ThreadedEngine, patiently};
@@ -59,61 +61,37 @@ impl Default for ThreadedEngine {
 }
 
 impl ThreadedEngine {
-    /// With as many threads as cores may be used ([`usable_cores`](crate::engine::usable_cores)), or fewer if
+    /// With one thread per usable core ([`usable_cores`](crate::engine::usable_cores)), or fewer if
     /// `OMP_NUM_THREADS` says so.
     pub fn new() -> Self {
         Self::with_threads(default_threads())
     }
 
-    /// With `n` compute threads (at least one), which start when they are first needed.
+    /// With `n` compute threads (at least one), which start when first needed.
     pub fn with_threads(n: usize) -> Self {
-        let core = Arc::new(Core {
-            slab: Slab::new(),
-            versions: Versions::new(),
-            faults: error_state::Faults::default(),
-            queues: Queues::new(LANES),
-            sleep: Sleep::new(),
-            rare: AtomicU32::new(0),
-            push: Default::default(),
-            returned: Default::default(),
-            completed: (0..LANES).map(|_| Apart::default()).collect(),
-            completed_elsewhere: Apart::default(),
-            watch: Watch::default(),
-            haste: Apart::default(),
-            threads: Threads::new(n.clamp(1, LANES / 2)),
-            hook: Default::default(),
-            wait_timeout: Default::default(),
-            epoch: AtomicU32::new(0),
-            recovered: AtomicU32::new(0),
-            is_running: AtomicBool::new(false),
-        });
+        let core = Arc::new(Core::new(n.clamp(1, MAX_THREADS)));
         ThreadedEngine { core }
     }
 
     fn make_operation(&self, function: Function, push: &Push<'_>) -> Result<Operation> {
-        crate::engine::check_overwrites(push)?;
-        crate::engine::check_variables(push.name, push.reads, push.writes)?;
-        let kept = {
-            let mut state = self.core.lock();
-            let mut named = push.reads.iter().chain(push.writes);
-            if named.any(|&v| state.vars.find(v).is_none()) {
-                return Err(explain(&state.vars, push.name, push.reads, push.writes));
-            }
-            state.names.keep(push.name)
-        };
-        Ok(match kept {
-            Some(name) => Operation::of_core(function, push, name, self.core.clone()),
-            None => Operation::new(function, push),
-        })
+        check_overwrites(push)?;
+        check_variables(push.name, push.reads, push.writes)?;
+        let state = self.core.lock();
+        let mut named = push.reads.iter().chain(push.writes);
+        if named.any(|&v| state.vars.find(v).is_none()) {
+            return Err(explain(&state.vars, push.name, push.reads, push.writes));
+        }
+        drop(state);
+        Ok(Operation::new(function, push))
     }
 
-    /// Is the variable free of pending writers, or of everything pending?
-    fn is_quiet(&self, state: &PushState, var: Var, kind: Kind) -> bool {
+    /// Returns true if nothing of this kind is pending on the variable, and it is not poisoned.
+    fn is_idle(&self, state: &PushState, var: Var, kind: Kind) -> bool {
         let Some(i) = state.vars.find(var) else { return false };
         let done = |t: TaskRef| self.core.slab.is_done(t);
         done(state.vars.last_writer(i))
             && (kind == Kind::Read || state.vars.readers(i).all(done))
-            && self.core.faults.poisoned(i).is_none()
+            && self.core.errors.poisoned(i).is_none()
     }
 }
 
@@ -127,13 +105,13 @@ impl Engine for ThreadedEngine {
 
     fn new_token(&self) -> Var {
         let token = self.new_variable();
-        self.core.faults.is_token(token.0 as u32);
+        self.core.errors.add_token(token.0 as u32);
         token
     }
 
     fn delete_variable(&self, var: Var, last: Option<Box<dyn FnOnce() + Send>>) -> bool {
         let core = &self.core;
-        let _ = core.flush(); // fails only for want of memory for tasks; the deletion is none the worse
+        let _ = core.flush(); // fails only if the slab is full, which does not concern the deletion
         let carried;
         {
             let mut state = core.lock();
@@ -143,11 +121,11 @@ impl Engine for ThreadedEngine {
                 let left = core.push_deletion(&mut state, i, last);
                 drop(state);
                 drop(left);
-                core.announce();
+                core.wake_for_work();
                 return true;
             }
-            carried = core.faults.forget(i);
-            state.vars.recycle(i);
+            carried = core.errors.forget(i);
+            state.vars.free(i);
         }
         drop(carried);
         if let Some(last) = last {
@@ -161,7 +139,7 @@ impl Engine for ThreadedEngine {
 
     #[inline]
     fn push(&self, mut task: Task, push: Push<'_>) -> Result<()> {
-        crate::engine::check_push(&push)?;
+        check_push(&push)?;
         self.core.push_or_gather(&mut task, &push)
     }
 
@@ -179,11 +157,13 @@ impl Engine for ThreadedEngine {
         operation: &Operation,
         ctx: Context,
         priority: i32,
-        origin: Option<Origin<'_>>,
+        call_site: Option<CallSite<'_>>,
     ) -> Result<()> {
-        crate::engine::check_device(&operation.inner().name, ctx)?;
+        operation.check_live()?;
+        let push = Push { call_site, ..operation.push(ctx, priority) };
+        check_device(push.name, ctx)?;
         self.core.flush()?;
-        self.core.push_operation(operation, ctx, priority, origin)
+        self.core.push_task(&mut operation.task(), &push)
     }
 
     fn delete_operation(&self, operation: Operation) {
@@ -206,29 +186,29 @@ impl Engine for ThreadedEngine {
     }
 
     fn poisoned(&self, var: Var) -> Option<Error> {
-        if !self.core.faults.any() {
+        if !self.core.errors.any() {
             return None;
         }
-        let i = living(&self.core.lock().vars, var).ok()?;
-        self.core.faults.poisoned(i)
+        let i = live_index(&self.core.lock().vars, var).ok()?;
+        self.core.errors.poisoned(i)
     }
 
     fn take_error(&self, var: Var) -> Option<Error> {
-        if !self.core.faults.any() {
+        if !self.core.errors.any() {
             return None;
         }
-        let i = living(&self.core.lock().vars, var).ok()?;
-        self.core.faults.raise(i).err()
+        let i = live_index(&self.core.lock().vars, var).ok()?;
+        self.core.errors.raise(i).err()
     }
 
-    fn with_quiet(&self, reads: &[Var], writes: &[Var], f: &mut dyn FnMut()) -> bool {
+    fn try_run_exclusive(&self, reads: &[Var], writes: &[Var], f: &mut dyn FnMut()) -> bool {
         if self.core.has_gathered() {
-            return false; // the caller pushes, and what is gathered stays together
+            return false; // the caller pushes instead, which keeps the gathered operations together
         }
         let state = self.core.lock();
-        let quiet = self.core.rare.load(Ordering::Relaxed) & !rare::ORIGINS == 0
-            && reads.iter().all(|&v| self.is_quiet(&state, v, Kind::Read))
-            && writes.iter().all(|&v| self.is_quiet(&state, v, Kind::All));
+        let quiet = self.core.slow_path.load(Ordering::Relaxed) & !slow_path::CALL_SITES == 0
+            && reads.iter().all(|&v| self.is_idle(&state, v, Kind::Read))
+            && writes.iter().all(|&v| self.is_idle(&state, v, Kind::All));
         if quiet {
             f();
             for v in writes {
@@ -256,11 +236,11 @@ impl Engine for ThreadedEngine {
     }
 
     fn stop(&self, poll: Poll<'_>) -> Result<()> {
-        if !crate::engine::threaded::current::running(&*self.core).is_empty() {
-            return Err(crate::engine::threaded::wait::stops_itself());
+        if !current::running(self.core.id()).is_empty() {
+            return Err(stops_itself());
         }
         self.core.flush()?;
-        self.core.wait_quietly(poll)?;
+        self.core.wait_until_complete(poll)?;
         self.core.end_threads(Duration::from_secs(10));
         Ok(())
     }
@@ -270,40 +250,40 @@ impl Engine for ThreadedEngine {
     }
 
     fn set_wait_timeout(&self, limit: Option<Duration>) {
-        // The report names the line of each push, so these are asked for from now on.
+        // The report names the line of each push, so lines are recorded from now on.
         match limit {
-            Some(_) => self.core.rare.fetch_or(rare::ORIGINS, Ordering::Relaxed),
-            None => self.core.rare.fetch_and(!rare::ORIGINS, Ordering::Relaxed),
+            Some(_) => self.core.slow_path.fetch_or(slow_path::CALL_SITES, Ordering::Relaxed),
+            None => self.core.slow_path.fetch_and(!slow_path::CALL_SITES, Ordering::Relaxed),
         };
         *self.core.wait_timeout.lock() = limit;
     }
 
     fn is_hooked(&self) -> bool {
-        self.core.rare.load(Ordering::Relaxed) & rare::HOOK != 0
+        self.core.slow_path.load(Ordering::Relaxed) & slow_path::HOOK != 0
     }
 
     fn set_hook(&self, hook: Option<Arc<dyn Hook>>) {
-        hook::set(&self.core.hook, &self.core.rare, hook);
+        hook::install(&self.core.hook, &self.core.slow_path, hook);
     }
 
     fn before_fork(&self) -> HeldForFork<'_> {
-        // Else parent and child would both run what this thread has gathered.
+        // Otherwise parent and child would both run what this thread has gathered.
         let _ = self.core.flush();
-        HeldForFork::hold(&self.core)
+        HeldForFork::new(Locks::take(&self.core))
     }
 
     fn notify_shutdown(&self) {
-        self.core.rare.fetch_or(rare::SHUT_DOWN, Ordering::Relaxed);
+        self.core.slow_path.fetch_or(slow_path::SHUT_DOWN, Ordering::Relaxed);
     }
 }
 
 impl Drop for ThreadedEngine {
-    /// Skips what has not started and ends the threads. (Wait before dropping, if the work matters.)
+    /// Skips operations that have not started and ends the threads. Wait first if the work matters.
     fn drop(&mut self) {
         self.notify_shutdown();
-        if crate::engine::threaded::current::running(&*self.core).is_empty() {
+        if current::running(self.core.id()).is_empty() {
             let until = Instant::now() + Duration::from_secs(1);
-            let _ = self.core.wait_quietly(&mut || {
+            let _ = self.core.wait_until_complete(&mut || {
                 let late = Instant::now() > until;
                 if late { Err(Error::execution("late")) } else { Ok(()) }
             });
@@ -315,9 +295,9 @@ impl Drop for ThreadedEngine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::patiently;
+    use crate::engine::engine::patiently;
 
-    /// Guards contract 5: after errors the good path costs what it did before the first one.
+    /// Guards contract 5: after errors the fast path costs what it did before the first one.
     #[test]
     fn contract_5_no_error_leaves_the_engine_on_its_slow_path() {
         let engine = ThreadedEngine::with_threads(2);
@@ -334,18 +314,18 @@ mod tests {
         let fill = Push { overwrites: 1, ..Push::new("fill", &[], &writes) };
         engine.push(Task::nothing(), fill).unwrap();
         assert!(engine.wait_for_all(&mut patiently()).is_err());
-        // A deleted variable is recycled just behind the end of its last operation.
+        // A deleted variable is freed shortly after its last operation.
         let is_clean = |_| {
             std::thread::sleep(Duration::from_millis(1));
-            !engine.core.faults.any()
+            !engine.core.errors.any()
         };
         assert!((0..10_000).any(is_clean));
-        assert_eq!(engine.core.rare.load(Ordering::Relaxed), 0);
+        assert_eq!(engine.core.slow_path.load(Ordering::Relaxed), 0);
     }
 
-    /// Slots that carry successors come back, also those of what a pusher runs itself.
+    /// Edge blocks are freed, also those of a task that its pusher runs.
     #[test]
-    fn carriers_of_a_kept_slot_come_back() {
+    fn edge_blocks_of_an_inline_task_are_freed() {
         let engine = ThreadedEngine::with_threads(1);
         let var = [engine.new_variable()];
         for _ in 0..2_000 {
@@ -369,16 +349,13 @@ mod tests {
             });
             engine.wait_for_all(&mut patiently()).unwrap();
         }
-        assert_eq!(
-            engine.core.slab.all().end as usize,
-            super::crate::engine::data::task_slab::CHUNK
-        );
+        assert_eq!(engine.core.slab.all().end as usize, crate::engine::data::task_slab::CHUNK);
     }
 
-    /// However few slots are free, a push has those that it needs, also where several edges come from one task that has
-    /// room for some of them.
+    /// However few slots are free, a push reserves the edge blocks it needs, even if several edges
+    /// come from one task with room for some of them.
     #[test]
-    fn a_push_has_its_carriers() {
+    fn a_push_reserves_its_edge_blocks() {
         for (readers, left) in (0..14).flat_map(|readers| (0..6).map(move |left| (readers, left))) {
             let engine = ThreadedEngine::with_threads(1);
             let vars: Vec<Var> = (0..20).map(|_| engine.new_variable()).collect();
@@ -391,7 +368,7 @@ mod tests {
             for read in &vars[4..4 + readers] {
                 engine.push(Task::nothing(), Push::new("read", &[*read], &[])).unwrap();
             }
-            engine.core.lock().alloc.lose_all_but(left);
+            engine.core.lock().slots.truncate(left);
             let writes = Push::new("write", &[], &vars[..4]);
             engine.push(Task::nothing(), writes).unwrap(); // four edges from the first
             end.send(()).unwrap();
@@ -400,18 +377,18 @@ mod tests {
         }
     }
 
-    /// All that a push looks at is `rare`.
+    /// The fast path checks `slow_path` only.
     #[test]
-    fn a_hook_that_is_gone_costs_nothing() {
+    fn a_removed_hook_costs_nothing() {
         let engine = ThreadedEngine::with_threads(1);
-        assert_eq!(engine.core.rare.load(Ordering::Relaxed), 0);
-        let hook: Arc<dyn Hook> = Arc::new(|_: crate::engine::Step<'_>| {});
+        assert_eq!(engine.core.slow_path.load(Ordering::Relaxed), 0);
+        let hook: Arc<dyn Hook> = Arc::new(|_: crate::engine::HookEvent<'_>| {});
         engine.set_hook(Some(hook.clone()));
-        assert_eq!(engine.core.rare.load(Ordering::Relaxed), rare::HOOK);
+        assert_eq!(engine.core.slow_path.load(Ordering::Relaxed), slow_path::HOOK);
         engine.push(Task::nothing(), Push::new("told", &[], &[])).unwrap();
         engine.wait_for_all(&mut patiently()).unwrap();
         engine.set_hook(None);
-        assert_eq!(engine.core.rare.load(Ordering::Relaxed), 0);
+        assert_eq!(engine.core.slow_path.load(Ordering::Relaxed), 0);
         assert!(engine.core.hook.lock().is_none());
     }
 }

@@ -1,8 +1,8 @@
-//! The report of a wait that does not end: what it waits for, down to the operations that hold it up.
+//! The report of a stalled wait: the operations that it waits for, directly or through others.
 
-use crate::engine::data::task_slab::{TaskRef, flag};
-use crate::engine::data::variables::Vars;
-use crate::engine::threaded::core::{Core, PushState, name_of, vars_of};
+use crate::engine::data::slot::{TaskRef, flag};
+use crate::engine::messages::variable_name;
+use crate::engine::threaded::core::{Core, PushState};
 use crate::error::{Error, ErrorKind};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -14,14 +14,14 @@ use std::time::Duration;
 pub struct Awaited<'a> {
     /// The variable, if it is for one.
     pub var: Option<u32>,
-    /// The tasks; none: everything.
+    /// The tasks; `None` for everything.
     pub tasks: Option<&'a [TaskRef]>,
 }
 
-/// Operations shown in full; of further ones only the number.
-const MOST: usize = 64;
+/// Operations shown in full; further ones are only counted.
+const MAX_SHOWN: usize = 64;
 
-/// How far a task has come.
+/// The progress of a task.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Progress {
     Running,
@@ -30,32 +30,33 @@ enum Progress {
 }
 
 impl Core {
-    /// The error of a wait that has lasted for `limit`: every operation that it waits for, directly or through
-    /// others, the running ones first, with the lines that pushed them. None: it has just ended.
-    pub fn hang_report(&self, awaited: Awaited<'_>, limit: Duration) -> Option<Error> {
+    /// The error of a wait that has lasted for `limit`: every operation that it waits for, directly
+    /// or through others, running ones first, with the lines that pushed them. `None` if the wait
+    /// has just ended.
+    pub fn stall_report(&self, awaited: Awaited<'_>, limit: Duration) -> Option<Error> {
         let state = self.lock();
-        let mut tasks = self.held_up_by(&state, awaited.tasks);
+        let mut tasks = self.blockers_of(&state, awaited.tasks);
         if tasks.is_empty() {
             return None;
         }
         tasks.sort_by_key(|&(progress, slot)| (progress, self.age(&state, slot)));
         let mut lines = String::new();
-        for (progress, slot) in tasks.iter().take(MOST) {
+        for (progress, slot) in tasks.iter().take(MAX_SHOWN) {
             self.describe(&mut lines, *progress, *slot);
         }
-        if tasks.len() > MOST {
-            let _ = write!(lines, "\n  and {} more", tasks.len() - MOST);
+        if tasks.len() > MAX_SHOWN {
+            let _ = write!(lines, "\n  and {} more", tasks.len() - MAX_SHOWN);
         }
-        let what = awaited.var.map_or("everything".to_owned(), Vars::name);
+        let what = awaited.var.map_or("everything".to_owned(), variable_name);
         let seconds = limit.as_secs_f64();
         let text =
             format!("a wait for {what} has not ended within {seconds} s; not complete are:{lines}");
         Some(Error::new(ErrorKind::Interrupted, text))
     }
 
-    /// Orders live tasks as they were pushed. Under the push lock.
+    /// A sort key that orders live tasks by push. Under the push lock.
     pub fn age(&self, state: &PushState, slot: u32) -> Reverse<u32> {
-        // SAFETY: as in `describe`. The order of pushes is kept modulo 2^32.
+        // SAFETY: as in `describe`. Sequence numbers are modulo 2^32.
         let sequence = unsafe { (*self.slab.get(slot).body()).head.sequence };
         Reverse((state.pushed as u32).wrapping_sub(sequence))
     }
@@ -68,21 +69,22 @@ impl Core {
             Progress::Queued => "is queued",
             Progress::Waiting => "waits for others",
         };
-        let _ = write!(lines, "\n  operation '{}' {does}", name_of(body));
-        let (_, writes) = vars_of(body);
+        let _ = write!(lines, "\n  operation '{}' {does}", body.name());
+        let (_, writes) = body.vars();
         if !writes.is_empty() {
             let names: Vec<String> = writes.iter().map(|v| v.to_string()).collect();
             let plural = if writes.len() > 1 { "s" } else { "" };
             let _ = write!(lines, ", writes variable{plural} {}", names.join(", "));
         }
-        if let Some(at) = body.extra.as_ref().and_then(|e| e.origin.as_deref()) {
+        if let Some(at) = body.extra.as_ref().and_then(|e| e.call_site.as_deref()) {
             let _ = write!(lines, ", pushed at {at}");
         }
     }
 
-    /// All tasks from which edges, or waits of functions, lead to `awaited`, these included; all there are if there is no
-    /// `awaited`. Under the push lock: no edges are added, and a task that completes meanwhile does no harm.
-    fn held_up_by(&self, state: &PushState, awaited: Option<&[TaskRef]>) -> Vec<(Progress, u32)> {
+    /// All tasks from which edges, or waits of functions, lead to `awaited`, inclusive; all tasks
+    /// if `awaited` is `None`. Under the push lock: no edges are added, and a task may complete
+    /// meanwhile.
+    fn blockers_of(&self, state: &PushState, awaited: Option<&[TaskRef]>) -> Vec<(Progress, u32)> {
         let live: Vec<u32> = self.live(state).iter().map(|t| t.slot()).collect();
         let wanted = match awaited {
             None => live.iter().copied().collect(),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kernels::naive;
-use crate::fork_join::tests::in_crew;
+use crate::fork_join::tests::in_team;
 use proptest::prelude::*;
 
 /// Everything a layer reads, one after the other in one vector, and how much each part has.
@@ -127,5 +127,5 @@ fn threads_do_not_change_the_bits() {
     };
     let serial = run();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
-    assert_eq!(pool.install(|| in_crew(run)), serial);
+    assert_eq!(pool.install(|| in_team(run)), serial);
 }
