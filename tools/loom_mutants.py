@@ -15,7 +15,10 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FILES = [f"rust/engine/{f}.rs" for f in "data/task_slab data/run_queue data/parking threaded/worker threaded/wait".split()]
+FILES = [f"rust/engine/{f}.rs" for f in (
+    "data/slot data/task_slab data/run_queue data/parking data/waiters "
+    "threaded/worker threaded/completion threaded/wait"
+).split()]
 FILES += ["rust/fork_join.rs", "rust/ndarray/latch.rs"]
 ORDER = re.compile(r"\b(?:Acquire|Release|AcqRel)\b|fence\(Ordering::SeqCst\)")
 LIMIT_S = 600
