@@ -147,7 +147,7 @@ impl Task {
 
     /// Runs a function that ends by returning.
     pub(in crate::engine) fn run_sync(self, run: &RunContext) -> Result<()> {
-        self.run(run, || OnComplete::done()).unwrap_or(Ok(()))
+        self.run(run, OnComplete::done).unwrap_or(Ok(()))
     }
 
     /// Runs a function that ends by `token`.
