@@ -1,6 +1,6 @@
 //! Tokens: how an asynchronous operation reports its end, from any thread.
 
-use crate::engine::data::slot::TaskRef;
+use crate::engine::data::task_ref::TaskRef;
 use crate::error::{Error, Result};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -6,6 +6,7 @@ pub mod parking;
 pub mod run_queue;
 pub mod slot;
 pub mod slot_allocator;
+pub mod task_ref;
 pub mod task_slab;
 pub mod variables;
 pub mod virtual_array;

@@ -11,6 +11,7 @@
 //! to zero makes the task ready. The engine's README argues each race.
 
 use crate::context::{Context, DeviceType};
+pub use crate::engine::data::task_ref::TaskRef;
 use crate::engine::priority::Priority;
 use crate::engine::push::RunContext;
 use crate::engine::sync::{AtomicI32, AtomicU32, AtomicU64};
@@ -31,28 +32,6 @@ pub const OPEN: i32 = 1 << 30;
 const RUNNING: i32 = i32::MIN + 1;
 /// No slot.
 pub const NIL: u32 = u32::MAX;
-
-/// A task: slot and generation. If the slot has moved on to another generation, the task is
-/// complete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TaskRef(pub u64);
-
-impl TaskRef {
-    /// The null reference. Slot 0 is reserved, so it always reads as complete.
-    pub const NONE: TaskRef = TaskRef(0);
-
-    pub const fn new(slot: u32, generation: u32) -> Self {
-        TaskRef((generation as u64) << 32 | slot as u64)
-    }
-
-    pub const fn slot(self) -> u32 {
-        self.0 as u32
-    }
-
-    pub const fn generation(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-}
 
 /// The part of a task that does not fit into its slot.
 #[derive(Default)]
