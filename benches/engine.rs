@@ -1,15 +1,17 @@
 //! The cost of the engine itself: nanoseconds per empty task, waiting included.
 //!
-//! Prints `pattern=NAME workers=N ns_per_task=X`, medians of `RUNS` runs of `TASKS` tasks. Workers are counted
-//! besides the pushing thread. Each pattern first runs with an order-sensitive update and compares the
-//! result with a sequential run; then empty tasks are timed. An argument selects patterns by a part of
-//! their name. `atomic_rmw` is the machine's uncontended atomic addition, to compare hosts by, `handoff` what
-//! it costs to pass the memory of a task to another core and get it back, `handoff_edges` the same where tasks depend on
-//! others (as in `graph1000`) and these are told one by one, `floor_inline` the least that is done for a task which its
-//! pusher runs, and `floor_naive` the same with no order at all: what an engine costs comes on top of these.
-//! `two_threads` is what two threads do together, by what one does alone: near 1, pushing and running share one core, and
-//! their times add up. Beside the patterns stands libgomp's `task depend` in the same run (`peer=libgomp`, with its time as
-//! a multiple of ours), where a C compiler that knows OpenMP is at hand.
+//! Prints `pattern=NAME workers=N ns_per_task=X`, medians of `RUNS` runs of `TASKS` tasks. Workers
+//! are counted besides the pushing thread. Each pattern first runs with an order-sensitive update
+//! and compares the result with a sequential run; then empty tasks are timed. An argument selects
+//! patterns by a part of their name. `atomic_rmw` is the machine's uncontended atomic addition, to
+//! compare hosts by, `handoff` what it costs to pass the memory of a task to another core and get
+//! it back, `handoff_edges` the same where tasks depend on others (as in `graph1000`) and these are
+//! told one by one, `floor_inline` the least that is done for a task which its pusher runs, and
+//! `floor_naive` the same with no order at all: what an engine costs comes on top of these.
+//! `two_threads` is what two threads do together, by what one does alone: near 1, pushing and
+//! running share one core, and their times add up. Beside the patterns stands libgomp's `task
+//! depend` in the same run (`peer=libgomp`, with its time as a multiple of ours), where a C
+//! compiler that knows OpenMP is at hand.
 
 #[path = "engine/limit.rs"]
 mod limit;
@@ -355,7 +357,8 @@ fn kernel_excess(engine: &ThreadedEngine, gap_us: u64) -> f64 {
     let var = engine.new_variable();
     let excess: Arc<Mutex<Vec<f64>>> = Arc::default();
     for _ in 0..200 {
-        // The gap is an operation as well: the waiter is parked and both workers are in their loops.
+        // The gap is an operation as well: the waiter is parked and both workers are in their
+        // loops.
         let gap = Task::sync(move |_| {
             burn(Duration::from_micros(gap_us));
             Ok(())
@@ -374,8 +377,8 @@ fn kernel_excess(engine: &ThreadedEngine, gap_us: u64) -> f64 {
     median(std::mem::take(&mut excess.lock().unwrap()))
 }
 
-/// Kernels of two halves of 50 us on two workers: the excess over 50 us after a gap, and the time of a chain
-/// relative to the ideal, alone and beside 100 serial tasks of 50 us.
+/// Kernels of two halves of 50 us on two workers: the excess over 50 us after a gap, and the time
+/// of a chain relative to the ideal, alone and beside 100 serial tasks of 50 us.
 fn kernels() {
     for gap_us in [2, 20, 100] {
         // (Where the system puts the threads of a fresh engine differs.)
@@ -409,8 +412,8 @@ fn kernels() {
     }
 }
 
-/// Microseconds of processor time in a second, from a millisecond after the workers' last task; without workers it is what
-/// the sleeper itself takes.
+/// Microseconds of processor time in a second, from a millisecond after the workers' last task;
+/// without workers it is what the sleeper itself takes.
 fn idle() {
     fn used() -> Duration {
         // SAFETY: fills a plain structure, for which zeros are valid.
@@ -448,7 +451,8 @@ fn atomic_rmw() {
     report("atomic_rmw", 0, ns);
 }
 
-/// What the machine can do, at the beginning of a run and at its end: a shared one is not the same for long.
+/// What the machine can do, at the beginning of a run and at its end: a shared one is not the same
+/// for long.
 fn limits(graph: &Pattern) {
     atomic_rmw();
     report("handoff", 1, limit::handoff());

@@ -9,6 +9,7 @@ pub mod dtype;
 pub mod engine;
 pub mod error;
 pub mod executor;
+pub mod fork_join;
 pub mod graph;
 pub mod kernels;
 pub mod lock;
@@ -20,7 +21,6 @@ pub mod profiler;
 mod py;
 pub mod shape;
 pub mod storage;
-pub mod sync;
 pub mod tensor;
 
 pub use context::{Context, DeviceType};

@@ -1,8 +1,8 @@
-//! Locks of the standard library that ignore poisoning: whatever they guard here is consistent at every point where
-//! foreign code could panic, and errors travel along variables instead.
+//! Locks of the standard library that ignore poisoning: the data they guard is consistent at every
+//! point where foreign code could panic, and errors travel along variables instead.
 //!
-//! (Not `parking_lot`'s: its table of waiters is shared by the process, so a fork at a bad moment would leave it locked
-//! in the child.)
+//! Not `parking_lot`'s: its table of waiters is shared by the process, so a fork at a bad moment
+//! would leave it locked in the child.
 
 use std::sync::{self, MutexGuard, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
@@ -23,7 +23,7 @@ impl<T> Lock<T> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Keeps everybody out until what it gives goes.
+    /// Holds the lock until the returned guard is dropped.
     pub fn hold(&self) -> Held<'_>
     where
         T: 'static,
@@ -31,7 +31,7 @@ impl<T> Lock<T> {
         Held(Box::new(self.lock()))
     }
 
-    /// The lock, if nobody has it.
+    /// Takes the lock if it is free.
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(guard),
@@ -40,15 +40,15 @@ impl<T> Lock<T> {
         }
     }
 
-    /// The value, of a lock that nobody else knows.
+    /// The value, through exclusive access to the lock.
     #[inline]
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
-/// A lock that is held without a look at what it guards, as over a fork.
-pub struct Held<'a>(#[expect(dead_code, reason = "held until it goes")] Box<dyn Anything + 'a>);
+/// A lock held without access to its value, as over a fork.
+pub struct Held<'a>(#[expect(dead_code, reason = "held until dropped")] Box<dyn Anything + 'a>);
 
 trait Anything {}
 impl<T> Anything for T {}
@@ -72,7 +72,7 @@ impl<T> RwLock<T> {
         self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Keeps everybody out until what it gives goes.
+    /// Holds the lock until the returned guard is dropped.
     pub fn hold(&self) -> Held<'_>
     where
         T: 'static,

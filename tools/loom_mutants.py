@@ -15,8 +15,14 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FILES = [f"rust/engine/{f}.rs" for f in "slot queue sleep worker wait".split()]
-FILES += ["rust/sync.rs", "rust/ndarray/access_latch.rs"]
+FILES = [
+    f"rust/engine/{f}.rs"
+    for f in (
+        "data/slot data/task_slab data/run_queue data/parking data/waiters "
+        "threaded/worker threaded/completion threaded/wait"
+    ).split()
+]
+FILES += ["rust/fork_join.rs", "rust/ndarray/access_latch.rs"]
 ORDER = re.compile(r"\b(?:Acquire|Release|AcqRel)\b|fence\(Ordering::SeqCst\)")
 LIMIT_S = 600
 
@@ -26,7 +32,7 @@ ALLOWED = {
     "which is no cell of loom's",
     "let (ok, err) = (Ordering::Acquire, Ordering::Relaxed);": "of who takes a place: keeps looks at the "
     "work before from seeing the next one, which no loom load does (that of a helper is caught)",
-    "place.state.store(0": "as above",
+    "slot.state.store(0": "as above",
     "self.recovered.": "no model forks",
     "let word = self.word.load": "keeps this load before the next; loom never shows them the other way round",
     "compiler_fence": "for the processors on which the lock's exchange is a fence already",

@@ -1,5 +1,5 @@
-//! What the machine takes for the least that an engine does: one that hands tasks to another core, and one that runs them
-//! itself; and what the other core is worth.
+//! What the machine takes for the least that an engine does: one that hands tasks to another core,
+//! and one that runs them itself; and what the other core is worth.
 
 use super::{Access, RUNS, TASKS, median, time};
 use rsnet::engine::{Engine, NaiveEngine, Push, Var};
@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::time::Instant;
 
-/// As much as a small task takes, two cache lines: how many wait for the task, or [`CLOSED`], and the rest.
+/// As much as a small task takes, two cache lines: how many wait for the task, or [`CLOSED`], and
+/// the rest.
 #[repr(C, align(128))]
 #[derive(Default)]
 struct Record {
@@ -55,21 +56,22 @@ impl Count {
     }
 }
 
-/// Nanoseconds for each record that one thread fills, another reads and gives back, in order, through a ring. Nothing
-/// else is done: no dependencies, no lock, no closure, no choice of what comes next.
+/// Nanoseconds for each record that one thread fills, another reads and gives back, in order,
+/// through a ring. Nothing else is done: no dependencies, no lock, no closure, no choice of what
+/// comes next.
 pub fn handoff() -> f64 {
     hand_over(&[])
 }
 
-/// The same for tasks with dependencies: before a record is handed over, one more is counted at each record that it must
-/// follow, if that is not closed. (Which ones is known beforehand, and the other thread takes the records in order, so that
-/// it has nobody to tell.)
+/// The same for tasks with dependencies: before a record is handed over, one more is counted at
+/// each record that it must follow, if that is not closed. (Which ones is known beforehand, and the
+/// other thread takes the records in order, so that it has nobody to tell.)
 pub fn handoff_edges(tasks: &[Access]) -> f64 {
     hand_over(&before_each(tasks))
 }
 
-/// Which tasks each task must follow: the last writer of what it reads, and of what it writes the readers since, or else the
-/// last writer.
+/// Which tasks each task must follow: the last writer of what it reads, and of what it writes the
+/// readers since, or else the last writer.
 fn before_each(tasks: &[Access]) -> Vec<Vec<usize>> {
     let mut writer: HashMap<usize, usize> = HashMap::new();
     let mut readers: HashMap<usize, Vec<usize>> = HashMap::new();
@@ -90,8 +92,8 @@ fn before_each(tasks: &[Access]) -> Vec<Vec<usize>> {
     tasks.iter().enumerate().map(follow).collect()
 }
 
-/// The best of several distances at which one thread follows the other: right behind it, it takes from it what it is about
-/// to write.
+/// The best of several distances at which one thread follows the other: right behind it, it takes
+/// from it what it is about to write.
 fn hand_over(before: &[Vec<usize>]) -> f64 {
     let best = |batch| median((0..RUNS).map(|_| hand_over_in(before, batch)).collect());
     [1, 8, 64].map(best).into_iter().fold(f64::INFINITY, f64::min)
@@ -158,9 +160,10 @@ fn empty(ring: &Ring, with_edges: bool, batch: u64) -> (u64, u64) {
     (sum, edges)
 }
 
-/// Nanoseconds for each task that a thread orders and runs itself, where others may push as well: a lock around three
-/// variables of which each names its last task, a call that catches panics, a task that is closed and counted. Nothing
-/// else is done: no check of what is named, no record of the task, no errors, versions or hooks.
+/// Nanoseconds for each task that a thread orders and runs itself, where others may push as well: a
+/// lock around three variables of which each names its last task, a call that catches panics, a
+/// task that is closed and counted. Nothing else is done: no check of what is named, no record of
+/// the task, no errors, versions or hooks.
 pub fn inline() -> f64 {
     let vars = Mutex::new([0u64; 64]);
     let (closed, count) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -185,9 +188,10 @@ pub fn inline() -> f64 {
     })
 }
 
-/// Nanoseconds for each push that runs its function before it returns, and does nothing else but count that its variable
-/// was written: a function and the lists of its variables are handed to an engine that is not known when the loop is
-/// compiled, and run where panics are caught. No look at what is named, nothing said of what runs, no errors, no hooks.
+/// Nanoseconds for each push that runs its function before it returns, and does nothing else but
+/// count that its variable was written: a function and the lists of its variables are handed to an
+/// engine that is not known when the loop is compiled, and run where panics are caught. No look at
+/// what is named, nothing said of what runs, no errors, no hooks.
 pub fn naive() -> f64 {
     trait Runs {
         fn push(&self, task: Call, push: Push<'_>) -> rsnet::Result<()>;
@@ -226,9 +230,9 @@ pub fn naive() -> f64 {
     ns
 }
 
-/// How much two threads do together in the time in which one does 1 alone: 2 where each has a core of its own, hardly more
-/// than 1 where they are the two hardware threads of one core. There a task costs what its push and its run cost
-/// together, however well they overlap.
+/// How much two threads do together in the time in which one does 1 alone: 2 where each has a core
+/// of its own, hardly more than 1 where they are the two hardware threads of one core. There a task
+/// costs what its push and its run cost together, however well they overlap.
 pub fn two_threads() -> f64 {
     fn work() -> f64 {
         let start = Instant::now();

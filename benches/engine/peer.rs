@@ -1,4 +1,5 @@
-//! A peer measured in the same run: libgomp's `task depend`, by a small C program that is compiled here.
+//! A peer measured in the same run: libgomp's `task depend`, by a small C program that is compiled
+//! here.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -24,7 +25,8 @@ impl Libgomp {
         }
     }
 
-    /// Nanoseconds per task of `pattern`, with so many threads besides the one that makes the tasks.
+    /// Nanoseconds per task of `pattern`, with so many threads besides the one that makes the
+    /// tasks.
     pub fn measure(&self, pattern: &str, workers: usize) -> Result<f64, String> {
         let out = Command::new(&self.0)
             .args([pattern, &workers.to_string()])

@@ -18,7 +18,7 @@
 
 mod roster;
 
-use crate::engine::{Rank, RankedQueue};
+use crate::engine::{Priority, PriorityQueue};
 use crate::error::drop_panic;
 use roster::{Appointment, Duty, Roster, Seen, Verdict};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,10 +51,10 @@ impl<J> BlockingPool<J> {
         self.roster.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Runs `job` on one of the threads, in the order of ranks; returns at once. A job that cannot
+    /// Runs `job` on one of the threads, in the order of priorities; returns at once. A job that cannot
     /// run, because the pool is closed or the system refuses its first thread, is dropped.
-    pub fn submit(&self, job: J, rank: Rank) {
-        let submitted = self.lock().submit(job, rank);
+    pub fn submit(&self, job: J, priority: Priority) {
+        let submitted = self.lock().submit(job, priority);
         match submitted {
             Ok(appointment) => self.carry_out(appointment),
             Err(refused) => drop(refused),
@@ -148,7 +148,7 @@ impl<J> BlockingPool<J> {
     }
 
     /// Runs no job from now on; returns those that have not started, for the caller to drop.
-    pub fn close(&self) -> RankedQueue<J> {
+    pub fn close(&self) -> PriorityQueue<J> {
         let (jobs, waiting) = self.lock().close();
         waiting.iter().for_each(|worker| worker.signal.notify_one());
         jobs

@@ -1,6 +1,6 @@
 //! Which thread of a [blocking pool](super) does what: a state machine without threads or clocks.
 
-use crate::engine::{Rank, RankedQueue};
+use crate::engine::{Priority, PriorityQueue};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -61,7 +61,7 @@ pub(super) enum Verdict {
 }
 
 pub(super) struct Roster<J, S> {
-    jobs: RankedQueue<J>,
+    jobs: PriorityQueue<J>,
     /// The one that was busy last is woken first, so that threads that are not needed end.
     idle: Vec<Arc<Worker<S>>>,
     watcher: Option<Arc<Worker<S>>>,
@@ -84,7 +84,7 @@ impl<J, S: Default> Roster<J, S> {
     /// The roster of threads that are all runners.
     pub const fn of_runners(runners: usize) -> Self {
         Roster {
-            jobs: RankedQueue::new(),
+            jobs: PriorityQueue::new(),
             idle: Vec::new(),
             watcher: None,
             runners,
@@ -104,12 +104,12 @@ impl<J, S: Default> Roster<J, S> {
     }
 
     /// Queues a job. A closed roster returns it.
-    pub fn submit(&mut self, job: J, rank: Rank) -> Result<Option<Appointment<S>>, J> {
+    pub fn submit(&mut self, job: J, priority: Priority) -> Result<Option<Appointment<S>>, J> {
         if self.is_closed {
             return Err(job);
         }
         self.progress += u64::from(self.jobs.is_empty());
-        self.jobs.push(rank, job);
+        self.jobs.push(priority, job);
         Ok(self.appoint())
     }
 
@@ -150,7 +150,7 @@ impl<J, S: Default> Roster<J, S> {
 
     /// The system has refused to start this thread. Returns the jobs if no thread is left that
     /// could run them.
-    pub fn refused(&mut self, worker: &Arc<Worker<S>>) -> Option<RankedQueue<J>> {
+    pub fn refused(&mut self, worker: &Arc<Worker<S>>) -> Option<PriorityQueue<J>> {
         self.threads -= 1;
         match worker.duty() {
             Duty::Run => {
@@ -229,7 +229,7 @@ impl<J, S: Default> Roster<J, S> {
     }
 
     /// No job runs any more: returns those that have not started, and the threads that wait.
-    pub fn close(&mut self) -> (RankedQueue<J>, Vec<Arc<Worker<S>>>) {
+    pub fn close(&mut self) -> (PriorityQueue<J>, Vec<Arc<Worker<S>>>) {
         self.is_closed = true;
         let mut waiting = std::mem::take(&mut self.idle);
         waiting.extend(self.watcher.take());

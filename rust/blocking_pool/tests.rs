@@ -39,7 +39,7 @@ impl Sim {
     }
 
     fn submit(&mut self, refuses: bool) {
-        let Ok(appointment) = self.roster().submit(0, Rank::Ordinary) else { return };
+        let Ok(appointment) = self.roster().submit(0, Priority::Normal) else { return };
         self.note(appointment, refuses);
     }
 
@@ -165,7 +165,7 @@ static POOL: BlockingPool<Job> = BlockingPool::new(|worker| {
 const SOON: Duration = Duration::from_secs(2);
 
 fn run(job: impl FnOnce() + Send + 'static) {
-    POOL.submit(Box::new(job), Rank::Ordinary);
+    POOL.submit(Box::new(job), Priority::Normal);
 }
 
 fn blocked(n: usize) -> (Vec<Sender<()>>, Receiver<()>) {

@@ -1,30 +1,29 @@
-//! The profiler's look at operations.
+//! Notifications about operations, for profilers.
 
-use super::slot::TaskRef;
-use super::sync::Lock;
-use super::threaded::{Core, context_of, name_of, rare};
 use crate::context::Context;
+use crate::engine::slow_path;
+use crate::engine::sync::Lock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A step in the life of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It was pushed.
+    /// The operation was pushed.
     Queued,
     /// Its function is about to run.
     Started,
-    /// It is done, by its function or because it was skipped.
+    /// It is complete: its function has ended, or it was skipped.
     Finished,
 }
 
-/// What a hook is told of an operation. `id` is the same in all its events and unlike that of any other
-/// operation that is not complete.
+/// One notification. `id` is the same in all notifications of an operation and unique among
+/// operations that are not complete.
 #[derive(Clone, Copy, Debug)]
-pub struct Step<'a> {
+pub struct HookEvent<'a> {
     /// What happened.
     pub event: Event,
-    /// Whose step it is.
+    /// Which operation it happened to.
     pub id: u64,
     /// The name that the operation was pushed with.
     pub name: &'a str,
@@ -32,43 +31,32 @@ pub struct Step<'a> {
     pub ctx: Context,
 }
 
-/// Called on the thread where the event happens; short, and without calling the engine (`Queued` comes from
-/// within a push). An operation that is skipped is queued and finished but never started.
+/// Receives notifications on the thread where they happen. Must be short and must not call the
+/// engine: `Queued` is sent from inside a push. A skipped operation is queued and finished, but
+/// never started.
 pub trait Hook: Send + Sync {
-    /// Is told of one step.
-    fn event(&self, step: Step<'_>);
+    /// Receives one notification.
+    fn event(&self, event: HookEvent<'_>);
 }
 
-impl<F: Fn(Step<'_>) + Send + Sync> Hook for F {
-    fn event(&self, step: Step<'_>) {
-        self(step);
+impl<F: Fn(HookEvent<'_>) + Send + Sync> Hook for F {
+    fn event(&self, event: HookEvent<'_>) {
+        self(event);
     }
 }
 
-/// Puts an engine's hook in its place, and the bit that makes pushes look for it.
-pub fn set(place: &Lock<Option<Arc<dyn Hook>>>, rare: &AtomicU32, hook: Option<Arc<dyn Hook>>) {
+/// The hook of an engine.
+pub type HookSlot = Lock<Option<Arc<dyn Hook>>>;
+
+/// Installs an engine's hook, and sets or clears the flag that makes operations look for it.
+pub fn install(slot: &HookSlot, flags: &AtomicU32, hook: Option<Arc<dyn Hook>>) {
     let before = {
-        let mut place = place.lock();
+        let mut slot = slot.lock();
         match hook.is_some() {
-            true => rare.fetch_or(rare::HOOK, Ordering::Relaxed),
-            false => rare.fetch_and(!rare::HOOK, Ordering::Relaxed),
+            true => flags.fetch_or(slow_path::HOOK, Ordering::Relaxed),
+            false => flags.fetch_and(!slow_path::HOOK, Ordering::Relaxed),
         };
-        std::mem::replace(&mut *place, hook)
+        std::mem::replace(&mut *slot, hook)
     };
-    drop(before); // outside of the lock: what goes may call the engine
-}
-
-impl Core {
-    #[cold]
-    pub fn hook_queued(&self, task: TaskRef) {
-        self.hook(task, Event::Queued);
-    }
-
-    #[cold]
-    pub fn hook(&self, task: TaskRef, event: Event) {
-        let Some(hook) = self.hook.lock().clone() else { return };
-        // SAFETY: the task is not complete, so its body stands.
-        let body = unsafe { &*self.slab.get(task.slot()).body() };
-        hook.event(Step { event, id: task.0, name: name_of(body), ctx: context_of(body) });
-    }
+    drop(before); // outside the lock: dropping the hook may re-enter the engine
 }

@@ -1,24 +1,25 @@
-//! Models of the engine's state machines, run by loom over every interleaving and every value that the memory
-//! orders allow (`make loom`). They run the shipping code; under `--cfg loom` only the sizes differ: two
-//! edges a task, eight slots a chunk, four places in the ring, no spinning.
+//! Models of the engine's state machines, run by loom over every interleaving and every value that
+//! the memory orders allow (`make loom`). They run the shipping code; under `--cfg loom` only sizes
+//! differ: two edges a slot, eight slots a chunk, four places in the ring, no spinning.
 //!
-//! What each guards is said in `README.md` in this folder. A weaker order anywhere on the way from a push to a
-//! run, or from a completion to a wait, fails here: the payloads are loom's cells, which report every access
-//! that is not ordered.
+//! `README.md` in this folder says what each guards. A weaker order anywhere between a push and a
+//! run, or between a completion and a wait, fails here: the payloads are loom's cells, which report
+//! every unordered access.
 
-use super::queue::{Consumer, Queues};
-use super::sleep::{Parker, Sleep, publish};
-use super::slot::{Slab, Spare};
-use super::sync::{AtomicUsize, Lock};
-use super::{Engine, OnComplete, Prop, Push, Task, ThreadedEngine, Var, patiently};
+use crate::engine::data::parking::{IdleWorkers, Parker, publish};
+use crate::engine::data::run_queue::{Consumer, Queues};
+use crate::engine::data::task_slab::{Slab, SpareSlots};
+use crate::engine::sync::{AtomicUsize, Lock};
+use crate::engine::{Engine, OnComplete, Prop, Push, Task, ThreadedEngine, Var, patiently};
 use crate::error::Error;
-use crate::sync::Crew;
+use crate::fork_join::Team;
 use loom::cell::UnsafeCell;
 use loom::thread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Checks `f` in all interleavings with at most so many preemptions. (`LOOM_MAX_PREEMPTIONS` overrides.)
+/// Checks `f` in all interleavings with at most so many preemptions. (`LOOM_MAX_PREEMPTIONS`
+/// overrides.)
 fn check(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
@@ -47,10 +48,10 @@ impl Payload {
     }
 }
 
-/// Slots for carriers, in this order.
+/// Slots for edge blocks, taken from the end.
 struct Spares(Vec<u32>);
 
-impl Spare for Spares {
+impl SpareSlots for Spares {
     fn take(&mut self) -> u32 {
         self.0.pop().unwrap()
     }
@@ -64,9 +65,11 @@ fn none() -> Spares {
     Spares(Vec::new())
 }
 
-// ---- tasks and their edges -----------------------------------------------------------------------
+// ---- tasks and their edges
+// -----------------------------------------------------------------------
 
-/// A pusher adds an edge to a task that completes meanwhile: the successor runs exactly once, after it.
+/// A pusher adds an edge to a task that completes meanwhile: the successor runs exactly once, after
+/// it.
 #[test]
 fn loom_an_edge_meets_a_completion() {
     check(4, || {
@@ -98,8 +101,8 @@ fn loom_an_edge_meets_a_completion() {
     });
 }
 
-/// Two predecessors complete while the pusher is at work: one of the three makes the task ready, and sees
-/// what both did.
+/// Two predecessors complete while the pusher is at work: one of the three makes the task ready,
+/// and sees what both did.
 #[test]
 fn loom_the_last_of_two_predecessors_makes_ready() {
     check(3, || {
@@ -126,8 +129,8 @@ fn loom_the_last_of_two_predecessors_makes_ready() {
     });
 }
 
-/// The slot of a completed task is opened for another while an old reference to it is still about: the old
-/// one counts as done, and its edges do not land in the stranger's list.
+/// The slot of a completed task is opened for another while an old reference to it is still about:
+/// the old one reads as complete, and its edges do not land in the new task's list.
 #[test]
 fn loom_a_stale_reference_is_done() {
     check(4, || {
@@ -148,24 +151,24 @@ fn loom_a_stale_reference_is_done() {
             }
         });
         let reused = returned.lock().pop();
-        let stranger = reused.map(|slot| slab.open(slot));
+        let other_task = reused.map(|slot| slab.open(slot));
         let after = slab.open(1);
         let waits = slab.add_edge(old, 1, &mut none());
         if slab.opened(after, u32::from(waits)) {
             ran.add(done.get());
         }
-        if let Some(stranger) = stranger {
-            assert!(!waits && slab.is_done(old) && !slab.is_done(stranger));
-            assert_eq!(slab.get(0).close(), 0, "an edge in a stranger's list");
+        if let Some(other_task) = other_task {
+            assert!(!waits && slab.is_done(old) && !slab.is_done(other_task));
+            assert_eq!(slab.get(0).close(), 0, "an edge in another task's list");
         }
         completer.join().unwrap();
         assert_eq!(ran.get(), 1);
     });
 }
 
-/// Who looks at a slot whose task ends meanwhile finds that task, or sees what it did; never one that does not exist.
+/// A thread that reads a slot whose task ends meanwhile finds that task or sees its effects.
 #[test]
-fn loom_a_look_finds_the_task_or_sees_what_it_did() {
+fn loom_a_read_finds_the_task_or_sees_its_effects() {
     check(4, || {
         let slab = Arc::new(Slab::new());
         slab.grow();
@@ -189,10 +192,11 @@ fn loom_a_look_finds_the_task_or_sees_what_it_did() {
     });
 }
 
-/// A task with more successors than its slot and a carrier hold completes while the last ones are added: each runs
-/// once, and every carrier goes back once, from the completer or from the pusher that came too late with it.
+/// A task with more successors than its slot and one edge block hold completes while the last ones
+/// are added: each runs once, and every block is freed once, by the completer or by the late
+/// pusher.
 #[test]
-fn loom_carriers_go_back_once() {
+fn loom_edge_blocks_are_freed_once() {
     check(3, || {
         let slab = Arc::new(Slab::new());
         slab.grow();
@@ -201,7 +205,7 @@ fn loom_carriers_go_back_once() {
         let mut spares = Spares(vec![7, 6]);
         for after in [1, 2, 3] {
             let task = slab.open(after);
-            assert!(slab.add_edge(before, after, &mut spares)); // the third on a carrier
+            assert!(slab.add_edge(before, after, &mut spares)); // the third in an edge block
             slab.opened(task, 1);
         }
         let completer = thread::spawn({
@@ -216,7 +220,7 @@ fn loom_carriers_go_back_once() {
             }
         });
         for task in [4, 5] {
-            let after = slab.open(task); // the second one begins a carrier
+            let after = slab.open(task); // the second one starts a block
             let edges = u32::from(slab.add_edge(before, task, &mut spares));
             if slab.opened(after, edges) {
                 assert_eq!(done.get(), 1);
@@ -234,14 +238,15 @@ fn loom_carriers_go_back_once() {
     });
 }
 
-// ---- parking ---------------------------------------------------------------------------------------
+// ---- parking
+// ---------------------------------------------------------------------------------------
 
-/// Announce, fence, look, park against make visible, fence, look: nobody sleeps beside a task.
-/// (A worker that did would be reported as a deadlock.)
+/// Register, fence, check, park against publish, fence, check: no worker sleeps while a task is
+/// queued. (A worker that did would be reported as a deadlock.)
 #[test]
-fn loom_nobody_sleeps_beside_a_task() {
+fn loom_no_worker_sleeps_while_a_task_is_queued() {
     check(4, || {
-        let shared = Arc::new((Queues::new(1), Sleep::new(), Lock::new(())));
+        let shared = Arc::new((Queues::new(1), IdleWorkers::new(), Lock::new(())));
         let worker = thread::spawn({
             let shared = shared.clone();
             move || {
@@ -253,7 +258,6 @@ fn loom_nobody_sleeps_beside_a_task() {
                             break;
                         }
                         sleep.park(&me, || !queues.is_empty());
-                        consumer.rested();
                     }
                 }
             }
@@ -261,10 +265,10 @@ fn loom_nobody_sleeps_beside_a_task() {
         let (queues, sleep, push) = &*shared;
         for task in [5, 6] {
             let held = push.lock();
-            queues.pushed(task);
+            queues.push(task);
             drop(held);
             publish();
-            if sleep.anybody() {
+            if sleep.has_sleepers() {
                 sleep.wake_one();
             }
         }
@@ -272,14 +276,14 @@ fn loom_nobody_sleeps_beside_a_task() {
     });
 }
 
-/// The same for what completions make ready, which goes to locked lists, and for two sleepers.
+/// The same for tasks in the injector, and for two sleepers.
 #[test]
-fn loom_surplus_wakes_a_sleeper() {
+fn loom_an_injected_task_wakes_a_sleeper() {
     check(2, || {
-        let shared = Arc::new((Queues::new(2), Sleep::new(), AtomicUsize::new(0)));
+        let shared = Arc::new((Queues::new(2), IdleWorkers::new(), AtomicUsize::new(0)));
         let workers = [0, 1].map(|lane| {
             let shared = shared.clone();
-            shared.0.enlist(lane);
+            shared.0.register(lane);
             thread::spawn(move || {
                 let (queues, sleep, left) = &*shared;
                 let (me, mut consumer) = (Parker::current(), Consumer::new(lane));
@@ -291,30 +295,30 @@ fn loom_surplus_wakes_a_sleeper() {
                         }
                         Some(_) => {
                             publish();
-                            if sleep.anybody() && !queues.is_empty() {
+                            if sleep.has_sleepers() && !queues.is_empty() {
                                 sleep.wake_one();
                             }
                         }
                         None => {
-                            let must_stay =
+                            let has_work =
                                 || !queues.is_empty() || left.load(Ordering::Acquire) == 2;
-                            sleep.park(&me, must_stay);
-                            consumer.rested();
+                            sleep.park(&me, has_work);
                         }
                     }
                 }
             })
         });
-        shared.0.surplus(None, &[5, 6]);
+        shared.0.push_batch(None, &[5, 6]);
         publish();
-        if shared.1.anybody() {
+        if shared.1.has_sleepers() {
             shared.1.wake_one();
         }
         workers.into_iter().for_each(|w| w.join().unwrap());
     });
 }
 
-// ---- the whole engine ------------------------------------------------------------------------------
+// ---- the whole engine
+// ------------------------------------------------------------------------------
 
 fn without_worker() -> Arc<ThreadedEngine> {
     let engine = ThreadedEngine::with_threads(1);
@@ -328,7 +332,7 @@ fn with_worker(model: impl FnOnce(&ThreadedEngine)) {
     let stop = Arc::new(AtomicBool::new(false));
     let worker = thread::spawn({
         let (core, stop) = (engine.core.clone(), stop.clone());
-        move || core.serve(&Arc::new(Crew::new(1, |_| ())), &stop)
+        move || core.serve(&Arc::new(Team::new(1, |_| ())), &stop)
     });
     model(&engine);
     stop.store(true, Ordering::SeqCst);
@@ -367,7 +371,8 @@ fn completes(token: OnComplete, payload: &Arc<Payload>, n: u64) -> thread::JoinH
     })
 }
 
-/// Two writers of one variable, and a wait: in push order, each after the other's effects, the waiter last.
+/// Two writers of one variable, and a wait: in push order, each after the other's effects, the
+/// waiter last.
 #[test]
 fn loom_writers_run_in_order_and_the_waiter_sees_them() {
     check(2, || {
@@ -382,7 +387,7 @@ fn loom_writers_run_in_order_and_the_waiter_sees_them() {
     });
 }
 
-/// A wait for everything is told by the counters of completions alone.
+/// A wait for everything ends by the completion counters alone.
 #[test]
 fn loom_a_wait_for_everything_ends() {
     check(2, || {
@@ -412,9 +417,9 @@ fn loom_a_token_completes_exactly_once() {
     });
 }
 
-/// Pushes a task that writes `v`, adds `n` and is run by the thread that pushes it; gives the thread once the task has
-/// begun.
-fn runs_elsewhere(
+/// Pushes a task that writes `v`, adds `n` and is run by the thread that pushes it; gives the
+/// thread once the task has begun.
+fn runs_off_worker(
     engine: &Arc<ThreadedEngine>,
     v: Var,
     payload: &Arc<Payload>,
@@ -440,22 +445,22 @@ fn runs_elsewhere(
     pusher
 }
 
-/// What its pusher runs keeps its slot and is counted nowhere: the wait for everything waits for its end all the same.
+/// A wait for everything covers a task that another thread runs inside its push.
 #[test]
-fn loom_a_wait_for_everything_sees_what_is_counted_nowhere() {
+fn loom_a_wait_for_everything_covers_inline_tasks() {
     check(2, || {
         let engine = without_worker();
         let (v, payload) = (engine.new_variable(), Arc::new(Payload::default()));
-        let pusher = runs_elsewhere(&engine, v, &payload, 5);
+        let pusher = runs_off_worker(&engine, v, &payload, 5);
         engine.wait_for_all(&mut patiently()).unwrap();
         assert_eq!(payload.get(), 5);
         pusher.join().unwrap();
     });
 }
 
-/// What ends by a token on another thread is counted apart: the wait for everything sees it all the same.
+/// A wait for everything covers a task that ends by a token on another thread.
 #[test]
-fn loom_a_wait_for_everything_sees_what_ended_elsewhere() {
+fn loom_a_wait_for_everything_covers_tokens() {
     check(3, || {
         let engine = without_worker();
         let (v, payload) = (engine.new_variable(), Arc::new(Payload::default()));
@@ -466,14 +471,15 @@ fn loom_a_wait_for_everything_sees_what_ended_elsewhere() {
     });
 }
 
-/// A kept slot is used again while its task may just be ending on another thread: each task runs once, in order.
+/// A slot is reused while its task may just be ending on another thread: each task runs once, in
+/// order.
 #[test]
-fn loom_a_kept_slot_is_used_again() {
+fn loom_slots_are_reused_while_a_task_ends() {
     check(2, || {
         let engine = without_worker();
         let (v, w, payload) =
             (engine.new_variable(), engine.new_variable(), Arc::new(Payload::default()));
-        let pusher = runs_elsewhere(&engine, v, &payload, 5);
+        let pusher = runs_off_worker(&engine, v, &payload, 5);
         let other = Arc::new(Payload::default());
         for (n, before) in [(1, 0), (10, 1)] {
             let writes = [w];
@@ -489,7 +495,7 @@ fn loom_a_kept_slot_is_used_again() {
 
 /// A token that fails on another thread, and a waiter: the error is raised once, the poison stays.
 #[test]
-fn loom_a_failed_token_is_told_once() {
+fn loom_a_failed_token_is_reported_once() {
     check(3, || {
         let engine = without_worker();
         let v = engine.new_variable();

@@ -1,5 +1,5 @@
-//! The atomics, locks and parking of the engine's state machines: the standard ones, or loom's when its
-//! models run (`--cfg loom`), so that the models check the code that ships.
+//! The atomics, locks and parking of the engine's state machines: the standard ones, or loom's when
+//! its models run (`--cfg loom`), so that the models check the code that ships.
 
 #[cfg(loom)]
 pub(in crate::engine) use loom::sync::{

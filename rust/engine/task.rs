@@ -1,125 +1,12 @@
-//! What an operation runs, and the token by which an asynchronous one ends.
+//! The function of an operation.
 //!
-//! A [`Task`] keeps a small closure inline (four words), so that pushing one costs no allocation; a
-//! greater one is boxed. It is the one place of the engine where closures lose their type.
+//! A [`Task`] stores a small closure inline (four words), so that pushing one allocates nothing; a
+//! larger one is boxed. This is the only place of the engine where closures are type-erased.
 
-use super::RunContext;
-use super::frame::Frame;
-use super::slot::TaskRef;
-use super::threaded::Core;
-use crate::error::{Error, Result, guarded};
-use std::cell::Cell;
+use crate::engine::push::RunContext;
+use crate::engine::token::{OnComplete, run_to_token};
+use crate::error::{Result, guarded};
 use std::mem::{MaybeUninit, align_of, size_of};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr;
-use std::sync::Arc;
-
-/// Reports the end of an asynchronous operation: once, from any thread. Dropped unused it reports a
-/// failure, so that a forgotten token cannot hang the program.
-pub struct OnComplete(Target);
-
-enum Target {
-    Done,
-    /// The mark is that of the operation of which this token ends a part.
-    Function(Box<dyn FnOnce(Result<()>) + Send>, Mark),
-    /// A task of a threaded engine: its slot and generation.
-    Slot(Arc<Core>, u64),
-}
-
-impl OnComplete {
-    pub(in crate::engine) fn new(f: impl FnOnce(Result<()>) + Send + 'static) -> Self {
-        Self::marked(Mark(None), f)
-    }
-
-    /// Ends a part of the operation of `mark`.
-    pub(in crate::engine) fn marked(
-        mark: Mark,
-        f: impl FnOnce(Result<()>) + Send + 'static,
-    ) -> Self {
-        OnComplete(Target::Function(Box::new(f), mark))
-    }
-
-    pub(in crate::engine) fn of_slot(core: Arc<Core>, task: u64) -> Self {
-        OnComplete(Target::Slot(core, task))
-    }
-
-    /// The operation that this token ends, to run parts of it under its name.
-    pub fn mark(&self) -> Mark {
-        match &self.0 {
-            Target::Slot(core, task) => Mark(Some((core.clone(), TaskRef(*task)))),
-            Target::Function(_, mark) => mark.clone(),
-            Target::Done => Mark(None),
-        }
-    }
-
-    /// As [`Mark::inside`], for who holds the token meanwhile.
-    pub fn inside<R>(&self, f: impl FnOnce() -> R) -> R {
-        match &self.0 {
-            Target::Slot(core, task) => Frame::new(&**core, TaskRef(*task), false).enter(f),
-            Target::Function(_, mark) => mark.inside(f),
-            Target::Done => f(),
-        }
-    }
-
-    /// Ends the operation, with or without an error.
-    pub fn complete(mut self, result: Result<()>) {
-        self.finish(result);
-    }
-
-    fn finish(&mut self, result: Result<()>) {
-        match std::mem::replace(&mut self.0, Target::Done) {
-            Target::Done => {}
-            Target::Function(f, _) => f(result),
-            Target::Slot(core, task) => core.complete_token(task, result),
-        }
-    }
-}
-
-/// Names an operation while it runs. See [`OnComplete::mark`].
-#[derive(Clone)]
-pub struct Mark(Option<(Arc<Core>, TaskRef)>);
-
-impl Mark {
-    /// Runs `f` as part of the operation, on whatever thread this is: a wait inside that would wait for the
-    /// operation itself is an error, and `wait_for_all` covers what `f` has pushed.
-    pub fn inside<R>(&self, f: impl FnOnce() -> R) -> R {
-        match &self.0 {
-            Some((core, task)) => Frame::new(&**core, *task, false).enter(f),
-            None => f(),
-        }
-    }
-}
-
-// Where tokens go that a panic drops inside an asynchronous function: the panic's message is known only when it is
-// caught. A list on the stack of `run_to_token`, or null.
-#[cfg(not(loom))]
-thread_local! {
-    static DROPPED: Cell<*mut Vec<Target>> = const { Cell::new(ptr::null_mut()) };
-}
-
-#[cfg(loom)]
-loom::thread_local! {
-    static DROPPED: Cell<*mut Vec<Target>> = Cell::new(ptr::null_mut());
-}
-
-impl Drop for OnComplete {
-    fn drop(&mut self) {
-        if !matches!(self.0, Target::Done) {
-            let how = if std::thread::panicking() {
-                let place = DROPPED.with(Cell::get);
-                if !place.is_null() {
-                    let target = std::mem::replace(&mut self.0, Target::Done);
-                    // SAFETY: the list lives further down this thread's stack, and only this thread knows it.
-                    return unsafe { (*place).push(target) };
-                }
-                "the operation panicked before it was completed"
-            } else {
-                "the operation was dropped without being completed"
-            };
-            self.finish(Err(Error::execution(how)));
-        }
-    }
-}
 
 const WORDS: usize = 4;
 type Data = MaybeUninit<[u64; WORDS]>;
@@ -129,7 +16,7 @@ type CallAsync = unsafe fn(*mut u8, &RunContext, OnComplete);
 struct VTable {
     call: Call,
     drop: unsafe fn(*mut u8),
-    /// Does the operation end by the return of what its pusher gave?
+    /// True if, for its pusher, the operation ends when its function returns.
     ends_by_returning: bool,
 }
 
@@ -156,7 +43,7 @@ struct Sync<F>(F);
 #[repr(transparent)]
 struct Async<F>(F);
 #[repr(transparent)]
-struct Elsewhere<F>(F);
+struct HandedOff<F>(F);
 
 impl<F: FnOnce(&RunContext) -> Result<()>> Closure for Sync<F> {
     const VTABLE: VTable = VTable {
@@ -174,7 +61,7 @@ impl<F: FnOnce(&RunContext, OnComplete)> Closure for Async<F> {
     };
 }
 
-impl<F: FnOnce(&RunContext, OnComplete)> Closure for Elsewhere<F> {
+impl<F: FnOnce(&RunContext, OnComplete)> Closure for HandedOff<F> {
     const VTABLE: VTable = VTable { ends_by_returning: true, ..<Async<F> as Closure>::VTABLE };
 }
 
@@ -209,12 +96,12 @@ unsafe fn drop_in_place<F>(data: *mut u8) {
 }
 
 impl Task {
-    /// No function: only orders.
+    /// No function: the operation only orders others.
     pub const fn nothing() -> Self {
         Task { vtable: None, data: Data::uninit() }
     }
 
-    /// Done when the function returns.
+    /// Complete when the function returns.
     #[inline]
     pub fn sync<F: FnOnce(&RunContext) -> Result<()> + Send + 'static>(f: F) -> Self {
         if size_of::<F>() <= size_of::<Data>() && align_of::<F>() <= align_of::<u64>() {
@@ -225,7 +112,7 @@ impl Task {
         }
     }
 
-    /// Done when the token is completed.
+    /// Complete when the token is completed.
     #[inline]
     pub fn asynchronous<F: FnOnce(&RunContext, OnComplete) + Send + 'static>(f: F) -> Self {
         if size_of::<F>() <= size_of::<Data>() && align_of::<F>() <= align_of::<u64>() {
@@ -236,36 +123,36 @@ impl Task {
         }
     }
 
-    /// A function that is handed to a thread of somebody else, who completes the token when it returns there:
-    /// for those who push it as good as [`Task::sync`].
+    /// A function that is handed off to a thread outside the engine, which completes the token when
+    /// the function returns there. Equivalent to [`Task::sync`] for the pusher.
     #[inline]
-    pub fn elsewhere<F: FnOnce(&RunContext, OnComplete) + Send + 'static>(f: F) -> Self {
+    pub fn handed_off<F: FnOnce(&RunContext, OnComplete) + Send + 'static>(f: F) -> Self {
         if size_of::<F>() <= size_of::<Data>() && align_of::<F>() <= align_of::<u64>() {
-            Task::hold(Elsewhere(f))
+            Task::hold(HandedOff(f))
         } else {
             let boxed = Box::new(f);
-            Task::hold(Elsewhere(move |run: &RunContext, token| boxed(run, token)))
+            Task::hold(HandedOff(move |run: &RunContext, token| boxed(run, token)))
         }
     }
 
-    /// Does it end by a token?
+    /// Returns true if it ends by a token.
     pub(in crate::engine) fn is_asynchronous(&self) -> bool {
         self.vtable.is_some_and(|v| matches!(v.call, Call::Async(_)))
     }
 
-    /// Does it end, for those who push it, when its function returns?
+    /// Returns true if, for the pusher, it ends when its function returns.
     pub(in crate::engine) fn ends_by_returning(&self) -> bool {
         self.vtable.is_none_or(|v| v.ends_by_returning)
     }
 
     /// Runs a function that ends by returning.
     pub(in crate::engine) fn run_sync(self, run: &RunContext) -> Result<()> {
-        self.run(run, || OnComplete(Target::Done)).unwrap_or(Ok(()))
+        self.run(run, OnComplete::done).unwrap_or(Ok(()))
     }
 
     /// Runs a function that ends by `token`.
     pub(in crate::engine) fn run_asynchronous(self, run: &RunContext, token: OnComplete) {
-        // (One that ends by returning takes no token, which then reports that it was forgotten.)
+        // A function that ends by returning takes no token; the dropped token then reports it.
         let _ = self.run(run, || token);
     }
 
@@ -277,8 +164,8 @@ impl Task {
         task
     }
 
-    /// Runs the function; a panic becomes an error. `token` is made for asynchronous functions only; an
-    /// answer of `None` says that the operation ends by its token.
+    /// Runs the function; a panic becomes an error. `token` is called for asynchronous functions
+    /// only. Returns `None` if the operation ends by its token.
     #[inline]
     pub(in crate::engine) fn run(
         mut self,
@@ -288,10 +175,10 @@ impl Task {
         self.run_in_place(run, token)
     }
 
-    /// The same where the task is. Its place is not touched once the function has begun.
+    /// As [`Task::run`], in place. The memory is not touched once the function has begun.
     ///
     /// # Safety
-    /// `task` is a task that nobody else touches, and is not used again.
+    /// `task` is a valid task that is accessed by no other thread and not used again.
     #[inline]
     pub(in crate::engine) unsafe fn run_at(
         task: *mut Task,
@@ -304,7 +191,7 @@ impl Task {
         vtable.map_or(Some(Ok(())), |vtable| unsafe { call(vtable, data, run, token) })
     }
 
-    /// The same, which leaves [`Task::nothing`].
+    /// As [`Task::run`]; leaves [`Task::nothing`].
     #[inline]
     pub(in crate::engine) fn run_in_place(
         &mut self,
@@ -316,20 +203,11 @@ impl Task {
         self.vtable.take().map_or(Some(Ok(())), |vtable| unsafe { call(vtable, data, run, token) })
     }
 
-    /// Its function, if it has one that is done when it returns.
-    #[inline(always)]
-    pub(in crate::engine) fn returning(&mut self) -> Option<Returning<'_>> {
-        match self.vtable?.call {
-            Call::Sync(call) => Some(Returning { call, task: self }),
-            Call::Async(_) => None,
-        }
-    }
-
-    /// Moves the task to `to` and leaves [`Task::nothing`]: word by word as it was written here a moment ago, for
-    /// a wider load would have to wait until these words have reached the cache.
+    /// Moves the task to `to` and leaves [`Task::nothing`]. Copies word by word, as it was just
+    /// written: a wider load would stall until the narrow stores have reached the cache.
     ///
     /// # Safety
-    /// `to` may be written, and holds nothing that is to be dropped.
+    /// `to` is valid for writes, and holds nothing that needs dropping.
     #[inline]
     pub(in crate::engine) unsafe fn move_to(&mut self, to: *mut Task) {
         type Word = MaybeUninit<u64>;
@@ -339,24 +217,8 @@ impl Task {
             // SAFETY: within both tasks; volatile only so that the words stay apart.
             unsafe { to.add(i).write_volatile(from.add(i).read_volatile()) };
         }
-        // SAFETY: the function is elsewhere now.
+        // SAFETY: the function has been moved out.
         unsafe { (&raw mut self.vtable).write(None) };
-    }
-}
-
-/// The function of a task, where it is.
-pub(in crate::engine) struct Returning<'a> {
-    call: CallSync,
-    task: &'a mut Task,
-}
-
-impl Returning<'_> {
-    /// Runs it, and leaves [`Task::nothing`]; a panic becomes an error.
-    #[inline(always)]
-    pub fn run(self, run: &RunContext) -> Result<()> {
-        self.task.vtable = None;
-        // SAFETY: `call` is of the vtable of the closure in `data`, which now counts as moved out.
-        guarded(|| unsafe { (self.call)(self.task.data.as_mut_ptr().cast(), run) })
     }
 }
 
@@ -369,7 +231,7 @@ impl Drop for Task {
     }
 }
 
-/// Runs the closure in `data`; a panic becomes an error. `None`: it ends by its token.
+/// Runs the closure in `data`; a panic becomes an error. Returns `None` if it ends by its token.
 ///
 /// # Safety
 /// `data` holds a closure of `vtable`, which is moved out.
@@ -392,22 +254,10 @@ unsafe fn call(
     }
 }
 
-/// Runs an asynchronous function. If it panics, the operations whose tokens the panic drops fail with its message.
-#[inline]
-fn run_to_token(f: impl FnOnce()) {
-    let mut dropped: Vec<Target> = Vec::new();
-    let outer = DROPPED.with(|place| place.replace(&raw mut dropped));
-    let result = catch_unwind(AssertUnwindSafe(f));
-    DROPPED.with(|place| place.set(outer));
-    if let Err(panic) = result {
-        let error = Error::from_panic(panic);
-        dropped.into_iter().for_each(|target| OnComplete(target).complete(Err(error.clone())));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn counted() -> (Arc<AtomicUsize>, Arc<AtomicUsize>) {
@@ -416,11 +266,11 @@ mod tests {
     }
 
     fn no_token() -> OnComplete {
-        OnComplete(Target::Done)
+        OnComplete::done()
     }
 
     #[test]
-    fn runs_small_and_great_closures_once_and_drops_them() {
+    fn runs_small_and_large_closures_once_and_drops_them() {
         let (n, seen) = counted();
         let small = Task::sync(move |_| {
             n.fetch_add(1, Ordering::Relaxed);
@@ -430,9 +280,9 @@ mod tests {
         assert_eq!((seen.load(Ordering::Relaxed), Arc::strong_count(&seen)), (1, 1));
 
         let (n, seen) = counted();
-        let great = [7usize; 20];
+        let large = [7usize; 20];
         let task = Task::sync(move |_| {
-            n.fetch_add(great.iter().sum(), Ordering::Relaxed);
+            n.fetch_add(large.iter().sum(), Ordering::Relaxed);
             Ok(())
         });
         assert!(task.run(&RunContext::default(), no_token).unwrap().is_ok());
@@ -447,14 +297,5 @@ mod tests {
             Ok(())
         }));
         assert_eq!((seen.load(Ordering::Relaxed), Arc::strong_count(&seen)), (0, 1));
-    }
-
-    #[test]
-    fn a_forgotten_token_reports_a_failure() {
-        let told = Arc::new(std::sync::Mutex::new(None));
-        let tell = told.clone();
-        drop(OnComplete::new(move |r| *tell.lock().unwrap() = Some(r)));
-        let error = told.lock().unwrap().take().unwrap().unwrap_err();
-        assert!(error.to_string().contains("dropped without being completed"));
     }
 }

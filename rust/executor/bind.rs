@@ -9,7 +9,7 @@ use super::run::{Prepared, prepare};
 use super::segments::BulkLimits;
 use crate::context::Context;
 use crate::dtype::DType;
-use crate::engine::MOST_VARIABLES;
+use crate::engine::MAX_VARIABLES;
 use crate::error::{AtNode as _, Error, Result};
 use crate::executor::Runtime;
 use crate::graph::{Plan, PlanOptions, PlanRequest, Symbol};
@@ -209,7 +209,7 @@ fn check_arrays(b: &Binding, plan: &Plan) -> Result<()> {
 fn check_operands(plan: &Plan) -> Result<()> {
     let graph = &plan.graph;
     // Besides, a node's operation names its segment's variable and the arenas.
-    let most = MOST_VARIABLES - 1 - plan.arena_bytes.len();
+    let most = MAX_VARIABLES - 1 - plan.arena_bytes.len();
     for (n, node) in graph.nodes.iter().enumerate() {
         if node.inputs.len() + node.num_outputs as usize <= most {
             continue;

@@ -6,7 +6,7 @@ use super::bind::{Binding, Executor};
 use super::imperative::Invoke;
 use crate::context::Context;
 use crate::dtype::DType;
-use crate::engine::{Event, NaiveEngine, Step, ThreadedEngine, patiently};
+use crate::engine::{Event, HookEvent, NaiveEngine, ThreadedEngine, patiently};
 use crate::executor::Runtime;
 use crate::executor::transfer::push_copy;
 use crate::graph::{Create, Symbol};
@@ -144,7 +144,7 @@ fn delaying() -> Arc<ThreadedEngine> {
     use crate::engine::Engine;
     let engine = Arc::new(ThreadedEngine::with_threads(3));
     let stream = AtomicU64::new(1);
-    engine.set_hook(Some(Arc::new(move |step: Step<'_>| {
+    engine.set_hook(Some(Arc::new(move |step: HookEvent<'_>| {
         if step.event != Event::Queued {
             let mut state = stream.fetch_add(1, Ordering::Relaxed);
             next(&mut state);

@@ -174,7 +174,7 @@ impl Executor {
                 let push = Push {
                     overwrites: 1,
                     cheap: true,
-                    origin: Some(&call_site::current),
+                    call_site: Some(&call_site::current),
                     ..Push::new("restore state", &[], &writes)
                 };
                 engine.push(Task::nothing(), push)?;

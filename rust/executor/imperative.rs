@@ -348,7 +348,7 @@ impl Work<'_> {
             overwrites,
             prop: if callback { Prop::Async } else { Prop::Normal },
             cheap: !matches!(declined, Declined::TooLarge),
-            origin: Some(&call_site::current),
+            call_site: Some(&call_site::current),
             ..Push::new(&op.name, &reads, &writes)
         };
         let queued = Queued {

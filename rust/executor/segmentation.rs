@@ -10,7 +10,7 @@ use super::arena::Memory;
 use super::concurrent;
 use super::step::Step;
 use crate::context::Context;
-use crate::engine::{Engine, MOST_VARIABLES, Var};
+use crate::engine::{Engine, MAX_VARIABLES, Var};
 use crate::graph::Plan;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -22,7 +22,7 @@ const CHEAP_BYTES: usize = 16 << 10;
 
 /// A segment of several steps uses no more arrays from outside; what an operation can name beyond these is left to
 /// arenas and other segments.
-const MOST_ARRAYS: usize = MOST_VARIABLES / 2;
+const MOST_ARRAYS: usize = MAX_VARIABLES / 2;
 
 /// Steps that are one engine operation.
 #[derive(Clone, Debug)]

@@ -175,7 +175,7 @@ impl Program {
         let push = Push {
             overwrites,
             cheap: true,
-            origin: Some(&call_site::current),
+            call_site: Some(&call_site::current),
             ..Push::new("begin a pass", &[], arenas)
         };
         rt.engine.push(Task::nothing(), push)
@@ -206,7 +206,7 @@ impl Program {
             cheap: segment.cheap,
             // A callback only starts: when it is ready it may run in this very push.
             prop: if segment.callback { Prop::Async } else { Prop::Normal },
-            origin: Some(&call_site::current),
+            call_site: Some(&call_site::current),
             ..Push::new(&segment.name, &segment.reads, &segment.writes)
         };
         let (program, run) = (self.clone(), run.clone());

@@ -3,7 +3,7 @@
 use super::call_site;
 use super::inline::{self, Declined, Label};
 use super::run::distinct;
-use crate::engine::{Origin, Push, Task, Var};
+use crate::engine::{CallSite, Push, Task, Var};
 use crate::error::{Error, Result};
 use crate::kernels::copy::{Buffer, copy, copy_strided, fill, gather, region_fits, scatter};
 use crate::ndarray::NDArray;
@@ -46,8 +46,8 @@ fn push_work(
     distinct(&mut reads, &mut writes);
     let overwrites = whole && target.is_whole() && !sources.iter().any(|s| s.same_chunk(target));
     let overwrites = usize::from(overwrites);
-    let origin: Option<Origin<'_>> = Some(&call_site::current);
-    let push = Push { ctx, overwrites, cheap, origin, ..Push::new(name, &reads, &writes) };
+    let call_site: Option<CallSite<'_>> = Some(&call_site::current);
+    let push = Push { ctx, overwrites, cheap, call_site, ..Push::new(name, &reads, &writes) };
     let from: SmallVec<[NDArray; 1]> = sources.iter().map(|&s| s.clone()).collect();
     let to = target.clone();
     let scope = base.profiler.carry_scope();

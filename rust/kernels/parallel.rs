@@ -10,7 +10,7 @@ use std::ops::Range;
 pub fn in_pool(parts: usize) -> bool {
     let split = rayon::current_thread_index().is_some() && rayon::current_num_threads() > 1;
     if split {
-        crate::sync::call_helpers(parts.saturating_sub(1));
+        crate::fork_join::wake_helpers(parts.saturating_sub(1));
     }
     split
 }
@@ -20,7 +20,7 @@ pub fn in_pool(parts: usize) -> bool {
 pub fn parallel_for(n: usize, grain: usize, f: impl Fn(Range<usize>) + Send + Sync) {
     let grain = grain.max(1);
     let chunk = |i: usize| i * grain..((i + 1) * grain).min(n);
-    crate::sync::split(n.div_ceil(grain), |i| f(chunk(i)));
+    crate::fork_join::split(n.div_ceil(grain), |i| f(chunk(i)));
 }
 
 /// A pointer that threads of one kernel may share; the kernel writes disjoint parts through it.

@@ -5,7 +5,7 @@
 //! closed for good. Entering acquires, leaving releases, and closing acquires once the latch is
 //! empty, so the effects of inline operations are visible to whatever the engine orders afterwards.
 
-use crate::sync::pause;
+use crate::fork_join::pause;
 #[cfg(loom)]
 use loom::sync::atomic::AtomicU32;
 #[cfg(not(loom))]
@@ -162,7 +162,7 @@ mod loom_models {
                 let (base, open, shared) = (base.clone(), open.clone(), shared.clone());
                 move || {
                     let writes = [open.var()];
-                    assert!(base.engine.with_quiet(&[], &writes, &mut || shared.bump()));
+                    assert!(base.engine.try_run_exclusive(&[], &writes, &mut || shared.bump()));
                 }
             });
             let ran = run_exclusive(&[&ruled], &[&open], true, &mut || shared.bump());

@@ -23,7 +23,7 @@ pub fn run_exclusive(
             true
         }
         Some(_) if !tiny => false,
-        Some(base) => base.engine.with_quiet(&latches.read_vars, &latches.write_vars, f),
+        Some(base) => base.engine.try_run_exclusive(&latches.read_vars, &latches.write_vars, f),
     }
 }
 

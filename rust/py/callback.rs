@@ -121,7 +121,7 @@ impl Job {
             result = kernel.warn_of_views(py).map_err(|e| from_py(py, e));
         }
         let vars = operands.vars();
-        if !vars.is_empty() && !runtime().engine.with_quiet(&[], &vars, &mut || ()) {
+        if !vars.is_empty() && !runtime().engine.try_run_exclusive(&[], &vars, &mut || ()) {
             return operands.end_later(&vars, result, done, call);
         }
         let computed = operands.end(result, call.inputs.len());
@@ -246,7 +246,7 @@ impl Inner {
 
 /// Is nothing pending on the array?
 fn is_quiet(array: &NDArray) -> bool {
-    array.known_var().is_none_or(|var| runtime().engine.with_quiet(&[], &[var], &mut || ()))
+    array.known_var().is_none_or(|var| runtime().engine.try_run_exclusive(&[], &[var], &mut || ()))
 }
 
 /// Fresh arrays over the operands' bytes: inputs, then outputs. Those that overlap share a variable.

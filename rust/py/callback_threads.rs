@@ -4,12 +4,12 @@
 //! job nothing. They are a [`BlockingPool`], so a callback that blocks holds up no other. Compute
 //! threads never run Python.
 //!
-//! What the engine has found ready waits here until a thread takes it, so here is where its rank
+//! What the engine has found ready waits here until a thread takes it, so here is where its priority
 //! counts.
 
 use super::engine_call::FunctionCall;
 use crate::blocking_pool::{BlockingPool, PoolAtFork, Worker};
-use crate::engine::Rank;
+use crate::engine::Priority;
 use pyo3::prelude::*;
 use std::cell::Cell;
 use std::io;
@@ -40,12 +40,12 @@ thread_local! {
 
 /// Runs `f` on a callback thread; returns at once.
 pub fn submit(f: Box<dyn for<'py> FnOnce(Python<'py>) + Send>) {
-    submit_job(Job::Other(f), Rank::Ordinary);
+    submit_job(Job::Other(f), Priority::Normal);
 }
 
-/// Runs `job` on a callback thread, in the order of ranks; returns at once.
-pub fn submit_job(job: Job, rank: Rank) {
-    POOL.submit(job, rank);
+/// Runs `job` on a callback thread, in the order of priorities; returns at once.
+pub fn submit_job(job: Job, priority: Priority) {
+    POOL.submit(job, priority);
 }
 
 fn start(worker: Arc<Worker>) -> io::Result<()> {

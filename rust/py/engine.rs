@@ -112,7 +112,7 @@ impl Pushing<'_> {
         let function = Function::Own(Named { function, name: label });
         let hand_on = move |run: &EngineRun, token| hand_on(function, ends, run, token);
         let task = match ends {
-            Ends::ByReturning => Task::elsewhere(hand_on),
+            Ends::ByReturning => Task::handed_off(hand_on),
             Ends::ByToken => Task::asynchronous(hand_on),
         };
         if engine.runs_inside_push() {
@@ -129,7 +129,7 @@ impl Pushing<'_> {
             priority: self.priority,
             // What the engine runs only hands the function on, or is nothing at all.
             cheap: true,
-            origin: Some(&find_call_site),
+            call_site: Some(&find_call_site),
             ..Push::new(name, self.reads, self.writes)
         }
     }
@@ -460,7 +460,7 @@ fn delete_variable(py: Python<'_>, v: &Variable, r#fn: Option<Bound<'_, PyAny>>)
     // Attached all the while, so that no push of another thread comes between the function and the deletion.
     match engine.delete_variable(v.0, last) {
         true => Ok(()),
-        false => Err(crate::engine::gone(v.0)).py(py),
+        false => Err(crate::engine::deleted_variable(v.0)).py(py),
     }
 }
 

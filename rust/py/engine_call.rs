@@ -168,7 +168,7 @@ pub fn hand_on(function: Function, ends: Ends, run: &EngineRun, token: OnComplet
         // The naive engine: here and now. Its thread may hold the interpreter while it waits.
         return Python::attach(|py| call.run(py));
     }
-    callback_threads::submit_job(Job::Function(call), run.rank);
+    callback_threads::submit_job(Job::Function(call), run.priority);
 }
 
 /// A Python function on its way to a callback thread.

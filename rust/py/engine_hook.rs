@@ -4,7 +4,7 @@
 use super::callback_threads;
 use super::invoke::Invoke;
 use super::runtime;
-use crate::engine::{Event, Hook, Step};
+use crate::engine::{Event, Hook, HookEvent};
 use crate::lock::Lock;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ struct PythonHook {
 }
 
 impl Hook for Arc<PythonHook> {
-    fn event(&self, step: Step<'_>) {
+    fn event(&self, step: HookEvent<'_>) {
         let event = match step.event {
             Event::Queued => "queued",
             Event::Started => "started",

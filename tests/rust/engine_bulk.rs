@@ -122,7 +122,7 @@ fn functions_run_elsewhere_are_part_of_a_bulk_in_order() {
             continue;
         }
         let (send, log) = (send.clone(), log.clone());
-        let task = Task::elsewhere(move |run, token| {
+        let task = Task::handed_off(move |run, token| {
             let is_bulk = run.is_bulk;
             let job = move || {
                 log.lock().unwrap().push((i, is_bulk));
@@ -206,7 +206,8 @@ fn a_ready_made_operation_lives_until_its_last_run_and_no_longer() {
     }
 }
 
-/// Its run is its own affair: neither the end of its variable nor what others do to that is waited for, or enough.
+/// Its run is its own affair: neither the end of its variable nor what others do to that is waited
+/// for, or enough.
 #[test]
 fn a_ready_made_operation_waits_for_its_own_last_run_only() {
     let engine = ThreadedEngine::with_threads(1);
@@ -249,7 +250,8 @@ fn a_ready_made_operation_waits_for_its_own_last_run_only() {
     }
 }
 
-/// The variables of a ready-made operation are looked for again when any is gone, at once or after what is pending.
+/// The variables of a ready-made operation are looked for again when any is gone, at once or after
+/// what is pending.
 #[test]
 fn a_ready_made_operation_notices_that_its_variable_is_gone() {
     let engine = ThreadedEngine::with_threads(1);

@@ -1,8 +1,9 @@
-//! What the engine promises beyond order: errors, poison, deletion, quiet variables, resizing, shutdown.
+//! What the engine promises beyond order: errors, poison, deletion, quiet variables, resizing,
+//! shutdown.
 
 use rsnet::engine::{
-    Engine, NaiveEngine, OnComplete, Prop, Push, Rank, Task, ThreadedEngine, Var, bulk, patiently,
-    segment,
+    Engine, NaiveEngine, OnComplete, Priority, Prop, Push, Task, ThreadedEngine, Var, bulk,
+    patiently, segment,
 };
 use rsnet::{Error, Result};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -123,7 +124,8 @@ fn fail_and_recycle(engine: &dyn Engine, rounds: usize) {
     assert!(grown < 16 << 20, "{grown} bytes more than after a tenth of the rounds");
 }
 
-/// Runs the calling test again in a process of its own, where what memory it holds is its own; true there.
+/// Runs the calling test again in a process of its own, where what memory it holds is its own; true
+/// there.
 fn alone(test: &str) -> bool {
     const MARK: &str = "RSNET_TEST_ALONE";
     if std::env::var_os(MARK).is_some() {
@@ -174,17 +176,17 @@ fn with_quiet_runs_only_when_nothing_is_pending() {
     let engine = ThreadedEngine::with_threads(1);
     let a = engine.new_variable();
     let (open, gate) = mpsc::channel::<()>();
-    assert!(engine.with_quiet(&[], &[a], &mut || ()));
+    assert!(engine.try_run_exclusive(&[], &[a], &mut || ()));
     let blocked = Task::sync(move |_| {
         gate.recv().unwrap();
         Ok(())
     });
     push(&engine, blocked, &[a], &[]);
-    assert!(engine.with_quiet(&[a], &[], &mut || ())); // readers side by side
-    assert!(!engine.with_quiet(&[], &[a], &mut || ()));
+    assert!(engine.try_run_exclusive(&[a], &[], &mut || ())); // readers side by side
+    assert!(!engine.try_run_exclusive(&[], &[a], &mut || ()));
     open.send(()).unwrap();
     wait(&engine, a).unwrap();
-    assert!(engine.with_quiet(&[], &[a], &mut || ()));
+    assert!(engine.try_run_exclusive(&[], &[a], &mut || ()));
     assert_eq!(engine.version(a), 2);
 }
 
@@ -423,8 +425,8 @@ fn a_native_operation_that_would_hold_a_compute_thread_in_a_wait_gets_an_error()
     wait(&*engine, b).unwrap();
 }
 
-/// What pushes itself again and again keeps a worker in its own list; a single task that is pushed beside it runs all the
-/// same, or this hangs.
+/// What pushes itself again and again keeps a worker in its own list; a single task that is pushed
+/// beside it runs all the same, or this hangs.
 #[test]
 fn a_single_task_runs_beside_an_endless_chain() {
     fn again(engine: &Arc<ThreadedEngine>, x: Var, stop: &Arc<AtomicBool>) {
@@ -486,10 +488,10 @@ fn short_operations_run_when_they_are_ready_and_know_their_rank() {
         let mut all: Vec<_> = [-1, 2, 0, -5, 1, 0].map(|p| (Prop::Normal, p)).into();
         all.extend([(Prop::CpuPrioritized, 0), (Prop::DeleteVar, -1)]);
         for (prop, priority) in all {
-            let told: Arc<Mutex<Vec<Rank>>> = Arc::clone(&told);
+            let told: Arc<Mutex<Vec<Priority>>> = Arc::clone(&told);
             let task = Task::sync(move |run| {
                 assert_eq!(thread::current().id(), here);
-                told.lock().unwrap().push(run.rank);
+                told.lock().unwrap().push(run.priority);
                 Ok(())
             });
             let push = Push { cheap: true, prop, priority, ..Push::new("short", reads, &[]) };
@@ -497,19 +499,19 @@ fn short_operations_run_when_they_are_ready_and_know_their_rank() {
         }
         std::mem::take(&mut *told.lock().unwrap())
     };
-    use Rank::{Later, Ordinary, Urgent};
-    let mut ranks =
-        [Later(-1), Urgent(2), Ordinary, Later(-5), Urgent(1), Ordinary, Urgent(0), Urgent(-1)];
+    use Priority::{High, Low, Normal};
+    let mut ranks = [Low(-1), High(2), Normal, Low(-5), High(1), Normal, High(0), High(-1)];
     assert_eq!(push_all(&[]), ranks);
     assert!(push_all(&[gate]).is_empty());
     let token = held.lock().unwrap().take().unwrap();
     token.complete(Ok(()));
-    ranks.sort_by_key(|&rank| std::cmp::Reverse(rank));
+    ranks.sort_by_key(|&priority| std::cmp::Reverse(priority));
     assert_eq!(*told.lock().unwrap(), ranks);
     engine.wait_for_all(&mut patiently()).unwrap();
 }
 
-/// Operations that other threads run inside their pushes are waited for like any other, wherever their slots are.
+/// Operations that other threads run inside their pushes are waited for like any other, wherever
+/// their slots are.
 #[test]
 fn a_wait_for_everything_covers_what_other_threads_run_inside_their_pushes() {
     let engine = ThreadedEngine::with_threads(1);
@@ -540,7 +542,8 @@ fn a_wait_for_everything_covers_what_other_threads_run_inside_their_pushes() {
     });
 }
 
-/// Readers are pushed, more than a task has room for, while the writer before them completes: each runs once, after it.
+/// Readers are pushed, more than a task has room for, while the writer before them completes: each
+/// runs once, after it.
 #[test]
 fn many_readers_meet_the_end_of_their_writer() {
     let engine = ThreadedEngine::with_threads(2);

@@ -1,8 +1,9 @@
-//! The naive engine is the oracle only if it follows the rules of the threaded one, also where nothing is asynchronous:
-//! deleted variables, operations that use the engine, hooks, tokens that do not come.
+//! The naive engine is the oracle only if it follows the rules of the threaded one, also where
+//! nothing is asynchronous: deleted variables, operations that use the engine, hooks, tokens that
+//! do not come.
 
 use rsnet::engine::{
-    Engine, Event, NaiveEngine, OnComplete, Push, Step, Task, ThreadedEngine, Var, patiently,
+    Engine, Event, HookEvent, NaiveEngine, OnComplete, Push, Task, ThreadedEngine, Var, patiently,
 };
 use rsnet::{Error, Result};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -50,7 +51,7 @@ fn a_deleted_variable_is_refused_and_its_slot_is_a_strangers() {
             assert!(error.contains("deleted"), "{error}");
         }
         assert!(engine.poisoned(old).is_none() && engine.version(old) == 0);
-        assert!(!engine.with_quiet(&[], &[old], &mut || ()));
+        assert!(!engine.try_run_exclusive(&[], &[old], &mut || ()));
         assert_eq!(wait(&*engine, stranger).unwrap_err().message(), "it broke");
         assert_eq!(engine.version(stranger), 1);
     }
@@ -148,7 +149,7 @@ fn a_hook_is_told_of_every_operation() {
         let v = engine.new_variable();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let tell = seen.clone();
-        engine.set_hook(Some(Arc::new(move |s: Step<'_>| {
+        engine.set_hook(Some(Arc::new(move |s: HookEvent<'_>| {
             tell.lock().unwrap().push((s.event, s.name.to_owned(), s.id));
         })));
         engine.push(fails(), Push::new("fails", &[], &[v])).unwrap();
@@ -188,7 +189,8 @@ fn a_push_whose_token_does_not_come_ends_by_the_poll() {
     assert!(engine.poisoned(v).is_some());
 }
 
-/// A thread is at the engine's locks nearly always; a child that found one taken would wait for ever.
+/// A thread is at the engine's locks nearly always; a child that found one taken would wait for
+/// ever.
 #[cfg(unix)]
 #[test]
 fn a_forked_child_finds_no_lock_taken() {
@@ -202,7 +204,8 @@ fn a_forked_child_finds_no_lock_taken() {
         });
         let statuses = (0..200).map(|_| {
             let held = engine.before_fork();
-            // SAFETY: the child calls the engine, whose locks this thread holds, and leaves without a destructor.
+            // SAFETY: the child calls the engine, whose locks this thread holds, and leaves without
+            // a destructor.
             match unsafe { libc::fork() } {
                 0 => {
                     // SAFETY: ends a child that hangs; nothing else is done by it.

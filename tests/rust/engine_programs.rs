@@ -1,5 +1,5 @@
-//! Random programs give on the threaded engine what they give on the naive one: values, errors, poison and
-//! versions.
+//! Random programs give on the threaded engine what they give on the naive one: values, errors,
+//! poison and versions.
 
 use proptest::prelude::*;
 use rsnet::engine::{
@@ -104,7 +104,8 @@ struct Outcome {
 
 type Completion = Box<dyn FnOnce() + Send>;
 
-/// Completes tokens on two threads, two at a time and in reverse, so that order differs from pushes.
+/// Completes tokens on two threads, two at a time and in reverse, so that order differs from
+/// pushes.
 fn completers() -> (mpsc::Sender<Completion>, [thread::JoinHandle<()>; 2]) {
     let (send, receive) = mpsc::channel::<Completion>();
     let receive = Arc::new(Mutex::new(receive));
@@ -257,13 +258,13 @@ impl Machine<'_> {
         };
         let update = self.update(i, &op);
         let (reads, writes) = ([self.vars[r]], [self.vars[w]]);
-        if !self.engine.with_quiet(&reads, &writes, &mut || update()) {
+        if !self.engine.try_run_exclusive(&reads, &writes, &mut || update()) {
             self.push(i, &op);
         }
     }
 
-    /// What the engine answers about a deleted variable, whose slot another one may have by now. (Numbers are left
-    /// out: slots differ from engine to engine.)
+    /// What the engine answers about a deleted variable, whose slot another one may have by now.
+    /// (Numbers are left out: slots differ from engine to engine.)
     fn use_stale(&self, var: Var, how: usize) -> String {
         let e = self.engine;
         let ready_made = |push| {
@@ -277,7 +278,13 @@ impl Machine<'_> {
             3 => e.wait_for_var(var, &mut patiently()),
             4 => e.wait_to_read(var, &mut patiently()),
             5 => return format!("{:?}", e.poisoned(var).map(|e| e.to_string())),
-            6 => return format!("{} {}", e.version(var), e.with_quiet(&[var], &[], &mut || ())),
+            6 => {
+                return format!(
+                    "{} {}",
+                    e.version(var),
+                    e.try_run_exclusive(&[var], &[], &mut || ())
+                );
+            }
             _ => {
                 e.delete_variable(var, Some(Box::new(|| panic!("deleted twice"))));
                 return String::new();
@@ -353,8 +360,8 @@ fn silence_panics() {
     });
 }
 
-/// `wait_for_all` raises the error of whichever operation failed first, which is a matter of luck: of its
-/// answer only the fact is compared, and after it which variables still had one to report.
+/// `wait_for_all` raises the error of whichever operation failed first, which is a matter of luck:
+/// of its answer only the fact is compared, and after it which variables still had one to report.
 fn comparable(mut o: Outcome, steps: &[Step]) -> Outcome {
     if steps.iter().any(|s| matches!(s, Step::WaitAll)) {
         o.raised.iter_mut().flatten().for_each(String::clear);

@@ -4,4 +4,5 @@ mod engine_bulk;
 mod engine_contracts;
 mod engine_naive;
 mod engine_programs;
+mod engine_reference;
 mod files_from_strangers;

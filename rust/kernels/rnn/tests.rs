@@ -1,8 +1,8 @@
 //! A layer against the scalar one, and its gradients against differences of that.
 
 use super::*;
+use crate::fork_join::tests::in_team;
 use crate::kernels::naive;
-use crate::sync::tests::in_crew;
 use proptest::prelude::*;
 
 /// Everything a layer reads, one after the other in one vector, and how much each part has.
@@ -127,5 +127,5 @@ fn threads_do_not_change_the_bits() {
     };
     let serial = run();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
-    assert_eq!(pool.install(|| in_crew(run)), serial);
+    assert_eq!(pool.install(|| in_team(run)), serial);
 }

@@ -1,0 +1,23 @@
+//! The threaded engine: runs operations on threads as soon as their variables allow.
+
+mod bulk;
+mod completion;
+mod core;
+mod current;
+mod engine;
+mod fork;
+mod inline;
+mod lifecycle;
+mod pool;
+mod scheduler;
+mod stall_report;
+mod task_builder;
+mod wait;
+mod worker;
+
+pub use bulk::{BulkScope, bulk};
+pub use engine::ThreadedEngine;
+pub use pool::usable_cores;
+
+pub(in crate::engine) use bulk::set_size_without_effect;
+pub(in crate::engine) use pool::check_threads;

@@ -1,0 +1,210 @@
+//! A task under construction: the record of a push is written straight into its slot.
+
+use crate::context::Context;
+use crate::engine::data::interner::Interner;
+use crate::engine::data::slot::{Body, Extra, Head, TaskRef, VARS, flag};
+use crate::engine::data::slot_allocator::ReturnedSlots;
+use crate::engine::data::task_slab::Slab;
+use crate::engine::data::variables::{VarState, find_in};
+use crate::engine::push::{Prop, Push};
+use crate::engine::threaded::core::PushState;
+use crate::engine::validate::MAX_VARIABLES;
+use std::sync::Arc;
+
+/// A slot on its way to become a task, and its body. Exclusive to the pusher until it is opened.
+#[derive(Clone, Copy)]
+pub struct TaskBuilder {
+    pub slot: u32,
+    pub body: *mut Body,
+}
+
+/// Clears what an earlier task left. The allocation stays with the slot, for the next call site.
+#[cold]
+#[inline(never)]
+fn clear_extra(extra: &mut Extra) {
+    let Extra { name, call_site, vars, priority, waiting } = extra;
+    (*name, *call_site, *priority, *waiting) = (None, None, 0, Vec::new());
+    if vars.capacity() <= 64 {
+        vars.clear();
+    } else {
+        *vars = Vec::new();
+    }
+}
+
+/// The [`flag`]s of a push.
+#[inline(always)]
+fn flags(push: &Push<'_>) -> u8 {
+    // Asynchronous functions are not cheap: only their pusher runs them inline.
+    let by_cost = if push.cheap { flag::CHEAP } else { 0 };
+    let by_prop = by_cost
+        | match push.prop {
+            Prop::Normal | Prop::Async | Prop::CopyFromDevice | Prop::CopyToDevice => 0,
+            Prop::CpuPrioritized | Prop::GpuPrioritized => flag::HIGH,
+            Prop::DeleteVar => flag::HIGH | flag::NO_SKIP | flag::TO_THE_END,
+            Prop::NoSkip => flag::NO_SKIP,
+        };
+    match push.priority {
+        0 => by_prop,
+        1.. => by_prop | flag::HIGH,
+        _ if by_prop & flag::HIGH != 0 => by_prop,
+        _ => by_prop | flag::LOW,
+    }
+}
+
+impl TaskBuilder {
+    /// Takes a free slot; `None` if the slab is full.
+    #[inline]
+    pub fn new(state: &mut PushState, slab: &Slab, returned: &ReturnedSlots) -> Option<Self> {
+        let slot = state.slots.allocate(slab, returned)?;
+        Some(TaskBuilder { slot, body: slab.get(slot).body() })
+    }
+
+    #[inline]
+    pub fn body(&self) -> &Body {
+        // SAFETY: the slot is free and exclusive to this builder; all bytes of a body are
+        // initialised from the start, except the function.
+        unsafe { &*self.body }
+    }
+
+    #[inline]
+    fn body_mut(&mut self) -> &mut Body {
+        // SAFETY: as in `body`; `extra` is `None` or a box.
+        unsafe { &mut *self.body }
+    }
+
+    /// The body, with `extra` cleared.
+    #[inline(always)]
+    fn cleared(&mut self) -> &mut Body {
+        let body = self.body_mut();
+        if let Some(extra) = &mut body.extra {
+            clear_extra(extra);
+        }
+        body
+    }
+
+    /// First: writes the variables of a push, and returns an upper bound of the task's edges.
+    /// `None` if a variable is deleted or named twice, or not idle if the probe requires that.
+    /// (Copying the indices here later would stall on the stores that have just written them.)
+    #[inline(always)]
+    pub fn probe(
+        &mut self,
+        push: &Push<'_>,
+        state: &mut PushState,
+        probe: Probe<'_>,
+    ) -> Option<usize> {
+        let (reads, writes) = self.set_counts(push.reads.len(), push.writes.len())?;
+        let mark = state.vars.new_mark();
+        let states = state.vars.states();
+        let mut edges = 0;
+        for (&v, index) in push.reads.iter().zip(reads) {
+            let (i, var) = find_in(states, v, mark)?;
+            *index = i;
+            edges += probe.read(var)?;
+        }
+        for (&v, index) in push.writes.iter().zip(writes) {
+            let (i, var) = find_in(states, v, mark)?;
+            *index = i;
+            edges += probe.write(var)?;
+        }
+        Some(edges)
+    }
+
+    /// Sets the numbers of variables and returns the space for them; `None` if there are too many.
+    #[inline(always)]
+    fn set_counts(&mut self, reads: usize, writes: usize) -> Option<(&mut [u32], &mut [u32])> {
+        let body = self.cleared();
+        body.head.reads = reads as u16;
+        body.head.writes = writes as u16;
+        if reads + writes > VARS && !reserve_vars(body, reads + writes) {
+            return None;
+        }
+        Some(body.vars_mut())
+    }
+
+    /// Then: writes the rest of a push, except function and sequence number.
+    #[inline(always)]
+    pub fn describe(&mut self, push: &Push<'_>, names: &mut Interner, call_site: Option<Arc<str>>) {
+        let name = names.intern(push.name);
+        let head = &mut self.body_mut().head;
+        head.name = name.unwrap_or_else(|| names.empty());
+        head.overwrites = push.overwrites as u16;
+        head.flags = flags(push);
+        head.device_type = push.ctx.device_type as u8;
+        head.device_id = push.ctx.device_id;
+        if name.is_none() || call_site.is_some() || push.priority != 0 {
+            self.set_extra(name.is_none().then_some(push.name), call_site, push.priority);
+        }
+    }
+
+    #[cold]
+    fn set_extra(&mut self, name: Option<&str>, call_site: Option<Arc<str>>, priority: i32) {
+        let extra = self.body_mut().extra.get_or_insert_default();
+        extra.name = name.map(Arc::from);
+        extra.call_site = call_site;
+        extra.priority = priority;
+    }
+
+    /// For a signal: the running operations that wait for it.
+    pub fn set_waiting(&mut self, waiting: Vec<TaskRef>) {
+        if !waiting.is_empty() {
+            self.body_mut().extra.get_or_insert_default().waiting = waiting;
+        }
+    }
+
+    /// Describes a task of the engine itself, which writes at most one variable.
+    pub fn describe_internal(&mut self, name: *const Box<str>, flags: u8, var: Option<u32>) {
+        let mut head = Head::new(name, flags, Context::default());
+        (head.vars[0], head.writes) = (var.unwrap_or(0), u16::from(var.is_some()));
+        self.cleared().head = head;
+    }
+
+    /// Last: the position in push order.
+    #[inline(always)]
+    pub fn set_sequence(&mut self, pushed: u64) {
+        self.body_mut().head.sequence = pushed as u32;
+    }
+}
+
+/// Makes room for more variables than a slot holds; false if there are too many.
+#[cold]
+#[inline(never)]
+fn reserve_vars(body: &mut Body, n: usize) -> bool {
+    if n > MAX_VARIABLES {
+        return false;
+    }
+    body.extra.get_or_insert_default().vars.resize(n, 0);
+    true
+}
+
+/// How a push inspects its variables before it changes anything.
+#[derive(Clone, Copy)]
+pub struct Probe<'a> {
+    pub slab: &'a Slab,
+    /// Requires that nothing is pending. Otherwise the slots that are likely to gain successors are
+    /// prefetched: not that of a last writer before a writer, nearly always the last task pushed.
+    pub must_be_idle: bool,
+}
+
+impl Probe<'_> {
+    /// Inspects a variable to be read; returns the maximum number of predecessors.
+    #[inline(always)]
+    fn read(self, var: &VarState) -> Option<usize> {
+        if !self.must_be_idle {
+            self.slab.prefetch_word(var.before_read());
+        } else if !var.is_idle_for_read(self.slab) {
+            return None;
+        }
+        Some(1)
+    }
+
+    /// Inspects a variable to be written; returns the maximum number of predecessors.
+    #[inline(always)]
+    fn write(self, var: &VarState) -> Option<usize> {
+        if !self.must_be_idle {
+            var.first_readers().for_each(|t| self.slab.prefetch_word(t));
+        } else if !var.is_idle_for_write(self.slab) {
+            return None;
+        }
+        Some(var.max_before_write())
+    }
+}

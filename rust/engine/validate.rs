@@ -1,0 +1,89 @@
+//! Argument checks of pushes and prepared operations, shared by both engines.
+
+use crate::context::Context;
+use crate::engine::push::{Push, Var};
+use crate::error::{Error, ErrorKind, Result};
+use std::collections::HashSet;
+
+/// Up to this many variables are compared pairwise; more go through a hash set.
+const PAIRWISE: usize = 16;
+
+/// The most variables one operation may name.
+pub const MAX_VARIABLES: usize = u16::MAX as usize;
+
+/// Refuses an operation for a device that does not exist.
+#[inline]
+pub fn check_device(name: &str, ctx: Context) -> Result<()> {
+    #[cold]
+    fn unavailable(name: &str, ctx: Context) -> Error {
+        let text = format!("{ctx} is not available: no CUDA device was found");
+        Error::new(ErrorKind::Execution, text).in_operation(name)
+    }
+    if ctx.is_host() { Ok(()) } else { Err(unavailable(name, ctx)) }
+}
+
+/// Checks the device and the number of overwritten variables.
+#[inline]
+pub fn check_push(push: &Push<'_>) -> Result<()> {
+    check_device(push.name, push.ctx)?;
+    check_overwrites(push)
+}
+
+/// Refuses a push that overwrites more variables than it writes.
+#[inline]
+pub fn check_overwrites(push: &Push<'_>) -> Result<()> {
+    #[cold]
+    fn too_many(push: &Push<'_>) -> Error {
+        let (name, all, n) = (push.name, push.overwrites, push.writes.len());
+        Error::value(format!("operation '{name}' overwrites {all} variables, but writes only {n}"))
+    }
+    if push.overwrites <= push.writes.len() { Ok(()) } else { Err(too_many(push)) }
+}
+
+/// Returns true if every variable is named once and there are at most [`MAX_VARIABLES`].
+pub fn all_distinct(reads: &[Var], writes: &[Var]) -> bool {
+    let n = reads.len() + writes.len();
+    if n > PAIRWISE {
+        let mut seen = HashSet::with_capacity(n);
+        return n <= MAX_VARIABLES && reads.iter().chain(writes).all(|v| seen.insert(v.0));
+    }
+    let is_new = |(i, v)| !reads[..i].contains(v) && !writes.contains(v);
+    reads.iter().enumerate().all(is_new)
+        && writes.iter().enumerate().all(|(i, v)| !writes[..i].contains(v))
+}
+
+/// Refuses more variables than one operation may name.
+pub fn check_count(name: &str, n: usize) -> Result<()> {
+    if n <= MAX_VARIABLES {
+        return Ok(());
+    }
+    let text = format!("expected at most {MAX_VARIABLES} variables, got {n} variables");
+    Err(Error::value(format!("operation '{name}': {text}")))
+}
+
+/// Refuses a variable that is named twice, or both read and written, with its positions.
+pub fn check_variables(name: &str, reads: &[Var], writes: &[Var]) -> Result<()> {
+    let fail = |what: String| Err(Error::value(format!("operation '{name}': {what}")));
+    check_count(name, reads.len() + writes.len())?;
+    if all_distinct(reads, writes) {
+        return Ok(());
+    }
+    for (i, w) in writes.iter().enumerate() {
+        let number = w.number();
+        if let Some(j) = writes[..i].iter().position(|v| v == w) {
+            return fail(format!("variable {number} is written twice (positions {j} and {i})"));
+        }
+        if let Some(j) = reads.iter().position(|v| v == w) {
+            return fail(format!(
+                "variable {number} is both read (position {j}) and written (position {i})"
+            ));
+        }
+    }
+    for (i, r) in reads.iter().enumerate() {
+        if let Some(j) = reads[..i].iter().position(|v| v == r) {
+            let number = r.number();
+            return fail(format!("variable {number} is read twice (positions {j} and {i})"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,443 @@
+//! Fork-join over the threads of a compute pool.
+//!
+//! The threads of a pool form a [`Team`]. Its owner (the engine) has each thread
+//! [`join`](Team::join) it and, while idle, [`help`](Team::help). Kernels (`kernels/parallel.rs`)
+//! call [`split`]: it publishes the parts, runs them together with the helpers that arrive, and
+//! waits for those still inside. Neither side depends on the other.
+
+use crate::error::drop_panic;
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
+use std::any::Any;
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr;
+use std::sync::atomic::Ordering;
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
+use std::sync::{Arc, Mutex};
+
+/// Jobs that one team may have published at once; further ones run on their own thread.
+const JOB_SLOTS: usize = if cfg!(loom) { 1 } else { 16 };
+
+/// Of [`JobSlot::state`]: the slot is in use.
+const TAKEN: u32 = 1 << 31;
+/// Helpers may enter.
+const OPEN: u32 = 1 << 30;
+
+#[cfg(not(loom))]
+thread_local! {
+    static TEAM: RefCell<Option<Arc<Team>>> = const { RefCell::new(None) };
+}
+
+#[cfg(loom)]
+loom::thread_local! {
+    static TEAM: RefCell<Option<Arc<Team>>> = RefCell::new(None);
+}
+
+/// Threads that help each other with jobs.
+pub struct Team {
+    size: usize,
+    /// Wakes parked threads, at most the given number.
+    wake: Box<dyn Fn(usize) + Send + Sync>,
+    /// The slots with unfinished parts, one bit each.
+    open: AtomicU32,
+    slots: [JobSlot; JOB_SLOTS],
+}
+
+/// Where one job is published.
+#[repr(align(128))]
+struct JobSlot {
+    /// `TAKEN`, `OPEN`, and the number of helpers inside. The job is valid while it is open or has
+    /// helpers.
+    state: AtomicU32,
+    job: AtomicPtr<Job<'static>>,
+}
+
+/// A job in parts, on the stack of the thread that split it.
+struct Job<'a> {
+    /// The core that this thread ran on.
+    core: Option<usize>,
+    parts: usize,
+    next: AtomicUsize,
+    run: &'a (dyn Fn(usize) + Sync),
+    /// The payload of the first panic.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+impl Job<'_> {
+    /// Runs parts until there are none left.
+    fn run_parts(&self) {
+        loop {
+            let part = self.next.fetch_add(1, Ordering::Relaxed);
+            if part >= self.parts {
+                return;
+            }
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (self.run)(part))) {
+                self.next.store(self.parts, Ordering::Relaxed); // skip the rest
+                let mut slot = self.panic.lock().unwrap_or_else(|e| e.into_inner());
+                match &*slot {
+                    None => *slot = Some(panic),
+                    Some(_) => drop_panic(panic),
+                }
+            }
+        }
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.next.load(Ordering::Relaxed) >= self.parts
+    }
+}
+
+impl Team {
+    /// A team of `size` threads; `wake` wakes parked ones, at most the given number.
+    pub fn new(size: usize, wake: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        let slot = |_| JobSlot { state: AtomicU32::new(0), job: AtomicPtr::new(ptr::null_mut()) };
+        let slots = [(); JOB_SLOTS].map(slot);
+        Team { size, wake: Box::new(wake), open: AtomicU32::new(0), slots }
+    }
+
+    /// Runs `f` with the calling thread in the team.
+    pub fn join<R>(self: &Arc<Self>, f: impl FnOnce() -> R) -> R {
+        struct Leave(Option<Arc<Team>>);
+        impl Drop for Leave {
+            fn drop(&mut self) {
+                let before = self.0.take();
+                let _ = TEAM.try_with(|team| team.replace(before));
+            }
+        }
+        let _leave = Leave(TEAM.with(|team| team.replace(Some(self.clone()))));
+        f()
+    }
+
+    /// Wakes parked threads of the team, at most `most`.
+    fn call(&self, most: usize) {
+        (self.wake)(most.min(self.size - 1));
+    }
+
+    /// Runs parts of a published job, if there is one; returns false if there was nothing to do.
+    #[inline]
+    pub fn help(&self) -> bool {
+        match self.open.load(Ordering::Relaxed) {
+            0 => false,
+            open => self.help_at(open.trailing_zeros() as usize),
+        }
+    }
+
+    fn help_at(&self, i: usize) -> bool {
+        let slot = &self.slots[i];
+        let mut state = slot.state.load(Ordering::Relaxed);
+        loop {
+            if state & OPEN == 0 {
+                return false;
+            }
+            let (ok, err) = (Ordering::Acquire, Ordering::Relaxed);
+            match slot.state.compare_exchange_weak(state, state + 1, ok, err) {
+                Ok(_) => break,
+                Err(now) => state = now,
+            }
+        }
+        let inside = Helper { team: self, i };
+        // SAFETY: the job was open when this thread entered, and its owner waits until all have
+        // left.
+        let job = unsafe { &*slot.job.load(Ordering::Relaxed) };
+        let helps = !job.is_exhausted();
+        if let Some(core) = job.core.filter(|core| cores::this_one() == Some(*core)) {
+            cores::record_completion(core);
+        }
+        job.run_parts();
+        drop(inside);
+        helps
+    }
+
+    /// Calls `run` with each of `0..parts`, in any order and possibly concurrently. A panic of one
+    /// of them continues in the caller, once no helper is inside.
+    fn split(&self, parts: usize, run: &(dyn Fn(usize) + Sync)) {
+        let is_free = |slot: &&JobSlot| {
+            let (ok, err) = (Ordering::Acquire, Ordering::Relaxed);
+            slot.state.compare_exchange(0, TAKEN, ok, err).is_ok()
+        };
+        let Some(i) = self.slots.iter().position(|slot| is_free(&slot)) else {
+            return (0..parts).for_each(run);
+        };
+        let (core, next, panic) = (cores::this_one(), AtomicUsize::new(0), Mutex::default());
+        let job = Job { core, parts, next, run, panic };
+        let slot = &self.slots[i];
+        slot.job.store(ptr::from_ref(&job).cast_mut().cast(), Ordering::Relaxed);
+        slot.state.store(TAKEN | OPEN, Ordering::Release);
+        let published = PublishedJob { team: self, i };
+        self.open.fetch_or(1 << i, Ordering::Relaxed);
+        self.call(parts - 1);
+        job.run_parts();
+        drop(published);
+        let panic = job.panic.into_inner().unwrap_or_else(|e| e.into_inner());
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+}
+
+/// A helper that was woken while all other cores were busy may run on the core of the thread that
+/// it helps. As neither sleeps while there are parts, the system does not move it for tens of
+/// milliseconds, although a core is idle.
+#[cfg(all(target_os = "linux", not(loom), not(miri)))]
+mod cores {
+    use std::mem::zeroed;
+
+    /// The core that this thread runs on.
+    #[inline]
+    pub fn this_one() -> Option<usize> {
+        // SAFETY: a query without arguments.
+        usize::try_from(unsafe { libc::sched_getcpu() }).ok()
+    }
+
+    /// Moves this thread to another core, if it may run on one.
+    #[cold]
+    pub fn record_completion(core: usize) {
+        let size = size_of::<libc::cpu_set_t>();
+        if core >= 8 * size {
+            return;
+        }
+        // SAFETY: bit sets, for which zeros are valid, of the size that is passed; `core` is within
+        // them.
+        unsafe {
+            let mut all = zeroed::<libc::cpu_set_t>();
+            if libc::sched_getaffinity(0, size, &mut all) != 0 || libc::CPU_COUNT(&all) < 2 {
+                return;
+            }
+            let mut others = all;
+            libc::CPU_CLR(core, &mut others);
+            if libc::sched_setaffinity(0, size, &others) == 0 {
+                libc::sched_setaffinity(0, size, &all);
+            }
+        }
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(loom), not(miri))))]
+mod cores {
+    pub fn this_one() -> Option<usize> {
+        None
+    }
+
+    pub fn record_completion(_: usize) {}
+}
+
+/// A helper inside a job; leaves when dropped.
+struct Helper<'a> {
+    team: &'a Team,
+    i: usize,
+}
+
+impl Drop for Helper<'_> {
+    fn drop(&mut self) {
+        // No parts are left. (The slot is not reused before this thread has left.)
+        self.team.open.fetch_and(!(1 << self.i), Ordering::Relaxed);
+        self.team.slots[self.i].state.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// A published job. Dropping it waits for the helpers inside and frees the slot.
+struct PublishedJob<'a> {
+    team: &'a Team,
+    i: usize,
+}
+
+impl Drop for PublishedJob<'_> {
+    fn drop(&mut self) {
+        let (team, slot) = (self.team, &self.team.slots[self.i]);
+        if team.open.load(Ordering::Relaxed) & (1 << self.i) != 0 {
+            team.open.fetch_and(!(1 << self.i), Ordering::Relaxed);
+        }
+        let mut inside = slot.state.fetch_and(!OPEN, Ordering::AcqRel) & !OPEN;
+        let mut turns = 0u32;
+        while inside != TAKEN {
+            turns += 1;
+            pause(turns, 4096);
+            inside = slot.state.load(Ordering::Acquire);
+        }
+        slot.state.store(0, Ordering::Release);
+    }
+}
+
+/// One turn of a wait: spins, and yields the core after `spins` turns.
+pub fn pause(turns: u32, spins: u32) {
+    #[cfg(loom)]
+    loom::thread::yield_now();
+    #[cfg(not(loom))]
+    if turns < spins {
+        std::hint::spin_loop();
+    } else {
+        std::thread::yield_now();
+    }
+    let _ = (turns, spins);
+}
+
+/// The team of this thread, if it is in one.
+fn team() -> Option<Arc<Team>> {
+    TEAM.try_with(|team| team.borrow().clone()).ok().flatten()
+}
+
+/// Calls `run` with each of `0..parts`: concurrently if this thread is in a team, else one by one.
+/// A part must not fork: the child would wait for helpers that it does not have.
+pub fn split(parts: usize, run: impl Fn(usize) + Sync) {
+    match team().filter(|team| team.size > 1 && parts > 1) {
+        Some(team) => team.split(parts, &run),
+        None => (0..parts).for_each(run),
+    }
+}
+
+/// Wakes parked threads of this thread's team, at most `most`, for parts that are split in another
+/// way.
+pub fn wake_helpers(most: usize) {
+    if let Some(team) = team() {
+        team.call(most);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+pub mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, AtomicU64};
+
+    /// Runs `f` on a thread of a team of three.
+    pub fn in_team<R>(f: impl FnOnce() -> R) -> R {
+        let (team, stop) = (Arc::new(Team::new(3, |_| ())), AtomicBool::new(false));
+        std::thread::scope(|s| {
+            for _ in 0..2 {
+                s.spawn(|| {
+                    team.join(|| {
+                        while !stop.load(Ordering::Relaxed) {
+                            team.help();
+                            std::thread::yield_now();
+                        }
+                    })
+                });
+            }
+            let result = catch_unwind(AssertUnwindSafe(|| team.join(f)));
+            stop.store(true, Ordering::Relaxed);
+            result.unwrap_or_else(|panic| resume_unwind(panic))
+        })
+    }
+
+    fn counts(n: usize) -> Vec<AtomicU64> {
+        (0..n).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    #[test]
+    fn each_part_is_done_once_also_inside_others() {
+        in_team(|| {
+            for round in 0..200 {
+                let (n, inner) = (1 + round % 7, 1 + round % 5);
+                let done = counts(n * inner);
+                split(n, |i| {
+                    split(inner, |k| {
+                        done[i * inner + k].fetch_add(1, Ordering::Relaxed);
+                    });
+                });
+                assert!(done.iter().all(|d| d.load(Ordering::Relaxed) == 1));
+            }
+        });
+    }
+
+    /// A panic payload may panic again when dropped; no helper stays inside because of that.
+    #[test]
+    fn a_payload_that_panics_in_drop_leaves_no_helper_inside() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("once more");
+            }
+        }
+        in_team(|| {
+            for _ in 0..50 {
+                let begun = AtomicU64::new(0);
+                let panics = || {
+                    split(3, |_| {
+                        begun.fetch_add(1, Ordering::Relaxed);
+                        std::panic::panic_any(Bomb);
+                    });
+                };
+                std::mem::forget(catch_unwind(AssertUnwindSafe(panics)).unwrap_err());
+                assert!(begun.load(Ordering::Relaxed) > 0);
+            }
+        });
+    }
+
+    #[test]
+    fn leaving_an_inner_team_restores_the_outer_one() {
+        let (outer, inner) = (Arc::new(Team::new(2, |_| ())), Arc::new(Team::new(3, |_| ())));
+        let size = || team().map(|team| team.size);
+        outer.join(|| {
+            split(2, |_| inner.join(|| assert_eq!(size(), Some(3))));
+            assert_eq!(size(), Some(2));
+        });
+        assert_eq!(size(), None);
+    }
+
+    #[test]
+    fn without_a_team_parts_run_in_order() {
+        let order = Mutex::new(Vec::new());
+        split(4, |i| order.lock().unwrap().push(i));
+        assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_panic_continues_in_the_caller_and_the_team_survives() {
+        let message = in_team(|| {
+            let panics = || split(64, |i| assert!(i != 40, "part {i}"));
+            let panic = catch_unwind(panics).unwrap_err();
+            let done = counts(100);
+            split(100, |i| {
+                done[i].fetch_add(1, Ordering::Relaxed);
+            });
+            assert!(done.iter().all(|d| d.load(Ordering::Relaxed) == 1));
+            panic.downcast_ref::<String>().cloned()
+        });
+        assert_eq!(message.as_deref(), Some("part 40"));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use loom::cell::UnsafeCell;
+    use loom::thread;
+
+    struct Cell(UnsafeCell<u64>);
+
+    // SAFETY: access from two threads that is not ordered is what loom reports.
+    unsafe impl Sync for Cell {}
+    // SAFETY: as above.
+    unsafe impl Send for Cell {}
+
+    /// One thread splits twice while another helps: each part runs once, the owner sees its
+    /// effects, and no helper is inside a job that has ended.
+    #[test]
+    fn loom_helpers_are_gone_when_the_work_is_done() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = builder.preemption_bound.or(Some(3));
+        builder.check(|| {
+            let team = Arc::new(Team::new(2, |_| ()));
+            let helper = thread::spawn({
+                let team = team.clone();
+                move || {
+                    for _ in 0..2 {
+                        team.help();
+                        thread::yield_now();
+                    }
+                }
+            });
+            for n in [1, 10] {
+                let parts = [(); 2].map(|()| Cell(UnsafeCell::new(0)));
+                // SAFETY: loom aborts the model on a concurrent access.
+                team.split(2, &|i| parts[i].0.with_mut(|p| unsafe { *p += n }));
+                for part in &parts {
+                    // SAFETY: as above.
+                    assert_eq!(part.0.with(|p| unsafe { *p }), n);
+                }
+            }
+            helper.join().unwrap();
+        });
+    }
+}
