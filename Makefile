@@ -83,14 +83,16 @@ lint: types $(VENV)/.tools ## formats, warnings of compiler, clippy and rustdoc,
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --quiet --no-default-features
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tools/prose.py
 
 types: $(VENV)/.tools ## check types of the Python face
 	$(BIN)/mypy
 
 format: $(VENV)/.tools ## rewrite the sources in the house format
 	cargo fmt --all
-	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	-$(BIN)/python tools/prose.py --fix
 
 docs: build ## write stubs for editors, and a page for every operator into dist/docs
 	$(BIN)/python -m rsnet.docs dist/docs --stubs python/rsnet

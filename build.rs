@@ -1,4 +1,5 @@
-//! Hands the interpreter's configuration flags to the binding; nothing to do for the pure Rust core.
+//! Hands the interpreter's configuration flags to the binding; nothing to do for the pure Rust
+//! core.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -4,8 +4,9 @@ use crate::error::{Error, Result};
 use half::f16;
 use std::fmt;
 
-/// The type of an array's elements. The discriminants are the flags used in `.params` files. As wide as a
-/// word: arrays and views have no holes then, and are copied by whole registers without stalls.
+/// The type of an array's elements. The discriminants are the flags used in `.params` files. As
+/// wide as a word: arrays and views have no holes then, and are copied by whole registers without
+/// stalls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(usize)]
 pub enum DType {
@@ -98,8 +99,8 @@ pub trait Element:
     /// As C converts: floats truncate toward zero and saturate, integers wrap.
     fn from_f64(value: f64) -> Self;
     fn to_f64(self) -> f64;
-    /// The nearest value of the type at or toward zero from `value`: a limit beyond the type's range is
-    /// its end.
+    /// The nearest value of the type at or toward zero from `value`: a limit beyond the type's
+    /// range is its end.
     fn saturating(value: f64) -> Self;
     /// As C converts: integers wrap.
     fn from_int(value: i64) -> Self;
@@ -107,7 +108,8 @@ pub trait Element:
     fn to_int(self) -> i64;
 }
 
-/// One element as another type, as C converts; integers keep all their bits as far as the type has them.
+/// One element as another type, as C converts; integers keep all their bits as far as the type has
+/// them.
 #[inline(always)]
 pub fn convert<S: Element, D: Element>(x: S) -> D {
     if S::DTYPE.is_float() { D::from_f64(x.to_f64()) } else { D::from_int(x.to_int()) }

@@ -1,8 +1,9 @@
 //! Shapes, complete or with unknown parts.
 //!
-//! Inside the core an unknown rank is [`Shape::unknown`] and an unknown extent is `-1`; an extent of 0
-//! is a real, empty axis and rank 0 a scalar. The convention of old programs, in which `()` and 0 mean
-//! "unknown", is converted at the face by [`Shape::from_legacy`] and [`Shape::to_legacy`].
+//! Inside the core an unknown rank is [`Shape::unknown`] and an unknown extent is `-1`; an extent
+//! of 0 is a real, empty axis and rank 0 a scalar. The convention of old programs, in which `()`
+//! and 0 mean "unknown", is converted at the face by [`Shape::from_legacy`] and
+//! [`Shape::to_legacy`].
 
 use crate::error::{Error, Result};
 use smallvec::SmallVec;

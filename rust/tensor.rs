@@ -1,9 +1,9 @@
 //! Views: what kernels read and write.
 //!
-//! A view is a pointer with shape, strides and dtype. It owns nothing: whoever makes one (the executor
-//! layer) keeps the memory alive and orders access to it. Several views may overlap, because an in-place
-//! output *is* its input; therefore kernels work on raw pointers and never hold two Rust slices over the
-//! same bytes of which one is mutable.
+//! A view is a pointer with shape, strides and dtype. It owns nothing: whoever makes one (the
+//! executor layer) keeps the memory alive and orders access to it. Several views may overlap,
+//! because an in-place output *is* its input; therefore kernels work on raw pointers and never hold
+//! two Rust slices over the same bytes of which one is mutable.
 
 use crate::dtype::{DType, Element};
 use crate::shape::{Dims, Shape};
@@ -18,8 +18,8 @@ pub struct View {
     dtype: DType,
 }
 
-// SAFETY: a view is only an address with its description; the maker of the view promises that the bytes
-// outlive its use and that conflicting accesses are ordered (by the engine's variables).
+// SAFETY: a view is only an address with its description; the maker of the view promises that the
+// bytes outlive its use and that conflicting accesses are ordered (by the engine's variables).
 unsafe impl Send for View {}
 // SAFETY: as above; a shared view gives out raw pointers only.
 unsafe impl Sync for View {}
@@ -28,9 +28,9 @@ impl View {
     /// A row-major view.
     ///
     /// # Safety
-    /// `ptr` must be aligned for `dtype` and valid for the whole shape (reads, and writes if a kernel is
-    /// given it as an output) for as long as the view or a view made from it is used. It may dangle only
-    /// when the shape has no elements.
+    /// `ptr` must be aligned for `dtype` and valid for the whole shape (reads, and writes if a
+    /// kernel is given it as an output) for as long as the view or a view made from it is used. It
+    /// may dangle only when the shape has no elements.
     pub unsafe fn new(ptr: *mut u8, shape: Shape, dtype: DType) -> Self {
         let strides = shape.strides();
         View { ptr, shape, strides, dtype }
@@ -128,7 +128,8 @@ impl View {
     /// The elements as a slice.
     ///
     /// # Safety
-    /// The view must be contiguous, of dtype `T`, and nothing may write these bytes while the slice lives.
+    /// The view must be contiguous, of dtype `T`, and nothing may write these bytes while the slice
+    /// lives.
     pub unsafe fn slice<T: Element>(&self) -> &[T] {
         debug_assert!(self.is_contiguous());
         if self.size() == 0 {
@@ -141,8 +142,8 @@ impl View {
     /// The elements as a mutable slice.
     ///
     /// # Safety
-    /// As [`View::slice`], and nothing else may read or write these bytes while the slice lives: no input
-    /// of the running kernel may overlap this view.
+    /// As [`View::slice`], and nothing else may read or write these bytes while the slice lives: no
+    /// input of the running kernel may overlap this view.
     #[allow(clippy::mut_from_ref)] // a view is an address, not an owner: the promise above is the guard
     pub unsafe fn slice_mut<T: Element>(&self) -> &mut [T] {
         debug_assert!(self.is_contiguous());

@@ -3,7 +3,8 @@
     python tools/loom_mutants.py [FILE[:LINE] ...]
 
 Works on a copy of the tree. Prints a line a mutant, `caught` or `SURVIVED`, and ends with 1 if any
-survived that `ALLOWED` does not explain. A model that hangs counts as caught: a lost wake-up shows so.
+survived that `ALLOWED` does not explain. A model that hangs counts as caught: a lost wake-up shows
+so.
 """
 
 import os

@@ -1,15 +1,17 @@
-"""Checks that comments and docstrings stay within 100 columns; `--fix` wraps the paragraphs that do not.
+"""Checks that comments and docstrings stay within 100 columns; `--fix` wraps the paragraphs that do
+not.
 
     python tools/prose.py [--fix] [FILE ...]
 
-rustfmt and the formatter of Python leave prose alone. A paragraph is a run of comment lines with the same
-marker, or of docstring lines with the same indentation; lists, tables, headings, examples and
-fenced code are never joined.
+rustfmt and the formatter of Python leave prose alone. A paragraph is a run of comment lines with
+the same marker, or of docstring lines with the same indentation; lists, tables, headings, examples
+and fenced code are never joined.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import re
 import subprocess
 import textwrap
@@ -164,12 +166,30 @@ def fixed(path: Path, text: str) -> str:
     return fix_docstrings(fix_comments(text, PYTHON_COMMENT))
 
 
-def long_lines(path: Path, text: str) -> list[int]:
-    """Numbers of the lines that are too long: comments of Rust, all lines of Python."""
-    lines = enumerate(text.split("\n"), start=1)
+def prose_lines(path: Path, text: str) -> set[int]:
+    """Numbers of the lines that are comments or docstrings, without the code in them."""
+    lines = text.split("\n")
     if path.suffix == ".rs":
-        return [n for n, line in lines if len(line) > WIDTH and RUST.match(line)]
-    return [n for n, line in lines if len(line) > WIDTH and "http" not in line]
+        found, is_code = set(), False
+        for number, line in enumerate(lines, start=1):
+            match = RUST.match(line)
+            if match and match[2].strip().startswith("```"):
+                is_code = not is_code
+            if match and not is_code:
+                found.add(number)
+        return found
+    found = {n for n, line in enumerate(lines, start=1) if line.lstrip().startswith("#")}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            found.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return {n for n in found if not lines[n - 1].lstrip().startswith((">>>", "..."))}
+
+
+def long_lines(path: Path, text: str) -> list[int]:
+    """Numbers of the lines of prose that are too long; addresses have the length they have."""
+    lines = text.split("\n")
+    prose = sorted(prose_lines(path, text))
+    return [n for n in prose if len(lines[n - 1]) > WIDTH and "http" not in lines[n - 1]]
 
 
 def sources() -> list[Path]:

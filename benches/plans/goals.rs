@@ -6,8 +6,8 @@ use rsnet::graph::{Plan, PlanRequest, plan};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Graphs with the most bytes that their plans may take; each is planned under that limit, and under one
-/// of 1 byte, which asks for the least that is found.
+/// Graphs with the most bytes that their plans may take; each is planned under that limit, and
+/// under one of 1 byte, which asks for the least that is found.
 const LIMITS: [(&str, usize); 3] = [
     ("memonger_resnet1001", 3_093_000_000),
     ("resnet152", 965_000_000),
@@ -17,8 +17,8 @@ const LIMITS: [(&str, usize); 3] = [
 const BATCHES: [(&str, usize); 2] = [("cm_mobilenet_b512", 1105), ("cm_vgg_unet_b32", 61)];
 const DEVICE_BYTES: usize = 16 << 30;
 
-/// Plans under limits; every plan is checked to run no forward node more than twice. Returns the goals that
-/// are missed.
+/// Plans under limits; every plan is checked to run no forward node more than twice. Returns the
+/// goals that are missed.
 pub fn limits(graphs: &Graphs, filter: &str) -> Vec<String> {
     let mut missed = Vec::new();
     let wanted = LIMITS.into_iter().filter(|l| l.0.contains(filter));
@@ -43,8 +43,8 @@ pub fn limits(graphs: &Graphs, filter: &str) -> Vec<String> {
     missed
 }
 
-/// The bytes of the plan within the request's limit and how many nodes it computes again; where no plan
-/// fits, the least that the error names.
+/// The bytes of the plan within the request's limit and how many nodes it computes again; where no
+/// plan fits, the least that the error names.
 fn least(request: &PlanRequest) -> Result<(usize, String), String> {
     match plan(request) {
         Ok(plan) => {
@@ -73,8 +73,8 @@ fn check_repeats(plan: &Plan) -> Result<(), String> {
     }
 }
 
-/// The largest batch whose plan fits, two copies of the parameters included. Returns the goals that are
-/// missed.
+/// The largest batch whose plan fits, two copies of the parameters included. Returns the goals that
+/// are missed.
 pub fn batches(graphs: &Graphs, filter: &str) -> Vec<String> {
     let mut missed = Vec::new();
     for (graph, goal) in BATCHES.into_iter().filter(|b| b.0.contains(filter)) {

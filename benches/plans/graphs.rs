@@ -55,8 +55,8 @@ impl Graphs {
         Ok(names)
     }
 
-    /// A request for `file`: shapes of its graph's inputs, with gradients for everything but inputs and
-    /// labels if `train`. Outputs lie in the arena, because MXNet's figures count them.
+    /// A request for `file`: shapes of its graph's inputs, with gradients for everything but inputs
+    /// and labels if `train`. Outputs lie in the arena, because MXNet's figures count them.
     pub fn request(&self, file: &str, train: bool) -> Result<PlanRequest, String> {
         let path = self.dir.join(file);
         let text = std::fs::read_to_string(&path).map_err(|e| format!("{file}: {e}"))?;

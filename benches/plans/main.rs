@@ -1,12 +1,14 @@
 //! The table of graphs: what rsnet plans, what MXNet plans, the lower bound, and the time.
 //!
-//! `cargo bench --bench plans -- DIR [FILTER]`: DIR holds symbol files (or `graphs.tar.xz` with them) and
-//! `bounds.json` (the shapes and MXNet's figures). Only internal entries count; nothing is executed. Every
-//! plan is checked before it is reported: entries that are alive at once do not overlap.
+//! `cargo bench --bench plans -- DIR [FILTER]`: DIR holds symbol files (or `graphs.tar.xz` with
+//! them) and `bounds.json` (the shapes and MXNet's figures). Only internal entries count; nothing
+//! is executed. Every plan is checked before it is reported: entries that are alive at once do not
+//! overlap.
 //!
-//! MXNet's figures count outputs, which its plans place among the internal entries, so what is compared with
-//! them is planned the same way. rsnet's executors give outputs arrays of their own instead: the column
-//! `allocated` says what one allocates, arenas and outputs together. The bench fails where a goal is missed.
+//! MXNet's figures count outputs, which its plans place among the internal entries, so what is
+//! compared with them is planned the same way. rsnet's executors give outputs arrays of their own
+//! instead: the column `allocated` says what one allocates, arenas and outputs together. The bench
+//! fails where a goal is missed.
 
 mod goals;
 mod graphs;
@@ -117,8 +119,8 @@ fn summary(ratios: &[f64]) -> String {
     format!("geometric mean {:.5}, worst {:.5}", mean(ratios), worst(ratios))
 }
 
-/// Plans `graph.how` (`resnet50.write.mirror`); the time is the best of three runs of all passes. Also what
-/// an executor allocates for its internal entries and outputs.
+/// Plans `graph.how` (`resnet50.write.mirror`); the time is the best of three runs of all passes.
+/// Also what an executor allocates for its internal entries and outputs.
 fn measure(graphs: &Graphs, name: &str) -> Result<(Plan, f64, usize), String> {
     let (graph, how) = name.split_once('.').ok_or("a plan without a dot")?;
     let file = match how {

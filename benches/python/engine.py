@@ -2,8 +2,8 @@
 
     python benches/python/engine.py
 
-Prints ``case=NAME ns=X``, medians over runs. The targets are 150 ns for the push of a ready native no-op and
-600 ns for a Python function pushed and waited for.
+Prints ``case=NAME ns=X``, medians over runs. The targets are 150 ns for the push of a ready native
+no-op and 600 ns for a Python function pushed and waited for.
 """
 
 import statistics

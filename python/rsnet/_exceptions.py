@@ -1,8 +1,8 @@
 """Exceptions that the core keeps: without the frames of the program that they came through.
 
-A frame holds its variables, and by ``f_back`` those of its callers. An array whose operation failed carries the
-exception; were the frames kept with it, the variable that holds the array would hold itself, where no garbage
-collector sees it.
+A frame holds its variables, and by ``f_back`` those of its callers. An array whose operation failed
+carries the exception; were the frames kept with it, the variable that holds the array would hold
+itself, where no garbage collector sees it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Refuses sub-interpreters when imported: where NumPy is imported first, no other interpreter can import it."""
+"""Refuses sub-interpreters when imported: where NumPy is imported first, no other interpreter can
+import it.
+"""
 
 from importlib import import_module
 

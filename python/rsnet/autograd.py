@@ -218,8 +218,8 @@ def grad(heads, variables, head_grads=None, retain_graph=None, create_graph=Fals
     Raises
     ------
     rsnet.MXNetError
-        A head was not recorded, or its tape is used up; a variable is not a leaf; a head gradient has
-        another shape; an operator on the way has no gradient.
+        A head was not recorded, or its tape is used up; a variable is not a leaf; a head gradient
+        has another shape; an operator on the way has no gradient.
     ValueError
         There are no variables, or not as many head gradients as heads.
 

@@ -1,13 +1,14 @@
 """The dependency engine, for any Python function.
 
-Operations are functions with the variables they read and write. Two operations that share a variable
-which one of them writes run in the order of their pushes; reads of one variable run side by side;
-everything else is unordered. A push returns at once; errors surface at a wait.
+Operations are functions with the variables they read and write. Two operations that share a
+variable which one of them writes run in the order of their pushes; reads of one variable run side
+by side; everything else is unordered. A push returns at once; errors surface at a wait.
 
 Examples
 --------
-A pipeline over files: each is read, then counted and searched side by side, and a report waits for all of them.
-A variable stands for whatever the functions share, here for the text of a file and for the report:
+A pipeline over files: each is read, then counted and searched side by side, and a report waits for
+all of them. A variable stands for whatever the functions share, here for the text of a file and for
+the report:
 
 >>> import os, tempfile
 >>> from rsnet import engine
@@ -38,7 +39,8 @@ A variable stands for whatever the functions share, here for the text of a file 
 >>> lines
 [(12, 4)]
 
-An operation that fails stops those that read what it was to write, and the wait raises its exception:
+An operation that fails stops those that read what it was to write, and the wait raises its
+exception:
 
 >>> missing, count = engine.new_variable(), engine.new_variable()
 >>> engine.push_sync(lambda rc: read("no such file"), mutate_vars=[missing])
@@ -112,13 +114,15 @@ atexit.register(_engine._shutdown)
 
 @contextmanager
 def bulk(size):
-    """Gathers the functions that this thread pushes in a ``with`` block, up to `size` into one operation.
+    """Gathers the functions that this thread pushes in a ``with`` block, up to `size` into one
+    operation.
 
-    Only plain pushes are gathered: ``push_sync`` without a priority or property. They are pushed when
-    `size` are there, at the end of the block, and before anything of this thread that could notice: another
-    kind of push, another device, a deletion, a wait, a read. What other threads do pushes nothing: their
-    ``wait_for_all`` does not cover what is still gathered. The functions run in order. If one fails the
-    rest of its operation is skipped, and every variable that the operation writes carries the error.
+    Only plain pushes are gathered: ``push_sync`` without a priority or property. They are pushed
+    when `size` are there, at the end of the block, and before anything of this thread that could
+    notice: another kind of push, another device, a deletion, a wait, a read. What other threads do
+    pushes nothing: their ``wait_for_all`` does not cover what is still gathered. The functions run
+    in order. If one fails the rest of its operation is skipped, and every variable that the
+    operation writes carries the error.
 
     Parameters
     ----------

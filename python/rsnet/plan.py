@@ -36,8 +36,8 @@ class MemoryPlan:
         Bytes of the outputs, which an executor allocates as arrays of their own beside the arenas.
         What an output took over in place lies in the output's array too.
     temp_bytes : int
-        Bytes of the temporary space that operators ask for while they run. Operators that cannot run
-        side by side share it; what an operator asks for without a size is not counted.
+        Bytes of the temporary space that operators ask for while they run. Operators that cannot
+        run side by side share it; what an operator asks for without a size is not counted.
     lower_bound_bytes : int
         The most bytes alive at once in the arenas.
     no_sharing_bytes : int
@@ -105,8 +105,8 @@ class MemoryPlan:
         return plan_drawing.svg(plan_drawing.picture_of(self))
 
     def draw(self, path: str) -> None:
-        """Draws the arena of every device: time (execution order) to the right, offset upwards. Each
-        box is an entry over its life, blue to green in the forward pass, red to yellow in the
+        """Draws the arena of every device: time (execution order) to the right, offset upwards.
+        Each box is an entry over its life, blue to green in the forward pass, red to yellow in the
         backward pass; the dashed red line is the lower bound.
 
         Parameters

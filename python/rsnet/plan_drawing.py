@@ -141,7 +141,7 @@ def _draw_time(picture: Picture, num_forward: int, steps: int) -> None:
 
 
 def _colour(number: int, forward: bool) -> Colour:
-    """Neighbours differ by the golden angle; cool colours for the forward pass, warm for backward."""
+    """Neighbours differ by the golden angle; cool colours are forward, warm ones backward."""
     hue = (number * 0.381966) % 1.0
     hue = 0.36 + 0.32 * hue if forward else 0.17 * hue
     red, green, blue = colorsys.hls_to_rgb(hue, 0.74, 0.6)

@@ -51,8 +51,8 @@ impl<J> BlockingPool<J> {
         self.roster.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Runs `job` on one of the threads, in the order of priorities; returns at once. A job that cannot
-    /// run, because the pool is closed or the system refuses its first thread, is dropped.
+    /// Runs `job` on one of the threads, in the order of priorities; returns at once. A job that
+    /// cannot run, because the pool is closed or the system refuses its first thread, is dropped.
     pub fn submit(&self, job: J, priority: Priority) {
         let submitted = self.lock().submit(job, priority);
         match submitted {

@@ -57,7 +57,7 @@ pub fn check_count(name: &str, n: usize) -> Result<()> {
     if n <= MAX_VARIABLES {
         return Ok(());
     }
-    let text = format!("expected at most {MAX_VARIABLES} variables, got {n} variables");
+    let text = format!("expected at most {MAX_VARIABLES} variables, got {n}");
     Err(Error::value(format!("operation '{name}': {text}")))
 }
 

@@ -1,8 +1,10 @@
-//! The memory behind a planned graph: arenas, which executors may share, and the arrays bound from outside.
+//! The memory behind a planned graph: arenas, which executors may share, and the arrays bound from
+//! outside.
 //!
-//! An [`Arena`] is the memory of a device's internal entries. Executors bound with `shared_exec` use the same
-//! ones; binding a larger executor replaces the memory, and the others lay their programs over the new memory
-//! when they run next, so its size is that of the largest, whatever the order of binding.
+//! An [`Arena`] is the memory of a device's internal entries. Executors bound with `shared_exec`
+//! use the same ones; binding a larger executor replaces the memory, and the others lay their
+//! programs over the new memory when they run next, so its size is that of the largest, whatever
+//! the order of binding.
 
 use crate::context::Context;
 use crate::dtype::DType;
@@ -23,7 +25,8 @@ pub struct ArenaMemory {
     pub array: NDArray,
 }
 
-/// Which run last used an arena: executor, instance, and how many forward passes the instance had made.
+/// Which run last used an arena: executor, instance, and how many forward passes the instance had
+/// made.
 pub type RunId = (u64, usize, u64);
 
 struct ArenaState {
@@ -59,8 +62,8 @@ impl Arena {
         Ok(Arc::new(Arena { device, state, pushing, pusher }))
     }
 
-    /// Waits until nobody else pushes a run on the arena. An error if this very thread does: it is in a monitor or an
-    /// operation of that run, which would wait for itself.
+    /// Waits until nobody else pushes a run on the arena. An error if this very thread does: it is
+    /// in a monitor or an operation of that run, which would wait for itself.
     pub fn alone(&self) -> Result<Alone<'_>> {
         let me = token().map_or(0, |token| Arc::as_ptr(&token) as usize);
         if me != 0 && self.pusher.load(Ordering::Relaxed) == me {
@@ -110,8 +113,8 @@ pub struct Memory {
     pub arenas: Vec<ArenaMemory>,
     /// Arrays of variables by node, of which gradients of outputs may be missing.
     pub variables: HashMap<u32, NDArray>,
-    /// Arrays of outputs by entry number, and of what they took over in place: their own memory, so that
-    /// they stay where they are.
+    /// Arrays of outputs by entry number, and of what they took over in place: their own memory, so
+    /// that they stay where they are.
     pub outputs: HashMap<usize, NDArray>,
     /// Gradient arrays by argument.
     pub grads: Vec<Option<NDArray>>,

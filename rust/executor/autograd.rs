@@ -277,8 +277,8 @@ impl Tracked {
         *self.entry.lock() = None;
     }
 
-    /// Calls `visit` with what the tape keeps for this array alone, for a garbage collector: passes over nodes that
-    /// something else refers to, or that are in use.
+    /// Calls `visit` with what the tape keeps for this array alone, for a garbage collector: passes
+    /// over nodes that something else refers to, or that are in use.
     pub fn visit_own(&self, visit: &mut dyn FnMut(Kept<'_>)) {
         let Some(entry) = self.entry.try_lock() else { return };
         let own = |entry: &Entry| (Arc::strong_count(&entry.node) == 1).then(|| entry.node.clone());

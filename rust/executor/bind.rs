@@ -1,7 +1,7 @@
 //! Binding: a symbol, arrays and a device become an [`Executor`].
 //!
-//! Everything that can be wrong is found here, with names: arrays of another shape, dtype or device than
-//! inference and placement gave, gradients that do not fit, kernels that do not exist.
+//! Everything that can be wrong is found here, with names: arrays of another shape, dtype or device
+//! than inference and placement gave, gradients that do not fit, kernels that do not exist.
 
 use super::arena::Arena;
 use super::instance::{InstanceState, Instances};
@@ -21,7 +21,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Called with the name and a copy of an entry that was computed (or, for inputs, is about to be read).
+/// Called with the name and a copy of an entry that was computed (or, for inputs, is about to be
+/// read).
 pub type Monitor = Arc<dyn Fn(&str, NDArray) -> Result<()> + Send + Sync>;
 
 /// What is bound.
@@ -271,7 +272,8 @@ fn states(plan: &Plan) -> Result<Vec<Option<OpState>>> {
     Ok(states)
 }
 
-/// The arenas of a plan: those of another executor's first instance, grown if need be, or fresh ones.
+/// The arenas of a plan: those of another executor's first instance, grown if need be, or fresh
+/// ones.
 fn arenas(rt: &Arc<Runtime>, plan: &Plan, shared: Option<&Executor>) -> Result<Vec<Arc<Arena>>> {
     let given = shared.map(|e| e.instances.first().state.lock().arenas.clone()).unwrap_or_default();
     let mut arenas = Vec::with_capacity(plan.arena_bytes.len());
@@ -289,8 +291,8 @@ fn arenas(rt: &Arc<Runtime>, plan: &Plan, shared: Option<&Executor>) -> Result<V
     Ok(arenas)
 }
 
-/// The arrays of the outputs: their own memory, the same on every run. An output that is an argument is
-/// the argument's array.
+/// The arrays of the outputs: their own memory, the same on every run. An output that is an
+/// argument is the argument's array.
 fn outputs(rt: &Arc<Runtime>, plan: &Plan, args: &[NDArray]) -> Result<Vec<NDArray>> {
     let mut made: HashMap<usize, NDArray> = HashMap::new();
     for (&node, array) in plan.arguments.iter().zip(args) {

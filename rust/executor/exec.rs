@@ -36,8 +36,8 @@ impl Pass {
 }
 
 impl Executor {
-    /// Copies `inputs` (argument index, values) into the instance of this thread, pushes the forward pass and
-    /// returns the outputs: the same arrays on every call of a thread.
+    /// Copies `inputs` (argument index, values) into the instance of this thread, pushes the
+    /// forward pass and returns the outputs: the same arrays on every call of a thread.
     ///
     /// A callback may run inside the push, so no lock is held then, except those of shared arenas.
     pub fn forward(&self, is_train: bool, inputs: &[(usize, NDArray)]) -> Result<Vec<NDArray>> {
@@ -50,8 +50,8 @@ impl Executor {
         Ok(outputs)
     }
 
-    /// Pushes the backward pass of this thread's last forward pass. `head_grads`: one per output, fewer
-    /// or none where outputs need none.
+    /// Pushes the backward pass of this thread's last forward pass. `head_grads`: one per output,
+    /// fewer or none where outputs need none.
     pub fn backward(&self, is_train: bool, head_grads: &[Option<NDArray>]) -> Result<()> {
         if self.plan.arg_grads.iter().all(Option::is_none) {
             return Ok(());
@@ -76,8 +76,9 @@ impl Executor {
         Ok(self.forward_steps - step - 1)
     }
 
-    /// Pushes a pass in an instance, alone on the arenas that it shares: every run begins here. `set` copies
-    /// what the caller gives into the instance, `look` sees the instance when nothing is wrong with the run.
+    /// Pushes a pass in an instance, alone on the arenas that it shares: every run begins here.
+    /// `set` copies what the caller gives into the instance, `look` sees the instance when nothing
+    /// is wrong with the run.
     fn start(
         &self,
         instance: &Instance,
@@ -139,8 +140,8 @@ impl Executor {
         *self.monitor.lock() = monitor.map(|m| (m, all));
     }
 
-    /// Does another executor use this one's memory? Then runs wait for each other's pushes, and the caller
-    /// must hold nothing that a callback needs.
+    /// Does another executor use this one's memory? Then runs wait for each other's pushes, and the
+    /// caller must hold nothing that a callback needs.
     pub fn shares_memory(&self) -> bool {
         !self.shared_arenas(&self.instances.mine_or_first()).is_empty()
     }
@@ -155,9 +156,9 @@ impl Executor {
         shared
     }
 
-    /// Auxiliary states that a failed run of this executor left marked as never computed hold what they
-    /// held before it: they are good again, or one failure would end the executor's life. States that were
-    /// bad before the run, or became bad by something else, stay so.
+    /// Auxiliary states that a failed run of this executor left marked as never computed hold what
+    /// they held before it: they are good again, or one failure would end the executor's life.
+    /// States that were bad before the run, or became bad by something else, stay so.
     fn restore_states(&self, state: &InstanceState) -> Result<()> {
         if self.aux.is_empty() {
             return Ok(());
@@ -280,7 +281,8 @@ impl Executor {
         Ok(())
     }
 
-    /// Puts an instance's own array in the place of an argument, also where the argument is an output.
+    /// Puts an instance's own array in the place of an argument, also where the argument is an
+    /// output.
     fn replace_argument(&self, state: &mut InstanceState, index: usize, own: NDArray) {
         let node = self.plan.arguments[index];
         for (output, entry) in state.outputs.iter_mut().zip(&self.plan.outputs) {

@@ -1,9 +1,10 @@
 //! Instances: the memory in which one thread runs an executor.
 //!
-//! The first thread that runs an executor uses its first instance, whose inputs are the bound arrays
-//! themselves. A second thread gets an instance of its own: inputs given to `forward`, outputs and arenas are
-//! its own, all other arguments, gradients and auxiliary states are the bound arrays. The instance of a thread
-//! that has ended is reused by the next thread that needs one.
+//! The first thread that runs an executor uses its first instance, whose inputs are the bound
+//! arrays themselves. A second thread gets an instance of its own: inputs given to `forward`,
+//! outputs and arenas are its own, all other arguments, gradients and auxiliary states are the
+//! bound arrays. The instance of a thread that has ended is reused by the next thread that needs
+//! one.
 
 use super::arena::{Arena, Memory, token};
 use super::segmentation::SegmentVars;
@@ -32,7 +33,8 @@ pub struct Instance {
 
 pub struct InstanceState {
     pub arenas: Vec<Arc<Arena>>,
-    /// The arguments of this instance: bound arrays, or its own copies of inputs given to `forward`.
+    /// The arguments of this instance: bound arrays, or its own copies of inputs given to
+    /// `forward`.
     pub args: Vec<NDArray>,
     /// Which of them are its own.
     pub own: Vec<bool>,
@@ -80,8 +82,8 @@ impl Instances {
         instances.iter().find(|l| is_owner(l, &me)).unwrap_or(&instances[0]).clone()
     }
 
-    /// The instance in which the calling thread is to run: its own, a free one, or one made by `make`, which
-    /// runs without a lock because it may call into a program.
+    /// The instance in which the calling thread is to run: its own, a free one, or one made by
+    /// `make`, which runs without a lock because it may call into a program.
     pub fn mine(&self, make: impl FnOnce() -> Result<InstanceState>) -> Result<Arc<Instance>> {
         let Some(me) = token() else { return Ok(self.first()) };
         if let Some(instance) = self.claim(&me) {

@@ -1,10 +1,10 @@
 //! Cutting a program into segments, and what orders them.
 //!
-//! A pass that is one segment writes the variables of its arenas. Where a program has several segments, each
-//! has a variable of its own: it writes that and reads those of the segments whose data it reads or whose
-//! bytes it takes over (the plan's order edges). The start of a pass writes the arenas' variables and
-//! every segment reads them, so that the next pass, or another executor on the same arena, waits. Arrays
-//! bound from outside are ordered by their own variables.
+//! A pass that is one segment writes the variables of its arenas. Where a program has several
+//! segments, each has a variable of its own: it writes that and reads those of the segments whose
+//! data it reads or whose bytes it takes over (the plan's order edges). The start of a pass writes
+//! the arenas' variables and every segment reads them, so that the next pass, or another executor
+//! on the same arena, waits. Arrays bound from outside are ordered by their own variables.
 
 use super::arena::Memory;
 use super::concurrent;
@@ -20,8 +20,8 @@ use std::sync::Arc;
 const CHEAP_STEPS: usize = 24;
 const CHEAP_BYTES: usize = 16 << 10;
 
-/// A segment of several steps uses no more arrays from outside; what an operation can name beyond these is left to
-/// arenas and other segments.
+/// A segment of several steps uses no more arrays from outside; what an operation can name beyond
+/// these is left to arenas and other segments.
 const MOST_ARRAYS: usize = MAX_VARIABLES / 2;
 
 /// Steps that are one engine operation.
@@ -41,8 +41,8 @@ pub struct Segment {
     pub name: String,
 }
 
-/// One variable for every segment of an instance's programs. They outlive a program that is laid out anew between
-/// forward and backward.
+/// One variable for every segment of an instance's programs. They outlive a program that is laid
+/// out anew between forward and backward.
 pub struct SegmentVars {
     engine: Arc<dyn Engine>,
     vars: Vec<Var>,
@@ -131,7 +131,8 @@ impl Segmentation {
     }
 }
 
-/// Native steps of one device stay together up to the limits of steps and of arrays; a callback is alone.
+/// Native steps of one device stay together up to the limits of steps and of arrays; a callback is
+/// alone.
 fn divide(steps: &[Step], range: Range<usize>, limit: usize) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let (mut begin, mut arrays) = (range.start, 0);
@@ -180,8 +181,8 @@ impl Segmenter<'_> {
         arenas.map(|a| a.array.var()).collect()
     }
 
-    /// What passes of one segment write: states of operators need an order even where nothing lies in an
-    /// arena.
+    /// What passes of one segment write: states of operators need an order even where nothing lies
+    /// in an arena.
     fn order(&self) -> Vec<Var> {
         let arenas = self.arenas();
         if arenas.is_empty() { self.vars.vars[..1].to_vec() } else { arenas }
@@ -203,9 +204,9 @@ impl Segmenter<'_> {
         Segment { has_peers, ..self.make(self.segmentation.ranges[number].clone(), inner) }
     }
 
-    /// One step as a segment of its own, for monitors and partial forward passes: it writes the arenas,
-    /// so that whoever looks at what it made is ordered, and the variable of its segment, for what reads
-    /// that later.
+    /// One step as a segment of its own, for monitors and partial forward passes: it writes the
+    /// arenas, so that whoever looks at what it made is ordered, and the variable of its segment,
+    /// for what reads that later.
     pub fn single(&self, at: usize) -> Segment {
         let mut inner = Inner::default();
         let order = if self.segmentation.is_serial() { self.order() } else { self.arenas() };
@@ -292,8 +293,8 @@ impl Accesses {
         }
     }
 
-    /// Variables read, variables written with the overwritten ones first, and how many these are. One that is
-    /// also read or modified counts as modified.
+    /// Variables read, variables written with the overwritten ones first, and how many these are.
+    /// One that is also read or modified counts as modified.
     fn finish(self) -> (Vec<Var>, Vec<Var>, usize) {
         let Accesses { reads, overwritten, mut modified } = self;
         let (mixed, mut writes): (Vec<Var>, Vec<Var>) =

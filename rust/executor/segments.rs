@@ -1,9 +1,9 @@
 //! Segments: runs of a plan's nodes that the engine sees as one operation each.
 //!
-//! A [`Program`] is a plan laid over memory: every node with its kernel, its views and its requests, cut
-//! into segments. Nodes of one device that run native kernels share a segment; a callback (an operator
-//! written in Python) is a segment of its own, because it ends when it says so. What orders segments is told
-//! in `cut.rs`.
+//! A [`Program`] is a plan laid over memory: every node with its kernel, its views and its
+//! requests, cut into segments. Nodes of one device that run native kernels share a segment; a
+//! callback (an operator written in Python) is a segment of its own, because it ends when it says
+//! so. What orders segments is told in `cut.rs`.
 
 use super::arena::Memory;
 use super::call_site;
@@ -164,8 +164,8 @@ impl Program {
         self.forward.iter().chain(&self.backward).map(range).collect()
     }
 
-    /// Begins a pass of several segments, which read what this writes; `forward` forgets what an earlier
-    /// run left there.
+    /// Begins a pass of several segments, which read what this writes; `forward` forgets what an
+    /// earlier run left there.
     pub fn begin(&self, rt: &Runtime, forward: bool) -> Result<()> {
         let arenas = &self.arenas;
         if arenas.is_empty() {
@@ -285,7 +285,8 @@ impl Program {
             done.complete(result.map_err(|e| program.place(&program.steps[at], e)));
         });
         let (inputs, outputs) = (step.inputs.clone(), step.outputs.clone());
-        // Not the program: it has the operator's state, which may keep an operand and so would keep itself.
+        // Not the program: it has the operator's state, which may keep an operand and so would keep
+        // itself.
         let keep: Arc<dyn std::any::Any + Send + Sync> = match step.spared.as_slice() {
             [] => self.memory.clone(),
             spared => {

@@ -23,7 +23,8 @@ pub struct Step {
     /// What the kernel is asked for, if it needs no temporaries.
     pub direct: Option<SmallVec<[OpReq; 4]>>,
     pub wants_random: bool,
-    /// Auxiliary states that this node, computed again, must leave alone: (state, copy that it gets).
+    /// Auxiliary states that this node, computed again, must leave alone: (state, copy that it
+    /// gets).
     pub spared: Vec<(View, NDArray)>,
     /// Arrays from outside that it reads and writes; arena bytes are not among them.
     pub reads: Vec<NDArray>,

@@ -1,4 +1,5 @@
-//! The graph checker: run after every pass, it refuses a graph that breaks a rule of the data model.
+//! The graph checker: run after every pass, it refuses a graph that breaks a rule of the data
+//! model.
 
 use super::static_graph::{Graph, Node};
 use crate::error::{Error, Result};

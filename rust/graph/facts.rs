@@ -1,5 +1,5 @@
-//! What is known of a graph before it is differentiated: shapes and dtypes of all entries, and with them the
-//! arrays that a program has to bind.
+//! What is known of a graph before it is differentiated: shapes and dtypes of all entries, and with
+//! them the arrays that a program has to bind.
 
 use super::passes::devices::of_group;
 use super::plan::PlanRequest;
@@ -18,8 +18,9 @@ pub struct Wanted {
     pub ctx: Context,
 }
 
-/// The arrays that the arguments and auxiliary states of a request's symbol want, in the order of its lists:
-/// of the inferred shape and dtype, on the device of their group or else the default one.
+/// The arrays that the arguments and auxiliary states of a request's symbol want, in the order of
+/// its lists: of the inferred shape and dtype, on the device of their group or else the default
+/// one.
 pub fn arrays_to_bind(request: &PlanRequest) -> Result<(Vec<Wanted>, Vec<Wanted>)> {
     let graph = Graph::from_symbol(&request.symbol)?;
     let (arguments, aux) = graph.variables();
@@ -36,8 +37,8 @@ pub fn arrays_to_bind(request: &PlanRequest) -> Result<(Vec<Wanted>, Vec<Wanted>
     Ok((list(&arguments)?, list(&aux)?))
 }
 
-/// Shapes and dtypes of all forward entries, from names, bound arrays and declarations; a dtype of which
-/// nothing is known is float32.
+/// Shapes and dtypes of all forward entries, from names, bound arrays and declarations; a dtype of
+/// which nothing is known is float32.
 pub(in crate::graph) fn infer_forward(
     request: &PlanRequest,
     graph: &Graph,

@@ -1,8 +1,9 @@
 //! Shape and dtype inference to a fixed point, in both directions.
 //!
-//! Forward and backward sweeps over the nodes alternate until nothing more becomes known. Explicit values
-//! win over a variable's `__shape__` and `__dtype__`, which are used only where none is given. Where both
-//! are wanted the two are swept together, for operators whose shapes and dtypes follow from each other.
+//! Forward and backward sweeps over the nodes alternate until nothing more becomes known. Explicit
+//! values win over a variable's `__shape__` and `__dtype__`, which are used only where none is
+//! given. Where both are wanted the two are swept together, for operators whose shapes and dtypes
+//! follow from each other.
 
 use super::static_graph::{Dict, Entry, Graph, Node};
 use super::symbol::Symbol;
@@ -101,8 +102,8 @@ impl Graph {
 }
 
 impl Graph {
-    /// Completes shapes and dtypes (one of each per entry) together. A variable of whose dtype nothing is known
-    /// is float32.
+    /// Completes shapes and dtypes (one of each per entry) together. A variable of whose dtype
+    /// nothing is known is float32.
     pub fn infer_both(&self, shapes: &mut [Shape], types: &mut [Option<DType>]) -> Result<()> {
         let mut joint = Joint::new(self, shapes, types);
         joint.reach_fixed_point()?;
@@ -183,8 +184,9 @@ impl<'a> Joint<'a> {
         Ok(())
     }
 
-    /// Takes what was learnt of an entry to the nodes next to it, and what is learnt there further: only what it
-    /// reaches is visited, so the work for many variables is no more than a few sweeps.
+    /// Takes what was learnt of an entry to the nodes next to it, and what is learnt there further:
+    /// only what it reaches is visited, so the work for many variables is no more than a few
+    /// sweeps.
     fn spread(&mut self, from: usize, readers: &[Vec<usize>]) -> Result<()> {
         let graph = self.shapes.graph;
         let mut queued = vec![from];
@@ -377,7 +379,8 @@ fn entry_node(graph: &Graph, node: &Node) -> usize {
     graph.nodes.iter().position(|n| std::ptr::eq(n, node)).unwrap_or(0)
 }
 
-/// Shapes or dtypes of a symbol's arguments, outputs and auxiliary states, in the order of its lists.
+/// Shapes or dtypes of a symbol's arguments, outputs and auxiliary states, in the order of its
+/// lists.
 #[derive(Clone, Debug)]
 pub struct Inferred<F> {
     pub args: Vec<F>,
@@ -414,8 +417,8 @@ fn declared_type(node: &Node) -> Option<DType> {
     }
 }
 
-/// One slot per entry, filled from `given` (by position among all variables, then by name) and from what
-/// the variables declare.
+/// One slot per entry, filled from `given` (by position among all variables, then by name) and from
+/// what the variables declare.
 fn seed<F: Fact>(
     graph: &Graph,
     given: &[(String, F)],
@@ -468,8 +471,8 @@ impl Graph {
         seed(self, &given, |n| declared_type(n).map(Some))
     }
 
-    /// Shapes and dtypes of the backward nodes, appended to those of the forward ones. A gradient is
-    /// like the array it belongs to; `head_grads` are the variables of the heads' gradients.
+    /// Shapes and dtypes of the backward nodes, appended to those of the forward ones. A gradient
+    /// is like the array it belongs to; `head_grads` are the variables of the heads' gradients.
     pub fn infer_rest(
         &self,
         head_grads: &[Option<u32>],
@@ -511,7 +514,8 @@ impl Graph {
         Ok(())
     }
 
-    /// Shapes of all entries as far as `given` (by variable name) and the variables' attributes tell.
+    /// Shapes of all entries as far as `given` (by variable name) and the variables' attributes
+    /// tell.
     pub fn shapes_from(&self, given: &[(String, Shape)], np_shape: bool) -> Result<Vec<Shape>> {
         let mut shapes = self.shapes_seed(given, np_shape)?;
         let both = |n: &Node| n.op.as_ref().is_some_and(|op| op.infer_both.is_some());
@@ -528,7 +532,8 @@ impl Graph {
         Ok(shapes)
     }
 
-    /// Dtypes of all entries as far as `given` (by variable name) and the variables' attributes tell.
+    /// Dtypes of all entries as far as `given` (by variable name) and the variables' attributes
+    /// tell.
     pub fn types_from(&self, given: &[(String, DType)]) -> Result<Vec<Option<DType>>> {
         let mut types = self.types_seed(given)?;
         self.infer_types(&mut types)?;

@@ -18,7 +18,8 @@ use std::sync::Arc;
 /// Switches that old programs set by environment variables.
 #[derive(Clone, Debug)]
 pub struct PlanOptions {
-    /// `MXNET_BACKWARD_DO_MIRROR`: compute cheap forward nodes again instead of keeping their outputs.
+    /// `MXNET_BACKWARD_DO_MIRROR`: compute cheap forward nodes again instead of keeping their
+    /// outputs.
     pub mirror: bool,
     /// `MXNET_BACKWARD_MIRROR_STEP`: of so many cheap nodes, one is kept.
     pub mirror_step: usize,
@@ -26,12 +27,13 @@ pub struct PlanOptions {
     pub inplace: bool,
     /// `MXNET_ELIMINATE_COMMON_EXPR`.
     pub merge_common: bool,
-    /// `MXNET_EXEC_INPLACE_GRAD_SUM_CAP`: as many gradients as this are summed in place, one by one.
+    /// `MXNET_EXEC_INPLACE_GRAD_SUM_CAP`: as many gradients as this are summed in place, one by
+    /// one.
     pub inplace_sum_cap: usize,
     /// `NNVM_EXEC_NUM_TEMP`: most temporary spaces that are told apart.
     pub num_temp: usize,
-    /// Place outputs in the arena too, as MXNet does: for comparing plans with its plans. Executors give
-    /// outputs arrays of their own, which outlive the next user of the arena.
+    /// Place outputs in the arena too, as MXNet does: for comparing plans with its plans. Executors
+    /// give outputs arrays of their own, which outlive the next user of the arena.
     pub outputs_in_arena: bool,
 }
 
@@ -83,8 +85,8 @@ pub struct PlanRequest {
     pub shapes: Vec<(String, Shape)>,
     /// Known dtypes by variable name.
     pub types: Vec<(String, DType)>,
-    /// Shapes and dtypes of bound arrays by position in `list_arguments`, empty when not bound; they win
-    /// over those by name.
+    /// Shapes and dtypes of bound arrays by position in `list_arguments`, empty when not bound;
+    /// they win over those by name.
     pub bound_args: Vec<Option<(Shape, DType)>>,
     /// The same for `list_auxiliary_states`.
     pub bound_aux: Vec<Option<(Shape, DType)>>,
@@ -135,8 +137,8 @@ pub enum Place {
     Variable,
     /// The gradient array of this argument (a position in `list_arguments`).
     Gradient(u32),
-    /// In the array of this output (a position among the heads): the output itself, or what it took over
-    /// in place.
+    /// In the array of this output (a position among the heads): the output itself, or what it took
+    /// over in place.
     Output(u32),
     /// In the arena of its node's device, `offset` bytes from the start.
     Arena { offset: usize },
@@ -155,8 +157,8 @@ pub struct Plan {
     pub aux: Vec<u32>,
     /// The heads.
     pub outputs: Vec<Entry>,
-    /// The variable of every head's gradient; `None` where no backward node asks for it (a loss, or a
-    /// head nothing is differentiated through).
+    /// The variable of every head's gradient; `None` where no backward node asks for it (a loss, or
+    /// a head nothing is differentiated through).
     pub head_grads: Vec<Option<u32>>,
     /// The entry that ends up in every argument's gradient array.
     pub arg_grads: Vec<Option<Entry>>,
@@ -166,7 +168,8 @@ pub struct Plan {
     pub req: Vec<OpReq>,
     /// Entry: the entry number whose memory it took over or shares.
     pub inplace_of: Vec<Option<u32>>,
-    /// Entry: positions in execution order of its writing and of its last reading; heads live to the end.
+    /// Entry: positions in execution order of its writing and of its last reading; heads live to
+    /// the end.
     pub first_use: Vec<u32>,
     pub last_use: Vec<u32>,
     /// Bytes of the arena of every device that has one: what an executor allocates for it.
@@ -175,8 +178,8 @@ pub struct Plan {
     pub output_bytes: usize,
     /// (before, after): nodes that use the same bytes at different times, beyond what data orders.
     pub order_edges: Vec<(u32, u32)>,
-    /// The most bytes alive at once in each arena, summed: no plan of this graph in this order, with these
-    /// entries in place, needs less.
+    /// The most bytes alive at once in each arena, summed: no plan of this graph in this order,
+    /// with these entries in place, needs less.
     pub lower_bound_bytes: usize,
     /// What the entries of the arenas need without any sharing.
     pub no_sharing_bytes: usize,
@@ -200,8 +203,9 @@ impl Plan {
     }
 }
 
-/// Plans a symbol. The passes, in order: common subexpressions, inference, choice of what to recompute,
-/// gradient, inference of backward, devices and copies, in-place sums, in-place, offsets, order edges.
+/// Plans a symbol. The passes, in order: common subexpressions, inference, choice of what to
+/// recompute, gradient, inference of backward, devices and copies, in-place sums, in-place,
+/// offsets, order edges.
 pub fn plan(request: &PlanRequest) -> Result<Plan> {
     let forward = prepare(request)?;
     let mirror = Mirror::by_attributes(&forward.graph, request.options.mirrored_step());

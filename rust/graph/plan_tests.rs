@@ -1,4 +1,5 @@
-//! Tests of plans: random graphs, executed symbolically in their planned bytes in random legal orders.
+//! Tests of plans: random graphs, executed symbolically in their planned bytes in random legal
+//! orders.
 
 use super::tests::{mlp, op, registry, var, with_params};
 use super::*;
@@ -30,7 +31,8 @@ fn simulate(plan: &Plan, order: &[u32]) -> Result<(), String> {
     let graph = &plan.graph;
     let mut arenas: std::collections::HashMap<Context, Vec<Tag>> =
         plan.arena_bytes.iter().map(|&(c, n)| (c, vec![EMPTY; n])).collect();
-    // Arrays of their own: gradients of arguments and outputs, each with what it took over in place.
+    // Arrays of their own: gradients of arguments and outputs, each with what it took over in
+    // place.
     let mut gradients: std::collections::HashMap<u32, Tag> = Default::default();
     let mut outputs: std::collections::HashMap<u32, Tag> = Default::default();
     // Arguments whose gradient is added: their arrays hold sums, which are no entry's value.
@@ -231,8 +233,8 @@ fn an_mlp_is_planned_with_its_gradient() {
     assert_eq!(names, ["loss_backward", "fc2_backward", "relu1_backward", "fc1_backward"]);
     assert_eq!(plan.head_grads, [None], "a loss asks for no head gradient");
     assert!(plan.arg_grads.iter().all(Option::is_some));
-    // fc2_backward sees relu1 (in place of fc1), its gradient and the loss's gradient, beside the loss,
-    // which is the output.
+    // fc2_backward sees relu1 (in place of fc1), its gradient and the loss's gradient, beside the
+    // loss, which is the output.
     assert_eq!(plan.lower_bound_bytes, 16 * (8 + 8 + 4) * 4);
     assert_eq!(plan.total_arena_bytes(), plan.lower_bound_bytes);
     assert_eq!(plan.output_bytes, 16 * 4 * 4);

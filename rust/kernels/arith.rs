@@ -1,7 +1,8 @@
 //! Arithmetic on every element type, with the semantics that element-wise operators have.
 //!
-//! Integers wrap and divide toward zero, half precision calculates in `f32`, and what has no integer meaning
-//! (negative powers, square roots) goes through `f64` and is converted back as C converts.
+//! Integers wrap and divide toward zero, half precision calculates in `f32`, and what has no
+//! integer meaning (negative powers, square roots) goes through `f64` and is converted back as C
+//! converts.
 
 use crate::dtype::Element;
 use half::f16;
@@ -200,7 +201,8 @@ impl Arith for bool {
     }
 }
 
-/// Runs `$body` with the alias `$T` set to the element type of `$dtype` (every dtype has [`Arith`]).
+/// Runs `$body` with the alias `$T` set to the element type of `$dtype` (every dtype has
+/// [`Arith`]).
 #[macro_export]
 macro_rules! with_arith {
     ($dtype:expr, $T:ident => $body:expr) => {

@@ -1,12 +1,13 @@
-//! Broadcasting: two operands of different extents, walked so that the innermost loop is one plain row.
+//! Broadcasting: two operands of different extents, walked so that the innermost loop is one plain
+//! row.
 
 use super::elementwise::{GRAIN, TernaryLoop};
 use super::parallel::{Shared, parallel_for};
 use crate::error::{Error, Result};
 use crate::shape::{Dims, Shape};
 
-/// The shape of two broadcast operands: aligned at the last axis, extents equal or 1. Unknown extents stay
-/// unknown unless the other operand decides them.
+/// The shape of two broadcast operands: aligned at the last axis, extents equal or 1. Unknown
+/// extents stay unknown unless the other operand decides them.
 pub fn broadcast_shape(a: &Shape, b: &Shape) -> Result<Shape> {
     if !a.rank_known() || !b.rank_known() {
         return Ok(Shape::unknown());
@@ -30,7 +31,8 @@ pub fn broadcast_shape(a: &Shape, b: &Shape) -> Result<Shape> {
         .collect()
 }
 
-/// Strides by which an operand of shape `from` is read in the broadcast shape `to`: 0 along repeated axes.
+/// Strides by which an operand of shape `from` is read in the broadcast shape `to`: 0 along
+/// repeated axes.
 pub fn broadcast_strides(from: &Shape, to: &Shape) -> Dims {
     let skip = to.ndim() - from.ndim();
     let own = from.strides();
@@ -39,8 +41,8 @@ pub fn broadcast_strides(from: &Shape, to: &Shape) -> Dims {
         .collect()
 }
 
-/// A walk over a shape for several operands with strides: outer positions, and an inner row in which every
-/// operand has step 0 or 1. Adjacent axes are merged where all operands allow it.
+/// A walk over a shape for several operands with strides: outer positions, and an inner row in
+/// which every operand has step 0 or 1. Adjacent axes are merged where all operands allow it.
 pub struct Walk<const N: usize> {
     /// Extents and strides of the outer axes, outermost first.
     outer: Vec<(usize, [usize; N])>,
@@ -104,11 +106,12 @@ pub fn for_rows<const N: usize>(walk: &Walk<N>, f: impl Fn(usize, [usize; N]) + 
     });
 }
 
-/// `out = f(a, b)` over the shape `dims` of the row-major output; strides as [`broadcast_strides`] gives.
+/// `out = f(a, b)` over the shape `dims` of the row-major output; strides as [`broadcast_strides`]
+/// gives.
 ///
 /// # Safety
-/// The operands are valid for what shape and strides address, `out` for the whole shape; `out` is the same
-/// memory as an operand that is not repeated, or overlaps none.
+/// The operands are valid for what shape and strides address, `out` for the whole shape; `out` is
+/// the same memory as an operand that is not repeated, or overlaps none.
 pub unsafe fn broadcast_binary(
     run: super::elementwise::BinaryLoop,
     size: usize,
@@ -127,7 +130,8 @@ pub unsafe fn broadcast_binary(
     }
     let (a, b, out) = (Shared(a.cast_mut()), Shared(b.cast_mut()), Shared(out));
     for_rows(&walk, |r, [i, j]| {
-        // SAFETY: offsets and row lie inside of what the caller promised; rows of the output are disjoint.
+        // SAFETY: offsets and row lie inside of what the caller promised; rows of the output are
+        // disjoint.
         unsafe {
             run(
                 a.at(i * size).cast_const(),

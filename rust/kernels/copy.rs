@@ -1,5 +1,5 @@
-//! Moving elements: copies with conversion, sums in place, strided regions, gather and scatter. Used by
-//! the executor layer and by arrays themselves, below any operator.
+//! Moving elements: copies with conversion, sums in place, strided regions, gather and scatter.
+//! Used by the executor layer and by arrays themselves, below any operator.
 
 use super::parallel::{Shared, parallel_for};
 use crate::dtype::{DType, Element, convert};
@@ -27,8 +27,8 @@ pub fn add(from: &View, to: &View) {
     with_dtype!(from.dtype(), T => {
         let (src, dst) = (Shared(from.as_ptr::<T>()), Shared(to.as_ptr::<T>()));
         parallel_for(from.size(), GRAIN, |range| for i in range {
-            // SAFETY: both views hold `size` elements and ranges are disjoint; plain pointer access, so
-            // it does not matter if the views are the same bytes.
+            // SAFETY: both views hold `size` elements and ranges are disjoint; plain pointer
+            // access, so it does not matter if the views are the same bytes.
             unsafe { *dst.at(i) = (*dst.at(i)).sum(*src.at(i)) }
         });
     });
@@ -105,8 +105,9 @@ fn collapse(extents: &[i64], from: &[i64], to: &[i64]) -> Vec<Axis> {
     axes
 }
 
-/// Copies a region of `extents` elements: `to[offset_to + i·steps_to] = from[offset_from + i·steps_from]`.
-/// Offsets and steps count elements; a step of 0 repeats. Both views have one dtype; they do not overlap.
+/// Copies a region of `extents` elements: `to[offset_to + i·steps_to] = from[offset_from +
+/// i·steps_from]`. Offsets and steps count elements; a step of 0 repeats. Both views have one
+/// dtype; they do not overlap.
 pub fn copy_strided(
     from: &View,
     offset_from: usize,

@@ -1,7 +1,8 @@
-//! Connectionist temporal classification: the negative logarithm of the probability of a label sequence,
-//! summed over all alignments, and its gradient.
+//! Connectionist temporal classification: the negative logarithm of the probability of a label
+//! sequence, summed over all alignments, and its gradient.
 //!
-//! A. Graves et al., Connectionist Temporal Classification, ICML 2006, sections 4.1 and 4.2; in logarithms.
+//! A. Graves et al., Connectionist Temporal Classification, ICML 2006, sections 4.1 and 4.2; in
+//! logarithms.
 
 /// `log(exp(a) + exp(b))`.
 fn log_add(a: f64, b: f64) -> f64 {
@@ -9,9 +10,9 @@ fn log_add(a: f64, b: f64) -> f64 {
     if low == f64::NEG_INFINITY { high } else { high + (low - high).exp().ln_1p() }
 }
 
-/// Loss of one sequence. `log_p[t][k]` are logarithms of probabilities (rows of `classes`), `labels` has no
-/// blanks. If `grad` is given it receives the derivative by the activations before the softmax. A label
-/// sequence that does not fit into the time has loss 0 and no gradient.
+/// Loss of one sequence. `log_p[t][k]` are logarithms of probabilities (rows of `classes`),
+/// `labels` has no blanks. If `grad` is given it receives the derivative by the activations before
+/// the softmax. A label sequence that does not fit into the time has loss 0 and no gradient.
 pub fn loss(
     log_p: &[f64],
     classes: usize,

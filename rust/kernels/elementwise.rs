@@ -1,7 +1,8 @@
 //! Element-wise loops: one, two or three operands, any of which may be a single repeated element.
 //!
-//! An operator is a type with a function on elements; the loop over it is compiled once a dtype and picked
-//! from there as a plain function pointer, so a scalar, a row and a whole array share one loop.
+//! An operator is a type with a function on elements; the loop over it is compiled once a dtype and
+//! picked from there as a plain function pointer, so a scalar, a row and a whole array share one
+//! loop.
 
 use super::arith::Arith;
 use super::parallel::{Shared, parallel_for};
@@ -10,8 +11,8 @@ use std::mem::MaybeUninit;
 
 /// Elements a task handles.
 pub const GRAIN: usize = 1 << 15;
-/// Elements read before any is written, so that the compiler vectorises without asking whether an operand
-/// is the output itself.
+/// Elements read before any is written, so that the compiler vectorises without asking whether an
+/// operand is the output itself.
 const BLOCK: usize = 64;
 /// Elements of the blocks at the end.
 const SHORT: usize = 8;
@@ -39,7 +40,8 @@ pub type BinaryLoop =
 pub type TernaryLoop =
     unsafe fn(g: *const u8, a: *const u8, b: *const u8, out: *mut u8, n: usize, steps: [usize; 2]);
 
-/// `out[i] = f(ins[k][i * steps[k]] for all k)`: by long blocks, then short ones, the last of them in part.
+/// `out[i] = f(ins[k][i * steps[k]] for all k)`: by long blocks, then short ones, the last of them
+/// in part.
 ///
 /// # Safety
 /// As [`binary_loop`].
@@ -103,7 +105,8 @@ unsafe fn block<T: Copy, const N: usize, const LEN: usize>(
     unsafe { std::ptr::copy_nonoverlapping(result.as_ptr().cast::<T>(), out.add(at), len) };
 }
 
-/// The loop of [`BinaryLoop`] for the baseline instruction set; [`binary_loop`] compiles it for all.
+/// The loop of [`BinaryLoop`] for the baseline instruction set; [`binary_loop`] compiles it for
+/// all.
 ///
 /// # Safety
 /// As [`binary_loop`].
@@ -119,7 +122,8 @@ pub unsafe fn plain_binary_loop<T: Arith, F: Binary>(
     unsafe { blocked([a.cast::<T>(), b.cast()], steps, out.cast(), n, |[a, b]| F::apply(a, b)) }
 }
 
-/// The loop of [`TernaryLoop`] for the baseline instruction set; [`ternary_loop`] compiles it for all.
+/// The loop of [`TernaryLoop`] for the baseline instruction set; [`ternary_loop`] compiles it for
+/// all.
 ///
 /// # Safety
 /// As [`binary_loop`].
@@ -137,8 +141,8 @@ pub unsafe fn plain_ternary_loop<T: Arith, F: Ternary>(
     unsafe { blocked(ins, [1, left, right], out.cast(), n, |[g, a, b]| F::apply(g, a, b)) }
 }
 
-/// The loop of [`TernaryLoop`] for half precision. The whole formula is calculated in `f32` and rounded
-/// once: its intermediate results may be far outside of half precision.
+/// The loop of [`TernaryLoop`] for half precision. The whole formula is calculated in `f32` and
+/// rounded once: its intermediate results may be far outside of half precision.
 ///
 /// # Safety
 /// As [`binary_loop`].
@@ -164,8 +168,8 @@ crate::simd! {
     /// The loop of [`BinaryLoop`].
     ///
     /// # Safety
-    /// Operands and output are valid for `n` elements (one where the step is 0); the output is the same
-    /// memory as an operand of step 1 or overlaps none.
+    /// Operands and output are valid for `n` elements (one where the step is 0); the output is the
+    /// same memory as an operand of step 1 or overlaps none.
     pub unsafe fn binary_loop[T: Arith, F: Binary][T, F](
         a: *const u8, b: *const u8, out: *mut u8, n: usize, steps: [usize; 2]
     ) -> () {

@@ -1,4 +1,5 @@
-//! Matrix products `C = A B` and `C += A B` over strided views; the work is done by the crate `gemm`.
+//! Matrix products `C = A B` and `C += A B` over strided views; the work is done by the crate
+//! `gemm`.
 //!
 //! Large products are split on the pool's threads; inside an already split kernel ask for
 //! [`Threads::One`].
@@ -118,7 +119,8 @@ pub fn prepare() {
     fn multiply<T: Real>() {
         let (a, mut c) = ([T::one(); 64], [T::zero(); 64]);
         let a = Mat::rows(a.as_ptr().cast_mut(), 8);
-        // SAFETY: three matrices of 8 by 8, of which the last is apart from the others; A and B are only read.
+        // SAFETY: three matrices of 8 by 8, of which the last is apart from the others; A and B are
+        // only read.
         unsafe { gemm((8, 8, 8), a, a, Mat::rows(c.as_mut_ptr(), 8), false, Threads::One) };
     }
     multiply::<f32>();

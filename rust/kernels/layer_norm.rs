@@ -1,4 +1,5 @@
-//! Normalisation of rows, each by its own mean and deviation, with a scale and shift for every column.
+//! Normalisation of rows, each by its own mean and deviation, with a scale and shift for every
+//! column.
 //!
 //! J. Ba, J. Kiros, G. Hinton, Layer Normalization, arXiv:1607.06450.
 
@@ -51,8 +52,8 @@ impl<T: Real> Rows<T> {
     /// `y = (x - mean) / std * gamma + beta`, with `std = sqrt(var + eps)`.
     ///
     /// # Safety
-    /// `x` and `y` are (rows, width) and the same memory or apart; gamma and beta have `width` elements,
-    /// mean and std `rows`.
+    /// `x` and `y` are (rows, width) and the same memory or apart; gamma and beta have `width`
+    /// elements, mean and std `rows`.
     pub unsafe fn forward(
         &self,
         x: *const T,

@@ -8,7 +8,8 @@ use crate::tensor::View;
 /// Copies the elements of `from` to `to`, two views of equal shapes and dtypes with any strides.
 ///
 /// # Safety
-/// Both views are valid for their shapes and strides, do not overlap, and no two elements of `to` coincide.
+/// Both views are valid for their shapes and strides, do not overlap, and no two elements of `to`
+/// coincide.
 pub unsafe fn copy_strided(from: &View, to: &View) {
     let size = from.dtype().size();
     // SAFETY: promised by the caller.
@@ -25,7 +26,8 @@ pub unsafe fn copy_strided(from: &View, to: &View) {
 /// Copies a matrix of `rows` times `columns` elements on this thread.
 ///
 /// # Safety
-/// Both hold these extents and do not overlap; rows of `to` are contiguous, and rows or columns of `from`.
+/// Both hold these extents and do not overlap; rows of `to` are contiguous, and rows or columns of
+/// `from`.
 pub unsafe fn copy_matrix<T: Copy>((rows, columns): (usize, usize), from: Mat<T>, to: Mat<T>) {
     debug_assert!(to.col == 1 && (from.col == 1 || from.row == 1));
     // SAFETY: promised by the caller.
@@ -88,10 +90,12 @@ unsafe fn copy_sized<T: Copy + Send + Sync>(from: &View, to: &View) {
     });
 }
 
-/// An outer walk and the two inner axes (extent, stride in, stride out) if they are a transposition.
+/// An outer walk and the two inner axes (extent, stride in, stride out) if they are a
+/// transposition.
 type Plane = [(usize, isize, isize); 2];
 
-/// The two axes by which source and destination are contiguous, if they differ, and the walk over the rest.
+/// The two axes by which source and destination are contiguous, if they differ, and the walk over
+/// the rest.
 fn transposed(from: &View, to: &View) -> Option<(SignedWalk, Plane)> {
     let dims = from.dims();
     let unit = |strides: &[i64]| (0..dims.len()).find(|&i| strides[i] == 1 && dims[i] > 1);
@@ -140,7 +144,8 @@ unsafe fn transpose_tiles<T: Copy + Send + Sync>(
     });
 }
 
-/// `to[y, x] = from[x, y]` for `y` in `0..n` and `x` in `0..m`; both are contiguous by their last index.
+/// `to[y, x] = from[x, y]` for `y` in `0..n` and `x` in `0..m`; both are contiguous by their last
+/// index.
 ///
 /// # Safety
 /// Both hold these elements at the given distances of rows, and do not overlap.

@@ -1,12 +1,13 @@
-//! Element-wise loops over any number of equally long inputs. An output may be the very memory of an input.
+//! Element-wise loops over any number of equally long inputs. An output may be the very memory of
+//! an input.
 
 use super::parallel::{Shared, parallel_for};
 use super::real::Real;
 
 /// Elements a task handles.
 const GRAIN: usize = 1 << 15;
-/// Elements read before any is written: the compiler vectorises a block without asking whether input and
-/// output are the same.
+/// Elements read before any is written: the compiler vectorises a block without asking whether
+/// input and output are the same.
 const BLOCK: usize = 32;
 
 /// `out[i] = f(inputs[0][i], ...)` for `i` in `0..n`.

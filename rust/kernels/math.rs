@@ -37,7 +37,8 @@ pub fn exp_f32(x: f32) -> f32 {
     p = p * r + 0.166_666_66;
     p = p * r + 0.5;
     let y = p * r * r + r + 1.0;
-    // Two steps, so that results below the least normal number and above 2^127 come out right. NaN became 0.
+    // Two steps, so that results below the least normal number and above 2^127 come out right. NaN
+    // became 0.
     let k = whole_number(k);
     let half = k >> 1;
     let y = y * power_of_two(half) * power_of_two(k.wrapping_sub(half));

@@ -1,5 +1,5 @@
-//! CPU kernels: views in, views out. They know neither arrays nor the engine, and split their work only
-//! through [`parallel`]. `naive` holds the scalar reference of each.
+//! CPU kernels: views in, views out. They know neither arrays nor the engine, and split their work
+//! only through [`parallel`]. `naive` holds the scalar reference of each.
 
 pub mod arch;
 pub mod arith;
@@ -30,7 +30,8 @@ pub mod softmax;
 /// Fills what the libraries beneath make once in a process, at their first use.
 pub fn prepare_libraries() {
     gemm::prepare();
-    // A thread of a pool touches the collector that all pools share. (If there can be no thread, no pool uses it either.)
+    // A thread of a pool touches the collector that all pools share. (If there can be no thread, no
+    // pool uses it either.)
     if let Ok(pool) = rayon::ThreadPoolBuilder::new().num_threads(1).build() {
         pool.install(|| ());
     }

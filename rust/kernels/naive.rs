@@ -1,4 +1,5 @@
-//! Scalar references: what the fast kernels are tested against. Short and obvious, never used to compute.
+//! Scalar references: what the fast kernels are tested against. Short and obvious, never used to
+//! compute.
 
 use super::gemm::Mat;
 use super::real::Real;

@@ -1,12 +1,13 @@
 //! The one door to parallel work inside a kernel.
 //!
-//! On a thread of a compute pool work is split among its crew; on any other thread it runs serially. Work is
-//! split by shapes only, never by the number of threads, so results have the same bits for any number.
+//! On a thread of a compute pool work is split among its crew; on any other thread it runs
+//! serially. Work is split by shapes only, never by the number of threads, so results have the same
+//! bits for any number.
 
 use std::ops::Range;
 
-/// Is this a thread of a compute pool, so that a library's splitting into so many parts helps? If so, parked siblings
-/// are called.
+/// Is this a thread of a compute pool, so that a library's splitting into so many parts helps? If
+/// so, parked siblings are called.
 pub fn in_pool(parts: usize) -> bool {
     let split = rayon::current_thread_index().is_some() && rayon::current_num_threads() > 1;
     if split {
@@ -15,8 +16,8 @@ pub fn in_pool(parts: usize) -> bool {
     split
 }
 
-/// Calls `f` on consecutive sub-ranges of `0..n`, each of `grain` items (the last may be shorter), in any
-/// order and possibly side by side.
+/// Calls `f` on consecutive sub-ranges of `0..n`, each of `grain` items (the last may be shorter),
+/// in any order and possibly side by side.
 pub fn parallel_for(n: usize, grain: usize, f: impl Fn(Range<usize>) + Send + Sync) {
     let grain = grain.max(1);
     let chunk = |i: usize| i * grain..((i + 1) * grain).min(n);

@@ -34,8 +34,8 @@ pub struct Pool {
     pub pad: [usize; 3],
 }
 
-/// Outputs of a row from which a maximum takes in the same element of all their windows, then the next, so that
-/// they are calculated side by side; shorter rows go window by window.
+/// Outputs of a row from which a maximum takes in the same element of all their windows, then the
+/// next, so that they are calculated side by side; shorter rows go window by window.
 const ROW_FROM: usize = 8;
 
 /// The part of one window inside the image, and by what a sum over it is divided.
@@ -127,8 +127,8 @@ impl Pool {
             && i32::try_from(self.in_size()).is_ok()
     }
 
-    /// The start of the input row that row `k` of the windows of output row `(d, h)` reads, if it is inside;
-    /// rows of windows are counted over both axes.
+    /// The start of the input row that row `k` of the windows of output row `(d, h)` reads, if it
+    /// is inside; rows of windows are counted over both axes.
     #[inline(always)]
     fn row(&self, (d, h): (usize, usize), k: usize) -> Option<usize> {
         let source = |a: usize, at: usize, k: usize| {
@@ -138,7 +138,8 @@ impl Pool {
         Some((d * self.input[1] + h) * self.input[2])
     }
 
-    /// The outputs of a row whose windows have element `k` of their rows inside, and where the first finds it.
+    /// The outputs of a row whose windows have element `k` of their rows inside, and where the
+    /// first finds it.
     #[inline(always)]
     fn column(&self, k: usize) -> (Range<usize>, usize) {
         let offset = k as isize - self.pad[2] as isize;
@@ -171,8 +172,8 @@ impl Pool {
         });
     }
 
-    /// `dx` from `dy`, with the `x` and `y` of the forward run. The first maximum of a window gets its
-    /// gradient.
+    /// `dx` from `dy`, with the `x` and `y` of the forward run. The first maximum of a window gets
+    /// its gradient.
     ///
     /// # Safety
     /// As [`Pool::forward`]; `dx` overlaps none of the others.
@@ -197,8 +198,8 @@ impl Pool {
         });
     }
 
-    /// For each window the element of `v` at the first maximum of `x`: how a small change of `x` by `v` shows in the
-    /// maxima.
+    /// For each window the element of `v` at the first maximum of `x`: how a small change of `x` by
+    /// `v` shows in the maxima.
     ///
     /// # Safety
     /// As [`Pool::forward`]; `v` is like `x`.
@@ -237,7 +238,8 @@ impl Pool {
     /// The gradient of one plane.
     ///
     /// # Safety
-    /// `x` and `dx` hold an input plane, `y` and `dy` an output plane; `dx` overlaps none of the others.
+    /// `x` and `dx` hold an input plane, `y` and `dy` an output plane; `dx` overlaps none of the
+    /// others.
     unsafe fn backward_plane<T: Real>(&self, x: *const T, y: *const T, dy: *const T, dx: *mut T) {
         // SAFETY: promised by the caller; windows stay inside the plane.
         unsafe {
@@ -302,8 +304,8 @@ impl Pool {
     }
 }
 
-/// Raises maxima to the elements at `x` and every `stride` after it. (Positions wrap by name, not because they
-/// would: checks keep the loop from being vectorised.)
+/// Raises maxima to the elements at `x` and every `stride` after it. (Positions wrap by name, not
+/// because they would: checks keep the loop from being vectorised.)
 ///
 /// # Safety
 /// `x` has an element for each.
@@ -316,8 +318,8 @@ unsafe fn raise<T: Real>(best: &mut [T], x: *const T, stride: usize) {
     }
 }
 
-/// As [`raise`], keeping where the maxima are; the element at `x` is number `first`. A first element is taken
-/// whatever it is, as there may be no other: `at` is negative before.
+/// As [`raise`], keeping where the maxima are; the element at `x` is number `first`. A first
+/// element is taken whatever it is, as there may be no other: `at` is negative before.
 ///
 /// # Safety
 /// As [`raise`].
@@ -369,11 +371,12 @@ crate::simd! {
         }
     }
 
-    /// The gradient of [`maxima`]: the first of equal ones gets it. `best` and `at` are scratch for a row of
-    /// outputs.
+    /// The gradient of [`maxima`]: the first of equal ones gets it. `best` and `at` are scratch for
+    /// a row of outputs.
     ///
     /// # Safety
-    /// `x` and `dx` are planes of the input, `dy` is one of the output; `dx` overlaps none of the others.
+    /// `x` and `dx` are planes of the input, `dy` is one of the output; `dx` overlaps none of the
+    /// others.
     unsafe fn maxima_back[T: Real][T](
         pool: &Pool, x: *const T, dy: *const T, dx: *mut T, best: &mut [T], at: &mut [i32],
     ) -> () {

@@ -1,5 +1,5 @@
-//! Random numbers of common distributions. Element `i` of a call has a stream of words of its own, so results
-//! depend on (seed, stream, i) only; rejection takes as many words as it needs.
+//! Random numbers of common distributions. Element `i` of a call has a stream of words of its own,
+//! so results depend on (seed, stream, i) only; rejection takes as many words as it needs.
 
 use super::philox::philox;
 use crate::dtype::DType;
@@ -57,7 +57,8 @@ impl Draws {
         -self.positive().ln()
     }
 
-    /// Gamma of this shape and scale 1 (Marsaglia and Tsang, 2000). NaN where there is no such distribution.
+    /// Gamma of this shape and scale 1 (Marsaglia and Tsang, 2000). NaN where there is no such
+    /// distribution.
     pub fn gamma(&mut self, shape: f64) -> f64 {
         if !(0.0..f64::INFINITY).contains(&shape) {
             return if shape == f64::INFINITY { shape } else { f64::NAN };
@@ -77,8 +78,8 @@ impl Draws {
         }
     }
 
-    /// Poisson of this mean: products of uniforms, for large means transformed rejection (Hörmann, 1993).
-    /// NaN where there is no such distribution.
+    /// Poisson of this mean: products of uniforms, for large means transformed rejection (Hörmann,
+    /// 1993). NaN where there is no such distribution.
     pub fn poisson(&mut self, mean: f64) -> f64 {
         if !(0.0..f64::INFINITY).contains(&mean) {
             return if mean == f64::INFINITY { mean } else { f64::NAN };
@@ -121,7 +122,8 @@ impl Draws {
     }
 }
 
-/// A number `u` of `[0, 1)` carried to `[low, high)` of a float dtype, whose rounding must not reach `high`.
+/// A number `u` of `[0, 1)` carried to `[low, high)` of a float dtype, whose rounding must not
+/// reach `high`.
 #[derive(Clone, Copy)]
 pub struct Span {
     low: f64,

@@ -19,8 +19,9 @@ pub fn with_scratch<T: Element, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) ->
     }
     let base = buffer.as_mut_ptr().cast::<u8>();
     let skip = base.align_offset(LINE);
-    // SAFETY: the buffer has LINE spare bytes and holds `len` elements after the skip; any bytes it can
-    // hold are valid for every element type but bool, whose scratch is never read before it is written.
+    // SAFETY: the buffer has LINE spare bytes and holds `len` elements after the skip; any bytes it
+    // can hold are valid for every element type but bool, whose scratch is never read before it is
+    // written.
     let slice = unsafe { std::slice::from_raw_parts_mut(base.add(skip).cast::<T>(), len) };
     let result = f(slice);
     BUFFERS.with_borrow_mut(|all| all.push(buffer));

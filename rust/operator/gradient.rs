@@ -123,8 +123,8 @@ pub struct InGradient {
 }
 
 impl OpDef {
-    /// Does the backward operator update auxiliary states, such as moving averages? Then it runs in every training
-    /// step: where no gradient arrives, with zeros.
+    /// Does the backward operator update auxiliary states, such as moving averages? Then it runs in
+    /// every training step: where no gradient arrives, with zeros.
     pub fn updates_states_backward(&self, attrs: &Attrs, registry: &Registry) -> bool {
         let Gradient::Backward { op, .. } = &self.gradient else { return false };
         !self.mutates.is_never()

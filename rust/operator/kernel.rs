@@ -69,7 +69,8 @@ pub struct OwnedCall {
 pub trait Within: Send + Sync {
     fn within(&self, f: &mut dyn FnMut());
 
-    /// Is there another callback that could run at the same time? Then this one should not run in its push.
+    /// Is there another callback that could run at the same time? Then this one should not run in
+    /// its push.
     fn has_peers(&self) -> bool {
         false
     }
@@ -78,8 +79,8 @@ pub trait Within: Send + Sync {
 /// Reports the end of a callback, from any thread; dropped unused it reports a failure.
 pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
 
-/// A kernel outside of the core (a Python function). It sees `Add` only if its operator declared that it
-/// accumulates; otherwise it writes to a temporary, which is then added to the output.
+/// A kernel outside of the core (a Python function). It sees `Add` only if its operator declared
+/// that it accumulates; otherwise it writes to a temporary, which is then added to the output.
 pub trait Callback: Send + Sync {
     /// Starts the call. It may run it at once on this thread, or hand it to another one.
     fn start(&self, call: OwnedCall, done: Done);

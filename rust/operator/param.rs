@@ -59,8 +59,8 @@ impl Field {
         Ok(value)
     }
 
-    /// What `None` stands for where the type has no such value: the default of a tuple or a dtype, and for
-    /// a required dtype float64, as in NumPy.
+    /// What `None` stands for where the type has no such value: the default of a tuple or a dtype,
+    /// and for a required dtype float64, as in NumPy.
     fn absent(&self, given: &Value) -> Option<Value> {
         match given {
             Value::None => {}

@@ -1,5 +1,5 @@
-//! Runs operators straight from their definitions, without engine or arrays, and checks gradients against
-//! numeric differentiation. For unit tests of operators only.
+//! Runs operators straight from their definitions, without engine or arrays, and checks gradients
+//! against numeric differentiation. For unit tests of operators only.
 
 use crate::context::{Context, DeviceType};
 use crate::dtype::{DType, Element};
@@ -67,7 +67,8 @@ impl Tensor {
 
     pub fn view(&self) -> View {
         let ptr = self.words.as_ptr().cast_mut().cast();
-        // SAFETY: the buffer has the size of the shape; tests keep it alive while they use the view.
+        // SAFETY: the buffer has the size of the shape; tests keep it alive while they use the
+        // view.
         unsafe { View::new(ptr, self.shape.clone(), self.dtype) }
     }
 }
@@ -85,7 +86,8 @@ pub fn parse(op: &str, params: &[(&str, &str)]) -> Result<(Arc<OpDef>, Attrs)> {
     Ok((op, attrs))
 }
 
-/// Infers the shapes of inputs and outputs from what is known of the inputs; unknown ranks are `None`.
+/// Infers the shapes of inputs and outputs from what is known of the inputs; unknown ranks are
+/// `None`.
 pub fn infer_shapes(
     op: &str,
     params: &[(&str, &str)],
@@ -277,8 +279,8 @@ impl Ran {
     }
 }
 
-/// Compares the gradients of inputs `wrt` (float64) with central differences of `sum(output * noise)`
-/// over all visible outputs.
+/// Compares the gradients of inputs `wrt` (float64) with central differences of `sum(output *
+/// noise)` over all visible outputs.
 pub fn check_gradient(
     op: &str,
     params: &[(&str, &str)],

@@ -91,7 +91,8 @@ impl OpFunction {
     /// The error of an input that is none; `key` is its name or position.
     pub fn not_an_input(&self, key: &str, value: &Bound<'_, PyAny>) -> PyErr {
         match self.face {
-            // A stand-in for an operand that is not available raises its own error when it is shown.
+            // A stand-in for an operand that is not available raises its own error when it is
+            // shown.
             Face::Array => value.str().map_or_else(
                 |error| error,
                 |shown| {

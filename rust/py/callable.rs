@@ -1,8 +1,10 @@
-//! Whether a call of a function does its work. A call of an async function or of a generator makes an object and runs
-//! nothing, so the engine refuses them where they are given, with the line of the user on the stack.
+//! Whether a call of a function does its work. A call of an async function or of a generator makes
+//! an object and runs nothing, so the engine refuses them where they are given, with the line of
+//! the user on the stack.
 //!
-//! The flags of the code tell it. Each thread remembers the code it has looked at, because the look is part of every
-//! push of a Python function: a table of addresses, which keeps the code alive so that an address stays its own.
+//! The flags of the code tell it. Each thread remembers the code it has looked at, because the look
+//! is part of every push of a Python function: a table of addresses, which keeps the code alive so
+//! that an address stays its own.
 
 use super::attribute::CODE;
 use super::lazy::{Lazy, interned};
@@ -19,11 +21,13 @@ const MOST_PARTIALS: usize = 8;
 const KEPT: usize = 64;
 
 thread_local! {
-    /// Code whose call runs. Each has one place, by its address; a newer one drives out an older one.
+    /// Code whose call runs. Each has one place, by its address; a newer one drives out an older
+    /// one.
     static RUNNING: RefCell<[Option<Py<PyAny>>; KEPT]> = const { RefCell::new([const { None }; KEPT]) };
 }
 
-/// What a call of `function` gives instead of running its body; none for what runs, or cannot be told.
+/// What a call of `function` gives instead of running its body; none for what runs, or cannot be
+/// told.
 pub fn lazy_kind(function: &Bound<'_, PyAny>) -> PyResult<Option<&'static str>> {
     let Some(code) = code_of(function)? else { return Ok(None) };
     let place = (code.as_ptr() as usize >> 4) % KEPT;

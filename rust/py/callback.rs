@@ -1,11 +1,11 @@
 //! Kernels written in Python: operands, where they run, and how they end.
 //!
-//! A callback runs inside the call that pushed it if that thread holds the interpreter, is not itself
-//! inside a callback, and no other callback of the same pass could run at the same time; else on a callback
-//! thread, beside the others; never on a compute thread. Its operands are fresh
-//! arrays over the same bytes, so that it may wait for, read and overwrite them like any array: their
-//! own variables order what the callback pushes. The operation is complete when they are quiet; then the
-//! operands are revoked, because the bytes belong to others again.
+//! A callback runs inside the call that pushed it if that thread holds the interpreter, is not
+//! itself inside a callback, and no other callback of the same pass could run at the same time;
+//! else on a callback thread, beside the others; never on a compute thread. Its operands are fresh
+//! arrays over the same bytes, so that it may wait for, read and overwrite them like any array:
+//! their own variables order what the callback pushes. The operation is complete when they are
+//! quiet; then the operands are revoked, because the bytes belong to others again.
 
 use super::autograd::FreshState;
 use super::callback_threads;
@@ -81,7 +81,8 @@ impl Callback for PythonKernel {
         if !waits_in_push {
             return callback_threads::submit(Box::new(move |py| job.run(py)));
         }
-        // This engine waits for the end inside the push: so does this thread, without the interpreter.
+        // This engine waits for the end inside the push: so does this thread, without the
+        // interpreter.
         let (ended, end) = std::sync::mpsc::channel::<()>();
         callback_threads::submit(Box::new(move |py| {
             job.run(py);
@@ -180,8 +181,8 @@ impl Inner {
         )))
     }
 
-    /// The function put something else into the list of outputs, where nobody sees it: an error, unless it is
-    /// a view of the output or nobody wants the output.
+    /// The function put something else into the list of outputs, where nobody sees it: an error,
+    /// unless it is a view of the output or nobody wants the output.
     #[cold]
     fn check_replaced(
         &self,
@@ -249,7 +250,8 @@ fn is_quiet(array: &NDArray) -> bool {
     array.known_var().is_none_or(|var| runtime().engine.try_run_exclusive(&[], &[var], &mut || ()))
 }
 
-/// Fresh arrays over the operands' bytes: inputs, then outputs. Those that overlap share a variable.
+/// Fresh arrays over the operands' bytes: inputs, then outputs. Those that overlap share a
+/// variable.
 struct Operands {
     arrays: Vec<NDArray>,
 }
@@ -285,8 +287,8 @@ impl Operands {
         Operands { arrays }
     }
 
-    /// Outputs that the function should have written and did not hold what was there before: they become zeros.
-    /// (Programs leave out gradients that nobody needs.)
+    /// Outputs that the function should have written and did not hold what was there before: they
+    /// become zeros. (Programs leave out gradients that nobody needs.)
     fn zero_unwritten(&self, n_inputs: usize) -> Result<()> {
         for array in self.arrays[n_inputs..].iter().filter(|a| a.is_unwritten()) {
             fill(&array.view()?, 0.0);
@@ -294,7 +296,8 @@ impl Operands {
         Ok(())
     }
 
-    /// Does something outside, such as a NumPy view, still hold an operand that nothing else works on?
+    /// Does something outside, such as a NumPy view, still hold an operand that nothing else works
+    /// on?
     fn are_lent(&self) -> bool {
         self.arrays.iter().any(|array| {
             let own = self.arrays.iter().filter(|a| a.same_chunk(array)).count();
@@ -313,8 +316,8 @@ impl Operands {
         vars
     }
 
-    /// Revokes the operands, which nothing uses any more; an error if an output was not computed. (That error goes on
-    /// as the operation's own, so it is not to be raised for the operand, too.)
+    /// Revokes the operands, which nothing uses any more; an error if an output was not computed.
+    /// (That error goes on as the operation's own, so it is not to be raised for the operand, too.)
     fn end(&self, result: Result<()>, n_inputs: usize) -> Result<()> {
         let outputs = &self.arrays[n_inputs..];
         let computed = result
@@ -349,8 +352,8 @@ fn over(call: &OwnedCall, v: &View) -> NDArray {
 }
 
 fn external(call: &OwnedCall, ptr: *mut u8, shape: &Shape, dtype: DType) -> NDArray {
-    // SAFETY: the views of a call are valid as long as its keeper; the operation they belong to orders
-    // access until `finish` revokes these arrays.
+    // SAFETY: the views of a call are valid as long as its keeper; the operation they belong to
+    // orders access until `finish` revokes these arrays.
     unsafe { NDArray::external(runtime(), call.keep.clone(), ptr, shape, dtype, call.ctx.device) }
 }
 

@@ -4,8 +4,8 @@
 //! job nothing. They are a [`BlockingPool`], so a callback that blocks holds up no other. Compute
 //! threads never run Python.
 //!
-//! What the engine has found ready waits here until a thread takes it, so here is where its priority
-//! counts.
+//! What the engine has found ready waits here until a thread takes it, so here is where its
+//! priority counts.
 
 use super::engine_call::FunctionCall;
 use crate::blocking_pool::{BlockingPool, PoolAtFork, Worker};

@@ -1,7 +1,7 @@
 //! DLPack: memory handed over without a copy, as capsules of the 0.2 layout.
 //!
-//! A capsule named `dltensor` owns a `DLManagedTensor`; whoever takes the tensor renames the capsule to
-//! `used_dltensor` and calls the tensor's deleter when done.
+//! A capsule named `dltensor` owns a `DLManagedTensor`; whoever takes the tensor renames the
+//! capsule to `used_dltensor` and calls the tensor's deleter when done.
 
 use super::convert::shape_to_py;
 use super::error::{IntoPy, poll_signals};
@@ -155,8 +155,8 @@ fn from_dlpack(py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<PyNDArray>
         true => source.call_method0("__dlpack__")?,
         false => source.clone(),
     };
-    // SAFETY: PyCapsule functions check what they are given; the pointer is valid while the capsule is
-    // fresh, and ours once it is renamed.
+    // SAFETY: PyCapsule functions check what they are given; the pointer is valid while the capsule
+    // is fresh, and ours once it is renamed.
     let managed = unsafe {
         if ffi::PyCapsule_CheckExact(capsule.as_ptr()) == 0 {
             return Err(PyTypeError::new_err(format!("expected a DLPack capsule, got {source}")));

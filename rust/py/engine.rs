@@ -1,7 +1,8 @@
 //! `rsnet.engine`: the dependency engine for any Python function.
 //!
-//! A pushed function never runs inside its push, nor on a compute thread: when the engine finds it ready it
-//! is handed to a callback thread, and the operation ends with it. So every push returns at once.
+//! A pushed function never runs inside its push, nor on a compute thread: when the engine finds it
+//! ready it is handed to a callback thread, and the operation ends with it. So every push returns
+//! at once.
 
 use super::call_site::find_call_site;
 use super::engine_args::{Listed, context, function_arg, priority_arg, prop_arg};
@@ -19,7 +20,8 @@ use std::sync::Arc;
 
 /// A token that orders the operations that name it. Made by `new_variable`.
 ///
-/// When the last reference to it is gone it is deleted, after every function pushed before that names it.
+/// When the last reference to it is gone it is deleted, after every function pushed before that
+/// names it.
 ///
 /// Examples
 /// --------
@@ -137,9 +139,10 @@ impl Pushing<'_> {
 
 /// A new variable, ready to be read and written.
 ///
-/// It is a token: there is nothing behind it. Choose one for each thing that functions share (a file, a dictionary, a
-/// connection) and name it wherever a function reads or writes that thing. The engine then keeps the order of the
-/// pushes between functions of which one writes it. Nothing stops a function from touching what it does not name.
+/// It is a token: there is nothing behind it. Choose one for each thing that functions share (a
+/// file, a dictionary, a connection) and name it wherever a function reads or writes that thing.
+/// The engine then keeps the order of the pushes between functions of which one writes it. Nothing
+/// stops a function from touching what it does not name.
 ///
 /// Returns
 /// -------
@@ -161,35 +164,27 @@ fn new_variable() -> Variable {
     Variable(runtime().engine.new_token())
 }
 
-/// Runs ``fn(run_context)`` once what ``const_vars`` and ``mutate_vars`` wait for is done. Returns at once.
+/// Runs ``fn(run_context)`` once what ``const_vars`` and ``mutate_vars`` wait for is done. Returns
+/// at once.
 ///
 /// Parameters
 /// ----------
-/// fn : callable or None
-///     Called with a `RunContext` on a thread that may block; None only orders. It may push, wait, and fork.
-/// ctx : Context, optional
-///     The device, ``cpu(0)`` by default.
-/// const_vars, mutate_vars : iterable of Variable, optional
-///     What ``fn`` reads, and what it writes; no variable twice, and no more than 65,535 in all.
-/// prop : str, optional
-///     normal; cpu_prioritized and gpu_prioritized (as if by a priority); no_skip and delete_var (runs even when a
-///     variable carries an error); async, copy_from_gpu and copy_to_gpu (names of MXNet's, here as normal).
-/// priority : int, optional
-///     Greater runs earlier among operations that are ready; below zero: after all others. From -2147483648 to
-///     2147483647.
-/// name : str, optional
-///     For errors, hooks and reports; by default that of ``fn``.
+/// fn : callable or None Called with a `RunContext` on a thread that may block; None only orders.
+/// It may push, wait, and fork. ctx : Context, optional The device, ``cpu(0)`` by default.
+/// const_vars, mutate_vars : iterable of Variable, optional What ``fn`` reads, and what it writes;
+/// no variable twice, and no more than 65,535 in all. prop : str, optional normal; cpu_prioritized
+/// and gpu_prioritized (as if by a priority); no_skip and delete_var (runs even when a variable
+/// carries an error); async, copy_from_gpu and copy_to_gpu (names of MXNet's, here as normal).
+/// priority : int, optional Greater runs earlier among operations that are ready; below zero: after
+/// all others. From -2147483648 to 2147483647. name : str, optional For errors, hooks and reports;
+/// by default that of ``fn``.
 ///
 /// Raises
 /// ------
-/// TypeError
-///     ``fn`` is not callable, or its call would run nothing because it is an ``async def`` or a generator; ``ctx`` is
-///     no context, or something else than a variable is in a list.
-/// ValueError
-///     A variable is named twice, both read and written, or deleted; too many variables; an unknown ``prop``, a
-///     ``priority`` out of range.
-/// MXNetError
-///     The device is not there.
+/// TypeError ``fn`` is not callable, or its call would run nothing because it is an ``async def``
+/// or a generator; ``ctx`` is no context, or something else than a variable is in a list.
+/// ValueError A variable is named twice, both read and written, or deleted; too many variables; an
+/// unknown ``prop``, a ``priority`` out of range. MXNetError The device is not there.
 ///
 /// Examples
 /// --------
@@ -222,23 +217,22 @@ fn push_sync<'py>(
     call.push(py, r#fn, name, Ends::ByReturning)
 }
 
-/// Runs ``fn(run_context, on_complete)``, which only starts work: the operation is done when ``on_complete()`` is called.
+/// Runs ``fn(run_context, on_complete)``, which only starts work: the operation is done when
+/// ``on_complete()`` is called.
 ///
-/// It is called once, from any thread, before or after ``fn`` returns; ``on_complete(error=exc)`` fails the operation. So a
-/// pending answer costs no thread.
+/// It is called once, from any thread, before or after ``fn`` returns; ``on_complete(error=exc)``
+/// fails the operation. So a pending answer costs no thread.
 ///
 /// Parameters
 /// ----------
-/// fn : callable
-///     Called with a `RunContext` and an `OnComplete`. If it raises, the operation fails; what it raises after it has
-///     called ``on_complete`` is only printed.
-/// ctx, const_vars, mutate_vars, prop, priority, name
-///     As for `push_sync`.
+/// fn : callable Called with a `RunContext` and an `OnComplete`. If it raises, the operation fails;
+/// what it raises after it has called ``on_complete`` is only printed. ctx, const_vars,
+/// mutate_vars, prop, priority, name As for `push_sync`.
 ///
 /// Raises
 /// ------
-/// TypeError, ValueError, MXNetError
-///     As `push_sync`. Under the naive engine, which waits here for ``on_complete``, also KeyboardInterrupt.
+/// TypeError, ValueError, MXNetError As `push_sync`. Under the naive engine, which waits here for
+/// ``on_complete``, also KeyboardInterrupt.
 ///
 /// Examples
 /// --------
@@ -274,12 +268,13 @@ fn push_async<'py>(
     call.push(py, Some(r#fn), name, Ends::ByToken)
 }
 
-/// Makes an operation to be pushed many times by `push`: ``fn(run_context)`` with its variables, checked once.
+/// Makes an operation to be pushed many times by `push`: ``fn(run_context)`` with its variables,
+/// checked once.
 ///
 /// Parameters
 /// ----------
 /// fn, const_vars, mutate_vars, prop, name
-///     As for `push_sync`; ``ctx`` and ``priority`` are those of each `push`.
+/// As for `push_sync`; ``ctx`` and ``priority`` are those of each `push`.
 ///
 /// Returns
 /// -------
@@ -288,7 +283,7 @@ fn push_async<'py>(
 /// Raises
 /// ------
 /// TypeError, ValueError
-///     As `push_sync`.
+/// As `push_sync`.
 ///
 /// Examples
 /// --------
@@ -387,7 +382,8 @@ fn push(
     if engine.runs_inside_push() { py.detach(push).py(py) } else { push().py(py) }
 }
 
-/// Ends a ready-made operation; what was pushed of it still runs, and another push of it is a ValueError.
+/// Ends a ready-made operation; what was pushed of it still runs, and another push of it is a
+/// ValueError.
 ///
 /// Parameters
 /// ----------
@@ -408,22 +404,19 @@ fn delete_operator(op: &Operator) {
     runtime().engine.delete_operation(op.operation.clone());
 }
 
-/// Ends a variable after every earlier use of it. Returns at once; any later use of the variable, its deletion too, is a
-/// ValueError.
+/// Ends a variable after every earlier use of it. Returns at once; any later use of the variable,
+/// its deletion too, is a ValueError.
 ///
 /// Parameters
 /// ----------
-/// v : Variable
-/// fn : callable, optional
-///     Called without arguments when all functions pushed before that name ``v`` are done, even if they failed. It is a
-///     pushed function like any other: waits cover it, and `wait_for_all` raises what it raises.
+/// v : Variable fn : callable, optional Called without arguments when all functions pushed before
+/// that name ``v`` are done, even if they failed. It is a pushed function like any other: waits
+/// cover it, and `wait_for_all` raises what it raises.
 ///
 /// Raises
 /// ------
-/// TypeError
-///     ``fn`` is not callable, or its call would run nothing because it is an ``async def`` or a generator.
-/// ValueError
-///     ``v`` is deleted.
+/// TypeError ``fn`` is not callable, or its call would run nothing because it is an ``async def``
+/// or a generator. ValueError ``v`` is deleted.
 ///
 /// Examples
 /// --------
@@ -457,7 +450,8 @@ fn delete_variable(py: Python<'_>, v: &Variable, r#fn: Option<Bound<'_, PyAny>>)
             push_last(function, name, &[v.0])?;
         }
     }
-    // Attached all the while, so that no push of another thread comes between the function and the deletion.
+    // Attached all the while, so that no push of another thread comes between the function and the
+    // deletion.
     match engine.delete_variable(v.0, last) {
         true => Ok(()),
         false => Err(crate::engine::deleted_variable(v.0)).py(py),

@@ -1,4 +1,5 @@
-//! The arguments of the functions of `rsnet.engine`, checked so that what is wrong is named by its argument.
+//! The arguments of the functions of `rsnet.engine`, checked so that what is wrong is named by its
+//! argument.
 
 use super::callable::lazy_kind;
 use super::convert::context_arg;
@@ -25,8 +26,8 @@ fn shown(argument: &Bound<'_, PyAny>) -> String {
     }
 }
 
-/// What the user gave as a list of variables, which keeps them alive meanwhile; of any iterable, which may be a
-/// generator that gives its variables once, a tuple is made.
+/// What the user gave as a list of variables, which keeps them alive meanwhile; of any iterable,
+/// which may be a generator that gives its variables once, a tuple is made.
 pub enum Listed<'a, 'py> {
     Nothing,
     List(&'a Bound<'py, PyList>),
@@ -46,7 +47,8 @@ impl<'a, 'py> Listed<'a, 'py> {
         }
     }
 
-    /// The variables. (Item by item: an iterator, or to collect results, takes as long as the rest of a push.)
+    /// The variables. (Item by item: an iterator, or to collect results, takes as long as the rest
+    /// of a push.)
     pub fn vars(&self, argument: &str) -> PyResult<Vars> {
         let mut vars = Vars::new();
         self.each(|item| match item.cast::<Variable>() {

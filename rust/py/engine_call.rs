@@ -1,4 +1,5 @@
-//! Python functions as operations: the context and the token that they are called with, and the call itself.
+//! Python functions as operations: the context and the token that they are called with, and the
+//! call itself.
 
 use super::attribute::QUALIFIED_NAME;
 use super::autograd::FreshState;
@@ -54,17 +55,18 @@ impl RunContext {
 
 /// Ends an asynchronous operation: functions pushed by `push_async` are called with one.
 ///
-/// Call it once, from any thread. If nobody keeps it any more and it was not called, the operation fails.
+/// Call it once, from any thread. If nobody keeps it any more and it was not called, the operation
+/// fails.
 ///
 /// Parameters
 /// ----------
 /// error : BaseException, optional
-///     Fails the operation with this exception.
+/// Fails the operation with this exception.
 ///
 /// Raises
 /// ------
 /// RuntimeError
-///     It was called before.
+/// It was called before.
 ///
 /// Examples
 /// --------
@@ -127,8 +129,8 @@ pub enum Ends {
     ByToken,
 }
 
-/// A Python function under the name of its operation, which the profiler wants if it records when the function runs.
-/// (Python's text of it: a thin pointer, so the task of a push stays small.)
+/// A Python function under the name of its operation, which the profiler wants if it records when
+/// the function runs. (Python's text of it: a thin pointer, so the task of a push stays small.)
 pub struct Named {
     pub function: Py<PyAny>,
     pub name: Py<PyString>,
@@ -145,8 +147,8 @@ impl Named {
     }
 }
 
-/// A Python function: of one push, or of all those of a ready-made operation. (A reference of its own could only be
-/// made by a thread that is attached.)
+/// A Python function: of one push, or of all those of a ready-made operation. (A reference of its
+/// own could only be made by a thread that is attached.)
 pub enum Function {
     Own(Named),
     Shared(Arc<Named>),
@@ -216,7 +218,8 @@ impl FunctionCall {
     }
 }
 
-/// The arguments of a call: its context. The usual ones are made once: they say nothing but the device.
+/// The arguments of a call: its context. The usual ones are made once: they say nothing but the
+/// device.
 fn arguments(py: Python<'_>, ctx: Context, stream: Option<usize>) -> PyResult<Bound<'_, PyTuple>> {
     static USUAL: Lazy<Py<PyTuple>> = Lazy::new();
     let make = || PyTuple::new(py, [Bound::new(py, RunContext { ctx, stream })?]);

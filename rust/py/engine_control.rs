@@ -13,7 +13,8 @@ use std::time::Duration;
 
 /// Blocks until every function pushed before that names ``v`` is done, those that only read it too.
 ///
-/// The wait is detached from the interpreter, and Ctrl-C ends it. It may be called inside a pushed function.
+/// The wait is detached from the interpreter, and Ctrl-C ends it. It may be called inside a pushed
+/// function.
 ///
 /// Parameters
 /// ----------
@@ -21,14 +22,11 @@ use std::time::Duration;
 ///
 /// Raises
 /// ------
-/// BaseException
-///     What a function that writes ``v``, or one that it depends on, raised: the very object, once. (A later wait on
-///     anything that depends on the same failure does not raise it again.) What a function raised that only reads
-///     ``v`` is left to the variables that it writes, and to `wait_for_all`.
-/// ValueError
-///     ``v`` is deleted, or the wait is inside a function that names ``v`` and would wait for itself.
-/// MXNetError
-///     The wait took longer than `set_wait_timeout` allows.
+/// BaseException What a function that writes ``v``, or one that it depends on, raised: the very
+/// object, once. (A later wait on anything that depends on the same failure does not raise it
+/// again.) What a function raised that only reads ``v`` is left to the variables that it writes,
+/// and to `wait_for_all`. ValueError ``v`` is deleted, or the wait is inside a function that names
+/// ``v`` and would wait for itself. MXNetError The wait took longer than `set_wait_timeout` allows.
 ///
 /// Examples
 /// --------
@@ -49,17 +47,17 @@ fn wait_for_var(py: Python<'_>, v: &Variable) -> PyResult<()> {
     py.detach(|| runtime().engine.wait_for_var(var, &mut poll_signals)).py(py)
 }
 
-/// Blocks until everything pushed before is done, by whatever thread; what others push meanwhile is not waited for, nor
-/// what others gather in a `bulk`.
+/// Blocks until everything pushed before is done, by whatever thread; what others push meanwhile is
+/// not waited for, nor what others gather in a `bulk`.
 ///
 /// Inside a pushed function it waits for what that function has pushed.
 ///
 /// Raises
 /// ------
 /// BaseException
-///     The first exception that no wait has raised yet. All others count as raised, too.
+/// The first exception that no wait has raised yet. All others count as raised, too.
 /// MXNetError
-///     The wait took longer than `set_wait_timeout` allows.
+/// The wait took longer than `set_wait_timeout` allows.
 ///
 /// Examples
 /// --------
@@ -75,8 +73,8 @@ fn wait_for_all(py: Python<'_>) -> PyResult<()> {
     py.detach(|| runtime().engine.wait_for_all(&mut poll_signals)).py(py)
 }
 
-/// Fills what the libraries of the kernels make at their first use: a child that is forked while another thread makes it
-/// would wait for it for ever. Waits for a thread that has begun.
+/// Fills what the libraries of the kernels make at their first use: a child that is forked while
+/// another thread makes it would wait for it for ever. Waits for a thread that has begun.
 fn prepare_libraries() {
     static PREPARED: std::sync::Once = std::sync::Once::new();
     PREPARED.call_once(crate::kernels::prepare_libraries);
@@ -95,22 +93,23 @@ fn count(name: &str, n: i64, least: i64) -> PyResult<usize> {
     })
 }
 
-/// Sets how many consecutive pushes of this thread are gathered into one operation. `bulk` does so for a block.
+/// Sets how many consecutive pushes of this thread are gathered into one operation. `bulk` does so
+/// for a block.
 ///
 /// Parameters
 /// ----------
 /// size : int
-///     0 and 1: none are gathered. What was gathered is pushed when it is `size` functions or more.
+/// 0 and 1: none are gathered. What was gathered is pushed when it is `size` functions or more.
 ///
 /// Returns
 /// -------
 /// int
-///     The size before.
+/// The size before.
 ///
 /// Raises
 /// ------
 /// ValueError
-///     If `size` is negative.
+/// If `size` is negative.
 ///
 /// Examples
 /// --------
@@ -126,9 +125,10 @@ fn set_bulk_size(py: Python<'_>, size: i64) -> PyResult<usize> {
 
 /// The number of compute threads, which run operations and share the work of kernels.
 ///
-/// At first as many as the process may use cores (its CPU affinity and its cgroup's quota tell), or fewer if the
-/// environment variable ``OMP_NUM_THREADS`` says so. Python functions run on threads of their own, made on demand, one more
-/// whenever those that run are blocked; only the system limits how many.
+/// At first as many as the process may use cores (its CPU affinity and its cgroup's quota tell), or
+/// fewer if the environment variable ``OMP_NUM_THREADS`` says so. Python functions run on threads
+/// of their own, made on demand, one more whenever those that run are blocked; only the system
+/// limits how many.
 ///
 /// Returns
 /// -------
@@ -144,17 +144,18 @@ fn num_threads() -> usize {
     runtime().engine.num_threads()
 }
 
-/// Changes the number of compute threads, at any time. What runs ends on the threads that there were before.
+/// Changes the number of compute threads, at any time. What runs ends on the threads that there
+/// were before.
 ///
 /// Parameters
 /// ----------
 /// n : int
-///     1 to 128.
+/// 1 to 128.
 ///
 /// Raises
 /// ------
 /// ValueError
-///     If `n` is less than 1, or more than the engine has places for.
+/// If `n` is less than 1, or more than the engine has places for.
 ///
 /// Examples
 /// --------
@@ -170,16 +171,18 @@ fn set_num_threads(py: Python<'_>, n: i64) -> PyResult<()> {
     py.detach(|| runtime().engine.set_num_threads(n)).py(py)
 }
 
-/// Finishes all work and ends the compute threads; the next push that needs them, or `start`, brings them back.
+/// Finishes all work and ends the compute threads; the next push that needs them, or `start`,
+/// brings them back.
 ///
-/// Errors stay for the next wait. Ctrl-C ends the call as it ends a wait: the engine goes on as it was.
+/// Errors stay for the next wait. Ctrl-C ends the call as it ends a wait: the engine goes on as it
+/// was.
 ///
 /// Raises
 /// ------
 /// ValueError
-///     Inside a pushed function, which would wait for itself.
+/// Inside a pushed function, which would wait for itself.
 /// MXNetError
-///     Finishing the work took longer than `set_wait_timeout` allows; the engine goes on as it was.
+/// Finishing the work took longer than `set_wait_timeout` allows; the engine goes on as it was.
 ///
 /// Examples
 /// --------
@@ -210,20 +213,20 @@ fn start() {
 
 /// A wait that lasts longer raises an error that names what it waits for. ``None``: no limit.
 ///
-/// The error lists every operation that holds the wait up, the running ones first, with the variables it writes and
-/// the line that pushed it. Nothing is lost: the wait may be repeated.
+/// The error lists every operation that holds the wait up, the running ones first, with the
+/// variables it writes and the line that pushed it. Nothing is lost: the wait may be repeated.
 ///
 /// Parameters
 /// ----------
 /// seconds : float, optional
-///     For all waits from now on, that of `stop` too. A limit costs every push the look for its line.
+/// For all waits from now on, that of `stop` too. A limit costs every push the look for its line.
 ///
 /// Raises
 /// ------
 /// TypeError
-///     If `seconds` is no number.
+/// If `seconds` is no number.
 /// ValueError
-///     If `seconds` is negative, not a number (NaN), or more than 1e19.
+/// If `seconds` is negative, not a number (NaN), or more than 1e19.
 ///
 /// Examples
 /// --------
@@ -248,22 +251,23 @@ fn set_wait_timeout(seconds: Option<Bound<'_, PyAny>>) -> PyResult<()> {
     Ok(())
 }
 
-/// Sets a function that is told of the life of every operation, for profilers; it costs nothing while there is none.
+/// Sets a function that is told of the life of every operation, for profilers; it costs nothing
+/// while there is none.
 ///
-/// Events come in the order in which they happened, on a thread of their own, and may arrive after the operation's end was
-/// waited for. An operation that is skipped because of an error is queued and finished, but never started. What the
-/// function raises is printed and goes no further.
+/// Events come in the order in which they happened, on a thread of their own, and may arrive after
+/// the operation's end was waited for. An operation that is skipped because of an error is queued
+/// and finished, but never started. What the function raises is printed and goes no further.
 ///
 /// Parameters
 /// ----------
-/// fn : callable, optional
-///     Called as ``fn(event, id, name, ctx, time_ns)``: 'queued', 'started' or 'finished'; a number that is the same in
-///     all events of one operation; its name; its device as a text; nanoseconds since 1970. None: no hook.
+/// fn : callable, optional Called as ``fn(event, id, name, ctx, time_ns)``: 'queued', 'started' or
+/// 'finished'; a number that is the same in all events of one operation; its name; its device as a
+/// text; nanoseconds since 1970. None: no hook.
 ///
 /// Raises
 /// ------
-/// TypeError
-///     ``fn`` is not callable, or its call would run nothing because it is an ``async def`` or a generator.
+/// TypeError ``fn`` is not callable, or its call would run nothing because it is an ``async def``
+/// or a generator.
 ///
 /// Examples
 /// --------
@@ -286,12 +290,13 @@ fn set_hook(py: Python<'_>, r#fn: Option<Bound<'_, PyAny>>) -> PyResult<()> {
     Ok(())
 }
 
-/// Where operations run inside their pushes (``MXNET_ENGINE_TYPE=NaiveEngine``): does a push raise the error of its
-/// operation at once?
+/// Where operations run inside their pushes (``MXNET_ENGINE_TYPE=NaiveEngine``): does a push raise
+/// the error of its operation at once?
 ///
-/// By default an error is raised by the first wait, as with the threaded engine. Raised at once it points to the line at
-/// fault, which helps to debug; no wait raises it then, and arrays that were not computed still say so when they are read.
-/// The environment variable ``RSNET_RAISE_IN_PUSH=1`` does the same from the start.
+/// By default an error is raised by the first wait, as with the threaded engine. Raised at once it
+/// points to the line at fault, which helps to debug; no wait raises it then, and arrays that were
+/// not computed still say so when they are read. The environment variable ``RSNET_RAISE_IN_PUSH=1``
+/// does the same from the start.
 ///
 /// Parameters
 /// ----------
@@ -300,12 +305,12 @@ fn set_hook(py: Python<'_>, r#fn: Option<Bound<'_, PyAny>>) -> PyResult<()> {
 /// Returns
 /// -------
 /// bool
-///     What was set before.
+/// What was set before.
 ///
 /// Raises
 /// ------
 /// ValueError
-///     This engine does not run operations inside their pushes.
+/// This engine does not run operations inside their pushes.
 ///
 /// Examples
 /// --------
@@ -320,8 +325,8 @@ fn set_raise_in_push(py: Python<'_>, on: bool) -> PyResult<bool> {
     runtime().engine.set_raise_in_push(on).py(py)
 }
 
-/// At exit: skips what has not started, waits for what runs, for a bounded time. Raises the first error that nobody
-/// was told of, which Python prints then.
+/// At exit: skips what has not started, waits for what runs, for a bounded time. Raises the first
+/// error that nobody was told of, which Python prints then.
 #[pyfunction]
 fn _shutdown(py: Python<'_>) -> PyResult<()> {
     let engine = &runtime().engine;

@@ -1,5 +1,5 @@
-//! The engine's hook for Python: events are gathered where they happen, without Python, and handed to the
-//! function in order on a callback thread.
+//! The engine's hook for Python: events are gathered where they happen, without Python, and handed
+//! to the function in order on a callback thread.
 
 use super::callback_threads;
 use super::invoke::Invoke;

@@ -64,7 +64,8 @@ fn listed<'py>(py: Python<'py>, arrays: Vec<NDArray>) -> PyResult<Bound<'py, PyL
 }
 
 impl PyExecutor {
-    /// Runs `f` for the user's line, detached from the interpreter if it may have to wait for another executor's push.
+    /// Runs `f` for the user's line, detached from the interpreter if it may have to wait for
+    /// another executor's push.
     fn run<R: Send>(
         &self,
         py: Python<'_>,

@@ -1,8 +1,8 @@
 //! Operators defined in Python: turns a `rsnet._operators.definition.Definition` into an [`OpDef`].
 //!
-//! Everything an operator may say about itself is a Python function of the *payload* that its `make`
-//! returned for one set of parameters. Their errors come back as the original exception. What runs is in
-//! `callback`.
+//! Everything an operator may say about itself is a Python function of the *payload* that its
+//! `make` returned for one set of parameters. Their errors come back as the original exception.
+//! What runs is in `callback`.
 
 use super::callback::{PythonKernel, Words};
 use super::convert::{context_to_py, from_value};
@@ -89,7 +89,8 @@ impl Functions {
     }
 }
 
-/// Calls `function(payload, ...)`, attached to the interpreter; exceptions become errors that carry them.
+/// Calls `function(payload, ...)`, attached to the interpreter; exceptions become errors that carry
+/// them.
 fn call<R>(
     attrs: &Attrs,
     f: impl for<'py> FnOnce(Python<'py>, &Bound<'py, PyAny>) -> PyResult<R>,
@@ -258,7 +259,8 @@ fn infer_shape(
         function.bind(py).invoke(args)?.extract()
     })?;
     let Some((new_ins, new_outs, empty)) = answer else { return Ok(false) };
-    // Functions cannot tell an empty axis from an unknown extent: where no input is empty, 0 means unknown.
+    // Functions cannot tell an empty axis from an unknown extent: where no input is empty, 0 means
+    // unknown.
     let empty = empty.unwrap_or_else(|| ins.iter().any(|s| s.dims().contains(&0)));
     let scalars = ins.iter().any(|s| s.ndim() == 0);
     let shape = |dims: &[i64]| match dims {
@@ -422,8 +424,8 @@ struct RuleCall {
     inputs: Vec<(i64, usize)>,
 }
 
-/// Runs a rule written in Python. The function sees no builder: it writes down what to compose, as data,
-/// and this plays it back. Entries are `(INPUT | OUTPUT | OUT_GRAD, i)` or `(call, output)`.
+/// Runs a rule written in Python. The function sees no builder: it writes down what to compose, as
+/// data, and this plays it back. Entries are `(INPUT | OUTPUT | OUT_GRAD, i)` or `(call, output)`.
 fn run_rule(
     rule: &Py<PyAny>,
     builder: &mut dyn GradBuilder,
@@ -484,8 +486,8 @@ fn resolve(
 
 // Conditions --------------------------------------------------------------------------------------
 
-/// A condition as tuples: `("device", "cpu")`, `("dtype", arg, [names])`, `("attr", name, op, text)`,
-/// `("rank", arg, op, n)`, `("and" | "or", a, b)`, `("not", a)`, `("always",)`.
+/// A condition as tuples: `("device", "cpu")`, `("dtype", arg, [names])`, `("attr", name, op,
+/// text)`, `("rank", arg, op, n)`, `("and" | "or", a, b)`, `("not", a)`, `("always",)`.
 fn match_from_py(m: &Bound<'_, PyAny>) -> PyResult<Match> {
     let bad = |what: String| pyo3::exceptions::PyValueError::new_err(what);
     let part = |i: usize| m.get_item(i);

@@ -126,7 +126,8 @@ impl Pool {
     /// Returns memory to the pool.
     ///
     /// # Safety
-    /// `ptr` must come from [`Pool::take`] of this pool with as many bytes, and must not be used any more.
+    /// `ptr` must come from [`Pool::take`] of this pool with as many bytes, and must not be used
+    /// any more.
     pub unsafe fn give_back(&self, ptr: *mut u8, bytes: usize) {
         let class_bytes = class_of(bytes);
         let mut inner = self.0.inner.lock();

@@ -1,4 +1,6 @@
-"""Errors, and the report of a wait that does not end, name the user's line, whatever pushed the operation."""
+"""Errors, and the report of a wait that does not end, name the user's line, whatever pushed the
+operation.
+"""
 
 import re
 import sys

@@ -317,7 +317,7 @@ def test_contract_6_an_error_healed_before_any_wait_is_still_told_once():
 
 
 def test_contract_7_a_monitor_that_keeps_arena_entries():
-    """They hold what was computed, while later runs use the memory again, and outlive the executor."""
+    """They keep their values while later runs reuse the memory, and outlive the executor."""
     net = sym.Variable("x")
     for i in range(8):
         net = sym.exp(sym.negative(net * 0.5, name=f"neg{i}"), name=f"exp{i}")

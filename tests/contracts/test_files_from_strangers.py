@@ -1,4 +1,5 @@
-"""Files from strangers: whatever their bytes, loading gives an error of rsnet's or something that can be used.
+"""Files from strangers: whatever their bytes, loading gives an error of rsnet's or something that
+can be used.
 
 `make fuzz` runs these with many thousands of examples, and others on every run.
 """

@@ -24,7 +24,8 @@ def call(e, *arrays, **params):
     return getattr(nd, e.name)(*(arrays or (nd.ones((2,)),)), **params)
 
 
-# Names ---------------------------------------------------------------------------------------------
+# Names
+# ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,8 @@ def test_ways_to_execute():
         call(e)
 
 
-# Attributes of variables ---------------------------------------------------------------------------
+# Attributes of variables
+# ---------------------------------------------------------------------------
 
 
 def test_attributes_of_input_variables():
@@ -113,7 +115,8 @@ def test_errors_of_attributes_of_variables():
         getattr(mx.sym, e.name)()
 
 
-# States, identities, parsers -----------------------------------------------------------------------
+# States, identities, parsers
+# -----------------------------------------------------------------------
 
 
 def test_a_state_goes_from_forward_to_backward():
@@ -221,7 +224,8 @@ def test_elementwise_inference_names_operator_and_node():
     assert f"in node {e.name}" not in str(caught.value) and "my_node" in str(caught.value) + notes
 
 
-# What classes say of themselves ----------------------------------------------------------------------
+# What classes say of themselves
+# ----------------------------------------------------------------------
 
 
 class Twice(mx.Operator):

@@ -1,4 +1,5 @@
-"""What every way of writing an operator promises: hints in the memory plan, errors of every callback,
+"""What every way of writing an operator promises: hints in the memory plan, errors of every
+callback,
 waiting, forking, views that outlive a call, and a network of all ways that learns digits."""
 
 import os
@@ -13,7 +14,8 @@ from short_operators import Layer, call, custom, double, gradient_of_double
 import rsnet as mx
 from rsnet import MXNetError, autograd, nd, op
 
-# Hints ---------------------------------------------------------------------------------------------
+# Hints
+# ---------------------------------------------------------------------------------------------
 
 
 def layer(name, dependency, inplace=True):
@@ -46,7 +48,7 @@ def entries(net, **shapes):
 
 
 def uses_of(first, shape):
-    """Last use of the output of layer `a`, which a second layer reads, and when the loss is there."""
+    """Last use of the output of layer `a`, which a second layer reads, and time of the loss."""
     net = mx.sym.MakeLoss(mx.sym.c_apart(first, name="b"), name="l")
     plan = entries(net, x=shape)
     return plan["a_output"].last_use, plan["l_output"].first_use
@@ -97,7 +99,8 @@ def test_results_are_the_same_with_in_place_refused(also_read):
         np.testing.assert_array_equal(a, b)
 
 
-# Custom operators in short -------------------------------------------------------------------------
+# Custom operators in short
+# -------------------------------------------------------------------------
 
 
 def inside_another(name):
@@ -125,7 +128,8 @@ def test_arrays_by_name():
     assert nd.concat(data=x, dim=0).asnumpy().tolist() == [5, 6]
 
 
-# Waiting -------------------------------------------------------------------------------------------
+# Waiting
+# -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("run", [call, inside_another])
@@ -159,7 +163,8 @@ def test_waitall_in_a_callback_covers_its_own_pushes(run):
     assert run(custom(forward)).asnumpy().tolist() == [3, 6]
 
 
-# Views ---------------------------------------------------------------------------------------------
+# Views
+# ---------------------------------------------------------------------------------------------
 
 kept = []
 
@@ -215,7 +220,8 @@ def test_kept_operands_say_what_is_wrong():
                 use()
 
 
-# Forking, replacing, recursion -----------------------------------------------------------------------
+# Forking, replacing, recursion
+# -----------------------------------------------------------------------
 
 
 def child_of(work):
@@ -302,7 +308,7 @@ def test_recursion_without_end_is_an_error():
 
 
 def test_eight_threads_with_every_door():
-    """A property, a CustomOp, attributes and a user operator in one chain, forwards and backwards."""
+    """A property, a CustomOp, attributes and a user operator in one chain, both ways."""
     name, failed = custom(double, gradient_of_double), []
 
     def work(seed):
@@ -330,7 +336,8 @@ def test_eight_threads_with_every_door():
     assert not failed, failed
 
 
-# All ways in one network -------------------------------------------------------------------------------
+# All ways in one network
+# -------------------------------------------------------------------------------
 
 
 @op.op("c_square", views="numpy")

@@ -543,7 +543,9 @@ def test_inplace_hint_gives_equal_results(also_read):
 
 
 def test_a_gradient_can_be_used_again_after_backward_raised():
-    """Dropping the error ends frames and the arrays in them, which must not meet the engine's locks."""
+    """Dropping the error ends frames and the arrays in them, which must not meet the engine's
+    locks.
+    """
     code = """
     import rsnet as mx
     from rsnet import nd, autograd

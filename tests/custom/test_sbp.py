@@ -1,4 +1,4 @@
-"""Distributions of tensors over ranks: signatures of user operators, and the table of common ones."""
+"""Distributions of tensors over ranks: signatures of user and of common operators."""
 
 import numpy as np
 import pytest

@@ -365,7 +365,8 @@ def test_a_required_input_without_arrays_is_refused_when_built():
         builder.Build()
 
 
-# Arguments that may be absent, several, or lists -----------------------------------------------------
+# Arguments that may be absent, several, or lists
+# -----------------------------------------------------
 
 
 def scale_and_shift(ctx):

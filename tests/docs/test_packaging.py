@@ -70,7 +70,7 @@ class Checker(doctest.OutputChecker):
 
 
 def examples_of(name):
-    """Runs the examples of a module; in a process of its own, because examples register operators."""
+    """Runs the examples of a module in its own process, because they register operators."""
     module = importlib.import_module(name)
     names = {"mx": mx, "nd": mx.nd, "sym": mx.sym, "autograd": mx.autograd, "np": np}
     runner = doctest.DocTestRunner(Checker(), optionflags=doctest.ELLIPSIS)

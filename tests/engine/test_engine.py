@@ -1,7 +1,7 @@
 """rsnet.engine: order, errors, waits, callbacks.
 
-Arguments: `test_engine_arguments.py`; priorities: `test_engine_priorities.py`; what ends variables and threads:
-`test_engine_lifetime.py`; processes of their own: `test_engine_process.py`.
+Arguments: `test_engine_arguments.py`; priorities: `test_engine_priorities.py`; what ends variables
+and threads: `test_engine_lifetime.py`; processes of their own: `test_engine_process.py`.
 """
 
 import threading
@@ -286,7 +286,9 @@ def test_a_bulk_of_too_many_variables_becomes_several():
 
 
 def test_an_operation_that_is_complete_may_wait_for_anything():
-    """Its function goes on after it has called its token; its place in the engine is another's by then."""
+    """Its function goes on after it has called its token; its place in the engine is another's by
+    then.
+    """
     gate, ended, said = threading.Event(), threading.Event(), []
     v, z = engine.new_variable(), engine.new_variable()
 

@@ -1,7 +1,7 @@
 """rsnet.engine: which of the functions that are ready goes first.
 
-Who has the interpreter keeps it here until it waits. So no function begins before all are pushed, they begin
-one after the other, and what they log is the order in which they were taken.
+Who has the interpreter keeps it here until it waits. So no function begins before all are pushed,
+they begin one after the other, and what they log is the order in which they were taken.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ def held():
 
 
 def begun(priorities, **how):
-    """The priorities of functions that are pushed in this order, in the order in which they begin."""
+    """The priorities, pushed in this order, in the order in which their functions begin."""
     log = []
     with held():
         for p in priorities:

@@ -157,7 +157,8 @@ def test_exit_with_work_pending():
 
 
 def interrupted(waits, after="", **env):
-    """Runs `waits`, which does not return, and sends it Ctrl-C. Gives the seconds from the signal to the
+    """Runs `waits`, which does not return, and sends it Ctrl-C. Gives the seconds from the signal
+    to the
     exception, as the program itself sees them, and the lines that `after` prints."""
     head = """
         import os, signal, threading, time

@@ -1,4 +1,6 @@
-"""fork while threads without the interpreter are at work, and children that go on where they were forked."""
+"""fork while threads without the interpreter are at work, and children that go on where they were
+forked.
+"""
 
 import pytest
 from processes import printed

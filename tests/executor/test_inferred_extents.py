@@ -1,4 +1,4 @@
-"""Extents that an inference function leaves open are unknown until a neighbour says what they are."""
+"""Extents that an inference function leaves open are unknown until a neighbour knows them."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Independent Python operators of one executor run side by side when they release the interpreter."""
+"""Independent Python operators that release the interpreter run side by side."""
 
 import threading
 

@@ -1,4 +1,6 @@
-"""Operators are asked for their resources with the real shapes, and a plan counts their temporary space."""
+"""Operators are asked for their resources with the real shapes, and a plan counts their temporary
+space.
+"""
 
 import pytest
 

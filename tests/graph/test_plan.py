@@ -99,7 +99,7 @@ def taken(size):
 
 
 def allocated_bytes(net, grad_req, **kwargs):
-    """The executor after one step, and the bytes that it holds beside the arrays it was bound to."""
+    """The executor after one step, and its bytes beside the arrays it was bound to."""
     before = used()
     exe = net.simple_bind(mx.cpu(), grad_req=grad_req, **kwargs)
     exe.forward(is_train=grad_req != "null")

@@ -42,7 +42,9 @@ REQS = ["write", "add", "null"]
 
 
 def step(draw, read, unary):
-    """One operation, of the first `unary` ones on one value or of those on two, on values that `read` draws."""
+    """One operation, of the first `unary` ones on one value or of those on two, on values that
+    `read` draws.
+    """
     if draw(st.booleans()):
         return draw(st.integers(0, unary - 1)), draw(read), None
     return draw(st.integers(0, len(BINARY) - 1)), draw(read), draw(read)

@@ -1,4 +1,4 @@
-"""Arguments that MXNet accepts: absent tuples and dtypes, labels of other shapes, unknown extents."""
+"""Arguments as in MXNet: absent tuples and dtypes, labels of other shapes, unknown extents."""
 
 import numpy as np
 import pytest

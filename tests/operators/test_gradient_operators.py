@@ -1,5 +1,5 @@
-"""Gradients that name another operator: it parses the node's parameters for itself, in whatever way the
-gradient is taken.
+"""Gradients that name another operator: it parses the node's parameters for itself, in whatever way
+the gradient is taken.
 """
 
 import itertools

@@ -1,4 +1,6 @@
-"""Derivatives of derivatives: `grad(create_graph=True)` against finite differences of first gradients."""
+"""Derivatives of derivatives: `grad(create_graph=True)` against finite differences of first
+gradients.
+"""
 
 import numpy as np
 import pytest

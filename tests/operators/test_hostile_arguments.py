@@ -1,7 +1,8 @@
 """Hostile programs: nothing that Python code can pass or do may abort, hang, leak or lie.
 
-`hostile.py` calls every operator with arguments that are wrong in all the ways it knows; here every so many of
-its calls are made. `python tests/support/hostile.py JOURNAL 0 1 1000000000` makes them all.
+`hostile.py` calls every operator with arguments that are wrong in all the ways it knows; here every
+so many of its calls are made. `python tests/support/hostile.py JOURNAL 0 1 1000000000` makes them
+all.
 """
 
 import os
@@ -116,7 +117,8 @@ from rsnet.engine import *
 class Own(BaseException):
     pass
 
-for kind in (SystemExit, KeyboardInterrupt, GeneratorExit, StopIteration, MemoryError, Own, RecursionError):
+for kind in (SystemExit, KeyboardInterrupt, GeneratorExit, StopIteration, MemoryError, Own,
+RecursionError):
     def f(rc):
         raise kind("from the callback")
     v = new_variable()

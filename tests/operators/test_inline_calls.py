@@ -1,4 +1,5 @@
-"""The short ways give what the long ways give, and refuse what these refuse: element-wise calls on small
+"""The short ways give what the long ways give, and refuse what these refuse: element-wise calls on
+small
 arrays, assignments to the whole of an array, operands of a backward pass that reads everything."""
 
 import numpy as np

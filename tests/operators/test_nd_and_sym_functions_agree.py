@@ -31,7 +31,7 @@ def shown(function):
 
 
 def documented(function):
-    """Everything that the documentation says about arguments, without the words array and symbol."""
+    """The documentation of the arguments, without the words array and symbol."""
     text = function.__doc__.partition("Parameters\n----------\n")[2].partition("\nReturns")[0]
     text = re.sub(r"^(out|name) : .*\n .*\n", "", text, flags=re.MULTILINE)
     return text.replace("NDArray", "Symbol")

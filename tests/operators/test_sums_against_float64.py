@@ -1,4 +1,4 @@
-"""Sums of any shape and axes keep the bound that the reduction kernel states; limits of functions."""
+"""Sums keep the bound that the reduction kernel states; functions at their limits."""
 
 import numpy as np
 import pytest

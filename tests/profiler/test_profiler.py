@@ -1,4 +1,6 @@
-"""The profiler: what is recorded, on which threads, by which names; files, statistics, forks and exits."""
+"""The profiler: what is recorded, on which threads, by which names; files, statistics, forks and
+exits.
+"""
 
 import json
 import os
@@ -37,7 +39,9 @@ def record(tmp_path):
 
 
 def spans(events, category="operator"):
-    """(name, node, thread, begin, end) of the spans; every end must be that of the last begin of its thread."""
+    """(name, node, thread, begin, end) of the spans; every end must be that of the last begin of
+    its thread.
+    """
     found, open_spans = [], {}
     timed = [e for e in events if e["ph"] in "BE"]
     for e in sorted(timed, key=lambda e: e["ts"]):

@@ -1,4 +1,6 @@
-"""The profiler beside the rest of its process: forks, slow and failing files, one session after another."""
+"""The profiler beside the rest of its process: forks, slow and failing files, one session after
+another.
+"""
 
 import json
 import os

@@ -1,12 +1,13 @@
-//! Symbol files from strangers: random damage gives an error or a symbol that can be written again, never a panic.
+//! Symbol files from strangers: random damage gives an error or a symbol that can be written again,
+//! never a panic.
 
 use proptest::prelude::*;
 use rsnet::graph::load_json;
 use rsnet::operator::Registry;
 use std::sync::OnceLock;
 
-/// A file in the format of MXNet 1.x that uses fixed and variable counts of inputs, parameters of several
-/// types, auxiliary states, hidden keys and several outputs.
+/// A file in the format of MXNet 1.x that uses fixed and variable counts of inputs, parameters of
+/// several types, auxiliary states, hidden keys and several outputs.
 const CURRENT: &str = r#"{"nodes": [
     {"op": "null", "name": "data", "inputs": []},
     {"op": "null", "name": "w", "attrs": {"__lr_mult__": "2.0"}, "inputs": []},

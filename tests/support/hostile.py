@@ -1,12 +1,13 @@
-"""Calls operators with hostile arguments; `test_hostile_arguments.py` runs it in processes of its own.
+"""Calls operators with hostile arguments; `test_hostile_arguments.py` runs it in processes of its
+own.
 
     python hostile.py JOURNAL START STEP STOP [OPERATOR ...]
 
-Every call is a valid one of `cases.py` with one or two things made wrong: a parameter (huge, negative, not a
-number, text, of the wrong type), an array (another shape, dtype, or full of NaN), or their number. The calls
-are the same in every run. Before each one its number and text go to the journal, so that whoever
-started the program knows which call it died in; what should not have happened is written there as well.
-Calls START, START + STEP, ... below STOP are made.
+Every call is a valid one of `cases.py` with one or two things made wrong: a parameter (huge,
+negative, not a number, text, of the wrong type), an array (another shape, dtype, or full of NaN),
+or their number. The calls are the same in every run. Before each one its number and text go to the
+journal, so that whoever started the program knows which call it died in; what should not have
+happened is written there as well. Calls START, START + STEP, ... below STOP are made.
 """
 
 import faulthandler

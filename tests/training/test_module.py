@@ -1,4 +1,6 @@
-"""Modules: training by `fit`, devices side by side, checkpoints, buckets, chains, and calls out of order."""
+"""Modules: training by `fit`, devices side by side, checkpoints, buckets, chains, and calls out of
+order.
+"""
 
 import itertools
 import logging

@@ -158,8 +158,8 @@ def name_list(operator: str, what: str, value: Any, *, any_text: bool = False) -
 
 
 def resource_requests(operator: str, method: str, answer: Any) -> list[tuple[str, int]]:
-    """Checks that ``answer`` lists resources, at most one of them temporary space: their kinds, each
-    with the bytes that it needs. (0: the operator does not say.)
+    """Checks that ``answer`` lists resources, at most one of them temporary space: their kinds,
+    each with the bytes that it needs. (0: the operator does not say.)
     """
     if isinstance(answer, str) or not isinstance(answer, (list, tuple)):
         raise fail(operator, f"{method} returned {answer!r}, expected a list of resources")

@@ -237,7 +237,9 @@ class CompositeEvalMetric(EvalMetric):
 
 
 class CustomMetric(EvalMetric):
-    """Mean of `feval(label, pred)`, a function of NumPy arrays that returns a value or (sum, count)."""
+    """Mean of `feval(label, pred)`, a function of NumPy arrays that returns a value or (sum,
+    count).
+    """
 
     def __init__(
         self,

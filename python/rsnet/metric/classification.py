@@ -24,7 +24,8 @@ __all__ = [
 
 @register("acc")
 class Accuracy(EvalMetric):
-    """Share of correct classes. A prediction of another shape than its label is argmaxed over `axis`.
+    """Share of correct classes. A prediction of another shape than its label is argmaxed over
+    `axis`.
 
     Example
     -------

@@ -1,7 +1,8 @@
 """Files of arrays: ``nd.save`` and ``nd.load``, in MXNet's format.
 
 A file is a header, a list of records, one an array, and a list of names (none for a list of
-arrays). Records of all versions are read (V0 without magic to V3, the one with np_shape); V2 is written, or V3.
+arrays). Records of all versions are read (V0 without magic to V3, the one with np_shape); V2 is
+written, or V3.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def _record(array, version):
 
 
 def _saved(array):
-    """One array of a file as bytes: V3 with np_shape, else V2, in which a rank of 0 means no array."""
+    """One array as the bytes of a file: V3 with np_shape, else V2, where rank 0 means no array."""
     if array.ndim == 0 and not is_np_shape():
         raise MXNetError("an array of shape () is saved within np_shape only")
     return _record(array, _V3 if is_np_shape() else _V2)

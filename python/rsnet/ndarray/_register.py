@@ -49,7 +49,7 @@ def _module(name):
 
 
 def hidden_by(name):
-    """What is in ``nd`` or ``sym`` under the name of an operator and is none; None if nothing is."""
+    """The object other than an operator under this name in ``nd`` or ``sym``, or None."""
     home, short = _home(name)
     if home != "op" or hasattr(_module("op"), short):
         return None

@@ -175,7 +175,7 @@ class Optimizer:
         return create(name, **kwargs)
 
     def create_state(self, index: int, weight: NDArray) -> Any:
-        """What the rule keeps for one parameter: by default `zero_states` arrays of zeros, or None."""
+        """The state for one parameter: by default `zero_states` arrays of zeros, or None."""
         return tuple(zeros_like(weight) for _ in range(self.zero_states)) or None
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:

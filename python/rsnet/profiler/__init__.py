@@ -1,13 +1,14 @@
 """The profiler: what ran where and for how long, as a trace for a browser and as a table.
 
-While it runs, every operator is recorded by its name, on the thread on which it ran: those called one by
-one, the nodes of bound graphs, gradients, operators written in Python, and functions pushed to the engine.
-`dump` writes a trace that chrome://tracing and https://ui.perfetto.dev show; `dumps` gives totals, least,
-greatest and average times as a text. While it does not run it costs nothing that could be measured.
+While it runs, every operator is recorded by its name, on the thread on which it ran: those called
+one by one, the nodes of bound graphs, gradients, operators written in Python, and functions pushed
+to the engine. `dump` writes a trace that chrome://tracing and https://ui.perfetto.dev show; `dumps`
+gives totals, least, greatest and average times as a text. While it does not run it costs nothing
+that could be measured.
 
 Operations run when they are ready, not when they are called: wait (``nd.waitall()``) before
-`set_state('stop')` or `dump` for what is still to come. What has not ended when the file is written is in
-the next dump of the same session.
+`set_state('stop')` or `dump` for what is still to come. What has not ended when the file is written
+is in the next dump of the same session.
 
 Examples
 --------
@@ -124,7 +125,8 @@ _lock = threading.RLock()
 
 
 def set_config(**kwargs: Any) -> None:
-    """Sets what is recorded, and where it is written. Options that are not given take their defaults.
+    """Sets what is recorded, and where it is written. Options that are not given take their
+    defaults.
 
     Parameters
     ----------
@@ -141,8 +143,8 @@ def set_config(**kwargs: Any) -> None:
     profile_api : bool, default True
         Calls of rsnet: how long they kept the thread that made them.
     continuous_dump : bool, default True
-        Append to the file every `dump_period` while it runs. If not, at most four million records (some 230 MB)
-        are kept for `dump`; further ones are dropped and counted.
+        Append to the file every `dump_period` while it runs. If not, at most four million records
+        (some 230 MB) are kept for `dump`; further ones are dropped and counted.
     dump_period : float, default 1.0
         In seconds.
     aggregate_stats : bool, default False
@@ -304,7 +306,8 @@ def dump(finished: bool = True, profile_process: str = "worker") -> None:
     Parameters
     ----------
     finished : bool, default True
-        Stop, and begin a new file with the next session. If not, recording goes on and the next dump appends.
+        Stop, and begin a new file with the next session. If not, recording goes on and the next
+        dump appends.
     profile_process : str, default 'worker'
         Accepted for MXNet's sake.
 
@@ -350,14 +353,16 @@ def dumps(
     sort_by: str = "total",
     ascending: bool = False,
 ) -> str:
-    """Totals, least, greatest and average by name, of all that was recorded since the statistics began.
+    """Totals, least, greatest and average by name, of all that was recorded since the statistics
+    began.
 
     Parameters
     ----------
     reset : bool, default False
         Begin them anew.
     format : str, default 'table'
-        'table', or 'json' for ``{"Time": {category: {name: {"Count", "Total", "Min", "Max", "Avg"}}}, "Memory":
+        'table', or 'json' for ``{"Time": {category: {name: {"Count", "Total", "Min", "Max",
+        "Avg"}}}, "Memory":
         ..., "Counter": ..., "Unit": ...}``. Times are in milliseconds, memory in kilobytes (1000 bytes). Of
         memory and of counters the total is the last value.
     sort_by : str, default 'total'
@@ -398,8 +403,9 @@ def dumps(
 def scope(name: str = "<unk>:", append_mode: bool = True) -> Iterator[str]:
     """Counts apart, under this name, the memory that a ``with`` block takes.
 
-    With ``profile_memory``, the bytes that are taken for operations which this thread calls in the block are
-    summed in the counter ``<name>Memory: <device>``. (They are not taken off again when they are freed.)
+    With ``profile_memory``, the bytes that are taken for operations which this thread calls in the
+    block are summed in the counter ``<name>Memory: <device>``. (They are not taken off again when
+    they are freed.)
 
     Parameters
     ----------

@@ -119,7 +119,8 @@ def assert_almost_equal(
     mismatches: tuple[int, int] = (10, 10),
     threshold: float | None = None,
 ) -> None:
-    """Asserts |a - b| <= atol + rtol * |b|; with `threshold`, as older versions, a bound on `reldiff`.
+    """Asserts |a - b| <= atol + rtol * |b|; with `threshold`, as older versions, a bound on
+    `reldiff`.
 
     Raises
     ------

@@ -115,8 +115,8 @@ struct Walk<'a> {
     reachable: Vec<Arc<Node>>,
 }
 
-/// Is the entry the output of a conversion of dtypes, whose gradient is converted back from any dtype?
-/// (An integer output has a gradient with fractions.)
+/// Is the entry the output of a conversion of dtypes, whose gradient is converted back from any
+/// dtype? (An integer output has a gradient with fractions.)
 fn converts(entry: &Entry) -> bool {
     entry.visit(|seen| match seen {
         Seen::Call { op, .. } => matches!(&*op.name, "Cast" | "amp_cast"),
@@ -206,7 +206,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Does the node's backward pass update auxiliary states? Then it runs even if no gradient arrives.
+    /// Does the node's backward pass update auxiliary states? Then it runs even if no gradient
+    /// arrives.
     fn updates_states(&self, node: &Node) -> bool {
         let Kind::Call(slot) = &node.kind else { return false };
         slot.lock().as_ref().is_some_and(|record| match &record.rule {

@@ -140,7 +140,7 @@ pub(super) fn build(
     }
     if !unknown.is_empty() {
         unknown
-            .push("Operators of your own have to be registered first: import their module.".into());
+            .push("An operator that a program defines has to be registered first: import its module.".into());
         return Err(Error::not_implemented(unknown.join("\n")));
     }
     Ok(built)

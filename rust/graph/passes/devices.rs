@@ -1,8 +1,9 @@
 //! Devices: every node gets one, and copies are put where data crosses.
 //!
-//! Without groups everything runs on the default device. With them: a node's `ctx_group` decides, then the
-//! device of bound arrays, a backward node follows its forward node, others their first placed input, then
-//! their consumers; the rest runs on the default device. One copy serves all consumers on one device.
+//! Without groups everything runs on the default device. With them: a node's `ctx_group` decides,
+//! then the device of bound arrays, a backward node follows its forward node, others their first
+//! placed input, then their consumers; the rest runs on the default device. One copy serves all
+//! consumers on one device.
 
 use super::super::static_graph::{Entry, Graph, Node, Renumbering};
 use super::gradient::Differentiated;

@@ -1,10 +1,10 @@
 //! Which entries share memory: in-place outputs, in-place sums, gradients and heads.
 //!
-//! Entries are gathered into [`Buffer`]s: an output joins its input's buffer where the operator allows it
-//! and nothing reads the input later (or the output is the input's very bytes). A buffer lives from its
-//! first writing to its last use. Heads live to the end and never share a buffer with another head. An
-//! executor gives outputs arrays of their own, so the buffer of a head, with all that it was taken over
-//! from, lies in the output's array and not in an arena.
+//! Entries are gathered into [`Buffer`]s: an output joins its input's buffer where the operator
+//! allows it and nothing reads the input later (or the output is the input's very bytes). A buffer
+//! lives from its first writing to its last use. Heads live to the end and never share a buffer
+//! with another head. An executor gives outputs arrays of their own, so the buffer of a head, with
+//! all that it was taken over from, lies in the output's array and not in an arena.
 
 use super::super::plan::{Place, PlanOptions};
 use super::super::static_graph::Graph;
@@ -73,7 +73,8 @@ struct Walk<'a> {
     out: Shared,
 }
 
-/// Finds buffers and requests. `options.inplace: false` refuses every sharing but that of in-place sums.
+/// Finds buffers and requests. `options.inplace: false` refuses every sharing but that of in-place
+/// sums.
 pub fn run(done: &Differentiated, grad_req: &[OpReq], options: &PlanOptions) -> Shared {
     let graph = &done.graph;
     let count = graph.num_entries();
@@ -107,8 +108,8 @@ pub fn run(done: &Differentiated, grad_req: &[OpReq], options: &PlanOptions) -> 
 }
 
 impl Walk<'_> {
-    /// The inputs whose values node `id` reads: position and entry. Those of which it needs only the shape are
-    /// left out: they count as no use, so what they are may be gone by then.
+    /// The inputs whose values node `id` reads: position and entry. Those of which it needs only
+    /// the shape are left out: they count as no use, so what they are may be gone by then.
     fn inputs_read(&self, id: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
         let node = &self.graph.nodes[id];
         let ignored = node.op.as_ref().map(|op| op.ignores.to_vec(&node.attrs));
@@ -137,8 +138,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Gradients of arguments are written straight into their arrays, and so is everything that they
-    /// are added onto.
+    /// Gradients of arguments are written straight into their arrays, and so is everything that
+    /// they are added onto.
     fn place_gradients(&mut self, done: &Differentiated, grad_req: &[OpReq]) {
         for (arg, grad) in done.arg_grads.iter().enumerate() {
             let mut next = *grad;
@@ -193,8 +194,8 @@ impl Walk<'_> {
         self.close(id);
     }
 
-    /// The input entry whose memory output `e` may take by this pair, one of the operator's `pairs`: that of an
-    /// input which is read here, for the last time.
+    /// The input entry whose memory output `e` may take by this pair, one of the operator's
+    /// `pairs`: that of an input which is read here, for the last time.
     fn may_share(
         &self,
         id: usize,

@@ -1,8 +1,8 @@
 //! Byte offsets in one arena per device.
 //!
-//! A plan is good when the arena is no larger than the most bytes alive at once, its lower bound. Buffers
-//! are placed one after another at the lowest offset that is free over their whole life; what decides is
-//! the order. (Greedy by size: Pisarchyk and Lee, arXiv 2001.03288, algorithm 3.)
+//! A plan is good when the arena is no larger than the most bytes alive at once, its lower bound.
+//! Buffers are placed one after another at the lowest offset that is free over their whole life;
+//! what decides is the order. (Greedy by size: Pisarchyk and Lee, arXiv 2001.03288, algorithm 3.)
 
 use super::inplace::Buffer;
 use super::repair::Search;
@@ -19,13 +19,14 @@ pub struct Placed {
     /// By buffer; 0 for those in no arena.
     pub offsets: Vec<usize>,
     pub arena_bytes: Vec<(Context, usize)>,
-    /// Most bytes alive at once in the arena of each device, summed: no placing of these buffers takes
-    /// less.
+    /// Most bytes alive at once in the arena of each device, summed: no placing of these buffers
+    /// takes less.
     pub lower_bound_bytes: usize,
 }
 
-/// The buffers of every device's arena; those that lie in outputs are in none. Buffers without bytes lie
-/// in the arena too, and nowhere in particular: a device that has no others has an arena of no bytes.
+/// The buffers of every device's arena; those that lie in outputs are in none. Buffers without
+/// bytes lie in the arena too, and nowhere in particular: a device that has no others has an arena
+/// of no bytes.
 fn by_device(buffers: &[Buffer]) -> BTreeMap<Context, Vec<u32>> {
     let mut by_ctx: BTreeMap<Context, Vec<u32>> = BTreeMap::new();
     for (id, b) in buffers.iter().enumerate().filter(|(_, b)| b.output.is_none()) {
@@ -37,8 +38,8 @@ fn by_device(buffers: &[Buffer]) -> BTreeMap<Context, Vec<u32>> {
     by_ctx
 }
 
-/// The least that arenas of these buffers can take: as [`Placed::lower_bound_bytes`], of the buffers as
-/// they are placed, rounded up in size.
+/// The least that arenas of these buffers can take: as [`Placed::lower_bound_bytes`], of the
+/// buffers as they are placed, rounded up in size.
 pub fn least_bytes(buffers: &[Buffer]) -> usize {
     let least = |ids: &Vec<u32>| {
         let blocks = ids.iter().map(|&id| Block::of(&buffers[id as usize]));
@@ -98,8 +99,8 @@ pub fn most_alive(blocks: impl Iterator<Item = (u32, u32, usize)>) -> usize {
     most as usize
 }
 
-/// Offsets and the bytes of the arena: the best of three greedy orders, then repaired by a local search
-/// until the lower bound is reached or the search's budget is spent.
+/// Offsets and the bytes of the arena: the best of three greedy orders, then repaired by a local
+/// search until the lower bound is reached or the search's budget is spent.
 pub fn place(blocks: &[Block]) -> (Vec<usize>, usize) {
     let bound = most_alive(blocks.iter().map(|b| (b.first, b.last, b.bytes)));
     let mut placer = Placer::new(blocks);

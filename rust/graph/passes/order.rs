@@ -1,9 +1,9 @@
 //! Edges between nodes that use the same bytes at different times.
 //!
-//! Data orders most of them already; three cases are left. A node that writes in place over memory that
-//! others read must run after those readers. A node that reads memory which an identity shares must run
-//! after the identity. And the first writer of a buffer must run after every user of the buffers that lay
-//! in the same bytes before.
+//! Data orders most of them already; three cases are left. A node that writes in place over memory
+//! that others read must run after those readers. A node that reads memory which an identity shares
+//! must run after the identity. And the first writer of a buffer must run after every user of the
+//! buffers that lay in the same bytes before.
 
 use super::super::static_graph::Graph;
 use super::inplace::{NONE, Shared};
@@ -64,8 +64,8 @@ pub fn run(graph: &Graph, shared: &Shared, offsets: &[usize]) -> Vec<(u32, u32)>
     edges
 }
 
-/// Records that `buffer` takes the bytes from `start` to `end`; returns the buffers it takes them from.
-/// What sticks out of those on either side stays theirs.
+/// Records that `buffer` takes the bytes from `start` to `end`; returns the buffers it takes them
+/// from. What sticks out of those on either side stays theirs.
 fn take_over(
     layer: &mut BTreeMap<usize, (usize, u32)>,
     start: usize,

@@ -1,13 +1,14 @@
 //! What to compute again so that a plan fits a memory limit.
 //!
-//! The forward pass is cut into segments. What crosses a cut is kept; the rest of a segment is computed
-//! again right before its backward work (Chen et al., arXiv 1604.06174), so no node runs more than twice.
-//! Where to cut is found by dynamic programming: for a bound on (kept so far + one segment's activations),
-//! the cuts that keep least. Several bounds are tried and each result is measured on the real graph. At last as
-//! much as possible of the end of the forward pass is kept after all, by bisection, until the limit binds.
+//! The forward pass is cut into segments. What crosses a cut is kept; the rest of a segment is
+//! computed again right before its backward work (Chen et al., arXiv 1604.06174), so no node runs
+//! more than twice. Where to cut is found by dynamic programming: for a bound on (kept so far + one
+//! segment's activations), the cuts that keep least. Several bounds are tried and each result is
+//! measured on the real graph. At last as much as possible of the end of the forward pass is kept
+//! after all, by bisection, until the limit binds.
 //!
-//! The search starts from what attributes and switches want computed again: that stays so, unless the limit
-//! can only be met without it (where everything is computed again, nothing is saved).
+//! The search starts from what attributes and switches want computed again: that stays so, unless
+//! the limit can only be met without it (where everything is computed again, nothing is saved).
 
 use super::super::plan::{Forward, Plan, Planner};
 use super::super::static_graph::Graph;
@@ -19,12 +20,12 @@ const MOST_CUTS: usize = 400;
 /// The bounds that are tried, as multiples of the least feasible one.
 const TRIED: [f64; 9] = [1.0, 1.04, 1.1, 1.2, 1.35, 1.6, 2.0, 2.6, 3.5];
 
-/// What is left of the limit for the bound while the end of the forward pass is kept: offsets may lie a
-/// little above it. Each is tried when the one before left too little.
+/// What is left of the limit for the bound while the end of the forward pass is kept: offsets may
+/// lie a little above it. Each is tried when the one before left too little.
 const SPARED: [usize; 3] = [1000, 200, 50];
 
-/// A plan of at most `limit` bytes, or an error that says the least that was found. `unlimited` is the plan
-/// that computes only `base` again.
+/// A plan of at most `limit` bytes, or an error that says the least that was found. `unlimited` is
+/// the plan that computes only `base` again.
 pub(in super::super) fn within(
     planner: &Planner<'_>,
     base: &Mirror,
@@ -49,8 +50,8 @@ pub(in super::super) fn within(
     Err(too_small(limit, &least))
 }
 
-/// The plan that computes `base` again and as little more as the limit needs; where it cannot be met, the
-/// smallest plan that was found. `None` where nothing can be cut.
+/// The plan that computes `base` again and as little more as the limit needs; where it cannot be
+/// met, the smallest plan that was found. `None` where nothing can be cut.
 fn search(planner: &Planner<'_>, base: &Mirror, limit: usize) -> Result<Option<Plan>> {
     let search = Cuts::new(planner, base)?;
     let mut best: Option<(usize, Vec<usize>)> = None;
@@ -228,8 +229,8 @@ impl<'a> Cuts<'a> {
         high
     }
 
-    /// Which nodes to compute again: those of `base`, and those before the last cut and before position
-    /// `end` whose outputs do not cross the next cut.
+    /// Which nodes to compute again: those of `base`, and those before the last cut and before
+    /// position `end` whose outputs do not cross the next cut.
     fn mirror(&self, cuts: &[usize], end: usize) -> Mirror {
         let mut mirror = self.base.clone();
         for id in 0..self.graph.nodes.len().min(end) {
@@ -242,8 +243,8 @@ impl<'a> Cuts<'a> {
         mirror
     }
 
-    /// Keeps as much as possible of the end of the forward pass while the bound is at most `room`: the smallest position up to which nodes
-    /// must be computed again.
+    /// Keeps as much as possible of the end of the forward pass while the bound is at most `room`:
+    /// the smallest position up to which nodes must be computed again.
     fn latest_end(&self, planner: &Planner<'_>, cuts: &[usize], room: usize) -> Result<Mirror> {
         let (mut low, mut high) = (0, cuts.last().map_or(0, |c| c + 1));
         while high - low > 1 + high / 64 {
@@ -262,8 +263,8 @@ fn entry_bytes(forward: &Forward) -> Vec<usize> {
     forward.shapes.iter().zip(&forward.types).map(size).collect()
 }
 
-/// Where little crosses: the forward pass is divided into stretches of equal kept bytes, and in each the
-/// position with the least crossing is taken.
+/// Where little crosses: the forward pass is divided into stretches of equal kept bytes, and in
+/// each the position with the least crossing is taken.
 fn choose_places(kept: &[usize], change: &[i128]) -> Vec<usize> {
     let total: usize = kept.iter().sum();
     let stretch = (total / MOST_CUTS).max(1);

@@ -1,13 +1,13 @@
-//! Local search over offsets: takes out a block that sticks out above the lower bound together with some
-//! that it conflicts with, and puts them back in another order.
+//! Local search over offsets: takes out a block that sticks out above the lower bound together with
+//! some that it conflicts with, and puts them back in another order.
 //!
-//! (Ruin and recreate.) A repair is kept when what sticks out does not become more. Only blocks near the
-//! faulty one are looked at, so a repair costs about a microsecond on inference graphs.
+//! (Ruin and recreate.) A repair is kept when what sticks out does not become more. Only blocks
+//! near the faulty one are looked at, so a repair costs about a microsecond on inference graphs.
 
 use super::offsets::Block;
 
-/// How many block visits the search may spend on one arena: a fixed amount of work, not of time, so that
-/// plans do not depend on the machine.
+/// How many block visits the search may spend on one arena: a fixed amount of work, not of time, so
+/// that plans do not depend on the machine.
 const BUDGET: usize = 4_000_000;
 /// And once the arena is within a thousandth of the bound.
 const POLISH: usize = 400_000;
@@ -163,7 +163,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The lowest offset that is free over the block's life; or, if `high`, the highest below the target.
+    /// The lowest offset that is free over the block's life; or, if `high`, the highest below the
+    /// target.
     fn fit(&mut self, id: u32, high: bool) -> usize {
         let mut near = std::mem::take(&mut self.near);
         near.clear();

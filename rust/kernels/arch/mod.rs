@@ -1,7 +1,8 @@
-//! Instruction sets: which this machine has, and the one macro by which element loops are compiled for each.
+//! Instruction sets: which this machine has, and the one macro by which element loops are compiled
+//! for each.
 //!
-//! A loop is written once in plain Rust; [`simd!`](crate::simd) compiles it for the baseline, for AVX2 and
-//! for AVX-512, where the compiler vectorises it differently, and picks at run time.
+//! A loop is written once in plain Rust; [`simd!`](crate::simd) compiles it for the baseline, for
+//! AVX2 and for AVX-512, where the compiler vectorises it differently, and picks at run time.
 
 pub mod transpose;
 
@@ -54,12 +55,14 @@ fn detect() -> Level {
     Level::Baseline
 }
 
-/// Defines an unsafe function whose body is compiled for every [`Level`] and chosen at each call. Generics
-/// are given twice: declared, then named. Call it once per block of elements, not once per element.
+/// Defines an unsafe function whose body is compiled for every [`Level`] and chosen at each call.
+/// Generics are given twice: declared, then named. Call it once per block of elements, not once per
+/// element.
 ///
 /// What the body calls is compiled for the level only where it is inlined: give such functions
-/// `#[inline(always)]`. Closures in the body itself belong to its level; those in an inlined function, and
-/// those that come as arguments, belong to the baseline and may stay calls, so write hot loops without them.
+/// `#[inline(always)]`. Closures in the body itself belong to its level; those in an inlined
+/// function, and those that come as arguments, belong to the baseline and may stay calls, so write
+/// hot loops without them.
 ///
 /// ```
 /// rsnet::simd! {

@@ -1,7 +1,7 @@
 //! Transposition of squares in registers. The compiler makes element-wise moves of a plain loop.
 
-/// `to[y, x] = from[x, y]` in squares of eight, as far as they fit in `0..n` and `0..m`; returns how far that is:
-/// `(0, 0)` where the machine has no such instructions.
+/// `to[y, x] = from[x, y]` in squares of eight, as far as they fit in `0..n` and `0..m`; returns
+/// how far that is: `(0, 0)` where the machine has no such instructions.
 ///
 /// # Safety
 /// Both hold these elements at the given distances of rows, and do not overlap.

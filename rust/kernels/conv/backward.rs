@@ -77,7 +77,8 @@ unsafe fn general_data<T: Real>(conv: &Conv, dy: *const T, w: *const T, dx: *mut
             let rows = channels.len() * conv.taps();
             with_scratch(rows * block, |packed: &mut [T]| {
                 let packed = packed.as_mut_ptr();
-                // SAFETY: these channels of `dx` belong to this task; extents are the caller's promise.
+                // SAFETY: these channels of `dx` belong to this task; extents are the caller's
+                // promise.
                 unsafe {
                     let to = dx.at(image * conv.in_c * conv.in_size());
                     let size = conv.in_size();
@@ -120,7 +121,8 @@ pub unsafe fn backward_weight<T: Real>(conv: &Conv, x: *const T, dy: *const T, d
             for task in range {
                 let (s, rest) = (task / (conv.groups * parts), task % (conv.groups * parts));
                 let batch = (s * images).min(conv.batch)..((s + 1) * images).min(conv.batch);
-                // SAFETY: each share of images has a sum of its own, each part its own channels of it.
+                // SAFETY: each share of images has a sum of its own, each part its own channels of
+                // it.
                 unsafe {
                     let to = if s == 0 { first.at(0) } else { more.at((s - 1) * total) };
                     weight_part(conv, (x.at(0), dy.at(0), to), rest / parts, rest % parts, batch);

@@ -1,10 +1,11 @@
 //! Filters over a single channel, applied directly.
 //!
-//! A plane is first laid out in scratch with its padding, so that no tap needs to ask where the image ends, and
-//! as if every stride were 1: positions that differ by less than the stride go to grids of their own (phases).
-//! Rows of all phases and of the output have the same extent `cells`; positions of a whole plane are then one
-//! stretch, and a tap is one offset: `y[p] = sum over t of w[t] x[p + offset[t]]`, however short the rows are.
-//! The few positions between the rows of the output are calculated for nothing.
+//! A plane is first laid out in scratch with its padding, so that no tap needs to ask where the
+//! image ends, and as if every stride were 1: positions that differ by less than the stride go to
+//! grids of their own (phases). Rows of all phases and of the output have the same extent `cells`;
+//! positions of a whole plane are then one stretch, and a tap is one offset: `y[p] = sum over t of
+//! w[t] x[p + offset[t]]`, however short the rows are. The few positions between the rows of the
+//! output are calculated for nothing.
 
 use super::Conv;
 use super::pack::inside;
@@ -38,7 +39,8 @@ pub unsafe fn forward<T: Real>(
             image.fill(T::zero());
             let mut taps = Vec::with_capacity(offsets.len());
             for i in range.clone() {
-                // SAFETY: planes of image and channel `i` are read, those of its filters are this task's to write.
+                // SAFETY: planes of image and channel `i` are read, those of its filters are this
+                // task's to write.
                 unsafe {
                     grid.spread(conv, x.at(i * conv.in_size()), image);
                     for f in 0..conv.out_c {
@@ -123,7 +125,8 @@ pub unsafe fn backward_weight<T: Real>(conv: &Conv, x: *const T, dy: *const T, d
             scratch.fill(T::zero());
             let (image, grads) = scratch.split_at_mut(grid.all() + LANES);
             for g in range.clone() {
-                // SAFETY: the filters of channel `g` are this task's to write; extents are the caller's promise.
+                // SAFETY: the filters of channel `g` are this task's to write; extents are the
+                // caller's promise.
                 unsafe {
                     let dw = dw.at(g * conv.out_c * conv.taps());
                     std::slice::from_raw_parts_mut(dw, conv.out_c * conv.taps()).fill(T::zero());
@@ -147,8 +150,8 @@ fn planes(conv: &Conv, count: usize, f: impl Fn(Range<usize>) + Send + Sync) {
     parallel_for(count, (1usize << 16).div_ceil(work.max(1)), f);
 }
 
-/// Copies a row. Most are too short to call a function for: they are moved in blocks, the last of which overlaps
-/// the one before.
+/// Copies a row. Most are too short to call a function for: they are moved in blocks, the last of
+/// which overlaps the one before.
 ///
 /// # Safety
 /// Both hold `n` elements and do not overlap.
@@ -225,7 +228,8 @@ impl Grid {
         phase * self.size + shift
     }
 
-    /// Calls `f(cell, start)` with the first cell and the first element of every row of an output plane.
+    /// Calls `f(cell, start)` with the first cell and the first element of every row of an output
+    /// plane.
     #[inline(always)]
     fn for_output(&self, conv: &Conv, mut f: impl FnMut(usize, usize)) {
         let [out_d, out_h, out_w] = conv.output;
@@ -236,7 +240,8 @@ impl Grid {
         }
     }
 
-    /// Calls `f(row of cells, first element of the image's row if there is one)` for every row of a phase.
+    /// Calls `f(row of cells, first element of the image's row if there is one)` for every row of a
+    /// phase.
     #[inline(always)]
     fn for_rows(&self, conv: &Conv, phase: usize, mut f: impl FnMut(usize, Option<usize>)) {
         let [_, in_h, in_w] = conv.input;
@@ -254,7 +259,8 @@ impl Grid {
         }
     }
 
-    /// The cells of a row of a phase that lie inside the image, and where in its row the first does.
+    /// The cells of a row of a phase that lie inside the image, and where in its row the first
+    /// does.
     fn inside(&self, conv: &Conv, phase: usize) -> (Range<usize>, usize) {
         let offset = (phase % self.phases[2]) as isize - conv.pad[2] as isize;
         let good = inside(&(0..self.cells[2]), conv.stride[2], offset, conv.input[2]);
@@ -262,7 +268,8 @@ impl Grid {
         (good, first.max(0) as usize)
     }
 
-    /// Lays a plane of the image out; the cells outside of it, which are those of every plane, stay as they are.
+    /// Lays a plane of the image out; the cells outside of it, which are those of every plane, stay
+    /// as they are.
     ///
     /// # Safety
     /// `x` is a plane of the input; `to` has room for all phases.
@@ -325,7 +332,8 @@ impl Grid {
 #[inline(always)]
 unsafe fn take_every<T: Copy>(from: *const T, stride: usize, to: &mut [T]) {
     for (i, to) in to.iter_mut().enumerate() {
-        // SAFETY: promised by the caller. Wraps by name: a check would keep the loop from being vectorised.
+        // SAFETY: promised by the caller. Wraps by name: a check would keep the loop from being
+        // vectorised.
         *to = unsafe { *from.add(i.wrapping_mul(stride)) };
     }
 }

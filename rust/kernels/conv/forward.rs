@@ -13,8 +13,9 @@ const FILTERS: usize = 64;
 /// Applies the filters to every image.
 ///
 /// # Safety
-/// `x` is (batch, groups * in_c, input), `w` (groups * out_c, in_c, kernel), `y` (batch, groups * out_c,
-/// output), all row-major; `bias` has groups * out_c elements. `y` overlaps none of the others.
+/// `x` is (batch, groups * in_c, input), `w` (groups * out_c, in_c, kernel), `y` (batch, groups *
+/// out_c, output), all row-major; `bias` has groups * out_c elements. `y` overlaps none of the
+/// others.
 pub unsafe fn forward<T: Real>(
     conv: &Conv,
     x: *const T,
@@ -37,7 +38,8 @@ pub unsafe fn forward<T: Real>(
 /// Fills rows of an output block with their bias, ready to be added to; says whether there was one.
 ///
 /// # Safety
-/// `y` has a row of `columns` elements for each filter, `row` apart, and `bias` an element for each.
+/// `y` has a row of `columns` elements for each filter, `row` apart, and `bias` an element for
+/// each.
 unsafe fn start<T: Real>(
     bias: Option<Shared<T>>,
     filters: std::ops::Range<usize>,

@@ -1,8 +1,9 @@
 //! Convolution over one to three spatial axes, with groups, stride, padding and dilation.
 //!
-//! The general path is an implicit matrix product: a block of output positions is packed from the image into
-//! cache-sized scratch (one row a filter tap, one column a position) and multiplied by the filters. Filters of
-//! one element need no packing; filters over a single channel are applied directly.
+//! The general path is an implicit matrix product: a block of output positions is packed from the
+//! image into cache-sized scratch (one row a filter tap, one column a position) and multiplied by
+//! the filters. Filters of one element need no packing; filters over a single channel are applied
+//! directly.
 //!
 //! K. Chellapilla, S. Puri, P. Simard, High Performance Convolutional Neural Networks for Document
 //! Processing, 2006 (the matrix form).
@@ -72,7 +73,8 @@ impl Conv {
     /// Output positions packed at once, for rows of `depth` elements of `size` bytes.
     fn block_columns(&self, depth: usize, size: usize) -> usize {
         let fitting = BLOCK_BYTES / (depth * size).max(1);
-        // Deep filters would leave a few columns only, and the filters would be read again for each few.
+        // Deep filters would leave a few columns only, and the filters would be read again for each
+        // few.
         let rounded = (fitting / 32 * 32).max(192);
         let blocks = self.out_size().div_ceil(rounded).max(1);
         self.out_size().div_ceil(blocks).next_multiple_of(16)

@@ -4,8 +4,8 @@ use super::Conv;
 use crate::kernels::real::Real;
 use std::ops::Range;
 
-/// The stretch of output positions of one output row whose input lies inside the image, for input position
-/// `position * stride + offset` and an input row of `width`.
+/// The stretch of output positions of one output row whose input lies inside the image, for input
+/// position `position * stride + offset` and an input row of `width`.
 #[inline(always)]
 pub fn inside(
     positions: &Range<usize>,
@@ -34,8 +34,9 @@ impl Conv {
         (i >= 0 && (i as usize) < self.input[axis]).then_some(i as usize)
     }
 
-    /// Calls `f(row of the matrix, offset of the row's first column, output positions, start of the input
-    /// row if inside, offset on the last axis)` for every tap and every output row that `columns` touches.
+    /// Calls `f(row of the matrix, offset of the row's first column, output positions, start of the
+    /// input row if inside, offset on the last axis)` for every tap and every output row that
+    /// `columns` touches.
     #[inline(always)]
     fn walk(
         &self,
@@ -84,7 +85,8 @@ impl Conv {
     ) {
         let (width, stride, in_w) = (columns.len(), self.stride[2], self.input[2]);
         self.walk(channels, columns, |row, first, positions, source, offset| {
-            // SAFETY: row and positions lie in the packed block; `inside` keeps reads inside the image row.
+            // SAFETY: row and positions lie in the packed block; `inside` keeps reads inside the
+            // image row.
             unsafe {
                 let to = to.add(row * width + first);
                 let len = positions.len();

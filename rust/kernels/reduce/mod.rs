@@ -316,7 +316,8 @@ fn fold_to_rows<T: Accumulate, F: Fold<T>>(
                     let from = Matrices { x, offsets, each: rows, stride: width };
                     fold_block::<T, F>(&from, len, |values| {
                         for (k, &v) in values.iter().enumerate() {
-                            // SAFETY: inside of the output and of the parts; tasks have columns of their own.
+                            // SAFETY: inside of the output and of the parts; tasks have columns of
+                            // their own.
                             unsafe {
                                 match parts {
                                     1 => *y.at(o * width + c + k) = F::end(v, count),
@@ -397,7 +398,8 @@ pub unsafe fn add_arrays<T: Accumulate>(inputs: &[*const T], out: *mut T, n: usi
             let rows: Vec<*const T> =
                 bases.iter().map(|p| unsafe { p.at(at).cast_const() }).collect();
             with_scratch::<T::Sum, _>(levels(rows.len()) * COLUMNS, |values| {
-                // SAFETY: every row has `len` elements; all of a block is read before it is written.
+                // SAFETY: every row has `len` elements; all of a block is read before it is
+                // written.
                 unsafe {
                     let (rows, to) = (Pointers(&rows), values.as_mut_ptr());
                     fold_columns::<T, Sum, _>(&rows, 0, bases.len(), len, to);

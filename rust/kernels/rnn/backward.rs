@@ -10,8 +10,8 @@ use crate::kernels::scratch::with_scratch;
 use std::ops::Range;
 
 impl Layer<'_> {
-    /// Gradients. `dout` is that of the outputs; `dh` and `dc` come as those of the final states and leave as
-    /// those of the first. `dx` is added to; the weight gradients are written.
+    /// Gradients. `dout` is that of the outputs; `dh` and `dc` come as those of the final states
+    /// and leave as those of the first. `dx` is added to; the weight gradients are written.
     pub fn backward<T: Real>(
         &self,
         x: &[T],
@@ -30,7 +30,8 @@ impl Layer<'_> {
         assert!(dout.first + st <= dout.width);
         assert!(tape.gates.len() == rows * width && tape.states.len() == (rows + self.batch) * st);
         let zeros = |n: usize| vec![T::zero(); n];
-        // Gradients before the activations, of the recurrent part of GRU's n, and of what was projected.
+        // Gradients before the activations, of the recurrent part of GRU's n, and of what was
+        // projected.
         let (mut dg, mut dn) = (zeros(rows * width), zeros(rows * (width - direct)));
         let mut projected = zeros(if w.projection.is_empty() { 0 } else { rows * st });
         let steps = Steps {
@@ -115,8 +116,8 @@ struct Steps<'a, T> {
 }
 
 impl<T: Real> Steps<'_, T> {
-    /// The gradients of one step of a block of sequences. Rows of sequences that have ended stay as they are:
-    /// states pass through, gates have none.
+    /// The gradients of one step of a block of sequences. Rows of sequences that have ended stay as
+    /// they are: states pass through, gates have none.
     ///
     /// # Safety
     /// The step after is done, and nobody else uses the block's rows. Sizes are those of the layer.
@@ -157,8 +158,8 @@ impl<T: Real> Steps<'_, T> {
         }
     }
 
-    /// The gates of sequences at one time. `dh` is that of sequence `first`, with `hidden` elements for each; what
-    /// stays there goes straight to the state before.
+    /// The gates of sequences at one time. `dh` is that of sequence `first`, with `hidden` elements
+    /// for each; what stays there goes straight to the state before.
     ///
     /// # Safety
     /// As [`Steps::step`].

@@ -1,8 +1,9 @@
 //! The gates of one sequence at one time, forward and backward, for every cell.
 //!
-//! All are element-wise over rows of `hid` elements; a row of gates holds them one after the other. Elements
-//! are read into blocks of [`LANES`], calculated, and written, so that the compiler vectorises without asking
-//! which of the many rows might overlap. The bodies are functions, not closures: see [`crate::simd`].
+//! All are element-wise over rows of `hid` elements; a row of gates holds them one after the other.
+//! Elements are read into blocks of [`LANES`], calculated, and written, so that the compiler
+//! vectorises without asking which of the many rows might overlap. The bodies are functions, not
+//! closures: see [`crate::simd`].
 
 use crate::kernels::real::Real;
 
@@ -36,8 +37,8 @@ fn sigmoid<T: Real>(x: T) -> T {
     T::one() / (T::one() + (-x).quick_exp())
 }
 
-/// Runs `$lanes` with `$j` at the start of every block of `0..$hid` and `$n` its size: a constant but for the
-/// last, so that full blocks move as vectors.
+/// Runs `$lanes` with `$j` at the start of every block of `0..$hid` and `$n` its size: a constant
+/// but for the last, so that full blocks move as vectors.
 macro_rules! blocks {
     ($hid:expr, $j:ident, $n:ident => $lanes:expr) => {{
         let whole = $hid / LANES * LANES;
@@ -63,8 +64,8 @@ crate::simd! {
         unsafe { blocks!(hid, j, N => vanilla_lanes(g.add(j), h.add(j), N, tanh)) }
     }
 
-    /// LSTM: `g` holds i, f, g, o before their activations and is activated; `old` is the cell state before,
-    /// `cell` after; `h` is the hidden state.
+    /// LSTM: `g` holds i, f, g, o before their activations and is activated; `old` is the cell
+    /// state before, `cell` after; `h` is the hidden state.
     ///
     /// # Safety
     /// `g` holds `4 * hid` elements, the others `hid`; what is written overlaps nothing else.
@@ -78,8 +79,8 @@ crate::simd! {
         }
     }
 
-    /// GRU: `g` holds r, z and the input's part of n and is activated; `inner` is the recurrent part of n;
-    /// `old` is the state before, `h` after.
+    /// GRU: `g` holds r, z and the input's part of n and is activated; `inner` is the recurrent
+    /// part of n; `old` is the state before, `h` after.
     ///
     /// # Safety
     /// `g` holds `3 * hid` elements, the others `hid`; what is written overlaps nothing else.
@@ -107,7 +108,8 @@ crate::simd! {
         }
     }
 
-    /// Backward of [`vanilla`] from the activated gate `g`; `dh` becomes `dg`'s source: it is read and zeroed.
+    /// Backward of [`vanilla`] from the activated gate `g`; `dh` becomes `dg`'s source: it is read
+    /// and zeroed.
     ///
     /// # Safety
     /// As [`vanilla`].
@@ -118,8 +120,8 @@ crate::simd! {
         unsafe { blocks!(hid, j, N => vanilla_back_lanes(g.add(j), dh.add(j), dg.add(j), N, tanh)) }
     }
 
-    /// Backward of [`lstm`] from its activated gates and cell states: `dg` is written, `dc` is carried to the
-    /// time before, `dh` is read and zeroed, as all of it goes through the gates.
+    /// Backward of [`lstm`] from its activated gates and cell states: `dg` is written, `dc` is
+    /// carried to the time before, `dh` is read and zeroed, as all of it goes through the gates.
     ///
     /// # Safety
     /// As [`lstm`]; `dg` holds `4 * hid` elements.
@@ -135,8 +137,9 @@ crate::simd! {
         }
     }
 
-    /// Backward of [`gru`]: `dg` is written for the input's parts, `dn` for the recurrent part of n (r and z
-    /// have one gradient for both); what of `dh` goes straight to the state before stays in it.
+    /// Backward of [`gru`]: `dg` is written for the input's parts, `dn` for the recurrent part of n
+    /// (r and z have one gradient for both); what of `dh` goes straight to the state before stays
+    /// in it.
     ///
     /// # Safety
     /// As [`gru`]; `dg` holds `3 * hid` elements.

@@ -1,12 +1,13 @@
 //! Recurrent layers: one layer in one direction, forward and backward. The operator stacks them.
 //!
-//! Gates are laid out as in cuDNN: LSTM i, f, g, o; GRU r, z, n with `h' = (1 - z) n + z h` and
-//! `n = tanh(x W + b + r (h R + c))`. Lengths end sequences early: from its length on a sequence's state
-//! stays as it is and its output is 0.
+//! Gates are laid out as in cuDNN: LSTM i, f, g, o; GRU r, z, n with `h' = (1 - z) n + z h` and `n
+//! = tanh(x W + b + r (h R + c))`. Lengths end sequences early: from its length on a sequence's
+//! state stays as it is and its output is 0.
 //!
-//! What does not depend on the step before is one product over all steps: the input's part of the gates, and
-//! in `backward` every gradient of a weight. What is left is split by sequences, which know nothing of one
-//! another: a task carries a block of them through all steps, so that no step waits for other threads.
+//! What does not depend on the step before is one product over all steps: the input's part of the
+//! gates, and in `backward` every gradient of a weight. What is left is split by sequences, which
+//! know nothing of one another: a task carries a block of them through all steps, so that no step
+//! waits for other threads.
 
 mod backward;
 mod cells;
@@ -57,8 +58,8 @@ pub struct Layer<'a> {
     pub clip: Option<(f64, f64)>,
 }
 
-/// Weights (or their gradients) of a layer: input (gates * hidden, input), recurrent (gates * hidden, state),
-/// projection (state, hidden, or empty), and the two biases.
+/// Weights (or their gradients) of a layer: input (gates * hidden, input), recurrent (gates *
+/// hidden, state), projection (state, hidden, or empty), and the two biases.
 pub struct Weights<S> {
     pub input: S,
     pub recurrent: S,
@@ -67,7 +68,8 @@ pub struct Weights<S> {
     pub recurrent_bias: S,
 }
 
-/// The columns from `first` on of a row-major matrix: what one direction has of the outputs of both.
+/// The columns from `first` on of a row-major matrix: what one direction has of the outputs of
+/// both.
 pub struct Columns<S> {
     pub all: S,
     pub first: usize,
@@ -102,7 +104,8 @@ fn multiply<T: Real>(
     assert!(a.len() >= m * k && b.len() >= k * n && c.len() >= m * n);
     let a = Mat::rows(a.as_ptr().cast_mut(), if ta { m } else { k }).t_if(ta);
     let b = Mat::rows(b.as_ptr().cast_mut(), if tb { k } else { n }).t_if(tb);
-    // SAFETY: the slices were checked to hold the matrices; `c` is borrowed mutably, so it overlaps none.
+    // SAFETY: the slices were checked to hold the matrices; `c` is borrowed mutably, so it overlaps
+    // none.
     unsafe { gemm((m, n, k), a, b, Mat::rows(c.as_mut_ptr(), n), add, Threads::Pool) };
 }
 
@@ -126,7 +129,8 @@ impl Layer<'_> {
         self.lengths.is_none_or(|l| t < l[n])
     }
 
-    /// Elements of a row of gates, and of those whose recurrent part is added as it is: GRU's n is not.
+    /// Elements of a row of gates, and of those whose recurrent part is added as it is: GRU's n is
+    /// not.
     fn widths(&self) -> (usize, usize) {
         let width = self.cell.gates() * self.hidden;
         (width, if self.cell == Cell::Gru { 2 * self.hidden } else { width })
@@ -161,7 +165,8 @@ impl Layer<'_> {
         assert!(self.lengths.is_none_or(|l| l.len() >= self.batch));
     }
 
-    /// Runs over the sequence; `h` and `c` are the states before and, on return, after it. Outputs are written.
+    /// Runs over the sequence; `h` and `c` are the states before and, on return, after it. Outputs
+    /// are written.
     pub fn forward<T: Real>(
         &self,
         x: &[T],
@@ -249,8 +254,8 @@ impl<T> Tape<T> {
     }
 }
 
-/// The steps of a forward pass. Right factors: of the state for all gates but GRU's n, for that one, and of the
-/// hidden values for the state.
+/// The steps of a forward pass. Right factors: of the state for all gates but GRU's n, for that
+/// one, and of the hidden values for the state.
 struct Steps<'a, T> {
     layer: &'a Layer<'a>,
     gates: Panels<'a, T>,
@@ -266,14 +271,16 @@ impl<T: Real> Steps<'_, T> {
     /// One step of a block of sequences.
     ///
     /// # Safety
-    /// The step before is done, and nobody else uses the block's rows. Sizes are those of the layer.
+    /// The step before is done, and nobody else uses the block's rows. Sizes are those of the
+    /// layer.
     unsafe fn step(&self, t: usize, block: Range<usize>) {
         let (layer, tape) = (self.layer, &self.tape);
         let (b, hid, st, cells) = (layer.batch, layer.hidden, layer.state, layer.cells());
         let (width, _) = layer.widths();
         let (before, after) = layer.around(t);
         let m = block.len();
-        // SAFETY: promised by the caller: rows are below `(time + 1) * batch` or, by time, `time * batch`.
+        // SAFETY: promised by the caller: rows are below `(time + 1) * batch` or, by time, `time *
+        // batch`.
         unsafe {
             let row =
                 |part: Shared<T>, t: usize, n: usize, width: usize| part.at((t * b + n) * width);
@@ -284,7 +291,8 @@ impl<T: Real> Steps<'_, T> {
                 let inner = Mat::rows(row(tape.inner, t, block.start, hid), hid);
                 new.multiply_add(m, h, inner);
             }
-            // What the cell makes is the state itself or, in rows of `hid`, what is projected to it.
+            // What the cell makes is the state itself or, in rows of `hid`, what is projected to
+            // it.
             let made = |n: usize| match &self.projection {
                 Some(_) => row(tape.full, t, n, hid),
                 None => row(tape.states, after, n, st),

@@ -1,15 +1,16 @@
 //! The right factor of a recurrence's products, packed once for all steps.
 //!
-//! A product of few rows would otherwise spend its time on bringing the same weights into the order that the
-//! micro-kernel reads, step after step. Here columns stand in panels as wide as the micro-kernel's tiles, each
-//! of them contiguous: the crate `gemm` takes those as they are.
+//! A product of few rows would otherwise spend its time on bringing the same weights into the order
+//! that the micro-kernel reads, step after step. Here columns stand in panels as wide as the
+//! micro-kernel's tiles, each of them contiguous: the crate `gemm` takes those as they are.
 
 use crate::kernels::gemm::{Mat, Threads, gemm};
 use crate::kernels::layout::copy_matrix;
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
 
-/// Columns of a panel: a tile of the micro-kernel with AVX-512 and float32, two with AVX2 or float64.
+/// Columns of a panel: a tile of the micro-kernel with AVX-512 and float32, two with AVX2 or
+/// float64.
 const WIDTH: usize = 48;
 /// Multiplications that a task should have at least.
 const GRAIN: usize = 1 << 20;
@@ -27,8 +28,8 @@ pub struct Panels<'a, T> {
 }
 
 impl<'a, T: Real> Panels<'a, T> {
-    /// Takes the row-major `matrix (k, n)` or, with `transposed`, `(n, k)`, for products of so many left rows
-    /// in all.
+    /// Takes the row-major `matrix (k, n)` or, with `transposed`, `(n, k)`, for products of so many
+    /// left rows in all.
     pub fn new(
         (k, n): (usize, usize),
         (matrix, transposed): (&'a [T], bool),

@@ -1,5 +1,6 @@
-//! Operators on two arrays, or an array and a number. A row of the table below gives the operator on arrays
-//! of equal shape, the broadcasting one, and the ones with a number on the right and on the left.
+//! Operators on two arrays, or an array and a number. A row of the table below gives the operator
+//! on arrays of equal shape, the broadcasting one, and the ones with a number on the right and on
+//! the left.
 
 use crate::dtype::{DType, Element};
 use crate::error::Error;
@@ -35,8 +36,8 @@ pub enum Slope {
 type Loops<L> = [L; 8];
 
 pub struct Row {
-    /// Registered names: equal shapes, broadcast, number on the right, number on the left. The last is
-    /// empty if another operator serves; see [`BinaryFn::operators`].
+    /// Registered names: equal shapes, broadcast, number on the right, number on the left. The last
+    /// is empty if another operator serves; see [`BinaryFn::operators`].
     pub names: [&'static str; 4],
     pub aliases: [&'static [&'static str]; 4],
     pub formula: &'static str,
@@ -47,8 +48,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// The number beside an array, in its dtype. One that limits elements saturates: its meaning is lost
-    /// when it wraps.
+    /// The number beside an array, in its dtype. One that limits elements saturates: its meaning is
+    /// lost when it wraps.
     fn number<T: Element>(&self, x: f64) -> T {
         if matches!(self.names[0], "_maximum" | "_minimum") {
             T::saturating(x)
@@ -94,8 +95,8 @@ impl BinaryFn {
         BinaryNames { same, broadcast, right, left }
     }
 
-    /// The names under which symbols use [`BinaryFn::operators`], from which nodes get theirs: the first
-    /// aliases of arithmetic (`_Plus`), and the plain names of comparisons (`_equal`).
+    /// The names under which symbols use [`BinaryFn::operators`], from which nodes get theirs: the
+    /// first aliases of arithmetic (`_Plus`), and the plain names of comparisons (`_equal`).
     pub fn symbol_operators(self) -> BinaryNames {
         let names = self.operators();
         if self.row().slope == Slope::Zero {
@@ -114,7 +115,8 @@ impl BinaryFn {
 
 type Slopes = Option<[Loops<TernaryLoop>; 2]>;
 
-/// The loops of all dtypes; only single and double precision are compiled for every instruction set.
+/// The loops of all dtypes; only single and double precision are compiled for every instruction
+/// set.
 macro_rules! loops {
     ($simd:ident, $plain:ident, $half:expr, $f:ty) => {
         [
@@ -351,7 +353,8 @@ fn backward(row: &Row, call: &Call<'_>) {
             let operand = |i: usize| call.inputs.get(1 + i).unwrap_or(g);
             let [a, b] = [operand(0), operand(1)];
             let [sa, sb] = [a, b].map(|v| broadcast_strides(v.shape(), g.shape()));
-            // SAFETY: the strides are those of the views inside the gradient's shape, which `to` holds.
+            // SAFETY: the strides are those of the views inside the gradient's shape, which `to`
+            // holds.
             unsafe {
                 let (a, b) = ((a.ptr().cast_const(), &sa[..]), (b.ptr().cast_const(), &sb[..]));
                 broadcast_ternary(run, g.dtype().size(), g.dims(), g.ptr(), a, b, to);
@@ -424,7 +427,8 @@ fn two_arrays(row: &'static Row, back: &str) -> [OpDef; 2] {
         .elementwise()
         .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
         .gradient(match row.names[0] {
-            // Both operands have the very gradient of the sum: nothing is copied, nothing allocated.
+            // Both operands have the very gradient of the sum: nothing is copied, nothing
+            // allocated.
             "elemwise_add" => Gradient::rule_reading(&[], |_, node| Ok(vec![node.out_grads[0]; 2])),
             _ => gradient(format!("_backward_{back}")),
         })
@@ -451,7 +455,8 @@ fn two_arrays(row: &'static Row, back: &str) -> [OpDef; 2] {
     [equal, broad]
 }
 
-/// The gradient of an operator with a number, as a rule over operators that have gradients themselves.
+/// The gradient of an operator with a number, as a rule over operators that have gradients
+/// themselves.
 fn scalar_gradient(row: &'static Row, back: String, left: bool) -> Gradient {
     let times = |factor: fn(f64) -> f64| {
         Gradient::rule_reading(&[], move |b, node| {

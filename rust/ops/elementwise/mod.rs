@@ -1,5 +1,5 @@
-//! Element-wise operators, each a row of a table: one array (`unary`), two arrays of equal shape, two arrays
-//! that are broadcast, an array and a number (`binary`).
+//! Element-wise operators, each a row of a table: one array (`unary`), two arrays of equal shape,
+//! two arrays that are broadcast, an array and a number (`binary`).
 
 pub mod binary;
 pub mod sum_n;

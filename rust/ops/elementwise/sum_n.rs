@@ -1,5 +1,5 @@
-//! Operators on whole arrays that change no element but by a plain rule: sums of many arrays, copies,
-//! conversions, limits.
+//! Operators on whole arrays that change no element but by a plain rule: sums of many arrays,
+//! copies, conversions, limits.
 
 use crate::dtype::{DType, Element};
 use crate::error::Result;

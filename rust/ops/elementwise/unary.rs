@@ -89,7 +89,8 @@ const ANY: [f64; 5] = [-1.7, -0.6, 0.3, 0.9, 2.2];
 const POSITIVE: [f64; 4] = [0.2, 0.7, 1.4, 3.1];
 const INSIDE: [f64; 4] = [-0.8, -0.3, 0.2, 0.7];
 
-// In the formulas `num(c)` is a constant of the row's precision; functions come from `kernels::math`.
+// In the formulas `num(c)` is a constant of the row's precision; functions come from
+// `kernels::math`.
 table! {
     relu ["_npx_relu", "_sparse_relu"], "max(x, 0)\nThe gradient at 0 is 0, at nan nan.",
         |x| if x < num(0.) { num(0.) } else { x }, Output |y| if y > num(0.) { num(1.) } else { y }, ANY, whole |x| x.max(0);

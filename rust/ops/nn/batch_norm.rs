@@ -1,7 +1,7 @@
 //! `BatchNorm` and its old form `BatchNorm_v1`.
 //!
-//! The moving averages are updated by the backward operator, once a training step, as MXNet does on the CPU.
-//! So a forward copy that recomputation makes leaves them alone.
+//! The moving averages are updated by the backward operator, once a training step, as MXNet does on
+//! the CPU. So a forward copy that recomputation makes leaves them alone.
 
 use super::infer::{complete, expect_rank, norm_type};
 use super::widening;
@@ -99,7 +99,8 @@ pub fn operators() -> Vec<OpDef> {
             }))
             .kernel(forward_kernel())
     };
-    // Inputs: out_grad, data, gamma, mean, inverse standard deviation, moving mean, moving variance.
+    // Inputs: out_grad, data, gamma, mean, inverse standard deviation, moving mean, moving
+    // variance.
     let backward = |def: OpDef| {
         def.mutates(&[5, 6])
             .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
@@ -178,8 +179,8 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
     let [out, mean, inv_std] = call.outputs else { unreachable!("three outputs") };
     let extents = extents(&param, data);
     let eps = T::of(param.eps);
-    // SAFETY: inference gave the views these extents. The statistics overlap no input, and the output is the
-    // data or apart from all; nothing writes the moving averages now.
+    // SAFETY: inference gave the views these extents. The statistics overlap no input, and the
+    // output is the data or apart from all; nothing writes the moving averages now.
     unsafe {
         let (m, v) = (mean.as_ptr::<T>(), inv_std.as_ptr::<T>());
         if call.ctx.is_train && !param.use_global_stats {
@@ -215,8 +216,8 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
         Some(OpReq::Null) | None => std::ptr::null_mut(),
         Some(_) => call.outputs[i].as_ptr::<T>(),
     };
-    // SAFETY: gradients have the extents of their inputs; the data's may be the memory of `grad` or `data`, all
-    // others are apart. The moving averages are declared as mutated.
+    // SAFETY: gradients have the extents of their inputs; the data's may be the memory of `grad` or
+    // `data`, all others are apart. The moving averages are declared as mutated.
     unsafe {
         if batch_stats {
             let keep = T::of(param.momentum.into());

@@ -205,8 +205,8 @@ pub fn sizes(conv: &Conv) -> [(usize, usize, usize); 3] {
     ]
 }
 
-/// Calls `f` with scratch for data, weight and output in channels-first order, or with none if they have it
-/// already.
+/// Calls `f` with scratch for data, weight and output in channels-first order, or with none if they
+/// have it already.
 pub fn with_first<T: Real>(
     layout: Layout,
     conv: &Conv,
@@ -278,7 +278,8 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
             if wanted(2) {
                 sum_channels(dy, sy, out(2));
             }
-            // The scratch of an input serves for its own gradient once the input is not needed any more.
+            // The scratch of an input serves for its own gradient once the input is not needed any
+            // more.
             match room {
                 None => {
                     if wanted(0) {

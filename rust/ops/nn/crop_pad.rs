@@ -212,8 +212,8 @@ fn pad_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Resu
     complete(inputs, outputs)
 }
 
-/// For each of the last three axes (leading ones filled), the input index of every output index; `None` is
-/// the constant. And the extents of an image plane.
+/// For each of the last three axes (leading ones filled), the input index of every output index;
+/// `None` is the constant. And the extents of an image plane.
 struct PadMap {
     axes: [Vec<Option<usize>>; 3],
     input: [usize; 3],

@@ -99,7 +99,8 @@ fn forward(call: &Call<'_>) -> Result<()> {
     let (from, to) = (Shared(weight.ptr()), Shared(out.ptr()));
     parallel_for(rows.len(), (1usize << 16).div_ceil(bytes.max(1)), |range| {
         for i in range {
-            // SAFETY: row numbers are in bounds; each output row belongs to one task and overlaps no input.
+            // SAFETY: row numbers are in bounds; each output row belongs to one task and overlaps
+            // no input.
             unsafe {
                 std::ptr::copy_nonoverlapping(from.at(rows[i] * bytes), to.at(i * bytes), bytes);
             }
@@ -112,7 +113,8 @@ fn backward(call: &Call<'_>) -> Result<()> {
     let (grad, ids) = (&call.inputs[0], &call.inputs[1]);
     if call.req[0] != OpReq::Null {
         let out = &call.outputs[0];
-        // SAFETY: the output is ours to write and holds these bytes; zero bytes are zero in every dtype.
+        // SAFETY: the output is ours to write and holds these bytes; zero bytes are zero in every
+        // dtype.
         unsafe { out.ptr().write_bytes(0, out.size_bytes()) };
     }
     if call.req[1] == OpReq::Null {
@@ -125,13 +127,14 @@ fn backward(call: &Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `out = 0; out[rows[i]] += grad[i]` in order of `i`. Tasks share the columns, so that the order of
-/// additions does not depend on threads.
+/// `out = 0; out[rows[i]] += grad[i]` in order of `i`. Tasks share the columns, so that the order
+/// of additions does not depend on threads.
 fn scatter_add<T: Element>(rows: &[usize], grad: &View, out: &View, width: usize) {
     let (g, dw) = (Shared(grad.as_ptr::<T>()), Shared(out.as_ptr::<T>()));
     let height = out.dims()[0] as usize;
     parallel_for(width, 64, |columns| {
-        // SAFETY: row numbers are in bounds, columns belong to one task, the output overlaps no input.
+        // SAFETY: row numbers are in bounds, columns belong to one task, the output overlaps no
+        // input.
         unsafe {
             for r in 0..height {
                 for c in columns.clone() {

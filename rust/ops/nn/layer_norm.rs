@@ -66,7 +66,8 @@ pub fn operators() -> Vec<OpDef> {
     vec![forward, backward]
 }
 
-/// A kernel that writes its hidden outputs even where nobody asked for them, so that all need memory.
+/// A kernel that writes its hidden outputs even where nobody asked for them, so that all need
+/// memory.
 pub fn always(run: fn(&Call<'_>) -> Result<()>) -> Kernel {
     Kernel { skips_null: false, ..widening::cpu(run) }
 }
@@ -110,8 +111,8 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
     let scales = [gamma, beta].map(|v| v.as_ptr::<T>().cast_const());
     let stats = [mean, std].map(|v| v.as_ptr::<T>());
     let (x, y) = (data.as_ptr::<T>(), out.as_ptr::<T>());
-    // SAFETY: inference gave the views these extents; the output is the data or apart from all. With other
-    // axes behind the normalised one, rows are made in scratch.
+    // SAFETY: inference gave the views these extents; the output is the data or apart from all.
+    // With other axes behind the normalised one, rows are made in scratch.
     unsafe {
         if inner == 1 {
             rows.forward(x, scales, y, stats);

@@ -131,7 +131,8 @@ fn lrn_extents(call: &Call<'_>, data: &View) -> (usize, usize, usize, usize) {
     (s.product(0..1), s.product(1..2), s.product(2..s.ndim()), reach)
 }
 
-/// Calls `f(first element, positions)` on strips of neighbouring positions of each image, side by side.
+/// Calls `f(first element, positions)` on strips of neighbouring positions of each image, side by
+/// side.
 fn strips(images: usize, image: usize, positions: usize, f: impl Fn(usize, usize) + Send + Sync) {
     let per_image = positions.div_ceil(STRIP);
     parallel_for(images * per_image, 1, |range| {

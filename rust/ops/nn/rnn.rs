@@ -71,8 +71,8 @@ S. Hochreiter, J. Schmidhuber, Long Short-Term Memory, 1997. K. Cho et al., EMNL
 arXiv:1402.1128 (projection).
 "#;
 
-/// What a forward run leaves for the backward one: its random key and, if gradients were to be asked for, the run
-/// itself, a `Run` of the element type.
+/// What a forward run leaves for the backward one: its random key and, if gradients were to be
+/// asked for, the run itself, a `Run` of the element type.
 #[derive(Default)]
 struct Kept {
     key: RandomKey,
@@ -194,8 +194,8 @@ impl RnnParam {
         if layer == 0 { first } else { self.directions() * self.state() }
     }
 
-    /// Ranges of the parameter vector for every (layer, direction), and its length. Sizes that no machine holds
-    /// come out as the greatest there is.
+    /// Ranges of the parameter vector for every (layer, direction), and its length. Sizes that no
+    /// machine holds come out as the greatest there is.
     fn ranges(&self, first: usize) -> (Vec<Weights<Range<usize>>>, usize) {
         let (gates, hid, st) = (self.cell().gates() * self.hidden(), self.hidden(), self.state());
         let mut next = 0usize;
@@ -493,7 +493,8 @@ fn differentiate<T: Real>(
     [dout, dw, dh, dc]
 }
 
-/// The parts of a layer in the parameter vector; they follow one another in the order of the fields.
+/// The parts of a layer in the parameter vector; they follow one another in the order of the
+/// fields.
 fn parts_mut<'a, T>(mut all: &'a mut [T], r: &Weights<Range<usize>>) -> Weights<&'a mut [T]> {
     let mut at = 0;
     let mut take = |range: &Range<usize>| {

@@ -192,7 +192,8 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
                 for b in 0..bins {
                     let from = (i * channels + c) * bins + b;
                     if let Some(k) = at[from].to_usize().filter(|_| at[from] >= T::zero()) {
-                        // SAFETY: forward put a place inside the plane there; channels belong to one task.
+                        // SAFETY: forward put a place inside the plane there; channels belong to
+                        // one task.
                         unsafe { *dx.at((image * channels + c) * plane + k) += dy[from] };
                     }
                 }

@@ -290,8 +290,8 @@ fn run<T: Real>(call: &Call<'_>, plan: Softmax<T>, backward: bool) -> Result<()>
     let lengths = lengths.as_deref();
     let out = &call.outputs[0];
     let first = &call.inputs[0];
-    // SAFETY: all views have the shape of the data; the output is one of the inputs or apart. Where dtypes
-    // differ the calculation runs in scratch.
+    // SAFETY: all views have the shape of the data; the output is one of the inputs or apart. Where
+    // dtypes differ the calculation runs in scratch.
     unsafe {
         if backward {
             let y = call.inputs[1].as_ptr::<T>();

@@ -146,8 +146,8 @@ fn bilinear(call: &Call<'_>, data: &Shape) -> Conv {
     }
 }
 
-/// How an input's planes lie in the output: (planes of an image, first output plane, planes of an output
-/// image, height, width, factor of height, of width).
+/// How an input's planes lie in the output: (planes of an image, first output plane, planes of an
+/// output image, height, width, factor of height, of width).
 struct Part {
     channels: usize,
     first: usize,

@@ -1,5 +1,5 @@
-//! Half precision for kernels that calculate in `f32` or `f64`: inputs are widened into scratch, the kernel
-//! runs on `f32` views, outputs are narrowed.
+//! Half precision for kernels that calculate in `f32` or `f64`: inputs are widened into scratch,
+//! the kernel runs on `f32` views, outputs are narrowed.
 
 use crate::dtype::DType;
 use crate::error::Result;
@@ -11,8 +11,8 @@ use half::slice::HalfFloatSliceExt;
 
 type Run = fn(&Call<'_>) -> Result<()>;
 
-/// A CPU kernel from a body that handles float32 and float64; float16 is converted around it. The body
-/// leaves unwanted outputs alone.
+/// A CPU kernel from a body that handles float32 and float64; float16 is converted around it. The
+/// body leaves unwanted outputs alone.
 pub fn cpu(run: Run) -> Kernel {
     Kernel::cpu(move |call| widened(call, run)).skips_null()
 }
@@ -33,7 +33,8 @@ fn widened(call: &Call<'_>, run: Run) -> Result<()> {
             if !is_half(view) {
                 return view.clone();
             }
-            // SAFETY: `room` counts every half view; the input's elements are valid and not written now.
+            // SAFETY: `room` counts every half view; the input's elements are valid and not written
+            // now.
             unsafe {
                 let wide = View::new(next.cast(), view.shape().clone(), DType::F32);
                 next = next.add(view.size().next_multiple_of(16));

@@ -98,8 +98,8 @@ impl From<ConvLayout> for Layout {
 /// The greatest value of a spatial parameter; products of two fit into 64 bits.
 const MOST: i64 = i32::MAX as i64;
 
-/// A spatial tuple parameter: empty means `fill` on every axis; else it has one value an axis, at least
-/// `least`.
+/// A spatial tuple parameter: empty means `fill` on every axis; else it has one value an axis, at
+/// least `least`.
 pub fn spatial(tuple: &Tuple, name: &str, rank: usize, fill: i64, least: i64) -> Result<Tuple> {
     if tuple.is_empty() {
         return Ok(Tuple::from_elem(fill, rank));
@@ -142,7 +142,8 @@ pub unsafe fn swap_inner<T: Real>(
             for j0 in (0..b).step_by(TILE) {
                 for j in j0..(j0 + TILE).min(b) {
                     for i in i0..(i0 + TILE).min(a) {
-                        // SAFETY: both indices stay below `outer * a * b`; targets of tasks are apart.
+                        // SAFETY: both indices stay below `outer * a * b`; targets of tasks are
+                        // apart.
                         unsafe {
                             *to.at((o * b + j) * a + i) = *from.at((o * a + i) * b + j);
                         }

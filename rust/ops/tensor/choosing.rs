@@ -96,8 +96,8 @@ fn where_() -> Vec<OpDef> {
     ]
 }
 
-/// The shape that places are counted in. The first extent bounds nothing that is calculated, so it may be
-/// unknown (below 1); the others may not.
+/// The shape that places are counted in. The first extent bounds nothing that is calculated, so it
+/// may be unknown (below 1); the others may not.
 fn counted_shape(attrs: &Attrs) -> Result<&Tuple> {
     let shape = &attrs.get::<ShapeParam>().shape;
     match shape.iter().skip(1).find(|&&d| d < 1) {

@@ -17,7 +17,8 @@ pub fn all_known(inputs: &[Shape], outputs: &[Shape]) -> bool {
     inputs.iter().chain(outputs).all(Shape::is_known)
 }
 
-/// A rule `input shape -> output shape` for an operator of one output that learns nothing backwards.
+/// A rule `input shape -> output shape` for an operator of one output that learns nothing
+/// backwards.
 pub fn from_first(
     inputs: &[Shape],
     outputs: &mut [Shape],

@@ -1,4 +1,5 @@
-//! Random arrays of the rarer distributions. Every element depends on the seed, the call and its own number only.
+//! Random arrays of the rarer distributions. Every element depends on the seed, the call and its
+//! own number only.
 
 use super::common::{all_known, copy_view, elementwise, read_f64, wanted, write_f64};
 use crate::dtype::DType;

@@ -1,5 +1,5 @@
-//! Smaller operators: `hard_sigmoid`, the quadratic of the tutorials, gradient scaling, `_split_v2`,
-//! `_slice_assign_scalar`, `reshape_like`, `_contrib_arange_like`.
+//! Smaller operators: `hard_sigmoid`, the quadratic of the tutorials, gradient scaling,
+//! `_split_v2`, `_slice_assign_scalar`, `reshape_like`, `_contrib_arange_like`.
 
 use super::common::{all_known, copy_view, elementwise, from_first, wanted, write_f64, zero_view};
 use super::kernel;

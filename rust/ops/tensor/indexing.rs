@@ -388,7 +388,8 @@ fn one_hot() -> OpDef {
         }))
 }
 
-/// Calls `f(first element of the slice, number of the slice, its length)` for each column of coordinates.
+/// Calls `f(first element of the slice, number of the slice, its length)` for each column of
+/// coordinates.
 fn for_coordinates(
     whole: &Shape,
     indices: &View,

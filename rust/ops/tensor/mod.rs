@@ -1,4 +1,5 @@
-//! Operators on arrays as such: shapes, parts, reductions, creation, random numbers, optimizer updates.
+//! Operators on arrays as such: shapes, parts, reductions, creation, random numbers, optimizer
+//! updates.
 
 mod choosing;
 pub mod common;

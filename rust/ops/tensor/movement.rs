@@ -79,8 +79,8 @@ params! {
     }
 }
 
-/// How an output walks over its input: the element of the input under the output's first one, and a stride
-/// for every axis of `dims`, a finer shape of the output.
+/// How an output walks over its input: the element of the input under the output's first one, and a
+/// stride for every axis of `dims`, a finer shape of the output.
 pub struct Path {
     /// Shape of the output.
     pub out: Dims,
@@ -100,7 +100,8 @@ type PathFn = fn(&Attrs, &[Shape]) -> Result<Path>;
 /// What is known of shapes before all extents are; it adds to inputs and outputs.
 type PartFn = fn(&Attrs, &mut [Shape], &mut [Shape]) -> Result<()>;
 
-/// An operator of one data input whose output is a path over it. Inputs beside the first give shapes only.
+/// An operator of one data input whose output is a path over it. Inputs beside the first give
+/// shapes only.
 fn moving(def: OpDef, path: PathFn) -> Vec<OpDef> {
     moving_partly(def, path, |_, _, _| Ok(()))
 }
@@ -336,7 +337,8 @@ fn space_to_depth(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
     Ok(Path { out: Dims::from_slice(&[n, c * b * b, h / b, w / b]), dims, start: 0, strides })
 }
 
-/// The diagonal of the matrices in two axes (the last axis of the output); vectors become matrices elsewhere.
+/// The diagonal of the matrices in two axes (the last axis of the output); vectors become matrices
+/// elsewhere.
 fn diagonal(s: &Shape, k: i64, axis1: i64, axis2: i64) -> Result<Path> {
     let (a, b) = (s.axis(axis1)?, s.axis(axis2)?);
     if a == b {

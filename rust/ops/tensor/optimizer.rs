@@ -1,5 +1,5 @@
-//! Optimizer updates: one pass over weight, gradient and states. They are called with `out=weight` and change
-//! their states in place.
+//! Optimizer updates: one pass over weight, gradient and states. They are called with `out=weight`
+//! and change their states in place.
 
 use crate::dtype::{DType, Element};
 use crate::error::Result;
@@ -163,8 +163,8 @@ fn update<E: Stored, const S: usize>(
     let write = call.req[0] != OpReq::Null;
     parallel_for(call.inputs[0].size(), 1 << 14, |r| {
         for i in r {
-            // SAFETY: all views have as many elements; tasks have elements of their own. An output that is the
-            // weight itself is read before it is written.
+            // SAFETY: all views have as many elements; tasks have elements of their own. An output
+            // that is the weight itself is read before it is written.
             unsafe {
                 let mut s: [E::Calc; S] = std::array::from_fn(|k| wide(*states[k].at(i)));
                 let new = step(wide(*w.at(i)), wide(*g.at(i)), &mut s);
@@ -179,8 +179,8 @@ fn update<E: Stored, const S: usize>(
     });
 }
 
-/// As [`update`], calculated in `f32` on states and a copy of the weight of that type, the last input; weight
-/// and gradient themselves may have less precision.
+/// As [`update`], calculated in `f32` on states and a copy of the weight of that type, the last
+/// input; weight and gradient themselves may have less precision.
 fn update_copy<E: Stored, const S: usize>(
     call: &Call<'_>,
     step: impl Fn(f32, f32, &mut [f32; S]) -> f32 + Send + Sync,

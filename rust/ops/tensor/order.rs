@@ -1,4 +1,5 @@
-//! Ordering along an axis: `sort`, `argsort`, `topk`. Equal elements keep their order; NaN counts as the largest.
+//! Ordering along an axis: `sort`, `argsort`, `topk`. Equal elements keep their order; NaN counts
+//! as the largest.
 
 use super::common::{all_known, from_first, wanted, write_f64, zero_view};
 use super::kernel;

@@ -53,15 +53,16 @@ params! {
     }
 }
 
-/// The part of `whole` that begins at `begin` and has the extents of `part`, as a view of the whole.
+/// The part of `whole` that begins at `begin` and has the extents of `part`, as a view of the
+/// whole.
 fn region(whole: &View, part: &Shape, begin: &[i64], step: &[i64]) -> View {
     let own = whole.strides();
     let start: i64 = begin.iter().zip(own).map(|(b, s)| b * s).sum();
     // Along an axis of one element no step is taken, however long.
     let taken = |((s, k), n): ((&i64, &i64), &i64)| if *n > 1 { s * k } else { 0 };
     let strides: Dims = own.iter().zip(step).zip(part.dims()).map(taken).collect();
-    // SAFETY: begin, extents and steps lie inside of the whole, as inference has checked; an empty part is
-    // never read.
+    // SAFETY: begin, extents and steps lie inside of the whole, as inference has checked; an empty
+    // part is never read.
     unsafe {
         let size = whole.dtype().size() as i64;
         let ptr = whole.ptr().wrapping_offset((start * size) as isize);
@@ -282,7 +283,8 @@ pub fn slice_range(
     }
 }
 
-/// Begin, step and number of indices along every axis; the number is -1 where the extent is unknown.
+/// Begin, step and number of indices along every axis; the number is -1 where the extent is
+/// unknown.
 type Ranges = fn(&Attrs, &Shape) -> Result<Vec<(i64, i64, i64)>>;
 
 fn slice_axis_ranges(attrs: &Attrs, shape: &Shape) -> Result<Vec<(i64, i64, i64)>> {

@@ -130,8 +130,9 @@ fn loop_of<F: Ternary>(dtype: DType) -> TernaryLoop {
     }
 }
 
-/// The gradient of a reduction: `slope(g, x, y)` with gradient and output repeated along the reduced axes.
-/// Inputs of the backward operator: output gradient, and, unless the slope is of it alone, input and output.
+/// The gradient of a reduction: `slope(g, x, y)` with gradient and output repeated along the
+/// reduced axes. Inputs of the backward operator: output gradient, and, unless the slope is of it
+/// alone, input and output.
 fn spread<F: Ternary>(inputs: &[View], out: &View, axes: Axes<'_>, mean: bool) -> Result<()> {
     let flags = axes.flags(out.shape())?;
     let g = unreduced(&inputs[0], &flags, out.dims());
@@ -139,8 +140,8 @@ fn spread<F: Ternary>(inputs: &[View], out: &View, axes: Axes<'_>, mean: bool) -
     let y = inputs.get(2).map_or_else(|| g.clone(), |y| unreduced(y, &flags, out.dims()));
     let [sg, sy] = [&g, &y].map(|v| broadcast_strides(v.shape(), out.shape()));
     let dtype = out.dtype();
-    // SAFETY: the strides are those of the views inside the input's shape; a slope of the gradient alone
-    // ignores what it reads of the output's own (initialised, pooled) memory.
+    // SAFETY: the strides are those of the views inside the input's shape; a slope of the gradient
+    // alone ignores what it reads of the output's own (initialised, pooled) memory.
     unsafe {
         let (g, y) = ((g.ptr().cast_const(), &sg[..]), (y.ptr().cast_const(), &sy[..]));
         let run = loop_of::<F>(dtype);
@@ -281,8 +282,8 @@ fn wider(a: DType, b: DType) -> DType {
     if b.is_float() && (!a.is_float() || b.size() > a.size()) { b } else { a }
 }
 
-/// Calls `f` with a view of the dtype: `view` itself or scratch. What `view` holds is converted to that if
-/// `read`, and back after the call if not.
+/// Calls `f` with a view of the dtype: `view` itself or scratch. What `view` holds is converted to
+/// that if `read`, and back after the call if not.
 fn converted<R>(view: &View, dtype: DType, read: bool, f: impl FnOnce(&View) -> R) -> R {
     if view.dtype() == dtype {
         return f(view);
@@ -356,7 +357,8 @@ fn norms() -> [OpDef; 2] {
     ]
 }
 
-/// Rows along `axis` (all elements if `None`): number of rows, their extent, the distance of elements.
+/// Rows along `axis` (all elements if `None`): number of rows, their extent, the distance of
+/// elements.
 fn rows(shape: &Shape, axis: Option<i64>) -> Result<(usize, usize, usize)> {
     match axis {
         None => Ok((1, shape.size(), 1)),

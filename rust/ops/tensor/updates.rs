@@ -1,7 +1,9 @@
-//! Updates of weights. Each reads weight, gradient and states, changes the states in place and writes the new
-//! weight, normally to the weight itself (`out=weight`). **A new one is one row of [`updates!`] below.**
+//! Updates of weights. Each reads weight, gradient and states, changes the states in place and
+//! writes the new weight, normally to the weight itself (`out=weight`). **A new one is one row of
+//! [`updates!`] below.**
 //!
-//! The gradient is first multiplied by `rescale_grad` and clipped to `clip_gradient` where that is positive.
+//! The gradient is first multiplied by `rescale_grad` and clipped to `clip_gradient` where that is
+//! positive.
 
 use super::common::{elementwise, wanted};
 use crate::dtype::DType;
@@ -33,7 +35,8 @@ fn prepared<R: Real>(g: R, rescale: f32, clip: f32) -> R {
     }
 }
 
-/// One update of one element: from weight, gradient and states to the new weight; states change in place.
+/// One update of one element: from weight, gradient and states to the new weight; states change in
+/// place.
 trait Update<const S: usize>: Copy + Send + Sync + 'static {
     fn step<R: Real>(&self, w: R, g: R, s: &mut [R; S]) -> R;
 }
