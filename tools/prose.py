@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import argparse
 import ast
+import io
 import re
 import subprocess
 import textwrap
+import tokenize
 from pathlib import Path
 
 WIDTH = 100
@@ -76,7 +78,15 @@ def wrap_block(lines: list[tuple[str, str]]) -> list[str]:
     return [line.rstrip() for line in out]
 
 
-def fix_comments(text: str, pattern: re.Pattern[str]) -> str:
+def comment_lines(text: str) -> set[int]:
+    """Numbers of the lines of a Python text that hold a comment and nothing else."""
+    lines = text.split("\n")
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    starts = {t.start[0] for t in tokens if t.type == tokenize.COMMENT}
+    return {n for n in starts if lines[n - 1].lstrip().startswith("#")}
+
+
+def fix_comments(text: str, pattern: re.Pattern[str], only: set[int] | None = None) -> str:
     """Wraps comment blocks of whole lines that hold a line that is too long."""
     out: list[str] = []
     block: list[tuple[str, str]] = []
@@ -87,8 +97,8 @@ def fix_comments(text: str, pattern: re.Pattern[str]) -> str:
             out.extend(wrap_block(block) if too_long else [(p + t).rstrip() for p, t in block])
             block.clear()
 
-    for line in text.split("\n"):
-        match = pattern.match(line)
+    for number, line in enumerate(text.split("\n"), start=1):
+        match = pattern.match(line) if only is None or number in only else None
         if match is None or (block and match[1].rstrip() != block[0][0].rstrip()):
             end()
         if match is None:
@@ -100,8 +110,18 @@ def fix_comments(text: str, pattern: re.Pattern[str]) -> str:
     return "\n".join(out)
 
 
+def docstring_lines(text: str) -> set[int]:
+    """Numbers of the lines of docstrings, and of other texts that stand alone as statements."""
+    found: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            found.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return found
+
+
 def fix_docstrings(text: str) -> str:
     """Wraps plain paragraphs of Python docstrings that hold a line that is too long."""
+    docstrings = docstring_lines(text)
     out: list[str] = []
     run: list[str] = []
     is_inside = False
@@ -128,7 +148,12 @@ def fix_docstrings(text: str) -> str:
                 out.extend(run)
             run.clear()
 
-    for line in text.split("\n"):
+    for number, line in enumerate(text.split("\n"), start=1):
+        if number not in docstrings:
+            end()
+            is_inside = False
+            out.append(line)
+            continue
         stripped = line.strip()
         opens = not is_inside and re.match(r'r?"""', stripped) is not None
         quotes = stripped.count('"""')
@@ -163,7 +188,7 @@ def fixed(path: Path, text: str) -> str:
     """The text with its prose wrapped."""
     if path.suffix == ".rs":
         return fix_comments(text, RUST)
-    return fix_docstrings(fix_comments(text, PYTHON_COMMENT))
+    return fix_docstrings(fix_comments(text, PYTHON_COMMENT, comment_lines(text)))
 
 
 def prose_lines(path: Path, text: str) -> set[int]:
@@ -178,10 +203,8 @@ def prose_lines(path: Path, text: str) -> set[int]:
             if match and not is_code:
                 found.add(number)
         return found
-    found = {n for n, line in enumerate(lines, start=1) if line.lstrip().startswith("#")}
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            found.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    found = comment_lines(text)
+    found |= docstring_lines(text)
     return {n for n in found if not lines[n - 1].lstrip().startswith((">>>", "..."))}
 
 

@@ -117,8 +117,7 @@ from rsnet.engine import *
 class Own(BaseException):
     pass
 
-for kind in (SystemExit, KeyboardInterrupt, GeneratorExit, StopIteration, MemoryError, Own,
-RecursionError):
+for kind in (SystemExit, KeyboardInterrupt, GeneratorExit, StopIteration, MemoryError, Own, RecursionError):
     def f(rc):
         raise kind("from the callback")
     v = new_variable()
