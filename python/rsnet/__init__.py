@@ -98,6 +98,7 @@ _ON_DEMAND = {
     "error": "error",
     "metric": "metric",
     "io": "io",
+    "recordio": "recordio",
     "callback": "callback",
     "profiler": "profiler",
     "monitor": "monitor",

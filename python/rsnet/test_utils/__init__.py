@@ -50,6 +50,7 @@ from .data import (
     var_check,
     verify_generator,
 )
+from .digits import get_mnist, get_mnist_iterator, get_mnist_ubyte
 from .surroundings import (
     discard_stderr,
     environment,
@@ -57,6 +58,9 @@ from .surroundings import (
 )
 
 __all__ = [
+    "get_mnist",
+    "get_mnist_iterator",
+    "get_mnist_ubyte",
     "almost_equal",
     "almost_equal_ignore_nan",
     "assert_allclose",

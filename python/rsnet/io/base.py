@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ._mxnet_names import module_getattr
-from .ndarray import NDArray, array, concat, take
+from ..ndarray import NDArray, array, concat, take
 
 __all__ = ["DataDesc", "DataBatch", "DataIter", "NDArrayIter", "ResizeIter"]
 
@@ -412,6 +411,3 @@ class ResizeIter(DataIter):
 
     def getpad(self) -> int:
         return self._batch().pad or 0
-
-
-__getattr__ = module_getattr(__name__)

@@ -1,0 +1,29 @@
+"""Batches of data for training loops.
+
+A `DataIter` yields `DataBatch`es: `NDArrayIter` makes them from arrays in memory, `MNISTIter`,
+`CSVIter` and `LibSVMIter` from files; `ResizeIter` changes how many are an epoch, and
+`PrefetchingIter` makes them ahead of time.
+"""
+
+from .._mxnet_names import module_getattr
+from .base import DataBatch, DataDesc, DataIter, NDArrayIter, ResizeIter
+from .files import CSVIter, LibSVMIter, MNISTIter
+from .prefetching import PrefetchingIter
+
+__all__ = [
+    "DataDesc",
+    "DataBatch",
+    "DataIter",
+    "NDArrayIter",
+    "ResizeIter",
+    "PrefetchingIter",
+    "MNISTIter",
+    "CSVIter",
+    "LibSVMIter",
+]
+
+for _name in __all__:  # pickles and representations name this module
+    globals()[_name].__module__ = __name__
+del _name
+
+__getattr__ = module_getattr(__name__)

@@ -1,0 +1,158 @@
+"""`PrefetchingIter`: the next batch is made while the current one is in use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from ..ndarray import NDArray
+from .base import DataBatch, DataDesc, DataIter
+
+__all__ = ["PrefetchingIter"]
+
+
+class PrefetchingIter(DataIter):
+    """Batches of one or several iterators, each read ahead by a thread of its own.
+
+    An error in an iterator is raised by `next`, and the iterator can be read again after `reset`.
+
+    Parameters
+    ----------
+    iters : DataIter or list of DataIter
+        Several give one batch together: the data and labels of all.
+    rename_data, rename_label : list of dict of str to str, optional
+        New names of the arrays, one dict an iterator.
+
+    Raises
+    ------
+    ValueError
+        There is no iterator, or not one dict of names for each.
+
+    Examples
+    --------
+    >>> import numpy as np, rsnet as mx
+    >>> batches = mx.io.PrefetchingIter(mx.io.NDArrayIter(np.arange(8.0), batch_size=4))
+    >>> [b.data[0].asnumpy().tolist() for b in batches]
+    [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]]
+    """
+
+    def __init__(
+        self,
+        iters: Any,
+        rename_data: Sequence[dict[str, str]] | None = None,
+        rename_label: Sequence[dict[str, str]] | None = None,
+    ) -> None:
+        self.iters = list(iters) if isinstance(iters, (list, tuple)) else [iters]
+        if not self.iters:
+            raise ValueError("iters is empty, expected one iterator or more")
+        for what, names in (("rename_data", rename_data), ("rename_label", rename_label)):
+            if names is not None and len(names) != len(self.iters):
+                raise ValueError(f"{what} has {len(names)} dicts, expected {len(self.iters)}")
+        super().__init__(self.iters[0].provide_data[0].shape[0])
+        self.rename_data, self.rename_label = rename_data, rename_label
+        self.n_iter = len(self.iters)
+        self.current_batch: DataBatch | None = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._upcoming: list[Future[DataBatch | None]] = []
+
+    def _descs(self, which: str, names: Any) -> list[DataDesc]:
+        found = []
+        for i, source in enumerate(self.iters):
+            for desc in getattr(source, which):
+                name = desc.name if names is None else names[i].get(desc.name, desc.name)
+                found.append(DataDesc(name, desc.shape, desc.dtype, desc.layout))
+        return found
+
+    @property
+    def provide_data(self) -> list[DataDesc]:
+        """Names and shapes of the data arrays of a batch."""
+        return self._descs("provide_data", self.rename_data)
+
+    @property
+    def provide_label(self) -> list[DataDesc]:
+        """Names and shapes of the label arrays of a batch."""
+        return self._descs("provide_label", self.rename_label)
+
+    def _fetch(self) -> None:
+        """Starts to make the next batch. Threads are made on first use, so a fork has none."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self.n_iter, "rsnet-prefetch")
+        self._upcoming = [self._threads.submit(next, iter(i), None) for i in self.iters]
+
+    def reset(self) -> None:
+        """Begins again, with the first batch on its way."""
+        for future in self._upcoming:
+            future.exception()  # the iterator is in use until its thread is done
+        self.current_batch = None
+        for source in self.iters:
+            source.reset()
+        self._fetch()
+
+    def iter_next(self) -> bool:
+        """Moves to the batch that was made ahead; returns False at the end.
+
+        Raises
+        ------
+        ValueError
+            The iterators differ in their number of batches or in padding.
+        """
+        if not self._upcoming:
+            self._fetch()
+        batches = [future.result() for future in self._upcoming]
+        if all(batch is None for batch in batches):
+            self._upcoming = [_done(None) for _ in self.iters]
+            return False
+        parts = [b for b in batches if b is not None]
+        if len(parts) != self.n_iter:
+            raise ValueError("the iterators differ in their number of batches")
+        if len({b.pad for b in parts}) != 1:
+            raise ValueError(f"the iterators differ in padding: {[b.pad for b in parts]}")
+        self.current_batch = DataBatch(
+            [a for b in parts for a in b.data],
+            [a for b in parts for a in b.label or []],
+            parts[0].pad, parts[0].index, bucket_key=parts[0].bucket_key,
+            provide_data=self.provide_data, provide_label=self.provide_label,
+        )  # fmt: skip
+        self._fetch()
+        return True
+
+    def next(self) -> DataBatch:
+        """The next batch.
+
+        Raises
+        ------
+        StopIteration
+            At the end of the epoch.
+        """
+        if not self.iter_next():
+            raise StopIteration
+        assert self.current_batch is not None
+        return self.current_batch
+
+    def _current(self) -> DataBatch:
+        if self.current_batch is None:
+            raise ValueError("there is no current batch: call iter_next first")
+        return self.current_batch
+
+    def getdata(self) -> list[NDArray]:
+        """Data arrays of the current batch."""
+        return self._current().data
+
+    def getlabel(self) -> list[NDArray] | None:
+        """Label arrays of the current batch."""
+        return self._current().label
+
+    def getindex(self) -> Any:
+        """Indices of the current rows, if known."""
+        return self._current().index
+
+    def getpad(self) -> int:
+        """How many of the last rows are padding."""
+        return self._current().pad or 0
+
+
+def _done(value: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(value)
+    return future

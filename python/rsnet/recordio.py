@@ -1,0 +1,301 @@
+"""Record files: the container in which MXNet keeps images and other payloads.
+
+A record is the magic number 0xCED7230A, a word with flag and length, the payload, and zeros up to a
+multiple of four bytes. Where a payload holds the magic number at a multiple of four bytes, it is
+divided there: the flag says which part of a payload follows.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections import namedtuple
+from collections.abc import Iterable
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from ._mxnet_names import module_getattr
+from .base import MXNetError
+
+__all__ = ["IRHeader", "MXIndexedRecordIO", "MXRecordIO", "pack", "unpack"]
+
+MAGIC = struct.pack("<I", 0xCED7230A)
+#: A payload is shorter than this.
+MAX_LENGTH = 1 << 29
+WHOLE, FIRST, MIDDLE, LAST = 0, 1, 2, 3
+
+#: Header of a payload: how many labels there are (0: `label` is the only one), label, id, second id.
+IRHeader = namedtuple("IRHeader", ["flag", "label", "id", "id2"])
+_HEADER = struct.Struct("<IfQQ")
+
+
+def _parts(payload: bytes) -> list[bytes]:
+    """The payload, divided where it holds the magic number at a multiple of four bytes."""
+    parts, begin, at = [], 0, 0
+    while (at := payload.find(MAGIC, at)) >= 0:
+        if (at - begin) % 4 == 0 and at % 4 == 0:
+            parts.append(payload[begin:at])
+            begin = at = at + 4
+        else:
+            at += 1
+    return [*parts, payload[begin:]]
+
+
+def encode(payload: bytes) -> bytes:
+    """One record.
+
+    Examples
+    --------
+    >>> encode(b"abcd").hex()
+    '0a23d7ce0400000061626364'
+    """
+    if len(payload) >= MAX_LENGTH:
+        raise MXNetError(f"a record of {len(payload)} bytes, expected less than {MAX_LENGTH}")
+    parts = _parts(payload)
+    out = []
+    for i, part in enumerate(parts):
+        flag = WHOLE if len(parts) == 1 else FIRST if i == 0 else MIDDLE
+        flag = LAST if len(parts) > 1 and i == len(parts) - 1 else flag
+        padding = b"\0" * (-len(part) % 4)
+        out.append(MAGIC + struct.pack("<I", flag << 29 | len(part)) + part + padding)
+    return b"".join(out)
+
+
+class MXRecordIO:
+    """A record file, read or written from its beginning.
+
+    Parameters
+    ----------
+    uri : str
+        Path of the file.
+    flag : {'r', 'w'}
+
+    Raises
+    ------
+    ValueError
+        Another flag.
+    MXNetError
+        The file cannot be opened, or is damaged.
+
+    Examples
+    --------
+    >>> import os, tempfile, rsnet as mx
+    >>> path = os.path.join(tempfile.mkdtemp(), "x.rec")
+    >>> with mx.recordio.MXRecordIO(path, "w") as file:
+    ...     file.write(b"one")
+    ...     file.write(b"two")
+    >>> with mx.recordio.MXRecordIO(path, "r") as file:
+    ...     print(file.read(), file.read(), file.read())
+    b'one' b'two' None
+    """
+
+    def __init__(self, uri: str, flag: str) -> None:
+        self.uri = str(uri)
+        self.flag = flag
+        self.is_open = False
+        self._file: BinaryIO | None = None
+        self.open()
+
+    def open(self) -> None:
+        """Opens the file, at its beginning."""
+        if self.flag not in ("r", "w"):
+            raise ValueError(f"Invalid flag {self.flag!r}: expected 'r' or 'w'")
+        try:
+            self._file = open(self.uri, self.flag + "b")
+        except OSError as error:
+            raise MXNetError(f"cannot open {self.uri!r}: {error}") from error
+        self.writable = self.flag == "w"
+        self.pid = os.getpid()
+        self.is_open = True
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._file is not None:
+            self._file.close()
+        self._file, self.is_open = None, False
+
+    def reset(self) -> None:
+        """Begins again; a file that is written becomes empty."""
+        self.close()
+        self.open()
+
+    def __enter__(self) -> MXRecordIO:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_file", None) is not None:
+            self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        del state["_file"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._file = None
+        if state["is_open"]:
+            self.open()
+
+    def _handle(self, is_writing: bool) -> BinaryIO:
+        if self._file is None:
+            raise MXNetError(f"{self.uri} is closed")
+        if is_writing != self.writable:
+            raise MXNetError(f"{self.uri} was opened with flag '{self.flag}'")
+        if self.pid != os.getpid():
+            raise RuntimeError("Forbidden operation in multiple processes")
+        return self._file
+
+    def write(self, buf: bytes) -> None:
+        """Appends one record."""
+        self._handle(True).write(encode(bytes(buf)))
+
+    def read(self) -> bytes | None:
+        """The payload of the next record; None at the end.
+
+        Raises
+        ------
+        MXNetError
+            The file is damaged or cut short; the message names the offset.
+        """
+        file = self._handle(False)
+        parts: list[bytes] = []
+        while True:
+            at = file.tell()
+            head = file.read(8)
+            if not head and not parts:
+                return None
+            if len(head) < 8 or head[:4] != MAGIC:
+                raise MXNetError(f"{self.uri}: offset {at} holds {head[:4]!r}, expected a record")
+            (word,) = struct.unpack("<I", head[4:])
+            flag, length = word >> 29, word & (MAX_LENGTH - 1)
+            padded = length + -length % 4
+            data = file.read(padded)
+            if len(data) < padded:
+                raise MXNetError(
+                    f"{self.uri}: the record at offset {at} has {len(data)} bytes, expected {padded}"
+                )
+            if flag not in ((WHOLE, FIRST) if not parts else (MIDDLE, LAST)):
+                raise MXNetError(f"{self.uri}: offset {at} has the part {flag} of a record")
+            parts.append(data[:length])
+            if flag in (WHOLE, LAST):
+                return MAGIC.join(parts)
+
+    def tell(self) -> int:
+        """Offset of the next record."""
+        if self._file is None:
+            raise MXNetError(f"{self.uri} is closed")
+        return self._file.tell()
+
+
+class MXIndexedRecordIO(MXRecordIO):
+    """A record file with an index, which is a text of lines ``key TAB offset``.
+
+    Parameters
+    ----------
+    idx_path, uri : str
+        Paths of the index and of the records.
+    flag : {'r', 'w'}
+    key_type : callable
+        Makes a key of its text.
+    """
+
+    def __init__(self, idx_path: str, uri: str, flag: str, key_type: Any = int) -> None:
+        self.idx_path = str(idx_path)
+        self.idx: dict[Any, int] = {}
+        self.keys: list[Any] = []
+        self.key_type = key_type
+        super().__init__(uri, flag)
+
+    def open(self) -> None:
+        """Opens both files."""
+        super().open()
+        self.idx, self.keys = {}, []
+        if self.writable:
+            self._index: list[str] = []
+            return
+        try:
+            with open(self.idx_path, encoding="utf-8") as file:
+                for number, line in enumerate(file, start=1):
+                    key, _, offset = line.strip().partition("\t")
+                    try:
+                        self.idx[self.key_type(key)] = int(offset)
+                    except ValueError as error:
+                        raise MXNetError(f"{self.idx_path}:{number}: {error}") from error
+        except OSError as error:
+            raise MXNetError(f"cannot read {self.idx_path!r}: {error}") from error
+        self.keys = list(self.idx)
+
+    def close(self) -> None:
+        """Closes the file, and writes the index of one that was written."""
+        if self.is_open and self.writable and self.pid == os.getpid():
+            with open(self.idx_path, "w", encoding="utf-8") as file:
+                file.writelines(self._index)
+        super().close()
+
+    def seek(self, idx: Any) -> None:
+        """Moves to the record of a key.
+
+        Raises
+        ------
+        KeyError
+            The index does not have the key.
+        """
+        self._handle(False).seek(self.idx[idx])
+
+    def read_idx(self, idx: Any) -> bytes | None:
+        """The payload of the record of a key."""
+        self.seek(idx)
+        return self.read()
+
+    def write_idx(self, idx: Any, buf: bytes) -> None:
+        """Appends one record under a key."""
+        key = self.key_type(idx)
+        offset = self.tell()
+        self.write(buf)
+        self._index.append(f"{key}\t{offset}\n")
+        self.idx[key] = offset
+        self.keys.append(key)
+
+
+def pack(header: IRHeader | Iterable[Any], s: bytes) -> bytes:
+    """The payload of a record with a header: several labels are put before the data.
+
+    Examples
+    --------
+    >>> header, data = unpack(pack(IRHeader(0, [1.0, 2.0], 7, 0), b"data"))
+    >>> header.label.tolist(), header.id, data
+    ([1.0, 2.0], 7, b'data')
+    """
+    header = IRHeader(*header)
+    if isinstance(header.label, (int, float, np.number)):
+        return _HEADER.pack(0, float(header.label), header.id, header.id2) + s
+    label = np.asarray(header.label, dtype="<f4")
+    return _HEADER.pack(label.size, 0.0, header.id, header.id2) + label.tobytes() + s
+
+
+def unpack(s: bytes) -> tuple[IRHeader, bytes]:
+    """Header and data of a payload that `pack` made.
+
+    Raises
+    ------
+    MXNetError
+        The payload is too short.
+    """
+    if len(s) < _HEADER.size:
+        raise MXNetError(f"a payload of {len(s)} bytes, expected at least {_HEADER.size}")
+    header = IRHeader(*_HEADER.unpack(s[: _HEADER.size]))
+    s = s[_HEADER.size :]
+    if header.flag > 0:
+        if len(s) < 4 * header.flag:
+            raise MXNetError(f"a payload of {len(s)} bytes, expected {header.flag} labels")
+        label = np.frombuffer(s[: 4 * header.flag], "<f4").astype("float32")
+        header, s = header._replace(label=label), s[4 * header.flag :]
+    return header, s
+
+
+__getattr__ = module_getattr(__name__)
