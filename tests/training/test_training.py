@@ -387,3 +387,44 @@ def test_iterator_descriptions():
     assert [tuple(d) for d in it.provide_label] == [("softmax_label", (2,))]
     with pytest.raises(ValueError, match="number of rows"):
         mx.io.NDArrayIter(np.zeros((3, 2)), np.zeros(4))
+
+
+# Weights after eight steps of MXNet 1.9.1 with gradients that grow, two parameters, wd = 0.01.
+LARGE_BATCH = [
+    ("lamb", {}, [0.9829477, -1.9827747, 2.982602], [0.49682915, 0.25314662]),
+    ("lamb", {"lower_bound": 0.1, "upper_bound": 2.0, "bias_correction": False},
+     [0.99078155, -1.9907627, 2.9907436], [0.4968387, 0.25315627]),
+    ("lars", {"momentum": 0.9}, [0.9998011, -1.9996022, 2.9990218], [0.49984765, 0.25004992]),
+    ("lars", {}, [0.99994487, -1.9998897, 2.9997275], [0.49995756, 0.25001395]),
+    ("lbsgd", {}, [0.9632085, -1.926417, 2.8176422], [0.3916253, 0.28579164]),
+    ("lbsgd", {"momentum": 0.9, "batch_scale": 3, "updates_per_epoch": 2, "warmup_epochs": 2},
+     [0.9747266, -1.9494532, 2.8751829], [0.42611703, 0.27430478]),
+    ("lbsgd", {"batch_scale": 4, "warmup_strategy": "power2", "updates_per_epoch": 3},
+     [0.9846139, -1.9692278, 2.9236827], [0.45460838, 0.2650028]),
+    ("lbsgd", {"batch_scale": 4, "warmup_strategy": "sqrt", "updates_per_epoch": 3},
+     [0.9723143, -1.9446286, 2.8627195], [0.41837785, 0.27696824]),
+    ("lbsgd", {"batch_scale": 2, "warmup_strategy": "lars"},
+     [0.97306675, -1.9461335, 2.8669603], [0.47894767, 0.25692502]),
+    ("ccsgd", {"momentum": 0.9}, [0.89584374, -1.7916875, 2.4849641], [0.19471267, 0.35056558]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "options", "first", "second"), LARGE_BATCH)
+def test_optimizers_of_large_batches_step_as_mxnet(name, options, first, second):
+    update = mx.optimizer.get_updater(mx.optimizer.create(name, wd=0.01, **options))
+    w, b = mx.nd.array([1, -2, 3]), mx.nd.array([0.5, 0.25])
+    for t in range(1, 9):
+        update(0, mx.nd.array([0.1, -0.2, 0.5]) * t, w)
+        update(1, mx.nd.array([0.3, -0.1]) * t, b)
+    np.testing.assert_allclose(w.asnumpy(), first, rtol=2e-6)
+    np.testing.assert_allclose(b.asnumpy(), second, rtol=2e-6)
+
+
+def test_langevin_dynamics_sample_around_the_minimum():
+    """For the energy w²/2 samples are distributed as N(0, 1)."""
+    update = mx.optimizer.get_updater(mx.optimizer.SGLD(learning_rate=0.1))
+    w = mx.nd.zeros((4000,))
+    for _ in range(100):
+        update(0, w, w)
+    values = w.asnumpy()
+    assert abs(values.mean()) < 0.1 and abs(values.std() - 1) < 0.1

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from .._mxnet_names import module_getattr
 from .base import Optimizer, Updater, create, get_updater, register
+from .large_batch import LAMB, LARS, LBSGD
 from .rules import (
     DCASGD,
     FTML,
     NAG,
     SGD,
+    SGLD,
     AdaDelta,
     AdaGrad,
     Adam,
@@ -25,6 +27,7 @@ from .rules import (
     RMSProp,
     Signum,
     Test,
+    ccSGD,
 )
 
 __all__ = [
@@ -41,6 +44,11 @@ __all__ = [
     "Signum",
     "FTML",
     "DCASGD",
+    "LAMB",
+    "LARS",
+    "LBSGD",
+    "SGLD",
+    "ccSGD",
     "Test",
     "Updater",
     "get_updater",

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import ndarray as nd
 from ..ndarray import NDArray
-from .base import _REGISTRY, Optimizer, register, zeros_like
+from .base import Optimizer, register, zeros_like
 
 
 class _Momentum(Optimizer):
@@ -61,7 +61,26 @@ class SGD(_Momentum):
             nd.mp_sgd_mom_update(weight, grad, mom, master, out=weight, momentum=momentum, **common)
 
 
-_REGISTRY["ccsgd"] = SGD
+@register
+class ccSGD(SGD):  # noqa: N801
+    """`SGD` under its name of the first versions."""
+
+
+@register
+class SGLD(Optimizer):
+    """Stochastic gradient Langevin dynamics (Welling & Teh, 2011): samples of a posterior.
+
+    w ← w - lr/2·(clip(g) + wd·w) + N(0, lr).
+    """
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        common = self._common(index)
+        lr = common["lr"]
+        noise = nd.random.normal(
+            0, math.sqrt(lr), weight.shape, dtype=weight.dtype, ctx=weight.context
+        )
+        step = self._scaled(grad) + weight * common["wd"]
+        weight[:] = weight - step * (lr / 2) + noise
 
 
 @register

@@ -1,0 +1,224 @@
+"""Optimizers for large batches: rates that follow the norms of weights and gradients."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .. import ndarray as nd
+from ..ndarray import NDArray
+from .base import Optimizer, register, zeros_like
+from .rules import SGD
+
+__all__ = ["LAMB", "LARS", "LBSGD"]
+
+
+def _trust_ratio(above: NDArray, below: NDArray) -> NDArray:
+    """above / below, and 1 where either is 0."""
+    both = (above > 0) * (below > 0)
+    return nd.where(both, above / (below + (1 - both)), nd.ones_like(above))
+
+
+@register
+class LAMB(Optimizer):
+    """Layer-wise adaptive moments (You et al., arXiv:1904.00962).
+
+    m, v ← moving averages of g and g²; u = m̂ / (√v̂ + ε) + wd·w; w ← w - lr·(‖w‖ / ‖u‖)·u, where
+    ‖w‖ is kept within the bounds and the ratio is 1 if a norm is 0.
+
+    Parameters
+    ----------
+    learning_rate, beta1, beta2, epsilon : float
+    lower_bound, upper_bound : float, optional
+        Bounds on ‖w‖.
+    bias_correction : bool
+        Divide the averages by 1 - βᵗ?
+    """
+
+    zero_states = 2
+
+    def __init__(
+        self,
+        learning_rate: float = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-6,
+        lower_bound: float | None = None,
+        upper_bound: float | None = None,
+        bias_correction: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(learning_rate=learning_rate, **kwargs)
+        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
+        self.lower_bound, self.upper_bound = lower_bound, upper_bound
+        self.bias_correction = bias_correction
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        common = self._common(index)
+        t = self._index_update_count[index]
+        g = self._scaled(grad)
+        mean, variance = state
+        mean[:] = mean * self.beta1 + g * (1 - self.beta1)
+        variance[:] = variance * self.beta2 + nd.square(g) * (1 - self.beta2)
+        m, v = mean, variance
+        if self.bias_correction:
+            m, v = m / (1 - self.beta1**t), v / (1 - self.beta2**t)
+        step = m / (nd.sqrt(v) + self.epsilon) + weight * common["wd"]
+        size = nd.norm(weight)
+        if self.lower_bound is not None:
+            size = nd.maximum(size, self.lower_bound)
+        if self.upper_bound is not None:
+            size = nd.minimum(size, self.upper_bound)
+        ratio = _trust_ratio(size, nd.norm(step))
+        weight[:] = weight - nd.broadcast_mul(step.reshape((-1,)), ratio * common["lr"]).reshape(
+            weight.shape
+        )
+
+
+@register
+class LARS(Optimizer):
+    """Layer-wise adaptive rates (You et al., arXiv:1708.03888).
+
+    lr ← lr·eta·‖w‖ / (‖g‖ + wd·‖w‖ + eps) where both norms are greater than 0, then as SGD with
+    momentum. Parameters whose names end in gamma, beta or bias keep their rate; weight decay
+    applies to names that end in `_weight`.
+
+    Parameters
+    ----------
+    momentum, eta, eps : float
+    momentum_correction : bool
+        Scale the momentum where the rate of the schedule has changed?
+    """
+
+    def __init__(
+        self,
+        momentum: float = 0.0,
+        lazy_update: bool = True,
+        eta: float = 0.001,
+        eps: float = 0.0,
+        momentum_correction: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.momentum, self.lazy_update = momentum, lazy_update
+        self.eta, self.eps = eta, eps
+        self.momentum_correction = momentum_correction
+        self._last_lr: float | None = None
+        self._current_lr: float | None = None
+
+    def set_wd_mult(self, args_wd_mult: dict[Any, float]) -> None:
+        """Sets multipliers of the weight decay: 0 for all names but those that end in `_weight`."""
+        super().set_wd_mult(args_wd_mult)
+        for name in self.idx2name.values():
+            if not name.endswith("_weight") and name not in args_wd_mult:
+                self.wd_mult[name] = 0.0
+
+    def create_state(self, index: int, weight: NDArray) -> Any:
+        """The momentum, if there is any."""
+        return zeros_like(weight) if self.momentum else None
+
+    def _rate(self, index: int, weight: NDArray, g: NDArray, lr: float, wd: float) -> NDArray:
+        """The rate of one parameter, as an array of one element."""
+        name = self.idx2name.get(index, str(index))
+        if name.endswith(("gamma", "beta", "bias")):
+            return nd.full((1,), lr)
+        w_norm, g_norm = nd.norm(weight), nd.norm(g)
+        both = (w_norm > 0) * (g_norm > 0)
+        below = g_norm + w_norm * wd + self.eps
+        ratio = self.eta * w_norm / (below + (1 - both))
+        return nd.where(both, ratio, nd.ones_like(ratio)) * lr
+
+    def _correction(self, lr: float) -> float:
+        """By how much the momentum is scaled after a change of the rate."""
+        if lr != self._current_lr:
+            self._last_lr, self._current_lr = self._current_lr, lr
+        if not self.momentum_correction or not self._last_lr:
+            return 1.0
+        return lr / self._last_lr
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        common = self._common(index)
+        lr, wd = common["lr"], common["wd"]
+        scaled = grad * self.rescale_grad
+        rate = self._rate(index, weight, scaled, lr, wd)
+        flat = (self._clipped(scaled) + weight * wd).reshape((-1,))
+        step = nd.broadcast_mul(flat, rate.reshape((1,))).reshape(weight.shape)
+        if state is None:
+            weight[:] = weight - step
+        else:
+            state[:] = state * (self.momentum * self._correction(self.learning_rate)) - step
+            weight[:] = weight + state
+
+
+@register
+class LBSGD(SGD):
+    """SGD for large batches: gradients of several batches are added, and the rate warms up.
+
+    Parameters
+    ----------
+    momentum : float
+    multi_precision : bool
+    warmup_strategy : {'linear', 'power2', 'sqrt', 'lars'}
+        How the rate grows to `batch_scale` times itself; 'lars' follows the norms instead.
+    warmup_epochs, updates_per_epoch : int
+        Length of the warm-up.
+    batch_scale : int
+        Batches whose gradients are added before a step.
+    """
+
+    def __init__(
+        self,
+        momentum: float = 0.0,
+        multi_precision: bool = False,
+        warmup_strategy: str = "linear",
+        warmup_epochs: int = 5,
+        batch_scale: float = 1,
+        updates_per_epoch: int = 32,
+        begin_epoch: int = 0,
+        num_epochs: int = 60,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(momentum=momentum, multi_precision=multi_precision, **kwargs)
+        self.warmup_strategy = warmup_strategy
+        self.warmup_epochs, self.updates_per_epoch = warmup_epochs, updates_per_epoch
+        self.batch_scale, self.begin_epoch, self.num_epochs = batch_scale, begin_epoch, num_epochs
+        self.init_updates = begin_epoch * updates_per_epoch
+        self.lbmult = 1.0
+        self._added: dict[int, tuple[int, NDArray]] = {}
+
+    def _multiplier_at(self, update: int) -> float:
+        """The factor on the rate at this number of updates."""
+        length, most = self.warmup_epochs * self.updates_per_epoch, float(self.batch_scale)
+        if update >= length:
+            return most
+        if length <= 1:
+            return 1.0
+        share = {
+            "linear": lambda: update / length,
+            "power2": lambda: (update / length) ** 2,
+            "sqrt": lambda: math.sqrt(update / length),
+        }.get(self.warmup_strategy)
+        return 1.0 if share is None else 1.0 + (most - 1.0) * share()
+
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+        count, total = self._added.get(index, (0, None))
+        total = grad.copy() if total is None else total + grad
+        count += 1
+        self._added[index] = (count, total)
+        if count % max(1, int(self.batch_scale)):
+            self._update_count(index)
+            return
+        del self._added[index]
+        mean = total / count
+        if self.warmup_strategy == "lars":
+            w2, g2 = (float(nd.square(a).sum().asscalar()) for a in (weight, mean))
+            ratio = math.sqrt(w2 / (g2 + self._get_wd(index) * w2 + 1e-18))
+            self.lbmult = min(max(ratio, 0.01), 100.0)
+        else:
+            own = self._index_update_count.get(index, self.begin_num_update) + 1
+            update = max(own, self.num_update)  # the number that this update gets
+            self.lbmult = self._multiplier_at(update + self.init_updates)
+        super().update(index, weight, mean, state)
+
+    def _get_lr(self, index: int) -> float:
+        return super()._get_lr(index) * self.lbmult
