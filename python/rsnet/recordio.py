@@ -25,7 +25,7 @@ MAGIC = struct.pack("<I", 0xCED7230A)
 MAX_LENGTH = 1 << 29
 WHOLE, FIRST, MIDDLE, LAST = 0, 1, 2, 3
 
-#: Header of a payload: how many labels there are (0: `label` is the only one), label, id, second id.
+#: Header of a payload: number of labels (0: `label` is the only one), label, id, second id.
 IRHeader = namedtuple("IRHeader", ["flag", "label", "id", "id2"])
 _HEADER = struct.Struct("<IfQQ")
 

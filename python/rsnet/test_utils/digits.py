@@ -104,7 +104,7 @@ def _write_idx(path: Path, data: np.ndarray) -> None:
 
 
 def get_mnist_ubyte(path: str = "data") -> None:
-    """Makes sure that the folder `path` has MNIST's four idx files, from where `get_mnist` reads."""
+    """Writes MNIST's four idx files into the folder `path`, unless they are there."""
     folder = Path(path)
     if all((folder / name).exists() for name in FILES):
         return
