@@ -123,7 +123,6 @@ class BaseModule:
         self.params_initialized = False
         self.optimizer_initialized = False
         self._symbol: Any = None
-        self._total_exec_bytes = 0
 
     def _require(self, what: str, *states: str) -> None:
         """Raises where a step that `what` needs was not taken."""
@@ -180,11 +179,7 @@ class BaseModule:
         refuse_sparse(sparse_row_id_fn)
         if reset:
             eval_data.reset()
-        metric = (
-            _metric.create(eval_metric)
-            if not isinstance(eval_metric, _metric.EvalMetric)
-            else eval_metric
-        )
+        metric = _metric.create(eval_metric)
         metric.reset()
         count = 0
         for nbatch, batch in enumerate(eval_data):
