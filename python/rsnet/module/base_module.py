@@ -56,7 +56,7 @@ def check_input_names(symbol: Any, names: Sequence[str], kind: str, throw: bool)
         )
         if throw:
             raise ValueError(message)
-        warnings.warn(message, stacklevel=4)
+        warnings.warn(message, stacklevel=3)
 
 
 def as_descs(shapes: Any) -> list[DataDesc]:
