@@ -325,9 +325,16 @@ class BaseModule:
         ------
         AssertionError
             `num_epoch` is missing.
+        TypeError
+            `train_data` is no iterator over batches.
         """
         if num_epoch is None:
             raise AssertionError("please specify number of epochs")
+        if not hasattr(train_data, "provide_data"):
+            raise TypeError(
+                f"train_data is a {type(train_data).__name__}, expected a DataIter "
+                "(NDArrayIter makes one of arrays)"
+            )
         refuse_sparse(sparse_row_id_fn)
         self.bind(
             data_shapes=train_data.provide_data, label_shapes=train_data.provide_label,

@@ -297,7 +297,7 @@ class Module(BaseModule):
         Parameters
         ----------
         initializer : Initializer or None
-            For what `arg_params` and `aux_params` do not give.
+            For what `arg_params` and `aux_params` do not give; with None that keeps its values.
         arg_params, aux_params : dict of str to NDArray, optional
         allow_missing : bool
             May a given dict lack names? They are then initialised by `initializer`.
@@ -309,7 +309,7 @@ class Module(BaseModule):
         Raises
         ------
         RuntimeError
-            A given dict lacks a name, or there is no initializer for it.
+            A given dict lacks a name, unless `allow_missing`.
         ValueError
             A given dict has a name too many, or an array of another shape.
         """
