@@ -116,3 +116,54 @@ def test_wrong_calls_are_refused(call, error, says):
         call(store)
     store.push("w", nd.ones((2, 3)))
     assert stored(store, "w")[0, 0] == 1
+
+
+def test_a_module_needs_only_the_interface_of_a_store(tmp_path):
+    class Summing(kv.KVStoreBase):
+        def __init__(self):
+            self.calls = []
+
+        def broadcast(self, key, value, out, priority=0):
+            self.calls.append(("broadcast", key))
+            for array in out:
+                value.copyto(array)
+
+        def pushpull(self, key, value, out=None, priority=0):
+            self.calls.append(("pushpull", key))
+            total = nd.add_n(*value)
+            for array in out:
+                total.copyto(array)
+
+        @staticmethod
+        def is_capable(capability):
+            return False
+
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, no_bias=True, name="fc")
+    module = mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"))
+    module.bind([("data", (4, 3))], [("softmax_label", (4,))])
+    module.init_params(mx.init.One())
+    store = Summing()
+    module.init_optimizer(store, optimizer_params={"learning_rate": 0.5, "momentum": 0.9})
+    module.forward_backward(mx.io.DataBatch([nd.ones((4, 3))], [nd.zeros((4,))]))
+    module.update()
+    assert store.calls == [("broadcast", "fc_weight"), ("pushpull", "fc_weight")]
+    assert (module.get_params()[0]["fc_weight"].asnumpy()[0] > 1).all()
+    file = str(tmp_path / "states")
+    module.save_optimizer_states(file)
+    module.load_optimizer_states(file)
+
+
+def test_a_store_that_updates_keeps_the_states(tmp_path):
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, no_bias=True, name="fc")
+    module = mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"))
+    module.bind([("data", (4, 3))], [("softmax_label", (4,))])
+    module.init_params(mx.init.One())
+    store, file = kv.create("local"), str(tmp_path / "states")
+    module.init_optimizer(store, optimizer_params={"learning_rate": 0.5, "momentum": 0.9})
+    module.forward_backward(mx.io.DataBatch([nd.ones((4, 3))], [nd.zeros((4,))]))
+    module.update()
+    module.save_optimizer_states(file)
+    with open(file, "rb") as saved, open(tmp_path / "direct", "w+b") as direct:
+        store.save_optimizer_states(direct.name)
+        assert saved.read() == direct.read()
+    module.load_optimizer_states(file)

@@ -422,3 +422,22 @@ def test_a_wrong_batch_is_named():
 def test_a_label_that_the_symbol_lacks_is_a_warning():
     with pytest.warns(UserWarning, match="'other' is not found"):
         mx.mod.Module(mlp(), label_names=["other"])
+
+
+@pytest.mark.parametrize("form", ["module", "buckets"])
+def test_a_warning_of_unknown_labels_names_the_line_that_creates_the_module(form):
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2)
+    with pytest.warns(UserWarning, match="label_names") as seen:
+        if form == "module":
+            mx.mod.Module(net, label_names=["other"])
+        else:
+            mx.mod.BucketingModule(lambda key: (net, ["data"], ["other"]), default_bucket_key=1)
+    assert {warning.filename for warning in seen} == {__file__}
+
+
+def test_fit_names_the_argument_that_is_no_iterator_or_metric():
+    module = mx.mod.Module(mx.sym.SoftmaxOutput(mx.sym.Variable("data"), name="softmax"))
+    with pytest.raises(TypeError, match="train_data is a ndarray, expected a DataIter"):
+        module.fit(np.zeros((4, 2)), num_epoch=1)
+    with pytest.raises(TypeError, match="metric is None, expected an EvalMetric"):
+        mx.metric.create(None)

@@ -35,8 +35,10 @@ def create(metric: Any, *args: Any, **kwargs: Any) -> EvalMetric:
 
     Raises
     ------
+    TypeError
+        It is none of these.
     ValueError
-        If no metric has that name.
+        No metric has that name.
     """
     if isinstance(metric, EvalMetric):
         return metric
@@ -47,6 +49,10 @@ def create(metric: Any, *args: Any, **kwargs: Any) -> EvalMetric:
         return composite
     if callable(metric):
         return CustomMetric(metric, *args, **kwargs)
+    if not isinstance(metric, str):
+        raise TypeError(
+            f"metric is {metric!r}, expected an EvalMetric, a name, a function or a list of these"
+        )
     if metric.lower() not in _REGISTRY:
         raise ValueError(
             f"{metric} is not registered. Please register with metric.register first; known are "

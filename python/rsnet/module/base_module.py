@@ -56,7 +56,7 @@ def check_input_names(symbol: Any, names: Sequence[str], kind: str, throw: bool)
         )
         if throw:
             raise ValueError(message)
-        warnings.warn(message, stacklevel=4)
+        warnings.warn(message, stacklevel=3)
 
 
 def as_descs(shapes: Any) -> list[DataDesc]:
@@ -123,7 +123,6 @@ class BaseModule:
         self.params_initialized = False
         self.optimizer_initialized = False
         self._symbol: Any = None
-        self._total_exec_bytes = 0
 
     def _require(self, what: str, *states: str) -> None:
         """Raises where a step that `what` needs was not taken."""
@@ -180,11 +179,7 @@ class BaseModule:
         refuse_sparse(sparse_row_id_fn)
         if reset:
             eval_data.reset()
-        metric = (
-            _metric.create(eval_metric)
-            if not isinstance(eval_metric, _metric.EvalMetric)
-            else eval_metric
-        )
+        metric = _metric.create(eval_metric)
         metric.reset()
         count = 0
         for nbatch, batch in enumerate(eval_data):
@@ -330,9 +325,16 @@ class BaseModule:
         ------
         AssertionError
             `num_epoch` is missing.
+        TypeError
+            `train_data` is no iterator over batches.
         """
         if num_epoch is None:
             raise AssertionError("please specify number of epochs")
+        if not hasattr(train_data, "provide_data"):
+            raise TypeError(
+                f"train_data is a {type(train_data).__name__}, expected a DataIter "
+                "(NDArrayIter makes one of arrays)"
+            )
         refuse_sparse(sparse_row_id_fn)
         self.bind(
             data_shapes=train_data.provide_data, label_shapes=train_data.provide_label,

@@ -82,6 +82,7 @@ class BucketingModule(BaseModule):
         self._curr_bucket_key: Any = None
         self._grad_req: Any = "write"
         self._monitor: Any = None
+        self._loaded: tuple[dict[str, NDArray], dict[str, NDArray]] = ({}, {})
 
     def _call_sym_gen(self, key: Any) -> Any:
         with NameManager():  # equal names in every bucket, whatever was composed before
@@ -176,8 +177,6 @@ class BucketingModule(BaseModule):
             self.set_params(*params)
         elif self.params_initialized:  # loaded before binding
             self.set_params(*self._loaded)
-
-    _loaded: tuple[dict[str, NDArray], dict[str, NDArray]] = ({}, {})
 
     def switch_bucket(self, bucket_key: Any, data_shapes: Any, label_shapes: Any = None) -> None:
         """Makes a bucket the current one; binds it first if it is new."""

@@ -1,8 +1,7 @@
-"""Data parallelism: one executor a device, each with its slice of every batch."""
+"""Data parallelism: one executor per device, each with its slice of every batch."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,6 +43,11 @@ def split_batch(batch_size: int, work_load_list: Sequence[float]) -> list[slice]
     return slices
 
 
+def batch_axis(desc: Any) -> int:
+    """The axis of the batch's rows, by the layout of a description; -1 if there is none."""
+    return DataDesc.get_batch_axis(getattr(desc, "layout", None))
+
+
 def batch_size_of(descs: Sequence[DataDesc]) -> int:
     """The number of rows that all of `descs` have.
 
@@ -54,7 +58,7 @@ def batch_size_of(descs: Sequence[DataDesc]) -> int:
     """
     sizes = {}
     for desc in descs:
-        axis = DataDesc.get_batch_axis(getattr(desc, "layout", None))
+        axis = batch_axis(desc)
         if axis >= 0:
             sizes[desc.name] = desc.shape[axis]
     if len(set(sizes.values())) > 1:
@@ -103,7 +107,6 @@ class DataParallelExecutorGroup:
         for_training: bool,
         inputs_need_grad: bool,
         shared_group: DataParallelExecutorGroup | None = None,
-        logger: Any = logging,
         fixed_param_names: Sequence[str] | None = None,
         grad_req: Any = "write",
         state_names: Sequence[str] | None = None,
@@ -117,7 +120,6 @@ class DataParallelExecutorGroup:
         self.state_names = list(state_names or [])
         self.for_training = for_training
         self.inputs_need_grad = inputs_need_grad
-        self.logger = logger
         self.arg_names = symbol.list_arguments()
         self.aux_names = symbol.list_auxiliary_states()
         self.output_names = symbol.list_outputs()
@@ -179,7 +181,7 @@ class DataParallelExecutorGroup:
             *self.data_shapes,
             *(d for d in self.label_shapes or [] if d.name in self.arg_names),
         ]
-        shapes = {d.name: self._rows_of(d, i) for d in known}
+        shapes = {d.name: self._shape_on(d, i) for d in known}
         types = {d.name: d.dtype for d in known if isinstance(d, DataDesc)}
         for name in self.arg_names if shared is not None else ():
             if name in self.param_names and name in shared.arg_dict:
@@ -195,9 +197,9 @@ class DataParallelExecutorGroup:
             **shapes,
         )
 
-    def _rows_of(self, desc: DataDesc, i: int) -> tuple[int, ...]:
-        """The shape of one array on device `i`."""
-        axis = DataDesc.get_batch_axis(getattr(desc, "layout", None))
+    def _shape_on(self, desc: DataDesc, i: int) -> tuple[int, ...]:
+        """The shape of one input on device `i`."""
+        axis = batch_axis(desc)
         shape = list(desc.shape)
         if axis >= 0 and shape:
             shape[axis] = self.slices[i].stop - self.slices[i].start
@@ -283,16 +285,16 @@ class DataParallelExecutorGroup:
         for desc, array in zip(descs, [*batch.data, *labels], strict=False):
             if desc.name not in self.arg_names:
                 continue
-            axis = DataDesc.get_batch_axis(getattr(desc, "layout", None))
-            for i, rows in enumerate(self.slices):
-                whole = len(self.slices) == 1 or axis < 0
-                part = (
-                    array
-                    if whole
-                    else nd.slice_axis(array, axis=axis, begin=rows.start, end=rows.stop)
-                )
-                found[i][desc.name] = part
+            for i, inputs in enumerate(found):
+                inputs[desc.name] = self._rows(array, batch_axis(desc), i)
         return found
+
+    def _rows(self, array: NDArray, axis: int, i: int) -> NDArray:
+        """The rows of device `i`: all of them if the array has no axis of the batch."""
+        if len(self.slices) == 1 or axis < 0:
+            return array
+        rows = self.slices[i]
+        return nd.slice_axis(array, axis=axis, begin=rows.start, end=rows.stop)
 
     def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
         """Runs every executor on its rows of the batch."""
@@ -326,17 +328,11 @@ class DataParallelExecutorGroup:
             raise AssertionError("re-bind with for_training=True to run backward")
         grads = [out_grads] if isinstance(out_grads, NDArray) else list(out_grads or [])
         for i, exe in enumerate(self.execs):
-            rows = self.slices[i]
-            mine = []
-            for grad, axis in zip(grads, self._layout_axes, strict=False):
-                whole = len(self.execs) == 1 or axis < 0
-                part = (
-                    grad
-                    if whole
-                    else nd.slice_axis(grad, axis=axis, begin=rows.start, end=rows.stop)
-                )
-                mine.append(part.as_in_context(self.contexts[i]))
-            exe.backward(mine or None)
+            parts = [
+                self._rows(grad, axis, i).as_in_context(self.contexts[i])
+                for grad, axis in zip(grads, self._layout_axes, strict=False)
+            ]
+            exe.backward(parts or None)
 
     # ---- results -------------------------------------------------------------------------------
 
@@ -367,7 +363,7 @@ class DataParallelExecutorGroup:
             raise AssertionError("bind with inputs_need_grad=True to get gradients of the data")
         if not merge_multi_context:
             return self.input_grad_arrays
-        axes = [DataDesc.get_batch_axis(getattr(d, "layout", None)) for d in self.data_shapes]
+        axes = [batch_axis(d) for d in self.data_shapes]
         return [concatenated(p, a) for p, a in zip(self.input_grad_arrays, axes, strict=True)]
 
     def get_states(self, merge_multi_context: bool = True) -> list[Any]:
@@ -394,23 +390,15 @@ class DataParallelExecutorGroup:
         for i, exe in enumerate(self.execs):
             if pre_sliced:
                 mine = labels[i]
-            elif len(self.execs) == 1:
-                mine = labels
             else:
-                mine = [self._rows_of_label(label, j, i) for j, label in enumerate(labels)]
+                axes = [batch_axis(d) for d in self.label_shapes or []]
+                axes += [0] * (len(labels) - len(axes))
+                mine = [self._rows(x, a, i) for x, a in zip(labels, axes, strict=False)]
             names = self.label_names or [f"label{j}" for j in range(len(mine))]
             eval_metric.update_dict(
                 dict(zip(names, mine, strict=False)),
                 dict(zip(self.output_names, exe.outputs, strict=True)),
             )
-
-    def _rows_of_label(self, label: NDArray, j: int, i: int) -> NDArray:
-        descs = self.label_shapes or []
-        axis = DataDesc.get_batch_axis(getattr(descs[j], "layout", None)) if j < len(descs) else 0
-        rows = self.slices[i]
-        return (
-            label if axis < 0 else nd.slice_axis(label, axis=axis, begin=rows.start, end=rows.stop)
-        )
 
     def install_monitor(self, mon: Any) -> None:
         """Lets a monitor watch every executor."""

@@ -114,13 +114,13 @@ class FeedForward:
         last = "roll_over" if is_train else "pad"
         return NDArrayIter(x, labels, size, shuffle=is_train, last_batch_handle=last)
 
-    def _module(self, data: DataIter) -> Module:
+    def _module(self, data: DataIter, **options: Any) -> Module:
         """A module whose inputs are those that the iterator gives and the symbol has."""
         arguments = self.symbol.list_arguments()
         names = [d[0] for d in data.provide_data]
         labels = [d[0] for d in data.provide_label or [] if d[0] in arguments]
         labels = labels or [n for n in arguments if n.endswith("label") and n not in names]
-        return Module(self.symbol, data_names=names, label_names=labels, context=self.ctx)
+        return Module(self.symbol, names, labels, context=self.ctx, **options)
 
     def _params(self) -> tuple[Any, Any]:
         if not self.allow_extra_params or self.arg_params is None:
@@ -164,10 +164,7 @@ class FeedForward:
             data = ResizeIter(data, self.epoch_size)
         if isinstance(eval_data, (tuple, list)):
             eval_data = self._iterator(np.asarray(eval_data[0]), eval_data[1], is_train=False)
-        module = self._module(data)
-        module.logger = logger or logging
-        if work_load_list is not None:
-            module._work_load_list = list(work_load_list)
+        module = self._module(data, logger=logger or logging, work_load_list=work_load_list)
         arg_params, aux_params = self._params()
 
         def keep(epoch: int, symbol: Any, arg: Any, aux: Any) -> None:

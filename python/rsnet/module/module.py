@@ -223,8 +223,8 @@ class Module(BaseModule):
             shared_group = shared_module._exec_group
         self._exec_group = DataParallelExecutorGroup(
             self._symbol, self._context, self._work_load_list, data, labels, self._param_names,
-            for_training, inputs_need_grad, shared_group, self.logger, self._fixed_param_names,
-            grad_req, self._state_names, self._group2ctxs,
+            for_training, inputs_need_grad, shared_group, self._fixed_param_names, grad_req,
+            self._state_names, self._group2ctxs,
         )  # fmt: skip
         self.for_training, self.inputs_need_grad, self._grad_req = (
             for_training,
@@ -297,7 +297,7 @@ class Module(BaseModule):
         Parameters
         ----------
         initializer : Initializer or None
-            For what `arg_params` and `aux_params` do not give.
+            For what `arg_params` and `aux_params` do not give; with None that keeps its values.
         arg_params, aux_params : dict of str to NDArray, optional
         allow_missing : bool
             May a given dict lack names? They are then initialised by `initializer`.
@@ -309,7 +309,7 @@ class Module(BaseModule):
         Raises
         ------
         RuntimeError
-            A given dict lacks a name, or there is no initializer for it.
+            A given dict lacks a name, unless `allow_missing`.
         ValueError
             A given dict has a name too many, or an array of another shape.
         """
@@ -470,15 +470,13 @@ class Module(BaseModule):
         """Writes the optimizer's states to a file."""
         self._require("save_optimizer_states", "optimizer_initialized")
         assert self._update is not None
-        with open(fname, "wb") as file:
-            file.write(self._update.get_states())
+        self._update.save_states(fname)
 
     def load_optimizer_states(self, fname: str) -> None:
         """Reads what `save_optimizer_states` wrote, by pickle: load only files that you trust."""
         self._require("load_optimizer_states", "optimizer_initialized")
         assert self._update is not None
-        with open(fname, "rb") as file:
-            self._update.set_states(file.read())
+        self._update.load_states(fname)
 
     # ---- running -------------------------------------------------------------------------------
 

@@ -67,7 +67,7 @@ class GradientUpdate:
         names: Sequence[str],
     ) -> None:
         self.optimizer = optimizer
-        self.store: Any = store
+        self.store = store
         self.on_store = on_store and self.store is not None
         self.names = list(names)
         self.updater = None if self.on_store else opt.get_updater(optimizer)
@@ -75,13 +75,12 @@ class GradientUpdate:
             store.set_optimizer(optimizer)
 
     def start(self, blocks: Sequence[Sequence[NDArray]], arg_params: dict[str, NDArray]) -> None:
-        """Stores first values; with updates in the store, devices get theirs from it."""
+        """Stores first values, and copies them to the devices."""
         if self.store is None:
             return
         for index, (name, block) in enumerate(zip(self.names, blocks, strict=True)):
-            self.store.init(self._key(index, name), arg_params[name])
-            if self.on_store:
-                self.store.pull(self._key(index, name), list(block), priority=-index)
+            key = self._key(index, name)
+            self.store.broadcast(key, arg_params[name], list(block), priority=-index)
 
     def _key(self, index: int, name: str) -> Any:
         # The optimizer counts by index; the store hands its keys to the optimizer.
@@ -96,9 +95,9 @@ class GradientUpdate:
             if grad[0] is None:
                 continue
             if self.store is not None:
-                self.store.push(self._key(index, name), list(grad), priority=-index)
                 into = block if self.on_store else grad
-                self.store.pull(self._key(index, name), list(into), priority=-index)
+                key = self._key(index, name)
+                self.store.pushpull(key, list(grad), list(into), priority=-index)
             for k, weight in enumerate(block):
                 indices.append(index * len(block) + k)
                 weights.append(weight)
@@ -106,13 +105,18 @@ class GradientUpdate:
         if self.updater is not None and indices:
             self.updater(indices, gradients, weights)
 
-    def get_states(self) -> bytes:
-        """The optimizer's states as bytes."""
-        return self._states().get_states()
+    def save_states(self, fname: str) -> None:
+        """Writes the optimizer's states to a file."""
+        if self.on_store and self.store is not None:
+            self.store.save_optimizer_states(fname)
+        elif self.updater is not None:
+            with open(fname, "wb") as file:
+                file.write(self.updater.get_states())
 
-    def set_states(self, states: bytes) -> None:
-        """Takes over states that `get_states` gave."""
-        self._states().set_states(states)
-
-    def _states(self) -> Any:
-        return self.store._states_of("save") if self.on_store else self.updater
+    def load_states(self, fname: str) -> None:
+        """Reads states that `save_states` wrote."""
+        if self.on_store and self.store is not None:
+            self.store.load_optimizer_states(fname)
+        elif self.updater is not None:
+            with open(fname, "rb") as file:
+                self.updater.set_states(file.read())

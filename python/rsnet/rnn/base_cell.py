@@ -128,16 +128,12 @@ class BaseRNNCell:
             Further arguments of `func`.
         """
         self._require_unmodified("begin_state")
+        left_out = ("__layout__", "shape") if func is sym.Variable else ("__layout__",)
         states = []
         for info in self.state_info:
             self._init_counter += 1
             name = f"{self._prefix}begin_state_{self._init_counter}"
-            known = dict(info) if info is not None else {}
-            if func is sym.Variable:
-                known.pop("__layout__", None)
-                known.pop("shape", None)
-            else:
-                known.pop("__layout__", None)
+            known = {key: value for key, value in (info or {}).items() if key not in left_out}
             states.append(func(name=name, **known, **kwargs))
         return states
 

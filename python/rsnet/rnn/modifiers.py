@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from .. import symbol as sym
@@ -87,9 +88,15 @@ class ModifierCell(BaseRNNCell):
     def begin_state(self, func: Callable[..., Symbol] = sym.zeros, **kwargs: Any) -> list[Any]:
         """The states of the modified cell before the first step."""
         self._require_unmodified("begin_state")
+        with self._calling_base_cell():
+            return self.base_cell.begin_state(func=func, **kwargs)
+
+    @contextmanager
+    def _calling_base_cell(self) -> Iterator[None]:
+        """Allows calls of the modified cell, which only its modifier may make."""
         self.base_cell._modified = False
         try:
-            return self.base_cell.begin_state(func=func, **kwargs)
+            yield
         finally:
             self.base_cell._modified = True
 
@@ -170,13 +177,10 @@ class ResidualCell(ModifierCell):
     ) -> tuple[Any, list[Any]]:
         """Unrolls the modified cell, and adds the inputs."""
         self.reset()
-        self.base_cell._modified = False
-        try:
+        with self._calling_base_cell():
             outputs, states = self.base_cell.unroll(
                 length, inputs, begin_state, layout, merge_outputs=merge_outputs
             )
-        finally:
-            self.base_cell._modified = True
         if isinstance(outputs, Symbol):
             whole = inputs if isinstance(inputs, Symbol) else join_time(list(inputs), layout)
             return sym.elemwise_add(outputs, whole, name=f"{outputs.name}_plus_residual"), states
