@@ -72,11 +72,44 @@ pub enum Threads {
 /// Multiplications below which a product is not worth splitting.
 const SPLIT_FROM: usize = 48 * 48 * 256;
 
+/// Terms of a product with a vector that are added one after the other.
+const RUN: usize = 1024;
+
 /// `C (m, n) = A (m, k) B (k, n)`, added to what is there if `add`.
 ///
 /// # Safety
 /// The matrices must hold these extents, and `c` must not overlap `a` or `b`.
 pub unsafe fn gemm<T: Real>(
+    (m, n, k): (usize, usize, usize),
+    a: Mat<T>,
+    b: Mat<T>,
+    c: Mat<T>,
+    add: bool,
+    threads: Threads,
+) {
+    if m.min(n) != 1 || k <= RUN {
+        // SAFETY: promised by the caller.
+        return unsafe { product((m, n, k), a, b, c, add, threads) };
+    }
+    // The crate adds the terms of a product with a vector one after the other, so that rounding
+    // errors grow with `k`: sums of runs keep them small.
+    let mut sums = vec![T::zero(); m * n];
+    for from in (0..k).step_by(RUN) {
+        let size = (m, n, RUN.min(k - from));
+        let into = Mat::rows(sums.as_mut_ptr(), n);
+        // SAFETY: the run lies inside A and B, and every element inside C.
+        unsafe {
+            product(size, a.at(0, from), b.at(from, 0), into, false, threads);
+            for (at, sum) in sums.iter().enumerate() {
+                let c = c.at(at / n, at % n).ptr;
+                *c = if add || from > 0 { *c + *sum } else { *sum };
+            }
+        }
+    }
+}
+
+/// The crate's product; extents and promises as for [`gemm`].
+unsafe fn product<T: Real>(
     (m, n, k): (usize, usize, usize),
     a: Mat<T>,
     b: Mat<T>,
@@ -150,6 +183,27 @@ mod tests {
                 naive::gemm((m, n, k), ma, mb, Mat::rows(want.as_mut_ptr(), n), add);
             }
             prop_assert!(naive::close(&got, &want, 1e-12));
+        }
+    }
+
+    #[test]
+    fn long_products_with_a_vector_stay_exact() {
+        let (k, n) = (100_003, 2);
+        let (mut a, mut b) = (vec![0.1f32; k], vec![1f32; k * n]);
+        let (ma, mb) = (Mat::rows(a.as_mut_ptr(), k), Mat::rows(b.as_mut_ptr(), n));
+        for (add, start) in [(false, f32::NAN), (true, 5.0)] {
+            let (mut row, mut column) = ([start; 2], [start; 2]);
+            // SAFETY: the buffers have these extents.
+            unsafe {
+                let c = Mat::rows(row.as_mut_ptr(), n);
+                gemm((1, n, k), ma, mb, c, add, Threads::One);
+                let c = Mat::rows(column.as_mut_ptr(), 1);
+                gemm((n, 1, k), mb.t(), ma.t(), c, add, Threads::One);
+            }
+            let want = 0.1f32 as f64 * k as f64 + if add { 5.0 } else { 0.0 };
+            for got in row.into_iter().chain(column) {
+                assert!((got as f64 / want - 1.0).abs() < 1e-5, "{got} for {want}");
+            }
         }
     }
 

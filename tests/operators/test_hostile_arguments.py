@@ -62,6 +62,10 @@ REFUSED = {
         ),
         "pad",
     ),
+    "known extents whose product does not fit": (
+        lambda x: nd.reshape(x, shape=(2**62, 4, -1)),
+        "Reshape: shape (4611686018427387904, 4) has too many elements",
+    ),
     "a single-precision parameter beyond its range": (lambda x: nd.smooth_l1(x, 1e308), "out of range"),
 }  # fmt: skip
 
@@ -86,6 +90,13 @@ def test_extreme_but_meaningful():
     poisson = nd.random.poisson(bad).asnumpy()
     for draws in (gamma, poisson):
         assert draws[0] == inf and (draws[1:] != draws[1:]).all()
+
+
+@pytest.mark.parametrize("low, high", [(2**60 + 200, 2**60 + 203), (-(2**63), 2**63 - 1)])
+def test_integers_are_drawn_from_ranges_of_all_bits(low, high):
+    draws = [int(x) for x in nd.random.randint(low, high, shape=(400,), dtype="int64").asnumpy()]
+    assert all(low <= x < high for x in draws)
+    assert len(set(draws)) == min(high - low, 400)
 
 
 EXIT_WITH_PUSHERS = """

@@ -419,6 +419,40 @@ def test_a_wrong_batch_is_named():
         mod.forward(mx.io.DataBatch([nd.ones((4, 5))], [nd.ones((4,))]))
 
 
+class Repeats(mx.io.DataIter):
+    """Returns `batch` twice."""
+
+    provide_data = [mx.io.DataDesc("data", (4, 6))]
+    provide_label = [mx.io.DataDesc("softmax_label", (4,))]
+
+    def __init__(self, batch):
+        super().__init__(4)
+        self.batch, self.left = batch, 2
+
+    def reset(self):
+        self.left = 2
+
+    def next(self):
+        self.left -= 1
+        if self.left < 0:
+            raise StopIteration
+        return self.batch
+
+
+def test_an_iterator_that_returns_no_batch_is_an_error():
+    with pytest.raises(TypeError, match="returned None, expected a DataBatch"):
+        mx.mod.Module(mlp()).fit(Repeats(None), num_epoch=1)
+
+
+@pytest.mark.parametrize("pad", [-1, 5, 99])
+def test_padding_is_a_number_of_rows_of_the_batch(pad):
+    mod = bound()
+    mod.init_params()
+    batch = mx.io.DataBatch([nd.ones((4, 6))], [nd.ones((4,))], pad=pad)
+    with pytest.raises(ValueError, match=f"invalid pad {pad}: expected 0 to 4"):
+        mod.predict(Repeats(batch))
+
+
 def test_a_label_that_the_symbol_lacks_is_a_warning():
     with pytest.warns(UserWarning, match="'other' is not found"):
         mx.mod.Module(mlp(), label_names=["other"])

@@ -257,6 +257,13 @@ def test_sentences_become_batches():
         rnn.BucketSentenceIter(coded, 2, layout="CT")
 
 
+@pytest.mark.parametrize("layout", ["NC", "", None])
+@pytest.mark.parametrize("cell", [rnn.LSTMCell, rnn.FusedRNNCell])
+def test_a_layout_without_an_axis_of_time_is_refused(cell, layout):
+    with pytest.raises(ValueError, match="invalid layout .*: expected an axis of time"):
+        cell(4).unroll(2, inputs=sym.Variable("data"), layout=layout)
+
+
 def test_a_bucketing_language_model_learns():
     """Sentences that count upwards: the next word is certain after the first."""
     rng = np.random.default_rng(0)

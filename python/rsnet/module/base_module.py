@@ -36,6 +36,17 @@ def call_all(callbacks: Callbacks, *args: Any) -> None:
             callback(*args)
 
 
+def next_batch(batches: Iterator[DataBatch]) -> DataBatch | None:
+    """The next batch; `None` after the last one, which an iterator cannot mean by returning it."""
+    for batch in batches:
+        if batch is None:
+            raise TypeError(
+                "the data iterator returned None, expected a DataBatch or StopIteration"
+            )
+        return batch
+    return None
+
+
 def check_input_names(symbol: Any, names: Sequence[str], kind: str, throw: bool) -> None:
     """Raises (or warns, if not `throw`) where `names` has what is no argument of the symbol.
 
@@ -214,6 +225,9 @@ class BaseModule:
             self.prepare(batch, sparse_row_id_fn=sparse_row_id_fn)
             self.forward(batch, is_train=False)
             pad = batch.pad or 0
+            rows = batch.data[0].shape[0]
+            if not 0 <= pad <= rows:
+                raise ValueError(f"invalid pad {pad!r}: expected 0 to {rows}, the batch's rows")
             outputs = [out[0 : out.shape[0] - pad] for out in self.get_outputs()]
             yield outputs, nbatch, batch
 
@@ -377,7 +391,7 @@ class BaseModule:
         """
         metric.reset()
         batches = iter(train_data)
-        upcoming = next(batches, None)
+        upcoming = next_batch(batches)
         values: list[tuple[str, float]] = metric.get_global_name_value()
         nbatch = 0
         while upcoming is not None:
@@ -386,7 +400,7 @@ class BaseModule:
                 monitor.tic()
             self.forward_backward(data_batch)
             self.update()
-            upcoming = next(batches, None)
+            upcoming = next_batch(batches)
             if upcoming is not None:
                 self.prepare(upcoming)
             if isinstance(data_batch, list):

@@ -36,6 +36,15 @@ class RNNParams:
         return self._params[name]
 
 
+def time_axis(layout: str) -> int:
+    """The place of the axis of time in `layout`, such as 1 in "NTC"."""
+    if not isinstance(layout, str) or "T" not in layout:
+        raise ValueError(
+            f"invalid layout {layout!r}: expected an axis of time, as in 'NTC' or 'TNC'"
+        )
+    return layout.index("T")
+
+
 def split_time(
     length: int, inputs: Any, layout: str, input_layout: str | None = None
 ) -> list[Symbol]:
@@ -46,7 +55,7 @@ def split_time(
     ValueError
         A list of another length, or a symbol of several outputs.
     """
-    axis = (input_layout or layout).find("T")
+    axis = time_axis(input_layout or layout)
     if isinstance(inputs, Symbol):
         if len(inputs.list_outputs()) != 1:
             raise ValueError(
@@ -61,7 +70,7 @@ def split_time(
 
 def join_time(steps: Sequence[Symbol], layout: str) -> Symbol:
     """The steps as one symbol that has an axis of time."""
-    axis = layout.find("T")
+    axis = time_axis(layout)
     return sym.Concat(*[sym.expand_dims(step, axis=axis) for step in steps], dim=axis)
 
 

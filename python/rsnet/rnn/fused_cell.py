@@ -12,7 +12,7 @@ from .. import ndarray as nd
 from .. import symbol as sym
 from ..ndarray import NDArray
 from ..symbol import Symbol
-from .base_cell import BaseRNNCell, RNNParams
+from .base_cell import BaseRNNCell, RNNParams, time_axis
 from .cells import GRUCell, LSTMCell, RNNCell
 from .containers import BidirectionalCell, SequentialRNNCell
 
@@ -155,7 +155,7 @@ class FusedRNNCell(BaseRNNCell):
     ) -> tuple[Any, list[Any]]:
         """Composes the operator; `layout` "TNC" needs no transposes."""
         self.reset()
-        axis = layout.find("T")
+        axis = time_axis(layout)
         if not isinstance(inputs, Symbol):
             if len(inputs) != length:
                 raise ValueError(f"unroll: inputs has {len(inputs)} steps, expected {length}")
@@ -177,7 +177,7 @@ class FusedRNNCell(BaseRNNCell):
         if merge_outputs is False:
             steps = sym.SliceChannel(outputs, axis=0, num_outputs=length, squeeze_axis=True)
             return list(steps), following
-        if layout.find("T") == 1:
+        if time_axis(layout) == 1:
             outputs = sym.swapaxes(outputs, dim1=0, dim2=1)
         return outputs, following
 

@@ -132,9 +132,10 @@ fn randint(call: &Call<'_>) -> Result<()> {
             let w = philox(key.seed, key.stream, i as u64);
             let word = (w[0] as u64 | (w[1] as u64) << 32) as u128;
             // The product's upper half is uniform below `span` to within 2^-64.
-            let value = p.low + ((word * span) >> 64) as i64;
+            // Offsets above i64::MAX wrap, and so does the sum, back into the range.
+            let value = p.low.wrapping_add(((word * span) >> 64) as i64);
             // SAFETY: inside of the output; tasks have elements of their own.
-            unsafe { *y.at(i) = T::from_f64(value as f64) };
+            unsafe { *y.at(i) = T::from_int(value) };
         });
     });
     Ok(())

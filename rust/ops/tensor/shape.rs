@@ -50,6 +50,12 @@ params! {
     }
 }
 
+/// Number of elements over the known extents; an error when the product does not fit.
+fn known_size(dims: &[i64]) -> Result<i64> {
+    let known: Vec<i64> = dims.iter().copied().filter(|d| *d >= 0).collect();
+    Ok(Shape::new(&known).checked_size()? as i64)
+}
+
 /// The shape that the codes of `Reshape` make of `from`, as far as its extents are known.
 pub fn reshape(from: &Shape, codes: &[i64], reverse: bool) -> Result<Shape> {
     let mut dims: Vec<i64> = from.dims().to_vec();
@@ -134,7 +140,7 @@ pub fn reshape(from: &Shape, codes: &[i64], reverse: bool) -> Result<Shape> {
     if let Some(at) = unknown
         && from.is_known()
     {
-        let rest: i64 = out.iter().filter(|d| **d >= 0).product();
+        let rest = known_size(&out)?;
         out[at] = if rest > 0 { size / rest } else { 0 };
     }
     if reverse {
@@ -212,7 +218,7 @@ fn reshape_infer(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> 
         // One unknown extent follows from the size.
         let unknown: Vec<usize> =
             (0..inputs[0].ndim()).filter(|&i| inputs[0].dims()[i] < 0).collect();
-        let known: i64 = inputs[0].dims().iter().filter(|d| **d >= 0).product();
+        let known = known_size(inputs[0].dims())?;
         if let [i] = unknown[..]
             && known > 0
             && outputs[0].size() as i64 % known == 0
