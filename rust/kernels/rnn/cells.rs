@@ -162,7 +162,7 @@ crate::simd! {
 /// As there, for `n` elements, at most `LANES`.
 #[inline(always)]
 unsafe fn vanilla_lanes<T: Real>(g: *mut T, h: *mut T, n: usize, tanh: bool) {
-    // SAFETY: promised by the caller: `n` elements behind both.
+    // SAFETY: promised by the caller: `n` elements at both.
     unsafe {
         let mut a = load(g, n);
         if tanh {
@@ -193,7 +193,7 @@ unsafe fn lstm_lanes<T: Real>(
     n: usize,
     clip: Option<(T, T)>,
 ) {
-    // SAFETY: promised by the caller: `n` elements behind all, and `hid` from one gate to the next.
+    // SAFETY: promised by the caller: `n` elements at all, and `hid` from one gate to the next.
     unsafe {
         let (mut i, mut f) = (load(g, n), load(g.add(hid), n));
         let (mut new, mut o) = (load(g.add(2 * hid), n), load(g.add(3 * hid), n));
@@ -243,7 +243,7 @@ unsafe fn gru_lanes<T: Real>(
     hid: usize,
     n: usize,
 ) {
-    // SAFETY: promised by the caller: `n` elements behind all, and `hid` from one gate to the next.
+    // SAFETY: promised by the caller: `n` elements at all, and `hid` from one gate to the next.
     unsafe {
         let (mut r, mut z, mut new) = (load(g, n), load(g.add(hid), n), load(g.add(2 * hid), n));
         let (inner, mut h_new) = (load(inner, n), load(old, n));
@@ -272,7 +272,7 @@ unsafe fn gru_lanes<T: Real>(
 /// As there, for `n` elements, at most `LANES`.
 #[inline(always)]
 unsafe fn vanilla_back_lanes<T: Real>(g: *const T, dh: *mut T, dg: *mut T, n: usize, tanh: bool) {
-    // SAFETY: promised by the caller: `n` elements behind all.
+    // SAFETY: promised by the caller: `n` elements at all.
     unsafe {
         let (g, mut d) = (load(g, n), load(dh, n));
         for l in 0..LANES {
@@ -306,7 +306,7 @@ unsafe fn lstm_back_lanes<T: Real>(
     clip: Option<(T, T)>,
 ) {
     let one = T::one();
-    // SAFETY: promised by the caller: `n` elements behind all, and `hid` from one gate to the next.
+    // SAFETY: promised by the caller: `n` elements at all, and `hid` from one gate to the next.
     unsafe {
         let (mut i, mut f) = (load(g, n), load(g.add(hid), n));
         let (mut new, mut o) = (load(g.add(2 * hid), n), load(g.add(3 * hid), n));
@@ -357,7 +357,7 @@ unsafe fn gru_back_lanes<T: Real>(
     n: usize,
 ) {
     let one = T::one();
-    // SAFETY: promised by the caller: `n` elements behind all, and `hid` from one gate to the next.
+    // SAFETY: promised by the caller: `n` elements at all, and `hid` from one gate to the next.
     unsafe {
         let (mut r, mut z, mut new) = (load(g, n), load(g.add(hid), n), load(g.add(2 * hid), n));
         let (inner, old, mut d) = (load(inner, n), load(old, n), load(dh, n));
