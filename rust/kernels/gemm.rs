@@ -72,7 +72,7 @@ pub enum Threads {
 /// Multiplications below which a product is not worth splitting.
 const SPLIT_FROM: usize = 48 * 48 * 256;
 
-/// `C (m, n) = A (m, k) B (k, n)`, added to what is there if `add`.
+/// `C (m, n) = A (m, k) B (k, n)`, added to `C` if `add`.
 ///
 /// # Safety
 /// The matrices must hold these extents, and `c` must not overlap `a` or `b`.

@@ -68,7 +68,7 @@ crate::simd! {
     /// state before, `cell` after; `h` is the hidden state.
     ///
     /// # Safety
-    /// `g` holds `4 * hid` elements, the others `hid`; what is written overlaps nothing else.
+    /// `g` holds `4 * hid` elements, the others `hid`; outputs overlap nothing else.
     pub unsafe fn lstm[T: Real][T](
         g: *mut T, old: *const T, cell: *mut T, h: *mut T, hid: usize, clip: Option<(T, T)>,
     ) -> () {
@@ -83,7 +83,7 @@ crate::simd! {
     /// part of n; `old` is the state before, `h` after.
     ///
     /// # Safety
-    /// `g` holds `3 * hid` elements, the others `hid`; what is written overlaps nothing else.
+    /// `g` holds `3 * hid` elements, the others `hid`; outputs overlap nothing else.
     pub unsafe fn gru[T: Real][T](
         g: *mut T, inner: *const T, old: *const T, h: *mut T, hid: usize,
     ) -> () {
@@ -121,7 +121,8 @@ crate::simd! {
     }
 
     /// Backward of [`lstm`] from its activated gates and cell states: `dg` is written, `dc` is
-    /// carried to the time before, `dh` is read and zeroed, as all of it goes through the gates.
+    /// carried to the previous time, `dh` is read and zeroed, as all of it passes through the
+    /// gates.
     ///
     /// # Safety
     /// As [`lstm`]; `dg` holds `4 * hid` elements.
@@ -138,8 +139,8 @@ crate::simd! {
     }
 
     /// Backward of [`gru`]: `dg` is written for the input's parts, `dn` for the recurrent part of n
-    /// (r and z have one gradient for both); what of `dh` goes straight to the state before stays
-    /// in it.
+    /// (r and z have one gradient for both); the direct gradient of the previous state stays in
+    /// `dh`.
     ///
     /// # Safety
     /// As [`gru`]; `dg` holds `3 * hid` elements.

@@ -291,7 +291,7 @@ impl<T: Real> Steps<'_, T> {
                 let inner = Mat::rows(row(tape.inner, t, block.start, hid), hid);
                 new.multiply_add(m, h, inner);
             }
-            // What the cell makes is the state itself or, in rows of `hid`, what is projected to
+            // The cell's output is the state itself or, in rows of `hid`, what is projected to
             // it.
             let made = |n: usize| match &self.projection {
                 Some(_) => row(tape.full, t, n, hid),
