@@ -19,8 +19,8 @@ fn runtimes() -> [Arc<Runtime>; 2] {
 fn filled(rt: &Arc<Runtime>, values: &[f32]) -> NDArray {
     let shape = Shape::new(&[values.len() as i64]);
     let a = NDArray::empty(rt, &shape, DType::F32, Context::default()).unwrap();
-    // SAFETY: the array is new and not shared.
     a.overwrite(&mut patiently(), |v| {
+        // SAFETY: the array is new and not shared.
         let _: () = unsafe { v.slice_mut::<f32>() }.copy_from_slice(values);
         Ok(())
     })

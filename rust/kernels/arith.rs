@@ -12,9 +12,9 @@ pub trait Arith: Element {
     fn add(self, b: Self) -> Self;
     fn sub(self, b: Self) -> Self;
     fn mul(self, b: Self) -> Self;
-    /// Integers: toward zero; by zero gives 0.
+    /// Integers round toward zero; division by zero returns 0.
     fn div(self, b: Self) -> Self;
-    /// The remainder with the sign of the divisor; by zero gives 0.
+    /// The remainder, with the sign of the divisor; division by zero returns 0.
     fn rem(self, b: Self) -> Self;
     fn pow(self, b: Self) -> Self;
     fn hypot(self, b: Self) -> Self;
@@ -27,7 +27,7 @@ pub trait Arith: Element {
         if b { Self::one() } else { Self::zero() }
     }
 
-    /// NaN in either operand gives NaN.
+    /// NaN if either operand is.
     #[inline(always)]
     fn max(self, b: Self) -> Self {
         if self >= b || self.is_nan() { self } else { b }

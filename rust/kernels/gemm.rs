@@ -75,7 +75,7 @@ const SPLIT_FROM: usize = 48 * 48 * 256;
 /// Terms of a product with a vector that are added one after the other.
 const RUN: usize = 1024;
 
-/// `C (m, n) = A (m, k) B (k, n)`, added to what is there if `add`.
+/// `C (m, n) = A (m, k) B (k, n)`, added to `C` if `add`.
 ///
 /// # Safety
 /// The matrices must hold these extents, and `c` must not overlap `a` or `b`.

@@ -12,7 +12,7 @@ pub struct Channels {
     pub inner: usize,
 }
 
-/// Where data and its per-channel scale may have different types (half precision beside `f32` is
+/// Where data and its per-channel scale may have different types (half precision with `f32` is
 /// widened before it comes here), all are `T`.
 #[derive(Clone, Copy)]
 pub struct Affine<T> {

@@ -1,9 +1,9 @@
 //! Sums in pairs, for kernels that sum what they calculate.
 //!
 //! Terms are added one by one in leaves of at most [`LEAF`] terms, and the leaves are joined in
-//! pairs, like the digits of a binary counter. So the error of a sum of `n` terms grows with `LEAF
-//! + log2(n)`, not with `n` (N. Higham, The Accuracy of Floating Point Summation, SIAM Journal on
-//! Scientific Computing, volume 14, 1993).
+//! pairs, like the digits of a binary counter. So the error of a sum of `n` terms grows with
+//! `LEAF + log2(n)`, not with `n` (N. Higham, The Accuracy of Floating Point Summation, SIAM
+//! Journal on Scientific Computing, volume 14, 1993).
 
 use super::real::Real;
 use super::scratch::with_scratch;

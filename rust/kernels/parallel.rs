@@ -1,4 +1,4 @@
-//! The one door to parallel work inside a kernel.
+//! Parallel work inside kernels.
 //!
 //! On a thread of a compute pool work is split among its crew; on any other thread it runs
 //! serially. Work is split by shapes only, never by the number of threads, so results have the same
@@ -6,8 +6,8 @@
 
 use std::ops::Range;
 
-/// Is this a thread of a compute pool, so that a library's splitting into so many parts helps? If
-/// so, parked siblings are called.
+/// Returns whether this is a thread of a compute pool, so that a library may split its work into
+/// `parts`. If so, parked siblings are woken.
 pub fn in_pool(parts: usize) -> bool {
     let split = rayon::current_thread_index().is_some() && rayon::current_num_threads() > 1;
     if split {

@@ -38,7 +38,7 @@ pub struct Pool {
 /// next, so that they are calculated side by side; shorter rows go window by window.
 const ROW_FROM: usize = 8;
 
-/// The part of one window inside the image, and by what a sum over it is divided.
+/// The part of one window inside the image, and the divisor of a sum over it.
 struct Window<T> {
     from: [usize; 3],
     to: [usize; 3],

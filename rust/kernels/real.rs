@@ -30,15 +30,9 @@ pub trait Real:
     fn quick_tanh(self) -> Self;
 }
 
-// C's mathematical library, which every platform's standard library links.
-unsafe extern "C" {
-    safe fn erf(x: f64) -> f64;
-    safe fn erff(x: f32) -> f32;
-}
-
 impl Real for f32 {
     fn erf(self) -> Self {
-        erff(self)
+        single::erf(self)
     }
 
     #[inline(always)]
@@ -59,7 +53,7 @@ impl Real for f32 {
 
 impl Real for f64 {
     fn erf(self) -> Self {
-        erf(self)
+        double::erf(self)
     }
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! Built-in operators, one family a file. Each family has `register(&Registry)`.
 
 pub mod elementwise;
-mod higher;
+mod higher_order;
 pub mod nn;
 pub mod tensor;
 #[cfg(test)]

@@ -86,7 +86,7 @@ pub fn parse(op: &str, params: &[(&str, &str)]) -> Result<(Arc<OpDef>, Attrs)> {
     Ok((op, attrs))
 }
 
-/// Infers the shapes of inputs and outputs from what is known of the inputs; unknown ranks are
+/// Infers the shapes of inputs and outputs from the known inputs; unknown ranks are
 /// `None`.
 pub fn infer_shapes(
     op: &str,
@@ -330,7 +330,7 @@ pub fn check_gradient(
     }
 }
 
-/// Half precision gives what float32 gives, up to rounding, forward and backward.
+/// Checks that half precision equals float32 up to rounding, forward and backward.
 pub fn check_half(op: &str, params: &[(&str, &str)], inputs: &[Tensor], train: bool) {
     let (def, attrs) = parse(op, params).unwrap();
     let mut types = vec![None; inputs.len()];

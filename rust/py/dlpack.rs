@@ -66,12 +66,19 @@ fn dtype_of(code: u8, bits: u8) -> Option<DType> {
     }
 }
 
+/// Frees an exported tensor: the deleter that consumers call.
+///
+/// # Safety
+/// `managed` comes from [`to_dlpack`] and is not used afterwards.
 unsafe extern "C" fn delete_exported(managed: *mut Managed) {
     // SAFETY: `managed` is the first field of an `Exported` that `to_dlpack` boxed; called once.
     drop(unsafe { Box::from_raw(managed.cast::<Exported>()) });
 }
 
-/// Destroys a capsule that nobody took the tensor from.
+/// Destroys a capsule, with its tensor unless a consumer took that.
+///
+/// # Safety
+/// Called by Python, with a live capsule and the interpreter attached.
 unsafe extern "C" fn destroy_capsule(capsule: *mut ffi::PyObject) {
     // SAFETY: Python passes a live capsule; only one that is still fresh owns its tensor.
     unsafe {

@@ -205,7 +205,7 @@ def moveaxis(tensor, source, destination):
 
 
 def split_v2(ary, indices_or_sections, axis=0, squeeze_axis=False):
-    """Parts along `axis`: so many equal ones, or cut before the given indices."""
+    """Parts along `axis`: a number of equal ones, or cuts before the given indices."""
     if isinstance(indices_or_sections, int):
         cuts = {"indices": (), "sections": indices_or_sections}
     else:

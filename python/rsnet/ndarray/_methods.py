@@ -341,7 +341,7 @@ def _install():
     NDArray.__array_priority__ = 1000.0
     NDArray.stype = "default"
     _property("T", _transposed, "The array with its axes in reverse order.")
-    _property("handle", lambda self: id(self), "A number that tells arrays apart.")
+    _property("handle", lambda self: id(self), "A number that identifies the array.")
 
 
 # Functions that are methods as well: `x.exp()` is `nd.exp(x)`.

@@ -100,7 +100,7 @@ def generalized_negative_binomial(
 
 
 def randint(low, high, shape=_Null, dtype=_Null, ctx=None, out=None, **kwargs):
-    """Integers of ``[low, high)``, int32 unless told otherwise."""
+    """Integers of ``[low, high)``, int32 by default."""
     if isinstance(low, NDArray) or isinstance(high, NDArray):
         raise ValueError("randint takes numbers, not arrays")
     if _given(dtype) is None and out is None:

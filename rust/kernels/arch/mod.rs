@@ -95,15 +95,20 @@ macro_rules! simd {
         $vis unsafe fn $name<$($gen)*>($($arg: $ty),*) -> $ret {
             #[cfg(target_arch = "x86_64")]
             {
+                /// # Safety
+                /// As the dispatching function, on a machine with AVX-512.
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]
                 #[allow(clippy::too_many_arguments)] // as above
                 unsafe fn avx512<$($gen)*>($($arg: $ty),*) -> $ret $body
+                /// # Safety
+                /// As the dispatching function, on a machine with AVX2, FMA and BMI2.
                 #[target_feature(enable = "avx2,fma,bmi2")]
                 #[allow(clippy::too_many_arguments)] // as above
                 unsafe fn avx2<$($gen)*>($($arg: $ty),*) -> $ret $body
-                // SAFETY: the machine has these instructions; the caller's promise is passed on.
                 match $crate::kernels::arch::level() {
                     $crate::kernels::arch::Level::Avx512 => {
+                        // SAFETY: the machine has these instructions; the rest is promised by the
+                        // caller.
                         return unsafe { avx512::<$($used)*>($($arg),*) };
                     }
                     $crate::kernels::arch::Level::Avx2 => {

@@ -35,7 +35,8 @@ pub unsafe fn forward<T: Real>(
     }
 }
 
-/// Fills rows of an output block with their bias, ready to be added to; says whether there was one.
+/// Fills rows of an output block with their bias, to which products are then added. Returns `false`
+/// if there is none.
 ///
 /// # Safety
 /// `y` has a row of `columns` elements for each filter, `row` apart, and `bias` an element for

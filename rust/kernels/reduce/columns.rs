@@ -5,7 +5,7 @@ use super::fold::{Accumulate, Fold};
 /// Rows of the leaves of the tree.
 const LEAF: usize = 64;
 
-/// Where the rows of a reduction are.
+/// The addresses of the rows of a reduction.
 pub trait RowsAt<T>: Sync {
     /// The address of row `i`.
     ///
@@ -26,6 +26,8 @@ pub struct Matrices<'a, T> {
 unsafe impl<T> Sync for Matrices<'_, T> {}
 
 impl<T> RowsAt<T> for Matrices<'_, T> {
+    /// # Safety
+    /// As in the trait; `x` and the offsets address live rows.
     #[inline(always)]
     unsafe fn row(&self, i: usize) -> *const T {
         let (matrix, row) = match self.offsets {
@@ -44,6 +46,8 @@ pub struct Pointers<'a, T>(pub &'a [*const T]);
 unsafe impl<T> Sync for Pointers<'_, T> {}
 
 impl<T> RowsAt<T> for Pointers<'_, T> {
+    /// # Safety
+    /// As in the trait.
     #[inline(always)]
     unsafe fn row(&self, i: usize) -> *const T {
         // SAFETY: promised by the caller.
@@ -51,12 +55,12 @@ impl<T> RowsAt<T> for Pointers<'_, T> {
     }
 }
 
-/// Rows of values that [`fold_columns`] needs for so many rows of elements.
+/// Rows of values that [`fold_columns`] needs to fold `rows` rows of elements.
 pub fn levels(rows: usize) -> usize {
     rows.div_ceil(LEAF).next_power_of_two().ilog2() as usize + 1
 }
 
-/// The first one or four rows of a leaf as values; how many they were.
+/// Starts a leaf: writes its first one or four rows as values and returns their number.
 ///
 /// # Safety
 /// As [`fold_columns`], with at least one row.

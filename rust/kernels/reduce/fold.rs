@@ -2,6 +2,7 @@
 
 use crate::dtype::Element;
 use crate::kernels::arith::Arith;
+use crate::kernels::math::half_to_f32;
 use half::f16;
 
 /// An element type with the types its reductions are accumulated in.
@@ -53,7 +54,7 @@ impl Accumulate for f16 {
     const SCALE: f64 = 1.0;
     #[inline(always)]
     fn widen(self) -> f32 {
-        self.to_f32()
+        half_to_f32(self)
     }
     #[inline(always)]
     fn narrow(sum: f32) -> Self {
@@ -61,7 +62,7 @@ impl Accumulate for f16 {
     }
     #[inline(always)]
     fn square(self) -> f32 {
-        self.to_f32() * self.to_f32()
+        half_to_f32(self) * half_to_f32(self)
     }
     fn lowest() -> Self {
         f16::NEG_INFINITY

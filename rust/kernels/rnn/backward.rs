@@ -120,7 +120,8 @@ impl<T: Real> Steps<'_, T> {
     /// they are: states pass through, gates have none.
     ///
     /// # Safety
-    /// The step after is done, and nobody else uses the block's rows. Sizes are those of the layer.
+    /// The step after is done, and no other task uses the block's rows. Sizes are those of the
+    /// layer.
     unsafe fn step(&self, t: usize, block: Range<usize>) {
         let (layer, m) = (self.layer, block.len());
         let (b, hid, st) = (layer.batch, layer.hidden, layer.state);
@@ -159,7 +160,7 @@ impl<T: Real> Steps<'_, T> {
     }
 
     /// The gates of sequences at one time. `dh` is that of sequence `first`, with `hidden` elements
-    /// for each; what stays there goes straight to the state before.
+    /// for each; the rest is the gradient of the state before.
     ///
     /// # Safety
     /// As [`Steps::step`].

@@ -68,7 +68,7 @@ crate::simd! {
     /// state before, `cell` after; `h` is the hidden state.
     ///
     /// # Safety
-    /// `g` holds `4 * hid` elements, the others `hid`; what is written overlaps nothing else.
+    /// `g` holds `4 * hid` elements, the others `hid`; outputs overlap nothing else.
     pub unsafe fn lstm[T: Real][T](
         g: *mut T, old: *const T, cell: *mut T, h: *mut T, hid: usize, clip: Option<(T, T)>,
     ) -> () {
@@ -83,7 +83,7 @@ crate::simd! {
     /// part of n; `old` is the state before, `h` after.
     ///
     /// # Safety
-    /// `g` holds `3 * hid` elements, the others `hid`; what is written overlaps nothing else.
+    /// `g` holds `3 * hid` elements, the others `hid`; outputs overlap nothing else.
     pub unsafe fn gru[T: Real][T](
         g: *mut T, inner: *const T, old: *const T, h: *mut T, hid: usize,
     ) -> () {
@@ -121,7 +121,8 @@ crate::simd! {
     }
 
     /// Backward of [`lstm`] from its activated gates and cell states: `dg` is written, `dc` is
-    /// carried to the time before, `dh` is read and zeroed, as all of it goes through the gates.
+    /// carried to the previous time, `dh` is read and zeroed, as all of it passes through the
+    /// gates.
     ///
     /// # Safety
     /// As [`lstm`]; `dg` holds `4 * hid` elements.
@@ -138,8 +139,8 @@ crate::simd! {
     }
 
     /// Backward of [`gru`]: `dg` is written for the input's parts, `dn` for the recurrent part of n
-    /// (r and z have one gradient for both); what of `dh` goes straight to the state before stays
-    /// in it.
+    /// (r and z have one gradient for both); the direct gradient of the previous state stays in
+    /// `dh`.
     ///
     /// # Safety
     /// As [`gru`]; `dg` holds `3 * hid` elements.
@@ -162,7 +163,7 @@ crate::simd! {
 /// As there, for `n` elements, at most `LANES`.
 #[inline(always)]
 unsafe fn vanilla_lanes<T: Real>(g: *mut T, h: *mut T, n: usize, tanh: bool) {
-    // SAFETY: promised by the caller: `n` elements behind both.
+    // SAFETY: promised by the caller: `n` elements at both.
     unsafe {
         let mut a = load(g, n);
         if tanh {
@@ -193,7 +194,7 @@ unsafe fn lstm_lanes<T: Real>(
     n: usize,
     clip: Option<(T, T)>,
 ) {
-    // SAFETY: promised by the caller: `n` elements behind all, and `hid` from one gate to the next.
+    // SAFETY: promised by the caller: `n` elements at all, and `hid` from one gate to the next.
     unsafe {
         let (mut i, mut f) = (load(g, n), load(g.add(hid), n));
         let (mut new, mut o) = (load(g.add(2 * hid), n), load(g.add(3 * hid), n));
@@ -243,7 +244,7 @@ unsafe fn gru_lanes<T: Real>(
     hid: usize,
     n: usize,
 ) {
-    // SAFETY: promised by the caller: `n` elements behind all, and `hid` from one gate to the next.
+    // SAFETY: promised by the caller: `n` elements at all, and `hid` from one gate to the next.
     unsafe {
         let (mut r, mut z, mut new) = (load(g, n), load(g.add(hid), n), load(g.add(2 * hid), n));
         let (inner, mut h_new) = (load(inner, n), load(old, n));
@@ -272,7 +273,7 @@ unsafe fn gru_lanes<T: Real>(
 /// As there, for `n` elements, at most `LANES`.
 #[inline(always)]
 unsafe fn vanilla_back_lanes<T: Real>(g: *const T, dh: *mut T, dg: *mut T, n: usize, tanh: bool) {
-    // SAFETY: promised by the caller: `n` elements behind all.
+    // SAFETY: promised by the caller: `n` elements at all.
     unsafe {
         let (g, mut d) = (load(g, n), load(dh, n));
         for l in 0..LANES {
@@ -306,7 +307,7 @@ unsafe fn lstm_back_lanes<T: Real>(
     clip: Option<(T, T)>,
 ) {
     let one = T::one();
-    // SAFETY: promised by the caller: `n` elements behind all, and `hid` from one gate to the next.
+    // SAFETY: promised by the caller: `n` elements at all, and `hid` from one gate to the next.
     unsafe {
         let (mut i, mut f) = (load(g, n), load(g.add(hid), n));
         let (mut new, mut o) = (load(g.add(2 * hid), n), load(g.add(3 * hid), n));
@@ -357,7 +358,7 @@ unsafe fn gru_back_lanes<T: Real>(
     n: usize,
 ) {
     let one = T::one();
-    // SAFETY: promised by the caller: `n` elements behind all, and `hid` from one gate to the next.
+    // SAFETY: promised by the caller: `n` elements at all, and `hid` from one gate to the next.
     unsafe {
         let (mut r, mut z, mut new) = (load(g, n), load(g.add(hid), n), load(g.add(2 * hid), n));
         let (inner, old, mut d) = (load(inner, n), load(old, n), load(dh, n));

@@ -223,7 +223,7 @@ impl Layer<'_> {
             *a += b;
         }
         let inner = &w.recurrent_bias[direct..width];
-        // SAFETY: the parts have so many rows of such widths.
+        // SAFETY: the parts have these numbers of rows and columns.
         unsafe {
             repeat_row(bias.as_ptr(), rows, width, tape.gates.as_mut_ptr());
             repeat_row(inner.as_ptr(), rows, inner.len(), tape.inner.as_mut_ptr());
@@ -271,7 +271,7 @@ impl<T: Real> Steps<'_, T> {
     /// One step of a block of sequences.
     ///
     /// # Safety
-    /// The step before is done, and nobody else uses the block's rows. Sizes are those of the
+    /// The step before is done, and no other task uses the block's rows. Sizes are those of the
     /// layer.
     unsafe fn step(&self, t: usize, block: Range<usize>) {
         let (layer, tape) = (self.layer, &self.tape);
@@ -291,7 +291,7 @@ impl<T: Real> Steps<'_, T> {
                 let inner = Mat::rows(row(tape.inner, t, block.start, hid), hid);
                 new.multiply_add(m, h, inner);
             }
-            // What the cell makes is the state itself or, in rows of `hid`, what is projected to
+            // The cell's output is the state itself or, in rows of `hid`, what is projected to
             // it.
             let made = |n: usize| match &self.projection {
                 Some(_) => row(tape.full, t, n, hid),

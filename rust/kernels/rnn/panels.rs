@@ -28,8 +28,8 @@ pub struct Panels<'a, T> {
 }
 
 impl<'a, T: Real> Panels<'a, T> {
-    /// Takes the row-major `matrix (k, n)` or, with `transposed`, `(n, k)`, for products of so many
-    /// left rows in all.
+    /// Panels of the row-major `matrix (k, n)` or, with `transposed`, `(n, k)`, for products with
+    /// `left_rows` rows in all.
     pub fn new(
         (k, n): (usize, usize),
         (matrix, transposed): (&'a [T], bool),

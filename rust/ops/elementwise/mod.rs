@@ -5,7 +5,7 @@ pub mod binary;
 pub mod sum_n;
 mod unary;
 
-use super::higher::complete;
+use super::higher_order::complete;
 use crate::operator::{OpDef, Registry};
 
 /// Registers the family.

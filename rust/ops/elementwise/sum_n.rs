@@ -89,7 +89,7 @@ fn clip_backward(call: &Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The gradient goes through unchanged.
+/// Passes the gradient on unchanged.
 fn pass() -> Gradient {
     Gradient::rule_reading(&[], |b, node| Ok(vec![Some(node.out_grad(b, 0)?)]))
 }

@@ -118,7 +118,7 @@ pub fn operators() -> Vec<OpDef> {
     ]
 }
 
-/// The statistics are written even where nobody asked for them, so their memory must be there.
+/// The statistics are written even where they were not requested, so they always need memory.
 fn forward_kernel() -> crate::operator::Kernel {
     let mut kernel =
         widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)));

@@ -1,13 +1,12 @@
 //! `Convolution` and its old form `Convolution_v1`.
 
+use super::channels_first::{self, Gradients, IMAGE, OUTPUT, sizes, to_first, with_first};
 use super::infer::{complete, expect_rank, float_type};
 use super::widening;
 use super::window::{ConvLayout, CudnnTune, Layout, spatial, swap_inner, three};
 use crate::error::{Error, Result};
 use crate::kernels::conv::{self, Conv};
 use crate::kernels::real::Real;
-use crate::kernels::reduce_rows::sum_channels;
-use crate::kernels::scratch::with_scratch;
 use crate::operator::infer::assign_shape;
 use crate::operator::{Attrs, Call, Dep, Gradient, OpDef, OpReq, Tuple};
 use crate::shape::Shape;
@@ -196,42 +195,6 @@ fn geometry(attrs: &Attrs, data: &View, out: &View) -> Result<(Layout, Conv)> {
     Ok((w.layout, conv))
 }
 
-/// Sizes of data, weight and output as (outer, channels, positions).
-pub fn sizes(conv: &Conv) -> [(usize, usize, usize); 3] {
-    [
-        (conv.batch, conv.groups * conv.in_c, conv.in_size()),
-        (conv.groups * conv.out_c, conv.in_c, conv.taps()),
-        (conv.batch, conv.groups * conv.out_c, conv.out_size()),
-    ]
-}
-
-/// Calls `f` with scratch for data, weight and output in channels-first order, or with none if they
-/// have it already.
-pub fn with_first<T: Real>(
-    layout: Layout,
-    conv: &Conv,
-    f: impl FnOnce(Option<[*mut T; 3]>) -> Result<()>,
-) -> Result<()> {
-    if !layout.channels_last() {
-        return f(None);
-    }
-    let lens = sizes(conv).map(|(n, c, p)| (n * c * p).next_multiple_of(16));
-    with_scratch(lens.iter().sum(), |room: &mut [T]| {
-        let base = room.as_mut_ptr();
-        // SAFETY: the offsets lie inside the scratch.
-        f(Some(unsafe { [base, base.add(lens[0]), base.add(lens[0] + lens[1])] }))
-    })
-}
-
-/// Channels-last to channels-first.
-///
-/// # Safety
-/// Both hold the elements of `(outer, channels, positions)` and do not overlap.
-pub unsafe fn to_first<T: Real>(from: *const T, (n, c, p): (usize, usize, usize), to: *mut T) {
-    // SAFETY: promised by the caller.
-    unsafe { swap_inner(from, (n, p, c), to) };
-}
-
 fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
     if call.req[0] == OpReq::Null {
         return Ok(());
@@ -259,52 +222,15 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
 }
 
 fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
-    let [grad, data, weight] = call.inputs else { unreachable!("declared dependencies") };
+    let [grad, data, _] = call.inputs else { unreachable!("declared dependencies") };
     let (layout, conv) = geometry(call.attrs, data, grad)?;
-    let [dy, x, w] = [grad, data, weight].map(|v| v.as_ptr::<T>());
-    let out = |i: usize| call.outputs[i].as_ptr::<T>();
-    let wanted = |i: usize| call.req.get(i).is_some_and(|r| *r != OpReq::Null);
-    let [sx, sw, sy] = sizes(&conv);
-    with_first::<T>(layout, &conv, |room| {
-        // SAFETY: gradients have the extents of their inputs; outputs overlap no input here.
-        unsafe {
-            let dy = match room {
-                None => dy,
-                Some([_, _, y1]) => {
-                    to_first(dy, sy, y1);
-                    y1
-                }
-            };
-            if wanted(2) {
-                sum_channels(dy, sy, out(2));
-            }
-            // The scratch of an input serves for its own gradient once the input is not needed any
-            // more.
-            match room {
-                None => {
-                    if wanted(0) {
-                        conv::backward_data(&conv, dy, w, out(0));
-                    }
-                    if wanted(1) {
-                        conv::backward_weight(&conv, x, dy, out(1));
-                    }
-                }
-                Some([x1, w1, _]) => {
-                    if wanted(0) {
-                        to_first(w, sw, w1);
-                        conv::backward_data(&conv, dy, w1, x1);
-                        swap_inner(x1, sx, out(0));
-                    }
-                    if wanted(1) {
-                        to_first(x, sx, x1);
-                        conv::backward_weight(&conv, x1, dy, w1);
-                        swap_inner(w1, sw, out(1));
-                    }
-                }
-            }
-        }
-        Ok(())
-    })
+    let gradients = Gradients {
+        grad: OUTPUT,
+        data: IMAGE,
+        to_data: conv::backward_data::<T>,
+        to_weight: conv::backward_weight::<T>,
+    };
+    channels_first::backward(call, layout, &conv, &gradients)
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! `Deconvolution`: the transpose of a convolution.
 
-use super::convolution::{sizes, to_first, with_first};
+use super::channels_first::{self, Gradients, IMAGE, OUTPUT, sizes, to_first, with_first};
 use super::infer::{complete, expect_rank, float_type};
 use super::widening;
 use super::window::{ConvLayout, CudnnTune, Layout, spatial, swap_inner, three};
 use crate::error::{Error, Result};
 use crate::kernels::conv::{self, Conv};
 use crate::kernels::real::Real;
-use crate::kernels::reduce_rows::{add_channels, sum_channels};
+use crate::kernels::reduce_rows::add_channels;
 use crate::operator::infer::assign_shape;
 use crate::operator::{Attrs, Call, Dep, Gradient, OpDef, OpReq, Tuple};
 use crate::shape::Shape;
@@ -34,15 +34,16 @@ params! {
 }
 
 const DOC: &str = r#"
-Transposed convolution: what the gradient of a convolution does to its image. Every input element spreads, times the
+Transposed convolution: the map from the output of a convolution to the gradient of its image. Every input element spreads, times the
 filter, over ``kernel`` output elements, ``stride`` apart.
 
 Notes
 -----
 Data ``(N, C, ...)`` with one to three spatial axes; weight ``(C, num_filter / num_group, *kernel)`` and bias
 ``(num_filter,)`` are inferred. Output extents are ``(in - 1) * stride - 2 * pad + dilate * (kernel - 1) + 1 + adj``,
-or ``target_shape``. **There is no bias by default.** In channels-last layouts the weight is
-``(C, *kernel, num_filter / num_group)``. One dtype: float16 (calculated in float32), float32 or float64.
+or ``target_shape``; padding that leaves no element of an axis is an error. **There is no bias by default.** In
+channels-last layouts the weight is ``(C, *kernel, num_filter / num_group)``. One dtype: float16 (calculated in
+float32), float32 or float64.
 
 Examples
 --------
@@ -236,50 +237,17 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
 }
 
 fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
-    let [grad, data, weight] = call.inputs else { unreachable!("declared dependencies") };
+    let [grad, data, _] = call.inputs else { unreachable!("declared dependencies") };
     let (layout, conv) = geometry(call.attrs, data, grad)?;
-    let [dy, x, w] = [grad, data, weight].map(|v| v.as_ptr::<T>());
-    let out = |i: usize| call.outputs[i].as_ptr::<T>();
-    let wanted = |i: usize| call.req.get(i).is_some_and(|r| *r != OpReq::Null);
-    let [sy, sw, sx] = sizes(&conv);
-    with_first::<T>(layout, &conv, |room| {
-        // SAFETY: gradients have the extents of their inputs; outputs overlap no input here.
-        unsafe {
-            let dy = match room {
-                None => dy,
-                Some([y1, _, _]) => {
-                    to_first(dy, sy, y1);
-                    y1
-                }
-            };
-            if wanted(2) {
-                sum_channels(dy, sy, out(2));
-            }
-            match room {
-                None => {
-                    if wanted(0) {
-                        conv::forward(&conv, dy, w, None, out(0));
-                    }
-                    if wanted(1) {
-                        conv::backward_weight(&conv, dy, x, out(1));
-                    }
-                }
-                Some([_, w1, x1]) => {
-                    if wanted(0) {
-                        to_first(w, sw, w1);
-                        conv::forward(&conv, dy, w1, None, x1);
-                        swap_inner(x1, sx, out(0));
-                    }
-                    if wanted(1) {
-                        to_first(x, sx, x1);
-                        conv::backward_weight(&conv, dy, x1, w1);
-                        swap_inner(w1, sw, out(1));
-                    }
-                }
-            }
-        }
-        Ok(())
-    })
+    let gradients = Gradients {
+        grad: IMAGE,
+        data: OUTPUT,
+        // SAFETY: promised by the caller, with the output gradient as the image.
+        to_data: |conv, dy, w, dx| unsafe { conv::forward::<T>(conv, dy, w, None, dx) },
+        // SAFETY: as above.
+        to_weight: |conv, x, dy, dw| unsafe { conv::backward_weight::<T>(conv, dy, x, dw) },
+    };
+    channels_first::backward(call, layout, &conv, &gradients)
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ pub fn operators() -> Vec<OpDef> {
     vec![forward, backward]
 }
 
-/// The mask is made even where nobody asked for it, so its memory must be there.
+/// The mask is written even where it was not requested, so it always needs memory.
 fn forward_kernel() -> crate::operator::Kernel {
     let mut kernel = widening::cpu(|call| {
         if !drops(call) {

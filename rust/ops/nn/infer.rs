@@ -51,7 +51,7 @@ pub fn expect_rank(
     Err(Error::argument(argument, "shape", shape, expected))
 }
 
-/// The dtype of statistics and scales of a normalisation: float32 beside float16 data, else the
+/// The dtype of statistics and scales of a normalisation: float32 with float16 data, else the
 /// data's.
 pub fn statistics_type(data: DType) -> DType {
     if data == DType::F16 { DType::F32 } else { data }

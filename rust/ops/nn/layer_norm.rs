@@ -66,7 +66,7 @@ pub fn operators() -> Vec<OpDef> {
     vec![forward, backward]
 }
 
-/// A kernel that writes its hidden outputs even where nobody asked for them, so that all need
+/// A kernel that writes its hidden outputs even where they were not requested, so that all need
 /// memory.
 pub fn always(run: fn(&Call<'_>) -> Result<()>) -> Kernel {
     Kernel { skips_null: false, ..widening::cpu(run) }
@@ -112,7 +112,7 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
     let stats = [mean, std].map(|v| v.as_ptr::<T>());
     let (x, y) = (data.as_ptr::<T>(), out.as_ptr::<T>());
     // SAFETY: inference gave the views these extents; the output is the data or apart from all.
-    // With other axes behind the normalised one, rows are made in scratch.
+    // With axes after the normalised one, rows are gathered in scratch.
     unsafe {
         if inner == 1 {
             rows.forward(x, scales, y, stats);

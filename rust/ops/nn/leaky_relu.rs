@@ -109,7 +109,7 @@ fn kind(attrs: &Attrs) -> LeakyType {
     attrs.get::<LeakyReluParam>().act_type
 }
 
-/// Does the sign of the output tell that of the input, so that backward needs no input?
+/// Does the output have the sign of the input, so that backward needs no input?
 fn from_output(attrs: &Attrs) -> bool {
     match kind(attrs) {
         LeakyType::Leaky | LeakyType::Elu => attrs.get::<LeakyReluParam>().slope >= 0.0,
@@ -118,7 +118,7 @@ fn from_output(attrs: &Attrs) -> bool {
     }
 }
 
-/// The slopes of rrelu are made even where nobody asked for them, so their memory must be there.
+/// The slopes of rrelu are written even where they were not requested, so they always need memory.
 fn forward_kernel() -> crate::operator::Kernel {
     let mut kernel =
         widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call)));

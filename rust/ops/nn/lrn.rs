@@ -20,7 +20,7 @@ params! {
         alpha: f32, default(1e-4), "Weight of the squares.";
         beta: f32, default(0.75), "Exponent of the norm.";
         knorm: f32, default(2.0), "Constant of the norm.";
-        nsize: u32, required.ge(1.0), "Number of channels in a window, odd.";
+        nsize: u32, required.ge(1.0), "Number of channels in a window: odd and positive.";
     }
 }
 
@@ -44,7 +44,8 @@ Local response normalisation across channels: ``y = x / (knorm + alpha / nsize *
 Notes
 -----
 Data ``(N, C, H, W)``, or any shape with at least two axes; the output has its shape and dtype: float16 (calculated in
-float32), float32 or float64. A hidden output ``tmp_norm`` holds the base of the power.
+float32), float32 or float64. ``nsize`` is odd and positive: 0 or less is an error, and an even number makes the window
+one channel wider, as it reaches ``nsize / 2`` to either side. A hidden output ``tmp_norm`` holds the base of the power.
 
 Examples
 --------

@@ -2,6 +2,7 @@
 
 pub mod activation;
 pub mod batch_norm;
+mod channels_first;
 pub mod convolution;
 pub mod crop_pad;
 pub mod ctc_loss;
@@ -27,7 +28,7 @@ pub mod upsampling;
 pub mod widening;
 pub mod window;
 
-use super::higher::complete;
+use super::higher_order::complete;
 use crate::operator::{OpDef, Registry};
 
 /// Registers the family.

@@ -1,6 +1,6 @@
 //! `Pooling` and its old form `Pooling_v1`.
 
-use super::convolution::to_first;
+use super::channels_first::to_first;
 use super::infer::{complete, expect_rank, float_type};
 use super::widening;
 use super::window::{Layout, spatial, swap_inner, three};
@@ -226,7 +226,7 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
         }
     }
     assign_shape(&mut outputs[0], "output", &layout.from_first(&out))?;
-    // The output tells the batch and the channels.
+    // Batch and channels follow from the output.
     let known = layout.first(&outputs[0]);
     let mut data = data;
     for a in 0..2 {

@@ -85,7 +85,7 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
     complete(inputs, outputs)
 }
 
-/// One float dtype; places are float32 beside float16 data, which could not hold them.
+/// One float dtype; positions are float32 with float16 data, which could not hold them.
 fn infer_type(
     attrs: &Attrs,
     inputs: &mut [Option<DType>],

@@ -49,7 +49,7 @@ fn widened(call: &Call<'_>, run: Run) -> Result<()> {
         run(&Call { inputs: &inputs, outputs: &outputs, ..*call })?;
         for ((wide, narrow), req) in outputs.iter().zip(call.outputs).zip(call.req) {
             if is_half(narrow) && *req != OpReq::Null {
-                // SAFETY: the output is ours to write; the scratch behind `wide` is still held.
+                // SAFETY: the output is ours to write; the scratch of `wide` is still held.
                 unsafe { narrow.slice_mut::<f16>().convert_from_f32_slice(wide.slice()) };
             }
         }

@@ -112,15 +112,20 @@ fn counted_shape(attrs: &Attrs) -> Result<&Tuple> {
 const RAVEL_NOTES: &str = "Any dtype, which the output has too. The first extent of shape may be -1, as nothing \
     depends on it: coordinates and places are not checked against the shape. Not differentiable.";
 
+/// An operator that converts between coordinates in a shape and places in its flattened array.
+fn within_shape(name: &str, what: &str, data: &str, example: &str) -> OpDef {
+    OpDef::new::<ShapeParam>(name)
+        .aliases(&[&format!("_{name}")])
+        .doc(&text(what, RAVEL_NOTES, example))
+        .inputs_are(&[("data", data)])
+        .infer_type(same_type)
+        .gradient(Gradient::Zero)
+}
+
 fn ravel() -> OpDef {
-    OpDef::new::<ShapeParam>("ravel_multi_index")
-        .aliases(&["_ravel_multi_index"])
-        .doc(&text(
-            "Places in the flattened array of the coordinates in the columns of the data.",
-            RAVEL_NOTES,
-            "nd.ravel_multi_index(nd.array([[1, 3], [2, 0]]), shape=(4, 5))\n[ 7. 15.]",
-        ))
-        .inputs_are(&[("data", "Coordinates ``(M, ...)``.")])
+    let what = "Places in the flattened array of the coordinates in the columns of the data.";
+    let example = "nd.ravel_multi_index(nd.array([[1, 3], [2, 0]]), shape=(4, 5))\n[ 7. 15.]";
+    within_shape("ravel_multi_index", what, "Coordinates ``(M, ...)``.", example)
         .infer_shape(|attrs, inputs, outputs| {
             let axes = counted_shape(attrs)?.len();
             if inputs[0].is_known() {
@@ -133,8 +138,6 @@ fn ravel() -> OpDef {
             }
             Ok(all_known(inputs, outputs))
         })
-        .infer_type(same_type)
-        .gradient(Gradient::Zero)
         .kernel(kernel(|call| {
             let (x, out) = (&call.inputs[0], &call.outputs[0]);
             let shape = counted_shape(call.attrs)?;
@@ -151,14 +154,9 @@ fn ravel() -> OpDef {
 }
 
 fn unravel() -> OpDef {
-    OpDef::new::<ShapeParam>("unravel_index")
-        .aliases(&["_unravel_index"])
-        .doc(&text(
-            "Coordinates, as columns, of places in the flattened array.",
-            RAVEL_NOTES,
-            "nd.unravel_index(nd.array([7, 15]), shape=(4, 5))\n[[1. 3.]\n [2. 0.]]",
-        ))
-        .inputs_are(&[("data", "Places.")])
+    let what = "Coordinates, as columns, of places in the flattened array.";
+    let example = "nd.unravel_index(nd.array([7, 15]), shape=(4, 5))\n[[1. 3.]\n [2. 0.]]";
+    within_shape("unravel_index", what, "Places.", example)
         .infer_shape(|attrs, inputs, outputs| {
             let axes = counted_shape(attrs)?.len() as i64;
             if inputs[0].is_known() {
@@ -167,8 +165,6 @@ fn unravel() -> OpDef {
             }
             Ok(all_known(inputs, outputs))
         })
-        .infer_type(same_type)
-        .gradient(Gradient::Zero)
         .kernel(kernel(|call| {
             let (x, out) = (&call.inputs[0], &call.outputs[0]);
             let shape = counted_shape(call.attrs)?;

@@ -50,7 +50,7 @@ pub fn first_type(
     Ok(true)
 }
 
-/// A shape as given by a parameter: every extent is real.
+/// The shape given by a parameter, whose extents must not be negative.
 pub fn shape_of(dims: &[i64], what: &str) -> Result<Shape> {
     match dims.iter().find(|&&d| d < 0) {
         Some(d) => Err(Error::value(format!("{what} has a negative extent {d}"))),
@@ -58,7 +58,7 @@ pub fn shape_of(dims: &[i64], what: &str) -> Result<Shape> {
     }
 }
 
-/// `()` is no shape of an array; legacy programs mean one element.
+/// The shape itself, or `(1,)` for `()`, which in legacy semantics is not the shape of an array.
 pub fn at_least_1d(shape: Shape) -> Shape {
     if shape.ndim() == 0 { Shape::new(&[1]) } else { shape }
 }
@@ -78,7 +78,7 @@ pub fn wanted(call: &Call<'_>, i: usize) -> bool {
     call.req[i] != OpReq::Null
 }
 
-/// Element `i` behind a pointer, as f64.
+/// Element `i` of the array at `ptr`, as f64.
 ///
 /// # Safety
 /// `ptr` holds more than `i` elements of `dtype`.
@@ -88,7 +88,7 @@ pub unsafe fn read_f64(ptr: *const u8, dtype: DType, i: usize) -> f64 {
     crate::with_dtype!(dtype, T => unsafe { Element::to_f64(*ptr.cast::<T>().add(i)) })
 }
 
-/// Writes a number as element `i` behind a pointer.
+/// Writes a number as element `i` of the array at `ptr`.
 ///
 /// # Safety
 /// As [`read_f64`].

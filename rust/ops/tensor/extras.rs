@@ -99,88 +99,99 @@ fn map_backward(call: &Call<'_>, slope: impl Fn(f64) -> f64 + Sync) -> Result<()
     Ok(())
 }
 
-fn curves() -> Vec<OpDef> {
-    let deps = |_: &Attrs, _, _| vec![Dep::OutGrad(0), Dep::Input(0)];
+/// The gradients of curves read the output gradient and the input.
+fn grad_and_data(_: &Attrs, _: usize, _: usize) -> Vec<Dep> {
+    vec![Dep::OutGrad(0), Dep::Input(0)]
+}
+
+fn hard_sigmoid() -> [OpDef; 2] {
     let hard = |p: &HardSigmoidParam| (f64::from(p.alpha), f64::from(p.beta));
+    let forward = elementwise(OpDef::new::<HardSigmoidParam>("hard_sigmoid"))
+        .doc(&text(
+            "``max(0, min(1, alpha * x + beta))``.",
+            "Any shape and dtype. The gradient is zero at and outside of the ends.",
+            "nd.hard_sigmoid(nd.array([-5, 0, 5]))\n[0.  0.5 1. ]",
+        ))
+        .inputs_are(&DATA)
+        .inplace(&[InplacePair::new(0, 0)])
+        .gradient(Gradient::declared("_backward_hard_sigmoid", grad_and_data))
+        .kernel(kernel(move |call| {
+            let (a, b) = hard(call.attrs.get());
+            map(call, |x| {
+                let y = a * x + b;
+                y.clamp(0.0, 1.0)
+            })
+        }));
+    let backward = elementwise(OpDef::new::<HardSigmoidParam>("_backward_hard_sigmoid")).kernel(
+        kernel(move |call| {
+            let (a, b) = hard(call.attrs.get());
+            map_backward(call, |x| if a * x + b > 0.0 && a * x + b < 1.0 { a } else { 0.0 })
+        }),
+    );
+    [forward, backward]
+}
+
+fn quadratic() -> [OpDef; 2] {
     let quad = |p: &QuadraticParam| (f64::from(p.a), f64::from(p.b), f64::from(p.c));
-    vec![
-        elementwise(OpDef::new::<HardSigmoidParam>("hard_sigmoid"))
-            .doc(&text(
-                "``max(0, min(1, alpha * x + beta))``.",
-                "Any shape and dtype. The gradient is zero at and outside of the ends.",
-                "nd.hard_sigmoid(nd.array([-5, 0, 5]))\n[0.  0.5 1. ]",
-            ))
-            .inputs_are(&DATA)
-            .inplace(&[InplacePair::new(0, 0)])
-            .gradient(Gradient::declared("_backward_hard_sigmoid", deps))
-            .kernel(kernel(move |call| {
-                let (a, b) = hard(call.attrs.get());
-                map(call, |x| {
-                    let y = a * x + b;
-                    y.clamp(0.0, 1.0)
-                })
-            })),
-        elementwise(OpDef::new::<HardSigmoidParam>("_backward_hard_sigmoid")).kernel(kernel(
-            move |call| {
-                let (a, b) = hard(call.attrs.get());
-                map_backward(call, |x| if a * x + b > 0.0 && a * x + b < 1.0 { a } else { 0.0 })
-            },
-        )),
-        elementwise(OpDef::new::<QuadraticParam>("_contrib_quadratic"))
-            .doc(&text(
-                "``a * x * x + b * x + c``.",
-                "Any shape and dtype.",
-                "nd.contrib.quadratic(nd.array([1, 2]), a=1, b=2, c=3)\n[6. 11.]",
-            ))
-            .inputs_are(&DATA)
-            .inplace(&[InplacePair::new(0, 0)])
-            .gradient(Gradient::declared("_backward_contrib_quadratic", deps))
-            .kernel(kernel(move |call| {
-                let (a, b, c) = quad(call.attrs.get());
-                map(call, |x| (a * x + b) * x + c)
-            })),
-        elementwise(OpDef::new::<QuadraticParam>("_backward_contrib_quadratic")).kernel(kernel(
-            move |call| {
-                let (a, b, _) = quad(call.attrs.get());
-                map_backward(call, |x| 2.0 * a * x + b)
-            },
-        )),
-        elementwise(OpDef::new::<MultiplierParam>("_contrib_gradientmultiplier"))
-            .doc(&text(
-                "Identity whose gradient is multiplied by ``scalar`` (-1 reverses it).",
-                "Any shape and dtype.",
-                "nd.contrib.gradientmultiplier(nd.array([1, 2]), scalar=-1)\n[1. 2.]",
-            ))
-            .inputs_are(&DATA)
-            .inplace(&[InplacePair::identity(0, 0)])
-            .gradient(Gradient::rule_reading(&[], |builder, node| {
-                let grad = node.out_grad(builder, 0)?;
-                let scalar = node.attrs.get::<MultiplierParam>().scalar;
-                Ok(vec![Some(
-                    builder.op("_mul_scalar", "", &[("scalar", scalar.into())], &[grad])?[0],
-                )])
-            }))
-            .kernel(kernel(|call| {
-                copy_view(&call.inputs[0], &call.outputs[0]);
-                Ok(())
-            })),
-        elementwise(OpDef::plain("_contrib_div_sqrt_dim"))
-            .doc(&text(
-                "The input divided by the square root of its last extent.",
-                "Any dtype, at least one axis.",
-                "nd.contrib.div_sqrt_dim(nd.ones((1, 4)))\n[[0.5 0.5 0.5 0.5]]",
-            ))
-            .inputs_are(&DATA)
-            .inplace(&[InplacePair::new(0, 0)])
-            .gradient(Gradient::rule_reading(&[], |builder, node| {
-                let grad = node.out_grad(builder, 0)?;
-                Ok(vec![Some(builder.op("_contrib_div_sqrt_dim", "", &[], &[grad])?[0])])
-            }))
-            .kernel(kernel(|call| {
-                let last = call.inputs[0].dims().last().copied().unwrap_or(1) as f64;
-                map(call, |x| x / last.sqrt())
-            })),
-    ]
+    let forward = elementwise(OpDef::new::<QuadraticParam>("_contrib_quadratic"))
+        .doc(&text(
+            "``a * x * x + b * x + c``.",
+            "Any shape and dtype.",
+            "nd.contrib.quadratic(nd.array([1, 2]), a=1, b=2, c=3)\n[6. 11.]",
+        ))
+        .inputs_are(&DATA)
+        .inplace(&[InplacePair::new(0, 0)])
+        .gradient(Gradient::declared("_backward_contrib_quadratic", grad_and_data))
+        .kernel(kernel(move |call| {
+            let (a, b, c) = quad(call.attrs.get());
+            map(call, |x| (a * x + b) * x + c)
+        }));
+    let backward = elementwise(OpDef::new::<QuadraticParam>("_backward_contrib_quadratic")).kernel(
+        kernel(move |call| {
+            let (a, b, _) = quad(call.attrs.get());
+            map_backward(call, |x| 2.0 * a * x + b)
+        }),
+    );
+    [forward, backward]
+}
+
+fn gradient_multiplier() -> OpDef {
+    elementwise(OpDef::new::<MultiplierParam>("_contrib_gradientmultiplier"))
+        .doc(&text(
+            "Identity whose gradient is multiplied by ``scalar`` (-1 reverses it).",
+            "Any shape and dtype.",
+            "nd.contrib.gradientmultiplier(nd.array([1, 2]), scalar=-1)\n[1. 2.]",
+        ))
+        .inputs_are(&DATA)
+        .inplace(&[InplacePair::identity(0, 0)])
+        .gradient(Gradient::rule_reading(&[], |builder, node| {
+            let grad = node.out_grad(builder, 0)?;
+            let scalar = node.attrs.get::<MultiplierParam>().scalar;
+            Ok(vec![Some(builder.op("_mul_scalar", "", &[("scalar", scalar.into())], &[grad])?[0])])
+        }))
+        .kernel(kernel(|call| {
+            copy_view(&call.inputs[0], &call.outputs[0]);
+            Ok(())
+        }))
+}
+
+fn div_sqrt_dim() -> OpDef {
+    elementwise(OpDef::plain("_contrib_div_sqrt_dim"))
+        .doc(&text(
+            "The input divided by the square root of its last extent.",
+            "Any dtype, at least one axis.",
+            "nd.contrib.div_sqrt_dim(nd.ones((1, 4)))\n[[0.5 0.5 0.5 0.5]]",
+        ))
+        .inputs_are(&DATA)
+        .inplace(&[InplacePair::new(0, 0)])
+        .gradient(Gradient::rule_reading(&[], |builder, node| {
+            let grad = node.out_grad(builder, 0)?;
+            Ok(vec![Some(builder.op("_contrib_div_sqrt_dim", "", &[], &[grad])?[0])])
+        }))
+        .kernel(kernel(|call| {
+            let last = call.inputs[0].dims().last().copied().unwrap_or(1) as f64;
+            map(call, |x| x / last.sqrt())
+        }))
 }
 
 /// The axis and the extents of the pieces along it.
@@ -404,7 +415,8 @@ fn arange_like() -> OpDef {
 }
 
 pub fn operators() -> Vec<OpDef> {
-    let mut all = curves();
+    let mut all = [hard_sigmoid(), quadratic()].concat();
+    all.extend([gradient_multiplier(), div_sqrt_dim()]);
     all.extend(split_v2());
     all.extend(reshape_like());
     all.extend([slice_assign_scalar(), arange_like()]);

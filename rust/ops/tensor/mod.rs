@@ -16,7 +16,7 @@ mod reduce;
 mod shape;
 mod updates;
 
-use super::higher::complete;
+use super::higher_order::complete;
 use crate::error::Result;
 use crate::operator::{Call, Kernel, OpDef, OpReq, Registry};
 

@@ -264,7 +264,7 @@ fn rmsprop<E: Stored>(call: &Call<'_>) {
     });
 }
 
-/// What all updates of a weight have in common: names of the inputs, and what is changed in place.
+/// Common parts of all updates of a weight: names of the inputs, and the inputs changed in place.
 fn updating<P: ParamStruct>(name: &str, states: &[(&str, &str)]) -> OpDef {
     let mut inputs = vec![("weight", "The weight."), ("grad", "Its gradient.")];
     inputs.extend(states);

@@ -14,7 +14,7 @@ use crate::{param_enum, params, with_dtype};
 use std::cmp::Ordering;
 
 param_enum! {
-    /// What `topk` gives.
+    /// The kind of result of `topk`.
     pub enum RetTyp { Both = "both", Indices = "indices", Mask = "mask", Value = "value" }
 }
 
@@ -198,7 +198,7 @@ fn sorts() -> Vec<OpDef> {
     ]
 }
 
-/// How many elements each line gives.
+/// The number of elements selected from each line.
 fn top_count(p: &TopkParam, len: usize) -> Result<usize> {
     let k = if p.k < 1 { len } else { p.k as usize };
     if k > len {

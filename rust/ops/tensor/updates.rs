@@ -50,7 +50,7 @@ crate::simd! {
         u: &U, w: *const R, g: *const R, s: [*mut R; S], out: *mut R, n: usize,
     ) -> () {
         for i in 0..n {
-            // SAFETY: promised by the caller: `n` elements behind every pointer.
+            // SAFETY: promised by the caller: `n` elements at every pointer.
             unsafe {
                 let mut state: [R; S] = std::array::from_fn(|k| *s[k].add(i));
                 let new = u.step(*w.add(i), *g.add(i), &mut state);
@@ -120,7 +120,7 @@ fn half_update<const S: usize, U: Update<S>>(call: &Call<'_>, u: U) -> Result<()
     Ok(())
 }
 
-/// The doctest of an update of `w` by `g` with so many states, which lowers the weight.
+/// The doctest of an update of `w` by `g` with `states` states, which lowers the weight.
 pub fn example(name: &str, states: usize) -> String {
     let zeros = ", nd.zeros((2,))".repeat(states);
     let step = if name == "ftml_update" { ", t=1" } else { "" };

@@ -133,7 +133,7 @@ const PARAM: &[(&str, Param)] = &[
             return None; // the sign of the output does not determine that of the input
         }
         let y = || n.y.clone();
-        // Without what is above, which may be infinite.
+        // Without the upper part, which may be infinite.
         let low = || Expr::Op("_minimum_scalar", vec![("scalar", Value::Float(0.))], vec![y()]);
         let positive = less(num(0.), y());
         let (above, below) = match kind.as_str() {

@@ -152,7 +152,7 @@ fn transpose(
     Ok(grads)
 }
 
-/// The choice of the maxima is a matter of the data, so what is chosen from is linear too.
+/// Which elements are the maxima depends on the data alone, so the operator is linear in the rest.
 fn pooling(b: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
     let g = node.out_grad(b, 0)?;
     let kind = node.attrs.value("pool_type").map(Value::to_string).unwrap_or_default();

@@ -1,17 +1,19 @@
 //! Random arrays of the rarer distributions. Every element depends on the seed, the call and its
 //! own number only.
 
-use super::common::{all_known, copy_view, elementwise, read_f64, wanted, write_f64};
+mod sampling;
+
+use super::common::{all_known, elementwise, wanted, write_f64};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::random::{Draws, Span};
 use crate::operator::infer::{assign_shape, assign_type};
-use crate::operator::{Attrs, Call, Gradient, Kernel, OpDef, ParamStruct, ResourceRequest, Tuple};
+use crate::operator::{Call, Gradient, Kernel, OpDef, ParamStruct, ResourceRequest, Tuple};
 use crate::params;
 use crate::shape::Shape;
 
-/// Parameters of one distribution, with shape, context and dtype behind.
+/// Parameters of one distribution, followed by shape, context and dtype.
 macro_rules! source_params {
     ($($name:ident $op:literal { $($field:ident : $ty:ty, $kind:ident $(($default:expr))?, $doc:literal;)* })*) => {$(
         params! {
@@ -224,14 +226,6 @@ params! {
     }
 }
 
-params! {
-    /// Parameters of samplers.
-    pub struct SampleParam {
-        shape: Tuple, default(Tuple::new()), "How many draws for each parameter; one without further axes if empty.";
-        dtype: Option<DType>, default(None), "Dtype of the output; float32 if None.";
-    }
-}
-
 fn likes() -> Vec<OpDef> {
     let like = |def: OpDef, what: &str, example: &str| {
         elementwise(def)
@@ -273,219 +267,8 @@ fn likes() -> Vec<OpDef> {
     ]
 }
 
-/// One draw, or several, for each element of the parameter arrays.
-fn sampler(
-    name: &'static str,
-    inputs: &[(&str, &str)],
-    what: &str,
-    f: fn(&mut Draws, DType, f64, f64) -> f64,
-) -> OpDef {
-    let pair = inputs.len() == 2;
-    OpDef::new::<SampleParam>(name)
-        .aliases(&[name.trim_start_matches('_')])
-        .doc(&doc(
-            what,
-            "float32, float64, float16",
-            &format!(
-                "nd.{}({}, shape=3)",
-                name.trim_start_matches('_'),
-                vec!["nd.array([0.5, 1])"; inputs.len()].join(", ")
-            ),
-            "(2, 3)",
-        ))
-        .inputs_are(inputs)
-        .infer_shape(|attrs, inputs, outputs| {
-            let (first, rest) = inputs.split_at_mut(1);
-            for other in rest.iter_mut() {
-                first[0].merge(other)?;
-                other.merge(&first[0])?;
-            }
-            if inputs[0].is_known() {
-                let dims = inputs[0].dims().iter().chain(&attrs.get::<SampleParam>().shape);
-                let out = Shape::new(&dims.copied().collect::<Vec<_>>());
-                assign_shape(&mut outputs[0], "output", &out)?;
-            }
-            Ok(all_known(inputs, outputs))
-        })
-        .infer_type(|attrs: &Attrs, inputs, outputs| {
-            let own = inputs.iter().find_map(|t| *t);
-            for slot in inputs.iter_mut() {
-                *slot = slot.or(own);
-            }
-            Ok(dtype_of(attrs.get::<SampleParam>().dtype, &FLOATS, &mut outputs[0])?
-                && own.is_some())
-        })
-        .resources(&[ResourceRequest::Random])
-        .gradient(Gradient::Zero)
-        .kernel(
-            Kernel::cpu(move |call| {
-                let per = call.outputs[0].size() / call.inputs[0].size().max(1);
-                let views: Vec<_> =
-                    call.inputs.iter().map(|v| (Shared(v.ptr()), v.dtype())).collect();
-                // SAFETY: the parameter arrays hold an element for each group of draws.
-                let at = |k: usize, i: usize| unsafe {
-                    read_f64(views[k].0.at(0), views[k].1, i / per.max(1))
-                };
-                let dtype = call.outputs[0].dtype();
-                fill(call, |d, i| f(d, dtype, at(0, i), if pair { at(1, i) } else { 0.0 }));
-                Ok(())
-            })
-            .skips_null(),
-        )
-}
-
-params! {
-    /// Parameters of `_sample_multinomial`.
-    pub struct MultinomialParam {
-        shape: Tuple, default(Tuple::new()), "How many draws from each distribution.";
-        get_prob: bool, default(false), "Also give the logarithms of the probabilities of the draws.";
-        dtype: DType, default(DType::I32), "Dtype of the draws.";
-    }
-}
-
-fn multinomial() -> OpDef {
-    OpDef::new::<MultinomialParam>("_sample_multinomial")
-        .aliases(&["sample_multinomial"])
-        .doc(&doc(
-            "the numbers ``0 .. k - 1`` with the probabilities on the last axis",
-            "int32 and others",
-            "nd.sample_multinomial(nd.array([0.1, 0.9]), shape=3)",
-            "(3,)",
-        ))
-        .inputs_are(&[(
-            "data",
-            "Probabilities ``(k)`` or ``(n, k)`` that sum to 1 on the last axis.",
-        )])
-        .output_names_by(|attrs| match attrs.get::<MultinomialParam>().get_prob {
-            true => vec!["output0".into(), "output1".into()],
-            false => vec!["output".into()],
-        })
-        .infer_shape(|attrs, inputs, outputs| {
-            if !inputs[0].is_known() {
-                return Ok(false);
-            }
-            let Some((_, lead)) = inputs[0].dims().split_last() else {
-                return Err(Error::argument("data", "shape", &inputs[0], "one or two axes"));
-            };
-            let dims: Vec<i64> =
-                lead.iter().chain(&attrs.get::<MultinomialParam>().shape).copied().collect();
-            let out = super::common::at_least_1d(Shape::new(&dims));
-            for slot in outputs.iter_mut() {
-                assign_shape(slot, "output", &out)?;
-            }
-            Ok(all_known(inputs, outputs))
-        })
-        .infer_type(|attrs: &Attrs, inputs, outputs| {
-            assign_type(&mut outputs[0], "output", attrs.get::<MultinomialParam>().dtype)?;
-            if let (Some(slot), Some(t)) = (outputs.get_mut(1), inputs[0]) {
-                assign_type(slot, "output1", t)?;
-            }
-            Ok(inputs[0].is_some())
-        })
-        .resources(&[ResourceRequest::Random])
-        .gradient(Gradient::Zero)
-        .kernel(Kernel::cpu(|call| {
-            let (x, out, key) = (&call.inputs[0], &call.outputs[0], call.ctx.random);
-            let k = x.dims().last().copied().unwrap_or(0) as usize;
-            let rows = x.size() / k.max(1);
-            need(k > 0 || out.size() == 0, "there are no probabilities")?;
-            let per = out.size() / rows.max(1);
-            for i in 0..out.size() {
-                let (row, u) = (i / per.max(1), Draws::new(key.seed, key.stream, i).uniform());
-                // SAFETY: rows lie in the data, outputs hold an element for each draw.
-                unsafe {
-                    let p = |j: usize| read_f64(x.ptr(), x.dtype(), row * k + j);
-                    let (mut sum, mut chosen) = (0.0, k - 1);
-                    for j in 0..k {
-                        sum += p(j);
-                        if u < sum {
-                            chosen = j;
-                            break;
-                        }
-                    }
-                    write_f64(out.ptr(), out.dtype(), i, chosen as f64);
-                    if let Some(log) = call.outputs.get(1) {
-                        write_f64(log.ptr(), log.dtype(), i, p(chosen).ln());
-                    }
-                }
-            }
-            Ok(())
-        }))
-}
-
-fn shuffle() -> OpDef {
-    elementwise(OpDef::plain("_shuffle"))
-        .aliases(&["_npi_shuffle", "shuffle"])
-        .doc("The rows (the first axis) in random order.\n\nNotes\n-----\nAny shape and dtype; every order is equally likely.\n\nExamples\n--------\n>>> nd.random.shuffle(nd.arange(5)).shape\n(5,)\n")
-        .inputs_are(&[("data", "The array to shuffle.")])
-        .resources(&[ResourceRequest::Random])
-        .gradient(Gradient::Zero)
-        .kernel(Kernel::cpu(|call| {
-            let (x, out, key) = (&call.inputs[0], &call.outputs[0], call.ctx.random);
-            if !wanted(call, 0) || x.ndim() == 0 {
-                return Ok(());
-            }
-            let rows = x.dims()[0] as usize;
-            copy_view(x, out);
-            let bytes = out.size_bytes() / rows.max(1);
-            for i in (1..rows).rev() {
-                let j = Draws::new(key.seed, key.stream, i).integer(0, i as i64 + 1) as usize;
-                if i != j {
-                    // SAFETY: two different rows of the output.
-                    unsafe { std::ptr::swap_nonoverlapping(out.ptr().add(i * bytes), out.ptr().add(j * bytes), bytes) };
-                }
-            }
-            Ok(())
-        }).skips_null())
-}
-
 pub fn operators() -> Vec<OpDef> {
-    let mut all = sources();
-    all.extend(likes());
-    all.extend([
-        sampler(
-            "_sample_uniform",
-            &[("low", "Least values."), ("high", "Bounds of the values.")],
-            "uniform distributions",
-            |d, dtype, a, b| Span::new(dtype, a, b).at(d.uniform()),
-        ),
-        sampler(
-            "_sample_normal",
-            &[("mu", "Means."), ("sigma", "Standard deviations.")],
-            "normal distributions",
-            |d, _, a, b| a + b * d.normal(),
-        ),
-        sampler(
-            "_sample_gamma",
-            &[("alpha", "Shapes."), ("beta", "Scales.")],
-            "gamma distributions",
-            |d, _, a, b| b * d.gamma(a),
-        ),
-        sampler(
-            "_sample_exponential",
-            &[("lam", "Rates.")],
-            "exponential distributions",
-            |d, _, a, _| d.exponential() / a,
-        ),
-        sampler("_sample_poisson", &[("lam", "Means.")], "Poisson distributions", |d, _, a, _| {
-            d.poisson(a)
-        }),
-        sampler(
-            "_sample_negative_binomial",
-            &[("k", "Numbers of successes."), ("p", "Probabilities of a success, in (0, 1].")],
-            "numbers of failures before ``k`` successes",
-            |d, _, k, p| gamma_poisson(d, k, (1.0 - p) / p),
-        ),
-        sampler(
-            "_sample_generalized_negative_binomial",
-            &[("mu", "Means."), ("alpha", "Dispersions.")],
-            "negative binomial distributions given by mean and dispersion",
-            |d, _, mu, alpha| dispersed(d, mu, alpha),
-        ),
-        multinomial(),
-        shuffle(),
-    ]);
-    all
+    [sources(), likes(), sampling::operators()].concat()
 }
 
 #[cfg(test)]

@@ -1,22 +1,24 @@
 //! `RNN`: stacked recurrent layers, vanilla, LSTM or GRU.
 
+mod run;
+
 use super::infer::{check_float, complete, expect_rank};
 use super::widening;
 use crate::context::Context;
-use crate::dtype::{DType, Element};
+use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernels::philox::{philox, unit};
 use crate::kernels::real::Real;
-use crate::kernels::rnn::{Cell, Columns, Layer, Tape, Weights};
+use crate::kernels::rnn::{Cell, Weights};
 use crate::lock::Lock;
 use crate::operator::infer::{assign_shape, one_type};
 use crate::operator::property::{
     Backward, Entries, Forward, MaybeType, Operator, OperatorProperty, define,
 };
-use crate::operator::{Dep, OpContext, OpDef, OpReq, RandomKey, ResourceRequest};
+use crate::operator::{Dep, OpDef, OpReq, RandomKey, ResourceRequest};
 use crate::shape::Shape;
 use crate::tensor::View;
-use crate::{param_enum, params, with_dtype, with_real};
+use crate::{param_enum, params, with_real};
+use run::{Run, differentiate, source};
 use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
@@ -275,137 +277,6 @@ fn infer_shape(param: &RnnParam, inputs: &mut [Shape], outputs: &mut [Shape]) ->
     complete(inputs, outputs)
 }
 
-/// Everything a run reads, as slices; `inputs` are the operator's.
-struct Source<'a, T> {
-    param: &'a RnnParam,
-    x: &'a [T],
-    weights: &'a [T],
-    state: &'a [T],
-    cell: &'a [T],
-    lengths: Option<Vec<usize>>,
-    time: usize,
-    batch: usize,
-    first: usize,
-    key: RandomKey,
-    train: bool,
-}
-
-/// # Safety
-/// The inputs must not be written while the source lives.
-unsafe fn source<'a, T: Real>(
-    param: &'a RnnParam,
-    ctx: &OpContext,
-    inputs: &[&'a View],
-) -> Source<'a, T> {
-    let d = inputs[0].dims();
-    let lstm = param.mode == RnnMode::Lstm;
-    // SAFETY: promised by the caller.
-    unsafe {
-        let lengths = param.use_sequence_length.then(|| {
-            let view = inputs[inputs.len() - 1];
-            with_dtype!(view.dtype(), U => view.slice::<U>().iter()
-                .map(|l| Element::to_f64(*l).max(0.0) as usize).collect())
-        });
-        Source {
-            param,
-            x: inputs[0].slice(),
-            weights: inputs[1].slice(),
-            state: inputs[2].slice(),
-            cell: if lstm { inputs[3].slice() } else { &[] },
-            lengths,
-            time: d[0] as usize,
-            batch: d[1] as usize,
-            first: d[2] as usize,
-            key: ctx.random,
-            train: ctx.is_train,
-        }
-    }
-}
-
-/// A forward run: the inputs of each layer but the first, and the tapes of each (layer, direction).
-struct Run<T> {
-    inputs: Vec<Vec<T>>,
-    tapes: Vec<Tape<T>>,
-}
-
-/// What a forward run gives: outputs and final states.
-struct Results<T> {
-    out: Vec<T>,
-    states: Vec<T>,
-    cells: Vec<T>,
-}
-
-impl<T: Real> Source<'_, T> {
-    fn layer(&self, at: usize) -> Layer<'_> {
-        let layer = at / self.param.directions();
-        Layer {
-            cell: self.param.cell(),
-            time: self.time,
-            batch: self.batch,
-            input: self.param.input(layer, self.first),
-            hidden: self.param.hidden(),
-            state: self.param.state(),
-            reverse: at % self.param.directions() == 1,
-            lengths: self.lengths.as_deref(),
-            clip: self.param.clip(),
-        }
-    }
-
-    fn weights(&self, r: &Weights<Range<usize>>) -> Weights<&[T]> {
-        let of = |r: &Range<usize>| &self.weights[r.clone()];
-        Weights {
-            input: of(&r.input),
-            recurrent: of(&r.recurrent),
-            projection: of(&r.projection),
-            input_bias: of(&r.input_bias),
-            recurrent_bias: of(&r.recurrent_bias),
-        }
-    }
-
-    /// Factors of dropout on the input of a layer, in place; its own inverse direction is the same.
-    fn drop(&self, layer: usize, values: &mut [T]) {
-        let p = self.param.p;
-        if layer == 0 || p == 0.0 || !self.train {
-            return;
-        }
-        let keep = T::one() / T::of(f64::from(1.0 - p));
-        for (block, four) in values.chunks_mut(4).enumerate() {
-            // Layers draw from counters of their own.
-            let counter = ((layer as u64) << 40) + block as u64;
-            for (v, word) in four.iter_mut().zip(philox(self.key.seed, self.key.stream, counter)) {
-                *v = if unit(word) < 1.0 - p { *v * keep } else { T::zero() };
-            }
-        }
-    }
-
-    fn run(&self) -> (Run<T>, Results<T>) {
-        let (ranges, _) = self.param.ranges(self.first);
-        let (dirs, st, hid) = (self.param.directions(), self.param.state(), self.param.hidden());
-        let mut run = Run { inputs: Vec::new(), tapes: Vec::new() };
-        let (mut states, mut cells) = (self.state.to_vec(), self.cell.to_vec());
-        let mut out = Vec::new();
-        for layer in 0..self.param.layers() {
-            if layer > 0 {
-                let mut x = out;
-                self.drop(layer, &mut x);
-                run.inputs.push(x);
-            }
-            let x = run.inputs.last().map_or(self.x, |x| x);
-            out = vec![T::zero(); self.time * self.batch * dirs * st];
-            for d in 0..dirs {
-                let at = layer * dirs + d;
-                let n = self.batch * st;
-                let h = &mut states[at * n..(at + 1) * n];
-                let n = self.batch * hid;
-                let c = cells.get_mut(at * n..(at + 1) * n).unwrap_or_default();
-                let to = Columns { all: &mut out[..], first: d * st, width: dirs * st };
-                run.tapes.push(self.layer(at).forward(x, &self.weights(&ranges[at]), h, c, to));
-            }
-        }
-        (run, Results { out, states, cells })
-    }
-}
-
 impl Rnn {
     fn run_forward<T: Real>(&self, run: &Forward<'_>) -> Result<()> {
         let inputs: Vec<&View> = run.in_data.iter().collect();
@@ -454,61 +325,6 @@ impl Rnn {
             }
         }
         Ok(())
-    }
-}
-
-/// Gradients of data, parameters, state and state_cell from those of the outputs.
-fn differentiate<T: Real>(
-    source: &Source<'_, T>,
-    run: &Run<T>,
-    mut dout: Vec<T>,
-    mut dh: Vec<T>,
-    mut dc: Vec<T>,
-) -> [Vec<T>; 4] {
-    let param = source.param;
-    let (ranges, total) = param.ranges(source.first);
-    let (dirs, st, hid) = (param.directions(), param.state(), param.hidden());
-    let mut dw = vec![T::zero(); total];
-    for layer in (0..param.layers()).rev() {
-        let x = if layer == 0 { source.x } else { &run.inputs[layer - 1] };
-        let mut dx = vec![T::zero(); x.len()];
-        for d in 0..dirs {
-            let at = layer * dirs + d;
-            let mut grads = parts_mut(&mut dw, &ranges[at]);
-            let (n, m) = (source.batch * st, source.batch * hid);
-            source.layer(at).backward(
-                x,
-                &source.weights(&ranges[at]),
-                &run.tapes[at],
-                Columns { all: &dout[..], first: d * st, width: dirs * st },
-                &mut dh[at * n..(at + 1) * n],
-                dc.get_mut(at * m..(at + 1) * m).unwrap_or_default(),
-                &mut dx,
-                &mut grads,
-            );
-        }
-        source.drop(layer, &mut dx);
-        dout = dx;
-    }
-    [dout, dw, dh, dc]
-}
-
-/// The parts of a layer in the parameter vector; they follow one another in the order of the
-/// fields.
-fn parts_mut<'a, T>(mut all: &'a mut [T], r: &Weights<Range<usize>>) -> Weights<&'a mut [T]> {
-    let mut at = 0;
-    let mut take = |range: &Range<usize>| {
-        let (_, rest) = std::mem::take(&mut all).split_at_mut(range.start - at);
-        let (part, rest) = rest.split_at_mut(range.len());
-        (all, at) = (rest, range.end);
-        part
-    };
-    Weights {
-        input: take(&r.input),
-        recurrent: take(&r.recurrent),
-        projection: take(&r.projection),
-        input_bias: take(&r.input_bias),
-        recurrent_bias: take(&r.recurrent_bias),
     }
 }
 

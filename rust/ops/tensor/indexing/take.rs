@@ -1,0 +1,171 @@
+//! Slices along an axis (`take`) and indices as vectors (`one_hot`).
+
+use super::super::common::{all_known, first_type, wanted, write_f64, zero_view};
+use super::super::kernel;
+use super::{add_run, copy_run, index_at, position, text};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::operator::infer::{assign_shape, assign_type};
+use crate::operator::{Attrs, Dep, Gradient, OpDef};
+use crate::shape::Shape;
+use crate::tensor::View;
+use crate::{param_enum, params};
+
+param_enum! {
+    /// What happens to indices outside of the axis.
+    pub enum TakeMode { Clip = "clip", Raise = "raise", Wrap = "wrap" }
+}
+
+params! {
+    /// Parameters of `take`.
+    pub struct TakeParam {
+        axis: i32, default(0), "The axis that the indices count along.";
+        mode: TakeMode, default(TakeMode::Clip), "Indices outside: the nearest, an error, or counted around.";
+    }
+}
+
+params! {
+    /// Parameters of `one_hot`.
+    pub struct OneHotParam {
+        depth: i32, required.ge(0.0), "Extent of the new last axis.";
+        on_value: f64, default(1.0), "Value at the index.";
+        off_value: f64, default(0.0), "Value elsewhere.";
+        dtype: DType, default(DType::F32), "Dtype of the output.";
+    }
+}
+
+fn take_axis(attrs: &Attrs, data: &Shape) -> Result<usize> {
+    data.axis(attrs.get::<TakeParam>().axis.into())
+}
+
+fn take_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
+    if !inputs[0].is_known() || !inputs[1].is_known() {
+        return Ok(false);
+    }
+    let axis = take_axis(attrs, &inputs[0])?;
+    let (d, i) = (inputs[0].dims(), inputs[1].dims());
+    let out: Shape = d[..axis].iter().chain(i).chain(&d[axis + 1..]).copied().collect();
+    assign_shape(&mut outputs[0], "output", &out)?;
+    Ok(all_known(inputs, outputs))
+}
+
+/// Calls `f(run in the data, run in the output, length)` for every taken run.
+fn for_taken(
+    attrs: &Attrs,
+    data: &Shape,
+    indices: &View,
+    mut f: impl FnMut(usize, usize, usize),
+) -> Result<()> {
+    let (axis, mode) = (take_axis(attrs, data)?, attrs.get::<TakeParam>().mode);
+    let (outer, inner) = (data.product(0..axis), data.product(axis + 1..data.ndim()));
+    let (extent, n) = (data.dims()[axis], indices.size());
+    if extent == 0 && n > 0 && outer * inner > 0 {
+        return Err(Error::index(format!(
+            "take from axis {axis} of shape {data}, which has no elements"
+        )));
+    }
+    for k in 0..n {
+        let index = index_at(indices, k);
+        let at = match mode {
+            TakeMode::Raise if !(-extent..extent).contains(&index) => {
+                return Err(Error::index(format!(
+                    "take operator contains indices out of bound: {index} on axis {axis} of extent {extent}"
+                )));
+            }
+            TakeMode::Raise | TakeMode::Wrap => position(index, extent, true),
+            TakeMode::Clip => position(index, extent, false),
+        };
+        for o in 0..outer {
+            f((o * extent as usize + at as usize) * inner, (o * n + k) * inner, inner);
+        }
+    }
+    Ok(())
+}
+
+/// `take` and its gradient.
+fn take() -> Vec<OpDef> {
+    let doc = text(
+        "The slices of ``a`` along an axis at ``indices``.",
+        "The axis is replaced by the axes of ``indices``, whose fractions are dropped and which may have any dtype. The gradient of \
+         an element taken several times is the sum; indices get a zero gradient. With ``mode='raise'`` an index outside is an error.",
+        "nd.take(nd.array([[1, 2], [3, 4]]), nd.array([1, 0]))\n[[3. 4.]\n [1. 2.]]",
+    );
+    vec![
+        OpDef::new::<TakeParam>("take")
+            .aliases(&["_npi_take"])
+            .doc(&doc)
+            .inputs_are(&[("a", "The data."), ("indices", "Which slices.")])
+            .infer_shape(take_shape)
+            .infer_type(first_type)
+            .gradient(Gradient::declared("_backward_take", |_, _, _| {
+                vec![Dep::OutGrad(0), Dep::Input(1)]
+            }))
+            .kernel(kernel(|call| {
+                let [a, indices] = [0, 1].map(|i| &call.inputs[i]);
+                for_taken(call.attrs, a.shape(), indices, |x, y, n| {
+                    copy_run(a, x, &call.outputs[0], y, n)
+                })
+            })),
+        OpDef::new::<TakeParam>("_backward_take").kernel(kernel(|call| {
+            let ([g, indices], da) = ([0, 1].map(|i| &call.inputs[i]), &call.outputs[0]);
+            if wanted(call, 1) {
+                zero_view(&call.outputs[1]);
+            }
+            if !wanted(call, 0) {
+                return Ok(());
+            }
+            zero_view(da);
+            for_taken(call.attrs, da.shape(), indices, |x, y, n| add_run(g, y, da, x, n))
+        })),
+    ]
+}
+
+fn one_hot() -> OpDef {
+    let doc = text(
+        "Vectors with ``on_value`` at the index and ``off_value`` elsewhere, along a new last axis.",
+        "Indices of any shape and dtype; one outside of ``0 .. depth - 1`` gives only ``off_value``. The gradient is zero.",
+        "nd.one_hot(nd.array([0, 2]), depth=3)\n[[1. 0. 0.]\n [0. 0. 1.]]",
+    );
+    OpDef::new::<OneHotParam>("one_hot")
+        .aliases(&["_npx_one_hot"])
+        .doc(&doc)
+        .inputs_are(&[("indices", "The indices.")])
+        .infer_shape(|attrs, inputs, outputs| {
+            if inputs[0].rank_known() {
+                let mut out = inputs[0].clone();
+                out.dims_mut().push(attrs.get::<OneHotParam>().depth.into());
+                assign_shape(&mut outputs[0], "output", &out)?;
+            }
+            Ok(all_known(inputs, outputs))
+        })
+        .infer_type(|attrs, inputs, outputs| {
+            assign_type(&mut outputs[0], "output", attrs.get::<OneHotParam>().dtype)?;
+            Ok(inputs[0].is_some())
+        })
+        .gradient(Gradient::Zero)
+        .kernel(kernel(|call| {
+            let (p, out) = (call.attrs.get::<OneHotParam>(), &call.outputs[0]);
+            crate::kernels::copy::fill(out, p.off_value);
+            for i in 0..call.inputs[0].size() {
+                let index = index_at(&call.inputs[0], i);
+                if (0..i64::from(p.depth)).contains(&index) {
+                    // SAFETY: the index lies in the row.
+                    unsafe {
+                        write_f64(
+                            out.ptr(),
+                            out.dtype(),
+                            i * p.depth as usize + index as usize,
+                            p.on_value,
+                        )
+                    };
+                }
+            }
+            Ok(())
+        }))
+}
+
+pub fn operators() -> Vec<OpDef> {
+    let mut all = take();
+    all.push(one_hot());
+    all
+}

@@ -1,0 +1,94 @@
+//! `broadcast_to`, `broadcast_axis` and `broadcast_like`.
+
+use super::{Path, data, like, moving, text};
+use crate::error::{Error, Result};
+use crate::operator::{Attrs, OpDef, Tuple};
+use crate::params;
+use crate::shape::{Dims, Numbers, Shape};
+
+params! {
+    /// Parameters of `broadcast_to`.
+    pub struct BroadcastToParam {
+        shape: Tuple, default(Tuple::new()), "The target shape; 0 keeps the input's extent.";
+    }
+}
+
+params! {
+    /// Parameters of `broadcast_axis`.
+    pub struct BroadcastAxisParam {
+        axis: Tuple, default(Tuple::new()), "Axes of extent 1 to repeat.";
+        size: Tuple, default(Tuple::new()), "Their new extents.";
+    }
+}
+
+params! {
+    /// Parameters of `broadcast_like`.
+    pub struct BroadcastLikeParam {
+        lhs_axes: Option<Tuple>, default(None), "Axes of lhs that repeat; all if None.";
+        rhs_axes: Option<Tuple>, default(None), "The axes of rhs that give their extents.";
+    }
+}
+
+fn repeat_to(s: &Shape, out: Dims) -> Result<Path> {
+    let mut strides = s.strides();
+    for (axis, stride) in strides.iter_mut().enumerate() {
+        if s.dims()[axis] != out[axis] {
+            if s.dims()[axis] != 1 {
+                let out = Shape::from(&out[..]);
+                return Err(Error::value(format!(
+                    "cannot broadcast shape {s} to {out}: axis {axis} is not of extent 1"
+                )));
+            }
+            *stride = 0;
+        }
+    }
+    // Repeated axes of the gradient are those of stride 0 whose extent is not 1.
+    Ok(Path::plain(out, 0, strides))
+}
+
+fn broadcast_to(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
+    let (s, shape) = (&inputs[0], &attrs.get::<BroadcastToParam>().shape);
+    if shape.len() != s.ndim() {
+        let shape = Numbers(shape);
+        return Err(Error::value(format!(
+            "cannot broadcast shape {s} to {shape}: another number of axes"
+        )));
+    }
+    repeat_to(s, shape.iter().zip(s.dims()).map(|(&t, &d)| if t == 0 { d } else { t }).collect())
+}
+
+fn broadcast_axis(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
+    let (s, p) = (&inputs[0], attrs.get::<BroadcastAxisParam>());
+    if p.axis.len() != p.size.len() {
+        return Err(Error::value(format!("{} axes but {} sizes", p.axis.len(), p.size.len())));
+    }
+    let mut out = Dims::from_slice(s.dims());
+    for (&a, &n) in p.axis.iter().zip(&p.size) {
+        out[s.axis(a)?] = n;
+    }
+    repeat_to(s, out)
+}
+
+fn broadcast_like(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
+    let (s, like, p) = (&inputs[0], &inputs[1], attrs.get::<BroadcastLikeParam>());
+    let mut out = Dims::from_slice(s.dims());
+    match (&p.lhs_axes, &p.rhs_axes) {
+        (Some(l), Some(r)) if l.len() == r.len() => {
+            for (&a, &b) in l.iter().zip(r) {
+                out[s.axis(a)?] = like.dims()[like.axis(b)?];
+            }
+        }
+        (None, None) if s.ndim() == like.ndim() => out = Dims::from_slice(like.dims()),
+        _ => return Err(Error::value(format!("cannot broadcast shape {s} like shape {like}"))),
+    }
+    repeat_to(s, out)
+}
+
+pub fn operators() -> Vec<OpDef> {
+    [
+        moving(data(OpDef::new::<BroadcastToParam>("broadcast_to")).doc(&text("Repeats axes of extent 1 to a shape.", "The gradient sums over the repetitions. Extents that fit neither way are an error.", "nd.broadcast_to(nd.ones((1, 3)), shape=(4, 0)).shape\n(4, 3)")), broadcast_to),
+        moving(data(OpDef::new::<BroadcastAxisParam>("broadcast_axis")).aliases(&["broadcast_axes"]).doc(&text("Repeats some axes of extent 1.", "The gradient sums over the repetitions. An axis of another extent is an error.", "nd.broadcast_axis(nd.ones((1, 3)), axis=0, size=4).shape\n(4, 3)")), broadcast_axis),
+        moving(like(OpDef::new::<BroadcastLikeParam>("broadcast_like"), "lhs", "rhs").doc(&text("Repeats axes of extent 1 of ``lhs`` to the extents of ``rhs``.", "The gradient sums over the repetitions.", "nd.broadcast_like(nd.ones((1, 3)), nd.ones((4, 3))).shape\n(4, 3)")), broadcast_like),
+    ]
+    .concat()
+}

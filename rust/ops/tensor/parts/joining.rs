@@ -1,0 +1,269 @@
+//! `Concat`, `stack` and `SliceChannel`: arrays joined along an axis and split again.
+
+use super::super::kernel;
+use super::{copy_views, pieces, shaped_like};
+use crate::error::{Error, Result};
+use crate::operator::infer::{assign_shape, same_type};
+use crate::operator::{Attrs, Call, Dep, Gradient, Kernel, OpDef, OpReq};
+use crate::params;
+use crate::shape::Shape;
+use crate::tensor::View;
+
+params! {
+    /// Parameters of `Concat`.
+    pub struct ConcatParam {
+        num_args: i32, required.ge(1.0), "Number of inputs.";
+        dim: i32, default(1), "The axis along which the inputs are joined.";
+    }
+}
+
+params! {
+    /// Parameters of `stack`.
+    pub struct StackParam {
+        axis: i32, default(0), "Position of the new axis.";
+        num_args: i32, required.ge(1.0), "Number of inputs.";
+    }
+}
+
+params! {
+    /// Parameters of `SliceChannel`.
+    pub struct SliceChannelParam {
+        num_outputs: i32, required.ge(1.0).le(65535.0), "Number of pieces; must divide the extent.";
+        axis: i32, default(1), "The axis along which the input is split.";
+        squeeze_axis: bool, default(false), "Remove the axis, which must be of extent 1 in the pieces.";
+    }
+}
+
+fn concat_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
+    let p = attrs.get::<ConcatParam>();
+    let mut common = Shape::unknown();
+    for s in inputs.iter().chain(&*outputs) {
+        if s.rank_known() && !common.rank_known() {
+            common = Shape::of_rank(s.ndim());
+        }
+    }
+    if !common.rank_known() {
+        return Ok(false);
+    }
+    let axis = common.axis(p.dim as i64)?;
+    for (i, given) in inputs.iter().chain(&*outputs).enumerate() {
+        let mut s = given.clone();
+        if s.rank_known() && s.ndim() > axis {
+            s.dims_mut()[axis] = -1;
+        }
+        let before = common.clone();
+        common.merge(&s).map_err(|_| {
+            let name = if i < inputs.len() { format!("arg{i}") } else { "output".to_owned() };
+            Error::argument(
+                &name,
+                "shape",
+                given,
+                format!("{before} ('?' along axis {axis} is any extent)"),
+            )
+        })?;
+    }
+    let mut total = Some(0);
+    for (i, s) in inputs.iter_mut().enumerate() {
+        assign_shape(s, &format!("arg{i}"), &common)?;
+        total = total.filter(|_| s.dims()[axis] >= 0).map(|t| t + s.dims()[axis]);
+    }
+    common.dims_mut()[axis] = total.unwrap_or(-1);
+    assign_shape(&mut outputs[0], "output", &common)?;
+    Ok(inputs.iter().chain(&*outputs).all(Shape::is_known))
+}
+
+fn concat_forward(call: &Call<'_>) -> Result<()> {
+    let out = &call.outputs[0];
+    let axis = out.shape().axis(call.attrs.get::<ConcatParam>().dim as i64)?;
+    let extents = call.inputs.iter().map(|v| v.dims()[axis]);
+    for (piece, input) in pieces(out, axis, extents).iter().zip(call.inputs) {
+        copy_views(input, piece);
+    }
+    Ok(())
+}
+
+fn concat_backward(call: &Call<'_>) -> Result<()> {
+    let g = &call.inputs[0];
+    let axis = g.shape().axis(call.attrs.get::<ConcatParam>().dim as i64)?;
+    let extents = call.outputs.iter().map(|v| v.dims()[axis]);
+    for ((piece, out), req) in pieces(g, axis, extents).iter().zip(call.outputs).zip(call.req) {
+        if *req != OpReq::Null {
+            copy_views(piece, out);
+        }
+    }
+    Ok(())
+}
+
+/// The axis of the pieces in the stacked array of `ndim` axes.
+fn stack_axis(attrs: &Attrs, ndim: usize) -> Result<usize> {
+    Shape::of_rank(ndim).axis(attrs.get::<StackParam>().axis as i64)
+}
+
+fn stack_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
+    let mut common = Shape::unknown();
+    for (i, s) in inputs.iter().enumerate() {
+        let before = common.clone();
+        common.merge(s).map_err(|_| Error::argument(&format!("arg{i}"), "shape", s, before))?;
+    }
+    if !common.rank_known() {
+        return Ok(false);
+    }
+    let axis = stack_axis(attrs, common.ndim() + 1)?;
+    let n = inputs.len() as i64;
+    inputs.iter_mut().for_each(|s| *s = common.clone());
+    common.dims_mut().insert(axis, n);
+    assign_shape(&mut outputs[0], "output", &common)?;
+    Ok(outputs[0].is_known())
+}
+
+fn stack_forward(call: &Call<'_>) -> Result<()> {
+    let out = &call.outputs[0];
+    let axis = stack_axis(call.attrs, out.ndim())?;
+    for (piece, input) in pieces(out, axis, call.inputs.iter().map(|_| 1)).iter().zip(call.inputs) {
+        copy_views(&shaped_like(input, piece), piece);
+    }
+    Ok(())
+}
+
+fn stack_backward(call: &Call<'_>) -> Result<()> {
+    let g = &call.inputs[0];
+    let axis = stack_axis(call.attrs, g.ndim())?;
+    let parts = pieces(g, axis, call.outputs.iter().map(|_| 1));
+    for ((piece, out), req) in parts.iter().zip(call.outputs).zip(call.req) {
+        if *req != OpReq::Null {
+            copy_views(piece, &shaped_like(out, piece));
+        }
+    }
+    Ok(())
+}
+
+fn split_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
+    let p = attrs.get::<SliceChannelParam>();
+    if !inputs[0].rank_known() {
+        return Ok(false);
+    }
+    let axis = inputs[0].axis(p.axis as i64)?;
+    let (n, extent) = (p.num_outputs as i64, inputs[0].dims()[axis]);
+    if extent >= 0 && extent % n != 0 {
+        return Err(Error::argument(
+            "data",
+            "shape",
+            &inputs[0],
+            format!("an extent of axis {axis} that {n} divides"),
+        ));
+    }
+    if p.squeeze_axis && extent >= 0 && extent != n {
+        return Err(Error::argument(
+            "data",
+            "shape",
+            &inputs[0],
+            format!("an extent of {n} along axis {axis} to squeeze"),
+        ));
+    }
+    let mut piece = inputs[0].clone();
+    if p.squeeze_axis {
+        piece.dims_mut().remove(axis);
+    } else if extent >= 0 {
+        piece.dims_mut()[axis] = extent / n;
+    }
+    for out in outputs.iter_mut() {
+        assign_shape(out, "output", &piece)?;
+    }
+    if !p.squeeze_axis {
+        // The other extents are those of the pieces.
+        let mut back = outputs[0].clone();
+        back.dims_mut()[axis] =
+            if back.dims()[axis] >= 0 { back.dims()[axis].saturating_mul(n) } else { -1 };
+        assign_shape(&mut inputs[0], "data", &back)?;
+    }
+    Ok(inputs[0].is_known() && outputs.iter().all(Shape::is_known))
+}
+
+fn split_pieces(attrs: &Attrs, whole: &View) -> Result<Vec<View>> {
+    let p = attrs.get::<SliceChannelParam>();
+    let axis = whole.shape().axis(p.axis as i64)?;
+    let n = p.num_outputs as usize;
+    Ok(pieces(whole, axis, (0..n).map(|_| whole.dims()[axis] / n as i64)))
+}
+
+fn split_forward(call: &Call<'_>) -> Result<()> {
+    let parts = split_pieces(call.attrs, &call.inputs[0])?;
+    for ((piece, out), req) in parts.iter().zip(call.outputs).zip(call.req) {
+        if *req != OpReq::Null {
+            copy_views(piece, &shaped_like(out, piece));
+        }
+    }
+    Ok(())
+}
+
+fn split_backward(call: &Call<'_>) -> Result<()> {
+    for (piece, g) in split_pieces(call.attrs, &call.outputs[0])?.iter().zip(call.inputs) {
+        copy_views(&shaped_like(g, piece), piece);
+    }
+    Ok(())
+}
+
+fn concat() -> OpDef {
+    OpDef::new::<ConcatParam>("Concat")
+        .aliases(&["concat", "_sparse_concat"])
+        .doc(
+            "Joins arrays along an axis.\n\nAll extents but that of `dim` agree, and so do the dtypes; otherwise it is \
+             an error. The extent along `dim` is the sum of the inputs'.\n\nExamples\n--------\n>>> \
+             nd.Concat(nd.ones((2, 3)), nd.zeros((2, 1)), dim=1)\n[[1. 1. 1. 0.]\n [1. 1. 1. 0.]]\n",
+        )
+        .expensive()
+        .variadic("num_args", "Arrays to join.")
+        .infer_shape(concat_shape)
+        .infer_type(same_type)
+        .gradient(Gradient::declared("_backward_concat", |_, _, _| vec![Dep::OutGrad(0)]))
+        .kernel(kernel(concat_forward))
+}
+
+fn stack() -> OpDef {
+    OpDef::new::<StackParam>("stack")
+        .doc(
+            "Joins arrays of one shape along a new axis.\n\nShapes and dtypes of the inputs agree; otherwise it is an \
+             error.\n\nExamples\n--------\n>>> nd.stack(nd.ones((2,)), nd.zeros((2,)), axis=1)\n[[1. 0.]\n [1. 0.]]\n",
+        )
+        .variadic("num_args", "Arrays to stack.")
+        .infer_shape(stack_shape)
+        .infer_type(same_type)
+        .gradient(Gradient::declared("_backward_stack", |_, _, _| vec![Dep::OutGrad(0)]))
+        .kernel(kernel(stack_forward))
+}
+
+fn split() -> OpDef {
+    OpDef::new::<SliceChannelParam>("SliceChannel")
+        .aliases(&["split"])
+        .doc(
+            "Splits an array into equal pieces along an axis.\n\n`num_outputs` must divide the extent; with \
+             `squeeze_axis` the pieces lose the axis, which must then have extent 1. Any dtype.\n\nExamples\n--------\n>>> \
+             nd.SliceChannel(nd.array([[1, 2, 3, 4]]), num_outputs=2, axis=1)[1]\n[[3. 4.]]\n",
+        )
+        .inputs_are(&[("data", "The input array.")])
+        .output_names_by(|attrs| {
+            let n = attrs.get::<SliceChannelParam>().num_outputs;
+            if n == 1 { vec!["output".into()] } else { (0..n).map(|i| format!("output{i}")).collect() }
+        })
+        .infer_shape(split_shape)
+        .infer_type(same_type)
+        .gradient(Gradient::use_none("_backward_SliceChannel"))
+        .kernel(kernel(split_forward))
+}
+
+/// A backward operator over the output gradient.
+fn backward<P: crate::operator::ParamStruct>(name: &str, f: fn(&Call<'_>) -> Result<()>) -> OpDef {
+    let k: Kernel = kernel(f);
+    OpDef::new::<P>(name).inputs_are(&[("ograd", "Output gradient.")]).kernel(k)
+}
+
+pub fn operators() -> Vec<OpDef> {
+    vec![
+        concat(),
+        backward::<ConcatParam>("_backward_concat", concat_backward),
+        stack(),
+        backward::<StackParam>("_backward_stack", stack_backward),
+        split(),
+        backward::<SliceChannelParam>("_backward_SliceChannel", split_backward),
+    ]
+}
