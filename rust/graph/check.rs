@@ -13,8 +13,7 @@ pub fn check(graph: &Graph, after: &str) -> Result<()> {
                 "the graph is broken after {after}: {fault}\n{}",
                 surroundings(graph, id)
             ))
-            .in_operator(node.op_name())
-            .in_node(&node.name));
+            .at_node(node.op_name(), &node.name));
         }
     }
     for (i, head) in graph.heads.iter().enumerate() {

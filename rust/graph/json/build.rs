@@ -139,8 +139,10 @@ pub(super) fn build(
         built.made[id] = Some(made);
     }
     if !unknown.is_empty() {
-        unknown
-            .push("An operator that a program defines has to be registered first: import its module.".into());
+        unknown.push(
+            "An operator that a program defines has to be registered first: import its module."
+                .into(),
+        );
         return Err(Error::not_implemented(unknown.join("\n")));
     }
     Ok(built)
@@ -239,8 +241,7 @@ fn operator(raw: &Raw, op: Arc<OpDef>, built: &Built, version: i64) -> Result<Sy
     let got = raw.inputs.len();
     if got > wanted || (got < wanted && version >= upgrade::AUX_ARE_NODES) {
         return Err(Error::value(format!("it takes {wanted} inputs, the file gives {got}"))
-            .in_operator(&op.name)
-            .in_node(&raw.name));
+            .at_node(&op.name, &raw.name));
     }
     let mut given = Vec::with_capacity(wanted);
     for &(id, index) in &raw.inputs {

@@ -10,7 +10,7 @@ use super::mirror::Mirror;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::operator::{
-    GradBuilder, GradEntry, GradNode, Gradient, InGradient, OpReq, Registry, Value,
+    GradBuilder, GradEntry, GradNode, Gradient, InGradient, OpDef, OpReq, Registry, Value,
 };
 use crate::shape::Shape;
 use std::collections::{HashMap, HashSet};
@@ -191,8 +191,7 @@ impl Builder<'_> {
                 "a gradient rule gives {} inputs, the operator takes {wanted}",
                 inputs.len()
             ))
-            .in_operator(&op.name)
-            .in_node(&name));
+            .at_node(&op.name, &name));
         }
         let dict = params.iter().map(|(k, v)| ((*k).to_owned(), v.to_string())).collect();
         let num_outputs = op.num_outputs(&attrs) as u32;
@@ -387,9 +386,9 @@ fn walk_back(
     cap: usize,
 ) -> Result<Vec<Given>> {
     let mut given = Vec::new();
-    for id in (0..forward.nodes.len()).rev() {
+    for id in (0..forward.nodes.len()).rev().filter(|&id| wanted[id]) {
         let node = &forward.nodes[id];
-        let Some(op) = node.op.as_ref().filter(|_| wanted[id]) else { continue };
+        let Some(op) = &node.op else { continue };
         (builder.current, builder.unnamed) = (id as u32, 0);
         let mut out_grads = Vec::with_capacity(node.num_outputs as usize);
         for (i, at) in forward.entries_of(id).enumerate() {
@@ -402,25 +401,8 @@ fn walk_back(
         if idle || matches!(op.gradient, Gradient::Zero) {
             continue;
         }
-        let inputs: Vec<GradEntry> = node.inputs.iter().map(|&e| pack(e)).collect();
-        let outputs: Vec<GradEntry> =
-            (0..node.num_outputs).map(|i| pack(Entry::new(id as u32, i))).collect();
         let needed: Vec<bool> = node.inputs.iter().map(|e| wanted[e.node as usize]).collect();
-        let about = GradNode {
-            op,
-            attrs: &node.attrs,
-            name: &node.name,
-            inputs: &inputs,
-            outputs: &outputs,
-            out_grads: &out_grads,
-            needed: &needed,
-        };
-        let before = builder.nodes.len();
-        let made = op.gradient.apply(builder, &about).map_err(|e| match e.operator() {
-            Some(_) => e,
-            None => e.in_operator(&op.name).in_node(&node.name),
-        })?;
-        builder.name_only_node(before);
+        let made = apply_rule(builder, id as u32, node, op, &out_grads, &needed)?;
         for (i, ((e, grad), needed)) in node.inputs.iter().zip(made).zip(needed).enumerate() {
             if let Some(grad) = grad.filter(|_| needed) {
                 let gradient = builder.source(unpack(grad));
@@ -430,6 +412,35 @@ fn walk_back(
         }
     }
     Ok(given)
+}
+
+/// Applies the gradient rule of node `id`; returns the gradients of its inputs.
+fn apply_rule(
+    builder: &mut Builder<'_>,
+    id: u32,
+    node: &Node,
+    op: &OpDef,
+    out_grads: &[Option<GradEntry>],
+    needed: &[bool],
+) -> Result<Vec<Option<GradEntry>>> {
+    let inputs: Vec<GradEntry> = node.inputs.iter().map(|&e| pack(e)).collect();
+    let outputs: Vec<GradEntry> = (0..node.num_outputs).map(|i| pack(Entry::new(id, i))).collect();
+    let about = GradNode {
+        op,
+        attrs: &node.attrs,
+        name: &node.name,
+        inputs: &inputs,
+        outputs: &outputs,
+        out_grads,
+        needed,
+    };
+    let before = builder.nodes.len();
+    let made = op.gradient.apply(builder, &about).map_err(|e| match e.operator() {
+        Some(_) => e,
+        None => e.at_node(&op.name, &node.name),
+    })?;
+    builder.name_only_node(before);
+    Ok(made)
 }
 
 /// Returns the gradient entry of each argument; no two share one.
