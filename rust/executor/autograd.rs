@@ -1,6 +1,6 @@
-//! The autograd tape: what was computed while recording, and gradients by walking it backwards.
+//! The autograd tape: a record of calls, and gradients by walking it backwards.
 //!
-//! A [`Tracked`] array may carry an [`TapeEntry`]: the output of a recorded call, or a leaf whose
+//! A [`Tracked`] array may carry a [`TapeEntry`]: the output of a recorded call, or a leaf whose
 //! gradient has a buffer. Nodes are numbered as they are recorded, so walking them in descending
 //! order is a topological order. A node keeps the arrays that the operator's gradient refers to,
 //! and for the rest stubs of the same shape without memory. Gradients come from the operator's one
@@ -43,7 +43,7 @@ pub trait TapeFunction: Send + Sync {
     ) -> Result<Vec<Tracked>>;
 }
 
-/// What a part of the tape keeps beside arrays.
+/// An object other than an array that a part of the tape keeps alive.
 pub enum Kept<'a> {
     Function(&'a dyn TapeFunction),
     /// The state of an operator's call.
@@ -71,7 +71,7 @@ enum Kind {
 /// A value and its place on the tape.
 type Placed = (NDArray, Option<TapeEntry>);
 
-/// What a node keeps of an array.
+/// An operand as a node keeps it.
 enum Saved {
     /// The array itself: the gradient refers to it.
     Kept(NDArray),
@@ -122,7 +122,7 @@ enum Rule {
     Function(Arc<dyn TapeFunction>),
 }
 
-/// What a visitor of the tape sees of a node.
+/// The description of a node for a visitor of the tape.
 pub enum NodeView<'a> {
     Leaf,
     Call {
@@ -307,7 +307,7 @@ fn node(kind: Kind) -> Arc<Node> {
     Arc::new(Node { seq: SEQ.fetch_add(1, Ordering::Relaxed), kind })
 }
 
-/// The error of writing into an array whose value the tape may need.
+/// The error for writing to an array whose value the tape may need.
 pub fn already_recorded() -> Error {
     Error::value(
         "Assigning to NDArrays that are already in a computational graph will cause undefined behavior \
@@ -317,7 +317,8 @@ pub fn already_recorded() -> Error {
     )
 }
 
-/// Runs an operator and records it if that is wanted and an input is on the tape. Visible outputs.
+/// Runs an operator, and records it if recording is on and an input is on the tape. Returns the
+/// visible outputs.
 pub fn invoke(
     rt: &Arc<Runtime>,
     op: &Arc<OpDef>,

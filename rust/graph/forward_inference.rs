@@ -18,7 +18,7 @@ pub struct ArraySpec {
     pub ctx: Context,
 }
 
-/// The arrays that the arguments and auxiliary states of a request's symbol want, in the order of
+/// The arrays to bind to the arguments and auxiliary states of a request's symbol, in the order of
 /// its lists: of the inferred shape and dtype, on the device of their group or else the default
 /// one.
 pub fn arrays_to_bind(request: &PlanRequest) -> Result<(Vec<ArraySpec>, Vec<ArraySpec>)> {
@@ -37,8 +37,8 @@ pub fn arrays_to_bind(request: &PlanRequest) -> Result<(Vec<ArraySpec>, Vec<Arra
     Ok((list(&arguments)?, list(&aux)?))
 }
 
-/// Shapes and dtypes of all forward entries, from names, bound arrays and declarations; a dtype of
-/// which nothing is known is float32.
+/// Shapes and dtypes of all forward entries, from names, bound arrays and declarations; an unknown
+/// dtype is float32.
 pub(in crate::graph) fn infer_forward(
     request: &PlanRequest,
     graph: &Graph,

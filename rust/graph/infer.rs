@@ -2,8 +2,14 @@
 //!
 //! Forward and backward sweeps over the nodes alternate until nothing more becomes known. Explicit
 //! values win over a variable's `__shape__` and `__dtype__`, which are used only where none is
-//! given. Where both are wanted the two are swept together, for operators whose shapes and dtypes
-//! follow from each other.
+//! given. A joint sweep infers both at once, for operators whose shapes and dtypes depend on each
+//! other.
+
+mod inferred;
+mod seed;
+
+pub use inferred::Inferred;
+pub use seed::declared_dims;
 
 use super::static_graph::{Entry, Graph, Node};
 use crate::dtype::DType;
@@ -12,12 +18,6 @@ use crate::operator::infer::same_type;
 use crate::operator::{Attrs, InferBothFn, OpDef};
 use crate::shape::Shape;
 use std::fmt::Write;
-
-mod inferred;
-mod seed;
-
-pub use inferred::Inferred;
-pub use seed::declared_dims;
 
 /// What is inferred: shapes or dtypes.
 trait Fact: Clone + PartialEq {
@@ -95,20 +95,20 @@ impl Fact for Option<DType> {
 }
 
 impl Graph {
-    /// Completes `shapes` (one per entry) as far as it goes.
+    /// Fills in the `shapes` (one per entry) that can be inferred.
     pub fn infer_shapes(&self, shapes: &mut [Shape]) -> Result<()> {
         Sweeper::new(self, shapes).reach_fixed_point()
     }
 
-    /// Completes `types` (one per entry) as far as it goes.
+    /// Fills in the `types` (one per entry) that can be inferred.
     pub fn infer_types(&self, types: &mut [Option<DType>]) -> Result<()> {
         Sweeper::new(self, types).reach_fixed_point()
     }
 }
 
 impl Graph {
-    /// Completes shapes and dtypes (one of each per entry) together. A variable of whose dtype
-    /// nothing is known is float32.
+    /// Infers shapes and dtypes (one of each per entry) jointly. Variables of unknown dtype become
+    /// float32.
     pub fn infer_both(&self, shapes: &mut [Shape], types: &mut [Option<DType>]) -> Result<()> {
         let mut joint = Joint::new(self, shapes, types);
         joint.reach_fixed_point()?;
@@ -169,7 +169,7 @@ trait Sweep {
 struct Joint<'a> {
     shapes: Sweeper<'a, Shape>,
     types: Sweeper<'a, Option<DType>>,
-    /// Does a rule of both that lacks dtypes tell the shapes by supposed ones?
+    /// May a joint rule assume dtypes that are unknown in order to infer shapes?
     supposes: bool,
 }
 
@@ -189,9 +189,8 @@ impl<'a> Joint<'a> {
         Ok(())
     }
 
-    /// Takes what was learnt of an entry to the nodes next to it, and what is learnt there further:
-    /// only what it reaches is visited, so the work for many variables is no more than a few
-    /// sweeps.
+    /// Propagates a new fact about an entry to the adjacent nodes, and from there on. Visits only
+    /// nodes that it reaches, so many variables cost no more than a few sweeps.
     fn spread(&mut self, from: usize, readers: &[Vec<usize>]) -> Result<()> {
         let graph = self.shapes.graph;
         let mut queued = vec![from];
@@ -294,7 +293,7 @@ impl<'a, F: Fact> Sweeper<'a, F> {
         Sweeper { graph, facts, done, ins: Vec::new(), outs: Vec::new() }
     }
 
-    /// What is known of the node's inputs and outputs, for a rule.
+    /// Loads the known facts of the node's inputs and outputs, for a rule.
     fn load(&mut self, id: usize) -> &'a Node {
         let node = &self.graph.nodes[id];
         self.ins.clear();
@@ -427,13 +426,13 @@ impl Graph {
         Ok(())
     }
 
-    /// Shapes of all entries as far as `given` (by variable name) and the variables' attributes
-    /// tell.
+    /// Infers the shapes of all entries from `given` (by variable name) and the variables'
+    /// attributes.
     pub fn shapes_from(&self, given: &[(String, Shape)], np_shape: bool) -> Result<Vec<Shape>> {
         let mut shapes = self.shapes_seed(given, np_shape)?;
         let both = |n: &Node| n.op.as_ref().is_some_and(|op| op.infer_both.is_some());
         if self.nodes.iter().any(both) {
-            // Where shapes may follow from dtypes, what is declared of these counts.
+            // Shapes may depend on dtypes here, so declared dtypes are used.
             let mut types = self.types_seed(&[])?;
             let mut joint = Joint::new(self, &mut shapes, &mut types);
             joint.reach_fixed_point()?;
@@ -445,8 +444,8 @@ impl Graph {
         Ok(shapes)
     }
 
-    /// Dtypes of all entries as far as `given` (by variable name) and the variables' attributes
-    /// tell.
+    /// Infers the dtypes of all entries from `given` (by variable name) and the variables'
+    /// attributes.
     pub fn types_from(&self, given: &[(String, DType)]) -> Result<Vec<Option<DType>>> {
         let mut types = self.types_seed(given)?;
         self.infer_types(&mut types)?;

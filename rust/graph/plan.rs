@@ -2,6 +2,10 @@
 //!
 //! Planning executes nothing and allocates no array, so it works for graphs far larger than memory.
 
+mod types;
+
+pub use types::{Place, PlanOptions, PlanRequest};
+
 use super::check::check;
 use super::forward_inference::infer_forward;
 use super::passes::{self, gradient::Differentiated, mirror::Mirror};
@@ -11,10 +15,6 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::operator::OpReq;
 use crate::shape::Shape;
-
-mod types;
-
-pub use types::{Place, PlanOptions, PlanRequest};
 
 /// A planned graph.
 #[derive(Clone)]
@@ -46,14 +46,14 @@ pub struct Plan {
     pub last_use: Vec<u32>,
     /// Bytes of the arena of every device that has one: what an executor allocates for it.
     pub arena_bytes: Vec<(Context, usize)>,
-    /// Bytes of the outputs' arrays, beside the arenas.
+    /// Bytes of the outputs' arrays, in addition to the arenas.
     pub output_bytes: usize,
     /// (before, after): nodes that use the same bytes at different times, beyond what data orders.
     pub order_edges: Vec<(u32, u32)>,
     /// The most bytes alive at once in each arena, summed: no plan of this graph in this order,
     /// with these entries in place, needs less.
     pub lower_bound_bytes: usize,
-    /// What the entries of the arenas need without any sharing.
+    /// Bytes of all entries of the arenas, without any sharing.
     pub no_sharing_bytes: usize,
     pub recomputed_nodes: usize,
     /// Temporary spaces: the number of colours in use.

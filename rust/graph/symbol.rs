@@ -5,6 +5,11 @@
 //! composed symbol copies its graph first. All traversals are iterative, and so is dropping a
 //! symbol, because a graph may be 100,000 nodes deep.
 
+mod inputs;
+
+pub(super) use inputs::fill_inputs;
+use inputs::{arrange_inputs, check_mutated, unknown_argument};
+
 use super::static_graph::{Dict, empty_attrs, gradient_name};
 use crate::error::{Error, Result};
 use crate::lock::RwLock;
@@ -12,11 +17,6 @@ use crate::operator::{Attrs, OpDef, Value};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::RwLockReadGuard;
-
-mod inputs;
-
-pub(super) use inputs::fill_inputs;
-use inputs::{arrange_inputs, check_mutated, unknown_argument};
 
 /// The attributes that are stored as `__key__` whichever way they are spelt.
 pub const HIDDEN_KEYS: [&str; 5] =

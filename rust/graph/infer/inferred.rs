@@ -1,4 +1,4 @@
-//! What inference found, in the order of a symbol's lists.
+//! The results of inference, in the order of a symbol's lists.
 
 use super::Fact;
 use crate::dtype::DType;
@@ -49,7 +49,7 @@ impl Graph {
 }
 
 impl Symbol {
-    /// Infers shapes from those given by variable name; what stays unknown is left so.
+    /// Infers shapes from those given by variable name; some may stay unknown.
     pub fn infer_shape(
         &self,
         given: &[(String, Shape)],
@@ -60,7 +60,7 @@ impl Symbol {
         Ok(graph.collect(&shapes))
     }
 
-    /// Infers dtypes from those given by variable name; what stays unknown is left so.
+    /// Infers dtypes from those given by variable name; some may stay unknown.
     pub fn infer_type(&self, given: &[(String, DType)]) -> Result<Inferred<Option<DType>>> {
         let graph = Graph::from_symbol(self)?;
         let types = graph.types_from(given)?;

@@ -34,8 +34,8 @@ fn declared_type(node: &Node) -> Option<DType> {
     }
 }
 
-/// One slot per entry, filled from `given` (by position among all variables, then by name) and from
-/// what the variables declare.
+/// One slot per entry, filled from `given` (by variable name) and from the variables'
+/// declarations.
 fn seed<F: Fact>(
     graph: &Graph,
     given: &[(String, F)],
@@ -44,7 +44,7 @@ fn seed<F: Fact>(
     let by_name: std::collections::HashMap<&str, &F> =
         given.iter().map(|(n, f)| (n.as_str(), f)).collect();
     let mut facts = vec![F::unknown(); graph.num_entries()];
-    // Several variables may have one name: what is given holds for all of them.
+    // Several variables may share a name: a given value holds for all of them.
     let mut used = std::collections::HashSet::new();
     for (id, node) in graph.nodes.iter().enumerate().filter(|(_, n)| n.is_variable()) {
         let explicit = by_name.get(node.name.as_str());
@@ -77,12 +77,12 @@ fn unknown_name(name: &str, names: &[&str]) -> Error {
 }
 
 impl Graph {
-    /// What names and declarations say of the shapes, before inference.
+    /// The shapes known before inference: given by name, or declared.
     pub fn shapes_seed(&self, given: &[(String, Shape)], np_shape: bool) -> Result<Vec<Shape>> {
         seed(self, given, |n| declared_shape(n, np_shape))
     }
 
-    /// What names and declarations say of the dtypes, before inference.
+    /// The dtypes known before inference: given by name, or declared.
     pub fn types_seed(&self, given: &[(String, DType)]) -> Result<Vec<Option<DType>>> {
         let given: Vec<_> = given.iter().map(|(n, d)| (n.clone(), Some(*d))).collect();
         seed(self, &given, |n| declared_type(n).map(Some))

@@ -13,7 +13,7 @@ use crate::operator::{Registry, Value};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// What is given about devices.
+/// Devices fixed by the caller.
 pub struct Fixed<'a> {
     pub default: Context,
     pub groups: Option<&'a BTreeMap<String, Context>>,

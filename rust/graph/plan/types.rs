@@ -1,4 +1,4 @@
-//! What a plan is made from, and where it places entries.
+//! The input of planning, and the places of entries in a plan.
 
 use crate::context::Context;
 use crate::dtype::DType;
@@ -16,19 +16,20 @@ pub struct PlanOptions {
     /// `MXNET_BACKWARD_DO_MIRROR`: compute cheap forward nodes again instead of keeping their
     /// outputs.
     pub mirror: bool,
-    /// `MXNET_BACKWARD_MIRROR_STEP`: of so many cheap nodes, one is kept.
+    /// `MXNET_BACKWARD_MIRROR_STEP`: one in this number of cheap nodes is kept.
     pub mirror_step: usize,
     /// `MXNET_EXEC_ENABLE_INPLACE`.
     pub inplace: bool,
     /// `MXNET_ELIMINATE_COMMON_EXPR`.
     pub merge_common: bool,
-    /// `MXNET_EXEC_INPLACE_GRAD_SUM_CAP`: as many gradients as this are summed in place, one by
-    /// one.
+    /// `MXNET_EXEC_INPLACE_GRAD_SUM_CAP`: fewer gradients than this are summed by one
+    /// operator, others in place, one at a time.
     pub inplace_sum_cap: usize,
-    /// `NNVM_EXEC_NUM_TEMP`: most temporary spaces that are told apart.
+    /// `NNVM_EXEC_NUM_TEMP`: the most distinct temporary spaces.
     pub num_temp: usize,
     /// Place outputs in the arena too, as MXNet does: for comparing plans with its plans. Executors
-    /// give outputs arrays of their own, which outlive the next user of the arena.
+    /// give outputs arrays of their own, which the next user of the arena
+    /// does not overwrite.
     pub outputs_in_arena: bool,
 }
 
@@ -47,7 +48,7 @@ impl Default for PlanOptions {
 }
 
 impl PlanOptions {
-    /// Reads the environment variables; values that are no numbers count as not set.
+    /// Reads the environment variables; values that are not numbers are ignored.
     pub fn from_env() -> Self {
         let number = |name: &str| std::env::var(name).ok()?.trim().parse::<usize>().ok();
         let default = PlanOptions::default();
@@ -65,13 +66,13 @@ impl PlanOptions {
         }
     }
 
-    /// What [`Mirror::by_attributes`] is to know of these switches.
+    /// The `step` argument of [`Mirror::by_attributes`]; `None` if mirroring is off.
     pub fn mirrored_step(&self) -> Option<usize> {
         self.mirror.then_some(self.mirror_step)
     }
 }
 
-/// What to plan.
+/// A symbol to plan, with all that is known about its variables.
 #[derive(Clone)]
 pub struct PlanRequest {
     pub symbol: Symbol,
@@ -85,7 +86,7 @@ pub struct PlanRequest {
     pub bound_args: Vec<Option<(Shape, DType)>>,
     /// The same for `list_auxiliary_states`.
     pub bound_aux: Vec<Option<(Shape, DType)>>,
-    /// One request per argument, in the order of `list_arguments`; what is missing is `Null`.
+    /// One request per argument, in the order of `list_arguments`; missing ones are `Null`.
     pub grad_req: Vec<OpReq>,
     pub default_ctx: Context,
     /// Devices of the groups named by `ctx_group`.
@@ -97,7 +98,7 @@ pub struct PlanRequest {
     pub memory_limit: Option<usize>,
     pub np_shape: bool,
     pub options: PlanOptions,
-    /// Is every pass to leave a dump of its graph in [`Plan::dumps`]?
+    /// Should every pass leave a dump of its graph in [`Plan::dumps`](super::Plan::dumps)?
     pub dump: bool,
 }
 
@@ -126,7 +127,7 @@ impl PlanRequest {
 /// Where an entry lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Nowhere: nobody reads it. Its request is `Null`.
+    /// Nowhere: it has no reader. Its request is `Null`.
     Nowhere,
     /// The array bound to the variable.
     Variable,
