@@ -13,7 +13,7 @@ const LIMITS: [(&str, usize); 3] = [
     ("resnet152", 965_000_000),
     ("lstm_4x1024_T256", 839_000_000),
 ];
-/// Graphs whose batch is to reach a size on a device of [`DEVICE_BYTES`].
+/// Graphs with the batch size that must fit a device of [`DEVICE_BYTES`].
 const BATCHES: [(&str, usize); 2] = [("cm_mobilenet_b512", 1105), ("cm_vgg_unet_b32", 61)];
 const DEVICE_BYTES: usize = 16 << 30;
 

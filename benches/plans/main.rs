@@ -5,9 +5,9 @@
 //! is executed. Every plan is checked before it is reported: entries that are alive at once do not
 //! overlap.
 //!
-//! MXNet's figures count outputs, which its plans place among the internal entries, so what is
-//! compared with them is planned the same way. rsnet's executors give outputs arrays of their own
-//! instead: the column `allocated` says what one allocates, arenas and outputs together. The bench
+//! MXNet's figures count outputs, which its plans place among the internal entries, so the plans
+//! compared with them do the same. Outputs of rsnet's executors have arrays of their own instead:
+//! the column `allocated` is the total of an executor's arenas and outputs. The bench
 //! fails where a goal is missed.
 
 mod goals;

@@ -62,8 +62,8 @@ impl Arena {
         Ok(Arc::new(Arena { device, state, pushing, pusher }))
     }
 
-    /// Waits until nobody else pushes a run on the arena. An error if this very thread does: it is
-    /// in a monitor or an operation of that run, which would wait for itself.
+    /// Waits until no other thread pushes a run on the arena. Fails if the calling thread does: it
+    /// is in a monitor or an operation of that run, and would wait for itself.
     pub fn alone(&self) -> Result<Alone<'_>> {
         let me = token().map_or(0, |token| Arc::as_ptr(&token) as usize);
         if me != 0 && self.pusher.load(Ordering::Relaxed) == me {
@@ -77,7 +77,7 @@ impl Arena {
         Ok(Alone(self, guard))
     }
 
-    /// Makes it at least so large. Whoever uses it moves at the next run.
+    /// Makes it at least `bytes` large. Its executors move to the new memory at their next run.
     pub fn grow(&self, rt: &Arc<Runtime>, bytes: usize) -> Result<()> {
         let mut state = self.state.lock();
         if state.memory.size_bytes() < bytes {
@@ -135,7 +135,8 @@ impl Memory {
         }
     }
 
-    /// The array of an entry; `None` if it has no memory, because nobody wants its value.
+    /// The array of an entry; Returns `None` if it has no memory, because it has no
+    /// reader.
     pub fn array(&self, plan: &Plan, entry: Entry) -> Result<Option<NDArray>> {
         if let Some(array) = self.outside(plan, entry) {
             return Ok(Some(array.clone()));

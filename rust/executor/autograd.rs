@@ -1,6 +1,6 @@
-//! The autograd tape: what was computed while recording, and gradients by walking it backwards.
+//! The autograd tape: a record of calls, and gradients by walking it backwards.
 //!
-//! A [`Tracked`] array may carry an [`Entry`]: the output of a recorded call, or a leaf whose
+//! A [`Tracked`] array may carry a [`TapeEntry`]: the output of a recorded call, or a leaf whose
 //! gradient has a buffer. Nodes are numbered as they are recorded, so walking them in descending
 //! order is a topological order. A node keeps the arrays that the operator's gradient refers to,
 //! and for the rest stubs of the same shape without memory. Gradients come from the operator's one
@@ -43,7 +43,7 @@ pub trait TapeFunction: Send + Sync {
     ) -> Result<Vec<Tracked>>;
 }
 
-/// What a part of the tape keeps beside arrays.
+/// An object other than an array that a part of the tape keeps alive.
 pub enum Kept<'a> {
     Function(&'a dyn TapeFunction),
     /// The state of an operator's call.
@@ -69,9 +69,9 @@ enum Kind {
 }
 
 /// A value and its place on the tape.
-type Placed = (NDArray, Option<Entry>);
+type Placed = (NDArray, Option<TapeEntry>);
 
-/// What a node keeps of an array.
+/// An operand as a node keeps it.
 enum Saved {
     /// The array itself: the gradient refers to it.
     Kept(NDArray),
@@ -113,7 +113,7 @@ impl Saved {
 struct Recorded {
     rule: Rule,
     name: Option<Arc<str>>,
-    inputs: SmallVec<[(Saved, Option<Entry>); 2]>,
+    inputs: SmallVec<[(Saved, Option<TapeEntry>); 2]>,
     outputs: SmallVec<[Saved; 1]>,
 }
 
@@ -122,13 +122,13 @@ enum Rule {
     Function(Arc<dyn TapeFunction>),
 }
 
-/// What a visitor of the tape sees of a node.
-pub enum Seen<'a> {
+/// The description of a node for a visitor of the tape.
+pub enum NodeView<'a> {
     Leaf,
     Call {
         op: &'a Arc<OpDef>,
         attrs: &'a Arc<Attrs>,
-        inputs: Vec<Option<Entry>>,
+        inputs: Vec<Option<TapeEntry>>,
     },
     /// Cleared, or a function that no operator describes.
     Opaque,
@@ -136,12 +136,12 @@ pub enum Seen<'a> {
 
 /// One output of a node.
 #[derive(Clone)]
-pub struct Entry {
+pub struct TapeEntry {
     node: Arc<Node>,
     pub index: u32,
 }
 
-impl Entry {
+impl TapeEntry {
     /// The node's number: entries of one node share it.
     pub fn seq(&self) -> u64 {
         self.node.seq
@@ -157,7 +157,7 @@ impl Entry {
 
     fn leaf_of(grad: NDArray, req: OpReq) -> Self {
         let kind = Kind::Leaf { grad, req, fresh: AtomicBool::new(false) };
-        Entry { node: node(kind), index: 0 }
+        TapeEntry { node: node(kind), index: 0 }
     }
 
     /// Has a backward pass written a leaf's gradient since this was last cleared? `None` if the
@@ -169,7 +169,7 @@ impl Entry {
         }
     }
 
-    /// Sets the value of [`Entry::is_fresh`]. Returns false if the entry is not a leaf.
+    /// Sets the value of [`TapeEntry::is_fresh`]. Returns false if the entry is not a leaf.
     pub fn set_fresh(&self, is_fresh: bool) -> bool {
         let Kind::Leaf { fresh, .. } = &self.node.kind else { return false };
         fresh.store(is_fresh, Ordering::Relaxed);
@@ -177,15 +177,15 @@ impl Entry {
     }
 
     /// Calls `f` with a description of the entry's node.
-    pub fn visit<R>(&self, f: impl FnOnce(Seen<'_>) -> R) -> R {
-        let Kind::Call(slot) = &self.node.kind else { return f(Seen::Leaf) };
+    pub fn visit<R>(&self, f: impl FnOnce(NodeView<'_>) -> R) -> R {
+        let Kind::Call(slot) = &self.node.kind else { return f(NodeView::Leaf) };
         let record = slot.lock().clone();
         match record.as_deref() {
             Some(Recorded { rule: Rule::Op { op, attrs, .. }, inputs, .. }) => {
                 let inputs = inputs.iter().map(|i| i.1.clone()).collect();
-                f(Seen::Call { op, attrs, inputs })
+                f(NodeView::Call { op, attrs, inputs })
             }
-            _ => f(Seen::Opaque),
+            _ => f(NodeView::Opaque),
         }
     }
 }
@@ -210,7 +210,7 @@ impl Drop for Node {
 /// An array with its place on the tape.
 pub struct Tracked {
     pub array: NDArray,
-    entry: Lock<Option<Entry>>,
+    entry: Lock<Option<TapeEntry>>,
 }
 
 impl Clone for Tracked {
@@ -224,11 +224,11 @@ impl Tracked {
         Tracked { array, entry: Lock::new(None) }
     }
 
-    fn placed(array: NDArray, entry: Option<Entry>) -> Self {
+    fn placed(array: NDArray, entry: Option<TapeEntry>) -> Self {
         Tracked { array, entry: Lock::new(entry) }
     }
 
-    pub fn entry(&self) -> Option<Entry> {
+    pub fn entry(&self) -> Option<TapeEntry> {
         self.entry.lock().clone()
     }
 
@@ -265,12 +265,12 @@ impl Tracked {
 
     /// Makes the array a leaf whose gradient goes to `grad`; earlier history is forgotten.
     pub fn mark(&self, grad: NDArray, req: OpReq) {
-        *self.entry.lock() = Some(Entry::leaf_of(grad, req));
+        *self.entry.lock() = Some(TapeEntry::leaf_of(grad, req));
     }
 
     /// The gradient buffer, if the array is a leaf.
     pub fn grad(&self) -> Option<(NDArray, OpReq)> {
-        self.entry.lock().as_ref().and_then(Entry::leaf).map(|(g, r)| (g.clone(), r))
+        self.entry.lock().as_ref().and_then(TapeEntry::leaf).map(|(g, r)| (g.clone(), r))
     }
 
     pub fn forget(&self) {
@@ -281,7 +281,8 @@ impl Tracked {
     /// over nodes that something else refers to, or that are in use.
     pub fn visit_own(&self, visit: &mut dyn FnMut(Kept<'_>)) {
         let Some(entry) = self.entry.try_lock() else { return };
-        let own = |entry: &Entry| (Arc::strong_count(&entry.node) == 1).then(|| entry.node.clone());
+        let own =
+            |entry: &TapeEntry| (Arc::strong_count(&entry.node) == 1).then(|| entry.node.clone());
         let mut nodes: Vec<Arc<Node>> = entry.iter().filter_map(own).collect();
         while let Some(node) = nodes.pop() {
             let Kind::Call(recorded) = &node.kind else { continue };
@@ -306,7 +307,7 @@ fn node(kind: Kind) -> Arc<Node> {
     Arc::new(Node { seq: SEQ.fetch_add(1, Ordering::Relaxed), kind })
 }
 
-/// The error of writing into an array whose value the tape may need.
+/// The error for writing to an array whose value the tape may need.
 pub fn already_recorded() -> Error {
     Error::value(
         "Assigning to NDArrays that are already in a computational graph will cause undefined behavior \
@@ -316,7 +317,8 @@ pub fn already_recorded() -> Error {
     )
 }
 
-/// Runs an operator and records it if that is wanted and an input is on the tape. Visible outputs.
+/// Runs an operator, and records it if recording is on and an input is on the tape. Returns the
+/// visible outputs.
 pub fn invoke(
     rt: &Arc<Runtime>,
     op: &Arc<OpDef>,
@@ -343,7 +345,7 @@ pub fn invoke(
         None
     };
     let tracked = outcome.outputs.into_iter().take(visible).enumerate().map(|(i, array)| {
-        let entry = entries.as_ref().map(|n| Entry { node: n.clone(), index: i as u32 });
+        let entry = entries.as_ref().map(|n| TapeEntry { node: n.clone(), index: i as u32 });
         if let (Some(given), Some(entry)) = (out.and_then(|o| o.get(i)), &entry) {
             *given.entry.lock() = Some(entry.clone());
         }
@@ -372,7 +374,7 @@ pub fn invoke_inline(
         return Ok(Tracked::new(output));
     }
     let node = record_call(op, attrs, inputs, std::slice::from_ref(&output), 1, None, None);
-    Ok(Tracked::placed(output, Some(Entry { node, index: 0 })))
+    Ok(Tracked::placed(output, Some(TapeEntry { node, index: 0 })))
 }
 
 /// Records a function with a gradient of its own; the outputs get their places. `kept` says which
@@ -391,7 +393,7 @@ pub fn record_function(
     };
     let node = node(Kind::Call(Lock::new(Some(Arc::new(record)))));
     for (i, t) in outputs.iter().enumerate() {
-        *t.entry.lock() = Some(Entry { node: node.clone(), index: i as u32 });
+        *t.entry.lock() = Some(TapeEntry { node: node.clone(), index: i as u32 });
     }
 }
 

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// read).
 pub type Monitor = Arc<dyn Fn(&str, NDArray) -> Result<()> + Send + Sync>;
 
-/// What is bound.
+/// A symbol, and the arrays and device to bind it to.
 pub struct Binding {
     pub symbol: Symbol,
     pub ctx: Context,
@@ -286,7 +286,7 @@ fn arenas(rt: &Arc<Runtime>, plan: &Plan, shared: Option<&Executor>) -> Result<V
             None => arenas.push(Arena::new(rt, device, bytes)?),
         }
     }
-    // What this plan has no use for is still handed on to executors that share with this one.
+    // Arenas that this plan does not use are passed on to executors that share with this one.
     arenas.extend(given.into_iter().filter(|g| plan.arena_bytes.iter().all(|a| a.0 != g.device)));
     Ok(arenas)
 }

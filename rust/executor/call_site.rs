@@ -1,6 +1,6 @@
-//! The user's call site behind what a thread pushes: the line of the program, as `file:line`.
+//! The user's call site of a thread's pushes: the line of the program, as `file:line`.
 //!
-//! The engine names it in errors and reports ([`Push::origin`](crate::engine::Push)). Only the
+//! The engine names it in errors and reports ([`Push::call_site`](crate::engine::Push)). Only the
 //! caller of this layer knows the line, and executors, gradients and copies lie between its call
 //! and the pushes. So the caller sets it for the duration of the call, and every push of this layer
 //! reads it from here.

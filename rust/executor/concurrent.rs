@@ -1,6 +1,6 @@
-//! Which callbacks of a pass could run at the same time as another one.
+//! Finds the callbacks of a pass that could run at the same time as another one.
 //!
-//! Such a callback is not run inside the push: it would hold up the pushes of the others.
+//! Such a callback does not run inside the push, where it would delay the pushes of the others.
 
 use std::ops::Range;
 
@@ -9,8 +9,8 @@ use std::ops::Range;
 ///
 /// Linear in the number of edges. A callback is ordered against all others if every earlier one
 /// leads to it and it leads to every later one. Let `n` be its place among the callbacks. Every
-/// earlier one leads to it exactly if the next callback behind each of them comes at place `n` or
-/// before: the last one's must be `n` itself, and so on backwards. Likewise for those behind it.
+/// earlier one leads to it exactly if the next callback after each of them has place `n` or
+/// less: the last one's must be `n` itself, and so on backwards. Likewise for later ones.
 pub fn mark(pass: Range<usize>, is_callback: &[bool], waits: &[Vec<usize>], marks: &mut [bool]) {
     let callbacks: Vec<usize> = pass.clone().filter(|&s| is_callback[s]).collect();
     let (begin, end) = (pass.start, pass.end);

@@ -1,5 +1,5 @@
-//! Guards contract 2: with random delays in every kernel, runs back to back and two executors on
-//! one arena give what the same calls give one by one, each with memory of its own.
+//! With random delays in every kernel, runs back to back and two executors on one arena compute the
+//! same values as the same calls made one at a time, each with memory of its own.
 
 use super::autograd::{self, Backward, Tracked};
 use super::bind::{Binding, Executor};

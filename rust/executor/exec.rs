@@ -1,4 +1,4 @@
-//! Running an executor: forward, backward, one node at a time, and what comes out.
+//! Running an executor: forward, backward, one node at a time, and the outputs.
 
 use super::arena::{Arena, Memory, RunId};
 use super::bind::{Executor, Monitor};
@@ -77,8 +77,8 @@ impl Executor {
     }
 
     /// Pushes a pass in an instance, alone on the arenas that it shares: every run begins here.
-    /// `set` copies what the caller gives into the instance, `look` sees the instance when nothing
-    /// is wrong with the run.
+    /// `set` copies the caller's values into the instance; `look` is called with the instance once
+    /// the run has passed its checks.
     fn start(
         &self,
         instance: &Instance,
@@ -141,7 +141,7 @@ impl Executor {
     }
 
     /// Does another executor use this one's memory? Then runs wait for each other's pushes, and the
-    /// caller must hold nothing that a callback needs.
+    /// caller must not hold a lock that a callback needs.
     pub fn shares_memory(&self) -> bool {
         !self.shared_arenas(&self.instances.mine_or_first()).is_empty()
     }
@@ -156,9 +156,9 @@ impl Executor {
         shared
     }
 
-    /// Auxiliary states that a failed run of this executor left marked as never computed hold what
-    /// they held before it: they are good again, or one failure would end the executor's life.
-    /// States that were bad before the run, or became bad by something else, stay so.
+    /// Auxiliary states that a failed run of this executor left marked as never computed hold the
+    /// values from before it, so they are marked as good again: one failure must not make the
+    /// executor unusable. States that were bad before the run, or failed elsewhere, stay bad.
     fn restore_states(&self, state: &InstanceState) -> Result<()> {
         if self.aux.is_empty() {
             return Ok(());
@@ -336,7 +336,7 @@ impl Executor {
         Ok(())
     }
 
-    /// The program of an instance, laid out anew if an array or an arena was replaced.
+    /// The program of an instance, laid out again if an array or an arena was replaced.
     fn ready(&self, state: &mut InstanceState) -> Result<Ready> {
         if let Some(ready) = &state.ready {
             let pairs = ready.memory.arenas.iter().zip(&state.arenas);
@@ -356,7 +356,7 @@ impl Executor {
         Ok(ready)
     }
 
-    /// Which array stands behind which entry.
+    /// Maps every entry to its array.
     fn lay_out(&self, state: &InstanceState) -> Result<Memory> {
         let plan = &self.plan;
         let args = plan.arguments.iter().zip(&state.args);
@@ -374,7 +374,7 @@ impl Executor {
             if let Place::Output(head) = place
                 && let Slot::Vacant(free) = outputs.entry(id)
             {
-                // What an output took over in place has its bytes, perhaps in another shape.
+                // Entries taken over in place use the output's bytes, perhaps in another shape.
                 let array = &state.outputs[*head as usize];
                 free.insert(array.part(0, &plan.shapes[id], plan.types[id])?);
             }

@@ -23,7 +23,7 @@ pub struct Ready {
     pub memory: Arc<Memory>,
 }
 
-/// What belongs to one thread's runs.
+/// The state of one thread's runs.
 pub struct Instance {
     /// 0 is the executor's own instance.
     pub number: usize,
@@ -43,7 +43,7 @@ pub struct InstanceState {
     pub states: Vec<Option<OpState>>,
     /// Laid out when first needed, and again when an array was replaced.
     pub ready: Option<Ready>,
-    /// What orders the segments of this instance's programs, once there is one.
+    /// The variables that order the segments of this instance's programs, once there is one.
     pub vars: Option<Arc<SegmentVars>>,
     /// Forward passes so far; 0: there are no outputs yet.
     pub forwards: u64,
@@ -75,7 +75,7 @@ impl Instances {
         self.instances.lock().clone()
     }
 
-    /// The instance of the calling thread, or the first one if it has none: for looking at results.
+    /// The instance of the calling thread, or the first one if it has none: for reading results.
     pub fn mine_or_first(&self) -> Arc<Instance> {
         let Some(me) = token() else { return self.first() };
         let instances = self.instances.lock();

@@ -97,7 +97,7 @@ pub fn prepare<'a, T: Iterator<Item = (DType, usize)>>(
     }
 }
 
-/// What is done with one output after the kernel.
+/// How one output is finished after the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum After {
     Nothing,

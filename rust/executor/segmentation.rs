@@ -1,4 +1,4 @@
-//! Cutting a program into segments, and what orders them.
+//! Cutting a program into segments, and their dependencies.
 //!
 //! A pass that is one segment writes the variables of its arenas. Where a program has several
 //! segments, each has a variable of its own: it writes that and reads those of the segments whose
@@ -42,7 +42,7 @@ pub struct Segment {
 }
 
 /// One variable for every segment of an instance's programs. They outlive a program that is laid
-/// out anew between forward and backward.
+/// out again between forward and backward.
 pub struct SegmentVars {
     engine: Arc<dyn Engine>,
     vars: Vec<Var>,
@@ -66,11 +66,11 @@ impl Drop for SegmentVars {
 /// How steps are divided.
 pub struct Segmentation {
     pub ranges: Vec<Range<usize>>,
-    /// So many of the first segments are the forward pass.
+    /// How many segments, from the first, are the forward pass.
     pub forward: usize,
     /// By segment: earlier segments that it waits for.
     waits: Vec<Vec<usize>>,
-    /// By segment: is it a callback beside which another one of its pass could run?
+    /// By segment: is it a callback that could run concurrently with another one of its pass?
     has_peers: Vec<bool>,
 }
 
@@ -181,8 +181,8 @@ impl Segmenter<'_> {
         arenas.map(|a| a.array.var()).collect()
     }
 
-    /// What passes of one segment write: states of operators need an order even where nothing lies
-    /// in an arena.
+    /// The variables that passes of one segment write: states of operators need an order even if
+    /// nothing lies in an arena.
     fn order(&self) -> Vec<Var> {
         let arenas = self.arenas();
         if arenas.is_empty() { self.vars.vars[..1].to_vec() } else { arenas }
@@ -205,8 +205,8 @@ impl Segmenter<'_> {
     }
 
     /// One step as a segment of its own, for monitors and partial forward passes: it writes the
-    /// arenas, so that whoever looks at what it made is ordered, and the variable of its segment,
-    /// for what reads that later.
+    /// arenas, which orders readers of its results, and the variable of its segment, which orders
+    /// later segments.
     pub fn single(&self, at: usize) -> Segment {
         let mut inner = Inner::default();
         let order = if self.segmentation.is_serial() { self.order() } else { self.arenas() };
@@ -278,7 +278,7 @@ impl Accesses {
         }
     }
 
-    /// What the segment reads after it wrote it is no condition for its start.
+    /// A read of something that the segment itself wrote before does not delay its start.
     fn read(&mut self, var: Var) {
         if !self.overwritten.contains(&var) {
             self.reads.insert(var);

@@ -2,8 +2,8 @@
 //!
 //! A [`Program`] is a plan laid over memory: every node with its kernel, its views and its
 //! requests, cut into segments. Nodes of one device that run native kernels share a segment; a
-//! callback (an operator written in Python) is a segment of its own, because it ends when it says
-//! so. What orders segments is told in `cut.rs`.
+//! callback (an operator written in Python) is a segment of its own, because it
+//! completes asynchronously. `segmentation.rs` describes how segments are ordered.
 
 use super::arena::Memory;
 use super::call_site;
@@ -53,11 +53,11 @@ impl BulkLimits {
     }
 }
 
-/// What one run knows beyond its program.
+/// Facts of one run that are not in its program.
 pub struct PassInfo {
     pub is_train: bool,
     pub need_grad: bool,
-    /// Random keys by step; empty when no step of the program wants one.
+    /// Random keys by step; empty if no step of the program uses one.
     pub keys: Vec<RandomKey>,
 }
 
@@ -66,14 +66,14 @@ pub struct Program {
     base: Arc<Base>,
     plan: Arc<Plan>,
     pub steps: Vec<Step>,
-    /// So many of the first steps are the forward pass.
+    /// How many steps, from the first, are the forward pass.
     pub forward_steps: usize,
     pub forward: Vec<Segment>,
     pub backward: Vec<Segment>,
     segmentation: Segmentation,
     vars: Arc<SegmentVars>,
     any_random: bool,
-    /// What the start of a pass of several segments writes.
+    /// The variables that the start of a pass of several segments writes.
     arenas: Vec<Var>,
     /// Owners of the memory behind the views.
     memory: Arc<Memory>,
@@ -155,7 +155,7 @@ impl Program {
         &self.vars
     }
 
-    /// The nodes of every segment, from its first one to behind its last one in execution order.
+    /// The nodes of every segment, as half-open ranges of positions in execution order.
     pub fn node_ranges(&self) -> Vec<Range<usize>> {
         let node = |at: usize| self.steps[at].node as usize;
         let range = |segment: &Segment| {

@@ -20,7 +20,7 @@ pub struct Step {
     pub inputs: Arc<[View]>,
     pub outputs: Arc<[View]>,
     pub req: Vec<OpReq>,
-    /// What the kernel is asked for, if it needs no temporaries.
+    /// The kernel's own requests, if it needs no temporaries.
     pub direct: Option<SmallVec<[OpReq; 4]>>,
     pub wants_random: bool,
     /// Auxiliary states that this node, computed again, must leave alone: (state, copy that it
@@ -110,18 +110,18 @@ impl Step {
         Ok(step)
     }
 
-    /// Is it run by a callback, which ends when it says so?
+    /// Is it a callback, which completes asynchronously?
     pub fn is_callback(&self) -> bool {
         self.prepared.is_callback()
     }
 
-    /// Bytes that the step moves at least.
+    /// The fewest bytes that the step moves.
     pub fn bytes(&self) -> usize {
         self.inputs.iter().chain(&*self.outputs).map(View::size_bytes).sum()
     }
 }
 
-/// The view of an entry that nobody reads or writes.
+/// The view of an entry without memory.
 fn absent(plan: &Plan, entry: Entry) -> View {
     let id = plan.graph.entry_id(entry);
     View::absent(plan.shapes[id].clone(), plan.types[id])

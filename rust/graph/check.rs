@@ -13,8 +13,7 @@ pub fn check(graph: &Graph, after: &str) -> Result<()> {
                 "the graph is broken after {after}: {fault}\n{}",
                 surroundings(graph, id)
             ))
-            .in_operator(node.op_name())
-            .in_node(&node.name));
+            .at_node(node.op_name(), &node.name));
         }
     }
     for (i, head) in graph.heads.iter().enumerate() {
@@ -35,7 +34,7 @@ fn fault_of(graph: &Graph, id: usize, node: &Node) -> Option<String> {
     for (i, e) in node.inputs.iter().chain(node.addto.iter().map(|(_, e)| e)).enumerate() {
         if !earlier(e.node) {
             return Some(format!(
-                "input {i} comes from node {}, which does not run before",
+                "input {i} comes from node {}, which does not run earlier",
                 e.node
             ));
         }
@@ -44,10 +43,10 @@ fn fault_of(graph: &Graph, id: usize, node: &Node) -> Option<String> {
         }
     }
     if let Some(c) = node.control.iter().find(|&&c| !earlier(c)) {
-        return Some(format!("it waits for node {c}, which does not run before"));
+        return Some(format!("it waits for node {c}, which does not run earlier"));
     }
     if let Some(f) = node.backward_of.filter(|&f| !earlier(f)) {
-        return Some(format!("it is the backward node of {f}, which does not run before"));
+        return Some(format!("it is the backward node of {f}, which does not run earlier"));
     }
     if node.addto.iter().any(|(o, _)| *o >= node.num_outputs) {
         return Some("it accumulates an output it does not have".into());
@@ -57,7 +56,8 @@ fn fault_of(graph: &Graph, id: usize, node: &Node) -> Option<String> {
         return (!plain).then(|| "a variable has inputs or several outputs".into());
     };
     if !op.is_backward && node.num_outputs as usize != op.num_outputs(&node.attrs) {
-        return Some(format!("it has {} outputs, its operator says otherwise", node.num_outputs));
+        let expected = op.num_outputs(&node.attrs);
+        return Some(format!("it has {} outputs, expected {expected}", node.num_outputs));
     }
     for i in op.mutates.to_vec(&node.attrs) {
         let entry = node.inputs.get(i)?;

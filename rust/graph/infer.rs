@@ -2,11 +2,16 @@
 //!
 //! Forward and backward sweeps over the nodes alternate until nothing more becomes known. Explicit
 //! values win over a variable's `__shape__` and `__dtype__`, which are used only where none is
-//! given. Where both are wanted the two are swept together, for operators whose shapes and dtypes
-//! follow from each other.
+//! given. A joint sweep infers both at once, for operators whose shapes and dtypes depend on each
+//! other.
 
-use super::static_graph::{Dict, Entry, Graph, Node};
-use super::symbol::Symbol;
+mod inferred;
+mod seed;
+
+pub use inferred::Inferred;
+pub use seed::declared_dims;
+
+use super::static_graph::{Entry, Graph, Node};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::operator::infer::same_type;
@@ -90,20 +95,20 @@ impl Fact for Option<DType> {
 }
 
 impl Graph {
-    /// Completes `shapes` (one per entry) as far as it goes.
+    /// Fills in the `shapes` (one per entry) that can be inferred.
     pub fn infer_shapes(&self, shapes: &mut [Shape]) -> Result<()> {
         Sweeper::new(self, shapes).reach_fixed_point()
     }
 
-    /// Completes `types` (one per entry) as far as it goes.
+    /// Fills in the `types` (one per entry) that can be inferred.
     pub fn infer_types(&self, types: &mut [Option<DType>]) -> Result<()> {
         Sweeper::new(self, types).reach_fixed_point()
     }
 }
 
 impl Graph {
-    /// Completes shapes and dtypes (one of each per entry) together. A variable of whose dtype
-    /// nothing is known is float32.
+    /// Infers shapes and dtypes (one of each per entry) jointly. Variables of unknown dtype become
+    /// float32.
     pub fn infer_both(&self, shapes: &mut [Shape], types: &mut [Option<DType>]) -> Result<()> {
         let mut joint = Joint::new(self, shapes, types);
         joint.reach_fixed_point()?;
@@ -164,7 +169,7 @@ trait Sweep {
 struct Joint<'a> {
     shapes: Sweeper<'a, Shape>,
     types: Sweeper<'a, Option<DType>>,
-    /// Does a rule of both that lacks dtypes tell the shapes by supposed ones?
+    /// May a joint rule assume dtypes that are unknown in order to infer shapes?
     supposes: bool,
 }
 
@@ -184,9 +189,8 @@ impl<'a> Joint<'a> {
         Ok(())
     }
 
-    /// Takes what was learnt of an entry to the nodes next to it, and what is learnt there further:
-    /// only what it reaches is visited, so the work for many variables is no more than a few
-    /// sweeps.
+    /// Propagates a new fact about an entry to the adjacent nodes, and from there on. Visits only
+    /// nodes that it reaches, so many variables cost no more than a few sweeps.
     fn spread(&mut self, from: usize, readers: &[Vec<usize>]) -> Result<()> {
         let graph = self.shapes.graph;
         let mut queued = vec![from];
@@ -289,7 +293,7 @@ impl<'a, F: Fact> Sweeper<'a, F> {
         Sweeper { graph, facts, done, ins: Vec::new(), outs: Vec::new() }
     }
 
-    /// What is known of the node's inputs and outputs, for a rule.
+    /// Loads the known facts of the node's inputs and outputs, for a rule.
     fn load(&mut self, id: usize) -> &'a Node {
         let node = &self.graph.nodes[id];
         self.ins.clear();
@@ -351,7 +355,7 @@ impl<'a, F: Fact> Sweeper<'a, F> {
             Some(payload) => Error::foreign(text, payload.clone()),
             None => Error::new(error.kind(), text),
         };
-        explained.in_operator(&op.name).in_node(&node.name)
+        explained.at_node(&op.name, &node.name)
     }
 
     /// `fc1 (FullyConnected) <- relu0 (Activation) <- data`
@@ -379,98 +383,7 @@ fn entry_node(graph: &Graph, node: &Node) -> usize {
     graph.nodes.iter().position(|n| std::ptr::eq(n, node)).unwrap_or(0)
 }
 
-/// Shapes or dtypes of a symbol's arguments, outputs and auxiliary states, in the order of its
-/// lists.
-#[derive(Clone, Debug)]
-pub struct Inferred<F> {
-    pub args: Vec<F>,
-    pub outputs: Vec<F>,
-    pub aux: Vec<F>,
-    /// Is everything known?
-    pub complete: bool,
-}
-
-/// The extents in the `__shape__` of a variable's attributes.
-pub fn declared_dims(dict: &Dict) -> Option<Vec<i64>> {
-    let text = dict.get("__shape__")?;
-    let inner = text.trim().trim_start_matches(['(', '[']).trim_end_matches([')', ']']);
-    let parts = inner.split(',').map(str::trim).filter(|p| !p.is_empty());
-    let extent = |part: &str| match part.trim_end_matches('L') {
-        "None" => Some(-1),
-        number => number.parse::<i64>().ok(),
-    };
-    parts.map(extent).collect()
-}
-
-/// The shape in a variable's `__shape__`; zeros are unknown extents unless `np_shape` is on.
-fn declared_shape(node: &Node, np_shape: bool) -> Option<Shape> {
-    let dims = declared_dims(&node.dict)?;
-    Some(if np_shape { Shape::new(&dims) } else { Shape::from_legacy(&dims) })
-}
-
-/// The dtype in a variable's `__dtype__`: a flag, or a name.
-fn declared_type(node: &Node) -> Option<DType> {
-    let text = node.dict.get("__dtype__")?.trim();
-    match text.parse::<i32>() {
-        Ok(flag) => DType::from_flag(flag).ok(),
-        Err(_) => DType::from_name(text).ok(),
-    }
-}
-
-/// One slot per entry, filled from `given` (by position among all variables, then by name) and from
-/// what the variables declare.
-fn seed<F: Fact>(
-    graph: &Graph,
-    given: &[(String, F)],
-    declared: impl Fn(&Node) -> Option<F>,
-) -> Result<Vec<F>> {
-    let by_name: std::collections::HashMap<&str, &F> =
-        given.iter().map(|(n, f)| (n.as_str(), f)).collect();
-    let mut facts = vec![F::unknown(); graph.num_entries()];
-    // Several variables may have one name: what is given holds for all of them.
-    let mut used = std::collections::HashSet::new();
-    for (id, node) in graph.nodes.iter().enumerate().filter(|(_, n)| n.is_variable()) {
-        let explicit = by_name.get(node.name.as_str());
-        if explicit.is_some() {
-            used.insert(node.name.as_str());
-        }
-        let fact = explicit.map(|f| (*f).clone()).or_else(|| declared(node));
-        if let Some(fact) = fact {
-            facts[graph.entries_of(id).start] = fact;
-        }
-    }
-    if used.len() < by_name.len() {
-        let names: Vec<&str> =
-            graph.nodes.iter().filter(|n| n.is_variable()).map(|n| n.name.as_str()).collect();
-        for (name, _) in given {
-            if !names.contains(&name.as_str()) {
-                return Err(unknown_name(name, &names));
-            }
-        }
-    }
-    Ok(facts)
-}
-
-fn unknown_name(name: &str, names: &[&str]) -> Error {
-    let mut text = format!("Keyword argument name {name} not found.\nCandidate arguments:\n");
-    for (i, n) in names.iter().enumerate() {
-        let _ = writeln!(text, "\t[{i}]{n}");
-    }
-    Error::value(text)
-}
-
 impl Graph {
-    /// What names and declarations say of the shapes, before inference.
-    pub fn shapes_seed(&self, given: &[(String, Shape)], np_shape: bool) -> Result<Vec<Shape>> {
-        seed(self, given, |n| declared_shape(n, np_shape))
-    }
-
-    /// What names and declarations say of the dtypes, before inference.
-    pub fn types_seed(&self, given: &[(String, DType)]) -> Result<Vec<Option<DType>>> {
-        let given: Vec<_> = given.iter().map(|(n, d)| (n.clone(), Some(*d))).collect();
-        seed(self, &given, |n| declared_type(n).map(Some))
-    }
-
     /// Shapes and dtypes of the backward nodes, appended to those of the forward ones. A gradient
     /// is like the array it belongs to; `head_grads` are the variables of the heads' gradients.
     pub fn infer_rest(
@@ -507,20 +420,19 @@ impl Graph {
             types.push(known.ok_or_else(|| {
                 let node = &self.nodes[self.entry(id).node as usize];
                 Error::internal("shape or dtype of a backward node cannot be inferred")
-                    .in_operator(node.op_name())
-                    .in_node(&node.name)
+                    .at_node(node.op_name(), &node.name)
             })?);
         }
         Ok(())
     }
 
-    /// Shapes of all entries as far as `given` (by variable name) and the variables' attributes
-    /// tell.
+    /// Infers the shapes of all entries from `given` (by variable name) and the variables'
+    /// attributes.
     pub fn shapes_from(&self, given: &[(String, Shape)], np_shape: bool) -> Result<Vec<Shape>> {
         let mut shapes = self.shapes_seed(given, np_shape)?;
         let both = |n: &Node| n.op.as_ref().is_some_and(|op| op.infer_both.is_some());
         if self.nodes.iter().any(both) {
-            // Where shapes may follow from dtypes, what is declared of these counts.
+            // Shapes may depend on dtypes here, so declared dtypes are used.
             let mut types = self.types_seed(&[])?;
             let mut joint = Joint::new(self, &mut shapes, &mut types);
             joint.reach_fixed_point()?;
@@ -532,60 +444,11 @@ impl Graph {
         Ok(shapes)
     }
 
-    /// Dtypes of all entries as far as `given` (by variable name) and the variables' attributes
-    /// tell.
+    /// Infers the dtypes of all entries from `given` (by variable name) and the variables'
+    /// attributes.
     pub fn types_from(&self, given: &[(String, DType)]) -> Result<Vec<Option<DType>>> {
         let mut types = self.types_seed(given)?;
         self.infer_types(&mut types)?;
         Ok(types)
-    }
-
-    /// Node numbers of the arguments and of the auxiliary states.
-    pub fn variables(&self) -> (Vec<u32>, Vec<u32>) {
-        let mut mutated = vec![false; self.nodes.len()];
-        for node in &self.nodes {
-            if let Some(op) = &node.op {
-                for i in op.mutates.to_vec(&node.attrs) {
-                    if let Some(e) = node.inputs.get(i) {
-                        mutated[e.node as usize] = true;
-                    }
-                }
-            }
-        }
-        let variables = (0..self.nodes.len()).filter(|&i| self.nodes[i].is_variable());
-        let (aux, args): (Vec<usize>, Vec<usize>) = variables.partition(|&i| mutated[i]);
-        let ids = |v: Vec<usize>| v.into_iter().map(|i| i as u32).collect();
-        (ids(args), ids(aux))
-    }
-
-    fn collect<F: Fact>(&self, facts: &[F]) -> Inferred<F> {
-        let (args, aux) = self.variables();
-        let of = |ids: &[u32]| -> Vec<F> {
-            ids.iter().map(|&n| facts[self.entries_of(n as usize).start].clone()).collect()
-        };
-        let outputs: Vec<F> = self.heads.iter().map(|&e| facts[self.entry_id(e)].clone()).collect();
-        let (args, aux) = (of(&args), of(&aux));
-        let complete = args.iter().chain(&outputs).chain(&aux).all(Fact::known);
-        Inferred { args, outputs, aux, complete }
-    }
-}
-
-impl Symbol {
-    /// Infers shapes from those given by variable name; what stays unknown is left so.
-    pub fn infer_shape(
-        &self,
-        given: &[(String, Shape)],
-        np_shape: bool,
-    ) -> Result<Inferred<Shape>> {
-        let graph = Graph::from_symbol(self)?;
-        let shapes = graph.shapes_from(given, np_shape)?;
-        Ok(graph.collect(&shapes))
-    }
-
-    /// Infers dtypes from those given by variable name; what stays unknown is left so.
-    pub fn infer_type(&self, given: &[(String, DType)]) -> Result<Inferred<Option<DType>>> {
-        let graph = Graph::from_symbol(self)?;
-        let types = graph.types_from(given)?;
-        Ok(graph.collect(&types))
     }
 }

@@ -106,8 +106,7 @@ impl Symbol {
                         "attribute '{key}' belongs to the variable: use Variable(name='{arg}', \
                          {hidden}=...) and give it as input '{arg}'"
                     ))
-                    .in_operator(&op.name)
-                    .in_node(&meta.name));
+                    .at_node(&op.name, &meta.name));
                 }
             }
         }

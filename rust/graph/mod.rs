@@ -6,7 +6,7 @@
 //! no arrays and executes nothing.
 
 mod check;
-mod facts;
+mod forward_inference;
 mod infer;
 mod inspect;
 mod json;
@@ -22,7 +22,7 @@ mod symbol;
 mod tests;
 
 pub use check::check;
-pub use facts::{Wanted, arrays_to_bind};
+pub use forward_inference::{ArraySpec, arrays_to_bind};
 pub use infer::Inferred;
 pub use json::{Links, Loaded, load_graph, load_json};
 pub use plan::{Place, Plan, PlanOptions, PlanRequest, plan};

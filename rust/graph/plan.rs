@@ -2,147 +2,19 @@
 //!
 //! Planning executes nothing and allocates no array, so it works for graphs far larger than memory.
 
+mod types;
+
+pub use types::{Place, PlanOptions, PlanRequest};
+
 use super::check::check;
-use super::facts;
+use super::forward_inference::infer_forward;
 use super::passes::{self, gradient::Differentiated, mirror::Mirror};
 use super::static_graph::{Entry, Graph};
-use super::symbol::Symbol;
 use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::operator::{OpReq, Registry};
+use crate::operator::OpReq;
 use crate::shape::Shape;
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-/// Switches that old programs set by environment variables.
-#[derive(Clone, Debug)]
-pub struct PlanOptions {
-    /// `MXNET_BACKWARD_DO_MIRROR`: compute cheap forward nodes again instead of keeping their
-    /// outputs.
-    pub mirror: bool,
-    /// `MXNET_BACKWARD_MIRROR_STEP`: of so many cheap nodes, one is kept.
-    pub mirror_step: usize,
-    /// `MXNET_EXEC_ENABLE_INPLACE`.
-    pub inplace: bool,
-    /// `MXNET_ELIMINATE_COMMON_EXPR`.
-    pub merge_common: bool,
-    /// `MXNET_EXEC_INPLACE_GRAD_SUM_CAP`: as many gradients as this are summed in place, one by
-    /// one.
-    pub inplace_sum_cap: usize,
-    /// `NNVM_EXEC_NUM_TEMP`: most temporary spaces that are told apart.
-    pub num_temp: usize,
-    /// Place outputs in the arena too, as MXNet does: for comparing plans with its plans. Executors
-    /// give outputs arrays of their own, which outlive the next user of the arena.
-    pub outputs_in_arena: bool,
-}
-
-impl Default for PlanOptions {
-    fn default() -> Self {
-        PlanOptions {
-            mirror: false,
-            mirror_step: 100,
-            inplace: true,
-            merge_common: true,
-            inplace_sum_cap: 8,
-            num_temp: 1,
-            outputs_in_arena: false,
-        }
-    }
-}
-
-impl PlanOptions {
-    /// Reads the environment variables; values that are no numbers count as not set.
-    pub fn from_env() -> Self {
-        let number = |name: &str| std::env::var(name).ok()?.trim().parse::<usize>().ok();
-        let default = PlanOptions::default();
-        let flag = |name: &str, otherwise: bool| number(name).map_or(otherwise, |n| n != 0);
-        PlanOptions {
-            mirror: flag("MXNET_BACKWARD_DO_MIRROR", default.mirror),
-            mirror_step: number("MXNET_BACKWARD_MIRROR_STEP").unwrap_or(default.mirror_step),
-            inplace: flag("MXNET_EXEC_ENABLE_INPLACE", default.inplace),
-            merge_common: flag("MXNET_ELIMINATE_COMMON_EXPR", default.merge_common),
-            inplace_sum_cap: number("MXNET_EXEC_INPLACE_GRAD_SUM_CAP")
-                .unwrap_or(default.inplace_sum_cap)
-                .max(2),
-            num_temp: number("NNVM_EXEC_NUM_TEMP").unwrap_or(default.num_temp).max(1),
-            outputs_in_arena: default.outputs_in_arena,
-        }
-    }
-
-    /// What [`Mirror::by_attributes`] is to know of these switches.
-    pub fn mirrored_step(&self) -> Option<usize> {
-        self.mirror.then_some(self.mirror_step)
-    }
-}
-
-/// What to plan.
-#[derive(Clone)]
-pub struct PlanRequest {
-    pub symbol: Symbol,
-    pub registry: Arc<Registry>,
-    /// Known shapes by variable name.
-    pub shapes: Vec<(String, Shape)>,
-    /// Known dtypes by variable name.
-    pub types: Vec<(String, DType)>,
-    /// Shapes and dtypes of bound arrays by position in `list_arguments`, empty when not bound;
-    /// they win over those by name.
-    pub bound_args: Vec<Option<(Shape, DType)>>,
-    /// The same for `list_auxiliary_states`.
-    pub bound_aux: Vec<Option<(Shape, DType)>>,
-    /// One request per argument, in the order of `list_arguments`; what is missing is `Null`.
-    pub grad_req: Vec<OpReq>,
-    pub default_ctx: Context,
-    /// Devices of the groups named by `ctx_group`.
-    pub group2ctx: Option<BTreeMap<String, Context>>,
-    /// Devices of bound arguments and auxiliary states by position; missing ones are free.
-    pub arg_ctx: Vec<Option<Context>>,
-    pub aux_ctx: Vec<Option<Context>>,
-    /// Most bytes of internal entries, all devices together.
-    pub memory_limit: Option<usize>,
-    pub np_shape: bool,
-    pub options: PlanOptions,
-    /// Is every pass to leave a dump of its graph in [`Plan::dumps`]?
-    pub dump: bool,
-}
-
-impl PlanRequest {
-    pub fn new(symbol: Symbol, registry: Arc<Registry>) -> Self {
-        PlanRequest {
-            symbol,
-            registry,
-            shapes: Vec::new(),
-            types: Vec::new(),
-            bound_args: Vec::new(),
-            bound_aux: Vec::new(),
-            grad_req: Vec::new(),
-            default_ctx: Context::default(),
-            group2ctx: None,
-            arg_ctx: Vec::new(),
-            aux_ctx: Vec::new(),
-            memory_limit: None,
-            np_shape: false,
-            options: PlanOptions::default(),
-            dump: false,
-        }
-    }
-}
-
-/// Where an entry lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Nowhere: nobody reads it. Its request is `Null`.
-    Nowhere,
-    /// The array bound to the variable.
-    Variable,
-    /// The gradient array of this argument (a position in `list_arguments`).
-    Gradient(u32),
-    /// In the array of this output (a position among the heads): the output itself, or what it took
-    /// over in place.
-    Output(u32),
-    /// In the arena of its node's device, `offset` bytes from the start.
-    Arena { offset: usize },
-}
 
 /// A planned graph.
 #[derive(Clone)]
@@ -174,14 +46,14 @@ pub struct Plan {
     pub last_use: Vec<u32>,
     /// Bytes of the arena of every device that has one: what an executor allocates for it.
     pub arena_bytes: Vec<(Context, usize)>,
-    /// Bytes of the outputs' arrays, beside the arenas.
+    /// Bytes of the outputs' arrays, in addition to the arenas.
     pub output_bytes: usize,
     /// (before, after): nodes that use the same bytes at different times, beyond what data orders.
     pub order_edges: Vec<(u32, u32)>,
     /// The most bytes alive at once in each arena, summed: no plan of this graph in this order,
     /// with these entries in place, needs less.
     pub lower_bound_bytes: usize,
-    /// What the entries of the arenas need without any sharing.
+    /// Bytes of all entries of the arenas, without any sharing.
     pub no_sharing_bytes: usize,
     pub recomputed_nodes: usize,
     /// Temporary spaces: the number of colours in use.
@@ -244,7 +116,7 @@ pub(in crate::graph) fn prepare(request: &PlanRequest) -> Result<Forward> {
         note(&graph, "merge_common")?;
     }
     let (arguments, aux) = graph.variables();
-    let (shapes, types) = facts::infer_forward(request, &graph, &arguments, &aux)?;
+    let (shapes, types) = infer_forward(request, &graph, &arguments, &aux)?;
     Ok(Forward { graph, shapes, types, arguments, aux, dumps })
 }
 

@@ -20,13 +20,13 @@ fn request(symbol: &Symbol, shapes: &[(&str, &[i64])], req: OpReq) -> PlanReques
     request
 }
 
-/// What a byte holds: the value that an entry had when it was written there.
+/// The content of a byte: the entry whose value was written there.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Tag(u32);
 
 const EMPTY: Tag = Tag(u32::MAX);
 
-/// Runs the plan in the given node order; every read must find the very value that was meant.
+/// Runs the plan in the given node order; every read must find the value of the entry it reads.
 fn simulate(plan: &Plan, order: &[u32]) -> Result<(), String> {
     let graph = &plan.graph;
     let mut arenas: std::collections::HashMap<Context, Vec<Tag>> =
@@ -35,7 +35,8 @@ fn simulate(plan: &Plan, order: &[u32]) -> Result<(), String> {
     // place.
     let mut gradients: std::collections::HashMap<u32, Tag> = Default::default();
     let mut outputs: std::collections::HashMap<u32, Tag> = Default::default();
-    // Arguments whose gradient is added: their arrays hold sums, which are no entry's value.
+    // Arguments whose gradient is added: their arrays hold sums, which are not the value of any
+    // entry.
     let added = |e: &Entry| {
         let node = &graph.nodes[e.node as usize];
         let onto = node.addto.iter().any(|a| a.0 == e.index);
@@ -233,8 +234,8 @@ fn an_mlp_is_planned_with_its_gradient() {
     assert_eq!(names, ["loss_backward", "fc2_backward", "relu1_backward", "fc1_backward"]);
     assert_eq!(plan.head_grads, [None], "a loss asks for no head gradient");
     assert!(plan.arg_grads.iter().all(Option::is_some));
-    // fc2_backward sees relu1 (in place of fc1), its gradient and the loss's gradient, beside the
-    // loss, which is the output.
+    // fc2_backward sees relu1 (in place of fc1), its gradient and the loss's gradient. The loss
+    // is the output, so it lies outside the arena.
     assert_eq!(plan.lower_bound_bytes, 16 * (8 + 8 + 4) * 4);
     assert_eq!(plan.total_arena_bytes(), plan.lower_bound_bytes);
     assert_eq!(plan.output_bytes, 16 * 4 * 4);

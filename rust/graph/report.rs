@@ -30,8 +30,8 @@ pub struct PlannedEntry {
 }
 
 impl Plan {
-    /// Every entry that is written or bound, in execution order. Outputs that nobody reads are left
-    /// out.
+    /// Every entry that is written or bound, in execution order, without outputs that
+    /// have no reader.
     pub fn entries(&self) -> Vec<PlannedEntry> {
         let mut entries = Vec::new();
         for (n, node) in self.graph.nodes.iter().enumerate() {
@@ -65,9 +65,9 @@ impl Plan {
         self.graph.entry_name(self.graph.entry(id))
     }
 
-    /// The planned graph as `Symbol.debug_str` shows it, with the totals of an executor: of the
-    /// arenas and outputs in the line before the last, where programs that measure memory look for
-    /// it.
+    /// The planned graph as `Symbol.debug_str` shows it, with the totals of an executor. The
+    /// line before the last has the total of arenas and outputs, because programs that measure
+    /// memory parse that line.
     pub fn debug_str(&self, segments: &[Range<usize>]) -> String {
         let mut out = self.graph.debug_str();
         for Range { start, end } in segments {

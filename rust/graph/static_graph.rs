@@ -40,7 +40,7 @@ pub struct Node {
     pub mirror_of: Option<u32>,
     /// (output, entry): the output is added to the entry, in the entry's own memory.
     pub addto: Vec<(u32, Entry)>,
-    /// Marks an addition by which the gradient pass sums many gradients one by one.
+    /// Marks an addition by which the gradient pass sums many gradients one at a time.
     pub sums_gradients: bool,
     pub num_outputs: u32,
     pub ctx: Context,

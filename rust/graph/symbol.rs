@@ -5,12 +5,16 @@
 //! composed symbol copies its graph first. All traversals are iterative, and so is dropping a
 //! symbol, because a graph may be 100,000 nodes deep.
 
+mod inputs;
+
+pub(super) use inputs::fill_inputs;
+use inputs::{arrange_inputs, check_mutated, unknown_argument};
+
 use super::static_graph::{Dict, empty_attrs, gradient_name};
 use crate::error::{Error, Result};
 use crate::lock::RwLock;
 use crate::operator::{Attrs, OpDef, Value};
 use std::collections::{HashMap, HashSet};
-use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::RwLockReadGuard;
 
@@ -213,8 +217,7 @@ impl Symbol {
                     "inputs of a variable number are given either as positional or keyword \
                      arguments, not both",
                 )
-                .in_operator(&op.name)
-                .in_node(name));
+                .at_node(&op.name, name));
             }
             params.push((count, Value::Int((with.args.len() + with.kwargs.len()) as i64)));
         }
@@ -228,8 +231,8 @@ impl Symbol {
         let mut node = SymNode::new(Some(op.clone()), name.to_owned(), Arc::new(attrs));
         node.set_dict(Arc::new(dict));
         let given = arrange_inputs(&node, op, with.args, with.kwargs)
-            .map_err(|e| e.in_operator(&op.name).in_node(name))?;
-        fill_inputs(&mut node, op, given).map_err(|e| e.in_operator(&op.name).in_node(name))?;
+            .map_err(|e| e.at_node(&op.name, name))?;
+        fill_inputs(&mut node, op, given).map_err(|e| e.at_node(&op.name, name))?;
         Ok(Symbol::from_node(Arc::new(node)))
     }
 
@@ -391,112 +394,4 @@ impl Symbol {
         let wanted = |n: &Arc<SymNode>| n.is_variable() && mutated.contains(&Arc::as_ptr(n)) == aux;
         nodes.into_iter().filter(wanted).collect()
     }
-}
-
-/// MXNet's error for an unknown keyword, with the candidates.
-fn unknown_argument(key: &str, candidates: &[String]) -> Error {
-    let mut text =
-        format!("Symbol.ComposeKeyword argument name {key} not found.\nCandidate arguments:\n");
-    for (i, name) in candidates.iter().enumerate() {
-        let _ = writeln!(text, "\t[{i}]{name}");
-    }
-    Error::value(text)
-}
-
-fn arrange_inputs(
-    node: &SymNode,
-    op: &OpDef,
-    args: &[Symbol],
-    kwargs: &[(String, Symbol)],
-) -> Result<Vec<Option<SymEntry>>> {
-    let names = op.inputs(&node.meta().attrs);
-    if args.len() > names.len() {
-        return Err(Error::type_(format!(
-            "Incorrect number of arguments, requires {}, provided {}",
-            names.len(),
-            args.len()
-        )));
-    }
-    let mut given: Vec<Option<SymEntry>> = vec![None; names.len()];
-    for (i, (slot, symbol)) in given.iter_mut().zip(args).enumerate() {
-        *slot = Some(symbol.single(&format!("Argument {i}"))?);
-    }
-    for (key, symbol) in kwargs {
-        let Some(at) = names.iter().position(|n| n == key) else {
-            return Err(unknown_argument(key, &names));
-        };
-        if given[at].is_some() {
-            return Err(Error::type_(format!("argument '{key}' is given twice")));
-        }
-        given[at] = Some(symbol.single(&format!("Keyword Argument {key}"))?);
-    }
-    Ok(given)
-}
-
-/// Sets the inputs of a new node and makes variables for the missing ones.
-pub(super) fn fill_inputs(
-    node: &mut SymNode,
-    op: &OpDef,
-    given: Vec<Option<SymEntry>>,
-) -> Result<()> {
-    let meta = node.meta().clone();
-    let names = op.inputs(&meta.attrs);
-    let wanted = given.iter().filter(|g| g.is_none()).count();
-    if wanted > 0 && !op.auto_variables {
-        return Err(Error::value(format!(
-            "Not enough argument to call operator {}: it takes {}, {} given",
-            op.name,
-            names.len(),
-            names.len() - wanted
-        )));
-    }
-    let variable_attrs = op.variable_attrs.to_vec(&meta.attrs);
-    for (input, slot) in names.iter().zip(given) {
-        let entry = slot.unwrap_or_else(|| {
-            let name = match meta.name.as_str() {
-                "" => input.clone(),
-                node => format!("{node}_{input}"),
-            };
-            let variable = SymNode::new(None, name, empty_attrs());
-            variable.set_dict(meta.dict.clone());
-            SymEntry { node: Arc::new(variable), index: 0 }
-        });
-        set_variable_attrs(&variable_attrs, input, &entry.node)?;
-        node.inputs.push(entry);
-    }
-    check_mutated(node)
-}
-
-/// Sets attributes such as `__init__`, given as (input, key, text), on a variable that does not
-/// have them.
-fn set_variable_attrs(
-    attrs: &[(String, String, String)],
-    input: &str,
-    node: &SymNode,
-) -> Result<()> {
-    if !node.is_variable() {
-        return Ok(());
-    }
-    for (at, key, text) in attrs {
-        if at == input && !node.meta().dict.contains_key(key) {
-            node.edit(|dict| {
-                dict.insert(key.clone(), text.clone());
-            })?;
-        }
-    }
-    Ok(())
-}
-
-fn check_mutated(node: &SymNode) -> Result<()> {
-    for i in node.mutated_inputs() {
-        if node.inputs.get(i).is_some_and(|e| !e.node.is_variable()) {
-            return Err(Error::value(format!(
-                "Mutation target can only be Variable: input {i} is the output of '{}'",
-                node.inputs[i].node.name()
-            ))
-            .in_operator(node.op_name())
-            .in_node(&node.name()));
-        }
-    }
-    Ok(())
 }

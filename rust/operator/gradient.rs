@@ -17,7 +17,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GradEntry(pub u64);
 
-/// What a rule can use to make gradients.
+/// The operations with which a rule builds gradients.
 pub trait GradBuilder {
     /// Runs the backward operator `op` of the node: it gets the node's parameters and state, is
     /// named `<node>_backward`, and has one output per input of the node, in order, of that input's
@@ -61,7 +61,7 @@ pub struct GradNode<'a> {
     pub outputs: &'a [GradEntry],
     /// One per output; `None` where no gradient arrives (it is zero).
     pub out_grads: &'a [Option<GradEntry>],
-    /// Which input gradients are wanted.
+    /// One flag per input: is its gradient needed?
     pub needed: &'a [bool],
 }
 
@@ -106,15 +106,15 @@ pub enum Gradient {
     None,
     /// All input gradients are zero.
     Zero,
-    /// By one backward operator, whose inputs are exactly these entries. The function gets the
-    /// parameters and the numbers of inputs and visible outputs.
+    /// One backward operator, whose inputs are exactly these entries. The function is called with
+    /// the parameters and the numbers of inputs and visible outputs.
     Backward { op: String, deps: DepsFn },
-    /// By a rule of its own, which may use everything, or only the values of these entries and the
+    /// A rule of its own, which may use everything, or only the values of these entries and the
     /// shapes of all.
     Rule { rule: GradFn, reads: Option<DepsFn> },
 }
 
-/// How an operator runs that a gradient names.
+/// How an operator named by a gradient runs.
 pub struct InGradient {
     pub attrs: Arc<Attrs>,
     /// Does it run as in any other place: without the node's state, with outputs of its own
@@ -133,7 +133,7 @@ impl OpDef {
             })
     }
 
-    /// `params` of a call with `n` inputs: what counts them need not be given.
+    /// `params` of a call with `n` inputs, with the parameter that counts them filled in.
     pub fn with_count<'a>(
         &'a self,
         mut params: Vec<(&'a str, Value)>,
@@ -170,8 +170,8 @@ impl OpDef {
         let (takes, gives) = (self.num_inputs(&attrs), self.num_visible_outputs(&attrs));
         if alone && (takes, gives) != (n_inputs, n_wanted) {
             let text = format!(
-                "it has {takes} inputs and {gives} outputs, expected {n_inputs} inputs, which the gradient \
-                 rule gives it, and {n_wanted} outputs, one for each input of '{}'",
+                "it has {takes} inputs and {gives} outputs, expected {n_inputs} inputs, as passed by \
+                 the gradient rule, and {n_wanted} outputs, one for each input of '{}'",
                 of.name
             );
             return Err(self.refused_by(of, Error::value(text)));
@@ -179,13 +179,14 @@ impl OpDef {
         Ok(InGradient { attrs, alone })
     }
 
-    /// `error` of this operator where the gradient of `of` names it. (Exceptions stay as they are.)
+    /// Explains an `error` of this operator, which the gradient of `of` names. Exceptions from
+    /// Python stay as they are.
     fn refused_by(&self, of: &OpDef, error: Error) -> Error {
         if error.payload().is_some() {
             return error;
         }
         let text = format!(
-            "operator '{}' is named as the gradient of '{}', whose parameters it is given: {}",
+            "operator '{}' is named as the gradient of '{}' and called with its parameters: {}",
             self.name,
             of.name,
             error.message()
@@ -193,8 +194,7 @@ impl OpDef {
         Error::new(error.kind(), text).in_operator(&self.name)
     }
 
-    /// An error if what is `got` as the gradient of an input is not like the input, shape and
-    /// dtype.
+    /// Fails if `got`, the gradient of an input, does not have the input's shape and dtype.
     pub fn check_gradient(
         &self,
         attrs: &Attrs,
@@ -263,7 +263,7 @@ impl Gradient {
         Gradient::Rule { rule: Arc::new(rule), reads: Some(reads) }
     }
 
-    /// The entries whose values the gradient uses; `None`: any.
+    /// The entries whose values the gradient uses; `None` if it may use any.
     pub fn reads(&self, attrs: &Attrs, n_in: usize, n_out: usize) -> Option<Vec<Dep>> {
         match self {
             Gradient::None | Gradient::Zero => Some(Vec::new()),
@@ -278,8 +278,7 @@ impl Gradient {
             Gradient::None => Err(Error::not_implemented(
                 "non-differentiable because it didn't register FGradient attribute",
             )
-            .in_operator(&node.op.name)
-            .in_node(node.name)),
+            .at_node(&node.op.name, node.name)),
             Gradient::Zero => Ok(vec![None; node.inputs.len()]),
             Gradient::Rule { rule, .. } => rule(builder, node),
             Gradient::Backward { op, deps } => {

@@ -1,4 +1,4 @@
-//! Kernels of an operator: what they are given, how one is chosen, and bodies that are callbacks.
+//! Kernels of an operator: their arguments, how one is chosen, and bodies that are callbacks.
 
 use super::literal::parse_list;
 use super::param::Attrs;
@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-/// What an operator keeps from forward to backward of one node or recorded call.
+/// The state that an operator keeps from forward to backward of one node or recorded call.
 pub type OpState = Arc<dyn Any + Send + Sync>;
 
 /// The circumstances of one call.
@@ -86,7 +86,7 @@ pub trait Callback: Send + Sync {
     fn start(&self, call: OwnedCall, done: Done);
 }
 
-/// What runs.
+/// The body of a kernel.
 #[derive(Clone)]
 pub enum Body {
     Native(NativeFn),

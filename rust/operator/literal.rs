@@ -36,7 +36,7 @@ pub fn parse_list(text: &str) -> Option<Vec<Value>> {
     rest.next().is_none().then_some(items)
 }
 
-/// What stands between `open`, which is read, and the bracket that closes it.
+/// Parses the text between `open`, which was read before, and the bracket that closes it.
 fn items(rest: &mut Peekable<Chars<'_>>, open: char, depth: usize) -> Option<Vec<Value>> {
     let close = if open == '(' { ')' } else { ']' };
     let mut found = Vec::new();

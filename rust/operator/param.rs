@@ -59,7 +59,7 @@ impl Field {
         Ok(value)
     }
 
-    /// What `None` stands for where the type has no such value: the default of a tuple or a dtype,
+    /// The meaning of `None` where the type has no such value: the default of a tuple or a dtype,
     /// and for a required dtype float64, as in NumPy.
     fn absent(&self, given: &Value) -> Option<Value> {
         match given {
@@ -76,7 +76,7 @@ impl Field {
         }
     }
 
-    /// Why `given` does not fit the type.
+    /// The message for a `given` that does not fit the type.
     fn refusal(&self, given: &Value) -> String {
         let inner = if let FieldType::Optional(t) = &self.ty { t } else { &self.ty };
         let (name, ty) = (&self.name, self.ty.display());

@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// A dtype that may be unknown.
 pub type MaybeType = Option<DType>;
 
-/// What an operator is, for its parameters: implemented by the parameter struct.
+/// An operator with parameters: implemented by the parameter struct.
 ///
 /// ```
 /// use rsnet::operator::property::*;
@@ -77,7 +77,7 @@ pub trait OperatorProperty: ParamStruct {
         self.list_outputs().len()
     }
 
-    /// Fills in what follows from what is known; `Ok(true)` when nothing is unknown.
+    /// Infers shapes from the known ones; returns `Ok(true)` if none is unknown.
     fn infer_shape(
         &self,
         in_shape: &mut [Shape],
@@ -95,12 +95,12 @@ pub trait OperatorProperty: ParamStruct {
         one_type(&mut [("input", in_type), ("output", out_type), ("auxiliary state", aux_type)])
     }
 
-    /// What `forward` needs beside its operands, for arguments of these shapes.
+    /// Resources that `forward` needs besides its operands, for arguments of these shapes.
     fn forward_resource(&self, _in_shape: &[Shape]) -> Vec<ResourceRequest> {
         Vec::new()
     }
 
-    /// What `backward` needs beside its operands, for arguments of these shapes.
+    /// Resources that `backward` needs besides its operands, for arguments of these shapes.
     fn backward_resource(&self, _in_shape: &[Shape]) -> Vec<ResourceRequest> {
         Vec::new()
     }
@@ -132,7 +132,7 @@ pub trait OperatorProperty: ParamStruct {
     ) -> Result<Box<dyn Operator>>;
 }
 
-/// What runs. Two runs of one operator never overlap.
+/// The operator's computation. Two runs of one operator never overlap.
 pub trait Operator: Send + Sync {
     fn forward(&self, run: &Forward<'_>) -> Result<()>;
 

@@ -6,8 +6,8 @@ use crate::lock::{Held, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Operators by name and alias. Entries are immutable: to change one is to put a new definition in
-/// its place, so graphs that are bound keep the old one.
+/// Operators by name and alias. Entries are immutable: a change replaces the definition, so bound
+/// graphs keep the old one.
 #[derive(Default)]
 pub struct Registry {
     inner: RwLock<Inner>,
@@ -53,7 +53,7 @@ impl Registry {
         self.inner.hold()
     }
 
-    /// What is registered so far came with rsnet; what follows is the user's.
+    /// Marks all operators registered so far as built in; later ones are the user's.
     pub fn end_of_builtins(&self) {
         let mut inner = self.inner.write();
         inner.builtin = inner.order.len();

@@ -9,14 +9,14 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum OpReq {
-    /// Do not write; the result is not wanted.
+    /// Do not write: the result has no reader.
     Null = 0,
     /// Overwrite.
     #[default]
     Write = 1,
     /// Overwrite; the output shares its memory with an input.
     Inplace = 2,
-    /// Add to what is there.
+    /// Add to the present value.
     Add = 3,
 }
 

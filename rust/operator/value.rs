@@ -130,7 +130,7 @@ impl From<&[i64]> for Value {
     }
 }
 
-/// What a parameter may hold.
+/// The value of a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldType {
     Bool,

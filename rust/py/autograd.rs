@@ -10,7 +10,7 @@ use super::profiler::api;
 use super::runtime;
 use crate::context::Context;
 use crate::error::Error;
-use crate::executor::autograd::{self, Backward, Kept, Seen, TapeFunction, Tracked};
+use crate::executor::autograd::{self, Backward, Kept, NodeView, TapeFunction, Tracked};
 use crate::executor::call_site::{self, CallSite};
 use crate::operator::OpReq;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -266,7 +266,7 @@ type Call = (Option<String>, Vec<(String, String)>, Vec<Option<(usize, u32)>>);
 /// output). None if it has no history.
 #[pyfunction]
 fn history(array: &Bound<'_, PyNDArray>) -> Option<(Vec<Call>, (usize, u32))> {
-    type Visited = (Option<String>, Vec<(String, String)>, Vec<Option<autograd::Entry>>);
+    type Visited = (Option<String>, Vec<(String, String)>, Vec<Option<autograd::TapeEntry>>);
     let head = array.get().tracked.entry()?;
     // Numbers grow as calls are recorded, so their order is one in which inputs come first.
     let mut seen: std::collections::BTreeMap<u64, Visited> = Default::default();
@@ -276,9 +276,9 @@ fn history(array: &Bound<'_, PyNDArray>) -> Option<(Vec<Call>, (usize, u32))> {
             continue;
         }
         let call: Visited = entry.visit(|node| match node {
-            Seen::Leaf => (None, Vec::new(), Vec::new()),
-            Seen::Opaque => (Some(String::new()), Vec::new(), Vec::new()),
-            Seen::Call { op, attrs, inputs } => {
+            NodeView::Leaf => (None, Vec::new(), Vec::new()),
+            NodeView::Opaque => (Some(String::new()), Vec::new(), Vec::new()),
+            NodeView::Call { op, attrs, inputs } => {
                 let given = attrs.given().iter().map(|(k, v)| (k.clone(), v.to_string()));
                 (Some(op.name.clone()), given.collect(), inputs)
             }
@@ -288,7 +288,7 @@ fn history(array: &Bound<'_, PyNDArray>) -> Option<(Vec<Call>, (usize, u32))> {
     }
     let numbers: std::collections::HashMap<u64, usize> =
         seen.keys().enumerate().map(|(i, seq)| (*seq, i)).collect();
-    let place = |e: &autograd::Entry| (numbers.get(&e.seq()).copied().unwrap_or(0), e.index);
+    let place = |e: &autograd::TapeEntry| (numbers.get(&e.seq()).copied().unwrap_or(0), e.index);
     let calls = seen
         .values()
         .map(|(op, params, inputs)| {

@@ -8,7 +8,7 @@ use super::runtime;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::graph::{
-    Create, Inferred, PlanOptions, PlanRequest, Symbol, Wanted, arrays_to_bind, load_json,
+    ArraySpec, Create, Inferred, PlanOptions, PlanRequest, Symbol, arrays_to_bind, load_json,
 };
 use crate::operator::Value;
 use crate::shape::Shape;
@@ -220,11 +220,11 @@ impl PySymbol {
         facts: FactsArg<'py>,
     ) -> PyResult<(WantedArrays<'py>, WantedArrays<'py>)> {
         let (args, aux) = arrays_to_bind(&self.request(facts)?).map_err(raise)?;
-        let one = |a: &Wanted| {
+        let one = |a: &ArraySpec| {
             let shape = shape_to_py(py, &a.shape)?;
             Ok((shape, dtype_to_py(py, a.dtype)?, context_to_py(py, a.ctx)?))
         };
-        let list = |wanted: &[Wanted]| wanted.iter().map(one).collect::<PyResult<Vec<_>>>();
+        let list = |wanted: &[ArraySpec]| wanted.iter().map(one).collect::<PyResult<Vec<_>>>();
         Ok((list(&args)?, list(&aux)?))
     }
 

@@ -1,6 +1,8 @@
 //! Walking the tape backwards: from heads to leaves, in the reverse order of recording.
 
-use super::{Entry, Kind, Node, Placed, Recorded, Rule, Seen, TapeFunction, Tracked, invoke};
+use super::{
+    Kind, Node, NodeView, Placed, Recorded, Rule, TapeEntry, TapeFunction, Tracked, invoke,
+};
 use crate::error::{Error, Result};
 use crate::executor::Runtime;
 use crate::executor::call_site;
@@ -77,7 +79,8 @@ pub fn grad(
     let found = Walk::run(rt, heads, head_grads, how, Some(&wanted))?;
     let by_leaf: HashMap<u64, Option<Placed>> =
         found.into_iter().map(|(leaf, sum)| (leaf.seq(), sum)).collect();
-    let gradient = |(i, (v, leaf)): (usize, (&&Tracked, &Entry))| match by_leaf.get(&leaf.seq()) {
+    let gradient = |(i, (v, leaf)): (usize, (&&Tracked, &TapeEntry))| match by_leaf.get(&leaf.seq())
+    {
         Some(Some((array, entry))) => Ok(Tracked::placed(array.clone(), entry.clone())),
         Some(None) => Ok(Tracked::new(filled(rt, "zeros_like", &v.array)?)),
         None => Err(Error::value(format!(
@@ -110,16 +113,16 @@ struct Walk<'a> {
     /// Nodes that lead to a wanted leaf; all others are not visited.
     useful: HashMap<u64, bool>,
     pending: BTreeMap<u64, Arriving>,
-    leaves: Vec<(Entry, Option<Placed>)>,
+    leaves: Vec<(TapeEntry, Option<Placed>)>,
     /// The wanted leaves that the heads depend on.
     reachable: Vec<Arc<Node>>,
 }
 
 /// Is the entry the output of a conversion of dtypes, whose gradient is converted back from any
 /// dtype? (An integer output has a gradient with fractions.)
-fn converts(entry: &Entry) -> bool {
+fn converts(entry: &TapeEntry) -> bool {
     entry.visit(|seen| match seen {
-        Seen::Call { op, .. } => matches!(&*op.name, "Cast" | "amp_cast"),
+        NodeView::Call { op, .. } => matches!(&*op.name, "Cast" | "amp_cast"),
         _ => false,
     })
 }
@@ -130,8 +133,8 @@ impl<'a> Walk<'a> {
         heads: &[&Tracked],
         head_grads: &[Option<&Tracked>],
         how: Backward,
-        only: Option<&[Entry]>,
-    ) -> Result<Vec<(Entry, Option<Placed>)>> {
+        only: Option<&[TapeEntry]>,
+    ) -> Result<Vec<(TapeEntry, Option<Placed>)>> {
         let mut walk = Walk {
             rt,
             how,
@@ -162,14 +165,14 @@ impl<'a> Walk<'a> {
         // too.
         for node in std::mem::take(&mut walk.reachable) {
             if !walk.leaves.iter().any(|(leaf, _)| leaf.seq() == node.seq) {
-                walk.leaves.push((Entry { node, index: 0 }, None));
+                walk.leaves.push((TapeEntry { node, index: 0 }, None));
             }
         }
         Ok(walk.leaves)
     }
 
     /// Marks the nodes from which a wanted leaf can be reached.
-    fn find_useful(&mut self, heads: &[Entry], only: Option<&[Entry]>) -> Result<()> {
+    fn find_useful(&mut self, heads: &[TapeEntry], only: Option<&[TapeEntry]>) -> Result<()> {
         let mut order: BTreeMap<u64, Arc<Node>> = BTreeMap::new();
         let mut stack: Vec<Arc<Node>> = heads.iter().map(|e| e.node.clone()).collect();
         while let Some(node) = stack.pop() {
@@ -191,7 +194,7 @@ impl<'a> Walk<'a> {
                     None => *req != OpReq::Null,
                 },
                 Kind::Call(slot) => slot.lock().as_ref().is_some_and(|record| {
-                    let known = |e: &Entry| self.useful.get(&e.seq()).copied().unwrap_or(false);
+                    let known = |e: &TapeEntry| self.useful.get(&e.seq()).copied().unwrap_or(false);
                     record.inputs.iter().filter_map(|i| i.1.as_ref()).any(known)
                 }),
             };
@@ -216,12 +219,12 @@ impl<'a> Walk<'a> {
         })
     }
 
-    fn is_useful(&self, entry: &Entry) -> bool {
+    fn is_useful(&self, entry: &TapeEntry) -> bool {
         self.useful.get(&entry.seq()).copied().unwrap_or(false)
     }
 
     /// Adds a gradient to what has arrived at `entry`.
-    fn arrive(&mut self, entry: &Entry, value: Placed) -> Result<()> {
+    fn arrive(&mut self, entry: &TapeEntry, value: Placed) -> Result<()> {
         let slot = self
             .pending
             .entry(entry.seq())
@@ -282,7 +285,7 @@ impl<'a> Walk<'a> {
     fn through(&mut self, arriving: Arriving) -> Result<()> {
         let Kind::Call(slot) = &arriving.node.kind else {
             let sum = arriving.sums.into_iter().next().flatten();
-            self.leaves.push((Entry { node: arriving.node, index: 0 }, sum));
+            self.leaves.push((TapeEntry { node: arriving.node, index: 0 }, sum));
             return Ok(());
         };
         if !self.useful.get(&arriving.node.seq).copied().unwrap_or(false) {
@@ -334,7 +337,7 @@ impl<'a> Walk<'a> {
                 Some((array, entry)) => Tracked::placed(array, entry),
                 None => Tracked::new(filled(self.rt, "zeros_like", &output.array(self.rt)?)?),
             });
-            let entry = || Entry { node: arriving.node.clone(), index: i as u32 };
+            let entry = || TapeEntry { node: arriving.node.clone(), index: i as u32 };
             outputs.push(output.kept().map(|array| Tracked::placed(array.clone(), Some(entry()))));
         }
         let grads = function.backward(out_grads, outputs)?;
@@ -367,7 +370,7 @@ impl<'a> Walk<'a> {
         }
         let mut outputs = Vec::new();
         for (i, saved) in record.outputs.iter().enumerate() {
-            let entry = Entry { node: arriving.node.clone(), index: i as u32 };
+            let entry = TapeEntry { node: arriving.node.clone(), index: i as u32 };
             outputs.push(tape.value((saved.array(self.rt)?, Some(entry))));
         }
         let out_grads: Vec<Option<GradEntry>> = (0..record.outputs.len())
@@ -398,7 +401,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-impl Entry {
+impl TapeEntry {
     fn is_cleared(&self) -> bool {
         matches!(&self.node.kind, Kind::Call(slot) if slot.lock().is_none())
     }

@@ -13,7 +13,7 @@ use crate::operator::{Registry, Value};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// What is given about devices.
+/// Devices fixed by the caller.
 pub struct Fixed<'a> {
     pub default: Context,
     pub groups: Option<&'a BTreeMap<String, Context>>,
@@ -57,8 +57,7 @@ pub fn of_group(node: &Node, groups: &BTreeMap<String, Context>) -> Result<Optio
     let find = |group: &String| {
         groups.get(group).copied().ok_or_else(|| {
             Error::value(format!("The device assignment not found for group {group}"))
-                .in_operator(node.op_name())
-                .in_node(&node.name)
+                .at_node(node.op_name(), &node.name)
         })
     };
     group.map(find).transpose()
@@ -89,6 +88,8 @@ fn assign(
     Ok(())
 }
 
+/// Rebuilds the graph with copies in front of the nodes whose inputs are on another device, and
+/// renumbers everything that refers to its nodes.
 fn insert_copies(
     done: &mut Differentiated,
     arguments: &mut [u32],
@@ -96,96 +97,134 @@ fn insert_copies(
     registry: &Registry,
 ) -> Result<()> {
     let old = std::mem::take(&mut done.graph);
-    let (old_shapes, old_types) =
-        (std::mem::take(&mut done.shapes), std::mem::take(&mut done.types));
-    let mut nodes: Vec<Node> = Vec::with_capacity(old.nodes.len());
-    let mut sources: Vec<Option<Entry>> = Vec::new();
-    let mut new = Renumbering::of(old.nodes.len());
-    let mut copies: HashMap<(Entry, Context), u32> = HashMap::new();
+    let mut copier = Copier::new(&old, registry);
     let mut num_forward = 0;
-    let wanted: Vec<(usize, Context)> = done
-        .arg_grads
-        .iter()
-        .enumerate()
-        .filter_map(|(i, e)| e.map(|_| (i, old.nodes[arguments[i] as usize].ctx)))
-        .collect();
-    for (id, node) in old.nodes.iter().enumerate() {
-        let mut node = node.clone();
-        let mutated = node.op.as_ref().map_or_else(Vec::new, |op| op.mutates.to_vec(&node.attrs));
-        for i in 0..node.inputs.len() {
-            let e = node.inputs[i];
-            let from = &old.nodes[e.node as usize];
-            let moved = new.entry(e)?;
-            if from.ctx == node.ctx {
-                node.inputs[i] = moved;
-                continue;
-            }
-            if mutated.contains(&i) {
-                return Err(Error::value(format!(
-                    "auxiliary state '{}' is on {}, its operator on {}",
-                    from.name, from.ctx, node.ctx
-                ))
-                .in_operator(node.op_name())
-                .in_node(&node.name));
-            }
-            let copy = match copies.get(&(e, node.ctx)) {
-                Some(&copy) => copy,
-                None => {
-                    nodes.push(copy_node(from, e, moved, node.ctx, registry)?);
-                    sources.push(Some(e));
-                    copies.insert((e, node.ctx), nodes.len() as u32 - 1);
-                    nodes.len() as u32 - 1
-                }
-            };
-            node.inputs[i] = Entry::new(copy, 0);
-        }
-        for c in &mut node.control {
-            *c = new.node(*c)?;
-        }
-        node.backward_of = node.backward_of.map(|f| new.node(f)).transpose()?;
-        node.mirror_of = node.mirror_of.map(|f| new.node(f)).transpose()?;
-        new.push(nodes.len() as u32);
-        nodes.push(node);
-        sources.push(None);
+    for id in 0..old.nodes.len() {
+        copier.take(id)?;
         if id + 1 == old.num_forward {
-            num_forward = nodes.len();
+            num_forward = copier.nodes.len();
         }
     }
-    for (i, ctx) in wanted {
-        let Some(e) = done.arg_grads[i] else { continue };
-        let moved = new.entry(e)?;
-        let from = &old.nodes[e.node as usize];
-        done.arg_grads[i] = Some(if from.ctx == ctx {
-            moved
-        } else {
-            nodes.push(copy_node(from, e, moved, ctx, registry)?);
-            sources.push(Some(e));
-            Entry::new(nodes.len() as u32 - 1, 0)
-        });
+    for (grad, &argument) in done.arg_grads.iter_mut().zip(arguments.iter()) {
+        if let Some(e) = grad {
+            *grad = Some(copier.gradient(*e, old.nodes[argument as usize].ctx)?);
+        }
     }
+    let Copier { nodes, sources, new, .. } = copier;
     let heads = old.heads.iter().map(|&h| new.entry(h)).collect::<Result<_>>()?;
     done.graph = Graph::new(nodes, heads, num_forward);
-    let mut origin = vec![0usize; done.graph.num_entries()];
+    let origin = origins(&done.graph, &old, &new, &sources)?;
+    done.shapes = origin.iter().map(|&from| done.shapes[from].clone()).collect();
+    done.types = origin.iter().map(|&from| done.types[from]).collect();
+    for id in arguments.iter_mut().chain(aux).chain(done.head_grads.iter_mut().flatten()) {
+        *id = new.node(*id)?;
+    }
+    Ok(())
+}
+
+/// By entry of the new graph: the entry of the old graph that has its value.
+fn origins(
+    graph: &Graph,
+    old: &Graph,
+    new: &Renumbering,
+    sources: &[Option<Entry>],
+) -> Result<Vec<usize>> {
+    let mut origin = vec![0usize; graph.num_entries()];
     for id in 0..old.nodes.len() {
         let moved = new.node(id as u32)? as usize;
-        for (at, from) in done.graph.entries_of(moved).zip(old.entries_of(id)) {
+        for (at, from) in graph.entries_of(moved).zip(old.entries_of(id)) {
             origin[at] = from;
         }
     }
     for (copy, source) in sources.iter().enumerate() {
         if let Some(e) = source {
-            origin[done.graph.entries_of(copy).start] = old.entry_id(*e);
+            origin[graph.entries_of(copy).start] = old.entry_id(*e);
         }
     }
-    done.shapes = origin.iter().map(|&from| old_shapes[from].clone()).collect();
-    done.types = origin.iter().map(|&from| old_types[from]).collect();
-    for id in arguments.iter_mut().chain(aux) {
-        *id = new.node(*id)?;
+    Ok(origin)
+}
+
+/// Builds the node list with copies.
+struct Copier<'a> {
+    old: &'a Graph,
+    registry: &'a Registry,
+    nodes: Vec<Node>,
+    /// By new node: the entry of the old graph that it copies, if it is a copy.
+    sources: Vec<Option<Entry>>,
+    new: Renumbering,
+    /// Copies by the entry of the old graph and the device they are on.
+    copies: HashMap<(Entry, Context), u32>,
+}
+
+impl<'a> Copier<'a> {
+    fn new(old: &'a Graph, registry: &'a Registry) -> Self {
+        Copier {
+            old,
+            registry,
+            nodes: Vec::with_capacity(old.nodes.len()),
+            sources: Vec::new(),
+            new: Renumbering::of(old.nodes.len()),
+            copies: HashMap::new(),
+        }
     }
-    for g in done.head_grads.iter_mut().flatten() {
-        *g = new.node(*g)?;
+
+    /// Appends node `id` of the old graph, after the copies of its inputs.
+    fn take(&mut self, id: usize) -> Result<()> {
+        let mut node = self.old.nodes[id].clone();
+        let mutated = node.op.as_ref().map_or_else(Vec::new, |op| op.mutates.to_vec(&node.attrs));
+        for i in 0..node.inputs.len() {
+            let e = node.inputs[i];
+            let from = &self.old.nodes[e.node as usize];
+            if from.ctx != node.ctx && mutated.contains(&i) {
+                return Err(Error::value(format!(
+                    "auxiliary state '{}' is on {}, its operator on {}",
+                    from.name, from.ctx, node.ctx
+                ))
+                .at_node(node.op_name(), &node.name));
+            }
+            node.inputs[i] = self.input(e, node.ctx)?;
+        }
+        for c in &mut node.control {
+            *c = self.new.node(*c)?;
+        }
+        node.backward_of = node.backward_of.map(|f| self.new.node(f)).transpose()?;
+        node.mirror_of = node.mirror_of.map(|f| self.new.node(f)).transpose()?;
+        self.new.push(self.nodes.len() as u32);
+        self.nodes.push(node);
+        self.sources.push(None);
+        Ok(())
     }
-    Ok(())
+
+    /// Entry `e` of the old graph as an input on a device; all its readers there share one copy.
+    fn input(&mut self, e: Entry, ctx: Context) -> Result<Entry> {
+        if self.old.nodes[e.node as usize].ctx == ctx {
+            return self.new.entry(e);
+        }
+        if let Some(&copy) = self.copies.get(&(e, ctx)) {
+            return Ok(Entry::new(copy, 0));
+        }
+        let copy = self.copy(e, ctx)?;
+        self.copies.insert((e, ctx), copy.node);
+        Ok(copy)
+    }
+
+    /// Entry `e` of the old graph as an argument's gradient on a device: a copy is its own, because
+    /// it is written to the gradient's array.
+    fn gradient(&mut self, e: Entry, ctx: Context) -> Result<Entry> {
+        if self.old.nodes[e.node as usize].ctx == ctx {
+            self.new.entry(e)
+        } else {
+            self.copy(e, ctx)
+        }
+    }
+
+    fn copy(&mut self, e: Entry, ctx: Context) -> Result<Entry> {
+        let from = &self.old.nodes[e.node as usize];
+        let copy = copy_node(from, e, self.new.entry(e)?, ctx, self.registry)?;
+        self.nodes.push(copy);
+        self.sources.push(Some(e));
+        Ok(Entry::new(self.nodes.len() as u32 - 1, 0))
+    }
 }
 
 /// `<source>_<output>_copy` on the other device.

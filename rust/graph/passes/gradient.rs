@@ -5,16 +5,17 @@
 //! gradients of arguments. Nodes are created in execution order: the backward nodes of an operator
 //! as soon as its output gradients exist, and a mirrored node right before its first use.
 
+mod builder;
+
+use builder::{Builder, pack, unpack};
+
 use super::super::static_graph::{Entry, Graph, Node};
 use super::mirror::Mirror;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::operator::{
-    GradBuilder, GradEntry, GradNode, Gradient, InGradient, OpReq, Registry, Value,
-};
+use crate::error::Result;
+use crate::operator::{GradEntry, GradNode, Gradient, OpDef, OpReq, Registry};
 use crate::shape::Shape;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 /// A graph with its backward pass.
 pub struct Differentiated {
@@ -88,206 +89,6 @@ impl Differentiated {
                 .map_err(|e| e.in_node(&node.name))?;
         }
         Ok(())
-    }
-}
-
-const fn pack(e: Entry) -> GradEntry {
-    GradEntry((e.node as u64) << 32 | e.index as u64)
-}
-
-const fn unpack(e: GradEntry) -> Entry {
-    Entry::new((e.0 >> 32) as u32, e.0 as u32)
-}
-
-/// Builds the nodes of gradient rules.
-struct Builder<'a> {
-    nodes: Vec<Node>,
-    registry: &'a Registry,
-    mirror: &'a Mirror,
-    /// Copies of forward nodes made so far.
-    copies: HashMap<u32, u32>,
-    /// The forward node whose rule is running.
-    current: u32,
-    /// Number of unnamed nodes of the running rule.
-    unnamed: usize,
-}
-
-impl Builder<'_> {
-    fn push(&mut self, node: Node) -> u32 {
-        self.nodes.push(node);
-        self.nodes.len() as u32 - 1
-    }
-
-    /// Returns whether backward nodes read a copy of this node.
-    fn again(&self, node: u32) -> bool {
-        self.mirror.again.get(node as usize).copied().unwrap_or(false)
-    }
-
-    /// The entry that backward nodes read for `e`: that of the copy if the node is recomputed.
-    fn source(&mut self, e: Entry) -> Entry {
-        if !self.again(e.node) {
-            return e;
-        }
-        let mut stack = vec![e.node];
-        while let Some(&top) = stack.last() {
-            if self.copies.contains_key(&top) {
-                stack.pop();
-                continue;
-            }
-            let inputs = &self.nodes[top as usize].inputs;
-            let missing = inputs
-                .iter()
-                .find(|i| self.again(i.node) && !self.copies.contains_key(&i.node))
-                .map(|i| i.node);
-            match missing {
-                Some(node) => stack.push(node),
-                None => {
-                    self.copy(top);
-                    stack.pop();
-                }
-            }
-        }
-        Entry::new(self.copies[&e.node], e.index)
-    }
-
-    /// Names the node of a rule `<node>_backward`, like a backward operator, if it is the only node
-    /// made since the builder had `before` nodes and the rule did not name it.
-    fn name_only_node(&mut self, before: usize) {
-        let mirror = if self.again(self.current) { "_mirror" } else { "" };
-        let name = format!("{}{mirror}_backward", self.nodes[self.current as usize].name);
-        let mut made = self.nodes[before..].iter_mut().filter(|n| n.mirror_of.is_none());
-        if let (1, Some(only), None) = (self.unnamed, made.next(), made.next()) {
-            only.name = name;
-        }
-    }
-
-    /// Copies a node whose mirrored inputs have been copied.
-    fn copy(&mut self, node: u32) {
-        let mut copy = self.nodes[node as usize].clone();
-        for e in &mut copy.inputs {
-            e.node = self.copies.get(&e.node).copied().unwrap_or(e.node);
-        }
-        copy.name.push_str("_mirror");
-        copy.mirror_of = Some(node);
-        copy.control.clear();
-        let id = self.push(copy);
-        self.copies.insert(node, id);
-    }
-
-    /// A node of any operator.
-    fn make(
-        &mut self,
-        op: &str,
-        name: String,
-        params: &[(&str, Value)],
-        inputs: Vec<Entry>,
-    ) -> Result<u32> {
-        let op = self.registry.find(op)?;
-        let params = op.with_count(params.to_vec(), inputs.len());
-        let attrs = op.parse(&params).map_err(|e| e.in_node(&name))?;
-        let wanted = op.num_inputs(&attrs);
-        if wanted != inputs.len() && !op.is_backward {
-            return Err(Error::value(format!(
-                "a gradient rule gives {} inputs, the operator takes {wanted}",
-                inputs.len()
-            ))
-            .in_operator(&op.name)
-            .in_node(&name));
-        }
-        let dict = params.iter().map(|(k, v)| ((*k).to_owned(), v.to_string())).collect();
-        let num_outputs = op.num_outputs(&attrs) as u32;
-        let node = Node {
-            op: Some(op),
-            attrs: Arc::new(attrs),
-            dict: Arc::new(dict),
-            inputs,
-            num_outputs,
-            ..Node::variable(name)
-        };
-        Ok(self.push(node))
-    }
-
-    /// The sum of several gradients.
-    fn sum(&mut self, mut grads: Vec<Entry>, name: &str, cap: usize) -> Result<Option<Entry>> {
-        match grads.len() {
-            0 => Ok(None),
-            1 => Ok(Some(grads[0])),
-            n if n < cap => {
-                let node = self.make("ElementWiseSum", format!("{name}_agg"), &[], grads)?;
-                Ok(Some(Entry::new(node, 0)))
-            }
-            _ => {
-                // In execution order, so that each gradient can be added onto the sum of the
-                // earlier.
-                grads.sort_unstable();
-                let mut sum = grads[0];
-                for (i, g) in grads.into_iter().enumerate().skip(1) {
-                    let name = format!("{name}_agg_{i}");
-                    let node = self.make("elemwise_add", name, &[], vec![sum, g])?;
-                    self.nodes[node as usize].sums_gradients = true;
-                    sum = Entry::new(node, 0);
-                }
-                Ok(Some(sum))
-            }
-        }
-    }
-}
-
-impl GradBuilder for Builder<'_> {
-    fn backward(&mut self, op: &str, inputs: &[GradEntry]) -> Result<Vec<GradEntry>> {
-        let op = self.registry.find(op)?;
-        let inputs: Vec<Entry> = inputs.iter().map(|&e| self.source(unpack(e))).collect();
-        let forward = &self.nodes[self.current as usize];
-        let mirror = if self.again(self.current) { "_mirror" } else { "" };
-        let name = format!("{}{mirror}_backward", forward.name);
-        let wanted = forward.inputs.len();
-        let Some(of) = &forward.op else {
-            return Err(Error::internal("a variable has no gradient rule").in_node(&name));
-        };
-        let InGradient { attrs, alone } = op
-            .in_gradient_of(of, &forward.attrs, inputs.len(), wanted)
-            .map_err(|e| e.in_node(&name))?;
-        let num_outputs = if alone { op.num_outputs(&attrs) } else { wanted } as u32;
-        let mut dict = forward.dict.clone();
-        if let Some(count) = op.key_var_num_args.as_deref().filter(|_| alone) {
-            Arc::make_mut(&mut dict).insert(count.to_owned(), inputs.len().to_string());
-        }
-        let node = Node {
-            op: Some(op),
-            attrs,
-            dict,
-            inputs,
-            control: vec![self.current],
-            backward_of: (!alone).then_some(self.current),
-            num_outputs,
-            ..Node::variable(name)
-        };
-        let id = self.push(node);
-        Ok((0..wanted as u32).map(|i| pack(Entry::new(id, i))).collect())
-    }
-
-    fn op(
-        &mut self,
-        op: &str,
-        name: &str,
-        params: &[(&str, Value)],
-        inputs: &[GradEntry],
-    ) -> Result<Vec<GradEntry>> {
-        let inputs: Vec<Entry> = inputs.iter().map(|&e| self.source(unpack(e))).collect();
-        let name = if name.is_empty() {
-            self.unnamed += 1;
-            let forward = &self.nodes[self.current as usize].name;
-            match self.unnamed {
-                1 => format!("{forward}_backward_{op}"),
-                n => format!("{forward}_backward_{op}{n}"),
-            }
-        } else {
-            name.to_owned()
-        };
-        let id = self.make(op, name, params, inputs)?;
-        let node = &self.nodes[id as usize];
-        let visible = node.op.as_ref().map_or(1, |op| op.num_visible_outputs(&node.attrs));
-        Ok((0..visible as u32).map(|i| pack(Entry::new(id, i))).collect())
     }
 }
 
@@ -387,9 +188,9 @@ fn walk_back(
     cap: usize,
 ) -> Result<Vec<Given>> {
     let mut given = Vec::new();
-    for id in (0..forward.nodes.len()).rev() {
+    for id in (0..forward.nodes.len()).rev().filter(|&id| wanted[id]) {
         let node = &forward.nodes[id];
-        let Some(op) = node.op.as_ref().filter(|_| wanted[id]) else { continue };
+        let Some(op) = &node.op else { continue };
         (builder.current, builder.unnamed) = (id as u32, 0);
         let mut out_grads = Vec::with_capacity(node.num_outputs as usize);
         for (i, at) in forward.entries_of(id).enumerate() {
@@ -402,25 +203,8 @@ fn walk_back(
         if idle || matches!(op.gradient, Gradient::Zero) {
             continue;
         }
-        let inputs: Vec<GradEntry> = node.inputs.iter().map(|&e| pack(e)).collect();
-        let outputs: Vec<GradEntry> =
-            (0..node.num_outputs).map(|i| pack(Entry::new(id as u32, i))).collect();
         let needed: Vec<bool> = node.inputs.iter().map(|e| wanted[e.node as usize]).collect();
-        let about = GradNode {
-            op,
-            attrs: &node.attrs,
-            name: &node.name,
-            inputs: &inputs,
-            outputs: &outputs,
-            out_grads: &out_grads,
-            needed: &needed,
-        };
-        let before = builder.nodes.len();
-        let made = op.gradient.apply(builder, &about).map_err(|e| match e.operator() {
-            Some(_) => e,
-            None => e.in_operator(&op.name).in_node(&node.name),
-        })?;
-        builder.name_only_node(before);
+        let made = apply_rule(builder, id as u32, node, op, &out_grads, &needed)?;
         for (i, ((e, grad), needed)) in node.inputs.iter().zip(made).zip(needed).enumerate() {
             if let Some(grad) = grad.filter(|_| needed) {
                 let gradient = builder.source(unpack(grad));
@@ -430,6 +214,35 @@ fn walk_back(
         }
     }
     Ok(given)
+}
+
+/// Applies the gradient rule of node `id`; returns the gradients of its inputs.
+fn apply_rule(
+    builder: &mut Builder<'_>,
+    id: u32,
+    node: &Node,
+    op: &OpDef,
+    out_grads: &[Option<GradEntry>],
+    needed: &[bool],
+) -> Result<Vec<Option<GradEntry>>> {
+    let inputs: Vec<GradEntry> = node.inputs.iter().map(|&e| pack(e)).collect();
+    let outputs: Vec<GradEntry> = (0..node.num_outputs).map(|i| pack(Entry::new(id, i))).collect();
+    let about = GradNode {
+        op,
+        attrs: &node.attrs,
+        name: &node.name,
+        inputs: &inputs,
+        outputs: &outputs,
+        out_grads,
+        needed,
+    };
+    let before = builder.nodes.len();
+    let made = op.gradient.apply(builder, &about).map_err(|e| match e.operator() {
+        Some(_) => e,
+        None => e.at_node(&op.name, &node.name),
+    })?;
+    builder.name_only_node(before);
+    Ok(made)
 }
 
 /// Returns the gradient entry of each argument; no two share one.

@@ -3,8 +3,8 @@
 //! Entries are gathered into [`Buffer`]s: an output joins its input's buffer where the operator
 //! allows it and nothing reads the input later (or the output is the input's very bytes). A buffer
 //! lives from its first writing to its last use. Heads live to the end and never share a buffer
-//! with another head. An executor gives outputs arrays of their own, so the buffer of a head, with
-//! all that it was taken over from, lies in the output's array and not in an arena.
+//! with another head. Outputs of an executor have arrays of their own, so the buffer of a head,
+//! with every entry that joined it, lies in the output's array and not in an arena.
 
 use super::super::plan::{Place, PlanOptions};
 use super::super::static_graph::Graph;
@@ -27,7 +27,7 @@ pub struct Buffer {
     pub output: Option<u32>,
 }
 
-/// What this pass found; lists are by entry number.
+/// The result of this pass; lists are by entry number.
 pub struct Shared {
     pub buffers: Vec<Buffer>,
     /// The entry's buffer, or [`NONE`].
@@ -108,8 +108,9 @@ pub fn run(done: &Differentiated, grad_req: &[OpReq], options: &PlanOptions) -> 
 }
 
 impl Walk<'_> {
-    /// The inputs whose values node `id` reads: position and entry. Those of which it needs only
-    /// the shape are left out: they count as no use, so what they are may be gone by then.
+    /// The inputs whose values node `id` reads: position and entry. Inputs of
+    /// which it needs only the shape are left out: they are not uses, so their memory may already
+    /// be overwritten.
     fn inputs_read(&self, id: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
         let node = &self.graph.nodes[id];
         let ignored = node.op.as_ref().map(|op| op.ignores.to_vec(&node.attrs));

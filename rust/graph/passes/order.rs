@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// (before, after) pairs, sorted by `after`, without duplicates and without those that data implies
 /// directly.
 pub fn run(graph: &Graph, shared: &Shared, offsets: &[usize]) -> Vec<(u32, u32)> {
-    // By buffer: its last writer and who read it since. Earlier users run before that writer.
+    // By buffer: its last writer and the readers since. Earlier users run before that writer.
     let mut users: Vec<Vec<u32>> = vec![Vec::new(); shared.buffers.len()];
     // By device: the buffer that last took the bytes from this offset up to the end given.
     let mut layers: BTreeMap<crate::Context, BTreeMap<usize, (usize, u32)>> = BTreeMap::new();
@@ -65,7 +65,7 @@ pub fn run(graph: &Graph, shared: &Shared, offsets: &[usize]) -> Vec<(u32, u32)>
 }
 
 /// Records that `buffer` takes the bytes from `start` to `end`; returns the buffers it takes them
-/// from. What sticks out of those on either side stays theirs.
+/// from. These keep the bytes outside the range.
 fn take_over(
     layer: &mut BTreeMap<usize, (usize, u32)>,
     start: usize,

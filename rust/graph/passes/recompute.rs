@@ -1,14 +1,14 @@
-//! What to compute again so that a plan fits a memory limit.
+//! Chooses the nodes to recompute so that a plan fits a memory limit.
 //!
-//! The forward pass is cut into segments. What crosses a cut is kept; the rest of a segment is
-//! computed again right before its backward work (Chen et al., arXiv 1604.06174), so no node runs
+//! The forward pass is cut into segments. Entries that cross a cut are kept; the rest of a segment
+//! is recomputed right before its backward work (Chen et al., arXiv 1604.06174), so no node runs
 //! more than twice. Where to cut is found by dynamic programming: for a bound on (kept so far + one
 //! segment's activations), the cuts that keep least. Several bounds are tried and each result is
-//! measured on the real graph. At last as much as possible of the end of the forward pass is kept
-//! after all, by bisection, until the limit binds.
+//! measured on the real graph. Finally, bisection finds how much of the end of the forward pass can
+//! be kept within the limit.
 //!
-//! The search starts from what attributes and switches want computed again: that stays so, unless
-//! the limit can only be met without it (where everything is computed again, nothing is saved).
+//! The search starts from the nodes that attributes and switches mark for recomputation. They stay
+//! marked unless the limit can only be met without them: recomputing everything saves nothing.
 
 use super::super::plan::{Forward, Plan, Planner};
 use super::super::static_graph::Graph;
@@ -20,11 +20,12 @@ const MOST_CUTS: usize = 400;
 /// The bounds that are tried, as multiples of the least feasible one.
 const TRIED: [f64; 9] = [1.0, 1.04, 1.1, 1.2, 1.35, 1.6, 2.0, 2.6, 3.5];
 
-/// What is left of the limit for the bound while the end of the forward pass is kept: offsets may
-/// lie a little above it. Each is tried when the one before left too little.
+/// The share of the limit held back (one part in this number) while the end of the forward pass is
+/// kept, because offsets may exceed the bound a little. Each is tried if the one before was too
+/// small.
 const SPARED: [usize; 3] = [1000, 200, 50];
 
-/// A plan of at most `limit` bytes, or an error that says the least that was found. `unlimited` is
+/// A plan of at most `limit` bytes, or an error that names the least found. `unlimited` is
 /// the plan that computes only `base` again.
 pub(in super::super) fn within(
     planner: &Planner<'_>,
@@ -90,7 +91,7 @@ fn too_small(limit: usize, least: &Plan) -> Error {
 /// The forward pass as the search for cuts sees it.
 struct Cuts<'a> {
     graph: &'a Graph,
-    /// What is computed again wherever the cuts lie.
+    /// Nodes that are recomputed wherever the cuts lie.
     base: &'a Mirror,
     /// Positions after which a cut may lie, ascending.
     places: Vec<usize>,
@@ -181,7 +182,7 @@ impl<'a> Cuts<'a> {
         self.kept[p] - if q == 0 { 0 } else { self.kept[q - 1] }
     }
 
-    /// The cuts that keep least while no segment, with what is kept before it, exceeds `bound`.
+    /// The cuts that keep least while no segment, with the entries kept before it, exceeds `bound`.
     fn cuts_within(&self, bound: usize) -> Option<Vec<usize>> {
         let m = self.places.len();
         // State 0 is the start, state p + 1 a cut at place p.

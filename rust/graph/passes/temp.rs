@@ -1,8 +1,8 @@
 //! Temporary space: a colour for every node that asks for it.
 //!
 //! Nodes of one colour can never run side by side, so a colour's space is counted once. Colours are
-//! paths of the graph: again and again the path with most uncoloured temporary spaces gets the next
-//! colour, and when the colours are used up, what is left shares the last.
+//! paths of the graph: repeatedly, the path with the most uncoloured temporary spaces gets the next
+//! colour. Once the colours are used up, all remaining nodes share the last one.
 
 use super::super::static_graph::{Graph, Node};
 use super::gradient::Differentiated;

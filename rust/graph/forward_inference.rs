@@ -1,5 +1,5 @@
-//! What is known of a graph before it is differentiated: shapes and dtypes of all entries, and with
-//! them the arrays that a program has to bind.
+//! Inference of the forward graph: shapes and dtypes of all entries, and from these the arrays that
+//! a program has to bind.
 
 use super::passes::devices::of_group;
 use super::plan::PlanRequest;
@@ -12,16 +12,16 @@ use std::fmt::Write;
 
 /// An array to bind to a variable.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wanted {
+pub struct ArraySpec {
     pub shape: Shape,
     pub dtype: DType,
     pub ctx: Context,
 }
 
-/// The arrays that the arguments and auxiliary states of a request's symbol want, in the order of
+/// The arrays to bind to the arguments and auxiliary states of a request's symbol, in the order of
 /// its lists: of the inferred shape and dtype, on the device of their group or else the default
 /// one.
-pub fn arrays_to_bind(request: &PlanRequest) -> Result<(Vec<Wanted>, Vec<Wanted>)> {
+pub fn arrays_to_bind(request: &PlanRequest) -> Result<(Vec<ArraySpec>, Vec<ArraySpec>)> {
     let graph = Graph::from_symbol(&request.symbol)?;
     let (arguments, aux) = graph.variables();
     let (shapes, types) = infer_forward(request, &graph, &arguments, &aux)?;
@@ -31,14 +31,14 @@ pub fn arrays_to_bind(request: &PlanRequest) -> Result<(Vec<Wanted>, Vec<Wanted>
             Some(groups) => of_group(node, groups)?.unwrap_or(request.default_ctx),
             None => request.default_ctx,
         };
-        Ok(Wanted { shape: shapes[at].clone(), dtype: types[at], ctx })
+        Ok(ArraySpec { shape: shapes[at].clone(), dtype: types[at], ctx })
     };
     let list = |nodes: &[u32]| nodes.iter().map(wanted).collect::<Result<Vec<_>>>();
     Ok((list(&arguments)?, list(&aux)?))
 }
 
-/// Shapes and dtypes of all forward entries, from names, bound arrays and declarations; a dtype of
-/// which nothing is known is float32.
+/// Shapes and dtypes of all forward entries, from names, bound arrays and declarations; an unknown
+/// dtype is float32.
 pub(in crate::graph) fn infer_forward(
     request: &PlanRequest,
     graph: &Graph,
@@ -61,8 +61,7 @@ pub(in crate::graph) fn infer_forward(
         t.ok_or_else(|| {
             let node = &graph.nodes[graph.entry(id).node as usize];
             Error::type_("the dtype of its output cannot be inferred")
-                .in_operator(node.op_name())
-                .in_node(&node.name)
+                .at_node(node.op_name(), &node.name)
         })
     });
     let types = known.collect::<Result<_>>()?;
