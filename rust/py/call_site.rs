@@ -4,8 +4,8 @@
 //! came from, by code object and instruction: finding the number of a line means a walk through its
 //! code.
 
-use super::attribute::INSTRUCTION;
-use super::lazy::interned;
+use super::cached_descriptor::INSTRUCTION;
+use super::once_cell::interned;
 use crate::executor::call_site::{self, CallSite};
 use pyo3::ffi;
 use pyo3::prelude::*;

@@ -8,11 +8,11 @@
 //! quiet; then the operands are revoked, because the bytes belong to others again.
 
 use super::autograd::FreshState;
+use super::call_python::CallPython;
 use super::callback_threads;
 use super::convert::{context_to_py, numpy_view};
 use super::error::{from_py, to_py};
 use super::interrupt::from_callback;
-use super::invoke::Invoke;
 use super::ndarray::PyNDArray;
 use super::operator::{Payload, PyState};
 use super::package::package;
@@ -164,7 +164,7 @@ impl Inner {
         let outputs = self.list(py, &operands.arrays[n..], true)?;
         let req = PyList::new(py, call.req.iter().map(|r| package.op_req(py, *r)))?;
         let given: SmallVec<[Bound<'_, PyAny>; 4]> = outputs.iter().collect();
-        let answer = self.run.bind(py).invoke((payload, state, ctx, inputs, req, &outputs))?;
+        let answer = self.run.bind(py).call_python((payload, state, ctx, inputs, req, &outputs))?;
         for (i, operand) in given.iter().enumerate() {
             if !outputs.get_item(i).is_ok_and(|now| now.is(operand)) {
                 self.check_replaced(call, operands, &outputs, i)?;

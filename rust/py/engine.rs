@@ -4,12 +4,12 @@
 //! ready it is handed to a callback thread, and the operation ends with it. So every push returns
 //! at once.
 
+use super::call_python::CallPython;
 use super::call_site::find_call_site;
 use super::engine_args::{Listed, context, function_arg, priority_arg, prop_arg};
 use super::engine_call::{Completion, Ends, Function, Named, RunContext, hand_on, name_of};
 use super::error::IntoPy;
-use super::invoke::Invoke;
-use super::lazy::interned;
+use super::once_cell::interned;
 use super::runtime;
 use crate::context::Context;
 use crate::engine::RunContext as EngineRun;
@@ -137,6 +137,29 @@ impl Pushing<'_> {
     }
 }
 
+/// The arguments of `push_sync` and `push_async` after the function.
+struct Arguments<'a, 'py> {
+    ctx: Option<&'a Bound<'py, PyAny>>,
+    const_vars: Option<&'a Bound<'py, PyAny>>,
+    mutate_vars: Option<&'a Bound<'py, PyAny>>,
+    prop: Option<&'a str>,
+    priority: i32,
+    name: Option<Bound<'py, PyString>>,
+}
+
+impl<'py> Arguments<'_, 'py> {
+    fn push(self, py: Python<'py>, fun: Option<Bound<'py, PyAny>>, ends: Ends) -> PyResult<()> {
+        let const_vars = Listed::of("const_vars", self.const_vars)?;
+        let mutate_vars = Listed::of("mutate_vars", self.mutate_vars)?;
+        let reads = const_vars.vars("const_vars")?;
+        let writes = mutate_vars.vars("mutate_vars")?;
+        let (ctx, prop) = (context(self.ctx)?, prop_arg(self.prop)?);
+        let priority = self.priority;
+        let call = Pushing { ctx, reads: &reads, writes: &writes, prop, priority };
+        call.push(py, fun, self.name, ends)
+    }
+}
+
 /// A new variable, ready to be read and written.
 ///
 /// It is a token: there is nothing behind it. Choose one for each thing that functions share (a
@@ -169,22 +192,33 @@ fn new_variable() -> Variable {
 ///
 /// Parameters
 /// ----------
-/// fn : callable or None Called with a `RunContext` on a thread that may block; None only orders.
-/// It may push, wait, and fork. ctx : Context, optional The device, ``cpu(0)`` by default.
-/// const_vars, mutate_vars : iterable of Variable, optional What ``fn`` reads, and what it writes;
-/// no variable twice, and no more than 65,535 in all. prop : str, optional normal; cpu_prioritized
-/// and gpu_prioritized (as if by a priority); no_skip and delete_var (runs even when a variable
-/// carries an error); async, copy_from_gpu and copy_to_gpu (names of MXNet's, here as normal).
-/// priority : int, optional Greater runs earlier among operations that are ready; below zero: after
-/// all others. From -2147483648 to 2147483647. name : str, optional For errors, hooks and reports;
-/// by default that of ``fn``.
+/// fn : callable or None
+///     Called with a `RunContext` on a thread that may block; None only orders. It may push, wait,
+///     and fork.
+/// ctx : Context, optional
+///     The device, ``cpu(0)`` by default.
+/// const_vars, mutate_vars : iterable of Variable, optional
+///     What ``fn`` reads, and what it writes; no variable twice, and no more than 65,535 in all.
+/// prop : str, optional
+///     normal; cpu_prioritized and gpu_prioritized (as if by a priority); no_skip and delete_var
+///     (runs even when a variable carries an error); async, copy_from_gpu and copy_to_gpu (names of
+///     MXNet's, here as normal).
+/// priority : int, optional
+///     Greater runs earlier among operations that are ready; below zero: after all others. From
+///     -2147483648 to 2147483647.
+/// name : str, optional
+///     For errors, hooks and reports; by default that of ``fn``.
 ///
 /// Raises
 /// ------
-/// TypeError ``fn`` is not callable, or its call would run nothing because it is an ``async def``
-/// or a generator; ``ctx`` is no context, or something else than a variable is in a list.
-/// ValueError A variable is named twice, both read and written, or deleted; too many variables; an
-/// unknown ``prop``, a ``priority`` out of range. MXNetError The device is not there.
+/// TypeError
+///     ``fn`` is not callable, or its call would run nothing because it is an ``async def`` or a
+///     generator; ``ctx`` is no context, or something else than a variable is in a list.
+/// ValueError
+///     A variable is named twice, both read and written, or deleted; too many variables; an unknown
+///     ``prop``, a ``priority`` out of range.
+/// MXNetError
+///     The device is not there.
 ///
 /// Examples
 /// --------
@@ -208,13 +242,8 @@ fn push_sync<'py>(
     #[pyo3(from_py_with = priority_arg)] priority: i32,
     name: Option<Bound<'py, PyString>>,
 ) -> PyResult<()> {
-    let const_vars = Listed::of("const_vars", const_vars)?;
-    let mutate_vars = Listed::of("mutate_vars", mutate_vars)?;
-    let reads = const_vars.vars("const_vars")?;
-    let writes = mutate_vars.vars("mutate_vars")?;
-    let (ctx, prop) = (context(ctx)?, prop_arg(prop)?);
-    let call = Pushing { ctx, reads: &reads, writes: &writes, prop, priority };
-    call.push(py, r#fn, name, Ends::ByReturning)
+    let arguments = Arguments { ctx, const_vars, mutate_vars, prop, priority, name };
+    arguments.push(py, r#fn, Ends::ByReturning)
 }
 
 /// Runs ``fn(run_context, on_complete)``, which only starts work: the operation is done when
@@ -225,14 +254,17 @@ fn push_sync<'py>(
 ///
 /// Parameters
 /// ----------
-/// fn : callable Called with a `RunContext` and an `OnComplete`. If it raises, the operation fails;
-/// what it raises after it has called ``on_complete`` is only printed. ctx, const_vars,
-/// mutate_vars, prop, priority, name As for `push_sync`.
+/// fn : callable
+///     Called with a `RunContext` and an `OnComplete`. If it raises, the operation fails; what it
+///     raises after it has called ``on_complete`` is only printed.
+/// ctx, const_vars, mutate_vars, prop, priority, name
+///     As for `push_sync`.
 ///
 /// Raises
 /// ------
-/// TypeError, ValueError, MXNetError As `push_sync`. Under the naive engine, which waits here for
-/// ``on_complete``, also KeyboardInterrupt.
+/// TypeError, ValueError, MXNetError
+///     As `push_sync`. Under the naive engine, which waits here for ``on_complete``, also
+///     KeyboardInterrupt.
 ///
 /// Examples
 /// --------
@@ -259,13 +291,8 @@ fn push_async<'py>(
     #[pyo3(from_py_with = priority_arg)] priority: i32,
     name: Option<Bound<'py, PyString>>,
 ) -> PyResult<()> {
-    let const_vars = Listed::of("const_vars", const_vars)?;
-    let mutate_vars = Listed::of("mutate_vars", mutate_vars)?;
-    let reads = const_vars.vars("const_vars")?;
-    let writes = mutate_vars.vars("mutate_vars")?;
-    let (ctx, prop) = (context(ctx)?, prop_arg(prop)?);
-    let call = Pushing { ctx, reads: &reads, writes: &writes, prop, priority };
-    call.push(py, Some(r#fn), name, Ends::ByToken)
+    let arguments = Arguments { ctx, const_vars, mutate_vars, prop, priority, name };
+    arguments.push(py, Some(r#fn), Ends::ByToken)
 }
 
 /// Makes an operation to be pushed many times by `push`: ``fn(run_context)`` with its variables,
@@ -274,7 +301,7 @@ fn push_async<'py>(
 /// Parameters
 /// ----------
 /// fn, const_vars, mutate_vars, prop, name
-/// As for `push_sync`; ``ctx`` and ``priority`` are those of each `push`.
+///     As for `push_sync`; ``ctx`` and ``priority`` are those of each `push`.
 ///
 /// Returns
 /// -------
@@ -283,7 +310,7 @@ fn push_async<'py>(
 /// Raises
 /// ------
 /// TypeError, ValueError
-/// As `push_sync`.
+///     As `push_sync`.
 ///
 /// Examples
 /// --------
@@ -409,14 +436,19 @@ fn delete_operator(op: &Operator) {
 ///
 /// Parameters
 /// ----------
-/// v : Variable fn : callable, optional Called without arguments when all functions pushed before
-/// that name ``v`` are done, even if they failed. It is a pushed function like any other: waits
-/// cover it, and `wait_for_all` raises what it raises.
+/// v : Variable
+/// fn : callable, optional
+///     Called without arguments when all functions pushed before that name ``v`` are done, even if
+///     they failed. It is a pushed function like any other: waits cover it, and `wait_for_all`
+///     raises what it raises.
 ///
 /// Raises
 /// ------
-/// TypeError ``fn`` is not callable, or its call would run nothing because it is an ``async def``
-/// or a generator. ValueError ``v`` is deleted.
+/// TypeError
+///     ``fn`` is not callable, or its call would run nothing because it is an ``async def`` or a
+///     generator.
+/// ValueError
+///     ``v`` is deleted.
 ///
 /// Examples
 /// --------
@@ -474,7 +506,7 @@ fn without_arguments(function: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     let py = function.py();
     let function = function.unbind();
     let call = move |args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
-        function.bind(args.py()).invoke(()).map(drop)
+        function.bind(args.py()).call_python(()).map(drop)
     };
     Ok(PyCFunction::new_closure(py, None, None, call)?.into_any())
 }

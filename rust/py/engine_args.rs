@@ -1,8 +1,8 @@
 //! The arguments of the functions of `rsnet.engine`, checked so that what is wrong is named by its
 //! argument.
 
-use super::callable::lazy_kind;
 use super::convert::context_arg;
+use super::coroutine::lazy_kind;
 use super::engine::Variable;
 use crate::context::Context;
 use crate::engine::{Prop, Var};

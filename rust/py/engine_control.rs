@@ -22,11 +22,16 @@ use std::time::Duration;
 ///
 /// Raises
 /// ------
-/// BaseException What a function that writes ``v``, or one that it depends on, raised: the very
-/// object, once. (A later wait on anything that depends on the same failure does not raise it
-/// again.) What a function raised that only reads ``v`` is left to the variables that it writes,
-/// and to `wait_for_all`. ValueError ``v`` is deleted, or the wait is inside a function that names
-/// ``v`` and would wait for itself. MXNetError The wait took longer than `set_wait_timeout` allows.
+/// BaseException
+///     What a function that writes ``v``, or one that it depends on, raised: the very object, once.
+///     (A later wait on anything that depends on the same failure does not raise it again.) What a
+///     function raised that only reads ``v`` is left to the variables that it writes, and to
+///     `wait_for_all`.
+/// ValueError
+///     ``v`` is deleted, or the wait is inside a function that names ``v`` and would wait for
+///     itself.
+/// MXNetError
+///     The wait took longer than `set_wait_timeout` allows.
 ///
 /// Examples
 /// --------
@@ -55,9 +60,9 @@ fn wait_for_var(py: Python<'_>, v: &Variable) -> PyResult<()> {
 /// Raises
 /// ------
 /// BaseException
-/// The first exception that no wait has raised yet. All others count as raised, too.
+///     The first exception that no wait has raised yet. All others count as raised, too.
 /// MXNetError
-/// The wait took longer than `set_wait_timeout` allows.
+///     The wait took longer than `set_wait_timeout` allows.
 ///
 /// Examples
 /// --------
@@ -99,17 +104,17 @@ fn count(name: &str, n: i64, least: i64) -> PyResult<usize> {
 /// Parameters
 /// ----------
 /// size : int
-/// 0 and 1: none are gathered. What was gathered is pushed when it is `size` functions or more.
+///     0 and 1: none are gathered. What was gathered is pushed when it is `size` functions or more.
 ///
 /// Returns
 /// -------
 /// int
-/// The size before.
+///     The size before.
 ///
 /// Raises
 /// ------
 /// ValueError
-/// If `size` is negative.
+///     If `size` is negative.
 ///
 /// Examples
 /// --------
@@ -150,12 +155,12 @@ fn num_threads() -> usize {
 /// Parameters
 /// ----------
 /// n : int
-/// 1 to 128.
+///     1 to 128.
 ///
 /// Raises
 /// ------
 /// ValueError
-/// If `n` is less than 1, or more than the engine has places for.
+///     If `n` is less than 1, or more than the engine has places for.
 ///
 /// Examples
 /// --------
@@ -180,9 +185,9 @@ fn set_num_threads(py: Python<'_>, n: i64) -> PyResult<()> {
 /// Raises
 /// ------
 /// ValueError
-/// Inside a pushed function, which would wait for itself.
+///     Inside a pushed function, which would wait for itself.
 /// MXNetError
-/// Finishing the work took longer than `set_wait_timeout` allows; the engine goes on as it was.
+///     Finishing the work took longer than `set_wait_timeout` allows; the engine goes on as it was.
 ///
 /// Examples
 /// --------
@@ -219,14 +224,15 @@ fn start() {
 /// Parameters
 /// ----------
 /// seconds : float, optional
-/// For all waits from now on, that of `stop` too. A limit costs every push the look for its line.
+///     For all waits from now on, that of `stop` too. A limit costs every push the look for its
+///     line.
 ///
 /// Raises
 /// ------
 /// TypeError
-/// If `seconds` is no number.
+///     If `seconds` is no number.
 /// ValueError
-/// If `seconds` is negative, not a number (NaN), or more than 1e19.
+///     If `seconds` is negative, not a number (NaN), or more than 1e19.
 ///
 /// Examples
 /// --------
@@ -260,14 +266,16 @@ fn set_wait_timeout(seconds: Option<Bound<'_, PyAny>>) -> PyResult<()> {
 ///
 /// Parameters
 /// ----------
-/// fn : callable, optional Called as ``fn(event, id, name, ctx, time_ns)``: 'queued', 'started' or
-/// 'finished'; a number that is the same in all events of one operation; its name; its device as a
-/// text; nanoseconds since 1970. None: no hook.
+/// fn : callable, optional
+///     Called as ``fn(event, id, name, ctx, time_ns)``: 'queued', 'started' or 'finished'; a number
+///     that is the same in all events of one operation; its name; its device as a text; nanoseconds
+///     since 1970. None: no hook.
 ///
 /// Raises
 /// ------
-/// TypeError ``fn`` is not callable, or its call would run nothing because it is an ``async def``
-/// or a generator.
+/// TypeError
+///     ``fn`` is not callable, or its call would run nothing because it is an ``async def`` or a
+///     generator.
 ///
 /// Examples
 /// --------
@@ -305,12 +313,12 @@ fn set_hook(py: Python<'_>, r#fn: Option<Bound<'_, PyAny>>) -> PyResult<()> {
 /// Returns
 /// -------
 /// bool
-/// What was set before.
+///     What was set before.
 ///
 /// Raises
 /// ------
 /// ValueError
-/// This engine does not run operations inside their pushes.
+///     This engine does not run operations inside their pushes.
 ///
 /// Examples
 /// --------

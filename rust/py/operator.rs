@@ -4,10 +4,10 @@
 //! `make` returned for one set of parameters. Their errors come back as the original exception.
 //! What runs is in `callback`.
 
+use super::call_python::CallPython;
 use super::callback::{PythonKernel, Words};
 use super::convert::{context_to_py, from_value};
 use super::error::{from_py, to_py};
-use super::invoke::Invoke;
 use super::params::{PySchema, values_to_py};
 use super::runtime;
 use crate::context::{Context, DeviceType};
@@ -70,7 +70,7 @@ fn payload(attrs: &Attrs) -> Result<&Payload> {
 
 impl Functions {
     fn compute(&self, py: Python<'_>, object: &Py<PyAny>) -> PyResult<Arc<Facts>> {
-        let facts: Facts = self.facts.bind(py).invoke((object,))?.extract()?;
+        let facts: Facts = self.facts.bind(py).call_python((object,))?.extract()?;
         Ok(Arc::new(facts))
     }
 
@@ -192,7 +192,7 @@ fn parse(
         for (k, v) in given.iter().filter(|(k, _)| !is_hidden(k)) {
             dict.set_item(k, from_value(py, v)?)?;
         }
-        let object = make.bind(py).invoke((values_to_py(py, values)?, dict))?.unbind();
+        let object = make.bind(py).call_python((values_to_py(py, values)?, dict))?.unbind();
         let facts = functions.compute(py, &object)?;
         let payload = Payload { object, facts: Default::default(), fault: OnceLock::new() };
         let _ = payload.facts[functions.which].set(facts);
@@ -256,7 +256,7 @@ fn infer_shape(
     let exact = ins.iter().all(Shape::is_known);
     let answer: Answer = call(attrs, |py, payload| {
         let args = (payload, shapes_to_py(py, ins)?, shapes_to_py(py, outs)?, exact);
-        function.bind(py).invoke(args)?.extract()
+        function.bind(py).call_python(args)?.extract()
     })?;
     let Some((new_ins, new_outs, empty)) = answer else { return Ok(false) };
     // Functions cannot tell an empty axis from an unknown extent: where no input is empty, 0 means
@@ -287,7 +287,7 @@ fn infer_type(
     out_names: &[String],
 ) -> Result<bool> {
     let answer: Option<(Names, Names)> = call(attrs, |py, payload| {
-        function.bind(py).invoke((payload, type_names(ins), type_names(outs)))?.extract()
+        function.bind(py).call_python((payload, type_names(ins), type_names(outs)))?.extract()
     })?;
     let Some((new_ins, new_outs)) = answer else { return Ok(false) };
     assign_types(ins, new_ins, in_names)?;
@@ -320,7 +320,7 @@ fn infer_both(
 ) -> Result<()> {
     let (new_ins, shapes, new_outs): (Names, Vec<Vec<i64>>, Names) = call(attrs, |py, payload| {
         let args = (payload, shapes_to_py(py, in_shapes)?, type_names(in_types));
-        function.bind(py).invoke(args)?.extract()
+        function.bind(py).call_python(args)?.extract()
     })?;
     for ((slot, dims), name) in out_shapes.iter_mut().zip(&shapes).zip(out_names) {
         infer::assign_shape(slot, name, &Shape::new(dims))?;
@@ -334,25 +334,26 @@ fn add_hints(def: &mut OpDef, d: &Bound<'_, PyAny>) -> PyResult<()> {
     if let Some(function) = attribute(d, "inplace")? {
         def.inplace = Listed::by(move |attrs| {
             let pairs: Vec<(usize, usize, bool)> =
-                ask(attrs, |py, p| function.bind(py).invoke((p,))?.extract());
+                ask(attrs, |py, p| function.bind(py).call_python((p,))?.extract());
             let pair = |(input, output, identity)| InplacePair { input, output, identity };
             pairs.into_iter().map(pair).collect()
         });
     }
     if let Some(function) = attribute(d, "variable_attrs")? {
-        def.variable_attrs =
-            Listed::by(move |attrs| ask(attrs, |py, p| function.bind(py).invoke((p,))?.extract()));
+        def.variable_attrs = Listed::by(move |attrs| {
+            ask(attrs, |py, p| function.bind(py).call_python((p,))?.extract())
+        });
     }
     if let Some(function) = attribute(d, "accumulates")? {
         def.accumulates = Some(Arc::new(move |attrs| {
-            ask(attrs, |py, p| function.bind(py).invoke((p,))?.extract())
+            ask(attrs, |py, p| function.bind(py).call_python((p,))?.extract())
         }));
     }
     if let Some(function) = attribute(d, "resources")? {
         def.resources = Resources::by(move |attrs, inputs, outputs| {
             let requests: Vec<(String, usize)> = call(attrs, |py, p| {
                 let args = (p, shapes_to_py(py, inputs)?, shapes_to_py(py, outputs)?);
-                function.bind(py).invoke(args)?.extract()
+                function.bind(py).call_python(args)?.extract()
             })?;
             let request = |(kind, bytes): (String, usize)| match kind.as_str() {
                 "random" => ResourceRequest::Random,
@@ -374,7 +375,7 @@ fn make_state(
     let types: Vec<&str> = types.iter().map(|t| t.name()).collect();
     let object = call(attrs, |py, payload| {
         let args = (payload, context_to_py(py, ctx)?, shapes_to_py(py, shapes)?, types);
-        function.bind(py).invoke(args).map(Bound::unbind)
+        function.bind(py).call_python(args).map(Bound::unbind)
     })?;
     Ok(Arc::new(PyState(object)))
 }
@@ -399,7 +400,7 @@ fn gradient(d: &Bound<'_, PyAny>) -> PyResult<Gradient> {
         (spec.get_item(1)?.extract()?, spec.get_item(2)?.unbind());
     Ok(Gradient::declared(&op, move |attrs, n_in, n_out| {
         let pairs: Vec<(i64, usize)> =
-            ask(attrs, |py, p| deps.bind(py).invoke((p, n_in, n_out))?.extract());
+            ask(attrs, |py, p| deps.bind(py).call_python((p, n_in, n_out))?.extract());
         let dep = |(source, i)| match source {
             OUT_GRAD => Dep::OutGrad(i),
             INPUT => Dep::Input(i),
@@ -441,7 +442,7 @@ fn run_rule(
         [node.inputs, node.outputs].map(|entries| entries.iter().map(spec).collect());
     let (calls, results): Program = call(node.attrs, |py, payload| {
         let args = (payload, node.name, node.needed.to_vec(), present, node.outputs.len(), specs);
-        rule.bind(py).invoke(args)?.extract()
+        rule.bind(py).call_python(args)?.extract()
     })
     .map_err(|e| e.in_operator(&node.op.name).in_node(node.name))?;
     let mut made: Vec<Vec<GradEntry>> = Vec::with_capacity(calls.len());

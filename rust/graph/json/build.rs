@@ -139,8 +139,10 @@ pub(super) fn build(
         built.made[id] = Some(made);
     }
     if !unknown.is_empty() {
-        unknown
-            .push("An operator that a program defines has to be registered first: import its module.".into());
+        unknown.push(
+            "An operator that a program defines has to be registered first: import its module."
+                .into(),
+        );
         return Err(Error::not_implemented(unknown.join("\n")));
     }
     Ok(built)

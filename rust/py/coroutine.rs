@@ -6,8 +6,8 @@
 //! is part of every push of a Python function: a table of addresses, which keeps the code alive so
 //! that an address stays its own.
 
-use super::attribute::CODE;
-use super::lazy::{Lazy, interned};
+use super::cached_descriptor::CODE;
+use super::once_cell::{OnceCell, interned};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyType};
 use std::cell::RefCell;
@@ -77,7 +77,7 @@ fn code_of<'py>(function: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAn
 
 /// `functools.partial`.
 fn partial(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
-    static CLASS: Lazy<Py<PyType>> = Lazy::new();
+    static CLASS: OnceCell<Py<PyType>> = OnceCell::new();
     let load = || Ok::<_, PyErr>(py.import("functools")?.getattr("partial")?.cast_into()?.unbind());
     Ok(CLASS.get_or_try_init(py, load)?.bind(py))
 }
