@@ -1,4 +1,4 @@
-//! Python's arithmetic and comparison on arrays: the operator behind each.
+//! Python's arithmetic and comparison on arrays: the operator of each.
 
 use super::autograd::thread_state;
 use super::error::IntoPy;

@@ -58,7 +58,7 @@ impl FreshState {
 impl Drop for FreshState {
     fn drop(&mut self) {
         STATE.set(self.before);
-        let _ = runtime().engine.set_bulk_size(self.bulk_size); // fails only if there is no memory for tasks
+        let _ = runtime().engine.set_bulk_size(self.bulk_size); // fails only without memory for tasks
     }
 }
 

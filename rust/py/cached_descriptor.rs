@@ -37,7 +37,7 @@ impl CachedDescriptor {
         CachedDescriptor { class, name, found: OnceCell::new(), text: OnceCell::new() }
     }
 
-    /// The attribute of an object of the class; none for any other.
+    /// The attribute of an object of the class. Returns `None` for any other object.
     #[inline]
     fn of_class<'py>(&self, object: &Bound<'py, PyAny>) -> Option<PyResult<Bound<'py, PyAny>>> {
         let py = object.py();

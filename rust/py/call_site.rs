@@ -37,7 +37,7 @@ pub fn at_call_site<R>(f: impl FnOnce() -> R) -> R {
 /// The innermost line of Python code outside of this package, as `file:line`.
 pub fn find_call_site() -> Option<Arc<str>> {
     Python::attach(|py| {
-        // SAFETY: attached; gives a borrowed frame, or null where no Python code runs.
+        // SAFETY: attached; returns a borrowed frame, or null where no Python code runs.
         let top = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyEval_GetFrame().cast()) };
         let mut frame = top?;
         loop {

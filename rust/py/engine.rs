@@ -8,12 +8,13 @@ use super::call_python::CallPython;
 use super::call_site::find_call_site;
 use super::engine_args::{Listed, context, function_arg, priority_arg, prop_arg};
 use super::engine_call::{Completion, Ends, Function, Named, RunContext, hand_on, name_of};
+use super::engine_push::{Arguments, Pushing, UNNAMED};
 use super::error::IntoPy;
 use super::once_cell::interned;
 use super::runtime;
 use crate::context::Context;
 use crate::engine::RunContext as EngineRun;
-use crate::engine::{Operation, Prop, Push, Task, Var};
+use crate::engine::{Operation, Prop, Push, Var};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple};
 use std::sync::Arc;
@@ -80,84 +81,6 @@ pub struct Operator {
     operation: Operation,
     /// Keeps the variables alive.
     _handles: Vec<Py<PyAny>>,
-}
-
-/// One push of a function, or of nothing.
-struct Pushing<'a> {
-    ctx: Context,
-    reads: &'a [Var],
-    writes: &'a [Var],
-    prop: Prop,
-    priority: i32,
-}
-
-/// The name of an operation that has neither a name nor a function.
-const UNNAMED: &str = "function";
-
-impl Pushing<'_> {
-    fn push<'py>(
-        &self,
-        py: Python<'py>,
-        function: Option<Bound<'py, PyAny>>,
-        name: Option<Bound<'py, PyString>>,
-        ends: Ends,
-    ) -> PyResult<()> {
-        let engine = &runtime().engine;
-        let Some(function) = function else {
-            let name = name.as_ref().map_or(Ok(UNNAMED), |name| name.to_str())?;
-            return engine.push(Task::nothing(), self.named(name)).py(py);
-        };
-        function_arg(&function)?;
-        let kept_name = name.map_or_else(|| name_of(&function), Ok)?;
-        let name = kept_name.to_str()?;
-        let (function, label) = (function.unbind(), kept_name.clone().unbind());
-        let function = Function::Own(Named { function, name: label });
-        let hand_on = move |run: &EngineRun, token| hand_on(function, ends, run, token);
-        let task = match ends {
-            Ends::ByReturning => Task::handed_off(hand_on),
-            Ends::ByToken => Task::asynchronous(hand_on),
-        };
-        if engine.runs_inside_push() {
-            // The naive engine waits in its push, for whoever completes the operation.
-            return py.detach(|| engine.push(task, self.named(name))).py(py);
-        }
-        engine.push(task, self.named(name)).py(py)
-    }
-
-    fn named<'a>(&'a self, name: &'a str) -> Push<'a> {
-        Push {
-            ctx: self.ctx,
-            prop: self.prop,
-            priority: self.priority,
-            // What the engine runs only hands the function on, or is nothing at all.
-            cheap: true,
-            call_site: Some(&find_call_site),
-            ..Push::new(name, self.reads, self.writes)
-        }
-    }
-}
-
-/// The arguments of `push_sync` and `push_async` after the function.
-struct Arguments<'a, 'py> {
-    ctx: Option<&'a Bound<'py, PyAny>>,
-    const_vars: Option<&'a Bound<'py, PyAny>>,
-    mutate_vars: Option<&'a Bound<'py, PyAny>>,
-    prop: Option<&'a str>,
-    priority: i32,
-    name: Option<Bound<'py, PyString>>,
-}
-
-impl<'py> Arguments<'_, 'py> {
-    fn push(self, py: Python<'py>, fun: Option<Bound<'py, PyAny>>, ends: Ends) -> PyResult<()> {
-        let const_vars = Listed::of("const_vars", self.const_vars)?;
-        let mutate_vars = Listed::of("mutate_vars", self.mutate_vars)?;
-        let reads = const_vars.vars("const_vars")?;
-        let writes = mutate_vars.vars("mutate_vars")?;
-        let (ctx, prop) = (context(self.ctx)?, prop_arg(self.prop)?);
-        let priority = self.priority;
-        let call = Pushing { ctx, reads: &reads, writes: &writes, prop, priority };
-        call.push(py, fun, self.name, ends)
-    }
 }
 
 /// A new variable, ready to be read and written.
@@ -409,7 +332,7 @@ fn push(
     if engine.runs_inside_push() { py.detach(push).py(py) } else { push().py(py) }
 }
 
-/// Ends a ready-made operation; what was pushed of it still runs, and another push of it is a
+/// Deletes a prepared operation; pushes already made still run, and another push of it is a
 /// ValueError.
 ///
 /// Parameters

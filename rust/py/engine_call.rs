@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 use std::sync::Arc;
 
-/// What exists only while a function runs; pushed functions are called with one.
+/// The argument of a pushed function, valid only while it runs.
 ///
 /// Attributes
 /// ----------
@@ -55,7 +55,7 @@ impl RunContext {
 
 /// Ends an asynchronous operation: functions pushed by `push_async` are called with one.
 ///
-/// Call it once, from any thread. If nobody keeps it any more and it was not called, the operation
+/// Call it once, from any thread. If the last reference is dropped before the call, the operation
 /// fails.
 ///
 /// Parameters
@@ -125,7 +125,7 @@ pub fn name_of<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyStrin
 pub enum Ends {
     /// When it returns.
     ByReturning,
-    /// When it, or somebody else, calls `on_complete`.
+    /// When `on_complete` is called, by the function or elsewhere.
     ByToken,
 }
 

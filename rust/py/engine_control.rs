@@ -52,7 +52,7 @@ fn wait_for_var(py: Python<'_>, v: &Variable) -> PyResult<()> {
     py.detach(|| runtime().engine.wait_for_var(var, &mut poll_signals)).py(py)
 }
 
-/// Blocks until everything pushed before is done, by whatever thread; what others push meanwhile is
+/// Blocks until everything pushed before is done, by any thread; what others push meanwhile is
 /// not waited for, nor what others gather in a `bulk`.
 ///
 /// Inside a pushed function it waits for what that function has pushed.
@@ -130,7 +130,7 @@ fn set_bulk_size(py: Python<'_>, size: i64) -> PyResult<usize> {
 
 /// The number of compute threads, which run operations and share the work of kernels.
 ///
-/// At first as many as the process may use cores (its CPU affinity and its cgroup's quota tell), or
+/// At first as many as the process may use cores (by its CPU affinity and its cgroup's quota), or
 /// fewer if the environment variable ``OMP_NUM_THREADS`` says so. Python functions run on threads
 /// of their own, made on demand, one more whenever those that run are blocked; only the system
 /// limits how many.
@@ -257,12 +257,12 @@ fn set_wait_timeout(seconds: Option<Bound<'_, PyAny>>) -> PyResult<()> {
     Ok(())
 }
 
-/// Sets a function that is told of the life of every operation, for profilers; it costs nothing
-/// while there is none.
+/// Sets a function that observes the life of every operation, for profilers; it costs nothing
+/// while none is set.
 ///
 /// Events come in the order in which they happened, on a thread of their own, and may arrive after
 /// the operation's end was waited for. An operation that is skipped because of an error is queued
-/// and finished, but never started. What the function raises is printed and goes no further.
+/// and finished, but never started. What the function raises is printed and not propagated.
 ///
 /// Parameters
 /// ----------
@@ -313,7 +313,7 @@ fn set_hook(py: Python<'_>, r#fn: Option<Bound<'_, PyAny>>) -> PyResult<()> {
 /// Returns
 /// -------
 /// bool
-///     What was set before.
+///     The previous setting.
 ///
 /// Raises
 /// ------
@@ -333,8 +333,8 @@ fn set_raise_in_push(py: Python<'_>, on: bool) -> PyResult<bool> {
     runtime().engine.set_raise_in_push(on).py(py)
 }
 
-/// At exit: skips what has not started, waits for what runs, for a bounded time. Raises the first
-/// error that nobody was told of, which Python prints then.
+/// At exit: skips operations that have not started and waits for running ones, for a bounded time.
+/// Raises the first unreported error, which Python then prints.
 #[pyfunction]
 fn _shutdown(py: Python<'_>) -> PyResult<()> {
     let engine = &runtime().engine;

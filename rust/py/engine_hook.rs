@@ -55,7 +55,7 @@ impl Hook for Arc<PythonHook> {
 }
 
 impl PythonHook {
-    /// Hands on what is there; one delivery at a time, so that events come in order.
+    /// Delivers the queued events; one delivery at a time, so that they arrive in order.
     fn deliver(&self, py: Python<'_>) {
         loop {
             let list = {

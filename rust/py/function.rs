@@ -172,7 +172,7 @@ impl OpFunction {
     }
 }
 
-/// The C function behind every builtin.
+/// The C function of every builtin.
 ///
 /// # Safety
 /// Python calls it by METH_FASTCALL | METH_KEYWORDS, with an [`OpFunction`] as `slf`.

@@ -1,8 +1,8 @@
 //! Values made at their first use.
 //!
 //! The once-cells of pyo3 release the interpreter while they fill, so a fork meanwhile leaves the
-//! child with a cell that is being filled for ever. A [`OnceCell`] is never half filled: the value is
-//! made first, perhaps by several threads, and the first one is kept.
+//! child with a cell that is being filled for ever. A [`OnceCell`] is never half filled: the value
+//! is made first, perhaps by several threads, and the first one is kept.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

@@ -2,21 +2,22 @@
 //!
 //! Everything an operator may say about itself is a Python function of the *payload* that its
 //! `make` returned for one set of parameters. Their errors come back as the original exception.
-//! What runs is in `callback`.
+//! Their kernels are in `callback`.
 
 use super::call_python::CallPython;
 use super::callback::{PythonKernel, Words};
 use super::convert::{context_to_py, from_value};
 use super::error::{from_py, to_py};
+use super::operator_condition::match_from_py;
+use super::operator_gradient::gradient;
 use super::params::{PySchema, values_to_py};
 use super::runtime;
-use crate::context::{Context, DeviceType};
+use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::operator::{
-    Attrs, Body, Compare, Dep, GradBuilder, GradEntry, GradNode, Gradient, Gradients, InplacePair,
-    InputDoc, Kernel, Listed, Match, OpDef, OpState, ResourceRequest, Resources, Value, infer,
-    is_hidden,
+    Attrs, Body, InplacePair, InputDoc, Kernel, Listed, OpDef, OpState, ResourceRequest, Resources,
+    Value, infer, is_hidden,
 };
 use crate::shape::Shape;
 use pyo3::prelude::*;
@@ -24,7 +25,8 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
-/// What the parameters of one call decide; mirrors `rsnet._operators.definition.Facts`.
+/// The properties decided by the parameters of one call; mirrors
+/// `rsnet._operators.definition.Facts`.
 #[derive(Default, FromPyObject)]
 pub struct Facts {
     pub inputs: Vec<String>,
@@ -53,7 +55,7 @@ impl Payload {
     }
 }
 
-/// What forward and backward of one node share: a Python object.
+/// The state that forward and backward of one node share: a Python object.
 pub struct PyState(pub Py<PyAny>);
 
 /// The Python functions of a definition, kept for the life of the operator.
@@ -91,7 +93,7 @@ impl Functions {
 
 /// Calls `function(payload, ...)`, attached to the interpreter; exceptions become errors that carry
 /// them.
-fn call<R>(
+pub fn call<R>(
     attrs: &Attrs,
     f: impl for<'py> FnOnce(Python<'py>, &Bound<'py, PyAny>) -> PyResult<R>,
 ) -> Result<R> {
@@ -100,7 +102,7 @@ fn call<R>(
 }
 
 /// As [`call`], for functions whose caller takes no error: it is raised when the operator runs.
-fn ask<R: Default>(
+pub fn ask<R: Default>(
     attrs: &Attrs,
     f: impl for<'py> FnOnce(Python<'py>, &Bound<'py, PyAny>) -> PyResult<R>,
 ) -> R {
@@ -259,8 +261,8 @@ fn infer_shape(
         function.bind(py).call_python(args)?.extract()
     })?;
     let Some((new_ins, new_outs, empty)) = answer else { return Ok(false) };
-    // Functions cannot tell an empty axis from an unknown extent: where no input is empty, 0 means
-    // unknown.
+    // Functions cannot distinguish an empty axis from an unknown extent: where no input is empty, 0
+    // means unknown.
     let empty = empty.unwrap_or_else(|| ins.iter().any(|s| s.dims().contains(&0)));
     let scalars = ins.iter().any(|s| s.ndim() == 0);
     let shape = |dims: &[i64]| match dims {
@@ -378,145 +380,6 @@ fn make_state(
         function.bind(py).call_python(args).map(Bound::unbind)
     })?;
     Ok(Arc::new(PyState(object)))
-}
-
-// Gradients ---------------------------------------------------------------------------------------
-
-fn gradient(d: &Bound<'_, PyAny>) -> PyResult<Gradient> {
-    let spec = d.getattr("gradient")?;
-    if spec.is_none() {
-        return Ok(Gradient::None);
-    }
-    if spec.extract::<&str>().is_ok_and(|s| s == "zero") {
-        return Ok(Gradient::Zero);
-    }
-    let spec = spec.cast::<PyTuple>()?;
-    let kind: String = spec.get_item(0)?.extract()?;
-    if kind == "rule" {
-        let rule = spec.get_item(1)?.unbind();
-        return Ok(Gradient::rule(move |builder, node| run_rule(&rule, builder, node)));
-    }
-    let (op, deps): (String, Py<PyAny>) =
-        (spec.get_item(1)?.extract()?, spec.get_item(2)?.unbind());
-    Ok(Gradient::declared(&op, move |attrs, n_in, n_out| {
-        let pairs: Vec<(i64, usize)> =
-            ask(attrs, |py, p| deps.bind(py).call_python((p, n_in, n_out))?.extract());
-        let dep = |(source, i)| match source {
-            OUT_GRAD => Dep::OutGrad(i),
-            INPUT => Dep::Input(i),
-            _ => Dep::Output(i),
-        };
-        pairs.into_iter().map(dep).collect()
-    }))
-}
-
-/// Where an operand of a gradient comes from; mirrors `rsnet._operators.gradient.Source`.
-const INPUT: i64 = -1;
-const OUTPUT: i64 = -2;
-const OUT_GRAD: i64 = -3;
-
-/// One operator that a rule asks for: an ordinary one, or a backward operator of the node.
-#[derive(FromPyObject)]
-struct RuleCall {
-    backward: bool,
-    op: String,
-    name: String,
-    params: Vec<(String, String)>,
-    inputs: Vec<(i64, usize)>,
-}
-
-/// Runs a rule written in Python. The function sees no builder: it writes down what to compose, as
-/// data, and this plays it back. Entries are `(INPUT | OUTPUT | OUT_GRAD, i)` or `(call, output)`.
-fn run_rule(
-    rule: &Py<PyAny>,
-    builder: &mut dyn GradBuilder,
-    node: &GradNode<'_>,
-) -> Result<Gradients> {
-    type Spec = Option<(Vec<i64>, &'static str)>;
-    type Program = (Vec<RuleCall>, Vec<Option<(i64, usize)>>);
-    let present: Vec<bool> = node.out_grads.iter().map(Option::is_some).collect();
-    let spec = |entry: &GradEntry| -> Spec {
-        builder.spec(*entry).map(|(shape, dtype)| (shape.to_legacy().to_vec(), dtype.name()))
-    };
-    let specs: [Vec<Spec>; 2] =
-        [node.inputs, node.outputs].map(|entries| entries.iter().map(spec).collect());
-    let (calls, results): Program = call(node.attrs, |py, payload| {
-        let args = (payload, node.name, node.needed.to_vec(), present, node.outputs.len(), specs);
-        rule.bind(py).call_python(args)?.extract()
-    })
-    .map_err(|e| e.in_operator(&node.op.name).in_node(node.name))?;
-    let mut made: Vec<Vec<GradEntry>> = Vec::with_capacity(calls.len());
-    let missing = || Error::index("the gradient rule refers to an entry that does not exist");
-    for c in &calls {
-        let mut inputs = Vec::with_capacity(c.inputs.len());
-        for &entry in &c.inputs {
-            inputs.push(resolve(entry, builder, node, &made)?.ok_or_else(missing)?);
-        }
-        made.push(if c.backward {
-            builder.backward(&c.op, &inputs)?
-        } else {
-            let params: Vec<(&str, Value)> =
-                c.params.iter().map(|(k, v)| (k.as_str(), Value::from(v.as_str()))).collect();
-            builder.op(&c.op, &c.name, &params, &inputs)?
-        });
-    }
-    let mut gradients = Vec::with_capacity(results.len());
-    for result in results {
-        gradients.push(match result {
-            None => None,
-            Some(entry) => Some(resolve(entry, builder, node, &made)?.ok_or_else(missing)?),
-        });
-    }
-    Ok(gradients)
-}
-
-fn resolve(
-    entry: (i64, usize),
-    builder: &mut dyn GradBuilder,
-    node: &GradNode<'_>,
-    made: &[Vec<GradEntry>],
-) -> Result<Option<GradEntry>> {
-    let (source, i) = entry;
-    Ok(match source {
-        INPUT => node.inputs.get(i).copied(),
-        OUTPUT => node.outputs.get(i).copied(),
-        OUT_GRAD if i < node.out_grads.len() => Some(node.out_grad(builder, i)?),
-        call => usize::try_from(call).ok().and_then(|call| made.get(call)?.get(i)).copied(),
-    })
-}
-
-// Conditions --------------------------------------------------------------------------------------
-
-/// A condition as tuples: `("device", "cpu")`, `("dtype", arg, [names])`, `("attr", name, op,
-/// text)`, `("rank", arg, op, n)`, `("and" | "or", a, b)`, `("not", a)`, `("always",)`.
-fn match_from_py(m: &Bound<'_, PyAny>) -> PyResult<Match> {
-    let bad = |what: String| pyo3::exceptions::PyValueError::new_err(what);
-    let part = |i: usize| m.get_item(i);
-    let boxed = |i: usize| -> PyResult<Box<Match>> { Ok(Box::new(match_from_py(&part(i)?)?)) };
-    let compare = |i: usize| -> PyResult<Compare> {
-        let text: String = part(i)?.extract()?;
-        Compare::from_text(&text).ok_or_else(|| bad(format!("unknown comparison '{text}'")))
-    };
-    let kind: String = part(0)?.extract()?;
-    Ok(match kind.as_str() {
-        "always" => Match::Always,
-        "device" => {
-            let name: String = part(1)?.extract()?;
-            let device = DeviceType::from_name(&name);
-            Match::Device(device.ok_or_else(|| bad(format!("unknown device '{name}'")))?)
-        }
-        "dtype" => {
-            let names: Vec<String> = part(2)?.extract()?;
-            let types = names.iter().map(|n| DType::from_name(n)).collect::<Result<Vec<_>>>();
-            Match::DTypeOf(part(1)?.extract()?, types.map_err(|e| to_py(m.py(), &e))?)
-        }
-        "attr" => Match::Attr(part(1)?.extract()?, compare(2)?, part(3)?.extract()?),
-        "rank" => Match::RankOf(part(1)?.extract()?, compare(2)?, part(3)?.extract()?),
-        "and" => Match::And(boxed(1)?, boxed(2)?),
-        "or" => Match::Or(boxed(1)?, boxed(2)?),
-        "not" => Match::Not(boxed(1)?),
-        _ => return Err(bad(format!("unknown condition '{kind}'"))),
-    })
 }
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -12,7 +12,7 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 
 static PACKAGE: PyOnceLock<Package> = PyOnceLock::new();
 
-/// What [`bind_python`] was given.
+/// The objects passed to [`bind_python`].
 pub struct Package {
     /// Exception classes in the order of [`ErrorKind::ALL`].
     errors: [Py<PyType>; ErrorKind::ALL.len()],
