@@ -1,4 +1,4 @@
-//! Element types: the flags of MXNet's files and the Rust types behind them.
+//! Element types: the flags of MXNet's files and the Rust types that they stand for.
 
 use crate::error::{Error, Result};
 use half::f16;

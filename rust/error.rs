@@ -9,7 +9,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// What kind of mistake or failure an [`Error`] reports; the binding maps each to an exception
+/// The kind of mistake or failure that an [`Error`] reports; the binding maps each to an exception
 /// class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
@@ -205,7 +205,7 @@ impl Error {
     }
 
     /// Names the operator and the node where the error arose; an empty name says nothing. The layer
-    /// that owns the node calls this. What was named before stays: an error can pass through
+    /// that owns the node calls this. A place named before stays: an error can pass through
     /// several operators, one calling another, and the innermost is where it arose.
     pub fn at_node(self, operator: &str, node: &str) -> Self {
         self.in_operator(operator).in_node(node)
@@ -245,7 +245,7 @@ impl Error {
         self.0.is_told
     }
 
-    /// What kind of mistake or failure it is.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
@@ -280,7 +280,7 @@ impl Error {
         self.0.payload.as_ref()
     }
 
-    /// Do both report the very same failure (one shared cell), not merely equal texts?
+    /// Do both report the same failure (one shared cell), not merely equal texts?
     pub fn same(&self, other: &Error) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

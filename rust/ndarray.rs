@@ -32,8 +32,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// What the arrays of a process share: the engine that orders access to them, the pool of their
-/// memory, and the profiler.
+/// The state that the arrays of a process share: the engine that orders access to them, the pool of
+/// their memory, and the profiler.
 pub struct Base {
     pub engine: Arc<dyn Engine>,
     pub pool: Pool,

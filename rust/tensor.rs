@@ -1,6 +1,6 @@
 //! Views: what kernels read and write.
 //!
-//! A view is a pointer with shape, strides and dtype. It owns nothing: whoever makes one (the
+//! A view is a pointer with shape, strides and dtype. It owns nothing: its creator (the
 //! executor layer) keeps the memory alive and orders access to it. Several views may overlap,
 //! because an in-place output *is* its input; therefore kernels work on raw pointers and never hold
 //! two Rust slices over the same bytes of which one is mutable.
@@ -8,7 +8,7 @@
 use crate::dtype::{DType, Element};
 use crate::shape::{Dims, Shape};
 
-/// A tensor in somebody else's memory.
+/// A tensor in borrowed memory.
 #[derive(Clone, Debug)]
 pub struct View {
     ptr: *mut u8,
@@ -21,7 +21,7 @@ pub struct View {
 // SAFETY: a view is only an address with its description; the maker of the view promises that the
 // bytes outlive its use and that conflicting accesses are ordered (by the engine's variables).
 unsafe impl Send for View {}
-// SAFETY: as above; a shared view gives out raw pointers only.
+// SAFETY: as above; a shared view hands out raw pointers only.
 unsafe impl Sync for View {}
 
 impl View {
@@ -54,7 +54,8 @@ impl View {
         View { ptr, shape, strides, dtype }
     }
 
-    /// The description of a tensor that has no memory, because nobody reads or writes its elements.
+    /// The description of a tensor that has no memory, because its elements are neither read nor
+    /// written.
     pub fn absent(shape: Shape, dtype: DType) -> Self {
         let strides = shape.strides();
         View { ptr: std::ptr::dangling_mut::<u64>().cast(), shape, strides, dtype }

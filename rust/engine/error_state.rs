@@ -203,11 +203,13 @@ impl ErrorStates {
         error.map_or(Ok(()), Err)
     }
 
-    /// Raises the first unreported error of all and marks every one as reported.
+    /// Raises the first unreported error of all and marks every one as reported. In a forked child
+    /// its own errors come before those of work left to the parent, which an exit does not report.
     pub fn raise_all(&self) -> Result<()> {
         let mut table = self.table.lock();
         let cells = std::mem::take(&mut table.cells);
-        let errors: Vec<Error> = cells.iter().filter_map(|cell| cell.lock().take()).collect();
+        let mut errors: Vec<Error> = cells.iter().filter_map(|cell| cell.lock().take()).collect();
+        errors.sort_by_key(Error::is_inherited); // stable: the order of the failures stays
         table.prune_at = 0;
         let all = std::mem::take(&mut table.errors);
         let (kept, gone): (HashMap<_, _>, HashMap<_, _>) =
@@ -248,6 +250,22 @@ mod tests {
         assert!(errors.any());
         errors.heal([7].into_iter());
         assert!(!errors.any());
+    }
+
+    #[test]
+    fn own_errors_come_before_those_of_work_left_to_the_parent() {
+        let errors = ErrorStates::default();
+        for (v, error) in [
+            (1, Error::value("of the parent").inherited()),
+            (2, Error::value("first of the child")),
+            (3, Error::value("second of the child")),
+        ] {
+            drop(errors.spread(&errors.failed(error), [v].into_iter()));
+        }
+        let raised = errors.raise_all().unwrap_err().to_string();
+        assert!(raised.contains("first of the child"), "{raised}");
+        assert!(errors.raise_all().is_ok(), "all are reported");
+        assert!(errors.poisoned(1).is_some(), "the bytes are still missing");
     }
 
     #[test]

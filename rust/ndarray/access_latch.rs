@@ -83,7 +83,7 @@ mod loom_models {
     use loom::thread;
     use std::sync::Arc;
 
-    /// Plain memory behind a latch.
+    /// Plain memory guarded by a latch.
     #[derive(Default)]
     struct Guarded {
         latch: AccessLatch,

@@ -1,4 +1,4 @@
-//! Statistics of what was recorded: how often, how long.
+//! Statistics of the records: counts and durations.
 
 use super::records::{Batch, Fact};
 use std::collections::BTreeMap;

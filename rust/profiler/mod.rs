@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// What is recorded: bits, of which a program chooses the first four.
+/// The kinds of events to record: bits, of which a program sets the first four.
 pub mod mode {
     /// Nodes of bound graphs.
     pub const SYMBOLIC: u32 = 1;
@@ -86,7 +86,7 @@ pub struct Recorder {
 #[derive(Default)]
 struct Shard(Lock<Buffer>);
 
-/// What a program sets.
+/// The settings of a recorder.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The file of the trace.
@@ -126,7 +126,7 @@ pub struct Begun {
     start_ns: u64,
 }
 
-/// What a span is of.
+/// The subject of a span.
 #[derive(Clone, Copy)]
 pub struct What<'a> {
     pub category: &'a str,
@@ -273,7 +273,7 @@ impl Recorder {
         }
     }
 
-    /// Sets what is recorded, at any time. Another file begins with the next dump.
+    /// Changes the settings, at any time. The next dump begins a new file.
     pub fn configure(&self, config: Config) {
         let mut control = self.control.lock();
         if control.config.path != config.path {

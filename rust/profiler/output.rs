@@ -38,7 +38,7 @@ impl Output {
     }
 
     /// Appends what is kept to the file of this number, which begins if another one is under way.
-    /// What could not be written is still kept. Returns how many records were dropped.
+    /// Records that could not be written are kept. Returns how many records were dropped.
     pub fn append(&mut self, file: u64, path: &Path) -> Result<u64> {
         let (_, trace) = match &mut self.trace {
             Some(under_way) if under_way.0 == file => under_way,

@@ -5,7 +5,7 @@ use crate::context::Context;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// To what a mark belongs.
+/// The scope of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     Global,
@@ -13,7 +13,7 @@ pub enum Scope {
     Thread,
 }
 
-/// What was seen.
+/// One recorded event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fact {
     /// Something ran on a thread, nested in other spans of that thread.

@@ -1,4 +1,4 @@
-//! Recorders without an engine: what is kept, nested, dropped and written.
+//! Recorders without an engine: which records are kept, nested, dropped and written.
 
 use super::*;
 use serde_json::Value;

@@ -49,7 +49,7 @@ pub fn name() -> String {
     if name.is_empty() { "thread".to_owned() } else { name }
 }
 
-/// The memory scope that this thread is in; none in a thread that is ending.
+/// The memory scope of this thread. `None` in a thread that is ending.
 pub fn scope() -> Option<Arc<str>> {
     SCOPE.try_with(|scope| scope.borrow().clone()).ok().flatten()
 }

@@ -13,7 +13,7 @@ use pyo3::types::{PyList, PyString, PyTuple};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// What the inputs of a function are.
+/// The kinds of inputs that a function takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Face {
     Array,

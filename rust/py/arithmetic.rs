@@ -1,9 +1,9 @@
-//! Python's arithmetic and comparison on arrays: the operator behind each.
+//! Python's arithmetic and comparison on arrays: the operator of each.
 
 use super::autograd::thread_state;
 use super::error::IntoPy;
-use super::lazy::Lazy;
 use super::ndarray::PyNDArray;
+use super::once_cell::OnceCell;
 use super::{function, runtime};
 use crate::error::Result;
 use crate::operator::{Attrs, OpDef, Value};
@@ -24,7 +24,7 @@ struct Operators {
 }
 
 fn operators(py: Python<'_>, function: BinaryFn) -> PyResult<&'static Operators> {
-    static TABLE: Lazy<Vec<Operators>> = Lazy::new();
+    static TABLE: OnceCell<Vec<Operators>> = OnceCell::new();
     let load = || BinaryFn::ALL.iter().map(|f| find(f.operators())).collect::<Result<_>>().py(py);
     Ok(&TABLE.get_or_try_init(py, load)?[function as usize])
 }
@@ -48,7 +48,7 @@ fn number(obj: &Bound<'_, PyAny>) -> Option<f64> {
     if obj.is_instance_of::<PyFloat>() || obj.is_instance_of::<PyInt>() {
         return obj.extract().ok();
     }
-    static GENERIC: Lazy<Py<PyAny>> = Lazy::new();
+    static GENERIC: OnceCell<Py<PyAny>> = OnceCell::new();
     let py = obj.py();
     let load = || Ok::<_, PyErr>(py.import("numpy")?.getattr("generic")?.unbind());
     let generic = GENERIC.get_or_try_init(py, load).ok()?;

@@ -1,9 +1,9 @@
 //! Thread state (recording, training, default context) and the tape's functions for Python.
 
+use super::call_python::CallPython;
 use super::call_site::find_call_site;
 use super::convert::{context_arg, context_to_py};
 use super::error::{IntoPy, from_py};
-use super::invoke::Invoke;
 use super::ndarray::PyNDArray;
 use super::operator::PyState;
 use super::profiler::api;
@@ -58,7 +58,7 @@ impl FreshState {
 impl Drop for FreshState {
     fn drop(&mut self) {
         STATE.set(self.before);
-        let _ = runtime().engine.set_bulk_size(self.bulk_size); // fails only if there is no memory for tasks
+        let _ = runtime().engine.set_bulk_size(self.bulk_size); // fails only without memory for tasks
     }
 }
 
@@ -229,7 +229,7 @@ impl TapeFunction for PyFunction {
         Python::attach(|py| {
             let grads: Vec<PyNDArray> = out_grads.into_iter().map(of).collect();
             let outputs: Vec<Option<PyNDArray>> = outputs.into_iter().map(|o| o.map(of)).collect();
-            let result = self.backward.bind(py).invoke((grads, outputs))?;
+            let result = self.backward.bind(py).call_python((grads, outputs))?;
             let result = match result.cast::<PyNDArray>() {
                 Ok(one) => vec![one.clone()],
                 Err(_) => result.extract::<Arrays<'_>>().map_err(|_| {
@@ -260,12 +260,12 @@ fn record_function(
 
 /// One recorded call for Python: operator (None for a leaf, empty if no operator describes it),
 /// parameters, and inputs as (node, output) or None.
-type Call = (Option<String>, Vec<(String, String)>, Vec<Option<(usize, u32)>>);
+type RecordedCall = (Option<String>, Vec<(String, String)>, Vec<Option<(usize, u32)>>);
 
 /// The recorded history of an array: its calls, inputs before users, and the array's (node,
 /// output). None if it has no history.
 #[pyfunction]
-fn history(array: &Bound<'_, PyNDArray>) -> Option<(Vec<Call>, (usize, u32))> {
+fn history(array: &Bound<'_, PyNDArray>) -> Option<(Vec<RecordedCall>, (usize, u32))> {
     type Visited = (Option<String>, Vec<(String, String)>, Vec<Option<autograd::TapeEntry>>);
     let head = array.get().tracked.entry()?;
     // Numbers grow as calls are recorded, so their order is one in which inputs come first.

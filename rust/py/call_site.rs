@@ -4,8 +4,8 @@
 //! came from, by code object and instruction: finding the number of a line means a walk through its
 //! code.
 
-use super::attribute::INSTRUCTION;
-use super::lazy::interned;
+use super::cached_descriptor::INSTRUCTION;
+use super::once_cell::interned;
 use crate::executor::call_site::{self, CallSite};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -37,7 +37,7 @@ pub fn at_call_site<R>(f: impl FnOnce() -> R) -> R {
 /// The innermost line of Python code outside of this package, as `file:line`.
 pub fn find_call_site() -> Option<Arc<str>> {
     Python::attach(|py| {
-        // SAFETY: attached; gives a borrowed frame, or null where no Python code runs.
+        // SAFETY: attached; returns a borrowed frame, or null where no Python code runs.
         let top = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyEval_GetFrame().cast()) };
         let mut frame = top?;
         loop {

@@ -2,17 +2,17 @@
 //!
 //! A callback runs inside the call that pushed it if that thread holds the interpreter, is not
 //! itself inside a callback, and no other callback of the same pass could run at the same time;
-//! else on a callback thread, beside the others; never on a compute thread. Its operands are fresh
-//! arrays over the same bytes, so that it may wait for, read and overwrite them like any array:
-//! their own variables order what the callback pushes. The operation is complete when they are
-//! quiet; then the operands are revoked, because the bytes belong to others again.
+//! else on a callback thread, concurrently with others; never on a compute thread. Its operands are
+//! fresh arrays over the same bytes, so that it may wait for, read and overwrite them like any
+//! array: their own variables order what the callback pushes. The operation is complete when they
+//! are quiet; then the operands are revoked, because the bytes belong to others again.
 
 use super::autograd::FreshState;
+use super::call_python::CallPython;
 use super::callback_threads;
 use super::convert::{context_to_py, numpy_view};
 use super::error::{from_py, to_py};
 use super::interrupt::from_callback;
-use super::invoke::Invoke;
 use super::ndarray::PyNDArray;
 use super::operator::{Payload, PyState};
 use super::package::package;
@@ -164,7 +164,7 @@ impl Inner {
         let outputs = self.list(py, &operands.arrays[n..], true)?;
         let req = PyList::new(py, call.req.iter().map(|r| package.op_req(py, *r)))?;
         let given: SmallVec<[Bound<'_, PyAny>; 4]> = outputs.iter().collect();
-        let answer = self.run.bind(py).invoke((payload, state, ctx, inputs, req, &outputs))?;
+        let answer = self.run.bind(py).call_python((payload, state, ctx, inputs, req, &outputs))?;
         for (i, operand) in given.iter().enumerate() {
             if !outputs.get_item(i).is_ok_and(|now| now.is(operand)) {
                 self.check_replaced(call, operands, &outputs, i)?;
@@ -181,8 +181,8 @@ impl Inner {
         )))
     }
 
-    /// The function put something else into the list of outputs, where nobody sees it: an error,
-    /// unless it is a view of the output or nobody wants the output.
+    /// The function replaced an entry of the list of outputs, which has no effect: an error, unless
+    /// the entry is a view of the output or the output is not requested.
     #[cold]
     fn check_replaced(
         &self,
@@ -288,7 +288,7 @@ impl Operands {
     }
 
     /// Outputs that the function should have written and did not hold what was there before: they
-    /// become zeros. (Programs leave out gradients that nobody needs.)
+    /// become zeros. Programs leave out gradients that are not needed.
     fn zero_unwritten(&self, n_inputs: usize) -> Result<()> {
         for array in self.arrays[n_inputs..].iter().filter(|a| a.is_unwritten()) {
             fill(&array.view()?, 0.0);
@@ -317,7 +317,7 @@ impl Operands {
     }
 
     /// Revokes the operands, which nothing uses any more; an error if an output was not computed.
-    /// (That error goes on as the operation's own, so it is not to be raised for the operand, too.)
+    /// That error becomes the operation's own, so the operand must not raise it as well.
     fn end(&self, result: Result<()>, n_inputs: usize) -> Result<()> {
         let outputs = &self.arrays[n_inputs..];
         let computed = result

@@ -1,8 +1,8 @@
 //! Python objects to the core's vocabulary and back: values, shapes, dtypes, contexts, NumPy
 //! arrays.
 
-use super::invoke::Invoke;
-use super::lazy::{Lazy, interned};
+use super::call_python::CallPython;
+use super::once_cell::{OnceCell, interned};
 use super::package::package;
 use crate::context::{Context, DeviceType};
 use crate::dtype::DType;
@@ -104,10 +104,11 @@ pub fn dtype_arg(obj: &Bound<'_, PyAny>) -> PyResult<DType> {
     if let Some(at) = numpy_types(py)?.iter().position(|t| obj.is(t)) {
         return Ok(DType::ALL[at]);
     }
-    static DTYPE: Lazy<Py<PyAny>> = Lazy::new();
+    static DTYPE: OnceCell<Py<PyAny>> = OnceCell::new();
     let numpy = DTYPE
         .get_or_try_init(py, || Ok::<_, PyErr>(py.import("numpy")?.getattr("dtype")?.unbind()))?;
-    let name: String = numpy.bind(py).invoke((obj,))?.getattr(interned!(py, "name"))?.extract()?;
+    let name: String =
+        numpy.bind(py).call_python((obj,))?.getattr(interned!(py, "name"))?.extract()?;
     DType::from_name(&name).map_err(|e| super::error::to_py(py, &e))
 }
 
@@ -118,7 +119,7 @@ pub fn dtype_to_py(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyAny>> {
 
 /// NumPy's type classes in the order of [`DType::ALL`], which is that of the discriminants.
 fn numpy_types(py: Python<'_>) -> PyResult<&'static [Py<PyAny>]> {
-    static TYPES: Lazy<Vec<Py<PyAny>>> = Lazy::new();
+    static TYPES: OnceCell<Vec<Py<PyAny>>> = OnceCell::new();
     let types = TYPES.get_or_try_init(py, || {
         let dtype = py.import("numpy")?.getattr("dtype")?;
         DType::ALL
@@ -162,7 +163,7 @@ pub fn context_to_py(py: Python<'_>, ctx: Context) -> PyResult<Bound<'_, PyAny>>
 }
 
 /// Fills the cells of the bindings' libraries now: a child forked while another thread fills one
-/// could never use it (see [`Lazy`]).
+/// could never use it (see [`OnceCell`]).
 pub fn load_numpy(py: Python<'_>) -> PyResult<()> {
     py.get_type::<PyInt>().module()?;
     for dtype in DType::ALL {

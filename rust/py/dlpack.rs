@@ -1,6 +1,6 @@
 //! DLPack: memory handed over without a copy, as capsules of the 0.2 layout.
 //!
-//! A capsule named `dltensor` owns a `DLManagedTensor`; whoever takes the tensor renames the
+//! A capsule named `dltensor` owns a `DLManagedTensor`; the consumer renames the
 //! capsule to `used_dltensor` and calls the tensor's deleter when done.
 
 use super::convert::shape_to_py;
@@ -39,7 +39,7 @@ struct Managed {
     deleter: Option<unsafe extern "C" fn(*mut Managed)>,
 }
 
-/// What a tensor that we hand out keeps alive; `managed` lies in front of it in one allocation.
+/// The owner of an exported tensor's memory, after `managed` in one allocation.
 #[repr(C)]
 struct Exported {
     managed: Managed,
@@ -61,7 +61,7 @@ fn kind_of(dtype: DType) -> (u8, u8) {
 
 fn dtype_of(code: u8, bits: u8) -> Option<DType> {
     match (code, bits) {
-        (6, 8) => Some(DType::Bool), // the code later versions gave it
+        (6, 8) => Some(DType::Bool), // its code in later versions
         _ => DType::ALL.into_iter().find(|d| kind_of(*d) == (code, bits)),
     }
 }
@@ -125,7 +125,7 @@ fn to_dlpack<'py>(array: &Bound<'py, PyNDArray>, write: bool) -> PyResult<Bound<
     });
     exported.managed.tensor.shape = exported.shape.as_mut_ptr();
     let pointer = Box::into_raw(exported);
-    // SAFETY: the capsule takes over the tensor; its destructor frees it if nobody took it.
+    // SAFETY: the capsule takes over the tensor; its destructor frees it if it was not consumed.
     unsafe {
         let capsule = ffi::PyCapsule_New(pointer.cast(), FRESH.as_ptr(), Some(destroy_capsule));
         if capsule.is_null() {
@@ -135,7 +135,7 @@ fn to_dlpack<'py>(array: &Bound<'py, PyNDArray>, write: bool) -> PyResult<Bound<
     }
 }
 
-/// A tensor of somebody else, given back when dropped.
+/// A tensor of another library, returned to it when dropped.
 struct Imported(*mut Managed);
 
 // SAFETY: DLPack's deleters may be called from any thread.

@@ -4,16 +4,17 @@
 //! ready it is handed to a callback thread, and the operation ends with it. So every push returns
 //! at once.
 
+use super::call_python::CallPython;
 use super::call_site::find_call_site;
 use super::engine_args::{Listed, context, function_arg, priority_arg, prop_arg};
 use super::engine_call::{Completion, Ends, Function, Named, RunContext, hand_on, name_of};
+use super::engine_push::{Arguments, Pushing, UNNAMED};
 use super::error::IntoPy;
-use super::invoke::Invoke;
-use super::lazy::interned;
+use super::once_cell::interned;
 use super::runtime;
 use crate::context::Context;
 use crate::engine::RunContext as EngineRun;
-use crate::engine::{Operation, Prop, Push, Task, Var};
+use crate::engine::{Operation, Prop, Push, Var};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple};
 use std::sync::Arc;
@@ -82,61 +83,6 @@ pub struct Operator {
     _handles: Vec<Py<PyAny>>,
 }
 
-/// One push of a function, or of nothing.
-struct Pushing<'a> {
-    ctx: Context,
-    reads: &'a [Var],
-    writes: &'a [Var],
-    prop: Prop,
-    priority: i32,
-}
-
-/// The name of an operation that has neither a name nor a function.
-const UNNAMED: &str = "function";
-
-impl Pushing<'_> {
-    fn push<'py>(
-        &self,
-        py: Python<'py>,
-        function: Option<Bound<'py, PyAny>>,
-        name: Option<Bound<'py, PyString>>,
-        ends: Ends,
-    ) -> PyResult<()> {
-        let engine = &runtime().engine;
-        let Some(function) = function else {
-            let name = name.as_ref().map_or(Ok(UNNAMED), |name| name.to_str())?;
-            return engine.push(Task::nothing(), self.named(name)).py(py);
-        };
-        function_arg(&function)?;
-        let kept_name = name.map_or_else(|| name_of(&function), Ok)?;
-        let name = kept_name.to_str()?;
-        let (function, label) = (function.unbind(), kept_name.clone().unbind());
-        let function = Function::Own(Named { function, name: label });
-        let hand_on = move |run: &EngineRun, token| hand_on(function, ends, run, token);
-        let task = match ends {
-            Ends::ByReturning => Task::handed_off(hand_on),
-            Ends::ByToken => Task::asynchronous(hand_on),
-        };
-        if engine.runs_inside_push() {
-            // The naive engine waits in its push, for whoever completes the operation.
-            return py.detach(|| engine.push(task, self.named(name))).py(py);
-        }
-        engine.push(task, self.named(name)).py(py)
-    }
-
-    fn named<'a>(&'a self, name: &'a str) -> Push<'a> {
-        Push {
-            ctx: self.ctx,
-            prop: self.prop,
-            priority: self.priority,
-            // What the engine runs only hands the function on, or is nothing at all.
-            cheap: true,
-            call_site: Some(&find_call_site),
-            ..Push::new(name, self.reads, self.writes)
-        }
-    }
-}
-
 /// A new variable, ready to be read and written.
 ///
 /// It is a token: there is nothing behind it. Choose one for each thing that functions share (a
@@ -169,22 +115,33 @@ fn new_variable() -> Variable {
 ///
 /// Parameters
 /// ----------
-/// fn : callable or None Called with a `RunContext` on a thread that may block; None only orders.
-/// It may push, wait, and fork. ctx : Context, optional The device, ``cpu(0)`` by default.
-/// const_vars, mutate_vars : iterable of Variable, optional What ``fn`` reads, and what it writes;
-/// no variable twice, and no more than 65,535 in all. prop : str, optional normal; cpu_prioritized
-/// and gpu_prioritized (as if by a priority); no_skip and delete_var (runs even when a variable
-/// carries an error); async, copy_from_gpu and copy_to_gpu (names of MXNet's, here as normal).
-/// priority : int, optional Greater runs earlier among operations that are ready; below zero: after
-/// all others. From -2147483648 to 2147483647. name : str, optional For errors, hooks and reports;
-/// by default that of ``fn``.
+/// fn : callable or None
+///     Called with a `RunContext` on a thread that may block; None only orders. It may push, wait,
+///     and fork.
+/// ctx : Context, optional
+///     The device, ``cpu(0)`` by default.
+/// const_vars, mutate_vars : iterable of Variable, optional
+///     What ``fn`` reads, and what it writes; no variable twice, and no more than 65,535 in all.
+/// prop : str, optional
+///     normal; cpu_prioritized and gpu_prioritized (as if by a priority); no_skip and delete_var
+///     (runs even when a variable carries an error); async, copy_from_gpu and copy_to_gpu (names of
+///     MXNet's, here as normal).
+/// priority : int, optional
+///     Greater runs earlier among operations that are ready; below zero: after all others. From
+///     -2147483648 to 2147483647.
+/// name : str, optional
+///     For errors, hooks and reports; by default that of ``fn``.
 ///
 /// Raises
 /// ------
-/// TypeError ``fn`` is not callable, or its call would run nothing because it is an ``async def``
-/// or a generator; ``ctx`` is no context, or something else than a variable is in a list.
-/// ValueError A variable is named twice, both read and written, or deleted; too many variables; an
-/// unknown ``prop``, a ``priority`` out of range. MXNetError The device is not there.
+/// TypeError
+///     ``fn`` is not callable, or its call would run nothing because it is an ``async def`` or a
+///     generator; ``ctx`` is no context, or something else than a variable is in a list.
+/// ValueError
+///     A variable is named twice, both read and written, or deleted; too many variables; an unknown
+///     ``prop``, a ``priority`` out of range.
+/// MXNetError
+///     The device is not there.
 ///
 /// Examples
 /// --------
@@ -208,13 +165,8 @@ fn push_sync<'py>(
     #[pyo3(from_py_with = priority_arg)] priority: i32,
     name: Option<Bound<'py, PyString>>,
 ) -> PyResult<()> {
-    let const_vars = Listed::of("const_vars", const_vars)?;
-    let mutate_vars = Listed::of("mutate_vars", mutate_vars)?;
-    let reads = const_vars.vars("const_vars")?;
-    let writes = mutate_vars.vars("mutate_vars")?;
-    let (ctx, prop) = (context(ctx)?, prop_arg(prop)?);
-    let call = Pushing { ctx, reads: &reads, writes: &writes, prop, priority };
-    call.push(py, r#fn, name, Ends::ByReturning)
+    let arguments = Arguments { ctx, const_vars, mutate_vars, prop, priority, name };
+    arguments.push(py, r#fn, Ends::ByReturning)
 }
 
 /// Runs ``fn(run_context, on_complete)``, which only starts work: the operation is done when
@@ -225,14 +177,17 @@ fn push_sync<'py>(
 ///
 /// Parameters
 /// ----------
-/// fn : callable Called with a `RunContext` and an `OnComplete`. If it raises, the operation fails;
-/// what it raises after it has called ``on_complete`` is only printed. ctx, const_vars,
-/// mutate_vars, prop, priority, name As for `push_sync`.
+/// fn : callable
+///     Called with a `RunContext` and an `OnComplete`. If it raises, the operation fails; what it
+///     raises after it has called ``on_complete`` is only printed.
+/// ctx, const_vars, mutate_vars, prop, priority, name
+///     As for `push_sync`.
 ///
 /// Raises
 /// ------
-/// TypeError, ValueError, MXNetError As `push_sync`. Under the naive engine, which waits here for
-/// ``on_complete``, also KeyboardInterrupt.
+/// TypeError, ValueError, MXNetError
+///     As `push_sync`. Under the naive engine, which waits here for ``on_complete``, also
+///     KeyboardInterrupt.
 ///
 /// Examples
 /// --------
@@ -259,13 +214,8 @@ fn push_async<'py>(
     #[pyo3(from_py_with = priority_arg)] priority: i32,
     name: Option<Bound<'py, PyString>>,
 ) -> PyResult<()> {
-    let const_vars = Listed::of("const_vars", const_vars)?;
-    let mutate_vars = Listed::of("mutate_vars", mutate_vars)?;
-    let reads = const_vars.vars("const_vars")?;
-    let writes = mutate_vars.vars("mutate_vars")?;
-    let (ctx, prop) = (context(ctx)?, prop_arg(prop)?);
-    let call = Pushing { ctx, reads: &reads, writes: &writes, prop, priority };
-    call.push(py, Some(r#fn), name, Ends::ByToken)
+    let arguments = Arguments { ctx, const_vars, mutate_vars, prop, priority, name };
+    arguments.push(py, Some(r#fn), Ends::ByToken)
 }
 
 /// Makes an operation to be pushed many times by `push`: ``fn(run_context)`` with its variables,
@@ -274,7 +224,7 @@ fn push_async<'py>(
 /// Parameters
 /// ----------
 /// fn, const_vars, mutate_vars, prop, name
-/// As for `push_sync`; ``ctx`` and ``priority`` are those of each `push`.
+///     As for `push_sync`; ``ctx`` and ``priority`` are those of each `push`.
 ///
 /// Returns
 /// -------
@@ -283,7 +233,7 @@ fn push_async<'py>(
 /// Raises
 /// ------
 /// TypeError, ValueError
-/// As `push_sync`.
+///     As `push_sync`.
 ///
 /// Examples
 /// --------
@@ -382,7 +332,7 @@ fn push(
     if engine.runs_inside_push() { py.detach(push).py(py) } else { push().py(py) }
 }
 
-/// Ends a ready-made operation; what was pushed of it still runs, and another push of it is a
+/// Deletes a prepared operation; pushes already made still run, and another push of it is a
 /// ValueError.
 ///
 /// Parameters
@@ -409,14 +359,19 @@ fn delete_operator(op: &Operator) {
 ///
 /// Parameters
 /// ----------
-/// v : Variable fn : callable, optional Called without arguments when all functions pushed before
-/// that name ``v`` are done, even if they failed. It is a pushed function like any other: waits
-/// cover it, and `wait_for_all` raises what it raises.
+/// v : Variable
+/// fn : callable, optional
+///     Called without arguments when all functions pushed before that name ``v`` are done, even if
+///     they failed. It is a pushed function like any other: waits cover it, and `wait_for_all`
+///     raises what it raises.
 ///
 /// Raises
 /// ------
-/// TypeError ``fn`` is not callable, or its call would run nothing because it is an ``async def``
-/// or a generator. ValueError ``v`` is deleted.
+/// TypeError
+///     ``fn`` is not callable, or its call would run nothing because it is an ``async def`` or a
+///     generator.
+/// ValueError
+///     ``v`` is deleted.
 ///
 /// Examples
 /// --------
@@ -474,7 +429,7 @@ fn without_arguments(function: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     let py = function.py();
     let function = function.unbind();
     let call = move |args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
-        function.bind(args.py()).invoke(()).map(drop)
+        function.bind(args.py()).call_python(()).map(drop)
     };
     Ok(PyCFunction::new_closure(py, None, None, call)?.into_any())
 }

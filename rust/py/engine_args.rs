@@ -1,8 +1,8 @@
 //! The arguments of the functions of `rsnet.engine`, checked so that what is wrong is named by its
 //! argument.
 
-use super::callable::lazy_kind;
 use super::convert::context_arg;
+use super::coroutine::lazy_kind;
 use super::engine::Variable;
 use crate::context::Context;
 use crate::engine::{Prop, Var};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub type Vars = SmallVec<[Var; 4]>;
 
-/// What a text of an argument may be long in a message.
+/// Longest repr of an argument shown in a message, in characters.
 const SHOWN: usize = 80;
 
 /// An argument as messages show it: what Python prints, cut short.
@@ -26,8 +26,8 @@ fn shown(argument: &Bound<'_, PyAny>) -> String {
     }
 }
 
-/// What the user gave as a list of variables, which keeps them alive meanwhile; of any iterable,
-/// which may be a generator that gives its variables once, a tuple is made.
+/// The user's list of variables, kept alive during the push. Any other iterable, such as a
+/// generator that can be read only once, is turned into a tuple.
 pub enum Listed<'a, 'py> {
     Nothing,
     List(&'a Bound<'py, PyList>),
@@ -88,7 +88,7 @@ fn made<'py>(argument: &str, given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, P
         || Ok::<_, PyErr>(given.hasattr("__iter__")? || given.hasattr("__getitem__")?);
     let items = match given.try_iter() {
         Ok(items) => items,
-        // What the iterable itself raises is the user's.
+        // An exception of the iterable itself is passed on unchanged.
         Err(e) if !e.is_instance_of::<PyTypeError>(py) || is_iterable()? => return Err(e),
         Err(_) => {
             let got = given.get_type();

@@ -1,13 +1,13 @@
 //! Python functions as operations: the context and the token that they are called with, and the
 //! call itself.
 
-use super::attribute::QUALIFIED_NAME;
 use super::autograd::FreshState;
+use super::cached_descriptor::QUALIFIED_NAME;
+use super::call_python::CallPython;
 use super::callback_threads::{self, Job};
 use super::error::from_py;
 use super::interrupt::from_callback;
-use super::invoke::Invoke;
-use super::lazy::Lazy;
+use super::once_cell::OnceCell;
 use super::profiler::recorder;
 use super::runtime;
 use crate::context::Context;
@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 use std::sync::Arc;
 
-/// What exists only while a function runs; pushed functions are called with one.
+/// The argument of a pushed function, valid only while it runs.
 ///
 /// Attributes
 /// ----------
@@ -55,7 +55,7 @@ impl RunContext {
 
 /// Ends an asynchronous operation: functions pushed by `push_async` are called with one.
 ///
-/// Call it once, from any thread. If nobody keeps it any more and it was not called, the operation
+/// Call it once, from any thread. If the last reference is dropped before the call, the operation
 /// fails.
 ///
 /// Parameters
@@ -125,7 +125,7 @@ pub fn name_of<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyStrin
 pub enum Ends {
     /// When it returns.
     ByReturning,
-    /// When it, or somebody else, calls `on_complete`.
+    /// When `on_complete` is called, by the function or elsewhere.
     ByToken,
 }
 
@@ -189,7 +189,7 @@ impl FunctionCall {
         match ends {
             Ends::ByReturning => {
                 let function = function.get();
-                let call = |args| function.function.bind(py).invoke(args).map(drop);
+                let call = |args| function.function.bind(py).call_python(args).map(drop);
                 let result = token.inside(|| {
                     let _span = recorder().span(mode::IMPERATIVE, || function.what(py, ctx));
                     arguments(py, ctx, stream).and_then(call)
@@ -204,7 +204,7 @@ impl FunctionCall {
                 let function = &done.get().function.get().function;
                 let call = |args: Bound<'_, PyTuple>| {
                     let context = args.get_item(0)?;
-                    function.bind(py).invoke((context, done.clone())).map(drop)
+                    function.bind(py).call_python((context, done.clone())).map(drop)
                 };
                 if let Err(e) = mark.inside(|| arguments(py, ctx, stream).and_then(call)) {
                     let token = done.get().token.lock().take();
@@ -221,7 +221,7 @@ impl FunctionCall {
 /// The arguments of a call: its context. The usual ones are made once: they say nothing but the
 /// device.
 fn arguments(py: Python<'_>, ctx: Context, stream: Option<usize>) -> PyResult<Bound<'_, PyTuple>> {
-    static USUAL: Lazy<Py<PyTuple>> = Lazy::new();
+    static USUAL: OnceCell<Py<PyTuple>> = OnceCell::new();
     let make = || PyTuple::new(py, [Bound::new(py, RunContext { ctx, stream })?]);
     if ctx != Context::default() || stream.is_some() {
         return make();

@@ -22,11 +22,16 @@ use std::time::Duration;
 ///
 /// Raises
 /// ------
-/// BaseException What a function that writes ``v``, or one that it depends on, raised: the very
-/// object, once. (A later wait on anything that depends on the same failure does not raise it
-/// again.) What a function raised that only reads ``v`` is left to the variables that it writes,
-/// and to `wait_for_all`. ValueError ``v`` is deleted, or the wait is inside a function that names
-/// ``v`` and would wait for itself. MXNetError The wait took longer than `set_wait_timeout` allows.
+/// BaseException
+///     What a function that writes ``v``, or one that it depends on, raised: the very object, once.
+///     (A later wait on anything that depends on the same failure does not raise it again.) What a
+///     function raised that only reads ``v`` is left to the variables that it writes, and to
+///     `wait_for_all`.
+/// ValueError
+///     ``v`` is deleted, or the wait is inside a function that names ``v`` and would wait for
+///     itself.
+/// MXNetError
+///     The wait took longer than `set_wait_timeout` allows.
 ///
 /// Examples
 /// --------
@@ -47,7 +52,7 @@ fn wait_for_var(py: Python<'_>, v: &Variable) -> PyResult<()> {
     py.detach(|| runtime().engine.wait_for_var(var, &mut poll_signals)).py(py)
 }
 
-/// Blocks until everything pushed before is done, by whatever thread; what others push meanwhile is
+/// Blocks until everything pushed before is done, by any thread; what others push meanwhile is
 /// not waited for, nor what others gather in a `bulk`.
 ///
 /// Inside a pushed function it waits for what that function has pushed.
@@ -55,9 +60,9 @@ fn wait_for_var(py: Python<'_>, v: &Variable) -> PyResult<()> {
 /// Raises
 /// ------
 /// BaseException
-/// The first exception that no wait has raised yet. All others count as raised, too.
+///     The first exception that no wait has raised yet. All others count as raised, too.
 /// MXNetError
-/// The wait took longer than `set_wait_timeout` allows.
+///     The wait took longer than `set_wait_timeout` allows.
 ///
 /// Examples
 /// --------
@@ -99,17 +104,17 @@ fn count(name: &str, n: i64, least: i64) -> PyResult<usize> {
 /// Parameters
 /// ----------
 /// size : int
-/// 0 and 1: none are gathered. What was gathered is pushed when it is `size` functions or more.
+///     0 and 1: none are gathered. What was gathered is pushed when it is `size` functions or more.
 ///
 /// Returns
 /// -------
 /// int
-/// The size before.
+///     The size before.
 ///
 /// Raises
 /// ------
 /// ValueError
-/// If `size` is negative.
+///     If `size` is negative.
 ///
 /// Examples
 /// --------
@@ -125,7 +130,7 @@ fn set_bulk_size(py: Python<'_>, size: i64) -> PyResult<usize> {
 
 /// The number of compute threads, which run operations and share the work of kernels.
 ///
-/// At first as many as the process may use cores (its CPU affinity and its cgroup's quota tell), or
+/// At first as many as the process may use cores (by its CPU affinity and its cgroup's quota), or
 /// fewer if the environment variable ``OMP_NUM_THREADS`` says so. Python functions run on threads
 /// of their own, made on demand, one more whenever those that run are blocked; only the system
 /// limits how many.
@@ -150,12 +155,12 @@ fn num_threads() -> usize {
 /// Parameters
 /// ----------
 /// n : int
-/// 1 to 128.
+///     1 to 128.
 ///
 /// Raises
 /// ------
 /// ValueError
-/// If `n` is less than 1, or more than the engine has places for.
+///     If `n` is less than 1, or more than the engine has places for.
 ///
 /// Examples
 /// --------
@@ -180,9 +185,9 @@ fn set_num_threads(py: Python<'_>, n: i64) -> PyResult<()> {
 /// Raises
 /// ------
 /// ValueError
-/// Inside a pushed function, which would wait for itself.
+///     Inside a pushed function, which would wait for itself.
 /// MXNetError
-/// Finishing the work took longer than `set_wait_timeout` allows; the engine goes on as it was.
+///     Finishing the work took longer than `set_wait_timeout` allows; the engine goes on as it was.
 ///
 /// Examples
 /// --------
@@ -219,14 +224,15 @@ fn start() {
 /// Parameters
 /// ----------
 /// seconds : float, optional
-/// For all waits from now on, that of `stop` too. A limit costs every push the look for its line.
+///     For all waits from now on, that of `stop` too. A limit costs every push the look for its
+///     line.
 ///
 /// Raises
 /// ------
 /// TypeError
-/// If `seconds` is no number.
+///     If `seconds` is no number.
 /// ValueError
-/// If `seconds` is negative, not a number (NaN), or more than 1e19.
+///     If `seconds` is negative, not a number (NaN), or more than 1e19.
 ///
 /// Examples
 /// --------
@@ -251,23 +257,25 @@ fn set_wait_timeout(seconds: Option<Bound<'_, PyAny>>) -> PyResult<()> {
     Ok(())
 }
 
-/// Sets a function that is told of the life of every operation, for profilers; it costs nothing
-/// while there is none.
+/// Sets a function that observes the life of every operation, for profilers; it costs nothing
+/// while none is set.
 ///
 /// Events come in the order in which they happened, on a thread of their own, and may arrive after
 /// the operation's end was waited for. An operation that is skipped because of an error is queued
-/// and finished, but never started. What the function raises is printed and goes no further.
+/// and finished, but never started. What the function raises is printed and not propagated.
 ///
 /// Parameters
 /// ----------
-/// fn : callable, optional Called as ``fn(event, id, name, ctx, time_ns)``: 'queued', 'started' or
-/// 'finished'; a number that is the same in all events of one operation; its name; its device as a
-/// text; nanoseconds since 1970. None: no hook.
+/// fn : callable, optional
+///     Called as ``fn(event, id, name, ctx, time_ns)``: 'queued', 'started' or 'finished'; a number
+///     that is the same in all events of one operation; its name; its device as a text; nanoseconds
+///     since 1970. None: no hook.
 ///
 /// Raises
 /// ------
-/// TypeError ``fn`` is not callable, or its call would run nothing because it is an ``async def``
-/// or a generator.
+/// TypeError
+///     ``fn`` is not callable, or its call would run nothing because it is an ``async def`` or a
+///     generator.
 ///
 /// Examples
 /// --------
@@ -305,12 +313,12 @@ fn set_hook(py: Python<'_>, r#fn: Option<Bound<'_, PyAny>>) -> PyResult<()> {
 /// Returns
 /// -------
 /// bool
-/// What was set before.
+///     The previous setting.
 ///
 /// Raises
 /// ------
 /// ValueError
-/// This engine does not run operations inside their pushes.
+///     This engine does not run operations inside their pushes.
 ///
 /// Examples
 /// --------
@@ -325,8 +333,8 @@ fn set_raise_in_push(py: Python<'_>, on: bool) -> PyResult<bool> {
     runtime().engine.set_raise_in_push(on).py(py)
 }
 
-/// At exit: skips what has not started, waits for what runs, for a bounded time. Raises the first
-/// error that nobody was told of, which Python prints then.
+/// At exit: skips operations that have not started and waits for running ones, for a bounded time.
+/// Raises the first unreported error, which Python then prints.
 #[pyfunction]
 fn _shutdown(py: Python<'_>) -> PyResult<()> {
     let engine = &runtime().engine;

@@ -1,8 +1,8 @@
 //! The engine's hook for Python: events are gathered where they happen, without Python, and handed
 //! to the function in order on a callback thread.
 
+use super::call_python::CallPython;
 use super::callback_threads;
-use super::invoke::Invoke;
 use super::runtime;
 use crate::engine::{Event, Hook, HookEvent};
 use crate::lock::Lock;
@@ -55,7 +55,7 @@ impl Hook for Arc<PythonHook> {
 }
 
 impl PythonHook {
-    /// Hands on what is there; one delivery at a time, so that events come in order.
+    /// Delivers the queued events; one delivery at a time, so that they arrive in order.
     fn deliver(&self, py: Python<'_>) {
         loop {
             let list = {
@@ -68,7 +68,7 @@ impl PythonHook {
             }
             for t in list {
                 let args = (t.event, t.id, t.name, t.ctx, t.time_ns);
-                if let Err(e) = self.function.bind(py).invoke(args) {
+                if let Err(e) = self.function.bind(py).call_python(args) {
                     e.write_unraisable(py, Some(self.function.bind(py)));
                 }
             }

@@ -96,7 +96,7 @@ impl<T> IntoPy<T> for crate::error::Result<T> {
     }
 }
 
-/// What a wait calls every 50 ms, detached from the interpreter: lets signals through.
+/// Called by a wait every 50 ms, detached from the interpreter: runs pending signal handlers.
 pub fn poll_signals() -> crate::error::Result<()> {
     Python::attach(|py| py.check_signals().map_err(|e| interrupted(py, e)))
 }

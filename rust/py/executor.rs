@@ -1,9 +1,9 @@
 //! `_core.ExecutorHandle`, and plans without an executor.
 
+use super::call_python::CallPython;
 use super::call_site::find_call_site;
 use super::convert::{context_arg, shape_to_py};
 use super::error::{IntoPy, from_py};
-use super::invoke::Invoke;
 use super::ndarray::PyNDArray;
 use super::operator::PyState;
 use super::profiler::api;
@@ -152,7 +152,7 @@ impl PyExecutor {
                     let function = function.lock().as_ref().map(|f| f.clone_ref(py));
                     let Some(function) = function else { return Ok(()) };
                     let array = Py::new(py, PyNDArray::of(array))?;
-                    function.bind(py).invoke((name, array)).map(drop)
+                    function.bind(py).call_python((name, array)).map(drop)
                 })
                 .map_err(|e| Python::attach(|py| from_py(py, e)))
             })

@@ -117,7 +117,7 @@ impl OpFunction {
             _ => thread_state().ctx,
         };
         if inputs.is_empty() && !ctx.is_host() {
-            return Err(super::ndarray::no_device(py, ctx));
+            return Err(super::array_memory::no_device(py, ctx));
         }
         let Some(out) = &args.out else {
             return run(py, &self.op, &attrs, &tracked, None, ctx);
@@ -172,7 +172,7 @@ impl OpFunction {
     }
 }
 
-/// The C function behind every builtin.
+/// The C function of every builtin.
 ///
 /// # Safety
 /// Python calls it by METH_FASTCALL | METH_KEYWORDS, with an [`OpFunction`] as `slf`.

@@ -1,10 +1,10 @@
-//! What a signal handler raises inside a callback.
+//! Exceptions of signal handlers that run inside a callback.
 //!
 //! Python runs handlers between any two steps of the main thread. If a callback runs there, inside
 //! the call that pushed it, the KeyboardInterrupt or the alarm's exception comes out of it; but it
 //! is the program's, not the operator's. So it leaves that call, as it leaves any other: it is
-//! raised by the interpreter's next step on the main thread. The operation has failed, and nobody
-//! is told a second time.
+//! raised by the interpreter's next step on the main thread. The operation has failed, and its
+//! error is not reported a second time.
 
 use super::error::from_py;
 use super::package::package;

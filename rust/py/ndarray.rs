@@ -1,12 +1,13 @@
-//! The class `NDArray`: number slots, properties, waits, and the way to and from NumPy. Methods
-//! that need no speed are added to the class by the Python package.
+//! The class `NDArray`: number slots, properties, waits and copies. Methods that need no speed are
+//! added to the class by the Python package. pyo3 wants all methods of a class in one block, so
+//! only what they call can live in other files.
 
 use super::arithmetic::{BinaryFn, binary, negated};
+use super::array_indexing::{rows, source_of_all};
 use super::autograd::thread_state;
 use super::call_site::at_call_site;
 use super::convert::{
-    context_arg, context_to_py, dtype_arg, dtype_to_py, numpy_empty, numpy_view, shape_arg,
-    shape_to_py, view_of_numpy,
+    context_to_py, dtype_to_py, numpy_empty, shape_arg, shape_to_py, view_of_numpy,
 };
 use super::error::{IntoPy, poll_signals, to_py};
 use super::package::package;
@@ -23,11 +24,7 @@ use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::slice::PySliceIndices;
-use pyo3::types::{PyBool, PyInt, PySlice, PyTuple};
-use std::any::Any;
-use std::cell::Cell;
-use std::sync::Arc;
+use pyo3::types::PyTuple;
 
 /// An array on a device; operations on it are asynchronous.
 ///
@@ -165,7 +162,7 @@ macro_rules! slots {
                 key: &Bound<'_, PyAny>,
             ) -> PyResult<Py<PyAny>> {
                 let py = slf.py();
-                match slf.get().row(key)? {
+                match rows(slf.get(), key)? {
                     Some(part) => Ok(Bound::new(py, PyNDArray::of(part))?.into_any().unbind()),
                     None => Ok(package(py)?.getitem(slf, key)?.unbind()),
                 }
@@ -179,7 +176,7 @@ macro_rules! slots {
                 value: &Bound<'_, PyAny>,
             ) -> PyResult<()> {
                 let py = slf.py();
-                match slf.get().like_all_of(key, value)? {
+                match source_of_all(slf.get(), key, value)? {
                     Some(source) => slf.get()._copy_from(py, source),
                     None => package(py)?.setitem(slf, key, value),
                 }
@@ -260,7 +257,7 @@ macro_rules! slots {
             }
 
             /// Waits until every earlier use is done.
-            fn wait_to_write(&self, py: Python<'_>) -> PyResult<()> {
+            pub fn wait_to_write(&self, py: Python<'_>) -> PyResult<()> {
                 let array = self.array();
                 py.detach(|| array.wait_to_write(&mut poll_signals)).py(py)
             }
@@ -438,152 +435,6 @@ impl PyNDArray {
     }
 }
 
-impl PyNDArray {
-    /// A row by number, or a range of rows without a step, as a view; none if the key is another
-    /// one or the access has to be recorded.
-    fn row(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<NDArray>> {
-        let array = self.array();
-        let Some(&rows) = array.shape().dims().first() else { return Ok(None) };
-        if thread_state().recording && self.tracked.is_tracked() {
-            return Ok(None);
-        }
-        if key.is_instance_of::<PyInt>() && !key.is_instance_of::<PyBool>() {
-            let Ok(i) = key.extract::<i64>() else { return Ok(None) };
-            let at = if i < 0 { i + rows } else { i };
-            if !(0..rows).contains(&at) {
-                return Ok(None); // the general path raises
-            }
-            let at = at as usize;
-            // A single element has shape (1,), and () only where () is a shape.
-            let keeps_axis = array.shape().ndim() == 1 && !is_np_shape();
-            return Ok(if keeps_axis { array.slice(at, at + 1) } else { array.at(at) }.ok());
-        }
-        let Ok(slice) = key.cast::<PySlice>() else { return Ok(None) };
-        let range = slice.indices(rows as isize)?;
-        if range.step != 1 || is_all(&range, rows) {
-            return Ok(None);
-        }
-        let begin = range.start as usize;
-        Ok(array.slice(begin, begin + range.slicelength).ok())
-    }
-
-    /// `value` if it is an array of this one's shape and dtype, `key` is the slice of all rows, and
-    /// the access has not to be recorded.
-    fn like_all_of<'a, 'py>(
-        &self,
-        key: &Bound<'py, PyAny>,
-        value: &'a Bound<'py, PyAny>,
-    ) -> PyResult<Option<&'a Bound<'py, PyNDArray>>> {
-        let (Ok(slice), Ok(source)) = (key.cast::<PySlice>(), value.cast::<PyNDArray>()) else {
-            return Ok(None);
-        };
-        let (to, from) = (self.array(), source.get().array());
-        let Some(&rows) = to.shape().dims().first() else { return Ok(None) };
-        let is_recorded = thread_state().recording && source.get().tracked.is_tracked();
-        if is_recorded || to.dtype() != from.dtype() || to.shape() != from.shape() {
-            return Ok(None);
-        }
-        let range = slice.indices(rows as isize)?;
-        Ok((range.step == 1 && is_all(&range, rows)).then_some(source))
-    }
-}
-
-fn is_all(range: &PySliceIndices, rows: i64) -> bool {
-    range.start == 0 && range.slicelength == rows as usize
-}
-
-thread_local! {
-    static NP_SHAPE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether 0 means an empty axis and `()` a scalar in this thread.
-#[pyfunction]
-fn is_np_shape() -> bool {
-    NP_SHAPE.get()
-}
-
-/// Switches the convention in this thread; returns the former setting.
-#[pyfunction]
-fn set_np_shape(active: bool) -> bool {
-    NP_SHAPE.replace(active)
-}
-
-/// An uninitialised array.
-#[pyfunction]
-#[pyo3(signature = (shape, ctx=None, dtype=None))]
-fn empty(
-    py: Python<'_>,
-    shape: &Bound<'_, PyAny>,
-    ctx: Option<&Bound<'_, PyAny>>,
-    dtype: Option<&Bound<'_, PyAny>>,
-) -> PyResult<PyNDArray> {
-    let dtype = dtype.map_or(Ok(crate::DType::F32), dtype_arg)?;
-    let ctx = context_arg(ctx)?;
-    if !ctx.is_host() {
-        return Err(no_device(py, ctx));
-    }
-    let shape = shape_arg(shape)?;
-    if let Some(bad) = shape.dims().iter().find(|&&d| d < 0) {
-        return Err(PyValueError::new_err(format!("shape {shape} has a negative extent {bad}")));
-    }
-    NDArray::empty(runtime(), &shape, dtype, ctx).py(py).map(PyNDArray::of)
-}
-
-/// The error of asking for a device that is not there.
-pub fn no_device(py: Python<'_>, ctx: crate::Context) -> PyErr {
-    let text = format!("{ctx} is not available: no CUDA device was found");
-    to_py(py, &crate::Error::new(crate::ErrorKind::Execution, text))
-}
-
-/// A copy of a C-contiguous NumPy array.
-#[pyfunction]
-#[pyo3(signature = (source, ctx=None))]
-fn copy_numpy(
-    py: Python<'_>,
-    source: &Bound<'_, PyUntypedArray>,
-    ctx: Option<&Bound<'_, PyAny>>,
-) -> PyResult<PyNDArray> {
-    let view = view_of_numpy(source)?;
-    let ctx = context_arg(ctx)?;
-    if !ctx.is_host() {
-        return Err(no_device(py, ctx));
-    }
-    let array = NDArray::empty(runtime(), view.shape(), view.dtype(), ctx).py(py)?;
-    copy(&view, &array.view().py(py)?);
-    Ok(PyNDArray::of(array))
-}
-
-/// An array over the very memory of a NumPy array.
-#[pyfunction]
-fn share_numpy(source: &Bound<'_, PyUntypedArray>, writable: bool) -> PyResult<PyNDArray> {
-    let view = view_of_numpy(source)?;
-    let keep: Arc<dyn Any + Send + Sync> = Arc::new(source.clone().into_any().unbind());
-    let ctx = crate::Context::default();
-    // SAFETY: the view describes the NumPy array's memory, which `keep` keeps alive.
-    let array =
-        unsafe { NDArray::external(runtime(), keep, view.ptr(), view.shape(), view.dtype(), ctx) };
-    if !writable {
-        array.forbid_writing();
-    }
-    Ok(PyNDArray::of(array))
-}
-
-/// A NumPy array over the memory of `array`, after its pending writes (and reads, if writable).
-#[pyfunction]
-#[pyo3(signature = (array, writable=true))]
-fn numpy_over<'py>(array: &Bound<'py, PyNDArray>, writable: bool) -> PyResult<Bound<'py, PyAny>> {
-    let py = array.py();
-    let inner = array.get().array();
-    if writable {
-        array.get().wait_to_write(py)?;
-    }
-    read(py, inner, |_| ())?;
-    let view = inner.view().py(py)?;
-    inner.lend();
-    // SAFETY: the array object is the base and keeps the chunk alive.
-    unsafe { numpy_view(&view, array.clone().into_any(), writable) }
-}
-
 /// Waits for everything pushed before; raises the first error that no wait has raised yet.
 #[pyfunction]
 fn waitall(py: Python<'_>) -> PyResult<()> {
@@ -609,16 +460,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! add {
         ($($f:ident),*) => { $(m.add_function(wrap_pyfunction!($f, m)?)?;)* };
     }
-    add!(
-        is_np_shape,
-        set_np_shape,
-        empty,
-        copy_numpy,
-        share_numpy,
-        numpy_over,
-        waitall,
-        memory_usage,
-        empty_cache
-    );
+    add!(waitall, memory_usage, empty_cache);
     Ok(())
 }

@@ -2,21 +2,22 @@
 //!
 //! Everything an operator may say about itself is a Python function of the *payload* that its
 //! `make` returned for one set of parameters. Their errors come back as the original exception.
-//! What runs is in `callback`.
+//! Their kernels are in `callback`.
 
+use super::call_python::CallPython;
 use super::callback::{PythonKernel, Words};
 use super::convert::{context_to_py, from_value};
 use super::error::{from_py, to_py};
-use super::invoke::Invoke;
+use super::operator_condition::match_from_py;
+use super::operator_gradient::gradient;
 use super::params::{PySchema, values_to_py};
 use super::runtime;
-use crate::context::{Context, DeviceType};
+use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::operator::{
-    Attrs, Body, Compare, Dep, GradBuilder, GradEntry, GradNode, Gradient, Gradients, InplacePair,
-    InputDoc, Kernel, Listed, Match, OpDef, OpState, ResourceRequest, Resources, Value, infer,
-    is_hidden,
+    Attrs, Body, InplacePair, InputDoc, Kernel, Listed, OpDef, OpState, ResourceRequest, Resources,
+    Value, infer, is_hidden,
 };
 use crate::shape::Shape;
 use pyo3::prelude::*;
@@ -24,7 +25,8 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
-/// What the parameters of one call decide; mirrors `rsnet._operators.definition.Facts`.
+/// The properties decided by the parameters of one call; mirrors
+/// `rsnet._operators.definition.Facts`.
 #[derive(Default, FromPyObject)]
 pub struct Facts {
     pub inputs: Vec<String>,
@@ -53,7 +55,7 @@ impl Payload {
     }
 }
 
-/// What forward and backward of one node share: a Python object.
+/// The state that forward and backward of one node share: a Python object.
 pub struct PyState(pub Py<PyAny>);
 
 /// The Python functions of a definition, kept for the life of the operator.
@@ -70,7 +72,7 @@ fn payload(attrs: &Attrs) -> Result<&Payload> {
 
 impl Functions {
     fn compute(&self, py: Python<'_>, object: &Py<PyAny>) -> PyResult<Arc<Facts>> {
-        let facts: Facts = self.facts.bind(py).invoke((object,))?.extract()?;
+        let facts: Facts = self.facts.bind(py).call_python((object,))?.extract()?;
         Ok(Arc::new(facts))
     }
 
@@ -91,7 +93,7 @@ impl Functions {
 
 /// Calls `function(payload, ...)`, attached to the interpreter; exceptions become errors that carry
 /// them.
-fn call<R>(
+pub fn call<R>(
     attrs: &Attrs,
     f: impl for<'py> FnOnce(Python<'py>, &Bound<'py, PyAny>) -> PyResult<R>,
 ) -> Result<R> {
@@ -100,7 +102,7 @@ fn call<R>(
 }
 
 /// As [`call`], for functions whose caller takes no error: it is raised when the operator runs.
-fn ask<R: Default>(
+pub fn ask<R: Default>(
     attrs: &Attrs,
     f: impl for<'py> FnOnce(Python<'py>, &Bound<'py, PyAny>) -> PyResult<R>,
 ) -> R {
@@ -192,7 +194,7 @@ fn parse(
         for (k, v) in given.iter().filter(|(k, _)| !is_hidden(k)) {
             dict.set_item(k, from_value(py, v)?)?;
         }
-        let object = make.bind(py).invoke((values_to_py(py, values)?, dict))?.unbind();
+        let object = make.bind(py).call_python((values_to_py(py, values)?, dict))?.unbind();
         let facts = functions.compute(py, &object)?;
         let payload = Payload { object, facts: Default::default(), fault: OnceLock::new() };
         let _ = payload.facts[functions.which].set(facts);
@@ -256,11 +258,11 @@ fn infer_shape(
     let exact = ins.iter().all(Shape::is_known);
     let answer: Answer = call(attrs, |py, payload| {
         let args = (payload, shapes_to_py(py, ins)?, shapes_to_py(py, outs)?, exact);
-        function.bind(py).invoke(args)?.extract()
+        function.bind(py).call_python(args)?.extract()
     })?;
     let Some((new_ins, new_outs, empty)) = answer else { return Ok(false) };
-    // Functions cannot tell an empty axis from an unknown extent: where no input is empty, 0 means
-    // unknown.
+    // Functions cannot distinguish an empty axis from an unknown extent: where no input is empty, 0
+    // means unknown.
     let empty = empty.unwrap_or_else(|| ins.iter().any(|s| s.dims().contains(&0)));
     let scalars = ins.iter().any(|s| s.ndim() == 0);
     let shape = |dims: &[i64]| match dims {
@@ -287,7 +289,7 @@ fn infer_type(
     out_names: &[String],
 ) -> Result<bool> {
     let answer: Option<(Names, Names)> = call(attrs, |py, payload| {
-        function.bind(py).invoke((payload, type_names(ins), type_names(outs)))?.extract()
+        function.bind(py).call_python((payload, type_names(ins), type_names(outs)))?.extract()
     })?;
     let Some((new_ins, new_outs)) = answer else { return Ok(false) };
     assign_types(ins, new_ins, in_names)?;
@@ -320,7 +322,7 @@ fn infer_both(
 ) -> Result<()> {
     let (new_ins, shapes, new_outs): (Names, Vec<Vec<i64>>, Names) = call(attrs, |py, payload| {
         let args = (payload, shapes_to_py(py, in_shapes)?, type_names(in_types));
-        function.bind(py).invoke(args)?.extract()
+        function.bind(py).call_python(args)?.extract()
     })?;
     for ((slot, dims), name) in out_shapes.iter_mut().zip(&shapes).zip(out_names) {
         infer::assign_shape(slot, name, &Shape::new(dims))?;
@@ -334,25 +336,26 @@ fn add_hints(def: &mut OpDef, d: &Bound<'_, PyAny>) -> PyResult<()> {
     if let Some(function) = attribute(d, "inplace")? {
         def.inplace = Listed::by(move |attrs| {
             let pairs: Vec<(usize, usize, bool)> =
-                ask(attrs, |py, p| function.bind(py).invoke((p,))?.extract());
+                ask(attrs, |py, p| function.bind(py).call_python((p,))?.extract());
             let pair = |(input, output, identity)| InplacePair { input, output, identity };
             pairs.into_iter().map(pair).collect()
         });
     }
     if let Some(function) = attribute(d, "variable_attrs")? {
-        def.variable_attrs =
-            Listed::by(move |attrs| ask(attrs, |py, p| function.bind(py).invoke((p,))?.extract()));
+        def.variable_attrs = Listed::by(move |attrs| {
+            ask(attrs, |py, p| function.bind(py).call_python((p,))?.extract())
+        });
     }
     if let Some(function) = attribute(d, "accumulates")? {
         def.accumulates = Some(Arc::new(move |attrs| {
-            ask(attrs, |py, p| function.bind(py).invoke((p,))?.extract())
+            ask(attrs, |py, p| function.bind(py).call_python((p,))?.extract())
         }));
     }
     if let Some(function) = attribute(d, "resources")? {
         def.resources = Resources::by(move |attrs, inputs, outputs| {
             let requests: Vec<(String, usize)> = call(attrs, |py, p| {
                 let args = (p, shapes_to_py(py, inputs)?, shapes_to_py(py, outputs)?);
-                function.bind(py).invoke(args)?.extract()
+                function.bind(py).call_python(args)?.extract()
             })?;
             let request = |(kind, bytes): (String, usize)| match kind.as_str() {
                 "random" => ResourceRequest::Random,
@@ -374,148 +377,9 @@ fn make_state(
     let types: Vec<&str> = types.iter().map(|t| t.name()).collect();
     let object = call(attrs, |py, payload| {
         let args = (payload, context_to_py(py, ctx)?, shapes_to_py(py, shapes)?, types);
-        function.bind(py).invoke(args).map(Bound::unbind)
+        function.bind(py).call_python(args).map(Bound::unbind)
     })?;
     Ok(Arc::new(PyState(object)))
-}
-
-// Gradients ---------------------------------------------------------------------------------------
-
-fn gradient(d: &Bound<'_, PyAny>) -> PyResult<Gradient> {
-    let spec = d.getattr("gradient")?;
-    if spec.is_none() {
-        return Ok(Gradient::None);
-    }
-    if spec.extract::<&str>().is_ok_and(|s| s == "zero") {
-        return Ok(Gradient::Zero);
-    }
-    let spec = spec.cast::<PyTuple>()?;
-    let kind: String = spec.get_item(0)?.extract()?;
-    if kind == "rule" {
-        let rule = spec.get_item(1)?.unbind();
-        return Ok(Gradient::rule(move |builder, node| run_rule(&rule, builder, node)));
-    }
-    let (op, deps): (String, Py<PyAny>) =
-        (spec.get_item(1)?.extract()?, spec.get_item(2)?.unbind());
-    Ok(Gradient::declared(&op, move |attrs, n_in, n_out| {
-        let pairs: Vec<(i64, usize)> =
-            ask(attrs, |py, p| deps.bind(py).invoke((p, n_in, n_out))?.extract());
-        let dep = |(source, i)| match source {
-            OUT_GRAD => Dep::OutGrad(i),
-            INPUT => Dep::Input(i),
-            _ => Dep::Output(i),
-        };
-        pairs.into_iter().map(dep).collect()
-    }))
-}
-
-/// Where an operand of a gradient comes from; mirrors `rsnet._operators.gradient.Source`.
-const INPUT: i64 = -1;
-const OUTPUT: i64 = -2;
-const OUT_GRAD: i64 = -3;
-
-/// One operator that a rule asks for: an ordinary one, or a backward operator of the node.
-#[derive(FromPyObject)]
-struct RuleCall {
-    backward: bool,
-    op: String,
-    name: String,
-    params: Vec<(String, String)>,
-    inputs: Vec<(i64, usize)>,
-}
-
-/// Runs a rule written in Python. The function sees no builder: it writes down what to compose, as
-/// data, and this plays it back. Entries are `(INPUT | OUTPUT | OUT_GRAD, i)` or `(call, output)`.
-fn run_rule(
-    rule: &Py<PyAny>,
-    builder: &mut dyn GradBuilder,
-    node: &GradNode<'_>,
-) -> Result<Gradients> {
-    type Spec = Option<(Vec<i64>, &'static str)>;
-    type Program = (Vec<RuleCall>, Vec<Option<(i64, usize)>>);
-    let present: Vec<bool> = node.out_grads.iter().map(Option::is_some).collect();
-    let spec = |entry: &GradEntry| -> Spec {
-        builder.spec(*entry).map(|(shape, dtype)| (shape.to_legacy().to_vec(), dtype.name()))
-    };
-    let specs: [Vec<Spec>; 2] =
-        [node.inputs, node.outputs].map(|entries| entries.iter().map(spec).collect());
-    let (calls, results): Program = call(node.attrs, |py, payload| {
-        let args = (payload, node.name, node.needed.to_vec(), present, node.outputs.len(), specs);
-        rule.bind(py).invoke(args)?.extract()
-    })
-    .map_err(|e| e.in_operator(&node.op.name).in_node(node.name))?;
-    let mut made: Vec<Vec<GradEntry>> = Vec::with_capacity(calls.len());
-    let missing = || Error::index("the gradient rule refers to an entry that does not exist");
-    for c in &calls {
-        let mut inputs = Vec::with_capacity(c.inputs.len());
-        for &entry in &c.inputs {
-            inputs.push(resolve(entry, builder, node, &made)?.ok_or_else(missing)?);
-        }
-        made.push(if c.backward {
-            builder.backward(&c.op, &inputs)?
-        } else {
-            let params: Vec<(&str, Value)> =
-                c.params.iter().map(|(k, v)| (k.as_str(), Value::from(v.as_str()))).collect();
-            builder.op(&c.op, &c.name, &params, &inputs)?
-        });
-    }
-    let mut gradients = Vec::with_capacity(results.len());
-    for result in results {
-        gradients.push(match result {
-            None => None,
-            Some(entry) => Some(resolve(entry, builder, node, &made)?.ok_or_else(missing)?),
-        });
-    }
-    Ok(gradients)
-}
-
-fn resolve(
-    entry: (i64, usize),
-    builder: &mut dyn GradBuilder,
-    node: &GradNode<'_>,
-    made: &[Vec<GradEntry>],
-) -> Result<Option<GradEntry>> {
-    let (source, i) = entry;
-    Ok(match source {
-        INPUT => node.inputs.get(i).copied(),
-        OUTPUT => node.outputs.get(i).copied(),
-        OUT_GRAD if i < node.out_grads.len() => Some(node.out_grad(builder, i)?),
-        call => usize::try_from(call).ok().and_then(|call| made.get(call)?.get(i)).copied(),
-    })
-}
-
-// Conditions --------------------------------------------------------------------------------------
-
-/// A condition as tuples: `("device", "cpu")`, `("dtype", arg, [names])`, `("attr", name, op,
-/// text)`, `("rank", arg, op, n)`, `("and" | "or", a, b)`, `("not", a)`, `("always",)`.
-fn match_from_py(m: &Bound<'_, PyAny>) -> PyResult<Match> {
-    let bad = |what: String| pyo3::exceptions::PyValueError::new_err(what);
-    let part = |i: usize| m.get_item(i);
-    let boxed = |i: usize| -> PyResult<Box<Match>> { Ok(Box::new(match_from_py(&part(i)?)?)) };
-    let compare = |i: usize| -> PyResult<Compare> {
-        let text: String = part(i)?.extract()?;
-        Compare::from_text(&text).ok_or_else(|| bad(format!("unknown comparison '{text}'")))
-    };
-    let kind: String = part(0)?.extract()?;
-    Ok(match kind.as_str() {
-        "always" => Match::Always,
-        "device" => {
-            let name: String = part(1)?.extract()?;
-            let device = DeviceType::from_name(&name);
-            Match::Device(device.ok_or_else(|| bad(format!("unknown device '{name}'")))?)
-        }
-        "dtype" => {
-            let names: Vec<String> = part(2)?.extract()?;
-            let types = names.iter().map(|n| DType::from_name(n)).collect::<Result<Vec<_>>>();
-            Match::DTypeOf(part(1)?.extract()?, types.map_err(|e| to_py(m.py(), &e))?)
-        }
-        "attr" => Match::Attr(part(1)?.extract()?, compare(2)?, part(3)?.extract()?),
-        "rank" => Match::RankOf(part(1)?.extract()?, compare(2)?, part(3)?.extract()?),
-        "and" => Match::And(boxed(1)?, boxed(2)?),
-        "or" => Match::Or(boxed(1)?, boxed(2)?),
-        "not" => Match::Not(boxed(1)?),
-        _ => return Err(bad(format!("unknown condition '{kind}'"))),
-    })
 }
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {

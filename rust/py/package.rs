@@ -2,7 +2,7 @@
 //! the end of its import: the binding imports nothing from the package, so its files can move
 //! freely.
 
-use super::invoke::Invoke;
+use super::call_python::CallPython;
 use crate::error::ErrorKind;
 use crate::operator::OpReq;
 use pyo3::exceptions::PyRuntimeError;
@@ -12,7 +12,7 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 
 static PACKAGE: PyOnceLock<Package> = PyOnceLock::new();
 
-/// What [`bind_python`] was given.
+/// The objects passed to [`bind_python`].
 pub struct Package {
     /// Exception classes in the order of [`ErrorKind::ALL`].
     errors: [Py<PyType>; ErrorKind::ALL.len()],
@@ -55,7 +55,7 @@ impl Package {
         stream: u64,
         ctx: Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.make_resources.bind(ctx.py()).invoke((kinds, seed, stream, ctx))
+        self.make_resources.bind(ctx.py()).call_python((kinds, seed, stream, ctx))
     }
 
     /// A new `Context`.
@@ -65,7 +65,7 @@ impl Package {
         device_type: &str,
         device_id: i32,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.context.bind(py).invoke((device_type, device_id))
+        self.context.bind(py).call_python((device_type, device_id))
     }
 
     /// Is this the default of parameters that were not given?
@@ -86,22 +86,22 @@ impl Package {
         py: Python<'py>,
         node: impl IntoPyObject<'py, Target = PyTuple>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.create_symbol.bind(py).invoke(node)
+        self.create_symbol.bind(py).call_python(node)
     }
 
     /// Another exception like `value`, to keep while `value` is raised.
     pub fn twin<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.twin.bind(value.py()).invoke((value,))
+        self.twin.bind(value.py()).call_python((value,))
     }
 
     /// Takes the frames out of the tracebacks of `value`.
     pub fn detach(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.detach.bind(value.py()).invoke((value,)).map(drop)
+        self.detach.bind(value.py()).call_python((value,)).map(drop)
     }
 
     /// Did a signal handler raise `value` on this thread?
     pub fn is_of_a_signal(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
-        self.is_of_a_signal.bind(value.py()).invoke((value,))?.is_truthy()
+        self.is_of_a_signal.bind(value.py()).call_python((value,))?.is_truthy()
     }
 
     /// `array[key]` for every kind of key.
@@ -110,7 +110,7 @@ impl Package {
         array: &Bound<'py, PyAny>,
         key: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.getitem.bind(array.py()).invoke((array, key))
+        self.getitem.bind(array.py()).call_python((array, key))
     }
 
     /// `array[key] = value` for every kind of key.
@@ -120,7 +120,7 @@ impl Package {
         key: &Bound<'py, PyAny>,
         value: &Bound<'py, PyAny>,
     ) -> PyResult<()> {
-        self.setitem.bind(array.py()).invoke((array, key, value)).map(drop)
+        self.setitem.bind(array.py()).call_python((array, key, value)).map(drop)
     }
 }
 

@@ -8,7 +8,7 @@ pub fn is_variadic(op: &OpDef) -> bool {
     op.key_var_num_args.is_some() || op.input_docs.iter().any(|d| d.ty.ends_with("[]"))
 }
 
-/// The array arguments of an operator, as its functions show them; none if it takes any number.
+/// The array arguments of an operator, as its functions show them. `None` if it takes any number.
 pub fn array_arguments(op: &OpDef) -> Vec<String> {
     if is_variadic(op) {
         return Vec::new();

@@ -86,6 +86,34 @@ else:
     assert "ZeroDivisionError" in done.stderr
 
 
+def test_a_child_prints_its_own_error_though_the_parents_work_is_pending():
+    done = run(
+        """
+import os, threading
+from rsnet import engine, nd
+
+gate, v = threading.Event(), engine.new_variable()
+engine.push_sync(lambda rc: gate.wait(20), mutate_vars=[v], name="held")
+later = [engine.new_variable() for _ in range(3)]
+for w in later:
+    engine.push_sync(lambda rc: None, const_vars=[v], mutate_vars=[w])
+pid = os.fork()
+if pid == 0:
+    begun = threading.Event()
+    own = engine.new_variable()
+    engine.push_sync(lambda rc: begun.set() or 1 / 0, mutate_vars=[own], name="of the child")
+    begun.wait(20)
+else:
+    status = os.waitpid(pid, 0)[1]
+    gate.set()
+    engine.wait_for_all()
+    print("parent", status)
+"""
+    )
+    assert done.stdout.strip() == "parent 0", done
+    assert "ZeroDivisionError" in done.stderr and "pending at fork" not in done.stderr
+
+
 def test_a_use_of_pending_results_still_fails_in_a_child():
     out = printed(
         """

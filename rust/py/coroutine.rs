@@ -1,21 +1,20 @@
-//! Whether a call of a function does its work. A call of an async function or of a generator makes
-//! an object and runs nothing, so the engine refuses them where they are given, with the line of
-//! the user on the stack.
+//! Detects callables whose call does not run the body: coroutines and generators. The engine
+//! refuses them in the push, while the user's line is still on the stack.
 //!
-//! The flags of the code tell it. Each thread remembers the code it has looked at, because the look
-//! is part of every push of a Python function: a table of addresses, which keeps the code alive so
-//! that an address stays its own.
+//! The flags of the code object say which it is. Every push of a Python function checks, so each
+//! thread caches the code objects that it has checked, by address; the cache keeps them alive, so
+//! that an address is not reused.
 
-use super::attribute::CODE;
-use super::lazy::{Lazy, interned};
+use super::cached_descriptor::CODE;
+use super::once_cell::{OnceCell, interned};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyType};
 use std::cell::RefCell;
 
-/// What a call gives instead of running the body, by the flags of the code.
+/// What a call returns instead of running the body, by the flags of the code.
 const LAZY_KINDS: [(u32, &str); 3] =
     [(0x80, "an async function"), (0x200, "an async generator"), (0x20, "a generator")];
-/// Partial functions inside one another that are looked into.
+/// Nested partial functions that are unwrapped, at most.
 const MOST_PARTIALS: usize = 8;
 /// Codes remembered by a thread, at most (a power of two).
 const KEPT: usize = 64;
@@ -26,8 +25,8 @@ thread_local! {
     static RUNNING: RefCell<[Option<Py<PyAny>>; KEPT]> = const { RefCell::new([const { None }; KEPT]) };
 }
 
-/// What a call of `function` gives instead of running its body; none for what runs, or cannot be
-/// told.
+/// What a call of `function` returns instead of running its body. Returns `None` if the body runs,
+/// or if that is unknown.
 pub fn lazy_kind(function: &Bound<'_, PyAny>) -> PyResult<Option<&'static str>> {
     let Some(code) = code_of(function)? else { return Ok(None) };
     let place = (code.as_ptr() as usize >> 4) % KEPT;
@@ -45,14 +44,14 @@ fn judge(code: Bound<'_, PyAny>, place: usize) -> Option<&'static str> {
     let kind = LAZY_KINDS.iter().find(|(flag, _)| flags & flag != 0).map(|(_, kind)| *kind);
     if kind.is_none() {
         let before = RUNNING.try_with(|all| all.borrow_mut()[place].replace(code.unbind()));
-        drop(before); // outside of the borrow: what goes may run Python
+        drop(before); // outside of the borrow: dropping it may run Python
     }
     kind
 }
 
 /// The code that a call of `function` runs, if it is Python's.
 fn code_of<'py>(function: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    // (Many built-in functions are pushed, and to ask them in vain takes an exception.)
+    // Built-in functions are pushed often, and a failed look-up would cost an exception.
     if function.is_exact_instance_of::<PyCFunction>() {
         return Ok(None);
     }
@@ -77,7 +76,7 @@ fn code_of<'py>(function: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAn
 
 /// `functools.partial`.
 fn partial(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
-    static CLASS: Lazy<Py<PyType>> = Lazy::new();
+    static CLASS: OnceCell<Py<PyType>> = OnceCell::new();
     let load = || Ok::<_, PyErr>(py.import("functools")?.getattr("partial")?.cast_into()?.unbind());
     Ok(CLASS.get_or_try_init(py, load)?.bind(py))
 }

@@ -1,18 +1,18 @@
 //! Values made at their first use.
 //!
 //! The once-cells of pyo3 release the interpreter while they fill, so a fork meanwhile leaves the
-//! child with a cell that is being filled for ever. A [`Lazy`] is never half filled: the value is
-//! made first, perhaps by several threads, and the first one is kept.
+//! child with a cell that is being filled for ever. A [`OnceCell`] is never half filled: the value
+//! is made first, perhaps by several threads, and the first one is kept.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
 
-pub struct Lazy<T>(PyOnceLock<T>);
+pub struct OnceCell<T>(PyOnceLock<T>);
 
-impl<T> Lazy<T> {
+impl<T> OnceCell<T> {
     pub const fn new() -> Self {
-        Lazy(PyOnceLock::new())
+        OnceCell(PyOnceLock::new())
     }
 
     #[inline]
@@ -45,16 +45,16 @@ impl<T> Lazy<T> {
 /// The Python string, made once.
 macro_rules! interned {
     ($py:expr, $text:expr) => {{
-        static TEXT: $crate::py::lazy::Lazy<pyo3::Py<pyo3::types::PyString>> =
-            $crate::py::lazy::Lazy::new();
-        $crate::py::lazy::text($py, &TEXT, $text)
+        static TEXT: $crate::py::once_cell::OnceCell<pyo3::Py<pyo3::types::PyString>> =
+            $crate::py::once_cell::OnceCell::new();
+        $crate::py::once_cell::text($py, &TEXT, $text)
     }};
 }
 pub(crate) use interned;
 
 pub fn text<'py>(
     py: Python<'py>,
-    cell: &'static Lazy<Py<PyString>>,
+    cell: &'static OnceCell<Py<PyString>>,
     text: &str,
 ) -> &'py Bound<'py, PyString> {
     cell.get_or_init(py, || PyString::intern(py, text).unbind()).bind(py)

@@ -5,18 +5,18 @@
 //! looked up once and called directly. Attributes of objects of other classes are looked up by
 //! name.
 
-use super::lazy::{self, Lazy};
+use super::once_cell::{self, OnceCell};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
 /// An attribute that is read faster for the objects of one class.
-pub struct Attribute {
+pub struct CachedDescriptor {
     /// In the module `types`.
     class: &'static str,
     name: &'static str,
-    found: Lazy<Option<Found>>,
-    text: Lazy<Py<PyString>>,
+    found: OnceCell<Option<Found>>,
+    text: OnceCell<Py<PyString>>,
 }
 
 struct Found {
@@ -26,18 +26,18 @@ struct Found {
 }
 
 /// `function.__code__`.
-pub static CODE: Attribute = Attribute::new("FunctionType", "__code__");
+pub static CODE: CachedDescriptor = CachedDescriptor::new("FunctionType", "__code__");
 /// `function.__qualname__`.
-pub static QUALIFIED_NAME: Attribute = Attribute::new("FunctionType", "__qualname__");
+pub static QUALIFIED_NAME: CachedDescriptor = CachedDescriptor::new("FunctionType", "__qualname__");
 /// `frame.f_lasti`.
-pub static INSTRUCTION: Attribute = Attribute::new("FrameType", "f_lasti");
+pub static INSTRUCTION: CachedDescriptor = CachedDescriptor::new("FrameType", "f_lasti");
 
-impl Attribute {
+impl CachedDescriptor {
     const fn new(class: &'static str, name: &'static str) -> Self {
-        Attribute { class, name, found: Lazy::new(), text: Lazy::new() }
+        CachedDescriptor { class, name, found: OnceCell::new(), text: OnceCell::new() }
     }
 
-    /// The attribute of an object of the class; none for any other.
+    /// The attribute of an object of the class. Returns `None` for any other object.
     #[inline]
     fn of_class<'py>(&self, object: &Bound<'py, PyAny>) -> Option<PyResult<Bound<'py, PyAny>>> {
         let py = object.py();
@@ -68,7 +68,7 @@ impl Attribute {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         match self.of_class(object) {
             Some(value) => value.map(Some),
-            None => object.getattr_opt(lazy::text(object.py(), &self.text, self.name)),
+            None => object.getattr_opt(once_cell::text(object.py(), &self.text, self.name)),
         }
     }
 

@@ -22,22 +22,22 @@ impl Drop for Halt {
     }
 }
 
-type Call = unsafe extern "C-unwind" fn(
+type ObjectCall = unsafe extern "C-unwind" fn(
     *mut ffi::PyObject,
     *mut ffi::PyObject,
     *mut ffi::PyObject,
 ) -> *mut ffi::PyObject;
 
 /// Calls of Python code; see above.
-pub trait Invoke<'py> {
+pub trait CallPython<'py> {
     /// `self(*args)`.
-    fn invoke<A>(&self, args: A) -> PyResult<Bound<'py, PyAny>>
+    fn call_python<A>(&self, args: A) -> PyResult<Bound<'py, PyAny>>
     where
         A: IntoPyObject<'py, Target = PyTuple>;
 }
 
-impl<'py> Invoke<'py> for Bound<'py, PyAny> {
-    fn invoke<A>(&self, args: A) -> PyResult<Bound<'py, PyAny>>
+impl<'py> CallPython<'py> for Bound<'py, PyAny> {
+    fn call_python<A>(&self, args: A) -> PyResult<Bound<'py, PyAny>>
     where
         A: IntoPyObject<'py, Target = PyTuple>,
     {
@@ -47,7 +47,7 @@ impl<'py> Invoke<'py> for Bound<'py, PyAny> {
         // compiler must not apply that here.
         let call = std::hint::black_box(ffi::PyObject_Call as *const ());
         // SAFETY: the function of that address, of which it is said in addition that it may unwind.
-        let call: Call = unsafe { std::mem::transmute(call) };
+        let call: ObjectCall = unsafe { std::mem::transmute(call) };
         let halt = Halt;
         // SAFETY: attached, with a callable or not, and a tuple, which live until the end.
         let result = unsafe { call(self.as_ptr(), args.as_ptr(), std::ptr::null_mut()) };
