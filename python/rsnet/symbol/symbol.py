@@ -136,7 +136,8 @@ class Symbol:
 
     def list_auxiliary_states(self) -> list[str]:
         """Names of the variables that operators modify, such as moving averages, in depth-first
-        order."""
+        order.
+        """
         return self._handle.list_auxiliary_states()
 
     def list_inputs(self) -> list[str]:
@@ -191,7 +192,8 @@ class Symbol:
 
     def tojson(self, remove_amp_cast: bool = True) -> str:
         """The symbol as JSON in MXNet's current format. `remove_amp_cast` leaves out the casts of
-        mixed precision (`amp_cast`, `amp_multicast`)."""
+        mixed precision (`amp_cast`, `amp_multicast`).
+        """
         return self._handle.tojson(is_np_shape(), bool(remove_amp_cast))
 
     def save(self, fname: str, remove_amp_cast: bool = True) -> None:
@@ -243,13 +245,14 @@ class Symbol:
 
     def infer_shape_partial(self, *args: Any, **kwargs: Any) -> tuple[list, list, list]:
         """As `infer_shape`, but unknown shapes are no error: an unknown rank is `()`, with np_shape
-        None."""
+        None.
+        """
         return tuple(self._infer_shape(args, kwargs)[:3])  # type: ignore[return-value]
 
     def _infer_shape(self, args: tuple, kwargs: dict) -> tuple[list, list, list, bool]:
         names, values = self._keyed(args, kwargs)
         for key, value in zip(names, values, strict=True):
-            if not (isinstance(value, tuple) or value is None and (args or is_np_shape())):
+            if not (isinstance(value, tuple) or (value is None and (args or is_np_shape()))):
                 raise TypeError(
                     f"Arguments need to be shapes (tuple), but argument {key} is {type(value)}."
                 )
@@ -272,7 +275,8 @@ class Symbol:
 
     def infer_type(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
         """NumPy types of all arguments, outputs and auxiliary states from those of some arguments;
-        `(None, None, None)` with a warning if a type stays unknown."""
+        `(None, None, None)` with a warning if a type stays unknown.
+        """
         try:
             *types, complete = self._infer_type(args, kwargs)
         except MXNetError:
@@ -544,7 +548,7 @@ class Symbol:
     __hash__ = object.__hash__
 
 
-def Variable(  # noqa: N802
+def Variable(
     name: str,
     attr: dict[str, str] | None = None,
     shape: Any = None,
@@ -618,7 +622,7 @@ def Variable(  # noqa: N802
 var = Variable
 
 
-def Group(symbols: Any) -> Symbol:  # noqa: N802
+def Group(symbols: Any) -> Symbol:
     """One symbol with the outputs of several.
 
     Raises

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random as _random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -120,7 +121,7 @@ def var_check(generator: Any, sigma: float, nsamples: int = 1000000) -> bool:
 def gen_buckets_probs_with_ppf(ppf: Callable[[float], float], nbuckets: int) -> tuple[list, list]:
     """Buckets of equal probability from a quantile function: (buckets, probabilities)."""
     edges = [float(ppf(i / nbuckets)) for i in range(nbuckets + 1)]
-    return list(zip(edges, edges[1:], strict=False)), [1 / nbuckets] * nbuckets
+    return list(itertools.pairwise(edges)), [1 / nbuckets] * nbuckets
 
 
 def chi_square_check(
