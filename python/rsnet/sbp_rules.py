@@ -113,7 +113,7 @@ def _batch_dot(shapes: Shapes, attrs: dict[str, Any]) -> Iterator[Row]:
     for i in range(batch):
         yield S(i), S(i), S(i)
     for row in _dot(shapes, attrs):
-        yield tuple(s if s.axis is None else S(s.axis + batch) for s in row)  # type: ignore[misc]
+        yield tuple(s if s.axis is None else S(s.axis + batch) for s in row)
 
 
 def _fully_connected(shapes: Shapes, attrs: dict[str, Any]) -> Iterator[Row]:

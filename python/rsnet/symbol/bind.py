@@ -164,7 +164,7 @@ def _known_shapes(given: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 
 def _facts(
     given: dict[str, Any], type_dict: dict[str, Any] | None, ctx: Any, group2ctx: Any
-) -> tuple[dict, dict, Any, Any, bool]:
+) -> tuple[dict[str, Any], dict[str, Any], Any, Any, bool]:
     """What the core is told: shapes and dtypes by name, devices, and whether 0 is an extent."""
     shapes = {k: to_core_shape(v) for k, v in _known_shapes(given).items()}
     types = {k: np.dtype(v).name for k, v in (type_dict or {}).items() if v is not None}

@@ -111,5 +111,5 @@ def _astype(self: Symbol, dtype: Any, **kwargs: Any) -> Symbol:
     return _apply("Cast", [self], dtype=dtype, **kwargs)
 
 
-Symbol.reshape = _reshape  # type: ignore[attr-defined]
-Symbol.astype = _astype  # type: ignore[attr-defined]
+Symbol.reshape = _reshape
+Symbol.astype = _astype

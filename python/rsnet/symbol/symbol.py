@@ -243,13 +243,17 @@ class Symbol:
         self._warn_unknown(shapes[0])
         return None, None, None
 
-    def infer_shape_partial(self, *args: Any, **kwargs: Any) -> tuple[list, list, list]:
+    def infer_shape_partial(
+        self, *args: Any, **kwargs: Any
+    ) -> tuple[list[Any], list[Any], list[Any]]:
         """As `infer_shape`, but unknown shapes are no error: an unknown rank is `()`, with np_shape
         None.
         """
         return tuple(self._infer_shape(args, kwargs)[:3])  # type: ignore[return-value]
 
-    def _infer_shape(self, args: tuple, kwargs: dict) -> tuple[list, list, list, bool]:
+    def _infer_shape(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], list[Any], list[Any], bool]:
         names, values = self._keyed(args, kwargs)
         for key, value in zip(names, values, strict=True):
             if not (isinstance(value, tuple) or (value is None and (args or is_np_shape()))):
@@ -260,7 +264,7 @@ class Symbol:
         *found, complete = self._handle.infer_shape(names, known, is_np_shape())
         return (*([from_core_shape(s) for s in group] for group in found), complete)
 
-    def _warn_unknown(self, arg_shapes: list) -> None:
+    def _warn_unknown(self, arg_shapes: list[Any]) -> None:
         unknown = [
             f"{name}: {shape}"
             for name, shape in zip(self.list_arguments(), arg_shapes, strict=True)
@@ -294,17 +298,21 @@ class Symbol:
         )
         return None, None, None
 
-    def infer_type_partial(self, *args: Any, **kwargs: Any) -> tuple[list, list, list]:
+    def infer_type_partial(
+        self, *args: Any, **kwargs: Any
+    ) -> tuple[list[Any], list[Any], list[Any]]:
         """As `infer_type`, but returns None for each unknown type."""
         return tuple(self._infer_type(args, kwargs)[:3])  # type: ignore[return-value]
 
-    def _infer_type(self, args: tuple, kwargs: dict) -> tuple[list, list, list, bool]:
+    def _infer_type(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], list[Any], list[Any], bool]:
         names, values = self._keyed(args, kwargs)
         known = [None if v is None else np.dtype(v).name for v in values]
         *found, complete = self._handle.infer_type(names, known)
         return (*([dtype_or_none(t) for t in group] for group in found), complete)
 
-    def _keyed(self, args: tuple, kwargs: dict) -> tuple[list[str], list]:
+    def _keyed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[str], list[Any]]:
         """Names and values of positional or keyword arguments."""
         if args and kwargs:
             raise ValueError(
