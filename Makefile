@@ -85,8 +85,9 @@ lint: types $(VENV)/.tools ## formats, warnings of compiler, clippy and rustdoc,
 	$(BIN)/ruff format --check .
 	$(BIN)/python tools/prose.py
 
-types: $(VENV)/.tools ## check types of the Python face
+types: build ## check types of the Python face, and the binding against its stub
 	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest rsnet._core --concise --allowlist tools/stubtest_allowlist.txt
 
 format: $(VENV)/.tools ## rewrite the sources in the house format
 	cargo fmt --all

@@ -14,7 +14,7 @@ import rsnet as mx
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 
-import operators  # noqa: E402,F401  (lists what is registered before tests add to it)
+import operators  # noqa: F401  (lists what is registered before tests add to it)
 
 # No deadline: the first call of an example pays for imports and thread pools.
 settings.register_profile("rsnet", deadline=None, derandomize=True)

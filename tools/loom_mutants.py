@@ -65,7 +65,8 @@ def sites(wanted):
             yield file, at, line, weak
 
 
-def main():
+def main() -> None:
+    """Weakens one order at a time and runs the models; prints which changes no model noticed."""
     with tempfile.TemporaryDirectory() as folder:
         tree = pathlib.Path(folder) / "tree"
         for name in ("Cargo.toml", "Cargo.lock", "build.rs", "rust", "benches"):

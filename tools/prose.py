@@ -142,7 +142,7 @@ def fix_docstrings(text: str) -> str:
                         subsequent_indent=rest,
                         break_long_words=False,
                         break_on_hyphens=False,
-                    )  # fmt: skip
+                    )
                 )
             else:
                 out.extend(run)
@@ -224,6 +224,7 @@ def sources() -> list[Path]:
 
 
 def main() -> int:
+    """Lists, or wraps with `--fix`, what is too long; the exit status is 1 if anything was."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--fix", action="store_true", help="wrap the paragraphs that are too long")
     parser.add_argument("files", nargs="*", type=Path)

@@ -78,8 +78,8 @@ class _MissingFinder:
 
 def install_finders() -> None:
     """Adds both finders to the import system; called once, when rsnet is imported."""
-    sys.meta_path.insert(0, _AliasFinder())  # type: ignore[arg-type]
-    sys.meta_path.append(_MissingFinder())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _AliasFinder())
+    sys.meta_path.append(_MissingFinder())
 
 
 def install() -> ModuleType:

@@ -5,7 +5,7 @@ import it.
 from importlib import import_module
 
 
-def _refuse_sub_interpreters():
+def _refuse_sub_interpreters() -> None:
     for name in ("_interpreters", "_xxsubinterpreters"):  # the latter before Python 3.13
         try:
             interpreters = import_module(name)

@@ -21,7 +21,7 @@ _USAGE = "usage: python -m rsnet.as_mxnet (script.py | -m module) [args ...]"
 
 
 class _CallableModule(ModuleType):
-    """This module's type: `rsnet.as_mxnet` is a module and a function."""
+    """The type of this module: `rsnet.as_mxnet` is a module and a function."""
 
     def __call__(self) -> ModuleType:
         """Makes ``import mxnet`` mean rsnet in this process; returns the package."""

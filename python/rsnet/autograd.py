@@ -315,7 +315,8 @@ class Function:
 
     def _backward(self, count, saved):
         """The gradient as the tape calls it; ``saved`` has the output that each saved tensor is, or
-        None."""
+        None.
+        """
 
         def run(output_grads, outputs):
             tensors = self.saved_tensors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from typing import Any
 
 
 class MXNetError(RuntimeError):
@@ -50,13 +51,13 @@ class InternalError(MXNetError):
 class NotImplementedForSymbol(MXNetError):
     """A function that exists for arrays only."""
 
-    def __init__(self, function, alias, *args):
+    def __init__(self, function: Any, alias: str | None, *args: Any) -> None:
         super().__init__()
         self.function = getattr(function, "__name__", str(function))
         self.alias = alias
         self.args = tuple(str(type(a)) for a in args)
 
-    def __str__(self):
+    def __str__(self) -> str:
         alias = f" (namely operator '{self.alias}')" if self.alias else ""
         with_args = f" with arguments ({', '.join(self.args)})" if self.args else ""
         return f"Function {self.function}{alias}{with_args} is not implemented for Symbol."
@@ -85,10 +86,10 @@ class _NullType(str):
 
     __slots__ = ()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "_Null"
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return False
 
 

@@ -33,11 +33,11 @@ __all__ = [
     "register_error",
 ]
 
-ValueError = MXValueError  # noqa: A001
-TypeError = MXTypeError  # noqa: A001
-IndexError = MXIndexError  # noqa: A001
-KeyError = MXKeyError  # noqa: A001
-NotImplementedError = MXNotImplementedError  # noqa: A001
+ValueError = MXValueError
+TypeError = MXTypeError
+IndexError = MXIndexError
+KeyError = MXKeyError
+NotImplementedError = MXNotImplementedError
 
 _REGISTRY: dict[str, type[BaseException]] = dict(ERRORS)
 

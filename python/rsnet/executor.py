@@ -208,7 +208,7 @@ class Executor:
         return self._handle.outputs()
 
     @staticmethod
-    def _by_name(names: list[str], arrays: list) -> dict[str, Any]:
+    def _by_name(names: list[str], arrays: list[Any]) -> dict[str, Any]:
         found = dict(zip(names, arrays, strict=True))
         if len(found) != len(names):
             double = sorted({n for n in names if names.count(n) > 1})

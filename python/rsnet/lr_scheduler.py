@@ -5,6 +5,7 @@ An optimizer calls its scheduler with `num_update` before each step; see `rsnet.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 from collections.abc import Sequence
@@ -132,7 +133,7 @@ class MultiFactorScheduler(LRScheduler):
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
         if not step or any(s < 1 for s in step):
             raise ValueError("Schedule step must be greater or equal than 1")
-        if any(b <= a for a, b in zip(step, step[1:], strict=False)):
+        if any(b <= a for a, b in itertools.pairwise(step)):
             raise ValueError("Schedule step must be an increasing integer list")
         if factor > 1.0:
             raise ValueError("Factor must be no more than 1 to make lr reduce")

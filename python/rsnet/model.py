@@ -15,7 +15,7 @@ __all__ = ["BatchEndParam", "load_checkpoint", "load_params", "save_checkpoint"]
 def save_checkpoint(
     prefix: str,
     epoch: int,
-    symbol: Any,  # noqa: F811
+    symbol: Any,
     arg_params: dict[str, Any],
     aux_params: dict[str, Any],
     remove_amp_cast: bool = True,

@@ -8,6 +8,7 @@ neighbours in a few sweeps up and down, which removes most crossings (Sugiyama, 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 from xml.sax.saxutils import escape
@@ -62,7 +63,7 @@ def layout(shapes: Sequence[DrawnNode], edges: Sequence[DrawnEdge]) -> Layout:
             count += 1
         chain.append(edge.target)
         chains.append(chain)
-        for low, high in zip(chain, chain[1:], strict=False):
+        for low, high in itertools.pairwise(chain):
             above.setdefault(low, []).append(high)
             below.setdefault(high, []).append(low)
     _untangle(layers, below, above)
@@ -105,7 +106,7 @@ def _untangle(
         up = sweep % 2 == 0
         ordered = layers if up else layers[::-1]
         neighbours = below if up else above
-        for fixed, layer in zip(ordered, ordered[1:], strict=False):
+        for fixed, layer in itertools.pairwise(ordered):
             place = {node: (i + 0.5) / len(fixed) for i, node in enumerate(fixed)}
             own = {node: (i + 0.5) / len(layer) for i, node in enumerate(layer)}
 

@@ -165,7 +165,7 @@ class Parameter:
         On making an instance: a missing, unknown or ill-formed parameter, or one out of its range.
     """
 
-    _schema: typing.ClassVar[Any] = _core.Schema([])  # type: ignore[misc]
+    _schema: typing.ClassVar[Any] = _core.Schema([])
     _names: typing.ClassVar[tuple[str, ...]] = ()
     _defaults: typing.ClassVar[dict[str, Any]] = {}
     _enums: typing.ClassVar[tuple[tuple[str, dict[str, Any]], ...]] = ()

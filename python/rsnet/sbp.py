@@ -47,7 +47,7 @@ class Sbp(NamedTuple):
 B, P = Sbp("B"), Sbp("P")
 
 
-def S(axis: int) -> Sbp:  # noqa: N802
+def S(axis: int) -> Sbp:
     """Split along an axis."""
     if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
         raise MXNetError(f"invalid axis {axis!r} of S: expected an integer")
@@ -67,7 +67,7 @@ class TensorDesc(NamedTuple):
     shape: tuple[int, ...]
     dtype: str
 
-    def NumAxes(self) -> int:  # noqa: N802
+    def NumAxes(self) -> int:
         """Number of axes."""
         return len(self.shape)
 
@@ -133,13 +133,11 @@ class SbpContext:
 
     Attr = attr
 
-    def LogicalTensorDesc4InputArgNameAndIndex(  # noqa: N802
-        self, name: str, index: int = 0
-    ) -> TensorDesc:
+    def LogicalTensorDesc4InputArgNameAndIndex(self, name: str, index: int = 0) -> TensorDesc:
         """Shape and dtype of an input."""
         return self._inputs[self._known(OpArg(name, index), self._inputs, "input")]
 
-    def NewBuilder(self) -> SignatureBuilder:  # noqa: N802
+    def NewBuilder(self) -> SignatureBuilder:
         """Begins a signature."""
         builder = SignatureBuilder(self)
         self._begun.append(builder)
@@ -175,7 +173,7 @@ class SignatureBuilder:
         self._ctx = ctx
         self._of: dict[OpArg, Sbp] = {}
 
-    def Split(self, args: Any, axis: int) -> SignatureBuilder:  # noqa: N802
+    def Split(self, args: Any, axis: int) -> SignatureBuilder:
         """These are split along an axis."""
         split = S(axis)
         for arg in self._args(args):
@@ -188,19 +186,19 @@ class SignatureBuilder:
             self._set(arg, split)
         return self
 
-    def Broadcast(self, args: Any) -> SignatureBuilder:  # noqa: N802
+    def Broadcast(self, args: Any) -> SignatureBuilder:
         """Each rank has a copy of these."""
         for arg in self._args(args):
             self._set(arg, B)
         return self
 
-    def PartialSum(self, args: Any) -> SignatureBuilder:  # noqa: N802
+    def PartialSum(self, args: Any) -> SignatureBuilder:
         """The sum over the ranks is the tensor."""
         for arg in self._args(args):
             self._set(arg, P)
         return self
 
-    def Build(self) -> None:  # noqa: N802
+    def Build(self) -> None:
         """Adds the signature; an error if it leaves an input or output out."""
         ctx = self._ctx
         everything = [*ctx._inputs, *ctx._outputs]
@@ -432,7 +430,7 @@ def signatures(op: str, *inputs: Any, **attrs: Any) -> list[Signature]:
     types = [np.dtype(getattr(x, "dtype", "float32")).name for x in inputs]
     d = user_operators.get(op)
     # OneFlow's own operators, which are hidden here, have no rules of their own.
-    if d is None or d.registered != op and op in RULES:
+    if d is None or (d.registered != op and op in RULES):
         if op not in RULES:
             raise MXNetError(
                 f"invalid operator '{op}': expected a user operator, or one of {', '.join(RULES)}"

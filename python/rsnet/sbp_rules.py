@@ -113,7 +113,7 @@ def _batch_dot(shapes: Shapes, attrs: dict[str, Any]) -> Iterator[Row]:
     for i in range(batch):
         yield S(i), S(i), S(i)
     for row in _dot(shapes, attrs):
-        yield tuple(s if s.axis is None else S(s.axis + batch) for s in row)  # type: ignore[misc]
+        yield tuple(s if s.axis is None else S(s.axis + batch) for s in row)
 
 
 def _fully_connected(shapes: Shapes, attrs: dict[str, Any]) -> Iterator[Row]:
@@ -155,7 +155,8 @@ def _reduce_sum(shapes: Shapes, attrs: dict[str, Any]) -> Iterator[Row]:
 
 def _reshape(shapes: Shapes, attrs: dict[str, Any]) -> Iterator[Row]:
     """Axes with equally many elements before them, so that the pieces are the same runs of
-    elements; axes of extent 1 aside. For numbers of ranks that divide both extents."""
+    elements; axes of extent 1 aside. For numbers of ranks that divide both extents.
+    """
     target = tuple(attrs["shape"])
     size = 1
     for extent in shapes[0]:
@@ -269,7 +270,7 @@ def by_table(op: str, shapes: Shapes, attrs: dict[str, Any]) -> list[Signature]:
         args = [OpArg(name) for name in names[: len(shapes)]]
     # A bias may be left out; every other input must be there.
     least = len(names) - (names[-1] == "bias" and op != "bias_add")
-    if not shapes or not variable and not least <= len(shapes) <= len(names):
+    if not shapes or (not variable and not least <= len(shapes) <= len(names)):
         raise MXNetError(f"{op}: {len(shapes)} inputs given, expected {', '.join(names)}")
     everything = [*args, OpArg("out")]
     rows = [*RULES[op].rows(shapes, attrs), (B,) * len(everything)]

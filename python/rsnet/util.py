@@ -26,7 +26,7 @@ def set_np_shape(active: bool) -> bool:
     return _core.set_np_shape(bool(active))
 
 
-class np_shape:  # noqa: N801
+class np_shape:
     """Scope with the convention switched on or off.
 
     Examples

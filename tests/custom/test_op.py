@@ -200,7 +200,7 @@ def test_errors_of_attribute_functions_keep_their_type():
 
 
 @pytest.mark.parametrize(
-    "old, new, want",
+    ("old", "new", "want"),
     [((), (2, 3), (2, 3)), ((2, 0), (0, 3), (2, 3)), ((2, 3), (), (2, 3)), ((2, 3), None, (2, 3))],
 )
 def test_shape_assign(old, new, want):

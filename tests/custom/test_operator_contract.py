@@ -325,7 +325,7 @@ def test_eight_threads_with_every_door():
                 value = 16 * start * start - 16
                 assert y.asnumpy().tolist() == [max(value, 0)] * 3
                 assert x.grad.asnumpy().tolist() == [32 * start if value > 0 else 0] * 3
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             failed.append(error)
 
     threads = [threading.Thread(target=work, args=(s,)) for s in range(8)]

@@ -351,7 +351,7 @@ def test_exceptions_in_backward():
 
 
 @pytest.mark.parametrize(
-    "method, answer, says",
+    ("method", "answer", "says"),
     [
         ("infer_shape", ([], [(1,)], []), "inputs has 0 shapes, expected 1"),
         ("infer_shape", ([(1,)], [], []), "outputs has 0 shapes, expected 1"),
@@ -383,7 +383,7 @@ def test_wrong_answers(method, answer, says):
 
 
 @pytest.mark.parametrize(
-    "forward, says",
+    ("forward", "says"),
     [
         (lambda self, c, i, r, o, a: o[0], "expected None"),
         (lambda self, c, i, r, o, a: i[0].__setitem__(slice(None), 1), "read-?only"),

@@ -64,7 +64,7 @@ def test_every_type_goes_through_text_and_back():
 
 
 @pytest.mark.parametrize(
-    "given_, says",
+    ("given_", "says"),
     [
         ({"num_filter": 8}, "Required parameter kernel of Shape(tuple) is not presented"),
         ({"kernel": (3, 3)}, "Required parameter num_filter of int (non-negative)"),

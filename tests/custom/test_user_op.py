@@ -91,7 +91,9 @@ def test_tutorial_values():
     np.testing.assert_array_equal(nd.myrelu(nd.array(X)).asnumpy(), [0, 0, 0, 1, 2])
 
 
-@pytest.mark.parametrize("name, want", [("myop", [-12, -6, 0, 6, 12]), ("myrelu", [0, 0, 0, 1, 1])])
+@pytest.mark.parametrize(
+    ("name", "want"), [("myop", [-12, -6, 0, 6, 12]), ("myrelu", [0, 0, 0, 1, 1])]
+)
 def test_training_by_tape_and_executor(name, want):
     x = nd.array(X)
     x.attach_grad()
@@ -171,7 +173,7 @@ def test_an_illegal_data_format_is_refused():
 
 
 @pytest.mark.parametrize(
-    "attrs, says",
+    ("attrs", "says"),
     [
         ({"filters": 1.5}, "attribute 'filters' is 1.5, expected kind int32"),
         ({"filters": 2**31}, "out of the range of int32"),

@@ -86,7 +86,7 @@ def test_a_plan_counts_temporary_space_once_where_nodes_cannot_run_side_by_side(
     assert plain.temp_bytes == 0 and "temporary" in str(net.memory_plan(**shapes))
 
 
-@pytest.mark.parametrize("number, size", list(enumerate([-1, 1.5, True, 2**63])))
+@pytest.mark.parametrize(("number", "size"), list(enumerate([-1, 1.5, True, 2**63])))
 def test_a_wrong_number_of_bytes_is_named(number, size):
     class Wrong(Probe):
         def forward_resource(self, in_shape):

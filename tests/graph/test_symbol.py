@@ -255,7 +255,7 @@ def test_incomplete_inference_warns_and_partial_tells_what_is_known():
     net = sym.FullyConnected(sym.Variable("x"), num_hidden=3, name="fc")
     with pytest.warns(UserWarning, match="x"):
         assert net.infer_shape() == (None, None, None)
-    args, outs, _ = net.infer_shape_partial()
+    args, _outs, _ = net.infer_shape_partial()
     assert args[0] == () and args[2] == (3,)
 
 

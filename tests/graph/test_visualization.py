@@ -143,7 +143,7 @@ def test_inputs_lie_below_what_reads_them_and_no_nodes_overlap():
     for edge, path in zip(picture.edges, placed.paths, strict=True):
         assert path[0] == placed.centres[edge.source]
         assert path[-1] == placed.centres[edge.target]
-        assert all(low[1] > high[1] for low, high in zip(path, path[1:], strict=False))
+        assert all(low[1] > high[1] for low, high in itertools.pairwise(path))
     for a, b in itertools.combinations(placed.centres, 2):
         apart = abs(a[0] - b[0]) >= network_drawing.WIDTH or abs(a[1] - b[1]) > 0
         assert apart

@@ -386,7 +386,7 @@ def test_assignment_errors_and_broadcasts():
 
 
 @pytest.mark.parametrize(
-    "codes, reverse, want",
+    ("codes", "reverse", "want"),
     [
         ((0, -1), False, (2, 12)),
         ((-3, 4), False, (6, 4)),

@@ -2,6 +2,7 @@
 another.
 """
 
+import itertools
 import json
 import os
 
@@ -68,7 +69,7 @@ def test_a_counter_counts_every_change_of_all_threads_in_order(tmp_path):
     assert printed(code) == "8000"
     counts = sorted(events_of(path, "C"), key=lambda e: e["ts"])
     values = [0, *(e["args"]["n"] for e in counts)]
-    steps = [b - a for a, b in zip(values, values[1:], strict=False)]
+    steps = [b - a for a, b in itertools.pairwise(values)]
     assert (steps.count(2), steps.count(-1), len(steps)) == (8000, 8000, 16000)
 
 

@@ -489,7 +489,7 @@ def roi_pooling(x, rois, pooled_size, spatial_scale):
     bins_h, bins_w = pooled_size
     y = np.zeros((len(rois), x.shape[1], bins_h, bins_w))
     for r, roi in enumerate(rois):
-        left, top, right, bottom = (int(round(v * spatial_scale)) for v in roi[1:])
+        left, top, right, bottom = (round(v * spatial_scale) for v in roi[1:])
         height, width = max(bottom - top + 1, 1), max(right - left + 1, 1)
         for i, j in np.ndindex(bins_h, bins_w):
             rows = slice(

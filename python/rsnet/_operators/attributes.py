@@ -161,7 +161,7 @@ class Entry:
         self._key_var_num_args = argument_name(f"{self.name}: set_key_var_num_args", name)
         return self._changed()
 
-    def add_argument(self, name: str, type: str, description: str) -> Entry:  # noqa: A002
+    def add_argument(self, name: str, type: str, description: str) -> Entry:
         """Documents an input."""
         self._arguments.append((name, type, description))
         return self._changed()

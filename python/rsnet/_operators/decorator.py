@@ -26,7 +26,7 @@ def op(
     inputs: Sequence[str] = ("data",),
     outputs: Sequence[str] = ("output",),
     shape: Callable[..., Any] | None = None,
-    type: Callable[..., Any] | None = None,  # noqa: A002  (the attribute's own word)
+    type: Callable[..., Any] | None = None,
     inplace: Sequence[tuple[int, int]] = (),
     views: str = "ndarray",
     aliases: Sequence[str] = (),
@@ -80,7 +80,6 @@ def op(
     >>> nd.doc_cube(nd.array([2.0])).asnumpy().tolist()
     [8.0]
     """
-
     function_name("op", name)
 
     def decorate(f: Callable[..., Any]) -> Any:

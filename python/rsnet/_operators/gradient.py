@@ -51,7 +51,7 @@ class GradEntry:
             return self.rule.call(tensor, pair)[0]
         if isinstance(other, (int, float)):
             return self.rule.call(scalar, (self,), {"scalar": float(other)})[0]
-        return NotImplemented  # type: ignore[no-any-return]
+        return NotImplemented
 
     __add__ = __radd__ = partialmethod(_with, "broadcast_add", "_plus_scalar")
     __sub__ = partialmethod(_with, "broadcast_sub", "_minus_scalar")

@@ -74,7 +74,7 @@ def _call(f: Callable[[int, int], Any], begin: int, end: int) -> None:
     f(begin, end)
 
 
-def map(  # noqa: A001  (the word for it)
+def map(
     f: Callable[..., Any], out: Any, *inputs: Any, req: OpReq | str = "write", grain: int = GRAIN
 ) -> None:
     """Computes ``out = f(*inputs)`` element by element, in parts side by side.

@@ -9,6 +9,7 @@ from . import write_pages, write_stubs
 
 
 def main() -> None:
+    """Writes what the arguments of the command line ask for."""
     parser = argparse.ArgumentParser(prog="python -m rsnet.docs", description=__doc__)
     parser.add_argument("out", nargs="?", help="folder for the pages")
     parser.add_argument("--load", action="append", default=[], metavar="MODULE",

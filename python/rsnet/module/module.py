@@ -413,7 +413,7 @@ class Module(BaseModule):
         names = _names_of_indices(self._param_names, len(self._context), update_on_kvstore)
         optimizer = self._make_optimizer(optimizer, optimizer_params, names, group.batch_size)
         if store is not None and self._compression_params:
-            store.set_gradient_compression(self._compression_params)  # type: ignore[attr-defined]
+            store.set_gradient_compression(self._compression_params)
         self._update = GradientUpdate(optimizer, store, update_on_kvstore, self._param_names)
         self._update.start(group.param_arrays, self._arg_params)
         self.optimizer_initialized = True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import _core  # noqa: F401
+from .. import _core
 from .._core import NDArray, waitall
 from .._operators import registry as _registry
 from ..base import _Null
@@ -23,7 +23,7 @@ from . import _register  # noqa: E402
 
 _register.add_all()
 
-from . import _arithmetic, _creation, _io, _methods, ndarray, random  # noqa: E402, F401
+from . import _arithmetic, _creation, _io, _methods, ndarray, random  # noqa: E402
 from ._arithmetic import *  # noqa: E402, F403
 from ._creation import *  # noqa: E402, F403
 from ._io import *  # noqa: E402, F403

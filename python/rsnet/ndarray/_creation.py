@@ -169,7 +169,7 @@ def linspace(start, stop, num, endpoint=True, ctx=None, dtype=np.float32):
 
 
 def _quotient(a, b):
-    """a / b toward 0."""
+    """`a / b` toward 0."""
     return a // b if a >= 0 else -(-a // b)
 
 

@@ -382,4 +382,4 @@ def _transpose(self, *axes, **kwargs):
 
 
 _install()
-NDArray.transpose = _transpose
+NDArray.transpose = _transpose  # type: ignore[method-assign]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._core import NDArray, waitall  # noqa: F401
+from .._core import NDArray, waitall
 from . import _arithmetic, _creation, _io
 from ._arithmetic import *  # noqa: F403
 from ._creation import *  # noqa: F403

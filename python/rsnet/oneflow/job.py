@@ -59,7 +59,7 @@ def current(what: str) -> Job:
 class GlobalFunction:
     """A job function with its placeholders."""
 
-    def __init__(self, function: Callable[..., Any], type: str) -> None:  # noqa: A002
+    def __init__(self, function: Callable[..., Any], type: str) -> None:
         self.name = function.__name__
         self.type = type
         self._function = function
@@ -171,7 +171,7 @@ def _to_numpy(result: Any) -> Any:
 
 def global_function(
     type: Any = "predict",
-    function_config: Any = None,  # noqa: A002
+    function_config: Any = None,
 ) -> Any:
     """Decorator of jobs, ``@global_function(type="train")``; also without a call."""
     if callable(type):

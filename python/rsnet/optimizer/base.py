@@ -230,6 +230,7 @@ class Optimizer:
 
 
 def zeros_like(weight: NDArray) -> NDArray:
+    """Zeros of the shape, dtype and device of a weight."""
     return nd.zeros(weight.shape, ctx=weight.context, dtype=weight.dtype)
 
 

@@ -24,7 +24,7 @@ def encode_sentences(
     start_label: int = 0,
     unknown_token: str | None = None,
 ) -> tuple[list[list[int]], dict[str, int]]:
-    """Replaces words by numbers.
+    r"""Replaces words by numbers.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def encode_sentences(
     Examples
     --------
     >>> encode_sentences([["a", "b"], ["b", "c"]], invalid_label=0, start_label=1)
-    ([[1, 2], [2, 3]], {'\\n': 0, 'a': 1, 'b': 2, 'c': 3})
+    ([[1, 2], [2, 3]], {'\n': 0, 'a': 1, 'b': 2, 'c': 3})
     """
     known = {invalid_key: invalid_label} if vocab is None else vocab
     number = start_label

@@ -51,7 +51,7 @@ def _arrays(what: str, given: Any, names: list[str], allow_missing: bool) -> lis
     else:
         raise TypeError(f"Only accept list of NDArrays or dict of str to NDArray for {what}")
     for name, value in zip(names, found, strict=True):
-        if not (isinstance(value, NDArray) or value is None and allow_missing):
+        if not (isinstance(value, NDArray) or (value is None and allow_missing)):
             raise TypeError(f"`{what}`: '{name}' is a {type(value).__name__}, expected an NDArray")
     return found
 
@@ -164,7 +164,7 @@ def _known_shapes(given: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 
 def _facts(
     given: dict[str, Any], type_dict: dict[str, Any] | None, ctx: Any, group2ctx: Any
-) -> tuple[dict, dict, Any, Any, bool]:
+) -> tuple[dict[str, Any], dict[str, Any], Any, Any, bool]:
     """What the core is told: shapes and dtypes by name, devices, and whether 0 is an extent."""
     shapes = {k: to_core_shape(v) for k, v in _known_shapes(given).items()}
     types = {k: np.dtype(v).name for k, v in (type_dict or {}).items() if v is not None}
@@ -225,7 +225,7 @@ class _SharedArrays:
     def argument(self, name: str, shape: Any, dtype: Any, ctx: Context) -> NDArray:
         if self._names is not None and name in self._names and self._executor is not None:
             return self._taken(name, self._executor.arg_dict, shape, dtype)
-        if self._names is not None and name not in self._names or self._names is None:
+        if (self._names is not None and name not in self._names) or self._names is None:
             return self._buffered(name, shape, dtype, ctx)
         return zeros(shape, ctx=ctx, dtype=dtype)
 
@@ -279,7 +279,8 @@ def plan_of_symbol(
     given: dict[str, Any],
 ) -> MemoryPlan:
     """The plan of `Symbol.memory_plan` and `Symbol.dump_passes`; only for the second it keeps the
-    graph after every pass as text. Variables that share a name share what is given for it."""
+    graph after every pass as text. Variables that share a name share what is given for it.
+    """
     reqs = _simple_reqs(where, grad_req, symbol.list_arguments())
     facts = _facts(given, type_dict, None, _check_groups(group2ctx))
     limit, dump = _limit_bytes(memory_limit), where == "dump_passes"

@@ -50,7 +50,8 @@ class GraphNode(NamedTuple):
     @property
     def sources(self) -> list[int]:
         """The nodes to visit before this one: those of its inputs, then those that it adds to,
-        control dependencies and at last its backward source."""
+        control dependencies and at last its backward source.
+        """
         nodes = [node for node, _ in self.inputs]
         nodes += [node for _, (node, _) in self.addto]
         nodes += self.control_deps
@@ -174,7 +175,8 @@ class StaticGraph:
 
     def to_json(self) -> str:
         """The graph as JSON: the format of `Symbol.tojson()`, with all nodes and the fields
-        `backward_source_id`, `mirror_source_id` and `addto` on the nodes that have them."""
+        `backward_source_id`, `mirror_source_id` and `addto` on the nodes that have them.
+        """
         return self._handle.to_json()
 
     @classmethod

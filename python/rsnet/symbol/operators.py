@@ -79,7 +79,7 @@ expand_dims expm1 fix flatten flip floor log log10 log1p log2 log_softmax max me
 nansum norm one_hot ones_like pad pick prod radians rcbrt reciprocal relu repeat reshape_like rint
 round rsqrt shape_array sigmoid sign sin sinh size_array slice slice_axis slice_like softmax
 softmin sort space_to_depth split split_v2 sqrt square squeeze sum swapaxes take tan tanh tile topk
-transpose trunc zeros_like""".split()  # noqa: SIM905
+transpose trunc zeros_like""".split()
 
 
 def _fluent(method: str) -> None:
@@ -111,5 +111,5 @@ def _astype(self: Symbol, dtype: Any, **kwargs: Any) -> Symbol:
     return _apply("Cast", [self], dtype=dtype, **kwargs)
 
 
-Symbol.reshape = _reshape  # type: ignore[attr-defined]
-Symbol.astype = _astype  # type: ignore[attr-defined]
+Symbol.reshape = _reshape
+Symbol.astype = _astype

@@ -1,5 +1,6 @@
 """Random symbols: `sym.random`. Parameters may be numbers or symbols (then one draw a
-parameter)."""
+parameter).
+"""
 
 from __future__ import annotations
 

@@ -136,7 +136,8 @@ class Symbol:
 
     def list_auxiliary_states(self) -> list[str]:
         """Names of the variables that operators modify, such as moving averages, in depth-first
-        order."""
+        order.
+        """
         return self._handle.list_auxiliary_states()
 
     def list_inputs(self) -> list[str]:
@@ -191,7 +192,8 @@ class Symbol:
 
     def tojson(self, remove_amp_cast: bool = True) -> str:
         """The symbol as JSON in MXNet's current format. `remove_amp_cast` leaves out the casts of
-        mixed precision (`amp_cast`, `amp_multicast`)."""
+        mixed precision (`amp_cast`, `amp_multicast`).
+        """
         return self._handle.tojson(is_np_shape(), bool(remove_amp_cast))
 
     def save(self, fname: str, remove_amp_cast: bool = True) -> None:
@@ -241,15 +243,20 @@ class Symbol:
         self._warn_unknown(shapes[0])
         return None, None, None
 
-    def infer_shape_partial(self, *args: Any, **kwargs: Any) -> tuple[list, list, list]:
+    def infer_shape_partial(
+        self, *args: Any, **kwargs: Any
+    ) -> tuple[list[Any], list[Any], list[Any]]:
         """As `infer_shape`, but unknown shapes are no error: an unknown rank is `()`, with np_shape
-        None."""
+        None.
+        """
         return tuple(self._infer_shape(args, kwargs)[:3])  # type: ignore[return-value]
 
-    def _infer_shape(self, args: tuple, kwargs: dict) -> tuple[list, list, list, bool]:
+    def _infer_shape(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], list[Any], list[Any], bool]:
         names, values = self._keyed(args, kwargs)
         for key, value in zip(names, values, strict=True):
-            if not (isinstance(value, tuple) or value is None and (args or is_np_shape())):
+            if not (isinstance(value, tuple) or (value is None and (args or is_np_shape()))):
                 raise TypeError(
                     f"Arguments need to be shapes (tuple), but argument {key} is {type(value)}."
                 )
@@ -257,7 +264,7 @@ class Symbol:
         *found, complete = self._handle.infer_shape(names, known, is_np_shape())
         return (*([from_core_shape(s) for s in group] for group in found), complete)
 
-    def _warn_unknown(self, arg_shapes: list) -> None:
+    def _warn_unknown(self, arg_shapes: list[Any]) -> None:
         unknown = [
             f"{name}: {shape}"
             for name, shape in zip(self.list_arguments(), arg_shapes, strict=True)
@@ -272,7 +279,8 @@ class Symbol:
 
     def infer_type(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
         """NumPy types of all arguments, outputs and auxiliary states from those of some arguments;
-        `(None, None, None)` with a warning if a type stays unknown."""
+        `(None, None, None)` with a warning if a type stays unknown.
+        """
         try:
             *types, complete = self._infer_type(args, kwargs)
         except MXNetError:
@@ -290,17 +298,21 @@ class Symbol:
         )
         return None, None, None
 
-    def infer_type_partial(self, *args: Any, **kwargs: Any) -> tuple[list, list, list]:
+    def infer_type_partial(
+        self, *args: Any, **kwargs: Any
+    ) -> tuple[list[Any], list[Any], list[Any]]:
         """As `infer_type`, but returns None for each unknown type."""
         return tuple(self._infer_type(args, kwargs)[:3])  # type: ignore[return-value]
 
-    def _infer_type(self, args: tuple, kwargs: dict) -> tuple[list, list, list, bool]:
+    def _infer_type(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], list[Any], list[Any], bool]:
         names, values = self._keyed(args, kwargs)
         known = [None if v is None else np.dtype(v).name for v in values]
         *found, complete = self._handle.infer_type(names, known)
         return (*([dtype_or_none(t) for t in group] for group in found), complete)
 
-    def _keyed(self, args: tuple, kwargs: dict) -> tuple[list[str], list]:
+    def _keyed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[str], list[Any]]:
         """Names and values of positional or keyword arguments."""
         if args and kwargs:
             raise ValueError(
@@ -544,7 +556,7 @@ class Symbol:
     __hash__ = object.__hash__
 
 
-def Variable(  # noqa: N802
+def Variable(
     name: str,
     attr: dict[str, str] | None = None,
     shape: Any = None,
@@ -618,7 +630,7 @@ def Variable(  # noqa: N802
 var = Variable
 
 
-def Group(symbols: Any) -> Symbol:  # noqa: N802
+def Group(symbols: Any) -> Symbol:
     """One symbol with the outputs of several.
 
     Raises

@@ -97,7 +97,8 @@ def _wide(x: np.ndarray) -> np.ndarray:
 
 def _violations(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, equal_nan: bool) -> Any:
     """|a - b| / (atol + rtol |b|) element by element; inf where only one is nan, or b is infinite
-    and a is not b."""
+    and a is not b.
+    """
     a, b = np.broadcast_arrays(_wide(a), _wide(b))
     with np.errstate(all="ignore"):
         ratio = np.abs(a - b) / (atol + rtol * np.abs(b) + 1e-300)

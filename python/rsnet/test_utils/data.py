@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random as _random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,19 +18,19 @@ def _extent(limit: int, allow_zero_size: bool) -> int:
     return int(np.random.randint(0 if allow_zero_size else 1, limit + 1))
 
 
-def rand_shape_2d(dim0: int = 10, dim1: int = 10, allow_zero_size: bool = False) -> tuple:
+def rand_shape_2d(dim0: int = 10, dim1: int = 10, allow_zero_size: bool = False) -> tuple[Any, ...]:
     """Two extents, each uniform in 1 to its limit."""
     return _extent(dim0, allow_zero_size), _extent(dim1, allow_zero_size)
 
 
 def rand_shape_3d(
     dim0: int = 10, dim1: int = 10, dim2: int = 10, allow_zero_size: bool = False
-) -> tuple:
+) -> tuple[Any, ...]:
     """Three extents, each uniform in 1 to its limit."""
     return tuple(_extent(d, allow_zero_size) for d in (dim0, dim1, dim2))
 
 
-def rand_shape_nd(num_dim: int, dim: int = 10, allow_zero_size: bool = False) -> tuple:
+def rand_shape_nd(num_dim: int, dim: int = 10, allow_zero_size: bool = False) -> tuple[Any, ...]:
     """`num_dim` extents, each uniform in 1 to `dim`."""
     return tuple(_extent(dim, allow_zero_size) for _ in range(num_dim))
 
@@ -53,14 +54,14 @@ def rand_ndarray(
     return nd.array(data, ctx=ctx, dtype=dtype or default_dtype())
 
 
-def random_arrays(*shapes: tuple) -> Any:
+def random_arrays(*shapes: tuple[Any, ...]) -> Any:
     """Standard normal float32 arrays; one array if one shape."""
     arrays = [np.asarray(np.random.standard_normal(s), dtype="float32") for s in shapes]
     return arrays[0] if len(arrays) == 1 else arrays
 
 
 def random_uniform_arrays(
-    *shapes: tuple, low: float = 0.0, high: float = 1.0, dtype: Any = np.float32
+    *shapes: tuple[Any, ...], low: float = 0.0, high: float = 1.0, dtype: Any = np.float32
 ) -> list[np.ndarray]:
     """A list of uniform arrays."""
     return [np.asarray(np.random.uniform(low, high, s), dtype=dtype) for s in shapes]
@@ -93,7 +94,7 @@ def assign_each2(x: np.ndarray, y: np.ndarray, f: Callable[[Any, Any], Any]) -> 
     return np.vectorize(f)(x, y) if x.size else x
 
 
-def collapse_sum_like(a: np.ndarray, shape: tuple) -> np.ndarray:
+def collapse_sum_like(a: np.ndarray, shape: tuple[Any, ...]) -> np.ndarray:
     """Sums over the axes along which `shape` would be broadcast to the shape of `a`."""
     extra = a.ndim - len(shape)
     axes = (*range(extra), *(i + extra for i, n in enumerate(shape) if n == 1))
@@ -117,10 +118,12 @@ def var_check(generator: Any, sigma: float, nsamples: int = 1000000) -> bool:
     return bool(abs(var - sigma**2) < 3 * np.sqrt(2 * sigma**4 / (nsamples - 1)))
 
 
-def gen_buckets_probs_with_ppf(ppf: Callable[[float], float], nbuckets: int) -> tuple[list, list]:
+def gen_buckets_probs_with_ppf(
+    ppf: Callable[[float], float], nbuckets: int
+) -> tuple[list[Any], list[Any]]:
     """Buckets of equal probability from a quantile function: (buckets, probabilities)."""
     edges = [float(ppf(i / nbuckets)) for i in range(nbuckets + 1)]
-    return list(zip(edges, edges[1:], strict=False)), [1 / nbuckets] * nbuckets
+    return list(itertools.pairwise(edges)), [1 / nbuckets] * nbuckets
 
 
 def chi_square_check(

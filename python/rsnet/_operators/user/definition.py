@@ -204,7 +204,8 @@ class UserOpDefinition:
 
     def _share_out(self, total: int) -> dict[str, int]:
         """Counts from the number of all inputs: it decides them if one argument is variable, or if
-        optional ones are filled in order. It is ambiguous if several take any number."""
+        optional ones are filled in order. It is ambiguous if several take any number.
+        """
         counts = {a.name: (0 if a.optional else a.count) for a in self.inputs}
         rest = total - sum(counts.values())
         open_ended = [a.name for a in self.inputs if a.at_least and not a.optional]
