@@ -286,7 +286,7 @@ def test_feed_forward_on_arrays_and_epochs_of_a_size():
         linear(), DATA, LABEL, num_epoch=3, epoch_size=4, learning_rate=0.5, numpy_batch_size=32,
         eval_data=(DATA[:50], LABEL[:50]), batch_end_callback=lambda p: seen.append(p.nbatch),
     )  # fmt: skip
-    assert seen == [0, 1, 2, 3] * 3
+    assert seen == [1, 2, 3, 4] * 3
     assert (model.predict(DATA).argmax(1) == LABEL).mean() > 0.5
     with pytest.raises(ValueError, match="y must be specified"):
         model.fit(DATA)

@@ -24,6 +24,7 @@ class OpReq(str, enum.Enum):
 
     __index__ = __int__
     __str__ = str.__str__
+    __repr__ = str.__repr__  # lists of requests print as in MXNet
     __format__ = str.__format__  # type: ignore[assignment]
 
 

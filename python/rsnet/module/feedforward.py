@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import metric as _metric
 from .. import ndarray as nd
+from ..context import current_context
 from ..io import DataIter, NDArrayIter
 from ..model import load_checkpoint, save_checkpoint
 from ..ndarray import NDArray
@@ -171,9 +172,14 @@ class FeedForward:
             self.arg_params, self.aux_params = dict(arg), dict(aux)
             call_all(epoch_end_callback, epoch, symbol, arg, aux)
 
+        def count_from_one(param: Any) -> None:
+            call_all(batch_end_callback, param._replace(nbatch=param.nbatch + 1))
+
+        module.logger.info("Start training with %s", as_list(self.ctx or current_context()))
+        data.reset()  # a shuffled iterator draws its order again, as in MXNet
         module.fit(
             data, eval_data, eval_metric=eval_metric, epoch_end_callback=keep,
-            batch_end_callback=batch_end_callback, kvstore=kvstore, optimizer=self.optimizer,
+            batch_end_callback=count_from_one, kvstore=kvstore, optimizer=self.optimizer,
             optimizer_params=self.kwargs or {"learning_rate": 0.01},
             eval_end_callback=eval_end_callback, eval_batch_end_callback=eval_batch_end_callback,
             initializer=self.initializer, arg_params=arg_params, aux_params=aux_params,

@@ -304,14 +304,14 @@ class Module(BaseModule):
         force_init : bool
             Initialise again if it was done already (otherwise the call is ignored, with a warning)?
         allow_extra : bool
-            May a given dict have names that the module does not have?
+            Without effect, as in MXNet: names that the module does not have are always ignored.
 
         Raises
         ------
         RuntimeError
             A given dict lacks a name, unless `allow_missing`.
         ValueError
-            A given dict has a name too many, or an array of another shape.
+            A given array has another shape than its parameter.
         """
         if self.params_initialized and not force_init:
             warnings.warn(
@@ -323,17 +323,7 @@ class Module(BaseModule):
         attrs = self._symbol.attr_dict()
         if isinstance(initializer, str):
             initializer = init.create(initializer)
-        for own, given, what in (
-            (self._arg_params, arg_params, "arg_params"),
-            (self._aux_params, aux_params, "aux_params"),
-        ):
-            if given is not None and not allow_extra:
-                extra = sorted(set(given) - set(own))
-                if extra:
-                    raise ValueError(
-                        f"{what} has {extra}, which the module does not have; "
-                        "allow_extra=True ignores it"
-                    )
+        for own, given in ((self._arg_params, arg_params), (self._aux_params, aux_params)):
             for name, array in sorted(own.items()):
                 self._fill(name, array, given, initializer, allow_missing, attrs.get(name))
         self.params_initialized = True

@@ -1,0 +1,53 @@
+"""Parameters of another network, as fine-tuning scripts pass them to a module."""
+
+import numpy as np
+import pytest
+
+import rsnet as mx
+from rsnet import nd
+
+
+def bound_module():
+    score = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
+    module = mx.mod.Module(mx.sym.SoftmaxOutput(score, name="softmax"))
+    module.bind([("data", (2, 3))], [("softmax_label", (2,))])
+    return module
+
+
+def given():
+    return {
+        "fc_weight": nd.ones((2, 3)),
+        "fc_bias": nd.zeros((2,)),
+        "old_weight": nd.ones((1,)),
+    }
+
+
+@pytest.mark.parametrize(
+    "assign",
+    [
+        lambda module: module.init_params(arg_params=given(), aux_params={"old_mean": nd.ones(1)}),
+        lambda module: module.init_params(arg_params=given(), allow_missing=True),
+        lambda module: module.set_params(given(), {}),
+        lambda module: module.set_params(given(), {}, allow_missing=True, allow_extra=True),
+    ],
+)
+def test_names_that_the_module_lacks_are_ignored(assign):
+    module = bound_module()
+    assign(module)
+    arg_params, aux_params = module.get_params()
+    assert sorted(arg_params) == ["fc_bias", "fc_weight"] and not aux_params
+    assert (arg_params["fc_weight"].asnumpy() == 1).all()
+
+
+def test_fit_goes_on_from_the_parameters_of_a_larger_network():
+    module = bound_module()
+    rows = mx.io.NDArrayIter(np.ones((4, 3), "f"), np.zeros(4), 2)
+    module.fit(rows, num_epoch=1, arg_params=given(), allow_missing=True)
+    assert sorted(module.get_params()[0]) == ["fc_bias", "fc_weight"]
+
+
+def test_assigning_some_parameters_refuses_unknown_names():
+    module = bound_module()
+    module.init_params()
+    with pytest.raises(ValueError, match="old_weight"):
+        module.set_params(given(), {}, allow_missing=True)
