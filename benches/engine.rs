@@ -1,17 +1,22 @@
 //! The cost of the engine itself: nanoseconds per empty task, waiting included.
 //!
-//! Prints `pattern=NAME workers=N ns_per_task=X`, medians of `RUNS` runs of `TASKS` tasks. Workers
-//! are counted besides the pushing thread. Each pattern first runs with an order-sensitive update
-//! and compares the result with a sequential run; then empty tasks are timed. An argument selects
-//! patterns by a part of their name. `atomic_rmw` is the machine's uncontended atomic addition, to
-//! compare hosts by, `handoff` what it costs to pass the memory of a task to another core and get
-//! it back, `handoff_edges` the same where tasks depend on others (as in `graph1000`) and these are
-//! told one by one, `floor_inline` the least that is done for a task which its pusher runs, and
-//! `floor_naive` the same with no order at all: what an engine costs comes on top of these.
-//! `two_threads` is what two threads do together, by what one does alone: near 1, pushing and
-//! running share one core, and their times add up. Beside the patterns stands libgomp's `task
-//! depend` in the same run (`peer=libgomp`, with its time as a multiple of ours), where a C
-//! compiler that knows OpenMP is at hand.
+//! Prints `pattern=NAME workers=N ns_per_task=X`, medians of `RUNS` runs of `TASKS` tasks. The
+//! workers do not include the pushing thread. Each pattern first runs with an order-sensitive
+//! update, whose result is compared with a sequential run; then empty tasks are timed. An argument
+//! selects the patterns whose names contain it.
+//!
+//! Lower bounds of the machine are printed first and last:
+//!
+//! - `atomic_rmw`: an uncontended atomic addition, to compare hosts.
+//! - `handoff`: passing the memory of a task to another core and back.
+//! - `handoff_edges`: the same with dependencies as in `graph1000`, notified one by one.
+//! - `floor_inline`: the minimum for a task that its pusher runs.
+//! - `floor_naive`: the same without any order.
+//! - `two_threads`: the joint throughput of two threads relative to one. Near 1 pushing and running
+//!   share one core, and their times add up.
+//!
+//! If a C compiler with OpenMP is available, libgomp's `task depend` is measured in the same run
+//! (`peer=libgomp`, with its time as a multiple of the engine's).
 
 #[path = "engine/limit.rs"]
 mod limit;
@@ -30,7 +35,7 @@ use std::time::{Duration, Instant};
 const TASKS: usize = 20_000;
 const RUNS: usize = 15;
 
-/// What a task reads and writes, as indices of variables.
+/// The variables that a task reads and writes, by index.
 #[derive(Clone, Default)]
 struct Access {
     reads: Vec<usize>,
@@ -118,7 +123,7 @@ fn new_vars(engine: &dyn Engine, n: usize) -> Vec<Var> {
     (0..n).map(|_| engine.new_variable()).collect()
 }
 
-/// Runs the pattern with an order-sensitive update; panics if the order was not kept.
+/// Runs the pattern with an order-sensitive update; panics if the order is violated.
 fn check(engine: &dyn Engine, p: &Pattern, cheap: bool, asynchronous: bool) {
     let vars = new_vars(engine, p.vars);
     let (expected, got) = (cells(p.vars), cells(p.vars));
@@ -139,7 +144,7 @@ fn check(engine: &dyn Engine, p: &Pattern, cheap: bool, asynchronous: bool) {
         engine.push(task, Push { cheap, ..Push::new("task", &reads, &writes) }).unwrap();
     }
     engine.wait_for_all(&mut patiently()).unwrap();
-    assert_eq!(values(&expected), values(&got), "{}: order not kept", p.name);
+    assert_eq!(values(&expected), values(&got), "{}: order violated", p.name);
 }
 
 fn median(mut times: Vec<f64>) -> f64 {
@@ -227,7 +232,7 @@ fn asynchronous(p: &Pattern) {
     report("random64_async", 1, ns);
 }
 
-fn ready_made(engine: &dyn Engine, p: &Pattern, n: usize, got: Option<&Cells>) -> Vec<Operation> {
+fn prepared(engine: &dyn Engine, p: &Pattern, n: usize, got: Option<&Cells>) -> Vec<Operation> {
     let vars = new_vars(engine, p.vars);
     let lists = lists(&p.tasks[..n], &vars);
     let make = |(i, (reads, writes)): (usize, &(Vec<Var>, Vec<Var>))| {
@@ -260,18 +265,18 @@ fn replay(p: &Pattern) {
     };
     let (expected, got) = (cells(p.vars), cells(p.vars));
     (0..TASKS).for_each(|i| update(&expected, &p.tasks[i % 1000], i % 1000));
-    push_all(&ready_made(&engine, p, 1000, Some(&got)));
+    push_all(&prepared(&engine, p, 1000, Some(&got)));
     assert_eq!(values(&expected), values(&got), "graph1000_replay");
-    let ops = ready_made(&engine, p, 1000, None);
+    let ops = prepared(&engine, p, 1000, None);
     report("graph1000_replay", 1, time(TASKS, || push_all(&ops)));
 
     let one = |ops: &[Operation]| segment("graph", ops).unwrap();
     let got = cells(p.vars);
-    let ops = one(&ready_made(&engine, p, 1000, Some(&got)));
+    let ops = one(&prepared(&engine, p, 1000, Some(&got)));
     (0..TASKS / 1000).for_each(|_| engine.push_operation(&ops, Default::default(), 0).unwrap());
     engine.wait_for_all(&mut patiently()).unwrap();
     assert_eq!(values(&expected), values(&got), "graph1000_segment");
-    let ops = one(&ready_made(&engine, p, 1000, None));
+    let ops = one(&prepared(&engine, p, 1000, None));
     let ns = time(TASKS, || {
         (0..TASKS / 1000).for_each(|_| engine.push_operation(&ops, Default::default(), 0).unwrap());
         engine.wait_for_all(&mut patiently()).unwrap();
@@ -279,7 +284,7 @@ fn replay(p: &Pattern) {
     report("graph1000_segment", 1, ns);
 }
 
-/// One operation that holds 1,000 functions.
+/// Operations of 1,000 functions each.
 fn bulk() {
     let engine = ThreadedEngine::with_threads(1);
     let var = engine.new_variable();
@@ -352,12 +357,12 @@ fn halves() -> Task {
     })
 }
 
-/// The median excess of such a kernel after a gap.
+/// The median excess of the kernel of [`halves`] over its ideal time, after a gap.
 fn kernel_excess(engine: &ThreadedEngine, gap_us: u64) -> f64 {
     let var = engine.new_variable();
     let excess: Arc<Mutex<Vec<f64>>> = Arc::default();
     for _ in 0..200 {
-        // The gap is an operation as well: the waiter is parked and both workers are in their
+        // The gap is an operation as well, so the waiter is parked and both workers are in their
         // loops.
         let gap = Task::sync(move |_| {
             burn(Duration::from_micros(gap_us));
@@ -378,10 +383,10 @@ fn kernel_excess(engine: &ThreadedEngine, gap_us: u64) -> f64 {
 }
 
 /// Kernels of two halves of 50 us on two workers: the excess over 50 us after a gap, and the time
-/// of a chain relative to the ideal, alone and beside 100 serial tasks of 50 us.
+/// of a chain relative to the ideal, alone and together with 100 serial tasks of 50 us.
 fn kernels() {
     for gap_us in [2, 20, 100] {
-        // (Where the system puts the threads of a fresh engine differs.)
+        // Several engines, as the placement of their threads differs.
         let of_engine = |_| kernel_excess(&ThreadedEngine::with_threads(2), gap_us);
         let excess: Vec<f64> = (0..5).map(of_engine).collect();
         let worst = excess.iter().copied().fold(0.0, f64::max);
@@ -412,8 +417,8 @@ fn kernels() {
     }
 }
 
-/// Microseconds of processor time in a second, from a millisecond after the workers' last task;
-/// without workers it is what the sleeper itself takes.
+/// Prints the microseconds of processor time used in a second that starts a millisecond after the
+/// last task; without workers it is the time of the sleeping thread itself.
 fn idle() {
     fn used() -> Duration {
         // SAFETY: fills a plain structure, for which zeros are valid.
@@ -451,8 +456,8 @@ fn atomic_rmw() {
     report("atomic_rmw", 0, ns);
 }
 
-/// What the machine can do, at the beginning of a run and at its end: a shared one is not the same
-/// for long.
+/// The lower bounds of the machine, measured before and after the patterns, since the load of a
+/// shared machine changes.
 fn limits(graph: &Pattern) {
     atomic_rmw();
     report("handoff", 1, limit::handoff());
@@ -466,7 +471,7 @@ fn main() {
     let filter = std::env::args().skip(1).find(|a| !a.starts_with('-')).unwrap_or_default();
     let wanted = |name: &str| name.contains(&filter);
     let patterns = patterns();
-    let of = |name| patterns.iter().find(|p| p.name == name).expect("it is among them");
+    let of = |name| patterns.iter().find(|p| p.name == name).expect("a known pattern");
     let (random, graph) = (of("random64"), of("graph1000"));
     limits(graph);
     let libgomp = peer::Libgomp::build();

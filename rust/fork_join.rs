@@ -35,7 +35,7 @@ loom::thread_local! {
     static TEAM: RefCell<Option<Arc<Team>>> = RefCell::new(None);
 }
 
-/// Threads that help each other with jobs.
+/// Threads that run the parts of each other's jobs.
 pub struct Team {
     size: usize,
     /// Wakes parked threads, at most the given number.
@@ -56,7 +56,7 @@ struct JobSlot {
 
 /// A job in parts, on the stack of the thread that split it.
 struct Job<'a> {
-    /// The core that this thread ran on.
+    /// The core that the splitting thread ran on.
     core: Option<usize>,
     parts: usize,
     next: AtomicUsize,
@@ -66,7 +66,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Runs parts until there are none left.
+    /// Runs parts until none is left.
     fn run_parts(&self) {
         loop {
             let part = self.next.fetch_add(1, Ordering::Relaxed);
@@ -143,7 +143,7 @@ impl Team {
         let job = unsafe { &*slot.job.load(Ordering::Relaxed) };
         let helps = !job.is_exhausted();
         if let Some(core) = job.core.filter(|core| cores::this_one() == Some(*core)) {
-            cores::record_completion(core);
+            cores::leave(core);
         }
         job.run_parts();
         drop(inside);
@@ -177,9 +177,11 @@ impl Team {
     }
 }
 
-/// A helper that was woken while all other cores were busy may run on the core of the thread that
-/// it helps. As neither sleeps while there are parts, the system does not move it for tens of
-/// milliseconds, although a core is idle.
+/// Moves a helper off the core of the thread that it helps.
+///
+/// A helper that is woken while all other cores are busy may end up there. As neither thread sleeps
+/// while there are parts, the scheduler does not move it for tens of milliseconds, although a core
+/// is idle.
 #[cfg(all(target_os = "linux", not(loom), not(miri)))]
 mod cores {
     use std::mem::zeroed;
@@ -191,9 +193,9 @@ mod cores {
         usize::try_from(unsafe { libc::sched_getcpu() }).ok()
     }
 
-    /// Moves this thread to another core, if it may run on one.
+    /// Moves this thread from `core` to another one, if its affinity allows one.
     #[cold]
-    pub fn record_completion(core: usize) {
+    pub fn leave(core: usize) {
         let size = size_of::<libc::cpu_set_t>();
         if core >= 8 * size {
             return;
@@ -220,7 +222,7 @@ mod cores {
         None
     }
 
-    pub fn record_completion(_: usize) {}
+    pub fn leave(_: usize) {}
 }
 
 /// A helper inside a job; leaves when dropped.
@@ -278,8 +280,8 @@ fn team() -> Option<Arc<Team>> {
     TEAM.try_with(|team| team.borrow().clone()).ok().flatten()
 }
 
-/// Calls `run` with each of `0..parts`: concurrently if this thread is in a team, else one by one.
-/// A part must not fork: the child would wait for helpers that it does not have.
+/// Calls `run` with each of `0..parts`: concurrently if this thread is in a team, else in order.
+/// A part must not fork: the child would wait for helpers that exist in the parent only.
 pub fn split(parts: usize, run: impl Fn(usize) + Sync) {
     match team().filter(|team| team.size > 1 && parts > 1) {
         Some(team) => team.split(parts, &run),
@@ -287,8 +289,8 @@ pub fn split(parts: usize, run: impl Fn(usize) + Sync) {
     }
 }
 
-/// Wakes parked threads of this thread's team, at most `most`, for parts that are split in another
-/// way.
+/// Wakes at most `most` parked threads of this thread's team, for parts that are split by other
+/// means.
 pub fn wake_helpers(most: usize) {
     if let Some(team) = team() {
         team.call(most);

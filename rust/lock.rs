@@ -1,16 +1,16 @@
-//! Locks of the standard library that ignore poisoning: the data they guard is consistent at every
-//! point where foreign code could panic, and errors travel along variables instead.
+//! The standard library's locks without poisoning: the data that they guard is consistent wherever
+//! foreign code could panic, and errors travel along variables instead.
 //!
-//! Not `parking_lot`'s: its table of waiters is shared by the process, so a fork at a bad moment
-//! would leave it locked in the child.
+//! `parking_lot` is not used: its table of waiters is global, so a fork at the wrong moment would
+//! leave it locked in the child.
 
 use std::sync::{self, MutexGuard, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
-/// A mutex.
+/// A mutex that ignores poisoning.
 #[derive(Debug, Default)]
 pub struct Lock<T>(sync::Mutex<T>);
 
-/// A held [`Lock`].
+/// The guard of a [`Lock`].
 pub type Guard<'a, T> = MutexGuard<'a, T>;
 
 impl<T> Lock<T> {
@@ -31,7 +31,7 @@ impl<T> Lock<T> {
         Held(Box::new(self.lock()))
     }
 
-    /// Takes the lock if it is free.
+    /// Returns the guard, or `None` if the lock is taken.
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(guard),
@@ -53,7 +53,7 @@ pub struct Held<'a>(#[expect(dead_code, reason = "held until dropped")] Box<dyn 
 trait Anything {}
 impl<T> Anything for T {}
 
-/// A lock for many readers or one writer.
+/// A reader-writer lock that ignores poisoning.
 #[derive(Debug, Default)]
 pub struct RwLock<T>(sync::RwLock<T>);
 

@@ -1,10 +1,10 @@
-"""Weakens the memory orders of the engine one at a time and asks loom whether it notices.
+"""Weakens the memory orders of the engine one at a time and runs the loom models on each.
 
     python tools/loom_mutants.py [FILE[:LINE] ...]
 
-Works on a copy of the tree. Prints a line a mutant, `caught` or `SURVIVED`, and ends with 1 if any
-survived that `ALLOWED` does not explain. A model that hangs counts as caught: a lost wake-up shows
-so.
+Works on a copy of the tree. Prints one line per mutant, `caught` or `SURVIVED`, and exits with 1 if
+one survives that `ALLOWED` does not explain. A model that hangs counts as caught: this is how a
+lost wake-up shows.
 """
 
 import os
@@ -27,28 +27,27 @@ FILES += ["rust/fork_join.rs", "rust/ndarray/access_latch.rs"]
 ORDER = re.compile(r"\b(?:Acquire|Release|AcqRel)\b|fence\(Ordering::SeqCst\)")
 LIMIT_S = 600
 
-# Text of a line whose weakening is no error, with the reason.
+# Text of a line that may be weakened without failing a model, with the reason.
 ALLOWED = {
-    "word(generation.wrapping_add(1), 0)": "keeps reads of a body before it is written again, "
-    "which is no cell of loom's",
-    "let (ok, err) = (Ordering::Acquire, Ordering::Relaxed);": "of who takes a place: keeps looks at the "
-    "work before from seeing the next one, which no loom load does (that of a helper is caught)",
+    "let (ok, err) = (Ordering::Acquire, Ordering::Relaxed);": "of the thread that takes a slot: keeps "
+    "its reads of the previous job from seeing the next one, which no load of loom does (the "
+    "exchange of a helper is caught)",
     "slot.state.store(0": "as above",
     "self.recovered.": "no model forks",
-    "let word = self.word.load": "keeps this load before the next; loom never shows them the other way round",
-    "compiler_fence": "for the processors on which the lock's exchange is a fence already",
-    "let head = self.head.0.load": "keeps a read before a later write, which no loom read sees",
+    "let word = self.word.load": "keeps this load before the next one; loom never reorders the two",
+    "compiler_fence": "for processors on which the exchange of the lock is a fence already",
+    "let head = self.head.0.load": "keeps a read before a later write, which no load of loom sees",
     "Ordering::AcqRel,": "the exchange of the ring's head: as above (that of an edge is caught)",
-    "self.len.": "a hint: who takes looks again, and who parks has fenced",
+    "self.len.": "a hint: a consumer checks again, and a worker that parks has fenced",
     "== self.tail.0.load": "a hint, as above",
-    "self.used.": "as above: lanes are enlisted before anything is in them",
-    "woken.": "loom's unparking orders all that the flag does",
-    "self.done.": "as above: loom sees no moment between a waiter's flag and its unparking",
+    "self.used.": "as above: lanes are enlisted before they hold anything",
+    "woken.": "loom's unpark orders everything that the flag orders",
+    "self.is_set.": "as above: loom has no step between the flag of a waiter and its unpark",
 }
 
 
 def sites(wanted):
-    """(file, line number, text of the line, its weakened form) of every order outside of tests."""
+    """Yields (file, line number, line, weakened line) for each memory order outside of tests."""
     for file in FILES:
         if wanted and not any(file.endswith(w.partition(":")[0]) for w in wanted):
             continue
@@ -59,7 +58,7 @@ def sites(wanted):
                 continue
             if wanted and not any(w.partition(":")[2] in ("", str(at)) for w in wanted):
                 continue
-            # A fence cannot be relaxed: it goes.
+            # A fence cannot be relaxed, so it is removed.
             weak = re.sub(r"\b(?:Acquire|Release|AcqRel)\b", "Relaxed", line)
             weak = re.sub(r"(?:\w+::)*fence\(Ordering::SeqCst\)", "()", weak)
             yield file, at, line, weak

@@ -1,5 +1,5 @@
-//! What the machine takes for the least that an engine does: one that hands tasks to another core,
-//! and one that runs them itself; and what the other core is worth.
+//! Lower bounds of the machine for an engine that hands tasks to another core and for one that runs
+//! them inline, and the throughput that a second thread adds.
 
 use super::{Access, RUNS, TASKS, median, time};
 use rsnet::engine::{Engine, NaiveEngine, Push, Var};
@@ -11,8 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::time::Instant;
 
-/// As much as a small task takes, two cache lines: how many wait for the task, or [`CLOSED`], and
-/// the rest.
+/// A small task of two cache lines: the number of its successors, or [`CLOSED`], and other data.
 #[repr(C, align(128))]
 #[derive(Default)]
 struct Record {
@@ -20,20 +19,20 @@ struct Record {
     words: UnsafeCell<[u64; 12]>,
 }
 
-// SAFETY: the counters of a `Ring` say which of two threads may touch the words.
+// SAFETY: the counters of a `Ring` determine which of two threads may access the words.
 unsafe impl Sync for Record {}
 
 const RECORDS: usize = 1024;
 const CLOSED: u64 = u64::MAX;
 
-/// Records on their way from one thread to another and back, and how many went each way so far.
+/// Records that pass from one thread to another and back, and the number passed each way so far.
 struct Ring {
     records: Vec<Record>,
     filled: Count,
     emptied: Count,
 }
 
-/// A counter in lines of its own.
+/// A counter on cache lines of its own.
 #[repr(align(128))]
 #[derive(Default)]
 struct Count(AtomicU64);
@@ -48,30 +47,29 @@ impl Count {
         }
     }
 
-    /// Tells every so many.
-    fn tell(&self, n: u64, batch: u64) {
+    /// Publishes `n` once per batch.
+    fn publish(&self, n: u64, batch: u64) {
         if n.is_multiple_of(batch) || n == TASKS as u64 {
             self.0.store(n, Ordering::Release);
         }
     }
 }
 
-/// Nanoseconds for each record that one thread fills, another reads and gives back, in order,
-/// through a ring. Nothing else is done: no dependencies, no lock, no closure, no choice of what
-/// comes next.
+/// Nanoseconds per record that one thread fills and another reads and returns, in order, through a
+/// ring, without dependencies, locks, closures or scheduling.
 pub fn handoff() -> f64 {
     hand_over(&[])
 }
 
-/// The same for tasks with dependencies: before a record is handed over, one more is counted at
-/// each record that it must follow, if that is not closed. (Which ones is known beforehand, and the
-/// other thread takes the records in order, so that it has nobody to tell.)
+/// The same for tasks with dependencies: before a record is handed over, a successor is counted at
+/// each predecessor that is not closed. The predecessors are known in advance, and the other thread
+/// takes the records in order, so it notifies no successors.
 pub fn handoff_edges(tasks: &[Access]) -> f64 {
     hand_over(&before_each(tasks))
 }
 
-/// Which tasks each task must follow: the last writer of what it reads, and of what it writes the
-/// readers since, or else the last writer.
+/// The predecessors of each task: the last writer of each variable that it reads; for each variable
+/// that it writes, the readers since the last write, or the last writer if there are none.
 fn before_each(tasks: &[Access]) -> Vec<Vec<usize>> {
     let mut writer: HashMap<usize, usize> = HashMap::new();
     let mut readers: HashMap<usize, Vec<usize>> = HashMap::new();
@@ -86,14 +84,14 @@ fn before_each(tasks: &[Access]) -> Vec<Vec<usize>> {
                 None => before.extend(last),
             }
         }
-        before.retain(|&b| i - b < RECORDS / 2); // whose records are not used again yet
+        before.retain(|&b| i - b < RECORDS / 2); // their records are not reused yet
         before
     };
     tasks.iter().enumerate().map(follow).collect()
 }
 
-/// The best of several distances at which one thread follows the other: right behind it, it takes
-/// from it what it is about to write.
+/// The best result over several distances between the two threads: close together, one takes cache
+/// lines that the other is about to write.
 fn hand_over(before: &[Vec<usize>]) -> f64 {
     let best = |batch| median((0..RUNS).map(|_| hand_over_in(before, batch)).collect());
     [1, 8, 64].map(best).into_iter().fold(f64::INFINITY, f64::min)
@@ -111,14 +109,14 @@ fn hand_over_in(before: &[Vec<usize>], batch: u64) -> f64 {
         begun.wait();
         let start = Instant::now();
         let sent = fill(&ring, before, batch);
-        let received = consumer.join().expect("the reader ends");
+        let received = consumer.join().expect("the reader returns");
         (start.elapsed(), sent, received)
     });
     assert_eq!(sent, received, "a record or an edge was lost or changed");
     elapsed.as_nanos() as f64 / TASKS as f64
 }
 
-/// Fills all records: the sum of their words, and how many edges were counted.
+/// Fills all records; returns the checksum of their words and the number of edges counted.
 fn fill(ring: &Ring, before: &[Vec<usize>], batch: u64) -> (u64, u64) {
     let (mut sum, mut edges, mut seen) = (0, 0, 0);
     for i in 0..TASKS {
@@ -126,7 +124,7 @@ fn fill(ring: &Ring, before: &[Vec<usize>], batch: u64) -> (u64, u64) {
         if let Some(earlier) = i.checked_sub(RECORDS) {
             ring.emptied.wait_for_more_than(earlier as u64, &mut seen);
         }
-        // SAFETY: the other thread has given it back.
+        // SAFETY: the other thread has returned the record.
         let words = unsafe { &mut *record.words.get() };
         for (k, w) in words.iter_mut().enumerate() {
             *w = (i * 12 + k) as u64;
@@ -139,31 +137,31 @@ fn fill(ring: &Ring, before: &[Vec<usize>], batch: u64) -> (u64, u64) {
             let added = waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
             edges += u64::from(added.is_ok());
         }
-        ring.filled.tell(i as u64 + 1, batch);
+        ring.filled.publish(i as u64 + 1, batch);
     }
     (sum, edges)
 }
 
-/// Empties all records: the same.
+/// Empties all records; returns the same as [`fill`].
 fn empty(ring: &Ring, with_edges: bool, batch: u64) -> (u64, u64) {
     let (mut sum, mut edges, mut seen) = (0, 0, 0);
     for i in 0..TASKS {
         let record = &ring.records[i % RECORDS];
         ring.filled.wait_for_more_than(i as u64, &mut seen);
-        // SAFETY: the other thread has handed it over.
+        // SAFETY: the other thread has handed the record over.
         sum = unsafe { &*record.words.get() }.iter().fold(sum, |s, w| s ^ w);
         if with_edges {
             edges += record.waiting.swap(CLOSED, Ordering::AcqRel);
         }
-        ring.emptied.tell(i as u64 + 1, batch);
+        ring.emptied.publish(i as u64 + 1, batch);
     }
     (sum, edges)
 }
 
-/// Nanoseconds for each task that a thread orders and runs itself, where others may push as well: a
-/// lock around three variables of which each names its last task, a call that catches panics, a
-/// task that is closed and counted. Nothing else is done: no check of what is named, no record of
-/// the task, no errors, versions or hooks.
+/// Nanoseconds per task that a thread orders and runs inline while other threads may push: a lock
+/// around three variables that each name their last task, a call that catches panics, and closing
+/// and counting the task. Arguments are not checked, and there is no record of the task, no errors,
+/// versions or hooks.
 pub fn inline() -> f64 {
     let vars = Mutex::new([0u64; 64]);
     let (closed, count) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -173,7 +171,7 @@ pub fn inline() -> f64 {
     time(TASKS, || {
         for i in 0..TASKS {
             {
-                let mut vars = vars.lock().expect("nobody panics");
+                let mut vars = vars.lock().expect("no task panics");
                 for k in 0..3 {
                     let last = &mut vars[(i * 7 + k * 11) % 64];
                     black_box(*last);
@@ -188,10 +186,10 @@ pub fn inline() -> f64 {
     })
 }
 
-/// Nanoseconds for each push that runs its function before it returns, and does nothing else but
-/// count that its variable was written: a function and the lists of its variables are handed to an
-/// engine that is not known when the loop is compiled, and run where panics are caught. No look at
-/// what is named, nothing said of what runs, no errors, no hooks.
+/// Nanoseconds per push that runs its function and counts the write of its variable: a function and
+/// the lists of its variables are passed by dynamic dispatch and run where panics are caught.
+/// Arguments are not checked, and there is no record of running operations, no errors and no
+/// hooks.
 pub fn naive() -> f64 {
     trait Runs {
         fn push(&self, task: Call, push: Push<'_>) -> rsnet::Result<()>;
@@ -230,9 +228,9 @@ pub fn naive() -> f64 {
     ns
 }
 
-/// How much two threads do together in the time in which one does 1 alone: 2 where each has a core
-/// of its own, hardly more than 1 where they are the two hardware threads of one core. There a task
-/// costs what its push and its run cost together, however well they overlap.
+/// The joint throughput of two threads relative to that of one: 2 if each has its own core, little
+/// more than 1 if they are the two hardware threads of one core. In that case a task costs the sum
+/// of its push and its run, however well they overlap.
 pub fn two_threads() -> f64 {
     fn work() -> f64 {
         let start = Instant::now();
@@ -249,7 +247,7 @@ pub fn two_threads() -> f64 {
         let alone = work();
         let other = std::thread::spawn(work);
         let own = work();
-        2.0 * alone / own.max(other.join().expect("it only adds"))
+        2.0 * alone / own.max(other.join().expect("it does not panic"))
     };
     median((0..RUNS).map(gain).collect())
 }

@@ -1,5 +1,5 @@
-//! A peer measured in the same run: libgomp's `task depend`, by a small C program that is compiled
-//! here.
+//! A peer measured in the same run: libgomp's `task depend`, in a small C program that is compiled
+//! on the fly.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,7 +10,7 @@ const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/engine/libgom
 pub struct Libgomp(PathBuf);
 
 impl Libgomp {
-    /// Compiles it; an error says why it cannot be had.
+    /// Compiles the program; an error states why it is not available.
     pub fn build() -> Result<Self, String> {
         let program = std::env::temp_dir().join(format!("rsnet-libgomp-{}", std::process::id()));
         let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
@@ -25,8 +25,8 @@ impl Libgomp {
         }
     }
 
-    /// Nanoseconds per task of `pattern`, with so many threads besides the one that makes the
-    /// tasks.
+    /// Nanoseconds per task of `pattern`, with `workers` threads in addition to the one that
+    /// creates the tasks.
     pub fn measure(&self, pattern: &str, workers: usize) -> Result<f64, String> {
         let out = Command::new(&self.0)
             .args([pattern, &workers.to_string()])

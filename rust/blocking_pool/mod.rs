@@ -1,20 +1,20 @@
 //! A pool of threads for jobs that may block.
 //!
-//! A job that blocks holds up no other, and ten thousand short jobs need one thread: threads are
-//! added one at a time, and only while those that run jobs make no progress. [`roster`] decides who
-//! does what, without threads or clocks; this file adds both.
+//! A job that blocks does not delay others, and ten thousand short jobs need one thread: threads
+//! are added one at a time, and only while those that run jobs make no progress. [`roster`] assigns
+//! the duties, without threads or clocks; this file adds both.
 //!
-//! A thread is a *runner* (runs jobs one after the other), the *watcher* (looks in every [`LOOK`]
+//! A thread is a *runner* (runs jobs one after the other), the *watcher* (checks every [`LOOK`]
 //! whether the runners are blocked) or idle. The invariant, after every step of the roster:
 //!
 //! > While a job waits in the queue, a runner is on its way to it or a watcher is appointed.
 //!
 //! A submission appoints: the first runner if there is none, else a watcher if there is none. A
 //! watcher that sees no progress becomes a runner itself, and hands the watch over when it has
-//! taken its first job: to an idle thread, or to a new one. So each pair of looks adds a runner for
+//! taken its first job: to an idle thread, or to a new one. So every second check adds a runner for
 //! as long as jobs wait behind blocked ones. Waking a thread costs far more than a short job, so a
-//! watcher stays for a few looks after the queue has run dry, and submissions wake no thread
-//! meanwhile.
+//! watcher stays for a few checks after the queue has run dry, and meanwhile submissions wake no
+//! thread.
 
 mod roster;
 
@@ -25,7 +25,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// The time between two looks of the watcher.
+/// The time between two checks of the watcher.
 const LOOK: Duration = Duration::from_micros(500);
 /// An idle thread ends after this time.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -51,7 +51,7 @@ impl<J> BlockingPool<J> {
         self.roster.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Runs `job` on one of the threads, in the order of priorities; returns at once. A job that
+    /// Queues `job` for one of the threads, by priority; returns at once. A job that
     /// cannot run, because the pool is closed or the system refuses its first thread, is dropped.
     pub fn submit(&self, job: J, priority: Priority) {
         let submitted = self.lock().submit(job, priority);
@@ -75,17 +75,17 @@ impl<J> BlockingPool<J> {
         drop(stranded); // without the lock: a job may report its failure to the engine
     }
 
-    /// The life of a thread: calls `attached` with each turn as a runner, which calls
-    /// [`BlockingPool::run_jobs`].
-    pub fn serve(&self, worker: &Arc<Worker>, attached: impl Fn()) {
+    /// The main function of a thread. Calls `run` each time the thread becomes a runner; `run`
+    /// calls [`BlockingPool::run_jobs`].
+    pub fn serve(&self, worker: &Arc<Worker>, run: impl Fn()) {
         while self.stand_by(worker) {
-            attached();
+            run();
         }
         self.lock().left();
         self.ended.notify_all();
     }
 
-    /// Waits until the thread is a runner. Returns `false` if it is to end.
+    /// Waits until the thread is a runner. Returns `false` if it must end.
     fn stand_by(&self, worker: &Arc<Worker>) -> bool {
         let mut roster = self.lock();
         let mut idle_until = Instant::now() + PATIENCE;
@@ -147,7 +147,7 @@ impl<J> BlockingPool<J> {
         }
     }
 
-    /// Runs no job from now on; returns those that have not started, for the caller to drop.
+    /// Stops running jobs; returns those that have not started, for the caller to drop.
     pub fn close(&self) -> PriorityQueue<J> {
         let (jobs, waiting) = self.lock().close();
         waiting.iter().for_each(|worker| worker.signal.notify_one());
@@ -169,8 +169,8 @@ impl<J> BlockingPool<J> {
 pub struct PoolAtFork<J: 'static>(MutexGuard<'static, Roster<J, Condvar>>);
 
 impl<J> PoolAtFork<J> {
-    /// The child has no thread but the one that forked, which may be a runner; the jobs are its
-    /// parent's. They are forgotten, not dropped: what they report to is the parent's too.
+    /// The only thread of the child is the one that forked, which may be a runner. The jobs belong
+    /// to the parent: they are forgotten, not dropped, as dropping one would report a failure.
     pub fn release_in_child(mut self, forked_by_runner: bool) {
         let child = Roster::of_runners(usize::from(forked_by_runner));
         std::mem::forget(std::mem::replace(&mut *self.0, child));

@@ -1,10 +1,11 @@
-//! Which thread of a [blocking pool](super) does what: a state machine without threads or clocks.
+//! The duties of the threads of a [blocking pool](super): a state machine without threads or
+//! clocks.
 
 use crate::engine::{Priority, PriorityQueue};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Looks without any job after which the watcher rests.
+/// Consecutive checks of an empty queue after which the watcher rests.
 const QUIET_LOOKS: u32 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,23 +37,23 @@ impl<S> Worker<S> {
     }
 }
 
-/// A thread that has a duty now and must be made to do it.
+/// A thread that was given a duty and must be woken or started.
 pub(super) enum Appointment<S> {
     Wake(Arc<Worker<S>>),
     Start(Arc<Worker<S>>),
 }
 
-/// What a watcher remembers from look to look.
+/// What a watcher remembers between checks.
 #[derive(Default)]
 pub(super) struct Seen {
     progress: u64,
     quiet: u32,
 }
 
-/// The outcome of a look.
+/// The outcome of a check.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Look again.
+    /// Check again.
     Watch,
     /// The runners are blocked: the watcher is a runner now.
     Run,
@@ -62,7 +63,7 @@ pub(super) enum Verdict {
 
 pub(super) struct Roster<J, S> {
     jobs: PriorityQueue<J>,
-    /// The one that was busy last is woken first, so that threads that are not needed end.
+    /// A stack: the most recently busy thread is woken first, so threads that are not needed end.
     idle: Vec<Arc<Worker<S>>>,
     watcher: Option<Arc<Worker<S>>>,
     runners: usize,
@@ -70,8 +71,8 @@ pub(super) struct Roster<J, S> {
     /// of them would not help.
     arriving: usize,
     threads: usize,
-    /// Counts jobs taken, and jobs that came into an empty queue: while it moves, no job has waited
-    /// for a whole look.
+    /// Counts jobs taken, and jobs submitted to an empty queue: while it changes, no job has waited
+    /// for a whole check.
     progress: u64,
     is_closed: bool,
 }
@@ -194,7 +195,7 @@ impl<J, S: Default> Roster<J, S> {
         seen.progress = self.progress;
     }
 
-    /// The watcher has slept through a look.
+    /// The interval of a check is over.
     pub fn end_look(&mut self, worker: &Arc<Worker<S>>, seen: &mut Seen) -> Verdict {
         if self.jobs.is_empty() {
             seen.quiet += 1;
@@ -228,7 +229,7 @@ impl<J, S: Default> Roster<J, S> {
         self.threads -= 1;
     }
 
-    /// No job runs any more: returns those that have not started, and the threads that wait.
+    /// Closes the queue; returns the jobs that have not started, and the waiting threads.
     pub fn close(&mut self) -> (PriorityQueue<J>, Vec<Arc<Worker<S>>>) {
         self.is_closed = true;
         let mut waiting = std::mem::take(&mut self.idle);

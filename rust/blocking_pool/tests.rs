@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Threads of a roster as data: each step is what a real thread could do next.
+/// Simulated threads of a roster: each step is one that a real thread could take next.
 #[derive(Default)]
 struct Sim {
     roster: Option<Roster<u32, ()>>,
@@ -66,7 +66,7 @@ impl Sim {
         }
     }
 
-    /// A whole look of the watcher in which nothing else happens.
+    /// A whole check of the watcher, during which nothing else happens.
     fn look(&mut self) {
         let Sim { roster: Some(roster), workers, .. } = self else { return };
         let watcher = workers.iter_mut().find(|w| w.2 != Phase::Ended && w.0.duty() == Duty::Watch);
@@ -88,8 +88,8 @@ impl Sim {
 }
 
 proptest! {
-    /// Whatever threads do in whatever order, waiting jobs are attended; and with all runners
-    /// blocked for ever, looks and arrivals alone get every job to run.
+    /// Waiting jobs are attended after any sequence of steps; and while all runners are blocked,
+    /// checks and arrivals alone start every job.
     #[test]
     fn waiting_jobs_are_attended_after_every_step(
         steps in prop::collection::vec((0u8..8, any::<prop::sample::Index>()), 0..200),
@@ -115,7 +115,7 @@ proptest! {
                 }
             }
             turns += 1;
-            prop_assert!(turns < 500, "jobs wait and no thread comes");
+            prop_assert!(turns < 500, "jobs wait, but no thread is added");
         }
         let working = sim.workers.iter().filter(|w| w.2 == Phase::Running).count();
         prop_assert!(working <= sim.ran);
@@ -161,7 +161,7 @@ static POOL: BlockingPool<Job> = BlockingPool::new(|worker| {
     std::thread::Builder::new().spawn(serve).map(drop)
 });
 
-/// Far less than the patience of idle threads, far more than a busy machine takes.
+/// Less than the patience of idle threads, and far more than a loaded machine needs.
 const SOON: Duration = Duration::from_secs(2);
 
 fn run(job: impl FnOnce() + Send + 'static) {
@@ -182,7 +182,7 @@ fn blocked(n: usize) -> (Vec<Sender<()>>, Receiver<()>) {
     (gates.collect(), has_begun)
 }
 
-/// One after the other: they share the pool, and `SOON` must be shorter than the patience.
+/// Serializes the tests that share the pool.
 static ALONE: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -195,7 +195,7 @@ fn jobs_run_behind_any_number_of_blocked_ones_in_every_round() {
         run(move || ran.send(()).unwrap());
         has_run.recv_timeout(SOON).unwrap_or_else(|_| panic!("round {round}: stalled"));
         for _ in 0..n {
-            has_begun.recv_timeout(SOON).unwrap_or_else(|_| panic!("round {round}: not begun"));
+            has_begun.recv_timeout(SOON).unwrap_or_else(|_| panic!("round {round}: not started"));
         }
         drop(gates);
         if round % 4 == 0 {

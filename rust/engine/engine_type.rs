@@ -1,10 +1,10 @@
-//! The kinds of engines, by MXNet's names, and the one that `MXNET_ENGINE_TYPE` asks for.
+//! The kinds of engines under MXNet's names; `MXNET_ENGINE_TYPE` selects one.
 
 use super::{Engine, NaiveEngine, ThreadedEngine};
 use crate::error::{Error, Result};
 use std::sync::Arc;
 
-/// The environment variable that chooses the engine.
+/// The environment variable that selects the engine.
 pub const VARIABLE: &str = "MXNET_ENGINE_TYPE";
 
 /// A kind of engine.
@@ -17,7 +17,7 @@ pub enum EngineType {
 }
 
 impl EngineType {
-    /// By name. Both of MXNet's threaded engines are the one scheduler here.
+    /// The kind with this name. Both of MXNet's threaded engines map to the one scheduler.
     pub fn from_name(name: &str) -> Result<Self> {
         match name {
             "ThreadedEngine" | "ThreadedEnginePerDevice" => Ok(EngineType::Threaded),
@@ -29,7 +29,7 @@ impl EngineType {
         }
     }
 
-    /// As the environment says; threaded if it says nothing.
+    /// The kind that the environment selects; threaded if it is unset or empty.
     pub fn from_environment() -> Result<Self> {
         match std::env::var(VARIABLE) {
             Ok(name) if !name.is_empty() => Self::from_name(&name),
@@ -38,8 +38,8 @@ impl EngineType {
     }
 }
 
-/// A new engine of this kind. A threaded one has as many compute threads as cores may be used
-/// ([`usable_cores`](super::usable_cores)), or fewer if `OMP_NUM_THREADS` says so.
+/// Creates an engine of this kind. A threaded one has one compute thread per usable core
+/// ([`usable_cores`](super::usable_cores)), or fewer if `OMP_NUM_THREADS` is smaller.
 pub fn create(kind: EngineType) -> Arc<dyn Engine> {
     match kind {
         EngineType::Threaded => Arc::new(ThreadedEngine::new()),
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knows_the_names_of_mxnet() {
+    fn accepts_mxnets_names() {
         for name in ["ThreadedEngine", "ThreadedEnginePerDevice"] {
             assert_eq!(EngineType::from_name(name).unwrap(), EngineType::Threaded);
         }

@@ -1,36 +1,37 @@
-//! Which of those that are ready goes first.
+//! Priorities of ready operations, and queues ordered by them.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Where an operation comes among those that are ready: greater ranks go first, and equals as they
-/// came.
+/// The priority of an operation among those that are ready: greater ones run first, equal ones in
+/// the order in which they became ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
-    /// After all ordinary ones: of a priority below zero.
+    /// A number below zero: runs after all normal operations.
     Low(i32),
     #[default]
     Normal,
-    /// Before all ordinary ones: of a priority above zero, or of a property that goes first.
+    /// A number above zero, or a prioritized property: runs before all normal operations.
     High(i32),
 }
 
-/// Items in the order of their ranks.
+/// A heap of items by priority; items of equal priority are in the order of their pushes.
 pub(in crate::engine) struct PriorityHeap<T> {
     heap: BinaryHeap<Entry<T>>,
-    /// Items that ever came.
-    came: u64,
+    /// The number of pushes so far.
+    pushes: u64,
 }
 
 struct Entry<T> {
     priority: Priority,
-    came: Reverse<u64>,
+    /// The number of the push: earlier ones are greater.
+    push: Reverse<u64>,
     item: T,
 }
 
 impl<T> Ord for Entry<T> {
     fn cmp(&self, other: &Self) -> Ordering {
-        (self.priority, self.came).cmp(&(other.priority, other.came))
+        (self.priority, self.push).cmp(&(other.priority, other.push))
     }
 }
 
@@ -50,12 +51,12 @@ impl<T> Eq for Entry<T> {}
 
 impl<T> PriorityHeap<T> {
     pub const fn new() -> Self {
-        PriorityHeap { heap: BinaryHeap::new(), came: 0 }
+        PriorityHeap { heap: BinaryHeap::new(), pushes: 0 }
     }
 
     pub fn push(&mut self, priority: Priority, item: T) {
-        self.came += 1;
-        self.heap.push(Entry { priority, came: Reverse(self.came), item });
+        self.pushes += 1;
+        self.heap.push(Entry { priority, push: Reverse(self.pushes), item });
     }
 
     pub fn pop(&mut self) -> Option<T> {
@@ -79,35 +80,36 @@ impl<T> Default for PriorityHeap<T> {
     }
 }
 
-/// A queue in the order of ranks, in which ordinary items cost what they cost in a plain one.
+/// A queue ordered by priority. Items of normal priority, which are nearly all, are kept in a plain
+/// queue.
 pub struct PriorityQueue<T> {
-    ranked: PriorityHeap<T>,
-    ordinary: VecDeque<T>,
+    prioritized: PriorityHeap<T>,
+    normal: VecDeque<T>,
 }
 
 impl<T> PriorityQueue<T> {
     pub const fn new() -> Self {
-        PriorityQueue { ranked: PriorityHeap::new(), ordinary: VecDeque::new() }
+        PriorityQueue { prioritized: PriorityHeap::new(), normal: VecDeque::new() }
     }
 
     #[inline]
     pub fn push(&mut self, priority: Priority, item: T) {
         match priority {
-            Priority::Normal => self.ordinary.push_back(item),
-            _ => self.ranked.push(priority, item),
+            Priority::Normal => self.normal.push_back(item),
+            _ => self.prioritized.push(priority, item),
         }
     }
 
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
-        if self.ranked.first() > Some(Priority::Normal) {
-            return self.ranked.pop();
+        if self.prioritized.first() > Some(Priority::Normal) {
+            return self.prioritized.pop();
         }
-        self.ordinary.pop_front().or_else(|| self.ranked.pop())
+        self.normal.pop_front().or_else(|| self.prioritized.pop())
     }
 
     pub fn len(&self) -> usize {
-        self.ranked.len() + self.ordinary.len()
+        self.prioritized.len() + self.normal.len()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -127,10 +129,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn greater_ranks_go_first_and_equals_as_they_came() {
+    fn greater_priorities_come_first_and_equal_ones_in_push_order() {
         let mut queue = PriorityQueue::new();
-        let ranks = [Low(-5), Normal, High(1), Low(-1), High(7), Normal, High(1), High(0)];
-        for pushed in ranks.into_iter().enumerate() {
+        let priorities = [Low(-5), Normal, High(1), Low(-1), High(7), Normal, High(1), High(0)];
+        for pushed in priorities.into_iter().enumerate() {
             queue.push(pushed.1, pushed);
         }
         assert_eq!(queue.len(), 8);
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_overtakes_what_waits() {
+    fn a_later_item_of_greater_priority_overtakes() {
         let mut queue = PriorityQueue::new();
         (0..3).for_each(|i| queue.push(Normal, i));
         queue.push(Low(i32::MAX), 9);

@@ -19,7 +19,7 @@ pub(in crate::engine) mod thread {
     #[cfg(not(loom))]
     pub use std::thread::{Thread, current, park, park_timeout};
 
-    /// In a model nobody gives up: who is not woken hangs, which loom reports.
+    /// Models have no deadlines: a thread that is not woken hangs, which loom reports.
     #[cfg(loom)]
     pub fn park_timeout(_: std::time::Duration) {
         park();
@@ -29,7 +29,7 @@ pub(in crate::engine) mod thread {
 #[cfg(not(loom))]
 pub(in crate::engine) use crate::lock::Lock;
 
-/// As [`crate::lock::Lock`], in a model.
+/// [`crate::lock::Lock`] for the models.
 #[cfg(loom)]
 #[derive(Default)]
 pub(in crate::engine) struct Lock<T>(loom::sync::Mutex<T>);

@@ -1,4 +1,4 @@
-//! Bulk mode and ready-made operations of the engine.
+//! Bulk mode and prepared operations of the engine.
 
 use rsnet::Context;
 use rsnet::engine::{
@@ -32,7 +32,7 @@ fn a_bulk_is_pushed_when_it_is_full_and_at_the_end_of_its_scope() {
     {
         let _scope = bulk(&engine, 4).unwrap();
         (0..10).for_each(|i| push(&engine, logs(&log, i), &[v]));
-        // From another thread, which has no bulk: two bulks of four are there, the rest is not.
+        // Another thread, which has no bulk, sees two bulks of four, but not the rest.
         std::thread::scope(|s| s.spawn(|| wait(&engine)).join().unwrap());
         assert_eq!((engine.version(v), log.lock().unwrap().len()), (2, 8));
     }
@@ -43,7 +43,7 @@ fn a_bulk_is_pushed_when_it_is_full_and_at_the_end_of_its_scope() {
 }
 
 #[test]
-fn whatever_could_notice_flushes_a_bulk() {
+fn every_observer_flushes_a_bulk() {
     let engine = ThreadedEngine::with_threads(1);
     let other = Push { ctx: Context::cpu(1), ..Push::new("elsewhere", &[], &[]) };
     let urgent = Push { priority: 1, ..Push::new("urgent", &[], &[]) };
@@ -167,7 +167,7 @@ fn a_bulk_refuses_bad_variables_at_their_push() {
     assert!(refused(&[gone], &[]).contains("deleted"));
 }
 
-/// Counts the drops of what it is moved into.
+/// Counts its drops.
 struct Dropped(Arc<AtomicUsize>);
 
 impl Drop for Dropped {
@@ -177,7 +177,7 @@ impl Drop for Dropped {
 }
 
 #[test]
-fn a_ready_made_operation_lives_until_its_last_run_and_no_longer() {
+fn a_prepared_operation_lives_until_its_last_run_and_no_longer() {
     let engine = ThreadedEngine::with_threads(2);
     let (v, runs, drops) = (engine.new_variable(), Arc::new(AtomicUsize::new(0)), Arc::default());
     for writes in [&[v][..], &[]] {
@@ -199,17 +199,17 @@ fn a_ready_made_operation_lives_until_its_last_run_and_no_longer() {
         drop(open);
         wait(&engine);
         assert_eq!(runs.load(Ordering::SeqCst), 5);
-        // The waiter may be told before the last run's function is let go.
+        // The waiter may be notified before the function of the last run is dropped.
         while drops.load(Ordering::SeqCst) == before {
             std::thread::yield_now();
         }
     }
 }
 
-/// Its run is its own affair: neither the end of its variable nor what others do to that is waited
-/// for, or enough.
+/// The function lives as long as its own runs, regardless of its variable: neither the deletion of
+/// the variable nor pending operations of others on it matter.
 #[test]
-fn a_ready_made_operation_waits_for_its_own_last_run_only() {
+fn a_prepared_operation_waits_for_its_own_last_run_only() {
     let engine = ThreadedEngine::with_threads(1);
     for is_run in [true, false] {
         let (v, drops) = (engine.new_variable(), Arc::new(AtomicUsize::new(0)));
@@ -240,7 +240,11 @@ fn a_ready_made_operation_waits_for_its_own_last_run_only() {
             engine.wait_for_var(v, &mut patiently()).unwrap();
             push(&engine, Task::sync(move |_| waits()), &[v]);
             drop(operation);
-            assert_eq!(drops.load(Ordering::SeqCst), 1, "it has run, whoever writes now");
+            assert_eq!(
+                drops.load(Ordering::SeqCst),
+                1,
+                "its run is over, although the variable is in use"
+            );
         }
         drop(open);
         wait(&engine);
@@ -250,13 +254,13 @@ fn a_ready_made_operation_waits_for_its_own_last_run_only() {
     }
 }
 
-/// The variables of a ready-made operation are looked for again when any is gone, at once or after
-/// what is pending.
+/// A prepared operation is refused after the deletion of its variable, whether the deletion is
+/// immediate or waits for pending operations; another operation is not affected.
 #[test]
-fn a_ready_made_operation_notices_that_its_variable_is_gone() {
+fn a_prepared_operation_is_refused_once_its_variable_is_deleted() {
     let engine = ThreadedEngine::with_threads(1);
     for is_pending in [true, false] {
-        let [v, own, stranger] = [(); 3].map(|()| engine.new_variable());
+        let [v, own, unrelated] = [(); 3].map(|()| engine.new_variable());
         let nothing = |v: &Var| {
             let push = Push::new("op", &[], std::slice::from_ref(v));
             engine.new_operation(Arc::new(|_| Ok(())), push).unwrap()
@@ -280,9 +284,9 @@ fn a_ready_made_operation_notices_that_its_variable_is_gone() {
         assert_eq!(push_both(), [false, true]);
         drop(open);
         wait(&engine);
-        let next = engine.new_variable(); // perhaps in the same slot
+        let next = engine.new_variable(); // possibly in the same slot
         assert_eq!(push_both(), [false, true]);
-        engine.delete_variable(stranger, None);
+        engine.delete_variable(unrelated, None);
         assert_eq!(push_both(), [false, true]);
         assert_eq!(push_both(), [false, true]);
         wait(&engine);
@@ -299,11 +303,11 @@ fn a_segment_of_too_many_variables_is_refused_when_it_is_made() {
     };
     let halves = [half(&vars[..40_000]), half(&vars[40_000..])];
     let error = segment("both", &halves).err().unwrap().to_string();
-    assert!(error.contains("'both'") && error.contains("80000 variables"), "{error}");
+    assert!(error.contains("'both'") && error.contains("got 80000"), "{error}");
 }
 
 #[test]
-fn a_ready_made_operation_may_end_by_a_token() {
+fn a_prepared_operation_may_end_by_a_token() {
     let naive: Box<dyn Engine> = Box::new(NaiveEngine::new());
     for engine in [naive, Box::new(ThreadedEngine::with_threads(1))] {
         let (v, log) = (engine.new_variable(), Log::default());

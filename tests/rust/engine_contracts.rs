@@ -1,5 +1,5 @@
-//! What the engine promises beyond order: errors, poison, deletion, quiet variables, resizing,
-//! shutdown.
+//! The contracts of the engine beyond order: errors, poison, deletion, exclusive runs, resizing,
+//! shutdown, priorities.
 
 use rsnet::engine::{
     Engine, NaiveEngine, OnComplete, Priority, Prop, Push, Task, ThreadedEngine, Var, bulk,
@@ -98,7 +98,8 @@ fn resident() -> usize {
     0
 }
 
-/// Error, delete, recycle, `rounds` times: nobody meets a stranger's error, and memory stays flat.
+/// Fails, deletes and recycles `rounds` times: no error reaches a recycled variable, and memory
+/// stays bounded.
 fn fail_and_recycle(engine: &dyn Engine, rounds: usize) {
     let mut early = 0;
     for round in 0..rounds {
@@ -124,8 +125,8 @@ fn fail_and_recycle(engine: &dyn Engine, rounds: usize) {
     assert!(grown < 16 << 20, "{grown} bytes more than after a tenth of the rounds");
 }
 
-/// Runs the calling test again in a process of its own, where what memory it holds is its own; true
-/// there.
+/// Runs the calling test again in a process of its own, so that its memory can be measured. Returns
+/// `true` in that process.
 fn alone(test: &str) -> bool {
     const MARK: &str = "RSNET_TEST_ALONE";
     if std::env::var_os(MARK).is_some() {
@@ -134,8 +135,8 @@ fn alone(test: &str) -> bool {
     let program = std::env::current_exe().unwrap();
     let done = std::process::Command::new(program).args(["--exact", test]).env(MARK, "1").output();
     let done = done.unwrap();
-    let told = String::from_utf8_lossy(&done.stdout);
-    assert!(done.status.success() && told.contains("1 passed"), "{told}");
+    let output = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success() && output.contains("1 passed"), "{output}");
     false
 }
 
@@ -145,7 +146,7 @@ fn contract_5_a_million_errors_deletions_and_recycled_variables() {
     if !alone(&format!("{}::{name}", module_path!().split_once("::").unwrap().1)) {
         return;
     }
-    // Unoptimised builds take a tenth; `cargo test --release` runs them all.
+    // Unoptimised builds run a tenth; `cargo test --release` runs all rounds.
     let rounds = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
     fail_and_recycle(&ThreadedEngine::with_threads(2), rounds);
     fail_and_recycle(&NaiveEngine::new(), 20_000);
@@ -172,7 +173,7 @@ fn a_deleted_variable_is_refused_and_its_last_function_runs_last() {
 }
 
 #[test]
-fn with_quiet_runs_only_when_nothing_is_pending() {
+fn an_exclusive_run_is_refused_while_conflicting_operations_are_pending() {
     let engine = ThreadedEngine::with_threads(1);
     let a = engine.new_variable();
     let (open, gate) = mpsc::channel::<()>();
@@ -182,7 +183,7 @@ fn with_quiet_runs_only_when_nothing_is_pending() {
         Ok(())
     });
     push(&engine, blocked, &[a], &[]);
-    assert!(engine.try_run_exclusive(&[a], &[], &mut || ())); // readers side by side
+    assert!(engine.try_run_exclusive(&[a], &[], &mut || ())); // readers are concurrent
     assert!(!engine.try_run_exclusive(&[], &[a], &mut || ()));
     open.send(()).unwrap();
     wait(&engine, a).unwrap();
@@ -224,7 +225,7 @@ fn a_poll_ends_a_wait_and_nothing_is_lost() {
 }
 
 #[test]
-fn contract_3_the_pool_changes_size_while_many_push() {
+fn contract_3_the_pool_is_resized_while_many_threads_push() {
     let engine = ThreadedEngine::with_threads(1);
     thread::scope(|s| {
         for _ in 0..8 {
@@ -246,7 +247,7 @@ fn contract_3_the_pool_changes_size_while_many_push() {
 }
 
 #[test]
-fn shutdown_skips_what_has_not_started_but_deletions() {
+fn shutdown_skips_operations_that_have_not_started_except_deletions() {
     for engine in engines() {
         let a = engine.new_variable();
         engine.notify_shutdown();
@@ -255,7 +256,7 @@ fn shutdown_skips_what_has_not_started_but_deletions() {
         let filled = [b];
         let fill = Push { overwrites: 1, ..Push::new("fill", &[], &filled) };
         engine.push(nothing(), fill).unwrap();
-        wait(&*engine, b).unwrap(); // nothing to raise, and nothing to read
+        wait(&*engine, b).unwrap(); // there is no error to raise
         let why = engine.poisoned(b).unwrap();
         assert_eq!(why.message(), "never computed: the engine was shut down first");
         let deleted = Arc::new(AtomicUsize::new(0));
@@ -320,7 +321,7 @@ fn a_segment_runs_in_order_and_stops_at_an_error() {
 }
 
 #[test]
-fn what_overwrites_more_than_it_writes_is_refused() {
+fn overwriting_more_variables_than_are_written_is_refused() {
     for engine in engines() {
         let (a, b) = (engine.new_variable(), engine.new_variable());
         let writes = [a, b];
@@ -336,7 +337,7 @@ fn what_overwrites_more_than_it_writes_is_refused() {
                 assert!(error.contains(&text), "{error}");
             }
         }
-        // Nothing was scheduled, and failures further on meet nothing odd.
+        // Nothing was scheduled, and later failures are handled normally.
         push(&*engine, fails(), &[], &[a]);
         assert!(wait(&*engine, a).is_err());
         assert_eq!((engine.version(a), engine.version(b)), (1, 0));
@@ -344,7 +345,7 @@ fn what_overwrites_more_than_it_writes_is_refused() {
 }
 
 #[test]
-fn shutdown_skips_what_runs_in_spite_of_errors() {
+fn shutdown_skips_operations_that_run_in_spite_of_errors() {
     for engine in engines() {
         let a = engine.new_variable();
         let ran = Arc::new(Mutex::new(Vec::new()));
@@ -359,12 +360,12 @@ fn shutdown_skips_what_runs_in_spite_of_errors() {
         }
         engine.wait_for_all(&mut patiently()).unwrap();
         assert_eq!(*ran.lock().unwrap(), [Prop::DeleteVar]);
-        assert_eq!(engine.version(a), 3); // completed all the same
+        assert_eq!(engine.version(a), 3); // completed nevertheless
     }
 }
 
 #[test]
-fn a_panic_of_an_asynchronous_function_is_told() {
+fn a_panic_of_an_asynchronous_function_is_reported() {
     for engine in engines() {
         for cheap in [true, false] {
             let (a, b) = (engine.new_variable(), engine.new_variable());
@@ -378,7 +379,7 @@ fn a_panic_of_an_asynchronous_function_is_told() {
                 ("panic: step 3 of asking", Some("asks"))
             );
 
-            // One that gave its token away before ends by that.
+            // A function that passed its token on before the panic ends by the token.
             let (give, given) = mpsc::channel();
             let c = engine.new_variable();
             let completer = thread::spawn(move || {
@@ -425,8 +426,8 @@ fn a_native_operation_that_would_hold_a_compute_thread_in_a_wait_gets_an_error()
     wait(&*engine, b).unwrap();
 }
 
-/// What pushes itself again and again keeps a worker in its own list; a single task that is pushed
-/// beside it runs all the same, or this hangs.
+/// Operations that push themselves again keep a worker busy with its local list; a single task
+/// pushed by another thread runs nevertheless, or this test hangs.
 #[test]
 fn a_single_task_runs_beside_an_endless_chain() {
     fn again(engine: &Arc<ThreadedEngine>, x: Var, stop: &Arc<AtomicBool>) {
@@ -470,7 +471,7 @@ fn greater_priorities_run_first_and_negative_ones_last() {
             tell.lock().unwrap().push(priority);
             Ok(())
         });
-        engine.push(task, Push { priority, ..Push::new("ranked", &[], &[]) }).unwrap();
+        engine.push(task, Push { priority, ..Push::new("prioritized", &[], &[]) }).unwrap();
     }
     open.send(()).unwrap();
     engine.wait_for_all(&mut patiently()).unwrap();
@@ -478,7 +479,7 @@ fn greater_priorities_run_first_and_negative_ones_last() {
 }
 
 #[test]
-fn short_operations_run_when_they_are_ready_and_know_their_rank() {
+fn cheap_operations_run_as_soon_as_they_are_ready_and_see_their_priority() {
     let engine = ThreadedEngine::with_threads(1);
     let (gate, held, told) = (engine.new_variable(), Arc::new(Mutex::new(None)), Arc::default());
     let (here, keep) = (thread::current().id(), held.clone());
@@ -500,20 +501,19 @@ fn short_operations_run_when_they_are_ready_and_know_their_rank() {
         std::mem::take(&mut *told.lock().unwrap())
     };
     use Priority::{High, Low, Normal};
-    let mut ranks = [Low(-1), High(2), Normal, Low(-5), High(1), Normal, High(0), High(-1)];
-    assert_eq!(push_all(&[]), ranks);
+    let mut priorities = [Low(-1), High(2), Normal, Low(-5), High(1), Normal, High(0), High(-1)];
+    assert_eq!(push_all(&[]), priorities);
     assert!(push_all(&[gate]).is_empty());
     let token = held.lock().unwrap().take().unwrap();
     token.complete(Ok(()));
-    ranks.sort_by_key(|&priority| std::cmp::Reverse(priority));
-    assert_eq!(*told.lock().unwrap(), ranks);
+    priorities.sort_by_key(|&priority| std::cmp::Reverse(priority));
+    assert_eq!(*told.lock().unwrap(), priorities);
     engine.wait_for_all(&mut patiently()).unwrap();
 }
 
-/// Operations that other threads run inside their pushes are waited for like any other, wherever
-/// their slots are.
+/// `wait_for_all` covers operations that other threads run inside their pushes.
 #[test]
-fn a_wait_for_everything_covers_what_other_threads_run_inside_their_pushes() {
+fn a_wait_for_all_covers_operations_that_other_threads_run_inside_their_pushes() {
     let engine = ThreadedEngine::with_threads(1);
     let (begun, done) = (Barrier::new(4), Arc::new(AtomicUsize::new(0)));
     thread::scope(|s| {
@@ -542,10 +542,10 @@ fn a_wait_for_everything_covers_what_other_threads_run_inside_their_pushes() {
     });
 }
 
-/// Readers are pushed, more than a task has room for, while the writer before them completes: each
-/// runs once, after it.
+/// Pushes more readers than a task has room for while their writer completes: each runs once, after
+/// the writer.
 #[test]
-fn many_readers_meet_the_end_of_their_writer() {
+fn many_readers_are_pushed_while_their_writer_completes() {
     let engine = ThreadedEngine::with_threads(2);
     let (value, read) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let var = [engine.new_variable()];

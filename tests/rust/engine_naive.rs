@@ -1,6 +1,5 @@
-//! The naive engine is the oracle only if it follows the rules of the threaded one, also where
-//! nothing is asynchronous: deleted variables, operations that use the engine, hooks, tokens that
-//! do not come.
+//! The rules that the naive engine shares with the threaded one: deleted variables, operations that
+//! call the engine, hooks, tokens that are not completed.
 
 use rsnet::engine::{
     Engine, Event, HookEvent, NaiveEngine, OnComplete, Push, Task, ThreadedEngine, Var, patiently,
@@ -34,13 +33,13 @@ fn wait(engine: &dyn Engine, var: Var) -> Result<()> {
 }
 
 #[test]
-fn a_deleted_variable_is_refused_and_its_slot_is_a_strangers() {
+fn a_deleted_variable_is_refused_after_its_slot_is_reused() {
     for engine in engines() {
         let old = engine.new_variable();
         engine.delete_variable(old, None);
-        let stranger = engine.new_variable(); // has the slot now
-        assert!(old < stranger);
-        engine.push(fails(), Push::new("op", &[], &[stranger])).unwrap();
+        let successor = engine.new_variable(); // reuses the slot
+        assert!(old < successor);
+        engine.push(fails(), Push::new("op", &[], &[successor])).unwrap();
         for refused in [
             engine.push(Task::nothing(), Push::new("late", &[old], &[])),
             engine.push(Task::nothing(), Push::new("late", &[], &[old])),
@@ -52,13 +51,13 @@ fn a_deleted_variable_is_refused_and_its_slot_is_a_strangers() {
         }
         assert!(engine.poisoned(old).is_none() && engine.version(old) == 0);
         assert!(!engine.try_run_exclusive(&[], &[old], &mut || ()));
-        assert_eq!(wait(&*engine, stranger).unwrap_err().message(), "it broke");
-        assert_eq!(engine.version(stranger), 1);
+        assert_eq!(wait(&*engine, successor).unwrap_err().message(), "it broke");
+        assert_eq!(engine.version(successor), 1);
     }
 }
 
 #[test]
-fn an_operation_made_before_a_deletion_is_refused_after_it() {
+fn a_prepared_operation_is_refused_after_its_variable_is_deleted() {
     for engine in engines() {
         let v = engine.new_variable();
         let writes = [v];
@@ -66,10 +65,10 @@ fn an_operation_made_before_a_deletion_is_refused_after_it() {
         let operation = engine.new_operation(Arc::new(|_| Ok(())), push).unwrap();
         engine.push_operation(&operation, Default::default(), 0).unwrap();
         engine.delete_variable(v, None);
-        let stranger = engine.new_variable();
+        let successor = engine.new_variable();
         let late = engine.push_operation(&operation, Default::default(), 0);
         assert!(late.unwrap_err().to_string().contains("deleted"));
-        assert_eq!(engine.version(stranger), 0);
+        assert_eq!(engine.version(successor), 0);
     }
 }
 
@@ -88,9 +87,9 @@ fn an_operation_may_delete_its_variable() {
         });
         let raised = engine.wait_for_all(&mut patiently()).unwrap_err();
         assert_eq!(raised.message(), "it broke");
-        let stranger = engine.new_variable();
-        wait(&*engine, stranger).unwrap();
-        assert!(engine.poisoned(stranger).is_none() && engine.version(stranger) == 0);
+        let successor = engine.new_variable();
+        wait(&*engine, successor).unwrap();
+        assert!(engine.poisoned(successor).is_none() && engine.version(successor) == 0);
         assert_eq!(*log.lock().unwrap(), ["used", "deleted"]);
     }
 }
@@ -98,9 +97,9 @@ fn an_operation_may_delete_its_variable() {
 #[test]
 fn a_wait_for_all_inside_an_operation_raises_the_errors_of_its_own_pushes_only() {
     for engine in engines() {
-        let (stranger, own, writes) =
+        let (unrelated, own, writes) =
             (engine.new_variable(), engine.new_variable(), engine.new_variable());
-        engine.push(fails(), Push::new("strange", &[], &[stranger])).unwrap();
+        engine.push(fails(), Push::new("unrelated", &[], &[unrelated])).unwrap();
         engine.wait_for_var(writes, &mut patiently()).unwrap();
         let raised = Arc::new(Mutex::new(Vec::new()));
         let tell = raised.clone();
@@ -116,7 +115,7 @@ fn a_wait_for_all_inside_an_operation_raises_the_errors_of_its_own_pushes_only()
         });
         assert_eq!(*raised.lock().unwrap(), [None, Some("own".to_owned())]);
         let left = engine.wait_for_all(&mut patiently()).unwrap_err();
-        assert_eq!(left.operator(), Some("strange"));
+        assert_eq!(left.operator(), Some("unrelated"));
     }
 }
 
@@ -144,7 +143,7 @@ fn waiting_for_oneself_is_an_error() {
 }
 
 #[test]
-fn a_hook_is_told_of_every_operation() {
+fn a_hook_is_called_for_every_operation() {
     for engine in engines() {
         let v = engine.new_variable();
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -171,7 +170,7 @@ fn a_hook_is_told_of_every_operation() {
 }
 
 #[test]
-fn a_push_whose_token_does_not_come_ends_by_the_poll() {
+fn the_poll_ends_a_push_whose_token_is_not_completed() {
     static POLLS: AtomicUsize = AtomicUsize::new(0);
     let engine = NaiveEngine::with_poll(|| match POLLS.fetch_add(1, Ordering::Relaxed) {
         0 => Ok(()),
@@ -189,8 +188,8 @@ fn a_push_whose_token_does_not_come_ends_by_the_poll() {
     assert!(engine.poisoned(v).is_some());
 }
 
-/// A thread is at the engine's locks nearly always; a child that found one taken would wait for
-/// ever.
+/// Forks while another thread holds the locks of the engine nearly all the time; a child that
+/// inherits a taken lock would hang.
 #[cfg(unix)]
 #[test]
 fn a_forked_child_finds_no_lock_taken() {
@@ -208,7 +207,7 @@ fn a_forked_child_finds_no_lock_taken() {
             // a destructor.
             match unsafe { libc::fork() } {
                 0 => {
-                    // SAFETY: ends a child that hangs; nothing else is done by it.
+                    // SAFETY: only ends a child that hangs.
                     unsafe { libc::alarm(10) };
                     held.release_in_child();
                     let token = engine.new_token();
@@ -219,7 +218,7 @@ fn a_forked_child_finds_no_lock_taken() {
                 child => {
                     drop(held);
                     let mut status = 0;
-                    // SAFETY: waits for the child just made.
+                    // SAFETY: waits for the child that was just forked.
                     unsafe { libc::waitpid(child, &mut status, 0) };
                     status
                 }

@@ -1,5 +1,5 @@
-//! Random programs give on the threaded engine what they give on the naive one: values, errors,
-//! poison and versions.
+//! Random programs have the same outcome on the threaded engine as on the naive one: values,
+//! errors, poison and versions.
 
 use proptest::prelude::*;
 use rsnet::engine::{
@@ -16,7 +16,7 @@ use std::thread;
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     Returns,
-    /// By a token, on another thread.
+    /// By completing a token on another thread.
     Later,
     Fails,
     FailsLater,
@@ -27,7 +27,7 @@ enum End {
 struct Op {
     reads: Vec<usize>,
     writes: Vec<usize>,
-    /// Of the writes, so many are overwritten whole.
+    /// The number of writes that are overwritten whole.
     overwrites: usize,
     end: End,
     cheap: bool,
@@ -38,17 +38,17 @@ struct Op {
 #[derive(Clone, Debug)]
 enum Step {
     Run(Op),
-    /// A ready-made operation, pushed so many times and deleted.
-    Again(Op, usize),
-    /// Ready-made operations run as one.
+    /// A prepared operation, pushed the given number of times and deleted.
+    Repeat(Op, usize),
+    /// Prepared operations run as one.
     Segment(Vec<Op>),
-    /// Reads one variable and writes another at once if both are quiet, else by a push.
-    Quiet(usize, usize),
-    /// Deletes a variable and makes another in its place.
-    Renew(usize),
-    /// Uses a variable that was deleted before, in one of several ways.
+    /// Reads one variable and writes another: exclusively if none is in use, else by a push.
+    Exclusive(usize, usize),
+    /// Replaces a variable by a new one.
+    Replace(usize),
+    /// Uses a deleted variable in one of several ways.
     Stale(usize, usize),
-    /// Waits for a variable and takes its error.
+    /// Waits for a variable, which reports its error.
     Wait(usize),
     WaitToRead(usize),
     WaitAll,
@@ -80,12 +80,12 @@ fn op(vars: usize) -> impl Strategy<Value = Op> {
 fn program(vars: usize, length: usize) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         60 => op(vars).prop_map(Step::Run),
-        6 => (op(vars), 1..4usize).prop_map(|(op, times)| Step::Again(op, times)),
+        6 => (op(vars), 1..4usize).prop_map(|(op, times)| Step::Repeat(op, times)),
         4 => prop::collection::vec(op(vars), 1..5).prop_map(Step::Segment),
-        6 => (0..vars, 1..vars).prop_map(move |(r, by)| Step::Quiet(r, (r + by) % vars)),
+        6 => (0..vars, 1..vars).prop_map(move |(r, by)| Step::Exclusive(r, (r + by) % vars)),
         1 => (1..5usize).prop_map(Step::Resize),
         2 => (0..vars).prop_map(Step::WaitToRead),
-        3 => (0..vars).prop_map(Step::Renew),
+        3 => (0..vars).prop_map(Step::Replace),
         2 => (0..64usize, 0..STALE_USES).prop_map(|(at, how)| Step::Stale(at, how)),
         3 => (0..vars).prop_map(Step::Wait),
         1 => Just(Step::WaitAll),
@@ -93,7 +93,7 @@ fn program(vars: usize, length: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..length)
 }
 
-/// What a program leaves behind, error texts included.
+/// The outcome of a program, including the texts of errors.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     values: Vec<u64>,
@@ -104,8 +104,8 @@ struct Outcome {
 
 type Completion = Box<dyn FnOnce() + Send>;
 
-/// Completes tokens on two threads, two at a time and in reverse, so that order differs from
-/// pushes.
+/// Completes tokens on two threads, in pairs and reversed, so that the order differs from that of
+/// the pushes.
 fn completers() -> (mpsc::Sender<Completion>, [thread::JoinHandle<()>; 2]) {
     let (send, receive) = mpsc::channel::<Completion>();
     let receive = Arc::new(Mutex::new(receive));
@@ -150,8 +150,8 @@ impl Machine<'_> {
         for (i, step) in steps.iter().enumerate() {
             match step {
                 Step::Run(op) => self.push(i, op),
-                Step::Again(op, times) => {
-                    let operation = self.ready_made(i, op);
+                Step::Repeat(op, times) => {
+                    let operation = self.prepare(i, op);
                     for _ in 0..*times {
                         let ctx = Default::default();
                         self.engine.push_operation(&operation, ctx, op.priority).unwrap();
@@ -160,17 +160,17 @@ impl Machine<'_> {
                 }
                 Step::Segment(ops) => {
                     let parts: Vec<Operation> =
-                        ops.iter().enumerate().map(|(k, op)| self.ready_made(i + k, op)).collect();
+                        ops.iter().enumerate().map(|(k, op)| self.prepare(i + k, op)).collect();
                     let whole = segment("whole", &parts).unwrap();
                     self.engine.push_operation(&whole, Default::default(), 0).unwrap();
                 }
-                Step::Quiet(r, w) => self.at_once(i, *r, *w),
+                Step::Exclusive(r, w) => self.run_exclusive(i, *r, *w),
                 Step::Resize(n) => self.engine.set_num_threads(*n).unwrap(),
                 Step::WaitToRead(v) => {
                     let r = self.engine.wait_to_read(self.vars[*v], &mut patiently());
                     self.raised.push(text(r));
                 }
-                Step::Renew(v) => {
+                Step::Replace(v) => {
                     let cell = self.cells[*v].clone();
                     self.engine.delete_variable(
                         self.vars[*v],
@@ -181,8 +181,8 @@ impl Machine<'_> {
                     self.cells[*v] = Arc::new(AtomicU64::new(0));
                 }
                 Step::Stale(at, how) if !self.stale.is_empty() => {
-                    let answer = self.use_stale(self.stale[at % self.stale.len()], *how);
-                    self.raised.push(Some(answer));
+                    let text = self.use_stale(self.stale[at % self.stale.len()], *how);
+                    self.raised.push(Some(text));
                 }
                 Step::Stale(..) => {}
                 Step::Wait(v) => {
@@ -207,7 +207,7 @@ impl Machine<'_> {
         }
     }
 
-    /// What operation `i` does to the cells.
+    /// The effect of operation `i` on the cells.
     fn update(&self, i: usize, op: &Op) -> impl Fn() + Send + Sync + 'static {
         let cells = |names: &[usize]| names.iter().map(|&v| self.cells[v].clone()).collect();
         let (reads, writes): (Vec<Arc<AtomicU64>>, Vec<Arc<AtomicU64>>) =
@@ -224,8 +224,8 @@ impl Machine<'_> {
         }
     }
 
-    /// The operation, ready-made; one that would end later returns at once.
-    fn ready_made(&self, i: usize, op: &Op) -> Operation {
+    /// Prepares the operation; one that would end by a token returns instead.
+    fn prepare(&self, i: usize, op: &Op) -> Operation {
         let (update, end) = (self.update(i, op), op.end);
         let run: Repeated = Arc::new(move |_| match end {
             End::Returns | End::Later => {
@@ -246,7 +246,7 @@ impl Machine<'_> {
         self.engine.new_operation(run, push).unwrap()
     }
 
-    fn at_once(&self, i: usize, r: usize, w: usize) {
+    fn run_exclusive(&self, i: usize, r: usize, w: usize) {
         let op = Op {
             reads: vec![r],
             writes: vec![w],
@@ -263,18 +263,18 @@ impl Machine<'_> {
         }
     }
 
-    /// What the engine answers about a deleted variable, whose slot another one may have by now.
-    /// (Numbers are left out: slots differ from engine to engine.)
+    /// Uses a deleted variable, whose slot may be reused, and returns the result as text, without
+    /// digits, as slots differ between engines.
     fn use_stale(&self, var: Var, how: usize) -> String {
         let e = self.engine;
-        let ready_made = |push| {
+        let prepare_and_push = |push| {
             let operation = e.new_operation(Arc::new(|_| Ok(())), push)?;
             e.push_operation(&operation, Default::default(), 0)
         };
         let refused = match how {
             0 => e.push(Task::nothing(), Push::new("stale", &[var], &[])),
             1 => e.push(Task::nothing(), Push::new("stale", &[], &[self.vars[0], var])),
-            2 => ready_made(Push::new("stale", &[self.vars[0]], &[var])),
+            2 => prepare_and_push(Push::new("stale", &[self.vars[0]], &[var])),
             3 => e.wait_for_var(var, &mut patiently()),
             4 => e.wait_to_read(var, &mut patiently()),
             5 => return format!("{:?}", e.poisoned(var).map(|e| e.to_string())),
@@ -360,8 +360,8 @@ fn silence_panics() {
     });
 }
 
-/// `wait_for_all` raises the error of whichever operation failed first, which is a matter of luck:
-/// of its answer only the fact is compared, and after it which variables still had one to report.
+/// Clears the texts of errors if the program calls `wait_for_all`: it raises the error of the
+/// operation that failed first, which depends on timing.
 fn comparable(mut o: Outcome, steps: &[Step]) -> Outcome {
     if steps.iter().any(|s| matches!(s, Step::WaitAll)) {
         o.raised.iter_mut().flatten().for_each(String::clear);
@@ -400,7 +400,8 @@ proptest! {
     }
 }
 
-/// Order-sensitive sums over 64 variables, far more operations than any queue holds.
+/// Order-sensitive sums over 64 variables per pusher, with far more operations than any queue
+/// holds.
 fn stress(operations: u64, pushers: u64) {
     let engine = ThreadedEngine::with_threads(2);
     let expected: Vec<Mutex<u64>> = (0..64 * pushers).map(|_| Mutex::new(0)).collect();

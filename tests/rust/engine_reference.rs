@@ -1,4 +1,5 @@
-//! A sequential reference of the engine's rules, and random programs that judge both engines by it.
+//! A sequential reference of the engine's rules, and random programs that compare both engines with
+//! it.
 //!
 //! The reference shares no code with the engines: plain vectors and one function per rule.
 
@@ -37,7 +38,7 @@ impl Step {
     }
 }
 
-/// What a program shows: values, versions, poison of the variables, and what its waits raised.
+/// The outcome of a program: values, versions and poison of the variables, and the errors raised.
 #[derive(Debug, Default, PartialEq)]
 struct Outcome {
     values: Vec<u64>,
@@ -53,8 +54,7 @@ fn mix(step: usize, old: u64, read: &[u64]) -> u64 {
     old.wrapping_mul(31).wrapping_add(sum)
 }
 
-// ---- the reference
-// ---------------------------------------------------------------------------------
+// ---- the reference ----
 
 /// A failure: its message, and whether it was reported.
 struct Failure(String, bool);
@@ -85,7 +85,7 @@ impl Reference {
         if var.is_token { var.unreported.filter(|&f| !self.failures[f].1) } else { var.poison }
     }
 
-    /// Reports failure `f`, if it was not reported before.
+    /// Reports failure `f`; returns `None` if it was reported before.
     fn report(&mut self, f: usize) -> Option<String> {
         let Failure(text, reported) = &mut self.failures[f];
         (!std::mem::replace(reported, true)).then(|| text.clone())
@@ -174,12 +174,11 @@ impl Reference {
     }
 }
 
-// ---- an engine
-// -------------------------------------------------------------------------------------
+// ---- an engine ----
 
-/// Completes everything pushed on `vars` without raising errors. (A wait reports an error at once,
-/// and operations on tokens that are still pending then run: when they run would be a matter of
-/// timing.)
+/// Completes everything pushed on `vars` without raising errors. A wait reports an error, after
+/// which pending operations on tokens run again; without settling first, timing would decide which
+/// of them are skipped.
 fn settle(engine: &dyn Engine, vars: &[Var]) {
     let (send, receive) = mpsc::channel();
     let task = Task::sync(move |_| {

@@ -1,12 +1,12 @@
-//! Symbol files from strangers: random damage gives an error or a symbol that can be written again,
-//! never a panic.
+//! Damaged symbol files: loading returns an error or a symbol that can be saved again, and never
+//! panics.
 
 use proptest::prelude::*;
 use rsnet::graph::load_json;
 use rsnet::operator::Registry;
 use std::sync::OnceLock;
 
-/// A file in the format of MXNet 1.x that uses fixed and variable counts of inputs, parameters of
+/// A file in the format of MXNet 1.x with fixed and variable counts of inputs, parameters of
 /// several types, auxiliary states, hidden keys and several outputs.
 const CURRENT: &str = r#"{"nodes": [
     {"op": "null", "name": "data", "inputs": []},
@@ -38,16 +38,15 @@ fn registry() -> &'static Registry {
     REGISTRY.get_or_init(rsnet::ops::builtins)
 }
 
-/// Loads `text`; what loads must survive being written and read again.
+/// Loads `text`; a symbol that loads must survive a round trip.
 fn load(text: &str) {
     let Ok(loaded) = load_json(text, registry(), false) else { return };
-    let written = loaded.value.to_json(false).expect("a symbol that was read can be written");
-    let again =
-        load_json(&written, registry(), false).expect("a file that was written can be read");
+    let written = loaded.value.to_json(false).expect("a loaded symbol can be saved");
+    let again = load_json(&written, registry(), false).expect("a saved file can be loaded");
     assert_eq!(again.value.list_outputs(), loaded.value.list_outputs());
 }
 
-/// Texts that stand where a file says something else: hostile numbers, keys, brackets.
+/// Replacement texts: hostile numbers, keys, brackets.
 fn fragment() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<i64>().prop_map(|n| n.to_string()),
@@ -87,7 +86,7 @@ proptest! {
         load(&text.into_iter().collect::<String>());
     }
 
-    /// Only values change, so that most files are well-formed JSON and reach the later checks.
+    /// Changes digits only, so that most files stay well-formed JSON and reach later checks.
     #[test]
     fn changed_numbers(
         old in any::<bool>(),
@@ -105,7 +104,7 @@ proptest! {
 }
 
 #[test]
-fn the_files_that_are_damaged_are_good() {
+fn the_undamaged_files_load() {
     for text in [CURRENT, OLD] {
         let loaded = load_json(text, registry(), false).unwrap();
         assert_eq!(loaded.value.list_outputs().len(), 1);

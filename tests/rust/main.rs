@@ -1,4 +1,4 @@
-//! The integration tests of the core: one binary, one module a subject.
+//! The integration tests of the core: one binary with one module per subject.
 
 mod engine_bulk;
 mod engine_contracts;

@@ -146,9 +146,9 @@ impl List<VecDeque<u32>> {
 }
 
 impl List<PriorityHeap<u32>> {
-    fn push(&self, rank: Priority, task: u32) {
+    fn push(&self, priority: Priority, task: u32) {
         let mut items = self.items.lock();
-        items.push(rank, task);
+        items.push(priority, task);
         self.len.store(items.len(), Ordering::Release);
     }
 

@@ -5,13 +5,14 @@
 //! thread helps with a kernel. rayon's own splitting is left to libraries.
 
 use crate::engine::sync::{Guard, Lock};
+use crate::engine::threaded::core::MAX_WORKERS;
 use crate::error::{Error, Result};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
-/// The most threads of one pool. Two pools exist while the number changes.
-pub const MAX_THREADS: usize = if cfg!(loom) { 1 } else { 128 };
+/// The most threads of one pool: half of the workers, as two pools exist while the number changes.
+pub const MAX_THREADS: usize = MAX_WORKERS / 2;
 
 /// The threads of an engine.
 pub struct Threads {
