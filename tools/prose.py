@@ -46,10 +46,16 @@ class Paragraphs:
         )  # fmt: skip
 
 
+def indent_of(line: str) -> str:
+    """The blanks at the beginning of a line."""
+    return line[: len(line) - len(line.lstrip())]
+
+
 def wrap_block(lines: list[tuple[str, str]]) -> list[str]:
     """Wraps the lines of one comment block, given as (prefix, text)."""
     out: list[str] = []
     current: Paragraphs | None = None
+    indent = ""
     is_code = False
     for prefix, text in lines:
         stripped = text.strip()
@@ -63,10 +69,14 @@ def wrap_block(lines: list[tuple[str, str]]) -> list[str]:
                 out += current.wrapped()
             current = Paragraphs(prefix + item[1], prefix + " " * len(item[1]))
             current.lines.append(item[2])
-        elif is_plain and current is not None and not stripped.startswith(("```", "|")):
+            indent = " " * len(item[1])
+        elif is_plain and current is not None and indent_of(text) == indent:
             current.lines.append(stripped)
         elif is_plain and not is_deep:
-            current = Paragraphs(prefix, prefix)
+            if current:
+                out += current.wrapped()
+            indent = indent_of(text)
+            current = Paragraphs(prefix + indent, prefix + indent)
             current.lines.append(stripped)
         else:
             if current:
@@ -125,9 +135,6 @@ def fix_docstrings(text: str) -> str:
     out: list[str] = []
     run: list[str] = []
     is_inside = False
-
-    def indent_of(line: str) -> str:
-        return line[: len(line) - len(line.lstrip())]
 
     def end() -> None:
         if run:

@@ -92,7 +92,7 @@ def test_extreme_but_meaningful():
         assert draws[0] == inf and (draws[1:] != draws[1:]).all()
 
 
-@pytest.mark.parametrize("low, high", [(2**60 + 200, 2**60 + 203), (-(2**63), 2**63 - 1)])
+@pytest.mark.parametrize(("low", "high"), [(2**60 + 200, 2**60 + 203), (-(2**63), 2**63 - 1)])
 def test_integers_are_drawn_from_ranges_of_all_bits(low, high):
     draws = [int(x) for x in nd.random.randint(low, high, shape=(400,), dtype="int64").asnumpy()]
     assert all(low <= x < high for x in draws)

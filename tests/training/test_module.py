@@ -459,7 +459,7 @@ def test_a_label_that_the_symbol_lacks_is_a_warning():
 @pytest.mark.parametrize("form", ["module", "buckets"])
 def test_a_warning_of_unknown_labels_names_the_line_that_creates_the_module(form):
     net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2)
-    with pytest.warns(UserWarning, match="label_names") as seen:
+    with pytest.warns(UserWarning, match="label_names") as seen:  # noqa: PT031
         if form == "module":
             mx.mod.Module(net, label_names=["other"])
         else:

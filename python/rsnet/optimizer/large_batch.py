@@ -14,7 +14,7 @@ __all__ = ["LAMB", "LARS", "LBSGD"]
 
 
 def _trust_ratio(above: NDArray, below: NDArray) -> NDArray:
-    """above / below, and 1 where either is 0."""
+    """Above / below, and 1 where either is 0."""
     both = (above > 0) * (below > 0)
     return nd.where(both, above / (below + (1 - both)), nd.ones_like(above))
 

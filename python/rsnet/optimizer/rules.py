@@ -62,7 +62,7 @@ class SGD(_Momentum):
 
 
 @register
-class ccSGD(SGD):  # noqa: N801
+class ccSGD(SGD):
     """`SGD` under its name of the first versions."""
 
 
