@@ -102,7 +102,7 @@ class MXRecordIO:
         if self.flag not in ("r", "w"):
             raise ValueError(f"Invalid flag {self.flag!r}: expected 'r' or 'w'")
         try:
-            self._file = open(self.uri, self.flag + "b")
+            self._file = open(self.uri, "rb" if self.flag == "r" else "wb")
         except OSError as error:
             raise MXNetError(f"cannot open {self.uri!r}: {error}") from error
         self.writable = self.flag == "w"

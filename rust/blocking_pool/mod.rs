@@ -1,10 +1,10 @@
 //! A pool of threads for jobs that may block.
 //!
 //! A job that blocks does not delay others, and ten thousand short jobs need one thread: threads
-//! are added one at a time, and only while those that run jobs make no progress. [`roster`] assigns
+//! are added one at a time, and only while those that run jobs make no progress. `roster` assigns
 //! the duties, without threads or clocks; this file adds both.
 //!
-//! A thread is a *runner* (runs jobs one after the other), the *watcher* (checks every [`LOOK`]
+//! A thread is a *runner* (runs jobs one after the other), the *watcher* (checks every `LOOK`
 //! whether the runners are blocked) or idle. The invariant, after every step of the roster:
 //!
 //! > While a job waits in the queue, a runner is on its way to it or a watcher is appointed.

@@ -109,6 +109,9 @@ pub unsafe fn gemm<T: Real>(
 }
 
 /// The crate's product; extents and promises as for [`gemm`].
+///
+/// # Safety
+/// As for [`gemm`].
 unsafe fn product<T: Real>(
     (m, n, k): (usize, usize, usize),
     a: Mat<T>,

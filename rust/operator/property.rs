@@ -39,21 +39,37 @@ pub type MaybeType = Option<DType>;
 /// /// `y = times * x`; keeps how many elements it saw.
 /// struct Latest { times: f32, seen: Mutex<usize> }
 ///
-/// impl Operator for Latest { fn forward(&self, run: &Forward<'_>) -> Result<()> { if run.req[0] !=
-/// OpReq::Null { // SAFETY: the shapes are equal; the output is the input or apart from it. let (x,
-/// y) = unsafe { (run.in_data[0].slice::<f32>(), run.out_data[0].slice_mut::<f32>()) }; for (y, x)
-/// in y.iter_mut().zip(x) { *y = self.times * x; } } *self.seen.lock().unwrap() +=
-/// run.in_data[0].size(); Ok(()) } fn backward(&self, run: &Backward<'_>) -> Result<()> { let dy =
-/// run.out_grad[0].expect("it was declared"); // SAFETY: as above. let (dy, dx) = unsafe {
-/// (dy.slice::<f32>(), run.in_grad[0].slice_mut::<f32>()) }; for (dx, dy) in dx.iter_mut().zip(dy)
-/// { *dx = self.times * dy; } Ok(()) } }
+/// impl Operator for Latest {
+///     fn forward(&self, run: &Forward<'_>) -> Result<()> {
+///         if run.req[0] != OpReq::Null {
+///             // SAFETY: the shapes are equal; the output is the input or apart from it.
+///             let (x, y) = unsafe { (run.in_data[0].slice::<f32>(), run.out_data[0].slice_mut::<f32>()) };
+///             for (y, x) in y.iter_mut().zip(x) { *y = self.times * x; }
+///         }
+///         *self.seen.lock().unwrap() += run.in_data[0].size();
+///         Ok(())
+///     }
+///     fn backward(&self, run: &Backward<'_>) -> Result<()> {
+///         let dy = run.out_grad[0].expect("it was declared");
+///         // SAFETY: as above.
+///         let (dy, dx) = unsafe { (dy.slice::<f32>(), run.in_grad[0].slice_mut::<f32>()) };
+///         for (dx, dy) in dx.iter_mut().zip(dy) { *dx = self.times * dy; }
+///         Ok(())
+///     }
+/// }
 ///
-/// impl OperatorProperty for LatestParam { fn infer_shape(&self, input: &mut [Shape], output: &mut
-/// [Shape], _: &mut [Shape]) -> Result<bool> { output[0] = input[0].clone();
-/// Ok(input[0].is_known()) } fn declare_backward_dependency(&self, run: Entries<'_>) ->
-/// Vec<rsnet::operator::Dep> { run.out_grad.to_vec() } fn create_operator(&self, _: Context, _:
-/// &[Shape], _: &[DType]) -> Result<Box<dyn Operator>> { Ok(Box::new(Latest { times: self.times,
-/// seen: Mutex::new(0) })) } }
+/// impl OperatorProperty for LatestParam {
+///     fn infer_shape(&self, input: &mut [Shape], output: &mut [Shape], _: &mut [Shape]) -> Result<bool> {
+///         output[0] = input[0].clone();
+///         Ok(input[0].is_known())
+///     }
+///     fn declare_backward_dependency(&self, run: Entries<'_>) -> Vec<rsnet::operator::Dep> {
+///         run.out_grad.to_vec()
+///     }
+///     fn create_operator(&self, _: Context, _: &[Shape], _: &[DType]) -> Result<Box<dyn Operator>> {
+///         Ok(Box::new(Latest { times: self.times, seen: Mutex::new(0) }))
+///     }
+/// }
 ///
 /// let [forward, backward] = define::<LatestParam>("Latest", |run| Kernel::cpu(run).skips_null());
 /// assert_eq!((forward.name.as_str(), backward.name.as_str()), ("Latest", "_backward_Latest"));

@@ -211,7 +211,7 @@ class LBSGD(SGD):
         del self._added[index]
         mean = total / count
         if self.warmup_strategy == "lars":
-            w2, g2 = (float(nd.square(a).sum().asscalar()) for a in (weight, mean))
+            w2, g2 = (float(nd.sum(nd.square(a)).asscalar()) for a in (weight, mean))
             ratio = math.sqrt(w2 / (g2 + self._get_wd(index) * w2 + 1e-18))
             self.lbmult = min(max(ratio, 0.01), 100.0)
         else:

@@ -1,8 +1,8 @@
 //! Reductions over any set of axes.
 //!
 //! Axes are merged into runs that are all kept or all reduced. Where the innermost run is reduced,
-//! each output element is made of rows ([`rows`]); where it is kept, a row of outputs takes in
-//! whole rows ([`columns`]).
+//! each output element is made of rows (`rows`); where it is kept, a row of outputs takes in
+//! whole rows (`columns`).
 //!
 //! **Accuracy.** A sum of `n` elements is a tree: leaves of at most 64 additions in a row, then
 //! pairs. So an element passes through at most `DEPTH(n) = 96 + log2(n)` additions, and the error
