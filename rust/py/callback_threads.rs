@@ -30,6 +30,14 @@ impl Job {
             Job::Other(f) => f(py),
         }
     }
+
+    /// Ends the job without running it: an operation that an exit skips has not failed.
+    fn skip(self) {
+        match self {
+            Job::Function(call) => call.skip(),
+            Job::Other(f) => drop(f),
+        }
+    }
 }
 
 static POOL: BlockingPool<Job> = BlockingPool::new(start);
@@ -60,10 +68,13 @@ fn serve(worker: &Arc<Worker>) {
     Python::attach(|py| py.detach(|| POOL.serve(worker, || Python::attach(run_jobs))));
 }
 
-/// At exit: drops what has not started, and waits for the threads, detached and for at most
+/// At exit: skips what has not started, and waits for the threads, detached and for at most
 /// `limit`.
 pub fn close(py: Python<'_>, limit: Duration) {
-    drop(POOL.close());
+    let mut jobs = POOL.close();
+    while let Some(job) = jobs.pop() {
+        job.skip();
+    }
     py.detach(|| POOL.wait_closed(limit));
 }
 

@@ -183,6 +183,11 @@ pub struct FunctionCall {
 }
 
 impl FunctionCall {
+    /// Completes the operation without calling the function.
+    pub fn skip(self) {
+        self.token.complete(Ok(()));
+    }
+
     pub fn run(self, py: Python<'_>) {
         let FunctionCall { function, ends, ctx, stream, token } = self;
         let _state = FreshState::enter(false);

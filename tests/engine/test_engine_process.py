@@ -273,3 +273,10 @@ def test_a_sub_interpreter_is_refused_and_the_main_one_unharmed():
         """
     refused = "rsnet cannot be used in a sub-interpreter: import it in the main interpreter False"
     assert printed(code).splitlines() == [refused, "[1.0, 1.0]", refused]
+
+
+@pytest.mark.parametrize("async_", [False, True])
+def test_a_function_that_an_exit_skips_is_not_an_error(async_):
+    push = "push_async(lambda rc, done: done()" if async_ else "push_sync(lambda rc: None"
+    done = run(f"import rsnet as mx\nfor _ in range(50): mx.engine.{push})")
+    assert (done.returncode, done.stderr) == (0, "")

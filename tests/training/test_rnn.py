@@ -186,7 +186,7 @@ def test_names_are_those_of_mxnet():
     both = rnn.BidirectionalCell(rnn.GRUCell(3, prefix="a_"), rnn.GRUCell(3, prefix="b_"))
     outputs, states = both.unroll(2, sym.Variable("data"), merge_outputs=False)
     assert [o.name for o in outputs] == ["bi_t0", "bi_t1"]
-    assert [s.name for s in states] == ["a_t1_out", "b_t1_out"]
+    assert [[s.name for s in direction] for direction in states] == [["a_t1_out"], ["b_t1_out"]]
 
 
 def test_cells_share_given_parameters():

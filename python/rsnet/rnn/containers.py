@@ -171,4 +171,4 @@ class BidirectionalCell(ContainerCell):
         pairs = zip(forwards, reversed(backwards), names, strict=True)
         outputs = [sym.Concat(f, b, dim=1, name=name) for f, b, name in pairs]
         joined = join_time(outputs, layout) if merge_outputs else outputs
-        return joined, [*l_states, *r_states]
+        return joined, [l_states, r_states]
