@@ -41,7 +41,18 @@ pub fn check_overwrites(push: &Push<'_>) -> Result<()> {
 }
 
 /// Returns true if every variable is named once and there are at most [`MAX_VARIABLES`].
+#[inline(always)]
 pub fn all_distinct(reads: &[Var], writes: &[Var]) -> bool {
+    // As nearly always; a loop would take longer than the rest of a naive push.
+    match (reads, writes) {
+        ([], [_]) => true,
+        ([a], [w]) => a != w,
+        ([a, b], [w]) => a != b && a != w && b != w,
+        _ => are_distinct(reads, writes),
+    }
+}
+
+fn are_distinct(reads: &[Var], writes: &[Var]) -> bool {
     let n = reads.len() + writes.len();
     if n > PAIRWISE {
         let mut seen = HashSet::with_capacity(n);

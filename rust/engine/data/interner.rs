@@ -54,7 +54,7 @@ impl Default for Interner {
 
 impl Interner {
     /// Returns the interned copy of `name`, or `None` if the table is full.
-    #[inline]
+    #[inline(always)]
     pub fn intern(&mut self, name: &str) -> Option<*const Box<str>> {
         let ends = Ends::of(name);
         let place = (ends.len ^ ends.first as usize ^ (ends.last as usize) << 2) % CACHE;

@@ -66,6 +66,15 @@ impl Readers {
         self.limit = (2 * self.len).max(16);
     }
 
+    /// Returns true if no reader is pending.
+    #[inline(always)]
+    fn are_done(&self, slab: &Slab) -> bool {
+        match self.inline.get(..self.len as usize) {
+            Some(inline) => inline.iter().all(|&r| slab.is_done(TaskRef(r))),
+            None => self.iter().all(|r| slab.is_done(r)),
+        }
+    }
+
     fn iter(&self) -> impl Iterator<Item = TaskRef> + '_ {
         let inline = self.inline.iter().take(self.len as usize);
         inline.chain(self.many.iter().flat_map(|many| many.iter())).map(|&r| TaskRef(r))
@@ -126,7 +135,7 @@ impl VarState {
         // If the last writer is complete, so are the readers before it, which may still be stored.
         slab.is_done(self.last_writer)
             && slab.is_done(TaskRef(self.readers.inline[0]))
-            && (self.readers.len <= 1 || self.readers.iter().all(|r| slab.is_done(r)))
+            && (self.readers.len <= 1 || self.readers.are_done(slab))
     }
 
     /// An upper bound of the tasks that a new writer waits for.

@@ -165,9 +165,17 @@ impl NaiveEngine {
     }
 
     /// Notifies the hook, if the operation has an id for it.
+    #[inline(always)]
     fn notify_hook(&self, event: Event, id: Option<u64>, push: &Push<'_>) {
-        let hook = id.and_then(|id| Some((id, self.hook.lock().clone()?)));
-        if let Some((id, hook)) = hook {
+        if let Some(id) = id {
+            self.call_hook(event, id, push);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn call_hook(&self, event: Event, id: u64, push: &Push<'_>) {
+        if let Some(hook) = self.hook.lock().clone() {
             hook.event(HookEvent { event, id, name: push.name, ctx: push.ctx });
         }
     }

@@ -131,23 +131,27 @@ impl Core {
         let s = self.slab.get(slot);
         let deleted = self.record_completion(slot, failure);
         s.end();
-        self.completed_off_worker.0.fetch_add(1, Ordering::Release);
-        let n = s.close();
-        let retire = || {
+        let n = {
             let mut returned = self.returned.0.lock();
-            self.slab.retire(slot, n, |s| returned.push(s));
+            // Written under this lock only, so a load and a store suffice.
+            let completed = self.completed_off_worker.0.load(Ordering::Relaxed);
+            self.completed_off_worker.0.store(completed + 1, Ordering::Release);
+            let n = s.close();
+            if n == 0 {
+                returned.push(slot);
+            }
+            n
         };
-        match n {
-            0 => retire(),
-            _ => self.release_off_worker(slot, n, retire),
+        if n != 0 {
+            self.release_off_worker(slot, n);
         }
         self.notify_waiters(deleted);
     }
 
-    /// Releases the `n` successors of a task that was completed off the workers; `retire` then
-    /// returns its slot.
+    /// Releases the `n` successors of a task that was completed off the workers, and returns its
+    /// slot.
     #[cold]
-    fn release_off_worker(&self, slot: u32, n: u32, retire: impl FnOnce()) {
+    fn release_off_worker(&self, slot: u32, n: u32) {
         let (mut ready, mut cheap) = (ReadyTasks::new(), ReadyTasks::new());
         let mut has_prioritized = false;
         self.slab.release(slot, n, |t| {
@@ -162,7 +166,10 @@ impl Core {
                 ready.push(t);
             }
         });
-        retire();
+        {
+            let mut returned = self.returned.0.lock();
+            self.slab.retire(slot, n, |s| returned.push(s));
+        }
         if !ready.is_empty() {
             self.queues.push_batch(None, &ready);
             self.wake_for_work();
