@@ -104,7 +104,7 @@ def test_results_are_the_same_with_in_place_refused(also_read):
 
 
 def inside_another(name):
-    """Calls operator `name` from a callback, so that it runs on an attached thread."""
+    """Calls operator `name` from a callback, so that it runs on an callback thread."""
 
     def forward(self, is_train, req, in_data, out_data, aux):
         self.assign(out_data[0], req[0], call(name, in_data[0]))
