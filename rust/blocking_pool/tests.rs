@@ -1,3 +1,5 @@
+//! The pool under random schedules: waiting jobs are attended to, blocked ones hold up no other.
+
 use super::roster::{Appointment, Duty, Roster, Seen, Verdict};
 use super::*;
 use proptest::prelude::*;

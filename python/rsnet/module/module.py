@@ -104,7 +104,6 @@ class Module(BaseModule):
         self._exec_group: DataParallelExecutorGroup | None = None
         self._update: GradientUpdate | None = None
         self._preload_opt_states: str | None = None
-        self._grad_req: Any = "write"
 
     @staticmethod
     def load(prefix: str, epoch: int, load_optimizer_states: bool = False, **kwargs: Any) -> Module:
@@ -226,11 +225,7 @@ class Module(BaseModule):
             for_training, inputs_need_grad, shared_group, self._fixed_param_names, grad_req,
             self._state_names, self._group2ctxs,
         )  # fmt: skip
-        self.for_training, self.inputs_need_grad, self._grad_req = (
-            for_training,
-            inputs_need_grad,
-            grad_req,
-        )
+        self.for_training, self.inputs_need_grad = for_training, inputs_need_grad
         self.binded = True
         if shared_module is not None:
             self._share_params(shared_module)
