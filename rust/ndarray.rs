@@ -72,6 +72,21 @@ impl NDArray {
         Ok(NDArray { chunk, offset: 0, shape: shape.clone(), dtype })
     }
 
+    /// As [`NDArray::pending`], with memory of at least `capacity` bytes: room for entries that lie
+    /// there before the array is written.
+    pub fn with_room(
+        base: &Arc<Base>,
+        shape: &Shape,
+        dtype: DType,
+        ctx: Context,
+        capacity: usize,
+    ) -> Result<Self> {
+        let bytes = shape.checked_size()? * dtype.size();
+        let memory = Memory::Pooled(AtomicPtr::default());
+        let chunk = Chunk::with_room(base, bytes, capacity.max(bytes), ctx, memory);
+        Ok(NDArray { chunk, offset: 0, shape: shape.clone(), dtype })
+    }
+
     /// An array with memory, uninitialised.
     pub fn empty(base: &Arc<Base>, shape: &Shape, dtype: DType, ctx: Context) -> Result<Self> {
         let array = Self::pending(base, shape, dtype, ctx)?;
@@ -118,12 +133,20 @@ impl NDArray {
     /// A part of this array's chunk, `offset` bytes from this array's start: same memory, same
     /// variable. Entries of an arena are parts of it.
     pub fn part(&self, offset: usize, shape: &Shape, dtype: DType) -> Result<Self> {
+        self.within(self.chunk.size_bytes, offset, shape, dtype)
+    }
+
+    /// As [`NDArray::part`], from the start of the array and into its chunk's room.
+    pub fn guest(&self, shape: &Shape, dtype: DType) -> Result<Self> {
+        self.within(self.chunk.capacity, 0, shape, dtype)
+    }
+
+    fn within(&self, limit: usize, offset: usize, shape: &Shape, dtype: DType) -> Result<Self> {
         let bytes = shape.checked_size()? * dtype.size();
         let start = self.offset + offset;
-        if start.checked_add(bytes).is_none_or(|end| end > self.chunk.size_bytes) {
+        if start.checked_add(bytes).is_none_or(|end| end > limit) {
             return Err(Error::value(format!(
-                "a part of {bytes} bytes at offset {start} does not fit into a chunk of {} bytes",
-                self.chunk.size_bytes
+                "a part of {bytes} bytes at offset {start} does not fit into a chunk of {limit} bytes"
             )));
         }
         Ok(NDArray { chunk: self.chunk.clone(), offset: start, shape: shape.clone(), dtype })
@@ -177,7 +200,7 @@ impl NDArray {
     /// Does the array span its whole chunk, so that overwriting it overwrites everything its
     /// variable orders?
     pub fn is_whole(&self) -> bool {
-        self.offset == 0 && self.size_bytes() == self.chunk.size_bytes
+        self.offset == 0 && self.size_bytes() >= self.chunk.size_bytes
     }
 
     pub fn same_chunk(&self, other: &NDArray) -> bool {

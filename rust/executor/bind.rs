@@ -124,10 +124,20 @@ fn new_state(
     })
 }
 
+/// How an executor plans, by environment variables.
+pub fn plan_options() -> PlanOptions {
+    // In a pass of several operations, a thread that reads an output would see what lies there
+    // before the output is written.
+    PlanOptions { outputs_host: BulkLimits::from_env().are_off(), ..PlanOptions::from_env() }
+}
+
 fn request(rt: &Runtime, b: &Binding) -> PlanRequest {
     let facts = |a: &NDArray| Some((a.shape().clone(), a.dtype()));
     let group2ctx = (!b.group2ctx.is_empty()).then(|| b.group2ctx.clone());
     let device = |a: &NDArray| group2ctx.is_some().then(|| a.context());
+    let mut options = plan_options();
+    // Executors share an arena, but outputs each have their own: what lies in the arena costs less.
+    options.outputs_host &= b.shared.is_none();
     PlanRequest {
         bound_args: b.args.iter().map(facts).collect(),
         bound_aux: b.aux.iter().map(facts).collect(),
@@ -137,7 +147,7 @@ fn request(rt: &Runtime, b: &Binding) -> PlanRequest {
         aux_ctx: b.aux.iter().map(device).collect(),
         group2ctx,
         memory_limit: b.memory_limit,
-        options: PlanOptions::from_env(),
+        options,
         ..PlanRequest::new(b.symbol.clone(), rt.registry.clone())
     }
 }
@@ -299,14 +309,16 @@ fn outputs(rt: &Arc<Runtime>, plan: &Plan, args: &[NDArray]) -> Result<Vec<NDArr
         made.insert(plan.graph.entries_of(node as usize).start, array.clone());
     }
     let mut outputs = Vec::with_capacity(plan.outputs.len());
-    for &entry in &plan.outputs {
+    for (&entry, head) in plan.outputs.iter().zip(0..) {
         let id = plan.graph.entry_id(entry);
         if let Some(array) = made.get(&id) {
             outputs.push(array.clone());
             continue;
         }
         let device = plan.graph.nodes[entry.node as usize].ctx;
-        let array = NDArray::pending(rt, &plan.shapes[id], plan.types[id], device)?;
+        let (shape, dtype) = (&plan.shapes[id], plan.types[id]);
+        let chunk_bytes = plan.output_chunks.get(&head).copied().unwrap_or(0);
+        let array = NDArray::with_room(rt, shape, dtype, device, chunk_bytes)?;
         made.insert(id, array.clone());
         outputs.push(array);
     }

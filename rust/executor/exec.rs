@@ -374,9 +374,9 @@ impl Executor {
             if let Place::Output(head) = place
                 && let Slot::Vacant(free) = outputs.entry(id)
             {
-                // Entries taken over in place use the output's bytes, perhaps in another shape.
+                // What the output takes over in place, and what ends before it, uses its bytes.
                 let array = &state.outputs[*head as usize];
-                free.insert(array.part(0, &plan.shapes[id], plan.types[id])?);
+                free.insert(array.guest(&plan.shapes[id], plan.types[id])?);
             }
         }
         let arenas = state.arenas.iter().map(|a| a.memory()).collect();

@@ -228,8 +228,8 @@ impl Segmenter<'_> {
         let mut accesses = Accesses::new(inner);
         for step in steps {
             step.reads.iter().for_each(|array| accesses.read(array.var()));
-            for (array, req) in &step.writes {
-                accesses.write(array.var(), req.overwrites() && array.is_whole());
+            for (array, overwrites) in &step.writes {
+                accesses.write(array.var(), *overwrites);
             }
         }
         let (reads, writes, overwrites) = accesses.finish();

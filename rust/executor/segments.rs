@@ -30,6 +30,11 @@ pub struct BulkLimits {
 }
 
 impl BulkLimits {
+    /// Is a pass as few segments as can be?
+    pub fn are_off(&self) -> bool {
+        [self.inference, self.train_forward, self.train_backward] == [usize::MAX; 3]
+    }
+
     /// No limit unless `MXNET_EXEC_BULK_EXEC_*` or `MXNET_EXEC_PREFER_BULK_EXEC` set one.
     pub fn from_env() -> Self {
         let number = |key: &str| std::env::var(key).ok().and_then(|v| v.trim().parse().ok());

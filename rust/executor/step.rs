@@ -4,7 +4,7 @@ use super::arena::Memory;
 use super::run::Prepared;
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::graph::{Entry, Plan};
+use crate::graph::{Entry, Place, Plan};
 use crate::ndarray::NDArray;
 use crate::operator::{OpReq, OpState};
 use crate::tensor::View;
@@ -28,7 +28,8 @@ pub struct Step {
     pub spared: Vec<(View, NDArray)>,
     /// Arrays from outside that it reads and writes; arena bytes are not among them.
     pub reads: Vec<NDArray>,
-    pub writes: Vec<(NDArray, OpReq)>,
+    /// With each: does nothing that was in the array before matter any more?
+    pub writes: Vec<(NDArray, bool)>,
 }
 
 impl Step {
@@ -81,7 +82,7 @@ impl Step {
                         step.spared.push((original, own));
                         step.reads.push(array);
                     } else if mutated.contains(&i) {
-                        step.writes.push((array, OpReq::Add));
+                        step.writes.push((array, false));
                     } else {
                         step.reads.push(array);
                     }
@@ -100,7 +101,10 @@ impl Step {
             });
             match array {
                 Some(array) if memory.outside(plan, entry).is_some() => {
-                    step.writes.push((array, req));
+                    // An output's array holds one buffer at a time, perhaps a smaller one.
+                    let alone = matches!(plan.place[plan.graph.entry_id(entry)], Place::Output(_));
+                    let overwrites = req.overwrites() && (alone || array.is_whole());
+                    step.writes.push((array, overwrites));
                 }
                 _ => {}
             }

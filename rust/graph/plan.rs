@@ -15,6 +15,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::operator::OpReq;
 use crate::shape::Shape;
+use std::collections::BTreeMap;
 
 /// A planned graph.
 #[derive(Clone)]
@@ -46,8 +47,9 @@ pub struct Plan {
     pub last_use: Vec<u32>,
     /// Bytes of the arena of every device that has one: what an executor allocates for it.
     pub arena_bytes: Vec<(Context, usize)>,
-    /// Bytes of the outputs' arrays, in addition to the arenas.
-    pub output_bytes: usize,
+    /// Bytes of the array of every output that has one, by its position among the heads, in
+    /// addition to the arenas: no fewer than the output's.
+    pub output_chunks: BTreeMap<u32, usize>,
     /// (before, after): nodes that use the same bytes at different times, beyond what data orders.
     pub order_edges: Vec<(u32, u32)>,
     /// The most bytes alive at once in each arena, summed: no plan of this graph in this order,
@@ -70,6 +72,11 @@ impl Plan {
         self.shapes[id].size().saturating_mul(self.types[id].size())
     }
 
+    /// Bytes of the outputs' arrays.
+    pub fn output_bytes(&self) -> usize {
+        self.output_chunks.values().sum()
+    }
+
     pub fn total_arena_bytes(&self) -> usize {
         self.arena_bytes.iter().map(|a| a.1).sum()
     }
@@ -77,7 +84,7 @@ impl Plan {
 
 /// Plans a symbol. The passes, in order: common subexpressions, inference, choice of what to
 /// recompute, gradient, inference of backward, devices and copies, in-place sums, in-place,
-/// offsets, order edges.
+/// hosts and offsets, order edges.
 pub fn plan(request: &PlanRequest) -> Result<Plan> {
     let forward = prepare(request)?;
     let mirror = Mirror::by_attributes(&forward.graph, request.options.mirrored_step());
@@ -190,8 +197,13 @@ impl Planner<'_> {
     /// The plan with this choice of what to compute again.
     pub fn finish(&self, mirror: &Mirror) -> Result<Plan> {
         let mut dumps = self.request.dump.then(|| self.forward.dumps.clone());
-        let LaidOut { done, arguments, aux, shared } = self.lay_out(mirror, &mut dumps)?;
-        let placed = passes::offsets::run(&shared.buffers);
+        let LaidOut { done, arguments, aux, mut shared } = self.lay_out(mirror, &mut dumps)?;
+        let may_host = self.request.may_host();
+        let placed = if may_host {
+            passes::host::place(&done.graph, &mut shared)
+        } else {
+            passes::offsets::run(&shared.buffers)
+        };
         let order_edges = passes::order::run(&done.graph, &shared, &placed.offsets);
         let temp = passes::temp::run(&done, self.request.options.num_temp)?;
         let no_sharing_bytes = shared.no_sharing_bytes;
@@ -206,7 +218,7 @@ impl Planner<'_> {
             shapes: done.shapes,
             types: done.types,
             place,
-            output_bytes: shared.output_bytes(),
+            output_chunks: passes::host::chunks(&shared.buffers),
             req: shared.req,
             inplace_of: shared.inplace_of,
             first_use: shared.first_use,

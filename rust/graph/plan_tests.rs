@@ -31,10 +31,11 @@ fn simulate(plan: &Plan, order: &[u32]) -> Result<(), String> {
     let graph = &plan.graph;
     let mut arenas: std::collections::HashMap<Context, Vec<Tag>> =
         plan.arena_bytes.iter().map(|&(c, n)| (c, vec![EMPTY; n])).collect();
-    // Arrays of their own: gradients of arguments and outputs, each with what it took over in
-    // place.
+    // Arrays of their own: gradients of arguments with what they took over in place, and outputs
+    // with what lies there before.
     let mut gradients: std::collections::HashMap<u32, Tag> = Default::default();
-    let mut outputs: std::collections::HashMap<u32, Tag> = Default::default();
+    let mut outputs: std::collections::BTreeMap<u32, Vec<Tag>> =
+        plan.output_chunks.iter().map(|(&o, &n)| (o, vec![EMPTY; n])).collect();
     // Arguments whose gradient is added: their arrays hold sums, which are not the value of any
     // entry.
     let added = |e: &Entry| {
@@ -73,7 +74,10 @@ fn simulate(plan: &Plan, order: &[u32]) -> Result<(), String> {
                     if bytes.iter().all(|t| t.0 == value[at]) { continue } else { bytes.first() }
                 }
                 Place::Gradient(arg) if gradients.get(&arg) == Some(&Tag(value[at])) => continue,
-                Place::Output(head) if outputs.get(&head) == Some(&Tag(value[at])) => continue,
+                Place::Output(head) => {
+                    let bytes = &outputs[&head][..plan.bytes(at)];
+                    if bytes.iter().all(|t| t.0 == value[at]) { continue } else { bytes.first() }
+                }
                 Place::Variable => continue,
                 _ => None,
             };
@@ -86,7 +90,10 @@ fn simulate(plan: &Plan, order: &[u32]) -> Result<(), String> {
                     arena[offset..offset + plan.bytes(at)].fill(Tag(value[at]));
                 }
                 Place::Gradient(arg) => drop(gradients.insert(arg, Tag(value[at]))),
-                Place::Output(head) => drop(outputs.insert(head, Tag(value[at]))),
+                Place::Output(head) => {
+                    let array = outputs.get_mut(&head).ok_or("no output")?;
+                    array[..plan.bytes(at)].fill(Tag(value[at]));
+                }
                 _ => {}
             }
         }
@@ -98,7 +105,9 @@ fn simulate(plan: &Plan, order: &[u32]) -> Result<(), String> {
                 let arena = &arenas[&graph.nodes[head.node as usize].ctx];
                 arena[offset..offset + plan.bytes(at)].iter().all(|t| t.0 == value[at])
             }
-            Place::Output(own) => outputs.get(&own) == Some(&Tag(value[at])),
+            Place::Output(own) => {
+                outputs[&own][..plan.bytes(at)].iter().all(|t| t.0 == value[at])
+            }
             Place::Variable => true,
             _ => false,
         };
@@ -153,7 +162,14 @@ fn random_symbol(steps: &[(u8, u8, u8)], heads: &[u8]) -> Symbol {
             5 => one("_copy"),
             6 => one("BatchNorm"),
             7 => one("Dropout"),
-            8 => with_params(&r, "FullyConnected", &name, &[("num_hidden", 6.into())], &[pick(x)]),
+            8 => {
+                // By way of a wider or narrower entry.
+                let hidden = |name: &str, n: i64, x: Symbol| {
+                    with_params(&r, "FullyConnected", name, &[("num_hidden", n.into())], &[x])
+                };
+                let other = hidden(&format!("{name}_by"), [3, 12, 40][i % 3], pick(x));
+                hidden(&name, 6, other)
+            }
             9 => two("Loss"),
             10 => one("zeros_like"),
             11 => two("like"),
@@ -206,7 +222,11 @@ proptest! {
         let heads = || plan.outputs.iter().map(|&e| plan.place[plan.graph.entry_id(e)]);
         let in_arena = |p: Place| matches!(p, Place::Arena { .. });
         prop_assert!(outputs_in_arena || !heads().any(in_arena));
-        prop_assert!(!outputs_in_arena || plan.output_bytes == 0);
+        prop_assert!(!outputs_in_arena || plan.output_chunks.is_empty());
+        request.options.outputs_host = false;
+        let apart = super::plan(&request).unwrap();
+        let total = |plan: &Plan| plan.total_arena_bytes() + plan.output_bytes();
+        prop_assert!(total(&plan) <= total(&apart));
         for (arg, grad) in plan.arg_grads.iter().enumerate() {
             prop_assert_eq!(grad.is_some(), request.grad_req[arg] != OpReq::Null);
         }
@@ -238,12 +258,35 @@ fn an_mlp_is_planned_with_its_gradient() {
     // is the output, so it lies outside the arena.
     assert_eq!(plan.lower_bound_bytes, 16 * (8 + 8 + 4) * 4);
     assert_eq!(plan.total_arena_bytes(), plan.lower_bound_bytes);
-    assert_eq!(plan.output_bytes, 16 * 4 * 4);
+    assert_eq!(plan.output_bytes(), 16 * 4 * 4);
     let mut as_mxnet = request(&net, &[("data", &[16, 32])], OpReq::Write);
     as_mxnet.options.outputs_in_arena = true;
     let plan = super::plan(&as_mxnet).unwrap();
     assert_eq!(plan.lower_bound_bytes, 16 * (8 + 8 + 4 + 4) * 4);
-    assert_eq!((plan.total_arena_bytes(), plan.output_bytes), (plan.lower_bound_bytes, 0));
+    assert_eq!((plan.total_arena_bytes(), plan.output_bytes()), (plan.lower_bound_bytes, 0));
+}
+
+/// A narrow output behind wide layers, as large at its peak as when it is written.
+#[test]
+fn an_output_hosts_what_ends_before_it() {
+    let r = registry();
+    let layer = |name: &str, n: i64, x: Symbol| {
+        with_params(&r, "FullyConnected", name, &[("num_hidden", n.into())], &[x])
+    };
+    let net = layer("c", 10, layer("b", 64, layer("a", 128, var("x"))));
+    let mut request = request(&net, &[("x", &[64, 784])], OpReq::Null);
+    let planned = plan(&request).unwrap();
+    // `b` lies in the array of `c`, which is no larger than `b`.
+    assert_eq!((planned.total_arena_bytes(), planned.output_bytes()), (64 * 128 * 4, 64 * 64 * 4));
+    let hosted = planned.place.iter().filter(|p| matches!(p, Place::Output(0))).count();
+    assert_eq!(hosted, 2);
+    request.options.outputs_host = false;
+    let apart = plan(&request).unwrap();
+    assert_eq!((apart.total_arena_bytes(), apart.output_bytes()), (64 * 192 * 4, 64 * 10 * 4));
+    // What bounds the arenas leaves the outputs alone.
+    request.options.outputs_host = true;
+    request.memory_limit = Some(64 * 192 * 4);
+    assert_eq!(plan(&request).unwrap().output_bytes(), 64 * 10 * 4);
 }
 
 #[test]

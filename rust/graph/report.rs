@@ -73,8 +73,8 @@ impl Plan {
         for Range { start, end } in segments {
             let _ = writeln!(out, "segment [{start}, {end})");
         }
-        let total = self.total_arena_bytes() + self.output_bytes;
-        let _ = writeln!(out, "Total {} MB of outputs", self.output_bytes >> 20);
+        let total = self.total_arena_bytes() + self.output_bytes();
+        let _ = writeln!(out, "Total {} MB of outputs", self.output_bytes() >> 20);
         let _ = writeln!(out, "Total {} MB allocated", total >> 20);
         let _ = writeln!(out, "Total {} TempSpace resource requested", self.temp_colours);
         out

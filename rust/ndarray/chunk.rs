@@ -22,7 +22,10 @@ pub(super) enum Memory {
 pub(super) struct Chunk {
     pub base: Arc<Base>,
     pub ctx: Context,
+    /// Bytes of the array that the chunk was made for.
     pub size_bytes: usize,
+    /// Bytes of the memory, of which those beyond the array are room for other entries of a plan.
+    pub capacity: usize,
     pub memory: Memory,
     pub latch: AccessLatch,
     var: OnceLock<Var>,
@@ -39,6 +42,18 @@ impl Chunk {
     /// A chunk without a variable.
     #[inline(always)]
     pub fn new(base: &Arc<Base>, size_bytes: usize, ctx: Context, memory: Memory) -> Arc<Self> {
+        Self::with_room(base, size_bytes, size_bytes, ctx, memory)
+    }
+
+    /// A chunk whose memory, of `capacity` bytes, is larger than its array.
+    #[inline(always)]
+    pub fn with_room(
+        base: &Arc<Base>,
+        size_bytes: usize,
+        capacity: usize,
+        ctx: Context,
+        memory: Memory,
+    ) -> Arc<Self> {
         // Like `Arc::new`, but written in place: building the fields on the stack and copying them
         // as a whole stalls on store forwarding.
         let place = Arc::<Chunk>::new_uninit();
@@ -48,6 +63,7 @@ impl Chunk {
                 base: base.clone(),
                 ctx,
                 size_bytes,
+                capacity,
                 memory,
                 latch: AccessLatch::default(),
                 var: OnceLock::new(),
@@ -87,17 +103,17 @@ impl Chunk {
     /// Allocates the chunk's memory; of two threads that do so at once, one releases its own.
     pub fn take(&self, ptr: &AtomicPtr<u8>, zeros: bool) -> Result<*mut u8> {
         let pool = &self.base.pool;
-        let fresh = pool.take(self.size_bytes)?;
+        let fresh = pool.take(self.capacity)?;
         if zeros {
             // SAFETY: allocated above with this many bytes, and not shared yet.
-            unsafe { fresh.write_bytes(0, self.size_bytes) };
+            unsafe { fresh.write_bytes(0, self.capacity) };
         }
         let null = std::ptr::null_mut();
         match ptr.compare_exchange(null, fresh, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Ok(fresh),
             Err(taken) => {
                 // SAFETY: allocated above with this many bytes, and not shared.
-                unsafe { pool.give_back(fresh, self.size_bytes) };
+                unsafe { pool.give_back(fresh, self.capacity) };
                 Ok(taken)
             }
         }
@@ -156,7 +172,7 @@ impl Drop for Chunk {
         let var = self.var.take();
         let last: Box<dyn FnOnce() + Send> = match &mut self.memory {
             Memory::Pooled(ptr) => {
-                let (ptr, bytes) = (std::mem::take(ptr.get_mut()), self.size_bytes);
+                let (ptr, bytes) = (std::mem::take(ptr.get_mut()), self.capacity);
                 if ptr.is_null() {
                     return self.forget(var, None);
                 }

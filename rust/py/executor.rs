@@ -241,7 +241,7 @@ impl PyPlan {
 
     #[getter]
     fn output_bytes(&self) -> usize {
-        self.plan.output_bytes
+        self.plan.output_bytes()
     }
 
     #[getter]

@@ -7,8 +7,9 @@ use super::graph::{PyGraph, gradient_symbol};
 use super::runtime;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::executor::bind::plan_options;
 use crate::graph::{
-    ArraySpec, Create, Inferred, PlanOptions, PlanRequest, Symbol, arrays_to_bind, load_json,
+    ArraySpec, Create, Inferred, PlanRequest, Symbol, arrays_to_bind, load_json,
 };
 use crate::operator::Value;
 use crate::shape::Shape;
@@ -268,7 +269,7 @@ impl PySymbol {
             default_ctx: context_arg(ctx.as_ref())?,
             group2ctx: (!groups.is_empty()).then_some(groups),
             np_shape,
-            options: PlanOptions::from_env(),
+            options: plan_options(),
             ..PlanRequest::new(self.symbol.clone(), runtime().registry.clone())
         })
     }

@@ -23,7 +23,8 @@ pub struct Buffer {
     /// Positions in execution order, both inclusive.
     pub first: u32,
     pub last: u32,
-    /// The output (a position among the heads) in whose array it lies; `None`: in the arena.
+    /// The output (a position among the heads) in whose array it lies, from its start; `None`: in
+    /// the arena.
     pub output: Option<u32>,
 }
 
@@ -51,11 +52,6 @@ impl Shared {
             None => self.outside[id],
         };
         self.buffer_of.iter().enumerate().map(place).collect()
-    }
-
-    /// Bytes of the outputs' arrays.
-    pub fn output_bytes(&self) -> usize {
-        self.buffers.iter().filter(|b| b.output.is_some()).map(|b| b.bytes).sum()
     }
 }
 

@@ -1,11 +1,12 @@
 //! The passes, one per file. [`plan`](super::plan()) runs them in this order: `merge_common`,
 //! inference, `mirror` or `recompute`, `gradient`, inference of backward nodes, `devices`,
-//! `accumulate`, `inplace`, `offsets`, `order`, `temp`. The graph is checked after each pass that
+//! `accumulate`, `inplace`, `host` (which calls `offsets`), `order`, `temp`. The graph is checked after each pass that
 //! changes it.
 
 pub mod accumulate;
 pub mod devices;
 pub mod gradient;
+pub mod host;
 pub mod inplace;
 pub mod merge_common;
 pub mod mirror;

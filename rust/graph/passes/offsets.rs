@@ -80,8 +80,19 @@ impl Block {
     }
 }
 
+/// The first position at which most bytes of all arenas together are alive.
+pub fn peak(buffers: &[Buffer]) -> u32 {
+    let in_arena = buffers.iter().filter(|b| b.output.is_none()).map(Block::of);
+    alive_most(in_arena.map(|b| (b.first, b.last, b.bytes))).0
+}
+
 /// The most bytes alive at one position.
 pub fn most_alive(blocks: impl Iterator<Item = (u32, u32, usize)>) -> usize {
+    alive_most(blocks).1
+}
+
+/// The first position at which most bytes are alive, and how many.
+fn alive_most(blocks: impl Iterator<Item = (u32, u32, usize)>) -> (u32, usize) {
     let mut change: Vec<i128> = Vec::new();
     for (first, last, bytes) in blocks {
         let end = last as usize + 1;
@@ -91,12 +102,14 @@ pub fn most_alive(blocks: impl Iterator<Item = (u32, u32, usize)>) -> usize {
         change[first as usize] += bytes as i128;
         change[end] -= bytes as i128;
     }
-    let (mut now, mut most) = (0i128, 0i128);
-    for delta in change {
+    let (mut now, mut most) = (0i128, (0, 0i128));
+    for (at, delta) in change.into_iter().enumerate() {
         now += delta;
-        most = most.max(now);
+        if now > most.1 {
+            most = (at as u32, now);
+        }
     }
-    most as usize
+    (most.0, most.1 as usize)
 }
 
 /// Offsets and the bytes of the arena: the best of three greedy orders, then repaired by a local

@@ -14,8 +14,10 @@ use std::collections::BTreeMap;
 pub fn run(graph: &Graph, shared: &Shared, offsets: &[usize]) -> Vec<(u32, u32)> {
     // By buffer: its last writer and the readers since. Earlier users run before that writer.
     let mut users: Vec<Vec<u32>> = vec![Vec::new(); shared.buffers.len()];
-    // By device: the buffer that last took the bytes from this offset up to the end given.
-    let mut layers: BTreeMap<crate::Context, BTreeMap<usize, (usize, u32)>> = BTreeMap::new();
+    // By arena or output's array: the buffer that last took the bytes from this offset up to the
+    // end given.
+    type Memory = (crate::Context, Option<u32>);
+    let mut layers: BTreeMap<Memory, BTreeMap<usize, (usize, u32)>> = BTreeMap::new();
     let mut last_writer: Vec<u32> = vec![0; shared.buffers.len()];
     let mut edges = Vec::new();
     let mut before: Vec<u32> = Vec::new();
@@ -29,9 +31,9 @@ pub fn run(graph: &Graph, shared: &Shared, offsets: &[usize]) -> Vec<(u32, u32)>
             let buffer = &shared.buffers[b as usize];
             if shared.inplace_of[e].is_some() {
                 before.extend(&users[b as usize]);
-            } else if buffer.bytes > 0 && buffer.output.is_none() {
+            } else if buffer.bytes > 0 {
                 let start = offsets[b as usize];
-                let layer = layers.entry(buffer.ctx).or_default();
+                let layer = layers.entry((buffer.ctx, buffer.output)).or_default();
                 for old in take_over(layer, start, start + buffer.bytes, b) {
                     before.extend(&users[old as usize]);
                 }

@@ -31,6 +31,9 @@ pub struct PlanOptions {
     /// give outputs arrays of their own, which the next user of the arena
     /// does not overwrite.
     pub outputs_in_arena: bool,
+    /// May an output's array hold entries that end before the output is written? Not where a memory
+    /// limit is given, which bounds the arenas, nor with sharing refused (`inplace`).
+    pub outputs_host: bool,
 }
 
 impl Default for PlanOptions {
@@ -43,6 +46,7 @@ impl Default for PlanOptions {
             inplace_sum_cap: 8,
             num_temp: 1,
             outputs_in_arena: false,
+            outputs_host: true,
         }
     }
 }
@@ -63,6 +67,7 @@ impl PlanOptions {
                 .max(2),
             num_temp: number("NNVM_EXEC_NUM_TEMP").unwrap_or(default.num_temp).max(1),
             outputs_in_arena: default.outputs_in_arena,
+            outputs_host: default.outputs_host,
         }
     }
 
@@ -103,6 +108,12 @@ pub struct PlanRequest {
 }
 
 impl PlanRequest {
+    /// May outputs hold other entries before they are written?
+    pub(in crate::graph) fn may_host(&self) -> bool {
+        let options = &self.options;
+        options.outputs_host && options.inplace && self.memory_limit.is_none()
+    }
+
     pub fn new(symbol: Symbol, registry: Arc<Registry>) -> Self {
         PlanRequest {
             symbol,
@@ -133,8 +144,8 @@ pub enum Place {
     Variable,
     /// The gradient array of this argument (a position in `list_arguments`).
     Gradient(u32),
-    /// In the array of this output (a position among the heads): the output itself, or what it took
-    /// over in place.
+    /// In the array of this output (a position among the heads), from its start: the output itself,
+    /// what it took over in place, or an entry that ends before it.
     Output(u32),
     /// In the arena of its node's device, `offset` bytes from the start.
     Arena { offset: usize },
