@@ -7,8 +7,8 @@
 //!
 //! MXNet's figures count outputs, which its plans place among the internal entries, so the plans
 //! compared with them do the same. Outputs of rsnet's executors have arrays of their own instead:
-//! the column `allocated` is the total of an executor's arenas and outputs. The bench
-//! fails where a goal is missed.
+//! the column `allocated` is the total of an executor's arenas and outputs, which may not be above
+//! MXNet's either. The bench fails where a goal is missed.
 
 mod goals;
 mod graphs;
@@ -80,9 +80,11 @@ fn table(graphs: &Graphs, filter: &str) -> Result<Vec<String>, String> {
             to_own.push(ours as f64 / plan.lower_bound_bytes as f64);
         }
         to_mxnet.push(ours as f64 / reference.planned as f64);
-        if ours > reference.planned {
-            missed
-                .push(format!("{name}: {ours} bytes are more than MXNet's {}", reference.planned));
+        for (what, bytes) in [("planned", ours), ("allocated", allocated)] {
+            if bytes > reference.planned {
+                let mxnet = reference.planned;
+                missed.push(format!("{name}: {what} {bytes} bytes are more than MXNet's {mxnet}"));
+            }
         }
         for (_, most) in BYTES.iter().filter(|b| b.0 == name && ours > b.1) {
             missed.push(format!("{name}: {ours} bytes, goal {most}"));
@@ -141,5 +143,5 @@ fn measure(graphs: &Graphs, name: &str) -> Result<(Plan, f64, usize), String> {
     request.options.outputs_in_arena = false;
     let here = plan(&request).map_err(|e| e.to_string())?;
     check_overlaps(&here)?;
-    Ok((made, best, here.total_arena_bytes() + here.output_bytes))
+    Ok((made, best, here.total_arena_bytes() + here.output_bytes()))
 }

@@ -149,7 +149,8 @@ class Executor:
         return given
 
     def partial_forward(self, is_train: bool = False, step: int = 0) -> int:
-        """Runs one operator of the forward pass.
+        """Runs one operator of the forward pass. An output holds nothing in particular until its
+        operator has run: its memory may be used for intermediate values.
 
         Parameters
         ----------

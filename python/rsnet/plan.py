@@ -9,7 +9,9 @@ __all__ = ["MemoryPlan", "PlannedEntry"]
 
 
 class PlannedEntry(NamedTuple):
-    """One output of one node. Uses are positions in execution order."""
+    """One output of one node. Uses are positions in execution order. `output` is the position of
+    the output in whose array it lies: it is the output, was taken over by it, or ends before it.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -21,6 +23,7 @@ class PlannedEntry(NamedTuple):
     inplace_of: str | None
     req: str
     internal: bool
+    output: int | None
     ctx: str
 
 
@@ -33,8 +36,9 @@ class MemoryPlan:
         Bytes of all arenas together: what `memory_limit` bounds and an executor allocates for its
         internal entries.
     output_bytes : int
-        Bytes of the outputs, which an executor allocates as arrays of their own beside the arenas.
-        What an output took over in place lies in the output's array too.
+        Bytes that an executor allocates for outputs, which have arrays of their own beside the
+        arenas. What an output took over in place lies in its array too, and so do entries that end
+        before it is written, where that makes the total smaller.
     temp_bytes : int
         Bytes of the temporary space that operators ask for while they run. Operators that cannot
         run side by side share it; what an operator asks for without a size is not counted.

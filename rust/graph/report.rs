@@ -26,6 +26,8 @@ pub struct PlannedEntry {
     pub req: OpReq,
     /// Does it lie in the arena? Variables, gradients and outputs have arrays of their own.
     pub internal: bool,
+    /// The output (a position among the heads) in whose array it lies.
+    pub output: Option<u32>,
     pub ctx: Context,
 }
 
@@ -39,9 +41,10 @@ impl Plan {
                 if self.place[id] == Place::Nowhere {
                     continue;
                 }
-                let offset = match self.place[id] {
-                    Place::Arena { offset } => Some(offset),
-                    _ => None,
+                let (offset, output) = match self.place[id] {
+                    Place::Arena { offset } => (Some(offset), None),
+                    Place::Output(output) => (None, Some(output)),
+                    _ => (None, None),
                 };
                 entries.push(PlannedEntry {
                     name: self.graph.entry_name(Entry::new(n as u32, index as u32)),
@@ -54,6 +57,7 @@ impl Plan {
                     inplace_of: self.inplace_of[id].map(|onto| self.entry_name(onto as usize)),
                     req: self.req[id],
                     internal: offset.is_some(),
+                    output,
                     ctx: node.ctx,
                 });
             }

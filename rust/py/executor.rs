@@ -228,6 +228,7 @@ fn planned_entry<'py>(py: Python<'py>, entry: &PlannedEntry) -> PyResult<Bound<'
     found.set_item("inplace_of", &entry.inplace_of)?;
     found.set_item("req", entry.req.name())?;
     found.set_item("internal", entry.internal)?;
+    found.set_item("output", entry.output)?;
     found.set_item("ctx", entry.ctx.to_string())?;
     Ok(found)
 }
