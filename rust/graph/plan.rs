@@ -12,7 +12,7 @@ use super::passes::{self, gradient::Differentiated, mirror::Mirror};
 use super::static_graph::{Entry, Graph};
 use crate::context::Context;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::operator::OpReq;
 use crate::shape::Shape;
 use std::collections::BTreeMap;
@@ -127,6 +127,31 @@ pub(in crate::graph) fn prepare(request: &PlanRequest) -> Result<Forward> {
     Ok(Forward { graph, shapes, types, arguments, aux, dumps })
 }
 
+/// An error at the node whose outputs make the bytes of all entries, each in memory of its own, more
+/// than an address space has: no sum of sizes in later passes overflows.
+fn check_bytes(done: &Differentiated) -> Result<()> {
+    let most = usize::MAX / 4;
+    let mut total = 0;
+    for (id, node) in done.graph.nodes.iter().enumerate() {
+        for e in done.graph.entries_of(id) {
+            let (shape, dtype) = (&done.shapes[e], done.types[e]);
+            let refused = || {
+                let name = done.graph.entry_name(done.graph.entry(e));
+                Error::value(format!(
+                    "invalid shape {shape} of '{name}': with {dtype} elements it takes the graph \
+                     beyond {most} bytes"
+                ))
+                .at_node(node.op_name(), &node.name)
+            };
+            let elements = shape.checked_size().map_err(|_| refused())?;
+            let bytes = elements.checked_mul(dtype.size()).filter(|&b| b <= most - total);
+            total += bytes.ok_or_else(refused)?.next_multiple_of(passes::offsets::ALIGN);
+            total = total.min(most);
+        }
+    }
+    Ok(())
+}
+
 /// Names of passes with the graphs after them.
 type Dumps = Vec<(String, String)>;
 
@@ -160,6 +185,7 @@ impl Planner<'_> {
         done.types = types.clone();
         done.graph.infer_rest(&done.head_grads, &mut done.shapes, &mut done.types)?;
         done.check_gradients()?;
+        check_bytes(&done)?;
         Ok(done)
     }
 

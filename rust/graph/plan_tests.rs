@@ -105,9 +105,7 @@ fn simulate(plan: &Plan, order: &[u32]) -> Result<(), String> {
                 let arena = &arenas[&graph.nodes[head.node as usize].ctx];
                 arena[offset..offset + plan.bytes(at)].iter().all(|t| t.0 == value[at])
             }
-            Place::Output(own) => {
-                outputs[&own][..plan.bytes(at)].iter().all(|t| t.0 == value[at])
-            }
+            Place::Output(own) => outputs[&own][..plan.bytes(at)].iter().all(|t| t.0 == value[at]),
             Place::Variable => true,
             _ => false,
         };

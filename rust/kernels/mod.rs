@@ -24,6 +24,7 @@ pub mod real;
 pub mod reduce;
 pub mod reduce_rows;
 pub mod rnn;
+pub mod scatter;
 pub mod scratch;
 pub mod softmax;
 

@@ -35,7 +35,10 @@ impl Field {
     fn check(&self, value: &Value) -> Result<()> {
         let (low, high) = self.range;
         let is = |order, bound: f64| value.order(&Value::Float(bound)) == Some(order);
-        if low.is_none_or(|l| !is(Ordering::Less, l))
+        let bounded = low.is_some() || high.is_some();
+        let is_nan = matches!(value, Value::Float(x) if x.is_nan());
+        if !(is_nan && bounded)
+            && low.is_none_or(|l| !is(Ordering::Less, l))
             && high.is_none_or(|h| !is(Ordering::Greater, h))
         {
             return Ok(());

@@ -8,9 +8,7 @@ use super::runtime;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::executor::bind::plan_options;
-use crate::graph::{
-    ArraySpec, Create, Inferred, PlanRequest, Symbol, arrays_to_bind, load_json,
-};
+use crate::graph::{ArraySpec, Create, Inferred, PlanRequest, Symbol, arrays_to_bind, load_json};
 use crate::operator::Value;
 use crate::shape::Shape;
 use pyo3::exceptions::PyIndexError;

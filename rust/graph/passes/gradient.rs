@@ -13,7 +13,7 @@ use super::super::static_graph::{Entry, Graph, Node};
 use super::mirror::Mirror;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::operator::{GradEntry, GradNode, Gradient, OpDef, OpReq, Registry};
+use crate::operator::{GradBuilder as _, GradEntry, GradNode, Gradient, OpDef, OpReq, Registry};
 use crate::shape::Shape;
 use std::collections::{HashMap, HashSet};
 
@@ -236,6 +236,9 @@ fn apply_rule(
         out_grads,
         needed,
     };
+    if op.is_backward && matches!(op.gradient, Gradient::None) {
+        return without_gradient(builder, &about);
+    }
     let before = builder.nodes.len();
     let made = op.gradient.apply(builder, &about).map_err(|e| match e.operator() {
         Some(_) => e,
@@ -243,6 +246,25 @@ fn apply_rule(
     })?;
     builder.name_only_node(before);
     Ok(made)
+}
+
+/// Gradients of a backward operator that has none itself: nodes that raise the error if they run. A
+/// symbol of gradients can be bound so with any requests, and needs second derivatives only in its
+/// backward pass.
+fn without_gradient(
+    builder: &mut Builder<'_>,
+    node: &GradNode<'_>,
+) -> Result<Vec<Option<GradEntry>>> {
+    let of = [("of", node.op.name.as_str().into()), ("node", node.name.into())];
+    let inputs = node.inputs.iter().zip(node.needed);
+    inputs
+        .map(|(&input, &needed)| {
+            if !needed {
+                return Ok(None);
+            }
+            Ok(builder.op("_no_gradient", "", &of, &[input])?.first().copied())
+        })
+        .collect()
 }
 
 /// Returns the gradient entry of each argument; no two share one.

@@ -52,7 +52,8 @@ pub fn chunks(buffers: &[Buffer]) -> BTreeMap<u32, usize> {
 /// reads an output would see what the output hosts.
 fn is_one_segment(graph: &Graph, buffers: &[Buffer]) -> bool {
     let mut ops = graph.nodes[..graph.num_forward].iter().filter_map(|n| n.op.as_ref());
-    let is_callback = |k: &std::sync::Arc<crate::operator::Kernel>| matches!(k.body, Body::Callback(_));
+    let is_callback =
+        |k: &std::sync::Arc<crate::operator::Kernel>| matches!(k.body, Body::Callback(_));
     buffers.windows(2).all(|pair| pair[0].ctx == pair[1].ctx)
         && !ops.any(|op| op.kernels.iter().any(is_callback))
 }

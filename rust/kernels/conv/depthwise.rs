@@ -9,6 +9,8 @@
 
 use super::Conv;
 use super::pack::inside;
+use crate::dtype::Element;
+use crate::kernels::pairwise::LEAF;
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
@@ -124,21 +126,23 @@ pub unsafe fn backward_weight<T: Real>(conv: &Conv, x: *const T, dy: *const T, d
         with_scratch::<T, _>(grid.all() + LANES + room, |scratch| {
             scratch.fill(T::zero());
             let (image, grads) = scratch.split_at_mut(grid.all() + LANES);
+            let mut sums = vec![0.0; conv.out_c * conv.taps()];
             for g in range.clone() {
+                sums.fill(0.0);
                 // SAFETY: the filters of channel `g` are this task's to write; extents are the
                 // caller's promise.
                 unsafe {
-                    let dw = dw.at(g * conv.out_c * conv.taps());
-                    std::slice::from_raw_parts_mut(dw, conv.out_c * conv.taps()).fill(T::zero());
                     for plane in (0..conv.batch).map(|n| n * conv.groups + g) {
                         grid.spread(conv, x.at(plane * conv.in_size()), image);
                         for f in 0..conv.out_c {
                             let dy = dy.at((plane * conv.out_c + f) * conv.out_size());
                             grid.collect(conv, dy, grads);
-                            let dw = dw.add(f * conv.taps());
-                            add_products(image.as_ptr(), &offsets, grads.as_ptr(), room, dw);
+                            let sums = &mut sums[f * conv.taps()..];
+                            add_products(image.as_ptr(), &offsets, grads.as_ptr(), room, sums);
                         }
                     }
+                    let dw = dw.at(g * sums.len());
+                    sums.iter().enumerate().for_each(|(i, &sum)| *dw.add(i) = T::of(sum));
                 }
             }
         });
@@ -360,38 +364,38 @@ crate::simd! {
         }
     }
 
-    /// `dw[t] += sum over p in 0..n of dy[p] x[p + offsets[t]]`.
+    /// `sums[t] += sum over p in 0..n of dy[p] x[p + offsets[t]]`. Stretches of `LEAF` products a
+    /// lane are added in `T`, all else in f64, so that the error does not grow with `n`.
     ///
     /// # Safety
-    /// As [`correlate`]; `dw` has an element for every offset.
+    /// As [`correlate`]; `sums` has an element for every offset.
     unsafe fn add_products[T: Real][T](
-        x: *const T, offsets: &[usize], dy: *const T, n: usize, dw: *mut T,
+        x: *const T, offsets: &[usize], dy: *const T, n: usize, sums: &mut [f64],
     ) -> () {
         const TOGETHER: usize = 3;
         const WIDTH: usize = 32;
+        const STRETCH: usize = LEAF * WIDTH;
         for (group, taps) in offsets.chunks(TOGETHER).enumerate() {
             // A last, smaller group calculates its last tap several times.
             let mut at = [taps[taps.len() - 1]; TOGETHER];
             at[..taps.len()].copy_from_slice(taps);
-            let mut sums = [[T::zero(); WIDTH]; TOGETHER];
-            for p in (0..n).step_by(WIDTH) {
-                // SAFETY: promised by the caller; `WIDTH` divides `LANES`.
-                let dy = unsafe { &*dy.add(p).cast::<[T; WIDTH]>() };
-                for k in 0..TOGETHER {
-                    // SAFETY: as above.
-                    let x = unsafe { &*x.add(p + at[k]).cast::<[T; WIDTH]>() };
-                    for i in 0..WIDTH {
-                        sums[k][i] += dy[i] * x[i];
+            for from in (0..n).step_by(STRETCH) {
+                let mut lanes = [[T::zero(); WIDTH]; TOGETHER];
+                for p in (from..n.min(from + STRETCH)).step_by(WIDTH) {
+                    // SAFETY: promised by the caller; `WIDTH` divides `LANES`.
+                    let dy = unsafe { &*dy.add(p).cast::<[T; WIDTH]>() };
+                    for k in 0..TOGETHER {
+                        // SAFETY: as above.
+                        let x = unsafe { &*x.add(p + at[k]).cast::<[T; WIDTH]>() };
+                        for i in 0..WIDTH {
+                            lanes[k][i] += dy[i] * x[i];
+                        }
                     }
                 }
-            }
-            for (k, sums) in sums.iter().take(taps.len()).enumerate() {
-                let mut total = T::zero();
-                for &s in sums {
-                    total += s;
+                for (k, lanes) in lanes.iter().take(taps.len()).enumerate() {
+                    let total: f64 = lanes.iter().map(|&lane| Element::to_f64(lane)).sum();
+                    sums[group * TOGETHER + k] += total;
                 }
-                // SAFETY: as above.
-                unsafe { *dw.add(group * TOGETHER + k) += total };
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::kernels::copy::fill;
 use crate::kernels::elementwise::{unary, zip};
 use crate::kernels::reduce::add_arrays;
 use crate::operator::infer::{assign_type, elementwise_shape, same_type};
-use crate::operator::{Call, Gradient, InplacePair, Kernel, OpDef, OpReq};
+use crate::operator::{Call, Gradient, InplacePair, Kernel, OpDef, OpReq, not_differentiable};
 use crate::tensor::View;
 use crate::{params, with_dtype};
 
@@ -71,6 +71,14 @@ fn clip(call: &Call<'_>) -> Result<()> {
         }
     });
     Ok(())
+}
+
+params! {
+    /// Parameters of `_no_gradient`.
+    pub struct NoGradientParam {
+        of: String, required, "The operator without a gradient.";
+        node: String, required, "The name of its node.";
+    }
 }
 
 fn clip_backward(call: &Call<'_>) -> Result<()> {
@@ -151,10 +159,26 @@ pub fn operators() -> Vec<OpDef> {
         .inputs_are(&[("ograd", "Output gradient."), ("data", "The input array.")])
         .inplace(&[InplacePair::new(0, 0)])
         .kernel(kernel(clip_backward));
-    let mut all = vec![add_n, like_rhs, clip, clip_back];
+    let mut all = vec![add_n, like_rhs, clip, clip_back, no_gradient()];
     all.extend(copies);
     all.extend(casts());
     all
+}
+
+/// Stands for a gradient that does not exist, so that a graph of which it is a part can be bound.
+fn no_gradient() -> OpDef {
+    OpDef::new::<NoGradientParam>("_no_gradient")
+        .doc("Raises the error that an operator has no gradient, when it runs.\n\nShape and dtype are those of the input.\n\nExamples\n--------\n>>> \
+             sym._internal._no_gradient(sym.Variable('x'), of='_backward_exp', node='y').list_arguments()\n['x']\n")
+        .inputs_are(&[("data", "Gives shape and dtype.")])
+        .infer_shape(elementwise_shape)
+        .infer_type(same_type)
+        .ignores(&[0])
+        .gradient(Gradient::Zero)
+        .kernel(kernel(|call| {
+            let p = call.attrs.get::<NoGradientParam>();
+            Err(not_differentiable(&p.of, &p.node))
+        }))
 }
 
 /// `Cast`, and the one that mixed precision inserts.

@@ -2,9 +2,11 @@
 
 use super::infer::{complete, expect_rank, float_type};
 use super::widening;
+use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
+use crate::kernels::scratch::with_scratch;
 use crate::operator::infer::assign_shape;
 use crate::operator::{Attrs, Call, Gradient, OpDef, OpReq, Tuple};
 use crate::shape::Shape;
@@ -294,17 +296,22 @@ fn pad_grad<T: Real>(call: &Call<'_>) -> Result<()> {
     let (dy, dx) = (Shared(call.inputs[0].as_ptr::<T>()), Shared(out.as_ptr::<T>()));
     let planes = out.shape().product(0..2);
     parallel_for(planes, (1usize << 14).div_ceil(outer.max(1)), |range| {
-        for p in range {
-            // SAFETY: as in `pad`; image planes belong to one task.
-            unsafe {
-                dx.at(p * inner).write_bytes(0, inner);
+        // An element at an edge may have been repeated often, so they are added in f64.
+        with_scratch::<f64, _>(inner, |sums| {
+            for p in range {
+                sums.fill(0.0);
                 map.elements(|from, to| {
                     if let Some(i) = to {
-                        *dx.at(p * inner + i) += *dy.at(p * outer + from);
+                        // SAFETY: as in `pad`.
+                        sums[i] += Element::to_f64(unsafe { *dy.at(p * outer + from) });
                     }
                 });
+                for (i, &sum) in sums.iter().enumerate() {
+                    // SAFETY: image planes belong to one task.
+                    unsafe { *dx.at(p * inner + i) = T::of(sum) };
+                }
             }
-        }
+        });
     });
     Ok(())
 }

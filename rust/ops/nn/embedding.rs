@@ -4,6 +4,7 @@ use super::infer::complete;
 use crate::dtype::{DType, Element};
 use crate::error::Result;
 use crate::kernels::parallel::{Shared, parallel_for};
+use crate::kernels::scatter::{Run, add_runs};
 use crate::operator::infer::{assign_shape, assign_type};
 use crate::operator::{Attrs, Call, Dep, Gradient, Kernel, OpDef, OpReq};
 use crate::shape::Shape;
@@ -122,34 +123,9 @@ fn backward(call: &Call<'_>) -> Result<()> {
     }
     let out = &call.outputs[1];
     let (height, width) = (out.dims()[0] as usize, out.dims()[1] as usize);
-    let rows = rows_of(ids, height);
-    with_dtype!(out.dtype(), T => scatter_add::<T>(&rows, grad, out, width));
+    let run = |(i, row): (usize, usize)| Run { from: i * width, to: row * width };
+    add_runs(rows_of(ids, height).into_iter().enumerate().map(run).collect(), width, grad, out);
     Ok(())
-}
-
-/// `out = 0; out[rows[i]] += grad[i]` in order of `i`. Tasks share the columns, so that the order
-/// of additions does not depend on threads.
-fn scatter_add<T: Element>(rows: &[usize], grad: &View, out: &View, width: usize) {
-    let (g, dw) = (Shared(grad.as_ptr::<T>()), Shared(out.as_ptr::<T>()));
-    let height = out.dims()[0] as usize;
-    parallel_for(width, 64, |columns| {
-        // SAFETY: row numbers are in bounds, columns belong to one task, the output overlaps no
-        // input.
-        unsafe {
-            for r in 0..height {
-                for c in columns.clone() {
-                    *dw.at(r * width + c) = T::from_f64(0.0);
-                }
-            }
-            for (i, &r) in rows.iter().enumerate() {
-                for c in columns.clone() {
-                    let slot = dw.at(r * width + c);
-                    let sum = Element::to_f64(*slot) + Element::to_f64(*g.at(i * width + c));
-                    *slot = T::from_f64(sum);
-                }
-            }
-        }
-    });
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 use super::infer::{complete, expect_rank, float_type, statistics_type};
 use super::layer_norm::always;
 use super::widening;
-use crate::dtype::DType;
+use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
+use crate::kernels::scratch::with_scratch;
 use crate::operator::infer::{assign_shape, assign_type};
 use crate::operator::{Attrs, Call, Dep, Gradient, OpDef, OpReq, Tuple};
 use crate::shape::Shape;
@@ -172,33 +173,41 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
 
 fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
     let [grad, rois, index] = call.inputs else { unreachable!("declared dependencies") };
-    for (out, _) in call.outputs.iter().zip(call.req).filter(|(_, r)| **r != OpReq::Null) {
+    if call.req[1] != OpReq::Null {
         // SAFETY: the output is ours to write and overlaps no input.
-        unsafe { out.slice_mut::<T>() }.fill(T::zero());
+        unsafe { call.outputs[1].slice_mut::<T>() }.fill(T::zero());
     }
     if call.req[0] == OpReq::Null {
         return Ok(());
     }
     let out = &call.outputs[0];
     let (channels, plane) = (out.dims()[1] as usize, out.shape().product(2..4));
+    let images = out.dims()[0] as usize;
     let bins = grad.shape().product(2..4);
     let dx = Shared(out.as_ptr::<T>());
     // SAFETY: inputs are not written meanwhile.
     let (dy, at, r) = unsafe { (grad.slice::<T>(), index.slice::<T>(), rois.slice::<T>()) };
+    // Many rectangles may share a maximum, so they are added in f64.
     parallel_for(channels, 1, |range| {
-        for c in range {
-            for (i, roi) in r.chunks_exact(5).enumerate() {
-                let image = roi[0].to_usize().unwrap_or(0);
-                for b in 0..bins {
-                    let from = (i * channels + c) * bins + b;
-                    if let Some(k) = at[from].to_usize().filter(|_| at[from] >= T::zero()) {
-                        // SAFETY: forward put a place inside the plane there; channels belong to
-                        // one task.
-                        unsafe { *dx.at((image * channels + c) * plane + k) += dy[from] };
+        with_scratch::<f64, _>(images * plane, |sums| {
+            for c in range {
+                sums.fill(0.0);
+                for (i, roi) in r.chunks_exact(5).enumerate() {
+                    let image = roi[0].to_usize().unwrap_or(0);
+                    for b in 0..bins {
+                        let from = (i * channels + c) * bins + b;
+                        if let Some(k) = at[from].to_usize().filter(|_| at[from] >= T::zero()) {
+                            sums[image * plane + k] += Element::to_f64(dy[from]);
+                        }
                     }
                 }
+                for (at, &sum) in sums.iter().enumerate() {
+                    let to = (at / plane * channels + c) * plane + at % plane;
+                    // SAFETY: planes of a channel belong to one task.
+                    unsafe { *dx.at(to) = T::of(sum) };
+                }
             }
-        }
+        });
     });
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::infer::{complete, expect_rank, float_type};
 use super::widening;
+use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::kernels::conv::{self, Conv};
 use crate::kernels::parallel::{Shared, parallel_for};
@@ -257,14 +258,14 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
         part.planes(shapes[i].dims()[0] as usize, |to, from| {
             for h in 0..part.size[0] {
                 for w in 0..width {
-                    let mut total = T::zero();
+                    let mut total = 0.0;
                     for (a, b) in (0..fh).flat_map(|a| (0..fw).map(move |b| (a, b))) {
                         let at = (h * fh + a) * width * fw + w * fw + b;
                         // SAFETY: as in `forward`.
-                        total += unsafe { *dy.at(from * part.out_plane() + at) };
+                        total += Element::to_f64(unsafe { *dy.at(from * part.out_plane() + at) });
                     }
                     // SAFETY: as in `forward`.
-                    unsafe { *dx.at(to * part.in_plane() + h * width + w) = total };
+                    unsafe { *dx.at(to * part.in_plane() + h * width + w) = T::of(total) };
                 }
             }
         });

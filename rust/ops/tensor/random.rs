@@ -141,6 +141,21 @@ fn randint(call: &Call<'_>) -> Result<()> {
     Ok(())
 }
 
+/// An error if an integer of the range is none of int32.
+fn fit_int32(p: &RandintParam) -> Result<()> {
+    let least = i64::from(i32::MIN);
+    let past = i64::from(i32::MAX) + 1;
+    let refuse = |name, value| {
+        let expected = format!("{least} to {past} with dtype int32 (or dtype int64)");
+        Err(crate::error::Error::argument(name, "value", value, expected))
+    };
+    match (p.low, p.high) {
+        (low, _) if low < least => refuse("low", low),
+        (_, high) if high > past => refuse("high", high),
+        _ => Ok(()),
+    }
+}
+
 fn sampler<P: ParamStruct>(
     name: &str,
     aliases: &[&str],
@@ -204,7 +219,8 @@ pub fn operators() -> Vec<OpDef> {
                     ));
                 }
                 match p.dtype.unwrap_or(DType::I32) {
-                    d @ (DType::I32 | DType::I64) => Ok(d),
+                    DType::I32 => fit_int32(p).map(|()| DType::I32),
+                    DType::I64 => Ok(DType::I64),
                     d => Err(crate::error::Error::argument("dtype", "value", d, "int32 or int64")),
                 }
             },

@@ -5,10 +5,9 @@ mod pick;
 mod take;
 
 use super::common::read_f64;
-use crate::kernels::arith::Arith;
 use crate::operator::{OpDef, Tuple};
+use crate::params;
 use crate::tensor::View;
-use crate::{params, with_dtype};
 
 params! {
     /// Parameters of operators whose output has a given shape.
@@ -44,17 +43,6 @@ pub fn copy_run(from: &View, at: usize, to: &View, to_at: usize, n: usize) {
             n * size,
         );
     }
-}
-
-/// Adds `n` elements.
-fn add_run(from: &View, at: usize, to: &View, to_at: usize, n: usize) {
-    with_dtype!(to.dtype(), T => {
-        let (x, y) = (from.as_ptr::<T>(), to.as_ptr::<T>());
-        for i in 0..n {
-            // SAFETY: the callers keep both runs inside of their views.
-            unsafe { *y.add(to_at + i) = Arith::add(*y.add(to_at + i), *x.add(at + i)) };
-        }
-    });
 }
 
 pub fn operators() -> Vec<OpDef> {

@@ -2,7 +2,7 @@
 
 use super::super::common::{all_known, at_least_1d, first_type, wanted, zero_view};
 use super::super::kernel;
-use super::{add_run, copy_run, index_at, position, text};
+use super::{copy_run, index_at, position, text};
 use crate::error::Result;
 use crate::operator::infer::assign_shape;
 use crate::operator::{Attrs, Call, Dep, GradBuilder, GradNode, Gradient, OpDef};
@@ -83,7 +83,7 @@ fn pick_forward(p: &PickParam, call: &Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Adds the output gradient to the picked elements; indices get zero.
+/// The output gradient at the picked elements, of which each line has one; indices get zero.
 fn pick_backward(p: &PickParam, call: &Call<'_>) -> Result<()> {
     let (g, dx) = (&call.inputs[0], &call.outputs[0]);
     if wanted(call, 1) {
@@ -92,7 +92,7 @@ fn pick_backward(p: &PickParam, call: &Call<'_>) -> Result<()> {
     if wanted(call, 0) {
         zero_view(dx);
         for (i, at) in picked(p, dx.shape(), &call.inputs[1])?.into_iter().enumerate() {
-            add_run(g, i, dx, at, 1);
+            copy_run(g, i, dx, at, 1);
         }
     }
     Ok(())

@@ -2,9 +2,10 @@
 
 use super::super::common::{all_known, first_type, wanted, write_f64, zero_view};
 use super::super::kernel;
-use super::{add_run, copy_run, index_at, position, text};
+use super::{copy_run, index_at, position, text};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::kernels::scatter::{Run, add_runs};
 use crate::operator::infer::{assign_shape, assign_type};
 use crate::operator::{Attrs, Dep, Gradient, OpDef};
 use crate::shape::Shape;
@@ -114,8 +115,13 @@ fn take() -> Vec<OpDef> {
             if !wanted(call, 0) {
                 return Ok(());
             }
-            zero_view(da);
-            for_taken(call.attrs, da.shape(), indices, |x, y, n| add_run(g, y, da, x, n))
+            let (mut runs, mut length) = (Vec::new(), 0);
+            for_taken(call.attrs, da.shape(), indices, |to, from, n| {
+                length = n;
+                runs.push(Run { from, to });
+            })?;
+            add_runs(runs, length, g, da);
+            Ok(())
         })),
     ]
 }

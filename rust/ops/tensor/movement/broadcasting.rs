@@ -1,5 +1,6 @@
 //! `broadcast_to`, `broadcast_axis` and `broadcast_like`.
 
+use super::super::parts::axis_flags;
 use super::{Path, data, like, moving, text};
 use crate::error::{Error, Result};
 use crate::operator::{Attrs, OpDef, Tuple};
@@ -63,6 +64,7 @@ fn broadcast_axis(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
         return Err(Error::value(format!("{} axes but {} sizes", p.axis.len(), p.size.len())));
     }
     let mut out = Dims::from_slice(s.dims());
+    axis_flags(&p.axis, s)?;
     for (&a, &n) in p.axis.iter().zip(&p.size) {
         out[s.axis(a)?] = n;
     }
