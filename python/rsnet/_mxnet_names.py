@@ -70,6 +70,24 @@ NAMES: dict[str, frozenset[str]] = {
     }.items()
 }
 
+#: Functions of `mx.nd` and `mx.sym` that rsnet did not have when this was listed.
+FUNCTIONS = frozenset(
+    """
+    BilinearSampler CachedOp Correlation GridGenerator IdentityAttachKLSparseReg
+    SpatialTransformer all_finite amp_multicast cast_storage col2im cumsum fill_element_0index
+    histogram im2col imdecode khatri_rao lamb_update_phase1 lamb_update_phase2 linalg_det
+    linalg_extractdiag linalg_extracttrian linalg_gelqf linalg_gemm linalg_gemm2 linalg_inverse
+    linalg_makediag linalg_maketrian linalg_potrf linalg_potri linalg_slogdet linalg_sumlogdiag
+    linalg_syrk linalg_trmm linalg_trsm moments mp_lamb_update_phase1 mp_lamb_update_phase2
+    mp_nag_mom_update multi_all_finite multi_lars multi_mp_sgd_mom_update multi_mp_sgd_update
+    multi_sgd_mom_update multi_sgd_update multi_sum_sq preloaded_multi_mp_sgd_mom_update
+    preloaded_multi_mp_sgd_update preloaded_multi_sgd_mom_update preloaded_multi_sgd_update
+    random_pdf_dirichlet random_pdf_exponential random_pdf_gamma
+    random_pdf_generalized_negative_binomial random_pdf_negative_binomial random_pdf_normal
+    random_pdf_poisson random_pdf_uniform reset_arrays
+    """.split()
+)
+
 
 def why_missing(module: str, name: str) -> str | None:
     """A message if MXNet's `module` has `name`; `None` if MXNet does not have it either."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -160,6 +161,13 @@ class Initializer:
                 create(own)._init_weight(desc, arr)
                 self._log(desc, "from its attribute", arr)
                 return
+        else:
+            warnings.warn(
+                "Calling initializer with init(str, NDArray) has been deprecated. Please use "
+                "init(mx.init.InitDesc(...), NDArray) instead.",
+                DeprecationWarning,
+                stacklevel=2,
+            )
         method, what = _method_for(desc)
         getattr(self, method)(desc, arr)
         self._log(desc, what, arr)

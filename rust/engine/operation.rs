@@ -55,6 +55,16 @@ impl Operation {
         }))
     }
 
+    /// Does something else refer to it, such as a push that has not run?
+    #[cfg(feature = "python")]
+    pub fn is_shared(&self) -> bool {
+        let runs = match &self.0.function {
+            Function::Sync(f) => Arc::strong_count(f),
+            Function::Async(f) => Arc::strong_count(f),
+        };
+        runs > 1 || Arc::strong_count(&self.0) > 1
+    }
+
     /// Refuses an operation that was deleted.
     #[inline]
     pub(in crate::engine) fn check_live(&self) -> Result<()> {

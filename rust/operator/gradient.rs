@@ -217,12 +217,6 @@ impl OpDef {
     }
 }
 
-/// The error of an operator without a gradient.
-pub fn not_differentiable(operator: &str, node: &str) -> Error {
-    Error::not_implemented("non-differentiable because it didn't register FGradient attribute")
-        .at_node(operator, node)
-}
-
 impl Gradient {
     fn over(op: &str, inputs: bool) -> Self {
         let deps: DepsFn = Arc::new(move |_, n_in, n_out| {
@@ -281,7 +275,10 @@ impl Gradient {
     /// Applies the rule: the gradients of the node's inputs.
     pub fn apply(&self, builder: &mut dyn GradBuilder, node: &GradNode<'_>) -> Result<Gradients> {
         match self {
-            Gradient::None => Err(not_differentiable(&node.op.name, node.name)),
+            Gradient::None => Err(Error::not_implemented(
+                "non-differentiable because it didn't register FGradient attribute",
+            )
+            .at_node(&node.op.name, node.name)),
             Gradient::Zero => Ok(vec![None; node.inputs.len()]),
             Gradient::Rule { rule, .. } => rule(builder, node),
             Gradient::Backward { op, deps } => {

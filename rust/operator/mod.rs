@@ -21,7 +21,6 @@ mod value;
 pub use def::{InferBothFn, InplacePair, InputDoc, OpDef};
 pub use gradient::{
     Dep, GradBuilder, GradEntry, GradFn, GradNode, Gradient, Gradients, InGradient,
-    not_differentiable,
 };
 pub use kernel::{
     Body, Call, Callback, Compare, Done, Kernel, Match, MatchFacts, NativeFn, OpContext, OpState,

@@ -15,6 +15,7 @@ use super::runtime;
 use crate::context::Context;
 use crate::engine::RunContext as EngineRun;
 use crate::engine::{Operation, Prop, Push, Var};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple};
 use std::sync::Arc;
@@ -79,8 +80,24 @@ impl Drop for Variable {
 #[pyclass(frozen, module = "rsnet.engine")]
 pub struct Operator {
     operation: Operation,
+    /// The function, which the operation has too.
+    function: Option<Arc<Named>>,
     /// Keeps the variables alive.
     _handles: Vec<Py<PyAny>>,
+}
+
+#[pymethods]
+impl Operator {
+    /// Shows the function to the garbage collector, unless a push still has to run it. (It goes with
+    /// the operator once the objects that refer to it are cleared.)
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match &self.function {
+            Some(named) if Arc::strong_count(named) == 2 && !self.operation.is_shared() => {
+                visit.call(&named.function)
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A new variable, ready to be read and written.
@@ -276,18 +293,20 @@ fn new_operator<'py>(
     }
     let push = Push { prop: prop_arg(prop)?, cheap: true, ..Push::new(name, &reads, &writes) };
     let engine = &runtime().engine;
-    let operation = match r#fn {
+    let function = r#fn.map(|f| {
+        let name = kept_name.clone().unbind();
+        Arc::new(Named { function: f.unbind(), name })
+    });
+    let operation = match function.clone() {
         None => engine.new_operation(Arc::new(|_| Ok(())), push),
-        Some(f) => {
-            let name = kept_name.clone().unbind();
-            let named = Arc::new(Named { function: f.unbind(), name });
+        Some(named) => {
             let run = move |run: &EngineRun, token| {
                 hand_on(Function::Shared(named.clone()), Ends::ByReturning, run, token)
             };
             engine.new_async_operation(Arc::new(run), push)
         }
     };
-    Ok(Operator { operation: operation.py(py)?, _handles: handles })
+    Ok(Operator { operation: operation.py(py)?, function, _handles: handles })
 }
 
 /// Pushes a ready-made operation. Returns at once.

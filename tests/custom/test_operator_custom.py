@@ -309,3 +309,39 @@ def test_a_failed_operator_keeps_no_frames(read):
     if not read:
         with pytest.raises(KeyError):
             nd.waitall()
+
+
+@pytest.mark.parametrize("method", ["infer_shape", "infer_type"])
+def test_an_exception_of_inference_names_its_operator(method):
+    def fails(self, given):
+        raise KeyError("mine")
+
+    mx.operator.register(f"fails_in_{method}")(type("P", (mx.operator.CustomOpProp,), {method: fails}))
+    net = mx.sym.Custom(mx.sym.Variable("x"), op_type=f"fails_in_{method}", name="node")
+    for call in (
+        lambda: mx.nd.Custom(mx.nd.ones(2), op_type=f"fails_in_{method}"),
+        lambda: net.simple_bind(mx.cpu(), x=(2,)),
+    ):
+        with pytest.raises(KeyError, match="mine") as caught:
+            call()
+        assert any(f"in {method} of 'fails_in_{method}'" in n for n in caught.value.__notes__)
+
+
+def test_dtypes_are_asked_for_once():
+    asked = []
+
+    class Prop(mx.operator.CustomOpProp):
+        def infer_type(self, in_type):
+            asked.append(in_type[0])
+            return super().infer_type(in_type)
+
+        def create_operator(self, ctx, shapes, dtypes):
+            return mx.operator.CustomOp()
+
+    mx.operator.register("asked_once")(Prop)
+    net = mx.sym.Custom(mx.sym.Variable("x"), op_type="asked_once")
+    net.simple_bind(mx.cpu(), x=(2,))
+    assert asked == [None, np.float32] or asked == [np.float32]
+    asked.clear()
+    assert net.infer_type(x="float16")[1] == [np.float16]
+    assert asked == [np.float16]

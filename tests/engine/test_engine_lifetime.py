@@ -1,7 +1,9 @@
 """rsnet.engine: the last function of a variable, and `stop`."""
 
+import gc
 import threading
 import time
+import weakref
 
 import pytest
 from processes import printed
@@ -168,3 +170,51 @@ def test_stop_raises_no_error_of_an_operation():
     engine.stop()
     with pytest.raises(ZeroDivisionError):
         engine.wait_for_var(v)
+
+
+class Held:
+    """Something that a function holds."""
+
+
+@pytest.mark.parametrize("runs", [0, 3])
+def test_an_operator_whose_function_holds_it_is_collected(runs):
+    def make():
+        held, v = Held(), engine.new_variable()
+
+        def function(rc):
+            return held, operators
+
+        operators = [engine.new_operator(function, [], [v])]
+        for _ in range(runs):
+            engine.push(operators[0])
+        engine.wait_for_var(v)
+        return weakref.ref(held)
+
+    gone = make()
+    assert gone() is not None
+    for _ in range(100):  # a thread may still be about to let go of its last run
+        gc.collect()
+        if gone() is None:
+            break
+        time.sleep(0.05)
+    assert gone() is None
+
+
+def test_an_operator_with_a_push_pending_is_not_collected():
+    gate, v, log = threading.Event(), engine.new_variable(), []
+
+    def push():
+        held = Held()
+
+        def function(rc):
+            log.append((type(held).__name__, len(operators)))
+
+        operators = [engine.new_operator(function, [], [v])]
+        engine.push(operators[0])
+
+    engine.push_sync(lambda rc: gate.wait(20), mutate_vars=[v])
+    push()
+    gc.collect()
+    gate.set()
+    engine.wait_for_var(v)
+    assert log == [("Held", 1)]

@@ -109,3 +109,77 @@ def test_groups_add_shared_gradients_on_their_devices():
         exe.forward(is_train=True)
         exe.backward([mx.nd.ones((2,), ctx=mx.cpu(1))])
     assert [g.asnumpy().tolist() for g in exe.grad_arrays] == [[2, 2], [2, 2]]
+
+
+# ---- symbols of gradients ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["exp", "tanh", "sqrt", "softmax"])
+def test_a_symbol_of_gradients_binds_with_any_request(name):
+    net = getattr(mx.sym, name)(mx.sym.Variable("x")).grad(["x"])
+    x = mx.nd.array([[0.5, 1, 2]])
+    values = []
+    for req in ("null", "write", "add"):
+        exe = net.simple_bind(mx.cpu(), req, x=(1, 3))
+        exe.arg_dict["x"][:] = x
+        for argument, array in exe.arg_dict.items():
+            if argument != "x":  # the head gradient
+                array[:] = 2
+        values.append(exe.forward(is_train=req != "null")[0].asnumpy())
+    assert np.array_equal(values[0], values[1]) and np.array_equal(values[0], values[2])
+    x.attach_grad()
+    with mx.autograd.record():
+        y = getattr(mx.nd, name)(x)
+    y.backward(mx.nd.ones(y.shape) * 2)
+    np.testing.assert_allclose(values[0], x.grad.asnumpy(), rtol=1e-5)
+
+
+def test_a_missing_second_derivative_is_an_error_of_backward():
+    net = mx.sym.exp(mx.sym.Variable("x"), name="e").grad(["x"])
+    exe = net.simple_bind(mx.cpu(), x=(2,))
+    exe.arg_dict["x"][:] = 1
+    exe.forward(is_train=True)
+    with pytest.raises(NotImplementedError, match="_backward_exp 'e_backward': non-diff"):
+        exe.backward([mx.nd.ones((2,))])
+        exe.grad_dict["x"].asnumpy()
+
+
+def test_a_second_derivative_of_what_is_linear():
+    net = mx.sym.transpose(mx.sym.Variable("a")).grad(["a"])
+    exe = net.simple_bind(mx.cpu(), a=(2, 3))
+    (head,) = (n for n in exe.arg_dict if n != "a")
+    exe.arg_dict[head][:] = 5
+    assert (exe.forward(is_train=True)[0].asnumpy() == 5).all()
+    exe.backward([mx.nd.array([[1, 2, 3], [4, 5, 6]])])
+    assert exe.grad_dict[head].asnumpy().tolist() == [[1, 4], [2, 5], [3, 6]]
+    assert (exe.grad_dict["a"].asnumpy() == 0).all()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda a, b: mx.sym.dot(a, b),
+        lambda a, b: mx.sym.FullyConnected(a, b, num_hidden=3, no_bias=True),
+        lambda a, b: mx.sym.elemwise_mul(a, b),
+        lambda a, b: mx.sym.broadcast_div(a, b),
+        lambda a, b: mx.sym.where(a > b, a, b),
+        lambda a, b: mx.sym.SoftmaxOutput(a, b),
+        lambda a, b: mx.sym.LayerNorm(a, b, b),
+        lambda a, b: mx.sym.take(a, b),
+        lambda a, b: mx.sym.concat(a, b),
+        lambda a, b: mx.sym.LeakyReLU(a, act_type="elu") + b,
+        lambda a, b: mx.sym.sum(a * b, axis=1),
+        lambda a, b: mx.sym.BatchNorm(a) * b,
+    ],
+)
+def test_any_symbol_of_gradients_binds(make):
+    a, b = mx.sym.Variable("a"), mx.sym.Variable("b")
+    net = make(a, b)
+    grads = net.grad(["a"])
+    shapes = {"a": (3, 3), "b": (3,) if "take" in str(net.list_outputs()) else (3, 3)}
+    if "layernorm" in str(net.list_outputs()) or "softmaxoutput" in str(net.list_outputs()):
+        shapes["b"] = (3,)
+    exe = grads.simple_bind(mx.cpu(), **shapes)
+    for array in exe.arg_arrays:
+        array[:] = 1
+    assert exe.forward(is_train=True)[0].asnumpy().shape == (3, 3)

@@ -89,6 +89,74 @@ def test_long_sums_do_not_drift(total):
     np.testing.assert_allclose(total().asnumpy(), want, rtol=1e-5)
 
 
+ROI = nd.array(np.zeros((ROWS // 10, 5)))
+DEPTHWISE = {"no_bias": True, "kernel": (1, 1), "num_filter": 2, "num_group": 2}
+# The parameter's shape, how it is used, and how many gradients of 0.1 meet in each element.
+MEETING = {
+    "Embedding": (
+        (1, 2), lambda w: nd.Embedding(nd.zeros(ROWS), w, input_dim=1, output_dim=2), ROWS,
+    ),
+    "take": ((1, 2), lambda w: nd.take(w, nd.zeros(ROWS)), ROWS),
+    "take of columns": ((2, 1), lambda w: nd.take(w, nd.zeros(ROWS), axis=1), ROWS),
+    "gather_nd": ((1, 2), lambda w: nd.gather_nd(w, nd.zeros((1, ROWS))), ROWS),
+    "gather_nd of elements": ((1, 1), lambda w: nd.gather_nd(w, nd.zeros((2, ROWS))), ROWS),
+    "indexing": ((1, 2), lambda w: w[nd.zeros(ROWS)], ROWS),
+    "depthwise": (
+        (2, 1, 1, 1), lambda w: nd.Convolution(nd.ones((1, 2, 500, 800)), w, **DEPTHWISE), ROWS,
+    ),
+    "depthwise batch": (
+        (2, 1, 1, 1), lambda w: nd.Convolution(nd.ones((ROWS // 4, 2, 2, 2)), w, **DEPTHWISE), ROWS,
+    ),
+    "depthwise transposed": (
+        (2, 1, 1, 1), lambda w: nd.Deconvolution(nd.ones((1, 2, 500, 800)), w, **DEPTHWISE), ROWS,
+    ),
+    "ROIPooling": (
+        (1, 2, 1, 1), lambda x: nd.ROIPooling(x, ROI, pooled_size=(1, 1), spatial_scale=1.0),
+        ROWS // 10,
+    ),
+    "UpSampling": (
+        (1, 1, 1, 1), lambda x: nd.UpSampling(x, scale=600, sample_type="nearest"), 360_000,
+    ),
+    "pad": (
+        (1, 1, 1, 1),
+        lambda x: nd.pad(x, mode="edge", pad_width=(0, 0, 0, 0, 300, 299, 300, 299)), 360_000,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MEETING)
+def test_gradients_that_meet_in_an_element_do_not_drift(name):
+    shape, run, count = MEETING[name]
+    got = gradient_of(nd.zeros(shape), run, 0.1)
+    # A gradient in f64 is rounded once; `depthwise` adds stretches of 64 in float32.
+    rtol = 1e-6 if name.startswith("depthwise") else UNIT
+    np.testing.assert_allclose(got, count * float(np.float32(0.1)), rtol=rtol)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 7), st.integers(1, 300), st.integers(1, 400), st.integers(0, 2**31),
+    st.sampled_from(["float32", "float64", "float16", "int32"]),
+)  # fmt: skip
+def test_gradients_of_lookups_agree_with_float64(rows, width, count, seed, dtype):
+    rng = np.random.RandomState(seed % 2**31)
+    ids = rng.randint(0, rows, count)
+    head = (rng.randn(count, width) * 4).astype(dtype)
+    w = nd.zeros((rows, width), dtype=dtype)
+    w.attach_grad()
+    want = np.zeros((rows, width))
+    np.add.at(want, ids, head.astype("float64"))
+    for run in (
+        lambda: nd.take(w, nd.array(ids, dtype="int32")),
+        lambda: nd.gather_nd(w, nd.array(ids[None], dtype="int32")),
+        lambda: nd.Embedding(nd.array(ids, dtype="int32"), w, input_dim=rows, output_dim=width),
+    ):
+        with autograd.record():
+            y = run()
+        y.backward(nd.array(head, dtype=dtype))
+        np.testing.assert_array_equal(w.grad.asnumpy(), want.astype(dtype))
+
+
 def test_statistics_of_batch_norm_do_not_drift():
     for shape in [(ROWS, 2), (400, 2, 1000)]:
         one = nd.ones(2)

@@ -39,7 +39,8 @@ def test_overridden_methods_are_called(name, described, plain):
     calls = []
     init = recording(calls)
     init(mx.init.InitDesc(name), mx.nd.zeros((6,)))
-    init(name, mx.nd.zeros((6,)))
+    with pytest.warns(DeprecationWarning, match=r"init\(str, NDArray\) has been deprecated"):
+        init(name, mx.nd.zeros((6,)))
     assert calls == [(described, name), (plain, name)]
 
 
@@ -53,6 +54,7 @@ def test_a_subclass_that_fills_biases():
     np.testing.assert_allclose(arr.asnumpy(), 0.1)
 
 
+@pytest.mark.filterwarnings("ignore:Calling initializer with init")
 def test_layers_of_the_older_rules():
     kernel, weight, bias = mx.nd.zeros((1, 1, 4, 4)), mx.nd.ones((6, 2)), mx.nd.ones((6,))
     init = mx.init.Uniform()
@@ -94,6 +96,6 @@ def test_verbosity(caplog):
 
 def test_what_no_rule_knows_is_refused():
     with pytest.raises(NotImplementedError, match="'_init_weight'"):
-        mx.init.Initializer()("fc_weight", mx.nd.zeros((1,)))
+        mx.init.Initializer()(mx.init.InitDesc("fc_weight"), mx.nd.zeros((1,)))
     with pytest.raises(TypeError, match="got int"):
         mx.init.One()(3, mx.nd.zeros((1,)))

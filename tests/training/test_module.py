@@ -242,7 +242,7 @@ def test_training_goes_on_from_a_checkpoint(tmp_path):
         optimizer_params={"learning_rate": 0.5, "momentum": 0.9},
     )
     same(values(again), values(whole))
-    inference = mx.mod.Module.load(prefix, 2)
+    inference = mx.mod.Module.load(prefix, 2, label_names=None)
     inference.bind([("data", (4, 6))], for_training=False)
     expected = half.predict(X[:4]).asnumpy()
     np.testing.assert_allclose(inference.predict(X[:4]).asnumpy(), expected, rtol=1e-5)

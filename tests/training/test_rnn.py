@@ -9,6 +9,7 @@ import rsnet as mx
 from rsnet import nd, rnn, sym
 
 N, T, C, H = 2, 3, 5, 4
+LAYOUT = pytest.mark.filterwarnings("ignore:NTC layout detected")
 
 
 def sigmoid(x):
@@ -85,6 +86,7 @@ def test_cells_match_numpy(kind, layout, merged):
 @pytest.mark.parametrize("mode", ["rnn_relu", "rnn_tanh", "lstm", "gru"])
 @pytest.mark.parametrize(("layers", "both"), list(itertools.product([1, 2], [False, True])))
 @pytest.mark.parametrize("layout", ["NTC", "TNC"])
+@LAYOUT
 def test_fused_cells_are_the_cells_that_unfuse_gives(mode, layers, both, layout):
     fused = rnn.FusedRNNCell(H, layers, mode, bidirectional=both, prefix="f_")
     net, _ = fused.unroll(T, sym.Variable("data"), layout=layout, merge_outputs=True)
@@ -100,6 +102,7 @@ def test_fused_cells_are_the_cells_that_unfuse_gives(mode, layers, both, layout)
     np.testing.assert_array_equal(back["f_parameters"].asnumpy(), arrays["f_parameters"])
 
 
+@LAYOUT
 def test_the_last_states_of_a_fused_cell():
     fused = rnn.FusedRNNCell(H, 2, "lstm", bidirectional=True, get_next_state=True)
     net, states = fused.unroll(T, sym.Variable("data"), merge_outputs=True)
@@ -198,6 +201,7 @@ def test_cells_share_given_parameters():
     assert len(out.list_arguments()) == 5
 
 
+@LAYOUT
 def test_first_values_of_biases():
     lstm, fused = rnn.LSTMCell(H, prefix="l_"), rnn.FusedRNNCell(H, prefix="f_")
     for cell in (lstm, fused):
@@ -220,6 +224,7 @@ def test_first_values_of_biases():
     lambda: rnn.LSTMCell(H, prefix="l_"),
     lambda: rnn.FusedRNNCell(H, 2, bidirectional=True, prefix="l_"),
 ])  # fmt: skip
+@LAYOUT
 def test_checkpoints_hold_weights_by_gate(make, tmp_path):
     cell, prefix = make(), str(tmp_path / "net")
     net, _ = cell.unroll(T, sym.Variable("data"), merge_outputs=True)

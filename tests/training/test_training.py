@@ -134,7 +134,8 @@ def test_schedule_refuses_bad_parameters():
 
 def test_optimizer_follows_its_schedule():
     schedule = mx.lr_scheduler.FactorScheduler(step=1, factor=0.5)
-    sgd = mx.optimizer.SGD(learning_rate=1.0, lr_scheduler=schedule)
+    with pytest.warns(UserWarning, match="0.01 from ``lr_scheduler`` has been overwritten"):
+        sgd = mx.optimizer.SGD(learning_rate=1.0, lr_scheduler=schedule)
     w = mx.nd.zeros((1,))
     updater = mx.optimizer.get_updater(sgd)
     for _ in range(3):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..base import MXNetError
-from .checks import TYPES, fail, name_list, resource_requests, shape_list, type_list
+from .checks import TYPES, add_note, fail, name_list, resource_requests, shape_list, type_list
 from .definition import Definition, Facts, KernelSpec
 from .gradient import Source
 from .property import OperatorProperty
@@ -70,7 +70,7 @@ class Node:
 
     __slots__ = (
         "name", "prop", "args", "aux", "facts", "n_args", "n_out", "as_property",
-        "forward_resources", "backward_resources", "_plan", "_blank", "_is_whole",
+        "forward_resources", "backward_resources", "_plan", "_blank", "_is_whole", "_types",
     )  # fmt: skip
 
     def __init__(self, name: str, prop: Any, *, property_style: bool) -> None:
@@ -104,6 +104,7 @@ class Node:
         if len(set(inputs)) != len(inputs):
             raise fail(name, f"arguments and auxiliary states share a name: {list(inputs)}")
         self.n_args, self.n_out = n, len(outputs)
+        self._types: dict[tuple[Any, ...], Any] = {}
         self.facts = Facts(inputs, outputs, visible, tuple(range(n, len(inputs))))
         if not (kind.declare_backward_dependency.__module__ or "").startswith("rsnet."):
             self.plan()  # a mistake there shows at the call, not in the backward pass
@@ -124,7 +125,7 @@ class Node:
     def infer_shape(self, ins: list[Any], outs: list[Any]) -> Any:
         n = self.n_args
         given = ins[:n] if self.as_property else [list(s) for s in ins[:n]]
-        answer = self.prop.infer_shape(given)
+        answer = self._asked("infer_shape", given)
         parts = self._parts("infer_shape", answer)
         if parts is None:
             return None
@@ -135,7 +136,15 @@ class Node:
         return shapes[0] + shapes[2], shapes[1], None
 
     def infer_type(self, ins: list[Any], outs: list[Any]) -> Any:
-        answer = self.prop.infer_type([TYPES[t] for t in ins[: self.n_args]])
+        """Asks once for the same inputs: inference over a graph comes by several times."""
+        given = tuple(ins[: self.n_args])
+        if given not in self._types:
+            self._types = {given: self._infer_type(given)}
+        found = self._types[given]
+        return found and tuple(list(types) for types in found)
+
+    def _infer_type(self, given: Sequence[Any]) -> Any:
+        answer = self._asked("infer_type", [TYPES[t] for t in given])
         parts = self._parts("infer_type", answer)
         if parts is None:
             return None
@@ -144,6 +153,14 @@ class Node:
             for what, part, names in zip(_PARTS, parts, self._names())
         ]
         return types[0] + types[2], types[1]
+
+    def _asked(self, method: str, given: list[Any]) -> Any:
+        """What a method of the user's answers; an exception of its own says where it is from."""
+        try:
+            return getattr(self.prop, method)(given)
+        except Exception as error:
+            add_note(error, f"in {method} of '{self.name}'")
+            raise
 
     def _names(self) -> tuple[Sequence[str], ...]:
         return self.args, self.facts.outputs, self.aux

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from .. import _core
+from .._mxnet_names import FUNCTIONS
 from ..base import MXNetError
 
 #: Classes for ``nd.Custom``, by ``op_type``.
@@ -45,6 +46,8 @@ def missing(name: str) -> str | None:
 def absent(name: str, text: str) -> str:
     """The message ``text`` for a missing function, with the reason or the nearest name."""
     why = missing(name)
+    if why is None and name in FUNCTIONS:
+        why = f"{text}: MXNet's `{name}` is not in rsnet yet"
     if why is not None or name.startswith("_"):
         return why or text
     import difflib  # for errors only: it would add to the time of importing rsnet

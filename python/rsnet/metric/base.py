@@ -76,6 +76,11 @@ def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool 
     """
     mine = labels.shape if shape else len(labels)
     theirs = preds.shape if shape else len(preds)
+    if mine == 0 and theirs and not shape:
+        raise ValueError(
+            f"there are no labels for {theirs} predictions: the metric needs batches with labels "
+            "(the iterator's provide_label)"
+        )
     if mine != theirs:
         raise ValueError(f"Shape of labels {mine} does not match shape of predictions {theirs}")
     if wrap:

@@ -33,6 +33,8 @@ def call_all(callbacks: Callbacks, *args: Any) -> None:
     """Calls one callback, several, or none."""
     if callbacks is not None:
         for callback in as_list(callbacks):
+            if not callable(callback):
+                raise TypeError(f"callback {callback!r}: expected a callable")
             callback(*args)
 
 
@@ -45,6 +47,15 @@ def next_batch(batches: Iterator[DataBatch]) -> DataBatch | None:
             )
         return batch
     return None
+
+
+def check_batches(name: str, given: Any, method: str) -> None:
+    """Raises a TypeError where an argument is no iterator over batches."""
+    if not hasattr(given, method):
+        raise TypeError(
+            f"{name} is a {type(given).__name__}, expected a DataIter "
+            "(NDArrayIter makes one of arrays)"
+        )
 
 
 def check_input_names(symbol: Any, names: Sequence[str], kind: str, throw: bool) -> None:
@@ -101,16 +112,14 @@ def parse_descs(
             f"Data provided by data_shapes don't match names specified by data_names "
             f"({[tuple(d) for d in data]} vs. {list(data_names)})"
         )
-    if not label_shapes:
-        return data, None
-    labels = as_descs(label_shapes)
+    labels = as_descs(label_shapes or [])
     if sorted(d.name for d in labels) != sorted(label_names):
         warnings.warn(
             f"Data provided by label_shapes don't match names specified by label_names "
             f"({[tuple(d) for d in labels]} vs. {list(label_names)})",
             stacklevel=3,
         )
-    return data, labels
+    return data, labels or None
 
 
 class BaseModule:
@@ -188,6 +197,7 @@ class BaseModule:
         """
         self._require("score", "binded", "params_initialized")
         refuse_sparse(sparse_row_id_fn)
+        check_batches("eval_data", eval_data, "reset")
         if reset:
             eval_data.reset()
         metric = _metric.create(eval_metric)
@@ -340,15 +350,16 @@ class BaseModule:
         AssertionError
             `num_epoch` is missing.
         TypeError
-            `train_data` is no iterator over batches.
+            `train_data` or `eval_data` is no iterator over batches, or another argument is of a
+            wrong kind.
         """
         if num_epoch is None:
             raise AssertionError("please specify number of epochs")
-        if not hasattr(train_data, "provide_data"):
-            raise TypeError(
-                f"train_data is a {type(train_data).__name__}, expected a DataIter "
-                "(NDArrayIter makes one of arrays)"
-            )
+        check_batches("train_data", train_data, "provide_data")
+        if eval_data is not None:
+            check_batches("eval_data", eval_data, "reset")
+        if monitor is not None and not hasattr(monitor, "install"):
+            raise TypeError(f"monitor is a {type(monitor).__name__}, expected a Monitor")
         refuse_sparse(sparse_row_id_fn)
         self.bind(
             data_shapes=train_data.provide_data, label_shapes=train_data.provide_label,

@@ -217,7 +217,12 @@ class DataParallelExecutorGroup:
         """Binds again for other shapes, over the same parameters and memory."""
         if data_shapes == self.data_shapes and label_shapes == self.label_shapes:
             return
-        self.bind_exec(data_shapes, label_shapes, self)
+        before = dict(vars(self))
+        try:
+            self.bind_exec(data_shapes, label_shapes, self)
+        except Exception:
+            vars(self).update(before)  # still bound for the shapes of before
+            raise
 
     # ---- parameters ----------------------------------------------------------------------------
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import context as ctx
 from .. import initializer as init
 from .. import ndarray as nd
 from .. import optimizer as opt
+from ..base import MXNetError
 from ..initializer import InitDesc
 from ..io import DataBatch, DataDesc
 from ..model import load_checkpoint
@@ -20,6 +21,18 @@ from .executor_group import DataParallelExecutorGroup
 from .updates import GradientUpdate, choose_store
 
 __all__ = ["Module"]
+
+
+def _check_params(name: str, given: Any) -> None:
+    """Raises a TypeError where parameters are no arrays by name."""
+    if given is None:
+        return
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{name} is a {type(given).__name__}, expected a dict of str to NDArray")
+    for key, value in given.items():
+        if value is not None and not hasattr(value, "shape"):
+            kind = type(value).__name__
+            raise TypeError(f"{name}: '{key}' is a {kind}, expected an NDArray")
 
 
 class Module(BaseModule):
@@ -305,6 +318,8 @@ class Module(BaseModule):
         ------
         RuntimeError
             A given dict lacks a name, unless `allow_missing`.
+        TypeError
+            The initializer is none, or something else than arrays by name is given.
         ValueError
             A given array has another shape than its parameter.
         """
@@ -318,6 +333,11 @@ class Module(BaseModule):
         attrs = self._symbol.attr_dict()
         if isinstance(initializer, str):
             initializer = init.create(initializer)
+        if initializer is not None and not callable(initializer):
+            kind = type(initializer).__name__
+            raise TypeError(f"initializer is a {kind}, expected an Initializer, a name or None")
+        for name, given in (("arg_params", arg_params), ("aux_params", aux_params)):
+            _check_params(name, given)
         for own, given in ((self._arg_params, arg_params), (self._aux_params, aux_params)):
             for name, array in sorted(own.items()):
                 self._fill(name, array, given, initializer, allow_missing, attrs.get(name))
@@ -411,7 +431,13 @@ class Module(BaseModule):
     ) -> opt.Optimizer:
         rescale_grad = 1.0 / batch_size if batch_size else 1.0
         if isinstance(optimizer, str):
-            arguments = {"rescale_grad": rescale_grad, **dict(params)}
+            try:
+                given = dict(params)
+            except (TypeError, ValueError):
+                raise TypeError(
+                    f"optimizer_params is {params!r}, expected a dict or a sequence of pairs"
+                ) from None
+            arguments = {"rescale_grad": rescale_grad, **given}
             return opt.create(optimizer, sym=self.symbol, param_idx2name=names, **arguments)
         if not isinstance(optimizer, opt.Optimizer):
             raise TypeError(
@@ -499,7 +525,15 @@ class Module(BaseModule):
             labels = _resized_descs(
                 group.label_shapes, [(rows, *d.shape[1:]) for d in group.label_shapes]
             )
-        self.reshape(data, labels or None)
+        try:
+            self.reshape(data, labels or None)
+        except MXNetError as error:
+            given = dict(zip(group.data_names, shapes, strict=True))
+            bound = {d.name: tuple(d.shape) for d in group.data_shapes}
+            raise type(error)(
+                f"invalid shapes {given} of the batch's data: the module was bound for {bound} "
+                f"and cannot be bound for them ({error})"
+            ) from error
 
     def backward(self, out_grads: Any = None) -> None:
         """Computes the gradients; `out_grads` are needed where the outputs are no losses."""

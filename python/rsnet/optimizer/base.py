@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import warnings
 from collections.abc import Callable
@@ -32,13 +33,40 @@ def create(name: str | Optimizer, **kwargs: Any) -> Optimizer:
     ------
     ValueError
         If no optimizer has that name.
+    TypeError
+        If it has no argument of a name that is given.
     """
     if isinstance(name, Optimizer):
         return name
     if name.lower() not in _REGISTRY:
         known = ", ".join(sorted(_REGISTRY))
         raise ValueError(f"Cannot find optimizer {name}; known are {known}")
-    return _REGISTRY[name.lower()](**kwargs)
+    cls = _REGISTRY[name.lower()]
+    try:
+        return cls(**kwargs)
+    except TypeError as error:
+        names = _argument_names(cls)
+        strangers = [key for key in kwargs if names is not None and key not in names]
+        if not strangers:
+            raise
+        raise TypeError(
+            f"optimizer '{name}': invalid argument '{strangers[0]}': expected one of "
+            f"{', '.join(names or [])}"
+        ) from error
+
+
+def _argument_names(cls: type[Optimizer]) -> list[str] | None:
+    """The arguments of a class and of those that its own are passed on to; None if any."""
+    names: dict[str, None] = {}
+    for base in cls.__mro__:
+        if "__init__" not in vars(base):
+            continue
+        parameters = list(inspect.signature(base.__init__).parameters.values())[1:]
+        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        names |= dict.fromkeys(p.name for p in parameters if p.kind in named)
+        if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
+            return list(names)
+    return None
 
 
 class Optimizer:
@@ -93,6 +121,12 @@ class Optimizer:
             self.lr = 0.01 if learning_rate is None else learning_rate
         else:
             self.lr = lr_scheduler.base_lr if learning_rate is None else learning_rate
+            if lr_scheduler.base_lr != self.lr:
+                warnings.warn(
+                    f"learning rate {lr_scheduler.base_lr} from ``lr_scheduler`` has been "
+                    f"overwritten by ``learning_rate`` {self.lr} in optimizer.",
+                    stacklevel=4,
+                )
             lr_scheduler.base_lr = self.lr
         self.multi_precision = multi_precision
         self.begin_num_update = begin_num_update

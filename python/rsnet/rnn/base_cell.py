@@ -74,6 +74,20 @@ def join_time(steps: Sequence[Symbol], layout: str) -> Symbol:
     return sym.Concat(*[sym.expand_dims(step, axis=axis) for step in steps], dim=axis)
 
 
+def taken(where: str, args: dict[str, NDArray], name: str) -> NDArray:
+    """Takes a weight of a cell out of a dict.
+
+    Raises
+    ------
+    KeyError
+        It is missing.
+    """
+    if name not in args:
+        given = ", ".join(sorted(args)) or "none"
+        raise KeyError(f"{where}: the weight '{name}' is missing; given are {given}")
+    return args.pop(name)
+
+
 class BaseRNNCell:
     """Base of recurrent cells; a subclass defines `__call__` and `state_info`.
 
@@ -161,8 +175,8 @@ class BaseRNNCell:
         if not self._gate_names:
             return args
         for group in ("i2h", "h2h"):
-            weight = args.pop(f"{self._prefix}{group}_weight")
-            bias = args.pop(f"{self._prefix}{group}_bias")
+            weight = taken("unpack_weights", args, f"{self._prefix}{group}_weight")
+            bias = taken("unpack_weights", args, f"{self._prefix}{group}_bias")
             rows = weight.shape[0] // len(self._gate_names)
             for j, gate in enumerate(self._gate_names):
                 own = slice(j * rows, (j + 1) * rows)
@@ -179,7 +193,7 @@ class BaseRNNCell:
             for kind in ("weight", "bias"):
                 names = [f"{self._prefix}{group}{gate}_{kind}" for gate in self._gate_names]
                 args[f"{self._prefix}{group}_{kind}"] = nd.concat(
-                    *[args.pop(name) for name in names], dim=0
+                    *[taken("pack_weights", args, name) for name in names], dim=0
                 )
         return args
 

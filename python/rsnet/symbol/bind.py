@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -158,15 +158,32 @@ def _simple_reqs(where: str, grad_req: Any, names: list[str]) -> list[str]:
     return _bind_reqs(grad_req, names, MXNetError)
 
 
-def _known_shapes(given: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    return {k: tuple(v) for k, v in given.items() if isinstance(v, (tuple, list))}
+def _known_shapes(where: str, given: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The shapes given by name, without those that are None: to be inferred.
+
+    Raises
+    ------
+    TypeError
+        Something else than a tuple of integers.
+    """
+    shapes = {}
+    for name, shape in given.items():
+        if shape is None:
+            continue
+        is_list = isinstance(shape, (tuple, list))
+        if not is_list or not all(isinstance(d, SupportsIndex) for d in shape):
+            raise TypeError(
+                f"{where}: invalid shape {shape!r} of '{name}': expected a tuple of integers"
+            )
+        shapes[name] = tuple(shape)
+    return shapes
 
 
 def _facts(
-    given: dict[str, Any], type_dict: dict[str, Any] | None, ctx: Any, group2ctx: Any
+    where: str, given: dict[str, Any], type_dict: dict[str, Any] | None, ctx: Any, group2ctx: Any
 ) -> tuple[dict[str, Any], dict[str, Any], Any, Any, bool]:
     """What the core is told: shapes and dtypes by name, devices, and whether 0 is an extent."""
-    shapes = {k: to_core_shape(v) for k, v in _known_shapes(given).items()}
+    shapes = {k: to_core_shape(v) for k, v in _known_shapes(where, given).items()}
     types = {k: np.dtype(v).name for k, v in (type_dict or {}).items() if v is not None}
     return shapes, types, ctx, group2ctx or None, is_np_shape()
 
@@ -192,7 +209,7 @@ def simple_bind(
     names = _argument_names(symbol)
     reqs = _simple_reqs("simple_bind", grad_req, names)
     try:
-        facts = _facts(given, type_dict, ctx, group2ctx)
+        facts = _facts("simple_bind", given, type_dict, ctx, group2ctx)
         wanted, wanted_aux = symbol._handle.arrays_to_bind(facts)
     except MXNetError as error:
         raise _bind_error(error, given) from error
@@ -282,6 +299,6 @@ def plan_of_symbol(
     graph after every pass as text. Variables that share a name share what is given for it.
     """
     reqs = _simple_reqs(where, grad_req, symbol.list_arguments())
-    facts = _facts(given, type_dict, None, _check_groups(group2ctx))
+    facts = _facts(where, given, type_dict, None, _check_groups(group2ctx))
     limit, dump = _limit_bytes(memory_limit), where == "dump_passes"
     return MemoryPlan(symbol._handle.memory_plan(facts, reqs, limit, dump))

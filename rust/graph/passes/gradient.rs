@@ -12,7 +12,7 @@ use builder::{Builder, pack, unpack};
 use super::super::static_graph::{Entry, Graph, Node};
 use super::mirror::Mirror;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::operator::{GradBuilder as _, GradEntry, GradNode, Gradient, OpDef, OpReq, Registry};
 use crate::shape::Shape;
 use std::collections::{HashMap, HashSet};
@@ -236,11 +236,14 @@ fn apply_rule(
         out_grads,
         needed,
     };
-    if op.is_backward && matches!(op.gradient, Gradient::None) {
-        return without_gradient(builder, &about);
-    }
     let before = builder.nodes.len();
-    let made = op.gradient.apply(builder, &about).map_err(|e| match e.operator() {
+    let made = match op.gradient.apply(builder, &about) {
+        Err(e) if op.is_backward && e.kind() == ErrorKind::NotImplemented => {
+            without_gradient(builder, &about, &e)
+        }
+        made => made,
+    };
+    let made = made.map_err(|e| match e.operator() {
         Some(_) => e,
         None => e.at_node(&op.name, &node.name),
     })?;
@@ -248,14 +251,16 @@ fn apply_rule(
     Ok(made)
 }
 
-/// Gradients of a backward operator that has none itself: nodes that raise the error if they run. A
-/// symbol of gradients can be bound so with any requests, and needs second derivatives only in its
-/// backward pass.
+/// Gradients of a backward operator whose own gradient is not implemented: nodes that raise the
+/// error if they run. So a symbol of gradients can be bound with any requests, and needs second
+/// derivatives only in its backward pass.
 fn without_gradient(
     builder: &mut Builder<'_>,
     node: &GradNode<'_>,
+    why: &Error,
 ) -> Result<Vec<Option<GradEntry>>> {
-    let of = [("of", node.op.name.as_str().into()), ("node", node.name.into())];
+    let (op, why) = (node.op.name.as_str(), why.message());
+    let of = [("of", op.into()), ("node", node.name.into()), ("why", why.into())];
     let inputs = node.inputs.iter().zip(node.needed);
     inputs
         .map(|(&input, &needed)| {

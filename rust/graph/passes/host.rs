@@ -70,11 +70,13 @@ fn hosted(buffers: &[Buffer]) -> Option<Vec<Buffer>> {
         (0..buffers.len() as u32).filter(|&b| buffers[b as usize].output.is_some()).collect();
     hosts.sort_by_key(|&b| std::cmp::Reverse(buffers[b as usize].first));
     for host in hosts.into_iter().take(MOST_HOSTS) {
-        for bytes in sizes(&best.1, host) {
+        // Every size is tried with no guests yet, those of a smaller one would lie there too.
+        let before = best.1.clone();
+        for bytes in sizes(&before, host) {
             if best.0 <= floor {
                 break;
             }
-            let made = with_guests(&best.1, host, bytes);
+            let made = with_guests(&before, host, bytes);
             let needs = total(&made);
             if needs < best.0 {
                 best = (needs, made);

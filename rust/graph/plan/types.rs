@@ -31,8 +31,8 @@ pub struct PlanOptions {
     /// give outputs arrays of their own, which the next user of the arena
     /// does not overwrite.
     pub outputs_in_arena: bool,
-    /// May an output's array hold entries that end before the output is written? Not where a memory
-    /// limit is given, which bounds the arenas, nor with sharing refused (`inplace`).
+    /// May an output's array hold entries that end before the output is written? Not with sharing
+    /// refused (`inplace`).
     pub outputs_host: bool,
 }
 
@@ -110,8 +110,7 @@ pub struct PlanRequest {
 impl PlanRequest {
     /// May outputs hold other entries before they are written?
     pub(in crate::graph) fn may_host(&self) -> bool {
-        let options = &self.options;
-        options.outputs_host && options.inplace && self.memory_limit.is_none()
+        self.options.outputs_host && self.options.inplace
     }
 
     pub fn new(symbol: Symbol, registry: Arc<Registry>) -> Self {

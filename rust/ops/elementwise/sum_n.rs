@@ -2,13 +2,13 @@
 //! copies, conversions, limits.
 
 use crate::dtype::{DType, Element};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::arith::Arith;
 use crate::kernels::copy::fill;
 use crate::kernels::elementwise::{unary, zip};
 use crate::kernels::reduce::add_arrays;
 use crate::operator::infer::{assign_type, elementwise_shape, same_type};
-use crate::operator::{Call, Gradient, InplacePair, Kernel, OpDef, OpReq, not_differentiable};
+use crate::operator::{Call, Gradient, InplacePair, Kernel, OpDef, OpReq};
 use crate::tensor::View;
 use crate::{params, with_dtype};
 
@@ -78,6 +78,7 @@ params! {
     pub struct NoGradientParam {
         of: String, required, "The operator without a gradient.";
         node: String, required, "The name of its node.";
+        why: String, required, "The text of the error.";
     }
 }
 
@@ -169,7 +170,7 @@ pub fn operators() -> Vec<OpDef> {
 fn no_gradient() -> OpDef {
     OpDef::new::<NoGradientParam>("_no_gradient")
         .doc("Raises the error that an operator has no gradient, when it runs.\n\nShape and dtype are those of the input.\n\nExamples\n--------\n>>> \
-             sym._internal._no_gradient(sym.Variable('x'), of='_backward_exp', node='y').list_arguments()\n['x']\n")
+             sym._internal._no_gradient(sym.Variable('x'), of='_backward_exp', node='y', why='no').list_arguments()\n['x']\n")
         .inputs_are(&[("data", "Gives shape and dtype.")])
         .infer_shape(elementwise_shape)
         .infer_type(same_type)
@@ -177,7 +178,7 @@ fn no_gradient() -> OpDef {
         .gradient(Gradient::Zero)
         .kernel(kernel(|call| {
             let p = call.attrs.get::<NoGradientParam>();
-            Err(not_differentiable(&p.of, &p.node))
+            Err(Error::not_implemented(p.why.as_str()).at_node(&p.of, &p.node))
         }))
 }
 
