@@ -127,8 +127,8 @@ pub(in crate::graph) fn prepare(request: &PlanRequest) -> Result<Forward> {
     Ok(Forward { graph, shapes, types, arguments, aux, dumps })
 }
 
-/// An error at the node whose outputs make the bytes of all entries, each in memory of its own, more
-/// than an address space has: no sum of sizes in later passes overflows.
+/// An error at the node whose outputs make the bytes of all entries, each in memory of its own,
+/// more than an address space has: no sum of sizes in later passes overflows.
 fn check_bytes(done: &Differentiated) -> Result<()> {
     let most = usize::MAX / 4;
     let mut total = 0;

@@ -88,8 +88,8 @@ pub struct Operator {
 
 #[pymethods]
 impl Operator {
-    /// Shows the function to the garbage collector, unless a push still has to run it. (It goes with
-    /// the operator once the objects that refer to it are cleared.)
+    /// Shows the function to the garbage collector, unless a push still has to run it. (It goes
+    /// with the operator once the objects that refer to it are cleared.)
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         match &self.function {
             Some(named) if Arc::strong_count(named) == 2 && !self.operation.is_shared() => {

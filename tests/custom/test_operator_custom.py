@@ -316,7 +316,9 @@ def test_an_exception_of_inference_names_its_operator(method):
     def fails(self, given):
         raise KeyError("mine")
 
-    mx.operator.register(f"fails_in_{method}")(type("P", (mx.operator.CustomOpProp,), {method: fails}))
+    mx.operator.register(f"fails_in_{method}")(
+        type("P", (mx.operator.CustomOpProp,), {method: fails})
+    )
     net = mx.sym.Custom(mx.sym.Variable("x"), op_type=f"fails_in_{method}", name="node")
     for call in (
         lambda: mx.nd.Custom(mx.nd.ones(2), op_type=f"fails_in_{method}"),

@@ -111,9 +111,7 @@ def test_a_batch_that_the_parameters_do_not_fit(shape):
     [
         mx.rnn.LSTMCell(4, prefix="m_"),
         mx.rnn.FusedRNNCell(4, prefix="m_"),
-        mx.rnn.BidirectionalCell(
-            mx.rnn.LSTMCell(4, prefix="m_"), mx.rnn.LSTMCell(4, prefix="r_")
-        ),
+        mx.rnn.BidirectionalCell(mx.rnn.LSTMCell(4, prefix="m_"), mx.rnn.LSTMCell(4, prefix="r_")),
     ],
 )
 def test_weights_that_are_missing(cell):

@@ -61,7 +61,7 @@ def _argument_names(cls: type[Optimizer]) -> list[str] | None:
     for base in cls.__mro__:
         if "__init__" not in vars(base):
             continue
-        parameters = list(inspect.signature(base.__init__).parameters.values())[1:]
+        parameters = list(inspect.signature(vars(base)["__init__"]).parameters.values())[1:]
         named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         names |= dict.fromkeys(p.name for p in parameters if p.kind in named)
         if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
