@@ -160,3 +160,26 @@ def test_what_can_be_written_can_be_added(views, value):
         op.assign(dst, req, value)
         got = dst if views == "numpy" else dst.asnumpy()
         assert got.tolist() == [before + (0 if value is False else 2)] * 3
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_the_declaration_may_be_a_value(given):
+    asked = []
+
+    class Op(mx.operator.CustomOp):
+        def forward(self, is_train, req, in_data, out_data, aux):
+            self.assign(out_data[0], req[0], in_data[0])
+
+        def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+            asked.append(str(req[0]))
+            self.assign(in_grad[0], req[0], out_grad[0])
+
+    name = f"accumulates_as_{given}"
+    members = {"accumulates": given, "create_operator": lambda *args: Op()}
+    mx.operator.register(name)(type("Prop", (mx.operator.CustomOpProp,), members))
+    exe = mx.sym.Custom(mx.sym.Variable("x"), op_type=name).simple_bind(mx.cpu(), "add", x=(2,))
+    for _ in range(2):
+        exe.forward(is_train=True)
+        exe.backward([mx.nd.ones(2)])
+    assert exe.grad_dict["x"].asnumpy().tolist() == [2, 2]
+    assert asked == ["add" if given else "write"] * 2

@@ -185,6 +185,19 @@ def test_monitors_and_single_steps_see_each_value():
     np.testing.assert_allclose(exe.outputs[0].asnumpy(), expected(exe, x), rtol=1e-4, atol=1e-6)
 
 
+def test_executors_that_share_memory_leave_each_other_their_outputs():
+    first = bound(grad_req="null")
+    first.forward()
+    kept = first.outputs[0].asnumpy()
+    second = bound(grad_req="null", seed=1, rows=8, shared_exec=first)
+    for _ in range(2):
+        for exe in (second, first):
+            exe.forward()
+        np.testing.assert_array_equal(first.outputs[0].asnumpy(), kept)
+        wanted = expected(second, second.arg_dict["x"].asnumpy())
+        np.testing.assert_allclose(second.outputs[0].asnumpy(), wanted, rtol=1e-4, atol=1e-6)
+
+
 def test_threads_have_outputs_of_their_own():
     exe = bound(grad_req="null")
     wrong = []

@@ -277,7 +277,8 @@ class Node:
 
     def accumulates(self) -> bool:
         """Whether the user's functions handle the request ``add``."""
-        answer = getattr(self.prop, "accumulates", bool)()
+        given = getattr(self.prop, "accumulates", False)
+        answer = given() if callable(given) else given
         if not isinstance(answer, bool):
             raise fail(self.name, f"accumulates returned {answer!r}, expected True or False")
         return answer
