@@ -127,11 +127,14 @@ impl Graph {
         Ok(())
     }
 
-    /// By entry: the nodes that have it for an input.
+    /// By entry: the nodes that have it for an input, and their backward nodes, whose outputs are
+    /// like it.
     fn readers(&self) -> Vec<Vec<usize>> {
         let mut readers = vec![Vec::new(); self.num_entries()];
         for (id, node) in self.nodes.iter().enumerate() {
-            node.inputs.iter().for_each(|e| readers[self.entry_id(*e)].push(id));
+            let forward = node.backward_of.map_or(&[][..], |f| &self.nodes[f as usize].inputs);
+            let entries = node.inputs.iter().chain(forward);
+            entries.for_each(|e| readers[self.entry_id(*e)].push(id));
         }
         readers
     }
