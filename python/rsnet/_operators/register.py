@@ -11,7 +11,7 @@ from ..base import MXNetError, MXValueError
 from . import registry
 from .checks import TYPES, check_exec_type, free_name
 from .custom_op import CustomOpProp
-from .definition import Definition, KernelSpec
+from .definition import Definition
 from .property import OperatorProperty
 from .property_node import Node, checked_operator, node_definitions
 
@@ -85,9 +85,9 @@ def _property_definitions(name: str, cls: type[OperatorProperty]) -> tuple[Defin
     def run_forward(
         node: Node, state: Any, ctx: Any, inputs: list[Any], req: list[Any], outputs: list[Any]
     ) -> Any:
-        if node.forward_resources:
-            ctx.request(node.requests("forward", [x.shape for x in inputs[: node.n_args]]))
         n = node.n_args
+        if node.asks_for["forward"]:
+            ctx.request(node.requests("forward", [x.shape for x in inputs]))
         return state.forward(ctx, inputs[:n], req, outputs, inputs[n:])
 
     def run_backward(
@@ -95,11 +95,11 @@ def _property_definitions(name: str, cls: type[OperatorProperty]) -> tuple[Defin
     ) -> Any:
         out_grad, in_data, out_data, aux = node.scatter(inputs)
         n = node.n_args
-        if node.backward_resources:
-            ctx.request(node.requests("backward", [x.shape for x in outputs[:n]]))
+        if node.asks_for["backward"]:
+            ctx.request(node.requests("backward", [x.shape for x in outputs]))
         in_grad = outputs[:n]
         answer = state.backward(ctx, out_grad, in_data, out_data, req[:n], in_grad, aux)
-        outputs[:n] = in_grad  # the core looks whether its arrays are still there
+        outputs[:n] = in_grad  # the core checks that its arrays are still there
         return answer
 
     def state(node: Node, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
@@ -113,12 +113,7 @@ def _property_definitions(name: str, cls: type[OperatorProperty]) -> tuple[Defin
         return made
 
     forward, backward = node_definitions(
-        name,
-        schema,
-        make,
-        state,
-        KernelSpec("forward", ("always",), 0, run_forward, False, "out_data", "self.assign"),
-        KernelSpec("backward", ("always",), 0, run_backward, False, "in_grad", "self.assign"),
+        name, schema, make, run_forward, run_backward, state=state, hints=True
     )
     forward.doc = cls.__doc__ or ""
     forward.key_var_num_args = cls.key_var_num_args
