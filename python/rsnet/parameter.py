@@ -18,7 +18,7 @@ import enum
 import sys
 import types
 import typing
-from typing import Annotated, Any, Union
+from typing import Annotated, Any, NamedTuple, Union
 
 import numpy as np
 
@@ -40,16 +40,10 @@ __all__ = [
 ]
 
 
-class _Kind:
+class _Kind(NamedTuple):
     """Names the core's type behind an annotation such as ``rsnet.uint32``."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"_Kind({self.name!r})"
+    name: str
 
 
 int32 = Annotated[int, _Kind("int32")]
@@ -71,13 +65,13 @@ _PLAIN = {bool: "bool", int: "int32", float: "float", str: "string", np.dtype: "
 MISSING: Any = object()
 
 
-class _Field:
+class _Field(NamedTuple):
     """What :func:`field` returns: the default, documentation and range of one parameter."""
 
-    __slots__ = ("default", "doc", "ge", "le")
-
-    def __init__(self, default: Any, doc: str, ge: float | None, le: float | None) -> None:
-        self.default, self.doc, self.ge, self.le = default, doc, ge, le
+    default: Any
+    doc: str = ""
+    ge: float | None = None
+    le: float | None = None
 
 
 def field(
@@ -188,14 +182,8 @@ class Parameter:
                 raise TypeError(f"{cls.__name__}.{name}: {error}") from None
             if members is not None:
                 enums.append((name, {_enum_key(m): m for m in members}))
-            default = given.default
-            optional = optional or default is None
-            specs.append(
-                schema_field(
-                    name, kind, default, keys=keys, optional=optional, doc=given.doc,
-                    ge=given.ge, le=given.le,
-                )
-            )  # fmt: skip
+            optional = optional or given.default is None
+            specs.append(schema_field(name, kind, keys=keys, optional=optional, **given._asdict()))
         cls._schema = _core.Schema(specs)
         cls._names = tuple(s["name"] for s in specs)
         cls._defaults = {s["name"]: s["default"] for s in specs}
@@ -211,10 +199,10 @@ class Parameter:
         for base in cls.__mro__:
             if name in vars(base):
                 value = vars(base)[name]
-                return value if isinstance(value, _Field) else _Field(value, "", None, None)
+                return value if isinstance(value, _Field) else _Field(value)
             if name in vars(base).get("__annotations__", {}):
                 break
-        return _Field(MISSING, "", None, None)
+        return _Field(MISSING)
 
     def __init__(self, **given: Any) -> None:
         given = {k: _plain(v) for k, v in given.items()}

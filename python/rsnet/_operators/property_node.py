@@ -107,12 +107,15 @@ class Node:
             if self._overrides("backward_inplace_option"):
                 self.backward_inplace()
 
+    def _fail(self, message: str) -> MXNetError:
+        return fail(self.name, message)
+
     def _overrides(self, method: str) -> bool:
         return getattr(type(self.prop), method) is not getattr(OperatorProperty, method)
 
     def _count(self, method: str, value: Any) -> int:
         if not isinstance(value, int) or not 0 < value <= self.n_out:
-            raise fail(self.name, f"{method} returned {value!r}, expected 1 to {self.n_out}")
+            raise self._fail(f"{method} returned {value!r}, expected 1 to {self.n_out}")
         return value
 
     # Inference ---------------------------------------------------------------------------------
@@ -132,9 +135,8 @@ class Node:
         if answer is None or answer is False:
             return None
         if not isinstance(answer, (tuple, list)) or len(answer) not in (2, 3):
-            raise fail(
-                self.name,
-                f"{method} returned {answer!r}, expected (inputs, outputs, auxiliary states)",
+            raise self._fail(
+                f"{method} returned {answer!r}, expected (inputs, outputs, auxiliary states)"
             )
         names = (self.args, self.facts.outputs, self.aux)
         parts = [
@@ -163,15 +165,15 @@ class Node:
             answer = self.prop.declare_backward_dependency(*kinds)
             method = "declare_backward_dependency"
             if not isinstance(answer, (list, tuple)):
-                raise fail(self.name, f"{method} returned {answer!r}, expected a list of entries")
+                raise self._fail(f"{method} returned {answer!r}, expected a list of entries")
             try:
                 plan = [of[e] for e in answer]
             except (KeyError, TypeError):
-                raise fail(
-                    self.name, f"{method} returned {answer!r}: not all are entries it was given"
+                raise self._fail(
+                    f"{method} returned {answer!r}: not all are entries it was given"
                 ) from None
             if len(set(plan)) != len(plan):
-                raise fail(self.name, f"{method} returned {answer!r}: an entry occurs twice")
+                raise self._fail(f"{method} returned {answer!r}: an entry occurs twice")
             self._plan = plan
             self._is_whole = plan == list(of.values())
             self._blank = {
@@ -220,7 +222,7 @@ class Node:
         self, method: str, pairs: Any, sources: list[int], targets: list[int]
     ) -> list[tuple[int, int, bool]]:
         if not isinstance(pairs, (list, tuple)):
-            raise fail(self.name, f"{method} returned {pairs!r}, expected a list of pairs")
+            raise self._fail(f"{method} returned {pairs!r}, expected a list of pairs")
         return [self._pair(method, p, sources, targets) for p in pairs]
 
     def _pair(
@@ -235,15 +237,15 @@ class Node:
                 if method.startswith("backward")
                 else ""
             )
-            raise fail(
-                self.name, f"{method} returned the pair {pair!r}, expected (input, output){hint}"
+            raise self._fail(
+                f"{method} returned the pair {pair!r}, expected (input, output){hint}"
             ) from None
 
     def accumulates(self) -> bool:
         """Whether the user's functions handle the request ``add``."""
         answer = self.prop.accumulates()
         if not isinstance(answer, bool):
-            raise fail(self.name, f"accumulates returned {answer!r}, expected True or False")
+            raise self._fail(f"accumulates returned {answer!r}, expected True or False")
         return answer
 
     def requests(self, which: str, shapes: list[Any]) -> list[tuple[str, int]]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from .. import _core
 from ..base import MXNetError, MXValueError
 from . import registry
-from .checks import TYPES, check_exec_type, free_name
+from .checks import TYPES, check_exec_type, free_name, warn_of_replacing
 from .custom_op import CustomOpProp
 from .definition import Definition
 from .property import OperatorProperty
@@ -32,10 +31,7 @@ def register(name: str) -> Callable[[C], C]:
     def decorate(cls: C) -> C:
         if isinstance(cls, type) and issubclass(cls, CustomOpProp):
             if name in registry.custom_props:
-                warnings.warn(
-                    f"custom operator '{name}' is registered again; the new class replaces the old",
-                    stacklevel=2,
-                )
+                warn_of_replacing(f"custom operator '{name}'", "class", stacklevel=2)
             registry.custom_props[name] = cls
         elif isinstance(cls, type) and issubclass(cls, OperatorProperty):
             _register_property(free_name("register", name), cls)
@@ -58,9 +54,7 @@ def _register_property(name: str, cls: type[OperatorProperty]) -> None:
         raise MXValueError(f"operator '{name}' is built in and cannot be replaced")
     known = name in registry.properties
     if known:
-        warnings.warn(
-            f"operator '{name}' is registered again; the new class replaces the old", stacklevel=3
-        )
+        warn_of_replacing(f"operator '{name}'", "class", stacklevel=3)
     forward, backward = _property_definitions(name, cls)
     backward.install(replace=known)
     forward.install(replace=known)
