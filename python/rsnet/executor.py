@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import operator
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from . import _core
 from .ndarray import NDArray, array, zeros
-
-if TYPE_CHECKING:
-    from .plan import MemoryPlan
+from .plan import MemoryPlan
 
 __all__ = ["Executor"]
 
@@ -53,7 +51,7 @@ class Executor:
     array([2., 2.], dtype=float32)
     """
 
-    def __init__(self, handle: Any, symbol: Any, bound: dict[str, Any]) -> None:
+    def __init__(self, handle: _core.ExecutorHandle, symbol: Any, bound: dict[str, Any]) -> None:
         self._handle = handle
         self._symbol = symbol
         self._bound = bound
@@ -65,6 +63,23 @@ class Executor:
         self._output_names = symbol.list_outputs()
         self._index = {name: i for i, name in enumerate(self._arg_names)}
         self._monitor: Any = None
+
+    @classmethod
+    def bound_to(cls, symbol: Any, bound: dict[str, Any]) -> Executor:
+        """The executor of a symbol over the arrays of `bound`, whose lists are checked already."""
+        shared = bound["shared"]
+        handle = _core.ExecutorHandle.bind(
+            symbol._handle,
+            bound["ctx"],
+            bound["group2ctx"],
+            bound["args"],
+            bound["grads"] or [None] * len(bound["args"]),
+            bound["reqs"],
+            bound["aux"],
+            None if shared is None else shared._handle,
+            bound["limit"],
+        )
+        return cls(handle, symbol, bound)
 
     # ---- running -------------------------------------------------------------------------------
 
@@ -140,13 +155,13 @@ class Executor:
             if unknown:
                 raise ValueError(f"out_grads has {unknown}; the outputs are {self._output_names}")
             return [given.get(name) for name in self._output_names]
-        given = list(given)
-        for i, grad in enumerate(given):
+        grads = list(given)
+        for i, grad in enumerate(grads):
             if grad is not None and not isinstance(grad, NDArray):
                 raise TypeError(
                     f"inputs must be NDArray: out_grads[{i}] is a {type(grad).__name__}"
                 )
-        return given
+        return grads
 
     def partial_forward(self, is_train: bool = False, step: int = 0) -> int:
         """Runs one operator of the forward pass.
@@ -307,7 +322,7 @@ class Executor:
             _resized(name, arr, shape, partial_shaping, allow_up_sizing)
             for name, shape, arr in zip(self._aux_names, aux_shapes, self.aux_arrays, strict=True)
         ]
-        return bind_handle(
+        return Executor.bound_to(
             self._symbol, self._bound | {"args": args, "grads": grads, "aux": aux, "shared": self}
         )
 
@@ -315,8 +330,6 @@ class Executor:
 
     def memory_plan(self) -> MemoryPlan:
         """The memory plan in use, see `Symbol.memory_plan`."""
-        from .plan import MemoryPlan
-
         return MemoryPlan(self._handle.memory_plan())
 
     def debug_str(self) -> str:
@@ -325,9 +338,7 @@ class Executor:
 
     def get_optimized_symbol(self) -> Any:
         """The forward graph that is run, as a symbol."""
-        from .symbol import Symbol
-
-        return Symbol(self._handle.optimized_symbol())
+        return type(self._symbol)(self._handle.optimized_symbol())
 
 
 def _resized(name: str, arr: NDArray, shape: tuple[int, ...], may: bool, grow: bool) -> NDArray:
@@ -353,20 +364,3 @@ def _resized(name: str, arr: NDArray, shape: tuple[int, ...], may: bool, grow: b
             "want to up size, set allow_up_sizing=True to enable allocation of new arrays."
         )
     return zeros(shape, ctx=arr.context, dtype=arr.dtype)
-
-
-def bind_handle(symbol: Any, bound: dict[str, Any]) -> Executor:
-    """The executor of a symbol over the arrays of `bound`, whose lists are checked already."""
-    shared = bound["shared"]
-    handle = _core.ExecutorHandle.bind(
-        symbol._handle,
-        bound["ctx"],
-        bound["group2ctx"],
-        bound["args"],
-        bound["grads"] or [None] * len(bound["args"]),
-        bound["reqs"],
-        bound["aux"],
-        None if shared is None else shared._handle,
-        bound["limit"],
-    )
-    return Executor(handle, symbol, bound)

@@ -164,7 +164,7 @@ def _label(node: dict[str, Any]) -> str:
     }.get(op)
     if details is None:
         return str(node["name"])
-    return op + "\n" + ", ".join(d for d in details if d)
+    return f"{op}\n" + ", ".join(d for d in details if d)
 
 
 class Network:
@@ -243,7 +243,7 @@ class Network:
     @property
     def source(self) -> str:
         """The network in graphviz's language."""
-        return self.digraph().source
+        return str(self.digraph().source)
 
 
 def plot_network(

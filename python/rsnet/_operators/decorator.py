@@ -81,7 +81,7 @@ def op(
     """
     function_name("op", name)
 
-    def decorate(f: Callable[..., Any]) -> Any:
+    def decorate(f: Any) -> Any:
         entry = _decorated(name).describe(inspect.getdoc(f) or "")
         n_in, n_out = len(inputs), len(outputs)
         entry.set_num_inputs(n_in).set_num_outputs(n_out)

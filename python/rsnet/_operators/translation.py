@@ -20,6 +20,7 @@ from .checks import (
     type_list,
 )
 from .definition import Definition, Facts, KernelSpec
+from .elementwise import OneBackward
 from .gradient import Rule, Source
 
 if TYPE_CHECKING:
@@ -236,19 +237,17 @@ class Translation:
         function = self.attr("FGradient")
         if function is None:
             return None
-        simple = getattr(function, "backward", None)
-        if simple is not None:
-            backward, inputs, outputs = simple
+        if isinstance(function, OneBackward):
 
             def deps(attrs: Attrs, n_in: int, n_out: int) -> list[tuple[Source, int]]:
                 entries = [(Source.OUT_GRAD, i) for i in range(n_out)]
-                if inputs:
+                if function.inputs:
                     entries += [(Source.INPUT, i) for i in range(n_in)]
-                if outputs:
+                if function.outputs:
                     entries += [(Source.OUTPUT, i) for i in range(n_out)]
                 return entries
 
-            return ("backward", backward, deps)
+            return ("backward", function.backward, deps)
 
         def rule(
             attrs: Attrs, name: str, needed: list[bool], present: list[bool], n_out: int, specs: Any

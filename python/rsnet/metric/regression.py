@@ -40,7 +40,7 @@ class MAE(_Regression):
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
     def _error(self, label: numpy.ndarray, pred: numpy.ndarray) -> float:
-        return numpy.abs(label - pred).mean()
+        return float(numpy.abs(label - pred).mean())
 
 
 @register()
@@ -56,7 +56,7 @@ class MSE(_Regression):
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
     def _error(self, label: numpy.ndarray, pred: numpy.ndarray) -> float:
-        return ((label - pred) ** 2).mean()
+        return float(((label - pred) ** 2).mean())
 
 
 @register()
@@ -72,7 +72,7 @@ class RMSE(_Regression):
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
     def _error(self, label: numpy.ndarray, pred: numpy.ndarray) -> float:
-        return numpy.sqrt(((label - pred) ** 2).mean())
+        return float(numpy.sqrt(((label - pred) ** 2).mean()))
 
 
 class _Moments:

@@ -284,7 +284,7 @@ class BaseModule:
 
     def fit(
         self,
-        train_data: DataIter,
+        train_data: Any,
         eval_data: DataIter | None = None,
         eval_metric: Any = "acc",
         epoch_end_callback: Callbacks = None,
@@ -383,7 +383,7 @@ class BaseModule:
             train_data.reset()
 
     def _train_epoch(
-        self, train_data: DataIter, metric: Any, epoch: int, callbacks: Callbacks, monitor: Any
+        self, train_data: Any, metric: Any, epoch: int, callbacks: Callbacks, monitor: Any
     ) -> list[tuple[str, float]]:
         """Runs one epoch; the metric's values at its last batch, before callbacks see it.
 

@@ -116,7 +116,7 @@ class BucketingModule(BaseModule):
         """Names of the outputs."""
         if self._current is not None:
             return self._current.output_names
-        return self._call_sym_gen(self._default_bucket_key)[0].list_outputs()
+        return list(self._call_sym_gen(self._default_bucket_key)[0].list_outputs())
 
     @property
     def data_shapes(self) -> list[DataDesc]:

@@ -94,7 +94,7 @@ class FeedForward:
 
     # ---- data ----------------------------------------------------------------------------------
 
-    def _iterator(self, x: Any, y: Any, is_train: bool) -> DataIter:
+    def _iterator(self, x: Any, y: Any, is_train: bool) -> Any:
         """Batches of rows of arrays, or `x` itself if it is an iterator."""
         if isinstance(x, DataIter) or hasattr(x, "provide_data"):
             return x
@@ -115,7 +115,7 @@ class FeedForward:
         last = "roll_over" if is_train else "pad"
         return NDArrayIter(x, labels, size, shuffle=is_train, last_batch_handle=last)
 
-    def _module(self, data: DataIter, **options: Any) -> Module:
+    def _module(self, data: Any, **options: Any) -> Module:
         """A module whose inputs are those that the iterator gives and the symbol has."""
         arguments = self.symbol.list_arguments()
         names = [d[0] for d in data.provide_data]
@@ -130,7 +130,7 @@ class FeedForward:
         arg = {n: a for n, a in self.arg_params.items() if n in known}
         return arg, {n: a for n, a in (self.aux_params or {}).items() if n in known}
 
-    def _bound(self, data: DataIter) -> Module:
+    def _bound(self, data: Any) -> Module:
         """The module bound for inference over the parameters."""
         module = self._module(data)
         labels = [d for d in data.provide_label or [] if d[0] in module.label_names]

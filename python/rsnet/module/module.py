@@ -95,7 +95,7 @@ class Module(BaseModule):
         given = {*self._data_names, *self._label_names, *self._state_names}
         self._param_names = [n for n in symbol.list_arguments() if n not in given]
         self._aux_names = symbol.list_auxiliary_states()
-        self._output_names = symbol.list_outputs()
+        self._output_names: list[str] = symbol.list_outputs()
         self._group2ctxs = group2ctxs
         self._compression_params = compression_params
         self._arg_params: dict[str, NDArray] = {}

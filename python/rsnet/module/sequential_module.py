@@ -37,7 +37,7 @@ class SequentialModule(BaseModule):
         super().__init__(logger=logger)
         self._modules: list[BaseModule] = []
         self._metas: list[dict[str, Any]] = []
-        self._label_shapes: Any = None
+        self._label_shapes: list[DataDesc] | None = None
         self._data_shapes: Any = None
 
     def add(self, module: BaseModule, **kwargs: Any) -> SequentialModule:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -263,7 +262,7 @@ class Updater:
             self.states = loaded
 
 
-def get_updater(optimizer: Optimizer) -> Callable[[Any, Any, Any], None]:
+def get_updater(optimizer: Optimizer) -> Updater:
     """The update function of a training loop.
 
     Example

@@ -71,7 +71,8 @@ def split_time(
 def join_time(steps: Sequence[Symbol], layout: str) -> Symbol:
     """The steps as one symbol that has an axis of time."""
     axis = time_axis(layout)
-    return sym.Concat(*[sym.expand_dims(step, axis=axis) for step in steps], dim=axis)
+    joined: Symbol = sym.Concat(*[sym.expand_dims(step, axis=axis) for step in steps], dim=axis)
+    return joined
 
 
 class BaseRNNCell:
@@ -227,7 +228,7 @@ class BaseRNNCell:
             outputs.append(output)
         return (join_time(outputs, layout) if merge_outputs else outputs), states
 
-    def _get_activation(self, inputs: Symbol, activation: Any, **kwargs: Any) -> Symbol:
+    def _get_activation(self, inputs: Symbol, activation: Any, **kwargs: Any) -> Any:
         """Applies an activation given by name or as a function."""
         if isinstance(activation, str):
             act_type: Any = activation

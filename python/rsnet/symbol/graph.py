@@ -77,7 +77,7 @@ class StaticGraph:
     ['null', 'null', 'elemwise_mul']
     """
 
-    def __init__(self, handle: Any) -> None:
+    def __init__(self, handle: _core.GraphHandle) -> None:
         self._handle = handle
         self.nodes = [GraphNode(*fields) for fields in handle.nodes()]
         self.heads: list[NodeEntry] = handle.heads()
