@@ -14,6 +14,7 @@ from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
+from ._checkpoint import save_checkpoint
 from ._mxnet_names import module_getattr
 
 __all__ = [
@@ -124,8 +125,6 @@ def do_checkpoint(prefix: str, period: int = 1) -> Callable[..., None]:
 
     def save(epoch: int, symbol: Any = None, arg: Any = None, aux: Any = None) -> None:
         if (epoch + 1) % period == 0:
-            from .model import save_checkpoint
-
             save_checkpoint(prefix, epoch + 1, symbol, arg, aux)
 
     return save

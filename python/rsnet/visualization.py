@@ -7,6 +7,7 @@ import warnings
 from collections import Counter
 from typing import Any
 
+from ._warnings import warn
 from .network_drawing import DrawnEdge, DrawnNode
 from .symbol import Symbol
 
@@ -294,7 +295,7 @@ def plot_network(
     times = Counter(node["name"] for node in nodes)
     for name in sorted(name for name in times if times[name] > 1):
         text = f"several nodes are named '{name}': graphviz draws them as one"
-        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        warn(text, RuntimeWarning)
 
     def is_shown(node: dict[str, Any]) -> bool:
         is_weight = node["op"] == "null" and node["name"].endswith(_HIDDEN)

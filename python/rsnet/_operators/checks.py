@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import keyword
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from .._warnings import warn
 from ..base import MXNetError, MXTypeError, MXValueError
 from . import registry
 
@@ -82,10 +82,9 @@ def argument_name(where: str, name: object) -> str:
     return name
 
 
-def warn_of_replacing(what: str, new: str, *, stacklevel: int) -> None:
-    """Warns on behalf of the caller's ``stacklevel``-th caller."""
-    text = f"{what} is registered again; the new {new} replaces the old"
-    warnings.warn(text, stacklevel=stacklevel + 1)
+def warn_of_replacing(what: str, new: str) -> None:
+    """Warns that something is registered a second time."""
+    warn(f"{what} is registered again; the new {new} replaces the old")
 
 
 def check_exec_type(operator: str, what: str, answer: Any) -> None:

@@ -121,7 +121,7 @@ def op(
             again = entry.attr("FGradient") is not None
             entry._put_attr("FGradient", ElemwiseGradUseInOut(backward.name))
             if again:
-                warn_of_replacing(f"the gradient of operator '{name}'", "function", stacklevel=2)
+                warn_of_replacing(f"the gradient of operator '{name}'", "function")
             return g
 
         def _with_params(attrs: Any) -> tuple[Any, ...]:
@@ -160,7 +160,7 @@ def _put(entry: Entry) -> None:
     entry._decorated = True
     if known is not None and known is not entry:
         known._superseded = True
-        warn_of_replacing(f"operator '{entry.name}'", "function", stacklevel=3)
+        warn_of_replacing(f"operator '{entry.name}'", "function")
 
 
 def _free_name(name: str) -> str:

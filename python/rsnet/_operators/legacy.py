@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from .. import _core, symbol
+from .._warnings import warn
 from ..parameter import schema_field
 from .checks import fail
 from .property import Description
@@ -22,10 +22,9 @@ class PythonOp(Description):
     _operator = ""
 
     def __init__(self, need_top_grad: bool = True) -> None:
-        warnings.warn(
+        warn(
             f"{type(self).__name__}: NumpyOp and NDArrayOp are deprecated, use CustomOp",
             DeprecationWarning,
-            stacklevel=2,
         )
         self.need_top_grad_ = need_top_grad
 

@@ -31,7 +31,7 @@ def register(name: str) -> Callable[[C], C]:
     def decorate(cls: C) -> C:
         if isinstance(cls, type) and issubclass(cls, CustomOpProp):
             if name in registry.custom_props:
-                warn_of_replacing(f"custom operator '{name}'", "class", stacklevel=2)
+                warn_of_replacing(f"custom operator '{name}'", "class")
             registry.custom_props[name] = cls
         elif isinstance(cls, type) and issubclass(cls, OperatorProperty):
             _register_property(free_name("register", name), cls)
@@ -54,7 +54,7 @@ def _register_property(name: str, cls: type[OperatorProperty]) -> None:
         raise MXValueError(f"operator '{name}' is built in and cannot be replaced")
     known = name in registry.properties
     if known:
-        warn_of_replacing(f"operator '{name}'", "class", stacklevel=3)
+        warn_of_replacing(f"operator '{name}'", "class")
     forward, backward = _property_definitions(name, cls)
     backward.install(replace=known)
     forward.install(replace=known)

@@ -4,113 +4,41 @@ from __future__ import annotations
 
 import logging
 import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from .. import metric as _metric
 from .. import ndarray as nd
+from .._checkpoint import params_of_file, save_params
 from ..callback import BatchEndParam
 from ..initializer import Uniform
-from ..io import DataBatch, DataDesc, DataIter
+from ..io import DataBatch, DataIter
 from ..ndarray import NDArray
+from .arguments import Callbacks, call_all, next_batch, refuse_sparse
 
 __all__ = ["BaseModule"]
 
-Callbacks = Callable[..., Any] | Sequence[Callable[..., Any]] | None
 DEFAULT_INITIALIZER = Uniform(0.01)
-PARAMETER_ENDINGS = ("_weight", "_bias", "_gamma", "_beta")
 
 
-def as_list(value: Any) -> list[Any]:
-    """`value` as a list: itself, or a list of one."""
-    return list(value) if isinstance(value, (list, tuple)) else [value]
+def _kept(name: str, doc: str) -> Any:
+    """A property over the attribute `_name` of modules that have it; others define their own."""
+
+    def get(self: BaseModule) -> Any:
+        try:
+            return vars(self)[f"_{name}"]
+        except KeyError:
+            message = f"{type(self).__name__} does not define '{name}'"
+            raise NotImplementedError(message) from None
+
+    return property(get, doc=doc)
 
 
-def call_all(callbacks: Callbacks, *args: Any) -> None:
-    """Calls one callback, several, or none."""
-    if callbacks is not None:
-        for callback in as_list(callbacks):
-            callback(*args)
-
-
-def next_batch(batches: Iterator[DataBatch]) -> DataBatch | None:
-    """The next batch; `None` after the last one, which an iterator cannot mean by returning it."""
-    for batch in batches:
-        if batch is None:
-            raise TypeError(
-                "the data iterator returned None, expected a DataBatch or StopIteration"
-            )
-        return batch
-    return None
-
-
-def check_input_names(symbol: Any, names: Sequence[str], kind: str, throw: bool) -> None:
-    """Raises (or warns, if not `throw`) where `names` has what is no argument of the symbol.
-
-    Raises
-    ------
-    ValueError
-        A name is not among the arguments.
-    """
-    arguments = symbol.list_arguments()
-    for name in names:
-        if name in arguments:
-            continue
-        candidates = [a for a in arguments if not a.endswith(PARAMETER_ENDINGS)]
-        message = (
-            f"You created Module with Module(..., {kind}_names={list(names)}) "
-            f"but input with name '{name}' is not found in symbol.list_arguments(). "
-            "Did you mean one of:\n\t" + "\n\t".join(candidates)
-        )
-        if throw:
-            raise ValueError(message)
-        warnings.warn(message, stacklevel=3)
-
-
-def as_descs(shapes: Any) -> list[DataDesc]:
-    """Descriptions of arrays from `DataDesc`s or (name, shape) pairs."""
-    found = []
-    for item in shapes:
-        if isinstance(item, DataDesc):
-            found.append(item)
-        elif isinstance(item, (list, tuple)) and len(item) >= 2 and isinstance(item[0], str):
-            found.append(DataDesc(*item))
-        else:
-            raise TypeError(
-                f"invalid shape {item!r}: expected a DataDesc or a pair of name and shape"
-            )
-    return found
-
-
-def parse_descs(
-    data_names: Sequence[str], label_names: Sequence[str], data_shapes: Any, label_shapes: Any
-) -> tuple[list[DataDesc], list[DataDesc] | None]:
-    """The descriptions of data and labels; each must have the names that the module expects.
-
-    Raises
-    ------
-    ValueError
-        Other names.
-    """
-    data = as_descs(data_shapes)
-    if sorted(d.name for d in data) != sorted(data_names):
-        raise ValueError(
-            f"Data provided by data_shapes don't match names specified by data_names "
-            f"({[tuple(d) for d in data]} vs. {list(data_names)})"
-        )
-    if not label_shapes:
-        return data, None
-    labels = as_descs(label_shapes)
-    if sorted(d.name for d in labels) != sorted(label_names):
-        warnings.warn(
-            f"Data provided by label_shapes don't match names specified by label_names "
-            f"({[tuple(d) for d in labels]} vs. {list(label_names)})",
-            stacklevel=3,
-        )
-    return data, labels
+def delegated(name: str, get: Callable[[Any, str], Any], doc: str) -> Any:
+    """A property that reads the attribute of the object that `get(module, name)` returns."""
+    return property(lambda self: getattr(get(self, name), name), doc=doc)
 
 
 class BaseModule:
@@ -442,10 +370,7 @@ class BaseModule:
 
     def save_params(self, fname: str) -> None:
         """Writes the parameters (`arg:name`) and auxiliary states (`aux:name`) to a file."""
-        arg_params, aux_params = self.get_params()
-        arrays = {f"arg:{k}": v for k, v in arg_params.items()}
-        arrays |= {f"aux:{k}": v for k, v in aux_params.items()}
-        nd.save(fname, arrays)
+        save_params(fname, *self.get_params())
 
     def load_params(self, fname: str) -> None:
         """Assigns what `save_params` wrote.
@@ -455,8 +380,6 @@ class BaseModule:
         ValueError
             The file's arrays are not named `arg:` or `aux:`.
         """
-        from ..model import params_of_file
-
         self.set_params(*params_of_file(fname))
 
     # ---- what a subclass defines ---------------------------------------------------------------
@@ -466,30 +389,13 @@ class BaseModule:
         """The symbol, or None for a module that has none."""
         return self._symbol
 
-    @property
-    def data_names(self) -> list[str]:
-        """Names of the data that the module takes."""
-        raise NotImplementedError
-
-    @property
-    def output_names(self) -> list[str]:
-        """Names of the outputs."""
-        raise NotImplementedError
-
-    @property
-    def data_shapes(self) -> list[DataDesc]:
-        """Descriptions of the data."""
-        raise NotImplementedError
-
-    @property
-    def label_shapes(self) -> list[DataDesc] | None:
-        """Descriptions of the labels; None if the module takes none."""
-        raise NotImplementedError
-
-    @property
-    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Names and shapes of the outputs."""
-        raise NotImplementedError
+    data_names = _kept("data_names", "Names of the data that the module takes.")
+    output_names = _kept("output_names", "Names of the outputs.")
+    data_shapes = _kept("data_shapes", "Descriptions of the data.")
+    label_shapes = _kept(
+        "label_shapes", "Descriptions of the labels; None if the module takes none."
+    )
+    output_shapes = _kept("output_shapes", "Names and shapes of the outputs.")
 
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
         """Copies of the parameters and the auxiliary states."""
@@ -572,9 +478,3 @@ class BaseModule:
     def install_monitor(self, mon: Any) -> None:
         """Lets a monitor watch the executors."""
         raise NotImplementedError
-
-
-def refuse_sparse(sparse_row_id_fn: Any) -> None:
-    """Raises where a function for sparse rows is given."""
-    if sparse_row_id_fn is not None:
-        raise NotImplementedError("sparse_row_id_fn: sparse parameters are not supported")

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from typing import Any
 
 import numpy as np
 
 from .. import metric as _metric
 from .. import ndarray as nd
+from .._checkpoint import load_checkpoint, save_checkpoint
+from .._warnings import warn
 from ..context import current_context
 from ..io import DataIter, NDArrayIter
-from ..model import load_checkpoint, save_checkpoint
 from ..ndarray import NDArray
-from .base_module import DEFAULT_INITIALIZER, as_list, call_all
+from .arguments import as_list, call_all
+from .base_module import DEFAULT_INITIALIZER
 from .module import Module
 
 __all__ = ["FeedForward"]
@@ -74,11 +75,7 @@ class FeedForward:
         begin_epoch: int = 0,
         **kwargs: Any,
     ) -> None:
-        warnings.warn(
-            "FeedForward is deprecated. Please use Module instead.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
+        warn("FeedForward is deprecated. Please use Module instead.", DeprecationWarning)
         self.symbol = symbol
         self.ctx = ctx
         self.num_epoch = num_epoch

@@ -9,7 +9,8 @@ from typing import Any
 from .. import ndarray as nd
 from ..io import DataDesc
 from ..ndarray import NDArray
-from .base_module import DEFAULT_INITIALIZER, BaseModule, parse_descs
+from .arguments import parse_descs
+from .base_module import DEFAULT_INITIALIZER, BaseModule
 
 __all__ = ["PythonLossModule", "PythonModule"]
 
@@ -39,31 +40,6 @@ class PythonModule(BaseModule):
         self._data_shapes: list[DataDesc] = []
         self._label_shapes: list[DataDesc] | None = None
         self._output_shapes: list[tuple[str, tuple[int, ...]]] = []
-
-    @property
-    def data_names(self) -> list[str]:
-        """Names of the data."""
-        return self._data_names
-
-    @property
-    def output_names(self) -> list[str]:
-        """Names of the outputs."""
-        return self._output_names
-
-    @property
-    def data_shapes(self) -> list[DataDesc]:
-        """Descriptions of the data."""
-        return self._data_shapes
-
-    @property
-    def label_shapes(self) -> list[DataDesc] | None:
-        """Descriptions of the labels."""
-        return self._label_shapes
-
-    @property
-    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Names and shapes of the outputs."""
-        return self._output_shapes
 
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
         """No parameters."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from .. import _core
 from .._core import NDArray
+from .._warnings import warn
 from ..base import MXNetError
 from ..context import Context
 from . import _indexing, _io, op
@@ -80,9 +80,7 @@ def _copyto(self: NDArray, other: Any) -> NDArray | bool:
     """Copies into another array of the same shape (converting the dtype) or to a context."""
     if isinstance(other, NDArray):
         if other is self:
-            warnings.warn(
-                "You are attempting to copy an array to itself", RuntimeWarning, stacklevel=2
-            )
+            warn("You are attempting to copy an array to itself", RuntimeWarning)
             return False
         if other.shape != self.shape:
             raise ValueError(f"cannot copy shape {self.shape} to an array of shape {other.shape}")

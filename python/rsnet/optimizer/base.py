@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 from typing import Any
 
 import numpy as np
 
 from .. import ndarray as nd
+from .._warnings import warn
 from ..lr_scheduler import LRScheduler
 from ..ndarray import NDArray
 
@@ -19,7 +19,7 @@ def register(cls: type[Optimizer]) -> type[Optimizer]:
     """Class decorator: makes an optimizer known to `create` by its lower-case name."""
     name = cls.__name__.lower()
     if name in _REGISTRY:
-        warnings.warn(f"optimizer {name} is overridden", stacklevel=2)
+        warn(f"optimizer {name} is overridden")
     _REGISTRY[name] = cls
     return cls
 

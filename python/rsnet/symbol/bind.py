@@ -143,7 +143,7 @@ class Binding:
                 f"stype_dict {stype_dict}: only the storage type 'default' exists"
             )
         names = argument_names(self._handle.list_arguments())
-        reqs = simple_reqs("simple_bind", grad_req, names, stacklevel=3)
+        reqs = simple_reqs("simple_bind", grad_req, names)
         try:
             facts = _facts(kwargs, type_dict, ctx, group2ctx)
             wanted, wanted_aux = self._handle.arrays_to_bind(facts)
@@ -194,9 +194,9 @@ class Binding:
         names, aux_names = self._handle.list_arguments(), self._handle.list_auxiliary_states()
         check_context(ctx)
         if isinstance(args_grad, dict):
-            warn_of_strangers("args_grad", args_grad, names, stacklevel=3)
+            warn_of_strangers("args_grad", args_grad, names)
         grads = None if args_grad is None else arrays("args_grad", args_grad, names, True)
-        reqs = bind_reqs(grad_req, names, ValueError, stacklevel=3)
+        reqs = bind_reqs(grad_req, names, ValueError)
         if grads is None:
             reqs = ["null"] * len(names)
         else:
@@ -246,7 +246,7 @@ class Binding:
         Variables that share a name share what is given for it.
         """
         names = self._handle.list_arguments()
-        reqs = simple_reqs(where, grad_req, names, stacklevel=4)
+        reqs = simple_reqs(where, grad_req, names)
         facts = _facts(shapes, type_dict, None, check_groups(group2ctx))
         limit, dump = limit_bytes(memory_limit), where == "dump_passes"
         return MemoryPlan(self._handle.memory_plan(facts, reqs, limit, dump))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import warnings
 from typing import Any
 
 import numpy as np
 
+from .._warnings import warn
 from ..base import MXNetError, MXValueError
 from ..context import Context
 from ..executor import Executor
@@ -53,20 +53,17 @@ def arrays(what: str, given: Any, names: list[str], allow_missing: bool) -> list
     return found
 
 
-def warn_of_strangers(what: str, given: dict[str, Any], names: list[str], stacklevel: int) -> None:
+def warn_of_strangers(what: str, given: dict[str, Any], names: list[str]) -> None:
     """A misspelt name would silently have no effect; a longer list than needed is common, too."""
     strangers = [name for name in given if name not in names]
     if strangers:
-        warnings.warn(
+        warn(
             f"{what} names {', '.join(map(repr, strangers))}, which the symbol does not have; its "
-            f"arguments are {', '.join(names)}",
-            stacklevel=stacklevel,
+            f"arguments are {', '.join(names)}"
         )
 
 
-def bind_reqs(
-    grad_req: Any, names: list[str], wrong: type[Exception], stacklevel: int
-) -> list[str]:
+def bind_reqs(grad_req: Any, names: list[str], wrong: type[Exception]) -> list[str]:
     """One request an argument from the forms that `grad_req` may have."""
     if isinstance(grad_req, str):
         reqs = [grad_req] * len(names)
@@ -77,7 +74,7 @@ def bind_reqs(
             )
         reqs = list(grad_req)
     elif isinstance(grad_req, dict):
-        warn_of_strangers("grad_req", grad_req, names, stacklevel + 1)
+        warn_of_strangers("grad_req", grad_req, names)
         reqs = [grad_req.get(name, "null") for name in names]
     else:
         raise TypeError(f"grad_req is a {type(grad_req).__name__}, expected str, list or dict")
@@ -123,10 +120,10 @@ def check_shared(shared_exec: Any) -> Executor | None:
     return shared_exec
 
 
-def simple_reqs(where: str, grad_req: Any, names: list[str], stacklevel: int) -> list[str]:
+def simple_reqs(where: str, grad_req: Any, names: list[str]) -> list[str]:
     """As `bind_reqs`, where `None` stands for no gradients; `where` begins the error."""
     if grad_req is None:
         return ["null"] * len(names)
     if isinstance(grad_req, (list, tuple, dict)) and not grad_req:
         raise MXNetError(f"grad_req in {where} cannot be an empty {type(grad_req).__name__}")
-    return bind_reqs(grad_req, names, MXNetError, stacklevel + 1)
+    return bind_reqs(grad_req, names, MXNetError)

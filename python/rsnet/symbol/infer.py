@@ -6,13 +6,13 @@ extent, None an unknown rank, and 0 and `()` are real. The core has -1 and None.
 
 from __future__ import annotations
 
-import warnings
 from operator import index
 from typing import Any
 
 import numpy as np
 
 from .. import _core
+from .._warnings import warn
 from ..base import MXNetError
 from ..util import is_np_shape
 
@@ -109,10 +109,9 @@ class Inference:
             if to_core_shape(shape) is None or -1 in to_core_shape(shape)  # type: ignore[operator]
         ]
         shown = "\n\t".join(unknown[:10] + ["..."] * (len(unknown) > 10))
-        warnings.warn(
+        warn(
             "Cannot decide shape for the following arguments (0s in shape means unknown "
-            f"dimensions). Consider providing them as input:\n\t{shown}",
-            stacklevel=3,
+            f"dimensions). Consider providing them as input:\n\t{shown}"
         )
 
     def infer_type(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
@@ -131,10 +130,9 @@ class Inference:
         unknown = [
             n for n, t in zip(self._handle.list_arguments(), arguments, strict=True) if t is None
         ]
-        warnings.warn(
+        warn(
             "Cannot decide type for the following arguments. Consider providing them as input:\n\t"
-            + "\n\t".join(unknown[:10]),
-            stacklevel=2,
+            + "\n\t".join(unknown[:10])
         )
         return None, None, None
 
