@@ -388,6 +388,11 @@ def install_fluent(package: object) -> None:
             setattr(NDArray, name, _fluent(name, function))
 
 
+def fluent_names() -> list[str]:
+    """The methods that were made of functions."""
+    return [name for name in FLUENT if hasattr(getattr(NDArray, name, None), "__wrapped__")]
+
+
 def _fluent(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return function(self, *args, **kwargs)
