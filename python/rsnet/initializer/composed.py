@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._packed_rnn import PackedWeights
 from ..ndarray import NDArray, load
 from .base import InitDesc, Initializer, create, register
 
@@ -43,10 +44,8 @@ class FusedRNN(Initializer):
         self._forget_bias = forget_bias
 
     def _init_weight(self, name: str, arr: NDArray) -> None:
-        from ..rnn import FusedRNNCell
-
-        cell = FusedRNNCell(*self._options, prefix="")
-        pieces = cell.unpack_weights({"parameters": arr})
+        packed = PackedWeights(*self._options)
+        pieces = packed.unpack({packed.key: arr})
         whole = getattr(name, "global_init", None)
         for piece, value in pieces.items():
             desc = InitDesc(piece, global_init=whole)
@@ -58,7 +57,7 @@ class FusedRNN(Initializer):
                 whole(desc, value)
             else:
                 raise ValueError(f"{name}: FusedRNN(init=None) needs the initializer of a model")
-        arr[:] = cell.pack_weights(pieces)["parameters"].reshape(arr.shape)
+        arr[:] = packed.pack(pieces)[packed.key].reshape(arr.shape)
 
 
 class Load:
