@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 __all__ = ["MemoryPlan", "PlannedEntry"]
@@ -119,6 +118,8 @@ class MemoryPlan:
         ValueError
             Another ending.
         """
+        from pathlib import Path  # it would add to the time of importing rsnet
+
         kind = Path(path).suffix.lower()
         if kind not in (".svg", ".png"):
             raise ValueError(f"draw: '{path}' ends with '{kind}', expected '.svg' or '.png'")
