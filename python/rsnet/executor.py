@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import operator
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _core
 from .ndarray import NDArray, array, zeros
-from .plan import MemoryPlan
+
+if TYPE_CHECKING:
+    from .plan import MemoryPlan
 
 __all__ = ["Executor"]
 
@@ -330,6 +332,8 @@ class Executor:
 
     def memory_plan(self) -> MemoryPlan:
         """The memory plan in use, see `Symbol.memory_plan`."""
+        from .plan import MemoryPlan  # it would add to the time of importing rsnet
+
         return MemoryPlan(self._handle.memory_plan())
 
     def debug_str(self) -> str:

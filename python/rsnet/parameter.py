@@ -18,7 +18,7 @@ import enum
 import sys
 import types
 import typing
-from typing import Annotated, Any, NamedTuple, Union
+from typing import Annotated, Any, Union
 
 import numpy as np
 
@@ -40,10 +40,8 @@ __all__ = [
 ]
 
 
-class _Kind(NamedTuple):
-    """Names the core's type behind an annotation such as ``rsnet.uint32``."""
-
-    name: str
+class _Kind(str):
+    """The name of the core's type behind an annotation such as ``rsnet.uint32``."""
 
 
 int32 = Annotated[int, _Kind("int32")]
@@ -65,13 +63,13 @@ _PLAIN = {bool: "bool", int: "int32", float: "float", str: "string", np.dtype: "
 MISSING: Any = object()
 
 
-class _Field(NamedTuple):
+class _Field:
     """What :func:`field` returns: the default, documentation and range of one parameter."""
 
-    default: Any
-    doc: str = ""
-    ge: float | None = None
-    le: float | None = None
+    def __init__(
+        self, default: Any, doc: str = "", ge: float | None = None, le: float | None = None
+    ) -> None:
+        self.default, self.doc, self.ge, self.le = default, doc, ge, le
 
 
 def field(
@@ -124,7 +122,7 @@ def _kind(hint: Any) -> tuple[str, list[str], Any]:
     if typing.get_origin(hint) is Annotated:
         for note in hint.__metadata__:
             if isinstance(note, _Kind):
-                return note.name, [], None
+                return str(note), [], None
         hint = typing.get_args(hint)[0]
     if typing.get_origin(hint) is typing.Literal:
         return "enum", [str(k) for k in typing.get_args(hint)], None
@@ -183,7 +181,7 @@ class Parameter:
             if members is not None:
                 enums.append((name, {_enum_key(m): m for m in members}))
             optional = optional or given.default is None
-            specs.append(schema_field(name, kind, keys=keys, optional=optional, **given._asdict()))
+            specs.append(schema_field(name, kind, keys=keys, optional=optional, **vars(given)))
         cls._schema = _core.Schema(specs)
         cls._names = tuple(s["name"] for s in specs)
         cls._defaults = {s["name"]: s["default"] for s in specs}

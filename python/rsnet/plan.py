@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 __all__ = ["MemoryPlan", "PlannedEntry"]
@@ -118,8 +119,6 @@ class MemoryPlan:
         ValueError
             Another ending.
         """
-        from pathlib import Path  # it would add to the time of importing rsnet
-
         kind = Path(path).suffix.lower()
         if kind not in (".svg", ".png"):
             raise ValueError(f"draw: '{path}' ends with '{kind}', expected '.svg' or '.png'")

@@ -542,6 +542,7 @@ def test_inplace_hint_gives_equal_results(also_read):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.process
 def test_a_gradient_can_be_used_again_after_backward_raised():
     """Dropping the error ends frames and the arrays in them, which must not meet the engine's
     locks.

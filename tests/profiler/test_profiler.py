@@ -438,6 +438,7 @@ def test_dumps_append_and_a_new_session_begins_anew(record, tmp_path):
     assert metadata == [("process_name", "cpu/0"), ("thread_name", "main")]
 
 
+@pytest.mark.process
 def test_a_continuous_dump_writes_while_it_runs(tmp_path):
     path = tmp_path / "trace.json"
     code = f"""
@@ -475,6 +476,7 @@ def test_old_names(tmp_path):
     profiler.set_config()
 
 
+@pytest.mark.process
 def test_autostart_records_from_the_import_and_writes_at_exit(tmp_path):
     code = f"import os; os.chdir({str(tmp_path)!r}); import rsnet as mx; (mx.nd.ones((2,)) + 1).asnumpy()"
     for mode, expected in (("2", ["_full", "_plus_scalar"]), ("1", [])):
@@ -489,6 +491,7 @@ def test_autostart_records_from_the_import_and_writes_at_exit(tmp_path):
     assert "MXNET_PROFILER_MODE must be a sum of 1 (symbolic)" in done.stderr
 
 
+@pytest.mark.process
 def test_an_exit_while_it_runs_and_operations_are_pending_ends_well(tmp_path):
     path = tmp_path / "trace.json"
     code = f"""
@@ -504,6 +507,7 @@ def test_an_exit_while_it_runs_and_operations_are_pending_ends_well(tmp_path):
     assert "_full" in names(json.loads(path.read_text())["traceEvents"])
 
 
+@pytest.mark.process
 def test_a_forked_child_begins_stopped_and_leaves_the_parents_file_alone(record, tmp_path):
     stop = record(**ONLY)
     mx.nd.ones((2,))
@@ -531,6 +535,7 @@ def test_a_forked_child_begins_stopped_and_leaves_the_parents_file_alone(record,
     assert names(stop()) == ["_full", "_full"]
 
 
+@pytest.mark.process
 def test_forks_while_eight_threads_record(record):
     code = """
         import os, threading, warnings
@@ -560,6 +565,7 @@ def test_forks_while_eight_threads_record(record):
     assert printed(code) == str([0] * 10)
 
 
+@pytest.mark.process
 def test_the_naive_engine_records_the_same(tmp_path):
     path = tmp_path / "trace.json"
     code = f"""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from ..base import MXNetError
 from ..context import Context, current_context
 from ..executor import Executor
 from ..ndarray import NDArray, zeros
-from ..plan import MemoryPlan
 from ..util import is_np_shape
 from .bind_arguments import (
     argument_names,
@@ -26,6 +25,9 @@ from .bind_arguments import (
     warn_of_strangers,
 )
 from .infer import to_core_shape
+
+if TYPE_CHECKING:
+    from ..plan import MemoryPlan
 
 
 class Binding:
@@ -245,6 +247,8 @@ class Binding:
 
         Variables that share a name share what is given for it.
         """
+        from ..plan import MemoryPlan  # it would add to the time of importing rsnet
+
         names = self._handle.list_arguments()
         reqs = simple_reqs(where, grad_req, names)
         facts = _facts(shapes, type_dict, None, check_groups(group2ctx))
