@@ -240,7 +240,7 @@ def grad(
         A head was not recorded, or its tape is used up; a variable is not a leaf; a head gradient
         has another shape; an operator on the way has no gradient.
     ValueError
-        There are no variables, or not as many head gradients as heads.
+        There are no variables, or the numbers of heads and of head gradients differ.
 
     Examples
     --------

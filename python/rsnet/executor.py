@@ -103,7 +103,7 @@ class Executor:
         Raises
         ------
         TypeError
-            A name that is no argument.
+            A name that is not an argument.
         ValueError
             A value of another shape than the argument's.
         """
@@ -141,7 +141,7 @@ class Executor:
         Raises
         ------
         MXNetError
-            An output that is no loss has no gradient; a gradient has another shape or dtype than
+            An output that is not a loss has no gradient; a gradient has another shape or dtype than
             its output; there was no forward, or another executor used the shared memory since.
         """
         if out_grads is None:
@@ -181,7 +181,7 @@ class Executor:
         Raises
         ------
         TypeError
-            The step is no integer.
+            The step is not an integer.
         ValueError
             A negative step.
         MXNetError
@@ -302,7 +302,7 @@ class Executor:
         Raises
         ------
         ValueError
-            A change that is not allowed, or a name that is no argument.
+            A change that is not allowed, or a name that is not an argument.
         """
         unknown = [k for k in kwargs if k not in self._index]
         if unknown:

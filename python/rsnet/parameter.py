@@ -118,7 +118,7 @@ def _unoptional(hint: Any) -> tuple[Any, bool]:
 
 
 def _kind(hint: Any) -> tuple[str, list[str], Any]:
-    """The core's type of an annotation, the keys of an enum, and the Python enum behind it."""
+    """The core's type of an annotation, the keys of an enum, and the Python enum it stands for."""
     if typing.get_origin(hint) is Annotated:
         for note in hint.__metadata__:
             if isinstance(note, _Kind):

@@ -33,7 +33,7 @@ class MemoryPlan:
         Bytes of all arenas together: what `memory_limit` bounds and an executor allocates for its
         internal entries.
     output_bytes : int
-        Bytes of the outputs, which an executor allocates as arrays of their own beside the arenas.
+        Bytes of the outputs, which an executor allocates as separate arrays, outside the arenas.
         What an output took over in place lies in the output's array too.
     temp_bytes : int
         Bytes of the temporary space that operators ask for while they run. Operators that cannot
@@ -45,7 +45,7 @@ class MemoryPlan:
     recomputed_nodes : int
         Nodes that run a second time in the backward pass.
     num_forward : int
-        So many of the first positions in execution order are the forward pass.
+        Number of positions, from the first in execution order, that form the forward pass.
 
     Examples
     --------

@@ -109,7 +109,7 @@ def check_attribute(operator: str, name: Any, value: Any) -> None:
         listed = ", ".join(by_lower[n] for n in near) or ", ".join(by_lower.values())
         raise MXNetError(f"{operator}: unknown attribute {name}, did you mean {listed}?")
     if not callable(value):
-        raise TypeError(f"{operator}: attribute {name} must be a function, got {value!r}")
+        raise TypeError(f"{operator}: attribute {name} is {value!r}, expected a function")
 
 
 def check_kernels(operator: str, names: Mapping[str, Any]) -> None:

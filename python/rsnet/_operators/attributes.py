@@ -96,7 +96,9 @@ class Entry:
         ``attrs.parsed``.
         """
         if not callable(parser):
-            raise TypeError(f"{self.name}: set_attr_parser needs a Parameter class or a function")
+            raise TypeError(
+                f"{self.name}: set_attr_parser got {parser!r}, expected a Parameter class or a function"
+            )
         return self._set(_param=parser)
 
     def set_attr(

@@ -124,7 +124,7 @@ class Initializer:
             If neither an attribute nor the ending of the name selects a rule.
         """
         if not isinstance(desc, str):
-            raise TypeError(f"name must be a string, got {type(desc).__name__}")
+            raise TypeError(f"invalid name: expected a string, got {type(desc).__name__}")
         if isinstance(desc, InitDesc):
             if desc.global_init is None:
                 desc.global_init = self

@@ -36,7 +36,7 @@ def next_batch(batches: Iterator[DataBatch]) -> DataBatch | None:
 
 
 def check_input_names(symbol: Any, names: Sequence[str], kind: str, throw: bool) -> None:
-    """Raises (or warns, if not `throw`) where `names` has what is no argument of the symbol.
+    """Raises (or warns, if not `throw`) where a name is not an argument of the symbol.
 
     Raises
     ------

@@ -94,14 +94,14 @@ class BaseModule:
         epoch: int = 0,
         sparse_row_id_fn: Any = None,
     ) -> list[tuple[str, float]]:
-        """Evaluates a metric over an iterator; rows of padding count.
+        """Evaluates a metric over an iterator; padded rows count too.
 
         Parameters
         ----------
         eval_data : DataIter
         eval_metric : EvalMetric, name, function or list of these
         num_batch : int, optional
-            At most so many batches.
+            Maximum number of batches.
         batch_end_callback, score_end_callback : callable or list
             Called with a `BatchEndParam`.
         reset : bool
@@ -175,7 +175,7 @@ class BaseModule:
         eval_data : DataIter, NDArray or numpy.ndarray
             An array is one batch.
         num_batch : int, optional
-            At most so many batches.
+            Maximum number of batches.
         merge_batches : bool
             Concatenate the batches? Otherwise a list of outputs for each batch.
         reset : bool
@@ -195,7 +195,9 @@ class BaseModule:
             self.forward(DataBatch([array]), is_train=False)
             return self.get_outputs()[0]
         if not isinstance(eval_data, DataIter) and not hasattr(eval_data, "reset"):
-            raise ValueError("eval_data must be of type NDArray or DataIter")
+            raise ValueError(
+                f"invalid eval_data: expected an NDArray or a DataIter, got {type(eval_data).__name__}"
+            )
         batches = [
             [out.copy() for out in outputs]
             for outputs, _, _ in self.iter_predict(eval_data, num_batch, reset, sparse_row_id_fn)

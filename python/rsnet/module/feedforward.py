@@ -193,7 +193,7 @@ class FeedForward:
         ----------
         X : array or DataIter
         num_batch : int, optional
-            At most so many batches.
+            Maximum number of batches.
         return_data : bool
             Return the data and the labels, too?
         reset : bool

@@ -48,7 +48,7 @@ class Module(BaseModule):
     Raises
     ------
     ValueError
-        A name that is no argument of the symbol.
+        A name that is not an argument of the symbol.
 
     Examples
     --------
@@ -416,7 +416,7 @@ class Module(BaseModule):
         group.forward(data_batch, is_train)
 
     def backward(self, out_grads: Any = None) -> None:
-        """Computes the gradients; `out_grads` are needed where the outputs are no losses."""
+        """Computes the gradients; `out_grads` are required where the outputs are not losses."""
         self._require("backward", "binded", "params_initialized")
         self._group("backward").backward(out_grads)
 

@@ -42,7 +42,7 @@ class PythonModule(BaseModule):
         self._output_shapes: list[tuple[str, tuple[int, ...]]] = []
 
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
-        """No parameters."""
+        """Two empty dicts: the module has no parameters."""
         return {}, {}
 
     def init_params(
@@ -54,11 +54,11 @@ class PythonModule(BaseModule):
         force_init: bool = False,
         allow_extra: bool = False,
     ) -> None:
-        """Nothing to initialise."""
+        """Marks the module as initialised: it has no parameters."""
         self.params_initialized = True
 
     def update(self) -> None:
-        """Nothing to update."""
+        """Does nothing: the module has no parameters."""
 
     def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False) -> None:
         """Updates a metric by the outputs, if the module takes labels."""
@@ -105,11 +105,11 @@ class PythonModule(BaseModule):
         optimizer_params: Any = (("learning_rate", 0.01),),
         force_init: bool = False,
     ) -> None:
-        """Nothing to optimise."""
+        """Marks the optimizer as initialised: there is nothing to optimise."""
         self.optimizer_initialized = True
 
     def install_monitor(self, mon: Any) -> None:
-        """There is no executor to watch."""
+        """Does nothing: the module has no executor."""
 
 
 class PythonLossModule(PythonModule):

@@ -48,7 +48,8 @@ class SequentialModule(BaseModule):
         take_labels : bool
             Does it take the labels of the batch?
         auto_wiring : bool
-            Are the outputs before it given to its data by position, whatever their names?
+            Whether the outputs of the module before it are assigned to its data by position,
+            regardless of names.
 
         Returns
         -------

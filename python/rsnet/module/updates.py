@@ -1,4 +1,4 @@
-"""How a module updates its parameters: in the key-value store, or beside it on every device."""
+"""How a module updates its parameters: in the key-value store, or separately on every device."""
 
 from __future__ import annotations
 

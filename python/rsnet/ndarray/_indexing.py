@@ -27,7 +27,7 @@ def whole_numbers(shape: Any, what: str) -> tuple[int, ...]:
     try:
         return tuple(operator.index(d) for d in shape)
     except TypeError:
-        raise TypeError(f"{what} must be an int or a tuple of ints, got {shape!r}") from None
+        raise TypeError(f"invalid {what} {shape!r}: expected an int or a tuple of ints") from None
 
 
 def axis_of(axis: int, ndim: int) -> int:

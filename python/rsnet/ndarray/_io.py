@@ -160,7 +160,7 @@ def load(fname: Any) -> Any:
 def load_frombuffer(buf: Any) -> Any:
     """As `load`, from the bytes of a file."""
     if not isinstance(buf, (bytes, bytearray, memoryview)):
-        raise TypeError("buf must be bytes")
+        raise TypeError(f"invalid buf: expected bytes, got {type(buf).__name__}")
     return _parse(buf, "buffer")
 
 

@@ -155,7 +155,7 @@ def reshape_codes(
             out.append(take() * take())
         elif code == -4:
             if i + 2 >= len(codes):
-                raise MXNetError("reshape code -4 needs two extents behind it")
+                raise MXNetError("reshape code -4: expected two extents after it")
             whole, a, b = take(), codes[i + 1], codes[i + 2]
             if a == -1 and b == -1:
                 raise MXNetError("One and only one dim can be inferred")
@@ -177,7 +177,7 @@ def reshape_codes(
 
 
 def _reversed_codes(codes: Sequence[int]) -> list[int]:
-    """The codes from the last to the first; the two extents of a -4 stay behind it, swapped."""
+    """The codes from the last to the first; the two extents of a -4 stay after it, swapped."""
     out: list[int] = []
     i = 0
     while i < len(codes):

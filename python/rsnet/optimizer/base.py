@@ -55,7 +55,7 @@ class Optimizer:
     clip_gradient : float, optional
         Bound on each element of the gradient.
     learning_rate : float, optional
-        Rate; 0.01 if there is no scheduler either.
+        Learning rate; 0.01 if neither it nor a scheduler is given.
     lr_scheduler : LRScheduler, optional
         Rate as a function of the number of updates; `learning_rate` becomes its base.
     sym : Symbol, optional

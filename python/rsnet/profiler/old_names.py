@@ -26,7 +26,7 @@ def profiler_set_config(mode: str = "symbolic", filename: str = "profile.json") 
     >>> mx.profiler.profiler_set_config("all", "trace.json")
     """
     if mode not in ("symbolic", "all"):
-        raise ValueError(f"mode must be 'symbolic' or 'all', got {mode!r}")
+        raise ValueError(f"invalid mode {mode!r}: expected 'symbolic' or 'all'")
     everything = mode == "all"
     set_config(
         filename=filename,

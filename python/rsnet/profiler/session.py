@@ -34,9 +34,9 @@ _DEFAULTS: dict[str, Any] = {
 
 def _check_process(profile_process: str) -> None:
     if profile_process == "server":
-        raise ValueError("profile_process='server': there is no server process to profile")
+        raise ValueError("invalid profile_process 'server': expected 'worker', the only process")
     if profile_process != "worker":
-        raise ValueError(f"profile_process must be 'worker', got {profile_process!r}")
+        raise ValueError(f"invalid profile_process {profile_process!r}: expected 'worker'")
 
 
 _writer = Writer()
@@ -70,7 +70,7 @@ def set_config(**kwargs: Any) -> None:
     aggregate_stats : bool, default False
         Gather statistics for `dumps`.
     profile_process : str, default 'worker'
-        Accepted for MXNet's sake.
+        Accepted for compatibility with MXNet.
 
     Raises
     ------
@@ -97,16 +97,16 @@ def set_config(**kwargs: Any) -> None:
     for key, default in _DEFAULTS.items():
         value = options[key]
         if isinstance(default, bool) and not (isinstance(value, bool) or value in (0, 1)):
-            raise TypeError(f"{key} must be a bool, got {value!r}")
+            raise TypeError(f"invalid {key} {value!r}: expected a bool")
     _check_process(options["profile_process"])
     path = options["filename"]
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
-        raise TypeError(f"filename must be the name of a file, got {path!r}")
+        raise TypeError(f"invalid filename {path!r}: expected the path of a file")
     period = options["dump_period"]
     if isinstance(period, bool) or not isinstance(period, (int, float)):
-        raise TypeError(f"dump_period must be a number of seconds, got {period!r}")
+        raise TypeError(f"invalid dump_period {period!r}: expected a number of seconds")
     if not 0 < period < threading.TIMEOUT_MAX:
-        raise ValueError(f"dump_period must be positive, got {period!r}")
+        raise ValueError(f"invalid dump_period {period!r}: expected a positive number")
     mode = sum(
         bit for name, bit in _MODES.items() if options["profile_all"] or options[f"profile_{name}"]
     )
@@ -119,7 +119,7 @@ def set_config(**kwargs: Any) -> None:
 
 
 def _configure(path: str, mode: int, aggregates: bool) -> None:
-    # The folder of now: the program may change it before the dump.
+    # Relative to the current folder, which the program may change before the dump.
     _profiler.configure(os.path.abspath(path), mode, aggregates)
 
 
@@ -131,7 +131,7 @@ def set_state(state: str = "stop", profile_process: str = "worker") -> None:
     state : str
         'run' or 'stop'.
     profile_process : str, default 'worker'
-        Accepted for MXNet's sake.
+        Accepted for compatibility with MXNet.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def set_state(state: str = "stop", profile_process: str = "worker") -> None:
     """
     _check_process(profile_process)
     if state not in ("run", "stop"):
-        raise ValueError(f"state must be 'run' or 'stop', got {state!r}")
+        raise ValueError(f"invalid state {state!r}: expected 'run' or 'stop'")
     with _lock:
         if state == "run":
             _profiler.set_running(True)
@@ -160,7 +160,7 @@ def set_state(state: str = "stop", profile_process: str = "worker") -> None:
 
 
 def state() -> str:
-    """Whether it records.
+    """The state of the profiler.
 
     Returns
     -------
@@ -177,12 +177,12 @@ def state() -> str:
 
 
 def pause(profile_process: str = "worker") -> None:
-    """Records nothing until `resume`. Without effect while it is stopped.
+    """Suspends recording until `resume`; has no effect while the profiler is stopped.
 
     Parameters
     ----------
     profile_process : str, default 'worker'
-        Accepted for MXNet's sake.
+        Accepted for compatibility with MXNet.
 
     Examples
     --------
@@ -202,12 +202,12 @@ def pause(profile_process: str = "worker") -> None:
 
 
 def resume(profile_process: str = "worker") -> None:
-    """Goes on after `pause`.
+    """Continues recording after `pause`.
 
     Parameters
     ----------
     profile_process : str, default 'worker'
-        Accepted for MXNet's sake.
+        Accepted for compatibility with MXNet.
 
     Examples
     --------
@@ -229,7 +229,7 @@ def dump(finished: bool = True, profile_process: str = "worker") -> None:
         Stop, and begin a new file with the next session. If not, recording goes on and the next
         dump appends.
     profile_process : str, default 'worker'
-        Accepted for MXNet's sake.
+        Accepted for compatibility with MXNet.
 
     Raises
     ------
@@ -279,7 +279,7 @@ def dumps(
     Parameters
     ----------
     reset : bool, default False
-        Begin them anew.
+        Start new statistics.
     format : str, default 'table'
         'table', or 'json' for ``{"Time": {category: {name: {"Count", "Total", "Min", "Max",
         "Avg"}}}, "Memory":
@@ -321,7 +321,7 @@ def dumps(
 
 @contextmanager
 def scope(name: str = "<unk>:", append_mode: bool = True) -> Iterator[str]:
-    """Counts apart, under this name, the memory that a ``with`` block takes.
+    """Counts the memory that a ``with`` block takes under a name of its own.
 
     With ``profile_memory``, the bytes that are taken for operations which this thread calls in the
     block are summed in the counter ``<name>Memory: <device>``. (They are not taken off again when
@@ -366,8 +366,8 @@ def _mode_of_environment() -> int:
         return _ALL
     if not text.isascii() or not text.isdigit() or int(text) > _ALL:
         raise ValueError(
-            "MXNET_PROFILER_MODE must be a sum of 1 (symbolic), 2 (imperative), 4 (api) and 8 (memory), "
-            f"got {text!r}"
+            f"invalid MXNET_PROFILER_MODE {text!r}: expected a sum of 1 (symbolic), 2 (imperative), "
+            "4 (api) and 8 (memory)"
         )
     return int(text)
 
@@ -379,7 +379,7 @@ def _at_exit() -> None:
 
 def _in_child() -> None:
     global _lock
-    # The thread that writes, and whoever holds the lock, are the parent's.
+    # The writing thread and the holder of the lock exist in the parent only.
     _lock = threading.RLock()
     _writer._end = None
 

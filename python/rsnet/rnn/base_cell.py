@@ -94,7 +94,7 @@ class BaseRNNCell:
         self.reset()
 
     def reset(self) -> None:
-        """Starts counting steps and states anew, as `unroll` does."""
+        """Resets the counters of steps and states, as `unroll` does."""
         self._init_counter = -1
         self._counter = -1
 

@@ -1,4 +1,6 @@
-"""Checkpoints of recurrent networks: files hold the weights by gate, whatever cells use them."""
+"""Checkpoints of recurrent networks: files hold the weights by gate, independent of the cells that
+use them.
+"""
 
 from __future__ import annotations
 

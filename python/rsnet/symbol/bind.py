@@ -22,7 +22,7 @@ from .bind_arguments import (
     check_shared,
     limit_bytes,
     simple_reqs,
-    warn_of_strangers,
+    warn_of_unknown,
 )
 from .infer import to_core_shape
 
@@ -196,7 +196,7 @@ class Binding:
         names, aux_names = self._handle.list_arguments(), self._handle.list_auxiliary_states()
         check_context(ctx)
         if isinstance(args_grad, dict):
-            warn_of_strangers("args_grad", args_grad, names)
+            warn_of_unknown("args_grad", args_grad, names)
         grads = None if args_grad is None else arrays("args_grad", args_grad, names, True)
         reqs = bind_reqs(grad_req, names, ValueError)
         if grads is None:

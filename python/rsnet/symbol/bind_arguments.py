@@ -53,12 +53,12 @@ def arrays(what: str, given: Any, names: list[str], allow_missing: bool) -> list
     return found
 
 
-def warn_of_strangers(what: str, given: dict[str, Any], names: list[str]) -> None:
+def warn_of_unknown(what: str, given: dict[str, Any], names: list[str]) -> None:
     """A misspelt name would silently have no effect; a longer list than needed is common, too."""
-    strangers = [name for name in given if name not in names]
-    if strangers:
+    unknown = [name for name in given if name not in names]
+    if unknown:
         warn(
-            f"{what} names {', '.join(map(repr, strangers))}, which the symbol does not have; its "
+            f"{what} names {', '.join(map(repr, unknown))}, which the symbol does not have; its "
             f"arguments are {', '.join(names)}"
         )
 
@@ -74,7 +74,7 @@ def bind_reqs(grad_req: Any, names: list[str], wrong: type[Exception]) -> list[s
             )
         reqs = list(grad_req)
     elif isinstance(grad_req, dict):
-        warn_of_strangers("grad_req", grad_req, names)
+        warn_of_unknown("grad_req", grad_req, names)
         reqs = [grad_req.get(name, "null") for name in names]
     else:
         raise TypeError(f"grad_req is a {type(grad_req).__name__}, expected str, list or dict")

@@ -83,8 +83,8 @@ class Inference:
     def infer_shape_partial(
         self, *args: Any, **kwargs: Any
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """As `infer_shape`, but unknown shapes are no error: an unknown rank is `()`, with np_shape
-        None.
+        """As `infer_shape`, but unknown shapes are not errors: an unknown rank is `()`, with
+        np_shape None.
         """
         return self._infer_shape(args, kwargs)[:3]
 

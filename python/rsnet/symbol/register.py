@@ -73,7 +73,7 @@ def function(name: str) -> Callable[..., Symbol]:
     Raises
     ------
     AttributeError
-        There is no such operator.
+        No operator has that name.
     """
     version = _core.registry_version(name)
     if version is None:
