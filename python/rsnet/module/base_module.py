@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,28 +17,12 @@ from ..initializer import Uniform
 from ..io import DataBatch, DataIter
 from ..ndarray import NDArray
 from .arguments import Callbacks, call_all, next_batch, refuse_sparse
+from .progress import Progress
+from .properties import kept
 
 __all__ = ["BaseModule"]
 
 DEFAULT_INITIALIZER = Uniform(0.01)
-
-
-def _kept(name: str, doc: str) -> Any:
-    """A property over the attribute `_name` of modules that have it; others define their own."""
-
-    def get(self: BaseModule) -> Any:
-        try:
-            return vars(self)[f"_{name}"]
-        except KeyError:
-            message = f"{type(self).__name__} does not define '{name}'"
-            raise NotImplementedError(message) from None
-
-    return property(get, doc=doc)
-
-
-def delegated(name: str, get: Callable[[Any, str], Any], doc: str) -> Any:
-    """A property that reads the attribute of the object that `get(module, name)` returns."""
-    return property(lambda self: getattr(get(self, name), name), doc=doc)
 
 
 class BaseModule:
@@ -235,6 +219,8 @@ class BaseModule:
         validation_metric: Any = None,
         monitor: Any = None,
         sparse_row_id_fn: Any = None,
+        *,
+        progress: bool | None = None,
     ) -> None:
         """Trains: binds, initialises and runs `num_epoch - begin_epoch` epochs.
 
@@ -264,6 +250,10 @@ class BaseModule:
         begin_epoch, num_epoch : int
             Number of the first epoch, and of the epoch before which training ends.
         monitor : Monitor, optional
+        progress : bool, optional
+            Show rate, metric and time left on standard error? On a terminal one line is redrawn;
+            elsewhere, where the logger does not report epochs, each gets a line. Default: yes,
+            unless the environment variable `RSNET_PROGRESS` is 0.
 
         Raises
         ------
@@ -294,9 +284,17 @@ class BaseModule:
         self.init_optimizer(kvstore=kvstore, optimizer=optimizer, optimizer_params=optimizer_params)
         metric = _metric.create(eval_metric)
         validation_metric = metric if validation_metric is None else validation_metric
-        for epoch in range(begin_epoch, num_epoch):
+        epochs = range(begin_epoch, num_epoch)
+        shown = Progress(progress, epochs, train_data, self.logger)
+        for epoch in epochs:
             started = time.time()
-            values = self._train_epoch(train_data, metric, epoch, batch_end_callback, monitor)
+            try:
+                values = self._train_epoch(
+                    train_data, metric, epoch, batch_end_callback, monitor, shown
+                )
+            finally:
+                shown.clear()
+            scores: list[tuple[str, float]] = []
             for name, value in values:
                 self.logger.info("Epoch[%d] Train-%s=%f", epoch, name, value)
             self.logger.info("Epoch[%d] Time cost=%.3f", epoch, time.time() - started)
@@ -310,16 +308,24 @@ class BaseModule:
                 )  # fmt: skip
                 for name, value in scores:
                     self.logger.info("Epoch[%d] Validation-%s=%f", epoch, name, value)
+            shown.epoch_done(epoch, values, scores)
             train_data.reset()
 
     def _train_epoch(
-        self, train_data: Any, metric: Any, epoch: int, callbacks: Callbacks, monitor: Any
+        self,
+        train_data: Any,
+        metric: Any,
+        epoch: int,
+        callbacks: Callbacks,
+        monitor: Any,
+        shown: Progress,
     ) -> list[tuple[str, float]]:
         """Runs one epoch; the metric's values at its last batch, before callbacks see it.
 
         One batch is fetched ahead, so that reading data overlaps with the step before.
         """
         metric.reset()
+        shown.start_epoch()
         batches = iter(train_data)
         upcoming = next_batch(batches)
         values: list[tuple[str, float]] = metric.get_global_name_value()
@@ -342,7 +348,10 @@ class BaseModule:
             if upcoming is None:
                 values = metric.get_global_name_value()
             eval_metric, is_last = metric, upcoming is None  # names that callbacks find in `locals`
-            call_all(callbacks, BatchEndParam(epoch, nbatch, eval_metric, locals()))
+            if callbacks is not None:
+                shown.clear()  # callbacks may log
+                call_all(callbacks, BatchEndParam(epoch, nbatch, eval_metric, locals()))
+            shown.batch_done(epoch, metric)
             nbatch += 1
         return values
 
@@ -391,13 +400,13 @@ class BaseModule:
         """The symbol, or None for a module that has none."""
         return self._symbol
 
-    data_names = _kept("data_names", "Names of the data that the module takes.")
-    output_names = _kept("output_names", "Names of the outputs.")
-    data_shapes = _kept("data_shapes", "Descriptions of the data.")
-    label_shapes = _kept(
+    data_names = kept("data_names", "Names of the data that the module takes.")
+    output_names = kept("output_names", "Names of the outputs.")
+    data_shapes = kept("data_shapes", "Descriptions of the data.")
+    label_shapes = kept(
         "label_shapes", "Descriptions of the labels; None if the module takes none."
     )
-    output_shapes = _kept("output_shapes", "Names and shapes of the outputs.")
+    output_shapes = kept("output_shapes", "Names and shapes of the outputs.")
 
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
         """Copies of the parameters and the auxiliary states."""

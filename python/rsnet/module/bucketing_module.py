@@ -13,8 +13,9 @@ from .._warnings import warn
 from ..io import DataBatch
 from ..name import NameManager
 from ..ndarray import NDArray
-from .base_module import DEFAULT_INITIALIZER, BaseModule, delegated
+from .base_module import DEFAULT_INITIALIZER, BaseModule
 from .module import Module
+from .properties import delegated
 
 __all__ = ["BucketingModule"]
 

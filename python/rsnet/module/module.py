@@ -14,9 +14,10 @@ from .._warnings import warn
 from ..io import DataBatch
 from ..ndarray import NDArray
 from .arguments import as_list, check_input_names, descs_of_batch, parse_descs
-from .base_module import DEFAULT_INITIALIZER, BaseModule, delegated
+from .base_module import DEFAULT_INITIALIZER, BaseModule
 from .executor_group import DataParallelExecutorGroup
 from .parameters import Parameters
+from .properties import delegated
 from .updates import GradientUpdate, checked_optimizer, choose_store, names_of_indices
 
 __all__ = ["Module"]

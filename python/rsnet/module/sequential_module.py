@@ -7,7 +7,8 @@ from typing import Any
 
 from ..io import DataBatch, DataDesc
 from ..ndarray import NDArray
-from .base_module import DEFAULT_INITIALIZER, BaseModule, delegated
+from .base_module import DEFAULT_INITIALIZER, BaseModule
+from .properties import delegated
 
 __all__ = ["SequentialModule"]
 
