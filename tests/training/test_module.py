@@ -2,7 +2,6 @@
 order.
 """
 
-import gc
 import itertools
 import logging
 
@@ -474,32 +473,3 @@ def test_fit_names_the_argument_that_is_no_iterator_or_metric():
         module.fit(np.zeros((4, 2)), num_epoch=1)
     with pytest.raises(TypeError, match="metric is None, expected an EvalMetric"):
         mx.metric.create(None)
-
-
-@pytest.mark.parametrize("order", [(4, 16, 32), (32, 4, 16), (16, 32, 4)])
-def test_buckets_share_the_memory_of_the_largest_in_any_order(order):
-    def network(length):
-        net = mx.sym.Variable("data")
-        for i in range(4):
-            net = mx.sym.Activation(mx.sym.dot(net, mx.sym.Variable(f"w{i}_weight", shape=(64, 64))),
-                                    act_type="tanh")  # fmt: skip
-        return mx.sym.MakeLoss(mx.sym.sum(net)), ("data",), None
-
-    def batch(length):
-        shapes = [mx.io.DataDesc("data", (32 * length, 64))]
-        data = [mx.nd.ones(shapes[0].shape)]
-        return mx.io.DataBatch(data, None, bucket_key=length, provide_data=shapes)
-
-    def bytes_of(keys):
-        gc.collect()
-        before = mx._core.memory_usage()[0]
-        module = mx.mod.BucketingModule(network, keys[0])
-        module.bind(batch(keys[0]).provide_data)
-        module.init_params(mx.init.Uniform(0.1))
-        for key in keys * 3:  # a bucket gives its own memory back when it runs again
-            module.forward_backward(batch(key))
-        mx.nd.waitall()
-        gc.collect()
-        return mx._core.memory_usage()[0] - before
-
-    assert bytes_of(order) <= 1.1 * bytes_of((32, 16, 4))
