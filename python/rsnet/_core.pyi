@@ -1,7 +1,8 @@
 """Types of the binding. `make types` compares them with the built module.
 
 What the package itself adds to `NDArray` when it is imported (`rsnet.ndarray._methods`) is here
-too, because mypy sees the class here only. The members of the modules `engine` and `profiler` stand
+too, because mypy sees the class here only; methods that are functions of `nd` are in
+`ndarray/_fluent.pyi`, which `rsnet.docs` writes. The members of the modules `engine` and `profiler` stand
 in the classes `_Engine` and `_Profiler`: they are attributes of the binding and cannot be imported.
 """
 
@@ -13,6 +14,7 @@ import numpy as np
 from typing_extensions import Self, disjoint_base
 
 from .context import Context
+from .ndarray._fluent import Fluent
 
 __version__: str
 
@@ -36,7 +38,7 @@ _Fields: TypeAlias = tuple[
 _Call: TypeAlias = tuple[str | None, list[tuple[str, str]], list[_Pair | None]]
 
 @disjoint_base
-class NDArray:
+class NDArray(Fluent):
     """An array; see `rsnet.ndarray`."""
 
     __array_priority__: ClassVar[float]
@@ -133,79 +135,6 @@ class NDArray:
     def _same_memory(self, other: NDArray) -> bool: ...
     def _scatter(self, source: NDArray, positions: np.ndarray) -> None: ...
     def _slice(self, begin: int, end: int) -> NDArray: ...
-    def abs(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def arccos(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def arccosh(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def arcsin(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def arcsinh(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def arctan(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def arctanh(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def argmax(
-        data: NDArray | None = None,
-        axis: Any = ...,
-        keepdims: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def argmax_channel(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def argmin(
-        data: NDArray | None = None,
-        axis: Any = ...,
-        keepdims: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def argsort(
-        data: NDArray | None = None,
-        axis: Any = ...,
-        is_ascend: Any = ...,
-        dtype: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
     def as_in_context(self, context: Any) -> NDArray: ...
     def as_in_ctx(self, context: Any) -> NDArray: ...
     def asnumpy(self) -> np.ndarray: ...
@@ -215,505 +144,23 @@ class NDArray:
     def backward(
         self, out_grad: Any = None, retain_graph: Any = False, train_mode: Any = True
     ) -> None: ...
-    def broadcast_axes(
-        data: NDArray | None = None,
-        axis: Any = ...,
-        size: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
     def broadcast_like(self, other: Any) -> NDArray: ...
     def broadcast_to(self, shape: Any) -> NDArray: ...
-    def cbrt(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def ceil(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def clip(
-        data: NDArray | None = None,
-        a_min: Any = ...,
-        a_max: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
     def copy(self) -> NDArray: ...
     def copyto(self, other: Any) -> NDArray: ...
-    def cos(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def cosh(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def degrees(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def depth_to_space(
-        data: NDArray | None = None,
-        block_size: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
     def detach(self) -> NDArray: ...
-    def diag(
-        data: NDArray | None = None,
-        k: Any = ...,
-        axis1: Any = ...,
-        axis2: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def dot(
-        lhs: NDArray | None = None,
-        rhs: Any = None,
-        transpose_a: Any = ...,
-        transpose_b: Any = ...,
-        forward_stype: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def exp(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
     def expand_dims(self, axis: Any, inplace: Any = False) -> NDArray: ...
-    def expm1(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def fix(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
     def flatten(self, inplace: Any = False) -> NDArray: ...
-    def flip(
-        data: NDArray | None = None,
-        axis: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def floor(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def gamma(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def gammaln(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
     def item(self) -> float: ...
-    def log(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def log10(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def log1p(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def log2(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def log_softmax(
-        data: NDArray | None = None,
-        axis: Any = ...,
-        temperature: Any = ...,
-        dtype: Any = ...,
-        use_length: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def max(
-        data: NDArray | None = None,
-        axis: Any = ...,
-        keepdims: Any = ...,
-        exclude: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def mean(
-        data: NDArray | None = None,
-        axis: Any = ...,
-        keepdims: Any = ...,
-        exclude: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def min(
-        data: NDArray | None = None,
-        axis: Any = ...,
-        keepdims: Any = ...,
-        exclude: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def nanprod(
-        data: NDArray | None = None,
-        axis: Any = ...,
-        keepdims: Any = ...,
-        exclude: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def nansum(
-        data: NDArray | None = None,
-        axis: Any = ...,
-        keepdims: Any = ...,
-        exclude: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def norm(
-        data: NDArray | None = None,
-        ord: Any = ...,
-        axis: Any = ...,
-        out_dtype: Any = ...,
-        keepdims: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def one_hot(
-        indices: NDArray | None = None,
-        depth: Any = ...,
-        on_value: Any = ...,
-        off_value: Any = ...,
-        dtype: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def ones_like(
-        data, out: NDArray | None = None, name: str | None = None, **kwargs: Any
-    ) -> NDArray: ...
-    def pad(
-        data: NDArray | None = None,
-        mode: Any = ...,
-        pad_width: Any = ...,
-        constant_value: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def pick(
-        data: NDArray | None = None,
-        index: Any = None,
-        axis: Any = ...,
-        keepdims: Any = ...,
-        mode: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def prod(
-        data: NDArray | None = None,
-        axis: Any = ...,
-        keepdims: Any = ...,
-        exclude: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def radians(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def rcbrt(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def reciprocal(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def relu(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def repeat(
-        data: NDArray | None = None,
-        repeats: Any = ...,
-        axis: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
     def reshape(self, *shape: Any, **kwargs: Any) -> NDArray: ...
     def reshape_like(self, other: Any, **kwargs: Any) -> NDArray: ...
-    def rint(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def round(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def rsqrt(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def shape_array(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def sigmoid(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def sign(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def sin(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def sinh(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def size_array(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def slice(
-        data: NDArray | None = None,
-        begin: Any = ...,
-        end: Any = ...,
-        step: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
     def slice_assign(self, rhs: Any, begin: Any, end: Any, step: Any) -> NDArray: ...
     def slice_assign_scalar(self, rhs: Any, begin: Any, end: Any, step: Any) -> NDArray: ...
-    def slice_axis(
-        data: NDArray | None = None,
-        axis: Any = ...,
-        begin: Any = ...,
-        end: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def slice_like(
-        data: NDArray | None = None,
-        shape_like: Any = None,
-        axes: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def softmax(
-        data: NDArray | None = None,
-        length: Any = None,
-        axis: Any = ...,
-        temperature: Any = ...,
-        dtype: Any = ...,
-        use_length: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def softmin(
-        data: NDArray | None = None,
-        axis: Any = ...,
-        temperature: Any = ...,
-        dtype: Any = ...,
-        use_length: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def sort(
-        data: NDArray | None = None,
-        axis: Any = ...,
-        is_ascend: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def space_to_depth(
-        data: NDArray | None = None,
-        block_size: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def split(
-        data: NDArray | None = None,
-        num_outputs: Any = ...,
-        axis: Any = ...,
-        squeeze_axis: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> Any: ...
-    def split_v2(
-        ary, indices_or_sections: Any, axis: Any = 0, squeeze_axis: Any = False
-    ) -> Any: ...
-    def sqrt(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def square(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
     def squeeze(self, axis: Any = None, inplace: Any = False) -> NDArray: ...
-    def sum(
-        data: NDArray | None = None,
-        axis: Any = ...,
-        keepdims: Any = ...,
-        exclude: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def swapaxes(
-        data: NDArray | None = None,
-        dim1: Any = ...,
-        dim2: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def take(
-        a: NDArray | None = None,
-        indices: Any = None,
-        axis: Any = ...,
-        mode: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def tan(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def tanh(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def tile(
-        data: NDArray | None = None,
-        reps: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
-    def topk(
-        data: NDArray | None = None,
-        axis: Any = ...,
-        k: Any = ...,
-        ret_typ: Any = ...,
-        is_ascend: Any = ...,
-        dtype: Any = ...,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> Any: ...
     def tostype(self, stype: Any) -> NDArray: ...
     def transpose(self, *axes: Any, **kwargs: Any) -> NDArray: ...
-    def trunc(
-        data: NDArray | None = None,
-        out: NDArray | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> NDArray: ...
     def wait_to_read(self) -> None: ...
     def wait_to_write(self) -> None: ...
-    def zeros_like(
-        data, out: NDArray | None = None, name: str | None = None, **kwargs: Any
-    ) -> NDArray: ...
 
 @final
 class SymbolHandle:
@@ -776,7 +223,7 @@ class GraphHandle:
     def from_json(text: str) -> GraphHandle: ...
     def nodes(self) -> list[_Fields]: ...
     def heads(self) -> list[_Pair]: ...
-    def make_backward_pass(self) -> tuple[GraphHandle, list[int], list[_Pair | None]]: ...
+    def make_backward_pass(self) -> tuple[GraphHandle, list[int | None], list[_Pair | None]]: ...
     def to_symbol(self) -> SymbolHandle: ...
     def to_json(self) -> str: ...
 

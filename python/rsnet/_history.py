@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from typing import TYPE_CHECKING
 
 from . import _core
 from .base import MXNetError
+
+if TYPE_CHECKING:
+    from .symbol import Symbol
 
 _variables = itertools.count()
 _nodes = itertools.count()
 _anonymous = itertools.count()
 
 
-def symbol_of(array):
+def symbol_of(array: _core.NDArray) -> Symbol:
     """The Symbol whose evaluation computes `array` again.
 
     Leaves are named ``var<N>``, calls ``node_<N>`` and inputs that are on no tape ``null<N>``.

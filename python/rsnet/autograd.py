@@ -7,8 +7,15 @@ one is kept on a tape; ``backward`` walks it back. Recording and training are fl
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
 from . import _core
+from ._core import NDArray
 from .base import MXTypeError
+
+if TYPE_CHECKING:
+    from .symbol import Symbol
 
 __all__ = [
     "Function",
@@ -30,12 +37,12 @@ is_recording = _core.is_recording
 is_training = _core.is_training
 
 
-def set_recording(is_record):
+def set_recording(is_record: bool) -> bool:
     """Sets the thread's recording flag; returns the one before."""
     return _core.set_recording(bool(is_record))
 
 
-def set_training(train_mode):
+def set_training(train_mode: bool) -> bool:
     """Sets the thread's training flag; returns the one before."""
     return _core.set_training(bool(train_mode))
 
@@ -45,20 +52,21 @@ class _Scope:
 
     __slots__ = ("_recording", "_training", "_before")
 
-    def __init__(self, recording, training):
+    def __init__(self, recording: bool | None, training: bool | None) -> None:
         self._recording = recording
         self._training = training
-        self._before = []
+        self._before: list[tuple[bool | None, bool | None]] = []
 
-    def __enter__(self):
-        before = [None, None]
-        if self._recording is not None:
-            before[0] = _core.set_recording(self._recording)
-        if self._training is not None:
-            before[1] = _core.set_training(self._training)
-        self._before.append(before)
+    def __enter__(self) -> None:
+        recording, training = self._recording, self._training
+        self._before.append(
+            (
+                None if recording is None else _core.set_recording(recording),
+                None if training is None else _core.set_training(training),
+            )
+        )
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc: object) -> None:
         recording, training = self._before.pop()
         if recording is not None:
             _core.set_recording(recording)
@@ -66,37 +74,39 @@ class _Scope:
             _core.set_training(training)
 
 
-def record(train_mode=True):
+def record(train_mode: bool = True) -> _Scope:
     """A scope in which operator calls are recorded, in training mode by default."""
     return _Scope(True, bool(train_mode))
 
 
-def pause(train_mode=False):
+def pause(train_mode: bool = False) -> _Scope:
     """A scope in which nothing is recorded."""
     return _Scope(False, bool(train_mode))
 
 
-def train_mode():
+def train_mode() -> _Scope:
     """A scope in training mode (dropout drops, batch norm uses the batch)."""
     return _Scope(None, True)
 
 
-def predict_mode():
+def predict_mode() -> _Scope:
     """A scope in inference mode."""
     return _Scope(None, False)
 
 
-def _shown(value):
+def _shown(value: Any) -> str:
     """What a function returned, for an error: its value if that is short."""
     text = repr(value)
     return text if len(text) <= 40 else f"a {type(value).__name__}"
 
 
-def _listed(value):
+def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def mark_variables(variables, gradients, grad_reqs="write"):
+def mark_variables(
+    variables: Any, gradients: Any, grad_reqs: str | Sequence[str] = "write"
+) -> None:
     """Makes arrays leaves of the tape, with buffers for their gradients.
 
     Parameters
@@ -137,12 +147,12 @@ def mark_variables(variables, gradients, grad_reqs="write"):
         )
     for i, pair in enumerate(zip(variables, gradients)):
         for what, array in zip(("variables", "gradients"), pair):
-            if not isinstance(array, _core.NDArray):
+            if not isinstance(array, NDArray):
                 raise TypeError(f"{what}[{i}] is a {type(array).__name__}, expected an NDArray")
     _core.mark_variables(variables, gradients, reqs)
 
 
-def _heads(heads, head_grads):
+def _heads(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
     heads = _listed(heads)
     grads = [None] * len(heads) if head_grads is None else _listed(head_grads)
     if len(heads) != len(grads):
@@ -150,7 +160,9 @@ def _heads(heads, head_grads):
     return heads, grads
 
 
-def backward(heads, head_grads=None, retain_graph=False, train_mode=True):
+def backward(
+    heads: Any, head_grads: Any = None, retain_graph: bool = False, train_mode: bool = True
+) -> None:
     """Writes the gradients of `heads` into the buffers of the leaves they depend on.
 
     With heads h and head gradients g, a leaf x gets Σ gᵢ·∂hᵢ/∂x, as its request says.
@@ -189,7 +201,14 @@ def backward(heads, head_grads=None, retain_graph=False, train_mode=True):
     _core.backward(heads, grads, bool(retain_graph), bool(train_mode))
 
 
-def grad(heads, variables, head_grads=None, retain_graph=None, create_graph=False, train_mode=True):
+def grad(
+    heads: Any,
+    variables: Any,
+    head_grads: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    train_mode: bool = True,
+) -> Any:
     """Gradients of `heads` with respect to `variables`, as new arrays.
 
     With heads h and head gradients g, Σ gᵢ·∂hᵢ/∂x for every variable x. The buffers of the
@@ -221,7 +240,7 @@ def grad(heads, variables, head_grads=None, retain_graph=None, create_graph=Fals
         A head was not recorded, or its tape is used up; a variable is not a leaf; a head gradient
         has another shape; an operator on the way has no gradient.
     ValueError
-        There are no variables, or not as many head gradients as heads.
+        There are no variables, or the numbers of heads and of head gradients differ.
 
     Examples
     --------
@@ -245,7 +264,7 @@ def grad(heads, variables, head_grads=None, retain_graph=None, create_graph=Fals
     return _core.grad(heads, grads, variables, bool(retain), bool(create_graph), bool(train_mode))
 
 
-def get_symbol(x):
+def get_symbol(x: NDArray) -> Symbol:
     """The recorded history of `x` as a Symbol. Leaves are named ``var<N>``, calls ``node_<N>``."""
     from ._history import symbol_of
 
@@ -274,15 +293,15 @@ class Function:
     ...         return dy * y * (1 - y)
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._used = False
-        self.saved_tensors = ()
+        self.saved_tensors: tuple[NDArray, ...] = ()
 
-    def save_for_backward(self, *args):
+    def save_for_backward(self, *args: Any) -> None:
         """Keeps arrays for `backward`, where they are ``self.saved_tensors``."""
         self.saved_tensors = args
 
-    def __call__(self, *inputs):
+    def __call__(self, *inputs: NDArray) -> Any:
         if getattr(self, "_used", False):
             raise AssertionError(
                 "Each Function instance can only be called once. Please create another instance."
@@ -292,7 +311,7 @@ class Function:
         single = not isinstance(outputs, (list, tuple))
         results = [outputs] if single else list(outputs)
         for i, result in enumerate(results):
-            if not isinstance(result, _core.NDArray):
+            if not isinstance(result, NDArray):
                 which = "" if single else f" as output {i}"
                 raise MXTypeError(
                     f"{type(self).__name__}.forward returned {_shown(result)}{which}, "
@@ -313,12 +332,12 @@ class Function:
             _core.record_function(type(self).__name__, run, list(inputs), results, kept)
         return results[0] if single else type(outputs)(results)
 
-    def _backward(self, count, saved):
+    def _backward(self, count: int, saved: list[int | None]) -> Callable[..., Any]:
         """The gradient as the tape calls it; ``saved`` has the output that each saved tensor is, or
         None.
         """
 
-        def run(output_grads, outputs):
+        def run(output_grads: Sequence[NDArray], outputs: Sequence[NDArray]) -> list[Any]:
             tensors = self.saved_tensors
             # Outputs with their history, which the function itself may not keep: it is part of it.
             self.saved_tensors = tuple(
@@ -339,10 +358,10 @@ class Function:
 
         return run
 
-    def forward(self, *inputs):
+    def forward(self, *inputs: NDArray) -> Any:
         """Outputs from inputs."""
         raise NotImplementedError(f"{type(self).__name__}.forward is not implemented")
 
-    def backward(self, *output_grads):
+    def backward(self, *output_grads: NDArray) -> Any:
         """Gradients of the inputs from those of the outputs."""
         raise NotImplementedError(f"{type(self).__name__}.backward is not implemented")

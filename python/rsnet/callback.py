@@ -14,7 +14,9 @@ from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
+from ._checkpoint import save_checkpoint
 from ._mxnet_names import module_getattr
+from ._terminal import is_terminal
 
 __all__ = [
     "BatchEndParam",
@@ -57,21 +59,13 @@ class ProgressBar:
         before = self._tenths if param.nbatch > self._last else 0  # a new epoch starts at 0
         tenths = int(10 * done)
         self._tenths, self._last = tenths, param.nbatch
-        if _is_terminal(sys.stdout):
+        if is_terminal(sys.stdout):
             sys.stdout.write(f"\r{text}" + ("\n" if tenths == 10 else ""))
         elif tenths not in (0, before):
             sys.stdout.write(f"{text}\n")
         else:
             return
         sys.stdout.flush()
-
-
-def _is_terminal(stream: Any) -> bool:
-    """Whether a line written to `stream` can be redrawn."""
-    try:
-        return bool(stream.isatty())
-    except (AttributeError, ValueError):  # replaced by another object, or closed
-        return False
 
 
 class Speedometer:
@@ -124,8 +118,6 @@ def do_checkpoint(prefix: str, period: int = 1) -> Callable[..., None]:
 
     def save(epoch: int, symbol: Any = None, arg: Any = None, aux: Any = None) -> None:
         if (epoch + 1) % period == 0:
-            from .model import save_checkpoint
-
             save_checkpoint(prefix, epoch + 1, symbol, arg, aux)
 
     return save

@@ -57,6 +57,7 @@ no such file
 from __future__ import annotations
 
 import atexit
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from . import _core
@@ -113,7 +114,7 @@ atexit.register(_engine._shutdown)
 
 
 @contextmanager
-def bulk(size):
+def bulk(size: int) -> Iterator[None]:
     """Gathers the functions that this thread pushes in a ``with`` block, up to `size` into one
     operation.
 

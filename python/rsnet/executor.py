@@ -53,7 +53,7 @@ class Executor:
     array([2., 2.], dtype=float32)
     """
 
-    def __init__(self, handle: Any, symbol: Any, bound: dict[str, Any]) -> None:
+    def __init__(self, handle: _core.ExecutorHandle, symbol: Any, bound: dict[str, Any]) -> None:
         self._handle = handle
         self._symbol = symbol
         self._bound = bound
@@ -65,6 +65,23 @@ class Executor:
         self._output_names = symbol.list_outputs()
         self._index = {name: i for i, name in enumerate(self._arg_names)}
         self._monitor: Any = None
+
+    @classmethod
+    def bound_to(cls, symbol: Any, bound: dict[str, Any]) -> Executor:
+        """The executor of a symbol over the arrays of `bound`, whose lists are checked already."""
+        shared = bound["shared"]
+        handle = _core.ExecutorHandle.bind(
+            symbol._handle,
+            bound["ctx"],
+            bound["group2ctx"],
+            bound["args"],
+            bound["grads"] or [None] * len(bound["args"]),
+            bound["reqs"],
+            bound["aux"],
+            None if shared is None else shared._handle,
+            bound["limit"],
+        )
+        return cls(handle, symbol, bound)
 
     # ---- running -------------------------------------------------------------------------------
 
@@ -86,7 +103,7 @@ class Executor:
         Raises
         ------
         TypeError
-            A name that is no argument.
+            A name that is not an argument.
         ValueError
             A value of another shape than the argument's.
         """
@@ -124,7 +141,7 @@ class Executor:
         Raises
         ------
         MXNetError
-            An output that is no loss has no gradient; a gradient has another shape or dtype than
+            An output that is not a loss has no gradient; a gradient has another shape or dtype than
             its output; there was no forward, or another executor used the shared memory since.
         """
         if out_grads is None:
@@ -140,13 +157,13 @@ class Executor:
             if unknown:
                 raise ValueError(f"out_grads has {unknown}; the outputs are {self._output_names}")
             return [given.get(name) for name in self._output_names]
-        given = list(given)
-        for i, grad in enumerate(given):
+        grads = list(given)
+        for i, grad in enumerate(grads):
             if grad is not None and not isinstance(grad, NDArray):
                 raise TypeError(
                     f"inputs must be NDArray: out_grads[{i}] is a {type(grad).__name__}"
                 )
-        return given
+        return grads
 
     def partial_forward(self, is_train: bool = False, step: int = 0) -> int:
         """Runs one operator of the forward pass. An output holds nothing in particular until its
@@ -165,7 +182,7 @@ class Executor:
         Raises
         ------
         TypeError
-            The step is no integer.
+            The step is not an integer.
         ValueError
             A negative step.
         MXNetError
@@ -286,7 +303,7 @@ class Executor:
         Raises
         ------
         ValueError
-            A change that is not allowed, or a name that is no argument.
+            A change that is not allowed, or a name that is not an argument.
         """
         unknown = [k for k in kwargs if k not in self._index]
         if unknown:
@@ -308,7 +325,7 @@ class Executor:
             _resized(name, arr, shape, partial_shaping, allow_up_sizing)
             for name, shape, arr in zip(self._aux_names, aux_shapes, self.aux_arrays, strict=True)
         ]
-        return bind_handle(
+        return Executor.bound_to(
             self._symbol, self._bound | {"args": args, "grads": grads, "aux": aux, "shared": self}
         )
 
@@ -316,7 +333,7 @@ class Executor:
 
     def memory_plan(self) -> MemoryPlan:
         """The memory plan in use, see `Symbol.memory_plan`."""
-        from .plan import MemoryPlan
+        from .plan import MemoryPlan  # it would add to the time of importing rsnet
 
         return MemoryPlan(self._handle.memory_plan())
 
@@ -326,9 +343,7 @@ class Executor:
 
     def get_optimized_symbol(self) -> Any:
         """The forward graph that is run, as a symbol."""
-        from .symbol import Symbol
-
-        return Symbol(self._handle.optimized_symbol())
+        return type(self._symbol)(self._handle.optimized_symbol())
 
 
 def _resized(name: str, arr: NDArray, shape: tuple[int, ...], may: bool, grow: bool) -> NDArray:
@@ -354,20 +369,3 @@ def _resized(name: str, arr: NDArray, shape: tuple[int, ...], may: bool, grow: b
             "want to up size, set allow_up_sizing=True to enable allocation of new arrays."
         )
     return zeros(shape, ctx=arr.context, dtype=arr.dtype)
-
-
-def bind_handle(symbol: Any, bound: dict[str, Any]) -> Executor:
-    """The executor of a symbol over the arrays of `bound`, whose lists are checked already."""
-    shared = bound["shared"]
-    handle = _core.ExecutorHandle.bind(
-        symbol._handle,
-        bound["ctx"],
-        bound["group2ctx"],
-        bound["args"],
-        bound["grads"] or [None] * len(bound["args"]),
-        bound["reqs"],
-        bound["aux"],
-        None if shared is None else shared._handle,
-        bound["limit"],
-    )
-    return Executor(handle, symbol, bound)

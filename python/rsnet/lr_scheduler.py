@@ -202,7 +202,7 @@ class PolyScheduler(_Decay):
         self.power = pwr
 
     def _share(self, progress: float) -> float:
-        return (1 - progress) ** self.power
+        return float((1 - progress) ** self.power)
 
 
 class CosineScheduler(_Decay):

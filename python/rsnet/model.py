@@ -1,98 +1,12 @@
-"""Checkpoints: a symbol and its parameters in files that MXNet reads and writes too."""
+"""The old training interface, and checkpoints, under the name of their module in MXNet."""
 
 from __future__ import annotations
 
-import logging
-from typing import Any
-
-from . import ndarray, symbol
+from ._checkpoint import load_checkpoint, load_params, save_checkpoint
 from ._mxnet_names import module_getattr
 from .callback import BatchEndParam
+from .module import FeedForward
 
-__all__ = ["BatchEndParam", "load_checkpoint", "load_params", "save_checkpoint"]
+__all__ = ["BatchEndParam", "FeedForward", "load_checkpoint", "load_params", "save_checkpoint"]
 
-
-def save_checkpoint(
-    prefix: str,
-    epoch: int,
-    symbol: Any,
-    arg_params: dict[str, Any],
-    aux_params: dict[str, Any],
-    remove_amp_cast: bool = True,
-) -> None:
-    """Writes `prefix-symbol.json` and `prefix-0001.params` (the epoch in four digits).
-
-    Parameters
-    ----------
-    prefix : str
-        Path and stem of both files.
-    epoch : int
-        Number in the parameter file's name.
-    symbol : Symbol or None
-        The network; `None` writes no symbol file.
-    arg_params, aux_params : dict of str to NDArray
-        Parameters and auxiliary states, stored as `arg:name` and `aux:name`.
-    remove_amp_cast : bool
-        Leave the casts of mixed precision out of the symbol file.
-    """
-    if symbol is not None:
-        symbol.save(f"{prefix}-symbol.json", remove_amp_cast=remove_amp_cast)
-    arrays = {f"arg:{k}": v for k, v in arg_params.items()}
-    arrays |= {f"aux:{k}": v for k, v in aux_params.items()}
-    name = f"{prefix}-{epoch:04d}.params"
-    ndarray.save(name, arrays)
-    logging.info('Saved checkpoint to "%s"', name)
-
-
-def load_params(prefix: str, epoch: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The parameters and auxiliary states that `save_checkpoint` wrote.
-
-    Raises
-    ------
-    ValueError
-        The file's arrays are not named `arg:` or `aux:`.
-    """
-    return params_of_file(f"{prefix}-{epoch:04d}.params")
-
-
-def params_of_file(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arrays of a file by kind: parameters (`arg:name`) and auxiliary states (`aux:name`).
-
-    Raises
-    ------
-    ValueError
-        The file's arrays are not named `arg:` or `aux:`.
-    """
-    arg_params: dict[str, Any] = {}
-    aux_params: dict[str, Any] = {}
-    loaded = ndarray.load(name)
-    if not loaded:
-        logging.warning("Params file '%s' is empty", name)
-        return arg_params, aux_params
-    if not isinstance(loaded, dict):
-        raise ValueError(f"Invalid param file {name}: its arrays have no names")
-    for key, value in loaded.items():
-        kind, _, short = key.partition(":")
-        if kind not in ("arg", "aux") or not short:
-            raise ValueError(
-                f"Invalid param file {name}: '{key}' begins with neither 'arg:' nor 'aux:'"
-            )
-        (arg_params if kind == "arg" else aux_params)[short] = value
-    return arg_params, aux_params
-
-
-def load_checkpoint(prefix: str, epoch: int) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-    """The symbol, parameters and auxiliary states that `save_checkpoint` wrote."""
-    net = symbol.load(f"{prefix}-symbol.json")
-    return net, *load_params(prefix, epoch)
-
-
-_missing = module_getattr(__name__)
-
-
-def __getattr__(name: str) -> Any:
-    if name == "FeedForward":  # imported at first use: modules import this file
-        from .module import FeedForward
-
-        return FeedForward
-    return _missing(name)
+__getattr__ = module_getattr(__name__)

@@ -19,7 +19,8 @@ __all__ = ["Monitor"]
 
 def _size_of_elements(x: NDArray) -> NDArray:
     """|x|₂ / √n."""
-    return ndarray.norm(x) / (x.size**0.5)
+    size: NDArray = ndarray.norm(x) / (x.size**0.5)
+    return size
 
 
 class Monitor:

@@ -40,16 +40,8 @@ __all__ = [
 ]
 
 
-class _Kind:
-    """Names the core's type behind an annotation such as ``rsnet.uint32``."""
-
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"_Kind({self.name!r})"
+class _Kind(str):
+    """The name of the core's type behind an annotation such as ``rsnet.uint32``."""
 
 
 int32 = Annotated[int, _Kind("int32")]
@@ -74,9 +66,9 @@ MISSING: Any = object()
 class _Field:
     """What :func:`field` returns: the default, documentation and range of one parameter."""
 
-    __slots__ = ("default", "doc", "ge", "le")
-
-    def __init__(self, default: Any, doc: str, ge: float | None, le: float | None) -> None:
+    def __init__(
+        self, default: Any, doc: str = "", ge: float | None = None, le: float | None = None
+    ) -> None:
         self.default, self.doc, self.ge, self.le = default, doc, ge, le
 
 
@@ -126,11 +118,11 @@ def _unoptional(hint: Any) -> tuple[Any, bool]:
 
 
 def _kind(hint: Any) -> tuple[str, list[str], Any]:
-    """The core's type of an annotation, the keys of an enum, and the Python enum behind it."""
+    """The core's type of an annotation, the keys of an enum, and the Python enum it stands for."""
     if typing.get_origin(hint) is Annotated:
         for note in hint.__metadata__:
             if isinstance(note, _Kind):
-                return note.name, [], None
+                return str(note), [], None
         hint = typing.get_args(hint)[0]
     if typing.get_origin(hint) is typing.Literal:
         return "enum", [str(k) for k in typing.get_args(hint)], None
@@ -188,14 +180,8 @@ class Parameter:
                 raise TypeError(f"{cls.__name__}.{name}: {error}") from None
             if members is not None:
                 enums.append((name, {_enum_key(m): m for m in members}))
-            default = given.default
-            optional = optional or default is None
-            specs.append(
-                schema_field(
-                    name, kind, default, keys=keys, optional=optional, doc=given.doc,
-                    ge=given.ge, le=given.le,
-                )
-            )  # fmt: skip
+            optional = optional or given.default is None
+            specs.append(schema_field(name, kind, keys=keys, optional=optional, **vars(given)))
         cls._schema = _core.Schema(specs)
         cls._names = tuple(s["name"] for s in specs)
         cls._defaults = {s["name"]: s["default"] for s in specs}
@@ -211,10 +197,10 @@ class Parameter:
         for base in cls.__mro__:
             if name in vars(base):
                 value = vars(base)[name]
-                return value if isinstance(value, _Field) else _Field(value, "", None, None)
+                return value if isinstance(value, _Field) else _Field(value)
             if name in vars(base).get("__annotations__", {}):
                 break
-        return _Field(MISSING, "", None, None)
+        return _Field(MISSING)
 
     def __init__(self, **given: Any) -> None:
         given = {k: _plain(v) for k, v in given.items()}

@@ -49,7 +49,7 @@ class MemoryPlan:
     recomputed_nodes : int
         Nodes that run a second time in the backward pass.
     num_forward : int
-        So many of the first positions in execution order are the forward pass.
+        Number of positions, from the first in execution order, that form the forward pass.
 
     Examples
     --------

@@ -21,7 +21,7 @@ BLACK, GREY, RED = (0, 0, 0), (150, 150, 150), (210, 0, 0)
 
 _WIDTH, _HEIGHT = 1200, 660
 _LEFT, _RIGHT, _TOP, _BOTTOM, _GAP = 80, 20, 40, 50, 30
-# One letter of the pixel font, with the space behind it, and of SVG's text.
+# Width of one letter of the pixel font including its gap, and of one of SVG's text.
 _LETTER_WIDTH, _LETTER_HEIGHT = 8, 10
 
 

@@ -7,6 +7,7 @@ import warnings
 from collections import Counter
 from typing import Any
 
+from ._warnings import warn
 from .network_drawing import DrawnEdge, DrawnNode
 from .symbol import Symbol
 
@@ -69,7 +70,7 @@ def print_summary(
     ________________________________________________________________________
     """
     if not isinstance(symbol, Symbol):
-        raise TypeError("symbol must be Symbol")
+        raise TypeError(f"invalid symbol: expected a Symbol, got {type(symbol).__name__}")
     shapes = _shapes(symbol, shape)
     nodes = json.loads(symbol.tojson())["nodes"]
     ends = [int(line_length * p) for p in positions]
@@ -164,7 +165,7 @@ def _label(node: dict[str, Any]) -> str:
     }.get(op)
     if details is None:
         return str(node["name"])
-    return op + "\n" + ", ".join(d for d in details if d)
+    return f"{op}\n" + ", ".join(d for d in details if d)
 
 
 class Network:
@@ -243,7 +244,7 @@ class Network:
     @property
     def source(self) -> str:
         """The network in graphviz's language."""
-        return self.digraph().source
+        return str(self.digraph().source)
 
 
 def plot_network(
@@ -288,13 +289,13 @@ def plot_network(
     >>> picture.save("network.svg")  # doctest: +SKIP
     """
     if not isinstance(symbol, Symbol):
-        raise TypeError("symbol must be a Symbol")
+        raise TypeError(f"invalid symbol: expected a Symbol, got {type(symbol).__name__}")
     shapes = _shapes(symbol, shape)
     nodes = json.loads(symbol.tojson())["nodes"]
     times = Counter(node["name"] for node in nodes)
     for name in sorted(name for name in times if times[name] > 1):
         text = f"several nodes are named '{name}': graphviz draws them as one"
-        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        warn(text, RuntimeWarning)
 
     def is_shown(node: dict[str, Any]) -> bool:
         is_weight = node["op"] == "null" and node["name"].endswith(_HIDDEN)

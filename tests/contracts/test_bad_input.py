@@ -568,6 +568,7 @@ def test_file_that_does_not_exist(tmp_path):
         says(error, "nothing_here")
 
 
+@pytest.mark.slow
 def test_params_cut_short_or_flipped(tmp_path):
     """Every cut and every flipped byte gives an error or arrays, never a crash."""
     path = tmp_path / "x.params"
@@ -638,6 +639,7 @@ WAITS = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("wait", WAITS)
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_interrupt_during_a_wait(wait):
@@ -659,6 +661,7 @@ def test_interrupt_during_a_wait(wait):
     assert "interrupted and well" in out, err
 
 
+@pytest.mark.process
 def test_exit_with_work_pending():
     """Unstarted work is skipped and the process ends well."""
     code = (

@@ -69,6 +69,7 @@ def damaged_symbols(draw):
     return text[:cut]
 
 
+@pytest.mark.slow
 @given(damaged_symbols())
 @example("[" * 100_000)
 @example('{"nodes": [], "arg_nodes": [], "heads": []}')

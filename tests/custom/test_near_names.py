@@ -70,6 +70,7 @@ def test_a_copy_of_a_variable_is_the_variable():
     assert copy.copy(v) is v and copy.deepcopy({"v": v})["v"] is v
 
 
+@pytest.mark.process
 def test_op_defines_no_operators_of_oneflow():
     code = (
         "from rsnet import op, user_op; from rsnet._operators import registry; "

@@ -237,6 +237,7 @@ def child_of(work):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+@pytest.mark.process
 def test_callbacks_in_a_forked_child():
     name = custom(double)
     busy = [threading.Thread(target=lambda: [call(name).asnumpy() for _ in range(40)])
@@ -257,6 +258,7 @@ def test_callbacks_in_a_forked_child():
         t.join()
 
 
+@pytest.mark.process
 def test_forking_inside_a_callback():
     codes = []
     inner = custom(double)

@@ -42,6 +42,7 @@ def python(code, *arguments, cwd=None):
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("order", [1, -1])
 def test_all_forms_of_import_give_the_same_modules(way, order):
@@ -50,6 +51,7 @@ def test_all_forms_of_import_give_the_same_modules(way, order):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.process
 def test_as_mxnet_is_a_function_after_its_module_was_imported():
     code = (
         "import rsnet.as_mxnet\n"
@@ -59,11 +61,13 @@ def test_as_mxnet_is_a_function_after_its_module_was_imported():
     assert python(code).returncode == 0
 
 
+@pytest.mark.process
 def test_without_it_mxnet_is_not_rsnet():
     done = python("import rsnet, mxnet.io")
     assert done.returncode and "No module named 'mxnet'" in done.stderr
 
 
+@pytest.mark.process
 def test_another_mxnet_that_was_imported_first_is_refused(tmp_path):
     (tmp_path / "mxnet.py").write_text("")
     done = python("import mxnet, rsnet; rsnet.as_mxnet()", cwd=tmp_path)
@@ -85,6 +89,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("how", ["script", "module"])
 def test_a_program_runs_unchanged(tmp_path, how):
     folder = tmp_path / "program"
@@ -99,6 +104,7 @@ def test_a_program_runs_unchanged(tmp_path, how):
     assert not done.stderr
 
 
+@pytest.mark.process
 def test_exit_codes_and_wrong_use(tmp_path):
     (tmp_path / "fails.py").write_text("import sys; sys.exit(3)")
     run = ("-m", "rsnet.as_mxnet")
@@ -120,6 +126,7 @@ def test_missing_names_say_so(module):
         target.no_such  # noqa: B018
 
 
+@pytest.mark.process
 def test_unknown_names_keep_their_suggestions():
     for code, text in (("mx.metrik", "'metric'"), ("mx.io.NDArrayItr", "'NDArrayIter'")):
         error = python(f"import rsnet as mx; mx.io; {code}").stderr
@@ -128,6 +135,7 @@ def test_unknown_names_keep_their_suggestions():
     assert "`mx.gluon` is not in rsnet yet" in error and "Did you mean" not in error
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "code", ["from mxnet import gluon", "import mxnet.gluon", "import mxnet.gluon.nn as nn"]
 )

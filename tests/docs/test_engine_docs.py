@@ -34,6 +34,7 @@ def test_the_example_of_every_name_runs(name):
     assert not runner.failures, "".join(report)
 
 
+@pytest.mark.process
 def test_the_engine_says_which_it_is_when_asked():
     code = "from rsnet import engine; engine.wait_for_all()"
     told = run(code, MXNET_ENGINE_INFO="1", MXNET_ENGINE_TYPE="NaiveEngine").stderr

@@ -21,6 +21,7 @@ def failures(path):
     return "\n".join(found)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_cells_show_what_is_stored(path):
     """If it fails for a good reason: python tests/support/notebooks.py FILE"""

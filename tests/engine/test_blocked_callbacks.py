@@ -50,6 +50,7 @@ def test_functions_meet_at_a_barrier_in_every_round(idle):
         time.sleep(idle)
 
 
+@pytest.mark.slow
 def test_functions_meet_after_the_threads_have_ended():
     for pause in [3.2, 0, 0, 0]:
         barrier = threading.Barrier(4)

@@ -105,6 +105,7 @@ def test_a_report_names_the_last_function():
     engine.wait_for_all()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ENGINES)
 def test_the_variable_is_gone_when_its_last_function_runs(kind):
     code = """
@@ -127,6 +128,7 @@ def test_the_variable_is_gone_when_its_last_function_runs(kind):
     assert printed(code, MXNET_ENGINE_TYPE=kind) == "['use', True, True]"
 
 
+@pytest.mark.process
 def test_the_naive_engine_runs_the_last_function_in_the_call():
     code = """
         import threading

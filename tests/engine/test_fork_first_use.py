@@ -40,12 +40,14 @@ first.wait_to_read()
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("use", OPERATORS.values(), ids=OPERATORS)
 def test_a_child_uses_what_its_parent_used_first_at_the_fork(use):
     for attempt in range(3):
         assert printed(PROGRAM.format(use=use, delay=0.002 * attempt)) == "0"
 
 
+@pytest.mark.process
 def test_a_child_with_the_parents_work_pending_prints_nothing_at_exit():
     done = run(
         """
@@ -68,6 +70,7 @@ if pid:
     assert (done.stdout.strip(), done.stderr, done.returncode) == ("parent 0", "", 0)
 
 
+@pytest.mark.process
 def test_a_child_still_prints_an_error_of_its_own_at_exit():
     done = run(
         """
@@ -86,6 +89,7 @@ else:
     assert "ZeroDivisionError" in done.stderr
 
 
+@pytest.mark.process
 def test_a_child_prints_its_own_error_though_the_parents_work_is_pending():
     done = run(
         """
@@ -114,6 +118,7 @@ else:
     assert "ZeroDivisionError" in done.stderr and "pending at fork" not in done.stderr
 
 
+@pytest.mark.process
 def test_a_use_of_pending_results_still_fails_in_a_child():
     out = printed(
         """

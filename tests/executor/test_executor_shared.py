@@ -44,6 +44,7 @@ def used_bytes():
     return mx._core.memory_usage()[0]
 
 
+@pytest.mark.slow
 def test_shared_memory_does_not_depend_on_the_order_of_binding():
     net = mlp(hidden=64)
     sizes = set()

@@ -17,6 +17,7 @@ def test_more_arrays_than_one_operation_can_name_are_divided_among_segments():
     assert all(float(outputs[i].asscalar()) == 3 for i in range(0, number, 999))
 
 
+@pytest.mark.slow
 def test_an_operator_with_more_arrays_than_an_operation_can_name_is_refused_when_bound():
     names = [f"x{i}" for i in range(65_534)]
     net = mx.sym.add_n(*[mx.sym.Variable(name) for name in names], name="great_sum")

@@ -152,6 +152,7 @@ def resident_bytes():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc")
 def test_binding_ten_thousand_times_is_flat_in_memory():
     net = sym.exp(sym.FullyConnected(sym.Variable("x"), num_hidden=8, name="fc") * 2)

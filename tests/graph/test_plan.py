@@ -150,6 +150,7 @@ def test_what_is_planned_is_what_is_allocated(net, shape, grad_req, limited):
         assert not e.internal or e.offset + e.bytes <= own.arena_bytes
 
 
+@pytest.mark.slow
 def test_debug_str_tells_what_is_allocated():
     net = sym.Group([mlp(), sym.FullyConnected(sym.Variable("x"), num_hidden=512, no_bias=True)])
     shapes = {"data": (1 << 15, 64), "x": (1 << 13, 8)}
@@ -270,6 +271,7 @@ def test_errors_name_the_function_that_was_called():
             getattr(mlp(), name)(grad_req=[], data=(2, 3))
 
 
+@pytest.mark.slow
 def test_a_limit_holds_for_all_devices_together():
     net = sym.Variable("x")
     for i in range(60):

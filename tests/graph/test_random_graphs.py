@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -256,6 +257,7 @@ np.save({out!r}, np.stack(found))
 """
 
 
+@pytest.mark.process
 def test_threaded_matches_naive(tmp_path):
     results = []
     for engine in ("NaiveEngine", "ThreadedEngine"):

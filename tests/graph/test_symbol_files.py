@@ -152,6 +152,7 @@ def test_files_are_written_without_amp_casts(tmp_path):
 # ---- deep and hostile --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_chain_of_many_nodes():
     count = 100_000
     nodes = [VARIABLE]
@@ -295,6 +296,7 @@ print("done")
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads its size from /proc")
 def test_damaged_files_take_little_memory():
     """A process that may take 256 MiB more than it has reads them all."""

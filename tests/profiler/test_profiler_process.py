@@ -179,7 +179,7 @@ def test_a_writer_that_comes_after_the_end_leaves_the_file_alone(tmp_path):
             mx.profiler.set_state("run")
             mx.nd.ones((2,))
             mx.profiler.dump()
-            mx.profiler._profiler.dump_unless_stopped()
+            mx._core.profiler.dump_unless_stopped()
             assert '"_full"' in open({str(path)!r}).read()
     """
     printed(code)

@@ -9,7 +9,7 @@ import rsnet as mx
 from rsnet import nd, rnn, sym
 
 N, T, C, H = 2, 3, 5, 4
-LAYOUT = pytest.mark.filterwarnings("ignore:NTC layout detected")
+LAYOUT = pytest.mark.filterwarnings("ignore:FusedRNNCell transposes")
 
 
 def sigmoid(x):

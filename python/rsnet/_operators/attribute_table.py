@@ -12,37 +12,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ..base import MXNetError
-from .definition import Definition, KernelSpec
 
 DEVICES = ("cpu", "gpu")
 
-#: handler(translation, name, definition): how an attribute gets into the definition.
-Handler = Callable[[Any, str, Definition], None]
 
-
-def _function(field: str, method: str) -> Handler:
-    def handler(translation: Any, name: str, definition: Definition) -> None:
-        setattr(definition, field, getattr(translation, method))
-
-    return handler
-
-
-def _flag(field: str) -> Handler:
-    def handler(translation: Any, name: str, definition: Definition) -> None:
-        setattr(definition, field, bool(translation.attr(name)))
-
-    return handler
-
-
-def _at_parse(translation: Any, name: str, definition: Definition) -> None:
-    """Read when the parameters of a call are parsed (``Translation._make`` and ``_facts``)."""
-
-
-def _gradient(translation: Any, name: str, definition: Definition) -> None:
-    definition.gradient = translation._gradient()
-
-
-class Kernel(NamedTuple):
+class KernelKind(NamedTuple):
     """A way to compute."""
 
     device: str
@@ -51,43 +25,27 @@ class Kernel(NamedTuple):
     extended: bool
 
 
-KERNELS: dict[str, Kernel] = {
-    f"{base}{'Ex' if extended else ''}<{device}>": Kernel(device, stateful, extended)
+KERNELS: dict[str, KernelKind] = {
+    f"{base}{'Ex' if extended else ''}<{device}>": KernelKind(device, stateful, extended)
     for base, stateful in (("FCompute", False), ("FStatefulCompute", True))
     for extended in (False, True)
     for device in DEVICES
 }
 
 
-def _kernel(translation: Any, name: str, definition: Definition) -> None:
-    kernel = KERNELS[name]
-    run, numpy = (
-        translation._runner(name, kernel.stateful),
-        translation.entry._views[name] == "numpy",
-    )
-    match = ("device", kernel.device)
-    definition.kernels.append(KernelSpec(name, match, int(kernel.extended), run, numpy))
-
-
-HANDLERS: dict[str, Handler] = {
-    "FListInputNames": _at_parse,
-    "FListOutputNames": _at_parse,
-    "FNumVisibleOutputs": _at_parse,
-    "FIgnoreInputs": _at_parse,
-    "FMutateInputs": _at_parse,
-    "FExecType": _at_parse,
-    "FInferShape": _function("infer_shape", "_infer_shape"),
-    "FInferType": _function("infer_type", "_infer_type"),
-    "FInplaceOption": _function("inplace", "_inplace"),
-    "FInplaceIdentity": _at_parse,
-    "FResourceRequest": _function("resources", "_resources"),
-    "FSetInputVarAttrOnCompose": _function("variable_attrs", "_variable_attrs"),
-    "FCreateOpState": _function("state", "_state"),
-    "FGradient": _gradient,
-    "TIsBackward": _flag("is_backward"),
-    "THasDeterministicOutput": _flag("deterministic"),
-    "TAccumulates": _function("accumulates", "_accumulates"),
-    **dict.fromkeys(KERNELS, _kernel),
+#: The field of the definition that an attribute sets, and its value by (translation, name of the
+#: attribute). The other attributes are read when the parameters of a call are parsed.
+FIELDS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
+    "FInferShape": ("infer_shape", lambda t, _: t.infer_shape),
+    "FInferType": ("infer_type", lambda t, _: t.infer_type),
+    "FInplaceOption": ("inplace", lambda t, _: t.inplace),
+    "FResourceRequest": ("resources", lambda t, _: t.resources),
+    "FSetInputVarAttrOnCompose": ("variable_attrs", lambda t, _: lambda attrs: attrs.on_variables),
+    "FCreateOpState": ("state", lambda t, _: t.state),
+    "FGradient": ("gradient", lambda t, _: t.gradient()),
+    "TIsBackward": ("is_backward", lambda t, name: bool(t.attr(name))),
+    "THasDeterministicOutput": ("deterministic", lambda t, name: bool(t.attr(name))),
+    "TAccumulates": ("accumulates", lambda t, name: lambda attrs: bool(t.attr(name))),
 }
 
 #: The form of each function and the meaning of its result.
@@ -145,13 +103,13 @@ def check_attribute(operator: str, name: Any, value: Any) -> None:
         )
     if not name.startswith("F"):
         return
-    if name not in HANDLERS:
-        by_lower = {known.lower(): known for known in HANDLERS if known.startswith("F")}
+    if name not in FORMS and name not in KERNELS:
+        by_lower = {known.lower(): known for known in (*FORMS, *KERNELS) if known[0] == "F"}
         near = difflib.get_close_matches(name.lower(), by_lower, n=3)
         listed = ", ".join(by_lower[n] for n in near) or ", ".join(by_lower.values())
         raise MXNetError(f"{operator}: unknown attribute {name}, did you mean {listed}?")
     if not callable(value):
-        raise TypeError(f"{operator}: attribute {name} must be a function, got {value!r}")
+        raise TypeError(f"{operator}: attribute {name} is {value!r}, expected a function")
 
 
 def check_kernels(operator: str, names: Mapping[str, Any]) -> None:

@@ -52,8 +52,7 @@ class Entry:
 
     def describe(self, doc: str) -> Entry:
         """Sets the documentation."""
-        self._doc = doc
-        return self._changed()
+        return self._set(_doc=doc)
 
     def set_num_inputs(self, n: int | Callable[[Attrs], int]) -> Entry:
         """Number of inputs, a function of the parameters, or ``op.kVarg``: any number.
@@ -70,12 +69,9 @@ class Entry:
         >>> nd.doc_total(nd.array([1, 2]), nd.array([3, 4]), nd.array([5, 6])).asnumpy().tolist()
         [9.0, 12.0]
         """
-        self._num_inputs = n if n == kVarg else self._checked_count("inputs", n, 0)
-        return self._changed()
-
-    def _checked_count(self, what: str, n: Any, least: int) -> Any:
-        """``n`` if it is a function or a number of inputs or outputs."""
-        return n if callable(n) else self._number(f"the number of {what}", n, least)
+        if not (n == kVarg or callable(n)):
+            n = self._number("the number of inputs", n, 0)
+        return self._set(_num_inputs=n)
 
     def _number(self, what: str, n: Any, least: int) -> int:
         if isinstance(n, (int, np.integer)) and not isinstance(n, bool):
@@ -91,17 +87,19 @@ class Entry:
 
     def set_num_outputs(self, n: int | Callable[[Attrs], int]) -> Entry:
         """Number of outputs, at least one, or a function of the parameters."""
-        self._num_outputs = self._checked_count("outputs", n, 1)
-        return self._changed()
+        return self._set(
+            _num_outputs=n if callable(n) else self._number("the number of outputs", n, 1)
+        )
 
     def set_attr_parser(self, parser: Any) -> Entry:
         """A Parameter subclass, or a function of the dict of texts whose result is
         ``attrs.parsed``.
         """
         if not callable(parser):
-            raise TypeError(f"{self.name}: set_attr_parser needs a Parameter class or a function")
-        self._param = parser
-        return self._changed()
+            raise TypeError(
+                f"{self.name}: set_attr_parser got {parser!r}, expected a Parameter class or a function"
+            )
+        return self._set(_param=parser)
 
     def set_attr(
         self, name: str, value: Any, plevel: int = 10, *, views: str | None = None
@@ -131,40 +129,30 @@ class Entry:
                 f"attribute {name} of operator {self.name} is already registered "
                 f"with the same plevel={plevel}"
             )
-        if known is None or known[0] < plevel:
-            checked = checked_views(self.name, self.views if views is None else views)
-            check_kernels(self.name, {**self._attributes, name: None})
-            before = (self._attributes, self._views)
-            self._attributes = {**self._attributes, name: (plevel, value)}
-            self._views = {**self._views, name: checked}
-            try:
-                return self._changed()
-            except Exception:
-                self._attributes, self._views = before
-                raise
-        return self
+        if known is not None and known[0] > plevel:
+            return self
+        return self._put_attr(name, value, plevel, views)
 
-    def _reset_attr(self, name: str, value: Any) -> Entry:
-        """As ``set_attr``, in the place of an attribute that is set already."""
-        before = self._attributes
-        self._attributes = {k: v for k, v in before.items() if k != name}
-        try:
-            return self.set_attr(name, value)
-        except Exception:
-            self._attributes = before
-            raise
+    def _put_attr(self, name: str, value: Any, plevel: int = 10, views: str | None = None) -> Entry:
+        """Sets an attribute, or replaces it."""
+        checked = checked_views(self.name, self.views if views is None else views)
+        check_kernels(self.name, {**self._attributes, name: None})
+        return self._set(
+            _attributes={**self._attributes, name: (plevel, value)},
+            _views={**self._views, name: checked},
+        )
 
     def set_key_var_num_args(self, name: str) -> Entry:
         """Names the parameter that counts the inputs of an operator with any number of them; see
         :meth:`set_num_inputs`.
         """
-        self._key_var_num_args = argument_name(f"{self.name}: set_key_var_num_args", name)
-        return self._changed()
+        return self._set(
+            _key_var_num_args=argument_name(f"{self.name}: set_key_var_num_args", name)
+        )
 
     def add_argument(self, name: str, type: str, description: str) -> Entry:
         """Documents an input."""
-        self._arguments.append((name, type, description))
-        return self._changed()
+        return self._set(_arguments=[*self._arguments, (name, type, description)])
 
     def add_arguments(self, fields: Sequence[tuple[str, str, str]]) -> Entry:
         """Documents parameters, as (name, type, description).
@@ -172,32 +160,26 @@ class Entry:
         Those of a :class:`rsnet.Parameter` are documented by the class itself, so that
         ``SomeParam.fields()`` adds nothing; those of a parser function are known from here only.
         """
-        self._param_docs.update({name: (kind, doc) for name, kind, doc in fields})
-        return self._changed()
+        docs = {name: (kind, doc) for name, kind, doc in fields}
+        return self._set(_param_docs=self._param_docs | docs)
 
     def add_alias(self, name: str) -> Entry:
         """Another name of the operator; an error if an operator has it, or it cannot be that of a
         function.
         """
-        self._aliases.append(free_name(f"{self.name}: add_alias", name))
-        try:
-            return self._changed()
-        except Exception:
-            self._aliases.pop()
-            raise
+        return self._set(_aliases=[*self._aliases, free_name(f"{self.name}: add_alias", name)])
 
     def include(self, group: Entry | str) -> Entry:
         """Takes over the attributes of another record that this one does not set."""
         if isinstance(group, str):
             group = get(group)
-        for name, (level, value) in group._attributes.items():
-            if name not in self._attributes:
-                self._attributes[name] = (level, value)
-                self._views[name] = group._views[name]
-        if self._param is None:
-            self._param = group._param
-        check_kernels(self.name, self._attributes)
-        return self._changed()
+        attributes = {**group._attributes, **self._attributes}
+        check_kernels(self.name, attributes)
+        return self._set(
+            _attributes=attributes,
+            _views={**group._views, **self._views},
+            _param=group._param if self._param is None else self._param,
+        )
 
     def attr(self, name: str, default: Any = None) -> Any:
         """The value of an attribute."""
@@ -205,14 +187,21 @@ class Entry:
 
     # Translation -------------------------------------------------------------------------------
 
-    def _changed(self) -> Entry:
-        """Hands the operator to the core again, once it can be used."""
+    def _set(self, **fields: Any) -> Entry:
+        """Changes fields and, once the operator can be used, hands it to the core again; all is as
+        before if it is refused.
+        """
         if self._superseded:
             raise fail(self.name, "the operator was registered again: this record is an old one")
-        if not any(name in KERNELS for name in self._attributes):
-            return self
-        Translation(self).definition().install(replace=self._installed)
-        self._installed = True
+        before = vars(self).copy()
+        vars(self).update(fields)
+        if any(name in KERNELS for name in self._attributes):
+            try:
+                Translation(self).definition().install(replace=self._installed)
+            except Exception:
+                vars(self).update(before)
+                raise
+            self._installed = True
         return self
 
 

@@ -15,14 +15,14 @@ kVarg = 2**32 - 1
 class Attrs:
     """The parameters of one call: ``parsed`` (the struct), ``dict`` (texts), ``operator``."""
 
-    __slots__ = ("operator", "parsed", "dict", "facts", "variable_attrs")
+    __slots__ = ("operator", "parsed", "dict", "facts", "on_variables")
 
     def __init__(self, operator: str, parsed: Any, given: dict[str, str]) -> None:
         self.operator = operator
         self.parsed = parsed
         self.dict = given
         self.facts: Facts
-        self.variable_attrs: list[tuple[str, str, str]] = []
+        self.on_variables: list[tuple[str, str, str]] = []
 
     def get(self, key: str, default: Any = None) -> Any:
         return self.dict.get(key, default)

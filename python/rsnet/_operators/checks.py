@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._warnings import warn
 from ..base import MXNetError, MXTypeError, MXValueError
 from . import registry
 
@@ -89,6 +90,11 @@ def argument_name(where: str, name: object) -> str:
     return name
 
 
+def warn_of_replacing(what: str, new: str) -> None:
+    """Warns that something is registered a second time."""
+    warn(f"{what} is registered again; the new {new} replaces the old")
+
+
 def check_exec_type(operator: str, what: str, answer: Any) -> None:
     """Refuses execution types other than ``"sync"``."""
     if answer not in ("sync", 0):
@@ -118,27 +124,21 @@ def shape_list(operator: str, what: str, value: Any, names: Sequence[str]) -> li
             raise fail(
                 operator, f"{what}: '{name}' is {shape!r}, expected a tuple of integers"
             ) from None
-        if any(d < 0 for d in shapes[-1]):
-            raise fail(operator, f"{what}: '{name}' is {shape!r}, extents cannot be negative")
-        if any(d >= 2**63 for d in shapes[-1]):
-            raise fail(operator, f"{what}: '{name}' is {shape!r}, extents end at 2**63 - 1")
+        if not all(0 <= d < 2**63 for d in shapes[-1]):
+            raise fail(
+                operator, f"{what}: '{name}' is {shape!r}, expected extents of 0 to 2**63 - 1"
+            )
     return shapes
 
 
 def type_list(operator: str, what: str, value: Any, names: Sequence[str]) -> list[str | None]:
     """Checks that ``value`` is one element type, or None, for each name."""
     _check_list(operator, what, value, "types", names)
-    return [_type_name(operator, what, name, t) for name, t in zip(names, value)]
-
-
-def _type_name(operator: str, what: str, name: str, value: Any) -> str | None:
-    if value is None:
-        return None
-    text = _NAMES.get(value) if isinstance(value, type) else None
-    text = text or dtype_name(value)
-    if text is None:
-        raise fail(operator, f"{what}: '{name}' is {value!r}, expected a NumPy type")
-    return text
+    texts = [dtype_name(given) for given in value]
+    for name, given, text in zip(names, value, texts):
+        if text is None and given is not None:
+            raise fail(operator, f"{what}: '{name}' is {given!r}, expected a NumPy type")
+    return texts
 
 
 _NAMES = {t: name for name, t in TYPES.items() if name}
@@ -146,6 +146,8 @@ _NAMES = {t: name for name, t in TYPES.items() if name}
 
 def dtype_name(value: Any) -> str | None:
     """The name of an element type, however it is written; ``None`` if rsnet has no such type."""
+    if isinstance(value, type) and value in _NAMES:
+        return _NAMES[value]  # without asking NumPy, which takes longer
     try:
         text = np.dtype(getattr(value, "numpy_name", value)).name
     except TypeError:

@@ -14,8 +14,9 @@ from ..base import MXNetError
 from ..parameter import schema_field
 from . import registry
 from .checks import fail
-from .definition import Facts, KernelSpec
+from .definition import Facts
 from .operands import assign
+from .property import Description
 from .property_node import Node, checked_operator, node_definitions
 
 #: MXNet's numbers of element types.
@@ -70,7 +71,7 @@ class CustomOp:
     assign = staticmethod(assign)
 
 
-class CustomOpProp:
+class CustomOpProp(Description):
     """MXNet's form of an operator description: subclass it and register the class.
 
     Parameters of the call arrive as strings in the constructor. The names, shapes and types of
@@ -105,31 +106,6 @@ class CustomOpProp:
 
     def __init__(self, need_top_grad: bool = True) -> None:
         self.need_top_grad_ = need_top_grad
-
-    def list_arguments(self) -> list[str]:
-        """Names of the arguments, in order; default ``["data"]``.
-
-        >>> CustomOpProp().list_arguments()
-        ['data']
-        """
-        return ["data"]
-
-    def list_outputs(self) -> list[str]:
-        """Names of the outputs, at least one; default ``["output"]``.
-
-        >>> CustomOpProp().list_outputs()
-        ['output']
-        """
-        return ["output"]
-
-    def list_auxiliary_states(self) -> list[str]:
-        """Names of states that the operator keeps and changes, such as moving averages; default
-        none. They follow the arguments in a call and have no gradients.
-
-        >>> CustomOpProp().list_auxiliary_states()
-        []
-        """
-        return []
 
     def infer_shape(self, in_shape: list[list[int]]) -> Any:
         """``(in_shape, out_shape[, aux_shape])``; default: outputs like the first argument.
@@ -209,17 +185,6 @@ class CustomOpProp:
         """
         return [*(out_grad if self.need_top_grad_ else []), *in_data, *out_data]
 
-    def accumulates(self) -> bool:
-        """Whether ``forward`` and ``backward`` handle the request ``"add"`` themselves, as
-        ``self.assign`` does; default no.
-
-        Otherwise they write to a temporary array, which is then added.
-
-        >>> CustomOpProp().accumulates()
-        False
-        """
-        return False
-
     def create_operator(
         self, ctx: Any, in_shapes: list[list[int]], in_dtypes: list[int]
     ) -> CustomOp:
@@ -245,25 +210,28 @@ class CustomOpProp:
 # The operator ``Custom`` -----------------------------------------------------------------------
 
 
-class Unregistered:
-    """The payload of a ``Custom`` node whose ``op_type`` is not registered yet."""
+class UnregisteredNode(Node):
+    """A ``Custom`` node whose ``op_type`` is not registered yet.
 
-    __slots__ = ("op_type", "given", "node")
+    It has facts only, so that graphs can be loaded, listed and saved. Whatever else is asked of it
+    looks the class up again, and fills in the rest.
+    """
+
+    __slots__ = ("_given",)
 
     def __init__(self, op_type: str, given: dict[str, str]) -> None:
-        self.op_type, self.given = op_type, given
-        self.node: Node | None = None
+        self.name, self._given = op_type, given
+        self.facts = Facts(("data",), ("output",), 1)
 
-    def resolved(self) -> Node:
-        """The node, if the class has been registered since."""
-        if self.node is None:
-            self.node = _custom_node(self.op_type, self.given)
-        return self.node
-
-    facts = Facts(("data",), ("output",), 1)
+    def __getattr__(self, name: str) -> Any:
+        if name not in Node.__slots__:
+            raise AttributeError(name)
+        _describe(self, self.name, self._given)
+        return getattr(self, name)
 
 
-def _custom_node(op_type: str, given: dict[str, str]) -> Node:
+def _describe(node: Node, op_type: str, given: dict[str, str]) -> Node:
+    """Fills in ``node`` from the registered class."""
     try:
         cls = registry.custom_props[op_type]
     except KeyError:
@@ -274,17 +242,20 @@ def _custom_node(op_type: str, given: dict[str, str]) -> Node:
     prop = cls(**given)
     if not hasattr(prop, "need_top_grad_"):
         CustomOpProp.__init__(prop)  # a subclass that does not call super().__init__()
-    node = Node(op_type, prop, property_style=False)
+    Node.__init__(node, op_type, prop, property_style=False)
     _refuse_sparse(node, cls)
     return node
 
 
 def _refuse_sparse(node: Node, cls: type) -> None:
     """Checks that a class with ``infer_storage_type`` accepts dense arrays."""
-
-    def dense(method: str, *parts: int) -> None:
-        if getattr(cls, method, None) in (None, getattr(CustomOpProp, method)):
-            return
+    n_in, n_out, n_aux = node.n_args, node.n_out, len(node.aux)
+    for method, parts in (
+        ("infer_storage_type", (n_in,)),
+        ("infer_storage_type_backward", (n_out, n_in, n_out, n_in, n_aux)),
+    ):
+        if getattr(cls, method) is getattr(CustomOpProp, method):
+            continue
         answer = getattr(node.prop, method)(*(["default"] * n for n in parts))
         listed = answer if isinstance(answer, (tuple, list)) else [answer]
         if not all(isinstance(a, (tuple, list)) and set(a) <= {"default"} for a in listed):
@@ -292,12 +263,8 @@ def _refuse_sparse(node: Node, cls: type) -> None:
                 node.name, f"{method} returned {answer!r}: only 'default' storage is supported"
             )
 
-    n_in, n_out, n_aux = node.n_args, node.n_out, len(node.aux)
-    dense("infer_storage_type", n_in)
-    dense("infer_storage_type_backward", n_out, n_in, n_out, n_in, n_aux)
 
-
-def _make_custom(values: tuple[Any, ...], given: dict[str, Any]) -> Any:
+def _make(values: tuple[Any, ...], given: dict[str, Any]) -> Node:
     op_type = values[0]
     texts = {
         k: str(v)
@@ -305,32 +272,26 @@ def _make_custom(values: tuple[Any, ...], given: dict[str, Any]) -> Any:
         if k not in ("op_type", "name") and not (k.startswith("__") and k.endswith("__"))
     }
     if op_type not in registry.custom_props:
-        return Unregistered(op_type, texts)
-    return _custom_node(op_type, texts)
+        return UnregisteredNode(op_type, texts)
+    return _describe(Node.__new__(Node), op_type, texts)
 
 
-def _node(payload: Any) -> Node:
-    return payload if type(payload) is Node else payload.resolved()
-
-
-def _state(payload: Any, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
-    node = _node(payload)
+def _state(node: Node, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
     flags = [_TYPE_FLAGS[t] for t in types]
     made = node.prop.create_operator(ctx, [list(s) for s in shapes], flags)
     return checked_operator(node.name, "create_operator", made)
 
 
 def _run_forward(
-    payload: Any, state: Any, ctx: Any, inputs: list[Any], req: list[Any], outputs: list[Any]
+    node: Node, state: Any, ctx: Any, inputs: list[Any], req: list[Any], outputs: list[Any]
 ) -> Any:
-    n = _node(payload).n_args
+    n = node.n_args
     return state.forward(1 if ctx.is_train else 0, req, inputs[:n], outputs, inputs[n:])
 
 
 def _run_backward(
-    payload: Any, state: Any, ctx: Any, inputs: list[Any], req: list[Any], outputs: list[Any]
+    node: Node, state: Any, ctx: Any, inputs: list[Any], req: list[Any], outputs: list[Any]
 ) -> Any:
-    node = _node(payload)
     out_grad, in_data, out_data, aux = node.scatter(inputs)
     n = node.n_args
     in_grad = outputs[:n]
@@ -339,33 +300,25 @@ def _run_backward(
     return answer
 
 
-def _install_custom() -> None:
-    doc = "Name under which the CustomOpProp class is registered."
-    schema = _core.Schema([schema_field("op_type", "string", doc=doc)], open=True)
-    forward, backward = node_definitions(
-        "Custom",
-        schema,
-        _make_custom,
-        _state,
-        KernelSpec("forward", ("always",), 0, _run_forward, False, "out_data", "self.assign"),
-        KernelSpec("backward", ("always",), 0, _run_backward, False, "in_grad", "self.assign"),
-    )
-    forward.doc = (
-        "Applies an operator written by subclassing rsnet.operator.CustomOp.\n\n"
-        "All other keyword arguments are passed to the constructor of its CustomOpProp as strings."
-    )
-    forward.input_docs = [("data", "NDArray-or-Symbol[]", "The arguments, in order or by name.")]
-    forward.facts = lambda payload: payload.facts
-    forward.infer_shape = lambda payload, i, o, exact: _node(payload).infer_shape(i, o)
-    forward.infer_type = lambda payload, i, o: _node(payload).infer_type(i, o)
-    forward.inplace = backward.inplace = None
-    forward.resources = backward.resources = None
-    forward.accumulates = backward.accumulates = lambda payload: _node(payload).accumulates()
-    forward.gradient = ("backward", backward.name, lambda p, i, o: _node(p).deps(i, o))
-    facts = backward.facts
-    backward.facts = lambda payload: facts(_node(payload))
-    backward.install()
-    forward.install()
-
-
-_install_custom()
+_forward, _backward = node_definitions(
+    "Custom",
+    _core.Schema(
+        [
+            schema_field(
+                "op_type", "string", doc="Name under which the CustomOpProp class is registered."
+            )
+        ],
+        open=True,
+    ),
+    _make,
+    _run_forward,
+    _run_backward,
+    state=_state,
+)
+_forward.doc = (
+    "Applies an operator written by subclassing rsnet.operator.CustomOp.\n\n"
+    "All other keyword arguments are passed to the constructor of its CustomOpProp as strings."
+)
+_forward.input_docs = [("data", "NDArray-or-Symbol[]", "The arguments, in order or by name.")]
+_backward.install()
+_forward.install()

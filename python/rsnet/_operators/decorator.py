@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from ..base import MXNetError, MXTypeError
 from ..parameter import Parameter
 from . import registry
 from .attributes import Entry, _new_entry, register
-from .checks import function_name
+from .checks import function_name, warn_of_replacing
 from .elementwise import ElemwiseGradUseInOut, ElemwiseShape, ElemwiseType
 from .operands import assign
 
@@ -82,7 +81,7 @@ def op(
     """
     function_name("op", name)
 
-    def decorate(f: Callable[..., Any]) -> Any:
+    def decorate(f: Any) -> Any:
         entry = _decorated(name).describe(inspect.getdoc(f) or "")
         n_in, n_out = len(inputs), len(outputs)
         entry.set_num_inputs(n_in).set_num_outputs(n_out)
@@ -120,9 +119,9 @@ def op(
             backward.set_attr("TIsBackward", True).set_attr("TAccumulates", True)
             backward.set_attr("FCompute<cpu>", run, views=views)
             again = entry.attr("FGradient") is not None
-            entry._reset_attr("FGradient", ElemwiseGradUseInOut(backward.name))
+            entry._put_attr("FGradient", ElemwiseGradUseInOut(backward.name))
             if again:
-                _warn_of_replacing(f"the gradient of operator '{name}'", stacklevel=3)
+                warn_of_replacing(f"the gradient of operator '{name}'", "function")
             return g
 
         def _with_params(attrs: Any) -> tuple[Any, ...]:
@@ -161,12 +160,7 @@ def _put(entry: Entry) -> None:
     entry._decorated = True
     if known is not None and known is not entry:
         known._superseded = True
-        _warn_of_replacing(f"operator '{entry.name}'", stacklevel=4)
-
-
-def _warn_of_replacing(what: str, stacklevel: int) -> None:
-    text = f"{what} is registered again; the new function replaces the old"
-    warnings.warn(text, stacklevel=stacklevel)
+        warn_of_replacing(f"operator '{entry.name}'", "function")
 
 
 def _free_name(name: str) -> str:

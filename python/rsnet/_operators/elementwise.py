@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -89,20 +89,25 @@ def _arity(attrs: Any, ins: list[Any], n_in: int, outs: list[Any], n_out: int) -
             raise MXNetError(f"expected {n} {kind}, got {len(items)} in operator {attrs.operator}")
 
 
-def _grad_rule(backward: str, inputs: bool, outputs: bool) -> Callable[..., Any]:
-    def gradient(node: GradNode, out_grads: Sequence[GradEntry]) -> list[GradEntry]:
+class OneBackward(NamedTuple):
+    """A gradient that one backward operator computes; it reads the output gradients, and also the
+    inputs and outputs where that is said.
+    """
+
+    backward: str
+    inputs: bool
+    outputs: bool
+
+    def __call__(self, node: GradNode, out_grads: Sequence[GradEntry]) -> list[GradEntry]:
         entries = list(out_grads)
-        if inputs:
+        if self.inputs:
             entries += node.inputs
-        if outputs:
+        if self.outputs:
             entries += node.outputs
-        return node.backward(backward, entries)
-
-    gradient.backward = (backward, inputs, outputs)
-    return gradient
+        return node.backward(self.backward, entries)
 
 
-def ElemwiseGradUseNone(backward: str) -> Callable[..., Any]:
+def ElemwiseGradUseNone(backward: str) -> OneBackward:
     """Gradient by the operator ``backward`` over the output gradients alone.
 
     It is given the same parameters, as text: a backward operator (``TIsBackward``) registered here
@@ -122,19 +127,19 @@ def ElemwiseGradUseNone(backward: str) -> Callable[..., Any]:
     >>> x.grad.asnumpy().tolist()
     [3.0, 3.0]
     """
-    return _grad_rule(backward, False, False)
+    return OneBackward(backward, False, False)
 
 
-def ElemwiseGradUseIn(backward: str) -> Callable[..., Any]:
+def ElemwiseGradUseIn(backward: str) -> OneBackward:
     """Gradient by the operator ``backward`` over the output gradients and the inputs."""
-    return _grad_rule(backward, True, False)
+    return OneBackward(backward, True, False)
 
 
-def ElemwiseGradUseOut(backward: str) -> Callable[..., Any]:
+def ElemwiseGradUseOut(backward: str) -> OneBackward:
     """Gradient by the operator ``backward`` over the output gradients and the outputs."""
-    return _grad_rule(backward, False, True)
+    return OneBackward(backward, False, True)
 
 
-def ElemwiseGradUseInOut(backward: str) -> Callable[..., Any]:
+def ElemwiseGradUseInOut(backward: str) -> OneBackward:
     """Gradient by the operator ``backward`` over the output gradients, inputs and outputs."""
-    return _grad_rule(backward, True, True)
+    return OneBackward(backward, True, True)

@@ -45,7 +45,7 @@ class GradEntry:
     def __init__(self, rule: Rule, ref: tuple[int, int]) -> None:
         self.rule, self.ref = rule, ref
 
-    def _with(self, tensor: str, scalar: str, other: Any, swapped: bool = False) -> GradEntry:
+    def _with(self, tensor: str, scalar: str, other: Any, swapped: bool = False) -> Any:
         if isinstance(other, GradEntry):
             pair = (other, self) if swapped else (self, other)
             return self.rule.call(tensor, pair)[0]

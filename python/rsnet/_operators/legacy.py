@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
-import numpy as np
-
 from .. import _core, symbol
-from ..base import MXNetError
+from .._warnings import warn
 from ..parameter import schema_field
 from .checks import fail
-from .definition import KernelSpec
+from .property import Description
 from .property_node import Node, node_definitions
 
 
-class PythonOp:
+class PythonOp(Description):
     """Base of the deprecated :class:`NumpyOp` and :class:`NDArrayOp`.
 
     An operator object is called with symbols. Objects that were used live as long as the program.
@@ -25,10 +22,9 @@ class PythonOp:
     _operator = ""
 
     def __init__(self, need_top_grad: bool = True) -> None:
-        warnings.warn(
+        warn(
             f"{type(self).__name__}: NumpyOp and NDArrayOp are deprecated, use CustomOp",
             DeprecationWarning,
-            stacklevel=2,
         )
         self.need_top_grad_ = need_top_grad
 
@@ -52,11 +48,8 @@ class PythonOp:
     def infer_shape(self, in_shape: list[list[int]]) -> Any:
         return in_shape, [in_shape[0]]
 
-    def list_arguments(self) -> list[str]:
-        return ["data"]
-
-    def list_outputs(self) -> list[str]:
-        return ["output"]
+    def infer_type(self, in_type: list[Any]) -> Any:
+        return self._float32(type(self).__name__, in_type, len(self.list_outputs()))
 
     def need_top_grad(self) -> bool:
         return self.need_top_grad_
@@ -79,44 +72,21 @@ class NDArrayOp(PythonOp):
     _operator = "_NDArray"
 
 
-class _PythonOpProp:
-    """A :class:`PythonOp` seen as an operator description."""
+def _install(cls: type[PythonOp], *, numpy: bool) -> None:
+    name = cls._operator
 
-    def __init__(self, op: PythonOp) -> None:
-        self.op = op
-        self.list_arguments = op.list_arguments
-        self.list_outputs = op.list_outputs
-        self.infer_shape = op.infer_shape
-
-    def list_auxiliary_states(self) -> list[str]:
-        return []
-
-    def infer_type(self, in_type: list[Any]) -> Any:
-        for given in in_type:
-            if given not in (None, np.float32):
-                raise MXNetError(f"{type(self.op).__name__}: expected float32, got {given}")
-        f32 = np.float32
-        return [f32] * len(in_type), [f32] * len(self.list_outputs()), []
-
-    def declare_backward_dependency(
-        self, out_grad: list[int], in_data: list[int], out_data: list[int]
-    ) -> list[int]:
-        return self.op.declare_backward_dependency(out_grad, in_data, out_data)
-
-
-def _install_python_op(name: str, numpy: bool) -> None:
     def make(values: tuple[Any, ...], given: dict[str, Any]) -> Node:
         op = PythonOp._instances.get(values[0])
         if op is None:
             raise fail(name, f"info={values[0]!r} names no living operator object")
-        return Node(type(op).__name__, _PythonOpProp(op), property_style=False)
+        return Node(type(op).__name__, op, property_style=False)
 
-    def forward(node: Node, state: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> Any:
-        return node.prop.op.forward(ins, outs)
+    def run_forward(node: Node, state: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> Any:
+        return node.prop.forward(ins, outs)
 
-    def backward(node: Node, state: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> Any:
+    def run_backward(node: Node, state: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> Any:
         out_grad, in_data, out_data, _ = node.scatter(ins)
-        return node.prop.op.backward(out_grad, in_data, out_data, outs)
+        return node.prop.backward(out_grad, in_data, out_data, outs)
 
     schema = _core.Schema(
         [
@@ -124,19 +94,14 @@ def _install_python_op(name: str, numpy: bool) -> None:
             schema_field("need_top_grad", "string", "True", doc="Kept for old graphs."),
         ]
     )
-    first, second = node_definitions(
-        name,
-        schema,
-        make,
-        None,
-        KernelSpec("forward", ("always",), 0, forward, numpy, "out_data"),
-        KernelSpec("backward", ("always",), 0, backward, numpy, "in_grad"),
+    forward, backward = node_definitions(
+        name, schema, make, run_forward, run_backward, numpy=numpy, assign="op.assign"
     )
-    first.doc = "Applies a NumpyOp or NDArrayOp object (deprecated)."
-    first.input_docs = [("data", "NDArray-or-Symbol[]", "The arguments.")]
-    second.install()
-    first.install()
+    forward.doc = "Applies a NumpyOp or NDArrayOp object (deprecated)."
+    forward.input_docs = [("data", "NDArray-or-Symbol[]", "The arguments.")]
+    backward.install()
+    forward.install()
 
 
-_install_python_op("_Native", numpy=True)
-_install_python_op("_NDArray", numpy=False)
+_install(NumpyOp, numpy=True)
+_install(NDArrayOp, numpy=False)

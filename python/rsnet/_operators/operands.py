@@ -60,7 +60,7 @@ def assign(dst: Any, req: str | int, src: Any) -> None:
 
 
 def _addend(dst: Any, src: Any) -> Any:
-    """``src`` as what can be added to ``dst``, whatever could be written to it."""
+    """``src`` in a form that can be added to ``dst``."""
     if isinstance(src, (list, tuple)):
         src = np.asarray(src)
     if not getattr(src, "shape", ()):

@@ -72,7 +72,60 @@ class Operator:
     assign = staticmethod(assign)
 
 
-class OperatorProperty:
+class Description:
+    """What the forms of an operator description have in common: names, all with defaults."""
+
+    def list_arguments(self) -> list[str]:
+        """Names of the arguments, in order; default ``["data"]``.
+
+        >>> Description().list_arguments()
+        ['data']
+        """
+        return ["data"]
+
+    def list_outputs(self) -> list[str]:
+        """Names of the outputs, at least one, hidden ones last; default ``["output"]``.
+
+        >>> Description().list_outputs()
+        ['output']
+        """
+        return ["output"]
+
+    def list_auxiliary_states(self) -> list[str]:
+        """Names of states that the operator keeps and changes, such as moving averages; default
+        none. They follow the arguments in a call and have no gradients.
+
+        >>> Description().list_auxiliary_states()
+        []
+        """
+        return []
+
+    def accumulates(self) -> bool:
+        """Whether ``forward`` and ``backward`` handle the request ``add`` themselves, as
+        ``self.assign`` does; default no.
+
+        Otherwise they write to a temporary array, which is then added.
+
+        >>> Description().accumulates()
+        False
+        """
+        return False
+
+    def _float32(self, operator: str, in_type: list[Any], n_out: int) -> Any:
+        """The answer of ``infer_type`` of operators that take nothing but float32."""
+        for name, given in zip(self.list_arguments(), in_type):
+            if given not in (None, np.float32):
+                raise fail(
+                    operator,
+                    f"unsupported data type {np.dtype(given).name} of '{name}', expected float32 "
+                    "(override infer_type to take others)",
+                )
+        f32 = np.float32
+        aux = self.list_auxiliary_states()
+        return [f32] * len(in_type), [f32] * n_out, [f32] * len(aux)
+
+
+class OperatorProperty(Description):
     """Describes an operator: subclass it and register the class.
 
     ``Param``, a :class:`rsnet.Parameter`, gives the operator typed parameters: they are in
@@ -151,31 +204,6 @@ class OperatorProperty:
         """The registered name; to register the class under another one is an MXNetError."""
         return self._registered_as or type(self).__name__
 
-    def list_arguments(self) -> list[str]:
-        """Names of the arguments, in order; default ``["data"]``.
-
-        >>> OperatorProperty().list_arguments()
-        ['data']
-        """
-        return ["data"]
-
-    def list_outputs(self) -> list[str]:
-        """Names of the outputs, at least one, hidden ones last; default ``["output"]``.
-
-        >>> OperatorProperty().list_outputs()
-        ['output']
-        """
-        return ["output"]
-
-    def list_auxiliary_states(self) -> list[str]:
-        """Names of states that the operator keeps and changes, such as moving averages; default
-        none. They follow the arguments in a call and have no gradients.
-
-        >>> OperatorProperty().list_auxiliary_states()
-        []
-        """
-        return []
-
     def num_outputs(self) -> int:
         """Number of outputs; default: as many as ``list_outputs`` has names.
 
@@ -230,19 +258,7 @@ class OperatorProperty:
         >>> OperatorProperty().infer_type([None]) == ([np.float32], [np.float32], [])
         True
         """
-        for name, given in zip(self.list_arguments(), in_type):
-            if given not in (None, np.float32):
-                raise fail(
-                    self.type_string(),
-                    f"unsupported data type {np.dtype(given).name} of '{name}', expected float32 "
-                    "(override infer_type to take others)",
-                )
-        f32 = np.float32
-        return (
-            [f32] * len(in_type),
-            [f32] * self.num_outputs(),
-            [f32] * len(self.list_auxiliary_states()),
-        )
+        return self._float32(self.type_string(), in_type, self.num_outputs())
 
     def forward_resource(self, in_shape: list[tuple[int, ...]]) -> list[ResourceRequest]:
         """Resources that ``forward`` finds in ``ctx.requested``; default none.
@@ -274,17 +290,6 @@ class OperatorProperty:
         ['dy', 'x', 'w', 'y']
         """
         return [*out_grad, *in_data, *out_data]
-
-    def accumulates(self) -> bool:
-        """Whether ``forward`` and ``backward`` handle the request ``add`` themselves, as
-        ``self.assign`` does; default no.
-
-        Otherwise they write to a temporary array, which is then added.
-
-        >>> OperatorProperty().accumulates()
-        False
-        """
-        return False
 
     def forward_inplace_option(
         self, in_data: list[Any], out_data: list[Any]

@@ -6,7 +6,7 @@ dependencies, in-place hints and inference between the user's methods and the co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ..base import MXNetError
@@ -69,8 +69,8 @@ class Node:
     """The user's property for one set of parameters, with its answers checked and kept."""
 
     __slots__ = (
-        "name", "prop", "args", "aux", "facts", "n_args", "n_out", "as_property",
-        "forward_resources", "backward_resources", "_plan", "_blank", "_is_whole", "_types",
+        "name", "prop", "args", "aux", "facts", "n_args", "n_out", "as_property", "asks_for",
+        "_plan", "_blank", "_is_whole", "_types",
     )  # fmt: skip
 
     def __init__(self, name: str, prop: Any, *, property_style: bool) -> None:
@@ -83,97 +83,83 @@ class Node:
             return name_list(name, method, getattr(prop, method)(), any_text=not property_style)
 
         self.args, self.aux = listed("list_arguments"), listed("list_auxiliary_states")
-        outputs = listed("list_outputs")
+        inputs, outputs = self.args + self.aux, listed("list_outputs")
         if not outputs:
             raise fail(name, "list_outputs returned no output")
-        visible = len(outputs)
-        self.forward_resources = self.backward_resources = False
+        if len(set(inputs)) != len(inputs):
+            raise fail(name, f"arguments and auxiliary states share a name: {list(inputs)}")
+        self.n_args, self.n_out = len(self.args), len(outputs)
+        visible = self.n_out
+        if property_style:
+            visible = self._count("num_visible_outputs", prop.num_visible_outputs())
+            self._count("num_outputs", prop.num_outputs())
+        self.facts = Facts(inputs, outputs, visible, tuple(range(self.n_args, len(inputs))))
+        self._types: dict[tuple[Any, ...], Any] = {}
         self._plan: list[tuple[Source, int]] | None = None
         self._is_whole = False  # backward reads everything, in order
         self._blank: Any = None
-        kind = type(prop)
+        # Mistakes in what the user overrides show at the call, not in the backward pass.
+        if not (type(prop).declare_backward_dependency.__module__ or "").startswith("rsnet."):
+            self.plan()
         if property_style:
-            visible = self._count("num_visible_outputs", prop.num_visible_outputs(), len(outputs))
-            self._count("num_outputs", prop.num_outputs(), len(outputs))
-            self.forward_resources = kind.forward_resource is not OperatorProperty.forward_resource
-            self.backward_resources = (
-                kind.backward_resource is not OperatorProperty.backward_resource
-            )
-        n = len(self.args)
-        inputs = self.args + self.aux
-        if len(set(inputs)) != len(inputs):
-            raise fail(name, f"arguments and auxiliary states share a name: {list(inputs)}")
-        self.n_args, self.n_out = n, len(outputs)
-        self._types: dict[tuple[Any, ...], Any] = {}
-        self.facts = Facts(inputs, outputs, visible, tuple(range(n, len(inputs))))
-        if not (kind.declare_backward_dependency.__module__ or "").startswith("rsnet."):
-            self.plan()  # a mistake there shows at the call, not in the backward pass
-        if property_style:
-            default = OperatorProperty
-            if kind.forward_inplace_option is not default.forward_inplace_option:
+            self.asks_for = {w: self._overrides(f"{w}_resource") for w in ("forward", "backward")}
+            if self._overrides("forward_inplace_option"):
                 self.forward_inplace()
-            if kind.backward_inplace_option is not default.backward_inplace_option:
+            if self._overrides("backward_inplace_option"):
                 self.backward_inplace()
 
-    def _count(self, method: str, value: Any, most: int) -> int:
-        if not isinstance(value, int) or not 0 < value <= most:
-            raise fail(self.name, f"{method} returned {value!r}, expected 1 to {most}")
+    def _fail(self, message: str) -> MXNetError:
+        return fail(self.name, message)
+
+    def _overrides(self, method: str) -> bool:
+        return getattr(type(self.prop), method) is not getattr(OperatorProperty, method)
+
+    def _count(self, method: str, value: Any) -> int:
+        if not isinstance(value, int) or not 0 < value <= self.n_out:
+            raise self._fail(f"{method} returned {value!r}, expected 1 to {self.n_out}")
         return value
 
     # Inference ---------------------------------------------------------------------------------
 
-    def infer_shape(self, ins: list[Any], outs: list[Any]) -> Any:
+    def infer_shape(self, ins: list[Any]) -> Any:
         n = self.n_args
         given = ins[:n] if self.as_property else [list(s) for s in ins[:n]]
-        answer = self._asked("infer_shape", given)
-        parts = self._parts("infer_shape", answer)
-        if parts is None:
-            return None
-        shapes = [
-            shape_list(self.name, f"infer_shape: {what}", part, names)
-            for what, part, names in zip(_PARTS, parts, self._names())
-        ]
-        return shapes[0] + shapes[2], shapes[1], None
+        answer = self._answer("infer_shape", given, shape_list)
+        return answer and (*answer, None)
 
-    def infer_type(self, ins: list[Any], outs: list[Any]) -> Any:
-        """Asks once for the same inputs: inference over a graph comes by several times."""
+    def infer_type(self, ins: list[Any]) -> Any:
+        """Asks once for the same inputs: inference over a graph visits a node several times."""
         given = tuple(ins[: self.n_args])
         if given not in self._types:
-            self._types = {given: self._infer_type(given)}
+            types = [TYPES[t] for t in given]
+            self._types = {given: self._answer("infer_type", types, type_list)}
         found = self._types[given]
         return found and tuple(list(types) for types in found)
 
-    def _infer_type(self, given: Sequence[Any]) -> Any:
-        answer = self._asked("infer_type", [TYPES[t] for t in given])
-        parts = self._parts("infer_type", answer)
-        if parts is None:
-            return None
-        types = [
-            type_list(self.name, f"infer_type: {what}", part, names)
-            for what, part, names in zip(_PARTS, parts, self._names())
-        ]
-        return types[0] + types[2], types[1]
+    def _answer(
+        self, method: str, given: list[Any], checked: Callable[..., list[Any]]
+    ) -> tuple[list[Any], list[Any]] | None:
+        """The user's answer as (inputs, outputs); ``None`` if nothing is known.
 
-    def _asked(self, method: str, given: list[Any]) -> Any:
-        """What a method of the user's answers; an exception of its own says where it is from."""
+        An exception of the user's method gets a note that names the method and the operator.
+        """
         try:
-            return getattr(self.prop, method)(given)
+            answer = getattr(self.prop, method)(given)
         except Exception as error:
             add_note(error, f"in {method} of '{self.name}'")
             raise
-
-    def _names(self) -> tuple[Sequence[str], ...]:
-        return self.args, self.facts.outputs, self.aux
-
-    def _parts(self, method: str, answer: Any) -> Any:
         if answer is None or answer is False:
             return None
-        if isinstance(answer, (tuple, list)) and len(answer) in (2, 3):
-            return (*answer, []) if len(answer) == 2 else answer
-        raise fail(
-            self.name,
-            f"{method} returned {answer!r}, expected (inputs, outputs, auxiliary states)",
-        )
+        if not isinstance(answer, (tuple, list)) or len(answer) not in (2, 3):
+            raise self._fail(
+                f"{method} returned {answer!r}, expected (inputs, outputs, auxiliary states)"
+            )
+        names = (self.args, self.facts.outputs, self.aux)
+        parts = [
+            checked(self.name, f"{method}: {what}", part, listed)
+            for what, part, listed in zip(_PARTS, (*answer, []), names)
+        ]
+        return parts[0] + parts[2], parts[1]
 
     # Backward ----------------------------------------------------------------------------------
 
@@ -195,15 +181,15 @@ class Node:
             answer = self.prop.declare_backward_dependency(*kinds)
             method = "declare_backward_dependency"
             if not isinstance(answer, (list, tuple)):
-                raise fail(self.name, f"{method} returned {answer!r}, expected a list of entries")
+                raise self._fail(f"{method} returned {answer!r}, expected a list of entries")
             try:
                 plan = [of[e] for e in answer]
             except (KeyError, TypeError):
-                raise fail(
-                    self.name, f"{method} returned {answer!r}: not all are entries it was given"
+                raise self._fail(
+                    f"{method} returned {answer!r}: not all are entries it was given"
                 ) from None
             if len(set(plan)) != len(plan):
-                raise fail(self.name, f"{method} returned {answer!r}: an entry occurs twice")
+                raise self._fail(f"{method} returned {answer!r}: an entry occurs twice")
             self._plan = plan
             self._is_whole = plan == list(of.values())
             self._blank = {
@@ -234,15 +220,11 @@ class Node:
     # Hints and resources -----------------------------------------------------------------------
 
     def forward_inplace(self) -> list[tuple[int, int, bool]]:
-        if not self.as_property:
-            return []
         ins, outs = self._entries()[1:]
         method = "forward_inplace_option"
         return self._pairs(method, self.prop.forward_inplace_option(ins, outs), ins, outs)
 
     def backward_inplace(self) -> list[tuple[int, int, bool]]:
-        if not self.as_property:
-            return []
         entries = self._entries()
         first = entries[2][-1] + 1
         grads = list(range(first, first + self.n_args))
@@ -256,7 +238,7 @@ class Node:
         self, method: str, pairs: Any, sources: list[int], targets: list[int]
     ) -> list[tuple[int, int, bool]]:
         if not isinstance(pairs, (list, tuple)):
-            raise fail(self.name, f"{method} returned {pairs!r}, expected a list of pairs")
+            raise self._fail(f"{method} returned {pairs!r}, expected a list of pairs")
         return [self._pair(method, p, sources, targets) for p in pairs]
 
     def _pair(
@@ -271,8 +253,8 @@ class Node:
                 if method.startswith("backward")
                 else ""
             )
-            raise fail(
-                self.name, f"{method} returned the pair {pair!r}, expected (input, output){hint}"
+            raise self._fail(
+                f"{method} returned the pair {pair!r}, expected (input, output){hint}"
             ) from None
 
     def accumulates(self) -> bool:
@@ -280,12 +262,16 @@ class Node:
         given = getattr(self.prop, "accumulates", False)
         answer = given() if callable(given) else given
         if not isinstance(answer, bool):
-            raise fail(self.name, f"accumulates returned {answer!r}, expected True or False")
+            raise self._fail(f"accumulates returned {answer!r}, expected True or False")
         return answer
 
     def requests(self, which: str, shapes: list[Any]) -> list[tuple[str, int]]:
+        """The resources that forward or backward asks for; ``shapes`` begin with the arguments'."""
+        if not self.asks_for[which]:
+            return []
         method = which + "_resource"
-        return resource_requests(self.name, method, getattr(self.prop, method)(shapes))
+        answer = getattr(self.prop, method)(shapes[: self.n_args])
+        return resource_requests(self.name, method, answer)
 
 
 _PARTS = ("inputs", "outputs", "auxiliary states")
@@ -294,36 +280,39 @@ _PARTS = ("inputs", "outputs", "auxiliary states")
 def node_definitions(
     name: str,
     schema: Any,
-    make: Any,
-    state: Any,
-    forward_kernel: KernelSpec,
-    backward_kernel: KernelSpec,
+    make: Callable[..., Node],
+    run_forward: Callable[..., Any],
+    run_backward: Callable[..., Any],
+    *,
+    state: Callable[..., Any] | None = None,
+    hints: bool = False,
+    numpy: bool = False,
+    assign: str = "self.assign",
 ) -> tuple[Definition, Definition]:
-    """The two operators of a subclassed one: itself and ``_backward_<name>``."""
-    backward_name = f"_backward_{name}"
-    forward, backward = Definition(name, schema), Definition(backward_name, schema)
-    forward.make = make
-    forward.facts = lambda node: node.facts
-    forward.infer_shape = lambda node, ins, outs, exact: node.infer_shape(ins, outs)
-    forward.infer_type = lambda node, ins, outs: node.infer_type(ins, outs)
-    forward.inplace = Node.forward_inplace
-    forward.resources = lambda node, ins, outs: (
-        node.requests("forward", ins[: node.n_args]) if node.forward_resources else []
-    )
-    forward.accumulates = backward.accumulates = Node.accumulates
-    forward.state = state
-    forward.gradient = ("backward", backward_name, Node.deps)
-    forward.kernels = [forward_kernel]
+    """The two operators of a subclassed one: itself and ``_backward_<name>``.
 
+    With ``hints`` its nodes have in-place options and ask for resources.
+    """
+    forward, backward = Definition(name, schema), Definition(f"_backward_{name}", schema)
+    for definition, kernel, run, results in (
+        (forward, "forward", run_forward, "out_data"),
+        (backward, "backward", run_backward, "in_grad"),
+    ):
+        definition.make = make
+        definition.accumulates = lambda node: node.accumulates()
+        definition.kernels = [KernelSpec(kernel, ("always",), 0, run, numpy, results, assign)]
+    forward.facts = lambda node: node.facts
+    forward.infer_shape = lambda node, ins, outs, exact: node.infer_shape(ins)
+    forward.infer_type = lambda node, ins, outs: node.infer_type(ins)
+    forward.state = state
+    forward.gradient = ("backward", backward.name, Node.deps)
     backward.is_backward = True
-    backward.make = make
     backward.facts = _backward_facts
-    backward.inplace = Node.backward_inplace
-    # The gradients have the shapes of the arguments.
-    backward.resources = lambda node, ins, outs: (
-        node.requests("backward", outs[: node.n_args]) if node.backward_resources else []
-    )
-    backward.kernels = [backward_kernel]
+    if hints:
+        forward.inplace, backward.inplace = Node.forward_inplace, Node.backward_inplace
+        forward.resources = lambda node, ins, outs: node.requests("forward", ins)
+        # The gradients have the shapes of the arguments.
+        backward.resources = lambda node, ins, outs: node.requests("backward", outs)
     return forward, backward
 
 

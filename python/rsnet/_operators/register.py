@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from .. import _core
 from ..base import MXNetError, MXValueError
 from . import registry
-from .checks import TYPES, check_exec_type, free_name
+from .checks import TYPES, check_exec_type, free_name, warn_of_replacing
 from .custom_op import CustomOpProp
-from .definition import Definition, KernelSpec
+from .definition import Definition
 from .property import OperatorProperty
 from .property_node import Node, checked_operator, node_definitions
 
@@ -32,10 +31,7 @@ def register(name: str) -> Callable[[C], C]:
     def decorate(cls: C) -> C:
         if isinstance(cls, type) and issubclass(cls, CustomOpProp):
             if name in registry.custom_props:
-                warnings.warn(
-                    f"custom operator '{name}' is registered again; the new class replaces the old",
-                    stacklevel=2,
-                )
+                warn_of_replacing(f"custom operator '{name}'", "class")
             registry.custom_props[name] = cls
         elif isinstance(cls, type) and issubclass(cls, OperatorProperty):
             _register_property(free_name("register", name), cls)
@@ -58,9 +54,7 @@ def _register_property(name: str, cls: type[OperatorProperty]) -> None:
         raise MXValueError(f"operator '{name}' is built in and cannot be replaced")
     known = name in registry.properties
     if known:
-        warnings.warn(
-            f"operator '{name}' is registered again; the new class replaces the old", stacklevel=3
-        )
+        warn_of_replacing(f"operator '{name}'", "class")
     forward, backward = _property_definitions(name, cls)
     backward.install(replace=known)
     forward.install(replace=known)
@@ -85,9 +79,9 @@ def _property_definitions(name: str, cls: type[OperatorProperty]) -> tuple[Defin
     def run_forward(
         node: Node, state: Any, ctx: Any, inputs: list[Any], req: list[Any], outputs: list[Any]
     ) -> Any:
-        if node.forward_resources:
-            ctx.request(node.requests("forward", [x.shape for x in inputs[: node.n_args]]))
         n = node.n_args
+        if node.asks_for["forward"]:
+            ctx.request(node.requests("forward", [x.shape for x in inputs]))
         return state.forward(ctx, inputs[:n], req, outputs, inputs[n:])
 
     def run_backward(
@@ -95,11 +89,11 @@ def _property_definitions(name: str, cls: type[OperatorProperty]) -> tuple[Defin
     ) -> Any:
         out_grad, in_data, out_data, aux = node.scatter(inputs)
         n = node.n_args
-        if node.backward_resources:
-            ctx.request(node.requests("backward", [x.shape for x in outputs[:n]]))
+        if node.asks_for["backward"]:
+            ctx.request(node.requests("backward", [x.shape for x in outputs]))
         in_grad = outputs[:n]
         answer = state.backward(ctx, out_grad, in_data, out_data, req[:n], in_grad, aux)
-        outputs[:n] = in_grad  # the core looks whether its arrays are still there
+        outputs[:n] = in_grad  # the core checks that its arrays are still there
         return answer
 
     def state(node: Node, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
@@ -113,12 +107,7 @@ def _property_definitions(name: str, cls: type[OperatorProperty]) -> tuple[Defin
         return made
 
     forward, backward = node_definitions(
-        name,
-        schema,
-        make,
-        state,
-        KernelSpec("forward", ("always",), 0, run_forward, False, "out_data", "self.assign"),
-        KernelSpec("backward", ("always",), 0, run_backward, False, "in_grad", "self.assign"),
+        name, schema, make, run_forward, run_backward, state=state, hints=True
     )
     forward.doc = cls.__doc__ or ""
     forward.key_var_num_args = cls.key_var_num_args

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
+from ..base import MXNetError
 from ..parameter import Parameter
-from .attribute_table import HANDLERS, InputVariable
+from .attribute_table import FIELDS, KERNELS, InputVariable, KernelKind
 from .attrs import Attrs, GradNode, kVarg
 from .checks import (
     TYPES,
@@ -18,7 +19,8 @@ from .checks import (
     shape_list,
     type_list,
 )
-from .definition import Definition, Facts
+from .definition import Definition, Facts, KernelSpec
+from .elementwise import OneBackward
 from .gradient import Rule, Source
 
 if TYPE_CHECKING:
@@ -30,6 +32,9 @@ class Translation:
 
     def __init__(self, entry: Entry) -> None:
         self.entry, self.name, self.attr = entry, entry.name, entry.attr
+
+    def _fail(self, message: str) -> MXNetError:
+        return fail(self.name, message)
 
     def definition(self) -> Definition:
         """The operator as the core takes it."""
@@ -44,9 +49,10 @@ class Translation:
         d.input_docs = self._input_docs()
         d.make = self._make
         for name in self.entry._attributes:
-            handler = HANDLERS.get(name)
-            if handler is not None:
-                handler(self, name, d)
+            if name in FIELDS:
+                field, value = FIELDS[name]
+                setattr(d, field, value(self, name))
+        d.kernels = [self._kernel(n, KERNELS[n]) for n in self.entry._attributes if n in KERNELS]
         # A backward operator is given the attrs of its forward node, whose facts are others.
         d.facts = self._facts if d.is_backward else lambda attrs: attrs.facts
         return d
@@ -83,16 +89,17 @@ class Translation:
         elif param is not None:
             attrs.parsed = param(attrs.dict)
         attrs.facts = self._facts(attrs)
-        self._check_exec_type(attrs)
+        if self.attr("FExecType") is not None:
+            check_exec_type(self.name, "FExecType", self.attr("FExecType")(attrs))
         if self.attr("FInplaceIdentity") is not None and self.attr("FInplaceOption") is None:
-            raise fail(self.name, "FInplaceIdentity is about FInplaceOption, which is not there")
+            raise self._fail("FInplaceIdentity is about FInplaceOption, which is not there")
         if self.attr("FSetInputVarAttrOnCompose") is not None:
-            attrs.variable_attrs = self._set_on_variables(attrs)
+            attrs.on_variables = self._set_on_variables(attrs)
         # Mistakes in hints show at the call, not where a graph is planned.
         if not self.attr("TIsBackward", False):
             for attribute, check in (
-                ("FInplaceOption", self._inplace),
-                ("FResourceRequest", self._resources),
+                ("FInplaceOption", self.inplace),
+                ("FResourceRequest", self.resources),
             ):
                 if self.attr(attribute) is not None:
                     check(attrs)
@@ -106,15 +113,8 @@ class Translation:
         ignored = self._indices(attrs, "FIgnoreInputs", len(inputs))
         n = len(outputs) if visible is None else visible(attrs)
         if not isinstance(n, int) or not 0 < n <= len(outputs):
-            raise fail(
-                self.name, f"FNumVisibleOutputs returned {n!r}, expected 1 to {len(outputs)}"
-            )
+            raise self._fail(f"FNumVisibleOutputs returned {n!r}, expected 1 to {len(outputs)}")
         return Facts(inputs, outputs, n, mutated, ignored)
-
-    def _check_exec_type(self, attrs: Attrs) -> None:
-        function = self.attr("FExecType")
-        if function is not None:
-            check_exec_type(self.name, "FExecType", function(attrs))
 
     def _set_on_variables(self, attrs: Attrs) -> list[tuple[str, str, str]]:
         function, found = self.attr("FSetInputVarAttrOnCompose"), []
@@ -123,9 +123,6 @@ class Translation:
             function(attrs, var, i)
             found += [(name, key, text) for key, text in var.dict.items()]
         return found
-
-    def _variable_attrs(self, attrs: Attrs) -> list[tuple[str, str, str]]:
-        return attrs.variable_attrs
 
     def _count(self, attrs: Attrs, which: str) -> int:
         count = getattr(self.entry, "_num_" + which)
@@ -138,18 +135,17 @@ class Translation:
         """How many inputs a call has, by the parameter that counts them."""
         key = self.entry._key_var_num_args
         if key is None:
-            raise fail(
-                self.name,
+            raise self._fail(
                 "the number of inputs is op.kVarg (any number): name the parameter that counts "
-                "them with set_key_var_num_args",
+                "them with set_key_var_num_args"
             )
         n = getattr(attrs.parsed, key, None)
         if n is None:
             try:
                 n = int(attrs.dict[key])
             except (KeyError, ValueError):
-                raise fail(
-                    self.name, f"parameter '{key}', which counts the inputs, is not given"
+                raise self._fail(
+                    f"parameter '{key}', which counts the inputs, is not given"
                 ) from None
         return self.entry._number(f"parameter '{key}', which counts the inputs,", n, 0)
 
@@ -159,7 +155,7 @@ class Translation:
             return (word,) if n == 1 else tuple(f"{word}{i}" for i in range(n))
         names = name_list(self.name, attribute, listed(attrs))
         if len(names) != n:
-            raise fail(self.name, f"{attribute} returned {len(names)} names, expected {n}")
+            raise self._fail(f"{attribute} returned {len(names)} names, expected {n}")
         return names
 
     def _indices(self, attrs: Attrs, attribute: str, n: int) -> tuple[int, ...]:
@@ -170,32 +166,30 @@ class Translation:
         if not isinstance(indices, (list, tuple)) or not all(
             isinstance(i, int) and 0 <= i < n for i in indices
         ):
-            raise fail(
-                self.name, f"{attribute} returned {indices!r}, expected numbers of the {n} inputs"
+            raise self._fail(
+                f"{attribute} returned {indices!r}, expected numbers of the {n} inputs"
             )
         return tuple(indices)
 
-    def _infer_shape(self, attrs: Attrs, ins: list[Any], outs: list[Any], exact: bool) -> Any:
+    def infer_shape(self, attrs: Attrs, ins: list[Any], outs: list[Any], exact: bool) -> Any:
         ins, outs = list(ins), list(outs)
-        # What the function returns says nothing that the extents do not say: 0 is unknown.
-        self.attr("FInferShape")(attrs, ins, outs)
-        what = "FInferShape: "
+        return (*self._inferred("FInferShape", attrs, ins, outs, shape_list), None)
+
+    def infer_type(self, attrs: Attrs, ins: list[Any], outs: list[Any]) -> Any:
+        ins, outs = [TYPES[t] for t in ins], [TYPES[t] for t in outs]
+        return self._inferred("FInferType", attrs, ins, outs, type_list)
+
+    def _inferred(
+        self, attribute: str, attrs: Attrs, ins: list[Any], outs: list[Any], checked: Any
+    ) -> tuple[list[Any], list[Any]]:
+        """The lists as the function leaves them. (Its result says no more than they do.)"""
+        self.attr(attribute)(attrs, ins, outs)
         return (
-            shape_list(self.name, what + "inputs", ins, attrs.facts.inputs),
-            shape_list(self.name, what + "outputs", outs, attrs.facts.outputs),
-            None,
+            checked(self.name, f"{attribute}: inputs", ins, attrs.facts.inputs),
+            checked(self.name, f"{attribute}: outputs", outs, attrs.facts.outputs),
         )
 
-    def _infer_type(self, attrs: Attrs, ins: list[Any], outs: list[Any]) -> Any:
-        in_types, out_types = [TYPES[t] for t in ins], [TYPES[t] for t in outs]
-        self.attr("FInferType")(attrs, in_types, out_types)
-        what = "FInferType: "
-        return (
-            type_list(self.name, what + "inputs", in_types, attrs.facts.inputs),
-            type_list(self.name, what + "outputs", out_types, attrs.facts.outputs),
-        )
-
-    def _inplace(self, attrs: Attrs) -> list[tuple[int, int, bool]]:
+    def inplace(self, attrs: Attrs) -> list[tuple[int, int, bool]]:
         """The in-place pairs; those of a backward operator count its own inputs and outputs."""
         pairs = self.attr("FInplaceOption")(attrs)
         facts = self._facts(attrs)
@@ -206,59 +200,54 @@ class Translation:
         except (TypeError, ValueError, AttributeError):
             fits = False
         if not fits:
-            raise fail(
-                self.name,
+            raise self._fail(
                 f"FInplaceOption returned {pairs!r}, expected pairs of one of the {n_in} inputs "
-                f"and one of the {n_out} outputs",
+                f"and one of the {n_out} outputs"
             )
         identity = self.attr("FInplaceIdentity")
         same = identity(attrs) if identity else [False] * len(pairs)
         if not isinstance(same, (list, tuple)) or len(same) != len(pairs):
-            raise fail(self.name, f"FInplaceIdentity returned {same!r} for {len(pairs)} pairs")
+            raise self._fail(f"FInplaceIdentity returned {same!r} for {len(pairs)} pairs")
         return [(i, o, bool(s)) for (i, o), s in zip(pairs, same)]
 
-    def _resources(self, attrs: Attrs, *shapes: list[Any]) -> list[tuple[str, int]]:
+    def resources(self, attrs: Attrs, *shapes: list[Any]) -> list[tuple[str, int]]:
         answer = self.attr("FResourceRequest")(attrs)
         return resource_requests(self.name, "FResourceRequest", answer)
 
-    def _accumulates(self, attrs: Attrs) -> bool:
-        return bool(self.attr("TAccumulates"))
-
-    def _state(self, attrs: Attrs, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
+    def state(self, attrs: Attrs, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
         return self.attr("FCreateOpState")(attrs, ctx, shapes, [TYPES[t] for t in types])
 
-    def _runner(self, name: str, stateful: bool) -> Callable[..., Any]:
+    def _kernel(self, name: str, kind: KernelKind) -> KernelSpec:
         """The kernel of an attribute, whose function gets the attrs or the state."""
-        function = self.entry._attributes[name][1]
+        function, stateful = self.entry._attributes[name][1], kind.stateful
         requests = self.attr("FResourceRequest")
         stateless = stateful and self.attr("FCreateOpState") is None
 
         def run(attrs: Attrs, state: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> Any:
             if stateless and state is None:  # a backward operator has the state of its forward one
-                raise fail(self.name, f"{name} needs a state: there is no FCreateOpState")
+                raise self._fail(f"{name} needs a state: there is no FCreateOpState")
             if requests is not None:
-                ctx.request(self._resources(attrs))
+                ctx.request(self.resources(attrs))
             return function(state if stateful else attrs, ctx, ins, req, outs)
 
-        return run
+        match, numpy = ("device", kind.device), self.entry._views[name] == "numpy"
+        return KernelSpec(name, match, int(kind.extended), run, numpy)
 
-    def _gradient(self) -> Any:
+    def gradient(self) -> Any:
         function = self.attr("FGradient")
         if function is None:
             return None
-        simple = getattr(function, "backward", None)
-        if simple is not None:
-            backward, inputs, outputs = simple
+        if isinstance(function, OneBackward):
 
             def deps(attrs: Attrs, n_in: int, n_out: int) -> list[tuple[Source, int]]:
                 entries = [(Source.OUT_GRAD, i) for i in range(n_out)]
-                if inputs:
+                if function.inputs:
                     entries += [(Source.INPUT, i) for i in range(n_in)]
-                if outputs:
+                if function.outputs:
                     entries += [(Source.OUTPUT, i) for i in range(n_out)]
                 return entries
 
-            return ("backward", backward, deps)
+            return ("backward", function.backward, deps)
 
         def rule(
             attrs: Attrs, name: str, needed: list[bool], present: list[bool], n_out: int, specs: Any

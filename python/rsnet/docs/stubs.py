@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import keyword
 import os
 import re
 from pathlib import Path
 
 from .. import ndarray, symbol
+from ..ndarray._methods import fluent_names
 from .registry import facts, names_of, operators, place_of
 
 #: Namespaces that have no file of their own.
@@ -60,7 +62,34 @@ def stub(module: str, namespace: str) -> str:
                 functions[short] = _function(name, short, array)
     handwritten = ndarray._HANDWRITTEN if module == "ndarray" else set(vars(symbol))
     public = sorted(n for n in functions if not n.startswith("_") and n not in handwritten)
-    lines = [
+    lines = [f"__all__ = {public!r}", "", *(functions[short] for short in sorted(functions))]
+    return _file(source, array, lines) if functions else ""
+
+
+def methods_stub() -> str:
+    """The stub of the class whose methods are functions of `nd`: a base of `NDArray` in
+    `_core.pyi`.
+    """
+    lines = ["class Fluent:"]
+    for name in fluent_names():
+        signature = inspect.signature(getattr(ndarray.NDArray, name))
+        # The defaults at run time are of another type than the values: all are `Any`.
+        shown = ", ".join(_parameter(p) for p in signature.parameters.values())
+        result = "Any" if name in ndarray._HANDWRITTEN else _result(name, "NDArray")
+        lines.append(f"    def {name}({shown}) -> {result}: ...")
+    return _file("_core", "NDArray", lines)
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        return f"*{parameter.name}: Any"
+    if parameter.kind is parameter.VAR_KEYWORD:
+        return f"**{parameter.name}: Any"
+    return f"{parameter.name}: Any" + ("" if parameter.default is parameter.empty else " = ...")
+
+
+def _file(source: str, array: str, lines: list[str]) -> str:
+    head = [
         '"""Written by `python -m rsnet.docs --stubs`; do not edit."""',
         "",
         "from collections.abc import Sequence",
@@ -70,11 +99,8 @@ def stub(module: str, namespace: str) -> str:
         "",
         *(f"_{t}: TypeAlias = {t}" for t in ("bool", "int", "float", "str")),
         "",
-        f"__all__ = {public!r}",
-        "",
     ]
-    lines += [functions[short] for short in sorted(functions)]
-    return "\n".join(lines) + "\n" if functions else ""
+    return "\n".join([*head, *lines]) + "\n"
 
 
 def _is_name(name: str) -> bool:
@@ -106,12 +132,12 @@ def _function(name: str, short: str, array: str) -> str:
 
 def write_stubs(package: str | os.PathLike[str]) -> list[str]:
     """Writes the stubs below the folder of the package; returns their paths."""
+    texts = {f"{m}/{n}.pyi": stub(m, n) for m in ("ndarray", "symbol") for n in NAMESPACES}
+    texts["ndarray/_fluent.pyi"] = methods_stub()
     written = []
-    for module in ("ndarray", "symbol"):
-        for namespace in NAMESPACES:
-            text = stub(module, namespace)
-            if text:  # a namespace may have no operators
-                path = Path(package) / module / f"{namespace}.pyi"
-                path.write_text(text, encoding="utf-8")
-                written.append(str(path))
+    for name, text in texts.items():
+        if text:  # a namespace may have no operators
+            path = Path(package) / name
+            path.write_text(text, encoding="utf-8")
+            written.append(str(path))
     return written

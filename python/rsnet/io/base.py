@@ -165,7 +165,7 @@ def _rows(name: str, x: Any) -> NDArray:
             raise TypeError(f"invalid {name}: expected an array of rows, got a number")
         if host.size == 0:
             raise ValueError(f"invalid {name}: expected at least one row, got shape {host.shape}")
-        x = array(host, dtype="float32")
+        return array(host, dtype="float32")
     return x
 
 
@@ -324,7 +324,8 @@ class NDArrayIter(DataIter):
         parts.append(rows[max(begin, 0) : min(end, self.num_data)])
         whole, rest = divmod(max(end - self.num_data, 0), self.num_data)
         parts += [rows] * whole + ([rows[:rest]] if rest else [])
-        return concat(*parts, dim=0)
+        batch: NDArray = concat(*parts, dim=0)
+        return batch
 
     def getdata(self) -> list[NDArray]:
         return self._take(self.data)

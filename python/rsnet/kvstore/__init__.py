@@ -4,7 +4,7 @@
 is registered with `KVStoreBase.register` is created by its lower-case name.
 """
 
-from .base import KVStoreBase, create
-from .store import KVStore
+from .base import KVStoreBase
+from .store import KVStore, create
 
 __all__ = ["KVStore", "KVStoreBase", "create"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["KVStoreBase", "create"]
+__all__ = ["KVStoreBase"]
 
 
 class KVStoreBase:
@@ -33,6 +33,10 @@ class KVStoreBase:
 
     def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
         """Sums the values of each key over the workers and writes the sums to `out`."""
+        raise NotImplementedError
+
+    def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
+        """Compresses pushed gradients."""
         raise NotImplementedError
 
     def set_optimizer(self, optimizer: Any) -> None:
@@ -72,55 +76,3 @@ class KVStoreBase:
         """Class decorator: makes a store known to `create` by its lower-case name."""
         KVStoreBase.kv_registry[klass.__name__.lower()] = klass
         return klass
-
-
-BUILT_IN = (
-    "local", "local_update_cpu", "local_allreduce_cpu", "local_allreduce_device", "device", "nccl",
-)  # fmt: skip
-
-
-def create(name: str = "local") -> KVStoreBase:
-    """A key-value store by name.
-
-    Parameters
-    ----------
-    name : {'local', 'device', 'nccl'} or the name of a registered class
-        'local' sums on the CPU, 'device' where the first value of a key lies; 'nccl' is 'device'.
-
-    Raises
-    ------
-    TypeError
-        The name is not a string.
-    ValueError
-        No store has that name.
-    NotImplementedError
-        The name is that of a distributed store.
-
-    Examples
-    --------
-    >>> import rsnet as mx
-    >>> store = mx.kv.create("local")
-    >>> store.init("w", mx.nd.zeros((2,)))
-    >>> store.push("w", [mx.nd.ones((2,)), mx.nd.ones((2,))])
-    >>> out = mx.nd.empty((2,))
-    >>> store.pull("w", out=out)
-    >>> out.asnumpy().tolist()
-    [2.0, 2.0]
-    """
-    from .store import KVStore
-
-    if not isinstance(name, str):
-        raise TypeError(f"name is {name!r}, expected a string")
-    lower = name.lower()
-    if lower in KVStoreBase.kv_registry:
-        return KVStoreBase.kv_registry[lower]()
-    if "dist" in lower or lower in ("horovod", "byteps"):
-        raise NotImplementedError(
-            f"kvstore '{name}': distributed stores are not in rsnet yet (they are "
-            "planned over MPI, with the package mpi4py); for several devices of one "
-            "machine use 'local' or 'device'"
-        )
-    if lower not in BUILT_IN:
-        known = ", ".join(repr(n) for n in ("local", "device", *sorted(KVStoreBase.kv_registry)))
-        raise ValueError(f"unknown kvstore '{name}', expected one of: {known}")
-    return KVStore(lower)

@@ -14,7 +14,7 @@ from ..ndarray import NDArray
 from .base import KVStoreBase
 from .compression import TwoBitCompression, create_compression
 
-__all__ = ["KVStore"]
+__all__ = ["KVStore", "create"]
 
 Updater = Callable[[Any, NDArray, NDArray], None]
 
@@ -260,13 +260,62 @@ class KVStore(KVStoreBase):
         """1: a store of one process has one worker."""
         return 1
 
-    def _barrier(self) -> None:
-        """Waits for all workers: there is one."""
-
     def barrier(self) -> None:
         """Waits for all workers: there is one."""
+
+    _barrier = barrier
 
     def __reduce__(self) -> Any:
         raise pickle.PicklingError(
             "a KVStore holds the arrays of one process and cannot be pickled"
         )
+
+
+BUILT_IN = (
+    "local", "local_update_cpu", "local_allreduce_cpu", "local_allreduce_device", "device", "nccl",
+)  # fmt: skip
+
+
+def create(name: str = "local") -> KVStoreBase:
+    """A key-value store by name.
+
+    Parameters
+    ----------
+    name : {'local', 'device', 'nccl'} or the name of a registered class
+        'local' sums on the CPU, 'device' where the first value of a key lies; 'nccl' is 'device'.
+
+    Raises
+    ------
+    TypeError
+        The name is not a string.
+    ValueError
+        No store has that name.
+    NotImplementedError
+        The name is that of a distributed store.
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> store = mx.kv.create("local")
+    >>> store.init("w", mx.nd.zeros((2,)))
+    >>> store.push("w", [mx.nd.ones((2,)), mx.nd.ones((2,))])
+    >>> out = mx.nd.empty((2,))
+    >>> store.pull("w", out=out)
+    >>> out.asnumpy().tolist()
+    [2.0, 2.0]
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"name is {name!r}, expected a string")
+    lower = name.lower()
+    if lower in KVStoreBase.kv_registry:
+        return KVStoreBase.kv_registry[lower]()
+    if "dist" in lower or lower in ("horovod", "byteps"):
+        raise NotImplementedError(
+            f"kvstore '{name}': distributed stores are not in rsnet yet (they are "
+            "planned over MPI, with the package mpi4py); for several devices of one "
+            "machine use 'local' or 'device'"
+        )
+    if lower not in BUILT_IN:
+        known = ", ".join(repr(n) for n in ("local", "device", *sorted(KVStoreBase.kv_registry)))
+        raise ValueError(f"unknown kvstore '{name}', expected one of: {known}")
+    return KVStore(lower)

@@ -197,6 +197,19 @@ class EvalMetric:
         return self._pairs(*self.get_global())
 
 
+class PairMetric(EvalMetric):
+    """A metric of each output and its label; a subclass defines `_update_pair`."""
+
+    def update(self, labels: Any, preds: Any) -> None:
+        labels, preds = check_label_shapes(labels, preds, wrap=True)
+        for label, pred in zip(labels, preds, strict=True):
+            self._update_pair(host(label), host(pred))
+
+    def _update_pair(self, label: numpy.ndarray, pred: numpy.ndarray) -> None:
+        """Adds one output of a batch."""
+        raise NotImplementedError(f"{type(self).__name__} does not define '_update_pair'")
+
+
 @register("composite")
 class CompositeEvalMetric(EvalMetric):
     """Several metrics at once; `get` returns lists."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 
-from .base import EvalMetric, check_label_shapes, checked_average, host, register
+from .base import PairMetric, check_label_shapes, checked_average, register
 
 __all__ = [
     "Accuracy",
@@ -23,7 +23,7 @@ __all__ = [
 
 
 @register("acc")
-class Accuracy(EvalMetric):
+class Accuracy(PairMetric):
     """Share of correct classes. A prediction of another shape than its label is argmaxed over
     `axis`.
 
@@ -45,19 +45,16 @@ class Accuracy(EvalMetric):
         self.axis = axis
         super().__init__(name, output_names, label_names, axis=axis, has_global_stats=True)
 
-    def update(self, labels: Any, preds: Any) -> None:
-        labels, preds = check_label_shapes(labels, preds, wrap=True)
-        for label, pred in zip(labels, preds, strict=True):
-            label, pred = host(label), host(pred)
-            if pred.shape != label.shape:
-                pred = pred.argmax(self.axis)
-            label, pred = label.astype("int32").ravel(), pred.astype("int32").ravel()
-            check_label_shapes(label, pred)
-            self._add(int((label == pred).sum()), label.size)
+    def _update_pair(self, label: numpy.ndarray, pred: numpy.ndarray) -> None:
+        if pred.shape != label.shape:
+            pred = pred.argmax(self.axis)
+        label, pred = label.astype("int32").ravel(), pred.astype("int32").ravel()
+        check_label_shapes(label, pred)
+        self._add(int((label == pred).sum()), label.size)
 
 
 @register("top_k_accuracy", "top_k_acc")
-class TopKAccuracy(EvalMetric):
+class TopKAccuracy(PairMetric):
     """Share of rows whose label is among the `top_k` largest predictions (N, C)."""
 
     def __init__(
@@ -74,20 +71,18 @@ class TopKAccuracy(EvalMetric):
             f"{name}_{top_k}", output_names, label_names, top_k=top_k, has_global_stats=True
         )
 
-    def update(self, labels: Any, preds: Any) -> None:
-        labels, preds = check_label_shapes(labels, preds, wrap=True)
-        for label, pred in zip(labels, preds, strict=True):
-            label, pred = host(label).astype("int32").ravel(), host(pred)
-            if pred.ndim != 2:
-                raise ValueError(
-                    f"invalid shape of predictions {pred.shape}: TopKAccuracy expects (N, C)"
-                )
-            best = numpy.argsort(-pred, axis=1, kind="stable")[:, : self.top_k]
-            self._add(int((best == label[:, None]).sum()), label.size)
+    def _update_pair(self, label: numpy.ndarray, pred: numpy.ndarray) -> None:
+        label = label.astype("int32").ravel()
+        if pred.ndim != 2:
+            raise ValueError(
+                f"invalid shape of predictions {pred.shape}: TopKAccuracy expects (N, C)"
+            )
+        best = numpy.argsort(-pred, axis=1, kind="stable")[:, : self.top_k]
+        self._add(int((best == label[:, None]).sum()), label.size)
 
 
 @register("ce")
-class CrossEntropy(EvalMetric):
+class CrossEntropy(PairMetric):
     """Mean of -log(p[label] + eps) over rows of probabilities (N, C)."""
 
     def __init__(
@@ -100,13 +95,11 @@ class CrossEntropy(EvalMetric):
         self.eps = eps
         super().__init__(name, output_names, label_names, eps=eps, has_global_stats=True)
 
-    def update(self, labels: Any, preds: Any) -> None:
-        labels, preds = check_label_shapes(labels, preds, wrap=True)
-        for label, pred in zip(labels, preds, strict=True):
-            label, pred = host(label).astype("int64").ravel(), host(pred)
-            check_label_shapes(label, pred)
-            chosen = pred[numpy.arange(label.size), label]
-            self._add(float(-numpy.log(chosen + self.eps).sum()), label.size)
+    def _update_pair(self, label: numpy.ndarray, pred: numpy.ndarray) -> None:
+        label = label.astype("int64").ravel()
+        check_label_shapes(label, pred)
+        chosen = pred[numpy.arange(label.size), label]
+        self._add(float(-numpy.log(chosen + self.eps).sum()), label.size)
 
 
 @register("nll_loss")
@@ -124,7 +117,7 @@ class NegativeLogLikelihood(CrossEntropy):
 
 
 @register()
-class Perplexity(EvalMetric):
+class Perplexity(PairMetric):
     """exp of the mean of -log(max(1e-10, p[label])), p along `axis`; `ignore_label` does not count.
 
     Example
@@ -154,23 +147,52 @@ class Perplexity(EvalMetric):
             has_global_stats=True,
         )
 
-    def update(self, labels: Any, preds: Any) -> None:
-        labels, preds = check_label_shapes(labels, preds, wrap=True)
-        for label, pred in zip(labels, preds, strict=True):
-            pred = numpy.moveaxis(host(pred), self.axis, -1)
-            label = host(label).astype("int64").ravel()
-            rows = pred.reshape(-1, pred.shape[-1])
-            check_label_shapes(label, rows)
-            kept = slice(None) if self.ignore_label is None else label != self.ignore_label
-            label, rows = label[kept], rows[kept]
-            chosen = rows[numpy.arange(label.size), label]
-            self._add(float(-numpy.log(numpy.maximum(1e-10, chosen)).sum()), label.size)
+    def _update_pair(self, label: numpy.ndarray, pred: numpy.ndarray) -> None:
+        pred = numpy.moveaxis(pred, self.axis, -1)
+        label = label.astype("int64").ravel()
+        rows = pred.reshape(-1, pred.shape[-1])
+        check_label_shapes(label, rows)
+        kept = slice(None) if self.ignore_label is None else label != self.ignore_label
+        label, rows = label[kept], rows[kept]
+        chosen = rows[numpy.arange(label.size), label]
+        self._add(float(-numpy.log(numpy.maximum(1e-10, chosen)).sum()), label.size)
 
     def _value(self, total: float, count: int) -> float:
         return math.exp(total / count) if count else float("nan")
 
 
-class _Binary(EvalMetric):
+class _Confusion(PairMetric):
+    """A score of the confusion matrix `counts[label, prediction]`."""
+
+    def reset(self) -> None:
+        super().reset()
+        self._counts = numpy.zeros((2, 2))
+        self._global_counts = numpy.zeros((2, 2))
+
+    def reset_local(self) -> None:
+        super().reset_local()
+        self._counts = numpy.zeros((2, 2))
+
+    def _score(self, counts: numpy.ndarray) -> float:
+        raise NotImplementedError
+
+    def _count(self, label: numpy.ndarray, pred: numpy.ndarray) -> numpy.ndarray:
+        """Adds a batch to the matrices, enlarged to its largest class; returns its own matrix."""
+        size = 1 + int(max(label.max(initial=1), pred.max(initial=1)))
+        counts = numpy.zeros((size, size))
+        numpy.add.at(counts, (label, pred), 1)
+        self._counts = _sum(self._counts, counts)
+        self._global_counts = _sum(self._global_counts, counts)
+        return counts
+
+
+def _sum(a: numpy.ndarray, b: numpy.ndarray) -> numpy.ndarray:
+    """The sum of two square matrices, the smaller one padded with zeros."""
+    size = max(len(a), len(b))
+    return numpy.asarray(sum(numpy.pad(m, (0, size - len(m))) for m in (a, b)))
+
+
+class _Binary(_Confusion):
     """A score of the four counts of a binary classification, 1 being the positive class.
 
     Predictions have the probabilities of both classes (N, 2). `average` is "macro" (the mean of the
@@ -187,32 +209,13 @@ class _Binary(EvalMetric):
         self.average = checked_average(average)
         super().__init__(name, output_names, label_names, average=average, has_global_stats=True)
 
-    def reset(self) -> None:
-        super().reset()
-        self._counts = numpy.zeros((2, 2))
-        self._global_counts = numpy.zeros((2, 2))
-
-    def reset_local(self) -> None:
-        super().reset_local()
-        self._counts = numpy.zeros((2, 2))
-
-    def _score(self, counts: numpy.ndarray) -> float:
-        """The score of `counts[label, prediction]`."""
-        raise NotImplementedError
-
-    def update(self, labels: Any, preds: Any) -> None:
-        labels, preds = check_label_shapes(labels, preds, wrap=True)
-        for label, pred in zip(labels, preds, strict=True):
-            label, pred = host(label).astype("int64").ravel(), host(pred)
-            check_label_shapes(label, pred)
-            if numpy.any((label < 0) | (label > 1)) or pred.ndim != 2 or pred.shape[1] > 2:
-                raise ValueError(f"{type(self).__name__} currently only supports binary classes.")
-            counts = numpy.zeros((2, 2))
-            numpy.add.at(counts, (label, pred.argmax(1)), 1)
-            self._counts += counts
-            self._global_counts += counts
-            # A batch is an instance: `micro` replaces the sum of scores by the score of all counts.
-            self._add(self._score(counts), 1)
+    def _update_pair(self, label: numpy.ndarray, pred: numpy.ndarray) -> None:
+        label = label.astype("int64").ravel()
+        check_label_shapes(label, pred)
+        if numpy.any((label < 0) | (label > 1)) or pred.ndim != 2 or pred.shape[1] > 2:
+            raise ValueError(f"{type(self).__name__} currently only supports binary classes.")
+        # A batch is an instance: `micro` replaces the sum of scores by the score of all counts.
+        self._add(self._score(self._count(label, pred.argmax(1))), 1)
 
     def get(self) -> tuple[Any, Any]:
         if self.average == "micro" and self.num_inst:
@@ -273,7 +276,7 @@ class MCC(_Binary):
 
 
 @register()
-class PCC(EvalMetric):
+class PCC(_Confusion):
     """Correlation of labels and predicted classes, -1 to 1: MCC for any number of classes.
 
     Computed from the confusion matrix of all instances (Gorodkin, Comput. Biol. Chem. 28, 2004).
@@ -295,31 +298,17 @@ class PCC(EvalMetric):
     ) -> None:
         super().__init__(name, output_names, label_names, has_global_stats=has_global_stats)
 
-    def reset(self) -> None:
-        super().reset()
-        self._counts = numpy.zeros((2, 2))
-        self._global_counts = numpy.zeros((2, 2))
+    def _update_pair(self, label: numpy.ndarray, pred: numpy.ndarray) -> None:
+        if pred.shape != label.shape:
+            pred = pred.argmax(1)
+        label, pred = label.astype("int64").ravel(), pred.astype("int64").ravel()
+        check_label_shapes(label, pred)
+        if label.size and min(label.min(), pred.min()) < 0:
+            raise ValueError("invalid class: PCC expects classes of at least 0")
+        self._count(label, pred)
+        self._add(0.0, 1)
 
-    def reset_local(self) -> None:
-        super().reset_local()
-        self._counts = numpy.zeros((2, 2))
-
-    def update(self, labels: Any, preds: Any) -> None:
-        labels, preds = check_label_shapes(labels, preds, wrap=True)
-        for label, pred in zip(labels, preds, strict=True):
-            label, pred = host(label), host(pred)
-            if pred.shape != label.shape:
-                pred = pred.argmax(1)
-            label, pred = label.astype("int64").ravel(), pred.astype("int64").ravel()
-            check_label_shapes(label, pred)
-            if label.size and min(label.min(), pred.min()) < 0:
-                raise ValueError("invalid class: PCC expects classes of at least 0")
-            self._counts = _counted(self._counts, label, pred)
-            self._global_counts = _counted(self._global_counts, label, pred)
-            self._add(0.0, 1)
-
-    @staticmethod
-    def _score(counts: numpy.ndarray) -> float:
+    def _score(self, counts: numpy.ndarray) -> float:
         total = counts.sum()
         rows, cols = counts.sum(1), counts.sum(0)
         divisor = math.sqrt((total**2 - cols @ cols) * (total**2 - rows @ rows))
@@ -333,12 +322,3 @@ class PCC(EvalMetric):
         if not self._has_global_stats:
             return self.get()
         return self.name, self._score(self._global_counts)
-
-
-def _counted(counts: numpy.ndarray, label: numpy.ndarray, pred: numpy.ndarray) -> numpy.ndarray:
-    """`counts` with a batch added, enlarged to the largest class."""
-    size = 1 + int(max(label.max(initial=0), pred.max(initial=0)))
-    more = max(size - len(counts), 0)
-    counts = numpy.pad(counts, (0, more))
-    numpy.add.at(counts, (label, pred), 1)
-    return counts

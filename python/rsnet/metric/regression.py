@@ -7,24 +7,21 @@ from typing import Any
 
 import numpy
 
-from .base import EvalMetric, check_label_shapes, checked_average, host, register
+from .base import EvalMetric, PairMetric, check_label_shapes, checked_average, host, register
 
 __all__ = ["Caffe", "Loss", "MAE", "MSE", "PearsonCorrelation", "RMSE", "Torch"]
 
 
-class _Regression(EvalMetric):
+class _Regression(PairMetric):
     """Mean over batches of an error of (N, 1) or (N, ...) arrays."""
 
     def _error(self, label: numpy.ndarray, pred: numpy.ndarray) -> float:
         raise NotImplementedError
 
-    def update(self, labels: Any, preds: Any) -> None:
-        labels, preds = check_label_shapes(labels, preds, wrap=True)
-        for label, pred in zip(labels, preds, strict=True):
-            label, pred = host(label), host(pred)
-            label = label.reshape(-1, 1) if label.ndim == 1 else label
-            pred = pred.reshape(-1, 1) if pred.ndim == 1 else pred
-            self._add(float(self._error(label, pred)), 1)
+    def _update_pair(self, label: numpy.ndarray, pred: numpy.ndarray) -> None:
+        label = label.reshape(-1, 1) if label.ndim == 1 else label
+        pred = pred.reshape(-1, 1) if pred.ndim == 1 else pred
+        self._add(float(self._error(label, pred)), 1)
 
 
 @register()
@@ -40,7 +37,7 @@ class MAE(_Regression):
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
     def _error(self, label: numpy.ndarray, pred: numpy.ndarray) -> float:
-        return numpy.abs(label - pred).mean()
+        return float(numpy.abs(label - pred).mean())
 
 
 @register()
@@ -56,7 +53,7 @@ class MSE(_Regression):
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
     def _error(self, label: numpy.ndarray, pred: numpy.ndarray) -> float:
-        return ((label - pred) ** 2).mean()
+        return float(((label - pred) ** 2).mean())
 
 
 @register()
@@ -72,7 +69,7 @@ class RMSE(_Regression):
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
     def _error(self, label: numpy.ndarray, pred: numpy.ndarray) -> float:
-        return numpy.sqrt(((label - pred) ** 2).mean())
+        return float(numpy.sqrt(((label - pred) ** 2).mean()))
 
 
 class _Moments:
@@ -107,7 +104,7 @@ class _Moments:
 
 
 @register("pearsonr")
-class PearsonCorrelation(EvalMetric):
+class PearsonCorrelation(PairMetric):
     """Pearson's correlation of labels and predictions.
 
     `average` is "macro" (the mean of the batches' coefficients) or "micro" (the coefficient of all
@@ -139,15 +136,12 @@ class PearsonCorrelation(EvalMetric):
         super().reset_local()
         self._pairs_seen = _Moments()
 
-    def update(self, labels: Any, preds: Any) -> None:
-        labels, preds = check_label_shapes(labels, preds, wrap=True)
-        for label, pred in zip(labels, preds, strict=True):
-            label, pred = host(label), host(pred)
-            check_label_shapes(label, pred, shape=True)
-            batch = _Moments()
-            for moments in (batch, self._pairs_seen, self._all_pairs_seen):
-                moments.add(label.ravel(), pred.ravel())
-            self._add(batch.correlation(), 1)
+    def _update_pair(self, label: numpy.ndarray, pred: numpy.ndarray) -> None:
+        check_label_shapes(label, pred, shape=True)
+        batch = _Moments()
+        for moments in (batch, self._pairs_seen, self._all_pairs_seen):
+            moments.add(label.ravel(), pred.ravel())
+        self._add(batch.correlation(), 1)
 
     def get(self) -> tuple[Any, Any]:
         if self.average == "micro" and self.num_inst:

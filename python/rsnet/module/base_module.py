@@ -4,122 +4,25 @@ from __future__ import annotations
 
 import logging
 import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from .. import metric as _metric
 from .. import ndarray as nd
+from .._checkpoint import params_of_file, save_params
 from ..callback import BatchEndParam
 from ..initializer import Uniform
-from ..io import DataBatch, DataDesc, DataIter
+from ..io import DataBatch, DataIter
 from ..ndarray import NDArray
+from .arguments import Callbacks, call_all, check_batches, next_batch, refuse_sparse
+from .progress import Progress
+from .properties import kept
 
 __all__ = ["BaseModule"]
 
-Callbacks = Callable[..., Any] | Sequence[Callable[..., Any]] | None
 DEFAULT_INITIALIZER = Uniform(0.01)
-PARAMETER_ENDINGS = ("_weight", "_bias", "_gamma", "_beta")
-
-
-def as_list(value: Any) -> list[Any]:
-    """`value` as a list: itself, or a list of one."""
-    return list(value) if isinstance(value, (list, tuple)) else [value]
-
-
-def call_all(callbacks: Callbacks, *args: Any) -> None:
-    """Calls one callback, several, or none."""
-    if callbacks is not None:
-        for callback in as_list(callbacks):
-            if not callable(callback):
-                raise TypeError(f"callback {callback!r}: expected a callable")
-            callback(*args)
-
-
-def next_batch(batches: Iterator[DataBatch]) -> DataBatch | None:
-    """The next batch; `None` after the last one, which an iterator cannot mean by returning it."""
-    for batch in batches:
-        if batch is None:
-            raise TypeError(
-                "the data iterator returned None, expected a DataBatch or StopIteration"
-            )
-        return batch
-    return None
-
-
-def check_batches(name: str, given: Any, method: str) -> None:
-    """Raises a TypeError where an argument is no iterator over batches."""
-    if not hasattr(given, method):
-        raise TypeError(
-            f"{name} is a {type(given).__name__}, expected a DataIter "
-            "(NDArrayIter makes one of arrays)"
-        )
-
-
-def check_input_names(symbol: Any, names: Sequence[str], kind: str, throw: bool) -> None:
-    """Raises (or warns, if not `throw`) where `names` has what is no argument of the symbol.
-
-    Raises
-    ------
-    ValueError
-        A name is not among the arguments.
-    """
-    arguments = symbol.list_arguments()
-    for name in names:
-        if name in arguments:
-            continue
-        candidates = [a for a in arguments if not a.endswith(PARAMETER_ENDINGS)]
-        message = (
-            f"You created Module with Module(..., {kind}_names={list(names)}) "
-            f"but input with name '{name}' is not found in symbol.list_arguments(). "
-            "Did you mean one of:\n\t" + "\n\t".join(candidates)
-        )
-        if throw:
-            raise ValueError(message)
-        warnings.warn(message, stacklevel=3)
-
-
-def as_descs(shapes: Any) -> list[DataDesc]:
-    """Descriptions of arrays from `DataDesc`s or (name, shape) pairs."""
-    found = []
-    for item in shapes:
-        if isinstance(item, DataDesc):
-            found.append(item)
-        elif isinstance(item, (list, tuple)) and len(item) >= 2 and isinstance(item[0], str):
-            found.append(DataDesc(*item))
-        else:
-            raise TypeError(
-                f"invalid shape {item!r}: expected a DataDesc or a pair of name and shape"
-            )
-    return found
-
-
-def parse_descs(
-    data_names: Sequence[str], label_names: Sequence[str], data_shapes: Any, label_shapes: Any
-) -> tuple[list[DataDesc], list[DataDesc] | None]:
-    """The descriptions of data and labels; each must have the names that the module expects.
-
-    Raises
-    ------
-    ValueError
-        Other names.
-    """
-    data = as_descs(data_shapes)
-    if sorted(d.name for d in data) != sorted(data_names):
-        raise ValueError(
-            f"Data provided by data_shapes don't match names specified by data_names "
-            f"({[tuple(d) for d in data]} vs. {list(data_names)})"
-        )
-    labels = as_descs(label_shapes or [])
-    if sorted(d.name for d in labels) != sorted(label_names):
-        warnings.warn(
-            f"Data provided by label_shapes don't match names specified by label_names "
-            f"({[tuple(d) for d in labels]} vs. {list(label_names)})",
-            stacklevel=3,
-        )
-    return data, labels or None
 
 
 class BaseModule:
@@ -175,14 +78,14 @@ class BaseModule:
         epoch: int = 0,
         sparse_row_id_fn: Any = None,
     ) -> list[tuple[str, float]]:
-        """Evaluates a metric over an iterator; rows of padding count.
+        """Evaluates a metric over an iterator; padded rows count too.
 
         Parameters
         ----------
         eval_data : DataIter
         eval_metric : EvalMetric, name, function or list of these
         num_batch : int, optional
-            At most so many batches.
+            Maximum number of batches.
         batch_end_callback, score_end_callback : callable or list
             Called with a `BatchEndParam`.
         reset : bool
@@ -257,7 +160,7 @@ class BaseModule:
         eval_data : DataIter, NDArray or numpy.ndarray
             An array is one batch.
         num_batch : int, optional
-            At most so many batches.
+            Maximum number of batches.
         merge_batches : bool
             Concatenate the batches? Otherwise a list of outputs for each batch.
         reset : bool
@@ -277,7 +180,9 @@ class BaseModule:
             self.forward(DataBatch([array]), is_train=False)
             return self.get_outputs()[0]
         if not isinstance(eval_data, DataIter) and not hasattr(eval_data, "reset"):
-            raise ValueError("eval_data must be of type NDArray or DataIter")
+            raise ValueError(
+                f"invalid eval_data: expected an NDArray or a DataIter, got {type(eval_data).__name__}"
+            )
         batches = [
             [out.copy() for out in outputs]
             for outputs, _, _ in self.iter_predict(eval_data, num_batch, reset, sparse_row_id_fn)
@@ -294,7 +199,7 @@ class BaseModule:
 
     def fit(
         self,
-        train_data: DataIter,
+        train_data: Any,
         eval_data: DataIter | None = None,
         eval_metric: Any = "acc",
         epoch_end_callback: Callbacks = None,
@@ -315,6 +220,8 @@ class BaseModule:
         validation_metric: Any = None,
         monitor: Any = None,
         sparse_row_id_fn: Any = None,
+        *,
+        progress: bool | None = None,
     ) -> None:
         """Trains: binds, initialises and runs `num_epoch - begin_epoch` epochs.
 
@@ -344,6 +251,10 @@ class BaseModule:
         begin_epoch, num_epoch : int
             Number of the first epoch, and of the epoch before which training ends.
         monitor : Monitor, optional
+        progress : bool, optional
+            Show rate, metric and time left on standard error? On a terminal one line is redrawn;
+            elsewhere, where the logger does not report epochs, each gets a line. Default: yes,
+            unless the environment variable `RSNET_PROGRESS` is 0.
 
         Raises
         ------
@@ -375,9 +286,17 @@ class BaseModule:
         self.init_optimizer(kvstore=kvstore, optimizer=optimizer, optimizer_params=optimizer_params)
         metric = _metric.create(eval_metric)
         validation_metric = metric if validation_metric is None else validation_metric
-        for epoch in range(begin_epoch, num_epoch):
+        epochs = range(begin_epoch, num_epoch)
+        shown = Progress(progress, epochs, train_data, self.logger)
+        for epoch in epochs:
             started = time.time()
-            values = self._train_epoch(train_data, metric, epoch, batch_end_callback, monitor)
+            try:
+                values = self._train_epoch(
+                    train_data, metric, epoch, batch_end_callback, monitor, shown
+                )
+            finally:
+                shown.clear()
+            scores: list[tuple[str, float]] = []
             for name, value in values:
                 self.logger.info("Epoch[%d] Train-%s=%f", epoch, name, value)
             self.logger.info("Epoch[%d] Time cost=%.3f", epoch, time.time() - started)
@@ -391,16 +310,24 @@ class BaseModule:
                 )  # fmt: skip
                 for name, value in scores:
                     self.logger.info("Epoch[%d] Validation-%s=%f", epoch, name, value)
+            shown.epoch_done(epoch, values, scores)
             train_data.reset()
 
     def _train_epoch(
-        self, train_data: DataIter, metric: Any, epoch: int, callbacks: Callbacks, monitor: Any
+        self,
+        train_data: Any,
+        metric: Any,
+        epoch: int,
+        callbacks: Callbacks,
+        monitor: Any,
+        shown: Progress,
     ) -> list[tuple[str, float]]:
         """Runs one epoch; the metric's values at its last batch, before callbacks see it.
 
         One batch is fetched ahead, so that reading data overlaps with the step before.
         """
         metric.reset()
+        shown.start_epoch()
         batches = iter(train_data)
         upcoming = next_batch(batches)
         values: list[tuple[str, float]] = metric.get_global_name_value()
@@ -423,7 +350,10 @@ class BaseModule:
             if upcoming is None:
                 values = metric.get_global_name_value()
             eval_metric, is_last = metric, upcoming is None  # names that callbacks find in `locals`
-            call_all(callbacks, BatchEndParam(epoch, nbatch, eval_metric, locals()))
+            if callbacks is not None:
+                shown.clear()  # callbacks may log
+                call_all(callbacks, BatchEndParam(epoch, nbatch, eval_metric, locals()))
+            shown.batch_done(epoch, metric)
             nbatch += 1
         return values
 
@@ -453,10 +383,7 @@ class BaseModule:
 
     def save_params(self, fname: str) -> None:
         """Writes the parameters (`arg:name`) and auxiliary states (`aux:name`) to a file."""
-        arg_params, aux_params = self.get_params()
-        arrays = {f"arg:{k}": v for k, v in arg_params.items()}
-        arrays |= {f"aux:{k}": v for k, v in aux_params.items()}
-        nd.save(fname, arrays)
+        save_params(fname, *self.get_params())
 
     def load_params(self, fname: str) -> None:
         """Assigns what `save_params` wrote.
@@ -466,8 +393,6 @@ class BaseModule:
         ValueError
             The file's arrays are not named `arg:` or `aux:`.
         """
-        from ..model import params_of_file
-
         self.set_params(*params_of_file(fname))
 
     # ---- what a subclass defines ---------------------------------------------------------------
@@ -477,30 +402,13 @@ class BaseModule:
         """The symbol, or None for a module that has none."""
         return self._symbol
 
-    @property
-    def data_names(self) -> list[str]:
-        """Names of the data that the module takes."""
-        raise NotImplementedError
-
-    @property
-    def output_names(self) -> list[str]:
-        """Names of the outputs."""
-        raise NotImplementedError
-
-    @property
-    def data_shapes(self) -> list[DataDesc]:
-        """Descriptions of the data."""
-        raise NotImplementedError
-
-    @property
-    def label_shapes(self) -> list[DataDesc] | None:
-        """Descriptions of the labels; None if the module takes none."""
-        raise NotImplementedError
-
-    @property
-    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Names and shapes of the outputs."""
-        raise NotImplementedError
+    data_names = kept("data_names", "Names of the data that the module takes.")
+    output_names = kept("output_names", "Names of the outputs.")
+    data_shapes = kept("data_shapes", "Descriptions of the data.")
+    label_shapes = kept(
+        "label_shapes", "Descriptions of the labels; None if the module takes none."
+    )
+    output_shapes = kept("output_shapes", "Names and shapes of the outputs.")
 
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
         """Copies of the parameters and the auxiliary states."""
@@ -583,9 +491,3 @@ class BaseModule:
     def install_monitor(self, mon: Any) -> None:
         """Lets a monitor watch the executors."""
         raise NotImplementedError
-
-
-def refuse_sparse(sparse_row_id_fn: Any) -> None:
-    """Raises where a function for sparse rows is given."""
-    if sparse_row_id_fn is not None:
-        raise NotImplementedError("sparse_row_id_fn: sparse parameters are not supported")

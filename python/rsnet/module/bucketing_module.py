@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import ndarray as nd
 from .. import symbol as sym
-from ..io import DataBatch, DataDesc
-from ..model import load_params
+from .._checkpoint import load_params
+from .._warnings import warn
+from ..io import DataBatch
 from ..name import NameManager
 from ..ndarray import NDArray
-from .base_module import DEFAULT_INITIALIZER, BaseModule, check_input_names
+from .base_module import DEFAULT_INITIALIZER, BaseModule
 from .module import Module
+from .properties import delegated
 
 __all__ = ["BucketingModule"]
 
@@ -72,17 +73,12 @@ class BucketingModule(BaseModule):
             "fixed_param_names": fixed_param_names, "state_names": state_names,
             "group2ctxs": group2ctxs, "compression_params": compression_params,
         }  # fmt: skip
-        symbol, data_names, label_names = self._call_sym_gen(default_bucket_key)
-        check_input_names(symbol, list(data_names or []), "data", True)
-        check_input_names(symbol, list(label_names or []), "label", False)
-        check_input_names(symbol, list(state_names or []), "state", True)
-        check_input_names(symbol, list(fixed_param_names or []), "fixed_param", True)
+        # The current bucket; the default one is there before it is bound.
+        self._curr_module = self._default = self._new_module(default_bucket_key)
+        self._curr_bucket_key = default_bucket_key
         self._buckets: dict[Any, Module] = {}
-        self._current: Module | None = None
-        self._curr_bucket_key: Any = None
         self._grad_req: Any = "write"
         self._monitor: Any = None
-        self._loaded: tuple[dict[str, NDArray], dict[str, NDArray]] = ({}, {})
 
     def _call_sym_gen(self, key: Any) -> Any:
         with NameManager():  # equal names in every bucket, whatever was composed before
@@ -94,44 +90,19 @@ class BucketingModule(BaseModule):
 
     def _module(self, what: str) -> Module:
         self._require(what, "binded")
-        assert self._current is not None
-        return self._current
+        return self._curr_module
 
     # ---- what the module is: as the current bucket ---------------------------------------------
 
-    @property
-    def symbol(self) -> Any:
-        """The symbol of the current bucket."""
-        return self._module("symbol").symbol
+    def _named(self, what: str) -> Module:
+        return self._curr_module
 
-    @property
-    def data_names(self) -> list[str]:
-        """Names of the data."""
-        if self._current is not None:
-            return self._current.data_names
-        return list(self._call_sym_gen(self._default_bucket_key)[1])
-
-    @property
-    def output_names(self) -> list[str]:
-        """Names of the outputs."""
-        if self._current is not None:
-            return self._current.output_names
-        return self._call_sym_gen(self._default_bucket_key)[0].list_outputs()
-
-    @property
-    def data_shapes(self) -> list[DataDesc]:
-        """Descriptions of the data of the current bucket."""
-        return self._module("data_shapes").data_shapes
-
-    @property
-    def label_shapes(self) -> list[DataDesc] | None:
-        """Descriptions of the labels of the current bucket."""
-        return self._module("label_shapes").label_shapes
-
-    @property
-    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Names and shapes of the outputs of the current bucket."""
-        return self._module("output_shapes").output_shapes
+    symbol = delegated("symbol", _module, "The symbol of the current bucket.")
+    data_names = delegated("data_names", _named, "Names of the data.")
+    output_names = delegated("output_names", _named, "Names of the outputs.")
+    data_shapes = delegated("data_shapes", _module, "Descriptions of the current bucket's data.")
+    label_shapes = delegated("label_shapes", _module, "Descriptions of its labels.")
+    output_shapes = delegated("output_shapes", _module, "Names and shapes of its outputs.")
 
     # ---- binding and parameters ----------------------------------------------------------------
 
@@ -148,35 +119,20 @@ class BucketingModule(BaseModule):
         """Binds the default bucket; the others are bound when a batch first needs them."""
         if shared_module is not None:
             raise AssertionError("shared_module for BucketingModule is not supported")
-        params = (
-            self.get_params() if force_rebind and self.binded and self.params_initialized else None
-        )
-        if force_rebind:
-            self._buckets, self._current, self.binded = {}, None, False
-        if self.binded:
+        if self.binded and not force_rebind:
             self.logger.warning("Already bound, ignoring bind()")
             return
-        self.for_training, self.inputs_need_grad, self._grad_req = (
-            for_training,
-            inputs_need_grad,
-            grad_req,
-        )
-        module = self._new_module(self._default_bucket_key)
-        module.bind(
-            data_shapes,
-            label_shapes,
-            for_training,
-            inputs_need_grad,
-            shared_module=None,
+        if self.binded and self.params_initialized:
+            self.get_params()  # of the current bucket, to the arrays that all share
+        self.for_training, self.inputs_need_grad = for_training, inputs_need_grad
+        self._grad_req = grad_req
+        self._default.bind(
+            data_shapes, label_shapes, for_training, inputs_need_grad, force_rebind=force_rebind,
             grad_req=grad_req,
-        )
-        self._current, self._curr_bucket_key = module, self._default_bucket_key
-        self._buckets[self._default_bucket_key] = module
+        )  # fmt: skip
+        self._buckets = {self._default_bucket_key: self._default}
+        self._curr_module, self._curr_bucket_key = self._default, self._default_bucket_key
         self.binded = True
-        if params is not None:
-            self.set_params(*params)
-        elif self.params_initialized:  # loaded before binding
-            self.set_params(*self._loaded)
 
     def switch_bucket(self, bucket_key: Any, data_shapes: Any, label_shapes: Any = None) -> None:
         """Makes a bucket the current one; binds it first if it is new."""
@@ -185,22 +141,17 @@ class BucketingModule(BaseModule):
             module = self._new_module(bucket_key)
             module.bind(
                 data_shapes, label_shapes, self.for_training, self.inputs_need_grad,
-                shared_module=self._buckets[self._default_bucket_key], grad_req=self._grad_req,
+                shared_module=self._default, grad_req=self._grad_req,
             )  # fmt: skip
             if self._monitor is not None:
                 module.install_monitor(self._monitor)
             self._buckets[bucket_key] = module
-        self._current, self._curr_bucket_key = self._buckets[bucket_key], bucket_key
+        self._curr_module, self._curr_bucket_key = self._buckets[bucket_key], bucket_key
 
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
         """Parameters and auxiliary states."""
         self._require("get_params", "params_initialized")
-        module = self._module("get_params")
-        module._params_dirty = self._are_params_dirty()
-        return module.get_params()
-
-    def _are_params_dirty(self) -> bool:
-        return any(m._params_dirty for m in self._buckets.values())
+        return self._module("get_params").get_params()
 
     def init_params(
         self,
@@ -218,7 +169,7 @@ class BucketingModule(BaseModule):
         module.init_params(
             initializer, arg_params, aux_params, allow_missing, force_init, allow_extra
         )
-        self._mark(params_initialized=True, dirty=False)
+        self.params_initialized = True
 
     def set_params(
         self,
@@ -230,20 +181,12 @@ class BucketingModule(BaseModule):
     ) -> None:
         """As `Module.set_params`; all buckets share the parameters."""
         if self.params_initialized and not force_init:
-            warnings.warn(
-                "Parameters already initialized and force_init=False. set_params call ignored.",
-                stacklevel=2,
-            )
+            warn("Parameters already initialized and force_init=False. set_params call ignored.")
             return
         self._module("set_params").set_params(
             arg_params, aux_params, allow_missing, force_init, allow_extra
         )
-        self._mark(params_initialized=True, dirty=allow_missing)
-
-    def _mark(self, params_initialized: bool, dirty: bool) -> None:
-        self.params_initialized = params_initialized
-        for module in self._buckets.values():
-            module.params_initialized, module._params_dirty = params_initialized, dirty
+        self.params_initialized = True
 
     # ---- optimizer -----------------------------------------------------------------------------
 
@@ -291,7 +234,7 @@ class BucketingModule(BaseModule):
         self._require("update", "binded", "params_initialized", "optimizer_initialized")
         module = self._module("update")
         if not module.optimizer_initialized:
-            module.borrow_optimizer(self._buckets[self._default_bucket_key])
+            module.borrow_optimizer(self._default)
         module.update()
 
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
@@ -355,10 +298,10 @@ class BucketingModule(BaseModule):
         """A module with the parameters of a checkpoint; the symbols come from `sym_gen`."""
         if sym_gen is None:
             raise AssertionError("sym_gen is required for loading BucketingModule")
-        module = BucketingModule(sym_gen, default_bucket_key, **kwargs)
-        module._loaded = load_params(prefix, epoch)
-        module.params_initialized = True
-        return module
+        arg_params, aux_params = load_params(prefix, epoch)
+        return BucketingModule.load_dict(
+            None, sym_gen, default_bucket_key, arg_params, aux_params, **kwargs
+        )
 
     @staticmethod
     def load_dict(
@@ -382,6 +325,6 @@ class BucketingModule(BaseModule):
         if sym_gen is None:
             raise AssertionError("sym_dict or sym_gen is required")
         module = BucketingModule(sym_gen, default_bucket_key, **kwargs)
-        module._loaded = (arg_params or {}, aux_params or {})
+        module._default._params.take(arg_params or {}, aux_params or {})
         module.params_initialized = True
         return module

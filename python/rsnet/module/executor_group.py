@@ -66,7 +66,7 @@ def batch_size_of(descs: Sequence[DataDesc]) -> int:
     return next(iter(sizes.values()), 0)
 
 
-def concatenated(parts: list[Any], axis: int) -> NDArray:
+def concatenated(parts: list[Any], axis: int) -> Any:
     """The parts that devices computed, as one array on the first device."""
     if len(parts) == 1 or axis < 0:
         return parts[0]
@@ -186,7 +186,7 @@ class DataParallelExecutorGroup:
         for name in self.arg_names if shared is not None else ():
             if name in self.param_names and name in shared.arg_dict:
                 types[name] = shared.arg_dict[name].dtype
-        return self.symbol.simple_bind(
+        executor: Executor = self.symbol.simple_bind(
             ctx=self.contexts[i],
             grad_req=reqs,
             type_dict=types,
@@ -196,6 +196,7 @@ class DataParallelExecutorGroup:
             shared_buffer=self.shared_data_arrays[i],
             **shapes,
         )
+        return executor
 
     def _shape_on(self, desc: DataDesc, i: int) -> tuple[int, ...]:
         """The shape of one input on device `i`."""
@@ -299,7 +300,8 @@ class DataParallelExecutorGroup:
         if len(self.slices) == 1 or axis < 0:
             return array
         rows = self.slices[i]
-        return nd.slice_axis(array, axis=axis, begin=rows.start, end=rows.stop)
+        part: NDArray = nd.slice_axis(array, axis=axis, begin=rows.start, end=rows.stop)
+        return part
 
     def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
         """Runs every executor on its rows of the batch."""

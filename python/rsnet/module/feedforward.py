@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from typing import Any
 
 import numpy as np
 
 from .. import metric as _metric
 from .. import ndarray as nd
+from .._checkpoint import load_checkpoint, save_checkpoint
+from .._warnings import warn
 from ..context import current_context
 from ..io import DataIter, NDArrayIter
-from ..model import load_checkpoint, save_checkpoint
 from ..ndarray import NDArray
-from .base_module import DEFAULT_INITIALIZER, as_list, call_all
+from .arguments import as_list, call_all
+from .base_module import DEFAULT_INITIALIZER
 from .module import Module
 
 __all__ = ["FeedForward"]
@@ -74,11 +75,7 @@ class FeedForward:
         begin_epoch: int = 0,
         **kwargs: Any,
     ) -> None:
-        warnings.warn(
-            "FeedForward is deprecated. Please use Module instead.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
+        warn("FeedForward is deprecated. Please use Module instead.", DeprecationWarning)
         self.symbol = symbol
         self.ctx = ctx
         self.num_epoch = num_epoch
@@ -94,7 +91,7 @@ class FeedForward:
 
     # ---- data ----------------------------------------------------------------------------------
 
-    def _iterator(self, x: Any, y: Any, is_train: bool) -> DataIter:
+    def _iterator(self, x: Any, y: Any, is_train: bool) -> Any:
         """Batches of rows of arrays, or `x` itself if it is an iterator."""
         if isinstance(x, DataIter) or hasattr(x, "provide_data"):
             return x
@@ -115,7 +112,7 @@ class FeedForward:
         last = "roll_over" if is_train else "pad"
         return NDArrayIter(x, labels, size, shuffle=is_train, last_batch_handle=last)
 
-    def _module(self, data: DataIter, **options: Any) -> Module:
+    def _module(self, data: Any, **options: Any) -> Module:
         """A module whose inputs are those that the iterator gives and the symbol has."""
         arguments = self.symbol.list_arguments()
         names = [d[0] for d in data.provide_data]
@@ -130,7 +127,7 @@ class FeedForward:
         arg = {n: a for n, a in self.arg_params.items() if n in known}
         return arg, {n: a for n, a in (self.aux_params or {}).items() if n in known}
 
-    def _bound(self, data: DataIter) -> Module:
+    def _bound(self, data: Any) -> Module:
         """The module bound for inference over the parameters."""
         module = self._module(data)
         labels = [d for d in data.provide_label or [] if d[0] in module.label_names]
@@ -196,7 +193,7 @@ class FeedForward:
         ----------
         X : array or DataIter
         num_batch : int, optional
-            At most so many batches.
+            Maximum number of batches.
         return_data : bool
             Return the data and the labels, too?
         reset : bool

@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 import logging
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .. import context as ctx
 from .. import initializer as init
-from .. import ndarray as nd
 from .. import optimizer as opt
+from .._checkpoint import load_checkpoint
+from .._warnings import warn
 from ..base import MXNetError
-from ..initializer import InitDesc
 from ..io import DataBatch, DataDesc
-from ..model import load_checkpoint
 from ..ndarray import NDArray
-from .base_module import DEFAULT_INITIALIZER, BaseModule, as_list, check_input_names, parse_descs
+from .arguments import as_list, check_input_names, check_params, descs_of_batch, parse_descs
+from .base_module import DEFAULT_INITIALIZER, BaseModule
 from .executor_group import DataParallelExecutorGroup
-from .updates import GradientUpdate, choose_store
+from .parameters import Parameters
+from .properties import delegated
+from .updates import GradientUpdate, checked_optimizer, choose_store, names_of_indices
 
 __all__ = ["Module"]
-
-
-def _check_params(name: str, given: Any) -> None:
-    """Raises a TypeError where parameters are no arrays by name."""
-    if given is None:
-        return
-    if not isinstance(given, Mapping):
-        raise TypeError(f"{name} is a {type(given).__name__}, expected a dict of str to NDArray")
-    for key, value in given.items():
-        if value is not None and not hasattr(value, "shape"):
-            kind = type(value).__name__
-            raise TypeError(f"{name}: '{key}' is a {kind}, expected an NDArray")
 
 
 class Module(BaseModule):
@@ -61,7 +50,7 @@ class Module(BaseModule):
     Raises
     ------
     ValueError
-        A name that is no argument of the symbol.
+        A name that is not an argument of the symbol.
 
     Examples
     --------
@@ -88,6 +77,7 @@ class Module(BaseModule):
         group2ctxs: Any = None,
         compression_params: dict[str, Any] | None = None,
     ) -> None:
+        self._params = Parameters()
         super().__init__(logger=logger)
         self._context = as_list(ctx.current_context() if context is None else context)
         self._work_load_list = list(work_load_list or [1] * len(self._context))
@@ -108,12 +98,9 @@ class Module(BaseModule):
         given = {*self._data_names, *self._label_names, *self._state_names}
         self._param_names = [n for n in symbol.list_arguments() if n not in given]
         self._aux_names = symbol.list_auxiliary_states()
-        self._output_names = symbol.list_outputs()
+        self._output_names: list[str] = symbol.list_outputs()
         self._group2ctxs = group2ctxs
         self._compression_params = compression_params
-        self._arg_params: dict[str, NDArray] = {}
-        self._aux_params: dict[str, NDArray] = {}
-        self._params_dirty = False
         self._exec_group: DataParallelExecutorGroup | None = None
         self._update: GradientUpdate | None = None
         self._preload_opt_states: str | None = None
@@ -125,8 +112,7 @@ class Module(BaseModule):
         """
         symbol, args, auxs = load_checkpoint(prefix, epoch)
         mod = Module(symbol=symbol, **kwargs)
-        mod._arg_params, mod._aux_params = args, auxs
-        mod.params_initialized = True
+        mod._params.take(args, auxs)
         if load_optimizer_states:
             mod._preload_opt_states = f"{prefix}-{epoch:04d}.states"
         return mod
@@ -151,39 +137,24 @@ class Module(BaseModule):
     # ---- what the module is --------------------------------------------------------------------
 
     @property
-    def data_names(self) -> list[str]:
-        """Names of the data."""
-        return self._data_names
-
-    @property
     def label_names(self) -> list[str]:
         """Names of the labels."""
         return self._label_names
-
-    @property
-    def output_names(self) -> list[str]:
-        """Names of the outputs."""
-        return self._output_names
-
-    @property
-    def data_shapes(self) -> list[DataDesc]:
-        """Descriptions of the data."""
-        return self._group("data_shapes").data_shapes
-
-    @property
-    def label_shapes(self) -> list[DataDesc] | None:
-        """Descriptions of the labels; None if the module was bound without."""
-        return self._group("label_shapes").label_shapes
-
-    @property
-    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Names and shapes of the outputs."""
-        return self._group("output_shapes").get_output_shapes()
 
     def _group(self, what: str) -> DataParallelExecutorGroup:
         self._require(what, "binded")
         assert self._exec_group is not None
         return self._exec_group
+
+    data_shapes = delegated("data_shapes", _group, "Descriptions of the data.")
+    label_shapes = delegated(
+        "label_shapes", _group, "Descriptions of the labels; None if the module was bound without."
+    )
+
+    @property
+    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Names and shapes of the outputs."""
+        return self._group("output_shapes").get_output_shapes()
 
     # ---- bind ----------------------------------------------------------------------------------
 
@@ -241,34 +212,16 @@ class Module(BaseModule):
         self.for_training, self.inputs_need_grad = for_training, inputs_need_grad
         self.binded = True
         if shared_module is not None:
-            self._share_params(shared_module)
+            self._params = shared_module._params
+            if shared_module.optimizer_initialized:
+                self.borrow_optimizer(shared_module)
         elif self.params_initialized:  # loaded before binding
             self._exec_group.set_params(self._arg_params, self._aux_params)
         else:
-            self._arg_params, self._aux_params = self._host_params(self._exec_group)
-
-    def _host_params(
-        self, group: DataParallelExecutorGroup
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Zero arrays on the CPU for every parameter and auxiliary state."""
-
-        def blank(names: list[str], blocks: list[list[NDArray]]) -> dict[str, NDArray]:
-            firsts = [block[0] for block in blocks]
-            return {n: nd.zeros(b.shape, dtype=b.dtype) for n, b in zip(names, firsts, strict=True)}
-
-        return blank(self._param_names, group.param_arrays), blank(
-            self._aux_names, group.aux_arrays
-        )
-
-    def _share_params(self, other: BaseModule) -> None:
-        assert isinstance(other, Module)
-        self.params_initialized = other.params_initialized
-        self._arg_params, self._aux_params = other._arg_params, other._aux_params
-        if other.optimizer_initialized:
-            self.borrow_optimizer(other)
+            self._params.allocate(self._param_names, self._aux_names, self._exec_group)
 
     def _reset_bind(self) -> None:
-        if self.binded and self.params_initialized and self._params_dirty:
+        if self.binded and self.params_initialized:
             self._sync_params_from_devices()
         self.binded = False
         self._exec_group = None
@@ -280,16 +233,33 @@ class Module(BaseModule):
 
     # ---- parameters ----------------------------------------------------------------------------
 
+    @property
+    def params_initialized(self) -> bool:
+        """Whether the parameters, which modules may share, have values."""
+        return self._params.have_values
+
+    @params_initialized.setter
+    def params_initialized(self, value: bool) -> None:
+        self._params.have_values = value
+
+    @property
+    def _arg_params(self) -> dict[str, NDArray]:
+        return self._params.arg
+
+    @property
+    def _aux_params(self) -> dict[str, NDArray]:
+        return self._params.aux
+
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
         """Parameters and auxiliary states as arrays on the CPU, the mean over devices."""
         self._require("get_params", "params_initialized")
-        if self._params_dirty:
-            self._sync_params_from_devices()
+        self._sync_params_from_devices()
         return self._arg_params, self._aux_params
 
     def _sync_params_from_devices(self) -> None:
-        self._group("get_params").get_params(self._arg_params, self._aux_params)
-        self._params_dirty = False
+        if self._params.are_behind:
+            self._group("get_params").get_params(self._arg_params, self._aux_params)
+            self._params.are_behind = False
 
     def init_params(
         self,
@@ -324,44 +294,19 @@ class Module(BaseModule):
             A given array has another shape than its parameter.
         """
         if self.params_initialized and not force_init:
-            warnings.warn(
-                "Parameters already initialized and force_init=False. init_params call ignored.",
-                stacklevel=2,
-            )
+            warn("Parameters already initialized and force_init=False. init_params call ignored.")
             return
         group = self._group("init_params")
-        attrs = self._symbol.attr_dict()
         if isinstance(initializer, str):
             initializer = init.create(initializer)
         if initializer is not None and not callable(initializer):
             kind = type(initializer).__name__
             raise TypeError(f"initializer is a {kind}, expected an Initializer, a name or None")
-        for name, given in (("arg_params", arg_params), ("aux_params", aux_params)):
-            _check_params(name, given)
-        for own, given in ((self._arg_params, arg_params), (self._aux_params, aux_params)):
-            for name, array in sorted(own.items()):
-                self._fill(name, array, given, initializer, allow_missing, attrs.get(name))
-        self.params_initialized = True
-        self._params_dirty = False
+        check_params("arg_params", arg_params)
+        check_params("aux_params", aux_params)
+        attrs = self._symbol.attr_dict()
+        self._params.fill(initializer, arg_params, aux_params, allow_missing, attrs)
         group.set_params(self._arg_params, self._aux_params, allow_extra=True)
-
-    @staticmethod
-    def _fill(
-        name: str, array: NDArray, given: Any, initializer: Any, allow_missing: bool, attrs: Any
-    ) -> None:
-        """Gives one parameter its value: the given one, else the initializer's."""
-        value = None if given is None else given.get(name)
-        if value is not None:
-            if value is not array:
-                if tuple(value.shape) != array.shape:
-                    raise ValueError(
-                        f"parameter '{name}' has shape {tuple(value.shape)}, expected {array.shape}"
-                    )
-                array[:] = value
-        elif given is not None and not allow_missing:
-            raise RuntimeError(f"{name} is not presented")
-        elif initializer is not None:
-            initializer(InitDesc(name, attrs, global_init=initializer), array)
 
     def set_params(
         self,
@@ -376,14 +321,11 @@ class Module(BaseModule):
             super().set_params(arg_params, aux_params, allow_missing, force_init, allow_extra)
             return
         if self.params_initialized and not force_init:
-            warnings.warn(
-                "Parameters already initialized and force_init=False. set_params call ignored.",
-                stacklevel=2,
-            )
+            warn("Parameters already initialized and force_init=False. set_params call ignored.")
             return
         group = self._group("set_params")
         group.set_params(arg_params or {}, aux_params or {}, allow_extra=allow_extra)
-        self._params_dirty = True
+        self._params.are_behind = True
 
     # ---- the optimizer -------------------------------------------------------------------------
 
@@ -412,11 +354,12 @@ class Module(BaseModule):
             self.logger.warning("optimizer already initialized, ignoring...")
             return
         group = self._group("init_optimizer")
-        if self._params_dirty:
-            self._sync_params_from_devices()
+        self._sync_params_from_devices()
         store, update_on_kvstore = choose_store(kvstore, len(self._context), self._arg_params)
-        names = _names_of_indices(self._param_names, len(self._context), update_on_kvstore)
-        optimizer = self._make_optimizer(optimizer, optimizer_params, names, group.batch_size)
+        names = names_of_indices(self._param_names, len(self._context), update_on_kvstore)
+        optimizer = checked_optimizer(
+            optimizer, optimizer_params, self.symbol, names, group.batch_size
+        )
         if store is not None and self._compression_params:
             store.set_gradient_compression(self._compression_params)
         self._update = GradientUpdate(optimizer, store, update_on_kvstore, self._param_names)
@@ -425,34 +368,6 @@ class Module(BaseModule):
         if self._preload_opt_states is not None:
             self.load_optimizer_states(self._preload_opt_states)
             self._preload_opt_states = None
-
-    def _make_optimizer(
-        self, optimizer: Any, params: Any, names: dict[int, str], batch_size: int
-    ) -> opt.Optimizer:
-        rescale_grad = 1.0 / batch_size if batch_size else 1.0
-        if isinstance(optimizer, str):
-            try:
-                given = dict(params)
-            except (TypeError, ValueError):
-                raise TypeError(
-                    f"optimizer_params is {params!r}, expected a dict or a sequence of pairs"
-                ) from None
-            arguments = {"rescale_grad": rescale_grad, **given}
-            return opt.create(optimizer, sym=self.symbol, param_idx2name=names, **arguments)
-        if not isinstance(optimizer, opt.Optimizer):
-            raise TypeError(
-                f"optimizer is a {type(optimizer).__name__}, expected a name or an Optimizer"
-            )
-        if optimizer.rescale_grad != rescale_grad:
-            warnings.warn(
-                f"Optimizer created manually outside Module but rescale_grad is not normalized to "
-                f"1.0/batch_size/num_workers ({optimizer.rescale_grad} vs. {rescale_grad}). "
-                "Is this intended?",
-                stacklevel=3,
-            )
-        if not optimizer.idx2name:
-            optimizer.idx2name = names.copy()
-        return optimizer
 
     def borrow_optimizer(self, shared_module: BaseModule) -> None:
         """Uses the optimizer of another module, and its states."""
@@ -504,39 +419,24 @@ class Module(BaseModule):
         self._require("forward", "binded", "params_initialized")
         group = self._group("forward")
         if isinstance(data_batch, DataBatch) or hasattr(data_batch, "data"):
-            self._follow_shapes(group, data_batch)
+            descs = descs_of_batch(data_batch, group.data_shapes, group.label_shapes)
+            if descs is not None:
+                self._follow(descs[0], descs[1], group.data_shapes)
         group.forward(data_batch, is_train)
 
-    def _follow_shapes(self, group: DataParallelExecutorGroup, batch: Any) -> None:
-        shapes = [tuple(a.shape) for a in batch.data]
-        if shapes == [tuple(d.shape) for d in group.data_shapes]:
-            return
-        if len(shapes) != len(group.data_shapes):
-            raise ValueError(
-                f"the batch has {len(shapes)} data arrays, "
-                f"expected {len(group.data_shapes)}: {group.data_names}"
-            )
-        data = getattr(batch, "provide_data", None) or _resized_descs(group.data_shapes, shapes)
-        labels = getattr(batch, "provide_label", None)
-        if not labels and batch.label:
-            labels = _resized_descs(group.label_shapes or [], [tuple(a.shape) for a in batch.label])
-        elif not labels and group.label_shapes is not None:
-            rows = shapes[0][0] if shapes[0] else 0
-            labels = _resized_descs(
-                group.label_shapes, [(rows, *d.shape[1:]) for d in group.label_shapes]
-            )
+    def _follow(self, data: Any, labels: Any, bound: Sequence[DataDesc]) -> None:
+        """Binds for the shapes of a batch."""
         try:
-            self.reshape(data, labels or None)
+            self.reshape(data, labels)
         except MXNetError as error:
-            given = dict(zip(group.data_names, shapes, strict=True))
-            bound = {d.name: tuple(d.shape) for d in group.data_shapes}
+            given, before = ({d.name: tuple(d.shape) for d in ds} for ds in (data, bound))
             raise type(error)(
-                f"invalid shapes {given} of the batch's data: the module was bound for {bound} "
+                f"invalid shapes {given} of the batch's data: the module was bound for {before} "
                 f"and cannot be bound for them ({error})"
             ) from error
 
     def backward(self, out_grads: Any = None) -> None:
-        """Computes the gradients; `out_grads` are needed where the outputs are no losses."""
+        """Computes the gradients; `out_grads` are required where the outputs are not losses."""
         self._require("backward", "binded", "params_initialized")
         self._group("backward").backward(out_grads)
 
@@ -545,7 +445,7 @@ class Module(BaseModule):
         self._require("update", "binded", "params_initialized", "optimizer_initialized")
         group = self._group("update")
         assert self._update is not None
-        self._params_dirty = True
+        self._params.are_behind = True
         self._update(group.param_arrays, group.grad_arrays)
 
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
@@ -581,16 +481,3 @@ class Module(BaseModule):
     def install_monitor(self, mon: Any) -> None:
         """Lets a monitor watch the executors."""
         self._group("install_monitor").install_monitor(mon)
-
-
-def _resized_descs(descs: Sequence[DataDesc], shapes: Sequence[tuple[int, ...]]) -> list[DataDesc]:
-    return [DataDesc(d.name, s, d.dtype, d.layout) for d, s in zip(descs, shapes, strict=False)]
-
-
-def _names_of_indices(names: Sequence[str], devices: int, on_store: bool) -> dict[int, str]:
-    """The parameter of each index that the optimizer counts by: one a parameter, or one a device as
-    well.
-    """
-    if on_store:
-        return dict(enumerate(names))
-    return {i * devices + k: name for i, name in enumerate(names) for k in range(devices)}

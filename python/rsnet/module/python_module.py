@@ -9,7 +9,8 @@ from typing import Any
 from .. import ndarray as nd
 from ..io import DataDesc
 from ..ndarray import NDArray
-from .base_module import DEFAULT_INITIALIZER, BaseModule, parse_descs
+from .arguments import parse_descs
+from .base_module import DEFAULT_INITIALIZER, BaseModule
 
 __all__ = ["PythonLossModule", "PythonModule"]
 
@@ -40,33 +41,8 @@ class PythonModule(BaseModule):
         self._label_shapes: list[DataDesc] | None = None
         self._output_shapes: list[tuple[str, tuple[int, ...]]] = []
 
-    @property
-    def data_names(self) -> list[str]:
-        """Names of the data."""
-        return self._data_names
-
-    @property
-    def output_names(self) -> list[str]:
-        """Names of the outputs."""
-        return self._output_names
-
-    @property
-    def data_shapes(self) -> list[DataDesc]:
-        """Descriptions of the data."""
-        return self._data_shapes
-
-    @property
-    def label_shapes(self) -> list[DataDesc] | None:
-        """Descriptions of the labels."""
-        return self._label_shapes
-
-    @property
-    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Names and shapes of the outputs."""
-        return self._output_shapes
-
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
-        """No parameters."""
+        """Two empty dicts: the module has no parameters."""
         return {}, {}
 
     def init_params(
@@ -78,11 +54,11 @@ class PythonModule(BaseModule):
         force_init: bool = False,
         allow_extra: bool = False,
     ) -> None:
-        """Nothing to initialise."""
+        """Marks the module as initialised: it has no parameters."""
         self.params_initialized = True
 
     def update(self) -> None:
-        """Nothing to update."""
+        """Does nothing: the module has no parameters."""
 
     def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False) -> None:
         """Updates a metric by the outputs, if the module takes labels."""
@@ -129,11 +105,11 @@ class PythonModule(BaseModule):
         optimizer_params: Any = (("learning_rate", 0.01),),
         force_init: bool = False,
     ) -> None:
-        """Nothing to optimise."""
+        """Marks the optimizer as initialised: there is nothing to optimise."""
         self.optimizer_initialized = True
 
     def install_monitor(self, mon: Any) -> None:
-        """There is no executor to watch."""
+        """Does nothing: the module has no executor."""
 
 
 class PythonLossModule(PythonModule):

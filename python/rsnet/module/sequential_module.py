@@ -8,6 +8,7 @@ from typing import Any
 from ..io import DataBatch, DataDesc
 from ..ndarray import NDArray
 from .base_module import DEFAULT_INITIALIZER, BaseModule
+from .properties import delegated
 
 __all__ = ["SequentialModule"]
 
@@ -37,8 +38,7 @@ class SequentialModule(BaseModule):
         super().__init__(logger=logger)
         self._modules: list[BaseModule] = []
         self._metas: list[dict[str, Any]] = []
-        self._label_shapes: Any = None
-        self._data_shapes: Any = None
+        self._label_shapes: list[DataDesc] | None = None
 
     def add(self, module: BaseModule, **kwargs: Any) -> SequentialModule:
         """Appends a module.
@@ -49,7 +49,8 @@ class SequentialModule(BaseModule):
         take_labels : bool
             Does it take the labels of the batch?
         auto_wiring : bool
-            Are the outputs before it given to its data by position, whatever their names?
+            Whether the outputs of the module before it are assigned to its data by position,
+            regardless of names.
 
         Returns
         -------
@@ -75,33 +76,34 @@ class SequentialModule(BaseModule):
             raise AssertionError(f"SequentialModule.{what}: there is no module yet, call add first")
         return self._modules[0], self._modules[-1]
 
+    def _bound_first(self, what: str) -> BaseModule:
+        self._require(what, "binded")
+        return self._ends(what)[0]
+
+    def _bound_last(self, what: str) -> BaseModule:
+        self._require(what, "binded")
+        return self._ends(what)[1]
+
     @property
     def data_names(self) -> list[str]:
         """Names of the data of the first module."""
-        return self._ends("data_names")[0].data_names if self._modules else []
+        return self._modules[0].data_names if self._modules else []
 
     @property
     def output_names(self) -> list[str]:
         """Names of the outputs of the last module."""
-        return self._ends("output_names")[1].output_names if self._modules else []
+        return self._modules[-1].output_names if self._modules else []
 
-    @property
-    def data_shapes(self) -> list[DataDesc]:
-        """Descriptions of the data of the first module."""
-        self._require("data_shapes", "binded")
-        return self._ends("data_shapes")[0].data_shapes
+    data_shapes = delegated("data_shapes", _bound_first, "Descriptions of the first module's data.")
+    output_shapes = delegated(
+        "output_shapes", _bound_last, "Names and shapes of the last module's outputs."
+    )
 
     @property
     def label_shapes(self) -> list[DataDesc] | None:
         """Descriptions of the labels; None if no module takes them."""
         self._require("label_shapes", "binded")
         return self._label_shapes
-
-    @property
-    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Names and shapes of the outputs of the last module."""
-        self._require("output_shapes", "binded")
-        return self._ends("output_shapes")[1].output_shapes
 
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
         """Parameters and auxiliary states of all modules."""

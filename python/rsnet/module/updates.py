@@ -1,4 +1,4 @@
-"""How a module updates its parameters: in the key-value store, or beside it on every device."""
+"""How a module updates its parameters: in the key-value store, or separately on every device."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 from .. import kvstore as kv
 from .. import optimizer as opt
+from .._warnings import warn
 from ..kvstore import KVStoreBase
 from ..ndarray import NDArray
 
-__all__ = ["GradientUpdate", "choose_store"]
+__all__ = ["GradientUpdate", "checked_optimizer", "choose_store", "names_of_indices"]
 
 # A parameter of more elements than this is updated on the devices, not in a local store.
 LARGE = 16 << 20
@@ -43,6 +44,50 @@ def choose_store(
     if kvstore == "local" and any(p.size > LARGE for p in arg_params.values()):
         on_store = False
     return kv.create(kvstore), on_store
+
+
+def checked_optimizer(
+    optimizer: Any, params: Any, symbol: Any, names: dict[int, str], batch_size: int
+) -> opt.Optimizer:
+    """An optimizer by name, or the given one, which then knows the parameters' names.
+
+    Raises
+    ------
+    TypeError
+        `optimizer` is neither a name nor an optimizer.
+    """
+    rescale_grad = 1.0 / batch_size if batch_size else 1.0
+    if isinstance(optimizer, str):
+        try:
+            given = dict(params)
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"optimizer_params is {params!r}, expected a dict or a sequence of pairs"
+            ) from None
+        arguments = {"rescale_grad": rescale_grad, **given}
+        return opt.create(optimizer, sym=symbol, param_idx2name=names, **arguments)
+    if not isinstance(optimizer, opt.Optimizer):
+        raise TypeError(
+            f"optimizer is a {type(optimizer).__name__}, expected a name or an Optimizer"
+        )
+    if optimizer.rescale_grad != rescale_grad:
+        warn(
+            f"Optimizer created manually outside Module but rescale_grad is not normalized to "
+            f"1.0/batch_size/num_workers ({optimizer.rescale_grad} vs. {rescale_grad}). "
+            "Is this intended?"
+        )
+    if not optimizer.idx2name:
+        optimizer.idx2name = names.copy()
+    return optimizer
+
+
+def names_of_indices(names: Sequence[str], devices: int, on_store: bool) -> dict[int, str]:
+    """The parameter of each index that the optimizer counts by: one a parameter, or one a device as
+    well.
+    """
+    if on_store:
+        return dict(enumerate(names))
+    return {i * devices + k: name for i, name in enumerate(names) for k in range(devices)}
 
 
 class GradientUpdate:

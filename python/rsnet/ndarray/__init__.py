@@ -6,10 +6,11 @@ those written by hand are in `_creation`, `_arithmetic`, `_io` and `_indexing`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import _core
-from .._core import NDArray, waitall
+from .._core import NDArray as NDArray
+from .._core import waitall as waitall
 from .._operators import registry as _registry
 from ..base import _Null
 
@@ -29,7 +30,7 @@ from ._creation import *  # noqa: E402, F403
 from ._io import *  # noqa: E402, F403
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     text = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(_registry.absent(name, text), name=name)
 

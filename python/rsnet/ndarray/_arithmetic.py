@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator as _operator
+from collections.abc import Callable
+from typing import Any
 
 from .. import _core
 from .._core import NDArray
@@ -30,7 +32,7 @@ __all__ = [
 ]
 
 
-def _checked(*operands):
+def _checked(*operands: Any) -> None:
     for x in operands:
         if not isinstance(x, NDArray):
             try:
@@ -39,8 +41,8 @@ def _checked(*operands):
                 raise TypeError(f"type {type(x)} not supported") from None
 
 
-def _by_operator(name, function, doc):
-    def binary(lhs, rhs):
+def _by_operator(name: str, function: Callable[..., Any], doc: str) -> Any:
+    def binary(lhs: Any, rhs: Any) -> Any:
         _checked(lhs, rhs)
         return function(lhs, rhs)
 
@@ -49,10 +51,10 @@ def _by_operator(name, function, doc):
     return binary
 
 
-def _by_name(name, function, doc):
+def _by_name(name: str, function: Callable[..., Any], doc: str) -> Any:
     _, broadcast, right, left = _core.binary_operators(symbol=False)[name]
 
-    def binary(lhs, rhs):
+    def binary(lhs: Any, rhs: Any) -> Any:
         _checked(lhs, rhs)
         if isinstance(lhs, NDArray) and isinstance(rhs, NDArray):
             return getattr(op, broadcast)(lhs, rhs)
@@ -84,7 +86,7 @@ maximum = _by_name("maximum", max, "The greater value")
 minimum = _by_name("minimum", min, "The lesser value")
 
 
-def _truth(function):
+def _truth(function: Callable[..., Any]) -> Any:
     return lambda a, b: float(function(bool(a), bool(b)))
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 import numpy as np
 
 from .. import _core
 from .._core import NDArray
 from ..base import MXNetError
+from ..context import Context
 from ..util import is_np_shape
-from . import _internal, op
+from . import op
 from ._indexing import axis_of, whole_numbers
 
 __all__ = [
@@ -34,21 +38,20 @@ __all__ = [
 ]
 
 
-def _known_shape(shape):
+def _known_shape(shape: Any) -> tuple[int, ...]:
     """`shape` as a tuple in which every extent is known: without np_shape, 0 and () are not."""
-    shape = whole_numbers(shape, "shape")
+    known = whole_numbers(shape, "shape")
     if is_np_shape():
-        if any(d < 0 for d in shape):
-            raise MXNetError(f"shape {shape} cannot be created: it has a negative extent")
-        return shape
-    if not shape or any(d <= 0 for d in shape):
+        if any(d < 0 for d in known):
+            raise MXNetError(f"shape {known} cannot be created: it has a negative extent")
+    elif not known or any(d <= 0 for d in known):
         raise MXNetError(
-            f"shape {shape} cannot be created: 0 and () mean an unknown extent or rank here"
+            f"shape {known} cannot be created: 0 and () mean an unknown extent or rank here"
         )
-    return shape
+    return known
 
 
-def empty(shape, ctx=None, dtype=None):
+def empty(shape: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
     """An array with memory that nothing was written to.
 
     Parameters
@@ -60,13 +63,20 @@ def empty(shape, ctx=None, dtype=None):
     return _core.empty(_known_shape(shape), ctx, dtype)
 
 
-def _filled(shape, value, ctx, dtype):
+def _filled(shape: Any, value: Any, ctx: Context | None, dtype: Any) -> NDArray:
     result = empty(shape, ctx, dtype)
     result[()] = value
     return result
 
 
-def zeros(shape, ctx=None, dtype=None, stype=None, out=None, **kwargs):
+def zeros(
+    shape: Any,
+    ctx: Context | None = None,
+    dtype: Any = None,
+    stype: str | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
+) -> NDArray:
     """An array of zeros; see `empty` for the parameters."""
     if out is not None:
         out[:] = 0
@@ -74,7 +84,13 @@ def zeros(shape, ctx=None, dtype=None, stype=None, out=None, **kwargs):
     return _filled(shape, 0, ctx, dtype)
 
 
-def ones(shape, ctx=None, dtype=None, out=None, **kwargs):
+def ones(
+    shape: Any,
+    ctx: Context | None = None,
+    dtype: Any = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
+) -> NDArray:
     """An array of ones; see `empty` for the parameters."""
     if out is not None:
         out[:] = 1
@@ -82,7 +98,13 @@ def ones(shape, ctx=None, dtype=None, out=None, **kwargs):
     return _filled(shape, 1, ctx, dtype)
 
 
-def full(shape, val, ctx=None, dtype=np.float32, out=None):
+def full(
+    shape: Any,
+    val: Any,
+    ctx: Context | None = None,
+    dtype: Any = np.float32,
+    out: NDArray | None = None,
+) -> NDArray:
     """An array filled with `val`."""
     if out is None:
         out = empty(shape, ctx, dtype)
@@ -90,17 +112,21 @@ def full(shape, val, ctx=None, dtype=np.float32, out=None):
     return out
 
 
-def zeros_like(data, out=None, name=None, **kwargs):
+def zeros_like(
+    data: NDArray, out: NDArray | None = None, name: str | None = None, **kwargs: Any
+) -> Any:
     """Zeros of the shape and dtype of `data`."""
     return op.zeros_like(data, out=out)
 
 
-def ones_like(data, out=None, name=None, **kwargs):
+def ones_like(
+    data: NDArray, out: NDArray | None = None, name: str | None = None, **kwargs: Any
+) -> Any:
     """Ones of the shape and dtype of `data`."""
     return op.ones_like(data, out=out)
 
 
-def array(source_array, ctx=None, dtype=None):
+def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
     """A copy of anything array-like, with its shape: a number becomes an array of shape ().
 
     Parameters
@@ -129,7 +155,7 @@ def array(source_array, ctx=None, dtype=None):
     return _core.copy_numpy(values, ctx)
 
 
-def from_numpy(ndarray, zero_copy=True):
+def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
     """An array over the memory of a C-contiguous NumPy array, then read-only; or a copy.
 
     An array over memory that was read-only before cannot be written to either.
@@ -143,7 +169,15 @@ def from_numpy(ndarray, zero_copy=True):
     return result
 
 
-def arange(start, stop=None, step=1.0, repeat=1, infer_range=None, ctx=None, dtype=np.float32):
+def arange(
+    start: Any,
+    stop: Any = None,
+    step: float = 1.0,
+    repeat: int = 1,
+    infer_range: bool | None = None,
+    ctx: Context | None = None,
+    dtype: Any = np.float32,
+) -> NDArray:
     """Evenly spaced values in ``[start, stop)``, each `repeat` times."""
     if stop is None:
         start, stop = 0, start
@@ -151,13 +185,20 @@ def arange(start, stop=None, step=1.0, repeat=1, infer_range=None, ctx=None, dty
     return array(np.repeat(values, repeat), ctx, dtype)
 
 
-def _exact(number):
+def _exact(number: Any) -> Any:
     """A number as an integer if it is one that int64 holds, so that none is rounded."""
     whole = isinstance(number, (int, np.integer)) or float(number).is_integer()
     return int(number) if whole and abs(number) < 2**63 else number
 
 
-def linspace(start, stop, num, endpoint=True, ctx=None, dtype=np.float32):
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int,
+    endpoint: bool = True,
+    ctx: Context | None = None,
+    dtype: Any = np.float32,
+) -> NDArray:
     """`num` evenly spaced values from `start` to `stop`."""
     start, stop = _exact(start), _exact(stop)
     whole = isinstance(start, int) and isinstance(stop, int) and np.dtype(dtype).kind in "iu"
@@ -168,17 +209,19 @@ def linspace(start, stop, num, endpoint=True, ctx=None, dtype=np.float32):
     return array(np.linspace(start, stop, num, endpoint=endpoint), ctx, dtype)
 
 
-def _quotient(a, b):
+def _quotient(a: int, b: int) -> int:
     """`a / b` toward 0."""
     return a // b if a >= 0 else -(-a // b)
 
 
-def eye(N, M=0, k=0, ctx=None, dtype=np.float32):
+def eye(
+    N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any = np.float32
+) -> NDArray:
     """A matrix with ones on the `k`-th diagonal; `M` = 0 means `N` columns."""
     return array(np.eye(N, M or N, k), ctx, dtype)
 
 
-def concatenate(arrays, axis=0, always_copy=True):
+def concatenate(arrays: Iterable[NDArray], axis: Any = 0, always_copy: bool = True) -> Any:
     """The arrays one after the other along `axis`."""
     arrays = list(arrays)
     if not arrays or not all(isinstance(a, NDArray) for a in arrays):
@@ -188,7 +231,7 @@ def concatenate(arrays, axis=0, always_copy=True):
     return op.Concat(*arrays, dim=axis)
 
 
-def moveaxis(tensor, source, destination):
+def moveaxis(tensor: NDArray, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
     """The array with axes moved to other positions, as in NumPy."""
     source = [source] if isinstance(source, int) else list(source)
     destination = [destination] if isinstance(destination, int) else list(destination)
@@ -204,39 +247,47 @@ def moveaxis(tensor, source, destination):
     return op.transpose(tensor, axes=tuple(axes))
 
 
-def split_v2(ary, indices_or_sections, axis=0, squeeze_axis=False):
+def split_v2(
+    ary: NDArray,
+    indices_or_sections: int | Sequence[int],
+    axis: Any = 0,
+    squeeze_axis: bool = False,
+) -> Any:
     """Parts along `axis`: a number of equal ones, or cuts before the given indices."""
     if isinstance(indices_or_sections, int):
         cuts = {"indices": (), "sections": indices_or_sections}
     else:
         cuts = {"indices": (0, *indices_or_sections)}
-    return _internal._split_v2(ary, axis=axis, squeeze_axis=squeeze_axis, **cuts)
+    params = {"axis": axis, "squeeze_axis": squeeze_axis, **cuts}
+    return _core.invoke("_split_v2", [ary], list(params.items()))
 
 
-def histogram(a, bins=10, range=None):
+def histogram(
+    a: NDArray, bins: Any = 10, range: tuple[float, float] | None = None
+) -> tuple[NDArray, NDArray]:
     """Counts of values in bins, and the edges of the bins, as in NumPy."""
     edges = bins.asnumpy() if isinstance(bins, NDArray) else bins
     counts, edges = np.histogram(a.asnumpy(), edges, range)
     return array(counts, dtype=np.int64), array(edges, dtype=a.dtype)
 
 
-def onehot_encode(indices, out):
+def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
     """Writes the one-hot rows of `indices` to `out`. Deprecated."""
-    rows = np.eye(out.shape[1], dtype=out.dtype)[indices.asnumpy().astype(np.int64)]
+    rows: np.ndarray = np.eye(out.shape[1], dtype=out.dtype)[indices.asnumpy().astype(np.int64)]
     out[:] = rows
     return out
 
 
-def to_dlpack_for_read(data):
+def to_dlpack_for_read(data: NDArray) -> Any:
     """A DLPack capsule of the array after its pending writes."""
     return _core.to_dlpack(data, False)
 
 
-def to_dlpack_for_write(data):
+def to_dlpack_for_write(data: NDArray) -> Any:
     """A DLPack capsule of the array after its pending reads and writes."""
     return _core.to_dlpack(data, True)
 
 
-def from_dlpack(dlpack):
+def from_dlpack(dlpack: Any) -> NDArray:
     """An array over the memory of a DLPack capsule, which is used up."""
     return _core.from_dlpack(dlpack)

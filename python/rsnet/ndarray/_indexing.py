@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numbers
 import operator
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from .._core import NDArray
 from ..util import is_np_shape
 
 
-def whole_numbers(shape, what):
+def whole_numbers(shape: Any, what: str) -> tuple[int, ...]:
     """One number or several as a tuple; an error for numbers that are not whole."""
     try:
         return (operator.index(shape),)
@@ -25,10 +27,10 @@ def whole_numbers(shape, what):
     try:
         return tuple(operator.index(d) for d in shape)
     except TypeError:
-        raise TypeError(f"{what} must be an int or a tuple of ints, got {shape!r}") from None
+        raise TypeError(f"invalid {what} {shape!r}: expected an int or a tuple of ints") from None
 
 
-def axis_of(axis, ndim):
+def axis_of(axis: int, ndim: int) -> int:
     """An axis counted from the front."""
     if not -ndim <= axis < ndim:
         raise ValueError(f"axis {axis} is out of range for an array of {ndim} axes")
@@ -38,11 +40,11 @@ def axis_of(axis, ndim):
 _BASIC = (numbers.Integral, slice, type(None), type(Ellipsis))
 
 
-def _parts(key):
+def _parts(key: Any) -> tuple[Any, ...]:
     return key if isinstance(key, tuple) else (key,)
 
 
-def _check_kinds(parts):
+def _check_kinds(parts: Sequence[Any]) -> bool:
     """Is the key basic? Raises for parts that no key has."""
     basic = True
     for part in parts:
@@ -62,7 +64,7 @@ def _check_kinds(parts):
     return basic
 
 
-def _row_major(shape):
+def _row_major(shape: Sequence[int]) -> list[int]:
     strides, step = [], 1
     for extent in reversed(shape):
         strides.append(step)
@@ -70,7 +72,7 @@ def _row_major(shape):
     return strides[::-1]
 
 
-def _expand(parts, shape):
+def _expand(parts: Sequence[Any], shape: Sequence[int]) -> list[Any]:
     """The parts with the ellipsis written out: one for every axis, and None."""
     if sum(part is Ellipsis for part in parts) > 1:
         raise IndexError("Cannot use more than one ellipsis")
@@ -84,7 +86,9 @@ def _expand(parts, shape):
     return [*parts[:at], *full, *parts[at + 1 :]]
 
 
-def _region(shape, parts):
+def _region(
+    shape: Sequence[int], parts: Sequence[Any]
+) -> tuple[int, list[int], list[int], list[range]]:
     """Offset, extents and strides (in elements) of a basic key, and its ranges by axis.
 
     The extents of a single element are empty.
@@ -113,12 +117,12 @@ def _region(shape, parts):
     return offset, extents, steps, ranges
 
 
-def _single():
+def _single() -> tuple[int, ...]:
     """The shape of a single element: () within `np_shape`, where () is a shape, else (1,)."""
     return () if is_np_shape() else (1,)
 
 
-def _is_block(extents, steps):
+def _is_block(extents: Sequence[int], steps: Sequence[int]) -> bool:
     """Is the region one row-major block of memory?"""
     expected = 1
     for extent, step in zip(reversed(extents), reversed(steps)):
@@ -128,7 +132,7 @@ def _is_block(extents, steps):
     return True
 
 
-def _positions(shape, parts):
+def _positions(shape: Sequence[int], parts: Sequence[Any]) -> np.ndarray:
     """Flat positions that an advanced key selects, by NumPy's rules."""
     resolved = []
     for part in parts:
@@ -147,7 +151,7 @@ def _positions(shape, parts):
     return np.ascontiguousarray(chosen)
 
 
-def _slice_params(ranges):
+def _slice_params(ranges: Sequence[range]) -> list[tuple[str, Any]]:
     """Ranges as parameters of the operator `slice`, in which -1 counts from the end."""
     begin, end, step = [], [], []
     for chosen in ranges:
@@ -158,7 +162,7 @@ def _slice_params(ranges):
     return [("begin", tuple(begin)), ("end", tuple(end)), ("step", tuple(step))]
 
 
-def _reshaped(array, shape):
+def _reshaped(array: NDArray, shape: tuple[int, ...]) -> Any:
     """The array in exactly this shape, recorded; `reshape` takes 0 and () for something else."""
     if array.shape == shape:
         return array
@@ -168,12 +172,12 @@ def _reshaped(array, shape):
     return _core.invoke("reshape_like", [array, like], [])
 
 
-def _recorded_region(array, extents, ranges):
+def _recorded_region(array: NDArray, extents: tuple[int, ...], ranges: Sequence[range]) -> Any:
     """The region by differentiable operators."""
     return _reshaped(_core.invoke("slice", [array], _slice_params(ranges)), extents)
 
 
-def getitem(array, key):
+def getitem(array: NDArray, key: Any) -> Any:
     """`array[key]`."""
     parts = _parts(key)
     shape = array.shape
@@ -200,7 +204,7 @@ def getitem(array, key):
     return result
 
 
-def _as_source(array, value):
+def _as_source(array: NDArray, value: Any) -> NDArray:
     """What is assigned, as an array on the same device, of any shape."""
     if isinstance(value, NDArray):
         return value
@@ -221,7 +225,7 @@ def _as_source(array, value):
     return _core.copy_numpy(values, array.context)
 
 
-def _broadcast_steps(source_shape, extents):
+def _broadcast_steps(source_shape: Sequence[int], extents: Sequence[int]) -> list[int]:
     """Strides by which `source_shape` spreads over `extents`."""
     shape = list(source_shape)
     while len(shape) > len(extents) and shape[0] == 1:
@@ -244,7 +248,7 @@ _FLOATS = (np.float16, np.float32, np.float64)
 _SIGNED = (*_FLOATS, np.int8, np.int32, np.int64)
 
 
-def _record_assignment(array, key, value):
+def _record_assignment(array: NDArray, key: Any, value: NDArray) -> None:
     """`array[key] = value` by operators, for a value that belongs to a graph."""
     parts, shape = _parts(key), array.shape
     value = value.astype(array.dtype, copy=False)
@@ -268,7 +272,7 @@ def _record_assignment(array, key, value):
     _core.invoke("_slice_assign", [array, value], _slice_params(ranges), [array])
 
 
-def _spread(value, extents):
+def _spread(value: NDArray, extents: tuple[int, ...]) -> NDArray:
     """A recorded value broadcast to a region."""
     _broadcast_steps(value.shape, extents)
     extra = value.ndim - len(extents)
@@ -277,18 +281,18 @@ def _spread(value, extents):
     return value if value.shape == extents else value.broadcast_to(extents)
 
 
-def _is_all(key):
+def _is_all(key: Any) -> bool:
     return key == _ALL if isinstance(key, slice) else isinstance(key, tuple) and not key
 
 
-def _is_exact(value, dtype):
+def _is_exact(value: Any, dtype: Any) -> bool:
     """Is it a plain number that is the same in float64 and then in `dtype`, or is rounded once?"""
     if type(value) is float:
         return dtype in _FLOATS
     return type(value) is int and -128 < value < 128 and (value >= 0 or dtype in _SIGNED)
 
 
-def setitem(array, key, value):
+def setitem(array: NDArray, key: Any, value: Any) -> None:
     """`array[key] = value`."""
     if isinstance(value, NDArray) and value._is_tracked and _core.is_recording():
         _record_assignment(array, key, value)
@@ -311,10 +315,9 @@ def setitem(array, key, value):
         return
     positions = _positions(shape, parts)
     source = _as_source(array, value)
-    extents = positions.shape
-    spread = _broadcast_steps(source.shape, extents)
-    if source.shape != extents or source.dtype != array.dtype:
-        full = _core.empty(extents, array.context, array.dtype)
-        full._copy_region(0, extents, _row_major(extents), source, 0, spread)
+    spread = _broadcast_steps(source.shape, positions.shape)
+    if source.shape != positions.shape or source.dtype != array.dtype:
+        full = _core.empty(positions.shape, array.context, array.dtype)
+        full._copy_region(0, positions.shape, _row_major(positions.shape), source, 0, spread)
         source = full
     array._scatter(source, positions.reshape(-1))

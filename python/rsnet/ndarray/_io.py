@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 _DTYPES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
 
 
-def _record(array, version):
+def _record(array: NDArray, version: int) -> bytes:
     """One array as bytes."""
     values, ctx = array.asnumpy(), array.context
     head = struct.pack("<Iii", version, 0, values.ndim)
@@ -33,7 +34,7 @@ def _record(array, version):
     return head + values.tobytes()
 
 
-def _saved(array):
+def _saved(array: NDArray) -> bytes:
     """One array as the bytes of a file: V3 with np_shape, else V2, where rank 0 means no array."""
     if array.ndim == 0 and not is_np_shape():
         raise MXNetError("an array of shape () is saved within np_shape only")
@@ -43,13 +44,13 @@ def _saved(array):
 class _Reader:
     """Takes numbers and bytes from a buffer; every step is checked against its end."""
 
-    def __init__(self, data, name):
+    def __init__(self, data: Any, name: str) -> None:
         self.data, self.at, self.name = memoryview(data), 0, name
 
-    def fail(self, what):
+    def fail(self, what: str) -> MXNetError:
         return MXNetError(f"Invalid NDArray file format: {self.name}, at byte {self.at}: {what}")
 
-    def take(self, count, what):
+    def take(self, count: int, what: str) -> memoryview:
         if count < 0 or self.at + count > len(self.data):
             left = len(self.data) - self.at
             raise self.fail(f"{what} needs {count} bytes, {left} are left")
@@ -57,13 +58,13 @@ class _Reader:
         self.at += count
         return piece
 
-    def numbers(self, form, count, what):
+    def numbers(self, form: str, count: int, what: str) -> tuple[Any, ...]:
         return struct.unpack(f"<{count}{form}", self.take(count * struct.calcsize(form), what))
 
-    def number(self, form, what):
-        return self.numbers(form, 1, what)[0]
+    def number(self, form: str, what: str) -> int:
+        return int(self.numbers(form, 1, what)[0])
 
-    def shape(self, ndim, form):
+    def shape(self, ndim: int, form: str) -> tuple[int, ...]:
         if not 0 <= ndim <= 32:
             raise self.fail(f"an array of {ndim} axes")
         shape = self.numbers(form, ndim, "shape")
@@ -71,7 +72,7 @@ class _Reader:
             raise self.fail(f"shape {shape} has a negative extent")
         return shape
 
-    def record(self, anywhere=False):
+    def record(self, anywhere: bool = False) -> NDArray | None:
         """One array of any version; None for a record without array.
 
         What 0 and () mean in files depends on `np_shape`, unless they are read `anywhere`.
@@ -107,7 +108,7 @@ class _Reader:
         return _core.copy_numpy(values)
 
 
-def save(fname, data):
+def save(fname: Any, data: Any) -> None:
     """Saves an array, a list of arrays or a dict from names to arrays.
 
     Parameters
@@ -146,7 +147,7 @@ def save(fname, data):
         file.write(b"".join(parts))
 
 
-def load(fname):
+def load(fname: Any) -> Any:
     """Loads what `save` wrote: a list, or a dict if the file has names."""
     try:
         with open(fname, "rb") as file:
@@ -156,14 +157,14 @@ def load(fname):
     return _parse(data, os.fspath(fname))
 
 
-def load_frombuffer(buf):
+def load_frombuffer(buf: Any) -> Any:
     """As `load`, from the bytes of a file."""
     if not isinstance(buf, (bytes, bytearray, memoryview)):
-        raise TypeError("buf must be bytes")
+        raise TypeError(f"invalid buf: expected bytes, got {type(buf).__name__}")
     return _parse(buf, "buffer")
 
 
-def _parse(data, name):
+def _parse(data: Any, name: str) -> Any:
     reader = _Reader(data, name)
     magic, _ = reader.numbers("Q", 2, "header")
     if magic != _FILE:
@@ -187,11 +188,11 @@ def _parse(data, name):
     return dict(zip(names, arrays))
 
 
-def loads_record(data):
+def loads_record(data: Any) -> NDArray | None:
     """An array from the bytes of one record (what pickles hold)."""
     return _Reader(data, "record").record(anywhere=True)
 
 
-def dumps_record(array):
+def dumps_record(array: NDArray) -> bytearray:
     """An array as the bytes of one record."""
     return bytearray(_record(array, _V3 if is_np_shape() or array.ndim == 0 else _V2))

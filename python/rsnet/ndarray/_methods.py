@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from .. import _core
 from .._core import NDArray
+from .._warnings import warn
 from ..base import MXNetError
 from ..context import Context
 from . import _indexing, _io, op
 
 
-def _repr(self):
+def _repr(self: NDArray) -> str:
     shape = "x".join(str(d) for d in self.shape)
     return f"\n{self.asnumpy()!s}\n<NDArray {shape} @{self.context}>"
 
 
-def _asscalar(self):
+def _asscalar(self: NDArray) -> Any:
     """The value of an array of one element."""
     if self.size != 1:
         raise ValueError("The current array is not a scalar")
@@ -26,37 +28,44 @@ def _asscalar(self):
     return values[0] if values.ndim else values[()]
 
 
-def _array(self, dtype=None, copy=None):
+def _array(self: NDArray, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
     values = self.asnumpy()
     return values if dtype is None else values.astype(dtype)
 
 
-def _dlpack(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+def _dlpack(
+    self: NDArray,
+    *,
+    stream: Any = None,
+    max_version: Any = None,
+    dl_device: Any = None,
+    copy: bool | None = None,
+) -> Any:
     """A DLPack capsule of the array's memory: ``np.from_dlpack(x)`` shares it."""
     return _core.to_dlpack(self.copy() if copy else self, False)
 
 
-def _dlpack_device(self):
+def _dlpack_device(self: NDArray) -> tuple[int, int]:
     """DLPack's numbers of the device: (1, 0) is host memory."""
     return self.context.device_typeid, self.context.device_id
 
 
-def _iter(self):
+def _iter(self: NDArray) -> Iterator[NDArray]:
     for i in range(len(self)):
         yield self[i]
 
 
-def _transposed(self):
+def _transposed(self: NDArray) -> NDArray:
     """The array with its axes in reverse order; itself if it has less than two."""
     return self if self.ndim < 2 else op.transpose(self)
 
 
-def _is_recorded(array):
+def _is_recorded(array: NDArray) -> bool:
     """Does what is now done with `array` belong to a graph?"""
     return array._is_tracked and _core.is_recording()
 
 
-def _copy_into(source, target):
+def _copy_into(source: NDArray, target: NDArray) -> NDArray:
     """Pushes a copy into an array of the same shape, by an operator where it is recorded."""
     if not _is_recorded(source):
         target._copy_from(source)
@@ -67,13 +76,11 @@ def _copy_into(source, target):
     return target
 
 
-def _copyto(self, other):
+def _copyto(self: NDArray, other: Any) -> NDArray | bool:
     """Copies into another array of the same shape (converting the dtype) or to a context."""
     if isinstance(other, NDArray):
         if other is self:
-            warnings.warn(
-                "You are attempting to copy an array to itself", RuntimeWarning, stacklevel=2
-            )
+            warn("You are attempting to copy an array to itself", RuntimeWarning)
             return False
         if other.shape != self.shape:
             raise ValueError(f"cannot copy shape {self.shape} to an array of shape {other.shape}")
@@ -83,21 +90,21 @@ def _copyto(self, other):
     raise TypeError(f"copyto does not support type {type(other)}")
 
 
-def _copy(self):
+def _copy(self: NDArray) -> Any:
     """A copy on the same device."""
     return self.copyto(self.context)
 
 
-def _deepcopy(self, memo):
+def _deepcopy(self: NDArray, memo: object) -> Any:
     return self.copy()
 
 
-def _as_in_context(self, context):
+def _as_in_context(self: NDArray, context: Context) -> Any:
     """The array on another device; itself if it is there."""
     return self if self.context == context else self.copyto(context)
 
 
-def _astype(self, dtype, copy=True):
+def _astype(self: NDArray, dtype: Any, copy: bool = True) -> NDArray:
     """The array converted to another dtype."""
     target = _core.empty((1,), None, dtype).dtype
     if not copy and self.dtype == target:
@@ -105,13 +112,17 @@ def _astype(self, dtype, copy=True):
     return _copy_into(self, _core.empty(self.shape, self.context, dtype))
 
 
-def reshape_codes(shape, codes, reverse=False):
+def reshape_codes(
+    shape: Sequence[int], codes: Sequence[int], reverse: bool = False
+) -> tuple[int, ...]:
     """The shape that MXNet's reshape codes (0, -1, -2, -3, -4) make of `shape`."""
     if reverse:
         return tuple(reversed(reshape_codes(shape[::-1], _reversed_codes(codes))))
-    out, at, i, unknown = [], 0, 0, None
+    out: list[int] = []
+    at, i = 0, 0
+    unknown: int | None = None
 
-    def take():
+    def take() -> int:
         nonlocal at
         if at >= len(shape):
             raise MXNetError(
@@ -120,7 +131,7 @@ def reshape_codes(shape, codes, reverse=False):
         at += 1
         return shape[at - 1]
 
-    def infer():
+    def infer() -> None:
         nonlocal unknown
         if unknown is not None:
             raise MXNetError("One and only one dim can be inferred")
@@ -144,7 +155,7 @@ def reshape_codes(shape, codes, reverse=False):
             out.append(take() * take())
         elif code == -4:
             if i + 2 >= len(codes):
-                raise MXNetError("reshape code -4 needs two extents behind it")
+                raise MXNetError("reshape code -4: expected two extents after it")
             whole, a, b = take(), codes[i + 1], codes[i + 2]
             if a == -1 and b == -1:
                 raise MXNetError("One and only one dim can be inferred")
@@ -165,9 +176,10 @@ def reshape_codes(shape, codes, reverse=False):
     return tuple(out)
 
 
-def _reversed_codes(codes):
-    """The codes from the last to the first; the two extents of a -4 stay behind it, swapped."""
-    out, i = [], 0
+def _reversed_codes(codes: Sequence[int]) -> list[int]:
+    """The codes from the last to the first; the two extents of a -4 stay after it, swapped."""
+    out: list[int] = []
+    i = 0
     while i < len(codes):
         if codes[i] == -4:
             out[:0] = [-4, *codes[i + 1 : i + 3][::-1]]
@@ -178,7 +190,7 @@ def _reversed_codes(codes):
     return out
 
 
-def _reshape(self, *shape, **kwargs):
+def _reshape(self: NDArray, *given: Any, **kwargs: Any) -> NDArray:
     """The elements in another shape, sharing memory.
 
     0 copies an extent, -1 is inferred, -2 copies all that are left, -3 merges two, -4 splits one
@@ -190,6 +202,7 @@ def _reshape(self, *shape, **kwargs):
         If the number of elements would change.
     """
     reverse = kwargs.pop("reverse", False)
+    shape: Any = given
     if "shape" in kwargs:
         shape = kwargs.pop("shape")
     elif len(shape) == 1 and isinstance(shape[0], (tuple, list)):
@@ -207,17 +220,17 @@ def _reshape(self, *shape, **kwargs):
     return self._reshaped(target)
 
 
-def _reshape_like(self, other, **kwargs):
+def _reshape_like(self: NDArray, other: NDArray, **kwargs: Any) -> NDArray:
     """The elements in the shape of another array."""
     return self.reshape(other.shape)
 
 
-def _flatten(self, inplace=False):
+def _flatten(self: NDArray, inplace: bool = False) -> NDArray:
     """Rows of all but the first axis merged."""
     return self.reshape((self.shape[0], -1)) if inplace else op.Flatten(self)
 
 
-def _expand_dims(self, axis, inplace=False):
+def _expand_dims(self: NDArray, axis: int, inplace: bool = False) -> Any:
     """A new axis of extent 1 before `axis`."""
     if not inplace:
         return op.expand_dims(self, axis=axis)
@@ -227,7 +240,7 @@ def _expand_dims(self, axis, inplace=False):
     return self.reshape((*self.shape[:at], 1, *self.shape[at:]))
 
 
-def _squeeze(self, axis=None, inplace=False):
+def _squeeze(self: NDArray, axis: Any = None, inplace: bool = False) -> NDArray:
     """The array without axes of extent 1; with `inplace` it shares memory."""
     if not inplace:
         return op.squeeze(self, axis=axis)
@@ -244,7 +257,7 @@ def _squeeze(self, axis=None, inplace=False):
     return self.reshape(kept or (1,))
 
 
-def _broadcast_to(self, shape):
+def _broadcast_to(self: NDArray, shape: Any) -> NDArray:
     """The array repeated along axes of extent 1 to `shape`."""
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     source = self.shape
@@ -261,49 +274,60 @@ def _broadcast_to(self, shape):
     return op.broadcast_to(array, shape=shape) if padded != shape else array
 
 
-def _broadcast_like(self, other):
+def _broadcast_like(self: NDArray, other: NDArray) -> NDArray:
     """The array repeated to the shape of another one."""
     return self.broadcast_to(other.shape)
 
 
-def _tostype(self, stype):
+def _tostype(self: NDArray, stype: str) -> NDArray:
     """The array itself: only dense storage is supported."""
     if stype != "default":
         raise NotImplementedError(f"storage type {stype!r} is not supported")
     return self
 
 
-def _attach_grad(self, grad_req="write", stype=None):
+def _attach_grad(self: NDArray, grad_req: str = "write", stype: str | None = None) -> None:
     """Makes the array a leaf of the tape with a gradient buffer of zeros; forgets its history."""
     buffer = _core.empty(self.shape, self.context, self.dtype)
     buffer[:] = 0
     _core.mark_variables([self], [buffer], [grad_req])
 
 
-def _backward(self, out_grad=None, retain_graph=False, train_mode=True):
+def _backward(
+    self: NDArray,
+    out_grad: NDArray | None = None,
+    retain_graph: bool = False,
+    train_mode: bool = True,
+) -> None:
     """Gradients of this array written to the buffers of the leaves it was computed from."""
     _core.backward([self], [out_grad], bool(retain_graph), bool(train_mode))
 
 
-def _slice_assign(self, rhs, begin, end, step):
+def _slice_assign(
+    self: NDArray,
+    rhs: Any,
+    begin: Sequence[int | None],
+    end: Sequence[int | None],
+    step: Sequence[int | None] | None,
+) -> NDArray:
     """Assigns `rhs` to a region."""
     self[tuple(slice(b, e, s) for b, e, s in zip(begin, end, step or [None] * len(begin)))] = rhs
     return self
 
 
-def _reduce(self):
+def _reduce(self: NDArray) -> tuple[Any, ...]:
     return _rebuild, (bytes(_io.dumps_record(self)),)
 
 
-def _rebuild(state):
+def _rebuild(state: bytes) -> Any:
     return _io.loads_record(state)
 
 
-def _property(name, get, doc):
+def _property(name: str, get: Callable[[Any], Any], doc: str) -> None:
     setattr(NDArray, name, property(get, doc=doc))
 
 
-def _install():
+def _install() -> None:
     methods = {
         "__repr__": _repr,
         "__iter__": _iter,
@@ -356,7 +380,7 @@ take tan tanh tile topk transpose trunc zeros_like
 """.split()
 
 
-def install_fluent(package):
+def install_fluent(package: object) -> None:
     """Makes methods of the functions that are there."""
     for name in FLUENT:
         function = getattr(package, name, None)
@@ -364,18 +388,23 @@ def install_fluent(package):
             setattr(NDArray, name, _fluent(name, function))
 
 
-def _fluent(name, function):
-    def method(self, *args, **kwargs):
+def fluent_names() -> list[str]:
+    """The methods that were made of functions."""
+    return [name for name in FLUENT if hasattr(getattr(NDArray, name, None), "__wrapped__")]
+
+
+def _fluent(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return function(self, *args, **kwargs)
 
     method.__name__ = name
     method.__qualname__ = f"NDArray.{name}"
     method.__doc__ = function.__doc__
-    method.__wrapped__ = function  # `inspect.signature` and `help` show its parameters
+    vars(method)["__wrapped__"] = function  # `inspect.signature` and `help` show its parameters
     return method
 
 
-def _transpose(self, *axes, **kwargs):
+def _transpose(self: NDArray, *axes: Any, **kwargs: Any) -> NDArray:
     """The array with permuted axes, reversed by default."""
     axes = kwargs.get("axes", axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
     return op.transpose(self, axes=tuple(axes)) if axes else op.transpose(self)

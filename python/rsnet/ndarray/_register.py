@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import sys
 import types
+from typing import Any
 
 from .. import _core
 from .._operators import registry
@@ -18,7 +19,7 @@ _PREFIXES = ("_contrib_", "_linalg_", "_sparse_", "_image_")
 _PACKAGE = "rsnet.ndarray"
 
 
-def _home(name):
+def _home(name: str) -> tuple[str, str]:
     """Module and function name of operator `name`."""
     for prefix in _PREFIXES:
         if name.startswith(prefix):
@@ -34,7 +35,7 @@ def _home(name):
 _WRITTEN = ("random",)
 
 
-def _module(name):
+def _module(name: str) -> types.ModuleType:
     full = f"{_PACKAGE}.{name}"
     if name in _WRITTEN:
         return importlib.import_module(full)
@@ -42,13 +43,13 @@ def _module(name):
         from ..base import _Null
 
         module = types.ModuleType(full, f"Operator functions of ``nd.{name}``, from the registry.")
-        module._Null = _Null  # the default that signatures name
+        vars(module)["_Null"] = _Null  # the default that signatures name
         sys.modules[full] = module
         setattr(sys.modules[_PACKAGE], name, module)
     return sys.modules[full]
 
 
-def hidden_by(name):
+def hidden_by(name: str) -> str | None:
     """The object other than an operator under this name in ``nd`` or ``sym``, or None."""
     home, short = _home(name)
     if home != "op" or hasattr(_module("op"), short):
@@ -59,7 +60,7 @@ def hidden_by(name):
     return None
 
 
-def add_function(name):
+def add_function(name: str) -> Any:
     """Makes the function of operator `name`; replaces one that is there."""
     home, short = _home(name)
     public = home == "op"
@@ -72,7 +73,7 @@ def add_function(name):
     return function
 
 
-def add_all():
+def add_all() -> None:
     """Makes the functions of all registered operators."""
     for name in ("_internal", "op", "contrib", "linalg", "sparse", "image"):
         _module(name)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .. import _core
 from .._core import NDArray
 from ..base import _Null
+from ..context import Context
 
 __all__ = [
     "exponential",
@@ -23,11 +26,18 @@ __all__ = [
 ]
 
 
-def _given(value, default=None):
+def _given(value: Any, default: Any = None) -> Any:
     return default if value is None or value is _Null else value
 
 
-def _sample(name, params, shape, dtype, ctx, out):
+def _sample(
+    name: str,
+    params: dict[str, Any],
+    shape: Any,
+    dtype: Any,
+    ctx: Context | None,
+    out: NDArray | None,
+) -> Any:
     """Calls `_random_<name>` for numbers and `_sample_<name>` for arrays."""
     shape, dtype = _given(shape), _given(dtype)
     outs = None if out is None else [out]
@@ -54,52 +64,112 @@ def _sample(name, params, shape, dtype, ctx, out):
         return _core.invoke(f"_random_{name}", [], given, outs)
 
 
-def uniform(low=0, high=1, shape=_Null, dtype=_Null, ctx=None, out=None, **kwargs):
+def uniform(
+    low: Any = 0,
+    high: Any = 1,
+    shape: Any = _Null,
+    dtype: Any = _Null,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
+) -> Any:
     """Samples of the uniform distribution on ``[low, high)``."""
     return _sample("uniform", {"low": low, "high": high}, shape, dtype, ctx, out)
 
 
-def normal(loc=0, scale=1, shape=_Null, dtype=_Null, ctx=None, out=None, **kwargs):
+def normal(
+    loc: Any = 0,
+    scale: Any = 1,
+    shape: Any = _Null,
+    dtype: Any = _Null,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
+) -> Any:
     """Samples of the normal distribution of mean `loc` and standard deviation `scale`."""
     return _sample("normal", {"loc": loc, "scale": scale}, shape, dtype, ctx, out)
 
 
-def randn(*shape, **kwargs):
+def randn(*shape: Any, **kwargs: Any) -> Any:
     """Samples of the normal distribution, the shape given as arguments."""
     loc, scale = kwargs.pop("loc", 0), kwargs.pop("scale", 1)
     return normal(loc, scale, shape or (1,), **kwargs)
 
 
-def gamma(alpha=1, beta=1, shape=_Null, dtype=_Null, ctx=None, out=None, **kwargs):
+def gamma(
+    alpha: Any = 1,
+    beta: Any = 1,
+    shape: Any = _Null,
+    dtype: Any = _Null,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
+) -> Any:
     """Samples of the gamma distribution of shape `alpha` and scale `beta`."""
     return _sample("gamma", {"alpha": alpha, "beta": beta}, shape, dtype, ctx, out)
 
 
-def exponential(scale=1, shape=_Null, dtype=_Null, ctx=None, out=None, **kwargs):
+def exponential(
+    scale: Any = 1,
+    shape: Any = _Null,
+    dtype: Any = _Null,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
+) -> Any:
     """Samples of the exponential distribution of mean `scale`."""
     rate = 1.0 / scale
     return _sample("exponential", {"lam": rate}, shape, dtype, ctx, out)
 
 
-def poisson(lam=1, shape=_Null, dtype=_Null, ctx=None, out=None, **kwargs):
+def poisson(
+    lam: Any = 1,
+    shape: Any = _Null,
+    dtype: Any = _Null,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
+) -> Any:
     """Samples of the Poisson distribution of mean `lam`."""
     return _sample("poisson", {"lam": lam}, shape, dtype, ctx, out)
 
 
-def negative_binomial(k=1, p=1, shape=_Null, dtype=_Null, ctx=None, out=None, **kwargs):
+def negative_binomial(
+    k: Any = 1,
+    p: Any = 1,
+    shape: Any = _Null,
+    dtype: Any = _Null,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
+) -> Any:
     """Failures before `k` successes of probability `p`."""
     return _sample("negative_binomial", {"k": k, "p": p}, shape, dtype, ctx, out)
 
 
 def generalized_negative_binomial(
-    mu=1, alpha=1, shape=_Null, dtype=_Null, ctx=None, out=None, **kwargs
-):
+    mu: Any = 1,
+    alpha: Any = 1,
+    shape: Any = _Null,
+    dtype: Any = _Null,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
+) -> Any:
     """Samples of the negative binomial distribution of mean `mu` and dispersion `alpha`."""
     params = {"mu": mu, "alpha": alpha}
     return _sample("generalized_negative_binomial", params, shape, dtype, ctx, out)
 
 
-def randint(low, high, shape=_Null, dtype=_Null, ctx=None, out=None, **kwargs):
+def randint(
+    low: Any,
+    high: Any,
+    shape: Any = _Null,
+    dtype: Any = _Null,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
+    **kwargs: Any,
+) -> Any:
     """Integers of ``[low, high)``, int32 by default."""
     if isinstance(low, NDArray) or isinstance(high, NDArray):
         raise ValueError("randint takes numbers, not arrays")
@@ -108,7 +178,14 @@ def randint(low, high, shape=_Null, dtype=_Null, ctx=None, out=None, **kwargs):
     return _sample("randint", {"low": low, "high": high}, shape, dtype, ctx, out)
 
 
-def multinomial(data, shape=_Null, get_prob=False, out=None, dtype="int32", **kwargs):
+def multinomial(
+    data: NDArray,
+    shape: Any = _Null,
+    get_prob: bool = False,
+    out: NDArray | None = None,
+    dtype: Any = "int32",
+    **kwargs: Any,
+) -> Any:
     """Indices drawn with the probabilities in the last axis of `data`."""
     params = [("get_prob", get_prob), ("dtype", dtype)]
     if _given(shape) is not None:
@@ -117,6 +194,6 @@ def multinomial(data, shape=_Null, get_prob=False, out=None, dtype="int32", **kw
     return _core.invoke("_sample_multinomial", [data], params, outs)
 
 
-def shuffle(data, **kwargs):
+def shuffle(data: NDArray, **kwargs: Any) -> Any:
     """The rows of `data` in random order."""
     return _core.invoke("_shuffle", [data], [], None)

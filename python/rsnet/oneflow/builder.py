@@ -114,7 +114,11 @@ class UserOp:
 
 
 class UserOpBuilder(OperatorBuilder):
-    """Describes a call step by step; see :func:`user_op_builder`."""
+    """Describes the call of a user operator; within a job every name may be used once.
+
+    ``user_op_builder("y").Op("myrelu").Input("in", [x]).Output("out").Build().InferAndTryRun()
+    .SoleOutputBlob()``
+    """
 
     def __init__(self, name: str) -> None:
         if not isinstance(name, str) or not name:
@@ -139,10 +143,4 @@ class UserOpBuilder(OperatorBuilder):
         return UserOp(self._name, conf, self._inputs, list(self._outputs))
 
 
-def user_op_builder(name: str) -> UserOpBuilder:
-    """Starts the call of a user operator; within a job every name may be used once.
-
-    ``user_op_builder("y").Op("myrelu").Input("in", [x]).Output("out").Build().InferAndTryRun()
-    .SoleOutputBlob()``
-    """
-    return UserOpBuilder(name)
+user_op_builder = UserOpBuilder

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 
@@ -18,9 +20,9 @@ class DType:
         return f"oneflow.{self.numpy_name}"
 
     def __eq__(self, other: object) -> bool:
-        name = getattr(other, "numpy_name", other)
+        name: Any = getattr(other, "numpy_name", other)
         try:
-            return np.dtype(name) == self.dtype  # type: ignore[call-overload]
+            return bool(np.dtype(name) == self.dtype)
         except TypeError:
             return False
 

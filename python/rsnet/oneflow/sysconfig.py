@@ -15,7 +15,7 @@ def _refuse(what: str) -> MXNotImplementedError:
 
 
 def get_include() -> str:
-    """Raises `rsnet.error.NotImplementedError`: there are no headers."""
+    """Raises `rsnet.error.NotImplementedError`: rsnet has no headers."""
     raise _refuse("get_include")
 
 
@@ -25,7 +25,7 @@ def get_lib() -> str:
 
 
 def get_compile_flags() -> list[str]:
-    """Raises `rsnet.error.NotImplementedError`: there are no headers."""
+    """Raises `rsnet.error.NotImplementedError`: rsnet has no headers."""
     raise _refuse("get_compile_flags")
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 import pickle
-import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .. import ndarray as nd
+from .._warnings import warn
 from ..lr_scheduler import LRScheduler
 from ..ndarray import NDArray
 
@@ -21,7 +20,7 @@ def register(cls: type[Optimizer]) -> type[Optimizer]:
     """Class decorator: makes an optimizer known to `create` by its lower-case name."""
     name = cls.__name__.lower()
     if name in _REGISTRY:
-        warnings.warn(f"optimizer {name} is overridden", stacklevel=2)
+        warn(f"optimizer {name} is overridden")
     _REGISTRY[name] = cls
     return cls
 
@@ -84,7 +83,7 @@ class Optimizer:
     clip_gradient : float, optional
         Bound on each element of the gradient.
     learning_rate : float, optional
-        Rate; 0.01 if there is no scheduler either.
+        Learning rate; 0.01 if neither it nor a scheduler is given.
     lr_scheduler : LRScheduler, optional
         Rate as a function of the number of updates; `learning_rate` becomes its base.
     sym : Symbol, optional
@@ -122,10 +121,9 @@ class Optimizer:
         else:
             self.lr = lr_scheduler.base_lr if learning_rate is None else learning_rate
             if lr_scheduler.base_lr != self.lr:
-                warnings.warn(
-                    f"learning rate {lr_scheduler.base_lr} from ``lr_scheduler`` has been "
-                    f"overwritten by ``learning_rate`` {self.lr} in optimizer.",
-                    stacklevel=4,
+                warn(
+                    f"learning_rate={self.lr} replaces base_lr={lr_scheduler.base_lr} of the "
+                    "lr_scheduler"
                 )
             lr_scheduler.base_lr = self.lr
         self.multi_precision = multi_precision
@@ -297,7 +295,7 @@ class Updater:
             self.states = loaded
 
 
-def get_updater(optimizer: Optimizer) -> Callable[[Any, Any, Any], None]:
+def get_updater(optimizer: Optimizer) -> Updater:
     """The update function of a training loop.
 
     Example

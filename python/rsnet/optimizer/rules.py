@@ -39,7 +39,7 @@ class SGD(_Momentum):
             nd.sgd_mom_update(weight, grad, state, out=weight, momentum=self.momentum, **common)
 
     def create_state_multi_precision(self, index: int, weight: NDArray) -> Any:
-        """The momentum, and behind it the float32 copy where there is one."""
+        """The momentum, followed by the float32 copy where there is one."""
         if not self._has_copy(weight):
             return self.create_state(index, weight)
         master = weight.astype("float32")

@@ -12,7 +12,7 @@ _profiler = _core.profiler
 
 def _text(what: str, value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{what} must be a str, got {type(value).__name__}")
+        raise TypeError(f"invalid {what}: expected a str, got {type(value).__name__}")
     return value
 
 
@@ -63,7 +63,7 @@ class Domain(_Named):
 
 def _domain(domain: object) -> Domain:
     if not isinstance(domain, Domain):
-        raise TypeError(f"domain must be a profiler.Domain, got {type(domain).__name__}")
+        raise TypeError(f"invalid domain: expected a profiler.Domain, got {type(domain).__name__}")
     return domain
 
 

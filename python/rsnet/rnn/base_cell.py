@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import ndarray as nd
 from .. import symbol as sym
+from .._packed_rnn import taken
 from ..ndarray import NDArray
 from ..symbol import Symbol
 
@@ -71,21 +72,8 @@ def split_time(
 def join_time(steps: Sequence[Symbol], layout: str) -> Symbol:
     """The steps as one symbol that has an axis of time."""
     axis = time_axis(layout)
-    return sym.Concat(*[sym.expand_dims(step, axis=axis) for step in steps], dim=axis)
-
-
-def taken(where: str, args: dict[str, NDArray], name: str) -> NDArray:
-    """Takes a weight of a cell out of a dict.
-
-    Raises
-    ------
-    KeyError
-        It is missing.
-    """
-    if name not in args:
-        given = ", ".join(sorted(args)) or "none"
-        raise KeyError(f"{where}: the weight '{name}' is missing; given are {given}")
-    return args.pop(name)
+    joined: Symbol = sym.Concat(*[sym.expand_dims(step, axis=axis) for step in steps], dim=axis)
+    return joined
 
 
 class BaseRNNCell:
@@ -107,7 +95,7 @@ class BaseRNNCell:
         self.reset()
 
     def reset(self) -> None:
-        """Starts counting steps and states anew, as `unroll` does."""
+        """Resets the counters of steps and states, as `unroll` does."""
         self._init_counter = -1
         self._counter = -1
 
@@ -241,7 +229,7 @@ class BaseRNNCell:
             outputs.append(output)
         return (join_time(outputs, layout) if merge_outputs else outputs), states
 
-    def _get_activation(self, inputs: Symbol, activation: Any, **kwargs: Any) -> Symbol:
+    def _get_activation(self, inputs: Symbol, activation: Any, **kwargs: Any) -> Any:
         """Applies an activation given by name or as a function."""
         if isinstance(activation, str):
             act_type: Any = activation

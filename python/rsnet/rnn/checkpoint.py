@@ -1,13 +1,15 @@
-"""Checkpoints of recurrent networks: files hold the weights by gate, whatever cells use them."""
+"""Checkpoints of recurrent networks: files hold the weights by gate, independent of the cells that
+use them.
+"""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from .. import symbol as sym
-from ..model import load_checkpoint, save_checkpoint
+from .._checkpoint import load_checkpoint, save_checkpoint
+from .._warnings import warn
 from ..ndarray import NDArray
 from .base_cell import BaseRNNCell
 
@@ -68,11 +70,7 @@ def rnn_unroll(
     layout: str = "NTC",
 ) -> tuple[Any, list[Any]]:
     """Deprecated form of `cell.unroll`; without inputs, one variable a step."""
-    warnings.warn(
-        "rnn_unroll is deprecated. Please call cell.unroll directly.",
-        DeprecationWarning,
-        stacklevel=2,
-    )
+    warn("rnn_unroll is deprecated. Please call cell.unroll directly.", DeprecationWarning)
     if inputs is None:
         inputs = [sym.Variable(f"{input_prefix}t{i}_data") for i in range(length)]
     return cell.unroll(length, inputs, begin_state=begin_state, layout=layout)

@@ -30,7 +30,7 @@ class ContainerCell(BaseRNNCell):
         self._cells.append(cell)
 
     def reset(self) -> None:
-        """Starts counting anew, in all cells."""
+        """Resets the counters of all cells."""
         super().reset()
         for cell in self._cells:
             cell.reset()

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from .. import initializer as init
-from .. import ndarray as nd
 from .. import symbol as sym
+from .._packed_rnn import GATES, PackedWeights
+from .._warnings import warn
 from ..ndarray import NDArray
 from ..symbol import Symbol
-from .base_cell import BaseRNNCell, RNNParams, taken, time_axis
+from .base_cell import BaseRNNCell, RNNParams, time_axis
 from .cells import GRUCell, LSTMCell, RNNCell
 from .containers import BidirectionalCell, SequentialRNNCell
 
 __all__ = ["FusedRNNCell"]
-
-GATES = {
-    "rnn_relu": ("",),
-    "rnn_tanh": ("",),
-    "lstm": ("_i", "_f", "_c", "_o"),
-    "gru": ("_r", "_z", "_o"),
-}
 
 
 class FusedRNNCell(BaseRNNCell):
@@ -81,14 +72,13 @@ class FusedRNNCell(BaseRNNCell):
         self._dropout = dropout
         self._get_next_state = get_next_state
         self._forget_bias = forget_bias
-        self._directions = ["l", "r"] if bidirectional else ["l"]
         first = init.FusedRNN(None, num_hidden, num_layers, mode, bidirectional, forget_bias)
         self._parameter = self._params.get("parameters", init=first)
 
     @property
     def state_info(self) -> list[dict[str, Any]]:
         """States of shape (layers · directions, batch, hidden): two for LSTM, else one."""
-        layers = self._num_layers * len(self._directions)
+        layers = self._num_layers * len(self._packed.directions)
         count = 2 if self._mode == "lstm" else 1
         shape = (layers, 0, self._num_hidden)
         return [{"shape": shape, "__layout__": "LNC"} for _ in range(count)]
@@ -99,48 +89,19 @@ class FusedRNNCell(BaseRNNCell):
 
     # ---- weights -------------------------------------------------------------------------------
 
-    def _num_input(self, size: int) -> int:
-        """The width of the input, given the number of all weights."""
-        gates, hidden, ways = len(self._gate_names), self._num_hidden, len(self._directions)
-        upper = (self._num_layers - 1) * (hidden * ways + hidden + 2)
-        return size // (ways * hidden * gates) - upper - hidden - 2
-
-    def _pieces(self, num_input: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Name and shape of every part of the packed array, in its order."""
-        hidden, ways = self._num_hidden, len(self._directions)
-        for kind in ("weight", "bias"):
-            for layer in range(self._num_layers):
-                below = num_input if layer == 0 else hidden * ways
-                for direction in self._directions:
-                    for group, width in (("i2h", below), ("h2h", hidden)):
-                        for gate in self._gate_names:
-                            name = f"{self._prefix}{direction}{layer}_{group}{gate}_{kind}"
-                            yield name, (hidden, width) if kind == "weight" else (hidden,)
+    @property
+    def _packed(self) -> PackedWeights:
+        return PackedWeights(
+            self._num_hidden, self._num_layers, self._mode, self._bidirectional, self._prefix
+        )
 
     def unpack_weights(self, args: dict[str, NDArray]) -> dict[str, NDArray]:
         """Weights with an array for each gate, from the packed one; other entries stay."""
-        args = dict(args)
-        packed = taken("unpack_weights", args, f"{self._prefix}parameters").reshape((-1,))
-        begin = 0
-        for name, shape in self._pieces(self._num_input(packed.size)):
-            end = begin + int(np.prod(shape))
-            args[name] = packed[begin:end].reshape(shape).copy()
-            begin = end
-        if begin != packed.size:
-            raise ValueError(
-                f"{self._prefix}parameters has {packed.size} elements, expected {begin}"
-            )
-        return args
+        return self._packed.unpack(args)
 
     def pack_weights(self, args: dict[str, NDArray]) -> dict[str, NDArray]:
         """The packed array, from those with an array for each gate."""
-        args = dict(args)
-        name = f"{self._prefix}l0_i2h{self._gate_names[0]}_weight"
-        args[name] = first = taken("pack_weights", args, name)
-        pieces = self._pieces(first.shape[1])
-        parts = [taken("pack_weights", args, name).reshape((-1,)) for name, _ in pieces]
-        args[f"{self._prefix}parameters"] = nd.concat(*parts, dim=0)
-        return args
+        return self._packed.pack(args)
 
     # ---- running -------------------------------------------------------------------------------
 
@@ -165,10 +126,7 @@ class FusedRNNCell(BaseRNNCell):
             inputs = sym.Concat(*[sym.expand_dims(i, axis=0) for i in inputs], dim=0)
             axis = 0
         if axis == 1:
-            warnings.warn(
-                "NTC layout detected. Consider using TNC for FusedRNNCell for faster speed",
-                stacklevel=2,
-            )
+            warn("FusedRNNCell transposes sequences of layout NTC: TNC is faster")
             inputs = sym.swapaxes(inputs, dim1=0, dim2=1)
         states = self.begin_state() if begin_state is None else begin_state
         named = {"state": states[0]}

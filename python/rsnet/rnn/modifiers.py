@@ -109,7 +109,7 @@ class ModifierCell(BaseRNNCell):
         return self.base_cell.pack_weights(args)
 
     def reset(self) -> None:
-        """Starts counting anew, in the modified cell too."""
+        """Resets the counters, also those of the modified cell."""
         super().reset()
         self.base_cell.reset()
 
@@ -136,7 +136,7 @@ class ZoneoutCell(ModifierCell):
         self.zoneout_states = zoneout_states
 
     def reset(self) -> None:
-        """Starts counting anew."""
+        """Resets the counters."""
         super().reset()
         self._previous: Symbol | None = None
 

@@ -92,7 +92,7 @@ class BucketSentenceIter(DataIter):
     Raises
     ------
     ValueError
-        There are no buckets, or an unknown layout.
+        No buckets are given, or the layout is unknown.
 
     Examples
     --------

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import _core
+from .._warnings import warn
 from ..base import MXNetError
 
 __all__ = ["GraphNode", "StaticGraph"]
@@ -77,7 +77,7 @@ class StaticGraph:
     ['null', 'null', 'elemwise_mul']
     """
 
-    def __init__(self, handle: Any) -> None:
+    def __init__(self, handle: _core.GraphHandle) -> None:
         self._handle = handle
         self.nodes = [GraphNode(*fields) for fields in handle.nodes()]
         self.heads: list[NodeEntry] = handle.heads()
@@ -208,7 +208,7 @@ class StaticGraph:
 
         dropped = self._dropped_by_symbol()
         if dropped:
-            warnings.warn(f"to_symbol drops {'; '.join(dropped)}", stacklevel=2)
+            warn(f"to_symbol drops {'; '.join(dropped)}")
         return Symbol(self._handle.to_symbol())
 
     def _dropped_by_symbol(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Shapes and dtypes between Python's conventions and the core's.
+"""Inference of shapes and dtypes, and their translation from and to the core's conventions.
 
 In programs of old, 0 is an unknown extent and `()` an unknown rank; with np_shape -1 is an unknown
 extent, None an unknown rank, and 0 and `()` are real. The core has -1 and None.
@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from .. import _core
+from .._warnings import warn
+from ..base import MXNetError
 from ..util import is_np_shape
 
 
@@ -33,3 +36,132 @@ def from_core_shape(shape: tuple[int, ...] | None) -> tuple[int, ...] | None:
 def dtype_or_none(name: str | None) -> Any:
     """The NumPy type of this name."""
     return None if name is None else np.dtype(name).type
+
+
+class Inference:
+    """The methods of a symbol that infer."""
+
+    __slots__ = ()
+    _handle: _core.SymbolHandle
+
+    def infer_shape(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
+        """Shapes of all arguments, outputs and auxiliary states from those of some arguments.
+
+        Parameters
+        ----------
+        *args : tuple or None
+            Shapes in the order of `list_arguments()`, None where unknown.
+        **kwargs : tuple
+            Shapes by argument name. 0 is an unknown extent, `()` an unknown rank (with np_shape: -1
+            and None).
+
+        Returns
+        -------
+        (list, list, list) or (None, None, None)
+            The latter, with a warning, if a shape stays unknown.
+
+        Raises
+        ------
+        MXNetError
+            Shapes contradict each other; the message shows the node, its inputs and the expected
+            shape.
+        """
+        try:
+            arguments, outputs, aux, complete = self._infer_shape(args, kwargs)
+        except MXNetError:
+            print("infer_shape error. Arguments:")
+            for i, shape in enumerate(args):
+                print(f"  #{i}: {shape}")
+            for key, shape in kwargs.items():
+                print(f"  {key}: {shape}")
+            raise
+        if complete:
+            return arguments, outputs, aux
+        self._warn_unknown(arguments)
+        return None, None, None
+
+    def infer_shape_partial(
+        self, *args: Any, **kwargs: Any
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """As `infer_shape`, but unknown shapes are not errors: an unknown rank is `()`, with
+        np_shape None.
+        """
+        return self._infer_shape(args, kwargs)[:3]
+
+    def _infer_shape(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], list[Any], list[Any], bool]:
+        names, values = self._keyed(args, kwargs)
+        for key, value in zip(names, values, strict=True):
+            if not (isinstance(value, tuple) or (value is None and (args or is_np_shape()))):
+                raise TypeError(
+                    f"Arguments need to be shapes (tuple), but argument {key} is {type(value)}."
+                )
+        known = [to_core_shape(v) for v in values]
+        arguments, outputs, aux, complete = self._handle.infer_shape(names, known, is_np_shape())
+        show = from_core_shape
+        return [*map(show, arguments)], [*map(show, outputs)], [*map(show, aux)], complete
+
+    def _warn_unknown(self, arg_shapes: list[Any]) -> None:
+        unknown = [
+            f"{name}: {shape}"
+            for name, shape in zip(self._handle.list_arguments(), arg_shapes, strict=True)
+            if to_core_shape(shape) is None or -1 in to_core_shape(shape)  # type: ignore[operator]
+        ]
+        shown = "\n\t".join(unknown[:10] + ["..."] * (len(unknown) > 10))
+        warn(
+            "Cannot decide shape for the following arguments (0s in shape means unknown "
+            f"dimensions). Consider providing them as input:\n\t{shown}"
+        )
+
+    def infer_type(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
+        """NumPy types of all arguments, outputs and auxiliary states from those of some arguments;
+        `(None, None, None)` with a warning if a type stays unknown.
+        """
+        try:
+            arguments, outputs, aux, complete = self._infer_type(args, kwargs)
+        except MXNetError:
+            print("infer_type error. Arguments:")
+            for key, value in [*enumerate(args), *kwargs.items()]:
+                print(f"  {key}: {value}")
+            raise
+        if complete:
+            return arguments, outputs, aux
+        unknown = [
+            n for n, t in zip(self._handle.list_arguments(), arguments, strict=True) if t is None
+        ]
+        warn(
+            "Cannot decide type for the following arguments. Consider providing them as input:\n\t"
+            + "\n\t".join(unknown[:10])
+        )
+        return None, None, None
+
+    def infer_type_partial(
+        self, *args: Any, **kwargs: Any
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """As `infer_type`, but returns None for each unknown type."""
+        return self._infer_type(args, kwargs)[:3]
+
+    def _infer_type(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], list[Any], list[Any], bool]:
+        names, values = self._keyed(args, kwargs)
+        known = [None if v is None else np.dtype(v).name for v in values]
+        arguments, outputs, aux, complete = self._handle.infer_type(names, known)
+        show = dtype_or_none
+        return [*map(show, arguments)], [*map(show, outputs)], [*map(show, aux)], complete
+
+    def _keyed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[str], list[Any]]:
+        """Names and values of positional or keyword arguments."""
+        if args and kwargs:
+            raise ValueError(
+                "Can only specify known argument shapes either by positional or kwargs way."
+            )
+        if not args:
+            return list(kwargs), list(kwargs.values())
+        expected = self._handle.list_arguments()
+        if len(args) > len(expected):
+            raise ValueError(
+                f"{len(args)} positional values for the {len(expected)} arguments {expected}"
+            )
+        return expected[: len(args)], list(args)

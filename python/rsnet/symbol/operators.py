@@ -111,5 +111,5 @@ def _astype(self: Symbol, dtype: Any, **kwargs: Any) -> Symbol:
     return _apply("Cast", [self], dtype=dtype, **kwargs)
 
 
-Symbol.reshape = _reshape
-Symbol.astype = _astype
+for _name, _written in (("reshape", _reshape), ("astype", _astype)):
+    setattr(Symbol, _name, _written)

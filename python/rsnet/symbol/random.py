@@ -57,14 +57,16 @@ def randn(
     *shape: int, loc: Any = 0.0, scale: Any = 1.0, dtype: Any = None, **kwargs: Any
 ) -> Symbol:
     """Normally distributed numbers of the given shape."""
-    return globals()["normal"](loc, scale, shape, dtype, **kwargs)
+    made: Symbol = globals()["normal"](loc, scale, shape, dtype, **kwargs)
+    return made
 
 
 def randint(low: int, high: int, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:
     """Integers in `[low, high)`."""
-    return _named("randint")(
+    made: Symbol = _named("randint")(
         low=low, high=high, shape=shape or (1,), dtype=dtype or "int32", **kwargs
     )
+    return made
 
 
 def multinomial(

@@ -52,7 +52,7 @@ def text_of(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, (type, np.dtype)):
-        return np.dtype(value).name
+        return str(np.dtype(value).name)
     if isinstance(value, (tuple, list)):
         inner = ", ".join(_item_text(v) for v in value)
         return f"({inner},)" if len(value) == 1 else f"({inner})"
@@ -73,7 +73,7 @@ def function(name: str) -> Callable[..., Symbol]:
     Raises
     ------
     AttributeError
-        There is no such operator.
+        No operator has that name.
     """
     version = _core.registry_version(name)
     if version is None:

@@ -1,27 +1,27 @@
 """`Symbol`: an expression that can be inferred, differentiated, planned and bound.
 
-The core holds the graph. This module converts Python arguments and adds operators, fluent methods
-and the two ways to bind.
+The core holds the graph. This module composes and inspects; inference is in ``infer``, planning and
+binding in ``bind``, operators and fluent methods in ``operators``.
 """
 
 from __future__ import annotations
 
 import builtins
-import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import _core, attribute
 from ..base import MXNetError, NotImplementedForSymbol
 from ..util import is_np_shape
-from .infer import dtype_or_none, from_core_shape, to_core_shape
+from .bind import Binding
+from .infer import Inference
 
 __all__ = ["Group", "Symbol", "Variable", "fromjson", "load", "load_json", "var"]
 
 
-class Symbol:
+class Symbol(Inference, Binding):
     """One or several outputs of a graph, made by `Variable` and the functions of `rsnet.sym`.
 
     Examples
@@ -36,7 +36,7 @@ class Symbol:
     # NumPy arrays and scalars defer to symbols in arithmetic.
     __array_priority__ = 1000.0
 
-    def __init__(self, handle: Any) -> None:
+    def __init__(self, handle: _core.SymbolHandle) -> None:
         self._handle = handle
 
     # ---- composition ---------------------------------------------------------------------------
@@ -205,319 +205,13 @@ class Symbol:
         """The graph as text."""
         return self._handle.debug_str()
 
-    # ---- inference -----------------------------------------------------------------------------
-
-    def infer_shape(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
-        """Shapes of all arguments, outputs and auxiliary states from those of some arguments.
-
-        Parameters
-        ----------
-        *args : tuple or None
-            Shapes in the order of `list_arguments()`, None where unknown.
-        **kwargs : tuple
-            Shapes by argument name. 0 is an unknown extent, `()` an unknown rank (with np_shape: -1
-            and None).
-
-        Returns
-        -------
-        (list, list, list) or (None, None, None)
-            The latter, with a warning, if a shape stays unknown.
-
-        Raises
-        ------
-        MXNetError
-            Shapes contradict each other; the message shows the node, its inputs and the expected
-            shape.
-        """
-        try:
-            *shapes, complete = self._infer_shape(args, kwargs)
-        except MXNetError:
-            print("infer_shape error. Arguments:")
-            for i, shape in enumerate(args):
-                print(f"  #{i}: {shape}")
-            for key, shape in kwargs.items():
-                print(f"  {key}: {shape}")
-            raise
-        if complete:
-            return tuple(shapes)  # type: ignore[return-value]
-        self._warn_unknown(shapes[0])
-        return None, None, None
-
-    def infer_shape_partial(
-        self, *args: Any, **kwargs: Any
-    ) -> tuple[list[Any], list[Any], list[Any]]:
-        """As `infer_shape`, but unknown shapes are no error: an unknown rank is `()`, with np_shape
-        None.
-        """
-        return tuple(self._infer_shape(args, kwargs)[:3])  # type: ignore[return-value]
-
-    def _infer_shape(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[list[Any], list[Any], list[Any], bool]:
-        names, values = self._keyed(args, kwargs)
-        for key, value in zip(names, values, strict=True):
-            if not (isinstance(value, tuple) or (value is None and (args or is_np_shape()))):
-                raise TypeError(
-                    f"Arguments need to be shapes (tuple), but argument {key} is {type(value)}."
-                )
-        known = [to_core_shape(v) for v in values]
-        *found, complete = self._handle.infer_shape(names, known, is_np_shape())
-        return (*([from_core_shape(s) for s in group] for group in found), complete)
-
-    def _warn_unknown(self, arg_shapes: list[Any]) -> None:
-        unknown = [
-            f"{name}: {shape}"
-            for name, shape in zip(self.list_arguments(), arg_shapes, strict=True)
-            if to_core_shape(shape) is None or -1 in to_core_shape(shape)  # type: ignore[operator]
-        ]
-        shown = "\n\t".join(unknown[:10] + ["..."] * (len(unknown) > 10))
-        warnings.warn(
-            "Cannot decide shape for the following arguments (0s in shape means unknown "
-            f"dimensions). Consider providing them as input:\n\t{shown}",
-            stacklevel=3,
-        )
-
-    def infer_type(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
-        """NumPy types of all arguments, outputs and auxiliary states from those of some arguments;
-        `(None, None, None)` with a warning if a type stays unknown.
-        """
-        try:
-            *types, complete = self._infer_type(args, kwargs)
-        except MXNetError:
-            print("infer_type error. Arguments:")
-            for key, value in [*enumerate(args), *kwargs.items()]:
-                print(f"  {key}: {value}")
-            raise
-        if complete:
-            return tuple(types)  # type: ignore[return-value]
-        unknown = [n for n, t in zip(self.list_arguments(), types[0], strict=True) if t is None]
-        warnings.warn(
-            "Cannot decide type for the following arguments. Consider providing them as input:\n\t"
-            + "\n\t".join(unknown[:10]),
-            stacklevel=2,
-        )
-        return None, None, None
-
-    def infer_type_partial(
-        self, *args: Any, **kwargs: Any
-    ) -> tuple[list[Any], list[Any], list[Any]]:
-        """As `infer_type`, but returns None for each unknown type."""
-        return tuple(self._infer_type(args, kwargs)[:3])  # type: ignore[return-value]
-
-    def _infer_type(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[list[Any], list[Any], list[Any], bool]:
-        names, values = self._keyed(args, kwargs)
-        known = [None if v is None else np.dtype(v).name for v in values]
-        *found, complete = self._handle.infer_type(names, known)
-        return (*([dtype_or_none(t) for t in group] for group in found), complete)
-
-    def _keyed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[str], list[Any]]:
-        """Names and values of positional or keyword arguments."""
-        if args and kwargs:
-            raise ValueError(
-                "Can only specify known argument shapes either by positional or kwargs way."
-            )
-        if not args:
-            return list(kwargs), list(kwargs.values())
-        expected = self.list_arguments()
-        if len(args) > len(expected):
-            raise ValueError(
-                f"{len(args)} positional values for the {len(expected)} arguments {expected}"
-            )
-        return expected[: len(args)], list(args)
-
-    # ---- plans ---------------------------------------------------------------------------------
+    # ---- graphs ------------------------------------------------------------------------------
 
     def graph(self) -> Any:
         """The static graph as data: nodes, arg_nodes, heads, and functions on them."""
         from .graph import StaticGraph
 
         return StaticGraph(self._handle.graph())
-
-    def memory_plan(
-        self,
-        grad_req: Any = "write",
-        type_dict: dict[str, Any] | None = None,
-        memory_limit: int | str | None = None,
-        group2ctx: dict[str, Any] | None = None,
-        **shapes: tuple[int, ...],
-    ) -> Any:
-        """The plan that binding would use, without binding or allocating anything.
-
-        Parameters
-        ----------
-        grad_req, type_dict, group2ctx, **shapes
-            As for `simple_bind`, on the current context.
-        memory_limit : int or str, optional
-            Maximum bytes of internal entries on all devices: an integer, `"2GB"` (2e9) or `"2GiB"`
-            (2**31). Entries are recomputed as far as the limit requires, in addition to those with
-            the attribute ``force_mirroring='True'`` (`AttrScope` or ``attr=``).
-
-        Returns
-        -------
-        MemoryPlan
-            `arena_bytes`, `output_bytes`, `lower_bound_bytes`, `no_sharing_bytes`,
-            `recomputed_nodes`, `entries`; `str()` gives a table and `draw(path)` a picture.
-        """
-        from .bind import plan_of_symbol
-
-        return plan_of_symbol(
-            "memory_plan", self, grad_req, type_dict, memory_limit, group2ctx, shapes
-        )
-
-    def dump_passes(
-        self,
-        grad_req: Any = "write",
-        type_dict: dict[str, Any] | None = None,
-        memory_limit: int | str | None = None,
-        group2ctx: dict[str, Any] | None = None,
-        **shapes: tuple[int, ...],
-    ) -> dict[str, str]:
-        """The graph after every pass that changes it, as text, by the name of the pass.
-
-        Parameters
-        ----------
-        grad_req, type_dict, memory_limit, group2ctx, **shapes
-            As for `memory_plan`.
-
-        Returns
-        -------
-        dict of str to str
-            In the order of the passes; one line per node: number, operator, name, inputs as
-            `node:output`, and device.
-
-        Examples
-        --------
-        >>> import rsnet as mx
-        >>> x = mx.sym.Variable("x")
-        >>> dumps = (mx.sym.exp(x) + mx.sym.exp(x)).dump_passes(x=(2,))
-        >>> list(dumps)
-        ['composition', 'merge_common', 'gradient', 'devices', 'accumulate']
-        >>> dumps["merge_common"].count("exp")
-        2
-        """
-        from .bind import plan_of_symbol
-
-        plan = plan_of_symbol(
-            "dump_passes", self, grad_req, type_dict, memory_limit, group2ctx, shapes
-        )
-        return dict(plan._handle.dumps())
-
-    # ---- binding -------------------------------------------------------------------------------
-
-    def simple_bind(
-        self,
-        ctx: Any,
-        grad_req: Any = "write",
-        type_dict: dict[str, Any] | None = None,
-        stype_dict: dict[str, str] | None = None,
-        group2ctx: dict[str, Any] | None = None,
-        shared_arg_names: list[str] | None = None,
-        shared_exec: Any = None,
-        shared_buffer: dict[str, Any] | None = None,
-        memory_limit: int | str | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """Infers shapes, makes zero-filled arrays and binds.
-
-        Parameters
-        ----------
-        ctx : Context
-            Default device.
-        grad_req : str, list or dict
-            `"null"`, `"write"` or `"add"`: for all arguments, in their order, or by name (missing:
-            null).
-        type_dict : dict of str to dtype, optional
-            Known dtypes; an unknown dtype is float32.
-        group2ctx : dict of str to Context, optional
-            Devices of the groups named by the attribute `ctx_group`.
-        shared_arg_names, shared_exec, shared_buffer
-            Arguments to take from another executor, an executor whose memory to share, and a dict
-            of arrays to reuse and add to.
-        memory_limit : int or str, optional
-            Maximum bytes of internal entries, see `memory_plan`.
-        **kwargs : tuple
-            Shapes by argument name.
-
-        Returns
-        -------
-        Executor
-        """
-        from .bind import simple_bind
-
-        return simple_bind(
-            self,
-            ctx,
-            grad_req,
-            type_dict,
-            stype_dict,
-            group2ctx,
-            shared_arg_names,
-            shared_exec,
-            shared_buffer,
-            memory_limit,
-            kwargs,
-        )
-
-    def bind(
-        self,
-        ctx: Any,
-        args: Any,
-        args_grad: Any = None,
-        grad_req: Any = "write",
-        aux_states: Any = None,
-        group2ctx: dict[str, Any] | None = None,
-        shared_exec: Any = None,
-        memory_limit: int | str | None = None,
-    ) -> Any:
-        """Binds to given arrays.
-
-        Parameters
-        ----------
-        ctx : Context
-            Default device.
-        args, args_grad, aux_states : list or dict of NDArray
-            Arrays in the order of the arguments, or by name; gradients may be missing (no
-            gradient).
-        grad_req : str, list or dict
-            As for `simple_bind`.
-        shared_exec : Executor, optional
-            Executor whose memory to share.
-
-        Returns
-        -------
-        Executor
-        """
-        from .bind import bind
-
-        return bind(
-            self, ctx, args, args_grad, grad_req, aux_states, group2ctx, shared_exec, memory_limit
-        )
-
-    def eval(self, ctx: Any = None, **kwargs: Any) -> list[Any]:
-        """Binds to the given arrays, runs forward and returns the outputs.
-
-        Parameters
-        ----------
-        ctx : Context, optional
-            Device; the current one by default.
-        **kwargs : NDArray
-            Arguments and auxiliary states by name.
-
-        Returns
-        -------
-        list of NDArray
-
-        Raises
-        ------
-        ValueError
-            An argument or auxiliary state is missing.
-        """
-        from ..context import current_context
-
-        aux = {name: kwargs[name] for name in self.list_auxiliary_states() if name in kwargs}
-        return self.bind(ctx or current_context(), kwargs, aux_states=aux or None).forward()
 
     def grad(self, wrt: list[str]) -> Symbol:
         """The gradients of the outputs with respect to the arguments `wrt`, as a symbol.
@@ -551,9 +245,14 @@ class Symbol:
         return self * -1.0  # type: ignore[operator, return-value]
 
     def __abs__(self) -> Symbol:
-        return self.abs()
+        absolute: Symbol = self.abs()
+        return absolute
 
     __hash__ = object.__hash__
+
+    if TYPE_CHECKING:  # the fluent methods of ``operators``
+
+        def __getattr__(self, name: str) -> Any: ...
 
 
 def Variable(

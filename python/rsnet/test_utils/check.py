@@ -76,7 +76,7 @@ def check_symbolic_forward(
     args = _arrays(location, sym.list_arguments(), "location", ctx, dtype)
     grads = {k: nd.zeros(v.shape, ctx=ctx, dtype=v.dtype) for k, v in args.items()}
     exe = sym.bind(ctx, args=args, args_grad=grads, aux_states=_aux(sym, aux_states, ctx, dtype))
-    outputs = exe.forward(is_train=False)
+    outputs: list[NDArray] = exe.forward(is_train=False)
     for (name, value), out in zip(
         _named(expected, sym.list_outputs(), "expected").items(), outputs, strict=True
     ):
@@ -144,7 +144,8 @@ def check_symbolic_backward(
         got = exe.grad_dict[name]
         got = before[name] if got is None else got
         _check_gradient(name, reqs[name], got, value, before[name], tolerance)
-    return exe.grad_arrays
+    arrays: list[NDArray] = exe.grad_arrays
+    return arrays
 
 
 def numeric_grad(
@@ -239,7 +240,7 @@ def check_numeric_gradient(
     exe = out.bind(ctx, args=args, args_grad=grads, aux_states=aux, grad_req=reqs)
     exe.forward(is_train=True)
     exe.backward()
-    got = {k: exe.grad_dict[k].asnumpy() for k in reqs if exe.grad_dict[k] is not None}
+    got = {k: g.asnumpy() for k, g in exe.grad_dict.items() if k in reqs and g is not None}
     start = {k: v.asnumpy() for k, v in args.items() if k in reqs}
     aux_start = {k: v.asnumpy() for k, v in _aux(sym, aux_states, ctx, dtype).items()}
     # Weighted and summed outside of the graph: in half precision it would lose the differences.

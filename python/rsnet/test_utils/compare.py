@@ -130,7 +130,7 @@ def assert_almost_equal(
     """
     if threshold is not None:
         diff = reldiff(a, b)
-        # Not `diff > threshold`: a nan is no agreement.
+        # Not `diff > threshold`, which a nan would pass.
         if not diff <= threshold:
             raise AssertionError(f"{names[0]} and {names[1]}: reldiff {diff} exceeds {threshold}")
         return

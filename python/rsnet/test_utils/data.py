@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from .. import context as _context
 from .. import ndarray as nd
 from ..ndarray import NDArray
-from .compare import _context, _host, default_dtype
+from .compare import _host, default_dtype
 
 
 def _extent(limit: int, allow_zero_size: bool) -> int:
@@ -98,7 +99,7 @@ def collapse_sum_like(a: np.ndarray, shape: tuple[Any, ...]) -> np.ndarray:
     """Sums over the axes along which `shape` would be broadcast to the shape of `a`."""
     extra = a.ndim - len(shape)
     axes = (*range(extra), *(i + extra for i, n in enumerate(shape) if n == 1))
-    return a.sum(axis=axes, keepdims=True).reshape(shape)
+    return np.asarray(a.sum(axis=axes, keepdims=True)).reshape(shape)
 
 
 def list_gpus() -> range:

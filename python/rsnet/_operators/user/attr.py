@@ -22,7 +22,22 @@ _TYPES_OF_KINDS: dict[Any, str] = {
     float: "float", int: "int64", bool: "bool", str: "string", tuple: "shape",
     np.dtype: "data_type",
 }  # fmt: skip
-_LIMITS = {"int32": 2**31, "int64": 2**63, "list_int32": 2**31, "list_int64": 2**63}
+_LIMITS = {"int32": 2**31, "int64": 2**63}
+
+
+def _extents(value: Any) -> tuple[int, ...] | None:
+    return tuple(map(int, value)) if all(isinstance(d, _INT) for d in value) else None
+
+
+#: The types that a kind takes, and the function that makes the normal form, or None, of a value.
+_ITEMS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+    **dict.fromkeys(("int32", "int64"), ((*_INT, np.bool_), int)),  # as in OneFlow, a bool is one
+    **dict.fromkeys(("float", "double"), ((float, np.floating), float)),
+    "bool": ((bool, np.bool_), bool),
+    "string": (str, str),
+    "shape": ((list, tuple), _extents),
+    "data_type": (object, dtype_name),
+}
 
 
 class Attr:
@@ -67,30 +82,14 @@ class Attr:
         return self._item(op, name, kind, value, value)
 
     def _item(self, op: str, name: str, kind: str, item: Any, whole: Any) -> Any:
-        is_bool = isinstance(item, (bool, np.bool_))
-        if kind in ("int32", "int64"):
-            if isinstance(item, _INT) or is_bool:  # as in OneFlow, a bool is an int
-                limit = _LIMITS[kind]
-                if -limit <= int(item) < limit:
-                    return int(item)
-                raise fail(op, f"attribute '{name}' is {item}, out of the range of {kind}")
-        elif kind == "bool":
-            if is_bool:
-                return bool(item)
-        elif kind in ("float", "double"):
-            if isinstance(item, (float, np.floating)):
-                return float(item)
-        elif kind == "string":
-            if isinstance(item, str):
-                return item
-        elif kind == "shape":
-            if isinstance(item, (list, tuple)) and all(isinstance(d, _INT) for d in item):
-                return tuple(int(d) for d in item)
-        elif kind == "data_type":
-            text = dtype_name(item)
-            if text is not None:
-                return text
-        raise self._wrong(op, name, whole)
+        types, normal = _ITEMS[kind]
+        value = normal(item) if isinstance(item, types) else None
+        if value is None:
+            raise self._wrong(op, name, whole)
+        limit = _LIMITS.get(kind)
+        if limit is not None and not -limit <= value < limit:
+            raise fail(op, f"attribute '{name}' is {item}, out of the range of {kind}")
+        return value
 
     def _wrong(self, op: str, name: str, value: Any) -> MXNetError:
         return fail(op, f"attribute '{name}' is {value!r}, expected kind {self.kind}")

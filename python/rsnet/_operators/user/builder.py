@@ -40,7 +40,7 @@ class OperatorBuilder:
         """Binds the arrays of an input argument; a second call replaces."""
         d = self._chosen("Input")
         if not isinstance(blobs, (list, tuple)):
-            raise fail(d.name, f"Input('{arg}') needs a list, got {type(blobs).__name__}")
+            raise fail(d.name, f"Input('{arg}') is {type(blobs).__name__}, expected a list")
         self._inputs[arg] = list(blobs)
         return self
 

@@ -95,7 +95,7 @@ class _Getter:
         if self.kind == "dtype":
             return Condition("dtype", self.subject, [self._type(v) for v in values])
         if not values:
-            raise TypeError("is_in needs at least one value")
+            raise TypeError("is_in: expected at least one value")
         result = self._compare("==", values[0])
         for value in values[1:]:
             result = result | self._compare("==", value)

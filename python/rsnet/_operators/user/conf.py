@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..checks import fail, unknown
@@ -51,7 +51,7 @@ class Conf:
         return self.attrs[name]
 
 
-class _NotGiven(BaseException):
+class NotGiven(BaseException):
     """Ends a check of the defaults that reads an attribute which has none."""
 
 
@@ -59,12 +59,4 @@ class Defaults(dict[str, Any]):
     """The attributes of a conf before any is given."""
 
     def __missing__(self, key: str) -> Any:
-        raise _NotGiven(key)
-
-
-def check_as_far_as(check: Callable[[Any], Any], conf: Conf) -> Any:
-    """The answer of a check function on defaults; None if it needs an attribute that has none."""
-    try:
-        return check(conf)
-    except _NotGiven:
-        return None
+        raise NotGiven(key)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ... import _core
+from ...base import MXNetError
 from ...parameter import schema_field
 from ...sbp import CheckedInference
 from ..checks import fail, unknown
@@ -13,7 +14,7 @@ from ..definition import Definition, KernelSpec
 from .arguments import Arg, parse_args
 from .attr import Attr, refuse
 from .condition import Condition
-from .conf import Conf, Defaults, check_as_far_as
+from .conf import Conf, Defaults, NotGiven
 from .contexts import ComputeContext, scratch
 from .inference import Inference
 from .recipes import gradient_rule
@@ -56,6 +57,9 @@ class UserOpDefinition:
         outs = ", ".join(a.name for a in self.outputs)
         return f"<user operator {self.name}: {ins} -> {outs}>"
 
+    def _fail(self, message: str) -> MXNetError:
+        return fail(self.name, message)
+
     # Confs -------------------------------------------------------------------------------------
 
     def conf(self, counts: dict[str, int], attrs: dict[str, Any]) -> Conf:
@@ -66,7 +70,7 @@ class UserOpDefinition:
                 n = counts[arg.name] = 0 if arg.optional else arg.count
             arg.check(self.name, n)
         if not any(counts[arg.name] for arg in self.outputs):
-            raise fail(self.name, "all outputs are absent, expected at least one")
+            raise self._fail("all outputs are absent, expected at least one")
         for key in attrs:
             if key not in self.attrs:
                 raise unknown(self.name, "attribute", key, self.attrs)
@@ -75,7 +79,7 @@ class UserOpDefinition:
             if key in attrs:
                 full[key] = attrs[key]
             elif declared.required:
-                raise fail(self.name, f"attribute '{key}' of kind {declared.kind} is not set")
+                raise self._fail(f"attribute '{key}' of kind {declared.kind} is not set")
             else:
                 full[key] = declared.default
             declared.verify(self.name, key, full[key])
@@ -91,7 +95,10 @@ class UserOpDefinition:
         for key, value in defaults.items():
             self.attrs[key].verify(self.name, key, value)
         if self.check is not None:
-            answer = check_as_far_as(self.check, Conf(self, counts, defaults))
+            try:
+                answer = self.check(Conf(self, counts, defaults))
+            except NotGiven:
+                return
             refuse(self.name, "the attributes", answer)
 
     # The core's side ---------------------------------------------------------------------------
@@ -145,10 +152,9 @@ class UserOpDefinition:
         for k in self.kernels:
             for o, i in k.inplace:
                 if o not in outs or i not in ins:
-                    raise fail(
-                        self.name,
+                    raise self._fail(
                         f"kernel {k.name} proposes ('{o}', '{i}') in place, "
-                        f"outputs are {sorted(outs)}, inputs {sorted(ins)}",
+                        f"outputs are {sorted(outs)}, inputs {sorted(ins)}"
                     )
         d.gradient = ("rule", gradient_rule(self))
         if any(k.create for k in self.kernels):
@@ -195,10 +201,9 @@ class UserOpDefinition:
 
     def _listed(self, key: str, counts: Sequence[int], args: Sequence[Arg]) -> dict[str, int]:
         if len(counts) != len(args):
-            raise fail(
-                self.name,
+            raise self._fail(
                 f"{key} has {len(counts)} counts, expected {len(args)}: "
-                + ", ".join(a.name for a in args),
+                + ", ".join(a.name for a in args)
             )
         return {a.name: n for a, n in zip(args, counts)}
 
@@ -210,18 +215,16 @@ class UserOpDefinition:
         rest = total - sum(counts.values())
         open_ended = [a.name for a in self.inputs if a.at_least and not a.optional]
         if len(open_ended) > 1 and rest > 0:
-            raise fail(
-                self.name,
+            raise self._fail(
                 f"{total} arrays can be shared out in several ways, because the inputs "
                 f"{' and '.join(open_ended)} take any number each: pass the number of arrays of "
-                f"every input, in order, as arg_counts=({', '.join(a.name for a in self.inputs)})",
+                f"every input, in order, as arg_counts=({', '.join(a.name for a in self.inputs)})"
             )
         if rest < 0:
             least = total - rest
-            raise fail(
-                self.name,
+            raise self._fail(
                 f"the inputs are {total} arrays, expected at least {least}: "
-                + ", ".join(f"{a.name} {a.count}" for a in self.inputs if not a.optional),
+                + ", ".join(f"{a.name} {a.count}" for a in self.inputs if not a.optional)
             )
         for arg in self.inputs:
             if arg.optional and rest >= arg.count:

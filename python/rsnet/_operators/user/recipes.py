@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...base import MXNetError
 from ..checks import TYPES, fail, unknown
 from ..gradient import GradEntry, Rule, Source
 from .builder import OperatorBuilder
@@ -87,6 +88,9 @@ class GradContext(_Context):
         self.results: list[GradEntry | None] = [None] * len(needed)
         self.bound = [False] * len(needed)
 
+    def _fail(self, message: str) -> MXNetError:
+        return fail(f"gradient of {self.op_name}", message)
+
     def _input(self, arg: str, i: int) -> int:
         return self.conf.position(arg, i, self.conf.definition.inputs)
 
@@ -134,17 +138,16 @@ class GradContext(_Context):
         specs = self._specs[0 if is_input else 1] if self._specs else ()
         spec = specs[at] if at < len(specs) else None
         if spec is None:
-            raise fail(
-                f"gradient of {self.op_name}",
+            raise self._fail(
                 f"shape and dtype of '{arg}' are not known while a graph is differentiated, only "
                 "while a recorded call is: compose operators that take them from their inputs, "
-                "such as reshape_like",
+                "such as reshape_like"
             )
         return InputDesc(tuple(spec[0]), TYPES[spec[1]])
 
     def define(self, name: str, recipe: Callable[[Builder], BuiltOp]) -> None:
         if name in self._recipes:
-            raise fail(f"gradient of {self.op_name}", f"operator '{name}' is defined twice")
+            raise self._fail(f"operator '{name}' is defined twice")
         self._recipes[name] = recipe
 
     def get(self, name: str) -> BuiltOp:

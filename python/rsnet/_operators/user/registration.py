@@ -87,7 +87,7 @@ def define(
     if name in registry.user_operators:
         raise fail(f"user operator '{name}'", "already registered")
     if infer is None:
-        raise fail(name, "an operator needs an infer function")
+        raise fail(name, "infer is missing, expected a function")
     for what, function in (("infer", infer), ("infer_dtype", infer_dtype), ("check", check)):
         if not (function is None or callable(function)):
             raise fail(name, f"{what} is {function!r}, expected a function")

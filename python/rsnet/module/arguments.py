@@ -1,0 +1,161 @@
+"""What modules are given: names, descriptions of arrays, batches and callbacks, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from .._warnings import warn
+from ..io import DataBatch, DataDesc
+
+Callbacks = Callable[..., Any] | Sequence[Callable[..., Any]] | None
+PARAMETER_ENDINGS = ("_weight", "_bias", "_gamma", "_beta")
+
+
+def as_list(value: Any) -> list[Any]:
+    """`value` as a list: itself, or a list of one."""
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def call_all(callbacks: Callbacks, *args: Any) -> None:
+    """Calls one callback, several, or none."""
+    if callbacks is not None:
+        for callback in as_list(callbacks):
+            if not callable(callback):
+                raise TypeError(f"invalid callback {callback!r}: expected a callable")
+            callback(*args)
+
+
+def next_batch(batches: Iterator[DataBatch]) -> DataBatch | None:
+    """The next batch; `None` after the last one, which an iterator cannot mean by returning it."""
+    for batch in batches:
+        if batch is None:
+            raise TypeError(
+                "the data iterator returned None, expected a DataBatch or StopIteration"
+            )
+        return batch
+    return None
+
+
+def check_batches(name: str, given: Any, method: str) -> None:
+    """Raises a TypeError where an argument does not iterate over batches."""
+    if not hasattr(given, method):
+        raise TypeError(
+            f"{name} is a {type(given).__name__}, expected a DataIter "
+            "(NDArrayIter makes one of arrays)"
+        )
+
+
+def check_params(name: str, given: Any) -> None:
+    """Raises a TypeError where parameters are not a dict of arrays by name."""
+    if given is None:
+        return
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{name} is a {type(given).__name__}, expected a dict of str to NDArray")
+    for key, value in given.items():
+        if value is not None and not hasattr(value, "shape"):
+            kind = type(value).__name__
+            raise TypeError(f"{name}: '{key}' is a {kind}, expected an NDArray")
+
+
+def check_input_names(symbol: Any, names: Sequence[str], kind: str, throw: bool) -> None:
+    """Raises (or warns, if not `throw`) where a name is not an argument of the symbol.
+
+    Raises
+    ------
+    ValueError
+        A name is not among the arguments.
+    """
+    arguments = symbol.list_arguments()
+    for name in names:
+        if name in arguments:
+            continue
+        candidates = [a for a in arguments if not a.endswith(PARAMETER_ENDINGS)]
+        message = (
+            f"You created Module with Module(..., {kind}_names={list(names)}) "
+            f"but input with name '{name}' is not found in symbol.list_arguments(). "
+            "Did you mean one of:\n\t" + "\n\t".join(candidates)
+        )
+        if throw:
+            raise ValueError(message)
+        warn(message)
+
+
+def as_descs(shapes: Any) -> list[DataDesc]:
+    """Descriptions of arrays from `DataDesc`s or (name, shape) pairs."""
+    found = []
+    for item in shapes:
+        if isinstance(item, DataDesc):
+            found.append(item)
+        elif isinstance(item, (list, tuple)) and len(item) >= 2 and isinstance(item[0], str):
+            found.append(DataDesc(*item))
+        else:
+            raise TypeError(
+                f"invalid shape {item!r}: expected a DataDesc or a pair of name and shape"
+            )
+    return found
+
+
+def parse_descs(
+    data_names: Sequence[str], label_names: Sequence[str], data_shapes: Any, label_shapes: Any
+) -> tuple[list[DataDesc], list[DataDesc] | None]:
+    """The descriptions of data and labels; each must have the names that the module expects.
+
+    Raises
+    ------
+    ValueError
+        Other names.
+    """
+    data = as_descs(data_shapes)
+    if sorted(d.name for d in data) != sorted(data_names):
+        raise ValueError(
+            f"Data provided by data_shapes don't match names specified by data_names "
+            f"({[tuple(d) for d in data]} vs. {list(data_names)})"
+        )
+    labels = as_descs(label_shapes or [])
+    if sorted(d.name for d in labels) != sorted(label_names):
+        warn(
+            f"Data provided by label_shapes don't match names specified by label_names "
+            f"({[tuple(d) for d in labels]} vs. {list(label_names)})"
+        )
+    return data, labels or None
+
+
+def refuse_sparse(sparse_row_id_fn: Any) -> None:
+    """Raises where a function for sparse rows is given."""
+    if sparse_row_id_fn is not None:
+        raise NotImplementedError("sparse_row_id_fn: sparse parameters are not supported")
+
+
+def descs_of_batch(
+    batch: Any, data_descs: Sequence[DataDesc], label_descs: Sequence[DataDesc] | None
+) -> tuple[list[DataDesc], list[DataDesc] | None] | None:
+    """The descriptions of a batch whose shapes differ from `data_descs`; `None` if they do not.
+
+    Labels that the batch lacks are described as `label_descs`, with the rows of the data.
+
+    Raises
+    ------
+    ValueError
+        The batch has another number of data arrays.
+    """
+    shapes = [tuple(a.shape) for a in batch.data]
+    if shapes == [tuple(d.shape) for d in data_descs]:
+        return None
+    if len(shapes) != len(data_descs):
+        raise ValueError(
+            f"the batch has {len(shapes)} data arrays, "
+            f"expected {len(data_descs)}: {[d.name for d in data_descs]}"
+        )
+    data = getattr(batch, "provide_data", None) or _resized(data_descs, shapes)
+    labels = getattr(batch, "provide_label", None)
+    if not labels and batch.label:
+        labels = _resized(label_descs or [], [tuple(a.shape) for a in batch.label])
+    elif not labels and label_descs is not None:
+        rows = shapes[0][0] if shapes[0] else 0
+        labels = _resized(label_descs, [(rows, *d.shape[1:]) for d in label_descs])
+    return data, labels or None
+
+
+def _resized(descs: Sequence[DataDesc], shapes: Sequence[tuple[int, ...]]) -> list[DataDesc]:
+    return [DataDesc(d.name, s, d.dtype, d.layout) for d, s in zip(descs, shapes, strict=False)]

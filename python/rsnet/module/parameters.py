@@ -1,0 +1,78 @@
+"""The values of a module's parameters on the host, which modules over one memory share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import ndarray as nd
+from ..initializer import InitDesc
+from ..ndarray import NDArray
+from .executor_group import DataParallelExecutorGroup
+
+
+class Parameters:
+    """Parameters and auxiliary states by name, as arrays on the CPU.
+
+    Attributes
+    ----------
+    arg, aux : dict of str to NDArray
+    have_values : bool
+        Were they initialised or loaded?
+    are_behind : bool
+        Do the devices have newer values?
+    """
+
+    def __init__(self) -> None:
+        self.arg: dict[str, NDArray] = {}
+        self.aux: dict[str, NDArray] = {}
+        self.have_values = False
+        self.are_behind = False
+
+    def take(self, arg: dict[str, NDArray], aux: dict[str, NDArray]) -> None:
+        """Keeps the arrays of a checkpoint."""
+        self.arg, self.aux, self.have_values = arg, aux, True
+
+    def allocate(
+        self, arg_names: Sequence[str], aux_names: Sequence[str], group: DataParallelExecutorGroup
+    ) -> None:
+        """Makes zeros of the shapes that the devices have."""
+
+        def zeros(names: Sequence[str], blocks: list[list[NDArray]]) -> dict[str, NDArray]:
+            firsts = [block[0] for block in blocks]
+            return {n: nd.zeros(b.shape, dtype=b.dtype) for n, b in zip(names, firsts, strict=True)}
+
+        self.arg = zeros(arg_names, group.param_arrays)
+        self.aux = zeros(aux_names, group.aux_arrays)
+
+    def fill(
+        self,
+        initializer: Any,
+        arg_params: dict[str, NDArray] | None,
+        aux_params: dict[str, NDArray] | None,
+        allow_missing: bool,
+        attrs: dict[str, dict[str, str]],
+    ) -> None:
+        """Gives each its value: the given one, else the initializer's."""
+        for own, given in ((self.arg, arg_params), (self.aux, aux_params)):
+            for name, array in sorted(own.items()):
+                desc = InitDesc(name, attrs.get(name), global_init=initializer)
+                _fill(desc, array, given, initializer, allow_missing)
+        self.have_values, self.are_behind = True, False
+
+
+def _fill(
+    desc: InitDesc, array: NDArray, given: Any, initializer: Any, allow_missing: bool
+) -> None:
+    value = None if given is None else given.get(desc)
+    if value is not None:
+        if value is not array:
+            if tuple(value.shape) != array.shape:
+                raise ValueError(
+                    f"parameter '{desc}' has shape {tuple(value.shape)}, expected {array.shape}"
+                )
+            array[:] = value
+    elif given is not None and not allow_missing:
+        raise RuntimeError(f"{desc} is not presented")
+    elif initializer is not None:
+        initializer(desc, array)

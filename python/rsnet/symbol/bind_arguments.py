@@ -1,0 +1,129 @@
+"""Checks of what callers pass to the ways to bind: contexts, lists of arrays, requests, limits."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from .._warnings import warn
+from ..base import MXNetError, MXValueError
+from ..context import Context
+from ..executor import Executor
+from ..ndarray import NDArray
+
+_REQS = ("null", "write", "add")
+
+
+def check_context(ctx: Any) -> Context:
+    """`ctx` if it is a context."""
+    if not isinstance(ctx, Context):
+        raise TypeError(f"Context type error: ctx is a {type(ctx).__name__}, expected a Context")
+    return ctx
+
+
+def argument_names(names: list[str]) -> list[str]:
+    """The names of the arguments, each of which is there once: shapes and arrays go by them."""
+    if len(set(names)) != len(names):
+        twice = min(name for name in names if names.count(name) > 1)
+        raise MXValueError(f"duplicate argument name '{twice}': {names}")
+    return names
+
+
+def arrays(what: str, given: Any, names: list[str], allow_missing: bool) -> list[NDArray | None]:
+    """The arrays of a list (by position) or a dict (by name)."""
+    if isinstance(given, dict):
+        missing = [name for name in names if name not in given]
+        if missing and not allow_missing:
+            raise ValueError(f"key `{missing[0]}` is missing in `{what}`")
+        found = [given.get(name) for name in names]
+    elif isinstance(given, (list, tuple)):
+        if len(given) != len(names):
+            raise ValueError(
+                f"Length of {what} does not match the number of arguments: {len(given)} given, "
+                f"expected {len(names)}: {names}"
+            )
+        found = list(given)
+    else:
+        raise TypeError(f"Only accept list of NDArrays or dict of str to NDArray for {what}")
+    for name, value in zip(names, found, strict=True):
+        if not (isinstance(value, NDArray) or (value is None and allow_missing)):
+            raise TypeError(f"`{what}`: '{name}' is a {type(value).__name__}, expected an NDArray")
+    return found
+
+
+def warn_of_unknown(what: str, given: dict[str, Any], names: list[str]) -> None:
+    """A misspelt name would silently have no effect; a longer list than needed is common, too."""
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        warn(
+            f"{what} names {', '.join(map(repr, unknown))}, which the symbol does not have; its "
+            f"arguments are {', '.join(names)}"
+        )
+
+
+def bind_reqs(grad_req: Any, names: list[str], wrong: type[Exception]) -> list[str]:
+    """One request an argument from the forms that `grad_req` may have."""
+    if isinstance(grad_req, str):
+        reqs = [grad_req] * len(names)
+    elif isinstance(grad_req, (list, tuple)):
+        if len(grad_req) != len(names):
+            raise wrong(
+                f"grad_req has {len(grad_req)} entries for the {len(names)} arguments {names}"
+            )
+        reqs = list(grad_req)
+    elif isinstance(grad_req, dict):
+        warn_of_unknown("grad_req", grad_req, names)
+        reqs = [grad_req.get(name, "null") for name in names]
+    else:
+        raise TypeError(f"grad_req is a {type(grad_req).__name__}, expected str, list or dict")
+    for name, req in zip(names, reqs, strict=True):
+        if req not in _REQS:
+            raise wrong(f"grad_req of '{name}' is {req!r}, expected one of {_REQS}")
+    return reqs
+
+
+def limit_bytes(limit: int | str | None) -> int | None:
+    """Bytes of `memory_limit`: an integer, `"2GB"` (2e9) or `"2GiB"` (2**31)."""
+    if limit is None:
+        return None
+    if isinstance(limit, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*", limit)
+        if not match:
+            raise ValueError(
+                f"memory_limit {limit!r}: expected bytes, or a text such as '2GB' or '2GiB'"
+            )
+        base = 1024 if match[3] else 1000
+        return int(float(match[1]) * base ** " KMGT".index(match[2].upper() or " "))
+    if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)):
+        raise TypeError(f"memory_limit is a {type(limit).__name__}, expected int or str")
+    if limit < 0:
+        raise ValueError(f"memory_limit {limit} is negative")
+    return int(limit)
+
+
+def check_groups(group2ctx: Any) -> dict[str, Context] | None:
+    """`group2ctx` if it maps names of groups to contexts; `None` if it is empty."""
+    if not isinstance(group2ctx, dict | None):
+        raise TypeError(f"group2ctx is {group2ctx!r}, expected a dict of group name to Context")
+    for group, ctx in (group2ctx or {}).items():
+        if not isinstance(ctx, Context):
+            raise TypeError(f"group2ctx['{group}'] is a {type(ctx).__name__}, expected a Context")
+    return group2ctx or None
+
+
+def check_shared(shared_exec: Any) -> Executor | None:
+    """`shared_exec` if it is an executor or `None`."""
+    if shared_exec is not None and not isinstance(shared_exec, Executor):
+        raise TypeError(f"shared_exec is a {type(shared_exec).__name__}, expected an Executor")
+    return shared_exec
+
+
+def simple_reqs(where: str, grad_req: Any, names: list[str]) -> list[str]:
+    """As `bind_reqs`, where `None` stands for no gradients; `where` begins the error."""
+    if grad_req is None:
+        return ["null"] * len(names)
+    if isinstance(grad_req, (list, tuple, dict)) and not grad_req:
+        raise MXNetError(f"grad_req in {where} cannot be an empty {type(grad_req).__name__}")
+    return bind_reqs(grad_req, names, MXNetError)

@@ -1,0 +1,97 @@
+"""Data-parallel training before modules, and other names of old programs."""
+
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import rsnet as mx
+
+
+def network():
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
+    return mx.sym.SoftmaxOutput(net, name="softmax")
+
+
+def batches(rows=32):
+    x = np.random.uniform(-1, 1, (rows, 4)).astype("float32")
+    return mx.io.NDArrayIter(x, (x.sum(axis=1) > 0).astype("float32"), batch_size=8)
+
+
+def test_a_loop_over_two_devices_learns():
+    data, metric = batches(), mx.metric.Accuracy()
+    manager = mx.executor_manager.DataParallelExecutorManager(
+        network(), [mx.cpu(0), mx.cpu(1)], data, work_load_list=[1, 3]
+    )
+    first = {"fc_weight": mx.nd.zeros((2, 4)), "fc_bias": mx.nd.zeros((2,))}
+    manager.set_params(first, {})
+    for _ in range(10):
+        data.reset()
+        metric.reset()
+        for batch in data:
+            manager.load_data_batch(batch)
+            manager.forward(is_train=True)
+            manager.backward()
+            for weights, grads in zip(manager.param_arrays, manager.grad_arrays, strict=True):
+                total = sum(g.as_in_context(mx.cpu()) for g in grads)
+                for weight in weights:
+                    weight -= 0.1 * total.as_in_context(weight.context)
+            manager.update_metric(metric, batch.label)
+    assert metric.get()[1] > 0.9
+    manager.copy_to(first, {})
+    assert abs(first["fc_weight"].asnumpy()).max() > 0
+
+
+def test_misuse_of_the_manager():
+    manager = mx.executor_manager.DataParallelExecutorManager(network(), [mx.cpu()], batches())
+    with pytest.raises(AssertionError, match="call load_data_batch first"):
+        manager.forward()
+    with pytest.raises(ValueError, match="expected 1 numbers, one for each device"):
+        mx.executor_manager.DataParallelExecutorManager(
+            network(), [mx.cpu()], batches(), work_load_list=[1, 2]
+        )
+    twice = mx.sym.Variable("a") + mx.sym.Variable("a")
+    with pytest.raises(ValueError, match="invalid argument name 'a'"):
+        mx.executor_manager._check_arguments(twice)
+
+
+def test_rows_of_devices():
+    assert mx.executor_manager._split_input_slice(8, [1, 3]) == [slice(0, 2), slice(2, 8)]
+
+
+def test_schedules_under_their_old_name():
+    assert mx.misc.FactorScheduler is mx.lr_scheduler.FactorScheduler
+    assert issubclass(mx.misc.FactorScheduler, mx.misc.LearningRateScheduler)
+
+
+def test_metrics_are_written_for_tensorboard(monkeypatch, tmp_path):
+    written = []
+
+    class SummaryWriter:
+        def __init__(self, folder):
+            assert folder == str(tmp_path)
+
+        def add_scalar(self, name, value, step):
+            written.append((name, step))
+
+    module = types.ModuleType("tensorboardX")
+    module.SummaryWriter = SummaryWriter
+    monkeypatch.setitem(sys.modules, "tensorboardX", module)
+    callback = mx.contrib.tensorboard.LogMetricsCallback(str(tmp_path), prefix="train")
+    mx.mod.Module(network()).fit(
+        batches(16), num_epoch=1, batch_end_callback=callback, progress=False
+    )
+    assert written == [("train-accuracy", 1), ("train-accuracy", 2)]
+
+
+def test_without_a_writer_the_callback_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setattr(mx.contrib.tensorboard, "WRITERS", ("no_such_writer",))
+    with pytest.raises(ImportError, match="pip install tensorboardX"):
+        mx.contrib.tensorboard.LogMetricsCallback(str(tmp_path))
+
+
+def test_operators_of_contrib():
+    assert mx.contrib.nd is mx.nd.contrib and mx.contrib.sym is mx.sym.contrib
+    with pytest.raises(AttributeError, match=r"`mx.contrib.text` is not in rsnet yet"):
+        mx.contrib.text  # noqa: B018
