@@ -21,3 +21,7 @@ from . import nn
 from . import loss
 from . import trainer
 from .trainer import Trainer
+from . import rnn
+from . import data
+from . import model_zoo
+from . import contrib

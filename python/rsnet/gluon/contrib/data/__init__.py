@@ -1,0 +1,4 @@
+"""Samplers."""
+
+from . import sampler
+from .sampler import IntervalSampler

@@ -1,0 +1,18 @@
+"""Recurrent cells, one step at a time, and layers, whole sequences by one operator."""
+
+from . import rnn_cell, rnn_layer
+from .rnn_cell import (
+    BidirectionalCell,
+    DropoutCell,
+    GRUCell,
+    HybridRecurrentCell,
+    HybridSequentialRNNCell,
+    LSTMCell,
+    ModifierCell,
+    RecurrentCell,
+    ResidualCell,
+    RNNCell,
+    SequentialRNNCell,
+    ZoneoutCell,
+)
+from .rnn_layer import GRU, LSTM, RNN
