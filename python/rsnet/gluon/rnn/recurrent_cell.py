@@ -236,6 +236,8 @@ class HybridRecurrentCell(RecurrentCell, HybridBlock):
 def activated(F: Any, x: Any, activation: Any, **kwargs: Any) -> Any:
     """Applies an activation given by name, as a block or as a function."""
     if isinstance(activation, str):
+        if activation in ("tanh", "relu", "sigmoid", "softsign"):
+            return getattr(F, activation)(x, **kwargs)
         return F.Activation(x, act_type=activation, **kwargs)
     if isinstance(activation, Block):
         return activation(x)
