@@ -258,7 +258,8 @@ class Block:
         params = self._collect_params_with_prefix()
         if not loaded and not params:
             return
-        if not any("." in name for name in loaded) and not set(loaded) & set(params):
+        dotted = [any("." in name for name in names) for names in (loaded, params)]
+        if not dotted[0] and (dotted[1] or not set(loaded) & set(params)):
             # Named by the parameters' names, with the block's prefix or without it.
             whole = all(name in self.collect_params() for name in loaded)
             self.collect_params().load(

@@ -1,6 +1,6 @@
 """Losses: the difference of predictions and labels, one number a sample.
 
-Every loss averages over all axes but the batch's. `weight` multiplies the loss, and so does
+A loss is the mean over all axes but the batch's, where its class does not say otherwise. `weight` multiplies the loss, and so does
 `sample_weight` of a call, which is broadcast to the loss of every element.
 """
 
@@ -192,7 +192,7 @@ SoftmaxCELoss = SoftmaxCrossEntropyLoss
 
 
 class KLDivLoss(Loss):
-    """label·(log label - log p): how far a distribution is from another.
+    """Σ label·(log label - log p): how far a distribution is from another.
 
     Parameters
     ----------
@@ -217,7 +217,8 @@ class KLDivLoss(Loss):
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         if not self._from_logits:
             pred = F.log_softmax(pred, self._axis)
-        return self._mean(F, label * (F.log(label + 1e-12) - pred), sample_weight)
+        loss = _weighted(F, label * (F.log(label + 1e-12) - pred), self._weight, sample_weight)
+        return F.sum(loss, axis=self._batch_axis, exclude=True)
 
 
 class CTCLoss(Loss):
@@ -478,5 +479,4 @@ class SDMLLoss(Loss):
         distances = nd.sum(nd.square(difference), axis=2)
         log_probabilities = nd.log_softmax(-distances, axis=1)
         labels = self._compute_labels(nd, rows).as_in_context(x1.context)
-        # KLDivLoss takes the mean over the rows that a sample could belong to, not the sum.
-        return self.kl_loss(log_probabilities, labels) * rows
+        return self.kl_loss(log_probabilities, labels)

@@ -31,7 +31,7 @@ def contexts_of(ctx: Any) -> list[Context]:
     """Devices as a list, from one, several or None (the current one)."""
     if ctx is None:
         return [current_context()]
-    found = [ctx] if isinstance(ctx, Context) else list(ctx)
+    found = list(ctx) if isinstance(ctx, (list, tuple)) else [ctx]
     for one in found:
         if not isinstance(one, Context):
             raise TypeError(f"invalid ctx {one!r}: expected a Context or a list of them")
@@ -423,7 +423,7 @@ class Parameter:
             if dtype_source == "current":
                 data = data.astype(self.dtype)
             else:
-                self._dtype = data.dtype
+                self.cast(data.dtype)
         elif np.dtype(self.dtype) != data.dtype:
             raise AssertionError(
                 f"{what} dtype incompatible expected {np.dtype(self.dtype)} vs saved "

@@ -130,16 +130,16 @@ class _Conv(HybridBlock):
     def _weight_shape(self) -> tuple[int, ...]:
         """The weight's shape as far as it is known, as the operator infers it."""
         layout, groups = self._kwargs["layout"], self._kwargs["num_group"]
-        shape = [0] * len(layout)
-        shape[layout.index("N")] = 1
-        shape[layout.index("C")] = self._in_channels
-        data = sym.var("data", shape=tuple(shape))
-        found = getattr(sym, self._operator)(data, **self._kwargs).infer_shape_partial()[0][1]
         if self._in_channels and self._in_channels % groups:
             raise ValueError(
                 f"{type(self).__name__}: invalid groups {groups}: expected a divisor of "
                 f"in_channels, {self._in_channels}"
             )
+        shape = [0] * len(layout)
+        shape[layout.index("N")] = 1
+        shape[layout.index("C")] = self._in_channels
+        data = sym.var("data", shape=tuple(shape))
+        found = getattr(sym, self._operator)(data, **self._kwargs).infer_shape_partial()[0][1]
         return found
 
     def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
