@@ -119,7 +119,9 @@ def main():
                 best[package] = min(seconds, best.get(package, seconds))
         line = ", ".join(f"{package} {1e6 * s:.0f} us" for package, s in best.items())
         ratios = ", ".join(
-            f"{package} / rsnet {s / best['rsnet']:.2f}" for package, s in best.items() if package != "rsnet"
+            f"{package} / rsnet {s / best['rsnet']:.2f}"
+            for package, s in best.items()
+            if package != "rsnet"
         )
         print(f"{name}: {line}; {ratios}")
 

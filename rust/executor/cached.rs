@@ -1,13 +1,14 @@
 //! Cached graphs: a symbol that is called like an operator, on arrays of any shape.
 //!
 //! Each combination of shapes, dtypes, device and wanted gradients is planned once, and run by
-//! executors over that plan. A recorded call holds its executor, whose arena has the values that the
-//! gradient needs, until its place on the tape is cleared; then the executor is free for another
-//! call. So calls may overlap in any order, and in a training loop one executor does everything.
+//! executors over that plan. A recorded call holds its executor, whose arena has the values that
+//! the gradient needs, until its place on the tape is cleared; then the executor is free for
+//! another call. So calls may overlap in any order, and in a training loop one executor does
+//! everything.
 //!
-//! Inputs are copied into the executor and outputs out of it, except *parameters*: those it is bound
-//! to, and their gradients are written to the buffers of the leaves without a copy. An executor
-//! whose parameters are no longer those of the call is dropped.
+//! Inputs are copied into the executor and outputs out of it, except *parameters*: those it is
+//! bound to, and their gradients are written to the buffers of the leaves without a copy. An
+//! executor whose parameters are no longer those of the call is dropped.
 
 use super::autograd::{Asked, TapeFunction, Tracked, Wanted, record_function};
 use super::bind::{Binding, Executor, Monitor, Planned};

@@ -254,7 +254,9 @@ def test_one_executor_serves_a_training_loop():
 def test_hook_sees_operators():
     seen = []
     op = nd.CachedOp(mx.sym.exp(mx.sym.Variable("x") * 2, name="e"))
-    op._register_op_hook(lambda name, operator, array: seen.append((name, operator, array.asnumpy())))
+    op._register_op_hook(
+        lambda name, operator, array: seen.append((name, operator, array.asnumpy()))
+    )
     op(nd.zeros((1,)))
     assert [s[:2] for s in seen][-1] == ("e_output", "exp")
     assert seen[-1][2].tolist() == [1.0]

@@ -252,7 +252,9 @@ def test_shapes_that_cannot_be_inferred_are_refused():
     net.initialize()
     for hybrid in (False, True):
         net.hybridize(hybrid)
-        with pytest.raises(ValueError, match=r"Free 'free' failed because shape cannot be inferred"):
+        with pytest.raises(
+            ValueError, match=r"Free 'free' failed because shape cannot be inferred"
+        ):
             net(nd.ones((2,)))
     with pytest.raises(ValueError, match=r"Cannot initialize Parameter 'p'.*\(0, 2\)"):
         gluon.Parameter("p", shape=(0, 2)).initialize()

@@ -12,9 +12,17 @@ PLANE, IMAGE = (3, 4), (2, 4, 9, 8)
 # Layer, shape of its input, shape of its output.
 LAYERS = {
     "dense": (lambda: nn.Dense(3, activation="tanh"), (4, 2, 5), (4, 3)),
-    "dense of the last axis": (lambda: nn.Dense(3, flatten=False, use_bias=False), (4, 2, 5), (4, 2, 3)),
+    "dense of the last axis": (
+        lambda: nn.Dense(3, flatten=False, use_bias=False),
+        (4, 2, 5),
+        (4, 2, 3),
+    ),
     "conv 1": (lambda: nn.Conv1D(6, 3, strides=2, padding=1), (2, 4, 9), (2, 6, 5)),
-    "conv 2": (lambda: nn.Conv2D(6, 3, groups=2, dilation=2, activation="relu"), IMAGE, (2, 6, 5, 4)),
+    "conv 2": (
+        lambda: nn.Conv2D(6, 3, groups=2, dilation=2, activation="relu"),
+        IMAGE,
+        (2, 6, 5, 4),
+    ),
     "conv 3": (lambda: nn.Conv3D(6, (1, 2, 3), use_bias=False), (2, 4, 5, 6, 7), (2, 6, 5, 5, 5)),
     "conv 1 back": (lambda: nn.Conv1DTranspose(6, 3, 2, 1, 1), (2, 4, 9), (2, 6, 18)),
     "conv 2 back": (lambda: nn.Conv2DTranspose(6, 3, strides=2), IMAGE, (2, 6, 19, 17)),

@@ -101,7 +101,12 @@ def test_two_devices_train_as_one(kvstore, on_store):
     # Without the batch norm, whose statistics are those of each device.
     one = gluon_training.losses(mx, "lenet", True)
     two = gluon_training.losses(
-        mx, "lenet", True, contexts=[mx.cpu(0), mx.cpu(1)], kvstore=kvstore, update_on_kvstore=on_store
+        mx,
+        "lenet",
+        True,
+        contexts=[mx.cpu(0), mx.cpu(1)],
+        kvstore=kvstore,
+        update_on_kvstore=on_store,
     )
     np.testing.assert_allclose(two, one, rtol=1e-4)
 

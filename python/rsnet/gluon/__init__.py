@@ -6,22 +6,32 @@ data, networks that are ready made (`model_zoo`).
 
 from __future__ import annotations
 
-from . import utils
-from . import parameter
-from .parameter import (
-    Constant,
-    DeferredInitializationError,
-    Parameter,
-    ParameterDict,
-    tensor_types,
-)
-from . import block
-from .block import Block, HybridBlock, SymbolBlock
-from . import nn
-from . import loss
-from . import trainer
+from . import block, contrib, data, loss, model_zoo, nn, parameter, rnn, trainer, utils
+from .block import Block
+from .hybrid_block import HybridBlock
+from .parameter import Constant, DeferredInitializationError, Parameter, tensor_types
+from .parameter_dict import ParameterDict
+from .symbol_block import SymbolBlock
 from .trainer import Trainer
-from . import rnn
-from . import data
-from . import model_zoo
-from . import contrib
+
+__all__ = [
+    "Block",
+    "Constant",
+    "DeferredInitializationError",
+    "HybridBlock",
+    "Parameter",
+    "ParameterDict",
+    "SymbolBlock",
+    "Trainer",
+    "block",
+    "contrib",
+    "data",
+    "loss",
+    "model_zoo",
+    "nn",
+    "parameter",
+    "rnn",
+    "tensor_types",
+    "trainer",
+    "utils",
+]

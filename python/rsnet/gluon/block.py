@@ -20,7 +20,7 @@ from .parameter import Parameter
 from .parameter_dict import ParameterDict, brief, load_arrays
 from .utils import indented
 
-__all__ = ["Block", "HybridBlock", "SymbolBlock"]
+__all__ = ["Block"]
 
 
 class HookHandle:
@@ -397,5 +397,14 @@ class Block:
         print_summary(self, inputs)
 
 
-from .hybrid_block import HybridBlock  # noqa: E402
-from .symbol_block import SymbolBlock  # noqa: E402
+def __getattr__(name: str) -> object:
+    # These modules import this one.
+    if name == "HybridBlock":
+        from .hybrid_block import HybridBlock
+
+        return HybridBlock
+    if name == "SymbolBlock":
+        from .symbol_block import SymbolBlock
+
+        return SymbolBlock
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -114,10 +114,10 @@ class HybridBlock(Block):
 
     # ---- the graph -----------------------------------------------------------------------------
 
-    def _get_graph(self, *args: Any) -> tuple[list[sym.Symbol], sym.Symbol]:
+    def _get_graph(self, *args: Any) -> Any:
         """The inputs' variables and the block's symbol, made on first use."""
         if self._cached_graph:
-            return self._cached_graph  # type: ignore[return-value]
+            return self._cached_graph
         flat, self._in_structure = flatten(args, "input")
         real = [arg for arg in flat if arg is not None]
         names = ["data"] if len(real) == 1 else [f"data{i}" for i in range(len(flat))]
@@ -229,7 +229,7 @@ class HybridBlock(Block):
             ) from None
         except RuntimeError:
             pass  # on other devices than the current one, or not at all: the call says which
-        self._cached_inputs = [
+        self._cached_inputs: list[tuple[bool, Any]] = [
             (True, by_name[name]) if name in by_name else (False, params[name]) for name in names
         ]
         parameters = [name for name in out.list_arguments() if name not in by_name]
@@ -299,7 +299,7 @@ class HybridBlock(Block):
         except MXNetError as error:
             raise _within(error, self) from None
 
-    def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+    def hybrid_forward(self, F: Any, *args: Any, **kwargs: Any) -> Any:
         """Outputs from inputs: what a subclass defines, by functions of `F` (`nd` or `sym`)."""
         raise NotImplementedError(f"{type(self).__name__} '{self.name}' defines no hybrid_forward")
 

@@ -1,7 +1,8 @@
 """Losses: the difference of predictions and labels, one number a sample.
 
-A loss is the mean over all axes but the batch's, where its class does not say otherwise. `weight` multiplies the loss, and so does
-`sample_weight` of a call, which is broadcast to the loss of every element.
+A loss is the mean over all axes but the batch's, where its class does not say otherwise. `weight`
+multiplies the loss, and so does `sample_weight` of a call, which is broadcast to the loss of every
+element.
 """
 
 from __future__ import annotations
@@ -339,9 +340,7 @@ class LogisticLoss(Loss):
     ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         if label_format not in ("signed", "binary"):
-            raise ValueError(
-                f"label_format can only be signed or binary, recieved {label_format}."
-            )
+            raise ValueError(f"label_format can only be signed or binary, recieved {label_format}.")
         self._label_format = label_format
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:

@@ -16,7 +16,7 @@ from ..context import Context, cpu, current_context
 from ..ndarray import NDArray
 from .utils import shape_is_known
 
-__all__ = ["Constant", "DeferredInitializationError", "Parameter", "ParameterDict", "tensor_types"]
+__all__ = ["Constant", "DeferredInitializationError", "Parameter", "tensor_types"]
 
 tensor_types = (NDArray, sym.Symbol)
 
@@ -104,8 +104,8 @@ class Parameter:
         self._trainer: Any = None
         self._grad_req = ""
         self.name = name
-        self._shape = (shape,) if isinstance(shape, (int, np.integer)) else shape
-        self._shape = None if self._shape is None else tuple(self._shape)
+        shape = (shape,) if isinstance(shape, (int, np.integer)) else shape
+        self._shape: tuple[int, ...] | None = None if shape is None else tuple(shape)
         self._dtype = dtype
         self.lr_mult = lr_mult
         self.wd_mult = wd_mult
@@ -533,4 +533,9 @@ class _Fill(initializer.Initializer):
         return f'["constant", {{"value": {self._value.asnumpy().tolist()}}}]'
 
 
-from .parameter_dict import ParameterDict  # noqa: E402
+def __getattr__(name: str) -> object:
+    if name == "ParameterDict":  # which imports this module
+        from .parameter_dict import ParameterDict
+
+        return ParameterDict
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -161,12 +161,12 @@ class ParameterDict:
             param = self._params[name] = Constant(name, value)
         elif value is not None:
             if not isinstance(param, Constant):
-                raise AssertionError(
-                    f"Parameter '{name}' already exists but it is not a constant."
-                )
+                raise AssertionError(f"Parameter '{name}' already exists but it is not a constant.")
             given = value.asnumpy() if isinstance(value, nd.NDArray) else np.asarray(value)
             if given.shape != param.shape or not (given == param.value.asnumpy()).all():
-                raise AssertionError(f"Constant '{name}' already exists but it's value doesn't match new value")
+                raise AssertionError(
+                    f"Constant '{name}' already exists but it's value doesn't match new value"
+                )
         return param
 
     def update(self, other: ParameterDict) -> None:

@@ -108,20 +108,19 @@ class SymbolBlock(HybridBlock):
         if isinstance(self._out_structure, list) and len(self._out_structure) == 1:
             self._out_structure = self._out_structure[0]
         out = flat_outputs[0] if len(flat_outputs) == 1 else sym.Group(flat_outputs)
-        given = self._check_inputs(flat_inputs, out)
+        given = self._check_inputs(flat_inputs)
         self._none_outputs = [False] * len(out.list_outputs())
         self._make_params(out, given)
         self._graph = (flat_inputs, out)
         self._cached_graph = self._graph
 
     @staticmethod
-    def _check_inputs(inputs: list[sym.Symbol], out: sym.Symbol) -> set[str]:
+    def _check_inputs(inputs: list[Any]) -> set[str]:
         names = set()
         for one in inputs:
             if len(one.get_internals().list_outputs()) != 1:
                 raise ValueError(
-                    "Input symbols must be variable, but "
-                    f"{one.name} is an output of operators"
+                    f"Input symbols must be variable, but {one.name} is an output of operators"
                 )
             names.add(one.name)
         return names
@@ -155,9 +154,7 @@ class SymbolBlock(HybridBlock):
 
     def __repr__(self) -> str:
         inputs, out = self._graph
-        return (
-            f"SymbolBlock(\n{out!r} : {len(inputs)} -> {len(out.list_outputs())}\n)"
-        )
+        return f"SymbolBlock(\n{out!r} : {len(inputs)} -> {len(out.list_outputs())}\n)"
 
     def _clear_cached_op(self) -> None:
         graph = self.__dict__.get("_graph", ())
@@ -180,5 +177,3 @@ class SymbolBlock(HybridBlock):
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError("a SymbolBlock is defined by its symbol")
-
-

@@ -70,8 +70,7 @@ class Trainer:
             params = [params[key] for key in sorted(params.keys())]
         if not isinstance(params, (list, tuple)):
             raise ValueError(
-                "First argument must be a list or dict of Parameters, "
-                f"got {type(params)}."
+                f"First argument must be a list or dict of Parameters, got {type(params)}."
             )
         self._params: list[Parameter] = []
         self._index: dict[int, int] = {}
@@ -311,8 +310,7 @@ class Trainer:
             file.write(self._updaters[0].get_states(dump_optimizer=True))
 
     def load_states(self, fname: str) -> None:
-        """Reads states that `save_states` wrote. They are pickled: load only files that you trust.
-        """
+        """Reads states that `save_states` wrote. They are pickled: load only files that you trust."""
         self._init_params()
         if self._kvstore is not None and self._update_on_kvstore:
             self._kvstore.load_optimizer_states(fname)

@@ -9,6 +9,7 @@ import shutil
 import uuid
 import warnings
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote, urlparse
 
@@ -88,7 +89,7 @@ def split_data(
     bounds = [i * short + min(i, longer) for i in range(num_slice + 1)]
     return [
         nd.slice_axis(data, axis=batch_axis, begin=begin, end=end)
-        for begin, end in zip(bounds, bounds[1:])
+        for begin, end in pairwise(bounds)
     ]
 
 
@@ -134,7 +135,7 @@ def clip_global_norm(
     if not len(arrays):
         raise AssertionError("clip_global_norm: expected at least one array")
     ctx = arrays[0].context
-    squares = [nd.square(a).sum().astype("float32").as_in_context(ctx) for a in arrays]
+    squares = [nd.sum(nd.square(a)).astype("float32").as_in_context(ctx) for a in arrays]
     norm = nd.sqrt(nd.add_n(*squares))
     if check_isfinite:
         value = float(norm.asscalar())

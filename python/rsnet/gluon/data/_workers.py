@@ -152,6 +152,7 @@ def _work(
             key, indices = pipe.recv()
         except (EOFError, OSError):
             return
+        answer: tuple[Any, Any, Any]
         try:
             answer = (key, None, _share(batchify([dataset[i] for i in indices])))
         except Exception as error:

@@ -100,7 +100,7 @@ class DataLoader:
         auto_reload: bool = False,
     ) -> None:
         if timeout <= 0:
-            raise AssertionError("timeout must be positive, got {timeout}".format(timeout=timeout))
+            raise AssertionError(f"timeout must be positive, got {timeout}")
         self._dataset = dataset
         self._timeout = timeout
         self._thread_pool = thread_pool
@@ -138,7 +138,9 @@ class DataLoader:
             self._threads = concurrent.futures.ThreadPoolExecutor(self._num_workers)
         threads = self._threads
         batches = iter(self._batch_sampler)
-        ahead = deque(threads.submit(self._load, b) for b in itertools.islice(batches, self._prefetch))
+        ahead = deque(
+            threads.submit(self._load, b) for b in itertools.islice(batches, self._prefetch)
+        )
         try:
             while ahead:
                 try:

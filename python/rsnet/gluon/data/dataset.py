@@ -70,7 +70,9 @@ class Dataset:
         from .sampler import Sampler
 
         if not isinstance(sampler, Sampler):
-            raise TypeError(f"Invalid sampler type: {type(sampler)}. Expected gluon.data.Sampler instead.")
+            raise TypeError(
+                f"Invalid sampler type: {type(sampler)}. Expected gluon.data.Sampler instead."
+            )
         return _Sampled(self, sampler)
 
     def transform(self, fn: Callable[..., Any], lazy: bool = True) -> Dataset:

@@ -2,3 +2,9 @@
 
 from . import model_store, vision
 from .vision import get_model
+
+__all__ = [
+    "get_model",
+    "model_store",
+    "vision",
+]

@@ -71,9 +71,7 @@ class PReLU(HybridBlock):
         1 for one alpha, or as many as there are channels.
     """
 
-    def __init__(
-        self, alpha_initializer: Any = None, in_channels: int = 1, **kwargs: Any
-    ) -> None:
+    def __init__(self, alpha_initializer: Any = None, in_channels: int = 1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if alpha_initializer is None:
             alpha_initializer = initializer.Constant(0.25)

@@ -165,7 +165,7 @@ class Dense(HybridBlock):
         self._units = units
         self._in_units = in_units
         with self.name_scope():
-            self.weight = self.params.get(
+            self.weight: Any = self.params.get(
                 "weight",
                 shape=(units, in_units),
                 init=weight_initializer,
@@ -173,7 +173,7 @@ class Dense(HybridBlock):
                 allow_deferred_init=True,
             )
             if use_bias:
-                self.bias = self.params.get(
+                self.bias: Any = self.params.get(
                     "bias",
                     shape=(units,),
                     init=bias_initializer,

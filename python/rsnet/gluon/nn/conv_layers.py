@@ -113,14 +113,14 @@ class _Conv(HybridBlock):
             }
             if output_padding is not None:
                 self._kwargs["adj"] = per_axis(output_padding, axes, "output_padding")
-            self.weight = self.params.get(
+            self.weight: Any = self.params.get(
                 "weight",
                 shape=self._weight_shape(),
                 init=weight_initializer,
                 allow_deferred_init=True,
             )
             if use_bias:
-                self.bias = self.params.get(
+                self.bias: Any = self.params.get(
                     "bias", shape=(channels,), init=bias_initializer, allow_deferred_init=True
                 )
             else:
@@ -165,7 +165,7 @@ class _Conv(HybridBlock):
             text += ", bias=False"
         if self.act is not None:
             text += f", {self.act}"
-        shape = self.weight.shape or ()
+        shape: Any = self.weight.shape
         return f"{type(self).__name__}({shape[1] or None} -> {shape[0]}, {text})"
 
 

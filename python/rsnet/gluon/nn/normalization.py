@@ -100,7 +100,12 @@ class _Normalization(HybridBlock):
     """Base of layers with γ and β but no running statistics."""
 
     def _make(
-        self, channels: int, center: bool, scale: bool, beta_initializer: Any, gamma_initializer: Any
+        self,
+        channels: int,
+        center: bool,
+        scale: bool,
+        beta_initializer: Any,
+        gamma_initializer: Any,
     ) -> None:
         self._center = center
         self._scale = scale

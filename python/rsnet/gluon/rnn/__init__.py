@@ -16,3 +16,23 @@ from .rnn_cell import (
     ZoneoutCell,
 )
 from .rnn_layer import GRU, LSTM, RNN
+
+__all__ = [
+    "BidirectionalCell",
+    "DropoutCell",
+    "GRU",
+    "GRUCell",
+    "HybridRecurrentCell",
+    "HybridSequentialRNNCell",
+    "LSTM",
+    "LSTMCell",
+    "ModifierCell",
+    "RNN",
+    "RNNCell",
+    "RecurrentCell",
+    "ResidualCell",
+    "SequentialRNNCell",
+    "ZoneoutCell",
+    "rnn_cell",
+    "rnn_layer",
+]

@@ -19,6 +19,14 @@ from .recurrent_cell import (
 __all__ = ["BidirectionalCell", "HybridSequentialRNNCell", "SequentialRNNCell"]
 
 
+def _first_states(cell: Any, F: Any, begin_state: Any, steps: list[Any], batch: int) -> list[Any]:
+    """The given states, or the cells' own."""
+    if begin_state is not None:
+        return begin_state
+    more = {"ctx": steps[0].context} if hasattr(steps[0], "context") else {}
+    return cell.begin_state(func=F.zeros, batch_size=batch, **more)
+
+
 class _Stack(RecurrentCell):
     def add(self, cell: RecurrentCell) -> None:
         """Adds a cell at the end."""
@@ -41,10 +49,7 @@ class _Stack(RecurrentCell):
         return list(self._children.values())
 
     def _first_states(self, F: Any, begin_state: Any, steps: list[Any], batch: int) -> list[Any]:
-        if begin_state is not None:
-            return begin_state
-        more = {"ctx": steps[0].context} if hasattr(steps[0], "context") else {}
-        return self.begin_state(func=F.zeros, batch_size=batch, **more)
+        return _first_states(self, F, begin_state, steps, batch)
 
     def _step(self, inputs: Any, states: Any) -> Any:
         """One step of every cell."""
@@ -52,7 +57,9 @@ class _Stack(RecurrentCell):
         at = 0
         for cell in self._cells():
             if isinstance(cell, BidirectionalCell):
-                raise AssertionError(f"{type(self).__name__}: a BidirectionalCell has no single steps")
+                raise AssertionError(
+                    f"{type(self).__name__}: a BidirectionalCell has no single steps"
+                )
             count = len(cell.state_info())
             inputs, new = cell(inputs, states[at : at + count])
             following.extend(new)
@@ -157,7 +164,7 @@ class BidirectionalCell(HybridRecurrentCell):
 
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
         """The states of both cells."""
-        return [info for cell in self._children.values() for info in cell.state_info(batch_size)]  # type: ignore[attr-defined]
+        return [info for cell in self._children.values() for info in cell.state_info(batch_size)]
 
     def begin_state(self, **kwargs: Any) -> list[Any]:  # type: ignore[override]
         """The first states of both cells."""
@@ -166,9 +173,10 @@ class BidirectionalCell(HybridRecurrentCell):
                 "After applying modifier cells (e.g. DropoutCell) the base cell cannot be called "
                 "directly. Call the modifier cell instead."
             )
-        return [s for cell in self._children.values() for s in cell.begin_state(**kwargs)]  # type: ignore[attr-defined]
+        return [s for cell in self._children.values() for s in cell.begin_state(**kwargs)]
 
-    _first_states = _Stack._first_states
+    def _first_states(self, F: Any, begin_state: Any, steps: list[Any], batch: int) -> list[Any]:
+        return _first_states(self, F, begin_state, steps, batch)
 
     def unroll(
         self,
@@ -182,7 +190,7 @@ class BidirectionalCell(HybridRecurrentCell):
         """Unrolls both cells, see `RecurrentCell.unroll`."""
         self.reset()
         steps, axis, F, batch = split_time(length, inputs, layout)
-        states = self._first_states(F, begin_state, steps, batch)  # type: ignore[arg-type]
+        states = self._first_states(F, begin_state, steps, batch)
         l_cell: Any = self._children["l_cell"]
         r_cell: Any = self._children["r_cell"]
         count = len(l_cell.state_info(batch))
@@ -197,7 +205,9 @@ class BidirectionalCell(HybridRecurrentCell):
             merge_outputs = not isinstance(on, (list, tuple))
         on = formatted(F, on, length, axis, merge_outputs)
         if merge_outputs:
-            outputs = F.concat(on, join_time(F, back, axis), dim=2, name=f"{self._output_prefix}out")
+            outputs = F.concat(
+                on, join_time(F, back, axis), dim=2, name=f"{self._output_prefix}out"
+            )
         else:
             pairs = enumerate(zip(on, back, strict=True))
             outputs = [

@@ -82,7 +82,9 @@ class ModifierCell(HybridRecurrentCell):
 
     def __init__(self, base_cell: Any) -> None:
         if base_cell._modified:
-            raise AssertionError(f"Cell {base_cell.name} is already modified. One cell cannot be modified twice")
+            raise AssertionError(
+                f"Cell {base_cell.name} is already modified. One cell cannot be modified twice"
+            )
         base_cell._modified = True
         super().__init__(prefix=base_cell.prefix + self._alias(), params=None)
         self.base_cell = base_cell

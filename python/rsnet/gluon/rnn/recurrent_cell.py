@@ -229,7 +229,7 @@ class HybridRecurrentCell(RecurrentCell, HybridBlock):
     def _step_name(self) -> str:
         return f"t{self._counter}_"
 
-    def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+    def hybrid_forward(self, F: Any, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} '{self.name}' defines no hybrid_forward")
 
 

@@ -61,7 +61,9 @@ class _Deformable(HybridBlock):
     ) -> None:
         super().__init__(prefix=prefix, params=params)
         if layout != "NCHW":
-            raise AssertionError(f"{type(self).__name__}: invalid layout '{layout}': expected 'NCHW'")
+            raise AssertionError(
+                f"{type(self).__name__}: invalid layout '{layout}': expected 'NCHW'"
+            )
         kernel = per_axis(kernel_size, 2, "kernel_size")
         common: dict[str, Any] = {
             "kernel": kernel,

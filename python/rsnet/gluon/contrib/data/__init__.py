@@ -2,3 +2,8 @@
 
 from . import sampler
 from .sampler import IntervalSampler
+
+__all__ = [
+    "IntervalSampler",
+    "sampler",
+]

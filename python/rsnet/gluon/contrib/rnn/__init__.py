@@ -13,3 +13,19 @@ from .conv_rnn_cell import (
     Conv3DRNNCell,
 )
 from .rnn_cell import LSTMPCell, VariationalDropoutCell
+
+__all__ = [
+    "Conv1DGRUCell",
+    "Conv1DLSTMCell",
+    "Conv1DRNNCell",
+    "Conv2DGRUCell",
+    "Conv2DLSTMCell",
+    "Conv2DRNNCell",
+    "Conv3DGRUCell",
+    "Conv3DLSTMCell",
+    "Conv3DRNNCell",
+    "LSTMPCell",
+    "VariationalDropoutCell",
+    "conv_rnn_cell",
+    "rnn_cell",
+]

@@ -60,9 +60,7 @@ class VariationalDropoutCell(ModifierCell):
         return self._masked(F, "outputs", output, self.drop_outputs), following
 
     def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}(p_out = {self.drop_outputs}, p_state = {self.drop_states})"
-        )
+        return f"{type(self).__name__}(p_out = {self.drop_outputs}, p_state = {self.drop_states})"
 
 
 class LSTMPCell(HybridRecurrentCell):

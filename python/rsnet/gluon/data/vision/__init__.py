@@ -9,3 +9,14 @@ from .datasets import (
     ImageFolderDataset,
     ImageRecordDataset,
 )
+
+__all__ = [
+    "CIFAR10",
+    "CIFAR100",
+    "FashionMNIST",
+    "ImageFolderDataset",
+    "ImageRecordDataset",
+    "MNIST",
+    "datasets",
+    "transforms",
+]

@@ -289,7 +289,9 @@ class ImageFolderDataset(Dataset):
                 if path.lower().endswith(self._endings):
                     self.items.append((path, label))
                 else:
-                    _ignore(path, f"of type {os.path.splitext(file)[1]}. Only supports {self._endings}")
+                    _ignore(
+                        path, f"of type {os.path.splitext(file)[1]}. Only supports {self._endings}"
+                    )
 
     def __getitem__(self, idx: int) -> Any:
         path, label = self.items[idx]

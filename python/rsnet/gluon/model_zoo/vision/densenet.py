@@ -25,7 +25,7 @@ _LAYERS = {
 }
 
 
-def _dense_layer(growth: int, bn_size: int, dropout: float) -> nn.HybridConcurrent:
+def _dense_layer(growth: int, bn_size: int, dropout: float) -> Any:
     new = nn.HybridSequential(prefix="")
     new.add(
         nn.BatchNorm(),
@@ -42,9 +42,7 @@ def _dense_layer(growth: int, bn_size: int, dropout: float) -> nn.HybridConcurre
     return out
 
 
-def _dense_block(
-    layers: int, bn_size: int, growth: int, dropout: float, stage: int
-) -> nn.HybridSequential:
+def _dense_block(layers: int, bn_size: int, growth: int, dropout: float, stage: int) -> Any:
     out = nn.HybridSequential(prefix=f"stage{stage}_")
     with out.name_scope():
         for _ in range(layers):
@@ -52,7 +50,7 @@ def _dense_block(
     return out
 
 
-def _transition(channels: int) -> nn.HybridSequential:
+def _transition(channels: int) -> Any:
     out = nn.HybridSequential(prefix="")
     out.add(
         nn.BatchNorm(),
@@ -106,9 +104,7 @@ class DenseNet(Network):
                 if i != len(block_config) - 1:
                     channels //= 2
                     self.features.add(_transition(channels))
-            self.features.add(
-                nn.BatchNorm(), nn.Activation("relu"), nn.AvgPool2D(7), nn.Flatten()
-            )
+            self.features.add(nn.BatchNorm(), nn.Activation("relu"), nn.AvgPool2D(7), nn.Flatten())
             self.output = nn.Dense(classes)
 
 
@@ -119,8 +115,8 @@ def get_densenet(
     root: str = DEFAULT_ROOT,
     **kwargs: Any,
 ) -> DenseNet:
-    """DenseNet of 121, 161, 169 or 201 layers, with weights from ``root/densenet<layers>.params`` if
-    `pretrained`.
+    """DenseNet of 121, 161, 169 or 201 layers, with weights from ``root/densenet<layers>.params``
+    if `pretrained`.
     """
     if num_layers not in _LAYERS:
         raise ValueError(f"invalid num_layers {num_layers}: expected one of {list(_LAYERS)}")

@@ -14,7 +14,7 @@ __all__ = ["Inception3", "inception_v3"]
 Conv = tuple[Any, ...]
 
 
-def _conv(channels: int, kernel: Any, stride: Any = 1, padding: Any = 0) -> nn.HybridSequential:
+def _conv(channels: int, kernel: Any, stride: Any = 1, padding: Any = 0) -> Any:
     out = nn.HybridSequential(prefix="")
     out.add(
         nn.Conv2D(channels, kernel, stride, padding, use_bias=False),
@@ -24,7 +24,7 @@ def _conv(channels: int, kernel: Any, stride: Any = 1, padding: Any = 0) -> nn.H
     return out
 
 
-def _branch(pool: str | None, *convs: Conv) -> nn.HybridSequential:
+def _branch(pool: str | None, *convs: Conv) -> Any:
     """Pooling ('avg', 'max' or None) followed by convolutions."""
     out = nn.HybridSequential(prefix="")
     if pool == "avg":
@@ -84,7 +84,7 @@ def _d(prefix: str) -> HybridConcurrent:
     )
 
 
-def _split(*convs: Conv) -> nn.HybridSequential:
+def _split(*convs: Conv) -> Any:
     """Convolutions, the last result of which goes through a wide and a high one."""
     out = nn.HybridSequential(prefix="")
     out.add(_branch(None, *convs))

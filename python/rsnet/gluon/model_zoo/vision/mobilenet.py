@@ -32,7 +32,7 @@ class RELU6(HybridBlock):
 
 
 def _add_conv(
-    out: nn.HybridSequential,
+    out: Any,
     channels: int,
     kernel: int = 1,
     stride: int = 1,
@@ -58,9 +58,7 @@ class LinearBottleneck(HybridBlock):
     stride : int
     """
 
-    def __init__(
-        self, in_channels: int, channels: int, t: int, stride: int, **kwargs: Any
-    ) -> None:
+    def __init__(self, in_channels: int, channels: int, t: int, stride: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.use_shortcut = stride == 1 and in_channels == channels
         with self.name_scope():
@@ -130,9 +128,7 @@ class MobileNetV2(Network):
                 self.features.add(nn.GlobalAvgPool2D())
             self.output = nn.HybridSequential(prefix="output_")
             with self.output.name_scope():
-                self.output.add(
-                    nn.Conv2D(classes, 1, use_bias=False, prefix="pred_"), nn.Flatten()
-                )
+                self.output.add(nn.Conv2D(classes, 1, use_bias=False, prefix="pred_"), nn.Flatten())
 
 
 def _suffix(multiplier: float) -> str:

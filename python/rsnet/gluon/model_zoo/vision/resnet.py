@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-def _conv3x3(channels: int, stride: int, in_channels: int) -> nn.Conv2D:
+def _conv3x3(channels: int, stride: int, in_channels: int) -> Any:
     return nn.Conv2D(channels, 3, stride, 1, use_bias=False, in_channels=in_channels)
 
 
@@ -58,7 +58,7 @@ class _BlockV1(HybridBlock):
         self.body = nn.HybridSequential(prefix="")
         self._fill(channels, stride, in_channels)
         if downsample:
-            self.downsample = nn.HybridSequential(prefix="")
+            self.downsample: Any = nn.HybridSequential(prefix="")
             self.downsample.add(
                 nn.Conv2D(channels, 1, stride, use_bias=False, in_channels=in_channels),
                 nn.BatchNorm(),
@@ -175,7 +175,7 @@ class BottleneckV2(HybridBlock):
         return self.conv3(x) + residual
 
 
-def _projection(channels: int, stride: int, in_channels: int) -> nn.Conv2D:
+def _projection(channels: int, stride: int, in_channels: int) -> Any:
     return nn.Conv2D(channels, 1, stride, use_bias=False, in_channels=in_channels)
 
 
@@ -299,9 +299,7 @@ def get_resnet(
         18, 34, 50, 101 or 152.
     """
     if num_layers not in _LAYERS:
-        raise AssertionError(
-            f"Invalid number of layers: {num_layers}. Options are {list(_LAYERS)}"
-        )
+        raise AssertionError(f"Invalid number of layers: {num_layers}. Options are {list(_LAYERS)}")
     if version not in _BLOCKS:
         raise AssertionError(f"Invalid resnet version: {version}. Options are 1 and 2.")
     deep, layers, channels = _LAYERS[num_layers]

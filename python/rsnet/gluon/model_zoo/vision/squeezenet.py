@@ -24,13 +24,13 @@ _LAYERS: dict[str, tuple[tuple[int, int], list[tuple[int, int] | None]]] = {
 }  # fmt: skip
 
 
-def _conv(channels: int, kernel: int, padding: int = 0) -> nn.HybridSequential:
+def _conv(channels: int, kernel: int, padding: int = 0) -> Any:
     out = nn.HybridSequential(prefix="")
     out.add(nn.Conv2D(channels, kernel, padding=padding), nn.Activation("relu"))
     return out
 
 
-def _fire(squeezed: int, expanded: int) -> nn.HybridSequential:
+def _fire(squeezed: int, expanded: int) -> Any:
     out = nn.HybridSequential(prefix="")
     out.add(_conv(squeezed, 1))
     paths = nn.HybridConcurrent(axis=1, prefix="")
@@ -52,9 +52,7 @@ class SqueezeNet(Network):
     def __init__(self, version: str, classes: int = 1000, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if version not in _LAYERS:
-            raise AssertionError(
-                f"Unsupported SqueezeNet version {version}: 1.0 or 1.1 expected"
-            )
+            raise AssertionError(f"Unsupported SqueezeNet version {version}: 1.0 or 1.1 expected")
         (channels, kernel), layers = _LAYERS[version]
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="")

@@ -57,12 +57,8 @@ class VGG(Network):
             self.features = nn.HybridSequential(prefix="")
             for count, channels in zip(layers, filters):
                 for _ in range(count):
-                    xavier = initializer.Xavier(
-                        rnd_type="gaussian", factor_type="out", magnitude=2
-                    )
-                    self.features.add(
-                        nn.Conv2D(channels, 3, padding=1, weight_initializer=xavier)
-                    )
+                    xavier = initializer.Xavier(rnd_type="gaussian", factor_type="out", magnitude=2)
+                    self.features.add(nn.Conv2D(channels, 3, padding=1, weight_initializer=xavier))
                     if batch_norm:
                         self.features.add(nn.BatchNorm())
                     self.features.add(nn.Activation("relu"))
@@ -82,8 +78,8 @@ def get_vgg(
     root: str = DEFAULT_ROOT,
     **kwargs: Any,
 ) -> VGG:
-    """VGG of 11, 13, 16 or 19 layers, with weights from ``root/vgg<layers>.params`` (``..._bn`` with
-    ``batch_norm=True``) if `pretrained`.
+    """VGG of 11, 13, 16 or 19 layers, with weights from ``root/vgg<layers>.params`` (``..._bn``
+    with ``batch_norm=True``) if `pretrained`.
     """
     if num_layers not in _LAYERS:
         raise ValueError(f"invalid num_layers {num_layers}: expected one of {list(_LAYERS)}")
