@@ -1,4 +1,5 @@
-"""`HybridBlock`: a block written once for arrays and symbols, which can run as one planned graph."""
+"""`HybridBlock`: a block written once for arrays and symbols, which can run as one planned graph.
+"""
 
 from __future__ import annotations
 

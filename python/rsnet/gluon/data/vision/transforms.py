@@ -52,12 +52,11 @@ class Compose(Sequential):
 
     Examples
     --------
-    >>> import numpy as np
     >>> import rsnet as mx
     >>> from rsnet.gluon.data.vision import transforms
-    >>> convert = transforms.Compose([transforms.ToTensor(), transforms.Normalize(0.5, 0.25)])
-    >>> convert(mx.nd.array(np.full((2, 2, 1), 255), dtype="uint8")).asnumpy().tolist()
-    [[[2.0, 2.0], [2.0, 2.0]]]
+    >>> convert = transforms.Compose([transforms.Cast("float32"), lambda x: x / 255])
+    >>> convert(mx.nd.array([0, 255], dtype="uint8")).asnumpy().tolist()
+    [0.0, 1.0]
     """
 
     def __init__(self, transforms: Iterable[Any]) -> None:
