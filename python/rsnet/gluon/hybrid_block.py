@@ -1,5 +1,4 @@
-"""`HybridBlock`: a block written once for arrays and symbols, which can run as one planned graph.
-"""
+"""`HybridBlock`: written once for arrays and symbols, it can run as one planned graph."""
 
 from __future__ import annotations
 

@@ -310,7 +310,9 @@ class Trainer:
             file.write(self._updaters[0].get_states(dump_optimizer=True))
 
     def load_states(self, fname: str) -> None:
-        """Reads states that `save_states` wrote. They are pickled: load only files that you trust.
+        """Reads states that `save_states` wrote.
+
+        They are pickled: load only files that you trust.
         """
         self._init_params()
         if self._kvstore is not None and self._update_on_kvstore:
