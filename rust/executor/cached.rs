@@ -298,7 +298,8 @@ impl Bound {
     fn fits(&self, executor: &Executor) -> bool {
         let same = |a: &NDArray, b: &NDArray| a.same_chunk(b) && a.overlaps(b);
         let own = executor.arrays();
-        let args = self.args.iter().zip(own.args).all(|((a, parameter), b)| !parameter || same(a, b));
+        let args =
+            self.args.iter().zip(own.args).all(|((a, parameter), b)| !parameter || same(a, b));
         let grads = self.buffers.iter().zip(own.grads).all(|(buffer, grad)| match (buffer, grad) {
             (Some(buffer), Some(grad)) => same(buffer, grad),
             _ => true,

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from processes import printed
 
 import rsnet as mx
 from rsnet import autograd, gluon, nd
@@ -546,3 +547,35 @@ def test_files_are_copied_but_not_fetched(tmp_path):
         gluon.utils.download(str(source), str(tmp_path / "other"), sha1_hash="00")
     with pytest.raises(RuntimeError, match="fetches nothing from a network"):
         gluon.utils.download("https://example.org/x", str(tmp_path / "x"))
+
+
+@pytest.mark.process
+def test_import_paths_are_those_of_mxnet():
+    assert (
+        printed(
+            """
+            import rsnet
+            rsnet.as_mxnet()
+            import mxnet.gluon.nn as nn
+            from mxnet import gluon
+            from mxnet.gluon.block import Block, HybridBlock, SymbolBlock
+            from mxnet.gluon.contrib.estimator import Estimator
+            from mxnet.gluon.contrib.nn import HybridConcurrent
+            from mxnet.gluon.contrib.rnn import Conv2DLSTMCell, VariationalDropoutCell
+            from mxnet.gluon.data.dataloader import default_batchify_fn
+            from mxnet.gluon.data.vision import MNIST, transforms
+            from mxnet.gluon.loss import Loss
+            from mxnet.gluon.model_zoo.vision import get_model, resnet18_v1
+            from mxnet.gluon.nn.basic_layers import Dense
+            from mxnet.gluon.nn.conv_layers import Conv2D, MaxPool2D
+            from mxnet.gluon.parameter import Constant, Parameter, ParameterDict
+            from mxnet.gluon.rnn.rnn_cell import LSTMCell
+            from mxnet.gluon.rnn.rnn_layer import LSTM
+            from mxnet.gluon.trainer import Trainer
+            from mxnet.gluon.utils import split_and_load
+            same = [HybridBlock is nn.HybridBlock, Dense is nn.Dense, Trainer is gluon.Trainer]
+            print(same + [ParameterDict is gluon.ParameterDict, gluon is rsnet.gluon])
+            """
+        )
+        == "[True, True, True, True, True]"
+    )

@@ -213,3 +213,18 @@ def test_layers_look_as_in_mxnet(text):
 def test_wrong_arguments_of_layers_are_refused(make, text):
     with pytest.raises((AssertionError, ValueError, NotImplementedError), match=text):
         make()
+
+
+@pytest.mark.skipif(
+    not hasattr(nd.contrib, "ModulatedDeformableConvolution"),
+    reason="deformable convolutions are not registered",
+)
+@pytest.mark.parametrize("name", ["DeformableConvolution", "ModulatedDeformableConvolution"])
+def test_deformable_convolutions_without_offsets_are_convolutions(name):
+    layer = getattr(contrib.cnn, name)(6, kernel_size=3, padding=1, in_channels=4)
+    layer.initialize()
+    plain = nn.Conv2D(6, 3, padding=1, in_channels=4)
+    plain.initialize()
+    plain.weight.set_data(layer.weight.data())
+    x = nd.array(np.random.default_rng(0).normal(size=IMAGE))
+    np.testing.assert_allclose(layer(x).asnumpy(), plain(x).asnumpy(), rtol=1e-3, atol=1e-4)
