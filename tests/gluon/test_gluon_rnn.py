@@ -263,6 +263,20 @@ def test_layers_are_saved_as_in_mxnet(tmp_path):
     np.testing.assert_allclose(outputs[0].asnumpy(), layer(x).asnumpy(), rtol=1e-5)
 
 
+def test_files_name_weights_by_cells_as_in_mxnet(tmp_path):
+    net = nn.Sequential()
+    net.add(filled(rnn.LSTM(HIDDEN, 2, bidirectional=True, input_size=WIDTH)))
+    net.add(filled(rnn.GRU(HIDDEN, 2, input_size=2 * HIDDEN)))
+    net.save_parameters(tmp_path / "net.params")
+    names = set(nd.load(str(tmp_path / "net.params")))
+    assert {"0._unfused.1.r_cell.h2h_bias", "1._unfused.0.i2h_weight"} <= names
+    x = nd.ones((STEPS, BATCH, WIDTH))
+    expected = net(x).asnumpy()
+    net.initialize(mx.init.Zero(), force_reinit=True)
+    net.load_parameters(tmp_path / "net.params")
+    np.testing.assert_array_equal(net(x).asnumpy(), expected)
+
+
 def test_embedding_and_layers_in_one_network():
     net = nn.HybridSequential()
     net.add(nn.Embedding(10, WIDTH), rnn.LSTM(HIDDEN, layout="NTC"), nn.Dense(10, flatten=False))

@@ -71,6 +71,16 @@ class _Layer(HybridBlock):
         )
         setattr(self, name, param)
 
+    def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Any]:
+        """Parameters by their place in the cells that the layer stands for, as files name them."""
+        prefix = f"{prefix}." if prefix else ""
+        found = {}
+        for name, param in self._reg_params.items():
+            place, _, rest = name.partition("_")
+            side = f"{place[0]}_cell." if self._dir == 2 else ""
+            found[f"{prefix}_unfused.{place[1:]}.{side}{rest}"] = param
+        return found
+
     def __repr__(self) -> str:
         width = (getattr(self, "l0_i2h_weight").shape or (0, 0))[1] or None  # noqa: B009
         text = f"{width} -> {self._hidden_size}, {self._layout}"
