@@ -93,6 +93,7 @@ _ON_DEMAND = {
     "mod": "module",
     "FeedForward": "module:FeedForward",
     "rnn": "rnn",
+    "gluon": "gluon",
     "kvstore": "kvstore",
     "kv": "kvstore",
     "initializer": "initializer",

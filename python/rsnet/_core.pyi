@@ -260,6 +260,14 @@ class ExecutorHandle:
     def optimized_symbol(self) -> SymbolHandle: ...
 
 @final
+class CachedGraph:
+    """A symbol that is called like an operator."""
+
+    def __new__(cls, name: str, symbol: SymbolHandle, parameters: Sequence[str]) -> CachedGraph: ...
+    def __call__(self, inputs: Sequence[NDArray]) -> list[NDArray]: ...
+    def set_monitor(self, callback: Callable[..., Any] | None, all: bool) -> None: ...
+
+@final
 class PlanHandle:
     """A memory plan as data."""
 

@@ -34,13 +34,36 @@ pub trait TapeFunction: Send + Sync {
 
     fn as_any(&self) -> &dyn Any;
 
-    /// Gradients of the inputs from those of the outputs. Its calls are recorded if gradients will
-    /// be differentiated. `outputs` are those that were kept, with their entries.
-    fn backward(
-        &self,
-        out_grads: Vec<Tracked>,
-        outputs: Vec<Option<Tracked>>,
-    ) -> Result<Vec<Tracked>>;
+    /// Gradients of the inputs from those of the outputs, one an input; `None` where none is asked
+    /// for, or where it went to the leaf's buffer. Its calls are recorded if gradients will be
+    /// differentiated.
+    fn backward(&self, asked: Asked<'_>) -> Result<Vec<Option<Tracked>>>;
+}
+
+/// What a [`TapeFunction`] is asked for.
+pub struct Asked<'a> {
+    pub out_grads: Vec<Tracked>,
+    /// The outputs that were kept, with their entries.
+    pub outputs: Vec<Option<Tracked>>,
+    /// By input.
+    pub wanted: &'a [Wanted],
+    /// Must the buffers of leaves stay as they are?
+    pub keep_buffers: bool,
+    /// May the function be asked again?
+    pub retain_graph: bool,
+    /// Will the gradients be differentiated?
+    pub create_graph: bool,
+    pub is_train: bool,
+}
+
+/// How the gradient of an input is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    No,
+    /// As an array that nothing changes afterwards.
+    Value,
+    /// As a value, or written to the buffer of the leaf that the input is, as its request says.
+    ValueOrBuffer,
 }
 
 /// An object other than an array that a part of the tape keeps alive.

@@ -40,6 +40,20 @@ pub struct Binding {
     pub memory_limit: Option<usize>,
 }
 
+/// The arrays of an executor, in the order of the symbol's lists.
+pub struct BoundArrays<'a> {
+    pub args: &'a [NDArray],
+    pub grads: &'a [Option<NDArray>],
+    pub aux: &'a [NDArray],
+}
+
+/// A plan with the kernels of its nodes.
+#[derive(Clone)]
+pub struct Planned {
+    plan: Arc<Plan>,
+    prepared: Vec<Option<Arc<Prepared<'static>>>>,
+}
+
 /// A symbol bound to arrays.
 pub struct Executor {
     pub(super) id: u64,
@@ -68,8 +82,17 @@ impl Executor {
         check_arrays(b, &plan)?;
         check_operands(&plan)?;
         let prepared = kernels(&plan)?;
-        let arenas = arenas(rt, &plan, b.shared.as_deref())?;
-        let first = new_state(rt, &plan, arenas, &b.args)?;
+        Executor::with_plan(rt, Planned { plan, prepared }, binding)
+    }
+
+    /// Binds by a plan that was made for arrays like these.
+    pub fn with_plan(
+        rt: &Arc<Runtime>,
+        Planned { plan, prepared }: Planned,
+        binding: Binding,
+    ) -> Result<Arc<Executor>> {
+        let arenas = arenas(rt, &plan, binding.shared.as_deref())?;
+        let first = new_state(rt, &plan, arenas, &binding.args)?;
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Ok(Arc::new(Executor {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -86,6 +109,16 @@ impl Executor {
             grads: binding.grads,
             aux: binding.aux,
         }))
+    }
+
+    /// The arrays that it is bound to.
+    pub fn arrays(&self) -> BoundArrays<'_> {
+        BoundArrays { args: &self.args, grads: &self.grads, aux: &self.aux }
+    }
+
+    /// What another executor over arrays like these can share.
+    pub fn planned(&self) -> Planned {
+        Planned { plan: self.plan.clone(), prepared: self.prepared.clone() }
     }
 
     pub fn plan(&self) -> &Arc<Plan> {

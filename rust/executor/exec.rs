@@ -42,9 +42,24 @@ impl Executor {
     /// A callback may run inside the push, so no lock is held then, except those of shared arenas.
     pub fn forward(&self, is_train: bool, inputs: &[(usize, NDArray)]) -> Result<Vec<NDArray>> {
         let instance = self.instances.mine(|| self.new_instance())?;
-        let set = |state: &mut InstanceState| self.set_inputs(&instance, state, inputs);
+        self.forward_in(&instance, is_train, inputs)
+    }
+
+    /// As [`Executor::forward`], in the executor's own memory whichever thread calls: for callers
+    /// that let one run go on at a time.
+    pub fn forward_own(&self, is_train: bool, inputs: &[(usize, NDArray)]) -> Result<Vec<NDArray>> {
+        self.forward_in(&self.instances.first(), is_train, inputs)
+    }
+
+    fn forward_in(
+        &self,
+        instance: &Instance,
+        is_train: bool,
+        inputs: &[(usize, NDArray)],
+    ) -> Result<Vec<NDArray>> {
+        let set = |state: &mut InstanceState| self.set_inputs(instance, state, inputs);
         let mut outputs = Vec::new();
-        self.start(&instance, Pass::Forward, is_train, set, |state| {
+        self.start(instance, Pass::Forward, is_train, set, |state| {
             outputs.clone_from(&state.outputs)
         })?;
         Ok(outputs)
@@ -53,17 +68,43 @@ impl Executor {
     /// Pushes the backward pass of this thread's last forward pass. `head_grads`: one per output,
     /// fewer or none where outputs need none.
     pub fn backward(&self, is_train: bool, head_grads: &[Option<NDArray>]) -> Result<()> {
+        self.backward_in(&self.instances.mine_or_first(), is_train, head_grads)
+    }
+
+    /// The backward pass of [`Executor::forward_own`]. With `again` the values that the forward
+    /// pass left in the arenas are there afterwards, for another backward pass.
+    pub fn backward_own(
+        &self,
+        is_train: bool,
+        head_grads: &[Option<NDArray>],
+        again: bool,
+    ) -> Result<()> {
+        let instance = self.instances.first();
+        let arenas: Vec<NDArray> = match again {
+            true => instance.state.lock().arenas.iter().map(|a| a.memory().array).collect(),
+            false => Vec::new(),
+        };
+        let saved = arenas.iter().map(|arena| self.shown(arena)).collect::<Result<Vec<_>>>()?;
+        self.backward_in(&instance, is_train, head_grads)?;
+        saved.iter().zip(&arenas).try_for_each(|(saved, arena)| push_copy(saved, arena))
+    }
+
+    fn backward_in(
+        &self,
+        instance: &Instance,
+        is_train: bool,
+        head_grads: &[Option<NDArray>],
+    ) -> Result<()> {
         if self.plan.arg_grads.iter().all(Option::is_none) {
             return Ok(());
         }
-        let instance = self.instances.mine_or_first();
         let set = |state: &mut InstanceState| {
             if state.forwards == 0 {
                 return Err(Error::value("backward() needs a forward(is_train=True) before it"));
             }
             self.set_head_grads(state, head_grads)
         };
-        self.start(&instance, Pass::Backward, is_train, set, |_| {})
+        self.start(instance, Pass::Backward, is_train, set, |_| {})
     }
 
     /// Runs node number `step` of the forward pass; returns how many are left.
@@ -383,7 +424,7 @@ impl Executor {
         Ok(Memory { arenas, variables, outputs, grads: self.grads.clone() })
     }
 
-    /// A copy of an entry for a monitor: its memory may be taken over before the run ends.
+    /// A copy of an array whose memory may be taken over: for a monitor, or to be restored.
     fn shown(&self, entry: &NDArray) -> Result<NDArray> {
         let (shape, dtype) = (entry.shape(), entry.dtype());
         let copy = NDArray::pending(&self.rt, shape, dtype, entry.context())?;

@@ -9,6 +9,7 @@ pub mod arena;
 mod array_tests;
 pub mod autograd;
 pub mod bind;
+pub mod cached;
 pub mod call_site;
 mod concurrent;
 #[cfg(test)]

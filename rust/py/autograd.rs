@@ -10,7 +10,7 @@ use super::profiler::api;
 use super::runtime;
 use crate::context::Context;
 use crate::error::Error;
-use crate::executor::autograd::{self, Backward, Kept, NodeView, TapeFunction, Tracked};
+use crate::executor::autograd::{self, Asked, Backward, Kept, NodeView, TapeFunction, Tracked};
 use crate::executor::call_site::{self, CallSite};
 use crate::operator::OpReq;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -220,15 +220,12 @@ impl TapeFunction for PyFunction {
         self
     }
 
-    fn backward(
-        &self,
-        out_grads: Vec<Tracked>,
-        outputs: Vec<Option<Tracked>>,
-    ) -> crate::error::Result<Vec<Tracked>> {
+    fn backward(&self, asked: Asked<'_>) -> crate::error::Result<Vec<Option<Tracked>>> {
         let of = |tracked| PyNDArray { tracked };
         Python::attach(|py| {
-            let grads: Vec<PyNDArray> = out_grads.into_iter().map(of).collect();
-            let outputs: Vec<Option<PyNDArray>> = outputs.into_iter().map(|o| o.map(of)).collect();
+            let grads: Vec<PyNDArray> = asked.out_grads.into_iter().map(of).collect();
+            let outputs: Vec<Option<PyNDArray>> =
+                asked.outputs.into_iter().map(|o| o.map(of)).collect();
             let result = self.backward.bind(py).call_python((grads, outputs))?;
             let result = match result.cast::<PyNDArray>() {
                 Ok(one) => vec![one.clone()],
@@ -236,7 +233,7 @@ impl TapeFunction for PyFunction {
                     PyTypeError::new_err("backward must return NDArrays, one for each input")
                 })?,
             };
-            Ok(result.iter().map(|a| a.get().tracked.clone()).collect())
+            Ok(result.iter().map(|a| Some(a.get().tracked.clone())).collect())
         })
         .map_err(|e| Python::attach(|py| from_py(py, e)))
     }

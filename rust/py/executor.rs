@@ -30,7 +30,37 @@ pub struct PyExecutor {
     monitor: MonitorFunction,
 }
 
-type MonitorFunction = Arc<Lock<Option<Py<PyAny>>>>;
+/// A Python function that a monitor of the core calls with names and arrays.
+#[derive(Default)]
+pub(super) struct MonitorFunction(Arc<Lock<Option<Py<PyAny>>>>);
+
+impl MonitorFunction {
+    /// A monitor that calls the function, if there is one then.
+    pub fn monitor(&self) -> Monitor {
+        let function = self.0.clone();
+        Arc::new(move |name: &str, array: NDArray| {
+            Python::attach(|py| {
+                let function = function.lock().as_ref().map(|f| f.clone_ref(py));
+                let Some(function) = function else { return Ok(()) };
+                let array = Py::new(py, PyNDArray::of(array))?;
+                function.bind(py).call_python((name, array)).map(drop)
+            })
+            .map_err(|e| Python::attach(|py| from_py(py, e)))
+        })
+    }
+
+    /// Returns the function before, which the caller drops without a lock.
+    pub fn replace(&self, function: Option<Py<PyAny>>) -> Option<Py<PyAny>> {
+        std::mem::replace(&mut *self.0.lock(), function)
+    }
+
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self.0.try_lock() {
+            Some(function) => visit.call(&*function),
+            None => Ok(()),
+        }
+    }
+}
 
 pub(super) fn requests(names: &[String]) -> PyResult<Vec<OpReq>> {
     let find = |n: &String| {
@@ -108,7 +138,7 @@ impl PyExecutor {
             memory_limit,
         };
         let executor = Executor::bind(runtime(), binding).map_err(raise)?;
-        Ok(PyExecutor { executor, monitor: Arc::default() })
+        Ok(PyExecutor { executor, monitor: MonitorFunction::default() })
     }
 
     #[pyo3(signature = (is_train, indices=None, values=None))]
@@ -145,28 +175,15 @@ impl PyExecutor {
     }
 
     fn set_monitor(&self, callback: Option<Py<PyAny>>, all: bool) {
-        let monitor = callback.is_some().then(|| -> Monitor {
-            let function = self.monitor.clone();
-            Arc::new(move |name: &str, array: NDArray| {
-                Python::attach(|py| {
-                    let function = function.lock().as_ref().map(|f| f.clone_ref(py));
-                    let Some(function) = function else { return Ok(()) };
-                    let array = Py::new(py, PyNDArray::of(array))?;
-                    function.bind(py).call_python((name, array)).map(drop)
-                })
-                .map_err(|e| Python::attach(|py| from_py(py, e)))
-            })
-        });
-        let before = std::mem::replace(&mut *self.monitor.lock(), callback);
+        let monitor = callback.is_some().then(|| self.monitor.monitor());
+        let before = self.monitor.replace(callback);
         self.executor.set_monitor(monitor, all);
         drop(before);
     }
 
     /// Shows the monitor's function and the states of Python operators to the garbage collector.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        if let Some(function) = self.monitor.try_lock() {
-            visit.call(&*function)?;
-        }
+        self.monitor.traverse(&visit)?;
         if Arc::strong_count(&self.executor) > 1 {
             return Ok(()); // another executor shares its memory and keeps it
         }
@@ -181,7 +198,7 @@ impl PyExecutor {
 
     /// (States go with the executor, once the objects that refer to it are cleared.)
     fn __clear__(&self) {
-        let function = self.monitor.lock().take();
+        let function = self.monitor.replace(None);
         drop(function);
     }
 

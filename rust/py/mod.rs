@@ -9,6 +9,7 @@ mod arithmetic;
 mod array_indexing;
 mod array_memory;
 pub mod autograd;
+mod cached;
 mod cached_descriptor;
 mod call_python;
 pub mod call_site;
@@ -104,6 +105,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     dlpack::register(m)?;
     symbol::register(m)?;
     executor::register(m)?;
+    cached::register(m)?;
     graph::register(m)?;
     convert::load_numpy(m.py())
 }

@@ -131,17 +131,17 @@ def test_unknown_names_keep_their_suggestions():
     for code, text in (("mx.metrik", "'metric'"), ("mx.io.NDArrayItr", "'NDArrayIter'")):
         error = python(f"import rsnet as mx; mx.io; {code}").stderr
         assert f"Did you mean: {text}" in error
-    error = python("import rsnet as mx; mx.metric; mx.gluon").stderr
-    assert "`mx.gluon` is not in rsnet yet" in error and "Did you mean" not in error
+    error = python("import rsnet as mx; mx.metric; mx.onnx").stderr
+    assert "`mx.onnx` is not in rsnet yet" in error and "Did you mean" not in error
 
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    "code", ["from mxnet import gluon", "import mxnet.gluon", "import mxnet.gluon.nn as nn"]
+    "code", ["from mxnet import onnx", "import mxnet.onnx", "import mxnet.onnx.mx2onnx as m"]
 )
 def test_missing_modules_say_so_in_imports(code):
     error = python(f"import rsnet; rsnet.as_mxnet()\n{code}").stderr.splitlines()[-1]
-    assert error.startswith("ModuleNotFoundError: `mx.gluon` is not in rsnet yet")
+    assert error.startswith("ModuleNotFoundError: `mx.onnx` is not in rsnet yet")
 
 
 def test_the_page_lists_exactly_the_names_that_are_missing():

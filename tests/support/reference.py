@@ -362,6 +362,7 @@ REFERENCES.update(
         "transpose": lambda x, axes=None: np.transpose(x, axes or None),
         "SwapAxis": lambda x, dim1=0, dim2=0: np.swapaxes(x, dim1, dim2),
         "Concat": lambda *xs, dim=1, num_args=None: np.concatenate(xs, dim),
+        "_rnn_param_concat": lambda *xs, dim=1, num_args=None: np.concatenate(xs, dim),
         "stack": lambda *xs, axis=0, num_args=None: np.stack(xs, axis),
         "tile": lambda x, reps: np.tile(x, reps),
         "repeat": lambda x, repeats, axis=None: np.repeat(x, repeats, axis),

@@ -26,6 +26,7 @@ _register.add_all()
 
 from . import _arithmetic, _creation, _io, _methods, ndarray, random  # noqa: E402
 from ._arithmetic import *  # noqa: E402, F403
+from ._cached_op import CachedOp  # noqa: E402
 from ._creation import *  # noqa: E402, F403
 from ._io import *  # noqa: E402, F403
 

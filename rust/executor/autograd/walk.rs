@@ -1,7 +1,8 @@
 //! Walking the tape backwards: from heads to leaves, in the reverse order of recording.
 
 use super::{
-    Kind, Node, NodeView, Placed, Recorded, Rule, TapeEntry, TapeFunction, Tracked, invoke,
+    Asked, Kind, Node, NodeView, Placed, Recorded, Rule, TapeEntry, TapeFunction, Tracked, Wanted,
+    invoke,
 };
 use crate::error::{Error, Result};
 use crate::executor::Runtime;
@@ -36,15 +37,15 @@ pub fn backward(
         let Some((buffer, req)) = leaf.leaf() else { continue };
         wanted |= req != OpReq::Null;
         match (req, sum) {
-            (OpReq::Null, _) | (OpReq::Add, None) => {}
-            (_, None) => push_copy(&filled(rt, "zeros_like", buffer)?, buffer)?,
-            (OpReq::Add, Some((grad, _))) => {
+            (OpReq::Null, _) | (_, LeafGrad::InBuffer) | (OpReq::Add, LeafGrad::Zero) => {}
+            (_, LeafGrad::Zero) => push_copy(&filled(rt, "zeros_like", buffer)?, buffer)?,
+            (OpReq::Add, LeafGrad::Sum((grad, _))) => {
                 let op = rt.registry.find("elemwise_add")?;
                 let attrs = Arc::new(op.parse(&[])?);
                 let inputs = [buffer, &grad];
                 call(rt, &op, &attrs, &inputs, Some(&[buffer]), &Invoke::default())?;
             }
-            (_, Some((grad, _))) => push_copy(&grad, buffer)?,
+            (_, LeafGrad::Sum((grad, _))) => push_copy(&grad, buffer)?,
         }
         if req != OpReq::Null {
             leaf.set_fresh(true);
@@ -77,12 +78,12 @@ pub fn grad(
         })?);
     }
     let found = Walk::run(rt, heads, head_grads, how, Some(&wanted))?;
-    let by_leaf: HashMap<u64, Option<Placed>> =
+    let by_leaf: HashMap<u64, LeafGrad> =
         found.into_iter().map(|(leaf, sum)| (leaf.seq(), sum)).collect();
     let gradient = |(i, (v, leaf)): (usize, (&&Tracked, &TapeEntry))| match by_leaf.get(&leaf.seq())
     {
-        Some(Some((array, entry))) => Ok(Tracked::placed(array.clone(), entry.clone())),
-        Some(None) => Ok(Tracked::new(filled(rt, "zeros_like", &v.array)?)),
+        Some(LeafGrad::Sum((array, entry))) => Ok(Tracked::placed(array.clone(), entry.clone())),
+        Some(_) => Ok(Tracked::new(filled(rt, "zeros_like", &v.array)?)),
         None => Err(Error::value(format!(
             "Cannot differentiate with respect to the {}-th variable because it is unreachable from \
              the outputs.",
@@ -107,13 +108,26 @@ struct Arriving {
     sums: SmallVec<[Option<Placed>; 1]>,
 }
 
+/// What arrived at a leaf.
+enum LeafGrad {
+    /// Nothing: the operators on the way have zero gradients.
+    Zero,
+    Sum(Placed),
+    /// A function has written or added it to the buffer itself.
+    InBuffer,
+}
+
 struct Walk<'a> {
     rt: &'a Arc<Runtime>,
     how: Backward,
+    /// Are gradients returned, so that the leaves' buffers must stay as they are?
+    keep_buffers: bool,
     /// Nodes that lead to a wanted leaf; all others are not visited.
     useful: HashMap<u64, bool>,
     pending: BTreeMap<u64, Arriving>,
-    leaves: Vec<(TapeEntry, Option<Placed>)>,
+    leaves: Vec<(TapeEntry, LeafGrad)>,
+    /// How many heads and inputs of useful nodes each leaf is.
+    uses: HashMap<u64, usize>,
     /// The wanted leaves that the heads depend on.
     reachable: Vec<Arc<Node>>,
 }
@@ -134,13 +148,15 @@ impl<'a> Walk<'a> {
         head_grads: &[Option<&Tracked>],
         how: Backward,
         only: Option<&[TapeEntry]>,
-    ) -> Result<Vec<(TapeEntry, Option<Placed>)>> {
+    ) -> Result<Vec<(TapeEntry, LeafGrad)>> {
         let mut walk = Walk {
             rt,
             how,
+            keep_buffers: only.is_some(),
             useful: HashMap::new(),
             pending: BTreeMap::new(),
             leaves: Vec::new(),
+            uses: HashMap::new(),
             reachable: Vec::new(),
         };
         let mut entries = Vec::new();
@@ -165,7 +181,7 @@ impl<'a> Walk<'a> {
         // too.
         for node in std::mem::take(&mut walk.reachable) {
             if !walk.leaves.iter().any(|(leaf, _)| leaf.seq() == node.seq) {
-                walk.leaves.push((TapeEntry { node, index: 0 }, None));
+                walk.leaves.push((TapeEntry { node, index: 0 }, LeafGrad::Zero));
             }
         }
         Ok(walk.leaves)
@@ -187,6 +203,9 @@ impl<'a> Walk<'a> {
             }
             order.insert(node.seq, node);
         }
+        for entry in heads.iter().filter(|e| e.leaf().is_some()) {
+            *self.uses.entry(entry.seq()).or_default() += 1;
+        }
         for (seq, node) in &order {
             let useful = match &node.kind {
                 Kind::Leaf { req, .. } => match only {
@@ -199,6 +218,13 @@ impl<'a> Walk<'a> {
                 }),
             };
             self.useful.insert(*seq, useful);
+            if useful && let Kind::Call(slot) = &node.kind {
+                let record = slot.lock().clone();
+                let entries = record.iter().flat_map(|r| &r.inputs).filter_map(|i| i.1.as_ref());
+                for entry in entries.filter(|e| e.leaf().is_some()) {
+                    *self.uses.entry(entry.seq()).or_default() += 1;
+                }
+            }
             if useful && self.updates_states(node) {
                 self.pending.insert(*seq, Arriving { node: node.clone(), sums: SmallVec::new() });
             }
@@ -285,7 +311,8 @@ impl<'a> Walk<'a> {
     fn through(&mut self, arriving: Arriving) -> Result<()> {
         let Kind::Call(slot) = &arriving.node.kind else {
             let sum = arriving.sums.into_iter().next().flatten();
-            self.leaves.push((TapeEntry { node: arriving.node, index: 0 }, sum));
+            let grad = sum.map_or(LeafGrad::Zero, LeafGrad::Sum);
+            self.leaves.push((TapeEntry { node: arriving.node, index: 0 }, grad));
             return Ok(());
         };
         if !self.useful.get(&arriving.node.seq).copied().unwrap_or(false) {
@@ -325,7 +352,7 @@ impl<'a> Walk<'a> {
     }
 
     fn through_function(
-        &self,
+        &mut self,
         function: &dyn TapeFunction,
         record: &Recorded,
         arriving: &Arriving,
@@ -340,19 +367,46 @@ impl<'a> Walk<'a> {
             let entry = || TapeEntry { node: arriving.node.clone(), index: i as u32 };
             outputs.push(output.kept().map(|array| Tracked::placed(array.clone(), Some(entry()))));
         }
-        let grads = function.backward(out_grads, outputs)?;
+        let wanted: SmallVec<[Wanted; 8]> =
+            record.inputs.iter().map(|(_, entry)| self.wanted(entry.as_ref())).collect();
+        let grads = function.backward(Asked {
+            out_grads,
+            outputs,
+            wanted: &wanted,
+            keep_buffers: self.keep_buffers,
+            retain_graph: self.how.retain_graph,
+            create_graph: self.how.create_graph,
+            is_train: self.how.is_train,
+        })?;
         if grads.len() != record.inputs.len() {
             let (got, expected) = (grads.len(), record.inputs.len());
             return Err(Error::value(format!(
                 "backward of the function returned {got} gradients, expected {expected}"
             )));
         }
-        let inputs = record.inputs.iter().map(|(saved, _)| saved.array(self.rt));
-        let checked = grads.iter().zip(inputs).enumerate().map(|(i, (grad, input))| {
-            let what = format!("gradient {i} returned by backward of the function");
-            Ok(Some(self.fitting(&what, grad, &input?, false)?))
-        });
-        checked.collect()
+        let mut found = Vec::with_capacity(grads.len());
+        for (i, (grad, (saved, entry))) in grads.iter().zip(&record.inputs).enumerate() {
+            if let (None, Wanted::ValueOrBuffer, Some(entry)) = (grad, wanted[i], entry) {
+                self.leaves.push((entry.clone(), LeafGrad::InBuffer));
+            }
+            let what = || format!("gradient {i} returned by backward of the function");
+            let fitting = |grad| self.fitting(&what(), grad, &saved.array(self.rt)?, false);
+            found.push(grad.as_ref().map(fitting).transpose()?);
+        }
+        Ok(found)
+    }
+
+    /// How the gradient of an input is wanted. It may go to a leaf's buffer if nothing else arrives
+    /// there, or if all that arrives is added.
+    fn wanted(&self, entry: Option<&TapeEntry>) -> Wanted {
+        let Some(entry) = entry.filter(|entry| self.is_useful(entry)) else { return Wanted::No };
+        let alone = || self.uses.get(&entry.seq()).is_none_or(|&uses| uses == 1);
+        match entry.leaf() {
+            Some((_, req)) if !self.keep_buffers && (req == OpReq::Add || alone()) => {
+                Wanted::ValueOrBuffer
+            }
+            _ => Wanted::Value,
+        }
     }
 
     fn through_op(

@@ -72,6 +72,25 @@ fn concat_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> R
     Ok(inputs.iter().chain(&*outputs).all(Shape::is_known))
 }
 
+/// As `concat_shape`, and backwards too: pieces of unknown extent share what the others leave of the
+/// output, all alike.
+fn param_concat_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
+    let done = concat_shape(attrs, inputs, outputs)?;
+    if done || !outputs[0].is_known() || !inputs.iter().all(Shape::rank_known) {
+        return Ok(done);
+    }
+    let axis = outputs[0].axis(attrs.get::<ConcatParam>().dim as i64)?;
+    let extents = || inputs.iter().map(|s| s.dims()[axis]);
+    let open = extents().filter(|&d| d < 0).count() as i64;
+    let rest = outputs[0].dims()[axis] - extents().filter(|&d| d >= 0).sum::<i64>();
+    if open > 0 && rest >= 0 && rest % open == 0 {
+        for s in inputs.iter_mut().filter(|s| s.dims()[axis] < 0) {
+            s.dims_mut()[axis] = rest / open;
+        }
+    }
+    concat_shape(attrs, inputs, outputs)
+}
+
 fn concat_forward(call: &Call<'_>) -> Result<()> {
     let out = &call.outputs[0];
     let axis = out.shape().axis(call.attrs.get::<ConcatParam>().dim as i64)?;
@@ -219,6 +238,23 @@ fn concat() -> OpDef {
         .kernel(kernel(concat_forward))
 }
 
+fn rnn_param_concat() -> OpDef {
+    OpDef::new::<ConcatParam>("_rnn_param_concat")
+        .aliases(&["_npi_rnn_param_concat"])
+        .doc(
+            "Joins the parameters of `RNN`, as `Concat`.\n\nShapes are inferred backwards too: pieces whose extent is \
+             unknown share what the others leave of the output, all alike. (Those are the matrices of the first layer, \
+             one a direction, before the width of the data is known.)\n\nExamples\n--------\n>>> \
+             nd._internal._rnn_param_concat(nd.ones((2,)), nd.zeros((1,)), dim=0)\n[1. 1. 0.]\n",
+        )
+        .expensive()
+        .variadic("num_args", "Arrays to join.")
+        .infer_shape(param_concat_shape)
+        .infer_type(same_type)
+        .gradient(Gradient::declared("_backward_concat", |_, _, _| vec![Dep::OutGrad(0)]))
+        .kernel(kernel(concat_forward))
+}
+
 fn stack() -> OpDef {
     OpDef::new::<StackParam>("stack")
         .doc(
@@ -260,6 +296,7 @@ fn backward<P: crate::operator::ParamStruct>(name: &str, f: fn(&Call<'_>) -> Res
 pub fn operators() -> Vec<OpDef> {
     vec![
         concat(),
+        rnn_param_concat(),
         backward::<ConcatParam>("_backward_concat", concat_backward),
         stack(),
         backward::<StackParam>("_backward_stack", stack_backward),

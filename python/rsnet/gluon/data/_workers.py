@@ -1,0 +1,324 @@
+"""Worker processes that load batches.
+
+A worker is forked where the system can fork, so that data sets may hold anything. It has a pipe of
+its own, over which it is sent lists of sample numbers; it puts the arrays of a batch into a block
+of shared memory and answers with the block's name. The parent waits for answers and for the ends of
+processes at once, so the death of a worker is noticed, whatever the cause.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.connection
+import os
+import pickle
+import signal
+import sys
+import traceback
+import warnings
+import weakref
+from collections.abc import Callable
+from multiprocessing import resource_tracker, shared_memory
+from typing import Any
+
+import numpy as np
+
+from ... import ndarray as nd
+from ... import random
+from ...ndarray import NDArray
+
+_ALIGNMENT = 64
+
+
+class RemoteTraceback(Exception):
+    """What a worker was doing when it raised, as text; the cause of its exception."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"\n{self.text}"
+
+
+# ---- batches in shared memory ------------------------------------------------------------------
+
+
+def _strip(batch: Any, arrays: list[np.ndarray]) -> Any:
+    """The batch with a place instead of each array, which goes to `arrays`."""
+    if isinstance(batch, (NDArray, np.ndarray)):
+        array = batch.asnumpy() if isinstance(batch, NDArray) else batch
+        if array.dtype != object:
+            arrays.append(np.ascontiguousarray(array).reshape(array.shape))
+            return _Place(len(arrays) - 1)
+    if isinstance(batch, (list, tuple)):
+        inner = [_strip(part, arrays) for part in batch]
+        return inner if isinstance(batch, list) else tuple(inner)
+    if isinstance(batch, dict):
+        return {key: _strip(part, arrays) for key, part in batch.items()}
+    return batch
+
+
+class _Place:
+    """Stands for an array."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
+def _fill(batch: Any, arrays: list[Any]) -> Any:
+    """The batch with its arrays."""
+    if isinstance(batch, _Place):
+        return arrays[batch.index]
+    if isinstance(batch, list):
+        return [_fill(part, arrays) for part in batch]
+    if isinstance(batch, tuple):
+        return tuple(_fill(part, arrays) for part in batch)
+    if isinstance(batch, dict):
+        return {key: _fill(part, arrays) for key, part in batch.items()}
+    return batch
+
+
+def _share(batch: Any) -> tuple[Any, list[Any], str | None]:
+    """The batch without its arrays, where they lie in a block of shared memory, and its name."""
+    arrays: list[np.ndarray] = []
+    shell = _strip(batch, arrays)
+    facts, size = [], 0
+    for array in arrays:
+        size = -(-size // _ALIGNMENT) * _ALIGNMENT
+        facts.append((size, array.shape, array.dtype.str))
+        size += array.nbytes
+    if not size:
+        return shell, facts, None
+    block = shared_memory.SharedMemory(create=True, size=size)
+    for (offset, shape, dtype), array in zip(facts, arrays):
+        np.ndarray(shape, dtype, block.buf, offset)[...] = array
+    name = block.name
+    block.close()
+    return shell, facts, name
+
+
+def _take(shell: Any, facts: list[Any], name: str | None) -> Any:
+    """The batch that `_share` put into a block, which is freed."""
+    if name is None:
+        empty = [nd.array(np.empty(shape, dtype), dtype=dtype) for _, shape, dtype in facts]
+        return _fill(shell, empty)
+    block = shared_memory.SharedMemory(name=name)
+    try:
+        arrays = []
+        for offset, shape, dtype in facts:
+            view = np.ndarray(shape, dtype, block.buf, offset)
+            arrays.append(nd.array(view, dtype=view.dtype))
+            del view
+    finally:
+        block.close()
+        block.unlink()
+    return _fill(shell, arrays)
+
+
+def _free(name: str | None) -> None:
+    """Frees a block whose batch nobody wants any more."""
+    if name is not None:
+        block = shared_memory.SharedMemory(name=name)
+        block.close()
+        block.unlink()
+
+
+# ---- the worker --------------------------------------------------------------------------------
+
+
+def _portable(error: Exception) -> Exception:
+    """The exception, or one of its text if it cannot be pickled."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
+
+def _work(
+    pipe: Any, others: list[Any], dataset: Any, batchify: Callable[..., Any], seed: int
+) -> None:
+    """Loads the batches that it is asked for until the pipe is closed."""
+    for other in others:  # or this process would not see the parent's end
+        other.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    np.random.seed(seed)
+    random.seed(seed)
+    import random as python_random
+
+    python_random.seed(seed)
+    while True:
+        try:
+            key, indices = pipe.recv()
+        except (EOFError, OSError):
+            return
+        answer: tuple[Any, Any, Any]
+        try:
+            answer = (key, None, _share(batchify([dataset[i] for i in indices])))
+        except Exception as error:
+            text = traceback.format_exc()
+            answer = (key, (_portable(error), text), None)
+        try:
+            pipe.send(answer)
+        except (BrokenPipeError, ConnectionResetError):
+            return
+
+
+class Worker:
+    """One process, and the batches that it was asked for and has not answered yet."""
+
+    def __init__(self, process: Any, pipe: Any) -> None:
+        self.process = process
+        self.pipe = pipe
+        self.asked: list[Any] = []
+
+
+class Workers:
+    """Processes that load batches of a data set.
+
+    Parameters
+    ----------
+    count : int
+    dataset : Dataset
+    batchify : callable
+        Makes a batch of a list of samples.
+    """
+
+    def __init__(self, count: int, dataset: Any, batchify: Callable[..., Any]) -> None:
+        forks = "fork" in multiprocessing.get_all_start_methods() and sys.platform != "darwin"
+        context: Any = multiprocessing.get_context("fork" if forks else "spawn")
+        # Blocks made in workers are registered with this process's tracker.
+        resource_tracker.ensure_running()
+        seed = int(np.random.randint(1 << 31))
+        self._workers: list[Worker] = []
+        self._answers: dict[Any, Any] = {}
+        self._unwanted: set[Any] = set()
+        self._owner = os.getpid()
+        for i in range(count):
+            mine, theirs = context.Pipe()
+            others = [worker.pipe for worker in self._workers] + [mine] if forks else []
+            args = (theirs, others, dataset, batchify, (seed + i) % (1 << 31))
+            process = context.Process(target=_work, args=args, daemon=True)
+            with warnings.catch_warnings():
+                # Python warns of forks in a process with threads; rsnet's own are ready for it.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                process.start()
+            theirs.close()
+            self._workers.append(Worker(process, mine))
+        self.close = weakref.finalize(self, _close, self._workers, self._answers, self._owner)
+
+    def ask(self, key: Any, indices: Any) -> None:
+        """Asks the worker with the least to do for a batch."""
+        worker = min(self._workers, key=lambda w: len(w.asked))
+        worker.asked.append(key)
+        try:
+            worker.pipe.send((key, indices))
+        except (BrokenPipeError, ConnectionResetError):
+            self._died(worker)
+
+    def forget(self, keys: Any) -> None:
+        """Frees batches that nobody will take."""
+        for key in keys:
+            answer = self._answers.pop(key, None)
+            if answer is None:
+                self._unwanted.add(key)
+            elif answer[1] is not None:
+                _free(answer[1][2])
+
+    def take(self, key: Any, timeout: float) -> Any:
+        """Waits for a batch.
+
+        Raises
+        ------
+        multiprocessing.TimeoutError
+            It took longer.
+        RuntimeError
+            The worker died.
+        Exception
+            What the data set or the function for batches raised in the worker.
+        """
+        while key not in self._answers:
+            self._read(key, timeout)
+        failure, shared = self._answers.pop(key)
+        if failure is not None:
+            error, text = failure
+            raise error from RemoteTraceback(text)
+        return _take(*shared)
+
+    def _read(self, key: Any, timeout: float) -> None:
+        pipes = {worker.pipe: worker for worker in self._workers}
+        ends = {worker.process.sentinel: worker for worker in self._workers}
+        ready = multiprocessing.connection.wait([*pipes, *ends], timeout)
+        if not ready:
+            who = next((w for w in self._workers if key in w.asked), None)
+            pid = "" if who is None else f" (process {who.process.pid})"
+            raise multiprocessing.TimeoutError(
+                f"DataLoader: a worker{pid} did not return a batch within {timeout} seconds; the "
+                "data set may be slow (give a larger timeout) or blocked"
+            )
+        read = [pipes[pipe] for pipe in ready if pipe in pipes]
+        for worker in read:
+            try:
+                answered, failure, shared = worker.pipe.recv()
+            except (EOFError, OSError):
+                self._died(worker)
+            worker.asked.remove(answered)
+            if answered in self._unwanted:
+                self._unwanted.discard(answered)
+                _free(None if shared is None else shared[2])
+            else:
+                self._answers[answered] = (failure, shared)
+        for end in ready:
+            # What it sent before it ended was read above.
+            if end in ends and ends[end] not in read and not ends[end].pipe.poll():
+                self._died(ends[end])
+
+    def _died(self, worker: Worker) -> None:
+        worker.process.join(5)
+        code, pid = worker.process.exitcode, worker.process.pid
+        why = f"exit code {code}"
+        if code is not None and code < 0:
+            why = f"signal {_signal_name(-code)}"
+            if -code == signal.SIGKILL:
+                why += " (out of memory?)"
+        busy = f" while it loaded batch {worker.asked[0][1]}" if worker.asked else ""
+        self.close()
+        raise RuntimeError(
+            f"DataLoader: worker {self._workers.index(worker)} (process {pid}) died with {why}{busy}"
+        )
+
+    @property
+    def is_alive(self) -> bool:
+        """Can it still be asked, in this process?"""
+        return self.close.alive and self._owner == os.getpid()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
+
+
+def _close(workers: list[Worker], answers: dict[Any, Any], owner: int) -> None:
+    """Ends the processes and frees what they answered."""
+    if os.getpid() != owner:
+        return  # a fork's copy
+    for worker in workers:
+        while worker.asked and worker.process.is_alive() and worker.pipe.poll():
+            try:
+                answered, failure, shared = worker.pipe.recv()
+            except (EOFError, OSError):
+                break
+            worker.asked.remove(answered)
+            answers[answered] = (failure, shared)
+        worker.pipe.close()
+    for _, shared in answers.values():
+        if shared is not None:
+            _free(shared[2])
+    answers.clear()
+    for worker in workers:
+        worker.process.join(0.5 if not worker.asked else 0.05)
+        if worker.process.is_alive():
+            worker.process.terminate()
+            worker.process.join()

@@ -1,0 +1,214 @@
+"""`DataLoader`: batches of a data set, loaded ahead by processes or threads."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ... import ndarray as nd
+from ...ndarray import NDArray
+from ._workers import Workers
+from .batchify import stacked
+from .sampler import BatchSampler, RandomSampler, SequentialSampler
+
+__all__ = ["DataLoader", "default_batchify_fn", "default_mp_batchify_fn"]
+
+
+def default_batchify_fn(data: Any) -> Any:
+    """A batch of samples: arrays and numbers stacked along a new first axis, field by field."""
+    if isinstance(data[0], NDArray):
+        stacked_shapes = {array.shape for array in data}
+        if len(stacked_shapes) == 1:
+            return nd.stack(*data)
+    if isinstance(data[0], tuple):
+        return [default_batchify_fn(field) for field in zip(*data)]
+    found = stacked(data)
+    return nd.array(found, dtype=found.dtype)
+
+
+def default_mp_batchify_fn(data: Any) -> Any:
+    """As `default_batchify_fn`, for worker processes: NumPy arrays, which go to shared memory."""
+    if isinstance(data[0], tuple):
+        return [default_mp_batchify_fn(field) for field in zip(*data)]
+    return stacked(data)
+
+
+class DataLoader:
+    """Batches of a data set; each iteration is an epoch.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Anything with samples by number and a length.
+    batch_size : int, optional
+    shuffle : bool
+        Take samples in random order?
+    sampler : Sampler, optional
+        The order of samples, instead of `shuffle`.
+    last_batch : str, optional
+        'keep' (the default), 'discard' or 'rollover' a shorter last batch, see `BatchSampler`.
+    batch_sampler : Sampler, optional
+        Gives lists of sample numbers, instead of all of the above.
+    batchify_fn : callable, optional
+        Makes a batch of a list of samples, see `default_batchify_fn`.
+    num_workers : int
+        Processes (or threads) that load batches; 0: the caller loads them. Each process has its own
+        seed, drawn from NumPy's global generator when it starts.
+    pin_memory, pin_device_id
+        Accepted for compatibility.
+    prefetch : int, optional
+        How many batches to load ahead; twice `num_workers` if None.
+    thread_pool : bool
+        Threads instead of processes?
+    timeout : float
+        Seconds to wait for a batch.
+    auto_reload : bool
+        Accepted for compatibility.
+
+    Raises
+    ------
+    ValueError
+        Arguments that contradict each other.
+
+    Examples
+    --------
+    >>> from rsnet.gluon.data import ArrayDataset, DataLoader
+    >>> for x, y in DataLoader(ArrayDataset([1, 2, 3], [10, 20, 30]), batch_size=2):
+    ...     print(x.asnumpy(), y.asnumpy())
+    [1 2] [10 20]
+    [3] [30]
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = None,
+        shuffle: bool = False,
+        sampler: Any = None,
+        last_batch: str | None = None,
+        batch_sampler: Any = None,
+        batchify_fn: Callable[..., Any] | None = None,
+        num_workers: int = 0,
+        pin_memory: bool = False,
+        pin_device_id: int = 0,
+        prefetch: int | None = None,
+        thread_pool: bool = False,
+        timeout: float = 120,
+        auto_reload: bool = False,
+    ) -> None:
+        if timeout <= 0:
+            raise AssertionError(f"timeout must be positive, got {timeout}")
+        self._dataset = dataset
+        self._timeout = timeout
+        self._thread_pool = thread_pool
+        self._batch_sampler = _batches(
+            dataset, batch_size, shuffle, sampler, last_batch, batch_sampler
+        )
+        self._num_workers = max(num_workers, 0)
+        ahead = 2 * self._num_workers if prefetch is None else max(0, int(prefetch))
+        self._prefetch = max(1, ahead)
+        if batchify_fn is None:
+            in_process = self._num_workers > 0 and not thread_pool
+            batchify_fn = default_mp_batchify_fn if in_process else default_batchify_fn
+        self._batchify_fn = batchify_fn
+        self._workers: Workers | None = None
+        self._threads: concurrent.futures.ThreadPoolExecutor | None = None
+        self._epochs = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._batch_sampler)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._num_workers == 0:
+            return self._by_caller()
+        return self._by_threads() if self._thread_pool else self._by_processes()
+
+    def _load(self, indices: Any) -> Any:
+        return self._batchify_fn([self._dataset[i] for i in indices])
+
+    def _by_caller(self) -> Iterator[Any]:
+        for indices in self._batch_sampler:
+            yield self._load(indices)
+
+    def _by_threads(self) -> Iterator[Any]:
+        if self._threads is None:
+            self._threads = concurrent.futures.ThreadPoolExecutor(self._num_workers)
+        threads = self._threads
+        batches = iter(self._batch_sampler)
+        ahead = deque(
+            threads.submit(self._load, b) for b in itertools.islice(batches, self._prefetch)
+        )
+        try:
+            while ahead:
+                try:
+                    batch = ahead[0].result(self._timeout)
+                except concurrent.futures.TimeoutError:
+                    if ahead[0].done():
+                        raise  # the data set's own
+                    raise TimeoutError(
+                        f"DataLoader: a thread did not return a batch within {self._timeout} "
+                        "seconds; the data set may be slow (give a larger timeout) or blocked"
+                    ) from None
+                ahead.popleft()
+                ahead.extend(threads.submit(self._load, b) for b in itertools.islice(batches, 1))
+                yield batch
+        finally:
+            for future in ahead:
+                future.cancel()
+
+    def _by_processes(self) -> Iterator[Any]:
+        if self._workers is None or not self._workers.is_alive:
+            self._workers = Workers(self._num_workers, self._dataset, self._batchify_fn)
+        workers = self._workers
+        epoch = next(self._epochs)
+        batches = enumerate(self._batch_sampler)
+        ahead: deque[Any] = deque()
+
+        def ask(count: int) -> None:
+            for number, indices in itertools.islice(batches, count):
+                ahead.append((epoch, number))
+                workers.ask((epoch, number), indices)
+
+        try:
+            ask(self._prefetch)
+            while ahead:
+                batch = workers.take(ahead[0], self._timeout)
+                ahead.popleft()
+                ask(1)
+                yield batch
+        finally:
+            if workers.is_alive:
+                workers.forget(ahead)
+
+    def __del__(self) -> None:
+        threads = getattr(self, "_threads", None)
+        if threads is not None:
+            threads.shutdown(wait=False)
+
+
+def _batches(
+    dataset: Any,
+    batch_size: int | None,
+    shuffle: bool,
+    sampler: Any,
+    last_batch: str | None,
+    batch_sampler: Any,
+) -> Any:
+    """The sampler of batches that the arguments ask for."""
+    if batch_sampler is not None:
+        if batch_size is not None or shuffle or sampler is not None or last_batch is not None:
+            raise ValueError(
+                "batch_size, shuffle, sampler and last_batch must not be specified if "
+                "batch_sampler is specified."
+            )
+        return batch_sampler
+    if batch_size is None:
+        raise ValueError("batch_size must be specified unless batch_sampler is specified")
+    if sampler is None:
+        sampler = RandomSampler(len(dataset)) if shuffle else SequentialSampler(len(dataset))
+    elif shuffle:
+        raise ValueError("shuffle must not be specified if sampler is specified")
+    return BatchSampler(sampler, batch_size, last_batch or "keep")

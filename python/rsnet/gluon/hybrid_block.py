@@ -1,0 +1,382 @@
+"""`HybridBlock`: written once for arrays and symbols, it can run as one planned graph."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from .. import ndarray as nd
+from .. import symbol as sym
+from ..base import MXNetError, NotImplementedForSymbol
+from ..context import Context
+from ..ndarray import CachedOp, NDArray
+from ._structure import flatten, regroup
+from .block import Block
+from .parameter import DeferredInitializationError, Parameter
+from .parameter_dict import ParameterDict
+
+__all__ = ["HybridBlock"]
+
+
+class HybridBlock(Block):
+    """Base of layers and networks that can run operator by operator or as one planned graph.
+
+    A subclass defines ``hybrid_forward(self, F, x, ..., **params)``, where `F` is `rsnet.nd` or
+    `rsnet.sym`, and `params` are the parameters that are attributes of the block. After `hybridize`
+    the first call composes the block's symbol; it is planned once for each combination of input
+    shapes, with memory for forward and backward passes, and further calls run that plan.
+
+    Parameters
+    ----------
+    prefix : str, optional
+    params : ParameterDict, optional
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> from rsnet.gluon import HybridBlock
+    >>> class Scaled(HybridBlock):
+    ...     def __init__(self, **kwargs):
+    ...         super().__init__(**kwargs)
+    ...         self.scale = self.params.get("scale", shape=(1,), init="ones")
+    ...     def hybrid_forward(self, F, x, scale):
+    ...         return F.broadcast_mul(F.exp(x), scale)
+    >>> block = Scaled()
+    >>> block.initialize()
+    >>> block.hybridize()
+    >>> block(mx.nd.zeros((2,))).asnumpy().tolist()
+    [1.0, 1.0]
+    """
+
+    def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
+        super().__init__(prefix=prefix, params=params)
+        self._active = False
+        self._flags: dict[str, Any] = {}
+        self._cached_graph: tuple[Any, ...] = ()
+        self._cached_op: CachedOp | None = None
+        self._op_hook: tuple[Any, bool] | None = None
+        self._in_structure: Any = None
+        self._out_structure: Any = None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if isinstance(value, (HybridBlock, Parameter)):
+            self._clear_cached_op()
+
+    def register_child(self, block: Block, name: str | None = None) -> None:
+        """Adds a child, which must be a `HybridBlock` too.
+
+        Raises
+        ------
+        ValueError
+            It is another kind of block.
+        """
+        if not isinstance(block, HybridBlock):
+            raise ValueError(
+                f"Children of HybridBlock must also be HybridBlock, but {block} has type "
+                f"{type(block)}. If you are using Sequential, please try HybridSequential instead."
+            )
+        super().register_child(block, name)
+        self._clear_cached_op()
+
+    def hybridize(self, active: bool = True, **kwargs: Any) -> None:
+        """Runs the block as one planned graph from now on, or operator by operator again.
+
+        Parameters
+        ----------
+        active : bool
+        **kwargs
+            MXNet's switches ``static_alloc``, ``static_shape``, ``inline_limit``,
+            ``forward_bulk_size``, ``backward_bulk_size``: accepted; memory is always planned.
+
+        Raises
+        ------
+        TypeError
+            Another switch.
+        """
+        known = ("static_alloc", "static_shape", "inline_limit", "forward_bulk_size")
+        for key in kwargs:
+            if key not in (*known, "backward_bulk_size"):
+                raise TypeError(f"{type(self).__name__}.hybridize: invalid switch '{key}'")
+        self._active = active
+        self._flags = kwargs
+        self._clear_cached_op()
+        super().hybridize(active, **kwargs)
+
+    def cast(self, dtype: Any) -> None:
+        self._clear_cached_op()
+        super().cast(dtype)
+
+    def _clear_cached_op(self) -> None:
+        self._cached_graph = ()
+        self._cached_op = None
+
+    # ---- the graph -----------------------------------------------------------------------------
+
+    def _get_graph(self, *args: Any) -> Any:
+        """The inputs' variables and the block's symbol, made on first use."""
+        if self._cached_graph:
+            return self._cached_graph
+        flat, self._in_structure = flatten(args, "input")
+        real = [arg for arg in flat if arg is not None]
+        names = ["data"] if len(real) == 1 else [f"data{i}" for i in range(len(flat))]
+        if len(real) == 1:
+            inputs = [None if arg is None else sym.var("data") for arg in flat]
+        else:
+            inputs = [None if a is None else sym.var(n) for a, n in zip(flat, names, strict=True)]
+        grouped, _ = regroup(inputs, self._in_structure)
+        try:
+            out = self._compose(*grouped)
+        except NotImplementedForSymbol as error:
+            raise self._needs_values(str(error)) from error
+        outputs, self._out_structure = flatten(out, "output")
+        self._none_outputs = [o is None for o in outputs]
+        outputs = [o for o in outputs if o is not None]
+        symbol = outputs[0] if len(outputs) == 1 else sym.Group(outputs)
+        self._cached_graph = ([i for i in inputs if i is not None], symbol)
+        return self._cached_graph
+
+    def _needs_values(self, why: str) -> MXNetError:
+        return MXNetError(
+            f"{type(self).__name__} '{self.name}' cannot be hybridized: its hybrid_forward needs "
+            f"values, which a graph does not have before it runs: {why} Compute with F alone, or "
+            "do not hybridize this block."
+        )
+
+    def _compose(self, *inputs: Any) -> Any:
+        """What the block computes from symbols."""
+        params = {name: param.var() for name, param in self._reg_params.items()}
+        with self.name_scope():
+            return self.hybrid_forward(sym, *inputs, **params)
+
+    def infer_shape(self, *args: Any) -> None:
+        """Decides the unknown extents of parameters from the inputs."""
+        self._infer("infer_shape", "shape", *args)
+
+    def infer_type(self, *args: Any) -> None:
+        """Decides the dtypes of parameters from the inputs."""
+        self._infer("infer_type", "dtype", *args)
+
+    def _infer(self, function: str, attribute: str, *args: Any) -> None:
+        inputs, out = self._get_graph(*args)
+        flat = [arg for arg in flatten(args, "input")[0] if arg is not None]
+        known = {i.name: getattr(arg, attribute) for i, arg in zip(inputs, flat, strict=True)}
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            try:
+                arg_attrs, _, aux_attrs = getattr(out, function)(**known)
+            except UserWarning as unknown:
+                raise ValueError(str(unknown)) from None
+        found = dict(zip(out.list_arguments(), arg_attrs, strict=True))
+        found |= dict(zip(out.list_auxiliary_states(), aux_attrs, strict=True))
+        for name, param in self.collect_params().items():
+            if name in found:
+                setattr(param, attribute, found[name])
+
+    def _finish_deferred(self, *args: Any) -> None:
+        """Gives values to parameters whose shape the inputs decide."""
+        try:
+            self.infer_shape(*args)
+        except MXNetError as error:
+            if isinstance(error, DeferredInitializationError) or _is_about_values(error):
+                raise
+            raise ValueError(self._no_shape(error)) from error
+        except ValueError as error:
+            raise ValueError(self._no_shape(error)) from error
+        for name, param in self.collect_params().items():
+            if param._deferred_init and not param._shape_is_known():
+                raise ValueError(self._no_shape(f"'{name}' is not used by the block"))
+            param._finish_deferred_init()
+
+    def _no_shape(self, why: Any) -> str:
+        return (
+            f"Deferred initialization of {type(self).__name__} '{self.name}' failed because shape "
+            f"cannot be inferred. {why}"
+        )
+
+    # ---- calls ---------------------------------------------------------------------------------
+
+    def _build_cache(self, *args: Any) -> None:
+        inputs, out = self._get_graph(*args)
+        params = self.collect_params()
+        by_name = {i.name: at for at, i in enumerate(inputs)}
+        names = out.list_inputs()
+        used = set(names)
+        unused = [str(at) for name, at in by_name.items() if name not in used]
+        if unused:
+            warnings.warn(
+                f"The {', '.join(unused)}-th input to HybridBlock '{self.name}' is not used by any "
+                "computation. Is this intended?",
+                stacklevel=6,
+            )
+        for name in params:
+            if name not in used:
+                warnings.warn(
+                    f"Parameter {name} is not used by any computation. Is this intended?",
+                    stacklevel=6,
+                )
+        try:
+            for name in names:
+                if name not in by_name:
+                    params[name].data()
+        except DeferredInitializationError:
+            self._finish_deferred(*args)
+        except KeyError:
+            raise ValueError(
+                f"Unknown input to HybridBlock '{self.name}': {name}; expected a parameter "
+                "of the block or its children"
+            ) from None
+        except RuntimeError:
+            pass  # on other devices than the current one, or not at all: the call says which
+        self._cached_inputs: list[tuple[bool, Any]] = [
+            (True, by_name[name]) if name in by_name else (False, params[name]) for name in names
+        ]
+        parameters = [name for name in out.list_arguments() if name not in by_name]
+        self._cached_op = CachedOp(out, parameters=parameters, name=self.name)
+        if self._op_hook is not None:
+            self._cached_op._register_op_hook(*self._op_hook)
+
+    def _call_cached_op(self, *args: Any) -> Any:
+        if self._cached_op is None:
+            self._build_cache(*args)
+        flat, structure = flatten(args, "input")
+        if structure != self._in_structure:
+            structure = _without_trailing_none(structure)
+            if structure != _without_trailing_none(self._in_structure):
+                raise ValueError(
+                    f"The argument structure of HybridBlock '{self.name}' does not match the "
+                    f"cached version. Stored format = {self._in_structure}, input format = "
+                    f"{structure}"
+                )
+        flat = [arg for arg in flat if arg is not None]
+        ctx = flat[0].context
+        try:
+            arrays = [
+                flat[what] if is_input else what.data(ctx) for is_input, what in self._cached_inputs
+            ]
+        except DeferredInitializationError:
+            self._finish_deferred(*args)
+            return self._call_cached_op(*args)
+        outputs = self._cached_op(*arrays, listed=True)  # type: ignore[misc]
+        if self._out_structure == 0:
+            return outputs[0]
+        if any(self._none_outputs):
+            rest = iter(outputs)
+            outputs = [None if none else next(rest) for none in self._none_outputs]
+        return regroup(outputs, self._out_structure)[0]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return super().__call__(*args, **kwargs)
+
+    def forward(self, x: Any, *args: Any) -> Any:
+        """Runs `hybrid_forward` on arrays or symbols, or the planned graph if hybridized.
+
+        Raises
+        ------
+        rsnet.gluon.parameter.DeferredInitializationError
+            The shape of a parameter cannot be decided.
+        RuntimeError
+            A parameter has no values, or none on the inputs' device.
+        """
+        ctx = _context_of(x) or next(filter(None, map(_context_of, args)), None)
+        if ctx is None:
+            if isinstance(x, sym.Symbol) or any(isinstance(a, sym.Symbol) for a in args):
+                return self._compose(x, *args)
+            raise ValueError(
+                f"{type(self).__name__} '{self.name}': In HybridBlock, there must be one NDArray "
+                "or one Symbol in the input. Please check the type of the args."
+            )
+        if self._active:
+            return self._call_cached_op(x, *args)
+        try:
+            params = {name: param.data(ctx) for name, param in self._reg_params.items()}
+        except DeferredInitializationError:
+            self._finish_deferred(x, *args)
+            params = {name: param.data(ctx) for name, param in self._reg_params.items()}
+        try:
+            return self.hybrid_forward(nd, x, *args, **params)
+        except MXNetError as error:
+            raise _within(error, self) from None
+
+    def hybrid_forward(self, F: Any, *args: Any, **kwargs: Any) -> Any:
+        """Outputs from inputs: what a subclass defines, by functions of `F` (`nd` or `sym`)."""
+        raise NotImplementedError(f"{type(self).__name__} '{self.name}' defines no hybrid_forward")
+
+    # ---- files and hooks -----------------------------------------------------------------------
+
+    def export(
+        self, path: str, epoch: int = 0, remove_amp_cast: bool = True
+    ) -> tuple[str, str | None]:
+        """Writes ``<path>-symbol.json`` and ``<path>-<epoch>.params``, for `SymbolBlock.imports`,
+        `model.load_checkpoint` or MXNet.
+
+        Raises
+        ------
+        RuntimeError
+            The block was not hybridized and called before.
+
+        Returns
+        -------
+        (str, str)
+            The two files.
+        """
+        if not self._cached_graph:
+            raise RuntimeError(
+                "Please first call block.hybridize() and then run forward with this block at "
+                "least once before calling export."
+            )
+        symbol = self._cached_graph[1]
+        symbol_file = f"{path}-symbol.json"
+        symbol.save(symbol_file, remove_amp_cast=remove_amp_cast)
+        arguments = set(symbol.list_arguments())
+        states = set(symbol.list_auxiliary_states())
+        arrays = {}
+        for name, param in self.collect_params().items():
+            if name in arguments or name in states:
+                kind = "arg" if name in arguments else "aux"
+                arrays[f"{kind}:{name}"] = param._reduce()
+        params_file = f"{path}-{epoch:04d}.params"
+        nd.save(params_file, arrays)
+        return symbol_file, params_file
+
+    def register_op_hook(self, callback: Callable[..., Any], monitor_all: bool = False) -> None:
+        """Calls ``callback(name, operator, array)`` with what every operator of the hybridized
+        block computes (with `monitor_all` also with what it reads).
+        """
+        self._op_hook = (callback, monitor_all)
+        if self._cached_op is not None:
+            self._cached_op._register_op_hook(callback, monitor_all)
+
+    def optimize_for(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """Raises: there are no other backends to optimise for; `hybridize` plans the graph."""
+        raise NotImplementedError("optimize_for: rsnet has one backend; use hybridize()")
+
+
+def _context_of(x: Any) -> Context | None:
+    """The device of an array, or of the first one of a nested list."""
+    if isinstance(x, NDArray):
+        return x.context
+    if isinstance(x, (list, tuple)):
+        return next(filter(None, map(_context_of, x)), None)
+    return None
+
+
+def _within(error: MXNetError, block: Block) -> MXNetError:
+    """The error with the name of the innermost block in its message."""
+    if not hasattr(error, "block") and error.args and isinstance(error.args[0], str):
+        error.block = block.name
+        error.args = (f"{type(block).__name__} '{block.name}': {error.args[0]}", *error.args[1:])
+    return error
+
+
+def _without_trailing_none(structure: Any) -> Any:
+    """Arguments at the end that are None may as well be left out."""
+    if isinstance(structure, list):
+        while structure and structure[-1] == -1:
+            structure = structure[:-1]
+    return structure
+
+
+def _is_about_values(error: MXNetError) -> bool:
+    return isinstance(error.__cause__, NotImplementedForSymbol)

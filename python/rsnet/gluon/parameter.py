@@ -1,0 +1,541 @@
+"""`Parameter`: an array that training changes, with one copy and one gradient a device."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import autograd, initializer
+from .. import ndarray as nd
+from .. import symbol as sym
+from ..base import MXNetError
+from ..context import Context, cpu, current_context
+from ..ndarray import NDArray
+from .utils import shape_is_known
+
+__all__ = ["Constant", "DeferredInitializationError", "Parameter", "tensor_types"]
+
+tensor_types = (NDArray, sym.Symbol)
+
+_REQS = ("write", "add", "null")
+
+
+class DeferredInitializationError(MXNetError):
+    """A parameter is used whose shape no forward pass has decided yet."""
+
+
+def contexts_of(ctx: Any) -> list[Context]:
+    """Devices as a list, from one, several or None (the current one)."""
+    if ctx is None:
+        return [current_context()]
+    found = list(ctx) if isinstance(ctx, (list, tuple)) else [ctx]
+    for one in found:
+        if not isinstance(one, Context):
+            raise TypeError(f"invalid ctx {one!r}: expected a Context or a list of them")
+    if len(set(found)) != len(found):
+        raise ValueError(f"invalid ctx {found}: expected each device once")
+    return found
+
+
+class Parameter:
+    """An array that training changes.
+
+    Parameters
+    ----------
+    name : str
+    grad_req : str
+        ``'write'``: a backward pass overwrites the gradient; ``'add'``: it adds to it, and
+        `zero_grad` clears it; ``'null'``: there is no gradient.
+    shape : int or tuple of int, optional
+        Extents of 0 (with np_shape: -1) are unknown; the first forward pass decides them.
+    dtype : dtype
+    lr_mult, wd_mult : float
+        Factors on learning rate and weight decay.
+    init : Initializer or str, optional
+        How to fill it; by default as `initialize` is told.
+    allow_deferred_init : bool
+        May `initialize` be called while the shape is unknown?
+    differentiable : bool
+        False: there is never a gradient.
+    stype, grad_stype : str
+        Only ``'default'``: sparse arrays are not supported.
+
+    Examples
+    --------
+    >>> from rsnet import gluon
+    >>> weight = gluon.Parameter("weight", shape=(2, 3))
+    >>> weight.initialize(init="ones")
+    >>> weight.data().asnumpy().tolist()
+    [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+    """
+
+    def __init__(
+        self,
+        name: str,
+        grad_req: str = "write",
+        shape: Any = None,
+        dtype: Any = np.float32,
+        lr_mult: float = 1.0,
+        wd_mult: float = 1.0,
+        init: Any = None,
+        allow_deferred_init: bool = False,
+        differentiable: bool = True,
+        stype: str = "default",
+        grad_stype: str = "default",
+    ) -> None:
+        for what, given in (("stype", stype), ("grad_stype", grad_stype)):
+            if given != "default":
+                raise NotImplementedError(
+                    f"Parameter '{name}': invalid {what} '{given}': expected 'default' "
+                    "(sparse arrays are not supported)"
+                )
+        self._var: Any = None
+        self._data: list[NDArray] | None = None
+        self._grad: list[NDArray] | None = None
+        self._ctx_list: list[Context] | None = None
+        # Initializer, devices, the fallback initializer and perhaps the value, once `initialize` or
+        # `set_data` was called while the shape is unknown.
+        self._deferred_init: tuple[Any, ...] = ()
+        self._differentiable = differentiable
+        self._allow_deferred_init = allow_deferred_init
+        self._trainer: Any = None
+        self._grad_req = ""
+        self.name = name
+        shape = (shape,) if isinstance(shape, (int, np.integer)) else shape
+        self._shape: tuple[int, ...] | None = None if shape is None else tuple(shape)
+        self._dtype = dtype
+        self.lr_mult = lr_mult
+        self.wd_mult = wd_mult
+        self.grad_req = grad_req
+        self.init = init
+        self._stype = self._grad_stype = "default"
+
+    def __repr__(self) -> str:
+        return f"Parameter {self.name} (shape={self.shape}, dtype={self.dtype})"
+
+    # ---- attributes ----------------------------------------------------------------------------
+
+    @property
+    def grad_req(self) -> str:
+        """How a backward pass writes the gradient; setting it makes or drops the gradients."""
+        return self._grad_req
+
+    @grad_req.setter
+    def grad_req(self, req: str) -> None:
+        if req not in _REQS:
+            raise AssertionError(
+                f"grad_req must be one of 'write', 'add', or 'null', but got '{req}'"
+            )
+        req = req if self._differentiable else "null"
+        if req == self._grad_req:
+            return
+        self._grad_req = req
+        if self._data is None:
+            return
+        if req == "null":
+            self._grad = None
+            self._data = [array.detach() for array in self._data]
+        else:
+            self._init_grad()
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype; setting it casts."""
+        return self._dtype
+
+    @dtype.setter
+    def dtype(self, dtype: Any) -> None:
+        self.cast(dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape; once set, only its unknown extents can be."""
+        return self._shape
+
+    @shape.setter
+    def shape(self, new_shape: Any) -> None:
+        if new_shape is None or self._shape is None:
+            self._shape = None if new_shape is None else tuple(new_shape)
+            return
+        known = self._shape
+        if len(known) != len(new_shape) or any(
+            have not in (0, -1, want) for have, want in zip(known, new_shape)
+        ):
+            raise AssertionError(
+                f"Expected shape {tuple(new_shape)} is incompatible with given shape {known}."
+                if self._data is None
+                else f"Parameter '{self.name}': expected shape {tuple(new_shape)} is incompatible "
+                f"with given shape {known}."
+            )
+        self._shape = tuple(new_shape)
+
+    @property
+    def stype(self) -> str:
+        """Always 'default'."""
+        return self._stype
+
+    @property
+    def grad_stype(self) -> str:
+        """Always 'default'."""
+        return self._grad_stype
+
+    def _shape_is_known(self) -> bool:
+        return shape_is_known(self._shape)
+
+    # ---- values --------------------------------------------------------------------------------
+
+    def initialize(
+        self,
+        init: Any = None,
+        ctx: Any = None,
+        default_init: Any = None,
+        force_reinit: bool = False,
+    ) -> None:
+        """Makes the arrays and fills them; later, if the shape is unknown.
+
+        Parameters
+        ----------
+        init : Initializer or str, optional
+            Overrides the parameter's own.
+        ctx : Context or list of Context, optional
+            Devices, each of which gets a copy; the current one if None.
+        default_init : Initializer or str, optional
+            Where neither is given; `Uniform()` if None.
+        force_reinit : bool
+            Fill it again if it has values already?
+
+        Raises
+        ------
+        ValueError
+            The shape is unknown, and the parameter may not be deferred.
+        """
+        if self._data is not None and not force_reinit:
+            warnings.warn(
+                f"Parameter '{self.name}' is already initialized, ignoring. "
+                "Set force_reinit=True to re-initialize.",
+                stacklevel=2,
+            )
+            return
+        default_init = initializer.Uniform() if default_init is None else default_init
+        self._data = self._grad = None
+        if init is None:
+            init = default_init if self.init is None else self.init
+        ctx = contexts_of(ctx)
+        if not shape_is_known(self.shape) and not self._allow_deferred_init:
+            raise ValueError(
+                f"Cannot initialize Parameter '{self.name}' because it has invalid shape: "
+                f"{self.shape}."
+            )
+        self._deferred_init = (init, ctx, default_init, None)
+        if shape_is_known(self.shape):
+            self._finish_deferred_init()
+
+    def _finish_deferred_init(self) -> None:
+        if not self._deferred_init:
+            return
+        init, ctx, default_init, value = self._deferred_init
+        if not shape_is_known(self.shape):
+            raise AssertionError(
+                f"Cannot initialize Parameter '{self.name}' because it has invalid shape: "
+                f"{self.shape}. Please specify in_units, in_channels, etc for `Block`s."
+            )
+        with autograd.pause():
+            if value is None:
+                value = nd.zeros(self.shape, dtype=self.dtype, ctx=cpu())
+                desc = initializer.InitDesc(self.name, {"__init__": init})
+                initializer.create(default_init)(desc, value)
+            self._init_impl(value, ctx)
+        self._deferred_init = ()
+
+    def _init_impl(self, value: NDArray, ctx: Sequence[Context]) -> None:
+        self._ctx_list = list(ctx)
+        self._data = [value.copyto(one) for one in self._ctx_list]
+        self._init_grad()
+
+    def _init_grad(self) -> None:
+        if self.grad_req == "null":
+            self._grad = None
+            return
+        arrays = self._data or []
+        self._grad = [nd.zeros(a.shape, dtype=a.dtype, ctx=a.context) for a in arrays]
+        autograd.mark_variables(arrays, self._grad, self.grad_req)
+
+    def _check_initialized(self, ctx: Context | None = None) -> list[NDArray]:
+        if self._data is not None:
+            if ctx is not None and ctx not in (self._ctx_list or []):
+                raise RuntimeError(
+                    f"Parameter '{self.name}' was not initialized on context {ctx}. "
+                    f"It was only initialized on {self._ctx_list}."
+                )
+            return self._data
+        if self._deferred_init:
+            raise DeferredInitializationError(
+                f"Parameter '{self.name}' has not been initialized yet because initialization was "
+                "deferred. Actual initialization happens during the first forward pass. Please "
+                "pass one batch of data through the network before accessing Parameters. You can "
+                "also avoid deferred initialization by specifying in_units, num_features, etc., "
+                "for network layers."
+            )
+        raise RuntimeError(
+            f"Parameter '{self.name}' has not been initialized. Note that you should initialize "
+            "parameters and create Trainer with Block.collect_params() instead of Block.params "
+            "because the later does not include Parameters of nested child Blocks"
+        )
+
+    def _on(self, arrays: list[NDArray], ctx: Context | None) -> NDArray:
+        if ctx is None:
+            if len(arrays) == 1:
+                return arrays[0]
+            ctx = current_context()
+        self._check_initialized(ctx)
+        return arrays[(self._ctx_list or []).index(ctx)]
+
+    def data(self, ctx: Context | None = None) -> NDArray:
+        """The copy on a device: the only one, or that on the current device, if None.
+
+        Raises
+        ------
+        RuntimeError
+            It has no values, or none on this device.
+        DeferredInitializationError
+            The first forward pass will give it values.
+        """
+        return self._on(self._check_initialized(), ctx)
+
+    def list_data(self) -> list[NDArray]:
+        """The copies on all devices."""
+        return self._check_initialized()
+
+    def _grads(self) -> list[NDArray]:
+        if self._data is not None and self._grad is None:
+            raise RuntimeError(
+                f"Cannot get gradient array for Parameter '{self.name}' because grad_req='null'"
+            )
+        self._check_initialized()
+        return self._grad or []
+
+    def grad(self, ctx: Context | None = None) -> NDArray:
+        """The gradient on a device, as `data`.
+
+        Raises
+        ------
+        RuntimeError
+            It has no values, or its `grad_req` is 'null'.
+        """
+        return self._on(self._grads(), ctx)
+
+    def list_grad(self) -> list[NDArray]:
+        """The gradients on all devices."""
+        return self._grads()
+
+    def list_ctx(self) -> list[Context]:
+        """The devices that it has (or will have) copies on."""
+        if self._data is None:
+            if self._deferred_init:
+                return list(self._deferred_init[1])
+            raise RuntimeError(f"Parameter '{self.name}' has not been initialized")
+        return list(self._ctx_list or [])
+
+    def zero_grad(self) -> None:
+        """Fills the gradients with 0; nothing without gradients."""
+        for grad in self._grad or []:
+            grad[:] = 0
+
+    def set_data(self, data: Any) -> None:
+        """Sets the values on all devices.
+
+        Raises
+        ------
+        RuntimeError
+            The parameter was never initialised.
+        """
+        self.shape = data.shape
+        if self._data is None:
+            if not self._deferred_init:
+                raise RuntimeError(f"Parameter '{self.name}' has not been initialized")
+            value = data if isinstance(data, NDArray) else nd.array(data, dtype=self.dtype)
+            self._deferred_init = (*self._deferred_init[:3], value)
+            return
+        if self._trainer is not None:
+            self._trainer._values_changed(self)
+        for array in self.list_data():
+            array[:] = data
+
+    def cast(self, dtype: Any) -> None:
+        """Converts values and gradients to another dtype."""
+        self._dtype = dtype
+        if self._data is None:
+            return
+        with autograd.pause():
+            self._data = [array.astype(dtype) for array in self._data]
+            self._init_grad()
+
+    def reset_ctx(self, ctx: Any) -> None:
+        """Moves it to other devices.
+
+        Raises
+        ------
+        ValueError
+            It was never initialised.
+        """
+        ctx = contexts_of(ctx)
+        if self._data is not None:
+            with autograd.pause():
+                self._init_impl(self._reduce(), ctx)
+        elif self._deferred_init:
+            init, _, default_init, value = self._deferred_init
+            self._deferred_init = (init, ctx, default_init, value)
+        else:
+            raise ValueError(
+                f"Cannot reset context for Parameter '{self.name}' because it has not been "
+                "initialized."
+            )
+
+    def _reduce(self) -> NDArray:
+        """The mean of the copies on all devices."""
+        arrays = [array.as_in_context(cpu()) for array in self.list_data()]
+        return arrays[0].copy() if len(arrays) == 1 else nd.add_n(*arrays) / len(arrays)
+
+    def _load_init(
+        self,
+        data: NDArray,
+        ctx: Any,
+        cast_dtype: bool = False,
+        dtype_source: str = "current",
+    ) -> None:
+        """Values from a file, on `ctx` or where the parameter is already."""
+        what = f"Failed loading Parameter '{self.name}' from saved params:"
+        if self.shape is not None:
+            known = [have in (0, -1, got) for have, got in zip(self.shape, data.shape)]
+            if len(self.shape) != len(data.shape) or not all(known):
+                raise AssertionError(
+                    f"{what} shape incompatible expected {self.shape} vs saved {data.shape}"
+                )
+            self._shape = tuple(data.shape)
+        if cast_dtype:
+            if dtype_source not in ("current", "saved"):
+                raise AssertionError(
+                    f"invalid dtype_source '{dtype_source}': expected 'current' or 'saved'"
+                )
+            if dtype_source == "current":
+                data = data.astype(self.dtype)
+            else:
+                self.cast(data.dtype)
+        elif np.dtype(self.dtype) != data.dtype:
+            raise AssertionError(
+                f"{what} dtype incompatible expected {np.dtype(self.dtype)} vs saved "
+                f"{np.dtype(data.dtype)}. Set cast_dtype=True to cast the dtype of saved params."
+            )
+        if self._data is None or ctx is not None:
+            wanted = self._deferred_init[1] if self._deferred_init and ctx is None else ctx
+            with autograd.pause():
+                self._init_impl(data, contexts_of(cpu() if wanted is None else wanted))
+        else:
+            self.set_data(data)
+        self._deferred_init = ()
+
+    def var(self) -> sym.Symbol:
+        """The symbol that stands for it in a graph."""
+        if self._var is None:
+            self._var = sym.Variable(
+                self.name,
+                shape=self.shape,
+                dtype=self.dtype,
+                lr_mult=self.lr_mult,
+                wd_mult=self.wd_mult,
+                init=self.init,
+            )
+        return self._var
+
+    def row_sparse_data(self, row_id: Any) -> NDArray:
+        """Raises: sparse arrays are not supported."""
+        raise NotImplementedError(
+            f"Parameter '{self.name}': sparse arrays are not supported, use data()"
+        )
+
+    list_row_sparse_data = row_sparse_data
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__, _var=None, _trainer=None, _grad=None)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._data is not None:
+            self._init_grad()
+
+
+class Constant(Parameter):
+    """A parameter that training does not change.
+
+    Parameters
+    ----------
+    name : str
+    value : NDArray or array_like
+
+    Examples
+    --------
+    >>> from rsnet import gluon
+    >>> scale = gluon.Constant("scale", [1, 2])
+    >>> scale.initialize()
+    >>> scale.data().asnumpy().tolist(), scale.grad_req
+    ([1.0, 2.0], 'null')
+    """
+
+    def __init__(self, name: str, value: Any) -> None:
+        self.value = value if isinstance(value, NDArray) else nd.array(value)
+        super().__init__(
+            name,
+            grad_req="null",
+            shape=self.value.shape,
+            dtype=self.value.dtype,
+            init=_Fill(self.value),
+        )
+
+    def __repr__(self) -> str:
+        return f"Constant {self.name} (shape={self.shape}, dtype={self.dtype})"
+
+    @property
+    def grad_req(self) -> str:
+        """Always 'null'."""
+        return "null"
+
+    @grad_req.setter
+    def grad_req(self, req: str) -> None:
+        if req != "null":
+            warnings.warn(
+                f'Constant parameter "{self.name}" does not support grad_req other than "null", '
+                f'and new value "{req}" is ignored.',
+                stacklevel=2,
+            )
+        self._grad_req = "null"
+
+    def var(self) -> sym.Symbol:
+        if self._var is None:
+            self._var = sym.Variable(self.name, shape=self.shape, dtype=self.dtype)
+        return self._var
+
+
+class _Fill(initializer.Initializer):
+    """Fills with a given value."""
+
+    def __init__(self, value: NDArray) -> None:
+        super().__init__()
+        self._value = value
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        self._value.copyto(arr)
+
+    def dumps(self) -> str:
+        return f'["constant", {{"value": {self._value.asnumpy().tolist()}}}]'
+
+
+def __getattr__(name: str) -> object:
+    if name == "ParameterDict":  # which imports this module
+        from .parameter_dict import ParameterDict
+
+        return ParameterDict
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,328 @@
+"""`Trainer`: updates parameters by their gradients."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from .. import optimizer as opt
+from ..base import MXNetError
+from ..context import Context
+from ..kvstore import KVStoreBase
+from ..module.updates import choose_store
+from .parameter import Parameter
+from .parameter_dict import ParameterDict
+
+__all__ = ["Trainer"]
+
+
+class Trainer:
+    """Updates parameters by an optimizer, with gradients summed over devices by a key-value store.
+
+    Parameters
+    ----------
+    params : ParameterDict, dict or list of Parameter
+        What to train, such as ``net.collect_params()``. Those with ``grad_req='null'`` are left
+        alone.
+    optimizer : str or Optimizer
+    optimizer_params : dict, optional
+        Arguments of the optimizer, such as ``{"learning_rate": 0.1}``; not with an instance.
+    kvstore : str, KVStore or None
+        Sums gradients over devices. With one device and a local store there is none.
+    compression_params : dict, optional
+        Compression of gradients, see `KVStore.set_gradient_compression`.
+    update_on_kvstore : bool, optional
+        Update weights in the store (True) or on each device (False)? If None, as
+        ``MXNET_UPDATE_ON_KVSTORE`` says, where there is a store.
+
+    Raises
+    ------
+    ValueError
+        `params` are no parameters.
+    RuntimeError
+        A parameter is not initialised, or parameters are on different devices.
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> from rsnet import autograd, gluon
+    >>> net = gluon.nn.Dense(1, in_units=2)
+    >>> net.initialize(init="ones")
+    >>> trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.5})
+    >>> with autograd.record():
+    ...     loss = net(mx.nd.ones((4, 2)))
+    >>> loss.backward()
+    >>> trainer.step(batch_size=4)
+    >>> net.weight.data().asnumpy().tolist()
+    [[0.5, 0.5]]
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        optimizer: Any,
+        optimizer_params: dict[str, Any] | None = None,
+        kvstore: Any = "device",
+        compression_params: dict[str, Any] | None = None,
+        update_on_kvstore: bool | None = None,
+    ) -> None:
+        if isinstance(params, (dict, ParameterDict)):
+            params = [params[key] for key in sorted(params.keys())]
+        if not isinstance(params, (list, tuple)):
+            raise ValueError(
+                f"First argument must be a list or dict of Parameters, got {type(params)}."
+            )
+        self._params: list[Parameter] = []
+        self._index: dict[int, int] = {}
+        for i, param in enumerate(params):
+            if not isinstance(param, Parameter):
+                raise ValueError(
+                    f"First argument must be a list or dict of Parameters, got list of "
+                    f"{type(param)}."
+                )
+            if id(param) in self._index:
+                raise ValueError(f"Parameter '{param.name}' is given twice, expected once")
+            self._index[id(param)] = i
+            self._params.append(param)
+        self._contexts = self._check_contexts()
+        self._compression_params = compression_params
+        self._init_optimizer(optimizer, optimizer_params or {})
+        self._scale = self._optimizer.rescale_grad
+        self._kvstore_param = kvstore
+        self._update_on_kvstore_param = update_on_kvstore
+        self._kvstore: KVStoreBase | None = None
+        self._update_on_kvstore = False
+        self._kv_initialized = False
+        self._updater_of_store: Any = None
+        self._params_to_init: list[Parameter] = list(self._params)
+        for param in self._params:
+            param._trainer = self
+
+    def _check_contexts(self) -> list[Context]:
+        contexts: list[Context] | None = None
+        for param in self._params:
+            own = param.list_ctx()
+            if contexts is not None and contexts != own:
+                raise AssertionError(
+                    "All Parameters must be initialized on the same set of contexts, but Parameter "
+                    f"{param.name} is initialized on {own} while previous Parameters are "
+                    f"initialized on {contexts}."
+                )
+            contexts = own
+        return contexts or []
+
+    def _init_optimizer(self, optimizer: Any, optimizer_params: dict[str, Any]) -> None:
+        by_index = dict(enumerate(self._params))
+        if isinstance(optimizer, opt.Optimizer):
+            if optimizer_params:
+                raise AssertionError(
+                    "optimizer_params must be None if optimizer is an instance of Optimizer "
+                    "instead of str"
+                )
+            self._optimizer = optimizer
+            self._optimizer.param_dict = by_index
+        else:
+            self._optimizer = opt.create(optimizer, param_dict=by_index, **optimizer_params)
+        self._updaters = [opt.get_updater(self._optimizer) for _ in self._contexts]
+
+    # ---- the store -----------------------------------------------------------------------------
+
+    def _init_kvstore(self) -> None:
+        arrays = {p.name: p.data(self._contexts[0]) for p in self._params if p._data is not None}
+        store, on_store = choose_store(self._kvstore_param, len(self._contexts), arrays)
+        asked = self._update_on_kvstore_param
+        if asked is not None:
+            if asked and store is None and self._kvstore_param is not None:
+                # One device needs no store: the update there is the same.
+                asked = False
+            if asked and store is None:
+                raise ValueError("update_on_kvstore=True needs a kvstore, got None")
+            on_store = asked
+        if store is not None and self._compression_params:
+            store.set_gradient_compression(self._compression_params)
+        self._kvstore = store
+        self._update_on_kvstore = on_store and store is not None
+        if store is not None and self._update_on_kvstore:
+            store.set_optimizer(self._optimizer)
+            if self._updater_of_store is not None:  # the states of an earlier store
+                store._set_updater(self._updater_of_store)
+        self._kv_initialized = True
+
+    def _init_params(self) -> None:
+        """Stores the first values of parameters that have values by now."""
+        if not self._kv_initialized:
+            self._init_kvstore()
+        waiting = []
+        for param in self._params_to_init:
+            if param._deferred_init:
+                waiting.append(param)
+            elif self._kvstore is not None:
+                index = self._index[id(param)]
+                arrays = param.list_data()
+                self._kvstore.broadcast(index, arrays[0], arrays, priority=-index)
+        self._params_to_init = waiting
+
+    def _values_changed(self, param: Parameter) -> None:
+        """A parameter has new values: a store that updates weights must start from them."""
+        if self._update_on_kvstore and param not in self._params_to_init:
+            self._updater_of_store = getattr(self._kvstore, "_updater", None)
+            self._kv_initialized = False
+            self._kvstore = None
+            self._params_to_init = list(self._params)
+
+    # ---- rates ---------------------------------------------------------------------------------
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate."""
+        return self._optimizer.learning_rate
+
+    @property
+    def optimizer(self) -> opt.Optimizer:
+        """The optimizer."""
+        return self._optimizer
+
+    def set_learning_rate(self, lr: float) -> None:
+        """Sets the learning rate.
+
+        Raises
+        ------
+        UserWarning
+            A scheduler decides it.
+        """
+        self._optimizer.set_learning_rate(lr)
+
+    # ---- steps ---------------------------------------------------------------------------------
+
+    def step(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
+        """One update: sums gradients over devices, divides them by `batch_size`, updates.
+
+        Parameters
+        ----------
+        batch_size : float
+            The gradients are divided by it.
+        ignore_stale_grad : bool
+            Leave parameters alone whose gradient no backward pass wrote since the last step?
+
+        Raises
+        ------
+        UserWarning
+            A gradient was not written since the last step.
+        DeferredInitializationError
+            A parameter has no values yet.
+        """
+        self._start(batch_size)
+        self._allreduce_grads()
+        self._update(ignore_stale_grad)
+
+    def _start(self, batch_size: float) -> None:
+        if self._params_to_init or not self._kv_initialized:
+            self._init_params()
+        # A store that updates weights has this very optimizer.
+        self._optimizer.rescale_grad = self._scale / batch_size
+
+    def allreduce_grads(self) -> None:
+        """Sums gradients over devices, for `update`: what `step` does first.
+
+        Raises
+        ------
+        AssertionError
+            Weights are updated in the store.
+        """
+        self._init_params()
+        if self._kvstore is not None and self._update_on_kvstore:
+            raise AssertionError(
+                "allreduce_grads() when parameters are updated on kvstore is not supported. Try "
+                "setting `update_on_kvstore` to False when creating trainer."
+            )
+        self._allreduce_grads()
+
+    def _allreduce_grads(self) -> None:
+        if self._kvstore is None:
+            return
+        for i, param in enumerate(self._params):
+            if param.grad_req == "null":
+                continue
+            grads = param.list_grad()
+            if self._update_on_kvstore:
+                self._check_fresh(param)
+                self._kvstore.push(i, grads, priority=-i)
+            else:
+                self._kvstore.pushpull(i, grads, grads, priority=-i)
+
+    def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
+        """Updates by the gradients as they are: what `step` does after `allreduce_grads`.
+
+        Raises
+        ------
+        AssertionError
+            Weights are updated in the store.
+        UserWarning
+            A gradient was not written since the last step.
+        """
+        self._start(batch_size)
+        if self._kvstore is not None and self._update_on_kvstore:
+            raise AssertionError(
+                "update() when parameters are updated on kvstore is not supported. Try setting "
+                "`update_on_kvstore` to False when creating trainer."
+            )
+        self._update(ignore_stale_grad)
+
+    def _check_fresh(self, param: Parameter) -> None:
+        for data in param.list_data():
+            if not data._fresh_grad:
+                raise UserWarning(
+                    f"Gradient of Parameter `{param.name}` on context {data.context} has not been "
+                    "updated by backward since last `step`. This could mean a bug in your model "
+                    "that made it only use a subset of the Parameters (Blocks) for this iteration. "
+                    "If you are intentionally only using a subset, call step with "
+                    "ignore_stale_grad=True to suppress this warning and skip updating of "
+                    "Parameters with stale gradient"
+                )
+
+    def _update(self, ignore_stale_grad: bool = False) -> None:
+        for i, param in enumerate(self._params):
+            if param.grad_req == "null":
+                continue
+            if not ignore_stale_grad:
+                self._check_fresh(param)
+            if self._kvstore is not None and self._update_on_kvstore:
+                self._kvstore.pull(i, param.list_data(), priority=-i)
+                for data in param.list_data():
+                    data._fresh_grad = False
+                continue
+            for updater, data, grad in zip(self._updaters, param.list_data(), param.list_grad()):
+                if data._fresh_grad:
+                    updater(i, grad, data)
+                    data._fresh_grad = False
+
+    # ---- files ---------------------------------------------------------------------------------
+
+    def save_states(self, fname: str) -> None:
+        """Writes the optimizer's states to a file."""
+        self._init_params()
+        if self._params_to_init:
+            raise MXNetError("save_states: parameters are not initialized yet")
+        if self._kvstore is not None and self._update_on_kvstore:
+            self._kvstore.save_optimizer_states(fname, dump_optimizer=True)
+            return
+        with open(os.fspath(fname), "wb") as file:
+            file.write(self._updaters[0].get_states(dump_optimizer=True))
+
+    def load_states(self, fname: str) -> None:
+        """Reads states that `save_states` wrote.
+
+        They are pickled: load only files that you trust.
+        """
+        self._init_params()
+        if self._kvstore is not None and self._update_on_kvstore:
+            self._kvstore.load_optimizer_states(fname)
+            self._optimizer = self._kvstore._updater.optimizer
+        else:
+            with open(os.fspath(fname), "rb") as file:
+                states = file.read()
+            for updater in self._updaters:
+                updater.set_states(states)
+                updater.optimizer = self._updaters[0].optimizer
+            self._optimizer = self._updaters[0].optimizer
+        self._optimizer.param_dict = dict(enumerate(self._params))

@@ -1,0 +1,71 @@
+//! `_core.CachedGraph`: a symbol that is called like an operator.
+
+use super::autograd::thread_state;
+use super::call_site::find_call_site;
+use super::executor::MonitorFunction;
+use super::ndarray::PyNDArray;
+use super::operator::PyState;
+use super::profiler::api;
+use super::runtime;
+use super::symbol::{PySymbol, raise};
+use crate::executor::autograd::Tracked;
+use crate::executor::cached::CachedGraph;
+use crate::executor::call_site::{self, CallSite};
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use std::sync::Arc;
+
+/// A symbol that is called like an operator.
+#[pyclass(frozen, name = "CachedGraph", module = "rsnet._core")]
+pub struct PyCachedGraph {
+    graph: Arc<CachedGraph>,
+    monitor: MonitorFunction,
+}
+
+#[pymethods]
+impl PyCachedGraph {
+    #[new]
+    fn new(name: &str, symbol: &PySymbol, parameters: Vec<String>) -> PyResult<Self> {
+        let graph = CachedGraph::new(runtime(), name, symbol.symbol.clone(), &parameters);
+        Ok(PyCachedGraph { graph: graph.map_err(raise)?, monitor: MonitorFunction::default() })
+    }
+
+    /// The outputs for arrays in the order of the symbol's inputs.
+    fn __call__(&self, inputs: Vec<PyRef<'_, PyNDArray>>) -> PyResult<Vec<PyNDArray>> {
+        let _called = api("CachedGraph");
+        let inputs: Vec<&Tracked> = inputs.iter().map(|array| &array.tracked).collect();
+        let state = thread_state();
+        let site = CallSite::Known(find_call_site());
+        let run = || self.graph.call(&inputs, state.training, state.recording);
+        let outputs = call_site::with(site, run).map_err(raise)?;
+        Ok(outputs.into_iter().map(|tracked| PyNDArray { tracked }).collect())
+    }
+
+    fn set_monitor(&self, callback: Option<Py<PyAny>>, all: bool) {
+        let monitor = callback.is_some().then(|| self.monitor.monitor());
+        let before = self.monitor.replace(callback);
+        self.graph.set_monitor(monitor, all);
+        drop(before);
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.monitor.traverse(&visit)?;
+        let mut result = Ok(());
+        self.graph.visit_own_states(&mut |state| {
+            if let (Ok(()), Some(state)) = (&result, state.downcast_ref::<PyState>()) {
+                result = visit.call(&state.0);
+            }
+        });
+        result
+    }
+
+    /// (States go with the executors, once the objects that refer to this are cleared.)
+    fn __clear__(&self) {
+        let function = self.monitor.replace(None);
+        drop(function);
+    }
+}
+
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyCachedGraph>()
+}

@@ -1,0 +1,322 @@
+"""Cached graphs compute what their operators compute one by one, however calls overlap."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import rsnet as mx
+from rsnet import autograd, nd
+
+ROWS, IN, OUT = 4, 5, 3
+
+
+def network():
+    """A symbol with a stateful layer, and its parameters as marked arrays."""
+    data = mx.sym.Variable("data")
+    hidden = mx.sym.FullyConnected(data, num_hidden=6, name="fc1")
+    hidden = mx.sym.BatchNorm(hidden, fix_gamma=False, name="bn")
+    hidden = mx.sym.Activation(hidden, act_type="tanh")
+    return mx.sym.FullyConnected(hidden, num_hidden=OUT, name="fc2")
+
+
+def arrays(symbol, seed=0, req="write"):
+    rng = np.random.default_rng(seed)
+    shapes, _, aux = symbol.infer_shape(data=(ROWS, IN))
+    names = symbol.list_arguments() + symbol.list_auxiliary_states()
+    made = {}
+    for name, shape in zip(names, shapes + aux):
+        made[name] = nd.array(rng.normal(size=shape))
+        if name.endswith("var"):
+            made[name][:] = 1
+        if name != "data" and "moving" not in name:
+            made[name].attach_grad(req)
+    return made
+
+
+def imperative(a):
+    hidden = nd.FullyConnected(a["data"], a["fc1_weight"], a["fc1_bias"], num_hidden=6)
+    hidden = nd.BatchNorm(
+        hidden,
+        a["bn_gamma"],
+        a["bn_beta"],
+        a["bn_moving_mean"],
+        a["bn_moving_var"],
+        fix_gamma=False,
+    )
+    hidden = nd.Activation(hidden, act_type="tanh")
+    return nd.FullyConnected(hidden, a["fc2_weight"], a["fc2_bias"], num_hidden=OUT)
+
+
+def cached(symbol, parameters=True):
+    names = [n for n in symbol.list_arguments() if n != "data"] if parameters else ()
+    op = nd.CachedOp(symbol, parameters=names)
+    return lambda a: op(*[a[name] for name in symbol.list_inputs()])
+
+
+def grads(a):
+    return {k: v.grad.asnumpy() for k, v in a.items() if v.grad is not None}
+
+
+def values(a):
+    return {k: v.asnumpy() for k, v in a.items()}
+
+
+def compare(scenario, parameters=True, req="write"):
+    """Runs a scenario with both; everything it leaves behind must be equal."""
+    symbol = network()
+    left = []
+    for run in (imperative, cached(symbol, parameters)):
+        a = arrays(symbol, req=req)
+        result = scenario(run, a)
+        left.append((result, grads(a), values(a)))
+    for one, other in zip(*left):
+        for x, y in zip(*(v.values() if isinstance(v, dict) else v for v in (one, other))):
+            np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-6)
+
+
+def once(run, a):
+    with autograd.record():
+        y = run(a)
+    y.backward()
+    return [y.asnumpy()]
+
+
+def twice_one_backward(run, a):
+    with autograd.record():
+        first = run(a)
+        a = dict(a, data=a["data"] * 2)
+        second = run(a)
+        loss = (first * second).sum()
+    loss.backward()
+    return [first.asnumpy(), second.asnumpy()]
+
+
+def chained(run, a):
+    with autograd.record():
+        y = run(a)
+        z = run(dict(a, data=nd.concat(y, y, dim=1)[:, :IN]))
+    z.backward()
+    return [y.asnumpy(), z.asnumpy()]
+
+
+def backward_in_other_order(run, a):
+    with autograd.record():
+        first = run(a)
+        second = run(dict(a, data=a["data"] + 1))
+    first.backward()
+    kept = grads(a)
+    second.backward()
+    return list(kept.values())
+
+
+def retained(run, a):
+    with autograd.record():
+        y = run(a)
+    y.backward(retain_graph=True)
+    kept = grads(a)
+    y.backward(nd.ones_like(y) * 3)
+    return list(kept.values())
+
+
+def returned(run, a):
+    for array in a.values():
+        if array.grad is not None:
+            array.grad[:] = 7
+    with autograd.record():
+        y = run(a)
+    found = autograd.grad(y, [a["fc1_weight"], a["bn_gamma"]], retain_graph=True)
+    found = [g.asnumpy() for g in found]
+    again = autograd.grad(y, [a["fc1_bias"]])[0]
+    with autograd.record():
+        run(dict(a, data=a["data"] * 5)).backward()
+    return [*found, again.asnumpy()]
+
+
+def other_shapes(run, a):
+    found = []
+    for rows in (2, 4, 3, 2):
+        with autograd.record():
+            y = run(dict(a, data=a["data"][:rows]))
+        y.backward()
+        found += [y.asnumpy(), *grads(a).values()]
+    return found
+
+
+def not_recorded(run, a):
+    y = run(a)
+    with autograd.train_mode():
+        z = run(a)
+    return [y.asnumpy(), z.asnumpy()]
+
+
+def data_has_gradient(run, a):
+    data = nd.array(a["data"].asnumpy())
+    data.attach_grad()
+    with autograd.record():
+        y = run(dict(a, data=data * 2)) + run(dict(a, data=data))
+    y.backward()
+    return [data.grad.asnumpy()]
+
+
+def outputs_kept(run, a):
+    found = []
+    for i in range(4):
+        with autograd.record():
+            found.append(run(dict(a, data=a["data"] * i)))
+        found[-1].backward()
+    return [y.asnumpy() for y in found]
+
+
+def dropped(run, a):
+    for i in range(5):
+        with autograd.record():
+            run(dict(a, data=a["data"] * i))
+    return once(run, a)
+
+
+SCENARIOS = [
+    once,
+    twice_one_backward,
+    chained,
+    backward_in_other_order,
+    retained,
+    returned,
+    other_shapes,
+    not_recorded,
+    data_has_gradient,
+    outputs_kept,
+    dropped,
+]
+
+
+@pytest.mark.parametrize("parameters", [True, False], ids=["parameters", "copied"])
+@pytest.mark.parametrize("req", ["write", "add"])
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_cached_matches_imperative(scenario, req, parameters):
+    compare(scenario, parameters, req)
+
+
+def test_new_parameter_arrays_are_used():
+    symbol = network()
+    run = cached(symbol)
+    for seed in range(3):
+        a, b = arrays(symbol, seed), arrays(symbol, seed)
+        once(run, a)
+        once(imperative, b)
+        for key, grad in grads(b).items():
+            np.testing.assert_allclose(grads(a)[key], grad, rtol=2e-5, atol=2e-6)
+
+
+def test_threads_call_one_graph():
+    symbol = network()
+    run = cached(symbol)
+    a = arrays(symbol)
+    expected = {i: imperative(dict(a, data=a["data"] * i)).asnumpy() for i in range(4)}
+    wrong = []
+
+    def work(i):
+        for _ in range(20):
+            got = run(dict(a, data=a["data"] * i)).asnumpy()
+            if not np.allclose(got, expected[i], rtol=1e-5, atol=1e-6):
+                wrong.append(i)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert not wrong
+
+
+def test_random_operators_draw_anew():
+    op = nd.CachedOp(mx.sym.Dropout(mx.sym.Variable("x"), p=0.5))
+    x = nd.ones((200,))
+    x.attach_grad()
+    with autograd.record():
+        y, z = op(x), op(x)
+        total = y + z
+    assert (y.asnumpy() != z.asnumpy()).any()
+    total.backward()
+    np.testing.assert_allclose(x.grad.asnumpy(), total.asnumpy())
+
+
+def test_one_executor_serves_a_training_loop():
+    symbol = network()
+    a = arrays(symbol)
+    run = cached(symbol)
+    for i in range(30):
+        once(run, dict(a, data=a["data"] * i))
+    before = mx._core.memory_usage()[0]
+    for i in range(30):
+        once(run, dict(a, data=a["data"] * i))
+    assert mx._core.memory_usage()[0] <= before + 1024
+
+
+def test_hook_sees_operators():
+    seen = []
+    op = nd.CachedOp(mx.sym.exp(mx.sym.Variable("x") * 2, name="e"))
+    op._register_op_hook(
+        lambda name, operator, array: seen.append((name, operator, array.asnumpy()))
+    )
+    op(nd.zeros((1,)))
+    assert [s[:2] for s in seen][-1] == ("e_output", "exp")
+    assert seen[-1][2].tolist() == [1.0]
+    op._register_op_hook(None)
+    op(nd.zeros((1,)))
+    assert len(seen) == 2
+
+
+def test_bad_input_is_refused_by_name():
+    symbol = network()
+    op = nd.CachedOp(symbol, name="net")
+    with pytest.raises(mx.MXNetError, match=r"'net': got 1 arrays, expected 9: data, fc1_weight"):
+        op(nd.ones((2, 5)))
+    a = arrays(symbol)
+    other = [a[name] for name in symbol.list_inputs()]
+    other[3] = other[3].as_in_context(mx.cpu(1))
+    with pytest.raises(mx.MXNetError, match=r"input 'bn_gamma' is on cpu\(1\), expected cpu\(0\)"):
+        op(*other)
+    other[3] = nd.ones((2,))
+    with pytest.raises(mx.MXNetError, match="bn"):
+        op(*other)
+    with pytest.raises(TypeError, match="input 0 is a float"):
+        op(1.0)
+    with pytest.raises(mx.MXNetError, match="no input is named 'foo'"):
+        nd.CachedOp(symbol, parameters=["foo"])
+    with pytest.raises(mx.MXNetError, match="two inputs are named 'x'"):
+        nd.CachedOp(mx.sym.Variable("x") + mx.sym.Variable("x"))
+
+
+def test_higher_order_is_refused():
+    x = nd.ones((2,))
+    x.attach_grad()
+    op = nd.CachedOp(mx.sym.square(mx.sym.Variable("x")))
+    with autograd.record():
+        y = op(x)
+        with pytest.raises(NotImplementedError, match="create_graph=True"):
+            autograd.grad(y, [x], create_graph=True)
+
+
+def test_an_error_does_not_spoil_later_calls():
+    class Picky(mx.operator.CustomOp):
+        def forward(self, is_train, req, in_data, out_data, aux):
+            if in_data[0].asnumpy()[0] < 0:
+                raise ValueError("negative")
+            self.assign(out_data[0], req[0], in_data[0])
+
+    @mx.operator.register("picky_in_cached_op")
+    class PickyProp(mx.operator.CustomOpProp):
+        def create_operator(self, ctx, shapes, dtypes):
+            return Picky()
+
+    op = nd.CachedOp(mx.sym.Custom(mx.sym.Variable("x"), op_type="picky_in_cached_op"))
+    assert op(nd.ones((1,))).asnumpy()[0] == 1
+    with pytest.raises(ValueError, match="negative"):
+        op(-nd.ones((1,))).asnumpy()
+    assert op(nd.ones((1,)) * 2).asnumpy()[0] == 2
+
+
+def test_out_takes_the_outputs():
+    op = nd.CachedOp(mx.sym.Variable("x") * 2)
+    out = nd.zeros((2,))
+    assert op(nd.ones((2,)), out=out) is out
+    assert out.asnumpy().tolist() == [2.0, 2.0]
