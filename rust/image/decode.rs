@@ -132,9 +132,8 @@ fn first_scan(bytes: &[u8]) -> Option<usize> {
 }
 
 fn decode_other(bytes: &[u8], colour: Colour) -> Result<Picture> {
-    let format = image::guess_format(bytes).map_err(|_| {
-        refused("expected the bytes of a JPEG, PNG, BMP, PNM, TIFF or WebP file")
-    })?;
+    let format = image::guess_format(bytes)
+        .map_err(|_| refused("expected the bytes of a JPEG, PNG, BMP, PNM, TIFF or WebP file"))?;
     if format == ImageFormat::Jpeg {
         return Err(refused("a JPEG, which has no opacity; expected 4 channels"));
     }

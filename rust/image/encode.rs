@@ -15,9 +15,12 @@ pub fn encode(picture: &Picture, format: &str, quality: i64) -> Result<Vec<u8>> 
     guarded(|| match format.to_ascii_lowercase().as_str() {
         ".jpg" | ".jpeg" => encode_jpeg(picture, quality),
         ".png" => encode_png(picture, quality),
-        other => {
-            Err(Error::argument("img_fmt", "value", format!("'{other}'"), "'.jpg', '.jpeg' or '.png'"))
-        }
+        other => Err(Error::argument(
+            "img_fmt",
+            "value",
+            format!("'{other}'"),
+            "'.jpg', '.jpeg' or '.png'",
+        )),
     })
 }
 
@@ -101,7 +104,9 @@ mod tests {
     fn files_that_are_cut_short_are_refused() {
         for format in [".jpg", ".png"] {
             let whole = encode(&picture(40, 30, 3), format, 9).unwrap();
-            for length in 0..whole.len() - 2 {
+            // The last chunk of a PNG, of 12 bytes, holds nothing.
+            let needed = whole.len() - if format == ".png" { 12 } else { 0 };
+            for length in 0..needed {
                 let error = decode(&whole[..length], Colour::Rgb);
                 assert!(error.is_err(), "{format} of {} with {length} bytes", whole.len());
             }

@@ -27,6 +27,7 @@ pub mod error;
 pub mod executor;
 pub mod function;
 pub mod graph;
+mod image;
 mod interrupt;
 mod introspect;
 pub mod ndarray;
@@ -105,5 +106,6 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     symbol::register(m)?;
     executor::register(m)?;
     graph::register(m)?;
+    image::register(m)?;
     convert::load_numpy(m.py())
 }

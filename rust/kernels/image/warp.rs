@@ -48,8 +48,7 @@ pub fn warp(
             let (sx, sy) = back.apply(x as f64, y as f64);
             // Positions in 32nds of a pixel, as OpenCV has them.
             let grid = |v: f64| (v * 32.0).round().clamp(-1e9, 1e9) / 32.0;
-            let (sx, sy) =
-                if nearest { (sx.round(), sy.round()) } else { (grid(sx), grid(sy)) };
+            let (sx, sy) = if nearest { (sx.round(), sy.round()) } else { (grid(sx), grid(sy)) };
             let (x0, y0) = (sx.floor(), sy.floor());
             let (fx, fy) = (sx - x0, sy - y0);
             let (x0, y0) = (x0 as i64, y0 as i64);
