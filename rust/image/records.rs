@@ -152,7 +152,8 @@ impl RecordFile {
                 return self.length;
             }
             let magic = MAGIC.to_le_bytes();
-            for (i, _) in block[..n].chunks_exact(4).enumerate().filter(|(_, word)| *word == magic) {
+            for (i, _) in block[..n].chunks_exact(4).enumerate().filter(|(_, word)| *word == magic)
+            {
                 let start = at + 4 * i as u64;
                 if self.part(start).is_ok_and(|part| matches!(part.flag, 0 | 1)) {
                     return start;

@@ -11,7 +11,7 @@ use crate::image::encode::encode;
 use crate::kernels::image::Extent;
 use crate::ndarray::NDArray;
 use crate::shape::Shape;
-use numpy::PyUntypedArray;
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::Arc;

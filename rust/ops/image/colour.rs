@@ -12,7 +12,6 @@ use crate::operator::{
     Attrs, Call, Kernel, NoParam, OpDef, OpReq, ParamStruct, RandomKey, ResourceRequest,
 };
 use crate::ops::tensor::common::first_type;
-use crate::shape::Shape;
 use crate::{params, with_dtype};
 
 params! {
