@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result, guarded};
 use crate::kernels::image::Extent;
-use image::{DynamicImage, ImageFormat, ImageReader, Limits};
+use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
 use std::io::Cursor;
 use zune_core::bytestream::ZCursor;
 use zune_core::colorspace::ColorSpace;
@@ -67,6 +67,22 @@ pub fn decode(bytes: &[u8], colour: Colour) -> Result<Picture> {
         }
         Ok(picture)
     })
+}
+
+/// Does an image file have colours, or lightness only? The answer for damaged ones is as good as
+/// any: [`decode`] refuses them.
+pub fn has_colour(bytes: &[u8]) -> bool {
+    let answer = guarded(|| {
+        if bytes.starts_with(&[0xff, 0xd8]) {
+            let mut decoder = JpegDecoder::new(ZCursor::new(bytes));
+            decoder.decode_headers().map_err(refused)?;
+            return Ok(decoder.input_colorspace() != Some(ColorSpace::Luma));
+        }
+        let format = image::guess_format(bytes).map_err(refused)?;
+        let reader = ImageReader::with_format(Cursor::new(bytes), format);
+        Ok(reader.into_decoder().map_err(refused)?.color_type().has_color())
+    });
+    answer.unwrap_or(true)
 }
 
 fn extent_of(width: usize, height: usize, colour: Colour) -> Result<Extent> {

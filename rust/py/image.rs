@@ -6,7 +6,7 @@ use super::ndarray::PyNDArray;
 use super::runtime;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::image::decode::{Colour, Picture, decode};
+use crate::image::decode::{Colour, Picture, decode, has_colour};
 use crate::image::encode::encode;
 use crate::kernels::image::Extent;
 use crate::ndarray::NDArray;
@@ -48,15 +48,16 @@ fn decode_image(
     flag: i64,
     to_rgb: bool,
 ) -> PyResult<PyNDArray> {
+    let bytes = bytes_of(buf)?;
+    let flag = if flag == -1 { i64::from(has_colour(&bytes)) } else { flag };
     let colour = match flag {
         0 => Colour::Grey,
         1 if to_rgb => Colour::Rgb,
         1 => Colour::Bgr,
         _ => {
-            return Err(Error::argument("flag", "value", flag, "0 (grey) or 1 (colour)")).py(py);
+            return Err(Error::argument("flag", "value", flag, "0 (grey), 1 (colour) or -1 (as stored)")).py(py);
         }
     };
-    let bytes = bytes_of(buf)?;
     let picture: Result<Picture> = py.detach(|| decode(&bytes, colour));
     Ok(PyNDArray::of(array_of(picture.py(py)?)))
 }
