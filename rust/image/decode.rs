@@ -1,4 +1,5 @@
-//! From the bytes of a file to pixels: JPEG by `zune-jpeg`, PNG, BMP, PNM, TIFF and WebP by `image`.
+//! From the bytes of a file to pixels: JPEG by `zune-jpeg`, PNG, BMP, PNM, TIFF and WebP by
+//! `image`.
 
 use crate::error::{Error, Result, guarded};
 use crate::kernels::image::Extent;

@@ -6,7 +6,8 @@
 //! order of the sequence, when all earlier records are decoded or found to be damaged, so that what
 //! a batch holds depends on no thread. Threads sleep while enough batches are ready.
 //!
-//! After a fork the child has no threads: it may drop a loader, and gets an error for any other use.
+//! After a fork the child has no threads: it may drop a loader, and gets an error for any other
+//! use.
 
 use super::decode::{Colour, Picture, decode};
 use super::normalise::{Choice, Normalise};

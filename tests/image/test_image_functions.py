@@ -69,7 +69,11 @@ def test_interpolation_by_number():
 def test_borders():
     x = mx.nd.array([[[1, 2, 3]]], dtype="uint8")
     got = mx.image.copyMakeBorder(x, 1, 0, 0, 2, type=0, values=(7, 8, 9)).asnumpy()
-    assert got[0].tolist() == [[7, 8, 9]] * 3 and got[1].tolist() == [[1, 2, 3], [7, 8, 9], [7, 8, 9]]
+    assert got[0].tolist() == [[7, 8, 9]] * 3 and got[1].tolist() == [
+        [1, 2, 3],
+        [7, 8, 9],
+        [7, 8, 9],
+    ]
     with pytest.raises(mx.MXNetError, match="type"):
         mx.image.copyMakeBorder(x, 1, 1, 1, 1, type=7)
 
@@ -98,7 +102,10 @@ def test_augmenters_describe_themselves():
     jitter = mx.image.ColorJitterAug(0.1, 0, 0.3).dumps()
     assert jitter == [
         "colorjitteraug",
-        ['["brightnessjitteraug", {"brightness": 0.1}]', '["saturationjitteraug", {"saturation": 0.3}]'],
+        [
+            '["brightnessjitteraug", {"brightness": 0.1}]',
+            '["saturationjitteraug", {"saturation": 0.3}]',
+        ],
     ]
     made = mx.image.CreateAugmenter(
         (3, 8, 8), resize=10, rand_crop=True, rand_mirror=True, mean=True, std=True, hue=0.2,
@@ -147,7 +154,9 @@ def test_colour_augmenters_against_numpy():
     turned = mx.image.HueJitterAug(0.0)(x).asnumpy()
     np.testing.assert_allclose(turned, x.asnumpy(), atol=1.5)
     grey = mx.image.RandomGrayAug(1.0)(x).asnumpy()
-    np.testing.assert_allclose(grey, (x.asnumpy() @ [0.21, 0.72, 0.07])[..., None].repeat(3, 2), rtol=1e-4)
+    np.testing.assert_allclose(
+        grey, (x.asnumpy() @ [0.21, 0.72, 0.07])[..., None].repeat(3, 2), rtol=1e-4
+    )
 
 
 BOXES = np.array([[1, 0.1, 0.2, 0.5, 0.6], [2, 0.4, 0.4, 0.9, 0.9]], "float32")
@@ -156,7 +165,7 @@ BOXES = np.array([[1, 0.1, 0.2, 0.5, 0.6], [2, 0.4, 0.4, 0.9, 0.9]], "float32")
 def test_detection_augmenters_move_boxes_with_their_pixels():
     x = mx.nd.zeros((40, 60, 3), dtype="uint8")
     x[16:36, 24:54] = 200  # the second box
-    flipped, label = mx.image.DetHorizontalFlipAug(1.0)(x, BOXES)
+    _, label = mx.image.DetHorizontalFlipAug(1.0)(x, BOXES)
     np.testing.assert_allclose(label[0, 1:], [0.5, 0.2, 0.9, 0.6], atol=1e-6)
     for aug in (
         mx.image.DetRandomPadAug(area_range=(1.5, 3.0)),
@@ -241,7 +250,9 @@ def test_parts_and_shuffling(rec):
     with pytest.raises(ValueError, match="needs path_imgidx"):
         mx.image.ImageIter(2, (3, 20, 20), path_imgrec=rec, shuffle=True)
     with pytest.raises(ValueError, match="part_index 5: expected 0 to 4"):
-        mx.image.ImageIter(2, (3, 20, 20), path_imgrec=rec, path_imgidx=idx, num_parts=5, part_index=5)
+        mx.image.ImageIter(
+            2, (3, 20, 20), path_imgrec=rec, path_imgidx=idx, num_parts=5, part_index=5
+        )
 
 
 def test_damaged_images_are_skipped_and_counted(tmp_path):

@@ -72,7 +72,9 @@ def test_shuffling_visits_every_image_and_depends_on_the_seed_alone(rec, threads
         for _ in range(3):
             batches = list(it)
             out.append([x for b in batches for x in b.label[0].asnumpy().tolist()])
-            out.append(np.concatenate([b.data[0].asnumpy() for b in batches]).sum((1, 2, 3)).tolist())
+            out.append(
+                np.concatenate([b.data[0].asnumpy() for b in batches]).sum((1, 2, 3)).tolist()
+            )
             it.reset()
         return out
 

@@ -47,7 +47,9 @@ def test_colours_by_a_factor_match_numpy(dtype, factor):
 def test_factors_are_drawn_from_the_range():
     mx.random.seed(0)
     x = mx.nd.ones((1, 1, 3))
-    drawn = [float(mx.nd.image.random_brightness(x, 0.5, 2.0).asnumpy()[0, 0, 0]) for _ in range(200)]
+    drawn = [
+        float(mx.nd.image.random_brightness(x, 0.5, 2.0).asnumpy()[0, 0, 0]) for _ in range(200)
+    ]
     assert 0.5 <= min(drawn) < 0.6 and 1.9 < max(drawn) < 2.0
     spread = [mx.nd.image.random_lighting(x, alpha_std=0.1).asnumpy()[0, 0, 0] for _ in range(300)]
     want = 0.1 * np.hypot(np.hypot(55.46 * 0.5675, 4.794 * 0.7192), 1.148 * 0.4009)

@@ -120,7 +120,9 @@ def border(x, top, bot, left, right, type=0, value=0.0, values=()):
     if type:
         return np.pad(x, width, mode=MODES[type])
     fill = np.broadcast_to(np.array(values or value, dtype=x.dtype), x.shape[2:])
-    return np.stack([np.pad(x[..., c], width[:2], constant_values=fill[c]) for c in range(x.shape[2])], 2)
+    return np.stack(
+        [np.pad(x[..., c], width[:2], constant_values=fill[c]) for c in range(x.shape[2])], 2
+    )
 
 
 EIGVAL = np.array([55.46, 4.794, 1.148])

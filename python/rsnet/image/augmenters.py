@@ -161,7 +161,8 @@ class BrightnessJitterAug(Augmenter):
 
 class ContrastJitterAug(Augmenter):
     """Moves pixels away from the mean lightness, or to it, by a factor from 1 plus or minus
-    `contrast`."""  # fmt: skip
+    `contrast`.
+    """  # fmt: skip
 
     def __init__(self, contrast: float) -> None:
         super().__init__(contrast=contrast)
@@ -175,7 +176,8 @@ class ContrastJitterAug(Augmenter):
 
 class SaturationJitterAug(Augmenter):
     """Moves pixels away from their lightness, or to it, by a factor from 1 plus or minus
-    `saturation`."""  # fmt: skip
+    `saturation`.
+    """  # fmt: skip
 
     def __init__(self, saturation: float) -> None:
         super().__init__(saturation=saturation)
@@ -200,7 +202,9 @@ class HueJitterAug(Augmenter):
     def __init__(self, hue: float) -> None:
         super().__init__(hue=hue)
         self.hue = hue
-        self.tyiq = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.321], [0.211, -0.523, 0.311]])
+        self.tyiq = np.array(
+            [[0.299, 0.587, 0.114], [0.596, -0.274, -0.321], [0.211, -0.523, 0.311]]
+        )
         self.ityiq = np.array([[1.0, 0.956, 0.621], [1.0, -0.272, -0.647], [1.0, -1.107, 1.705]])
 
     def __call__(self, src: NDArray) -> NDArray:
@@ -320,7 +324,7 @@ def colour_augmenters(
     return augs
 
 
-def CreateAugmenter(  # noqa: N802
+def CreateAugmenter(
     data_shape: Sequence[int],
     resize: int = 0,
     rand_crop: bool = False,

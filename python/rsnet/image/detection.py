@@ -246,7 +246,7 @@ class DetRandomPadAug(DetAugmenter):
         return src, label
 
 
-def CreateMultiRandCropAugmenter(  # noqa: N802
+def CreateMultiRandCropAugmenter(
     min_object_covered: Any = 0.1,
     aspect_ratio_range: Any = (0.75, 1.33),
     area_range: Any = (0.05, 1.0),
@@ -277,7 +277,7 @@ def CreateMultiRandCropAugmenter(  # noqa: N802
     return DetRandomSelectAug([DetRandomCropAug(*values) for values in zip(*lists)], skip_prob)
 
 
-def CreateDetAugmenter(  # noqa: N802
+def CreateDetAugmenter(
     data_shape: Sequence[int],
     resize: int = 0,
     rand_crop: float = 0,

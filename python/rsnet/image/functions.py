@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import _core, ndarray as nd
+from .. import _core
+from .. import ndarray as nd
 from ..base import MXNetError
 from ..ndarray import NDArray, array
 
 
-def imdecode(
-    buf: Any, flag: int = 1, to_rgb: bool = True, out: NDArray | None = None
-) -> NDArray:
+def imdecode(buf: Any, flag: int = 1, to_rgb: bool = True, out: NDArray | None = None) -> NDArray:
     """Decodes the bytes of a JPEG, PNG, BMP, PNM, TIFF or WebP file.
 
     Parameters
@@ -114,7 +113,7 @@ def imresize(src: NDArray, w: int, h: int, interp: int = 1, out: NDArray | None 
     return nd._internal._cvimresize(src, w=int(w), h=int(h), interp=int(interp), out=out)
 
 
-def copyMakeBorder(src: NDArray, *args: Any, **kwargs: Any) -> NDArray:  # noqa: N802
+def copyMakeBorder(src: NDArray, *args: Any, **kwargs: Any) -> NDArray:
     """Puts pixels around an image: ``copyMakeBorder(src, top, bot, left, right, type=0, value=0)``.
 
     `type` is 0 for a constant, `value`, 1 for the pixels of the edge, 2 for the mirror image, 3 for
@@ -318,7 +317,9 @@ def imrotate(
         degrees = np.full(len(images), rotation_degrees, "float32")
     else:
         degrees = np.asarray(
-            rotation_degrees.asnumpy() if isinstance(rotation_degrees, NDArray) else rotation_degrees,
+            rotation_degrees.asnumpy()
+            if isinstance(rotation_degrees, NDArray)
+            else rotation_degrees,
             dtype="float32",
         )
         if src.ndim == 3 or degrees.shape != (len(images),):

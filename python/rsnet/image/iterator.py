@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import ndarray as nd, recordio
+from .. import ndarray as nd
+from .. import recordio
 from ..base import MXNetError
 from ..io import DataBatch, DataDesc, DataIter
 from ..ndarray import NDArray
-from .augmenters import Augmenter, CreateAugmenter
+from .augmenters import CreateAugmenter
 from .functions import imdecode
 
 #: What a list knows of an image: its label, and its path.
@@ -167,7 +168,10 @@ class ImageIter(DataIter):
             self.imglist = read_list(path)
         elif isinstance(given, list):
             self.imglist = {
-                i: (np.array(item[:-1] if len(item) > 2 else item[0], "float32").reshape(-1), item[-1])
+                i: (
+                    np.array(item[:-1] if len(item) > 2 else item[0], "float32").reshape(-1),
+                    item[-1],
+                )
                 for i, item in enumerate(given)
             }
         if self.imglist is not None and (keys is not None or self.imgrec is None):
@@ -228,7 +232,9 @@ class ImageIter(DataIter):
         self.cur += 1
         if isinstance(self.imgrec, recordio.MXIndexedRecordIO):
             if key not in self.imgrec.idx:
-                raise MXNetError(f"{self.imgrec.idx_path} has no record of id {key}, as the list has")
+                raise MXNetError(
+                    f"{self.imgrec.idx_path} has no record of id {key}, as the list has"
+                )
             header, image = recordio.unpack(self.imgrec.read_idx(key) or b"")
             return (header.label if self.imglist is None else self.imglist[key][0]), image
         label, path = self.imglist[key]  # type: ignore[index]

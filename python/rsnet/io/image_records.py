@@ -98,7 +98,9 @@ class MXDataIter(DataIter):
         count, first = self._loader.skipped()
         if count > self._told:
             self._told = count
-            warnings.warn(f"{self._kind} skipped {count} damaged records, the first: {first}", stacklevel=4)
+            warnings.warn(
+                f"{self._kind} skipped {count} damaged records, the first: {first}", stacklevel=4
+            )
 
     def next(self) -> DataBatch:
         """The next batch.
@@ -201,7 +203,9 @@ ImageRecordIter_v1 = _maker("ImageRecordIter_v1", False, "float32", _SUMMARY)
 _RAW = "Batches of raw pixels of a record file; see `ImageRecordIter`."
 ImageRecordUInt8Iter = _maker("ImageRecordUInt8Iter", False, "uint8", _RAW)
 ImageRecordUInt8Iter_v1 = _maker("ImageRecordUInt8Iter_v1", False, "uint8", _RAW)
-ImageRecordInt8Iter = _maker("ImageRecordInt8Iter", False, "int8", f"{_RAW} Those above 127 are 127.")
+ImageRecordInt8Iter = _maker(
+    "ImageRecordInt8Iter", False, "int8", f"{_RAW} Those above 127 are 127."
+)
 ImageDetRecordIter = _maker(
     "ImageDetRecordIter",
     True,

@@ -24,7 +24,8 @@ _Line = tuple[int, str, list[float]]
 
 
 def list_image(root: str, recursive: bool, exts: Sequence[str]) -> Iterator[tuple[int, str, int]]:
-    """(id, path below `root`, label) of every image file; labels number the folders if recursive."""
+    """(id, path below `root`, label) of every image file; labels number the folders if recursive.
+    """
     number = 0
     if not recursive:
         for name in sorted(os.listdir(root)):
@@ -58,7 +59,8 @@ def write_list(path: str, lines: Sequence[tuple[int, str, float]]) -> None:
 
 def make_list(args: argparse.Namespace) -> None:
     """Writes the list files of a folder: one, or one for training, test and validation of each
-    chunk."""  # fmt: skip
+    chunk.
+    """  # fmt: skip
     lines = list(list_image(args.root, args.recursive, [e.lower() for e in args.exts]))
     if not lines:
         raise SystemExit(f"{args.root} holds no file of {args.exts}")
