@@ -189,17 +189,19 @@ impl AugmentParam {
         let tall = 2.0 * scale / (1.0 + ratio);
         let wide = ratio * tall;
         let extent = picture.extent;
+        // In single precision, as MXNet has it: 0.7 of 120 pixels are 84.
         let limit = |n: usize| {
-            let least = f64::from(self.min_img_size);
-            (scale * n as f64).min(self.max_img_size.into()).max(least).max(1.0) as usize
+            let size = (scale as f32 * n as f32).min(self.max_img_size).max(self.min_img_size);
+            f64::from(size.max(1.0))
         };
-        let new = Extent { height: limit(extent.height), width: limit(extent.width), ..extent };
+        let (tall_to, wide_to) = (limit(extent.height), limit(extent.width));
+        let new = Extent { height: tall_to as usize, width: wide_to as usize, ..extent };
         check_size(new)?;
         let (a, b) = (tall * cos - shear * sin * wide, tall * sin + shear * cos * wide);
         let (d, e) = (-sin * wide, cos * wide);
         let (w, h) = (extent.width as f64, extent.height as f64);
-        let c = (new.width as f64 - (a * w + b * h)) / 2.0;
-        let f = (new.height as f64 - (d * w + e * h)) / 2.0;
+        let c = (wide_to - (a * w + b * h)) / 2.0;
+        let f = (tall_to - (d * w + e * h)) / 2.0;
         let back = Affine([a, b, c, d, e, f]).inverse();
         let back = back.ok_or_else(|| Error::value("the map of an image has no inverse"))?;
         let mut out = Picture::filled(new, 0);

@@ -21,7 +21,7 @@ use crate::lock::{Guard, Lock};
 use crate::ndarray::{Base, NDArray};
 use crate::shape::Shape;
 use crate::with_dtype;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Condvar};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -246,7 +246,8 @@ struct State {
     /// What ends the sequence, after the batches before it.
     error: Option<Error>,
     good_in_epoch: usize,
-    skipped: usize,
+    /// Records that were skipped; those of every epoch are the same.
+    skipped: HashSet<usize>,
     first_skipped: Option<Error>,
     /// The consumer's epoch, and how many batches it has taken of it.
     current: u64,
@@ -340,7 +341,7 @@ impl Shared {
                     }
                 }
                 Err(Failure::Damage(error)) if self.plan.skips => {
-                    state.skipped += 1;
+                    state.skipped.insert(place.record);
                     state.first_skipped.get_or_insert(error);
                 }
                 Err(Failure::Damage(error) | Failure::Wrong(error)) => state.error = Some(error),
@@ -448,7 +449,6 @@ pub struct Loader {
 
 impl Loader {
     pub fn new(plan: Plan) -> Result<Self> {
-        let damages = plan.source.damages.len();
         let first_skipped = plan.source.damages.first().cloned();
         let state = State {
             stops: false,
@@ -463,7 +463,7 @@ impl Loader {
             front: 0,
             error: None,
             good_in_epoch: 0,
-            skipped: damages,
+            skipped: HashSet::new(),
             first_skipped,
             current: 0,
             taken: 0,
@@ -585,7 +585,8 @@ impl Loader {
     /// How many damaged records were skipped so far, and the first of them.
     pub fn skipped(&self) -> Result<(usize, Option<Error>)> {
         let state = self.lock()?;
-        Ok((state.skipped, state.first_skipped.clone()))
+        let count = self.plan().source.damages.len() + state.skipped.len();
+        Ok((count, state.first_skipped.clone()))
     }
 }
 

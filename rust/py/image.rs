@@ -55,7 +55,13 @@ fn decode_image(
         1 if to_rgb => Colour::Rgb,
         1 => Colour::Bgr,
         _ => {
-            return Err(Error::argument("flag", "value", flag, "0 (grey), 1 (colour) or -1 (as stored)")).py(py);
+            return Err(Error::argument(
+                "flag",
+                "value",
+                flag,
+                "0 (grey), 1 (colour) or -1 (as stored)",
+            ))
+            .py(py);
         }
     };
     let picture: Result<Picture> = py.detach(|| decode(&bytes, colour));

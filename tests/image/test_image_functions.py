@@ -36,7 +36,8 @@ def test_sizes_and_crops():
     for _ in range(20):
         part, (_, _, width, height) = mx.image.random_size_crop(x, (7, 5), (0.2, 0.6), (0.5, 2))
         assert part.shape == (5, 7, 3) and width * height <= 0.7 * 600
-    assert mx.image.random_size_crop(x, (7, 5), 1.0, (9, 9))[1] == (0, 0, 28, 20)
+    # No part of this ratio fits: the middle is taken.
+    assert mx.image.random_size_crop(x, (7, 5), 1.0, (9, 9))[1] == (11, 7, 7, 5)
     assert mx.image.fixed_crop(x, 1, 2, 3, 4, (6, 8)).shape == (8, 6, 3)
 
 

@@ -3,6 +3,7 @@
 import gc
 import os
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -96,7 +97,7 @@ def test_parts_divide_the_records(rec):
 
 def test_with_and_without_an_index(rec, tmp_path):
     bare = tmp_path / "bare.rec"
-    bare.write_bytes(open(rec, "rb").read())
+    bare.write_bytes(Path(rec).read_bytes())
     idx = rec[:-3] + "idx"
     want = labels(make(rec, path_imgidx=idx))
     assert labels(make(str(bare))) == want
@@ -213,10 +214,11 @@ def damaged(tmp_path):
     images[2] = b"no image"
     images[5] = encoded(images[5], "jpeg")[:100]
     path = records(tmp_path / "bad.rec", images)
-    data = bytearray(open(path, "rb").read())
-    offsets = [int(line.split()[1]) for line in open(path[:-3] + "idx")]
+    data = bytearray(Path(path).read_bytes())
+    lines = Path(path[:-3] + "idx").read_text().splitlines()
+    offsets = [int(line.split()[1]) for line in lines]
     data[offsets[6]] ^= 255
-    open(path, "wb").write(data)
+    Path(path).write_bytes(data)
     os.remove(path[:-3] + "idx")
     return path, offsets
 
@@ -225,7 +227,7 @@ def test_damaged_records_are_errors_that_name_file_and_offset(damaged):
     path, offsets = damaged
     with pytest.raises(mx.MXNetError, match=rf"bad\.rec.*offset {offsets[6]}"):
         make(path)
-    open(path, "r+b").truncate(offsets[6])
+    os.truncate(path, offsets[6])
     it = make(path, 2)
     assert it.next().label[0].asnumpy().tolist() == [0, 1]
     for _ in range(2):
@@ -253,10 +255,10 @@ def test_damaged_bytes_never_do_more_than_that(tmp_path, seed):
     rng = np.random.RandomState(seed)
     path = records(tmp_path / "f.rec", [picture(20, 16, i) for i in range(4)], kind="jpeg")
     os.remove(path[:-3] + "idx")
-    data = bytearray(open(path, "rb").read())
+    data = bytearray(Path(path).read_bytes())
     for _ in range(rng.randint(1, 30)):
         data[rng.randint(len(data))] = rng.randint(256)
-    open(path, "wb").write(data[: len(data) - rng.randint(0, 200)])
+    Path(path).write_bytes(data[: len(data) - rng.randint(0, 200)])
     try:
         it = make(path, 2, damaged="skip", label_width=1)
         for _ in range(3):

@@ -107,7 +107,7 @@ class ForceResizeAug(Augmenter):
 
     def __call__(self, src: NDArray) -> NDArray:
         sizes = (src.shape[0], src.shape[1], self.size[1], self.size[0])
-        return imresize(src, *self.size, choose_interp(self.interp, sizes))
+        return imresize(src, self.size[0], self.size[1], choose_interp(self.interp, sizes))
 
 
 class RandomCropAug(Augmenter):

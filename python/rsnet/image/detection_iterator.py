@@ -201,7 +201,8 @@ class ImageDetIter(ImageIter):
                 batch = self.next()
             except StopIteration:
                 return
-            for data, label in zip(batch.data[0].asnumpy(), batch.label[0].asnumpy()):
+            labels = batch.label[0].asnumpy() if batch.label else ()
+            for data, label in zip(batch.data[0].asnumpy(), labels):
                 image = data.transpose(1, 2, 0) * (1 if std is None else np.asarray(std))
                 image = image + (0 if mean is None else np.asarray(mean))
                 image = np.clip(image, 0, 255) if clip else image

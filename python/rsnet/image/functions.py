@@ -150,12 +150,12 @@ def scale_down(src_size: Sequence[int], size: Sequence[int]) -> tuple[int, int]:
     >>> mx.image.scale_down((640, 480), (720, 120))
     (640, 106)
     """
-    w, h = size
+    w, h = float(size[0]), float(size[1])
     sw, sh = src_size
     if sh < h:
-        w, h = float(w * sh) / h, sh
+        w, h = w * sh / h, sh
     if sw < w:
-        w, h = sw, float(h * sw) / w
+        w, h = sw, h * sw / w
     return int(w), int(h)
 
 

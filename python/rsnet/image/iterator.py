@@ -102,8 +102,6 @@ class ImageIter(DataIter):
     ((1, 3, 8, 8), [1.0])
     """
 
-    _NAMES = frozenset(CreateAugmenter.__code__.co_varnames)
-
     def __init__(
         self,
         batch_size: int,
@@ -142,9 +140,9 @@ class ImageIter(DataIter):
         self.skipped = 0
         self.imgrec: recordio.MXRecordIO | None = None
         self.imglist: dict[Any, _Listed] | None = None
+        self.auglist = list(CreateAugmenter(data_shape, **kwargs) if aug_list is None else aug_list)
         self.seq = self._sequence(path_imgrec, path_imgidx, path_imglist, imglist)
         self._divide(part_index, num_parts)
-        self.auglist = list(CreateAugmenter(data_shape, **kwargs) if aug_list is None else aug_list)
         self.provide_data = [DataDesc(data_name, (self.batch_size, *self.data_shape), dtype)]
         label_shape = (self.batch_size, label_width) if label_width > 1 else (self.batch_size,)
         self.provide_label = [DataDesc(label_name, label_shape, dtype)]

@@ -54,6 +54,8 @@ class MXDataIter(DataIter):
         if dropped:
             what = ", ".join(sorted(dropped))
             warnings.warn(f"{kind} has no use for the arguments: {what}", stacklevel=3)
+        if detects:
+            known.setdefault("label_width", -1)
         known = {name: _plain(value) for name, value in known.items()}
         mean = _mean_image(kind, known, detects) if known.get("mean_img") else None
         self._loader = _core.ImageLoader(known, detects, dtype, mean)
@@ -91,6 +93,7 @@ class MXDataIter(DataIter):
         data, label, ids, pad = made
         index = np.array(ids, "int64")
         self._batch = DataBatch([data], [label], pad=pad, index=index)
+        self._arrays = (data, label)
         return True
 
     def _tell(self) -> None:
@@ -121,13 +124,15 @@ class MXDataIter(DataIter):
             raise MXNetError(f"{self._kind} has no batch: call iter_next first")
         return self._batch
 
-    def getdata(self) -> NDArray:
+    def getdata(self) -> NDArray:  # type: ignore[override]  # as in MXNet
         """The images of the current batch."""
-        return self._current().data[0]
+        self._current()
+        return self._arrays[0]
 
-    def getlabel(self) -> NDArray:
+    def getlabel(self) -> NDArray:  # type: ignore[override]  # as in MXNet
         """The labels of the current batch."""
-        return self._current().label[0]
+        self._current()
+        return self._arrays[1]
 
     def getindex(self) -> np.ndarray:
         """The records' ids of the current batch."""
@@ -135,7 +140,7 @@ class MXDataIter(DataIter):
 
     def getpad(self) -> int:
         """How many of the last images of the current batch do not belong to the epoch."""
-        return self._current().pad
+        return self._current().pad or 0
 
 
 def _plain(value: Any) -> Any:

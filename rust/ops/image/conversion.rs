@@ -26,10 +26,9 @@ Divides an image by 255 and puts its channels first.
 Examples
 --------
 >>> x = nd.array([[[0, 51], [102, 255]]], dtype='uint8')
->>> nd.image.to_tensor(x)
-[[[0.  0.4]]
-
- [[0.2 1. ]]]
+>>> nd.image.to_tensor(x).reshape((2, 2))
+[[0.  0.4]
+ [0.2 1. ]]
 "#;
 
 const NORMALIZE: &str = r#"
@@ -40,12 +39,11 @@ whole number.
 
 Examples
 --------
->>> nd.image.normalize(nd.array([[[1, 2]], [[3, 4]], [[5, 6]]]), mean=(1, 2, 3), std=(1, 2, 4))
-[[[0.   1.  ]]
-
- [[0.5  1.  ]]
-
- [[0.5  0.75]]]
+>>> x = nd.array([[[1, 2]], [[3, 4]], [[5, 6]]])
+>>> nd.image.normalize(x, mean=(1, 2, 3), std=(1, 2, 4)).reshape((3, 2))
+[[0.   1.  ]
+ [0.5  1.  ]
+ [0.5  0.75]]
 "#;
 
 pub fn operators() -> Vec<OpDef> {

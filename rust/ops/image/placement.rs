@@ -47,10 +47,8 @@ Turns an image (H, W, C), or every image of a batch (N, H, W, C), upside down. A
 
 Examples
 --------
->>> nd.image.flip_top_bottom(nd.array([[[1]], [[2]]]))
-[[[2.]]
-
- [[1.]]]
+>>> nd.image.flip_top_bottom(nd.array([[[1]], [[2]]])).reshape((2,))
+[2. 1.]
 "#;
 
 pub fn operators() -> Vec<OpDef> {

@@ -39,7 +39,7 @@ Examples
 --------
 >>> x = nd.array([[[0], [10]]], dtype='uint8')
 >>> nd.image.resize(x, (4, 1)).reshape((4,))
-[ 0  2  7 10]
+[ 0  3  8 10]
 "#;
 
 const CV_RESIZE: &str = r#"
