@@ -24,8 +24,7 @@ _Line = tuple[int, str, list[float]]
 
 
 def list_image(root: str, recursive: bool, exts: Sequence[str]) -> Iterator[tuple[int, str, int]]:
-    """(id, path below `root`, label) of every image file; labels number the folders if recursive.
-    """
+    """(id, path below `root`, label) of every image file; recursively, labels number folders."""
     number = 0
     if not recursive:
         for name in sorted(os.listdir(root)):
