@@ -11,6 +11,7 @@ pub mod error;
 pub mod executor;
 pub mod fork_join;
 pub mod graph;
+pub mod image;
 pub mod kernels;
 pub mod lock;
 pub mod ndarray;

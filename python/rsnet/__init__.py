@@ -104,6 +104,8 @@ _ON_DEMAND = {
     "metric": "metric",
     "io": "io",
     "recordio": "recordio",
+    "image": "image",
+    "img": "image",
     "callback": "callback",
     "profiler": "profiler",
     "monitor": "monitor",

@@ -27,6 +27,16 @@ NAMES: dict[str, frozenset[str]] = {
             module_checkpoint
         """,
         "context": "Context cpu cpu_pinned current_context gpu gpu_memory_info num_gpus",
+        "image": """
+            Augmenter BrightnessJitterAug CastAug CenterCropAug ColorJitterAug ColorNormalizeAug
+            ContrastJitterAug CreateAugmenter CreateDetAugmenter CreateMultiRandCropAugmenter
+            DetAugmenter DetBorrowAug DetHorizontalFlipAug DetRandomCropAug DetRandomPadAug
+            DetRandomSelectAug ForceResizeAug HorizontalFlipAug HueJitterAug ImageDetIter ImageIter
+            LightingAug RandomCropAug RandomGrayAug RandomOrderAug RandomSizedCropAug ResizeAug
+            SaturationJitterAug SequentialAug center_crop color_normalize copyMakeBorder fixed_crop
+            imdecode imread imresize imrotate random_crop random_rotate random_size_crop
+            resize_short scale_down
+        """,
         "initializer": """
             Bilinear Constant FusedRNN InitDesc Initializer LSTMBias Load MSRAPrelu Mixed Normal One
             Orthogonal Uniform Xavier Zero create register

@@ -15,10 +15,20 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from . import _core
 from ._mxnet_names import module_getattr
 from .base import MXNetError
 
-__all__ = ["IRHeader", "MXIndexedRecordIO", "MXRecordIO", "pack", "unpack"]
+__all__ = [
+    "IRHeader",
+    "MXIndexedRecordIO",
+    "MXRecordIO",
+    "encode_image",
+    "pack",
+    "pack_img",
+    "unpack",
+    "unpack_img",
+]
 
 MAGIC = struct.pack("<I", 0xCED7230A)
 #: A payload is shorter than this.
@@ -296,6 +306,68 @@ def unpack(s: bytes) -> tuple[IRHeader, bytes]:
         label = np.frombuffer(s[: 4 * header.flag], "<f4").astype("float32")
         header, s = header._replace(label=label), s[4 * header.flag :]
     return header, s
+
+
+def encode_image(img: Any, img_fmt: str = ".jpg", quality: int = 95) -> bytes:
+    """The bytes of an image file.
+
+    Parameters
+    ----------
+    img : NDArray or numpy.ndarray
+        The image (H, W, C) or (H, W) of dtype uint8; 1 or 3 channels in the order red, green, blue
+        (PNG: also 4).
+    img_fmt : {'.jpg', '.jpeg', '.png'}
+    quality : int
+        1 to 100 for JPEG, whose colour has half of the resolution; 0 to 9, the effort, for PNG.
+    """
+    data = np.ascontiguousarray(img.asnumpy() if hasattr(img, "asnumpy") else img)
+    return _core.encode_image(data, img_fmt, int(quality))
+
+
+def pack_img(
+    header: IRHeader | Iterable[Any], img: Any, quality: int = 95, img_fmt: str = ".jpg"
+) -> bytes:
+    """The payload of a record with an image, which is encoded.
+
+    Parameters
+    ----------
+    header : IRHeader
+    img : NDArray or numpy.ndarray
+        The image (H, W, C) of dtype uint8 in the order **blue, green, red**, as MXNet has it here.
+    quality, img_fmt
+        As in `encode_image`.
+
+    Examples
+    --------
+    >>> payload = pack_img(IRHeader(0, 3.0, 7, 0), np.zeros((4, 5, 3), "uint8"), img_fmt=".png", quality=3)
+    >>> header, img = unpack_img(payload)
+    >>> header.label, img.shape
+    (3.0, (4, 5, 3))
+    """
+    return pack(header, encode_image(_swapped(img), img_fmt, quality))
+
+
+def unpack_img(s: bytes, iscolor: int = -1) -> tuple[IRHeader, np.ndarray]:
+    """Header and image of a payload that `pack_img` made.
+
+    Parameters
+    ----------
+    s : bytes
+    iscolor : {1, 0, -1}
+        1 for three channels, in the order blue, green, red; 0 for the lightness (H, W); -1 for
+        whichever the image has.
+    """
+    header, data = unpack(s)
+    img = _core.decode_image(np.frombuffer(data, np.uint8), iscolor, False).asnumpy()
+    return header, img[..., 0] if img.shape[2] == 1 else img
+
+
+def _swapped(img: Any) -> np.ndarray:
+    """Red and blue exchanged, where there are colours."""
+    data = np.asarray(img.asnumpy() if hasattr(img, "asnumpy") else img)
+    if data.ndim == 3 and data.shape[2] in (3, 4):
+        data = data[..., [2, 1, 0, *range(3, data.shape[2])]]
+    return data
 
 
 __getattr__ = module_getattr(__name__)

@@ -9,6 +9,7 @@ pub mod copy;
 pub mod ctc;
 pub mod elementwise;
 pub mod gemm;
+pub mod image;
 pub mod layer_norm;
 pub mod layout;
 pub mod map;

@@ -2,6 +2,7 @@
 
 pub mod elementwise;
 mod higher_order;
+mod image;
 pub mod nn;
 pub mod tensor;
 #[cfg(test)]
@@ -15,6 +16,7 @@ pub fn builtins() -> Registry {
     elementwise::register(&registry);
     nn::register(&registry);
     tensor::register(&registry);
+    image::register(&registry);
     registry.end_of_builtins();
     registry
 }

@@ -28,6 +28,8 @@ pub mod error;
 pub mod executor;
 pub mod function;
 pub mod graph;
+mod image;
+mod image_loader;
 mod interrupt;
 mod introspect;
 pub mod ndarray;
@@ -107,5 +109,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     executor::register(m)?;
     cached::register(m)?;
     graph::register(m)?;
+    image::register(m)?;
+    image_loader::register(m)?;
     convert::load_numpy(m.py())
 }

@@ -289,6 +289,8 @@ def test_batch_norm_moving_statistics():
     )
 
 
+RANDOM_COLOURS = [op for op in EXISTING if op.startswith("_image_random_")]
+
 # Operators whose tests are not rows of the table, and where they are.
 ELSEWHERE = {
     "Dropout": test_dropout,
@@ -301,6 +303,7 @@ ELSEWHERE = {
     **dict.fromkeys(SAMPLED, test_samples_have_the_moments_of_their_parameters),
     "_sample_multinomial": test_multinomial_draws_and_their_probabilities,
     "_shuffle": test_shuffle_moves_whole_rows,
+    **dict.fromkeys(RANDOM_COLOURS, "test_image_operators.py"),
 }
 # Operators that Python registered are tested where they are defined.
 BUILT_IN = sorted(op for op in EXISTING if not op.startswith("_user_"))

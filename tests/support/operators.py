@@ -2,8 +2,10 @@
 
 import re
 
+import cases_image  # noqa: F401  (adds its rows)
 import cases_nn  # noqa: F401  (adds its rows)
 import numpy as np
+import reference_image  # noqa: F401  (adds its oracles)
 import reference_nn  # noqa: F401  (adds its oracles)
 from reference import REFERENCES
 

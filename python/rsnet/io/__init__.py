@@ -1,13 +1,23 @@
 """Batches of data for training loops.
 
 A `DataIter` yields `DataBatch`es: `NDArrayIter` makes them from arrays in memory, `MNISTIter`,
-`CSVIter` and `LibSVMIter` from files; `ResizeIter` changes how many are an epoch, and
+`CSVIter` and `LibSVMIter` from files, `ImageRecordIter` and its kin from record files of images;
+`ResizeIter` changes how many are an epoch, and
 `PrefetchingIter` makes them ahead of time.
 """
 
 from .._mxnet_names import module_getattr
 from .base import DataBatch, DataDesc, DataIter, NDArrayIter, ResizeIter
 from .files import CSVIter, LibSVMIter, MNISTIter
+from .image_records import (
+    ImageDetRecordIter,
+    ImageRecordInt8Iter,
+    ImageRecordIter,
+    ImageRecordIter_v1,
+    ImageRecordUInt8Iter,
+    ImageRecordUInt8Iter_v1,
+    MXDataIter,
+)
 from .prefetching import PrefetchingIter
 
 __all__ = [
@@ -20,6 +30,13 @@ __all__ = [
     "MNISTIter",
     "CSVIter",
     "LibSVMIter",
+    "MXDataIter",
+    "ImageRecordIter",
+    "ImageRecordIter_v1",
+    "ImageRecordUInt8Iter",
+    "ImageRecordUInt8Iter_v1",
+    "ImageRecordInt8Iter",
+    "ImageDetRecordIter",
 ]
 
 for _name in __all__:  # pickles and representations name this module

@@ -18,7 +18,7 @@ from .._core import NDArray
 from ..base import MXNetError
 from ..util import is_np_shape
 
-__all__ = ["load", "load_frombuffer", "save"]
+__all__ = ["imdecode", "load", "load_frombuffer", "save"]
 
 _FILE = 0x112
 _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
@@ -196,3 +196,48 @@ def loads_record(data: Any) -> NDArray | None:
 def dumps_record(array: NDArray) -> bytearray:
     """An array as the bytes of one record."""
     return bytearray(_record(array, _V3 if is_np_shape() or array.ndim == 0 else _V2))
+
+
+def imdecode(str_img, clip_rect=(0, 0, 0, 0), out=None, index=0, channels=3, mean=None):
+    """Decodes an image to float32 with its channels first; `rsnet.image.imdecode` is newer.
+
+    Parameters
+    ----------
+    str_img : bytes
+        The bytes of the file.
+    clip_rect : (int, int, int, int)
+        The part kept, (x0, y0, x1, y1); all of it if they are 0.
+    out : NDArray, optional
+        Takes the image: (C, H, W), or (N, C, H, W), at number `index`.
+    index : int
+    channels : {3, 1}
+        1 for the lightness.
+    mean : NDArray, optional
+        Is subtracted.
+
+    Returns
+    -------
+    NDArray
+        The image (C, H, W), or `out`.
+    """
+    if channels not in (1, 3):
+        raise ValueError(f"invalid channels {channels}: expected 1 or 3")
+    image = _core.decode_image(np.frombuffer(str_img, np.uint8), int(channels == 3), True)
+    x0, y0, x1, y1 = clip_rect
+    if (x0, y0, x1, y1) != (0, 0, 0, 0):
+        height, width = image.shape[:2]
+        if not (0 <= x0 < x1 <= width and 0 <= y0 < y1 <= height):
+            raise ValueError(
+                f"invalid clip_rect {tuple(clip_rect)}: expected a part of the image of {width} by "
+                f"{height} pixels"
+            )
+        image = image[y0:y1, x0:x1]
+    image = image.transpose((2, 0, 1)).astype("float32")
+    image = image if mean is None else image - mean
+    if out is None:
+        return image
+    if out.ndim == 4:
+        out[index] = image
+    else:
+        out[:] = image
+    return out

@@ -7,7 +7,7 @@ mod creation;
 mod distributions;
 mod extras;
 mod indexing;
-mod movement;
+pub(in crate::ops) mod movement;
 mod optimizer;
 mod order;
 mod parts;

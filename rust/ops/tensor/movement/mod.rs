@@ -67,7 +67,7 @@ type PartFn = fn(&Attrs, &mut [Shape], &mut [Shape]) -> Result<()>;
 
 /// An operator of one data input whose output is a path over it. Of further inputs only the shapes
 /// are read.
-fn moving(def: OpDef, path: PathFn) -> Vec<OpDef> {
+pub(in crate::ops) fn moving(def: OpDef, path: PathFn) -> Vec<OpDef> {
     moving_partly(def, path, |_, _, _| Ok(()))
 }
 

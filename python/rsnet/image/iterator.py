@@ -1,0 +1,348 @@
+"""`ImageIter`: batches of images from record files, list files or lists, by Python's augmenters."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import ndarray as nd
+from .. import recordio
+from ..base import MXNetError
+from ..io import DataBatch, DataDesc, DataIter
+from ..ndarray import NDArray
+from .augmenters import CreateAugmenter
+from .functions import imdecode
+
+#: What a list knows of an image: its label, and its path.
+_Listed = tuple[np.ndarray, str]
+
+
+def read_list(path: str) -> dict[int, _Listed]:
+    """Labels and paths of a list file of lines ``id TAB label TAB ... TAB path``, by id.
+
+    Raises
+    ------
+    MXNetError
+        The file cannot be read, or a line is none of a list; the message names it.
+    """
+    listed = {}
+    try:
+        with open(path, encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                fields = line.strip().split("\t")
+                if fields == [""]:
+                    continue
+                try:
+                    labels = np.array(fields[1:-1], dtype="float32")
+                    if not labels.size:
+                        raise ValueError("it has no label")
+                    listed[int(float(fields[0]))] = (labels, fields[-1])
+                except ValueError as error:
+                    expected = "expected id, labels and path, with tabs between them"
+                    raise MXNetError(f"{path}:{number}: {expected}: {error}") from error
+    except OSError as error:
+        raise MXNetError(f"cannot read {path!r}: {error}") from error
+    return listed
+
+
+class ImageIter(DataIter):
+    """Batches of images from a record file, a list file or a list.
+
+    Parameters
+    ----------
+    batch_size : int
+    data_shape : (int, int, int)
+        (channels, height, width); channels is 3.
+    label_width : int
+        Labels of an image.
+    path_imgrec, path_imgidx : str, optional
+        A record file, and its index: needed to shuffle or to divide it.
+    path_imglist : str, optional
+        A list file; the paths in it are below `path_root`. With a record file, of which it takes
+        the labels' place, ids are the keys of the index.
+    path_root : str, optional
+    shuffle : bool
+        Shuffle in every epoch.
+    part_index, num_parts : int
+        Read one part of several.
+    aug_list : list of Augmenter, optional
+        By default those that `CreateAugmenter` makes of `kwargs`.
+    imglist : list, optional
+        Lists of labels and a path each.
+    data_name, label_name : str
+    dtype : str or type
+        dtype of the labels, and of the images.
+    last_batch_handle : {'pad', 'discard', 'roll_over'}
+        A short last batch is filled from the epoch's head, dropped, or moved to the next epoch.
+    **kwargs
+        Arguments of `CreateAugmenter`.
+
+    Raises
+    ------
+    ValueError
+        Parameters that do not fit together.
+    MXNetError
+        A file cannot be read. Images that cannot be decoded are skipped, with a message to
+        `logging`, and counted in `skipped`.
+
+    Examples
+    --------
+    >>> import os, tempfile, rsnet as mx
+    >>> path = os.path.join(tempfile.mkdtemp(), "a.png")
+    >>> with open(path, "wb") as file:
+    ...     n = file.write(mx.recordio.encode_image(mx.nd.zeros((9, 9, 3), dtype="uint8"), ".png"))
+    >>> images = mx.image.ImageIter(1, (3, 8, 8), imglist=[[1.0, path]], path_root="")
+    >>> batch = images.next()
+    >>> batch.data[0].shape, batch.label[0].asnumpy().tolist()
+    ((1, 3, 8, 8), [1.0])
+    """
+
+    def __init__(
+        self,
+        batch_size: int,
+        data_shape: Sequence[int],
+        label_width: int = 1,
+        path_imgrec: str | None = None,
+        path_imglist: str | None = None,
+        path_root: str | None = None,
+        path_imgidx: str | None = None,
+        shuffle: bool = False,
+        part_index: int = 0,
+        num_parts: int = 1,
+        aug_list: Sequence[Any] | None = None,
+        imglist: Sequence[Sequence[Any]] | None = None,
+        data_name: str = "data",
+        label_name: str = "softmax_label",
+        dtype: Any = "float32",
+        last_batch_handle: str = "pad",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(int(batch_size))
+        self.check_data_shape(data_shape)
+        if self.batch_size < 1:
+            raise ValueError(f"invalid batch_size {batch_size}: expected at least 1")
+        if last_batch_handle not in ("pad", "discard", "roll_over"):
+            raise ValueError(
+                f"invalid last_batch_handle {last_batch_handle!r}: expected 'pad', 'discard' or "
+                "'roll_over'"
+            )
+        self.path_root = path_root
+        self.shuffle = shuffle
+        self.last_batch_handle = last_batch_handle
+        self.dtype, self.label_width = dtype, label_width
+        self.data_shape = tuple(data_shape)
+        #: Images that could not be decoded.
+        self.skipped = 0
+        self.imgrec: recordio.MXRecordIO | None = None
+        self.imglist: dict[Any, _Listed] | None = None
+        self.auglist = list(CreateAugmenter(data_shape, **kwargs) if aug_list is None else aug_list)
+        self.seq = self._sequence(path_imgrec, path_imgidx, path_imglist, imglist)
+        self._divide(part_index, num_parts)
+        self.provide_data = [DataDesc(data_name, (self.batch_size, *self.data_shape), dtype)]
+        label_shape = (self.batch_size, label_width) if label_width > 1 else (self.batch_size,)
+        self.provide_label = [DataDesc(label_name, label_shape, dtype)]
+        self.cur = 0
+        self._head: list[tuple[NDArray, Any]] = []
+        self._ended = self._rolled = False
+        self._begin()
+
+    def _sequence(self, rec: Any, idx: Any, path: Any, given: Any) -> list[Any] | None:
+        """Keys of the images; None where only a record file knows what is next."""
+        if not rec and not path and not isinstance(given, list):
+            raise ValueError("ImageIter needs path_imgrec, path_imglist or imglist")
+        keys: list[Any] | None = None
+        if rec:
+            if idx:
+                self.imgrec = recordio.MXIndexedRecordIO(idx, rec, "r")
+                keys = list(self.imgrec.keys)
+            else:
+                self.imgrec = recordio.MXRecordIO(rec, "r")
+        if path:
+            self.imglist = read_list(path)
+        elif isinstance(given, list):
+            self.imglist = {
+                i: (
+                    np.array(item[:-1] if len(item) > 2 else item[0], "float32").reshape(-1),
+                    item[-1],
+                )
+                for i, item in enumerate(given)
+            }
+        if self.imglist is not None and (keys is not None or self.imgrec is None):
+            keys = list(self.imglist)
+        return keys
+
+    def _divide(self, part_index: int, num_parts: int) -> None:
+        if not 0 <= part_index < num_parts:
+            raise ValueError(f"invalid part_index {part_index}: expected 0 to {num_parts - 1}")
+        if self.seq is None:
+            if num_parts > 1 or self.shuffle:
+                raise ValueError("to shuffle or divide a record file, ImageIter needs path_imgidx")
+            return
+        size = len(self.seq) // num_parts
+        if num_parts > 1:
+            self.seq = self.seq[part_index * size : (part_index + 1) * size]
+        if not self.seq:
+            raise ValueError(f"part {part_index} of {num_parts} has no images")
+
+    def _begin(self) -> None:
+        if self.seq is not None and self.shuffle:
+            random.shuffle(self.seq)
+        if self.imgrec is not None:
+            self.imgrec.reset()
+        self.cur = 0
+        self._head = []
+        self._ended = False
+
+    def reset(self) -> None:
+        """Begins the next epoch: after the images that the last batch rolled over to take."""
+        if self._rolled:
+            self._ended = self._rolled = False
+        else:
+            self._begin()
+
+    def hard_reset(self) -> None:
+        """Begins the next epoch, from its first image."""
+        self._rolled = False
+        self._begin()
+
+    def next_sample(self) -> tuple[Any, bytes]:
+        """Label and bytes of the next image.
+
+        Raises
+        ------
+        StopIteration
+            There is none.
+        """
+        if self.seq is None:
+            payload = self.imgrec.read() if self.imgrec is not None else None
+            if payload is None:
+                raise StopIteration
+            header, image = recordio.unpack(payload)
+            return header.label, image
+        if self.cur >= len(self.seq):
+            raise StopIteration
+        key = self.seq[self.cur]
+        self.cur += 1
+        if isinstance(self.imgrec, recordio.MXIndexedRecordIO):
+            if key not in self.imgrec.idx:
+                raise MXNetError(
+                    f"{self.imgrec.idx_path} has no record of id {key}, as the list has"
+                )
+            header, image = recordio.unpack(self.imgrec.read_idx(key) or b"")
+            return (header.label if self.imglist is None else self.imglist[key][0]), image
+        label, path = self.imglist[key]  # type: ignore[index]
+        return label, self.read_image(path)
+
+    def read_image(self, fname: str) -> bytes:
+        """The bytes of an image file below `path_root`."""
+        path = os.path.join(self.path_root or "", fname)
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except OSError as error:
+            raise MXNetError(f"cannot read {path!r}: {error}") from error
+
+    def imdecode(self, s: bytes) -> NDArray:
+        """Decodes an image."""
+        return imdecode(s)
+
+    def augmentation_transform(self, data: NDArray) -> NDArray:
+        """Applies the augmenters."""
+        for aug in self.auglist:
+            data = aug(data)
+        return data
+
+    def postprocess_data(self, datum: NDArray) -> NDArray:
+        """The image with its channels first."""
+        return nd.transpose(datum, axes=(2, 0, 1))
+
+    def check_data_shape(self, data_shape: Sequence[int]) -> None:
+        """An error unless the shape is (3, height, width)."""
+        if len(data_shape) != 3:
+            raise ValueError("data_shape should have length 3, with dimensions CxHxW")
+        if data_shape[0] != 3:
+            raise ValueError("This iterator expects inputs to have 3 channels.")
+
+    def check_valid_image(self, data: Sequence[NDArray]) -> None:
+        """An error if an image is empty."""
+        if len(data[0].shape) == 0:
+            raise RuntimeError("Data shape is wrong")
+
+    def _decoded(self, image: bytes) -> NDArray | None:
+        """The image; None if it cannot be decoded."""
+        try:
+            data = self.imdecode(image)
+            self.check_valid_image([data])
+            return data
+        except (MXNetError, RuntimeError) as error:
+            self.skipped += 1
+            logging.debug("Invalid image, skipping:  %s", error)
+            return None
+
+    def _samples(self, count: int) -> list[tuple[NDArray, Any]]:
+        """Up to `count` images and labels."""
+        samples: list[tuple[NDArray, Any]] = []
+        while len(samples) < count:
+            try:
+                label, image = self.next_sample()
+            except StopIteration:
+                break
+            data = self._decoded(image)
+            if data is None:
+                continue
+            data = self.augmentation_transform(data)
+            expected = self.data_shape
+            if data.shape != (expected[1], expected[2], expected[0]):
+                raise ValueError(
+                    f"invalid image of shape {data.shape} after the augmenters: expected "
+                    f"{(expected[1], expected[2], expected[0])}"
+                )
+            samples.append((self.postprocess_data(data), self._checked_label(label)))
+        return samples
+
+    def _checked_label(self, label: Any) -> np.ndarray:
+        labels = np.asarray(label, "float32").reshape(-1)
+        if labels.size != self.label_width:
+            raise ValueError(
+                f"invalid label_width {self.label_width}: expected {labels.size}, as an image has"
+            )
+        return labels
+
+    def _batch(self, samples: list[tuple[NDArray, Any]], pad: int) -> DataBatch:
+        data = nd.stack(*[data for data, _ in samples], axis=0).astype(self.dtype)
+        labels = np.stack([label for _, label in samples])
+        labels = labels.reshape(self.provide_label[0].shape)
+        return DataBatch([data], [nd.array(labels, dtype=self.dtype)], pad=pad)
+
+    def next(self) -> DataBatch:
+        """The next batch.
+
+        Raises
+        ------
+        StopIteration
+            The epoch has ended.
+        """
+        if self._ended:
+            raise StopIteration
+        samples = self._samples(self.batch_size)
+        if not self._head:
+            self._head = samples
+        missing = self.batch_size - len(samples)
+        if missing == 0:
+            return self._batch(samples, 0)
+        if not samples or self.last_batch_handle == "discard":
+            self._ended = True
+            raise StopIteration
+        head = self._head
+        if self.last_batch_handle == "roll_over":
+            self._begin()
+            head = self._samples(missing)
+            self._rolled = True
+        self._ended = True
+        filled = samples + [head[i % len(head)] for i in range(missing)]
+        return self._batch(filled, missing)

@@ -1,0 +1,24 @@
+//! Shifts of hue, lightness and saturation, in the units of OpenCV's 8-bit HLS.
+
+use super::augment::each_pixel;
+use super::decode::Picture;
+use crate::kernels::image::colour::{from_hls, to_hls};
+
+/// What is added: to the hue, of which 180 are a circle, and to lightness and saturation from 0 to
+/// 255.
+#[derive(Clone, Copy, Debug)]
+pub struct Hls {
+    pub hue: f64,
+    pub lightness: f64,
+    pub saturation: f64,
+}
+
+/// Adds to all pixels.
+pub fn shift_hls(picture: &mut Picture, by: Hls) {
+    each_pixel(picture, |pixel| {
+        let [h, l, s] = to_hls(pixel.map(|x| x / 255.0));
+        let l = (l + by.lightness / 255.0).clamp(0.0, 1.0);
+        let s = (s + by.saturation / 255.0).clamp(0.0, 1.0);
+        from_hls([h + 2.0 * by.hue, l, s]).map(|x| x * 255.0)
+    });
+}

@@ -1,0 +1,197 @@
+//! From the bytes of a file to pixels: JPEG by `zune-jpeg`, PNG, BMP, PNM, TIFF and WebP by
+//! `image`.
+
+use crate::error::{Error, Result, guarded};
+use crate::kernels::image::Extent;
+use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
+use std::io::Cursor;
+use zune_core::bytestream::ZCursor;
+use zune_core::colorspace::ColorSpace;
+use zune_core::options::DecoderOptions;
+use zune_jpeg::JpegDecoder;
+
+/// More pixels than these are a damaged or hostile file.
+pub const MAX_PIXELS: usize = 1 << 28;
+
+/// The channels to decode to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Colour {
+    Grey,
+    Rgb,
+    Bgr,
+    /// Red, green, blue and opacity, of files that have it.
+    Rgba,
+}
+
+impl Colour {
+    pub fn channels(self) -> usize {
+        match self {
+            Colour::Grey => 1,
+            Colour::Rgb | Colour::Bgr => 3,
+            Colour::Rgba => 4,
+        }
+    }
+}
+
+/// An image of 8-bit samples.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Picture {
+    pub extent: Extent,
+    pub samples: Vec<u8>,
+}
+
+impl Picture {
+    /// A picture whose samples all have one value.
+    pub fn filled(extent: Extent, value: u8) -> Self {
+        Picture { extent, samples: vec![value; extent.size()] }
+    }
+}
+
+fn refused(what: impl std::fmt::Display) -> Error {
+    Error::value(format!("invalid image: {what}"))
+}
+
+/// Decodes a file. Neither an orientation nor a colour profile that it has is applied.
+///
+/// # Errors
+/// The bytes are no image of a known format, are cut short, or are of an image with more than
+/// [`MAX_PIXELS`].
+pub fn decode(bytes: &[u8], colour: Colour) -> Result<Picture> {
+    guarded(|| {
+        let mut picture = match bytes {
+            [] => return Err(refused("0 bytes")),
+            [0xff, 0xd8, ..] if colour != Colour::Rgba => decode_jpeg(bytes, colour)?,
+            _ => decode_other(bytes, colour)?,
+        };
+        if colour == Colour::Bgr {
+            picture.samples.chunks_exact_mut(3).for_each(|pixel| pixel.swap(0, 2));
+        }
+        Ok(picture)
+    })
+}
+
+/// Does an image file have colours, or lightness only? The answer for damaged ones is as good as
+/// any: [`decode`] refuses them.
+pub fn has_colour(bytes: &[u8]) -> bool {
+    let answer = guarded(|| {
+        if bytes.starts_with(&[0xff, 0xd8]) {
+            let mut decoder = JpegDecoder::new(ZCursor::new(bytes));
+            decoder.decode_headers().map_err(refused)?;
+            return Ok(decoder.input_colorspace() != Some(ColorSpace::Luma));
+        }
+        let format = image::guess_format(bytes).map_err(refused)?;
+        let reader = ImageReader::with_format(Cursor::new(bytes), format);
+        Ok(reader.into_decoder().map_err(refused)?.color_type().has_color())
+    });
+    answer.unwrap_or(true)
+}
+
+fn extent_of(width: usize, height: usize, colour: Colour) -> Result<Extent> {
+    match width.checked_mul(height) {
+        Some(pixels) if (1..=MAX_PIXELS).contains(&pixels) => {
+            Ok(Extent { height, width, channels: colour.channels() })
+        }
+        _ => Err(refused(format!(
+            "it has {width} by {height} pixels, expected at least 1 and at most {MAX_PIXELS}"
+        ))),
+    }
+}
+
+fn decode_jpeg(bytes: &[u8], colour: Colour) -> Result<Picture> {
+    check_end(bytes)?;
+    let space = if colour == Colour::Grey { ColorSpace::Luma } else { ColorSpace::RGB };
+    let options = DecoderOptions::default()
+        .jpeg_set_out_colorspace(space)
+        .set_max_width(u16::MAX.into())
+        .set_max_height(u16::MAX.into());
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
+    decoder.decode_headers().map_err(refused)?;
+    let (width, height) = decoder.dimensions().ok_or_else(|| refused("a JPEG without a frame"))?;
+    let extent = extent_of(width, height, colour)?;
+    let inks = decoder.input_colorspace();
+    if colour == Colour::Grey && !matches!(inks, Some(ColorSpace::YCbCr | ColorSpace::Luma)) {
+        return Ok(to_grey(&decode_jpeg(bytes, Colour::Rgb)?));
+    }
+    let size = decoder.output_buffer_size().unwrap_or_default();
+    if size != extent.size() {
+        return Err(refused(format!("a JPEG that decodes to {size} bytes")));
+    }
+    let mut samples = vec![0; size];
+    decoder.decode_into(&mut samples).map_err(refused)?;
+    Ok(Picture { extent, samples })
+}
+
+/// An error if a JPEG ends before its end marker: decoders would make up the rest.
+fn check_end(bytes: &[u8]) -> Result<()> {
+    let scan = first_scan(bytes).ok_or_else(|| refused("a JPEG without image data"))?;
+    // In image data 0xff is followed by 0 or a restart marker, so that this is the end.
+    match bytes[scan..].windows(2).rposition(|w| w == [0xff, 0xd9]) {
+        Some(_) => Ok(()),
+        None => Err(refused(format!("a JPEG that is cut short after {} bytes", bytes.len()))),
+    }
+}
+
+/// Where the first scan of a JPEG begins.
+fn first_scan(bytes: &[u8]) -> Option<usize> {
+    let mut at = 2;
+    loop {
+        match (bytes.get(at)?, bytes.get(at + 1)?) {
+            (0xff, 0xff) => at += 1,
+            (0xff, 0xda) => return Some(at),
+            (0xff, 0x01 | 0xd0..=0xd8) => at += 2,
+            (0xff, _) => {
+                let length = u16::from_be_bytes([*bytes.get(at + 2)?, *bytes.get(at + 3)?]);
+                at += 2 + usize::from(length);
+            }
+            _ => at += 1,
+        }
+    }
+}
+
+fn decode_other(bytes: &[u8], colour: Colour) -> Result<Picture> {
+    let format = image::guess_format(bytes)
+        .map_err(|_| refused("expected the bytes of a JPEG, PNG, BMP, PNM, TIFF or WebP file"))?;
+    if format == ImageFormat::Jpeg {
+        return Err(refused("a JPEG, which has no opacity; expected 4 channels"));
+    }
+    let reader = || ImageReader::with_format(Cursor::new(bytes), format);
+    let (width, height) = reader().into_dimensions().map_err(refused)?;
+    let extent = extent_of(width as usize, height as usize, colour)?;
+    let mut limits = Limits::default();
+    // 16-bit samples of four channels, and what a decoder needs beside.
+    limits.max_alloc = Some(MAX_PIXELS as u64 * 12);
+    let mut reader = reader();
+    reader.limits(limits);
+    let decoded = reader.decode().map_err(refused)?;
+    let samples = match colour {
+        Colour::Rgb | Colour::Bgr => decoded.into_rgb8().into_raw(),
+        Colour::Rgba if decoded.color().has_alpha() => decoded.into_rgba8().into_raw(),
+        Colour::Rgba => {
+            let got = decoded.color().channel_count();
+            return Err(refused(format!("it has {got} channels, expected 4")));
+        }
+        Colour::Grey => return Ok(grey_of(decoded)),
+    };
+    Ok(Picture { extent, samples })
+}
+
+fn grey_of(decoded: DynamicImage) -> Picture {
+    let (height, width) = (decoded.height() as usize, decoded.width() as usize);
+    if decoded.color().has_color() {
+        let extent = Extent { height, width, channels: 3 };
+        return to_grey(&Picture { extent, samples: decoded.into_rgb8().into_raw() });
+    }
+    let extent = Extent { height, width, channels: 1 };
+    Picture { extent, samples: decoded.into_luma8().into_raw() }
+}
+
+/// The lightness of an RGB picture.
+pub fn to_grey(picture: &Picture) -> Picture {
+    // OpenCV's weights of ITU-R BT.601, in 14 bits.
+    let lightness = |p: &[u8]| {
+        let [r, g, b] = [p[0], p[1], p[2]].map(u32::from);
+        ((4899 * r + 9617 * g + 1868 * b + 8192) >> 14) as u8
+    };
+    let samples = picture.samples.chunks_exact(3).map(lightness).collect();
+    Picture { extent: Extent { channels: 1, ..picture.extent }, samples }
+}

@@ -1,0 +1,607 @@
+//! Batches of images, prepared ahead by threads of their own.
+//!
+//! The records of all epochs are one sequence. Preparing an image has two stages, which any thread
+//! takes on: *decode* reads the next record of the sequence and makes a picture of the batch's
+//! size; *write* turns a picture into numbers at its place in a batch. Places are given out in the
+//! order of the sequence, when all earlier records are decoded or found to be damaged, so that what
+//! a batch holds depends on no thread. Threads sleep while enough batches are ready.
+//!
+//! After a fork the child has no threads: it may drop a loader, and gets an error for any other
+//! use.
+
+use super::decode::{Colour, Picture, decode};
+use super::normalise::{Choice, Normalise};
+use super::params::{AugmentParam, BatchParam, Damaged, DetectParam};
+use super::random::Draws;
+use super::source::Source;
+use crate::dtype::DType;
+use crate::error::{Error, Result, guarded};
+use crate::kernels::image::Extent;
+use crate::lock::{Guard, Lock};
+use crate::ndarray::{Base, NDArray};
+use crate::shape::Shape;
+use crate::with_dtype;
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Condvar};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How images, and perhaps boxes, are changed.
+pub enum Augment {
+    Image(AugmentParam),
+    Detect(DetectParam),
+}
+
+/// A batch.
+pub struct Batch {
+    pub data: NDArray,
+    pub label: NDArray,
+    /// The records' ids.
+    pub ids: Vec<u64>,
+    /// How many of the last images do not belong to the epoch.
+    pub pad: usize,
+}
+
+/// The fixed description of what a loader makes.
+pub struct Plan {
+    source: Source,
+    augment: Augment,
+    normalise: Normalise,
+    colour: Colour,
+    extent: Extent,
+    dtype: DType,
+    batch_size: usize,
+    label_width: usize,
+    label_fill: f32,
+    round_batch: bool,
+    skips: bool,
+    seed: u64,
+    ahead: usize,
+    threads: usize,
+    base: Arc<Base>,
+}
+
+impl Plan {
+    /// # Errors
+    /// A file cannot be read or has no records; parameters that do not fit together.
+    pub fn new(
+        param: &BatchParam,
+        augment: Augment,
+        normalise: Normalise,
+        dtype: DType,
+        base: &Arc<Base>,
+    ) -> Result<Self> {
+        let refused = |expected: &str| {
+            let got = Shape::new(&param.data_shape);
+            Err(Error::argument("data_shape", "value", got, expected))
+        };
+        let &[channels, height, width] = &param.data_shape[..] else {
+            return refused("(channels, height, width)");
+        };
+        let colour = match channels {
+            1 => Colour::Grey,
+            3 => Colour::Rgb,
+            4 => Colour::Rgba,
+            _ => return refused("1, 3 or 4 channels"),
+        };
+        if !(1..=65535).contains(&height) || !(1..=65535).contains(&width) {
+            return refused("a height and a width of 1 to 65535");
+        }
+        let (height, width) = (height as usize, width as usize);
+        let source = Source::new(param)?;
+        let label_width = match &augment {
+            Augment::Image(p) => {
+                p.check()?;
+                if param.label_width < 1 {
+                    let got = param.label_width;
+                    return Err(Error::argument("label_width", "value", got, "at least 1"));
+                }
+                param.label_width as usize
+            }
+            Augment::Detect(p) => {
+                p.check()?;
+                detect_width(param, source.longest_label())?
+            }
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(Plan {
+            source,
+            augment,
+            normalise,
+            colour,
+            extent: Extent { height, width, channels: channels as usize },
+            dtype,
+            batch_size: param.batch_size as usize,
+            label_width,
+            label_fill: param.label_pad_value,
+            round_batch: param.round_batch,
+            skips: param.damaged == Damaged::Skip,
+            seed: param.seed_aug.unwrap_or(param.seed) as u32 as u64,
+            ahead: param.prefetch_buffer.clamp(1, 1 << 16) as usize,
+            threads: (param.preprocess_threads as usize).min(cores),
+            base: base.clone(),
+        })
+    }
+
+    /// Records of an epoch.
+    pub fn records(&self) -> usize {
+        self.source.len()
+    }
+
+    pub fn data_shape(&self) -> Shape {
+        let Extent { height, width, channels } = self.extent;
+        Shape::new(&[self.batch_size, channels, height, width].map(|d| d as i64))
+    }
+
+    pub fn label_shape(&self) -> Shape {
+        let (n, width) = (self.batch_size as i64, self.label_width as i64);
+        if width == 1 { Shape::new(&[n]) } else { Shape::new(&[n, width]) }
+    }
+
+    /// Reads, decodes and augments one record.
+    fn prepare(&self, place: Place) -> Result<Prepared, Failure> {
+        let record = place.record;
+        let entry = self.source.read(record).map_err(Failure::Damage)?;
+        let labels = self.source.labels(&entry.header).map_err(|e| self.wrong(record, &e))?;
+        let picture = decode(&entry.payload[entry.image..], self.colour);
+        let picture = picture.map_err(|e| Failure::Damage(self.source.at(record, &e)))?;
+        let mut draws = Draws::new(self.seed, place.epoch, place.index as u64);
+        let result = self.augmented(picture, &labels, &mut draws);
+        let (picture, labels) = result.map_err(|e| self.wrong(record, &e))?;
+        let choice = self.normalise.choose(&mut draws);
+        Ok(Prepared { picture, labels, choice, id: entry.header.id })
+    }
+
+    /// An error that skipping does not help against.
+    fn wrong(&self, record: usize, error: &Error) -> Failure {
+        Failure::Wrong(self.source.at(record, error))
+    }
+
+    fn augmented(
+        &self,
+        picture: Picture,
+        labels: &[f32],
+        draws: &mut Draws,
+    ) -> Result<(Picture, Vec<f32>)> {
+        let Extent { height, width, .. } = self.extent;
+        match &self.augment {
+            Augment::Image(p) => Ok((p.apply(picture, height, width, draws)?, labels.to_vec())),
+            Augment::Detect(p) => p.apply(picture, labels, [height, width], draws),
+        }
+    }
+}
+
+/// Numbers of a detection label in a batch: four for the image, and those of the longest label.
+fn detect_width(param: &BatchParam, longest: usize) -> Result<usize> {
+    match usize::try_from(param.label_pad_width) {
+        Ok(width) if width > 0 && width < longest => {
+            let expected = format!("at least {longest}, the longest label");
+            Err(Error::argument("label_pad_width", "value", width, expected))
+        }
+        Ok(width) if width > 0 => Ok(4 + width),
+        _ => Ok(4 + longest),
+    }
+}
+
+/// A place in the sequence of records.
+#[derive(Clone, Copy)]
+struct Place {
+    epoch: u64,
+    /// Position in the epoch's order.
+    index: usize,
+    record: usize,
+}
+
+/// A picture of the batch's size, or smaller, with what is needed to write it.
+struct Prepared {
+    picture: Picture,
+    labels: Vec<f32>,
+    choice: Choice,
+    id: u64,
+}
+
+/// Why there is no picture.
+enum Failure {
+    /// The record is damaged, and could be skipped.
+    Damage(Error),
+    /// The parameters do not fit the record.
+    Wrong(Error),
+}
+
+/// A picture on its way into a batch.
+struct Write {
+    batch: u64,
+    position: usize,
+    prepared: Prepared,
+    data: NDArray,
+    label: NDArray,
+}
+
+/// A batch that is being filled, in the order of batches.
+struct Slot {
+    epoch: u64,
+    data: NDArray,
+    label: NDArray,
+    ids: Vec<u64>,
+    pad: usize,
+    closed: bool,
+    written: usize,
+}
+
+struct State {
+    stops: bool,
+    /// Grows when everything that is under way becomes void.
+    generation: u64,
+    // The next record to decode.
+    epoch: u64,
+    index: usize,
+    order: Option<Vec<u32>>,
+    /// Records under way, from number `first` on; `None` are not decoded yet.
+    window: VecDeque<(Place, Option<Result<Prepared, Failure>>)>,
+    first: u64,
+    writes: VecDeque<Write>,
+    /// Batches from number `front` on.
+    batches: VecDeque<Slot>,
+    front: u64,
+    /// What ends the sequence, after the batches before it.
+    error: Option<Error>,
+    good_in_epoch: usize,
+    /// Records that were skipped; those of every epoch are the same.
+    skipped: HashSet<usize>,
+    first_skipped: Option<Error>,
+    /// The consumer's epoch, and how many batches it has taken of it.
+    current: u64,
+    taken: usize,
+}
+
+struct Shared {
+    plan: Plan,
+    state: Lock<State>,
+    work: Condvar,
+    ready: Condvar,
+}
+
+impl Shared {
+    fn run(&self) {
+        let mut state = self.state.lock();
+        while !state.stops {
+            if let Some(write) = state.writes.pop_front() {
+                let generation = state.generation;
+                drop(state);
+                let batch = write.batch;
+                let result = guarded(|| self.write(write));
+                state = self.state.lock();
+                if state.generation == generation {
+                    self.written(&mut state, batch, result);
+                }
+            } else if let Some((number, place)) = self.next_place(&mut state) {
+                let generation = state.generation;
+                drop(state);
+                let outcome = self.prepare(place);
+                state = self.state.lock();
+                if state.generation == generation {
+                    let at = (number - state.first) as usize;
+                    state.window[at].1 = Some(outcome);
+                    self.assign(&mut state);
+                }
+            } else {
+                state = self.work.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+            }
+        }
+    }
+
+    fn prepare(&self, place: Place) -> Result<Prepared, Failure> {
+        let mut outcome = None;
+        let caught = guarded(|| {
+            outcome = Some(self.plan.prepare(place));
+            Ok(())
+        });
+        match (caught, outcome) {
+            (Ok(()), Some(outcome)) => outcome,
+            (Err(error), _) => Err(Failure::Wrong(error)),
+            (Ok(()), None) => Err(Failure::Wrong(Error::internal("an image without an outcome"))),
+        }
+    }
+
+    /// The next record to decode and its number, unless enough are under way.
+    fn next_place(&self, state: &mut State) -> Option<(u64, Place)> {
+        if state.error.is_some() || state.window.len() >= 2 * self.plan.threads + 2 {
+            return None;
+        }
+        let index = state.index;
+        if index == 0 {
+            state.order = self.plan.source.order(state.epoch);
+        }
+        let record = state.order.as_ref().map_or(index, |order| order[index] as usize);
+        let place = Place { epoch: state.epoch, index, record };
+        state.index += 1;
+        if state.index == self.plan.records() {
+            (state.epoch, state.index) = (state.epoch + 1, 0);
+        }
+        state.window.push_back((place, None));
+        Some((state.first + state.window.len() as u64 - 1, place))
+    }
+
+    /// Gives places in batches to what is decoded, in order.
+    fn assign(&self, state: &mut State) {
+        while let Some((_, Some(_))) = state.window.front()
+            && state.error.is_none()
+        {
+            let is_open = state.batches.back().is_some_and(|slot| !slot.closed);
+            if !is_open && state.batches.len() >= self.plan.ahead {
+                break;
+            }
+            let Some((place, Some(outcome))) = state.window.pop_front() else { break };
+            state.first += 1;
+            match outcome {
+                Ok(prepared) => {
+                    state.good_in_epoch += 1;
+                    if let Err(error) = self.place(state, place, prepared) {
+                        state.error = Some(error);
+                    }
+                }
+                Err(Failure::Damage(error)) if self.plan.skips => {
+                    state.skipped.insert(place.record);
+                    state.first_skipped.get_or_insert(error);
+                }
+                Err(Failure::Damage(error) | Failure::Wrong(error)) => state.error = Some(error),
+            }
+            if place.index + 1 == self.plan.records() {
+                self.end_epoch(state);
+            }
+        }
+        self.work.notify_all();
+        self.ready.notify_all();
+    }
+
+    fn end_epoch(&self, state: &mut State) {
+        if state.good_in_epoch == 0 && state.error.is_none() {
+            let first = state.first_skipped.as_ref().map_or("", |e| e.message());
+            let text = format!("no record of the epoch can be used; the first: {first}");
+            state.error = Some(Error::io(text));
+        }
+        state.good_in_epoch = 0;
+        if let Some(slot) = state.batches.back_mut()
+            && !slot.closed
+            && !self.plan.round_batch
+        {
+            slot.closed = true;
+            slot.pad = self.plan.batch_size - slot.ids.len();
+        }
+    }
+
+    /// Puts a picture into the open batch, or a new one.
+    fn place(&self, state: &mut State, place: Place, prepared: Prepared) -> Result<()> {
+        let plan = &self.plan;
+        if state.batches.back().is_none_or(|slot| slot.closed) {
+            let cpu = Default::default();
+            let data = NDArray::empty(&plan.base, &plan.data_shape(), plan.dtype, cpu)?;
+            let label = NDArray::empty(&plan.base, &plan.label_shape(), DType::F32, cpu)?;
+            let ids = Vec::with_capacity(plan.batch_size);
+            let epoch = place.epoch;
+            state.batches.push_back(Slot {
+                epoch,
+                data,
+                label,
+                ids,
+                pad: 0,
+                closed: false,
+                written: 0,
+            });
+        }
+        let batch = state.front + state.batches.len() as u64 - 1;
+        let Some(slot) = state.batches.back_mut() else { return Ok(()) };
+        let position = slot.ids.len();
+        slot.ids.push(prepared.id);
+        slot.pad += usize::from(place.epoch > slot.epoch);
+        slot.closed = slot.ids.len() == plan.batch_size;
+        let (data, label) = (slot.data.clone(), slot.label.clone());
+        state.writes.push_back(Write { batch, position, prepared, data, label });
+        Ok(())
+    }
+
+    /// Writes a picture and its labels to their place.
+    fn write(&self, write: Write) -> Result<()> {
+        let (plan, Write { position, prepared, .. }) = (&self.plan, &write);
+        let Prepared { picture, labels, choice, .. } = prepared;
+        let size = plan.extent.size();
+        let data = write.data.view()?;
+        with_dtype!(plan.dtype, T => {
+            // SAFETY: nobody else knows the array yet, which the task keeps alive, and every place
+            // of a batch is given out once.
+            let out = unsafe {
+                std::slice::from_raw_parts_mut(data.as_ptr::<T>().add(position * size), size)
+            };
+            plan.normalise.write(picture, *choice, plan.extent, out);
+        });
+        let (label, width) = (write.label.view()?, plan.label_width);
+        // SAFETY: as above.
+        let out = unsafe {
+            std::slice::from_raw_parts_mut(label.as_ptr::<f32>().add(position * width), width)
+        };
+        let mut row = Vec::with_capacity(width);
+        if matches!(plan.augment, Augment::Detect(_)) {
+            let Extent { height, width, channels } = picture.extent;
+            row.extend([channels, height, width, labels.len()].map(|n| n as f32));
+        }
+        row.extend_from_slice(labels);
+        row.resize(width, plan.label_fill);
+        out.copy_from_slice(&row);
+        Ok(())
+    }
+
+    fn written(&self, state: &mut State, batch: u64, result: Result<()>) {
+        if let Err(error) = result {
+            state.error.get_or_insert(error);
+        }
+        let at = (batch - state.front) as usize;
+        state.batches[at].written += 1;
+        self.ready.notify_all();
+    }
+}
+
+/// Prepares batches ahead; see the module.
+pub struct Loader {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    process: u32,
+}
+
+impl Loader {
+    pub fn new(plan: Plan) -> Result<Self> {
+        let first_skipped = plan.source.damages.first().cloned();
+        let state = State {
+            stops: false,
+            generation: 0,
+            epoch: 0,
+            index: 0,
+            order: None,
+            window: VecDeque::new(),
+            first: 0,
+            writes: VecDeque::new(),
+            batches: VecDeque::new(),
+            front: 0,
+            error: None,
+            good_in_epoch: 0,
+            skipped: HashSet::new(),
+            first_skipped,
+            current: 0,
+            taken: 0,
+        };
+        let count = plan.threads;
+        let (work, ready) = (Condvar::new(), Condvar::new());
+        let shared = Arc::new(Shared { plan, state: Lock::new(state), work, ready });
+        let process = std::process::id();
+        let mut loader = Loader { shared, threads: Vec::new(), process };
+        for i in 0..count {
+            let shared = loader.shared.clone();
+            let thread = std::thread::Builder::new().name(format!("rsnet-images-{i}"));
+            let thread = thread.spawn(move || shared.run());
+            let failed = |e| Error::execution(format!("cannot start a thread: {e}"));
+            loader.threads.push(thread.map_err(failed)?);
+        }
+        Ok(loader)
+    }
+
+    pub fn plan(&self) -> &Plan {
+        &self.shared.plan
+    }
+
+    fn lock(&self) -> Result<Guard<'_, State>> {
+        if std::process::id() != self.process {
+            return Err(Error::execution(
+                "the iterator was made before a fork, and its threads are in the parent process:                  make a new one in this process",
+            ));
+        }
+        Ok(self.shared.state.lock())
+    }
+
+    /// Waits until `f` has an answer; `poll` is called now and then, and may end the wait.
+    fn wait<R>(
+        &self,
+        poll: &mut dyn FnMut() -> Result<()>,
+        mut f: impl FnMut(&mut State) -> Option<R>,
+    ) -> Result<R> {
+        let mut state = self.lock()?;
+        loop {
+            if let Some(result) = f(&mut state) {
+                return Ok(result);
+            }
+            let limit = Duration::from_millis(50);
+            let waited = self.shared.ready.wait_timeout(state, limit);
+            drop(waited);
+            poll()?;
+            state = self.lock()?;
+        }
+    }
+
+    /// The next batch of the epoch; `None` after the last.
+    ///
+    /// # Errors
+    /// A damaged record, unless such are skipped; labels that do not fit the parameters.
+    pub fn next(&self, poll: &mut dyn FnMut() -> Result<()>) -> Result<Option<Batch>> {
+        self.wait(poll, |state| {
+            let Some(slot) = state.batches.front() else {
+                return state.error.clone().map(Err);
+            };
+            if slot.epoch > state.current {
+                return Some(Ok(None));
+            }
+            if !slot.closed || slot.written < slot.ids.len() {
+                // An open batch is never closed once the sequence has ended.
+                return state.error.clone().filter(|_| !slot.closed).map(Err);
+            }
+            let slot = state.batches.pop_front()?;
+            state.front += 1;
+            state.taken += 1;
+            self.shared.assign(state);
+            Some(self.finished(slot).map(Some))
+        })?
+    }
+
+    /// The batch of a slot; what no image was written to is 0.
+    fn finished(&self, slot: Slot) -> Result<Batch> {
+        let plan = self.plan();
+        let Slot { data, label, mut ids, pad, .. } = slot;
+        let used = ids.len();
+        for array in [&data, &label] {
+            let view = array.view()?;
+            let begin = view.size_bytes() / plan.batch_size * used;
+            // SAFETY: the tail of an array that nobody else knows yet.
+            unsafe { view.ptr().add(begin).write_bytes(0, view.size_bytes() - begin) };
+        }
+        ids.resize(plan.batch_size, 0);
+        Ok(Batch { data, label, ids, pad })
+    }
+
+    /// Begins the next epoch. What is left of this one is dropped.
+    pub fn reset(&self, poll: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        self.wait(poll, |state| {
+            let next = state.batches.front().map(|slot| slot.epoch);
+            match next {
+                _ if state.taken == 0 && state.error.is_none() => {}
+                // Batches of the next epoch are under way already.
+                Some(epoch) if epoch > state.current => {
+                    (state.current, state.taken) = (epoch, 0);
+                }
+                None if state.error.is_none() => return None,
+                _ => self.restart(state),
+            }
+            Some(())
+        })
+    }
+
+    fn restart(&self, state: &mut State) {
+        state.generation += 1;
+        (state.current, state.taken) = (state.current + 1, 0);
+        (state.epoch, state.index, state.good_in_epoch) = (state.current, 0, 0);
+        state.window.clear();
+        state.writes.clear();
+        state.batches.clear();
+        state.error = None;
+        self.shared.work.notify_all();
+    }
+
+    /// How many damaged records were skipped so far, and the first of them.
+    pub fn skipped(&self) -> Result<(usize, Option<Error>)> {
+        let state = self.lock()?;
+        let count = self.plan().source.damages.len() + state.skipped.len();
+        Ok((count, state.first_skipped.clone()))
+    }
+}
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        if std::process::id() != self.process {
+            // The threads are in the parent, and one of them may have held the lock at the fork.
+            std::mem::take(&mut self.threads).into_iter().for_each(std::mem::forget);
+            std::mem::forget(self.shared.clone());
+            return;
+        }
+        self.shared.state.lock().stops = true;
+        self.shared.work.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,306 @@
+"""Crops, augmenters and `ImageIter`."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+from images import encoded, picture, records
+
+import rsnet as mx
+
+
+@pytest.fixture(autouse=True)
+def _seeds():
+    random.seed(1)
+    np.random.seed(1)
+
+
+def array(height=20, width=30, dtype="uint8"):
+    return mx.nd.array(picture(height, width), dtype=dtype)
+
+
+def test_sizes_and_crops():
+    x = array(20, 30)
+    assert mx.image.scale_down((640, 480), (720, 120)) == (640, 106)
+    assert mx.image.resize_short(x, 10).shape == (10, 15, 3)
+    assert mx.image.resize_short(array(30, 20), 10).shape == (15, 10, 3)
+    part, place = mx.image.center_crop(x, (10, 8))
+    assert place == (10, 6, 10, 8)
+    np.testing.assert_array_equal(part.asnumpy(), x.asnumpy()[6:14, 10:20])
+    part, (left, top, width, height) = mx.image.random_crop(x, (10, 8))
+    assert (width, height) == (10, 8)
+    np.testing.assert_array_equal(part.asnumpy(), x.asnumpy()[top : top + 8, left : left + 10])
+    part, place = mx.image.center_crop(x, (60, 20))
+    assert part.shape == (20, 60, 3) and place == (0, 5, 30, 10)
+    for _ in range(20):
+        part, (_, _, width, height) = mx.image.random_size_crop(x, (7, 5), (0.2, 0.6), (0.5, 2))
+        assert part.shape == (5, 7, 3) and width * height <= 0.7 * 600
+    # No part of this ratio fits: the middle is taken.
+    assert mx.image.random_size_crop(x, (7, 5), 1.0, (9, 9))[1] == (11, 7, 7, 5)
+    assert mx.image.fixed_crop(x, 1, 2, 3, 4, (6, 8)).shape == (8, 6, 3)
+
+
+@pytest.mark.parametrize("place", [(0, 0, 0, 3), (28, 0, 3, 3), (-1, 0, 3, 3), (0, 18, 2, 3)])
+def test_crops_that_leave_the_image_are_refused(place):
+    with pytest.raises(ValueError, match="expected a part of the image of 30 by 20"):
+        mx.image.fixed_crop(array(), *place)
+
+
+def test_interpolation_by_number():
+    x = array()
+    for interp in (0, 1, 2, 3, 4, 9, 10):
+        assert mx.image.resize_short(x, 40, interp).shape == (40, 60, 3)
+    np.testing.assert_array_equal(
+        mx.image.resize_short(x, 40, 9).asnumpy(), mx.image.resize_short(x, 40, 2).asnumpy()
+    )
+    np.testing.assert_array_equal(
+        mx.image.resize_short(x, 10, 9).asnumpy(), mx.image.resize_short(x, 10, 3).asnumpy()
+    )
+    with pytest.raises(ValueError, match="invalid interp 8: expected 0 to 4"):
+        mx.image.resize_short(x, 10, 8)
+    with pytest.raises(mx.MXNetError, match="interp"):
+        mx.image.imresize(x, 3, 3, interp=9)
+    with pytest.raises(mx.MXNetError, match="w"):
+        mx.image.imresize(x, 0, 3)
+    with pytest.raises(mx.MXNetError, match="int32.*expected uint8"):
+        mx.image.imresize(x.astype("int32"), 3, 3)
+
+
+def test_borders():
+    x = mx.nd.array([[[1, 2, 3]]], dtype="uint8")
+    got = mx.image.copyMakeBorder(x, 1, 0, 0, 2, type=0, values=(7, 8, 9)).asnumpy()
+    assert got[0].tolist() == [[7, 8, 9]] * 3 and got[1].tolist() == [
+        [1, 2, 3],
+        [7, 8, 9],
+        [7, 8, 9],
+    ]
+    with pytest.raises(mx.MXNetError, match="type"):
+        mx.image.copyMakeBorder(x, 1, 1, 1, 1, type=7)
+
+
+def test_rotation():
+    x = mx.nd.array(np.arange(2 * 3 * 5 * 5).reshape(2, 3, 5, 5), dtype="float32")
+    quarter = mx.image.imrotate(x, 90).asnumpy()
+    np.testing.assert_allclose(quarter, np.rot90(x.asnumpy(), axes=(2, 3)), atol=1e-3)
+    each = mx.image.imrotate(x, mx.nd.array([90, 0])).asnumpy()
+    np.testing.assert_allclose(each[0], quarter[0], atol=1e-3)
+    np.testing.assert_allclose(each[1], x.asnumpy()[1], atol=1e-3)
+    ones = mx.nd.ones((1, 9, 9))
+    assert mx.image.imrotate(ones, 45).asnumpy().min() == 0
+    assert mx.image.imrotate(ones, 45, zoom_in=True).asnumpy().min() > 0.9
+    assert mx.image.random_rotate(x, (10, 20)).shape == x.shape
+    for bad, says in [({"zoom_in": True, "zoom_out": True}, "both"), ({}, "float32")]:
+        with pytest.raises((ValueError, TypeError), match=says):
+            mx.image.imrotate(x if bad else x.astype("int32"), 3, **bad)
+    with pytest.raises(ValueError, match="each of 2 images"):
+        mx.image.imrotate(x, mx.nd.array([1, 2, 3]))
+
+
+# The texts were read off MXNet 1.9.1.
+def test_augmenters_describe_themselves():
+    assert mx.image.CastAug().dumps() == '["castaug", {"type": "float32"}]'
+    jitter = mx.image.ColorJitterAug(0.1, 0, 0.3).dumps()
+    assert jitter == [
+        "colorjitteraug",
+        [
+            '["brightnessjitteraug", {"brightness": 0.1}]',
+            '["saturationjitteraug", {"saturation": 0.3}]',
+        ],
+    ]
+    made = mx.image.CreateAugmenter(
+        (3, 8, 8), resize=10, rand_crop=True, rand_mirror=True, mean=True, std=True, hue=0.2,
+        pca_noise=0.1, rand_gray=0.1, brightness=0.1,
+    )  # fmt: skip
+    names = [json.loads(t)[0] if isinstance(t, str) else t[0] for t in (a.dumps() for a in made)]
+    assert names == [
+        "resizeaug", "randomcropaug", "horizontalflipaug", "castaug", "colorjitteraug",
+        "huejitteraug", "lightingaug", "randomgrayaug", "colornormalizeaug",
+    ]  # fmt: skip
+    det = mx.image.CreateDetAugmenter((3, 8, 8), rand_crop=0.5, rand_pad=0.5, rand_mirror=True)
+    names = [json.loads(t)[0] if isinstance(t, str) else t[0] for t in (a.dumps() for a in det)]
+    assert names == [
+        "detrandomselectaug", "dethorizontalflipaug", "detrandomselectaug", "detborrowaug",
+        "detborrowaug",
+    ]  # fmt: skip
+
+
+def test_every_augmenter_keeps_an_image_an_image():
+    made = mx.image.CreateAugmenter(
+        (3, 8, 8), resize=10, rand_crop=True, rand_resize=True, rand_mirror=True, mean=True,
+        std=True, brightness=0.2, contrast=0.2, saturation=0.2, hue=0.2, pca_noise=0.1, rand_gray=0.9,
+    )  # fmt: skip
+    for _ in range(5):
+        x = array()
+        for aug in made:
+            x = aug(x)
+        assert x.shape == (8, 8, 3) and x.dtype is np.float32
+        assert np.isfinite(x.asnumpy()).all() and np.abs(x.asnumpy()).max() < 10
+
+
+def test_colour_augmenters_against_numpy():
+    x = array(dtype="float32")
+    luma = np.array([0.299, 0.587, 0.114])
+    random.seed(4)
+    alpha = 1 + random.uniform(-0.5, 0.5)
+    want = {
+        "ContrastJitterAug": x.asnumpy() * alpha + (1 - alpha) * (x.asnumpy() @ luma).mean(),
+        "SaturationJitterAug": x.asnumpy() * alpha + (1 - alpha) * (x.asnumpy() @ luma)[..., None],
+        "BrightnessJitterAug": x.asnumpy() * alpha,
+    }
+    for name, expected in want.items():
+        random.seed(4)
+        got = getattr(mx.image, name)(0.5)(x).asnumpy()
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-3)
+    turned = mx.image.HueJitterAug(0.0)(x).asnumpy()
+    np.testing.assert_allclose(turned, x.asnumpy(), atol=1.5)
+    grey = mx.image.RandomGrayAug(1.0)(x).asnumpy()
+    np.testing.assert_allclose(
+        grey, (x.asnumpy() @ [0.21, 0.72, 0.07])[..., None].repeat(3, 2), rtol=1e-4
+    )
+
+
+BOXES = np.array([[1, 0.1, 0.2, 0.5, 0.6], [2, 0.4, 0.4, 0.9, 0.9]], "float32")
+
+
+def test_detection_augmenters_move_boxes_with_their_pixels():
+    x = mx.nd.zeros((40, 60, 3), dtype="uint8")
+    x[16:36, 24:54] = 200  # the second box
+    _, label = mx.image.DetHorizontalFlipAug(1.0)(x, BOXES)
+    np.testing.assert_allclose(label[0, 1:], [0.5, 0.2, 0.9, 0.6], atol=1e-6)
+    for aug in (
+        mx.image.DetRandomPadAug(area_range=(1.5, 3.0)),
+        mx.image.DetRandomCropAug(min_object_covered=0.2, area_range=(0.3, 1.0)),
+    ):
+        for _ in range(10):
+            image, label = aug(x, BOXES)
+            for box in label[label[:, 0] == 2]:
+                height, width = image.shape[:2]
+                rows = slice(round(box[2] * height), round(box[4] * height))
+                columns = slice(round(box[1] * width), round(box[3] * width))
+                inside = image.asnumpy()[rows, columns]
+                assert inside.size and (inside == 200).mean() > 0.8
+    multi = mx.image.CreateMultiRandCropAugmenter(min_object_covered=[0.1, 0.5], skip_prob=0.5)
+    assert [a.min_object_covered for a in multi.aug_list] == [0.1, 0.5]
+    with pytest.raises(ValueError, match="expected 1 or 3"):
+        mx.image.CreateMultiRandCropAugmenter([0.1, 0.2, 0.3], max_attempts=[1, 2])
+    with pytest.raises(TypeError, match="expected an Augmenter"):
+        mx.image.DetBorrowAug(3)
+
+
+@pytest.fixture
+def rec(tmp_path):
+    return records(tmp_path / "x.rec", [picture(30, 26, i) for i in range(10)])
+
+
+# The numbers were read off MXNet 1.9.1.
+@pytest.mark.parametrize(
+    ("how", "want"),
+    [
+        ("pad", [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 0, 1], None, [0, 1, 2, 3]]),
+        ("discard", [[0, 1, 2, 3], [4, 5, 6, 7], None, [0, 1, 2, 3], [4, 5, 6, 7]]),
+        ("roll_over", [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 0, 1], None, [2, 3, 4, 5]]),
+    ],
+)
+def test_last_batches(rec, how, want):
+    it = mx.image.ImageIter(
+        4, (3, 20, 20), path_imgrec=rec, path_imgidx=rec[:-3] + "idx", last_batch_handle=how
+    )
+    for labels in want:
+        if labels is None:
+            with pytest.raises(StopIteration):
+                it.next()
+            it.reset()
+        else:
+            batch = it.next()
+            assert batch.label[0].asnumpy().tolist() == labels
+            assert batch.data[0].shape == (4, 3, 20, 20)
+            assert batch.pad == (2 if labels[0] == 8 else 0)
+
+
+def test_images_of_lists(tmp_path):
+    for i in range(3):
+        (tmp_path / f"{i}.png").write_bytes(encoded(picture(24, 24, i)))
+    given = [[float(i), f"{i}.png"] for i in range(3)]
+    it = mx.image.ImageIter(2, (3, 24, 24), imglist=given, path_root=str(tmp_path))
+    first, second = list(it)
+    np.testing.assert_array_equal(
+        first.data[0].asnumpy()[1], picture(24, 24, 1).transpose(2, 0, 1).astype("float32")
+    )
+    assert second.pad == 1 and second.label[0].asnumpy().tolist() == [2, 0]
+    lst = tmp_path / "a.lst"
+    lst.write_text("5\t1.5\t2.5\t0.png\n7\t3\t4\t1.png\n")
+    it = mx.image.ImageIter(
+        2, (3, 24, 24), 2, path_imglist=str(lst), path_root=str(tmp_path), dtype="uint8"
+    )
+    batch = it.next()
+    assert batch.data[0].dtype is np.uint8
+    assert batch.label[0].shape == (2, 2)
+
+
+def test_parts_and_shuffling(rec):
+    idx = rec[:-3] + "idx"
+    seen = []
+    for part in range(5):
+        it = mx.image.ImageIter(
+            2, (3, 20, 20), path_imgrec=rec, path_imgidx=idx, num_parts=5, part_index=part,
+            shuffle=True,
+        )  # fmt: skip
+        seen += [int(x) for batch in it for x in batch.label[0].asnumpy()]
+    assert sorted(seen) == list(range(10))
+    with pytest.raises(ValueError, match="needs path_imgidx"):
+        mx.image.ImageIter(2, (3, 20, 20), path_imgrec=rec, shuffle=True)
+    with pytest.raises(ValueError, match="part_index 5: expected 0 to 4"):
+        mx.image.ImageIter(
+            2, (3, 20, 20), path_imgrec=rec, path_imgidx=idx, num_parts=5, part_index=5
+        )
+
+
+def test_damaged_images_are_skipped_and_counted(tmp_path):
+    images = [picture(20, 20, 0), b"no image", picture(20, 20, 2)]
+    it = mx.image.ImageIter(2, (3, 20, 20), path_imgrec=records(tmp_path / "x.rec", images))
+    assert it.next().label[0].asnumpy().tolist() == [0, 2]
+    assert it.skipped == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, "needs path_imgrec"),
+        ({"data_shape": (20, 20), "imglist": []}, "length 3"),
+        ({"data_shape": (1, 20, 20), "imglist": []}, "3 channels"),
+        ({"last_batch_handle": "x", "imglist": []}, "last_batch_handle 'x'"),
+        ({"path_imglist": "nosuch.lst"}, "nosuch.lst"),
+        ({"path_imgrec": "nosuch.rec"}, "nosuch.rec"),
+        ({"imglist": [], "nosuch": 1}, "nosuch"),
+    ],
+)
+def test_bad_arguments_of_iterators(options, says):
+    options = {"batch_size": 2, "data_shape": (3, 20, 20), **options}
+    with pytest.raises((ValueError, TypeError, mx.MXNetError), match=says):
+        mx.image.ImageIter(**options)
+
+
+LABELS = [[2, 5, 0, 0.1, 0.1, 0.5, 0.5], [2, 5, 1, 0.2, 0.2, 0.6, 0.6, 0, 0.0, 0.3, 0.4, 0.9]]
+
+
+def test_detection_iterator(tmp_path):
+    rec = records(tmp_path / "d.rec", [picture(30, 40, i) for i in range(2)], LABELS)
+    it = mx.image.ImageDetIter(2, (3, 16, 16), path_imgrec=rec, path_imgidx=rec[:-3] + "idx")
+    assert it.provide_label[0].shape == (2, 2, 5)
+    batch = it.next()
+    assert batch.data[0].shape == (2, 3, 16, 16)
+    got = batch.label[0].asnumpy()
+    np.testing.assert_allclose(got[0, 0], LABELS[0][2:], atol=1e-6)
+    assert (got[0, 1] == -1).all()
+    it.reset()
+    it.reshape(label_shape=(4, 5))
+    assert it.next().label[0].shape == (2, 4, 5)
+    with pytest.raises(ValueError, match="reduce label count"):
+        it.reshape(label_shape=(1, 5))
+    it.reset()
+    drawn = list(it.draw_next(color=(255, 0, 0)))
+    assert len(drawn) == 2 and drawn[0].shape == (16, 16, 3)
+    bad = records(tmp_path / "b.rec", [picture(30, 40)], [[1, 2, 3.0]])
+    with pytest.raises(mx.MXNetError, match="invalid label"):
+        mx.image.ImageDetIter(1, (3, 16, 16), path_imgrec=bad)
