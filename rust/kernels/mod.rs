@@ -25,6 +25,7 @@ pub mod reduce;
 pub mod reduce_rows;
 pub mod rnn;
 pub mod scratch;
+pub mod separable;
 pub mod softmax;
 
 /// Fills what the libraries beneath make once in a process, at their first use.

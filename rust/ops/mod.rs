@@ -4,6 +4,7 @@ pub mod elementwise;
 mod higher_order;
 pub mod nn;
 pub mod tensor;
+pub mod vision;
 #[cfg(test)]
 pub mod testing;
 
@@ -15,6 +16,7 @@ pub fn builtins() -> Registry {
     elementwise::register(&registry);
     nn::register(&registry);
     tensor::register(&registry);
+    vision::register(&registry);
     registry.end_of_builtins();
     registry
 }

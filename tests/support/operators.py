@@ -3,8 +3,10 @@
 import re
 
 import cases_nn  # noqa: F401  (adds its rows)
+import cases_vision  # noqa: F401
 import numpy as np
 import reference_nn  # noqa: F401  (adds its oracles)
+import reference_vision  # noqa: F401
 from reference import REFERENCES
 
 import rsnet as mx
