@@ -97,7 +97,6 @@ pub fn transposed<T: Real>(
     });
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,9 +4,9 @@ pub mod elementwise;
 mod higher_order;
 pub mod nn;
 pub mod tensor;
-pub mod vision;
 #[cfg(test)]
 pub mod testing;
+pub mod vision;
 
 use crate::operator::Registry;
 

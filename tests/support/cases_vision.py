@@ -1,5 +1,8 @@
 """Cases of the operators of computer vision; see `cases.py`."""
 
+from dataclasses import dataclass
+
+import numpy as np
 from cases import FLOATS, In, case
 
 REAL = FLOATS[:2]  # choices by comparison differ where float16 rounds scores to equal numbers
@@ -22,7 +25,6 @@ for params in (
     {"overlap_thresh": 0.1, "valid_thresh": 0.2},
     {"overlap_thresh": 0.1, "topk": 3, "in_format": "center", "out_format": "corner"},
     {"overlap_thresh": 0.2, "coord_start": 1, "score_index": 0, "out_format": "center"},
-    {"overlap_thresh": -1.0},
 ):
     case("_contrib_box_nms", In((2, 9, 6), 0, 1, "distinct"), dtypes=REAL, grad="none", **params)
 for force in (False, True):
@@ -37,7 +39,6 @@ for params in (
     {"sizes": (0.9,), "clip": True, "steps": (0.4, 0.3), "offsets": (0.1, 0.2)},
 ):
     case("_contrib_MultiBoxPrior", (1, 3, 2, 3), grad="zero", **params)
-# Every box leaves room to its anchors' corners: the second corner lies above the first.
 anchors = In((1, 6, 4), 0, 1)
 for params in (
     {},
@@ -83,3 +84,80 @@ case("Correlation", *pair)
 case("Correlation", *pair, kernel_size=3, pad_size=2, stride1=2)
 case("Correlation", *pair, max_displacement=3, stride2=2, pad_size=3, is_multiply=False)
 case("Correlation", *pair, max_displacement=0)
+
+images = (2, 8, 6, 7)
+
+
+@dataclass(frozen=True)
+class Regions(In):
+    """Rows that begin with the number of one of two images; the rest is uniform."""
+
+    def draw(self, rng, dtype):
+        rows = rng.uniform(self.low, self.high, self.shape)
+        rows[:, 0] = rng.randint(0, 2, len(rows))
+        return rows.astype(dtype)
+
+
+@dataclass(frozen=True)
+class Sizes(In):
+    """Rows of height, width and scale."""
+
+    def draw(self, rng, dtype):
+        return np.tile([48, 60, 1], (self.shape[0], 1)).astype(dtype)
+
+
+for params in (
+    {},
+    {"sample_ratio": 2, "spatial_scale": 0.5},
+    {"aligned": True, "sample_ratio": 1},
+    {"position_sensitive": True},
+):
+    case("_contrib_ROIAlign", images, Regions((4, 5), 0, 7, "index"),
+         **{"pooled_size": (2, 2), "spatial_scale": 1.0, "dtypes": REAL, **params})  # fmt: skip
+for ratio in (-1, 2):
+    case("_contrib_RROIAlign", images, Regions((4, 6), 0, 5, "index"), pooled_size=(2, 3),
+         spatial_scale=1.5, sampling_ratio=ratio, dtypes=REAL)  # fmt: skip
+pooling = {"spatial_scale": 1.5, "output_dim": 2, "pooled_size": 2, "dtypes": REAL}
+corners = Regions((4, 5), 0, 5, "index")
+case("_contrib_PSROIPooling", images, corners, **pooling)
+case("_contrib_PSROIPooling", images, corners, **{**pooling, "pooled_size": 3}, group_size=2)
+trans = (4, 4, 2, 2)
+case("_contrib_DeformablePSROIPooling", images, corners, **pooling, group_size=2, no_trans=True,
+     sample_per_part=2)  # fmt: skip
+case("_contrib_DeformablePSROIPooling", images, corners, trans, **pooling, group_size=2,
+     trans_std=0.1, sample_per_part=3)  # fmt: skip
+case("_contrib_DeformablePSROIPooling", images, corners, (4, 2, 1, 1), **pooling, group_size=2,
+     trans_std=0.1, part_size=1)  # fmt: skip
+
+name = "DeformableConvolution"
+kernel = {"kernel": (3, 3), "num_filter": 4}
+shifted = In((2, 18, 5, 5), -2, 2)
+case(f"_contrib_{name}", (2, 4, 5, 5), shifted, (4, 4, 3, 3), (4,), **kernel, pad=(1, 1))
+case(f"_contrib_{name}", (1, 4, 5, 5), In((1, 36, 2, 2), -1, 1), (4, 2, 3, 3), **kernel,
+     stride=(2, 2), num_group=2, num_deformable_group=2, no_bias=True)  # fmt: skip
+case(f"_contrib_Modulated{name}", (2, 4, 5, 5), shifted, In((2, 9, 5, 5), 0, 1), (4, 4, 3, 3), (4,),
+     **kernel, pad=(1, 1))  # fmt: skip
+case(f"_contrib_Modulated{name}", (1, 4, 5, 5), In((1, 36, 3, 3), -1, 1), In((1, 18, 3, 3), 0, 1),
+     (4, 2, 3, 3), **kernel, dilate=(2, 2), pad=(1, 1), num_group=2, num_deformable_group=2,
+     no_bias=True)  # fmt: skip
+
+network = (In((1, 24, 3, 4), 0, 1, "distinct"), In((1, 48, 3, 4), -0.5, 0.5), Sizes((1, 3), kind="index"))
+top = {"rpn_pre_nms_top_n": 60, "rpn_post_nms_top_n": 8, "grad": "zero", "dtypes": REAL}
+for params in (
+    {},
+    {"threshold": 0.4, "rpn_min_size": 2, "output_score": True},
+    {"iou_loss": True, "feature_stride": 8, "scales": (1.0, 2.0, 4.0), "ratios": (0.5, 1.0, 1.5, 2.0)},
+):
+    case("_contrib_Proposal", *network, **top, **params)
+two = (In((2, 24, 3, 4), 0, 1, "distinct"), In((2, 48, 3, 4), -0.5, 0.5), Sizes((2, 3), kind="index"))
+case("_contrib_MultiProposal", *two, **top, rpn_min_size=2)
+
+case("im2col", (2, 3, 4, 5), kernel=(2, 3))
+case("im2col", (2, 2, 5, 5), kernel=(2, 2), stride=(2, 1), dilate=(1, 2), pad=(1, 0))
+case("col2im", (2, 12, 6), kernel=(2, 2), output_size=(3, 4))
+case("col2im", (1, 8, 12), kernel=(2, 2), output_size=(5, 5), stride=(2, 2), pad=(1, 1), dilate=(1, 1),
+     dtypes=REAL)  # fmt: skip
+stats = (In((3,), 0.5, 1.5), (3,), In((3,), -0.2, 0.2), In((3,), 0.5, 1.5))
+case("_contrib_SyncBatchNorm", (4, 3, 2, 2), *stats, key="bn", fix_gamma=False, wrt=(0, 1, 2),
+     dtypes=REAL)  # fmt: skip
+case("_contrib_BatchNormWithReLU", (4, 3, 2, 2), *stats, fix_gamma=False, wrt=(0, 1, 2), dtypes=REAL)

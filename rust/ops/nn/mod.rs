@@ -12,6 +12,7 @@ pub mod dropout;
 pub mod embedding;
 pub mod fully_connected;
 pub mod group_norm;
+pub mod im2col;
 pub mod infer;
 pub mod layer_norm;
 pub mod leaky_relu;
@@ -57,6 +58,7 @@ pub fn register(registry: &Registry) {
         upsampling::operators,
         leaky_relu::operators,
         batch_norm::operators,
+        im2col::operators,
     ];
     for family in families {
         for def in family() {

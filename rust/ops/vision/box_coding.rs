@@ -176,7 +176,8 @@ fn encode_shape(_: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Resul
     for (shape, name) in inputs[..2].iter().zip(["samples", "matches"]) {
         assign_shape(&mut rows, name, shape)?;
     }
-    for (shape, name) in [(&inputs[2], "anchors"), (&outputs[0], "output0"), (&outputs[1], "output1")]
+    for (shape, name) in
+        [(&inputs[2], "anchors"), (&outputs[0], "output0"), (&outputs[1], "output1")]
     {
         expect_rank(shape, name, 3..=3)?;
         if shape.rank_known() {
@@ -202,7 +203,12 @@ fn encode_shape(_: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Resul
 fn matched<T: Real>(value: T, rows: usize) -> Result<usize> {
     value.to_usize().filter(|&row| row < rows && value >= T::zero()).ok_or_else(|| {
         let shown = num_traits::ToPrimitive::to_f64(&value).unwrap_or(f64::NAN);
-        Error::argument("matches", "value", shown, format!("a row of refs, 0 to {}", rows as i64 - 1))
+        Error::argument(
+            "matches",
+            "value",
+            shown,
+            format!("a row of refs, 0 to {}", rows as i64 - 1),
+        )
     })
 }
 

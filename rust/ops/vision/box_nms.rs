@@ -66,9 +66,8 @@ pub fn operators() -> Vec<OpDef> {
                 vec![Dep::OutGrad(0), Dep::Output(1)]
             }))
             .kernel(always(|c| with_real!(c.inputs[0].dtype(), T => forward::<T>(c)))),
-        OpDef::new::<BoxNmsParam>("_backward_contrib_box_nms").kernel(widening::cpu(
-            |c| with_real!(c.inputs[0].dtype(), T => backward::<T>(c)),
-        )),
+        OpDef::new::<BoxNmsParam>("_backward_contrib_box_nms")
+            .kernel(widening::cpu(|c| with_real!(c.inputs[0].dtype(), T => backward::<T>(c)))),
     ]
 }
 
@@ -187,7 +186,8 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
                     to.copy_from_slice(&rows[row * width..(row + 1) * width]);
                     let coords = &mut to[p.coord_start as usize..][..4];
                     if p.in_format != p.out_format {
-                        coords.copy_from_slice(&Rect::read(coords, p.in_format).write(p.out_format));
+                        coords
+                            .copy_from_slice(&Rect::read(coords, p.in_format).write(p.out_format));
                     }
                 }
             }
@@ -204,9 +204,8 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
     let rank = out.dims().len();
     let (n, width) = (out.dims()[rank - 2] as usize, out.dims()[rank - 1] as usize);
     // SAFETY: inputs are not written meanwhile; the output is ours and overlaps none of them.
-    let (dy, from, dx) = unsafe {
-        (call.inputs[0].slice::<T>(), call.inputs[1].slice::<T>(), out.slice_mut::<T>())
-    };
+    let (dy, from, dx) =
+        unsafe { (call.inputs[0].slice::<T>(), call.inputs[1].slice::<T>(), out.slice_mut::<T>()) };
     dx.fill(T::zero());
     for (i, place) in from.iter().enumerate() {
         if *place >= T::zero() {

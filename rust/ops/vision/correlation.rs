@@ -88,9 +88,12 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
         let room = n + 2 * i64::from(p.pad_size) - 2 * p.border();
         match n {
             -1 => Ok(-1),
-            _ if room < 1 => {
-                Err(Error::argument("data1", "shape", &data, "room for one patch and its displacements"))
-            }
+            _ if room < 1 => Err(Error::argument(
+                "data1",
+                "shape",
+                &data,
+                "room for one patch and its displacements",
+            )),
             _ => Ok((room + i64::from(p.stride1) - 1) / i64::from(p.stride1)),
         }
     };
@@ -197,9 +200,8 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
     let walk = Walk::new(p, &call.inputs[1], &call.inputs[0]);
     // SAFETY: inputs are not written meanwhile.
     let [dy, a, b] = [0, 1, 2].map(|i| unsafe { call.inputs[i].slice::<T>() });
-    let outs = [0, 1].map(|i| {
-        (call.req[i] != OpReq::Null).then(|| Shared(call.outputs[i].as_ptr::<T>()))
-    });
+    let outs =
+        [0, 1].map(|i| (call.req[i] != OpReq::Null).then(|| Shared(call.outputs[i].as_ptr::<T>())));
     let (plane, mean) = ((walk.h * walk.w) as usize, walk.mean::<T>());
     let per_image = walk.out.iter().product::<usize>();
     let images = call.inputs[1].dims()[0] as usize;
@@ -207,9 +209,8 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
         for part in range {
             let first = part * plane;
             // SAFETY: planes of the outputs belong to one task.
-            let [mut da, mut db] = outs.map(|o| {
-                o.map(|o| unsafe { std::slice::from_raw_parts_mut(o.at(first), plane) })
-            });
+            let [mut da, mut db] = outs
+                .map(|o| o.map(|o| unsafe { std::slice::from_raw_parts_mut(o.at(first), plane) }));
             for d in [&mut da, &mut db].into_iter().flatten() {
                 d.fill(T::zero());
             }

@@ -115,8 +115,7 @@ struct Matching<T> {
 }
 
 fn match_boxes<T: Real>(anchors: &[Rect<T>], boxes: &[Rect<T>], threshold: T) -> Matching<T> {
-    let overlaps: Vec<T> =
-        anchors.iter().flat_map(|a| boxes.iter().map(|b| a.iou(*b))).collect();
+    let overlaps: Vec<T> = anchors.iter().flat_map(|a| boxes.iter().map(|b| a.iou(*b))).collect();
     let mut roles = vec![Role::Ignored; anchors.len()];
     let mut taken = vec![false; boxes.len()];
     for at in descending(&overlaps) {
@@ -131,7 +130,8 @@ fn match_boxes<T: Real>(anchors: &[Rect<T>], boxes: &[Rect<T>], threshold: T) ->
     let best: Vec<(T, usize)> = overlaps
         .chunks_exact(boxes.len())
         .map(|row| {
-            let first = |top: (T, usize), (b, &o): (usize, &T)| if o > top.0 { (o, b) } else { top };
+            let first =
+                |top: (T, usize), (b, &o): (usize, &T)| if o > top.0 { (o, b) } else { top };
             row.iter().enumerate().fold((-T::one(), 0), first)
         })
         .collect();
@@ -198,7 +198,8 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
             offset.fill(T::zero());
             mask.fill(T::zero());
             class.fill(T::of(p.ignore_label.into()));
-            let labels = label[image * rows * width..(image + 1) * rows * width].chunks_exact(width);
+            let labels =
+                label[image * rows * width..(image + 1) * rows * width].chunks_exact(width);
             let labels: Vec<&[T]> = labels.take_while(|row| row[0] != -T::one()).collect();
             let boxes: Vec<_> =
                 labels.iter().map(|row| Rect::read(&row[1..], BoxFormat::Corner)).collect();

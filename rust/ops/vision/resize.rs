@@ -148,7 +148,9 @@ fn backward<T: Real>(call: &Call<'_>, taps: MakeTaps<'_, T>) -> Result<()> {
     if call.req[0] != OpReq::Null && dx.size() > 0 {
         let (width, rows, columns) = both(dx, dy, taps);
         // SAFETY: as in `forward`.
-        unsafe { separable::transposed(dy.slice::<T>(), width, &rows, &columns, dx.slice_mut::<T>()) };
+        unsafe {
+            separable::transposed(dy.slice::<T>(), width, &rows, &columns, dx.slice_mut::<T>())
+        };
     }
     for (out, _) in call.outputs.iter().zip(call.req).skip(1).filter(|(_, r)| **r != OpReq::Null) {
         zero_view(out);
@@ -175,7 +177,8 @@ fn resize_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> R
     if p.scale_height.is_some() != p.scale_width.is_some()
         || (p.mode == ResizeMode::OddScale && p.scale_height.is_none())
     {
-        let expected = "scale_height and scale_width, both, or neither except with mode='odd_scale'";
+        let expected =
+            "scale_height and scale_width, both, or neither except with mode='odd_scale'";
         return Err(Error::value(format!("invalid scales: expected {expected}")));
     }
     expect_rank(&inputs[0], "data", 4..=4)?;
@@ -187,7 +190,8 @@ fn resize_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> R
         }
     } else if let &[_, _, h, w] = inputs[0].dims() {
         let fixed = p.mode == ResizeMode::Size && p.scale_height.is_none();
-        let one = |n, scale, size| if n < 0 && !fixed { -1 } else { resized(p.mode, n, scale, size) };
+        let one =
+            |n, scale, size| if n < 0 && !fixed { -1 } else { resized(p.mode, n, scale, size) };
         size = [one(h, p.scale_height, p.height), one(w, p.scale_width, p.width)];
         if let Some(bad) = size.iter().find(|&&s| s == 0) {
             return Err(Error::argument("output", "extent", bad, "at least 1"));
@@ -203,7 +207,7 @@ fn resize_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> R
 }
 
 /// An image without elements has nothing to interpolate or to average.
-fn not_empty(data: &Shape) -> Result<()> {
+pub fn not_empty(data: &Shape) -> Result<()> {
     match data.dims() {
         [_, _, h, w] if *h == 0 || *w == 0 => {
             Err(Error::argument("data", "shape", data, "height and width of at least 1"))

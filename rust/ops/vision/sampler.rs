@@ -138,10 +138,7 @@ pub fn operators() -> Vec<OpDef> {
             .kernel(widening::cpu(|c| with_real!(c.inputs[0].dtype(), T => grid_grad::<T>(c)))),
         OpDef::new::<SpatialTransformerParam>("SpatialTransformer")
             .doc(TRANSFORMER)
-            .inputs_are(&[
-                ("data", "The images (N, C, H, W)."),
-                ("loc", "Affine matrices (N, 6)."),
-            ])
+            .inputs_are(&[("data", "The images (N, C, H, W)."), ("loc", "Affine matrices (N, 6).")])
             .infer_shape(transformer_shape)
             .infer_type(float_type)
             .gradient(Gradient::declared("_backward_SpatialTransformer", |_, _, _| {
