@@ -11,6 +11,7 @@ pub mod elementwise;
 pub mod gemm;
 pub mod layer_norm;
 pub mod layout;
+pub mod linalg;
 pub mod map;
 pub mod math;
 pub mod naive;

@@ -2,6 +2,7 @@
 
 pub mod elementwise;
 mod higher_order;
+mod linalg;
 pub mod nn;
 pub mod tensor;
 #[cfg(test)]
@@ -15,6 +16,7 @@ pub fn builtins() -> Registry {
     let registry = Registry::default();
     elementwise::register(&registry);
     nn::register(&registry);
+    linalg::register(&registry);
     tensor::register(&registry);
     vision::register(&registry);
     registry.end_of_builtins();

@@ -3,7 +3,8 @@
     python tests/support/results.py rsnet|mxnet OUT.npz [OPERATOR ...]
 
 Imports nothing of rsnet, so that a Python with MXNet alone can run it. An operator that the package
-does not have, or that raises, is stored as the text of the error; one that ends the process as well.
+does not have, or that raises, is stored as the text of the error; one that ends the process as
+well.
 """
 
 import importlib
@@ -21,9 +22,6 @@ import all_cases  # noqa: F401
 from cases import CASES
 from naming import function
 
-if not hasattr(np, "bool"):
-    np.bool = np.bool_  # MXNet 1.9.1 uses the old name
-
 
 def arrays_of(case):
     dtype = "float32" if "float32" in case.dtypes or not case.dtypes else case.dtypes[0]
@@ -31,7 +29,7 @@ def arrays_of(case):
 
 
 def run(mx, case):
-    """Outputs, then the gradients of the differentiated inputs."""
+    """Outputs, then the gradients of the differentiated inputs, or the error of either."""
     inputs = [mx.nd.array(a, dtype=a.dtype) for a in arrays_of(case)]
     wrt = case.differentiated() if case.grad != "none" else ()
     for i in wrt:
@@ -43,9 +41,17 @@ def run(mx, case):
     if wrt:
         rng = np.random.RandomState(len(case.id))
         heads = [mx.nd.array(rng.uniform(0.1, 1.1, o.shape), dtype=o.dtype) for o in outs]
-        mx.autograd.backward(outs, heads)
-        found |= {f"gradient {i}": inputs[i].grad.asnumpy() for i in wrt}
+        try:
+            mx.autograd.backward(outs, heads)
+            found |= {f"gradient {i}": inputs[i].grad.asnumpy() for i in wrt}
+        except Exception as error:
+            found["error"] = text_of(error)
     return found
+
+
+def text_of(error):
+    text = re.sub(r"\[\d\d:\d\d:\d\d\] ", "", str(error)).strip()
+    return np.array(f"{type(error).__name__}: {text[-300:]}")
 
 
 def of_operator(mx, cases):
@@ -56,9 +62,8 @@ def of_operator(mx, cases):
             continue  # MXNet refuses empty arrays
         try:
             found = run(mx, case)
-        except Exception as error:  # noqa: BLE001  (whatever it is, it is the result)
-            text = re.sub(r"\[\d\d:\d\d:\d\d\] ", "", str(error)).strip()
-            found = {"error": np.array(f"{type(error).__name__}: {text[-300:]}")}
+        except Exception as error:
+            found = {"error": text_of(error)}
         stored.update({f"{case.id} {what}": value for what, value in found.items()})
     return stored
 

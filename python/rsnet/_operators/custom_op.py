@@ -248,11 +248,12 @@ class CustomOpProp:
 class Unregistered:
     """The payload of a ``Custom`` node whose ``op_type`` is not registered yet."""
 
-    __slots__ = ("op_type", "given", "node")
+    __slots__ = ("op_type", "given", "node", "facts")
 
-    def __init__(self, op_type: str, given: dict[str, str]) -> None:
+    def __init__(self, op_type: str, given: dict[str, str], inputs: int, outputs: int) -> None:
         self.op_type, self.given = op_type, given
         self.node: Node | None = None
+        self.facts = Facts(_numbered("data", inputs), _numbered("output", outputs), outputs)
 
     def resolved(self) -> Node:
         """The node, if the class has been registered since."""
@@ -260,7 +261,9 @@ class Unregistered:
             self.node = _custom_node(self.op_type, self.given)
         return self.node
 
-    facts = Facts(("data",), ("output",), 1)
+
+def _numbered(name: str, count: int) -> tuple[str, ...]:
+    return (name,) if count == 1 else tuple(f"{name}{i}" for i in range(count))
 
 
 def _custom_node(op_type: str, given: dict[str, str]) -> Node:
@@ -305,7 +308,9 @@ def _make_custom(values: tuple[Any, ...], given: dict[str, Any]) -> Any:
         if k not in ("op_type", "name") and not (k.startswith("__") and k.endswith("__"))
     }
     if op_type not in registry.custom_props:
-        return Unregistered(op_type, texts)
+        # A symbol file says how many there are; of a call nothing is known yet.
+        counts = (int(given.get(f"__num_{kind}__", 1)) for kind in ("inputs", "outputs"))
+        return Unregistered(op_type, texts, *counts)
     return _custom_node(op_type, texts)
 
 

@@ -12,6 +12,8 @@ from .registry import facts, names_of, operators, place_of
 
 #: Namespaces that have no file of their own.
 NAMESPACES = ("op", "contrib", "linalg", "image")
+#: The module and namespace with functions written by hand.
+_WRITTEN = ("ndarray", "contrib")
 
 _PLAIN = {
     "boolean": "_bool", "int": "_int", "int (non-negative)": "_int", "long": "_int",
@@ -60,6 +62,7 @@ def stub(module: str, namespace: str) -> str:
                 functions[short] = _function(name, short, array)
     handwritten = ndarray._HANDWRITTEN if module == "ndarray" else set(vars(symbol))
     public = sorted(n for n in functions if not n.startswith("_") and n not in handwritten)
+    written = sorted(ndarray._contrib.__all__ if (module, namespace) == _WRITTEN else ())
     lines = [
         '"""Written by `python -m rsnet.docs --stubs`; do not edit."""',
         "",
@@ -67,10 +70,11 @@ def stub(module: str, namespace: str) -> str:
         "from typing import Any, Literal, TypeAlias",
         "",
         f"from ..{source} import {array}",
+        *(f"from ._contrib import {name} as {name}" for name in written),
         "",
         *(f"_{t}: TypeAlias = {t}" for t in ("bool", "int", "float", "str")),
         "",
-        f"__all__ = {public!r}",
+        f"__all__ = {sorted([*public, *written])!r}",
         "",
     ]
     lines += [functions[short] for short in sorted(functions)]

@@ -162,7 +162,7 @@ pub fn operators() -> Vec<OpDef> {
     };
     vec![
         define(OpDef::new::<BatchNormParam>("BatchNorm"), "_backward_BatchNorm")
-            .aliases(&["_npx_batch_norm"]),
+            .aliases(&["_npx_batch_norm", "CuDNNBatchNorm"]),
         backward(OpDef::new::<BatchNormParam>("_backward_BatchNorm")),
         define(OpDef::new::<BatchNormV1Param>("BatchNorm_v1"), "_backward_BatchNorm_v1"),
         backward(OpDef::new::<BatchNormV1Param>("_backward_BatchNorm_v1")),
@@ -210,7 +210,8 @@ fn relu_backward() -> OpDef {
             with_real!(call.inputs[0].dtype(), T => {
                 let (grad, out) = (&call.inputs[0], &call.inputs[7]);
                 with_scratch(grad.size(), |room: &mut [T]| {
-                    // SAFETY: inputs are not written meanwhile; the scratch has room for a gradient.
+                    // SAFETY: inputs are not written meanwhile; the scratch has room for a
+                    // gradient.
                     unsafe {
                         let both = grad.slice::<T>().iter().zip(out.slice::<T>());
                         for (to, (&g, &y)) in room.iter_mut().zip(both) {

@@ -1,6 +1,7 @@
 //! Operators of neural networks: layers, activations, normalisations, loss heads, matrix products.
 
 pub mod activation;
+pub mod attention;
 pub mod batch_norm;
 mod channels_first;
 pub mod convolution;
@@ -59,6 +60,7 @@ pub fn register(registry: &Registry) {
         leaky_relu::operators,
         batch_norm::operators,
         im2col::operators,
+        attention::operators,
     ];
     for family in families {
         for def in family() {

@@ -2,9 +2,9 @@
 //! to learnt places. The elements that a filter meets are gathered into columns, one image at a
 //! time, and multiplied by the filters as matrices.
 
+use super::deformable_columns::{Plan, gather, scatter};
 use crate::error::{Error, Result};
 use crate::kernels::gemm::{Mat, Threads, gemm};
-use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
 use crate::operator::infer::assign_shape;
@@ -13,7 +13,6 @@ use crate::ops::nn::infer::{complete, float_type};
 use crate::ops::nn::widening;
 use crate::ops::nn::window::spatial;
 use crate::shape::Shape;
-use crate::tensor::View;
 use crate::{param_enum, params, with_real};
 
 param_enum! {
@@ -103,7 +102,8 @@ const NAMES: [&str; 5] = ["data", "offset", "mask", "weight", "bias"];
 
 /// The names of the inputs, with or without mask and bias.
 fn names(modulated: bool, no_bias: bool) -> Vec<String> {
-    let kept = NAMES.into_iter().filter(|n| (*n != "mask" || modulated) && (*n != "bias" || !no_bias));
+    let kept =
+        NAMES.into_iter().filter(|n| (*n != "mask" || modulated) && (*n != "bias" || !no_bias));
     kept.map(str::to_owned).collect()
 }
 
@@ -148,19 +148,19 @@ pub fn operators() -> Vec<OpDef> {
 }
 
 /// The parameters of either operator.
-struct Common {
-    kernel: Tuple,
-    stride: Tuple,
-    dilate: Tuple,
-    pad: Tuple,
-    filters: i64,
-    groups: i64,
-    offset_groups: i64,
-    no_bias: bool,
-    modulated: bool,
+pub struct Common {
+    pub kernel: Tuple,
+    pub stride: Tuple,
+    pub dilate: Tuple,
+    pub pad: Tuple,
+    pub filters: i64,
+    pub groups: i64,
+    pub offset_groups: i64,
+    pub no_bias: bool,
+    pub modulated: bool,
 }
 
-fn param(attrs: &Attrs) -> Common {
+pub fn param(attrs: &Attrs) -> Common {
     macro_rules! common {
         ($p:expr, $modulated:expr) => {
             Common {
@@ -184,7 +184,7 @@ fn param(attrs: &Attrs) -> Common {
 
 impl Common {
     /// Checks the parameters and fills in defaults.
-    fn complete(mut self) -> Result<Self> {
+    pub fn complete(mut self) -> Result<Self> {
         if self.kernel.len() != 2 {
             return Err(Error::argument("kernel", "length", self.kernel.len(), 2));
         }
@@ -199,7 +199,7 @@ impl Common {
         Ok(self)
     }
 
-    fn taps(&self) -> i64 {
+    pub fn taps(&self) -> i64 {
         self.kernel[0].saturating_mul(self.kernel[1])
     }
 }
@@ -244,148 +244,6 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
         assign_shape(slot, &name, &shape)?;
     }
     complete(inputs, outputs)
-}
-
-/// Extents and steps of one call.
-struct Plan {
-    p: Common,
-    images: usize,
-    channels: usize,
-    from: (usize, usize),
-    to: (usize, usize),
-}
-
-/// Where a sample reads: the four elements around it, with weights and the derivatives of the
-/// weights along rows and columns.
-struct Sample<T> {
-    four: [Option<(usize, T, T, T)>; 4],
-}
-
-impl Plan {
-    fn new(attrs: &Attrs, data: &View, out: &View) -> Result<Self> {
-        let at = |v: &View, i: usize| v.dims()[i] as usize;
-        Ok(Plan {
-            p: param(attrs).complete()?,
-            images: at(data, 0),
-            channels: at(data, 1),
-            from: (at(data, 2), at(data, 3)),
-            to: (at(out, 2), at(out, 3)),
-        })
-    }
-
-    fn taps(&self) -> usize {
-        self.p.taps() as usize
-    }
-
-    fn positions(&self) -> usize {
-        self.to.0 * self.to.1
-    }
-
-    fn plane(&self) -> usize {
-        self.from.0 * self.from.1
-    }
-
-    /// Rows of the matrix of columns: an element for each channel and filter element.
-    fn rows(&self) -> usize {
-        self.channels * self.taps()
-    }
-
-    /// Elements of one image of offset.
-    fn offsets(&self) -> usize {
-        2 * self.p.offset_groups as usize * self.taps() * self.positions()
-    }
-
-    /// What filter element `tap` reads at position `at`, for the channels of offset group `group`.
-    fn sample<T: Real>(&self, offset: &[T], group: usize, tap: usize, at: usize) -> Sample<T> {
-        let map = (group * self.taps() + tap) * 2;
-        let place = |axis: usize, k: usize, i: usize| {
-            let base =
-                i as i64 * self.p.stride[axis] + k as i64 * self.p.dilate[axis] - self.p.pad[axis];
-            T::of(base as f64) + offset[(map + axis) * self.positions() + at]
-        };
-        let kw = self.p.kernel[1] as usize;
-        let (y, x) = (place(0, tap / kw, at / self.to.1), place(1, tap % kw, at % self.to.1));
-        if self.p.modulated {
-            Sample::padded(y, x, self.from)
-        } else {
-            Sample::clamped(y, x, self.from)
-        }
-    }
-}
-
-impl<T: Real> Sample<T> {
-    fn none() -> Self {
-        Sample { four: [None; 4] }
-    }
-
-    /// Elements outside of the image are 0.
-    fn padded(y: T, x: T, (h, w): (usize, usize)) -> Self {
-        let near = |v: T, n: usize| v > -T::one() && v < T::of(n as f64);
-        if !near(y, h) || !near(x, w) {
-            return Self::none();
-        }
-        Self::around(
-            [y.floor(), y.floor() + T::one()],
-            [x.floor(), x.floor() + T::one()],
-            (y, x),
-            (h, w),
-        )
-    }
-
-    /// A place in the image reads its last element where there is none beyond.
-    fn clamped(y: T, x: T, (h, w): (usize, usize)) -> Self {
-        let inside = |v: T, n: usize| v >= T::zero() && v < T::of(n as f64);
-        if !inside(y, h) || !inside(x, w) {
-            return Self::none();
-        }
-        // At the last element the other neighbour is itself, so that the slope is 0.
-        let pair = |v: T, n: usize| {
-            let last = T::of(n as f64 - 1.0);
-            (v.min(last), [v.floor().min(last), (v.floor() + T::one()).min(last)])
-        };
-        let ((y, rows), (x, columns)) = (pair(y, h), pair(x, w));
-        Self::around(rows, columns, (y, x), (h, w))
-    }
-
-    fn around(rows: [T; 2], columns: [T; 2], (y, x): (T, T), (h, w): (usize, usize)) -> Self {
-        let one = T::one();
-        let (py, px) = (y - y.floor(), x - x.floor());
-        let corner = |i: usize, j: usize| {
-            let (row, column) = (rows[i], columns[j]);
-            let in_range = |v: T, n: usize| v >= T::zero() && v < T::of(n as f64);
-            let (wy, sy) = if i == 1 { (py, one) } else { (one - py, -one) };
-            let (wx, sx) = if j == 1 { (px, one) } else { (one - px, -one) };
-            let at = row.to_usize()? * w + column.to_usize()?;
-            (in_range(row, h) && in_range(column, w)).then_some((at, wy * wx, sy * wx, wy * sx))
-        };
-        Sample { four: [corner(0, 0), corner(0, 1), corner(1, 0), corner(1, 1)] }
-    }
-
-    fn known(&self) -> impl Iterator<Item = (usize, T, T, T)> + '_ {
-        self.four.iter().flatten().copied()
-    }
-}
-
-/// Gathers the columns `(rows, positions)` of one image.
-fn gather<T: Real>(plan: &Plan, x: &[T], offset: &[T], mask: Option<&[T]>, columns: &mut [T]) {
-    let (taps, positions, plane) = (plan.taps(), plan.positions(), plan.plane());
-    let per_group = plan.channels / plan.p.offset_groups as usize;
-    let out = Shared(columns.as_mut_ptr());
-    parallel_for(plan.p.offset_groups as usize * taps, 1, |range| {
-        for part in range {
-            let (group, tap) = (part / taps, part % taps);
-            for at in 0..positions {
-                let sample = plan.sample(offset, group, tap, at);
-                let factor = mask.map_or(T::one(), |m| m[part * positions + at]);
-                for c in group * per_group..(group + 1) * per_group {
-                    let image = &x[c * plane..(c + 1) * plane];
-                    let value: T = sample.known().map(|(k, weight, ..)| image[k] * weight).sum();
-                    // SAFETY: rows of the columns belong to one task.
-                    unsafe { *out.at((c * taps + tap) * positions + at) = value * factor };
-                }
-            }
-        }
-    });
 }
 
 /// The matrices of one group of filters: filters by elements, and elements by positions.
@@ -448,53 +306,6 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
 /// The part of one image in an array of all.
 fn part_of<T>(all: &[T], image: usize, size: usize) -> &[T] {
     &all[image * size..(image + 1) * size]
-}
-
-/// Adds the gradients of data, offset and mask of one image from that of its columns.
-fn scatter<T: Real>(
-    plan: &Plan,
-    (x, offset, mask): (&[T], &[T], Option<&[T]>),
-    dcolumns: &[T],
-    [dx, doffset, dmask]: [Option<&mut [T]>; 3],
-) {
-    let (taps, positions, plane) = (plan.taps(), plan.positions(), plan.plane());
-    let groups = plan.p.offset_groups as usize;
-    let per_group = plan.channels / groups;
-    let share = |d: Option<&mut [T]>| d.map(|d| Shared(d.as_mut_ptr()));
-    let (dx, doffset, dmask) = (share(dx), share(doffset), share(dmask));
-    parallel_for(groups, 1, |range| {
-        for (part, at) in range.flat_map(|g| {
-            (g * taps..(g + 1) * taps).flat_map(|p| (0..positions).map(move |at| (p, at)))
-        }) {
-            let (group, tap) = (part / taps, part % taps);
-            let sample = plan.sample(offset, group, tap, at);
-            let factor = mask.map_or(T::one(), |m| m[part * positions + at]);
-            let (mut value, mut slope) = (T::zero(), [T::zero(); 2]);
-            for c in group * per_group..(group + 1) * per_group {
-                let g = dcolumns[(c * taps + tap) * positions + at];
-                for (k, weight, sy, sx) in sample.known() {
-                    let v = x[c * plane + k];
-                    value += g * v * weight;
-                    slope[0] += g * v * sy;
-                    slope[1] += g * v * sx;
-                    if let Some(d) = dx {
-                        // SAFETY: channels belong to the task of their group.
-                        unsafe { *d.at(c * plane + k) += g * weight * factor };
-                    }
-                }
-            }
-            // SAFETY: as above, for the maps of a group.
-            unsafe {
-                if let Some(d) = doffset {
-                    *d.at(2 * part * positions + at) = slope[0] * factor;
-                    *d.at((2 * part + 1) * positions + at) = slope[1] * factor;
-                }
-                if let Some(d) = dmask {
-                    *d.at(part * positions + at) = value;
-                }
-            }
-        }
-    });
 }
 
 fn backward<T: Real>(call: &Call<'_>) -> Result<()> {

@@ -5,6 +5,7 @@ pub mod box_coding;
 pub mod box_nms;
 pub mod correlation;
 pub mod deformable;
+mod deformable_columns;
 pub mod geometry;
 pub mod matching;
 pub mod multibox;

@@ -16,7 +16,7 @@ use crate::{params, with_real};
 params! {
     /// Parameters of `_contrib_PSROIPooling`.
     pub struct PsRoiParam {
-        spatial_scale: f32, required, "Image elements a unit of the rectangles' coordinates.";
+        spatial_scale: f32, required.ge(0.0).le(1.0), "Image elements a unit of the rectangles' coordinates.";
         output_dim: i32, required.ge(1.0), "Channels of the output.";
         pooled_size: i32, required.ge(1.0), "Bins of a rectangle along each axis.";
         group_size: i32, default(0).ge(0.0), "Groups of channels along each axis; 0 is pooled_size.";
@@ -26,7 +26,7 @@ params! {
 params! {
     /// Parameters of `_contrib_DeformablePSROIPooling`.
     pub struct DeformablePsRoiParam {
-        spatial_scale: f32, required, "Image elements a unit of the rectangles' coordinates.";
+        spatial_scale: f32, required.ge(0.0).le(1.0), "Image elements a unit of the rectangles' coordinates.";
         output_dim: i32, required.ge(1.0), "Channels of the output.";
         group_size: i32, required.ge(1.0), "Groups of channels along each axis.";
         pooled_size: i32, required.ge(1.0), "Bins of a rectangle along each axis.";
