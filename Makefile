@@ -17,7 +17,7 @@ RUST_SOURCES := Cargo.toml Cargo.lock build.rs $(shell find rust -name '*.rs' 2>
 
 .DEFAULT_GOAL := help
 .PHONY: help env build demo test test-rust test-python test-fast test-long loom loom-mutants memcheck fuzz
-.PHONY: coverage check lint types deny format docs wheel bench bench-plans clean
+.PHONY: compare coverage check lint types deny format docs wheel bench bench-plans clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -110,6 +110,9 @@ coverage: build ## lines of the Python face that the tests reach: a table, and d
 
 deny: ## advisories, licences and sources of dependencies (needs cargo-deny)
 	cargo deny --all-features check
+
+compare: build ## every operator case, forward and backward, beside MXNet 1.9.1 (MXNET_PYTHON=a Python that has it)
+	$(BIN)/python -m pytest -q tests/operators/test_as_in_mxnet.py
 
 bench-plans: ## memory plans of whole networks against lower bounds and MXNet's plans
 	cargo bench --bench plans -- benches/plans/data

@@ -236,7 +236,7 @@ proptest! {
         let r = registry();
         let symbol = random_symbol(&steps, &heads);
         let text = symbol.to_json(false).unwrap();
-        let back = load_json(&text, &r, false).unwrap().value;
+        let back = load_json(&text, &r, false, false).unwrap().value;
         prop_assert_eq!(back.to_json(false).unwrap(), text);
         prop_assert_eq!(back.list_arguments(), symbol.list_arguments());
         prop_assert_eq!(symbol.deep_copy().unwrap().to_json(false).unwrap(), back.to_json(false).unwrap());

@@ -262,7 +262,7 @@ fn json_round_trips() {
     let r = registry();
     let net = Symbol::group(&[mlp(&r), op(&r, "BatchNorm", "bn\"\\\n\t$é", &[var("x")])]);
     let text = net.to_json(false).unwrap();
-    let back = load_json(&text, &r, false).unwrap();
+    let back = load_json(&text, &r, false, false).unwrap();
     assert_eq!(back.value.to_json(false).unwrap(), text);
     assert_eq!(back.version, 10901);
     assert!(!back.upgraded);
@@ -281,7 +281,7 @@ fn old_files_get_their_missing_inputs_and_hidden_keys() {
         {"op": "BatchNorm", "param": {}, "name": "bn", "inputs": [[2, 0]],
          "backward_source_id": -1}],
         "arg_nodes": [0, 1], "heads": [[3, 0]]}"#;
-    let loaded = load_json(text, &r, false).unwrap();
+    let loaded = load_json(text, &r, false, false).unwrap();
     assert!(loaded.upgraded && loaded.version == 800);
     assert_eq!(loaded.value.list_auxiliary_states(), ["bn_moving_mean"]);
     let attrs = loaded.value.attr_dict();
@@ -311,16 +311,16 @@ fn hostile_files_are_errors() {
         &"[".repeat(100_000),
         &node("[]").replace("\"arg_nodes\": []", "\"arg_nodes\": [9]"),
     ] {
-        assert!(load_json(text, &r, false).is_err(), "{text}");
+        assert!(load_json(text, &r, false, false).is_err(), "{text}");
     }
     let good = mlp(&r).to_json(false).unwrap();
     for cut in 0..good.len() {
         if good.is_char_boundary(cut) {
-            assert!(load_json(&good[..cut], &r, false).is_err());
+            assert!(load_json(&good[..cut], &r, false, false).is_err());
         }
     }
     let unknown = good.replace("\"relu\"", "\"rellu\"").replace("\"Loss\"", "\"Lost\"");
-    let text = load_json(&unknown, &r, false).err().unwrap().to_string();
+    let text = load_json(&unknown, &r, false, false).err().unwrap().to_string();
     assert!(text.contains("relu1") && text.contains("Lost"), "{text}");
 }
 
@@ -334,7 +334,7 @@ fn deep_graphs_load_copy_and_drop() {
         net = Symbol::create(&relu, create).unwrap();
     }
     let text = net.to_json(false).unwrap();
-    let back = load_json(&text, &r, false).unwrap().value;
+    let back = load_json(&text, &r, false, false).unwrap().value;
     let copy = back.deep_copy().unwrap();
     drop(back);
     let given = [("x".to_owned(), Shape::new(&[2]))];
@@ -348,10 +348,10 @@ fn an_unregistered_custom_operator_loads_and_fails_at_inference() {
         {"op": "null", "name": "x", "inputs": []},
         {"op": "Custom", "name": "c", "attrs": {"op_type": "mine"}, "inputs": [[0, 0, 0]]}],
         "arg_nodes": [0], "heads": [[1, 0, 0]], "attrs": {"mxnet_version": ["int", 10901]}}"#;
-    let net = load_json(text, &r, false).unwrap().value;
+    let net = load_json(text, &r, false, false).unwrap().value;
     assert_eq!(net.list_arguments(), ["x"]);
     assert_eq!(net.list_outputs(), ["c_output"]);
-    let again = load_json(&net.to_json(false).unwrap(), &r, false).unwrap().value;
+    let again = load_json(&net.to_json(false).unwrap(), &r, false, false).unwrap().value;
     assert_eq!(again.attr("op_type").as_deref(), Some("mine"));
     let error = net.infer_shape(&[("x".into(), Shape::new(&[2]))], false).unwrap_err();
     assert!(error.to_string().contains("mine") && error.node() == Some("c"), "{error}");

@@ -12,6 +12,7 @@ pub mod gemm;
 pub mod image;
 pub mod layer_norm;
 pub mod layout;
+pub mod linalg;
 pub mod map;
 pub mod math;
 pub mod naive;
@@ -27,6 +28,7 @@ pub mod reduce_rows;
 pub mod rnn;
 pub mod scatter;
 pub mod scratch;
+pub mod separable;
 pub mod softmax;
 
 /// Fills what the libraries beneath make once in a process, at their first use.

@@ -3,10 +3,12 @@
 pub mod elementwise;
 mod higher_order;
 mod image;
+mod linalg;
 pub mod nn;
 pub mod tensor;
 #[cfg(test)]
 pub mod testing;
+pub mod vision;
 
 use crate::operator::Registry;
 
@@ -15,8 +17,10 @@ pub fn builtins() -> Registry {
     let registry = Registry::default();
     elementwise::register(&registry);
     nn::register(&registry);
+    linalg::register(&registry);
     tensor::register(&registry);
     image::register(&registry);
+    vision::register(&registry);
     registry.end_of_builtins();
     registry
 }

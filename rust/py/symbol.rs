@@ -92,8 +92,13 @@ impl PySymbol {
     /// The symbol, the version that wrote it (major·10000 + minor·100 + patch), and whether that is
     /// older and whether it is newer than the current one.
     #[staticmethod]
-    fn from_json(text: &str, np_shape: bool) -> PyResult<(Self, i64, bool, bool)> {
-        let loaded = load_json(text, &runtime().registry, np_shape).map_err(raise)?;
+    fn from_json(
+        text: &str,
+        np_shape: bool,
+        allow_unknown: bool,
+    ) -> PyResult<(Self, i64, bool, bool)> {
+        let registry = &runtime().registry;
+        let loaded = load_json(text, registry, np_shape, allow_unknown).map_err(raise)?;
         Ok((loaded.value.into(), loaded.version, loaded.upgraded, loaded.newer))
     }
 

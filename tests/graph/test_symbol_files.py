@@ -361,3 +361,69 @@ def test_unknown_extents_of_old_files_stay_unknown_with_np_shape(written, read, 
         file["attrs"]["is_np_shape"] = ["int", 1]
         assert mx.sym.load_json(json.dumps(file)).attr("__shape__") == written
     assert mx.sym.load_json(json.dumps(file)).attr("__shape__") == written
+
+
+FORK = {
+    "nodes": [
+        {"op": "null", "name": "x", "inputs": []},
+        {"op": "null", "name": "w", "inputs": []},
+        {"op": "QActivation", "name": "q1", "attrs": {"act_bit": "1"}, "inputs": [[0, 0, 0]]},
+        {"op": "QActivation", "name": "q2", "attrs": {}, "inputs": [[2, 0, 0]]},
+        {"op": "tvm_op", "name": "t", "attrs": {}, "inputs": [[3, 0, 0], [1, 0, 0]]},
+        {"op": "relu", "name": "r", "inputs": [[4, 1, 0]]},
+    ],
+    "arg_nodes": [0, 1],
+    "heads": [[5, 0, 0]],
+    "attrs": {"mxnet_version": ["int", 10300]},
+}
+
+
+def test_all_unknown_operators_of_a_file_are_named_at_once():
+    with pytest.raises(mx.MXNetError, match="QActivation is not registered") as caught:
+        mx.sym.load_json(json.dumps(FORK))
+    text = str(caught.value)
+    assert "Op q1, q2 of type QActivation" in text and "Op t of type tvm_op" in text
+    assert "allow_unknown=True" in text and "relu is" not in text
+
+
+def test_unknown_operators_load_on_request(tmp_path):
+    net = mx.sym.load_json(json.dumps(FORK), allow_unknown=True)
+    assert net.list_arguments() == ["x", "w"] and net.list_outputs() == ["r_output"]
+    inner = net.get_internals().list_outputs()
+    assert inner[2:] == ["q1_output", "q2_output", "t_output0", "t_output1", "r_output"]
+    assert net.attr_dict()["q1"]["act_bit"] == "1"
+    net.save(str(tmp_path / "fork.json"))
+    again = mx.sym.load(str(tmp_path / "fork.json"), allow_unknown=True)
+    assert json.loads(again.tojson())["nodes"] == json.loads(net.tojson())["nodes"]
+    with pytest.raises(mx.MXNetError, match="operator 'QActivation' is not registered"):
+        net.infer_shape(x=(2, 3), w=(2, 3))
+
+
+def test_names_of_forks_are_the_operators_they_stand_for():
+    x = mx.sym.Variable("x")
+    plain = mx.sym.Convolution(x, kernel=(3, 3), num_filter=4, num_group=4, name="c")
+    plain = mx.sym.BatchNorm(plain, name="b")
+    fork = plain.tojson().replace('"Convolution"', '"ChannelwiseConvolution"')
+    fork = fork.replace('"BatchNorm"', '"CuDNNBatchNorm"')
+    assert mx.sym.load_json(fork).tojson() == plain.tojson()
+
+
+def test_a_custom_node_without_its_class_has_the_inputs_of_the_file():
+    node = {"op": "Custom", "name": "p", "attrs": {"op_type": "no_such_type"}}
+    node["inputs"] = [[0, 0, 0], [1, 0, 0]]
+    file = dict(FORK, nodes=[*FORK["nodes"][:2], node, dict(FORK["nodes"][5], inputs=[[2, 2, 0]])])
+    net = mx.sym.load_json(json.dumps(dict(file, heads=[[3, 0, 0]])))
+    assert net.list_arguments() == ["x", "w"]
+    assert net.get_internals()["p_output2"].list_outputs() == ["p_output2"]
+    saved = json.loads(net.tojson())["nodes"][2]
+    assert saved["attrs"] == {"op_type": "no_such_type"} and len(saved["inputs"]) == 2
+    with pytest.raises(mx.MXNetError, match="Cannot find custom operator no_such_type"):
+        net.infer_shape(x=(2,), w=(2,))
+
+
+def test_a_file_may_hold_a_list_of_symbols():
+    texts = [mx.sym.relu(mx.sym.Variable(n), name=f"r{n}").tojson() for n in "ab"]
+    nets = mx.sym.load_json(f" [{', '.join(texts)}]")
+    assert [net.tojson() for net in nets] == texts
+    with pytest.raises(mx.MXNetError, match="not valid JSON"):
+        mx.sym.load_json(f"[{texts[0]}")

@@ -40,9 +40,9 @@ fn registry() -> &'static Registry {
 
 /// Loads `text`; a symbol that loads must survive a round trip.
 fn load(text: &str) {
-    let Ok(loaded) = load_json(text, registry(), false) else { return };
+    let Ok(loaded) = load_json(text, registry(), false, false) else { return };
     let written = loaded.value.to_json(false).expect("a loaded symbol can be saved");
-    let again = load_json(&written, registry(), false).expect("a saved file can be loaded");
+    let again = load_json(&written, registry(), false, false).expect("a saved file can be loaded");
     assert_eq!(again.value.list_outputs(), loaded.value.list_outputs());
 }
 
@@ -106,7 +106,7 @@ proptest! {
 #[test]
 fn the_undamaged_files_load() {
     for text in [CURRENT, OLD] {
-        let loaded = load_json(text, registry(), false).unwrap();
+        let loaded = load_json(text, registry(), false, false).unwrap();
         assert_eq!(loaded.value.list_outputs().len(), 1);
     }
 }

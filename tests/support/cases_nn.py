@@ -196,3 +196,11 @@ case("_pooling_at_max", (2, 5, 4, 3), In((2, 5, 4, 3), kind="distinct"), grad="n
 case("Pooling_v1", In((2, 2, 6, 7), kind="distinct"), kernel=(2, 2), stride=(2, 2))
 case("Pooling_v1", (2, 2, 6, 6), kernel=(3, 3), stride=(2, 2), pool_type="avg", pad=(1, 1),
      pooling_convention="full")  # fmt: skip
+
+# Products of attention
+for heads in (1, 2):
+    prefix, count = "_contrib_interleaved_matmul_", 2 * heads
+    case(f"{prefix}selfatt_qk", (3, 2, 3 * 4 * heads), heads=heads)
+    case(f"{prefix}selfatt_valatt", (3, 2, 3 * 4 * heads), (count, 3, 3), heads=heads)
+    case(f"{prefix}encdec_qk", (4, 2, 3 * heads), (5, 2, 2 * 3 * heads), heads=heads)
+    case(f"{prefix}encdec_valatt", (5, 2, 2 * 3 * heads), (count, 4, 5), heads=heads)

@@ -118,8 +118,7 @@ def calls_of(op, cases, fields, np):
 
 def all_calls(wanted):
     """Every hostile call, in the same order in every run."""
-    import cases_image  # noqa: F401  (adds its rows)
-    import cases_nn  # noqa: F401  (adds its rows)
+    import all_cases  # noqa: F401  (adds the rows and oracles of every family)
     import numpy as np
     from cases import CASES, Case
     from operators import EXISTING, RANDOM, function

@@ -2,11 +2,9 @@
 
 import re
 
-import cases_image  # noqa: F401  (adds its rows)
-import cases_nn  # noqa: F401  (adds its rows)
+import all_cases  # noqa: F401  (adds the rows and oracles of every family)
 import numpy as np
-import reference_image  # noqa: F401  (adds its oracles)
-import reference_nn  # noqa: F401  (adds its oracles)
+from naming import function
 from reference import REFERENCES
 
 import rsnet as mx
@@ -53,16 +51,6 @@ def described(op):
         elif name and line.startswith("    "):
             found[name] += line.strip()
     return found
-
-
-def function(module, op):
-    """The function of operator `op` in `mx.nd` or `mx.sym`."""
-    for prefix, place in (("_contrib_", "contrib"), ("_linalg_", "linalg"), ("_image_", "image")):
-        if op.startswith(prefix):
-            return getattr(getattr(module, place), op.removeprefix(prefix))
-    if op.startswith("_random_") and op.endswith("_like"):
-        return getattr(module.random, op.removeprefix("_random_"))
-    return getattr(module._internal if op.startswith("_") else module.op, op)
 
 
 def host(x):

@@ -612,3 +612,43 @@ def ftrl_update(
     n = n + g * g
     new = (np.sign(z) * lamda1 - z) / ((beta + np.sqrt(n)) / lr + wd) * (np.abs(z) > lamda1)
     return new, z, n
+
+
+def heads_of(x, heads, of):
+    """Projections (of, B * heads, L, d) of an array (L, B, heads * of * d)."""
+    length, batch, width = x.shape
+    d = width // (heads * of)
+    return (
+        x.reshape(length, batch, heads, of, d).transpose(3, 1, 2, 0, 4).reshape(of, -1, length, d)
+    )
+
+
+def scores(q, k):
+    return q @ np.swapaxes(k, 1, 2) / np.sqrt(q.shape[2])
+
+
+def joined(y, heads):
+    """(L, B, heads * d) of heads (B * heads, L, d)."""
+    n, length, d = y.shape
+    return y.reshape(-1, heads, length, d).transpose(2, 0, 1, 3).reshape(length, n // heads, -1)
+
+
+@reference("_contrib_interleaved_matmul_selfatt_qk")
+def self_attention_scores(x, heads=1):
+    q, k, _ = heads_of(x, heads, 3)
+    return scores(q, k)
+
+
+@reference("_contrib_interleaved_matmul_selfatt_valatt")
+def self_attention_values(x, attention, heads=1):
+    return joined(attention @ heads_of(x, heads, 3)[2], heads)
+
+
+@reference("_contrib_interleaved_matmul_encdec_qk")
+def attention_scores(queries, keys_values, heads=1):
+    return scores(heads_of(queries, heads, 1)[0], heads_of(keys_values, heads, 2)[0])
+
+
+@reference("_contrib_interleaved_matmul_encdec_valatt")
+def attention_values(keys_values, attention, heads=1):
+    return joined(attention @ heads_of(keys_values, heads, 2)[1], heads)

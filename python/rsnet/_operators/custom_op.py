@@ -219,15 +219,19 @@ class UnregisteredNode(Node):
 
     __slots__ = ("_given",)
 
-    def __init__(self, op_type: str, given: dict[str, str]) -> None:
+    def __init__(self, op_type: str, given: dict[str, str], inputs: int, outputs: int) -> None:
         self.name, self._given = op_type, given
-        self.facts = Facts(("data",), ("output",), 1)
+        self.facts = Facts(_numbered("data", inputs), _numbered("output", outputs), outputs)
 
     def __getattr__(self, name: str) -> Any:
         if name not in Node.__slots__:
             raise AttributeError(name)
         _describe(self, self.name, self._given)
         return getattr(self, name)
+
+
+def _numbered(name: str, count: int) -> tuple[str, ...]:
+    return (name,) if count == 1 else tuple(f"{name}{i}" for i in range(count))
 
 
 def _describe(node: Node, op_type: str, given: dict[str, str]) -> Node:
@@ -272,7 +276,9 @@ def _make(values: tuple[Any, ...], given: dict[str, Any]) -> Node:
         if k not in ("op_type", "name") and not (k.startswith("__") and k.endswith("__"))
     }
     if op_type not in registry.custom_props:
-        return UnregisteredNode(op_type, texts)
+        # A symbol file says how many there are; of a call nothing is known yet.
+        inputs, outputs = (int(given.get(f"__num_{kind}__", 1)) for kind in ("inputs", "outputs"))
+        return UnregisteredNode(op_type, texts, inputs, outputs)
     return _describe(Node.__new__(Node), op_type, texts)
 
 

@@ -24,7 +24,7 @@ from . import _register  # noqa: E402
 
 _register.add_all()
 
-from . import _arithmetic, _creation, _io, _methods, ndarray, random  # noqa: E402
+from . import _arithmetic, _contrib, _creation, _io, _methods, ndarray, random  # noqa: E402
 from ._arithmetic import *  # noqa: E402, F403
 from ._cached_op import CachedOp  # noqa: E402
 from ._creation import *  # noqa: E402, F403
@@ -40,3 +40,4 @@ for _module in (_arithmetic, _creation, _io):
     _HANDWRITTEN.update(_module.__all__)
 del _module
 _methods.install_fluent(__import__("sys").modules[__name__])
+_contrib.install(_register._module("contrib"))

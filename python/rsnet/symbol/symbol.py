@@ -7,6 +7,7 @@ binding in ``bind``, operators and fluent methods in ``operators``.
 from __future__ import annotations
 
 import builtins
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -343,18 +344,40 @@ def Group(symbols: Any) -> Symbol:
     return Symbol(_core.SymbolHandle.group([s._handle for s in symbols]))
 
 
-def load_json(json_str: str) -> Symbol:
+def load_json(json_str: str, allow_unknown: bool = False) -> Any:
     """A symbol from JSON of any MXNet version up to 1.9.
+
+    Parameters
+    ----------
+    json_str : str
+        What `Symbol.tojson` returns; or a JSON list of such objects, which gives a list of symbols.
+    allow_unknown : bool
+        Load nodes of operators that do not exist with the inputs and outputs that the file gives
+        them: the symbol can be listed, cut and saved; inferring its shapes and binding it fail. A
+        ``Custom`` node whose class is not registered always loads so.
 
     Raises
     ------
     MXNetError
         The text is not such JSON, fields are missing or unknown, or operators do not exist (all are
         listed with their nodes).
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> mx.sym.load_json(mx.sym.relu(mx.sym.Variable("x"), name="y").tojson()).list_outputs()
+    ['y_output']
     """
     if not isinstance(json_str, str):
         raise TypeError("fname required to be string")
-    handle, version, upgraded, newer = _core.SymbolHandle.from_json(json_str, is_np_shape())
+    if json_str.lstrip().startswith("["):
+        try:
+            symbols = json.loads(json_str)
+        except ValueError as error:
+            raise MXNetError(f"the symbol file is not valid JSON: {error}") from None
+        return [load_json(json.dumps(symbol), allow_unknown) for symbol in symbols]
+    loaded = _core.SymbolHandle.from_json(json_str, is_np_shape(), bool(allow_unknown))
+    handle, version, upgraded, newer = loaded
     written = f"v{version // 10000}.{version // 100 % 100}.{version % 100}"
     if upgraded or newer:
         import logging  # slow to import, and not needed for current files
@@ -371,9 +394,12 @@ def load_json(json_str: str) -> Symbol:
 fromjson = load_json
 
 
-def load(fname: str) -> Symbol:
-    """A symbol from a file that `Symbol.save` wrote."""
+def load(fname: str, allow_unknown: bool = False) -> Any:
+    """A symbol from a file that `Symbol.save` wrote; a list of symbols if the file holds a list.
+
+    `allow_unknown` is that of `load_json`.
+    """
     if not isinstance(fname, str):
         raise TypeError("fname need to be string")
     with open(fname, encoding="utf-8") as source:
-        return load_json(source.read())
+        return load_json(source.read(), allow_unknown)

@@ -1,6 +1,6 @@
 //! Builds the nodes of a symbol file.
 
-use super::super::static_graph::empty_attrs;
+use super::super::static_graph::{Dict, empty_attrs};
 use super::super::symbol::{SymEntry, SymNode, Symbol, parse_dict};
 use super::backward;
 use super::read::Raw;
@@ -104,12 +104,14 @@ impl Built {
     }
 }
 
-/// Builds the nodes. Unknown operators are reported all at once.
+/// Builds the nodes. Unknown operators are reported all at once, or with `allow_unknown` become
+/// stand-ins.
 pub(super) fn build(
     raw: &[Raw],
     heads: &[(usize, u32)],
     version: i64,
     registry: &Registry,
+    allow_unknown: bool,
 ) -> Result<Built> {
     let made = std::iter::repeat_with(|| None).take(raw.len()).collect();
     let mut built = Built { made, topological: topological(raw)? };
@@ -124,28 +126,49 @@ pub(super) fn build(
                 Made::Gradients { name: node.name.clone(), of }
             }
             ("null", None) => Made::Node(Arc::new(variable(node)?)),
-            _ => match registry.get(&node.op).or_else(|| custom(node, outputs[id])) {
-                Some(op) => Made::Node(Arc::new(operator(node, op, &built, version)?)),
-                None => {
-                    unknown.push(format!(
-                        "Failed loading Op {} of type {}: operator {} is not registered",
-                        node.name, node.op, node.op
-                    ));
-                    // A placeholder, so that the other nodes are checked too.
-                    Made::Node(Arc::new(placeholder(node, outputs[id])))
-                }
-            },
+            _ => {
+                let op = registry.get(&node.op).unwrap_or_else(|| {
+                    // A stand-in, also where it is refused, so that the other nodes are checked.
+                    if node.op != "Custom" {
+                        unknown.push(node);
+                    }
+                    Arc::new(stand_in(node, outputs[id]))
+                });
+                Made::Node(Arc::new(operator(node, op, &built, version, outputs[id])?))
+            }
         };
         built.made[id] = Some(made);
     }
-    if !unknown.is_empty() {
-        unknown.push(
-            "An operator that a program defines has to be registered first: import its module."
-                .into(),
-        );
-        return Err(Error::not_implemented(unknown.join("\n")));
+    if unknown.is_empty() || allow_unknown { Ok(built) } else { Err(refusal(&unknown)) }
+}
+
+/// Nodes that the error for one unknown operator names.
+const MOST_NODES: usize = 3;
+
+/// The error that names all unknown operators, with some of their nodes.
+fn refusal(unknown: &[&Raw]) -> Error {
+    let mut by_type: Vec<(&str, Vec<&str>)> = Vec::new();
+    for node in unknown {
+        match by_type.iter_mut().find(|(op, _)| *op == node.op) {
+            Some((_, names)) => names.push(&node.name),
+            None => by_type.push((&node.op, vec![&node.name])),
+        }
     }
-    Ok(built)
+    let line = |(op, names): &(&str, Vec<&str>)| {
+        let more = match names.len().saturating_sub(MOST_NODES) {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        let shown = names[..names.len().min(MOST_NODES)].join(", ");
+        format!("Failed loading Op {shown}{more} of type {op}: operator {op} is not registered")
+    };
+    let mut lines: Vec<String> = by_type.iter().map(line).collect();
+    lines.push(
+        "An operator that a program defines has to be registered first: import its module. With \
+         allow_unknown=True the file loads without them."
+            .into(),
+    );
+    Error::not_implemented(lines.join("\n"))
 }
 
 /// The number of outputs of each node that inputs and heads refer to.
@@ -166,27 +189,20 @@ fn variable(raw: &Raw) -> Result<SymNode> {
     Ok(node)
 }
 
-/// Maximum number of outputs of a stand-in for an unknown operator.
+/// Maximum number of outputs of a node whose operator is not known.
 const MOST_OUTPUTS: u32 = 4096;
 
-fn placeholder(raw: &Raw, outputs: u32) -> SymNode {
-    let op = Arc::new(stand_in(&raw.op, raw, outputs));
-    SymNode::new(Some(op), raw.name.clone(), empty_attrs())
-}
-
-/// A stand-in for `Custom`, so that files load without its Python class.
-fn custom(raw: &Raw, outputs: u32) -> Option<Arc<OpDef>> {
-    (raw.op == "Custom").then(|| Arc::new(stand_in("Custom", raw, outputs)))
-}
-
-/// An operator of which only the arity is known; its inference fails and names the missing class.
-fn stand_in(name: &str, raw: &Raw, outputs: u32) -> OpDef {
+/// An operator of which only the arity is known; its inference fails and says what is missing.
+fn stand_in(raw: &Raw, outputs: u32) -> OpDef {
     let outputs = outputs.min(MOST_OUTPUTS);
     let inputs: Vec<String> = (0..raw.inputs.len()).map(|i| format!("arg{i}")).collect();
-    let op_type = raw.dict.get("op_type").cloned().unwrap_or_default();
-    let message = format!("custom operator '{op_type}' is not registered");
-    let mut op = OpDef::plain(name)
+    let message = match (raw.op.as_str(), raw.dict.get("op_type")) {
+        ("Custom", Some(op_type)) => format!("custom operator '{op_type}' is not registered"),
+        (op, _) => format!("operator '{op}' is not registered"),
+    };
+    let mut op = OpDef::plain(&raw.op)
         .not_deterministic()
+        .no_auto_variables()
         .input_names_by(move |_| inputs.clone())
         .infer_shape(move |_, _, _| Err(Error::not_implemented(message.clone())));
     if outputs > 1 {
@@ -222,7 +238,24 @@ fn backward_node(
     Ok(node)
 }
 
-fn operator(raw: &Raw, op: Arc<OpDef>, built: &Built, version: i64) -> Result<SymNode> {
+/// Tells `Custom` how many inputs and outputs the file gives a node, which matters while the class
+/// of its type is not registered.
+fn with_arity(op: &OpDef, raw: &Raw, outputs: u32, dict: &Dict) -> Dict {
+    let mut dict = dict.clone();
+    if op.name == "Custom" {
+        dict.insert("__num_inputs__".into(), raw.inputs.len().to_string());
+        dict.insert("__num_outputs__".into(), outputs.min(MOST_OUTPUTS).to_string());
+    }
+    dict
+}
+
+fn operator(
+    raw: &Raw,
+    op: Arc<OpDef>,
+    built: &Built,
+    version: i64,
+    outputs: u32,
+) -> Result<SymNode> {
     let forward =
         raw.backward_source.or(raw.control.first().copied()).and_then(|at| built.node(at));
     if op.is_backward
@@ -234,7 +267,8 @@ fn operator(raw: &Raw, op: Arc<OpDef>, built: &Built, version: i64) -> Result<Sy
     if let Some(count) = &op.key_var_num_args {
         dict.entry(count.clone()).or_insert_with(|| raw.inputs.len().to_string());
     }
-    let attrs = parse_dict(&op, &dict).map_err(|e| e.in_node(&raw.name))?;
+    let attrs = parse_dict(&op, &with_arity(&op, raw, outputs, &dict));
+    let attrs = attrs.map_err(|e| e.in_node(&raw.name))?;
     let mut node = SymNode::new(Some(op.clone()), raw.name.clone(), Arc::new(attrs));
     node.set_dict(Arc::new(dict));
     let wanted = op.num_inputs(&node.meta().attrs);

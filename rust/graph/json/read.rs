@@ -60,12 +60,18 @@ struct SymbolFile {
     version: i64,
 }
 
-/// Reads a symbol. Errors name the field or node; unknown operators are reported all at once.
-/// With `np_shape`, shapes in a file that was written without it are converted, because 0 is an
-/// unknown extent there. In-place sums become additions, because symbols have no in-place sums.
-pub fn load_json(text: &str, registry: &Registry, np_shape: bool) -> Result<Loaded<Symbol>> {
+/// Reads a symbol. Errors name the field or node; unknown operators are reported all at once. With
+/// `np_shape`, shapes in a file that was written without it are converted, because 0 is an unknown
+/// extent there. In-place sums become additions, because symbols have no in-place sums. With
+/// `allow_unknown`, operators that nobody registered are stand-ins that can be listed and saved.
+pub fn load_json(
+    text: &str,
+    registry: &Registry,
+    np_shape: bool,
+    allow_unknown: bool,
+) -> Result<Loaded<Symbol>> {
     let file = read_file(text, registry, np_shape)?;
-    let built = build(&file.raw, &file.heads, file.version, registry)?;
+    let built = build(&file.raw, &file.heads, file.version, registry, allow_unknown)?;
     if file.raw.iter().any(|raw| !raw.addto.is_empty()) {
         let graph = graph_of(&file, &built)?;
         return Ok(Loaded::new(graph.to_symbol(registry)?, file.version));
@@ -76,7 +82,7 @@ pub fn load_json(text: &str, registry: &Registry, np_shape: bool) -> Result<Load
 /// Reads a static graph: all nodes of the file, including those that no head needs.
 pub fn load_graph(text: &str, registry: &Registry) -> Result<Loaded<Graph>> {
     let file = read_file(text, registry, false)?;
-    let built = build(&file.raw, &file.heads, file.version, registry)?;
+    let built = build(&file.raw, &file.heads, file.version, registry, false)?;
     Ok(Loaded::new(graph_of(&file, &built)?, file.version))
 }
 

@@ -1,11 +1,11 @@
-//! `BatchNorm` and its old form `BatchNorm_v1`.
+//! `BatchNorm`, its old form `BatchNorm_v1`, `SyncBatchNorm` and `BatchNormWithReLU`.
 //!
 //! The moving averages are updated by the backward operator, once a training step, as MXNet does on
 //! the CPU. So a forward copy that recomputation makes leaves them alone.
 
 use super::infer::{complete, expect_rank, norm_type};
 use super::widening;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::norm::{Affine, Channels, Gradients};
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
@@ -40,6 +40,57 @@ params! {
         output_mean_var: bool, default(false), "Return mean and inverse standard deviation as well.";
     }
 }
+
+params! {
+    /// Parameters of `_contrib_SyncBatchNorm`.
+    pub struct SyncBatchNormParam {
+        eps: f32, default(1e-3), "Added to the variance.";
+        momentum: f32, default(0.9), "Weight of the old value in the moving averages.";
+        fix_gamma: bool, default(true), "Take gamma as 1 and give it no gradient.";
+        use_global_stats: bool, default(false), "Normalise by the moving averages in training too.";
+        output_mean_var: bool, default(false), "Return mean and inverse standard deviation as well.";
+        ndev: i32, default(1), "Number of devices that share a batch; in training only 1 is supported.";
+        key: String, required, "Name that the nodes of one layer on several devices share.";
+    }
+}
+
+const SYNC: &str = r#"
+`BatchNorm` over axis 1, whose statistics are those of the batches of all devices together.
+
+Notes
+-----
+Everything else is as in `BatchNorm`. Training over more than one device is an error.
+
+Examples
+--------
+>>> x = nd.array([[1, 2], [3, 6]])
+>>> with autograd.record():
+...     y = nd.contrib.SyncBatchNorm(x, nd.ones(2), nd.zeros(2), nd.zeros(2), nd.ones(2), key='bn')
+>>> y
+[[-0.9995004 -0.99987507]
+ [ 0.9995004  0.99987507]]
+
+References
+----------
+H. Zhang et al., Context Encoding for Semantic Segmentation, CVPR 2018.
+"#;
+
+const WITH_RELU: &str = r#"
+`BatchNorm` followed by ``max(y, 0)``.
+
+Notes
+-----
+Parameters, states and dtypes are those of `BatchNorm`.
+
+Examples
+--------
+>>> x = nd.array([[1, 2], [3, 6]])
+>>> with autograd.record():
+...     y = nd.contrib.BatchNormWithReLU(x, nd.ones(2), nd.zeros(2), nd.zeros(2), nd.ones(2))
+>>> y
+[[0.         0.        ]
+ [0.9995004  0.99987507]]
+"#;
 
 const DOC: &str = r#"
 Normalises each channel over the batch: ``y = gamma * (x - mean) / sqrt(var + eps) + beta``.
@@ -111,11 +162,70 @@ pub fn operators() -> Vec<OpDef> {
     };
     vec![
         define(OpDef::new::<BatchNormParam>("BatchNorm"), "_backward_BatchNorm")
-            .aliases(&["_npx_batch_norm"]),
+            .aliases(&["_npx_batch_norm", "CuDNNBatchNorm"]),
         backward(OpDef::new::<BatchNormParam>("_backward_BatchNorm")),
         define(OpDef::new::<BatchNormV1Param>("BatchNorm_v1"), "_backward_BatchNorm_v1"),
         backward(OpDef::new::<BatchNormV1Param>("_backward_BatchNorm_v1")),
+        define(
+            OpDef::new::<SyncBatchNormParam>("_contrib_SyncBatchNorm"),
+            "_backward_SyncBatchNorm",
+        )
+        .doc(SYNC),
+        backward(OpDef::new::<SyncBatchNormParam>("_backward_SyncBatchNorm")),
+        with_relu(define(OpDef::new::<BatchNormParam>("_contrib_BatchNormWithReLU"), RELU_BACK)),
+        relu_backward(),
     ]
+}
+
+const RELU_BACK: &str = "_backward_contrib_BatchNormWithReLU";
+
+/// Turns `BatchNorm` into the operator that clips its output at 0.
+fn with_relu(def: OpDef) -> OpDef {
+    let mut def = def.doc(WITH_RELU).gradient(Gradient::declared(RELU_BACK, |_, _, _| {
+        let mut deps = vec![Dep::OutGrad(0), Dep::Input(0), Dep::Input(1), Dep::Output(1)];
+        deps.extend([Dep::Output(2), Dep::Input(3), Dep::Input(4), Dep::Output(0)]);
+        deps
+    }));
+    def.kernels.clear();
+    let mut kernel = widening::cpu(|call| {
+        with_real!(call.inputs[0].dtype(), T => {
+            forward::<T>(call)?;
+            if call.req[0] != OpReq::Null {
+                // SAFETY: the output is ours to write.
+                let out = unsafe { call.outputs[0].slice_mut::<T>() };
+                out.iter_mut().for_each(|y| *y = y.max(0.0));
+            }
+            Ok(())
+        })
+    });
+    kernel.skips_null = false;
+    def.kernel(kernel)
+}
+
+/// The gradient of `BatchNorm` where the output is positive. Its last input is that output.
+fn relu_backward() -> OpDef {
+    OpDef::new::<BatchNormParam>(RELU_BACK)
+        .mutates(&[5, 6])
+        .kernel(widening::cpu(|call| {
+            with_real!(call.inputs[0].dtype(), T => {
+                let (grad, out) = (&call.inputs[0], &call.inputs[7]);
+                with_scratch(grad.size(), |room: &mut [T]| {
+                    // SAFETY: inputs are not written meanwhile; the scratch has room for a
+                    // gradient.
+                    unsafe {
+                        let both = grad.slice::<T>().iter().zip(out.slice::<T>());
+                        for (to, (&g, &y)) in room.iter_mut().zip(both) {
+                            *to = if y > 0.0 { g } else { 0.0 };
+                        }
+                        let mut inputs = call.inputs[..7].to_vec();
+                        let ptr = room.as_mut_ptr().cast();
+                        inputs[0] = View::new(ptr, grad.shape().clone(), grad.dtype());
+                        backward::<T>(&Call { inputs: &inputs, ..*call })
+                    }
+                })
+            })
+        }))
+        .not_deterministic()
 }
 
 /// The statistics are written even where they were not requested, so they always need memory.
@@ -126,21 +236,30 @@ fn forward_kernel() -> crate::operator::Kernel {
     kernel
 }
 
-/// The parameters of either form.
+/// The parameters of any form.
 fn param(attrs: &Attrs) -> BatchNormParam {
-    let Some(old) = attrs.typed().downcast_ref::<BatchNormV1Param>() else {
-        return attrs.get::<BatchNormParam>().clone();
-    };
-    BatchNormParam {
-        eps: old.eps.into(),
-        momentum: old.momentum,
-        fix_gamma: old.fix_gamma,
-        use_global_stats: old.use_global_stats,
-        output_mean_var: old.output_mean_var,
-        axis: 1,
-        cudnn_off: false,
-        min_calib_range: None,
-        max_calib_range: None,
+    macro_rules! over_axis_1 {
+        ($p:expr) => {
+            BatchNormParam {
+                eps: $p.eps.into(),
+                momentum: $p.momentum,
+                fix_gamma: $p.fix_gamma,
+                use_global_stats: $p.use_global_stats,
+                output_mean_var: $p.output_mean_var,
+                axis: 1,
+                cudnn_off: false,
+                min_calib_range: None,
+                max_calib_range: None,
+            }
+        };
+    }
+    let typed = attrs.typed();
+    if let Some(old) = typed.downcast_ref::<BatchNormV1Param>() {
+        over_axis_1!(old)
+    } else if let Some(sync) = typed.downcast_ref::<SyncBatchNormParam>() {
+        over_axis_1!(sync)
+    } else {
+        attrs.get::<BatchNormParam>().clone()
     }
 }
 
@@ -175,6 +294,13 @@ fn extents(param: &BatchNormParam, data: &View) -> Channels {
 
 fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
     let param = param(call.attrs);
+    let batch_stats = call.ctx.is_train && !param.use_global_stats;
+    if let Some(sync) = call.attrs.typed().downcast_ref::<SyncBatchNormParam>()
+        && batch_stats
+        && sync.ndev != 1
+    {
+        return Err(Error::argument("ndev", "value", sync.ndev, "1 in training"));
+    }
     let [data, gamma, beta, moving_mean, moving_var] = call.inputs else { unreachable!("five") };
     let [out, mean, inv_std] = call.outputs else { unreachable!("three outputs") };
     let extents = extents(&param, data);
@@ -183,7 +309,7 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
     // output is the data or apart from all; nothing writes the moving averages now.
     unsafe {
         let (m, v) = (mean.as_ptr::<T>(), inv_std.as_ptr::<T>());
-        if call.ctx.is_train && !param.use_global_stats {
+        if batch_stats {
             extents.statistics(data.as_ptr::<T>(), m, v);
         } else {
             m.copy_from_nonoverlapping(moving_mean.as_ptr(), extents.channels);

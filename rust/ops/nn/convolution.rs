@@ -75,7 +75,7 @@ pub fn operators() -> Vec<OpDef> {
             ))
     };
     vec![
-        define("Convolution").aliases(&["_npx_convolution"]),
+        define("Convolution").aliases(&["_npx_convolution", "ChannelwiseConvolution"]),
         define("Convolution_v1"),
         OpDef::new::<ConvolutionParam>("_backward_Convolution").kernel(widening::cpu(
             |call| with_real!(call.inputs[0].dtype(), T => backward::<T>(call)),

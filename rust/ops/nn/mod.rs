@@ -1,6 +1,7 @@
 //! Operators of neural networks: layers, activations, normalisations, loss heads, matrix products.
 
 pub mod activation;
+pub mod attention;
 pub mod batch_norm;
 mod channels_first;
 pub mod convolution;
@@ -12,6 +13,7 @@ pub mod dropout;
 pub mod embedding;
 pub mod fully_connected;
 pub mod group_norm;
+pub mod im2col;
 pub mod infer;
 pub mod layer_norm;
 pub mod leaky_relu;
@@ -57,6 +59,8 @@ pub fn register(registry: &Registry) {
         upsampling::operators,
         leaky_relu::operators,
         batch_norm::operators,
+        im2col::operators,
+        attention::operators,
     ];
     for family in families {
         for def in family() {

@@ -1,0 +1,258 @@
+"""Functions of ``nd.contrib`` written by hand: loops and conditions, tests for special values,
+`boolean_mask`.
+
+Loops run at once, in Python, so that autograd records what they call; `foreach` and `while_loop`
+stack what every step returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._core import NDArray
+from . import op
+from ._creation import array as array_of
+
+__all__ = ["boolean_mask", "cond", "foreach", "isfinite", "isinf", "isnan", "while_loop"]
+
+
+def _flat(tree: Any, what: str) -> list[NDArray]:
+    """The arrays of a nested list, in order."""
+    if isinstance(tree, NDArray):
+        return [tree]
+    if not isinstance(tree, (list, tuple)):
+        kind = type(tree).__name__
+        raise TypeError(f"invalid {what} of type {kind}: expected an NDArray or a (nested) list")
+    return [array for part in tree for array in _flat(part, what)]
+
+
+def _like(tree: Any, arrays: list[NDArray]) -> Any:
+    """Takes arrays from the front of the list, nested as `tree` is."""
+    if isinstance(tree, NDArray):
+        return arrays.pop(0)
+    return [_like(part, arrays) for part in tree]
+
+
+def _stacked(steps: list[Any]) -> Any:
+    """What the steps returned, stacked along a new first axis."""
+    first = _flat(steps[0], "output")
+    rows = [_flat(step, "output") for step in steps]
+    if any(len(row) != len(first) for row in rows):
+        raise ValueError("invalid outputs: expected the same number of arrays from every step")
+    return _like(steps[0], [op.stack(*column, axis=0) for column in zip(*rows, strict=True)])
+
+
+def foreach(
+    body: Callable[[Any, Any], tuple[Any, Any]], data: Any, init_states: Any, name: str = "foreach"
+) -> tuple[Any, Any]:
+    """Runs `body` on the slices of `data` along axis 0, handing states from step to step.
+
+    Parameters
+    ----------
+    body : callable
+        ``body(slices, states) -> (outputs, states)``; each is an array or a nested list of arrays.
+    data : NDArray or nested list of NDArray
+        Arrays of one extent along axis 0, at least 1.
+    init_states : NDArray or nested list of NDArray
+        States of the first step.
+    name : str
+        Accepted, without effect.
+
+    Returns
+    -------
+    tuple
+        The outputs of all steps, stacked along axis 0, and the states of the last.
+
+    Raises
+    ------
+    ValueError
+        The arrays of `data` have different extents along axis 0, or none.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> step = lambda x, total: (total + x, total + x)
+    >>> sums, total = nd.contrib.foreach(step, nd.array([1, 2, 3]), nd.array([0]))
+    >>> sums.asnumpy().ravel().tolist()
+    [1.0, 3.0, 6.0]
+    """
+    arrays = _flat(data, "data")
+    lengths = {array.shape[0] for array in arrays}
+    if len(lengths) != 1:
+        raise ValueError(
+            f"invalid data with extents {sorted(lengths)} along axis 0: expected arrays of one extent"
+        )
+    _flat(init_states, "init_states")
+    outputs, states = [], init_states
+    for i in range(lengths.pop()):
+        out, states = body(_like(data, [array[i] for array in arrays]), states)
+        outputs.append(out)
+    return _stacked(outputs), states
+
+
+def while_loop(
+    cond: Callable[..., Any],
+    func: Callable[..., tuple[Any, Any]],
+    loop_vars: Any,
+    max_iterations: int | None = None,
+    name: str = "while_loop",
+) -> tuple[Any, Any]:
+    """Runs ``outputs, loop_vars = func(*loop_vars)`` while ``cond(*loop_vars)`` is not zero.
+
+    Parameters
+    ----------
+    cond : callable
+        Takes the loop variables; returns an array of one element, or a number.
+    func : callable
+        Takes the loop variables; returns outputs, and as many new loop variables.
+    loop_vars : NDArray or list of NDArray
+        The first loop variables, at least one.
+    max_iterations : int
+        Greatest number of steps; required.
+    name : str
+        Accepted, without effect.
+
+    Returns
+    -------
+    tuple
+        The outputs of all steps, stacked along axis 0 and filled up with zeros to `max_iterations`
+        rows (``[]`` if no step ran), and the last loop variables.
+
+    Raises
+    ------
+    ValueError
+        `max_iterations` is missing or negative, there are no loop variables, or their number
+        changes.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> i = nd.array([1])
+    >>> twice = lambda i: (i * 2, i + 1)
+    >>> out, last = nd.contrib.while_loop(lambda i: i < 3, twice, i, max_iterations=4)
+    >>> out.asnumpy().ravel().tolist(), last.asscalar()
+    ([2.0, 4.0, 0.0, 0.0], 3.0)
+    """
+    if max_iterations is None or max_iterations < 0:
+        raise ValueError(f"invalid max_iterations {max_iterations!r}: expected 0 or more")
+    several = isinstance(loop_vars, (list, tuple))
+    states = list(loop_vars) if several else [loop_vars]
+    if not _flat(states, "loop_vars"):
+        raise ValueError("invalid loop_vars []: expected at least one array")
+    outputs: list[Any] = []
+    while len(outputs) < max_iterations and _truth(cond(*states)):
+        out, new = func(*states)
+        new = list(new) if isinstance(new, (list, tuple)) else [new]
+        if len(new) != len(states):
+            raise ValueError(
+                f"invalid number of new loop variables {len(new)}: expected {len(states)}"
+            )
+        outputs.append(out)
+        states = new
+    last = states if several else states[0]
+    if not outputs:
+        return [], last
+    missing = int(max_iterations) - len(outputs)
+    zeros = [op.zeros_like(array) for array in _flat(outputs[0], "output")]
+    return _stacked(outputs + [_like(outputs[0], list(zeros)) for _ in range(missing)]), last
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, NDArray):
+        return bool(value)
+    if value.size != 1:
+        raise ValueError(f"invalid condition of shape {value.shape}: expected one element")
+    return bool(value.asscalar())
+
+
+def cond(
+    pred: Any,
+    then_func: Callable[[], Any],
+    else_func: Callable[[], Any],
+    name: str = "cond",
+) -> Any:
+    """What ``then_func()`` returns if `pred`, an array of one element, is not zero, else what
+    ``else_func()`` does.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> x = nd.array([-2])
+    >>> nd.contrib.cond(x < 0, lambda: -x, lambda: x).asscalar()
+    2.0
+    """
+    return then_func() if _truth(pred) else else_func()
+
+
+def boolean_mask(data: NDArray, index: NDArray, axis: int = 0, out: NDArray | None = None) -> Any:
+    """The slices of `data` along `axis` where `index` is not zero. It waits for `index`, whose
+    values decide the shape of the result.
+
+    Raises
+    ------
+    ValueError
+        `index` is not a vector of the extent of `axis`.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.contrib.boolean_mask(nd.array([1, 2, 3]), nd.array([1, 0, 1])).asnumpy().tolist()
+    [1.0, 3.0]
+    """
+    if index.shape != (data.shape[axis],):
+        raise ValueError(
+            f"invalid index of shape {index.shape}: expected {(data.shape[axis],)}, the extent of "
+            f"axis {axis} of data"
+        )
+    places = np.flatnonzero(index.asnumpy())
+    if not len(places):
+        start = [slice(None)] * len(data.shape)
+        start[axis] = slice(0, 0)
+        return data[tuple(start)]
+    chosen: NDArray = array_of(places, dtype="int32")
+    return op.take(data, chosen, axis=axis, out=out)
+
+
+def isinf(data: NDArray) -> NDArray:
+    """1 where an element is infinite, else 0, in data's dtype.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.contrib.isinf(nd.array([1, float("-inf"), float("nan")])).asnumpy().tolist()
+    [0.0, 1.0, 0.0]
+    """
+    return op.abs(data) == np.inf
+
+
+def isfinite(data: NDArray) -> NDArray:
+    """1 where an element is neither infinite nor NaN, else 0, in data's dtype.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.contrib.isfinite(nd.array([1, float("-inf"), float("nan")])).asnumpy().tolist()
+    [1.0, 0.0, 0.0]
+    """
+    return op.abs(data) < np.inf
+
+
+def isnan(data: NDArray) -> NDArray:
+    """1 where an element is NaN, else 0, in data's dtype.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> nd.contrib.isnan(nd.array([1, float("-inf"), float("nan")])).asnumpy().tolist()
+    [0.0, 0.0, 1.0]
+    """
+    return data != data
+
+
+def install(module: Any) -> None:
+    """Adds the functions to ``nd.contrib``."""
+    for name in __all__:
+        setattr(module, name, globals()[name])

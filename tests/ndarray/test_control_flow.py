@@ -1,0 +1,104 @@
+"""Loops and conditions on arrays: what they return, their gradients, and errors."""
+
+import numpy as np
+import pytest
+
+import rsnet as mx
+from rsnet import nd
+
+contrib = nd.contrib
+
+
+def test_foreach_stacks_outputs_and_hands_on_states():
+    data = nd.arange(6).reshape((3, 2))
+    out, state = contrib.foreach(lambda x, s: (x + s, x + s), data, nd.zeros((2,)))
+    want = np.cumsum(data.asnumpy(), 0)
+    np.testing.assert_array_equal(out.asnumpy(), want)
+    np.testing.assert_array_equal(state.asnumpy(), want[-1])
+
+
+def test_foreach_keeps_the_structure_of_lists():
+    data, other = nd.arange(6).reshape((3, 2)), nd.ones((3, 4))
+    body = lambda x, s: ([x[0], [x[1] * 2]], [s[0] + 1])  # noqa: E731
+    (first, (second,)), (state,) = contrib.foreach(body, [data, other], [nd.zeros((1,))])
+    assert first.shape == (3, 2) and second.shape == (3, 4) and state.asscalar() == 3
+    out, states = contrib.foreach(lambda x, s: ([], s), data, [])
+    assert out == [] and states == []
+
+
+def test_the_gradient_of_a_loop_reaches_free_variables():
+    data, w = nd.array([1, 2, 3]), nd.array([0.5])
+    for x in (data, w):
+        x.attach_grad()
+    with mx.autograd.record():
+        out, _ = contrib.foreach(lambda x, s: (s * w + x, s * w + x), data, nd.zeros((1,)))
+        total = out.sum()
+    total.backward()
+    np.testing.assert_allclose(data.grad.asnumpy(), [1.75, 1.5, 1])
+    # Outputs are 1, w + 2 and w * (w + 2) + 3.
+    np.testing.assert_allclose(w.grad.asnumpy(), [1 + 2 * 0.5 + 2])
+
+
+def test_while_loop_fills_up_with_zeros():
+    def sums(**options):
+        return contrib.while_loop(
+            lambda i, s: i <= 3, lambda i, s: ([i + s], [i + 1, s + i]),
+            (nd.array([1]), nd.array([0])), **options,
+        )  # fmt: skip
+
+    (out,), states = sums(max_iterations=5)
+    assert out.asnumpy().ravel().tolist() == [1, 3, 6, 0, 0]
+    assert [s.asscalar() for s in states] == [4, 6]
+    (out,), _ = sums(max_iterations=2)
+    assert out.asnumpy().ravel().tolist() == [1, 3]
+    out, states = sums(max_iterations=0)
+    assert out == [] and states[0].asscalar() == 1
+
+
+def test_cond_runs_one_branch():
+    ran = []
+    branches = (lambda: ran.append(1) or nd.ones(2), lambda: ran.append(2) or nd.zeros(2))
+    assert contrib.cond(nd.array([1]), *branches).asnumpy().tolist() == [1, 1]
+    assert contrib.cond(nd.array([0]), *branches).asnumpy().tolist() == [0, 0]
+    assert ran == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: contrib.foreach(lambda x, s: (x, s), [nd.ones(3), nd.ones(4)], []), "one extent"),
+        (lambda: contrib.foreach(lambda x, s: (x, s), "a", []), "invalid data of type str"),
+        (lambda: contrib.while_loop(bool, lambda i: (i, i), nd.ones(1)), "max_iterations None"),
+        (lambda: contrib.while_loop(bool, bool, [], max_iterations=1), "at least one array"),
+        (
+            lambda: contrib.while_loop(
+                lambda i: 1, lambda i: (i, [i, i]), nd.ones(1), max_iterations=1
+            ),
+            "new loop variables 2: expected 1",
+        ),
+        (lambda: contrib.cond(nd.ones(2), list, list), r"shape \(2,\): expected one element"),
+        (lambda: contrib.boolean_mask(nd.ones((2, 3)), nd.ones(3)), r"expected \(2,\)"),
+    ],
+)
+def test_errors_name_argument_and_expectation(call, error):
+    with pytest.raises((ValueError, TypeError), match=error):
+        call()
+
+
+def test_boolean_mask_and_its_gradient():
+    x = nd.arange(6).reshape((3, 2))
+    x.attach_grad()
+    with mx.autograd.record():
+        y = contrib.boolean_mask(x, nd.array([1, 0, 1]))
+    y.backward()
+    assert y.asnumpy().tolist() == [[0, 1], [4, 5]]
+    assert x.grad.asnumpy().tolist() == [[1, 1], [0, 0], [1, 1]]
+    assert contrib.boolean_mask(x, nd.array([0, 1]), axis=1).asnumpy().tolist() == [[1], [3], [5]]
+    assert contrib.boolean_mask(x, nd.zeros(3)).shape == (0, 2)
+
+
+def test_special_values():
+    x = nd.array([1, np.inf, -np.inf, np.nan])
+    assert contrib.isinf(x).asnumpy().tolist() == [0, 1, 1, 0]
+    assert contrib.isnan(x).asnumpy().tolist() == [0, 0, 0, 1]
+    assert contrib.isfinite(x).asnumpy().tolist() == [1, 0, 0, 0]

@@ -1,0 +1,99 @@
+"""Every operator case beside MXNet 1.9.1, forward and backward.
+
+    make compare MXNET_PYTHON=/path/to/python
+
+Skipped unless `MXNET_PYTHON` names a Python that has MXNet. What differs on purpose, or where MXNet
+fails, is declared in `DECLARED`; a declaration that is no longer needed is an error, too.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "support" / "results.py"
+PYTHON = os.environ.get("MXNET_PYTHON")
+
+# By operator, or by case: why MXNet gives something else.
+DECLARED = {
+    "BatchNorm_v1": "MXNet's function takes no auxiliary states by position",
+    "LeakyReLU-2": "MXNet's gradient of selu reads what is no longer there",
+    "Pooling-8": "MXNet's gradient of an average divides by the window with what lies beyond the data",
+    "Pooling_v1-1": "MXNet's average divides by the window with what lies beyond the data",
+    "SequenceLast": "MXNet ends the process: its lengths have to be float32",
+    "SoftmaxOutput-8": "MXNet on the CPU ignores smooth_alpha or out_grad",
+    "_CrossDeviceCopy": "MXNet's function takes no array",
+    "_contrib_ModulatedDeformableConvolution": "MXNet has its gradient on the GPU only",
+    "_contrib_MultiBoxTarget-3": "MXNet ignores minimum_negative_samples",
+    "_contrib_RROIAlign": "MXNet has no gradient",
+    "_contrib_bipartite_matching-2": "MXNet matches topk + 1 pairs",
+    "_grad_add": "MXNet has no gradient",
+    "_scatter_set_nd": "MXNet wants the output to be the first input",
+    "amp_cast": "MXNet cannot cast to float64",
+    "argmax_channel": "MXNet has no gradient",
+    "batch_take": "MXNet has no gradient",
+    "sort-0": "MXNet's gradient does not read axis=None",
+}
+MISSING = ("has no attribute",)  # rsnet's own operators
+
+
+def results(python, package, folder):
+    path = folder / f"{package}.npz"
+    command = [python, "-W", "ignore", str(SCRIPT), package, str(path)]
+    subprocess.run(command, check=True, capture_output=True, timeout=900)
+    with np.load(path) as stored:
+        return dict(stored)
+
+
+def declared(case):
+    return case in DECLARED or case.rpartition("-")[0] in DECLARED
+
+
+def differences(ours, theirs):
+    """Text by case: what differs, `None` where nothing does."""
+    found = {}
+    for key in sorted(set(ours) | set(theirs)):
+        case, _, what = key.partition(" ")
+        found.setdefault(case, None)
+        mine, other = ours.get(key), theirs.get(key)
+        if mine is None or other is None:
+            text = "" if mine is None else str(mine)
+            text = text if other is None else str(other)
+            if what == "error" and not any(m in text for m in MISSING):
+                found[case] = f"{what} of {'rsnet' if other is None else 'MXNet'}: {text}"
+        elif what != "error" and mine.shape != other.shape:
+            found[case] = f"{what}: shapes {mine.shape} and {other.shape}"
+        elif what != "error":
+            wide = mine.astype("float64"), other.astype("float64")
+            if not np.allclose(*wide, rtol=2e-3, atol=2e-4, equal_nan=True):
+                found[case] = f"{what}: differs by up to {np.abs(wide[0] - wide[1]).max():.3g}"
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.skipif(not PYTHON, reason="MXNET_PYTHON names no Python with MXNet")
+def test_every_case_agrees_with_mxnet(tmp_path):
+    found = differences(
+        results(sys.executable, "rsnet", tmp_path), results(PYTHON, "mxnet", tmp_path)
+    )
+    wrong = {c: text for c, text in found.items() if text and not declared(c)}
+    assert not wrong, "\n".join(f"{c} {text}" for c, text in wrong.items())
+    assert len(found) > 500
+    unneeded = [
+        d
+        for d in DECLARED
+        if not any(t and d in (c, c.rpartition("-")[0]) for c, t in found.items())
+    ]
+    assert not unneeded, f"these agree: {unneeded}"
+
+
+def test_differences_are_found():
+    one = {"a-0 output 0": np.ones(2), "b-0 output 0": np.ones(2), "c-0 output 0": np.ones(2)}
+    two = {"a-0 output 0": np.ones(2), "b-0 output 0": np.zeros(2), "c-0 error": np.array("no")}
+    found = differences(one, two)
+    assert found["a-0"] is None and "differs by up to 1" in found["b-0"]
+    assert found["c-0"] == "error of MXNet: no"

@@ -1,0 +1,11 @@
+"""Imports the cases and the oracles of every family, which add their rows to the tables."""
+
+import cases_image  # noqa: F401
+import cases_linalg  # noqa: F401
+import cases_nn  # noqa: F401
+import cases_vision  # noqa: F401
+import reference_image  # noqa: F401
+import reference_linalg  # noqa: F401
+import reference_nn  # noqa: F401
+import reference_regions  # noqa: F401
+import reference_vision  # noqa: F401
