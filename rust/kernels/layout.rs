@@ -155,16 +155,36 @@ unsafe fn transpose<T: Copy>(
     (n, m): (usize, usize),
 ) {
     // SAFETY: promised by the caller; the types have one size.
-    unsafe {
-        // What whole squares cover, in registers.
-        let (rows, columns) = match size_of::<T>() {
-            4 => squares_4((from.cast(), from_row), (to.cast(), to_row), (n, m)),
-            8 => squares_8((from.cast(), from_row), (to.cast(), to_row), (n, m)),
+    let squares = |from: *const T, to: *mut T, extents: (usize, usize)| unsafe {
+        match size_of::<T>() {
+            4 => squares_4((from.cast(), from_row), (to.cast(), to_row), extents),
+            8 => squares_8((from.cast(), from_row), (to.cast(), to_row), extents),
             _ => (0, 0),
-        };
-        for y in 0..n {
-            for x in if y < rows { columns } else { 0 }..m {
-                let (x, y) = (x as isize, y as isize);
+        }
+    };
+    let (rows, columns) = squares(from, to, (n, m));
+    // SAFETY: as above.
+    unsafe {
+        if rows > 0 && columns > 0 {
+            // What whole squares leave is in squares that end with the matrix.
+            let side = match size_of::<T>() {
+                4 => 8,
+                _ => 4,
+            };
+            let (y, x) = ((n - side) as isize, (m - side) as isize);
+            if rows < n {
+                squares(from.offset(y), to.offset(y * to_row), (side, m));
+            }
+            if columns < m {
+                squares(from.offset(x * from_row), to.offset(x), (n, side));
+            }
+            if rows < n && columns < m {
+                squares(from.offset(x * from_row + y), to.offset(y * to_row + x), (side, side));
+            }
+            return;
+        }
+        for y in 0..n as isize {
+            for x in 0..m as isize {
                 *to.offset(y * to_row + x) = *from.offset(x * from_row + y);
             }
         }

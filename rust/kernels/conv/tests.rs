@@ -5,7 +5,7 @@ use crate::kernels::naive::{close, noise};
 use proptest::prelude::*;
 
 /// `y = conv(x, w)`, its gradients by the definition: `(y, dx, dw)`.
-fn naive(conv: &Conv, x: &[f64], w: &[f64], dy: &[f64]) -> [Vec<f64>; 3] {
+pub fn naive(conv: &Conv, x: &[f64], w: &[f64], dy: &[f64]) -> [Vec<f64>; 3] {
     let (mut y, mut dx, mut dw) = (vec![0.0; dy.len()], vec![0.0; x.len()], vec![0.0; w.len()]);
     let filters = conv.groups * conv.out_c;
     for n in 0..conv.batch {
@@ -61,7 +61,7 @@ fn check(conv: &Conv, seed: u64) -> bool {
     close(&y, &want, 1e-12) && close(&dx, &want_dx, 1e-12) && close(&dw, &want_dw, 1e-12)
 }
 
-fn with_output(mut conv: Conv) -> Option<Conv> {
+pub fn with_output(mut conv: Conv) -> Option<Conv> {
     for a in 0..3 {
         let reach = conv.dilate[a] * (conv.kernel[a] - 1) + 1;
         let padded = conv.input[a] + 2 * conv.pad[a];
