@@ -1,6 +1,6 @@
 """The same work in rsnet, MXNet and PyTorch, timed in the interpreter that runs this file.
 
-    python benches/python/cases.py --package rsnet|mxnet|torch [--only REGEX] [--threads 2] --out FILE
+    python benches/python/cases.py --package rsnet|mxnet|torch --out FILE [--only REGEX]
 
 Writes the median seconds of an iteration of every case as JSON. `results.py` runs it for all
 packages in turn; only ratios of such runs mean something.

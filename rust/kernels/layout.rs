@@ -46,6 +46,45 @@ pub unsafe fn copy_matrix<T: Copy>((rows, columns): (usize, usize), from: Mat<T>
     }
 }
 
+/// Elements that a task copies.
+const PIECE: usize = 1 << 14;
+
+/// Copies long rows in pieces.
+fn copy_pieces<T: Copy + Send + Sync>(walk: &SignedWalk, src: Shared<T>, dst: Shared<T>) {
+    let pieces = walk.row.div_ceil(PIECE);
+    parallel_for(walk.rows() * pieces, 4, |range| {
+        for task in range {
+            let [a, b] = walk.offsets(task / pieces);
+            let first = task % pieces * PIECE;
+            let count = PIECE.min(walk.row - first);
+            // SAFETY: the offsets are those of the views; pieces are apart.
+            unsafe {
+                let step = |k: usize| first as isize * walk.steps[k];
+                let (a, b) = (src.ptr().offset(a + step(0)), dst.ptr().offset(b + step(1)));
+                copy_line((a, walk.steps[0]), (b, walk.steps[1]), count);
+            }
+        }
+    });
+}
+
+/// Copies elements that are `step` apart.
+///
+/// # Safety
+/// Both hold `n` elements at their steps, and they do not overlap.
+#[inline(always)]
+unsafe fn copy_line<T: Copy>(from: (*const T, isize), to: (*mut T, isize), n: usize) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        if (from.1, to.1) == (1, 1) {
+            std::ptr::copy_nonoverlapping(from.0, to.0, n);
+        } else {
+            for i in 0..n as isize {
+                *to.0.offset(i * to.1) = *from.0.offset(i * from.1);
+            }
+        }
+    }
+}
+
 /// Side of the square tiles of a transposition: two of them fit the first cache.
 const TILE: usize = 32;
 
@@ -64,7 +103,10 @@ unsafe fn copy_sized<T: Copy + Send + Sync>(from: &View, to: &View) {
         return unsafe { transpose_tiles(src, dst, &outer, rows, columns) };
     }
     let walk = SignedWalk::new(dims, from.strides(), to.strides());
-    let grain = ((1 << 14) / walk.row.max(1)).max(1);
+    if walk.row > 2 * PIECE {
+        return copy_pieces(&walk, src, dst);
+    }
+    let grain = (PIECE / walk.row.max(1)).max(1);
     // Along the last axis a row is one step from the row before.
     let &(extent, steps) = walk.axes.last().unwrap_or(&(1, [0, 0]));
     parallel_for(walk.rows(), grain, |range| {
@@ -78,13 +120,7 @@ unsafe fn copy_sized<T: Copy + Send + Sync>(from: &View, to: &View) {
             // SAFETY: the offsets are those of the views.
             unsafe {
                 let (a, b) = (src.ptr().offset(at[0]), dst.ptr().offset(at[1]));
-                if walk.steps == [1, 1] {
-                    std::ptr::copy_nonoverlapping(a, b, walk.row);
-                } else {
-                    for i in 0..walk.row as isize {
-                        *b.offset(i * walk.steps[1]) = *a.offset(i * walk.steps[0]);
-                    }
-                }
+                copy_line((a, walk.steps[0]), (b, walk.steps[1]), walk.row);
             }
         }
     });
@@ -244,6 +280,19 @@ mod tests {
     use crate::ops::testing::Tensor;
     use crate::shape::{Dims, Shape};
     use proptest::prelude::*;
+
+    #[test]
+    fn long_rows_are_copied_in_pieces() {
+        let n = 5 * PIECE / 2 + 3;
+        let x = Tensor::noise(&[2, n as i64], 3).cast(DType::F32);
+        let out = Tensor::zeros(&Shape::new(&[2, n as i64]), DType::F32);
+        let end = x.view().ptr().wrapping_add(4 * (n - 1));
+        let (shape, strides) = (Shape::new(&[2, n as i64]), Dims::from_slice(&[n as i64, -1]));
+        // SAFETY: the strides address the elements of `x`, each row from its end.
+        unsafe { copy_strided(&View::with_strides(end, shape, strides, DType::F32), &out.view()) };
+        let (x, got) = (x.values(), out.values());
+        assert!((0..2 * n).all(|i| got[i] == x[i / n * n + n - 1 - i % n]));
+    }
 
     proptest! {
         #[test]

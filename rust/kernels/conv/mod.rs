@@ -14,7 +14,7 @@ mod direct;
 mod forward;
 mod grid;
 mod pack;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 pub mod winograd;
 

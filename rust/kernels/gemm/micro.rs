@@ -231,3 +231,80 @@ impl Tiled for f64 {
         for_levels!(level, Portable<f64, 2>, __m256d, __m512d)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::naive::{close, noise};
+
+    /// Where element `(i, p)` of `A` is.
+    fn place(access: Access, a_step: usize, offsets: &[usize], i: usize, p: usize) -> usize {
+        match access {
+            Access::Panels | Access::TermsByOffset => p * a_step + i,
+            Access::Blocks => p / BLOCK * a_step + i * BLOCK + p % BLOCK,
+            Access::RowsByOffset => offsets[i] + p,
+        }
+    }
+
+    /// Runs one kernel beside plain sums.
+    fn check<T: Tiled + Real>(level: Level, rows: usize, registers: usize, access: Access) {
+        let kernels = T::kernels_of(level);
+        let (k, columns) = (2 * BLOCK, registers * kernels.lanes);
+        let [a, b, c, bias] = [(4000, 1), (9000, 2), (14 * 40, 3), (14, 4)]
+            .map(|(len, seed)| noise(len, seed).into_iter().map(T::of).collect::<Vec<_>>());
+        let count = if access == Access::RowsByOffset { rows } else { k };
+        let offsets: Vec<usize> = (0..count).map(|i| i * 7 % 90 * 3).collect();
+        let a_step = if access == Access::Blocks { 14 * BLOCK } else { rows };
+        for (add, with_bias) in [(false, true), (true, false)] {
+            let mut got = c.clone();
+            let tile = Tile {
+                k,
+                a: a.as_ptr(),
+                a_step,
+                b: b.as_ptr(),
+                b_step: 40,
+                b_next: kernels.lanes,
+                offsets: offsets.as_ptr(),
+                c: got.as_mut_ptr(),
+                c_step: 40,
+                c_next: kernels.lanes,
+                add,
+                bias: if with_bias { bias.as_ptr() } else { std::ptr::null() },
+            };
+            // SAFETY: the machine has the level, and the arrays hold what the tile addresses.
+            unsafe { kernels.get(rows, registers, access)(&tile) };
+            let mut want = c.clone();
+            for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
+                let term = |p: usize| {
+                    let row =
+                        if access == Access::TermsByOffset { offsets[p] } else { p * tile.b_step };
+                    a[place(access, a_step, &offsets, i, p)] * b[row + j]
+                };
+                let mut sum: T = (0..k).map(term).sum();
+                if with_bias {
+                    sum += bias[i];
+                }
+                let to = &mut want[i * 40 + j];
+                *to = if add { *to + sum } else { sum };
+            }
+            let tolerance = if size_of::<T>() == 4 { 1e-5 } else { 1e-12 };
+            assert!(close(&got, &want, tolerance), "{level:?} {rows}x{registers}");
+        }
+    }
+
+    #[test]
+    fn every_kernel_matches_plain_sums() {
+        let all = [Access::Panels, Access::Blocks, Access::TermsByOffset, Access::RowsByOffset];
+        for level in [Level::Baseline, Level::Avx2, Level::Avx512] {
+            if level > crate::kernels::arch::level() {
+                continue;
+            }
+            for (registers, access) in (1..=WIDE).flat_map(|n| all.map(|access| (n, access))) {
+                for rows in 1..=f32::kernels_of(level).rows {
+                    check::<f32>(level, rows, registers, access);
+                    check::<f64>(level, rows, registers, access);
+                }
+            }
+        }
+    }
+}

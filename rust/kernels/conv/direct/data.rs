@@ -1,7 +1,8 @@
 //! Gradients of images: every phase of a grid gathers what its taps gave.
 //!
 //! The gradient of the output stands between margins of zeros; then the gradient at a cell is a sum
-//! over filters and the taps of its phase, and the stretch of each of them is one offset again.
+//! over filters and the taps of its phase, and the stretch of each of them is one offset again. (An
+//! infinite weight times these zeros is NaN.)
 
 use super::Direct;
 use crate::kernels::gemm::micro::{Access, Tile, WIDE};
