@@ -120,6 +120,7 @@ bench-plans: ## memory plans of whole networks against lower bounds and MXNet's 
 bench: $(VENV)/.tools ## engine, Python overhead, step time (beside PyTorch where installed)
 	$(MAKE) --no-print-directory build PROFILE=release
 	cargo bench --bench engine
+	cargo bench --bench kernels
 	$(BIN)/python benches/python/engine.py
 	$(BIN)/python benches/python/overhead.py
 	$(BIN)/python benches/python/step.py

@@ -4,6 +4,7 @@
 //! integer meaning (negative powers, square roots) goes through `f64` and is converted back as C
 //! converts.
 
+use super::math::pow_f32;
 use crate::dtype::Element;
 use half::f16;
 
@@ -51,7 +52,7 @@ pub trait Arith: Element {
 }
 
 macro_rules! float_arith {
-    ($($t:ident),*) => {$(
+    ($($t:ident: $pow:path),*) => {$(
         impl Arith for $t {
             #[inline(always)]
             fn add(self, b: Self) -> Self { self + b }
@@ -70,7 +71,7 @@ macro_rules! float_arith {
                 if r != 0.0 && (r < 0.0) != (b < 0.0) { r + b } else { r }
             }
             #[inline(always)]
-            fn pow(self, b: Self) -> Self { self.powf(b) }
+            fn pow(self, b: Self) -> Self { $pow(self, b) }
             #[inline(always)]
             fn hypot(self, b: Self) -> Self { $t::hypot(self, b) }
             #[inline(always)]
@@ -80,7 +81,7 @@ macro_rules! float_arith {
         }
     )*};
 }
-float_arith!(f32, f64);
+float_arith!(f32: pow_f32, f64: f64::powf);
 
 impl Arith for f16 {
     #[inline(always)]
@@ -105,7 +106,7 @@ impl Arith for f16 {
     }
     #[inline(always)]
     fn pow(self, b: Self) -> Self {
-        f16::from_f32(self.to_f32().powf(b.to_f32()))
+        f16::from_f32(pow_f32(self.to_f32(), b.to_f32()))
     }
     #[inline(always)]
     fn hypot(self, b: Self) -> Self {

@@ -46,6 +46,45 @@ pub unsafe fn copy_matrix<T: Copy>((rows, columns): (usize, usize), from: Mat<T>
     }
 }
 
+/// Elements that a task copies.
+const PIECE: usize = 1 << 14;
+
+/// Copies long rows in pieces.
+fn copy_pieces<T: Copy + Send + Sync>(walk: &SignedWalk, src: Shared<T>, dst: Shared<T>) {
+    let pieces = walk.row.div_ceil(PIECE);
+    parallel_for(walk.rows() * pieces, 4, |range| {
+        for task in range {
+            let [a, b] = walk.offsets(task / pieces);
+            let first = task % pieces * PIECE;
+            let count = PIECE.min(walk.row - first);
+            // SAFETY: the offsets are those of the views; pieces are apart.
+            unsafe {
+                let step = |k: usize| first as isize * walk.steps[k];
+                let (a, b) = (src.ptr().offset(a + step(0)), dst.ptr().offset(b + step(1)));
+                copy_line((a, walk.steps[0]), (b, walk.steps[1]), count);
+            }
+        }
+    });
+}
+
+/// Copies elements that are `step` apart.
+///
+/// # Safety
+/// Both hold `n` elements at their steps, and they do not overlap.
+#[inline(always)]
+unsafe fn copy_line<T: Copy>(from: (*const T, isize), to: (*mut T, isize), n: usize) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        if (from.1, to.1) == (1, 1) {
+            std::ptr::copy_nonoverlapping(from.0, to.0, n);
+        } else {
+            for i in 0..n as isize {
+                *to.0.offset(i * to.1) = *from.0.offset(i * from.1);
+            }
+        }
+    }
+}
+
 /// Side of the square tiles of a transposition: two of them fit the first cache.
 const TILE: usize = 32;
 
@@ -64,7 +103,10 @@ unsafe fn copy_sized<T: Copy + Send + Sync>(from: &View, to: &View) {
         return unsafe { transpose_tiles(src, dst, &outer, rows, columns) };
     }
     let walk = SignedWalk::new(dims, from.strides(), to.strides());
-    let grain = ((1 << 14) / walk.row.max(1)).max(1);
+    if walk.row > 2 * PIECE {
+        return copy_pieces(&walk, src, dst);
+    }
+    let grain = (PIECE / walk.row.max(1)).max(1);
     // Along the last axis a row is one step from the row before.
     let &(extent, steps) = walk.axes.last().unwrap_or(&(1, [0, 0]));
     parallel_for(walk.rows(), grain, |range| {
@@ -78,13 +120,7 @@ unsafe fn copy_sized<T: Copy + Send + Sync>(from: &View, to: &View) {
             // SAFETY: the offsets are those of the views.
             unsafe {
                 let (a, b) = (src.ptr().offset(at[0]), dst.ptr().offset(at[1]));
-                if walk.steps == [1, 1] {
-                    std::ptr::copy_nonoverlapping(a, b, walk.row);
-                } else {
-                    for i in 0..walk.row as isize {
-                        *b.offset(i * walk.steps[1]) = *a.offset(i * walk.steps[0]);
-                    }
-                }
+                copy_line((a, walk.steps[0]), (b, walk.steps[1]), walk.row);
             }
         }
     });
@@ -155,16 +191,36 @@ unsafe fn transpose<T: Copy>(
     (n, m): (usize, usize),
 ) {
     // SAFETY: promised by the caller; the types have one size.
-    unsafe {
-        // What whole squares cover, in registers.
-        let (rows, columns) = match size_of::<T>() {
-            4 => squares_4((from.cast(), from_row), (to.cast(), to_row), (n, m)),
-            8 => squares_8((from.cast(), from_row), (to.cast(), to_row), (n, m)),
+    let squares = |from: *const T, to: *mut T, extents: (usize, usize)| unsafe {
+        match size_of::<T>() {
+            4 => squares_4((from.cast(), from_row), (to.cast(), to_row), extents),
+            8 => squares_8((from.cast(), from_row), (to.cast(), to_row), extents),
             _ => (0, 0),
-        };
-        for y in 0..n {
-            for x in if y < rows { columns } else { 0 }..m {
-                let (x, y) = (x as isize, y as isize);
+        }
+    };
+    let (rows, columns) = squares(from, to, (n, m));
+    // SAFETY: as above.
+    unsafe {
+        if rows > 0 && columns > 0 {
+            // What whole squares leave is in squares that end with the matrix.
+            let side = match size_of::<T>() {
+                4 => 8,
+                _ => 4,
+            };
+            let (y, x) = ((n - side) as isize, (m - side) as isize);
+            if rows < n {
+                squares(from.offset(y), to.offset(y * to_row), (side, m));
+            }
+            if columns < m {
+                squares(from.offset(x * from_row), to.offset(x), (n, side));
+            }
+            if rows < n && columns < m {
+                squares(from.offset(x * from_row + y), to.offset(y * to_row + x), (side, side));
+            }
+            return;
+        }
+        for y in 0..n as isize {
+            for x in 0..m as isize {
                 *to.offset(y * to_row + x) = *from.offset(x * from_row + y);
             }
         }
@@ -224,6 +280,19 @@ mod tests {
     use crate::ops::testing::Tensor;
     use crate::shape::{Dims, Shape};
     use proptest::prelude::*;
+
+    #[test]
+    fn long_rows_are_copied_in_pieces() {
+        let n = 5 * PIECE / 2 + 3;
+        let x = Tensor::noise(&[2, n as i64], 3).cast(DType::F32);
+        let out = Tensor::zeros(&Shape::new(&[2, n as i64]), DType::F32);
+        let end = x.view().ptr().wrapping_add(4 * (n - 1));
+        let (shape, strides) = (Shape::new(&[2, n as i64]), Dims::from_slice(&[n as i64, -1]));
+        // SAFETY: the strides address the elements of `x`, each row from its end.
+        unsafe { copy_strided(&View::with_strides(end, shape, strides, DType::F32), &out.view()) };
+        let (x, got) = (x.values(), out.values());
+        assert!((0..2 * n).all(|i| got[i] == x[i / n * n + n - 1 - i % n]));
+    }
 
     proptest! {
         #[test]

@@ -4,6 +4,7 @@
 pub mod arch;
 pub mod arith;
 pub mod broadcast;
+pub mod choose;
 pub mod conv;
 pub mod copy;
 pub mod ctc;

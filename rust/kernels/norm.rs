@@ -1,6 +1,6 @@
 //! Statistics and normalisation of tensors seen as `(outer, channels, inner)`.
 
-use super::pairwise::{Pairwise, sum_of, sum_rows_of};
+use super::pairwise::{sum_rows_of, sums_of_planes};
 use super::parallel::{Shared, parallel_for};
 use super::real::Real;
 
@@ -64,12 +64,37 @@ impl Channels {
         let (x, mean, var) = (Shared(x.cast_mut()), Shared(mean), Shared(var));
         self.for_channels(|range| {
             // SAFETY: promised by the caller; channels belong to one task.
+            unsafe { statistics_of_any(self, range, x.at(0), mean.at(0), var.at(0)) };
+        });
+    }
+
+    /// Normalises by the statistics of `x` itself: writes mean and `1 / sqrt(var + eps)` of every
+    /// channel, `var` being the biased variance, and with them as [`Channels::normalise`]; a null
+    /// `y` is not wanted. A channel is read from memory once.
+    ///
+    /// # Safety
+    /// `x` and `y` have these extents and are the same memory or apart; `a.mean` and `a.inv_std`
+    /// can be written.
+    pub unsafe fn normalise_by_batch<T: Real>(&self, x: *const T, eps: T, a: Affine<T>, y: *mut T) {
+        let (x, y) = (Shared(x.cast_mut()), Shared(y));
+        let (mean, inv_std) = (Shared(a.mean.cast_mut()), Shared(a.inv_std.cast_mut()));
+        let some = |range: std::ops::Range<usize>| {
+            // SAFETY: promised by the caller; channels belong to one task.
             unsafe {
-                match self.inner {
-                    1 => statistics_of_columns(self, range, x.at(0), mean.at(0), var.at(0)),
-                    _ => statistics_of(self, range, x.at(0), mean.at(0), var.at(0)),
+                statistics_of_any(self, range.clone(), x.at(0), mean.at(0), inv_std.at(0));
+                for c in range.clone() {
+                    let var = inv_std.at(c);
+                    *var = T::one() / (*var + eps).sqrt();
                 }
-            };
+                if !y.ptr().is_null() {
+                    normalise_of(self, range, x.at(0), &a, y.at(0));
+                }
+            }
+        };
+        // What is innermost is read by lines of all channels of a task.
+        self.for_channels(|range| match self.inner {
+            1 => some(range),
+            _ => range.for_each(|c| some(c..c + 1)),
         });
     }
 
@@ -105,15 +130,24 @@ impl Channels {
     }
 }
 
-/// The sum of `f(n, i)` over all elements `i` of all planes `n` of a channel.
-#[inline(always)]
-fn sum_planes<T: Real>(s: &Channels, f: impl Fn(usize, usize) -> T) -> T {
-    let mut sums = Pairwise::default();
-    for n in 0..s.outer {
-        sums.push([sum_of(s.inner, |i| f(n, i))]);
+/// Statistics of the channels of a range.
+///
+/// # Safety
+/// As [`Channels::statistics`], with a range of channels.
+unsafe fn statistics_of_any<T: Real>(
+    s: &Channels,
+    range: std::ops::Range<usize>,
+    x: *const T,
+    mean: *mut T,
+    var: *mut T,
+) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        match s.inner {
+            1 => statistics_of_columns(s, range, x, mean, var),
+            _ => statistics_of(s, range, x, mean, var),
+        }
     }
-    let [sum] = sums.total([T::zero()]);
-    sum
 }
 
 crate::simd! {
@@ -167,10 +201,12 @@ crate::simd! {
             let at = |n: usize| (n * s.channels + c) * s.inner;
             // SAFETY: promised by the caller.
             unsafe {
-                let m = sum_planes(s, |n, i| *x.add(at(n) + i)) / count;
-                let squares = sum_planes(s, |n, i| {
+                let extents = (s.outer, s.inner);
+                let [sum] = sums_of_planes(extents, |n, i| [*x.add(at(n) + i)]);
+                let m = sum / count;
+                let [squares] = sums_of_planes(extents, |n, i| {
                     let d = *x.add(at(n) + i) - m;
-                    d * d
+                    [d * d]
                 });
                 *mean.add(c) = m;
                 *var.add(c) = squares / count;
@@ -219,8 +255,10 @@ crate::simd! {
             for c in range {
                 let (m, inv) = (*a.mean.add(c), *a.inv_std.add(c));
                 let at = |n: usize| (n * s.channels + c) * s.inner;
-                let sum_dy = sum_planes(s, |n, i| *dy.add(at(n) + i));
-                let sum_dyx = sum_planes(s, |n, i| *dy.add(at(n) + i) * (*x.add(at(n) + i) - m));
+                let [sum_dy, sum_dyx] = sums_of_planes((s.outer, s.inner), |n, i| {
+                    let dy = *dy.add(at(n) + i);
+                    [dy, dy * (*x.add(at(n) + i) - m)]
+                });
                 if !to.gamma.is_null() {
                     let d = if a.gamma.is_some() { sum_dyx * inv } else { T::zero() };
                     *to.gamma.add(c) = d;
@@ -256,21 +294,34 @@ mod tests {
     proptest! {
         #[test]
         fn statistics_match_naive(
-            outer in 0usize..5, channels in 0usize..40, inner in 0usize..40, seed: u64,
+            outer in 0usize..5, channels in 0usize..40, inner in 0usize..40, seed: u64, inplace: bool,
         ) {
             let s = Channels { outer, channels, inner };
             let x = noise(outer * channels * inner, seed);
-            let (mut mean, mut var) = (vec![9.0; channels], vec![9.0; channels]);
+            let (mut mean, mut inv_std) = (vec![9.0; channels], vec![9.0; channels]);
+            let (gamma, beta) = (noise(channels, seed ^ 1), noise(channels, seed ^ 2));
+            let mut y = if inplace { x.clone() } else { vec![7.0; x.len()] };
+            let a = Affine {
+                mean: mean.as_mut_ptr().cast_const(),
+                inv_std: inv_std.as_mut_ptr().cast_const(),
+                gamma: Some(gamma.as_ptr()),
+                beta: beta.as_ptr(),
+            };
+            let from = if inplace { y.as_ptr() } else { x.as_ptr() };
             // SAFETY: the buffers have these extents.
-            unsafe { s.statistics(x.as_ptr(), mean.as_mut_ptr(), var.as_mut_ptr()) };
+            unsafe { s.normalise_by_batch(from, 0.5, a, y.as_mut_ptr()) };
             for c in 0..channels {
-                let of: Vec<f64> = (0..outer * inner)
-                    .map(|i| x[((i / inner) * channels + c) * inner + i % inner])
-                    .collect();
+                let at = |i: usize| ((i / inner) * channels + c) * inner + i % inner;
+                let of: Vec<f64> = (0..outer * inner).map(|i| x[at(i)]).collect();
                 let n = of.len().max(1) as f64;
                 let m = of.iter().sum::<f64>() / n;
                 let v = of.iter().map(|x| (x - m) * (x - m)).sum::<f64>() / n;
-                prop_assert!(close(&[mean[c], var[c]], &[m, v], 1e-12));
+                let factor = 1.0 / (v + 0.5).sqrt();
+                prop_assert!(close(&[mean[c], inv_std[c]], &[m, factor], 1e-12));
+                let got: Vec<f64> = (0..outer * inner).map(|i| y[at(i)]).collect();
+                let want: Vec<f64> =
+                    of.iter().map(|x| (x - m) * factor * gamma[c] + beta[c]).collect();
+                prop_assert!(close(&got, &want, 1e-12));
             }
         }
     }

@@ -97,6 +97,51 @@ pub fn sum_of<T: Real>(n: usize, f: impl Fn(usize) -> T) -> T {
     join(sums.total(leaf(whole, n, &f)))
 }
 
+/// The sums of all `f(n, i)`, `K` at once, with `n` up to `outer` and `i` up to `inner`: planes of
+/// which each is contiguous, and may be short.
+#[inline(always)]
+pub fn sums_of_planes<T: Real, const K: usize>(
+    (outer, inner): (usize, usize),
+    f: impl Fn(usize, usize) -> [T; K],
+) -> [T; K] {
+    let zero = [[T::zero(); LANES]; K];
+    let mut leaves: [Pairwise<T, LANES>; K] = std::array::from_fn(|_| Pairwise::default());
+    let (mut sums, mut steps) = (zero, 0);
+    let whole = inner / LANES * LANES;
+    for n in 0..outer {
+        for start in (0..whole).step_by(LANES) {
+            for i in 0..LANES {
+                let terms = f(n, start + i);
+                for k in 0..K {
+                    sums[k][i] += terms[k];
+                }
+            }
+            steps += 1;
+            if steps == LEAF {
+                for k in 0..K {
+                    leaves[k].push(std::mem::replace(&mut sums[k], zero[k]));
+                }
+                steps = 0;
+            }
+        }
+        for i in whole..inner {
+            let terms = f(n, i);
+            for k in 0..K {
+                sums[k][i - whole] += terms[k];
+            }
+        }
+        steps += usize::from(whole < inner);
+        if steps == LEAF {
+            for k in 0..K {
+                leaves[k].push(std::mem::replace(&mut sums[k], zero[k]));
+            }
+            steps = 0;
+        }
+    }
+    let mut rest = sums.iter();
+    leaves.map(|leaves| join(leaves.total(rest.next().copied().unwrap_or(zero[0]))))
+}
+
 /// Sums rows: `add(r, sums)` adds row `r` to `width` running sums, and `done` gets the totals.
 #[inline(always)]
 pub fn sum_rows_of<T: Real>(
@@ -150,6 +195,9 @@ mod tests {
             let term = |i: usize| (i * 7 % 11) as f64;
             let want: f64 = (0..n).map(term).sum();
             prop_assert_eq!(sum_of(n, term), want);
+            let planes = sums_of_planes((n / 40, 40), |n, i| [term(n * 40 + i), 1.0]);
+            let of_planes: f64 = (0..n / 40 * 40).map(term).sum();
+            prop_assert_eq!(planes, [of_planes, (n / 40 * 40) as f64]);
             let add = |r: usize, sums: &mut [f64]| sums.iter_mut().for_each(|s| *s += term(r));
             sum_rows_of(n, width, add, |sums| assert!(sums.iter().all(|s| *s == want)));
         }
@@ -160,6 +208,7 @@ mod tests {
         let (n, want) = (10_000_000usize, 1e7 * f64::from(0.1f32));
         let close = |sum: f32| assert!((f64::from(sum) - want).abs() < 96.0 * 6e-8 * want, "{sum}");
         close(sum_of(n, |_| 0.1f32));
+        close(sums_of_planes((n / 50, 50), |_, _| [0.1f32])[0]);
         sum_rows_of(n, 2, |_, s: &mut [f32]| s.iter_mut().for_each(|s| *s += 0.1), |s| close(s[1]));
     }
 }

@@ -1,6 +1,8 @@
 //! The element types that kernels calculate in: `f32` and `f64`. Half precision is widened to `f32`
 //! by the caller, block by block.
 
+use super::conv::winograd::transforms::Transformed;
+use super::gemm::micro::Tiled;
 use super::math::{double, single};
 use crate::dtype::Element;
 use num_traits::Float;
@@ -9,7 +11,17 @@ use std::ops::{AddAssign, DivAssign, MulAssign, SubAssign};
 
 /// A floating-point type with hardware arithmetic.
 pub trait Real:
-    Element + Float + AddAssign + SubAssign + MulAssign + DivAssign + Sum + Send + Sync
+    Element
+    + Float
+    + AddAssign
+    + SubAssign
+    + MulAssign
+    + DivAssign
+    + Sum
+    + Send
+    + Sync
+    + Tiled
+    + Transformed
 {
     /// A constant.
     #[inline(always)]

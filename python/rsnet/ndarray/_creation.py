@@ -148,10 +148,9 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     dtype = np.float32 if dtype is None else dtype
     dtype = dtype.type if isinstance(dtype, np.dtype) else dtype  # whatever the order of its bytes
     try:
-        values = np.ascontiguousarray(source_array, dtype=dtype)
+        values = np.asarray(source_array, dtype=dtype, order="C")
     except (TypeError, ValueError) as error:
         raise TypeError("source_array must be array like object") from error
-    values = values.reshape(np.shape(source_array))  # ascontiguousarray makes scalars 1-d
     return _core.copy_numpy(values, ctx)
 
 

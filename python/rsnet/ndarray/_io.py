@@ -7,6 +7,7 @@ written, or V3.
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 from typing import Any
@@ -150,11 +151,20 @@ def save(fname: Any, data: Any) -> None:
 def load(fname: Any) -> Any:
     """Loads what `save` wrote: a list, or a dict if the file has names."""
     try:
-        with open(fname, "rb") as file:
-            data = file.read()
+        with open(fname, "rb", buffering=0) as file:
+            data = _contents(file)
     except OSError as error:
         raise MXNetError(f"cannot read {os.fspath(fname)!r}: {error}") from error
     return _parse(data, os.fspath(fname))
+
+
+def _contents(file: io.FileIO) -> Any:
+    """All bytes of an unbuffered file, in memory of NumPy: the system maps it in large pages."""
+    data, filled = np.empty(os.fstat(file.fileno()).st_size, np.uint8), 0
+    while filled < len(data) and (count := file.readinto(data[filled:])):
+        filled += count
+    rest = file.read()  # of what has no size, like a pipe, and of a file that grew
+    return data[:filled] if not rest else data[:filled].tobytes() + rest
 
 
 def load_frombuffer(buf: Any) -> Any:

@@ -53,15 +53,27 @@ mod x86 {
     #[target_feature(enable = "avx2")]
     pub unsafe fn squares_4(from: (*const f32, isize), to: (*mut f32, isize), n: usize, m: usize) {
         const LINE: usize = LINE_BYTES / size_of::<f32>();
+        let square = |x: usize, y: usize| {
+            let (x, y) = (x as isize, y as isize);
+            // SAFETY: the square lies inside of both.
+            unsafe {
+                let from = (from.0.offset(x * from.1 + y), from.1);
+                square_4(from, (to.0.offset(y * to.1 + x), to.1));
+            }
+        };
+        if n <= LINE {
+            // Rows of the source are short: the lines of few rows of the result are filled at once.
+            for y in (0..n).step_by(8) {
+                for x in (0..m).step_by(8) {
+                    square(x, y);
+                }
+            }
+            return;
+        }
         for first in (0..n).step_by(LINE) {
             for x in (0..m).step_by(8) {
                 for y in (first..n.min(first + LINE)).step_by(8) {
-                    let (x, y) = (x as isize, y as isize);
-                    // SAFETY: the square lies inside of both.
-                    unsafe {
-                        let from = (from.0.offset(x * from.1 + y), from.1);
-                        square_4(from, (to.0.offset(y * to.1 + x), to.1));
-                    }
+                    square(x, y);
                 }
             }
         }

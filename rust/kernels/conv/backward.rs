@@ -1,6 +1,8 @@
 //! Gradients of a convolution with respect to its image and its filters.
 
+use super::direct::Direct;
 use super::pack::{pack, unpack_add};
+use super::winograd::{self, Geometry};
 use super::{Conv, depthwise};
 use crate::kernels::gemm::{Mat, Threads, gemm};
 use crate::kernels::parallel::{Shared, in_pool, parallel_for};
@@ -17,10 +19,14 @@ const ROWS: usize = 128;
 pub unsafe fn backward_data<T: Real>(conv: &Conv, dy: *const T, w: *const T, dx: *mut T) {
     // SAFETY: promised by the caller.
     unsafe {
-        if conv.is_depthwise() {
+        if let Some(geometry) = Geometry::chosen::<T>(conv) {
+            winograd::backward_data(&geometry, dy, w, dx);
+        } else if conv.is_depthwise() {
             depthwise::backward_data(conv, dy, w, dx);
         } else if conv.is_pointwise() {
             pointwise_data(conv, dy, w, dx);
+        } else if let Some(direct) = Direct::chosen(conv).filter(Direct::suits_data) {
+            direct.backward_data(dy, w, dx);
         } else {
             general_data(conv, dy, w, dx);
         }
@@ -104,10 +110,17 @@ unsafe fn general_data<T: Real>(conv: &Conv, dy: *const T, w: *const T, dx: *mut
 /// # Safety
 /// Extents as in [`super::forward`]; `dw` overlaps neither of the others.
 pub unsafe fn backward_weight<T: Real>(conv: &Conv, x: *const T, dy: *const T, dw: *mut T) {
+    if let Some(geometry) = Geometry::chosen::<T>(conv) {
+        // SAFETY: promised by the caller.
+        return unsafe { winograd::backward_weight(&geometry, x, dy, dw) };
+    }
     if conv.is_depthwise() {
         // SAFETY: promised by the caller.
-        unsafe { depthwise::backward_weight(conv, x, dy, dw) };
-        return;
+        return unsafe { depthwise::backward_weight(conv, x, dy, dw) };
+    }
+    if let Some(direct) = (!conv.is_pointwise()).then(|| Direct::chosen(conv)).flatten() {
+        // SAFETY: promised by the caller.
+        return unsafe { direct.backward_weight(x, dy, dw) };
     }
     let total = conv.groups * conv.out_c * conv.depth();
     let (_, parts) = channel_parts(conv, conv.groups);

@@ -1,6 +1,8 @@
 //! `y = conv(x, w) + b`.
 
+use super::direct::Direct;
 use super::pack::pack;
+use super::winograd::{self, Geometry};
 use super::{Conv, depthwise};
 use crate::kernels::gemm::{Mat, Threads, gemm};
 use crate::kernels::parallel::{Shared, in_pool, parallel_for};
@@ -25,10 +27,14 @@ pub unsafe fn forward<T: Real>(
 ) {
     // SAFETY: promised by the caller.
     unsafe {
-        if conv.is_depthwise() {
+        if let Some(geometry) = Geometry::chosen::<T>(conv) {
+            winograd::forward(&geometry, x, w, bias, y);
+        } else if conv.is_depthwise() {
             depthwise::forward(conv, x, w, bias, y);
         } else if conv.is_pointwise() {
             pointwise(conv, x, w, bias, y);
+        } else if let Some(direct) = Direct::chosen(conv) {
+            direct.forward(x, w, bias, y);
         } else {
             general(conv, x, w, bias, y);
         }

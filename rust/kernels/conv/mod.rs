@@ -10,10 +10,13 @@
 
 mod backward;
 mod depthwise;
+mod direct;
 mod forward;
+mod grid;
 mod pack;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
+pub mod winograd;
 
 pub use backward::{backward_data, backward_weight};
 pub use forward::forward;

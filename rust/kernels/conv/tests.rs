@@ -5,7 +5,7 @@ use crate::kernels::naive::{close, noise};
 use proptest::prelude::*;
 
 /// `y = conv(x, w)`, its gradients by the definition: `(y, dx, dw)`.
-fn naive(conv: &Conv, x: &[f64], w: &[f64], dy: &[f64]) -> [Vec<f64>; 3] {
+pub fn naive(conv: &Conv, x: &[f64], w: &[f64], dy: &[f64]) -> [Vec<f64>; 3] {
     let (mut y, mut dx, mut dw) = (vec![0.0; dy.len()], vec![0.0; x.len()], vec![0.0; w.len()]);
     let filters = conv.groups * conv.out_c;
     for n in 0..conv.batch {
@@ -61,7 +61,7 @@ fn check(conv: &Conv, seed: u64) -> bool {
     close(&y, &want, 1e-12) && close(&dx, &want_dx, 1e-12) && close(&dw, &want_dw, 1e-12)
 }
 
-fn with_output(mut conv: Conv) -> Option<Conv> {
+pub fn with_output(mut conv: Conv) -> Option<Conv> {
     for a in 0..3 {
         let reach = conv.dilate[a] * (conv.kernel[a] - 1) + 1;
         let padded = conv.input[a] + 2 * conv.pad[a];
@@ -85,6 +85,39 @@ proptest! {
             prop_assert!(check(&conv, seed), "{conv:?}");
         }
     }
+}
+
+#[test]
+fn threads_do_not_change_the_bits() {
+    let base = Conv {
+        batch: 3,
+        groups: 2,
+        in_c: 5,
+        out_c: 17,
+        input: [1, 23, 19],
+        kernel: [1, 5, 3],
+        output: [0; 3],
+        stride: [1, 2, 1],
+        pad: [0, 2, 1],
+        dilate: [1; 3],
+    };
+    let conv = with_output(base).unwrap();
+    let filters = conv.groups * conv.out_c;
+    let x = noise(conv.batch * conv.groups * conv.in_c * conv.in_size(), 1);
+    let w = noise(filters * conv.depth(), 2);
+    let dy = noise(conv.batch * filters * conv.out_size(), 3);
+    let run = || {
+        let [mut y, mut dx, mut dw] = [dy.len(), x.len(), w.len()].map(|n| vec![9.0; n]);
+        // SAFETY: the buffers have the extents of the convolution.
+        unsafe {
+            forward(&conv, x.as_ptr(), w.as_ptr(), None, y.as_mut_ptr());
+            backward_data(&conv, dy.as_ptr(), w.as_ptr(), dx.as_mut_ptr());
+            backward_weight(&conv, x.as_ptr(), dy.as_ptr(), dw.as_mut_ptr());
+        }
+        [y, dx, dw]
+    };
+    let alone = run();
+    assert_eq!(crate::fork_join::tests::in_team(run), alone);
 }
 
 #[test]

@@ -309,22 +309,24 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
     // output is the data or apart from all; nothing writes the moving averages now.
     unsafe {
         let (m, v) = (mean.as_ptr::<T>(), inv_std.as_ptr::<T>());
+        let affine = Affine {
+            mean: m.cast_const(),
+            inv_std: v.cast_const(),
+            gamma: (!param.fix_gamma).then(|| gamma.as_ptr::<T>().cast_const()),
+            beta: beta.as_ptr::<T>().cast_const(),
+        };
+        let wanted = call.req[0] != OpReq::Null;
         if batch_stats {
-            extents.statistics(data.as_ptr::<T>(), m, v);
-        } else {
-            m.copy_from_nonoverlapping(moving_mean.as_ptr(), extents.channels);
-            v.copy_from_nonoverlapping(moving_var.as_ptr(), extents.channels);
+            let y = if wanted { out.as_ptr() } else { std::ptr::null_mut() };
+            extents.normalise_by_batch(data.as_ptr(), eps, affine, y);
+            return Ok(());
         }
-        for v in inv_std.slice_mut::<T>() {
-            *v = T::one() / (*v + eps).sqrt();
+        m.copy_from_nonoverlapping(moving_mean.as_ptr(), extents.channels);
+        let variances = moving_var.slice::<T>();
+        for (v, &variance) in inv_std.slice_mut::<T>().iter_mut().zip(variances) {
+            *v = T::one() / (variance + eps).sqrt();
         }
-        if call.req[0] != OpReq::Null {
-            let affine = Affine {
-                mean: m.cast_const(),
-                inv_std: v.cast_const(),
-                gamma: (!param.fix_gamma).then(|| gamma.as_ptr::<T>().cast_const()),
-                beta: beta.as_ptr::<T>().cast_const(),
-            };
+        if wanted {
             extents.normalise(data.as_ptr(), affine, out.as_ptr());
         }
     }

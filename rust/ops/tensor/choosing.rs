@@ -1,21 +1,34 @@
 //! `where`, which chooses between two arrays, and the conversions between coordinates and places.
 
-use super::common::{all_known, read_f64, wanted, write_f64, zero_view};
-use super::indexing::{ShapeParam, copy_run, index_at, text};
+use super::common::{all_known, wanted, write_f64, zero_view};
+use super::indexing::{ShapeParam, index_at, text};
 use super::kernel;
 use crate::error::{Error, Result};
+use crate::kernels::choose::{self as kernels, Condition};
 use crate::operator::infer::{assign_shape, assign_type, same_type};
 use crate::operator::{Attrs, Dep, Gradient, OpDef, Tuple};
 use crate::shape::Shape;
 use crate::tensor::View;
+use crate::with_dtype;
 
-/// Is the condition true at element `i` of the data, of which `per` share one?
-fn choose(condition: &View, size: usize, mut f: impl FnMut(usize, bool)) {
-    let per = size / condition.size().max(1);
-    for i in 0..size {
-        // SAFETY: the condition holds an element for each group.
-        f(i, unsafe { read_f64(condition.ptr(), condition.dtype(), i / per.max(1)) } != 0.0);
-    }
+/// `out = x` where the condition is not 0, else `y`; without an operand 0.
+fn choose(condition: &View, x: Option<&View>, y: Option<&View>, out: &View) {
+    let (count, size) = (condition.size(), out.dtype().size());
+    let of = |v: Option<&View>| v.map_or(std::ptr::null(), |v| v.ptr().cast_const());
+    with_dtype!(condition.dtype(), C => {
+        let per = out.size() / count.max(1);
+        let condition = Condition { at: condition.as_ptr::<C>().cast_const(), count, per };
+        // SAFETY: inference gave all arrays the output's shape and dtype, and the condition an
+        // element for each of them or for each row; the output is apart.
+        unsafe {
+            match size {
+                1 => kernels::choose(condition, of(x), of(y), out.ptr()),
+                2 => kernels::choose::<C, u16>(condition, of(x).cast(), of(y).cast(), out.ptr().cast()),
+                4 => kernels::choose::<C, u32>(condition, of(x).cast(), of(y).cast(), out.ptr().cast()),
+                _ => kernels::choose::<C, u64>(condition, of(x).cast(), of(y).cast(), out.ptr().cast()),
+            }
+        }
+    });
 }
 
 fn where_() -> Vec<OpDef> {
@@ -71,23 +84,18 @@ fn where_() -> Vec<OpDef> {
                 vec![Dep::OutGrad(0), Dep::Input(0)]
             }))
             .kernel(kernel(|call| {
-                let out = &call.outputs[0];
-                choose(&call.inputs[0], out.size(), |i, yes| {
-                    copy_run(&call.inputs[if yes { 1 } else { 2 }], i, out, i, 1)
-                });
+                let [condition, x, y] = [0, 1, 2].map(|i| &call.inputs[i]);
+                choose(condition, Some(x), Some(y), &call.outputs[0]);
                 Ok(())
             })),
         OpDef::plain("_backward_where").kernel(kernel(|call| {
             let [g, condition] = [0, 1].map(|i| &call.inputs[i]);
             for (k, out) in call.outputs.iter().enumerate() {
                 if wanted(call, k) {
-                    zero_view(out);
-                    if k > 0 {
-                        choose(condition, out.size(), |i, yes| {
-                            if yes == (k == 1) {
-                                copy_run(g, i, out, i, 1);
-                            }
-                        });
+                    match k {
+                        0 => zero_view(out),
+                        1 => choose(condition, Some(g), None, out),
+                        _ => choose(condition, None, Some(g), out),
                     }
                 }
             }

@@ -37,6 +37,11 @@ pub struct Row {
 }
 
 impl Row {
+    /// Is this the row of `function`?
+    pub fn is(&self, function: BinaryFn) -> bool {
+        std::ptr::eq(self, function.row())
+    }
+
     /// A scalar operand in the dtype of the array. Bounds (of maximum and minimum) saturate, as
     /// they lose their meaning when they wrap.
     pub fn number<T: Element>(&self, x: f64) -> T {
@@ -62,7 +67,7 @@ pub struct BinaryNames {
 }
 
 impl BinaryFn {
-    fn row(self) -> &'static Row {
+    pub fn row(self) -> &'static Row {
         &TABLE[self as usize]
     }
 

@@ -2,15 +2,16 @@
 
 use super::super::common::{all_known, first_type, wanted, write_f64, zero_view};
 use super::super::kernel;
-use super::{copy_run, index_at, position, text};
-use crate::dtype::DType;
+use super::{index_at, position, text};
+use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
+use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::scatter::{Run, add_runs};
 use crate::operator::infer::{assign_shape, assign_type};
 use crate::operator::{Attrs, Dep, Gradient, OpDef};
 use crate::shape::Shape;
 use crate::tensor::View;
-use crate::{param_enum, params};
+use crate::{param_enum, params, with_dtype};
 
 param_enum! {
     /// What happens to indices outside of the axis.
@@ -50,37 +51,73 @@ fn take_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Res
     Ok(all_known(inputs, outputs))
 }
 
-/// Calls `f(run in the data, run in the output, length)` for every taken run.
-fn for_taken(
-    attrs: &Attrs,
-    data: &Shape,
-    indices: &View,
-    mut f: impl FnMut(usize, usize, usize),
-) -> Result<()> {
-    let (axis, mode) = (take_axis(attrs, data)?, attrs.get::<TakeParam>().mode);
-    let (outer, inner) = (data.product(0..axis), data.product(axis + 1..data.ndim()));
-    let (extent, n) = (data.dims()[axis], indices.size());
-    if extent == 0 && n > 0 && outer * inner > 0 {
-        return Err(Error::index(format!(
-            "take from axis {axis} of shape {data}, which has no elements"
-        )));
-    }
-    for k in 0..n {
-        let index = index_at(indices, k);
-        let at = match mode {
-            TakeMode::Raise if !(-extent..extent).contains(&index) => {
-                return Err(Error::index(format!(
-                    "take operator contains indices out of bound: {index} on axis {axis} of extent {extent}"
-                )));
-            }
-            TakeMode::Raise | TakeMode::Wrap => position(index, extent, true),
-            TakeMode::Clip => position(index, extent, false),
-        };
-        for o in 0..outer {
-            f((o * extent as usize + at as usize) * inner, (o * n + k) * inner, inner);
+/// How slices of the data are taken: positions on the axis, and the extents around it.
+struct Taken {
+    positions: Vec<usize>,
+    outer: usize,
+    extent: usize,
+    inner: usize,
+}
+
+impl Taken {
+    fn new(attrs: &Attrs, data: &Shape, indices: &View) -> Result<Self> {
+        let (axis, mode) = (take_axis(attrs, data)?, attrs.get::<TakeParam>().mode);
+        let (outer, inner) = (data.product(0..axis), data.product(axis + 1..data.ndim()));
+        let (extent, n) = (data.dims()[axis], indices.size());
+        if extent == 0 && n > 0 && outer * inner > 0 {
+            return Err(Error::index(format!(
+                "take from axis {axis} of shape {data}, which has no elements"
+            )));
         }
+        let on_axis = |index: i64| match mode {
+            TakeMode::Raise if !(-extent..extent).contains(&index) => Err(Error::index(format!(
+                "take operator contains indices out of bound: {index} on axis {axis} of extent {extent}"
+            ))),
+            TakeMode::Raise | TakeMode::Wrap => Ok(position(index, extent, true) as usize),
+            TakeMode::Clip => Ok(position(index, extent, false) as usize),
+        };
+        let positions = if extent == 0 {
+            Vec::new()
+        } else {
+            with_dtype!(indices.dtype(), T => {
+                // SAFETY: nothing writes the indices while the kernel runs.
+                let indices = unsafe { indices.slice::<T>() };
+                indices.iter().map(|i| on_axis(i.to_f64() as i64)).collect::<Result<_>>()?
+            })
+        };
+        Ok(Taken { positions, outer, extent: extent as usize, inner })
     }
-    Ok(())
+
+    /// The run of the data that run `i` of the output holds.
+    #[inline(always)]
+    fn source(&self, i: usize) -> usize {
+        let n = self.positions.len();
+        (i / n * self.extent + self.positions[i % n]) * self.inner
+    }
+
+    fn runs(&self) -> usize {
+        self.outer * self.positions.len()
+    }
+
+    /// Copies all runs of elements of the size of `T`, side by side.
+    fn copy<T: Copy + Send + Sync>(&self, from: &View, to: &View) {
+        let (from, to) = (Shared(from.ptr().cast::<T>()), Shared(to.ptr().cast::<T>()));
+        let grain = (1usize << 14).div_ceil(self.inner.max(1));
+        parallel_for(self.runs(), grain, |range| {
+            for i in range {
+                // SAFETY: runs lie in the views, which do not overlap; tasks have runs of their
+                // own.
+                unsafe {
+                    let (x, y) = (from.at(self.source(i)), to.at(i * self.inner));
+                    if self.inner == 1 {
+                        *y = *x;
+                    } else {
+                        y.copy_from_nonoverlapping(x, self.inner);
+                    }
+                }
+            }
+        });
+    }
 }
 
 /// `take` and its gradient.
@@ -103,9 +140,14 @@ fn take() -> Vec<OpDef> {
             }))
             .kernel(kernel(|call| {
                 let [a, indices] = [0, 1].map(|i| &call.inputs[i]);
-                for_taken(call.attrs, a.shape(), indices, |x, y, n| {
-                    copy_run(a, x, &call.outputs[0], y, n)
-                })
+                let (taken, out) = (Taken::new(call.attrs, a.shape(), indices)?, &call.outputs[0]);
+                match out.dtype().size() {
+                    1 => taken.copy::<u8>(a, out),
+                    2 => taken.copy::<u16>(a, out),
+                    4 => taken.copy::<u32>(a, out),
+                    _ => taken.copy::<u64>(a, out),
+                }
+                Ok(())
             })),
         OpDef::new::<TakeParam>("_backward_take").kernel(kernel(|call| {
             let ([g, indices], da) = ([0, 1].map(|i| &call.inputs[i]), &call.outputs[0]);
@@ -115,12 +157,9 @@ fn take() -> Vec<OpDef> {
             if !wanted(call, 0) {
                 return Ok(());
             }
-            let (mut runs, mut length) = (Vec::new(), 0);
-            for_taken(call.attrs, da.shape(), indices, |to, from, n| {
-                length = n;
-                runs.push(Run { from, to });
-            })?;
-            add_runs(runs, length, g, da);
+            let taken = Taken::new(call.attrs, da.shape(), indices)?;
+            let run = |i| Run { from: i * taken.inner, to: taken.source(i) };
+            add_runs((0..taken.runs()).map(run).collect(), taken.inner, g, da);
             Ok(())
         })),
     ]

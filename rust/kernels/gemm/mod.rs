@@ -1,12 +1,21 @@
-//! Matrix products `C = A B` and `C += A B` over strided views; the work is done by the crate
-//! `gemm`.
+//! Matrix products `C = A B` and `C += A B` over strided views.
 //!
 //! Large products are split on the pool's threads; inside an already split kernel ask for
-//! [`Threads::One`].
+//! [`Threads::One`]. Sums are cut by extents only, so threads do not change a bit of the result.
+//!
+//! The crate `gemm` multiplies all but products of few rows with a transposed right operand: for
+//! these it is several times slower than the [micro-kernel](micro) with packed panels, and for the
+//! rest level with it or faster (`cargo bench --bench kernels gemm`).
 
-use super::parallel::in_pool;
+mod blocked;
+pub mod micro;
+pub mod pack;
+pub mod vector;
+
+use super::parallel::{in_pool, parallel_for};
 use super::real::Real;
 use gemm::Parallelism;
+use std::ops::Range;
 
 /// A matrix as an address and two steps, in elements.
 #[derive(Clone, Copy)]
@@ -69,11 +78,25 @@ pub enum Threads {
     Pool,
 }
 
+impl Threads {
+    /// Calls `f` on parts of `0..n` of `grain` items each.
+    fn split(self, n: usize, grain: usize, f: impl Fn(Range<usize>) + Send + Sync) {
+        match self {
+            Threads::Pool => parallel_for(n, grain, f),
+            Threads::One if n > 0 => f(0..n),
+            Threads::One => {}
+        }
+    }
+}
+
 /// Multiplications below which a product is not worth splitting.
 const SPLIT_FROM: usize = 48 * 48 * 256;
 
 /// Terms of a product with a vector that are added one after the other.
 const RUN: usize = 1024;
+
+/// Rows up to which products with a transposed right operand are our own.
+const FEW_ROWS: usize = 48;
 
 /// `C (m, n) = A (m, k) B (k, n)`, added to `C` if `add`.
 ///
@@ -87,6 +110,10 @@ pub unsafe fn gemm<T: Real>(
     add: bool,
     threads: Threads,
 ) {
+    if (2..=FEW_ROWS).contains(&m) && n >= m && k > 1 && b.row == 1 && c.col == 1 {
+        // SAFETY: promised by the caller.
+        return unsafe { blocked::multiply((m, n, k), a, b, c, add, threads) };
+    }
     if m.min(n) != 1 || k <= RUN {
         // SAFETY: promised by the caller.
         return unsafe { product((m, n, k), a, b, c, add, threads) };

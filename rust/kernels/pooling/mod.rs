@@ -1,10 +1,13 @@
 //! Pooling over one to three spatial axes: maximum, average, sum and p-norm of windows.
 
+mod rows;
+
 use super::conv::inside;
 use super::pairwise::{LEAF, Pairwise, sum_of};
 use super::parallel::{Shared, parallel_for};
 use super::real::Real;
 use super::scratch::with_scratch;
+use rows::{averages, averages_back, maxima, maxima_back};
 use std::ops::Range;
 
 /// What a window is reduced to.
@@ -34,8 +37,8 @@ pub struct Pool {
     pub pad: [usize; 3],
 }
 
-/// Outputs of a row from which a maximum takes in the same element of all their windows, then the
-/// next, so that they are calculated side by side; shorter rows go window by window.
+/// Outputs of a row from which maxima and sums take in the same element of all their windows, then
+/// the next, so that they are calculated side by side; shorter rows go window by window.
 const ROW_FROM: usize = 8;
 
 /// The part of one window inside the image, and the divisor of a sum over it.
@@ -56,22 +59,31 @@ impl Pool {
 
     #[inline(always)]
     fn window<T: Real>(&self, at: [usize; 3]) -> Window<T> {
-        let (mut from, mut to, mut padded, mut inner) = ([0; 3], [0; 3], 1, 1);
+        let (mut from, mut to, mut count) = ([0; 3], [0; 3], 1);
         for a in 0..3 {
-            // In padded coordinates; a window beyond the padded border is clipped to it first.
-            let start = at[a] * self.stride[a];
-            let end = (start + self.kernel[a]).min(self.input[a] + 2 * self.pad[a]);
-            padded *= end.saturating_sub(start);
-            from[a] = start.saturating_sub(self.pad[a]);
-            to[a] = end.saturating_sub(self.pad[a]).min(self.input[a]).max(from[a]);
-            inner *= to[a] - from[a];
+            let (inside, counted) = self.extent(a, at[a]);
+            (from[a], to[a]) = (inside.start, inside.end);
+            count *= counted;
         }
-        let count = match self.kind {
-            PoolKind::Average { with_pad: true } => padded,
-            PoolKind::Average { with_pad: false } => inner,
+        Window { from, to, divisor: T::of(count.max(1) as f64) }
+    }
+
+    /// The positions of an axis inside the image that window `at` covers, and how many count for
+    /// the divisor.
+    #[inline(always)]
+    fn extent(&self, axis: usize, at: usize) -> (Range<usize>, usize) {
+        // In padded coordinates; a window beyond the padded border is clipped to it first.
+        let (pad, input) = (self.pad[axis], self.input[axis]);
+        let start = at * self.stride[axis];
+        let end = (start + self.kernel[axis]).min(input + 2 * pad);
+        let from = start.saturating_sub(pad);
+        let to = end.saturating_sub(pad).min(input).max(from);
+        let counted = match self.kind {
+            PoolKind::Average { with_pad: true } => end.saturating_sub(start),
+            PoolKind::Average { with_pad: false } => to - from,
             _ => 1,
         };
-        Window { from, to, divisor: T::of(count.max(1) as f64) }
+        (from..to, counted)
     }
 
     /// Calls `f` on the index of every element of a window.
@@ -120,11 +132,31 @@ impl Pool {
         }
     }
 
-    /// Is this a maximum over rows long enough, in planes whose elements 32 bits count?
+    /// Is this a maximum or a short sum over rows long enough, in planes whose elements 32 bits
+    /// count?
     fn goes_by_rows(&self) -> bool {
-        self.kind == PoolKind::Max
-            && self.output[2] >= ROW_FROM
-            && i32::try_from(self.in_size()).is_ok()
+        let suits = match self.kind {
+            PoolKind::Max => true,
+            PoolKind::Norm { .. } => false,
+            _ => self.kernel.iter().product::<usize>() <= LEAF,
+        };
+        suits && self.output[2] >= ROW_FROM && i32::try_from(self.in_size()).is_ok()
+    }
+
+    /// Calls `f` with what the windows of a row count on the last axis.
+    fn with_widths<T: Real, R>(&self, f: impl FnOnce(&[T]) -> R) -> R {
+        with_scratch(self.output[2], |widths: &mut [T]| {
+            for (at, width) in widths.iter_mut().enumerate() {
+                *width = T::of(self.extent(2, at).1 as f64);
+            }
+            f(widths)
+        })
+    }
+
+    /// What the windows of output row `(d, h)` count on the other axes.
+    #[inline(always)]
+    fn height<T: Real>(&self, (d, h): (usize, usize)) -> T {
+        T::of((self.extent(0, d).1 * self.extent(1, h).1) as f64)
     }
 
     /// The start of the input row that row `k` of the windows of output row `(d, h)` reads, if it
@@ -163,10 +195,10 @@ impl Pool {
             // SAFETY: each plane of `y` belongs to one task.
             unsafe {
                 let (x, y) = (x.at(plane * self.in_size()), y.at(plane * self.out_size()));
-                if self.goes_by_rows() {
-                    maxima(self, x, y);
-                } else {
-                    forward_plane(self, x, y);
+                match self.kind {
+                    _ if !self.goes_by_rows() => forward_plane(self, x, y),
+                    PoolKind::Max => maxima(self, x, y),
+                    _ => self.with_widths(|widths| averages(self, x, y, widths)),
                 }
             }
         });
@@ -184,15 +216,21 @@ impl Pool {
             let (i, o) = (plane * self.in_size(), plane * self.out_size());
             // SAFETY: each plane of `dx` belongs to one task.
             unsafe {
-                if self.goes_by_rows() {
-                    let width = self.output[2];
-                    with_scratch::<T, _>(width, |best| {
+                let width = self.output[2];
+                match self.kind {
+                    _ if !self.goes_by_rows() => {
+                        self.backward_plane(x.at(i), y.at(o), dy.at(o), dx.at(i));
+                    }
+                    PoolKind::Max => with_scratch::<T, _>(width, |best| {
                         with_scratch::<i32, _>(width, |at| {
                             maxima_back(self, x.at(i), dy.at(o), dx.at(i), best, at);
                         });
-                    });
-                } else {
-                    self.backward_plane(x.at(i), y.at(o), dy.at(o), dx.at(i));
+                    }),
+                    _ => with_scratch::<T, _>(width, |shares| {
+                        self.with_widths(|widths| {
+                            averages_back(self, dy.at(o), dx.at(i), widths, shares);
+                        });
+                    }),
                 }
             }
         });
@@ -304,114 +342,7 @@ impl Pool {
     }
 }
 
-/// Raises maxima to the elements at `x` and every `stride` after it. (Positions wrap by name, not
-/// because they would: checks keep the loop from being vectorised.)
-///
-/// # Safety
-/// `x` has an element for each.
-#[inline(always)]
-unsafe fn raise<T: Real>(best: &mut [T], x: *const T, stride: usize) {
-    for (i, best) in best.iter_mut().enumerate() {
-        // SAFETY: promised by the caller.
-        let v = unsafe { *x.add(i.wrapping_mul(stride)) };
-        *best = if v > *best { v } else { *best };
-    }
-}
-
-/// As [`raise`], keeping where the maxima are; the element at `x` is number `first`. A first
-/// element is taken whatever it is, as there may be no other: `at` is negative before.
-///
-/// # Safety
-/// As [`raise`].
-#[inline(always)]
-unsafe fn raise_at<T: Real>(
-    best: &mut [T],
-    at: &mut [i32],
-    x: *const T,
-    first: usize,
-    stride: usize,
-) {
-    for (i, (best, at)) in best.iter_mut().zip(at).enumerate() {
-        // SAFETY: promised by the caller.
-        let v = unsafe { *x.add(i.wrapping_mul(stride)) };
-        let better = v > *best || *at < 0;
-        *best = if better { v } else { *best };
-        let number = (first as i32).wrapping_add((i as i32).wrapping_mul(stride as i32));
-        *at = if better { number } else { *at };
-    }
-}
-
 crate::simd! {
-    /// The maxima of a plane, row by row.
-    ///
-    /// # Safety
-    /// `x` and `y` are planes of input and output.
-    unsafe fn maxima[T: Real][T](pool: &Pool, x: *const T, y: *mut T) -> () {
-        let [out_d, out_h, out_w] = pool.output;
-        for line in 0..out_d * out_h {
-            // SAFETY: promised by the caller.
-            let y = unsafe { std::slice::from_raw_parts_mut(y.add(line * out_w), out_w) };
-            y.fill(T::neg_infinity());
-            for k in 0..pool.kernel[0] * pool.kernel[1] {
-                let Some(row) = pool.row((line / out_h, line % out_h), k) else { continue };
-                for k in 0..pool.kernel[2] {
-                    let (good, first) = pool.column(k);
-                    let y = &mut y[good];
-                    // SAFETY: `column` keeps reads in the row.
-                    unsafe {
-                        // Steps that the compiler knows are loaded as vectors.
-                        match pool.stride[2] {
-                            1 => raise(y, x.add(row + first), 1),
-                            2 => raise(y, x.add(row + first), 2),
-                            stride => raise(y, x.add(row + first), stride),
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// The gradient of [`maxima`]: the first of equal ones gets it. `best` and `at` are scratch for
-    /// a row of outputs.
-    ///
-    /// # Safety
-    /// `x` and `dx` are planes of the input, `dy` is one of the output; `dx` overlaps none of the
-    /// others.
-    unsafe fn maxima_back[T: Real][T](
-        pool: &Pool, x: *const T, dy: *const T, dx: *mut T, best: &mut [T], at: &mut [i32],
-    ) -> () {
-        let [out_d, out_h, out_w] = pool.output;
-        // SAFETY: promised by the caller.
-        let dx = unsafe { std::slice::from_raw_parts_mut(dx, pool.in_size()) };
-        dx.fill(T::zero());
-        for line in 0..out_d * out_h {
-            best.fill(T::neg_infinity());
-            at.fill(-1);
-            for k in 0..pool.kernel[0] * pool.kernel[1] {
-                let Some(row) = pool.row((line / out_h, line % out_h), k) else { continue };
-                for k in 0..pool.kernel[2] {
-                    let (good, first) = pool.column(k);
-                    let (best, at, first) = (&mut best[good.clone()], &mut at[good], row + first);
-                    // SAFETY: `column` keeps reads in the row.
-                    unsafe {
-                        match pool.stride[2] {
-                            1 => raise_at(best, at, x.add(first), first, 1),
-                            2 => raise_at(best, at, x.add(first), first, 2),
-                            stride => raise_at(best, at, x.add(first), first, stride),
-                        }
-                    }
-                }
-            }
-            // SAFETY: promised by the caller.
-            let dy = unsafe { std::slice::from_raw_parts(dy.add(line * out_w), out_w) };
-            for (&at, &g) in at.iter().zip(dy) {
-                if at >= 0 {
-                    dx[at as usize] += g;
-                }
-            }
-        }
-    }
-
     /// One plane.
     ///
     /// # Safety

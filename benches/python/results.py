@@ -1,0 +1,99 @@
+"""Writes `RESULTS.md`: rsnet beside MXNet and PyTorch on this machine.
+
+    python benches/python/results.py --mxnet PYTHON --torch PYTHON [--rounds 5] [--only REGEX]
+
+Name the interpreters of the environments that have the other packages; either may be left out.
+The packages take turns, and of every case the median of the rounds counts.
+"""
+
+import argparse
+import json
+import math
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def processor():
+    """The name of the processor, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def run(python, package, args):
+    """Seconds of every case, and the version of the package."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = str(Path(folder) / "times.json")
+        command = [python, str(HERE / "cases.py"), "--package", package, "--out", out]
+        command += ["--only", args.only, "--threads", str(args.threads)]
+        subprocess.run([*command, "--budget", str(args.budget)], check=True)
+        return json.loads(Path(out).read_text())
+
+
+def table(times, names, packages):
+    """The table's lines, and the ratios to the faster other package."""
+    heads = [*(f"{p} (ms)" for p in packages), "ratio"]
+    lines = ["| case | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
+    ratios = []
+    for name in names:
+        values = {p: statistics.median(times[p][name]) for p in packages}
+        others = [v for p, v in values.items() if p != "rsnet"]
+        cells = [f"{1e3 * v:.3g}" for v in values.values()]
+        if others:
+            ratios.append(values["rsnet"] / min(others))
+            cells.append(f"{ratios[-1]:.2f}")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines, ratios
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--mxnet", help="an interpreter that has MXNet")
+    parser.add_argument("--torch", help="an interpreter that has PyTorch")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
+    parser.add_argument("--budget", type=float, default=1.0, help="seconds a case")
+    parser.add_argument("--out", default=str(HERE / "RESULTS.md"))
+    args = parser.parse_args()
+    given = {"rsnet": sys.executable, "mxnet": args.mxnet, "torch": args.torch}
+    pythons = {package: python for package, python in given.items() if python}
+    times: dict[str, dict[str, list[float]]] = {package: {} for package in pythons}
+    versions = {}
+    for _ in range(args.rounds):
+        for package, python in pythons.items():
+            result = run(python, package, args)
+            versions[package] = result.pop("version")
+            for name, seconds in result.items():
+                times[package].setdefault(name, []).append(seconds)
+    lines, ratios = table(times, list(times["rsnet"]), list(pythons))
+    packages = ", ".join(f"{package} {version}" for package, version in versions.items())
+    text = [
+        "# Speed beside other packages",
+        "",
+        "Written by `benches/python/results.py`; edit that instead.",
+        "",
+        f"{processor()}, {args.threads} threads, {platform.system()}; {packages}. Medians of",
+        f"{args.rounds} rounds in turn; the ratio is to the faster of the others (below 1: rsnet is faster).",
+        "",
+        *lines,
+    ]
+    if ratios:
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        slower = sum(r > 1 for r in ratios)
+        text += ["", f"Geometric mean {mean:.2f}; slower in {slower} of {len(ratios)} cases."]
+    Path(args.out).write_text("\n".join(text) + "\n")
+
+
+if __name__ == "__main__":
+    main()

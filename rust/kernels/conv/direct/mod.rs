@@ -1,0 +1,369 @@
+//! Filters applied to images laid out as [`Grid`]s, by the micro-kernel and without a matrix form.
+//!
+//! In a grid a tap is one offset for all positions, so the rows of the matrix form that
+//! convolution is (a row for every channel and tap) are stretches of the image itself: the
+//! micro-kernel is given where each starts. What it calculates between the rows of the output is
+//! left out when the sums are stored; for gradients of filters it is multiplied by zeros, so an
+//! infinite value of an image gives NaN in all of the gradients of its channel.
+//!
+//! M. Dukhan, The Indirect Convolution Algorithm, 2019 (offsets instead of a matrix form).
+
+mod data;
+
+use super::Conv;
+use super::grid::{Grid, copy_row};
+use crate::kernels::gemm::Mat;
+use crate::kernels::gemm::micro::{Access, Kernels, Tile, WIDE};
+use crate::kernels::gemm::pack::{RowPanels, slabs};
+use crate::kernels::layout::copy_matrix;
+use crate::kernels::parallel::{Shared, parallel_for};
+use crate::kernels::real::Real;
+use crate::kernels::scratch::with_scratch;
+use std::ops::Range;
+
+/// Bytes of images that are laid out at once.
+const ROUND_BYTES: usize = 4 << 20;
+/// Positions of the output whose sums stay in the second-level cache.
+const CHUNK: usize = 640;
+/// Positions that are summed up at once for gradients of filters.
+const TERMS: usize = 256;
+/// Tasks that there should be at least.
+const TASKS: usize = 8;
+
+/// A convolution on grids.
+pub struct Direct<'a, T: 'static> {
+    conv: &'a Conv,
+    grid: Grid,
+    kernels: &'static Kernels<T>,
+    /// Where the stretch of each row of the matrix form starts.
+    offsets: Vec<usize>,
+    /// Elements of an image and group, and what tiles read beyond.
+    image: usize,
+    /// Images and groups that are laid out at once.
+    round: usize,
+}
+
+impl<'a, T: Real> Direct<'a, T> {
+    /// The convolution on grids, unless most of what it calculated would lie between rows. Only
+    /// extents decide.
+    pub fn chosen(conv: &'a Conv) -> Option<Self> {
+        let (grid, kernels) = (Grid::new(conv), T::kernels());
+        let calculated = grid.span.next_multiple_of(kernels.lanes);
+        let images = conv.batch * conv.groups;
+        if images == 0 || calculated * 4 > conv.out_size() * 7 {
+            return None;
+        }
+        let taps: Vec<usize> = (0..conv.taps()).map(|t| grid.offset(conv, t)).collect();
+        let offsets: Vec<usize> = (0..conv.in_c)
+            .flat_map(|c| taps.iter().map(move |t| (c, t)))
+            .map(|(c, t)| c * grid.all() + t)
+            .collect();
+        if offsets.is_empty() || conv.out_c == 0 {
+            return None;
+        }
+        let image = conv.in_c * grid.all() + kernels.columns();
+        let round = (ROUND_BYTES / size_of::<T>() / image).clamp(1, images);
+        Some(Direct { conv, grid, kernels, offsets, image, round })
+    }
+
+    /// The images and groups in rounds.
+    fn rounds(&self) -> impl Iterator<Item = Range<usize>> + use<T> {
+        let (all, round) = (self.conv.batch * self.conv.groups, self.round);
+        (0..all).step_by(round).map(move |first| first..(first + round).min(all))
+    }
+
+    /// Rows of cells from the first of the output to its last.
+    fn cell_rows(&self) -> usize {
+        (self.conv.output[0] - 1) * self.grid.cells[1] + self.conv.output[1]
+    }
+
+    /// The first element of a plane of the output that `row` of cells holds, if it holds any.
+    fn output_row(&self, row: usize) -> Option<usize> {
+        let (d, h) = (row / self.grid.cells[1], row % self.grid.cells[1]);
+        let [_, out_h, out_w] = self.conv.output;
+        (h < out_h).then(|| (d * out_h + h) * out_w)
+    }
+
+    /// Lays the images of a round out. Cells outside of images are written in the first round, and
+    /// stay.
+    ///
+    /// # Safety
+    /// `x` is as in [`super::forward`], `to` has room for a round.
+    unsafe fn spread(&self, x: Shared<T>, images: Range<usize>, to: Shared<T>, is_first: bool) {
+        let (channels, size) = (self.conv.in_c, self.grid.all());
+        let grain = (1usize << 14).div_ceil(size.max(1));
+        parallel_for(images.len() * channels, grain, |planes| {
+            for plane in planes {
+                let (image, channel) = (plane / channels, plane % channels);
+                let is_last = channel + 1 == channels;
+                let room = if is_last { size + self.kernels.columns() } else { size };
+                // SAFETY: promised by the caller; planes are apart.
+                unsafe {
+                    let to = to.at(image * self.image + channel * size);
+                    let to = std::slice::from_raw_parts_mut(to, room);
+                    if is_first {
+                        to.fill(T::zero());
+                    }
+                    let plane = (images.start + image) * channels + channel;
+                    self.grid.spread(self.conv, x.at(plane * self.conv.in_size()), to);
+                }
+            }
+        });
+    }
+
+    /// `y = conv(x, w) + b`.
+    ///
+    /// # Safety
+    /// As [`super::forward`].
+    pub unsafe fn forward(&self, x: *const T, w: *const T, bias: Option<*const T>, y: *mut T) {
+        let (depth, filters) = (self.conv.depth(), self.conv.out_c);
+        let panels = RowPanels::new(filters, self.kernels);
+        let (x, w, y) = (Shared(x.cast_mut()), Shared(w.cast_mut()), Shared(y));
+        let bias = Shared(bias.unwrap_or(std::ptr::null()).cast_mut());
+        let weights = self.conv.groups * filters * depth;
+        let rows = self.chunk_rows();
+        let chunks = self.cell_rows().div_ceil(rows);
+        with_scratch(weights + self.round * self.image, |scratch: &mut [T]| {
+            let (packed, images) = scratch.split_at_mut(weights);
+            let (packed, images) = (Shared(packed.as_mut_ptr()), Shared(images.as_mut_ptr()));
+            parallel_for(self.conv.groups, 1, |groups| {
+                for at in groups.map(|g| g * filters * depth) {
+                    for slab in slabs::<T>(depth) {
+                        // SAFETY: promised by the caller; groups and slabs are apart.
+                        unsafe {
+                            let from = Mat::rows(w.at(at + slab.start), depth);
+                            let to = packed.at(at + slab.start * filters);
+                            panels.pack(0..panels.len(), from, slab.len(), to);
+                        }
+                    }
+                }
+            });
+            for round in self.rounds() {
+                // SAFETY: promised by the caller.
+                unsafe { self.spread(x, round.clone(), images, round.start == 0) };
+                parallel_for(round.len() * chunks, 1, |tasks| {
+                    for task in tasks {
+                        let (image, first) = (task / chunks, task % chunks * rows);
+                        let at = round.start + image;
+                        let group = at % self.conv.groups;
+                        let rows = first..(first + rows).min(self.cell_rows());
+                        // SAFETY: promised by the caller; chunks of outputs are apart.
+                        unsafe {
+                            let bias = bias.ptr().cast_const();
+                            let bias =
+                                if bias.is_null() { bias } else { bias.add(group * filters) };
+                            let weights = packed.at(group * filters * depth).cast_const();
+                            let image = images.at(image * self.image).cast_const();
+                            let y = y.at(at * filters * self.conv.out_size());
+                            self.chunk((panels, weights), (image, rows), bias, y);
+                        }
+                    }
+                });
+            }
+        });
+    }
+
+    /// Rows of cells of a task: as many as fill whole registers best.
+    fn chunk_rows(&self) -> usize {
+        let (width, count) = (self.grid.cells[2], self.cell_rows());
+        let tasks = TASKS.div_ceil(self.round);
+        let most = (CHUNK / width).clamp(1, count.div_ceil(tasks).max(1));
+        let junk = width - self.conv.output[2];
+        // Calculated positions for each row; of equal ones the larger chunk.
+        let cost = |rows: usize| {
+            let calculated = (rows * width - junk).next_multiple_of(self.kernels.lanes);
+            calculated * count.div_ceil(rows)
+        };
+        (1..=most).rev().min_by_key(|&rows| cost(rows)).unwrap_or(1)
+    }
+
+    /// The outputs in some rows of cells.
+    ///
+    /// # Safety
+    /// The weights are packed slab by slab, `image` is laid out, and these rows of `y` are the
+    /// caller's.
+    unsafe fn chunk(
+        &self,
+        (panels, weights): (RowPanels, *const T),
+        (image, rows): (*const T, Range<usize>),
+        bias: *const T,
+        y: *mut T,
+    ) {
+        let (kernels, width, out_w) = (self.kernels, self.grid.cells[2], self.conv.output[2]);
+        let (filters, lanes) = (self.conv.out_c, self.kernels.lanes);
+        let registers = (rows.len() * width - (width - out_w)).div_ceil(lanes);
+        let room = registers * lanes;
+        with_scratch(filters * room, |sums: &mut [T]| {
+            let sums = sums.as_mut_ptr();
+            for slab in slabs::<T>(self.conv.depth()) {
+                for i in 0..panels.len() {
+                    let filters_here = panels.at(i);
+                    for register in (0..registers).step_by(WIDE) {
+                        let wide = WIDE.min(registers - register);
+                        let run = kernels.get(filters_here.len(), wide, Access::TermsByOffset);
+                        // SAFETY: promised by the caller; a stretch ends in the room of the image.
+                        unsafe {
+                            run(&Tile {
+                                k: slab.len(),
+                                a: weights
+                                    .add(slab.start * filters + filters_here.start * slab.len()),
+                                a_step: filters_here.len(),
+                                b: image.add(rows.start * width + register * lanes),
+                                b_step: 0,
+                                b_next: lanes,
+                                offsets: self.offsets[slab.clone()].as_ptr(),
+                                c: sums.add(filters_here.start * room + register * lanes),
+                                c_step: room,
+                                c_next: lanes,
+                                add: slab.start > 0,
+                                bias: if bias.is_null() || slab.start > 0 {
+                                    std::ptr::null()
+                                } else {
+                                    bias.add(filters_here.start)
+                                },
+                            });
+                        }
+                    }
+                }
+            }
+            for (i, row) in rows.enumerate() {
+                let Some(at) = self.output_row(row) else { continue };
+                for f in 0..filters {
+                    // SAFETY: as above.
+                    unsafe {
+                        let to = y.add(f * self.conv.out_size() + at);
+                        copy_row(sums.add(f * room + i * width).cast_const(), to, out_w);
+                    }
+                }
+            }
+        });
+    }
+
+    /// `dw` from the images and `dy`.
+    ///
+    /// # Safety
+    /// As [`super::backward_weight`].
+    pub unsafe fn backward_weight(&self, x: *const T, dy: *const T, dw: *mut T) {
+        let (conv, depth, filters) = (self.conv, self.conv.depth(), self.conv.out_c);
+        let lanes = filters.next_multiple_of(self.kernels.lanes);
+        let (x, dy, dw) = (Shared(x.cast_mut()), Shared(dy.cast_mut()), Shared(dw));
+        let panels = RowPanels::new(depth, self.kernels);
+        let each = (panels.len() * conv.groups).div_ceil(TASKS);
+        let parts = panels.len().div_ceil(each);
+        let grads_room = self.grid.span * lanes;
+        let sums_room = conv.groups * depth * lanes;
+        with_scratch(sums_room + self.round * (self.image + grads_room), |scratch: &mut [T]| {
+            let (sums, rest) = scratch.split_at_mut(sums_room);
+            let (images, grads) = rest.split_at_mut(self.round * self.image);
+            let [sums, images, grads] = [sums, images, grads].map(|s| Shared(s.as_mut_ptr()));
+            for round in self.rounds() {
+                let is_first = round.start == 0;
+                // SAFETY: promised by the caller.
+                unsafe {
+                    self.spread(x, round.clone(), images, is_first);
+                    self.turn(dy, round.clone(), (grads, lanes), is_first);
+                }
+                parallel_for(conv.groups * parts, 1, |tasks| {
+                    for task in tasks {
+                        let (group, first) = (task / parts, task % parts * each);
+                        let panels = (panels, first..(first + each).min(panels.len()));
+                        for image in round.clone().filter(|i| i % conv.groups == group) {
+                            let at = image - round.start;
+                            // SAFETY: promised by the caller; panels of sums are apart.
+                            unsafe {
+                                let image_at = images.at(at * self.image).cast_const();
+                                let grads = grads.at(at * grads_room).cast_const();
+                                let sums = sums.at(group * depth * lanes);
+                                let add = image >= conv.groups;
+                                self.products(panels.clone(), image_at, (grads, lanes), sums, add);
+                            }
+                        }
+                    }
+                });
+            }
+            for group in 0..conv.groups {
+                // SAFETY: promised by the caller.
+                unsafe {
+                    let from = sums.at(group * depth * lanes);
+                    let from = Mat { ptr: from, row: 1, col: lanes as isize };
+                    let to = Mat::rows(dw.at(group * filters * depth), depth);
+                    copy_matrix((filters, depth), from, to);
+                }
+            }
+        });
+    }
+
+    /// Lays the gradients of a round's outputs out in cells, filters side by side.
+    ///
+    /// # Safety
+    /// `dy` is as in [`super::backward_weight`], `to` has room for a round.
+    unsafe fn turn(
+        &self,
+        dy: Shared<T>,
+        images: Range<usize>,
+        (to, lanes): (Shared<T>, usize),
+        is_first: bool,
+    ) {
+        let (conv, rows, width) = (self.conv, self.cell_rows(), self.grid.cells[2]);
+        let out_w = conv.output[2];
+        let grain = (1usize << 14).div_ceil(width * lanes);
+        parallel_for(images.len() * rows, grain, |tasks| {
+            for task in tasks {
+                let (image, row) = (task / rows, task % rows);
+                let count = if row + 1 < rows { width } else { out_w };
+                // SAFETY: promised by the caller; rows are apart.
+                unsafe {
+                    let to = to.at((image * self.grid.span + row * width) * lanes);
+                    if is_first {
+                        to.write_bytes(0, count * lanes);
+                    }
+                    let Some(at) = self.output_row(row) else { continue };
+                    let first = (images.start + image) * conv.out_c * conv.out_size() + at;
+                    let from = Mat { ptr: dy.at(first), row: 1, col: conv.out_size() as isize };
+                    copy_matrix((out_w, conv.out_c), from, Mat::rows(to, lanes));
+                }
+            }
+        });
+    }
+
+    /// Adds the products of an image's stretches, those of some panels, and its gradients.
+    ///
+    /// # Safety
+    /// Image and gradients are laid out; these panels of `sums` are the caller's.
+    unsafe fn products(
+        &self,
+        (panels, some): (RowPanels, Range<usize>),
+        image: *const T,
+        (grads, lanes): (*const T, usize),
+        sums: *mut T,
+        add: bool,
+    ) {
+        let (kernels, span) = (self.kernels, self.grid.span);
+        let registers = lanes / kernels.lanes;
+        for first in (0..span).step_by(TERMS) {
+            for register in (0..registers).step_by(WIDE) {
+                let wide = WIDE.min(registers - register);
+                for rows in some.clone().map(|i| panels.at(i)) {
+                    let run = kernels.get(rows.len(), wide, Access::RowsByOffset);
+                    // SAFETY: promised by the caller.
+                    unsafe {
+                        run(&Tile {
+                            k: TERMS.min(span - first),
+                            a: image.add(first),
+                            a_step: 0,
+                            b: grads.add(first * lanes + register * kernels.lanes),
+                            b_step: lanes,
+                            b_next: kernels.lanes,
+                            offsets: self.offsets[rows.clone()].as_ptr(),
+                            c: sums.add(rows.start * lanes + register * kernels.lanes),
+                            c_step: lanes,
+                            c_next: kernels.lanes,
+                            add: add || first > 0,
+                            bias: std::ptr::null(),
+                        });
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Planes laid out so that a filter's tap is one offset.
+//!
+//! A plane is laid out in scratch with its padding, so that no tap needs to ask where the image
+//! ends, and as if every stride were 1: positions that differ by less than the stride go to grids
+//! of their own (phases). Rows of all phases and of the output have the same extent `cells`;
+//! positions of a whole plane are then one stretch, and a tap is one offset: `y[p] = sum over t of
+//! w[t] x[p + offset[t]]`, however short the rows are. The few positions between the rows of the
+//! output are calculated for nothing.
+
+use super::Conv;
+use super::pack::inside;
+use crate::kernels::real::Real;
+use std::ops::Range;
+
+/// Copies a row. Most are too short to call a function for: they are moved in blocks, the last of
+/// which overlaps the one before.
+///
+/// # Safety
+/// Both hold `n` elements and do not overlap.
+#[inline(always)]
+pub unsafe fn copy_row<T: Copy>(from: *const T, to: *mut T, n: usize) {
+    const BLOCK: usize = 8;
+    const HALF: usize = BLOCK / 2;
+    // SAFETY: promised by the caller; blocks end at `n`.
+    unsafe {
+        let block = |at: usize| *from.add(at).cast::<[T; BLOCK]>();
+        let half = |at: usize| *from.add(at).cast::<[T; HALF]>();
+        if n >= 8 * BLOCK {
+            to.copy_from_nonoverlapping(from, n);
+        } else if n >= BLOCK {
+            for at in (0..n - BLOCK).step_by(BLOCK) {
+                *to.add(at).cast() = block(at);
+            }
+            *to.add(n - BLOCK).cast() = block(n - BLOCK);
+        } else if n >= HALF {
+            *to.cast() = half(0);
+            *to.add(n - HALF).cast() = half(n - HALF);
+        } else {
+            for at in 0..n {
+                *to.add(at) = *from.add(at);
+            }
+        }
+    }
+}
+
+/// How a plane is laid out.
+pub struct Grid {
+    /// Extents of a phase, which are those of the output and as much as the filter reaches beyond.
+    pub cells: [usize; 3],
+    /// Phases along every axis: those that a tap reads.
+    phases: [usize; 3],
+    /// Elements of a phase.
+    pub size: usize,
+    /// Elements from the first position of the output to its last.
+    pub span: usize,
+}
+
+impl Grid {
+    pub fn new(conv: &Conv) -> Self {
+        let reach = |a: usize| (conv.kernel[a].max(1) - 1) * conv.dilate[a];
+        let cells = [0, 1, 2].map(|a| conv.output[a] + reach(a) / conv.stride[a]);
+        let last = conv.output.map(|n| n.saturating_sub(1));
+        let span = (last[0] * cells[1] + last[1]) * cells[2] + conv.output[2];
+        Grid {
+            cells,
+            phases: [0, 1, 2].map(|a| conv.stride[a].min(reach(a) + 1)),
+            size: cells.iter().product(),
+            span: if conv.out_size() == 0 { 0 } else { span },
+        }
+    }
+
+    pub fn phases(&self) -> usize {
+        self.phases.iter().product()
+    }
+
+    /// Elements of all phases.
+    pub fn all(&self) -> usize {
+        self.phases() * self.size
+    }
+
+    /// From a position of the output to what tap `t` reads for it.
+    pub fn offset(&self, conv: &Conv, t: usize) -> usize {
+        let [_, kh, kw] = conv.kernel;
+        let (mut phase, mut shift) = (0, 0);
+        for (a, tap) in [t / (kh * kw), t / kw % kh, t % kw].into_iter().enumerate() {
+            let at = tap * conv.dilate[a];
+            phase = phase * self.phases[a] + at % conv.stride[a];
+            shift = shift * self.cells[a] + at / conv.stride[a];
+        }
+        phase * self.size + shift
+    }
+
+    /// Calls `f(cell, start)` with the first cell and the first element of every row of an output
+    /// plane.
+    #[inline(always)]
+    pub fn for_output(&self, conv: &Conv, mut f: impl FnMut(usize, usize)) {
+        let [out_d, out_h, out_w] = conv.output;
+        for d in 0..out_d {
+            for h in 0..out_h {
+                f((d * self.cells[1] + h) * self.cells[2], (d * out_h + h) * out_w);
+            }
+        }
+    }
+
+    /// Calls `f(row of cells, first element of the image's row if there is one)` for every row of a
+    /// phase.
+    #[inline(always)]
+    fn for_rows(&self, conv: &Conv, phase: usize, mut f: impl FnMut(usize, Option<usize>)) {
+        let [_, in_h, in_w] = conv.input;
+        let lines = phase / self.phases[2];
+        let phases = [lines / self.phases[1], lines % self.phases[1]];
+        let source = |a: usize, cell: usize| {
+            let at = (cell * conv.stride[a] + phases[a]).checked_sub(conv.pad[a]);
+            at.filter(|&at| at < conv.input[a])
+        };
+        for d in 0..self.cells[0] {
+            for h in 0..self.cells[1] {
+                let row = source(0, d).zip(source(1, h)).map(|(d, h)| (d * in_h + h) * in_w);
+                f((d * self.cells[1] + h) * self.cells[2], row);
+            }
+        }
+    }
+
+    /// The cells of a row of a phase that lie inside the image, and where in its row the first
+    /// does.
+    fn inside(&self, conv: &Conv, phase: usize) -> (Range<usize>, usize) {
+        let offset = (phase % self.phases[2]) as isize - conv.pad[2] as isize;
+        let good = inside(&(0..self.cells[2]), conv.stride[2], offset, conv.input[2]);
+        let first = (good.start * conv.stride[2]) as isize + offset;
+        (good, first.max(0) as usize)
+    }
+
+    /// Lays a plane of the image out; the cells outside of it, which are those of every plane, stay
+    /// as they are.
+    ///
+    /// # Safety
+    /// `x` is a plane of the input; `to` has room for all phases.
+    pub unsafe fn spread<T: Real>(&self, conv: &Conv, x: *const T, to: &mut [T]) {
+        let stride = conv.stride[2];
+        for phase in 0..self.phases() {
+            let to = &mut to[phase * self.size..(phase + 1) * self.size];
+            let (good, first) = self.inside(conv, phase);
+            self.for_rows(conv, phase, |cell, row| {
+                let Some(row) = row else { return };
+                let to = &mut to[cell..cell + self.cells[2]][good.clone()];
+                // SAFETY: `inside` keeps reads in the row.
+                unsafe {
+                    let from = x.add(row + first);
+                    match stride {
+                        1 => copy_row(from, to.as_mut_ptr(), to.len()),
+                        2 => take_every(from, 2, to),
+                        _ => take_every(from, stride, to),
+                    }
+                }
+            });
+        }
+    }
+
+    /// Writes the cells of a phase to the elements of a plane where they lie.
+    pub fn gather<T: Real>(&self, conv: &Conv, phase: usize, from: &[T], x: &mut [T]) {
+        let (good, first) = self.inside(conv, phase);
+        self.for_rows(conv, phase, |cell, row| {
+            let Some(row) = row.filter(|_| !good.is_empty()) else { return };
+            let from = &from[cell + good.start..cell + good.end];
+            let to = &mut x[row + first..];
+            if conv.stride[2] == 1 {
+                // SAFETY: `inside` keeps the cells in the row.
+                unsafe { copy_row(from.as_ptr(), to.as_mut_ptr(), from.len()) };
+            } else {
+                for (to, &v) in to.iter_mut().step_by(conv.stride[2]).zip(from) {
+                    *to = v;
+                }
+            }
+        });
+    }
+
+    /// Copies a plane of the output's gradient to its cells.
+    ///
+    /// # Safety
+    /// `dy` is a plane of the output.
+    pub unsafe fn collect<T: Real>(&self, conv: &Conv, dy: *const T, to: &mut [T]) {
+        self.for_output(conv, |cell, at| {
+            let row = &mut to[cell..cell + conv.output[2]];
+            // SAFETY: promised by the caller.
+            unsafe { copy_row(dy.add(at), row.as_mut_ptr(), row.len()) };
+        });
+    }
+}
+
+/// Copies the elements at `from` and every `stride` after it.
+///
+/// # Safety
+/// There is one for each of `to`.
+#[inline(always)]
+unsafe fn take_every<T: Copy>(from: *const T, stride: usize, to: &mut [T]) {
+    for (i, to) in to.iter_mut().enumerate() {
+        // SAFETY: promised by the caller. Wraps by name: a check would keep the loop from being
+        // vectorised.
+        *to = unsafe { *from.add(i.wrapping_mul(stride)) };
+    }
+}

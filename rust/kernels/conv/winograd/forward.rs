@@ -1,0 +1,332 @@
+//! Outputs from images and filters, and gradients of images from those of outputs.
+
+use super::tiles::{Cut, Room};
+use super::transforms::Squares;
+use super::{Geometry, LANES, POINTS, REACH, SIDE, padded};
+use crate::kernels::gemm::Mat;
+use crate::kernels::gemm::micro::{Access, BLOCK, Kernels, Tile, WIDE};
+use crate::kernels::gemm::pack::RowPanels;
+use crate::kernels::layout::copy_matrix;
+use crate::kernels::parallel::{Shared, parallel_for};
+use crate::kernels::real::Real;
+use crate::kernels::scratch::with_scratch;
+use std::ops::Range;
+
+/// Blocks of output channels whose sums are transformed back together: as wide as a tile of the
+/// micro-kernel.
+const GROUP: usize = 2;
+/// Tasks below which output channels are shared out too.
+const TASKS: usize = 4;
+
+/// Transformed filters: `[block of output channels][point][input channel][LANES]`, with a line to
+/// spare between points.
+#[derive(Clone, Copy)]
+pub(super) struct FilterRoom {
+    /// Input channels, padded.
+    pub inner: usize,
+    pub blocks: usize,
+}
+
+impl FilterRoom {
+    pub fn new(geometry: &Geometry) -> Self {
+        FilterRoom { inner: padded(geometry.in_c), blocks: geometry.out_c.div_ceil(LANES) }
+    }
+
+    /// From one point to the next.
+    pub fn point(self) -> usize {
+        (self.inner + 1) * LANES
+    }
+
+    /// From one block to the next.
+    pub fn block(self) -> usize {
+        POINTS * self.point()
+    }
+
+    /// Elements of the buffer.
+    pub fn len(self) -> usize {
+        self.blocks * self.block()
+    }
+}
+
+/// `y = conv(x, w) + b`; the extents are those of [`super::super::forward`].
+///
+/// # Safety
+/// As there.
+pub unsafe fn forward<T: Real>(
+    geometry: &Geometry,
+    x: *const T,
+    w: *const T,
+    bias: Option<*const T>,
+    y: *mut T,
+) {
+    let depth = geometry.in_c * 9;
+    // SAFETY: promised by the caller.
+    unsafe {
+        apply(
+            geometry,
+            x,
+            bias,
+            y,
+            |first, lanes, to| {
+                let from =
+                    Mat { ptr: w.cast_mut().add(first * depth), row: 1, col: depth as isize };
+                copy_matrix((depth, lanes), from, Mat::rows(to, LANES));
+            },
+            false,
+        );
+    }
+}
+
+/// `dx` from `dy` and the filters: a convolution with turned filters, inputs and outputs exchanged.
+///
+/// # Safety
+/// As [`super::super::backward_data`].
+pub unsafe fn backward_data<T: Real>(geometry: &Geometry, dy: *const T, w: *const T, dx: *mut T) {
+    let (outputs, depth) = (geometry.out_c, geometry.in_c * 9);
+    // SAFETY: promised by the caller.
+    unsafe {
+        apply(
+            &geometry.transposed(),
+            dy,
+            None,
+            dx,
+            |first, lanes, to| {
+                for o in 0..outputs {
+                    let from = w.cast_mut().add(o * depth + first * 9);
+                    let to = Mat::rows(to.add(o * 9 * LANES), LANES);
+                    copy_matrix((9, lanes), Mat { ptr: from, row: 1, col: 9 }, to);
+                }
+            },
+            true,
+        );
+    }
+}
+
+/// A convolution whose filters `gather` lays out: for output channels from the first on it writes
+/// `[input channel][tap][LANES]`. `turned` reads the taps from the last to the first.
+///
+/// # Safety
+/// As [`forward`].
+unsafe fn apply<T: Real>(
+    geometry: &Geometry,
+    x: *const T,
+    bias: Option<*const T>,
+    y: *mut T,
+    gather: impl Fn(usize, usize, *mut T),
+    turned: bool,
+) {
+    let room = FilterRoom::new(geometry);
+    let (x, y) = (Shared(x.cast_mut()), Shared(y));
+    let bias = bias.map(|b| Shared(b.cast_mut()));
+    let gather = AcrossThreads(gather);
+    with_scratch(room.len(), |filters: &mut [T]| {
+        let filters = Shared(filters.as_mut_ptr());
+        parallel_for(room.blocks, 1, |blocks| {
+            for block in blocks {
+                // SAFETY: promised by the caller; blocks are apart.
+                unsafe {
+                    let to = filters.at(block * room.block());
+                    transform_filters(geometry, room, block, (&gather, turned), to);
+                }
+            }
+        });
+        let rows = task_rows(geometry);
+        let (down, groups) = (geometry.all_rows().div_ceil(rows), room.blocks.div_ceil(GROUP));
+        let parts = if down < TASKS { TASKS.div_ceil(down).min(groups) } else { 1 };
+        let each = groups.div_ceil(parts);
+        parallel_for(down * parts, 1, |tasks| {
+            for task in tasks {
+                let first = task / parts * rows;
+                let rows = first..(first + rows).min(geometry.all_rows());
+                let groups = task % parts * each..((task % parts + 1) * each).min(groups);
+                let bias = bias.map(|b| b.ptr().cast_const());
+                // SAFETY: promised by the caller; tasks write apart.
+                unsafe {
+                    let right = (filters.ptr().cast_const(), room);
+                    run_task(geometry, (rows, groups), x.ptr(), right, bias, y.ptr());
+                }
+            }
+        });
+    });
+}
+
+/// A function that only reads what pointers in it address.
+struct AcrossThreads<F>(F);
+
+// SAFETY: what it reads is not written while it is used; see `apply`.
+unsafe impl<F> Sync for AcrossThreads<F> {}
+
+/// Rows of tiles of a task: about as many tiles as leave its block of the input in the second-level
+/// cache, and enough that reading the filters does not count.
+fn task_rows(geometry: &Geometry) -> usize {
+    let tiles = (2048 / padded(geometry.in_c)).clamp(32, 96);
+    (tiles / geometry.tile_columns()).max(1)
+}
+
+/// Transforms a block of filters.
+///
+/// # Safety
+/// `to` has the room of a block.
+unsafe fn transform_filters<T: Real, F: Fn(usize, usize, *mut T)>(
+    geometry: &Geometry,
+    room: FilterRoom,
+    block: usize,
+    (gather, turned): (&AcrossThreads<F>, bool),
+    to: *mut T,
+) {
+    let (first, inputs) = (block * LANES, geometry.in_c);
+    let lanes = LANES.min(geometry.out_c - first);
+    with_scratch(inputs * 9 * LANES, |taps: &mut [T]| {
+        if lanes < LANES {
+            taps.fill(T::zero());
+        }
+        let taps = taps.as_mut_ptr();
+        (gather.0)(first, lanes, taps);
+        let (line, point) = (3 * LANES as isize, LANES as isize);
+        let (from, steps) =
+            // SAFETY: nine taps of the first input channel.
+            if turned { (unsafe { taps.add(8 * LANES) }, [-line, -point]) } else { (taps, [line, point]) };
+        // SAFETY: promised by the caller.
+        unsafe {
+            (T::transforms().filter)(&Squares {
+                count: inputs,
+                from,
+                to,
+                from_steps: [steps[0], steps[1], 9 * point],
+                to_steps: [REACH * room.point(), room.point(), LANES],
+            });
+            for p in 0..POINTS {
+                let rest = to.add(p * room.point() + inputs * LANES);
+                rest.write_bytes(0, (room.inner - inputs) * LANES);
+            }
+        }
+    });
+}
+
+/// The outputs of some rows of tiles and groups of output channels.
+///
+/// # Safety
+/// As [`forward`]; the filters are transformed.
+unsafe fn run_task<T: Real>(
+    geometry: &Geometry,
+    (rows, groups): (Range<usize>, Range<usize>),
+    x: *const T,
+    (filters, filter_room): (*const T, FilterRoom),
+    bias: Option<*const T>,
+    y: *mut T,
+) {
+    let across = geometry.tile_columns();
+    let tiles = rows.len() * across;
+    let room = Room { blocks: filter_room.inner / LANES, tiles };
+    let sum_room = Room { blocks: GROUP, tiles };
+    let input = Cut { planes: geometry.input, pad: geometry.pad, side: REACH, across };
+    let output = Cut { planes: geometry.output, pad: [0; 2], side: SIDE, across };
+    let in_size = geometry.input[0] * geometry.input[1];
+    let out_size = geometry.output[0] * geometry.output[1];
+    with_scratch(room.len() + sum_room.len(), |scratch: &mut [T]| {
+        let (points, sums) = scratch.split_at_mut(room.len());
+        let (points, sums) = (points.as_mut_ptr(), sums.as_mut_ptr());
+        for block in 0..room.blocks {
+            let channels = LANES.min(geometry.in_c - block * LANES);
+            for (image, band, tile) in geometry.bands(rows.clone()) {
+                // SAFETY: promised by the caller.
+                unsafe {
+                    let from = x.add((image * geometry.in_c + block * LANES) * in_size);
+                    let to = points.add(block * room.block() + tile * LANES);
+                    let run = T::transforms().input;
+                    input.transform((from, channels), band, run, (to, room.point()));
+                }
+            }
+        }
+        for group in groups.clone() {
+            let blocks = group * GROUP..((group + 1) * GROUP).min(filter_room.blocks);
+            // SAFETY: promised by the caller.
+            unsafe {
+                let filters = filters.add(blocks.start * filter_room.block());
+                multiply((points, room), (filters, filter_room), blocks.len(), (sums, sum_room));
+                for (i, block) in blocks.enumerate() {
+                    let first = block * LANES;
+                    let channels = LANES.min(geometry.out_c - first);
+                    let sums = sums.add(i * sum_room.block());
+                    if let Some(bias) = bias {
+                        add_bias((bias.add(first), channels), sums, sum_room);
+                    }
+                    for (image, band, tile) in geometry.bands(rows.clone()) {
+                        let to = y.add((image * geometry.out_c + first) * out_size);
+                        let from = (sums.add(tile * LANES).cast_const(), sum_room.point());
+                        output.restore(from, band, T::transforms().output, (to, channels));
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// The products at all points for `blocks` blocks of output channels.
+///
+/// # Safety
+/// The buffers have their rooms.
+unsafe fn multiply<T: Real>(
+    (points, room): (*const T, Room),
+    (filters, filter_room): (*const T, FilterRoom),
+    blocks: usize,
+    (sums, sum_room): (*mut T, Room),
+) {
+    let kernels: &Kernels<T> = T::kernels();
+    let panels = RowPanels::new(room.tiles, kernels);
+    // Where a register of output channels stands: its block, and how far on in it.
+    let at = |register: usize| (register * kernels.lanes / LANES, register * kernels.lanes % LANES);
+    let registers = blocks * LANES / kernels.lanes;
+    for p in 0..POINTS {
+        for rows in (0..panels.len()).map(|i| panels.at(i)) {
+            for register in (0..registers).step_by(WIDE) {
+                let wide = WIDE.min(registers - register);
+                let [(block, lane), (next, next_lane)] = [at(register), at(register + wide - 1)];
+                let distance = |step: usize| (next - block) * step + next_lane - lane;
+                // SAFETY: promised by the caller.
+                unsafe {
+                    kernels.get(rows.len(), wide, Access::Blocks)(&Tile {
+                        k: filter_room.inner,
+                        a: points.add(p * room.point() + rows.start * LANES),
+                        a_step: room.block(),
+                        b: filters
+                            .add(block * filter_room.block() + p * filter_room.point() + lane),
+                        b_step: LANES,
+                        b_next: distance(filter_room.block()),
+                        offsets: std::ptr::null(),
+                        c: sums
+                            .add(p * sum_room.point() + block * sum_room.block() + lane)
+                            .add(rows.start * LANES),
+                        c_step: LANES,
+                        c_next: distance(sum_room.block()),
+                        add: false,
+                        bias: std::ptr::null(),
+                    });
+                }
+            }
+        }
+    }
+}
+
+const _: () = assert!(BLOCK == LANES, "blocks of channels are the micro-kernel's blocks of terms");
+
+/// Adds the bias of a block of channels to its sums at the point that goes into every output of a
+/// tile with factor 1.
+///
+/// # Safety
+/// The sums have this room.
+unsafe fn add_bias<T: Real>((bias, channels): (*const T, usize), sums: *mut T, room: Room) {
+    let mut lanes = [T::zero(); LANES];
+    for (lane, to) in lanes.iter_mut().enumerate().take(channels) {
+        // SAFETY: promised by the caller.
+        *to = unsafe { *bias.add(lane) };
+    }
+    // SAFETY: promised by the caller.
+    let sums = unsafe { sums.add((REACH + 1) * room.point()) };
+    for tile in 0..room.tiles {
+        for lane in 0..LANES {
+            // SAFETY: as above.
+            unsafe { *sums.add(tile * LANES + lane) += lanes[lane] };
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The transformed convolution against the scalar reference, and what is documented of its errors.
+
+use super::*;
+use crate::fork_join::tests::in_team;
+use crate::kernels::conv::tests::{naive, with_output};
+use crate::kernels::naive::{close, noise};
+use crate::kernels::real::Real;
+use proptest::prelude::*;
+
+fn square(batch: usize, channels: [usize; 2], size: [usize; 2], pad: [usize; 2]) -> Option<Conv> {
+    with_output(Conv {
+        batch,
+        groups: 1,
+        in_c: channels[0],
+        out_c: channels[1],
+        input: [1, size[0], size[1]],
+        kernel: [1, 3, 3],
+        output: [0; 3],
+        stride: [1; 3],
+        pad: [0, pad[0], pad[1]],
+        dilate: [1; 3],
+    })
+}
+
+/// Random `(x, w, dy)`.
+fn operands(conv: &Conv, seed: u64) -> [Vec<f64>; 3] {
+    let sizes = [
+        conv.batch * conv.in_c * conv.in_size(),
+        conv.out_c * conv.depth(),
+        conv.batch * conv.out_c * conv.out_size(),
+    ];
+    std::array::from_fn(|i| noise(sizes[i], seed ^ i as u64))
+}
+
+/// `(y, dx, dw)` without bias.
+fn transformed<T: Real>(conv: &Conv, x: &[T], w: &[T], dy: &[T]) -> [Vec<T>; 3] {
+    let geometry = Geometry::of(conv).unwrap();
+    let [mut y, mut dx, mut dw] = [dy, x, w].map(|like| vec![T::of(9.0); like.len()]);
+    // SAFETY: the buffers have the extents of the convolution.
+    unsafe {
+        forward(&geometry, x.as_ptr(), w.as_ptr(), None, y.as_mut_ptr());
+        backward_data(&geometry, dy.as_ptr(), w.as_ptr(), dx.as_mut_ptr());
+        backward_weight(&geometry, x.as_ptr(), dy.as_ptr(), dw.as_mut_ptr());
+    }
+    [y, dx, dw]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(80))]
+    #[test]
+    fn winograd_matches_naive(
+        batch in 1usize..4, in_c in 1usize..36, out_c in 1usize..36, height in 1usize..14,
+        width in 1usize..14, pad in [0usize..3, 0usize..3], seed: u64,
+    ) {
+        let Some(conv) = square(batch, [in_c, out_c], [height, width], pad) else { return Ok(()) };
+        let [x, w, dy] = operands(&conv, seed);
+        let want = naive(&conv, &x, &w, &dy);
+        for (got, want) in transformed(&conv, &x, &w, &dy).iter().zip(&want) {
+            prop_assert!(close(got, want, 1e-11), "{conv:?}");
+        }
+    }
+}
+
+#[test]
+fn a_bias_is_added_to_every_output() {
+    let conv = square(2, [3, 21], [6, 5], [1, 1]).unwrap();
+    let [x, w, dy] = operands(&conv, 5);
+    let bias = noise(conv.out_c, 6);
+    let (geometry, mut y) = (Geometry::of(&conv).unwrap(), dy.clone());
+    // SAFETY: the buffers have the extents of the convolution.
+    unsafe { forward(&geometry, x.as_ptr(), w.as_ptr(), Some(bias.as_ptr()), y.as_mut_ptr()) };
+    let [mut want, ..] = naive(&conv, &x, &w, &dy);
+    for (i, y) in want.iter_mut().enumerate() {
+        *y += bias[i / conv.out_size() % conv.out_c];
+    }
+    assert!(close(&y, &want, 1e-11));
+}
+
+#[test]
+fn errors_stay_below_the_bound() {
+    let conv = square(2, [64, 32], [14, 14], [1, 1]).unwrap();
+    let exact = operands(&conv, 11);
+    let single = exact.clone().map(|v| v.iter().map(|x| *x as f32).collect::<Vec<_>>());
+    let [x, w, dy] = single.clone().map(|v| v.iter().map(|x| f64::from(*x)).collect::<Vec<_>>());
+    let want = naive(&conv, &x, &w, &dy);
+    let [x, w, dy] = [x, w, dy].map(|v| v.iter().map(|x| x.abs()).collect::<Vec<_>>());
+    let sizes = naive(&conv, &x, &w, &dy);
+    let got = transformed(&conv, &single[0], &single[1], &single[2]);
+    for ((got, want), sizes) in got.iter().zip(&want).zip(&sizes) {
+        for ((got, want), size) in got.iter().zip(want).zip(sizes) {
+            let error = (f64::from(*got) - want).abs();
+            assert!(error <= 2e-5 * size, "{error} of {size}");
+        }
+    }
+}
+
+#[test]
+fn threads_do_not_change_the_bits() {
+    let conv = square(3, [40, 24], [19, 13], [1, 1]).unwrap();
+    let [x, w, dy] = operands(&conv, 3);
+    let alone = transformed(&conv, &x, &w, &dy);
+    assert_eq!(in_team(|| transformed(&conv, &x, &w, &dy)), alone);
+}
+
+#[test]
+fn nan_stays_in_the_tiles_that_read_it() {
+    let conv = square(1, [16, 16], [16, 16], [1, 1]).unwrap();
+    let [mut x, w, dy] = operands(&conv, 9);
+    let [clean, ..] = transformed(&conv, &x, &w, &dy);
+    x[6 * 16 + 6] = f64::NAN;
+    let [y, ..] = transformed(&conv, &x, &w, &dy);
+    for (i, (y, clean)) in y.iter().zip(&clean).enumerate() {
+        let reads = [i / 16 % 16, i % 16].iter().all(|at| at / 4 == 1);
+        assert!(if reads { y.is_nan() } else { y == clean }, "output {i}");
+    }
+}
+
+#[test]
+fn small_convolutions_are_calculated_directly() {
+    let chosen = |channels, size| {
+        Geometry::chosen::<f32>(&square(8, channels, [size; 2], [1, 1]).unwrap()).is_some()
+    };
+    assert!(chosen([64, 64], 56) && chosen([16, 16], 32));
+    assert!(!chosen([3, 16], 32) && !chosen([64, 64], 1));
+    let conv = square(8, [64, 64], [56; 2], [1, 1]).unwrap();
+    assert!(Geometry::chosen::<f64>(&conv).is_none(), "float64 is exact");
+    assert!(Geometry::of(&Conv { dilate: [1, 2, 2], ..conv }).is_none());
+    assert!(Geometry::of(&Conv { stride: [1, 2, 2], ..conv }).is_none());
+    assert!(Geometry::of(&Conv { pad: [0, 3, 1], ..conv }).is_none());
+}

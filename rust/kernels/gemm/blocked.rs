@@ -1,0 +1,96 @@
+//! Products of two matrices: slabs of terms, in each of which chunks of columns are multiplied by
+//! all rows.
+//!
+//! The left operand of a slab is packed once and shared; a task packs its own columns, which stay
+//! in its second-level cache.
+
+use super::pack::{Columns, Output, RowPanels, multiply_packed, packed_columns, slabs};
+use super::{Mat, SPLIT_FROM, Threads};
+use crate::kernels::parallel::Shared;
+use crate::kernels::real::Real;
+use crate::kernels::scratch::with_scratch;
+
+/// Tasks that a product is split into, if it is large enough.
+const TASKS: usize = 8;
+/// Panels of columns that a task packs at once.
+const CHUNK: usize = 8;
+/// Rows a task has at least, as it packs columns of its own.
+const ROWS: usize = 128;
+
+/// How a product is cut into tasks; by extents only.
+struct Cut {
+    /// Columns of a task.
+    columns: usize,
+    /// Panels of rows of a task.
+    panels: usize,
+}
+
+impl Cut {
+    fn new((rows, panels): (usize, usize), (columns, width): (usize, usize), work: usize) -> Self {
+        let across = columns.div_ceil(width);
+        if work < SPLIT_FROM {
+            return Cut { columns: CHUNK.min(across) * width, panels };
+        }
+        let chunk = across.div_ceil(TASKS).clamp(1, CHUNK);
+        let parts = TASKS.div_ceil(across.div_ceil(chunk)).min(rows / ROWS).max(1);
+        Cut { columns: chunk * width, panels: panels.div_ceil(parts) }
+    }
+}
+
+/// `C (m, n) = A (m, k) B (k, n)`, added to `C` if `add`.
+///
+/// # Safety
+/// As [`super::gemm`]; rows of `c` are contiguous.
+pub unsafe fn multiply<T: Real>(
+    (m, n, k): (usize, usize, usize),
+    a: Mat<T>,
+    b: Mat<T>,
+    c: Mat<T>,
+    add: bool,
+    threads: Threads,
+) {
+    let kernels = T::kernels();
+    let rows = RowPanels::new(m, kernels);
+    let work = m.saturating_mul(n).saturating_mul(k);
+    let threads = if work < SPLIT_FROM { Threads::One } else { threads };
+    let cut = Cut::new((m, rows.len()), (n, kernels.columns()), work);
+    let (across, down) = (n.div_ceil(cut.columns), rows.len().div_ceil(cut.panels));
+    for slab in slabs::<T>(k) {
+        let terms = slab.len();
+        with_scratch(m * terms, |packed: &mut [T]| {
+            let packed = Shared(packed.as_mut_ptr());
+            let grain = (1usize << 15).div_ceil((terms * kernels.rows).max(1));
+            threads.split(rows.len(), grain, |panels| {
+                // SAFETY: promised by the caller; panels are apart.
+                unsafe { rows.pack(panels, a.at(0, slab.start), terms, packed.ptr()) };
+            });
+            threads.split(across * down, 1, |tasks| {
+                let room = packed_columns(kernels, terms, cut.columns.min(n));
+                with_scratch(room, |own: &mut [T]| {
+                    let mut ready = usize::MAX;
+                    for task in tasks {
+                        let (chunk, part) = (task / down, task % down);
+                        let columns = chunk * cut.columns..((chunk + 1) * cut.columns).min(n);
+                        let panels = part * cut.panels..((part + 1) * cut.panels).min(rows.len());
+                        // SAFETY: promised by the caller; tasks write apart.
+                        unsafe {
+                            let own = own.as_mut_ptr();
+                            if ready != chunk {
+                                b.pack(slab.clone(), columns.clone(), kernels.columns(), own);
+                                ready = chunk;
+                            }
+                            let output = Output {
+                                to: c.at(0, columns.start),
+                                add: add || slab.start > 0,
+                                bias: std::ptr::null(),
+                            };
+                            let right = (own.cast_const(), columns.len());
+                            let left = packed.ptr().cast_const();
+                            multiply_packed(kernels, (rows, panels), terms, left, right, &output);
+                        }
+                    }
+                });
+            });
+        });
+    }
+}

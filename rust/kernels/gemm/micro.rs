@@ -1,0 +1,310 @@
+//! The micro-kernel: a tile of `C` that stays in registers while `k` runs.
+//!
+//! One generic function, compiled for every height of a tile, one or two registers of columns, and
+//! every instruction set. All users (matrix products, convolutions) bring their operands into the
+//! order that it reads.
+//!
+//! K. Goto, R. van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008.
+
+use super::vector::{Portable, Vector};
+use crate::kernels::arch::{Level, level};
+use crate::kernels::real::Real;
+
+/// Registers of columns in a tile, at most.
+pub const WIDE: usize = 2;
+/// Rows of a tile, at most, on any machine.
+const TALLEST: usize = 14;
+/// Elements of the largest tile.
+pub const TILE: usize = TALLEST * WIDE * 16;
+
+/// How a tile's operands are found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Access {
+    /// `A` stands in panels: element `(i, p)` is at `p * a_step + i`.
+    Panels,
+    /// `A` stands in blocks of [`BLOCK`] terms: at `p / BLOCK * a_step + i * BLOCK + p % BLOCK`.
+    Blocks,
+    /// `A` stands in panels, and row `p` of `B` is at `offsets[p]`.
+    TermsByOffset,
+    /// Row `i` of `A` is at `offsets[i]`, its terms one after the other.
+    RowsByOffset,
+}
+
+/// Ways of [`Access`].
+const WAYS: usize = 4;
+
+/// Terms of a block.
+pub const BLOCK: usize = 16;
+
+/// The operands of one tile. Distances are in elements.
+#[derive(Clone, Copy)]
+pub struct Tile<T> {
+    pub k: usize,
+    pub a: *const T,
+    pub a_step: usize,
+    /// Row `p` of register `j` is at `p * b_step + j * b_next`, unless offsets say where.
+    pub b: *const T,
+    pub b_step: usize,
+    pub b_next: usize,
+    /// Of terms or of rows.
+    pub offsets: *const usize,
+    /// Row `i` of register `j` is at `i * c_step + j * c_next`.
+    pub c: *mut T,
+    pub c_step: usize,
+    pub c_next: usize,
+    /// Adds to `C` instead of writing it.
+    pub add: bool,
+    /// An element for each row that is added, or null.
+    pub bias: *const T,
+}
+
+/// Computes a tile.
+///
+/// # Safety
+/// The machine has the kernel's instructions, and the tile's operands have its extents.
+pub type TileFn<T> = unsafe fn(&Tile<T>);
+
+/// The micro-kernels of one instruction set.
+pub struct Kernels<T: 'static> {
+    /// Rows of the tallest tile.
+    pub rows: usize,
+    /// Elements of a register.
+    pub lanes: usize,
+    /// By rows - 1, registers of columns - 1 and access.
+    all: &'static [[[TileFn<T>; WAYS]; WIDE]],
+}
+
+impl<T> Kernels<T> {
+    /// Columns of a full tile.
+    pub fn columns(&self) -> usize {
+        WIDE * self.lanes
+    }
+
+    /// The kernel of `rows` rows and `registers` registers of columns.
+    #[inline]
+    pub fn get(&self, rows: usize, registers: usize, access: Access) -> TileFn<T> {
+        self.all[rows - 1][registers - 1][access as usize]
+    }
+}
+
+/// The tile of `M` rows and `N` registers.
+///
+/// # Safety
+/// As [`TileFn`].
+#[inline(always)]
+unsafe fn tile<V: Vector, const ACCESS: u8, const M: usize, const N: usize>(t: &Tile<V::Elem>) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let zero = V::splat(V::Elem::of(0.0));
+        let mut sums = [[zero; N]; M];
+        let mut at = [t.a; M];
+        if ACCESS == Access::RowsByOffset as u8 {
+            for i in 0..M {
+                at[i] = t.a.add(*t.offsets.add(i));
+            }
+        }
+        let (mut a, mut b) = (t.a, t.b);
+        // Terms whose elements of a row of `A` stand side by side.
+        let together = if ACCESS == Access::Blocks as u8 { BLOCK } else { 1 };
+        for first in 0..t.k / together {
+            for p in 0..together {
+                if ACCESS == Access::TermsByOffset as u8 {
+                    b = t.b.add(*t.offsets.add(first));
+                }
+                let mut row = [zero; N];
+                for j in 0..N {
+                    row[j] = V::load(b.add(j * t.b_next));
+                }
+                for i in 0..M {
+                    let x = V::splat(if ACCESS == Access::Blocks as u8 {
+                        *a.add(i * BLOCK + p)
+                    } else if ACCESS == Access::RowsByOffset as u8 {
+                        *at[i].add(first)
+                    } else {
+                        *a.add(i)
+                    });
+                    for j in 0..N {
+                        sums[i][j] = x.mul_add(row[j], sums[i][j]);
+                    }
+                }
+                b = b.wrapping_add(t.b_step);
+            }
+            a = a.wrapping_add(t.a_step);
+        }
+        for i in 0..M {
+            for j in 0..N {
+                let to = t.c.add(i * t.c_step + j * t.c_next);
+                let mut sum = sums[i][j];
+                if !t.bias.is_null() {
+                    sum = sum.add(V::splat(*t.bias.add(i)));
+                }
+                if t.add {
+                    sum = sum.add(V::load(to));
+                }
+                sum.store(to);
+            }
+        }
+    }
+}
+
+/// Defines a module with [`tile`] compiled with the given features.
+macro_rules! compiled {
+    ($name:ident $(, $features:literal)?) => {
+        mod $name {
+            use super::*;
+
+            /// # Safety
+            /// As [`TileFn`].
+            $(#[target_feature(enable = $features)])?
+            pub unsafe fn run<V: Vector, const ACCESS: u8, const M: usize, const N: usize>(
+                t: &Tile<V::Elem>,
+            ) {
+                // SAFETY: promised by the caller.
+                unsafe { tile::<V, ACCESS, M, N>(t) }
+            }
+        }
+    };
+}
+
+compiled!(baseline);
+#[cfg(target_arch = "x86_64")]
+compiled!(avx2, "avx2,fma");
+#[cfg(target_arch = "x86_64")]
+compiled!(avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma");
+
+/// The kernels of one instruction set and register.
+macro_rules! kernels {
+    ($set:ident, $vector:ty, $($rows:literal)*) => {{
+        const ROWS: usize = [$($rows),*].len();
+        &Kernels {
+            rows: ROWS,
+            lanes: <$vector as Vector>::LEN,
+            all: &[$([kernels!($set, $vector, $rows; 1), kernels!($set, $vector, $rows; 2)]),*],
+        }
+    }};
+    ($set:ident, $vector:ty, $rows:literal; $registers:literal) => {
+        [
+            $set::run::<$vector, 0, $rows, $registers>,
+            $set::run::<$vector, 1, $rows, $registers>,
+            $set::run::<$vector, 2, $rows, $registers>,
+            $set::run::<$vector, 3, $rows, $registers>,
+        ]
+    };
+}
+
+/// The kernels of a type for a machine.
+macro_rules! for_levels {
+    ($level:expr, $baseline:ty, $avx2:ident, $avx512:ident) => {
+        match $level {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => {
+                kernels!(avx512, std::arch::x86_64::$avx512, 1 2 3 4 5 6 7 8 9 10 11 12 13 14)
+            }
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => kernels!(avx2, std::arch::x86_64::$avx2, 1 2 3 4 5 6),
+            _ => kernels!(baseline, $baseline, 1 2 3 4 5 6),
+        }
+    };
+}
+
+/// An element type with micro-kernels.
+pub trait Tiled: Sized + 'static {
+    /// The kernels of `level`, which this machine must have for them to be called.
+    fn kernels_of(level: Level) -> &'static Kernels<Self>;
+
+    /// The kernels of this machine.
+    #[inline]
+    fn kernels() -> &'static Kernels<Self> {
+        Self::kernels_of(level())
+    }
+}
+
+impl Tiled for f32 {
+    fn kernels_of(level: Level) -> &'static Kernels<f32> {
+        for_levels!(level, Portable<f32, 4>, __m256, __m512)
+    }
+}
+
+impl Tiled for f64 {
+    fn kernels_of(level: Level) -> &'static Kernels<f64> {
+        for_levels!(level, Portable<f64, 2>, __m256d, __m512d)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::naive::{close, noise};
+
+    /// Where element `(i, p)` of `A` is.
+    fn place(access: Access, a_step: usize, offsets: &[usize], i: usize, p: usize) -> usize {
+        match access {
+            Access::Panels | Access::TermsByOffset => p * a_step + i,
+            Access::Blocks => p / BLOCK * a_step + i * BLOCK + p % BLOCK,
+            Access::RowsByOffset => offsets[i] + p,
+        }
+    }
+
+    /// Runs one kernel beside plain sums.
+    fn check<T: Tiled + Real>(level: Level, rows: usize, registers: usize, access: Access) {
+        let kernels = T::kernels_of(level);
+        let (k, columns) = (2 * BLOCK, registers * kernels.lanes);
+        let [a, b, c, bias] = [(4000, 1), (9000, 2), (14 * 40, 3), (14, 4)]
+            .map(|(len, seed)| noise(len, seed).into_iter().map(T::of).collect::<Vec<_>>());
+        let count = if access == Access::RowsByOffset { rows } else { k };
+        let offsets: Vec<usize> = (0..count).map(|i| i * 7 % 90 * 3).collect();
+        let a_step = if access == Access::Blocks { 14 * BLOCK } else { rows };
+        for (add, with_bias) in [(false, true), (true, false)] {
+            let mut got = c.clone();
+            let tile = Tile {
+                k,
+                a: a.as_ptr(),
+                a_step,
+                b: b.as_ptr(),
+                b_step: 40,
+                b_next: kernels.lanes,
+                offsets: offsets.as_ptr(),
+                c: got.as_mut_ptr(),
+                c_step: 40,
+                c_next: kernels.lanes,
+                add,
+                bias: if with_bias { bias.as_ptr() } else { std::ptr::null() },
+            };
+            // SAFETY: the machine has the level, and the arrays hold what the tile addresses.
+            unsafe { kernels.get(rows, registers, access)(&tile) };
+            let mut want = c.clone();
+            for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
+                let term = |p: usize| {
+                    let row =
+                        if access == Access::TermsByOffset { offsets[p] } else { p * tile.b_step };
+                    a[place(access, a_step, &offsets, i, p)] * b[row + j]
+                };
+                let mut sum: T = (0..k).map(term).sum();
+                if with_bias {
+                    sum += bias[i];
+                }
+                let to = &mut want[i * 40 + j];
+                *to = if add { *to + sum } else { sum };
+            }
+            let tolerance = if size_of::<T>() == 4 { 1e-5 } else { 1e-12 };
+            assert!(close(&got, &want, tolerance), "{level:?} {rows}x{registers}");
+        }
+    }
+
+    #[test]
+    fn every_kernel_matches_plain_sums() {
+        let all = [Access::Panels, Access::Blocks, Access::TermsByOffset, Access::RowsByOffset];
+        for level in [Level::Baseline, Level::Avx2, Level::Avx512] {
+            if level > crate::kernels::arch::level() {
+                continue;
+            }
+            for (registers, access) in (1..=WIDE).flat_map(|n| all.map(|access| (n, access))) {
+                for rows in 1..=f32::kernels_of(level).rows {
+                    check::<f32>(level, rows, registers, access);
+                    check::<f64>(level, rows, registers, access);
+                }
+            }
+        }
+    }
+}
