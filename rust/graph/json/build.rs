@@ -7,6 +7,7 @@ use super::read::Raw;
 use super::upgrade;
 use crate::error::{Error, Result};
 use crate::operator::{InGradient, OpDef, Registry};
+use std::fmt::Write;
 use std::sync::Arc;
 
 /// Sorts nodes after their dependencies, otherwise in the file's order; a cycle is an error.
@@ -127,10 +128,17 @@ pub(super) fn build(
             _ => match registry.get(&node.op).or_else(|| custom(node, outputs[id])) {
                 Some(op) => Made::Node(Arc::new(operator(node, op, &built, version)?)),
                 None => {
-                    unknown.push(format!(
+                    let mut why = format!(
                         "Failed loading Op {} of type {}: operator {} is not registered",
                         node.name, node.op, node.op
-                    ));
+                    );
+                    if let Some(library) = &node.library {
+                        let _ = write!(
+                            why,
+                            " (it is of library '{library}': rsnet.load_library(\".../{library}\"))"
+                        );
+                    }
+                    unknown.push(why);
                     // A placeholder, so that the other nodes are checked too.
                     Made::Node(Arc::new(placeholder(node, outputs[id])))
                 }
