@@ -115,6 +115,7 @@ pub const AT_LEAST: u32 = 2;
 pub const STATE: u32 = 4;
 pub const HIDDEN: u32 = 8;
 pub const IGNORED: u32 = 16;
+pub const NO_GRAD: u32 = 32;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -292,10 +293,12 @@ pub struct Host {
     pub add_name: unsafe extern "C" fn(*mut Ctx, i32, Text, u32) -> Status,
     pub add_inplace: unsafe extern "C" fn(*mut Ctx, i32, i32, i32) -> Status,
     pub add_temp: unsafe extern "C" fn(*mut Ctx, u64) -> Status,
+    pub add_random: unsafe extern "C" fn(*mut Ctx) -> Status,
     pub add_sbp: unsafe extern "C" fn(*mut Ctx, Text) -> Status,
     pub temp: unsafe extern "C" fn(*mut Ctx, u64) -> *mut c_void,
     pub random: unsafe extern "C" fn(*mut Ctx, u64, u64, *mut u64) -> Status,
     pub parallel_for: unsafe extern "C" fn(*mut Ctx, i64, i64, RangeFn, *mut c_void) -> Status,
+    pub node_name: unsafe extern "C" fn(*mut Ctx) -> *const c_char,
     pub wants_grad: unsafe extern "C" fn(*mut Ctx, i32) -> i32,
     pub has_out_grad: unsafe extern "C" fn(*mut Ctx, i32) -> i32,
     pub entry: unsafe extern "C" fn(*mut Ctx, i32, i32) -> u64,
@@ -378,7 +381,7 @@ mod tests {
         assert_eq!((size_of::<Tensor>(), size_of::<Value>(), size_of::<Attr>()), (48, 16, 64));
         assert_eq!((size_of::<Arg>(), size_of::<Op>(), size_of::<Match>()), (32, 184, 40));
         assert_eq!((size_of::<Args>(), size_of::<Kernel>(), size_of::<Grad>()), (136, 88, 48));
-        assert_eq!(size_of::<Host>(), 8 + 31 * 8);
+        assert_eq!(size_of::<Host>(), 8 + 33 * 8);
     }
 
     #[test]

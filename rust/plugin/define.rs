@@ -310,7 +310,8 @@ fn add_hints(def: &mut OpDef, parts: &Parts) {
     if op.calls.resources.is_some() || any(|k| k.tmp_bytes.is_some()) {
         let parts = parts.clone();
         def.resources = Resources::by(move |attrs, inputs, outputs| {
-            let bytes = Parsed::with(attrs, &parts.op, |p| temporary(&parts, p, inputs, outputs))??;
+            let ask = |p: &Parsed| asked_resources(&parts, p, inputs, outputs);
+            let (bytes, random) = Parsed::with(attrs, &parts.op, ask)??;
             let mut requests = Vec::new();
             if bytes > 0 {
                 requests.push(ResourceRequest::TempSpace { bytes: bytes as usize });
@@ -350,8 +351,14 @@ fn pairs(parts: &Parts, parsed: &Parsed) -> Result<Vec<InplacePair>> {
     Ok(pairs)
 }
 
-/// Bytes of temporary space: the operator's, and the most that a kernel asks for.
-fn temporary(parts: &Parts, parsed: &Parsed, ins: &[Shape], outs: &[Shape]) -> Result<u64> {
+/// Bytes of temporary space (the operator's, and the most that a kernel asks for), and whether it
+/// draws random numbers.
+fn asked_resources(
+    parts: &Parts,
+    parsed: &Parsed,
+    ins: &[Shape],
+    outs: &[Shape],
+) -> Result<(u64, bool)> {
     let frame = || {
         let slot = |s: &Shape| Slot::new(s, Some(DType::F32));
         Frame::with_arrays(parsed, ins.iter().map(slot), outs.iter().map(slot))
@@ -362,7 +369,8 @@ fn temporary(parts: &Parts, parsed: &Parsed, ins: &[Shape], outs: &[Shape]) -> R
     for kernel in &parts.kernels {
         most = most.max(tmp_bytes(kernel, &frame())?);
     }
-    Ok(own.into_scene().temp_bytes.saturating_add(most))
+    let asked = own.into_scene();
+    Ok((asked.temp_bytes.saturating_add(most), asked.random || parts.op.has(abi::RANDOM)))
 }
 
 fn add_kernels(def: &mut OpDef, parts: &Parts) -> Result<()> {

@@ -39,6 +39,7 @@ pub struct Scene {
     pub names: [Vec<(String, u32)>; 2],
     pub pairs: Vec<InplacePair>,
     pub temp_bytes: u64,
+    pub random: bool,
     pub signatures: Vec<String>,
     pub deps: Vec<Dep>,
     pub scratch: Vec<Scratch>,

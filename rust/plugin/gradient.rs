@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::operator::{
     Dep, GradBuilder, GradEntry, GradNode, Gradient, Gradients, OpDef, Registry, Value,
 };
+use std::ffi::CString;
 use std::sync::{Arc, Weak};
 
 /// The most nodes of one gradient.
@@ -32,6 +33,8 @@ struct Node {
 
 /// A gradient while it is written. Handles count from 1.
 pub struct Program {
+    /// Of the node that is differentiated.
+    pub name: CString,
     needed: Vec<bool>,
     arrives: Vec<bool>,
     nodes: Vec<Node>,
@@ -63,6 +66,7 @@ fn at(i: i32, n: usize, what: &str) -> Result<usize> {
 impl Program {
     fn new(node: &GradNode<'_>) -> Self {
         Program {
+            name: CString::new(node.name).unwrap_or_default(),
             needed: node.needed.to_vec(),
             arrives: node.out_grads.iter().map(Option::is_some).collect(),
             nodes: Vec::new(),
@@ -200,8 +204,9 @@ fn record(decl: &GradDecl, parsed: &Parsed, node: &GradNode<'_>) -> Result<Progr
     let program = frame.into_scene().program;
     let program = program.ok_or_else(|| Error::internal("a gradient rule lost its program"))?;
     for (i, needed) in node.needed.iter().enumerate() {
-        let state = parsed.names[0].get(i).is_some_and(|n| n.1 & abi::STATE != 0);
-        if *needed && !state && program.bound[i].is_none() {
+        let none = abi::STATE | abi::NO_GRAD;
+        let expected = parsed.names[0].get(i).is_none_or(|n| n.1 & none == 0);
+        if *needed && expected && program.bound[i].is_none() {
             let name = parsed.names[0].get(i).map_or("?", |n| n.0.as_str());
             let why = failure.map_or_else(String::new, |text| format!(" ({text})"));
             return Err(Error::value(format!(

@@ -36,10 +36,12 @@ pub static HOST: Host = Host {
     add_name,
     add_inplace,
     add_temp,
+    add_random,
     add_sbp,
     temp,
     random,
     parallel_for,
+    node_name,
     wants_grad,
     has_out_grad,
     entry,
@@ -150,6 +152,18 @@ unsafe extern "C" fn parsed(ctx: *mut Ctx) -> *mut c_void {
     unsafe { with(ctx, std::ptr::null_mut(), |frame| frame.parsed.made()) }
 }
 
+/// A text that is compared with names: empty for what is none.
+///
+/// # Safety
+/// `text` is null or ends with 0, and lives as long as the caller needs.
+unsafe fn name<'a>(text: *const c_char) -> &'a str {
+    if text.is_null() {
+        return "";
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::ffi::CStr::from_ptr(text) }.to_str().unwrap_or_default()
+}
+
 fn is_side(side: i32) -> bool {
     matches!(side, abi::INPUT | abi::OUTPUT)
 }
@@ -167,17 +181,17 @@ unsafe extern "C" fn count(ctx: *mut Ctx, side: i32, arg: *const c_char) -> i32 
     // SAFETY: the contract.
     unsafe {
         let arg = abi::text(arg).unwrap_or_default();
-        with(ctx, 0, |frame| if is_side(side) { frame.parsed.count(side, &arg) as i32 } else { 0 })
+        with(ctx, 0, |frame| if is_side(side) { frame.parsed.count(side, arg) as i32 } else { 0 })
     }
 }
 
 unsafe extern "C" fn find(ctx: *mut Ctx, side: i32, arg: *const c_char, i: i32) -> i32 {
     // SAFETY: the contract.
     unsafe {
-        let arg = abi::text(arg).unwrap_or_default();
+        let arg = name(arg);
         with(ctx, -1, |frame| {
             let i = usize::try_from(i).ok().filter(|_| is_side(side));
-            i.and_then(|i| frame.parsed.find(side, &arg, i)).map_or(-1, |at| at as i32)
+            i.and_then(|i| frame.parsed.find(side, arg, i)).map_or(-1, |at| at as i32)
         })
     }
 }
@@ -262,6 +276,16 @@ unsafe extern "C" fn add_temp(ctx: *mut Ctx, bytes: u64) -> Status {
     }
 }
 
+unsafe extern "C" fn add_random(ctx: *mut Ctx) -> Status {
+    // SAFETY: the contract.
+    unsafe {
+        status(ctx, |frame| {
+            frame.scene().random = true;
+            Ok(())
+        })
+    }
+}
+
 unsafe extern "C" fn add_sbp(ctx: *mut Ctx, signature: *const c_char) -> Status {
     // SAFETY: the contract.
     unsafe {
@@ -284,9 +308,10 @@ unsafe extern "C" fn random(ctx: *mut Ctx, first: u64, n: u64, words: *mut u64) 
     // SAFETY: the contract.
     unsafe {
         status(ctx, |frame| {
-            if !frame.op.has(abi::RANDOM) {
+            if !frame.op.has(abi::RANDOM) && frame.op.calls.resources.is_none() {
                 return Err(Error::value(
-                    "random numbers were not requested: register the operator with RSNET_RANDOM",
+                    "random numbers were not requested: register the operator with RSNET_RANDOM, or \
+                     ask for them by add_random",
                 ));
             }
             let key = frame.random;
@@ -356,6 +381,11 @@ unsafe fn program<R>(ctx: *mut Ctx, otherwise: R, f: impl FnOnce(&mut Program) -
         })
         .unwrap_or(otherwise)
     }
+}
+
+unsafe extern "C" fn node_name(ctx: *mut Ctx) -> *const c_char {
+    // SAFETY: the contract.
+    unsafe { program(ctx, c"".as_ptr(), |p| Ok(p.name.as_ptr())) }
 }
 
 unsafe extern "C" fn wants_grad(ctx: *mut Ctx, input: i32) -> i32 {

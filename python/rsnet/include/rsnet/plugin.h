@@ -153,7 +153,8 @@ enum {
   RSNET_AT_LEAST = 2, /* `count` is a minimum */
   RSNET_STATE = 4,    /* input: an auxiliary state, which kernels modify */
   RSNET_HIDDEN = 8,   /* output: for the gradient only; hidden outputs stand last */
-  RSNET_IGNORED = 16  /* input: only shape and dtype matter */
+  RSNET_IGNORED = 16, /* input: only shape and dtype matter */
+  RSNET_NO_GRAD = 32  /* input: a gradient rule need not bind a gradient, which is then zero */
 };
 typedef struct rsnet_arg {
   uint32_t struct_size;
@@ -189,7 +190,7 @@ typedef struct rsnet_op {
   rsnet_fn check;     /* fails if attributes do not go together; tried on the defaults, too */
   rsnet_fn names;     /* lists inputs and outputs by add_name, where they depend on attributes */
   rsnet_fn inplace;   /* proposes pairs by add_inplace */
-  rsnet_fn resources; /* states temporary space by add_temp, for the memory plan */
+  rsnet_fn resources; /* states temporary space by add_temp, for the memory plan, and add_random */
   rsnet_fn sbp;       /* adds signatures by add_sbp */
   /* What the library makes of the attributes, once for every set of them: args->parsed. */
   rsnet_make_fn parse;
@@ -333,12 +334,13 @@ struct rsnet_host {
   rsnet_status (*add_name)(rsnet_ctx *, int32_t side, const char *name, uint32_t flags);
   rsnet_status (*add_inplace)(rsnet_ctx *, int32_t input, int32_t output, int32_t same_bytes);
   rsnet_status (*add_temp)(rsnet_ctx *, uint64_t bytes);
+  rsnet_status (*add_random)(rsnet_ctx *);
   rsnet_status (*add_sbp)(rsnet_ctx *, const char *signature); /* "in:S(0) out:S(0)" */
 
   /* Kernels. Scratch memory, aligned to 64 bytes, until the call ends; NULL and a failure text if
    * there is not so much. */
   void *(*temp)(rsnet_ctx *, uint64_t bytes);
-  /* n random words of 64 bits, the numbers `first` and up of this call (RSNET_RANDOM). */
+  /* n random words of 64 bits, the numbers `first` and up of this call (RSNET_RANDOM, add_random). */
   rsnet_status (*random)(rsnet_ctx *, uint64_t first, uint64_t n, uint64_t *words);
   /* Calls fn on parts of 0..n, each of `grain` items or more, on the threads of the engine and this
    * one. Parts depend on n and grain alone. Returns the first failure. On a thread that is not the
@@ -346,7 +348,9 @@ struct rsnet_host {
   rsnet_status (*parallel_for)(rsnet_ctx *, int64_t n, int64_t grain, rsnet_range_fn fn,
                                void *data);
 
-  /* Gradients. Is the gradient of an input wanted; does a gradient arrive at an output? */
+  /* Gradients. The name of the node; may be empty. */
+  const char *(*node_name)(rsnet_ctx *);
+  /* Is the gradient of an input wanted; does a gradient arrive at an output? */
   int32_t (*wants_grad)(rsnet_ctx *, int32_t input);
   int32_t (*has_out_grad)(rsnet_ctx *, int32_t output);
   /* A value of the node: source is RSNET_OUT_GRAD (zeros if none arrives) ... */
