@@ -180,7 +180,7 @@ unsafe extern "C" fn n_arrays(ctx: *mut Ctx, side: i32) -> i32 {
 unsafe extern "C" fn count(ctx: *mut Ctx, side: i32, arg: *const c_char) -> i32 {
     // SAFETY: the contract.
     unsafe {
-        let arg = abi::text(arg).unwrap_or_default();
+        let arg = name(arg);
         with(ctx, 0, |frame| if is_side(side) { frame.parsed.count(side, arg) as i32 } else { 0 })
     }
 }
