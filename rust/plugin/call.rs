@@ -24,12 +24,16 @@ struct Guarded<'a> {
     text: Option<String>,
 }
 
+/// # Safety
+/// `data` is a `Guarded` that lives.
 unsafe extern "C-unwind" fn run_guarded(data: *mut c_void) -> Status {
     // SAFETY: `Library::run` passes a `Guarded` of its own.
     let guarded = unsafe { &mut *data.cast::<Guarded<'_>>() };
     (guarded.run)()
 }
 
+/// # Safety
+/// As [`run_guarded`]; `text` is null or ends with 0.
 unsafe extern "C" fn say(data: *mut c_void, text: *const c_char) {
     // SAFETY: as above; the text is that of a `std::exception`.
     unsafe { (*data.cast::<Guarded<'_>>()).text = abi::text(text) };

@@ -182,6 +182,8 @@ impl OpDecl {
         unsafe { Self::read_named(&calls, &name, library) }.map_err(|e| e.in_operator(&name))
     }
 
+    /// # Safety
+    /// As [`OpDecl::read`].
     unsafe fn read_named(calls: &abi::Op, name: &str, library: &Arc<Library>) -> Result<OpDecl> {
         // SAFETY: the caller's promise, here and below.
         let (inputs, outputs) = unsafe {
@@ -278,6 +280,10 @@ impl OpDecl {
     }
 }
 
+/// An argument of kind `what`.
+///
+/// # Safety
+/// As [`OpDecl::read`].
 unsafe fn arg(from: &abi::Arg, what: &str) -> Result<ArgDecl> {
     // SAFETY: the caller's promise.
     let name = unsafe { needed(from.name, &format!("{what} name")) }?;
@@ -292,6 +298,8 @@ unsafe fn arg(from: &abi::Arg, what: &str) -> Result<ArgDecl> {
     Ok(ArgDecl { name, doc, count: from.count.max(1) as usize, flags: from.flags })
 }
 
+/// # Safety
+/// As [`OpDecl::read`].
 unsafe fn attr(from: &abi::Attr) -> Result<AttrDecl> {
     // SAFETY: the caller's promise, here and below.
     let (name, doc, default) = unsafe {
@@ -373,6 +381,9 @@ impl KernelDecl {
 }
 
 /// A condition from its program.
+///
+/// # Safety
+/// `program` has `n` steps with texts that are null or end with 0.
 unsafe fn condition(program: *const abi::Match, n: i32) -> Result<Match> {
     let n = checked_count(n, "conditions")?;
     let wrong = |why: &str| Error::value(format!("invalid condition of a kernel: {why}"));
@@ -410,6 +421,8 @@ unsafe fn condition(program: *const abi::Match, n: i32) -> Result<Match> {
     }
 }
 
+/// # Safety
+/// As [`condition`].
 unsafe fn leaf(step: &abi::Match) -> Result<Match> {
     const COMPARES: [Compare; 6] =
         [Compare::Eq, Compare::Ne, Compare::Lt, Compare::Le, Compare::Gt, Compare::Ge];

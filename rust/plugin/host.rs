@@ -2,6 +2,8 @@
 //!
 //! Each checks what it is given. None panics into the library: what would panic is a failure.
 
+#![expect(clippy::missing_safety_doc, reason = "the contract of each is that of plugin.h")]
+
 use super::abi::{self, Ctx, DTypeCode, Host, RangeFn, Status, Tensor, Value};
 use super::frame::Frame;
 use super::gradient::{self, Program};

@@ -1,5 +1,7 @@
 //! What a library registers while it is loaded. Nothing is in force until all of it is.
 
+#![expect(clippy::missing_safety_doc, reason = "the contract of each is that of plugin.h")]
+
 use super::abi::{self, Status};
 use super::call::Library;
 use super::decl::{GradDecl, KernelDecl, OpDecl};
