@@ -1,7 +1,7 @@
 //! The layouts of `include/rsnet/plugin.h` in Rust; what they mean is documented there.
 //!
-//! Callbacks are `extern "C-unwind"`: a C++ exception may pass the frames between a callback and the
-//! library's own `rsnet_plugin_guard`, which catches it.
+//! Callbacks are `extern "C-unwind"`: a C++ exception may pass the frames between a callback and
+//! the library's own `rsnet_plugin_guard`, which catches it.
 
 use std::ffi::{c_char, c_void};
 

@@ -15,7 +15,8 @@ const MOST_ARRAYS: i32 = 65_535;
 /// The most items of any list in a description.
 const MOST_ITEMS: i32 = 65_535;
 
-/// Keywords of every call, and the parameters that count arrays: attributes cannot have these names.
+/// Keywords of every call, and the parameters that count arrays: attributes cannot have these
+/// names.
 const RESERVED: [&str; 7] = ["name", "out", "ctx", "attr", "num_args", "arg_counts", "out_counts"];
 
 /// An input or output argument.

@@ -1,5 +1,6 @@
 //! Is a file a shared library that this process can load? The system's loader trusts what the file
-//! says of itself: where a damaged one promises more bytes than it has, loading it ends the process.
+//! says of itself: where a damaged one promises more bytes than it has, loading it ends the
+//! process.
 
 use crate::error::{Error, Result};
 

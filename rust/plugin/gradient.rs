@@ -1,5 +1,5 @@
-//! Gradients that libraries write: a rule is recorded while its callback runs, and played back after
-//! it; nodes that no bound gradient needs are left out.
+//! Gradients that libraries write: a rule is recorded while its callback runs, and played back
+//! after it; nodes that no bound gradient needs are left out.
 
 use super::abi;
 use super::call::call;

@@ -12,7 +12,7 @@
 //! | `registration`, `decl` | what a library says |
 //! | `define`, `kernel`, `gradient` | operators, kernels and gradients of it |
 //! | `parsed`, `values` | the attributes of a call |
-//! | `frame`, `host`, `call` | one callback: its circumstances, the functions it may call, its result |
+//! | `frame`, `host`, `call` | one callback: circumstances, the functions it may call, result |
 //! | `watch` | kernels that are checked while they run |
 
 mod abi;

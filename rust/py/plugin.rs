@@ -35,8 +35,8 @@ fn load_library(
 }
 
 /// The description of an operator from a library: `library` (its path), `inputs` and `outputs` as
-/// `(name, count, at least?, optional?)`, `attrs` as `(name, kind, default)` with an empty tuple for
-/// a default that is not there, and whether it says how it is distributed. `None` for any other
+/// `(name, count, at least?, optional?)`, `attrs` as `(name, kind, default)` with an empty tuple
+/// for a default that is not there, and whether it says how it is distributed. `None` for any other
 /// operator.
 #[pyfunction]
 fn library_operator<'py>(py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyDict>>> {

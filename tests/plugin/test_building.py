@@ -76,7 +76,9 @@ def test_libraries_are_cached_by_content(tmp_path, capsys):
 def test_errors_of_compilers_are_shown(tmp_path, monkeypatch):
     bad = tmp_path / "bad.cpp"
     bad.write_text("int f() { return missing; }\n")
-    with pytest.raises(mx.build.CompileError, match="(?s)g\\+\\+ .*bad.cpp.*'missing' was not|not declared"):
+    with pytest.raises(
+        mx.build.CompileError, match="(?s)g\\+\\+ .*bad.cpp.*'missing' was not|not declared"
+    ):
         mx.build_extension(bad, build_dir=tmp_path, verbose=False)
     assert not list(tmp_path.glob("*.so"))
     for given, text in [

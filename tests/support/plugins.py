@@ -5,8 +5,9 @@ import os
 import tempfile
 from pathlib import Path
 
-import rsnet as mx
 from places import ROOT
+
+import rsnet as mx
 
 SOURCES = ROOT / "tests" / "plugin" / "sources"
 _KEPT = Path(tempfile.gettempdir()) / f"rsnet-test-plugins-{os.getuid()}"
@@ -28,6 +29,4 @@ def compiled_text(text, name="case.cpp", cflags=()):
     file = folder / f"{mark}-{name}"
     if not file.exists():
         file.write_text(text)
-    return mx.build_extension(
-        file, cflags=["-O0", *cflags], build_dir=_KEPT, verbose=False
-    )
+    return mx.build_extension(file, cflags=["-O0", *cflags], build_dir=_KEPT, verbose=False)

@@ -115,13 +115,11 @@ class LibraryDefinition(UserOpDefinition):
         )
 
     def _signatures(self, ctx: SbpContext) -> None:
-        descs = [
-            [(d.shape, d.dtype) for d in of.values()] for of in (ctx._inputs, ctx._outputs)
-        ]
-        conf = Conf(self, _counts(self, ctx), dict(ctx._attrs))
+        given = [(d.shape, d.dtype) for d in ctx._inputs.values()]
+        made = [(d.shape, d.dtype) for d in ctx._outputs.values()]
+        params = self.call_params(Conf(self, _counts(self, ctx), dict(ctx._attrs)))
         ins, outs = [a.name for a in self.inputs], [a.name for a in self.outputs]
-        found = _core.library_signatures(self.name, *descs, self.call_params(conf))
-        for text in found:
+        for text in _core.library_signatures(self.name, given, made, params):
             _parse(self.name, text, ins, outs)(ctx)
 
 
