@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from places import ROOT
 from plugins import SOURCES
-from processes import printed
+from processes import printed, run
 
 import rsnet as mx
 from rsnet import sysconfig
@@ -153,6 +153,8 @@ def test_a_library_in_rust():
         except mx.MXNetError as error:
             print(error)
     """
-    names, values, error = printed(code.replace("import rsnet", "import rsnet", 1)).splitlines()
+    done = run(code)  # Rust tells of the panic on the standard error stream
+    assert done.returncode == 0, done.stderr
+    names, values, error = done.stdout.splitlines()[:3]
     assert names == "['rust_cube']" and values == "[2.0, 16.0] [6.0, 24.0]"
     assert "rust_cube: panic: by is -1, expected 0 or more" in error

@@ -244,7 +244,8 @@ def test_a_network_of_all_kinds_of_operators_learns(oneflow, mxnet):
     def _(out_grads, inputs, outputs):
         return out_grads[0]
 
-    net = sym.MxDense(sym.var("data"), num_hidden=16, name="fc1")
+    calls = sym.var("calls", init=mx.init.Zero())
+    net = sym.MxDense(sym.var("data"), calls=calls, num_hidden=16, name="fc1")
     net = sym.of_ramp(sym.plugin_test_shift(net))
     net = sym.FullyConnected(net, num_hidden=2, name="fc2")
     net = sym.SoftmaxOutput(sym.mx_poly(net, a=0, b=1), name="softmax")

@@ -91,7 +91,8 @@ def test_help_profiler_kernels_and_signatures(tmp_path):
     assert "matches" in mx.op.why("c_scale", nd.array(X))
     shown = [str(s) for s in mx.sbp.signatures("c_scale", (2, 3), by=2.0)]
     assert shown == ["x:S(0) y:S(0)", "x:S(1) y:S(1)", "x:P y:P", "x:B y:B"]
-    mx.profiler.set_config(filename=str(tmp_path / "trace.json"), profile_all=True)
+    trace = str(tmp_path / "trace.json")
+    mx.profiler.set_config(filename=trace, profile_all=True, aggregate_stats=True)
     mx.profiler.set_state("run")
     nd.c_scale(nd.array(X)).wait_to_read()
     mx.profiler.set_state("stop")

@@ -118,7 +118,7 @@ class LibraryDefinition(UserOpDefinition):
         given = [(d.shape, d.dtype) for d in ctx._inputs.values()]
         made = [(d.shape, d.dtype) for d in ctx._outputs.values()]
         params = self.call_params(Conf(self, _counts(self, ctx), dict(ctx._attrs)))
-        ins, outs = [a.name for a in self.inputs], [a.name for a in self.outputs]
+        ins, outs = [a.name for a in ctx.inputs()], [a.name for a in ctx.outputs()]
         for text in _core.library_signatures(self.name, given, made, params):
             _parse(self.name, text, ins, outs)(ctx)
 
