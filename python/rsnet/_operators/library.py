@@ -65,15 +65,22 @@ def load_library(path: str | os.PathLike[str], *, check: bool | None = None) -> 
     if check is None:
         check = os.environ.get("RSNET_CHECK_PLUGINS", "0") not in ("", "0")
     shown = os.fspath(path)
-    fresh, operators, names = _core.load_library(
+    _, operators, names = _core.load_library(
         shown, bool(check), lambda name: free_name(f"library '{os.path.basename(shown)}'", name)
     )
-    if fresh:
+    if not _announced.issuperset(names):
+        # Several threads may get here with one library, and do the same; none returns before its
+        # operators are there.
         for name in operators:
             if not name.startswith("_backward"):
                 _define(name)
         registry.announce([name for name in names if not name.startswith("_backward")])
+        _announced.update(names)
     return names
+
+
+#: Names of libraries' operators that `nd` and `sym` have.
+_announced: set[str] = set()
 
 
 def _define(name: str) -> None:
