@@ -85,6 +85,7 @@ _ON_DEMAND = {
     "load_library": "_operators.library:load_library",
     "library": "library",
     "sysconfig": "sysconfig",
+    "build": "build",
     "build_extension": "build:build_extension",
     "sbp": "sbp",
     "sbp_rules": "sbp_rules",

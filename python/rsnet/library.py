@@ -28,7 +28,7 @@ def load(path: str | os.PathLike[str], verbose: bool = True) -> None:
     >>> mx.library.load("libabsent.so")
     Traceback (most recent call last):
         ...
-    rsnet.error.OSError: cannot load 'libabsent.so': No such file or directory (os error 2)
+    rsnet.base.MXOSError: cannot load 'libabsent.so': No such file or directory (os error 2)
     """
     names = load_library(path)
     if verbose:

@@ -58,7 +58,7 @@ def load_library(path: str | os.PathLike[str], *, check: bool | None = None) -> 
     >>> mx.load_library("libabsent.so")
     Traceback (most recent call last):
         ...
-    rsnet.error.OSError: cannot load 'libabsent.so': No such file or directory (os error 2)
+    rsnet.base.MXOSError: cannot load 'libabsent.so': No such file or directory (os error 2)
     """
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"load_library: invalid path {path!r}: expected a text or a path")
