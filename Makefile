@@ -124,6 +124,7 @@ bench: $(VENV)/.tools ## engine, Python overhead, step time (beside PyTorch wher
 	$(BIN)/python benches/python/engine.py
 	$(BIN)/python benches/python/overhead.py
 	$(BIN)/python benches/python/step.py
+	$(BIN)/python benches/python/plugins.py
 
 clean: ## remove everything that was built
 	rm -rf target .venv dist demo_output python/rsnet/*.so

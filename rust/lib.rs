@@ -1,7 +1,8 @@
 //! rsnet: tensor programs on a threaded dependency engine.
 //!
 //! Rooms and the direction of their imports: `py → executor → {graph → operator, ndarray → {engine,
-//! storage → profiler}, ops → kernels} → vocabulary`. `ARCHITECTURE.md` walks through them.
+//! storage → profiler}, {ops, plugin} → kernels} → vocabulary`. `ARCHITECTURE.md` walks through
+//! them.
 
 pub mod blocking_pool;
 pub mod context;
@@ -17,6 +18,7 @@ pub mod lock;
 pub mod ndarray;
 pub mod operator;
 pub mod ops;
+pub mod plugin;
 pub mod profiler;
 #[cfg(feature = "python")]
 mod py;

@@ -215,6 +215,18 @@ fn known_specs(shapes: Shapes, types: Types) -> Result<Specs> {
     Ok(specs)
 }
 
+/// Shapes and dtypes of the outputs of a call on inputs of these.
+pub fn infer_outputs(
+    op: &OpDef,
+    attrs: &Attrs,
+    inputs: &[(Shape, DType)],
+) -> Result<Vec<(Shape, DType)>> {
+    let mut shapes: Shapes = inputs.iter().map(|i| i.0.clone()).collect();
+    let mut types: Types = inputs.iter().map(|i| Some(i.1)).collect();
+    let outputs = infer(op, attrs, &mut shapes, &mut types, &[]);
+    Ok(outputs.map_err(|e| e.in_operator(&op.name))?.into_vec())
+}
+
 /// For every kernel of `op`, a line that says whether it would run on inputs of these shapes and
 /// dtypes, and why.
 pub fn explain_kernels(
@@ -223,9 +235,7 @@ pub fn explain_kernels(
     inputs: &[(Shape, DType)],
     device: DeviceType,
 ) -> Result<String> {
-    let mut shapes: Shapes = inputs.iter().map(|i| i.0.clone()).collect();
-    let mut types: Types = inputs.iter().map(|i| Some(i.1)).collect();
-    let outputs = infer(op, attrs, &mut shapes, &mut types, &[])?;
+    let outputs = infer_outputs(op, attrs, inputs)?;
     let names = op.inputs(attrs).into_iter().chain(op.outputs(attrs));
     let tensors = names.zip(inputs.iter().chain(&outputs));
     let tensors: Vec<_> = tensors.map(|(name, (s, dtype))| (name, *dtype, s.ndim())).collect();

@@ -30,5 +30,5 @@ pub mod step;
 mod tests;
 pub mod transfer;
 
-pub use imperative::explain_kernels;
+pub use imperative::{explain_kernels, infer_outputs};
 pub use runtime::Runtime;

@@ -5,6 +5,7 @@ use crate::engine::{self, Engine};
 use crate::lock::Held;
 use crate::ndarray::Base;
 use crate::operator::Registry;
+use crate::plugin::Libraries;
 use crate::profiler;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -14,6 +15,8 @@ pub struct Runtime {
     base: Arc<Base>,
     pub registry: Arc<Registry>,
     pub random: RandomStreams,
+    /// Libraries of compiled operators.
+    pub libraries: Libraries,
 }
 
 impl Runtime {
@@ -23,6 +26,7 @@ impl Runtime {
             base: Arc::new(Base::new(engine)),
             registry: Arc::new(crate::ops::builtins()),
             random: RandomStreams::default(),
+            libraries: Libraries::default(),
         })
     }
 }
@@ -32,14 +36,16 @@ impl Runtime {
 pub struct HeldForFork<'a> {
     engine: engine::HeldForFork<'a>,
     profiler: profiler::HeldForFork<'a>,
-    _rest: [Held<'a>; 3],
+    _rest: [Held<'a>; 4],
 }
 
 impl Runtime {
     /// Acquires them. Each is held elsewhere for a short time only.
     pub fn before_fork(&self) -> HeldForFork<'_> {
         let engine = self.engine.before_fork();
-        let _rest = [self.registry.hold(), self.random.hold(), self.base.pool.hold()];
+        // Loading a library enters operators: its lock comes before the registry's.
+        let libraries = self.libraries.hold();
+        let _rest = [libraries, self.registry.hold(), self.random.hold(), self.base.pool.hold()];
         // The profiler last: a holder of one of the others may be recording something.
         HeldForFork { engine, _rest, profiler: self.base.profiler.before_fork() }
     }

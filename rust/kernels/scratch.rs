@@ -7,11 +7,16 @@ thread_local! {
     static BUFFERS: RefCell<Vec<Vec<u64>>> = const { RefCell::new(Vec::new()) };
 }
 
+/// A cache line: what scratch is aligned to.
+const LINE: usize = 64;
+
+/// Larger buffers of [`Scratch::take`] go back to the system: what asks for them is not the core.
+const MOST_KEPT_BYTES: usize = 64 << 20;
+
 /// Calls `f` with `len` elements of uninitialised (but valid) scratch on a cache line of their own.
 /// Calls may be nested; each level has its own buffer.
 pub fn with_scratch<T: Element, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
-    const LINE: usize = 64;
-    let words = (len * size_of::<T>()).div_ceil(8) + LINE / 8;
+    let words = words(len * size_of::<T>());
     let mut buffer = BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_default();
     if buffer.len() < words {
         buffer.clear();
@@ -26,4 +31,41 @@ pub fn with_scratch<T: Element, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) ->
     let result = f(slice);
     BUFFERS.with_borrow_mut(|all| all.push(buffer));
     result
+}
+
+/// Words of a buffer for so many bytes on a cache line.
+fn words(bytes: usize) -> usize {
+    bytes.div_ceil(8) + LINE / 8
+}
+
+/// Scratch that is owned, for code that cannot be called with it.
+pub struct Scratch(Vec<u64>);
+
+impl Scratch {
+    /// So many bytes, of any content; `None` if there are not so many.
+    pub fn take(bytes: usize) -> Option<Scratch> {
+        let words = words(bytes);
+        let mut buffer = BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_default();
+        if buffer.len() < words {
+            buffer.clear();
+            buffer.try_reserve_exact(words).ok()?;
+            buffer.resize(words, 0);
+        }
+        Some(Scratch(buffer))
+    }
+
+    /// The first byte, on a cache line.
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        let base = self.0.as_mut_ptr().cast::<u8>();
+        base.wrapping_add(base.align_offset(LINE))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let buffer = std::mem::take(&mut self.0);
+        if buffer.len() * 8 <= MOST_KEPT_BYTES {
+            let _ = BUFFERS.try_with(|all| all.borrow_mut().push(buffer));
+        }
+    }
 }

@@ -21,6 +21,12 @@ impl OpDef {
         self
     }
 
+    /// The payload of the parameters follows from their values alone: equal calls share it.
+    pub fn shared(mut self) -> Self {
+        self.shares = true;
+        self
+    }
+
     /// Adds names under which the operator is registered too.
     pub fn aliases(mut self, aliases: &[&str]) -> Self {
         self.aliases.extend(aliases.iter().map(|a| (*a).to_owned()));

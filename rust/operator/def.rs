@@ -86,11 +86,15 @@ pub struct OpDef {
     pub aliases: Vec<String>,
     /// Formula, shapes, dtypes, errors, example, source.
     pub doc: String,
+    /// The file name of the library that it comes from, for symbol files.
+    pub library: Option<String>,
     pub input_docs: Vec<InputDoc>,
     pub schema: Arc<Schema>,
     pub(super) typed: TypedFn,
     /// Does the payload depend on the parameters alone, so that calls may share it?
     pub(super) shares: bool,
+    /// Is the payload a struct of the core?
+    is_native: bool,
     pub(super) recent: Recent,
     /// Name of the parameter that counts the inputs of a variadic operator.
     pub key_var_num_args: Option<String>,
@@ -153,7 +157,7 @@ impl OpDef {
             Some(p) => Ok(Arc::new(p) as Arc<dyn Any + Send + Sync>),
             None => Err(Error::parameter("a parameter value does not fit its type")),
         });
-        OpDef { shares: true, ..Self::dynamic(name, P::schema(), typed) }
+        OpDef { is_native: true, ..Self::dynamic(name, P::schema(), typed).shared() }
     }
 
     /// An operator without parameters.
@@ -168,10 +172,12 @@ impl OpDef {
             name: name.to_owned(),
             aliases: Vec::new(),
             doc: String::new(),
+            library: None,
             input_docs: Vec::new(),
             schema: Arc::new(schema),
             typed,
             shares: false,
+            is_native: false,
             recent: Recent::default(),
             key_var_num_args: None,
             input_names: Listed::fixed(&["data".to_owned()]),
@@ -202,7 +208,7 @@ impl OpDef {
 
     /// Is [`Attrs::typed`] a struct of the core (which the operators of a family share)?
     pub fn is_native(&self) -> bool {
-        self.shares
+        self.is_native
     }
 
     /// Names of the inputs.

@@ -77,6 +77,30 @@ impl Registry {
         Ok(inner.insert(def))
     }
 
+    /// Adds operators, and puts others in the places of those of the same names: all of them, or
+    /// none if a name or alias is taken.
+    pub fn add_all(&self, new: Vec<OpDef>, changed: Vec<OpDef>) -> Result<()> {
+        let mut inner = self.inner.write();
+        let mut names: Vec<&String> = Vec::new();
+        for def in &new {
+            inner.refuse_taken(def, |_| true)?;
+            for name in std::iter::once(&def.name).chain(&def.aliases) {
+                if names.contains(&name) {
+                    return Err(Error::value(format!("two operators have the name '{name}'")));
+                }
+                names.push(name);
+            }
+        }
+        for def in new {
+            inner.order.push(def.name.clone());
+            inner.insert(def);
+        }
+        for def in changed {
+            inner.insert(def);
+        }
+        Ok(())
+    }
+
     /// Puts `def` in the place of the operator of the same name, or adds it. Replacing a built-in
     /// operator, or taking the name or an alias of another operator, is an error.
     pub fn replace(&self, def: OpDef) -> Result<Arc<OpDef>> {

@@ -7,8 +7,8 @@ use super::signature::{array_arguments, is_variadic};
 use crate::context::DeviceType;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::executor::explain_kernels as explain;
-use crate::operator::{OpDef, Value};
+use crate::executor::{explain_kernels as explain, infer_outputs as infer};
+use crate::operator::{Attrs, OpDef, Value};
 use crate::shape::Shape;
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
@@ -78,25 +78,60 @@ fn operator_kernels(name: &str) -> PyResult<Vec<(String, String, i32)>> {
     Ok(op.kernels.iter().map(|k| (k.name.clone(), k.matches.to_string(), k.priority)).collect())
 }
 
+/// Parameters, shapes and dtypes of a question about an operator.
+pub struct Asked {
+    pub op: Arc<OpDef>,
+    pub attrs: Attrs,
+    pub inputs: Vec<(Shape, DType)>,
+}
+
+/// Shapes with names of dtypes.
+pub type Specs = Vec<(Vec<i64>, String)>;
+
+pub fn specs(py: Python<'_>, given: &Specs) -> PyResult<Vec<(Shape, DType)>> {
+    let spec =
+        |(dims, dtype): &(Vec<i64>, String)| Ok((Shape::new(dims), DType::from_name(dtype)?));
+    given.iter().map(spec).collect::<Result<Vec<_>>>().map_err(|e| to_py(py, &e))
+}
+
+impl Asked {
+    pub fn new(name: &str, inputs: &Specs, params: &Bound<'_, PyDict>) -> PyResult<Asked> {
+        let (py, op) = (params.py(), find(name)?);
+        let params = params.iter().map(|(k, v)| Ok((k.extract::<String>()?, to_value(&v)?)));
+        let params = params.collect::<PyResult<Vec<(String, Value)>>>()?;
+        let given: Vec<_> = params.iter().map(|(k, v)| (k.as_str(), v.clone())).collect();
+        let attrs = op.parse(&given).py(py)?;
+        Ok(Asked { op, attrs, inputs: specs(py, inputs)? })
+    }
+}
+
 /// For every kernel of an operator on inputs of these shapes and dtypes: would it run, and why.
 #[pyfunction]
 fn explain_kernels(
     py: Python<'_>,
     name: &str,
-    inputs: Vec<(Vec<i64>, String)>,
+    inputs: Specs,
     params: &Bound<'_, PyDict>,
     device: &str,
 ) -> PyResult<String> {
-    let op = find(name)?;
     let device = DeviceType::from_name(device)
         .ok_or_else(|| PyValueError::new_err(format!("unknown device '{device}'")))?;
-    let params = params.iter().map(|(k, v)| Ok((k.extract::<String>()?, to_value(&v)?)));
-    let params = params.collect::<PyResult<Vec<(String, Value)>>>()?;
-    let given: Vec<(&str, Value)> = params.iter().map(|(k, v)| (k.as_str(), v.clone())).collect();
-    let spec =
-        |(dims, dtype): &(Vec<i64>, String)| Ok((Shape::new(dims), DType::from_name(dtype)?));
-    let inputs = inputs.iter().map(spec).collect::<Result<Vec<_>>>().map_err(|e| to_py(py, &e))?;
-    op.parse(&given).and_then(|attrs| explain(&op, &attrs, &inputs, device)).py(py)
+    let asked = Asked::new(name, &inputs, params)?;
+    explain(&asked.op, &asked.attrs, &asked.inputs, device).py(py)
+}
+
+/// Shapes and dtypes of the outputs of a call on inputs of these.
+#[pyfunction]
+fn infer_outputs(
+    py: Python<'_>,
+    name: &str,
+    inputs: Specs,
+    params: &Bound<'_, PyDict>,
+) -> PyResult<Specs> {
+    let asked = Asked::new(name, &inputs, params)?;
+    let outputs = infer(&asked.op, &asked.attrs, &asked.inputs).py(py)?;
+    let shown = |(shape, dtype): (Shape, DType)| (shape.dims().to_vec(), dtype.name().to_owned());
+    Ok(outputs.into_iter().map(shown).collect())
 }
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -110,7 +145,8 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         is_builtin_operator,
         operator_info,
         operator_kernels,
-        explain_kernels
+        explain_kernels,
+        infer_outputs
     );
     Ok(())
 }

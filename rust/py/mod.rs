@@ -40,6 +40,7 @@ mod operator_condition;
 mod operator_gradient;
 mod package;
 pub mod params;
+mod plugin;
 pub mod profiler;
 pub mod random;
 mod signature;
@@ -102,6 +103,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     profiler::register(m)?;
     params::register(m)?;
     operator::register(m)?;
+    plugin::register(m)?;
     introspect::register(m)?;
     callback::register(m)?;
     dlpack::register(m)?;

@@ -142,19 +142,6 @@ def test_names_are_unique_in_every_run_apart():
     assert job(X).tolist() == job(X).tolist() == [1, 4, 9]
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: flow.config.load_library("./lib.so"), flow.sysconfig.get_include,
-        flow.sysconfig.get_lib, flow.sysconfig.get_compile_flags, flow.sysconfig.get_link_flags,
-    ],
-)  # fmt: skip
-def test_compiled_libraries_are_refused(call):
-    with pytest.raises(NotImplementedError, match="no compiled operator libraries yet") as caught:
-        call()
-    assert isinstance(caught.value, MXNetError)
-
-
 def run_user(name, *arrays, **attrs):
     return getattr(nd._internal, "_user_" + name)(*arrays, **attrs)
 

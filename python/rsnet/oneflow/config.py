@@ -2,22 +2,70 @@
 
 from __future__ import annotations
 
-from ..base import MXNetError, MXNotImplementedError
-from .sysconfig import WITHOUT_LIBRARIES
+import os
+import threading
+
+from .._operators.library import load_library as _load
+from ..base import MXNetError
+
+_lock = threading.Lock()
+_waiting: list[str] = []
+_started = False
 
 
 def load_library(path: str) -> bool:
-    """Would load a library of operators.
+    """Remembers a library of compiled operators; the first job loads it before it runs.
+
+    As in OneFlow it has no effect once a job has run: that is printed. See
+    :func:`load_library_now` and :func:`rsnet.load_library`.
+
+    Parameters
+    ----------
+    path : str
+
+    Returns
+    -------
+    bool
+        Whether it will be loaded.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise MXNetError(f"load_library: invalid path {path!r}: expected a text or a path")
+    with _lock:
+        if not _started:
+            _waiting.append(os.fspath(path))
+            return True
+    print(
+        f"load_library('{os.fspath(path)}') has no effect: a job has run already. Call it before "
+        "the first job, or use load_library_now"
+    )
+    return False
+
+
+def load_library_now(path: str) -> bool:
+    """Loads a library of compiled operators at once; see :func:`rsnet.load_library`.
+
+    Returns
+    -------
+    bool
+        True.
 
     Raises
     ------
-    rsnet.error.NotImplementedError
-        Always: see :mod:`rsnet.oneflow.sysconfig`.
+    rsnet.MXNetError
+        It cannot be loaded.
     """
-    raise MXNotImplementedError(f"load_library('{path}'): {WITHOUT_LIBRARIES}")
+    _load(path)
+    return True
 
 
-load_library_now = load_library
+def start_session() -> None:
+    """Loads what :func:`load_library` has remembered; called by every job before it runs."""
+    global _started
+    with _lock:
+        _started = True
+        while _waiting:
+            _load(_waiting[0])
+            _waiting.pop(0)
 
 
 def gpu_device_num(n: int) -> None:

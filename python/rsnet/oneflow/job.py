@@ -14,6 +14,7 @@ import numpy as np
 from .. import autograd
 from .. import ndarray as nd
 from ..base import MXNetError
+from . import config
 from . import typing as flow_typing
 from .builder import unique_names
 from .training import Trainer
@@ -85,6 +86,7 @@ class GlobalFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         bound = self._signature.bind(*args, **kwargs)
         arrays = {k: self._checked(k, v) for k, v in bound.arguments.items()}
+        config.start_session()
         job = Job(self)
         before = getattr(_running, "job", None)
         _running.job = job

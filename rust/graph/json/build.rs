@@ -147,20 +147,26 @@ const MOST_NODES: usize = 3;
 
 /// The error that names all unknown operators, with some of their nodes.
 fn refusal(unknown: &[&Raw]) -> Error {
-    let mut by_type: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut by_type: Vec<(&Raw, Vec<&str>)> = Vec::new();
     for node in unknown {
-        match by_type.iter_mut().find(|(op, _)| *op == node.op) {
+        match by_type.iter_mut().find(|(first, _)| first.op == node.op) {
             Some((_, names)) => names.push(&node.name),
-            None => by_type.push((&node.op, vec![&node.name])),
+            None => by_type.push((node, vec![&node.name])),
         }
     }
-    let line = |(op, names): &(&str, Vec<&str>)| {
+    let line = |(first, names): &(&Raw, Vec<&str>)| {
         let more = match names.len().saturating_sub(MOST_NODES) {
             0 => String::new(),
             n => format!(" and {n} more"),
         };
         let shown = names[..names.len().min(MOST_NODES)].join(", ");
-        format!("Failed loading Op {shown}{more} of type {op}: operator {op} is not registered")
+        let op = &first.op;
+        let library = first.library.as_ref().map_or_else(String::new, |library| {
+            format!(" (it is of library '{library}': rsnet.load_library(\".../{library}\"))")
+        });
+        format!(
+            "Failed loading Op {shown}{more} of type {op}: operator {op} is not registered{library}"
+        )
     };
     let mut lines: Vec<String> = by_type.iter().map(line).collect();
     lines.push(

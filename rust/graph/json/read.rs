@@ -5,7 +5,7 @@ use super::super::static_graph::{Dict, Entry, Graph};
 use super::super::symbol::{SymNode, Symbol};
 use super::build::{Built, build};
 use super::upgrade::{self, move_hidden_keys};
-use super::write::VERSION;
+use super::write::{LIBRARIES, VERSION};
 use crate::error::{Error, Result};
 use crate::operator::Registry;
 use serde_json::{Map, Value as Json};
@@ -39,6 +39,8 @@ pub(super) struct Raw {
     pub dict: Dict,
     pub inputs: Vec<(usize, u32)>,
     pub control: Vec<usize>,
+    /// The library that has the operator, if the file says it.
+    pub library: Option<String>,
     pub backward_source: Option<usize>,
     mirror_source: Option<usize>,
     /// (output, entry) pairs, see [`super::super::Node::addto`].
@@ -124,10 +126,13 @@ fn read_file(text: &str, registry: &Registry, np_shape: bool) -> Result<SymbolFi
     let allowed = ["nodes", "arg_nodes", "node_row_ptr", "heads", "attrs"];
     check_keys(top, &allowed, &["nodes", "arg_nodes", "heads"], "the symbol")?;
     let (version, written_np) = read_graph_attrs(top.get("attrs"))?;
+    let libraries = read_libraries(top.get("attrs"));
     let items = array(&top["nodes"], "nodes")?;
     let mut raw = Vec::with_capacity(items.len());
     for (id, item) in items.iter().enumerate() {
-        raw.push(read_node(item, id, items.len())?);
+        let mut node = read_node(item, id, items.len())?;
+        node.library = libraries.iter().find(|(op, _)| *op == node.op).map(|(_, l)| l.clone());
+        raw.push(node);
     }
     for id in array(&top["arg_nodes"], "arg_nodes")? {
         index(id, items.len(), "arg_nodes")?;
@@ -159,6 +164,17 @@ fn read_graph_attrs(attrs: Option<&Json>) -> Result<(i64, bool)> {
     };
     let np_shape = number("is_np_shape")?.is_some_and(|n| n != 0);
     Ok((number("mxnet_version")?.unwrap_or(OLDEST), np_shape))
+}
+
+/// Operators and their libraries, from `["list_str", ["op=library"]]`. Only messages use them, so
+/// anything else is ignored.
+fn read_libraries(attrs: Option<&Json>) -> Vec<(String, String)> {
+    let listed = attrs.and_then(|attrs| attrs.get(LIBRARIES)?.get(1)?.as_array());
+    let pair = |item: &Json| {
+        let (op, library) = item.as_str()?.split_once('=')?;
+        Some((op.to_owned(), library.to_owned()))
+    };
+    listed.into_iter().flatten().filter_map(pair).collect()
 }
 
 const NODE_KEYS: [&str; 11] = [
@@ -209,6 +225,7 @@ fn read_node(item: &Json, id: usize, count: usize) -> Result<Raw> {
         dict,
         inputs,
         control,
+        library: None,
         backward_source: read_link(map, "backward_source_id", count, &place)?,
         mirror_source: read_link(map, "mirror_source_id", count, &place)?,
         addto,

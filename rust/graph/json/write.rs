@@ -3,10 +3,14 @@
 use super::super::static_graph::{Entry, Graph, Node};
 use super::super::symbol::Symbol;
 use crate::error::Result;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// The version that written files carry: 1.9.1.
 pub const VERSION: i64 = 10901;
+
+/// The attribute of a file that names the libraries of its operators.
+pub const LIBRARIES: &str = "rsnet_libraries";
 
 /// Maximum number of simple items of a container that is written on one line.
 const SHORT: usize = 10;
@@ -83,14 +87,36 @@ impl Graph {
         write_numbers(&mut out, rows);
         out.push_str(", \n  \"heads\": ");
         write_entries(&mut out, &self.heads, &versions, "  ");
-        out.push_str(", \n  \"attrs\": {");
-        if np_shape {
-            out.push_str("\n    \"is_np_shape\": [\"int\", 1], \n    ");
-            let _ = write!(out, "\"mxnet_version\": [\"int\", {VERSION}]\n  }}\n}}");
-        } else {
-            let _ = write!(out, "\"mxnet_version\": [\"int\", {VERSION}]}}\n}}");
-        }
+        self.write_attrs(&mut out, np_shape);
+        out.push_str("\n}");
         out
+    }
+
+    fn write_attrs(&self, out: &mut String, np_shape: bool) {
+        let mut attrs = Vec::new();
+        if np_shape {
+            attrs.push("\"is_np_shape\": [\"int\", 1]".to_owned());
+        }
+        attrs.push(format!("\"mxnet_version\": [\"int\", {VERSION}]"));
+        let libraries = self.nodes.iter().filter_map(|node| {
+            let library = node.op.as_ref()?.library.as_ref()?;
+            Some(format!("{}={library}", node.op_name()))
+        });
+        let libraries: BTreeSet<String> = libraries.collect();
+        if !libraries.is_empty() {
+            let mut text = format!("\"{LIBRARIES}\": [\"list_str\", [");
+            for (i, library) in libraries.iter().enumerate() {
+                text.push_str(if i == 0 { "" } else { ", " });
+                write_string(&mut text, library);
+            }
+            attrs.push(text + "]]");
+        }
+        out.push_str(", \n  \"attrs\": {");
+        if attrs.len() == 1 {
+            let _ = write!(out, "{}}}", attrs[0]);
+        } else {
+            let _ = write!(out, "\n    {}\n  }}", attrs.join(", \n    "));
+        }
     }
 
     /// `versions` counts how often each variable has been modified so far.

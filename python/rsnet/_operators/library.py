@@ -1,0 +1,154 @@
+"""Libraries of compiled operators: loading, and their user operators for OneFlow's builder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from .. import _core
+from ..base import MXNetError
+from ..sbp import CheckedInference, SbpContext, _parse
+from . import registry
+from .checks import free_name
+from .user.attr import Attr
+from .user.conf import Conf
+from .user.definition import UserOpDefinition
+
+#: Kinds of attributes by their numbers in ``rsnet/plugin.h``.
+_KINDS = {
+    1: "int32", 2: "int64", 3: "bool", 4: "float", 5: "double", 6: "string", 7: "shape",
+    8: "data_type", 9: "list_int32", 10: "list_int64", 11: "list_float", 12: "list_data_type",
+    13: "list_shape", 14: "list_string", 15: "int64", 16: "int64", 17: "string",
+}  # fmt: skip
+
+
+def load_library(path: str | os.PathLike[str], *, check: bool | None = None) -> list[str]:
+    """Loads a library of compiled operators: they are in ``nd`` and ``sym`` at once.
+
+    Loading the same file again, or another file of the same content, does nothing. If anything of
+    the library is refused, nothing of it is registered.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        A shared library that was compiled with ``rsnet/plugin.h``, or with one of the C++ headers
+        over it: see ``docs/plugins.md`` and :func:`rsnet.build_extension`.
+    check : bool, optional
+        Watch its kernels: a call fails if it writes to an input, or before or after an output.
+        Slower, for tests. By default what the environment variable ``RSNET_CHECK_PLUGINS`` says (0
+        or 1).
+
+    Returns
+    -------
+    list of str
+        The names that the library registered, aliases included.
+
+    Raises
+    ------
+    OSError
+        There is no such file, or the system cannot load it. (It is an MXNetError, too.)
+    rsnet.MXNetError
+        It is no library of rsnet operators, was compiled for another version of the interface, an
+        operator is described wrongly, or a name is taken.
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> mx.load_library("libabsent.so")
+    Traceback (most recent call last):
+        ...
+    rsnet.base.MXOSError: cannot load 'libabsent.so': No such file or directory (os error 2)
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"load_library: invalid path {path!r}: expected a text or a path")
+    if check is None:
+        check = os.environ.get("RSNET_CHECK_PLUGINS", "0") not in ("", "0")
+    shown = os.fspath(path)
+    _, operators, names = _core.load_library(
+        shown, bool(check), lambda name: free_name(f"library '{os.path.basename(shown)}'", name)
+    )
+    if not _announced.issuperset(names):
+        # Several threads may get here with one library, and do the same; none returns before its
+        # operators are there.
+        for name in operators:
+            if not name.startswith("_backward"):
+                _define(name)
+        registry.announce([name for name in names if not name.startswith("_backward")])
+        _announced.update(names)
+    return names
+
+
+#: Names of libraries' operators that `nd` and `sym` have.
+_announced: set[str] = set()
+
+
+def _define(name: str) -> None:
+    """Makes an operator known to ``user_op_builder``, ``sbp.signatures`` and ``op.kernels``."""
+    info = _core.library_operator(name)
+    if info is None or name in registry.user_operators:
+        return
+    try:
+        registry.user_operators[name] = LibraryDefinition(name, info)
+    except (MXNetError, TypeError):
+        return  # attributes that user operators do not have, such as None
+
+
+def _mini(args: Sequence[tuple[str, int, bool, bool]]) -> list[str]:
+    """Arguments in the language of ``op.define``."""
+    return [f"{n}*{count}{'+' * more}{'?' * optional}" for n, count, more, optional in args]
+
+
+class LibraryDefinition(UserOpDefinition):
+    """A user operator whose functions are in a library."""
+
+    def __init__(self, name: str, info: dict[str, Any]) -> None:
+        attrs = {}
+        for key, kind, default, doc in info["attrs"]:
+            known = (_normal(default[0]),) if default else ()
+            attrs[key] = Attr(_KINDS[kind], *known, doc=doc)
+        super().__init__(name, _mini(info["inputs"]), _mini(info["outputs"]), attrs)
+        self.library = str(info["library"])
+        self.inference: Any = _Inference(self)
+        if info["has_signatures"]:
+            self.sbp = self._signatures
+            self.inference = CheckedInference(self, self._signatures, self.inference)
+
+    def install(self, *, replace: bool) -> None:
+        """Kernels and gradients of libraries' operators come from libraries."""
+        raise MXNetError(
+            f"{self.name}: the operator is of library '{self.library}': its kernels and gradient "
+            "cannot be written in Python"
+        )
+
+    def _signatures(self, ctx: SbpContext) -> None:
+        given = [(d.shape, d.dtype) for d in ctx._inputs.values()]
+        made = [(d.shape, d.dtype) for d in ctx._outputs.values()]
+        params = self.call_params(Conf(self, _counts(self, ctx), dict(ctx._attrs)))
+        ins, outs = [a.name for a in ctx.inputs()], [a.name for a in ctx.outputs()]
+        for text in _core.library_signatures(self.name, given, made, params):
+            _parse(self.name, text, ins, outs)(ctx)
+
+
+def _counts(d: LibraryDefinition, ctx: SbpContext) -> dict[str, int]:
+    arrays = [a.name for a in (*ctx.inputs(), *ctx.outputs())]
+    return {a.name: arrays.count(a.name) for a in (*d.inputs, *d.outputs)}
+
+
+def _normal(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+class _Inference:
+    """The inference of a library, as ``rsnet.sbp`` asks for it."""
+
+    def __init__(self, definition: LibraryDefinition) -> None:
+        self._definition = definition
+
+    def both(
+        self, conf: Conf, shapes: Sequence[Any], names: list[Any]
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """See ``rsnet._operators.user.inference.Inference.both``."""
+        d = self._definition
+        found = _core.infer_outputs(d.name, list(zip(shapes, names)), d.call_params(conf))
+        return names, [tuple(shape) for shape, _ in found], [dtype for _, dtype in found]

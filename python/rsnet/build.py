@@ -1,0 +1,211 @@
+"""``build_extension``: compiles a library of operators with the compiler at hand.
+
+Everything is compiled as the printed commands say, so a Makefile can do the same. Results are
+cached: a library is compiled again if a source, a header that it includes, a flag or the compiler
+has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from .base import MXNetError, MXValueError
+from .sysconfig import get_include
+
+_C = {".c"}
+_CPP = {".cc", ".cpp", ".cxx", ".c++", ".C"}
+_CUDA = {".cu"}
+
+
+class CompileError(MXNetError):
+    """A compiler's refusal; the message is the command and all that the compiler said."""
+
+
+def build_extension(
+    sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    name: str | None = None,
+    *,
+    cflags: Sequence[str] = (),
+    ldflags: Sequence[str] = (),
+    build_dir: str | os.PathLike[str] | None = None,
+    verbose: bool = True,
+) -> str:
+    """Compiles sources in C, C++ or CUDA into a library for :func:`rsnet.load_library`.
+
+    The compilers are those of the environment variables ``CXX``, ``CC`` and ``NVCC``, else ``g++``
+    (``c++``, ``clang++``), ``cc`` and ``nvcc``, the last also in the folders of ``CUDA_HOME``.
+
+    Parameters
+    ----------
+    sources : path or sequence of paths
+        Files whose names end in .c, .cc, .cpp, .cxx or .cu.
+    name : str, optional
+        The library is ``lib<name>-<hash>.so``. Default: the first source's name.
+    cflags, ldflags : sequence of str
+        More flags of the compiler and of the linker, after rsnet's own.
+    build_dir : path, optional
+        Where libraries are kept; default ``RSNET_EXTENSIONS_DIR``, else ``rsnet/extensions`` in the
+        user's cache folder.
+    verbose : bool
+        Print the commands.
+
+    Returns
+    -------
+    str
+        The path of the library.
+
+    Raises
+    ------
+    rsnet.build.CompileError
+        The compiler refuses a source; the message is what it says.
+    rsnet.MXNetError
+        A source is missing or of another kind, or there is no compiler for it.
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> mx.build_extension("absent.cpp")
+    Traceback (most recent call last):
+        ...
+    rsnet.base.MXValueError: build_extension: invalid source 'absent.cpp': there is no such file
+    """
+    if isinstance(sources, (str, os.PathLike)):
+        sources = [sources]
+    files = [_checked(Path(source)) for source in sources]
+    if not files:
+        raise MXValueError("build_extension: invalid sources []: expected at least one file")
+    stem = name or re.sub(r"\W", "_", files[0].stem)
+    if not re.fullmatch(r"[\w.-]+", stem):
+        raise MXValueError(
+            f"build_extension: invalid name {stem!r}: expected letters, digits, _, - and ."
+        )
+    folder = Path(build_dir) if build_dir is not None else _default_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    compilers = {file: _compiler(file) for file in files}
+    linker = [c for f, c in compilers.items() if f.suffix not in _C | _CUDA] or [
+        _find("CXX", ("g++", "c++", "clang++"), "C++") if any(f.suffix in _CUDA for f in files)
+        else compilers[files[0]]
+    ]  # fmt: skip
+    flags = {file: _flags(file, cflags) for file in files}
+    asked = [[compilers[f], *flags[f], str(f)] for f in files] + [[linker[0], *ldflags]]
+    versions = {c: _version(c) for c in (*compilers.values(), linker[0])}
+    manifest = folder / f"{stem}-{_hash(json.dumps([asked, versions]).encode())}.json"
+    known = _known(manifest)
+    if known is not None:
+        return known
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        objects, used = [], []
+        for i, file in enumerate(files):
+            made = Path(scratch) / f"{i}.o"
+            wants = made.with_suffix(".d")
+            command = [compilers[file], *flags[file], "-MD", "-MF", str(wants), "-c", str(file),
+                       "-o", str(made)]  # fmt: skip
+            _run(command, verbose)
+            objects.append(str(made))
+            used += _dependencies(wants)
+        contents = {path: _hash(Path(path).read_bytes()) for path in sorted(set(used))}
+        mark = _hash(json.dumps([asked, versions, contents]).encode())
+        library = folder / f"lib{stem}-{mark}.so"
+        linked = Path(scratch) / library.name
+        _run([linker[0], "-shared", *objects, "-o", str(linked), *ldflags], verbose)
+        os.replace(linked, library)
+        draft = Path(scratch) / "manifest"
+        draft.write_text(json.dumps({"library": library.name, "files": contents}))
+        os.replace(draft, manifest)
+    return str(library)
+
+
+def _checked(file: Path) -> Path:
+    if file.suffix not in _C | _CPP | _CUDA:
+        kinds = ", ".join(sorted(_C | _CPP | _CUDA))
+        raise MXValueError(
+            f"build_extension: invalid source '{file}': expected a name that ends in {kinds}"
+        )
+    if not file.is_file():
+        raise MXValueError(f"build_extension: invalid source '{file}': there is no such file")
+    return file.resolve()
+
+
+def _default_folder() -> Path:
+    given = os.environ.get("RSNET_EXTENSIONS_DIR")
+    if given:
+        return Path(given)
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "rsnet" / "extensions"
+
+
+def _compiler(file: Path) -> str:
+    if file.suffix in _C:
+        return _find("CC", ("cc", "gcc", "clang"), "C")
+    if file.suffix in _CPP:
+        return _find("CXX", ("g++", "c++", "clang++"), "C++")
+    homes = [os.environ.get(k) for k in ("CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda"]
+    return _find("NVCC", ("nvcc", *(f"{home}/bin/nvcc" for home in homes if home)), "CUDA")
+
+
+def _find(variable: str, names: Sequence[str], language: str) -> str:
+    given = os.environ.get(variable)
+    for candidate in [given] if given else names:
+        found = shutil.which(candidate)
+        if found is not None:
+            return found
+    tried = given or ", ".join(names)
+    raise MXNetError(
+        f"build_extension: there is no compiler for {language}: tried {tried}; the environment "
+        f"variable {variable} chooses one"
+    )
+
+
+def _flags(file: Path, more: Sequence[str]) -> list[str]:
+    include = f"-I{get_include()}"
+    if file.suffix in _C:
+        return [include, "-std=c99", "-fPIC", "-O2", *more]
+    if file.suffix in _CUDA:
+        return [include, "-std=c++17", "-Xcompiler", "-fPIC", "-O2", *more]
+    return [include, "-std=c++17", "-fPIC", "-O2", *more]
+
+
+def _version(compiler: str) -> str:
+    done = subprocess.run([compiler, "--version"], capture_output=True, text=True)
+    return done.stdout
+
+
+def _run(command: list[str], verbose: bool) -> None:
+    shown = shlex.join(command)
+    if verbose:
+        print(shown, flush=True)
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise CompileError(f"{shown}\n{done.stdout}{done.stderr}")
+    if done.stderr and verbose:
+        print(done.stderr, end="")
+
+
+def _dependencies(rules: Path) -> list[str]:
+    """The files that a compiler's rule for make names."""
+    text = rules.read_text().replace("\\\n", " ").partition(":")[2]
+    return [re.sub(r"\\(.)", r"\1", word) for word in re.findall(r"(?:\\.|\S)+", text)]
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _known(manifest: Path) -> str | None:
+    """The library of a manifest, if everything it was made of is unchanged."""
+    try:
+        noted = json.loads(manifest.read_text())
+        same = all(_hash(Path(f).read_bytes()) == mark for f, mark in noted["files"].items())
+        library = manifest.parent / noted["library"]
+        return str(library) if same and library.is_file() else None
+    except (OSError, ValueError, KeyError):
+        return None

@@ -1,0 +1,2 @@
+// For sources that were written for MXNet.
+#include <rsnet/mxnet.h>

@@ -1,0 +1,2 @@
+// The include of OneFlow's tutorials.
+#include <rsnet/oneflow.hpp>

@@ -1,0 +1,196 @@
+// What the C++ headers over plugin.h share: registration before main, failures as exceptions,
+// attributes as C++ values. C++17.
+//
+// A library that includes this header exports what plugin.h asks for. Objects of namespace scope
+// register by rsnet::Registered while the library is opened; rsnet_plugin_register hands over what
+// they noted.
+#ifndef RSNET_LIBRARY_HPP
+#define RSNET_LIBRARY_HPP
+
+#if !defined(__cplusplus) || __cplusplus < 201703L
+#error "rsnet's C++ headers need C++17: compile with -std=c++17"
+#endif
+
+#include <rsnet/plugin.h>
+
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+// Symbols of which every library needs its own.
+#define RSNET_LOCAL __attribute__((visibility("hidden")))
+
+#define RSNET_CAT_(a, b) a##b
+#define RSNET_CAT(a, b) RSNET_CAT_(a, b)
+#define RSNET_UNIQUE(name) RSNET_CAT(name, __COUNTER__)
+
+namespace rsnet {
+
+// A failure with its status.
+class Failure : public std::runtime_error {
+ public:
+  explicit Failure(const std::string& text, rsnet_status status = RSNET_INVALID)
+      : std::runtime_error(text), status(status) {}
+  rsnet_status status;
+};
+
+// Thrown where a function asks for a shape or dtype that is not known yet.
+struct Unknown {};
+
+// Hands something over to rsnet; returns a status of rsnet.
+using Step = std::function<rsnet_status(const rsnet_host*, rsnet_registry*)>;
+
+RSNET_LOCAL inline std::vector<Step>& steps() {
+  static std::vector<Step> all;
+  return all;
+}
+
+// Keeps an object as long as the library: what `user` pointers point to.
+template <typename T>
+T* keep(T value) {
+  return new T(std::move(value));
+}
+
+// An object of namespace scope that registers something.
+struct Registered {
+  explicit Registered(Step step) { steps().push_back(std::move(step)); }
+};
+
+inline rsnet_status register_all(const rsnet_host* host, rsnet_registry* registry) {
+  for (const Step& step : steps()) {
+    try {
+      if (rsnet_status status = step(host, registry)) return status;
+    } catch (const std::exception& e) {
+      host->refuse(registry, e.what());
+      return RSNET_INVALID;
+    }
+  }
+  return RSNET_OK;
+}
+
+// Runs a callback: what it throws becomes a status and a text.
+template <typename F>
+rsnet_status protect(const rsnet_host* host, rsnet_ctx* ctx, F&& f) {
+  try {
+    f();
+    return RSNET_OK;
+  } catch (const Unknown&) {
+    return RSNET_UNKNOWN;
+  } catch (const Failure& e) {
+    if (*e.what()) host->fail(ctx, e.what());  // else rsnet has noted a text itself
+    return e.status;
+  }  // Anything else is caught by rsnet_plugin_guard.
+}
+
+// Raises the failure that rsnet noted in a context.
+inline void check(rsnet_status status) {
+  if (status != RSNET_OK) throw Failure("", status);
+}
+
+// A number or list as Python writes it: text that rsnet reads back without loss.
+inline std::string to_text(const std::string& value) { return value; }
+inline std::string to_text(const char* value) { return value; }
+inline std::string to_text(bool value) { return value ? "True" : "False"; }
+template <typename T>
+std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, std::string> to_text(T value) {
+  return std::to_string(static_cast<long long>(value));
+}
+template <typename T>
+std::enable_if_t<std::is_floating_point_v<T>, std::string> to_text(T value) {
+  std::ostringstream out;
+  out.precision(std::is_same_v<T, float> ? 9 : 17);
+  out << value;
+  return out.str();
+}
+inline std::string quoted(const std::string& text) {
+  std::string out = "'";
+  for (char c : text) {
+    if (c == '\\' || c == '\'') out += '\\';
+    out += c;
+  }
+  return out + "'";
+}
+template <typename T>
+std::string list_text(const std::vector<T>& items) {
+  std::string out = "(";
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i) out += ", ";
+    if constexpr (std::is_same_v<T, std::string>) {
+      out += quoted(items[i]);
+    } else {
+      out += to_text(static_cast<T>(items[i]));
+    }
+  }
+  return out + (items.size() == 1 ? ",)" : ")");
+}
+
+// An attribute's description with texts of its own.
+struct AttrText {
+  int32_t kind = 0;
+  std::string name, doc, dflt;
+  bool has_default = false;
+  std::vector<std::string> choices;
+  uint32_t flags = 0;
+  double low = 0, high = 0;
+};
+
+// Descriptions in C of attributes; valid as long as both.
+class AttrList {
+ public:
+  explicit AttrList(const std::vector<AttrText>& attrs) {
+    for (const AttrText& a : attrs) {
+      pointers_.emplace_back();
+      for (const std::string& c : a.choices) pointers_.back().push_back(c.c_str());
+      rsnet_attr out = {};
+      out.struct_size = sizeof out;
+      out.kind = a.kind;
+      out.name = a.name.c_str();
+      out.doc = a.doc.c_str();
+      out.dflt = a.has_default ? a.dflt.c_str() : nullptr;
+      out.choices = pointers_.back().data();
+      out.n_choices = static_cast<int32_t>(a.choices.size());
+      out.flags = a.flags;
+      out.low = a.low;
+      out.high = a.high;
+      attrs_.push_back(out);
+    }
+  }
+  const rsnet_attr* data() const { return attrs_.data(); }
+  int32_t size() const { return static_cast<int32_t>(attrs_.size()); }
+
+ private:
+  std::deque<std::vector<const char*>> pointers_;
+  std::vector<rsnet_attr> attrs_;
+};
+
+// An argument's description with a name of its own.
+struct ArgText {
+  std::string name, doc;
+  int32_t count = 1;
+  uint32_t flags = 0;
+};
+
+inline std::vector<rsnet_arg> arg_list(const std::vector<ArgText>& args) {
+  std::vector<rsnet_arg> out;
+  for (const ArgText& a : args) {
+    out.push_back({sizeof(rsnet_arg), a.flags, a.name.c_str(), a.doc.c_str(), a.count});
+  }
+  return out;
+}
+
+}  // namespace rsnet
+
+extern "C" __attribute__((weak)) RSNET_EXPORT const uint32_t rsnet_plugin_abi = RSNET_ABI;
+
+extern "C" __attribute__((weak, used)) RSNET_EXPORT rsnet_status rsnet_plugin_register(
+    const rsnet_host* host, rsnet_registry* registry) {
+  return rsnet::register_all(host, registry);
+}
+
+#endif  // RSNET_LIBRARY_HPP

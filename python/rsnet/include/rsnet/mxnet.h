@@ -1,0 +1,16 @@
+// MXNet's C++ names for operators, over plugin.h: NNVM_REGISTER_OP with parameter structs, and
+// MXNET_REGISTER_OP_PROPERTY with Operator and OperatorProperty. Sources that include
+// "mxnet/operator.h", "dmlc/parameter.h" and their kin get this header.
+//
+//     g++ $(python -m rsnet.sysconfig --cflags) -shared my_op.cc -o libmy_op.so
+//
+// What differs from MXNet: a mistake is an error of rsnet.load_library or of the call. A kernel sees
+// kAddTo only if its operator says so by set_attr<bool>("TAccumulates", true); otherwise rsnet adds.
+// There are no expression templates (mshadow::dot and its kin).
+#ifndef RSNET_MXNET_H
+#define RSNET_MXNET_H
+
+#include <rsnet/mxnet/op.hpp>
+#include <rsnet/mxnet/property.hpp>
+
+#endif  // RSNET_MXNET_H

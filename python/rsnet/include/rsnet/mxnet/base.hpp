@@ -1,0 +1,429 @@
+// MXNet's basic types: TShape, TBlob, streams, element types, and the switches over them. See
+// rsnet/mxnet.h.
+#ifndef RSNET_MXNET_BASE_HPP
+#define RSNET_MXNET_BASE_HPP
+
+#include <rsnet/checks.hpp>
+#include <rsnet/library.hpp>
+
+#include <algorithm>
+#include <any>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <unordered_map>
+
+#if defined(__CUDACC__)
+#define MSHADOW_XINLINE inline __attribute__((always_inline)) __device__ __host__
+#else
+#define MSHADOW_XINLINE inline __attribute__((always_inline))
+#endif
+#define MSHADOW_CINLINE MSHADOW_XINLINE
+#define ADD_FILELINE ""
+
+namespace dmlc {
+using Error = ::rsnet::Failure;
+using any = std::any;
+template <typename T>
+using optional = std::optional<T>;
+}  // namespace dmlc
+
+namespace mshadow {
+
+using index_t = int64_t;
+using real_t = float;
+struct cpu {
+  static constexpr int kDevMask = RSNET_CPU;
+};
+struct gpu {
+  static constexpr int kDevMask = RSNET_GPU;
+};
+
+// The stream of a call: on the CPU the way to the engine's threads.
+template <typename xpu>
+struct Stream {
+  const rsnet_host* host;
+  rsnet_ctx* ctx;
+  void* stream;  // of the device
+};
+
+namespace half {
+// Half precision: arithmetic is done in single precision.
+class half_t {
+ public:
+  half_t() = default;
+  half_t(float value) : bits_(FromFloat(value)) {}
+  template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
+  half_t(T value) : half_t(static_cast<float>(value)) {}
+  operator float() const { return ToFloat(bits_); }
+  half_t& operator+=(float value) { return *this = half_t(float(*this) + value); }
+  half_t& operator-=(float value) { return *this = half_t(float(*this) - value); }
+  half_t& operator*=(float value) { return *this = half_t(float(*this) * value); }
+  half_t& operator/=(float value) { return *this = half_t(float(*this) / value); }
+
+ private:
+  static float ToFloat(uint16_t h) {
+    int exponent = (h >> 10) & 31;
+    float fraction = static_cast<float>(h & 1023);
+    float value = exponent == 0    ? std::ldexp(fraction, -24)
+                  : exponent == 31 ? (h & 1023 ? NAN : INFINITY)
+                                   : std::ldexp(fraction + 1024, exponent - 25);
+    return h & 0x8000 ? -value : value;
+  }
+  static uint16_t FromFloat(float value) {  // to nearest, ties to even
+    uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+    float size = std::fabs(value);
+    if (std::isnan(value)) return sign | 0x7e00;
+    if (size >= 65520.0f) return sign | 0x7c00;
+    if (size < std::ldexp(1.0f, -14)) {
+      return static_cast<uint16_t>(sign | static_cast<int>(std::nearbyint(std::ldexp(size, 24))));
+    }
+    int exponent = std::ilogb(size);
+    int fraction = static_cast<int>(std::nearbyint(std::ldexp(size, 10 - exponent)));
+    return static_cast<uint16_t>(sign | (((exponent + 14) << 10) + fraction));
+  }
+  uint16_t bits_ = 0;
+};
+}  // namespace half
+
+enum TypeFlag {
+  kFloat32 = 0,
+  kFloat64 = 1,
+  kFloat16 = 2,
+  kUint8 = 3,
+  kInt32 = 4,
+  kInt8 = 5,
+  kInt64 = 6,
+  kBool = 7
+};
+
+template <typename T>
+struct DataType;
+#define RSNET_MX_TYPE(T, name)           \
+  template <>                            \
+  struct DataType<T> {                   \
+    static constexpr int kFlag = name;   \
+  };
+RSNET_MX_TYPE(float, kFloat32)
+RSNET_MX_TYPE(double, kFloat64)
+RSNET_MX_TYPE(half::half_t, kFloat16)
+RSNET_MX_TYPE(uint8_t, kUint8)
+RSNET_MX_TYPE(int32_t, kInt32)
+RSNET_MX_TYPE(int8_t, kInt8)
+RSNET_MX_TYPE(int64_t, kInt64)
+RSNET_MX_TYPE(bool, kBool)
+#undef RSNET_MX_TYPE
+
+// ---- Tensors of a fixed number of axes ---------------------------------------------------------
+
+template <int dim>
+struct Shape {
+  index_t shape_[dim];
+  index_t& operator[](int i) { return shape_[i]; }
+  const index_t& operator[](int i) const { return shape_[i]; }
+  size_t Size() const {
+    size_t n = 1;
+    for (index_t d : shape_) n *= d;
+    return n;
+  }
+};
+inline Shape<1> Shape1(index_t a) { return {{a}}; }
+inline Shape<2> Shape2(index_t a, index_t b) { return {{a, b}}; }
+inline Shape<3> Shape3(index_t a, index_t b, index_t c) { return {{a, b, c}}; }
+inline Shape<4> Shape4(index_t a, index_t b, index_t c, index_t d) { return {{a, b, c, d}}; }
+
+// A row-major view: t[i] is a view of one axis less, or an element.
+template <typename xpu, int dim, typename DType = real_t>
+struct Tensor {
+  DType* dptr_ = nullptr;
+  Shape<dim> shape_ = {};
+  index_t size(int i) const { return shape_[i]; }
+  decltype(auto) operator[](index_t i) const {
+    if constexpr (dim == 1) {
+      return (dptr_[i]);
+    } else {
+      Tensor<xpu, dim - 1, DType> part;
+      index_t step = 1;
+      for (int k = 1; k < dim; ++k) step *= part.shape_[k - 1] = shape_[k];
+      part.dptr_ = dptr_ + i * step;
+      return part;
+    }
+  }
+};
+
+}  // namespace mshadow
+
+namespace nnvm {
+
+using dim_t = int64_t;
+
+// A list of numbers.
+template <typename T>
+class Tuple {
+ public:
+  Tuple() = default;
+  Tuple(std::initializer_list<T> items) : items_(items) {}
+  template <typename Iterator>
+  Tuple(Iterator begin, Iterator end) : items_(begin, end) {}
+  uint32_t ndim() const { return static_cast<uint32_t>(items_.size()); }
+  T& operator[](size_t i) { return items_[i]; }
+  const T& operator[](size_t i) const { return items_[i]; }
+  const T* begin() const { return items_.data(); }
+  const T* end() const { return items_.data() + items_.size(); }
+  T* begin() { return items_.data(); }
+  T* end() { return items_.data() + items_.size(); }
+  bool operator==(const Tuple& other) const { return items_ == other.items_; }
+  bool operator!=(const Tuple& other) const { return items_ != other.items_; }
+
+ protected:
+  std::vector<T> items_;
+};
+
+// Extents. No axes mean that nothing is known, an extent of 0 that it is not known; where all inputs
+// are known and one is empty, an extent of 0 is an empty axis.
+class TShape : public Tuple<dim_t> {
+ public:
+  using Tuple<dim_t>::Tuple;
+  TShape() = default;
+  TShape(int ndim, dim_t value) { items_.assign(ndim < 0 ? 0 : ndim, value); }
+  template <int dim>
+  TShape(const mshadow::Shape<dim>& shape) : TShape(shape.shape_, shape.shape_ + dim) {}
+  size_t Size() const { return ProdShape(0, static_cast<int>(ndim())); }
+  size_t ProdShape(int begin, int end) const {
+    size_t n = 1;
+    for (int i = begin; i < end; ++i) n *= items_[i];
+    return n;
+  }
+  template <int dim>
+  mshadow::Shape<dim> get() const {
+    if (ndim() != dim) {
+      throw rsnet::Failure("a shape of " + std::to_string(ndim()) + " axes is read as one of " +
+                           std::to_string(dim));
+    }
+    mshadow::Shape<dim> shape;
+    std::copy(begin(), end(), shape.shape_);
+    return shape;
+  }
+};
+
+template <typename T>
+std::ostream& operator<<(std::ostream& out, const Tuple<T>& items) {
+  return out << rsnet::list_text(std::vector<T>(items.begin(), items.end()));
+}
+
+}  // namespace nnvm
+
+namespace mxnet {
+
+using mshadow::cpu;
+using mshadow::gpu;
+using mshadow::index_t;
+using mshadow::real_t;
+using nnvm::dim_t;
+using nnvm::TShape;
+using nnvm::Tuple;
+using ShapeVector = std::vector<TShape>;
+
+inline bool shape_is_none(const TShape& s) {
+  return s.ndim() == 0 || std::find(s.begin(), s.end(), 0) != s.end();
+}
+inline bool shape_is_known(const TShape& s) { return !shape_is_none(s); }
+inline bool type_is_none(int type) { return type == -1; }
+
+enum OpReqType { kNullOp = 0, kWriteTo = 1, kWriteInplace = 2, kAddTo = 3 };
+
+class Context {
+ public:
+  enum DeviceType { kCPU = RSNET_CPU, kGPU = RSNET_GPU, kCPUPinned = 3 };
+  DeviceType dev_type = kCPU;
+  int32_t dev_id = 0;
+  int dev_mask() const { return dev_type == kGPU ? RSNET_GPU : RSNET_CPU; }
+  static Context CPU(int32_t id = 0) { return {kCPU, id}; }
+  static Context GPU(int32_t id = 0) { return {kGPU, id}; }
+};
+
+inline int FlagOf(rsnet_dtype t) {
+  switch (t.code << 8 | t.bits) {
+    case RSNET_FLOAT << 8 | 32: return mshadow::kFloat32;
+    case RSNET_FLOAT << 8 | 64: return mshadow::kFloat64;
+    case RSNET_FLOAT << 8 | 16: return mshadow::kFloat16;
+    case RSNET_UINT << 8 | 8: return mshadow::kUint8;
+    case RSNET_INT << 8 | 32: return mshadow::kInt32;
+    case RSNET_INT << 8 | 8: return mshadow::kInt8;
+    case RSNET_INT << 8 | 64: return mshadow::kInt64;
+    case RSNET_BOOLEAN << 8 | 8: return mshadow::kBool;
+    default: return -1;
+  }
+}
+
+inline rsnet_dtype TypeOf(int flag) {
+  static const rsnet_dtype types[] = {{RSNET_FLOAT, 32, 1}, {RSNET_FLOAT, 64, 1},
+                                      {RSNET_FLOAT, 16, 1}, {RSNET_UINT, 8, 1},
+                                      {RSNET_INT, 32, 1},   {RSNET_INT, 8, 1},
+                                      {RSNET_INT, 64, 1},   {RSNET_BOOLEAN, 8, 1}};
+  if (flag < 0 || flag > 7) return {0, 0, 0};
+  return types[flag];
+}
+
+// An array of a call.
+class TBlob {
+ public:
+  TBlob() = default;
+  explicit TBlob(const rsnet_tensor& t)
+      : dptr_(rsnet_data(&t)),
+        shape_(t.shape, t.shape + t.ndim),
+        type_flag_(FlagOf(t.dtype)),
+        dev_mask_(t.device.device_type) {}
+
+  void* dptr_ = nullptr;
+  TShape shape_;
+  int type_flag_ = -1;
+
+  int dev_mask() const { return dev_mask_; }
+  int ndim() const { return static_cast<int>(shape_.ndim()); }
+  index_t size(int i) const { return shape_[i]; }
+  size_t Size() const { return shape_.Size(); }
+  bool CheckContiguous() const { return true; }
+  template <typename DType>
+  DType* dptr() const {
+    CHECK_EQ(mshadow::DataType<DType>::kFlag, type_flag_)
+        << "(TBlob.get_with_shape: data type do not match specified type)";
+    return static_cast<DType*>(dptr_);
+  }
+  template <typename xpu, int dim, typename DType>
+  mshadow::Tensor<xpu, dim, DType> get(mshadow::Stream<xpu>* = nullptr) const {
+    return {dptr<DType>(), shape_.get<dim>()};
+  }
+  template <typename xpu, int dim, typename DType>
+  mshadow::Tensor<xpu, dim, DType> get_with_shape(const mshadow::Shape<dim>& shape,
+                                                  mshadow::Stream<xpu>* = nullptr) const {
+    CHECK_EQ(shape.Size(), Size()) << "(the new shape has another number of elements)";
+    return {dptr<DType>(), shape};
+  }
+  template <typename xpu, typename DType>
+  mshadow::Tensor<xpu, 1, DType> FlatTo1D(mshadow::Stream<xpu>* = nullptr) const {
+    return {dptr<DType>(), mshadow::Shape1(static_cast<index_t>(Size()))};
+  }
+  // All axes but the last as one.
+  template <typename xpu, typename DType>
+  mshadow::Tensor<xpu, 2, DType> FlatTo2D(mshadow::Stream<xpu>* = nullptr) const {
+    index_t last = ndim() == 0 ? 1 : shape_[ndim() - 1];
+    index_t rows = last == 0 ? 0 : static_cast<index_t>(Size()) / last;
+    return {dptr<DType>(), mshadow::Shape2(rows, last)};
+  }
+
+ private:
+  int dev_mask_ = RSNET_CPU;
+};
+
+// ---- Assignments of inference ------------------------------------------------------------------
+
+inline bool shape_assign(TShape* known, const TShape& shape) {
+  if (known->ndim() == 0) {
+    *known = shape;
+    return true;
+  }
+  if (shape.ndim() == 0) return true;
+  if (known->ndim() != shape.ndim()) return false;
+  for (size_t i = 0; i < known->ndim(); ++i) {
+    if ((*known)[i] == 0) {
+      (*known)[i] = shape[i];
+    } else if ((*known)[i] != shape[i] && shape[i] != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+inline bool type_assign(int* known, int type) {
+  if (*known == -1) *known = type;
+  return type == -1 || *known == type;
+}
+
+#define SHAPE_ASSIGN_CHECK(array, index, shape)                                                  \
+  do {                                                                                           \
+    const ::mxnet::TShape rsnet_shape(shape);                                                    \
+    if (!::mxnet::shape_assign(&(array)[index], rsnet_shape)) {                                  \
+      std::ostringstream rsnet_text;                                                             \
+      rsnet_text << "Shape inconsistent, Provided = " << (array)[index]                          \
+                 << ", inferred shape=" << rsnet_shape;                                          \
+      throw ::rsnet::Failure(rsnet_text.str());                                                  \
+    }                                                                                            \
+  } while (0)
+#define TYPE_ASSIGN_CHECK(array, index, type)                                                    \
+  do {                                                                                           \
+    if (!::mxnet::type_assign(&(array)[index], type)) {                                          \
+      throw ::rsnet::Failure("Type inconsistent, Provided = " + std::to_string((array)[index]) + \
+                             ", inferred type=" + std::to_string(type));                         \
+    }                                                                                            \
+  } while (0)
+
+}  // namespace mxnet
+
+// ---- Switches ----------------------------------------------------------------------------------
+
+#define RSNET_MX_CASE(flag, T, DType, ...) \
+  case flag: {                             \
+    typedef T DType;                       \
+    { __VA_ARGS__ }                        \
+  } break;
+#define RSNET_MX_NO_CASE(type) \
+  default:                     \
+    throw ::rsnet::Failure("Unknown type enum " + std::to_string(type), RSNET_UNSUPPORTED);
+#define RSNET_MX_REAL(DType, ...)                                     \
+  RSNET_MX_CASE(::mshadow::kFloat32, float, DType, __VA_ARGS__)       \
+  RSNET_MX_CASE(::mshadow::kFloat64, double, DType, __VA_ARGS__)      \
+  RSNET_MX_CASE(::mshadow::kFloat16, ::mshadow::half::half_t, DType, __VA_ARGS__)
+#define RSNET_MX_INTEGERS(DType, ...)                                 \
+  RSNET_MX_CASE(::mshadow::kUint8, uint8_t, DType, __VA_ARGS__)       \
+  RSNET_MX_CASE(::mshadow::kInt8, int8_t, DType, __VA_ARGS__)         \
+  RSNET_MX_CASE(::mshadow::kInt32, int32_t, DType, __VA_ARGS__)       \
+  RSNET_MX_CASE(::mshadow::kInt64, int64_t, DType, __VA_ARGS__)
+#define MSHADOW_TYPE_SWITCH(type, DType, ...)                                              \
+  switch (type) {                                                                          \
+    RSNET_MX_REAL(DType, __VA_ARGS__) RSNET_MX_INTEGERS(DType, __VA_ARGS__) RSNET_MX_NO_CASE(type) \
+  }
+#define MSHADOW_TYPE_SWITCH_WITH_BOOL(type, DType, ...)                      \
+  switch (type) {                                                            \
+    RSNET_MX_REAL(DType, __VA_ARGS__)                                        \
+    RSNET_MX_INTEGERS(DType, __VA_ARGS__)                                    \
+    RSNET_MX_CASE(::mshadow::kBool, bool, DType, __VA_ARGS__) RSNET_MX_NO_CASE(type) \
+  }
+#define MSHADOW_REAL_TYPE_SWITCH(type, DType, ...) \
+  switch (type) { RSNET_MX_REAL(DType, __VA_ARGS__) RSNET_MX_NO_CASE(type) }
+#define MSHADOW_SGL_DBL_TYPE_SWITCH(type, DType, ...)              \
+  switch (type) {                                                  \
+    RSNET_MX_CASE(::mshadow::kFloat32, float, DType, __VA_ARGS__)  \
+    RSNET_MX_CASE(::mshadow::kFloat64, double, DType, __VA_ARGS__) \
+    RSNET_MX_NO_CASE(type)                                         \
+  }
+#define MXNET_ASSIGN_REQ_SWITCH(req, ReqType, ...)          \
+  switch (req) {                                            \
+    case ::mxnet::kNullOp: break;                           \
+    case ::mxnet::kWriteInplace:                            \
+    case ::mxnet::kWriteTo: {                               \
+      const ::mxnet::OpReqType ReqType = ::mxnet::kWriteTo; \
+      { __VA_ARGS__ }                                       \
+    } break;                                                \
+    case ::mxnet::kAddTo: {                                 \
+      const ::mxnet::OpReqType ReqType = ::mxnet::kAddTo;   \
+      { __VA_ARGS__ }                                       \
+    } break;                                                \
+    default: break;                                         \
+  }
+#define KERNEL_ASSIGN(out, req, val)     \
+  {                                      \
+    switch (req) {                       \
+      case ::mxnet::kNullOp: break;      \
+      case ::mxnet::kWriteTo:            \
+      case ::mxnet::kWriteInplace:       \
+        (out) = (val);                   \
+        break;                           \
+      case ::mxnet::kAddTo:              \
+        (out) += (val);                  \
+        break;                           \
+      default: break;                    \
+    }                                    \
+  }
+
+#endif  // RSNET_MXNET_BASE_HPP

@@ -1,0 +1,463 @@
+// NNVM_REGISTER_OP and the attributes of operators. See rsnet/mxnet.h.
+#ifndef RSNET_MXNET_OP_HPP
+#define RSNET_MXNET_OP_HPP
+
+#include <rsnet/mxnet/param.hpp>
+
+namespace nnvm {
+
+class Op;
+struct Node;
+using NodePtr = std::shared_ptr<Node>;
+using ObjectPtr = NodePtr;
+
+// The parameters of a node.
+struct NodeAttrs {
+  const Op* op = nullptr;
+  std::string name;
+  std::unordered_map<std::string, std::string> dict;
+  dmlc::any parsed;
+};
+
+template <typename T>
+const T& get(const dmlc::any& value) {
+  const T* found = std::any_cast<T>(&value);
+  if (found == nullptr) throw rsnet::Failure("the parameters were parsed as another struct, or not");
+  return *found;
+}
+
+// A value in a gradient: output `index` of a node, or a value of the forward node.
+struct NodeEntry {
+  NodePtr node;
+  uint32_t index = 0;
+  uint32_t version = 0;
+  int32_t source = -1;  // RSNET_OUT_GRAD, RSNET_IN_DATA, RSNET_OUT_DATA: of the forward node
+};
+
+struct Node {
+  NodeAttrs attrs;
+  std::vector<NodeEntry> inputs;
+  std::vector<NodePtr> control_deps;
+  const Op* op() const { return attrs.op; }
+  uint32_t num_inputs() const { return static_cast<uint32_t>(inputs.size()); }
+  static NodePtr Create() { return std::make_shared<Node>(); }
+};
+
+using FListInputNames = std::function<std::vector<std::string>(const NodeAttrs&)>;
+using FListOutputNames = FListInputNames;
+using FNumVisibleOutputs = std::function<uint32_t(const NodeAttrs&)>;
+using FMutateInputs = std::function<std::vector<uint32_t>(const NodeAttrs&)>;
+using FIgnoreInputs = FMutateInputs;
+using FInferShape =
+    std::function<bool(const NodeAttrs&, std::vector<TShape>*, std::vector<TShape>*)>;
+using FInferType = std::function<bool(const NodeAttrs&, std::vector<int>*, std::vector<int>*)>;
+using FInplaceOption = std::function<std::vector<std::pair<int, int>>(const NodeAttrs&)>;
+using FInplaceIdentity = std::function<std::vector<bool>(const NodeAttrs&)>;
+using FGradient =
+    std::function<std::vector<NodeEntry>(const NodePtr&, const std::vector<NodeEntry>&)>;
+using TIsBackward = bool;
+
+constexpr uint32_t kVarg = 0xffffffffu;
+
+// The parser that fills a parameter struct P.
+template <typename P>
+struct ParamParserOf {};
+
+// An operator as it is being registered.
+class Op {
+ public:
+  std::string name;
+  std::string description;
+  std::vector<std::string> aliases;
+  std::vector<rsnet::ArgText> arguments;  // inputs that are documented
+  std::vector<rsnet::AttrText> fields;
+  std::function<void(NodeAttrs*)> parser;
+  uint32_t num_inputs = 1, num_outputs = 1;
+  std::function<uint32_t(const NodeAttrs&)> get_num_inputs, get_num_outputs;
+  std::map<std::string, dmlc::any> attrs;
+
+  Op& describe(const std::string& text) {
+    description = text;
+    return *this;
+  }
+  Op& add_alias(const std::string& alias) {
+    aliases.push_back(alias);
+    return *this;
+  }
+  Op& set_num_inputs(uint32_t n) {
+    num_inputs = n;
+    return *this;
+  }
+  Op& set_num_inputs(std::function<uint32_t(const NodeAttrs&)> f) {
+    get_num_inputs = std::move(f);
+    return *this;
+  }
+  Op& set_num_outputs(uint32_t n) {
+    num_outputs = n;
+    return *this;
+  }
+  Op& set_num_outputs(std::function<uint32_t(const NodeAttrs&)> f) {
+    get_num_outputs = std::move(f);
+    return *this;
+  }
+  template <typename P>
+  Op& set_attr_parser(const ParamParserOf<P>&) {
+    add_fields(P::__FIELDS__());
+    parser = [](NodeAttrs* attrs) {
+      P param;
+      param.Init(attrs->dict);
+      attrs->parsed = std::move(param);
+    };
+    return *this;
+  }
+  Op& set_attr_parser(std::function<void(NodeAttrs*)> f) {
+    parser = std::move(f);
+    return *this;
+  }
+  template <typename T>
+  Op& set_attr(const std::string& key, const T& value, int = 10) {
+    attrs[key] = value;
+    return *this;
+  }
+  Op& add_argument(const std::string& argument, const std::string& type, const std::string& doc) {
+    if (type.rfind("NDArray", 0) == 0 || type.rfind("Symbol", 0) == 0) {
+      arguments.push_back({argument, doc, 1, 0});
+    }
+    return *this;
+  }
+  Op& add_arguments(const dmlc::parameter::Fields& all) {
+    add_fields(all);
+    return *this;
+  }
+  Op& set_support_level(int) { return *this; }
+
+  template <typename T>
+  const T* attr(const std::string& key) const {
+    auto found = attrs.find(key);
+    if (found == attrs.end()) return nullptr;
+    const T* value = std::any_cast<T>(&found->second);
+    if (value == nullptr) {
+      throw rsnet::Failure("operator '" + name + "': attribute '" + key + "' is of another type than "
+                           "set_attr<...> says for it");
+    }
+    return value;
+  }
+
+  // The operator of this name, which may be one of rsnet's.
+  static const Op* Get(const std::string& name) { return &Entry(name, false); }
+  RSNET_LOCAL static Op& Entry(const std::string& name, bool registers);
+
+ private:
+  void add_fields(const dmlc::parameter::Fields& all) {
+    for (const auto& field : all) {
+      bool known = false;
+      for (const auto& f : fields) known = known || f.name == field->attr.name;
+      if (!known) fields.push_back(field->attr);
+    }
+  }
+};
+
+}  // namespace nnvm
+
+namespace mxnet {
+
+using nnvm::NodeAttrs;
+
+// ---- Resources ---------------------------------------------------------------------------------
+
+struct ResourceRequest {
+  enum Type { kRandom, kTempSpace, kParallelRandom };
+  Type type = kTempSpace;
+  ResourceRequest() = default;
+  ResourceRequest(Type type) : type(type) {}  // NOLINT: as in MXNet
+};
+
+// Random numbers of a call: the next ones with every use.
+template <typename xpu, typename DType>
+class Random {
+ public:
+  Random(const rsnet_host* host, rsnet_ctx* ctx, uint64_t* used)
+      : host_(host), ctx_(ctx), used_(used) {}
+  template <int dim>
+  void SampleUniform(mshadow::Tensor<xpu, dim, DType>* out, double low = 0, double high = 1) {
+    Fill(out, [&](uint64_t a, uint64_t) { return low + (high - low) * Unit(a); });
+  }
+  template <int dim>
+  void SampleGaussian(mshadow::Tensor<xpu, dim, DType>* out, double mean = 0, double sd = 1) {
+    Fill(out, [&](uint64_t a, uint64_t b) {
+      double r = std::sqrt(-2 * std::log(1 - Unit(a)));
+      return mean + sd * r * std::cos(6.283185307179586 * Unit(b));
+    });
+  }
+
+ private:
+  static double Unit(uint64_t word) { return static_cast<double>(word >> 11) * 0x1p-53; }
+  template <int dim, typename F>
+  void Fill(mshadow::Tensor<xpu, dim, DType>* out, F value) {
+    size_t n = out->shape_.Size();
+    std::vector<uint64_t> words(2 * n);
+    rsnet::check(host_->random(ctx_, *used_, 2 * n, words.data()));
+    *used_ += 2 * n;
+    for (size_t i = 0; i < n; ++i) {
+      out->dptr_[i] = static_cast<DType>(value(words[2 * i], words[2 * i + 1]));
+    }
+  }
+  const rsnet_host* host_;
+  rsnet_ctx* ctx_;
+  uint64_t* used_;
+};
+
+struct Resource {
+  ResourceRequest req;
+  const rsnet_host* host = nullptr;
+  rsnet_ctx* ctx = nullptr;
+  std::shared_ptr<uint64_t> used = std::make_shared<uint64_t>(0);
+
+  template <typename xpu, int dim, typename DType>
+  mshadow::Tensor<xpu, dim, DType> get_space_typed(mshadow::Shape<dim> shape,
+                                                   mshadow::Stream<xpu>* = nullptr) const {
+    void* memory = host->temp(ctx, shape.Size() * sizeof(DType));
+    if (memory == nullptr) throw rsnet::Failure("", RSNET_INTERNAL);
+    return {static_cast<DType*>(memory), shape};
+  }
+  template <typename xpu, int dim>
+  mshadow::Tensor<xpu, dim, real_t> get_space(mshadow::Shape<dim> shape,
+                                              mshadow::Stream<xpu>* = nullptr) const {
+    return get_space_typed<xpu, dim, real_t>(shape);
+  }
+  template <typename xpu, typename DType>
+  Random<xpu, DType>* get_random(mshadow::Stream<xpu>* = nullptr) const {
+    auto random = std::make_shared<Random<xpu, DType>>(host, ctx, used.get());
+    kept = random;
+    return random.get();
+  }
+  mutable std::shared_ptr<void> kept;
+};
+
+struct RunContext {
+  Context ctx;
+};
+
+// The circumstances of a call.
+class OpContext {
+ public:
+  OpContext(const rsnet_args* args, const std::vector<ResourceRequest>& requests)
+      : is_train(args->flags & RSNET_IS_TRAIN),
+        need_grad(args->flags & RSNET_NEEDS_GRAD),
+        stream_{args->host, args->ctx, args->stream} {
+    run_ctx.ctx.dev_type = static_cast<Context::DeviceType>(args->device.device_type);
+    run_ctx.ctx.dev_id = args->device.device_id;
+    for (ResourceRequest r : requests) requested.push_back({r, args->host, args->ctx});
+  }
+  template <typename xpu>
+  mshadow::Stream<xpu>* get_stream() const {
+    return reinterpret_cast<mshadow::Stream<xpu>*>(&stream_);
+  }
+  bool is_train;
+  bool need_grad;
+  RunContext run_ctx;
+  std::vector<Resource> requested;
+
+ private:
+  mutable mshadow::Stream<cpu> stream_;
+};
+
+using FCompute =
+    std::function<void(const NodeAttrs&, const OpContext&, const std::vector<TBlob>&,
+                       const std::vector<OpReqType>&, const std::vector<TBlob>&)>;
+using FResourceRequest = std::function<std::vector<ResourceRequest>(const NodeAttrs&)>;
+
+// What a stateful operator keeps.
+class OpStatePtr {
+ public:
+  template <typename T, typename... Args>
+  static OpStatePtr Create(Args&&... args) {
+    OpStatePtr state;
+    state.held_ = std::make_shared<T>(std::forward<Args>(args)...);
+    return state;
+  }
+  template <typename T>
+  T& get_state() const {
+    return *static_cast<T*>(held_.get());
+  }
+
+ private:
+  std::shared_ptr<void> held_;
+};
+using FCreateOpState = std::function<OpStatePtr(const NodeAttrs&, Context,
+                                                const std::vector<TShape>&, const std::vector<int>&)>;
+using FStatefulCompute =
+    std::function<void(const OpStatePtr&, const OpContext&, const std::vector<TBlob>&,
+                       const std::vector<OpReqType>&, const std::vector<TBlob>&)>;
+
+namespace op {
+
+using nnvm::NodeAttrs;
+template <typename P>
+inline constexpr nnvm::ParamParserOf<P> ParamParser{};
+
+// ---- Inference that many operators share -------------------------------------------------------
+
+template <int n_in = -1, int n_out = -1>
+bool ElemwiseShape(const NodeAttrs&, std::vector<TShape>* in, std::vector<TShape>* out) {
+  TShape common;
+  for (auto* side : {in, out}) {
+    for (size_t i = 0; i < side->size(); ++i) SHAPE_ASSIGN_CHECK(&common, 0, (*side)[i]);
+  }
+  for (auto* side : {in, out}) {
+    for (TShape& shape : *side) shape = common;
+  }
+  return shape_is_known(common);
+}
+template <int n_in = -1, int n_out = -1>
+bool ElemwiseType(const NodeAttrs&, std::vector<int>* in, std::vector<int>* out) {
+  int common = -1;
+  for (auto* side : {in, out}) {
+    for (size_t i = 0; i < side->size(); ++i) TYPE_ASSIGN_CHECK(&common, 0, (*side)[i]);
+  }
+  for (auto* side : {in, out}) std::fill(side->begin(), side->end(), common);
+  return common != -1;
+}
+
+// ---- Gradients ---------------------------------------------------------------------------------
+
+// Backward operator `op_name` over the output gradients and, by the name of the struct, more.
+struct ElemwiseGrad {
+  const char* op_name;
+};
+#define RSNET_MX_GRAD(Name)                                                              \
+  struct Name {                                                                          \
+    const char* op_name;                                                                 \
+    std::vector<nnvm::NodeEntry> operator()(const nnvm::NodePtr& n,                      \
+                                            const std::vector<nnvm::NodeEntry>& ograds) const; \
+  };
+RSNET_MX_GRAD(ElemwiseGradUseNone)
+RSNET_MX_GRAD(ElemwiseGradUseIn)
+RSNET_MX_GRAD(ElemwiseGradUseOut)
+RSNET_MX_GRAD(ElemwiseGradUseInOut)
+#undef RSNET_MX_GRAD
+
+inline nnvm::NodePtr MakeNode(const char* op_name, const std::string& name,
+                              const std::vector<nnvm::NodeEntry>* inputs,
+                              const std::unordered_map<std::string, std::string>* dict,
+                              const nnvm::NodePtr* forward = nullptr) {
+  (void)forward;
+  nnvm::NodePtr node = nnvm::Node::Create();
+  node->attrs.op = nnvm::Op::Get(op_name);
+  node->attrs.name = name;
+  if (inputs != nullptr) node->inputs = *inputs;
+  if (dict != nullptr) node->attrs.dict = *dict;
+  return node;
+}
+
+// The gradients of all inputs of `n`, computed by one backward operator.
+inline std::vector<nnvm::NodeEntry> MakeGradNode(
+    const char* op_name, const nnvm::NodePtr& n, std::vector<nnvm::NodeEntry> inputs,
+    const std::unordered_map<std::string, std::string>& dict) {
+  nnvm::NodePtr node = MakeNode(op_name, n->attrs.name + "_backward", &inputs, &dict, &n);
+  std::vector<nnvm::NodeEntry> out;
+  for (uint32_t i = 0; i < n->num_inputs(); ++i) out.push_back({node, i, 0, -1});
+  return out;
+}
+inline std::vector<nnvm::NodeEntry> MakeNonlossGradNode(
+    const char* op_name, const nnvm::NodePtr& n, const std::vector<nnvm::NodeEntry>& ograds,
+    const std::vector<nnvm::NodeEntry>& inputs,
+    const std::unordered_map<std::string, std::string>& dict) {
+  std::vector<nnvm::NodeEntry> all = ograds;
+  all.insert(all.end(), inputs.begin(), inputs.end());
+  return MakeGradNode(op_name, n, all, dict);
+}
+inline std::vector<nnvm::NodeEntry> MakeZeroGradNodes(const nnvm::NodePtr& n,
+                                                      const std::vector<nnvm::NodeEntry>&) {
+  std::vector<nnvm::NodeEntry> out;
+  for (const nnvm::NodeEntry& input : n->inputs) {
+    std::vector<nnvm::NodeEntry> one = {input};
+    out.push_back({MakeNode("zeros_like", "", &one, nullptr), 0, 0, -1});
+  }
+  return out;
+}
+
+inline std::vector<nnvm::NodeEntry> OutputsOf(const nnvm::NodePtr& n, size_t count) {
+  std::vector<nnvm::NodeEntry> out;
+  for (uint32_t i = 0; i < count; ++i) out.push_back({n, i, 0, RSNET_OUT_DATA});
+  return out;
+}
+#define RSNET_MX_GRAD(Name, extra)                                                    \
+  inline std::vector<nnvm::NodeEntry> Name::operator()(                               \
+      const nnvm::NodePtr& n, const std::vector<nnvm::NodeEntry>& ograds) const {     \
+    std::vector<nnvm::NodeEntry> more extra;                                          \
+    return MakeNonlossGradNode(op_name, n, ograds, more, n->attrs.dict);              \
+  }
+RSNET_MX_GRAD(ElemwiseGradUseNone, )
+RSNET_MX_GRAD(ElemwiseGradUseIn, = n->inputs)
+RSNET_MX_GRAD(ElemwiseGradUseOut, = OutputsOf(n, ograds.size()))
+#undef RSNET_MX_GRAD
+inline std::vector<nnvm::NodeEntry> ElemwiseGradUseInOut::operator()(
+    const nnvm::NodePtr& n, const std::vector<nnvm::NodeEntry>& ograds) const {
+  std::vector<nnvm::NodeEntry> more = n->inputs;
+  for (const nnvm::NodeEntry& e : OutputsOf(n, ograds.size())) more.push_back(e);
+  return MakeNonlossGradNode(op_name, n, ograds, more, n->attrs.dict);
+}
+
+// ---- Kernels -----------------------------------------------------------------------------------
+
+namespace mxnet_op {
+
+using mshadow::Stream;
+
+template <typename OP, typename xpu>
+struct Kernel;
+
+// Calls OP::Map(i, args...) for every i below N, on the engine's threads where that pays.
+template <typename OP>
+struct Kernel<OP, cpu> {
+  template <typename... Args>
+  static bool Launch(Stream<cpu>* s, size_t N, Args... args) {
+    constexpr int64_t grain = 8192;
+    auto range = [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) OP::Map(i, args...);
+    };
+    int64_t n = static_cast<int64_t>(N);
+    if (n <= grain) {
+      range(0, n);
+      return true;
+    }
+    using Range = decltype(range);
+    auto part = [](void* data, int64_t begin, int64_t end) -> rsnet_status {
+      (*static_cast<Range*>(data))(begin, end);
+      return RSNET_OK;
+    };
+    rsnet::check(s->host->parallel_for(s->ctx, n, grain, part, &range));
+    return true;
+  }
+};
+
+#if defined(__CUDACC__)
+template <typename OP, typename... Args>
+__global__ void GenericKernel(int N, Args... args) {
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < N; i += blockDim.x * gridDim.x) {
+    OP::Map(i, args...);
+  }
+}
+template <typename OP>
+struct Kernel<OP, gpu> {
+  template <typename... Args>
+  static bool Launch(Stream<gpu>* s, int N, Args... args) {
+    if (N == 0) return true;
+    int blocks = std::min(65535, (N + 255) / 256);
+    GenericKernel<OP, Args...><<<blocks, 256, 0, static_cast<cudaStream_t>(s->stream)>>>(N, args...);
+    return true;
+  }
+};
+#endif
+
+}  // namespace mxnet_op
+// The tutorials write the namespace so, too.
+namespace MXNet_op = mxnet_op;
+
+}  // namespace op
+}  // namespace mxnet
+
+#include <rsnet/mxnet/registry.hpp>
+
+#endif  // RSNET_MXNET_OP_HPP

@@ -1,0 +1,228 @@
+// dmlc's parameter structs: DMLC_DECLARE_PARAMETER, DMLC_DECLARE_FIELD. See rsnet/mxnet.h.
+//
+// rsnet parses and checks the parameters of a call by the struct's declaration; the struct is then
+// filled from texts that are known to fit.
+#ifndef RSNET_MXNET_PARAM_HPP
+#define RSNET_MXNET_PARAM_HPP
+
+#include <rsnet/mxnet/base.hpp>
+
+namespace dmlc {
+
+using Kwargs = std::vector<std::pair<std::string, std::string>>;
+
+namespace parameter {
+
+// Numbers of a list as text.
+template <typename T>
+std::vector<T> Numbers(const std::string& text) {
+  std::string plain = text;
+  for (char& c : plain) {
+    if (c == '(' || c == ')' || c == '[' || c == ']' || c == ',') c = ' ';
+  }
+  std::istringstream in(plain);
+  std::vector<T> out;
+  std::string word;
+  while (in >> word) {
+    out.push_back(static_cast<T>(std::is_floating_point_v<T> ? std::stod(word)
+                                                              : std::stoll(word)));
+  }
+  return out;
+}
+
+// How a C++ type is declared, read from text, and written as text.
+template <typename T>
+struct Type;
+#define RSNET_MX_FIELD(T, number, read)                                     \
+  template <>                                                               \
+  struct Type<T> {                                                          \
+    static constexpr int32_t kind = number;                                 \
+    static constexpr uint32_t flags = 0;                                    \
+    static T Read(const std::string& text) { return read; }                 \
+    static std::string Text(const T& value) { return rsnet::to_text(value); } \
+  };
+RSNET_MX_FIELD(int, RSNET_I32, std::stoi(text))
+RSNET_MX_FIELD(unsigned, RSNET_U32, static_cast<unsigned>(std::stoul(text)))
+RSNET_MX_FIELD(long, RSNET_I64, std::stol(text))
+RSNET_MX_FIELD(unsigned long, RSNET_U64, std::stoul(text))
+RSNET_MX_FIELD(float, RSNET_F32, static_cast<float>(std::stod(text)))
+RSNET_MX_FIELD(double, RSNET_F64, std::stod(text))
+RSNET_MX_FIELD(bool, RSNET_BOOL, text == "True" || text == "true" || text == "1")
+RSNET_MX_FIELD(std::string, RSNET_STR, text)
+#undef RSNET_MX_FIELD
+template <>
+struct Type<nnvm::TShape> {
+  static constexpr int32_t kind = RSNET_SHAPE;
+  static constexpr uint32_t flags = 0;
+  static nnvm::TShape Read(const std::string& text) {
+    std::vector<int64_t> dims = Numbers<int64_t>(text);
+    return nnvm::TShape(dims.begin(), dims.end());
+  }
+  static std::string Text(const nnvm::TShape& value) {
+    return rsnet::list_text(std::vector<int64_t>(value.begin(), value.end()));
+  }
+};
+template <typename N>
+struct Type<nnvm::Tuple<N>> {
+  static constexpr int32_t kind = std::is_floating_point_v<N> ? RSNET_LIST_F32 : RSNET_SHAPE;
+  static constexpr uint32_t flags = 0;
+  static nnvm::Tuple<N> Read(const std::string& text) {
+    std::vector<N> items = Numbers<N>(text);
+    return nnvm::Tuple<N>(items.begin(), items.end());
+  }
+  static std::string Text(const nnvm::Tuple<N>& value) {
+    return rsnet::list_text(std::vector<N>(value.begin(), value.end()));
+  }
+};
+template <typename T>
+struct Type<std::optional<T>> {
+  static constexpr int32_t kind = Type<T>::kind;
+  static constexpr uint32_t flags = RSNET_MAY_BE_NONE;
+  static std::optional<T> Read(const std::string& text) {
+    return text == "None" ? std::optional<T>() : std::optional<T>(Type<T>::Read(text));
+  }
+  static std::string Text(const std::optional<T>& value) {
+    return value ? Type<T>::Text(*value) : "None";
+  }
+};
+
+// A field while it is declared, and afterwards.
+class Field {
+ public:
+  virtual ~Field() = default;
+  virtual void Set(void* param, const std::string& text) const = 0;
+  virtual std::string Get(const void* param) const = 0;
+  rsnet::AttrText attr;
+};
+
+template <typename T>
+class FieldEntry : public Field {
+ public:
+  FieldEntry(const char* name, size_t offset) : offset_(offset) {
+    attr.name = name;
+    attr.kind = Type<T>::kind;
+    attr.flags = Type<T>::flags;
+  }
+  FieldEntry& set_default(const T& value) {
+    attr.has_default = true;
+    default_ = value;
+    attr.dflt = TextOf(default_);
+    return *this;
+  }
+  FieldEntry& describe(const std::string& text) {
+    attr.doc = text;
+    return *this;
+  }
+  FieldEntry& set_range(double low, double high) { return set_lower_bound(low).set_upper_bound(high); }
+  FieldEntry& set_lower_bound(double low) {
+    attr.flags |= RSNET_HAS_LOW;
+    attr.low = low;
+    return *this;
+  }
+  FieldEntry& set_upper_bound(double high) {
+    attr.flags |= RSNET_HAS_HIGH;
+    attr.high = high;
+    return *this;
+  }
+  FieldEntry& add_enum(const std::string& name, int value) {
+    attr.kind = RSNET_ENUM;
+    attr.choices.push_back(name);
+    names_.emplace_back(name, value);
+    if (attr.has_default) attr.dflt = TextOf(default_);
+    return *this;
+  }
+
+  void Set(void* param, const std::string& text) const override {
+    T& field = *reinterpret_cast<T*>(static_cast<char*>(param) + offset_);
+    if constexpr (std::is_assignable_v<T&, int>) {
+      for (const auto& [name, value] : names_) {
+        if (name == text) {
+          field = value;
+          return;
+        }
+      }
+    }
+    field = Type<T>::Read(text);
+  }
+  std::string Get(const void* param) const override {
+    return TextOf(*reinterpret_cast<const T*>(static_cast<const char*>(param) + offset_));
+  }
+
+ private:
+  std::string TextOf(const T& value) const {
+    if constexpr (std::is_convertible_v<T, int>) {
+      for (const auto& [name, number] : names_) {
+        if (number == static_cast<int>(value)) return name;
+      }
+    } else if constexpr (std::is_same_v<T, std::optional<int>>) {
+      for (const auto& [name, number] : names_) {
+        if (value && number == *value) return name;
+      }
+    }
+    return Type<T>::Text(value);
+  }
+  size_t offset_;
+  T default_ = T();
+  std::vector<std::pair<std::string, int>> names_;
+};
+
+using Fields = std::vector<std::shared_ptr<Field>>;
+
+}  // namespace parameter
+
+using ParamFieldInfo = std::shared_ptr<parameter::Field>;
+
+// The base of a parameter struct P.
+template <typename P>
+struct Parameter {
+  // Fills the struct from texts. Defaults are taken for those that are not there.
+  template <typename Container>
+  void Init(const Container& kwargs) {
+    P* self = static_cast<P*>(this);
+    for (const auto& field : __FIELDS__()) {
+      const rsnet::AttrText& attr = field->attr;
+      bool given = false;
+      for (const auto& [name, text] : kwargs) {
+        if (name == attr.name) {
+          field->Set(self, text);
+          given = true;
+        }
+      }
+      if (given) continue;
+      if (!attr.has_default) throw rsnet::Failure("Required parameter " + attr.name + " is missing");
+      field->Set(self, attr.dflt);
+    }
+  }
+  std::map<std::string, std::string> __DICT__() const {
+    std::map<std::string, std::string> out;
+    const P* self = static_cast<const P*>(this);
+    for (const auto& field : __FIELDS__()) out[field->attr.name] = field->Get(self);
+    return out;
+  }
+  RSNET_LOCAL static const parameter::Fields& __FIELDS__() {
+    static const parameter::Fields fields = [] {
+      parameter::Fields out;
+      P probe;
+      probe.__DECLARE__(out);
+      return out;
+    }();
+    return fields;
+  }
+
+ protected:
+  template <typename T>
+  parameter::FieldEntry<T>& DECLARE(parameter::Fields& fields, const char* name, T& field) {
+    size_t offset = reinterpret_cast<char*>(&field) - reinterpret_cast<char*>(static_cast<P*>(this));
+    auto entry = std::make_shared<parameter::FieldEntry<T>>(name, offset);
+    fields.push_back(entry);
+    return *entry;
+  }
+};
+
+}  // namespace dmlc
+
+#define DMLC_DECLARE_PARAMETER(P) inline void __DECLARE__(::dmlc::parameter::Fields& rsnet_fields)
+#define DMLC_DECLARE_FIELD(F) this->DECLARE(rsnet_fields, #F, F)
+#define DMLC_REGISTER_PARAMETER(P) static_assert(sizeof(P) > 0, "a parameter struct")
+
+#endif  // RSNET_MXNET_PARAM_HPP

@@ -1,0 +1,420 @@
+// MXNET_REGISTER_OP_PROPERTY: stateful operators by Operator and OperatorProperty. See rsnet/mxnet.h.
+#ifndef RSNET_MXNET_PROPERTY_HPP
+#define RSNET_MXNET_PROPERTY_HPP
+
+#include <rsnet/mxnet/op.hpp>
+
+namespace mxnet {
+
+// The computation: one object for every node or recorded call, shared by forward and backward.
+class Operator {
+ public:
+  enum ExecType { kSync };
+  virtual ~Operator() = default;
+  virtual void Forward(const OpContext& ctx, const std::vector<TBlob>& in_data,
+                       const std::vector<OpReqType>& req, const std::vector<TBlob>& out_data,
+                       const std::vector<TBlob>& aux_states) = 0;
+  virtual void Backward(const OpContext&, const std::vector<TBlob>& /*out_grad*/,
+                        const std::vector<TBlob>& /*in_data*/,
+                        const std::vector<TBlob>& /*out_data*/,
+                        const std::vector<OpReqType>& /*req*/,
+                        const std::vector<TBlob>& /*in_grad*/,
+                        const std::vector<TBlob>& /*aux_states*/) {
+    throw rsnet::Failure("Backward is not implemented", RSNET_UNSUPPORTED);
+  }
+  virtual ExecType exec_type() const { return kSync; }
+};
+
+// Describes an operator. Entries of the dependency and in-place methods are opaque.
+class OperatorProperty {
+ public:
+  virtual ~OperatorProperty() = default;
+  virtual void Init(const std::vector<std::pair<std::string, std::string>>& kwargs) = 0;
+  virtual std::map<std::string, std::string> GetParams() const = 0;
+  virtual std::vector<std::string> ListArguments() const { return {"data"}; }
+  virtual std::vector<std::string> ListOutputs() const { return {"output"}; }
+  virtual std::vector<std::string> ListAuxiliaryStates() const { return {}; }
+  virtual int NumOutputs() const { return static_cast<int>(ListOutputs().size()); }
+  virtual int NumVisibleOutputs() const { return NumOutputs(); }
+  virtual bool InferShape(std::vector<TShape>* in_shape, std::vector<TShape>* out_shape,
+                          std::vector<TShape>* aux_shape) const = 0;
+  virtual bool InferType(std::vector<int>* in_type, std::vector<int>* out_type,
+                         std::vector<int>* aux_type) const {
+    if (in_type->empty() || in_type->at(0) == -1) return false;
+    for (int& t : *in_type) type_assign(&t, in_type->at(0));
+    out_type->assign(NumOutputs(), in_type->at(0));
+    aux_type->assign(ListAuxiliaryStates().size(), in_type->at(0));
+    return true;
+  }
+  virtual OperatorProperty* Copy() const { return nullptr; }
+  virtual std::string TypeString() const = 0;
+  virtual std::vector<ResourceRequest> ForwardResource(const std::vector<TShape>&) const {
+    return {};
+  }
+  virtual std::vector<ResourceRequest> BackwardResource(const std::vector<TShape>&) const {
+    return {};
+  }
+  virtual std::vector<int> DeclareBackwardDependency(const std::vector<int>& out_grad,
+                                                     const std::vector<int>& in_data,
+                                                     const std::vector<int>& out_data) const {
+    std::vector<int> all = out_grad;
+    all.insert(all.end(), in_data.begin(), in_data.end());
+    all.insert(all.end(), out_data.begin(), out_data.end());
+    return all;
+  }
+  virtual std::vector<std::pair<int, void*>> ForwardInplaceOption(
+      const std::vector<int>& /*in_data*/, const std::vector<void*>& /*out_data*/) const {
+    return {};
+  }
+  virtual std::vector<std::pair<int, void*>> BackwardInplaceOption(
+      const std::vector<int>& /*out_grad*/, const std::vector<int>& /*in_data*/,
+      const std::vector<int>& /*out_data*/, const std::vector<void*>& /*in_grad*/) const {
+    return {};
+  }
+  virtual Operator* CreateOperator(Context) const {
+    throw rsnet::Failure("CreateOperator is not implemented", RSNET_UNSUPPORTED);
+  }
+  virtual Operator* CreateOperatorEx(Context ctx, std::vector<TShape>* /*in_shape*/,
+                                     std::vector<int>* /*in_type*/) const {
+    return CreateOperator(ctx);
+  }
+};
+
+// A property on its way to rsnet: a forward and a backward operator over one state.
+class PropertyOp {
+ public:
+  PropertyOp(std::string name, std::function<OperatorProperty*()> create)
+      : name_(std::move(name)), back_("_backward_" + name_), create_(std::move(create)) {}
+
+  PropertyOp& describe(const std::string& text) {
+    doc_ = text;
+    return *this;
+  }
+  PropertyOp& add_argument(const std::string& argument, const std::string& type,
+                           const std::string& doc) {
+    if (type.rfind("NDArray", 0) == 0 || type.rfind("Symbol", 0) == 0) {
+      arguments_.push_back({argument, doc, 1, 0});
+    }
+    return *this;
+  }
+  PropertyOp& add_arguments(const dmlc::parameter::Fields& fields) {
+    for (const auto& field : fields) fields_.push_back(field->attr);
+    return *this;
+  }
+  PropertyOp& set_key_var_num_args(const std::string& key) {
+    count_ = key;
+    return *this;
+  }
+  PropertyOp& add_alias(const std::string& alias) {
+    aliases_.push_back(alias);
+    return *this;
+  }
+  PropertyOp& set_return_type(const std::string&) { return *this; }
+
+  rsnet::Step Step() const {
+    auto* self = rsnet::keep(*this);
+    return [self](const rsnet_host* host, rsnet_registry* registry) {
+      return self->Register(host, registry);
+    };
+  }
+
+ private:
+  // A property with its lists, and what its backward run reads. Entries are numbered: output
+  // gradients, inputs, outputs, input gradients.
+  struct Made {
+    std::unique_ptr<OperatorProperty> prop;
+    std::vector<std::string> arguments, outputs, states;
+    int visible = 0;
+    std::vector<int> out_grad, in_data, out_data, deps;
+
+    Made(OperatorProperty* property, const dmlc::Kwargs& kwargs) : prop(property) {
+      prop->Init(kwargs);
+      arguments = prop->ListArguments();
+      outputs = prop->ListOutputs();
+      states = prop->ListAuxiliaryStates();
+      visible = prop->NumVisibleOutputs();
+      int next = 0;
+      for (int i = 0; i < visible; ++i) out_grad.push_back(next++);
+      for (size_t i = 0; i < arguments.size(); ++i) in_data.push_back(next++);
+      for (size_t i = 0; i < outputs.size(); ++i) out_data.push_back(next++);
+      deps = prop->DeclareBackwardDependency(out_grad, in_data, out_data);
+    }
+    // Where an entry stands among the inputs of the backward operator; -1 if it is not declared.
+    int Place(int entry) const {
+      auto at = std::find(deps.begin(), deps.end(), entry);
+      return at == deps.end() ? -1 : static_cast<int>(at - deps.begin());
+    }
+  };
+
+  rsnet_status Register(const rsnet_host* host, rsnet_registry* registry) {
+    std::vector<rsnet_arg> inputs = rsnet::arg_list(arguments_);
+    rsnet::AttrList attrs(fields_);
+    std::vector<const char*> aliases;
+    for (const std::string& alias : aliases_) aliases.push_back(alias.c_str());
+    rsnet_op op = {};
+    op.struct_size = sizeof op;
+    op.flags = RSNET_NOT_DETERMINISTIC;
+    op.name = name_.c_str();
+    op.doc = doc_.c_str();
+    op.aliases = aliases.data();
+    op.n_aliases = static_cast<int32_t>(aliases.size());
+    op.inputs = inputs.data();
+    op.n_inputs = static_cast<int32_t>(inputs.size());
+    op.attrs = attrs.data();
+    op.n_attrs = attrs.size();
+    if (!count_.empty()) op.count_attr = count_.c_str();
+    op.user = this;
+    op.parse = Parse;
+    op.free_parsed = [](void* made) { delete static_cast<Made*>(made); };
+    op.names = ForwardNames;
+    op.infer_shape = InferShape;
+    op.infer_type = InferType;
+    op.inplace = ForwardInplace;
+    op.resources = ForwardResources;
+    op.create_state = CreateState;
+    op.destroy_state = [](void* made) { delete static_cast<Operator*>(made); };
+    if (rsnet_status status = host->register_op(registry, &op)) return status;
+    rsnet_op back = op;
+    back.flags = RSNET_BACKWARD | RSNET_NOT_DETERMINISTIC;
+    back.name = back_.c_str();
+    back.n_aliases = 0;
+    back.count_attr = nullptr;
+    back.names = BackwardNames;
+    back.infer_shape = back.infer_type = nullptr;
+    back.inplace = BackwardInplace;
+    back.resources = BackwardResources;
+    back.create_state = nullptr;
+    back.destroy_state = nullptr;
+    if (rsnet_status status = host->register_op(registry, &back)) return status;
+    rsnet_match match = {RSNET_M_DEVICE, RSNET_EQ, nullptr, 0, {0, 0, 0}, RSNET_CPU, nullptr};
+    rsnet_kernel kernel = {};
+    kernel.struct_size = sizeof kernel;
+    kernel.op = name_.c_str();
+    kernel.name = "cpu";
+    kernel.match = &match;
+    kernel.n_match = 1;
+    kernel.user = this;
+    kernel.compute = Forward;
+    if (rsnet_status status = host->register_kernel(registry, &kernel)) return status;
+    kernel.op = back_.c_str();
+    kernel.compute = Backward;
+    if (rsnet_status status = host->register_kernel(registry, &kernel)) return status;
+    rsnet_grad grad = {};
+    grad.struct_size = sizeof grad;
+    grad.kind = RSNET_GRAD_BACKWARD;
+    grad.op = name_.c_str();
+    grad.backward = back_.c_str();
+    grad.deps = Deps;
+    grad.user = this;
+    return host->register_grad(registry, &grad);
+  }
+
+  // ---- Callbacks -------------------------------------------------------------------------------
+
+  static const Made& Parsed(const rsnet_host* host, rsnet_ctx* ctx) {
+    return *static_cast<const Made*>(host->parsed(ctx));
+  }
+  static rsnet_status Parse(const rsnet_host* host, rsnet_ctx* ctx, void* user, void** made) {
+    return rsnet::protect(host, ctx, [&] {
+      auto* self = static_cast<PropertyOp*>(user);
+      *made = new Made(self->create_(), ReadParams(self->fields_, host, ctx));
+    });
+  }
+  static void Add(const rsnet_host* host, rsnet_ctx* ctx, int32_t side, const std::string& name,
+                  uint32_t flags = 0) {
+    rsnet::check(host->add_name(ctx, side, name.c_str(), flags));
+  }
+  static rsnet_status ForwardNames(const rsnet_host* host, rsnet_ctx* ctx, void*) {
+    return rsnet::protect(host, ctx, [&] {
+      const Made& m = Parsed(host, ctx);
+      for (const auto& name : m.arguments) Add(host, ctx, RSNET_INPUT, name);
+      for (const auto& name : m.states) Add(host, ctx, RSNET_INPUT, name, RSNET_STATE);
+      for (size_t i = 0; i < m.outputs.size(); ++i) {
+        Add(host, ctx, RSNET_OUTPUT, m.outputs[i], static_cast<int>(i) < m.visible ? 0 : RSNET_HIDDEN);
+      }
+    });
+  }
+  static rsnet_status BackwardNames(const rsnet_host* host, rsnet_ctx* ctx, void*) {
+    return rsnet::protect(host, ctx, [&] {
+      const Made& m = Parsed(host, ctx);
+      for (int entry : m.deps) Add(host, ctx, RSNET_INPUT, "entry" + std::to_string(entry));
+      for (const auto& name : m.states) Add(host, ctx, RSNET_INPUT, name, RSNET_STATE);
+      for (const auto& name : m.arguments) Add(host, ctx, RSNET_OUTPUT, name + "_grad");
+      for (const auto& name : m.states) Add(host, ctx, RSNET_OUTPUT, name + "_grad");
+    });
+  }
+  static rsnet_status Deps(const rsnet_host* host, rsnet_ctx* ctx, void*) {
+    return rsnet::protect(host, ctx, [&] {
+      const Made& m = Parsed(host, ctx);
+      int32_t n_grad = static_cast<int32_t>(m.out_grad.size());
+      int32_t n_in = static_cast<int32_t>(m.in_data.size());
+      for (int entry : m.deps) {
+        int32_t source = entry < n_grad          ? RSNET_OUT_GRAD
+                         : entry < n_grad + n_in ? RSNET_IN_DATA
+                                                 : RSNET_OUT_DATA;
+        int32_t first = source == RSNET_OUT_GRAD  ? 0
+                        : source == RSNET_IN_DATA ? n_grad
+                                                  : n_grad + n_in;
+        rsnet::check(host->add_dep(ctx, source, entry - first));
+      }
+      for (size_t i = 0; i < m.states.size(); ++i) {
+        rsnet::check(host->add_dep(ctx, RSNET_IN_DATA, n_in + static_cast<int32_t>(i)));
+      }
+    });
+  }
+
+  // The shapes or types of the arguments alone, and of the states.
+  template <typename T>
+  static std::pair<std::vector<T>, std::vector<T>> Split(const std::vector<T>& all, const Made& m) {
+    size_t n = std::min(all.size(), m.arguments.size());
+    return {{all.begin(), all.begin() + n}, {all.begin() + n, all.end()}};
+  }
+  static rsnet_status InferShape(const rsnet_host* host, rsnet_ctx* ctx, void*) {
+    return rsnet::protect(host, ctx, [&] {
+      const Made& m = Parsed(host, ctx);
+      Arrays in(host, ctx, RSNET_INPUT), out(host, ctx, RSNET_OUTPUT);
+      auto [args, states] = Split(in.shapes, m);
+      std::vector<TShape> outs = out.shapes;
+      if (!m.prop->InferShape(&args, &outs, &states)) outs.resize(out.shapes.size());
+      states.resize(m.states.size());
+      args.insert(args.end(), states.begin(), states.end());
+      LearnShapes(host, ctx, RSNET_INPUT, args, in);
+      LearnShapes(host, ctx, RSNET_OUTPUT, outs, in);
+    });
+  }
+  static rsnet_status InferType(const rsnet_host* host, rsnet_ctx* ctx, void*) {
+    return rsnet::protect(host, ctx, [&] {
+      const Made& m = Parsed(host, ctx);
+      Arrays in(host, ctx, RSNET_INPUT), out(host, ctx, RSNET_OUTPUT);
+      auto [args, states] = Split(in.types, m);
+      std::vector<int> outs = out.types;
+      m.prop->InferType(&args, &outs, &states);
+      states.resize(m.states.size(), -1);
+      args.insert(args.end(), states.begin(), states.end());
+      LearnTypes(host, ctx, RSNET_INPUT, args);
+      LearnTypes(host, ctx, RSNET_OUTPUT, outs);
+    });
+  }
+  // Pointers that stand for arrays in the in-place methods.
+  static std::vector<void*> Marks(std::vector<char>& marks, size_t n) {
+    marks.resize(n);
+    std::vector<void*> out;
+    for (char& mark : marks) out.push_back(&mark);
+    return out;
+  }
+  static rsnet_status ForwardInplace(const rsnet_host* host, rsnet_ctx* ctx, void*) {
+    return rsnet::protect(host, ctx, [&] {
+      const Made& m = Parsed(host, ctx);
+      std::vector<char> marks;
+      std::vector<void*> outs = Marks(marks, m.outputs.size());
+      for (auto [in, out] : m.prop->ForwardInplaceOption(m.in_data, outs)) {
+        int32_t at = static_cast<int32_t>(static_cast<char*>(out) - marks.data());
+        rsnet::check(host->add_inplace(ctx, in - static_cast<int>(m.out_grad.size()), at, 0));
+      }
+    });
+  }
+  static rsnet_status BackwardInplace(const rsnet_host* host, rsnet_ctx* ctx, void*) {
+    return rsnet::protect(host, ctx, [&] {
+      const Made& m = Parsed(host, ctx);
+      std::vector<char> marks;
+      std::vector<void*> grads = Marks(marks, m.arguments.size());
+      for (auto [entry, grad] :
+           m.prop->BackwardInplaceOption(m.out_grad, m.in_data, m.out_data, grads)) {
+        int32_t at = static_cast<int32_t>(static_cast<char*>(grad) - marks.data());
+        if (m.Place(entry) >= 0) rsnet::check(host->add_inplace(ctx, m.Place(entry), at, 0));
+      }
+    });
+  }
+  static void Ask(const rsnet_host* host, rsnet_ctx* ctx, const std::vector<ResourceRequest>& all) {
+    for (const ResourceRequest& r : all) {
+      if (r.type != ResourceRequest::kTempSpace) rsnet::check(host->add_random(ctx));
+    }
+  }
+  static rsnet_status ForwardResources(const rsnet_host* host, rsnet_ctx* ctx, void*) {
+    return rsnet::protect(host, ctx, [&] {
+      const Made& m = Parsed(host, ctx);
+      Ask(host, ctx, m.prop->ForwardResource(Split(Arrays(host, ctx, RSNET_INPUT).shapes, m).first));
+    });
+  }
+  static rsnet_status BackwardResources(const rsnet_host* host, rsnet_ctx* ctx, void*) {
+    return rsnet::protect(host, ctx, [&] {
+      const Made& m = Parsed(host, ctx);
+      Ask(host, ctx,
+          m.prop->BackwardResource(Split(Arrays(host, ctx, RSNET_OUTPUT).shapes, m).first));
+    });
+  }
+  static rsnet_status CreateState(const rsnet_host* host, rsnet_ctx* ctx, void*, void** made) {
+    return rsnet::protect(host, ctx, [&] {
+      const Made& m = Parsed(host, ctx);
+      Arrays in(host, ctx, RSNET_INPUT);
+      auto shapes = Split(in.shapes, m).first;
+      auto types = Split(in.types, m).first;
+      *made = m.prop->CreateOperatorEx(Context::CPU(), &shapes, &types);
+      if (*made == nullptr) throw rsnet::Failure("CreateOperator returned null", RSNET_INTERNAL);
+    });
+  }
+
+  static Operator& StateOf(const rsnet_args* args) {
+    if (args->state == nullptr) throw rsnet::Failure("the operator has no state", RSNET_INTERNAL);
+    return *static_cast<Operator*>(args->state);
+  }
+  static rsnet_status Forward(const rsnet_args* args) {
+    return rsnet::protect(args->host, args->ctx, [&] {
+      const Made& m = *static_cast<const Made*>(args->parsed);
+      Operands all(args);
+      auto [in, states] = Split(all.inputs, m);
+      std::vector<TShape> shapes;
+      for (const TBlob& b : in) shapes.push_back(b.shape_);
+      OpContext ctx(args, m.prop->ForwardResource(shapes));
+      StateOf(args).Forward(ctx, in, all.req, all.outputs, states);
+    });
+  }
+  static rsnet_status Backward(const rsnet_args* args) {
+    return rsnet::protect(args->host, args->ctx, [&] {
+      const Made& m = *static_cast<const Made*>(args->parsed);
+      Operands all(args);
+      auto read = [&](const std::vector<int>& entries) {
+        std::vector<TBlob> out;
+        for (int e : entries) out.push_back(m.Place(e) < 0 ? TBlob() : all.inputs[m.Place(e)]);
+        return out;
+      };
+      std::vector<TBlob> states(all.inputs.begin() + m.deps.size(), all.inputs.end());
+      auto [grads, of_states] = Split(all.outputs, m);
+      std::vector<OpReqType> req(all.req.begin(), all.req.begin() + grads.size());
+      // Auxiliary states have no gradients.
+      for (size_t i = 0; i < of_states.size(); ++i) {
+        size_t at = grads.size() + i;
+        if (all.req[at] == kNullOp) continue;
+        std::memset(of_states[i].dptr_, 0, of_states[i].Size() * args->out[at].dtype.bits / 8);
+      }
+      std::vector<TShape> shapes;
+      for (const TBlob& b : grads) shapes.push_back(b.shape_);
+      OpContext ctx(args, m.prop->BackwardResource(shapes));
+      StateOf(args).Backward(ctx, read(m.out_grad), read(m.in_data), read(m.out_data), req, grads,
+                             states);
+    });
+  }
+
+  std::string name_, back_, doc_, count_;
+  std::function<OperatorProperty*()> create_;
+  std::vector<std::string> aliases_;
+  std::vector<rsnet::ArgText> arguments_;
+  std::vector<rsnet::AttrText> fields_;
+};
+
+struct PropertyRegistration : rsnet::Registered {
+  PropertyRegistration(const PropertyOp& op) : rsnet::Registered(op.Step()) {}
+};
+
+namespace op {
+using ::mxnet::Operator;
+using ::mxnet::OperatorProperty;
+}  // namespace op
+
+}  // namespace mxnet
+
+#define MXNET_REGISTER_OP_PROPERTY(name, Property)                                    \
+  [[maybe_unused]] static const ::mxnet::PropertyRegistration RSNET_UNIQUE(mxnet_op_) = \
+      ::mxnet::PropertyOp(#name, []() -> ::mxnet::OperatorProperty* { return new Property(); })
+
+#endif  // RSNET_MXNET_PROPERTY_HPP

@@ -1,0 +1,460 @@
+// Hands operators of NNVM_REGISTER_OP over to rsnet: their attributes as callbacks of plugin.h.
+#ifndef RSNET_MXNET_REGISTRY_HPP
+#define RSNET_MXNET_REGISTRY_HPP
+
+namespace mxnet {
+
+// The value of a parameter as text.
+inline std::string TextOf(const rsnet_value& value) {
+  switch (value.kind) {
+    case RSNET_NONE: return "None";
+    case RSNET_BOOL: return rsnet::to_text(value.v.i != 0);
+    case RSNET_F32: return rsnet::to_text(static_cast<float>(value.v.f));
+    case RSNET_F64: return rsnet::to_text(value.v.f);
+    case RSNET_STR:
+    case RSNET_ENUM: return std::string(value.v.s, value.n);
+    case RSNET_SHAPE:
+    case RSNET_LIST_I32:
+    case RSNET_LIST_I64:
+      return rsnet::list_text(std::vector<int64_t>(value.v.is, value.v.is + value.n));
+    case RSNET_LIST_F32:
+      return rsnet::list_text(std::vector<double>(value.v.fs, value.v.fs + value.n));
+    default: return std::to_string(value.v.i);
+  }
+}
+
+// All parameters of a call as texts.
+inline dmlc::Kwargs ReadParams(const std::vector<rsnet::AttrText>& fields, const rsnet_host* host,
+                               rsnet_ctx* ctx) {
+  dmlc::Kwargs out;
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const rsnet_value* value = host->attr(ctx, static_cast<int32_t>(i));
+    if (value == nullptr) throw rsnet::Failure("");
+    out.emplace_back(fields[i].name, TextOf(*value));
+  }
+  return out;
+}
+
+// The shapes and dtypes of a side while they are inferred.
+struct Arrays {
+  std::vector<TShape> shapes;
+  std::vector<int> types;
+  bool known = true;   // are all shapes known?
+  bool empty = false;  // has one an axis of no elements?
+  bool scalar = false;
+
+  Arrays(const rsnet_host* host, rsnet_ctx* ctx, int32_t side) {
+    int32_t n = host->n_arrays(ctx, side);
+    for (int32_t i = 0; i < n; ++i) {
+      const rsnet_tensor* t = host->tensor(ctx, side, i);
+      if (t == nullptr) throw rsnet::Failure("");
+      TShape shape;
+      if (t->ndim >= 0) shape = TShape(t->shape, t->shape + t->ndim);
+      for (dim_t& d : shape) {
+        empty = empty || d == 0;
+        known = known && d >= 0;
+        if (d < 0) d = 0;
+      }
+      known = known && t->ndim >= 0;
+      scalar = scalar || t->ndim == 0;
+      shapes.push_back(shape);
+      types.push_back(FlagOf(t->dtype));
+    }
+  }
+};
+
+// Tells rsnet the shapes of a side. An extent of 0 is unknown, unless all inputs were known and one
+// of them was empty.
+inline void LearnShapes(const rsnet_host* host, rsnet_ctx* ctx, int32_t side,
+                        const std::vector<TShape>& shapes, const Arrays& inputs) {
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    if (shapes[i].ndim() == 0 && !(inputs.known && inputs.scalar)) continue;
+    std::vector<int64_t> dims(shapes[i].begin(), shapes[i].end());
+    if (!(inputs.known && inputs.empty)) std::replace(dims.begin(), dims.end(), int64_t(0), int64_t(-1));
+    rsnet::check(host->set_shape(ctx, side, static_cast<int32_t>(i),
+                                 static_cast<int32_t>(dims.size()), dims.data()));
+  }
+}
+inline void LearnTypes(const rsnet_host* host, rsnet_ctx* ctx, int32_t side,
+                       const std::vector<int>& types) {
+  for (size_t i = 0; i < types.size(); ++i) {
+    rsnet::check(host->set_dtype(ctx, side, static_cast<int32_t>(i), TypeOf(types[i])));
+  }
+}
+
+// The operands of a call.
+struct Operands {
+  std::vector<TBlob> inputs, outputs;
+  std::vector<OpReqType> req;
+  explicit Operands(const rsnet_args* args) {
+    for (int32_t i = 0; i < args->n_in; ++i) inputs.emplace_back(args->in[i]);
+    for (int32_t i = 0; i < args->n_out; ++i) {
+      outputs.emplace_back(args->out[i]);
+      req.push_back(static_cast<OpReqType>(args->req[i]));
+    }
+  }
+};
+
+// An operator of NNVM_REGISTER_OP on its way to rsnet.
+class NnvmOp {
+ public:
+  explicit NnvmOp(nnvm::Op* op) : op_(op) {}
+
+  rsnet_status Register(const rsnet_host* host, rsnet_registry* registry) {
+    if (rsnet_status status = RegisterOp(host, registry)) return status;
+    if (rsnet_status status = RegisterKernels(host, registry)) return status;
+    return RegisterGradient(host, registry);
+  }
+
+ private:
+  template <typename T>
+  const T* Attr(const char* key) const {
+    return op_->attr<T>(key);
+  }
+  bool IsTrue(const char* key) const {
+    const bool* value = Attr<bool>(key);
+    return value != nullptr && *value;
+  }
+
+  rsnet_status RegisterOp(const rsnet_host* host, rsnet_registry* registry) {
+    bool backward = IsTrue("TIsBackward");
+    std::vector<rsnet::ArgText> in = Arguments(), out = Names(op_->num_outputs, "output");
+    std::vector<rsnet_arg> inputs = rsnet::arg_list(in), outputs = rsnet::arg_list(out);
+    std::vector<const char*> aliases;
+    for (const std::string& alias : op_->aliases) aliases.push_back(alias.c_str());
+    rsnet::AttrList attrs(op_->fields);
+    rsnet_op op = {};
+    op.struct_size = sizeof op;
+    op.flags = backward ? RSNET_BACKWARD : 0;
+    op.name = op_->name.c_str();
+    op.doc = op_->description.c_str();
+    op.aliases = aliases.data();
+    op.n_aliases = static_cast<int32_t>(aliases.size());
+    op.inputs = inputs.data();
+    op.n_inputs = static_cast<int32_t>(inputs.size());
+    op.outputs = outputs.data();
+    op.n_outputs = static_cast<int32_t>(outputs.size());
+    op.attrs = attrs.data();
+    op.n_attrs = attrs.size();
+    if (const auto* count = Attr<std::string>("key_var_num_args")) op.count_attr = count->c_str();
+    op.user = this;
+    op.parse = Parse;
+    op.free_parsed = [](void* made) { delete static_cast<NodeAttrs*>(made); };
+    if (!backward || HasLists()) op.names = ListNames;
+    if (Attr<nnvm::FInferShape>("FInferShape")) op.infer_shape = InferShape;
+    op.infer_type = InferType;
+    if (Attr<nnvm::FInplaceOption>("FInplaceOption")) op.inplace = Inplace;
+    if (Attr<FResourceRequest>("FResourceRequest")) {
+      op.resources = Resources;
+      op.flags |= RSNET_NOT_DETERMINISTIC;
+    }
+    if (Attr<FCreateOpState>("FCreateOpState")) {
+      op.flags |= RSNET_NOT_DETERMINISTIC;
+      op.create_state = CreateState;
+      op.destroy_state = [](void* made) { delete static_cast<OpStatePtr*>(made); };
+    }
+    return host->register_op(registry, &op);
+  }
+
+  bool HasLists() const {
+    return op_->get_num_inputs || Attr<nnvm::FListInputNames>("FListInputNames") ||
+           Attr<nnvm::FMutateInputs>("FMutateInputs");
+  }
+  static std::vector<rsnet::ArgText> Names(uint32_t n, const std::string& stem) {
+    std::vector<rsnet::ArgText> out;
+    for (uint32_t i = 0; i < n && n != nnvm::kVarg; ++i) {
+      bool one = n == 1 && stem != "arg";
+      out.push_back({one ? stem : stem + std::to_string(i), "", 1, 0});
+    }
+    return out;
+  }
+  std::vector<rsnet::ArgText> Arguments() const {
+    if (!op_->arguments.empty()) return op_->arguments;
+    return op_->num_inputs == 1 ? Names(1, "data") : Names(op_->num_inputs, "arg");
+  }
+
+  rsnet_status RegisterKernels(const rsnet_host* host, rsnet_registry* registry) {
+    for (int32_t device : {RSNET_CPU, RSNET_GPU}) {
+      std::string tag = device == RSNET_CPU ? "<cpu>" : "<gpu>";
+      const auto* plain = Attr<FCompute>(("FCompute" + tag).c_str());
+      const auto* stateful = Attr<FStatefulCompute>(("FStatefulCompute" + tag).c_str());
+      if (plain == nullptr && stateful == nullptr) continue;
+      auto* call = rsnet::keep(KernelCall{this, plain, stateful});
+      rsnet_match match = {RSNET_M_DEVICE, RSNET_EQ, nullptr, 0, {0, 0, 0}, device, nullptr};
+      rsnet_kernel kernel = {};
+      kernel.struct_size = sizeof kernel;
+      kernel.flags = IsTrue("TAccumulates") ? RSNET_ACCUMULATES : 0;
+      kernel.op = op_->name.c_str();
+      kernel.name = device == RSNET_CPU ? "cpu" : "gpu";
+      kernel.match = &match;
+      kernel.n_match = 1;
+      kernel.user = call;
+      kernel.compute = Compute;
+      if (rsnet_status status = host->register_kernel(registry, &kernel)) return status;
+    }
+    return RSNET_OK;
+  }
+
+  rsnet_status RegisterGradient(const rsnet_host* host, rsnet_registry* registry) {
+    const auto* gradient = Attr<nnvm::FGradient>("FGradient");
+    if (gradient == nullptr) return RSNET_OK;
+    rsnet_grad grad = {};
+    grad.struct_size = sizeof grad;
+    grad.op = op_->name.c_str();
+    grad.user = this;
+    if (const auto* f = gradient->target<op::ElemwiseGradUseNone>()) return Backward(grad, f, 0, 0, host, registry);
+    if (const auto* f = gradient->target<op::ElemwiseGradUseIn>()) return Backward(grad, f, 1, 0, host, registry);
+    if (const auto* f = gradient->target<op::ElemwiseGradUseOut>()) return Backward(grad, f, 0, 1, host, registry);
+    if (const auto* f = gradient->target<op::ElemwiseGradUseInOut>()) return Backward(grad, f, 1, 1, host, registry);
+    grad.kind = RSNET_GRAD_RULE;
+    grad.rule = Rule;
+    return host->register_grad(registry, &grad);
+  }
+  template <typename F>
+  rsnet_status Backward(rsnet_grad grad, const F* f, bool in, bool out, const rsnet_host* host,
+                        rsnet_registry* registry) {
+    grad.kind = RSNET_GRAD_BACKWARD;
+    grad.backward = f->op_name;
+    uses_in_ = in;
+    uses_out_ = out;
+    grad.deps = Deps;
+    return host->register_grad(registry, &grad);
+  }
+
+  // ---- Callbacks -------------------------------------------------------------------------------
+
+  static NnvmOp* Self(void* user) { return static_cast<NnvmOp*>(user); }
+  static const NodeAttrs& Parsed(const rsnet_host* host, rsnet_ctx* ctx) {
+    return *static_cast<const NodeAttrs*>(host->parsed(ctx));
+  }
+
+  static rsnet_status Parse(const rsnet_host* host, rsnet_ctx* ctx, void* user, void** made) {
+    return rsnet::protect(host, ctx, [&] {
+      nnvm::Op* op = Self(user)->op_;
+      auto attrs = std::make_unique<NodeAttrs>();
+      attrs->op = op;
+      for (auto& [name, text] : ReadParams(op->fields, host, ctx)) attrs->dict[name] = text;
+      if (op->parser) op->parser(attrs.get());
+      *made = attrs.release();
+    });
+  }
+
+  static rsnet_status ListNames(const rsnet_host* host, rsnet_ctx* ctx, void* user) {
+    return rsnet::protect(host, ctx, [&] {
+      NnvmOp* self = Self(user);
+      const NodeAttrs& attrs = Parsed(host, ctx);
+      nnvm::Op* op = self->op_;
+      uint32_t n_in = op->get_num_inputs ? op->get_num_inputs(attrs) : op->num_inputs;
+      uint32_t n_out = op->get_num_outputs ? op->get_num_outputs(attrs) : op->num_outputs;
+      std::vector<std::string> in;
+      if (const auto* f = self->Attr<nnvm::FListInputNames>("FListInputNames")) {
+        in = (*f)(attrs);
+      } else if (n_in != nnvm::kVarg && op->arguments.size() == n_in) {
+        for (const auto& a : op->arguments) in.push_back(a.name);
+      } else {
+        for (const auto& a : n_in == 1 ? Names(1, "data") : Names(n_in, "arg")) in.push_back(a.name);
+      }
+      std::vector<std::string> out;
+      if (const auto* f = self->Attr<nnvm::FListOutputNames>("FListOutputNames")) {
+        out = (*f)(attrs);
+      } else {
+        for (const auto& a : Names(n_out, "output")) out.push_back(a.name);
+      }
+      std::vector<uint32_t> flags_in(in.size());
+      auto mark = [&](const char* key, uint32_t flag) {
+        if (const auto* f = self->Attr<nnvm::FMutateInputs>(key)) {
+          for (uint32_t i : (*f)(attrs)) {
+            if (i < flags_in.size()) flags_in[i] |= flag;
+          }
+        }
+      };
+      mark("FMutateInputs", RSNET_STATE);
+      mark("FIgnoreInputs", RSNET_IGNORED);
+      size_t visible = out.size();
+      if (const auto* f = self->Attr<nnvm::FNumVisibleOutputs>("FNumVisibleOutputs")) {
+        visible = (*f)(attrs);
+      }
+      for (size_t i = 0; i < in.size(); ++i) {
+        rsnet::check(host->add_name(ctx, RSNET_INPUT, in[i].c_str(), flags_in[i]));
+      }
+      for (size_t i = 0; i < out.size(); ++i) {
+        uint32_t flag = i < visible ? 0 : RSNET_HIDDEN;
+        rsnet::check(host->add_name(ctx, RSNET_OUTPUT, out[i].c_str(), flag));
+      }
+    });
+  }
+
+  static rsnet_status InferShape(const rsnet_host* host, rsnet_ctx* ctx, void* user) {
+    return rsnet::protect(host, ctx, [&] {
+      Arrays in(host, ctx, RSNET_INPUT), out(host, ctx, RSNET_OUTPUT);
+      const auto* f = Self(user)->Attr<nnvm::FInferShape>("FInferShape");
+      std::vector<TShape> ins = in.shapes, outs = out.shapes;
+      (*f)(Parsed(host, ctx), &ins, &outs);
+      LearnShapes(host, ctx, RSNET_INPUT, ins, in);
+      LearnShapes(host, ctx, RSNET_OUTPUT, outs, in);
+    });
+  }
+  static rsnet_status InferType(const rsnet_host* host, rsnet_ctx* ctx, void* user) {
+    return rsnet::protect(host, ctx, [&] {
+      Arrays in(host, ctx, RSNET_INPUT), out(host, ctx, RSNET_OUTPUT);
+      const auto* f = Self(user)->Attr<nnvm::FInferType>("FInferType");
+      if (f != nullptr) {
+        (*f)(Parsed(host, ctx), &in.types, &out.types);
+      } else {
+        op::ElemwiseType(Parsed(host, ctx), &in.types, &out.types);
+      }
+      LearnTypes(host, ctx, RSNET_INPUT, in.types);
+      LearnTypes(host, ctx, RSNET_OUTPUT, out.types);
+    });
+  }
+  static rsnet_status Inplace(const rsnet_host* host, rsnet_ctx* ctx, void* user) {
+    return rsnet::protect(host, ctx, [&] {
+      const NodeAttrs& attrs = Parsed(host, ctx);
+      std::vector<bool> same;
+      if (const auto* f = Self(user)->Attr<nnvm::FInplaceIdentity>("FInplaceIdentity")) {
+        same = (*f)(attrs);
+      }
+      size_t i = 0;
+      for (auto [in, out] : (*Self(user)->Attr<nnvm::FInplaceOption>("FInplaceOption"))(attrs)) {
+        rsnet::check(host->add_inplace(ctx, in, out, i < same.size() && same[i]));
+        ++i;
+      }
+    });
+  }
+  std::vector<ResourceRequest> Requests(const NodeAttrs& attrs) const {
+    const auto* f = Attr<FResourceRequest>("FResourceRequest");
+    return f == nullptr ? std::vector<ResourceRequest>() : (*f)(attrs);
+  }
+  static rsnet_status Resources(const rsnet_host* host, rsnet_ctx* ctx, void* user) {
+    return rsnet::protect(host, ctx, [&] {
+      for (const ResourceRequest& r : Self(user)->Requests(Parsed(host, ctx))) {
+        if (r.type != ResourceRequest::kTempSpace) rsnet::check(host->add_random(ctx));
+      }
+    });
+  }
+  static rsnet_status CreateState(const rsnet_host* host, rsnet_ctx* ctx, void* user, void** made) {
+    return rsnet::protect(host, ctx, [&] {
+      Arrays in(host, ctx, RSNET_INPUT);
+      const auto* f = Self(user)->Attr<FCreateOpState>("FCreateOpState");
+      OpStatePtr state = (*f)(Parsed(host, ctx), Context::CPU(), in.shapes, in.types);
+      *made = new OpStatePtr(std::move(state));
+    });
+  }
+
+  struct KernelCall {
+    NnvmOp* self;
+    const FCompute* plain;
+    const FStatefulCompute* stateful;
+  };
+  static rsnet_status Compute(const rsnet_args* args) {
+    return rsnet::protect(args->host, args->ctx, [&] {
+      const auto* call = static_cast<const KernelCall*>(args->user);
+      const NodeAttrs& attrs = *static_cast<const NodeAttrs*>(args->parsed);
+      OpContext ctx(args, call->self->Requests(attrs));
+      Operands operands(args);
+      if (call->plain != nullptr) {
+        (*call->plain)(attrs, ctx, operands.inputs, operands.req, operands.outputs);
+      } else {
+        if (args->state == nullptr) throw rsnet::Failure("a stateful operator has no FCreateOpState");
+        const auto& state = *static_cast<const OpStatePtr*>(args->state);
+        (*call->stateful)(state, ctx, operands.inputs, operands.req, operands.outputs);
+      }
+    });
+  }
+
+  static rsnet_status Deps(const rsnet_host* host, rsnet_ctx* ctx, void* user) {
+    return rsnet::protect(host, ctx, [&] {
+      NnvmOp* self = Self(user);
+      int32_t n_in = host->n_arrays(ctx, RSNET_INPUT);
+      int32_t visible = self->Visible(host, ctx);
+      for (int32_t i = 0; i < visible; ++i) rsnet::check(host->add_dep(ctx, RSNET_OUT_GRAD, i));
+      for (int32_t i = 0; self->uses_in_ && i < n_in; ++i) {
+        rsnet::check(host->add_dep(ctx, RSNET_IN_DATA, i));
+      }
+      for (int32_t i = 0; self->uses_out_ && i < visible; ++i) {
+        rsnet::check(host->add_dep(ctx, RSNET_OUT_DATA, i));
+      }
+    });
+  }
+  int32_t Visible(const rsnet_host* host, rsnet_ctx* ctx) const {
+    const auto* f = Attr<nnvm::FNumVisibleOutputs>("FNumVisibleOutputs");
+    if (f != nullptr) return static_cast<int32_t>((*f)(Parsed(host, ctx)));
+    return host->n_arrays(ctx, RSNET_OUTPUT);
+  }
+
+  // A gradient that is made of nodes.
+  static rsnet_status Rule(const rsnet_host* host, rsnet_ctx* ctx, void* user) {
+    return rsnet::protect(host, ctx, [&] {
+      NnvmOp* self = Self(user);
+      nnvm::NodePtr node = nnvm::Node::Create();
+      node->attrs = Parsed(host, ctx);
+      node->attrs.name = host->node_name(ctx);
+      int32_t n_in = host->n_arrays(ctx, RSNET_INPUT);
+      auto value = [](int32_t source, int32_t i) {
+        return nnvm::NodeEntry{nullptr, static_cast<uint32_t>(i), 0, source};
+      };
+      for (int32_t i = 0; i < n_in; ++i) node->inputs.push_back(value(RSNET_IN_DATA, i));
+      std::vector<nnvm::NodeEntry> ograds;
+      for (int32_t i = 0; i < self->Visible(host, ctx); ++i) {
+        ograds.push_back(value(RSNET_OUT_GRAD, i));
+      }
+      std::vector<nnvm::NodeEntry> grads = (*self->Attr<nnvm::FGradient>("FGradient"))(node, ograds);
+      std::map<const nnvm::Node*, rsnet_node> made;
+      std::function<rsnet_entry(const nnvm::NodeEntry&)> entry = [&](const nnvm::NodeEntry& e) {
+        int32_t i = static_cast<int32_t>(e.index);
+        if (e.source >= 0) return host->entry(ctx, e.source, i);
+        if (e.node == node) return host->entry(ctx, RSNET_OUT_DATA, i);
+        if (e.node == nullptr || e.node->attrs.op == nullptr) {
+          throw rsnet::Failure("FGradient returned an entry without an operator");
+        }
+        auto known = made.find(e.node.get());
+        if (known == made.end()) {
+          std::vector<rsnet_entry> inputs;
+          for (const nnvm::NodeEntry& in : e.node->inputs) inputs.push_back(entry(in));
+          const NodeAttrs& attrs = e.node->attrs;
+          rsnet_node n = host->node(ctx, attrs.op->name.c_str(), attrs.name.c_str());
+          for (rsnet_entry in : inputs) rsnet::check(host->node_input(ctx, n, nullptr, in));
+          for (const auto& [key, text] : attrs.dict) {
+            rsnet::check(host->node_attr(ctx, n, key.c_str(), text.c_str()));
+          }
+          known = made.emplace(e.node.get(), n).first;
+        }
+        return host->node_output(ctx, known->second, nullptr, i);
+      };
+      for (int32_t i = 0; i < n_in && i < static_cast<int32_t>(grads.size()); ++i) {
+        rsnet::check(host->bind_grad(ctx, i, entry(grads[i])));
+      }
+    });
+  }
+
+  nnvm::Op* op_;
+  bool uses_in_ = false, uses_out_ = false;
+};
+
+}  // namespace mxnet
+
+namespace nnvm {
+
+RSNET_LOCAL inline Op& Op::Entry(const std::string& name, bool registers) {
+  static std::map<std::string, std::unique_ptr<Op>> all;
+  std::unique_ptr<Op>& op = all[name];
+  if (op == nullptr) {
+    op = std::make_unique<Op>();
+    op->name = name;
+  }
+  if (registers && op->attrs.emplace("registered", true).second) {
+    Op* registered = op.get();
+    rsnet::Registered([registered](const rsnet_host* host, rsnet_registry* registry) {
+      return rsnet::keep(::mxnet::NnvmOp(registered))->Register(host, registry);
+    });
+  }
+  return *op;
+}
+
+}  // namespace nnvm
+
+// As in NNVM, a second registration of a name adds to the first.
+#define NNVM_REGISTER_OP(name)                              \
+  [[maybe_unused]] static ::nnvm::Op& RSNET_UNIQUE(nnvm_op_) = ::nnvm::Op::Entry(#name, true)
+
+#endif  // RSNET_MXNET_REGISTRY_HPP

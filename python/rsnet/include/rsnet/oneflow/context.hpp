@@ -1,0 +1,370 @@
+// OneFlow's contexts: what the functions of operators and kernels are given. See rsnet/oneflow.hpp.
+#ifndef RSNET_ONEFLOW_CONTEXT_HPP
+#define RSNET_ONEFLOW_CONTEXT_HPP
+
+#include <rsnet/oneflow/types.hpp>
+
+namespace oneflow {
+namespace user_op {
+
+// ---- Attributes --------------------------------------------------------------------------------
+
+template <typename T>
+struct AttrKind;
+#define RSNET_OF_ATTR(T, number, read)                     \
+  template <>                                              \
+  struct AttrKind<T> {                                     \
+    static constexpr int32_t kind = number;                \
+    static T From(const rsnet_value& value) { return read; } \
+  };
+RSNET_OF_ATTR(int32_t, RSNET_I32, static_cast<int32_t>(value.v.i))
+RSNET_OF_ATTR(int64_t, RSNET_I64, value.v.i)
+RSNET_OF_ATTR(bool, RSNET_BOOL, value.v.i != 0)
+RSNET_OF_ATTR(float, RSNET_F32, static_cast<float>(value.v.f))
+RSNET_OF_ATTR(double, RSNET_F64, value.v.f)
+RSNET_OF_ATTR(std::string, RSNET_STR, std::string(value.v.s, value.n))
+RSNET_OF_ATTR(Shape, RSNET_SHAPE, Shape(DimVector(value.v.is, value.v.is + value.n)))
+RSNET_OF_ATTR(DataType, RSNET_DTYPE, FromRsnet(value.v.t))
+RSNET_OF_ATTR(std::vector<int32_t>, RSNET_LIST_I32,
+              std::vector<int32_t>(value.v.is, value.v.is + value.n))
+RSNET_OF_ATTR(std::vector<int64_t>, RSNET_LIST_I64, DimVector(value.v.is, value.v.is + value.n))
+RSNET_OF_ATTR(std::vector<float>, RSNET_LIST_F32,
+              std::vector<float>(value.v.fs, value.v.fs + value.n))
+RSNET_OF_ATTR(std::vector<std::string>, RSNET_LIST_STR,
+              std::vector<std::string>(value.v.ss, value.v.ss + value.n))
+#undef RSNET_OF_ATTR
+template <>
+struct AttrKind<std::vector<DataType>> {
+  static constexpr int32_t kind = RSNET_LIST_DTYPE;
+  static std::vector<DataType> From(const rsnet_value& value) {
+    std::vector<DataType> out;
+    for (int32_t i = 0; i < value.n; ++i) out.push_back(FromRsnet(value.v.ts[i]));
+    return out;
+  }
+};
+template <>
+struct AttrKind<std::vector<Shape>> {
+  static constexpr int32_t kind = RSNET_LIST_SHAPE;
+  static std::vector<Shape> From(const rsnet_value& value) {
+    std::vector<Shape> out;
+    for (int32_t i = 0; i < value.n; ++i) {
+      const rsnet_extents& e = value.v.es[i];
+      out.emplace_back(DimVector(e.dims, e.dims + e.n));
+    }
+    return out;
+  }
+};
+
+inline const char* KindName(int32_t kind) {
+  static const char* const names[] = {
+      "none",       "int32",      "int64",          "bool",       "float",
+      "double",     "string",     "shape",          "data_type",  "list_int32",
+      "list_int64", "list_float", "list_data_type", "list_shape", "list_string"};
+  return kind >= 0 && kind < 15 ? names[kind] : "another kind";
+}
+
+template <typename T>
+std::string AttrText(const T& value) {
+  if constexpr (std::is_same_v<T, Shape>) {
+    return rsnet::list_text(value.dim_vec());
+  } else if constexpr (std::is_same_v<T, DataType>) {
+    return NameOf(value);
+  } else if constexpr (std::is_same_v<T, std::vector<DataType>>) {
+    std::vector<std::string> names;
+    for (DataType t : value) names.push_back(NameOf(t));
+    return rsnet::list_text(names);
+  } else if constexpr (std::is_same_v<T, std::vector<Shape>>) {
+    std::string out = "(";
+    for (const Shape& s : value) out += rsnet::list_text(s.dim_vec()) + ", ";
+    return out + ")";
+  } else if constexpr (AttrKind<T>::kind >= RSNET_LIST_I32) {
+    return rsnet::list_text(value);
+  } else {
+    return rsnet::to_text(value);
+  }
+}
+
+// The attributes of a call, by name and C++ type.
+template <typename T>
+T ReadAttr(const rsnet_host* host, rsnet_ctx* ctx, const std::string& name) {
+  const rsnet_value* value = host->attr_by_name(ctx, name.c_str());
+  if (value == nullptr) throw rsnet::Failure("unknown attribute '" + name + "'");
+  if (value->kind != AttrKind<T>::kind) {
+    throw rsnet::Failure("attribute '" + name + "' is declared as " + KindName(value->kind) +
+                         " and read as " + KindName(AttrKind<T>::kind));
+  }
+  return AttrKind<T>::From(*value);
+}
+
+// ---- Arrays of a call --------------------------------------------------------------------------
+
+using ArgPairs = std::vector<std::pair<std::string, int32_t>>;
+
+class OpArg {
+ public:
+  OpArg(std::string name, int32_t index) : name_(std::move(name)), index_(index) {}
+  const std::string& name() const { return name_; }
+  int32_t index() const { return index_; }
+
+ private:
+  std::string name_;
+  int32_t index_;
+};
+
+class TensorDesc {
+ public:
+  const Shape& shape() const { return shape_; }
+  Shape* mut_shape() { return &shape_; }
+  DataType data_type() const { return data_type_; }
+  DataType* mut_data_type() { return &data_type_; }
+  void set_shape(const Shape& shape) { shape_ = shape; }
+  void set_data_type(DataType type) { data_type_ = type; }
+  bool is_dynamic() const { return is_dynamic_; }
+  bool* mut_is_dynamic() { return &is_dynamic_; }
+  void set_is_dynamic(bool is_dynamic) { is_dynamic_ = is_dynamic; }
+  int64_t NumAxes() const { return shape_.NumAxes(); }
+
+ private:
+  Shape shape_;
+  DataType data_type_ = kInvalidDataType;
+  bool is_dynamic_ = false;
+};
+
+inline Shape ShapeOf(const rsnet_tensor& t) {
+  return t.ndim < 0 ? Shape::Unknown() : Shape(DimVector(t.shape, t.shape + t.ndim));
+}
+
+// The names of an operator's arguments; made at its registration.
+struct Arguments {
+  std::string op;
+  std::vector<rsnet::ArgText> inputs, outputs;
+};
+
+// What every context offers.
+class Context {
+ public:
+  Context(const Arguments& args, const rsnet_host* host, rsnet_ctx* ctx)
+      : args_(args), host_(host), ctx_(ctx) {}
+
+  template <typename T>
+  T Attr(const std::string& name) const {
+    return ReadAttr<T>(host_, ctx_, name);
+  }
+  template <typename T>
+  T attr(const std::string& name) const {
+    return Attr<T>(name);
+  }
+  const std::string& op_name() const { return args_.op; }
+  const std::string& op_type_name() const { return args_.op; }
+  ArgPairs inputs() const { return Pairs(RSNET_INPUT, args_.inputs); }
+  ArgPairs outputs() const { return Pairs(RSNET_OUTPUT, args_.outputs); }
+  int32_t input_size(const std::string& arg) const {
+    return host_->count(ctx_, RSNET_INPUT, arg.c_str());
+  }
+  int32_t output_size(const std::string& arg) const {
+    return host_->count(ctx_, RSNET_OUTPUT, arg.c_str());
+  }
+  bool has_input(const std::string& arg, int32_t i) const { return i < input_size(arg); }
+  bool has_output(const std::string& arg, int32_t i) const { return i < output_size(arg); }
+
+ protected:
+  // Side and number of an array; the number is -1 if the argument has none.
+  std::pair<int32_t, int32_t> Find(const std::string& arg, int32_t i) const {
+    for (int32_t side : {RSNET_INPUT, RSNET_OUTPUT}) {
+      for (const rsnet::ArgText& a : side == RSNET_INPUT ? args_.inputs : args_.outputs) {
+        if (a.name == arg) return {side, host_->find(ctx_, side, arg.c_str(), i)};
+      }
+    }
+    throw rsnet::Failure("operator '" + args_.op + "' has no argument '" + arg + "'");
+  }
+  ArgPairs Pairs(int32_t side, const std::vector<rsnet::ArgText>& args) const {
+    ArgPairs pairs;
+    for (const rsnet::ArgText& a : args) {
+      int32_t n = host_->count(ctx_, side, a.name.c_str());
+      for (int32_t i = 0; i < n; ++i) pairs.emplace_back(a.name, i);
+    }
+    return pairs;
+  }
+
+  const Arguments& args_;
+  const rsnet_host* host_;
+  rsnet_ctx* ctx_;
+};
+
+// Descriptions of all arrays of a call; those of outputs may be changed.
+class InferContext : public Context {
+ public:
+  InferContext(const Arguments& args, const rsnet_host* host, rsnet_ctx* ctx, bool arrays = true)
+      : Context(args, host, ctx) {
+    for (int32_t side : {RSNET_INPUT, RSNET_OUTPUT}) {
+      int32_t n = host->n_arrays(ctx, side);
+      for (int32_t i = 0; i < n; ++i) {
+        TensorDesc desc;
+        desc.set_shape(Shape::Unknown());
+        const rsnet_tensor* t = arrays ? host->tensor(ctx, side, i) : nullptr;
+        if (t != nullptr) {
+          desc.set_shape(ShapeOf(*t));
+          desc.set_data_type(FromRsnet(t->dtype));
+        }
+        descs_[side].push_back(desc);
+      }
+    }
+  }
+
+  TensorDesc* TensorDesc4ArgNameAndIndex(const std::string& arg, int32_t i) {
+    auto [side, at] = Find(arg, i);
+    return at < 0 ? nullptr : &descs_[side][at];
+  }
+  const TensorDesc* TensorDesc4ArgNameAndIndex(const std::string& arg, int32_t i) const {
+    return const_cast<InferContext*>(this)->TensorDesc4ArgNameAndIndex(arg, i);
+  }
+  TensorDesc* OutputTensorDesc(const std::string& arg, int32_t i) { return &Desc(arg, i); }
+  const TensorDesc& InputTensorDesc(const std::string& arg, int32_t i) { return Desc(arg, i); }
+  Shape* Shape4ArgNameAndIndex(const std::string& arg, int32_t i) {
+    return Desc(arg, i).mut_shape();
+  }
+  DataType* Dtype4ArgNameAndIndex(const std::string& arg, int32_t i) {
+    return Desc(arg, i).mut_data_type();
+  }
+  bool* IsDynamic4ArgNameAndIndex(const std::string& arg, int32_t i) {
+    return Desc(arg, i).mut_is_dynamic();
+  }
+  const Shape& InputShape(const std::string& arg, int32_t i) { return Desc(arg, i).shape(); }
+  Shape* OutputShape(const std::string& arg, int32_t i) { return Desc(arg, i).mut_shape(); }
+  DataType InputDType(const std::string& arg, int32_t i) { return Desc(arg, i).data_type(); }
+  DataType* OutputDType(const std::string& arg, int32_t i) { return Desc(arg, i).mut_data_type(); }
+
+  // Every output begins as a copy of the first input.
+  void BeginOutputs() {
+    if (descs_[RSNET_INPUT].empty()) return;
+    for (TensorDesc& out : descs_[RSNET_OUTPUT]) out = descs_[RSNET_INPUT].front();
+  }
+  // Tells rsnet what was inferred.
+  void EndOutputs() {
+    for (size_t i = 0; i < descs_[RSNET_OUTPUT].size(); ++i) {
+      const TensorDesc& out = descs_[RSNET_OUTPUT][i];
+      int32_t at = static_cast<int32_t>(i);
+      rsnet::check(host_->set_dtype(ctx_, RSNET_OUTPUT, at, ToRsnet(out.data_type())));
+      if (!out.shape().IsKnown()) continue;
+      const DimVector& dims = out.shape().dim_vec();
+      rsnet::check(host_->set_shape(ctx_, RSNET_OUTPUT, at, static_cast<int32_t>(dims.size()),
+                                    dims.data()));
+    }
+  }
+
+ private:
+  TensorDesc& Desc(const std::string& arg, int32_t i) {
+    TensorDesc* desc = TensorDesc4ArgNameAndIndex(arg, i);
+    if (desc == nullptr) {
+      throw rsnet::Failure("argument '" + arg + "' of operator '" + args_.op + "' has no array " +
+                           std::to_string(i));
+    }
+    return *desc;
+  }
+  std::vector<TensorDesc> descs_[2];
+};
+
+// A declared operator, and one use of it: what checks of attributes are given.
+class UserOpDefWrapper {
+ public:
+  explicit UserOpDefWrapper(const Arguments& args) : args_(args) {}
+  const std::string& name() const { return args_.op; }
+
+ private:
+  const Arguments& args_;
+};
+
+class UserOpConfWrapper : public Context {
+ public:
+  using Context::Context;
+};
+
+// ---- Arrays of a running kernel ----------------------------------------------------------------
+
+class Tensor {
+ public:
+  Tensor(const rsnet_tensor& t, std::string name)
+      : shape_(ShapeOf(t)), type_(FromRsnet(t.dtype)), data_(rsnet_data(&t)), name_(std::move(name)) {}
+  Tensor(void* tmp, int64_t bytes) : shape_({bytes}), type_(kChar), data_(tmp), name_("tmp_buffer") {}
+
+  const ShapeView& shape() const { return shape_; }
+  DataType data_type() const { return type_; }
+  template <typename T = void>
+  const T* dptr() const {
+    return Typed<T>();
+  }
+  template <typename T = void>
+  T* mut_dptr() const {
+    return Typed<T>();
+  }
+
+ private:
+  template <typename T>
+  T* Typed() const {
+    if constexpr (!std::is_void_v<T> && !std::is_same_v<T, char>) {
+      if (type_ != kChar && GetDataType<std::remove_const_t<T>>::value != type_) {
+        throw rsnet::Failure("array '" + name_ + "' has dtype " + NameOf(type_) +
+                                 " and is read as " +
+                                 NameOf(GetDataType<std::remove_const_t<T>>::value),
+                             RSNET_INTERNAL);
+      }
+    }
+    return static_cast<T*>(data_);
+  }
+  Shape shape_;
+  DataType type_;
+  void* data_;
+  std::string name_;
+};
+
+// One call of a kernel.
+class KernelComputeContext : public Context {
+ public:
+  KernelComputeContext(const Arguments& args, const rsnet_args* call)
+      : Context(args, call->host, call->ctx), call_(call), device_ctx_(call->stream) {}
+
+  // The array, which lives as long as the context; nullptr if the argument is absent.
+  Tensor* Tensor4ArgNameAndIndex(const std::string& arg, int32_t i) {
+    if (arg == "tmp_buffer") {
+      if (call_->tmp == nullptr) return nullptr;
+      return &tensors_.emplace_back(call_->tmp, static_cast<int64_t>(call_->tmp_bytes));
+    }
+    auto [side, at] = Find(arg, i);
+    if (at < 0) return nullptr;
+    const rsnet_tensor* all = side == RSNET_INPUT ? call_->in : call_->out;
+    return &tensors_.emplace_back(all[at], arg);
+  }
+  DeviceCtx* device_ctx() { return &device_ctx_; }
+  DeviceType device_type() const { return static_cast<DeviceType>(call_->device.device_type); }
+  const rsnet_args* raw() const { return call_; }
+
+  // Calls f(begin, end) on parts of 0..n, on the engine's threads and this one.
+  template <typename F>
+  void ParallelFor(int64_t n, int64_t grain, const F& f) {
+    auto part = [](void* data, int64_t begin, int64_t end) -> rsnet_status {
+      (*static_cast<const F*>(data))(begin, end);
+      return RSNET_OK;
+    };
+    rsnet::check(host_->parallel_for(ctx_, n, grain, part, const_cast<F*>(&f)));
+  }
+
+ private:
+  const rsnet_args* call_;
+  DeviceCtx device_ctx_;
+  std::deque<Tensor> tensors_;
+};
+
+// What a kernel is created with.
+class KernelCreateContext : public InferContext {
+ public:
+  using InferContext::InferContext;
+};
+class KernelInitContext : public InferContext {
+ public:
+  using InferContext::InferContext;
+};
+
+}  // namespace user_op
+}  // namespace oneflow
+
+#endif  // RSNET_ONEFLOW_CONTEXT_HPP

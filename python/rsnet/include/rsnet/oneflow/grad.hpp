@@ -1,0 +1,357 @@
+// REGISTER_USER_OP_GRAD: OneFlow's gradient registry. See rsnet/oneflow.hpp.
+#ifndef RSNET_ONEFLOW_GRAD_HPP
+#define RSNET_ONEFLOW_GRAD_HPP
+
+#include <rsnet/oneflow/op.hpp>
+
+namespace oneflow {
+namespace user_op {
+
+// An operator of a gradient: described here, made when a bound gradient needs it. Values go by
+// names, as OneFlow's logical blobs do: "<op>/<arg>_<i>".
+class GradOp {
+ public:
+  explicit GradOp(std::string name = "") : name_(std::move(name)) {}
+  const std::string& op_name() const { return name_; }
+  const std::string& op_type_name() const { return type_; }
+  const std::string& output(const std::string& arg, int32_t i) const {
+    std::string name = name_ + "/" + arg + "_" + std::to_string(i);
+    for (const std::string& known : outputs_) {
+      if (known == name) return known;
+    }
+    throw rsnet::Failure("operator '" + name_ + "' (" + type_ + ") of a gradient has no output '" +
+                         arg + "' " + std::to_string(i) + ": declare it by Output()");
+  }
+  const std::string& input(const std::string& arg, int32_t i) const {
+    for (const auto& [name, values] : inputs_) {
+      if (name == arg) return values.at(i);
+    }
+    throw rsnet::Failure("operator '" + name_ + "' of a gradient has no input '" + arg + "'");
+  }
+
+ private:
+  friend class GradOpBuilder;
+  friend class Gradient;
+  std::string name_, type_;
+  std::vector<std::pair<std::string, std::vector<std::string>>> inputs_;
+  std::vector<std::pair<std::string, std::string>> attrs_;
+  std::vector<std::string> outputs_;
+};
+using BackwardOp = GradOp;
+
+class GradOpBuilder {
+ public:
+  explicit GradOpBuilder(std::string name) : op_(std::move(name)) {}
+  GradOpBuilder& OpTypeName(const std::string& type) {
+    op_.type_ = type;
+    return *this;
+  }
+  GradOpBuilder& Op(const std::string& type) { return OpTypeName(type); }
+  GradOpBuilder& InputBind(const std::string& arg, const std::string& value) {  // appends
+    for (auto& [name, values] : op_.inputs_) {
+      if (name == arg) {
+        values.push_back(value);
+        return *this;
+      }
+    }
+    op_.inputs_.push_back({arg, {value}});
+    return *this;
+  }
+  GradOpBuilder& Input(const std::string& arg, const std::string& value) {
+    return InputBind(arg, value);
+  }
+  GradOpBuilder& Output(const std::string& arg, int32_t n = 1) {
+    for (int32_t i = 0; i < n; ++i) {
+      op_.outputs_.push_back(op_.name_ + "/" + arg + "_" + std::to_string(i));
+    }
+    return *this;
+  }
+  template <typename T>
+  GradOpBuilder& Attr(const std::string& name, const T& value) {
+    op_.attrs_.emplace_back(name, AttrText(value));
+    return *this;
+  }
+  GradOpBuilder& Attr(const std::string& name, const char* value) {
+    return Attr(name, std::string(value));
+  }
+  GradOp Build() const {
+    if (op_.type_.empty()) {
+      throw rsnet::Failure("operator '" + op_.name_ + "' of a gradient has no type: call Op()");
+    }
+    return op_;
+  }
+
+ private:
+  GradOp op_;
+};
+using BackwardOpBuilder = GradOpBuilder;
+using UserOpConfWrapperBuilder = GradOpBuilder;
+using AddOpFn = std::function<void(const GradOp&)>;
+
+// OneFlow's own operators in terms of rsnet's: the inputs in rsnet's order, and attributes.
+struct BuiltIn {
+  const char* type;
+  const char* rsnet_op;
+  std::vector<std::string> inputs;
+  std::function<std::vector<std::pair<std::string, std::string>>(
+      const std::map<std::string, std::string>&)>
+      attrs;
+};
+
+inline const std::vector<BuiltIn>& BuiltIns() {
+  using Attrs = const std::map<std::string, std::string>&;
+  using Out = std::vector<std::pair<std::string, std::string>>;
+  auto scalar = [](Attrs given) -> Out {
+    auto get = [&](const char* key, const char* otherwise) {
+      auto found = given.find(key);
+      return found == given.end() ? std::string(otherwise) : found->second;
+    };
+    bool integer = get("has_int_operand", "False") == "True";
+    return {{"scalar", integer ? get("int_operand", "0") : get("float_operand", "0.0")}};
+  };
+  auto renamed = [](std::string from, std::string to) {
+    return [from, to](Attrs given) -> Out {
+      auto found = given.find(from);
+      return found == given.end() ? Out() : Out{{to, found->second}};
+    };
+  };
+  static const std::vector<BuiltIn> all = {
+      {"multiply", "elemwise_mul", {"x", "y"}, {}},
+      {"broadcast_mul", "broadcast_mul", {"x", "y"}, {}},
+      {"broadcast_add", "broadcast_add", {"x", "y"}, {}},
+      {"broadcast_sub", "broadcast_sub", {"x", "y"}, {}},
+      {"broadcast_div", "broadcast_div", {"x", "y"}, {}},
+      {"scalar_mul", "_mul_scalar", {"in"}, scalar},
+      {"scalar_add", "_plus_scalar", {"in"}, scalar},
+      {"add_n", "add_n", {"in"}, {}},
+      {"cast", "Cast", {"in"}, renamed("dtype", "dtype")},
+      {"reshape", "Reshape", {"in"}, renamed("shape", "shape")},
+      {"reshape_like", "reshape_like", {"in", "like"}, {}},
+      {"transpose", "transpose", {"input"}, renamed("perm", "axes")},
+      {"negative", "negative", {"x"}, {}},
+      {"square", "square", {"x"}, {}},
+      {"sqrt", "sqrt", {"x"}, {}},
+      {"exp", "exp", {"x"}, {}},
+      {"log", "log", {"x"}, {}},
+      {"sigmoid", "sigmoid", {"in"}, {}},
+      {"tanh", "tanh", {"x"}, {}},
+      {"relu", "relu", {"in"}, {}},
+      {"zero_like", "zeros_like", {"like"}, {}},
+      {"identity", "identity", {"in"}, {}},
+  };
+  return all;
+}
+
+// The forward node and what is being written of its gradient. BackwardOpConfContext and the
+// UserOpWrapper of the older style are two faces of it.
+class Gradient : public Context {
+ public:
+  Gradient(const Arguments& args, const rsnet_host* host, rsnet_ctx* ctx)
+      : Context(args, host, ctx) {
+    const char* name = host->node_name(ctx);
+    name_ = *name ? name : args.op;
+  }
+
+  // The forward node.
+  const std::string& op_name() const { return name_; }
+  const std::string& input(const std::string& arg, int32_t i) {
+    return Value(RSNET_IN_DATA, RSNET_INPUT, arg, i, "");
+  }
+  const std::string& output(const std::string& arg, int32_t i) {
+    return Value(RSNET_OUT_DATA, RSNET_OUTPUT, arg, i, "");
+  }
+  // The gradient that arrives at an output; zeros if none does.
+  const std::string& output_grad(const std::string& arg, int32_t i) {
+    return Value(RSNET_OUT_GRAD, RSNET_OUTPUT, arg, i, "/grad");
+  }
+  const std::string& GetGradTensorWithOpOutput(const std::string& arg, int32_t i) {
+    return output_grad(arg, i);
+  }
+  bool NeedGenGradTensor4OpInput(const std::string& arg, int32_t i) const {
+    return host_->wants_grad(ctx_, Number(RSNET_INPUT, arg, i)) != 0;
+  }
+  bool HasGradTensor4OpOutput(const std::string& arg, int32_t i) const {
+    return host_->has_out_grad(ctx_, Number(RSNET_OUTPUT, arg, i)) != 0;
+  }
+  void BindGradTensorWithOpInput(const std::string& value, const std::string& arg, int32_t i) {
+    bound_[Number(RSNET_INPUT, arg, i)] = value;
+  }
+  void InputGradBind(const OpArg& arg, const std::function<const std::string&()>& value) {
+    if (NeedGenGradTensor4OpInput(arg.name(), arg.index())) {
+      BindGradTensorWithOpInput(value(), arg.name(), arg.index());
+    }
+  }
+
+  // Operators.
+  Gradient& FwOp() { return *this; }
+  void DefineOp(const std::string& name, std::function<GradOp(GradOpBuilder&)> make) {
+    if (!recipes_.emplace(name, std::move(make)).second) {
+      throw rsnet::Failure("operator '" + name + "' of a gradient is defined twice");
+    }
+  }
+  const GradOp& GetOp(const std::string& name) {
+    auto made = made_.find(name);
+    if (made != made_.end()) return made->second;
+    auto recipe = recipes_.find(name);
+    if (recipe == recipes_.end()) {
+      throw rsnet::Failure("operator '" + name + "' of a gradient is not defined");
+    }
+    GradOpBuilder builder(name);
+    GradOp op = recipe->second(builder);
+    return made_.emplace(name, std::move(op)).first->second;
+  }
+  void Add(const GradOp& op) { made_[op.op_name()] = op; }
+
+  // Tells rsnet what was bound.
+  void Finish() {
+    for (const auto& [input, value] : bound_) {
+      rsnet::check(host_->bind_grad(ctx_, input, Entry(value)));
+    }
+  }
+
+ private:
+  int32_t Number(int32_t side, const std::string& arg, int32_t i) const {
+    auto [found_side, at] = Find(arg, i);
+    if (found_side != side || at < 0) {
+      throw rsnet::Failure(std::string("there is no ") + (side == RSNET_INPUT ? "input" : "output") +
+                           " '" + arg + "' " + std::to_string(i));
+    }
+    return at;
+  }
+  const std::string& Value(int32_t source, int32_t side, const std::string& arg, int32_t i,
+                           const char* suffix) {
+    std::string name = name_ + "/" + arg + "_" + std::to_string(i) + suffix;
+    auto [at, fresh] = entries_.try_emplace(name, 0);
+    if (fresh) at->second = host_->entry(ctx_, source, Number(side, arg, i));
+    return at->first;
+  }
+  // The handle of a value; its operator is made at its first use.
+  rsnet_entry Entry(const std::string& value) {
+    auto known = entries_.find(value);
+    if (known != entries_.end()) return known->second;
+    std::string op = value.substr(0, value.rfind('/'));
+    auto made = made_.find(op);
+    if (made == made_.end()) {
+      throw rsnet::Failure("'" + value + "' is no value of this gradient (an operator of the older "
+                           "style has to be passed to AddOp)");
+    }
+    Make(made->second);
+    return entries_.at(value);
+  }
+  void Make(const GradOp& op) {
+    std::map<std::string, std::string> attrs(op.attrs_.begin(), op.attrs_.end());
+    for (const BuiltIn& builtin : BuiltIns()) {
+      if (op.type_ == builtin.type) return MakeBuiltIn(op, builtin, attrs);
+    }
+    std::vector<std::pair<std::string, rsnet_entry>> inputs;
+    for (const auto& [arg, values] : op.inputs_) {
+      for (const std::string& v : values) inputs.emplace_back(arg, Entry(v));
+    }
+    rsnet_node node = host_->node(ctx_, op.type_.c_str(), op.name_.c_str());
+    for (const auto& [arg, value] : inputs) {
+      rsnet::check(host_->node_input(ctx_, node, arg.c_str(), value));
+    }
+    for (const auto& [key, text] : attrs) {
+      rsnet::check(host_->node_attr(ctx_, node, key.c_str(), text.c_str()));
+    }
+    for (const std::string& name : op.outputs_) {
+      std::string array = name.substr(name.rfind('/') + 1);
+      size_t cut = array.rfind('_');
+      std::string arg = array.substr(0, cut);
+      entries_[name] =
+          host_->node_output(ctx_, node, arg.c_str(), std::stoi(array.substr(cut + 1)));
+    }
+  }
+  void MakeBuiltIn(const GradOp& op, const BuiltIn& builtin,
+                   const std::map<std::string, std::string>& attrs) {
+    std::vector<rsnet_entry> inputs;
+    for (const std::string& arg : builtin.inputs) {
+      for (const auto& [name, values] : op.inputs_) {
+        if (name != arg) continue;
+        for (const std::string& v : values) inputs.push_back(Entry(v));
+      }
+    }
+    rsnet_node node = host_->node(ctx_, builtin.rsnet_op, op.name_.c_str());
+    for (rsnet_entry value : inputs) rsnet::check(host_->node_input(ctx_, node, nullptr, value));
+    if (builtin.attrs) {
+      for (const auto& [key, text] : builtin.attrs(attrs)) {
+        rsnet::check(host_->node_attr(ctx_, node, key.c_str(), text.c_str()));
+      }
+    }
+    for (const std::string& name : op.outputs_) {
+      entries_[name] = host_->node_output(ctx_, node, nullptr, 0);
+    }
+  }
+
+  std::string name_;
+  std::map<std::string, rsnet_entry> entries_;
+  std::map<std::string, std::function<GradOp(GradOpBuilder&)>> recipes_;
+  std::map<std::string, GradOp> made_;
+  std::map<int32_t, std::string> bound_;
+};
+using BackwardOpConfContext = Gradient;
+using UserOpWrapper = Gradient;
+
+class GradRegistry {
+ public:
+  explicit GradRegistry(std::string op) : op_(std::move(op)) {}
+  GradRegistry& SetBackwardOpConfGenFn(std::function<void(BackwardOpConfContext*)> f) {
+    generate_ = std::move(f);
+    return *this;
+  }
+  // The older style, used where the other is not given.
+  GradRegistry& SetGenBackwardOpConfFn(std::function<void(UserOpWrapper&, AddOpFn)> f) {
+    generate_old_ = std::move(f);
+    return *this;
+  }
+
+  rsnet::Step Step() const {
+    auto* self = rsnet::keep(*this);
+    return [self](const rsnet_host* host, rsnet_registry* registry) {
+      if (!self->generate_ && !self->generate_old_) {
+        throw rsnet::Failure("gradient of '" + self->op_ + "': SetBackwardOpConfGenFn is missing");
+      }
+      auto known = known_arguments().find(self->op_);
+      if (known == known_arguments().end()) {
+        throw rsnet::Failure("the library has a gradient for '" + self->op_ +
+                             "', which is no operator of this library");
+      }
+      self->args_ = known->second;
+      rsnet_grad grad = {};
+      grad.struct_size = sizeof grad;
+      grad.kind = RSNET_GRAD_RULE;
+      grad.op = self->op_.c_str();
+      grad.user = self;
+      grad.rule = Rule;
+      return host->register_grad(registry, &grad);
+    };
+  }
+
+ private:
+  static rsnet_status Rule(const rsnet_host* host, rsnet_ctx* c, void* user) {
+    return rsnet::protect(host, c, [&] {
+      auto* self = static_cast<GradRegistry*>(user);
+      Gradient gradient(*self->args_, host, c);
+      if (self->generate_) {
+        self->generate_(&gradient);
+      } else {
+        self->generate_old_(gradient, [&](const GradOp& op) { gradient.Add(op); });
+      }
+      gradient.Finish();
+    });
+  }
+
+  std::string op_;
+  const Arguments* args_ = nullptr;
+  std::function<void(BackwardOpConfContext*)> generate_;
+  std::function<void(UserOpWrapper&, AddOpFn)> generate_old_;
+};
+
+}  // namespace user_op
+}  // namespace oneflow
+
+#define REGISTER_USER_OP_GRAD(op)                                          \
+  static const ::oneflow::user_op::Registration RSNET_UNIQUE(rsnet_grad_) = \
+      ::oneflow::user_op::GradRegistry(op)
+
+#endif  // RSNET_ONEFLOW_GRAD_HPP

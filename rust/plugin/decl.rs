@@ -1,0 +1,580 @@
+//! What a library said of an operator, a kernel and a gradient: checked copies of the descriptions
+//! of `plugin.h`, which keep nothing of the library but functions and `user` pointers.
+
+use super::abi;
+use super::call::Library;
+use crate::context::DeviceType;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::operator::{Compare, Field, FieldType, Match, Value, dtype_names};
+use std::ffi::c_char;
+use std::sync::Arc;
+
+/// The most inputs or outputs of one argument.
+const MOST_ARRAYS: i32 = 65_535;
+/// The most items of any list in a description.
+const MOST_ITEMS: i32 = 65_535;
+
+/// Keywords of every call, and the parameters that count arrays: attributes cannot have these
+/// names.
+const RESERVED: [&str; 7] = ["name", "out", "ctx", "attr", "num_args", "arg_counts", "out_counts"];
+
+/// An input or output argument.
+#[derive(Clone, Debug)]
+pub struct ArgDecl {
+    pub name: String,
+    pub doc: String,
+    pub count: usize,
+    pub flags: u32,
+}
+
+impl ArgDecl {
+    pub fn has(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Is the number of arrays the same for every call?
+    pub fn is_fixed(&self) -> bool {
+        !self.has(abi::OPTIONAL | abi::AT_LEAST)
+    }
+
+    /// The least number of arrays.
+    pub fn least(&self) -> usize {
+        if self.has(abi::OPTIONAL) { 0 } else { self.count }
+    }
+
+    /// The name of array `i`.
+    pub fn array(&self, i: usize) -> String {
+        if self.count == 1 && !self.has(abi::AT_LEAST) {
+            self.name.clone()
+        } else {
+            format!("{}_{i}", self.name)
+        }
+    }
+}
+
+/// An attribute.
+#[derive(Clone, Debug)]
+pub struct AttrDecl {
+    pub kind: i32,
+    pub field: Field,
+}
+
+/// An operator.
+pub struct OpDecl {
+    pub name: String,
+    pub doc: String,
+    pub aliases: Vec<String>,
+    pub inputs: Vec<ArgDecl>,
+    pub outputs: Vec<ArgDecl>,
+    pub attrs: Vec<AttrDecl>,
+    /// The attribute that counts the inputs.
+    pub count_attr: Option<String>,
+    pub flags: u32,
+    /// Functions and `user`; pointers to descriptions are not followed any more.
+    pub calls: abi::Op,
+    pub library: Arc<Library>,
+}
+
+// SAFETY: `plugin.h` says that callbacks and `user` may be used from any thread.
+unsafe impl Send for OpDecl {}
+// SAFETY: as above.
+unsafe impl Sync for OpDecl {}
+
+/// A kernel.
+pub struct KernelDecl {
+    pub op: String,
+    pub name: String,
+    pub matches: Match,
+    pub calls: abi::Kernel,
+    pub library: Arc<Library>,
+}
+
+// SAFETY: as for `OpDecl`.
+unsafe impl Send for KernelDecl {}
+// SAFETY: as for `OpDecl`.
+unsafe impl Sync for KernelDecl {}
+
+/// A gradient.
+pub struct GradDecl {
+    pub op: String,
+    pub backward: String,
+    pub calls: abi::Grad,
+    pub library: Arc<Library>,
+}
+
+// SAFETY: as for `OpDecl`.
+unsafe impl Send for GradDecl {}
+// SAFETY: as for `OpDecl`.
+unsafe impl Sync for GradDecl {}
+
+fn damaged(what: &str) -> Error {
+    Error::value(format!(
+        "invalid {what}: expected a description that begins with its own size (struct_size)"
+    ))
+}
+
+/// A text that must be there.
+///
+/// # Safety
+/// `text` is null or ends with 0.
+unsafe fn needed(text: *const c_char, what: &str) -> Result<String> {
+    // SAFETY: the caller's promise.
+    let found = unsafe { abi::text(text) }.filter(|t| !t.is_empty());
+    found.ok_or_else(|| Error::value(format!("invalid {what}: expected a name, got none")))
+}
+
+fn checked_count(n: i32, what: &str) -> Result<usize> {
+    if (0..=MOST_ITEMS).contains(&n) {
+        return Ok(n as usize);
+    }
+    Err(Error::value(format!("invalid number of {what} {n}: expected 0 to {MOST_ITEMS}")))
+}
+
+/// Texts of a list.
+///
+/// # Safety
+/// `list` points to `n` texts.
+unsafe fn texts(list: *const *const c_char, n: i32, what: &str) -> Result<Vec<String>> {
+    let n = checked_count(n, what)?;
+    if n > 0 && list.is_null() {
+        return Err(Error::value(format!("invalid list of {what}: {n} items, but no list")));
+    }
+    // SAFETY: the caller's promise.
+    (0..n).map(|i| unsafe { needed(*list.add(i), what) }).collect()
+}
+
+/// The structs of a list, each as long as the first one says.
+///
+/// # Safety
+/// `list` points to `n` structs of equal size.
+unsafe fn structs<T: abi::Sized32>(list: *const T, n: i32, what: &str) -> Result<Vec<T>> {
+    let n = checked_count(n, what)?;
+    let mut found = Vec::with_capacity(n);
+    let mut at = list.cast::<u8>();
+    for _ in 0..n {
+        // SAFETY: the caller's promise.
+        let (item, size) =
+            unsafe { abi::read(at.cast::<T>()) }.ok_or_else(|| damaged(&format!("{what} list")))?;
+        found.push(item);
+        at = at.wrapping_add(size);
+    }
+    Ok(found)
+}
+
+/// Is it a name that Python takes for an argument?
+fn is_identifier(name: &str) -> bool {
+    let mut letters = name.chars();
+    letters.next().is_some_and(|c| c.is_alphabetic() || c == '_')
+        && letters.all(|c| c.is_alphanumeric() || c == '_')
+}
+
+impl OpDecl {
+    /// Reads a description.
+    ///
+    /// # Safety
+    /// `from` is as `plugin.h` says.
+    pub unsafe fn read(from: *const abi::Op, library: &Arc<Library>) -> Result<OpDecl> {
+        // SAFETY: the caller's promise, here and below.
+        let (calls, _) = unsafe { abi::read(from) }.ok_or_else(|| damaged("operator"))?;
+        // SAFETY: as above.
+        let name = unsafe { needed(calls.name, "operator name") }?;
+        // SAFETY: as above.
+        unsafe { Self::read_named(&calls, &name, library) }.map_err(|e| e.in_operator(&name))
+    }
+
+    /// # Safety
+    /// As [`OpDecl::read`].
+    unsafe fn read_named(calls: &abi::Op, name: &str, library: &Arc<Library>) -> Result<OpDecl> {
+        // SAFETY: the caller's promise, here and below.
+        let (inputs, outputs) = unsafe {
+            (
+                structs(calls.inputs, calls.n_inputs, "inputs")?,
+                structs(calls.outputs, calls.n_outputs, "outputs")?,
+            )
+        };
+        // SAFETY: as above.
+        let attrs = unsafe { structs(calls.attrs, calls.n_attrs, "attributes") }?;
+        // SAFETY: as above.
+        let decl = unsafe {
+            OpDecl {
+                name: name.to_owned(),
+                doc: abi::text(calls.doc).unwrap_or_default(),
+                aliases: texts(calls.aliases, calls.n_aliases, "aliases")?,
+                inputs: inputs.iter().map(|a| arg(a, "input")).collect::<Result<_>>()?,
+                outputs: outputs.iter().map(|a| arg(a, "output")).collect::<Result<_>>()?,
+                attrs: attrs.iter().map(|a| attr(a)).collect::<Result<_>>()?,
+                count_attr: abi::text(calls.count_attr),
+                flags: calls.flags,
+                calls: *calls,
+                library: library.clone(),
+            }
+        };
+        decl.check()?;
+        Ok(decl)
+    }
+
+    pub fn has(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub fn args(&self, side: i32) -> &[ArgDecl] {
+        if side == abi::INPUT { &self.inputs } else { &self.outputs }
+    }
+
+    /// Do the parameters list how many inputs there are?
+    pub fn has_variable_inputs(&self) -> bool {
+        self.inputs.iter().any(|a| !a.is_fixed())
+    }
+
+    /// Do the parameters list how many outputs there are?
+    pub fn has_variable_outputs(&self) -> bool {
+        self.outputs.iter().any(|a| !a.is_fixed())
+    }
+
+    /// Does it say how its arrays may be distributed?
+    pub fn has_signatures(&self) -> bool {
+        self.calls.sbp.is_some()
+    }
+
+    fn check(&self) -> Result<()> {
+        let args = self.inputs.iter().chain(&self.outputs).map(|a| &a.name);
+        let names: Vec<_> = args.chain(self.attrs.iter().map(|a| &a.field.name)).collect();
+        for (i, name) in names.iter().enumerate() {
+            if names[..i].contains(name) || **name == self.name || *name == "tmp_buffer" {
+                return Err(Error::value(format!(
+                    "invalid name '{name}': expected another one for every input, output and \
+                     attribute, and neither the operator's own nor tmp_buffer"
+                )));
+            }
+            if !is_identifier(name) {
+                return Err(Error::value(format!(
+                    "invalid name '{name}': expected letters, digits and _, not beginning with a \
+                     digit"
+                )));
+            }
+        }
+        for name in self.attrs.iter().map(|a| &a.field.name) {
+            if RESERVED.contains(&name.as_str()) && self.count_attr.as_ref() != Some(name) {
+                return Err(Error::value(format!(
+                    "invalid name '{name}': expected another one, since every call has a use of its \
+                     own for it"
+                )));
+            }
+        }
+        if self.outputs.is_empty() && self.calls.names.is_none() && !self.has(abi::BACKWARD) {
+            return Err(Error::value("invalid outputs: expected at least one, got none"));
+        }
+        let infers = self.calls.infer.is_some()
+            || (self.calls.infer_shape.is_some() && self.calls.infer_type.is_some());
+        if !infers && !self.has(abi::ELEMENTWISE | abi::BACKWARD) {
+            return Err(Error::value(
+                "invalid operator without inference: expected infer, or infer_shape and infer_type",
+            ));
+        }
+        match &self.count_attr {
+            Some(count) if !self.attrs.iter().any(|a| a.field.name == *count) => Err(Error::value(
+                format!("invalid count_attr '{count}': expected one of the operator's attributes"),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// An argument of kind `what`.
+///
+/// # Safety
+/// As [`OpDecl::read`].
+unsafe fn arg(from: &abi::Arg, what: &str) -> Result<ArgDecl> {
+    // SAFETY: the caller's promise.
+    let name = unsafe { needed(from.name, &format!("{what} name")) }?;
+    if !(0..=MOST_ARRAYS).contains(&from.count) {
+        return Err(Error::value(format!(
+            "invalid count {} of {what} '{name}': expected 0 to {MOST_ARRAYS}",
+            from.count
+        )));
+    }
+    // SAFETY: the caller's promise.
+    let doc = unsafe { abi::text(from.doc) }.unwrap_or_default();
+    Ok(ArgDecl { name, doc, count: from.count.max(1) as usize, flags: from.flags })
+}
+
+/// # Safety
+/// As [`OpDecl::read`].
+unsafe fn attr(from: &abi::Attr) -> Result<AttrDecl> {
+    // SAFETY: the caller's promise, here and below.
+    let (name, doc, default) = unsafe {
+        (needed(from.name, "attribute name")?, abi::text(from.doc), abi::text(from.dflt))
+    };
+    // SAFETY: as above.
+    let choices = unsafe { texts(from.choices, from.n_choices, "choices") }?;
+    let inner = field_type(from.kind, choices).ok_or_else(|| {
+        Error::value(format!("invalid kind {} of attribute '{name}': expected 1 to 17", from.kind))
+    })?;
+    let optional = from.flags & abi::MAY_BE_NONE != 0;
+    let ty = if optional { FieldType::Optional(Box::new(inner)) } else { inner };
+    let bound = |flag, value| (from.flags & flag != 0).then_some(value);
+    let range = (bound(abi::HAS_LOW, from.low), bound(abi::HAS_HIGH, from.high));
+    let doc = doc.unwrap_or_default();
+    let mut field = Field { name, ty, default: None, doc, range };
+    if let Some(text) = default {
+        let value = field.parse(&Value::Str(text.clone())).map_err(|e| {
+            Error::value(format!(
+                "invalid default '{text}' of attribute '{}': {}",
+                field.name,
+                e.message()
+            ))
+        })?;
+        field.default = Some(value);
+    }
+    Ok(AttrDecl { kind: from.kind, field })
+}
+
+fn field_type(kind: i32, choices: Vec<String>) -> Option<FieldType> {
+    use abi::kind::*;
+    let list = |inner| FieldType::List(Box::new(inner));
+    Some(match kind {
+        I32 => FieldType::Int,
+        I64 => FieldType::Long,
+        U32 => FieldType::UInt,
+        U64 => FieldType::ULong,
+        BOOL => FieldType::Bool,
+        F32 => FieldType::Float,
+        F64 => FieldType::Double,
+        STR => FieldType::Str,
+        SHAPE | LIST_I64 => FieldType::Shape,
+        DTYPE => FieldType::Enum(dtype_names()),
+        LIST_I32 => list(FieldType::Int),
+        LIST_F32 => FieldType::FloatTuple,
+        LIST_DTYPE => list(FieldType::Enum(dtype_names())),
+        LIST_SHAPE => list(FieldType::Shape),
+        LIST_STR => list(FieldType::Str),
+        ENUM if !choices.is_empty() => FieldType::Enum(choices),
+        _ => return None,
+    })
+}
+
+impl KernelDecl {
+    /// Reads a description.
+    ///
+    /// # Safety
+    /// `from` is as `plugin.h` says.
+    pub unsafe fn read(from: *const abi::Kernel, library: &Arc<Library>) -> Result<KernelDecl> {
+        // SAFETY: the caller's promise, here and below.
+        let (calls, _) = unsafe { abi::read(from) }.ok_or_else(|| damaged("kernel"))?;
+        // SAFETY: as above.
+        let (op, name) =
+            unsafe { (needed(calls.op, "operator name of a kernel")?, abi::text(calls.name)) };
+        if calls.compute.is_none() {
+            return Err(Error::value("invalid kernel: expected a function 'compute', got null")
+                .in_operator(&op));
+        }
+        // SAFETY: as above.
+        let matches = unsafe { condition(calls.program, calls.n_match) };
+        Ok(KernelDecl {
+            matches: matches.map_err(|e| e.in_operator(&op))?,
+            name: name.unwrap_or_default(),
+            op,
+            calls,
+            library: library.clone(),
+        })
+    }
+}
+
+/// A condition from its program.
+///
+/// # Safety
+/// `program` has `n` steps with texts that are null or end with 0.
+unsafe fn condition(program: *const abi::Match, n: i32) -> Result<Match> {
+    let n = checked_count(n, "conditions")?;
+    let wrong = |why: &str| Error::value(format!("invalid condition of a kernel: {why}"));
+    if n == 0 {
+        return Ok(Match::Always);
+    }
+    if program.is_null() {
+        return Err(wrong("it has a length, but no program"));
+    }
+    let mut stack: Vec<Match> = Vec::new();
+    for i in 0..n {
+        // SAFETY: the program has `n` steps, as the caller promises.
+        let step = unsafe { *program.add(i) };
+        let mut pop = || {
+            stack.pop().map(Box::new).ok_or_else(|| wrong("a connective has nothing to connect"))
+        };
+        let made = match step.op {
+            abi::matching::AND | abi::matching::OR => {
+                let (right, left) = (pop()?, pop()?);
+                if step.op == abi::matching::AND {
+                    Match::And(left, right)
+                } else {
+                    Match::Or(left, right)
+                }
+            }
+            abi::matching::NOT => Match::Not(pop()?),
+            // SAFETY: as above.
+            _ => unsafe { leaf(&step) }?,
+        };
+        stack.push(made);
+    }
+    match (stack.pop(), stack.is_empty()) {
+        (Some(condition), true) => Ok(condition),
+        _ => Err(wrong("the program leaves several values, expected one")),
+    }
+}
+
+/// # Safety
+/// As [`condition`].
+unsafe fn leaf(step: &abi::Match) -> Result<Match> {
+    const COMPARES: [Compare; 6] =
+        [Compare::Eq, Compare::Ne, Compare::Lt, Compare::Le, Compare::Gt, Compare::Ge];
+    let wrong = |why: String| Error::value(format!("invalid condition of a kernel: {why}"));
+    // SAFETY: texts of the library.
+    let name = || unsafe { needed(step.name, "name in a condition of a kernel") };
+    let compare = || {
+        let found = usize::try_from(step.compare).ok().and_then(|i| COMPARES.get(i));
+        found.copied().ok_or_else(|| wrong(format!("comparison {} is unknown", step.compare)))
+    };
+    Ok(match step.op {
+        abi::matching::TRUE => Match::Always,
+        abi::matching::DEVICE => {
+            let device = i32::try_from(step.number).ok().and_then(DeviceType::from_id);
+            Match::Device(
+                device.ok_or_else(|| wrong(format!("device {} is unknown", step.number)))?,
+            )
+        }
+        abi::matching::DTYPE => {
+            let dtype = dtype_from(step.dtype).ok_or_else(|| {
+                wrong(format!("dtype {} is not one of rsnet's", dtype_text(step.dtype)))
+            })?;
+            Match::DTypeOf(array_name(&name()?, step.index), vec![dtype])
+        }
+        abi::matching::NDIM => {
+            let rank = usize::try_from(step.number)
+                .map_err(|_| wrong(format!("number of axes {} is negative", step.number)))?;
+            Match::RankOf(array_name(&name()?, step.index), compare()?, rank)
+        }
+        abi::matching::ATTR => {
+            // SAFETY: as above.
+            let text = unsafe { abi::text(step.text) }.unwrap_or_default();
+            Match::Attr(name()?, compare()?, text)
+        }
+        other => return Err(wrong(format!("step {other} is unknown, expected 1 to 8"))),
+    })
+}
+
+/// An array in a condition, until [`resolved`] knows the operator's arguments.
+fn array_name(arg: &str, i: i32) -> String {
+    format!("{arg}#{i}")
+}
+
+/// The condition with the names that arrays have in calls; an error names what the operator does
+/// not have.
+pub fn resolved(condition: &Match, op: &OpDecl) -> Result<Match> {
+    let array = |name: &str| {
+        let (arg, i) = name.rsplit_once('#').unwrap_or((name, "0"));
+        let i: usize = i.parse().unwrap_or(usize::MAX);
+        let mut args = op.inputs.iter().chain(&op.outputs);
+        let found = args.find(|a| a.name == arg);
+        match found {
+            Some(a) if i < a.count || (a.has(abi::AT_LEAST) && i <= MOST_ARRAYS as usize) => {
+                Ok(a.array(i))
+            }
+            Some(a) => Err(Error::value(format!(
+                "invalid condition of a kernel: argument '{arg}' has {} arrays, index {i} is out \
+                 of range",
+                a.count
+            ))),
+            // What `names` will list cannot be known here.
+            None if op.calls.names.is_some() => Ok(arg.to_owned()),
+            None => {
+                let known = op.inputs.iter().chain(&op.outputs).map(|a| a.name.as_str());
+                Err(Error::value(format!(
+                    "invalid argument '{arg}' in the condition of a kernel: expected one of: {}",
+                    known.collect::<Vec<_>>().join(", ")
+                )))
+            }
+        }
+    };
+    let boxed = |m: &Match| resolved(m, op).map(Box::new);
+    Ok(match condition {
+        Match::Always | Match::Device(_) => condition.clone(),
+        Match::DTypeOf(name, dtypes) => Match::DTypeOf(array(name)?, dtypes.clone()),
+        Match::RankOf(name, how, n) => Match::RankOf(array(name)?, *how, *n),
+        Match::Attr(name, how, text) => {
+            let known = op.attrs.iter().find(|a| a.field.name == *name).ok_or_else(|| {
+                let known: Vec<_> = op.attrs.iter().map(|a| a.field.name.as_str()).collect();
+                let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+                Error::value(format!(
+                    "invalid attribute '{name}' in the condition of a kernel: expected one of: {known}"
+                ))
+            })?;
+            let value = known.field.ty.coerce(&Value::Str(text.clone())).ok_or_else(|| {
+                Error::value(format!(
+                    "invalid value '{text}' of attribute '{name}' in the condition of a kernel: \
+                     expected {}",
+                    known.field.ty.display()
+                ))
+            })?;
+            Match::Attr(name.clone(), *how, value.to_string())
+        }
+        Match::And(a, b) => Match::And(boxed(a)?, boxed(b)?),
+        Match::Or(a, b) => Match::Or(boxed(a)?, boxed(b)?),
+        Match::Not(a) => Match::Not(boxed(a)?),
+    })
+}
+
+impl GradDecl {
+    /// Reads a description.
+    ///
+    /// # Safety
+    /// `from` is as `plugin.h` says.
+    pub unsafe fn read(from: *const abi::Grad, library: &Arc<Library>) -> Result<GradDecl> {
+        // SAFETY: the caller's promise, here and below.
+        let (calls, _) = unsafe { abi::read(from) }.ok_or_else(|| damaged("gradient"))?;
+        // SAFETY: as above.
+        let (op, backward) = unsafe {
+            (needed(calls.op, "operator name of a gradient")?, abi::text(calls.backward))
+        };
+        let fits = match calls.kind {
+            abi::GRAD_RULE => calls.rule.is_some(),
+            abi::GRAD_BACKWARD => backward.as_deref().is_some_and(|b| !b.is_empty()),
+            abi::GRAD_ZERO => true,
+            _ => false,
+        };
+        if !fits {
+            return Err(Error::value(
+                "invalid gradient: expected a rule, the name of a backward operator, or zero",
+            )
+            .in_operator(&op));
+        }
+        let backward = backward.unwrap_or_default();
+        Ok(GradDecl { op, backward, calls, library: library.clone() })
+    }
+}
+
+/// A dtype as DLPack writes it.
+pub fn dtype_code(dtype: DType) -> abi::DTypeCode {
+    let (code, bits) = match dtype {
+        DType::F32 => (2, 32),
+        DType::F64 => (2, 64),
+        DType::F16 => (2, 16),
+        DType::U8 => (1, 8),
+        DType::I8 => (0, 8),
+        DType::I32 => (0, 32),
+        DType::I64 => (0, 64),
+        DType::Bool => (6, 8),
+    };
+    abi::DTypeCode { code, bits, lanes: 1 }
+}
+
+pub fn dtype_from(code: abi::DTypeCode) -> Option<DType> {
+    DType::ALL.into_iter().find(|d| dtype_code(*d) == code)
+}
+
+/// A dtype for messages.
+pub fn dtype_text(code: abi::DTypeCode) -> String {
+    dtype_from(code).map_or_else(
+        || format!("(code {}, {} bits, {} lanes)", code.code, code.bits, code.lanes),
+        |d| d.name().to_owned(),
+    )
+}

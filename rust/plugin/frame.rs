@@ -1,0 +1,255 @@
+//! What an `rsnet_ctx` points to: the circumstances of one callback.
+//!
+//! A frame lives on the stack of the thread that makes the callback. Whatever the callback changes
+//! is behind a lock, because a library may use the context on threads of its own while the callback
+//! waits for them.
+
+use super::abi;
+use super::decl::{OpDecl, dtype_code};
+use super::gradient::Program;
+use super::parsed::Parsed;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernels::scratch::Scratch;
+use crate::lock::{Guard, Lock};
+use crate::operator::{Dep, InplacePair, RandomKey};
+use crate::shape::{Numbers, Shape};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// The most axes of a shape.
+pub const MOST_AXES: usize = 32;
+
+/// The extents of a shape of which nothing is known, for libraries that look at them nevertheless.
+static UNKNOWN_EXTENTS: [i64; MOST_AXES] = [-1; MOST_AXES];
+
+/// One callback.
+pub struct Frame<'a> {
+    pub op: &'a Arc<OpDecl>,
+    pub parsed: &'a Parsed,
+    pub random: RandomKey,
+    scene: Lock<Scene>,
+}
+
+/// What a callback can change.
+#[derive(Default)]
+pub struct Scene {
+    failure: Option<String>,
+    pub tensors: [Vec<Slot>; 2],
+    pub names: [Vec<(String, u32)>; 2],
+    pub pairs: Vec<InplacePair>,
+    pub temp_bytes: u64,
+    pub random: bool,
+    pub signatures: Vec<String>,
+    pub deps: Vec<Dep>,
+    pub scratch: Vec<Scratch>,
+    pub program: Option<Program>,
+}
+
+// SAFETY: pointers of slots point into the slots' own memory or into that of views, which outlive
+// the frame.
+unsafe impl Send for Scene {}
+
+/// What is known of one array.
+pub struct Slot {
+    pub tensor: abi::Tensor,
+    pub shape: Shape,
+    pub dtype: Option<DType>,
+    /// The extents that `tensor` points to, and those that it pointed to before.
+    extents: Vec<Box<[i64]>>,
+}
+
+impl Slot {
+    pub fn new(shape: &Shape, dtype: Option<DType>) -> Slot {
+        let tensor = abi::Tensor {
+            data: std::ptr::null_mut(),
+            device: abi::Device { device_type: 1, device_id: 0 },
+            ndim: -1,
+            dtype: abi::DTypeCode::default(),
+            shape: UNKNOWN_EXTENTS.as_ptr(),
+            strides: std::ptr::null(),
+            byte_offset: 0,
+        };
+        let mut slot = Slot { tensor, shape: Shape::unknown(), dtype: None, extents: Vec::new() };
+        slot.put_shape(shape.clone());
+        slot.put_dtype(dtype);
+        slot
+    }
+
+    fn put_shape(&mut self, shape: Shape) {
+        if shape.rank_known() {
+            let extents: Box<[i64]> = shape.dims().into();
+            self.tensor.ndim = extents.len() as i32;
+            self.tensor.shape = extents.as_ptr();
+            self.extents.push(extents);
+        }
+        self.shape = shape;
+    }
+
+    fn put_dtype(&mut self, dtype: Option<DType>) {
+        self.tensor.dtype = dtype.map_or(abi::DTypeCode::default(), dtype_code);
+        self.dtype = dtype;
+    }
+}
+
+impl<'a> Frame<'a> {
+    pub fn new(parsed: &'a Parsed) -> Self {
+        Frame { op: &parsed.op, parsed, random: RandomKey::default(), scene: Lock::default() }
+    }
+
+    /// A frame whose callback may ask for arrays.
+    pub fn with_arrays(
+        parsed: &'a Parsed,
+        inputs: impl Iterator<Item = Slot>,
+        outputs: impl Iterator<Item = Slot>,
+    ) -> Self {
+        let mut frame = Frame::new(parsed);
+        frame.scene.get_mut().tensors = [inputs.collect(), outputs.collect()];
+        frame
+    }
+
+    /// The frame as libraries see it.
+    pub fn as_ctx(&self) -> *mut abi::Ctx {
+        std::ptr::from_ref(self).cast_mut().cast()
+    }
+
+    pub fn scene(&self) -> Guard<'_, Scene> {
+        self.scene.lock()
+    }
+
+    /// What the callback changed.
+    pub fn into_scene(mut self) -> Scene {
+        std::mem::take(self.scene.get_mut())
+    }
+
+    /// Notes why the callback fails.
+    pub fn fail(&self, text: impl Into<String>) {
+        self.scene().failure = Some(text.into());
+    }
+
+    /// As [`Frame::fail`], for a function of the host that returns a status.
+    pub fn refuse(&self, error: &Error) -> abi::Status {
+        self.fail(error.message());
+        abi::INVALID
+    }
+
+    /// Why the callback failed, if it said so.
+    pub fn failure(&self) -> Option<String> {
+        self.scene().failure.take()
+    }
+
+    /// Name of an array for messages.
+    fn array(&self, side: i32, i: usize) -> String {
+        let kind = if side == abi::INPUT { "input" } else { "output" };
+        let name = self.parsed.names[side as usize].get(i).map(|n| n.0.as_str());
+        name.map_or_else(|| format!("{kind} {i}"), |name| format!("{kind} '{name}'"))
+    }
+
+    /// The index of an array that is there.
+    pub fn index(&self, side: i32, i: i32) -> Result<(usize, usize)> {
+        let n = match side {
+            abi::INPUT | abi::OUTPUT => self.scene().tensors[side as usize].len(),
+            _ => {
+                return Err(Error::index(format!("invalid side {side}: expected 0 or 1")));
+            }
+        };
+        match usize::try_from(i) {
+            Ok(i) if i < n => Ok((side as usize, i)),
+            _ => {
+                let kind = if side == abi::INPUT { "inputs" } else { "outputs" };
+                Err(Error::index(format!(
+                    "invalid number {i} of an array: expected 0 to {} ({n} {kind} are known to this function)",
+                    n as i64 - 1
+                )))
+            }
+        }
+    }
+
+    /// Learns the shape of an array.
+    ///
+    /// # Safety
+    /// `dims` points to `ndim` extents.
+    pub unsafe fn set_shape(&self, side: i32, i: i32, ndim: i32, dims: *const i64) -> Result<()> {
+        let (side_at, at) = self.index(side, i)?;
+        if ndim == -1 {
+            return Ok(());
+        }
+        let axes = usize::try_from(ndim).ok().filter(|n| *n <= MOST_AXES);
+        let axes = axes.filter(|n| *n == 0 || !dims.is_null()).ok_or_else(|| {
+            Error::value(format!(
+                "invalid shape of {}: {ndim} axes, expected 0 to {MOST_AXES} and their extents",
+                self.array(side, at)
+            ))
+        })?;
+        // SAFETY: the caller's promise.
+        let dims = if axes == 0 { &[] } else { unsafe { std::slice::from_raw_parts(dims, axes) } };
+        if let Some(wrong) = dims.iter().find(|d| **d < -1) {
+            return Err(Error::value(format!(
+                "invalid shape {} of {}: extent {wrong}, expected 0 or more, or -1 for unknown",
+                Numbers(dims),
+                self.array(side, at)
+            )));
+        }
+        let shape = Shape::new(dims);
+        if shape.is_known() {
+            shape.checked_size()?;
+        }
+        let mut scene = self.scene();
+        let slot = &mut scene.tensors[side_at][at];
+        let mut merged = slot.shape.clone();
+        if merged.merge(&shape).is_err() {
+            let known = slot.shape.clone();
+            drop(scene);
+            return Err(Error::value(format!(
+                "invalid shape {shape} of {}: expected {known}",
+                self.array(side, at)
+            )));
+        }
+        slot.put_shape(merged);
+        Ok(())
+    }
+
+    /// Learns the dtype of an array.
+    pub fn set_dtype(&self, side: i32, i: i32, code: abi::DTypeCode) -> Result<()> {
+        let (side_at, at) = self.index(side, i)?;
+        if code.bits == 0 {
+            return Ok(());
+        }
+        let dtype = super::decl::dtype_from(code).ok_or_else(|| {
+            let names: Vec<_> = DType::ALL.iter().map(|d| d.name()).collect();
+            Error::type_(format!(
+                "invalid dtype {} of {}: expected one of: {}",
+                super::decl::dtype_text(code),
+                self.array(side, at),
+                names.join(", ")
+            ))
+        })?;
+        let mut scene = self.scene();
+        let slot = &mut scene.tensors[side_at][at];
+        match slot.dtype {
+            Some(known) if known != dtype => {
+                drop(scene);
+                Err(Error::type_(format!(
+                    "invalid dtype {dtype} of {}: expected {known}",
+                    self.array(side, at)
+                )))
+            }
+            _ => {
+                slot.put_dtype(Some(dtype));
+                Ok(())
+            }
+        }
+    }
+
+    /// Scratch memory for the rest of the callback.
+    pub fn temp(&self, bytes: u64) -> Option<*mut c_void> {
+        let taken = usize::try_from(bytes).ok().and_then(Scratch::take);
+        let Some(mut scratch) = taken else {
+            self.fail(format!("cannot get {bytes} bytes of temporary space"));
+            return None;
+        };
+        let at = scratch.as_mut_ptr().cast();
+        self.scene().scratch.push(scratch);
+        Some(at)
+    }
+}

@@ -1,0 +1,357 @@
+//! Gradients that libraries write: a rule is recorded while its callback runs, and played back
+//! after it; nodes that no bound gradient needs are left out.
+
+use super::abi;
+use super::call::call;
+use super::decl::{GradDecl, OpDecl};
+use super::frame::Frame;
+use super::parsed::Parsed;
+use crate::error::{Error, Result};
+use crate::operator::{
+    Dep, GradBuilder, GradEntry, GradNode, Gradient, Gradients, OpDef, Registry, Value,
+};
+use std::ffi::CString;
+use std::sync::{Arc, Weak};
+
+/// The most nodes of one gradient.
+const MOST_NODES: usize = 10_000;
+
+/// A value of a rule.
+#[derive(Clone)]
+enum Source {
+    Given(Dep),
+    /// Output `i` of an argument (of any, if none is named) of a node.
+    Node(usize, Option<String>, usize),
+}
+
+struct Node {
+    op: String,
+    name: String,
+    params: Vec<(String, String)>,
+    inputs: Vec<(Option<String>, usize)>,
+}
+
+/// A gradient while it is written. Handles count from 1.
+pub struct Program {
+    /// Of the node that is differentiated.
+    pub name: CString,
+    needed: Vec<bool>,
+    arrives: Vec<bool>,
+    nodes: Vec<Node>,
+    values: Vec<Source>,
+    bound: Vec<Option<usize>>,
+}
+
+/// What a gradient reads; an error names a number that there is not.
+pub fn dep(source: i32, number: i32, n_in: usize, n_out: usize) -> Result<Dep> {
+    let at = |n: usize, what: &str| {
+        let i = usize::try_from(number).ok().filter(|i| *i < n);
+        i.ok_or_else(|| {
+            Error::index(format!("invalid {what} {number} of a gradient: there are {n}"))
+        })
+    };
+    Ok(match source {
+        abi::OUT_GRAD => Dep::OutGrad(at(n_out, "output gradient")?),
+        abi::IN_DATA => Dep::Input(at(n_in, "input")?),
+        abi::OUT_DATA => Dep::Output(at(n_out, "output")?),
+        _ => return Err(Error::value(format!("invalid source {source}: expected 0, 1 or 2"))),
+    })
+}
+
+fn at(i: i32, n: usize, what: &str) -> Result<usize> {
+    let found = usize::try_from(i).ok().filter(|i| *i < n);
+    found.ok_or_else(|| Error::index(format!("invalid {what} {i}: expected 0 to {}", n as i64 - 1)))
+}
+
+impl Program {
+    fn new(node: &GradNode<'_>) -> Self {
+        Program {
+            name: CString::new(node.name).unwrap_or_default(),
+            needed: node.needed.to_vec(),
+            arrives: node.out_grads.iter().map(Option::is_some).collect(),
+            nodes: Vec::new(),
+            values: Vec::new(),
+            bound: vec![None; node.inputs.len()],
+        }
+    }
+
+    pub fn wants(&self, input: i32) -> Result<bool> {
+        Ok(self.needed[at(input, self.needed.len(), "input")?])
+    }
+
+    pub fn arrives(&self, output: i32) -> Result<bool> {
+        Ok(self.arrives[at(output, self.arrives.len(), "output")?])
+    }
+
+    fn add(&mut self, source: Source) -> u64 {
+        self.values.push(source);
+        self.values.len() as u64
+    }
+
+    pub fn value(&mut self, source: i32, number: i32) -> Result<u64> {
+        let dep = dep(source, number, self.needed.len(), self.arrives.len())?;
+        Ok(self.add(Source::Given(dep)))
+    }
+
+    pub fn node(&mut self, op: String, name: String) -> Result<u64> {
+        if self.nodes.len() >= MOST_NODES {
+            return Err(Error::value(format!("a gradient of more than {MOST_NODES} nodes")));
+        }
+        self.nodes.push(Node { op, name, params: Vec::new(), inputs: Vec::new() });
+        Ok(self.nodes.len() as u64)
+    }
+
+    fn handle(handle: u64, n: usize, what: &str) -> Result<usize> {
+        let found = usize::try_from(handle).ok().filter(|h| (1..=n).contains(h));
+        found.map(|h| h - 1).ok_or_else(|| {
+            Error::value(format!("invalid {what} {handle}: the function that makes it failed"))
+        })
+    }
+
+    pub fn input(&mut self, node: u64, arg: Option<String>, value: u64) -> Result<()> {
+        let (node, value) =
+            (Self::handle(node, self.nodes.len(), "node")?, self.known_value(value)?);
+        if let Source::Node(of, _, _) = self.values[value]
+            && of >= node
+        {
+            return Err(Error::value("a node of a gradient reads one that was made after it"));
+        }
+        self.nodes[node].inputs.push((arg, value));
+        Ok(())
+    }
+
+    fn known_value(&self, value: u64) -> Result<usize> {
+        Self::handle(value, self.values.len(), "entry")
+    }
+
+    pub fn attr(&mut self, node: u64, name: String, text: String) -> Result<()> {
+        let node = Self::handle(node, self.nodes.len(), "node")?;
+        self.nodes[node].params.push((name, text));
+        Ok(())
+    }
+
+    pub fn output(&mut self, node: u64, arg: Option<String>, i: i32) -> Result<u64> {
+        let node = Self::handle(node, self.nodes.len(), "node")?;
+        let i = at(i, 65_535, "output")?;
+        Ok(self.add(Source::Node(node, arg, i)))
+    }
+
+    pub fn bind(&mut self, input: i32, value: u64) -> Result<()> {
+        let (input, value) = (at(input, self.bound.len(), "input")?, self.known_value(value)?);
+        self.bound[input] = Some(value);
+        Ok(())
+    }
+
+    /// Which nodes a bound gradient needs.
+    fn reachable(&self) -> Vec<bool> {
+        let mut needed = vec![false; self.nodes.len()];
+        let mark = |needed: &mut Vec<bool>, value: usize| {
+            if let Source::Node(node, _, _) = self.values[value] {
+                needed[node] = true;
+            }
+        };
+        self.bound.iter().flatten().for_each(|v| mark(&mut needed, *v));
+        for node in (0..self.nodes.len()).rev() {
+            if needed[node] {
+                self.nodes[node].inputs.iter().for_each(|(_, v)| mark(&mut needed, *v));
+            }
+        }
+        needed
+    }
+}
+
+/// The gradient of an operator as the core wants it.
+pub fn gradient(op: &Arc<OpDecl>, decl: &Arc<GradDecl>, registry: &Weak<Registry>) -> Gradient {
+    let (op, decl) = (op.clone(), decl.clone());
+    match decl.calls.kind {
+        abi::GRAD_ZERO => Gradient::Zero,
+        abi::GRAD_BACKWARD => {
+            let backward = decl.backward.clone();
+            Gradient::declared(&backward, move |attrs, _, _| {
+                let listed = |parsed: &Parsed| parsed.or_fault(deps(&decl, parsed));
+                Parsed::with(attrs, &op, listed).unwrap_or_default()
+            })
+        }
+        _ => {
+            let registry = registry.clone();
+            Gradient::rule(move |builder, node| {
+                let program = Parsed::with(node.attrs, &op, |p| record(&decl, p, node));
+                program
+                    .and_then(|p| p)
+                    .and_then(|p| play(&p, builder, node, &registry))
+                    .map_err(|e| e.in_operator(&node.op.name).in_node(node.name))
+            })
+        }
+    }
+}
+
+/// What a backward operator reads: all output gradients if there is no callback.
+fn deps(decl: &GradDecl, parsed: &Parsed) -> Result<Vec<Dep>> {
+    if decl.calls.deps.is_none() {
+        let visible = parsed.names[1].iter().filter(|n| n.1 & abi::HIDDEN == 0).count();
+        return Ok((0..visible).map(Dep::OutGrad).collect());
+    }
+    let frame = Frame::new(parsed);
+    call(&frame, "deps", decl.calls.deps, decl.calls.user)?;
+    Ok(frame.into_scene().deps)
+}
+
+fn record(decl: &GradDecl, parsed: &Parsed, node: &GradNode<'_>) -> Result<Program> {
+    let frame = Frame::new(parsed);
+    frame.scene().program = Some(Program::new(node));
+    call(&frame, "the gradient rule", decl.calls.rule, decl.calls.user)?;
+    let failure = frame.failure();
+    let program = frame.into_scene().program;
+    let program = program.ok_or_else(|| Error::internal("a gradient rule lost its program"))?;
+    for (i, needed) in node.needed.iter().enumerate() {
+        let none = abi::STATE | abi::NO_GRAD;
+        let expected = parsed.names[0].get(i).is_none_or(|n| n.1 & none == 0);
+        if *needed && expected && program.bound[i].is_none() {
+            let name = parsed.names[0].get(i).map_or("?", |n| n.0.as_str());
+            let why = failure.map_or_else(String::new, |text| format!(" ({text})"));
+            return Err(Error::value(format!(
+                "the gradient rule bound no gradient to input '{name}', which needs one{why}"
+            )));
+        }
+    }
+    Ok(program)
+}
+
+fn play(
+    program: &Program,
+    builder: &mut dyn GradBuilder,
+    node: &GradNode<'_>,
+    registry: &Weak<Registry>,
+) -> Result<Gradients> {
+    let registry =
+        registry.upgrade().ok_or_else(|| Error::internal("the registry of operators is gone"))?;
+    let needed = program.reachable();
+    let mut made: Vec<Option<Made>> = Vec::new();
+    for (n, wanted) in program.nodes.iter().zip(&needed) {
+        made.push(if *wanted {
+            Some(make(program, n, builder, node, &registry, &made)?)
+        } else {
+            None
+        });
+    }
+    let mut gradients = Vec::with_capacity(program.bound.len());
+    for (bound, needed) in program.bound.iter().zip(node.needed) {
+        gradients.push(match bound {
+            Some(value) if *needed => Some(resolve(&program.values[*value], builder, node, &made)?),
+            _ => None,
+        });
+    }
+    Ok(gradients)
+}
+
+/// A node that was built: its outputs and their names.
+struct Made {
+    op: String,
+    outputs: Vec<GradEntry>,
+    names: Vec<String>,
+}
+
+fn make(
+    program: &Program,
+    n: &Node,
+    builder: &mut dyn GradBuilder,
+    of: &GradNode<'_>,
+    registry: &Registry,
+    made: &[Option<Made>],
+) -> Result<Made> {
+    let op = registry.get(&n.op).ok_or_else(|| {
+        Error::key(format!("the gradient rule uses operator '{}', which is not registered", n.op))
+    })?;
+    let mut inputs = Vec::with_capacity(n.inputs.len());
+    for (arg, value) in &n.inputs {
+        inputs.push((arg, resolve(&program.values[*value], builder, of, made)?));
+    }
+    if op.is_backward {
+        let inputs: Vec<GradEntry> = inputs.into_iter().map(|i| i.1).collect();
+        let outputs = builder.backward(&n.op, &inputs)?;
+        let names = of.op.inputs(of.attrs);
+        return Ok(Made { op: n.op.clone(), outputs, names });
+    }
+    let params: Vec<(&str, Value)> =
+        n.params.iter().map(|(k, v)| (k.as_str(), Value::Str(v.clone()))).collect();
+    let attrs = op.parse_shared(&op.with_count(params.clone(), inputs.len()))?;
+    let inputs = in_order(&op, op.inputs(&attrs), inputs)?;
+    let outputs = builder.op(&n.op, &n.name, &params, &inputs)?;
+    Ok(Made { op: n.op.clone(), outputs, names: op.outputs(&attrs) })
+}
+
+/// The inputs of a node in the operator's order: those that name an argument take its places one
+/// after another.
+fn in_order(
+    op: &OpDef,
+    names: Vec<String>,
+    given: Vec<(&Option<String>, GradEntry)>,
+) -> Result<Vec<GradEntry>> {
+    if op.key_var_num_args.is_some() || given.iter().all(|(arg, _)| arg.is_none()) {
+        return Ok(given.into_iter().map(|g| g.1).collect());
+    }
+    let mut places: Vec<Option<GradEntry>> = vec![None; names.len()];
+    for (arg, value) in given {
+        let fits = |name: &str| match arg {
+            None => true,
+            Some(arg) => {
+                name == arg
+                    || name.strip_prefix(arg.as_str()).is_some_and(|rest| {
+                        let digits = rest.trim_start_matches('_');
+                        !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+                    })
+            }
+        };
+        let place = names.iter().enumerate().position(|(i, n)| places[i].is_none() && fits(n));
+        let Some(place) = place else {
+            return Err(Error::value(format!(
+                "the gradient rule passes '{}' to operator '{}', expected its inputs, once each: {}",
+                arg.as_deref().unwrap_or("one more"),
+                op.name,
+                names.join(", ")
+            )));
+        };
+        places[place] = Some(value);
+    }
+    let missing = places.iter().position(Option::is_none);
+    match missing {
+        None => Ok(places.into_iter().flatten().collect()),
+        Some(i) => Err(Error::value(format!(
+            "the gradient rule passes nothing as input '{}' of operator '{}'",
+            names[i], op.name
+        ))),
+    }
+}
+
+fn resolve(
+    source: &Source,
+    builder: &mut dyn GradBuilder,
+    node: &GradNode<'_>,
+    made: &[Option<Made>],
+) -> Result<GradEntry> {
+    let missing = || Error::index("the gradient rule refers to an entry that does not exist");
+    match source {
+        Source::Given(Dep::OutGrad(i)) => node.out_grad(builder, *i),
+        Source::Given(Dep::Input(i)) => node.inputs.get(*i).copied().ok_or_else(missing),
+        Source::Given(Dep::Output(i)) => node.outputs.get(*i).copied().ok_or_else(missing),
+        Source::Node(n, arg, i) => {
+            let made = made.get(*n).and_then(Option::as_ref).ok_or_else(missing)?;
+            let named = |arg: &String| {
+                let array = format!("{arg}_{i}");
+                made.names.iter().position(|n| (*i == 0 && n == arg) || *n == array)
+            };
+            let at = match arg {
+                None => Some(*i),
+                Some(arg) => named(arg),
+            };
+            at.and_then(|at| made.outputs.get(at)).copied().ok_or_else(|| {
+                Error::index(format!(
+                    "the gradient rule reads output '{}' {i} of operator '{}', expected one of: {}",
+                    arg.as_deref().unwrap_or(""),
+                    made.op,
+                    made.names.join(", ")
+                ))
+            })
+        }
+    }
+}

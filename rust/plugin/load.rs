@@ -1,0 +1,286 @@
+//! Loading: opens a library, compares versions, lets it register, and enters all of it at once.
+
+use super::abi;
+use super::call::Library;
+use super::define::{Parts, define};
+use super::elf;
+use super::host::HOST;
+use super::registration::Registration;
+use crate::error::{Error, Result};
+use crate::lock::{Held, Lock};
+use crate::operator::Registry;
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_void};
+use std::hash::{DefaultHasher, Hasher};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The libraries of a process.
+#[derive(Default)]
+pub struct Libraries(Lock<Table>);
+
+#[derive(Default)]
+struct Table {
+    by_content: HashMap<u128, Loaded>,
+    by_path: HashMap<PathBuf, u128>,
+    parts: HashMap<String, Parts>,
+}
+
+/// What a library registered.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    pub path: PathBuf,
+    /// Its operators, those without documentation of their own (`_backward_x`) included.
+    pub operators: Vec<String>,
+    /// Names and aliases of its operators, and operators that it gave kernels or gradients to.
+    pub names: Vec<String>,
+    /// Did this call load it?
+    pub fresh: bool,
+}
+
+/// Approves of the names of new operators.
+pub type Admit<'a> = &'a (dyn Fn(&str) -> Result<()> + Sync);
+
+impl Libraries {
+    /// Holds the lock until the returned guard is dropped.
+    pub fn hold(&self) -> Held<'_> {
+        self.0.hold()
+    }
+
+    /// What libraries said of an operator.
+    pub fn parts(&self, op: &str) -> Option<Parts> {
+        self.0.lock().parts.get(op).cloned()
+    }
+
+    /// Loads a library into `registry`. The same file, or another one of the same content, is
+    /// loaded once.
+    pub fn load(
+        &self,
+        registry: &Arc<Registry>,
+        path: &Path,
+        checked: bool,
+        admit: Admit<'_>,
+    ) -> Result<Loaded> {
+        let shown = path.display();
+        let io = |e: std::io::Error| Error::io(format!("cannot load '{shown}': {e}"));
+        let path = path.canonicalize().map_err(io)?;
+        let bytes = std::fs::read(&path).map_err(io)?;
+        let content = digest(&bytes);
+        let mut table = self.0.lock();
+        if let Some(known) = table.by_content.get(&content) {
+            let known = Loaded { fresh: false, ..known.clone() };
+            table.by_path.insert(path, content);
+            return Ok(known);
+        }
+        if table.by_path.contains_key(&path) {
+            return Err(Error::value(format!(
+                "cannot load '{shown}': the file has changed since it was loaded, and a library \
+                 cannot be replaced; start a new process, or compile to another file"
+            )));
+        }
+        let refused = |e: Error| {
+            let text = format!("cannot load '{shown}': {}", e.message());
+            // Where an operator is at fault, it stays named.
+            let operator = e.operator().unwrap_or_default().to_owned();
+            match e.payload() {
+                Some(_) => e,
+                None => Error::new(e.kind(), text).in_operator(&operator),
+            }
+        };
+        elf::check(&bytes).map_err(refused)?;
+        drop(bytes);
+        let opened = Opened::open(&path).map_err(refused)?;
+        let loaded = opened.register(registry, &mut table, checked, admit);
+        match loaded {
+            Ok(loaded) => {
+                opened.keep();
+                table.by_content.insert(content, loaded.clone());
+                table.by_path.insert(path, content);
+                Ok(loaded)
+            }
+            Err(error) => Err(refused(error)),
+        }
+    }
+}
+
+/// Two hashes of 64 bits: equal for equal files, and different by chance for others.
+fn digest(bytes: &[u8]) -> u128 {
+    let half = |seed: u8| {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u8(seed);
+        hasher.write(bytes);
+        u128::from(hasher.finish())
+    };
+    half(1) << 64 | half(2)
+}
+
+/// A library that the system has opened; closed again if it is not kept.
+struct Opened {
+    handle: *mut c_void,
+    path: PathBuf,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if !self.handle.is_null() {
+            // SAFETY: nothing of it is used.
+            unsafe { libc::dlclose(self.handle) };
+        }
+    }
+}
+
+impl Opened {
+    fn open(path: &Path) -> Result<Opened> {
+        let name = CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| Error::io("the path has a zero byte"))?;
+        // SAFETY: the library's initialisers run, as whoever loads it wants.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        if handle.is_null() {
+            // SAFETY: the text belongs to the system, and lives until this thread's next call.
+            let text = unsafe { abi::text(libc::dlerror()) };
+            return Err(Error::io(text.unwrap_or_else(|| "the system says no reason".into())));
+        }
+        Ok(Opened { handle, path: path.to_owned() })
+    }
+
+    /// The library stays open as long as the process.
+    fn keep(mut self) {
+        self.handle = std::ptr::null_mut();
+    }
+
+    fn symbol(&self, name: &CStr) -> Option<*mut c_void> {
+        // SAFETY: a name that ends with 0.
+        let found = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
+        (!found.is_null()).then_some(found)
+    }
+
+    /// Compares the version of the interface that the library was compiled with.
+    fn check_version(&self) -> Result<()> {
+        let symbol = self.symbol(c"rsnet_plugin_abi").ok_or_else(|| {
+            Error::value(
+                "it is not a library of rsnet operators: it has no symbol rsnet_plugin_abi (see \
+                 rsnet/plugin.h)",
+            )
+        })?;
+        // SAFETY: plugin.h declares it as a uint32_t.
+        let version = unsafe { symbol.cast::<u32>().read_unaligned() };
+        let (major, minor) = (version >> 16, version & 0xffff);
+        let (ours, our_minor) = (abi::ABI >> 16, abi::ABI & 0xffff);
+        if major == ours && minor <= our_minor {
+            return Ok(());
+        }
+        let why = match major {
+            0 | 1000.. => "the number is damaged",
+            m if m < ours => "compile it again with this version's headers",
+            _ => "a newer version of rsnet is needed",
+        };
+        Err(Error::value(format!(
+            "it was compiled for version {major}.{minor} of the plug-in interface, expected \
+             {ours}.0 to {ours}.{our_minor}: {why}"
+        )))
+    }
+
+    fn register(
+        &self,
+        registry: &Arc<Registry>,
+        table: &mut Table,
+        checked: bool,
+        admit: Admit<'_>,
+    ) -> Result<Loaded> {
+        self.check_version()?;
+        let register = self.symbol(c"rsnet_plugin_register").ok_or_else(|| {
+            Error::value("it has no function rsnet_plugin_register (see rsnet/plugin.h)")
+        })?;
+        // SAFETY: plugin.h declares it with this type.
+        let register: abi::RegisterFn = unsafe { std::mem::transmute(register) };
+        // SAFETY: the only symbol of this name is that of plugin.h.
+        let guard = self
+            .symbol(c"rsnet_plugin_guard")
+            .map(|f| unsafe { std::mem::transmute::<*mut c_void, abi::GuardFn>(f) });
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let library = Arc::new(Library { path: self.path.clone(), name, guard, checked });
+        let mut registration = Registration::new(library.clone());
+        // SAFETY: the function of the library, with the table and a registry that live longer.
+        let run = || unsafe { register(&HOST, (&raw mut registration).cast()) };
+        let status = library.run(run);
+        if let Some(error) = registration.failure {
+            return Err(error);
+        }
+        match status? {
+            abi::OK => {}
+            status => {
+                return Err(Error::value(format!(
+                    "rsnet_plugin_register failed with status {status}"
+                )));
+            }
+        }
+        enter(registration, registry, table, admit)
+    }
+}
+
+/// Puts what was registered together with what is known, and enters it.
+fn enter(
+    found: Registration,
+    registry: &Arc<Registry>,
+    table: &mut Table,
+    admit: Admit<'_>,
+) -> Result<Loaded> {
+    let mut parts: Vec<Parts> = Vec::new();
+    let fresh: Vec<String> = found.ops.iter().map(|op| op.name.clone()).collect();
+    for op in found.ops {
+        for name in std::iter::once(&op.name).chain(&op.aliases) {
+            admit(name).map_err(|e| e.in_operator(&op.name))?;
+        }
+        parts.push(Parts { op, kernels: Vec::new(), gradient: None });
+    }
+    // Kernels and gradients may belong to an operator of a library that was loaded before.
+    let mut of = |op: &str, what: &str| -> Result<usize> {
+        if let Some(at) = parts.iter().position(|p| p.op.name == op) {
+            return Ok(at);
+        }
+        let known = table.parts.get(op).cloned().ok_or_else(|| {
+            Error::value(format!(
+                "the library has {what} for '{op}', which is no operator of this library or of one \
+                 loaded before"
+            ))
+        })?;
+        parts.push(known);
+        Ok(parts.len() - 1)
+    };
+    let kernels: Vec<_> = found
+        .kernels
+        .into_iter()
+        .map(|k| Ok((of(&k.op, "a kernel")?, k)))
+        .collect::<Result<_>>()?;
+    let gradients: Vec<_> = found
+        .gradients
+        .into_iter()
+        .map(|g| Ok((of(&g.op, "a gradient")?, g)))
+        .collect::<Result<_>>()?;
+    for (at, kernel) in kernels {
+        parts[at].kernels.push(kernel);
+    }
+    for (at, gradient) in gradients {
+        if parts[at].gradient.is_some() {
+            return Err(Error::value("a gradient is registered already").in_operator(&gradient.op));
+        }
+        parts[at].gradient = Some(gradient);
+    }
+    if parts.is_empty() {
+        return Err(Error::value("rsnet_plugin_register registered nothing"));
+    }
+    let weak = Arc::downgrade(registry);
+    let defs = parts.iter().map(|p| define(p, &weak)).collect::<Result<Vec<_>>>()?;
+    let is_new = |def: &crate::operator::OpDef| fresh.contains(&def.name);
+    let (new, changed): (Vec<_>, Vec<_>) = defs.into_iter().partition(is_new);
+    registry.add_all(new, changed)?;
+    let mut names = Vec::new();
+    for part in parts {
+        names.push(part.op.name.clone());
+        names.extend(part.op.aliases.iter().cloned());
+        table.parts.insert(part.op.name.clone(), part);
+    }
+    let path = found.library.path.clone();
+    Ok(Loaded { path, operators: fresh, names, fresh: true })
+}

@@ -1,0 +1,86 @@
+//! Libraries of compiled operators, for Python.
+
+use super::call_python::CallPython;
+use super::convert::from_value;
+use super::error::{IntoPy, from_py};
+use super::introspect::{Asked, Specs, specs};
+use super::runtime;
+use crate::plugin::{self, ArgDecl};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use std::path::PathBuf;
+
+/// Loads a library. `admit` is called with the name of every new operator, and raises if there
+/// cannot be one of that name.
+///
+/// Returns whether this call loaded it, its operators, and all names that it made or changed.
+#[pyfunction]
+fn load_library(
+    py: Python<'_>,
+    path: PathBuf,
+    checked: bool,
+    admit: Py<PyAny>,
+) -> PyResult<(bool, Vec<String>, Vec<String>)> {
+    let rt = runtime();
+    let admit = |name: &str| {
+        Python::attach(|py| match admit.bind(py).call_python((name,)) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(from_py(py, error)),
+        })
+    };
+    // Another thread may hold the loader's lock and want the interpreter: wait without it.
+    let loaded = py.detach(|| rt.libraries.load(&rt.registry, &path, checked, &admit));
+    let loaded = loaded.py(py)?;
+    Ok((loaded.fresh, loaded.operators, loaded.names))
+}
+
+/// The description of an operator from a library: `library` (its path), `inputs` and `outputs` as
+/// `(name, count, at least?, optional?)`, `attrs` as `(name, kind, default)` with an empty tuple
+/// for a default that is not there, and whether it says how it is distributed. `None` for any other
+/// operator.
+#[pyfunction]
+fn library_operator<'py>(py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let Some(parts) = runtime().libraries.parts(name) else { return Ok(None) };
+    let args = |args: &[ArgDecl]| -> Vec<(String, usize, bool, bool)> {
+        let one = |a: &ArgDecl| {
+            (a.name.clone(), a.count, a.has(plugin::AT_LEAST), a.has(plugin::OPTIONAL))
+        };
+        args.iter().map(one).collect()
+    };
+    let attrs = PyList::empty(py);
+    for attr in &parts.op.attrs {
+        let default = attr.field.default.as_ref().map(|v| from_value(py, v)).transpose()?;
+        let default = PyList::new(py, default)?;
+        attrs.append((&attr.field.name, attr.kind, default, &attr.field.doc))?;
+    }
+    let info = PyDict::new(py);
+    info.set_item("library", parts.op.library.path.as_os_str())?;
+    info.set_item("inputs", args(&parts.op.inputs))?;
+    info.set_item("outputs", args(&parts.op.outputs))?;
+    info.set_item("attrs", attrs)?;
+    info.set_item("has_signatures", parts.op.has_signatures())?;
+    Ok(Some(info))
+}
+
+/// The distribution signatures that an operator from a library adds for arrays of these shapes and
+/// dtypes.
+#[pyfunction]
+fn library_signatures(
+    py: Python<'_>,
+    name: &str,
+    inputs: Specs,
+    outputs: Specs,
+    params: &Bound<'_, PyDict>,
+) -> PyResult<Vec<String>> {
+    let Some(parts) = runtime().libraries.parts(name) else { return Ok(Vec::new()) };
+    let asked = Asked::new(name, &inputs, params)?;
+    let outputs = specs(py, &outputs)?;
+    let answer = py.detach(|| plugin::signatures(&parts, &asked.attrs, &asked.inputs, &outputs));
+    answer.map_err(|e| e.in_operator(name)).py(py)
+}
+
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(load_library, m)?)?;
+    m.add_function(wrap_pyfunction!(library_operator, m)?)?;
+    m.add_function(wrap_pyfunction!(library_signatures, m)?)
+}

@@ -1,0 +1,95 @@
+/* Libraries that register wrongly, each in the way that MODE says. */
+#include <rsnet/plugin.h>
+#include <string.h>
+
+#ifndef ABI
+#define ABI RSNET_ABI
+#endif
+#ifndef NO_ABI
+const uint32_t rsnet_plugin_abi = ABI;
+#endif
+
+static rsnet_status infer(const rsnet_host *host, rsnet_ctx *ctx, void *user) {
+  const rsnet_tensor *x = host->tensor(ctx, RSNET_INPUT, 0);
+  (void)user;
+  host->set_dtype(ctx, RSNET_OUTPUT, 0, x->dtype);
+  return host->set_shape(ctx, RSNET_OUTPUT, 0, x->ndim, x->shape);
+}
+
+static rsnet_status compute(const rsnet_args *args) {
+  memcpy(rsnet_data(&args->out[0]), rsnet_data(&args->in[0]),
+         (size_t)rsnet_size(&args->in[0]) * args->in[0].dtype.bits / 8);
+  return RSNET_OK;
+}
+
+static rsnet_status refuse_defaults(const rsnet_host *host, rsnet_ctx *ctx, void *user) {
+  (void)user;
+  host->fail(ctx, "this default will not do");
+  return RSNET_INVALID;
+}
+
+enum {
+  FAILS = 1, NOTHING, TWICE, BUILT_IN, NO_COMPUTE, NO_INFER, BAD_DEFAULT, BAD_CHECK, TIE, NO_NAME,
+  NAME_TWICE, BAD_SIZE, BAD_COUNT, BAD_PROGRAM, BAD_CONDITION, ORPHAN_KERNEL, ORPHAN_GRAD,
+  BAD_KIND, KEYWORD, GOOD, IGNORES_STATUS, NULL_STRUCT, AMBIGUOUS
+};
+
+#ifndef NO_REGISTER
+rsnet_status rsnet_plugin_register(const rsnet_host *host, rsnet_registry *registry) {
+  rsnet_arg in = {sizeof in, 0, "x", 0, 1}, out = {sizeof out, 0, "y", 0, 1};
+  rsnet_attr attr = {sizeof attr, RSNET_I32, "n", 0, "1"};
+  rsnet_op op = {sizeof op};
+  rsnet_kernel kernel = {sizeof kernel};
+  rsnet_match match[2] = {{RSNET_M_DEVICE, 0, 0, 0, {0, 0, 0}, RSNET_CPU, 0}};
+  rsnet_grad grad = {sizeof grad};
+  rsnet_status status;
+  op.name = "half_registered";
+  op.inputs = &in;
+  op.outputs = &out;
+  op.attrs = &attr;
+  op.n_inputs = op.n_outputs = op.n_attrs = 1;
+  op.infer = infer;
+  kernel.op = op.name;
+  kernel.compute = compute;
+  kernel.match = match;
+  kernel.n_match = 1;
+  grad.op = op.name;
+  grad.kind = RSNET_GRAD_ZERO;
+  switch (MODE) {
+    case NOTHING: return RSNET_OK;
+    case BUILT_IN: op.name = kernel.op = grad.op = "relu"; break;
+    case NO_COMPUTE: kernel.compute = 0; break;
+    case NO_INFER: op.infer = 0; break;
+    case BAD_DEFAULT: attr.dflt = "three"; break;
+    case BAD_CHECK: op.check = refuse_defaults; break;
+    case NO_NAME: op.name = 0; break;
+    case NAME_TWICE: out.name = "x"; break;
+    case BAD_SIZE: op.struct_size = 3; break;
+    case BAD_COUNT: op.n_inputs = -1; break;
+    case BAD_PROGRAM: match[0].op = RSNET_M_AND; break;
+    case BAD_CONDITION: match[0].op = RSNET_M_NDIM; match[0].name = "z"; break;
+    case BAD_KIND: attr.kind = 99; break;
+    case KEYWORD: op.name = kernel.op = grad.op = "lambda"; break;
+    default: break;
+  }
+  if (MODE == NULL_STRUCT) return host->register_op(registry, 0);
+  status = host->register_op(registry, &op);
+  if (status && MODE != IGNORES_STATUS) return status;
+  if (MODE == FAILS) {
+    host->refuse(registry, "no such device");
+    return RSNET_UNSUPPORTED;
+  }
+  if (MODE == TWICE || MODE == IGNORES_STATUS) status = host->register_op(registry, &op);
+  if (MODE == IGNORES_STATUS) return RSNET_OK;
+  if (status) return status;
+  if (MODE == ORPHAN_KERNEL) kernel.op = "nobody";
+  if (MODE == ORPHAN_GRAD) grad.op = "nobody";
+  if (host->register_kernel(registry, &kernel)) return RSNET_INVALID;
+  if (MODE == TIE && host->register_kernel(registry, &kernel)) return RSNET_INVALID;
+  if (MODE == AMBIGUOUS) {
+    kernel.n_match = 0;
+    if (host->register_kernel(registry, &kernel)) return RSNET_INVALID;
+  }
+  return host->register_grad(registry, &grad);
+}
+#endif

@@ -1,0 +1,160 @@
+"""Compiling libraries: flags, `build_extension`, and the example's Makefile."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from places import ROOT
+from plugins import SOURCES
+from processes import printed, run
+
+import rsnet as mx
+from rsnet import sysconfig
+
+pytestmark = pytest.mark.process
+
+GOOD = """
+#include <rsnet/plugin.h>
+#include "mine.h"
+const uint32_t rsnet_plugin_abi = RSNET_ABI;
+rsnet_status rsnet_plugin_register(const rsnet_host *host, rsnet_registry *registry) {
+  host->refuse(registry, TEXT);
+  return RSNET_INVALID;
+}
+"""
+
+
+def test_flags_compile_a_library(tmp_path):
+    flags = subprocess.run(
+        [sys.executable, "-m", "rsnet.sysconfig", "--cflags"], capture_output=True, text=True
+    ).stdout.split()
+    assert flags == sysconfig.get_compile_flags() == mx.oneflow.sysconfig.get_compile_flags()
+    assert sysconfig.get_link_flags() == [] and os.path.isdir(sysconfig.get_lib())
+    assert os.path.isfile(os.path.join(sysconfig.get_include(), "rsnet", "plugin.h"))
+    bad = subprocess.run([sys.executable, "-m", "rsnet.sysconfig", "--x"], capture_output=True)
+    assert bad.returncode != 0 and b"usage" in bad.stderr
+
+
+@pytest.mark.parametrize("standard", ["c99", "c11", "c17"])
+def test_the_header_is_plain_c(standard):
+    header = os.path.join(sysconfig.get_include(), "rsnet", "plugin.h")
+    command = ["gcc", f"-std={standard}", "-pedantic", "-Wall", "-Wextra", "-Werror",
+               "-fsyntax-only", "-x", "c", header]  # fmt: skip
+    subprocess.run(command, check=True)
+
+
+@pytest.mark.parametrize("standard", ["c++11", "c++14", "c++17", "c++20"])
+def test_the_header_is_plain_cpp(standard):
+    header = os.path.join(sysconfig.get_include(), "rsnet", "plugin.h")
+    command = ["g++", f"-std={standard}", "-pedantic", "-Wall", "-Wextra", "-Werror",
+               "-fsyntax-only", "-x", "c++", header]  # fmt: skip
+    subprocess.run(command, check=True)
+
+
+def test_libraries_are_cached_by_content(tmp_path, capsys):
+    source = tmp_path / "mine.c"
+    source.write_text(GOOD)
+    (tmp_path / "mine.h").write_text('#define TEXT "one"\n')
+    build = dict(build_dir=tmp_path / "built", cflags=["-O0"])
+    first = mx.build_extension(source, **build)
+    shown = capsys.readouterr().out
+    assert "-std=c99 -fPIC -O2 -O0" in shown and "-shared" in shown
+    assert mx.build_extension([source], **build) == first
+    assert capsys.readouterr().out == ""  # nothing ran
+    with pytest.raises(mx.MXNetError, match="cannot load '.*': one"):
+        mx.load_library(first)
+    (tmp_path / "mine.h").write_text('#define TEXT "two"\n')
+    second = mx.build_extension(source, **build)
+    assert second != first
+    with pytest.raises(mx.MXNetError, match="two"):
+        mx.load_library(second)
+    assert mx.build_extension(source, "named", **build).rpartition("/")[2].startswith("libnamed-")
+
+
+def test_errors_of_compilers_are_shown(tmp_path, monkeypatch):
+    bad = tmp_path / "bad.cpp"
+    bad.write_text("int f() { return missing; }\n")
+    with pytest.raises(
+        mx.build.CompileError, match="(?s)g\\+\\+ .*bad.cpp.*'missing' was not|not declared"
+    ):
+        mx.build_extension(bad, build_dir=tmp_path, verbose=False)
+    assert not list(tmp_path.glob("*.so"))
+    for given, text in [
+        ([], "expected at least one file"),
+        ("absent.cpp", "there is no such file"),
+        (ROOT / "README.md", "expected a name that ends in"),
+    ]:
+        with pytest.raises(mx.MXNetError, match=text):
+            mx.build_extension(given, build_dir=tmp_path)
+    with pytest.raises(mx.MXNetError, match="invalid name 'a/b'"):
+        mx.build_extension(bad, "a/b", build_dir=tmp_path)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(mx.MXNetError, match="no compiler for C\\+\\+: tried no-such-compiler"):
+        mx.build_extension(bad, build_dir=tmp_path)
+    monkeypatch.setenv("NVCC", "no-such-nvcc")
+    (tmp_path / "k.cu").write_text("")
+    with pytest.raises(mx.MXNetError, match="no compiler for CUDA: tried no-such-nvcc"):
+        mx.build_extension(tmp_path / "k.cu", build_dir=tmp_path)
+
+
+def test_the_examples_makefile(tmp_path):
+    example = ROOT / "examples" / "plugin"
+    make = ["make", "-C", str(example), f"OUT={tmp_path}", f"PYTHON={sys.executable}"]
+    done = subprocess.run(make, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    code = f"""
+        import numpy as np, rsnet as mx
+        print(mx.load_library({str(tmp_path / "libswish.so")!r}))
+        x = mx.nd.array([-1.0, 0.0, 2.0])
+        x.attach_grad()
+        with mx.autograd.record():
+            y = mx.nd.swish(x, beta=1.5)
+        y.backward()
+        print(y.asnumpy().tolist(), x.grad.asnumpy().tolist())
+    """
+    names, values = printed(code).splitlines()
+    assert names == "['swish', 'swish_grad']"
+    y, dx = (np.array(part.split(", "), float) for part in values[1:-1].split("] ["))
+    x = np.array([-1.0, 0.0, 2.0])
+    s = 1 / (1 + np.exp(-1.5 * x))
+    assert np.allclose(y, x * s) and np.allclose(dx, s + 1.5 * x * s * (1 - s))
+    assert (example / "CMakeLists.txt").read_text().count("swish.cpp") == 1
+
+
+def test_sources_are_shipped():
+    include = sysconfig.get_include()
+    for name in ("rsnet/oneflow.hpp", "rsnet/mxnet.h", "dmlc/parameter.h", "mxnet/operator.h",
+                 "oneflow/core/framework/framework.h"):  # fmt: skip
+        assert os.path.isfile(os.path.join(include, name)), name
+    assert (SOURCES / "scale.c").is_file()
+
+
+@pytest.mark.slow
+def test_a_library_in_rust():
+    command = ["cargo", "build", "--quiet", "-p", "rsnet-plugin", "--example", "cube"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode != 0 and "offline" in done.stderr:
+        pytest.skip("cargo cannot resolve the workspace here")
+    assert done.returncode == 0, done.stderr
+    target = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
+    code = f"""
+        import rsnet as mx
+        print(mx.load_library({f"{target}/debug/examples/libcube.so"!r}))
+        x = mx.nd.array([1.0, 2.0])
+        x.attach_grad()
+        with mx.autograd.record():
+            y = mx.nd.rust_cube(x, by=2)
+        y.backward()
+        print(y.asnumpy().tolist(), x.grad.asnumpy().tolist())
+        try:
+            mx.nd.rust_cube(x, by=-1).asnumpy()
+        except mx.MXNetError as error:
+            print(error)
+    """
+    done = run(code)  # Rust tells of the panic on the standard error stream
+    assert done.returncode == 0, done.stderr
+    names, values, error = done.stdout.splitlines()[:3]
+    assert names == "['rust_cube']" and values == "[2.0, 16.0] [6.0, 24.0]"
+    assert "rust_cube: panic: by is -1, expected 0 or more" in error
