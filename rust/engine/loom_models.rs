@@ -6,6 +6,7 @@
 //! run, or between a completion and a wait, fails here: the payloads are loom's cells, which report
 //! every unordered access.
 
+use crate::engine::data::inline_slot::{INLINE_SLOT, InlineSlot};
 use crate::engine::data::parking::{IdleWorkers, Parker, publish};
 use crate::engine::data::run_queue::{Consumer, Queues};
 use crate::engine::data::task_slab::{Slab, SpareSlots};
@@ -189,6 +190,49 @@ fn loom_a_read_finds_the_task_or_sees_its_effects() {
             None => assert_eq!(done.get(), 1),
         }
         completer.join().unwrap();
+    });
+}
+
+/// A push finds the inline slot free, or still taken by a task that ends on another thread: it
+/// overwrites neither the record (here a payload) nor the successors before the other is done with
+/// them.
+#[test]
+fn loom_the_inline_slot_is_reused_after_its_task() {
+    check(4, || {
+        let slab = Arc::new(Slab::new());
+        slab.grow();
+        let inline = Arc::new(InlineSlot::default());
+        let (record, ran) = (Arc::new(Payload::default()), Arc::new(Payload::default()));
+        assert!(inline.take());
+        let first = slab.open(INLINE_SLOT);
+        assert!(slab.opened(first, 0));
+        let completer = thread::spawn({
+            let (slab, inline) = (slab.clone(), inline.clone());
+            let (record, ran) = (record.clone(), ran.clone());
+            move || {
+                assert_eq!(record.get(), 0);
+                inline.count();
+                let n = slab.get(INLINE_SLOT).close();
+                slab.release(INLINE_SLOT, n, |t| {
+                    assert_eq!(t, 2);
+                    ran.add(1);
+                });
+                inline.release();
+            }
+        });
+        let after = slab.open(2);
+        let edges = u32::from(slab.add_edge(first, 2, &mut none()));
+        if slab.opened(after, edges) {
+            ran.add(1);
+        }
+        if inline.take() {
+            record.add(1);
+            let (second, after) = (slab.open(INLINE_SLOT), slab.open(3));
+            assert!(slab.is_done(first) && slab.add_edge(second, 3, &mut none()));
+            assert!(!slab.opened(after, 1));
+        }
+        completer.join().unwrap();
+        assert_eq!((ran.get(), inline.completed()), (1, 1));
     });
 }
 

@@ -5,6 +5,7 @@
 //! `try_run_exclusive` and a hook's `Queued`.
 
 use crate::engine::data::cache_padded::CachePadded;
+use crate::engine::data::inline_slot::InlineSlot;
 use crate::engine::data::interner::Interner;
 use crate::engine::data::parking::{IdleWorkers, publish};
 use crate::engine::data::run_queue::Queues;
@@ -36,7 +37,9 @@ pub struct Core {
     pub slow_path: AtomicU32,
     pub push: CachePadded<Lock<PushState>>,
     pub returned: ReturnedSlots,
-    /// Tasks completed, by worker; those completed off the workers apart.
+    pub inline_slot: CachePadded<InlineSlot>,
+    /// Tasks completed, by worker; those completed off the workers apart, and those in the inline
+    /// slot by that.
     pub completed: Box<[CachePadded<AtomicU64>]>,
     pub completed_off_worker: CachePadded<AtomicU64>,
     pub watch: Watch,
@@ -72,6 +75,7 @@ impl Core {
             slow_path: AtomicU32::new(0),
             push: Default::default(),
             returned: Default::default(),
+            inline_slot: Default::default(),
             completed: (0..MAX_WORKERS).map(|_| CachePadded::default()).collect(),
             completed_off_worker: CachePadded::default(),
             watch: Watch::default(),
@@ -127,6 +131,7 @@ impl Core {
         let counts = self.completed.iter().take(self.threads.worker_ids_used());
         counts.map(|count| count.0.load(Ordering::Acquire)).sum::<u64>()
             + self.completed_off_worker.0.load(Ordering::Acquire)
+            + self.inline_slot.0.completed()
     }
 
     /// Notifies the hook, if there is one.

@@ -77,6 +77,7 @@ pub fn recover(core: &Core, state: &mut PushState) {
         std::mem::forget(core.errors.spread(&failure, of_one.iter().map(|l| l.1)));
     }
     state.slots.reset(&core.slab);
+    core.inline_slot.0.reset();
     core.returned.0.lock().clear();
     core.queues.clear();
     core.sleep.clear();
