@@ -1,7 +1,7 @@
 //! The registry as Python sees it, for documentation and stubs.
 
-use super::convert::{from_value, to_value};
-use super::error::{IntoPy, to_py};
+use super::convert::{DEVICES, from_value, to_value};
+use super::error::{IntoPy, invalid, quoted, to_py};
 use super::runtime;
 use super::signature::{array_arguments, is_variadic};
 use crate::context::DeviceType;
@@ -89,7 +89,7 @@ fn explain_kernels(
 ) -> PyResult<String> {
     let op = find(name)?;
     let device = DeviceType::from_name(device)
-        .ok_or_else(|| PyValueError::new_err(format!("unknown device '{device}'")))?;
+        .ok_or_else(|| PyValueError::new_err(invalid("device", quoted(device), DEVICES)))?;
     let params = params.iter().map(|(k, v)| Ok((k.extract::<String>()?, to_value(&v)?)));
     let params = params.collect::<PyResult<Vec<(String, Value)>>>()?;
     let given: Vec<(&str, Value)> = params.iter().map(|(k, v)| (k.as_str(), v.clone())).collect();

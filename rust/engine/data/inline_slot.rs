@@ -21,7 +21,7 @@ impl InlineSlot {
     /// Takes the slot if it is free. Under the push lock.
     #[inline(always)]
     pub fn take(&self) -> bool {
-        // Acquires: whoever walked the successors of the previous task is done with the slot.
+        // Acquires what the previous task's completion has read and written in the slot.
         let is_free = !self.is_taken.load(Ordering::Acquire);
         if is_free {
             self.is_taken.store(true, Ordering::Relaxed);

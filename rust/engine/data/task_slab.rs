@@ -58,7 +58,8 @@ impl Slab {
         }
     }
 
-    /// Adds a chunk and returns its free slots; an empty range if the slab is full. Under the push lock.
+    /// Adds a chunk and returns its free slots; an empty range if the slab is full. Under the push
+    /// lock.
     pub fn grow(&self) -> std::ops::Range<u32> {
         let from = self.chunks.load(Ordering::Relaxed) * CHUNK;
         let end = from + CHUNK;

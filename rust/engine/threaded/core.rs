@@ -1,4 +1,4 @@
-//! What the parts of the threaded engine share: `scheduler.rs` pushes, `worker.rs` runs,
+//! The state that the parts of the threaded engine share: `scheduler.rs` pushes, `worker.rs` runs,
 //! `completion.rs` completes, `wait.rs` waits.
 //!
 //! One lock orders all pushes. No foreign code runs under it, except the function of
@@ -16,8 +16,7 @@ use crate::engine::data::variables::{Vars, Versions};
 use crate::engine::data::waiters::Watch;
 use crate::engine::error_state::ErrorStates;
 use crate::engine::hook::{Event, HookEvent, HookSlot};
-use crate::engine::sync::{AtomicU64, Guard, Lock};
-use crate::engine::threaded::fork;
+use crate::engine::sync::{AtomicU64, Lock};
 use crate::engine::threaded::pool::Threads;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -53,7 +52,7 @@ pub struct Core {
     pub is_running: AtomicBool,
 }
 
-/// What pushers share among themselves, under the push lock.
+/// The state that pushers share among themselves, under the push lock.
 #[derive(Default)]
 pub struct PushState {
     pub vars: Vars,
@@ -102,16 +101,6 @@ impl Core {
     /// The address that identifies this engine.
     pub fn id(&self) -> *const () {
         std::ptr::from_ref(self).cast()
-    }
-
-    /// The push lock, with the state recovered after a fork.
-    #[inline]
-    pub fn lock(&self) -> Guard<'_, PushState> {
-        let mut state = self.push.0.lock();
-        if state.epoch != self.epoch.load(Ordering::Relaxed) {
-            fork::recover(self, &mut state);
-        }
-        state
     }
 
     /// Wakes or starts a worker, after a task was queued and the lock released.

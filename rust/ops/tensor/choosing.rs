@@ -9,7 +9,7 @@ use crate::operator::{Attrs, Dep, Gradient, OpDef, Tuple};
 use crate::shape::Shape;
 use crate::tensor::View;
 
-/// Is the condition true at element `i` of the data, of which `per` share one?
+/// Returns true if the condition holds at element `i` of the data, of which `per` share one.
 fn choose(condition: &View, size: usize, mut f: impl FnMut(usize, bool)) {
     let per = size / condition.size().max(1);
     for i in 0..size {
