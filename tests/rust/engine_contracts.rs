@@ -333,7 +333,7 @@ fn overwriting_more_variables_than_are_written_is_refused() {
             drop(scope);
             for refused in [engine.push(nothing(), push), made, gathered] {
                 let error = refused.unwrap_err().to_string();
-                let text = format!("'fill' overwrites {overwrites} variables, but writes only 2");
+                let text = format!("'fill': invalid overwrites {overwrites}: expected at most 2");
                 assert!(error.contains(&text), "{error}");
             }
         }
