@@ -25,11 +25,11 @@ def test_bad_arguments():
 @pytest.mark.parametrize("n", [0, -1, -(2**62)])
 def test_numbers_of_threads_are_checked(n):
     before = engine.num_threads()
-    with pytest.raises(ValueError, match=f"at least 1, got {n}"):
+    with pytest.raises(ValueError, match=f"invalid n {n}: expected a number of at least 1"):
         engine.set_num_threads(n)
     assert engine.num_threads() == before
     if n:
-        with pytest.raises(ValueError, match=f"size must be.*got {n}"):
+        with pytest.raises(ValueError, match=f"invalid size {n}: expected a number of at least 0"):
             engine.set_bulk_size(n)
 
 
@@ -196,7 +196,7 @@ def test_a_function_is_judged_by_the_code_that_it_has_now():
     engine.push_sync(function)
     engine.wait_for_all()
     function.__code__ = of_async.__code__
-    with pytest.raises(TypeError, match="got an async function"):
+    with pytest.raises(TypeError, match="does the work, not an async function"):
         engine.push_sync(function)
 
 
