@@ -17,7 +17,7 @@ RUST_SOURCES := Cargo.toml Cargo.lock build.rs $(shell find rust -name '*.rs' 2>
 
 .DEFAULT_GOAL := help
 .PHONY: help env build demo test test-rust test-python test-fast test-long loom loom-mutants memcheck fuzz
-.PHONY: compare coverage check lint types deny format docs wheel bench bench-plans clean
+.PHONY: compare coverage check check-rust lint types deny format docs wheel bench bench-plans clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -54,7 +54,7 @@ test: test-rust test-python ## all tests: Rust without Python, then pytest
 test-rust:
 	cargo test --no-default-features --quiet
 
-loom: ## all interleavings of the engine's state machines (models in rust/**/loom_models.rs and access_latch.rs)
+loom: ## all interleavings of the engine's state machines (models in rust/engine/loom_models and access_latch.rs)
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
 		cargo test --profile loom --lib --no-default-features --quiet loom_
 
@@ -107,6 +107,10 @@ fuzz: build ## damaged and random files in great numbers: symbols, parameters (F
 
 coverage: build ## lines of the Python face that the tests reach: a table, and dist/coverage
 	$(BIN)/python -m pytest -q --cov=rsnet --cov-report=term --cov-report=html:dist/coverage $(PYTEST_ARGS)
+
+check-rust: ## only compile, without code generation: the core, and the binding
+	cargo check --no-default-features
+	cargo check --features abi3
 
 deny: ## advisories, licences and sources of dependencies (needs cargo-deny)
 	cargo deny --all-features check

@@ -36,7 +36,7 @@ impl Context {
         Context { device_type: DeviceType::Gpu, device_id }
     }
 
-    /// Does the host's memory back this device?
+    /// Returns true if host memory backs this device.
     pub const fn is_host(self) -> bool {
         !matches!(self.device_type, DeviceType::Gpu)
     }

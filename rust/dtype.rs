@@ -49,10 +49,10 @@ impl DType {
 
     /// The dtype of a file's number; an error names the number.
     pub fn from_flag(flag: i32) -> Result<DType> {
-        DType::ALL
-            .into_iter()
-            .find(|d| d.flag() == flag)
-            .ok_or_else(|| Error::type_(format!("unsupported dtype flag {flag}")))
+        DType::ALL.into_iter().find(|d| d.flag() == flag).ok_or_else(|| {
+            let known = DType::ALL.map(|d| d.flag().to_string()).join(", ");
+            Error::type_(format!("invalid dtype flag {flag}: expected one of: {known}"))
+        })
     }
 
     /// NumPy's name.
@@ -72,11 +72,8 @@ impl DType {
     /// The dtype of NumPy's name.
     pub fn from_name(name: &str) -> Result<DType> {
         DType::ALL.into_iter().find(|d| d.name() == name).ok_or_else(|| {
-            let valid: Vec<_> = DType::ALL.iter().map(|d| d.name()).collect();
-            Error::type_(format!(
-                "unsupported dtype '{name}', valid values are: {}",
-                valid.join(", ")
-            ))
+            let known = DType::ALL.map(DType::name).join(", ");
+            Error::type_(format!("invalid dtype '{name}': expected one of: {known}"))
         })
     }
 

@@ -27,13 +27,13 @@ pub enum ErrorKind {
     NotImplemented,
     /// A file or buffer that cannot be read or written.
     Io,
-    /// Memory that could not be had.
+    /// Memory that could not be allocated.
     Memory,
-    /// A wait that was given up: a signal, or the time set for the hang detector.
+    /// A wait that was given up because of a signal or the time limit.
     Interrupted,
     /// An operation failed while running: a panic, or a callback that raised.
     Execution,
-    /// A broken promise of the core itself.
+    /// A broken invariant of the core itself.
     Internal,
 }
 
@@ -57,7 +57,7 @@ impl ErrorKind {
 /// `Result` with the core's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Runs `f`, a panic becoming an error.
+/// Runs `f` and converts a panic to an error.
 pub fn guarded<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| Err(Error::from_panic(panic)))
@@ -144,7 +144,7 @@ impl Error {
         Self::new(ErrorKind::Execution, message)
     }
 
-    /// An [`ErrorKind::Internal`]: a broken promise of the core itself.
+    /// An [`ErrorKind::Internal`]: a broken invariant of the core itself.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Internal, message)
     }
@@ -159,6 +159,11 @@ impl Error {
     ) -> Self {
         let message = format!("argument '{argument}' has {what} {got}, expected {expected}");
         Self::value(message).edit(|e| e.argument = Some(argument.to_owned()))
+    }
+
+    /// A value that is not acceptable: `invalid dtype 'real': expected one of: ...`.
+    pub fn invalid(what: &str, got: impl fmt::Display, expected: impl fmt::Display) -> Self {
+        Self::value(format!("invalid {what} '{got}': expected {expected}"))
     }
 
     /// Wraps a foreign exception, or an error type of your own, which [`Error::payload`] returns;
@@ -280,7 +285,7 @@ impl Error {
         self.0.payload.as_ref()
     }
 
-    /// Do both report the same failure (one shared cell), not merely equal texts?
+    /// Returns true if both are clones of one error, not merely equal in text.
     pub fn same(&self, other: &Error) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

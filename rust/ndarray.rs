@@ -197,8 +197,8 @@ impl NDArray {
         self.size() * self.dtype.size()
     }
 
-    /// Does the array span its whole chunk, so that overwriting it overwrites everything its
-    /// variable orders?
+    /// Returns true if the array spans its whole chunk, so that overwriting it overwrites
+    /// everything that its variable orders.
     pub fn is_whole(&self) -> bool {
         self.offset == 0 && self.size_bytes() >= self.chunk.size_bytes
     }
@@ -207,7 +207,7 @@ impl NDArray {
         Arc::ptr_eq(&self.chunk, &other.chunk)
     }
 
-    /// Do the two share bytes?
+    /// Returns true if the two share bytes.
     pub fn overlaps(&self, other: &NDArray) -> bool {
         self.same_chunk(other)
             && self.offset < other.offset + other.size_bytes()

@@ -80,7 +80,7 @@ impl Shape {
         self.rank == Rank::Known
     }
 
-    /// Are rank and all extents known?
+    /// Returns true if rank and all extents are known.
     pub fn is_known(&self) -> bool {
         self.rank_known() && self.dims.iter().all(|&d| d >= 0)
     }
@@ -137,8 +137,8 @@ impl Shape {
         }
     }
 
-    /// Adds what `other` knows. `Err` when both know and disagree, with nothing changed;
-    /// `Ok(true)` when something new was learnt.
+    /// Fills in unknown parts from `other`. `Err` if both are known and differ, with nothing
+    /// changed; `Ok(true)` if anything was filled in.
     pub fn merge(&mut self, other: &Shape) -> Result<bool> {
         if !other.rank_known() {
             return Ok(false);

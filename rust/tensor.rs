@@ -36,7 +36,7 @@ impl View {
         View { ptr, shape, strides, dtype }
     }
 
-    /// A view of `size` elements on one axis: all that an element-wise kernel wants to know.
+    /// A view of `size` elements on one axis, which is all that an element-wise kernel needs.
     ///
     /// # Safety
     /// As [`View::new`].
@@ -101,7 +101,7 @@ impl View {
         self.ptr.cast()
     }
 
-    /// Are the elements one row-major block?
+    /// Returns true if the elements are one row-major block.
     pub fn is_contiguous(&self) -> bool {
         let mut step = 1i64;
         for (&d, &s) in self.dims().iter().zip(self.strides.iter()).rev() {
@@ -120,7 +120,7 @@ impl View {
         View { ptr: self.ptr, shape, strides, dtype: self.dtype }
     }
 
-    /// Does any byte of `self` lie in the span of `other`? Meant for contiguous views.
+    /// Returns true if any byte of `self` lies in the span of `other`. Meant for contiguous views.
     pub fn overlaps(&self, other: &View) -> bool {
         let (a, b) = (self.ptr as usize, other.ptr as usize);
         a < b + other.size_bytes() && b < a + self.size_bytes()

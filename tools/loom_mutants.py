@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILES = [
     f"rust/engine/{f}.rs"
     for f in (
-        "data/slot data/task_slab data/run_queue data/parking data/waiters "
+        "data/inline_slot data/slot data/task_slab data/run_queue data/parking data/waiters "
         "threaded/worker threaded/completion threaded/wait"
     ).split()
 ]

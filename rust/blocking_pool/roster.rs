@@ -43,7 +43,7 @@ pub(super) enum Appointment<S> {
     Start(Arc<Worker<S>>),
 }
 
-/// What a watcher remembers between checks.
+/// The state of a watcher between checks.
 #[derive(Default)]
 pub(super) struct Seen {
     progress: u64,

@@ -21,9 +21,9 @@ pub enum Event {
 /// operations that are not complete.
 #[derive(Clone, Copy, Debug)]
 pub struct HookEvent<'a> {
-    /// What happened.
+    /// The kind of event.
     pub event: Event,
-    /// Which operation it happened to.
+    /// The operation's number.
     pub id: u64,
     /// The name that the operation was pushed with.
     pub name: &'a str,

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Arc;
 
-/// What a token reports to: an engine, seen from below.
+/// The engine that a token reports to, as far as tokens need it.
 pub(in crate::engine) trait Completer: Send + Sync {
     /// Completes an asynchronous task.
     fn complete(&self, task: TaskRef, result: Result<()>);

@@ -35,7 +35,8 @@ pub fn check_overwrites(push: &Push<'_>) -> Result<()> {
     #[cold]
     fn too_many(push: &Push<'_>) -> Error {
         let (name, all, n) = (push.name, push.overwrites, push.writes.len());
-        Error::value(format!("operation '{name}' overwrites {all} variables, but writes only {n}"))
+        let expected = format!("at most {n}, the number of variables that it writes");
+        Error::value(format!("operation '{name}': invalid overwrites {all}: expected {expected}"))
     }
     if push.overwrites <= push.writes.len() { Ok(()) } else { Err(too_many(push)) }
 }
@@ -68,7 +69,7 @@ pub fn check_count(name: &str, n: usize) -> Result<()> {
     if n <= MAX_VARIABLES {
         return Ok(());
     }
-    let text = format!("expected at most {MAX_VARIABLES} variables, got {n}");
+    let text = format!("invalid number of variables {n}: expected at most {MAX_VARIABLES}");
     Err(Error::value(format!("operation '{name}': {text}")))
 }
 

@@ -25,8 +25,7 @@ pub struct ArenaMemory {
     pub array: NDArray,
 }
 
-/// Which run last used an arena: executor, instance, and how many forward passes the instance had
-/// made.
+/// The run that last used an arena: executor, instance, and number of the instance's forward pass.
 pub type RunId = (u64, usize, u64);
 
 struct ArenaState {
@@ -77,7 +76,7 @@ impl Arena {
         Ok(Alone(self, guard))
     }
 
-    /// Makes it at least `bytes` large. Its executors move to the new memory at their next run.
+    /// Grows it to at least `bytes` bytes. Its executors move to the new memory at their next run.
     pub fn grow(&self, rt: &Arc<Runtime>, bytes: usize) -> Result<()> {
         let mut state = self.state.lock();
         if state.memory.size_bytes() < bytes {
@@ -135,8 +134,7 @@ impl Memory {
         }
     }
 
-    /// The array of an entry; Returns `None` if it has no memory, because it has no
-    /// reader.
+    /// The array of an entry; `None` if it has no memory, because it has no reader.
     pub fn array(&self, plan: &Plan, entry: Entry) -> Result<Option<NDArray>> {
         if let Some(array) = self.outside(plan, entry) {
             return Ok(Some(array.clone()));

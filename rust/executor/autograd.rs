@@ -7,6 +7,7 @@
 //! gradient rule; here its builder runs operators at once (the graph's gradient pass is the other
 //! builder).
 
+mod tape_builder;
 mod walk;
 
 pub use walk::{Backward, backward, grad};
@@ -84,7 +85,7 @@ enum Kind {
     Leaf {
         grad: NDArray,
         req: OpReq,
-        /// Was the gradient written since this was last cleared?
+        /// True if the gradient was written since this was last cleared.
         fresh: AtomicBool,
     },
     /// Emptied once gradients went through it, unless the graph is retained.
@@ -183,8 +184,8 @@ impl TapeEntry {
         TapeEntry { node: node(kind), index: 0 }
     }
 
-    /// Has a backward pass written a leaf's gradient since this was last cleared? `None` if the
-    /// entry is not a leaf.
+    /// Returns true if a backward pass has written the leaf's gradient since this was last cleared;
+    /// `None` if the entry is not a leaf.
     pub fn is_fresh(&self) -> Option<bool> {
         match &self.node.kind {
             Kind::Leaf { fresh, .. } => Some(fresh.load(Ordering::Relaxed)),
@@ -259,14 +260,15 @@ impl Tracked {
         self.entry.lock().is_some()
     }
 
-    /// Does the tape need the array's bytes as they are: is it an output of a recorded call, or has
-    /// one read it?
+    /// Returns true if the tape needs the array's bytes unchanged: it is an output of a recorded
+    /// call, or a recorded call has read it.
     pub fn is_in_graph(&self) -> bool {
         let entry = self.entry.lock();
         entry.as_ref().is_some_and(|e| e.leaf().is_none() || Arc::strong_count(&e.node) > 1)
     }
 
-    /// Can `grad` be the buffer of the array's gradient?
+    /// Refuses `grad` as the buffer of the array's gradient if it differs in shape, dtype or
+    /// device.
     pub fn check_buffer(&self, grad: &NDArray) -> Result<()> {
         let (x, g) = (&self.array, grad);
         let fails = |what: &str, got: String, expected: String| {
@@ -286,7 +288,7 @@ impl Tracked {
         Ok(())
     }
 
-    /// Makes the array a leaf whose gradient goes to `grad`; earlier history is forgotten.
+    /// Makes the array a leaf whose gradient is written to `grad`; earlier history is dropped.
     pub fn mark(&self, grad: NDArray, req: OpReq) {
         *self.entry.lock() = Some(TapeEntry::leaf_of(grad, req));
     }

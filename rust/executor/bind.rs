@@ -67,7 +67,7 @@ pub struct Executor {
     pub(super) args: Vec<NDArray>,
     pub(super) grads: Vec<Option<NDArray>>,
     pub(super) aux: Vec<NDArray>,
-    /// Were the auxiliary states' bytes good when a run was last pushed?
+    /// One flag per auxiliary state: true if its bytes were valid when a run was last pushed.
     pub(super) aux_good: Lock<Vec<bool>>,
     pub(super) instances: Instances,
     pub(super) monitor: Lock<Option<(Monitor, bool)>>,

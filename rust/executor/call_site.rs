@@ -8,7 +8,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// How to find the call site.
+/// The call site, or how to look it up.
 #[derive(Clone)]
 pub enum CallSite {
     /// Found beforehand: for a call that pushes many operations, or pushes from other threads.
@@ -40,7 +40,7 @@ impl Drop for Restore {
 /// Runs `f`, whose pushes on this thread come from `site`.
 #[inline]
 pub fn with<R>(site: CallSite, f: impl FnOnce() -> R) -> R {
-    // Fails only while the thread ends and its locals are gone: then the site stays unknown.
+    // Fails only while the thread ends and its locals are destroyed: then the site stays unknown.
     let _restore = CURRENT.try_with(|current| Restore(current.replace(site)));
     f()
 }

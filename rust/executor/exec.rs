@@ -16,7 +16,7 @@ use std::collections::hash_map::Entry as Slot;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Which steps a run makes.
+/// The steps of a run.
 #[derive(Clone, Copy)]
 enum Pass {
     Forward,
@@ -125,11 +125,32 @@ impl Executor {
         instance: &Instance,
         pass: Pass,
         is_train: bool,
+        set: impl FnOnce(&mut InstanceState) -> Result<()> + Send,
+        look: impl FnOnce(&InstanceState) + Send,
+    ) -> Result<()> {
+        let shared = self.shared_arenas(instance);
+        if shared.is_empty() {
+            return self.start_alone(instance, pass, is_train, set, look);
+        }
+        let (mut closures, mut result) = (Some((set, look)), Ok(()));
+        // Runs of executors that share memory wait for each other's pushes.
+        (self.rt.blocking)(&mut || {
+            let Some((set, look)) = closures.take() else { return };
+            let alone = shared.iter().map(|a| a.alone()).collect::<Result<Vec<_>>>();
+            result = alone.and_then(|_alone| self.start_alone(instance, pass, is_train, set, look));
+        });
+        result
+    }
+
+    /// As [`Executor::start`], while no other run uses the instance's arenas.
+    fn start_alone(
+        &self,
+        instance: &Instance,
+        pass: Pass,
+        is_train: bool,
         set: impl FnOnce(&mut InstanceState) -> Result<()>,
         look: impl FnOnce(&InstanceState),
     ) -> Result<()> {
-        let shared = self.shared_arenas(instance);
-        let _alone = shared.iter().map(|a| a.alone()).collect::<Result<Vec<_>>>()?;
         let ready = {
             let mut state = instance.state.lock();
             set(&mut state)?;
@@ -181,12 +202,6 @@ impl Executor {
         *self.monitor.lock() = monitor.map(|m| (m, all));
     }
 
-    /// Does another executor use this one's memory? Then runs wait for each other's pushes, and the
-    /// caller must not hold a lock that a callback needs.
-    pub fn shares_memory(&self) -> bool {
-        !self.shared_arenas(&self.instances.mine_or_first()).is_empty()
-    }
-
     /// Arenas of an instance that other executors use too, always in one order.
     fn shared_arenas(&self, instance: &Instance) -> Vec<Arc<Arena>> {
         let state = instance.state.lock();
@@ -227,7 +242,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Did the last run of some instance fail with this very error?
+    /// Returns true if the last run of some instance failed with this very error.
     fn failed_with(&self, mine: &InstanceState, error: &Error) -> bool {
         let same =
             |output: &NDArray| self.rt.engine.poisoned(output.var()).is_some_and(|e| e.same(error));
@@ -339,10 +354,8 @@ impl Executor {
     fn set_head_grads(&self, state: &mut InstanceState, given: &[Option<NDArray>]) -> Result<()> {
         let outputs = self.plan.outputs.len();
         if given.len() > outputs {
-            return Err(Error::value(format!(
-                "backward() was given {} head gradients for {outputs} outputs",
-                given.len()
-            )));
+            let expected = format!("at most {outputs}, one for each output");
+            return Err(Error::invalid("number of head gradients", given.len(), expected));
         }
         for i in 0..self.plan.head_grads.len() {
             let output = &state.outputs[i];
@@ -470,7 +483,7 @@ impl Executor {
     }
 }
 
-/// Backward needs all steps of the forward pass.
+/// Refuses a backward pass before all steps of the forward pass were made.
 fn check_whole(state: &InstanceState, all: usize) -> Result<()> {
     match state.next_step {
         ran if ran < all => Err(Error::value(format!(
@@ -480,13 +493,12 @@ fn check_whole(state: &InstanceState, all: usize) -> Result<()> {
     }
 }
 
-/// Steps are made in their order: one may have taken the memory of what earlier ones read.
+/// Refuses a step out of order: a later step may have overwritten memory that earlier ones read.
 fn check_next(state: &InstanceState, step: usize, all: usize) -> Result<()> {
     let next = state.next_step % all;
     if step == next {
         return Ok(());
     }
-    Err(Error::value(format!(
-        "partial_forward: step {step} is not the next one, which is {next}, nor the first"
-    )))
+    let expected = format!("{next}, the next one, or 0, the first");
+    Err(Error::invalid("step", step, expected).in_operator("partial_forward"))
 }

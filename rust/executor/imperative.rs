@@ -252,7 +252,7 @@ fn outputs_for(
 ) -> Result<SmallVec<[NDArray; 1]>> {
     if let Some(out) = out {
         if out.len() != visible && out.len() != specs.len() {
-            return Err(Error::value(format!("out has {} arrays, expected {visible}", out.len())));
+            return Err(Error::invalid("number of arrays in out", out.len(), visible));
         }
         for (i, (a, (shape, dtype))) in out.iter().zip(specs).enumerate() {
             if a.shape() != shape {

@@ -1,6 +1,6 @@
-//! May work run here and now, on the thread that asks for it?
+//! Decides whether work runs inline, on the thread that asks for it.
 //!
-//! The one place that decides it. Work on few elements takes less time than a task of the engine,
+//! Work on few elements takes less time than a task of the engine,
 //! so it runs inline if its arrays are idle. An attempt that declines says why, and the caller
 //! passes that answer on to the push instead of asking again.
 

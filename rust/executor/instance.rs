@@ -36,7 +36,7 @@ pub struct InstanceState {
     /// The arguments of this instance: bound arrays, or its own copies of inputs given to
     /// `forward`.
     pub args: Vec<NDArray>,
-    /// Which of them are its own.
+    /// One flag per argument: true if the instance owns it.
     pub own: Vec<bool>,
     pub outputs: Vec<NDArray>,
     pub head_grads: Vec<Option<NDArray>>,

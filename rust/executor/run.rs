@@ -60,7 +60,7 @@ pub struct Prepared<'a> {
     pub inplace: SmallVec<[InplacePair; 2]>,
     /// Inputs that the kernel modifies.
     pub mutated: SmallVec<[usize; 2]>,
-    /// Does the kernel handle the request `Add` itself?
+    /// True if the kernel handles the request `Add` itself.
     accumulates: bool,
 }
 
@@ -105,7 +105,7 @@ enum After {
     Add,
     /// The kernel wrote a temporary: copy it.
     Copy,
-    /// The kernel wrote scratch: forget it.
+    /// The kernel wrote scratch: discard it.
     Forget,
 }
 
@@ -121,7 +121,7 @@ impl Prepared<'_> {
         }
     }
 
-    /// Is the kernel outside of the core?
+    /// Returns true if the kernel is outside of the core.
     pub fn is_callback(&self) -> bool {
         matches!(self.kernel.body, Body::Callback(_))
     }
@@ -145,7 +145,7 @@ impl Prepared<'_> {
         }
     }
 
-    /// Does output `i` overlap an input in a way the kernel was not promised to cope with?
+    /// Returns true if output `i` overlaps an input in a way that the kernel need not handle.
     fn clashes(&self, i: usize, inputs: &[View], output: &View, inplace: bool) -> bool {
         inputs.iter().enumerate().any(|(at, input)| {
             let is_pair = inplace
@@ -276,7 +276,7 @@ impl Prepared<'_> {
 pub struct Running {
     pub mark: Mark,
     pub base: Arc<Base>,
-    /// Which calls it belongs to, a bit of [`crate::profiler::mode`].
+    /// The kind of calls that it belongs to, a bit of [`crate::profiler::mode`].
     pub mode: u32,
     pub op: Arc<OpDef>,
     pub attrs: Arc<Attrs>,

@@ -17,12 +17,23 @@ pub struct Runtime {
     pub random: RandomStreams,
     /// Libraries of compiled operators.
     pub libraries: Libraries,
+    /// Runs what may wait for a push of another thread, which may run callbacks.
+    pub blocking: Blocking,
 }
 
+/// Runs a function without the locks of the calling thread that callbacks need.
+pub type Blocking = fn(&mut (dyn FnMut() + Send));
+
 impl Runtime {
-    /// A runtime with the built-in operators on `engine`.
+    /// A runtime with the built-in operators on `engine`, where callbacks need no lock.
     pub fn new(engine: Arc<dyn Engine>) -> Arc<Self> {
+        Self::with_blocking(engine, |f| f())
+    }
+
+    /// A runtime with the built-in operators on `engine`.
+    pub fn with_blocking(engine: Arc<dyn Engine>, blocking: Blocking) -> Arc<Self> {
         Arc::new(Runtime {
+            blocking,
             base: Arc::new(Base::new(engine)),
             registry: Arc::new(crate::ops::builtins()),
             random: RandomStreams::default(),

@@ -114,7 +114,7 @@ impl Step {
         Ok(step)
     }
 
-    /// Is it a callback, which completes asynchronously?
+    /// Returns true for a callback, which completes asynchronously.
     pub fn is_callback(&self) -> bool {
         self.prepared.is_callback()
     }

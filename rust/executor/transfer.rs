@@ -97,7 +97,12 @@ impl Region {
         if region_fits(array.size(), self.offset, &self.extents, &self.steps) {
             return Ok(());
         }
-        Err(Error::index(format!("{self:?} is outside of an array of shape {}", array.shape())))
+        let Region { offset, extents, steps } = self;
+        let region = format!("offset {offset}, extents {extents:?}, steps {steps:?}");
+        let shape = array.shape();
+        Err(Error::index(format!(
+            "invalid region ({region}): expected a part of an array of shape {shape}"
+        )))
     }
 
     fn is_all_of(&self, array: &NDArray) -> bool {
@@ -152,7 +157,9 @@ pub fn push_scatter(source: &NDArray, positions: Vec<i64>, target: &NDArray) -> 
 
 fn check_positions(positions: &[i64], size: usize) -> Result<()> {
     match positions.iter().find(|&&p| p < 0 || p >= size as i64) {
-        Some(bad) => Err(Error::index(format!("position {bad} is out of bounds for size {size}"))),
+        Some(bad) => Err(Error::index(format!(
+            "invalid position {bad}: expected 0 or more, and less than {size}"
+        ))),
         None => Ok(()),
     }
 }

@@ -140,12 +140,12 @@ impl Graph {
     }
 }
 
-/// Visits the nodes of a graph in turn, there and back, until nothing is left to learn.
+/// Visits the nodes of a graph forwards and backwards until nothing is left to infer.
 trait Sweep {
     fn num_nodes(&self) -> usize;
-    /// Is nothing left to learn or to check anywhere?
+    /// Returns true if nothing is left to infer or to check.
     fn all_done(&self) -> bool;
-    /// Runs the node's rule; `true` if anything was learnt.
+    /// Runs the node's rule; `true` if anything was inferred.
     fn visit(&mut self, id: usize) -> Result<bool>;
 
     fn reach_fixed_point(&mut self) -> Result<()> {
@@ -172,7 +172,7 @@ trait Sweep {
 struct Joint<'a> {
     shapes: Sweeper<'a, Shape>,
     types: Sweeper<'a, Option<DType>>,
-    /// May a joint rule assume dtypes that are unknown in order to infer shapes?
+    /// True if a joint rule may assume unknown dtypes in order to infer shapes.
     supposes: bool,
 }
 
@@ -192,8 +192,8 @@ impl<'a> Joint<'a> {
         Ok(())
     }
 
-    /// Propagates a new fact about an entry to the adjacent nodes, and from there on. Visits only
-    /// nodes that it reaches, so many variables cost no more than a few sweeps.
+    /// Propagates a new fact about an entry to the adjacent nodes, and onwards. Visits only the
+    /// nodes that the fact reaches, so a graph of many variables costs no more than a few sweeps.
     fn spread(&mut self, from: usize, readers: &[Vec<usize>]) -> Result<()> {
         let graph = self.shapes.graph;
         let mut queued = vec![from];
@@ -262,7 +262,7 @@ impl Sweep for Joint<'_> {
 struct Sweeper<'a, F> {
     graph: &'a Graph,
     facts: &'a mut [F],
-    /// Nodes that ran with everything known: nothing is left to learn or to check there.
+    /// Nodes that ran with everything known: nothing is left to infer or to check there.
     done: Vec<bool>,
     ins: Vec<F>,
     outs: Vec<F>,

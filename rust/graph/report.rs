@@ -24,7 +24,7 @@ pub struct PlannedEntry {
     /// The entry whose memory it takes over or shares.
     pub inplace_of: Option<String>,
     pub req: OpReq,
-    /// Does it lie in the arena? Variables, gradients and outputs have arrays of their own.
+    /// True if it lies in the arena. Variables, gradients and outputs have separate arrays.
     pub internal: bool,
     /// The output (a position among the heads) in whose array it lies.
     pub output: Option<u32>,

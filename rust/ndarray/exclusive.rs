@@ -56,7 +56,7 @@ impl<'a> EnteredLatches<'a> {
         }
     }
 
-    /// Is the array's chunk among those of the first `upto` written arrays?
+    /// Returns true if the array's chunk is among those of the first `upto` written arrays.
     fn is_written(&self, upto: usize, array: &NDArray) -> bool {
         self.writes[..upto].iter().any(|w| w.same_chunk(array))
     }

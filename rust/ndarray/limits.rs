@@ -37,18 +37,18 @@ impl NDArray {
         self.chunk.limits.fetch_or(UNWRITTEN, Ordering::Relaxed);
     }
 
-    /// Is it watched, not written so far, and its address not lent?
+    /// Returns true if it is watched, not written so far, and its address not lent.
     pub fn is_unwritten(&self) -> bool {
         self.chunk.limits.load(Ordering::Relaxed) & (UNWRITTEN | LENT) == UNWRITTEN
     }
 
-    /// Was the address lent, and do more than `own` arrays still hold the memory?
+    /// Returns true if the address was lent, and more than `own` arrays still hold the memory.
     pub fn is_lent_beyond(&self, own: usize) -> bool {
         self.chunk.limits.load(Ordering::Relaxed) & LENT != 0
             && Arc::strong_count(&self.chunk) > own
     }
 
-    /// May the array's memory be written?
+    /// Returns true if the array's memory may be written.
     pub fn is_writable(&self) -> bool {
         self.chunk.limits.load(Ordering::Relaxed) & READ_ONLY == 0
     }

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::tensor::View;
 
 impl NDArray {
-    /// Does the engine order this array, so that a wait may block?
+    /// Returns true if the engine orders this array, so that a wait may block.
     pub fn needs_wait(&self) -> bool {
         self.chunk.latch.is_closing()
     }
@@ -81,7 +81,7 @@ impl NDArray {
     }
 }
 
-/// How a latch was entered.
+/// The mode in which a latch was entered.
 enum Access {
     Read,
     Write,

@@ -1,4 +1,4 @@
-//! The definition of an operator: everything the rest of rsnet knows about it.
+//! The definition of an operator: all that the other rooms need of it.
 //!
 //! Every way of defining an operator (built in, Python subclass, attributes, user operator) fills
 //! in one [`OpDef`], with the methods of `builder.rs`. Its fields are functions of the parsed
@@ -41,7 +41,7 @@ pub type InferBothFn = Arc<
 /// Makes a state from parameters, device, and shapes and dtypes of the inputs.
 pub type StateFn =
     Arc<dyn Fn(&Attrs, Context, &[Shape], &[DType]) -> Result<OpState> + Send + Sync>;
-/// A question about a call that its parameters answer.
+/// A predicate on the parameters of a call.
 pub type FlagFn = Arc<dyn Fn(&Attrs) -> bool + Send + Sync>;
 /// An error of the parameters, if there is one.
 pub type CheckFn = Arc<dyn Fn(&Attrs) -> Result<()> + Send + Sync>;
@@ -91,7 +91,7 @@ pub struct OpDef {
     pub input_docs: Vec<InputDoc>,
     pub schema: Arc<Schema>,
     pub(super) typed: TypedFn,
-    /// Does the payload depend on the parameters alone, so that calls may share it?
+    /// True if the payload depends on the parameters alone, so that calls may share it.
     pub(super) shares: bool,
     /// Is the payload a struct of the core?
     is_native: bool,
@@ -123,22 +123,22 @@ pub struct OpDef {
     /// Attributes set on variables that are inputs, such as `__init__`: (input name, key, text).
     pub variable_attrs: Listed<(String, String, String)>,
     pub kernels: Vec<Arc<Kernel>>,
-    /// Do the kernels of this call handle the request `Add` themselves? Asked for kernels that do
-    /// not declare it whatever the parameters are ([`Kernel::accumulates`]).
+    /// Returns true if the kernels of this call handle the request `Add` themselves. For kernels
+    /// that declare it for all parameters, see [`Kernel::accumulates`].
     pub accumulates: Option<FlagFn>,
     /// Called before every run: an error that a function above could not return when it occurred,
     /// since functions that list something return no errors.
     pub deferred_error: Option<CheckFn>,
-    /// Is it a `_backward_*` operator? Its shapes and dtypes come from the forward node.
+    /// True for a `_backward_*` operator, whose shapes and dtypes come from the forward node.
     pub is_backward: bool,
     /// Same inputs, same outputs, no effects: equal nodes may be merged and recomputed.
     pub deterministic: bool,
-    /// Does computing it again cost too much? Then `MXNET_BACKWARD_DO_MIRROR` keeps its outputs.
+    /// True if recomputing it costs too much: `MXNET_BACKWARD_DO_MIRROR` keeps its outputs.
     pub expensive: bool,
-    /// May a copy run again although the operator modifies inputs? The copy gets memory of its own
-    /// in place of these inputs, so the outputs must not depend on what it writes there.
+    /// True if a copy may run again although the operator modifies inputs. The copy writes to
+    /// separate memory, so the outputs must not depend on what it writes there.
     pub rerun_safe: bool,
-    /// May the face create the missing inputs of a composed symbol?
+    /// True if composing a symbol creates variables for missing inputs.
     pub auto_variables: bool,
     /// See [`OpDef::elementwise`].
     pub(super) is_elementwise: bool,
@@ -206,7 +206,7 @@ impl OpDef {
         }
     }
 
-    /// Is [`Attrs::typed`] a struct of the core (which the operators of a family share)?
+    /// Returns true if [`Attrs::typed`] is a struct of the core (shared by a family of operators).
     pub fn is_native(&self) -> bool {
         self.is_native
     }
@@ -236,7 +236,7 @@ impl OpDef {
         self.visible_outputs.as_ref().map_or_else(|| self.num_outputs(attrs), |f| f(attrs))
     }
 
-    /// Does a call on inputs and outputs of these shapes need random numbers?
+    /// Returns true if a call on inputs and outputs of these shapes needs random numbers.
     pub fn wants_random(
         &self,
         attrs: &Attrs,

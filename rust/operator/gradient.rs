@@ -33,7 +33,7 @@ pub trait GradBuilder {
         inputs: &[GradEntry],
     ) -> Result<Vec<GradEntry>>;
 
-    /// Is it the gradient of a training run? (Known on the tape, where alone it matters.)
+    /// Returns true for the gradient of a training run. (Known only on the tape, where it matters.)
     fn is_train(&self) -> bool {
         false
     }
@@ -61,7 +61,7 @@ pub struct GradNode<'a> {
     pub outputs: &'a [GradEntry],
     /// One per output; `None` where no gradient arrives (it is zero).
     pub out_grads: &'a [Option<GradEntry>],
-    /// One flag per input: is its gradient needed?
+    /// One flag per input: true if its gradient is needed.
     pub needed: &'a [bool],
 }
 
@@ -101,7 +101,7 @@ pub type DepsFn = Arc<dyn Fn(&Attrs, usize, usize) -> Vec<Dep> + Send + Sync>;
 /// How an operator is differentiated.
 #[derive(Clone, Default)]
 pub enum Gradient {
-    /// It is not: asking is an error.
+    /// Not differentiable: taking the gradient is an error.
     #[default]
     None,
     /// All input gradients are zero.
@@ -117,14 +117,13 @@ pub enum Gradient {
 /// How an operator named by a gradient runs.
 pub struct InGradient {
     pub attrs: Arc<Attrs>,
-    /// Does it run as in any other place: without the node's state, with outputs of its own
-    /// inference?
+    /// True if it runs as anywhere else: without the node's state, and with inferred outputs.
     pub alone: bool,
 }
 
 impl OpDef {
-    /// Does the backward operator update auxiliary states, such as moving averages? Then it runs in
-    /// every training step: where no gradient arrives, with zeros.
+    /// Returns true if the backward operator updates auxiliary states, such as moving averages. It
+    /// then runs in every training step: where no gradient arrives, with zeros.
     pub fn updates_states_backward(&self, attrs: &Attrs, registry: &Registry) -> bool {
         let Gradient::Backward { op, .. } = &self.gradient else { return false };
         !self.mutates.is_never()

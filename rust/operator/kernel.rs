@@ -21,7 +21,7 @@ pub type OpState = Arc<dyn Any + Send + Sync>;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpContext {
     pub is_train: bool,
-    /// Will gradients be needed (recording, or an executor bound with gradients)?
+    /// True if gradients will be needed (recording, or an executor bound with gradients).
     pub need_grad: bool,
     pub device: Context,
     /// The stream of a device; `None` on the CPU.
@@ -69,7 +69,7 @@ pub struct OwnedCall {
 pub trait Within: Send + Sync {
     fn within(&self, f: &mut dyn FnMut());
 
-    /// Is there another callback that could run at the same time? Then this one should not run in
+    /// True if another callback could run at the same time, so that this one should not run inside
     /// its push.
     fn has_peers(&self) -> bool {
         false
@@ -138,7 +138,7 @@ impl Compare {
         Self::ALL.iter().find(|c| c.0 == self).map_or("", |c| c.1)
     }
 
-    /// Unordered values (a NaN) compare as different.
+    /// Unordered values (NaN) compare as different.
     fn holds(self, order: Option<Ordering>) -> bool {
         match self {
             Compare::Eq => order == Some(Ordering::Equal),
@@ -227,9 +227,9 @@ pub struct Kernel {
     pub matches: Match,
     pub priority: i32,
     pub body: Body,
-    /// Does it handle `Add` itself?
+    /// True if it handles `Add` itself.
     pub accumulates: bool,
-    /// Does it leave outputs with request `Null` alone, so that they need no memory?
+    /// True if it does not touch outputs with request `Null`, so that they need no memory.
     pub skips_null: bool,
 }
 
@@ -246,7 +246,7 @@ impl Kernel {
         }
     }
 
-    /// Does the kernel serve every call on `device`?
+    /// Returns true if the kernel serves every call on `device`.
     #[inline]
     pub fn is_unconditional(&self, device: Context) -> bool {
         match self.matches {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// A list that is the same for all parameters, or follows from them.
 #[derive(Clone)]
 pub enum Listed<T> {
-    /// Whatever the parameters are.
+    /// The same for all parameters.
     Fixed(Arc<[T]>),
     /// Computed from the parameters.
     By(Arc<dyn Fn(&Attrs) -> Vec<T> + Send + Sync>),
@@ -37,7 +37,7 @@ impl<T: Clone> Listed<T> {
         self.with(attrs, <[T]>::to_vec)
     }
 
-    /// Is the list empty whatever the parameters are?
+    /// Returns true if the list is empty for all parameters.
     pub fn is_never(&self) -> bool {
         matches!(self, Listed::Fixed(items) if items.is_empty())
     }

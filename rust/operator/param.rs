@@ -130,7 +130,7 @@ fn shown(value: &Value) -> String {
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
     pub fields: Vec<Field>,
-    /// Are parameters other than these fields allowed? The operator then reads them as given.
+    /// True if parameters other than these fields are allowed, which the operator reads as given.
     pub open: bool,
 }
 
@@ -197,7 +197,7 @@ fn edits(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Is `name` a node attribute (`__lr_mult__`) rather than a parameter?
+/// Returns true if `name` is a node attribute (`__lr_mult__`) rather than a parameter.
 pub fn is_hidden(name: &str) -> bool {
     name.len() > 4 && name.starts_with("__") && name.ends_with("__")
 }
@@ -209,7 +209,7 @@ pub trait ParamStruct: Any + Send + Sync + Sized {
     fn from_values(values: &[Value]) -> Option<Self>;
 }
 
-/// What an operator got: parameter values in normal form and, for built-in operators, the typed
+/// The parsed parameters of a call: values in normal form and, for built-in operators, the typed
 /// struct.
 #[derive(Clone)]
 pub struct Attrs {

@@ -88,7 +88,7 @@ pub trait OperatorProperty: ParamStruct {
         Vec::new()
     }
 
-    /// How many outputs the user sees.
+    /// Number of visible outputs.
     fn num_visible_outputs(&self) -> usize {
         self.list_outputs().len()
     }
@@ -184,7 +184,8 @@ pub struct Backward<'a> {
     pub aux_states: &'a [View],
 }
 
-/// How many of each kind an operator has, and what its backward run reads.
+/// The operator's numbers of arguments, outputs and states, and the entries that its backward run
+/// reads.
 struct Layout {
     arguments: usize,
     auxiliary: usize,

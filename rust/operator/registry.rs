@@ -120,7 +120,7 @@ impl Registry {
         Ok(inner.insert(def))
     }
 
-    /// Is `name` the canonical name of a built-in operator?
+    /// Returns true if `name` is the canonical name of a built-in operator.
     pub fn is_builtin(&self, name: &str) -> bool {
         let inner = self.inner.read();
         inner.order[..inner.builtin].iter().any(|n| n == name)

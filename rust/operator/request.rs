@@ -39,7 +39,7 @@ impl OpReq {
         Self::ALL.into_iter().find(|r| r.name() == name)
     }
 
-    /// Is the old content replaced?
+    /// Returns true if the old content is replaced.
     pub const fn overwrites(self) -> bool {
         matches!(self, OpReq::Write | OpReq::Inplace)
     }
@@ -76,7 +76,7 @@ impl Resources {
         Resources::By(Arc::new(f))
     }
 
-    /// Does no call ask for any?
+    /// Returns true if no call asks for any.
     pub fn is_never(&self) -> bool {
         matches!(self, Resources::Fixed([]))
     }

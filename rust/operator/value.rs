@@ -293,7 +293,7 @@ fn float(value: &Value) -> Option<Value> {
     Some(Value::Float(x))
 }
 
-/// Is a number still one in single precision? (Infinity itself may be meant.)
+/// Returns true if the number is finite in single precision too, or was infinite to begin with.
 fn fits_float(value: &Value) -> bool {
     !matches!(value, Value::Float(x) if x.is_finite() && (*x as f32).is_infinite())
 }

@@ -63,13 +63,13 @@ pub struct Statistics {
     counters: Table,
 }
 
-/// One kind of figures as it is written: title in JSON, unit, how many of what is counted make one
-/// of it.
+/// One kind of figures as it is written: its title in JSON, its unit, and the number of counted
+/// units in one of these.
 struct Kind<'a> {
     title: &'static str,
     unit: &'static str,
     scale: f64,
-    /// Is the sum of all values of interest, or the last value?
+    /// True if the sum of all values is reported, false for the last value.
     sums: bool,
     table: &'a Table,
 }

@@ -4,7 +4,7 @@
 //! that runs something creates a [`Span`] and drops it at the end; while nothing is recorded that
 //! costs one relaxed load. So an operation is recorded on the thread that really runs it, be it its
 //! pusher's, a compute thread or one of Python's, and the nodes of a bound graph are recorded one
-//! by one although the engine knows only their segment. The engine's own hook sees neither kernels
+//! by one although the engine sees only their segment. The engine's own hook sees neither kernels
 //! nor nodes; while a hook is installed, nothing runs without the engine.
 //!
 //! Records are a few words with interned names. Each thread writes to one of `SHARDS` buffers,
@@ -93,7 +93,7 @@ pub struct Config {
     pub path: PathBuf,
     /// Bits of [`mode`].
     pub mode: u32,
-    /// Are statistics gathered, too?
+    /// True if statistics are gathered too.
     pub aggregates: bool,
 }
 
@@ -106,11 +106,11 @@ impl Default for Config {
 #[derive(Clone, Default)]
 struct Control {
     config: Config,
-    /// How often another file was chosen.
+    /// Number of changes of the file.
     file: u64,
 }
 
-/// Is it recording?
+/// The state of the recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
@@ -169,7 +169,7 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// Is any of these bits of [`mode`] recorded now?
+    /// Returns true if any of these bits of [`mode`] is recorded now.
     #[inline]
     pub fn is_on(&self, bits: u32) -> bool {
         self.active.load(Ordering::Relaxed) & bits != 0

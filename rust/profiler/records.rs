@@ -118,7 +118,7 @@ impl Batch {
         self.records.len()
     }
 
-    /// Keeps the first `most` records; how many went.
+    /// Keeps the first `most` records; returns the number of dropped ones.
     pub fn cut(&mut self, most: usize) -> u64 {
         let before = self.records.len();
         self.records.truncate(most);

@@ -80,7 +80,7 @@ impl OpFunction {
         })
     }
 
-    /// Can the value be an input?
+    /// Returns true if the value can be an input.
     fn is_input(&self, value: &Bound<'_, PyAny>) -> bool {
         match self.face {
             Face::Array => value.is_instance_of::<PyNDArray>(),
@@ -88,11 +88,10 @@ impl OpFunction {
         }
     }
 
-    /// The error of an input that is none; `key` is its name or position.
+    /// The error for a value that cannot be an input; `key` is the input's name or position.
     pub fn not_an_input(&self, key: &str, value: &Bound<'_, PyAny>) -> PyErr {
         match self.face {
-            // A stand-in for an operand that is not available raises its own error when it is
-            // shown.
+            // The repr of an unavailable operand raises that operand's own error.
             Face::Array => value.str().map_or_else(
                 |error| error,
                 |shown| {
@@ -149,9 +148,9 @@ impl OpFunction {
         Ok(())
     }
 
-    /// Is positional argument `i`, which stands where a parameter does, an input? Then the operator
-    /// has, with other parameters, more inputs than its signature shows. (Behind the inputs of an
-    /// operator without parameters stands `out`.)
+    /// Returns true if positional argument `i` is an input although the signature has a parameter
+    /// at its position: with other parameters the operator has more inputs than its signature
+    /// shows. (In an operator without parameters, `out` follows the inputs.)
     fn takes(&self, value: &Bound<'_, PyAny>, i: usize) -> bool {
         let fields = self.op.schema.fields.len();
         let at = i - self.inputs.len();
@@ -217,7 +216,7 @@ impl OpFunction {
         Ok(())
     }
 
-    /// Parameters by name, those that were not given left out.
+    /// The given parameters, by name.
     pub fn given_params<'a, 'py>(
         &'a self,
         py: Python<'_>,

@@ -1,7 +1,7 @@
 //! Arrays by where their memory comes from: new, copied from NumPy, or shared with it.
 
 use super::convert::{context_arg, dtype_arg, numpy_view, shape_arg, view_of_numpy};
-use super::error::{IntoPy, to_py};
+use super::error::{IntoPy, invalid, to_py};
 use super::ndarray::{PyNDArray, read};
 use super::runtime;
 use crate::kernels::copy::copy;
@@ -28,7 +28,8 @@ fn empty(
     }
     let shape = shape_arg(shape)?;
     if let Some(bad) = shape.dims().iter().find(|&&d| d < 0) {
-        return Err(PyValueError::new_err(format!("shape {shape} has a negative extent {bad}")));
+        let got = format!("{bad} in shape {shape}");
+        return Err(PyValueError::new_err(invalid("extent", got, "at least 0")));
     }
     NDArray::empty(runtime(), &shape, dtype, ctx).py(py).map(PyNDArray::of)
 }

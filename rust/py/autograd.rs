@@ -3,7 +3,7 @@
 use super::call_python::CallPython;
 use super::call_site::find_call_site;
 use super::convert::{context_arg, context_to_py};
-use super::error::{IntoPy, from_py};
+use super::error::{IntoPy, from_py, invalid, quoted, shown};
 use super::ndarray::PyNDArray;
 use super::operator::PyState;
 use super::profiler::api;
@@ -103,9 +103,10 @@ fn current_context(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 fn request(text: &str) -> PyResult<OpReq> {
     match OpReq::from_name(text) {
         Some(req) if req != OpReq::Inplace => Ok(req),
-        _ => Err(PyValueError::new_err(format!(
-            "grad_req is '{text}', expected 'write', 'add' or 'null'"
-        ))),
+        _ => {
+            let expected = "one of: write, add, null";
+            Err(PyValueError::new_err(invalid("grad_req", quoted(text), expected)))
+        }
     }
 }
 
@@ -230,7 +231,8 @@ impl TapeFunction for PyFunction {
             let result = match result.cast::<PyNDArray>() {
                 Ok(one) => vec![one.clone()],
                 Err(_) => result.extract::<Arrays<'_>>().map_err(|_| {
-                    PyTypeError::new_err("backward must return NDArrays, one for each input")
+                    let expected = "NDArrays, one for each input";
+                    PyTypeError::new_err(invalid("result of backward", shown(&result), expected))
                 })?,
             };
             Ok(result.iter().map(|a| Some(a.get().tracked.clone())).collect())

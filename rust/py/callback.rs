@@ -35,15 +35,15 @@ use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Callbacks inside callbacks, at most: beyond it an operator calls itself without end.
+/// Maximum depth of nested callbacks; an operator that exceeds it calls itself without end.
 const MAX_DEPTH: u32 = 500;
 
 thread_local! {
-    /// How many callbacks this thread is inside of, those that pushed the current one counted.
+    /// Depth of nested callbacks on this thread, including those that pushed the current one.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Words for errors.
+/// Names that errors use.
 pub struct Words {
     pub results: String,
     pub assign: String,
@@ -56,9 +56,9 @@ struct Inner {
     op: String,
     run: Py<PyAny>,
     numpy: bool,
-    /// What the function calls the list of its outputs, and how it stores a value by its request.
+    /// The function's name for the list of its outputs, and for storing a value by its request.
     words: Words,
-    /// Views that outlive their call were reported.
+    /// True once views that outlive their call were reported.
     warned: AtomicBool,
 }
 
@@ -81,8 +81,8 @@ impl Callback for PythonKernel {
         if !waits_in_push {
             return callback_threads::submit(Box::new(move |py| job.run(py)));
         }
-        // This engine waits for the end inside the push: so does this thread, without the
-        // interpreter.
+        // The naive engine waits for the end inside the push, so this thread waits too, detached
+        // from the interpreter.
         let (ended, end) = std::sync::mpsc::channel::<()>();
         callback_threads::submit(Box::new(move |py| {
             job.run(py);
@@ -92,7 +92,7 @@ impl Callback for PythonKernel {
     }
 }
 
-/// Has this thread ever run Python code? (Compute threads have not.)
+/// Returns true if this thread has ever run Python code. (Compute threads have not.)
 fn is_python_thread() -> bool {
     // SAFETY: may be called from any thread while the interpreter exists; reads a thread-local.
     !unsafe { pyo3::ffi::PyGILState_GetThisThreadState() }.is_null()
@@ -209,7 +209,7 @@ impl Inner {
         ))
     }
 
-    /// Says once an operator that its operands' memory outlives the call.
+    /// Warns, once per operator, that the memory of its operands outlives the call.
     fn warn_of_views(&self, py: Python<'_>) -> PyResult<()> {
         if self.warned.swap(true, Ordering::Relaxed) {
             return Ok(());
@@ -245,7 +245,7 @@ impl Inner {
     }
 }
 
-/// Is nothing pending on the array?
+/// Returns true if nothing is pending on the array.
 fn is_quiet(array: &NDArray) -> bool {
     array.known_var().is_none_or(|var| runtime().engine.try_run_exclusive(&[], &[var], &mut || ()))
 }
@@ -288,7 +288,7 @@ impl Operands {
     }
 
     /// Outputs that the function should have written and did not hold what was there before: they
-    /// become zeros. Programs leave out gradients that are not needed.
+    /// become zeros, because programs leave out gradients that are not needed.
     fn zero_unwritten(&self, n_inputs: usize) -> Result<()> {
         for array in self.arrays[n_inputs..].iter().filter(|a| a.is_unwritten()) {
             fill(&array.view()?, 0.0);
@@ -296,8 +296,8 @@ impl Operands {
         Ok(())
     }
 
-    /// Does something outside, such as a NumPy view, still hold an operand that nothing else works
-    /// on?
+    /// Returns true if a reference from outside, such as a NumPy view, still holds an operand on
+    /// which nothing is pending.
     fn are_lent(&self) -> bool {
         self.arrays.iter().any(|array| {
             let own = self.arrays.iter().filter(|a| a.same_chunk(array)).count();
@@ -305,7 +305,7 @@ impl Operands {
         })
     }
 
-    /// The variables of operands that something was queued on.
+    /// The variables of operands on which an operation was queued.
     fn vars(&self) -> SmallVec<[Var; 8]> {
         let mut vars: SmallVec<[Var; 8]> = SmallVec::new();
         for var in self.arrays.iter().filter_map(NDArray::known_var) {
@@ -316,7 +316,7 @@ impl Operands {
         vars
     }
 
-    /// Revokes the operands, which nothing uses any more; an error if an output was not computed.
+    /// Revokes the operands, which are no longer in use; an error if an output was not computed.
     /// That error becomes the operation's own, so the operand must not raise it as well.
     fn end(&self, result: Result<()>, n_inputs: usize) -> Result<()> {
         let outputs = &self.arrays[n_inputs..];
@@ -410,7 +410,7 @@ impl PyOpContext {
         self.ctx.need_grad
     }
 
-    /// The device, and what only exists while running: here the context itself plays this part.
+    /// The device, and the state that exists only during a run: this context itself.
     #[getter]
     fn run_ctx(slf: Py<Self>) -> Py<Self> {
         slf

@@ -1,11 +1,10 @@
 //! Threads that stay attached to the interpreter for life and run Python callbacks.
 //!
-//! Attaching a fresh thread costs microseconds, re-attaching one of these 50 ns, and a job after a
-//! job nothing. They are a [`BlockingPool`], so a callback that blocks holds up no other. Compute
-//! threads never run Python.
+//! Attaching a fresh thread costs microseconds, re-attaching one of these 50 ns, and the next job
+//! of an attached thread nothing. They are a [`BlockingPool`], so a callback that blocks holds up
+//! no other. Compute threads never run Python.
 //!
-//! What the engine has found ready waits here until a thread takes it, so here is where its
-//! priority counts.
+//! Jobs whose operations are ready wait here until a thread takes them, so priorities apply here.
 
 use super::engine_call::FunctionCall;
 use crate::blocking_pool::{BlockingPool, PoolAtFork, Worker};

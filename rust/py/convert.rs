@@ -2,6 +2,7 @@
 //! arrays.
 
 use super::call_python::CallPython;
+use super::error::{invalid, quoted, shown};
 use super::once_cell::{OnceCell, interned};
 use super::package::package;
 use crate::context::{Context, DeviceType};
@@ -74,13 +75,13 @@ pub fn from_value<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, Py
     })
 }
 
-/// A shape as it stands: an integer or a sequence of integers; 0 is an empty axis.
+/// A shape from an integer or a sequence of integers; 0 is an empty axis.
 pub fn shape_arg(obj: &Bound<'_, PyAny>) -> PyResult<Shape> {
     if let Ok(n) = obj.extract::<i64>() {
         return Ok(Shape::new(&[n]));
     }
     let dims: Vec<i64> = obj.extract().map_err(|_| {
-        PyTypeError::new_err(format!("shape must be an int or a tuple of ints, got {obj}"))
+        PyTypeError::new_err(invalid("shape", shown(obj), "an int or a tuple of ints"))
     })?;
     Ok(Shape::new(&dims))
 }
@@ -130,6 +131,9 @@ fn numpy_types(py: Python<'_>) -> PyResult<&'static [Py<PyAny>]> {
     Ok(types)
 }
 
+/// The names of devices, for messages.
+pub const DEVICES: &str = "one of: cpu, gpu, cpu_pinned, cpu_shared";
+
 /// A `Context`, its text (`cpu(0)`, `gpu`), or `None` for the thread's default.
 pub fn context_arg(obj: Option<&Bound<'_, PyAny>>) -> PyResult<Context> {
     let Some(obj) = obj.filter(|o| !o.is_none()) else {
@@ -138,7 +142,8 @@ pub fn context_arg(obj: Option<&Bound<'_, PyAny>>) -> PyResult<Context> {
     if let Ok(text) = obj.cast::<PyString>() {
         return context_from_text(text.to_str()?);
     }
-    let fail = || PyTypeError::new_err(format!("expected a Context, got {obj}"));
+    let expected = "a Context, such as cpu(0)";
+    let fail = || PyTypeError::new_err(invalid("context", shown(obj), expected));
     let py = obj.py();
     let kind: i32 = obj.getattr(interned!(py, "device_typeid")).map_err(|_| fail())?.extract()?;
     let device_id: i32 = obj.getattr(interned!(py, "device_id")).map_err(|_| fail())?.extract()?;
@@ -148,8 +153,7 @@ pub fn context_arg(obj: Option<&Bound<'_, PyAny>>) -> PyResult<Context> {
 
 /// `cpu(0)`, `gpu(1)` or a bare device name.
 pub fn context_from_text(text: &str) -> PyResult<Context> {
-    let fail =
-        || PyValueError::new_err(format!("invalid context '{text}': expected e.g. 'cpu(0)'"));
+    let fail = || PyValueError::new_err(invalid("context", quoted(text), "e.g. 'cpu(0)'"));
     let (name, id) = match text.strip_suffix(')').and_then(|t| t.split_once('(')) {
         Some((name, id)) => (name, id.trim().parse().map_err(|_| fail())?),
         None => (text, 0),
@@ -242,7 +246,8 @@ pub unsafe fn numpy_view<'py>(
 /// A C-contiguous NumPy array of a supported dtype as a view of its bytes.
 pub fn view_of_numpy(array: &Bound<'_, PyUntypedArray>) -> PyResult<View> {
     if !array.is_c_contiguous() {
-        return Err(PyValueError::new_err("the NumPy array must be C-contiguous"));
+        let got = format!("of shape {:?}", array.shape());
+        return Err(PyValueError::new_err(invalid("NumPy array", got, "a C-contiguous one")));
     }
     let name: DType = dtype_of_numpy(array)?;
     let shape: Shape = array.shape().iter().copied().collect();
@@ -266,10 +271,8 @@ fn dtype_of_numpy(array: &Bound<'_, PyUntypedArray>) -> PyResult<DType> {
         _ => None,
     };
     if d.byteorder() == if cfg!(target_endian = "little") { b'>' } else { b'<' } {
-        return Err(PyTypeError::new_err(format!(
-            "a NumPy array of dtype {d} has the bytes of its elements in an order that is not this machine's: \
-             convert it with astype"
-        )));
+        let expected = "the byte order of this machine: convert the array with astype";
+        return Err(PyTypeError::new_err(invalid("dtype of a NumPy array", shown(&d), expected)));
     }
     known.map_or_else(|| dtype_arg(d.as_any()), Ok)
 }

@@ -11,22 +11,22 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyType};
 use std::cell::RefCell;
 
-/// What a call returns instead of running the body, by the flags of the code.
+/// The kind of object that a call returns instead of running the body, by the flags of the code.
 const LAZY_KINDS: [(u32, &str); 3] =
     [(0x80, "an async function"), (0x200, "an async generator"), (0x20, "a generator")];
 /// Nested partial functions that are unwrapped, at most.
 const MOST_PARTIALS: usize = 8;
-/// Codes remembered by a thread, at most (a power of two).
+/// Code objects that a thread caches, at most (a power of two).
 const KEPT: usize = 64;
 
 thread_local! {
-    /// Code whose call runs. Each has one place, by its address; a newer one drives out an older
+    /// Code whose body a call runs. An address selects the slot; a newer entry replaces an older
     /// one.
     static RUNNING: RefCell<[Option<Py<PyAny>>; KEPT]> = const { RefCell::new([const { None }; KEPT]) };
 }
 
-/// What a call of `function` returns instead of running its body. Returns `None` if the body runs,
-/// or if that is unknown.
+/// The kind of object that a call of `function` returns instead of running its body. `None` if the
+/// body runs, or if that is unknown.
 pub fn lazy_kind(function: &Bound<'_, PyAny>) -> PyResult<Option<&'static str>> {
     let Some(code) = code_of(function)? else { return Ok(None) };
     let place = (code.as_ptr() as usize >> 4) % KEPT;
@@ -69,7 +69,7 @@ fn code_of<'py>(function: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAn
     if let Some(code) = CODE.of(&inner)? {
         return Ok(Some(code));
     }
-    // An object: what its class says about a call of it.
+    // An object is called through its class.
     let call = inner.get_type().getattr_opt(interned!(py, "__call__"))?;
     call.map_or(Ok(None), |call| CODE.of(&call))
 }

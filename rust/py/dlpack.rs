@@ -3,8 +3,7 @@
 //! A capsule named `dltensor` owns a `DLManagedTensor`; the consumer renames the
 //! capsule to `used_dltensor` and calls the tensor's deleter when done.
 
-use super::convert::shape_to_py;
-use super::error::{IntoPy, poll_signals};
+use super::error::{IntoPy, invalid, poll_signals, shown};
 use super::ndarray::{PyNDArray, read};
 use super::runtime;
 use crate::context::{Context, DeviceType};
@@ -166,7 +165,8 @@ fn from_dlpack(py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<PyNDArray>
     // is fresh, and ours once it is renamed.
     let managed = unsafe {
         if ffi::PyCapsule_CheckExact(capsule.as_ptr()) == 0 {
-            return Err(PyTypeError::new_err(format!("expected a DLPack capsule, got {source}")));
+            let text = invalid("DLPack source", shown(source), "a DLPack capsule");
+            return Err(PyTypeError::new_err(text));
         }
         if ffi::PyCapsule_IsValid(capsule.as_ptr(), FRESH.as_ptr()) == 0 {
             return Err(PyAssertionError::new_err(
@@ -187,31 +187,30 @@ fn from_dlpack(py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<PyNDArray>
     };
     let dtype =
         dtype_of(tensor.code, tensor.bits).filter(|_| tensor.lanes == 1).ok_or_else(|| {
-            PyTypeError::new_err(format!(
-                "DLPack type code {} of {} bits and {} lanes is not supported",
-                tensor.code, tensor.bits, tensor.lanes
-            ))
+            let got = format!("{} of {} bits, {} lanes", tensor.code, tensor.bits, tensor.lanes);
+            let expected = "that of a dtype of rsnet, with one lane";
+            PyTypeError::new_err(invalid("DLPack type code", got, expected))
         })?;
     let device = match tensor.device_type {
         1 | 3 => Context::default(),
         other => {
-            return Err(PyValueError::new_err(format!(
-                "DLPack device type {other} is not the host"
-            )));
+            let expected = "1 or 3, memory of the host";
+            return Err(PyValueError::new_err(invalid("DLPack device type", other, expected)));
         }
     };
     debug_assert_eq!(device.device_type, DeviceType::Cpu);
     let row_major = shape.strides();
     let differs = |i: usize| shape.dims()[i] > 1 && strides[i] != row_major[i];
     if (0..strides.len()).any(differs) {
-        let text = shape_to_py(py, &shape)?;
-        return Err(PyValueError::new_err(format!(
-            "the DLPack tensor of shape {text} is not row-major"
-        )));
+        let got = format!("{strides:?} of a tensor of shape {shape}");
+        let expected = format!("{:?}, row-major", &row_major[..]);
+        return Err(PyValueError::new_err(invalid("DLPack strides", got, expected)));
     }
     let ptr = tensor.data.cast::<u8>().wrapping_add(tensor.byte_offset as usize);
     if ptr.align_offset(dtype.size()) != 0 {
-        return Err(PyValueError::new_err(format!("the DLPack tensor is not aligned for {dtype}")));
+        let expected = format!("a multiple of {} bytes, the size of {dtype}", dtype.size());
+        let text = invalid("address of a DLPack tensor", format!("{ptr:?}"), expected);
+        return Err(PyValueError::new_err(text));
     }
     // SAFETY: the capsule is valid; from here on the tensor is ours.
     if unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), USED.as_ptr()) } != 0 {

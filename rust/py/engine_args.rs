@@ -4,6 +4,7 @@
 use super::convert::context_arg;
 use super::coroutine::lazy_kind;
 use super::engine::Variable;
+use super::error::{invalid, quoted, shown};
 use crate::context::Context;
 use crate::engine::{Prop, Var};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
@@ -13,18 +14,6 @@ use smallvec::SmallVec;
 use std::time::Duration;
 
 pub type Vars = SmallVec<[Var; 4]>;
-
-/// Longest repr of an argument shown in a message, in characters.
-const SHOWN: usize = 80;
-
-/// An argument as messages show it: what Python prints, cut short.
-fn shown(argument: &Bound<'_, PyAny>) -> String {
-    let text = argument.repr().map_or_else(|_| argument.get_type().to_string(), |r| r.to_string());
-    match text.char_indices().nth(SHOWN) {
-        None => text,
-        Some((end, _)) => format!("{}...", &text[..end]),
-    }
-}
 
 /// The user's list of variables, kept alive during the push. Any other iterable, such as a
 /// generator that can be read only once, is turned into a tuple.
@@ -57,9 +46,8 @@ impl<'a, 'py> Listed<'a, 'py> {
                 Ok(())
             }
             Err(_) => {
-                let got = item.get_type();
-                let text = format!("{argument}: expected engine variables, got {got}");
-                Err(PyTypeError::new_err(text))
+                let what = format!("item of {argument}");
+                Err(PyTypeError::new_err(invalid(&what, shown(&item), "an engine variable")))
             }
         })?;
         Ok(vars)
@@ -91,10 +79,8 @@ fn made<'py>(argument: &str, given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, P
         // An exception of the iterable itself is passed on unchanged.
         Err(e) if !e.is_instance_of::<PyTypeError>(py) || is_iterable()? => return Err(e),
         Err(_) => {
-            let got = given.get_type();
-            return Err(PyTypeError::new_err(format!(
-                "{argument}: expected a list of engine variables, got {got}"
-            )));
+            let text = invalid(argument, shown(given), "a list of engine variables");
+            return Err(PyTypeError::new_err(text));
         }
     };
     PyTuple::new(py, items.collect::<PyResult<Vec<_>>>()?)
@@ -110,9 +96,8 @@ pub fn context(ctx: Option<&Bound<'_, PyAny>>) -> PyResult<Context> {
             true => "; lists of variables come after it, as const_vars and mutate_vars",
             false => "",
         };
-        let got = shown(ctx);
-        let text = format!("ctx must be a Context, such as cpu(0), or None, got {got}{hint}");
-        return Err(PyTypeError::new_err(text));
+        let expected = format!("a Context, such as cpu(0), or None{hint}");
+        return Err(PyTypeError::new_err(invalid("ctx", shown(ctx), expected)));
     }
     context_arg(Some(ctx))
 }
@@ -129,10 +114,9 @@ pub fn prop_arg(prop: Option<&str>) -> PyResult<Prop> {
         Some("gpu_prioritized") => Prop::GpuPrioritized,
         Some("no_skip") => Prop::NoSkip,
         Some(other) => {
-            return Err(PyValueError::new_err(format!(
-                "prop '{other}' is none of normal, copy_from_gpu, copy_to_gpu, cpu_prioritized, async, \
-                 delete_var, gpu_prioritized, no_skip"
-            )));
+            let expected = "one of: normal, copy_from_gpu, copy_to_gpu, cpu_prioritized, async, \
+                            delete_var, gpu_prioritized, no_skip";
+            return Err(PyValueError::new_err(invalid("prop", quoted(other), expected)));
         }
     })
 }
@@ -141,12 +125,10 @@ pub fn prop_arg(prop: Option<&str>) -> PyResult<Prop> {
 pub fn priority_arg(priority: &Bound<'_, PyAny>) -> PyResult<i32> {
     priority.extract().map_err(|e: PyErr| {
         match e.is_instance_of::<PyOverflowError>(priority.py()) {
-            true => PyValueError::new_err(format!(
-                "priority must be from {} to {}, got {}",
-                i32::MIN,
-                i32::MAX,
-                shown(priority)
-            )),
+            true => {
+                let expected = format!("a number from {} to {}", i32::MIN, i32::MAX);
+                PyValueError::new_err(invalid("priority", shown(priority), expected))
+            }
             false => e,
         }
     })
@@ -155,28 +137,25 @@ pub fn priority_arg(priority: &Bound<'_, PyAny>) -> PyResult<i32> {
 /// The limit of a wait.
 pub fn seconds_arg(seconds: &Bound<'_, PyAny>) -> PyResult<Duration> {
     let Ok(n) = seconds.extract::<f64>() else {
-        let got = shown(seconds);
-        return Err(PyTypeError::new_err(format!("seconds must be a number or None, got {got}")));
+        let text = invalid("seconds", shown(seconds), "a number, or None for no limit");
+        return Err(PyTypeError::new_err(text));
     };
     Duration::try_from_secs_f64(n).map_err(|_| {
-        PyValueError::new_err(format!(
-            "seconds must be from 0 to 1e19, or None for no limit, got {}",
-            shown(seconds)
-        ))
+        let expected = "a number from 0 to 1e19, or None for no limit";
+        PyValueError::new_err(invalid("seconds", shown(seconds), expected))
     })
 }
 
 /// A function that a call runs.
 pub fn function_arg(function: &Bound<'_, PyAny>) -> PyResult<()> {
     if !function.is_callable() {
-        let got = shown(function);
-        return Err(PyTypeError::new_err(format!("fn must be callable, got {got}")));
+        return Err(PyTypeError::new_err(invalid("fn", shown(function), "a callable")));
     }
     match lazy_kind(function)? {
         None => Ok(()),
-        Some(kind) => Err(PyTypeError::new_err(format!(
-            "fn must be a function whose call does the work, got {kind}, whose call runs nothing: {}",
-            shown(function)
-        ))),
+        Some(kind) => {
+            let expected = format!("a function whose call does the work, not {kind}");
+            Err(PyTypeError::new_err(invalid("fn", shown(function), expected)))
+        }
     }
 }

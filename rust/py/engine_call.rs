@@ -120,7 +120,7 @@ pub fn name_of<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyStrin
     }
 }
 
-/// How a Python function ends its operation.
+/// When the operation of a Python function ends.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Ends {
     /// When it returns.
@@ -129,8 +129,8 @@ pub enum Ends {
     ByToken,
 }
 
-/// A Python function under the name of its operation, which the profiler wants if it records when
-/// the function runs. (Python's text of it: a thin pointer, so the task of a push stays small.)
+/// A Python function and the name of its operation, for the profiler. (The name is a Python string:
+/// a thin pointer, so the task of a push stays small.)
 pub struct Named {
     pub function: Py<PyAny>,
     pub name: Py<PyString>,
@@ -138,7 +138,7 @@ pub struct Named {
 
 impl Named {
     fn name<'a>(&'a self, py: Python<'a>) -> &'a str {
-        // (The push has read it, too.)
+        // (The push has read it already.)
         self.name.bind(py).to_str().unwrap_or("function")
     }
 

@@ -2,7 +2,7 @@
 
 use super::engine::Variable;
 use super::engine_args::{function_arg, seconds_arg};
-use super::error::{IntoPy, poll_signals};
+use super::error::{IntoPy, invalid, poll_signals};
 use super::{callback_threads, engine_hook, runtime};
 use crate::error::Error;
 use crate::executor::runtime::HeldForFork;
@@ -94,7 +94,7 @@ thread_local! {
 fn count(name: &str, n: i64, least: i64) -> PyResult<usize> {
     let right = (n >= least).then(|| usize::try_from(n).ok()).flatten();
     right.ok_or_else(|| {
-        PyValueError::new_err(format!("{name} must be a number of at least {least}, got {n}"))
+        PyValueError::new_err(invalid(name, n, format!("a number of at least {least}")))
     })
 }
 

@@ -21,7 +21,7 @@ struct Told {
 #[derive(Default)]
 struct Events {
     list: Vec<Told>,
-    /// Is a delivery on its way?
+    /// True while a delivery is queued or running.
     is_due: bool,
 }
 

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::lock::Lock;
 use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
+use std::fmt::Display;
 use std::sync::Arc;
 
 /// A Python exception inside an [`Error`]: the one to raise next.
@@ -82,6 +83,28 @@ fn annotate(value: &Bound<'_, PyBaseException>, error: &Error) {
         let all: Vec<String> = notes.into_iter().chain([place]).collect();
         let _ = value.setattr("__notes__", all);
     }
+}
+
+/// Longest repr of an argument shown in a message, in characters.
+const SHOWN: usize = 80;
+
+/// An argument as messages show it: its repr, cut short.
+pub fn shown(argument: &Bound<'_, PyAny>) -> String {
+    let text = argument.repr().map_or_else(|_| argument.get_type().to_string(), |r| r.to_string());
+    match text.char_indices().nth(SHOWN) {
+        None => text,
+        Some((end, _)) => format!("{}...", &text[..end]),
+    }
+}
+
+/// A text as messages show it.
+pub fn quoted(text: &str) -> String {
+    format!("'{text}'")
+}
+
+/// The message about a bad argument; `got` is what [`shown`] or [`quoted`] returns, or a number.
+pub fn invalid(what: &str, got: impl Display, expected: impl Display) -> String {
+    format!("invalid {what} {got}: expected {expected}")
 }
 
 /// `Result` of the core as `PyResult`.

@@ -3,7 +3,7 @@
 use super::call_python::CallPython;
 use super::call_site::find_call_site;
 use super::convert::{context_arg, shape_to_py};
-use super::error::{IntoPy, from_py};
+use super::error::{IntoPy, from_py, invalid, quoted};
 use super::ndarray::PyNDArray;
 use super::operator::PyState;
 use super::profiler::api;
@@ -63,9 +63,9 @@ impl MonitorFunction {
 }
 
 pub(super) fn requests(names: &[String]) -> PyResult<Vec<OpReq>> {
-    let find = |n: &String| {
-        OpReq::from_name(n).ok_or_else(|| PyValueError::new_err(format!("unknown request '{n}'")))
-    };
+    let expected = "one of: null, write, inplace, add";
+    let fail = |n: &String| PyValueError::new_err(invalid("request", quoted(n), expected));
+    let find = |n: &String| OpReq::from_name(n).ok_or_else(|| fail(n));
     names.iter().map(find).collect()
 }
 
@@ -94,20 +94,15 @@ fn listed<'py>(py: Python<'py>, arrays: Vec<NDArray>) -> PyResult<Bound<'py, PyL
 }
 
 impl PyExecutor {
-    /// Runs `f` for the user's line, detached from the interpreter if it may have to wait for
-    /// another executor's push.
-    fn run<R: Send>(
+    /// Runs `f` for the user's line.
+    fn run<R>(
         &self,
-        py: Python<'_>,
         name: &str,
-        f: impl FnOnce(&Executor) -> crate::error::Result<R> + Send,
+        f: impl FnOnce(&Executor) -> crate::error::Result<R>,
     ) -> PyResult<R> {
         let _called = api(name);
-        let executor = &self.executor;
         let site = CallSite::Known(find_call_site());
-        let f = || call_site::with(site, || f(executor));
-        let result = if executor.shares_memory() { py.detach(f) } else { f() };
-        result.map_err(raise)
+        call_site::with(site, || f(&self.executor)).map_err(raise)
     }
 }
 
@@ -151,23 +146,22 @@ impl PyExecutor {
     ) -> PyResult<Bound<'py, PyList>> {
         let indices = indices.unwrap_or_default();
         let inputs: Vec<_> = indices.into_iter().zip(arrays(values.unwrap_or_default())).collect();
-        let outputs = self.run(py, "forward", |e| e.forward(is_train, &inputs))?;
+        let outputs = self.run("forward", |e| e.forward(is_train, &inputs))?;
         listed(py, outputs)
     }
 
     #[pyo3(signature = (is_train, head_grads=None))]
     fn backward(
         &self,
-        py: Python<'_>,
         is_train: bool,
         head_grads: Option<Vec<Option<PyRef<'_, PyNDArray>>>>,
     ) -> PyResult<()> {
         let head_grads = optional(head_grads.unwrap_or_default());
-        self.run(py, "backward", |e| e.backward(is_train, &head_grads))
+        self.run("backward", |e| e.backward(is_train, &head_grads))
     }
 
-    fn partial_forward(&self, py: Python<'_>, is_train: bool, step: usize) -> PyResult<usize> {
-        self.run(py, "partial_forward", |e| e.partial_forward(is_train, step))
+    fn partial_forward(&self, is_train: bool, step: usize) -> PyResult<usize> {
+        self.run("partial_forward", |e| e.partial_forward(is_train, step))
     }
 
     fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
@@ -196,7 +190,7 @@ impl PyExecutor {
         result
     }
 
-    /// (States go with the executor, once the objects that refer to it are cleared.)
+    /// (The states are freed with the executor, once the objects that refer to it are cleared.)
     fn __clear__(&self) {
         let function = self.monitor.replace(None);
         drop(function);
@@ -287,7 +281,7 @@ impl PyPlan {
         self.plan.entries().iter().map(|entry| planned_entry(py, entry)).collect()
     }
 
-    /// So many of the first positions in execution order are the forward pass.
+    /// Number of positions, from the first, that belong to the forward pass.
     #[getter]
     fn num_forward(&self) -> usize {
         self.plan.graph.num_forward

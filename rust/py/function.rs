@@ -5,7 +5,7 @@ use super::arguments::{Arguments, Face, OpFunction};
 use super::autograd::thread_state;
 use super::call_site::at_call_site;
 use super::convert::{context_arg, to_value};
-use super::error::{IntoPy, to_py};
+use super::error::{IntoPy, invalid, shown, to_py};
 use super::ndarray::PyNDArray;
 use super::package::package;
 use super::profiler::api;
@@ -125,7 +125,8 @@ impl OpFunction {
         let targets: Vec<Bound<'py, PyNDArray>> = match out.cast::<PyNDArray>() {
             Ok(one) => vec![one.clone()],
             Err(_) => out.extract().map_err(|_| {
-                PyTypeError::new_err("out must be an NDArray or a list of NDArrays")
+                let text = invalid("out", shown(out), "an NDArray or a list of NDArrays");
+                PyTypeError::new_err(format!("{}: {text}", self.name))
             })?,
         };
         let targets: Vec<&Tracked> = targets.iter().map(|t| &t.get().tracked).collect();

@@ -1,5 +1,6 @@
 //! `_core.GraphHandle`: the static graph as data.
 
+use super::error::{invalid, quoted};
 use super::runtime;
 use super::symbol::{PySymbol, raise};
 use crate::graph::passes::{accumulate, gradient, gradient::HeadGrads, mirror::Mirror};
@@ -98,9 +99,8 @@ impl PyGraph {
 pub fn gradient_symbol(symbol: &Symbol, wrt: &[String]) -> PyResult<Symbol> {
     let missing = |name: &String| {
         let names = symbol.list_arguments();
-        raise(crate::error::Error::key(format!(
-            "grad: '{name}' is none of the arguments {names:?}"
-        )))
+        let text = invalid("argument", quoted(name), format!("one of: {}", names.join(", ")));
+        raise(crate::error::Error::key(format!("grad: {text}")))
     };
     let names = symbol.list_arguments();
     let graph = PyGraph::new(symbol)?.graph;

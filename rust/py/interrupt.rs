@@ -1,9 +1,9 @@
 //! Exceptions of signal handlers that run inside a callback.
 //!
 //! Python runs handlers between any two steps of the main thread. If a callback runs there, inside
-//! the call that pushed it, the KeyboardInterrupt or the alarm's exception comes out of it; but it
-//! is the program's, not the operator's. So it leaves that call, as it leaves any other: it is
-//! raised by the interpreter's next step on the main thread. The operation has failed, and its
+//! the call that pushed it, the KeyboardInterrupt or the alarm's exception is raised in the
+//! callback, although it concerns the program and not the operator. So it is passed on: the
+//! interpreter raises it in its next step on the main thread. The operation has failed, and its
 //! error is not reported a second time.
 
 use super::error::from_py;
@@ -15,7 +15,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use std::ffi::{c_int, c_void};
 
-/// On its way to the main thread's next step.
+/// The exception for the main thread's next step.
 static LEAVING: Lock<Option<Py<PyBaseException>>> = Lock::new(None);
 
 /// The error of an operation whose function has raised `err` on this thread.

@@ -1,7 +1,7 @@
 //! The registry as Python sees it, for documentation and stubs.
 
-use super::convert::{from_value, to_value};
-use super::error::{IntoPy, to_py};
+use super::convert::{DEVICES, from_value, to_value};
+use super::error::{IntoPy, invalid, quoted, to_py};
 use super::runtime;
 use super::signature::{array_arguments, is_variadic};
 use crate::context::DeviceType;
@@ -115,7 +115,7 @@ fn explain_kernels(
     device: &str,
 ) -> PyResult<String> {
     let device = DeviceType::from_name(device)
-        .ok_or_else(|| PyValueError::new_err(format!("unknown device '{device}'")))?;
+        .ok_or_else(|| PyValueError::new_err(invalid("device", quoted(device), DEVICES)))?;
     let asked = Asked::new(name, &inputs, params)?;
     explain(&asked.op, &asked.attrs, &asked.inputs, device).py(py)
 }

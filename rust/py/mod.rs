@@ -66,14 +66,15 @@ pub fn runtime() -> &'static Arc<Runtime> {
             EngineType::Threaded => create(kind),
         };
         if is_set("RSNET_RAISE_IN_PUSH") {
-            // Without a meaning for the threaded engine, so it does no harm there.
+            // The threaded engine ignores it.
             let _ = engine.set_raise_in_push(true);
         }
-        Runtime::new(engine)
+        // A callback on another thread needs the interpreter.
+        Runtime::with_blocking(engine, |f| Python::attach(|py| py.detach(f)))
     })
 }
 
-/// Is this environment variable 1 or true?
+/// Returns true if this environment variable is 1 or true.
 fn is_set(name: &str) -> bool {
     std::env::var(name).is_ok_and(|v| v == "1" || v.eq_ignore_ascii_case("true"))
 }

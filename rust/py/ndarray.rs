@@ -79,7 +79,7 @@ macro_rules! slots {
                 fn $inplace(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<()> {
                     let result = binary(slf, other, BinaryFn::$op, false, Some(slf))?;
                     if result.is(slf.py().NotImplemented()) {
-                        other.str()?; // what stands for an array of another place raises its own error
+                        other.str()?; // the repr of an unavailable operand raises that operand's own error
                         let kind = other.get_type();
                         return Err(PyTypeError::new_err(format!("type {kind} not supported")));
                     }
@@ -135,7 +135,7 @@ macro_rules! slots {
                 let result = binary(slf, other, op, false, None)?;
                 if result.is(slf.py().NotImplemented()) {
                     // Python would go on to compare identities.
-                    other.str()?; // what stands for an array of another place raises its own error
+                    other.str()?; // the repr of an unavailable operand raises that operand's own error
                     let kind = other.get_type();
                     return Err(PyTypeError::new_err(format!("type {kind} not supported")));
                 }
@@ -156,7 +156,7 @@ macro_rules! slots {
                 }
             }
 
-            /// Rows by number or range at once; everything else is the Python package's matter.
+            /// Handles rows by number or range; the Python package handles all other keys.
             fn __getitem__(
                 slf: &Bound<'_, Self>,
                 key: &Bound<'_, PyAny>,
@@ -168,8 +168,8 @@ macro_rules! slots {
                 }
             }
 
-            /// The whole of an array like `value` at once, as operators write their results;
-            /// everything else is the Python package's matter.
+            /// Handles the assignment of an equal array to all rows, as operators write their
+            /// results; the Python package handles all other keys.
             fn __setitem__(
                 slf: &Bound<'_, Self>,
                 key: &Bound<'_, PyAny>,
@@ -237,7 +237,7 @@ macro_rules! slots {
                 self.tracked.grad().map_or("null", |(_, req)| req.name())
             }
 
-            /// Has a backward pass written `grad` since this was last set to False?
+            /// True if a backward pass has written `grad` since this was last set to False.
             #[getter]
             fn _fresh_grad(&self) -> bool {
                 self.tracked.entry().and_then(|e| e.is_fresh()).unwrap_or(false)
@@ -303,12 +303,12 @@ macro_rules! slots {
                 self.array().reshape(shape_arg(shape)?).py(py).map(PyNDArray::of)
             }
 
-            /// Do the two share one chunk of memory?
+            /// Returns true if the two share one chunk of memory.
             fn _same_memory(&self, other: &Bound<'_, PyNDArray>) -> bool {
                 self.array().same_chunk(other.get().array())
             }
 
-            /// Is the array part of a recorded graph?
+            /// Returns true if the array is part of a recorded graph.
             #[getter]
             fn _is_tracked(&self) -> bool {
                 self.tracked.is_tracked()
@@ -324,7 +324,7 @@ macro_rules! slots {
                 at_call_site(|| push_copy(source.get().array(), self.array())).py(py)
             }
 
-            /// May the array's memory be written to?
+            /// Returns true if the array's memory may be written to.
             #[getter]
             fn writable(&self) -> bool {
                 self.array().is_writable()

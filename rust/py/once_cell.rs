@@ -37,7 +37,7 @@ impl<T> OnceCell<T> {
 
     #[cold]
     fn keep(&self, py: Python<'_>, made: T) -> &T {
-        let _ = self.0.set(py, made); // another thread's stays, if one was faster
+        let _ = self.0.set(py, made); // if another thread was faster, its value stays
         self.0.get(py).expect("it was filled above")
     }
 }

@@ -1,6 +1,7 @@
 //! The conditions under which a kernel defined in Python is chosen.
 
-use super::error::to_py;
+use super::convert::DEVICES;
+use super::error::{invalid, quoted, to_py};
 use crate::context::DeviceType;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -15,7 +16,9 @@ pub fn match_from_py(m: &Bound<'_, PyAny>) -> PyResult<Match> {
     let boxed = |i: usize| -> PyResult<Box<Match>> { Ok(Box::new(match_from_py(&part(i)?)?)) };
     let compare = |i: usize| -> PyResult<Compare> {
         let text: String = part(i)?.extract()?;
-        Compare::from_text(&text).ok_or_else(|| bad(format!("unknown comparison '{text}'")))
+        Compare::from_text(&text).ok_or_else(|| {
+            bad(invalid("comparison", quoted(&text), "one of: <, <=, >, >=, ==, !="))
+        })
     };
     let kind: String = part(0)?.extract()?;
     Ok(match kind.as_str() {
@@ -23,7 +26,7 @@ pub fn match_from_py(m: &Bound<'_, PyAny>) -> PyResult<Match> {
         "device" => {
             let name: String = part(1)?.extract()?;
             let device = DeviceType::from_name(&name);
-            Match::Device(device.ok_or_else(|| bad(format!("unknown device '{name}'")))?)
+            Match::Device(device.ok_or_else(|| bad(invalid("device", quoted(&name), DEVICES)))?)
         }
         "dtype" => {
             let names: Vec<String> = part(2)?.extract()?;
@@ -35,6 +38,12 @@ pub fn match_from_py(m: &Bound<'_, PyAny>) -> PyResult<Match> {
         "and" => Match::And(boxed(1)?, boxed(2)?),
         "or" => Match::Or(boxed(1)?, boxed(2)?),
         "not" => Match::Not(boxed(1)?),
-        _ => return Err(bad(format!("unknown condition '{kind}'"))),
+        _ => {
+            return Err(bad(invalid(
+                "condition",
+                quoted(&kind),
+                "one of: always, device, dtype, attr, rank, and, or, not",
+            )));
+        }
     })
 }

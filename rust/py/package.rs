@@ -68,13 +68,13 @@ impl Package {
         self.context.bind(py).call_python((device_type, device_id))
     }
 
-    /// Is this the default of parameters that were not given?
+    /// Returns true if this is the default of parameters that were not given.
     #[inline]
     pub fn is_null(&self, value: &Bound<'_, PyAny>) -> bool {
         value.is(&self.null)
     }
 
-    /// Is it a `Symbol`?
+    /// Returns true if it is a `Symbol`.
     pub fn is_symbol(&self, value: &Bound<'_, PyAny>) -> bool {
         value.is_instance(self.symbol.bind(value.py())).unwrap_or(false)
     }

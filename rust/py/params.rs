@@ -4,7 +4,7 @@
 //! descriptions in and values out.
 
 use super::convert::{from_value, to_value};
-use super::error::to_py;
+use super::error::{invalid, quoted, to_py};
 use crate::operator::{Field, FieldType, Schema, Value, dtype_names};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -57,7 +57,13 @@ fn field_type(kind: &str, keys: Vec<String>) -> PyResult<FieldType> {
         "dtypes" => FieldType::List(Box::new(FieldType::Enum(dtype_names()))),
         "dtype" => FieldType::Enum(dtype_names()),
         "enum" => FieldType::Enum(keys),
-        _ => return Err(PyTypeError::new_err(format!("unknown kind of parameter '{kind}'"))),
+        _ => {
+            return Err(PyTypeError::new_err(invalid(
+                "kind of parameter",
+                quoted(kind),
+                "one that `rsnet.parameter` defines",
+            )));
+        }
     })
 }
 

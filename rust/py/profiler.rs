@@ -1,7 +1,7 @@
 //! What `rsnet.profiler` calls: switches of the process's recorder, and what a program records
 //! itself.
 
-use super::error::IntoPy;
+use super::error::{IntoPy, invalid, quoted};
 use super::runtime;
 use crate::profiler::{
     API_CALL, Begun, Config, Format, Recorder, Scope, SortBy, Span, State, What, mode,
@@ -62,7 +62,7 @@ fn dump_unless_stopped(py: Python<'_>) -> PyResult<()> {
 }
 
 fn unknown(what: &str, got: &str, expected: &str) -> PyErr {
-    PyValueError::new_err(format!("{what} must be one of {expected}, got '{got}'"))
+    PyValueError::new_err(invalid(what, quoted(got), format!("one of: {expected}")))
 }
 
 /// The statistics; None when none are gathered.
@@ -106,8 +106,8 @@ fn end(begun: &Beginning, category: &str, name: &str) {
 
 /// The value of a counter, which is recorded with every change.
 ///
-/// No lock guards it: a fork could leave one locked in the child. A change and its record belong
-/// together because between them the interpreter is not let go.
+/// No lock guards it, since a fork could leave a lock held in the child. A change and its record
+/// are one step because the interpreter is not released between them.
 #[pyclass(frozen, module = "rsnet._core")]
 #[derive(Default)]
 struct Count(AtomicI64);
@@ -132,7 +132,8 @@ impl Count {
             i64::try_from(new).ok()
         });
         if changed.is_err() {
-            return Err(PyOverflowError::new_err(format!("{new} does not fit into 64 bits")));
+            let text = invalid("value of a counter", new, "a number of 64 bits");
+            return Err(PyOverflowError::new_err(text));
         }
         recorder().count(category, name, new as i64);
         Ok(())

@@ -3,7 +3,7 @@
 use crate::operator::OpDef;
 use std::fmt::Write;
 
-/// Does the operator take any number of arrays?
+/// Returns true if the operator takes any number of arrays.
 pub fn is_variadic(op: &OpDef) -> bool {
     op.key_var_num_args.is_some() || op.input_docs.iter().any(|d| d.ty.ends_with("[]"))
 }
@@ -57,7 +57,8 @@ pub fn documentation(name: &str, op: &OpDef, symbol: bool) -> String {
     text
 }
 
-/// Can Python show the name in a signature? Keywords (`in`, `lambda`) go by position or `**`.
+/// Returns true if Python can show the name in a signature. Arguments named like keywords (`in`,
+/// `lambda`) are passed by position or by `**`.
 fn is_showable(name: &str) -> bool {
     const KEYWORDS: &str = " False None True and as assert async await break class continue def del elif \
                             else except finally for from global if import in is lambda nonlocal not or \

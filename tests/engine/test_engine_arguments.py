@@ -25,17 +25,19 @@ def test_bad_arguments():
 @pytest.mark.parametrize("n", [0, -1, -(2**62)])
 def test_numbers_of_threads_are_checked(n):
     before = engine.num_threads()
-    with pytest.raises(ValueError, match=f"at least 1, got {n}"):
+    with pytest.raises(ValueError, match=f"invalid n {n}: expected a number of at least 1"):
         engine.set_num_threads(n)
     assert engine.num_threads() == before
     if n:
-        with pytest.raises(ValueError, match=f"size must be.*got {n}"):
+        with pytest.raises(ValueError, match=f"invalid size {n}: expected a number of at least 0"):
             engine.set_bulk_size(n)
 
 
 def test_an_operation_of_too_many_variables_is_refused():
     vs = [engine.new_variable() for _ in range(65_536)]
-    with pytest.raises(mx.MXNetError, match="'many': expected at most 65535 variables, got 65536"):
+    with pytest.raises(
+        mx.MXNetError, match="'many': invalid number of variables 65536: expected at most 65535"
+    ):
         engine.push_sync(lambda rc: None, const_vars=vs, name="many")
     done = []
     engine.push_sync(lambda rc: done.append(1), const_vars=vs[1:])
@@ -45,7 +47,7 @@ def test_an_operation_of_too_many_variables_is_refused():
 
 @pytest.mark.parametrize("push", [engine.push_sync, engine.push_async])
 def test_a_text_is_no_context(push):
-    with pytest.raises(TypeError, match="ctx must be a Context.*'cpu'"):
+    with pytest.raises(TypeError, match="invalid ctx 'cpu': expected a Context"):
         push(lambda *_: None, "cpu", [], [])
 
 
@@ -71,10 +73,12 @@ def test_a_variable_instead_of_a_list_is_named(argument):
     pushes = (engine.push_sync, engine.push_async, engine.new_operator)
     for push in pushes:
         with pytest.raises(
-            TypeError, match=f"{argument}: expected a list of engine variables, got"
+            TypeError, match=f"invalid {argument} .*: expected a list of engine variables"
         ):
             push(lambda *args: None, **{argument: engine.new_variable()})
-        with pytest.raises(TypeError, match=f"{argument}: expected engine variables, got .*int"):
+        with pytest.raises(
+            TypeError, match=f"invalid item of {argument} 3: expected an engine variable"
+        ):
             push(lambda *args: None, **{argument: [3]})
 
 
@@ -99,12 +103,12 @@ def test_a_list_in_the_place_of_the_context_is_told_shortly():
     variables = [engine.new_variable() for _ in range(5000)]
     for push in (engine.push_sync, engine.push_async):
         with pytest.raises(
-            TypeError, match="ctx must be a Context.*Variable.*const_vars"
+            TypeError, match="invalid ctx .*Variable.*: expected a Context.*const_vars"
         ) as raised:
             push(lambda *args: None, variables)
         assert len(str(raised.value)) < 300
     op = engine.new_operator(None)
-    with pytest.raises(TypeError, match="ctx must be a Context.* got 3$"):
+    with pytest.raises(TypeError, match="invalid ctx 3: expected a Context.*None$"):
         engine.push(op, 3)
 
 
@@ -113,7 +117,8 @@ def test_a_priority_out_of_range_is_a_value_error(priority):
     op = engine.new_operator(None)
     for push, what in [(engine.push_sync, None), (engine.push_async, print), (engine.push, op)]:
         with pytest.raises(
-            ValueError, match=f"priority must be from -2147483648 to 2147483647, got {priority}"
+            ValueError,
+            match=f"invalid priority {priority}: expected a number from -2147483648 to 2147483647",
         ):
             push(what, priority=priority)
     with pytest.raises(TypeError, match="priority"):
@@ -128,12 +133,14 @@ def test_the_ends_of_the_range_of_priorities():
 
 @pytest.mark.parametrize("seconds", [float("inf"), float("nan"), -1, 1e20])
 def test_a_limit_out_of_range_is_a_value_error(seconds):
-    with pytest.raises(ValueError, match="seconds must be from 0 to 1e19, or None.*got"):
+    with pytest.raises(
+        ValueError, match="invalid seconds .*: expected a number from 0 to 1e19, or None"
+    ):
         engine.set_wait_timeout(seconds)
 
 
 def test_a_limit_that_is_no_number_is_a_type_error():
-    with pytest.raises(TypeError, match="seconds must be a number or None, got 'a'"):
+    with pytest.raises(TypeError, match="invalid seconds 'a': expected a number, or None"):
         engine.set_wait_timeout("a")
 
 
@@ -175,7 +182,10 @@ class Answering:
 def test_a_function_whose_call_runs_nothing_is_refused(function, kind):
     takers = [*PUSHES, engine.set_hook, lambda f: engine.delete_variable(engine.new_variable(), f)]
     for take in takers:
-        with pytest.raises(TypeError, match=f"got {kind}, whose call runs nothing"):
+        with pytest.raises(
+            TypeError,
+            match=f"invalid fn .*: expected a function whose call does the work, not {kind}",
+        ):
             take(function)
 
 
@@ -186,7 +196,7 @@ def test_a_function_is_judged_by_the_code_that_it_has_now():
     engine.push_sync(function)
     engine.wait_for_all()
     function.__code__ = of_async.__code__
-    with pytest.raises(TypeError, match="got an async function"):
+    with pytest.raises(TypeError, match="does the work, not an async function"):
         engine.push_sync(function)
 
 
@@ -222,7 +232,7 @@ def test_a_partial_function_of_itself_is_looked_at_once():
 def test_what_is_no_function_is_refused():
     v = engine.new_variable()
     for take in [*PUSHES, engine.set_hook, lambda f: engine.delete_variable(v, f)]:
-        with pytest.raises(TypeError, match="fn must be callable, got 5"):
+        with pytest.raises(TypeError, match="invalid fn 5: expected a callable"):
             take(5)
     engine.push_sync(None, mutate_vars=[v])  # the variable is still there
 

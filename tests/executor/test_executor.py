@@ -131,7 +131,7 @@ def test_head_gradients_in_all_forms():
     [
         (None, "head_gradient is required"),
         ([nd.ones((3,))], "shape"),
-        ([nd.ones((2,)), nd.ones((2,))], "2 head gradients for 1"),
+        ([nd.ones((2,)), nd.ones((2,))], "head gradients .2.: expected at most 1"),
         ({"nothing": nd.ones((2,))}, "nothing"),
         ([3], "NDArray"),
     ],
@@ -155,7 +155,7 @@ def test_backward_needs_a_whole_forward_pass():
     with pytest.raises(MXNetError, match="ran 1 of 2 steps"):
         exe.backward(nd.ones((2,)))
     assert exe.partial_forward(True, 1) == 0
-    with pytest.raises(MXNetError, match="step 1 is not the next one"):
+    with pytest.raises(MXNetError, match="invalid step .1.: expected 0, the next one"):
         exe.partial_forward(True, 1)
     exe.backward(nd.ones((2,)))
     expected = 2 * (1 - np.tanh(1.0) ** 2)

@@ -158,7 +158,7 @@ def test_backward_nodes_of_0_8_load_and_compute():
 @pytest.mark.parametrize(
     ("at", "field", "value", "text"),
     [
-        (5, "backward_source_id", 99, "backward_source_id: 99"),
+        (5, "backward_source_id", 99, "node 5: invalid backward_source_id 99: expected"),
         (5, "backward_source_id", 0, "not the node of an operator"),
         (5, "backward_source_id", 5, "cycle"),
         (5, "backward_source_id", "x", "backward_source_id"),
@@ -166,8 +166,8 @@ def test_backward_nodes_of_0_8_load_and_compute():
         (6, "inputs", [[5, 3]], "output 3 of 'e_backward', which has 1"),
         (3, "addto", [[0, [99, 0]]], "99"),
         (3, "addto", [[7, [2, 0]]], "invalid addto"),
-        (3, "addto", 3, "addto is not an array"),
-        (3, "mirror_source_id", 99, "mirror_source_id: 99"),
+        (3, "addto", 3, "invalid addto 3: expected an array"),
+        (3, "mirror_source_id", 99, "node 3: invalid mirror_source_id 99: expected"),
     ],
 )
 def test_corrupt_links_are_errors(at, field, value, text):

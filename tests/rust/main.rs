@@ -5,4 +5,5 @@ mod engine_contracts;
 mod engine_naive;
 mod engine_programs;
 mod engine_reference;
+mod engine_scheduling;
 mod files_from_strangers;

@@ -1,6 +1,7 @@
 //! Data structures of the engines. None depends on an engine: each can be read alone.
 
 pub mod cache_padded;
+pub mod inline_slot;
 pub mod interner;
 pub mod parking;
 pub mod run_queue;

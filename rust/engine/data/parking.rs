@@ -10,7 +10,7 @@ use crate::engine::sync::{AtomicBool, AtomicU32, Guard, Lock, fence};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What one worker parks on.
+/// The handle by which one worker parks and is woken.
 pub struct Parker {
     thread: Thread,
     woken: AtomicBool,

@@ -114,53 +114,68 @@ impl Ring {
 
 /// A locked list whose length can be read without the lock.
 #[derive(Default)]
-pub struct List<T> {
+struct List<T> {
     len: AtomicUsize,
     items: Lock<T>,
 }
 
-impl<T> List<T> {
+impl<T: Items> List<T> {
     #[inline]
     fn is_empty(&self) -> bool {
         self.len.load(Ordering::Acquire) == 0
     }
-}
 
-impl List<VecDeque<u32>> {
-    pub fn extend(&self, tasks: &[u32]) {
+    /// Changes the items with `f` and updates their number.
+    #[inline]
+    fn change<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         let mut items = self.items.lock();
-        items.extend(tasks);
+        let result = f(&mut items);
         self.len.store(items.len(), Ordering::Release);
+        result
     }
 
     #[inline]
     fn pop(&self) -> Option<u32> {
-        if self.is_empty() {
-            return None;
-        }
-        let mut items = self.items.lock();
-        let task = items.pop_front();
-        self.len.store(items.len(), Ordering::Release);
-        task
+        if self.is_empty() { None } else { self.change(T::take) }
+    }
+}
+
+/// The items of a [`List`].
+trait Items {
+    fn len(&self) -> usize;
+    /// Takes the next item.
+    fn take(&mut self) -> Option<u32>;
+}
+
+impl Items for VecDeque<u32> {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        self.pop_front()
+    }
+}
+
+impl Items for PriorityHeap<u32> {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        self.pop()
+    }
+}
+
+impl List<VecDeque<u32>> {
+    fn extend(&self, tasks: &[u32]) {
+        self.change(|items| items.extend(tasks));
     }
 }
 
 impl List<PriorityHeap<u32>> {
     fn push(&self, priority: Priority, task: u32) {
-        let mut items = self.items.lock();
-        items.push(priority, task);
-        self.len.store(items.len(), Ordering::Release);
-    }
-
-    #[inline]
-    fn pop(&self) -> Option<u32> {
-        if self.is_empty() {
-            return None;
-        }
-        let mut items = self.items.lock();
-        let task = items.pop();
-        self.len.store(items.len(), Ordering::Release);
-        task
+        self.change(|items| items.push(priority, task));
     }
 }
 

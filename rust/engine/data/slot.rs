@@ -45,8 +45,8 @@ pub struct Extra {
     pub waiting: Vec<TaskRef>,
 }
 
-/// What running a task needs. Written by the pusher before the task can become ready, and read-only
-/// afterwards, except for `task`, which the executing thread moves out.
+/// Everything that running a task needs. Written by the pusher before the task can become ready,
+/// and read-only afterwards, except for `task`, which the executing thread moves out.
 #[repr(C)]
 pub struct Body {
     pub head: Head,

@@ -1,5 +1,6 @@
 //! The slab of tasks: 128-byte slots that never move, with the edges between them.
 
+use crate::engine::data::inline_slot::INLINE_SLOT;
 use crate::engine::data::slot::{EDGES, FREE, OPEN, Slot, TaskRef};
 use crate::engine::data::virtual_array::VirtualArray;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,9 +18,11 @@ pub struct Slab {
 impl Slab {
     pub fn new() -> Self {
         let slots = VirtualArray::<Slot>::of_huge_pages(CHUNKS * CHUNK);
-        let first = Slot::of_generation(1);
         // SAFETY: within the capacity, and not shared yet.
-        unsafe { slots.get(0).write(first) };
+        unsafe {
+            slots.get(0).write(Slot::of_generation(1));
+            slots.get(INLINE_SLOT as usize).write(Slot::default());
+        }
         Slab { slots, chunks: AtomicUsize::new(0) }
     }
 
@@ -55,14 +58,15 @@ impl Slab {
         }
     }
 
-    /// Adds a chunk and returns its slots; an empty range if the slab is full. Under the push lock.
+    /// Adds a chunk and returns its free slots; an empty range if the slab is full. Under the push
+    /// lock.
     pub fn grow(&self) -> std::ops::Range<u32> {
         let from = self.chunks.load(Ordering::Relaxed) * CHUNK;
         let end = from + CHUNK;
         if end > self.slots.capacity() {
             return 0..0;
         }
-        let from = from.max(1);
+        let from = from.max(INLINE_SLOT as usize + 1);
         for i in from..end {
             // SAFETY: within the capacity, and the slot is not shared yet.
             unsafe { self.slots.get(i).write(Slot::default()) };
@@ -73,7 +77,8 @@ impl Slab {
 
     /// Every slot but the reserved first one. Under the push lock.
     pub fn all(&self) -> std::ops::Range<u32> {
-        1..(self.chunks.load(Ordering::Relaxed) * CHUNK) as u32
+        let grown = (self.chunks.load(Ordering::Relaxed) * CHUNK) as u32;
+        1..grown.max(INLINE_SLOT + 1)
     }
 
     /// Returns true if `task` is complete.

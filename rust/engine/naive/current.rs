@@ -32,7 +32,7 @@ pub struct Running {
     more: OnceCell<Box<RefCell<More>>>,
 }
 
-/// What few operations need.
+/// The part of a record that few operations need.
 #[derive(Default)]
 pub struct More {
     /// The result of an asynchronous operation.
@@ -178,8 +178,8 @@ pub fn postpone(
     None
 }
 
-/// What the pushes of the innermost operation of `engine` on this thread write; `None` outside of
-/// any.
+/// The variables written by the pushes of the innermost operation of `engine` on this thread;
+/// `None` outside of any.
 pub fn own_written(engine: *const ()) -> Option<Vec<Var>> {
     each(engine, |o| Some(o.more.get().map_or(Vec::new(), |m| m.borrow().written.clone())))
 }

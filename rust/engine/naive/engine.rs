@@ -68,6 +68,18 @@ fn with_place(error: Error, push: &Push<'_>) -> Error {
     error.in_operation(push.name).at_call_site(call_site.as_deref().unwrap_or_default())
 }
 
+/// A token that ends `operation`, and the place where it stores the result.
+#[cold]
+fn token_of(operation: &Running, done: &mut Option<TokenResult>) -> OnComplete {
+    let place = TokenResult::default();
+    operation.ends_by(&place);
+    *done = Some(place.clone());
+    OnComplete::new(move |result| {
+        *place.0.lock().unwrap_or_else(|e| e.into_inner()) = Some(result);
+        place.1.notify_all();
+    })
+}
+
 fn slots(vars: &[Var]) -> impl Iterator<Item = u32> + '_ {
     vars.iter().map(|v| v.0 as u32)
 }
@@ -133,7 +145,7 @@ impl NaiveEngine {
 
     /// Runs an operation that was checked. An error is the poll's, the time limit's, or the
     /// operation's if pushes raise errors.
-    fn execute(&self, mut task: Task, push: &Push<'_>) -> Result<()> {
+    fn execute(&self, task: &mut Task, push: &Push<'_>) -> Result<()> {
         let flags = self.slow_path.load(Ordering::Relaxed);
         let id = match flags & slow_path::HOOK {
             0 => None,
@@ -150,12 +162,12 @@ impl NaiveEngine {
         let ended = match skip {
             Some(inherited) => {
                 drop(entered);
-                drop(task);
+                drop(std::mem::replace(task, Task::nothing()));
                 self.skip(push, inherited, flags)
             }
             None => {
                 self.notify_hook(Event::Started, id, push);
-                let result = self.run(&mut task, push, &operation, &mut interrupt);
+                let result = self.run(task, push, &operation, &mut interrupt);
                 drop(entered);
                 self.end(operation, result)
             }
@@ -265,15 +277,7 @@ impl NaiveEngine {
     ) -> Result<()> {
         let run = RunContext { ctx: push.ctx, ..RunContext::default() };
         let mut done = None;
-        let token = || {
-            let place = TokenResult::default();
-            operation.ends_by(&place);
-            done = Some(place.clone());
-            OnComplete::new(move |result| {
-                *place.0.lock().unwrap_or_else(|e| e.into_inner()) = Some(result);
-                place.1.notify_all();
-            })
-        };
+        let token = || token_of(operation, &mut done);
         match (task.run_in_place(&run, token), done) {
             (Some(result), _) => result,
             (None, Some(done)) => self.wait_for_token(&done, push, interrupt),
@@ -367,9 +371,9 @@ impl Engine for NaiveEngine {
         true
     }
 
-    fn push(&self, task: Task, push: Push<'_>) -> Result<()> {
+    fn push(&self, mut task: Task, push: Push<'_>) -> Result<()> {
         self.check(&push)?;
-        self.execute(task, &push)
+        self.execute(&mut task, &push)
     }
 
     fn new_operation(&self, run: Repeated, push: Push<'_>) -> Result<Operation> {
@@ -393,7 +397,7 @@ impl Engine for NaiveEngine {
         let push = Push { call_site, ..operation.push(ctx, priority) };
         check_device(push.name, ctx)?;
         self.check_alive(&push)?;
-        self.execute(operation.task(), &push)
+        self.execute(&mut operation.task(), &push)
     }
 
     fn delete_operation(&self, operation: Operation) {

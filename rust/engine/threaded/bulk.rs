@@ -29,7 +29,7 @@ struct GatheredCall {
     is_cheap: bool,
 }
 
-/// Batch functions that the origin of their operation tells, at most.
+/// Maximum number of gathered functions that the operation's call site lists.
 const MAX_LISTED: usize = 8;
 
 /// `one (file:3), two (file:4) and 5 more`: the calls, as the origin of the operation that they
@@ -56,7 +56,7 @@ fn with_place(error: Error, name: &str, call_site: Option<&str>) -> Error {
     error.in_operation(name).at_call_site(call_site.unwrap_or_default())
 }
 
-/// What one thread gathers for one engine.
+/// The pushes that one thread has gathered for one engine.
 struct Bulk {
     core: Weak<Core>,
     size: usize,

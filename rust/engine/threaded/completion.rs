@@ -1,5 +1,6 @@
 //! How a task ends: errors and versions of its variables, successors, slot, waiters.
 
+use crate::engine::data::inline_slot::INLINE_SLOT;
 use crate::engine::data::parking::publish;
 use crate::engine::data::slot::{Body, TaskRef, flag};
 use crate::engine::error_state::{self, Inherited};
@@ -131,21 +132,39 @@ impl Core {
         let s = self.slab.get(slot);
         let deleted = self.record_completion(slot, failure);
         s.end();
-        let n = {
-            let mut returned = self.returned.0.lock();
-            // Written under this lock only, so a load and a store suffice.
-            let completed = self.completed_off_worker.0.load(Ordering::Relaxed);
-            self.completed_off_worker.0.store(completed + 1, Ordering::Release);
-            let n = s.close();
-            if n == 0 {
-                returned.push(slot);
-            }
-            n
+        let n = match slot {
+            INLINE_SLOT => self.close_inline(),
+            _ => self.close_off_worker(slot),
         };
         if n != 0 {
             self.release_off_worker(slot, n);
         }
         self.notify_waiters(deleted);
+    }
+
+    /// Counts and closes the task in the inline slot, and returns the number of its successors. If
+    /// there are none, nothing reads the slot any more, and it is free.
+    #[inline(always)]
+    fn close_inline(&self) -> u32 {
+        self.inline_slot.0.count();
+        let n = self.slab.get(INLINE_SLOT).close();
+        if n == 0 {
+            self.inline_slot.0.release();
+        }
+        n
+    }
+
+    /// As [`Core::close_inline`], for the task in any other slot.
+    fn close_off_worker(&self, slot: u32) -> u32 {
+        let mut returned = self.returned.0.lock();
+        // Written under this lock only, so a load and a store suffice.
+        let completed = self.completed_off_worker.0.load(Ordering::Relaxed);
+        self.completed_off_worker.0.store(completed + 1, Ordering::Release);
+        let n = self.slab.get(slot).close();
+        if n == 0 {
+            returned.push(slot);
+        }
+        n
     }
 
     /// Releases the `n` successors of a task that was completed off the workers, and returns its
@@ -168,7 +187,10 @@ impl Core {
         });
         {
             let mut returned = self.returned.0.lock();
-            self.slab.retire(slot, n, |s| returned.push(s));
+            self.slab.retire(slot, n, |s| match s {
+                INLINE_SLOT => self.inline_slot.0.release(),
+                _ => returned.push(s),
+            });
         }
         if !ready.is_empty() {
             self.queues.push_batch(None, &ready);

@@ -1,10 +1,11 @@
-//! What the parts of the threaded engine share: `scheduler.rs` pushes, `worker.rs` runs,
+//! The state that the parts of the threaded engine share: `scheduler.rs` pushes, `worker.rs` runs,
 //! `completion.rs` completes, `wait.rs` waits.
 //!
 //! One lock orders all pushes. No foreign code runs under it, except the function of
 //! `try_run_exclusive` and a hook's `Queued`.
 
 use crate::engine::data::cache_padded::CachePadded;
+use crate::engine::data::inline_slot::InlineSlot;
 use crate::engine::data::interner::Interner;
 use crate::engine::data::parking::{IdleWorkers, publish};
 use crate::engine::data::run_queue::Queues;
@@ -15,8 +16,7 @@ use crate::engine::data::variables::{Vars, Versions};
 use crate::engine::data::waiters::Watch;
 use crate::engine::error_state::ErrorStates;
 use crate::engine::hook::{Event, HookEvent, HookSlot};
-use crate::engine::sync::{AtomicU64, Guard, Lock};
-use crate::engine::threaded::fork;
+use crate::engine::sync::{AtomicU64, Lock};
 use crate::engine::threaded::pool::Threads;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -36,7 +36,9 @@ pub struct Core {
     pub slow_path: AtomicU32,
     pub push: CachePadded<Lock<PushState>>,
     pub returned: ReturnedSlots,
-    /// Tasks completed, by worker; those completed off the workers apart.
+    pub inline_slot: CachePadded<InlineSlot>,
+    /// Tasks completed, by worker; those completed off the workers apart, and those in the inline
+    /// slot by that.
     pub completed: Box<[CachePadded<AtomicU64>]>,
     pub completed_off_worker: CachePadded<AtomicU64>,
     pub watch: Watch,
@@ -50,7 +52,7 @@ pub struct Core {
     pub is_running: AtomicBool,
 }
 
-/// What pushers share among themselves, under the push lock.
+/// The state that pushers share among themselves, under the push lock.
 #[derive(Default)]
 pub struct PushState {
     pub vars: Vars,
@@ -72,6 +74,7 @@ impl Core {
             slow_path: AtomicU32::new(0),
             push: Default::default(),
             returned: Default::default(),
+            inline_slot: Default::default(),
             completed: (0..MAX_WORKERS).map(|_| CachePadded::default()).collect(),
             completed_off_worker: CachePadded::default(),
             watch: Watch::default(),
@@ -100,16 +103,6 @@ impl Core {
         std::ptr::from_ref(self).cast()
     }
 
-    /// The push lock, with the state recovered after a fork.
-    #[inline]
-    pub fn lock(&self) -> Guard<'_, PushState> {
-        let mut state = self.push.0.lock();
-        if state.epoch != self.epoch.load(Ordering::Relaxed) {
-            fork::recover(self, &mut state);
-        }
-        state
-    }
-
     /// Wakes or starts a worker, after a task was queued and the lock released.
     #[inline]
     pub fn wake_for_work(&self) {
@@ -127,6 +120,7 @@ impl Core {
         let counts = self.completed.iter().take(self.threads.worker_ids_used());
         counts.map(|count| count.0.load(Ordering::Acquire)).sum::<u64>()
             + self.completed_off_worker.0.load(Ordering::Acquire)
+            + self.inline_slot.0.completed()
     }
 
     /// Notifies the hook, if there is one.

@@ -323,6 +323,27 @@ mod tests {
         assert_eq!(engine.core.slow_path.load(Ordering::Relaxed), 0);
     }
 
+    /// An inline task leaves the inline slot to the next one. A task pushed meanwhile, here by the
+    /// first one itself, uses another slot.
+    #[test]
+    fn the_inline_slot_serves_one_task_after_the_other() {
+        let engine = Arc::new(ThreadedEngine::with_threads(1));
+        let vars = [engine.new_variable(), engine.new_variable()];
+        let inner = engine.clone();
+        let outer = Task::sync(move |_| {
+            let cheap = Push { cheap: true, ..Push::new("inner", &[], &vars[1..]) };
+            inner.push(Task::nothing(), cheap)
+        });
+        let cheap = Push { cheap: true, ..Push::new("outer", &[], &vars[..1]) };
+        engine.push(outer, cheap).unwrap();
+        for _ in 0..1000 {
+            engine.push(Task::nothing(), cheap).unwrap();
+        }
+        assert_eq!(engine.core.inline_slot.0.completed(), 1001);
+        assert_eq!(engine.core.completed(), 1002);
+        assert_eq!((engine.version(vars[0]), engine.version(vars[1])), (1001, 1));
+    }
+
     /// Edge blocks are freed, also those of a task that its pusher runs.
     #[test]
     fn edge_blocks_of_an_inline_task_are_freed() {

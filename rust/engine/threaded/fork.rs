@@ -63,9 +63,21 @@ fn pending_at_fork() -> Error {
     Error::execution(text).inherited()
 }
 
+impl Core {
+    /// The push lock, with the state recovered after a fork.
+    #[inline]
+    pub fn lock(&self) -> Guard<'_, PushState> {
+        let mut state = self.push.0.lock();
+        if state.epoch != self.epoch.load(Ordering::Relaxed) {
+            recover(self, &mut state);
+        }
+        state
+    }
+}
+
 /// Recovers the state of a forked child, under the push lock.
 #[cold]
-pub fn recover(core: &Core, state: &mut PushState) {
+fn recover(core: &Core, state: &mut PushState) {
     state.epoch = core.epoch.load(Ordering::Relaxed);
     let mut lost = Vec::new();
     state.vars.forget_tasks(|t| core.slab.has_ended(t), |v, writer| lost.push((writer, v)));
@@ -77,6 +89,7 @@ pub fn recover(core: &Core, state: &mut PushState) {
         std::mem::forget(core.errors.spread(&failure, of_one.iter().map(|l| l.1)));
     }
     state.slots.reset(&core.slab);
+    core.inline_slot.0.reset();
     core.returned.0.lock().clear();
     core.queues.clear();
     core.sleep.clear();

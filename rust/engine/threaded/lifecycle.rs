@@ -28,7 +28,7 @@ impl Core {
         Ok(())
     }
 
-    /// What each compute thread does until `stop`.
+    /// The main function of each compute thread until `stop`.
     pub fn serve(&self, team: &Arc<Team>, stop: &AtomicBool) {
         if let Some(worker_id) = self.threads.take_worker_id() {
             self.queues.register(worker_id);

@@ -71,12 +71,12 @@ impl Core {
     ) -> std::result::Result<TaskRef, Option<Arc<str>>> {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let Some(mut builder) = TaskBuilder::new(state, &self.slab, &self.returned) else {
+        let Some(mut builder) = TaskBuilder::inline(self, state) else {
             return Err(line);
         };
         let probe = Probe { slab: &self.slab, must_be_idle: true };
         if builder.probe(push, state, probe).is_none() {
-            state.slots.give_back(builder.slot);
+            builder.abandon(self, state);
             return Err(line);
         }
         builder.describe(push, &mut state.names, line);

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// What a wait is for.
+/// The subject of a wait.
 #[derive(Clone, Copy, Default)]
 pub struct Awaited<'a> {
     /// The variable, if it is for one.

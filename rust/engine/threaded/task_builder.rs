@@ -1,13 +1,14 @@
 //! A task under construction: the record of a push is written straight into its slot.
 
 use crate::context::Context;
+use crate::engine::data::inline_slot::INLINE_SLOT;
 use crate::engine::data::interner::Interner;
 use crate::engine::data::slot::{Body, Extra, Head, TaskRef, VARS, flag};
 use crate::engine::data::slot_allocator::ReturnedSlots;
-use crate::engine::data::task_slab::Slab;
+use crate::engine::data::task_slab::{Slab, SpareSlots};
 use crate::engine::data::variables::{VarState, find_in};
 use crate::engine::push::{Prop, Push};
-use crate::engine::threaded::core::PushState;
+use crate::engine::threaded::core::{Core, PushState};
 use crate::engine::validate::MAX_VARIABLES;
 use std::sync::Arc;
 
@@ -57,6 +58,24 @@ impl TaskBuilder {
     pub fn new(state: &mut PushState, slab: &Slab, returned: &ReturnedSlots) -> Option<Self> {
         let slot = state.slots.allocate(slab, returned)?;
         Some(TaskBuilder { slot, body: slab.get(slot).body() })
+    }
+
+    /// For a task that is to run inside its push: takes the inline slot if it is free.
+    #[inline(always)]
+    pub fn inline(core: &Core, state: &mut PushState) -> Option<Self> {
+        if !core.inline_slot.0.take() {
+            return Self::new(state, &core.slab, &core.returned);
+        }
+        Some(TaskBuilder { slot: INLINE_SLOT, body: core.slab.get(INLINE_SLOT).body() })
+    }
+
+    /// Gives up the task: its slot is free again.
+    #[cold]
+    pub fn abandon(self, core: &Core, state: &mut PushState) {
+        match self.slot {
+            INLINE_SLOT => core.inline_slot.0.release(),
+            slot => state.slots.give_back(slot),
+        }
     }
 
     #[inline]

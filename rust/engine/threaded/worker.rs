@@ -41,7 +41,7 @@ struct WorkerState<'a> {
 }
 
 impl Core {
-    /// What compute thread `worker_id` does until `stop`.
+    /// The loop of compute thread `worker_id` until `stop`.
     pub fn work(&self, worker_id: usize, team: &Team, stop: &AtomicBool) {
         let frame = Frame::new(self.id(), TaskRef::NONE, true);
         let parker = Parker::current();

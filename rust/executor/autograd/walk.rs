@@ -1,5 +1,6 @@
 //! Walking the tape backwards: from heads to leaves, in the reverse order of recording.
 
+use super::tape_builder::TapeBuilder;
 use super::{
     Asked, Kind, Node, NodeView, Placed, Recorded, Rule, TapeEntry, TapeFunction, Tracked, Wanted,
     invoke,
@@ -10,13 +11,12 @@ use crate::executor::call_site;
 use crate::executor::imperative::{CallState, Invoke, call};
 use crate::executor::transfer::push_copy;
 use crate::ndarray::NDArray;
-use crate::operator::{Attrs, GradBuilder, GradEntry, GradNode, InGradient, OpDef, OpReq, Value};
-use crate::shape::Shape;
+use crate::operator::{Attrs, GradEntry, GradNode, OpDef, OpReq};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// How gradients are computed.
+/// Options of a walk.
 #[derive(Clone, Copy)]
 pub struct Backward {
     pub retain_graph: bool,
@@ -117,9 +117,9 @@ enum LeafGrad {
     InBuffer,
 }
 
-struct Walk<'a> {
-    rt: &'a Arc<Runtime>,
-    how: Backward,
+pub(super) struct Walk<'a> {
+    pub(super) rt: &'a Arc<Runtime>,
+    pub(super) how: Backward,
     /// Are gradients returned, so that the leaves' buffers must stay as they are?
     keep_buffers: bool,
     /// Nodes that lead to a wanted leaf; all others are not visited.
@@ -132,8 +132,8 @@ struct Walk<'a> {
     reachable: Vec<Arc<Node>>,
 }
 
-/// Is the entry the output of a conversion of dtypes, whose gradient is converted back from any
-/// dtype? (An integer output has a gradient with fractions.)
+/// Returns true if the entry is the output of a dtype conversion, whose gradient is converted back
+/// from any dtype. (An integer output has a gradient with fractions.)
 fn converts(entry: &TapeEntry) -> bool {
     entry.visit(|seen| match seen {
         NodeView::Call { op, .. } => matches!(&*op.name, "Cast" | "amp_cast"),
@@ -235,8 +235,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Does the node's backward pass update auxiliary states? Then it runs even if no gradient
-    /// arrives.
+    /// Returns true if the node's backward pass updates auxiliary states. It then runs even if no
+    /// gradient arrives.
     fn updates_states(&self, node: &Node) -> bool {
         let Kind::Call(slot) = &node.kind else { return false };
         slot.lock().as_ref().is_some_and(|record| match &record.rule {
@@ -245,7 +245,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    fn is_useful(&self, entry: &TapeEntry) -> bool {
+    pub(super) fn is_useful(&self, entry: &TapeEntry) -> bool {
         self.useful.get(&entry.seq()).copied().unwrap_or(false)
     }
 
@@ -299,7 +299,8 @@ impl<'a> Walk<'a> {
         first(sum)
     }
 
-    fn invoke(&self) -> Invoke<'static> {
+    /// How the calls of this walk run.
+    pub(super) fn invoke(&self) -> Invoke<'static> {
         Invoke {
             is_train: self.how.is_train,
             recording: self.how.create_graph,
@@ -380,9 +381,9 @@ impl<'a> Walk<'a> {
         })?;
         if grads.len() != record.inputs.len() {
             let (got, expected) = (grads.len(), record.inputs.len());
-            return Err(Error::value(format!(
-                "backward of the function returned {got} gradients, expected {expected}"
-            )));
+            let expected = format!("{expected}, one for each input");
+            let what = "number of gradients returned by backward of the function";
+            return Err(Error::invalid(what, got, expected));
         }
         let mut found = Vec::with_capacity(grads.len());
         for (i, (grad, (saved, entry))) in grads.iter().zip(&record.inputs).enumerate() {
@@ -417,7 +418,7 @@ impl<'a> Walk<'a> {
         record: &Recorded,
         arriving: &Arriving,
     ) -> Result<Vec<Option<Placed>>> {
-        let mut tape = TapeBuilder { walk: self, attrs, state, record, values: Vec::new() };
+        let mut tape = TapeBuilder::new(self, attrs, state, record);
         let mut inputs = Vec::new();
         for (saved, entry) in &record.inputs {
             inputs.push(tape.value((saved.array(self.rt)?, entry.clone())));
@@ -451,7 +452,7 @@ impl<'a> Walk<'a> {
             None => op.gradient.apply(&mut tape, &node),
         };
         let grads = grads.map_err(|e| e.at_node(&op.name, name))?;
-        Ok(grads.into_iter().map(|g| g.map(|g| tape.values[g.0 as usize].clone())).collect())
+        Ok(grads.into_iter().map(|g| g.map(|g| tape.placed(g))).collect())
     }
 }
 
@@ -473,97 +474,4 @@ fn first(tracked: SmallVec<[Tracked; 1]>) -> Result<Placed> {
     let t = tracked.into_iter().next().ok_or_else(|| Error::internal("no output"))?;
     let entry = t.entry();
     Ok((t.array, entry))
-}
-
-/// Runs what a gradient rule composes.
-struct TapeBuilder<'a> {
-    walk: &'a Walk<'a>,
-    attrs: &'a Arc<Attrs>,
-    state: Option<&'a CallState>,
-    record: &'a Recorded,
-    values: Vec<Placed>,
-}
-
-impl TapeBuilder<'_> {
-    fn value(&mut self, placed: Placed) -> GradEntry {
-        self.values.push(placed);
-        GradEntry(self.values.len() as u64 - 1)
-    }
-
-    fn invoke(
-        &mut self,
-        op: &Arc<OpDef>,
-        attrs: &Arc<Attrs>,
-        inputs: &[GradEntry],
-        how: &Invoke<'_>,
-    ) -> Result<Vec<GradEntry>> {
-        let inputs: Vec<Tracked> = inputs
-            .iter()
-            .map(|g| {
-                let (array, entry) = self.values[g.0 as usize].clone();
-                Tracked::placed(array, entry)
-            })
-            .collect();
-        let inputs: SmallVec<[&Tracked; 4]> = inputs.iter().collect();
-        let outputs = invoke(self.walk.rt, op, attrs, &inputs, None, how)?;
-        Ok(outputs.into_iter().map(|t| self.value((t.array.clone(), t.entry()))).collect())
-    }
-}
-
-impl GradBuilder for TapeBuilder<'_> {
-    fn backward(&mut self, op: &str, inputs: &[GradEntry]) -> Result<Vec<GradEntry>> {
-        let op = self.walk.rt.registry.find(op)?;
-        let Rule::Op { op: of, .. } = &self.record.rule else {
-            return Err(Error::internal("a function has no backward operator"));
-        };
-        let wanted = self.record.inputs.len();
-        let InGradient { attrs, alone } =
-            op.in_gradient_of(of, self.attrs, inputs.len(), wanted)?;
-        if alone {
-            return self.invoke(&op, &attrs, inputs, &self.walk.invoke());
-        }
-        let like: SmallVec<[(Shape, crate::dtype::DType); 4]> =
-            self.record.inputs.iter().map(|(saved, _)| saved.spec()).collect();
-        let req: SmallVec<[OpReq; 4]> = (self.record.inputs.iter())
-            .map(|(_, e)| {
-                let wanted = e.as_ref().is_some_and(|e| self.walk.is_useful(e));
-                if wanted { OpReq::Write } else { OpReq::Null }
-            })
-            .collect();
-        let how =
-            Invoke { state: self.state, like: Some(&like), req: Some(&req), ..self.walk.invoke() };
-        self.invoke(&op, &attrs, inputs, &how)
-    }
-
-    fn op(
-        &mut self,
-        op: &str,
-        name: &str,
-        params: &[(&str, Value)],
-        inputs: &[GradEntry],
-    ) -> Result<Vec<GradEntry>> {
-        let op = self.walk.rt.registry.find(op)?;
-        let attrs = Arc::new(op.parse(&op.with_count(params.to_vec(), inputs.len()))?);
-        let how = Invoke { name, ..self.walk.invoke() };
-        self.invoke(&op, &attrs, inputs, &how)
-    }
-
-    fn is_train(&self) -> bool {
-        self.walk.how.is_train
-    }
-
-    fn spec(&self, entry: GradEntry) -> Option<(Shape, crate::dtype::DType)> {
-        let (array, _) = &self.values[entry.0 as usize];
-        Some((array.shape().clone(), array.dtype()))
-    }
-
-    fn rerun(&mut self, inputs: &[GradEntry]) -> Result<Vec<GradEntry>> {
-        let Rule::Op { op, .. } = &self.record.rule else {
-            return Err(Error::internal("a function is no operator"));
-        };
-        let like: SmallVec<[(Shape, crate::dtype::DType); 4]> =
-            self.record.outputs.iter().map(super::Saved::spec).collect();
-        let how = Invoke { state: self.state, like: Some(&like), ..self.walk.invoke() };
-        self.invoke(op, self.attrs, inputs, &how)
-    }
 }

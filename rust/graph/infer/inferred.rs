@@ -13,7 +13,7 @@ pub struct Inferred<F> {
     pub args: Vec<F>,
     pub outputs: Vec<F>,
     pub aux: Vec<F>,
-    /// Is everything known?
+    /// True if everything is known.
     pub complete: bool,
 }
 

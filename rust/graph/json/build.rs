@@ -280,8 +280,7 @@ fn operator(
     let wanted = op.num_inputs(&node.meta().attrs);
     let got = raw.inputs.len();
     if got > wanted || (got < wanted && version >= upgrade::AUX_ARE_NODES) {
-        return Err(Error::value(format!("expected {wanted} inputs, the file has {got}"))
-            .at_node(&op.name, &raw.name));
+        return Err(Error::invalid("number of inputs", got, wanted).at_node(&op.name, &raw.name));
     }
     let mut given = Vec::with_capacity(wanted);
     for &(id, index) in &raw.inputs {

@@ -121,24 +121,24 @@ fn graph_of(file: &SymbolFile, built: &Built) -> Result<Graph> {
 
 fn read_file(text: &str, registry: &Registry, np_shape: bool) -> Result<SymbolFile> {
     let json: Json = serde_json::from_str(text)
-        .map_err(|e| Error::value(format!("the symbol file is not valid JSON: {e}")))?;
-    let top = json.as_object().ok_or_else(|| Error::value("a symbol file holds one object"))?;
+        .map_err(|e| Error::value(format!("invalid symbol file: expected JSON: {e}")))?;
+    let top = object(&json, "symbol file", "content")?;
     let allowed = ["nodes", "arg_nodes", "node_row_ptr", "heads", "attrs"];
-    check_keys(top, &allowed, &["nodes", "arg_nodes", "heads"], "the symbol")?;
+    check_keys(top, &allowed, &["nodes", "arg_nodes", "heads"], "symbol file")?;
     let (version, written_np) = read_graph_attrs(top.get("attrs"))?;
     let libraries = read_libraries(top.get("attrs"));
-    let items = array(&top["nodes"], "nodes")?;
+    let items = array(&top["nodes"], "symbol file", "nodes")?;
     let mut raw = Vec::with_capacity(items.len());
     for (id, item) in items.iter().enumerate() {
         let mut node = read_node(item, id, items.len())?;
         node.library = libraries.iter().find(|(op, _)| *op == node.op).map(|(_, l)| l.clone());
         raw.push(node);
     }
-    for id in array(&top["arg_nodes"], "arg_nodes")? {
-        index(id, items.len(), "arg_nodes")?;
+    for id in array(&top["arg_nodes"], "symbol file", "arg_nodes")? {
+        index(id, items.len(), "symbol file", "arg_nodes")?;
     }
     let mut heads = Vec::new();
-    for head in array(&top["heads"], "heads")? {
+    for head in array(&top["heads"], "symbol file", "heads")? {
         heads.push(read_entry(head, items.len(), "heads")?);
     }
     if version < VERSION {
@@ -153,14 +153,12 @@ fn read_file(text: &str, registry: &Registry, np_shape: bool) -> Result<SymbolFi
 
 fn read_graph_attrs(attrs: Option<&Json>) -> Result<(i64, bool)> {
     let Some(attrs) = attrs else { return Ok((OLDEST, false)) };
-    let map = attrs.as_object().ok_or_else(|| Error::value("field attrs is not an object"))?;
+    let map = object(attrs, "symbol file", "attrs")?;
     let number = |key: &str| -> Result<Option<i64>> {
         let Some(value) = map.get(key) else { return Ok(None) };
         // Values are tagged with their type: ["int", 10901].
         let tagged = value.as_array().and_then(|a| a.get(1)).and_then(Json::as_i64);
-        tagged.map(Some).ok_or_else(|| {
-            Error::value(format!("attribute {key} of the symbol is {value}, expected [\"int\", n]"))
-        })
+        tagged.map(Some).ok_or_else(|| invalid("symbol file", key, value, "[\"int\", n]"))
     };
     let np_shape = number("is_np_shape")?.is_some_and(|n| n != 0);
     Ok((number("mxnet_version")?.unwrap_or(OLDEST), np_shape))
@@ -193,24 +191,22 @@ const NODE_KEYS: [&str; 11] = [
 
 fn read_node(item: &Json, id: usize, count: usize) -> Result<Raw> {
     let place = format!("node {id}");
-    let map = item.as_object().ok_or_else(|| Error::value(format!("{place} is not an object")))?;
+    let map = object(item, &place, "entry of nodes")?;
     check_keys(map, &NODE_KEYS, &["op", "name", "inputs"], &place)?;
     let name = string(&map["name"], "name", &place)?;
     let mut dict = Dict::new();
     for key in ["param", "attr", "attrs"] {
         let Some(value) = map.get(key) else { continue };
-        let pairs = value
-            .as_object()
-            .ok_or_else(|| Error::value(format!("{place} '{name}': {key} is not an object")))?;
-        for (k, v) in pairs {
+        for (k, v) in object(value, &format!("{place} '{name}'"), key)? {
             dict.insert(k.clone(), string(v, k, &place)?);
         }
     }
-    let inputs = array(&map["inputs"], "inputs")?.iter();
+    let inputs = array(&map["inputs"], &place, "inputs")?.iter();
     let inputs = inputs.map(|e| read_entry(e, count, &place)).collect::<Result<_>>()?;
-    let optional = |key: &str| map.get(key).map_or(Ok(&[][..]), |value| array(value, key));
+    let optional = |key: &str| map.get(key).map_or(Ok(&[][..]), |value| array(value, &place, key));
     let control = optional("control_deps")?.iter();
-    let control = control.map(|dep| index(dep, count, &place)).collect::<Result<_>>()?;
+    let control =
+        control.map(|dep| index(dep, count, &place, "control_deps")).collect::<Result<_>>()?;
     let mut addto = Vec::new();
     for pair in optional("addto")? {
         addto.push(read_addto(pair, count, &place)?);
@@ -243,7 +239,7 @@ fn read_link(
     match map.get(key) {
         None => Ok(None),
         Some(value) if value.as_i64() == Some(-1) => Ok(None),
-        Some(value) => index(value, count, &format!("{place}: {key}")).map(Some),
+        Some(value) => index(value, count, place, key).map(Some),
     }
 }
 
@@ -253,7 +249,7 @@ fn read_addto(value: &Json, count: usize, place: &str) -> Result<(u32, (usize, u
     let output = pair.and_then(|a| a[0].as_u64()).and_then(|n| u32::try_from(n).ok());
     match (pair, output) {
         (Some(pair), Some(output)) => Ok((output, read_entry(&pair[1], count, place)?)),
-        _ => Err(Error::value(format!("{place}: addto {value} is not [output, [node, output]]"))),
+        _ => Err(invalid(place, "addto", value, "[output, [node, output]]")),
     }
 }
 
@@ -264,10 +260,8 @@ fn check_keys(
     place: &str,
 ) -> Result<()> {
     if let Some(key) = map.keys().find(|k| !allowed.contains(&k.as_str())) {
-        return Err(Error::value(format!(
-            "{place} has the unknown field \"{key}\", allowed are: {}",
-            allowed.join(", ")
-        )));
+        let expected = format!("one of: {}", allowed.join(", "));
+        return Err(Error::value(format!("{place}: invalid field '{key}': expected {expected}")));
     }
     match needed.iter().find(|k| !map.contains_key(**k)) {
         Some(key) => Err(Error::value(format!("Missing field \"{key}\" in {place}"))),
@@ -275,35 +269,41 @@ fn check_keys(
     }
 }
 
-fn array<'a>(value: &'a Json, field: &str) -> Result<&'a [Json]> {
-    value
-        .as_array()
-        .map(Vec::as_slice)
-        .ok_or_else(|| Error::value(format!("field {field} is not an array")))
+/// The error for a value of another form; a long one is cut short.
+fn invalid(place: &str, what: &str, got: &Json, expected: &str) -> Error {
+    let mut got = got.to_string();
+    if let Some((end, _)) = got.char_indices().nth(80) {
+        got.replace_range(end.., "...");
+    }
+    Error::value(format!("{place}: invalid {what} {got}: expected {expected}"))
+}
+
+fn object<'a>(value: &'a Json, place: &str, what: &str) -> Result<&'a Map<String, Json>> {
+    value.as_object().ok_or_else(|| invalid(place, what, value, "an object"))
+}
+
+fn array<'a>(value: &'a Json, place: &str, what: &str) -> Result<&'a [Json]> {
+    value.as_array().map(Vec::as_slice).ok_or_else(|| invalid(place, what, value, "an array"))
 }
 
 fn string(value: &Json, field: &str, place: &str) -> Result<String> {
     match value {
         Json::String(s) => Ok(s.clone()),
-        other => Err(Error::value(format!("{place}: field {field} is {other}, expected a string"))),
+        other => Err(invalid(place, field, other, "a string")),
     }
 }
 
-fn index(value: &Json, count: usize, place: &str) -> Result<usize> {
-    value
-        .as_u64()
-        .and_then(|n| usize::try_from(n).ok())
-        .filter(|&n| n < count)
-        .ok_or_else(|| Error::value(format!("{place}: {value} is not one of the {count} nodes")))
+fn index(value: &Json, count: usize, place: &str, what: &str) -> Result<usize> {
+    value.as_u64().and_then(|n| usize::try_from(n).ok()).filter(|&n| n < count).ok_or_else(|| {
+        let expected = format!("the number of one of the {count} nodes");
+        invalid(place, what, value, &expected)
+    })
 }
 
 /// `[node, output]` or `[node, output, version]`.
 fn read_entry(value: &Json, count: usize, place: &str) -> Result<(usize, u32)> {
-    let parts = value.as_array().filter(|a| (2..=3).contains(&a.len())).ok_or_else(|| {
-        Error::value(format!("{place}: entry {value} is not [node, output, version]"))
-    })?;
-    let output = parts[1].as_u64().and_then(|n| u32::try_from(n).ok()).ok_or_else(|| {
-        Error::value(format!("{place}: entry {value} has no valid output number"))
-    })?;
-    Ok((index(&parts[0], count, place)?, output))
+    let bad = || invalid(place, "entry", value, "[node, output, version]");
+    let parts = value.as_array().filter(|a| (2..=3).contains(&a.len())).ok_or_else(bad)?;
+    let output = parts[1].as_u64().and_then(|n| u32::try_from(n).ok()).ok_or_else(bad)?;
+    Ok((index(&parts[0], count, place, "node of an entry")?, output))
 }

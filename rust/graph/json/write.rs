@@ -15,8 +15,8 @@ pub const LIBRARIES: &str = "rsnet_libraries";
 /// Maximum number of simple items of a container that is written on one line.
 const SHORT: usize = 10;
 
-/// Are the links that only static graphs have (backward source, mirror source, in-place sums)
-/// written? MXNet refuses a file with fields that it does not know.
+/// True to write the links that only static graphs have (backward source, mirror source, in-place
+/// sums). MXNet refuses files with unknown fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
     Dropped,

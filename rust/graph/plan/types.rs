@@ -27,9 +27,8 @@ pub struct PlanOptions {
     pub inplace_sum_cap: usize,
     /// `NNVM_EXEC_NUM_TEMP`: the most distinct temporary spaces.
     pub num_temp: usize,
-    /// Place outputs in the arena too, as MXNet does: for comparing plans with its plans. Executors
-    /// give outputs arrays of their own, which the next user of the arena
-    /// does not overwrite.
+    /// Place outputs in the arena too, as MXNet does: for comparing plans with MXNet's. Executors
+    /// place outputs in separate arrays, which the next user of the arena does not overwrite.
     pub outputs_in_arena: bool,
     /// May an output's array hold entries that end before the output is written? Not with sharing
     /// refused (`inplace`).
@@ -103,7 +102,7 @@ pub struct PlanRequest {
     pub memory_limit: Option<usize>,
     pub np_shape: bool,
     pub options: PlanOptions,
-    /// Should every pass leave a dump of its graph in [`Plan::dumps`](super::Plan::dumps)?
+    /// True to keep a dump of the graph after every pass in [`Plan::dumps`](super::Plan::dumps).
     pub dump: bool,
 }
 

@@ -7,7 +7,7 @@ use crate::kernels::math;
 use crate::operator::{Call, Dep, Gradient, InplacePair, Kernel, OpDef, OpReq};
 use half::f16;
 
-/// What the derivative is calculated from.
+/// The value from which the derivative is calculated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum From {
     /// The derivative is zero everywhere.

@@ -110,7 +110,7 @@ pub fn sum_along(x: Expr, axis: i64) -> Expr {
     Expr::Op("sum", params, vec![x])
 }
 
-/// The sum of `x` over what was repeated to make it from something of the shape of `like`.
+/// The sum of `x` over the axes along which the shape of `like` was broadcast.
 pub fn sum_like(x: Expr, like: Expr) -> Expr {
     Expr::Op("_sum_like", vec![], vec![x, like])
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// From the output gradient and the input or the output to the input gradient.
 type Unary = fn(Expr, Expr) -> Expr;
 
-/// Functions of one array: does the derivative use the output? And the gradient.
+/// Functions of one array: true if the derivative uses the output, and the gradient.
 #[rustfmt::skip]
 const UNARY: &[(&str, bool, Unary)] = &[
     ("relu", true, |g, y| g * less(num(0.), y)),
@@ -88,7 +88,7 @@ fn square_of(x: Expr) -> Expr {
 /// Operators with parameters: the gradient of the first input from the node's.
 type Param = fn(&Attrs, &Given) -> Option<Expr>;
 
-/// What a rule may refer to.
+/// The values that a rule may refer to.
 struct Given {
     g: Expr,
     /// The first input and the first output.
@@ -183,7 +183,7 @@ const PARAM: &[(&str, Param)] = &[
 /// The square root of 2 / pi.
 const FRAC_1_SQRT_HALF_PI: f64 = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
 
-/// Something of the shape of a reduction's output, repeated along the axes that were reduced.
+/// An array of the shape of a reduction's output, repeated along the reduced axes.
 fn spread(x: &Expr) -> Expr {
     Expr::Spread("_backward_sum", Box::new(x.clone()))
 }

@@ -43,7 +43,7 @@ struct Normalisation {
     axis: i64,
     statistics: Statistics,
     eps: f64,
-    /// Does gamma count (or as 1)?
+    /// True if gamma is used; false if it counts as 1.
     scales: bool,
 }
 

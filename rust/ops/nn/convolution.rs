@@ -153,7 +153,7 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
         assign_shape(&mut outputs[0], "output", &w.layout.from_first(&out))?;
     }
     if outputs[0].rank_known() {
-        // The batch can always be learnt from the output, spatial extents where the stride is 1.
+        // The output always determines the batch, and with stride 1 the spatial extents.
         let out = w.layout.first(&outputs[0]);
         let mut learnt = Shape::of_rank(rank);
         learnt.dims_mut()[0] = out.dims()[0];

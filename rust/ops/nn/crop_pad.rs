@@ -23,7 +23,7 @@ params! {
 }
 
 param_enum! {
-    /// What is put around.
+    /// How the padding is filled.
     pub enum PadMode { Constant = "constant", Edge = "edge", Reflect = "reflect" }
 }
 

@@ -17,7 +17,7 @@ use crate::tensor::View;
 use crate::{param_enum, params, with_real};
 
 param_enum! {
-    /// When values are dropped.
+    /// When dropout applies.
     pub enum DropoutMode { Always = "always", Training = "training" }
 }
 

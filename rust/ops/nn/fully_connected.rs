@@ -73,7 +73,7 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
     let hidden = i64::from(param.num_hidden);
     expect_rank(&inputs[0], "data", 1..=usize::MAX)?;
     let rank = inputs[0].ndim();
-    // What the output knows of the leading axes, the data can learn.
+    // The output's leading axes determine those of the data.
     if inputs[0].rank_known() && outputs[0].rank_known() {
         let kept = if param.flatten { 1 } else { rank - 1 };
         if outputs[0].ndim() != kept + 1 {

@@ -6,7 +6,7 @@ use crate::operator::Attrs;
 use crate::operator::infer::{assign_type, same_type};
 use crate::shape::Shape;
 
-/// Are all shapes known?
+/// Returns true if all shapes are known.
 pub fn complete(inputs: &[Shape], outputs: &[Shape]) -> Result<bool> {
     Ok(inputs.iter().chain(outputs).all(Shape::is_known))
 }

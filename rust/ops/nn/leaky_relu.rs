@@ -109,7 +109,7 @@ fn kind(attrs: &Attrs) -> LeakyType {
     attrs.get::<LeakyReluParam>().act_type
 }
 
-/// Does the output have the sign of the input, so that backward needs no input?
+/// Returns true if the output has the sign of the input, so that backward needs no input.
 fn from_output(attrs: &Attrs) -> bool {
     match kind(attrs) {
         LeakyType::Leaky | LeakyType::Elu => attrs.get::<LeakyReluParam>().slope >= 0.0,

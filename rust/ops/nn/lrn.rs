@@ -25,7 +25,7 @@ params! {
 }
 
 param_enum! {
-    /// Over what the norm is taken.
+    /// The extent of the norm.
     pub enum L2Mode { Channel = "channel", Instance = "instance", Spatial = "spatial" }
 }
 

@@ -15,12 +15,12 @@ use crate::tensor::View;
 use crate::{param_enum, params, with_real};
 
 param_enum! {
-    /// What a window becomes.
+    /// The reduction of a window.
     pub enum PoolType { Avg = "avg", Lp = "lp", Max = "max", Sum = "sum" }
 }
 
 param_enum! {
-    /// What happens to windows that do not fit entirely.
+    /// How windows that do not fit entirely are handled.
     pub enum Convention { Full = "full", Same = "same", Valid = "valid" }
 }
 

@@ -107,7 +107,7 @@ fn infer_shape(_: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result
     complete(inputs, outputs)
 }
 
-/// Do the labels have another shape with as many elements for each instance?
+/// Returns true if the labels have another shape with the same number of elements per instance.
 fn is_relabelled(label: &Shape, data: &Shape) -> bool {
     label.is_known()
         && data.is_known()

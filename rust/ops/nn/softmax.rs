@@ -104,7 +104,7 @@ Examples
  [0.5 0.5]]
 "#;
 
-/// Which of the three the operator is.
+/// The three operators.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Softmax,

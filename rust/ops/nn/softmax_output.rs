@@ -12,7 +12,7 @@ use crate::shape::Shape;
 use crate::{param_enum, params, with_real};
 
 param_enum! {
-    /// By what the gradient is divided.
+    /// The divisor of the gradient.
     pub enum Normalization { Batch = "batch", Null = "null", Valid = "valid" }
 }
 
@@ -203,7 +203,7 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// By what the gradient is divided.
+/// The divisor of the gradient.
 fn divisor<T: Real>(
     param: &SoftmaxOutputParam,
     labels: &[T],

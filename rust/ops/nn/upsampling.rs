@@ -13,12 +13,12 @@ use crate::shape::Shape;
 use crate::{param_enum, params, with_real};
 
 param_enum! {
-    /// How elements between the given ones are made.
+    /// How elements between the given ones are computed.
     pub enum SampleType { Bilinear = "bilinear", Nearest = "nearest" }
 }
 
 param_enum! {
-    /// What becomes of several inputs.
+    /// How several inputs are combined.
     pub enum MultiInput { Concat = "concat", Sum = "sum" }
 }
 

@@ -1,4 +1,4 @@
-//! What convolutions and pooling share: spatial tuples, layouts, and views turned channels-first.
+//! Shared by convolutions and pooling: spatial tuples, layouts, and views turned channels-first.
 
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};

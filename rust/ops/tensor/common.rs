@@ -1,4 +1,4 @@
-//! What the operators on tensors share: inference and small helpers on views.
+//! Shared by the operators on tensors: inference and small helpers on views.
 
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
@@ -12,12 +12,12 @@ pub fn elementwise(def: OpDef) -> OpDef {
     def.infer_shape(elementwise_shape).infer_type(same_type)
 }
 
-/// Are all shapes known?
+/// Returns true if all shapes are known.
 pub fn all_known(inputs: &[Shape], outputs: &[Shape]) -> bool {
     inputs.iter().chain(outputs).all(Shape::is_known)
 }
 
-/// A rule `input shape -> output shape` for an operator of one output that learns nothing
+/// A rule `input shape -> output shape` for an operator of one output, without inference
 /// backwards.
 pub fn from_first(
     inputs: &[Shape],
@@ -53,7 +53,7 @@ pub fn first_type(
 /// The shape given by a parameter, whose extents must not be negative.
 pub fn shape_of(dims: &[i64], what: &str) -> Result<Shape> {
     match dims.iter().find(|&&d| d < 0) {
-        Some(d) => Err(Error::value(format!("{what} has a negative extent {d}"))),
+        Some(d) => Err(Error::invalid(&format!("extent in {what}"), d, "at least 0")),
         None => Ok(Shape::new(dims)),
     }
 }
@@ -73,7 +73,7 @@ pub fn zero_view(view: &View) {
     }
 }
 
-/// Is output `i` wanted?
+/// Returns true if output `i` is wanted.
 pub fn wanted(call: &Call<'_>, i: usize) -> bool {
     call.req[i] != OpReq::Null
 }

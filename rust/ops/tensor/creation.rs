@@ -74,10 +74,8 @@ fn range_len(p: &RangeParam) -> Result<i64> {
         None => (0.0, p.start),
     };
     if p.step == 0.0 || !(stop - start).is_finite() || p.step.is_nan() {
-        return Err(Error::value(format!(
-            "a range from {start} to {stop} in steps of {} has no end",
-            p.step
-        )));
+        let expected = format!("a number by which a range from {start} to {stop} ends");
+        return Err(Error::invalid("step", p.step, expected));
     }
     let n = ((stop - start) / p.step).ceil();
     if n > 1e15 {

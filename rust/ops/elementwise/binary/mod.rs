@@ -1,4 +1,4 @@
-//! Operators on two arrays, or an array and a number. A row of the table gives the operator on
+//! Operators on two arrays, or an array and a number. A row of the table defines the operator on
 //! arrays of equal shape, the broadcasting one, and the ones with a number on the right and on the
 //! left.
 

@@ -73,8 +73,8 @@ S. Hochreiter, J. Schmidhuber, Long Short-Term Memory, 1997. K. Cho et al., EMNL
 arXiv:1402.1128 (projection).
 "#;
 
-/// What a forward run leaves for the backward one: its random key and, if gradients were to be
-/// asked for, the run itself, a `Run` of the element type.
+/// The state that a forward run leaves for the backward one: its random key and, if gradients will
+/// be needed, the run itself, a `Run` of the element type.
 #[derive(Default)]
 struct Kept {
     key: RandomKey,
@@ -304,7 +304,7 @@ impl Rnn {
                 source.key = kept.key;
                 kept.run.clone().and_then(|run| run.downcast::<Run<T>>().ok())
             };
-            // A run that kept nothing is made again.
+            // A run that kept nothing is repeated.
             let made = kept.unwrap_or_else(|| Arc::new(source.run().0));
             let head = |i: usize, n: usize| match run.out_grad.get(i).copied().flatten() {
                 Some(view) => view.slice::<T>().to_vec(),

@@ -74,8 +74,17 @@ fn fill(call: &Call<'_>, f: impl Fn(&mut Draws, usize) -> f64 + Send + Sync) {
     });
 }
 
-fn need(ok: bool, what: &str) -> Result<()> {
-    if ok { Ok(()) } else { Err(Error::value(what.to_owned())) }
+/// Refuses a parameter that is out of range.
+fn check(name: &str, value: f64, is_valid: bool, expected: &str) -> Result<()> {
+    if is_valid { Ok(()) } else { Err(Error::invalid(name, value, expected)) }
+}
+
+fn check_positive(name: &str, value: f64) -> Result<()> {
+    check(name, value, value > 0.0, "more than 0")
+}
+
+fn check_not_negative(name: &str, value: f64) -> Result<()> {
+    check(name, value, value >= 0.0 && value.is_finite(), "at least 0, and finite")
 }
 
 fn gamma_poisson(d: &mut Draws, shape: f64, scale: f64) -> f64 {
@@ -136,10 +145,8 @@ fn dtype_of(given: Option<DType>, types: &[DType], slot: &mut Option<DType>) -> 
     let dtype = given.or(*slot).unwrap_or(types[0]);
     if !types.contains(&dtype) {
         let names: Vec<_> = types.iter().map(|t| t.name()).collect();
-        return Err(Error::type_(format!(
-            "parameter dtype is {dtype}, expected {}",
-            names.join(", ")
-        )));
+        let expected = names.join(", ");
+        return Err(Error::type_(format!("invalid dtype '{dtype}': expected one of: {expected}")));
     }
     assign_type(slot, "output", dtype)?;
     Ok(true)
@@ -154,7 +161,8 @@ fn sources() -> Vec<OpDef> {
             &FLOATS,
             |call, p| {
                 let (alpha, beta) = (f64::from(p.alpha), f64::from(p.beta));
-                need(alpha > 0.0 && beta > 0.0, "alpha and beta must be positive")?;
+                check_positive("alpha", alpha)?;
+                check_positive("beta", beta)?;
                 fill(call, |d, _| beta * d.gamma(alpha));
                 Ok(())
             },
@@ -166,7 +174,7 @@ fn sources() -> Vec<OpDef> {
             &FLOATS,
             |call, p| {
                 let lam = f64::from(p.lam);
-                need(lam > 0.0, "lam must be positive")?;
+                check_positive("lam", lam)?;
                 fill(call, |d, _| d.exponential() / lam);
                 Ok(())
             },
@@ -178,7 +186,7 @@ fn sources() -> Vec<OpDef> {
             &FLOATS,
             |call, p| {
                 let lam = f64::from(p.lam);
-                need(lam >= 0.0 && lam.is_finite(), "lam must not be negative")?;
+                check_not_negative("lam", lam)?;
                 fill(call, |d, _| d.poisson(lam));
                 Ok(())
             },
@@ -190,7 +198,8 @@ fn sources() -> Vec<OpDef> {
             &FLOATS,
             |call, p| {
                 let (k, p) = (f64::from(p.k), f64::from(p.p));
-                need(k > 0.0 && p > 0.0 && p <= 1.0, "k must be positive and p in (0, 1]")?;
+                check_positive("k", k)?;
+                check("p", p, p > 0.0 && p <= 1.0, "more than 0 and at most 1")?;
                 fill(call, |d, _| gamma_poisson(d, k, (1.0 - p) / p));
                 Ok(())
             },
@@ -202,7 +211,8 @@ fn sources() -> Vec<OpDef> {
             &FLOATS,
             |call, p| {
                 let (mu, alpha) = (f64::from(p.mu), f64::from(p.alpha));
-                need(mu >= 0.0 && alpha >= 0.0, "mu and alpha must not be negative")?;
+                check_not_negative("mu", mu)?;
+                check_not_negative("alpha", alpha)?;
                 fill(call, |d, _| dispersed(d, mu, alpha));
                 Ok(())
             },

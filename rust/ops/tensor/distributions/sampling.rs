@@ -3,7 +3,7 @@
 use super::super::common::{
     all_known, at_least_1d, copy_view, elementwise, read_f64, wanted, write_f64,
 };
-use super::{FLOATS, dispersed, doc, dtype_of, fill, gamma_poisson, need};
+use super::{FLOATS, dispersed, doc, dtype_of, fill, gamma_poisson};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::parallel::Shared;
@@ -96,7 +96,10 @@ fn draw_multinomial(call: &Call<'_>) -> Result<()> {
     let (x, out, key) = (&call.inputs[0], &call.outputs[0], call.ctx.random);
     let k = x.dims().last().copied().unwrap_or(0) as usize;
     let rows = x.size() / k.max(1);
-    need(k > 0 || out.size() == 0, "there are no probabilities")?;
+    if k == 0 && out.size() > 0 {
+        let shape = call.inputs[0].shape();
+        return Err(Error::argument("data", "shape", shape, "at least one probability"));
+    }
     let per = out.size() / rows.max(1);
     for i in 0..out.size() {
         let (row, u) = (i / per.max(1), Draws::new(key.seed, key.stream, i).uniform());

@@ -225,7 +225,7 @@ fn tile(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
         let rep = (axis + reps.len()).checked_sub(n).map_or(1, |i| reps[i]);
         let (d, st) = (axis + s.ndim()).checked_sub(n).map_or((1, 0), |i| (s.dims()[i], own[i]));
         if rep < 0 {
-            return Err(Error::value(format!("reps has a negative number {rep}")));
+            return Err(Error::invalid("number in reps", rep, "at least 0"));
         }
         out.push(d.saturating_mul(rep));
         dims.extend_from_slice(&[rep, d]);
@@ -238,7 +238,7 @@ fn repeat(attrs: &Attrs, inputs: &[Shape]) -> Result<Path> {
     let (s, p) = (&inputs[0], attrs.get::<RepeatParam>());
     let times = i64::from(p.repeats);
     if times < 0 {
-        return Err(Error::value(format!("repeats is {times}, expected at least 0")));
+        return Err(Error::invalid("repeats", times, "at least 0"));
     }
     let Some(axis) = p.axis else {
         let n = s.size() as i64;

@@ -1,0 +1,142 @@
+"""Errors about bad arguments have one form: ``place: invalid what got: expected ...``."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import rsnet as mx
+from rsnet import engine, nd, sym
+
+FORM = re.compile(
+    r"^((?P<place>[^:\n]+): )?invalid (?P<what>.+?) (?P<got>\S.*?): expected (?P<expected>.+)"
+)
+
+
+def nothing(*_):
+    pass
+
+
+def bound():
+    net = sym.tanh(sym.square(sym.Variable("a")))
+    executor = net.simple_bind(mx.cpu(), a=(2,))
+    executor.forward(is_train=True)
+    return executor
+
+
+def graph(**fields):
+    """A symbol file with these fields replaced."""
+    stored = json.loads(sym.tanh(sym.Variable("a"), name="t").tojson())
+    stored.update(fields)
+    return json.dumps(stored)
+
+
+def node(**fields):
+    """A symbol file with these fields of its second node replaced."""
+    stored = json.loads(sym.tanh(sym.Variable("a"), name="t").tojson())
+    stored["nodes"][1].update(fields)
+    return json.dumps(stored)
+
+
+# A call, the class of its error, and what the message names: place, thing, value, and a part of
+# what was expected.
+CALLS = {
+    "function": (lambda: engine.push_sync(3), TypeError, ("", "fn", "3", "callable")),
+    "context": (lambda: engine.push_sync(nothing, "cpu"), TypeError, ("", "ctx", "'cpu'", "Context")),
+    "list of variables": (
+        lambda: engine.push_sync(nothing, const_vars=3), TypeError,
+        ("", "const_vars", "3", "a list of engine variables"),
+    ),
+    "variable": (
+        lambda: engine.push_sync(nothing, mutate_vars=[3]), TypeError,
+        ("", "item of mutate_vars", "3", "an engine variable"),
+    ),
+    "property": (
+        lambda: engine.push_sync(nothing, prop="urgent"), ValueError,
+        ("", "prop", "'urgent'", "one of: normal"),
+    ),
+    "priority": (
+        lambda: engine.push_sync(nothing, priority=2**40), ValueError,
+        ("", "priority", "1099511627776", "-2147483648 to 2147483647"),
+    ),
+    "limit of a wait": (
+        lambda: engine.set_wait_timeout(-1), ValueError, ("", "seconds", "-1", "0 to 1e19"),
+    ),
+    "bulk size": (
+        lambda: engine.set_bulk_size(-2), ValueError, ("", "size", "-2", "at least 0"),
+    ),
+    "number of variables": (
+        lambda: engine.push_sync(
+            nothing, const_vars=[engine.new_variable() for _ in range(65_536)], name="many"
+        ),
+        mx.MXNetError, ("operation 'many'", "number of variables", "65536", "at most 65535"),
+    ),
+    "out": (
+        lambda: nd.relu(nd.ones((2,)), out=3), TypeError,
+        ("relu", "out", "3", "an NDArray or a list of NDArrays"),
+    ),
+    "capsule": (lambda: nd.from_dlpack(3), TypeError, ("", "DLPack source", "3", "a DLPack capsule")),
+    "byte order": (
+        lambda: nd.from_numpy(np.ones(2, ">f4")), TypeError,
+        ("", "dtype of a NumPy array", "dtype('>f4')", "the byte order of this machine"),
+    ),
+    "step": (
+        lambda: nd._internal._arange(start=0, stop=3, step=0), ValueError,
+        ("_arange", "step", "'0'", "0 to 3"),
+    ),
+    "repetitions": (
+        lambda: nd.tile(nd.ones((2,)), reps=(-1,)), ValueError,
+        ("tile", "number in reps", "'-1'", "at least 0"),
+    ),
+    "repeats": (
+        lambda: nd.repeat(nd.ones((2,)), repeats=-1), ValueError,
+        ("repeat", "repeats", "'-1'", "at least 0"),
+    ),
+    "parameter of a distribution": (
+        lambda: nd.random.gamma(alpha=-1).wait_to_read(), ValueError,
+        ("_random_gamma", "alpha", "'-1'", "more than 0"),
+    ),
+    "head gradients": (
+        lambda: bound().backward([nd.ones((2,)), nd.ones((2,))]), ValueError,
+        ("", "number of head gradients", "'2'", "at most 1"),
+    ),
+    "partial pass": (
+        lambda: bound().partial_forward(True, 1), ValueError,
+        ("partial_forward", "step", "'1'", "0, the next one"),
+    ),
+    "column of statistics": (
+        lambda: mx.profiler.dumps(sort_by="size"), ValueError, ("", "sort_by", "'size'", "one of: total"),
+    ),
+    "symbol file": (lambda: sym.load_json("[]"), ValueError, ("symbol file", "content", "[]", "an object")),
+    "nodes": (
+        lambda: sym.load_json(graph(nodes=3)), ValueError, ("symbol file", "nodes", "3", "an array"),
+    ),
+    "field of a node": (
+        lambda: sym.load_json(node(colour="red")), ValueError,
+        ("node 1", "field", "'colour'", "one of: op"),
+    ),
+    "name of a node": (
+        lambda: sym.load_json(node(name=3)), ValueError, ("node 1", "name", "3", "a string"),
+    ),
+    "entry": (
+        lambda: sym.load_json(node(inputs=[3])), ValueError,
+        ("node 1", "entry", "3", "[node, output, version]"),
+    ),
+    "number of inputs": (
+        lambda: sym.load_json(node(inputs=[[0, 0, 0], [0, 0, 0]])), ValueError,
+        ("tanh 't'", "number of inputs", "'2'", "1"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_a_bad_argument_is_named_with_value_and_expectation(what):
+    call, kind, (place, thing, got, expected) = CALLS[what]
+    with pytest.raises(kind) as raised:
+        call()
+    text = str(raised.value)
+    assert FORM.match(text), text
+    assert text.startswith(f"{place}: " if place else "invalid "), text
+    assert f"invalid {thing} {got}: expected " in text, text
+    assert expected in text.partition(": expected ")[2], text
