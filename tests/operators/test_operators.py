@@ -297,6 +297,7 @@ ELSEWHERE = {
     "BatchNorm": test_batch_norm_moving_statistics,
     "_random_uniform_like": test_random_numbers_like_an_array,
     "_random_normal_like": test_random_numbers_like_an_array,
+    "_no_gradient": "test_executor_gradients.py",
     "Custom": "test_operator_custom.py",
     "_Native": "test_operator_custom.py",
     "_NDArray": "test_operator_custom.py",
