@@ -10,28 +10,27 @@ and the least time of each counts.
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
 
-ROUNDS, STEPS, BATCH = 5, 20, 64
+ROUNDS, WINDOWS, STEPS, BATCH = 3, 30, 5, 64
 SHAPES = {"mlp": (BATCH, 784), "lenet": (BATCH, 1, 28, 28)}
 
 
 def timed(step, finish):
-    """Median seconds a step over windows of `STEPS`."""
+    """Least seconds a step over windows of `STEPS`: what a busy machine disturbs least."""
     for _ in range(10):
         step()
     finish()
     windows = []
-    for _ in range(5):
+    for _ in range(WINDOWS):
         start = time.perf_counter()
         for _ in range(STEPS):
             step()
         finish()
         windows.append((time.perf_counter() - start) / STEPS)
-    return statistics.median(windows)
+    return min(windows)
 
 
 def gluon_step(package, name):

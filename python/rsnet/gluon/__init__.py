@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from . import block, contrib, data, loss, model_zoo, nn, parameter, rnn, trainer, utils
 from .block import Block
+from .constant import Constant
 from .hybrid_block import HybridBlock
-from .parameter import Constant, DeferredInitializationError, Parameter, tensor_types
+from .parameter import DeferredInitializationError, Parameter, tensor_types
 from .parameter_dict import ParameterDict
 from .symbol_block import SymbolBlock
 from .trainer import Trainer

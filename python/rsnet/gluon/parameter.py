@@ -16,7 +16,7 @@ from ..context import Context, cpu, current_context
 from ..ndarray import NDArray
 from .utils import shape_is_known
 
-__all__ = ["Constant", "DeferredInitializationError", "Parameter", "tensor_types"]
+__all__ = ["DeferredInitializationError", "Parameter", "tensor_types"]
 
 tensor_types = (NDArray, sym.Symbol)
 
@@ -468,73 +468,13 @@ class Parameter:
             self._init_grad()
 
 
-class Constant(Parameter):
-    """A parameter that training does not change.
-
-    Parameters
-    ----------
-    name : str
-    value : NDArray or array_like
-
-    Examples
-    --------
-    >>> from rsnet import gluon
-    >>> scale = gluon.Constant("scale", [1, 2])
-    >>> scale.initialize()
-    >>> scale.data().asnumpy().tolist(), scale.grad_req
-    ([1.0, 2.0], 'null')
-    """
-
-    def __init__(self, name: str, value: Any) -> None:
-        self.value = value if isinstance(value, NDArray) else nd.array(value)
-        super().__init__(
-            name,
-            grad_req="null",
-            shape=self.value.shape,
-            dtype=self.value.dtype,
-            init=_Fill(self.value),
-        )
-
-    def __repr__(self) -> str:
-        return f"Constant {self.name} (shape={self.shape}, dtype={self.dtype})"
-
-    @property
-    def grad_req(self) -> str:
-        """Always 'null'."""
-        return "null"
-
-    @grad_req.setter
-    def grad_req(self, req: str) -> None:
-        if req != "null":
-            warnings.warn(
-                f'Constant parameter "{self.name}" does not support grad_req other than "null", '
-                f'and new value "{req}" is ignored.',
-                stacklevel=2,
-            )
-        self._grad_req = "null"
-
-    def var(self) -> sym.Symbol:
-        if self._var is None:
-            self._var = sym.Variable(self.name, shape=self.shape, dtype=self.dtype)
-        return self._var
-
-
-class _Fill(initializer.Initializer):
-    """Fills with a given value."""
-
-    def __init__(self, value: NDArray) -> None:
-        super().__init__()
-        self._value = value
-
-    def _init_weight(self, name: str, arr: NDArray) -> None:
-        self._value.copyto(arr)
-
-    def dumps(self) -> str:
-        return f'["constant", {{"value": {self._value.asnumpy().tolist()}}}]'
-
-
 def __getattr__(name: str) -> object:
-    if name == "ParameterDict":  # which imports this module
+    # These modules import this one.
+    if name == "Constant":
+        from .constant import Constant
+
+        return Constant
+    if name == "ParameterDict":
         from .parameter_dict import ParameterDict
 
         return ParameterDict

@@ -13,7 +13,8 @@ import numpy as np
 from .. import initializer
 from .. import ndarray as nd
 from ..context import Context
-from .parameter import Constant, Parameter
+from .constant import Constant
+from .parameter import Parameter
 from .utils import indented
 
 __all__ = ["ParameterDict", "load_arrays"]

@@ -72,8 +72,8 @@ fn concat_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> R
     Ok(inputs.iter().chain(&*outputs).all(Shape::is_known))
 }
 
-/// As `concat_shape`, and backwards too: pieces of unknown extent share what the others leave of the
-/// output, all alike.
+/// As `concat_shape`, and backwards too: pieces of unknown extent share what the others leave of
+/// the output, all alike.
 fn param_concat_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
     let done = concat_shape(attrs, inputs, outputs)?;
     if done || !outputs[0].is_known() || !inputs.iter().all(Shape::rank_known) {
