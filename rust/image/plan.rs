@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// How images, and perhaps boxes, are changed.
 pub enum Augment {
     Image(AugmentParam),
-    Detect(DetectParam),
+    Detect(Box<DetectParam>),
 }
 
 /// The fixed description of what a loader makes.
@@ -104,7 +104,7 @@ impl Plan {
 
     /// Records of an epoch.
     pub fn records(&self) -> usize {
-        self.source.len()
+        self.source.count()
     }
 
     pub fn data_shape(&self) -> Shape {
