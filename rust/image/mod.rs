@@ -8,6 +8,7 @@ pub mod encode;
 pub mod loader;
 pub mod normalise;
 pub mod params;
+pub mod plan;
 pub mod random;
 pub mod records;
 pub mod source;

@@ -81,13 +81,14 @@ impl Source {
         Ok(())
     }
 
-    pub fn len(&self) -> usize {
+    /// Records of the part.
+    pub fn count(&self) -> usize {
         self.records.len()
     }
 
     /// The order of an epoch; `None` is that of the file.
     pub fn order(&self, epoch: u64) -> Option<Vec<u32>> {
-        self.shuffle.then(|| permutation(self.len(), self.seed, epoch))
+        self.shuffle.then(|| permutation(self.count(), self.seed, epoch))
     }
 
     /// The record `i`, read.
@@ -130,7 +131,7 @@ impl Source {
     /// The largest number of labels of a record; records that cannot be read count as none.
     pub fn longest_label(&self) -> usize {
         let count = |i| self.read(i).ok().and_then(|e| self.labels(&e.header).ok());
-        (0..self.len()).filter_map(count).map(|labels| labels.len()).max().unwrap_or(0)
+        (0..self.count()).filter_map(count).map(|labels| labels.len()).max().unwrap_or(0)
     }
 }
 

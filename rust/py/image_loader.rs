@@ -6,9 +6,10 @@ use super::ndarray::PyNDArray;
 use super::runtime;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::image::loader::{Augment, Loader, Plan};
+use crate::image::loader::Loader;
 use crate::image::normalise::Normalise;
 use crate::image::params::{AugmentParam, BatchParam, DetectParam, NormalizeParam};
+use crate::image::plan::{Augment, Plan};
 use crate::lock::Lock;
 use crate::ndarray::Base;
 use crate::operator::{ParamStruct, Schema, Value};
@@ -56,8 +57,11 @@ fn plan(
     if let Some(got) = mean.as_ref().map(Vec::len).filter(|got| *got as i64 != size) {
         return Err(Error::argument("mean_img", "number of elements", got, size));
     }
-    let augment =
-        if detects { Augment::Detect(parsed(given)?) } else { Augment::Image(parsed(given)?) };
+    let augment = if detects {
+        Augment::Detect(Box::new(parsed(given)?))
+    } else {
+        Augment::Image(parsed(given)?)
+    };
     let dtype = batch.dtype.unwrap_or(dtype);
     let base: &Arc<Base> = runtime();
     Ok((Plan::new(&batch, augment, Normalise::new(normalise, mean)?, dtype, base)?, dtype))

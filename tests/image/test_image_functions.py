@@ -86,6 +86,15 @@ def test_rotation():
     each = mx.image.imrotate(x, mx.nd.array([90, 0])).asnumpy()
     np.testing.assert_allclose(each[0], quarter[0], atol=1e-3)
     np.testing.assert_allclose(each[1], x.asnumpy()[1], atol=1e-3)
+    # Read off MXNet 1.9.1.
+    y = mx.nd.array(np.arange(2 * 3 * 5 * 7).reshape(2, 3, 5, 7) % 11)[0]
+    for options, row in [
+        ({}, [0.0, 0.61, 2.41, 2.93, 1.79, 3.61, 2.96]),
+        ({"zoom_in": True}, [1.85, 4.32, 6.57, 3.62, 1.68, 4.47, 7.26]),
+        ({"zoom_out": True}, [0.0, 0.0, 0.0, 1.31, 5.64, 0.0, 0.0]),
+    ]:
+        got = mx.image.imrotate(y, 30, **options).asnumpy()[0, 0]
+        np.testing.assert_allclose(got, row, atol=0.006)
     ones = mx.nd.ones((1, 9, 9))
     assert mx.image.imrotate(ones, 45).asnumpy().min() == 0
     assert mx.image.imrotate(ones, 45, zoom_in=True).asnumpy().min() > 0.9
