@@ -60,7 +60,8 @@ impl Graphs {
     pub fn request(&self, file: &str, train: bool) -> Result<PlanRequest, String> {
         let path = self.dir.join(file);
         let text = std::fs::read_to_string(&path).map_err(|e| format!("{file}: {e}"))?;
-        let symbol = load_json(&text, &self.registry, false).map_err(|e| e.to_string())?.value;
+        let symbol =
+            load_json(&text, &self.registry, false, false).map_err(|e| e.to_string())?.value;
         let mut request = PlanRequest::new(symbol.clone(), self.registry.clone());
         request.options.outputs_in_arena = true;
         let graph = file.split('.').next().unwrap_or(file);

@@ -44,7 +44,7 @@ fn add_scaled<T: Real>(to: &mut [T], factor: T, from: &[T]) {
 pub fn apply<T: Real>(x: &[T], width: usize, rows: &Taps<T>, columns: &Taps<T>, y: &mut [T]) {
     let plane_out = rows.len() * columns.len();
     let planes = y.len() / plane_out.max(1);
-    let plane_in = if planes == 0 { 0 } else { x.len() / planes };
+    let plane_in = x.len().checked_div(planes).unwrap_or(0);
     let out = Shared(y.as_mut_ptr());
     parallel_for(planes, 1, |range| {
         let mut line = vec![T::zero(); width];
@@ -75,7 +75,7 @@ pub fn transposed<T: Real>(
 ) {
     let plane_out = rows.len() * columns.len();
     let planes = dy.len() / plane_out.max(1);
-    let plane_in = if planes == 0 { 0 } else { dx.len() / planes };
+    let plane_in = dx.len().checked_div(planes).unwrap_or(0);
     let out = Shared(dx.as_mut_ptr());
     parallel_for(planes, 1, |range| {
         let mut line = vec![T::zero(); width];

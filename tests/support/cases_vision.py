@@ -85,7 +85,7 @@ case("Correlation", *pair, kernel_size=3, pad_size=2, stride1=2)
 case("Correlation", *pair, max_displacement=3, stride2=2, pad_size=3, is_multiply=False)
 case("Correlation", *pair, max_displacement=0)
 
-images = (2, 8, 6, 7)
+images, grouped = (2, 4, 4, 5), (2, 8, 4, 4)
 
 
 @dataclass(frozen=True)
@@ -119,28 +119,28 @@ for params in (
 for ratio in (-1, 2):
     case("_contrib_RROIAlign", images, Regions((4, 6), 0, 5, "index"), pooled_size=(2, 3),
          spatial_scale=0.8, sampling_ratio=ratio, dtypes=REAL)  # fmt: skip
-pooling = {"spatial_scale": 0.8, "output_dim": 2, "pooled_size": 2, "dtypes": REAL}
+pooling = {"spatial_scale": 0.5, "output_dim": 2, "pooled_size": 2, "dtypes": REAL}
 corners = Regions((4, 5), 0, 8, "index")
-case("_contrib_PSROIPooling", images, corners, **pooling)
-case("_contrib_PSROIPooling", images, corners, **{**pooling, "pooled_size": 3}, group_size=2)
+case("_contrib_PSROIPooling", grouped, corners, **pooling)
+case("_contrib_PSROIPooling", grouped, corners, **{**pooling, "pooled_size": 3}, group_size=2)
 trans = (4, 4, 2, 2)
-case("_contrib_DeformablePSROIPooling", images, corners, **pooling, group_size=2, no_trans=True,
+case("_contrib_DeformablePSROIPooling", grouped, corners, **pooling, group_size=2, no_trans=True,
      sample_per_part=2)  # fmt: skip
-case("_contrib_DeformablePSROIPooling", images, corners, trans, **pooling, group_size=2,
+case("_contrib_DeformablePSROIPooling", grouped, corners, trans, **pooling, group_size=2,
      trans_std=0.1, sample_per_part=3)  # fmt: skip
-case("_contrib_DeformablePSROIPooling", images, corners, (4, 2, 1, 1), **pooling, group_size=2,
+case("_contrib_DeformablePSROIPooling", grouped, corners, (4, 2, 1, 1), **pooling, group_size=2,
      trans_std=0.1, part_size=1)  # fmt: skip
 
 name = "DeformableConvolution"
-kernel = {"kernel": (3, 3), "num_filter": 4}
-shifted = In((2, 18, 5, 5), -2, 2)
-case(f"_contrib_{name}", (2, 4, 5, 5), shifted, (4, 4, 3, 3), (4,), **kernel, pad=(1, 1))
-case(f"_contrib_{name}", (1, 4, 5, 5), In((1, 36, 2, 2), -1, 1), (4, 2, 3, 3), **kernel,
+kernel = {"kernel": (2, 2), "num_filter": 2}
+shifted = In((1, 8, 4, 2), -1.5, 1.5)
+case(f"_contrib_{name}", (1, 2, 3, 3), shifted, (2, 2, 2, 2), (2,), **kernel, pad=(1, 0))
+case(f"_contrib_{name}", (2, 2, 3, 3), In((2, 16, 1, 1), -1, 1), (2, 1, 2, 2), **kernel,
      stride=(2, 2), num_group=2, num_deformable_group=2, no_bias=True)  # fmt: skip
-case(f"_contrib_Modulated{name}", (2, 4, 5, 5), shifted, In((2, 9, 5, 5), 0, 1), (4, 4, 3, 3), (4,),
-     **kernel, pad=(1, 1))  # fmt: skip
-case(f"_contrib_Modulated{name}", (1, 4, 5, 5), In((1, 36, 3, 3), -1, 1), In((1, 18, 3, 3), 0, 1),
-     (4, 2, 3, 3), **kernel, dilate=(2, 2), pad=(1, 1), num_group=2, num_deformable_group=2,
+case(f"_contrib_Modulated{name}", (1, 2, 3, 3), shifted, In((1, 4, 4, 2), 0, 1), (2, 2, 2, 2), (2,),
+     **kernel, pad=(1, 0))  # fmt: skip
+case(f"_contrib_Modulated{name}", (1, 2, 3, 3), In((1, 16, 1, 1), -1, 1), In((1, 8, 1, 1), 0, 1),
+     (2, 1, 2, 2), **kernel, dilate=(2, 2), num_group=2, num_deformable_group=2,
      no_bias=True)  # fmt: skip
 
 network = (
@@ -165,7 +165,7 @@ case("_contrib_MultiProposal", *two, **top, rpn_min_size=2)
 case("im2col", (2, 3, 4, 5), kernel=(2, 3))
 case("im2col", (2, 2, 5, 5), kernel=(2, 2), stride=(2, 1), dilate=(1, 2), pad=(1, 0))
 case("col2im", (2, 12, 6), kernel=(2, 2), output_size=(3, 4))
-case("col2im", (1, 8, 12), kernel=(2, 2), output_size=(5, 5), stride=(2, 2), pad=(1, 1), dilate=(1, 1),
+case("col2im", (1, 8, 9), kernel=(2, 2), output_size=(5, 5), stride=(2, 2), pad=(1, 1), dilate=(1, 1),
      dtypes=REAL)  # fmt: skip
 stats = (In((3,), 0.5, 1.5), (3,), In((3,), -0.2, 0.2), In((3,), 0.5, 1.5))
 case("_contrib_SyncBatchNorm", (4, 3, 2, 2), *stats, key="bn", fix_gamma=False, wrt=(0, 1, 2),

@@ -268,16 +268,20 @@ def _refuse_sparse(node: Node, cls: type) -> None:
             )
 
 
+# Keys under which the reader of symbol files says how many inputs and outputs a node has.
+_ARITY = ("@num_inputs", "@num_outputs")
+
+
 def _make(values: tuple[Any, ...], given: dict[str, Any]) -> Node:
     op_type = values[0]
     texts = {
         k: str(v)
         for k, v in given.items()
-        if k not in ("op_type", "name") and not (k.startswith("__") and k.endswith("__"))
+        if k not in ("op_type", "name", *_ARITY) and not (k.startswith("__") and k.endswith("__"))
     }
     if op_type not in registry.custom_props:
         # A symbol file says how many there are; of a call nothing is known yet.
-        inputs, outputs = (int(given.get(f"__num_{kind}__", 1)) for kind in ("inputs", "outputs"))
+        inputs, outputs = (int(given.get(key, 1)) for key in _ARITY)
         return UnregisteredNode(op_type, texts, inputs, outputs)
     return _describe(Node.__new__(Node), op_type, texts)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -370,10 +371,10 @@ def load_json(json_str: str, allow_unknown: bool = False) -> Any:
     """
     if not isinstance(json_str, str):
         raise TypeError("fname required to be string")
-    if json_str.lstrip().startswith("["):
+    if re.match(r"\s*\[\s*\{", json_str):
         try:
             symbols = json.loads(json_str)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise MXNetError(f"the symbol file is not valid JSON: {error}") from None
         return [load_json(json.dumps(symbol), allow_unknown) for symbol in symbols]
     loaded = _core.SymbolHandle.from_json(json_str, is_np_shape(), bool(allow_unknown))

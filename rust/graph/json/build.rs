@@ -245,12 +245,12 @@ fn backward_node(
 }
 
 /// Tells `Custom` how many inputs and outputs the file gives a node, which matters while the class
-/// of its type is not registered.
+/// of its type is not registered. No parameter of a class begins with `@`.
 fn with_arity(op: &OpDef, raw: &Raw, outputs: u32, dict: &Dict) -> Dict {
     let mut dict = dict.clone();
     if op.name == "Custom" {
-        dict.insert("__num_inputs__".into(), raw.inputs.len().to_string());
-        dict.insert("__num_outputs__".into(), outputs.min(MOST_OUTPUTS).to_string());
+        dict.insert("@num_inputs".into(), raw.inputs.len().to_string());
+        dict.insert("@num_outputs".into(), outputs.min(MOST_OUTPUTS).to_string());
     }
     dict
 }

@@ -31,7 +31,7 @@ params! {
         group_size: i32, required.ge(1.0), "Groups of channels along each axis.";
         pooled_size: i32, required.ge(1.0), "Bins of a rectangle along each axis.";
         part_size: i32, default(0).ge(0.0), "Offsets of a rectangle along each axis; 0 is pooled_size.";
-        sample_per_part: i32, default(1).ge(1.0), "Samples of a bin along each axis.";
+        sample_per_part: i32, default(1).ge(1.0).le(1024.0), "Samples of a bin along each axis.";
         trans_std: f32, default(0.0), "Factor of the offsets.";
         no_trans: bool, default(false), "No offsets: trans is not an input.";
     }

@@ -18,7 +18,7 @@ params! {
     pub struct RoiAlignParam {
         pooled_size: Tuple, required, "Bins of a rectangle, (height, width).";
         spatial_scale: f32, required, "Image elements a unit of the rectangles' coordinates.";
-        sample_ratio: i32, default(-1), "Samples of a bin along each axis; if not positive, one for each element it covers, rounded up.";
+        sample_ratio: i32, default(-1).le(1024.0), "Samples of a bin along each axis; if not positive, one for each element it covers, rounded up, at most 1024.";
         position_sensitive: bool, default(false), "Does every bin read channels of its own?";
         aligned: bool, default(false), "Shift coordinates by half an element, and allow rectangles below one element?";
     }
@@ -29,7 +29,7 @@ params! {
     pub struct RRoiAlignParam {
         pooled_size: Tuple, required, "Bins of a rectangle, (height, width).";
         spatial_scale: f32, required.ge(0.0).le(1.0), "Image elements a unit of the rectangles' coordinates.";
-        sampling_ratio: i32, default(-1), "Samples of a bin along each axis; if not positive, one for each element it covers, rounded up.";
+        sampling_ratio: i32, default(-1).le(1024.0), "Samples of a bin along each axis; if not positive, one for each element it covers, rounded up, at most 1024.";
     }
 }
 
@@ -154,6 +154,9 @@ fn infer_shape(
     complete(inputs, outputs)
 }
 
+/// Samples of a bin along one axis, at most: corners come from data and may be far apart.
+const MOST_SAMPLES: f64 = 1024.0;
+
 /// Rectangles of both kinds: the grid of samples, and where it lies.
 struct Aligned<T> {
     plane: (usize, usize),
@@ -232,7 +235,7 @@ impl<T: Real> Aligned<T> {
     fn samples(&self, bin: T) -> usize {
         match self.ratio {
             n if n > 0 => n as usize,
-            _ => bin.ceil().to_usize().unwrap_or(0),
+            _ => bin.ceil().max(T::zero()).min(T::of(MOST_SAMPLES)).to_usize().unwrap_or(0),
         }
     }
 }

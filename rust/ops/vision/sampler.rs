@@ -365,6 +365,7 @@ fn sample_grad<T: Real>(
 }
 
 /// Output `i` as a slice if it is wanted.
+#[allow(clippy::mut_from_ref)] // a view is an address, not an owner
 fn wanted<'a, T: Real>(call: &'a Call<'_>, i: usize) -> Option<&'a mut [T]> {
     // SAFETY: an output is the kernel's to write and overlaps no input; each is asked for once.
     (call.req[i] != OpReq::Null).then(|| unsafe { call.outputs[i].slice_mut::<T>() })
