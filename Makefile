@@ -80,6 +80,7 @@ lint: types $(VENV)/.tools ## formats, warnings of compiler, clippy and rustdoc,
 	cargo fmt --all --check
 	cargo check --quiet --no-default-features
 	cargo clippy --quiet --all-targets --features abi3 -- -D warnings
+	cargo clippy --quiet -p rsnet-plugin --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --quiet --no-default-features
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

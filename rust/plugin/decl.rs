@@ -3,15 +3,15 @@
 
 use super::abi;
 use super::call::Library;
-use crate::context::DeviceType;
+use super::condition::condition;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::operator::{Compare, Field, FieldType, Match, Value, dtype_names};
+use crate::operator::{Field, FieldType, Match, Value, dtype_names};
 use std::ffi::c_char;
 use std::sync::Arc;
 
 /// The most inputs or outputs of one argument.
-const MOST_ARRAYS: i32 = 65_535;
+pub const MOST_ARRAYS: i32 = 65_535;
 /// The most items of any list in a description.
 const MOST_ITEMS: i32 = 65_535;
 
@@ -118,13 +118,13 @@ fn damaged(what: &str) -> Error {
 ///
 /// # Safety
 /// `text` is null or ends with 0.
-unsafe fn needed(text: *const c_char, what: &str) -> Result<String> {
+pub unsafe fn needed(text: *const c_char, what: &str) -> Result<String> {
     // SAFETY: the caller's promise.
     let found = unsafe { abi::text(text) }.filter(|t| !t.is_empty());
     found.ok_or_else(|| Error::value(format!("invalid {what}: expected a name, got none")))
 }
 
-fn checked_count(n: i32, what: &str) -> Result<usize> {
+pub fn checked_count(n: i32, what: &str) -> Result<usize> {
     if (0..=MOST_ITEMS).contains(&n) {
         return Ok(n as usize);
     }
@@ -379,148 +379,6 @@ impl KernelDecl {
             library: library.clone(),
         })
     }
-}
-
-/// A condition from its program.
-///
-/// # Safety
-/// `program` has `n` steps with texts that are null or end with 0.
-unsafe fn condition(program: *const abi::Match, n: i32) -> Result<Match> {
-    let n = checked_count(n, "conditions")?;
-    let wrong = |why: &str| Error::value(format!("invalid condition of a kernel: {why}"));
-    if n == 0 {
-        return Ok(Match::Always);
-    }
-    if program.is_null() {
-        return Err(wrong("it has a length, but no program"));
-    }
-    let mut stack: Vec<Match> = Vec::new();
-    for i in 0..n {
-        // SAFETY: the program has `n` steps, as the caller promises.
-        let step = unsafe { *program.add(i) };
-        let mut pop = || {
-            stack.pop().map(Box::new).ok_or_else(|| wrong("a connective has nothing to connect"))
-        };
-        let made = match step.op {
-            abi::matching::AND | abi::matching::OR => {
-                let (right, left) = (pop()?, pop()?);
-                if step.op == abi::matching::AND {
-                    Match::And(left, right)
-                } else {
-                    Match::Or(left, right)
-                }
-            }
-            abi::matching::NOT => Match::Not(pop()?),
-            // SAFETY: as above.
-            _ => unsafe { leaf(&step) }?,
-        };
-        stack.push(made);
-    }
-    match (stack.pop(), stack.is_empty()) {
-        (Some(condition), true) => Ok(condition),
-        _ => Err(wrong("the program leaves several values, expected one")),
-    }
-}
-
-/// # Safety
-/// As [`condition`].
-unsafe fn leaf(step: &abi::Match) -> Result<Match> {
-    const COMPARES: [Compare; 6] =
-        [Compare::Eq, Compare::Ne, Compare::Lt, Compare::Le, Compare::Gt, Compare::Ge];
-    let wrong = |why: String| Error::value(format!("invalid condition of a kernel: {why}"));
-    // SAFETY: texts of the library.
-    let name = || unsafe { needed(step.name, "name in a condition of a kernel") };
-    let compare = || {
-        let found = usize::try_from(step.compare).ok().and_then(|i| COMPARES.get(i));
-        found.copied().ok_or_else(|| wrong(format!("comparison {} is unknown", step.compare)))
-    };
-    Ok(match step.op {
-        abi::matching::TRUE => Match::Always,
-        abi::matching::DEVICE => {
-            let device = i32::try_from(step.number).ok().and_then(DeviceType::from_id);
-            Match::Device(
-                device.ok_or_else(|| wrong(format!("device {} is unknown", step.number)))?,
-            )
-        }
-        abi::matching::DTYPE => {
-            let dtype = dtype_from(step.dtype).ok_or_else(|| {
-                wrong(format!("dtype {} is not one of rsnet's", dtype_text(step.dtype)))
-            })?;
-            Match::DTypeOf(array_name(&name()?, step.index), vec![dtype])
-        }
-        abi::matching::NDIM => {
-            let rank = usize::try_from(step.number)
-                .map_err(|_| wrong(format!("number of axes {} is negative", step.number)))?;
-            Match::RankOf(array_name(&name()?, step.index), compare()?, rank)
-        }
-        abi::matching::ATTR => {
-            // SAFETY: as above.
-            let text = unsafe { abi::text(step.text) }.unwrap_or_default();
-            Match::Attr(name()?, compare()?, text)
-        }
-        other => return Err(wrong(format!("step {other} is unknown, expected 1 to 8"))),
-    })
-}
-
-/// An array in a condition, until [`resolved`] knows the operator's arguments.
-fn array_name(arg: &str, i: i32) -> String {
-    format!("{arg}#{i}")
-}
-
-/// The condition with the names that arrays have in calls; an error names what the operator does
-/// not have.
-pub fn resolved(condition: &Match, op: &OpDecl) -> Result<Match> {
-    let array = |name: &str| {
-        let (arg, i) = name.rsplit_once('#').unwrap_or((name, "0"));
-        let i: usize = i.parse().unwrap_or(usize::MAX);
-        let mut args = op.inputs.iter().chain(&op.outputs);
-        let found = args.find(|a| a.name == arg);
-        match found {
-            Some(a) if i < a.count || (a.has(abi::AT_LEAST) && i <= MOST_ARRAYS as usize) => {
-                Ok(a.array(i))
-            }
-            Some(a) => Err(Error::value(format!(
-                "invalid condition of a kernel: argument '{arg}' has {} arrays, index {i} is out \
-                 of range",
-                a.count
-            ))),
-            // What `names` will list cannot be known here.
-            None if op.calls.names.is_some() => Ok(arg.to_owned()),
-            None => {
-                let known = op.inputs.iter().chain(&op.outputs).map(|a| a.name.as_str());
-                Err(Error::value(format!(
-                    "invalid argument '{arg}' in the condition of a kernel: expected one of: {}",
-                    known.collect::<Vec<_>>().join(", ")
-                )))
-            }
-        }
-    };
-    let boxed = |m: &Match| resolved(m, op).map(Box::new);
-    Ok(match condition {
-        Match::Always | Match::Device(_) => condition.clone(),
-        Match::DTypeOf(name, dtypes) => Match::DTypeOf(array(name)?, dtypes.clone()),
-        Match::RankOf(name, how, n) => Match::RankOf(array(name)?, *how, *n),
-        Match::Attr(name, how, text) => {
-            let known = op.attrs.iter().find(|a| a.field.name == *name).ok_or_else(|| {
-                let known: Vec<_> = op.attrs.iter().map(|a| a.field.name.as_str()).collect();
-                let known = if known.is_empty() { "none".into() } else { known.join(", ") };
-                Error::value(format!(
-                    "invalid attribute '{name}' in the condition of a kernel: expected one of: {known}"
-                ))
-            })?;
-            let value = known.field.ty.coerce(&Value::Str(text.clone())).ok_or_else(|| {
-                Error::value(format!(
-                    "invalid value '{text}' of attribute '{name}' in the condition of a kernel: \
-                     expected {}",
-                    known.field.ty.display()
-                ))
-            })?;
-            Match::Attr(name.clone(), *how, value.to_string())
-        }
-        Match::And(a, b) => Match::And(boxed(a)?, boxed(b)?),
-        Match::Or(a, b) => Match::Or(boxed(a)?, boxed(b)?),
-        Match::Not(a) => Match::Not(boxed(a)?),
-    })
 }
 
 impl GradDecl {

@@ -2,7 +2,8 @@
 
 use super::abi;
 use super::call::call;
-use super::decl::{GradDecl, KernelDecl, OpDecl, resolved};
+use super::condition::resolved;
+use super::decl::{GradDecl, KernelDecl, OpDecl};
 use super::frame::{Frame, Scene, Slot};
 use super::gradient::gradient;
 use super::kernel::{State, kernel, tmp_bytes};

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `abi` | the layouts of the header |
 //! | `load`, `elf` | opens a file, registers all or nothing |
-//! | `registration`, `decl` | what a library says |
+//! | `registration`, `decl`, `condition` | what a library says |
 //! | `define`, `kernel`, `gradient` | operators, kernels and gradients of it |
 //! | `parsed`, `values` | the attributes of a call |
 //! | `frame`, `host`, `call` | one callback: circumstances, the functions it may call, result |
@@ -17,6 +17,7 @@
 
 mod abi;
 mod call;
+mod condition;
 mod decl;
 mod define;
 mod elf;
