@@ -10,6 +10,7 @@ There is nothing to link with: a library gets rsnet's functions when it is loade
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 _USAGE = "usage: python -m rsnet.sysconfig [--cflags] [--ldflags] [--include] [--lib]"
@@ -49,7 +50,7 @@ def get_link_flags() -> list[str]:
 
 def main(arguments: list[str]) -> None:
     """Prints what the options ask for on one line."""
-    answers = {
+    answers: dict[str, Callable[[], list[str]]] = {
         "--cflags": get_compile_flags, "--ldflags": get_link_flags,
         "--include": lambda: [get_include()], "--lib": lambda: [get_lib()],
     }  # fmt: skip

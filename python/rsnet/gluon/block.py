@@ -96,16 +96,16 @@ class Block:
         existing = self.__dict__.get(name)
         if isinstance(existing, (Parameter, Block)) and not isinstance(value, type(existing)):
             raise TypeError(
-                f"Changing attribute type for {name} from {type(existing)} to {type(value)}"
-                "is not allowed."
+                f"invalid value of '{name}' in {type(self).__name__}: expected a "
+                f"{type(existing).__name__} as before, got {type(value).__name__}"
             )
         if isinstance(value, Block):
             self.register_child(value, name)
         elif isinstance(value, Parameter):
             if name in self._reg_params:
                 raise AssertionError(
-                    f"Overriding Parameter attribute {name} is not allowed. If you want to share "
-                    "parameters between blocks, please set 'params' at Block construction instead."
+                    f"{type(self).__name__} has a parameter '{name}' already; blocks share "
+                    "parameters by the argument 'params' of their constructors"
                 )
             self._reg_params[name] = value
         super().__setattr__(name, value)
@@ -165,10 +165,9 @@ class Block:
         for key, value in self.__dict__.items():
             if isinstance(value, (list, tuple, dict)) and not key.startswith("_") and lost(value):
                 warnings.warn(
-                    f'"{type(self).__name__}.{key}" is an unregistered container with Blocks. Note '
-                    "that Blocks inside the list, tuple or dict will not be registered "
-                    "automatically. Make sure to register them using register_child() or "
-                    "switching to nn.Sequential/nn.HybridSequential instead.",
+                    f"'{type(self).__name__}.{key}' holds blocks that are not children, so their "
+                    "parameters are not found: use nn.Sequential or nn.HybridSequential in place "
+                    "of a list, or call register_child",
                     stacklevel=3,
                 )
 
@@ -277,17 +276,16 @@ class Block:
         missing = [name for name, p in params.items() if id(p) not in present]
         if missing and not allow_missing:
             raise AssertionError(
-                f"Parameter '{missing[0]}' is missing in file '{filename}', which contains "
-                f"parameters: {brief(loaded)}. Set allow_missing=True to ignore missing parameters."
+                f"Parameter '{missing[0]}' is missing in file '{filename}', which has "
+                f"{brief(loaded)}; allow_missing=True accepts this"
             )
         for name, array in loaded.items():
             if name in params:
                 params[name]._load_init(array, ctx, cast_dtype, dtype_source)
             elif not ignore_extra:
                 raise ValueError(
-                    f"Parameter '{name}' loaded from file '{filename}' is not present in "
-                    f"ParameterDict, which contains parameters {brief(params)}. Set "
-                    "ignore_extra=True to ignore. "
+                    f"Parameter '{name}' of file '{filename}' is not one of the block, which has "
+                    f"{brief(params)}; ignore_extra=True accepts this"
                 )
 
     def load_params(self, filename: str, ctx: Any = None, **kwargs: Any) -> None:
@@ -309,13 +307,13 @@ class Block:
         extra = [name for name in param_dict if name not in params]
         if missing and not allow_missing:
             raise AssertionError(
-                f"Parameter '{missing[0]}' is missing in 'param_dict', which contains parameters: "
-                f"{brief(param_dict)}. Set allow_missing=True to ignore missing parameters."
+                f"Parameter '{missing[0]}' is missing in 'param_dict', which has "
+                f"{brief(param_dict)}; allow_missing=True accepts this"
             )
         if extra and not ignore_extra:
             raise ValueError(
-                f"Parameter '{extra[0]}' in 'param_dict' is not present in ParameterDict, which "
-                f"contains parameters {brief(params)}. Set ignore_extra=True to ignore. "
+                f"Parameter '{extra[0]}' of 'param_dict' is not one of the block, which has "
+                f"{brief(params)}; ignore_extra=True accepts this"
             )
         for name, array in param_dict.items():
             if name in params:

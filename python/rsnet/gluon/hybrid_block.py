@@ -10,7 +10,8 @@ from .. import ndarray as nd
 from .. import symbol as sym
 from ..base import MXNetError, NotImplementedForSymbol
 from ..context import Context
-from ..ndarray import CachedOp, NDArray
+from ..ndarray import NDArray
+from ..ndarray._cached_op import CachedOp
 from ._structure import flatten, regroup
 from .block import Block
 from .parameter import DeferredInitializationError, Parameter
@@ -74,8 +75,8 @@ class HybridBlock(Block):
         """
         if not isinstance(block, HybridBlock):
             raise ValueError(
-                f"Children of HybridBlock must also be HybridBlock, but {block} has type "
-                f"{type(block)}. If you are using Sequential, please try HybridSequential instead."
+                f"invalid child {block} of {type(self).__name__}: expected a HybridBlock "
+                f"(HybridSequential instead of Sequential), got {type(block).__name__}"
             )
         super().register_child(block, name)
         self._clear_cached_op()
@@ -206,14 +207,14 @@ class HybridBlock(Block):
         unused = [str(at) for name, at in by_name.items() if name not in used]
         if unused:
             warnings.warn(
-                f"The {', '.join(unused)}-th input to HybridBlock '{self.name}' is not used by any "
-                "computation. Is this intended?",
+                f"HybridBlock '{self.name}' does not use its inputs {', '.join(unused)} (counted "
+                "from 0)",
                 stacklevel=6,
             )
         for name in params:
             if name not in used:
                 warnings.warn(
-                    f"Parameter {name} is not used by any computation. Is this intended?",
+                    f"HybridBlock '{self.name}' does not use its parameter '{name}'",
                     stacklevel=6,
                 )
         try:
@@ -245,9 +246,8 @@ class HybridBlock(Block):
             structure = _without_trailing_none(structure)
             if structure != _without_trailing_none(self._in_structure):
                 raise ValueError(
-                    f"The argument structure of HybridBlock '{self.name}' does not match the "
-                    f"cached version. Stored format = {self._in_structure}, input format = "
-                    f"{structure}"
+                    f"invalid nesting of the arguments of HybridBlock '{self.name}': expected "
+                    f"{self._in_structure} as in its first call, got {structure}"
                 )
         flat = [arg for arg in flat if arg is not None]
         ctx = flat[0].context
@@ -284,8 +284,8 @@ class HybridBlock(Block):
             if isinstance(x, sym.Symbol) or any(isinstance(a, sym.Symbol) for a in args):
                 return self._compose(x, *args)
             raise ValueError(
-                f"{type(self).__name__} '{self.name}': In HybridBlock, there must be one NDArray "
-                "or one Symbol in the input. Please check the type of the args."
+                f"{type(self).__name__} '{self.name}': invalid arguments: expected an NDArray or "
+                f"a Symbol among them, got {', '.join(type(a).__name__ for a in (x, *args))}"
             )
         if self._active:
             return self._call_cached_op(x, *args)
@@ -323,8 +323,8 @@ class HybridBlock(Block):
         """
         if not self._cached_graph:
             raise RuntimeError(
-                "Please first call block.hybridize() and then run forward with this block at "
-                "least once before calling export."
+                f"HybridBlock '{self.name}' has no graph to export yet: call hybridize, and then "
+                "the block"
             )
         symbol = self._cached_graph[1]
         symbol_file = f"{path}-symbol.json"
@@ -365,7 +365,7 @@ def _context_of(x: Any) -> Context | None:
 def _within(error: MXNetError, block: Block) -> MXNetError:
     """The error with the name of the innermost block in its message."""
     if not hasattr(error, "block") and error.args and isinstance(error.args[0], str):
-        error.block = block.name
+        vars(error)["block"] = block.name
         error.args = (f"{type(block).__name__} '{block.name}': {error.args[0]}", *error.args[1:])
     return error
 

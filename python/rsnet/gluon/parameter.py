@@ -127,7 +127,8 @@ class Parameter:
     def grad_req(self, req: str) -> None:
         if req not in _REQS:
             raise AssertionError(
-                f"grad_req must be one of 'write', 'add', or 'null', but got '{req}'"
+                f"invalid grad_req '{req}' of Parameter '{self.name}': expected 'write', 'add' or "
+                "'null'"
             )
         req = req if self._differentiable else "null"
         if req == self._grad_req:
@@ -165,10 +166,7 @@ class Parameter:
             have not in (0, -1, want) for have, want in zip(known, new_shape)
         ):
             raise AssertionError(
-                f"Expected shape {tuple(new_shape)} is incompatible with given shape {known}."
-                if self._data is None
-                else f"Parameter '{self.name}': expected shape {tuple(new_shape)} is incompatible "
-                f"with given shape {known}."
+                f"invalid shape {tuple(new_shape)} of Parameter '{self.name}': expected {known}"
             )
         self._shape = tuple(new_shape)
 
@@ -214,8 +212,8 @@ class Parameter:
         """
         if self._data is not None and not force_reinit:
             warnings.warn(
-                f"Parameter '{self.name}' is already initialized, ignoring. "
-                "Set force_reinit=True to re-initialize.",
+                f"Parameter '{self.name}' has values already and keeps them; force_reinit=True "
+                "replaces them",
                 stacklevel=2,
             )
             return
@@ -226,8 +224,8 @@ class Parameter:
         ctx = contexts_of(ctx)
         if not shape_is_known(self.shape) and not self._allow_deferred_init:
             raise ValueError(
-                f"Cannot initialize Parameter '{self.name}' because it has invalid shape: "
-                f"{self.shape}."
+                f"Parameter '{self.name}' cannot be initialized: expected a known shape, got "
+                f"{self.shape}"
             )
         self._deferred_init = (init, ctx, default_init, None)
         if shape_is_known(self.shape):
@@ -239,8 +237,8 @@ class Parameter:
         init, ctx, default_init, value = self._deferred_init
         if not shape_is_known(self.shape):
             raise AssertionError(
-                f"Cannot initialize Parameter '{self.name}' because it has invalid shape: "
-                f"{self.shape}. Please specify in_units, in_channels, etc for `Block`s."
+                f"Parameter '{self.name}' cannot be initialized: expected a known shape, got "
+                f"{self.shape}; arguments such as in_units and in_channels make it known"
             )
         with autograd.pause():
             if value is None:
@@ -267,22 +265,19 @@ class Parameter:
         if self._data is not None:
             if ctx is not None and ctx not in (self._ctx_list or []):
                 raise RuntimeError(
-                    f"Parameter '{self.name}' was not initialized on context {ctx}. "
-                    f"It was only initialized on {self._ctx_list}."
+                    f"Parameter '{self.name}' was not initialized on context {ctx}, only on "
+                    f"{self._ctx_list}"
                 )
             return self._data
         if self._deferred_init:
             raise DeferredInitializationError(
-                f"Parameter '{self.name}' has not been initialized yet because initialization was "
-                "deferred. Actual initialization happens during the first forward pass. Please "
-                "pass one batch of data through the network before accessing Parameters. You can "
-                "also avoid deferred initialization by specifying in_units, num_features, etc., "
-                "for network layers."
+                f"Parameter '{self.name}' has no values yet: initialization is deferred to the "
+                "first call of the network, which tells its shape. Arguments such as in_units and "
+                "in_channels tell it before"
             )
         raise RuntimeError(
-            f"Parameter '{self.name}' has not been initialized. Note that you should initialize "
-            "parameters and create Trainer with Block.collect_params() instead of Block.params "
-            "because the later does not include Parameters of nested child Blocks"
+            f"Parameter '{self.name}' has not been initialized: call initialize on the block "
+            "(Block.params lacks the parameters of children; collect_params has them)"
         )
 
     def _on(self, arrays: list[NDArray], ctx: Context | None) -> NDArray:

@@ -136,8 +136,8 @@ class ParameterDict:
                 _merge_shape(param, wanted)
             elif not _agree(key, wanted, have):
                 raise AssertionError(
-                    f"Cannot retrieve Parameter '{name}' because desired attribute does not match "
-                    f"with stored for attribute '{key}': desired '{wanted}' vs stored '{have}'."
+                    f"Parameter '{name}' is there with another '{key}': wanted '{wanted}', it has "
+                    f"'{have}'"
                 )
         return param
 
@@ -155,19 +155,14 @@ class ParameterDict:
         param = self._find(name)
         if param is None:
             if value is None:
-                raise KeyError(
-                    f"No constant named '{name}'. Please specify value if you want to create a new "
-                    "constant."
-                )
+                raise KeyError(f"there is no constant '{name}': expected a value to make it of")
             param = self._params[name] = Constant(name, value)
         elif value is not None:
             if not isinstance(param, Constant):
-                raise AssertionError(f"Parameter '{name}' already exists but it is not a constant.")
+                raise AssertionError(f"Parameter '{name}' is there and is not a constant")
             given = value.asnumpy() if isinstance(value, nd.NDArray) else np.asarray(value)
             if given.shape != param.shape or not (given == param.value.asnumpy()).all():
-                raise AssertionError(
-                    f"Constant '{name}' already exists but it's value doesn't match new value"
-                )
+                raise AssertionError(f"Constant '{name}' is there with another value")
         return param
 
     def update(self, other: ParameterDict) -> None:
@@ -181,8 +176,7 @@ class ParameterDict:
         for name, param in other.items():
             if self._params.setdefault(name, param) is not param:
                 raise AssertionError(
-                    f"Cannot update self with other because they have different Parameters with "
-                    f"the same name '{name}'"
+                    f"Parameter '{name}' is there, and is not the one of the other ParameterDict"
                 )
 
     def initialize(
@@ -233,10 +227,9 @@ class ParameterDict:
         for param in self.values():
             if not param.name.startswith(strip_prefix):
                 raise ValueError(
-                    f"Prefix '{strip_prefix}' is to be striped before saving, but Parameter's name "
-                    f"'{param.name}' does not start with '{strip_prefix}'. this may be due to your "
-                    "Block shares parameters from other Blocks or you forgot to use 'with "
-                    f"name_scope()' when creating child blocks. {_NAMING}"
+                    f"Parameter '{param.name}': expected a name that begins with the strip_prefix "
+                    f"'{strip_prefix}'; shared parameters and children made outside of name_scope "
+                    f"have other prefixes. {_NAMING}"
                 )
             found[param.name[len(strip_prefix) :]] = param._reduce()
         nd.save(os.fspath(filename), found)
@@ -288,19 +281,17 @@ class ParameterDict:
             for name in self.keys():
                 if name not in loaded:
                     raise AssertionError(
-                        f"Parameter '{name[skip:]}' is missing in file: {filename}, which contains "
-                        f"parameters: {brief(loaded)}. Please make sure source and target networks "
-                        f"have the same prefix.{_NAMING}"
+                        f"Parameter '{name[skip:]}' is missing in file '{filename}', which has "
+                        f"{brief(loaded)}: do both networks have one prefix? {_NAMING}"
                     )
         for name, array in loaded.items():
             if name in self._params:
                 self[name]._load_init(array, ctx, cast_dtype, dtype_source)
             elif not ignore_extra:
                 raise ValueError(
-                    f"Parameter '{name[skip:]}' loaded from file '{filename}' is not present in "
-                    f"ParameterDict, choices are: {brief(self.keys())}. Set ignore_extra to True "
-                    f"to ignore. Please make sure source and target networks have the same "
-                    f"prefix. {_NAMING}"
+                    f"Parameter '{name[skip:]}' of file '{filename}' is not among "
+                    f"{brief(self.keys())}: do both networks have one prefix? ignore_extra=True "
+                    f"accepts this. {_NAMING}"
                 )
 
 
@@ -312,15 +303,15 @@ def _merge_shape(param: Parameter, wanted: Any) -> None:
         return
     if len(wanted) != len(have):
         raise AssertionError(
-            f"Cannot retrieve Parameter '{param.name}' because desired attribute does not match "
-            f"with stored for attribute 'shape': desired '{wanted}' vs stored '{have}'."
+            f"Parameter '{param.name}' is there with another 'shape': wanted '{wanted}', it has "
+            f"'{have}'"
         )
     merged = []
     for a, b in zip(wanted, have):
         if a not in (0, -1, b) and b not in (0, -1):
             raise AssertionError(
-                f"Cannot retrieve Parameter '{param.name}' because desired attribute does not "
-                f"match with stored for attribute 'shape': desired '{wanted}' vs stored '{have}'."
+                f"Parameter '{param.name}' is there with another 'shape': wanted '{wanted}', it "
+                f"has '{have}'"
             )
         merged.append(b if a in (0, -1) else a)
     param._shape = tuple(merged)

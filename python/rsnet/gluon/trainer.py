@@ -8,7 +8,6 @@ from typing import Any
 from .. import optimizer as opt
 from ..base import MXNetError
 from ..context import Context
-from ..kvstore import KVStoreBase
 from ..module.updates import choose_store
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
@@ -70,15 +69,16 @@ class Trainer:
             params = [params[key] for key in sorted(params.keys())]
         if not isinstance(params, (list, tuple)):
             raise ValueError(
-                f"First argument must be a list or dict of Parameters, got {type(params)}."
+                f"invalid params: expected a list or dict of Parameters, got "
+                f"{type(params).__name__}"
             )
         self._params: list[Parameter] = []
         self._index: dict[int, int] = {}
         for i, param in enumerate(params):
             if not isinstance(param, Parameter):
                 raise ValueError(
-                    f"First argument must be a list or dict of Parameters, got list of "
-                    f"{type(param)}."
+                    f"invalid params: expected a list or dict of Parameters, entry {i} is a "
+                    f"{type(param).__name__}"
                 )
             if id(param) in self._index:
                 raise ValueError(f"Parameter '{param.name}' is given twice, expected once")
@@ -90,7 +90,7 @@ class Trainer:
         self._scale = self._optimizer.rescale_grad
         self._kvstore_param = kvstore
         self._update_on_kvstore_param = update_on_kvstore
-        self._kvstore: KVStoreBase | None = None
+        self._kvstore: Any = None
         self._update_on_kvstore = False
         self._kv_initialized = False
         self._updater_of_store: Any = None
@@ -104,9 +104,8 @@ class Trainer:
             own = param.list_ctx()
             if contexts is not None and contexts != own:
                 raise AssertionError(
-                    "All Parameters must be initialized on the same set of contexts, but Parameter "
-                    f"{param.name} is initialized on {own} while previous Parameters are "
-                    f"initialized on {contexts}."
+                    f"Parameter '{param.name}' is initialized on {own}, expected {contexts} as "
+                    "the parameters before it"
                 )
             contexts = own
         return contexts or []
@@ -145,7 +144,7 @@ class Trainer:
         if store is not None and self._update_on_kvstore:
             store.set_optimizer(self._optimizer)
             if self._updater_of_store is not None:  # the states of an earlier store
-                store._set_updater(self._updater_of_store)
+                self._kvstore._set_updater(self._updater_of_store)
         self._kv_initialized = True
 
     def _init_params(self) -> None:
@@ -263,8 +262,8 @@ class Trainer:
         self._start(batch_size)
         if self._kvstore is not None and self._update_on_kvstore:
             raise AssertionError(
-                "update() when parameters are updated on kvstore is not supported. Try setting "
-                "`update_on_kvstore` to False when creating trainer."
+                "update() has nothing to do where the store updates the parameters: make the "
+                "Trainer with update_on_kvstore=False"
             )
         self._update(ignore_stale_grad)
 
@@ -272,12 +271,9 @@ class Trainer:
         for data in param.list_data():
             if not data._fresh_grad:
                 raise UserWarning(
-                    f"Gradient of Parameter `{param.name}` on context {data.context} has not been "
-                    "updated by backward since last `step`. This could mean a bug in your model "
-                    "that made it only use a subset of the Parameters (Blocks) for this iteration. "
-                    "If you are intentionally only using a subset, call step with "
-                    "ignore_stale_grad=True to suppress this warning and skip updating of "
-                    "Parameters with stale gradient"
+                    f"the gradient of Parameter `{param.name}` on context {data.context} has not "
+                    "been updated by backward since the last step, so the loss may not depend on "
+                    "it; step(ignore_stale_grad=True) leaves such parameters alone"
                 )
 
     def _update(self, ignore_stale_grad: bool = False) -> None:

@@ -46,7 +46,9 @@ class CachedOp:
     ([2.0, 2.0], [2.0, 2.0])
     """
 
-    def __init__(self, sym: Any, flags: Any = (), parameters: Any = (), name: str = "CachedOp"):
+    def __init__(
+        self, sym: Any, flags: Any = (), parameters: Any = (), name: str = "CachedOp"
+    ) -> None:
         self._symbol = sym
         self._graph = _core.CachedGraph(name, sym._handle, list(parameters))
         self._monitor: Any = None

@@ -161,7 +161,7 @@ def load(fname: Any) -> Any:
 def _contents(file: io.FileIO) -> Any:
     """All bytes of an unbuffered file, in memory of NumPy: the system maps it in large pages."""
     data, filled = np.empty(os.fstat(file.fileno()).st_size, np.uint8), 0
-    while filled < len(data) and (count := file.readinto(data[filled:])):
+    while filled < len(data) and (count := file.readinto(data[filled:].data)):
         filled += count
     rest = file.read()  # of what has no size, like a pipe, and of a file that grew
     return data[:filled] if not rest else data[:filled].tobytes() + rest
@@ -208,7 +208,14 @@ def dumps_record(array: NDArray) -> bytearray:
     return bytearray(_record(array, _V3 if is_np_shape() or array.ndim == 0 else _V2))
 
 
-def imdecode(str_img, clip_rect=(0, 0, 0, 0), out=None, index=0, channels=3, mean=None):
+def imdecode(
+    str_img: Any,
+    clip_rect: Any = (0, 0, 0, 0),
+    out: NDArray | None = None,
+    index: int = 0,
+    channels: int = 3,
+    mean: NDArray | None = None,
+) -> NDArray:
     """Decodes an image to float32 with its channels first; `rsnet.image.imdecode` is newer.
 
     Parameters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from typing import Any
 
 __all__ = ["get_model_file", "load_weights", "purge"]
 
@@ -37,7 +38,7 @@ def _files(root: str) -> list[str]:
     return os.listdir(root) if os.path.isdir(root) else []
 
 
-def load_weights(net: object, name: str, root: str, ctx: object) -> None:
+def load_weights(net: Any, name: str, root: str, ctx: Any) -> None:
     """Loads a network's weights from its file."""
     net.load_parameters(get_model_file(name, root), ctx=ctx)
 

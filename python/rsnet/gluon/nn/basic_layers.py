@@ -6,7 +6,7 @@ The layers that normalise are in `normalization`; they can be imported from here
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ... import ndarray as nd
@@ -344,7 +344,11 @@ class HybridLambda(HybridBlock):
         if isinstance(function, str):
             array_function, symbol_function = found
             self._func_name = function
-            self._func = lambda F, *args: (symbol_function if F is sym else array_function)(*args)
+
+            def chosen(F: Any, *args: Any) -> Any:
+                return (symbol_function if F is sym else array_function)(*args)
+
+            self._func: Callable[..., Any] = chosen
         else:
             self._func = function
             self._func_name = getattr(function, "__name__", repr(function))

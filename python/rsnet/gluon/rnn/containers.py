@@ -162,9 +162,12 @@ class BidirectionalCell(HybridRecurrentCell):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError("Bidirectional cannot be stepped. Please use unroll")
 
+    def _both(self) -> list[Any]:
+        return list(self._children.values())
+
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
         """The states of both cells."""
-        return [info for cell in self._children.values() for info in cell.state_info(batch_size)]
+        return [info for cell in self._both() for info in cell.state_info(batch_size)]
 
     def begin_state(self, **kwargs: Any) -> list[Any]:  # type: ignore[override]
         """The first states of both cells."""
@@ -173,7 +176,7 @@ class BidirectionalCell(HybridRecurrentCell):
                 "After applying modifier cells (e.g. DropoutCell) the base cell cannot be called "
                 "directly. Call the modifier cell instead."
             )
-        return [s for cell in self._children.values() for s in cell.begin_state(**kwargs)]
+        return [s for cell in self._both() for s in cell.begin_state(**kwargs)]
 
     def _first_states(self, F: Any, begin_state: Any, steps: list[Any], batch: int) -> list[Any]:
         return _first_states(self, F, begin_state, steps, batch)
@@ -230,5 +233,5 @@ class BidirectionalCell(HybridRecurrentCell):
         return formatted(F, turned, len(steps), 0, False)
 
     def __repr__(self) -> str:
-        l_cell, r_cell = self._children.values()
+        l_cell, r_cell = self._both()
         return f"{type(self).__name__}(forward={l_cell!r}, backward={r_cell!r})"

@@ -224,7 +224,7 @@ fn split_backward(call: &Call<'_>) -> Result<()> {
 
 fn concat() -> OpDef {
     OpDef::new::<ConcatParam>("Concat")
-        .aliases(&["concat", "_sparse_concat", "_rnn_param_concat"])
+        .aliases(&["concat", "_sparse_concat"])
         .doc(
             "Joins arrays along an axis.\n\nAll extents but that of `dim` agree, and so do the dtypes; otherwise it is \
              an error. The extent along `dim` is the sum of the inputs'.\n\nExamples\n--------\n>>> \

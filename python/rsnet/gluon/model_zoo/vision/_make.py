@@ -6,11 +6,15 @@ from typing import Any
 
 from ....context import cpu
 from ...hybrid_block import HybridBlock
-from ..model_store import DEFAULT_ROOT, load_weights
+from ..model_store import DEFAULT_ROOT as DEFAULT_ROOT
+from ..model_store import load_weights
 
 
 class Network(HybridBlock):
     """Images (N, 3, H, W) to scores (N, classes): `features`, then `output`."""
+
+    features: Any
+    output: Any
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         return self.output(self.features(x))
