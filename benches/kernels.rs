@@ -6,7 +6,7 @@
 //! same run. Convolutions are counted as direct sums, so a fraction above 1 is a better algorithm.
 //! Sizes are swept from 1 KB to 256 MB, so that a regression shows as a change of shape.
 
-use rsnet::engine::{Push, Task, ThreadedEngine, patiently};
+use rsnet::engine::{Engine, Push, Task, ThreadedEngine, patiently};
 use rsnet::kernels::conv::{self, Conv};
 use rsnet::kernels::gemm::{Mat, Threads, gemm};
 use rsnet::kernels::map::map;

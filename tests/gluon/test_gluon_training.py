@@ -155,7 +155,7 @@ def test_rates_are_read_and_set():
     assert trainer.learning_rate == 0.5 and isinstance(trainer.optimizer, mx.optimizer.Adam)
     trainer.set_learning_rate(0.25)
     assert trainer.learning_rate == 0.25
-    schedule = mx.lr_scheduler.FactorScheduler(1, 0.5)
+    schedule = mx.lr_scheduler.FactorScheduler(1, 0.5, base_lr=1.0)
     trainer = gluon.Trainer(
         net.collect_params(), "sgd", {"learning_rate": 1.0, "lr_scheduler": schedule}
     )

@@ -21,6 +21,7 @@ def record(tmp_path):
     path = tmp_path / "trace.json"
 
     def start(**options):
+        mx.nd.waitall()  # what earlier tests left would appear
         profiler.set_config(**{"filename": str(path), "continuous_dump": False} | options)
         profiler.set_state("run")
         return stop

@@ -134,7 +134,7 @@ def test_schedule_refuses_bad_parameters():
 
 def test_optimizer_follows_its_schedule():
     schedule = mx.lr_scheduler.FactorScheduler(step=1, factor=0.5)
-    with pytest.warns(UserWarning, match="0.01 from ``lr_scheduler`` has been overwritten"):
+    with pytest.warns(UserWarning, match="replaces base_lr=0.01"):
         sgd = mx.optimizer.SGD(learning_rate=1.0, lr_scheduler=schedule)
     w = mx.nd.zeros((1,))
     updater = mx.optimizer.get_updater(sgd)

@@ -133,7 +133,7 @@ def while_loop(
     >>> i = nd.array([1])
     >>> twice = lambda i: (i * 2, i + 1)
     >>> out, last = nd.contrib.while_loop(lambda i: i < 3, twice, i, max_iterations=4)
-    >>> out.asnumpy().ravel().tolist(), last.asscalar()
+    >>> out.asnumpy().ravel().tolist(), float(last.asscalar())
     ([2.0, 4.0, 0.0, 0.0], 3.0)
     """
     if max_iterations is None or max_iterations < 0:
@@ -181,7 +181,7 @@ def cond(
     --------
     >>> from rsnet import nd
     >>> x = nd.array([-2])
-    >>> nd.contrib.cond(x < 0, lambda: -x, lambda: x).asscalar()
+    >>> float(nd.contrib.cond(x < 0, lambda: -x, lambda: x).asscalar())
     2.0
     """
     return then_func() if _truth(pred) else else_func()

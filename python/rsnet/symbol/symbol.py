@@ -7,7 +7,6 @@ binding in ``bind``, operators and fluent methods in ``operators``.
 from __future__ import annotations
 
 import builtins
-import json
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -372,6 +371,8 @@ def load_json(json_str: str, allow_unknown: bool = False) -> Any:
     if not isinstance(json_str, str):
         raise TypeError("fname required to be string")
     if re.match(r"\s*\[\s*\{", json_str):
+        import json  # few files hold a list
+
         try:
             symbols = json.loads(json_str)
         except (ValueError, RecursionError) as error:

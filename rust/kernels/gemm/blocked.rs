@@ -53,14 +53,14 @@ pub unsafe fn multiply<T: Real>(
     let rows = RowPanels::new(m, kernels);
     let work = m.saturating_mul(n).saturating_mul(k);
     let threads = if work < SPLIT_FROM { Threads::One } else { threads };
-    let cut = Cut::new((m, rows.len()), (n, kernels.columns()), work);
-    let (across, down) = (n.div_ceil(cut.columns), rows.len().div_ceil(cut.panels));
+    let cut = Cut::new((m, rows.count()), (n, kernels.columns()), work);
+    let (across, down) = (n.div_ceil(cut.columns), rows.count().div_ceil(cut.panels));
     for slab in slabs::<T>(k) {
         let terms = slab.len();
         with_scratch(m * terms, |packed: &mut [T]| {
             let packed = Shared(packed.as_mut_ptr());
             let grain = (1usize << 15).div_ceil((terms * kernels.rows).max(1));
-            threads.split(rows.len(), grain, |panels| {
+            threads.split(rows.count(), grain, |panels| {
                 // SAFETY: promised by the caller; panels are apart.
                 unsafe { rows.pack(panels, a.at(0, slab.start), terms, packed.ptr()) };
             });
@@ -71,7 +71,7 @@ pub unsafe fn multiply<T: Real>(
                     for task in tasks {
                         let (chunk, part) = (task / down, task % down);
                         let columns = chunk * cut.columns..((chunk + 1) * cut.columns).min(n);
-                        let panels = part * cut.panels..((part + 1) * cut.panels).min(rows.len());
+                        let panels = part * cut.panels..((part + 1) * cut.panels).min(rows.count());
                         // SAFETY: promised by the caller; tasks write apart.
                         unsafe {
                             let own = own.as_mut_ptr();

@@ -32,7 +32,7 @@ impl RowPanels {
     }
 
     /// How many there are.
-    pub fn len(self) -> usize {
+    pub fn count(self) -> usize {
         self.count
     }
 

@@ -66,14 +66,14 @@ impl<T: Real> Direct<'_, T> {
         let image = conv.out_c * self.stretch() + self.kernels.columns();
         let count = conv.batch * conv.groups;
         let round = (super::ROUND_BYTES / size_of::<T>() / image).clamp(1, count);
-        let parts = super::TASKS.div_ceil(round).min(panels.len());
-        let each = panels.len().div_ceil(parts);
+        let parts = super::TASKS.div_ceil(round).min(panels.count());
+        let each = panels.count().div_ceil(parts);
         with_scratch(conv.groups * weights + round * image, |scratch: &mut [T]| {
             let (packed, grads) = scratch.split_at_mut(conv.groups * weights);
             let (packed, grads) = (Shared(packed.as_mut_ptr()), Shared(grads.as_mut_ptr()));
-            parallel_for(conv.groups * panels.len(), 1, |tasks| {
+            parallel_for(conv.groups * panels.count(), 1, |tasks| {
                 for task in tasks {
-                    let (group, panel) = (task / panels.len(), task % panels.len());
+                    let (group, panel) = (task / panels.count(), task % panels.count());
                     // SAFETY: promised by the caller; panels are apart.
                     unsafe {
                         let [from, to] = [w, packed].map(|of| of.at(group * weights));
@@ -89,7 +89,7 @@ impl<T: Real> Direct<'_, T> {
                     for task in tasks {
                         let (i, part) = (task / parts, task % parts);
                         let at = images.start + i;
-                        let some = part * each..((part + 1) * each).min(panels.len());
+                        let some = part * each..((part + 1) * each).min(panels.count());
                         // SAFETY: promised by the caller; channels of images are apart.
                         unsafe {
                             let weights = packed.at(at % conv.groups * weights).cast_const();

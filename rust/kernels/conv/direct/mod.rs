@@ -133,7 +133,7 @@ impl<'a, T: Real> Direct<'a, T> {
                         unsafe {
                             let from = Mat::rows(w.at(at + slab.start), depth);
                             let to = packed.at(at + slab.start * filters);
-                            panels.pack(0..panels.len(), from, slab.len(), to);
+                            panels.pack(0..panels.count(), from, slab.len(), to);
                         }
                     }
                 }
@@ -196,7 +196,7 @@ impl<'a, T: Real> Direct<'a, T> {
         with_scratch(filters * room, |sums: &mut [T]| {
             let sums = sums.as_mut_ptr();
             for slab in slabs::<T>(self.conv.depth()) {
-                for i in 0..panels.len() {
+                for i in 0..panels.count() {
                     let filters_here = panels.at(i);
                     for register in (0..registers).step_by(WIDE) {
                         let wide = WIDE.min(registers - register);
@@ -248,8 +248,8 @@ impl<'a, T: Real> Direct<'a, T> {
         let lanes = filters.next_multiple_of(self.kernels.lanes);
         let (x, dy, dw) = (Shared(x.cast_mut()), Shared(dy.cast_mut()), Shared(dw));
         let panels = RowPanels::new(depth, self.kernels);
-        let each = (panels.len() * conv.groups).div_ceil(TASKS);
-        let parts = panels.len().div_ceil(each);
+        let each = (panels.count() * conv.groups).div_ceil(TASKS);
+        let parts = panels.count().div_ceil(each);
         let grads_room = self.grid.span * lanes;
         let sums_room = conv.groups * depth * lanes;
         with_scratch(sums_room + self.round * (self.image + grads_room), |scratch: &mut [T]| {
@@ -266,7 +266,7 @@ impl<'a, T: Real> Direct<'a, T> {
                 parallel_for(conv.groups * parts, 1, |tasks| {
                     for task in tasks {
                         let (group, first) = (task / parts, task % parts * each);
-                        let panels = (panels, first..(first + each).min(panels.len()));
+                        let panels = (panels, first..(first + each).min(panels.count()));
                         for image in round.clone().filter(|i| i % conv.groups == group) {
                             let at = image - round.start;
                             // SAFETY: promised by the caller; panels of sums are apart.

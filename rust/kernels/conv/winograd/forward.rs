@@ -278,7 +278,7 @@ unsafe fn multiply<T: Real>(
     let at = |register: usize| (register * kernels.lanes / LANES, register * kernels.lanes % LANES);
     let registers = blocks * LANES / kernels.lanes;
     for p in 0..POINTS {
-        for rows in (0..panels.len()).map(|i| panels.at(i)) {
+        for rows in (0..panels.count()).map(|i| panels.at(i)) {
             for register in (0..registers).step_by(WIDE) {
                 let wide = WIDE.min(registers - register);
                 let [(block, lane), (next, next_lane)] = [at(register), at(register + wide - 1)];

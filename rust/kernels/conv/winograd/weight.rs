@@ -124,7 +124,7 @@ unsafe fn multiply<T: Real>(
             let wide = WIDE.min(registers - register);
             let [(block, lane), (next, next_lane)] = [at(register), at(register + wide - 1)];
             let distance = |step: usize| (next - block) * step + next_lane - lane;
-            for rows in (0..panels.len()).map(|i| panels.at(i)) {
+            for rows in (0..panels.count()).map(|i| panels.at(i)) {
                 // SAFETY: promised by the caller; points and input channels are apart.
                 unsafe {
                     let a = points[0].at(p * rooms[0].point() + inner * rooms[0].block());
