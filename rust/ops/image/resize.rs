@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn sizes_as_asked() {
         let shape = |p: &[(&'static str, &'static str)]| {
-            infer_shapes("_image_resize", p, &[Some(&[2, 4, 3])]).map(|s| s.1[0].dims().to_vec())
+            infer_shapes("_image_resize", p, &[Some(&[2, 4, 3])]).map(|s| s.2[0].dims().to_vec())
         };
         assert_eq!(shape(&[("size", "(2,3)")]).unwrap(), [3, 2, 3]);
         assert_eq!(shape(&[("size", "5")]).unwrap(), [5, 5, 3]);
