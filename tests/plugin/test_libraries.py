@@ -91,12 +91,14 @@ def test_help_profiler_kernels_and_signatures(tmp_path):
     assert "matches" in mx.op.why("c_scale", nd.array(X))
     shown = [str(s) for s in mx.sbp.signatures("c_scale", (2, 3), by=2.0)]
     assert shown == ["x:S(0) y:S(0)", "x:S(1) y:S(1)", "x:P y:P", "x:B y:B"]
-    trace = str(tmp_path / "trace.json")
-    mx.profiler.set_config(filename=trace, profile_all=True, aggregate_stats=True)
+    trace = tmp_path / "trace.json"
+    mx.profiler.set_config(filename=str(trace), profile_all=True, aggregate_stats=True)
     mx.profiler.set_state("run")
     nd.c_scale(nd.array(X)).wait_to_read()
     mx.profiler.set_state("stop")
     assert "c_scale" in mx.profiler.dumps()
+    mx.profiler.dump()  # also forgets what was recorded, which later tests would see
+    assert "c_scale" in trace.read_text()
 
 
 def test_errors_name_the_operator():
