@@ -26,7 +26,7 @@ def check_training() -> None:
     init = mx.init.Xavier()
     names = [n for n in net.list_arguments() if n not in ("data", "softmax_label")]
     for name in names:
-        init(name, exe.arg_dict[name])
+        init(mx.init.InitDesc(name), exe.arg_dict[name])
     sgd = mx.optimizer.SGD(learning_rate=0.5, momentum=0.9, rescale_grad=1 / 64)
     updater = mx.optimizer.get_updater(sgd)
     for _ in range(60):
