@@ -10,7 +10,7 @@ import os
 import re
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import ndarray as nd
@@ -40,6 +40,28 @@ class HookHandle:
 
     def __exit__(self, *exc: object) -> None:
         self.detach()
+
+
+def _check_names(
+    source: str,
+    arrays: Mapping[str, Any],
+    params: Mapping[str, Parameter],
+    missing: Sequence[str],
+    allow_missing: bool,
+    ignore_extra: bool,
+) -> None:
+    """Checks that `source` has the parameters of a block, and no others, before any is loaded."""
+    if missing and not allow_missing:
+        raise AssertionError(
+            f"Parameter '{missing[0]}' is missing in {source}, which has {brief(arrays)}; "
+            "allow_missing=True accepts this"
+        )
+    extra = [name for name in arrays if name not in params]
+    if extra and not ignore_extra:
+        raise ValueError(
+            f"Parameter '{extra[0]}' of {source} is not one of the block, which has "
+            f"{brief(params)}; ignore_extra=True accepts this"
+        )
 
 
 class Block:
@@ -274,19 +296,10 @@ class Block:
         # A parameter may be in the file under one of several places.
         present = {id(params[name]) for name in loaded if name in params}
         missing = [name for name, p in params.items() if id(p) not in present]
-        if missing and not allow_missing:
-            raise AssertionError(
-                f"Parameter '{missing[0]}' is missing in file '{filename}', which has "
-                f"{brief(loaded)}; allow_missing=True accepts this"
-            )
+        _check_names(f"file '{filename}'", loaded, params, missing, allow_missing, ignore_extra)
         for name, array in loaded.items():
             if name in params:
                 params[name]._load_init(array, ctx, cast_dtype, dtype_source)
-            elif not ignore_extra:
-                raise ValueError(
-                    f"Parameter '{name}' of file '{filename}' is not one of the block, which has "
-                    f"{brief(params)}; ignore_extra=True accepts this"
-                )
 
     def load_params(self, filename: str, ctx: Any = None, **kwargs: Any) -> None:
         """`load_parameters`, by its old name."""
@@ -304,17 +317,7 @@ class Block:
         """Takes parameters from a dict of arrays, named as in `save_parameters`."""
         params = self._collect_params_with_prefix()
         missing = [name for name in params if name not in param_dict]
-        extra = [name for name in param_dict if name not in params]
-        if missing and not allow_missing:
-            raise AssertionError(
-                f"Parameter '{missing[0]}' is missing in 'param_dict', which has "
-                f"{brief(param_dict)}; allow_missing=True accepts this"
-            )
-        if extra and not ignore_extra:
-            raise ValueError(
-                f"Parameter '{extra[0]}' of 'param_dict' is not one of the block, which has "
-                f"{brief(params)}; ignore_extra=True accepts this"
-            )
+        _check_names("'param_dict'", param_dict, params, missing, allow_missing, ignore_extra)
         for name, array in param_dict.items():
             if name in params:
                 params[name]._load_init(array, ctx, cast_dtype, dtype_source)

@@ -129,7 +129,20 @@ class _Normalization(HybridBlock):
         return f"{type(self).__name__}({inside}"
 
 
-class InstanceNorm(_Normalization):
+class _AxisNormalization(_Normalization):
+    """Base of those with γ and β along an axis."""
+
+    _axis: int
+    _epsilon: float
+
+    def __repr__(self) -> str:
+        shown = self._shown(
+            eps=self._epsilon, axis=self._axis, center=self._center, scale=self._scale
+        )
+        return f"{shown}, in_channels={(self.gamma.shape or (0,))[0]})"
+
+
+class InstanceNorm(_AxisNormalization):
     """Normalises each channel of each instance (Ulyanov et al. 2016).
 
     Parameters
@@ -167,14 +180,8 @@ class InstanceNorm(_Normalization):
         out = F.InstanceNorm(x, gamma, beta, name="fwd", eps=self._epsilon)
         return F.swapaxes(out, 1, self._axis)
 
-    def __repr__(self) -> str:
-        shown = self._shown(
-            eps=self._epsilon, axis=self._axis, center=self._center, scale=self._scale
-        )
-        return f"{shown}, in_channels={(self.gamma.shape or (0,))[0]})"
 
-
-class LayerNorm(_Normalization):
+class LayerNorm(_AxisNormalization):
     """Normalises along an axis (Ba et al. 2016).
 
     Parameters
@@ -207,12 +214,6 @@ class LayerNorm(_Normalization):
 
     def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
         return F.LayerNorm(data, gamma=gamma, beta=beta, axis=self._axis, eps=self._epsilon)
-
-    def __repr__(self) -> str:
-        shown = self._shown(
-            eps=self._epsilon, axis=self._axis, center=self._center, scale=self._scale
-        )
-        return f"{shown}, in_channels={(self.gamma.shape or (0,))[0]})"
 
 
 class GroupNorm(_Normalization):

@@ -19,18 +19,11 @@ from .recurrent_cell import (
 __all__ = ["BidirectionalCell", "HybridSequentialRNNCell", "SequentialRNNCell"]
 
 
-def _first_states(cell: Any, F: Any, begin_state: Any, steps: list[Any], batch: int) -> list[Any]:
-    """The given states, or the cells' own."""
-    if begin_state is not None:
-        return begin_state
-    more = {"ctx": steps[0].context} if hasattr(steps[0], "context") else {}
-    return cell.begin_state(func=F.zeros, batch_size=batch, **more)
+class _Composite(RecurrentCell):
+    """Base of cells whose states are those of their children, one after the other."""
 
-
-class _Stack(RecurrentCell):
-    def add(self, cell: RecurrentCell) -> None:
-        """Adds a cell at the end."""
-        self.register_child(cell)
+    def _cells(self) -> list[Any]:
+        return list(self._children.values())
 
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
         """The states of all cells, one after the other."""
@@ -38,18 +31,14 @@ class _Stack(RecurrentCell):
 
     def begin_state(self, **kwargs: Any) -> list[Any]:  # type: ignore[override]
         """The first states of all cells, one after the other."""
-        if self._modified:
-            raise AssertionError(
-                "After applying modifier cells (e.g. ZoneoutCell) the base cell cannot be called "
-                "directly. Call the modifier cell instead."
-            )
+        self._check_unmodified()
         return [state for cell in self._cells() for state in cell.begin_state(**kwargs)]
 
-    def _cells(self) -> list[Any]:
-        return list(self._children.values())
 
-    def _first_states(self, F: Any, begin_state: Any, steps: list[Any], batch: int) -> list[Any]:
-        return _first_states(self, F, begin_state, steps, batch)
+class _Stack(_Composite):
+    def add(self, cell: RecurrentCell) -> None:
+        """Adds a cell at the end."""
+        self.register_child(cell)
 
     def _step(self, inputs: Any, states: Any) -> Any:
         """One step of every cell."""
@@ -140,7 +129,7 @@ class HybridSequentialRNNCell(_Stack, HybridRecurrentCell):
         return self._step(inputs, states)
 
 
-class BidirectionalCell(HybridRecurrentCell):
+class BidirectionalCell(_Composite, HybridRecurrentCell):
     """Two cells, one of which runs back in time; their outputs are concatenated.
 
     It has no single steps, only `unroll`.
@@ -161,25 +150,6 @@ class BidirectionalCell(HybridRecurrentCell):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError("Bidirectional cannot be stepped. Please use unroll")
-
-    def _both(self) -> list[Any]:
-        return list(self._children.values())
-
-    def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
-        """The states of both cells."""
-        return [info for cell in self._both() for info in cell.state_info(batch_size)]
-
-    def begin_state(self, **kwargs: Any) -> list[Any]:  # type: ignore[override]
-        """The first states of both cells."""
-        if self._modified:
-            raise AssertionError(
-                "After applying modifier cells (e.g. DropoutCell) the base cell cannot be called "
-                "directly. Call the modifier cell instead."
-            )
-        return [s for cell in self._both() for s in cell.begin_state(**kwargs)]
-
-    def _first_states(self, F: Any, begin_state: Any, steps: list[Any], batch: int) -> list[Any]:
-        return _first_states(self, F, begin_state, steps, batch)
 
     def unroll(
         self,
@@ -233,5 +203,5 @@ class BidirectionalCell(HybridRecurrentCell):
         return formatted(F, turned, len(steps), 0, False)
 
     def __repr__(self) -> str:
-        l_cell, r_cell = self._both()
+        l_cell, r_cell = self._cells()
         return f"{type(self).__name__}(forward={l_cell!r}, backward={r_cell!r})"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ... import ndarray as nd
@@ -100,21 +102,16 @@ class ModifierCell(HybridRecurrentCell):
 
     def begin_state(self, batch_size: int = 0, func: Any = nd.zeros, **kwargs: Any) -> list[Any]:
         """The first states of the other cell."""
-        if self._modified:
-            raise AssertionError(
-                "After applying modifier cells (e.g. DropoutCell) the base cell cannot be called "
-                "directly. Call the modifier cell instead."
-            )
-        self.base_cell._modified = False
-        try:
-            return self.base_cell.begin_state(func=func, batch_size=batch_size, **kwargs)
-        finally:
-            self.base_cell._modified = True
+        self._check_unmodified()
+        with self._released() as base:
+            return base.begin_state(func=func, batch_size=batch_size, **kwargs)
 
-    def _unroll_base(self, *args: Any, **kwargs: Any) -> Any:
+    @contextmanager
+    def _released(self) -> Iterator[Any]:
+        """The other cell, which may be called directly meanwhile."""
         self.base_cell._modified = False
         try:
-            return self.base_cell.unroll(*args, **kwargs)
+            yield self.base_cell
         finally:
             self.base_cell._modified = True
 
@@ -194,9 +191,10 @@ class ResidualCell(ModifierCell):
     ) -> tuple[Any, list[Any]]:
         """Unrolls the other cell and adds the inputs, see `RecurrentCell.unroll`."""
         self.reset()
-        outputs, states = self._unroll_base(
-            length, inputs, begin_state, layout, merge_outputs, valid_length
-        )
+        with self._released() as base:
+            outputs, states = base.unroll(
+                length, inputs, begin_state, layout, merge_outputs, valid_length
+            )
         steps, axis, F, _ = split_time(length, inputs, layout)
         merge = not isinstance(outputs, (list, tuple)) if merge_outputs is None else merge_outputs
         given: Any = formatted(F, steps, length, axis, merge)

@@ -136,17 +136,20 @@ class RecurrentCell(Block):
         AssertionError
             A modifier such as `DropoutCell` was applied to the cell: call that one's.
         """
-        if self._modified:
-            raise AssertionError(
-                "After applying modifier cells (e.g. ZoneoutCell) the base cell cannot be called "
-                "directly. Call the modifier cell instead."
-            )
+        self._check_unmodified()
         states = []
         for info in self.state_info(batch_size):
             self._init_counter += 1
             name = f"{self._prefix}begin_state_{self._init_counter}"
             states.append(func(name=name, **{**(info or {}), **kwargs}))
         return states
+
+    def _check_unmodified(self) -> None:
+        if self._modified:
+            raise AssertionError(
+                "After applying modifier cells (e.g. ZoneoutCell) the base cell cannot be called "
+                "directly. Call the modifier cell instead."
+            )
 
     def unroll(
         self,
@@ -201,11 +204,11 @@ class RecurrentCell(Block):
         return formatted(F, outputs, length, axis, merge_outputs), states
 
     def _first_states(self, F: Any, begin_state: Any, steps: list[Any], batch: int) -> list[Any]:
+        """The given states, or the cell's own."""
         if begin_state is not None:
             return begin_state
-        if F is nd:
-            return self.begin_state(batch, func=nd.zeros, ctx=steps[0].context)
-        return self.begin_state(batch, func=sym.zeros)
+        more = {"ctx": steps[0].context} if F is nd else {}
+        return self.begin_state(batch_size=batch, func=F.zeros, **more)
 
     def forward(self, inputs: Any, states: Any) -> Any:
         """One step: the output, and the states of the next step."""
