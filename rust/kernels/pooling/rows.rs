@@ -55,13 +55,17 @@ unsafe fn raise_at<T: Real>(
     first: usize,
     stride: usize,
 ) {
-    for (i, (best, at)) in best.iter_mut().zip(at).enumerate() {
+    let n = best.len();
+    let (best, at) = (&mut best[..n], &mut at[..n]);
+    for i in 0..n {
         // SAFETY: promised by the caller.
         let v = unsafe { *x.add(i.wrapping_mul(stride)) };
-        let better = v > *best || *at < 0;
-        *best = if better { v } else { *best };
         let number = (first as i32).wrapping_add((i as i32).wrapping_mul(stride as i32));
-        *at = if better { number } else { *at };
+        // Values, not places, and no branch: as the compiler makes vectors of it.
+        let (value, place) = (best[i], at[i]);
+        let better = (v > value) | (place < 0);
+        best[i] = if better { v } else { value };
+        at[i] = if better { number } else { place };
     }
 }
 
