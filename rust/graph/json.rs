@@ -6,6 +6,7 @@
 
 mod backward;
 mod build;
+mod fused;
 mod read;
 mod upgrade;
 mod write;

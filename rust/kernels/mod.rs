@@ -11,6 +11,7 @@ pub mod ctc;
 pub mod elementwise;
 pub mod gemm;
 pub mod image;
+pub mod int8;
 pub mod layer_norm;
 pub mod layout;
 pub mod linalg;

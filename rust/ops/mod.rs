@@ -5,6 +5,7 @@ mod higher_order;
 mod image;
 mod linalg;
 pub mod nn;
+mod quantized;
 pub mod tensor;
 #[cfg(test)]
 pub mod testing;
@@ -21,6 +22,7 @@ pub fn builtins() -> Registry {
     tensor::register(&registry);
     image::register(&registry);
     vision::register(&registry);
+    quantized::register(&registry);
     registry.end_of_builtins();
     registry
 }

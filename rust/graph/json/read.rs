@@ -4,6 +4,7 @@ use super::super::check;
 use super::super::static_graph::{Dict, Entry, Graph};
 use super::super::symbol::{SymNode, Symbol};
 use super::build::{Built, build};
+use super::fused;
 use super::upgrade::{self, move_hidden_keys};
 use super::write::{LIBRARIES, VERSION};
 use crate::error::{Error, Result};
@@ -45,9 +46,33 @@ pub(super) struct Raw {
     mirror_source: Option<usize>,
     /// (output, entry) pairs, see [`super::super::Node::addto`].
     addto: Vec<(u32, (usize, u32))>,
+    /// The graph that a fused node stands for.
+    pub body: Option<Body>,
+}
+
+/// A graph inside a node.
+pub(super) struct Body {
+    pub nodes: Vec<Raw>,
+    pub heads: Vec<(usize, u32)>,
 }
 
 impl Raw {
+    /// A node with nothing but an operator and its inputs.
+    pub fn plain(op: &str, name: String, dict: Dict, inputs: Vec<(usize, u32)>) -> Raw {
+        Raw {
+            op: op.to_owned(),
+            name,
+            dict,
+            inputs,
+            control: Vec::new(),
+            library: None,
+            backward_source: None,
+            mirror_source: None,
+            addto: Vec::new(),
+            body: None,
+        }
+    }
+
     /// The nodes that must be built before this one.
     pub fn needs(&self) -> impl Iterator<Item = usize> + '_ {
         let entries = self.inputs.iter().chain(self.addto.iter().map(|(_, e)| e));
@@ -123,8 +148,7 @@ fn read_file(text: &str, registry: &Registry, np_shape: bool) -> Result<SymbolFi
     let json: Json = serde_json::from_str(text)
         .map_err(|e| Error::value(format!("invalid symbol file: expected JSON: {e}")))?;
     let top = object(&json, "symbol file", "content")?;
-    let allowed = ["nodes", "arg_nodes", "node_row_ptr", "heads", "attrs"];
-    check_keys(top, &allowed, &["nodes", "arg_nodes", "heads"], "symbol file")?;
+    check_keys(top, &GRAPH_KEYS, &["nodes", "arg_nodes", "heads"], "symbol file")?;
     let (version, written_np) = read_graph_attrs(top.get("attrs"))?;
     let libraries = read_libraries(top.get("attrs"));
     let items = array(&top["nodes"], "symbol file", "nodes")?;
@@ -141,6 +165,7 @@ fn read_file(text: &str, registry: &Registry, np_shape: bool) -> Result<SymbolFi
     for head in array(&top["heads"], "symbol file", "heads")? {
         heads.push(read_entry(head, items.len(), "heads")?);
     }
+    fused::expand(&mut raw)?;
     if version < VERSION {
         move_hidden_keys(&mut raw, registry);
     }
@@ -174,6 +199,8 @@ fn read_libraries(attrs: Option<&Json>) -> Vec<(String, String)> {
     };
     listed.into_iter().flatten().filter_map(pair).collect()
 }
+
+const GRAPH_KEYS: [&str; 5] = ["nodes", "arg_nodes", "node_row_ptr", "heads", "attrs"];
 
 const NODE_KEYS: [&str; 11] = [
     "op",
@@ -211,11 +238,15 @@ fn read_node(item: &Json, id: usize, count: usize) -> Result<Raw> {
     for pair in optional("addto")? {
         addto.push(read_addto(pair, count, &place)?);
     }
-    if map.get("subgraphs").is_some_and(|s| s.as_array().is_none_or(|a| !a.is_empty())) {
-        return Err(Error::not_implemented(format!(
-            "{place} '{name}': nodes with subgraphs cannot be loaded"
-        )));
-    }
+    let body = match optional("subgraphs")? {
+        [] => None,
+        [one] => Some(read_body(one, &format!("subgraph of {place} '{name}'"))?),
+        _ => {
+            let message =
+                format!("{place} '{name}': nodes with several subgraphs cannot be loaded");
+            return Err(Error::not_implemented(message));
+        }
+    };
     Ok(Raw {
         op: string(&map["op"], "op", &place)?,
         dict,
@@ -226,6 +257,30 @@ fn read_node(item: &Json, id: usize, count: usize) -> Result<Raw> {
         mirror_source: read_link(map, "mirror_source_id", count, &place)?,
         addto,
         name,
+        body,
+    })
+}
+
+/// Reads the graph inside a node. It has no such nodes itself, so reading does not recurse deeper.
+fn read_body(value: &Json, place: &str) -> Result<Body> {
+    let map = object(value, place, "content")?;
+    check_keys(map, &GRAPH_KEYS, &["nodes", "heads"], place)?;
+    let items = array(&map["nodes"], place, "nodes")?;
+    let nested = |item: &Json| {
+        item.get("subgraphs").is_some_and(|s| s.as_array().is_none_or(|a| !a.is_empty()))
+    };
+    if items.iter().any(nested) {
+        let message = format!("{place}: subgraphs inside subgraphs cannot be loaded");
+        return Err(Error::not_implemented(message));
+    }
+    let nodes = items.iter().enumerate().map(|(id, item)| {
+        read_node(item, id, items.len())
+            .map_err(|e| Error::new(e.kind(), format!("{place}: {}", e.message())))
+    });
+    let heads = array(&map["heads"], place, "heads")?.iter();
+    Ok(Body {
+        nodes: nodes.collect::<Result<_>>()?,
+        heads: heads.map(|head| read_entry(head, items.len(), place)).collect::<Result<_>>()?,
     })
 }
 

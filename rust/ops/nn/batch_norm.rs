@@ -237,7 +237,7 @@ fn forward_kernel() -> crate::operator::Kernel {
 }
 
 /// The parameters of any form.
-fn param(attrs: &Attrs) -> BatchNormParam {
+pub fn param(attrs: &Attrs) -> BatchNormParam {
     macro_rules! over_axis_1 {
         ($p:expr) => {
             BatchNormParam {
@@ -263,7 +263,7 @@ fn param(attrs: &Attrs) -> BatchNormParam {
     }
 }
 
-fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
+pub fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
     let known = outputs[0].clone();
     assign_shape(&mut inputs[0], "data", &known)?;
     expect_rank(&inputs[0], "data", 2..=usize::MAX)?;
@@ -281,7 +281,7 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
     complete(inputs, outputs)
 }
 
-fn extents(param: &BatchNormParam, data: &View) -> Channels {
+pub fn extents(param: &BatchNormParam, data: &View) -> Channels {
     let shape = data.shape();
     let rank = shape.ndim();
     let axis = i64::from(param.axis).rem_euclid(rank as i64) as usize;

@@ -114,7 +114,7 @@ fn window(param: &ConvolutionParam) -> Result<Window> {
     })
 }
 
-fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
+pub fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
     let param: &ConvolutionParam = attrs.get();
     let w = window(param)?;
     let rank = w.kernel.len() + 2;
@@ -175,7 +175,7 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
 }
 
 /// The geometry of one call.
-fn geometry(attrs: &Attrs, data: &View, out: &View) -> Result<(Layout, Conv)> {
+pub fn geometry(attrs: &Attrs, data: &View, out: &View) -> Result<(Layout, Conv)> {
     let param: &ConvolutionParam = attrs.get();
     let w = window(param)?;
     let (x, y) = (w.layout.first(data.shape()), w.layout.first(out.shape()));

@@ -54,7 +54,7 @@ pub fn operators() -> Vec<OpDef> {
     vec![forward, backward]
 }
 
-fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
+pub fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
     let param: &EmbeddingParam = attrs.get();
     let (rows, width) = (i64::from(param.input_dim), i64::from(param.output_dim));
     assign_shape(&mut inputs[1], "weight", &Shape::new(&[rows, width]))?;
@@ -83,14 +83,14 @@ fn infer_type(
 }
 
 /// The rows that `ids` names, in bounds.
-fn rows_of(ids: &View, rows: usize) -> Vec<usize> {
+pub fn rows_of(ids: &View, rows: usize) -> Vec<usize> {
     let row = |x: f64| if x > 0.0 { (x as usize).min(rows - 1) } else { 0 };
     // SAFETY: an input is not written while the kernel runs.
     with_dtype!(ids.dtype(), T => unsafe { ids.slice::<T>() }
         .iter().map(|&x| row(Element::to_f64(x))).collect())
 }
 
-fn forward(call: &Call<'_>) -> Result<()> {
+pub fn forward(call: &Call<'_>) -> Result<()> {
     if call.req[0] == OpReq::Null {
         return Ok(());
     }

@@ -68,7 +68,7 @@ pub fn operators() -> Vec<OpDef> {
     vec![forward, backward]
 }
 
-fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
+pub fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
     let param: &FullyConnectedParam = attrs.get();
     let hidden = i64::from(param.num_hidden);
     expect_rank(&inputs[0], "data", 1..=usize::MAX)?;
@@ -110,7 +110,7 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
 }
 
 /// Rows, inner extent and outputs of one call.
-fn extents(attrs: &Attrs, data: &View, weight: &View) -> (usize, usize, usize) {
+pub fn extents(attrs: &Attrs, data: &View, weight: &View) -> (usize, usize, usize) {
     let (hidden, width) = (weight.dims()[0] as usize, weight.dims()[1] as usize);
     let param: &FullyConnectedParam = attrs.get();
     let dims = data.shape();

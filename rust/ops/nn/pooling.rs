@@ -191,7 +191,7 @@ fn window(param: &PoolingParam, rank: usize) -> Result<(Layout, Tuple, Tuple, Tu
     Ok((layout, kernel, stride, pad))
 }
 
-fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
+pub fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
     let param = param(attrs);
     expect_rank(&inputs[0], "data", 3..=5)?;
     if !inputs[0].rank_known() {
@@ -238,7 +238,7 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
     complete(inputs, outputs)
 }
 
-fn geometry(attrs: &Attrs, data: &View, out: &View) -> Result<(Layout, Pool)> {
+pub fn geometry(attrs: &Attrs, data: &View, out: &View) -> Result<(Layout, Pool)> {
     let param = param(attrs);
     let (layout, kernel, stride, pad) = window(&param, data.ndim())?;
     let (x, y) = (layout.first(data.shape()), layout.first(out.shape()));

@@ -10,7 +10,7 @@ mod indexing;
 pub(in crate::ops) mod movement;
 mod optimizer;
 mod order;
-mod parts;
+pub(in crate::ops) mod parts;
 mod random;
 mod reduce;
 mod shape;

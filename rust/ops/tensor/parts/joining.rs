@@ -34,7 +34,7 @@ params! {
     }
 }
 
-fn concat_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
+pub fn concat_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
     let p = attrs.get::<ConcatParam>();
     let mut common = Shape::unknown();
     for s in inputs.iter().chain(&*outputs) {

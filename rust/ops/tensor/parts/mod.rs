@@ -3,6 +3,7 @@
 mod joining;
 mod slicing;
 
+pub use joining::{ConcatParam, concat_shape};
 pub use slicing::{SliceParam, region_ranges, taken};
 
 use crate::error::{Error, Result};
