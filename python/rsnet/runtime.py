@@ -6,8 +6,9 @@ from .context import num_gpus
 
 __all__ = ["Feature", "Features", "feature_list"]
 
-#: What every build offers: linear algebra, decoding of images, extents beyond 2**31. The other names
-#: are of libraries that rsnet does not use, or of instruction sets, which it chooses when it runs.
+#: What every build offers: linear algebra, decoding of images, extents beyond 2**31. The other
+#: names are of libraries that rsnet does not use, or of instruction sets, which it chooses when it
+#: runs.
 _ALWAYS = frozenset({"LAPACK", "OPENCV", "INT64_TENSOR_SIZE"})
 #: Features that need a device.
 _OF_CUDA = frozenset({"CUDA"})

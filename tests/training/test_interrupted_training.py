@@ -196,3 +196,12 @@ FORKED = """
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_child_trains_on_after_a_fork():
     assert printed(FORKED) == "well"
+
+
+def test_an_epoch_without_batches_is_told(caplog):
+    used_up = mx.io.NDArrayIter(X, Y, batch_size=8)
+    list(used_up)
+    module = mx.mod.Module(network())
+    module.fit(used_up, num_epoch=2, arg_params=weights(), progress=False)
+    told = [r.getMessage() for r in caplog.records if "gave no batch" in r.getMessage()]
+    assert len(told) == 1 and told[0].startswith("Epoch[0]: train_data")

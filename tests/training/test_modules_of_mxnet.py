@@ -319,3 +319,9 @@ def test_parameters_from_a_dict():
         params.load_dict({})
     with pytest.raises(ValueError, match="of file 'x' is not among"):
         params.load_dict({"net_weight": nd.ones((2,)), "b": nd.ones((1,))}, filename="x")
+
+
+def test_a_shape_of_another_size_is_an_error_of_both_kinds():
+    for kind in (ValueError, mx.MXNetError):
+        with pytest.raises(kind, match="Cannot reshape array of size 4"):
+            nd.ones((2, 2)).reshape((5,))

@@ -181,7 +181,7 @@ class DataParallelExecutorGroup:
         return sum(exe.memory_plan().arena_bytes for exe in self.execs)
 
     def release(self) -> None:
-        """Gives the executors up; `bind_again` makes new ones. Parameters live on in other groups."""
+        """Gives the executors up, until `bind_again`; other groups keep the parameters."""
         self.execs = []
 
     def bind_again(self, shared_group: DataParallelExecutorGroup) -> None:

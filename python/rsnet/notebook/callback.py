@@ -1,6 +1,6 @@
 """Callbacks of `fit` for notebooks: tables of the metrics by pandas, live charts by Bokeh.
 
-`callback_args()` of each object gives the arguments of `fit`; `args_wrapper` joins those of several:
+`callback_args()` of each object gives arguments of `fit`; `args_wrapper` joins those of several:
 
     fit_args = args_wrapper(PandasLogger(batch_size=32), LiveLearningCurve("accuracy"))
     module.fit(batches, num_epoch=5, **fit_args)
