@@ -94,6 +94,13 @@ _ON_DEMAND = {
     "contrib": "contrib",
     "misc": "misc",
     "symbol_doc": "symbol_doc",
+    "ndarray_doc": "ndarray_doc",
+    "notebook": "notebook",
+    "registry": "registry",
+    "runtime": "runtime",
+    "libinfo": "libinfo",
+    "log": "log",
+    "rtc": "rtc",
     "module": "module",
     "mod": "module",
     "FeedForward": "module:FeedForward",
@@ -127,7 +134,7 @@ _missing = _module_getattr(__name__)
 def __getattr__(attribute_name: str) -> object:
     place = _ON_DEMAND.get(attribute_name)
     if place is None:
-        _missing(attribute_name)
+        return _missing(attribute_name)
     module, _, member = place.partition(":")
     found = _import_module(f"{__name__}.{module}")
     found = getattr(found, member) if member else found

@@ -2,7 +2,8 @@
 
 Where ``sys.modules["mxnet"]`` is rsnet, ``import mxnet.io`` must not load a second copy of
 ``rsnet.io`` under another name: a finder, installed when rsnet is imported, hands out the module
-that is there. A second finder, asked last, names modules of MXNet that rsnet does not have.
+that is there. Two more finders, asked last, know modules of MXNet whose names rsnet has elsewhere,
+and those that it does not have.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from ._mxnet_names import why_missing
+from ._mxnet_names import PLACES, why_missing
 
 _PACKAGE = __name__.rpartition(".")[0]
 
@@ -61,6 +62,20 @@ def _module(name: str) -> Any:
     return found if isinstance(found, ModuleType) else None
 
 
+class _PlaceFinder:
+    """Finds ``rsnet.X.Y`` where rsnet has the names of MXNet's module X.Y in another place."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        top, _, rest = fullname.partition(".")
+        place = PLACES.get(rest) if top == _PACKAGE else None
+        if place is None:
+            return None
+        loader: Any = _SameModule(importlib.import_module(f"{_PACKAGE}.{place}"))
+        return ModuleSpec(fullname, loader)
+
+
 class _MissingFinder:
     """Refuses ``rsnet.X`` by name where X is a module of MXNet that rsnet does not have."""
 
@@ -77,9 +92,9 @@ class _MissingFinder:
 
 
 def install_finders() -> None:
-    """Adds both finders to the import system; called once, when rsnet is imported."""
+    """Adds the finders to the import system; called once, when rsnet is imported."""
     sys.meta_path.insert(0, _AliasFinder())
-    sys.meta_path.append(_MissingFinder())
+    sys.meta_path.extend((_PlaceFinder(), _MissingFinder()))
 
 
 def install() -> ModuleType:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any
 
 NAMES: dict[str, frozenset[str]] = {
     module: frozenset(names.split())
@@ -27,6 +27,10 @@ NAMES: dict[str, frozenset[str]] = {
             module_checkpoint
         """,
         "context": "Context cpu cpu_pinned current_context gpu gpu_memory_info num_gpus",
+        "contrib": """
+            amp autograd io nd ndarray onnx quantization svrg_optimization sym symbol tensorboard
+            text
+        """,
         "image": """
             Augmenter BrightnessJitterAug CastAug CenterCropAug ColorJitterAug ColorNormalizeAug
             ContrastJitterAug CreateAugmenter CreateDetAugmenter CreateMultiRandCropAugmenter
@@ -46,6 +50,7 @@ NAMES: dict[str, frozenset[str]] = {
             ImageRecordIter ImageRecordIter_v1 ImageRecordUInt8Iter ImageRecordUInt8Iter_v1
             LibSVMIter MNISTIter MXDataIter NDArrayIter PrefetchingIter ResizeIter
         """,
+        "kvstore": "KVStore KVStoreBase KVStoreServer create kvstore_server",
         "lr_scheduler": """
             CosineScheduler FactorScheduler LRScheduler MultiFactorScheduler PolyScheduler
         """,
@@ -58,6 +63,12 @@ NAMES: dict[str, frozenset[str]] = {
         "optimizer": """
             AdaDelta AdaGrad Adam Adamax DCASGD FTML Ftrl LAMB LARS LBSGD NAG Nadam Optimizer
             RMSProp SGD SGLD Signum Test Updater ccSGD contrib create get_updater register
+        """,
+        "rnn": """
+            BaseConvRNNCell BaseRNNCell BidirectionalCell BucketSentenceIter ConvGRUCell ConvLSTMCell
+            ConvRNNCell DropoutCell FusedRNNCell GRUCell LSTMCell ModifierCell RNNCell RNNParams
+            ResidualCell SequentialRNNCell ZoneoutCell do_rnn_checkpoint encode_sentences
+            load_rnn_checkpoint rnn_unroll save_rnn_checkpoint
         """,
         "test_utils": """
             DummyIter almost_equal assert_allclose assert_almost_equal
@@ -78,6 +89,19 @@ NAMES: dict[str, frozenset[str]] = {
             use_np_shape
         """,
     }.items()
+}
+
+#: Modules of MXNet whose names rsnet has in one place: where a program finds them.
+PLACES: dict[str, str] = {
+    "contrib.ndarray": "ndarray.contrib",
+    "contrib.symbol": "symbol.contrib",
+    "image.image": "image",
+    "io.io": "io",
+    "kvstore.kvstore": "kvstore",
+    "optimizer.optimizer": "optimizer",
+    "rnn.io": "rnn",
+    "rnn.rnn": "rnn",
+    "rnn.rnn_cell": "rnn",
 }
 
 #: Functions of `mx.nd` and `mx.sym` that rsnet did not have when this was listed.
@@ -107,11 +131,14 @@ def why_missing(module: str, name: str) -> str | None:
     return f"`{full}` is not in rsnet yet (docs/from_mxnet.md lists what is)"
 
 
-def module_getattr(qualified: str) -> Callable[[str], NoReturn]:
-    """A module's `__getattr__` that says which names of MXNet are missing."""
-    module = qualified.partition(".")[2]
+def module_getattr(qualified: str) -> Callable[[str], Any]:
+    """A module's `__getattr__`: modules of MXNet that are elsewhere; which names are missing."""
+    package, _, module = qualified.partition(".")
 
-    def missing(name: str) -> NoReturn:
+    def missing(name: str) -> Any:
+        place = PLACES.get(f"{module}.{name}")
+        if place is not None:
+            return importlib.import_module(f"{package}.{place}")
         why = why_missing(module, name)
         if why is not None:
             raise AttributeError(why, name=name)

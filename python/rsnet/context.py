@@ -6,6 +6,7 @@ from typing import Any
 
 from . import _core
 from ._mxnet_names import module_getattr
+from .base import MXNetError
 
 
 class _HasDefault(type):
@@ -107,6 +108,19 @@ def gpu(device_id: int = 0) -> Context:
 def num_gpus() -> int:
     """Number of GPUs that rsnet can use."""
     return 0
+
+
+def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
+    """Free and total bytes of a GPU.
+
+    Raises
+    ------
+    MXNetError
+        There is no such GPU that rsnet can use.
+    """
+    raise MXNetError(
+        f"gpu_memory_info: invalid device_id {device_id}: rsnet can use {num_gpus()} GPUs"
+    )
 
 
 def current_context() -> Context:

@@ -81,7 +81,8 @@ class Executor:
             None if shared is None else shared._handle,
             bound["limit"],
         )
-        return cls(handle, symbol, bound)
+        # What was shared is in the arrays and the handle: an executor that is given up is freed.
+        return cls(handle, symbol, bound | {"shared": None})
 
     # ---- running -------------------------------------------------------------------------------
 

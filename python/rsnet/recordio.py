@@ -335,7 +335,7 @@ def pack_img(
     img : NDArray or numpy.ndarray
         The image (H, W, C) of dtype uint8 in the order **blue, green, red**, as MXNet has it here.
     quality, img_fmt
-        As in `encode_image`.
+        As in `encode_image`; for PNG a quality above 9, such as the default, counts as 9.
 
     Examples
     --------
@@ -344,6 +344,8 @@ def pack_img(
     >>> header.label, img.shape
     (3.0, (4, 5, 3))
     """
+    if img_fmt.lower() == ".png":
+        quality = min(quality, 9)
     return pack(header, encode_image(_swapped(img), img_fmt, quality))
 
 

@@ -1,8 +1,13 @@
-"""A helper of examples about symbols."""
+"""Documentation of operators of symbols by name, and a helper of its examples.
+
+``symbol_doc.ActivationDoc.__doc__`` is the documentation of ``sym.Activation``, and so on.
+"""
 
 from __future__ import annotations
 
 from typing import Any
+
+from ._operator_docs import documented_operators
 
 __all__ = ["SymbolDoc"]
 
@@ -20,3 +25,6 @@ class SymbolDoc:
         """
         _, shapes, _ = sym.infer_shape(**input_shapes)
         return dict(zip(sym.list_outputs(), shapes, strict=True))
+
+
+__getattr__ = documented_operators(__name__, "symbol", SymbolDoc)

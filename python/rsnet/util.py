@@ -1,4 +1,4 @@
-"""Switches of the shape convention: `np_shape`.
+"""Switches of the shape convention (`np_shape`), environment variables, numbers of devices.
 
 Off (the default, as in old programs) a size of 0 and the shape `()` mean "unknown"; on, they are
 real.
@@ -7,13 +7,25 @@ real.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
 from . import _core
 from ._mxnet_names import module_getattr
+from .context import gpu_memory_info, num_gpus
 
-__all__ = ["is_np_shape", "np_shape", "set_np_shape", "use_np_shape"]
+__all__ = [
+    "get_gpu_count",
+    "get_gpu_memory",
+    "getenv",
+    "is_np_shape",
+    "np_shape",
+    "set_module",
+    "set_np_shape",
+    "setenv",
+    "use_np_shape",
+]
 
 
 def is_np_shape() -> bool:
@@ -56,6 +68,40 @@ def use_np_shape(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
 
     return run
+
+
+def get_gpu_count() -> int:
+    """Number of GPUs that rsnet can use."""
+    return num_gpus()
+
+
+def get_gpu_memory(gpu_dev_id: int) -> tuple[int, int]:
+    """Free and total bytes of a GPU; see `rsnet.context.gpu_memory_info`."""
+    return gpu_memory_info(gpu_dev_id)
+
+
+def getenv(name: str) -> str | None:
+    """The environment variable `name`; None if it is not set."""
+    return os.environ.get(name)
+
+
+def setenv(name: str, value: str | None) -> None:
+    """Sets the environment variable `name`; None takes it away."""
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
+
+
+def set_module(module: str | None) -> Callable[[Any], Any]:
+    """Decorator: the function or class says that it is of `module`."""
+
+    def change(function: Any) -> Any:
+        if module is not None:
+            function.__module__ = module
+        return function
+
+    return change
 
 
 __getattr__ = module_getattr(__name__)

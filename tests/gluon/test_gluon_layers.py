@@ -228,3 +228,10 @@ def test_deformable_convolutions_without_offsets_are_convolutions(name):
     plain.weight.set_data(layer.weight.data())
     x = nd.array(np.random.default_rng(0).normal(size=IMAGE))
     np.testing.assert_allclose(layer(x).asnumpy(), plain(x).asnumpy(), rtol=1e-3, atol=1e-4)
+
+
+def test_arguments_of_pooling_layers_come_in_the_order_of_mxnet():
+    x = nd.ones((1, 5, 5, 2))
+    assert nn.MaxPool2D(2, 2, 0, "NHWC", True)(x).shape == (1, 3, 3, 2)
+    assert nn.AvgPool2D(2, 2, 0, True, "NHWC")(x).shape == (1, 3, 3, 2)
+    assert nn.MaxPool1D(2, 2, 0, "NCW", True)(nd.ones((1, 2, 5))).shape == (1, 2, 3)

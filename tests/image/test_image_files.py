@@ -215,3 +215,10 @@ def test_damaged_files_give_an_image_or_an_error(data, changes, cut, flag):
     else:
         assert image.shape[2] == (3 if flag else 1)
         image.wait_to_read()
+
+
+def test_images_without_loss_are_packed_with_the_default_quality():
+    img = np.random.default_rng(0).integers(0, 256, (5, 4, 3), dtype="uint8")
+    payload = mx.recordio.pack_img(mx.recordio.IRHeader(0, 1.0, 2, 0), img, img_fmt=".png")
+    _, found = mx.recordio.unpack_img(payload)
+    np.testing.assert_array_equal(found, img)

@@ -1,19 +1,27 @@
-"""Extras of MXNet: `mx.contrib.nd` and `mx.contrib.sym`, and a callback for TensorBoard."""
+"""Extras of MXNet: operators (`nd`, `sym`), text, older names of `autograd`, iterators, a
+callback for TensorBoard.
+"""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
+from .._mxnet_names import module_getattr
 from ..ndarray import contrib as ndarray
 from ..symbol import contrib as symbol
 
 nd, sym = ndarray, symbol
 
-__all__ = ["nd", "ndarray", "sym", "symbol", "tensorboard"]
+_missing = module_getattr(__name__)
+
+#: Modules that are imported when a program asks for them.
+_ON_DEMAND = ("autograd", "io", "tensorboard", "text")
+
+__all__ = ["autograd", "io", "nd", "ndarray", "sym", "symbol", "tensorboard", "text"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "tensorboard":  # brings in the writer's package
-        return importlib.import_module(f"{__name__}.tensorboard")
-    raise AttributeError(f"`mx.contrib.{name}` is not in rsnet yet", name=name)
+    if name in _ON_DEMAND:
+        return importlib.import_module(f"{__name__}.{name}")
+    return _missing(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import OrderedDict
-from collections.abc import ItemsView, Iterable, Iterator, KeysView, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from typing import Any
 
 import numpy as np
@@ -269,19 +269,71 @@ class ParameterDict:
         ValueError
             The file has a parameter that is not here.
         """
+        arrays = load_arrays(filename)
+        where = f"file '{filename}'"
+        self._load(
+            arrays,
+            where,
+            ctx,
+            allow_missing,
+            ignore_extra,
+            restore_prefix,
+            cast_dtype,
+            dtype_source,
+        )
+
+    def load_dict(
+        self,
+        param_dict: Mapping[str, Any],
+        ctx: Any = None,
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
+        restore_prefix: str = "",
+        filename: str | None = None,
+        cast_dtype: bool = False,
+        dtype_source: str = "current",
+    ) -> None:
+        """Takes parameters from arrays by name; the arguments are those of `load`.
+
+        `filename` is what errors name.
+        """
+        arrays = {re.sub(r"^(arg:|aux:)", "", name): array for name, array in param_dict.items()}
+        where = f"file '{filename}'" if filename else "param_dict"
+        self._load(
+            arrays,
+            where,
+            ctx,
+            allow_missing,
+            ignore_extra,
+            restore_prefix,
+            cast_dtype,
+            dtype_source,
+        )
+
+    def _load(
+        self,
+        arrays: Mapping[str, Any],
+        where: str,
+        ctx: Any,
+        allow_missing: bool,
+        ignore_extra: bool,
+        restore_prefix: str,
+        cast_dtype: bool,
+        dtype_source: str,
+    ) -> None:
         for name in self.keys():
             if not name.startswith(restore_prefix):
                 raise AssertionError(
                     f"restore_prefix is '{restore_prefix}' but Parameters name '{name}' does not "
                     f"start with '{restore_prefix}'. {_NAMING}"
                 )
-        loaded = {restore_prefix + name: a for name, a in load_arrays(filename).items()}
+        loaded = {restore_prefix + name: a for name, a in arrays.items()}
         skip = len(restore_prefix)
         if not allow_missing:
             for name in self.keys():
                 if name not in loaded:
                     raise AssertionError(
-                        f"Parameter '{name[skip:]}' is missing in file '{filename}', which has "
+                        f"Parameter '{name[skip:]}' is missing in {where}, which has "
                         f"{brief(loaded)}: do both networks have one prefix? {_NAMING}"
                     )
         for name, array in loaded.items():
@@ -289,7 +341,7 @@ class ParameterDict:
                 self[name]._load_init(array, ctx, cast_dtype, dtype_source)
             elif not ignore_extra:
                 raise ValueError(
-                    f"Parameter '{name[skip:]}' of file '{filename}' is not among "
+                    f"Parameter '{name[skip:]}' of {where} is not among "
                     f"{brief(self.keys())}: do both networks have one prefix? ignore_extra=True "
                     f"accepts this. {_NAMING}"
                 )

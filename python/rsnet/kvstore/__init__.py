@@ -4,7 +4,10 @@
 is registered with `KVStoreBase.register` is created by its lower-case name.
 """
 
+from .._mxnet_names import module_getattr
 from .base import KVStoreBase
 from .store import KVStore, create
 
 __all__ = ["KVStore", "KVStoreBase", "create"]
+
+__getattr__ = module_getattr(__name__)

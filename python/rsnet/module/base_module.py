@@ -297,6 +297,11 @@ class BaseModule:
             finally:
                 shown.clear()
             scores: list[tuple[str, float]] = []
+            if not shown.epoch_batches:
+                self.logger.warning(
+                    "Epoch[%d]: train_data gave no batch (reset it before fit, if it is used up)",
+                    epoch,
+                )
             for name, value in values:
                 self.logger.info("Epoch[%d] Train-%s=%f", epoch, name, value)
             self.logger.info("Epoch[%d] Time cost=%.3f", epoch, time.time() - started)

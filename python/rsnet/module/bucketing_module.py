@@ -1,4 +1,8 @@
-"""`BucketingModule`: one module for each input length, over shared parameters and memory."""
+"""`BucketingModule`: one module for each input length, over shared parameters and memory.
+
+All buckets use the memory of the largest one so far. When a larger one comes, those before it give
+their executors up, and are bound again over its memory when they are next run.
+"""
 
 from __future__ import annotations
 
@@ -77,6 +81,7 @@ class BucketingModule(BaseModule):
         self._curr_module = self._default = self._new_module(default_bucket_key)
         self._curr_bucket_key = default_bucket_key
         self._buckets: dict[Any, Module] = {}
+        self._largest = self._default  # whose memory the others use
         self._grad_req: Any = "write"
         self._monitor: Any = None
 
@@ -103,6 +108,7 @@ class BucketingModule(BaseModule):
     data_shapes = delegated("data_shapes", _module, "Descriptions of the current bucket's data.")
     label_shapes = delegated("label_shapes", _module, "Descriptions of its labels.")
     output_shapes = delegated("output_shapes", _module, "Names and shapes of its outputs.")
+    executors = delegated("executors", _module, "The executors of the current bucket.")
 
     # ---- binding and parameters ----------------------------------------------------------------
 
@@ -131,22 +137,53 @@ class BucketingModule(BaseModule):
             grad_req=grad_req,
         )  # fmt: skip
         self._buckets = {self._default_bucket_key: self._default}
+        self._largest = self._default
+        self._outgrown: list[Module] = []  # bound over memory of their own, which is too small
         self._curr_module, self._curr_bucket_key = self._default, self._default_bucket_key
         self.binded = True
 
     def switch_bucket(self, bucket_key: Any, data_shapes: Any, label_shapes: Any = None) -> None:
         """Makes a bucket the current one; binds it first if it is new."""
         self._require("switch_bucket", "binded")
-        if bucket_key not in self._buckets:
+        module = self._buckets.get(bucket_key)
+        if module is None:
             module = self._new_module(bucket_key)
             module.bind(
                 data_shapes, label_shapes, self.for_training, self.inputs_need_grad,
-                shared_module=self._default, grad_req=self._grad_req,
+                shared_module=self._largest, grad_req=self._grad_req,
             )  # fmt: skip
-            if self._monitor is not None:
-                module.install_monitor(self._monitor)
+            self._share_the_larger(module)
+            self._watch(module)
             self._buckets[bucket_key] = module
-        self._curr_module, self._curr_bucket_key = self._buckets[bucket_key], bucket_key
+        elif not module.executors.execs:
+            module.executors.bind_again(self._largest.executors)
+            self._watch(module)
+        self._curr_module, self._curr_bucket_key = module, bucket_key
+
+    def _watch(self, module: Module) -> None:
+        if self._monitor is not None:
+            module.install_monitor(self._monitor)
+
+    def _share_the_larger(self, module: Module) -> None:
+        """From now on buckets use the memory of a new module, if it has more.
+
+        Those that are bound keep theirs until another is run (`_release_outgrown`): the outputs of
+        the current one may still be asked for.
+        """
+        if self._options["state_names"] is not None:
+            return  # states live in the executors
+        known = set(module.executors.param_names)
+        larger = module.executors.planned_bytes > self._largest.executors.planned_bytes
+        if larger and known.issuperset(self._largest.executors.param_names):
+            self._largest = module
+            self._outgrown = [m for m in self._buckets.values() if m.executors.execs]
+
+    def _release_outgrown(self) -> None:
+        """Gives up small memory; its buckets are bound again when they are next run."""
+        for module in self._outgrown:
+            if module is not self._curr_module:
+                module.executors.release()
+        self._outgrown = [m for m in self._outgrown if m is self._curr_module]
 
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
         """Parameters and auxiliary states."""
@@ -223,6 +260,7 @@ class BucketingModule(BaseModule):
         """Switches to the bucket of the batch and computes the outputs."""
         self._require("forward", "binded", "params_initialized")
         self.switch_bucket(data_batch.bucket_key, data_batch.provide_data, data_batch.provide_label)
+        self._release_outgrown()
         self._module("forward").forward(data_batch, is_train=is_train)
 
     def backward(self, out_grads: Any = None) -> None:

@@ -175,6 +175,19 @@ class DataParallelExecutorGroup:
         reqs = self._requests(self.data_names)
         self.execs = [self._bind_on(i, reqs, shared_group) for i in range(len(self.contexts))]
 
+    @property
+    def planned_bytes(self) -> int:
+        """What the executors of all devices need for their intermediate results."""
+        return sum(exe.memory_plan().arena_bytes for exe in self.execs)
+
+    def release(self) -> None:
+        """Gives the executors up, until `bind_again`; other groups keep the parameters."""
+        self.execs = []
+
+    def bind_again(self, shared_group: DataParallelExecutorGroup) -> None:
+        """Binds executors over the parameters and the memory of another group."""
+        self.bind_exec(self.data_shapes, self.label_shapes, shared_group)
+
     def _bind_on(self, i: int, reqs: dict[str, str], shared_group: Any) -> Executor:
         shared: Any = None if shared_group is None else shared_group.execs[i]
         known = [

@@ -146,6 +146,11 @@ class Module(BaseModule):
         assert self._exec_group is not None
         return self._exec_group
 
+    @property
+    def executors(self) -> DataParallelExecutorGroup:
+        """The executors of all devices."""
+        return self._group("executors")
+
     data_shapes = delegated("data_shapes", _group, "Descriptions of the data.")
     label_shapes = delegated(
         "label_shapes", _group, "Descriptions of the labels; None if the module was bound without."

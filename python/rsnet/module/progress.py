@@ -46,23 +46,23 @@ class Progress:
         self._total = _batches_of(data, self._batch_size)
         self._began = self._epoch_began = time.monotonic()
         self._drawn = 0.0
-        self._batches = self._epoch_batches = 0
+        self._batches = self.epoch_batches = 0
         self._line = ""
 
     def start_epoch(self) -> None:
         """Begins to count the batches of an epoch."""
-        self._epoch_began, self._epoch_batches = time.monotonic(), 0
+        self._epoch_began, self.epoch_batches = time.monotonic(), 0
 
     def batch_done(self, epoch: int, metric: Any) -> None:
         """Draws the line anew, if some time has passed since it was drawn."""
         self._batches += 1
-        self._epoch_batches += 1
+        self.epoch_batches += 1
         now = time.monotonic()
         if self._is_redrawn and now - self._drawn >= PERIOD_S:
             self._drawn = now
             parts = [self._head(epoch)]
             if self._total:
-                parts.append(f"{min(100 * self._epoch_batches // self._total, 100)} %")
+                parts.append(f"{min(100 * self.epoch_batches // self._total, 100)} %")
             parts += [self._rate(now), *_values(metric.get_name_value())]
             left = self._seconds_left(epoch, now)
             if left is not None:
@@ -72,7 +72,7 @@ class Progress:
     def epoch_done(self, epoch: int, values: Any, scores: Any) -> None:
         """Shows the results of an epoch."""
         self.clear()
-        self._total = self._epoch_batches
+        self._total = self.epoch_batches
         if self._stream is None or self._is_logged:
             return
         now = time.monotonic()
@@ -101,13 +101,13 @@ class Progress:
 
     def _rate(self, now: float) -> str:
         passed = max(now - self._epoch_began, 1e-9)
-        return f"{self._epoch_batches * self._batch_size / passed:.4g} samples/s"
+        return f"{self.epoch_batches * self._batch_size / passed:.4g} samples/s"
 
     def _seconds_left(self, epoch: int, now: float) -> float | None:
         """The time that the remaining batches of all epochs will take at the mean pace."""
         if not self._total:
             return None
-        still = max(self._total - self._epoch_batches, 0)
+        still = max(self._total - self.epoch_batches, 0)
         still += (self._epochs.stop - 1 - epoch) * self._total
         return still * (now - self._began) / self._batches
 

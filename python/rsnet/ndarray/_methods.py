@@ -10,7 +10,7 @@ import numpy as np
 from .. import _core
 from .._core import NDArray
 from .._warnings import warn
-from ..base import MXNetError
+from ..base import MXNetError, MXValueError
 from ..context import Context
 from . import _indexing, _io, op
 
@@ -214,7 +214,7 @@ def _reshape(self: NDArray, *given: Any, **kwargs: Any) -> NDArray:
         raise ValueError("shape cannot be empty")
     target = reshape_codes(self.shape, codes, reverse)
     if int(np.prod(target, dtype=np.int64)) != self.size:
-        raise ValueError(f"Cannot reshape array of size {self.size} into shape {codes}")
+        raise MXValueError(f"Cannot reshape array of size {self.size} into shape {codes}")
     if _is_recorded(self):
         return op.Reshape(self, shape=target)
     return self._reshaped(target)

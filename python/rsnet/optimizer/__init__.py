@@ -10,6 +10,7 @@ the rate and the weight decay of that parameter.
 from __future__ import annotations
 
 from .._mxnet_names import module_getattr
+from . import contrib
 from .base import Optimizer, Updater, create, get_updater, register
 from .large_batch import LAMB, LARS, LBSGD
 from .rules import (
@@ -59,5 +60,6 @@ __all__ = [
 for _name in __all__:  # pickles and representations name this module
     globals()[_name].__module__ = __name__
 del _name
+__all__ += ["contrib"]
 
 __getattr__ = module_getattr(__name__)

@@ -4,6 +4,7 @@ A cell computes one step, `output, states = cell(input, states)`; `unroll` compo
 Cells that are made with the same `params` share their weights.
 """
 
+from .._mxnet_names import module_getattr
 from .base_cell import BaseRNNCell, RNNParams
 from .cells import GRUCell, LSTMCell, RNNCell
 from .checkpoint import (
@@ -42,3 +43,5 @@ __all__ = [
     "load_rnn_checkpoint",
     "do_rnn_checkpoint",
 ]
+
+__getattr__ = module_getattr(__name__)

@@ -51,11 +51,20 @@ from .data import (
     verify_generator,
 )
 from .digits import get_mnist, get_mnist_iterator, get_mnist_ubyte
+from .programs import (
+    DummyIter,
+    check_gluon_hybridize_consistency,
+    create_2d_tensor,
+    create_vector,
+    download,
+    get_im2rec_path,
+)
 from .surroundings import (
     discard_stderr,
     environment,
     retry,
 )
+from .tolerances import effective_dtype, get_atol, get_etol, get_rtol, get_tolerance, get_tols
 
 __all__ = [
     "get_mnist",
@@ -107,6 +116,18 @@ __all__ = [
     "discard_stderr",
     "environment",
     "retry",
+    "effective_dtype",
+    "get_atol",
+    "get_etol",
+    "get_rtol",
+    "get_tolerance",
+    "get_tols",
+    "DummyIter",
+    "check_gluon_hybridize_consistency",
+    "create_2d_tensor",
+    "create_vector",
+    "download",
+    "get_im2rec_path",
 ]
 
 __getattr__ = module_getattr(__name__)

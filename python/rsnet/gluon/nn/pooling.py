@@ -113,8 +113,8 @@ class MaxPool2D(_Pooling):
         pool_size: Any = 2,
         strides: Any = None,
         padding: Any = 0,
-        ceil_mode: bool = False,
         layout: str | None = None,
+        ceil_mode: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
