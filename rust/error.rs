@@ -182,8 +182,8 @@ impl Error {
         self.edit(|e| e.is_told = true)
     }
 
-    /// Marks the error of work that a forked child has left to its parent: using its results raises
-    /// it, an exit does not report it.
+    /// Marks the error of work that a forked child has left to its parent, or that an exit has
+    /// skipped: using its results raises it, an exit does not report it.
     pub fn inherited(self) -> Self {
         self.edit(|e| e.is_inherited = true)
     }

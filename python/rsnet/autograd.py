@@ -7,6 +7,7 @@ one is kept on a tape; ``backward`` walks it back. Recording and training are fl
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -365,3 +366,7 @@ class Function:
     def backward(self, *output_grads: NDArray) -> Any:
         """Gradients of the inputs from those of the outputs."""
         raise NotImplementedError(f"{type(self).__name__}.backward is not implemented")
+
+
+# A history that several arrays share is seen by the collector only after its owners were counted.
+gc.callbacks.append(_core.before_collection)

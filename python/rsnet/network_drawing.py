@@ -9,9 +9,10 @@ neighbours in a few sweeps up and down, which removes most crossings (Sugiyama, 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
-from xml.sax.saxutils import escape
+from xml.sax import saxutils
 
 WIDTH, HEIGHT, GAP_X, GAP_Y, MARGIN = 130, 56, 24, 44, 16
 _BEND_WIDTH = 16
@@ -43,6 +44,15 @@ class Layout(NamedTuple):
     paths: list[list[tuple[float, float]]]
     width: float
     height: float
+
+
+#: What XML has no way to write.
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def xml_text(text: str, entities: dict[str, str] | None = None) -> str:
+    """Text for an XML file; characters that it cannot hold become U+FFFD."""
+    return saxutils.escape(_UNPRINTABLE.sub("\ufffd", text), entities or {})
 
 
 def layout(shapes: Sequence[DrawnNode], edges: Sequence[DrawnEdge]) -> Layout:
@@ -126,7 +136,7 @@ def svg(shapes: Sequence[DrawnNode], edges: Sequence[DrawnEdge], title: str = ""
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{placed.width:.0f}" '
         f'height="{placed.height:.0f}" viewBox="0 0 {placed.width:.0f} {placed.height:.0f}" '
         'font-family="sans-serif" font-size="12" text-anchor="middle">',
-        f"<title>{escape(title)}</title>",
+        f"<title>{xml_text(title)}</title>",
         f'<rect width="{placed.width:.0f}" height="{placed.height:.0f}" fill="white"/>',
     ]
     for edge, path in zip(edges, placed.paths, strict=True):
@@ -151,7 +161,7 @@ def _edge(edge: DrawnEdge, path: list[tuple[float, float]]) -> str:
         (ax, ay), (bx, by) = points[:2]
         out += (
             f'<text x="{(ax + bx) / 2:.1f}" y="{(ay + by) / 2 + 4:.1f}" fill="#333" '
-            f'stroke="white" stroke-width="3" paint-order="stroke">{escape(edge.label)}</text>'
+            f'stroke="white" stroke-width="3" paint-order="stroke">{xml_text(edge.label)}</text>'
         )
     return out
 
@@ -168,15 +178,15 @@ def _node(shape: DrawnNode, x: float, y: float) -> str:
     lines = shape.label.split("\n")
     first = y + 4 - 7.5 * (len(lines) - 1)
     texts = "".join(
-        f'<text x="{x:.1f}" y="{first + 15 * i:.1f}">{escape(_short(line))}</text>'
+        f'<text x="{x:.1f}" y="{first + 15 * i:.1f}">{xml_text(_short(line))}</text>'
         for i, line in enumerate(lines)
     )
     label = shape.label.replace("\n", " ")
-    return f"<g><title>{escape(f'{shape.name}: {label}')}</title>{body}{texts}</g>"
+    return f"<g><title>{xml_text(f'{shape.name}: {label}')}</title>{body}{texts}</g>"
 
 
 def _quoted(text: str) -> str:
-    return '"' + escape(text, {'"': "&quot;"}) + '"'
+    return '"' + xml_text(text, {'"': "&quot;"}) + '"'
 
 
 def _short(line: str) -> str:

@@ -34,7 +34,8 @@ class MemoryPlan:
     ----------
     arena_bytes : int
         Bytes of all arenas together: what `memory_limit` bounds and an executor allocates for its
-        internal entries.
+        internal entries. Each begins at a multiple of 64 bytes there, for which the bounds below
+        do not account.
     output_bytes : int
         Bytes that an executor allocates for outputs, which have arrays of their own beside the
         arenas. What an output took over in place lies in its array too, and so do entries that end

@@ -9,9 +9,10 @@ import colorsys
 import struct
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
-from xml.sax.saxutils import escape
 
 import numpy as np
+
+from .network_drawing import xml_text
 
 if TYPE_CHECKING:
     from .plan import MemoryPlan, PlannedEntry
@@ -175,7 +176,7 @@ def svg(picture: Picture) -> str:
         out.append(
             f'<rect x="{b.left:.2f}" y="{b.top:.2f}" width="{b.width:.2f}" height="{b.height:.2f}" '
             f'fill="rgb{b.fill}" stroke="#444" stroke-width="0.4">'
-            f"<title>{escape(b.title)}</title></rect>"
+            f"<title>{xml_text(b.title)}</title></rect>"
         )
     for n in picture.lines:
         dashes = ' stroke-dasharray="6 4"' if n.dashed else ""
@@ -185,7 +186,7 @@ def svg(picture: Picture) -> str:
         )
     for t in picture.texts:
         anchor = ' text-anchor="end"' if t.end else ""
-        out.append(f'<text x="{t.x:.2f}" y="{t.y:.2f}"{anchor}>{escape(t.text)}</text>')
+        out.append(f'<text x="{t.x:.2f}" y="{t.y:.2f}"{anchor}>{xml_text(t.text)}</text>')
     return "\n".join([*out, "</svg>\n"])
 
 

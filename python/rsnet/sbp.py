@@ -113,6 +113,7 @@ class SbpContext:
         self._inputs, self._outputs, self._attrs = inputs, outputs, attrs
         self._made: list[Signature] = []
         self._begun: list[SignatureBuilder] = []
+        self._is_over = False
 
     def inputs(self) -> list[OpArg]:
         """All inputs in the order of their declaration."""
@@ -139,9 +140,16 @@ class SbpContext:
 
     def NewBuilder(self) -> SignatureBuilder:
         """Begins a signature."""
+        self._check_use()
         builder = SignatureBuilder(self)
         self._begun.append(builder)
         return builder
+
+    def _check_use(self) -> None:
+        if self._is_over:
+            raise MXNetError(
+                f"{self.op_type_name}: the SbpContext was used after its function had returned"
+            )
 
     def _known(self, arg: OpArg, among: Iterable[OpArg], what: str) -> OpArg:
         known = list(among)
@@ -162,6 +170,7 @@ class SbpContext:
                 f"{self.op_type_name}: the sbp signature '{Signature(builder._of)}' was begun but "
                 "not built: call Build()"
             )
+        self._is_over = True
         everything = [*self._inputs, *self._outputs]
         return list(dict.fromkeys([*self._made, Signature(dict.fromkeys(everything, B))]))
 
@@ -175,8 +184,13 @@ class SignatureBuilder:
 
     def Split(self, args: Any, axis: int) -> SignatureBuilder:
         """These are split along an axis."""
-        split = S(axis)
         for arg in self._args(args):
+            if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
+                raise MXNetError(
+                    f"{self._ctx.op_type_name}: invalid axis {axis!r} of argument '{arg.name}' "
+                    f"{arg.index} in an sbp signature: expected an integer"
+                )
+            split = S(axis)
             rank = self._ctx._desc(arg).NumAxes()
             if not 0 <= split.axis < rank:  # type: ignore[operator]
                 raise MXNetError(
@@ -201,6 +215,7 @@ class SignatureBuilder:
     def Build(self) -> None:
         """Adds the signature; an error if it leaves an input or output out."""
         ctx = self._ctx
+        ctx._check_use()
         everything = [*ctx._inputs, *ctx._outputs]
         for arg in everything:
             if arg not in self._of:
@@ -395,6 +410,19 @@ class CheckedInference:
 # Query ------------------------------------------------------------------------------------------
 
 
+def _shape(op: str, i: int, given: Any) -> tuple[int, ...]:
+    shape = getattr(given, "shape", given)
+    is_shape = isinstance(shape, tuple | list) and all(
+        isinstance(extent, int | np.integer) and not isinstance(extent, bool) and extent >= 0
+        for extent in shape
+    )
+    if not is_shape:
+        raise MXNetError(
+            f"{op}: invalid input {i}, {given!r}: expected an array or a shape, a tuple of int"
+        )
+    return tuple(map(int, shape))
+
+
 def signatures(op: str, *inputs: Any, **attrs: Any) -> list[Signature]:
     """The valid signatures of an operator for inputs of these shapes.
 
@@ -426,7 +454,7 @@ def signatures(op: str, *inputs: Any, **attrs: Any) -> list[Signature]:
     from ._operators.registry import user_operators
     from .sbp_rules import RULES, by_table
 
-    shapes = [tuple(getattr(x, "shape", x)) for x in inputs]
+    shapes = [_shape(op, i, x) for i, x in enumerate(inputs)]
     types = [np.dtype(getattr(x, "dtype", "float32")).name for x in inputs]
     d = user_operators.get(op)
     # OneFlow's own operators, which are hidden here, have no rules of their own.

@@ -13,9 +13,13 @@ from shapes and attributes to signatures; ``BOXING`` a row per pair of distribut
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from . import _core
 from .base import MXNetError
 from .sbp import B, OpArg, P, S, Sbp, Signature
 
@@ -92,6 +96,15 @@ def _concat(shapes: Shapes, attrs: dict[str, Any]) -> Iterator[Row]:
     return (row for row in rows if row[0] != S(joined))
 
 
+def _cast(shapes: Shapes, attrs: dict[str, Any]) -> Iterator[Row]:
+    """Partial sums become wider numbers of floating point, but are not rounded to narrower
+    numbers.
+    """
+    yield from _nonlinear(shapes, attrs)
+    if np.dtype(attrs.get("dtype", "float32")) in ("float32", "float64"):
+        yield P, P
+
+
 def _products(m: Row, n: Row, k: Row) -> Iterator[Row]:
     """A product of matrices: ``m`` and ``n`` split its own axes, ``k`` the one summed over."""
     yield m
@@ -102,7 +115,21 @@ def _products(m: Row, n: Row, k: Row) -> Iterator[Row]:
 
 
 def _dot(shapes: Shapes, attrs: dict[str, Any]) -> Iterator[Row]:
+    """Sums over the last axis of the first array and the first axis of the second."""
     a, b = bool(attrs.get("transpose_a", False)), bool(attrs.get("transpose_b", False))
+    ranks = [len(shape) for shape in shapes]
+    if ranks == [2, 2]:
+        yield from _matrix_product(a, b)
+        return
+    if not (a or b):
+        yield from ((S(i), B, S(i)) for i in range(ranks[0] - 1))
+        yield from ((B, S(i), S(ranks[0] + i - 2)) for i in range(1, ranks[1]))
+        yield S(ranks[0] - 1), S(0), P
+    yield P, B, P
+    yield B, P, P
+
+
+def _matrix_product(a: bool, b: bool) -> Iterator[Row]:
     m, k1 = (1, 0) if a else (0, 1)
     k2, n = (1, 0) if b else (0, 1)
     return _products((S(m), B, S(0)), (B, S(n), S(1)), (S(k1), S(k2), P))
@@ -112,7 +139,8 @@ def _batch_dot(shapes: Shapes, attrs: dict[str, Any]) -> Iterator[Row]:
     batch = len(shapes[0]) - 2
     for i in range(batch):
         yield S(i), S(i), S(i)
-    for row in _dot(shapes, attrs):
+    a, b = bool(attrs.get("transpose_a", False)), bool(attrs.get("transpose_b", False))
+    for row in _matrix_product(a, b):
         yield tuple(s if s.axis is None else S(s.axis + batch) for s in row)
 
 
@@ -194,7 +222,8 @@ def _softmax(shapes: Shapes, attrs: dict[str, Any]) -> Iterator[Row]:
 
 def _batch_first(shapes: Shapes, attrs: dict[str, Any]) -> Iterator[Row]:
     """Only the batch is split, parameters are not (convolution, batch normalisation)."""
-    yield S(0), *[B] * (len(shapes) - 1), S(0)
+    if _axis(attrs, len(shapes[0]), 1) != 0:  # else there is no batch
+        yield S(0), *[B] * (len(shapes) - 1), S(0)
 
 
 def _cross_entropy(shapes: Shapes, attrs: dict[str, Any]) -> Iterator[Row]:
@@ -226,8 +255,9 @@ def _embedding(shapes: Shapes, attrs: dict[str, Any]) -> Iterator[Row]:
 _UNARY, _BINARY = ("data",), ("lhs", "rhs")
 
 RULES: dict[str, Rules] = {
-    **dict.fromkeys(("negative", "identity", "_copy", "_mul_scalar", "_div_scalar", "Cast", "cast"),
+    **dict.fromkeys(("negative", "identity", "_copy", "_mul_scalar", "_div_scalar"),
                     Rules(_UNARY, _linear)),
+    **dict.fromkeys(("Cast", "cast"), Rules(_UNARY, _cast)),
     **dict.fromkeys(
         ("relu", "sigmoid", "tanh", "exp", "log", "sqrt", "square", "abs", "erf", "softsign",
          "sign", "sin", "cos", "Activation", "LeakyReLU", "clip", "Dropout", "_plus_scalar"),
@@ -260,6 +290,32 @@ RULES: dict[str, Rules] = {
 }  # fmt: skip
 
 
+#: Parameters that an operator needs and its signatures do not depend on, from its shapes.
+_COMPLETIONS: dict[str, Callable[[Shapes], dict[str, Any]]] = {
+    "FullyConnected": lambda s: {"num_hidden": s[1][0], "no_bias": len(s) == 2},
+    "Convolution": lambda s: {"num_filter": s[1][0], "kernel": s[1][2:], "no_bias": len(s) == 2},
+    "Embedding": lambda s: {"input_dim": s[1][0], "output_dim": s[1][1]},
+    "clip": lambda s: {"a_min": 0, "a_max": 1},
+    "Cast": lambda s: {"dtype": "float32"},
+    "cast": lambda s: {"dtype": "float32"},
+}
+
+
+def _check_shapes(op: str, shapes: Shapes, attrs: dict[str, Any]) -> None:
+    """Infers the operator's output, if it is built in: an error if something does not fit."""
+    from .symbol import var
+    from .symbol.register import function
+
+    if _core.registry_version(op) is None:
+        return
+    params = attrs
+    if op in _COMPLETIONS:
+        with contextlib.suppress(IndexError):  # a weight of too few axes is refused by inference
+            params = _COMPLETIONS[op](shapes) | attrs
+    inputs = [var(f"input{i}", shape=shape) for i, shape in enumerate(shapes)]
+    function(op)(*inputs, **params, name=op).infer_shape()
+
+
 def by_table(op: str, shapes: Shapes, attrs: dict[str, Any]) -> list[Signature]:
     """The signatures of an operator of ``RULES``, the one that is all broadcast last."""
     names = RULES[op].inputs
@@ -272,6 +328,7 @@ def by_table(op: str, shapes: Shapes, attrs: dict[str, Any]) -> list[Signature]:
     least = len(names) - (names[-1] == "bias" and op != "bias_add")
     if not shapes or (not variable and not least <= len(shapes) <= len(names)):
         raise MXNetError(f"{op}: {len(shapes)} inputs given, expected {', '.join(names)}")
+    _check_shapes(op, shapes, attrs)
     everything = [*args, OpArg("out")]
     rows = [*RULES[op].rows(shapes, attrs), (B,) * len(everything)]
     return list(dict.fromkeys(Signature(dict(zip(everything, r, strict=True))) for r in rows))

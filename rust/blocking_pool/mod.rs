@@ -51,14 +51,12 @@ impl<J> BlockingPool<J> {
         self.roster.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Queues `job` for one of the threads, by priority; returns at once. A job that
-    /// cannot run, because the pool is closed or the system refuses its first thread, is dropped.
-    pub fn submit(&self, job: J, priority: Priority) {
-        let submitted = self.lock().submit(job, priority);
-        match submitted {
-            Ok(appointment) => self.carry_out(appointment),
-            Err(refused) => drop(refused),
-        }
+    /// Queues `job` for one of the threads, by priority; returns at once. A closed pool returns the
+    /// job. One that cannot run because the system refuses its first thread is dropped.
+    pub fn submit(&self, job: J, priority: Priority) -> Result<(), J> {
+        let appointment = self.lock().submit(job, priority)?;
+        self.carry_out(appointment);
+        Ok(())
     }
 
     /// Wakes or starts the thread that was appointed.

@@ -167,7 +167,7 @@ static POOL: BlockingPool<Job> = BlockingPool::new(|worker| {
 const SOON: Duration = Duration::from_secs(2);
 
 fn run(job: impl FnOnce() + Send + 'static) {
-    POOL.submit(Box::new(job), Priority::Normal);
+    assert!(POOL.submit(Box::new(job), Priority::Normal).is_ok());
 }
 
 fn blocked(n: usize) -> (Vec<Sender<()>>, Receiver<()>) {

@@ -7,9 +7,11 @@
 //! gradient rule; here its builder runs operators at once (the graph's gradient pass is the other
 //! builder).
 
+mod foreign;
 mod tape_builder;
 mod walk;
 
+pub use foreign::{ForeignNode, Kept, Proxies, foreign_nodes};
 pub use walk::{Backward, backward, grad};
 
 use super::imperative::{CallState, Invoke, call};
@@ -34,6 +36,9 @@ pub trait TapeFunction: Send + Sync {
     fn name(&self) -> &str;
 
     fn as_any(&self) -> &dyn Any;
+
+    /// Calls `visit` with the states of operators that only the function keeps.
+    fn visit_states(&self, _visit: &mut dyn FnMut(&OpState)) {}
 
     /// Gradients of the inputs from those of the outputs, one an input; `None` where none is asked
     /// for, or where it went to the leaf's buffer. Its calls are recorded if gradients will be
@@ -67,18 +72,13 @@ pub enum Wanted {
     ValueOrBuffer,
 }
 
-/// An object other than an array that a part of the tape keeps alive.
-pub enum Kept<'a> {
-    Function(&'a dyn TapeFunction),
-    /// The state of an operator's call.
-    State(&'a OpState),
-}
-
 /// One recorded call or leaf.
 pub struct Node {
     /// Order of recording, process-wide.
     seq: u64,
     kind: Kind,
+    /// Room for proxies if a garbage collector has to see the node.
+    foreign: Option<Box<Lock<Proxies>>>,
 }
 
 enum Kind {
@@ -181,7 +181,7 @@ impl TapeEntry {
 
     fn leaf_of(grad: NDArray, req: OpReq) -> Self {
         let kind = Kind::Leaf { grad, req, fresh: AtomicBool::new(false) };
-        TapeEntry { node: node(kind), index: 0 }
+        TapeEntry { node: Arc::new(Node { seq: next_seq(), kind, foreign: None }), index: 0 }
     }
 
     /// Returns true if a backward pass has written the leaf's gradient since this was last cleared;
@@ -301,35 +301,22 @@ impl Tracked {
     pub fn forget(&self) {
         *self.entry.lock() = None;
     }
-
-    /// Calls `visit` with what the tape keeps for this array alone, for a garbage collector: passes
-    /// over nodes that something else refers to, or that are in use.
-    pub fn visit_own(&self, visit: &mut dyn FnMut(Kept<'_>)) {
-        let Some(entry) = self.entry.try_lock() else { return };
-        let own =
-            |entry: &TapeEntry| (Arc::strong_count(&entry.node) == 1).then(|| entry.node.clone());
-        let mut nodes: Vec<Arc<Node>> = entry.iter().filter_map(own).collect();
-        while let Some(node) = nodes.pop() {
-            let Kind::Call(recorded) = &node.kind else { continue };
-            let Some(recorded) = recorded.try_lock() else { continue };
-            let Some(recorded) = recorded.as_ref().filter(|r| Arc::strong_count(r) == 1) else {
-                continue;
-            };
-            match &recorded.rule {
-                Rule::Function(f) if Arc::strong_count(f) == 1 => visit(Kept::Function(&**f)),
-                Rule::Op { state: Some(call), .. } if Arc::strong_count(&call.state) == 1 => {
-                    visit(Kept::State(&call.state));
-                }
-                _ => {}
-            }
-            nodes.extend(recorded.inputs.iter().filter_map(|(_, e)| e.as_ref().and_then(own)));
-        }
-    }
 }
 
-fn node(kind: Kind) -> Arc<Node> {
+fn next_seq() -> u64 {
     static SEQ: AtomicU64 = AtomicU64::new(1);
-    Arc::new(Node { seq: SEQ.fetch_add(1, Ordering::Relaxed), kind })
+    SEQ.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The node of a recorded call.
+fn node_of(record: Recorded) -> Arc<Node> {
+    let foreign = record.is_foreign().then(Box::default);
+    let kind = Kind::Call(Lock::new(Some(Arc::new(record))));
+    let node = Arc::new(Node { seq: next_seq(), kind, foreign });
+    if node.foreign.is_some() {
+        foreign::note(&node);
+    }
+    node
 }
 
 /// The error for writing to an array whose value the tape may need.
@@ -416,7 +403,7 @@ pub fn record_function(
         inputs: inputs.iter().map(|t| (Saved::of(&t.array, false), t.entry())).collect(),
         outputs: outputs.iter().zip(kept).map(|(t, &kept)| Saved::of(&t.array, kept)).collect(),
     };
-    let node = node(Kind::Call(Lock::new(Some(Arc::new(record)))));
+    let node = node_of(record);
     for (i, t) in outputs.iter().enumerate() {
         *t.entry.lock() = Some(TapeEntry { node: node.clone(), index: i as u32 });
     }
@@ -445,5 +432,5 @@ fn record_call(
             .map(|(i, a)| Saved::of(a, keeps(Dep::Output(i))))
             .collect(),
     };
-    node(Kind::Call(Lock::new(Some(Arc::new(record)))))
+    node_of(record)
 }

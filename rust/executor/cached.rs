@@ -373,6 +373,12 @@ impl TapeFunction for CachedCall {
         self
     }
 
+    fn visit_states(&self, visit: &mut dyn FnMut(&OpState)) {
+        if Arc::strong_count(&self.lease.executor) == 1 {
+            self.lease.executor.visit_own_states(visit);
+        }
+    }
+
     fn backward(&self, asked: Asked<'_>) -> Result<Vec<Option<Tracked>>> {
         if asked.create_graph {
             return Err(Error::not_implemented(

@@ -43,6 +43,8 @@ pub struct Invoke<'a> {
 pub struct CallState {
     pub state: OpState,
     pub order: NDArray,
+    /// Does the state belong to code outside of the core?
+    pub is_of_callback: bool,
 }
 
 /// The result of a call.
@@ -115,7 +117,8 @@ fn start(
             let types: Vec<_> = inputs.iter().map(|a| a.dtype()).collect();
             let state = make(attrs, device, &shapes, &types)?;
             let order = NDArray::pending(rt, &Shape::new(&[0]), DType::U8, device)?;
-            Some(CallState { state, order })
+            let is_of_callback = prepared.is_callback();
+            Some(CallState { state, order, is_of_callback })
         }
         (None, None) => None,
     };

@@ -8,6 +8,8 @@ pub use types::{Place, PlanOptions, PlanRequest};
 
 use super::check::check;
 use super::forward_inference::infer_forward;
+use super::passes::inplace::Shared;
+use super::passes::offsets::Placed;
 use super::passes::{self, gradient::Differentiated, mirror::Mirror};
 use super::static_graph::{Entry, Graph};
 use crate::context::Context;
@@ -84,7 +86,7 @@ impl Plan {
 
 /// Plans a symbol. The passes, in order: common subexpressions, inference, choice of what to
 /// recompute, gradient, inference of backward, devices and copies, in-place sums, in-place,
-/// hosts and offsets, order edges.
+/// hosts and offsets, room for callbacks side by side, order edges.
 pub fn plan(request: &PlanRequest) -> Result<Plan> {
     let forward = prepare(request)?;
     let mirror = Mirror::by_attributes(&forward.graph, request.options.mirrored_step());
@@ -160,7 +162,7 @@ struct LaidOut {
     done: Differentiated,
     arguments: Vec<u32>,
     aux: Vec<u32>,
-    shared: passes::inplace::Shared,
+    shared: Shared,
 }
 
 /// Runs the passes that follow the choice of what to recompute.
@@ -220,6 +222,29 @@ impl Planner<'_> {
         Ok(LaidOut { done, arguments, aux, shared })
     }
 
+    /// Places the buffers so that callbacks can run side by side, if what that takes is no more
+    /// than the graph's variables and outputs: then the whole at most doubles.
+    fn side_by_side(&self, done: &Differentiated, shared: &mut Shared, placed: Placed) -> Placed {
+        let options = &self.request.options;
+        if self.request.memory_limit.is_some() || options.outputs_in_arena {
+            return placed;
+        }
+        let Some(buffers) = passes::side_by_side::stretched(&done.graph, shared) else {
+            return placed;
+        };
+        let bytes = |e: usize| done.shapes[e].size().saturating_mul(done.types[e].size());
+        let nodes = done.graph.nodes.iter().enumerate().filter(|(_, node)| node.is_variable());
+        let variables = nodes.map(|(id, _)| bytes(done.graph.entries_of(id).start));
+        let outputs = passes::host::chunks(&buffers);
+        let given: usize = variables.chain(outputs.into_values()).fold(0, usize::saturating_add);
+        let apart = passes::offsets::run(&buffers);
+        if apart.total() > placed.total().saturating_add(given) {
+            return placed;
+        }
+        shared.buffers = buffers;
+        apart
+    }
+
     /// The plan with this choice of what to compute again.
     pub fn finish(&self, mirror: &Mirror) -> Result<Plan> {
         let mut dumps = self.request.dump.then(|| self.forward.dumps.clone());
@@ -230,6 +255,7 @@ impl Planner<'_> {
         } else {
             passes::offsets::run(&shared.buffers)
         };
+        let placed = self.side_by_side(&done, &mut shared, placed);
         let order_edges = passes::order::run(&done.graph, &shared, &placed.offsets);
         let temp = passes::temp::run(&done, self.request.options.num_temp)?;
         let no_sharing_bytes = shared.no_sharing_bytes;

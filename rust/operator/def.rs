@@ -5,7 +5,7 @@
 //! parameters.
 
 use super::gradient::{GradFn, Gradient};
-use super::kernel::{Kernel, OpState};
+use super::kernel::{Body, Kernel, OpState};
 use super::listed::Listed;
 use super::param::{Attrs, NoParam, ParamStruct, Schema};
 use super::parse::Recent;
@@ -229,6 +229,11 @@ impl OpDef {
     /// Number of outputs, hidden ones included.
     pub fn num_outputs(&self, attrs: &Attrs) -> usize {
         self.output_names.with(attrs, <[String]>::len)
+    }
+
+    /// Returns true if a kernel is outside of the core.
+    pub fn is_callback(&self) -> bool {
+        self.kernels.iter().any(|k| matches!(k.body, Body::Callback(_)))
     }
 
     /// Number of outputs that callers get.

@@ -5,16 +5,14 @@ use super::call_site::find_call_site;
 use super::convert::{context_arg, context_to_py};
 use super::error::{IntoPy, from_py, invalid, quoted, shown};
 use super::ndarray::PyNDArray;
-use super::operator::PyState;
 use super::profiler::api;
 use super::runtime;
 use crate::context::Context;
 use crate::error::Error;
-use crate::executor::autograd::{self, Asked, Backward, Kept, NodeView, TapeFunction, Tracked};
+use crate::executor::autograd::{self, Asked, Backward, NodeView, TapeFunction, Tracked};
 use crate::executor::call_site::{self, CallSite};
 use crate::operator::OpReq;
 use pyo3::exceptions::{PyTypeError, PyValueError};
-use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use std::any::Any;
 use std::cell::Cell;
@@ -192,24 +190,9 @@ fn grad(
 }
 
 /// The `backward` of a Python `autograd.Function`.
-struct PyFunction {
+pub struct PyFunction {
     name: String,
-    backward: Py<PyAny>,
-}
-
-/// Shows Python's garbage collector what the history of an array refers to.
-pub fn traverse(tracked: &Tracked, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-    let mut result = Ok(());
-    tracked.visit_own(&mut |kept| {
-        let object = match kept {
-            Kept::Function(f) => f.as_any().downcast_ref::<PyFunction>().map(|f| &f.backward),
-            Kept::State(state) => state.downcast_ref::<PyState>().map(|state| &state.0),
-        };
-        if let (Ok(()), Some(object)) = (&result, object) {
-            result = visit.call(object);
-        }
-    });
-    result
+    pub backward: Py<PyAny>,
 }
 
 impl TapeFunction for PyFunction {

@@ -9,7 +9,7 @@
 
 use super::autograd::FreshState;
 use super::call_python::CallPython;
-use super::callback_threads;
+use super::callback_threads::{self, Job};
 use super::convert::{context_to_py, numpy_view};
 use super::error::{from_py, to_py};
 use super::interrupt::from_callback;
@@ -18,7 +18,7 @@ use super::operator::{Payload, PyState};
 use super::package::package;
 use super::runtime;
 use crate::dtype::DType;
-use crate::engine::{Prop, Push, Task, Var};
+use crate::engine::{Priority, Prop, Push, Task, Var};
 use crate::error::{Error, Result};
 use crate::kernels::copy::fill;
 use crate::ndarray::NDArray;
@@ -73,19 +73,19 @@ impl Callback for PythonKernel {
     fn start(&self, call: OwnedCall, done: Done) {
         let outer = DEPTH.get();
         let has_peers = call.within.has_peers();
-        let job = Job { kernel: self.0.clone(), call, done, depth: outer + 1 };
+        let call = OperatorCall { kernel: self.0.clone(), call, done, depth: outer + 1 };
         let waits_in_push = runtime().engine.runs_inside_push();
         if outer == 0 && (!has_peers || waits_in_push) && is_python_thread() {
-            return Python::attach(|py| job.run(py));
+            return Python::attach(|py| call.run(py));
         }
         if !waits_in_push {
-            return callback_threads::submit(Box::new(move |py| job.run(py)));
+            return callback_threads::submit_job(Job::Operator(call), Priority::Normal);
         }
         // The naive engine waits for the end inside the push, so this thread waits too, detached
         // from the interpreter.
         let (ended, end) = std::sync::mpsc::channel::<()>();
         callback_threads::submit(Box::new(move |py| {
-            job.run(py);
+            call.run(py);
             drop(ended);
         }));
         Python::attach(|py| py.detach(move || end.recv().unwrap_or_default()));
@@ -98,16 +98,23 @@ fn is_python_thread() -> bool {
     !unsafe { pyo3::ffi::PyGILState_GetThisThreadState() }.is_null()
 }
 
-struct Job {
+/// A call that is ready to run.
+pub struct OperatorCall {
     kernel: Arc<Inner>,
     call: OwnedCall,
     done: Done,
     depth: u32,
 }
 
-impl Job {
-    fn run(self, py: Python<'_>) {
-        let Job { kernel, call, done, depth } = self;
+impl OperatorCall {
+    /// Ends the call without running it, as at exit: its results were not computed, and nobody is
+    /// told.
+    pub fn skip(self) {
+        (self.done)(Err(Error::execution("skipped at exit").inherited()));
+    }
+
+    pub fn run(self, py: Python<'_>) {
+        let OperatorCall { kernel, call, done, depth } = self;
         if depth > MAX_DEPTH {
             let text = format!("operator '{}' is nested {MAX_DEPTH} callbacks deep", kernel.op);
             return done(Err(from_py(py, PyRecursionError::new_err(text))));

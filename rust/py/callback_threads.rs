@@ -6,6 +6,7 @@
 //!
 //! Jobs whose operations are ready wait here until a thread takes them, so priorities apply here.
 
+use super::callback::OperatorCall;
 use super::engine_call::FunctionCall;
 use crate::blocking_pool::{BlockingPool, PoolAtFork, Worker};
 use crate::engine::Priority;
@@ -19,6 +20,8 @@ use std::time::Duration;
 pub enum Job {
     /// A function pushed to the engine.
     Function(FunctionCall),
+    /// An operator written in Python.
+    Operator(OperatorCall),
     Other(Box<dyn for<'py> FnOnce(Python<'py>) + Send>),
 }
 
@@ -26,6 +29,7 @@ impl Job {
     fn run(self, py: Python<'_>) {
         match self {
             Job::Function(call) => call.run(py),
+            Job::Operator(call) => call.run(py),
             Job::Other(f) => f(py),
         }
     }
@@ -34,6 +38,7 @@ impl Job {
     fn skip(self) {
         match self {
             Job::Function(call) => call.skip(),
+            Job::Operator(call) => call.skip(),
             Job::Other(f) => drop(f),
         }
     }
@@ -50,9 +55,12 @@ pub fn submit(f: Box<dyn for<'py> FnOnce(Python<'py>) + Send>) {
     submit_job(Job::Other(f), Priority::Normal);
 }
 
-/// Runs `job` on a callback thread, in the order of priorities; returns at once.
+/// Runs `job` on a callback thread, in the order of priorities; returns at once. Skips it if an
+/// exit has closed the threads.
 pub fn submit_job(job: Job, priority: Priority) {
-    POOL.submit(job, priority);
+    if let Err(job) = POOL.submit(job, priority) {
+        job.skip();
+    }
 }
 
 fn start(worker: Arc<Worker>) -> io::Result<()> {

@@ -45,6 +45,7 @@ pub mod profiler;
 pub mod random;
 mod signature;
 pub mod symbol;
+mod tape_node;
 
 use crate::engine::{Engine, EngineType, NaiveEngine, create};
 use crate::executor::Runtime;
@@ -100,6 +101,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     np_shape::register(m)?;
     function::register(m)?;
     autograd::register(m)?;
+    tape_node::register(m)?;
     random::register(m)?;
     profiler::register(m)?;
     params::register(m)?;

@@ -88,7 +88,7 @@ macro_rules! slots {
             )*
 
             fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-                super::autograd::traverse(&self.tracked, &visit)
+                super::tape_node::traverse(&self.tracked, &visit)
             }
 
             fn __clear__(&self) {

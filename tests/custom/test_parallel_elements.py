@@ -62,3 +62,11 @@ def test_map_computes_elements_and_honours_requests(views, req):
 def test_mistakes(call, says):
     with pytest.raises(MXNetError, match=says):
         call()
+
+
+@pytest.mark.parametrize("value", [None, 1j, "text"])
+def test_a_function_that_returns_no_real_numbers_is_refused(value):
+    out, source = np.zeros(3, "float32"), np.ones(3, "float32")
+    with pytest.raises(MXNetError, match="map: f returned .* values, expected float32"):
+        op.map(lambda x: value, out, source)
+    assert not out.any()

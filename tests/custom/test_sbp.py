@@ -165,6 +165,10 @@ CASES = [
     ("broadcast_mul", [(4, 6), (1, 6)], {}), ("broadcast_div", [(4, 6), (6,)], {}),
     ("add_n", [(4, 2)] * 3, {}), ("Concat", [(4, 2, 6), (4, 4, 6)], {"dim": 1}),
     ("dot", [(4, 6), (6, 2)], {}), ("dot", [(6, 4), (2, 6)], {"transpose_a": True, "transpose_b": True}),
+    ("dot", [(2, 4, 6), (6, 8)], {}), ("dot", [(4, 6), (6, 2, 8)], {}), ("dot", [(4, 6), (6,)], {}),
+    ("dot", [(6,), (6,)], {}), ("dot", [(4, 2, 6), (6, 2, 8)], {}),
+    ("Cast", [(4,)], {"dtype": "float64"}), ("Cast", [(4, 2)], {"dtype": "int8"}),
+    ("BatchNorm", [(4, 2), (2,), (2,), (2,), (2,)], {"use_global_stats": True}),
     ("batch_dot", [(2, 4, 6), (2, 2, 6)], {"transpose_b": True}),
     ("FullyConnected", [(4, 6), (2, 6)], {"num_hidden": 2, "no_bias": True}),
     ("FullyConnected", [(4, 6), (2, 6), (2,)], {"num_hidden": 2}),
@@ -243,3 +247,53 @@ def test_costs_of_changes_are_data():
 def test_signatures_compare_by_value():
     one, same = (Signature({OpArg("x"): S(0)}) for _ in range(2))
     assert one == same and len({one, same}) == 1 and one != Signature({OpArg("x"): B})
+
+
+@pytest.mark.parametrize(
+    ("op_name", "shapes", "attrs", "text"),
+    [
+        ("dot", [(2, 3), (4, 5)], {}, "dot"),
+        ("dot", [(2, 3), "x"], {}, "dot: invalid input 1, 'x'"),
+        ("dot", [(2, -3), (3, 4)], {}, "dot: invalid input 0"),
+        ("exp", [3], {}, "exp: invalid input 0, 3"),
+        ("reshape", [(4, 6)], {"shape": (5, 5)}, "eshape"),
+        ("elemwise_add", [(4, 6), (4, 5)], {}, "elemwise_add"),
+        ("FullyConnected", [(4, 6), (2,)], {}, "FullyConnected"),
+        ("Cast", [(4,)], {"dtype": "number"}, "dtype"),
+    ],
+)
+def test_shapes_that_do_not_fit_the_operator_are_refused(op_name, shapes, attrs, text):
+    with pytest.raises(MXNetError, match=text):
+        sbp.signatures(op_name, *shapes, **attrs)
+
+
+def test_parameters_that_signatures_do_not_depend_on_may_be_left_out():
+    assert texts("FullyConnected", (4, 6), (2, 6))[0] == "data:S(0) weight:B out:S(0)"
+    assert texts("Embedding", (4,), (6, 8))[0] == "data:S(0) weight:B out:S(0)"
+    assert texts("clip", (4,)) == ["data:S(0) out:S(0)", "data:B out:B"]
+    assert texts("Convolution", (4, 2, 5, 5), (3, 2, 3, 3))[0].startswith("data:S(0)")
+
+
+def test_channels_of_a_normalisation_are_not_split_as_a_batch():
+    made = texts("BatchNorm", (4, 2), (4,), (4,), (4,), (4,), axis=0)
+    assert made == ["data:B gamma:B beta:B moving_mean:B moving_var:B out:B"]
+
+
+def test_a_context_ends_with_its_function():
+    kept = []
+
+    def rules(ctx):
+        kept.extend((ctx, ctx.NewBuilder().Split(ctx.inputs(), 0).Split(ctx.outputs(), 0)))
+        kept[1].Build()
+
+    define("t_sbp_kept_context", rules)
+    sbp.signatures("t_sbp_kept_context", (2, 4))
+    for use in (kept[0].NewBuilder, kept[1].Build):
+        with pytest.raises(MXNetError, match="t_sbp_kept_context: the SbpContext was used after"):
+            use()
+
+
+def test_an_axis_that_is_no_integer_names_operator_and_argument():
+    define("t_sbp_axis_text", lambda ctx: ctx.NewBuilder().Split("in", "a"))
+    with pytest.raises(MXNetError, match="t_sbp_axis_text: invalid axis 'a' of argument 'in' 0"):
+        sbp.signatures("t_sbp_axis_text", (2, 4))

@@ -110,3 +110,19 @@ def test_a_gradient_function_learns_name_shapes_and_types():
     getattr(mx.sym, other)(mx.sym.Variable("x"), name="n").simple_bind(mx.cpu(), x=(2, 3))
     assert seen[1][0] == "n" and "not known while a graph is differentiated" in seen[1][1]
     assert name
+
+
+def test_the_builder_leaves_out_optional_outputs_that_are_not_declared():
+    name = pieces("a*2, b?, c*1+")
+    b = mx.user_op_builder("o").Op(name).Input("in", [nd.array(X)])
+    made = b.Output("c", 2).Output("a", 2).Build().InferAndTryRun()
+    assert listed(list(made.RemoteBlobList())) == [(X + i).tolist() for i in (2, 3, 0, 1)]
+    assert made.RemoteBlobDict()["b"] == []
+
+
+@pytest.mark.parametrize("module", [nd, mx.sym])
+def test_more_outputs_than_an_operator_can_have_are_refused_at_once(module):
+    name = pieces("c*1+")
+    x = nd.array(X) if module is nd else mx.sym.Variable("x")
+    with pytest.raises(MXNetError, match="out_counts are 10000000000 arrays, expected at most"):
+        getattr(module, name)(x, out_counts=[10**10])

@@ -1,5 +1,7 @@
 """Programs written for MXNet: every form of import, names that are missing, the page about it."""
 
+import inspect
+import json
 import re
 import subprocess
 import sys
@@ -149,3 +151,38 @@ def test_the_page_lists_exactly_the_names_that_are_missing():
     rows = re.findall(r"^\| `(mx[\w.]*)` \| (.*) \|$", table, re.MULTILINE)
     listed = {where.partition(".")[2]: re.findall(r"`(\w+)`", names) for where, names in rows}
     assert listed == {module: absent(module) for module in NAMES}
+
+
+@pytest.mark.parametrize("namespace", ["nd", "sym"])
+@pytest.mark.parametrize("name", ["contrib.dgl_subgraph", "contrib.quantized_rnn"])
+def test_operators_missing_in_namespaces_say_so(namespace, name):
+    home, short = name.split(".")
+    where = getattr(getattr(mx, namespace), home)
+    with pytest.raises(AttributeError, match=rf"MXNet's `{name}` is not in rsnet yet"):
+        getattr(where, short)
+    with pytest.raises(AttributeError) as info:
+        where.no_such_operator  # noqa: B018
+    assert "MXNet" not in str(info.value)
+
+
+def test_an_operator_missing_in_a_file_is_not_called_the_programs_own():
+    def file(op):
+        nodes = [
+            {"op": "null", "name": "x", "inputs": []},
+            {"op": op, "name": "y", "inputs": [[0, 0, 0]]},
+        ]
+        return json.dumps({"nodes": nodes, "arg_nodes": [0], "heads": [[1, 0, 0]]})
+
+    with pytest.raises(mx.MXNetError) as info:
+        mx.sym.load_json(file("_contrib_quantized_rnn"))
+    assert "MXNet's `_contrib_quantized_rnn` is not in rsnet yet" in str(info.value)
+    assert "import its module" not in str(info.value)
+    with pytest.raises(mx.MXNetError, match="import its module"):
+        mx.sym.load_json(file("of_a_program"))
+
+
+def test_fluent_methods_of_symbols_carry_signature_and_text():
+    assert str(inspect.signature(mx.sym.Symbol.sum)) == str(inspect.signature(mx.sym.sum))
+    assert mx.sym.Symbol.sum.__doc__ == mx.sym.sum.__doc__
+    halves = mx.sym.var("x").split_v2(2, axis=1)
+    assert len(halves.list_outputs()) == 2

@@ -280,3 +280,34 @@ def test_a_function_that_an_exit_skips_is_not_an_error(async_):
     push = "push_async(lambda rc, done: done()" if async_ else "push_sync(lambda rc: None"
     done = run(f"import rsnet as mx\nfor _ in range(50): mx.engine.{push})")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("ends", ["", "e.backward(o)\n", "raise SystemExit(0)\n"])
+def test_operators_that_an_exit_skips_are_not_errors(ends):
+    done = run(
+        f"""
+import time
+import rsnet as mx
+
+class Sleeps(mx.operator.CustomOp):
+    def forward(self, is_train, req, in_data, out_data, aux):
+        time.sleep(.05)
+        self.assign(out_data[0], req[0], in_data[0])
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        time.sleep(.05)
+        self.assign(in_grad[0], req[0], out_grad[0])
+
+@mx.operator.register("sleeps")
+class SleepsProp(mx.operator.CustomOpProp):
+    def create_operator(self, ctx, shapes, dtypes):
+        return Sleeps()
+
+x = mx.sym.var("x")
+net = mx.sym.Group([mx.sym.Custom(x, op_type="sleeps") for _ in range(4)])
+e = net.simple_bind(mx.cpu(), x=(10,))
+e.forward(is_train=True)
+o = [mx.nd.ones((10,))] * 4
+{ends}"""
+    )
+    assert (done.returncode, done.stderr) == (0, "")

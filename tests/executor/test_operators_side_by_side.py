@@ -65,13 +65,33 @@ def test_they_meet_in_forward_and_backward(n, shared):
             np.testing.assert_array_equal(exe.grad_dict[name].asnumpy(), expected)
 
 
-def test_they_meet_behind_native_operators():
-    barriers("native", 4)
-    net = outputs_of("native", 4, before=mx.sym.exp)
-    # (For inference the branches would share memory, and so take turns.)
-    exe = net.simple_bind(mx.cpu(), **{f"x{i}": (8,) for i in range(4)})
-    for out in exe.forward(is_train=True):
-        np.testing.assert_allclose(out.asnumpy(), np.full(8, 2.0))
+@pytest.mark.parametrize("grad_req", ["write", "null"])
+@pytest.mark.parametrize("n", [2, 6])
+def test_they_meet_behind_native_operators(n, grad_req):
+    key = f"native{n}{grad_req}"
+    barriers(key, n)
+    net = outputs_of(key, n, before=lambda x: mx.sym.exp(mx.sym.sqrt(x)))
+    exe = net.simple_bind(mx.cpu(), grad_req, **{f"x{i}": (8,) for i in range(n)})
+    for _ in range(3):
+        for out in exe.forward(is_train=grad_req == "write"):
+            np.testing.assert_allclose(out.asnumpy(), np.full(8, 2.0))
+
+
+def towers(depth):
+    heads = []
+    for i in range(2):
+        y = mx.sym.var(f"x{i}")
+        for _ in range(depth):
+            y = mx.sym.exp(mx.sym.Custom(y, op_type="meets_side_by_side", key="none"))
+        heads.append(mx.sym.sum(y))
+    return mx.sym.Group(heads).memory_plan(grad_req="null", x0=(256,), x1=(256,))
+
+
+def test_memory_for_that_is_bounded_by_what_the_graph_has_anyway():
+    least, one = towers(1), towers(2)
+    assert one.arena_bytes >= 3 * 1024  # two branches at a time
+    given = 2 * 1024 + least.output_bytes
+    assert towers(40).arena_bytes <= 2 * 1024 + given  # the operators of deep towers take turns
 
 
 def test_a_chain_runs_in_the_pushing_thread():

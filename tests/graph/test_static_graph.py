@@ -150,6 +150,7 @@ def test_backward_nodes_of_0_8_load_and_compute():
     inner = grad * np.exp(data @ w.T)
     np.testing.assert_allclose(got[0].asnumpy(), inner.T @ data, rtol=1e-5)
     np.testing.assert_allclose(got[1].asnumpy(), inner @ w, rtol=1e-5)
+    assert net.simple_bind(mx.cpu(), data=(3, 4)).arg_dict["e_0_grad"].shape == (3, 2)
     graph = StaticGraph.from_json(gradient_of_0_8())
     backward = {n.name: n for n in graph.nodes if n.backward_source is not None}
     assert graph.nodes[backward["fc_backward"].backward_source].name == "fc"

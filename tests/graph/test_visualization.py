@@ -168,3 +168,10 @@ def test_a_notebook_shows_a_memory_plan():
     plan = small().memory_plan(data=(1, 3, 13, 13))
     root = svg_of(plan)
     assert root.tag.endswith("svg") and any(t.text == "c_output" for t in root.iter())
+
+
+def test_pictures_of_names_that_xml_cannot_hold_are_well_formed():
+    net = mx.sym.exp(mx.sym.var("x\x01"), name="y\x1f<")
+    plan = net.memory_plan(**{"x\x01": (2,)})
+    for picture in (mx.viz.plot_network(net), plan):
+        ElementTree.fromstring(picture._repr_svg_())

@@ -686,3 +686,40 @@ def test_filling_a_whole_array_equals_numpy(dtype, value):
     np.testing.assert_array_equal(x.asnumpy(), expected)
     assert x.asnumpy().dtype == np.dtype(dtype)
     np.testing.assert_array_equal(nd.full((3, 2), value, dtype=dtype).asnumpy(), expected)
+
+
+def test_an_array_without_axes_is_assigned_an_array():
+    x = nd.array(3)
+    assert x.shape == ()
+    x[:] = nd.array(4)
+    assert x.asscalar() == 4
+    x[:] = np.array(5.0)
+    assert x.asscalar() == 5
+    a = nd.array(2)
+    a.attach_grad()
+    with mx.autograd.record():
+        x[:] = a * 3
+        y = x * 2
+    y.backward()
+    assert (y.asscalar(), a.grad.asscalar()) == (12, 6)
+
+
+def test_an_operator_in_python_takes_an_array_without_axes():
+    class Doubles(mx.operator.CustomOp):
+        def forward(self, is_train, req, in_data, out_data, aux):
+            self.assign(out_data[0], req[0], in_data[0] * 2)
+
+        def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+            self.assign(in_grad[0], req[0], out_grad[0] * 2)
+
+    @mx.operator.register("doubles_without_axes")
+    class DoublesProp(mx.operator.CustomOpProp):
+        def create_operator(self, ctx, shapes, dtypes):
+            return Doubles()
+
+    x = nd.array(3)
+    x.attach_grad()
+    with mx.autograd.record():
+        y = nd.Custom(x, op_type="doubles_without_axes")
+    y.backward()
+    assert (y.shape, y.asscalar(), x.grad.asscalar()) == ((), 6, 2)

@@ -83,7 +83,7 @@ def map(
     ----------
     f : callable
         Gets NumPy arrays of one axis, equal parts of the inputs, and returns an array of that
-        length.
+        length, of real numbers.
     out : NDArray or numpy.ndarray
         The output of an operator.
     *inputs : NDArray or numpy.ndarray
@@ -114,7 +114,10 @@ def map(
     result = np.empty(out.size, np.dtype(out.dtype))
 
     def part(begin: int, end: int) -> None:
-        result[begin:end] = f(*(source[begin:end] for source in sources))
+        values = np.asarray(f(*(source[begin:end] for source in sources)))
+        if values.dtype.kind not in "biuf" and values.dtype != result.dtype:
+            raise fail("map", f"f returned {values.dtype} values, expected {result.dtype}")
+        result[begin:end] = values
 
     launch(part, result.size, grain=grain)
     shaped = result.reshape(out.shape)

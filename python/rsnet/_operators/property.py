@@ -264,7 +264,8 @@ class OperatorProperty(Description):
         """Resources that ``forward`` finds in ``ctx.requested``; default none.
 
         ``"temp_space"``, at most once, has ``get_space(shape, dtype)``; ``"random"`` has
-        ``get_random()`` with ``uniform`` and ``normal``.
+        ``get_random()`` with ``uniform`` and ``normal``. A pair ``("temp_space", bytes)`` says how
+        much space one call takes: `memory_plan` counts it.
 
         >>> OperatorProperty().forward_resource([(2, 3)])
         []

@@ -20,8 +20,6 @@ class Undeclared:
     """Stands for an array that backward did not declare to need: empty, and an error on any use."""
 
     __slots__ = ("_what",)
-    shape: tuple[int, ...] = ()
-    size = 0
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -36,9 +34,6 @@ class Undeclared:
 
     __hash__ = object.__hash__
 
-    def __bool__(self) -> bool:
-        return False
-
     def __repr__(self) -> str:
         return f"<{self._what}: not in the declared backward dependency>"
 
@@ -49,7 +44,7 @@ _USES = """
     add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor
     radd rsub rmul rmatmul rtruediv rfloordiv rmod rdivmod rpow rlshift rrshift rand ror rxor
     iadd isub imul imatmul itruediv ifloordiv imod ipow ilshift irshift iand ior ixor
-    neg pos abs invert round trunc floor ceil int float complex index
+    bool neg pos abs invert round trunc floor ceil int float complex index
     eq ne lt le gt ge getitem setitem delitem len iter next contains call enter exit
     str copy deepcopy reduce_ex array_ufunc array_function dlpack dlpack_device
 """.split()

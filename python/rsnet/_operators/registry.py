@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from .. import _core
-from .._mxnet_names import FUNCTIONS
+from .._mxnet_names import OPERATORS
 from ..base import MXNetError
 
 #: Classes for ``nd.Custom``, by ``op_type``.
@@ -46,7 +46,7 @@ def missing(name: str) -> str | None:
 def absent(name: str, text: str) -> str:
     """The message ``text`` for a missing function, with the reason or the nearest name."""
     why = missing(name)
-    if why is None and name in FUNCTIONS:
+    if why is None and name in OPERATORS:
         why = f"{text}: MXNet's `{name}` is not in rsnet yet"
     if why is not None or name.startswith("_"):
         return why or text

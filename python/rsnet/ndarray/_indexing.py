@@ -265,7 +265,7 @@ def _record_assignment(array: NDArray, key: Any, value: NDArray) -> None:
     if 0 in region:
         _broadcast_steps(value.shape, extents)
         return
-    value = _spread(value, tuple(extents)).reshape(region)
+    value = _reshaped(_spread(value, tuple(extents)), region)
     if region == shape and all(chosen.step > 0 for chosen in ranges):
         value.copyto(array)
         return
@@ -281,6 +281,11 @@ def _spread(value: NDArray, extents: tuple[int, ...]) -> NDArray:
     return value if value.shape == extents else value.broadcast_to(extents)
 
 
+def _whole(array: NDArray, key: Any) -> Any:
+    """`key`, or `()` in place of `:` if the array has no axes."""
+    return () if not array.shape and isinstance(key, slice) and key == _ALL else key
+
+
 def _is_all(key: Any) -> bool:
     return key == _ALL if isinstance(key, slice) else isinstance(key, tuple) and not key
 
@@ -294,6 +299,7 @@ def _is_exact(value: Any, dtype: Any) -> bool:
 
 def setitem(array: NDArray, key: Any, value: Any) -> None:
     """`array[key] = value`."""
+    key = _whole(array, key)
     if isinstance(value, NDArray) and value._is_tracked and _core.is_recording():
         _record_assignment(array, key, value)
         return

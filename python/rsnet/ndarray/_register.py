@@ -7,12 +7,14 @@ is in ``nd.op`` and ``nd`` itself.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 import types
-from typing import Any
+from typing import Any, NoReturn
 
 from .. import _core
+from .._mxnet_names import why_missing_in
 from .._operators import registry
 
 _PREFIXES = ("_contrib_", "_linalg_", "_sparse_", "_image_")
@@ -44,9 +46,16 @@ def _module(name: str) -> types.ModuleType:
 
         module = types.ModuleType(full, f"Operator functions of ``nd.{name}``, from the registry.")
         vars(module)["_Null"] = _Null  # the default that signatures name
+        vars(module)["__getattr__"] = functools.partial(_missing, name)
         sys.modules[full] = module
         setattr(sys.modules[_PACKAGE], name, module)
     return sys.modules[full]
+
+
+def _missing(namespace: str, name: str) -> NoReturn:
+    """A namespace's ``__getattr__``."""
+    text = f"module '{_PACKAGE}.{namespace}' has no attribute {name!r}"
+    raise AttributeError(why_missing_in(namespace, name) or text)
 
 
 def hidden_by(name: str) -> str | None:

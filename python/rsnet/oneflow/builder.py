@@ -101,7 +101,7 @@ class UserOp:
         """The outputs in the order of the ``Output`` calls."""
         blobs = self._made()
         for arg in blobs:
-            if arg not in self._order:
+            if blobs[arg] and arg not in self._order:
                 raise ValueError(f"{self.name}: output '{arg}' was not declared by Output()")
         return tuple(b for arg in self._order for b in blobs[arg])
 

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _core
+from .._mxnet_names import why_missing_in as _why_missing_in
 from ..base import _Null  # noqa: F401  the default that signatures name
-from . import operators as _operators  # noqa: F401  adds arithmetic to Symbol
+from . import operators as _operators  # adds arithmetic to Symbol
 from .register import create as _create
 from .register import function as _function
 from .symbol import Group, Symbol, Variable, fromjson, load, load_json, var
@@ -46,7 +47,9 @@ class _Namespace(ModuleType):
         for prefix in self._prefixes:
             if _core.registry_version(prefix + name) is not None:
                 return _function(prefix + name)
-        raise AttributeError(f"{self.__name__} has no operator '{name}'")
+        namespace = self.__name__.rpartition(".")[2]
+        text = f"{self.__name__} has no operator '{name}'"
+        raise AttributeError(_why_missing_in(namespace, name) or text)
 
     def __dir__(self) -> list[str]:
         return sorted(
@@ -171,3 +174,6 @@ pow = power = _operand("power", lambda a, b: a**b)
 maximum = _operand("maximum", lambda a, b: max(a, b))
 minimum = _operand("minimum", lambda a, b: min(a, b))
 hypot = _operand("hypot", np.hypot)
+
+
+_operators.install_fluent()

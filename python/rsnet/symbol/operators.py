@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -84,19 +85,24 @@ transpose trunc zeros_like""".split()
 
 def _fluent(method: str) -> None:
     """Adds `x.method(...)` for `sym.method(x, ...)`."""
+    package = sys.modules[__package__]  # not an import: the operators are its attributes
 
     def run(self: Symbol, *args: Any, **kwargs: Any) -> Symbol:
-        from . import register
+        made: Symbol = getattr(package, method)(self, *args, **kwargs)
+        return made
 
-        return register.function(method)(self, *args, **kwargs)
-
-    run.__name__ = run.__qualname__ = method
-    run.__doc__ = f"`sym.{method}` of this symbol."
+    function = getattr(package, method)
+    run.__name__ = method
+    run.__qualname__ = f"Symbol.{method}"
+    run.__doc__ = function.__doc__
+    vars(run)["__wrapped__"] = function  # `inspect.signature` and `help` show its parameters
     setattr(Symbol, method, run)
 
 
-for _method in _FLUENT:
-    _fluent(_method)
+def install_fluent() -> None:
+    """Adds the methods, once the functions are there."""
+    for method in _FLUENT:
+        _fluent(method)
 
 
 def _reshape(self: Symbol, *shape: Any, **kwargs: Any) -> Symbol:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _core, attribute
+from .._mxnet_names import OPERATORS
 from ..base import MXNetError, NotImplementedForSymbol
 from ..util import is_np_shape
 from .bind import Binding
@@ -344,6 +345,22 @@ def Group(symbols: Any) -> Symbol:
     return Symbol(_core.SymbolHandle.group([s._handle for s in symbols]))
 
 
+_UNREGISTERED = re.compile(r"operator (\S+) is not registered")
+
+
+def _with_reasons(text: str) -> str:
+    """The error of a file of unknown operators, with those named that are MXNet's."""
+    missing = set(_UNREGISTERED.findall(text))
+
+    def reason(found: re.Match[str]) -> str:
+        return f"MXNet's `{found[1]}` is not in rsnet yet" if found[1] in OPERATORS else found[0]
+
+    lines = text.splitlines()
+    if missing and missing <= OPERATORS:
+        lines[-1] = "With allow_unknown=True the file loads without them."
+    return _UNREGISTERED.sub(reason, "\n".join(lines))
+
+
 def load_json(json_str: str, allow_unknown: bool = False) -> Any:
     """A symbol from JSON of any MXNet version up to 1.9.
 
@@ -378,7 +395,10 @@ def load_json(json_str: str, allow_unknown: bool = False) -> Any:
         except (ValueError, RecursionError) as error:
             raise MXNetError(f"the symbol file is not valid JSON: {error}") from None
         return [load_json(json.dumps(symbol), allow_unknown) for symbol in symbols]
-    loaded = _core.SymbolHandle.from_json(json_str, is_np_shape(), bool(allow_unknown))
+    try:
+        loaded = _core.SymbolHandle.from_json(json_str, is_np_shape(), bool(allow_unknown))
+    except NotImplementedError as error:
+        raise type(error)(_with_reasons(str(error))) from None
     handle, version, upgraded, newer = loaded
     written = f"v{version // 10000}.{version // 100 % 100}.{version % 100}"
     if upgraded or newer:

@@ -28,13 +28,15 @@ pub fn gradients(
         NodeBuilder { registry, forward, name: &raw.name, unnamed: 0, values: Vec::new() };
     let attrs = forward.meta().attrs.clone();
     let visible = forward.num_visible_outputs();
-    let mut out_grads = out_grads(raw, forward, visible, built)?.into_iter();
-    let out_grads: Vec<_> =
-        (0..forward.num_outputs).map(|_| out_grads.next().map(|e| builder.value(e))).collect();
+    let given = out_grads(raw, forward, visible, built)?;
     let inputs: Vec<_> = forward.inputs.iter().map(|e| builder.value(e.clone())).collect();
     let output = |index| SymEntry { node: forward.clone(), index };
     let outputs: Vec<_> =
         (0..forward.num_outputs as u32).map(|i| builder.value(output(i))).collect();
+    let mut out_grads = vec![None; outputs.len()];
+    for ((place, grad), like) in out_grads.iter_mut().zip(given).zip(&outputs) {
+        *place = Some(builder.like(grad, *like)?);
+    }
     let about = GradNode {
         op,
         attrs: &attrs,
@@ -107,6 +109,16 @@ impl NodeBuilder<'_> {
         (0..outputs as u32)
             .map(|index| self.value(SymEntry { node: node.clone(), index }))
             .collect()
+    }
+
+    /// A gradient of the output `like`. The shape of a variable comes from there.
+    fn like(&mut self, grad: SymEntry, like: GradEntry) -> Result<GradEntry> {
+        let is_variable = grad.node.op.is_none();
+        let grad = self.value(grad);
+        match is_variable {
+            true => self.one("_identity_with_attr_like_rhs", &[grad, like]),
+            false => Ok(grad),
+        }
     }
 
     fn one(&mut self, op: &str, inputs: &[GradEntry]) -> Result<GradEntry> {

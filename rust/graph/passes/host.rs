@@ -10,7 +10,6 @@
 use super::super::static_graph::Graph;
 use super::inplace::{Buffer, Shared};
 use super::offsets::{self, Placed, least_bytes, peak};
-use crate::operator::Body;
 use std::collections::BTreeMap;
 
 /// Only so many outputs, the last ones to be written, are tried: each costs several looks at all
@@ -26,8 +25,7 @@ pub fn place(graph: &Graph, shared: &mut Shared) -> Placed {
     let Some(buffers) = hosted(&shared.buffers) else { return placed };
     let moved = offsets::run(&buffers);
     let total = |placed: &Placed, buffers: &[Buffer]| -> usize {
-        let arenas: usize = placed.arena_bytes.iter().map(|a| a.1).sum();
-        arenas + chunks(buffers).values().sum::<usize>()
+        placed.total() + chunks(buffers).values().sum::<usize>()
     };
     if total(&moved, &buffers) >= total(&placed, &shared.buffers) {
         return placed;
@@ -52,10 +50,7 @@ pub fn chunks(buffers: &[Buffer]) -> BTreeMap<u32, usize> {
 /// reads an output would see what the output hosts.
 fn is_one_segment(graph: &Graph, buffers: &[Buffer]) -> bool {
     let mut ops = graph.nodes[..graph.num_forward].iter().filter_map(|n| n.op.as_ref());
-    let is_callback =
-        |k: &std::sync::Arc<crate::operator::Kernel>| matches!(k.body, Body::Callback(_));
-    buffers.windows(2).all(|pair| pair[0].ctx == pair[1].ctx)
-        && !ops.any(|op| op.kernels.iter().any(is_callback))
+    buffers.windows(2).all(|pair| pair[0].ctx == pair[1].ctx) && !ops.any(|op| op.is_callback())
 }
 
 /// The buffers with hosts; `None` where nothing is gained.

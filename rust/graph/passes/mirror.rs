@@ -1,7 +1,7 @@
 //! The choice of forward nodes to recompute in the backward pass instead of keeping their outputs.
 
 use super::super::static_graph::{Graph, Node};
-use crate::operator::{Body, OpDef};
+use crate::operator::OpDef;
 
 /// One flag per forward node.
 #[derive(Clone, Debug, Default)]
@@ -12,9 +12,7 @@ pub struct Mirror {
 /// Returns whether the operator may run twice: operators with random numbers, callbacks or state
 /// may not.
 pub fn repeatable(op: &OpDef) -> bool {
-    op.deterministic
-        && op.state.is_none()
-        && !op.kernels.iter().any(|k| matches!(k.body, Body::Callback(_)))
+    op.deterministic && op.state.is_none() && !op.is_callback()
 }
 
 /// Returns whether the node may be copied. A node that modifies an input may not, unless a second

@@ -24,6 +24,13 @@ pub struct Placed {
     pub lower_bound_bytes: usize,
 }
 
+impl Placed {
+    /// Bytes of all arenas.
+    pub fn total(&self) -> usize {
+        self.arena_bytes.iter().map(|a| a.1).sum()
+    }
+}
+
 /// The buffers of every device's arena; those that lie in outputs are in none. Buffers without
 /// bytes lie in the arena too, and nowhere in particular: a device that has no others has an arena
 /// of no bytes.

@@ -73,7 +73,10 @@ class OperatorBuilder:
             for arg in given:
                 if not any(a.name == arg for a in args):
                     raise unknown(d.name, "argument", arg, [a.name for a in args])
-        conf = d.conf({**counts, **self._outputs}, self._attrs)
+        declared = self._outputs
+        if declared:  # then an optional output is made only if it was declared as well
+            declared = {a.name: 0 for a in d.outputs if a.optional} | declared
+        conf = d.conf({**counts, **declared}, self._attrs)
         missing = [a.name for a in d.inputs if not a.optional and not self._inputs.get(a.name)]
         if missing:
             raise fail(d.name, f"required input '{missing[0]}' has no arrays")

@@ -9,7 +9,7 @@ from ... import _core
 from ...base import MXNetError
 from ...parameter import schema_field
 from ...sbp import CheckedInference
-from ..checks import fail, unknown
+from ..checks import MOST_OPERANDS, fail, unknown
 from ..definition import Definition, KernelSpec
 from .arguments import Arg, parse_args
 from .attr import Attr, refuse
@@ -205,6 +205,8 @@ class UserOpDefinition:
                 f"{key} has {len(counts)} counts, expected {len(args)}: "
                 + ", ".join(a.name for a in args)
             )
+        if sum(counts) > MOST_OPERANDS:
+            raise self._fail(f"{key} are {sum(counts)} arrays, expected at most {MOST_OPERANDS}")
         return {a.name: n for a, n in zip(args, counts)}
 
     def _share_out(self, total: int) -> dict[str, int]:
