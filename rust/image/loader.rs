@@ -290,7 +290,8 @@ impl Loader {
     fn lock(&self) -> Result<Guard<'_, State>> {
         if std::process::id() != self.process {
             return Err(Error::execution(
-                "the iterator was made before a fork, and its threads are in the parent process:                  make a new one in this process",
+                "the iterator was made before a fork, and its threads are in the parent process: \
+                 make a new one in this process",
             ));
         }
         Ok(self.shared.state.lock())

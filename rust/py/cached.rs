@@ -1,12 +1,12 @@
 //! `_core.CachedGraph`: a symbol that is called like an operator.
 
-use super::autograd::thread_state;
 use super::call_site::find_call_site;
 use super::executor::{MonitorFunction, traverse_states};
 use super::ndarray::PyNDArray;
 use super::profiler::api;
 use super::runtime;
 use super::symbol::{PySymbol, raise};
+use super::thread_state::thread_state;
 use crate::executor::autograd::Tracked;
 use crate::executor::cached::CachedGraph;
 use crate::executor::call_site::{self, CallSite};

@@ -45,6 +45,7 @@ pub mod profiler;
 pub mod random;
 mod signature;
 pub mod symbol;
+mod thread_state;
 
 use crate::engine::{Engine, EngineType, NaiveEngine, create};
 use crate::executor::Runtime;
