@@ -33,7 +33,7 @@ pub fn with_scratch<T: Element, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) ->
     result
 }
 
-/// Number of words of a buffer that holds so many bytes from a cache line on.
+/// Number of words of a buffer that holds `bytes` bytes from a cache line on.
 fn words(bytes: usize) -> usize {
     bytes.div_ceil(8) + LINE / 8
 }

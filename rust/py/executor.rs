@@ -136,7 +136,6 @@ impl PyExecutor {
 #[pymethods]
 impl PyExecutor {
     #[staticmethod]
-    #[allow(clippy::too_many_arguments)] // one place calls it, by position
     fn bind(
         symbol: &PySymbol,
         ctx: &Bound<'_, PyAny>,

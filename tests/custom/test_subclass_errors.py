@@ -81,6 +81,7 @@ def test_exceptions_in_backward():
         ("list_outputs", [], "returned no output"),
         ("num_visible_outputs", 3, "num_visible_outputs returned 3, expected 1 to 1"),
         ("create_operator", None, "create_operator returned None"),
+        ("create_operator", mx.Operator, "create_operator returned <class"),
         ("declare_backward_dependency", [99], "not all are entries"),
         ("declare_backward_dependency", 7, "expected a list of entries"),
     ],

@@ -27,8 +27,10 @@ def test_array_takes_float32_unless_it_copies_an_array():
     assert nd.array(np.array([1, 2])).dtype is np.float32
     assert nd.array(np.array([1.0])).dtype is np.float32
     assert nd.array(nd.array([1], dtype="int32")).dtype is np.int32
-    with pytest.raises(TypeError, match="source_array must be array like"):
+    with pytest.raises(TypeError, match="invalid source_array <object .*: expected an array"):
         nd.array(object())
+    with pytest.raises(TypeError, match="invalid dtype 'real': expected a NumPy type"):
+        nd.array([1], dtype="real")
 
 
 def test_creation_functions_match_numpy():

@@ -26,7 +26,7 @@ def register(name: str) -> Callable[[C], C]:
     a built-in operator is an error.
     """
     if not isinstance(name, str) or not name:
-        raise TypeError(f"register: the name of an operator is a text, got {name!r}")
+        raise TypeError(f"register: invalid name {name!r} of an operator: expected a text")
 
     def decorate(cls: C) -> C:
         if isinstance(cls, type) and issubclass(cls, CustomOpProp):

@@ -13,8 +13,8 @@ use super::offsets::{self, Placed, least_bytes, peak};
 use crate::operator::Body;
 use std::collections::BTreeMap;
 
-/// Only so many outputs, the last ones to be written, are tried: each costs several looks at all
-/// buffers.
+/// Number of outputs that are tried, those that are written last: each takes several passes over
+/// all buffers.
 const MOST_HOSTS: usize = 4;
 
 /// Places all buffers, those that outputs can host in the outputs' arrays.

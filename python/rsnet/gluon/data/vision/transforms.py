@@ -215,7 +215,7 @@ class RandomRotation(Block):
         lower, upper = angle_limits
         if lower >= upper:
             raise ValueError(
-                f"`angle_limits` must be an ordered tuple of floats, got {angle_limits}"
+                f"invalid angle_limits {angle_limits!r}: expected the lower angle first"
             )
         if not 0 <= rotate_with_proba <= 1:
             raise ValueError(
