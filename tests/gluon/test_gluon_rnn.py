@@ -226,7 +226,9 @@ def test_wrong_use_is_refused():
     with pytest.raises(AssertionError, match="ZoneoutCell: a BidirectionalCell cannot be stepped"):
         rnn.ZoneoutCell(both)
     modified = rnn.ResidualCell(cell)
-    with pytest.raises(AssertionError, match="has a modifier, such as ZoneoutCell: call the modifier"):
+    with pytest.raises(
+        AssertionError, match="has a modifier, such as ZoneoutCell: call the modifier"
+    ):
         cell.begin_state(1)
     with pytest.raises(AssertionError, match="has a modifier already"):
         rnn.ResidualCell(cell)

@@ -7,6 +7,7 @@ binding in ``bind``, operators and fluent methods in ``operators``.
 from __future__ import annotations
 
 import builtins
+import inspect
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -250,6 +251,13 @@ class Symbol(Inference, Binding):
     if TYPE_CHECKING:  # the fluent methods of ``operators``
 
         def __getattr__(self, name: str) -> Any: ...
+
+
+# Errors of calls name the class that users know.
+for _base in (Inference, Binding):
+    for _name, _method in vars(_base).items():
+        if inspect.isfunction(_method):
+            _method.__qualname__ = f"Symbol.{_name}"
 
 
 def Variable(
