@@ -142,7 +142,7 @@ def test_wrong_arguments_are_refused():
             lambda: est.CheckpointHandler(".", save_best=True),
             "invalid monitor None: expected a metric",
         ),
-        (lambda: est.EarlyStoppingHandler(3), "Please provide one of the metric"),
+        (lambda: est.EarlyStoppingHandler(3), "invalid monitor 3: expected a metric"),
         (lambda: est.EarlyStoppingHandler(one.train_metrics[0], mode="x"), "invalid mode 'x'"),
         (lambda: est.LoggingHandler("batch"), "invalid log_interval 'batch': expected"),
     ]:
