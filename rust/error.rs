@@ -80,7 +80,7 @@ struct Inner {
     argument: Option<String>,
     call_site: Option<String>,
     payload: Option<Arc<dyn Any + Send + Sync>>,
-    is_told: bool,
+    is_reported: bool,
     is_inherited: bool,
 }
 
@@ -99,7 +99,7 @@ impl Error {
             argument: None,
             call_site: None,
             payload: None,
-            is_told: false,
+            is_reported: false,
             is_inherited: false,
         }))
     }
@@ -178,8 +178,8 @@ impl Error {
     }
 
     /// Marks an error that was reported already: no wait raises it.
-    pub fn told(self) -> Self {
-        self.edit(|e| e.is_told = true)
+    pub fn reported(self) -> Self {
+        self.edit(|e| e.is_reported = true)
     }
 
     /// Marks the error of work that a forked child has left to its parent, or that an exit has
@@ -245,9 +245,9 @@ impl Error {
         self.edit(|e| e.call_site = Some(site.to_owned()))
     }
 
-    /// See [`Error::told`].
-    pub fn is_told(&self) -> bool {
-        self.0.is_told
+    /// See [`Error::reported`].
+    pub fn is_reported(&self) -> bool {
+        self.0.is_reported
     }
 
     /// The kind of the error.

@@ -1,5 +1,5 @@
-"""Checks that comments and docstrings stay within 100 columns; `--fix` wraps the paragraphs that do
-not.
+"""Checks that comments, docstrings and documents stay within 100 columns; `--fix` wraps the
+paragraphs that do not.
 
     python tools/prose.py [--fix] [FILE ...]
 
@@ -195,7 +195,25 @@ def fixed(path: Path, text: str) -> str:
     """The text with its prose wrapped."""
     if path.suffix == ".rs":
         return fix_comments(text, RUST)
+    if path.suffix == ".md":
+        return fix_markdown(text)
     return fix_docstrings(fix_comments(text, PYTHON_COMMENT, comment_lines(text)))
+
+
+def fix_markdown(text: str) -> str:
+    """Wraps paragraphs and items of lists that hold a line that is too long."""
+    return "\n".join(wrap_block([("", line) for line in text.split("\n")]))
+
+
+def markdown_lines(lines: list[str]) -> set[int]:
+    """Numbers of the lines of a document outside of code and tables."""
+    found, is_code = set(), False
+    for number, line in enumerate(lines, start=1):
+        if line.strip().startswith("```"):
+            is_code = not is_code
+        elif not is_code and not line.startswith(("|", "    ")):
+            found.add(number)
+    return found
 
 
 def prose_lines(path: Path, text: str) -> set[int]:
@@ -210,6 +228,8 @@ def prose_lines(path: Path, text: str) -> set[int]:
             if match and not is_code:
                 found.add(number)
         return found
+    if path.suffix == ".md":
+        return markdown_lines(lines)
     found = comment_lines(text)
     found |= docstring_lines(text)
     return {n for n in found if not lines[n - 1].lstrip().startswith((">>>", "..."))}
@@ -225,7 +245,7 @@ def long_lines(path: Path, text: str) -> list[int]:
 def sources() -> list[Path]:
     """The sources that git tracks."""
     listed = subprocess.run(
-        ["git", "ls-files", "*.rs", "*.py"], capture_output=True, text=True, check=True
+        ["git", "ls-files", "*.rs", "*.py", "*.md"], capture_output=True, text=True, check=True
     )
     return [Path(name) for name in listed.stdout.split()]
 

@@ -11,25 +11,12 @@ Examples
 
 from __future__ import annotations
 
-import threading
+from ._scopes import HasCurrent
 
 __all__ = ["AttrScope", "current"]
 
 
-class _HasCurrent(type):
-    """Type of `AttrScope`: its attribute `current` belongs to the thread."""
-
-    @property
-    def current(cls) -> AttrScope:
-        """The current scope of this thread."""
-        return _scopes()[-1]
-
-    @current.setter
-    def current(cls, scope: AttrScope) -> None:
-        _scopes()[-1] = scope
-
-
-class AttrScope(metaclass=_HasCurrent):
+class AttrScope(metaclass=HasCurrent):
     """Sets attributes of every variable and operator symbol made inside `with AttrScope(...)`.
 
     Scopes nest: an inner scope adds to the outer one and wins where both set a key. Attributes of
@@ -46,14 +33,10 @@ class AttrScope(metaclass=_HasCurrent):
         A value is not a string.
     """
 
-    _stack = threading.local()
-
     def __init__(self, **kwargs: str) -> None:
         for key, value in kwargs.items():
             if not isinstance(value, str):
-                raise ValueError(
-                    f"Attributes need to be string: attribute '{key}' is a {type(value).__name__}"
-                )
+                raise ValueError(f"invalid attribute '{key}' {value!r}: expected a string")
         self._attr = kwargs
 
     def get(self, attr: dict[str, str] | None) -> dict[str, str]:
@@ -67,11 +50,11 @@ class AttrScope(metaclass=_HasCurrent):
     def __enter__(self) -> AttrScope:
         merged = AttrScope()
         merged._attr = {**current()._attr, **self._attr}
-        _scopes().append(merged)
+        AttrScope.stack.append(merged)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _scopes().pop()
+        AttrScope.stack.pop()
 
 
 def _plain(key: str) -> str:
@@ -79,13 +62,7 @@ def _plain(key: str) -> str:
     return key[2:-2] if key.startswith("__") and key.endswith("__") else key
 
 
-def _scopes() -> list[AttrScope]:
-    stack = getattr(AttrScope._stack, "scopes", None)
-    if stack is None:
-        stack = AttrScope._stack.scopes = [AttrScope()]
-    return stack
-
-
 def current() -> AttrScope:
     """The current scope of this thread."""
-    return _scopes()[-1]
+    found: AttrScope = AttrScope.current
+    return found

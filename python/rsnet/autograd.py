@@ -260,7 +260,7 @@ def grad(
     heads, grads = _heads(heads, head_grads)
     variables = _listed(variables)
     if not variables:
-        raise ValueError("variables cannot be an empty list.")
+        raise ValueError("grad: invalid variables []: expected one array at least")
     retain = create_graph if retain_graph is None else retain_graph
     return _core.grad(heads, grads, variables, bool(retain), bool(create_graph), bool(train_mode))
 
@@ -305,7 +305,7 @@ class Function:
     def __call__(self, *inputs: NDArray) -> Any:
         if getattr(self, "_used", False):
             raise AssertionError(
-                "Each Function instance can only be called once. Please create another instance."
+                f"{type(self).__name__}: the object was called before: make one for each call"
             )
         with pause(train_mode=is_training()):
             outputs = self.forward(*inputs)

@@ -51,6 +51,9 @@ class Context(metaclass=_HasDefault):
             self.device_typeid = device_type.device_typeid
             self.device_id = device_type.device_id
         else:
+            if device_type not in Context.devstr2type:
+                known = ", ".join(Context.devstr2type)
+                raise KeyError(f"invalid device type {device_type!r}: expected one of: {known}")
             self.device_typeid = Context.devstr2type[device_type]
             self.device_id = int(device_id)
         self._before: list[Context] = []

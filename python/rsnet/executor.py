@@ -353,10 +353,8 @@ def _resized(name: str, arr: NDArray, shape: tuple[int, ...], may: bool, grow: b
         return arr
     if not may:
         raise ValueError(
-            f"Shape of unspecified array arg:{name} changed from {arr.shape} to {shape}. This "
-            f"can cause "
-            "the new executor to not share parameters with the old one. Please check for error in "
-            "network. If this is intended, set partial_shaping=True to suppress this warning."
+            f"reshape: the shape of '{name}', which is not given, changes from {arr.shape} to "
+            f"{shape}, so both executors would not share it (partial_shaping=True allows this)"
         )
     size = int(np.prod(shape))
     if size <= arr.size:

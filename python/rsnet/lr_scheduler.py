@@ -165,7 +165,7 @@ class _Decay(LRScheduler):
     ) -> None:
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
         if max_update < 1:
-            raise ValueError("maximum number of updates must be strictly positive")
+            raise ValueError(f"invalid max_update {max_update!r}: expected at least 1")
         self.base_lr_orig = base_lr
         self.max_update = max_update
         self.final_lr = final_lr

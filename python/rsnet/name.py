@@ -13,32 +13,17 @@ Examples
 
 from __future__ import annotations
 
-import threading
+from ._scopes import HasCurrent
 
 __all__ = ["NameManager", "Prefix", "current"]
 
 
-class _HasCurrent(type):
-    """Type of `NameManager`: its attribute `current` belongs to the thread."""
-
-    @property
-    def current(cls) -> NameManager:
-        """The current manager of this thread."""
-        return _managers()[-1]
-
-    @current.setter
-    def current(cls, manager: NameManager) -> None:
-        _managers()[-1] = manager
-
-
-class NameManager(metaclass=_HasCurrent):
+class NameManager(metaclass=HasCurrent):
     """Names symbols that are made without a name; the counters of each manager start at 0.
 
     Use it as a context manager to make it the current one of the thread; `NameManager.current` is
     that manager.
     """
-
-    _stack = threading.local()
 
     def __init__(self) -> None:
         self._counter: dict[str, int] = {}
@@ -60,11 +45,11 @@ class NameManager(metaclass=_HasCurrent):
         return f"{hint}{number}"
 
     def __enter__(self) -> NameManager:
-        _managers().append(self)
+        NameManager.stack.append(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _managers().pop()
+        NameManager.stack.pop()
 
 
 class Prefix(NameManager):
@@ -87,13 +72,7 @@ class Prefix(NameManager):
         return self._prefix + super().get(name, hint)
 
 
-def _managers() -> list[NameManager]:
-    stack = getattr(NameManager._stack, "managers", None)
-    if stack is None:
-        stack = NameManager._stack.managers = [NameManager()]
-    return stack
-
-
 def current() -> NameManager:
     """The current manager of this thread."""
-    return _managers()[-1]
+    found: NameManager = NameManager.current
+    return found

@@ -107,7 +107,7 @@ impl ErrorStates {
 
     /// Records a new failure, to be passed to [`ErrorStates::spread`].
     pub fn failed(&self, error: Error) -> Inherited {
-        if error.is_told() {
+        if error.is_reported() {
             return (error, None);
         }
         let cell: Cell = Arc::new(Lock::new(Some(error.clone())));
@@ -272,7 +272,7 @@ mod tests {
     fn a_reported_error_is_raised_by_no_wait() {
         let errors = ErrorStates::default();
         errors.add_token(1);
-        let failed = errors.failed(Error::value("seen").told());
+        let failed = errors.failed(Error::value("seen").reported());
         drop(errors.spread(&failed, [1, 2].into_iter()));
         assert!(errors.raise(1).is_ok() && errors.raise(2).is_ok() && errors.raise_all().is_ok());
         assert!(errors.poisoned(2).is_some(), "the bytes are still missing");

@@ -17,6 +17,7 @@ mod contract_tests;
 pub mod exec;
 pub mod imperative;
 pub mod inline;
+mod inputs;
 pub mod instance;
 pub mod resource;
 pub mod run;

@@ -78,10 +78,10 @@ fn refuse_unknown(graph: &Graph, shapes: &[Shape]) -> Result<()> {
         .filter(|&id| graph.nodes[id].is_variable())
         .filter(unknown)
         .collect();
-    let mut text = "InferShape pass cannot decide shapes for the following arguments \
-                    (-1 means unknown dimensions). Please consider providing them as inputs:\n"
+    let mut text = "give more shapes, as those of these arguments are not known (-1 is an unknown \
+                    extent): "
         .to_owned();
-    for &id in &variables {
+    for (i, &id) in variables.iter().enumerate() {
         let shape = &shapes[graph.entries_of(id).start];
         let dims: Vec<String> = shape.dims().iter().map(i64::to_string).collect();
         let shown = match (shape.rank_known(), dims.len()) {
@@ -89,7 +89,8 @@ fn refuse_unknown(graph: &Graph, shapes: &[Shape]) -> Result<()> {
             (true, 1) => format!("({},)", dims[0]),
             (true, _) => format!("({})", dims.join(", ")),
         };
-        let _ = write!(text, "{}: {shown}, ", graph.nodes[id].name);
+        let comma = if i > 0 { ", " } else { "" };
+        let _ = write!(text, "{comma}{}: {shown}", graph.nodes[id].name);
     }
     let error = Error::value(text);
     match (0..graph.nodes.len()).find(unknown).filter(|_| variables.is_empty()) {

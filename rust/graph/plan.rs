@@ -84,9 +84,7 @@ impl Plan {
     }
 }
 
-/// Plans a symbol. The passes, in order: common subexpressions, inference, choice of what to
-/// recompute, gradient, inference of backward, devices and copies, in-place sums, in-place,
-/// hosts and offsets, room for callbacks side by side, order edges.
+/// Plans a symbol by the passes, in the order that [`passes`] documents.
 pub fn plan(request: &PlanRequest) -> Result<Plan> {
     let forward = prepare(request)?;
     let mirror = Mirror::by_attributes(&forward.graph, request.options.mirrored_step());

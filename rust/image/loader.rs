@@ -9,7 +9,7 @@
 //! After a fork the child has no threads: it may drop a loader, and gets an error for any other
 //! use.
 
-use super::plan::{Failure, Place, Plan, Prepared};
+use super::plan::{Failure, Plan, Prepared, RecordPosition};
 use crate::dtype::DType;
 use crate::error::{Error, Result, guarded};
 use crate::lock::{Guard, Lock};
@@ -58,7 +58,7 @@ struct State {
     index: usize,
     order: Option<Vec<u32>>,
     /// Records under way, from number `first` on; `None` are not decoded yet.
-    window: VecDeque<(Place, Option<Result<Prepared, Failure>>)>,
+    window: VecDeque<(RecordPosition, Option<Result<Prepared, Failure>>)>,
     first: u64,
     writes: VecDeque<Write>,
     /// Batches from number `front` on.
@@ -111,7 +111,7 @@ impl Shared {
         }
     }
 
-    fn prepare(&self, place: Place) -> Result<Prepared, Failure> {
+    fn prepare(&self, place: RecordPosition) -> Result<Prepared, Failure> {
         let mut outcome = None;
         let caught = guarded(|| {
             outcome = Some(self.plan.prepare(place));
@@ -125,7 +125,7 @@ impl Shared {
     }
 
     /// The next record to decode and its number, unless enough are under way.
-    fn next_place(&self, state: &mut State) -> Option<(u64, Place)> {
+    fn next_place(&self, state: &mut State) -> Option<(u64, RecordPosition)> {
         if state.error.is_some() || state.window.len() >= 2 * self.plan.threads + 2 {
             return None;
         }
@@ -134,7 +134,7 @@ impl Shared {
             state.order = self.plan.source.order(state.epoch);
         }
         let record = state.order.as_ref().map_or(index, |order| order[index] as usize);
-        let place = Place { epoch: state.epoch, index, record };
+        let place = RecordPosition { epoch: state.epoch, index, record };
         state.index += 1;
         if state.index == self.plan.records() {
             (state.epoch, state.index) = (state.epoch + 1, 0);
@@ -192,7 +192,7 @@ impl Shared {
     }
 
     /// Puts a picture into the open batch, or a new one.
-    fn place(&self, state: &mut State, place: Place, prepared: Prepared) -> Result<()> {
+    fn place(&self, state: &mut State, place: RecordPosition, prepared: Prepared) -> Result<()> {
         let plan = &self.plan;
         if state.batches.back().is_none_or(|slot| slot.closed) {
             let cpu = Default::default();
@@ -224,8 +224,8 @@ impl Shared {
     /// Writes a picture and its labels to their place.
     fn write(&self, write: Write) -> Result<()> {
         let (data, label) = (write.data.view()?, write.label.view()?);
-        // SAFETY: nobody else knows the arrays yet, which the task keeps alive, and every place of
-        // a batch is given out once.
+        // SAFETY: nothing else refers to the arrays yet, which the task keeps alive, and every
+        // place of a batch is given out once.
         unsafe { self.plan.write(&write.prepared, write.position, &data, &label) };
         Ok(())
     }
@@ -290,7 +290,8 @@ impl Loader {
     fn lock(&self) -> Result<Guard<'_, State>> {
         if std::process::id() != self.process {
             return Err(Error::execution(
-                "the iterator was made before a fork, and its threads are in the parent process:                  make a new one in this process",
+                "the iterator was made before a fork, and its threads are in the parent process: \
+                 make a new one in this process",
             ));
         }
         Ok(self.shared.state.lock())
@@ -347,7 +348,7 @@ impl Loader {
         for array in [&data, &label] {
             let view = array.view()?;
             let begin = view.size_bytes() / plan.batch_size * used;
-            // SAFETY: the tail of an array that nobody else knows yet.
+            // SAFETY: the tail of an array that nothing else refers to yet.
             unsafe { view.ptr().add(begin).write_bytes(0, view.size_bytes() - begin) };
         }
         ids.resize(plan.batch_size, 0);

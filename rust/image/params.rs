@@ -11,7 +11,7 @@ param_enum! {
 
 param_enum! {
     /// Accepted and without effect: batches are made in the memory of the CPU.
-    pub enum Place { Cpu = "cpu", Gpu = "gpu" }
+    pub enum DeviceKind { Cpu = "cpu", Gpu = "gpu" }
 }
 
 param_enum! {
@@ -35,18 +35,18 @@ params! {
         data_shape: Tuple, required, "(channels, height, width) of an image of the batch.";
         preprocess_threads: i32, default(4).ge(1.0), "Threads that decode, at most one a core.";
         verbose: bool, default(true), "Report what is read.";
-        num_parts: i32, default(1).ge(1.0), "The records are divided into so many parts.";
+        num_parts: i32, default(1).ge(1.0), "Number of parts that the records are divided into.";
         part_index: i32, default(0).ge(0.0), "The part to read.";
         device_id: i32, default(0), "Accepted and without effect.";
         shuffle_chunk_size: u64, default(0), "Accepted and without effect: all records are shuffled.";
         shuffle_chunk_seed: i32, default(0), "Accepted and without effect.";
         seed_aug: Option<i32>, default(None), "Seed of the augmentations; without it, that of shuffling.";
-        shuffle: bool, default(false), "Shuffle the records, anew in every epoch.";
+        shuffle: bool, default(false), "Shuffle the records in every epoch.";
         seed: i32, default(0), "Seed of shuffling.";
         batch_size: u32, required.ge(1.0), "Images of a batch.";
         round_batch: bool, default(true), "Fill the last batch with the first images of the next epoch.";
         prefetch_buffer: u64, default(4).ge(1.0), "Batches that are made ahead.";
-        ctx: Place, default(Place::Gpu), "Accepted and without effect.";
+        ctx: DeviceKind, default(DeviceKind::Gpu), "Accepted and without effect.";
         dtype: Option<DType>, default(None), "dtype of the images; None is that of the iterator.";
         label_pad_width: i32, default(0), "Detection: width of a batch's labels; 0 and -1 are that of the longest.";
         label_pad_value: f32, default(-1.0), "Detection: what fills shorter labels.";

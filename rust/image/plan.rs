@@ -118,7 +118,7 @@ impl Plan {
     }
 
     /// Reads, decodes and augments one record.
-    pub(super) fn prepare(&self, place: Place) -> Result<Prepared, Failure> {
+    pub(super) fn prepare(&self, place: RecordPosition) -> Result<Prepared, Failure> {
         let record = place.record;
         let entry = self.source.read(record).map_err(Failure::Damage)?;
         let labels = self.source.labels(&entry.header).map_err(|e| self.wrong(record, &e))?;
@@ -199,7 +199,7 @@ fn detect_width(param: &BatchParam, longest: usize) -> Result<usize> {
 
 /// A place in the sequence of records.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct RecordPosition {
     pub epoch: u64,
     /// Position in the epoch's order.
     pub index: usize,

@@ -162,7 +162,7 @@ macro_rules! int_arith {
 }
 int_arith!(u8, i8, i32, i64);
 
-/// Booleans calculate as the integers 0 and 1; any result but 0 is true.
+/// Booleans are calculated as the integers 0 and 1; any result but 0 is true.
 impl Arith for bool {
     #[inline(always)]
     fn add(self, b: Self) -> Self {

@@ -106,8 +106,8 @@ pub fn for_rows<const N: usize>(walk: &Walk<N>, f: impl Fn(usize, [usize; N]) + 
     });
 }
 
-/// `out = f(a, b)` over the shape `dims` of the row-major output; strides as [`broadcast_strides`]
-/// gives.
+/// `out = f(a, b)` over the shape `dims` of the row-major output; strides as returned by
+/// [`broadcast_strides`].
 ///
 /// # Safety
 /// The operands are valid for what shape and strides address, `out` for the whole shape; `out` is

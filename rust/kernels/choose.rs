@@ -6,7 +6,7 @@ use crate::dtype::Element;
 /// Elements a task handles.
 const GRAIN: usize = 1 << 15;
 
-/// Which elements to choose: condition `i` is of the `per` elements from `i * per` on.
+/// Which elements to choose: condition `i` applies to the `per` elements from `i * per` on.
 #[derive(Clone, Copy)]
 pub struct Condition<C> {
     pub at: *const C,
@@ -14,10 +14,10 @@ pub struct Condition<C> {
     pub per: usize,
 }
 
-/// `out = x` where the condition is not 0, else `y`; a null operand is zeros.
+/// `out = x` where the condition is not 0, else `y`; a null operand stands for zeros.
 ///
 /// # Safety
-/// The arrays hold `count * per` elements, of which zero bytes are the zero, and `out` overlaps
+/// The arrays hold `count * per` elements, whose zero is all zero bytes, and `out` overlaps
 /// neither.
 pub unsafe fn choose<C: Element, U: Copy + Default + Send + Sync>(
     condition: Condition<C>,

@@ -177,7 +177,7 @@ pub fn scatter(from: &View, positions: &[i64], to: &View) {
     });
 }
 
-/// Does every element of the region lie inside of `size` elements?
+/// Whether every element of the region lies within `size` elements.
 pub fn region_fits(size: usize, offset: usize, extents: &[i64], steps: &[i64]) -> bool {
     if extents.contains(&0) {
         return true;
@@ -195,7 +195,7 @@ pub fn row_major(extents: &[i64]) -> Dims {
     crate::Shape::new(extents).strides()
 }
 
-/// A block of scratch on a cache line, owned.
+/// An owned scratch buffer, aligned to a cache line.
 pub struct Buffer {
     memory: Vec<u64>,
     skip: usize,

@@ -1,8 +1,7 @@
 //! Element-wise loops: one, two or three operands, any of which may be a single repeated element.
 //!
-//! An operator is a type with a function on elements; the loop over it is compiled once a dtype and
-//! picked from there as a plain function pointer, so a scalar, a row and a whole array share one
-//! loop.
+//! An operator is a type with a function on elements; the loop over it is compiled once per dtype
+//! and selected as a plain function pointer, so a scalar, a row and a whole array share one loop.
 
 use super::arith::Arith;
 use super::parallel::{Shared, parallel_for};
@@ -11,7 +10,7 @@ use std::mem::MaybeUninit;
 
 /// Elements a task handles.
 pub const GRAIN: usize = 1 << 15;
-/// Elements read before any is written, so that the compiler vectorises without asking whether an
+/// Elements read before any is written, so that the compiler vectorises without checking whether an
 /// operand is the output itself.
 const BLOCK: usize = 64;
 /// Elements of the blocks at the end.
@@ -40,8 +39,8 @@ pub type BinaryLoop =
 pub type TernaryLoop =
     unsafe fn(g: *const u8, a: *const u8, b: *const u8, out: *mut u8, n: usize, steps: [usize; 2]);
 
-/// `out[i] = f(ins[k][i * steps[k]] for all k)`: by long blocks, then short ones, the last of them
-/// in part.
+/// `out[i] = f(ins[k][i * steps[k]] for all k)`: in long blocks, then short ones, of which the last
+/// may be partial.
 ///
 /// # Safety
 /// As [`binary_loop`].
@@ -70,7 +69,8 @@ unsafe fn blocked<T: Copy, const N: usize>(
     }
 }
 
-/// Elements `at..at + len` of [`blocked`], computed as `LEN`: those beyond repeat the first.
+/// Elements `at..at + len` of [`blocked`], computed as a block of `LEN`, whose other lanes repeat
+/// the first element.
 ///
 /// # Safety
 /// As [`binary_loop`], with `0 < len <= LEN` elements from `at` on.

@@ -8,7 +8,7 @@ use super::parallel::{Shared, parallel_for};
 use super::real::Real;
 use super::scratch::with_scratch;
 
-/// Elements a task should have at least.
+/// Minimum number of elements per task.
 const GRAIN: usize = 1 << 13;
 /// Partial sums of the column gradients, added in order.
 const PARTS: usize = 8;
@@ -21,7 +21,7 @@ pub struct Rows<T> {
     pub eps: T,
 }
 
-/// What backward reads.
+/// Inputs of the backward pass.
 #[derive(Clone, Copy)]
 pub struct Saved<T> {
     pub dy: *const T,
@@ -31,7 +31,7 @@ pub struct Saved<T> {
     pub std: *const T,
 }
 
-/// What backward writes; null pointers are not wanted.
+/// Outputs of the backward pass; null where not wanted.
 #[derive(Clone, Copy)]
 pub struct Grads<T> {
     pub x: *mut T,

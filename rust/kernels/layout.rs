@@ -184,7 +184,7 @@ unsafe fn transpose_tiles<T: Copy + Send + Sync>(
 /// index.
 ///
 /// # Safety
-/// Both hold these elements at the given distances of rows, and do not overlap.
+/// Both hold these elements with the given distances between rows, and do not overlap.
 unsafe fn transpose<T: Copy>(
     (from, from_row): (*const T, isize),
     (to, to_row): (*mut T, isize),
@@ -202,7 +202,7 @@ unsafe fn transpose<T: Copy>(
     // SAFETY: as above.
     unsafe {
         if rows > 0 && columns > 0 {
-            // What whole squares leave is in squares that end with the matrix.
+            // The remainder is covered by squares that end at the edge of the matrix.
             let side = match size_of::<T>() {
                 4 => 8,
                 _ => 4,

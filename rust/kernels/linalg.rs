@@ -182,7 +182,7 @@ fn reflect<T: Real>(v: &[T], scale: T, x: &mut [T]) {
     x.iter_mut().zip(v).for_each(|(x, &v)| *x -= scale * dot * v);
 }
 
-/// Sweeps after which Jacobi's method ends in any case; it converges within ten.
+/// Limit on the sweeps of Jacobi's method, which converges within ten.
 const SWEEPS: usize = 60;
 
 /// Eigenvalues of a symmetric matrix, rising, and its eigenvectors as the rows of `u`, each with a

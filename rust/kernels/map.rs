@@ -6,7 +6,7 @@ use super::real::Real;
 
 /// Elements a task handles.
 const GRAIN: usize = 1 << 15;
-/// Elements read before any is written: the compiler vectorises a block without asking whether
+/// Elements read before any is written: the compiler vectorises a block without checking whether
 /// input and output are the same.
 const BLOCK: usize = 32;
 

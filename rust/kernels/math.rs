@@ -1,9 +1,9 @@
 //! Elementary functions that vectorise, and special functions.
 //!
 //! The single-precision ones are branch-free polynomials on the reduced argument, so a loop over
-//! them is compiled to vector instructions; their integers wrap by name, as a check for overflow
-//! would be a branch. The double-precision ones are the system's. `single` and `double` offer the
-//! same names, so that a formula is written once for both.
+//! them is compiled to vector instructions; their integers use wrapping arithmetic, as an overflow
+//! check would be a branch. The double-precision ones are the system's. `single` and `double` offer
+//! the same names, so that a formula is written once for both.
 
 /// 2^k as a float, for k from -126 to 127.
 #[inline(always)]
@@ -12,7 +12,7 @@ fn power_of_two(k: i32) -> f32 {
 }
 
 /// A whole number between -2^22 and 2^22 as an integer: it stands in the low bits of a float whose
-/// last place is 1. (`as` asks for NaN and limits, element by element.)
+/// last place is 1. (`as` would check for NaN and limits, element by element.)
 #[inline(always)]
 fn whole_number(k: f32) -> i32 {
     const SHIFT: f32 = 12_582_912.0; // 1.5 * 2^23
@@ -249,13 +249,13 @@ pub fn gamma_f64(x: f64) -> f64 {
     c::tgamma(x)
 }
 
-/// The number whose sinh is x. The logarithm of a sum of squares would overflow.
+/// The inverse of sinh. The logarithm of a sum of squares would overflow.
 pub fn asinh_f64(x: f64) -> f64 {
     let a = x.abs();
     if a > 1e8 { (a.ln() + std::f64::consts::LN_2).copysign(x) } else { x.asinh() }
 }
 
-/// The number whose cosh is x; NaN below 1.
+/// The inverse of cosh; NaN below 1.
 pub fn acosh_f64(x: f64) -> f64 {
     if x < 1.0 {
         return f64::NAN;

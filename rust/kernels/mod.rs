@@ -33,11 +33,11 @@ pub mod scratch;
 pub mod separable;
 pub mod softmax;
 
-/// Fills what the libraries beneath make once in a process, at their first use.
+/// Initialises what the underlying libraries set up once per process, on first use.
 pub fn prepare_libraries() {
     gemm::prepare();
-    // A thread of a pool touches the collector that all pools share. (If there can be no thread, no
-    // pool uses it either.)
+    // A thread of a pool initialises the collector that all pools share. (Where no thread can
+    // start, no pool uses it either.)
     if let Ok(pool) = rayon::ThreadPoolBuilder::new().num_threads(1).build() {
         pool.install(|| ());
     }

@@ -20,7 +20,7 @@ pub fn noise(len: usize, seed: u64) -> Vec<f64> {
         .collect()
 }
 
-/// Are all values equal within `tolerance`, relative to the larger of 1 and the value?
+/// Whether all values are equal within `tolerance`, relative to the larger of 1 and the value.
 pub fn close<T: Real>(a: &[T], b: &[T], tolerance: f64) -> bool {
     a.len() == b.len()
         && a.iter().zip(b).all(|(x, y)| {

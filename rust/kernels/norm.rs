@@ -28,7 +28,7 @@ unsafe impl<T> Send for Affine<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Affine<T> {}
 
-/// Outputs of [`Channels::backward`]; null pointers are not wanted.
+/// Outputs of [`Channels::backward`]; null where not wanted.
 #[derive(Clone, Copy)]
 pub struct Gradients<T> {
     pub data: *mut T,
@@ -91,7 +91,7 @@ impl Channels {
                 }
             }
         };
-        // What is innermost is read by lines of all channels of a task.
+        // Where channels are innermost, memory is read in lines of all channels of a task.
         self.for_channels(|range| match self.inner {
             1 => some(range),
             _ => range.for_each(|c| some(c..c + 1)),

@@ -1,6 +1,6 @@
 //! Parallel work inside kernels.
 //!
-//! On a thread of a compute pool work is split among its crew; on any other thread it runs
+//! On a thread of a compute pool work is split among its threads; on any other thread it runs
 //! serially. Work is split by shapes only, never by the number of threads, so results have the same
 //! bits for any number.
 

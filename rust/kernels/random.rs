@@ -138,7 +138,7 @@ impl Span {
             DType::F32 => (f64::from(low as f32), f64::from((high as f32).next_down())),
             _ => (low, high.next_down()),
         };
-        // Without a number between the limits the lower one is all there is.
+        // If no number lies between the limits, only the lower one is left.
         let last = if high > low { last.max(first) } else { f64::INFINITY };
         Span { low, width: high - low, last }
     }

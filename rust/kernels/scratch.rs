@@ -10,7 +10,7 @@ thread_local! {
 /// A cache line: what scratch is aligned to.
 const LINE: usize = 64;
 
-/// Larger buffers of [`Scratch::take`] go back to the system: what asks for them is not the core.
+/// Larger buffers of [`Scratch::take`] go back to the system: compiled operators ask for them.
 const MOST_KEPT_BYTES: usize = 64 << 20;
 
 /// Calls `f` with `len` elements of uninitialised (but valid) scratch on a cache line of their own.
@@ -33,16 +33,16 @@ pub fn with_scratch<T: Element, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) ->
     result
 }
 
-/// Words of a buffer for so many bytes on a cache line.
+/// Number of words of a buffer that holds `bytes` bytes from a cache line on.
 fn words(bytes: usize) -> usize {
     bytes.div_ceil(8) + LINE / 8
 }
 
-/// Scratch that is owned, for code that cannot be called with it.
+/// Owned scratch, for code that cannot run inside a closure.
 pub struct Scratch(Vec<u64>);
 
 impl Scratch {
-    /// So many bytes, of any content; `None` if there are not so many.
+    /// A buffer of `bytes` bytes of any content; `None` if there is not enough memory.
     pub fn take(bytes: usize) -> Option<Scratch> {
         let words = words(bytes);
         let mut buffer = BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_default();

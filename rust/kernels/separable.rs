@@ -1,4 +1,5 @@
-//! Linear maps of planes that act on rows and columns apart: resizing, and pooling over a grid.
+//! Linear maps of planes that act on rows and columns separately: resizing, and pooling over a
+//! grid.
 //!
 //! Each output row is a weighted sum of neighbouring input rows, and likewise each column.
 
@@ -8,8 +9,8 @@ use super::real::Real;
 /// An output element along one axis: the first input element, and the weights from there on.
 pub type Taps<T> = Vec<(usize, Vec<T>)>;
 
-/// Bilinear interpolation from `n` to `m` elements. With `align` first and last elements of both
-/// lie on each other; without, their borders do.
+/// Bilinear interpolation from `n` to `m` elements. With `align` the first and last elements of
+/// both coincide, otherwise their borders do.
 pub fn bilinear<T: Real>(n: usize, m: usize, align: bool) -> Taps<T> {
     let tap = |i: usize| {
         let at = if align {

@@ -9,7 +9,7 @@ use super::real::Real;
 
 /// Columns handled together when the axis is not the last.
 const COLUMNS: usize = 32;
-/// Elements a task should have at least.
+/// Minimum number of elements per task.
 const GRAIN: usize = 1 << 13;
 
 /// What to calculate.
@@ -114,8 +114,8 @@ impl<T: Real> Softmax<T> {
         }
     }
 
-    /// The scale as a sign and a factor: the greatest element is subtracted before the factor is
-    /// applied, which would overflow.
+    /// The scale as a sign and a factor: the greatest element is subtracted first, as the product
+    /// could overflow.
     #[inline(always)]
     fn split_scale(&self) -> (T, T) {
         (T::one().copysign(self.scale), self.scale.abs())
@@ -223,7 +223,7 @@ fn greatest<T: Real>(lanes: [T; LANES]) -> T {
     lanes.into_iter().fold(T::neg_infinity(), |a, b| if b > a { b } else { a })
 }
 
-/// Raises lanes to those of a block that are larger; NaN is not.
+/// Raises lanes to the larger ones of a block; NaN is ignored.
 #[inline(always)]
 fn raise<T: Real>(lanes: &mut [T; LANES], block: [T; LANES]) {
     for i in 0..LANES {

@@ -51,7 +51,7 @@ fn refused(why: &str) -> Error {
     Error::io(why)
 }
 
-/// A little-endian number of so many bytes.
+/// The little-endian number of `width` bytes from `at` on.
 fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     let end = at.checked_add(width)?;
     let digits = bytes.get(at..end)?;

@@ -25,7 +25,7 @@ fn bytes(view: &View) -> &[u8] {
     if view.size() == 0 {
         return &[];
     }
-    // SAFETY: the views of a call are blocks of memory that nobody else writes.
+    // SAFETY: the views of a call are blocks of memory that nothing else writes.
     unsafe { std::slice::from_raw_parts(view.ptr(), view.size_bytes()) }
 }
 
@@ -59,7 +59,7 @@ impl Watch {
             let mut buffer = Buffer::new(padded + 2 * GUARD_BYTES);
             let (middle, guards) = parts(&mut buffer, view);
             for guard in &guards {
-                // SAFETY: bytes of the buffer, which nobody else has.
+                // SAFETY: bytes of the buffer, which nothing else refers to.
                 unsafe { guard.ptr().write_bytes(GUARD, guard.size()) };
             }
             if *req == OpReq::Add {

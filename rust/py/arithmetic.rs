@@ -1,9 +1,9 @@
 //! Python's arithmetic and comparison on arrays: the operator of each.
 
-use super::autograd::thread_state;
 use super::error::IntoPy;
 use super::ndarray::PyNDArray;
 use super::once_cell::OnceCell;
+use super::thread_state::thread_state;
 use super::{function, runtime};
 use crate::error::Result;
 use crate::operator::{Attrs, OpDef, Value};

@@ -1,9 +1,9 @@
 //! Fast paths of `NDArray.__getitem__` and `__setitem__`: rows and whole arrays. All other keys are
 //! left to the Python package.
 
-use super::autograd::thread_state;
 use super::ndarray::PyNDArray;
 use super::np_shape::is_np_shape;
+use super::thread_state::thread_state;
 use crate::ndarray::NDArray;
 use pyo3::prelude::*;
 use pyo3::types::slice::PySliceIndices;

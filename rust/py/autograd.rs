@@ -1,4 +1,4 @@
-//! Thread state (recording, training, default context) and the tape's functions for Python.
+//! What Python calls of the tape, and of the thread's state (`thread_state.rs`).
 
 use super::call_python::CallPython;
 use super::call_site::find_call_site;
@@ -7,7 +7,7 @@ use super::error::{IntoPy, from_py, invalid, quoted, shown};
 use super::ndarray::PyNDArray;
 use super::profiler::api;
 use super::runtime;
-use crate::context::Context;
+use super::thread_state::{self, ThreadState, thread_state};
 use crate::error::Error;
 use crate::executor::autograd::{self, Asked, Backward, NodeView, TapeFunction, Tracked};
 use crate::executor::call_site::{self, CallSite};
@@ -15,62 +15,19 @@ use crate::operator::OpReq;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::any::Any;
-use std::cell::Cell;
 use std::sync::Arc;
-
-/// State of a thread that its calls depend on. Threads start with the default.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct ThreadState {
-    pub recording: bool,
-    pub training: bool,
-    pub ctx: Context,
-}
-
-thread_local! {
-    static STATE: Cell<ThreadState> = const {
-        Cell::new(ThreadState { recording: false, training: false, ctx: Context::cpu(0) })
-    };
-}
-
-#[inline]
-pub fn thread_state() -> ThreadState {
-    STATE.get()
-}
-
-/// The state in which the engine runs functions: not recording, training as pushed, default
-/// context, no bulk. Dropping it restores the thread's state.
-pub struct FreshState {
-    before: ThreadState,
-    bulk_size: usize,
-}
-
-impl FreshState {
-    pub fn enter(training: bool) -> Self {
-        // A bulk is pushed before any function runs here, so none is lost.
-        let bulk_size = runtime().engine.set_bulk_size(0).unwrap_or_default();
-        let before = STATE.replace(ThreadState { training, ..ThreadState::default() });
-        FreshState { before, bulk_size }
-    }
-}
-
-impl Drop for FreshState {
-    fn drop(&mut self) {
-        STATE.set(self.before);
-        let _ = runtime().engine.set_bulk_size(self.bulk_size); // fails only without memory for tasks
-    }
-}
 
 #[pyfunction]
 fn set_recording(on: bool) -> bool {
     let before = thread_state();
-    STATE.set(ThreadState { recording: on, ..before });
+    thread_state::set(ThreadState { recording: on, ..before });
     before.recording
 }
 
 #[pyfunction]
 fn set_training(on: bool) -> bool {
     let before = thread_state();
-    STATE.set(ThreadState { training: on, ..before });
+    thread_state::set(ThreadState { training: on, ..before });
     before.training
 }
 
@@ -89,7 +46,7 @@ fn is_training() -> bool {
 fn set_current_context<'py>(ctx: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let before = thread_state();
     let wanted = context_arg(Some(ctx))?;
-    STATE.set(ThreadState { ctx: wanted, ..before });
+    thread_state::set(ThreadState { ctx: wanted, ..before });
     context_to_py(ctx.py(), before.ctx)
 }
 
@@ -134,14 +91,18 @@ struct During(ThreadState);
 impl During {
     fn backward(how: Backward) -> Self {
         let before = thread_state();
-        STATE.set(ThreadState { recording: how.create_graph, training: how.is_train, ..before });
+        thread_state::set(ThreadState {
+            recording: how.create_graph,
+            training: how.is_train,
+            ..before
+        });
         During(before)
     }
 }
 
 impl Drop for During {
     fn drop(&mut self) {
-        STATE.set(self.0);
+        thread_state::set(self.0);
     }
 }
 

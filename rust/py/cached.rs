@@ -1,13 +1,12 @@
 //! `_core.CachedGraph`: a symbol that is called like an operator.
 
-use super::autograd::thread_state;
 use super::call_site::find_call_site;
-use super::executor::MonitorFunction;
+use super::executor::{MonitorFunction, traverse_states};
 use super::ndarray::PyNDArray;
-use super::operator::PyState;
 use super::profiler::api;
 use super::runtime;
 use super::symbol::{PySymbol, raise};
+use super::thread_state::thread_state;
 use crate::executor::autograd::Tracked;
 use crate::executor::cached::CachedGraph;
 use crate::executor::call_site::{self, CallSite};
@@ -42,27 +41,17 @@ impl PyCachedGraph {
     }
 
     fn set_monitor(&self, callback: Option<Py<PyAny>>, all: bool) {
-        let monitor = callback.is_some().then(|| self.monitor.monitor());
-        let before = self.monitor.replace(callback);
-        self.graph.set_monitor(monitor, all);
-        drop(before);
+        self.monitor.set(callback, |monitor| self.graph.set_monitor(monitor, all));
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.monitor.traverse(&visit)?;
-        let mut result = Ok(());
-        self.graph.visit_own_states(&mut |state| {
-            if let (Ok(()), Some(state)) = (&result, state.downcast_ref::<PyState>()) {
-                result = visit.call(&state.0);
-            }
-        });
-        result
+        traverse_states(&visit, |f| self.graph.visit_own_states(f))
     }
 
     /// (States go with the executors, once the objects that refer to this are cleared.)
     fn __clear__(&self) {
-        let function = self.monitor.replace(None);
-        drop(function);
+        self.monitor.clear();
     }
 }
 

@@ -7,7 +7,6 @@
 //! array: their own variables order what the callback pushes. The operation is complete when they
 //! are quiet; then the operands are revoked, because the bytes belong to others again.
 
-use super::autograd::FreshState;
 use super::call_python::CallPython;
 use super::callback_threads::{self, Job};
 use super::convert::{context_to_py, numpy_view};
@@ -17,6 +16,7 @@ use super::ndarray::PyNDArray;
 use super::operator::{Payload, PyState};
 use super::package::package;
 use super::runtime;
+use super::thread_state::FreshState;
 use crate::dtype::DType;
 use crate::engine::{Priority, Prop, Push, Task, Var};
 use crate::error::{Error, Result};

@@ -137,7 +137,7 @@ pub const DEVICES: &str = "one of: cpu, gpu, cpu_pinned, cpu_shared";
 /// A `Context`, its text (`cpu(0)`, `gpu`), or `None` for the thread's default.
 pub fn context_arg(obj: Option<&Bound<'_, PyAny>>) -> PyResult<Context> {
     let Some(obj) = obj.filter(|o| !o.is_none()) else {
-        return Ok(super::autograd::thread_state().ctx);
+        return Ok(super::thread_state::thread_state().ctx);
     };
     if let Ok(text) = obj.cast::<PyString>() {
         return context_from_text(text.to_str()?);

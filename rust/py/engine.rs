@@ -171,7 +171,6 @@ fn new_variable() -> Variable {
 /// ['fetch', 'print']
 #[pyfunction]
 #[pyo3(signature = (r#fn, ctx=None, const_vars=None, mutate_vars=None, prop=None, priority=0, name=None))]
-#[expect(clippy::too_many_arguments, reason = "the arguments of the Python function")]
 fn push_sync<'py>(
     py: Python<'py>,
     r#fn: Option<Bound<'py, PyAny>>,
@@ -220,7 +219,6 @@ fn push_sync<'py>(
 /// ['answer', 'thanks']
 #[pyfunction]
 #[pyo3(signature = (r#fn, ctx=None, const_vars=None, mutate_vars=None, prop=None, priority=0, name=None))]
-#[expect(clippy::too_many_arguments, reason = "the arguments of the Python function")]
 fn push_async<'py>(
     py: Python<'py>,
     r#fn: Bound<'py, PyAny>,

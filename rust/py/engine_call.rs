@@ -1,7 +1,6 @@
 //! Python functions as operations: the context and the token that they are called with, and the
 //! call itself.
 
-use super::autograd::FreshState;
 use super::cached_descriptor::QUALIFIED_NAME;
 use super::call_python::CallPython;
 use super::callback_threads::{self, Job};
@@ -10,6 +9,7 @@ use super::interrupt::from_callback;
 use super::once_cell::OnceCell;
 use super::profiler::recorder;
 use super::runtime;
+use super::thread_state::FreshState;
 use crate::context::Context;
 use crate::engine::OnComplete;
 use crate::engine::RunContext as EngineRun;

@@ -14,7 +14,7 @@ use crate::executor::call_site::{self, CallSite};
 use crate::graph::{Graph, Plan, PlannedEntry};
 use crate::lock::Lock;
 use crate::ndarray::NDArray;
-use crate::operator::OpReq;
+use crate::operator::{OpReq, OpState};
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -36,7 +36,7 @@ pub(super) struct MonitorFunction(Arc<Lock<Option<Py<PyAny>>>>);
 
 impl MonitorFunction {
     /// A monitor that calls the function, if there is one then.
-    pub fn monitor(&self) -> Monitor {
+    fn monitor(&self) -> Monitor {
         let function = self.0.clone();
         Arc::new(move |name: &str, array: NDArray| {
             Python::attach(|py| {
@@ -49,8 +49,20 @@ impl MonitorFunction {
         })
     }
 
+    /// Sets the function, and hands its monitor to `install`.
+    pub fn set(&self, function: Option<Py<PyAny>>, install: impl FnOnce(Option<Monitor>)) {
+        let monitor = function.is_some().then(|| self.monitor());
+        let before = self.replace(function);
+        install(monitor);
+        drop(before);
+    }
+
+    pub fn clear(&self) {
+        drop(self.replace(None));
+    }
+
     /// Returns the function before, which the caller drops without a lock.
-    pub fn replace(&self, function: Option<Py<PyAny>>) -> Option<Py<PyAny>> {
+    fn replace(&self, function: Option<Py<PyAny>>) -> Option<Py<PyAny>> {
         std::mem::replace(&mut *self.0.lock(), function)
     }
 
@@ -60,6 +72,21 @@ impl MonitorFunction {
             None => Ok(()),
         }
     }
+}
+
+/// Shows the states of Python operators to the garbage collector; `each` calls what it is given
+/// with every state.
+pub(super) fn traverse_states(
+    visit: &PyVisit<'_>,
+    each: impl FnOnce(&mut dyn FnMut(&OpState)),
+) -> Result<(), PyTraverseError> {
+    let mut result = Ok(());
+    each(&mut |state| {
+        if let (Ok(()), Some(state)) = (&result, state.downcast_ref::<PyState>()) {
+            result = visit.call(&state.0);
+        }
+    });
+    result
 }
 
 pub(super) fn requests(names: &[String]) -> PyResult<Vec<OpReq>> {
@@ -109,7 +136,6 @@ impl PyExecutor {
 #[pymethods]
 impl PyExecutor {
     #[staticmethod]
-    #[allow(clippy::too_many_arguments)] // one place calls it, by position
     fn bind(
         symbol: &PySymbol,
         ctx: &Bound<'_, PyAny>,
@@ -169,10 +195,7 @@ impl PyExecutor {
     }
 
     fn set_monitor(&self, callback: Option<Py<PyAny>>, all: bool) {
-        let monitor = callback.is_some().then(|| self.monitor.monitor());
-        let before = self.monitor.replace(callback);
-        self.executor.set_monitor(monitor, all);
-        drop(before);
+        self.monitor.set(callback, |monitor| self.executor.set_monitor(monitor, all));
     }
 
     /// Shows the monitor's function and the states of Python operators to the garbage collector.
@@ -181,19 +204,12 @@ impl PyExecutor {
         if Arc::strong_count(&self.executor) > 1 {
             return Ok(()); // another executor shares its memory and keeps it
         }
-        let mut result = Ok(());
-        self.executor.visit_own_states(&mut |state| {
-            if let (Ok(()), Some(state)) = (&result, state.downcast_ref::<PyState>()) {
-                result = visit.call(&state.0);
-            }
-        });
-        result
+        traverse_states(&visit, |f| self.executor.visit_own_states(f))
     }
 
     /// (The states are freed with the executor, once the objects that refer to it are cleared.)
     fn __clear__(&self) {
-        let function = self.monitor.replace(None);
-        drop(function);
+        self.monitor.clear();
     }
 
     fn memory_plan(&self) -> PyPlan {

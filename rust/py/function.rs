@@ -2,7 +2,6 @@
 //! `help()` and `inspect.signature` work. `self` of the builtin is the description of the function.
 
 use super::arguments::{Arguments, Face, OpFunction};
-use super::autograd::thread_state;
 use super::call_site::at_call_site;
 use super::convert::{context_arg, to_value};
 use super::error::{IntoPy, invalid, shown, to_py};
@@ -11,6 +10,7 @@ use super::package::package;
 use super::profiler::api;
 use super::runtime;
 use super::signature::documentation;
+use super::thread_state::thread_state;
 use crate::error::Error;
 use crate::executor::autograd::{self, Tracked};
 use crate::executor::imperative::Invoke;

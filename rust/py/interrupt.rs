@@ -32,7 +32,7 @@ pub fn from_callback(py: Python<'_>, err: PyErr) -> Error {
     // SAFETY: the function may be called at any time. (If the interpreter takes no more of them, it
     // leaves with the next.)
     unsafe { ffi::Py_AddPendingCall(Some(leave), std::ptr::null_mut()) };
-    Error::execution(text).told()
+    Error::execution(text).reported()
 }
 
 /// Called by the interpreter on the main thread.

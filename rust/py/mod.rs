@@ -46,6 +46,7 @@ pub mod random;
 mod signature;
 pub mod symbol;
 mod tape_node;
+mod thread_state;
 
 use crate::engine::{Engine, EngineType, NaiveEngine, create};
 use crate::executor::Runtime;

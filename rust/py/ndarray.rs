@@ -4,7 +4,6 @@
 
 use super::arithmetic::{BinaryFn, binary, negated};
 use super::array_indexing::{rows, source_of_all};
-use super::autograd::thread_state;
 use super::call_site::at_call_site;
 use super::convert::{
     context_to_py, dtype_to_py, numpy_empty, shape_arg, shape_to_py, view_of_numpy,
@@ -12,6 +11,7 @@ use super::convert::{
 use super::error::{IntoPy, poll_signals, to_py};
 use super::package::package;
 use super::profiler::api;
+use super::thread_state::thread_state;
 use super::{function, runtime};
 use crate::executor::autograd::Tracked;
 use crate::executor::transfer::{

@@ -148,7 +148,6 @@ fn class_name(kind: ErrorKind) -> &'static str {
     *, errors, op_req, make_resources, context, null, twin, detach, is_of_a_signal, getitem, setitem,
     symbol, create_symbol
 ))]
-#[expect(clippy::too_many_arguments, reason = "keywords of one call of the package")]
 fn bind_python(
     py: Python<'_>,
     errors: &Bound<'_, PyDict>,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import rsnet as mx
-from rsnet import engine, nd, sym
+from rsnet import engine, nd, op, sym
 
 FORM = re.compile(
     r"^((?P<place>[^:\n]+): )?invalid (?P<what>.+?) (?P<got>\S.*?): expected (?P<expected>.+)"
@@ -126,6 +126,41 @@ CALLS = {
     "number of inputs": (
         lambda: sym.load_json(node(inputs=[[0, 0, 0], [0, 0, 0]])), ValueError,
         ("tanh 't'", "number of inputs", "'2'", "1"),
+    ),
+    "request of a binding": (
+        lambda: sym.Variable("a").bind(mx.cpu(), [nd.ones((1,))], grad_req="zz"), ValueError,
+        ("", "grad_req", "'zz' of 'a'", "one of: null"),
+    ),
+    "limit of memory": (
+        lambda: sym.Variable("a").memory_plan(memory_limit="x", a=(2,)), ValueError,
+        ("", "memory_limit", "'x'", "bytes"),
+    ),
+    "attribute": (
+        lambda: sym.Variable("x", mine="1"), ValueError,
+        ("", "attribute", "'mine' of variable 'x'", "a name that begins and ends with two underscores"),
+    ),
+    "attribute of a scope": (
+        lambda: mx.AttrScope(a=1), ValueError, ("", "attribute", "'a' 1", "a string"),
+    ),
+    "scratch memory": (
+        lambda: op.kernel("t_form", tmp=-1), mx.MXNetError,
+        ("kernel of t_form", "tmp", "-1", "bytes, 0 to"),
+    ),
+    "element type": (
+        lambda: nd.array([1], dtype="real"), TypeError, ("", "dtype", "'real'", "a NumPy type"),
+    ),
+    "values": (
+        lambda: nd.array([[1], [2, 3]]), TypeError,
+        ("", "source_array", "[[1], [2, 3]]", "nested lists of numbers of one length"),
+    ),
+    "cached symbol": (lambda: nd.CachedOp(3), TypeError, ("CachedOp", "sym", "3", "a Symbol")),
+    "updates": (
+        lambda: mx.lr_scheduler.PolyScheduler(max_update=0), ValueError,
+        ("", "max_update", "0", "at least 1"),
+    ),
+    "last batch": (
+        lambda: mx.gluon.data.BatchSampler([1], 1, "x"), ValueError,
+        ("", "last_batch", "'x'", "one of: keep"),
     ),
 }  # fmt: skip
 

@@ -211,7 +211,7 @@ def test_exceptions_of_user_operators(parts):
          "could not broadcast"),
         ({"where": op.dtype("out").is_in("float64")}, r"dtype\(out\) in \{float64\} \[false\]"),
         ({"where": op.dtype("no_such").is_in("float64")}, "unknown argument 'no_such'"),
-        ({"kernel": {"tmp": -1}}, "tmp is -1, expected bytes"),
+        ({"kernel": {"tmp": -1}}, "invalid tmp -1: expected bytes"),
         ({"kernel": {"inplace": [("out", "no_such")]}}, "proposes"),
         ({"kernel": {"inplace": 3}}, "expected pairs"),
     ],

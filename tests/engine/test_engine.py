@@ -7,26 +7,12 @@ and threads: `test_engine_lifetime.py`; processes of their own: `test_engine_pro
 import threading
 
 import pytest
+from engines import quiet  # noqa: F401
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rsnet as mx
 from rsnet import engine
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    """Leaves the engine as it was, whatever a test does to it."""
-    threads = engine.num_threads()
-    yield
-    engine.set_num_threads(threads)
-    engine.set_wait_timeout(None)
-    engine.set_hook(None)
-    engine.set_bulk_size(0)
-    try:
-        engine.wait_for_all()
-    except Exception:
-        pass
 
 
 def test_writers_run_in_push_order():
@@ -178,6 +164,33 @@ def test_nested_callbacks_with_one_worker():
     assert depth == list(range(8, -1, -1))
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sets(st.integers(0, 5), max_size=3), st.sets(st.integers(0, 5), max_size=2)),
+        max_size=60,
+    )
+)
+def test_random_programs_match_sequential(program):
+    def step(state, i, reads, writes):
+        total = sum(state[r] for r in reads) + i
+        for w in writes:
+            state[w] = (state[w] * 31 + total) % 1000003
+
+    expected, got = [0] * 6, [0] * 6
+    variables = [engine.new_variable() for _ in range(6)]
+    for i, (reads, writes) in enumerate(program):
+        reads = reads - writes
+        step(expected, i, reads, writes)
+        engine.push_sync(
+            lambda rc, i=i, r=reads, w=writes: step(got, i, r, w),
+            const_vars=[variables[r] for r in reads],
+            mutate_vars=[variables[w] for w in writes],
+        )
+    engine.wait_for_all()
+    assert got == expected
+
+
 def test_waiting_for_oneself_is_an_error():
     v, w = engine.new_variable(), engine.new_variable()
 
@@ -276,15 +289,6 @@ def test_many_functions_use_few_threads():
     assert threading.active_count() - before < 50
 
 
-def test_a_bulk_of_too_many_variables_becomes_several():
-    done, vs = [], [engine.new_variable() for _ in range(70_000)]
-    with engine.bulk(70_000):
-        for i, v in enumerate(vs):
-            engine.push_sync(lambda rc, i=i: done.append(i), mutate_vars=[v])
-    engine.wait_for_all()
-    assert sorted(done) == list(range(70_000))  # the two share nothing
-
-
 def test_an_operation_that_is_complete_may_wait_for_anything():
     """Its function goes on after it has called its token; its place in the engine is another's by
     then.
@@ -310,98 +314,6 @@ def test_an_operation_that_is_complete_may_wait_for_anything():
     engine.push_async(fn, mutate_vars=[v])
     assert ended.wait(60)
     assert said == [5001]
-
-
-def test_bulk_size_is_restored():
-    before = engine.set_bulk_size(0)
-    with engine.bulk(10):
-        assert engine.set_bulk_size(10) == 10
-    assert engine.set_bulk_size(before) == 0
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.sets(st.integers(0, 5), max_size=3), st.sets(st.integers(0, 5), max_size=2)),
-        max_size=60,
-    )
-)
-def test_random_programs_match_sequential(program):
-    def step(state, i, reads, writes):
-        total = sum(state[r] for r in reads) + i
-        for w in writes:
-            state[w] = (state[w] * 31 + total) % 1000003
-
-    expected, got = [0] * 6, [0] * 6
-    variables = [engine.new_variable() for _ in range(6)]
-    for i, (reads, writes) in enumerate(program):
-        reads = reads - writes
-        step(expected, i, reads, writes)
-        engine.push_sync(
-            lambda rc, i=i, r=reads, w=writes: step(got, i, r, w),
-            const_vars=[variables[r] for r in reads],
-            mutate_vars=[variables[w] for w in writes],
-        )
-    engine.wait_for_all()
-    assert got == expected
-
-
-def in_another_thread(f):
-    """Calls `f` in a thread of its own, which has no bulk."""
-    thread = threading.Thread(target=f)
-    thread.start()
-    thread.join()
-
-
-def test_bulk_pushes_several_functions_as_one_operation():
-    log, v = [], engine.new_variable()
-    with engine.bulk(4):
-        for i in range(10):
-            engine.push_sync(lambda rc, i=i: log.append(i), mutate_vars=[v])
-        in_another_thread(engine.wait_for_all)
-        assert log == list(range(8)) and v.version == 2
-    engine.wait_for_var(v)
-    assert log == list(range(10)) and v.version == 3
-
-
-def test_a_wait_flushes_the_bulk_of_its_thread():
-    log, v = [], engine.new_variable()
-    with engine.bulk(100):
-        engine.push_sync(lambda rc: log.append(1), mutate_vars=[v])
-        engine.wait_for_var(v)
-        assert log == [1]
-        engine.push_sync(lambda rc: log.append(2), mutate_vars=[v])
-        engine.push_sync(lambda rc: log.append(3), mutate_vars=[v], priority=1)
-        in_another_thread(engine.wait_for_all)
-        assert log == [1, 2, 3]
-
-
-def test_a_failure_in_a_bulk_names_the_function_and_stops_the_rest():
-    ran, v, w = [], engine.new_variable(), engine.new_variable()
-
-    def broken(rc):
-        raise KeyError("inside")
-
-    with engine.bulk(10):
-        engine.push_sync(lambda rc: ran.append(1), mutate_vars=[v])
-        engine.push_sync(broken, mutate_vars=[w])
-        engine.push_sync(lambda rc: ran.append(2), mutate_vars=[v])
-    with pytest.raises(KeyError) as caught:
-        engine.wait_for_var(v)
-    assert ran == [1]
-    assert any("broken" in n and "test_engine.py:" in n for n in caught.value.__notes__)
-    engine.push_sync(lambda rc: ran.append(3), const_vars=[w])
-    engine.wait_for_all()
-    assert ran == [1, 3]  # the error was told, and is over
-
-
-def test_waiting_for_oneself_in_a_bulk_is_an_error():
-    v = engine.new_variable()
-    with engine.bulk(10):
-        engine.push_sync(lambda rc: None, mutate_vars=[v])
-        engine.push_sync(lambda rc: engine.wait_for_var(v), mutate_vars=[v])
-    with pytest.raises(ValueError, match="waits for itself"):
-        engine.wait_for_var(v)
 
 
 def test_a_failure_names_the_line_of_its_push():

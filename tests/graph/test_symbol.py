@@ -85,7 +85,7 @@ def test_variable_keywords_become_attributes():
 def test_bad_attributes_are_refused():
     with pytest.raises(ValueError, match="string"):
         mx.AttrScope(a=1)
-    with pytest.raises(ValueError, match="not supported"):
+    with pytest.raises(ValueError, match="invalid attribute .mine. of variable"):
         sym.Variable("x", mine="1")
     with pytest.raises(TypeError):
         sym.Variable(3)

@@ -1,26 +1,14 @@
 """Arrays: creation, NumPy, arithmetic, indexing, methods, files, DLPack, laziness and errors."""
 
-import gc
 import operator
-import pickle
-import struct
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from arrays import DTYPES, counting
 
 import rsnet as mx
 from rsnet import _core, nd
-
-DTYPES = ["float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool"]
-
-
-def counting(*shape, dtype="float32"):
-    return np.arange(int(np.prod(shape)), dtype=dtype).reshape(shape)
-
 
 # Creation and NumPy
 
@@ -39,8 +27,10 @@ def test_array_takes_float32_unless_it_copies_an_array():
     assert nd.array(np.array([1, 2])).dtype is np.float32
     assert nd.array(np.array([1.0])).dtype is np.float32
     assert nd.array(nd.array([1], dtype="int32")).dtype is np.int32
-    with pytest.raises(TypeError, match="source_array must be array like"):
+    with pytest.raises(TypeError, match="invalid source_array <object .*: expected an array"):
         nd.array(object())
+    with pytest.raises(TypeError, match="invalid dtype 'real': expected a NumPy type"):
+        nd.array([1], dtype="real")
 
 
 def test_creation_functions_match_numpy():
@@ -137,16 +127,6 @@ def test_boolean_masks_are_no_indices():
         with pytest.raises(ValueError, match="boolean mask"):
             x[key] = 0
     assert x.asnumpy().tolist() == [[0, 1], [2, 3]]
-
-
-def test_from_numpy_shares_memory():
-    values = counting(2, 3)
-    x = nd.from_numpy(values)
-    assert not values.flags.writeable
-    x[0, 0] = 9
-    assert values[0, 0] == 9
-    with pytest.raises(ValueError):
-        nd.from_numpy(counting(2, 3).T)
 
 
 def test_asnumpy_is_a_copy():
@@ -283,104 +263,6 @@ def test_overlapping_out_is_as_if_it_were_not():
 
 # Indexing
 
-index = st.one_of(
-    st.integers(-3, 2),
-    st.builds(
-        slice,
-        st.one_of(st.none(), st.integers(-4, 4)),
-        st.one_of(st.none(), st.integers(-4, 4)),
-        st.sampled_from([None, 1, 2, -1, -2]),
-    ),
-    st.none(),
-)
-
-
-@given(st.lists(index, min_size=1, max_size=4), st.integers(0, 4), st.booleans())
-def test_basic_indexing_matches_numpy(parts, at, dots):
-    values = counting(3, 4, 5)
-    if dots:
-        parts.insert(min(at, len(parts)), Ellipsis)
-    key = tuple(parts)
-    x = nd.array(values)
-    try:
-        want = values[key]
-    except IndexError:
-        with pytest.raises(IndexError):
-            x[key]
-        return
-    want = want if want.ndim else want.reshape(1)
-    got = x[key]
-    assert got.shape == want.shape
-    np.testing.assert_array_equal(got.asnumpy(), want)
-    values[key] = -1
-    x[key] = -1
-    np.testing.assert_array_equal(x.asnumpy(), values)
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        [0, 2],
-        ([0, 2], [1, 3]),
-        (slice(None), [3, 0]),
-        ([[0], [1]], [[1, 2]]),
-        (1, [0, 0, 1]),
-        (np.array([2, -1]), slice(1, 3)),
-        range(2),
-    ],
-)
-def test_advanced_indexing_matches_numpy(key):
-    values = counting(3, 4, 5)
-    x = nd.array(values)
-    numpy_key = list(key) if isinstance(key, range) else key
-    np.testing.assert_array_equal(x[key].asnumpy(), values[numpy_key])
-    replacement = counting(*values[numpy_key].shape) + 100
-    values[numpy_key] = replacement
-    x[key] = nd.array(replacement)
-    np.testing.assert_array_equal(x.asnumpy(), values)
-
-
-def test_views_share_memory():
-    x = nd.array(counting(4, 3))
-    for view in (x[1], x[1:3], x[2:3, 1:3], x.reshape((3, 4)), x[1, :2]):
-        assert view._same_memory(x)
-        view[:] = 50
-        assert 50 in x.asnumpy()
-        x[:] = counting(4, 3)
-    assert not x[:, 1]._same_memory(x)
-    assert x[:] is x and x[()] is x
-    assert x[1, 1].shape == (1,)
-    assert x[1:1].shape == (0, 3)
-
-
-def test_index_errors():
-    x = nd.zeros((3, 2))
-    with pytest.raises(IndexError, match="index 3 is out of bounds for axis 0 with size 3"):
-        x[3]
-    with pytest.raises(IndexError, match="too many indices"):
-        x[0, 0, 0]
-    with pytest.raises(IndexError, match="more than one ellipsis"):
-        x[..., ...]
-    with pytest.raises(ValueError, match="does not support slicing with key a"):
-        x["a"]
-    with pytest.raises(IndexError):
-        x[[5]]
-
-
-def test_assignment_errors_and_broadcasts():
-    x = nd.zeros((2, 3))
-    with pytest.raises(ValueError):
-        x[:] = np.ones((4,))
-    with pytest.raises(TypeError):
-        x[:] = "a"
-    x[:] = [[1], [2]]
-    x[:, 1] = nd.array([7, 8], dtype="int32")
-    assert x.asnumpy().tolist() == [[1, 7, 1], [2, 8, 2]]
-    x[1:] = x[:1]
-    assert x.asnumpy().tolist() == [[1, 7, 1], [1, 7, 1]]
-    x[0, ::-1] = x[0]
-    assert x.asnumpy().tolist()[0] == [1, 7, 1]
-
 
 # Methods
 
@@ -470,95 +352,7 @@ def test_keyword_and_positional_arguments_agree():
 # Files and pickles
 
 
-def test_file_bytes(tmp_path):
-    path = str(tmp_path / "a")
-    nd.save(path, nd.array([[1, 2, 3]], dtype="int32"))
-    want = struct.pack("<QQQ", 0x112, 0, 1) + struct.pack("<Iii", 0xF993FAC9, 0, 2)
-    want += (
-        struct.pack("<qqiii", 1, 3, 1, 0, 4) + struct.pack("<3i", 1, 2, 3) + struct.pack("<Q", 0)
-    )
-    data = Path(path).read_bytes()
-    assert data == want and len(data) == 84
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_save_and_load(tmp_path, dtype):
-    path = str(tmp_path / "a")
-    x = nd.array([[1, 0], [1, 1]], dtype=dtype)
-    nd.save(path, {"arg:x": x, "aux:y": x[1]})
-    loaded = nd.load(path)
-    assert set(loaded) == {"arg:x", "aux:y"} and loaded["arg:x"].dtype is np.dtype(dtype).type
-    np.testing.assert_array_equal(loaded["arg:x"].asnumpy(), x.asnumpy())
-    nd.save(path, [x, x])
-    assert len(nd.load(path)) == 2
-    assert len(nd.load_frombuffer(Path(path).read_bytes())) == 2
-    nd.save(path, [])
-    assert nd.load(path) == []
-
-
-def test_old_records():
-    def file(record):
-        return struct.pack("<QQQ", 0x112, 0, 1) + record + struct.pack("<Q", 0)
-
-    data = struct.pack("<iii", 1, 0, 0) + struct.pack("<2f", 3, 4)
-    v0 = struct.pack("<II", 1, 2) + data
-    v1 = struct.pack("<IIq", 0xF993FAC8, 1, 2) + data
-    v3 = struct.pack("<Iiiq", 0xF993FACA, 0, 1, 2) + data
-    for record, np_shape in ((v0, False), (v1, False), (v3, True)):
-        with mx.util.np_shape(np_shape):
-            (x,) = nd.load_frombuffer(file(record))
-        assert x.asnumpy().tolist() == [3, 4]
-    assert nd.load_frombuffer(file(struct.pack("<Iii", 0xF993FAC9, 0, 0))) == [None]
-
-
-@given(st.integers(0, 83), st.integers(0, 255))
-def test_damaged_files_are_errors_not_crashes(at, byte):
-    good = struct.pack("<QQQ", 0x112, 0, 1) + struct.pack("<Iii", 0xF993FAC9, 0, 2)
-    good += (
-        struct.pack("<qqiii", 1, 3, 1, 0, 4) + struct.pack("<3i", 1, 2, 3) + struct.pack("<Q", 0)
-    )
-    broken = bytearray(good)
-    broken[at] = byte
-    for data in (bytes(broken), good[:at]):
-        try:
-            nd.load_frombuffer(data)
-        except mx.MXNetError:
-            pass
-
-
-def test_what_save_refuses(tmp_path):
-    path = str(tmp_path / "a")
-    with pytest.raises(ValueError):
-        nd.save(path, (nd.ones((1,)),))
-    with pytest.raises(TypeError):
-        nd.save(path, {1: nd.ones((1,))})
-    with pytest.raises(TypeError):
-        nd.save(path, [3])
-
-
-def test_pickle():
-    x = nd.array(counting(2, 3))
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(x)).asnumpy(), x.asnumpy())
-
-
 # DLPack
-
-
-def test_dlpack_shares_memory_both_ways():
-    x = nd.array(counting(2, 3))
-    capsule = nd.to_dlpack_for_write(x)
-    y = nd.from_dlpack(capsule)
-    y[0, 0] = 42
-    assert x.asnumpy()[0, 0] == 42 and y.shape == (2, 3)
-    with pytest.raises(AssertionError, match="consumed only once"):
-        nd.from_dlpack(capsule)
-    values = counting(4)
-    z = nd.from_dlpack(values)
-    z[1] = 7
-    assert values[1] == 7
-    del z, y, x, capsule
-    gc.collect()
-    nd.to_dlpack_for_read(nd.ones((2,)))  # a capsule nobody takes
 
 
 # Asynchrony and errors
@@ -626,34 +420,6 @@ def test_memory_is_reused():
 
 
 # ---- memory of NumPy arrays --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", [">f4", ">f8", ">i4", ">i8", ">f2"])
-def test_bytes_in_another_order_are_converted_or_refused(dtype):
-    values = np.arange(3, dtype=dtype)
-    assert nd.array(values).asnumpy().tolist() == [0, 1, 2]
-    assert nd.array(values, dtype=values.dtype).asnumpy().tolist() == [0, 1, 2]
-    assert nd.from_numpy(values, zero_copy=False).asnumpy().tolist() == [0, 1, 2]
-    with pytest.raises(TypeError, match="order"):
-        nd.from_numpy(values)
-
-
-def test_read_only_memory_stays_as_it_is():
-    kept = bytes(8)
-    x = nd.from_numpy(np.frombuffer(kept, "float32"))
-    assert not x.writable and nd.ones((2,)).writable
-    for write in (
-        lambda: x.__setitem__(slice(None), 1),
-        lambda: x.__setitem__(0, 1),
-        lambda: nd.ones((2,)).copyto(x),
-        lambda: nd.relu(nd.ones((2,)), out=x),
-        lambda: nd.sgd_update(x, nd.ones((2,)), lr=1.0, out=x),
-        lambda: x[0:1].__setitem__(slice(None), 1),
-    ):
-        with pytest.raises((ValueError, mx.MXNetError), match="read-?only"):
-            write()
-    nd.waitall()
-    assert kept == bytes(8)
 
 
 WHOLE = "abs negative floor ceil round rint trunc fix relu square sign".split()

@@ -7,7 +7,10 @@ import cases_quantized  # noqa: F401
 import cases_vision  # noqa: F401
 import reference_image  # noqa: F401
 import reference_linalg  # noqa: F401
+import reference_losses  # noqa: F401
 import reference_nn  # noqa: F401
 import reference_quantized  # noqa: F401
 import reference_regions  # noqa: F401
+import reference_sequences  # noqa: F401
+import reference_shapes  # noqa: F401
 import reference_vision  # noqa: F401

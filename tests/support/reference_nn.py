@@ -1,7 +1,7 @@
 """NumPy oracles of layers, loss heads and optimizer updates; see `reference.py`."""
 
 import numpy as np
-from reference import REFERENCES, gradient, reference
+from reference import REFERENCES, reference
 
 
 @reference("FullyConnected")
@@ -148,8 +148,7 @@ def upsampling(x, *more, scale, sample_type="nearest", num_args=1, **_):
     return x.repeat(scale, 2).repeat(scale, 3)
 
 
-# ---- activations
-# ----------------------------------------------------------------------------------
+# ---- activations ---------------------------------------------------------------------------------
 
 ACTIVATIONS = {
     "relu": REFERENCES["relu"],
@@ -215,8 +214,7 @@ def softmax_activation(x, mode="instance"):
     return softmax_of(x.reshape(len(x), -1), 1).reshape(x.shape)
 
 
-# ---- normalization
-# --------------------------------------------------------------------------------
+# ---- normalization -------------------------------------------------------------------------------
 
 
 def scaled(x, mean, var, eps, gamma, beta, shape):
@@ -278,235 +276,7 @@ def lrn(x, nsize, alpha=1e-4, beta=0.75, knorm=2.0):
     return x / (knorm + alpha / nsize * total) ** beta
 
 
-# ---- loss heads: gradients by definition
-# ----------------------------------------------------------
-
-
-@reference("SoftmaxOutput")
-def softmax_output(x, label, multi_output=False, preserve_shape=False, **_):
-    if preserve_shape:
-        return softmax_of(x, -1)
-    if multi_output:
-        return softmax_of(x, 1)
-    return softmax_of(x.reshape(len(x), -1), 1).reshape(x.shape)
-
-
-@gradient("SoftmaxOutput")
-def softmax_output_grad(
-    out_grads, x, label, grad_scale=1.0, ignore_label=-1.0, multi_output=False, use_ignore=False,
-    preserve_shape=False, normalization="null", out_grad=False, smooth_alpha=0.0,
-):  # fmt: skip
-    p = softmax_output(x, label, multi_output, preserve_shape)
-    axis = 1 if multi_output else -1
-    if label.shape == x.shape:
-        return [(p - label) * grad_scale, np.zeros(label.shape)]
-    classes = x.shape[axis]
-    hot = np.moveaxis(
-        label.reshape(np.delete(x.shape, axis))[..., None] == np.arange(classes), -1, axis
-    )
-    smooth = 0.0 if multi_output else smooth_alpha
-    target = np.where(hot, 1 - smooth, smooth / (classes - 1))
-    counted = np.expand_dims(label.reshape(np.delete(x.shape, axis)) != ignore_label, axis)
-    g = (p - target) * (counted if use_ignore else 1)
-    positions = int(np.prod(x.shape[2:])) if multi_output else 1
-    divisors = {"null": positions, "batch": label.size, "valid": max(counted.sum(), 1)}
-    g = g * grad_scale / divisors[normalization]
-    return [g * out_grads[0] if out_grad else g, np.zeros(label.shape)]
-
-
-def regression(forward, slope):
-    def grad(out_grads, x, label, grad_scale=1.0):
-        y = forward(x)
-        per_sample = max(label.size // len(label), 1)
-        return [slope(y, label.reshape(x.shape)) * grad_scale / per_sample, np.zeros(label.shape)]
-
-    return grad
-
-
-HEADS = {
-    "LinearRegressionOutput": (lambda x: x, lambda y, t: y - t),
-    "LogisticRegressionOutput": (REFERENCES["sigmoid"], lambda y, t: y - t),
-    "MAERegressionOutput": (lambda x: x, lambda y, t: np.where(y > t, 1.0, -1.0)),
-}
-for head, (forward, slope) in HEADS.items():
-    reference(head)(lambda x, label, grad_scale=1.0, forward=forward: forward(x))
-    gradient(head)(regression(forward, slope))
-
-
-REFERENCES["SVMOutput"] = lambda x, label, **_: x
-
-
-@gradient("SVMOutput")
-def svm_grad(out_grads, x, label, margin=1.0, regularization_coefficient=1.0, use_linear=False):
-    s = np.where(label[:, None] == np.arange(x.shape[1]), 1.0, -1.0)
-    gap = np.maximum(0, margin - s * x)
-    g = (gap > 0) * -s if use_linear else 2 * gap * -s
-    return [regularization_coefficient * g, np.zeros(label.shape)]
-
-
-@gradient("MakeLoss")
-def make_loss_grad(out_grads, x, grad_scale=1.0, valid_thresh=0.0, normalization="null"):
-    by = {"null": 1, "batch": len(x), "valid": max((x > valid_thresh).sum(), 1)}[normalization]
-    return [np.full(x.shape, grad_scale / by)]
-
-
-gradient("make_loss")(lambda out_grads, x: [np.ones(x.shape)])
-gradient("BlockGrad")(lambda out_grads, x: [np.zeros(x.shape)])
-
-
-@reference("softmax_cross_entropy")
-def softmax_cross_entropy(x, label):
-    chosen = softmax_of(x)[np.arange(len(x)), label.astype("int64")]
-    return np.array([-np.log(chosen).sum()])
-
-
-# ---- sequences and tables
-# -------------------------------------------------------------------------
-
-
-@reference("Embedding")
-def embedding(x, weight, input_dim=None, output_dim=None, dtype="float32", sparse_grad=False):
-    return weight[np.clip(x.astype("int64"), 0, len(weight) - 1)]
-
-
-def steps_before(x, length, axis):
-    """Mask of the time steps before each sequence's length; the other axis is the batch."""
-    at = np.arange(x.shape[axis])
-    mask = at[:, None] < length[None, :] if axis == 0 else at[None, :] < length[:, None]
-    return mask.reshape(*mask.shape, *[1] * (x.ndim - 2))
-
-
-@reference("SequenceMask")
-def sequence_mask(x, length=None, use_sequence_length=False, value=0.0, axis=0):
-    return np.where(steps_before(x, length, axis), x, value) if use_sequence_length else x
-
-
-@reference("SequenceLast")
-def sequence_last(x, length=None, use_sequence_length=False, axis=0):
-    x = np.moveaxis(x, axis, 0)
-    if not use_sequence_length:
-        return x[-1]
-    return x[length.astype("int64") - 1, np.arange(x.shape[1])]
-
-
-@reference("SequenceReverse")
-def sequence_reverse(x, length=None, use_sequence_length=False, axis=0):
-    if not use_sequence_length:
-        return x[::-1]
-    y = x.copy()
-    for b, n in enumerate(length.astype("int64")):
-        y[:n, b] = x[:n, b][::-1]
-    return y
-
-
-def lstm_step(gates, h, c, w_h, b_h):
-    i, f, g, o = np.split(gates + h @ w_h.T + b_h, 4, 1)
-    sigmoid = REFERENCES["sigmoid"]
-    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-    return sigmoid(o) * np.tanh(c), c
-
-
-def gru_step(gates, h, c, w_h, b_h):
-    sigmoid = REFERENCES["sigmoid"]
-    r_x, z_x, n_x = np.split(gates, 3, 1)
-    r_h, z_h, n_h = np.split(h @ w_h.T + b_h, 3, 1)
-    r, z = sigmoid(r_x + r_h), sigmoid(z_x + z_h)
-    return (1 - z) * np.tanh(n_x + r * n_h) + z * h, c
-
-
-RNN_STEPS = {
-    "lstm": (4, lstm_step),
-    "gru": (3, gru_step),
-    "rnn_tanh": (1, lambda g, h, c, w, b: (np.tanh(g + h @ w.T + b), c)),
-    "rnn_relu": (1, lambda g, h, c, w, b: (np.maximum(g + h @ w.T + b, 0), c)),
-}
-
-
-@reference("RNN")
-def rnn(
-    x, parameters, state, state_cell=None, state_size=None, num_layers=1, bidirectional=False,
-    mode="lstm", p=0.0, state_outputs=False, **_,
-):  # fmt: skip
-    gates, step = RNN_STEPS[mode]
-    directions = 2 if bidirectional else 1
-    rows, at, weights = gates * state_size, 0, []
-    for layer in range(num_layers):
-        width = x.shape[2] if layer == 0 else directions * state_size
-        for _direction in range(directions):
-            w_x = parameters[at : at + rows * width].reshape(rows, width)
-            at += rows * width
-            w_h = parameters[at : at + rows * state_size].reshape(rows, state_size)
-            at += rows * state_size
-            weights.append((w_x, w_h))
-    biases = parameters[at:].reshape(-1, 2, rows)
-    last_h, last_c = [], []
-    for layer in range(num_layers):
-        outs = []
-        for direction in range(directions):
-            k = layer * directions + direction
-            (w_x, w_h), (b_x, b_h) = weights[k], biases[k]
-            h, c = state[k], None if state_cell is None else state_cell[k]
-            seq, hs = x[::-1] if direction else x, []
-            for row in seq:
-                h, c = step(row @ w_x.T + b_x, h, c, w_h, b_h)
-                hs.append(h)
-            last_h.append(h)
-            last_c.append(c)
-            outs.append(np.stack(hs)[::-1] if direction else np.stack(hs))
-        x = np.concatenate(outs, 2)
-    if not state_outputs:
-        return x
-    return (x, np.stack(last_h)) + ((np.stack(last_c),) if mode == "lstm" else ())
-
-
-@reference("CTCLoss")
-def ctc_loss(x, label, blank_label="first", **_):
-    """The forward recursion of Graves et al. (2006) over the label with blanks between."""
-    p = softmax_of(x)
-    steps, batch, classes = x.shape
-    blank, padding = (0, 0) if blank_label == "first" else (classes - 1, -1)
-    losses = []
-    for b in range(batch):
-        labels = [int(v) for v in label[b] if v != padding]
-        path = [blank]
-        for v in labels:
-            path += [v, blank]
-        alpha = np.zeros(len(path))
-        alpha[:2] = p[0, b, path[:2]]
-        for t in range(1, steps):
-            new = alpha.copy()
-            new[1:] += alpha[:-1]
-            for s in range(2, len(path)):
-                if path[s] != blank and path[s] != path[s - 2]:
-                    new[s] += alpha[s - 2]
-            alpha = new * p[t, b, path]
-        losses.append(-np.log(alpha[-2:].sum()))
-    return np.array(losses)
-
-
-@reference("ROIPooling")
-def roi_pooling(x, rois, pooled_size, spatial_scale):
-    bins_h, bins_w = pooled_size
-    y = np.zeros((len(rois), x.shape[1], bins_h, bins_w))
-    for r, roi in enumerate(rois):
-        left, top, right, bottom = (round(v * spatial_scale) for v in roi[1:])
-        height, width = max(bottom - top + 1, 1), max(right - left + 1, 1)
-        for i, j in np.ndindex(bins_h, bins_w):
-            rows = slice(
-                np.clip(top + i * height // bins_h, 0, x.shape[2]),
-                np.clip(top - (-(i + 1) * height // bins_h), 0, x.shape[2]),
-            )
-            cols = slice(
-                np.clip(left + j * width // bins_w, 0, x.shape[3]),
-                np.clip(left - (-(j + 1) * width // bins_w), 0, x.shape[3]),
-            )
-            part = x[int(roi[0]), :, rows, cols]
-            y[r, :, i, j] = part.max((1, 2)) if part.size else 0
-    return y
-
-
-# ---- optimizer updates: the new weight, then the new states
-# ---------------------------------------
+# ---- optimizer updates: the new weight, then the new states --------------------------------------
 
 
 def clipped(g, bound):

@@ -58,7 +58,7 @@ def unknown(operator: str, what: str, name: Any, known: Iterable[str]) -> MXNetE
 def function_name(where: str, name: object) -> str:
     """``name`` if there can be an ``nd.<name>``; ``where`` begins the error."""
     if not isinstance(name, str):
-        raise MXTypeError(f"{where}: the name of an operator is a text, got {name!r}")
+        raise MXTypeError(f"{where}: invalid name {name!r} of an operator: expected a text")
     if not name.isidentifier() or keyword.iskeyword(name):
         raise MXValueError(
             f"{where}: the name of an operator becomes a function: it is letters, digits and _, "

@@ -6,7 +6,7 @@ The core makes an operator of it like any built-in one. The functions of a defin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from .. import _core
@@ -43,6 +43,17 @@ class KernelSpec(NamedTuple):
     assign: str = "op.assign"
     #: Does the function handle the request "add" itself, whatever the parameters are?
     accumulates: bool = False
+
+
+_INPUT = "NDArray-or-Symbol"
+
+#: The documentation of any number of inputs, for :attr:`Definition.input_docs`.
+ANY_INPUTS = [("data", f"{_INPUT}[]", "The inputs.")]
+
+
+def named_inputs(names: Iterable[str]) -> list[tuple[str, str, str]]:
+    """The documentation of inputs with these names, for :attr:`Definition.input_docs`."""
+    return [(name, _INPUT, "") for name in names]
 
 
 class Definition:

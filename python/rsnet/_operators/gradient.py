@@ -9,10 +9,12 @@ autograd tape then builds or runs it.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from functools import partialmethod
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from .._binary_methods import BinaryMethod, binary_methods
 from ..base import MXNetError
 
 
@@ -45,28 +47,31 @@ class GradEntry:
     def __init__(self, rule: Rule, ref: tuple[int, int]) -> None:
         self.rule, self.ref = rule, ref
 
-    def _with(self, tensor: str, scalar: str, other: Any, swapped: bool = False) -> Any:
-        if isinstance(other, GradEntry):
-            pair = (other, self) if swapped else (self, other)
-            return self.rule.call(tensor, pair)[0]
-        if isinstance(other, (int, float)):
-            return self.rule.call(scalar, (self,), {"scalar": float(other)})[0]
-        return NotImplemented
-
-    __add__ = __radd__ = partialmethod(_with, "broadcast_add", "_plus_scalar")
-    __sub__ = partialmethod(_with, "broadcast_sub", "_minus_scalar")
-    __rsub__ = partialmethod(_with, "broadcast_sub", "_rminus_scalar", swapped=True)
-    __mul__ = __rmul__ = partialmethod(_with, "broadcast_mul", "_mul_scalar")
-    __truediv__ = partialmethod(_with, "broadcast_div", "_div_scalar")
-    __rtruediv__ = partialmethod(_with, "broadcast_div", "_rdiv_scalar", swapped=True)
-    __pow__ = partialmethod(_with, "broadcast_power", "_power_scalar")
-    __gt__ = partialmethod(_with, "broadcast_greater", "_greater_scalar")
-    __ge__ = partialmethod(_with, "broadcast_greater_equal", "_greater_equal_scalar")
-    __lt__ = partialmethod(_with, "broadcast_lesser", "_lesser_scalar")
-    __le__ = partialmethod(_with, "broadcast_lesser_equal", "_lesser_equal_scalar")
-
     def __neg__(self) -> GradEntry:
         return self.rule.call("negative", (self,))[0]
+
+    def __abs__(self) -> GradEntry:
+        return self.rule.call("abs", (self,))[0]
+
+    __hash__ = object.__hash__
+
+
+def _binary(method: BinaryMethod) -> Callable[[GradEntry, Any], Any]:
+    """The method of an entry, for another entry or a number."""
+
+    def run(self: GradEntry, other: Any) -> Any:
+        if isinstance(other, GradEntry):
+            return self.rule.call(method.broadcast, (self, other))[0]
+        if isinstance(other, (int, float, np.number, np.bool_)):
+            return self.rule.call(method.scalar, (self,), {"scalar": float(other)})[0]
+        return NotImplemented
+
+    run.__name__ = run.__qualname__ = method.name
+    return run
+
+
+for _method in binary_methods(symbol=False):
+    setattr(GradEntry, _method.name, _binary(_method))
 
 
 class Rule:

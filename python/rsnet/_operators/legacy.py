@@ -8,6 +8,7 @@ from .. import _core, symbol
 from .._warnings import warn
 from ..parameter import schema_field
 from .checks import fail
+from .definition import ANY_INPUTS
 from .property import Description
 from .property_node import Node, node_definitions
 
@@ -98,7 +99,7 @@ def _install(cls: type[PythonOp], *, numpy: bool) -> None:
         name, schema, make, run_forward, run_backward, numpy=numpy, assign="op.assign"
     )
     forward.doc = "Applies a NumpyOp or NDArrayOp object (deprecated)."
-    forward.input_docs = [("data", "NDArray-or-Symbol[]", "The arguments.")]
+    forward.input_docs = ANY_INPUTS
     backward.install()
     forward.install()
 

@@ -323,6 +323,7 @@ def _backward_facts(node: Node) -> Facts:
 
 def checked_operator(name: str, method: str, made: Any) -> Any:
     """``made`` if it can compute."""
-    if callable(getattr(made, "forward", None)) and callable(getattr(made, "backward", None)):
+    methods = (getattr(made, method, None) for method in ("forward", "backward"))
+    if all(callable(method) for method in methods) and not isinstance(made, type):
         return made
     raise fail(name, f"{method} returned {made!r}, expected an object with forward and backward")

@@ -10,7 +10,7 @@ from ..base import MXNetError, MXValueError
 from . import registry
 from .checks import TYPES, check_exec_type, free_name, warn_of_replacing
 from .custom_op import CustomOpProp
-from .definition import Definition
+from .definition import ANY_INPUTS, Definition, named_inputs
 from .property import OperatorProperty
 from .property_node import Node, checked_operator, node_definitions
 
@@ -26,7 +26,7 @@ def register(name: str) -> Callable[[C], C]:
     a built-in operator is an error.
     """
     if not isinstance(name, str) or not name:
-        raise TypeError(f"register: the name of an operator is a text, got {name!r}")
+        raise TypeError(f"register: invalid name {name!r} of an operator: expected a text")
 
     def decorate(cls: C) -> C:
         if isinstance(cls, type) and issubclass(cls, CustomOpProp):
@@ -119,9 +119,8 @@ def _documented_inputs(cls: type[OperatorProperty]) -> list[tuple[str, str, str]
     """The inputs with all parameters at their defaults (None for required ones), for the
     signature.
     """
-    kind = "NDArray-or-Symbol"
     if cls.key_var_num_args:
-        return [("data", kind + "[]", "The inputs.")]
+        return ANY_INPUTS
     try:
         prop = cls()
         if cls.Param is not None:
@@ -132,4 +131,4 @@ def _documented_inputs(cls: type[OperatorProperty]) -> list[tuple[str, str, str]
         names = [*prop.list_arguments(), *prop.list_auxiliary_states()]
     except Exception:  # only the signature suffers: the real names come with real parameters
         names = ["data"]
-    return [(n, kind, "") for n in names]
+    return named_inputs(names)

@@ -19,7 +19,7 @@ from .checks import (
     shape_list,
     type_list,
 )
-from .definition import Definition, Facts, KernelSpec
+from .definition import ANY_INPUTS, Definition, Facts, KernelSpec, named_inputs
 from .elementwise import OneBackward
 from .gradient import Rule, Source
 
@@ -38,13 +38,11 @@ class Translation:
 
     def definition(self) -> Definition:
         """The operator as the core takes it."""
-        param = self.entry._param
-        is_struct = isinstance(param, type) and issubclass(param, Parameter)
-        open_schema = param is not None and not is_struct
-        schema = param._schema if is_struct else _core.Schema([], open=open_schema)
+        param, struct = self.entry._param, self._struct()
+        schema = struct._schema if struct else _core.Schema([], open=param is not None)
         d = Definition(self.name, schema)
         d.aliases = list(self.entry._aliases)
-        d.doc = self.entry._doc if is_struct else self.entry._doc + self._parameter_docs()
+        d.doc = self.entry._doc if struct else self.entry._doc + self._parameter_docs()
         d.key_var_num_args = self.entry._key_var_num_args
         d.input_docs = self._input_docs()
         d.make = self._make
@@ -57,6 +55,11 @@ class Translation:
         d.facts = self._facts if d.is_backward else lambda attrs: attrs.facts
         return d
 
+    def _struct(self) -> type[Parameter] | None:
+        """The parameters' class; ``None`` if a function parses them, or there are none."""
+        param = self.entry._param
+        return param if isinstance(param, type) and issubclass(param, Parameter) else None
+
     def _parameter_docs(self) -> str:
         if not self.entry._param_docs:
             return ""
@@ -67,9 +70,8 @@ class Translation:
         inputs = [a for a in self.entry._arguments if "NDArray" in a[1] or "Symbol" in a[1]]
         if inputs:
             return inputs
-        kind = "NDArray-or-Symbol"
         if self.entry._key_var_num_args or self.entry._num_inputs == kVarg:
-            return [("data", kind + "[]", "The inputs.")]
+            return ANY_INPUTS
         count = self.entry._num_inputs if isinstance(self.entry._num_inputs, int) else 1
         names: Sequence[str] = ["data"] if count == 1 else [f"data{i}" for i in range(count)]
         if self.attr("FListInputNames") is not None:
@@ -78,14 +80,13 @@ class Translation:
                 names = name_list(self.name, "FListInputNames", self.attr("FListInputNames")(attrs))
             except Exception:  # the names depend on parameters: only the signature suffers
                 pass
-        return [(n, kind, "") for n in names]
+        return named_inputs(names)
 
     def _make(self, values: tuple[Any, ...], given: dict[str, Any]) -> Attrs:
-        param = self.entry._param
-        texts = {k: str(v) for k, v in given.items()}
-        attrs = Attrs(self.name, None, texts)
-        if isinstance(param, type) and issubclass(param, Parameter):
-            attrs.parsed = param.from_values(values)
+        param, struct = self.entry._param, self._struct()
+        attrs = Attrs(self.name, None, {k: str(v) for k, v in given.items()})
+        if struct is not None:
+            attrs.parsed = struct.from_values(values)
         elif param is not None:
             attrs.parsed = param(attrs.dict)
         attrs.facts = self._facts(attrs)

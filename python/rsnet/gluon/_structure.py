@@ -30,8 +30,8 @@ def flatten(args: Any, what: str) -> tuple[list[Any], Any]:
         return [None], -1
     if not isinstance(args, (list, tuple)):
         raise ValueError(
-            f"When hybridized, the {what} of HybridBlock must be (nested) list of Symbol or "
-            f"NDArray, but got {args!r} of type {type(args)}"
+            f"invalid {what} {args!r} of a hybridized block: expected an NDArray, a Symbol or a "
+            "(nested) list of these"
         )
     flat: list[Any] = []
     structure = []

@@ -174,7 +174,7 @@ class Block:
         return found
 
     def _check_container_with_block(self) -> None:
-        """Warns of children in lists and dicts, whose parameters nobody would see."""
+        """Warns of children in lists and dicts, whose parameters would not be found."""
         own = set(map(id, self._children.values()))
 
         def lost(data: Any) -> bool:

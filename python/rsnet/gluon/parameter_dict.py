@@ -19,10 +19,7 @@ from .utils import indented
 
 __all__ = ["ParameterDict", "load_arrays"]
 
-_NAMING = (
-    "For more info on naming, please see "
-    "https://mxnet.io/api/python/docs/tutorials/packages/gluon/blocks/naming.html"
-)
+_NAMING = "(A parameter's name begins with the prefixes of its block and of the blocks around it.)"
 
 
 def brief(names: Iterable[str], limit: int = 7) -> str:
@@ -324,8 +321,8 @@ class ParameterDict:
         for name in self.keys():
             if not name.startswith(restore_prefix):
                 raise AssertionError(
-                    f"restore_prefix is '{restore_prefix}' but Parameters name '{name}' does not "
-                    f"start with '{restore_prefix}'. {_NAMING}"
+                    f"Parameter '{name}': expected a name that begins with the restore_prefix "
+                    f"'{restore_prefix}'. {_NAMING}"
                 )
         loaded = {restore_prefix + name: a for name, a in arrays.items()}
         skip = len(restore_prefix)

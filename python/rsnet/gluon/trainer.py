@@ -115,8 +115,8 @@ class Trainer:
         if isinstance(optimizer, opt.Optimizer):
             if optimizer_params:
                 raise AssertionError(
-                    "optimizer_params must be None if optimizer is an instance of Optimizer "
-                    "instead of str"
+                    f"invalid optimizer_params {optimizer_params!r}: expected None, as the "
+                    "optimizer is an object that has its parameters already"
                 )
             self._optimizer = optimizer
             self._optimizer.param_dict = by_index
@@ -231,8 +231,8 @@ class Trainer:
         self._init_params()
         if self._kvstore is not None and self._update_on_kvstore:
             raise AssertionError(
-                "allreduce_grads() when parameters are updated on kvstore is not supported. Try "
-                "setting `update_on_kvstore` to False when creating trainer."
+                "allreduce_grads: the key-value store updates the parameters: expected a Trainer "
+                "made with update_on_kvstore=False"
             )
         self._allreduce_grads()
 

@@ -39,7 +39,7 @@ def shape_is_known(shape: Any) -> bool:
 
 
 def indented(text: str, spaces: int) -> str:
-    """Lines after the first begin with so many spaces."""
+    """Indents the lines after the first."""
     first, *rest = text.split("\n")
     return "\n".join([first, *(" " * spaces + line for line in rest)])
 
@@ -73,9 +73,8 @@ def split_data(
         raise ValueError(f"invalid num_slice {num_slice}: expected at least 1")
     if even_split and size % num_slice:
         raise ValueError(
-            f"data with shape {data.shape} cannot be evenly split into {num_slice} slices along "
-            f"axis {batch_axis}. Use a batch size that's multiple of {num_slice} or set "
-            "even_split=False to allow uneven partitioning of data."
+            f"split_data: axis {batch_axis} of shape {data.shape} has {size} elements, expected a "
+            f"multiple of {num_slice} (even_split=False makes unequal slices)"
         )
     if size < num_slice:
         raise ValueError(

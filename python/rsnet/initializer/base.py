@@ -67,7 +67,7 @@ def create(init: Any, **kwargs: Any) -> Initializer:
         cls = _REGISTRY[init.lower()]
     except (KeyError, AttributeError):
         known = ", ".join(sorted(_REGISTRY))
-        raise ValueError(f"Cannot find initializer {init!r}; known are {known}") from None
+        raise ValueError(f"unknown initializer {init!r}: expected one of: {known}") from None
     return cls(**kwargs)
 
 
@@ -188,7 +188,7 @@ class Initializer:
                 getattr(self, method)(name, arr)
                 return
         raise ValueError(
-            f"Unknown initialization pattern for {name}. Names that end in weight, bias, gamma or "
+            f"{name}: no initializer goes by this name. Names that end in weight, bias, gamma or "
             "beta have a default; give the variable an initializer: Variable(name, init=...)"
         )
 

@@ -317,5 +317,5 @@ def create(name: str = "local") -> KVStoreBase:
         )
     if lower not in BUILT_IN:
         known = ", ".join(repr(n) for n in ("local", "device", *sorted(KVStoreBase.kv_registry)))
-        raise ValueError(f"unknown kvstore '{name}', expected one of: {known}")
+        raise ValueError(f"unknown kvstore '{name}': expected one of: {known}")
     return KVStore(lower)

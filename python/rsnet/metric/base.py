@@ -55,8 +55,7 @@ def create(metric: Any, *args: Any, **kwargs: Any) -> EvalMetric:
         )
     if metric.lower() not in _REGISTRY:
         raise ValueError(
-            f"{metric} is not registered. Please register with metric.register first; known are "
-            + ", ".join(sorted(_REGISTRY))
+            f"unknown metric '{metric}': expected one of: " + ", ".join(sorted(_REGISTRY))
         )
     return _REGISTRY[metric.lower()](*args, **kwargs)
 

@@ -191,8 +191,8 @@ class BaseModule:
             return batches
         if len({len(outputs) for outputs in batches}) != 1:
             raise ValueError(
-                "Cannot merge batches, as num of outputs is not the same in mini-batches. "
-                "Maybe bucketing is used?"
+                "predict: the batches have different numbers of outputs, as buckets may have: "
+                "expected merge_batches=False"
             )
         merged = [nd.concat(*parts, dim=0) for parts in zip(*batches, strict=True)]
         return merged[0] if len(merged) == 1 and not always_output_list else merged

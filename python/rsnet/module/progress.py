@@ -54,7 +54,7 @@ class Progress:
         self._epoch_began, self.epoch_batches = time.monotonic(), 0
 
     def batch_done(self, epoch: int, metric: Any) -> None:
-        """Draws the line anew, if some time has passed since it was drawn."""
+        """Redraws the line, if some time has passed since it was drawn."""
         self._batches += 1
         self.epoch_batches += 1
         now = time.monotonic()

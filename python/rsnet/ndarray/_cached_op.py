@@ -49,8 +49,11 @@ class CachedOp:
     def __init__(
         self, sym: Any, flags: Any = (), parameters: Any = (), name: str = "CachedOp"
     ) -> None:
+        handle = getattr(sym, "_handle", None)
+        if not isinstance(handle, _core.SymbolHandle):
+            raise TypeError(f"CachedOp: invalid sym {sym!r}: expected a Symbol")
         self._symbol = sym
-        self._graph = _core.CachedGraph(name, sym._handle, list(parameters))
+        self._graph = _core.CachedGraph(name, handle, list(parameters))
         self._monitor: Any = None
 
     def get_optimized_symbol(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -145,12 +146,16 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
         dtype = source_array.dtype if dtype is None else dtype
         result = _core.empty(source_array.shape, ctx, dtype)
         return source_array.copyto(result)
-    dtype = np.float32 if dtype is None else dtype
-    dtype = dtype.type if isinstance(dtype, np.dtype) else dtype  # whatever the order of its bytes
     try:
-        values = np.asarray(source_array, dtype=dtype, order="C")
+        kind = np.dtype(np.float32 if dtype is None else dtype).type  # whatever the order of bytes
+    except TypeError as error:
+        raise TypeError(f"invalid dtype {dtype!r}: expected a NumPy type") from error
+    try:
+        values = np.asarray(source_array, dtype=kind, order="C")
     except (TypeError, ValueError) as error:
-        raise TypeError("source_array must be array like object") from error
+        expected = "an array, or nested lists of numbers of one length"
+        given = reprlib.repr(source_array)
+        raise TypeError(f"invalid source_array {given}: expected {expected}") from error
     return _core.copy_numpy(values, ctx)
 
 

@@ -45,7 +45,7 @@ def _sample(
     if any(arrays):
         if not all(arrays):
             raise AssertionError(
-                f"Distribution parameters must all have the same type, got {list(params.values())}"
+                f"{name}: invalid parameters {list(params.values())}: expected numbers or arrays only"
             )
         given = [("shape", shape if shape is not None else ())]
         if dtype is not None:

@@ -39,7 +39,7 @@ def create(name: str | Optimizer, **kwargs: Any) -> Optimizer:
         return name
     if name.lower() not in _REGISTRY:
         known = ", ".join(sorted(_REGISTRY))
-        raise ValueError(f"Cannot find optimizer {name}; known are {known}")
+        raise ValueError(f"unknown optimizer '{name}': expected one of: {known}")
     cls = _REGISTRY[name.lower()]
     try:
         return cls(**kwargs)

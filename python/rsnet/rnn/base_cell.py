@@ -151,8 +151,7 @@ class BaseRNNCell:
     def _require_unmodified(self, what: str) -> None:
         if self._modified:
             raise AssertionError(
-                f"{what}: after applying modifier cells (e.g. DropoutCell) the base cell cannot be "
-                "called directly; call the modifier cell instead"
+                f"{what}: the cell has a modifier, such as DropoutCell: call the modifier"
             )
 
     # ---- weights apart, by gate ----------------------------------------------------------------

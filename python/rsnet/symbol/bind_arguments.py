@@ -80,7 +80,9 @@ def bind_reqs(grad_req: Any, names: list[str], wrong: type[Exception]) -> list[s
         raise TypeError(f"grad_req is a {type(grad_req).__name__}, expected str, list or dict")
     for name, req in zip(names, reqs, strict=True):
         if req not in _REQS:
-            raise wrong(f"grad_req of '{name}' is {req!r}, expected one of {_REQS}")
+            raise wrong(
+                f"invalid grad_req {req!r} of '{name}': expected one of: {', '.join(_REQS)}"
+            )
     return reqs
 
 
@@ -92,7 +94,7 @@ def limit_bytes(limit: int | str | None) -> int | None:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*", limit)
         if not match:
             raise ValueError(
-                f"memory_limit {limit!r}: expected bytes, or a text such as '2GB' or '2GiB'"
+                f"invalid memory_limit {limit!r}: expected bytes, or a text such as '2GB' or '2GiB'"
             )
         base = 1024 if match[3] else 1000
         return int(float(match[1]) * base ** " KMGT".index(match[2].upper() or " "))

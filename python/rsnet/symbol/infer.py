@@ -110,8 +110,8 @@ class Inference:
         ]
         shown = "\n\t".join(unknown[:10] + ["..."] * (len(unknown) > 10))
         warn(
-            "Cannot decide shape for the following arguments (0s in shape means unknown "
-            f"dimensions). Consider providing them as input:\n\t{shown}"
+            "infer_shape: the shapes of these arguments are not known; give more of them (0 is an "
+            f"unknown extent):\n\t{shown}"
         )
 
     def infer_type(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
@@ -131,7 +131,7 @@ class Inference:
             n for n, t in zip(self._handle.list_arguments(), arguments, strict=True) if t is None
         ]
         warn(
-            "Cannot decide type for the following arguments. Consider providing them as input:\n\t"
+            "infer_type: the types of these arguments are not known; give more of them:\n\t"
             + "\n\t".join(unknown[:10])
         )
         return None, None, None

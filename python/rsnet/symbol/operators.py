@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _core
+from .._binary_methods import binary_methods
 from ..base import NotImplementedForSymbol
 from .symbol import Symbol
 
@@ -34,28 +34,8 @@ def _apply(op: str, inputs: list[Symbol], **params: Any) -> Symbol:
     return create(op, op.lower(), inputs, {}, params)
 
 
-_TABLE = _core.binary_operators(symbol=True)
-for _name, _function in [
-    ("add", "add"),
-    ("sub", "sub"),
-    ("mul", "mul"),
-    ("truediv", "div"),
-    ("mod", "modulo"),
-    ("pow", "power"),
-]:
-    _same, _, _right, _left = _TABLE[_function]
-    _binary(f"__{_name}__", _same, _right)
-    _binary(f"__r{_name}__", _same, _left)
-for _name, _function in [
-    ("eq", "equal"),
-    ("ne", "not_equal"),
-    ("gt", "greater"),
-    ("ge", "greater_equal"),
-    ("lt", "lesser"),
-    ("le", "lesser_equal"),
-]:
-    _same, _, _right, _ = _TABLE[_function]
-    _binary(f"__{_name}__", _same, _right)
+for _row in binary_methods(symbol=True):
+    _binary(_row.name, _row.same, _row.scalar)
 
 
 def _refuse(method: str) -> None:

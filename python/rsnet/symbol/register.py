@@ -28,7 +28,7 @@ def create(
     attrs = attribute.current().get(attr)
     for key, value in attrs.items():
         if not isinstance(value, str):
-            raise ValueError(f"Attributes need to be string: attribute '{key}' of operator {op}")
+            raise ValueError(f"{op}: invalid attribute '{key}' {value!r}: expected a string")
     # The parameters of Custom are those of a class of the user.
     for key in attrs if op == "Custom" else (*attrs, *params):
         if key.strip("_").endswith(("_lr_mult", "_wd_mult")):

@@ -7,6 +7,7 @@ binding in ``bind``, operators and fluent methods in ``operators``.
 from __future__ import annotations
 
 import builtins
+import inspect
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -113,11 +114,7 @@ class Symbol(Inference, Binding):
         if isinstance(index, str):
             found = [i for i, output in enumerate(self.list_outputs()) if output == index]
             if len(found) != 1:
-                what = (
-                    "Cannot find output that matches name"
-                    if not found
-                    else "There are multiple outputs with name"
-                )
+                what = "no output has the name" if not found else "several outputs have the name"
                 raise ValueError(f'{what} "{index}"; the outputs are {self.list_outputs()}')
             index = found[0]
         if not isinstance(index, (int, np.integer)) or isinstance(index, bool):
@@ -257,6 +254,13 @@ class Symbol(Inference, Binding):
         def __getattr__(self, name: str) -> Any: ...
 
 
+# Errors of calls name the class that users know.
+for _base in (Inference, Binding):
+    for _name, _method in vars(_base).items():
+        if inspect.isfunction(_method):
+            _method.__qualname__ = f"Symbol.{_name}"
+
+
 def Variable(
     name: str,
     attr: dict[str, str] | None = None,
@@ -302,7 +306,7 @@ def Variable(
     for key, value in attrs.items():
         if not isinstance(value, str):
             raise ValueError(
-                f"Attributes need to be string: attribute '{key}' of variable '{name}'"
+                f"variable '{name}': invalid attribute '{key}' {value!r}: expected a string"
             )
     if shape is not None:
         attrs["__shape__"] = str(tuple(shape) if isinstance(shape, (tuple, list)) else (shape,))
@@ -320,9 +324,8 @@ def Variable(
     for key, value in kwargs.items():
         if not (key.startswith("__") and key.endswith("__")):
             raise ValueError(
-                f"Attribute name={key} is not supported. Additional attributes must start and "
-                f"end with "
-                "double underscores, e.g, __yourattr__"
+                f"invalid attribute '{key}' of variable '{name}': expected a name that begins and "
+                "ends with two underscores, such as __mine__"
             )
         attrs[key] = str(value)
     return Symbol(_core.SymbolHandle.variable(name, attribute.current().get(attrs)))

@@ -247,8 +247,8 @@ impl NaiveEngine {
     #[cold]
     #[inline(never)]
     fn fail(&self, push: &Push<'_>, error: Error) -> Result<()> {
-        let raises = self.raises_in_push() && !error.is_told();
-        let error = with_place(if raises { error.told() } else { error }, push);
+        let raises = self.raises_in_push() && !error.is_reported();
+        let error = with_place(if raises { error.reported() } else { error }, push);
         let failed = self.errors.failed(error);
         drop(self.errors.spread(&failed, self.live_writes(push.writes)));
         if raises { Err(failed.0) } else { Ok(()) }

@@ -90,7 +90,7 @@ struct SymbolFile {
 /// Reads a symbol. Errors name the field or node; unknown operators are reported all at once. With
 /// `np_shape`, shapes in a file that was written without it are converted, because 0 is an unknown
 /// extent there. In-place sums become additions, because symbols have no in-place sums. With
-/// `allow_unknown`, operators that nobody registered are stand-ins that can be listed and saved.
+/// `allow_unknown`, unregistered operators are stand-ins that can be listed and saved.
 pub fn load_json(
     text: &str,
     registry: &Registry,

@@ -12,8 +12,8 @@ use super::inplace::{Buffer, Shared};
 use super::offsets::{self, Placed, least_bytes, peak};
 use std::collections::BTreeMap;
 
-/// Only so many outputs, the last ones to be written, are tried: each costs several looks at all
-/// buffers.
+/// Number of outputs that are tried, those that are written last: each takes several passes over
+/// all buffers.
 const MOST_HOSTS: usize = 4;
 
 /// Places all buffers, those that outputs can host in the outputs' arrays.

@@ -91,19 +91,16 @@ macro_rules! simd {
     )*) => {$(
         $(#[$meta])*
         #[inline]
-        #[allow(clippy::too_many_arguments)] // as many as the body needs
         $vis unsafe fn $name<$($gen)*>($($arg: $ty),*) -> $ret {
             #[cfg(target_arch = "x86_64")]
             {
                 /// # Safety
                 /// As the dispatching function, on a machine with AVX-512.
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]
-                #[allow(clippy::too_many_arguments)] // as above
                 unsafe fn avx512<$($gen)*>($($arg: $ty),*) -> $ret $body
                 /// # Safety
                 /// As the dispatching function, on a machine with AVX2, FMA and BMI2.
                 #[target_feature(enable = "avx2,fma,bmi2")]
-                #[allow(clippy::too_many_arguments)] // as above
                 unsafe fn avx2<$($gen)*>($($arg: $ty),*) -> $ret $body
                 match $crate::kernels::arch::level() {
                     $crate::kernels::arch::Level::Avx512 => {

@@ -1,10 +1,10 @@
-//! Transposition of squares in registers. The compiler makes element-wise moves of a plain loop.
+//! Transposition of squares in registers. The compiler turns a plain loop into element-wise moves.
 
 /// `to[y, x] = from[x, y]` in squares of eight, as far as they fit in `0..n` and `0..m`; returns
 /// how far that is: `(0, 0)` where the machine has no such instructions.
 ///
 /// # Safety
-/// Both hold these elements at the given distances of rows, and do not overlap.
+/// Both hold these elements with the given distances between rows, and do not overlap.
 pub unsafe fn squares_4(
     from: (*const f32, isize),
     to: (*mut f32, isize),
@@ -62,7 +62,7 @@ mod x86 {
             }
         };
         if n <= LINE {
-            // Rows of the source are short: the lines of few rows of the result are filled at once.
+            // Rows of the source are short, so only a few rows of the result are filled at a time.
             for y in (0..n).step_by(8) {
                 for x in (0..m).step_by(8) {
                     square(x, y);

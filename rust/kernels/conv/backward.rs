@@ -9,7 +9,7 @@ use crate::kernels::parallel::{Shared, in_pool, parallel_for};
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
 
-/// Rows of the matrix form that a task of the gradients should have at least.
+/// Minimum number of rows of the matrix form per task of a gradient.
 const ROWS: usize = 128;
 
 /// `dx` from `dy` and the filters.

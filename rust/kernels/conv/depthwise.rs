@@ -56,7 +56,7 @@ pub unsafe fn forward<T: Real>(
     });
 }
 
-/// `dx` from `dy` and the filters: every phase of the plane gathers what its taps gave.
+/// `dx` from `dy` and the filters: every phase of the plane gathers the contributions of its taps.
 ///
 /// # Safety
 /// As [`super::backward_data`].
@@ -67,7 +67,7 @@ pub unsafe fn backward_data<T: Real>(conv: &Conv, dy: *const T, w: *const T, dx:
         return unsafe { dx.write_bytes(0, conv.batch * conv.groups * conv.in_size()) };
     }
     let (dy, w, dx) = (Shared(dy.cast_mut()), Shared(w.cast_mut()), Shared(dx));
-    // Gradients of the output stand between margins of zeros as wide as a filter reaches.
+    // Gradients of the output are padded with zeros as far as a filter reaches.
     let reach = grid.size - grid.span.min(grid.size);
     let stretch = reach + grid.size + LANES;
     let room = grid.size.next_multiple_of(LANES);

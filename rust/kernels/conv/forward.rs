@@ -9,7 +9,7 @@ use crate::kernels::parallel::{Shared, in_pool, parallel_for};
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
 
-/// Filters a task handles, where there are few other ways to split.
+/// Filters per task, where little else can be split.
 const FILTERS: usize = 64;
 
 /// Applies the filters to every image.
@@ -108,7 +108,7 @@ unsafe fn general<T: Real>(
     let block = conv.block_columns(depth, size_of::<T>());
     let blocks = n.div_ceil(block.max(1));
     let images = conv.batch * conv.groups;
-    // Few blocks: share out the filters as well, though each part packs for itself.
+    // Few blocks: split the filters too, although each part then packs the columns again.
     let parts = if images * blocks < 4 { m.div_ceil(FILTERS).max(1) } else { 1 };
     let part = m.div_ceil(parts);
     let (x, w, y) = (Shared(x.cast_mut()), Shared(w.cast_mut()), Shared(y));

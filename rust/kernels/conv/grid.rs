@@ -1,18 +1,17 @@
 //! Planes laid out so that a filter's tap is one offset.
 //!
-//! A plane is laid out in scratch with its padding, so that no tap needs to ask where the image
-//! ends, and as if every stride were 1: positions that differ by less than the stride go to grids
-//! of their own (phases). Rows of all phases and of the output have the same extent `cells`;
-//! positions of a whole plane are then one stretch, and a tap is one offset: `y[p] = sum over t of
-//! w[t] x[p + offset[t]]`, however short the rows are. The few positions between the rows of the
-//! output are calculated for nothing.
+//! A plane is laid out in scratch with its padding, so that no tap needs a bounds check, and as if
+//! every stride were 1: each remainder of a position by the stride has a grid of its own (a phase).
+//! Rows of all phases and of the output have the same extent `cells`; positions of a whole plane
+//! are then one stretch, and a tap is one offset: `y[p] = sum over t of w[t] x[p + offset[t]]`,
+//! however short the rows are. The few results between the rows of the output are discarded.
 
 use super::Conv;
 use super::pack::inside;
 use crate::kernels::real::Real;
 use std::ops::Range;
 
-/// Copies a row. Most are too short to call a function for: they are moved in blocks, the last of
+/// Copies a row. Most are too short for a call of `memcpy`: they are moved in blocks, the last of
 /// which overlaps the one before.
 ///
 /// # Safety
@@ -45,7 +44,7 @@ pub unsafe fn copy_row<T: Copy>(from: *const T, to: *mut T, n: usize) {
 
 /// How a plane is laid out.
 pub struct Grid {
-    /// Extents of a phase, which are those of the output and as much as the filter reaches beyond.
+    /// Extents of a phase: those of the output, extended by the reach of the filter.
     pub cells: [usize; 3],
     /// Phases along every axis: those that a tap reads.
     phases: [usize; 3],
@@ -121,8 +120,8 @@ impl Grid {
         }
     }
 
-    /// The cells of a row of a phase that lie inside the image, and where in its row the first
-    /// does.
+    /// The cells of a row of a phase that lie inside the image, and the position of the first in
+    /// the image's row.
     fn inside(&self, conv: &Conv, phase: usize) -> (Range<usize>, usize) {
         let offset = (phase % self.phases[2]) as isize - conv.pad[2] as isize;
         let good = inside(&(0..self.cells[2]), conv.stride[2], offset, conv.input[2]);
@@ -130,8 +129,8 @@ impl Grid {
         (good, first.max(0) as usize)
     }
 
-    /// Lays a plane of the image out; the cells outside of it, which are those of every plane, stay
-    /// as they are.
+    /// Lays a plane of the image out; the cells outside of it, the same for every plane, are not
+    /// written.
     ///
     /// # Safety
     /// `x` is a plane of the input; `to` has room for all phases.
@@ -190,12 +189,12 @@ impl Grid {
 /// Copies the elements at `from` and every `stride` after it.
 ///
 /// # Safety
-/// There is one for each of `to`.
+/// `from` has one for each element of `to`.
 #[inline(always)]
 unsafe fn take_every<T: Copy>(from: *const T, stride: usize, to: &mut [T]) {
     for (i, to) in to.iter_mut().enumerate() {
-        // SAFETY: promised by the caller. Wraps by name: a check would keep the loop from being
-        // vectorised.
+        // SAFETY: promised by the caller. Wrapping arithmetic: an overflow check would prevent
+        // vectorisation.
         *to = unsafe { *from.add(i.wrapping_mul(stride)) };
     }
 }

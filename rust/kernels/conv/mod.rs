@@ -68,7 +68,7 @@ impl Conv {
         self.kernel == [1; 3] && self.stride == [1; 3] && self.pad == [0; 3]
     }
 
-    /// Is each filter over one channel only, so that a matrix product has nothing to share?
+    /// Is each filter over one channel only, so that a matrix product would reuse nothing?
     fn is_depthwise(&self) -> bool {
         self.in_c == 1 && self.out_c <= 2 && self.groups > 1
     }
@@ -76,8 +76,8 @@ impl Conv {
     /// Output positions packed at once, for rows of `depth` elements of `size` bytes.
     fn block_columns(&self, depth: usize, size: usize) -> usize {
         let fitting = BLOCK_BYTES / (depth * size).max(1);
-        // Deep filters would leave a few columns only, and the filters would be read again for each
-        // few.
+        // With deep filters only a few columns would fit, and the filters would be read again for
+        // each of these small blocks.
         let rounded = (fitting / 32 * 32).max(192);
         let blocks = self.out_size().div_ceil(rounded).max(1);
         self.out_size().div_ceil(blocks).next_multiple_of(16)

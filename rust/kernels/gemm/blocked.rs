@@ -14,7 +14,7 @@ use crate::kernels::scratch::with_scratch;
 const TASKS: usize = 8;
 /// Panels of columns that a task packs at once.
 const CHUNK: usize = 8;
-/// Rows a task has at least, as it packs columns of its own.
+/// Minimum number of rows per task, as each packs its own columns.
 const ROWS: usize = 128;
 
 /// How a product is cut into tasks; by extents only.

@@ -17,7 +17,7 @@ const TALLEST: usize = 14;
 /// Elements of the largest tile.
 pub const TILE: usize = TALLEST * WIDE * 16;
 
-/// How a tile's operands are found.
+/// How a tile's operands are addressed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Access {

@@ -95,7 +95,7 @@ const SPLIT_FROM: usize = 48 * 48 * 256;
 /// Terms of a product with a vector that are added one after the other.
 const RUN: usize = 1024;
 
-/// Rows up to which products with a transposed right operand are our own.
+/// Up to this many rows, products with a transposed right operand use the micro-kernel.
 const FEW_ROWS: usize = 48;
 
 /// `C (m, n) = A (m, k) B (k, n)`, added to `C` if `add`.
@@ -177,7 +177,8 @@ unsafe fn product<T: Real>(
     }
 }
 
-/// Multiplies small matrices of every type, so that the library has looked at the processor.
+/// Multiplies small matrices of every type, so that the library has detected the processor's
+/// features.
 pub fn prepare() {
     fn multiply<T: Real>() {
         let (a, mut c) = ([T::one(); 64], [T::zero(); 64]);

@@ -91,8 +91,8 @@ pub fn packed_columns<T>(kernels: &Kernels<T>, terms: usize, columns: usize) -> 
 
 /// A right operand.
 pub trait Columns<T> {
-    /// Packs `terms` of `columns` into panels of `width` columns; what is missing in the last one
-    /// is 0.
+    /// Packs `terms` of `columns` into panels of `width` columns; the last one is padded with
+    /// zeros.
     ///
     /// # Safety
     /// The operand has these terms and columns, and `to` room for the panels.

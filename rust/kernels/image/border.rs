@@ -1,9 +1,9 @@
-//! Putting pixels around an image.
+//! Borders: padding images with pixels.
 
 use super::Extent;
 use crate::error::{Error, Result};
 
-/// What is put around.
+/// What a border consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Border {
     Constant,
@@ -74,7 +74,7 @@ impl Margins {
     }
 }
 
-/// Fills `new` with the image `old` and what is around; `fill` is the pixel of a constant border.
+/// Fills `new` with the image `old` and its border; `fill` is the pixel of a constant border.
 pub fn surround<T: Copy>(
     inner: Extent,
     old: &[T],

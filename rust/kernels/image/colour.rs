@@ -1,6 +1,6 @@
 //! Brightness, contrast, saturation and hue of RGB pixels.
 
-/// Shares of red, green and blue in the lightness that people see (ITU-R BT.601).
+/// Weights of red, green and blue in perceived lightness (ITU-R BT.601).
 pub const LUMA: [f64; 3] = [0.299, 0.587, 0.114];
 
 /// Principal directions of the colours of ImageNet's pixels, times their standard deviations; red,
@@ -27,19 +27,25 @@ pub fn turn_hue([r, g, b]: [f64; 3], turns: f64) -> [f64; 3] {
     if !(span > 0.0) {
         return [r, g, b];
     }
-    // In sixths of the circle, from red.
-    let hue = if high == r {
+    let hue = hue_of([r, g, b], high, span);
+    from_hue((hue + 6.0 * turns).rem_euclid(6.0), low, span)
+}
+
+/// The hue of a pixel in sixths of the circle from red, -1 to 5. `high` is its largest component,
+/// `span` the distance to its smallest, which is not 0.
+#[inline(always)]
+fn hue_of([r, g, b]: [f64; 3], high: f64, span: f64) -> f64 {
+    if high == r {
         (g - b) / span
     } else if high == g {
         2.0 + (b - r) / span
     } else {
         4.0 + (r - g) / span
-    };
-    from_hue((hue + 6.0 * turns).rem_euclid(6.0), low, span)
+    }
 }
 
-/// The pixel of a hue, in sixths of the circle, whose smallest part is `low` and largest `low +
-/// span`.
+/// The pixel of a hue, in sixths of the circle, whose smallest component is `low` and largest `low
+/// + span`.
 fn from_hue(hue: f64, low: f64, span: f64) -> [f64; 3] {
     let part = |offset: f64| {
         // 1 within a sixth of the circle, down to 0 within the next one.
@@ -49,7 +55,7 @@ fn from_hue(hue: f64, low: f64, span: f64) -> [f64; 3] {
     [part(0.0), part(2.0), part(4.0)]
 }
 
-/// Hue (0 to 360), lightness and saturation (0 to 1) of a pixel of parts from 0 to 1.
+/// Hue (0 to 360), lightness and saturation (0 to 1) of a pixel with components from 0 to 1.
 pub fn to_hls([r, g, b]: [f64; 3]) -> [f64; 3] {
     let (low, high) = (r.min(g).min(b), r.max(g).max(b));
     let (span, l) = (high - low, (high + low) / 2.0);
@@ -57,14 +63,7 @@ pub fn to_hls([r, g, b]: [f64; 3]) -> [f64; 3] {
         return [0.0, l, 0.0];
     }
     let s = if l < 0.5 { span / (high + low) } else { span / (2.0 - high - low) };
-    let hue = if high == r {
-        (g - b) / span
-    } else if high == g {
-        2.0 + (b - r) / span
-    } else {
-        4.0 + (r - g) / span
-    };
-    [60.0 * hue.rem_euclid(6.0), l, s]
+    [60.0 * hue_of([r, g, b], high, span).rem_euclid(6.0), l, s]
 }
 
 /// The inverse of [`to_hls`].

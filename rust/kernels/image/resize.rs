@@ -89,7 +89,7 @@ impl Taps {
         taps
     }
 
-    /// The shares of the old samples in each new one, which is at least as large as they.
+    /// The weights of the old samples in each new one, which covers at least one of them.
     fn area(old: usize, new: usize, scale: f64) -> Self {
         let count = scale.ceil() as usize + 1;
         let mut taps = Taps { count, from: Vec::new(), weight: Vec::new() };
@@ -151,7 +151,7 @@ impl Arithmetic<u8> for Fixed {
 
     fn combine(rows: &[&[i32]], weights: &[i32], out: &mut [u8]) {
         if let ([a, b], [v, w]) = (rows, weights) {
-            // As OpenCV, which keeps to 16 bits here: what is below the last bit is lost twice.
+            // As OpenCV, which keeps 16 bits here, and so truncates twice.
             for ((out, a), b) in out.iter_mut().zip(*a).zip(*b) {
                 let sum = ((v * (a >> 4)) >> 16) + ((w * (b >> 4)) >> 16);
                 *out = ((sum + 2) >> 2).clamp(0, 255) as u8;
@@ -236,8 +236,8 @@ fn shrinks(from: Extent, to: Extent) -> bool {
     from.height >= to.height && from.width >= to.width
 }
 
-/// Fills `new` of extent `to` with the image `old` of extent `from`; both have pixels, and as many
-/// channels.
+/// Fills `new` of extent `to` with the image `old` of extent `from`; neither is empty, and both
+/// have as many channels.
 pub fn resize<T: Sample>(from: Extent, old: &[T], to: Extent, new: &mut [T], how: Interpolation) {
     debug_assert_eq!((old.len(), new.len()), (from.size(), to.size()));
     if from == to {
@@ -270,7 +270,7 @@ fn nearest<T: Copy + Send + Sync>(from: Extent, old: &[T], to: Extent, new: &mut
     });
 }
 
-/// Rows of the output that a task calculates: what neighbours share is calculated twice.
+/// Rows of the output per task; the source rows that neighbouring tasks share are calculated twice.
 fn rows_a_task(to: Extent) -> usize {
     (1usize << 16).div_ceil(to.row().max(1)).max(16)
 }
@@ -335,7 +335,7 @@ fn across_row<T: Copy, A: Arithmetic<T>>(
     }
 }
 
-/// As [`across_row`], with numbers that the compiler knows.
+/// As [`across_row`], with numbers known at compile time.
 fn fixed_pixels<T: Copy, A: Arithmetic<T>, const C: usize, const K: usize>(
     old: &[T],
     taps: &Taps,

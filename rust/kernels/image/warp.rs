@@ -7,7 +7,7 @@ use super::Extent;
 pub struct Affine(pub [f64; 6]);
 
 impl Affine {
-    /// The map back; `None` if there is none.
+    /// The inverse map; `None` if the map is singular.
     pub fn inverse(&self) -> Option<Affine> {
         let [a, b, c, d, e, f] = self.0;
         let det = a * e - b * d;
@@ -24,8 +24,8 @@ impl Affine {
     }
 }
 
-/// Fills `new` of extent `to` by looking, for every pixel, where `back` says that it comes from;
-/// `fill` is beyond the border. With `nearest` pixels are not mixed.
+/// Fills `new` of extent `to`, reading each pixel where `back` maps it to; beyond the border it is
+/// `fill`. With `nearest` pixels are not interpolated.
 pub fn warp(
     from: Extent,
     old: &[u8],

@@ -37,8 +37,8 @@ pub struct Pool {
     pub pad: [usize; 3],
 }
 
-/// Outputs of a row from which maxima and sums take in the same element of all their windows, then
-/// the next, so that they are calculated side by side; shorter rows go window by window.
+/// Rows of at least this many outputs are calculated side by side: maxima and sums take in one
+/// element of every window, then the next. Shorter rows are calculated window by window.
 const ROW_FROM: usize = 8;
 
 /// The part of one window inside the image, and the divisor of a sum over it.
@@ -132,8 +132,8 @@ impl Pool {
         }
     }
 
-    /// Is this a maximum or a short sum over rows long enough, in planes whose elements 32 bits
-    /// count?
+    /// Whether this is a maximum or a short sum over rows that are long enough, in planes whose
+    /// elements can be counted in 32 bits.
     fn goes_by_rows(&self) -> bool {
         let suits = match self.kind {
             PoolKind::Max => true,
@@ -143,7 +143,7 @@ impl Pool {
         suits && self.output[2] >= ROW_FROM && i32::try_from(self.in_size()).is_ok()
     }
 
-    /// Calls `f` with what the windows of a row count on the last axis.
+    /// Calls `f` with the numbers of elements that the windows of a row count on the last axis.
     fn with_widths<T: Real, R>(&self, f: impl FnOnce(&[T]) -> R) -> R {
         with_scratch(self.output[2], |widths: &mut [T]| {
             for (at, width) in widths.iter_mut().enumerate() {
@@ -153,7 +153,7 @@ impl Pool {
         })
     }
 
-    /// What the windows of output row `(d, h)` count on the other axes.
+    /// The number of elements that the windows of output row `(d, h)` count on the other axes.
     #[inline(always)]
     fn height<T: Real>(&self, (d, h): (usize, usize)) -> T {
         T::of((self.extent(0, d).1 * self.extent(1, h).1) as f64)
@@ -236,8 +236,8 @@ impl Pool {
         });
     }
 
-    /// For each window the element of `v` at the first maximum of `x`: how a small change of `x` by
-    /// `v` shows in the maxima.
+    /// For each window the element of `v` at the first maximum of `x`: the derivative of the maxima
+    /// in the direction `v`.
     ///
     /// # Safety
     /// As [`Pool::forward`]; `v` is like `x`.

@@ -4,8 +4,8 @@
 use super::Pool;
 use crate::kernels::real::Real;
 
-/// Raises maxima to the elements at `x` and every `stride` after it. (Positions wrap by name, not
-/// because they would: checks keep the loop from being vectorised.)
+/// Raises maxima to the elements at `x` and every `stride` after it. (Positions use wrapping
+/// arithmetic although they never overflow: checks would prevent vectorisation.)
 ///
 /// # Safety
 /// `x` has an element for each.
@@ -42,8 +42,8 @@ unsafe fn add_to<T: Real>(x: *mut T, shares: &[T], stride: usize) {
     }
 }
 
-/// As [`raise`], keeping where the maxima are; the element at `x` is number `first`. A first
-/// element is taken whatever it is, as there may be no other: `at` is negative before.
+/// As [`raise`], keeping where the maxima are; the element at `x` is number `first`. While `at` is
+/// negative the element is taken whatever its value, as it may be the only one.
 ///
 /// # Safety
 /// As [`raise`].
@@ -87,7 +87,7 @@ crate::simd! {
                     let y = &mut y[good];
                     // SAFETY: `column` keeps reads in the row.
                     unsafe {
-                        // Steps that the compiler knows are loaded as vectors.
+                        // With strides known at compile time, elements are loaded as vectors.
                         match pool.stride[2] {
                             1 => raise(y, x.add(row + first), 1),
                             2 => raise(y, x.add(row + first), 2),

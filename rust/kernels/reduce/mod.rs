@@ -79,8 +79,7 @@ fn offsets(runs: &[(usize, bool)], flag: bool, size: usize) -> Vec<usize> {
 }
 
 /// Runs `$body` with the alias `$T` set to the element type of a floating-point dtype, and for
-/// every other dtype `$other`: each reduction that is compiled for a type costs its share of the
-/// build.
+/// every other dtype `$other`: every type that a reduction is compiled for costs build time.
 macro_rules! with_float {
     ($dtype:expr, $T:ident => $body:expr, $other:expr) => {
         match $dtype {
@@ -136,8 +135,8 @@ pub fn reduce_to(how: Reduction, input: &View, out: &View) {
     reduce(how, input, &reduced, out);
 }
 
-/// Root of the sum of squares. Where a sum leaves the range in which squares are exact, it is made
-/// again of scaled numbers.
+/// Root of the sum of squares. Where a sum leaves the range in which squares are exact, it is
+/// recalculated from scaled numbers.
 fn norm2<T: Accumulate>(input: &View, reduced: &[bool], out: &View) {
     fold::<T, Norm2>(input, reduced, out);
     let n = out.size();

@@ -4,7 +4,7 @@ use super::fold::{Accumulate, Fold};
 
 /// Values of a row that are accumulated side by side: one or two vectors of most types.
 pub const LANES: usize = 16;
-/// Groups of lanes, as the next step on one of them would wait for its last.
+/// Groups of lanes: each step on a single one would wait for the step before.
 const GROUPS: usize = 4;
 /// Elements of the leaves of the tree.
 const LEAF: usize = 64 * LANES;

@@ -2,7 +2,7 @@
 //!
 //! All are element-wise over rows of `hid` elements; a row of gates holds them one after the other.
 //! Elements are read into blocks of [`LANES`], calculated, and written, so that the compiler
-//! vectorises without asking which of the many rows might overlap. The bodies are functions, not
+//! vectorises without checking which of the many rows might overlap. The bodies are functions, not
 //! closures: see [`crate::simd`].
 
 use crate::kernels::real::Real;
@@ -108,8 +108,7 @@ crate::simd! {
         }
     }
 
-    /// Backward of [`vanilla`] from the activated gate `g`; `dh` becomes `dg`'s source: it is read
-    /// and zeroed.
+    /// Backward of [`vanilla`] from the activated gate `g`; `dh` is read and zeroed.
     ///
     /// # Safety
     /// As [`vanilla`].
@@ -319,7 +318,7 @@ unsafe fn lstm_back_lanes<T: Real>(
         for l in 0..LANES {
             d[l] += d_h[l] * o[l] * (one - squashed[l] * squashed[l]);
         }
-        // Nothing passes a bound.
+        // A clipped value passes no gradient.
         if let Some((low, high)) = clip {
             for l in 0..LANES {
                 d[l] = if cell[l] <= low || cell[l] >= high { T::zero() } else { d[l] };

@@ -68,7 +68,7 @@ pub struct Weights<S> {
     pub recurrent_bias: S,
 }
 
-/// The columns from `first` on of a row-major matrix: what one direction has of the outputs of
+/// The columns from `first` on of a row-major matrix: the outputs of one direction among those of
 /// both.
 pub struct Columns<S> {
     pub all: S,
@@ -90,7 +90,7 @@ pub struct Tape<T> {
     full: Vec<T>,
 }
 
-/// Sequences of a task, about.
+/// Approximate number of sequences per task.
 const BLOCK: usize = 16;
 
 /// `C = A B` or `C += A B` of slices; `ta`, `tb` say that a matrix is stored transposed.
@@ -151,7 +151,7 @@ impl Layer<'_> {
         parallel_for(self.batch, self.batch.div_ceil(blocks).next_multiple_of(8), f);
     }
 
-    /// Do slices have the extents that the unsafe code below takes for granted?
+    /// Whether slices have the extents that the unsafe code below relies on.
     fn check<T>(&self, w: &Weights<&[T]>, h: &[T], c: &[T]) {
         let (width, _) = self.widths();
         assert!(w.input.len() >= width * self.input && w.recurrent.len() >= width * self.state);
@@ -206,7 +206,7 @@ impl Layer<'_> {
         tape
     }
 
-    /// A tape that holds of the gates what does not depend on states.
+    /// A tape whose gates hold the terms that do not depend on states.
     fn begin<T: Real>(&self, x: &[T], w: &Weights<&[T]>) -> Tape<T> {
         let (rows, hid) = (self.time * self.batch, self.hidden);
         let (width, direct) = self.widths();

@@ -11,7 +11,7 @@ use crate::{params, with_dtype};
 
 params! {
     /// Parameters of `_cvcopyMakeBorder`.
-    #[allow(non_snake_case)] // the names of the faces
+    #[allow(non_snake_case)] // the operator's parameter is called so
     pub struct BorderParam {
         top: i32, required.ge(0.0), "Rows above.";
         bot: i32, required.ge(0.0), "Rows below.";

@@ -23,7 +23,7 @@ params! {
 
 /// Where the projections of an operator are: how many are interleaved in an input, and which one.
 #[derive(Clone, Copy)]
-struct Place {
+struct Projection {
     input: usize,
     of: usize,
     which: usize,
@@ -33,13 +33,13 @@ struct Place {
 #[derive(Clone, Copy)]
 enum Kind {
     /// `q k' / sqrt(d)`.
-    Scores { queries: Place, keys: Place },
+    Scores { queries: Projection, keys: Projection },
     /// `attention v`, for the values at this place and the scores in input 1.
-    Values(Place),
+    Values(Projection),
 }
 
-const fn place(input: usize, of: usize, which: usize) -> Place {
-    Place { input, of, which }
+const fn place(input: usize, of: usize, which: usize) -> Projection {
+    Projection { input, of, which }
 }
 
 const SELF_QK: Kind = Kind::Scores { queries: place(0, 3, 0), keys: place(0, 3, 1) };
@@ -54,9 +54,9 @@ macro_rules! kernel_of {
     };
     ($kind:expr, $body:ident) => {
         match $kind {
-            Kind::Scores { queries: Place { of: 3, .. }, .. } => kernel_of!(one $body, SELF_QK),
+            Kind::Scores { queries: Projection { of: 3, .. }, .. } => kernel_of!(one $body, SELF_QK),
             Kind::Scores { .. } => kernel_of!(one $body, ENCDEC_QK),
-            Kind::Values(Place { of: 3, .. }) => kernel_of!(one $body, SELF_VALUES),
+            Kind::Values(Projection { of: 3, .. }) => kernel_of!(one $body, SELF_VALUES),
             Kind::Values(_) => kernel_of!(one $body, ENCDEC_VALUES),
         }
     };
@@ -167,7 +167,7 @@ fn infer_shape(
 }
 
 /// The matrix (L, d) of one image and head among `of` interleaved projections.
-fn projection<T: Real>(view: &View, place: Place, heads: usize, at: usize) -> Mat<T> {
+fn projection<T: Real>(view: &View, place: Projection, heads: usize, at: usize) -> Mat<T> {
     let (batch, width) = (view.dims()[1] as usize, view.dims()[2] as usize);
     let d = width / (heads * place.of);
     let start = at / heads * width + (at % heads * place.of + place.which) * d;
@@ -211,7 +211,7 @@ fn forward<T: Real>(call: &Call<'_>, kind: Kind) -> Result<()> {
     let [count, m, l, d] = extents(kind, heads, call.inputs, rows as usize);
     parallel_for(count, 1, |range| {
         for at in range {
-            let of = |p: Place| projection::<T>(&call.inputs[p.input], p, heads, at);
+            let of = |p: Projection| projection::<T>(&call.inputs[p.input], p, heads, at);
             // SAFETY: the extents are those of the views; outputs of images and heads are apart.
             unsafe {
                 match kind {
@@ -260,8 +260,8 @@ fn backward<T: Real>(call: &Call<'_>, kind: Kind) -> Result<()> {
     }
     parallel_for(count, 1, |range| {
         for at in range {
-            let of = |p: Place| projection::<T>(&inputs[p.input], p, heads, at);
-            let into = |p: Place| projection::<T>(&call.outputs[p.input], p, heads, at);
+            let of = |p: Projection| projection::<T>(&inputs[p.input], p, heads, at);
+            let into = |p: Projection| projection::<T>(&call.outputs[p.input], p, heads, at);
             // SAFETY: as in `forward`.
             unsafe {
                 match kind {

@@ -57,6 +57,19 @@ pub fn statistics_type(data: DType) -> DType {
     if data == DType::F16 { DType::F32 } else { data }
 }
 
+/// [`float_type`] of all inputs and output 0; output 1, called `name`, has [`statistics_type`].
+pub fn with_statistics(
+    name: &'static str,
+) -> impl Fn(&Attrs, &mut [Option<DType>], &mut [Option<DType>]) -> Result<bool> {
+    move |attrs, inputs, outputs| {
+        let known = float_type(attrs, inputs, &mut outputs[..1])?;
+        if let Some(data) = inputs[0] {
+            assign_type(&mut outputs[1], name, statistics_type(data))?;
+        }
+        Ok(known)
+    }
+}
+
 /// Normalisations: input 0 and output 0 share a float dtype, all others have [`statistics_type`].
 pub fn norm_type(
     names: &'static [&'static str],

@@ -1,14 +1,14 @@
 //! `ROIPooling`: maxima over a grid of bins in rectangles of images.
 
-use super::infer::{complete, expect_rank, float_type, statistics_type};
+use super::infer::{complete, expect_rank, with_statistics};
 use super::layer_norm::always;
 use super::widening;
-use crate::dtype::{DType, Element};
+use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
 use crate::kernels::scratch::with_scratch;
-use crate::operator::infer::{assign_shape, assign_type};
+use crate::operator::infer::assign_shape;
 use crate::operator::{Attrs, Call, Dep, Gradient, OpDef, OpReq, Tuple};
 use crate::shape::Shape;
 use crate::{params, with_real};
@@ -55,7 +55,8 @@ pub fn operators() -> Vec<OpDef> {
             .outputs_are(&["output", "max_idx"])
             .visible(|_| 1)
             .infer_shape(infer_shape)
-            .infer_type(infer_type)
+            // Positions are float32 with float16 data, which could not hold them.
+            .infer_type(with_statistics("max_idx"))
             .gradient(Gradient::declared("_backward_ROIPooling", |_, _, _| {
                 vec![Dep::OutGrad(0), Dep::Input(1), Dep::Output(1)]
             }))
@@ -84,19 +85,6 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
     assign_shape(&mut outputs[0], "output", &out)?;
     assign_shape(&mut outputs[1], "max_idx", &out)?;
     complete(inputs, outputs)
-}
-
-/// One float dtype; positions are float32 with float16 data, which could not hold them.
-fn infer_type(
-    attrs: &Attrs,
-    inputs: &mut [Option<DType>],
-    outputs: &mut [Option<DType>],
-) -> Result<bool> {
-    let known = float_type(attrs, inputs, &mut outputs[..1])?;
-    if let Some(data) = inputs[0] {
-        assign_type(&mut outputs[1], "max_idx", statistics_type(data))?;
-    }
-    Ok(known)
 }
 
 /// First and last element (inclusive) of a rectangle along one axis, from scaled corners.

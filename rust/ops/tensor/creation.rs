@@ -57,7 +57,7 @@ params! {
 
 params! {
     /// Parameters of `_eye`.
-    #[allow(non_snake_case)] // the names of the faces
+    #[allow(non_snake_case)] // the operator's parameter is called so
     pub struct EyeParam {
         N: i64, required.ge(0.0), "Number of rows.";
         M: i64, default(0).ge(0.0), "Number of columns; 0 means as many as rows.";

@@ -4,6 +4,8 @@
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
+use crate::operator::Call;
+use crate::ops::tensor::common::{wanted, zero_view};
 use crate::tensor::View;
 
 /// Weights of elements of a plane, by place.
@@ -24,7 +26,7 @@ pub trait Binned<T: Real>: Sync {
 }
 
 /// Extents of data (N, C, H, W), regions (R, width) and output (R, channels, h, w).
-pub struct Extents {
+struct Extents {
     images: usize,
     channels: usize,
     plane: usize,
@@ -34,7 +36,7 @@ pub struct Extents {
 }
 
 impl Extents {
-    pub fn new(data: &View, regions: &View, out: &View) -> Self {
+    fn new(data: &View, regions: &View, out: &View) -> Self {
         let at = |v: &View, i: usize| v.dims()[i] as usize;
         Extents {
             images: at(data, 0),
@@ -92,11 +94,41 @@ impl Extents {
     }
 }
 
+/// The kernel of a pooling: data and rois to the output.
+pub fn pool<T: Real>(call: &Call<'_>, binned: &impl Binned<T>) -> Result<()> {
+    if !wanted(call, 0) {
+        return Ok(());
+    }
+    let e = Extents::new(&call.inputs[0], &call.inputs[1], &call.outputs[0]);
+    // SAFETY: the output is ours to write and overlaps no input.
+    unsafe {
+        let (x, rois) = (call.inputs[0].slice::<T>(), call.inputs[1].slice::<T>());
+        forward(binned, &e, x, rois, call.outputs[0].slice_mut::<T>())
+    }
+}
+
+/// The kernel of its gradient: the output's gradient, and `rois`, to the gradients of data and of
+/// rois, which is zero.
+pub fn pool_grad<T: Real>(call: &Call<'_>, rois: &View, binned: &impl Binned<T>) -> Result<()> {
+    if wanted(call, 1) {
+        zero_view(&call.outputs[1]);
+    }
+    if !wanted(call, 0) {
+        return Ok(());
+    }
+    let e = Extents::new(&call.outputs[0], rois, &call.inputs[0]);
+    // SAFETY: as in `pool`.
+    unsafe {
+        let (dy, rois) = (call.inputs[0].slice::<T>(), rois.slice::<T>());
+        backward(binned, &e, dy, rois, call.outputs[0].slice_mut::<T>())
+    }
+}
+
 /// Channels of one region that a task handles.
 const STRIP: usize = 32;
 
 /// Pools regions.
-pub fn forward<T: Real>(
+fn forward<T: Real>(
     binned: &impl Binned<T>,
     e: &Extents,
     x: &[T],
@@ -129,7 +161,7 @@ pub fn forward<T: Real>(
 }
 
 /// The gradient of data. Regions may overlap, so that it is made image by image.
-pub fn backward<T: Real>(
+fn backward<T: Real>(
     binned: &impl Binned<T>,
     e: &Extents,
     dy: &[T],

@@ -1,13 +1,12 @@
 //! `box_nms`: non-maximum suppression.
 
 use super::geometry::{BoxFormat, Rect, descending};
-use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
-use crate::operator::infer::{assign_shape, assign_type};
+use crate::operator::infer::assign_shape;
 use crate::operator::{Attrs, Call, Dep, Gradient, OpDef, OpReq};
-use crate::ops::nn::infer::{complete, expect_rank, float_type, statistics_type};
+use crate::ops::nn::infer::{complete, expect_rank, with_statistics};
 use crate::ops::nn::layer_norm::always;
 use crate::ops::nn::widening;
 use crate::shape::Shape;
@@ -61,7 +60,7 @@ pub fn operators() -> Vec<OpDef> {
             .outputs_are(&["output0", "output1"])
             .visible(|_| 1)
             .infer_shape(infer_shape)
-            .infer_type(infer_type)
+            .infer_type(with_statistics("output1"))
             .gradient(Gradient::declared("_backward_contrib_box_nms", |_, _, _| {
                 vec![Dep::OutGrad(0), Dep::Output(1)]
             }))
@@ -101,18 +100,6 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
         assign_shape(&mut outputs[1], "output1", &Shape::new(rows))?;
     }
     complete(inputs, outputs)
-}
-
-fn infer_type(
-    attrs: &Attrs,
-    inputs: &mut [Option<DType>],
-    outputs: &mut [Option<DType>],
-) -> Result<bool> {
-    let known = float_type(attrs, inputs, &mut outputs[..1])?;
-    if let Some(data) = inputs[0] {
-        assign_type(&mut outputs[1], "output1", statistics_type(data))?;
-    }
-    Ok(known)
 }
 
 /// A box that is still in the race.

@@ -20,36 +20,54 @@ param_enum! {
     pub enum DeformableLayout { Ncdhw = "NCDHW", Nchw = "NCHW", Ncw = "NCW" }
 }
 
-params! {
-    /// Parameters of `_contrib_DeformableConvolution`.
-    pub struct DeformableParam {
-        kernel: Tuple, required, "Extents of a filter: (h, w).";
-        stride: Tuple, default(Tuple::new()), "Steps between output positions; default 1 on both axes.";
-        dilate: Tuple, default(Tuple::new()), "Steps between filter elements; default 1 on both axes.";
-        pad: Tuple, default(Tuple::new()), "Zeros put before and after both axes; default 0.";
-        num_filter: u32, required.ge(1.0), "Number of filters, the channels of the output.";
-        num_group: u32, default(1).ge(1.0), "Number of groups that channels and filters are divided into.";
-        num_deformable_group: u32, default(1).ge(1.0), "Number of groups of channels that share offsets.";
-        workspace: u64, default(1024), "Accepted, without effect.";
-        no_bias: bool, default(false), "Leave out the input bias.";
-        layout: Option<DeformableLayout>, default(None), "Accepted as NCHW.";
-    }
+/// Defines the parameters of one operator: those of both, with `more` before the layout.
+macro_rules! deformable_params {
+    ($(#[$meta:meta])* $name:ident { modulated: $modulated:literal, $($more:tt)* }) => {
+        params! {
+            $(#[$meta])*
+            pub struct $name {
+                kernel: Tuple, required, "Extents of a filter: (h, w).";
+                stride: Tuple, default(Tuple::new()), "Steps between output positions; default 1 on both axes.";
+                dilate: Tuple, default(Tuple::new()), "Steps between filter elements; default 1 on both axes.";
+                pad: Tuple, default(Tuple::new()), "Zeros put before and after both axes; default 0.";
+                num_filter: u32, required.ge(1.0), "Number of filters, the channels of the output.";
+                num_group: u32, default(1).ge(1.0), "Number of groups that channels and filters are divided into.";
+                num_deformable_group: u32, default(1).ge(1.0), "Number of groups of channels that share offsets.";
+                workspace: u64, default(1024), "Accepted, without effect.";
+                no_bias: bool, default(false), "Leave out the input bias.";
+                $($more)*
+                layout: Option<DeformableLayout>, default(None), "Accepted as NCHW.";
+            }
+        }
+
+        impl From<&$name> for Common {
+            fn from(p: &$name) -> Self {
+                Common {
+                    kernel: p.kernel.clone(),
+                    stride: p.stride.clone(),
+                    dilate: p.dilate.clone(),
+                    pad: p.pad.clone(),
+                    filters: p.num_filter.into(),
+                    groups: p.num_group.into(),
+                    offset_groups: p.num_deformable_group.into(),
+                    no_bias: p.no_bias,
+                    modulated: $modulated,
+                }
+            }
+        }
+    };
 }
 
-params! {
+deformable_params! {
+    /// Parameters of `_contrib_DeformableConvolution`.
+    DeformableParam { modulated: false, }
+}
+
+deformable_params! {
     /// Parameters of `_contrib_ModulatedDeformableConvolution`.
-    pub struct ModulatedParam {
-        kernel: Tuple, required, "Extents of a filter: (h, w).";
-        stride: Tuple, default(Tuple::new()), "Steps between output positions; default 1 on both axes.";
-        dilate: Tuple, default(Tuple::new()), "Steps between filter elements; default 1 on both axes.";
-        pad: Tuple, default(Tuple::new()), "Zeros put before and after both axes; default 0.";
-        num_filter: u32, required.ge(1.0), "Number of filters, the channels of the output.";
-        num_group: u32, default(1).ge(1.0), "Number of groups that channels and filters are divided into.";
-        num_deformable_group: u32, default(1).ge(1.0), "Number of groups of channels that share offsets.";
-        workspace: u64, default(1024), "Accepted, without effect.";
-        no_bias: bool, default(false), "Leave out the input bias.";
+    ModulatedParam {
+        modulated: true,
         im2col_step: u32, default(64), "Accepted, without effect.";
-        layout: Option<DeformableLayout>, default(None), "Accepted as NCHW.";
     }
 }
 
@@ -161,24 +179,9 @@ pub struct Common {
 }
 
 pub fn param(attrs: &Attrs) -> Common {
-    macro_rules! common {
-        ($p:expr, $modulated:expr) => {
-            Common {
-                kernel: $p.kernel.clone(),
-                stride: $p.stride.clone(),
-                dilate: $p.dilate.clone(),
-                pad: $p.pad.clone(),
-                filters: $p.num_filter.into(),
-                groups: $p.num_group.into(),
-                offset_groups: $p.num_deformable_group.into(),
-                no_bias: $p.no_bias,
-                modulated: $modulated,
-            }
-        };
-    }
     match attrs.typed().downcast_ref::<ModulatedParam>() {
-        Some(p) => common!(p, true),
-        None => common!(attrs.get::<DeformableParam>(), false),
+        Some(p) => p.into(),
+        None => attrs.get::<DeformableParam>().into(),
     }
 }
 

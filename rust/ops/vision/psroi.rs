@@ -1,14 +1,14 @@
 //! `PSROIPooling` and `DeformablePSROIPooling`: every bin of a region reads channels of its own.
 
-use super::binned::{self, Binned, Extents, Taps, bilinear};
+use super::binned::{Binned, Taps, bilinear, pool, pool_grad};
 use super::resize::not_empty;
 use crate::error::{Error, Result};
 use crate::kernels::real::Real;
 use crate::operator::infer::assign_shape;
-use crate::operator::{Attrs, Call, Dep, Gradient, OpDef, OpReq};
+use crate::operator::{Attrs, Call, Dep, Gradient, OpDef};
 use crate::ops::nn::infer::{complete, expect_rank, float_type};
 use crate::ops::nn::widening;
-use crate::ops::tensor::common::zero_view;
+use crate::ops::tensor::common::wanted;
 use crate::shape::Shape;
 use crate::tensor::View;
 use crate::{params, with_real};
@@ -100,9 +100,9 @@ pub fn operators() -> Vec<OpDef> {
             .gradient(Gradient::declared("_backward_PSROIPooling", |_, _, _| {
                 vec![Dep::OutGrad(0), Dep::Input(1)]
             }))
-            .kernel(widening::cpu(|c| with_real!(c.inputs[0].dtype(), T => pooling::<T>(c)))),
+            .kernel(widening::cpu(|c| with_real!(c.inputs[0].dtype(), T => pool::<T>(c, &pooling_of(c, &c.inputs[0]))))),
         OpDef::new::<PsRoiParam>("_backward_PSROIPooling")
-            .kernel(widening::cpu(|c| with_real!(c.inputs[0].dtype(), T => pooling_grad::<T>(c)))),
+            .kernel(widening::cpu(|c| with_real!(c.inputs[0].dtype(), T => pool_grad::<T>(c, &c.inputs[1], &pooling_of(c, &c.outputs[0]))))),
         OpDef::new::<DeformablePsRoiParam>("_contrib_DeformablePSROIPooling")
             .doc(DEFORMABLE)
             .inputs_are(&[
@@ -118,7 +118,7 @@ pub fn operators() -> Vec<OpDef> {
             .infer_shape(deformable_shape)
             .infer_type(float_type)
             .gradient(Gradient::use_in("_backward_DeformablePSROIPooling"))
-            .kernel(widening::cpu(|c| with_real!(c.inputs[0].dtype(), T => deformable::<T>(c)))),
+            .kernel(widening::cpu(|c| with_real!(c.inputs[0].dtype(), T => pool(c, &deformable_of::<T>(c, &c.inputs[0], 1))))),
         OpDef::new::<DeformablePsRoiParam>("_backward_DeformablePSROIPooling").kernel(
             widening::cpu(|c| with_real!(c.inputs[0].dtype(), T => deformable_grad::<T>(c))),
         ),
@@ -235,35 +235,6 @@ fn pooling_of<T: Real>(call: &Call<'_>, data: &View) -> Pooling<T> {
     }
 }
 
-fn pooling<T: Real>(call: &Call<'_>) -> Result<()> {
-    if call.req[0] == OpReq::Null {
-        return Ok(());
-    }
-    let e = Extents::new(&call.inputs[0], &call.inputs[1], &call.outputs[0]);
-    // SAFETY: the output is ours to write and overlaps no input.
-    unsafe {
-        let (x, rois) = (call.inputs[0].slice::<T>(), call.inputs[1].slice::<T>());
-        let out = call.outputs[0].slice_mut::<T>();
-        binned::forward(&pooling_of(call, &call.inputs[0]), &e, x, rois, out)
-    }
-}
-
-fn pooling_grad<T: Real>(call: &Call<'_>) -> Result<()> {
-    if call.req[1] != OpReq::Null {
-        zero_view(&call.outputs[1]);
-    }
-    if call.req[0] == OpReq::Null {
-        return Ok(());
-    }
-    let e = Extents::new(&call.outputs[0], &call.inputs[1], &call.inputs[0]);
-    // SAFETY: as in `pooling`.
-    unsafe {
-        let (dy, rois) = (call.inputs[0].slice::<T>(), call.inputs[1].slice::<T>());
-        let out = call.outputs[0].slice_mut::<T>();
-        binned::backward(&pooling_of(call, &call.outputs[0]), &e, dy, rois, out)
-    }
-}
-
 /// Deformable bins: the regions and their offsets.
 struct Deformable<'a, T> {
     plane: (usize, usize),
@@ -356,42 +327,15 @@ fn deformable_of<'a, T: Real>(call: &'a Call<'_>, data: &View, first: usize) -> 
     Deformable { plane: plane_of(data), p, trans, classes, rois }
 }
 
-fn deformable<T: Real>(call: &Call<'_>) -> Result<()> {
-    if call.req[0] == OpReq::Null {
-        return Ok(());
-    }
-    let e = Extents::new(&call.inputs[0], &call.inputs[1], &call.outputs[0]);
-    let d = deformable_of::<T>(call, &call.inputs[0], 1);
-    // SAFETY: the output is ours to write and overlaps no input.
-    unsafe {
-        let (x, out) = (call.inputs[0].slice::<T>(), call.outputs[0].slice_mut::<T>());
-        binned::forward(&d, &e, x, d.rois, out)
-    }
-}
-
 fn deformable_grad<T: Real>(call: &Call<'_>) -> Result<()> {
-    let (dy, data) = (&call.inputs[0], &call.inputs[1]);
+    let (dy, data, rois) = (&call.inputs[0], &call.inputs[1], &call.inputs[2]);
     let d = deformable_of::<T>(call, data, 2);
-    if call.req[1] != OpReq::Null {
-        zero_view(&call.outputs[1]);
-    }
-    // SAFETY: outputs are ours to write and overlap no input.
-    let grads = unsafe { dy.slice::<T>() };
-    if call.req[0] != OpReq::Null {
-        let e = Extents::new(data, &call.inputs[2], dy);
-        // SAFETY: as above.
-        binned::backward(&d, &e, grads, d.rois, unsafe { call.outputs[0].slice_mut::<T>() })?;
-    }
-    if call.outputs.len() > 2 && call.req[2] != OpReq::Null {
-        // SAFETY: as above.
+    pool_grad(call, rois, &d)?;
+    if call.outputs.len() > 2 && wanted(call, 2) {
+        let channels = data.dims()[1] as usize;
+        // SAFETY: outputs are ours to write and overlap no input.
         unsafe {
-            offset_grad(
-                &d,
-                data.dims()[1] as usize,
-                data.slice::<T>(),
-                grads,
-                call.outputs[2].slice_mut(),
-            );
+            offset_grad(&d, channels, data.slice::<T>(), dy.slice(), call.outputs[2].slice_mut());
         }
     }
     Ok(())

@@ -1,14 +1,13 @@
 //! `ROIAlign` and `RROIAlign`: averages of bilinear samples over a grid in (rotated) rectangles.
 
-use super::binned::{self, Binned, Extents, Taps, bilinear};
+use super::binned::{Binned, Taps, bilinear, pool, pool_grad};
 use super::resize::not_empty;
 use crate::error::{Error, Result};
 use crate::kernels::real::Real;
 use crate::operator::infer::assign_shape;
-use crate::operator::{Attrs, Call, Dep, Gradient, OpDef, OpReq, Tuple};
+use crate::operator::{Attrs, Dep, Gradient, OpDef, Tuple};
 use crate::ops::nn::infer::{complete, expect_rank, float_type};
 use crate::ops::nn::widening;
-use crate::ops::tensor::common::zero_view;
 use crate::shape::Shape;
 use crate::tensor::View;
 use crate::{params, with_real};
@@ -93,10 +92,10 @@ pub fn operators() -> Vec<OpDef> {
             .infer_type(float_type)
             .gradient(deps("_backward_ROIAlign"))
             .kernel(widening::cpu(
-                |c| with_real!(c.inputs[0].dtype(), T => forward::<T>(c, upright(c.attrs, &c.inputs[0]))),
+                |c| with_real!(c.inputs[0].dtype(), T => pool::<T>(c, &upright(c.attrs, &c.inputs[0]))),
             )),
         OpDef::new::<RoiAlignParam>("_backward_ROIAlign").kernel(widening::cpu(
-            |c| with_real!(c.inputs[0].dtype(), T => backward::<T>(c, upright(c.attrs, &c.outputs[0]))),
+            |c| with_real!(c.inputs[0].dtype(), T => pool_grad::<T>(c, &c.inputs[1], &upright(c.attrs, &c.outputs[0]))),
         )),
         OpDef::new::<RRoiAlignParam>("_contrib_RROIAlign")
             .doc(ROTATED)
@@ -110,10 +109,10 @@ pub fn operators() -> Vec<OpDef> {
             .infer_type(float_type)
             .gradient(deps("_backward_RROIAlign"))
             .kernel(widening::cpu(
-                |c| with_real!(c.inputs[0].dtype(), T => forward::<T>(c, rotated(c.attrs, &c.inputs[0]))),
+                |c| with_real!(c.inputs[0].dtype(), T => pool::<T>(c, &rotated(c.attrs, &c.inputs[0]))),
             )),
         OpDef::new::<RRoiAlignParam>("_backward_RROIAlign").kernel(widening::cpu(
-            |c| with_real!(c.inputs[0].dtype(), T => backward::<T>(c, rotated(c.attrs, &c.outputs[0]))),
+            |c| with_real!(c.inputs[0].dtype(), T => pool_grad::<T>(c, &c.inputs[1], &rotated(c.attrs, &c.outputs[0]))),
         )),
     ]
 }
@@ -273,32 +272,5 @@ impl<T: Real> Binned<T> for Aligned<T> {
                 bilinear(inside(x, w), inside(y, h), (h, w), weight, taps);
             }
         }
-    }
-}
-
-fn forward<T: Real>(call: &Call<'_>, aligned: Aligned<T>) -> Result<()> {
-    if call.req[0] == OpReq::Null {
-        return Ok(());
-    }
-    let e = Extents::new(&call.inputs[0], &call.inputs[1], &call.outputs[0]);
-    // SAFETY: the output is ours to write and overlaps no input.
-    unsafe {
-        let (x, rois) = (call.inputs[0].slice::<T>(), call.inputs[1].slice::<T>());
-        binned::forward(&aligned, &e, x, rois, call.outputs[0].slice_mut::<T>())
-    }
-}
-
-fn backward<T: Real>(call: &Call<'_>, aligned: Aligned<T>) -> Result<()> {
-    if call.req[1] != OpReq::Null {
-        zero_view(&call.outputs[1]);
-    }
-    if call.req[0] == OpReq::Null {
-        return Ok(());
-    }
-    let e = Extents::new(&call.outputs[0], &call.inputs[1], &call.inputs[0]);
-    // SAFETY: as in `forward`.
-    unsafe {
-        let (dy, rois) = (call.inputs[0].slice::<T>(), call.inputs[1].slice::<T>());
-        binned::backward(&aligned, &e, dy, rois, call.outputs[0].slice_mut::<T>())
     }
 }

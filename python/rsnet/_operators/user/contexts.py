@@ -181,5 +181,5 @@ def scratch(k: Any, context: ComputeContext) -> Any:
 def checked_bytes(where: str, n: Any) -> int:
     """``n`` if it is a size of scratch memory."""
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 0 <= n < 2**63:
-        raise fail(where, f"tmp is {n!r}, expected bytes: 0 to 2**63 - 1")
+        raise fail(where, f"invalid tmp {n!r}: expected bytes, 0 to 2**63 - 1")
     return int(n)

@@ -10,7 +10,7 @@ from ...base import MXNetError
 from ...parameter import schema_field
 from ...sbp import CheckedInference
 from ..checks import MOST_OPERANDS, fail, unknown
-from ..definition import Definition, KernelSpec
+from ..definition import ANY_INPUTS, Definition, KernelSpec, named_inputs
 from .arguments import Arg, parse_args
 from .attr import Attr, refuse
 from .condition import Condition
@@ -136,12 +136,10 @@ class UserOpDefinition:
     def install(self, *, replace: bool) -> None:
         d = Definition(self.registered, _core.Schema(self._specs()))
         d.doc = self.doc
-        kind = "NDArray-or-Symbol"
         if self._variable:
-            d.key_var_num_args = "num_args"
-            d.input_docs = [("data", kind + "[]", "The inputs.")]
+            d.key_var_num_args, d.input_docs = "num_args", ANY_INPUTS
         else:
-            d.input_docs = [(a.tensor(i), kind, "") for a in self.inputs for i in range(a.count)]
+            d.input_docs = named_inputs(a.tensor(i) for a in self.inputs for i in range(a.count))
         d.make = self._make
         d.facts = lambda conf: conf.facts
         d.infer_shape = self._infer_shape

@@ -167,8 +167,8 @@ def kernel(
     ------
     rsnet.MXNetError
         The condition names an argument or attribute that the operator does not have, compares an
-        attribute with a value of another kind, or `inplace` names what there is not. By a call:
-        the function returns anything but None.
+        attribute with a value of another kind, or `inplace` names an argument that does not exist.
+        By a call: the function returns anything but None.
 
     Examples
     --------

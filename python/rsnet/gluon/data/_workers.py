@@ -116,7 +116,7 @@ def _take(shell: Any, facts: list[Any], name: str | None) -> Any:
 
 
 def _free(name: str | None) -> None:
-    """Frees a block whose batch nobody wants any more."""
+    """Frees a block whose batch is no longer wanted."""
     if name is not None:
         block = shared_memory.SharedMemory(name=name)
         block.close()
@@ -217,7 +217,7 @@ class Workers:
             self._died(worker)
 
     def forget(self, keys: Any) -> None:
-        """Frees batches that nobody will take."""
+        """Frees batches that will not be taken."""
         for key in keys:
             answer = self._answers.pop(key, None)
             if answer is None:

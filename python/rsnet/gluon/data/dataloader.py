@@ -201,14 +201,14 @@ def _batches(
     if batch_sampler is not None:
         if batch_size is not None or shuffle or sampler is not None or last_batch is not None:
             raise ValueError(
-                "batch_size, shuffle, sampler and last_batch must not be specified if "
-                "batch_sampler is specified."
+                "DataLoader: batch_sampler decides about batches: expected no batch_size, shuffle, "
+                "sampler or last_batch beside it"
             )
         return batch_sampler
     if batch_size is None:
-        raise ValueError("batch_size must be specified unless batch_sampler is specified")
+        raise ValueError("DataLoader: expected a batch_size or a batch_sampler")
     if sampler is None:
         sampler = RandomSampler(len(dataset)) if shuffle else SequentialSampler(len(dataset))
     elif shuffle:
-        raise ValueError("shuffle must not be specified if sampler is specified")
+        raise ValueError("DataLoader: the sampler decides about the order: expected no shuffle")
     return BatchSampler(sampler, batch_size, last_batch or "keep")

@@ -159,14 +159,14 @@ class ArrayDataset(Dataset):
 
     def __init__(self, *args: Any) -> None:
         if not args:
-            raise AssertionError("Needs at least 1 arrays")
+            raise AssertionError("ArrayDataset: expected one array at least")
         self._length = len(args[0])
         self._data = []
         for i, data in enumerate(args):
             if len(data) != self._length:
                 raise AssertionError(
-                    "All arrays must have the same length; array[0] has length "
-                    f"{self._length} while array[{i}] has {len(data)}."
+                    f"ArrayDataset: array {i} has length {len(data)}, expected {self._length}, "
+                    "that of array 0"
                 )
             if isinstance(data, NDArray) and data.ndim == 1:
                 data = data.asnumpy()

@@ -88,7 +88,7 @@ class BatchSampler(Sampler):
     def __init__(self, sampler: Iterable[Any], batch_size: int, last_batch: str = "keep") -> None:
         if last_batch not in ("keep", "discard", "rollover"):
             raise ValueError(
-                f"last_batch must be one of 'keep', 'discard', or 'rollover', but got {last_batch}"
+                f"invalid last_batch {last_batch!r}: expected one of: keep, discard, rollover"
             )
         if batch_size < 1:
             raise ValueError(f"invalid batch_size {batch_size}: expected at least 1")

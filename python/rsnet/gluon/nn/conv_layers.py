@@ -58,7 +58,7 @@ class _Conv(HybridBlock):
     kernel_size, strides, padding, dilation : int or tuple of int
         By axis.
     groups : int
-        Channels are divided into so many groups, each convolved by itself.
+        Number of groups of channels, each convolved by itself.
     layout : str
         Order of batch, channels and axes of the input.
     activation : str, optional

@@ -85,7 +85,7 @@ class ModifierCell(HybridRecurrentCell):
     def __init__(self, base_cell: Any) -> None:
         if base_cell._modified:
             raise AssertionError(
-                f"Cell {base_cell.name} is already modified. One cell cannot be modified twice"
+                f"cell '{base_cell.name}' has a modifier already: expected a cell without one"
             )
         base_cell._modified = True
         super().__init__(prefix=base_cell.prefix + self._alias(), params=None)
@@ -134,8 +134,7 @@ class ZoneoutCell(ModifierCell):
     ) -> None:
         if isinstance(base_cell, BidirectionalCell):
             raise AssertionError(
-                "BidirectionalCell doesn't support zoneout since it doesn't support step. Please "
-                "add ZoneoutCell to the cells underneath instead."
+                "ZoneoutCell: a BidirectionalCell cannot be stepped: modify the cells inside of it"
             )
         super().__init__(base_cell)
         self.zoneout_outputs = zoneout_outputs

@@ -48,8 +48,8 @@ def split_time(length: int | None, inputs: Any, layout: str) -> tuple[list[Any],
     if isinstance(inputs, sym.Symbol):
         if len(inputs.list_outputs()) != 1:
             raise AssertionError(
-                "unroll doesn't allow grouped symbol as input. Please convert to list with "
-                "list(inputs) first or let unroll handle splitting."
+                f"unroll: the input is a group of {len(inputs.list_outputs())} symbols: expected "
+                "one symbol, or list(inputs)"
             )
         if length is None:
             raise AssertionError("unroll: expected a length for a symbol")
@@ -109,7 +109,7 @@ class RecurrentCell(Block):
         self.reset()
 
     def reset(self) -> None:
-        """Starts counting steps anew, before another sequence."""
+        """Resets the count of steps, before another sequence."""
         self._init_counter = -1
         self._counter = -1
         for cell in self._children.values():
@@ -147,8 +147,7 @@ class RecurrentCell(Block):
     def _check_unmodified(self) -> None:
         if self._modified:
             raise AssertionError(
-                "After applying modifier cells (e.g. ZoneoutCell) the base cell cannot be called "
-                "directly. Call the modifier cell instead."
+                f"cell '{self.name}' has a modifier, such as ZoneoutCell: call the modifier"
             )
 
     def unroll(

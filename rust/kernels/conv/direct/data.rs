@@ -1,8 +1,8 @@
-//! Gradients of images: every phase of a grid gathers what its taps gave.
+//! Gradients of images: every phase of a grid gathers the contributions of its taps.
 //!
-//! The gradient of the output stands between margins of zeros; then the gradient at a cell is a sum
-//! over filters and the taps of its phase, and the stretch of each of them is one offset again. (An
-//! infinite weight times these zeros is NaN.)
+//! The gradient of the output is padded with zeros; the gradient at a cell is then a sum over
+//! filters and the taps of its phase, each again a stretch at one offset. (An infinite weight times
+//! these zeros is NaN.)
 
 use super::Direct;
 use crate::kernels::gemm::micro::{Access, Tile, WIDE};
@@ -20,8 +20,8 @@ struct Phase {
 }
 
 impl<T: Real> Direct<'_, T> {
-    /// Are there enough channels to keep the micro-kernel busy, and is little enough calculated
-    /// for cells that are no position of the image?
+    /// Whether there are enough channels to keep the micro-kernel busy, and few enough cells that
+    /// are not positions of the image.
     pub fn suits_data(&self) -> bool {
         let cells = self.grid.phases() * self.grid.size.next_multiple_of(self.kernels.lanes);
         self.conv.in_c >= 4 && cells * 4 <= self.conv.in_size() * 7

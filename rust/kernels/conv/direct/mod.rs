@@ -1,10 +1,10 @@
 //! Filters applied to images laid out as [`Grid`]s, by the micro-kernel and without a matrix form.
 //!
-//! In a grid a tap is one offset for all positions, so the rows of the matrix form that
-//! convolution is (a row for every channel and tap) are stretches of the image itself: the
-//! micro-kernel is given where each starts. What it calculates between the rows of the output is
-//! left out when the sums are stored; for gradients of filters it is multiplied by zeros, so an
-//! infinite value of an image gives NaN in all of the gradients of its channel.
+//! In a grid a tap is one offset for all positions, so each row of the convolution's matrix form
+//! (one row per channel and tap) is a stretch of the image itself, and the micro-kernel needs only
+//! its start. Sums between the rows of the output are dropped when results are stored; for
+//! gradients of filters these positions are multiplied by zeros, so an infinite value in an image
+//! makes all gradients of its channel NaN.
 //!
 //! M. Dukhan, The Indirect Convolution Algorithm, 2019 (offsets instead of a matrix form).
 
@@ -27,7 +27,7 @@ const ROUND_BYTES: usize = 4 << 20;
 const CHUNK: usize = 640;
 /// Positions that are summed up at once for gradients of filters.
 const TERMS: usize = 256;
-/// Tasks that there should be at least.
+/// Minimum number of tasks.
 const TASKS: usize = 8;
 
 /// A convolution on grids.
@@ -37,15 +37,15 @@ pub struct Direct<'a, T: 'static> {
     kernels: &'static Kernels<T>,
     /// Where the stretch of each row of the matrix form starts.
     offsets: Vec<usize>,
-    /// Elements of an image and group, and what tiles read beyond.
+    /// Elements of one image and group, with those that tiles read past its end.
     image: usize,
     /// Images and groups that are laid out at once.
     round: usize,
 }
 
 impl<'a, T: Real> Direct<'a, T> {
-    /// The convolution on grids, unless most of what it calculated would lie between rows. Only
-    /// extents decide.
+    /// The convolution on grids, unless most of its sums would lie between rows. The choice depends
+    /// on extents only.
     pub fn chosen(conv: &'a Conv) -> Option<Self> {
         let (grid, kernels) = (Grid::new(conv), T::kernels());
         let calculated = grid.span.next_multiple_of(kernels.lanes);
@@ -84,8 +84,7 @@ impl<'a, T: Real> Direct<'a, T> {
         (h < out_h).then(|| (d * out_h + h) * out_w)
     }
 
-    /// Lays the images of a round out. Cells outside of images are written in the first round, and
-    /// stay.
+    /// Lays the images of a round out. Cells outside of images are written in the first round only.
     ///
     /// # Safety
     /// `x` is as in [`super::forward`], `to` has room for a round.
@@ -169,7 +168,7 @@ impl<'a, T: Real> Direct<'a, T> {
         let tasks = TASKS.div_ceil(self.round);
         let most = (CHUNK / width).clamp(1, count.div_ceil(tasks).max(1));
         let junk = width - self.conv.output[2];
-        // Calculated positions for each row; of equal ones the larger chunk.
+        // Positions calculated per row; on a tie, the larger chunk.
         let cost = |rows: usize| {
             let calculated = (rows * width - junk).next_multiple_of(self.kernels.lanes);
             calculated * count.div_ceil(rows)

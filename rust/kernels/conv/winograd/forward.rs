@@ -15,11 +15,11 @@ use std::ops::Range;
 /// Blocks of output channels whose sums are transformed back together: as wide as a tile of the
 /// micro-kernel.
 const GROUP: usize = 2;
-/// Tasks below which output channels are shared out too.
+/// With fewer tasks than this, output channels are split as well.
 const TASKS: usize = 4;
 
-/// Transformed filters: `[block of output channels][point][input channel][LANES]`, with a line to
-/// spare between points.
+/// Transformed filters: `[block of output channels][point][input channel][LANES]`, with an unused
+/// cache line between points.
 #[derive(Clone, Copy)]
 pub(super) struct FilterRoom {
     /// Input channels, padded.
@@ -150,14 +150,14 @@ unsafe fn apply<T: Real>(
     });
 }
 
-/// A function that only reads what pointers in it address.
+/// A function that only reads through the pointers it holds.
 struct AcrossThreads<F>(F);
 
 // SAFETY: what it reads is not written while it is used; see `apply`.
 unsafe impl<F> Sync for AcrossThreads<F> {}
 
 /// Rows of tiles of a task: about as many tiles as leave its block of the input in the second-level
-/// cache, and enough that reading the filters does not count.
+/// cache, and enough that the cost of reading the filters is negligible.
 fn task_rows(geometry: &Geometry) -> usize {
     let tiles = (2048 / padded(geometry.in_c)).clamp(32, 96);
     (tiles / geometry.tile_columns()).max(1)
@@ -265,7 +265,7 @@ unsafe fn run_task<T: Real>(
 /// The products at all points for `blocks` blocks of output channels.
 ///
 /// # Safety
-/// The buffers have their rooms.
+/// The buffers have the sizes of their extents.
 unsafe fn multiply<T: Real>(
     (points, room): (*const T, Room),
     (filters, filter_room): (*const T, FilterRoom),
@@ -274,7 +274,7 @@ unsafe fn multiply<T: Real>(
 ) {
     let kernels: &Kernels<T> = T::kernels();
     let panels = RowPanels::new(room.tiles, kernels);
-    // Where a register of output channels stands: its block, and how far on in it.
+    // Where a register of output channels is: its block, and the offset in it.
     let at = |register: usize| (register * kernels.lanes / LANES, register * kernels.lanes % LANES);
     let registers = blocks * LANES / kernels.lanes;
     for p in 0..POINTS {
@@ -314,7 +314,7 @@ const _: () = assert!(BLOCK == LANES, "blocks of channels are the micro-kernel's
 /// tile with factor 1.
 ///
 /// # Safety
-/// The sums have this room.
+/// The sums have this many elements.
 unsafe fn add_bias<T: Real>((bias, channels): (*const T, usize), sums: *mut T, room: Room) {
     let mut lanes = [T::zero(); LANES];
     for (lane, to) in lanes.iter_mut().enumerate().take(channels) {

@@ -38,7 +38,7 @@ const REACH: usize = SIDE + 2;
 /// Points of a transformed tile.
 const POINTS: usize = REACH * REACH;
 
-/// A convolution that can be calculated in this way.
+/// A convolution to which the algorithm applies.
 #[derive(Clone, Copy, Debug)]
 pub struct Geometry {
     batch: usize,
@@ -58,8 +58,8 @@ fn is_on() -> bool {
 }
 
 impl Geometry {
-    /// The geometry of `conv`, if the algorithm applies, is on and is expected to be faster. Only
-    /// extents decide.
+    /// The geometry of `conv`, if the algorithm applies, is on and is expected to be faster. The
+    /// choice depends on extents only.
     pub fn chosen<T>(conv: &Conv) -> Option<Self> {
         (size_of::<T>() == 4).then(|| Self::of(conv)).flatten().filter(|g| g.pays() && is_on())
     }
@@ -100,8 +100,8 @@ impl Geometry {
         }
     }
 
-    /// Is it expected to be faster than the direct sum? In multiplications of registers, with what
-    /// transforms were measured to cost.
+    /// Whether it is expected to be faster than the direct sum, counted in register multiplications
+    /// with the measured cost of transforms.
     fn pays(&self) -> bool {
         let (inner, outer) = (padded(self.in_c), padded(self.out_c));
         let positions = self.batch * self.output[0] * self.output[1];
@@ -146,7 +146,7 @@ impl Geometry {
     }
 }
 
-/// Channels with those that fill the last block.
+/// Channels, rounded up to whole blocks.
 fn padded(channels: usize) -> usize {
     channels.next_multiple_of(LANES)
 }

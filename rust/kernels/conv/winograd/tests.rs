@@ -1,4 +1,4 @@
-//! The transformed convolution against the scalar reference, and what is documented of its errors.
+//! The transformed convolution against the scalar reference, and its documented error bound.
 
 use super::*;
 use crate::fork_join::tests::in_team;

@@ -1,6 +1,6 @@
 //! Between images and transformed tiles.
 //!
-//! Tiles are kept as `[point][block of channels][tile][LANES]`, with a line to spare between
+//! Tiles are kept as `[point][block of channels][tile][LANES]`, with an unused cache line between
 //! points: at distances of powers of two the 36 points of a tile would share a few sets of the
 //! cache.
 
@@ -37,8 +37,8 @@ impl Room {
 }
 
 /// The squares of planes that tiles read or write: `side` long, one every [`SIDE`] positions from
-/// `-pad`. In between, a block of channels stands in scratch as `[row][column][LANES]`, with all
-/// that squares reach beyond the planes.
+/// `-pad`. In between, a block of channels stands in scratch as `[row][column][LANES]`, including
+/// the margin that squares reach beyond the planes.
 #[derive(Clone, Copy)]
 pub struct Cut {
     pub planes: [usize; 2],
@@ -58,7 +58,7 @@ impl Cut {
         (count - 1) * SIDE + self.side
     }
 
-    /// The positions of an axis inside the plane, of `count` from `first - pad`; and how many are
+    /// Of `count` positions of an axis from `first - pad`, those inside the plane, and the number
     /// before it.
     fn inside(&self, axis: usize, first: usize, count: usize) -> (Range<usize>, usize) {
         let end = (first + count).saturating_sub(self.pad[axis]).min(self.planes[axis]);
@@ -96,7 +96,7 @@ impl Cut {
         });
     }
 
-    /// Lays planes out for the tiles of `rows`, with zeros around.
+    /// Lays planes out for the tiles of `rows`, surrounded by zeros.
     ///
     /// # Safety
     /// As [`Cut::transform`]; `to` has room for what the tiles reach over.
@@ -138,7 +138,7 @@ impl Cut {
     }
 
     /// Transforms sums back to the outputs of `rows` of one image and block of channels; the
-    /// opposite of [`Cut::transform`], for tiles of [`SIDE`] without padding.
+    /// inverse of [`Cut::transform`], for tiles of [`SIDE`] without padding.
     ///
     /// # Safety
     /// As [`Cut::transform`], with planes that are written.

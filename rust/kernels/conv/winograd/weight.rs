@@ -1,8 +1,8 @@
 //! Gradients of filters, summed over the images.
 //!
 //! In three steps, each split on its own: tiles of images and of gradients are transformed, at each
-//! point one is multiplied by the other, and the sums are transformed to the filters. Many tiles
-//! are taken in rounds, so that what is in between stays small.
+//! point the two are multiplied, and the sums are transformed to filters. Many tiles are processed
+//! in rounds, which bounds the buffers in between.
 
 use super::forward::FilterRoom;
 use super::tiles::{Cut, Room};
@@ -107,7 +107,7 @@ unsafe fn transform_tiles<T: Real>(
 /// `add`.
 ///
 /// # Safety
-/// The buffers have their rooms.
+/// The buffers have the sizes of their extents.
 unsafe fn multiply<T: Real>(
     (points, rooms): ([Shared<T>; 2], [Room; 2]),
     tiles: usize,
@@ -163,7 +163,7 @@ unsafe fn multiply<T: Real>(
 /// Writes a block of filters from their sums.
 ///
 /// # Safety
-/// The sums have this room; `dw` is as in [`backward_weight`].
+/// The sums have this many elements; `dw` is as in [`backward_weight`].
 unsafe fn write_filters<T: Real>(
     geometry: &Geometry,
     (sums, room): (*const T, FilterRoom),

@@ -33,7 +33,7 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
     mode : str
         'min', 'max', or 'auto': by the metric's name.
     epoch_period, batch_period : int, optional
-        After every so many epochs or batches.
+        Number of epochs or batches between two checkpoints.
     max_checkpoints : int
         How many to keep, besides the best.
     resume_from_checkpoint : bool
@@ -60,8 +60,8 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
     ) -> None:
         if save_best and not isinstance(monitor, EvalMetric):
             raise ValueError(
-                "To save best model only, please provide one of the metric objects from "
-                "estimator.train_metrics and estimator.val_metrics as monitor."
+                f"invalid monitor {monitor!r}: expected a metric of the estimator, as save_best "
+                "compares its values"
             )
         self.monitor = monitor
         self.verbose = verbose
@@ -102,15 +102,21 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
     def _path(self, prefix: str, ending: str) -> str:
         return os.path.join(self.model_dir, f"{prefix}.{ending}")
 
+    @staticmethod
+    def _finished(what: str, last: int) -> ValueError:
+        return ValueError(
+            f"the checkpoint was written after all of {last + 1} {what}: nothing is left to train "
+            "(resume_from_checkpoint=False starts again)"
+        )
+
     def _save_symbol(self, estimator: Any) -> None:
         net = estimator.net
         if isinstance(net, HybridBlock) and net._cached_graph:
             net._cached_graph[1].save(self._path(f"{self.model_prefix}-symbol", "json"))
         else:
             estimator.logger.info(
-                "Model architecture(symbol file) is not saved, please use HybridBlock to "
-                "construct your model, and call net.hybridize() before passing to Estimator in "
-                "order to save model architecture as %s.",
+                "CheckpointHandler: %s is not written, as the network is not a hybridized "
+                "HybridBlock",
                 self._path(f"{self.model_prefix}-symbol", "json"),
             )
 
@@ -168,20 +174,12 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
         if estimator.max_epoch:
             left = estimator.max_epoch - self.trained_epoch - 1
             if left < 1:
-                raise ValueError(
-                    f"Found checkpoint with maximum number of epoch {self.trained_epoch + 1} "
-                    "reached, please specify resume_from_checkpoint=False (default value) if you "
-                    "wan to train from scratch."
-                )
+                raise self._finished("epochs", self.trained_epoch)
             estimator.max_epoch = left
         if estimator.max_batch:
             left = estimator.max_batch - self.trained_batch - 1
             if left < 1:
-                raise ValueError(
-                    f"Found checkpoint with maximum number of batch {self.trained_batch + 1} "
-                    "reached, please specify resume_from_checkpoint=False (default value) if you "
-                    "wan to train from scratch."
-                )
+                raise self._finished("batches", self.trained_batch)
             estimator.max_batch = left
         estimator.logger.info("CheckpointHandler: resuming from %s", prefix)
 
@@ -216,10 +214,7 @@ class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
         baseline: float | None = None,
     ) -> None:
         if not isinstance(monitor, EvalMetric):
-            raise ValueError(
-                "Please provide one of the metric objects from estimator.train_metrics and "
-                "estimator.val_metrics as monitor."
-            )
+            raise ValueError(f"invalid monitor {monitor!r}: expected a metric of the estimator")
         self.monitor = monitor
         self.baseline = baseline
         self.patience = patience
@@ -240,8 +235,7 @@ class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
         name, value = self.monitor.get()
         if np.isnan(value):
             estimator.logger.warning(
-                "%s is not updated, make sure you pass one of the metric objects from "
-                "estimator.train_metrics and estimator.val_metrics as monitor.",
+                "%s has no value: expected a metric that the estimator updates as monitor",
                 name,
             )
         elif self.is_better(value - self.min_delta, self.best):

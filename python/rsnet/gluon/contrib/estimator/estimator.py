@@ -103,9 +103,7 @@ class Estimator:
         if trainer is None:
             trainer = Trainer(net.collect_params(), "sgd", {"learning_rate": 0.001})
         elif not isinstance(trainer, Trainer):
-            raise ValueError(
-                f"Trainer must be a Gluon Trainer instance, refer to gluon.Trainer:{trainer}"
-            )
+            raise ValueError(f"invalid trainer {trainer!r}: expected a gluon.Trainer")
         self.trainer = trainer
         if batch_processor is not None and not isinstance(batch_processor, BatchProcessor):
             raise ValueError(
@@ -119,7 +117,7 @@ class Estimator:
     @staticmethod
     def _checked_loss(loss: Any) -> Loss:
         if not isinstance(loss, Loss):
-            raise ValueError(f"loss must be a Loss, refer to gluon.loss.Loss:{loss}")
+            raise ValueError(f"invalid loss {loss!r}: expected a gluon.loss.Loss")
         return loss
 
     def _add_default_metrics(self) -> None:
@@ -195,7 +193,7 @@ class Estimator:
         batches: int | None = None,
         batch_axis: int = 0,
     ) -> None:
-        """Trains for so many epochs or batches.
+        """Trains for a number of epochs or batches.
 
         Parameters
         ----------
@@ -215,8 +213,7 @@ class Estimator:
         self._check_loader(train_data)
         if (epochs is None) == (batches is None):
             raise ValueError(
-                "Fit only support exactly one type of iteration, train by number of epochs or "
-                "number of batches.Please specify one and only one of: epochs or batches."
+                f"fit: epochs is {epochs!r} and batches is {batches!r}: expected one of them"
             )
         self.max_epoch, self.max_batch, self.batch_axis = epochs, batches, batch_axis
         events = _Events(self, self._with_defaults(val_data, _handlers(event_handlers)))
@@ -273,9 +270,7 @@ def _handlers(given: Any) -> list[EventHandler]:
     found = list(given) if isinstance(given, (list, tuple)) else [] if given is None else [given]
     for handler in found:
         if not isinstance(handler, EventHandler):
-            raise ValueError(
-                f"handlers must be an EventHandler or a list of EventHandler, got: {found}"
-            )
+            raise ValueError(f"invalid event handler {handler!r}: expected an EventHandler")
     return found
 
 

@@ -97,15 +97,12 @@ def listed(metrics: Any) -> list[EvalMetric]:
     found = list(metrics) if isinstance(metrics, (list, tuple)) else [metrics]
     for one in found:
         if not isinstance(one, EvalMetric):
-            raise ValueError(
-                "metrics must be a Metric or a list of Metric, refer to mxnet.metric.EvalMetric, "
-                f"got {one!r}"
-            )
+            raise ValueError(f"invalid metric {one!r}: expected an EvalMetric")
     return found
 
 
 class StoppingHandler(TrainBegin, BatchEnd, EpochEnd):
-    """Ends the training after so many epochs or batches.
+    """Ends the training after a number of epochs or batches.
 
     Parameters
     ----------
@@ -170,7 +167,7 @@ class ValidationHandler(TrainBegin, BatchEnd, EpochEnd):
     eval_fn : callable
         ``eval_fn(val_data=..., batch_axis=..., event_handlers=...)``, such as `Estimator.evaluate`.
     epoch_period, batch_period : int, optional
-        After every so many epochs or batches.
+        Number of epochs or batches between two calls.
     priority : float
     event_handlers : list of EventHandler, optional
         For the evaluation.
@@ -221,7 +218,7 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
     Parameters
     ----------
     log_interval : int or str
-        After every so many batches, or 'epoch'.
+        Number of batches between two lines, or 'epoch'.
     metrics : list of EvalMetric, optional
     priority : float
     """
@@ -230,7 +227,9 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
         self, log_interval: Any = "epoch", metrics: Any = None, priority: float = float("inf")
     ) -> None:
         if log_interval != "epoch" and not isinstance(log_interval, int):
-            raise ValueError("log_interval must be either an integer or string 'epoch'")
+            raise ValueError(
+                f"invalid log_interval {log_interval!r}: expected 'epoch' or a number of batches"
+            )
         self.metrics = listed(metrics)
         self.priority = priority
         self.log_interval = log_interval

@@ -30,8 +30,8 @@ class VariationalDropoutCell(ModifierCell):
     ) -> None:
         if drop_states and isinstance(base_cell, BidirectionalCell):
             raise AssertionError(
-                "BidirectionalCell doesn't support variational state dropout. Please add "
-                "VariationalDropoutCell to the cells underneath instead."
+                "VariationalDropoutCell: a BidirectionalCell has no single state to drop: modify "
+                "the cells inside of it"
             )
         super().__init__(base_cell)
         self.drop_inputs = drop_inputs

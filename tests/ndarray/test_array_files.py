@@ -1,0 +1,85 @@
+"""Arrays in files and pickles."""
+
+import pickle
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from arrays import DTYPES, counting
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rsnet as mx
+from rsnet import nd
+
+
+def test_file_bytes(tmp_path):
+    path = str(tmp_path / "a")
+    nd.save(path, nd.array([[1, 2, 3]], dtype="int32"))
+    want = struct.pack("<QQQ", 0x112, 0, 1) + struct.pack("<Iii", 0xF993FAC9, 0, 2)
+    want += (
+        struct.pack("<qqiii", 1, 3, 1, 0, 4) + struct.pack("<3i", 1, 2, 3) + struct.pack("<Q", 0)
+    )
+    data = Path(path).read_bytes()
+    assert data == want and len(data) == 84
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_save_and_load(tmp_path, dtype):
+    path = str(tmp_path / "a")
+    x = nd.array([[1, 0], [1, 1]], dtype=dtype)
+    nd.save(path, {"arg:x": x, "aux:y": x[1]})
+    loaded = nd.load(path)
+    assert set(loaded) == {"arg:x", "aux:y"} and loaded["arg:x"].dtype is np.dtype(dtype).type
+    np.testing.assert_array_equal(loaded["arg:x"].asnumpy(), x.asnumpy())
+    nd.save(path, [x, x])
+    assert len(nd.load(path)) == 2
+    assert len(nd.load_frombuffer(Path(path).read_bytes())) == 2
+    nd.save(path, [])
+    assert nd.load(path) == []
+
+
+def test_old_records():
+    def file(record):
+        return struct.pack("<QQQ", 0x112, 0, 1) + record + struct.pack("<Q", 0)
+
+    data = struct.pack("<iii", 1, 0, 0) + struct.pack("<2f", 3, 4)
+    v0 = struct.pack("<II", 1, 2) + data
+    v1 = struct.pack("<IIq", 0xF993FAC8, 1, 2) + data
+    v3 = struct.pack("<Iiiq", 0xF993FACA, 0, 1, 2) + data
+    for record, np_shape in ((v0, False), (v1, False), (v3, True)):
+        with mx.util.np_shape(np_shape):
+            (x,) = nd.load_frombuffer(file(record))
+        assert x.asnumpy().tolist() == [3, 4]
+    assert nd.load_frombuffer(file(struct.pack("<Iii", 0xF993FAC9, 0, 0))) == [None]
+
+
+@given(st.integers(0, 83), st.integers(0, 255))
+def test_damaged_files_are_errors_not_crashes(at, byte):
+    good = struct.pack("<QQQ", 0x112, 0, 1) + struct.pack("<Iii", 0xF993FAC9, 0, 2)
+    good += (
+        struct.pack("<qqiii", 1, 3, 1, 0, 4) + struct.pack("<3i", 1, 2, 3) + struct.pack("<Q", 0)
+    )
+    broken = bytearray(good)
+    broken[at] = byte
+    for data in (bytes(broken), good[:at]):
+        try:
+            nd.load_frombuffer(data)
+        except mx.MXNetError:
+            pass
+
+
+def test_what_save_refuses(tmp_path):
+    path = str(tmp_path / "a")
+    with pytest.raises(ValueError):
+        nd.save(path, (nd.ones((1,)),))
+    with pytest.raises(TypeError):
+        nd.save(path, {1: nd.ones((1,))})
+    with pytest.raises(TypeError):
+        nd.save(path, [3])
+
+
+def test_pickle():
+    x = nd.array(counting(2, 3))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(x)).asnumpy(), x.asnumpy())

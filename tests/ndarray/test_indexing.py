@@ -1,0 +1,107 @@
+"""Reading and assigning parts of arrays, as NumPy does."""
+
+import numpy as np
+import pytest
+from arrays import counting
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rsnet import nd
+
+index = st.one_of(
+    st.integers(-3, 2),
+    st.builds(
+        slice,
+        st.one_of(st.none(), st.integers(-4, 4)),
+        st.one_of(st.none(), st.integers(-4, 4)),
+        st.sampled_from([None, 1, 2, -1, -2]),
+    ),
+    st.none(),
+)
+
+
+@given(st.lists(index, min_size=1, max_size=4), st.integers(0, 4), st.booleans())
+def test_basic_indexing_matches_numpy(parts, at, dots):
+    values = counting(3, 4, 5)
+    if dots:
+        parts.insert(min(at, len(parts)), Ellipsis)
+    key = tuple(parts)
+    x = nd.array(values)
+    try:
+        want = values[key]
+    except IndexError:
+        with pytest.raises(IndexError):
+            x[key]
+        return
+    want = want if want.ndim else want.reshape(1)
+    got = x[key]
+    assert got.shape == want.shape
+    np.testing.assert_array_equal(got.asnumpy(), want)
+    values[key] = -1
+    x[key] = -1
+    np.testing.assert_array_equal(x.asnumpy(), values)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        [0, 2],
+        ([0, 2], [1, 3]),
+        (slice(None), [3, 0]),
+        ([[0], [1]], [[1, 2]]),
+        (1, [0, 0, 1]),
+        (np.array([2, -1]), slice(1, 3)),
+        range(2),
+    ],
+)
+def test_advanced_indexing_matches_numpy(key):
+    values = counting(3, 4, 5)
+    x = nd.array(values)
+    numpy_key = list(key) if isinstance(key, range) else key
+    np.testing.assert_array_equal(x[key].asnumpy(), values[numpy_key])
+    replacement = counting(*values[numpy_key].shape) + 100
+    values[numpy_key] = replacement
+    x[key] = nd.array(replacement)
+    np.testing.assert_array_equal(x.asnumpy(), values)
+
+
+def test_views_share_memory():
+    x = nd.array(counting(4, 3))
+    for view in (x[1], x[1:3], x[2:3, 1:3], x.reshape((3, 4)), x[1, :2]):
+        assert view._same_memory(x)
+        view[:] = 50
+        assert 50 in x.asnumpy()
+        x[:] = counting(4, 3)
+    assert not x[:, 1]._same_memory(x)
+    assert x[:] is x and x[()] is x
+    assert x[1, 1].shape == (1,)
+    assert x[1:1].shape == (0, 3)
+
+
+def test_index_errors():
+    x = nd.zeros((3, 2))
+    with pytest.raises(IndexError, match="index 3 is out of bounds for axis 0 with size 3"):
+        x[3]
+    with pytest.raises(IndexError, match="too many indices"):
+        x[0, 0, 0]
+    with pytest.raises(IndexError, match="more than one ellipsis"):
+        x[..., ...]
+    with pytest.raises(ValueError, match="does not support slicing with key a"):
+        x["a"]
+    with pytest.raises(IndexError):
+        x[[5]]
+
+
+def test_assignment_errors_and_broadcasts():
+    x = nd.zeros((2, 3))
+    with pytest.raises(ValueError):
+        x[:] = np.ones((4,))
+    with pytest.raises(TypeError):
+        x[:] = "a"
+    x[:] = [[1], [2]]
+    x[:, 1] = nd.array([7, 8], dtype="int32")
+    assert x.asnumpy().tolist() == [[1, 7, 1], [2, 8, 2]]
+    x[1:] = x[:1]
+    assert x.asnumpy().tolist() == [[1, 7, 1], [1, 7, 1]]
+    x[0, ::-1] = x[0]
+    assert x.asnumpy().tolist()[0] == [1, 7, 1]
