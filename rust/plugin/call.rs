@@ -55,9 +55,14 @@ impl Library {
 }
 
 /// What a callback returned: whether it had an answer. `what` names it where it gave no text.
+#[inline]
 pub fn answer(status: Status, frame: &Frame<'_>, what: &str) -> Result<bool> {
+    if status == abi::OK { Ok(true) } else { refusal(status, frame, what) }
+}
+
+#[cold]
+fn refusal(status: Status, frame: &Frame<'_>, what: &str) -> Result<bool> {
     let kind = match status {
-        abi::OK => return Ok(true),
         abi::UNKNOWN => return Ok(false),
         abi::INVALID => ErrorKind::Value,
         abi::UNSUPPORTED => ErrorKind::NotImplemented,
@@ -85,6 +90,7 @@ pub fn call(
 }
 
 /// Calls a callback that makes something.
+#[inline]
 pub fn make(
     frame: &Frame<'_>,
     what: &str,

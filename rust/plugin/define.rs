@@ -4,7 +4,7 @@ use super::abi;
 use super::call::call;
 use super::condition::resolved;
 use super::decl::{GradDecl, KernelDecl, OpDecl};
-use super::frame::{Frame, Scene, Slot};
+use super::frame::{Frame, Said, Slot};
 use super::gradient::gradient;
 use super::kernel::{State, kernel, tmp_bytes};
 use super::parsed::Parsed;
@@ -165,11 +165,11 @@ fn ask(
     f: (&str, abi::CallFn),
     inputs: Vec<Slot>,
     outputs: Vec<Slot>,
-) -> Result<Option<Scene>> {
+) -> Result<Option<Said>> {
     Parsed::with(attrs, op, |parsed| {
         let frame = Frame::with_arrays(parsed, inputs.into_iter(), outputs.into_iter());
         let answered = call(&frame, f.0, f.1, op.calls.user)?;
-        Ok(answered.map(|()| frame.into_scene()))
+        Ok(answered.map(|()| frame.into_said()))
     })?
 }
 
@@ -192,27 +192,43 @@ fn add_inference(def: &mut OpDef, op: &Arc<OpDecl>) {
         let op = op.clone();
         let names = names.clone();
         def.infer_shape = Some(Arc::new(move |attrs, ins, outs| {
+            if Parsed::with(attrs, &op, |p| p.remembered.shapes(ins, outs))? {
+                return Ok(true);
+            }
+            let question = ins.to_vec();
             let types = (vec![None; ins.len()], vec![None; outs.len()]);
             let slots = (slots(ins, &types.0), slots(outs, &types.1));
             let f = ("infer_shape", Some(f));
-            let Some(scene) = ask(attrs, &op, f, slots.0, slots.1)? else { return Ok(false) };
-            let [new_ins, new_outs] = scene.tensors;
+            let Some(said) = ask(attrs, &op, f, slots.0, slots.1)? else { return Ok(false) };
+            let [new_ins, new_outs] = said.tensors;
             assign_shapes(ins, &new_ins, &names.0.to_vec(attrs))?;
             assign_shapes(outs, &new_outs, &names.1.to_vec(attrs))?;
-            Ok(ins.iter().chain(outs.iter()).all(Shape::is_known))
+            let complete = ins.iter().chain(outs.iter()).all(Shape::is_known);
+            if complete && *question == *ins {
+                Parsed::with(attrs, &op, |p| p.remembered.keep_shapes(ins, outs))?;
+            }
+            Ok(complete)
         }));
     }
     if let Some(f) = op.calls.infer_type {
         let op = op.clone();
         def.infer_type = Some(Arc::new(move |attrs, ins, outs| {
+            if Parsed::with(attrs, &op, |p| p.remembered.types(ins, outs))? {
+                return Ok(true);
+            }
+            let question = ins.to_vec();
             let unknown = |n: usize| vec![Shape::unknown(); n];
             let slots = (slots(&unknown(ins.len()), ins), slots(&unknown(outs.len()), outs));
             let f = ("infer_type", Some(f));
-            let Some(scene) = ask(attrs, &op, f, slots.0, slots.1)? else { return Ok(false) };
-            let [new_ins, new_outs] = scene.tensors;
+            let Some(said) = ask(attrs, &op, f, slots.0, slots.1)? else { return Ok(false) };
+            let [new_ins, new_outs] = said.tensors;
             assign_types(ins, &new_ins, &names.0.to_vec(attrs))?;
             assign_types(outs, &new_outs, &names.1.to_vec(attrs))?;
-            Ok(ins.iter().chain(outs.iter()).all(Option::is_some))
+            let complete = ins.iter().chain(outs.iter()).all(Option::is_some);
+            if complete && *question == *ins {
+                Parsed::with(attrs, &op, |p| p.remembered.keep_types(ins, outs))?;
+            }
+            Ok(complete)
         }));
     }
 }
@@ -246,10 +262,10 @@ fn add_complete_inference(def: &mut OpDef, op: &Arc<OpDecl>) {
         }
         let blank = unknown(outs.len());
         let inputs = slots(ins, &vec![Some(DType::F32); ins.len()]);
-        let Some(scene) = ask(attrs, &own, f, inputs, slots(&blank.0, &blank.1))? else {
+        let Some(said) = ask(attrs, &own, f, inputs, slots(&blank.0, &blank.1))? else {
             return Ok(false);
         };
-        assign_shapes(outs, &scene.tensors[1], &names.to_vec(attrs))?;
+        assign_shapes(outs, &said.tensors[1], &names.to_vec(attrs))?;
         Ok(outs.iter().all(Shape::is_known))
     }));
     let own = op.clone();
@@ -261,27 +277,33 @@ fn add_complete_inference(def: &mut OpDef, op: &Arc<OpDecl>) {
         let dtypes = filled(ins);
         let blank = unknown(outs.len());
         let inputs = slots(&unknown(ins.len()).0, &dtypes);
-        let Some(scene) = ask(attrs, &own, f, inputs, slots(&blank.0, &blank.1))? else {
+        let Some(said) = ask(attrs, &own, f, inputs, slots(&blank.0, &blank.1))? else {
             return Ok(false);
         };
         ins.copy_from_slice(&dtypes);
-        assign_types(outs, &scene.tensors[1], &names.to_vec(attrs))?;
+        assign_types(outs, &said.tensors[1], &names.to_vec(attrs))?;
         Ok(outs.iter().all(Option::is_some))
     }));
     let own = op.clone();
     def.infer_both =
         Some(Arc::new(move |attrs, (in_shapes, in_types), (out_shapes, out_types)| {
-            in_types.copy_from_slice(&filled(in_types));
+            if in_types.iter().any(Option::is_none) {
+                in_types.copy_from_slice(&filled(in_types));
+            }
+            let (ins, outs) = ((&*in_shapes, &*in_types), (&mut *out_shapes, &mut *out_types));
+            if Parsed::with(attrs, &own, |p| p.remembered.both(ins, outs))? {
+                return Ok(());
+            }
             let blank = unknown(out_shapes.len());
             let inputs = slots(in_shapes, in_types);
-            let scene = ask(attrs, &own, f, inputs, slots(&blank.0, &blank.1))?;
-            let scene = scene.ok_or_else(|| {
+            let said = ask(attrs, &own, f, inputs, slots(&blank.0, &blank.1))?;
+            let said = said.ok_or_else(|| {
                 Error::value(
                     "infer has no answer although shapes and dtypes of all inputs are known",
                 )
             })?;
             let names = output_names.to_vec(attrs);
-            for (slot, name) in scene.tensors[1].iter().zip(&names) {
+            for (slot, name) in said.tensors[1].iter().zip(&names) {
                 let what = match (slot.shape.is_known(), slot.dtype) {
                     (false, _) => "shape",
                     (_, None) => "dtype",
@@ -291,8 +313,10 @@ fn add_complete_inference(def: &mut OpDef, op: &Arc<OpDecl>) {
                     "infer left the {what} of output '{name}' unset"
                 )));
             }
-            assign_shapes(out_shapes, &scene.tensors[1], &names)?;
-            assign_types(out_types, &scene.tensors[1], &names)
+            assign_shapes(out_shapes, &said.tensors[1], &names)?;
+            assign_types(out_types, &said.tensors[1], &names)?;
+            let outs = (&*out_shapes, &*out_types);
+            Parsed::with(attrs, &own, |p| p.remembered.keep_both((in_shapes, in_types), outs))
         }));
 }
 
@@ -303,7 +327,10 @@ fn add_hints(def: &mut OpDef, parts: &Parts) {
     if op.calls.inplace.is_some() || any(|k| k.inplace.is_some()) {
         let parts = parts.clone();
         def.inplace = Listed::by(move |attrs| {
-            let pairs = |parsed: &Parsed| parsed.or_fault(pairs(&parts, parsed));
+            let pairs = |parsed: &Parsed| {
+                let ask = || parsed.or_fault(pairs(&parts, parsed));
+                parsed.remembered.pairs(parts.kernels.len(), ask)
+            };
             Parsed::with(attrs, &parts.op, pairs).unwrap_or_default()
         });
     }
@@ -337,12 +364,12 @@ fn add_hints(def: &mut OpDef, parts: &Parts) {
 fn pairs(parts: &Parts, parsed: &Parsed) -> Result<Vec<InplacePair>> {
     let frame = Frame::new(parsed);
     call(&frame, "inplace", parts.op.calls.inplace, parts.op.calls.user)?;
-    let mut pairs = frame.into_scene().pairs;
+    let mut pairs = frame.into_said().pairs;
     let mut common: Option<Vec<InplacePair>> = None;
     for kernel in &parts.kernels {
         let frame = Frame::new(parsed);
         call(&frame, "inplace", kernel.calls.inplace, kernel.calls.user)?;
-        let proposed = frame.into_scene().pairs;
+        let proposed = frame.into_said().pairs;
         common = Some(match common {
             None => proposed,
             Some(known) => known.into_iter().filter(|p| proposed.contains(p)).collect(),
@@ -370,7 +397,7 @@ fn asked_resources(
     for kernel in &parts.kernels {
         most = most.max(tmp_bytes(kernel, &frame())?);
     }
-    let asked = own.into_scene();
+    let asked = own.into_said();
     Ok((asked.temp_bytes.saturating_add(most), asked.random || parts.op.has(abi::RANDOM)))
 }
 
@@ -405,6 +432,6 @@ pub fn signatures(
         let slots = (inputs.iter().map(slot), outputs.iter().map(slot));
         let frame = Frame::with_arrays(parsed, slots.0, slots.1);
         call(&frame, "sbp", op.calls.sbp, op.calls.user)?;
-        Ok(frame.into_scene().signatures)
+        Ok(frame.into_said().signatures)
     })?
 }

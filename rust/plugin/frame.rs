@@ -31,10 +31,17 @@ pub struct Frame<'a> {
     scene: Lock<Scene>,
 }
 
-/// What a callback can change.
+/// What a callback can change. Small, since every call of a kernel makes one.
 #[derive(Default)]
 pub struct Scene {
     failure: Option<String>,
+    pub scratch: Vec<Scratch>,
+    said: Option<Box<Said>>,
+}
+
+/// What is known of arrays, and what an operator says of itself: few calls of kernels need either.
+#[derive(Default)]
+pub struct Said {
     pub tensors: [Vec<Slot>; 2],
     pub names: [Vec<(String, u32)>; 2],
     pub pairs: Vec<InplacePair>,
@@ -42,8 +49,13 @@ pub struct Scene {
     pub random: bool,
     pub signatures: Vec<String>,
     pub deps: Vec<Dep>,
-    pub scratch: Vec<Scratch>,
     pub program: Option<Program>,
+}
+
+impl Scene {
+    pub fn said(&mut self) -> &mut Said {
+        self.said.get_or_insert_default()
+    }
 }
 
 // SAFETY: pointers of slots point into the slots' own memory or into that of views, which outlive
@@ -104,7 +116,7 @@ impl<'a> Frame<'a> {
         outputs: impl Iterator<Item = Slot>,
     ) -> Self {
         let mut frame = Frame::new(parsed);
-        frame.scene.get_mut().tensors = [inputs.collect(), outputs.collect()];
+        frame.scene.get_mut().said().tensors = [inputs.collect(), outputs.collect()];
         frame
     }
 
@@ -118,8 +130,8 @@ impl<'a> Frame<'a> {
     }
 
     /// What the callback changed.
-    pub fn into_scene(mut self) -> Scene {
-        std::mem::take(self.scene.get_mut())
+    pub fn into_said(mut self) -> Said {
+        self.scene.get_mut().said.take().map(|said| *said).unwrap_or_default()
     }
 
     /// Notes why the callback fails.
@@ -148,7 +160,7 @@ impl<'a> Frame<'a> {
     /// The index of an array that is there.
     pub fn index(&self, side: i32, i: i32) -> Result<(usize, usize)> {
         let n = match side {
-            abi::INPUT | abi::OUTPUT => self.scene().tensors[side as usize].len(),
+            abi::INPUT | abi::OUTPUT => self.scene().said().tensors[side as usize].len(),
             _ => {
                 return Err(Error::index(format!("invalid side {side}: expected 0 or 1")));
             }
@@ -195,7 +207,7 @@ impl<'a> Frame<'a> {
             shape.checked_size()?;
         }
         let mut scene = self.scene();
-        let slot = &mut scene.tensors[side_at][at];
+        let slot = &mut scene.said().tensors[side_at][at];
         let mut merged = slot.shape.clone();
         if merged.merge(&shape).is_err() {
             let known = slot.shape.clone();
@@ -225,7 +237,7 @@ impl<'a> Frame<'a> {
             ))
         })?;
         let mut scene = self.scene();
-        let slot = &mut scene.tensors[side_at][at];
+        let slot = &mut scene.said().tensors[side_at][at];
         match slot.dtype {
             Some(known) if known != dtype => {
                 drop(scene);

@@ -193,15 +193,15 @@ fn deps(decl: &GradDecl, parsed: &Parsed) -> Result<Vec<Dep>> {
     }
     let frame = Frame::new(parsed);
     call(&frame, "deps", decl.calls.deps, decl.calls.user)?;
-    Ok(frame.into_scene().deps)
+    Ok(frame.into_said().deps)
 }
 
 fn record(decl: &GradDecl, parsed: &Parsed, node: &GradNode<'_>) -> Result<Program> {
     let frame = Frame::new(parsed);
-    frame.scene().program = Some(Program::new(node));
+    frame.scene().said().program = Some(Program::new(node));
     call(&frame, "the gradient rule", decl.calls.rule, decl.calls.user)?;
     let failure = frame.failure();
-    let program = frame.into_scene().program;
+    let program = frame.into_said().program;
     let program = program.ok_or_else(|| Error::internal("a gradient rule lost its program"))?;
     for (i, needed) in node.needed.iter().enumerate() {
         let none = abi::STATE | abi::NO_GRAD;

@@ -51,17 +51,20 @@ impl State {
         Ok(Arc::new(State { own, of_kernels: Lock::default() }))
     }
 
-    fn of_kernel(&self, kernel: &KernelDecl, frame: &Frame<'_>) -> Result<*mut c_void> {
-        let mut all = self.of_kernels.lock();
-        let key = std::ptr::from_ref(kernel);
-        if let Some((_, known)) = all.iter().find(|(k, _)| *k == key) {
-            return Ok(known.made);
-        }
+    /// What a kernel made when it first ran on this node.
+    fn of_kernel(&self, kernel: &KernelDecl) -> Option<*mut c_void> {
+        let all = self.of_kernels.lock();
+        all.iter().find(|(k, _)| std::ptr::eq(*k, kernel)).map(|(_, known)| known.made)
+    }
+
+    /// The state of a kernel that runs for the first time. Runs of one node never overlap.
+    fn make_for(&self, kernel: &KernelDecl, frame: &Frame<'_>) -> Result<*mut c_void> {
         let calls = &kernel.calls;
         let Some(made) = make(frame, "create_state", calls.create_state, calls.user)? else {
             return Ok(std::ptr::null_mut());
         };
-        all.push((key, Owned::new(made, calls.destroy_state, &kernel.library)));
+        let owned = Owned::new(made, calls.destroy_state, &kernel.library);
+        self.of_kernels.lock().push((kernel, owned));
         Ok(made)
     }
 }
@@ -86,6 +89,7 @@ fn device_of(device: Context) -> abi::Device {
     abi::Device { device_type, device_id: device.device_id }
 }
 
+#[inline(always)]
 fn tensor(view: &View, device: abi::Device) -> abi::Tensor {
     abi::Tensor {
         data: view.ptr().cast(),
@@ -95,6 +99,16 @@ fn tensor(view: &View, device: abi::Device) -> abi::Tensor {
         shape: view.dims().as_ptr(),
         strides: view.strides().as_ptr(),
         byte_offset: 0,
+    }
+}
+
+type Tensors = SmallVec<[abi::Tensor; 3]>;
+
+/// Adds views one by one: what is made elsewhere would be copied here.
+#[inline(always)]
+fn add_tensors(all: &mut Tensors, views: &[View], device: abi::Device) {
+    for view in views {
+        all.push(tensor(view, device));
     }
 }
 
@@ -114,11 +128,19 @@ fn run(op: &Arc<OpDecl>, kernel: &KernelDecl, call: &Call<'_>) -> Result<()> {
 
 fn compute(parsed: &Parsed, kernel: &KernelDecl, call: &Call<'_>) -> Result<()> {
     let device = device_of(call.ctx.device);
-    type Tensors = SmallVec<[abi::Tensor; 6]>;
-    let inputs: Tensors = call.inputs.iter().map(|v| tensor(v, device)).collect();
-    let mut outputs: Tensors = call.outputs.iter().map(|v| tensor(v, device)).collect();
+    let (mut inputs, mut outputs) = (Tensors::new(), Tensors::new());
+    add_tensors(&mut inputs, call.inputs, device);
+    add_tensors(&mut outputs, call.outputs, device);
     let watch = kernel.library.checked.then(|| Watch::begin(parsed, call, &mut outputs));
-    let asks = kernel.calls.tmp_bytes.is_some() || kernel.calls.create_state.is_some();
+    let state = match call.state {
+        None => None,
+        Some(state) => Some(state.downcast_ref::<State>().ok_or_else(|| {
+            Error::internal("an operator of a library was given the state of another one")
+        })?),
+    };
+    let stateful = state.filter(|_| kernel.calls.create_state.is_some());
+    let known = stateful.and_then(|state| state.of_kernel(kernel));
+    let asks = kernel.calls.tmp_bytes.is_some() || (stateful.is_some() && known.is_none());
     let slot = |v: &View| Slot::new(v.shape(), Some(v.dtype()));
     let mut frame = match asks {
         true => {
@@ -128,15 +150,9 @@ fn compute(parsed: &Parsed, kernel: &KernelDecl, call: &Call<'_>) -> Result<()> 
         false => Frame::new(parsed),
     };
     frame.random = call.ctx.random;
-    let state = match call.state {
-        None => None,
-        Some(state) => Some(state.downcast_ref::<State>().ok_or_else(|| {
-            Error::internal("an operator of a library was given the state of another one")
-        })?),
-    };
-    let kernel_state = match state {
-        Some(state) if kernel.calls.create_state.is_some() => state.of_kernel(kernel, &frame)?,
-        _ => std::ptr::null_mut(),
+    let kernel_state = match (stateful, known) {
+        (Some(state), None) => state.make_for(kernel, &frame)?,
+        (_, known) => known.unwrap_or(std::ptr::null_mut()),
     };
     let tmp_bytes = tmp_bytes(kernel, &frame)?;
     let tmp = match tmp_bytes {
@@ -145,7 +161,6 @@ fn compute(parsed: &Parsed, kernel: &KernelDecl, call: &Call<'_>) -> Result<()> 
             .temp(n)
             .ok_or_else(|| Error::new(ErrorKind::Memory, frame.failure().unwrap_or_default()))?,
     };
-    let req: SmallVec<[u8; 8]> = call.req.iter().map(|r| *r as u8).collect();
     let flags = if call.ctx.is_train { abi::IS_TRAIN } else { 0 }
         | if call.ctx.need_grad { abi::NEEDS_GRAD } else { 0 };
     let args = abi::Args {
@@ -157,7 +172,8 @@ fn compute(parsed: &Parsed, kernel: &KernelDecl, call: &Call<'_>) -> Result<()> 
         device,
         inputs: inputs.as_ptr(),
         outputs: outputs.as_ptr(),
-        req: req.as_ptr(),
+        // A request is a byte with the interface's values.
+        req: call.req.as_ptr().cast(),
         attrs: parsed.values.all.as_ptr(),
         tmp,
         tmp_bytes,

@@ -28,6 +28,7 @@ mod kernel;
 mod load;
 mod parsed;
 mod registration;
+mod remember;
 mod values;
 mod watch;
 

@@ -52,17 +52,17 @@ namespace half {
 class half_t {
  public:
   half_t() = default;
-  half_t(float value) : bits_(FromFloat(value)) {}
+  MSHADOW_XINLINE half_t(float value) : bits_(FromFloat(value)) {}
   template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
-  half_t(T value) : half_t(static_cast<float>(value)) {}
-  operator float() const { return ToFloat(bits_); }
-  half_t& operator+=(float value) { return *this = half_t(float(*this) + value); }
-  half_t& operator-=(float value) { return *this = half_t(float(*this) - value); }
-  half_t& operator*=(float value) { return *this = half_t(float(*this) * value); }
-  half_t& operator/=(float value) { return *this = half_t(float(*this) / value); }
+  MSHADOW_XINLINE half_t(T value) : half_t(static_cast<float>(value)) {}
+  MSHADOW_XINLINE operator float() const { return ToFloat(bits_); }
+  MSHADOW_XINLINE half_t& operator+=(float value) { return *this = half_t(float(*this) + value); }
+  MSHADOW_XINLINE half_t& operator-=(float value) { return *this = half_t(float(*this) - value); }
+  MSHADOW_XINLINE half_t& operator*=(float value) { return *this = half_t(float(*this) * value); }
+  MSHADOW_XINLINE half_t& operator/=(float value) { return *this = half_t(float(*this) / value); }
 
  private:
-  static float ToFloat(uint16_t h) {
+  MSHADOW_XINLINE static float ToFloat(uint16_t h) {
     int exponent = (h >> 10) & 31;
     float fraction = static_cast<float>(h & 1023);
     float value = exponent == 0    ? std::ldexp(fraction, -24)
@@ -70,7 +70,7 @@ class half_t {
                                    : std::ldexp(fraction + 1024, exponent - 25);
     return h & 0x8000 ? -value : value;
   }
-  static uint16_t FromFloat(float value) {  // to nearest, ties to even
+  MSHADOW_XINLINE static uint16_t FromFloat(float value) {  // to nearest, ties to even
     uint16_t sign = std::signbit(value) ? 0x8000 : 0;
     float size = std::fabs(value);
     if (std::isnan(value)) return sign | 0x7e00;
@@ -84,6 +84,29 @@ class half_t {
   }
   uint16_t bits_ = 0;
 };
+
+// Two halves, or a half and an integer, make a half; with a float or a double, that.
+template <typename T>
+using Wider = std::enable_if_t<std::is_arithmetic_v<T>,
+                               std::conditional_t<std::is_floating_point_v<T>, T, half_t>>;
+MSHADOW_XINLINE half_t operator-(half_t a) { return half_t(-static_cast<float>(a)); }
+#define RSNET_MX_HALF(op) \
+  MSHADOW_XINLINE half_t operator op(half_t a, half_t b) { \
+    return half_t(static_cast<float>(a) op static_cast<float>(b));                          \
+  }                                                                                         \
+  template <typename T> \
+  MSHADOW_XINLINE Wider<T> operator op(half_t a, T b) { \
+    return Wider<T>(static_cast<float>(a) op b);                                            \
+  }                                                                                         \
+  template <typename T> \
+  MSHADOW_XINLINE Wider<T> operator op(T a, half_t b) { \
+    return Wider<T>(a op static_cast<float>(b));                                            \
+  }
+RSNET_MX_HALF(+)
+RSNET_MX_HALF(-)
+RSNET_MX_HALF(*)
+RSNET_MX_HALF(/)
+#undef RSNET_MX_HALF
 }  // namespace half
 
 enum TypeFlag {

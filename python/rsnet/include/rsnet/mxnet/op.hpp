@@ -208,9 +208,12 @@ class Random {
 };
 
 struct Resource {
+  Resource(ResourceRequest req, const rsnet_host* host, rsnet_ctx* ctx)
+      : req(req), host(host), ctx(ctx) {}
+
   ResourceRequest req;
-  const rsnet_host* host = nullptr;
-  rsnet_ctx* ctx = nullptr;
+  const rsnet_host* host;
+  rsnet_ctx* ctx;
   std::shared_ptr<uint64_t> used = std::make_shared<uint64_t>(0);
 
   template <typename xpu, int dim, typename DType>
@@ -228,10 +231,13 @@ struct Resource {
   template <typename xpu, typename DType>
   Random<xpu, DType>* get_random(mshadow::Stream<xpu>* = nullptr) const {
     auto random = std::make_shared<Random<xpu, DType>>(host, ctx, used.get());
-    kept = random;
+    kept.push_back(random);
     return random.get();
   }
-  mutable std::shared_ptr<void> kept;
+
+ private:
+  // What get_random handed out.
+  mutable std::vector<std::shared_ptr<void>> kept;
 };
 
 struct RunContext {
@@ -247,7 +253,7 @@ class OpContext {
         stream_{args->host, args->ctx, args->stream} {
     run_ctx.ctx.dev_type = static_cast<Context::DeviceType>(args->device.device_type);
     run_ctx.ctx.dev_id = args->device.device_id;
-    for (ResourceRequest r : requests) requested.push_back({r, args->host, args->ctx});
+    for (ResourceRequest r : requests) requested.emplace_back(r, args->host, args->ctx);
   }
   template <typename xpu>
   mshadow::Stream<xpu>* get_stream() const {
