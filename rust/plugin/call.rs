@@ -7,6 +7,7 @@ use super::host::HOST;
 use crate::error::{Error, ErrorKind, Result};
 use std::ffi::{c_char, c_void};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 /// A library that is loaded. It is never unloaded, since its functions are in use.
 pub struct Library {
@@ -15,7 +16,7 @@ pub struct Library {
     pub name: String,
     pub guard: Option<abi::GuardFn>,
     /// Do its kernels run between guard bytes, with their inputs compared before and after?
-    pub checked: bool,
+    pub checked: AtomicBool,
 }
 
 /// A function that is called through a guard, and what the guard says of an exception.
@@ -64,6 +65,7 @@ pub fn answer(status: Status, frame: &Frame<'_>, what: &str) -> Result<bool> {
 fn refusal(status: Status, frame: &Frame<'_>, what: &str) -> Result<bool> {
     let kind = match status {
         abi::UNKNOWN => return Ok(false),
+        _ if frame.lacks_memory() => ErrorKind::Memory,
         abi::INVALID => ErrorKind::Value,
         abi::UNSUPPORTED => ErrorKind::NotImplemented,
         _ => ErrorKind::Execution,

@@ -11,8 +11,8 @@ use super::parsed::Parsed;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::operator::{
-    Attrs, Field, FieldType, InplacePair, InputDoc, Listed, OpDef, Registry, ResourceRequest,
-    Resources, Schema, Value, infer,
+    Attrs, Field, FieldType, InplacePair, InputDoc, Listed, Match, OpDef, Registry,
+    ResourceRequest, Resources, Schema, Value, infer,
 };
 use crate::shape::Shape;
 use std::sync::{Arc, Weak};
@@ -27,6 +27,8 @@ pub struct Parts {
 
 /// Inputs of operators that take any number are counted by this parameter, unless they name one.
 pub const NUM_ARGS: &str = "num_args";
+/// How many arrays each input argument has.
+pub const ARG_COUNTS: &str = "arg_counts";
 
 /// The parameters: the attributes, then those that count arrays.
 pub fn schema(op: &OpDecl) -> Schema {
@@ -39,7 +41,7 @@ pub fn schema(op: &OpDecl) -> Schema {
     if op.has_variable_inputs() {
         add(NUM_ARGS, FieldType::Int, Value::Int(-1), "Number of input arrays.");
         let doc = "Number of arrays of each input argument.";
-        add("arg_counts", FieldType::Shape, none(), doc);
+        add(ARG_COUNTS, FieldType::Shape, none(), doc);
     }
     if op.has_variable_outputs() {
         let doc = "Number of arrays of each output argument; by default the least there can be.";
@@ -138,12 +140,7 @@ fn add_names(def: &mut OpDef, op: &Arc<OpDecl>) {
     let kind = "NDArray-or-Symbol";
     let doc = |name: String, ty: &str, doc: &str| InputDoc { name, ty: ty.into(), doc: doc.into() };
     def.input_docs = if def.key_var_num_args.is_some() {
-        let text = op.inputs.first().map_or("", |a| a.doc.as_str());
-        vec![doc(
-            "data".into(),
-            &format!("{kind}[]"),
-            if text.is_empty() { "The inputs." } else { text },
-        )]
+        vec![doc("data".into(), &format!("{kind}[]"), &described(&op.inputs))]
     } else {
         let arrays = |a: &super::decl::ArgDecl| {
             let text = a.doc.clone();
@@ -151,6 +148,21 @@ fn add_names(def: &mut OpDef, op: &Arc<OpDecl>) {
         };
         op.inputs.iter().flat_map(arrays).collect()
     };
+}
+
+/// What stands in the place of `data`, where the number of inputs varies.
+fn described(args: &[super::decl::ArgDecl]) -> String {
+    if let [only] = args
+        && !only.doc.is_empty()
+    {
+        return only.doc.clone();
+    }
+    let one = |a: &super::decl::ArgDecl| {
+        let more = if a.has(abi::AT_LEAST) { " or more" } else { "" };
+        let optional = if a.has(abi::OPTIONAL) { ", optional" } else { "" };
+        format!("{} ({}{more}{optional})", a.name, a.count)
+    };
+    format!("The inputs, in order: {}.", args.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
 /// Slots of arrays of which shapes or dtypes are known.
@@ -260,11 +272,16 @@ fn add_complete_inference(def: &mut OpDef, op: &Arc<OpDecl>) {
         if !ins.iter().all(Shape::is_known) {
             return Ok(false);
         }
-        let blank = unknown(outs.len());
-        let inputs = slots(ins, &vec![Some(DType::F32); ins.len()]);
-        let Some(said) = ask(attrs, &own, f, inputs, slots(&blank.0, &blank.1))? else {
-            return Ok(false);
+        // Many rules look at dtypes that a question about shapes alone does not tell: floating point
+        // is likely, then indices.
+        let ask_about = |dtype: DType| {
+            let blank = unknown(outs.len());
+            let inputs = slots(ins, &vec![Some(dtype); ins.len()]);
+            ask(attrs, &own, f, inputs, slots(&blank.0, &blank.1))
         };
+        let said = ask_about(DType::F32);
+        let said = said.or_else(|error| ask_about(DType::I32).map_err(|_| error))?;
+        let Some(said) = said else { return Ok(false) };
         assign_shapes(outs, &said.tensors[1], &names.to_vec(attrs))?;
         Ok(outs.iter().all(Shape::is_known))
     }));
@@ -387,18 +404,29 @@ fn asked_resources(
     ins: &[Shape],
     outs: &[Shape],
 ) -> Result<(u64, bool)> {
-    let frame = || {
-        let slot = |s: &Shape| Slot::new(s, Some(DType::F32));
+    let frame = |dtype: DType| {
+        let slot = |s: &Shape| Slot::new(s, Some(dtype));
         Frame::with_arrays(parsed, ins.iter().map(slot), outs.iter().map(slot))
     };
-    let own = frame();
+    let own = frame(DType::F32);
     call(&own, "resources", parts.op.calls.resources, parts.op.calls.user)?;
-    let mut most = 0;
-    for kernel in &parts.kernels {
-        most = most.max(tmp_bytes(kernel, &frame())?);
-    }
+    // A plan knows shapes only, and not yet which kernel will run. Each is asked about the dtype of
+    // its own condition; one that has no answer to that is asked again when it runs.
+    let ask = |kernel: &KernelDecl| {
+        tmp_bytes(kernel, &frame(dtype_in(&kernel.matches).unwrap_or(DType::F32)))
+    };
+    let most = parts.kernels.iter().filter_map(|k| ask(k).ok()).max().unwrap_or(0);
     let asked = own.into_said();
     Ok((asked.temp_bytes.saturating_add(most), asked.random || parts.op.has(abi::RANDOM)))
+}
+
+/// A dtype that a condition demands.
+fn dtype_in(condition: &Match) -> Option<DType> {
+    match condition {
+        Match::DTypeOf(_, dtypes) => dtypes.first().copied(),
+        Match::And(a, b) => dtype_in(a).or_else(|| dtype_in(b)),
+        _ => None,
+    }
 }
 
 fn add_kernels(def: &mut OpDef, parts: &Parts) -> Result<()> {

@@ -8,6 +8,7 @@ use super::abi;
 use super::decl::{OpDecl, dtype_code};
 use super::gradient::Program;
 use super::parsed::Parsed;
+use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::scratch::Scratch;
@@ -28,6 +29,8 @@ pub struct Frame<'a> {
     pub op: &'a Arc<OpDecl>,
     pub parsed: &'a Parsed,
     pub random: RandomKey,
+    /// Where a kernel runs.
+    pub device: Context,
     scene: Lock<Scene>,
 }
 
@@ -35,6 +38,8 @@ pub struct Frame<'a> {
 #[derive(Default)]
 pub struct Scene {
     failure: Option<String>,
+    /// The failure is that there is not enough memory.
+    lacks_memory: bool,
     pub scratch: Vec<Scratch>,
     said: Option<Box<Said>>,
 }
@@ -75,7 +80,7 @@ impl Slot {
     pub fn new(shape: &Shape, dtype: Option<DType>) -> Slot {
         let tensor = abi::Tensor {
             data: std::ptr::null_mut(),
-            device: abi::Device { device_type: 1, device_id: 0 },
+            device: abi::Device { device_type: abi::CPU, device_id: 0 },
             ndim: -1,
             dtype: abi::DTypeCode::default(),
             shape: UNKNOWN_EXTENTS.as_ptr(),
@@ -106,7 +111,13 @@ impl Slot {
 
 impl<'a> Frame<'a> {
     pub fn new(parsed: &'a Parsed) -> Self {
-        Frame { op: &parsed.op, parsed, random: RandomKey::default(), scene: Lock::default() }
+        Frame {
+            op: &parsed.op,
+            parsed,
+            random: RandomKey::default(),
+            device: Context::default(),
+            scene: Lock::default(),
+        }
     }
 
     /// A frame whose callback may ask for arrays.
@@ -136,13 +147,20 @@ impl<'a> Frame<'a> {
 
     /// Notes why the callback fails.
     pub fn fail(&self, text: impl Into<String>) {
-        self.scene().failure = Some(text.into());
+        let mut scene = self.scene();
+        scene.failure = Some(text.into());
+        scene.lacks_memory = false;
     }
 
     /// As [`Frame::fail`], for a function of the host that returns a status.
     pub fn refuse(&self, error: &Error) -> abi::Status {
         self.fail(error.message());
         abi::INVALID
+    }
+
+    /// Did it fail for want of memory?
+    pub fn lacks_memory(&self) -> bool {
+        self.scene().lacks_memory
     }
 
     /// Why the callback failed, if it said so.
@@ -255,9 +273,14 @@ impl<'a> Frame<'a> {
 
     /// Scratch memory for the rest of the callback.
     pub fn temp(&self, bytes: u64) -> Option<*mut c_void> {
+        if !self.device.is_host() {
+            self.fail(format!("there is no temporary space of {}", self.device));
+            return None;
+        }
         let taken = usize::try_from(bytes).ok().and_then(Scratch::take);
         let Some(mut scratch) = taken else {
             self.fail(format!("cannot get {bytes} bytes of temporary space"));
+            self.scene().lacks_memory = true;
             return None;
         };
         let at = scratch.as_mut_ptr().cast();

@@ -5,6 +5,7 @@
 #![expect(clippy::missing_safety_doc, reason = "the contract of each is that of plugin.h")]
 
 use super::abi::{self, Ctx, DTypeCode, Host, RangeFn, Status, Tensor, Value};
+use super::decl::MOST_ARRAYS;
 use super::frame::Frame;
 use super::gradient::{self, Program};
 use super::registration::{refuse, register_grad, register_kernel, register_op};
@@ -237,8 +238,8 @@ unsafe extern "C" fn add_name(ctx: *mut Ctx, side: i32, name: *const c_char, fla
             }
             let mut scene = frame.scene();
             let names = &mut scene.said().names[side as usize];
-            if names.len() >= 65_535 {
-                return Err(Error::value("'names' listed more than 65535 arrays"));
+            if names.len() >= MOST_ARRAYS as usize {
+                return Err(Error::value(format!("'names' listed more than {MOST_ARRAYS} arrays")));
             }
             names.push((name, flags));
             Ok(())

@@ -2,7 +2,7 @@
 
 use super::abi;
 use super::call::{Owned, call, make};
-use super::decl::{ArgDecl, OpDecl};
+use super::decl::{ArgDecl, MOST_ARRAYS, OpDecl};
 use super::frame::Frame;
 use super::remember::Remembered;
 use super::values::Values;
@@ -196,7 +196,7 @@ fn check_counts(what: &str, args: &[ArgDecl], counts: Vec<i64>) -> Result<Vec<us
         let n = usize::try_from(n).unwrap_or(usize::MAX);
         let fits = n == arg.count
             || (n == 0 && arg.has(abi::OPTIONAL))
-            || (n > arg.count && n <= 65_535 && arg.has(abi::AT_LEAST));
+            || (n > arg.count && n <= MOST_ARRAYS as usize && arg.has(abi::AT_LEAST));
         let bound = if arg.has(abi::AT_LEAST) { "at least " } else { "" };
         let absent = if arg.has(abi::OPTIONAL) { " or none" } else { "" };
         fits.then_some(n).ok_or_else(|| {

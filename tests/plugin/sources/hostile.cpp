@@ -61,6 +61,10 @@ static rsnet_status fails(const rsnet_args* a) {
   a->host->fail(a->ctx, "failed on purpose");
   return RSNET_INVALID;
 }
+static rsnet_status fails_like_memory(const rsnet_args* a) {
+  a->host->fail(a->ctx, "cannot get the lock of the camera");
+  return RSNET_INVALID;
+}
 static rsnet_status fails_mutely(const rsnet_args*) { return 77; }
 static rsnet_status answers_unknown(const rsnet_args*) { return RSNET_UNKNOWN; }
 static rsnet_status writes_input(const rsnet_args* a) {

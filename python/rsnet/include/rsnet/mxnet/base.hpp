@@ -188,6 +188,10 @@ class Tuple {
   Tuple(std::initializer_list<T> items) : items_(items) {}
   template <typename Iterator>
   Tuple(Iterator begin, Iterator end) : items_(begin, end) {}
+  template <typename Iterator>
+  void assign(Iterator begin, Iterator end) {
+    items_.assign(begin, end);
+  }
   uint32_t ndim() const { return static_cast<uint32_t>(items_.size()); }
   T& operator[](size_t i) { return items_[i]; }
   const T& operator[](size_t i) const { return items_[i]; }
@@ -251,6 +255,8 @@ inline bool shape_is_none(const TShape& s) {
   return s.ndim() == 0 || std::find(s.begin(), s.end(), 0) != s.end();
 }
 inline bool shape_is_known(const TShape& s) { return !shape_is_none(s); }
+inline bool ndim_is_known(const TShape& s) { return s.ndim() != 0; }
+inline bool dim_size_is_known(const TShape& s, int i) { return s[i] != 0; }
 inline bool type_is_none(int type) { return type == -1; }
 
 enum OpReqType { kNullOp = 0, kWriteTo = 1, kWriteInplace = 2, kAddTo = 3 };

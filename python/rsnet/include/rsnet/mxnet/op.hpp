@@ -56,6 +56,7 @@ using FInplaceIdentity = std::function<std::vector<bool>(const NodeAttrs&)>;
 using FGradient =
     std::function<std::vector<NodeEntry>(const NodePtr&, const std::vector<NodeEntry>&)>;
 using TIsBackward = bool;
+using FSetInputVarAttrOnCompose = std::function<void(const NodeAttrs&, ObjectPtr, int)>;
 
 constexpr uint32_t kVarg = 0xffffffffu;
 
@@ -272,6 +273,17 @@ using FCompute =
     std::function<void(const NodeAttrs&, const OpContext&, const std::vector<TBlob>&,
                        const std::vector<OpReqType>&, const std::vector<TBlob>&)>;
 using FResourceRequest = std::function<std::vector<ResourceRequest>(const NodeAttrs&)>;
+using nnvm::FInferShape;
+using nnvm::FInferType;
+
+// Attributes that sources set and rsnet has no use for: all arrays are dense, every kernel runs
+// where the engine puts it, and what is deterministic follows from the resources.
+enum ExecType { kSync, kAsync, kLocal, kCrossDeviceCopy, kSubgraphExec };
+enum class DispatchMode { kUndefined = -1, kFCompute, kFComputeEx, kFComputeFallback, kVariable };
+using FExecType = std::function<ExecType(const NodeAttrs&)>;
+using FInferStorageType = std::function<bool(const NodeAttrs&, int, DispatchMode*,
+                                             std::vector<int>*, std::vector<int>*)>;
+using THasDeterministicOutput = bool;
 
 // What a stateful operator keeps.
 class OpStatePtr {
@@ -328,9 +340,6 @@ bool ElemwiseType(const NodeAttrs&, std::vector<int>* in, std::vector<int>* out)
 // ---- Gradients ---------------------------------------------------------------------------------
 
 // Backward operator `op_name` over the output gradients and, by the name of the struct, more.
-struct ElemwiseGrad {
-  const char* op_name;
-};
 #define RSNET_MX_GRAD(Name)                                                              \
   struct Name {                                                                          \
     const char* op_name;                                                                 \
@@ -342,6 +351,15 @@ RSNET_MX_GRAD(ElemwiseGradUseIn)
 RSNET_MX_GRAD(ElemwiseGradUseOut)
 RSNET_MX_GRAD(ElemwiseGradUseInOut)
 #undef RSNET_MX_GRAD
+
+// The gradient of the output is that of every input.
+struct CloneGradient {
+  const char* op_name;
+  std::vector<nnvm::NodeEntry> operator()(const nnvm::NodePtr& n,
+                                          const std::vector<nnvm::NodeEntry>& ograds) const {
+    return std::vector<nnvm::NodeEntry>(n->num_inputs(), ograds.at(0));
+  }
+};
 
 inline nnvm::NodePtr MakeNode(const char* op_name, const std::string& name,
                               const std::vector<nnvm::NodeEntry>* inputs,
@@ -413,6 +431,19 @@ using mshadow::Stream;
 
 template <typename OP, typename xpu>
 struct Kernel;
+
+struct set_zero {
+  template <typename DType>
+  MSHADOW_XINLINE static void Map(index_t i, DType* out) {
+    out[i] = static_cast<DType>(0);
+  }
+};
+struct set_one {
+  template <typename DType>
+  MSHADOW_XINLINE static void Map(index_t i, DType* out) {
+    out[i] = static_cast<DType>(1);
+  }
+};
 
 // Calls OP::Map(i, args...) for every i below N, on the engine's threads where that pays.
 template <typename OP>
