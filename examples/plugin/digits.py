@@ -15,7 +15,7 @@ import rsnet as mx
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
-from lenet import digits  # which registers ScaledTanh, an operator in Python
+from lenet import digits  # noqa: E402 - which registers ScaledTanh, an operator in Python
 
 BATCH = 50
 

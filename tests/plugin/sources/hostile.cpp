@@ -133,6 +133,7 @@ static const struct {
     {"bad_throws", like, throws, nullptr},
     {"bad_throws_int", like, throws_int, nullptr},
     {"bad_fails", like, fails, nullptr},
+    {"bad_fails_like_memory", like, fails_like_memory, nullptr},
     {"bad_fails_mutely", like, fails_mutely, nullptr},
     {"bad_answers_unknown", like, answers_unknown, nullptr},
     {"bad_writes_input", like, writes_input, nullptr},
