@@ -272,8 +272,8 @@ fn add_complete_inference(def: &mut OpDef, op: &Arc<OpDecl>) {
         if !ins.iter().all(Shape::is_known) {
             return Ok(false);
         }
-        // Many rules look at dtypes that a question about shapes alone does not tell: floating point
-        // is likely, then indices.
+        // Many rules look at dtypes, which a question about shapes alone does not tell: floating
+        // point is likely, then indices.
         let ask_about = |dtype: DType| {
             let blank = unknown(outs.len());
             let inputs = slots(ins, &vec![Some(dtype); ins.len()]);
