@@ -8,6 +8,7 @@
 #[path = "../../rust/plugin/abi.rs"]
 pub mod abi;
 
+use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -74,6 +75,13 @@ impl Infer {
         self.set_dtype(output, like.dtype)
     }
 
+    /// The number that attribute `i` has.
+    pub fn number(&self, i: usize) -> Result<f64> {
+        // SAFETY: as in `input`.
+        let value = unsafe { ((*self.host).attr)(self.ctx, i as i32) };
+        number(value, i32::from(!value.is_null()), 0)
+    }
+
     /// Sets the shape of an output.
     pub fn set_shape(&self, output: usize, dims: &[i64]) -> Result {
         let n = dims.len() as i32;
@@ -110,7 +118,11 @@ macro_rules! element {
 element! { f32 => 2, 32; f64 => 2, 64; u8 => 1, 8; i8 => 0, 8; i32 => 0, 32; i64 => 0, 64; }
 
 /// One call of a kernel.
-pub struct Call<'a>(&'a abi::Args);
+pub struct Call<'a> {
+    args: &'a abi::Args,
+    /// Outputs that were handed out: there is one `&mut` to each.
+    taken: RefCell<Vec<usize>>,
+}
 
 impl Call<'_> {
     #[allow(clippy::mut_from_ref)] // an array of the call, not of `self`
@@ -135,18 +147,23 @@ impl Call<'_> {
 
     /// The elements of input `i`.
     pub fn input<T: Element>(&self, i: usize) -> Result<&[T]> {
-        self.slice(self.0.inputs, self.0.n_in, i).map(|s| &*s)
+        self.slice(self.args.inputs, self.args.n_in, i).map(|s| &*s)
     }
 
-    /// The elements of output `i`.
+    /// The elements of output `i`, once in a call.
     #[allow(clippy::mut_from_ref)] // outputs overlap nothing, as no in-place pair is proposed
     pub fn output<T: Element>(&self, i: usize) -> Result<&mut [T]> {
-        self.slice(self.0.outputs, self.0.n_out, i)
+        let mut taken = self.taken.borrow_mut();
+        if taken.contains(&i) {
+            return Err(format!("output {i} was taken before"));
+        }
+        taken.push(i);
+        self.slice(self.args.outputs, self.args.n_out, i)
     }
 
     /// The number that attribute `i` has.
     pub fn number(&self, i: usize) -> Result<f64> {
-        number(self.0.attrs, self.0.n_attrs, i)
+        number(self.args.attrs, self.args.n_attrs, i)
     }
 }
 
@@ -272,7 +289,7 @@ unsafe extern "C-unwind" fn infer<O: Operator>(
 unsafe extern "C-unwind" fn compute<O: Operator>(args: *const abi::Args) -> abi::Status {
     // SAFETY: rsnet passes the arguments of a call.
     let args = unsafe { &*args };
-    answer(args.host, args.ctx, || O::compute(&Call(args)))
+    answer(args.host, args.ctx, || O::compute(&Call { args, taken: RefCell::default() }))
 }
 
 /// # Safety

@@ -239,9 +239,10 @@ pub fn explain_kernels(
     device: DeviceType,
 ) -> Result<String> {
     let outputs = infer_outputs(op, attrs, inputs)?;
-    let names = op.inputs(attrs).into_iter().chain(op.outputs(attrs));
-    let tensors = names.zip(inputs.iter().chain(&outputs));
-    let tensors: Vec<_> = tensors.map(|(name, (s, dtype))| (name, *dtype, s.ndim())).collect();
+    let names: Vec<_> = op.inputs(attrs).into_iter().chain(op.outputs(attrs)).collect();
+    let tensors = names.iter().zip(inputs.iter().chain(&outputs));
+    let tensors: Vec<_> =
+        tensors.map(|(name, (s, dtype))| (name.as_str(), *dtype, s.ndim())).collect();
     let facts = MatchFacts { device, attrs, tensors: &tensors };
     Ok(op.explain_kernels(&facts).join("\n"))
 }

@@ -74,13 +74,16 @@ pub fn prepare<'a, T: Iterator<Item = (DType, usize)>>(
 ) -> Result<Prepared<'a>> {
     let kernel = match op.kernels.as_slice() {
         [only] if only.is_unconditional(device) => only,
-        _ => {
-            let names = op.inputs(attrs).into_iter().chain(op.outputs(attrs));
-            let tensors: Vec<_> = names.zip(tensors()).map(|(n, (t, rank))| (n, t, rank)).collect();
-            // Every kind of host memory is served by the kernels of the CPU.
-            let kind = if device.is_host() { Context::default() } else { device }.device_type;
-            op.choose_kernel(&MatchFacts { device: kind, attrs, tensors: &tensors })?
-        }
+        _ => op.input_names.with(attrs, |ins| {
+            op.output_names.with(attrs, |outs| {
+                let names = ins.iter().chain(outs).map(String::as_str);
+                let tensors: SmallVec<[_; 6]> =
+                    names.zip(tensors()).map(|(n, (t, rank))| (n, t, rank)).collect();
+                // Every kind of host memory is served by the kernels of the CPU.
+                let kind = if device.is_host() { Context::default() } else { device }.device_type;
+                op.choose_kernel(&MatchFacts { device: kind, attrs, tensors: &tensors })
+            })
+        })?,
     };
     let prepared = Prepared {
         op: Held::Lent(op),

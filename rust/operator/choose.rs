@@ -5,6 +5,7 @@ use super::kernel::{Body, Kernel, MatchFacts, NativeFn};
 use super::listed::Listed;
 use crate::context::Context;
 use crate::error::{Error, Result};
+use smallvec::SmallVec;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -26,7 +27,8 @@ impl OpDef {
     /// The kernel for these facts: of all that match, the one at the highest priority. None or
     /// several there is an error that lists every kernel's condition with its truth.
     pub fn choose_kernel(&self, facts: &MatchFacts<'_>) -> Result<&Arc<Kernel>> {
-        let matching: Vec<_> = self.kernels.iter().filter(|k| k.matches.holds(facts)).collect();
+        let matching = self.kernels.iter().filter(|k| k.matches.holds(facts));
+        let matching: SmallVec<[_; 8]> = matching.collect();
         let best = matching.iter().map(|k| k.priority).max();
         let mut at_best = matching.iter().filter(|k| Some(k.priority) == best);
         match (at_best.next(), at_best.next()) {

@@ -166,7 +166,7 @@ pub struct MatchFacts<'a> {
     pub device: DeviceType,
     pub attrs: &'a Attrs,
     /// Name, dtype and rank of every input and output.
-    pub tensors: &'a [(String, DType, usize)],
+    pub tensors: &'a [(&'a str, DType, usize)],
 }
 
 impl Match {
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn conditions_hold_and_explain_themselves() {
         let attrs = OpDef::new::<NoParam>("probe").parse(&[]).expect("no parameters");
-        let tensors = [("x".to_owned(), DType::F32, 2)];
+        let tensors = [("x", DType::F32, 2)];
         let facts = MatchFacts { device: DeviceType::Cpu, attrs: &attrs, tensors: &tensors };
         let rank = |how, n| Match::RankOf("x".into(), how, n);
         assert!(rank(Compare::Le, 2).holds(&facts) && !rank(Compare::Gt, 2).holds(&facts));

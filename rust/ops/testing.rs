@@ -115,7 +115,7 @@ fn run_kernel(
     let facts: Vec<_> = inputs
         .iter()
         .enumerate()
-        .map(|(i, t)| (names.get(i).cloned().unwrap_or_default(), t.dtype, t.shape.ndim()))
+        .map(|(i, t)| (names.get(i).map_or("", String::as_str), t.dtype, t.shape.ndim()))
         .collect();
     let facts = MatchFacts { device: DeviceType::Cpu, attrs, tensors: &facts };
     let kernel = op.choose_kernel(&facts)?;

@@ -14,6 +14,9 @@ pub const UNSUPPORTED: Status = 2;
 pub const INTERNAL: Status = 3;
 pub const UNKNOWN: Status = 4;
 
+pub const CPU: i32 = 1;
+pub const GPU: i32 = 2;
+
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {

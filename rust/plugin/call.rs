@@ -7,6 +7,7 @@ use super::host::HOST;
 use crate::error::{Error, ErrorKind, Result};
 use std::ffi::{c_char, c_void};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 /// A library that is loaded. It is never unloaded, since its functions are in use.
 pub struct Library {
@@ -15,7 +16,7 @@ pub struct Library {
     pub name: String,
     pub guard: Option<abi::GuardFn>,
     /// Do its kernels run between guard bytes, with their inputs compared before and after?
-    pub checked: bool,
+    pub checked: AtomicBool,
 }
 
 /// A function that is called through a guard, and what the guard says of an exception.
@@ -55,10 +56,16 @@ impl Library {
 }
 
 /// What a callback returned: whether it had an answer. `what` names it where it gave no text.
+#[inline]
 pub fn answer(status: Status, frame: &Frame<'_>, what: &str) -> Result<bool> {
+    if status == abi::OK { Ok(true) } else { refusal(status, frame, what) }
+}
+
+#[cold]
+fn refusal(status: Status, frame: &Frame<'_>, what: &str) -> Result<bool> {
     let kind = match status {
-        abi::OK => return Ok(true),
         abi::UNKNOWN => return Ok(false),
+        _ if frame.lacks_memory() => ErrorKind::Memory,
         abi::INVALID => ErrorKind::Value,
         abi::UNSUPPORTED => ErrorKind::NotImplemented,
         _ => ErrorKind::Execution,
@@ -85,6 +92,7 @@ pub fn call(
 }
 
 /// Calls a callback that makes something.
+#[inline]
 pub fn make(
     frame: &Frame<'_>,
     what: &str,

@@ -4,15 +4,15 @@ use super::abi;
 use super::call::call;
 use super::condition::resolved;
 use super::decl::{GradDecl, KernelDecl, OpDecl};
-use super::frame::{Frame, Scene, Slot};
+use super::frame::{Frame, Said, Slot};
 use super::gradient::gradient;
 use super::kernel::{State, kernel, tmp_bytes};
 use super::parsed::Parsed;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::operator::{
-    Attrs, Field, FieldType, InplacePair, InputDoc, Listed, OpDef, Registry, ResourceRequest,
-    Resources, Schema, Value, infer,
+    Attrs, Field, FieldType, InplacePair, InputDoc, Listed, Match, OpDef, Registry,
+    ResourceRequest, Resources, Schema, Value, infer,
 };
 use crate::shape::Shape;
 use std::sync::{Arc, Weak};
@@ -27,6 +27,8 @@ pub struct Parts {
 
 /// Inputs of operators that take any number are counted by this parameter, unless they name one.
 pub const NUM_ARGS: &str = "num_args";
+/// How many arrays each input argument has.
+pub const ARG_COUNTS: &str = "arg_counts";
 
 /// The parameters: the attributes, then those that count arrays.
 pub fn schema(op: &OpDecl) -> Schema {
@@ -39,7 +41,7 @@ pub fn schema(op: &OpDecl) -> Schema {
     if op.has_variable_inputs() {
         add(NUM_ARGS, FieldType::Int, Value::Int(-1), "Number of input arrays.");
         let doc = "Number of arrays of each input argument.";
-        add("arg_counts", FieldType::Shape, none(), doc);
+        add(ARG_COUNTS, FieldType::Shape, none(), doc);
     }
     if op.has_variable_outputs() {
         let doc = "Number of arrays of each output argument; by default the least there can be.";
@@ -138,12 +140,7 @@ fn add_names(def: &mut OpDef, op: &Arc<OpDecl>) {
     let kind = "NDArray-or-Symbol";
     let doc = |name: String, ty: &str, doc: &str| InputDoc { name, ty: ty.into(), doc: doc.into() };
     def.input_docs = if def.key_var_num_args.is_some() {
-        let text = op.inputs.first().map_or("", |a| a.doc.as_str());
-        vec![doc(
-            "data".into(),
-            &format!("{kind}[]"),
-            if text.is_empty() { "The inputs." } else { text },
-        )]
+        vec![doc("data".into(), &format!("{kind}[]"), &described(&op.inputs))]
     } else {
         let arrays = |a: &super::decl::ArgDecl| {
             let text = a.doc.clone();
@@ -151,6 +148,21 @@ fn add_names(def: &mut OpDef, op: &Arc<OpDecl>) {
         };
         op.inputs.iter().flat_map(arrays).collect()
     };
+}
+
+/// What stands in the place of `data`, where the number of inputs varies.
+fn described(args: &[super::decl::ArgDecl]) -> String {
+    if let [only] = args
+        && !only.doc.is_empty()
+    {
+        return only.doc.clone();
+    }
+    let one = |a: &super::decl::ArgDecl| {
+        let more = if a.has(abi::AT_LEAST) { " or more" } else { "" };
+        let optional = if a.has(abi::OPTIONAL) { ", optional" } else { "" };
+        format!("{} ({}{more}{optional})", a.name, a.count)
+    };
+    format!("The inputs, in order: {}.", args.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
 /// Slots of arrays of which shapes or dtypes are known.
@@ -165,11 +177,11 @@ fn ask(
     f: (&str, abi::CallFn),
     inputs: Vec<Slot>,
     outputs: Vec<Slot>,
-) -> Result<Option<Scene>> {
+) -> Result<Option<Said>> {
     Parsed::with(attrs, op, |parsed| {
         let frame = Frame::with_arrays(parsed, inputs.into_iter(), outputs.into_iter());
         let answered = call(&frame, f.0, f.1, op.calls.user)?;
-        Ok(answered.map(|()| frame.into_scene()))
+        Ok(answered.map(|()| frame.into_said()))
     })?
 }
 
@@ -192,27 +204,43 @@ fn add_inference(def: &mut OpDef, op: &Arc<OpDecl>) {
         let op = op.clone();
         let names = names.clone();
         def.infer_shape = Some(Arc::new(move |attrs, ins, outs| {
+            if Parsed::with(attrs, &op, |p| p.remembered.shapes(ins, outs))? {
+                return Ok(true);
+            }
+            let question = ins.to_vec();
             let types = (vec![None; ins.len()], vec![None; outs.len()]);
             let slots = (slots(ins, &types.0), slots(outs, &types.1));
             let f = ("infer_shape", Some(f));
-            let Some(scene) = ask(attrs, &op, f, slots.0, slots.1)? else { return Ok(false) };
-            let [new_ins, new_outs] = scene.tensors;
+            let Some(said) = ask(attrs, &op, f, slots.0, slots.1)? else { return Ok(false) };
+            let [new_ins, new_outs] = said.tensors;
             assign_shapes(ins, &new_ins, &names.0.to_vec(attrs))?;
             assign_shapes(outs, &new_outs, &names.1.to_vec(attrs))?;
-            Ok(ins.iter().chain(outs.iter()).all(Shape::is_known))
+            let complete = ins.iter().chain(outs.iter()).all(Shape::is_known);
+            if complete && *question == *ins {
+                Parsed::with(attrs, &op, |p| p.remembered.keep_shapes(ins, outs))?;
+            }
+            Ok(complete)
         }));
     }
     if let Some(f) = op.calls.infer_type {
         let op = op.clone();
         def.infer_type = Some(Arc::new(move |attrs, ins, outs| {
+            if Parsed::with(attrs, &op, |p| p.remembered.types(ins, outs))? {
+                return Ok(true);
+            }
+            let question = ins.to_vec();
             let unknown = |n: usize| vec![Shape::unknown(); n];
             let slots = (slots(&unknown(ins.len()), ins), slots(&unknown(outs.len()), outs));
             let f = ("infer_type", Some(f));
-            let Some(scene) = ask(attrs, &op, f, slots.0, slots.1)? else { return Ok(false) };
-            let [new_ins, new_outs] = scene.tensors;
+            let Some(said) = ask(attrs, &op, f, slots.0, slots.1)? else { return Ok(false) };
+            let [new_ins, new_outs] = said.tensors;
             assign_types(ins, &new_ins, &names.0.to_vec(attrs))?;
             assign_types(outs, &new_outs, &names.1.to_vec(attrs))?;
-            Ok(ins.iter().chain(outs.iter()).all(Option::is_some))
+            let complete = ins.iter().chain(outs.iter()).all(Option::is_some);
+            if complete && *question == *ins {
+                Parsed::with(attrs, &op, |p| p.remembered.keep_types(ins, outs))?;
+            }
+            Ok(complete)
         }));
     }
 }
@@ -244,12 +272,17 @@ fn add_complete_inference(def: &mut OpDef, op: &Arc<OpDecl>) {
         if !ins.iter().all(Shape::is_known) {
             return Ok(false);
         }
-        let blank = unknown(outs.len());
-        let inputs = slots(ins, &vec![Some(DType::F32); ins.len()]);
-        let Some(scene) = ask(attrs, &own, f, inputs, slots(&blank.0, &blank.1))? else {
-            return Ok(false);
+        // Many rules look at dtypes, which a question about shapes alone does not tell: floating
+        // point is likely, then indices.
+        let ask_about = |dtype: DType| {
+            let blank = unknown(outs.len());
+            let inputs = slots(ins, &vec![Some(dtype); ins.len()]);
+            ask(attrs, &own, f, inputs, slots(&blank.0, &blank.1))
         };
-        assign_shapes(outs, &scene.tensors[1], &names.to_vec(attrs))?;
+        let said = ask_about(DType::F32);
+        let said = said.or_else(|error| ask_about(DType::I32).map_err(|_| error))?;
+        let Some(said) = said else { return Ok(false) };
+        assign_shapes(outs, &said.tensors[1], &names.to_vec(attrs))?;
         Ok(outs.iter().all(Shape::is_known))
     }));
     let own = op.clone();
@@ -261,27 +294,33 @@ fn add_complete_inference(def: &mut OpDef, op: &Arc<OpDecl>) {
         let dtypes = filled(ins);
         let blank = unknown(outs.len());
         let inputs = slots(&unknown(ins.len()).0, &dtypes);
-        let Some(scene) = ask(attrs, &own, f, inputs, slots(&blank.0, &blank.1))? else {
+        let Some(said) = ask(attrs, &own, f, inputs, slots(&blank.0, &blank.1))? else {
             return Ok(false);
         };
         ins.copy_from_slice(&dtypes);
-        assign_types(outs, &scene.tensors[1], &names.to_vec(attrs))?;
+        assign_types(outs, &said.tensors[1], &names.to_vec(attrs))?;
         Ok(outs.iter().all(Option::is_some))
     }));
     let own = op.clone();
     def.infer_both =
         Some(Arc::new(move |attrs, (in_shapes, in_types), (out_shapes, out_types)| {
-            in_types.copy_from_slice(&filled(in_types));
+            if in_types.iter().any(Option::is_none) {
+                in_types.copy_from_slice(&filled(in_types));
+            }
+            let (ins, outs) = ((&*in_shapes, &*in_types), (&mut *out_shapes, &mut *out_types));
+            if Parsed::with(attrs, &own, |p| p.remembered.both(ins, outs))? {
+                return Ok(());
+            }
             let blank = unknown(out_shapes.len());
             let inputs = slots(in_shapes, in_types);
-            let scene = ask(attrs, &own, f, inputs, slots(&blank.0, &blank.1))?;
-            let scene = scene.ok_or_else(|| {
+            let said = ask(attrs, &own, f, inputs, slots(&blank.0, &blank.1))?;
+            let said = said.ok_or_else(|| {
                 Error::value(
                     "infer has no answer although shapes and dtypes of all inputs are known",
                 )
             })?;
             let names = output_names.to_vec(attrs);
-            for (slot, name) in scene.tensors[1].iter().zip(&names) {
+            for (slot, name) in said.tensors[1].iter().zip(&names) {
                 let what = match (slot.shape.is_known(), slot.dtype) {
                     (false, _) => "shape",
                     (_, None) => "dtype",
@@ -291,8 +330,10 @@ fn add_complete_inference(def: &mut OpDef, op: &Arc<OpDecl>) {
                     "infer left the {what} of output '{name}' unset"
                 )));
             }
-            assign_shapes(out_shapes, &scene.tensors[1], &names)?;
-            assign_types(out_types, &scene.tensors[1], &names)
+            assign_shapes(out_shapes, &said.tensors[1], &names)?;
+            assign_types(out_types, &said.tensors[1], &names)?;
+            let outs = (&*out_shapes, &*out_types);
+            Parsed::with(attrs, &own, |p| p.remembered.keep_both((in_shapes, in_types), outs))
         }));
 }
 
@@ -303,7 +344,10 @@ fn add_hints(def: &mut OpDef, parts: &Parts) {
     if op.calls.inplace.is_some() || any(|k| k.inplace.is_some()) {
         let parts = parts.clone();
         def.inplace = Listed::by(move |attrs| {
-            let pairs = |parsed: &Parsed| parsed.or_fault(pairs(&parts, parsed));
+            let pairs = |parsed: &Parsed| {
+                let ask = || parsed.or_fault(pairs(&parts, parsed));
+                parsed.remembered.pairs(parts.kernels.len(), ask)
+            };
             Parsed::with(attrs, &parts.op, pairs).unwrap_or_default()
         });
     }
@@ -337,12 +381,12 @@ fn add_hints(def: &mut OpDef, parts: &Parts) {
 fn pairs(parts: &Parts, parsed: &Parsed) -> Result<Vec<InplacePair>> {
     let frame = Frame::new(parsed);
     call(&frame, "inplace", parts.op.calls.inplace, parts.op.calls.user)?;
-    let mut pairs = frame.into_scene().pairs;
+    let mut pairs = frame.into_said().pairs;
     let mut common: Option<Vec<InplacePair>> = None;
     for kernel in &parts.kernels {
         let frame = Frame::new(parsed);
         call(&frame, "inplace", kernel.calls.inplace, kernel.calls.user)?;
-        let proposed = frame.into_scene().pairs;
+        let proposed = frame.into_said().pairs;
         common = Some(match common {
             None => proposed,
             Some(known) => known.into_iter().filter(|p| proposed.contains(p)).collect(),
@@ -360,18 +404,29 @@ fn asked_resources(
     ins: &[Shape],
     outs: &[Shape],
 ) -> Result<(u64, bool)> {
-    let frame = || {
-        let slot = |s: &Shape| Slot::new(s, Some(DType::F32));
+    let frame = |dtype: DType| {
+        let slot = |s: &Shape| Slot::new(s, Some(dtype));
         Frame::with_arrays(parsed, ins.iter().map(slot), outs.iter().map(slot))
     };
-    let own = frame();
+    let own = frame(DType::F32);
     call(&own, "resources", parts.op.calls.resources, parts.op.calls.user)?;
-    let mut most = 0;
-    for kernel in &parts.kernels {
-        most = most.max(tmp_bytes(kernel, &frame())?);
-    }
-    let asked = own.into_scene();
+    // A plan knows shapes only, and not yet which kernel will run. Each is asked about the dtype of
+    // its own condition; one that has no answer to that is asked again when it runs.
+    let ask = |kernel: &KernelDecl| {
+        tmp_bytes(kernel, &frame(dtype_in(&kernel.matches).unwrap_or(DType::F32)))
+    };
+    let most = parts.kernels.iter().filter_map(|k| ask(k).ok()).max().unwrap_or(0);
+    let asked = own.into_said();
     Ok((asked.temp_bytes.saturating_add(most), asked.random || parts.op.has(abi::RANDOM)))
+}
+
+/// A dtype that a condition demands.
+fn dtype_in(condition: &Match) -> Option<DType> {
+    match condition {
+        Match::DTypeOf(_, dtypes) => dtypes.first().copied(),
+        Match::And(a, b) => dtype_in(a).or_else(|| dtype_in(b)),
+        _ => None,
+    }
 }
 
 fn add_kernels(def: &mut OpDef, parts: &Parts) -> Result<()> {
@@ -405,6 +460,6 @@ pub fn signatures(
         let slots = (inputs.iter().map(slot), outputs.iter().map(slot));
         let frame = Frame::with_arrays(parsed, slots.0, slots.1);
         call(&frame, "sbp", op.calls.sbp, op.calls.user)?;
-        Ok(frame.into_scene().signatures)
+        Ok(frame.into_said().signatures)
     })?
 }

@@ -32,19 +32,92 @@ pub fn check(bytes: &[u8]) -> Result<()> {
     let (Some(start), Some(size @ 56..), Some(count)) = (start, size, count) else {
         return Err(damaged());
     };
+    let mut segments = Vec::new();
     for i in 0..count {
         let at = start.checked_add(i * size).ok_or_else(damaged)?;
+        segments.push(Segment::read(bytes, at).ok_or_else(damaged)?);
+    }
+    match segments.iter().all(|s| s.fits(bytes, &segments)) {
+        true => Ok(()),
+        false => Err(damaged()),
+    }
+}
+
+const LOAD: u64 = 1;
+const DYNAMIC: u64 = 2;
+/// Of the stack's flags: it has no bytes.
+const GNU_STACK: u64 = 0x6474_e551;
+
+/// A program header.
+struct Segment {
+    kind: u64,
+    offset: u64,
+    address: u64,
+    in_file: u64,
+    in_memory: u64,
+}
+
+impl Segment {
+    fn read(bytes: &[u8], at: u64) -> Option<Segment> {
         let field = |offset: u64, width: usize| {
-            let at = at.checked_add(offset).and_then(|at| usize::try_from(at).ok());
-            at.and_then(|at| number(bytes, at, width)).ok_or_else(damaged)
+            number(bytes, usize::try_from(at.checked_add(offset)?).ok()?, width)
         };
-        let (offset, in_file) = (field(8, 8)?, field(32, 8)?);
-        let end = offset.checked_add(in_file).ok_or_else(damaged)?;
-        if end > bytes.len() as u64 {
-            return Err(damaged());
+        Some(Segment {
+            kind: field(0, 4)?,
+            offset: field(8, 8)?,
+            address: field(16, 8)?,
+            in_file: field(32, 8)?,
+            in_memory: field(40, 8)?,
+        })
+    }
+
+    /// Is it within the file, and in memory that is loaded from it?
+    fn fits(&self, bytes: &[u8], all: &[Segment]) -> bool {
+        const PAGE: u64 = 4096;
+        let in_file = self.offset.checked_add(self.in_file);
+        let whole = in_file.is_some_and(|end| end <= bytes.len() as u64);
+        match self.kind {
+            LOAD => {
+                let sized = self.in_memory >= self.in_file && self.in_memory < 1 << 40;
+                whole
+                    && sized
+                    && self.address < 1 << 40
+                    && self.address % PAGE == self.offset % PAGE
+            }
+            GNU_STACK => whole,
+            DYNAMIC => {
+                let loaded = all.iter().any(|s| s.loads(self.address, self.in_memory));
+                whole
+                    && loaded
+                    && addresses(bytes, self).iter().all(|a| all.iter().any(|s| s.loads(*a, 1)))
+            }
+            _ => whole && (self.in_memory == 0 || all.iter().any(|s| s.starts(self.address))),
         }
     }
-    Ok(())
+
+    fn loads(&self, address: u64, size: u64) -> bool {
+        let last = address.saturating_add(size);
+        self.kind == LOAD && self.address <= address && last <= self.address + self.in_memory
+    }
+
+    /// A thread's segment may end beyond the bytes that are loaded.
+    fn starts(&self, address: u64) -> bool {
+        let end = self.address.saturating_add(self.in_memory);
+        self.kind == LOAD && (self.address..=end).contains(&address)
+    }
+}
+
+/// The addresses of tables that the dynamic segment names.
+fn addresses(bytes: &[u8], dynamic: &Segment) -> Vec<u64> {
+    // DT_PLTGOT to DT_RELA, DT_INIT, DT_FINI, DT_REL, DT_JMPREL, the arrays, and GNU's.
+    const TABLES: [u64; 15] =
+        [3, 4, 5, 6, 7, 12, 13, 17, 23, 25, 26, 0x6fff_fef5, 0x6fff_fff0, 0x6fff_fffc, 0x6fff_fffe];
+    let entry = |i: u64| {
+        let at = usize::try_from(dynamic.offset + i * 16).ok()?;
+        Some((number(bytes, at, 8)?, number(bytes, at + 8, 8)?))
+    };
+    let entries = (0..dynamic.in_file / 16).map_while(entry).take_while(|(tag, _)| *tag != 0);
+    entries.filter(|(tag, _)| TABLES.contains(tag)).map(|(_, address)| address).collect()
 }
 
 fn refused(why: &str) -> Error {
@@ -77,6 +150,14 @@ mod tests {
         header[18] = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
         (header[32], header[54], header[56]) = (64, 56, 1);
         check(&header).unwrap();
+        header[64] = 1; // a segment that is loaded
+        (header[64 + 32], header[64 + 40]) = (120, 120);
+        check(&header).unwrap();
+        header[64 + 40] = 119;
+        says(&header, "damaged");
+        header[64] = 2; // tables outside of what is loaded
+        (header[64 + 32], header[64 + 40]) = (0, 16);
+        says(&header, "damaged");
         header[64 + 32] = 121;
         says(&header, "damaged");
         header[56] = 2;

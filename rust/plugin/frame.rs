@@ -8,6 +8,7 @@ use super::abi;
 use super::decl::{OpDecl, dtype_code};
 use super::gradient::Program;
 use super::parsed::Parsed;
+use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::scratch::Scratch;
@@ -28,13 +29,24 @@ pub struct Frame<'a> {
     pub op: &'a Arc<OpDecl>,
     pub parsed: &'a Parsed,
     pub random: RandomKey,
+    /// Where a kernel runs.
+    pub device: Context,
     scene: Lock<Scene>,
 }
 
-/// What a callback can change.
+/// What a callback can change. Small, since every call of a kernel makes one.
 #[derive(Default)]
 pub struct Scene {
     failure: Option<String>,
+    /// The failure is that there is not enough memory.
+    lacks_memory: bool,
+    pub scratch: Vec<Scratch>,
+    said: Option<Box<Said>>,
+}
+
+/// What is known of arrays, and what an operator says of itself: few calls of kernels need either.
+#[derive(Default)]
+pub struct Said {
     pub tensors: [Vec<Slot>; 2],
     pub names: [Vec<(String, u32)>; 2],
     pub pairs: Vec<InplacePair>,
@@ -42,8 +54,13 @@ pub struct Scene {
     pub random: bool,
     pub signatures: Vec<String>,
     pub deps: Vec<Dep>,
-    pub scratch: Vec<Scratch>,
     pub program: Option<Program>,
+}
+
+impl Scene {
+    pub fn said(&mut self) -> &mut Said {
+        self.said.get_or_insert_default()
+    }
 }
 
 // SAFETY: pointers of slots point into the slots' own memory or into that of views, which outlive
@@ -63,7 +80,7 @@ impl Slot {
     pub fn new(shape: &Shape, dtype: Option<DType>) -> Slot {
         let tensor = abi::Tensor {
             data: std::ptr::null_mut(),
-            device: abi::Device { device_type: 1, device_id: 0 },
+            device: abi::Device { device_type: abi::CPU, device_id: 0 },
             ndim: -1,
             dtype: abi::DTypeCode::default(),
             shape: UNKNOWN_EXTENTS.as_ptr(),
@@ -94,7 +111,13 @@ impl Slot {
 
 impl<'a> Frame<'a> {
     pub fn new(parsed: &'a Parsed) -> Self {
-        Frame { op: &parsed.op, parsed, random: RandomKey::default(), scene: Lock::default() }
+        Frame {
+            op: &parsed.op,
+            parsed,
+            random: RandomKey::default(),
+            device: Context::default(),
+            scene: Lock::default(),
+        }
     }
 
     /// A frame whose callback may ask for arrays.
@@ -104,7 +127,7 @@ impl<'a> Frame<'a> {
         outputs: impl Iterator<Item = Slot>,
     ) -> Self {
         let mut frame = Frame::new(parsed);
-        frame.scene.get_mut().tensors = [inputs.collect(), outputs.collect()];
+        frame.scene.get_mut().said().tensors = [inputs.collect(), outputs.collect()];
         frame
     }
 
@@ -118,19 +141,26 @@ impl<'a> Frame<'a> {
     }
 
     /// What the callback changed.
-    pub fn into_scene(mut self) -> Scene {
-        std::mem::take(self.scene.get_mut())
+    pub fn into_said(mut self) -> Said {
+        self.scene.get_mut().said.take().map(|said| *said).unwrap_or_default()
     }
 
     /// Notes why the callback fails.
     pub fn fail(&self, text: impl Into<String>) {
-        self.scene().failure = Some(text.into());
+        let mut scene = self.scene();
+        scene.failure = Some(text.into());
+        scene.lacks_memory = false;
     }
 
     /// As [`Frame::fail`], for a function of the host that returns a status.
     pub fn refuse(&self, error: &Error) -> abi::Status {
         self.fail(error.message());
         abi::INVALID
+    }
+
+    /// Did it fail for want of memory?
+    pub fn lacks_memory(&self) -> bool {
+        self.scene().lacks_memory
     }
 
     /// Why the callback failed, if it said so.
@@ -148,7 +178,7 @@ impl<'a> Frame<'a> {
     /// The index of an array that is there.
     pub fn index(&self, side: i32, i: i32) -> Result<(usize, usize)> {
         let n = match side {
-            abi::INPUT | abi::OUTPUT => self.scene().tensors[side as usize].len(),
+            abi::INPUT | abi::OUTPUT => self.scene().said().tensors[side as usize].len(),
             _ => {
                 return Err(Error::index(format!("invalid side {side}: expected 0 or 1")));
             }
@@ -195,7 +225,7 @@ impl<'a> Frame<'a> {
             shape.checked_size()?;
         }
         let mut scene = self.scene();
-        let slot = &mut scene.tensors[side_at][at];
+        let slot = &mut scene.said().tensors[side_at][at];
         let mut merged = slot.shape.clone();
         if merged.merge(&shape).is_err() {
             let known = slot.shape.clone();
@@ -225,7 +255,7 @@ impl<'a> Frame<'a> {
             ))
         })?;
         let mut scene = self.scene();
-        let slot = &mut scene.tensors[side_at][at];
+        let slot = &mut scene.said().tensors[side_at][at];
         match slot.dtype {
             Some(known) if known != dtype => {
                 drop(scene);
@@ -243,9 +273,14 @@ impl<'a> Frame<'a> {
 
     /// Scratch memory for the rest of the callback.
     pub fn temp(&self, bytes: u64) -> Option<*mut c_void> {
+        if !self.device.is_host() {
+            self.fail(format!("there is no temporary space of {}", self.device));
+            return None;
+        }
         let taken = usize::try_from(bytes).ok().and_then(Scratch::take);
         let Some(mut scratch) = taken else {
             self.fail(format!("cannot get {bytes} bytes of temporary space"));
+            self.scene().lacks_memory = true;
             return None;
         };
         let at = scratch.as_mut_ptr().cast();

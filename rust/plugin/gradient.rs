@@ -3,7 +3,8 @@
 
 use super::abi;
 use super::call::call;
-use super::decl::{GradDecl, OpDecl};
+use super::decl::{ArgDecl, GradDecl, MOST_ARRAYS, OpDecl};
+use super::define::ARG_COUNTS;
 use super::frame::Frame;
 use super::parsed::Parsed;
 use crate::error::{Error, Result};
@@ -132,7 +133,7 @@ impl Program {
 
     pub fn output(&mut self, node: u64, arg: Option<String>, i: i32) -> Result<u64> {
         let node = Self::handle(node, self.nodes.len(), "node")?;
-        let i = at(i, 65_535, "output")?;
+        let i = at(i, MOST_ARRAYS as usize, "output")?;
         Ok(self.add(Source::Node(node, arg, i)))
     }
 
@@ -193,15 +194,15 @@ fn deps(decl: &GradDecl, parsed: &Parsed) -> Result<Vec<Dep>> {
     }
     let frame = Frame::new(parsed);
     call(&frame, "deps", decl.calls.deps, decl.calls.user)?;
-    Ok(frame.into_scene().deps)
+    Ok(frame.into_said().deps)
 }
 
 fn record(decl: &GradDecl, parsed: &Parsed, node: &GradNode<'_>) -> Result<Program> {
     let frame = Frame::new(parsed);
-    frame.scene().program = Some(Program::new(node));
+    frame.scene().said().program = Some(Program::new(node));
     call(&frame, "the gradient rule", decl.calls.rule, decl.calls.user)?;
     let failure = frame.failure();
-    let program = frame.into_scene().program;
+    let program = frame.into_said().program;
     let program = program.ok_or_else(|| Error::internal("a gradient rule lost its program"))?;
     for (i, needed) in node.needed.iter().enumerate() {
         let none = abi::STATE | abi::NO_GRAD;
@@ -272,12 +273,65 @@ fn make(
         let names = of.op.inputs(of.attrs);
         return Ok(Made { op: n.op.clone(), outputs, names });
     }
-    let params: Vec<(&str, Value)> =
+    let mut params: Vec<(&str, Value)> =
         n.params.iter().map(|(k, v)| (k.as_str(), Value::Str(v.clone()))).collect();
+    let by_name = inputs.iter().any(|(arg, _)| arg.is_some());
+    let decl = op.parse_shared(&params).ok().filter(|_| by_name);
+    let decl = decl.and_then(|a| a.typed().downcast_ref::<Parsed>().map(|p| p.op.clone()));
+    let inputs = match &decl {
+        Some(decl) if decl.calls.names.is_none() => {
+            let (inputs, counts) = by_argument(decl, inputs)?;
+            if decl.has_variable_inputs() {
+                params.push((ARG_COUNTS, Value::List(counts)));
+            }
+            inputs
+        }
+        _ => {
+            let attrs = op.parse_shared(&op.with_count(params.clone(), inputs.len()))?;
+            in_order(&op, op.inputs(&attrs), inputs)?
+        }
+    };
     let attrs = op.parse_shared(&op.with_count(params.clone(), inputs.len()))?;
-    let inputs = in_order(&op, op.inputs(&attrs), inputs)?;
     let outputs = builder.op(&n.op, &n.name, &params, &inputs)?;
     Ok(Made { op: n.op.clone(), outputs, names: op.outputs(&attrs) })
+}
+
+fn misplaced(op: &str, arg: Option<&str>, names: &[&str]) -> Error {
+    Error::value(format!(
+        "the gradient rule passes '{}' to operator '{op}', expected its inputs, once each: {}",
+        arg.unwrap_or("one more"),
+        names.join(", ")
+    ))
+}
+
+fn left_out(op: &str, arg: &str) -> Error {
+    Error::value(format!("the gradient rule passes nothing as input '{arg}' of operator '{op}'"))
+}
+
+/// The inputs of a node whose operator is of a library, in its order, and how many arrays each
+/// argument gets: a name says the next array of that argument, no name the next place of all.
+fn by_argument(
+    op: &OpDecl,
+    given: Vec<(&Option<String>, GradEntry)>,
+) -> Result<(Vec<GradEntry>, Vec<Value>)> {
+    let names: Vec<&str> = op.inputs.iter().map(|a| a.name.as_str()).collect();
+    let mut arrays: Vec<Vec<GradEntry>> = vec![Vec::new(); names.len()];
+    let has_room = |a: &ArgDecl, n: usize| n < a.count || a.has(abi::AT_LEAST);
+    for (arg, value) in given {
+        let mut places = op.inputs.iter().zip(&arrays);
+        let place = places.position(|(a, known)| {
+            arg.as_ref().is_none_or(|arg| *arg == a.name) && has_room(a, known.len())
+        });
+        let place = place.ok_or_else(|| misplaced(&op.name, arg.as_deref(), &names))?;
+        arrays[place].push(value);
+    }
+    for (arg, known) in op.inputs.iter().zip(&arrays) {
+        if known.len() < arg.count && !(known.is_empty() && arg.has(abi::OPTIONAL)) {
+            return Err(left_out(&op.name, &arg.name));
+        }
+    }
+    let counts = arrays.iter().map(|known| Value::Int(known.len() as i64)).collect();
+    Ok((arrays.into_iter().flatten().collect(), counts))
 }
 
 /// The inputs of a node in the operator's order: those that name an argument take its places one
@@ -295,31 +349,22 @@ fn in_order(
         let fits = |name: &str| match arg {
             None => true,
             Some(arg) => {
-                name == arg
-                    || name.strip_prefix(arg.as_str()).is_some_and(|rest| {
-                        let digits = rest.trim_start_matches('_');
-                        !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
-                    })
+                let digits = name.strip_prefix(arg.as_str()).map(|d| d.trim_start_matches('_'));
+                digits.is_some_and(|d| d.bytes().all(|b| b.is_ascii_digit()))
             }
         };
-        let place = names.iter().enumerate().position(|(i, n)| places[i].is_none() && fits(n));
-        let Some(place) = place else {
-            return Err(Error::value(format!(
-                "the gradient rule passes '{}' to operator '{}', expected its inputs, once each: {}",
-                arg.as_deref().unwrap_or("one more"),
-                op.name,
-                names.join(", ")
-            )));
+        let free = |i: usize| places[i].is_none();
+        let exact = names.iter().enumerate().position(|(i, n)| free(i) && arg.as_ref() == Some(n));
+        let near = || names.iter().enumerate().position(|(i, n)| free(i) && fits(n));
+        let Some(place) = exact.or_else(near) else {
+            let names: Vec<_> = names.iter().map(String::as_str).collect();
+            return Err(misplaced(&op.name, arg.as_deref(), &names));
         };
         places[place] = Some(value);
     }
-    let missing = places.iter().position(Option::is_none);
-    match missing {
+    match places.iter().position(Option::is_none) {
         None => Ok(places.into_iter().flatten().collect()),
-        Some(i) => Err(Error::value(format!(
-            "the gradient rule passes nothing as input '{}' of operator '{}'",
-            names[i], op.name
-        ))),
+        Some(i) => Err(left_out(&op.name, &names[i])),
     }
 }
 

@@ -5,6 +5,7 @@
 #![expect(clippy::missing_safety_doc, reason = "the contract of each is that of plugin.h")]
 
 use super::abi::{self, Ctx, DTypeCode, Host, RangeFn, Status, Tensor, Value};
+use super::decl::MOST_ARRAYS;
 use super::frame::Frame;
 use super::gradient::{self, Program};
 use super::registration::{refuse, register_grad, register_kernel, register_op};
@@ -202,7 +203,7 @@ unsafe extern "C" fn tensor(ctx: *mut Ctx, side: i32, number: i32) -> *const Ten
     // SAFETY: the contract.
     unsafe {
         with(ctx, std::ptr::null(), |frame| match frame.index(side, number) {
-            Ok((side, at)) => &raw const frame.scene().tensors[side][at].tensor,
+            Ok((side, at)) => &raw const frame.scene().said().tensors[side][at].tensor,
             Err(error) => {
                 frame.refuse(&error);
                 std::ptr::null()
@@ -235,9 +236,10 @@ unsafe extern "C" fn add_name(ctx: *mut Ctx, side: i32, name: *const c_char, fla
             if !is_side(side) {
                 return Err(Error::index(format!("invalid side {side}: expected 0 or 1")));
             }
-            let names = &mut frame.scene().names[side as usize];
-            if names.len() >= 65_535 {
-                return Err(Error::value("'names' listed more than 65535 arrays"));
+            let mut scene = frame.scene();
+            let names = &mut scene.said().names[side as usize];
+            if names.len() >= MOST_ARRAYS as usize {
+                return Err(Error::value(format!("'names' listed more than {MOST_ARRAYS} arrays")));
             }
             names.push((name, flags));
             Ok(())
@@ -261,7 +263,7 @@ unsafe extern "C" fn add_inplace(ctx: *mut Ctx, input: i32, output: i32, same: i
                 )));
             };
             let pair = InplacePair { input, output, identity: same != 0 };
-            frame.scene().pairs.push(pair);
+            frame.scene().said().pairs.push(pair);
             Ok(())
         })
     }
@@ -272,7 +274,8 @@ unsafe extern "C" fn add_temp(ctx: *mut Ctx, bytes: u64) -> Status {
     unsafe {
         status(ctx, |frame| {
             let mut scene = frame.scene();
-            scene.temp_bytes = scene.temp_bytes.saturating_add(bytes);
+            let said = scene.said();
+            said.temp_bytes = said.temp_bytes.saturating_add(bytes);
             Ok(())
         })
     }
@@ -282,7 +285,7 @@ unsafe extern "C" fn add_random(ctx: *mut Ctx) -> Status {
     // SAFETY: the contract.
     unsafe {
         status(ctx, |frame| {
-            frame.scene().random = true;
+            frame.scene().said().random = true;
             Ok(())
         })
     }
@@ -293,7 +296,7 @@ unsafe extern "C" fn add_sbp(ctx: *mut Ctx, signature: *const c_char) -> Status 
     unsafe {
         status(ctx, |frame| {
             let signature = needed(signature, "a signature")?;
-            frame.scene().signatures.push(signature);
+            frame.scene().said().signatures.push(signature);
             Ok(())
         })
     }
@@ -342,17 +345,24 @@ unsafe extern "C" fn parallel_for(
                 ));
                 return abi::INVALID;
             };
+            let grain = usize::try_from(grain).unwrap_or(1);
             let data = Shared(data.cast::<u8>());
+            let run = |begin: usize, end: usize| {
+                let run = || f(data.ptr().cast(), begin as i64, end as i64);
+                frame.op.library.run(run).unwrap_or_else(|error| {
+                    frame.fail(error.message());
+                    abi::INTERNAL
+                })
+            };
+            if (1..=grain).contains(&n) {
+                return run(0, n);
+            }
             let first = AtomicI32::new(abi::OK);
-            split(n, usize::try_from(grain).unwrap_or(1), |part| {
+            split(n, grain, |part| {
                 if first.load(Ordering::Relaxed) != abi::OK {
                     return;
                 }
-                let run = || f(data.ptr().cast(), part.start as i64, part.end as i64);
-                let status = frame.op.library.run(run).unwrap_or_else(|error| {
-                    frame.fail(error.message());
-                    abi::INTERNAL
-                });
+                let status = run(part.start, part.end);
                 if status != abi::OK {
                     let _ = first.compare_exchange(
                         abi::OK,
@@ -375,7 +385,7 @@ unsafe fn program<R>(ctx: *mut Ctx, otherwise: R, f: impl FnOnce(&mut Program) -
     // SAFETY: the caller's promise.
     unsafe {
         with(ctx, None, |frame| {
-            let result = match &mut frame.scene().program {
+            let result = match &mut frame.scene().said().program {
                 Some(program) => f(program),
                 None => Err(Error::value("this function is for the rule of a gradient only")),
             };
@@ -458,7 +468,7 @@ unsafe extern "C" fn add_dep(ctx: *mut Ctx, source: i32, number: i32) -> Status 
         status(ctx, |frame| {
             let names = &frame.parsed.names;
             let dep: Dep = gradient::dep(source, number, names[0].len(), names[1].len())?;
-            frame.scene().deps.push(dep);
+            frame.scene().said().deps.push(dep);
             Ok(())
         })
     }

@@ -17,8 +17,10 @@ use crate::tensor::View;
 use smallvec::SmallVec;
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// The state of a node or recorded call: the operator's own, and those of kernels that ran.
+#[derive(Default)]
 pub struct State {
     own: Option<Owned>,
     of_kernels: Lock<Vec<(*const KernelDecl, Owned)>>,
@@ -51,17 +53,20 @@ impl State {
         Ok(Arc::new(State { own, of_kernels: Lock::default() }))
     }
 
-    fn of_kernel(&self, kernel: &KernelDecl, frame: &Frame<'_>) -> Result<*mut c_void> {
-        let mut all = self.of_kernels.lock();
-        let key = std::ptr::from_ref(kernel);
-        if let Some((_, known)) = all.iter().find(|(k, _)| *k == key) {
-            return Ok(known.made);
-        }
+    /// What a kernel made when it first ran on this node.
+    fn of_kernel(&self, kernel: &KernelDecl) -> Option<*mut c_void> {
+        let all = self.of_kernels.lock();
+        all.iter().find(|(k, _)| std::ptr::eq(*k, kernel)).map(|(_, known)| known.made)
+    }
+
+    /// The state of a kernel that runs for the first time. Runs of one node never overlap.
+    fn make_for(&self, kernel: &KernelDecl, frame: &Frame<'_>) -> Result<*mut c_void> {
         let calls = &kernel.calls;
         let Some(made) = make(frame, "create_state", calls.create_state, calls.user)? else {
             return Ok(std::ptr::null_mut());
         };
-        all.push((key, Owned::new(made, calls.destroy_state, &kernel.library)));
+        let owned = Owned::new(made, calls.destroy_state, &kernel.library);
+        self.of_kernels.lock().push((kernel, owned));
         Ok(made)
     }
 }
@@ -82,10 +87,11 @@ pub fn kernel(op: &Arc<OpDecl>, decl: &Arc<KernelDecl>, at: usize, matches: Matc
 }
 
 fn device_of(device: Context) -> abi::Device {
-    let device_type = if device.is_host() { 1 } else { 2 };
+    let device_type = if device.is_host() { abi::CPU } else { abi::GPU };
     abi::Device { device_type, device_id: device.device_id }
 }
 
+#[inline(always)]
 fn tensor(view: &View, device: abi::Device) -> abi::Tensor {
     abi::Tensor {
         data: view.ptr().cast(),
@@ -98,15 +104,27 @@ fn tensor(view: &View, device: abi::Device) -> abi::Tensor {
     }
 }
 
+type Tensors = SmallVec<[abi::Tensor; 3]>;
+
+/// Adds views one by one: what is made elsewhere would be copied here.
+#[inline(always)]
+fn add_tensors(all: &mut Tensors, views: &[View], device: abi::Device) {
+    for view in views {
+        all.push(tensor(view, device));
+    }
+}
+
 fn run(op: &Arc<OpDecl>, kernel: &KernelDecl, call: &Call<'_>) -> Result<()> {
     let always = kernel.calls.flags & abi::ALWAYS_COMPUTE != 0;
     if !always && !call.outputs.is_empty() && call.outputs.iter().all(|o| o.size() == 0) {
         return Ok(());
     }
-    if !call.ctx.device.is_host() {
+    if !call.ctx.device.is_host() && call.ctx.stream.is_none() {
         return Err(Error::not_implemented(format!(
-            "kernel '{}' of library '{}' cannot run on {}: compiled operators run on the CPU only",
-            kernel.name, kernel.library.name, call.ctx.device
+            "kernel '{}' of library '{}' cannot run on {device}: there is no stream of {device}",
+            kernel.name,
+            kernel.library.name,
+            device = call.ctx.device,
         )));
     }
     Parsed::with(call.attrs, op, |parsed| compute(parsed, kernel, call))?
@@ -114,11 +132,20 @@ fn run(op: &Arc<OpDecl>, kernel: &KernelDecl, call: &Call<'_>) -> Result<()> {
 
 fn compute(parsed: &Parsed, kernel: &KernelDecl, call: &Call<'_>) -> Result<()> {
     let device = device_of(call.ctx.device);
-    type Tensors = SmallVec<[abi::Tensor; 6]>;
-    let inputs: Tensors = call.inputs.iter().map(|v| tensor(v, device)).collect();
-    let mut outputs: Tensors = call.outputs.iter().map(|v| tensor(v, device)).collect();
-    let watch = kernel.library.checked.then(|| Watch::begin(parsed, call, &mut outputs));
-    let asks = kernel.calls.tmp_bytes.is_some() || kernel.calls.create_state.is_some();
+    let (mut inputs, mut outputs) = (Tensors::new(), Tensors::new());
+    add_tensors(&mut inputs, call.inputs, device);
+    add_tensors(&mut outputs, call.outputs, device);
+    let watched = kernel.library.checked.load(Ordering::Relaxed) && call.ctx.device.is_host();
+    let watch = watched.then(|| Watch::begin(parsed, call, &mut outputs));
+    let state = match call.state {
+        None => None,
+        Some(state) => Some(state.downcast_ref::<State>().ok_or_else(|| {
+            Error::internal("an operator of a library was given the state of another one")
+        })?),
+    };
+    let known = state.and_then(|state| state.of_kernel(kernel));
+    let stateful = kernel.calls.create_state.is_some();
+    let asks = kernel.calls.tmp_bytes.is_some() || (stateful && known.is_none());
     let slot = |v: &View| Slot::new(v.shape(), Some(v.dtype()));
     let mut frame = match asks {
         true => {
@@ -128,38 +155,28 @@ fn compute(parsed: &Parsed, kernel: &KernelDecl, call: &Call<'_>) -> Result<()> 
         false => Frame::new(parsed),
     };
     frame.random = call.ctx.random;
-    let state = match call.state {
-        None => None,
-        Some(state) => Some(state.downcast_ref::<State>().ok_or_else(|| {
-            Error::internal("an operator of a library was given the state of another one")
-        })?),
-    };
-    let kernel_state = match state {
-        Some(state) if kernel.calls.create_state.is_some() => state.of_kernel(kernel, &frame)?,
-        _ => std::ptr::null_mut(),
+    frame.device = call.ctx.device;
+    // A backward operator has its forward operator's state. Where that has none, it lasts for a
+    // call.
+    let for_this_call = State::default();
+    let kernel_state = match known {
+        None if stateful => state.unwrap_or(&for_this_call).make_for(kernel, &frame)?,
+        known => known.unwrap_or(std::ptr::null_mut()),
     };
     let tmp_bytes = tmp_bytes(kernel, &frame)?;
-    let tmp = match tmp_bytes {
-        0 => std::ptr::null_mut(),
-        n => frame
-            .temp(n)
-            .ok_or_else(|| Error::new(ErrorKind::Memory, frame.failure().unwrap_or_default()))?,
-    };
-    let req: SmallVec<[u8; 8]> = call.req.iter().map(|r| *r as u8).collect();
-    let flags = if call.ctx.is_train { abi::IS_TRAIN } else { 0 }
-        | if call.ctx.need_grad { abi::NEEDS_GRAD } else { 0 };
     let args = abi::Args {
         struct_size: size_of::<abi::Args>() as u32,
-        flags,
+        flags: flags(call),
         n_in: inputs.len() as i32,
         n_out: outputs.len() as i32,
         n_attrs: parsed.values.all.len() as i32,
         device,
         inputs: inputs.as_ptr(),
         outputs: outputs.as_ptr(),
-        req: req.as_ptr(),
+        // A request is a byte with the interface's values.
+        req: call.req.as_ptr().cast(),
         attrs: parsed.values.all.as_ptr(),
-        tmp,
+        tmp: tmp(tmp_bytes, &frame)?,
         tmp_bytes,
         stream: call.ctx.stream.map_or(std::ptr::null_mut(), |s| s as *mut c_void),
         parsed: parsed.made(),
@@ -169,24 +186,34 @@ fn compute(parsed: &Parsed, kernel: &KernelDecl, call: &Call<'_>) -> Result<()> 
         host: &HOST,
         ctx: frame.as_ctx(),
     };
+    invoke(kernel, &args, &frame)?;
+    watch.map_or(Ok(()), |watch| watch.end(call))
+}
+
+fn flags(call: &Call<'_>) -> u32 {
+    let flag = |is_on: bool, flag: u32| if is_on { flag } else { 0 };
+    flag(call.ctx.is_train, abi::IS_TRAIN) | flag(call.ctx.need_grad, abi::NEEDS_GRAD)
+}
+
+fn tmp(bytes: u64, frame: &Frame<'_>) -> Result<*mut c_void> {
+    if bytes == 0 {
+        return Ok(std::ptr::null_mut());
+    }
+    let refused = || Error::new(ErrorKind::Memory, frame.failure().unwrap_or_default());
+    frame.temp(bytes).ok_or_else(refused)
+}
+
+#[inline]
+fn invoke(kernel: &KernelDecl, args: &abi::Args, frame: &Frame<'_>) -> Result<()> {
     let Some(f) = kernel.calls.compute else {
         return Err(Error::internal("a kernel of a library has no function"));
     };
     // SAFETY: a kernel of the library, on views that the core promised to kernels.
-    let status = kernel.library.run(|| unsafe { f(&args) })?;
-    let answered =
-        answer(status, &frame, "the kernel").map_err(|error| match tmp_failure(&error) {
-            true => Error::new(ErrorKind::Memory, error.message()),
-            false => error,
-        })?;
-    if !answered {
-        return Err(Error::execution("a kernel cannot answer that more must be known"));
+    let status = kernel.library.run(|| unsafe { f(args) })?;
+    match answer(status, frame, "the kernel")? {
+        true => Ok(()),
+        false => Err(Error::execution("a kernel cannot answer that more must be known")),
     }
-    watch.map_or(Ok(()), |watch| watch.end(call))
-}
-
-fn tmp_failure(error: &Error) -> bool {
-    error.message().starts_with("cannot get ")
 }
 
 /// Bytes of temporary space that a kernel asks for in the call of this frame.
@@ -194,4 +221,93 @@ pub fn tmp_bytes(kernel: &KernelDecl, frame: &Frame<'_>) -> Result<u64> {
     let calls = &kernel.calls;
     let bytes = make(frame, "tmp_bytes", calls.tmp_bytes, calls.user)?;
     Ok(bytes.map_or(0, |n| n as usize as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::OpReq;
+    use crate::plugin::call::Library;
+    use crate::plugin::registration::{Registration, register_kernel, register_op};
+    use std::sync::atomic::AtomicBool;
+
+    /// Notes device, stream and addresses in what `user` points to.
+    unsafe extern "C-unwind" fn note(args: *const abi::Args) -> abi::Status {
+        // SAFETY: the host's arguments, and the test's array.
+        unsafe {
+            let args = &*args;
+            let seen = args.user.cast::<usize>();
+            let of = |tensor: *const abi::Tensor| (*tensor).data as usize;
+            let device = (*args.inputs).device;
+            assert_eq!((device, args.tmp, args.tmp_bytes), (args.device, std::ptr::null_mut(), 0));
+            seen.write(device.device_type as usize);
+            seen.add(1).write(device.device_id as usize);
+            seen.add(2).write(args.stream as usize);
+            seen.add(3).write(of(args.inputs));
+            seen.add(4).write(of(args.outputs));
+        }
+        abi::OK
+    }
+
+    fn parts(user: *mut c_void) -> (Arc<OpDecl>, Arc<KernelDecl>) {
+        let library = Library {
+            path: "test".into(),
+            name: "libtest.so".into(),
+            guard: None,
+            checked: AtomicBool::new(true),
+        };
+        let mut registration = Registration::new(Arc::new(library));
+        // SAFETY: plain descriptions, in which zero means that nothing is there.
+        unsafe {
+            let mut arg: abi::Arg = std::mem::zeroed();
+            (arg.struct_size, arg.name) = (size_of::<abi::Arg>() as u32, c"x".as_ptr());
+            let mut out = arg;
+            out.name = c"y".as_ptr();
+            let mut op: abi::Op = std::mem::zeroed();
+            (op.struct_size, op.flags) = (size_of::<abi::Op>() as u32, abi::ELEMENTWISE);
+            (op.name, op.inputs, op.outputs) = (c"noted".as_ptr(), &arg, &out);
+            (op.n_inputs, op.n_outputs) = (1, 1);
+            let mut gpu: abi::Match = std::mem::zeroed();
+            (gpu.op, gpu.number) = (abi::matching::DEVICE, i64::from(abi::GPU));
+            let mut kernel: abi::Kernel = std::mem::zeroed();
+            kernel.struct_size = size_of::<abi::Kernel>() as u32;
+            (kernel.op, kernel.name, kernel.user) = (op.name, c"on gpu".as_ptr(), user);
+            (kernel.program, kernel.n_match, kernel.compute) = (&gpu, 1, Some(note as _));
+            let registry = (&raw mut registration).cast();
+            assert_eq!(register_op(registry, &op), abi::OK, "{:?}", registration.failure);
+            assert_eq!(register_kernel(registry, &kernel), abi::OK, "{:?}", registration.failure);
+        }
+        (registration.ops.remove(0), registration.kernels.remove(0))
+    }
+
+    #[test]
+    fn a_kernel_of_a_gpu_gets_its_device_and_stream() {
+        let mut seen = [0usize; 5];
+        let (op, decl) = parts(seen.as_mut_ptr().cast());
+        let parts =
+            super::super::Parts { op: op.clone(), kernels: vec![decl.clone()], gradient: None };
+        let def = crate::plugin::define::define(&parts, &std::sync::Weak::new()).unwrap();
+        assert_eq!(def.kernels[0].matches.to_string(), "device == gpu");
+        let attrs = def.parse(&[]).unwrap();
+        // Addresses that only the device could read.
+        let at = |address: usize| {
+            // SAFETY: nothing reads them.
+            unsafe { View::new(address as *mut u8, Shape::new(&[4]), DType::F32) }
+        };
+        let (inputs, outputs) = ([at(0x1000)], [at(0x2000)]);
+        let mut ctx = crate::operator::OpContext { device: Context::gpu(1), ..Default::default() };
+        let call = |ctx: &crate::operator::OpContext| {
+            let req = [OpReq::Write];
+            let (inputs, outputs) = (&inputs[..], &outputs[..]);
+            run(&op, &decl, &Call { attrs: &attrs, ctx, state: None, inputs, req: &req, outputs })
+        };
+        let refused = call(&ctx).unwrap_err().to_string();
+        assert!(
+            refused.contains("'on gpu' of library 'libtest.so' cannot run on gpu(1)"),
+            "{refused}"
+        );
+        ctx.stream = Some(0x77);
+        call(&ctx).unwrap();
+        assert_eq!(seen, [2, 1, 0x77, 0x1000, 0x2000]);
+    }
 }

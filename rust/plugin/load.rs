@@ -9,12 +9,14 @@ use super::registration::Registration;
 use crate::error::{Error, Result};
 use crate::lock::{Held, Lock};
 use crate::operator::Registry;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, c_void};
 use std::hash::{DefaultHasher, Hasher};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// The libraries of a process.
 #[derive(Default)]
@@ -25,6 +27,9 @@ struct Table {
     by_content: HashMap<u128, Loaded>,
     by_path: HashMap<PathBuf, u128>,
     parts: HashMap<String, Parts>,
+    libraries: HashMap<u128, Arc<Library>>,
+    /// Paths of libraries that were refused after the system had opened them.
+    refused: HashSet<PathBuf>,
 }
 
 /// What a library registered.
@@ -48,7 +53,8 @@ impl Libraries {
         self.0.hold()
     }
 
-    /// What libraries said of an operator.
+    /// What libraries said of an operator. Not to be called with the interpreter attached: `admit`
+    /// may want it while the lock is held.
     pub fn parts(&self, op: &str) -> Option<Parts> {
         self.0.lock().parts.get(op).cloned()
     }
@@ -70,6 +76,9 @@ impl Libraries {
         let mut table = self.0.lock();
         if let Some(known) = table.by_content.get(&content) {
             let known = Loaded { fresh: false, ..known.clone() };
+            if let Some(library) = table.libraries.get(&content).filter(|_| checked) {
+                library.checked.store(true, Ordering::Relaxed);
+            }
             table.by_path.insert(path, content);
             return Ok(known);
         }
@@ -90,16 +99,23 @@ impl Libraries {
         };
         elf::check(&bytes).map_err(refused)?;
         drop(bytes);
-        let opened = Opened::open(&path).map_err(refused)?;
+        let opened = match table.refused.contains(&path) {
+            true => Opened::copy(&path).map_err(refused)?,
+            false => Opened::open(&path, &path).map_err(refused)?,
+        };
         let loaded = opened.register(registry, &mut table, checked, admit);
         match loaded {
-            Ok(loaded) => {
+            Ok((loaded, library)) => {
                 opened.keep();
+                table.libraries.insert(content, library);
                 table.by_content.insert(content, loaded.clone());
                 table.by_path.insert(path, content);
                 Ok(loaded)
             }
-            Err(error) => Err(refused(error)),
+            Err(error) => {
+                table.refused.insert(path);
+                Err(refused(error))
+            }
         }
     }
 }
@@ -131,8 +147,28 @@ impl Drop for Opened {
 }
 
 impl Opened {
-    fn open(path: &Path) -> Result<Opened> {
-        let name = CString::new(path.as_os_str().as_bytes())
+    /// Opens a copy of the file. A library in C++ stays in the process although it was refused, and
+    /// the system would give it out again for the same path, whatever the file is now.
+    fn copy(path: &Path) -> Result<Opened> {
+        static COPIES: AtomicU32 = AtomicU32::new(0);
+        let folder = std::env::temp_dir();
+        let n = COPIES.fetch_add(1, Ordering::Relaxed);
+        let copy = folder.join(format!("rsnet-{}-{n}.so", std::process::id()));
+        let io =
+            |e: std::io::Error| Error::io(format!("cannot copy it to {}: {e}", folder.display()));
+        let bytes = std::fs::read(path).map_err(io)?;
+        let made = std::fs::OpenOptions::new().write(true).create_new(true).open(&copy);
+        let opened = match made.and_then(|mut file| file.write_all(&bytes)) {
+            Ok(()) => Opened::open(&copy, path),
+            Err(error) => Err(io(error)),
+        };
+        let _ = std::fs::remove_file(&copy);
+        opened
+    }
+
+    /// Opens a file, which is shown as `path`.
+    fn open(file: &Path, path: &Path) -> Result<Opened> {
+        let name = CString::new(file.as_os_str().as_bytes())
             .map_err(|_| Error::io("the path has a zero byte"))?;
         // SAFETY: the library's initialisers run, as whoever loads it wants.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
@@ -187,7 +223,7 @@ impl Opened {
         table: &mut Table,
         checked: bool,
         admit: Admit<'_>,
-    ) -> Result<Loaded> {
+    ) -> Result<(Loaded, Arc<Library>)> {
         self.check_version()?;
         let register = self.symbol(c"rsnet_plugin_register").ok_or_else(|| {
             Error::value("it has no function rsnet_plugin_register (see rsnet/plugin.h)")
@@ -199,7 +235,12 @@ impl Opened {
             .symbol(c"rsnet_plugin_guard")
             .map(|f| unsafe { std::mem::transmute::<*mut c_void, abi::GuardFn>(f) });
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let library = Arc::new(Library { path: self.path.clone(), name, guard, checked });
+        let library = Arc::new(Library {
+            path: self.path.clone(),
+            name,
+            guard,
+            checked: AtomicBool::new(checked),
+        });
         let mut registration = Registration::new(library.clone());
         // SAFETY: the function of the library, with the table and a registry that live longer.
         let run = || unsafe { register(&HOST, (&raw mut registration).cast()) };
@@ -215,7 +256,7 @@ impl Opened {
                 )));
             }
         }
-        enter(registration, registry, table, admit)
+        Ok((enter(registration, registry, table, admit)?, library))
     }
 }
 

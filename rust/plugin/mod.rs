@@ -13,6 +13,7 @@
 //! | `define`, `kernel`, `gradient` | operators, kernels and gradients of it |
 //! | `parsed`, `values` | the attributes of a call |
 //! | `frame`, `host`, `call` | one callback: circumstances, the functions it may call, result |
+//! | `remember` | answers that need not be asked for again |
 //! | `watch` | kernels that are checked while they run |
 
 mod abi;
@@ -28,6 +29,7 @@ mod kernel;
 mod load;
 mod parsed;
 mod registration;
+mod remember;
 mod values;
 mod watch;
 

@@ -2,8 +2,9 @@
 
 use super::abi;
 use super::call::{Owned, call, make};
-use super::decl::{ArgDecl, OpDecl};
+use super::decl::{ArgDecl, MOST_ARRAYS, OpDecl};
 use super::frame::Frame;
+use super::remember::Remembered;
 use super::values::Values;
 use crate::error::{Error, Result};
 use crate::lock::Lock;
@@ -22,6 +23,7 @@ pub struct Parsed {
     made: Option<Owned>,
     /// Backward operators that are given the attributes of this one, each with its own reading.
     others: Lock<Vec<Arc<Parsed>>>,
+    pub remembered: Remembered,
     /// The first error of a callback that could not return it; see `OpDef::deferred_error`.
     fault: OnceLock<Error>,
 }
@@ -43,6 +45,7 @@ impl Parsed {
             names,
             made: None,
             others: Lock::default(),
+            remembered: Remembered::default(),
             fault: OnceLock::new(),
         };
         let user = op.calls.user;
@@ -52,14 +55,14 @@ impl Parsed {
         if op.calls.names.is_some() {
             let frame = Frame::new(&parsed);
             call(&frame, "names", op.calls.names, user)?;
-            let listed = frame.scene().names.clone();
-            drop(frame);
+            let listed = frame.into_said().names;
             parsed.names = checked_names(listed)?;
         }
         Ok(parsed)
     }
 
     /// The reading of `attrs` by `op`, whose own they are, or a forward operator's.
+    #[inline]
     pub fn with<R>(attrs: &Attrs, op: &Arc<OpDecl>, f: impl FnOnce(&Parsed) -> R) -> Result<R> {
         let parsed = attrs.typed().downcast_ref::<Parsed>().ok_or_else(|| {
             Error::internal("an operator of a library was given the attributes of another one")
@@ -193,7 +196,7 @@ fn check_counts(what: &str, args: &[ArgDecl], counts: Vec<i64>) -> Result<Vec<us
         let n = usize::try_from(n).unwrap_or(usize::MAX);
         let fits = n == arg.count
             || (n == 0 && arg.has(abi::OPTIONAL))
-            || (n > arg.count && n <= 65_535 && arg.has(abi::AT_LEAST));
+            || (n > arg.count && n <= MOST_ARRAYS as usize && arg.has(abi::AT_LEAST));
         let bound = if arg.has(abi::AT_LEAST) { "at least " } else { "" };
         let absent = if arg.has(abi::OPTIONAL) { " or none" } else { "" };
         fits.then_some(n).ok_or_else(|| {

@@ -162,6 +162,7 @@ CALLS = {
     "bad_throws": r"C\+\+ exception: thrown in a kernel",
     "bad_throws_int": "not a std::exception",
     "bad_fails": "failed on purpose",
+    "bad_fails_like_memory": "cannot get the lock of the camera",
     "bad_fails_mutely": "the kernel of library '.*' failed with status 77 and without a text",
     "bad_answers_unknown": "a kernel cannot answer that more must be known",
     "bad_absurd_temp": "cannot get 4611686018427387904 bytes",

@@ -1,6 +1,7 @@
 """Compiling libraries: flags, `build_extension`, and the example's Makefile."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -120,7 +121,59 @@ def test_the_examples_makefile(tmp_path):
     x = np.array([-1.0, 0.0, 2.0])
     s = 1 / (1 + np.exp(-1.5 * x))
     assert np.allclose(y, x * s) and np.allclose(dx, s + 1.5 * x * s * (1 - s))
-    assert (example / "CMakeLists.txt").read_text().count("swish.cpp") == 1
+
+
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="there is no cmake")
+def test_the_examples_cmake(tmp_path):
+    example = ROOT / "examples" / "plugin"
+    configure = ["cmake", "-S", str(example), "-B", str(tmp_path)]
+    for command in [
+        [*configure, f"-DPython3_EXECUTABLE={sys.executable}"],
+        ["cmake", "--build", str(tmp_path)],
+    ]:
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    code = f"""
+        import rsnet as mx
+        print(mx.load_library({str(tmp_path / "libswish.so")!r}))
+        print(mx.load_library({str(tmp_path / "libhuber.so")!r}))
+        x = mx.nd.array([-3.0, 0.5, 4.0])
+        x.attach_grad()
+        with mx.autograd.record():
+            y = mx.nd.huber(x, delta=2)
+        y.backward()
+        print(y.asnumpy().tolist(), x.grad.asnumpy().tolist())
+        print(mx.nd.huber(x.astype("float16")).asnumpy().tolist())
+    """
+    assert printed(code).splitlines() == [
+        "['swish', 'swish_grad']",
+        "['huber', '_backward_huber']",
+        "[4.0, 0.125, 6.0] [-2.0, 0.5, 2.0]",
+        "[2.5, 0.125, 3.5]",
+    ]
+
+
+@pytest.mark.skipif(shutil.which("clang++") is None, reason="there is no clang")
+@pytest.mark.parametrize(
+    ("source", "name", "value"),
+    [
+        ("scale.c", "c_scale", 6),
+        ("oneflow_ops.cpp", "of_ramp", 3),
+        ("oneflow_forms.cpp", "form_copy", 3),
+        ("mxnet_ops.cc", "mx_poly", 3),
+    ],
+)
+def test_clang_compiles_without_warnings(source, name, value, tmp_path, monkeypatch):
+    monkeypatch.setenv("CC", "clang")
+    monkeypatch.setenv("CXX", "clang++")
+    strict = ["-O0", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror"]
+    path = mx.build_extension(SOURCES / source, cflags=strict, build_dir=tmp_path, verbose=False)
+    code = f"""
+        import rsnet as mx
+        print({name!r} in mx.load_library({path!r}))
+        print(mx.nd.{name}(mx.nd.array([3.0])).asscalar())
+    """
+    assert printed(code).splitlines() == ["True", f"{value}.0"]
 
 
 def test_sources_are_shipped():

@@ -1,6 +1,8 @@
 """OneFlow's and MXNet's C++ names: operators, kernels, gradients, states, resources."""
 
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -260,6 +262,22 @@ def test_a_network_of_all_kinds_of_operators_learns(oneflow, mxnet):
     assert module.score(data, "acc")[0][1] > 0.85
 
 
+def test_names_beside_those_of_the_tutorials():
+    """Also inputs that are listed, and not described: they go by position in symbols, too."""
+    assert mx.load_library(compiled("mxnet_names.cc")) == ["mx_names"]
+    x, s = nd.array([1.0, 2.0]), nd.array([0.5, 0.5])
+    want = [1.5 + 5 + 30 + 1, 2.5 + 5 + 30 + 1]
+    assert nd.mx_names(x, s, b=3).asnumpy().tolist() == want
+    for y in (
+        sym.mx_names(sym.var("x"), sym.var("s"), b=3),
+        sym.mx_names(data=sym.var("x"), sum=sym.var("s"), b=3),
+    ):
+        exe = y.bind(mx.cpu(), {"x": x, "s": s}, {"x": nd.zeros(2), "s": nd.zeros(2)})
+        assert exe.forward(is_train=True)[0].asnumpy().tolist() == want
+        exe.backward(nd.array([7.0, 8.0]))
+        assert [g.asnumpy().tolist() for g in exe.grad_arrays] == [[7, 8]] * 2
+
+
 LISTINGS = os.environ.get("RSNET_LISTINGS")
 
 
@@ -293,3 +311,29 @@ def test_listings_compile_unchanged():
         "[[6.0, 11.0], [18.0, 27.0]] [[4.0, 6.0], [8.0, 10.0]]",
         "['myop']",
     ]
+
+
+#: A compiler of CUDA, for which nothing else is needed than its own headers.
+NVCC = os.environ.get("NVCC") or shutil.which("nvcc")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(LISTINGS is None or NVCC is None, reason="there are no listings, or no nvcc")
+@pytest.mark.parametrize("listing", ["oneflow", "mxnet"])
+def test_listings_for_a_gpu_compile(listing, tmp_path):
+    """Kernels of CUDA, launched on the stream of the call; nothing runs here."""
+    source = tmp_path / "listing.cu"
+    if listing == "oneflow":
+        source.write_text((Path(LISTINGS) / "oneflow_myrelu_gpu_kernel.cu").read_text())
+    else:
+        quadratic = (Path(LISTINGS) / "mxnet_quadratic.cpp").read_text()
+        source.write_text(f"""
+            #include <rsnet/mxnet.h>
+            namespace mxnet {{ namespace op {{ {quadratic}
+            NNVM_REGISTER_OP(quadratic).set_attr<FCompute>("FCompute<gpu>", QuadraticOpForward<gpu>);
+            }} }}
+        """)
+    flags = [f for f in mx.sysconfig.get_compile_flags() if f != "-fPIC"]
+    command = [NVCC, *flags, "-Xcompiler", "-fPIC", "-c", str(source), "-o", str(tmp_path / "x.o")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -61,6 +61,10 @@ static rsnet_status fails(const rsnet_args* a) {
   a->host->fail(a->ctx, "failed on purpose");
   return RSNET_INVALID;
 }
+static rsnet_status fails_like_memory(const rsnet_args* a) {
+  a->host->fail(a->ctx, "cannot get the lock of the camera");
+  return RSNET_INVALID;
+}
 static rsnet_status fails_mutely(const rsnet_args*) { return 77; }
 static rsnet_status answers_unknown(const rsnet_args*) { return RSNET_UNKNOWN; }
 static rsnet_status writes_input(const rsnet_args* a) {
@@ -129,6 +133,7 @@ static const struct {
     {"bad_throws", like, throws, nullptr},
     {"bad_throws_int", like, throws_int, nullptr},
     {"bad_fails", like, fails, nullptr},
+    {"bad_fails_like_memory", like, fails_like_memory, nullptr},
     {"bad_fails_mutely", like, fails_mutely, nullptr},
     {"bad_answers_unknown", like, answers_unknown, nullptr},
     {"bad_writes_input", like, writes_input, nullptr},

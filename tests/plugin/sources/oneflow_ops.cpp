@@ -60,7 +60,7 @@ REGISTER_USER_KERNEL("of_ramp_grad")
     .SetCreateFn<RampGradKernel<double>>()
     .SetIsMatchedHob(user_op::HobDataType("dx", 0) == kDouble);
 REGISTER_USER_OP_GRAD("of_ramp").SetGenBackwardOpConfFn(
-    [](user_op::UserOpWrapper& op, user_op::AddOpFn AddOp) {
+    [](const user_op::UserOpWrapper& op, user_op::AddOpFn AddOp) {
       if (!op.NeedGenGradTensor4OpInput("in", 0)) return;
       user_op::UserOpConfWrapperBuilder builder(op.op_name() + "_grad");
       auto grad = builder.Op("of_ramp_grad")

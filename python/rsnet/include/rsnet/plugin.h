@@ -97,7 +97,7 @@ enum {
   RSNET_LIST_SHAPE = 13,
   RSNET_LIST_STR = 14,
   RSNET_U32 = 15,
-  RSNET_U64 = 16,
+  RSNET_U64 = 16, /* up to 2^63 - 1 */
   RSNET_ENUM = 17 /* one of `choices`; the value is a text */
 };
 

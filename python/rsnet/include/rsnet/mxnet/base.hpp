@@ -52,17 +52,17 @@ namespace half {
 class half_t {
  public:
   half_t() = default;
-  half_t(float value) : bits_(FromFloat(value)) {}
+  MSHADOW_XINLINE half_t(float value) : bits_(FromFloat(value)) {}
   template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
-  half_t(T value) : half_t(static_cast<float>(value)) {}
-  operator float() const { return ToFloat(bits_); }
-  half_t& operator+=(float value) { return *this = half_t(float(*this) + value); }
-  half_t& operator-=(float value) { return *this = half_t(float(*this) - value); }
-  half_t& operator*=(float value) { return *this = half_t(float(*this) * value); }
-  half_t& operator/=(float value) { return *this = half_t(float(*this) / value); }
+  MSHADOW_XINLINE half_t(T value) : half_t(static_cast<float>(value)) {}
+  MSHADOW_XINLINE operator float() const { return ToFloat(bits_); }
+  MSHADOW_XINLINE half_t& operator+=(float value) { return *this = half_t(float(*this) + value); }
+  MSHADOW_XINLINE half_t& operator-=(float value) { return *this = half_t(float(*this) - value); }
+  MSHADOW_XINLINE half_t& operator*=(float value) { return *this = half_t(float(*this) * value); }
+  MSHADOW_XINLINE half_t& operator/=(float value) { return *this = half_t(float(*this) / value); }
 
  private:
-  static float ToFloat(uint16_t h) {
+  MSHADOW_XINLINE static float ToFloat(uint16_t h) {
     int exponent = (h >> 10) & 31;
     float fraction = static_cast<float>(h & 1023);
     float value = exponent == 0    ? std::ldexp(fraction, -24)
@@ -70,7 +70,7 @@ class half_t {
                                    : std::ldexp(fraction + 1024, exponent - 25);
     return h & 0x8000 ? -value : value;
   }
-  static uint16_t FromFloat(float value) {  // to nearest, ties to even
+  MSHADOW_XINLINE static uint16_t FromFloat(float value) {  // to nearest, ties to even
     uint16_t sign = std::signbit(value) ? 0x8000 : 0;
     float size = std::fabs(value);
     if (std::isnan(value)) return sign | 0x7e00;
@@ -84,6 +84,29 @@ class half_t {
   }
   uint16_t bits_ = 0;
 };
+
+// Two halves, or a half and an integer, make a half; with a float or a double, that.
+template <typename T>
+using Wider = std::enable_if_t<std::is_arithmetic_v<T>,
+                               std::conditional_t<std::is_floating_point_v<T>, T, half_t>>;
+MSHADOW_XINLINE half_t operator-(half_t a) { return half_t(-static_cast<float>(a)); }
+#define RSNET_MX_HALF(op) \
+  MSHADOW_XINLINE half_t operator op(half_t a, half_t b) { \
+    return half_t(static_cast<float>(a) op static_cast<float>(b));                          \
+  }                                                                                         \
+  template <typename T> \
+  MSHADOW_XINLINE Wider<T> operator op(half_t a, T b) { \
+    return Wider<T>(static_cast<float>(a) op b);                                            \
+  }                                                                                         \
+  template <typename T> \
+  MSHADOW_XINLINE Wider<T> operator op(T a, half_t b) { \
+    return Wider<T>(a op static_cast<float>(b));                                            \
+  }
+RSNET_MX_HALF(+)
+RSNET_MX_HALF(-)
+RSNET_MX_HALF(*)
+RSNET_MX_HALF(/)
+#undef RSNET_MX_HALF
 }  // namespace half
 
 enum TypeFlag {
@@ -165,6 +188,10 @@ class Tuple {
   Tuple(std::initializer_list<T> items) : items_(items) {}
   template <typename Iterator>
   Tuple(Iterator begin, Iterator end) : items_(begin, end) {}
+  template <typename Iterator>
+  void assign(Iterator begin, Iterator end) {
+    items_.assign(begin, end);
+  }
   uint32_t ndim() const { return static_cast<uint32_t>(items_.size()); }
   T& operator[](size_t i) { return items_[i]; }
   const T& operator[](size_t i) const { return items_[i]; }
@@ -228,6 +255,8 @@ inline bool shape_is_none(const TShape& s) {
   return s.ndim() == 0 || std::find(s.begin(), s.end(), 0) != s.end();
 }
 inline bool shape_is_known(const TShape& s) { return !shape_is_none(s); }
+inline bool ndim_is_known(const TShape& s) { return s.ndim() != 0; }
+inline bool dim_size_is_known(const TShape& s, int i) { return s[i] != 0; }
 inline bool type_is_none(int type) { return type == -1; }
 
 enum OpReqType { kNullOp = 0, kWriteTo = 1, kWriteInplace = 2, kAddTo = 3 };

@@ -56,6 +56,7 @@ using FInplaceIdentity = std::function<std::vector<bool>(const NodeAttrs&)>;
 using FGradient =
     std::function<std::vector<NodeEntry>(const NodePtr&, const std::vector<NodeEntry>&)>;
 using TIsBackward = bool;
+using FSetInputVarAttrOnCompose = std::function<void(const NodeAttrs&, ObjectPtr, int)>;
 
 constexpr uint32_t kVarg = 0xffffffffu;
 
@@ -208,9 +209,12 @@ class Random {
 };
 
 struct Resource {
+  Resource(ResourceRequest req, const rsnet_host* host, rsnet_ctx* ctx)
+      : req(req), host(host), ctx(ctx) {}
+
   ResourceRequest req;
-  const rsnet_host* host = nullptr;
-  rsnet_ctx* ctx = nullptr;
+  const rsnet_host* host;
+  rsnet_ctx* ctx;
   std::shared_ptr<uint64_t> used = std::make_shared<uint64_t>(0);
 
   template <typename xpu, int dim, typename DType>
@@ -228,10 +232,13 @@ struct Resource {
   template <typename xpu, typename DType>
   Random<xpu, DType>* get_random(mshadow::Stream<xpu>* = nullptr) const {
     auto random = std::make_shared<Random<xpu, DType>>(host, ctx, used.get());
-    kept = random;
+    kept.push_back(random);
     return random.get();
   }
-  mutable std::shared_ptr<void> kept;
+
+ private:
+  // What get_random handed out.
+  mutable std::vector<std::shared_ptr<void>> kept;
 };
 
 struct RunContext {
@@ -247,7 +254,7 @@ class OpContext {
         stream_{args->host, args->ctx, args->stream} {
     run_ctx.ctx.dev_type = static_cast<Context::DeviceType>(args->device.device_type);
     run_ctx.ctx.dev_id = args->device.device_id;
-    for (ResourceRequest r : requests) requested.push_back({r, args->host, args->ctx});
+    for (ResourceRequest r : requests) requested.emplace_back(r, args->host, args->ctx);
   }
   template <typename xpu>
   mshadow::Stream<xpu>* get_stream() const {
@@ -266,6 +273,17 @@ using FCompute =
     std::function<void(const NodeAttrs&, const OpContext&, const std::vector<TBlob>&,
                        const std::vector<OpReqType>&, const std::vector<TBlob>&)>;
 using FResourceRequest = std::function<std::vector<ResourceRequest>(const NodeAttrs&)>;
+using nnvm::FInferShape;
+using nnvm::FInferType;
+
+// Attributes that sources set and rsnet has no use for: all arrays are dense, every kernel runs
+// where the engine puts it, and what is deterministic follows from the resources.
+enum ExecType { kSync, kAsync, kLocal, kCrossDeviceCopy, kSubgraphExec };
+enum class DispatchMode { kUndefined = -1, kFCompute, kFComputeEx, kFComputeFallback, kVariable };
+using FExecType = std::function<ExecType(const NodeAttrs&)>;
+using FInferStorageType = std::function<bool(const NodeAttrs&, int, DispatchMode*,
+                                             std::vector<int>*, std::vector<int>*)>;
+using THasDeterministicOutput = bool;
 
 // What a stateful operator keeps.
 class OpStatePtr {
@@ -322,9 +340,6 @@ bool ElemwiseType(const NodeAttrs&, std::vector<int>* in, std::vector<int>* out)
 // ---- Gradients ---------------------------------------------------------------------------------
 
 // Backward operator `op_name` over the output gradients and, by the name of the struct, more.
-struct ElemwiseGrad {
-  const char* op_name;
-};
 #define RSNET_MX_GRAD(Name)                                                              \
   struct Name {                                                                          \
     const char* op_name;                                                                 \
@@ -336,6 +351,15 @@ RSNET_MX_GRAD(ElemwiseGradUseIn)
 RSNET_MX_GRAD(ElemwiseGradUseOut)
 RSNET_MX_GRAD(ElemwiseGradUseInOut)
 #undef RSNET_MX_GRAD
+
+// The gradient of the output is that of every input.
+struct CloneGradient {
+  const char* op_name;
+  std::vector<nnvm::NodeEntry> operator()(const nnvm::NodePtr& n,
+                                          const std::vector<nnvm::NodeEntry>& ograds) const {
+    return std::vector<nnvm::NodeEntry>(n->num_inputs(), ograds.at(0));
+  }
+};
 
 inline nnvm::NodePtr MakeNode(const char* op_name, const std::string& name,
                               const std::vector<nnvm::NodeEntry>* inputs,
@@ -407,6 +431,19 @@ using mshadow::Stream;
 
 template <typename OP, typename xpu>
 struct Kernel;
+
+struct set_zero {
+  template <typename DType>
+  MSHADOW_XINLINE static void Map(index_t i, DType* out) {
+    out[i] = static_cast<DType>(0);
+  }
+};
+struct set_one {
+  template <typename DType>
+  MSHADOW_XINLINE static void Map(index_t i, DType* out) {
+    out[i] = static_cast<DType>(1);
+  }
+};
 
 // Calls OP::Map(i, args...) for every i below N, on the engine's threads where that pays.
 template <typename OP>

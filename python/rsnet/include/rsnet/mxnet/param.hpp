@@ -193,6 +193,22 @@ struct Parameter {
       field->Set(self, attr.dflt);
     }
   }
+  // As Init; returns what is no parameter.
+  template <typename Container>
+  std::vector<std::pair<std::string, std::string>> InitAllowUnknown(const Container& kwargs) {
+    Init(kwargs);
+    return Unknown(kwargs);
+  }
+  // Sets the given parameters, and leaves the others as they are.
+  template <typename Container>
+  std::vector<std::pair<std::string, std::string>> UpdateAllowUnknown(const Container& kwargs) {
+    std::map<std::string, std::string> all = __DICT__();
+    for (const auto& [name, text] : kwargs) {
+      if (all.count(name)) all[name] = text;
+    }
+    Init(all);
+    return Unknown(kwargs);
+  }
   std::map<std::string, std::string> __DICT__() const {
     std::map<std::string, std::string> out;
     const P* self = static_cast<const P*>(this);
@@ -207,6 +223,18 @@ struct Parameter {
       return out;
     }();
     return fields;
+  }
+
+ private:
+  template <typename Container>
+  static std::vector<std::pair<std::string, std::string>> Unknown(const Container& kwargs) {
+    std::vector<std::pair<std::string, std::string>> out;
+    for (const auto& [name, text] : kwargs) {
+      bool known = false;
+      for (const auto& field : __FIELDS__()) known = known || field->attr.name == name;
+      if (!known) out.emplace_back(name, text);
+    }
+    return out;
   }
 
  protected:

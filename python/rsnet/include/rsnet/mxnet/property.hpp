@@ -9,7 +9,6 @@ namespace mxnet {
 // The computation: one object for every node or recorded call, shared by forward and backward.
 class Operator {
  public:
-  enum ExecType { kSync };
   virtual ~Operator() = default;
   virtual void Forward(const OpContext& ctx, const std::vector<TBlob>& in_data,
                        const std::vector<OpReqType>& req, const std::vector<TBlob>& out_data,
@@ -31,6 +30,7 @@ class OperatorProperty {
   virtual ~OperatorProperty() = default;
   virtual void Init(const std::vector<std::pair<std::string, std::string>>& kwargs) = 0;
   virtual std::map<std::string, std::string> GetParams() const = 0;
+  virtual ExecType exec_type() const { return kSync; }
   virtual std::vector<std::string> ListArguments() const { return {"data"}; }
   virtual std::vector<std::string> ListOutputs() const { return {"output"}; }
   virtual std::vector<std::string> ListAuxiliaryStates() const { return {}; }
@@ -61,6 +61,24 @@ class OperatorProperty {
     all.insert(all.end(), in_data.begin(), in_data.end());
     all.insert(all.end(), out_data.begin(), out_data.end());
     return all;
+  }
+  // Of all that backward could read, what it declares.
+  template <typename T>
+  std::vector<T> BackwardInputs(const std::vector<T>& out_grad, const std::vector<T>& in_data,
+                                const std::vector<T>& out_data) const {
+    std::vector<T> all;
+    auto numbered = [&](const std::vector<T>& side) {
+      std::vector<int> numbers;
+      for (const T& item : side) {
+        numbers.push_back(static_cast<int>(all.size()));
+        all.push_back(item);
+      }
+      return numbers;
+    };
+    std::vector<int> grads = numbered(out_grad), ins = numbered(in_data), outs = numbered(out_data);
+    std::vector<T> declared;
+    for (int i : DeclareBackwardDependency(grads, ins, outs)) declared.push_back(all[i]);
+    return declared;
   }
   virtual std::vector<std::pair<int, void*>> ForwardInplaceOption(
       const std::vector<int>& /*in_data*/, const std::vector<void*>& /*out_data*/) const {

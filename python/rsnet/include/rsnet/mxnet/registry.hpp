@@ -146,7 +146,7 @@ class NnvmOp {
     if (Attr<nnvm::FInplaceOption>("FInplaceOption")) op.inplace = Inplace;
     if (Attr<FResourceRequest>("FResourceRequest")) {
       op.resources = Resources;
-      op.flags |= RSNET_NOT_DETERMINISTIC;
+      if (MayBeRandom()) op.flags |= RSNET_NOT_DETERMINISTIC;
     }
     if (Attr<FCreateOpState>("FCreateOpState")) {
       op.flags |= RSNET_NOT_DETERMINISTIC;
@@ -168,8 +168,38 @@ class NnvmOp {
     }
     return out;
   }
+  // What the defaults of the parameters say; nothing if a parameter has none.
+  std::optional<NodeAttrs> Defaults() const {
+    NodeAttrs attrs;
+    attrs.op = op_;
+    for (const rsnet::AttrText& field : op_->fields) {
+      if (!field.has_default) return {};
+      attrs.dict[field.name] = field.dflt;
+    }
+    if (op_->parser) op_->parser(&attrs);
+    return attrs;
+  }
+  std::vector<std::string> DefaultNames() const {
+    const auto* list = Attr<nnvm::FListInputNames>("FListInputNames");
+    std::optional<NodeAttrs> attrs = list == nullptr ? std::nullopt : Defaults();
+    return attrs ? (*list)(*attrs) : std::vector<std::string>();
+  }
+  // Temporary space alone leaves an operator a function of its inputs.
+  bool MayBeRandom() const {
+    std::optional<NodeAttrs> attrs = Defaults();
+    if (!attrs) return true;
+    for (const ResourceRequest& r : Requests(*attrs)) {
+      if (r.type != ResourceRequest::kTempSpace) return true;
+    }
+    return false;
+  }
   std::vector<rsnet::ArgText> Arguments() const {
     if (!op_->arguments.empty()) return op_->arguments;
+    if (std::vector<std::string> listed = DefaultNames(); listed.size() == op_->num_inputs) {
+      std::vector<rsnet::ArgText> out;
+      for (const std::string& name : listed) out.push_back({name, "", 1, 0});
+      return out;
+    }
     return op_->num_inputs == 1 ? Names(1, "data") : Names(op_->num_inputs, "arg");
   }
 

@@ -154,17 +154,17 @@ class Gradient : public Context {
 
   // The forward node.
   const std::string& op_name() const { return name_; }
-  const std::string& input(const std::string& arg, int32_t i) {
+  const std::string& input(const std::string& arg, int32_t i) const {
     return Value(RSNET_IN_DATA, RSNET_INPUT, arg, i, "");
   }
-  const std::string& output(const std::string& arg, int32_t i) {
+  const std::string& output(const std::string& arg, int32_t i) const {
     return Value(RSNET_OUT_DATA, RSNET_OUTPUT, arg, i, "");
   }
   // The gradient that arrives at an output; zeros if none does.
-  const std::string& output_grad(const std::string& arg, int32_t i) {
+  const std::string& output_grad(const std::string& arg, int32_t i) const {
     return Value(RSNET_OUT_GRAD, RSNET_OUTPUT, arg, i, "/grad");
   }
-  const std::string& GetGradTensorWithOpOutput(const std::string& arg, int32_t i) {
+  const std::string& GetGradTensorWithOpOutput(const std::string& arg, int32_t i) const {
     return output_grad(arg, i);
   }
   bool NeedGenGradTensor4OpInput(const std::string& arg, int32_t i) const {
@@ -173,10 +173,10 @@ class Gradient : public Context {
   bool HasGradTensor4OpOutput(const std::string& arg, int32_t i) const {
     return host_->has_out_grad(ctx_, Number(RSNET_OUTPUT, arg, i)) != 0;
   }
-  void BindGradTensorWithOpInput(const std::string& value, const std::string& arg, int32_t i) {
+  void BindGradTensorWithOpInput(const std::string& value, const std::string& arg, int32_t i) const {
     bound_[Number(RSNET_INPUT, arg, i)] = value;
   }
-  void InputGradBind(const OpArg& arg, const std::function<const std::string&()>& value) {
+  void InputGradBind(const OpArg& arg, const std::function<const std::string&()>& value) const {
     if (NeedGenGradTensor4OpInput(arg.name(), arg.index())) {
       BindGradTensorWithOpInput(value(), arg.name(), arg.index());
     }
@@ -219,7 +219,7 @@ class Gradient : public Context {
     return at;
   }
   const std::string& Value(int32_t source, int32_t side, const std::string& arg, int32_t i,
-                           const char* suffix) {
+                           const char* suffix) const {
     std::string name = name_ + "/" + arg + "_" + std::to_string(i) + suffix;
     auto [at, fresh] = entries_.try_emplace(name, 0);
     if (fresh) at->second = host_->entry(ctx_, source, Number(side, arg, i));
@@ -284,10 +284,11 @@ class Gradient : public Context {
   }
 
   std::string name_;
-  std::map<std::string, rsnet_entry> entries_;
+  // The older style takes a UserOpWrapper that is const.
+  mutable std::map<std::string, rsnet_entry> entries_;
   std::map<std::string, std::function<GradOp(GradOpBuilder&)>> recipes_;
   std::map<std::string, GradOp> made_;
-  std::map<int32_t, std::string> bound_;
+  mutable std::map<int32_t, std::string> bound_;
 };
 using BackwardOpConfContext = Gradient;
 using UserOpWrapper = Gradient;

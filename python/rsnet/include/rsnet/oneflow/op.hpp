@@ -173,7 +173,11 @@ class OpRegistry {
 
   // Without a default the attribute is 0, empty, float32.
   template <typename T>
-  OpRegistry& Attr(const std::string& name, const T& value = DefaultOf<T>()) {
+  OpRegistry& Attr(const std::string& name) {
+    return Attr<T>(name, DefaultOf<T>());
+  }
+  template <typename T>
+  OpRegistry& Attr(const std::string& name, const T& value) {
     return Attribute(name, AttrKind<T>::kind, true, AttrText(value));
   }
   OpRegistry& Attr(const std::string& name, UserOpAttrType kind) {  // must be set by the caller

@@ -1,0 +1,138 @@
+// Forms of OneFlow's registries that are easily mixed up: gradients of operators with optional
+// inputs, arguments whose names differ by a digit, sizes and inference that look at dtypes.
+#include "oneflow/core/framework/framework.h"
+
+namespace oneflow {
+namespace {
+
+#define RULE [](user_op::BackwardOpConfContext * ctx)
+
+struct Copy final : user_op::OpKernel {
+  void Compute(user_op::KernelComputeContext* ctx) const override {
+    const auto* x = ctx->Tensor4ArgNameAndIndex("x", 0);
+    auto* y = ctx->Tensor4ArgNameAndIndex("y", 0);
+    std::copy_n(x->dptr<float>(), x->shape().elem_cnt(), y->mut_dptr<float>());
+  }
+  bool AlwaysComputeWhenAllOutputsEmpty() const override { return false; }
+};
+
+// y = 100 a + b + 1000 c + 10^6 e
+struct Places final : user_op::OpKernel {
+  void Compute(user_op::KernelComputeContext* ctx) const override {
+    auto* y = ctx->Tensor4ArgNameAndIndex("y", 0);
+    for (int64_t i = 0; i < y->shape().elem_cnt(); ++i) {
+      float sum = 0;
+      auto add = [&](const char* arg, float factor) {
+        const auto* t = ctx->Tensor4ArgNameAndIndex(arg, 0);
+        if (t != nullptr) sum += factor * t->dptr<float>()[i];
+      };
+      add("a", 100);
+      add("b", 1);
+      add("c", 1000);
+      add("e", 1e6f);
+      y->mut_dptr<float>()[i] = sum;
+    }
+  }
+  bool AlwaysComputeWhenAllOutputsEmpty() const override { return false; }
+};
+REGISTER_USER_OP("form_places")
+    .Input("a")
+    .Input("b")
+    .OptionalInput("c")
+    .OptionalInput("e")
+    .Output("y")
+    .SetTensorDescInferFn(user_op::TensorDescInferFnUtil::Unchanged);
+REGISTER_USER_KERNEL("form_places").SetCreateFn<Places>().SetIsMatchedHob(user_op::HobTrue());
+
+// y = x, of which the "gradient" shows where its operator got its inputs.
+REGISTER_USER_OP("form_copy").Input("x").Output("y").SetTensorDescInferFn(
+    user_op::TensorDescInferFnUtil::Unchanged);
+REGISTER_USER_KERNEL("form_copy").SetCreateFn<Copy>().SetIsMatchedHob(user_op::HobTrue());
+REGISTER_USER_OP_GRAD("form_copy").SetBackwardOpConfGenFn(RULE {
+  ctx->DefineOp("g", [ctx](user_op::BackwardOpBuilder& builder) {
+    return builder.OpTypeName("form_places")
+        .InputBind("b", ctx->FwOp().output_grad("y", 0))
+        .InputBind("a", ctx->FwOp().input("x", 0))
+        .InputBind("e", ctx->FwOp().input("x", 0))
+        .Output("y")
+        .Build();
+  });
+  ctx->FwOp().InputGradBind(user_op::OpArg("x", 0), [ctx]() -> const std::string& {
+    return ctx->GetOp("g").output("y", 0);
+  });
+});
+
+// The same with inputs x1 and x: y = 100 x1 + x.
+struct Digits final : user_op::OpKernel {
+  void Compute(user_op::KernelComputeContext* ctx) const override {
+    auto* y = ctx->Tensor4ArgNameAndIndex("y", 0);
+    const float* first = ctx->Tensor4ArgNameAndIndex("x1", 0)->dptr<float>();
+    const float* second = ctx->Tensor4ArgNameAndIndex("x", 0)->dptr<float>();
+    for (int64_t i = 0; i < y->shape().elem_cnt(); ++i) {
+      y->mut_dptr<float>()[i] = 100 * first[i] + second[i];
+    }
+  }
+  bool AlwaysComputeWhenAllOutputsEmpty() const override { return false; }
+};
+REGISTER_USER_OP("form_digits").Input("x1").Input("x").Output("y").SetTensorDescInferFn(
+    user_op::TensorDescInferFnUtil::Unchanged);
+REGISTER_USER_KERNEL("form_digits").SetCreateFn<Digits>().SetIsMatchedHob(user_op::HobTrue());
+REGISTER_USER_OP("form_same").Input("x").Output("y").SetTensorDescInferFn(
+    user_op::TensorDescInferFnUtil::Unchanged);
+REGISTER_USER_KERNEL("form_same").SetCreateFn<Copy>().SetIsMatchedHob(user_op::HobTrue());
+REGISTER_USER_OP_GRAD("form_same").SetBackwardOpConfGenFn(RULE {
+  ctx->DefineOp("g", [ctx](user_op::BackwardOpBuilder& builder) {
+    return builder.OpTypeName("form_digits")
+        .InputBind("x", ctx->FwOp().output_grad("y", 0))
+        .InputBind("x1", ctx->FwOp().input("x", 0))
+        .Output("y")
+        .Build();
+  });
+  ctx->FwOp().InputGradBind(user_op::OpArg("x", 0), [ctx]() -> const std::string& {
+    return ctx->GetOp("g").output("y", 0);
+  });
+});
+
+// Every kernel insists on the dtype of its condition when it is asked for temporary space.
+template <typename T>
+struct Checked final : user_op::OpKernel {
+  void Compute(user_op::KernelComputeContext* ctx) const override {
+    const auto* x = ctx->Tensor4ArgNameAndIndex("x", 0);
+    T* tmp = reinterpret_cast<T*>(ctx->Tensor4ArgNameAndIndex("tmp_buffer", 0)->mut_dptr<char>());
+    const int64_t n = x->shape().elem_cnt();
+    std::copy_n(x->dptr<T>(), n, tmp);
+    std::copy_n(tmp, n, ctx->Tensor4ArgNameAndIndex("y", 0)->mut_dptr<T>());
+  }
+  bool AlwaysComputeWhenAllOutputsEmpty() const override { return false; }
+};
+REGISTER_USER_OP("form_tmp").Input("x").Output("y").SetTensorDescInferFn(
+    user_op::TensorDescInferFnUtil::Unchanged);
+#define REGISTER_TMP(T)                                                              \
+  REGISTER_USER_KERNEL("form_tmp")                                                   \
+      .SetCreateFn<Checked<T>>()                                                     \
+      .SetIsMatchedHob(user_op::HobDataType("x", 0) == GetDataType<T>::value)        \
+      .SetInferTmpSizeFn([](user_op::InferContext* ctx) -> size_t {                  \
+        CHECK(*ctx->Dtype4ArgNameAndIndex("x", 0) == GetDataType<T>::value);         \
+        return ctx->Shape4ArgNameAndIndex("x", 0)->elem_cnt() * sizeof(T);           \
+      });
+REGISTER_TMP(float)
+REGISTER_TMP(double)
+
+// Inference that insists on integers.
+REGISTER_USER_OP("form_index").Input("x").Output("y").SetTensorDescInferFn(
+    [](user_op::InferContext* ctx) -> Maybe<void> {
+      CHECK_OR_RETURN(*ctx->Dtype4ArgNameAndIndex("x", 0) == kInt32);
+      *ctx->Shape4ArgNameAndIndex("y", 0) = *ctx->Shape4ArgNameAndIndex("x", 0);
+      *ctx->Dtype4ArgNameAndIndex("y", 0) = kFloat;
+      return Maybe<void>::Ok();
+    });
+REGISTER_USER_KERNEL("form_index").SetCreateFn<Copy>().SetIsMatchedHob(user_op::HobTrue());
+
+// An operator that has a kernel of a GPU only.
+REGISTER_USER_OP("form_gpu").Input("x").Output("y").SetTensorDescInferFn(
+    user_op::TensorDescInferFnUtil::Unchanged);
+REGISTER_USER_KERNEL("form_gpu").SetCreateFn<Copy>().SetIsMatchedHob(
+    user_op::HobDeviceTag() == DeviceType::kGPU);
+
+}  // namespace
+}  // namespace oneflow

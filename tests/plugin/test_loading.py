@@ -1,0 +1,115 @@
+"""Loading again, later, beside others: mended and watched libraries, damaged segments."""
+
+import pytest
+from plugins import compiled
+from processes import printed
+
+import rsnet as mx
+from rsnet import autograd, nd
+
+pytestmark = pytest.mark.process
+
+#: An operator by MXNet's names, in C++: what was refused stays in the process.
+MENDED = """
+#include <rsnet/mxnet.h>
+namespace mxnet { namespace op {
+void Run(const nnvm::NodeAttrs&, const OpContext&, const std::vector<TBlob>& in,
+         const std::vector<OpReqType>&, const std::vector<TBlob>& out) {
+  out[0].dptr<float>()[0] = FACTOR * in[0].dptr<float>()[0];
+}
+NNVM_REGISTER_OP(NAME).set_attr<nnvm::FInferShape>("FInferShape", ElemwiseShape<1, 1>)
+    .set_attr<FCompute>("FCompute<cpu>", Run);
+} }
+"""
+
+
+def test_the_interpreter_is_free_while_a_library_loads():
+    """A thread in the loader wants the interpreter; others must not hold it and wait for that."""
+    code = """
+        import threading, time
+        import rsnet as mx
+        from plugins import compiled
+        mx.load_library(compiled("scale.c"))
+        slow = compiled("states.c", "SLOW")
+        loader = threading.Thread(target=mx.load_library, args=(slow,))
+        loader.start()
+        while loader.is_alive():
+            assert mx._core.library_operator("c_scale") is not None
+            time.sleep(0.01)
+        print(mx.nd.twice_kept(mx.nd.ones(2)).asnumpy().tolist())
+    """
+    assert printed(code) == "[2.0, 2.0]"
+
+
+def test_a_library_is_mended_and_loaded_from_the_same_path(tmp_path):
+    code = f"""
+        import os, shutil
+        import rsnet as mx
+        from plugins import compiled_text
+        path = {str(tmp_path / "libmended.so")!r}
+        for name, factor in [("relu", "1"), ("mended", "3")]:
+            made = compiled_text({MENDED!r}.replace("NAME", name).replace("FACTOR", factor))
+            shutil.copy(made, path + ".new")
+            os.replace(path + ".new", path)
+            try:
+                print(mx.load_library(path))
+            except mx.MXNetError as error:
+                print("already registered" in str(error))
+        print(mx.nd.mended(mx.nd.ones(1)).asscalar())
+    """
+    assert printed(code).splitlines() == ["True", "['mended']", "3.0"]
+
+
+def test_watching_may_begin_later():
+    code = """
+        import rsnet as mx
+        from plugins import compiled
+        path = compiled("hostile.cpp")
+        for check in (False, True):
+            mx.load_library(path, check=check)
+            try:
+                mx.nd.bad_writes_input(mx.nd.ones(5)).asnumpy()
+                print("unseen")
+            except mx.MXNetError as error:
+                print("wrote to its input" in str(error))
+    """
+    assert printed(code).splitlines() == ["unseen", "True"]
+
+
+def test_bits_of_the_program_headers(tmp_path):
+    """A flipped bit is refused, or does no harm: the process stays."""
+    code = f"""
+        import rsnet as mx
+        from plugins import compiled
+        content = open(compiled("scale.c"), "rb").read()
+        refused = 0
+        for at in range(64, 64 + 56 * int.from_bytes(content[56:58], "little"), 3):
+            bad = bytearray(content)
+            bad[at] ^= 2
+            path = {str(tmp_path)!r} + f"/{{at}}.so"
+            open(path, "wb").write(bad)
+            try:
+                mx.load_library(path)
+            except mx.MXNetError:
+                refused += 1
+        print(refused > 20)
+    """
+    assert printed(code) == "True"
+
+
+def test_a_kernels_state_on_a_backward_operator_alone():
+    mx.load_library(compiled("states.c"))
+    x = nd.array([1.0, -2.0])
+    x.attach_grad()
+    with autograd.record():
+        y = nd.twice_kept(x)
+    y.backward()
+    assert y.asnumpy().tolist() == [2, -4] and x.grad.asnumpy().tolist() == [2, 2]
+
+
+def test_kinds_of_errors_do_not_come_from_texts():
+    mx.load_library(compiled("hostile.cpp"))
+    with pytest.raises(ValueError, match="the lock of the camera"):
+        nd.bad_fails_like_memory(nd.ones(2)).asnumpy()
+    with pytest.raises(MemoryError):
+        nd.bad_tmp_too_large(nd.ones(2)).asnumpy()
