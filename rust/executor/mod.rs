@@ -18,6 +18,7 @@ pub mod exec;
 pub mod imperative;
 pub mod inline;
 pub mod instance;
+mod on_device;
 pub mod resource;
 pub mod run;
 #[cfg(test)]
