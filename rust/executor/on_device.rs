@@ -1,4 +1,4 @@
-//! Calls on arrays of a CUDA device: with a kernel for the device, or on host copies of the operands.
+//! Calls on arrays of a CUDA device: with a kernel for the device, or on host copies of operands.
 //!
 //! A kernel whose condition asks for the device gets device memory and the stream. Every other
 //! native kernel, and a callback that wants host memory, gets copies on the host; what it wrote is

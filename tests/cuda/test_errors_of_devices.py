@@ -1,4 +1,4 @@
-"""What goes wrong with devices: said clearly, at the wait, with operator and node; nothing hangs."""
+"""What goes wrong with devices is said clearly, at the wait, with operator and node."""
 
 import numpy as np
 import pytest
