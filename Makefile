@@ -16,7 +16,7 @@ MEMCHECK := valgrind --quiet --fair-sched=yes --error-exitcode=9 --leak-check=fu
 RUST_SOURCES := Cargo.toml Cargo.lock build.rs $(shell find rust -name '*.rs' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help env build demo test test-rust test-python test-fast test-long loom loom-mutants memcheck fuzz
+.PHONY: help env build demo test test-rust test-python test-fast test-cuda test-long loom loom-mutants memcheck fuzz
 .PHONY: compare coverage check check-rust lint types deny format docs wheel bench bench-plans clean
 
 help: ## show this list
@@ -70,6 +70,10 @@ test-python: build
 
 test-fast: build ## the tests that start no processes and are quick (under a minute)
 	$(BIN)/python -m pytest -q -m "not process and not slow" $(PYTEST_ARGS)
+
+test-cuda: build ## the tests of CUDA devices, on an emulated driver (RSNET_LIBCUDA=... names another one)
+	RSNET_LIBCUDA=$${RSNET_LIBCUDA:-$$($(BIN)/python tests/support/emulated_driver.py)} \
+		$(BIN)/python -m pytest -q $(PYTEST_ARGS) tests/cuda
 
 test-long: test ## all tests, and those that are ignored because they are long
 	cargo test --release --no-default-features --quiet -- --ignored

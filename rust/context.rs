@@ -36,7 +36,15 @@ impl Context {
         Context { device_type: DeviceType::Gpu, device_id }
     }
 
+    /// Returns true if one operation can use arrays of both devices: all kinds of host memory are
+    /// one.
+    #[inline]
+    pub fn shares_memory(self, other: Context) -> bool {
+        self == other || self.is_host() && other.is_host()
+    }
+
     /// Returns true if host memory backs this device.
+    #[inline]
     pub const fn is_host(self) -> bool {
         !matches!(self.device_type, DeviceType::Gpu)
     }

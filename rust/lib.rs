@@ -1,11 +1,12 @@
 //! rsnet: tensor programs on a threaded dependency engine.
 //!
 //! Rooms and the direction of their imports: `py → executor → {graph → operator, ndarray → {engine,
-//! storage → profiler}, {ops, plugin} → kernels} → vocabulary`. `ARCHITECTURE.md` walks through
-//! them.
+//! cuda → storage → profiler}, {ops, plugin} → kernels} → vocabulary`. `ARCHITECTURE.md` walks
+//! through them.
 
 pub mod blocking_pool;
 pub mod context;
+pub mod cuda;
 pub mod dtype;
 pub mod engine;
 pub mod error;

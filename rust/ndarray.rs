@@ -13,11 +13,13 @@
 
 mod access_latch;
 mod chunk;
+mod device;
 mod exclusive;
 mod limits;
 mod wait;
 
 use crate::context::Context;
+use crate::cuda::Devices;
 use crate::dtype::DType;
 use crate::engine::{Engine, Var};
 use crate::error::{Error, Result};
@@ -37,6 +39,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 pub struct Base {
     pub engine: Arc<dyn Engine>,
     pub pool: Pool,
+    /// The CUDA devices in use.
+    pub cuda: Devices,
     pub profiler: Arc<Recorder>,
 }
 
@@ -44,7 +48,17 @@ impl Base {
     /// A base on `engine` with an empty pool and a stopped profiler.
     pub fn new(engine: Arc<dyn Engine>) -> Self {
         let profiler = Arc::<Recorder>::default();
-        Base { engine, pool: Pool::new(&profiler), profiler }
+        let (pool, cuda) = (Pool::new(&profiler), Devices::new(&profiler));
+        Base { engine, pool, cuda, profiler }
+    }
+
+    /// The pool of a device's memory; an error if there is no such device.
+    #[inline]
+    pub fn pool_of(&self, ctx: Context) -> Result<&Pool> {
+        match ctx.is_host() {
+            true => Ok(&self.pool),
+            false => self.cuda.device(ctx.device_id).map(|device| device.memory()),
+        }
     }
 }
 
@@ -94,7 +108,7 @@ impl NDArray {
         Ok(array)
     }
 
-    /// Uninitialised memory for an array of this one's shape, dtype and device.
+    /// Uninitialised memory for an array of this one's shape and dtype, which is on the host.
     #[inline]
     pub fn memory_like(&self) -> Result<Fresh> {
         let old = &*self.chunk;

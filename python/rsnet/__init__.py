@@ -87,6 +87,7 @@ _ON_DEMAND = {
     "sysconfig": "sysconfig",
     "build": "build",
     "build_extension": "build:build_extension",
+    "cuda": "cuda",
     "sbp": "sbp",
     "sbp_rules": "sbp_rules",
     "model": "model",

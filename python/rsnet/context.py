@@ -90,7 +90,7 @@ class Context(metaclass=_HasDefault):
 
     def empty_cache(self) -> None:
         """Returns the device's cached memory to the system."""
-        _core.empty_cache()
+        _core.empty_cache(self)
 
 
 def cpu(device_id: int = 0) -> Context:
@@ -109,8 +109,23 @@ def gpu(device_id: int = 0) -> Context:
 
 
 def num_gpus() -> int:
-    """Number of GPUs that rsnet can use."""
-    return 0
+    """Number of GPUs that rsnet can use; 0 without a CUDA driver."""
+    try:
+        return _core.cuda_device_count()
+    except RuntimeError:
+        return 0
+
+
+def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
+    """Free bytes of a GPU, and its bytes in all.
+
+    Raises
+    ------
+    MXNetError
+        If there is no such device.
+    """
+    _, _, free, total, _ = _core.cuda_device(device_id)
+    return free, total
 
 
 def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:

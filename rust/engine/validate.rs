@@ -1,8 +1,8 @@
-//! Argument checks of pushes and prepared operations, shared by both engines.
+//! Argument checks of pushes and prepared operations, shared by both engines. Devices are for the
+//! caller to check: an engine only passes them on.
 
-use crate::context::Context;
 use crate::engine::push::{Push, Var};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use std::collections::HashSet;
 
 /// Up to this many variables are compared pairwise; more go through a hash set.
@@ -10,24 +10,6 @@ const PAIRWISE: usize = 16;
 
 /// The most variables one operation may name.
 pub const MAX_VARIABLES: usize = u16::MAX as usize;
-
-/// Refuses an operation for a device that does not exist.
-#[inline]
-pub fn check_device(name: &str, ctx: Context) -> Result<()> {
-    #[cold]
-    fn unavailable(name: &str, ctx: Context) -> Error {
-        let text = format!("{ctx} is not available: no CUDA device was found");
-        Error::new(ErrorKind::Execution, text).in_operation(name)
-    }
-    if ctx.is_host() { Ok(()) } else { Err(unavailable(name, ctx)) }
-}
-
-/// Checks the device and the number of overwritten variables.
-#[inline]
-pub fn check_push(push: &Push<'_>) -> Result<()> {
-    check_device(push.name, push.ctx)?;
-    check_overwrites(push)
-}
 
 /// Refuses a push that overwrites more variables than it writes.
 #[inline]

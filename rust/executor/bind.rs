@@ -14,7 +14,7 @@ use crate::error::{AtNode as _, Error, Result};
 use crate::executor::Runtime;
 use crate::graph::{Plan, PlanOptions, PlanRequest, Symbol};
 use crate::lock::Lock;
-use crate::ndarray::NDArray;
+use crate::ndarray::{Base, NDArray};
 use crate::operator::{OpReq, OpState};
 use crate::shape::Shape;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -81,7 +81,7 @@ impl Executor {
         let plan = Arc::new(crate::graph::plan(&request(rt, b))?);
         check_arrays(b, &plan)?;
         check_operands(&plan)?;
-        let prepared = kernels(&plan)?;
+        let prepared = kernels(rt, &plan)?;
         Executor::with_plan(rt, Planned { plan, prepared }, binding)
     }
 
@@ -278,7 +278,7 @@ fn check_operands(plan: &Plan) -> Result<()> {
 }
 
 /// The kernel of every operator node.
-fn kernels(plan: &Plan) -> Result<Vec<Option<Arc<Prepared<'static>>>>> {
+fn kernels(base: &Base, plan: &Plan) -> Result<Vec<Option<Arc<Prepared<'static>>>>> {
     let graph = &plan.graph;
     let facts = |id: usize| (plan.types[id], plan.shapes[id].ndim());
     let mut prepared = Vec::with_capacity(graph.nodes.len());
@@ -289,7 +289,8 @@ fn kernels(plan: &Plan) -> Result<Vec<Option<Arc<Prepared<'static>>>>> {
         };
         let ins = node.inputs.iter().map(|&e| graph.entry_id(e));
         let tensors = || ins.chain(graph.entries_of(n)).map(facts);
-        let made = prepare(op, &node.attrs, node.ctx, tensors).at_node(&op.name, &node.name)?;
+        let made =
+            prepare(base, op, &node.attrs, node.ctx, tensors).at_node(&op.name, &node.name)?;
         prepared.push(Some(Arc::new(made.owned())));
     }
     Ok(prepared)

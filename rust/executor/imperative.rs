@@ -86,13 +86,20 @@ fn start(
             "Operator {name} expects {n_inputs} inputs, but got {got} instead. (Inputs: {names})"
         )));
     }
-    let device = inputs.first().map_or(how.ctx, |a| a.context());
-    if let Some(i) = inputs.iter().position(|a| a.context().is_host() != device.is_host()) {
-        let got = inputs[i].context();
-        return Err(Error::value(format!("input {i} is on {got}, expected it on {device}")));
+    let given = out.unwrap_or(&[]);
+    let device = match (inputs.first(), given.first()) {
+        (Some(input), _) => input.context(),
+        (None, Some(output)) if !output.context().shares_memory(how.ctx) => output.context(),
+        _ => how.ctx,
+    };
+    if let Some(i) = inputs.iter().position(|a| !a.context().shares_memory(device)) {
+        return Err(elsewhere("input", i, inputs[i], device));
+    }
+    if let Some(i) = given.iter().position(|a| !a.context().shares_memory(device)) {
+        return Err(elsewhere("output", i, given[i], device));
     }
     inputs.iter().try_for_each(|a| a.usable())?;
-    out.unwrap_or(&[]).iter().try_for_each(|a| a.writable())?;
+    given.iter().try_for_each(|a| a.writable())?;
     let writable = |i: &usize| inputs.get(*i).map_or(Ok(()), |a| a.writable());
     op.mutates.with(attrs, |mutated| mutated.iter().try_for_each(writable))?;
     let specs = match how.like {
@@ -109,7 +116,7 @@ fn start(
         let given = inputs.iter().map(|a| (a.dtype(), a.shape().ndim()));
         given.chain(specs.iter().map(|(shape, dtype)| (*dtype, shape.ndim())))
     };
-    let prepared = prepare(op, attrs, device, tensors)?;
+    let prepared = prepare(rt, op, attrs, device, tensors)?;
     let state = match (how.state, &op.state) {
         (Some(state), _) => Some(state.clone()),
         (None, Some(make)) => {
@@ -149,6 +156,15 @@ fn start(
     };
     work.dispatch(rt, how)?;
     Ok(Outcome { outputs, visible, state })
+}
+
+/// The error of an array that is not on the device of the call.
+#[cold]
+fn elsewhere(what: &str, i: usize, array: &NDArray, device: Context) -> Error {
+    let got = array.context();
+    Error::value(format!(
+        "{what} {i} is on {got}, expected it on {device}: copy it with as_in_context"
+    ))
 }
 
 type Specs = SmallVec<[(Shape, DType); 1]>;
@@ -327,7 +343,7 @@ impl Work<'_> {
     }
 
     fn run_inline(&self, rt: &Arc<Runtime>, how: &Invoke<'_>) -> Result<(), Declined> {
-        if self.prepared.is_callback() {
+        if self.prepared.is_callback() || self.prepared.on_device.is_some() {
             return Err(Declined::TooLarge);
         }
         let elems = self.inputs.iter().copied().chain(self.outputs).map(NDArray::size).sum();

@@ -19,6 +19,7 @@ pub mod imperative;
 pub mod inline;
 mod inputs;
 pub mod instance;
+mod on_device;
 pub mod resource;
 pub mod run;
 #[cfg(test)]

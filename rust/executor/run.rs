@@ -6,7 +6,9 @@
 //! where a call does not meet them by itself, the kernel writes to a temporary, and the request (a
 //! sum, a copy, nothing) is completed after it.
 
+use super::on_device::{self, OnDevice};
 use crate::context::Context;
+use crate::cuda::Device;
 use crate::dtype::DType;
 use crate::engine::{Mark, Var};
 use crate::error::{Error, Result};
@@ -16,7 +18,7 @@ use crate::operator::{
     Attrs, Body, Call, Done, InplacePair, Kernel, MatchFacts, OpContext, OpDef, OpReq, OpState,
     OwnedCall, Within,
 };
-use crate::storage::ALIGN;
+use crate::storage::{ALIGN, Block};
 use crate::tensor::View;
 use smallvec::SmallVec;
 use std::any::Any;
@@ -62,26 +64,36 @@ pub struct Prepared<'a> {
     pub mutated: SmallVec<[usize; 2]>,
     /// True if the kernel handles the request `Add` itself.
     accumulates: bool,
+    /// For calls on a CUDA device: which, and where the kernel runs.
+    pub(super) on_device: Option<OnDevice>,
 }
 
 /// Chooses the kernel of `op` for tensors (inputs, then outputs) of these dtypes and numbers of
 /// axes.
 pub fn prepare<'a, T: Iterator<Item = (DType, usize)>>(
+    base: &Base,
     op: &'a Arc<OpDef>,
     attrs: &'a Arc<Attrs>,
     device: Context,
     tensors: impl FnOnce() -> T,
 ) -> Result<Prepared<'a>> {
+    let mut on_device = None;
     let kernel = match op.kernels.as_slice() {
-        [only] if only.is_unconditional(device) => only,
+        [only] if device.is_host() && only.is_unconditional(device) => only,
         _ => op.input_names.with(attrs, |ins| {
             op.output_names.with(attrs, |outs| {
                 let names = ins.iter().chain(outs).map(String::as_str);
                 let tensors: SmallVec<[_; 6]> =
                     names.zip(tensors()).map(|(n, (t, rank))| (n, t, rank)).collect();
                 // Every kind of host memory is served by the kernels of the CPU.
-                let kind = if device.is_host() { Context::default() } else { device }.device_type;
-                op.choose_kernel(&MatchFacts { device: kind, attrs, tensors: &tensors })
+                let kind = Context::default().device_type;
+                let facts = MatchFacts { device: kind, attrs, tensors: &tensors };
+                if device.is_host() {
+                    return op.choose_kernel(&facts);
+                }
+                let (kernel, place) = OnDevice::choose(base, op, device, facts)?;
+                on_device = Some(place);
+                Ok(kernel)
             })
         })?,
     };
@@ -93,6 +105,7 @@ pub fn prepare<'a, T: Iterator<Item = (DType, usize)>>(
         mutated: op.mutates.with(attrs, |inputs| inputs.into()),
         accumulates: kernel.accumulates
             || op.accumulates.as_ref().is_some_and(|accumulates| accumulates(attrs)),
+        on_device,
     };
     match &op.deferred_error {
         Some(check) => check(attrs).map(|()| prepared),
@@ -121,6 +134,7 @@ impl Prepared<'_> {
             inplace: self.inplace,
             mutated: self.mutated,
             accumulates: self.accumulates,
+            on_device: self.on_device,
         }
     }
 
@@ -168,6 +182,22 @@ impl Prepared<'_> {
         req: &[OpReq],
         outputs: &[View],
     ) -> Result<()> {
+        match &self.on_device {
+            None => self.run_on_views(ctx, state, inputs, req, outputs, None),
+            Some(place) => place.run(self, ctx, state, inputs, req, outputs),
+        }
+    }
+
+    /// As [`Prepared::run_native`], on views that the kernel can use: on `device`, or on the host.
+    pub(super) fn run_on_views(
+        &self,
+        ctx: &OpContext,
+        state: Option<&OpState>,
+        inputs: &[View],
+        req: &[OpReq],
+        outputs: &[View],
+        device: Option<&Arc<Device>>,
+    ) -> Result<()> {
         let Body::Native(kernel) = &self.kernel.body else {
             return Err(Error::internal("a callback cannot run as a native kernel"));
         };
@@ -176,12 +206,17 @@ impl Prepared<'_> {
             .collect();
         let asked: SmallVec<[OpReq; 4]> = plan.iter().map(|p| p.0).collect();
         let call = |outputs: &[View]| {
-            kernel(&Call { attrs: &self.attrs, ctx, state, inputs, req: &asked, outputs })
+            let call = Call { attrs: &self.attrs, ctx, state, inputs, req: &asked, outputs };
+            match device {
+                None => kernel(&call),
+                // Waits for what the kernel has issued on the stream.
+                Some(device) => device.run(|_, _| kernel(&call)),
+            }
         };
         if plan.iter().all(|p| p.1 == After::Nothing) {
             return call(outputs);
         }
-        let temporaries = Temporaries::new(&plan, outputs);
+        let temporaries = Temporaries::new(&plan, outputs, device)?;
         call(&temporaries.views)?;
         temporaries.settle(&plan, outputs)
     }
@@ -194,6 +229,9 @@ impl Prepared<'_> {
         req: &[OpReq],
         outputs: &[View],
     ) -> Option<SmallVec<[OpReq; 4]>> {
+        if self.on_device.as_ref().is_some_and(|place| place.on_host || !self.is_callback()) {
+            return None;
+        }
         let arranged = req.iter().zip(outputs).enumerate();
         arranged
             .map(|(i, (r, o))| match self.arrange(i, *r, inputs, o) {
@@ -236,6 +274,30 @@ impl Prepared<'_> {
         within: Box<dyn Within>,
         done: Done,
     ) {
+        let device = match &self.on_device {
+            Some(place) if place.on_host => {
+                return place.start(self, ctx, state, &inputs, req, &outputs, keep, within, done);
+            }
+            place => place.as_ref().map(|place| &place.device),
+        };
+        self.start_on_views(ctx, state, inputs, req, direct, outputs, keep, within, done, device);
+    }
+
+    /// As [`Prepared::start_callback`], on views that the callback can use: on `device`, or on the
+    /// host.
+    pub(super) fn start_on_views(
+        &self,
+        ctx: OpContext,
+        state: Option<OpState>,
+        inputs: Arc<[View]>,
+        req: &[OpReq],
+        direct: Option<SmallVec<[OpReq; 4]>>,
+        outputs: Arc<[View]>,
+        keep: Arc<dyn Any + Send + Sync>,
+        within: Box<dyn Within>,
+        done: Done,
+        device: Option<&Arc<Device>>,
+    ) {
         let Body::Callback(callback) = &self.kernel.body else {
             done(Err(Error::internal("a native kernel cannot start as a callback")));
             return;
@@ -250,7 +312,10 @@ impl Prepared<'_> {
             .map(|(i, (r, o))| self.arrange(i, *r, &inputs, o))
             .collect();
         let asked = plan.iter().map(|p| p.0).collect();
-        let temporaries = Arc::new(Temporaries::new(&plan, &outputs));
+        let temporaries = match Temporaries::new(&plan, &outputs, device) {
+            Ok(temporaries) => Arc::new(temporaries),
+            Err(e) => return done(Err(e)),
+        };
         // The callback's operands may outlive the call: they keep real memory and temporaries
         // alike.
         let both: Arc<dyn Any + Send + Sync> = Arc::new((keep, temporaries.clone()));
@@ -314,18 +379,33 @@ fn label<'a>(op: &'a OpDef, attrs: &Attrs) -> Cow<'a, str> {
 
 /// Memory in the place of some outputs for the time of one call.
 struct Temporaries {
-    #[allow(dead_code)] // owns what the views show
-    memory: Buffer,
     views: Arc<[View]>,
+    #[expect(dead_code, reason = "owns what the views show")]
+    memory: Owner,
+    /// The device of the memory; `None` is the host.
+    device: Option<Arc<Device>>,
+}
+
+/// The owner of temporary memory.
+enum Owner {
+    Host(Buffer),
+    Device(Block),
 }
 
 impl Temporaries {
-    fn new(plan: &[(OpReq, After)], outputs: &[View]) -> Self {
+    fn new(
+        plan: &[(OpReq, After)],
+        outputs: &[View],
+        device: Option<&Arc<Device>>,
+    ) -> Result<Self> {
         let needs = |after: After| after != After::Nothing;
         let aligned = |v: &View| v.size_bytes().next_multiple_of(ALIGN);
         let total: usize =
             plan.iter().zip(outputs).filter(|(p, _)| needs(p.1)).map(|(_, v)| aligned(v)).sum();
-        let mut memory = Buffer::new(total);
+        let mut memory = match device {
+            None => Owner::Host(Buffer::new(total)),
+            Some(device) => Owner::Device(device.memory().alloc(total)?),
+        };
         let mut at = 0;
         let views = plan
             .iter()
@@ -334,20 +414,30 @@ impl Temporaries {
                 if !needs(p.1) {
                     return output.clone();
                 }
-                let view = memory.view(at, output.shape().clone(), output.dtype());
+                let (shape, dtype) = (output.shape().clone(), output.dtype());
+                let view = match &mut memory {
+                    Owner::Host(buffer) => buffer.view(at, shape, dtype),
+                    // SAFETY: the block holds all temporaries, and lives as long as the views.
+                    Owner::Device(block) => unsafe {
+                        View::new(block.ptr().wrapping_add(at), shape, dtype)
+                    },
+                };
                 at += aligned(output);
                 view
             })
             .collect();
-        Temporaries { memory, views }
+        Ok(Temporaries { memory, views, device: device.cloned() })
     }
 
     fn settle(&self, plan: &[(OpReq, After)], outputs: &[View]) -> Result<()> {
         for ((p, temporary), output) in plan.iter().zip(&*self.views).zip(outputs) {
-            match p.1 {
-                After::Add => add(temporary, output),
-                After::Copy => copy(temporary, output),
-                After::Nothing | After::Forget => {}
+            match (p.1, &self.device) {
+                (After::Nothing | After::Forget, _) => {}
+                (After::Add, None) => add(temporary, output),
+                (After::Copy, None) => copy(temporary, output),
+                (after, Some(device)) => {
+                    on_device::settle(device, temporary, output, after == After::Add)?;
+                }
             }
         }
         Ok(())

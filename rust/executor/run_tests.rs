@@ -3,9 +3,11 @@
 use super::run::prepare;
 use crate::context::Context;
 use crate::dtype::DType;
+use crate::engine::NaiveEngine;
 use crate::error::Result;
 use crate::kernels::copy::{add, copy};
 use crate::lock::Lock;
+use crate::ndarray::Base;
 use crate::operator::{
     Body, Callback, Done, Kernel, OpContext, OpDef, OpReq, OwnedCall, Value, Within,
 };
@@ -37,8 +39,9 @@ impl Within for Here {
 /// The request that the kernel sees and the output that it leaves, for the request `Add`.
 fn asked_to_add(op: &Arc<OpDef>, seen: &Lock<Vec<OpReq>>, times: i64) -> Result<(OpReq, Vec<f64>)> {
     let attrs = Arc::new(op.parse(&[("times", Value::Int(times))])?);
+    let base = Base::new(Arc::new(NaiveEngine::new()));
     let shape = || std::iter::repeat_n((DType::F64, 1), 2);
-    let prepared = prepare(op, &attrs, Context::default(), shape)?;
+    let prepared = prepare(&base, op, &attrs, Context::default(), shape)?;
     let (x, y) = (Tensor::of(&[2], &[1.0, 2.0]), Tensor::of(&[2], &[10.0, 20.0]));
     let (inputs, outputs) = ([x.view()], [y.view()]);
     let req = [OpReq::Add];

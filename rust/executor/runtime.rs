@@ -1,6 +1,7 @@
 //! All that a program runs on, as a value.
 
 use super::resource::RandomStreams;
+use crate::cuda;
 use crate::engine::{self, Engine};
 use crate::lock::Held;
 use crate::ndarray::Base;
@@ -47,6 +48,7 @@ impl Runtime {
 pub struct HeldForFork<'a> {
     engine: engine::HeldForFork<'a>,
     profiler: profiler::HeldForFork<'a>,
+    cuda: cuda::HeldForFork<'a>,
     _rest: [Held<'a>; 4],
 }
 
@@ -57,8 +59,9 @@ impl Runtime {
         // Loading a library enters operators: its lock comes before the registry's.
         let libraries = self.libraries.hold();
         let _rest = [libraries, self.registry.hold(), self.random.hold(), self.base.pool.hold()];
+        let cuda = self.base.cuda.before_fork();
         // The profiler last: a holder of one of the others may be recording something.
-        HeldForFork { engine, _rest, profiler: self.base.profiler.before_fork() }
+        HeldForFork { engine, _rest, cuda, profiler: self.base.profiler.before_fork() }
     }
 }
 
@@ -67,6 +70,7 @@ impl HeldForFork<'_> {
     /// stopped.
     pub fn release_in_child(self) {
         self.profiler.release_in_child();
+        self.cuda.release_in_child();
         self.engine.release_in_child();
     }
 }

@@ -237,7 +237,10 @@ impl Segmenter<'_> {
         let callback = steps.first().is_some_and(Step::is_callback);
         Segment {
             device: steps.first().map_or_else(Context::default, |s| s.device),
-            cheap: !callback && steps.len() <= CHEAP_STEPS && bytes <= CHEAP_BYTES,
+            cheap: !callback
+                && steps.len() <= CHEAP_STEPS
+                && bytes <= CHEAP_BYTES
+                && steps.iter().all(Step::is_on_host),
             callback,
             has_peers: false,
             name: self.name(&range),

@@ -7,16 +7,18 @@
 
 use super::arena::Memory;
 use super::call_site;
+use super::on_device::settle;
 use super::run::{Prepared, Running};
 use super::segmentation::{Segment, SegmentVars, Segmentation, Segmenter};
 use super::step::Step;
+use super::transfer::copy_between;
 use crate::engine::{OnComplete, Prop, Push, Task, Var};
 use crate::error::{AtNode, Error, Result};
 use crate::executor::Runtime;
 use crate::graph::Plan;
 use crate::kernels::copy::copy;
 use crate::ndarray::{Base, NDArray};
-use crate::operator::{OpContext, OpState, RandomKey};
+use crate::operator::{OpContext, OpReq, OpState, RandomKey};
 use crate::profiler::{Span, mode};
 use std::ops::Range;
 use std::sync::Arc;
@@ -245,13 +247,19 @@ impl Program {
             let ctx = self.context(i, run, stream);
             let _span = if is_seen { self.span(step) } else { None };
             for (state, own) in &step.spared {
-                copy(state, &own.view()?);
+                match own.device()? {
+                    None => copy(state, &own.view()?),
+                    Some(device) => settle(device, state, &own.view()?, false)?,
+                }
             }
             let state = step.state.as_ref();
             let (inputs, outputs) = (&step.inputs, &step.outputs);
-            match &step.direct {
-                Some(asked) => step.prepared.run_direct(&ctx, state, inputs, asked, outputs),
-                None => step.prepared.run_native(&ctx, state, inputs, &step.req, outputs),
+            match (&step.direct, &step.crossing) {
+                (Some(asked), _) => step.prepared.run_direct(&ctx, state, inputs, asked, outputs),
+                (None, Some((source, target))) => {
+                    copy_between(source, target, step.req[0] == OpReq::Add)
+                }
+                (None, None) => step.prepared.run_native(&ctx, state, inputs, &step.req, outputs),
             }
             .map_err(|e| self.place(step, e))?;
         }

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::graph::{Entry, Place, Plan};
 use crate::ndarray::NDArray;
-use crate::operator::{OpReq, OpState};
+use crate::operator::{CROSS_DEVICE_COPY, OpReq, OpState};
 use crate::tensor::View;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -22,6 +22,8 @@ pub struct Step {
     pub req: Vec<OpReq>,
     /// The kernel's own requests, if it needs no temporaries.
     pub direct: Option<SmallVec<[OpReq; 4]>>,
+    /// For a copy to or from a CUDA device: what is copied where.
+    pub crossing: Option<(NDArray, NDArray)>,
     pub wants_random: bool,
     /// Auxiliary states that this node, computed again, must leave alone: (state, copy that it
     /// gets).
@@ -52,6 +54,7 @@ impl Step {
             outputs: Arc::default(),
             req: Vec::with_capacity(node.num_outputs as usize),
             direct: None,
+            crossing: None,
             spared: Vec::new(),
             wants_random: op.wants_random(&node.attrs, || {
                 let shapes = |ids: &mut dyn Iterator<Item = usize>| {
@@ -110,7 +113,10 @@ impl Step {
             }
         }
         (step.inputs, step.outputs) = (inputs.into(), outputs.into());
-        step.direct = step.prepared.direct(&step.inputs, &step.req, &step.outputs);
+        step.crossing = crossing(plan, memory, n, &step.req)?;
+        if step.crossing.is_none() {
+            step.direct = step.prepared.direct(&step.inputs, &step.req, &step.outputs);
+        }
         Ok(step)
     }
 
@@ -119,10 +125,33 @@ impl Step {
         self.prepared.is_callback()
     }
 
+    /// Returns true if it waits for no CUDA device.
+    pub fn is_on_host(&self) -> bool {
+        self.device.is_host() && self.crossing.is_none()
+    }
+
     /// The fewest bytes that the step moves.
     pub fn bytes(&self) -> usize {
         self.inputs.iter().chain(&*self.outputs).map(View::size_bytes).sum()
     }
+}
+
+/// Source and target of node `n` if it is a copy to or from a CUDA device with a target.
+fn crossing(
+    plan: &Plan,
+    memory: &Memory,
+    n: usize,
+    req: &[OpReq],
+) -> Result<Option<(NDArray, NDArray)>> {
+    let node = &plan.graph.nodes[n];
+    if node.op_name() != CROSS_DEVICE_COPY || req == [OpReq::Null] {
+        return Ok(None);
+    }
+    let source = node.inputs.first().map(|&entry| memory.array(plan, entry)).transpose()?;
+    let target = memory.array(plan, Entry::new(n as u32, 0))?;
+    let Some((source, target)) = source.flatten().zip(target) else { return Ok(None) };
+    let on_host = source.context().is_host() && target.context().is_host();
+    Ok((!on_host).then_some((source, target)))
 }
 
 /// The view of an entry without memory.

@@ -2,10 +2,11 @@
 
 use super::call_site;
 use super::inline::{self, Declined, Label};
+use super::on_device::{copy_directly, with_host_views};
 use super::run::distinct;
 use crate::engine::{CallSite, Push, Task, Var};
 use crate::error::{Error, Result};
-use crate::kernels::copy::{Buffer, copy, copy_strided, fill, gather, region_fits, scatter};
+use crate::kernels::copy::{Buffer, add, copy, copy_strided, fill, gather, region_fits, scatter};
 use crate::ndarray::NDArray;
 use crate::profiler::mode;
 use crate::shape::Shape;
@@ -23,6 +24,35 @@ fn push_work(
     whole: bool,
     work: impl Fn(&[View], &View) + Send + 'static,
 ) -> Result<()> {
+    if are_on_host(sources, target) {
+        return push_run(name, sources, target, elems, whole, move |sources, target| {
+            work(&views(sources)?, &target.view()?);
+            Ok(())
+        });
+    }
+    push_run(name, sources, target, usize::MAX, whole, move |sources, target| {
+        with_host_views(sources, target, whole, |from, to| {
+            work(from, to);
+            Ok(())
+        })
+    })
+}
+
+/// Returns true if all the arrays are in memory of the host.
+#[inline]
+fn are_on_host(sources: &[&NDArray], target: &NDArray) -> bool {
+    target.context().is_host() && sources.iter().all(|s| s.context().is_host())
+}
+
+/// Pushes `run`, inline if it works on few elements, with the arrays that it reads and writes.
+fn push_run(
+    name: &'static str,
+    sources: &[&NDArray],
+    target: &NDArray,
+    elems: usize,
+    whole: bool,
+    run: impl Fn(&[&NDArray], &NDArray) -> Result<()> + Send + 'static,
+) -> Result<()> {
     if whole {
         target.writable()?
     } else {
@@ -32,11 +62,7 @@ fn push_work(
     let base = target.base();
     let ctx = target.context();
     let label = Label { profiler: &base.profiler, name, node: "", device: ctx };
-    let run = || {
-        work(&views(sources)?, &target.view()?);
-        Ok(())
-    };
-    let cheap = match inline::run(label, sources, &[target], elems, run) {
+    let cheap = match inline::run(label, sources, &[target], elems, || run(sources, target)) {
         Ok(()) => return Ok(()),
         Err(Declined::Failed(error)) => return Err(error.at_node(name, "")),
         Err(declined) => !matches!(declined, Declined::TooLarge),
@@ -54,8 +80,8 @@ fn push_work(
     let task = Task::sync(move |_| {
         let _scope = scope.enter();
         let _span = to.base().profiler.operator(mode::IMPERATIVE, name, "", ctx);
-        work(&views(&from)?, &to.view()?);
-        Ok(())
+        let from: SmallVec<[&NDArray; 1]> = from.iter().collect();
+        run(&from, &to).map_err(|e| e.in_operator(name))
     });
     target.base().engine.push(task, push)
 }
@@ -81,7 +107,28 @@ pub fn push_copy(source: &NDArray, target: &NDArray) -> Result<()> {
     if source.overlaps(target) && source.dtype() != target.dtype() {
         return Err(Error::value("cannot convert an array into its own memory"));
     }
-    push_work("_copyto", &[source], target, source.size(), true, |from, to| copy(&from[0], to))
+    if are_on_host(&[source], target) {
+        let elems = source.size();
+        return push_work("_copyto", &[source], target, elems, true, |from, to| copy(&from[0], to));
+    }
+    push_run("_copyto", &[source], target, usize::MAX, true, |from, to| {
+        copy_between(from[0], to, false)
+    })
+}
+
+/// Copies to or from a device, or adds there, now.
+pub fn copy_between(source: &NDArray, target: &NDArray, sum: bool) -> Result<()> {
+    if !sum && copy_directly(source, target)? {
+        return Ok(());
+    }
+    with_host_views(&[source], target, !sum, |from, to| {
+        if sum {
+            add(&from[0], to)
+        } else {
+            copy(&from[0], to)
+        }
+        Ok(())
+    })
 }
 
 /// A strided part of an array: where it begins, extents and steps, in elements.

@@ -6,6 +6,7 @@ use super::limits::REVOKED;
 use crate::context::Context;
 use crate::engine::Var;
 use crate::error::{Error, Result};
+use crate::storage::Pool;
 use std::any::Any;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -102,11 +103,13 @@ impl Chunk {
 
     /// Allocates the chunk's memory; of two threads that do so at once, one releases its own.
     pub fn take(&self, ptr: &AtomicPtr<u8>, zeros: bool) -> Result<*mut u8> {
-        let pool = &self.base.pool;
+        let pool = self.base.pool_of(self.ctx)?;
         let fresh = pool.take(self.capacity)?;
         if zeros {
             // SAFETY: allocated above with this many bytes, and not shared yet.
-            unsafe { fresh.write_bytes(0, self.capacity) };
+            let zeroed = unsafe { self.zero(fresh, self.capacity) };
+            // SAFETY: as above.
+            zeroed.inspect_err(|_| unsafe { pool.give_back(fresh, self.capacity) })?;
         }
         let null = std::ptr::null_mut();
         match ptr.compare_exchange(null, fresh, Ordering::AcqRel, Ordering::Acquire) {
@@ -117,6 +120,26 @@ impl Chunk {
                 Ok(taken)
             }
         }
+    }
+
+    /// Sets memory of the chunk's device to zeros.
+    ///
+    /// # Safety
+    /// `at` is memory of that device of so many bytes, and nothing else uses them meanwhile.
+    pub unsafe fn zero(&self, at: *mut u8, bytes: usize) -> Result<()> {
+        if self.ctx.is_host() {
+            // SAFETY: promised by the caller.
+            unsafe { at.write_bytes(0, bytes) };
+            return Ok(());
+        }
+        // SAFETY: as above.
+        unsafe { self.base.cuda.device(self.ctx.device_id)?.zero(at, bytes) }
+    }
+
+    /// The pool that its memory came from. A device that memory came from is in use.
+    fn pool(&self) -> &Pool {
+        let device = (!self.ctx.is_host()).then(|| self.base.cuda.opened(self.ctx.device_id));
+        device.flatten().map_or(&self.base.pool, |device| device.memory())
     }
 
     /// The variable, from here on the only way to order access.
@@ -170,18 +193,18 @@ impl Chunk {
 impl Drop for Chunk {
     fn drop(&mut self) {
         let var = self.var.take();
-        let last: Box<dyn FnOnce() + Send> = match &mut self.memory {
+        let last: Box<dyn FnOnce() + Send> = match &self.memory {
             Memory::Pooled(ptr) => {
-                let (ptr, bytes) = (std::mem::take(ptr.get_mut()), self.capacity);
+                let (ptr, bytes) = (ptr.load(Ordering::Relaxed), self.capacity);
                 if ptr.is_null() {
                     return self.forget(var, None);
                 }
                 if var.is_none() {
                     // SAFETY: allocated with this many bytes; without a variable nothing is
                     // pending.
-                    return unsafe { self.base.pool.give_back(ptr, bytes) };
+                    return unsafe { self.pool().give_back(ptr, bytes) };
                 }
-                let (pool, address) = (self.base.pool.clone(), ptr as usize);
+                let (pool, address) = (self.pool().clone(), ptr as usize);
                 // SAFETY: as above; the engine calls this after everything that was pending.
                 Box::new(move || unsafe { pool.give_back(address as *mut u8, bytes) })
             }

@@ -89,7 +89,7 @@ impl NDArray {
         if !whole {
             let bytes = self.chunk.ptr()?;
             // SAFETY: the chunk has this many bytes, and no write to them has begun.
-            unsafe { bytes.write_bytes(0, self.chunk.size_bytes) };
+            unsafe { self.chunk.zero(bytes, self.chunk.size_bytes)? };
         }
         self.chunk.limits.fetch_and(!UNWRITTEN, Ordering::Relaxed);
         Ok(())

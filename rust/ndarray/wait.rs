@@ -48,7 +48,13 @@ impl NDArray {
     }
 
     /// Waits until the bytes are computed and calls `f` with them; an error if they never were.
+    /// Of an array on a device, `f` sees a copy.
     pub fn read<R>(&self, poll: Poll<'_>, f: impl FnOnce(&View) -> R) -> Result<R> {
+        if !self.context().is_host() {
+            self.wait_to_read(poll)?;
+            self.readable()?;
+            return Ok(f(&self.staged(true, false)?.views()[0]));
+        }
         let view = self.view()?;
         if self.chunk.latch.try_read() {
             let leave = Leave(&self.chunk.latch, Access::Read);
@@ -64,13 +70,22 @@ impl NDArray {
     /// Waits until nothing uses the array and overwrites it with `f`.
     pub fn overwrite(&self, poll: Poll<'_>, f: impl FnOnce(&View) -> Result<()>) -> Result<()> {
         self.writable()?;
+        let on_device = !self.context().is_host();
+        if on_device {
+            self.var();
+        }
         let view = self.view()?;
         if self.chunk.latch.try_write() {
             let _leave = Leave(&self.chunk.latch, Access::Write);
             return f(&view);
         }
         self.wait_to_write(poll)?;
-        f(&view)?;
+        if on_device {
+            let staged = self.staged(false, true)?;
+            f(&staged.views()[0]).and_then(|()| staged.write_back())?;
+        } else {
+            f(&view)?;
+        }
         if self.is_whole() && self.readable().is_err() {
             // The bytes are good now: an empty operation that overwrites the variable says so.
             let writes = [self.var()];

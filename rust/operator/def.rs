@@ -19,6 +19,9 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+/// The operator of copies between devices, which the graph's pass for devices inserts.
+pub const CROSS_DEVICE_COPY: &str = "_CrossDeviceCopy";
+
 /// A number that depends on the parameters.
 pub type CountFn = Arc<dyn Fn(&Attrs) -> usize + Send + Sync>;
 /// Fills in unknown parts of inputs and outputs; `Ok(true)` when everything is known.

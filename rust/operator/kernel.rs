@@ -84,6 +84,11 @@ pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
 pub trait Callback: Send + Sync {
     /// Starts the call. It may run it at once on this thread, or hand it to another one.
     fn start(&self, call: OwnedCall, done: Done);
+
+    /// True if its operands have to be memory of the host, wherever the arrays are.
+    fn needs_host(&self) -> bool {
+        false
+    }
 }
 
 /// The body of a kernel.

@@ -18,7 +18,7 @@ mod registry;
 mod request;
 mod value;
 
-pub use def::{InferBothFn, InplacePair, InputDoc, OpDef};
+pub use def::{CROSS_DEVICE_COPY, InferBothFn, InplacePair, InputDoc, OpDef};
 pub use gradient::{
     Dep, GradBuilder, GradEntry, GradFn, GradNode, Gradient, Gradients, InGradient,
 };

@@ -1,8 +1,8 @@
 //! Arrays by where their memory comes from: new, copied from NumPy, or shared with it.
 
 use super::convert::{context_arg, dtype_arg, numpy_view, shape_arg, view_of_numpy};
-use super::error::{IntoPy, invalid, to_py};
-use super::ndarray::{PyNDArray, read};
+use super::error::{IntoPy, invalid, quoted};
+use super::ndarray::{PyNDArray, overwrite, read};
 use super::runtime;
 use crate::kernels::copy::copy;
 use crate::ndarray::NDArray;
@@ -23,21 +23,12 @@ fn empty(
 ) -> PyResult<PyNDArray> {
     let dtype = dtype.map_or(Ok(crate::DType::F32), dtype_arg)?;
     let ctx = context_arg(ctx)?;
-    if !ctx.is_host() {
-        return Err(no_device(py, ctx));
-    }
     let shape = shape_arg(shape)?;
     if let Some(bad) = shape.dims().iter().find(|&&d| d < 0) {
         let got = format!("{bad} in shape {shape}");
         return Err(PyValueError::new_err(invalid("extent", got, "at least 0")));
     }
     NDArray::empty(runtime(), &shape, dtype, ctx).py(py).map(PyNDArray::of)
-}
-
-/// The error for a device that does not exist.
-pub fn no_device(py: Python<'_>, ctx: crate::Context) -> PyErr {
-    let text = format!("{ctx} is not available: no CUDA device was found");
-    to_py(py, &crate::Error::new(crate::ErrorKind::Execution, text))
 }
 
 /// A copy of a C-contiguous NumPy array.
@@ -50,11 +41,12 @@ fn copy_numpy(
 ) -> PyResult<PyNDArray> {
     let view = view_of_numpy(source)?;
     let ctx = context_arg(ctx)?;
-    if !ctx.is_host() {
-        return Err(no_device(py, ctx));
-    }
     let array = NDArray::empty(runtime(), view.shape(), view.dtype(), ctx).py(py)?;
-    copy(&view, &array.view().py(py)?);
+    if ctx.is_host() {
+        copy(&view, &array.view().py(py)?);
+    } else {
+        overwrite(py, &array, &view)?;
+    }
     Ok(PyNDArray::of(array))
 }
 
@@ -79,6 +71,15 @@ fn share_numpy(source: &Bound<'_, PyUntypedArray>, writable: bool) -> PyResult<P
 fn numpy_over<'py>(array: &Bound<'py, PyNDArray>, writable: bool) -> PyResult<Bound<'py, PyAny>> {
     let py = array.py();
     let inner = array.get().array();
+    let ctx = inner.context();
+    if !ctx.is_host() {
+        let expected = "one on the host: copy it with asnumpy or as_in_context";
+        return Err(PyValueError::new_err(invalid(
+            "device of the array",
+            quoted(&ctx.to_string()),
+            expected,
+        )));
+    }
     if writable {
         array.get().wait_to_write(py)?;
     }

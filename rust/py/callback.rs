@@ -20,7 +20,6 @@ use super::thread_state::FreshState;
 use crate::dtype::DType;
 use crate::engine::{Priority, Prop, Push, Task, Var};
 use crate::error::{Error, Result};
-use crate::kernels::copy::fill;
 use crate::ndarray::NDArray;
 use crate::operator::{Callback, Done, OpContext, OpReq, OwnedCall};
 use crate::shape::Shape;
@@ -70,6 +69,10 @@ impl PythonKernel {
 }
 
 impl Callback for PythonKernel {
+    fn needs_host(&self) -> bool {
+        self.0.numpy
+    }
+
     fn start(&self, call: OwnedCall, done: Done) {
         let outer = DEPTH.get();
         let has_peers = call.within.has_peers();
@@ -298,7 +301,7 @@ impl Operands {
     /// become zeros, because programs leave out gradients that are not needed.
     fn zero_unwritten(&self, n_inputs: usize) -> Result<()> {
         for array in self.arrays[n_inputs..].iter().filter(|a| a.is_unwritten()) {
-            fill(&array.view()?, 0.0);
+            array.zero_now()?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! capsule to `used_dltensor` and calls the tensor's deleter when done.
 
 use super::error::{IntoPy, invalid, poll_signals, shown};
-use super::ndarray::{PyNDArray, read};
+use super::ndarray::PyNDArray;
 use super::runtime;
 use crate::context::{Context, DeviceType};
 use crate::dtype::DType;
@@ -99,7 +99,8 @@ fn to_dlpack<'py>(array: &Bound<'py, PyNDArray>, write: bool) -> PyResult<Bound<
     if write && inner.needs_wait() {
         py.detach(|| inner.wait_to_write(&mut poll_signals)).py(py)?;
     }
-    read(py, inner, |_| ())?;
+    super::ndarray::wait_to_read(py, inner)?;
+    inner.readable().py(py)?;
     inner.lend();
     let (code, bits) = kind_of(inner.dtype());
     let mut exported = Box::new(Exported {

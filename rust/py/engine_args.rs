@@ -4,7 +4,8 @@
 use super::convert::context_arg;
 use super::coroutine::lazy_kind;
 use super::engine::Variable;
-use super::error::{invalid, quoted, shown};
+use super::error::{IntoPy, invalid, quoted, shown};
+use super::runtime;
 use crate::context::Context;
 use crate::engine::{Prop, Var};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
@@ -99,7 +100,12 @@ pub fn context(ctx: Option<&Bound<'_, PyAny>>) -> PyResult<Context> {
         let expected = format!("a Context, such as cpu(0), or None{hint}");
         return Err(PyTypeError::new_err(invalid("ctx", shown(ctx), expected)));
     }
-    context_arg(Some(ctx))
+    let given = ctx;
+    let ctx = context_arg(Some(given))?;
+    if !ctx.is_host() {
+        runtime().cuda.device(ctx.device_id).map(drop).py(given.py())?;
+    }
+    Ok(ctx)
 }
 
 /// The property of that name.

@@ -117,7 +117,7 @@ impl OpFunction {
             _ => thread_state().ctx,
         };
         if inputs.is_empty() && !ctx.is_host() {
-            return Err(super::array_memory::no_device(py, ctx));
+            runtime().cuda.device(ctx.device_id).map(drop).py(py)?;
         }
         let Some(out) = &args.out else {
             return run(py, &self.op, &attrs, &tracked, None, ctx);

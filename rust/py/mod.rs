@@ -17,6 +17,7 @@ pub mod callback;
 pub mod callback_threads;
 pub mod convert;
 mod coroutine;
+mod cuda;
 pub mod dlpack;
 pub mod engine;
 mod engine_args;
@@ -72,7 +73,9 @@ pub fn runtime() -> &'static Arc<Runtime> {
             let _ = engine.set_raise_in_push(true);
         }
         // A callback on another thread needs the interpreter.
-        Runtime::with_blocking(engine, |f| Python::attach(|py| py.detach(f)))
+        let runtime = Runtime::with_blocking(engine, |f| Python::attach(|py| py.detach(f)));
+        runtime.cuda.set_notice(cuda::warn_of_host);
+        runtime
     })
 }
 
@@ -115,6 +118,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     executor::register(m)?;
     cached::register(m)?;
     graph::register(m)?;
+    cuda::register(m)?;
     image::register(m)?;
     image_loader::register(m)?;
     convert::load_numpy(m.py())

@@ -6,7 +6,7 @@ use super::arithmetic::{BinaryFn, binary, negated};
 use super::array_indexing::{rows, source_of_all};
 use super::call_site::at_call_site;
 use super::convert::{
-    context_to_py, dtype_to_py, numpy_empty, shape_arg, shape_to_py, view_of_numpy,
+    context_arg, context_to_py, dtype_to_py, numpy_empty, shape_arg, shape_to_py, view_of_numpy,
 };
 use super::error::{IntoPy, poll_signals, to_py};
 use super::package::package;
@@ -58,11 +58,32 @@ pub fn read<R>(
     array: &NDArray,
     f: impl FnOnce(&crate::tensor::View) -> R,
 ) -> PyResult<R> {
+    if !array.context().is_host() {
+        let _called = api("wait_to_read");
+        let staged = py.detach(|| {
+            array.wait_to_read(&mut poll_signals)?;
+            array.readable()?;
+            array.staged(true, false)
+        });
+        return Ok(f(&staged.py(py)?.views()[0]));
+    }
     if array.needs_wait() {
         wait_to_read(py, array)?;
     }
     // The wait is over: what remains does not block.
     array.read(&mut poll_signals, f).py(py)
+}
+
+/// Waits until nothing uses the array, then copies `source`, of equal size, into it.
+pub fn overwrite(py: Python<'_>, array: &NDArray, source: &crate::tensor::View) -> PyResult<()> {
+    let run = || {
+        array.overwrite(&mut poll_signals, |target| {
+            copy(source, target);
+            Ok(())
+        })
+    };
+    // A short copy on the host is not worth letting go of the interpreter.
+    if array.context().is_host() { run().py(py) } else { py.detach(run).py(py) }
 }
 
 macro_rules! slots {
@@ -401,12 +422,7 @@ macro_rules! slots {
                 if array.needs_wait() {
                     self.wait_to_write(py)?;
                 }
-                array
-                    .overwrite(&mut poll_signals, |target| {
-                        copy(&view, target);
-                        Ok(())
-                    })
-                    .py(py)
+                overwrite(py, array, &view)
             }
 
             /// Number of completed writes that went through the engine.
@@ -442,17 +458,30 @@ fn waitall(py: Python<'_>) -> PyResult<()> {
     py.detach(|| runtime().engine.wait_for_all(&mut poll_signals)).py(py)
 }
 
-/// Bytes in the host pool: used, cached, peak.
+/// Bytes in the pool of a device, by default the host's: used, cached, peak.
 #[pyfunction]
-fn memory_usage() -> (usize, usize, usize) {
-    let u = runtime().pool.usage();
-    (u.used_bytes, u.cached_bytes, u.peak_bytes)
+#[pyo3(signature = (ctx=None))]
+fn memory_usage(py: Python<'_>, ctx: Option<&Bound<'_, PyAny>>) -> PyResult<(usize, usize, usize)> {
+    let u = runtime().pool_of(device_or_host(ctx)?).py(py)?.usage();
+    Ok((u.used_bytes, u.cached_bytes, u.peak_bytes))
 }
 
-/// Returns cached host memory to the system.
+/// Returns cached memory of a device, by default the host, to the system.
 #[pyfunction]
-fn empty_cache() {
-    runtime().pool.release_cached();
+#[pyo3(signature = (ctx=None))]
+fn empty_cache(py: Python<'_>, ctx: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    let ctx = device_or_host(ctx)?;
+    let pool = runtime().pool_of(ctx).py(py)?;
+    py.detach(|| pool.release_cached());
+    if !ctx.is_host() {
+        let device = runtime().cuda.device(ctx.device_id).py(py)?;
+        py.detach(|| device.pinned().release_cached());
+    }
+    Ok(())
+}
+
+fn device_or_host(ctx: Option<&Bound<'_, PyAny>>) -> PyResult<crate::Context> {
+    ctx.map_or(Ok(crate::Context::default()), |ctx| context_arg(Some(ctx)))
 }
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,5 +1,5 @@
-//! Pooled host memory.
+//! Pooled memory: of the host, and of whatever else is a [`Source`].
 
 mod pool;
 
-pub use pool::{ALIGN, Block, Pool, Usage};
+pub use pool::{ALIGN, Block, Pool, Source, Usage};

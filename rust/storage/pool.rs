@@ -1,5 +1,5 @@
-//! The host pool: blocks in size classes, kept for reuse because fresh pages cost more than most
-//! element-wise kernels.
+//! A pool of memory: blocks in size classes, kept for reuse because fresh pages cost more than most
+//! element-wise kernels, and an allocator of a device more than many of its operations.
 
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
@@ -33,14 +33,80 @@ struct Inner {
     usage: Usage,
 }
 
-/// A pool of host memory.
+/// Where a pool takes memory that it does not have.
+pub trait Source: Send + Sync {
+    /// The device of the memory.
+    fn context(&self) -> Context;
+
+    /// Memory of `bytes` bytes, a multiple of [`ALIGN`], aligned to that; null if there is not so
+    /// much.
+    fn allocate(&self, bytes: usize) -> Result<*mut u8>;
+
+    /// Returns memory to the system.
+    ///
+    /// # Safety
+    /// `ptr` comes from [`Source::allocate`] with as many bytes, and is not used any more.
+    unsafe fn free(&self, ptr: *mut u8, bytes: usize);
+}
+
+/// The memory of the host, from the system's allocator.
+struct HostMemory;
+
+impl Source for HostMemory {
+    fn context(&self) -> Context {
+        Context::default()
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<*mut u8> {
+        // SAFETY: classes are not empty.
+        Ok(unsafe { alloc(layout(bytes)) })
+    }
+
+    unsafe fn free(&self, ptr: *mut u8, bytes: usize) {
+        // SAFETY: promised by the caller.
+        unsafe { dealloc(ptr, layout(bytes)) }
+    }
+}
+
+/// A pool of memory.
 #[derive(Clone, Default)]
 pub struct Pool(Arc<Shared>);
 
-#[derive(Default)]
 struct Shared {
     inner: Lock<Inner>,
     profiler: Arc<Recorder>,
+    context: Context,
+    source: Box<dyn Source>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self::new(Box::new(HostMemory), Arc::default())
+    }
+}
+
+impl Shared {
+    fn new(source: Box<dyn Source>, profiler: Arc<Recorder>) -> Self {
+        Shared { inner: Lock::default(), profiler, context: source.context(), source }
+    }
+
+    /// Returns cached blocks to the source.
+    fn release(&self, inner: &mut Inner) {
+        inner.usage.cached_bytes = 0;
+        for (index, blocks) in std::mem::take(&mut inner.free).into_iter().enumerate() {
+            for address in blocks {
+                // SAFETY: cached blocks came from the source with this size and are not in use.
+                unsafe { self.source.free(address as *mut u8, class_bytes_of(index)) };
+            }
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let mut inner = std::mem::take(self.inner.get_mut());
+        self.release(&mut inner);
+    }
 }
 
 /// Memory from a pool, returned when dropped.
@@ -79,16 +145,21 @@ impl Pool {
         self.0.inner.hold()
     }
 
-    /// An empty pool that reports allocations to `profiler`.
+    /// An empty pool of host memory that reports allocations to `profiler`.
     pub fn new(profiler: &Arc<Recorder>) -> Self {
-        Pool(Arc::new(Shared { inner: Lock::default(), profiler: profiler.clone() }))
+        Self::over(Box::new(HostMemory), profiler)
+    }
+
+    /// An empty pool over `source` that reports allocations to `profiler`.
+    pub fn over(source: Box<dyn Source>, profiler: &Arc<Recorder>) -> Self {
+        Pool(Arc::new(Shared::new(source, profiler.clone())))
     }
 
     /// Reports a change of the bytes in use to the profiler. The caller holds the lock.
     #[inline]
     fn report(&self, taken_bytes: i64, usage: Usage) {
         if self.0.profiler.is_on(mode::MEMORY) {
-            self.0.profiler.memory(Context::default(), taken_bytes, usage.used_bytes);
+            self.0.profiler.memory(self.0.context, taken_bytes, usage.used_bytes);
         }
     }
 
@@ -140,22 +211,35 @@ impl Pool {
         inner.free[class_index(class_bytes)].push(ptr as usize);
     }
 
-    /// Memory from the system; if it has none, cached memory is released first.
+    /// Memory from the source; if it has none, cached memory is released first.
     fn fresh(&self, bytes: usize, class_bytes: usize) -> Result<*mut u8> {
-        // SAFETY: the layout has a non-zero size.
-        let allocate = || unsafe { alloc(layout(class_bytes)) };
-        let mut ptr = allocate();
-        if ptr.is_null() {
+        let source = &self.0.source;
+        let mut made = source.allocate(class_bytes);
+        if made.as_ref().is_ok_and(|ptr| ptr.is_null()) {
             self.release_cached();
-            ptr = allocate();
+            made = source.allocate(class_bytes);
         }
-        if ptr.is_null() {
-            let mut inner = self.0.inner.lock();
-            inner.usage.used_bytes -= class_bytes;
-            self.report(-(class_bytes as i64), inner.usage);
-            return Err(no_memory(bytes));
+        match made {
+            Ok(ptr) if !ptr.is_null() => Ok(ptr),
+            failed => Err(self.refuse(bytes, class_bytes, failed.err())),
         }
-        Ok(ptr)
+    }
+
+    /// Takes back what [`Pool::take`] has counted; the error to report.
+    #[cold]
+    fn refuse(&self, bytes: usize, class_bytes: usize, failed: Option<Error>) -> Error {
+        let mut inner = self.0.inner.lock();
+        inner.usage.used_bytes -= class_bytes;
+        self.report(-(class_bytes as i64), inner.usage);
+        let context = self.0.context;
+        failed.unwrap_or_else(|| match context.is_host() {
+            true => no_memory(bytes),
+            false => {
+                let used = inner.usage.used_bytes;
+                let text = format!("{context}: cannot allocate {bytes} bytes: {used} are in use");
+                Error::new(ErrorKind::Memory, text)
+            }
+        })
     }
 
     /// Current sizes.
@@ -165,14 +249,7 @@ impl Pool {
 
     /// Returns cached memory to the system.
     pub fn release_cached(&self) {
-        let mut inner = self.0.inner.lock();
-        inner.usage.cached_bytes = 0;
-        for (index, blocks) in std::mem::take(&mut inner.free).into_iter().enumerate() {
-            for address in blocks {
-                // SAFETY: cached blocks came from `alloc` with this layout and are not in use.
-                unsafe { dealloc(address as *mut u8, layout(class_bytes_of(index))) };
-            }
-        }
+        self.0.release(&mut self.0.inner.lock());
     }
 }
 
@@ -217,6 +294,7 @@ impl Drop for Block {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     proptest! {
         #[test]
@@ -226,6 +304,49 @@ mod tests {
             prop_assert!(class <= ALIGN || bytes <= 512 || class - bytes <= bytes / 4);
             prop_assert_eq!(class_bytes_of(class_index(class)), class);
         }
+    }
+
+    /// A source of at most `limit` bytes.
+    struct Bounded {
+        limit: usize,
+        taken: Arc<AtomicUsize>,
+    }
+
+    impl Source for Bounded {
+        fn context(&self) -> Context {
+            Context::gpu(3)
+        }
+
+        fn allocate(&self, bytes: usize) -> Result<*mut u8> {
+            if self.taken.load(Ordering::Relaxed) + bytes > self.limit {
+                return Ok(std::ptr::null_mut());
+            }
+            self.taken.fetch_add(bytes, Ordering::Relaxed);
+            HostMemory.allocate(bytes)
+        }
+
+        unsafe fn free(&self, ptr: *mut u8, bytes: usize) {
+            self.taken.fetch_sub(bytes, Ordering::Relaxed);
+            // SAFETY: promised by the caller.
+            unsafe { HostMemory.free(ptr, bytes) }
+        }
+    }
+
+    #[test]
+    fn a_source_that_is_empty_gets_cached_blocks_back_before_an_allocation_fails() {
+        let taken = Arc::new(AtomicUsize::new(0));
+        let source = Bounded { limit: 4096, taken: taken.clone() };
+        let pool = Pool::over(Box::new(source), &Arc::default());
+        drop((pool.alloc(1024).unwrap(), pool.alloc(2048).unwrap()));
+        assert_eq!((pool.usage().cached_bytes, taken.load(Ordering::Relaxed)), (3072, 3072));
+        let large = pool.alloc(4096).unwrap();
+        assert_eq!((pool.usage().cached_bytes, taken.load(Ordering::Relaxed)), (0, 4096));
+        let refused = pool.alloc(64).map(|_| ()).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Memory);
+        assert_eq!(refused.message(), "gpu(3): cannot allocate 64 bytes: 4096 are in use");
+        assert_eq!(pool.usage().used_bytes, 4096);
+        drop((large, pool));
+        assert_eq!(taken.load(Ordering::Relaxed), 0);
     }
 
     #[test]

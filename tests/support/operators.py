@@ -111,7 +111,9 @@ def run_executor(case, arrays, heads, req):
     before = {i: rng.normal(size=a.shape).astype(a.dtype) for i, a in enumerate(arrays)}
     grads = {f"v{i}": place(b) for i, b in before.items() if f"v{i}" in wanted}
     reqs = {n: req if n in wanted else "null" for n in placed}
-    exe = sym.bind(mx.cpu(), args=placed, args_grad=grads, grad_req=reqs, aux_states=aux)
+    exe = sym.bind(
+        mx.current_context(), args=placed, args_grad=grads, grad_req=reqs, aux_states=aux
+    )
     outs = exe.forward(is_train=True)
     exe.backward([place(h.astype(o.dtype)) for h, o in zip(heads, outs, strict=True)])
     return {i: grads[f"v{i}"] for i in case.differentiated()}, before

@@ -17,7 +17,7 @@ use crate::engine::task::Task;
 use crate::engine::threaded::{check_threads, set_size_without_effect};
 use crate::engine::token::OnComplete;
 use crate::engine::validate::check_variables;
-use crate::engine::validate::{all_distinct, check_device, check_overwrites, check_push};
+use crate::engine::validate::{all_distinct, check_overwrites};
 use crate::error::{Error, ErrorKind, Result, guarded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -127,7 +127,7 @@ impl NaiveEngine {
     /// Refuses a push with invalid arguments.
     #[inline]
     fn check(&self, push: &Push<'_>) -> Result<()> {
-        check_push(push)?;
+        check_overwrites(push)?;
         match all_distinct(push.reads, push.writes) {
             true => self.check_alive(push),
             false => Err(self.explain(push)),
@@ -395,7 +395,6 @@ impl Engine for NaiveEngine {
     ) -> Result<()> {
         operation.check_live()?;
         let push = Push { call_site, ..operation.push(ctx, priority) };
-        check_device(push.name, ctx)?;
         self.check_alive(&push)?;
         self.execute(&mut operation.task(), &push)
     }

@@ -16,7 +16,7 @@ use crate::engine::threaded::current;
 use crate::engine::threaded::fork::Locks;
 use crate::engine::threaded::pool::{MAX_THREADS, default_threads};
 use crate::engine::threaded::wait::Kind;
-use crate::engine::validate::{check_device, check_overwrites, check_push, check_variables};
+use crate::engine::validate::{check_overwrites, check_variables};
 use crate::error::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -139,7 +139,7 @@ impl Engine for ThreadedEngine {
 
     #[inline]
     fn push(&self, mut task: Task, push: Push<'_>) -> Result<()> {
-        check_push(&push)?;
+        check_overwrites(&push)?;
         self.core.push_or_gather(&mut task, &push)
     }
 
@@ -161,7 +161,6 @@ impl Engine for ThreadedEngine {
     ) -> Result<()> {
         operation.check_live()?;
         let push = Push { call_site, ..operation.push(ctx, priority) };
-        check_device(push.name, ctx)?;
         self.core.flush()?;
         self.core.push_task(&mut operation.task(), &push)
     }

@@ -9,7 +9,7 @@ use super::super::static_graph::{Entry, Graph, Node, Renumbering};
 use super::gradient::Differentiated;
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::operator::{Registry, Value};
+use crate::operator::{CROSS_DEVICE_COPY, Registry, Value};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -235,7 +235,7 @@ fn copy_node(
     ctx: Context,
     registry: &Registry,
 ) -> Result<Node> {
-    let op = match registry.get("_CrossDeviceCopy") {
+    let op = match registry.get(CROSS_DEVICE_COPY) {
         Some(op) => op,
         None => registry.find("_copy")?,
     };

@@ -1,0 +1,166 @@
+//! The devices of a process, opened one by one when they are first used.
+
+use super::device::{self, Device};
+use super::driver::Driver;
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::lock::{Held, Lock};
+use crate::profiler::Recorder;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Numbers of devices are below this.
+pub const MAX_DEVICES: usize = 64;
+
+/// What to install for the kernels of CUDA, as errors say it.
+const EXTRA: &str = "pip install rsnet[cuda13]";
+
+/// Called with the name of an operator that runs on the host for arrays on a device, when it first
+/// does; an error refuses the call.
+pub type Notice = fn(&str) -> Result<()>;
+
+/// The CUDA devices that are in use, and the driver.
+pub struct Devices {
+    profiler: Arc<Recorder>,
+    driver: OnceLock<Arc<Driver>>,
+    slots: [OnceLock<Arc<Device>>; MAX_DEVICES],
+    /// Held while the driver or a device is opened.
+    opening: Lock<()>,
+    /// Set in a child that was forked after the driver was opened.
+    forked: Arc<AtomicBool>,
+    /// Operators that have run on the host for arrays on a device.
+    on_host: Lock<BTreeSet<String>>,
+    notice: OnceLock<Notice>,
+}
+
+impl Devices {
+    /// No devices; the driver is opened by the first use of one.
+    pub fn new(profiler: &Arc<Recorder>) -> Self {
+        Devices {
+            profiler: profiler.clone(),
+            driver: OnceLock::new(),
+            slots: [const { OnceLock::new() }; MAX_DEVICES],
+            opening: Lock::default(),
+            forked: Arc::default(),
+            on_host: Lock::default(),
+            notice: OnceLock::new(),
+        }
+    }
+
+    /// The device of that number, opened now if it is not in use yet.
+    #[inline]
+    pub fn device(&self, id: i32) -> Result<&Arc<Device>> {
+        match self.opened(id) {
+            Some(device) if !self.forked.load(Ordering::Relaxed) => Ok(device),
+            _ => self.open(id).map_err(|e| unavailable(id, &e)),
+        }
+    }
+
+    /// The device of that number, if it is in use.
+    #[inline]
+    pub fn opened(&self, id: i32) -> Option<&Arc<Device>> {
+        self.slots.get(usize::try_from(id).ok()?)?.get()
+    }
+
+    #[cold]
+    fn open(&self, id: i32) -> Result<&Arc<Device>> {
+        let _opening = self.opening.lock();
+        let driver = self.open_driver()?;
+        let count = count(driver)?;
+        let slot = usize::try_from(id).ok().and_then(|at| self.slots.get(at));
+        let Some(slot) = slot.filter(|_| id < count) else {
+            return Err(Error::value(format!("the number of CUDA devices is {count}")));
+        };
+        if let Some(device) = slot.get() {
+            return Ok(device);
+        }
+        let made = Device::new(driver, id, &self.forked, &self.profiler)?;
+        Ok(slot.get_or_init(|| Arc::new(made)))
+    }
+
+    /// The driver. The caller holds `opening`.
+    fn open_driver(&self) -> Result<&Arc<Driver>> {
+        if self.forked.load(Ordering::Relaxed) {
+            return Err(device::forked());
+        }
+        if let Some(driver) = self.driver.get() {
+            return Ok(driver);
+        }
+        let driver = Arc::new(Driver::open()?);
+        Ok(self.driver.get_or_init(|| driver))
+    }
+
+    /// How many devices there are; an error if there is no driver.
+    pub fn count(&self) -> Result<i32> {
+        let _opening = self.opening.lock();
+        count(self.open_driver()?)
+    }
+
+    /// The CUDA version of the driver, once a device was used: 12040 is 12.4.
+    pub fn driver_version(&self) -> Option<i32> {
+        self.driver.get().map(|driver| driver.version())
+    }
+
+    /// Calls `notice` for every operator that runs on the host for the first time from now on.
+    pub fn set_notice(&self, notice: Notice) {
+        let _ = self.notice.set(notice);
+    }
+
+    /// Records that `operator` has no kernel for a call on a device and runs on the host.
+    pub fn note_on_host(&self, operator: &str) -> Result<()> {
+        {
+            let mut known = self.on_host.lock();
+            if known.contains(operator) {
+                return Ok(());
+            }
+            known.insert(operator.to_owned());
+        }
+        self.notice.get().map_or(Ok(()), |notice| notice(operator))
+    }
+
+    /// Operators that have run on the host for arrays on a device, in alphabetical order.
+    pub fn operators_on_host(&self) -> Vec<String> {
+        self.on_host.lock().iter().cloned().collect()
+    }
+
+    /// Acquires the locks of all devices in use, to be held across a fork.
+    pub fn before_fork(&self) -> HeldForFork<'_> {
+        let mut held = vec![self.opening.hold(), self.on_host.hold()];
+        for device in self.slots.iter().filter_map(OnceLock::get) {
+            held.extend(device.hold());
+        }
+        HeldForFork { devices: self, _held: held }
+    }
+}
+
+fn count(driver: &Driver) -> Result<i32> {
+    let mut count = 0;
+    // SAFETY: a place for the answer.
+    driver.check("cuDeviceGetCount", unsafe { (driver.device_get_count)(&mut count) })?;
+    Ok(count)
+}
+
+/// `gpu(0) is not available: ...`, with what to install where there is no driver.
+#[cold]
+fn unavailable(id: i32, why: &Error) -> Error {
+    let text = format!("{} is not available: {}", Context::gpu(id), why.message());
+    let hint =
+        if text.contains("no CUDA driver") { format!(" and {EXTRA}") } else { String::new() };
+    Error::new(crate::error::ErrorKind::Execution, text + &hint)
+}
+
+/// The locks of [`Devices`], held across a fork.
+pub struct HeldForFork<'a> {
+    devices: &'a Devices,
+    _held: Vec<Held<'a>>,
+}
+
+impl HeldForFork<'_> {
+    /// In the child: what the parent has opened is of no use here.
+    pub fn release_in_child(self) {
+        if self.devices.driver.get().is_some() {
+            self.devices.forked.store(true, Ordering::Relaxed);
+        }
+    }
+}

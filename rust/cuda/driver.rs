@@ -1,0 +1,200 @@
+//! The functions of `libcuda` that rsnet calls, found by name in the library when it is opened.
+//!
+//! The driver's C interface is stable: a function keeps its name, and a new form of it gets a
+//! suffix (`cuMemAlloc_v2`), so a table of function pointers serves every driver from the oldest
+//! supported one on. Types and numbers are those of NVIDIA's documentation of the driver API.
+
+use crate::error::{Error, ErrorKind, Result};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+
+/// A handle of the driver (context, stream, event), which is an address to us.
+pub type Handle = *mut c_void;
+
+/// An address in device memory.
+pub type Address = u64;
+
+/// What a function of the driver returns; 0 is success.
+pub type Status = c_int;
+
+/// `CUDA_ERROR_OUT_OF_MEMORY`.
+pub const OUT_OF_MEMORY: Status = 2;
+
+/// The oldest driver that serves: CUDA 12.0, in the form of `cuDriverGetVersion`.
+const OLDEST_VERSION: c_int = 12000;
+
+/// The library, unless the variable names another one.
+const LIBRARY: &str = "libcuda.so.1";
+
+/// The environment variable that names the driver's library.
+pub const LIBRARY_VARIABLE: &str = "RSNET_LIBCUDA";
+
+macro_rules! functions {
+    ($($name:ident: $symbol:literal($($argument:ty),*);)*) => {
+        /// The driver's functions, under the names of NVIDIA's documentation without prefix.
+        pub struct Driver {
+            $(pub $name: unsafe extern "C" fn($($argument),*) -> Status,)*
+            version: c_int,
+        }
+
+        impl Driver {
+            /// Finds every function in an open library.
+            fn find(library: Handle, path: &str) -> Result<Self> {
+                $(
+                    let address = symbol(library, $symbol);
+                    if address.is_null() {
+                        return Err(unavailable(format!("{path} has no function {}", $symbol)));
+                    }
+                    // SAFETY: the driver's interface fixes the signature of the symbol.
+                    let $name = unsafe {
+                        std::mem::transmute::<
+                            Handle,
+                            unsafe extern "C" fn($($argument),*) -> Status,
+                        >(address)
+                    };
+                )*
+                Ok(Driver { $($name,)* version: 0 })
+            }
+        }
+    };
+}
+
+functions! {
+    init: "cuInit"(c_uint);
+    driver_get_version: "cuDriverGetVersion"(*mut c_int);
+    get_error_name: "cuGetErrorName"(Status, *mut *const c_char);
+    get_error_string: "cuGetErrorString"(Status, *mut *const c_char);
+    device_get_count: "cuDeviceGetCount"(*mut c_int);
+    device_get: "cuDeviceGet"(*mut c_int, c_int);
+    device_get_name: "cuDeviceGetName"(*mut c_char, c_int, c_int);
+    primary_ctx_retain: "cuDevicePrimaryCtxRetain"(*mut Handle, c_int);
+    primary_ctx_release: "cuDevicePrimaryCtxRelease_v2"(c_int);
+    ctx_set_current: "cuCtxSetCurrent"(Handle);
+    mem_get_info: "cuMemGetInfo_v2"(*mut usize, *mut usize);
+    mem_alloc: "cuMemAlloc_v2"(*mut Address, usize);
+    mem_free: "cuMemFree_v2"(Address);
+    mem_host_alloc: "cuMemHostAlloc"(*mut Handle, usize, c_uint);
+    mem_free_host: "cuMemFreeHost"(Handle);
+    memcpy_htod_async: "cuMemcpyHtoDAsync_v2"(Address, *const c_void, usize, Handle);
+    memcpy_dtoh_async: "cuMemcpyDtoHAsync_v2"(*mut c_void, Address, usize, Handle);
+    memcpy_dtod_async: "cuMemcpyDtoDAsync_v2"(Address, Address, usize, Handle);
+    memset_d8_async: "cuMemsetD8Async"(Address, u8, usize, Handle);
+    stream_create: "cuStreamCreate"(*mut Handle, c_uint);
+    stream_destroy: "cuStreamDestroy_v2"(Handle);
+    event_create: "cuEventCreate"(*mut Handle, c_uint);
+    event_destroy: "cuEventDestroy_v2"(Handle);
+    event_record: "cuEventRecord"(Handle, Handle);
+    event_synchronize: "cuEventSynchronize"(Handle);
+}
+
+fn symbol(library: Handle, name: &str) -> Handle {
+    let Ok(name) = CString::new(name) else { return std::ptr::null_mut() };
+    // SAFETY: the library is open, and is never closed.
+    unsafe { libc::dlsym(library, name.as_ptr()) }
+}
+
+fn unavailable(why: String) -> Error {
+    Error::new(ErrorKind::Execution, why)
+}
+
+impl Driver {
+    /// Opens and initialises the driver's library; it stays open until the process ends.
+    pub fn open() -> Result<Driver> {
+        let path = std::env::var(LIBRARY_VARIABLE).ok().filter(|path| !path.is_empty());
+        Self::open_library(path.as_deref().unwrap_or(LIBRARY))
+    }
+
+    /// As [`Driver::open`], from the library at `path`.
+    pub fn open_library(path: &str) -> Result<Driver> {
+        let library = open_library(path)?;
+        let mut driver = Self::find(library, path)?;
+        let failed = |what: &str, e: Error| unavailable(format!("{what}: {}", e.message()));
+        let mut version = 0;
+        // SAFETY: the argument is a place for the answer; this may be called before `cuInit`.
+        let told = unsafe { (driver.driver_get_version)(&mut version) };
+        driver
+            .check("cuDriverGetVersion", told)
+            .map_err(|e| failed("the CUDA driver does not say its version", e))?;
+        if version < OLDEST_VERSION {
+            let shown = |v: c_int| format!("{}.{}", v / 1000, v % 1000 / 10);
+            return Err(unavailable(format!(
+                "the CUDA driver is too old: it supports CUDA {}, expected {} or later",
+                shown(version),
+                shown(OLDEST_VERSION)
+            )));
+        }
+        driver.version = version;
+        // SAFETY: 0 is the only flag that there is.
+        let started = unsafe { (driver.init)(0) };
+        driver.check("cuInit", started).map_err(|e| failed("the CUDA driver does not start", e))?;
+        Ok(driver)
+    }
+
+    /// The CUDA version that the driver supports: 12040 is 12.4.
+    pub fn version(&self) -> i32 {
+        self.version
+    }
+
+    /// An error that names the function unless `status` is success.
+    #[inline]
+    pub fn check(&self, function: &str, status: Status) -> Result<()> {
+        if status == 0 { Ok(()) } else { Err(self.failure(function, status)) }
+    }
+
+    #[cold]
+    fn failure(&self, function: &str, status: Status) -> Error {
+        let name = self.text(self.get_error_name, status);
+        let text = self.text(self.get_error_string, status);
+        let kind = if status == OUT_OF_MEMORY { ErrorKind::Memory } else { ErrorKind::Execution };
+        Error::new(kind, format!("{function} failed with CUDA error {status} ({name}): {text}"))
+    }
+
+    fn text(
+        &self,
+        ask: unsafe extern "C" fn(Status, *mut *const c_char) -> Status,
+        status: Status,
+    ) -> String {
+        let mut text: *const c_char = std::ptr::null();
+        // SAFETY: the driver sets the pointer to a text of its own, or to null.
+        unsafe {
+            if ask(status, &mut text) != 0 || text.is_null() {
+                return "unknown error".to_owned();
+            }
+            CStr::from_ptr(text).to_string_lossy().into_owned()
+        }
+    }
+}
+
+fn open_library(path: &str) -> Result<Handle> {
+    let name = CString::new(path)
+        .map_err(|_| Error::invalid(LIBRARY_VARIABLE, path.escape_debug(), "the path of a file"))?;
+    // SAFETY: the library's initialisers run, as for any program that uses it.
+    let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if !library.is_null() {
+        return Ok(library);
+    }
+    // SAFETY: the text of the failure above, which the next call of `dlerror` overwrites.
+    let why = unsafe {
+        let text = libc::dlerror();
+        if text.is_null() { path.into() } else { CStr::from_ptr(text).to_string_lossy() }
+    };
+    Err(unavailable(format!("no CUDA driver was found ({why}): install NVIDIA's driver")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(path: &str) -> String {
+        Driver::open_library(path).map(|_| ()).unwrap_err().message().to_owned()
+    }
+
+    #[test]
+    fn a_library_that_is_no_driver_is_refused_with_the_reason() {
+        let missing = refusal("/no/such/libcuda.so");
+        assert!(missing.starts_with("no CUDA driver was found (/no/such/libcuda.so"), "{missing}");
+        assert!(refusal("a\0b").contains("expected the path of a file"));
+        if cfg!(all(target_os = "linux", target_env = "gnu")) {
+            assert_eq!(refusal("libc.so.6"), "libc.so.6 has no function cuInit");
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! CUDA devices: the driver, bound when a device is first used; contexts, streams, memory.
+//!
+//! Nothing here is linked against CUDA: a program that uses no `gpu` context loads no library of
+//! it. `README.md` describes the design, and what is not there yet.
+
+mod device;
+mod devices;
+mod driver;
+mod memory;
+mod staged;
+
+pub use device::Device;
+pub use devices::{Devices, HeldForFork, MAX_DEVICES};
+pub use driver::Driver;
+pub use staged::{Operand, Staged};

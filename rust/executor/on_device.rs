@@ -1,0 +1,188 @@
+//! Calls on arrays of a CUDA device: with a kernel for the device, or on host copies of operands.
+//!
+//! A kernel whose condition asks for the device gets device memory and the stream. Every other
+//! native kernel, and a callback that wants host memory, gets copies on the host; what it wrote is
+//! copied back before the operation ends. Nothing else of the executor knows the difference.
+
+use super::run::Prepared;
+use crate::context::Context;
+use crate::cuda::{Device, Operand, Staged};
+use crate::error::Result;
+use crate::kernels::copy::add;
+use crate::ndarray::{Base, NDArray};
+use crate::operator::{
+    Body, CROSS_DEVICE_COPY, Done, Kernel, MatchFacts, OpContext, OpDef, OpReq, OpState, Within,
+};
+use crate::tensor::View;
+use std::any::Any;
+use std::sync::Arc;
+
+/// The device of a call, and whether its kernel runs on the host nevertheless.
+#[derive(Clone)]
+pub struct OnDevice {
+    pub device: Arc<Device>,
+    pub on_host: bool,
+}
+
+impl OnDevice {
+    /// The kernel of a call on `device`, and where it runs. `facts` are those of the call on the
+    /// host.
+    pub fn choose<'a>(
+        base: &Base,
+        op: &'a OpDef,
+        device: Context,
+        facts: MatchFacts<'_>,
+    ) -> Result<(&'a Arc<Kernel>, OnDevice)> {
+        let there = MatchFacts { device: device.device_type, ..facts };
+        let has_own = op.kernels.iter().any(|kernel| kernel.matches.holds(&there));
+        let kernel = op.choose_kernel(if has_own { &there } else { &facts })?;
+        let on_host = match &kernel.body {
+            // One that serves the host as well knows nothing of devices.
+            Body::Native(_) => kernel.matches.holds(&facts),
+            Body::Callback(callback) => !has_own || callback.needs_host(),
+        };
+        if on_host && op.name != CROSS_DEVICE_COPY {
+            base.cuda.note_on_host(&op.name)?;
+        }
+        Ok((kernel, OnDevice { device: base.cuda.device(device.device_id)?.clone(), on_host }))
+    }
+
+    /// Runs a native kernel.
+    pub fn run(
+        &self,
+        prepared: &Prepared<'_>,
+        ctx: &OpContext,
+        state: Option<&OpState>,
+        inputs: &[View],
+        req: &[OpReq],
+        outputs: &[View],
+    ) -> Result<()> {
+        if !self.on_host {
+            let ctx = OpContext { stream: Some(self.device.stream()), ..*ctx };
+            return prepared.run_on_views(&ctx, state, inputs, req, outputs, Some(&self.device));
+        }
+        let staged = self.stage(prepared, inputs, req, outputs)?;
+        let (inputs, outputs) = staged.views().split_at(inputs.len());
+        prepared.run_on_views(ctx, state, inputs, req, outputs, None)?;
+        staged.write_back()
+    }
+
+    /// Starts a callback on host copies of its operands. It sees a call on the host.
+    pub fn start(
+        &self,
+        prepared: &Prepared<'_>,
+        ctx: OpContext,
+        state: Option<OpState>,
+        inputs: &[View],
+        req: &[OpReq],
+        outputs: &[View],
+        keep: Arc<dyn Any + Send + Sync>,
+        within: Box<dyn Within>,
+        done: Done,
+    ) {
+        let staged = match self.stage(prepared, inputs, req, outputs) {
+            Ok(staged) => Arc::new(staged),
+            Err(e) => return done(Err(e)),
+        };
+        let (given, written) = staged.views().split_at(inputs.len());
+        let (given, written): (Arc<[View]>, Arc<[View]>) = (given.into(), written.into());
+        let ctx = OpContext { device: Context::default(), stream: None, ..ctx };
+        let both: Arc<dyn Any + Send + Sync> = Arc::new((keep.clone(), staged.clone()));
+        let end: Done = Box::new(move |result| {
+            let result = result.and_then(|()| staged.write_back());
+            drop(keep);
+            done(result);
+        });
+        prepared.start_on_views(ctx, state, given, req, None, written, both, within, end, None);
+    }
+
+    /// Host copies of inputs and outputs.
+    fn stage(
+        &self,
+        prepared: &Prepared<'_>,
+        inputs: &[View],
+        req: &[OpReq],
+        outputs: &[View],
+    ) -> Result<Staged> {
+        let device = Some(&self.device);
+        let mutated = |i: usize| prepared.mutated.contains(&i);
+        let input = |(i, view)| Operand { view, device, reads: true, writes: mutated(i) };
+        let output = |(view, req): (_, &OpReq)| {
+            let (reads, writes) = (*req == OpReq::Add, *req != OpReq::Null);
+            Operand { view, device, reads, writes }
+        };
+        let operands: Vec<_> = inputs
+            .iter()
+            .enumerate()
+            .map(input)
+            .chain(outputs.iter().zip(req).map(output))
+            .collect();
+        Staged::new(&operands)
+    }
+}
+
+/// Completes an output on `device` that a kernel wrote to a temporary there: a sum or a copy.
+pub fn settle(device: &Arc<Device>, temporary: &View, output: &View, sum: bool) -> Result<()> {
+    if output.size() == 0 {
+        return Ok(());
+    }
+    if !sum {
+        // SAFETY: both are memory of the device of equal size, apart from one another.
+        return unsafe { device.copy(output.ptr(), temporary.ptr(), output.size_bytes()) };
+    }
+    let device = Some(device);
+    let staged = Staged::new(&[
+        Operand { view: temporary, device, reads: true, writes: false },
+        Operand { view: output, device, reads: true, writes: true },
+    ])?;
+    add(&staged.views()[0], &staged.views()[1]);
+    staged.write_back()
+}
+
+/// Calls `f` with views of arrays that may be on several devices: host copies of those that are on
+/// one. The last array is written, `whole` or in part.
+pub fn with_host_views(
+    sources: &[&NDArray],
+    target: &NDArray,
+    whole: bool,
+    f: impl FnOnce(&[View], &View) -> Result<()>,
+) -> Result<()> {
+    let arrays: Vec<&NDArray> = sources.iter().copied().chain([target]).collect();
+    let views = arrays.iter().map(|a| a.view()).collect::<Result<Vec<_>>>()?;
+    let mut operands = Vec::with_capacity(arrays.len());
+    for (i, (array, view)) in arrays.iter().zip(&views).enumerate() {
+        let writes = i == sources.len();
+        let reads = !(writes && whole);
+        operands.push(Operand { view, device: array.device()?, reads, writes });
+    }
+    let staged = Staged::new(&operands)?;
+    let (from, to) = staged.views().split_at(sources.len());
+    f(from, &to[0])?;
+    staged.write_back()
+}
+
+/// Copies between arrays of one dtype and size of which one is on a device, without a copy on the
+/// host where the driver can. Returns false, and nothing was done, if it cannot.
+pub fn copy_directly(from: &NDArray, to: &NDArray) -> Result<bool> {
+    if from.dtype() != to.dtype() {
+        return Ok(false);
+    }
+    if to.size() == 0 {
+        return Ok(true);
+    }
+    let (source, target) = (from.view()?, to.view()?);
+    let (bytes, at, from_at) = (to.size_bytes(), target.ptr(), source.ptr());
+    // SAFETY: views of arrays on these devices, of as many bytes; the operation that this is part
+    // of orders access to them.
+    unsafe {
+        match (from.device()?, to.device()?) {
+            (None, Some(device)) => device.write(at, from_at, bytes)?,
+            (Some(device), None) => device.read(at, from_at, bytes)?,
+            (Some(a), Some(b)) if Arc::ptr_eq(a, b) && !source.overlaps(&target) => {
+                a.copy(at, from_at, bytes)?;
+            }
+            _ => return Ok(false),
+        }
+    }
+    Ok(true)
+}

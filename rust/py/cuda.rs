@@ -1,0 +1,48 @@
+//! What `rsnet.cuda` asks of the core: devices, their memory, and operators without kernels.
+
+use super::error::{IntoPy, from_py};
+use super::runtime;
+use crate::error::Result;
+use pyo3::exceptions::PyRuntimeWarning;
+use pyo3::prelude::*;
+use std::ffi::CString;
+
+/// Warns that an operator runs on the host for arrays on a device.
+pub fn warn_of_host(operator: &str) -> Result<()> {
+    let text = format!(
+        "operator '{operator}' has no CUDA kernel for this call: it runs on the host, through copies \
+         of its arrays (rsnet.cuda.operators_on_host() lists all such operators)"
+    );
+    let text = CString::new(text).unwrap_or_default();
+    Python::attach(|py| {
+        let category = py.get_type::<PyRuntimeWarning>();
+        PyErr::warn(py, &category, &text, 1).map_err(|e| from_py(py, e))
+    })
+}
+
+/// Number of devices; an error if there is no driver.
+#[pyfunction]
+fn cuda_device_count(py: Python<'_>) -> PyResult<i32> {
+    runtime().cuda.count().py(py)
+}
+
+/// Name, stream, free and total bytes of a device, and the driver's version.
+#[pyfunction]
+fn cuda_device(py: Python<'_>, id: i32) -> PyResult<(String, usize, usize, usize, i32)> {
+    let device = runtime().cuda.device(id).py(py)?;
+    let (free, total) = device.memory_info().py(py)?;
+    let version = runtime().cuda.driver_version().unwrap_or_default();
+    Ok((device.name().to_owned(), device.stream(), free, total, version))
+}
+
+/// Operators that have run on the host for arrays on a device.
+#[pyfunction]
+fn cuda_operators_on_host() -> Vec<String> {
+    runtime().cuda.operators_on_host()
+}
+
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(cuda_device_count, m)?)?;
+    m.add_function(wrap_pyfunction!(cuda_device, m)?)?;
+    m.add_function(wrap_pyfunction!(cuda_operators_on_host, m)?)
+}

@@ -1,0 +1,25 @@
+"""The tests of `tests/cuda`, in a process with the emulated CUDA driver."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import emulated_driver
+import pytest
+from places import ROOT
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the emulated driver is for Linux")
+@pytest.mark.skipif(not shutil.which("g++"), reason="the emulated driver needs g++")
+def test_everything_on_the_emulated_driver():
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/cuda"],
+        cwd=ROOT,
+        env={**os.environ, "RSNET_LIBCUDA": str(emulated_driver.library())},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]

@@ -1,0 +1,113 @@
+"""Every operator on arrays of a device gives the host's results, imperatively and in executors."""
+
+import warnings
+
+import all_cases  # noqa: F401
+import numpy as np
+import pytest
+from cases import CASES
+from operators import EXISTING, RANDOM, function, head_gradients, host, place, run_executor
+
+import rsnet as mx
+from rsnet import nd
+
+TABLE = [c for op, cases in CASES.items() if op in EXISTING for c in cases if c.dtypes]
+
+
+def ids(value):
+    return value.id
+
+
+def outputs(case, arrays, ctx):
+    """Outputs and states of a call on a device."""
+    with ctx, mx.autograd.train_mode():
+        mx.random.seed(5)
+        inputs = [place(a) for a in arrays]
+        out = function(nd, case.op)(*inputs, **case.params)
+        outs = list(out) if isinstance(out, (list, tuple)) else [out]
+        assert all(o.context == ctx for o in outs)
+        return [host(o) for o in outs + [inputs[i] for i in case.mutates]]
+
+
+@pytest.mark.parametrize("case", TABLE, ids=ids)
+def test_results_are_those_of_the_host(case, gpu):
+    dtype = "float32" if "float32" in case.dtypes else case.dtypes[0]
+    arrays = case.arrays(dtype)
+    expected = outputs(case, arrays, mx.cpu())
+    for got, want in zip(outputs(case, arrays, gpu), expected, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("req", ["write", "add"])
+@pytest.mark.parametrize("op", sorted({c.op for c in TABLE if c.grad != "none"}))
+def test_gradients_are_those_of_the_host(op, req, gpu):
+    case = next(c for c in TABLE if c.op == op and c.grad != "none")
+    if "float32" not in case.dtypes or not all(a.size for a in case.arrays("float32")):
+        pytest.skip("no case in float32")
+    arrays = case.arrays("float32")
+    heads = head_gradients(case, arrays)
+    expected, _ = run_executor(case, arrays, heads, req)
+    with gpu:
+        got, _ = run_executor(case, arrays, heads, req)
+    for i, want in expected.items():
+        assert got[i].context == gpu
+        np.testing.assert_array_equal(host(got[i]), host(want))
+
+
+@pytest.mark.parametrize("op", sorted(RANDOM))
+def test_random_numbers_are_those_of_the_host(op, gpu):
+    params, _, _ = RANDOM[op]
+    drawn = []
+    for ctx in (mx.cpu(0), gpu):
+        mx.random.seed(11)
+        drawn.append(function(nd, op)(shape=(50,), ctx=ctx, **params))
+    assert drawn[1].context == gpu
+    np.testing.assert_array_equal(drawn[0].asnumpy(), drawn[1].asnumpy())
+
+
+def test_an_output_decides_on_the_device_of_a_call_without_inputs(gpu):
+    x = nd.zeros((20,), ctx=gpu)
+    mx.random.seed(2)
+    nd.random.uniform(shape=(20,), out=x)
+    mx.random.seed(2)
+    np.testing.assert_array_equal(x.asnumpy(), nd.random.uniform(shape=(20,)).asnumpy())
+
+
+def test_outputs_that_overlap_inputs(gpu):
+    for ctx in (mx.cpu(), gpu):
+        x = nd.arange(12, ctx=ctx)
+        nd.square(x[0:8], out=x[4:12])  # neither the same nor apart
+        expected = np.arange(12.0)
+        expected[4:12] = np.arange(8.0) ** 2
+        np.testing.assert_array_equal(x.asnumpy(), expected)
+        nd.exp(x[:4], out=x[:4])
+        np.testing.assert_allclose(x[:4].asnumpy(), np.exp(np.arange(4.0)), rtol=1e-6)
+
+
+def test_an_operator_on_the_host_is_warned_of_once_and_listed(gpu):
+    x = nd.array([[4.0, 1.0], [1.0, 3.0]], ctx=gpu)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            nd.linalg.potri(nd.linalg.potrf(x))
+    texts = [str(w.message) for w in seen if "no CUDA kernel" in str(w.message)]
+    assert len([t for t in texts if "_linalg_potri" in t]) <= 1
+    assert "_linalg_potri" in mx.cuda.operators_on_host()
+
+
+def test_autograd_on_a_device(gpu):
+    values = np.random.normal(size=(6, 5)).astype("float32")
+    grads = []
+    for ctx in (mx.cpu(), gpu):
+        x = nd.array(values, ctx=ctx)
+        w = nd.array(values.T, ctx=ctx)
+        x.attach_grad()
+        w.attach_grad("add")
+        for _ in range(3):
+            with mx.autograd.record():
+                loss = (nd.dot(x, w).tanh() * 0.5 + nd.sum(x)).sum()
+            loss.backward()
+        assert x.grad.context == ctx
+        grads.append((x.grad.asnumpy(), w.grad.asnumpy()))
+    for got, want in zip(*grads, strict=True):
+        np.testing.assert_array_equal(got, want)

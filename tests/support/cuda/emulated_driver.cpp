@@ -1,0 +1,376 @@
+// A CUDA driver without a device: what libcuda.so.1 offers to rsnet, on the host.
+//
+// Streams are threads with queues, so work is as asynchronous as on a device. Device memory cannot
+// be read or written by the host: its addresses are reserved without access, and only the functions
+// of this file know the second mapping behind them. A program that takes a device's address for its
+// own therefore crashes in a test as it would with a device.
+//
+// Environment: RSNET_EMULATED_DEVICES (2), RSNET_EMULATED_BYTES of memory for each (256 MiB),
+// RSNET_EMULATED_VERSION (13000), RSNET_EMULATED_DELAY_US before every piece of work.
+// For tests: emulated_live() bytes of device memory not freed, emulated_pinned() of page-locked
+// memory, emulated_fail_after(n) lets the n-th piece of work from now on fail as a fault does.
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+typedef int Status;
+enum {
+  SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100,
+  INVALID_DEVICE = 101, INVALID_CONTEXT = 201, LAUNCH_FAILED = 719
+};
+
+namespace {
+
+long setting(const char *name, long otherwise) {
+  const char *text = getenv(name);
+  return text && *text ? atol(text) : otherwise;
+}
+
+const int MOST_DEVICES = 8;
+const size_t ALIGN = 512;
+
+std::atomic<bool> started{false};
+std::atomic<long> until_fault{0};
+std::atomic<size_t> pinned_bytes{0};
+
+// The memory of one device: addresses from `base` on, visible to this file at `seen`.
+struct Memory {
+  std::mutex mutex;
+  char *base = nullptr, *seen = nullptr;
+  size_t size = 0, live = 0;
+  std::map<uint64_t, size_t> used;
+
+  bool map(size_t bytes) {
+    size = bytes;
+    int file = memfd_create("emulated device", 0);
+    if (file < 0 || ftruncate(file, (off_t)bytes)) return false;
+    void *at = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *view = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    if (at == MAP_FAILED || view == MAP_FAILED) return false;
+    base = (char *)at, seen = (char *)view;
+    return true;
+  }
+
+  uint64_t allocate(size_t bytes) {
+    std::lock_guard<std::mutex> lock(mutex);
+    size_t needed = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    uint64_t at = (uint64_t)base;
+    for (auto &block : used) {  // the first gap that is large enough
+      if (block.first - at >= needed) break;
+      at = block.first + block.second;
+    }
+    if (!bytes || at + needed > (uint64_t)base + size) return 0;
+    used[at] = needed;
+    live += needed;
+    memset(seen + (at - (uint64_t)base), 0xA5, needed);
+    return at;
+  }
+
+  Status release(uint64_t at) {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto block = used.find(at);
+    if (block == used.end()) return INVALID_VALUE;
+    memset(seen + (at - (uint64_t)base), 0x5A, block->second);
+    live -= block->second;
+    used.erase(block);
+    return SUCCESS;
+  }
+
+  // The host's address of `bytes` bytes within one block, or null.
+  char *translate(uint64_t at, size_t bytes) {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto block = used.upper_bound(at);
+    if (block == used.begin()) return nullptr;
+    --block;
+    if (at + bytes > block->first + block->second) return nullptr;
+    return seen + (at - (uint64_t)base);
+  }
+};
+
+struct Device {
+  int number = 0;
+  Memory memory;
+  std::atomic<int> retained{0};
+  std::atomic<Status> fault{SUCCESS};  // as on a device, it stays until the process ends
+};
+
+Device *devices() {
+  static Device *all = new Device[MOST_DEVICES];
+  return all;
+}
+
+int device_count() {
+  long n = setting("RSNET_EMULATED_DEVICES", 2);
+  return n < 0 ? 0 : n > MOST_DEVICES ? MOST_DEVICES : (int)n;
+}
+
+thread_local Device *current = nullptr;
+
+struct Event {
+  std::mutex mutex;
+  std::condition_variable changed;
+  uint64_t recorded = 0, reached = 0;
+
+  void reach(uint64_t number) {
+    { std::lock_guard<std::mutex> lock(mutex); reached = number; }
+    changed.notify_all();
+  }
+  void wait(uint64_t number) {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [&] { return reached >= number; });
+  }
+};
+
+struct Stream {
+  Device *device;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::function<void()>> queue;
+  bool ends = false;
+  std::thread thread;
+
+  explicit Stream(Device *device) : device(device), thread([this] { run(); }) {}
+  ~Stream() {
+    { std::lock_guard<std::mutex> lock(mutex); ends = true; }
+    changed.notify_all();
+    thread.join();
+  }
+  void push(std::function<void()> work) {
+    { std::lock_guard<std::mutex> lock(mutex); queue.push_back(std::move(work)); }
+    changed.notify_all();
+  }
+  void run() {
+    std::unique_lock<std::mutex> lock(mutex);
+    for (;;) {
+      changed.wait(lock, [&] { return ends || !queue.empty(); });
+      if (queue.empty()) return;
+      auto work = std::move(queue.front());
+      queue.pop_front();
+      lock.unlock();
+      work();
+      lock.lock();
+    }
+  }
+  // Queues work that touches memory; nothing runs any more after a fault.
+  Status issue(std::function<void()> work) {
+    if (device->fault) return device->fault;
+    push([this, work = std::move(work)] {
+      if (long delay = setting("RSNET_EMULATED_DELAY_US", 0))
+        std::this_thread::sleep_for(std::chrono::microseconds(delay));
+      if (until_fault > 0 && --until_fault == 0) device->fault = LAUNCH_FAILED;
+      if (!device->fault) work();
+    });
+    return SUCCESS;
+  }
+};
+
+const struct { Status status; const char *name, *text; } ERRORS[] = {
+  {SUCCESS, "CUDA_SUCCESS", "no error"},
+  {INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+  {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+  {NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+  {NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+  {INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+  {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+  {LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+};
+
+}  // namespace
+
+#define API extern "C" Status
+#define IN_CONTEXT if (!current) return INVALID_CONTEXT; if (current->fault) return current->fault
+
+API cuInit(unsigned flags) {
+  if (flags) return INVALID_VALUE;
+  if (!device_count()) return NO_DEVICE;
+  started = true;
+  return SUCCESS;
+}
+
+API cuDriverGetVersion(int *version) {
+  *version = (int)setting("RSNET_EMULATED_VERSION", 13000);
+  return SUCCESS;
+}
+
+API cuGetErrorName(Status status, const char **text) {
+  for (auto &e : ERRORS) if (e.status == status) { *text = e.name; return SUCCESS; }
+  return INVALID_VALUE;
+}
+
+API cuGetErrorString(Status status, const char **text) {
+  for (auto &e : ERRORS) if (e.status == status) { *text = e.text; return SUCCESS; }
+  return INVALID_VALUE;
+}
+
+API cuDeviceGetCount(int *count) {
+  if (!started) return NOT_INITIALIZED;
+  *count = device_count();
+  return SUCCESS;
+}
+
+API cuDeviceGet(int *device, int number) {
+  if (!started) return NOT_INITIALIZED;
+  if (number < 0 || number >= device_count()) return INVALID_DEVICE;
+  *device = number;
+  return SUCCESS;
+}
+
+API cuDeviceGetName(char *text, int length, int device) {
+  if (device < 0 || device >= device_count()) return INVALID_DEVICE;
+  strncpy(text, "emulated device", (size_t)length);
+  return SUCCESS;
+}
+
+API cuDevicePrimaryCtxRetain(void **context, int number) {
+  if (number < 0 || number >= device_count()) return INVALID_DEVICE;
+  static std::mutex opening;
+  std::lock_guard<std::mutex> lock(opening);
+  Device &device = devices()[number];
+  device.number = number;
+  size_t bytes = (size_t)setting("RSNET_EMULATED_BYTES", 1L << 28);
+  if (!device.memory.base && !device.memory.map(bytes)) return OUT_OF_MEMORY;
+  device.retained++;
+  *context = &device;
+  return SUCCESS;
+}
+
+API cuDevicePrimaryCtxRelease_v2(int number) {
+  if (number < 0 || number >= device_count() || devices()[number].retained <= 0)
+    return INVALID_CONTEXT;
+  devices()[number].retained--;
+  return SUCCESS;
+}
+
+API cuCtxSetCurrent(void *context) {
+  if (!started) return NOT_INITIALIZED;
+  current = (Device *)context;
+  return SUCCESS;
+}
+
+API cuMemGetInfo_v2(size_t *free, size_t *total) {
+  IN_CONTEXT;
+  std::lock_guard<std::mutex> lock(current->memory.mutex);
+  *total = current->memory.size;
+  *free = current->memory.size - current->memory.live;
+  return SUCCESS;
+}
+
+API cuMemAlloc_v2(uint64_t *address, size_t bytes) {
+  IN_CONTEXT;
+  if (!bytes) return INVALID_VALUE;
+  *address = current->memory.allocate(bytes);
+  return *address ? SUCCESS : OUT_OF_MEMORY;
+}
+
+API cuMemFree_v2(uint64_t address) {
+  IN_CONTEXT;
+  return current->memory.release(address);
+}
+
+API cuMemHostAlloc(void **address, size_t bytes, unsigned) {
+  IN_CONTEXT;
+  if (posix_memalign(address, 4096, bytes + 4096)) return OUT_OF_MEMORY;
+  *(size_t *)*address = bytes;
+  pinned_bytes += bytes;
+  *address = (char *)*address + 4096;
+  return SUCCESS;
+}
+
+API cuMemFreeHost(void *address) {
+  void *block = (char *)address - 4096;
+  pinned_bytes -= *(size_t *)block;
+  free(block);
+  return SUCCESS;
+}
+
+API cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, Stream *stream) {
+  IN_CONTEXT;
+  char *target = stream->device->memory.translate(to, bytes);
+  if (!target || stream->device != current) return INVALID_VALUE;
+  return stream->issue([=] { memcpy(target, from, bytes); });
+}
+
+API cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, Stream *stream) {
+  IN_CONTEXT;
+  char *source = stream->device->memory.translate(from, bytes);
+  if (!source || stream->device != current) return INVALID_VALUE;
+  return stream->issue([=] { memcpy(to, source, bytes); });
+}
+
+API cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, Stream *stream) {
+  IN_CONTEXT;
+  char *target = stream->device->memory.translate(to, bytes);
+  char *source = stream->device->memory.translate(from, bytes);
+  if (!target || !source || stream->device != current) return INVALID_VALUE;
+  return stream->issue([=] { memcpy(target, source, bytes); });
+}
+
+API cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, Stream *stream) {
+  IN_CONTEXT;
+  char *target = stream->device->memory.translate(to, bytes);
+  if (!target || stream->device != current) return INVALID_VALUE;
+  return stream->issue([=] { memset(target, value, bytes); });
+}
+
+API cuStreamCreate(Stream **stream, unsigned) {
+  IN_CONTEXT;
+  *stream = new Stream(current);
+  return SUCCESS;
+}
+
+API cuStreamDestroy_v2(Stream *stream) {
+  delete stream;
+  return SUCCESS;
+}
+
+API cuEventCreate(Event **event, unsigned) {
+  IN_CONTEXT;
+  *event = new Event;
+  return SUCCESS;
+}
+
+API cuEventDestroy_v2(Event *event) {
+  delete event;
+  return SUCCESS;
+}
+
+API cuEventRecord(Event *event, Stream *stream) {
+  uint64_t number;
+  { std::lock_guard<std::mutex> lock(event->mutex); number = ++event->recorded; }
+  stream->push([=] { event->reach(number); });
+  return SUCCESS;
+}
+
+API cuEventSynchronize(Event *event) {
+  uint64_t number;
+  { std::lock_guard<std::mutex> lock(event->mutex); number = event->recorded; }
+  event->wait(number);
+  return current ? (Status)current->fault : (Status)INVALID_CONTEXT;
+}
+
+extern "C" size_t emulated_live() {
+  size_t live = 0;
+  for (int i = 0; i < MOST_DEVICES; i++) {
+    std::lock_guard<std::mutex> lock(devices()[i].memory.mutex);
+    live += devices()[i].memory.live;
+  }
+  return live;
+}
+
+extern "C" size_t emulated_pinned() { return pinned_bytes; }
+
+extern "C" void emulated_fail_after(long count) { until_fault = count; }
