@@ -104,7 +104,8 @@ PLACES: dict[str, str] = {
     "rnn.rnn_cell": "rnn",
 }
 
-#: Operators that rsnet did not have when this was listed, by their names in symbol files.
+#: Operators, by their names in symbol files, and functions of `mx.nd` that rsnet did not have when
+#: this was listed.
 OPERATORS = frozenset(
     """
     IdentityAttachKLSparseReg _adamw_update _cond _contrib_SparseEmbedding _contrib_allclose
@@ -127,7 +128,7 @@ OPERATORS = frozenset(
     _scatter_elemwise_div _scatter_minus_scalar _scatter_plus_scalar _set_value
     _sparse_adagrad_update _sparse_arccos _sparse_arccosh _sparse_cast_storage _sparse_cos
     _sparse_cosh _sparse_norm _sparse_retain _square_sum _while_loop all_finite amp_multicast
-    cast_storage cumsum fill_element_0index lamb_update_phase1 lamb_update_phase2 moments
+    cast_storage cumsum fill_element_0index imdecode lamb_update_phase1 lamb_update_phase2 moments
     mp_lamb_update_phase1 mp_lamb_update_phase2 mp_nag_mom_update multi_all_finite multi_lars
     multi_mp_sgd_mom_update multi_mp_sgd_update multi_sgd_mom_update multi_sgd_update multi_sum_sq
     preloaded_multi_mp_sgd_mom_update preloaded_multi_mp_sgd_update preloaded_multi_sgd_mom_update

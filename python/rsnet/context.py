@@ -117,7 +117,7 @@ def num_gpus() -> int:
 
 
 def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
-    """Free bytes of a GPU, and its bytes in all.
+    """Free and total bytes of a GPU.
 
     Raises
     ------
@@ -126,19 +126,6 @@ def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
     """
     _, _, free, total, _ = _core.cuda_device(device_id)
     return free, total
-
-
-def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
-    """Free and total bytes of a GPU.
-
-    Raises
-    ------
-    MXNetError
-        There is no such GPU that rsnet can use.
-    """
-    raise MXNetError(
-        f"gpu_memory_info: invalid device_id {device_id}: rsnet can use {num_gpus()} GPUs"
-    )
 
 
 def current_context() -> Context:

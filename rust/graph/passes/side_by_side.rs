@@ -1,10 +1,10 @@
 //! Memory that lets callbacks run side by side.
 //!
 //! Operators outside of the core may block, so those that do not need each other's results should
-//! not wait for each other's memory either. A callback's *level* is the greatest number of callbacks
-//! on a path to it: none of one level needs another of it. What a node of a level uses therefore
-//! keeps its bytes until the last callback of that level and those before. Whatever takes the bytes
-//! over is later than these, so it is needed by none of them.
+//! not wait for each other's memory either. A callback's *level* is the greatest number of
+//! callbacks on a path to it: none of one level needs another of it. What a node of a level uses
+//! therefore keeps its bytes until the last callback of that level and those below. Whatever takes
+//! the bytes over is later than these, so none of them needs it.
 //!
 //! (An operator that computes in place still waits for other readers of its input.)
 
