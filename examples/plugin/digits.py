@@ -39,7 +39,7 @@ def train(images, labels, test_images, test_labels, epochs=5):
         mx.io.NDArrayIter(images, labels, BATCH, shuffle=True),
         num_epoch=epochs,
         initializer=mx.init.Xavier(),
-        optimizer_params={"learning_rate": 0.1, "momentum": 0.9},
+        optimizer_params={"learning_rate": 0.05, "momentum": 0.9},
     )
     found = module.score(mx.io.NDArrayIter(test_images, test_labels, BATCH), "acc")
     return module, found[0][1]

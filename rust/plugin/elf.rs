@@ -79,31 +79,39 @@ impl Segment {
         match self.kind {
             LOAD => {
                 let sized = self.in_memory >= self.in_file && self.in_memory < 1 << 40;
-                whole
-                    && sized
-                    && self.address < 1 << 40
-                    && self.address % PAGE == self.offset % PAGE
+                let placed = self.address < 1 << 40 && self.address % PAGE == self.offset % PAGE;
+                whole && sized && placed && !all.iter().any(|s| self.is_overlapped_by(s))
             }
             GNU_STACK => whole,
             DYNAMIC => {
-                let loaded = all.iter().any(|s| s.loads(self.address, self.in_memory));
-                whole
-                    && loaded
-                    && addresses(bytes, self).iter().all(|a| all.iter().any(|s| s.loads(*a, 1)))
+                let tables = addresses(bytes, self);
+                let loaded = |a: &u64| all.iter().any(|s| s.loads(*a, 1));
+                whole && all.iter().any(|s| s.contains(self)) && tables.iter().all(loaded)
             }
-            _ => whole && (self.in_memory == 0 || all.iter().any(|s| s.starts(self.address))),
+            _ => whole && (self.in_memory == 0 || all.iter().any(|s| s.contains(self))),
         }
+    }
+
+    /// Is another loaded segment, which begins at the same address or later, in this one's memory?
+    fn is_overlapped_by(&self, other: &Segment) -> bool {
+        other.kind == LOAD
+            && !std::ptr::eq(self, other)
+            && other.address >= self.address
+            && other.address < self.address + self.in_memory
+    }
+
+    /// Are the other's bytes loaded by this one, to where the other says they are?
+    fn contains(&self, other: &Segment) -> bool {
+        let end = |s: &Segment| s.offset.saturating_add(s.in_file);
+        self.kind == LOAD
+            && self.offset <= other.offset
+            && end(other) <= end(self)
+            && other.address.wrapping_sub(other.offset) == self.address.wrapping_sub(self.offset)
     }
 
     fn loads(&self, address: u64, size: u64) -> bool {
         let last = address.saturating_add(size);
         self.kind == LOAD && self.address <= address && last <= self.address + self.in_memory
-    }
-
-    /// A thread's segment may end beyond the bytes that are loaded.
-    fn starts(&self, address: u64) -> bool {
-        let end = self.address.saturating_add(self.in_memory);
-        self.kind == LOAD && (self.address..=end).contains(&address)
     }
 }
 

@@ -17,7 +17,8 @@ BLOCK = re.compile(r"```(c|console|python)\n(.*?)```", re.DOTALL)
 
 def test_the_page_runs(tmp_path):
     text = (ROOT / "docs" / "plugins.md").read_text()
-    shutil.copy(ROOT / "examples" / "plugin" / "swish.cpp", tmp_path)
+    for example in ("swish.cpp", "huber.cc"):
+        shutil.copy(ROOT / "examples" / "plugin" / example, tmp_path)
     tools = tmp_path / "bin"
     tools.mkdir()
     (tools / "python").symlink_to(sys.executable)
