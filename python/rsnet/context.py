@@ -6,7 +6,6 @@ from typing import Any
 
 from . import _core
 from ._mxnet_names import module_getattr
-from .base import MXNetError
 
 
 class _HasDefault(type):
