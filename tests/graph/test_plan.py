@@ -2,6 +2,7 @@
 
 import gc
 import re
+import time
 
 import numpy as np
 import pytest
@@ -73,9 +74,15 @@ def test_requests_of_entries():
 
 
 def used():
+    """Bytes in use, once no thread still lets go of what its last operation had."""
     nd.waitall()
     gc.collect()
-    return mx._core.memory_usage()[0]
+    before, quiet = -1, 0
+    while quiet < 20:
+        now = mx._core.memory_usage()[0]
+        before, quiet = now, quiet + 1 if now == before else 0
+        time.sleep(0.001)
+    return before
 
 
 def taken(size):
