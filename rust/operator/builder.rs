@@ -81,6 +81,21 @@ impl OpDef {
         self
     }
 
+    /// Any number of inputs, whose names follow from the parameters. (Unlike with
+    /// [`OpDef::variadic`], no parameter is filled in from their number.)
+    pub fn many_inputs(
+        mut self,
+        doc: &str,
+        names: impl Fn(&Attrs) -> Vec<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.input_docs = vec![InputDoc {
+            name: "data".to_owned(),
+            ty: "NDArray-or-Symbol[]".to_owned(),
+            doc: doc.to_owned(),
+        }];
+        self.input_names_by(names)
+    }
+
     /// Sets the names of the outputs, for all parameters.
     pub fn outputs_are(mut self, outputs: &[&str]) -> Self {
         let names: Vec<String> = outputs.iter().map(|o| (*o).to_owned()).collect();
@@ -107,6 +122,20 @@ impl OpDef {
     pub fn mutates(mut self, inputs: &[usize]) -> Self {
         self.mutates = Listed::fixed(inputs);
         self
+    }
+
+    /// As [`OpDef::mutates`], depending on the parameters.
+    pub fn mutates_by(mut self, f: impl Fn(&Attrs) -> Vec<usize> + Send + Sync + 'static) -> Self {
+        self.mutates = Listed::by(f);
+        self
+    }
+
+    /// Outputs `output0`, `output1` ..., or `output` if there is only one, as many as `count` says.
+    pub fn numbered_outputs(self, count: impl Fn(&Attrs) -> usize + Send + Sync + 'static) -> Self {
+        self.output_names_by(move |attrs| match count(attrs) {
+            1 => vec!["output".to_owned()],
+            n => (0..n).map(|i| format!("output{i}")).collect(),
+        })
     }
 
     /// Inputs, by number, of which only shape and dtype matter: they need not be computed.

@@ -28,6 +28,15 @@ def arrays_of(case):
     return case.arrays(dtype)
 
 
+def given_outputs(case, inputs):
+    """Arrays for `out=`, which MXNet's operators on many weights do not do without."""
+    count = case.params.get("num_weights") or case.params.get("num_tensors")
+    if not count:
+        return {}
+    stride = len(inputs) // count if "preloaded" not in case.op else (len(inputs) - 2) // count
+    return {"out": [inputs[i * stride].copy() for i in range(count)]}
+
+
 def run(mx, case):
     """Outputs, then the gradients of the differentiated inputs, or the error of either."""
     inputs = [mx.nd.array(a, dtype=a.dtype) for a in arrays_of(case)]
@@ -35,7 +44,7 @@ def run(mx, case):
     for i in wrt:
         inputs[i].attach_grad()
     with mx.autograd.record() if wrt else mx.autograd.train_mode():
-        out = function(mx.nd, case.op)(*inputs, **case.params)
+        out = function(mx.nd, case.op)(*inputs, **case.params, **given_outputs(case, inputs))
         outs = list(out) if isinstance(out, (list, tuple)) else [out]
     found = {f"output {i}": o.asnumpy() for i, o in enumerate(outs)}
     if wrt:

@@ -24,7 +24,16 @@ from . import _register  # noqa: E402
 
 _register.add_all()
 
-from . import _arithmetic, _contrib, _creation, _io, _methods, ndarray, random  # noqa: E402
+from . import (  # noqa: E402
+    _arithmetic,
+    _contrib,
+    _contrib_updates,
+    _creation,
+    _io,
+    _methods,
+    ndarray,
+    random,
+)
 from ._arithmetic import *  # noqa: E402, F403
 from ._cached_op import CachedOp  # noqa: E402
 from ._creation import *  # noqa: E402, F403
@@ -40,4 +49,6 @@ for _module in (_arithmetic, _creation, _io):
     _HANDWRITTEN.update(_module.__all__)
 del _module
 _methods.install_fluent(__import__("sys").modules[__name__])
-_contrib.install(_register._module("contrib"))
+for _module in (_contrib, _contrib_updates):
+    _module.install(_register._module("contrib"))
+del _module

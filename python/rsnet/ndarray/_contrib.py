@@ -1,5 +1,5 @@
 """Functions of ``nd.contrib`` written by hand: loops and conditions, tests for special values,
-`boolean_mask`.
+`boolean_mask`, `rand_zipfian`.
 
 Loops run at once, in Python, so that autograd records what they call; `foreach` and `while_loop`
 stack what every step returns.
@@ -7,16 +7,26 @@ stack what every step returns.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .._core import NDArray
-from . import op
+from . import op, random
 from ._creation import array as array_of
 
-__all__ = ["boolean_mask", "cond", "foreach", "isfinite", "isinf", "isnan", "while_loop"]
+__all__ = [
+    "boolean_mask",
+    "cond",
+    "foreach",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "rand_zipfian",
+    "while_loop",
+]
 
 
 def _flat(tree: Any, what: str) -> list[NDArray]:
@@ -250,6 +260,38 @@ def isnan(data: NDArray) -> NDArray:
     [0.0, 0.0, 1.0]
     """
     return data != data
+
+
+def rand_zipfian(
+    true_classes: NDArray, num_sampled: int, range_max: int, ctx: Any = None
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Classes drawn with replacement from an approximately log-uniform distribution, for sampled
+    losses over classes in the order of their frequency: class c has the probability
+    log((c + 2) / (c + 1)) / log(range_max + 1).
+
+    Returns
+    -------
+    samples : NDArray of shape (num_sampled,), int64
+        The classes drawn, from 0 to range_max - 1.
+    expected_true, expected_sampled : NDArray, float64
+        How often each of `true_classes` and of the samples is expected in `num_sampled` draws.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> samples, true, sampled = nd.contrib.rand_zipfian(nd.array([3]), 4, 5)
+    >>> samples.shape, true.asnumpy().round(4).tolist()
+    ((4,), [0.4982])
+    """
+    whole = math.log(range_max + 1)
+    draws = random.uniform(0, whole, shape=(num_sampled,), dtype="float64", ctx=ctx)
+    samples = op.clip(op.exp(draws) - 1, 0, range_max - 1).astype("int64")
+
+    def expected(classes: NDArray) -> NDArray:
+        wide = classes.astype("float64")
+        return op.log((wide + 2) / (wide + 1)) * (num_sampled / whole)
+
+    return samples, expected(true_classes.as_in_context(samples.context)), expected(samples)
 
 
 def install(module: Any) -> None:

@@ -95,9 +95,13 @@ class Optimizer:
     ----------
     zero_states : int
         How many arrays of zeros `create_state` makes for a parameter.
+    aggregate_num : int
+        How many parameters of one step an `Updater` hands to `update_many` together; with 0 it
+        calls `update_multi_precision` for each.
     """
 
     zero_states = 0
+    aggregate_num = 0
 
     def __init__(
         self,
@@ -232,6 +236,26 @@ class Optimizer:
         else:
             self.update(index, weight, grad, state)
 
+    def update_many(
+        self, indices: list[int], weights: list[NDArray], grads: list[NDArray], states: list[Any]
+    ) -> None:
+        """`update_multi_precision` for several parameters of one device and dtype."""
+        for index, weight, grad, state in zip(indices, weights, grads, states, strict=True):
+            self.update_multi_precision(index, weight, grad, state)
+
+    def _common_many(self, indices: list[int]) -> dict[str, Any]:
+        """Counts the updates; what every operator on many weights is given."""
+        for index in indices:
+            self._update_count(index)
+        common = {
+            "lrs": [self._get_lr(index) for index in indices],
+            "wds": [self._get_wd(index) for index in indices],
+            "rescale_grad": self.rescale_grad,
+        }
+        if self.clip_gradient:
+            common["clip_gradient"] = self.clip_gradient
+        return common
+
     def _has_copy(self, weight: NDArray) -> bool:
         """Is the weight kept in float32 besides?"""
         return self.multi_precision and np.dtype(weight.dtype) == np.float16
@@ -267,7 +291,11 @@ def zeros_like(weight: NDArray) -> NDArray:
 
 
 class Updater:
-    """`updater(index, grad, weight)`: one step of `optimizer`, with the state of every index."""
+    """`updater(index, grad, weight)`: one step of `optimizer`, with the state of every index.
+
+    With lists in place of the three it is one step of all these parameters; an optimizer whose
+    `aggregate_num` is greater than 0 gets those of one device and dtype together.
+    """
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.optimizer = optimizer
@@ -275,12 +303,30 @@ class Updater:
 
     def __call__(self, index: Any, grad: Any, weight: Any) -> None:
         if isinstance(index, (list, tuple)):
-            for i, g, w in zip(index, grad, weight, strict=True):
-                self(i, g, w)
+            self._update_all(list(index), list(grad), list(weight))
             return
+        state = self._state(index, weight)
+        self.optimizer.update_multi_precision(index, weight, grad, state)
+
+    def _state(self, index: Any, weight: NDArray) -> Any:
         if index not in self.states:
             self.states[index] = self.optimizer.create_state_multi_precision(index, weight)
-        self.optimizer.update_multi_precision(index, weight, grad, self.states[index])
+        return self.states[index]
+
+    def _update_all(self, indices: list[Any], grads: list[NDArray], weights: list[NDArray]) -> None:
+        together = self.optimizer.aggregate_num
+        groups: dict[Any, list[tuple[Any, NDArray, NDArray, Any]]] = {}
+        for index, grad, weight in zip(indices, grads, weights, strict=True):
+            if not together:
+                self(index, grad, weight)
+                continue
+            kind = (str(weight.context), np.dtype(weight.dtype))
+            step = (index, weight, grad, self._state(index, weight))
+            groups.setdefault(kind, []).append(step)
+        for steps in groups.values():
+            for start in range(0, len(steps), together):
+                some = zip(*steps[start : start + together], strict=True)
+                self.optimizer.update_many(*map(list, some))
 
     def get_states(self, dump_optimizer: bool = False) -> bytes:
         """The states, with the optimizer if asked for, as bytes for `set_states`."""

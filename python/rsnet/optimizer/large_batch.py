@@ -13,12 +13,6 @@ from .rules import SGD
 __all__ = ["LAMB", "LARS", "LBSGD"]
 
 
-def _trust_ratio(above: NDArray, below: NDArray) -> NDArray:
-    """Above / below, and 1 where either is 0."""
-    both = (above > 0) * (below > 0)
-    return nd.where(both, above / (below + (1 - both)), nd.ones_like(above))
-
-
 @register
 class LAMB(Optimizer):
     """Layer-wise adaptive moments (You et al., arXiv:1904.00962).
@@ -36,6 +30,7 @@ class LAMB(Optimizer):
     """
 
     zero_states = 2
+    aggregate_num = 1024
 
     def __init__(
         self,
@@ -54,24 +49,48 @@ class LAMB(Optimizer):
         self.bias_correction = bias_correction
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
-        common = self._common(index)
-        t = self._index_update_count[index]
-        g = self._scaled(grad)
-        mean, variance = state
-        mean[:] = mean * self.beta1 + g * (1 - self.beta1)
-        variance[:] = variance * self.beta2 + nd.square(g) * (1 - self.beta2)
-        m, v = mean, variance
-        if self.bias_correction:
-            m, v = m / (1 - self.beta1**t), v / (1 - self.beta2**t)
-        step = m / (nd.sqrt(v) + self.epsilon) + weight * common["wd"]
-        size = nd.norm(weight)
-        if self.lower_bound is not None:
-            size = nd.maximum(size, self.lower_bound)
-        if self.upper_bound is not None:
-            size = nd.minimum(size, self.upper_bound)
-        ratio = _trust_ratio(size, nd.norm(step))
-        weight[:] = weight - nd.broadcast_mul(step.reshape((-1,)), ratio * common["lr"]).reshape(
-            weight.shape
+        self._step([index], [weight], [grad], [state], mixed=False)
+
+    def update_multi_precision(
+        self, index: int, weight: NDArray, grad: NDArray, state: Any
+    ) -> None:
+        """`update`, by the copy in float32 where there is one."""
+        self.update_many([index], [weight], [grad], [state])
+
+    def update_many(
+        self, indices: list[int], weights: list[NDArray], grads: list[NDArray], states: list[Any]
+    ) -> None:
+        """All updates by one operator."""
+        self._step(indices, weights, grads, states, mixed=self._has_copy(weights[0]))
+
+    def _step(
+        self,
+        indices: list[int],
+        weights: list[NDArray],
+        grads: list[NDArray],
+        states: list[Any],
+        mixed: bool,
+    ) -> None:
+        common = self._common_many(indices)
+        bounds = {"lower_bound": self.lower_bound, "upper_bound": self.upper_bound}
+        common |= {name: bound for name, bound in bounds.items() if bound is not None}
+        copies = [state[0] for state in states] if mixed else []
+        averages = [state[1] for state in states] if mixed else states
+        means, variances = (list(kind) for kind in zip(*averages, strict=True))
+        update = nd.contrib.multi_mp_lamb_update if mixed else nd.contrib.multi_lamb_update
+        update(
+            weights,
+            grads,
+            means,
+            variances,
+            *([copies] if mixed else []),
+            step_count=[self._index_update_count[index] for index in indices],
+            out=weights,
+            beta1=self.beta1,
+            beta2=self.beta2,
+            epsilon=self.epsilon,
+            bias_correction=self.bias_correction,
+            **common,
         )
 
 

@@ -23,8 +23,11 @@ class _Momentum(Optimizer):
 class SGD(_Momentum):
     """Gradient descent: w ← (1 - lr·wd)·w - lr·clip(g).
 
-    With momentum μ: m ← μ·m - lr·wd·w - lr·clip(g); w ← w + m.
+    With momentum μ: m ← μ·m - lr·wd·w - lr·clip(g); w ← w + m. All parameters that an `Updater` is
+    given in one list are updated by one operator.
     """
+
+    aggregate_num = 1024
 
     def __init__(self, momentum: float = 0.0, lazy_update: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -59,6 +62,24 @@ class SGD(_Momentum):
         else:
             momentum = self.momentum
             nd.mp_sgd_mom_update(weight, grad, mom, master, out=weight, momentum=momentum, **common)
+
+    def update_many(
+        self, indices: list[int], weights: list[NDArray], grads: list[NDArray], states: list[Any]
+    ) -> None:
+        """All updates by one operator."""
+        if type(self).update is not SGD.update:  # a subclass has a rule of its own
+            super().update_many(indices, weights, grads, states)
+            return
+        mixed = self._has_copy(weights[0])
+        common = self._common_many(indices) | {"num_weights": len(indices)}
+        if self.momentum:
+            common["momentum"] = self.momentum
+        arrays: list[NDArray] = []
+        for weight, grad, state in zip(weights, grads, states, strict=True):
+            kept = state if mixed else (state,)
+            arrays += [weight, grad, *(array for array in kept if array is not None)]
+        name = f"multi_{'mp_' * mixed}sgd_{'mom_' * bool(self.momentum)}update"
+        getattr(nd, name)(*arrays, out=weights, **common)
 
 
 @register

@@ -7,8 +7,9 @@ use crate::kernels::arith::Arith;
 use crate::kernels::copy::fill;
 use crate::kernels::elementwise::{unary, zip};
 use crate::kernels::reduce::add_arrays;
-use crate::operator::infer::{assign_type, elementwise_shape, same_type};
-use crate::operator::{Call, Gradient, InplacePair, Kernel, OpDef, OpReq};
+use crate::operator::infer::{assign_shape, assign_type, elementwise_shape, same_type};
+use crate::operator::{Attrs, Call, Gradient, InplacePair, Kernel, OpDef, OpReq};
+use crate::shape::Shape;
 use crate::tensor::View;
 use crate::{params, with_dtype};
 
@@ -31,6 +32,14 @@ params! {
     pub struct ClipParam {
         a_min: f32, required, "Least value.";
         a_max: f32, required, "Greatest value.";
+    }
+}
+
+params! {
+    /// Parameters of `amp_multicast`.
+    pub struct MulticastParam {
+        num_outputs: i32, required.ge(1.0).le(65535.0), "Number of arrays.";
+        cast_narrow: bool, default(false), "Cast to the narrowest dtype? Else to the widest.";
     }
 }
 
@@ -163,6 +172,7 @@ pub fn operators() -> Vec<OpDef> {
     let mut all = vec![add_n, like_rhs, clip, clip_back, no_gradient()];
     all.extend(copies);
     all.extend(casts());
+    all.extend(multicast());
     all
 }
 
@@ -226,6 +236,60 @@ fn casts() -> Vec<OpDef> {
     ];
     all.extend(filled);
     all
+}
+
+/// `amp_multicast`: arrays brought to one float dtype.
+fn multicast() -> [OpDef; 2] {
+    let count = |attrs: &Attrs| attrs.get::<MulticastParam>().num_outputs as usize;
+    let names = move |attrs: &Attrs| (0..count(attrs)).map(|i| format!("data_{i}")).collect();
+    let each = |call: &Call<'_>| {
+        for ((from, to), req) in call.inputs.iter().zip(call.outputs).zip(call.req) {
+            if *req != OpReq::Null {
+                copy(from, to)?;
+            }
+        }
+        Ok(())
+    };
+    let forward = OpDef::new::<MulticastParam>("amp_multicast")
+        .doc(
+            "Converts arrays to the widest of their dtypes, with ``cast_narrow`` to the narrowest.\n\nAny shapes; each output has \
+             its input's. float16, float32 and float64. The gradients are converted back.\n\nExamples\n--------\n>>> x, y = \
+             nd.amp_multicast(nd.ones((1,)), nd.ones((2,), dtype='float16'), num_outputs=2)\n>>> y.dtype.__name__\n'float32'\n",
+        )
+        .many_inputs("The arrays.", names)
+        .numbered_outputs(count)
+        .infer_shape(|_, inputs, outputs| {
+            for (i, (from, to)) in inputs.iter_mut().zip(outputs.iter_mut()).enumerate() {
+                assign_shape(from, &format!("data_{i}"), to)?;
+                *to = from.clone();
+            }
+            Ok(inputs.iter().all(Shape::is_known))
+        })
+        .infer_type(|attrs, inputs, outputs| {
+            for (i, slot) in inputs.iter().enumerate() {
+                if let Some(t) = slot.filter(|t| !t.is_float()) {
+                    let floats = "float16, float32 or float64";
+                    return Err(Error::argument(&format!("data_{i}"), "dtype", t, floats));
+                }
+            }
+            let Some(known) = inputs.iter().copied().collect::<Option<Vec<DType>>>() else {
+                return Ok(false);
+            };
+            let by_size = known.iter().copied();
+            let chosen = match attrs.get::<MulticastParam>().cast_narrow {
+                true => by_size.min_by_key(|t| t.size()),
+                false => by_size.max_by_key(|t| t.size()),
+            };
+            let chosen = chosen.unwrap_or(DType::F32);
+            outputs.iter_mut().try_for_each(|slot| assign_type(slot, "output", chosen))?;
+            Ok(true)
+        })
+        .gradient(Gradient::use_none("_backward_amp_multicast"))
+        .kernel(Kernel::cpu(each).skips_null());
+    let backward = OpDef::new::<MulticastParam>("_backward_amp_multicast")
+        .many_inputs("Output gradients.", names)
+        .kernel(Kernel::cpu(each).skips_null());
+    [forward, backward]
 }
 
 #[cfg(test)]

@@ -1,15 +1,22 @@
 //! Optimizer updates: one pass over weight, gradient and states. They are called with `out=weight`
-//! and change their states in place.
+//! and change their states in place. The arithmetic of a step is in `steps.rs`; here are the
+//! operators on one weight, in `many.rs` those on any number of weights.
 
-use crate::dtype::{DType, Element};
+mod adamw;
+mod lamb;
+mod many;
+mod rates;
+mod steps;
+
+use crate::dtype::DType;
 use crate::error::Result;
-use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
 use crate::operator::infer::{assign_type, elementwise_shape, same_type};
-use crate::operator::{Attrs, Call, InplacePair, Kernel, OpDef, OpReq, ParamStruct};
+use crate::operator::{Attrs, Call, InplacePair, Kernel, OpDef, ParamStruct};
 use crate::params;
-use half::f16;
+use crate::tensor::View;
 use num_traits::Float;
+use steps::{Arrays, Descent, Prepared, Stored, limit, update, update_copy, with_stored};
 
 params! {
     /// Parameters of `sgd_update`.
@@ -61,187 +68,13 @@ params! {
     }
 }
 
-/// Runs `$body` with the alias `$E` set to the element type of the weight.
-macro_rules! with_stored {
-    ($call:expr, $E:ident => $body:expr) => {{
-        match $call.inputs[0].dtype() {
-            DType::F16 => {
-                type $E = f16;
-                $body
-            }
-            DType::F64 => {
-                type $E = f64;
-                $body
-            }
-            _ => {
-                type $E = f32;
-                $body
-            }
-        }
-        Ok(())
-    }};
-}
-
-/// The gradient after scaling, clipping and (if `wd` is given) weight decay.
-#[derive(Clone, Copy)]
-struct Prepared<T> {
-    rescale: T,
-    clip: Option<T>,
-    wd: T,
-}
-
-impl<T: Real> Prepared<T> {
-    fn new(rescale: f32, clip: f32, wd: f32) -> Self {
-        let of = |x: f32| T::of(x as f64);
-        Prepared { rescale: of(rescale), clip: (clip >= 0.0).then(|| of(clip)), wd: of(wd) }
-    }
-
-    /// Scaled and clipped.
-    #[inline(always)]
-    fn scaled(&self, g: T) -> T {
-        let g = g * self.rescale;
-        match self.clip {
-            Some(c) => limit(g, c),
-            None => g,
-        }
-    }
-
-    /// As `scaled`, with the decay of the weight added after clipping.
-    #[inline(always)]
-    fn decayed(&self, g: T, w: T) -> T {
-        self.scaled(g) + self.wd * w
-    }
-
-    /// With the decay added before clipping, as the adaptive methods do.
-    #[inline(always)]
-    fn decayed_then_clipped(&self, g: T, w: T) -> T {
-        let g = g * self.rescale + self.wd * w;
-        match self.clip {
-            Some(c) => limit(g, c),
-            None => g,
-        }
-    }
-}
-
-/// Limits to `-c ..= c`; NaN stays.
-#[inline(always)]
-fn limit<T: Real>(x: T, c: T) -> T {
-    if x > c {
-        c
-    } else if x < -c {
-        -c
-    } else {
-        x
-    }
-}
-
-/// An element type with the type its updates are calculated in.
-trait Stored: Element {
-    type Calc: Real;
-}
-
-impl Stored for f16 {
-    type Calc = f32;
-}
-impl Stored for f32 {
-    type Calc = f32;
-}
-impl Stored for f64 {
-    type Calc = f64;
-}
-
-/// Calls `step(weight, gradient, states) -> weight` on every element; states are changed in place.
-fn update<E: Stored, const S: usize>(
-    call: &Call<'_>,
-    step: impl Fn(E::Calc, E::Calc, &mut [E::Calc; S]) -> E::Calc + Send + Sync,
-) {
-    let [w, g] = [0, 1].map(|i| Shared(call.inputs[i].as_ptr::<E>()));
-    let states: [Shared<E>; S] = std::array::from_fn(|k| Shared(call.inputs[2 + k].as_ptr::<E>()));
-    let out = Shared(call.outputs[0].as_ptr::<E>());
-    let wide = |x: E| E::Calc::of(x.to_f64());
-    let narrow = |x: E::Calc| E::from_f64(x.to_f64());
-    let write = call.req[0] != OpReq::Null;
-    parallel_for(call.inputs[0].size(), 1 << 14, |r| {
-        for i in r {
-            // SAFETY: all views have as many elements; tasks have elements of their own. An output
-            // that is the weight itself is read before it is written.
-            unsafe {
-                let mut s: [E::Calc; S] = std::array::from_fn(|k| wide(*states[k].at(i)));
-                let new = step(wide(*w.at(i)), wide(*g.at(i)), &mut s);
-                for (state, value) in states.iter().zip(s) {
-                    *state.at(i) = narrow(value);
-                }
-                if write {
-                    *out.at(i) = narrow(new);
-                }
-            }
-        }
-    });
-}
-
-/// As [`update`], calculated in `f32` on states and a copy of the weight of that type, the last
-/// input; weight and gradient themselves may have less precision.
-fn update_copy<E: Stored, const S: usize>(
-    call: &Call<'_>,
-    step: impl Fn(f32, f32, &mut [f32; S]) -> f32 + Send + Sync,
-) {
-    let g = Shared(call.inputs[1].as_ptr::<E>());
-    let states: [Shared<f32>; S] =
-        std::array::from_fn(|k| Shared(call.inputs[2 + k].as_ptr::<f32>()));
-    let copy = Shared(call.inputs[2 + S].as_ptr::<f32>());
-    let out = Shared(call.outputs[0].as_ptr::<E>());
-    let write = call.req[0] != OpReq::Null;
-    parallel_for(call.inputs[0].size(), 1 << 14, |r| {
-        for i in r {
-            // SAFETY: all views have as many elements; tasks have elements of their own.
-            unsafe {
-                let mut s: [f32; S] = std::array::from_fn(|k| *states[k].at(i));
-                let new = step(*copy.at(i), (*g.at(i)).to_f64() as f32, &mut s);
-                for (state, value) in states.iter().zip(s) {
-                    *state.at(i) = value;
-                }
-                *copy.at(i) = new;
-                if write {
-                    *out.at(i) = E::from_f64(new.into());
-                }
-            }
-        }
-    });
-}
-
-fn sgd<R: Real>(p: &SgdParam) -> impl Fn(R, R, &mut [R; 0]) -> R + Send + Sync {
-    let lr = R::of(p.lr as f64);
-    let grad = Prepared::<R>::new(p.rescale_grad, p.clip_gradient, p.wd);
-    move |w, g, _| w - lr * grad.decayed(g, w)
-}
-
-fn sgd_mom<R: Real>(p: &SgdMomParam) -> impl Fn(R, R, &mut [R; 1]) -> R + Send + Sync {
-    let (lr, keep) = (R::of(p.lr as f64), R::of(p.momentum as f64));
-    let grad = Prepared::<R>::new(p.rescale_grad, p.clip_gradient, p.wd);
-    move |w, g, [m]| {
-        *m = keep * *m - lr * grad.decayed(g, w);
-        w + *m
-    }
-}
-
-fn nag_mom<E: Stored>(call: &Call<'_>) {
-    let p = call.attrs.get::<SgdMomParam>();
-    let (lr, keep) = (E::Calc::of(p.lr as f64), E::Calc::of(p.momentum as f64));
-    let grad = Prepared::<E::Calc>::new(p.rescale_grad, p.clip_gradient, p.wd);
-    update::<E, 1>(call, |w, g, [m]| {
-        let g = grad.decayed(g, w);
-        *m = keep * *m - lr * g;
-        w + keep * *m - lr * g
-    });
-}
-
 fn adam<E: Stored>(call: &Call<'_>) {
     let p = call.attrs.get::<AdamParam>();
     let of = |x: f32| E::Calc::of(x as f64);
     let (lr, b1, b2, eps) = (of(p.lr), of(p.beta1), of(p.beta2), of(p.epsilon));
     let grad = Prepared::<E::Calc>::new(p.rescale_grad, p.clip_gradient, p.wd);
     let one = E::Calc::of(1.0);
-    update::<E, 2>(call, |w, g, [mean, var]| {
+    update::<E, 2>(&Arrays::of(call), |w, g, [mean, var]| {
         let g = grad.decayed_then_clipped(g, w);
         *mean = b1 * *mean + (one - b1) * g;
         *var = b2 * *var + (one - b2) * g * g;
@@ -256,12 +89,49 @@ fn rmsprop<E: Stored>(call: &Call<'_>) {
     let grad = Prepared::<E::Calc>::new(p.rescale_grad, p.clip_gradient, p.wd);
     let bound = (p.clip_weights >= 0.0).then(|| of(p.clip_weights));
     let one = E::Calc::of(1.0);
-    update::<E, 1>(call, |w, g, [n]| {
+    update::<E, 1>(&Arrays::of(call), |w, g, [n]| {
         let g = grad.decayed_then_clipped(g, w);
         *n = (one - keep) * g * g + keep * *n;
         let w = w - lr * g / (*n + eps).sqrt();
         bound.map_or(w, |b| limit(w, b))
     });
+}
+
+impl SgdParam {
+    fn descent(&self) -> Descent {
+        Descent {
+            lr: self.lr,
+            wd: self.wd,
+            momentum: 0.0,
+            rescale: self.rescale_grad,
+            clip: self.clip_gradient,
+        }
+    }
+}
+
+impl SgdMomParam {
+    fn descent(&self) -> Descent {
+        Descent {
+            lr: self.lr,
+            wd: self.wd,
+            momentum: self.momentum,
+            rescale: self.rescale_grad,
+            clip: self.clip_gradient,
+        }
+    }
+}
+
+/// The step of `sgd_update`, of a call with its parameters.
+fn sgd<R: Real>(call: &Call<'_>) -> impl Fn(R, R, &mut [R; 0]) -> R + Send + Sync + use<R> {
+    call.attrs.get::<SgdParam>().descent().plain()
+}
+
+fn sgd_mom<R: Real>(call: &Call<'_>) -> impl Fn(R, R, &mut [R; 1]) -> R + Send + Sync + use<R> {
+    call.attrs.get::<SgdMomParam>().descent().with_momentum()
+}
+
+fn nag_mom<R: Real>(call: &Call<'_>) -> impl Fn(R, R, &mut [R; 1]) -> R + Send + Sync + use<R> {
+    call.attrs.get::<SgdMomParam>().descent().nesterov()
 }
 
 /// Common parts of all updates of a weight: names of the inputs, and the inputs changed in place.
@@ -336,7 +206,19 @@ fn mixed<P: ParamStruct>(
         .kernel(Kernel::cpu(run))
 }
 
+/// All updates of weights but those of the table in `updates.rs`.
 pub fn operators() -> Vec<OpDef> {
+    let families: [fn() -> Vec<OpDef>; 5] =
+        [single, many::operators, adamw::operators, lamb::operators, rates::operators];
+    families.iter().flat_map(|family| family()).collect()
+}
+
+fn weight<'a>(call: &Call<'a>) -> &'a View {
+    &call.inputs[0]
+}
+
+/// Updates of one weight.
+fn single() -> Vec<OpDef> {
     const MOM: &[(&str, &str)] = &[("mom", "The momentum.")];
     vec![
         optimizer::<SgdParam>(
@@ -344,26 +226,26 @@ pub fn operators() -> Vec<OpDef> {
             &["_sparse_sgd_update"],
             "weight = weight - lr * (g + wd * weight)",
             &[],
-            |call| with_stored!(call, E => update::<E, 0>(call, sgd(call.attrs.get()))),
+            |call| with_stored!(weight(call), E => update::<E, 0>(&Arrays::of(call), sgd(call))),
         ),
         optimizer::<SgdMomParam>(
             "sgd_mom_update",
             &["_sparse_sgd_mom_update"],
             "mom = momentum * mom - lr * (g + wd * weight); weight = weight + mom",
             MOM,
-            |call| with_stored!(call, E => update::<E, 1>(call, sgd_mom(call.attrs.get()))),
+            |call| with_stored!(weight(call), E => update::<E, 1>(&Arrays::of(call), sgd_mom(call))),
         ),
         mixed::<SgdParam>(
             "mp_sgd_update",
             "weight32 = weight32 - lr * (g + wd * weight32)",
             &[],
-            |call| with_stored!(call, E => update_copy::<E, 0>(call, sgd(call.attrs.get()))),
+            |call| with_stored!(weight(call), E => update_copy::<E, 0>(&Arrays::of(call), sgd(call))),
         ),
         mixed::<SgdMomParam>(
             "mp_sgd_mom_update",
             "mom = momentum * mom - lr * (g + wd * weight32); weight32 = weight32 + mom",
             MOM,
-            |call| with_stored!(call, E => update_copy::<E, 1>(call, sgd_mom(call.attrs.get()))),
+            |call| with_stored!(weight(call), E => update_copy::<E, 1>(&Arrays::of(call), sgd_mom(call))),
         ),
         optimizer::<SgdMomParam>(
             "nag_mom_update",
@@ -371,7 +253,13 @@ pub fn operators() -> Vec<OpDef> {
             "mom = momentum * mom - lr * (g + wd * weight); weight = weight + momentum * mom - lr * (g + wd * weight)\n\n\
              (Y. Nesterov, 1983)",
             MOM,
-            |call| with_stored!(call, E => nag_mom::<E>(call)),
+            |call| with_stored!(weight(call), E => update::<E, 1>(&Arrays::of(call), nag_mom(call))),
+        ),
+        mixed::<SgdMomParam>(
+            "mp_nag_mom_update",
+            "mom = momentum * mom - lr * (g + wd * weight32); weight32 = weight32 + momentum * mom - lr * (g + wd * weight32)",
+            MOM,
+            |call| with_stored!(weight(call), E => update_copy::<E, 1>(&Arrays::of(call), nag_mom(call))),
         ),
         optimizer::<AdamParam>(
             "adam_update",
@@ -380,14 +268,14 @@ pub fn operators() -> Vec<OpDef> {
              weight = weight - lr * mean / (sqrt(var) + epsilon), in which g contains wd * weight before it is limited\n\n\
              (D. Kingma, J. Ba, Adam, 2015)",
             &[("mean", "Running mean."), ("var", "Running variance.")],
-            |call| with_stored!(call, E => adam::<E>(call)),
+            |call| with_stored!(weight(call), E => adam::<E>(call)),
         ),
         optimizer::<RmsPropParam>(
             "rmsprop_update",
             &[],
             "n = gamma1 * n + (1 - gamma1) * g * g; weight = weight - lr * g / sqrt(n + epsilon)\n\n(T. Tieleman, G. Hinton, 2012)",
             &[("n", "Running mean square.")],
-            |call| with_stored!(call, E => rmsprop::<E>(call)),
+            |call| with_stored!(weight(call), E => rmsprop::<E>(call)),
         ),
     ]
 }

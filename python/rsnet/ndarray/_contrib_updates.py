@@ -1,0 +1,200 @@
+"""Functions of ``nd.contrib`` that hand the arrays of AdamW and LAMB to their operators, one weight
+or many at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .._core import NDArray
+from . import _internal
+from ._creation import full
+
+__all__ = [
+    "adamw_update",
+    "mp_adamw_update",
+    "multi_adamw_update",
+    "multi_lamb_update",
+    "multi_mp_adamw_update",
+    "multi_mp_lamb_update",
+]
+
+_operators: Any = _internal  # a module that is filled at run time
+
+
+def _factor(rescale_grad: Any, weight: NDArray) -> NDArray:
+    """The factor of the gradients as an array of one element."""
+    if isinstance(rescale_grad, NDArray):
+        return rescale_grad
+    return full((1,), rescale_grad, ctx=weight.context)
+
+
+def _turns(*lists: Sequence[NDArray]) -> list[NDArray]:
+    """The first of every list, the second of every list, and so on.
+
+    Raises
+    ------
+    ValueError
+        The lists differ in length.
+    """
+    if len({len(arrays) for arrays in lists}) != 1:
+        lengths = ", ".join(str(len(arrays)) for arrays in lists)
+        raise ValueError(f"invalid lists of lengths {lengths}: expected one length")
+    return [array for group in zip(*lists, strict=True) for array in group]
+
+
+def adamw_update(
+    weight: NDArray,
+    grad: NDArray,
+    mean: NDArray,
+    var: NDArray,
+    rescale_grad: Any,
+    lr: float,
+    eta: float,
+    **kwargs: Any,
+) -> Any:
+    """One step of AdamW; see the operator ``_adamw_update``.
+
+    Parameters
+    ----------
+    rescale_grad : NDArray of shape (1,), or float
+        Factor of the gradient; nothing changes if it is 0, infinite or NaN.
+    **kwargs
+        Other parameters of the operator, and `out`.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> w, g = nd.ones((2,)), nd.ones((2,))
+    >>> _ = nd.contrib.adamw_update(w, g, nd.zeros((2,)), nd.zeros((2,)), 1, 0.1, 1, out=w)
+    >>> bool((w.asnumpy() < 1).all())
+    True
+    """
+    factor = _factor(rescale_grad, weight)
+    return _operators._adamw_update(weight, grad, mean, var, factor, lr=lr, eta=eta, **kwargs)
+
+
+def mp_adamw_update(
+    weight: NDArray,
+    grad: NDArray,
+    mean: NDArray,
+    var: NDArray,
+    weight32: NDArray,
+    rescale_grad: Any,
+    lr: float,
+    eta: float,
+    **kwargs: Any,
+) -> Any:
+    """`adamw_update` of a weight with a copy in float32; see ``_mp_adamw_update``."""
+    arrays = (weight, grad, mean, var, weight32, _factor(rescale_grad, weight))
+    return _operators._mp_adamw_update(*arrays, lr=lr, eta=eta, **kwargs)
+
+
+def multi_adamw_update(
+    weights: Sequence[NDArray],
+    grads: Sequence[NDArray],
+    mean: Sequence[NDArray],
+    var: Sequence[NDArray],
+    rescale_grad: Any,
+    lrs: Sequence[float],
+    wds: Sequence[float],
+    etas: Sequence[float],
+    size: int = 0,
+    **kwargs: Any,
+) -> Any:
+    """`adamw_update` of a list of weights by one operator; see ``_multi_adamw_update``.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> w, g, m, v = [nd.ones((2,))], [nd.ones((2,))], [nd.zeros((2,))], [nd.zeros((2,))]
+    >>> _ = nd.contrib.multi_adamw_update(w, g, m, v, 1, (0.1,), (0,), (1,), out=w)
+    >>> bool((w[0].asnumpy() < 1).all())
+    True
+    """
+    rates = {"lrs": tuple(lrs), "wds": tuple(wds), "etas": tuple(etas)}
+    arrays = [*_turns(weights, grads, mean, var), _factor(rescale_grad, weights[0])]
+    count = size or len(weights)
+    return _operators._multi_adamw_update(*arrays, num_weights=count, **rates, **kwargs)
+
+
+def multi_mp_adamw_update(
+    weights: Sequence[NDArray],
+    grads: Sequence[NDArray],
+    mean: Sequence[NDArray],
+    var: Sequence[NDArray],
+    weights32: Sequence[NDArray],
+    rescale_grad: Any,
+    lrs: Sequence[float],
+    wds: Sequence[float],
+    etas: Sequence[float],
+    size: int = 0,
+    **kwargs: Any,
+) -> Any:
+    """`multi_adamw_update` of weights with copies in float32."""
+    rates = {"lrs": tuple(lrs), "wds": tuple(wds), "etas": tuple(etas)}
+    arrays = _turns(weights, grads, mean, var, weights32)
+    arrays.append(_factor(rescale_grad, weights[0]))
+    count = size or len(weights)
+    return _operators._multi_mp_adamw_update(*arrays, num_weights=count, **rates, **kwargs)
+
+
+def multi_lamb_update(
+    weights: Sequence[NDArray],
+    grads: Sequence[NDArray],
+    mean: Sequence[NDArray],
+    var: Sequence[NDArray],
+    step_count: Sequence[int],
+    lrs: Sequence[float],
+    wds: Sequence[float],
+    num_tensors: int = 0,
+    **kwargs: Any,
+) -> Any:
+    """One step of LAMB for a list of weights by one operator; see ``_multi_lamb_update``.
+
+    Examples
+    --------
+    >>> from rsnet import nd
+    >>> w, g, m, v = [nd.ones((2,))], [nd.ones((2,))], [nd.zeros((2,))], [nd.zeros((2,))]
+    >>> _ = nd.contrib.multi_lamb_update(w, g, m, v, (1,), (0.5,), (0,), out=w)
+    >>> w[0].asnumpy().round(3).tolist()
+    [0.5, 0.5]
+    """
+    return _operators._multi_lamb_update(
+        *_turns(weights, grads, mean, var),
+        learning_rates=tuple(lrs),
+        wds=tuple(wds),
+        step_count=tuple(step_count),
+        num_tensors=num_tensors or len(weights),
+        **kwargs,
+    )
+
+
+def multi_mp_lamb_update(
+    weights: Sequence[NDArray],
+    grads: Sequence[NDArray],
+    mean: Sequence[NDArray],
+    var: Sequence[NDArray],
+    weights32: Sequence[NDArray],
+    step_count: Sequence[int],
+    lrs: Sequence[float],
+    wds: Sequence[float],
+    num_tensors: int = 0,
+    **kwargs: Any,
+) -> Any:
+    """`multi_lamb_update` of weights with copies in float32."""
+    return _operators._multi_mp_lamb_update(
+        *_turns(weights, grads, mean, var, weights32),
+        learning_rates=tuple(lrs),
+        wds=tuple(wds),
+        step_count=tuple(step_count),
+        num_tensors=num_tensors or len(weights),
+        **kwargs,
+    )
+
+
+def install(module: Any) -> None:
+    """Adds the functions to ``nd.contrib``."""
+    for name in __all__:
+        setattr(module, name, globals()[name])

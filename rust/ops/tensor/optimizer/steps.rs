@@ -1,0 +1,261 @@
+//! The arithmetic of optimizer updates: what is done to the gradient first, the steps that several
+//! operators take, and the passes over arrays of any float dtype.
+
+use crate::dtype::Element;
+use crate::kernels::parallel::{Shared, parallel_for};
+use crate::kernels::real::Real;
+use crate::operator::{Call, OpReq};
+use crate::tensor::View;
+use half::f16;
+
+/// Runs `$body` with the alias `$E` set to the element type of the weight.
+macro_rules! with_stored {
+    ($weight:expr, $E:ident => $body:expr) => {{
+        match $weight.dtype() {
+            $crate::dtype::DType::F16 => {
+                type $E = half::f16;
+                $body
+            }
+            $crate::dtype::DType::F64 => {
+                type $E = f64;
+                $body
+            }
+            _ => {
+                type $E = f32;
+                $body
+            }
+        }
+        Ok(())
+    }};
+}
+pub(super) use with_stored;
+
+/// The gradient after scaling, clipping and (if `wd` is given) weight decay.
+#[derive(Clone, Copy)]
+pub(super) struct Prepared<T> {
+    rescale: T,
+    clip: Option<T>,
+    wd: T,
+}
+
+impl<T: Real> Prepared<T> {
+    pub(super) fn new(rescale: f32, clip: f32, wd: f32) -> Self {
+        let of = |x: f32| T::of(x as f64);
+        Prepared { rescale: of(rescale), clip: (clip >= 0.0).then(|| of(clip)), wd: of(wd) }
+    }
+
+    /// Scaled and clipped.
+    #[inline(always)]
+    pub(super) fn scaled(&self, g: T) -> T {
+        let g = g * self.rescale;
+        match self.clip {
+            Some(c) => limit(g, c),
+            None => g,
+        }
+    }
+
+    /// As `scaled`, with the decay of the weight added after clipping.
+    #[inline(always)]
+    pub(super) fn decayed(&self, g: T, w: T) -> T {
+        self.scaled(g) + self.wd * w
+    }
+
+    /// With the decay added before clipping, as the adaptive methods do.
+    #[inline(always)]
+    pub(super) fn decayed_then_clipped(&self, g: T, w: T) -> T {
+        let g = g * self.rescale + self.wd * w;
+        match self.clip {
+            Some(c) => limit(g, c),
+            None => g,
+        }
+    }
+}
+
+/// Limits to `-c ..= c`; NaN stays.
+#[inline(always)]
+pub(super) fn limit<T: Real>(x: T, c: T) -> T {
+    if x > c {
+        c
+    } else if x < -c {
+        -c
+    } else {
+        x
+    }
+}
+
+/// An element type with the type its updates are calculated in.
+pub(super) trait Stored: Element {
+    type Calc: Real;
+}
+
+impl Stored for f16 {
+    type Calc = f32;
+}
+impl Stored for f32 {
+    type Calc = f32;
+}
+impl Stored for f64 {
+    type Calc = f64;
+}
+
+/// The rates of a descent: those of `sgd_update` and its kin.
+#[derive(Clone, Copy)]
+pub(super) struct Descent {
+    pub lr: f32,
+    pub wd: f32,
+    pub momentum: f32,
+    pub rescale: f32,
+    pub clip: f32,
+}
+
+impl Descent {
+    fn constants<R: Real>(self) -> (R, R, Prepared<R>) {
+        let of = |x: f32| R::of(x.into());
+        (of(self.lr), of(self.momentum), Prepared::new(self.rescale, self.clip, self.wd))
+    }
+
+    /// `w - lr * (g + wd * w)`.
+    pub fn plain<R: Real>(self) -> impl Fn(R, R, &mut [R; 0]) -> R + Send + Sync {
+        let (lr, _, grad) = self.constants::<R>();
+        move |w, g, _| w - lr * grad.decayed(g, w)
+    }
+
+    /// `m = momentum * m - lr * (g + wd * w)`, `w + m`.
+    pub fn with_momentum<R: Real>(self) -> impl Fn(R, R, &mut [R; 1]) -> R + Send + Sync {
+        let (lr, keep, grad) = self.constants::<R>();
+        move |w, g, [m]| {
+            *m = keep * *m - lr * grad.decayed(g, w);
+            w + *m
+        }
+    }
+
+    /// As `with_momentum`, with the momentum after the next step.
+    pub fn nesterov<R: Real>(self) -> impl Fn(R, R, &mut [R; 1]) -> R + Send + Sync {
+        let (lr, keep, grad) = self.constants::<R>();
+        move |w, g, [m]| {
+            let g = grad.decayed(g, w);
+            *m = keep * *m - lr * g;
+            w + keep * *m - lr * g
+        }
+    }
+}
+
+/// The running averages of gradient and square, as Adam keeps them.
+#[derive(Clone, Copy)]
+pub(super) struct Averages<R> {
+    b1: R,
+    b2: R,
+}
+
+impl<R: Real> Averages<R> {
+    pub fn new(beta1: f32, beta2: f32) -> Self {
+        Averages { b1: R::of(beta1.into()), b2: R::of(beta2.into()) }
+    }
+
+    /// Takes in a gradient.
+    #[inline(always)]
+    pub fn take(&self, g: R, mean: &mut R, var: &mut R) {
+        *mean = self.b1 * *mean + (R::one() - self.b1) * g;
+        *var = self.b2 * *var + (R::one() - self.b2) * g * g;
+    }
+}
+
+/// The arrays of one update.
+pub(super) struct Arrays<'a> {
+    /// Weight, gradient, states, and where there is one the weight in float32.
+    pub inputs: &'a [View],
+    /// The new weight; `None` if it is not wanted.
+    pub out: Option<&'a View>,
+}
+
+impl<'a> Arrays<'a> {
+    /// Those of an operator on one weight.
+    pub fn of(call: &Call<'a>) -> Self {
+        Arrays { inputs: call.inputs, out: wanted(call, 0) }
+    }
+}
+
+/// Output `i`, if it is wanted.
+pub(super) fn wanted<'a>(call: &Call<'a>, i: usize) -> Option<&'a View> {
+    (call.req[i] != OpReq::Null).then(|| &call.outputs[i])
+}
+
+/// Calls `step(weight, gradient, states) -> weight` on every element; states are changed in place.
+pub(super) fn update<E: Stored, const S: usize>(
+    a: &Arrays<'_>,
+    step: impl Fn(E::Calc, E::Calc, &mut [E::Calc; S]) -> E::Calc + Send + Sync,
+) {
+    each::<E, E, E, E, E::Calc, S>((&a.inputs[0], false), &a.inputs[1..], a.out, step);
+}
+
+/// As [`update`], calculated in `f32` on states and a copy of the weight of that type, the last
+/// input; weight and gradient themselves may have less precision.
+pub(super) fn update_copy<E: Stored, const S: usize>(
+    a: &Arrays<'_>,
+    step: impl Fn(f32, f32, &mut [f32; S]) -> f32 + Send + Sync,
+) {
+    each::<f32, E, f32, E, f32, S>((&a.inputs[2 + S], true), &a.inputs[1..], a.out, step);
+}
+
+/// As [`update`], for a weight, a gradient, states and an output of any dtypes, calculated as `C`.
+/// `others` begins with gradient and states; the weight is changed, too, if asked for.
+pub(super) fn each<W: Element, G: Element, T: Element, O: Element, C: Real, const S: usize>(
+    (weight, change): (&View, bool),
+    others: &[View],
+    out: Option<&View>,
+    step: impl Fn(C, C, &mut [C; S]) -> C + Send + Sync,
+) {
+    let (w, g) = (Shared(weight.as_ptr::<W>()), Shared(others[0].as_ptr::<G>()));
+    let states: [Shared<T>; S] = std::array::from_fn(|k| Shared(others[1 + k].as_ptr::<T>()));
+    let out = out.map(|view| Shared(view.as_ptr::<O>()));
+    parallel_for(weight.size(), 1 << 14, |r| {
+        for i in r {
+            // SAFETY: all views have as many elements; tasks have elements of their own. An output
+            // that is the weight itself is read before it is written.
+            unsafe {
+                let mut s: [C; S] = std::array::from_fn(|k| C::of((*states[k].at(i)).to_f64()));
+                let new = step(C::of((*w.at(i)).to_f64()), C::of((*g.at(i)).to_f64()), &mut s);
+                for (state, value) in states.iter().zip(s) {
+                    *state.at(i) = T::from_f64(value.to_f64());
+                }
+                if change {
+                    *w.at(i) = W::from_f64(new.to_f64());
+                }
+                if let Some(out) = out {
+                    *out.at(i) = O::from_f64(new.to_f64());
+                }
+            }
+        }
+    });
+}
+
+/// The sum of `value(i)` over `0..n` in float64: by blocks of fixed extent, so that it does not
+/// depend on threads.
+pub(super) fn total<const N: usize>(
+    n: usize,
+    value: impl Fn(usize) -> [f64; N] + Send + Sync,
+) -> [f64; N] {
+    const BLOCK: usize = 1 << 12;
+    let mut parts = vec![[0.0; N]; n.div_ceil(BLOCK)];
+    let to = Shared(parts.as_mut_ptr());
+    parallel_for(n.div_ceil(BLOCK), 4, |range| {
+        for block in range {
+            let mut sum = [0.0; N];
+            for i in block * BLOCK..n.min((block + 1) * BLOCK) {
+                let v = value(i);
+                for k in 0..N {
+                    sum[k] += v[k];
+                }
+            }
+            // SAFETY: each part belongs to one task.
+            unsafe { *to.at(block) = sum };
+        }
+    });
+    let mut sum = [0.0; N];
+    for part in parts {
+        for k in 0..N {
+            sum[k] += part[k];
+        }
+    }
+    sum
+}
