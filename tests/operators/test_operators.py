@@ -213,6 +213,11 @@ def test_random_numbers_like_an_array():
     for f, params, mean, std in (
         (mx.nd.random.uniform_like, {"low": 1.0, "high": 3.0}, 2.0, 2 / np.sqrt(12)),
         (mx.nd.random.normal_like, {"loc": 1.0, "scale": 2.0}, 1.0, 2.0),
+        *(
+            (function(mx.nd, f"{op}_like"), *RANDOM[op])
+            for op in RANDOM
+            if f"{op}_like" in EXISTING and op not in ("_random_uniform", "_random_normal")
+        ),
     ):
         y = f(x, **params)
         assert y.shape == x.shape and y.dtype == x.dtype
@@ -295,8 +300,8 @@ RANDOM_COLOURS = [op for op in EXISTING if op.startswith("_image_random_")]
 ELSEWHERE = {
     "Dropout": test_dropout,
     "BatchNorm": test_batch_norm_moving_statistics,
-    "_random_uniform_like": test_random_numbers_like_an_array,
-    "_random_normal_like": test_random_numbers_like_an_array,
+    **dict.fromkeys((f"{op}_like" for op in RANDOM), test_random_numbers_like_an_array),
+    "_sample_unique_zipfian": "test_random_operators.py",
     "_no_gradient": "test_executor_gradients.py",
     "Custom": "test_operator_custom.py",
     "_Native": "test_operator_custom.py",

@@ -4,6 +4,7 @@ import cases_image  # noqa: F401
 import cases_linalg  # noqa: F401
 import cases_nn  # noqa: F401
 import cases_quantized  # noqa: F401
+import cases_small  # noqa: F401
 import cases_updates  # noqa: F401
 import cases_vision  # noqa: F401
 import reference_image  # noqa: F401
@@ -14,5 +15,6 @@ import reference_quantized  # noqa: F401
 import reference_regions  # noqa: F401
 import reference_sequences  # noqa: F401
 import reference_shapes  # noqa: F401
+import reference_small  # noqa: F401
 import reference_updates  # noqa: F401
 import reference_vision  # noqa: F401

@@ -21,7 +21,8 @@ fn is_half(view: &View) -> bool {
     view.dtype() == DType::F16
 }
 
-fn widened(call: &Call<'_>, run: Run) -> Result<()> {
+/// Runs such a body, a closure, on a call.
+pub fn widened(call: &Call<'_>, run: impl Fn(&Call<'_>) -> Result<()>) -> Result<()> {
     let all = || call.inputs.iter().chain(call.outputs);
     if !all().any(is_half) {
         return run(call);

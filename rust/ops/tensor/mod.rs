@@ -13,6 +13,7 @@ mod order;
 pub(in crate::ops) mod parts;
 mod random;
 mod reduce;
+mod running;
 mod shape;
 mod updates;
 
@@ -36,6 +37,7 @@ pub fn register(registry: &Registry) {
         distributions::operators,
         updates::operators,
         extras::operators,
+        running::operators,
     ];
     for def in families.iter().flat_map(|family| family()) {
         registry.add(complete(def)).expect("built-in operators have names of their own");

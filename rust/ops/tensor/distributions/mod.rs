@@ -1,7 +1,9 @@
 //! Random arrays of the rarer distributions. Every element depends on the seed, the call and its
 //! own number only.
 
+mod density;
 mod sampling;
+mod zipf;
 
 use super::common::{all_known, elementwise, wanted, write_f64};
 use crate::dtype::DType;
@@ -15,7 +17,7 @@ use crate::shape::Shape;
 
 /// Parameters of one distribution, followed by shape, context and dtype.
 macro_rules! source_params {
-    ($($name:ident $op:literal { $($field:ident : $ty:ty, $kind:ident $(($default:expr))?, $doc:literal;)* })*) => {$(
+    ($($name:ident $like:ident $op:literal { $($field:ident : $ty:ty, $kind:ident $(($default:expr))?, $doc:literal;)* })*) => {$(
         params! {
             #[doc = concat!("Parameters of `", $op, "`.")]
             pub struct $name {
@@ -30,6 +32,15 @@ macro_rules! source_params {
                 (self.shape.as_ref(), self.dtype)
             }
         }
+        params! {
+            #[doc = concat!("Parameters of `", $op, "_like`.")]
+            pub struct $like { $($field: $ty, $kind $(($default))?, $doc;)* }
+        }
+        impl From<&$like> for $name {
+            fn from(p: &$like) -> Self {
+                $name { $($field: p.$field,)* shape: None, ctx: String::new(), dtype: None }
+            }
+        }
     )*};
 }
 
@@ -38,21 +49,21 @@ trait Source: ParamStruct {
 }
 
 source_params! {
-    GammaParam "_random_gamma" {
+    GammaParam GammaLikeParam "_random_gamma" {
         alpha: f32, default(1.0), "Shape of the distribution.";
         beta: f32, default(1.0), "Scale of the distribution.";
     }
-    ExponentialParam "_random_exponential" {
+    ExponentialParam ExponentialLikeParam "_random_exponential" {
         lam: f32, default(1.0), "Rate: one over the mean.";
     }
-    PoissonParam "_random_poisson" {
+    PoissonParam PoissonLikeParam "_random_poisson" {
         lam: f32, default(1.0), "Mean.";
     }
-    NegativeBinomialParam "_random_negative_binomial" {
+    NegativeBinomialParam NegativeBinomialLikeParam "_random_negative_binomial" {
         k: i32, default(1), "Number of successes to wait for.";
         p: f32, default(1.0), "Probability of a success.";
     }
-    GeneralizedParam "_random_generalized_negative_binomial" {
+    GeneralizedParam GeneralizedLikeParam "_random_generalized_negative_binomial" {
         mu: f32, default(1.0), "Mean.";
         alpha: f32, default(1.0), "Dispersion; 0 is the Poisson distribution.";
     }
@@ -85,6 +96,16 @@ fn check_positive(name: &str, value: f64) -> Result<()> {
 
 fn check_not_negative(name: &str, value: f64) -> Result<()> {
     check(name, value, value >= 0.0 && value.is_finite(), "at least 0, and finite")
+}
+
+/// Refuses limits of a uniform distribution that are not in order.
+pub(super) fn check_range(low: f64, high: f64) -> Result<()> {
+    check("high", high, low <= high, &format!("at least low, {low}"))
+}
+
+/// Refuses a negative standard deviation.
+pub(super) fn check_scale(scale: f64) -> Result<()> {
+    check_not_negative("scale", scale)
 }
 
 fn gamma_poisson(d: &mut Draws, shape: f64, scale: f64) -> f64 {
@@ -152,26 +173,36 @@ fn dtype_of(given: Option<DType>, types: &[DType], slot: &mut Option<DType>) -> 
     Ok(true)
 }
 
-fn sources() -> Vec<OpDef> {
-    vec![
-        source::<GammaParam>(
-            "_random_gamma",
-            &["random_gamma"],
-            "the gamma distribution",
-            &FLOATS,
-            |call, p| {
-                let (alpha, beta) = (f64::from(p.alpha), f64::from(p.beta));
-                check_positive("alpha", alpha)?;
-                check_positive("beta", beta)?;
-                fill(call, |d, _| beta * d.gamma(alpha));
-                Ok(())
-            },
+/// A distribution's operator, and the one that draws arrays like another.
+fn both<P: Source + for<'a> From<&'a L>, L: ParamStruct>(
+    name: &'static str,
+    what: &'static str,
+    draw: fn(&Call<'_>, &P) -> Result<()>,
+) -> [OpDef; 2] {
+    let alias = name.trim_start_matches('_');
+    let given = if name == "_random_negative_binomial" { "k=3, p=0.5, " } else { "" };
+    let like = format!("{name}_like");
+    let example = format!("nd._internal.{like}({given}data=nd.ones((2, 3)))");
+    [
+        source::<P>(name, &[alias], what, &FLOATS, draw),
+        alike(OpDef::new::<L>(&like), what, &example).kernel(
+            Kernel::cpu(move |call| draw(call, &P::from(call.attrs.get::<L>()))).skips_null(),
         ),
-        source::<ExponentialParam>(
+    ]
+}
+
+fn sources() -> Vec<OpDef> {
+    [
+        both::<GammaParam, GammaLikeParam>("_random_gamma", "the gamma distribution", |call, p| {
+            let (alpha, beta) = (f64::from(p.alpha), f64::from(p.beta));
+            check_positive("alpha", alpha)?;
+            check_positive("beta", beta)?;
+            fill(call, |d, _| beta * d.gamma(alpha));
+            Ok(())
+        }),
+        both::<ExponentialParam, ExponentialLikeParam>(
             "_random_exponential",
-            &["random_exponential"],
             "the exponential distribution",
-            &FLOATS,
             |call, p| {
                 let lam = f64::from(p.lam);
                 check_positive("lam", lam)?;
@@ -179,11 +210,9 @@ fn sources() -> Vec<OpDef> {
                 Ok(())
             },
         ),
-        source::<PoissonParam>(
+        both::<PoissonParam, PoissonLikeParam>(
             "_random_poisson",
-            &["random_poisson"],
             "the Poisson distribution",
-            &FLOATS,
             |call, p| {
                 let lam = f64::from(p.lam);
                 check_not_negative("lam", lam)?;
@@ -191,11 +220,9 @@ fn sources() -> Vec<OpDef> {
                 Ok(())
             },
         ),
-        source::<NegativeBinomialParam>(
+        both::<NegativeBinomialParam, NegativeBinomialLikeParam>(
             "_random_negative_binomial",
-            &["random_negative_binomial"],
             "the number of failures before ``k`` successes",
-            &FLOATS,
             |call, p| {
                 let (k, p) = (f64::from(p.k), f64::from(p.p));
                 check_positive("k", k)?;
@@ -204,11 +231,9 @@ fn sources() -> Vec<OpDef> {
                 Ok(())
             },
         ),
-        source::<GeneralizedParam>(
+        both::<GeneralizedParam, GeneralizedLikeParam>(
             "_random_generalized_negative_binomial",
-            &["random_generalized_negative_binomial"],
             "the negative binomial distribution given by mean and dispersion",
-            &FLOATS,
             |call, p| {
                 let (mu, alpha) = (f64::from(p.mu), f64::from(p.alpha));
                 check_not_negative("mu", mu)?;
@@ -218,6 +243,7 @@ fn sources() -> Vec<OpDef> {
             },
         ),
     ]
+    .concat()
 }
 
 params! {
@@ -236,17 +262,19 @@ params! {
     }
 }
 
+/// An operator that draws an array like its input.
+fn alike(def: OpDef, what: &str, example: &str) -> OpDef {
+    elementwise(def)
+        .doc(&doc(what, "the data's dtype", example, "(2, 3)"))
+        .inputs_are(&[("data", "Gives shape and dtype.")])
+        .ignores(&[0])
+        .resources(&[ResourceRequest::Random])
+        .gradient(Gradient::Zero)
+}
+
 fn likes() -> Vec<OpDef> {
-    let like = |def: OpDef, what: &str, example: &str| {
-        elementwise(def)
-            .doc(&doc(what, "the data's dtype", example, "(2, 3)"))
-            .inputs_are(&[("data", "Gives shape and dtype.")])
-            .ignores(&[0])
-            .resources(&[ResourceRequest::Random])
-            .gradient(Gradient::Zero)
-    };
     vec![
-        like(
+        alike(
             OpDef::new::<UniformLikeParam>("_random_uniform_like"),
             "the uniform distribution over ``[low, high)``",
             "nd.random.uniform_like(nd.ones((2, 3)))",
@@ -254,13 +282,14 @@ fn likes() -> Vec<OpDef> {
         .kernel(
             Kernel::cpu(|call| {
                 let p: &UniformLikeParam = call.attrs.get();
+                check_range(p.low.into(), p.high.into())?;
                 let span = Span::new(call.outputs[0].dtype(), p.low.into(), p.high.into());
                 fill(call, |d, _| span.at(d.uniform()));
                 Ok(())
             })
             .skips_null(),
         ),
-        like(
+        alike(
             OpDef::new::<NormalLikeParam>("_random_normal_like"),
             "the normal distribution",
             "nd.random.normal_like(nd.ones((2, 3)))",
@@ -268,6 +297,7 @@ fn likes() -> Vec<OpDef> {
         .kernel(
             Kernel::cpu(|call| {
                 let p: &NormalLikeParam = call.attrs.get();
+                check_scale(p.scale.into())?;
                 let (loc, scale) = (f64::from(p.loc), f64::from(p.scale));
                 fill(call, |d, _| loc + scale * d.normal());
                 Ok(())
@@ -278,7 +308,7 @@ fn likes() -> Vec<OpDef> {
 }
 
 pub fn operators() -> Vec<OpDef> {
-    [sources(), likes(), sampling::operators()].concat()
+    [sources(), likes(), sampling::operators(), density::operators(), zipf::operators()].concat()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod coordinates;
 mod pick;
+mod replacing;
 mod take;
 
 use super::common::read_f64;
@@ -46,7 +47,8 @@ pub fn copy_run(from: &View, at: usize, to: &View, to_at: usize, n: usize) {
 }
 
 pub fn operators() -> Vec<OpDef> {
-    [take::operators(), pick::operators(), coordinates::operators()].concat()
+    [take::operators(), pick::operators(), coordinates::operators(), replacing::operators()]
+        .concat()
 }
 
 #[cfg(test)]

@@ -1,0 +1,72 @@
+"""Random numbers: classes of a Zipfian distribution, and parameters that are out of range."""
+
+import numpy as np
+import pytest
+
+import rsnet as mx
+from rsnet import nd
+
+
+def test_unique_classes_are_distinct_and_counted():
+    mx.random.seed(5)
+    classes, tries = nd._internal._sample_unique_zipfian(50, shape=(20, 30))
+    assert classes.shape == (20, 30) and tries.shape == (20,)
+    assert classes.dtype == np.int64 and tries.dtype == np.int64
+    for row, n in zip(classes.asnumpy(), tries.asnumpy(), strict=True):
+        assert len(set(row)) == 30 and row.min() >= 0 and row.max() < 50 and n >= 30
+    mx.random.seed(5)
+    again = nd._internal._sample_unique_zipfian(50, shape=(20, 30))[0]
+    np.testing.assert_array_equal(classes.asnumpy(), again.asnumpy())
+
+
+def test_classes_have_their_probabilities():
+    mx.random.seed(7)
+    first = nd._internal._sample_unique_zipfian(9, shape=(40_000, 1))[0].asnumpy().ravel()
+    drawn = nd.contrib.rand_zipfian(nd.array([0]), 40_000, 9)[0].asnumpy()
+    expected = np.log((np.arange(9) + 2) / (np.arange(9) + 1)) / np.log(10)
+    for sample in (first, drawn):
+        assert np.bincount(sample, minlength=9) / 40_000 == pytest.approx(expected, abs=0.012)
+
+
+def test_expected_counts():
+    samples, true, sampled = nd.contrib.rand_zipfian(nd.array([3, 0]), 6, 5)
+    count = lambda c: 6 * np.log((c + 2) / (c + 1)) / np.log(6)  # noqa: E731
+    np.testing.assert_allclose(true.asnumpy(), count(np.array([3.0, 0.0])))
+    np.testing.assert_allclose(sampled.asnumpy(), count(samples.asnumpy().astype(float)))
+
+
+def test_unique_classes_have_to_exist():
+    for shape in ((1, 6), (3,), (1, 2, 1)):
+        with pytest.raises(mx.MXNetError, match="shape"):
+            nd._internal._sample_unique_zipfian(5, shape=shape)
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("uniform", {"low": 3, "high": 1}),
+        ("normal", {"loc": 0, "scale": -1}),
+        ("gamma", {"alpha": -1, "beta": 1}),
+        ("gamma", {"alpha": 1, "beta": 0}),
+        ("exponential", {"lam": -1}),
+        ("poisson", {"lam": -1}),
+        ("negative_binomial", {"k": -1, "p": 0.5}),
+        ("negative_binomial", {"k": 1, "p": 1.5}),
+        ("generalized_negative_binomial", {"mu": -1, "alpha": 0.5}),
+    ],
+)
+def test_parameters_out_of_range_surface_at_the_wait(name, params):
+    draw = getattr(nd._internal, f"_random_{name}")
+    like = getattr(nd._internal, f"_random_{name}_like")
+    for call in (lambda: draw(shape=(3,), **params), lambda: like(nd.ones((3,)), **params)):
+        with pytest.raises(mx.MXNetError, match="invalid"):
+            call().asnumpy()
+
+
+def test_densities_check_shapes():
+    with pytest.raises(mx.MXNetError, match="sample.*begins like"):
+        nd.random_pdf_normal(nd.ones((3,)), nd.ones((2,)), nd.ones((2,)))
+    with pytest.raises(mx.MXNetError, match="sample"):
+        nd.random_pdf_dirichlet(nd.ones((3, 2)), nd.ones((3,)))
+    s = mx.sym.random_pdf_normal(*map(mx.sym.Variable, ("x", "mu", "sigma")))
+    assert s.infer_shape(x=(2, 3), mu=(2,)) == ([(2, 3), (2,), (2,)], [(2, 3)], [])

@@ -1,0 +1,42 @@
+"""Cases of densities, running sums, moments, and of slices replaced by index."""
+
+from cases import ALL, FLOATS, In, case
+
+WIDE = FLOATS[:2]
+INTS = ("int32", "int64")
+
+SAMPLES, ROWS = In((2, 3), 0.3, 2), In((2,), 0.5, 1.5)
+COUNTS = In((2, 3), 0, 6, "index")
+for is_log in (False, True):
+    more = {"is_log": is_log, "dtypes": FLOATS}
+    case("_random_pdf_uniform", SAMPLES, In((2,), 0, 1), In((2,), 2, 3), **more)
+    case("_random_pdf_normal", SAMPLES, ROWS, ROWS, **more)
+    case("_random_pdf_normal", In((2, 3, 4), 0.3, 2), In((2, 3)), In((2, 3), 0.5, 1), **more)
+    case("_random_pdf_gamma", SAMPLES, ROWS, ROWS, **more)
+    case("_random_pdf_exponential", SAMPLES, ROWS, **more)
+    case("_random_pdf_poisson", COUNTS, ROWS, **more)
+    case("_random_pdf_negative_binomial", COUNTS, ROWS, In((2,), 0.2, 0.8), **more)
+    case("_random_pdf_generalized_negative_binomial", COUNTS, ROWS, In((2,), 0.2, 0.8), **more)
+    case("_random_pdf_dirichlet", In((4, 3), 0.1, 0.6), In((3,), 0.5, 2), **more)
+    case("_random_pdf_dirichlet", In((2, 4, 3), 0.1, 0.6), In((2, 3), 0.5, 2), **more)
+
+case("_np_cumsum", (3, 4), dtypes=ALL)
+for axis in (0, 1, -1):
+    case("_np_cumsum", (3, 4), axis=axis, dtypes=ALL)
+case("_np_cumsum", (2, 3, 4), axis=1, dtype="float64")
+case("_np_cumsum", In((5,), 0, 9, "index"), dtype="int64", grad="none", dtypes=WIDE)
+case("moments", (3, 4), axes=(0,))
+case("moments", (3, 4), axes=(0, 1), keepdims=True)
+case("moments", (2, 3, 4), axes=(2, 0))
+case("moments", (2, 3, 4), axes=(-2,), keepdims=True)
+
+case("_contrib_sign_ste", In((3, 4), -2, 2, "away"), grad="own")
+case("_contrib_round_ste", In((3, 4), -3, 3, "away"), grad="own", dtypes=FLOATS + INTS)
+case("_contrib_allclose", (3, 4), (3, 4), grad="none")
+case("_contrib_allclose", (3, 4), (3, 4), rtol=0.5, atol=2.0, grad="none")
+case("_contrib_index_copy", (5, 3), In((1,), 0, 5, "index"), (1, 3), wrt=(0, 2))
+case("_contrib_index_copy", (5,), In((1,), 0, 5, "index"), (1,), wrt=(0, 2))
+case("_contrib_index_array", (2, 3), grad="none", dtypes=("float32",))
+case("_contrib_index_array", (2, 3, 2), axes=(2, 0), grad="none", dtypes=("float32",))
+case("_onehot_encode", In((3,), -1, 5, "index"), (3, 4), grad="none", dtypes=("float32",))
+case("fill_element_0index", (3, 4), (3,), In((3,), 0, 4, "index"), grad="none", dtypes=("float32",))
