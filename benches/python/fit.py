@@ -2,8 +2,8 @@
 
     python benches/python/fit.py
 
-A window of steps by `fit`, and the same steps written out (forward, backward, the momentum update of
-each parameter, the accuracy of the batch), are timed in turn. The target for LeNet is 1.05.
+A window of steps by `fit`, and the same steps written out (forward, backward, the momentum update
+of each parameter, the accuracy of the batch), are timed in turn. The target for LeNet is 1.05.
 """
 
 import logging
