@@ -188,7 +188,8 @@ fn forward<T: Real>(call: &Call<'_>, of: &Distribution) -> Result<()> {
     let out = Shared(call.outputs[0].as_ptr::<T>());
     parallel_for(rows * width, 1 << 11, |range| {
         for i in range {
-            // SAFETY: `rows` parameters and `rows * width` samples; tasks have samples of their own.
+            // SAFETY: `rows` parameters and `rows * width` samples; tasks have samples of their
+            // own.
             unsafe {
                 let at = parameters(&params, i / width);
                 let log = (of.log)((*x.at(i)).to_f64(), at);
