@@ -378,7 +378,10 @@ def infer_outputs(
     name: str, inputs: Sequence[tuple[Sequence[int], str]], params: dict[str, Any]
 ) -> list[tuple[list[int], str]]: ...
 def load_library(
-    path: str | PathLike[str], checked: bool, admit: Callable[[str], object]
+    path: str | PathLike[str],
+    checked: bool,
+    try_first: Callable[[PathLike[str]], object],
+    admit: Callable[[str], object],
 ) -> tuple[bool, list[str], list[str]]: ...
 def library_operator(name: str) -> dict[str, Any] | None: ...
 def library_signatures(

@@ -276,8 +276,8 @@ unsafe fn pack_window<T: Byte>(conv: &Conv, x: *const T, position: usize, column
                     .map(|(d, h)| c * conv.in_size() + (d * conv.input[1] + h) * conv.input[2]);
                 for w in 0..conv.kernel[2] {
                     let Some(to) = next.next() else { return };
-                    // SAFETY: both positions were found inside the image.
                     *to = match row.zip(source(2, w)) {
+                        // SAFETY: both positions were found inside the image.
                         Some((row, w)) => unsafe { (*x.add(row + w)).widen() },
                         None => 0,
                     };

@@ -307,7 +307,7 @@ fn add_complete_inference(def: &mut OpDef, op: &Arc<OpDecl>) {
             if in_types.iter().any(Option::is_none) {
                 in_types.copy_from_slice(&filled(in_types));
             }
-            let (ins, outs) = ((&*in_shapes, &*in_types), (&mut *out_shapes, &mut *out_types));
+            let (ins, outs) = ((in_shapes, &*in_types), (&mut *out_shapes, &mut *out_types));
             if Parsed::with(attrs, &own, |p| p.remembered.both(ins, outs))? {
                 return Ok(());
             }

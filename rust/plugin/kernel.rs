@@ -232,6 +232,9 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     /// Notes device, stream and addresses in what `user` points to.
+    ///
+    /// # Safety
+    /// `args` are those of a call whose `user` points to an array that is long enough.
     unsafe extern "C-unwind" fn note(args: *const abi::Args) -> abi::Status {
         // SAFETY: the host's arguments, and the test's array.
         unsafe {

@@ -47,14 +47,17 @@ pub struct Loaded {
 /// Approves of the names of new operators.
 pub type Admit<'a> = &'a (dyn Fn(&str) -> Result<()> + Sync);
 
+/// Tries whether a file can be opened without ending the process that does it.
+pub type Try<'a> = &'a (dyn Fn(&Path) -> Result<()> + Sync);
+
 impl Libraries {
     /// Holds the lock until the returned guard is dropped.
     pub fn hold(&self) -> Held<'_> {
         self.0.hold()
     }
 
-    /// What libraries said of an operator. Not to be called with the interpreter attached: `admit`
-    /// may want it while the lock is held.
+    /// What libraries said of an operator. Not to be called with the interpreter attached: what
+    /// [`Libraries::load`] calls may want it while the lock is held.
     pub fn parts(&self, op: &str) -> Option<Parts> {
         self.0.lock().parts.get(op).cloned()
     }
@@ -66,6 +69,7 @@ impl Libraries {
         registry: &Arc<Registry>,
         path: &Path,
         checked: bool,
+        try_first: Try<'_>,
         admit: Admit<'_>,
     ) -> Result<Loaded> {
         let shown = path.display();
@@ -99,6 +103,7 @@ impl Libraries {
         };
         elf::check(&bytes).map_err(refused)?;
         drop(bytes);
+        try_first(&path).map_err(refused)?;
         let opened = match table.refused.contains(&path) {
             true => Opened::copy(&path).map_err(refused)?,
             false => Opened::open(&path, &path).map_err(refused)?,

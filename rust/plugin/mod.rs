@@ -35,7 +35,7 @@ mod watch;
 
 pub use decl::{ArgDecl, AttrDecl, OpDecl};
 pub use define::{Parts, signatures};
-pub use load::{Admit, Libraries, Loaded};
+pub use load::{Admit, Libraries, Loaded, Try};
 
 /// Flags of [`ArgDecl`].
 pub use abi::{AT_LEAST, OPTIONAL};

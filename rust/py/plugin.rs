@@ -8,10 +8,11 @@ use super::runtime;
 use crate::plugin::{self, ArgDecl};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Loads a library. `admit` is called with the name of every new operator, and raises if there
-/// cannot be one of that name.
+/// Loads a library. `try_first` is called with the path of a new file before it is opened, and
+/// raises if that would end the process. `admit` is called with the name of every new operator, and
+/// raises if there cannot be one of that name.
 ///
 /// Returns whether this call loaded it, its operators, and all names that it made or changed.
 #[pyfunction]
@@ -19,6 +20,7 @@ fn load_library(
     py: Python<'_>,
     path: PathBuf,
     checked: bool,
+    try_first: Py<PyAny>,
     admit: Py<PyAny>,
 ) -> PyResult<(bool, Vec<String>, Vec<String>)> {
     let rt = runtime();
@@ -28,8 +30,14 @@ fn load_library(
             Err(error) => Err(from_py(py, error)),
         })
     };
+    let try_first = |path: &Path| {
+        Python::attach(|py| match try_first.bind(py).call_python((path,)) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(from_py(py, error)),
+        })
+    };
     // Another thread may hold the loader's lock and want the interpreter: wait without it.
-    let loaded = py.detach(|| rt.libraries.load(&rt.registry, &path, checked, &admit));
+    let loaded = py.detach(|| rt.libraries.load(&rt.registry, &path, checked, &try_first, &admit));
     let loaded = loaded.py(py)?;
     Ok((loaded.fresh, loaded.operators, loaded.names))
 }

@@ -135,7 +135,7 @@ def modules_after(code):
 def test_import_loads_little_beside_numpy():
     """What an import costs is what it loads; `benches/python/overhead.py` prints the time."""
     more = modules_after("import rsnet") - modules_after("import numpy")
-    small = {"__future__", "atexit", "errno", "fnmatch", "threading", "zlib"}
+    small = {"__future__", "atexit", "errno", "fnmatch", "gc", "threading", "zlib"}
     # `pathlib` and what it needs
     small |= {"ipaddress", "ntpath", "pathlib", "urllib", "urllib.parse"}
     small |= {"_interpreters", "_xxsubinterpreters"}  # built in: to know which one this is

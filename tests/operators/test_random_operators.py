@@ -57,7 +57,7 @@ def test_unique_classes_have_to_exist():
 )
 def test_parameters_out_of_range_surface_at_the_wait(name, params):
     draw = getattr(nd._internal, f"_random_{name}")
-    like = getattr(nd._internal, f"_random_{name}_like")
+    like = getattr(nd.random, f"{name}_like")
     for call in (lambda: draw(shape=(3,), **params), lambda: like(nd.ones((3,)), **params)):
         with pytest.raises(mx.MXNetError, match="invalid"):
             call().asnumpy()

@@ -1,7 +1,7 @@
 """Loading again, later, beside others: mended and watched libraries, damaged segments."""
 
 import pytest
-from plugins import compiled
+from plugins import compiled, compiled_text
 from processes import printed
 
 import rsnet as mx
@@ -95,6 +95,15 @@ def test_bits_of_the_program_headers(tmp_path):
         print(refused > 20)
     """
     assert printed(code) == "True"
+
+
+def test_initialisers_that_fail_are_errors():
+    text = """
+    #include <rsnet/mxnet.h>
+    static const int broken = [] { CHECK(1 > 2) << "no table"; return 1; }();
+    """
+    with pytest.raises(mx.MXNetError, match="(?s)ended the process that tried.*no table"):
+        mx.load_library(compiled_text(text))
 
 
 def test_a_kernels_state_on_a_backward_operator_alone():

@@ -109,7 +109,7 @@ def test_kernels_of_cuda_need_a_gpu():
         lambda: mx.context.gpu_memory_info(0),
         lambda: mx.util.get_gpu_memory(0),
     ):
-        with pytest.raises(mx.MXNetError, match="num_gpus|can use 0 GPUs"):
+        with pytest.raises(mx.MXNetError, match="num_gpus|no CUDA driver|no device"):
             call()
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,7 +68,10 @@ def load_library(path: str | os.PathLike[str], *, check: bool | None = None) -> 
         check = os.environ.get("RSNET_CHECK_PLUGINS", "0") not in ("", "0")
     shown = os.fspath(path)
     _, operators, names = _core.load_library(
-        shown, bool(check), lambda name: free_name(f"library '{os.path.basename(shown)}'", name)
+        shown,
+        bool(check),
+        _try_elsewhere,
+        lambda name: free_name(f"library '{os.path.basename(shown)}'", name),
     )
     if not _announced.issuperset(names):
         # Several threads may get here with one library, and do the same; none returns before its
@@ -77,6 +82,23 @@ def load_library(path: str | os.PathLike[str], *, check: bool | None = None) -> 
         registry.announce([name for name in names if not name.startswith("_backward")])
         _announced.update(names)
     return names
+
+
+def _try_elsewhere(path: os.PathLike[str]) -> None:
+    """Opens a library in another process first: what its initialisers do wrong, or damage that the
+    system's loader does not notice, ends that process and not this one.
+    """
+    interpreter = sys.executable or ""
+    if not os.path.basename(interpreter).startswith("python"):
+        return  # rsnet is embedded in a program that may not run code from its command line
+    code = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+    call = [interpreter, "-I", "-S", "-c", code, os.fspath(path)]
+    done = subprocess.run(call, stdin=subprocess.DEVNULL, capture_output=True)
+    if done.returncode < 0:
+        said = done.stderr.decode(errors="replace").strip() or f"signal {-done.returncode}"
+        raise MXNetError(
+            f"cannot load '{os.fspath(path)}': opening it ended the process that tried: {said}"
+        )
 
 
 #: Names of libraries' operators that `nd` and `sym` have.

@@ -204,7 +204,11 @@ fn act_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Resu
 
 fn act(call: &Call<'_>) -> Result<()> {
     let (x, y) = (&call.inputs[0], &call.outputs[0]);
-    with_byte!(x.dtype(), T => map::<T, T>(x, y, |q| q.max(0)));
+    // Unsigned integers are not below 0.
+    match x.dtype() {
+        DType::U8 => map::<u8, u8>(x, y, |q| q),
+        _ => map::<i8, i8>(x, y, |q| q.max(0)),
+    }
     Ok(())
 }
 

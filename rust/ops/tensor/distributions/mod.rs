@@ -182,7 +182,8 @@ fn both<P: Source + for<'a> From<&'a L>, L: ParamStruct>(
     let alias = name.trim_start_matches('_');
     let given = if name == "_random_negative_binomial" { "k=3, p=0.5, " } else { "" };
     let like = format!("{name}_like");
-    let example = format!("nd._internal.{like}({given}data=nd.ones((2, 3)))");
+    let method = like.trim_start_matches("_random_");
+    let example = format!("nd.random.{method}({given}data=nd.ones((2, 3)))");
     [
         source::<P>(name, &[alias], what, &FLOATS, draw),
         alike(OpDef::new::<L>(&like), what, &example).kernel(

@@ -209,7 +209,7 @@ pub fn operators() -> Vec<OpDef> {
                 "The indices of every element of an array.",
                 "Data of any shape (d0, ..., dk) and dtype, whose values are not read. Output (d0, ..., dk, number of axes), int64. \
                  ``axes`` chooses and orders the axes.",
-                "nd.contrib.index_array(nd.ones((2, 1)))\n[[[0 0]]\n\n [[1 0]]]",
+                "nd.contrib.index_array(nd.ones((2, 1))).reshape((2, 2))\n[[0 0]\n [1 0]]",
             ))
             .inputs_are(&[("data", "Gives the shape.")])
             .ignores(&[0])
