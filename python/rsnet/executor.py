@@ -139,6 +139,13 @@ class Executor:
         is_train : bool
             Passed to the operators.
 
+        Notes
+        -----
+        After a `forward` for inference, operators that differ in training (BatchNorm, Dropout)
+        apply the rules of training to the values of inference, as MXNet's do. Such gradients are
+        those of no function: call ``forward(is_train=True)``, or differentiate under
+        ``autograd.record(train_mode=False)``.
+
         Raises
         ------
         MXNetError
