@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -16,6 +17,9 @@ sys.path.insert(0, str(Path(__file__).parent / "support"))
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 
 import operators  # noqa: F401  (lists what is registered before tests add to it)
+
+# A shell that starts the tests in the background lets them, and all that they start, ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline: the first call of an example pays for imports and thread pools.
 settings.register_profile("rsnet", deadline=None, derandomize=True)
