@@ -39,6 +39,14 @@ def load_arrays(filename: str) -> dict[str, Any]:
     ValueError
         The file has arrays without names.
     """
+    return _without_marks(_named_arrays(filename))
+
+
+def _without_marks(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {re.sub(r"^(arg:|aux:)", "", name): array for name, array in arrays.items()}
+
+
+def _named_arrays(filename: str) -> dict[str, Any]:
     loaded = nd.load(os.fspath(filename))
     if not isinstance(loaded, dict):
         if not loaded:
@@ -47,7 +55,7 @@ def load_arrays(filename: str) -> dict[str, Any]:
             f"invalid parameter file '{filename}': {len(loaded)} arrays without names, expected "
             "names"
         )
-    return {re.sub(r"^(arg:|aux:)", "", name): array for name, array in loaded.items()}
+    return loaded
 
 
 class ParameterDict:
@@ -266,15 +274,13 @@ class ParameterDict:
         ValueError
             The file has a parameter that is not here.
         """
-        arrays = load_arrays(filename)
-        where = f"file '{filename}'"
-        self._load(
-            arrays,
-            where,
+        self.load_dict(
+            _named_arrays(filename),
             ctx,
             allow_missing,
             ignore_extra,
             restore_prefix,
+            filename,
             cast_dtype,
             dtype_source,
         )
@@ -294,36 +300,14 @@ class ParameterDict:
 
         `filename` is what errors name.
         """
-        arrays = {re.sub(r"^(arg:|aux:)", "", name): array for name, array in param_dict.items()}
         where = f"file '{filename}'" if filename else "param_dict"
-        self._load(
-            arrays,
-            where,
-            ctx,
-            allow_missing,
-            ignore_extra,
-            restore_prefix,
-            cast_dtype,
-            dtype_source,
-        )
-
-    def _load(
-        self,
-        arrays: Mapping[str, Any],
-        where: str,
-        ctx: Any,
-        allow_missing: bool,
-        ignore_extra: bool,
-        restore_prefix: str,
-        cast_dtype: bool,
-        dtype_source: str,
-    ) -> None:
         for name in self.keys():
             if not name.startswith(restore_prefix):
                 raise AssertionError(
                     f"Parameter '{name}': expected a name that begins with the restore_prefix "
                     f"'{restore_prefix}'. {_NAMING}"
                 )
+        arrays = _without_marks(param_dict)
         loaded = {restore_prefix + name: a for name, a in arrays.items()}
         skip = len(restore_prefix)
         if not allow_missing:

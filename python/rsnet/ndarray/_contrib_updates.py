@@ -4,7 +4,7 @@ or many at a time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._core import NDArray
@@ -113,10 +113,8 @@ def multi_adamw_update(
     >>> bool((w[0].asnumpy() < 1).all())
     True
     """
-    rates = {"lrs": tuple(lrs), "wds": tuple(wds), "etas": tuple(etas)}
-    arrays = [*_turns(weights, grads, mean, var), _factor(rescale_grad, weights[0])]
-    count = size or len(weights)
-    return _operators._multi_adamw_update(*arrays, num_weights=count, **rates, **kwargs)
+    operator, lists = _operators._multi_adamw_update, (weights, grads, mean, var)
+    return _multi_adamw(operator, lists, rescale_grad, (lrs, wds, etas), size, kwargs)
 
 
 def multi_mp_adamw_update(
@@ -133,11 +131,23 @@ def multi_mp_adamw_update(
     **kwargs: Any,
 ) -> Any:
     """`multi_adamw_update` of weights with copies in float32."""
-    rates = {"lrs": tuple(lrs), "wds": tuple(wds), "etas": tuple(etas)}
-    arrays = _turns(weights, grads, mean, var, weights32)
-    arrays.append(_factor(rescale_grad, weights[0]))
+    operator, lists = _operators._multi_mp_adamw_update, (weights, grads, mean, var, weights32)
+    return _multi_adamw(operator, lists, rescale_grad, (lrs, wds, etas), size, kwargs)
+
+
+def _multi_adamw(
+    operator: Callable[..., Any],
+    lists: Sequence[Sequence[NDArray]],
+    rescale_grad: Any,
+    rates: Sequence[Sequence[float]],
+    size: int,
+    kwargs: dict[str, Any],
+) -> Any:
+    lrs, wds, etas = map(tuple, rates)
+    weights = lists[0]
+    arrays = [*_turns(*lists), _factor(rescale_grad, weights[0])]
     count = size or len(weights)
-    return _operators._multi_mp_adamw_update(*arrays, num_weights=count, **rates, **kwargs)
+    return operator(*arrays, num_weights=count, lrs=lrs, wds=wds, etas=etas, **kwargs)
 
 
 def multi_lamb_update(
