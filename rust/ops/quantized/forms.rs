@@ -8,25 +8,11 @@ use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::scratch::with_scratch;
 use crate::operator::infer::{assign_shape, assign_type, same_type};
 use crate::operator::{Attrs, Call, Kernel, NoParam, OpDef, OpReq};
+use crate::ops::nn::activation::{ActType, ActivationParam};
 use crate::ops::nn::embedding::{self, EmbeddingParam};
 use crate::ops::nn::pooling::{self, PoolType, PoolingParam};
 use crate::ops::tensor::parts::{ConcatParam, concat_shape};
 use crate::shape::Shape;
-use crate::{param_enum, params};
-
-param_enum! {
-    /// Activations; only relu keeps integers of one range.
-    pub enum ActType {
-        Relu = "relu", Sigmoid = "sigmoid", Softrelu = "softrelu", Softsign = "softsign", Tanh = "tanh",
-    }
-}
-
-params! {
-    /// Parameters of `_contrib_quantized_act`.
-    pub struct QuantizedActParam {
-        act_type: ActType, required, "The activation: 'relu'.";
-    }
-}
 
 const FLATTEN: &str = r#"
 `Flatten` of integers: ``(N, ...)`` becomes ``(N, D)``; the range stays.
@@ -131,7 +117,7 @@ pub fn operators() -> Vec<OpDef> {
     };
     vec![
         one(OpDef::new::<NoParam>("_contrib_quantized_flatten"), FLATTEN, flat_shape, flatten),
-        one(OpDef::new::<QuantizedActParam>("_contrib_quantized_act"), ACT, act_shape, act),
+        one(OpDef::new::<ActivationParam>("_contrib_quantized_act"), ACT, act_shape, act),
         one(OpDef::new::<PoolingParam>("_contrib_quantized_pooling"), POOLING, pool_shape, pool),
         OpDef::new::<ConcatParam>("_contrib_quantized_concat")
             .doc(CONCAT)
@@ -190,7 +176,7 @@ fn flatten(call: &Call<'_>) -> Result<()> {
 }
 
 fn act_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
-    let given = attrs.get::<QuantizedActParam>().act_type;
+    let given = attrs.get::<ActivationParam>().act_type;
     if given != ActType::Relu {
         return Err(Error::argument(
             "act_type",
