@@ -8,6 +8,7 @@
 
 use super::arena::Memory;
 use super::concurrent;
+use super::order_steps::Ordered;
 use super::step::Step;
 use crate::context::Context;
 use crate::engine::{Engine, MAX_VARIABLES, Var};
@@ -27,7 +28,8 @@ const MOST_ARRAYS: usize = MAX_VARIABLES / 2;
 /// Steps that are one engine operation.
 #[derive(Clone, Debug)]
 pub struct Segment {
-    pub steps: Range<usize>,
+    /// In ascending order; one range unless the pass has callbacks.
+    pub steps: Arc<[Range<usize>]>,
     pub device: Context,
     pub reads: Vec<Var>,
     /// Overwritten ones first.
@@ -41,17 +43,19 @@ pub struct Segment {
     pub name: String,
 }
 
-/// One variable for every segment of an instance's programs. They outlive a program that is laid
-/// out again between forward and backward.
+/// How an instance's programs are cut, and a variable for every segment. They outlive a program
+/// that is laid out again between forward and backward.
 pub struct SegmentVars {
     engine: Arc<dyn Engine>,
     vars: Vec<Var>,
+    pub segmentation: Segmentation,
 }
 
 impl SegmentVars {
-    pub fn new(engine: &Arc<dyn Engine>, count: usize) -> Arc<SegmentVars> {
+    pub fn new(engine: &Arc<dyn Engine>, segmentation: Segmentation) -> Arc<SegmentVars> {
+        let count = segmentation.segments.len().max(1);
         let vars = (0..count).map(|_| engine.new_variable()).collect();
-        Arc::new(SegmentVars { engine: engine.clone(), vars })
+        Arc::new(SegmentVars { engine: engine.clone(), vars, segmentation })
     }
 }
 
@@ -65,7 +69,9 @@ impl Drop for SegmentVars {
 
 /// How steps are divided.
 pub struct Segmentation {
-    pub ranges: Vec<Range<usize>>,
+    segments: Vec<Arc<[Range<usize>]>>,
+    /// By step.
+    segment_of: Vec<u32>,
     /// How many segments, from the first, are the forward pass.
     pub forward: usize,
     /// By segment: earlier segments that it waits for.
@@ -77,11 +83,16 @@ pub struct Segmentation {
 impl Segmentation {
     /// Divides the passes; `limits` are the most steps of a segment in each.
     pub fn new(plan: &Plan, steps: &[Step], forward_steps: usize, limits: [usize; 2]) -> Self {
-        let mut ranges = divide(steps, 0..forward_steps, limits[0]);
-        let forward = ranges.len();
-        ranges.extend(divide(steps, forward_steps..steps.len(), limits[1]));
-        let (waits, has_peers) = (vec![Vec::new(); ranges.len()], vec![false; ranges.len()]);
-        let mut segmentation = Segmentation { ranges, forward, waits, has_peers };
+        let mut segments = divide(steps, &Ordered::of(plan, steps, 0..forward_steps), limits[0]);
+        let forward = segments.len();
+        let backward = Ordered::of(plan, steps, forward_steps..steps.len());
+        segments.extend(divide(steps, &backward, limits[1]));
+        let mut segment_of = vec![0; steps.len()];
+        for (segment, number) in segments.iter().zip(0..) {
+            segment.iter().cloned().flatten().for_each(|step| segment_of[step] = number);
+        }
+        let (waits, has_peers) = (vec![Vec::new(); segments.len()], vec![false; segments.len()]);
+        let mut segmentation = Segmentation { segments, segment_of, forward, waits, has_peers };
         if !segmentation.is_serial() {
             segmentation.find_waits(plan, steps);
             segmentation.find_peers(steps);
@@ -91,15 +102,18 @@ impl Segmentation {
 
     /// Is each pass one segment at most?
     pub fn is_serial(&self) -> bool {
-        self.forward <= 1 && self.ranges.len() - self.forward <= 1
+        self.forward <= 1 && self.len() - self.forward <= 1
+    }
+
+    /// The number of segments.
+    pub fn len(&self) -> usize {
+        self.segments.len()
     }
 
     fn find_waits(&mut self, plan: &Plan, steps: &[Step]) {
         let mut segment_of: Vec<Option<usize>> = vec![None; plan.graph.nodes.len()];
-        for (number, range) in self.ranges.iter().enumerate() {
-            for step in &steps[range.clone()] {
-                segment_of[step.node as usize] = Some(number);
-            }
+        for (step, &number) in steps.iter().zip(&self.segment_of) {
+            segment_of[step.node as usize] = Some(number as usize);
         }
         let data = plan.graph.nodes.iter().enumerate();
         let data = data.flat_map(|(id, node)| node.predecessors().map(move |p| (p, id as u32)));
@@ -119,41 +133,40 @@ impl Segmentation {
 
     fn find_peers(&mut self, steps: &[Step]) {
         let is_callback: Vec<bool> =
-            self.ranges.iter().map(|range| steps[range.start].is_callback()).collect();
-        for pass in [0..self.forward, self.forward..self.ranges.len()] {
+            self.segments.iter().map(|s| steps[s[0].start].is_callback()).collect();
+        for pass in [0..self.forward, self.forward..self.len()] {
             concurrent::mark(pass, &is_callback, &self.waits, &mut self.has_peers);
         }
     }
-
-    /// The segment of a step.
-    pub fn of_step(&self, at: usize) -> usize {
-        self.ranges.partition_point(|r| r.end <= at)
-    }
 }
 
-/// Native steps of one device stay together up to the limits of steps and of arrays; a callback is
-/// alone.
-fn divide(steps: &[Step], range: Range<usize>, limit: usize) -> Vec<Range<usize>> {
-    let mut ranges = Vec::new();
-    let (mut begin, mut arrays) = (range.start, 0);
-    for i in range.clone() {
+/// Native steps of one group and device stay together up to the limits of steps and of arrays; a
+/// callback is alone.
+fn divide(steps: &[Step], ordered: &Ordered, limit: usize) -> Vec<Arc<[Range<usize>]>> {
+    let mut segments = Vec::new();
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    let (mut begin, mut arrays) = (0, 0);
+    for (at, &i) in ordered.steps.iter().enumerate() {
         let more = steps[i].reads.len() + steps[i].writes.len();
-        let joins = i == begin
-            || i - begin < limit
+        let joins = at == begin
+            || at - begin < limit
                 && arrays + more <= MOST_ARRAYS
-                && !steps[i].is_callback()
-                && !steps[i - 1].is_callback()
-                && steps[i].device == steps[i - 1].device;
+                && ordered.groups[at] == ordered.groups[at - 1]
+                && steps[i].device == steps[ordered.steps[at - 1]].device;
         if !joins {
-            ranges.push(begin..i);
-            (begin, arrays) = (i, 0);
+            segments.push(std::mem::take(&mut ranges).into());
+            (begin, arrays) = (at, 0);
         }
         arrays += more;
+        match ranges.last_mut() {
+            Some(last) if last.end == i => last.end += 1,
+            _ => ranges.push(i..i + 1),
+        }
     }
-    if begin < range.end {
-        ranges.push(begin..range.end);
+    if !ranges.is_empty() {
+        segments.push(ranges.into());
     }
-    ranges
+    segments
 }
 
 /// Variables of a segment besides those of arrays from outside.
@@ -169,7 +182,6 @@ pub struct Segmenter<'a> {
     pub plan: &'a Plan,
     pub memory: &'a Memory,
     pub steps: &'a [Step],
-    pub segmentation: &'a Segmentation,
     pub vars: &'a SegmentVars,
 }
 
@@ -190,18 +202,19 @@ impl Segmenter<'_> {
 
     /// Segment `number` of the segmentation.
     pub fn segment(&self, number: usize) -> Segment {
-        let inner = if !self.segmentation.is_serial() {
+        let segmentation = &self.vars.segmentation;
+        let inner = if !segmentation.is_serial() {
             let own = vec![self.vars.vars[number]];
-            let waits = self.segmentation.waits[number].iter().map(|&s| self.vars.vars[s]);
+            let waits = segmentation.waits[number].iter().map(|&s| self.vars.vars[s]);
             let reads = self.arenas().into_iter().chain(waits).collect();
             Inner { reads, overwrites: own, ..Inner::default() }
-        } else if number < self.segmentation.forward {
+        } else if number < segmentation.forward {
             Inner { overwrites: self.order(), ..Inner::default() }
         } else {
             Inner { writes: self.order(), ..Inner::default() }
         };
-        let has_peers = self.segmentation.has_peers[number];
-        Segment { has_peers, ..self.make(self.segmentation.ranges[number].clone(), inner) }
+        let has_peers = segmentation.has_peers[number];
+        Segment { has_peers, ..self.make(segmentation.segments[number].clone(), inner) }
     }
 
     /// One step as a segment of its own, for monitors and partial forward passes: it writes the
@@ -209,42 +222,43 @@ impl Segmenter<'_> {
     /// later segments.
     pub fn single(&self, at: usize) -> Segment {
         let mut inner = Inner::default();
-        let order = if self.segmentation.is_serial() { self.order() } else { self.arenas() };
+        let segmentation = &self.vars.segmentation;
+        let order = if segmentation.is_serial() { self.order() } else { self.arenas() };
         match at {
             0 => inner.overwrites = order,
             _ => inner.writes = order,
         }
-        if !self.segmentation.is_serial() {
-            let number = self.segmentation.of_step(at);
-            let begins = self.segmentation.ranges[number].start == at;
+        if !segmentation.is_serial() {
+            let number = segmentation.segment_of[at] as usize;
+            let begins = segmentation.segments[number][0].start == at;
             let list = if begins { &mut inner.overwrites } else { &mut inner.writes };
             list.push(self.vars.vars[number]);
         }
-        self.make(at..at + 1, inner)
+        self.make([at..at + 1].into(), inner)
     }
 
-    fn make(&self, range: Range<usize>, inner: Inner) -> Segment {
-        let steps = &self.steps[range.clone()];
+    fn make(&self, ranges: Arc<[Range<usize>]>, inner: Inner) -> Segment {
+        let steps: Vec<&Step> = ranges.iter().flat_map(|r| &self.steps[r.clone()]).collect();
         let mut accesses = Accesses::new(inner);
-        for step in steps {
+        for step in &steps {
             step.reads.iter().for_each(|array| accesses.read(array.var()));
             for (array, overwrites) in &step.writes {
                 accesses.write(array.var(), *overwrites);
             }
         }
         let (reads, writes, overwrites) = accesses.finish();
-        let bytes: usize = steps.iter().map(Step::bytes).sum();
-        let callback = steps.first().is_some_and(Step::is_callback);
+        let bytes: usize = steps.iter().map(|step| step.bytes()).sum();
+        let callback = steps.first().is_some_and(|step| step.is_callback());
         Segment {
             device: steps.first().map_or_else(Context::default, |s| s.device),
             cheap: !callback
                 && steps.len() <= CHEAP_STEPS
                 && bytes <= CHEAP_BYTES
-                && steps.iter().all(Step::is_on_host),
+                && steps.iter().all(|step| step.is_on_host()),
             callback,
             has_peers: false,
-            name: self.name(&range),
-            steps: range,
+            name: self.name(&steps),
+            steps: ranges,
             reads,
             writes,
             overwrites,
@@ -252,13 +266,13 @@ impl Segmenter<'_> {
     }
 
     /// `[op1,op2]`, as MXNet names segments; long ones are cut off.
-    fn name(&self, range: &Range<usize>) -> String {
-        let op = |i: usize| self.plan.graph.nodes[self.steps[i].node as usize].op_name();
-        if range.len() == 1 {
-            return op(range.start).to_owned();
+    fn name(&self, steps: &[&Step]) -> String {
+        let op = |step: &&Step| self.plan.graph.nodes[step.node as usize].op_name();
+        if let [step] = steps {
+            return op(step).to_owned();
         }
-        let shown: Vec<_> = range.clone().take(8).map(op).collect();
-        let more = if range.len() > 8 { ",..." } else { "" };
+        let shown: Vec<_> = steps.iter().take(8).map(op).collect();
+        let more = if steps.len() > 8 { ",..." } else { "" };
         format!("[{}{more}]", shown.join(","))
     }
 }

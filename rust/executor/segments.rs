@@ -77,7 +77,6 @@ pub struct Program {
     pub forward_steps: usize,
     pub forward: Vec<Segment>,
     pub backward: Vec<Segment>,
-    segmentation: Segmentation,
     vars: Arc<SegmentVars>,
     any_random: bool,
     /// The variables that the start of a pass of several segments writes.
@@ -118,9 +117,10 @@ impl Program {
         let training = graph.num_forward < graph.nodes.len();
         let limit = if training { limits.train_forward } else { limits.inference };
         let limits = [limit, limits.train_backward];
-        let segmentation = Segmentation::new(plan, &steps, forward_steps, limits);
-        let vars = vars
-            .unwrap_or_else(|| SegmentVars::new(&base.engine, segmentation.ranges.len().max(1)));
+        let vars = vars.unwrap_or_else(|| {
+            let segmentation = Segmentation::new(plan, &steps, forward_steps, limits);
+            SegmentVars::new(&base.engine, segmentation)
+        });
         let any_random = steps.iter().any(|s| s.wants_random);
         let mut program = Program {
             base: base.clone(),
@@ -129,32 +129,25 @@ impl Program {
             forward_steps,
             forward: Vec::new(),
             backward: Vec::new(),
-            segmentation,
             vars,
             any_random,
             arenas: Vec::new(),
             memory,
         };
-        if !program.segmentation.is_serial() {
+        let segmentation = &program.vars.segmentation;
+        if !segmentation.is_serial() {
             program.arenas = program.segmenter().arenas();
         }
         let segmenter = program.segmenter();
-        let mut forward: Vec<Segment> = (0..program.segmentation.ranges.len())
-            .map(|number| segmenter.segment(number))
-            .collect();
-        program.backward = forward.split_off(program.segmentation.forward);
+        let mut forward: Vec<Segment> =
+            (0..segmentation.len()).map(|number| segmenter.segment(number)).collect();
+        program.backward = forward.split_off(segmentation.forward);
         program.forward = forward;
         Ok(program)
     }
 
     fn segmenter(&self) -> Segmenter<'_> {
-        Segmenter {
-            plan: &self.plan,
-            memory: &self.memory,
-            steps: &self.steps,
-            segmentation: &self.segmentation,
-            vars: &self.vars,
-        }
+        Segmenter { plan: &self.plan, memory: &self.memory, steps: &self.steps, vars: &self.vars }
     }
 
     /// The variables that order this instance's segments.
@@ -163,12 +156,11 @@ impl Program {
     }
 
     /// The nodes of every segment, as half-open ranges of positions in execution order.
-    pub fn node_ranges(&self) -> Vec<Range<usize>> {
+    pub fn node_ranges(&self) -> Vec<Vec<Range<usize>>> {
         let node = |at: usize| self.steps[at].node as usize;
-        let range = |segment: &Segment| {
-            node(segment.steps.start)..segment.steps.end.checked_sub(1).map_or(0, |at| node(at) + 1)
-        };
-        self.forward.iter().chain(&self.backward).map(range).collect()
+        let nodes = |steps: &Range<usize>| node(steps.start)..node(steps.end - 1) + 1;
+        let ranges = |segment: &Segment| segment.steps.iter().map(nodes).collect();
+        self.forward.iter().chain(&self.backward).map(ranges).collect()
     }
 
     /// Begins a pass of several segments, which read what this writes; `forward` forgets what an
@@ -220,11 +212,11 @@ impl Program {
         let (steps, has_peers) = (segment.steps.clone(), segment.has_peers);
         let task = if segment.callback {
             Task::asynchronous(move |rc, done| {
-                let (step, ctx) = (steps.start, rc.stream);
+                let (step, ctx) = (steps[0].start, rc.stream);
                 program.start_callback(step, has_peers, &run, ctx, done);
             })
         } else {
-            Task::sync(move |rc| program.run_native(steps, &run, rc.stream))
+            Task::sync(move |rc| program.run_native(&steps, &run, rc.stream))
         };
         rt.engine.push(task, push)
     }
@@ -239,10 +231,15 @@ impl Program {
         }
     }
 
-    fn run_native(&self, steps: Range<usize>, run: &PassInfo, stream: Option<usize>) -> Result<()> {
+    fn run_native(
+        &self,
+        steps: &[Range<usize>],
+        run: &PassInfo,
+        stream: Option<usize>,
+    ) -> Result<()> {
         // Asked once a segment: a run that has begun is seen whole or not at all.
         let is_seen = self.base.profiler.is_on(mode::SYMBOLIC);
-        for i in steps {
+        for i in steps.iter().cloned().flatten() {
             let step = &self.steps[i];
             let ctx = self.context(i, run, stream);
             let _span = if is_seen { self.span(step) } else { None };

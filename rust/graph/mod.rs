@@ -15,6 +15,7 @@ mod plan;
 #[cfg(test)]
 mod plan_tests;
 mod print;
+mod reach;
 mod report;
 mod static_graph;
 mod symbol;
@@ -27,6 +28,7 @@ pub use infer::Inferred;
 pub use json::{Links, Loaded, load_graph, load_json};
 pub use plan::{Place, Plan, PlanOptions, PlanRequest, plan};
 pub use print::dump;
+pub use reach::Edges;
 pub use report::PlannedEntry;
 pub use static_graph::{Dict, Entry, Graph, Node, empty_attrs};
 pub use symbol::{Create, HIDDEN_KEYS, SymEntry, SymNode, Symbol, stored_key};

@@ -10,7 +10,7 @@ use super::check::check;
 use super::forward_inference::infer_forward;
 use super::passes::inplace::Shared;
 use super::passes::offsets::Placed;
-use super::passes::{self, gradient::Differentiated, mirror::Mirror};
+use super::passes::{self, gradient::Differentiated, mirror::Mirror, side_by_side::Apart};
 use super::static_graph::{Entry, Graph};
 use crate::context::Context;
 use crate::dtype::DType;
@@ -216,31 +216,32 @@ impl Planner<'_> {
         note(&done.graph, "devices")?;
         passes::accumulate::run(&mut done)?;
         note(&done.graph, "accumulate")?;
-        let shared = passes::inplace::run(&done, &request.grad_req, &request.options);
+        let shared = passes::inplace::run(&done, &request.grad_req, &request.options, None);
         Ok(LaidOut { done, arguments, aux, shared })
     }
 
-    /// Places the buffers so that callbacks can run side by side, if what that takes is no more
-    /// than the graph's variables and outputs: then the whole at most doubles.
+    /// Shares and places memory so that callbacks can run side by side, if what that takes is no
+    /// more than the graph's variables and outputs, or little: then the whole at most doubles.
     fn side_by_side(&self, done: &Differentiated, shared: &mut Shared, placed: Placed) -> Placed {
+        const LITTLE_BYTES: usize = 1 << 20;
         let options = &self.request.options;
         if self.request.memory_limit.is_some() || options.outputs_in_arena {
             return placed;
         }
-        let Some(buffers) = passes::side_by_side::stretched(&done.graph, shared) else {
-            return placed;
-        };
+        let Some(apart) = Apart::of(&done.graph) else { return placed };
+        let mut wider = passes::inplace::run(done, &self.request.grad_req, options, Some(&apart));
+        apart.stretch(&done.graph, &mut wider);
         let bytes = |e: usize| done.shapes[e].size().saturating_mul(done.types[e].size());
         let nodes = done.graph.nodes.iter().enumerate().filter(|(_, node)| node.is_variable());
         let variables = nodes.map(|(id, _)| bytes(done.graph.entries_of(id).start));
-        let outputs = passes::host::chunks(&buffers);
+        let outputs = passes::host::chunks(&wider.buffers);
         let given: usize = variables.chain(outputs.into_values()).fold(0, usize::saturating_add);
-        let apart = passes::offsets::run(&buffers);
-        if apart.total() > placed.total().saturating_add(given) {
+        let moved = passes::offsets::run(&wider.buffers);
+        if moved.total() > placed.total().saturating_add(given.max(LITTLE_BYTES)) {
             return placed;
         }
-        shared.buffers = buffers;
-        apart
+        *shared = wider;
+        moved
     }
 
     /// The plan with this choice of what to compute again.

@@ -72,10 +72,14 @@ impl Plan {
     /// The planned graph as `Symbol.debug_str` shows it, with the totals of an executor. The
     /// line before the last has the total of arenas and outputs, because programs that measure
     /// memory parse that line.
-    pub fn debug_str(&self, segments: &[Range<usize>]) -> String {
+    pub fn debug_str(&self, segments: &[Vec<Range<usize>>]) -> String {
         let mut out = self.graph.debug_str();
-        for Range { start, end } in segments {
-            let _ = writeln!(out, "segment [{start}, {end})");
+        for segment in segments {
+            out.push_str("segment");
+            for Range { start, end } in segment {
+                let _ = write!(out, " [{start}, {end})");
+            }
+            out.push('\n');
         }
         let total = self.total_arena_bytes() + self.output_bytes();
         let _ = writeln!(out, "Total {} MB of outputs", self.output_bytes() >> 20);

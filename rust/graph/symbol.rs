@@ -82,6 +82,15 @@ impl SymNode {
         into.extend(self.backward_of.take());
     }
 
+    /// What the node comes after, by position: its inputs' nodes, then those without data.
+    fn predecessor(&self, at: usize) -> Option<&Arc<SymNode>> {
+        let Some(beyond) = at.checked_sub(self.inputs.len()) else {
+            return self.inputs.get(at).map(|e| &e.node);
+        };
+        let last = || self.backward_of.as_ref().filter(|_| beyond == self.control.len());
+        self.control.get(beyond).or_else(last)
+    }
+
     /// Name, parameters and attributes.
     pub fn meta(&self) -> RwLockReadGuard<'_, Meta> {
         self.meta.read()
@@ -364,8 +373,7 @@ impl Symbol {
                 stack.push((head.node.clone(), 0));
             }
             while let Some((node, at)) = stack.last_mut() {
-                let inputs = node.inputs.iter().map(|e| &e.node);
-                let next = inputs.chain(&node.control).chain(&node.backward_of).nth(*at).cloned();
+                let next = node.predecessor(*at).cloned();
                 *at += 1;
                 match next {
                     Some(n) if seen.insert(Arc::as_ptr(&n)) => stack.push((n, 0)),

@@ -84,7 +84,7 @@ impl GradNode<'_> {
 }
 
 /// One entry that a backward operator reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Dep {
     OutGrad(usize),
     Input(usize),

@@ -9,10 +9,11 @@
 
 use super::call_python::CallPython;
 use super::callback_threads::{self, Job};
-use super::convert::{context_to_py, numpy_view};
+use super::convert::numpy_view;
 use super::error::{from_py, to_py};
 use super::interrupt::from_callback;
 use super::ndarray::PyNDArray;
+use super::op_context::PyOpContext;
 use super::operator::{Payload, PyState};
 use super::package::package;
 use super::runtime;
@@ -26,7 +27,6 @@ use crate::shape::Shape;
 use crate::tensor::View;
 use pyo3::exceptions::{PyRecursionError, PyRuntimeWarning, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyList;
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -122,12 +122,14 @@ impl OperatorCall {
             let text = format!("operator '{}' is nested {MAX_DEPTH} callbacks deep", kernel.op);
             return done(Err(from_py(py, PyRecursionError::new_err(text))));
         }
-        let operands = Operands::new(&call);
-        let mut result = Ok(());
+        let mut operands = Operands::new(&call);
+        let (mut result, mut space) = (Ok(()), Vec::new());
         call.within.within(&mut || {
             let _scope = Scope::enter(depth, &call.ctx);
-            result = kernel.invoke(py, &call, &operands).map_err(|e| from_callback(py, e));
+            let invoked = kernel.invoke(py, &call, &operands, &mut space);
+            result = invoked.map_err(|e| from_callback(py, e));
         });
+        operands.space = space;
         if result.is_ok() && operands.are_lent() {
             result = kernel.warn_of_views(py).map_err(|e| from_py(py, e));
         }
@@ -162,19 +164,28 @@ impl Drop for Scope {
 }
 
 impl Inner {
-    fn invoke(&self, py: Python<'_>, call: &OwnedCall, operands: &Operands) -> PyResult<()> {
+    /// Calls the function; `space` gets the temporary space that it has used.
+    fn invoke(
+        &self,
+        py: Python<'_>,
+        call: &OwnedCall,
+        operands: &Operands,
+        space: &mut Vec<NDArray>,
+    ) -> PyResult<()> {
         let payload = call.attrs.typed().downcast_ref::<Payload>();
         let payload = payload.map_or_else(|| py.None(), |p| p.object.clone_ref(py));
         let state = call.state.as_ref().and_then(|s| s.downcast_ref::<PyState>());
         let state = state.map_or_else(|| py.None(), |s| s.0.clone_ref(py));
-        let ctx = Bound::new(py, PyOpContext { ctx: call.ctx, requested: PyOnceLock::new() })?;
+        let ctx = Bound::new(py, PyOpContext::new(call.ctx))?;
         let n = call.inputs.len();
         let package = package(py)?;
         let inputs = self.list(py, &operands.arrays[..n], false)?;
         let outputs = self.list(py, &operands.arrays[n..], true)?;
         let req = PyList::new(py, call.req.iter().map(|r| package.op_req(py, *r)))?;
         let given: SmallVec<[Bound<'_, PyAny>; 4]> = outputs.iter().collect();
-        let answer = self.run.bind(py).call_python((payload, state, ctx, inputs, req, &outputs))?;
+        let answer = self.run.bind(py).call_python((payload, state, &ctx, inputs, req, &outputs));
+        *space = ctx.get().end(py);
+        let answer = answer?;
         for (i, operand) in given.iter().enumerate() {
             if !outputs.get_item(i).is_ok_and(|now| now.is(operand)) {
                 self.check_replaced(call, operands, &outputs, i)?;
@@ -264,6 +275,8 @@ fn is_quiet(array: &NDArray) -> bool {
 /// variable.
 struct Operands {
     arrays: Vec<NDArray>,
+    /// Arrays of temporary space, which end with the operands.
+    space: Vec<NDArray>,
 }
 
 fn span(v: &View) -> (usize, usize) {
@@ -294,7 +307,7 @@ impl Operands {
                 array.watch_for_writes();
             }
         }
-        Operands { arrays }
+        Operands { arrays, space: Vec::new() }
     }
 
     /// Outputs that the function should have written and did not hold what was there before: they
@@ -318,7 +331,7 @@ impl Operands {
     /// The variables of operands on which an operation was queued.
     fn vars(&self) -> SmallVec<[Var; 8]> {
         let mut vars: SmallVec<[Var; 8]> = SmallVec::new();
-        for var in self.arrays.iter().filter_map(NDArray::known_var) {
+        for var in self.arrays.iter().chain(&self.space).filter_map(NDArray::known_var) {
             if !vars.contains(&var) {
                 vars.push(var);
             }
@@ -336,7 +349,7 @@ impl Operands {
                 readable.inspect_err(|_| outputs.iter().for_each(|array| drop(array.take_error())))
             })
             .and_then(|()| self.zero_unwritten(n_inputs));
-        for array in &self.arrays {
+        for array in self.arrays.iter().chain(&self.space) {
             array.revoke();
         }
         computed
@@ -399,62 +412,4 @@ fn shared(call: &OwnedCall, views: &[&View]) -> Vec<NDArray> {
             part.unwrap_or_else(|| over(call, v))
         })
         .collect()
-}
-
-/// The circumstances of a call as Python sees them.
-#[pyclass(frozen, name = "OpContext", module = "rsnet._core")]
-pub struct PyOpContext {
-    ctx: OpContext,
-    requested: PyOnceLock<Py<PyAny>>,
-}
-
-#[pymethods]
-impl PyOpContext {
-    #[getter]
-    fn is_train(&self) -> bool {
-        self.ctx.is_train
-    }
-
-    #[getter]
-    fn need_grad(&self) -> bool {
-        self.ctx.need_grad
-    }
-
-    /// The device, and the state that exists only during a run: this context itself.
-    #[getter]
-    fn run_ctx(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    #[getter]
-    fn ctx<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        context_to_py(py, self.ctx.device)
-    }
-
-    #[getter]
-    fn stream(&self) -> Option<usize> {
-        self.ctx.stream
-    }
-
-    /// The resources the operator asked for, in order or by kind.
-    #[getter]
-    fn requested<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match self.requested.get(py) {
-            Some(resources) => Ok(resources.bind(py).clone()),
-            None => Ok(PyList::empty(py).into_any()),
-        }
-    }
-
-    /// Makes the requested resources: their kinds, with the bytes that were planned for each.
-    fn request(&self, py: Python<'_>, requests: Vec<(String, usize)>) -> PyResult<()> {
-        let kinds: Vec<String> = requests.into_iter().map(|request| request.0).collect();
-        let key = self.ctx.random;
-        let made = package(py)?.make_resources(kinds, key.seed, key.stream, self.ctx(py)?)?;
-        let _ = self.requested.set(py, made.unbind());
-        Ok(())
-    }
-}
-
-pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyOpContext>()
 }

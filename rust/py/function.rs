@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::executor::autograd::{self, Tracked};
 use crate::executor::imperative::Invoke;
 use crate::operator::{Attrs, OpDef, Value};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
@@ -125,6 +125,9 @@ impl OpFunction {
         let targets: Vec<Bound<'py, PyNDArray>> = match out.cast::<PyNDArray>() {
             Ok(one) => vec![one.clone()],
             Err(_) => out.extract().map_err(|_| {
+                if let Some(error) = refused_by(out) {
+                    return error;
+                }
                 let text = invalid("out", shown(out), "an NDArray or a list of NDArrays");
                 PyTypeError::new_err(format!("{}: {text}", self.name))
             })?,
@@ -235,6 +238,18 @@ unsafe fn enter(
         Face::Array => function.call_on_arrays(py, sorted),
         Face::Symbol => function.call_on_symbols(py, sorted),
     }
+}
+
+/// What an object that is no array says when it is used as one, if it says more than that it is
+/// none: it may stand for an array that is not there.
+#[cold]
+fn refused_by(value: &Bound<'_, PyAny>) -> Option<PyErr> {
+    let says = |value: &Bound<'_, PyAny>| {
+        let error = value.getattr("dtype").err()?;
+        (!error.is_instance_of::<PyAttributeError>(value.py())).then_some(error)
+    };
+    let items = value.cast::<PyList>().ok().map(|list| list.iter().find_map(|item| says(&item)));
+    items.unwrap_or_else(|| says(value))
 }
 
 fn c_string(text: &str) -> CString {

@@ -36,6 +36,7 @@ mod introspect;
 pub mod ndarray;
 mod np_shape;
 mod once_cell;
+mod op_context;
 pub mod operator;
 mod operator_condition;
 mod operator_gradient;
@@ -112,7 +113,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     operator::register(m)?;
     plugin::register(m)?;
     introspect::register(m)?;
-    callback::register(m)?;
+    op_context::register(m)?;
     dlpack::register(m)?;
     symbol::register(m)?;
     executor::register(m)?;

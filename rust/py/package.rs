@@ -4,7 +4,7 @@
 
 use super::call_python::CallPython;
 use crate::error::ErrorKind;
-use crate::operator::OpReq;
+use crate::operator::{OpReq, RandomKey};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -47,15 +47,16 @@ impl Package {
         self.op_req[req as usize].bind(py)
     }
 
-    /// One resource for each of `kinds`.
+    /// One resource for each of `requests`; `keep` is called with each array of temporary space.
     pub fn make_resources<'py>(
         &self,
-        kinds: Vec<String>,
-        seed: u64,
-        stream: u64,
+        requests: Vec<(String, usize)>,
+        key: RandomKey,
         ctx: Bound<'py, PyAny>,
+        keep: Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.make_resources.bind(ctx.py()).call_python((kinds, seed, stream, ctx))
+        let py = ctx.py();
+        self.make_resources.bind(py).call_python((requests, key.seed, key.stream, ctx, keep))
     }
 
     /// A new `Context`.

@@ -27,6 +27,9 @@ TYPES: dict[str | None, Any] = {
     None: None,
 }
 
+#: The most bytes that an operator may ask for: more than any machine can address.
+MOST_BYTES = 2**56
+
 #: The most inputs, and the most outputs, that the core accepts.
 MOST_OPERANDS = 65_535
 
@@ -181,8 +184,10 @@ def resource_requests(operator: str, method: str, answer: Any) -> list[tuple[str
             raise fail(
                 operator, f"{method} asked for {kind!r}, valid are 'temp_space' and 'random'"
             )
-        if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < 2**63:
-            raise fail(operator, f"{method}: {kind} has {size!r} bytes, expected 0 to 2**63 - 1")
+        if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= MOST_BYTES:
+            raise fail(
+                operator, f"{method}: {kind} has {size!r} bytes, expected 0 to {MOST_BYTES}"
+            )
         requests.append((kind, size))
     if sum(kind == "temp_space" for kind, _ in requests) > 1:
         raise fail(operator, f"{method} asked for more than one temp_space")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -77,12 +78,33 @@ class TempSpace:
 
     kind = "temp_space"
 
-    def __init__(self, ctx: Any) -> None:
+    def __init__(self, declared: int, ctx: Any, keep: Callable[[Any], None]) -> None:
         self._ctx = ctx
+        self._keep = keep
+        self._declared = declared
+        self._left = declared
 
     def get_space(self, shape: Any, dtype: Any = "float32", stream: Any = None) -> Any:
-        """An uninitialised NDArray; it may be used until the operator's function returns."""
-        return nd.empty(shape, ctx=self._ctx, dtype=dtype)
+        """An uninitialised NDArray; it may be used until the operator's function returns.
+
+        Raises
+        ------
+        rsnet.MXNetError
+            All arrays of the call together take more bytes than the operator declared, if it
+            did, or the call has ended.
+        """
+        space = nd.empty(shape, ctx=self._ctx, dtype=dtype)
+        self._keep(space)
+        if self._declared:
+            wanted = space.size * np.dtype(space.dtype).itemsize
+            if wanted > self._left:
+                raise MXNetError(
+                    f"get_space({shape!r}, {np.dtype(dtype).name!r}) takes {wanted} bytes, and "
+                    f"{self._left} are left of the {self._declared} that the operator declared as "
+                    "its temp_space"
+                )
+            self._left -= wanted
+        return space
 
 
 class Random:
@@ -128,8 +150,13 @@ class Requested(list[Any]):
         return super().__getitem__(key)
 
 
-def make(kinds: list[str], seed: int, stream: int, ctx: Any) -> Requested:
-    """One resource per kind."""
+def make(
+    requests: list[tuple[str, int]], seed: int, stream: int, ctx: Any, keep: Callable[[Any], None]
+) -> Requested:
+    """One resource per request, a kind and the bytes declared (0: none were); ``keep`` is told of
+    the arrays of temporary space.
+    """
     return Requested(
-        Random(seed, stream, ctx) if kind == "random" else TempSpace(ctx) for kind in kinds
+        Random(seed, stream, ctx) if kind == "random" else TempSpace(declared, ctx, keep)
+        for kind, declared in requests
     )

@@ -265,7 +265,8 @@ class OperatorProperty(Description):
 
         ``"temp_space"``, at most once, has ``get_space(shape, dtype)``; ``"random"`` has
         ``get_random()`` with ``uniform`` and ``normal``. A pair ``("temp_space", bytes)`` says how
-        much space one call takes: `memory_plan` counts it.
+        much space one call takes at most: `memory_plan` counts it, and ``get_space`` gives no more.
+        Without the bytes, it gives what it is asked for, and the plan counts nothing.
 
         >>> OperatorProperty().forward_resource([(2, 3)])
         []

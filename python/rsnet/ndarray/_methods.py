@@ -87,6 +87,7 @@ def _copyto(self: NDArray, other: Any) -> NDArray | bool:
         return _copy_into(self, other)
     if isinstance(other, Context):
         return _copy_into(self, _core.empty(self.shape, other, self.dtype))
+    getattr(other, "dtype", None)  # an operand that is not there says so itself
     raise TypeError(f"copyto does not support type {type(other)}")
 
 

@@ -9,7 +9,9 @@ use super::super::symbol::{SymEntry, SymNode};
 use super::build::Built;
 use super::read::Raw;
 use crate::error::{Error, Result};
-use crate::operator::{GradBuilder, GradEntry, GradNode, InGradient, Registry, Value};
+use crate::operator::{
+    Dep, GradBuilder, GradEntry, GradNode, Gradient, InGradient, Registry, Value,
+};
 use std::sync::Arc;
 
 /// Returns the outputs of backward node `raw`: the gradients of the inputs of node `source`.
@@ -28,7 +30,7 @@ pub fn gradients(
         NodeBuilder { registry, forward, name: &raw.name, unnamed: 0, values: Vec::new() };
     let attrs = forward.meta().attrs.clone();
     let visible = forward.num_visible_outputs();
-    let given = out_grads(raw, forward, visible, built)?;
+    let given = out_grads(raw, forward, visible, built, registry)?;
     let inputs: Vec<_> = forward.inputs.iter().map(|e| builder.value(e.clone())).collect();
     let output = |index| SymEntry { node: forward.clone(), index };
     let outputs: Vec<_> =
@@ -58,33 +60,85 @@ pub fn gradients(
     Ok(grads)
 }
 
-/// The inputs of a backward node that are neither inputs nor outputs of its forward node.
+/// The output gradients among the inputs of a backward node, which are neither inputs nor outputs
+/// of its forward node. Inputs that no gradient of the operator can take are refused: damaged files
+/// do not load.
 fn out_grads(
     raw: &Raw,
     forward: &Arc<SymNode>,
     visible: usize,
     built: &Built,
+    registry: &Registry,
 ) -> Result<Vec<SymEntry>> {
-    let is_input = |e: &SymEntry| {
-        forward.inputs.iter().any(|i| Arc::ptr_eq(&i.node, &e.node) && i.index == e.index)
+    let same = |a: &SymEntry, b: &SymEntry| Arc::ptr_eq(&a.node, &b.node) && a.index == b.index;
+    let of_forward = |e: &SymEntry| {
+        let inputs = forward.inputs.iter().filter(|i| same(i, e)).count();
+        inputs
+            + (Arc::ptr_eq(&e.node, forward) && (e.index as usize) < forward.num_outputs) as usize
     };
-    let mut found = Vec::new();
-    for &(id, index) in &raw.inputs {
+    let refused = |what: String| {
+        let text = format!("invalid inputs of the backward node of '{}': {what}", forward.name());
+        Err(Error::value(text).in_node(&raw.name))
+    };
+    let (mut grads, mut rest): (Vec<SymEntry>, Vec<SymEntry>) = (Vec::new(), Vec::new());
+    for (at, &(id, index)) in raw.inputs.iter().enumerate() {
         let e = built.entry(id, index, &format!("node '{}'", raw.name))?;
-        if !Arc::ptr_eq(&e.node, forward) && !is_input(&e) {
-            found.push(e);
+        let most = of_forward(&e);
+        if most == 0 && !rest.is_empty() {
+            return refused(format!(
+                "input {at} is the gradient of an output, expected before {}",
+                at - 1
+            ));
         }
+        let list = if most == 0 { &mut grads } else { &mut rest };
+        if list.iter().filter(|earlier| same(earlier, &e)).count() >= most.max(1) {
+            let name = e.node.name();
+            return refused(format!(
+                "input {at}, '{name}', is there more often than the operator has it"
+            ));
+        }
+        list.push(e);
     }
-    if found.len() > visible {
-        let text = format!(
-            "invalid inputs of a backward node: {} of them are neither inputs nor outputs of '{}', \
-             expected at most {visible}, a gradient for each of its outputs",
-            found.len(),
-            forward.name()
-        );
-        return Err(Error::value(text).in_node(&raw.name));
+    let (least_grads, least_rest) = least(forward, visible, registry)?;
+    let (n, more) = (grads.len(), if least_grads < visible { " at most" } else { "" });
+    if n > visible || n < least_grads {
+        return refused(format!(
+            "{n} of them are neither inputs nor outputs of that node, expected{more} {visible}, a \
+             gradient for each of its outputs"
+        ));
     }
-    Ok(found)
+    if rest.len() < least_rest {
+        return refused(format!(
+            "{} of them are inputs or outputs of that node, expected {least_rest} or more, as many as \
+             its gradient reads",
+            rest.len()
+        ));
+    }
+    Ok(grads)
+}
+
+/// How many gradients of outputs, and how many inputs and outputs without auxiliary states, the
+/// gradient of a node reads, as far as it says.
+fn least(forward: &SymNode, visible: usize, registry: &Registry) -> Result<(usize, usize)> {
+    let Some(op) = &forward.op else { return Ok((0, 0)) };
+    let attrs = forward.meta().attrs.clone();
+    let (deps, ignored) = match &op.gradient {
+        Gradient::Backward { op, deps } => {
+            let backward = registry.find(op)?;
+            (deps, backward.ignores.to_vec(&attrs))
+        }
+        Gradient::Rule { reads: Some(deps), .. } => (deps, Vec::new()),
+        _ => return Ok((0, 0)),
+    };
+    let aux = op.mutates.to_vec(&attrs);
+    let deps = deps(&attrs, forward.inputs.len(), visible);
+    let read = deps.into_iter().enumerate().filter(|(at, _)| !ignored.contains(at));
+    let mut read: Vec<Dep> = read.map(|(_, dep)| dep).collect();
+    read.retain(|dep| !matches!(dep, Dep::Input(i) if aux.contains(i)));
+    read.sort_unstable();
+    read.dedup();
+    let grads = read.iter().filter(|dep| matches!(dep, Dep::OutGrad(_))).count();
+    Ok((grads, read.len() - grads))
 }
 
 /// Composes the nodes of one gradient; a [`GradEntry`] is a position in `values`.

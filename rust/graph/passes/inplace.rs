@@ -9,6 +9,7 @@
 use super::super::plan::{Place, PlanOptions};
 use super::super::static_graph::Graph;
 use super::gradient::Differentiated;
+use super::side_by_side::Apart;
 use crate::context::Context;
 use crate::operator::{InplacePair, OpReq};
 
@@ -66,12 +67,21 @@ struct Walk<'a> {
     /// By buffer: uses of its entries that are still to come.
     left: Vec<u32>,
     holds_head: Vec<bool>,
+    /// By buffer, where callbacks are to run side by side: until when the nodes that have read it
+    /// keep it.
+    kept: Vec<u32>,
+    apart: Option<&'a Apart>,
     out: Shared,
 }
 
 /// Finds buffers and requests. `options.inplace: false` refuses every sharing but that of in-place
-/// sums.
-pub fn run(done: &Differentiated, grad_req: &[OpReq], options: &PlanOptions) -> Shared {
+/// sums; `apart` those that would make a callback wait for one whose result it does not need.
+pub fn run(
+    done: &Differentiated,
+    grad_req: &[OpReq],
+    options: &PlanOptions,
+    apart: Option<&Apart>,
+) -> Shared {
     let graph = &done.graph;
     let count = graph.num_entries();
     let mut walk = Walk {
@@ -84,6 +94,8 @@ pub fn run(done: &Differentiated, grad_req: &[OpReq], options: &PlanOptions) -> 
         added_onto: vec![false; count],
         left: Vec::new(),
         holds_head: Vec::new(),
+        kept: Vec::new(),
+        apart,
         out: Shared {
             buffers: Vec::new(),
             buffer_of: vec![NONE; count],
@@ -213,7 +225,7 @@ impl Walk<'_> {
         let allowed = |at: usize| pairs.iter().any(|p| p.input == at && p.output == pair.output);
         let inputs = self.inputs_read(id).filter(|read| self.out.buffer_of[read.1] == buffer);
         let read_here = inputs.filter(|read| allowed(read.0)).count() as u32;
-        let last_use = self.left[b] == read_here;
+        let last_use = self.left[b] == read_here && self.kept[b] < id as u32;
         let same_bytes =
             pair.identity && !self.added_onto[e] && !(self.is_head[e] && self.holds_head[b]);
         (last_use || same_bytes).then_some(input)
@@ -226,6 +238,7 @@ impl Walk<'_> {
         self.out.req[e] = req;
         self.out.inplace_of[e] = Some(onto as u32);
         self.left[b] += self.uses[e];
+        self.kept[b] = 0;
         self.holds_head[b] |= self.is_head[e];
     }
 
@@ -236,6 +249,7 @@ impl Walk<'_> {
         let ctx = self.graph.nodes[id].ctx;
         self.out.buffers.push(Buffer { bytes: self.bytes[e], ctx, first, last, output: None });
         self.left.push(self.uses[e]);
+        self.kept.push(0);
         self.holds_head.push(self.is_head[e]);
     }
 
@@ -247,6 +261,7 @@ impl Walk<'_> {
             let b = self.out.buffer_of[e] as usize;
             if b < self.left.len() {
                 self.left[b] -= 1;
+                self.kept[b] = self.kept[b].max(self.apart.map_or(0, |apart| apart.until(id)));
                 self.out.buffers[b].last = id as u32;
             }
         }

@@ -1,59 +1,80 @@
 //! Memory that lets callbacks run side by side.
 //!
-//! Operators outside of the core may block, so those that do not need each other's results should
-//! not wait for each other's memory either. A callback's *level* is the greatest number of
-//! callbacks on a path to it: none of one level needs another of it. What a node of a level uses
-//! therefore keeps its bytes until the last callback of that level and those below. Whatever takes
-//! the bytes over is later than these, so none of them needs it.
-//!
-//! (An operator that computes in place still waits for other readers of its input.)
+//! Operators outside of the core may block, so one that does not need another's result should not
+//! wait for its memory either. Whoever takes over the bytes of a node has to wait for it, and with
+//! it for the callbacks that lead to it. What a node uses therefore keeps its bytes until every
+//! callback to come in the same pass needs those callbacks anyway.
 
+use super::super::reach::Edges;
 use super::super::static_graph::Graph;
-use super::inplace::{Buffer, Shared};
+use super::inplace::Shared;
+use std::ops::Range;
 
-/// The buffers with longer lives; `None` if no two callbacks are of one level.
-pub fn stretched(graph: &Graph, shared: &Shared) -> Option<Vec<Buffer>> {
-    let levels = levels(graph);
-    let until = ends(graph, &levels)?;
-    let mut buffers = shared.buffers.clone();
-    for (id, node) in graph.nodes.iter().enumerate() {
-        let read = node.inputs.iter().map(|e| graph.entry_id(*e));
-        for e in read.chain(graph.entries_of(id)) {
-            if let Some(buffer) = buffers.get_mut(shared.buffer_of[e] as usize) {
-                buffer.last = buffer.last.max(until[levels[id]]);
+/// By node: the position of the last callback that would wait in vain if it took over memory of
+/// the node; 0 where none would.
+pub struct Apart {
+    until: Vec<u32>,
+}
+
+impl Apart {
+    /// `None` if no callback can run beside another.
+    pub fn of(graph: &Graph) -> Option<Apart> {
+        let pairs: Vec<(u32, u32)> = (graph.nodes.iter().zip(0..))
+            .flat_map(|(node, id)| node.predecessors().map(move |before| (before, id)))
+            .collect();
+        let edges = Edges::new(graph.nodes.len(), &pairs);
+        let mut until = vec![0; graph.nodes.len()];
+        for pass in [0..graph.num_forward, graph.num_forward..graph.nodes.len()] {
+            find(graph, &edges, pass, &mut until);
+        }
+        if until.iter().all(|&position| position == 0) {
+            return None;
+        }
+        for id in 0..until.len() {
+            let before = edges.before(id).iter().map(|&b| until[b as usize]);
+            until[id] = before.fold(until[id], u32::max);
+        }
+        Some(Apart { until })
+    }
+
+    pub fn until(&self, id: usize) -> u32 {
+        self.until[id]
+    }
+
+    /// Makes the buffers live as long as that takes.
+    pub fn stretch(&self, graph: &Graph, shared: &mut Shared) {
+        for (id, node) in graph.nodes.iter().enumerate() {
+            let read = node.inputs.iter().map(|e| graph.entry_id(*e));
+            for e in read.chain(graph.entries_of(id)) {
+                if let Some(buffer) = shared.buffers.get_mut(shared.buffer_of[e] as usize) {
+                    buffer.last = buffer.last.max(self.until[id]);
+                }
             }
         }
     }
-    Some(buffers)
 }
 
-fn is_callback(graph: &Graph, id: usize) -> bool {
-    graph.nodes[id].op.as_ref().is_some_and(|op| op.is_callback())
-}
-
-/// By node: the most callbacks on a path to it, with itself.
-fn levels(graph: &Graph) -> Vec<usize> {
-    let mut levels: Vec<usize> = Vec::with_capacity(graph.nodes.len());
-    for (id, node) in graph.nodes.iter().enumerate() {
-        let before = node.predecessors().map(|p| levels[p as usize]).max().unwrap_or(0);
-        levels.push(before + is_callback(graph, id) as usize);
+/// For the callbacks of one pass: the last later one that they do not lead to.
+fn find(graph: &Graph, edges: &Edges, pass: Range<usize>, until: &mut [u32]) {
+    let is_callback = |id: &usize| graph.nodes[*id].op.as_ref().is_some_and(|op| op.is_callback());
+    let callbacks: Vec<usize> = pass.filter(is_callback).collect();
+    if callbacks.len() < 2 {
+        return;
     }
-    levels
-}
-
-/// By level: the position of the last callback of that level or a lower one that has others of its
-/// level. `None` if there is none.
-fn ends(graph: &Graph, levels: &[usize]) -> Option<Vec<u32>> {
-    let highest = levels.iter().max().copied().unwrap_or(0);
-    let (mut count, mut until) = (vec![0; highest + 1], vec![0; highest + 1]);
-    for (id, &level) in levels.iter().enumerate().filter(|(id, _)| is_callback(graph, *id)) {
-        count[level] += 1;
-        if count[level] > 1 {
-            until[level] = id as u32;
+    edges.by_blocks(&callbacks, |block, leads| {
+        let mut open = u64::MAX >> (u64::BITS as usize - block.len());
+        for &later in callbacks.iter().rev() {
+            let earlier = block.partition_point(|&id| id < later) as u32;
+            let mut missed =
+                open & !leads[later] & 1u64.checked_shl(earlier).map_or(u64::MAX, |b| b - 1);
+            open &= !missed;
+            while missed != 0 {
+                until[block[missed.trailing_zeros() as usize]] = later as u32;
+                missed &= missed - 1;
+            }
+            if open == 0 || earlier == 0 {
+                break;
+            }
         }
-    }
-    for level in 1..until.len() {
-        until[level] = until[level].max(until[level - 1]);
-    }
-    count.iter().any(|&count| count > 1).then_some(until)
+    });
 }

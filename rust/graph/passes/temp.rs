@@ -28,7 +28,8 @@ pub fn run(done: &Differentiated, most: usize) -> Result<TempSpace> {
             *largest = wanted.max(*largest);
         }
     }
-    Ok(TempSpace { colours: bytes.len(), bytes: bytes.iter().sum() })
+    let colours = bytes.len();
+    Ok(TempSpace { colours, bytes: bytes.into_iter().fold(0, usize::saturating_add) })
 }
 
 /// By node: the bytes of temporary space that it asks for, 0 if it does not say how many.

@@ -1,0 +1,110 @@
+//! The order in which the steps of a pass are cut into segments.
+//!
+//! A segment waits for everything that any of its steps waits for. So that no callback waits for
+//! one whose result it does not need, native steps stay together only if the same callbacks lead to
+//! them. Of these, the steps that lead to no callback are apart: they run while callbacks do.
+
+use super::step::Step;
+use crate::engine::Var;
+use crate::graph::{Edges, Plan};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Steps with the group of each; only neighbours of one group may share a segment.
+pub struct Ordered {
+    pub steps: Vec<usize>,
+    pub groups: Vec<u32>,
+}
+
+impl Ordered {
+    /// Returns the steps of `pass` in an order that data, memory and arrays from outside allow.
+    /// Without callbacks that is the given one, in one group.
+    pub fn of(plan: &Plan, steps: &[Step], pass: Range<usize>) -> Ordered {
+        let is_callback: Vec<bool> = steps[pass.clone()].iter().map(Step::is_callback).collect();
+        let (begin, count) = (pass.start, pass.len());
+        if !is_callback.contains(&true) {
+            return Ordered { steps: pass.collect(), groups: vec![0; count] };
+        }
+        let edges = Edges::new(count, &pairs(plan, &steps[pass]));
+        let keys = keys(&edges, &is_callback);
+        let mut order: Vec<usize> = (0..count).collect();
+        order.sort_by_key(|&s| (keys[s], s));
+        let mut groups: Vec<u32> = Vec::with_capacity(count);
+        for (at, &s) in order.iter().enumerate() {
+            let last = groups.last().copied().unwrap_or(0);
+            let is_new = at > 0 && keys[order[at - 1]] != keys[s];
+            groups.push(last + is_new as u32);
+        }
+        Ordered { steps: order.into_iter().map(|s| begin + s).collect(), groups }
+    }
+}
+
+/// (before, after): steps, by their place in the pass, of which one has to run before the other.
+fn pairs(plan: &Plan, steps: &[Step]) -> Vec<(u32, u32)> {
+    let mut place: Vec<Option<u32>> = vec![None; plan.graph.nodes.len()];
+    for (step, at) in steps.iter().zip(0..) {
+        place[step.node as usize] = Some(at);
+    }
+    let of_step = |step: &Step| {
+        let node = step.node;
+        plan.graph.nodes[node as usize].predecessors().map(move |before| (before, node))
+    };
+    let data = steps.iter().flat_map(of_step);
+    let edges = data.chain(plan.order_edges.iter().copied());
+    let mut pairs: Vec<(u32, u32)> =
+        edges.filter_map(|(a, b)| place[a as usize].zip(place[b as usize])).collect();
+    outside(steps, &mut pairs);
+    pairs
+}
+
+/// Adds the order of steps that use one array from outside: the engine keeps that in which they are
+/// pushed.
+fn outside(steps: &[Step], pairs: &mut Vec<(u32, u32)>) {
+    // By variable: the last writer, and the readers since.
+    let mut users: HashMap<Var, (Option<u32>, Vec<u32>)> = HashMap::new();
+    for (step, at) in steps.iter().zip(0..) {
+        for array in &step.reads {
+            let (writer, readers) = users.entry(array.var()).or_default();
+            pairs.extend(writer.filter(|&w| w != at).map(|w| (w, at)));
+            readers.push(at);
+        }
+        for (array, _) in &step.writes {
+            let (writer, readers) = users.entry(array.var()).or_default();
+            let before = writer.iter().copied().chain(readers.drain(..));
+            pairs.extend(before.filter(|&b| b != at).map(|b| (b, at)));
+            *writer = Some(at);
+        }
+    }
+}
+
+/// Sorts steps into an order of their groups: how many callbacks lead to it; 0 for native steps
+/// that lead to one, 1 for other native steps, 2 for callbacks; the set of those callbacks, which
+/// for a callback holds itself.
+///
+/// The order is one in which they can run: a step before another has no more callbacks before it,
+/// fewer if it is a callback itself, and the same only if it leads to a callback where the other
+/// does.
+fn keys(edges: &Edges, is_callback: &[bool]) -> Vec<(u32, u8, u32)> {
+    let count = is_callback.len();
+    let callbacks: Vec<usize> = (0..count).filter(|&s| is_callback[s]).collect();
+    let (mut number, mut set) = (vec![0u32; count], vec![0u32; count]);
+    edges.by_blocks(&callbacks, |_, leads| {
+        let mut known: HashMap<(u32, u64), u32> = HashMap::new();
+        for s in 0..count {
+            number[s] += leads[s].count_ones();
+            let next = known.len() as u32;
+            set[s] = *known.entry((set[s], leads[s])).or_insert(next);
+        }
+    });
+    let mut leads_on = is_callback.to_vec();
+    for s in (0..count).rev() {
+        if leads_on[s] {
+            edges.before(s).iter().for_each(|&b| leads_on[b as usize] = true);
+        }
+    }
+    let kind = |s: usize| match (is_callback[s], leads_on[s]) {
+        (true, _) => 2,
+        (false, leads_on) => !leads_on as u8,
+    };
+    (0..count).map(|s| (number[s] - is_callback[s] as u32, kind(s), set[s])).collect()
+}
