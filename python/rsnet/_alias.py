@@ -77,15 +77,18 @@ class _PlaceFinder:
 
 
 class _MissingFinder:
-    """Refuses ``rsnet.X`` by name where X is a module of MXNet that rsnet does not have."""
+    """Refuses ``rsnet.X`` by name where X is a module of MXNet that rsnet does not have, and
+    ``rsnet.X.Y`` likewise.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> None:
         top, _, rest = fullname.partition(".")
-        if top != _PACKAGE or not rest or hasattr(sys.modules[_PACKAGE], rest):
+        parent, _, name = fullname.rpartition(".")
+        if top != _PACKAGE or not rest or hasattr(sys.modules.get(parent), name):
             return
-        why = why_missing("", rest)
+        why = why_missing(rest.rpartition(".")[0], name)
         if why is not None:
             # `from rsnet import X` ignores an error that carries the name it looked for.
             raise ModuleNotFoundError(why, name=f"mxnet.{rest}")
@@ -114,3 +117,28 @@ def install() -> ModuleType:
         )
     sys.modules["mxnet"] = package
     return package
+
+
+def install_everywhere() -> ModuleType:
+    """As :func:`install`, also in the processes that `multiprocessing` starts from here by `spawn`
+    or `forkserver`: these begin by importing the program's main module.
+    """
+    from multiprocessing import spawn
+
+    package = install()
+    prepare: Any = spawn.get_preparation_data
+    if not hasattr(prepare, "_hands_on"):
+
+        def prepare_with_alias(name: str) -> dict[str, Any]:
+            return prepare(name) | {_PACKAGE: _HandedOn()}
+
+        prepare_with_alias._hands_on = True  # type: ignore[attr-defined]
+        vars(spawn)["get_preparation_data"] = prepare_with_alias
+    return package
+
+
+class _HandedOn:
+    """Installs the alias in the process that loads it: children load what prepares them first."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return install_everywhere, ()

@@ -36,9 +36,9 @@ def main(arguments: list[str]) -> None:
     arguments = arguments[1:] if as_module else arguments
     if not arguments or arguments[0].startswith("-"):
         raise SystemExit(_USAGE)
-    from rsnet._alias import install
+    from rsnet._alias import install_everywhere
 
-    install()
+    install_everywhere()
     sys.argv = arguments
     if as_module:
         runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)

@@ -34,7 +34,7 @@ BatchEndParam = namedtuple("BatchEndParam", ["epoch", "nbatch", "eval_metric", "
 class ProgressBar:
     """Shows `[====----] N%` on standard output.
 
-    On a terminal one line is redrawn at every call. Elsewhere (files, pipes, notebooks) a line is
+    Batches may be counted from 0, as `fit` does, or from 1: an epoch ends at 100%. On a terminal one line is redrawn at every call. Elsewhere (files, pipes, notebooks) a line is
     written when another tenth is complete.
 
     Parameters
@@ -49,14 +49,18 @@ class ProgressBar:
         self.total = total
         self.length = length
         self._tenths = 0
-        self._last = 0
+        self._last = -1
+        self._first = 1
 
     def __call__(self, param: Any) -> None:
-        done = min(param.nbatch / float(self.total), 1.0)
+        is_new = param.nbatch <= self._last  # an epoch begins
+        if is_new or self._last < 0:
+            self._first = min(param.nbatch, 1)
+        done = min((param.nbatch + 1 - self._first) / float(self.total), 1.0)
         filled = round(self.length * done)
         bar = "=" * filled + "-" * (self.length - filled)
         text = f"[{bar}] {math.ceil(100 * done)}%"
-        before = self._tenths if param.nbatch > self._last else 0  # a new epoch starts at 0
+        before = 0 if is_new else self._tenths
         tenths = int(10 * done)
         self._tenths, self._last = tenths, param.nbatch
         if is_terminal(sys.stdout):

@@ -386,11 +386,11 @@ impl Executor {
             }
             let segment = program.single(i);
             program.push(&self.rt, &segment, run)?;
-            for index in 0..node.num_outputs {
+            for (name, index) in plan.graph.entry_names(n).iter().zip(0..) {
                 let entry = Entry::new(n, index);
                 let unwanted = plan.req[plan.graph.entry_id(entry)] == OpReq::Null;
                 if let (false, Some(array)) = (unwanted, memory.array(plan, entry)?) {
-                    monitor(&plan.graph.entry_name(entry), self.shown(&array)?)?;
+                    monitor(name, self.shown(&array)?)?;
                 }
             }
         }

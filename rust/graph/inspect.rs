@@ -43,7 +43,12 @@ impl Symbol {
 
     /// The names of the heads.
     pub fn list_outputs(&self) -> Vec<String> {
-        self.outputs.iter().map(|e| e.node.output_name(e.index as usize)).collect()
+        let mut names = Vec::with_capacity(self.outputs.len());
+        for of_node in self.outputs.chunk_by(|a, b| Arc::ptr_eq(&a.node, &b.node)) {
+            let all = of_node[0].node.output_names();
+            names.extend(of_node.iter().map(|e| all[e.index as usize].clone()));
+        }
+        names
     }
 
     /// Head `index`.

@@ -1,7 +1,6 @@
 //! A plan as data, and an executor's graph as text.
 
 use super::plan::{Place, Plan};
-use super::static_graph::Entry;
 use crate::context::Context;
 use crate::dtype::DType;
 use crate::operator::OpReq;
@@ -36,8 +35,11 @@ impl Plan {
     /// have no reader.
     pub fn entries(&self) -> Vec<PlannedEntry> {
         let mut entries = Vec::new();
+        let names: Vec<String> = (0..self.graph.nodes.len() as u32)
+            .flat_map(|node| self.graph.entry_names(node))
+            .collect();
         for (n, node) in self.graph.nodes.iter().enumerate() {
-            for (index, id) in self.graph.entries_of(n).enumerate() {
+            for id in self.graph.entries_of(n) {
                 if self.place[id] == Place::Nowhere {
                     continue;
                 }
@@ -47,14 +49,14 @@ impl Plan {
                     _ => (None, None),
                 };
                 entries.push(PlannedEntry {
-                    name: self.graph.entry_name(Entry::new(n as u32, index as u32)),
+                    name: names[id].clone(),
                     shape: self.shapes[id].clone(),
                     dtype: self.types[id],
                     bytes: self.bytes(id),
                     offset,
                     first_use: self.first_use[id],
                     last_use: self.last_use[id],
-                    inplace_of: self.inplace_of[id].map(|onto| self.entry_name(onto as usize)),
+                    inplace_of: self.inplace_of[id].map(|onto| names[onto as usize].clone()),
                     req: self.req[id],
                     internal: offset.is_some(),
                     output,
@@ -63,10 +65,6 @@ impl Plan {
             }
         }
         entries
-    }
-
-    fn entry_name(&self, id: usize) -> String {
-        self.graph.entry_name(self.graph.entry(id))
     }
 
     /// The planned graph as `Symbol.debug_str` shows it, with the totals of an executor. The

@@ -88,12 +88,23 @@ impl Node {
     }
 }
 
-/// The name of output `index` of the `count` outputs of a backward node of `of`.
-pub fn gradient_name(of: &OpDef, attrs: &Attrs, index: usize, count: usize) -> String {
-    if count == 1 {
-        return "output".to_owned();
-    }
-    of.inputs(attrs).get(index).cloned().unwrap_or_else(|| format!("output{index}"))
+/// The names of a node's `count` outputs: after those that its operator gives them, or, for the
+/// gradient of a node, after the inputs of that node's operator.
+pub fn output_names(
+    name: &str,
+    count: usize,
+    op: &OpDef,
+    attrs: &Attrs,
+    gradient_of: Option<(&Arc<OpDef>, &Attrs)>,
+) -> Vec<String> {
+    let given = match gradient_of {
+        Some(_) if count == 1 => vec!["output".to_owned()],
+        Some((of, attrs)) => of.inputs(attrs),
+        None => op.outputs(attrs),
+    };
+    let numbered = (given.len()..count).map(|index| format!("output{index}"));
+    let full = |suffix: String| if name.is_empty() { suffix } else { format!("{name}_{suffix}") };
+    given.into_iter().take(count).chain(numbered).map(full).collect()
 }
 
 /// Parameters of a node that has none.
@@ -173,19 +184,22 @@ impl Graph {
     /// `<node>_<output>`. The single output of a backward node is called `output`; several outputs
     /// are named after the inputs whose gradients they are (`fc1_backward_weight`).
     pub fn entry_name(&self, e: Entry) -> String {
-        let node = &self.nodes[e.node as usize];
-        let Some(op) = &node.op else { return node.name.clone() };
+        self.entry_names(e.node).swap_remove(e.index as usize)
+    }
+
+    /// The names of all entries of a node.
+    pub fn entry_names(&self, node: u32) -> Vec<String> {
+        let node = &self.nodes[node as usize];
+        let Some(op) = &node.op else { return vec![node.name.clone()] };
         let forward = node.backward_of.map(|f| &self.nodes[f as usize]);
-        let suffix = match forward.and_then(|f| Some((f.op.as_ref()?, &f.attrs))) {
-            Some((of, attrs)) if op.is_backward => {
-                gradient_name(of, attrs, e.index as usize, node.num_outputs as usize)
-            }
-            _ => {
-                let named = op.outputs(&node.attrs).get(e.index as usize).cloned();
-                named.unwrap_or_else(|| format!("output{}", e.index))
-            }
-        };
-        if node.name.is_empty() { suffix } else { format!("{}_{suffix}", node.name) }
+        let of = forward.and_then(|f| Some((f.op.as_ref()?, &*f.attrs)));
+        output_names(
+            &node.name,
+            node.num_outputs as usize,
+            op,
+            &node.attrs,
+            of.filter(|_| op.is_backward),
+        )
     }
 
     /// The number of an entry, dense from 0.

@@ -10,7 +10,7 @@ mod inputs;
 pub(super) use inputs::fill_inputs;
 use inputs::{arrange_inputs, check_mutated, unknown_argument};
 
-use super::static_graph::{Dict, empty_attrs, gradient_name};
+use super::static_graph::{Dict, empty_attrs, output_names};
 use crate::error::{Error, Result};
 use crate::lock::RwLock;
 use crate::operator::{Attrs, OpDef, Value};
@@ -126,20 +126,13 @@ impl SymNode {
         self.op.as_ref().map_or_else(Vec::new, |op| op.mutates.to_vec(&self.meta.read().attrs))
     }
 
-    /// The name of output `index`; see [`Graph::entry_name`](super::Graph::entry_name).
-    pub fn output_name(&self, index: usize) -> String {
+    /// The names of all outputs; see [`Graph::entry_name`](super::Graph::entry_name).
+    pub fn output_names(&self) -> Vec<String> {
         let meta = self.meta.read();
-        let Some(op) = &self.op else { return meta.name.clone() };
-        let suffix = match self.backward_of.as_ref().and_then(|f| Some((f, f.op.as_ref()?))) {
-            Some((forward, of)) => {
-                gradient_name(of, &forward.meta().attrs, index, self.num_outputs)
-            }
-            None => {
-                let named = op.outputs(&meta.attrs).get(index).cloned();
-                named.unwrap_or_else(|| format!("output{index}"))
-            }
-        };
-        if meta.name.is_empty() { suffix } else { format!("{}_{suffix}", meta.name) }
+        let Some(op) = &self.op else { return vec![meta.name.clone()] };
+        let forward = self.backward_of.as_ref().and_then(|f| Some((f.op.as_ref()?, f.meta())));
+        let of = forward.as_ref().map(|(of, meta)| (*of, &*meta.attrs));
+        output_names(&meta.name, self.num_outputs, op, &meta.attrs, of)
     }
 
     /// Changes attributes and parses the parameters again; nothing changes on an error.

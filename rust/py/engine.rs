@@ -6,7 +6,7 @@
 
 use super::call_python::CallPython;
 use super::call_site::find_call_site;
-use super::engine_args::{Listed, context, function_arg, priority_arg, prop_arg};
+use super::engine_args::{Listed, context, function_arg, name_arg, priority_arg, prop_arg};
 use super::engine_call::{Completion, Ends, Function, Named, RunContext, hand_on, name_of};
 use super::engine_push::{Arguments, Pushing, UNNAMED};
 use super::error::IntoPy;
@@ -177,9 +177,9 @@ fn push_sync<'py>(
     ctx: Option<&Bound<'py, PyAny>>,
     const_vars: Option<&Bound<'py, PyAny>>,
     mutate_vars: Option<&Bound<'py, PyAny>>,
-    prop: Option<&str>,
+    #[pyo3(from_py_with = prop_arg)] prop: Option<Prop>,
     #[pyo3(from_py_with = priority_arg)] priority: i32,
-    name: Option<Bound<'py, PyString>>,
+    #[pyo3(from_py_with = name_arg)] name: Option<Bound<'py, PyString>>,
 ) -> PyResult<()> {
     let arguments = Arguments { ctx, const_vars, mutate_vars, prop, priority, name };
     arguments.push(py, r#fn, Ends::ByReturning)
@@ -225,9 +225,9 @@ fn push_async<'py>(
     ctx: Option<&Bound<'py, PyAny>>,
     const_vars: Option<&Bound<'py, PyAny>>,
     mutate_vars: Option<&Bound<'py, PyAny>>,
-    prop: Option<&str>,
+    #[pyo3(from_py_with = prop_arg)] prop: Option<Prop>,
     #[pyo3(from_py_with = priority_arg)] priority: i32,
-    name: Option<Bound<'py, PyString>>,
+    #[pyo3(from_py_with = name_arg)] name: Option<Bound<'py, PyString>>,
 ) -> PyResult<()> {
     let arguments = Arguments { ctx, const_vars, mutate_vars, prop, priority, name };
     arguments.push(py, Some(r#fn), Ends::ByToken)
@@ -268,8 +268,8 @@ fn new_operator<'py>(
     r#fn: Option<Bound<'py, PyAny>>,
     const_vars: Option<&Bound<'py, PyAny>>,
     mutate_vars: Option<&Bound<'py, PyAny>>,
-    prop: Option<&str>,
-    name: Option<Bound<'py, PyString>>,
+    #[pyo3(from_py_with = prop_arg)] prop: Option<Prop>,
+    #[pyo3(from_py_with = name_arg)] name: Option<Bound<'py, PyString>>,
 ) -> PyResult<Operator> {
     r#fn.as_ref().map_or(Ok(()), function_arg)?;
     let const_vars = Listed::of("const_vars", const_vars)?;
@@ -289,7 +289,8 @@ fn new_operator<'py>(
             Ok(())
         })?;
     }
-    let push = Push { prop: prop_arg(prop)?, cheap: true, ..Push::new(name, &reads, &writes) };
+    let prop = prop.unwrap_or(Prop::Normal);
+    let push = Push { prop, cheap: true, ..Push::new(name, &reads, &writes) };
     let engine = &runtime().engine;
     let function = r#fn.map(|f| {
         let name = kept_name.clone().unbind();

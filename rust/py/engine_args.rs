@@ -109,22 +109,24 @@ pub fn context(ctx: Option<&Bound<'_, PyAny>>) -> PyResult<Context> {
 }
 
 /// The property of that name.
-pub fn prop_arg(prop: Option<&str>) -> PyResult<Prop> {
-    Ok(match prop {
-        None | Some("normal") => Prop::Normal,
-        Some("copy_from_gpu") => Prop::CopyFromDevice,
-        Some("copy_to_gpu") => Prop::CopyToDevice,
-        Some("cpu_prioritized") => Prop::CpuPrioritized,
-        Some("async") => Prop::Async,
-        Some("delete_var") => Prop::DeleteVar,
-        Some("gpu_prioritized") => Prop::GpuPrioritized,
-        Some("no_skip") => Prop::NoSkip,
-        Some(other) => {
+pub fn prop_arg(prop: &Bound<'_, PyAny>) -> PyResult<Option<Prop>> {
+    let text = text_arg(prop, "prop", "a text such as 'normal', or None")?;
+    let Some(text) = &text else { return Ok(None) };
+    Ok(Some(match text.to_str()? {
+        "normal" => Prop::Normal,
+        "copy_from_gpu" => Prop::CopyFromDevice,
+        "copy_to_gpu" => Prop::CopyToDevice,
+        "cpu_prioritized" => Prop::CpuPrioritized,
+        "async" => Prop::Async,
+        "delete_var" => Prop::DeleteVar,
+        "gpu_prioritized" => Prop::GpuPrioritized,
+        "no_skip" => Prop::NoSkip,
+        other => {
             let expected = "one of: normal, copy_from_gpu, copy_to_gpu, cpu_prioritized, async, \
                             delete_var, gpu_prioritized, no_skip";
             return Err(PyValueError::new_err(invalid("prop", quoted(other), expected)));
         }
-    })
+    }))
 }
 
 /// A priority, which the engine keeps in 32 bits.
@@ -135,9 +137,27 @@ pub fn priority_arg(priority: &Bound<'_, PyAny>) -> PyResult<i32> {
                 let expected = format!("a number from {} to {}", i32::MIN, i32::MAX);
                 PyValueError::new_err(invalid("priority", shown(priority), expected))
             }
-            false => e,
+            false => PyTypeError::new_err(invalid("priority", shown(priority), "a whole number")),
         }
     })
+}
+
+/// The name of an operation.
+pub fn name_arg<'py>(name: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyString>>> {
+    text_arg(name, "name", "a text or None")
+}
+
+fn text_arg<'py>(
+    value: &Bound<'py, PyAny>,
+    argument: &str,
+    expected: &str,
+) -> PyResult<Option<Bound<'py, PyString>>> {
+    if value.is_none() {
+        return Ok(None);
+    }
+    let text = value.cast::<PyString>();
+    let refused = |_| PyTypeError::new_err(invalid(argument, shown(value), expected));
+    text.cloned().map(Some).map_err(refused)
 }
 
 /// The limit of a wait.

@@ -2,7 +2,7 @@
 //! callback thread.
 
 use super::call_site::find_call_site;
-use super::engine_args::{Listed, context, function_arg, prop_arg};
+use super::engine_args::{Listed, context, function_arg};
 use super::engine_call::{Ends, Function, Named, hand_on, name_of};
 use super::error::IntoPy;
 use super::runtime;
@@ -72,7 +72,7 @@ pub struct Arguments<'a, 'py> {
     pub ctx: Option<&'a Bound<'py, PyAny>>,
     pub const_vars: Option<&'a Bound<'py, PyAny>>,
     pub mutate_vars: Option<&'a Bound<'py, PyAny>>,
-    pub prop: Option<&'a str>,
+    pub prop: Option<Prop>,
     pub priority: i32,
     pub name: Option<Bound<'py, PyString>>,
 }
@@ -83,7 +83,7 @@ impl<'py> Arguments<'_, 'py> {
         let mutate_vars = Listed::of("mutate_vars", self.mutate_vars)?;
         let reads = const_vars.vars("const_vars")?;
         let writes = mutate_vars.vars("mutate_vars")?;
-        let (ctx, prop) = (context(self.ctx)?, prop_arg(self.prop)?);
+        let (ctx, prop) = (context(self.ctx)?, self.prop.unwrap_or(Prop::Normal));
         let priority = self.priority;
         let call = Pushing { ctx, reads: &reads, writes: &writes, prop, priority };
         call.push(py, fun, self.name, ends)

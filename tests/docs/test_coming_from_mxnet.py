@@ -106,6 +106,36 @@ def test_a_program_runs_unchanged(tmp_path, how):
     assert not done.stderr
 
 
+STARTS_PROCESSES = """
+import multiprocessing as mp
+from concurrent.futures import ProcessPoolExecutor
+import mxnet as mx
+from mxnet.io import DataIter
+
+def twice(x):
+    return mx.nd.array([x * 2]).asnumpy().tolist()
+
+def inside(x):
+    with mp.get_context("spawn").Pool(1) as pool:
+        return pool.map(twice, [x])
+
+if __name__ == "__main__":
+    with ProcessPoolExecutor(1, mp.get_context("spawn")) as pool:
+        print(list(pool.map(inside, [1])))
+    with mp.get_context("forkserver").Pool(1) as pool:
+        print(pool.map(twice, [2]))
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("how", ["script", "module"])
+def test_processes_that_a_program_starts_have_the_alias(tmp_path, how):
+    (tmp_path / "starts.py").write_text(STARTS_PROCESSES)
+    program = ("-m", "starts") if how == "module" else ("starts.py",)
+    done = python(None, "-m", "rsnet.as_mxnet", *program, cwd=tmp_path)
+    assert done.stdout == "[[[2.0]]]\n[[4.0]]\n", done.stderr
+
+
 @pytest.mark.process
 def test_exit_codes_and_wrong_use(tmp_path):
     (tmp_path / "fails.py").write_text("import sys; sys.exit(3)")
@@ -130,7 +160,14 @@ def test_missing_names_say_so(module):
 
 @pytest.mark.process
 def test_unknown_names_keep_their_suggestions():
-    for code, text in (("mx.metrik", "'metric'"), ("mx.io.NDArrayItr", "'NDArrayIter'")):
+    for code, text in (
+        ("mx.metrik", "'metric'"),
+        ("mx.io.NDArrayItr", "'NDArrayIter'"),
+        ("mx.init.Xaviar", "'Xavier'"),
+        ("mx.gluon.nn.Danse", "'Dense'"),
+        ("mx.nd.ones(1).asnump()", "'asnumpy'"),
+        ("mx.sym.var('x').infer_shap()", "'infer_shape'"),
+    ):
         error = python(f"import rsnet as mx; mx.io; {code}").stderr
         assert f"Did you mean: {text}" in error
     error = python("import rsnet as mx; mx.metric; mx.onnx").stderr
@@ -144,6 +181,20 @@ def test_unknown_names_keep_their_suggestions():
 def test_missing_modules_say_so_in_imports(code):
     error = python(f"import rsnet; rsnet.as_mxnet()\n{code}").stderr.splitlines()[-1]
     assert error.startswith("ModuleNotFoundError: `mx.onnx` is not in rsnet yet")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from rsnet.contrib import onnx", "import rsnet.contrib.onnx",
+        "from rsnet.contrib.onnx import import_model", "from rsnet.contrib import quantization",
+    ],
+)  # fmt: skip
+def test_missing_modules_in_packages_say_so(code):
+    with pytest.raises(ModuleNotFoundError, match=r"`mx\.contrib\.\w+` is not in rsnet yet"):
+        exec(code)
+    with pytest.raises(ImportError, match="cannot import name 'no_such'"):
+        exec("from rsnet.contrib import no_such")
 
 
 def test_the_page_lists_exactly_the_names_that_are_missing():

@@ -125,6 +125,18 @@ def test_a_priority_out_of_range_is_a_value_error(priority):
         engine.push_sync(None, priority="high")
 
 
+@pytest.mark.parametrize(
+    ("argument", "value"), [("priority", 1.5), ("priority", None), ("name", 5), ("prop", 5)]
+)
+def test_arguments_of_other_types_are_named(argument, value):
+    for push in (engine.push_sync, engine.push_async):
+        with pytest.raises(TypeError, match=f"invalid {argument} {value}: expected a"):
+            push(print, **{argument: value})
+    if argument != "priority":
+        with pytest.raises(TypeError, match=f"invalid {argument} {value}: expected a"):
+            engine.new_operator(print, **{argument: value})
+
+
 def test_the_ends_of_the_range_of_priorities():
     for priority in (-(2**31), 2**31 - 1):
         engine.push_sync(None, priority=priority)

@@ -37,3 +37,20 @@ def test_dtypes_of_independent_heads_are_inferred():
     plan = half.memory_plan(grad_req="null", type_dict=types, y=(2,), **shapes)
     dtypes = {e.name: np.dtype(e.dtype) for e in plan.entries}
     assert dtypes["y"] == np.float64 and dtypes["x1"] == np.float32
+
+
+def test_one_operator_of_very_many_inputs_is_bound():
+    """Linear in their number; a quadratic walk takes minutes here."""
+    x = mx.sym.Variable("x")
+    net = mx.sym.add_n(*[x] * 60_000)
+    assert net.infer_shape(x=(2,))[1] == [(2,)]
+    exe = net.simple_bind(mx.cpu(), grad_req="null", x=(2,))
+    exe.arg_dict["x"][:] = 1
+    assert exe.forward()[0].asnumpy().tolist() == [60_000, 60_000]
+
+
+def test_names_of_very_many_outputs():
+    net = mx.sym.split(mx.sym.Variable("x"), num_outputs=60_000, axis=0, name="s")
+    assert net.list_outputs()[-1] == "s_output59999"
+    plan = net.memory_plan(grad_req="null", x=(60_000,))
+    assert plan.entries[-1].name == "s_output59999"

@@ -77,21 +77,87 @@ def test_they_meet_behind_native_operators(n, grad_req):
             np.testing.assert_allclose(out.asnumpy(), np.full(8, 2.0))
 
 
+def meets(y, key):
+    return mx.sym.Custom(y, op_type="meets_side_by_side", key=key)
+
+
+#: By tower, the meeting of every operator; "" is for one that meets nobody.
+MEETINGS = {
+    "in step": (["a", "b"], ["a", "b"]),
+    "first and last": (["a", ""], ["", "a"]),
+    "last and first": (["", "a"], ["a", ""]),
+}
+
+
+@pytest.mark.parametrize("joined", [False, True], ids=["two heads", "one head"])
+@pytest.mark.parametrize("grad_req", ["null", "write"])
+@pytest.mark.parametrize("meetings", MEETINGS)
+def test_operators_of_two_towers_meet(joined, grad_req, meetings):
+    """Native operators are before, between and behind them, some of both towers side by side."""
+    prefix = f"towers{joined}{grad_req}{meetings}"
+    stem, heads = mx.sym.relu(mx.sym.var("x")), []
+    for tower, keys in enumerate(MEETINGS[meetings]):
+        y = mx.sym.exp(stem * (tower + 2.0) * 0.25) - 0.5
+        for key in keys:
+            y = mx.sym.log(meets(mx.sym.sqrt(y + tower), prefix + key) + 1.5) * 0.75
+        heads.append(y)
+    net = heads[0] + heads[1] if joined else mx.sym.Group(heads)
+    exe = net.simple_bind(mx.cpu(), grad_req, x=(8,))
+    exe.arg_dict["x"][:] = 1
+    for _ in range(3):
+        for key in "ab":
+            barriers(prefix + key, 2)
+        barriers(prefix, 1)
+        outputs = exe.forward(is_train=grad_req == "write")
+        for tower, out in enumerate([] if joined else outputs):
+            y = np.exp((tower + 2) * 0.25) - 0.5
+            for _ in range(2):
+                y = np.log(2 * np.sqrt(y + tower) + 1.5) * 0.75
+            np.testing.assert_allclose(out.asnumpy(), np.full(8, y), rtol=1e-5)
+        if grad_req == "write":
+            exe.backward([mx.nd.ones((8,))] * len(outputs))
+            assert np.isfinite(exe.grad_dict["x"].asnumpy()).all()
+        mx.nd.waitall()
+
+
+def test_an_operator_meets_one_that_reads_the_input_of_a_native_operator():
+    """The native one may not overwrite its input, or it would wait for the reader."""
+    barriers("beside", 2)
+    stem = mx.sym.exp(mx.sym.var("x"))
+    net = mx.sym.Group([meets(stem, "beside"), meets(mx.sym.sqrt(stem), "beside")])
+    exe = net.simple_bind(mx.cpu(), "null", x=(8,))
+    one, other = exe.forward()
+    np.testing.assert_allclose(one.asnumpy(), np.full(8, 2.0))
+    np.testing.assert_allclose(other.asnumpy(), np.full(8, 2.0))
+
+
+def test_segments_hold_what_the_same_operators_lead_to():
+    a = mx.sym.exp(meets(mx.sym.exp(mx.sym.var("x")), "none"))
+    b = mx.sym.exp(meets(mx.sym.sqrt(mx.sym.var("y")), "none"))
+    exe = mx.sym.Group([a, b]).simple_bind(mx.cpu(), "null", x=(8,), y=(8,))
+    lines = [line for line in exe.debug_str().splitlines() if line.startswith("segment")]
+    assert sorted(lines) == [
+        "segment [1, 2) [5, 6)", "segment [2, 3)", "segment [3, 4)", "segment [6, 7)",
+        "segment [7, 8)",
+    ]  # fmt: skip
+
+
 def towers(depth):
     heads = []
     for i in range(2):
         y = mx.sym.var(f"x{i}")
         for _ in range(depth):
-            y = mx.sym.exp(mx.sym.Custom(y, op_type="meets_side_by_side", key="none"))
+            y = mx.sym.exp(meets(y, "none"))
         heads.append(mx.sym.sum(y))
-    return mx.sym.Group(heads).memory_plan(grad_req="null", x0=(256,), x1=(256,))
+    return mx.sym.Group(heads).memory_plan(grad_req="null", x0=(1 << 20,), x1=(1 << 20,))
 
 
 def test_memory_for_that_is_bounded_by_what_the_graph_has_anyway():
+    array = 4 << 20
     least, one = towers(1), towers(2)
-    assert one.arena_bytes >= 3 * 1024  # two branches at a time
-    given = 2 * 1024 + least.output_bytes
-    assert towers(40).arena_bytes <= 2 * 1024 + given  # the operators of deep towers take turns
+    assert one.arena_bytes >= 3 * array  # two branches at a time
+    given = 2 * array + least.output_bytes
+    assert towers(40).arena_bytes <= 2 * array + given  # the operators of deep towers take turns
 
 
 def test_a_chain_runs_in_the_pushing_thread():

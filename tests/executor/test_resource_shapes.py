@@ -86,7 +86,7 @@ def test_a_plan_counts_temporary_space_once_where_nodes_cannot_run_side_by_side(
     assert plain.temp_bytes == 0 and "temporary" in str(net.memory_plan(**shapes))
 
 
-@pytest.mark.parametrize(("number", "size"), list(enumerate([-1, 1.5, True, 2**63])))
+@pytest.mark.parametrize(("number", "size"), list(enumerate([-1, 1.5, True, 2**63, 2**62])))
 def test_a_wrong_number_of_bytes_is_named(number, size):
     class Wrong(Probe):
         def forward_resource(self, in_shape):
@@ -96,3 +96,62 @@ def test_a_wrong_number_of_bytes_is_named(number, size):
     operator.register(name)(Wrong)
     with pytest.raises(mx.MXNetError, match=f"{name}.*temp_space has .* bytes"):
         getattr(mx.nd, name)(mx.nd.ones((4, 6)), mx.nd.ones((2,))).wait_to_read()
+
+
+KEPT = []
+
+
+def asks(declared, wanted, keep=False):
+    """An operator that declares temporary space and asks for arrays of these shapes."""
+    name = f"resource_asks_{len(_names)}"
+    _names.append(name)
+
+    class Asks(operator.Operator):
+        def forward(self, ctx, in_data, req, out_data, aux):
+            rooms = [ctx.requested[0].get_space(shape) for shape in wanted]
+            for room in rooms:
+                room[:] = 2
+            self.assign(out_data[0], req[0], in_data[0] * sum(room[0] for room in rooms))
+            if keep:
+                KEPT[:] = [rooms[0], ctx.requested[0]]
+
+    @operator.register(name)
+    class AsksProperty(operator.OperatorProperty):
+        def forward_resource(self, in_shape):
+            return declared
+
+        def create_operator(self, ctx):
+            return Asks()
+
+    return name
+
+
+_names = []
+X = mx.nd.array([1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("declared", "wanted"),
+    [([("temp_space", 12)], [3]), ([("temp_space", 12)], [1, 2]), (["temp_space"], [100])],
+)
+def test_what_was_declared_is_given(declared, wanted):
+    got = getattr(mx.nd, asks(declared, wanted))(X)
+    assert got.asnumpy().tolist() == [2 * len(wanted) * x for x in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("wanted", [[4], [2, 2]])
+def test_more_than_was_declared_is_refused(wanted):
+    name = asks([("temp_space", 12)], wanted)
+    with pytest.raises(mx.MXNetError, match="bytes, and .* are left of the 12 .* declared") as e:
+        getattr(mx.nd, name)(X).wait_to_read()
+    assert any(name in note for note in e.value.__notes__)
+
+
+def test_temporary_space_ends_with_the_call():
+    getattr(mx.nd, asks(["temp_space"], [3], keep=True))(X).wait_to_read()
+    room, resource = KEPT
+    KEPT.clear()
+    with pytest.raises(mx.MXNetError, match="ended"):
+        room.asnumpy()
+    with pytest.raises(mx.MXNetError, match="ended"):
+        resource.get_space((3,))

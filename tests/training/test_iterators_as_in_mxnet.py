@@ -29,6 +29,17 @@ def test_a_batch_has_memory_of_its_own():
     assert it.data[0][1].asnumpy().tolist() == [0, 1, 2, 3]
 
 
+def test_a_batch_may_be_much_larger_than_the_data():
+    size = 10**6
+    (batch,) = mx.io.NDArrayIter({"a": np.arange(8).reshape(4, 2)}, batch_size=size)
+    expected = np.resize(np.arange(8, dtype="float32").reshape(4, 2), (size, 2))
+    assert batch.pad == size - 4
+    np.testing.assert_array_equal(batch.data[0].asnumpy(), expected)
+    for size in (10**10, 2**31):
+        with pytest.raises(ValueError, match=f"invalid batch_size {size}: expected at most"):
+            mx.io.NDArrayIter(np.zeros(4), batch_size=size)
+
+
 # The cursor at each batch, at the end of the epoch and after `reset`, over two epochs of 10 rows.
 CURSORS = {
     "pad": [[0, 4, 8, 12, -4]] * 2,

@@ -35,6 +35,16 @@ def test_other_streams_get_at_most_ten_lines_an_epoch(monkeypatch, total):
     assert lines[-1] == "[==========] 100%"
 
 
+@pytest.mark.parametrize("total", [1, 7, 10, 2000])
+def test_batches_may_be_counted_from_0(monkeypatch, total):
+    text = shown(io.StringIO(), monkeypatch, total, [*range(total)] * 2)
+    lines = text.splitlines()
+    assert len(lines) == 2 * min(total, 10)
+    assert [line.split()[-1] for line in lines].count("100%") == 2 and lines[-1].endswith("100%")
+    text = shown(Terminal(), monkeypatch, total, [*range(total)] * 2)
+    assert text.count("\n") == 2 and text.endswith("100%\n")
+
+
 def test_a_stream_without_isatty(monkeypatch):
     class Plain:
         text = ""

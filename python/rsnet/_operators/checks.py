@@ -185,9 +185,7 @@ def resource_requests(operator: str, method: str, answer: Any) -> list[tuple[str
                 operator, f"{method} asked for {kind!r}, valid are 'temp_space' and 'random'"
             )
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= MOST_BYTES:
-            raise fail(
-                operator, f"{method}: {kind} has {size!r} bytes, expected 0 to {MOST_BYTES}"
-            )
+            raise fail(operator, f"{method}: {kind} has {size!r} bytes, expected 0 to {MOST_BYTES}")
         requests.append((kind, size))
     if sum(kind == "temp_space" for kind, _ in requests) > 1:
         raise fail(operator, f"{method} asked for more than one temp_space")

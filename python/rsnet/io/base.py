@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ndarray import NDArray, array, concat, take
+from ..ndarray import NDArray, array, concat, take, tile
 
 __all__ = ["DataDesc", "DataBatch", "DataIter", "NDArrayIter", "ResizeIter"]
 
@@ -177,7 +177,7 @@ class NDArrayIter(DataIter):
     data, label : array, list of arrays or dict of str to array
         Rows along the first axis, the same number in all. NumPy arrays become float32.
     batch_size : int
-        Rows per batch.
+        Rows per batch: at most 2**31 - 1 or the number of rows, whichever is larger.
     shuffle : bool
         Reorder the rows now and at each `reset`, by NumPy's global generator.
     last_batch_handle : {'pad', 'discard', 'roll_over'}
@@ -242,6 +242,9 @@ class NDArrayIter(DataIter):
         if len(set(lengths.values())) != 1:
             raise ValueError(f"arrays differ in their number of rows: {lengths}")
         self.num_data = next(iter(lengths.values()))
+        most = max(self.num_data, 2**31 - 1)
+        if batch_size > most:
+            raise ValueError(f"invalid batch_size {batch_size}: expected at most {most}")
         self.num_source = len(lengths)
         self.shuffle = shuffle
         self.last_batch_handle = last_batch_handle
@@ -323,7 +326,10 @@ class NDArrayIter(DataIter):
         parts = [self._kept[name]] if begin < 0 else []
         parts.append(rows[max(begin, 0) : min(end, self.num_data)])
         whole, rest = divmod(max(end - self.num_data, 0), self.num_data)
-        parts += [rows] * whole + ([rows[:rest]] if rest else [])
+        if whole:
+            parts.append(tile(rows, reps=(whole, *[1] * (rows.ndim - 1))))
+        if rest:
+            parts.append(rows[:rest])
         batch: NDArray = concat(*parts, dim=0)
         return batch
 
