@@ -130,7 +130,8 @@ def install_everywhere() -> ModuleType:
     if not hasattr(prepare, "_hands_on"):
 
         def prepare_with_alias(name: str) -> dict[str, Any]:
-            return prepare(name) | {_PACKAGE: _HandedOn()}
+            data: dict[str, Any] = prepare(name)
+            return data | {_PACKAGE: _HandedOn()}
 
         prepare_with_alias._hands_on = True  # type: ignore[attr-defined]
         vars(spawn)["get_preparation_data"] = prepare_with_alias

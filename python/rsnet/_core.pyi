@@ -317,6 +317,12 @@ class OpContext:
     def request(self, requests: Sequence[tuple[str, int]]) -> None: ...
 
 @final
+class Space:
+    """Gathers the temporary space of a call of a Python operator, which ends with the call."""
+
+    def __call__(self, array: NDArray) -> None: ...
+
+@final
 class OpFunction:
     """The operator behind a function of `nd` or `sym`: its `__self__`."""
 

@@ -34,8 +34,9 @@ BatchEndParam = namedtuple("BatchEndParam", ["epoch", "nbatch", "eval_metric", "
 class ProgressBar:
     """Shows `[====----] N%` on standard output.
 
-    Batches may be counted from 0, as `fit` does, or from 1: an epoch ends at 100%. On a terminal one line is redrawn at every call. Elsewhere (files, pipes, notebooks) a line is
-    written when another tenth is complete.
+    Batches may be counted from 0, as `fit` does, or from 1: an epoch ends at 100%. On a terminal
+    one line is redrawn at every call. Elsewhere (files, pipes, notebooks) a line is written when
+    another tenth is complete.
 
     Parameters
     ----------
