@@ -180,3 +180,59 @@ def test_a_chain_runs_in_the_pushing_thread():
     exe = net.simple_bind(mx.cpu(), grad_req="null", x=(2,))
     exe.forward()[0].wait_to_read()
     assert threads == [threading.get_ident()] * 3
+
+
+@mx.operator.register("doubles_side_by_side")
+class DoublesProp(mx.operator.CustomOpProp):
+    def create_operator(self, ctx, shapes, dtypes):
+        class Doubles(mx.operator.CustomOp):
+            def forward(self, is_train, req, in_data, out_data, aux):
+                self.assign(out_data[0], req[0], in_data[0] * 2)
+
+            def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+                self.assign(in_grad[0], req[0], out_grad[0] * 2)
+
+        return Doubles()
+
+
+def random_heads(namespace, seed, given):
+    """A few values of a random graph of native operators and ones in Python over two inputs."""
+    rng, values = np.random.default_rng(seed), list(given)
+    for _ in range(14):
+        a, b = (values[max(0, len(values) - 1 - int(rng.integers(5)))] for _ in range(2))
+        kind = rng.integers(6)
+        if kind < 2:
+            value = namespace.Custom(a, op_type="doubles_side_by_side") * 0.5
+        elif kind == 2:
+            value = a * 0.5 + b * 0.25
+        elif kind == 3:
+            value = namespace.where(a > b, a, namespace.zeros_like(b))
+        else:
+            value = (namespace.tanh if kind == 4 else namespace.sigmoid)(a)
+        values.append(value)
+    return values[-4:]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_graphs_compute_what_calls_compute(seed):
+    rng = np.random.default_rng(seed)
+    x, y = (mx.nd.array(rng.normal(size=(4, 6))) for _ in range(2))
+    for array in (x, y):
+        array.attach_grad()
+    with mx.autograd.record():
+        expected = random_heads(mx.nd, seed, (x, y))
+    mx.autograd.backward(expected)
+    net = mx.sym.Group(random_heads(mx.sym, seed, (mx.sym.var("x"), mx.sym.var("y"))))
+    given = {"x": x, "y": y}
+    names = net.list_arguments()
+    for grad_req in ("null", "write"):
+        exe = net.simple_bind(mx.cpu(), grad_req, **{name: (4, 6) for name in names})
+        for _ in range(2):
+            outputs = exe.forward(grad_req == "write", **{name: given[name] for name in names})
+            for got, want in zip(outputs, expected, strict=True):
+                np.testing.assert_allclose(got.asnumpy(), want.asnumpy(), rtol=1e-5)
+            if grad_req == "write":
+                exe.backward([mx.nd.ones((4, 6))] * 4)
+                for name in names:
+                    got, want = exe.grad_dict[name], given[name].grad
+                    np.testing.assert_allclose(got.asnumpy(), want.asnumpy(), 1e-5, 1e-6)
