@@ -234,7 +234,7 @@ impl Segmenter<'_> {
             let list = if begins { &mut inner.overwrites } else { &mut inner.writes };
             list.push(self.vars.vars[number]);
         }
-        self.make([at..at + 1].into(), inner)
+        self.make(std::iter::once(at..at + 1).collect(), inner)
     }
 
     fn make(&self, ranges: Arc<[Range<usize>]>, inner: Inner) -> Segment {
