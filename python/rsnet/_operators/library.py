@@ -110,10 +110,17 @@ def _define(name: str) -> None:
     info = _core.library_operator(name)
     if info is None or name in registry.user_operators:
         return
-    try:
+    foreign = [key for key, *described in info["attrs"] if _is_foreign(*described)]
+    if foreign:
+        registry.only_in_nd[name] = foreign
+    else:
         registry.user_operators[name] = LibraryDefinition(name, info)
-    except (MXNetError, TypeError):
-        return  # attributes that user operators do not have, such as None
+
+
+def _is_foreign(kind: int, default: tuple[Any, ...], _doc: str) -> bool:
+    """Is it an attribute that user operators cannot have: None by default, or too large a number?
+    """
+    return default == (None,) or (_KINDS[kind] == "int64" and default > (2**63 - 1,))
 
 
 def _mini(args: Sequence[tuple[str, int, bool, bool]]) -> list[str]:
