@@ -294,8 +294,8 @@ impl<'a> Call<'a> {
         state.downcast_mut().ok_or_else(|| "the state is of another type".into())
     }
 
-    /// Calls `f` on parts of `0..n`, each of `grain` items or more, on the threads of the engine and
-    /// this one. Returns the first failure.
+    /// Calls `f` on parts of `0..n`, each of `grain` items or more, on the threads of the engine
+    /// and this one. Returns the first failure.
     pub fn parallel_for<F>(&self, n: usize, grain: usize, f: F) -> Result
     where
         F: Fn(Range<usize>) -> Result + Sync,

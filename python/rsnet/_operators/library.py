@@ -118,8 +118,7 @@ def _define(name: str) -> None:
 
 
 def _is_foreign(kind: int, default: tuple[Any, ...], _doc: str) -> bool:
-    """Is it an attribute that user operators cannot have: None by default, or too large a number?
-    """
+    """Can no user operator have it: is it None by default, or too large a number?"""
     return default == (None,) or (_KINDS[kind] == "int64" and default > (2**63 - 1,))
 
 
