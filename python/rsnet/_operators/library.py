@@ -117,9 +117,9 @@ def _define(name: str) -> None:
         registry.user_operators[name] = LibraryDefinition(name, info)
 
 
-def _is_foreign(kind: int, default: tuple[Any, ...], _doc: str) -> bool:
+def _is_foreign(kind: int, default: Sequence[Any], _doc: str) -> bool:
     """Can no user operator have it: is it None by default, or too large a number?"""
-    return default == (None,) or (_KINDS[kind] == "int64" and default > (2**63 - 1,))
+    return any(v is None or (_KINDS[kind] == "int64" and v >= 2**63) for v in default)
 
 
 def _mini(args: Sequence[tuple[str, int, bool, bool]]) -> list[str]:
