@@ -132,14 +132,14 @@ def test_names_of_mxnet_sources_beyond_the_tutorials():
 
     for given, want in [
         ({"size": 1}, expected(2, 1)),
-        ({"length": 3, "alpha": 0}, expected(0, 3)),
-        ({"slope": 5, "length": -1}, expected(5, -1)),
+        ({"size": 3, "alpha": 0}, expected(0, 3)),
+        ({"slope": 5, "size": -1}, expected(5, -1)),
     ]:
         assert np.allclose(nd.mx_more(nd.array(x), **given).asnumpy(), want)
         node = sym.load_json(sym.mx_more(sym.var("x"), **given).tojson())
         exe = node.simple_bind(mx.cpu(), x=x.shape, grad_req="null")
         assert np.allclose(exe.forward(x=nd.array(x))[0].asnumpy(), want)
-    with pytest.raises(mx.MXNetError, match="Required parameter size is missing"):
+    with pytest.raises(mx.MXNetError, match="Required parameter size"):
         nd.mx_more(nd.array(x))
     for big in (2**64 - 2, 2**63):
         with pytest.raises(mx.MXNetError, match=f"big is {big}"):

@@ -125,7 +125,7 @@ def test_kinds_of_errors_do_not_come_from_texts():
 
 
 def test_a_child_that_is_forked_while_a_name_is_imported(tmp_path):
-    """The first use of a name imports its module: a fork waits for that, and the child can use it."""
+    """The first use of a name imports its module: a fork waits for that."""
     (tmp_path / "slow_module.py").write_text(
         "import __main__, time\n__main__.started.set()\ntime.sleep(0.5)\nvalue = 7\n"
     )

@@ -13,7 +13,6 @@ struct MoreParam : public dmlc::Parameter<MoreParam> {
     DMLC_DECLARE_ALIAS(slope, alpha);
     DMLC_DECLARE_FIELD(big).set_default(18446744073709551615u).describe("Shown in errors.");
     DMLC_DECLARE_FIELD(size);
-    DMLC_DECLARE_ALIAS(size, length);
   }
 };
 DMLC_REGISTER_PARAMETER(MoreParam);

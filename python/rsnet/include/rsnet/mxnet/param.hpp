@@ -93,9 +93,7 @@ class Field {
   virtual void Set(void* param, const std::string& text) const = 0;
   virtual std::string Get(const void* param) const = 0;
   rsnet::AttrText attr;
-  // The field that this is another name of, or none. A field with another name may be absent.
-  std::string alias_of;
-  bool has_alias = false;
+  std::string alias_of;  // the field that this is another name of, or none
 };
 
 template <typename T>
@@ -196,16 +194,14 @@ struct Parameter {
       // A call has all names, one of them with the value, or the first with the default.
       for (bool by_alias : {false, true}) {
         for (const auto& [name, text] : kwargs) {
-          bool is_absent = text == "None" && (by_alias || field->has_alias);
+          bool is_absent = text == "None" && by_alias;
           if (is_absent || by_alias == (name == attr.name) || !Means(name, *field)) continue;
           field->Set(self, text);
           given = true;
         }
       }
       if (given) continue;
-      if (!attr.has_default || field->has_alias) {
-        throw rsnet::Failure("Required parameter " + attr.name + " is missing");
-      }
+      if (!attr.has_default) throw rsnet::Failure("Required parameter " + attr.name + " is missing");
       field->Set(self, attr.dflt);
     }
   }
@@ -276,10 +272,11 @@ struct Parameter {
     fields.push_back(entry);
     return *entry;
   }
-  // Another name of a field. What has to be given may then be given by either.
+  // Another name of a field that has a default: one of both names has to be given otherwise, which
+  // a declaration cannot say.
   void ALIAS(parameter::Fields& fields, const std::string& name, const std::string& alias) {
     for (const auto& field : fields) {
-      if (field->attr.name != name) continue;
+      if (field->attr.name != name || !field->attr.has_default) continue;
       auto other = std::make_shared<parameter::Alias>();
       other->alias_of = name;
       other->attr = field->attr;
@@ -288,16 +285,10 @@ struct Parameter {
       other->attr.flags |= RSNET_MAY_BE_NONE;
       other->attr.has_default = true;
       other->attr.dflt = "None";
-      if (!field->attr.has_default) {
-        field->has_alias = true;
-        field->attr.flags |= RSNET_MAY_BE_NONE;
-        field->attr.has_default = true;
-        field->attr.dflt = "None";
-      }
       fields.push_back(other);
       return;
     }
-    throw rsnet::Failure("DMLC_DECLARE_ALIAS(" + name + ", " + alias + "): there is no such field");
+    throw rsnet::Failure("DMLC_DECLARE_ALIAS(" + name + ", " + alias + "): there is no such field with a default");
   }
 };
 
