@@ -118,7 +118,7 @@ def test_an_input_without_a_dtype_is_float32_or_what_the_operator_demands(name, 
 def test_a_dtype_that_follows_from_another_operator():
     mx.load_library(compiled_text(TAKE))
     d = sym.var("d")
-    y = sym.form_take(d, sym.var("i", dtype="int32")) + sym.var("b", dtype="float64")
+    y = sym.form_take(d, sym.var("i", dtype="int32")) + (d + sym.var("b", dtype="float64"))
     exe = y.simple_bind(mx.cpu(), d=(4, 3), i=(2,), b=(4, 3), grad_req="null")
     assert exe.arg_dict["d"].dtype == np.float64
 
