@@ -7,12 +7,12 @@ training.
 from __future__ import annotations
 
 import os as _os
-from importlib import import_module as _import_module
 
 from . import _interpreter as _interpreter  # refuses sub-interpreters, before NumPy is imported
 from . import _alias as _alias
 from . import _core, base
 from ._mxnet_names import module_getattr as _module_getattr
+from ._on_demand import import_on_demand as _import_on_demand
 from .base import MXNetError
 from .context import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
 from . import ndarray
@@ -137,7 +137,7 @@ def __getattr__(attribute_name: str) -> object:
     if place is None:
         return _missing(attribute_name)
     module, _, member = place.partition(":")
-    found = _import_module(f"{__name__}.{module}")
+    found = _import_on_demand(f"{__name__}.{module}")
     found = getattr(found, member) if member else found
     globals()[attribute_name] = found
     return found
@@ -149,4 +149,4 @@ def __dir__() -> list[str]:
 
 _alias.install_finders()
 if "MXNET_PROFILER_AUTOSTART" in _os.environ:
-    _import_module(f"{__name__}.profiler")
+    _import_on_demand(f"{__name__}.profiler")

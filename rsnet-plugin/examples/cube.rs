@@ -3,7 +3,7 @@
 //!     cargo build --release -p rsnet-plugin --example cube
 //!     python -c "import rsnet; print(rsnet.load_library('target/release/examples/libcube.so'))"
 
-use rsnet_plugin::{Attr, Call, Gradient, Operator, Result, abi, plugin};
+use rsnet_plugin::{Arg, Attr, Call, Gradient, Operator, Result, abi, plugin};
 use std::ffi::CStr;
 
 struct Cube;
@@ -11,13 +11,12 @@ struct Cube;
 impl Operator for Cube {
     const NAME: &'static CStr = c"rust_cube";
     const DOC: &'static CStr = c"y = by x^3, element by element.";
-    const INPUTS: &'static [&'static CStr] = &[c"x"];
-    const OUTPUTS: &'static [&'static CStr] = &[c"y"];
-    const ATTRS: &'static [Attr] =
-        &[Attr { name: c"by", kind: abi::kind::F64, default: c"1.0", doc: c"Factor." }];
+    const INPUTS: &'static [Arg] = &[Arg::new(c"x")];
+    const OUTPUTS: &'static [Arg] = &[Arg::new(c"y")];
+    const ATTRS: &'static [Attr] = &[Attr::new(c"by", abi::kind::F64, c"1.0").doc(c"Factor.")];
     const DIFFERENTIABLE: bool = true;
 
-    fn compute(call: &Call) -> Result {
+    fn compute(call: &Call<'_>) -> Result {
         let by = call.number(0)? as f32;
         let (x, y) = (call.input::<f32>(0)?, call.output::<f32>(0)?);
         assert!(by >= 0.0, "by is {by}, expected 0 or more");
@@ -27,7 +26,7 @@ impl Operator for Cube {
         Ok(())
     }
 
-    fn gradient(g: &Gradient) -> Result {
+    fn gradient(g: &Gradient<'_>) -> Result {
         let square = g.op(c"square", &[g.input(0)?], &[])?;
         let product = g.op(c"elemwise_mul", &[square, g.out_grad(0)?], &[])?;
         let factor = (3.0 * g.number(0)?).to_string();

@@ -103,7 +103,8 @@ fn elementwise<const N: usize>(
         let outputs = [a.flat_view_of(&out)];
         let ctx = OpContext { device, ..OpContext::default() };
         let (inputs, req, outputs) = (&inputs, &[OpReq::Write], &outputs);
-        kernel(&Call { attrs, ctx: &ctx, state: None, inputs, req, outputs })?;
+        let (ctx, state, memory) = (&ctx, None, None);
+        kernel(&Call { attrs, ctx, state, inputs, req, outputs, memory })?;
         Ok(out)
     };
     let label = Label { profiler: &a.base().profiler, name: &op.name, node: "", device };

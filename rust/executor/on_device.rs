@@ -9,10 +9,13 @@ use crate::context::Context;
 use crate::cuda::{Device, Operand, Staged};
 use crate::error::Result;
 use crate::kernels::copy::add;
+use crate::lock::Lock;
 use crate::ndarray::{Base, NDArray};
 use crate::operator::{
-    Body, CROSS_DEVICE_COPY, Done, Kernel, MatchFacts, OpContext, OpDef, OpReq, OpState, Within,
+    Body, CROSS_DEVICE_COPY, DeviceMemory, Done, Kernel, MatchFacts, OpContext, OpDef, OpReq,
+    OpState, Within,
 };
+use crate::storage::Block;
 use crate::tensor::View;
 use std::any::Any;
 use std::sync::Arc;
@@ -119,6 +122,31 @@ impl OnDevice {
             .collect();
         Staged::new(&operands)
     }
+}
+
+/// Temporary space of an operation. It is given back after the device has done the operation's
+/// work, part of which may still be to come when the kernel returns.
+struct Temporary<'a> {
+    device: &'a Device,
+    taken: Lock<Vec<Block>>,
+}
+
+impl DeviceMemory for Temporary<'_> {
+    fn take(&self, bytes: usize) -> Result<*mut u8> {
+        let block = self.device.memory().alloc(bytes)?;
+        let at = block.ptr();
+        self.taken.lock().push(block);
+        Ok(at)
+    }
+}
+
+/// Runs a kernel that issues work on the stream of a device, and waits for that work.
+pub fn run_issuing(
+    device: &Device,
+    kernel: impl FnOnce(Option<&dyn DeviceMemory>) -> Result<()>,
+) -> Result<()> {
+    let memory = Temporary { device, taken: Lock::default() };
+    device.run(|_, _| kernel(Some(&memory)))
 }
 
 /// Completes an output on `device` that a kernel wrote to a temporary there: a sum or a copy.

@@ -6,7 +6,7 @@
 //! where a call does not meet them by itself, the kernel writes to a temporary, and the request (a
 //! sum, a copy, nothing) is completed after it.
 
-use super::on_device::{self, OnDevice};
+use super::on_device::{self, OnDevice, run_issuing};
 use crate::context::Context;
 use crate::cuda::Device;
 use crate::dtype::DType;
@@ -206,11 +206,11 @@ impl Prepared<'_> {
             .collect();
         let asked: SmallVec<[OpReq; 4]> = plan.iter().map(|p| p.0).collect();
         let call = |outputs: &[View]| {
-            let call = Call { attrs: &self.attrs, ctx, state, inputs, req: &asked, outputs };
+            let req = &asked;
+            let call = Call { attrs: &self.attrs, ctx, state, inputs, req, outputs, memory: None };
             match device {
                 None => kernel(&call),
-                // Waits for what the kernel has issued on the stream.
-                Some(device) => device.run(|_, _| kernel(&call)),
+                Some(device) => run_issuing(device, |memory| kernel(&Call { memory, ..call })),
             }
         };
         if plan.iter().all(|p| p.1 == After::Nothing) {
@@ -253,7 +253,8 @@ impl Prepared<'_> {
     ) -> Result<()> {
         match &self.kernel.body {
             Body::Native(kernel) => {
-                kernel(&Call { attrs: &self.attrs, ctx, state, inputs, req: asked, outputs })
+                let (attrs, req, memory) = (&*self.attrs, asked, None);
+                kernel(&Call { attrs, ctx, state, inputs, req, outputs, memory })
             }
             Body::Callback(_) => Err(Error::internal("a callback cannot run as a native kernel")),
         }

@@ -236,7 +236,10 @@ impl<'a> Joint<'a> {
         let mut out_shapes = vec![Shape::unknown(); shapes.outs.len()];
         rule(&node.attrs, (&shapes.ins, &mut types.ins), (&mut out_shapes, &mut types.outs))
             .map_err(|e| shapes.explain(e, node, op))?;
-        shapes.outs = out_shapes;
+        // While a dtype is unknown, shapes are a supposition.
+        if self.supposes || types.ins.iter().all(Fact::known) {
+            shapes.outs = out_shapes;
+        }
         Ok(shapes.learn(id, node, op)? | types.learn(id, node, op)?)
     }
 }

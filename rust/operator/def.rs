@@ -82,6 +82,9 @@ pub struct InputDoc {
     pub doc: String,
 }
 
+/// The parameter that says how many arrays each input argument has.
+pub const ARG_COUNTS: &str = "arg_counts";
+
 /// An operator.
 #[derive(Clone)]
 pub struct OpDef {
@@ -101,6 +104,8 @@ pub struct OpDef {
     pub(super) recent: Recent,
     /// Name of the parameter that counts the inputs of a variadic operator.
     pub key_var_num_args: Option<String>,
+    /// Names of the input arguments, where [`ARG_COUNTS`] says how many arrays each has.
+    pub arguments: Vec<String>,
     /// Names of all inputs; mutated ones (auxiliary states) are among them.
     pub input_names: Listed<String>,
     /// Names of all outputs, hidden ones last.
@@ -183,6 +188,7 @@ impl OpDef {
             is_native: false,
             recent: Recent::default(),
             key_var_num_args: None,
+            arguments: Vec::new(),
             input_names: Listed::fixed(&["data".to_owned()]),
             output_names: Listed::fixed(&["output".to_owned()]),
             visible_outputs: None,

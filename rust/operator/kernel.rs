@@ -30,6 +30,12 @@ pub struct OpContext {
     pub random: RandomKey,
 }
 
+/// Memory of the device that a kernel runs on, until its operation ends.
+pub trait DeviceMemory: Sync {
+    /// The address of so many bytes, aligned to 64, with any contents.
+    fn take(&self, bytes: usize) -> Result<*mut u8>;
+}
+
 /// One call of a kernel. All views are row-major blocks of the inferred shapes.
 ///
 /// A native kernel sees the requests `Null`, `Write` and `Inplace`, and `Add` only if it declared
@@ -44,6 +50,8 @@ pub struct Call<'a> {
     pub inputs: &'a [View],
     pub req: &'a [OpReq],
     pub outputs: &'a [View],
+    /// For temporary space; `None` on the CPU.
+    pub memory: Option<&'a dyn DeviceMemory>,
 }
 
 pub type NativeFn = Arc<dyn Fn(&Call<'_>) -> Result<()> + Send + Sync>;

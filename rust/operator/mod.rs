@@ -18,13 +18,13 @@ mod registry;
 mod request;
 mod value;
 
-pub use def::{CROSS_DEVICE_COPY, InferBothFn, InplacePair, InputDoc, OpDef};
+pub use def::{ARG_COUNTS, CROSS_DEVICE_COPY, InferBothFn, InplacePair, InputDoc, OpDef};
 pub use gradient::{
     Dep, GradBuilder, GradEntry, GradFn, GradNode, Gradient, Gradients, InGradient,
 };
 pub use kernel::{
-    Body, Call, Callback, Compare, Done, Kernel, Match, MatchFacts, NativeFn, OpContext, OpState,
-    OwnedCall, Within,
+    Body, Call, Callback, Compare, DeviceMemory, Done, Kernel, Match, MatchFacts, NativeFn,
+    OpContext, OpState, OwnedCall, Within,
 };
 pub use listed::Listed;
 pub use param::{Attrs, Field, NoParam, ParamStruct, Schema, field_default, is_hidden};

@@ -467,6 +467,7 @@ mod tests {
                 inputs: &inputs,
                 req: &req,
                 outputs: &outputs,
+                memory: None,
             })
         };
         for _ in 0..2 {

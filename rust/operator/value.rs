@@ -17,6 +17,8 @@ pub enum Value {
     None,
     Bool(bool),
     Int(i64),
+    /// A number above the greatest `Int`, and only such a one.
+    UInt(u64),
     Float(f64),
     Str(String),
     List(Vec<Value>),
@@ -43,13 +45,25 @@ impl Value {
     /// How two numbers compare, as exact as Python compares an integer with a float; `None` for a
     /// NaN and for values that are not numbers.
     pub fn order(&self, other: &Value) -> Option<Ordering> {
-        match (self, other) {
-            (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),
-            (Value::Float(a), Value::Float(b)) => a.partial_cmp(b),
-            (Value::Int(a), Value::Float(b)) => integer_to_float(*a, *b),
-            (Value::Float(a), Value::Int(b)) => integer_to_float(*b, *a).map(Ordering::reverse),
+        match (self, other, self.whole(), other.whole()) {
+            (_, _, Some(a), Some(b)) => Some(a.cmp(&b)),
+            (Value::Float(a), Value::Float(b), ..) => a.partial_cmp(b),
+            (_, Value::Float(b), Some(a), _) => integer_to_float(a, *b),
+            (Value::Float(a), _, _, Some(b)) => integer_to_float(b, *a).map(Ordering::reverse),
             _ => None,
         }
+    }
+
+    fn whole(&self) -> Option<i128> {
+        match self {
+            Value::Int(i) => Some((*i).into()),
+            Value::UInt(i) => Some((*i).into()),
+            _ => None,
+        }
+    }
+
+    fn is_number(&self) -> bool {
+        matches!(self, Value::Int(_) | Value::UInt(_) | Value::Float(_))
     }
 
     /// Equal as in Python: numbers whatever their types, lists item by item.
@@ -58,21 +72,19 @@ impl Value {
             (Value::List(a), Value::List(b)) => {
                 a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.equals(b))
             }
-            (Value::Int(_) | Value::Float(_), Value::Int(_) | Value::Float(_)) => {
-                self.order(other) == Some(Ordering::Equal)
-            }
+            (a, b) if a.is_number() && b.is_number() => a.order(b) == Some(Ordering::Equal),
             _ => self == other,
         }
     }
 }
 
-fn integer_to_float(i: i64, x: f64) -> Option<Ordering> {
-    const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+fn integer_to_float(i: i128, x: f64) -> Option<Ordering> {
+    const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
     match x {
         x if x.is_nan() => None,
-        x if x >= TWO_TO_63 => Some(Ordering::Less),
-        x if x < -TWO_TO_63 => Some(Ordering::Greater),
-        x => Some(i.cmp(&(x.trunc() as i64)).then(0.0.partial_cmp(&x.fract())?)),
+        x if x >= TWO_TO_64 => Some(Ordering::Less),
+        x if x < -TWO_TO_64 => Some(Ordering::Greater),
+        x => Some(i.cmp(&(x.trunc() as i128)).then(0.0.partial_cmp(&x.fract())?)),
     }
 }
 
@@ -84,6 +96,7 @@ impl fmt::Display for Value {
             Value::Bool(true) => f.write_str("True"),
             Value::Bool(false) => f.write_str("False"),
             Value::Int(i) => write!(f, "{i}"),
+            Value::UInt(i) => write!(f, "{i}"),
             Value::Float(x) if x.is_finite() && x.fract() == 0.0 && x.abs() < 1e16 => {
                 write!(f, "{x:.1}")
             }
@@ -117,6 +130,12 @@ macro_rules! value_from {
 }
 value_from!(bool => Bool as bool, i32 => Int as i64, i64 => Int as i64, u32 => Int as i64,
             usize => Int as i64, f32 => Float as f64, f64 => Float as f64);
+
+impl From<u64> for Value {
+    fn from(v: u64) -> Value {
+        i64::try_from(v).map_or(Value::UInt(v), Value::Int)
+    }
+}
 
 impl From<&str> for Value {
     fn from(v: &str) -> Value {
@@ -202,7 +221,7 @@ impl FieldType {
             (FieldType::Int, v) => integer(v, i32::MIN as i64, i32::MAX as i64),
             (FieldType::UInt, v) => integer(v, 0, u32::MAX as i64),
             (FieldType::Long, v) => integer(v, i64::MIN, i64::MAX),
-            (FieldType::ULong, v) => integer(v, 0, i64::MAX),
+            (FieldType::ULong, v) => integer(v, 0, i64::MAX).or_else(|| large(v)),
             (FieldType::Double, v) => float(v),
             (FieldType::Float, v) => float(v).filter(fits_float),
             (FieldType::Str, Value::Str(_)) => Some(value.clone()),
@@ -271,10 +290,20 @@ fn integer(value: &Value, low: i64, high: i64) -> Option<Value> {
     (low..=high).contains(&i).then_some(Value::Int(i))
 }
 
+/// An integer of 64 bits that an `i64` cannot hold.
+fn large(value: &Value) -> Option<Value> {
+    match value {
+        Value::UInt(_) => Some(value.clone()),
+        Value::Str(s) => s.trim().parse::<u64>().ok().map(Value::from),
+        _ => None,
+    }
+}
+
 fn float(value: &Value) -> Option<Value> {
     let x = match value {
         Value::Float(x) => *x,
         Value::Int(i) => *i as f64,
+        Value::UInt(i) => *i as f64,
         Value::Str(s) => {
             let s = s.trim_start();
             let body = match s.strip_suffix(['f', 'F']) {
@@ -362,7 +391,8 @@ param_type! {
     i32, FieldType::Int, v => as_int(v)?.try_into().ok(), x => Value::Int(*x as i64);
     u32, FieldType::UInt, v => as_int(v)?.try_into().ok(), x => Value::Int(*x as i64);
     i64, FieldType::Long, v => as_int(v), x => Value::Int(*x);
-    u64, FieldType::ULong, v => as_int(v)?.try_into().ok(), x => Value::Int(*x as i64);
+    u64, FieldType::ULong, v => if let Value::UInt(i) = v { Some(*i) } else { as_int(v)?.try_into().ok() },
+        x => Value::from(*x);
     f32, FieldType::Float, v => as_float(v).map(|x| x as f32), x => Value::Float(*x as f64);
     f64, FieldType::Double, v => as_float(v), x => Value::Float(*x);
     String, FieldType::Str, v => if let Value::Str(s) = v { Some(s.clone()) } else { None }, x => Value::Str(x.clone());
@@ -428,6 +458,28 @@ mod tests {
 
     fn text(ty: FieldType, s: &str) -> Option<Value> {
         ty.coerce(&Value::from(s))
+    }
+
+    #[test]
+    fn integers_of_64_bits_without_a_sign_are_whole() {
+        let coerce = |v: Value| FieldType::ULong.coerce(&v);
+        let most = Value::UInt(u64::MAX);
+        assert_eq!(coerce(Value::from(" 18446744073709551615 ")), Some(most.clone()));
+        assert_eq!(coerce(most.clone()), Some(most.clone()));
+        assert_eq!(coerce(Value::from("9223372036854775807")), Some(Value::Int(i64::MAX)));
+        for refused in ["18446744073709551616", "-1", "1.5", ""] {
+            assert_eq!(coerce(Value::from(refused)), None, "{refused}");
+        }
+        assert_eq!(FieldType::Long.coerce(&most), None);
+        assert_eq!(
+            (most.to_string(), u64::from_value(&most)),
+            (u64::MAX.to_string(), Some(u64::MAX))
+        );
+        assert_eq!(most.order(&Value::Int(i64::MAX)), Some(Ordering::Greater));
+        assert_eq!(most.order(&Value::Float(1.9e19)), Some(Ordering::Less));
+        assert_eq!(Value::Float(1e19).order(&most), Some(Ordering::Less));
+        assert!(Value::UInt(1 << 63).equals(&Value::Float(9_223_372_036_854_775_808.0)));
+        assert!(!most.equals(&Value::Int(-1)));
     }
 
     #[test]

@@ -131,7 +131,8 @@ fn run_kernel(
     let req = vec![OpReq::Write; outs.len()];
     match &kernel.body {
         Body::Native(run) => {
-            run(&Call { attrs, ctx: &ctx, state, inputs: &ins, req: &req, outputs: &outs })
+            let (ctx, inputs, req, outputs, memory) = (&ctx, &ins[..], &req[..], &outs[..], None);
+            run(&Call { attrs, ctx, state, inputs, req, outputs, memory })
         }
         Body::Callback(_) => panic!("built-in operators are native"),
     }

@@ -32,6 +32,28 @@ pub struct DTypeCode {
     pub lanes: u16,
 }
 
+pub const INT: u8 = 0;
+pub const UINT: u8 = 1;
+pub const FLOAT: u8 = 2;
+pub const BOOLEAN: u8 = 6;
+
+impl DTypeCode {
+    /// No dtype: it is not known.
+    pub const UNKNOWN: DTypeCode = DTypeCode { code: 0, bits: 0, lanes: 0 };
+    pub const F16: DTypeCode = DTypeCode::of(FLOAT, 16);
+    pub const F32: DTypeCode = DTypeCode::of(FLOAT, 32);
+    pub const F64: DTypeCode = DTypeCode::of(FLOAT, 64);
+    pub const U8: DTypeCode = DTypeCode::of(UINT, 8);
+    pub const I8: DTypeCode = DTypeCode::of(INT, 8);
+    pub const I32: DTypeCode = DTypeCode::of(INT, 32);
+    pub const I64: DTypeCode = DTypeCode::of(INT, 64);
+    pub const BOOL: DTypeCode = DTypeCode::of(BOOLEAN, 8);
+
+    const fn of(code: u8, bits: u8) -> DTypeCode {
+        DTypeCode { code, bits, lanes: 1 }
+    }
+}
+
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Tensor {
@@ -76,6 +98,7 @@ pub struct Extents {
 #[derive(Clone, Copy)]
 pub union Payload {
     pub i: i64,
+    pub u: u64,
     pub f: f64,
     pub s: *const c_char,
     pub t: DTypeCode,

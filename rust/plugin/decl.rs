@@ -2,18 +2,12 @@
 //! of `plugin.h`, which keep nothing of the library but functions and `user` pointers.
 
 use super::abi;
-use super::call::Library;
 use super::condition::condition;
-use crate::dtype::DType;
+use super::library::Library;
+use super::reading::{MOST_ARRAYS, damaged, needed, structs, texts};
 use crate::error::{Error, Result};
 use crate::operator::{Field, FieldType, Match, Value, dtype_names};
-use std::ffi::c_char;
 use std::sync::Arc;
-
-/// The most inputs or outputs of one argument.
-pub const MOST_ARRAYS: i32 = 65_535;
-/// The most items of any list in a description.
-const MOST_ITEMS: i32 = 65_535;
 
 /// Keywords of every call, and the parameters that count arrays: attributes cannot have these
 /// names.
@@ -107,60 +101,6 @@ pub struct GradDecl {
 unsafe impl Send for GradDecl {}
 // SAFETY: as for `OpDecl`.
 unsafe impl Sync for GradDecl {}
-
-fn damaged(what: &str) -> Error {
-    Error::value(format!(
-        "invalid {what}: expected a description that begins with its own size (struct_size)"
-    ))
-}
-
-/// A text that must be there.
-///
-/// # Safety
-/// `text` is null or ends with 0.
-pub unsafe fn needed(text: *const c_char, what: &str) -> Result<String> {
-    // SAFETY: the caller's promise.
-    let found = unsafe { abi::text(text) }.filter(|t| !t.is_empty());
-    found.ok_or_else(|| Error::value(format!("invalid {what}: expected a name, got none")))
-}
-
-pub fn checked_count(n: i32, what: &str) -> Result<usize> {
-    if (0..=MOST_ITEMS).contains(&n) {
-        return Ok(n as usize);
-    }
-    Err(Error::value(format!("invalid number of {what} {n}: expected 0 to {MOST_ITEMS}")))
-}
-
-/// Texts of a list.
-///
-/// # Safety
-/// `list` points to `n` texts.
-unsafe fn texts(list: *const *const c_char, n: i32, what: &str) -> Result<Vec<String>> {
-    let n = checked_count(n, what)?;
-    if n > 0 && list.is_null() {
-        return Err(Error::value(format!("invalid list of {what}: {n} items, but no list")));
-    }
-    // SAFETY: the caller's promise.
-    (0..n).map(|i| unsafe { needed(*list.add(i), what) }).collect()
-}
-
-/// The structs of a list, each as long as the first one says.
-///
-/// # Safety
-/// `list` points to `n` structs of equal size.
-unsafe fn structs<T: abi::Sized32>(list: *const T, n: i32, what: &str) -> Result<Vec<T>> {
-    let n = checked_count(n, what)?;
-    let mut found = Vec::with_capacity(n);
-    let mut at = list.cast::<u8>();
-    for _ in 0..n {
-        // SAFETY: the caller's promise.
-        let (item, size) =
-            unsafe { abi::read(at.cast::<T>()) }.ok_or_else(|| damaged(&format!("{what} list")))?;
-        found.push(item);
-        at = at.wrapping_add(size);
-    }
-    Ok(found)
-}
 
 /// Is it a name that Python takes for an argument?
 fn is_identifier(name: &str) -> bool {
@@ -408,31 +348,4 @@ impl GradDecl {
         let backward = backward.unwrap_or_default();
         Ok(GradDecl { op, backward, calls, library: library.clone() })
     }
-}
-
-/// A dtype as DLPack writes it.
-pub fn dtype_code(dtype: DType) -> abi::DTypeCode {
-    let (code, bits) = match dtype {
-        DType::F32 => (2, 32),
-        DType::F64 => (2, 64),
-        DType::F16 => (2, 16),
-        DType::U8 => (1, 8),
-        DType::I8 => (0, 8),
-        DType::I32 => (0, 32),
-        DType::I64 => (0, 64),
-        DType::Bool => (6, 8),
-    };
-    abi::DTypeCode { code, bits, lanes: 1 }
-}
-
-pub fn dtype_from(code: abi::DTypeCode) -> Option<DType> {
-    DType::ALL.into_iter().find(|d| dtype_code(*d) == code)
-}
-
-/// A dtype for messages.
-pub fn dtype_text(code: abi::DTypeCode) -> String {
-    dtype_from(code).map_or_else(
-        || format!("(code {}, {} bits, {} lanes)", code.code, code.bits, code.lanes),
-        |d| d.name().to_owned(),
-    )
 }

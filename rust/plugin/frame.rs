@@ -5,15 +5,16 @@
 //! waits for them.
 
 use super::abi;
-use super::decl::{OpDecl, dtype_code};
-use super::gradient::Program;
+use super::decl::OpDecl;
+use super::dtypes::{dtype_code, dtype_from, dtype_text};
 use super::parsed::Parsed;
+use super::program::Program;
 use crate::context::Context;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::scratch::Scratch;
 use crate::lock::{Guard, Lock};
-use crate::operator::{Dep, InplacePair, RandomKey};
+use crate::operator::{Dep, DeviceMemory, InplacePair, RandomKey};
 use crate::shape::{Numbers, Shape};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub struct Frame<'a> {
     pub random: RandomKey,
     /// Where a kernel runs.
     pub device: Context,
+    /// Memory of that device, unless it is the CPU.
+    pub memory: Option<&'a dyn DeviceMemory>,
     scene: Lock<Scene>,
 }
 
@@ -116,6 +119,7 @@ impl<'a> Frame<'a> {
             parsed,
             random: RandomKey::default(),
             device: Context::default(),
+            memory: None,
             scene: Lock::default(),
         }
     }
@@ -245,11 +249,11 @@ impl<'a> Frame<'a> {
         if code.bits == 0 {
             return Ok(());
         }
-        let dtype = super::decl::dtype_from(code).ok_or_else(|| {
+        let dtype = dtype_from(code).ok_or_else(|| {
             let names: Vec<_> = DType::ALL.iter().map(|d| d.name()).collect();
             Error::type_(format!(
                 "invalid dtype {} of {}: expected one of: {}",
-                super::decl::dtype_text(code),
+                dtype_text(code),
                 self.array(side, at),
                 names.join(", ")
             ))
@@ -271,20 +275,39 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Scratch memory for the rest of the callback.
+    /// Scratch memory for the rest of the callback: on the device of a kernel, which has it until
+    /// its work there is done.
     pub fn temp(&self, bytes: u64) -> Option<*mut c_void> {
-        if !self.device.is_host() {
-            self.fail(format!("there is no temporary space of {}", self.device));
-            return None;
-        }
-        let taken = usize::try_from(bytes).ok().and_then(Scratch::take);
-        let Some(mut scratch) = taken else {
-            self.fail(format!("cannot get {bytes} bytes of temporary space"));
-            self.scene().lacks_memory = true;
-            return None;
+        let found = match (self.device.is_host(), self.memory) {
+            (true, _) => self.host_temp(bytes),
+            (false, Some(memory)) => match usize::try_from(bytes) {
+                Ok(bytes) => memory.take(bytes).map(<*mut u8>::cast),
+                Err(_) => Err(Error::new(ErrorKind::Memory, "")),
+            },
+            (false, None) => {
+                self.fail(format!("there is no temporary space of {}", self.device));
+                return None;
+            }
         };
+        match found {
+            Ok(at) => Some(at),
+            Err(error) => {
+                let lacks_memory = error.kind() == ErrorKind::Memory;
+                self.fail(match lacks_memory {
+                    true => format!("cannot get {bytes} bytes of temporary space"),
+                    false => error.message().to_owned(),
+                });
+                self.scene().lacks_memory = lacks_memory;
+                None
+            }
+        }
+    }
+
+    fn host_temp(&self, bytes: u64) -> Result<*mut c_void> {
+        let taken = usize::try_from(bytes).ok().and_then(Scratch::take);
+        let mut scratch = taken.ok_or_else(|| Error::new(ErrorKind::Memory, ""))?;
         let at = scratch.as_mut_ptr().cast();
         self.scene().scratch.push(scratch);
-        Some(at)
+        Ok(at)
     }
 }

@@ -5,9 +5,9 @@
 #![expect(clippy::missing_safety_doc, reason = "the contract of each is that of plugin.h")]
 
 use super::abi::{self, Ctx, DTypeCode, Host, RangeFn, Status, Tensor, Value};
-use super::decl::MOST_ARRAYS;
 use super::frame::Frame;
-use super::gradient::{self, Program};
+use super::program::{self, Program};
+use super::reading::MOST_ARRAYS;
 use super::registration::{refuse, register_grad, register_kernel, register_op};
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for as split};
@@ -381,7 +381,7 @@ unsafe extern "C" fn parallel_for(
 ///
 /// # Safety
 /// As [`with`].
-unsafe fn program<R>(ctx: *mut Ctx, otherwise: R, f: impl FnOnce(&mut Program) -> Result<R>) -> R {
+unsafe fn rule<R>(ctx: *mut Ctx, otherwise: R, f: impl FnOnce(&mut Program) -> Result<R>) -> R {
     // SAFETY: the caller's promise.
     unsafe {
         with(ctx, None, |frame| {
@@ -397,28 +397,28 @@ unsafe fn program<R>(ctx: *mut Ctx, otherwise: R, f: impl FnOnce(&mut Program) -
 
 unsafe extern "C" fn node_name(ctx: *mut Ctx) -> *const c_char {
     // SAFETY: the contract.
-    unsafe { program(ctx, c"".as_ptr(), |p| Ok(p.name.as_ptr())) }
+    unsafe { rule(ctx, c"".as_ptr(), |p| Ok(p.name.as_ptr())) }
 }
 
 unsafe extern "C" fn wants_grad(ctx: *mut Ctx, input: i32) -> i32 {
     // SAFETY: the contract.
-    unsafe { program(ctx, 0, |p| Ok(i32::from(p.wants(input)?))) }
+    unsafe { rule(ctx, 0, |p| Ok(i32::from(p.wants(input)?))) }
 }
 
 unsafe extern "C" fn has_out_grad(ctx: *mut Ctx, output: i32) -> i32 {
     // SAFETY: the contract.
-    unsafe { program(ctx, 0, |p| Ok(i32::from(p.arrives(output)?))) }
+    unsafe { rule(ctx, 0, |p| Ok(i32::from(p.arrives(output)?))) }
 }
 
 unsafe extern "C" fn entry(ctx: *mut Ctx, source: i32, number: i32) -> u64 {
     // SAFETY: the contract.
-    unsafe { program(ctx, 0, |p| p.value(source, number)) }
+    unsafe { rule(ctx, 0, |p| p.value(source, number)) }
 }
 
 unsafe extern "C" fn node(ctx: *mut Ctx, op: *const c_char, name: *const c_char) -> u64 {
     // SAFETY: the contract.
     unsafe {
-        program(ctx, 0, |p| {
+        rule(ctx, 0, |p| {
             let op = needed(op, "the operator of a node")?;
             p.node(op, abi::text(name).unwrap_or_default())
         })
@@ -432,9 +432,7 @@ unsafe extern "C" fn node_input(
     value: u64,
 ) -> Status {
     // SAFETY: the contract.
-    unsafe {
-        program(ctx, abi::INVALID, |p| p.input(node, abi::text(arg), value).map(|()| abi::OK))
-    }
+    unsafe { rule(ctx, abi::INVALID, |p| p.input(node, abi::text(arg), value).map(|()| abi::OK)) }
 }
 
 unsafe extern "C" fn node_attr(
@@ -445,7 +443,7 @@ unsafe extern "C" fn node_attr(
 ) -> Status {
     // SAFETY: the contract.
     unsafe {
-        program(ctx, abi::INVALID, |p| {
+        rule(ctx, abi::INVALID, |p| {
             let name = needed(name, "the name of an attribute")?;
             p.attr(node, name, needed(text, "the value of an attribute")?).map(|()| abi::OK)
         })
@@ -454,12 +452,12 @@ unsafe extern "C" fn node_attr(
 
 unsafe extern "C" fn node_output(ctx: *mut Ctx, node: u64, arg: *const c_char, i: i32) -> u64 {
     // SAFETY: the contract.
-    unsafe { program(ctx, 0, |p| p.output(node, abi::text(arg), i)) }
+    unsafe { rule(ctx, 0, |p| p.output(node, abi::text(arg), i)) }
 }
 
 unsafe extern "C" fn bind_grad(ctx: *mut Ctx, input: i32, value: u64) -> Status {
     // SAFETY: the contract.
-    unsafe { program(ctx, abi::INVALID, |p| p.bind(input, value).map(|()| abi::OK)) }
+    unsafe { rule(ctx, abi::INVALID, |p| p.bind(input, value).map(|()| abi::OK)) }
 }
 
 unsafe extern "C" fn add_dep(ctx: *mut Ctx, source: i32, number: i32) -> Status {
@@ -467,7 +465,7 @@ unsafe extern "C" fn add_dep(ctx: *mut Ctx, source: i32, number: i32) -> Status 
     unsafe {
         status(ctx, |frame| {
             let names = &frame.parsed.names;
-            let dep: Dep = gradient::dep(source, number, names[0].len(), names[1].len())?;
+            let dep: Dep = program::dep(source, number, names[0].len(), names[1].len())?;
             frame.scene().said().deps.push(dep);
             Ok(())
         })

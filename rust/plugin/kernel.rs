@@ -1,10 +1,13 @@
 //! A kernel of a library as a native kernel of the core.
 
 use super::abi;
-use super::call::{Owned, answer, make};
-use super::decl::{KernelDecl, OpDecl, dtype_code};
+use super::call::{answer, make};
+use super::decl::{KernelDecl, OpDecl};
+use super::dtypes::dtype_code;
 use super::frame::{Frame, Slot};
 use super::host::HOST;
+use super::library::Owned;
+use super::parse::with_parsed;
 use super::parsed::Parsed;
 use super::watch::Watch;
 use crate::context::Context;
@@ -40,7 +43,7 @@ impl State {
         shapes: &[Shape],
         dtypes: &[DType],
     ) -> Result<OpState> {
-        let own = Parsed::with(attrs, op, |parsed| -> Result<_> {
+        let own = with_parsed(attrs, op, |parsed| -> Result<_> {
             let slots = shapes.iter().zip(dtypes).map(|(s, t)| {
                 let mut slot = Slot::new(s, Some(*t));
                 slot.tensor.device = device_of(device);
@@ -127,9 +130,10 @@ fn run(op: &Arc<OpDecl>, kernel: &KernelDecl, call: &Call<'_>) -> Result<()> {
             device = call.ctx.device,
         )));
     }
-    Parsed::with(call.attrs, op, |parsed| compute(parsed, kernel, call))?
+    with_parsed(call.attrs, op, |parsed| compute(parsed, kernel, call))?
 }
 
+/// One call: the state of the kernel, its arguments, and the kernel itself, perhaps watched.
 fn compute(parsed: &Parsed, kernel: &KernelDecl, call: &Call<'_>) -> Result<()> {
     let device = device_of(call.ctx.device);
     let (mut inputs, mut outputs) = (Tensors::new(), Tensors::new());
@@ -137,31 +141,16 @@ fn compute(parsed: &Parsed, kernel: &KernelDecl, call: &Call<'_>) -> Result<()> 
     add_tensors(&mut outputs, call.outputs, device);
     let watched = kernel.library.checked.load(Ordering::Relaxed) && call.ctx.device.is_host();
     let watch = watched.then(|| Watch::begin(parsed, call, &mut outputs));
-    let state = match call.state {
-        None => None,
-        Some(state) => Some(state.downcast_ref::<State>().ok_or_else(|| {
-            Error::internal("an operator of a library was given the state of another one")
-        })?),
-    };
+    let state = own_state(call)?;
     let known = state.and_then(|state| state.of_kernel(kernel));
-    let stateful = kernel.calls.create_state.is_some();
-    let asks = kernel.calls.tmp_bytes.is_some() || (stateful && known.is_none());
-    let slot = |v: &View| Slot::new(v.shape(), Some(v.dtype()));
-    let mut frame = match asks {
-        true => {
-            let slots = (call.inputs.iter().map(slot), call.outputs.iter().map(slot));
-            Frame::with_arrays(parsed, slots.0, slots.1)
-        }
-        false => Frame::new(parsed),
-    };
-    frame.random = call.ctx.random;
-    frame.device = call.ctx.device;
+    let makes_state = kernel.calls.create_state.is_some() && known.is_none();
+    let frame = frame(parsed, call, makes_state || kernel.calls.tmp_bytes.is_some());
     // A backward operator has its forward operator's state. Where that has none, it lasts for a
     // call.
     let for_this_call = State::default();
-    let kernel_state = match known {
-        None if stateful => state.unwrap_or(&for_this_call).make_for(kernel, &frame)?,
-        known => known.unwrap_or(std::ptr::null_mut()),
+    let kernel_state = match makes_state {
+        true => state.unwrap_or(&for_this_call).make_for(kernel, &frame)?,
+        false => known.unwrap_or(std::ptr::null_mut()),
     };
     let tmp_bytes = tmp_bytes(kernel, &frame)?;
     let args = abi::Args {
@@ -188,6 +177,33 @@ fn compute(parsed: &Parsed, kernel: &KernelDecl, call: &Call<'_>) -> Result<()> 
     };
     invoke(kernel, &args, &frame)?;
     watch.map_or(Ok(()), |watch| watch.end(call))
+}
+
+/// The state of the node or recorded call that runs.
+#[inline(always)]
+fn own_state<'a>(call: &Call<'a>) -> Result<Option<&'a State>> {
+    let Some(state) = call.state else { return Ok(None) };
+    let state = state.downcast_ref::<State>();
+    state.map(Some).ok_or_else(|| {
+        Error::internal("an operator of a library was given the state of another one")
+    })
+}
+
+/// The circumstances of a call of a kernel, with its arrays if a callback may ask for them.
+#[inline(always)]
+fn frame<'a>(parsed: &'a Parsed, call: &Call<'a>, with_arrays: bool) -> Frame<'a> {
+    let slot = |v: &View| Slot::new(v.shape(), Some(v.dtype()));
+    let mut frame = match with_arrays {
+        true => {
+            let slots = (call.inputs.iter().map(slot), call.outputs.iter().map(slot));
+            Frame::with_arrays(parsed, slots.0, slots.1)
+        }
+        false => Frame::new(parsed),
+    };
+    frame.random = call.ctx.random;
+    frame.device = call.ctx.device;
+    frame.memory = call.memory;
+    frame
 }
 
 fn flags(call: &Call<'_>) -> u32 {
@@ -227,7 +243,7 @@ pub fn tmp_bytes(kernel: &KernelDecl, frame: &Frame<'_>) -> Result<u64> {
 mod tests {
     use super::*;
     use crate::operator::OpReq;
-    use crate::plugin::call::Library;
+    use crate::plugin::library::Library;
     use crate::plugin::registration::{Registration, register_kernel, register_op};
     use std::sync::atomic::AtomicBool;
 
@@ -302,7 +318,11 @@ mod tests {
         let call = |ctx: &crate::operator::OpContext| {
             let req = [OpReq::Write];
             let (inputs, outputs) = (&inputs[..], &outputs[..]);
-            run(&op, &decl, &Call { attrs: &attrs, ctx, state: None, inputs, req: &req, outputs })
+            run(
+                &op,
+                &decl,
+                &Call { attrs: &attrs, ctx, state: None, inputs, req: &req, outputs, memory: None },
+            )
         };
         let refused = call(&ctx).unwrap_err().to_string();
         assert!(

@@ -1,10 +1,10 @@
 //! Loading: opens a library, compares versions, lets it register, and enters all of it at once.
 
 use super::abi;
-use super::call::Library;
 use super::define::{Parts, define};
 use super::elf;
 use super::host::HOST;
+use super::library::Library;
 use super::registration::Registration;
 use crate::error::{Error, Result};
 use crate::lock::{Held, Lock};

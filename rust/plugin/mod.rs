@@ -5,31 +5,43 @@
 //! `call`, behind the library's own guard against exceptions. `define` makes ordinary operator
 //! definitions of both, so no other room knows where an operator comes from.
 //!
+//! Each file uses those above it in this table, but for a pair that stands in one line.
+//!
 //! | file | what it does |
 //! |---|---|
-//! | `abi` | the layouts of the header |
-//! | `load`, `elf` | opens a file, registers all or nothing |
-//! | `registration`, `decl`, `condition` | what a library says |
-//! | `define`, `kernel`, `gradient` | operators, kernels and gradients of it |
-//! | `parsed`, `values` | the attributes of a call |
+//! | `abi`, `dtypes` | the layouts of the header |
+//! | `library` | a library that is loaded: its guard, and what it made |
+//! | `reading`, `condition`, `decl`, `registration` | what a library says, checked and copied |
+//! | `values`, `remember`, `parsed` | what is known of one set of attributes |
+//! | `program` | a gradient rule while it is written |
 //! | `frame`, `host`, `call` | one callback: circumstances, the functions it may call, result |
-//! | `remember` | answers that need not be asked for again |
+//! | `counts`, `parse` | the attributes of a call, and how many arrays each argument has |
 //! | `watch` | kernels that are checked while they run |
+//! | `resolve`, `inference`, `kernel`, `gradient`, `define` | operators of all that |
+//! | `elf`, `load` | opens a file, registers all or nothing |
 
 mod abi;
 mod call;
 mod condition;
+mod counts;
 mod decl;
 mod define;
+mod dtypes;
 mod elf;
 mod frame;
 mod gradient;
 mod host;
+mod inference;
 mod kernel;
+mod library;
 mod load;
+mod parse;
 mod parsed;
+mod program;
+mod reading;
 mod registration;
 mod remember;
+mod resolve;
 mod values;
 mod watch;
 

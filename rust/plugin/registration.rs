@@ -3,8 +3,8 @@
 #![expect(clippy::missing_safety_doc, reason = "the contract of each is that of plugin.h")]
 
 use super::abi::{self, Status};
-use super::call::Library;
 use super::decl::{GradDecl, KernelDecl, OpDecl};
+use super::library::Library;
 use crate::error::{Error, Result};
 use std::ffi::c_char;
 use std::panic::{AssertUnwindSafe, catch_unwind};

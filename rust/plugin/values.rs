@@ -1,7 +1,8 @@
 //! The attributes of a call as C reads them.
 
 use super::abi::{self, Payload, kind};
-use super::decl::{AttrDecl, dtype_code};
+use super::decl::AttrDecl;
+use super::dtypes::dtype_code;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::operator::Value;
@@ -51,6 +52,7 @@ impl Values {
             Value::None => Some(abi::Value { kind: kind::NONE, n: 0, v: Payload { i: 0 } }),
             Value::Bool(b) => plain(Payload { i: i64::from(*b) }),
             Value::Int(i) => plain(Payload { i: *i }),
+            Value::UInt(u) => plain(Payload { u: *u }),
             Value::Float(f) => plain(Payload { f: *f }),
             Value::Str(name) if kind == kind::DTYPE => {
                 plain(Payload { t: dtype_code(DType::from_name(name).ok()?) })

@@ -6,7 +6,7 @@ use super::error::IntoPy;
 use super::ndarray::PyNDArray;
 use super::package::package;
 use super::signature::{array_arguments, is_variadic};
-use crate::operator::{Attrs, OpDef, Value, is_hidden};
+use crate::operator::{ARG_COUNTS, Attrs, OpDef, Value, is_hidden};
 use pyo3::exceptions::{PyAssertionError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
@@ -41,6 +41,8 @@ pub struct Arguments<'py> {
     /// Inputs under names that the signature does not show: the operator, with its parameters,
     /// decides.
     pub named: Vec<(String, Bound<'py, PyAny>)>,
+    /// Arrays of arguments that take several, by the number of the argument.
+    grouped: Vec<(usize, Vec<Bound<'py, PyAny>>)>,
     /// Parameters, by the number of their field.
     pub params: SmallVec<[(usize, Bound<'py, PyAny>); 4]>,
     /// Parameters that the schema does not have, by name.
@@ -191,6 +193,9 @@ impl OpFunction {
         key: &Bound<'py, PyString>,
         value: Bound<'py, PyAny>,
     ) -> PyResult<()> {
+        if let Some(at) = self.op.arguments.iter().position(|a| key == a.as_str()) {
+            return self.by_argument(args, at, key, value);
+        }
         match (key.to_str()?, self.face) {
             ("out", Face::Array) => args.out = some(value),
             ("ctx", Face::Array) => args.ctx = Some(value),
@@ -213,6 +218,66 @@ impl OpFunction {
             (other, _) if self.is_input(&value) => args.named.push((other.to_owned(), value)),
             (other, _) => args.unknown.push((other.to_owned(), value)),
         }
+        Ok(())
+    }
+
+    /// Sorts the array, or arrays, of an argument of which a parameter tells how many it has.
+    fn by_argument<'py>(
+        &self,
+        args: &mut Arguments<'py>,
+        at: usize,
+        key: &Bound<'py, PyString>,
+        value: Bound<'py, PyAny>,
+    ) -> PyResult<()> {
+        if args.grouped.iter().any(|g| g.0 == at) {
+            return Err(self.given_twice(key));
+        }
+        let arrays = if value.is_none() {
+            Vec::new()
+        } else if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+            value.try_iter()?.collect::<PyResult<_>>()?
+        } else {
+            vec![value]
+        };
+        args.grouped.push((at, arrays));
+        Ok(())
+    }
+
+    /// Puts arrays of arguments that were given by name in order, and says how many each has. Those
+    /// without a name belong to the first argument that was not named.
+    pub fn settle<'py>(&self, py: Python<'py>, args: &mut Arguments<'py>) -> PyResult<()> {
+        if args.grouped.is_empty() {
+            return Ok(());
+        }
+        let names = &self.op.arguments;
+        let counts = self.op.schema.fields.iter().position(|f| f.name == ARG_COUNTS);
+        let (Some(counts), false) = (counts, args.params.iter().any(|p| Some(p.0) == counts))
+        else {
+            return Err(PyTypeError::new_err(format!(
+                "{}() got both arrays by name and {ARG_COUNTS}",
+                self.name
+            )));
+        };
+        let mut all: Vec<Vec<Bound<'py, PyAny>>> = vec![Vec::new(); names.len()];
+        let named: Vec<usize> = args.grouped.iter().map(|g| g.0).collect();
+        for (at, arrays) in args.grouped.drain(..) {
+            all[at] = arrays;
+        }
+        let unnamed: Vec<_> = std::mem::take(&mut args.inputs).into_iter().flatten().collect();
+        if !unnamed.is_empty() {
+            let first = (0..names.len()).find(|i| !named.contains(i)).ok_or_else(|| {
+                PyTypeError::new_err(format!(
+                    "{}() got {} arrays without a name, and all of its inputs by name: {}",
+                    self.name,
+                    unnamed.len(),
+                    names.join(", ")
+                ))
+            })?;
+            all[first] = unnamed;
+        }
+        let lengths = PyTuple::new(py, all.iter().map(Vec::len))?;
+        args.params.push((counts, lengths.into_any()));
+        args.inputs = all.into_iter().flatten().map(Some).collect();
         Ok(())
     }
 

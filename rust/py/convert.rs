@@ -66,6 +66,7 @@ pub fn from_value<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, Py
         Value::None => py.None().into_bound(py),
         Value::Bool(b) => PyBool::new(py, *b).to_owned().into_any(),
         Value::Int(i) => i.into_pyobject(py)?.into_any(),
+        Value::UInt(i) => i.into_pyobject(py)?.into_any(),
         Value::Float(x) => x.into_pyobject(py)?.into_any(),
         Value::Str(s) => PyString::new(py, s).into_any(),
         Value::List(items) => {

@@ -234,6 +234,7 @@ unsafe fn enter(
             function.by_keyword(&mut sorted, key.cast::<PyString>()?, value)?;
         }
     }
+    function.settle(py, &mut sorted)?;
     match function.face {
         Face::Array => function.call_on_arrays(py, sorted),
         Face::Symbol => function.call_on_symbols(py, sorted),

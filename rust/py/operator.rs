@@ -141,6 +141,7 @@ fn build(d: &Bound<'_, PyAny>) -> PyResult<OpDef> {
     def.aliases = d.getattr("aliases")?.extract()?;
     def.doc = d.getattr("doc")?.extract()?;
     def.key_var_num_args = d.getattr("key_var_num_args")?.extract()?;
+    def.arguments = d.getattr("arguments")?.extract()?;
     def.is_backward = is_backward;
     def.deterministic = d.getattr("deterministic")?.extract()?;
     let docs: Vec<(String, String, String)> = d.getattr("input_docs")?.extract()?;

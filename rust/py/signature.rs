@@ -26,6 +26,9 @@ pub fn documentation(name: &str, op: &OpDef, symbol: bool) -> String {
     text.push('(');
     if is_variadic(op) {
         text.push_str("*data, ");
+        for a in op.arguments.iter().filter(|a| is_showable(a) && *a != "data") {
+            let _ = write!(text, "{a}=None, ");
+        }
     }
     for a in arrays.iter().filter(|a| is_showable(a)) {
         let _ = write!(text, "{a}=None, ");

@@ -69,6 +69,28 @@ def test_variable_and_optional_arguments(oneflow):
     assert np.allclose(nd.of_total(*arrays).asnumpy(), 4 * X)
     both = nd.of_total(*arrays, arg_counts=(2, 1), out_counts=(2,))
     assert [np.allclose(y.asnumpy(), 4 * X) for y in both] == [True, True]
+    a, b, c = arrays
+    for named in ({"in": [a, b], "extra": c}, {"in": (a, b), "extra": [c]}):
+        assert np.allclose(nd.of_total(**named).asnumpy(), 4 * X)
+    assert np.allclose(nd.of_total(a, b, extra=c).asnumpy(), 4 * X)
+    assert np.allclose(nd.of_total(**{"in": [a, b]}, extra=None).asnumpy(), 2 * X)
+    node = sym.of_total(sym.var("a"), sym.var("b"), extra=sym.var("c"), name="t")
+    assert node.list_arguments() == ["a", "b", "c"]
+    again = sym.load_json(node.tojson()).bind(mx.cpu(), dict(zip("abc", arrays, strict=True)))
+    assert np.allclose(again.forward()[0].asnumpy(), 4 * X)
+    assert "extra : NDArray, optional, by name" in nd.of_total.__doc__
+    for given, text in [
+        ({"arg_counts": (2, 1), "extra": c}, "both arrays by name and arg_counts"),
+        ({"in": [a, b], "extra": c, "none": a}, "unexpected array 'none'"),
+        ({"in": [a, b], "extra": "x"}, "must have NDArray type"),
+        ({"extra": c}, "argument 'in' has 0 arrays, expected at least 2"),
+    ]:
+        with pytest.raises((mx.MXNetError, TypeError, AssertionError), match=text):
+            nd.of_total(**given)
+    with pytest.raises(
+        TypeError, match="got 1 arrays without a name, and all of its inputs by name"
+    ):
+        nd.of_total(a, **{"in": [a, b], "extra": c})
     build = mx.user_op_builder("b").Op("of_total").Input("in", arrays).Output("out", 2)
     assert len(build.Build().InferAndTryRun().RemoteBlobList()) == 2
     with pytest.raises(mx.MXNetError, match="of_total: .*expected at least 2: in 2, extra 0"):

@@ -122,3 +122,42 @@ def test_kinds_of_errors_do_not_come_from_texts():
         nd.bad_fails_like_memory(nd.ones(2)).asnumpy()
     with pytest.raises(MemoryError):
         nd.bad_tmp_too_large(nd.ones(2)).asnumpy()
+
+
+def test_a_child_that_is_forked_while_a_name_is_imported(tmp_path):
+    """The first use of a name imports its module: a fork waits for that."""
+    (tmp_path / "slow_module.py").write_text(
+        "import __main__, time\n__main__.started.set()\ntime.sleep(0.5)\nvalue = 7\n"
+    )
+    code = f"""
+        import os, signal, threading
+        import rsnet as mx
+        mx.__path__.append({str(tmp_path)!r})
+        mx._ON_DEMAND["slow_module"] = "slow_module"
+        started = threading.Event()
+        thread = threading.Thread(target=lambda: mx.slow_module)
+        thread.start()
+        started.wait()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)  # ends a child that waits for ever
+            os._exit(mx.slow_module.value)
+        thread.join()
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), mx.slow_module.value)
+    """
+    assert printed(code) == "7 7"
+
+
+def test_what_is_wrong_with_a_definition_is_not_swallowed(monkeypatch):
+    """An operator that the builder cannot have is listed with the reason; any other failure is one
+    of `load_library`.
+    """
+    from rsnet._operators import library
+
+    def broken(name, info):
+        raise TypeError("a mistake")
+
+    monkeypatch.setattr(library, "LibraryDefinition", broken)
+    text = MENDED.replace("NAME", "not_swallowed").replace("FACTOR", "1")
+    with pytest.raises(TypeError, match="a mistake"):
+        mx.load_library(compiled_text(text))

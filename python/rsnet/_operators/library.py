@@ -110,10 +110,16 @@ def _define(name: str) -> None:
     info = _core.library_operator(name)
     if info is None or name in registry.user_operators:
         return
-    try:
+    foreign = [key for key, *described in info["attrs"] if _is_foreign(*described)]
+    if foreign:
+        registry.only_in_nd[name] = foreign
+    else:
         registry.user_operators[name] = LibraryDefinition(name, info)
-    except (MXNetError, TypeError):
-        return  # attributes that user operators do not have, such as None
+
+
+def _is_foreign(kind: int, default: Sequence[Any], _doc: str) -> bool:
+    """Can no user operator have it: is it None by default, or too large a number?"""
+    return any(v is None or (_KINDS[kind] == "int64" and v >= 2**63) for v in default)
 
 
 def _mini(args: Sequence[tuple[str, int, bool, bool]]) -> list[str]:

@@ -7,11 +7,11 @@ notified of new operators through :func:`subscribe`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any, NamedTuple
 
 from .. import _core
 from .._mxnet_names import OPERATORS
+from .._on_demand import import_on_demand
 from ..base import MXNetError
 
 #: Classes for ``nd.Custom``, by ``op_type``.
@@ -22,6 +22,9 @@ properties: dict[str, type[Any]] = {}
 entries: dict[str, Any] = {}
 #: User operators that are defined.
 user_operators: dict[str, Any] = {}
+
+#: Operators of libraries that are none of these, because user operators have no such attributes.
+only_in_nd: dict[str, list[str]] = {}
 #: Kernels and gradients registered before their user operator is defined.
 waiting_kernels: dict[str, list[Any]] = {}
 waiting_gradients: dict[str, Callable[[Any], Any]] = {}
@@ -72,14 +75,22 @@ def definition(name: str) -> Any:
         There is none.
     """
     if name not in user_operators and name in _DEFERRED:
-        import_module(_DEFERRED[name])
+        import_on_demand(_DEFERRED[name])
     try:
         return user_operators[name]
     except KeyError:
-        known = ", ".join(sorted(user_operators)) or "none"
-        raise MXNetError(
-            f"user operator '{name}' is not registered (registered are: {known})"
-        ) from None
+        raise MXNetError(_unknown_operator(name)) from None
+
+
+def _unknown_operator(name: str) -> str:
+    if name in only_in_nd:
+        listed = ", ".join(only_in_nd[name])
+        return (
+            f"operator '{name}' of a library is no user operator, which cannot have its attributes "
+            f"{listed}: call it by nd or sym"
+        )
+    known = ", ".join(sorted(user_operators)) or "none"
+    return f"user operator '{name}' is not registered (registered are: {known})"
 
 
 class _Namespace(NamedTuple):

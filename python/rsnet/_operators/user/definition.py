@@ -138,6 +138,7 @@ class UserOpDefinition:
         d.doc = self.doc
         if self._variable:
             d.key_var_num_args, d.input_docs = "num_args", ANY_INPUTS
+            d.arguments = [a.name for a in self.inputs]
         else:
             d.input_docs = named_inputs(a.tensor(i) for a in self.inputs for i in range(a.count))
         d.make = self._make

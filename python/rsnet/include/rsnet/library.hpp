@@ -99,7 +99,7 @@ inline std::string to_text(const char* value) { return value; }
 inline std::string to_text(bool value) { return value ? "True" : "False"; }
 template <typename T>
 std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, std::string> to_text(T value) {
-  return std::to_string(static_cast<long long>(value));
+  return std::to_string(value);
 }
 template <typename T>
 std::enable_if_t<std::is_floating_point_v<T>, std::string> to_text(T value) {

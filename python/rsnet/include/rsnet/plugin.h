@@ -97,7 +97,7 @@ enum {
   RSNET_LIST_SHAPE = 13,
   RSNET_LIST_STR = 14,
   RSNET_U32 = 15,
-  RSNET_U64 = 16, /* up to 2^63 - 1 */
+  RSNET_U64 = 16,
   RSNET_ENUM = 17 /* one of `choices`; the value is a text */
 };
 
@@ -110,7 +110,8 @@ typedef struct rsnet_value {
   int32_t kind; /* as declared, or RSNET_NONE */
   int32_t n;    /* items of a shape or list, bytes of a text */
   union {
-    int64_t i;               /* I32, I64, U32, U64, BOOL */
+    int64_t i;               /* I32, I64, U32, BOOL, and U64 up to 2^63 - 1 */
+    uint64_t u;              /* U32, U64: the same bits as i */
     double f;                /* F32, F64 */
     const char *s;           /* STR, ENUM; ends with 0 */
     rsnet_dtype t;           /* DTYPE */

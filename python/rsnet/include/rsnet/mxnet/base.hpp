@@ -5,6 +5,7 @@
 
 #include <rsnet/checks.hpp>
 #include <rsnet/library.hpp>
+#include <rsnet/mxnet/expr.hpp>
 
 #include <algorithm>
 #include <any>
@@ -158,8 +159,23 @@ inline Shape<4> Shape4(index_t a, index_t b, index_t c, index_t d) { return {{a,
 // A row-major view: t[i] is a view of one axis less, or an element.
 template <typename xpu, int dim, typename DType = real_t>
 struct Tensor {
+  using value_type = DType;
   DType* dptr_ = nullptr;
   Shape<dim> shape_ = {};
+  // Of all elements, which `t = other` does not copy: it makes t a view of the other's.
+#define RSNET_MX_ASSIGN(op, is_allowed)                                             \
+  template <typename E, typename = std::enable_if_t<is_allowed>>                    \
+  Tensor& operator op(const E& e) {                                                 \
+    auto put = [this](size_t i, auto v) { dptr_[i] op static_cast<DType>(v); };     \
+    expr::ForEach(shape_.Size(), e, put);                                           \
+    return *this;                                                                   \
+  }
+  RSNET_MX_ASSIGN(=, (std::is_arithmetic_v<E> || std::is_base_of_v<expr::Any, E>))
+  RSNET_MX_ASSIGN(+=, (std::is_arithmetic_v<E> || expr::is_operand<E>))
+  RSNET_MX_ASSIGN(-=, (std::is_arithmetic_v<E> || expr::is_operand<E>))
+  RSNET_MX_ASSIGN(*=, (std::is_arithmetic_v<E> || expr::is_operand<E>))
+  RSNET_MX_ASSIGN(/=, (std::is_arithmetic_v<E> || expr::is_operand<E>))
+#undef RSNET_MX_ASSIGN
   index_t size(int i) const { return shape_[i]; }
   decltype(auto) operator[](index_t i) const {
     if constexpr (dim == 1) {

@@ -76,6 +76,7 @@ class Op {
   uint32_t num_inputs = 1, num_outputs = 1;
   std::function<uint32_t(const NodeAttrs&)> get_num_inputs, get_num_outputs;
   std::map<std::string, dmlc::any> attrs;
+  std::vector<std::string> groups;
 
   Op& describe(const std::string& text) {
     description = text;
@@ -131,11 +132,20 @@ class Op {
     return *this;
   }
   Op& set_support_level(int) { return *this; }
+  // Takes over what a group sets and the operator does not.
+  Op& include(const std::string& group) {
+    groups.push_back(group);
+    return *this;
+  }
 
   template <typename T>
   const T* attr(const std::string& key) const {
-    auto found = attrs.find(key);
-    if (found == attrs.end()) return nullptr;
+    const Op* from = this;
+    for (size_t i = 0; from->attrs.count(key) == 0; ++i) {
+      if (i == groups.size()) return nullptr;
+      from = &Group(groups[i]);
+    }
+    auto found = from->attrs.find(key);
     const T* value = std::any_cast<T>(&found->second);
     if (value == nullptr) {
       throw rsnet::Failure("operator '" + name + "': attribute '" + key + "' is of another type than "
@@ -147,6 +157,13 @@ class Op {
   // The operator of this name, which may be one of rsnet's.
   static const Op* Get(const std::string& name) { return &Entry(name, false); }
   RSNET_LOCAL static Op& Entry(const std::string& name, bool registers);
+  // A group of operators, which has attributes only.
+  RSNET_LOCAL static Op& Group(const std::string& name) {
+    static std::map<std::string, std::unique_ptr<Op>> all;
+    std::unique_ptr<Op>& group = all[name];
+    if (group == nullptr) group = std::make_unique<Op>();
+    return *group;
+  }
 
  private:
   void add_fields(const dmlc::parameter::Fields& all) {
@@ -339,19 +356,6 @@ bool ElemwiseType(const NodeAttrs&, std::vector<int>* in, std::vector<int>* out)
 
 // ---- Gradients ---------------------------------------------------------------------------------
 
-// Backward operator `op_name` over the output gradients and, by the name of the struct, more.
-#define RSNET_MX_GRAD(Name)                                                              \
-  struct Name {                                                                          \
-    const char* op_name;                                                                 \
-    std::vector<nnvm::NodeEntry> operator()(const nnvm::NodePtr& n,                      \
-                                            const std::vector<nnvm::NodeEntry>& ograds) const; \
-  };
-RSNET_MX_GRAD(ElemwiseGradUseNone)
-RSNET_MX_GRAD(ElemwiseGradUseIn)
-RSNET_MX_GRAD(ElemwiseGradUseOut)
-RSNET_MX_GRAD(ElemwiseGradUseInOut)
-#undef RSNET_MX_GRAD
-
 // The gradient of the output is that of every input.
 struct CloneGradient {
   const char* op_name;
@@ -401,27 +405,22 @@ inline std::vector<nnvm::NodeEntry> MakeZeroGradNodes(const nnvm::NodePtr& n,
   return out;
 }
 
-inline std::vector<nnvm::NodeEntry> OutputsOf(const nnvm::NodePtr& n, size_t count) {
-  std::vector<nnvm::NodeEntry> out;
-  for (uint32_t i = 0; i < count; ++i) out.push_back({n, i, 0, RSNET_OUT_DATA});
-  return out;
-}
-#define RSNET_MX_GRAD(Name, extra)                                                    \
-  inline std::vector<nnvm::NodeEntry> Name::operator()(                               \
-      const nnvm::NodePtr& n, const std::vector<nnvm::NodeEntry>& ograds) const {     \
-    std::vector<nnvm::NodeEntry> more extra;                                          \
-    return MakeNonlossGradNode(op_name, n, ograds, more, n->attrs.dict);              \
+// Backward operator `op_name` over the output gradients and, as wanted, inputs and outputs.
+template <bool in, bool out>
+struct ElemwiseGrad {
+  const char* op_name;
+  std::vector<nnvm::NodeEntry> operator()(const nnvm::NodePtr& n,
+                                          const std::vector<nnvm::NodeEntry>& ograds) const {
+    std::vector<nnvm::NodeEntry> more;
+    if (in) more = n->inputs;
+    for (uint32_t i = 0; out && i < ograds.size(); ++i) more.push_back({n, i, 0, RSNET_OUT_DATA});
+    return MakeNonlossGradNode(op_name, n, ograds, more, n->attrs.dict);
   }
-RSNET_MX_GRAD(ElemwiseGradUseNone, )
-RSNET_MX_GRAD(ElemwiseGradUseIn, = n->inputs)
-RSNET_MX_GRAD(ElemwiseGradUseOut, = OutputsOf(n, ograds.size()))
-#undef RSNET_MX_GRAD
-inline std::vector<nnvm::NodeEntry> ElemwiseGradUseInOut::operator()(
-    const nnvm::NodePtr& n, const std::vector<nnvm::NodeEntry>& ograds) const {
-  std::vector<nnvm::NodeEntry> more = n->inputs;
-  for (const nnvm::NodeEntry& e : OutputsOf(n, ograds.size())) more.push_back(e);
-  return MakeNonlossGradNode(op_name, n, ograds, more, n->attrs.dict);
-}
+};
+using ElemwiseGradUseNone = ElemwiseGrad<false, false>;
+using ElemwiseGradUseIn = ElemwiseGrad<true, false>;
+using ElemwiseGradUseOut = ElemwiseGrad<false, true>;
+using ElemwiseGradUseInOut = ElemwiseGrad<true, true>;
 
 // ---- Kernels -----------------------------------------------------------------------------------
 

@@ -93,6 +93,7 @@ class Field {
   virtual void Set(void* param, const std::string& text) const = 0;
   virtual std::string Get(const void* param) const = 0;
   rsnet::AttrText attr;
+  std::string alias_of;  // the field that this is another name of, or none
 };
 
 template <typename T>
@@ -166,6 +167,13 @@ class FieldEntry : public Field {
   std::vector<std::pair<std::string, int>> names_;
 };
 
+// Another name of a field, by which calls may pass its value.
+class Alias : public Field {
+ public:
+  void Set(void*, const std::string&) const override {}
+  std::string Get(const void*) const override { return "None"; }
+};
+
 using Fields = std::vector<std::shared_ptr<Field>>;
 
 }  // namespace parameter
@@ -181,9 +189,13 @@ struct Parameter {
     P* self = static_cast<P*>(this);
     for (const auto& field : __FIELDS__()) {
       const rsnet::AttrText& attr = field->attr;
+      if (!field->alias_of.empty()) continue;
       bool given = false;
-      for (const auto& [name, text] : kwargs) {
-        if (name == attr.name) {
+      // A call has all names, one of them with the value, or the first with the default.
+      for (bool by_alias : {false, true}) {
+        for (const auto& [name, text] : kwargs) {
+          bool is_absent = text == "None" && by_alias;
+          if (is_absent || by_alias == (name == attr.name) || !Means(name, *field)) continue;
           field->Set(self, text);
           given = true;
         }
@@ -203,8 +215,13 @@ struct Parameter {
   template <typename Container>
   std::vector<std::pair<std::string, std::string>> UpdateAllowUnknown(const Container& kwargs) {
     std::map<std::string, std::string> all = __DICT__();
-    for (const auto& [name, text] : kwargs) {
-      if (all.count(name)) all[name] = text;
+    for (const auto& field : __FIELDS__()) {
+      for (const auto& [name, text] : kwargs) {
+        bool is_absent = name != field->attr.name && text == "None";
+        if (field->alias_of.empty() && Means(name, *field) && !is_absent) {
+          all[field->attr.name] = text;
+        }
+      }
     }
     Init(all);
     return Unknown(kwargs);
@@ -212,7 +229,9 @@ struct Parameter {
   std::map<std::string, std::string> __DICT__() const {
     std::map<std::string, std::string> out;
     const P* self = static_cast<const P*>(this);
-    for (const auto& field : __FIELDS__()) out[field->attr.name] = field->Get(self);
+    for (const auto& field : __FIELDS__()) {
+      if (field->alias_of.empty()) out[field->attr.name] = field->Get(self);
+    }
     return out;
   }
   RSNET_LOCAL static const parameter::Fields& __FIELDS__() {
@@ -226,6 +245,14 @@ struct Parameter {
   }
 
  private:
+  // Is it the field's name, or another one of it?
+  static bool Means(const std::string& name, const parameter::Field& field) {
+    if (name == field.attr.name) return true;
+    for (const auto& other : __FIELDS__()) {
+      if (other->attr.name == name && other->alias_of == field.attr.name) return true;
+    }
+    return false;
+  }
   template <typename Container>
   static std::vector<std::pair<std::string, std::string>> Unknown(const Container& kwargs) {
     std::vector<std::pair<std::string, std::string>> out;
@@ -245,12 +272,31 @@ struct Parameter {
     fields.push_back(entry);
     return *entry;
   }
+  // Another name of a field that has a default: one of both names has to be given otherwise, which
+  // a declaration cannot say.
+  void ALIAS(parameter::Fields& fields, const std::string& name, const std::string& alias) {
+    for (const auto& field : fields) {
+      if (field->attr.name != name || !field->attr.has_default) continue;
+      auto other = std::make_shared<parameter::Alias>();
+      other->alias_of = name;
+      other->attr = field->attr;
+      other->attr.name = alias;
+      other->attr.doc = "Another name of " + name + ".";
+      other->attr.flags |= RSNET_MAY_BE_NONE;
+      other->attr.has_default = true;
+      other->attr.dflt = "None";
+      fields.push_back(other);
+      return;
+    }
+    throw rsnet::Failure("DMLC_DECLARE_ALIAS(" + name + ", " + alias + "): there is no such field with a default");
+  }
 };
 
 }  // namespace dmlc
 
 #define DMLC_DECLARE_PARAMETER(P) inline void __DECLARE__(::dmlc::parameter::Fields& rsnet_fields)
 #define DMLC_DECLARE_FIELD(F) this->DECLARE(rsnet_fields, #F, F)
+#define DMLC_DECLARE_ALIAS(F, Alias) this->ALIAS(rsnet_fields, #F, #Alias)
 #define DMLC_REGISTER_PARAMETER(P) static_assert(sizeof(P) > 0, "a parameter struct")
 
 #endif  // RSNET_MXNET_PARAM_HPP

@@ -19,6 +19,7 @@ inline std::string TextOf(const rsnet_value& value) {
       return rsnet::list_text(std::vector<int64_t>(value.v.is, value.v.is + value.n));
     case RSNET_LIST_F32:
       return rsnet::list_text(std::vector<double>(value.v.fs, value.v.fs + value.n));
+    case RSNET_U64: return std::to_string(value.v.u);
     default: return std::to_string(value.v.i);
   }
 }
@@ -232,23 +233,25 @@ class NnvmOp {
     grad.struct_size = sizeof grad;
     grad.op = op_->name.c_str();
     grad.user = this;
-    if (const auto* f = gradient->target<op::ElemwiseGradUseNone>()) return Backward(grad, f, 0, 0, host, registry);
-    if (const auto* f = gradient->target<op::ElemwiseGradUseIn>()) return Backward(grad, f, 1, 0, host, registry);
-    if (const auto* f = gradient->target<op::ElemwiseGradUseOut>()) return Backward(grad, f, 0, 1, host, registry);
-    if (const auto* f = gradient->target<op::ElemwiseGradUseInOut>()) return Backward(grad, f, 1, 1, host, registry);
+    if (IsStandard<false, false>(&grad) || IsStandard<true, false>(&grad) ||
+        IsStandard<false, true>(&grad) || IsStandard<true, true>(&grad)) {
+      return host->register_grad(registry, &grad);
+    }
     grad.kind = RSNET_GRAD_RULE;
     grad.rule = Rule;
     return host->register_grad(registry, &grad);
   }
-  template <typename F>
-  rsnet_status Backward(rsnet_grad grad, const F* f, bool in, bool out, const rsnet_host* host,
-                        rsnet_registry* registry) {
-    grad.kind = RSNET_GRAD_BACKWARD;
-    grad.backward = f->op_name;
+  // One backward operator computes it, of which rsnet need not be told by nodes.
+  template <bool in, bool out>
+  bool IsStandard(rsnet_grad* grad) {
+    const auto* f = Attr<nnvm::FGradient>("FGradient")->target<op::ElemwiseGrad<in, out>>();
+    if (f == nullptr) return false;
+    grad->kind = RSNET_GRAD_BACKWARD;
+    grad->backward = f->op_name;
     uses_in_ = in;
     uses_out_ = out;
-    grad.deps = Deps;
-    return host->register_grad(registry, &grad);
+    grad->deps = Deps;
+    return true;
   }
 
   // ---- Callbacks -------------------------------------------------------------------------------
@@ -482,6 +485,9 @@ RSNET_LOCAL inline Op& Op::Entry(const std::string& name, bool registers) {
 }
 
 }  // namespace nnvm
+
+#define NNVM_REGISTER_OP_GROUP(name) \
+  [[maybe_unused]] static ::nnvm::Op& RSNET_UNIQUE(nnvm_group_) = ::nnvm::Op::Group(#name)
 
 // As in NNVM, a second registration of a name adds to the first.
 #define NNVM_REGISTER_OP(name)                              \
