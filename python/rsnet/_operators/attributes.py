@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import _core
@@ -42,6 +42,7 @@ class Entry:
         self._num_inputs: Any = 1
         self._num_outputs: Any = 1
         self._arguments: list[tuple[str, str, str]] = []
+        self._input_docs: Mapping[str, str] = {}
         self._param_docs: dict[str, tuple[str, str]] = {}
         self._aliases: list[str] = []
         self._doc = ""

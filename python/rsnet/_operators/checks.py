@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from .._warnings import warn
-from ..base import MXNetError, MXTypeError, MXValueError
+from ..base import MXNetError, MXTypeError, MXValueError, shown
 from . import registry
 
 #: Shapes on this side of the core: an unknown extent is 0, an unknown shape is ().
@@ -51,7 +51,7 @@ def invalid(
     operator: str, what: str, value: Any, expected: object, error: type[Exception] = MXNetError
 ) -> Exception:
     """An error for a value that is not what is ``expected``; it names the operator."""
-    return error(f"{operator}: invalid {what} {value!r}: expected {expected}")
+    return error(f"{operator}: invalid {what} {shown(value)}: expected {expected}")
 
 
 def unknown(operator: str, what: str, name: Any, known: Iterable[str]) -> MXNetError:
@@ -172,6 +172,18 @@ def name_list(operator: str, what: str, value: Any, *, any_text: bool = False) -
     if len(set(value)) != len(value):
         raise invalid(operator, f"result of {what}", list(value), "every name once")
     return tuple(value)
+
+
+def checked_docs(operator: str, docs: Any, names: Sequence[str]) -> Mapping[str, str]:
+    """``docs``, which describe some of the ``names``; nothing for None."""
+    if not isinstance(docs, Mapping | None) or not all(
+        isinstance(v, str) for v in (docs or {}).values()
+    ):
+        raise invalid(operator, "argument_docs", docs, "a dict of strings")
+    for key in docs or ():
+        if key not in names:
+            raise unknown(operator, "argument", key, names)
+    return docs or {}
 
 
 def resource_requests(operator: str, method: str, answer: Any) -> list[tuple[str, int]]:

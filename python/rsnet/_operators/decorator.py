@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from ..base import MXTypeError
 from ..parameter import Parameter
 from . import registry
 from .attributes import Entry, _new_entry, register
-from .checks import fail, function_name, invalid, warn_of_replacing
+from .checks import checked_docs, fail, function_name, invalid, warn_of_replacing
 from .elementwise import ElemwiseGradUseInOut, ElemwiseShape, ElemwiseType
 from .operands import assign
 
@@ -24,6 +24,7 @@ def op(
     param: type[Parameter] | None = None,
     inputs: Sequence[str] = ("data",),
     outputs: Sequence[str] = ("output",),
+    argument_docs: Mapping[str, str] | None = None,
     shape: Callable[..., Any] | None = None,
     type: Callable[..., Any] | None = None,
     inplace: Sequence[tuple[int, int]] = (),
@@ -47,6 +48,8 @@ def op(
         Parameter there is no ``p``.
     inputs, outputs : sequence of str
         Their names. Several outputs are returned as a tuple or list.
+    argument_docs : dict of str to str, optional
+        What the inputs are, by name, for ``help(nd.<name>)``.
     shape, type : callable, optional
         ``FInferShape`` and ``FInferType``: ``f(attrs, ins, outs)`` fills its lists. Default: all
         inputs and outputs have one shape and one type.
@@ -84,6 +87,7 @@ def op(
     def decorate(f: Any) -> Any:
         entry = _decorated(name).describe(inspect.getdoc(f) or "")
         n_in, n_out = len(inputs), len(outputs)
+        entry._input_docs = checked_docs(name, argument_docs, inputs)
         entry.set_num_inputs(n_in).set_num_outputs(n_out)
         if param is not None:
             entry.set_attr_parser(param).add_arguments(param.fields())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -128,9 +130,9 @@ class OperatorProperty(Description):
     """Describes an operator: subclass it and register the class.
 
     ``Param``, a :class:`rsnet.Parameter`, gives the operator typed parameters: they are in
-    ``self.param``. Entries in the dependency and in-place methods are opaque: only identity
-    matters. An exception in any method is raised by the call, an answer that does not fit is an
-    MXNetError that names operator and method.
+    ``self.param``. ``argument_docs`` describes inputs, by name. Entries in the dependency and
+    in-place methods are opaque: only identity matters. An exception in any method is raised by the
+    call, an answer that does not fit is an MXNetError that names operator and method.
 
     Examples
     --------
@@ -153,6 +155,8 @@ class OperatorProperty(Description):
     """
 
     Param: type[Parameter] | None = None
+    #: What the arguments and auxiliary states are, by name, for ``help(nd.<name>)``.
+    argument_docs: Mapping[str, str] = MappingProxyType({})
     #: Name of the parameter that counts the inputs, for operators with any number of them.
     key_var_num_args: str | None = None
     param: Any = None

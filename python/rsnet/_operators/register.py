@@ -116,4 +116,4 @@ def _documented_inputs(cls: type[OperatorProperty]) -> list[tuple[str, str, str]
         names = [*prop.list_arguments(), *prop.list_auxiliary_states()]
     except Exception:  # only the signature suffers: the real names come with real parameters
         names = ["data"]
-    return named_inputs(names)
+    return named_inputs(names, cls.argument_docs)

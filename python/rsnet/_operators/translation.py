@@ -81,7 +81,7 @@ class Translation:
                 names = name_list(self.name, "FListInputNames", self.attr("FListInputNames")(attrs))
             except Exception:  # the names depend on parameters: only the signature suffers
                 pass
-        return named_inputs(names)
+        return named_inputs(names, self.entry._input_docs)
 
     def _make(self, values: tuple[Any, ...], given: dict[str, Any]) -> Attrs:
         param, struct = self.entry._param, self._struct()

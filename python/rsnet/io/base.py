@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base import shown
 from ..ndarray import NDArray, array, concat, take
 
 __all__ = ["DataDesc", "DataBatch", "DataIter", "NDArrayIter", "ResizeIter"]
@@ -66,9 +67,9 @@ class DataBatch:
         provide_data: list[DataDesc] | None = None,
         provide_label: list[DataDesc] | None = None,
     ) -> None:
-        for name, value in (("Data", data), ("Label", label)):
+        for name, value in (("data", data), ("label", label)):
             if value is not None and not isinstance(value, (list, tuple)):
-                raise TypeError(f"{name} must be list of NDArrays, got {type(value).__name__}")
+                raise TypeError(f"invalid {name} {shown(value)}: expected a list of NDArrays")
         self.data = data
         self.label = label
         self.pad = pad
@@ -158,13 +159,13 @@ def _rows(name: str, x: Any) -> NDArray:
             host = np.asarray(x, dtype="float32")
         except (TypeError, ValueError):
             raise TypeError(
-                f"invalid {name}: expected an NDArray, a NumPy array, or a list or dict of them, "
-                f"got {type(x).__name__}"
+                f"invalid {name} of type '{type(x).__name__}': "
+                "expected an NDArray, a NumPy array, or a list or dict of them"
             ) from None
         if host.ndim == 0:
-            raise TypeError(f"invalid {name}: expected an array of rows, got a number")
+            raise TypeError(f"invalid {name} {shown(x)}: expected an array of rows")
         if host.size == 0:
-            raise ValueError(f"invalid {name}: expected at least one row, got shape {host.shape}")
+            raise ValueError(f"invalid shape of {name} {host.shape}: expected at least one row")
         return array(host, dtype="float32")
     return x
 
@@ -240,7 +241,7 @@ class NDArrayIter(DataIter):
         self.label = _named(label, label_name, allow_empty=True)
         lengths = {name: len(x) for name, x in self.data + self.label}
         if len(set(lengths.values())) != 1:
-            raise ValueError(f"arrays differ in their number of rows: {lengths}")
+            raise ValueError(f"invalid numbers of rows {lengths}: expected one number for all")
         self.num_data = next(iter(lengths.values()))
         self.num_source = len(lengths)
         self.shuffle = shuffle

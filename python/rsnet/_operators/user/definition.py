@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ... import _core
@@ -51,6 +51,7 @@ class UserOpDefinition:
         self.inference: Inference | CheckedInference
         self.sbp: Any = None
         self.doc = ""
+        self.docs: Mapping[str, str] = {}
         self.kernels: list[Kernel] = []
         self.grad: Callable[[Any], Any] | None = None
 
@@ -127,10 +128,11 @@ class UserOpDefinition:
     def install(self, *, replace: bool) -> None:
         d = Definition(self.registered, _core.Schema(self._specs()))
         d.doc = self.doc
+        docs = {a.tensor(i): self.docs.get(a.name, "") for a in self.inputs for i in range(a.count)}
         if self.variable:
             d.key_var_num_args, d.input_docs = "num_args", ANY_INPUTS
         else:
-            d.input_docs = named_inputs(a.tensor(i) for a in self.inputs for i in range(a.count))
+            d.input_docs = named_inputs(docs, docs)
         d.make = self._make
         d.facts = lambda conf: conf.facts
         d.infer_shape = self._infer_shape

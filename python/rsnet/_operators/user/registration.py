@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,15 @@ import numpy as np
 from ... import _core
 from ...sbp import CheckedInference
 from .. import registry
-from ..checks import argument_name, fail, free_name, function_name, invalid, is_integer
+from ..checks import (
+    argument_name,
+    checked_docs,
+    fail,
+    free_name,
+    function_name,
+    invalid,
+    is_integer,
+)
 from .attr import Attr
 from .condition import ALWAYS, Condition
 from .contexts import ComputeContext, InferContext, checked_bytes
@@ -32,6 +40,7 @@ def define(
     infer_dtype: Callable[[InferContext], Any] | None = None,
     sbp: Any = None,
     doc: str = "",
+    argument_docs: Mapping[str, str] | None = None,
     _registered: str = "",
 ) -> UserOpDefinition:
     """Registers a user operator: ``nd.<name>`` and ``sym.<name>``, as soon as it has a kernel.
@@ -59,6 +68,8 @@ def define(
         ``"in:S(i) out:S(i) for i in axes(in)"``, or a list of them; see ``rsnet.sbp``.
     doc : str, optional
         What ``help(nd.<name>)`` and the documentation pages say.
+    argument_docs : dict of str to str, optional
+        What they say of the inputs, by name.
 
     Raises
     ------
@@ -99,6 +110,7 @@ def define(
     if not d.outputs:
         raise fail(name, "an operator has at least one output")
     d.check, d.sbp, d.doc = check, sbp, doc
+    d.docs = checked_docs(name, argument_docs, [a.name for a in d.inputs])
     d.inference = Inference(name, infer, infer_dtype)
     if sbp is not None:
         d.inference = CheckedInference(d, sbp, d.inference)
