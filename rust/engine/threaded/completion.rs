@@ -111,7 +111,7 @@ impl Core {
         if let Some(v) = deleted {
             self.free_variable(v);
         }
-        // Pairs with `Watch::add`: we count, then check for waiters; a waiter registers, then
+        // Pairs with `CompletionWaiters::add`: we count, then check for waiters; a waiter registers, then
         // checks the count.
         publish();
         if self.watch.has_waiters() {
