@@ -22,7 +22,7 @@ pub enum Augment {
 }
 
 /// The fixed description of what a loader makes.
-pub struct Plan {
+pub struct LoadPlan {
     pub(super) source: Source,
     augment: Augment,
     normalise: Normalise,
@@ -40,7 +40,7 @@ pub struct Plan {
     pub(super) base: Arc<Base>,
 }
 
-impl Plan {
+impl LoadPlan {
     /// # Errors
     /// A file cannot be read or has no records; parameters that do not fit together.
     pub fn new(
@@ -83,7 +83,7 @@ impl Plan {
             }
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Ok(Plan {
+        Ok(LoadPlan {
             source,
             augment,
             normalise,
