@@ -5,7 +5,7 @@ use super::decode::{Colour, Picture, decode};
 use super::normalise::{Choice, Normalise};
 use super::params::{AugmentParam, BatchParam, Damaged, DetectParam};
 use super::random::Draws;
-use super::source::Source;
+use super::source::RecordSource;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::image::Extent;
@@ -23,7 +23,7 @@ pub enum Augment {
 
 /// The fixed description of what a loader makes.
 pub struct LoadPlan {
-    pub(super) source: Source,
+    pub(super) source: RecordSource,
     augment: Augment,
     normalise: Normalise,
     colour: Colour,
@@ -67,7 +67,7 @@ impl LoadPlan {
             return refused("a height and a width of 1 to 65535");
         }
         let (height, width) = (height as usize, width as usize);
-        let source = Source::new(param)?;
+        let source = RecordSource::new(param)?;
         let label_width = match &augment {
             Augment::Image(p) => {
                 p.check()?;
