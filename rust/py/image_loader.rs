@@ -50,7 +50,7 @@ fn plan(
     detects: bool,
     dtype: DType,
     mean: Option<Vec<f32>>,
-) -> Result<(Plan, DType)> {
+) -> Result<(LoadPlan, DType)> {
     let batch: BatchParam = parsed(given)?;
     let normalise: NormalizeParam = parsed(given)?;
     let size: i64 = batch.data_shape.iter().product();
