@@ -340,7 +340,46 @@ class NDArrayIter(DataIter):
         return max(-self.cursor, 0) if self.cursor > -self.batch_size else 0
 
 
-class ResizeIter(DataIter):
+class BatchesOfOthers(DataIter):
+    """An iterator whose `iter_next` takes a batch of others as the current one."""
+
+    current_batch: DataBatch | None = None
+
+    def next(self) -> DataBatch:
+        """The next batch.
+
+        Raises
+        ------
+        StopIteration
+            At the end of the epoch.
+        """
+        if not self.iter_next():
+            raise StopIteration
+        return self._batch()
+
+    def _batch(self) -> DataBatch:
+        if self.current_batch is None:
+            raise ValueError("there is no current batch: call iter_next first")
+        return self.current_batch
+
+    def getdata(self) -> list[NDArray]:
+        """Data arrays of the current batch."""
+        return self._batch().data
+
+    def getlabel(self) -> list[NDArray] | None:
+        """Label arrays of the current batch."""
+        return self._batch().label
+
+    def getindex(self) -> Any:
+        """Indices of the current rows, if known."""
+        return self._batch().index
+
+    def getpad(self) -> int:
+        """How many of the last rows are padding."""
+        return self._batch().pad or 0
+
+
+class ResizeIter(BatchesOfOthers):
     """Another iterator with epochs of `size` batches; it is begun again where it ends.
 
     Parameters
@@ -367,7 +406,6 @@ class ResizeIter(DataIter):
         self.size = size
         self.reset_internal = reset_internal
         self.cur = 0
-        self.current_batch: DataBatch | None = None
         self.provide_data = data_iter.provide_data
         self.provide_label = data_iter.provide_label
         if hasattr(data_iter, "default_bucket_key"):
@@ -391,25 +429,3 @@ class ResizeIter(DataIter):
                 raise ValueError("the iterator has no batches") from None
         self.cur += 1
         return True
-
-    def next(self) -> DataBatch:
-        if not self.iter_next():
-            raise StopIteration
-        return self._batch()
-
-    def _batch(self) -> DataBatch:
-        if self.current_batch is None:
-            raise ValueError("there is no current batch: call 'iter_next' first")
-        return self.current_batch
-
-    def getdata(self) -> list[NDArray]:
-        return self._batch().data
-
-    def getlabel(self) -> list[NDArray] | None:
-        return self._batch().label
-
-    def getindex(self) -> Any:
-        return self._batch().index
-
-    def getpad(self) -> int:
-        return self._batch().pad or 0
