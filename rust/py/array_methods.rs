@@ -1,6 +1,6 @@
-//! The methods of the class `NDArray`: number slots, properties, waits and copies. Methods that need
-//! no speed are added to the class by the Python package. pyo3 wants all methods of a class in one
-//! block, so only what they call can live in other files.
+//! The methods of the class `NDArray`: number slots, properties, waits and copies. Methods that
+//! need no speed are added to the class by the Python package. pyo3 wants all methods of a class in
+//! one block, so only what they call can live in other files.
 
 use super::arithmetic::{BinaryFn, binary, negated};
 use super::array_indexing::{rows, source_of_all};
