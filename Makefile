@@ -36,10 +36,10 @@ $(VENV)/.demo: | $(VENV)/.tools
 
 env: $(VENV)/.tools ## make the environment .venv with all tools
 
-# One installed build at a time; the stamp names its profile.
+# One installed build at a time; the stamp names its profile. On a terminal cargo shows its progress.
 $(VENV)/.built-%: $(RUST_SOURCES) | $(VENV)/.tools
-	@echo "Compiling rsnet (profile $*). The first time this takes several minutes, and says nothing."
-	$(BIN)/maturin develop --quiet --profile $*
+	@echo "Compiling rsnet (profile $*). The first time this takes several minutes."
+	@[ -t 2 ] || quiet=--quiet; PIP_QUIET=1 $(BIN)/maturin develop $$quiet --profile $*
 	@rm -f $(VENV)/.built-*
 	@touch $@
 

@@ -70,12 +70,12 @@ def params_of_file(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
         logging.warning("Params file '%s' is empty", name)
         return arg_params, aux_params
     if not isinstance(loaded, dict):
-        raise ValueError(f"Invalid param file {name}: its arrays have no names")
+        raise ValueError(f"invalid parameter file '{name}': expected arrays with names")
     for key, value in loaded.items():
         kind, _, short = key.partition(":")
         if kind not in ("arg", "aux") or not short:
             raise ValueError(
-                f"Invalid param file {name}: '{key}' begins with neither 'arg:' nor 'aux:'"
+                f"{name}: invalid name '{key}': expected one that begins with 'arg:' or 'aux:'"
             )
         (arg_params if kind == "arg" else aux_params)[short] = value
     return arg_params, aux_params

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._core import NDArray
-from .base import MXTypeError
+from .base import MXTypeError, shown
 
 if TYPE_CHECKING:
     from .symbol import Symbol
@@ -143,13 +143,13 @@ def mark_variables(
     reqs = [grad_reqs] * len(variables) if isinstance(grad_reqs, str) else list(grad_reqs)
     if not len(variables) == len(gradients) == len(reqs):
         raise ValueError(
-            f"{len(variables)} variables need as many gradients and requests, "
-            f"got {len(gradients)} and {len(reqs)}"
+            f"invalid numbers of gradients and requests {(len(gradients), len(reqs))}: "
+            f"expected {len(variables)}, one for each variable"
         )
     for i, pair in enumerate(zip(variables, gradients)):
         for what, array in zip(("variables", "gradients"), pair):
             if not isinstance(array, NDArray):
-                raise TypeError(f"{what}[{i}] is a {type(array).__name__}, expected an NDArray")
+                raise TypeError(f"invalid item {i} of {what} {shown(array)}: expected an NDArray")
     _core.mark_variables(variables, gradients, reqs)
 
 
@@ -157,7 +157,7 @@ def _heads(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
     heads = _listed(heads)
     grads = [None] * len(heads) if head_grads is None else _listed(head_grads)
     if len(heads) != len(grads):
-        raise ValueError(f"{len(heads)} heads need as many head gradients, got {len(grads)}")
+        raise ValueError(f"invalid number of head gradients {len(grads)}: expected {len(heads)}")
     return heads, grads
 
 

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import builtins
+import reprlib
 from typing import Any
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxlong = _REPR.maxother = 80
+
+
+def shown(value: object) -> str:
+    """A value as errors show it: its representation in one line, abbreviated."""
+    return " ".join(_REPR.repr(value).split())
 
 
 class MXNetError(RuntimeError):

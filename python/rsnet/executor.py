@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core
+from .base import shown
 from .ndarray import NDArray, array, zeros
 
 if TYPE_CHECKING:
@@ -120,7 +121,8 @@ class Executor:
         for name, value in given.items():
             index = self._index.get(name)
             if index is None:
-                raise TypeError(f"Unknown argument {name}; the arguments are {self._arg_names}")
+                known = ", ".join(self._arg_names)
+                raise TypeError(f"unknown argument {name!r}: expected one of: {known}")
             bound = self.arg_arrays[index]
             if not isinstance(value, NDArray):
                 value = array(np.asarray(value), dtype=bound.dtype)
@@ -168,9 +170,7 @@ class Executor:
         grads = list(given)
         for i, grad in enumerate(grads):
             if grad is not None and not isinstance(grad, NDArray):
-                raise TypeError(
-                    f"inputs must be NDArray: out_grads[{i}] is a {type(grad).__name__}"
-                )
+                raise TypeError(f"invalid item {i} of out_grads {shown(grad)}: expected an NDArray")
         return grads
 
     def partial_forward(self, is_train: bool = False, step: int = 0) -> int:

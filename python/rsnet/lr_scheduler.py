@@ -70,6 +70,12 @@ class LRScheduler:
         raise NotImplementedError(f"{type(self).__name__} does not define '__call__'")
 
 
+def _checked_factor(factor: float) -> float:
+    if factor > 1.0:
+        raise ValueError(f"invalid factor {factor}: expected at most 1")
+    return factor
+
+
 class FactorScheduler(LRScheduler):
     """Multiplies the rate by `factor` every `step` updates, down to `stop_factor_lr`.
 
@@ -92,11 +98,9 @@ class FactorScheduler(LRScheduler):
     ) -> None:
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
         if step < 1:
-            raise ValueError("Schedule step must be greater or equal than 1")
-        if factor > 1.0:
-            raise ValueError("Factor must be no more than 1 to make lr reduce")
+            raise ValueError(f"invalid step {step}: expected at least 1")
         self.step = step
-        self.factor = factor
+        self.factor = _checked_factor(factor)
         self.stop_factor_lr = stop_factor_lr
         self.count = 0
 
@@ -132,13 +136,11 @@ class MultiFactorScheduler(LRScheduler):
     ) -> None:
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
         if not step or any(s < 1 for s in step):
-            raise ValueError("Schedule step must be greater or equal than 1")
+            raise ValueError(f"invalid step {step}: expected numbers of updates, at least 1")
         if any(b <= a for a, b in itertools.pairwise(step)):
-            raise ValueError("Schedule step must be an increasing integer list")
-        if factor > 1.0:
-            raise ValueError("Factor must be no more than 1 to make lr reduce")
+            raise ValueError(f"invalid step {step}: expected an increasing list")
         self.step = list(step)
-        self.factor = factor
+        self.factor = _checked_factor(factor)
         self.cur_step_ind = 0
 
     def __call__(self, num_update: int) -> float:

@@ -110,7 +110,7 @@ class MXRecordIO:
     def open(self) -> None:
         """Opens the file, at its beginning."""
         if self.flag not in ("r", "w"):
-            raise ValueError(f"Invalid flag {self.flag!r}: expected 'r' or 'w'")
+            raise ValueError(f"invalid flag {self.flag!r}: expected 'r' or 'w'")
         try:
             self._file = open(self.uri, "rb" if self.flag == "r" else "wb")
         except OSError as error:

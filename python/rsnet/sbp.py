@@ -465,7 +465,7 @@ def signatures(op: str, *inputs: Any, **attrs: Any) -> list[Signature]:
             )
         return by_table(op, shapes, attrs)
     values = {k: d.attrs[k].normal(op, k, v) if k in d.attrs else v for k, v in attrs.items()}
-    counts = d._share_out(len(shapes)) if d._variable else {}
+    counts = d._share_out(len(shapes)) if d.variable else {}
     conf = d.conf(counts, values)
     if len(conf.facts.inputs) != len(shapes):
         raise MXNetError(f"{op}: {len(shapes)} inputs given, expected {len(conf.facts.inputs)}")

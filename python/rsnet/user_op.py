@@ -2,7 +2,7 @@
 
 :func:`define` says what an operator is, :func:`kernel` how it computes under which conditions,
 :func:`grad` what its gradient is made of. The operator is in ``nd`` and ``sym``, trains through
-autograd and executors, and can be called through :func:`user_op_builder` (OneFlow's names).
+autograd and executors. OneFlow's names for the same are in ``rsnet.oneflow``.
 
 >>> import numpy as np
 >>> from rsnet import nd, op
@@ -18,27 +18,35 @@ autograd and executors, and can be called through :func:`user_op_builder` (OneFl
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from ._operators import publish
-from ._operators.registry import definition
+from ._operators.registry import deferred, definition
 from ._operators.user.attr import Attr
 from ._operators.user.condition import attr, device, dtype, ndim
 from ._operators.user.contexts import ComputeContext, InferContext
 from ._operators.user.definition import UserOpDefinition
-from ._operators.user.recipes import GradContext
+from ._operators.user.gradient import GradContext
 from ._operators.user.registration import define, grad, kernel, kernels, why
 
 __all__ = [
     "define", "kernel", "grad", "Attr", "attr", "device", "dtype", "ndim", "kernels", "why",
-    "definition", "user_op_builder", "UserOpDefinition", "InferContext", "ComputeContext",  # noqa: F822
-    "GradContext",
+    "definition", "UserOpDefinition", "InferContext", "ComputeContext", "GradContext",
 ]  # fmt: skip
 
-publish(__name__, [globals()[name] for name in __all__ if name in globals()])
+publish(__name__, [globals()[name] for name in __all__])
+
+# What programs written for OneFlow use without importing `rsnet.oneflow`, and which of its modules
+# defines it: names of this module, user operators, methods of gradient contexts.
+_ONEFLOW = {
+    "user_op_builder": "builder",
+    **dict.fromkeys(("multiply", "scalar_mul", "cast", "add_n", "reshape"), "builtins"),
+    **{f"GradContext.{m}": "recipes" for m in ("define", "get", "DefineOp", "GetOp", "FwOp")},
+}
+deferred.update({name: f"rsnet.oneflow.{module}" for name, module in _ONEFLOW.items()})
 
 
 def __getattr__(name: str) -> object:
-    if name != "user_op_builder":  # the only name of OneFlow's here
+    if name not in deferred:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
-    from .oneflow.builder import user_op_builder
-
-    return user_op_builder
+    return getattr(import_module(deferred[name]), name)

@@ -70,7 +70,7 @@ def print_summary(
     ________________________________________________________________________
     """
     if not isinstance(symbol, Symbol):
-        raise TypeError(f"invalid symbol: expected a Symbol, got {type(symbol).__name__}")
+        raise TypeError(f"invalid symbol {symbol!r}: expected a Symbol")
     shapes = _shapes(symbol, shape)
     nodes = json.loads(symbol.tojson())["nodes"]
     ends = [int(line_length * p) for p in positions]
@@ -289,7 +289,7 @@ def plot_network(
     >>> picture.save("network.svg")  # doctest: +SKIP
     """
     if not isinstance(symbol, Symbol):
-        raise TypeError(f"invalid symbol: expected a Symbol, got {type(symbol).__name__}")
+        raise TypeError(f"invalid symbol {symbol!r}: expected a Symbol")
     shapes = _shapes(symbol, shape)
     nodes = json.loads(symbol.tojson())["nodes"]
     times = Counter(node["name"] for node in nodes)

@@ -122,7 +122,9 @@ pub trait Engine: Send + Sync {
     ) -> Result<()>;
     /// Deletes a prepared operation: runs already pushed still execute, further pushes are errors.
     /// Its memory is released after the last run.
-    fn delete_operation(&self, operation: Operation);
+    fn delete_operation(&self, operation: Operation) {
+        operation.delete();
+    }
 
     /// Blocks until every operation pushed before that names `var` is complete, and raises the
     /// variable's unreported error. Other errors: the variable is deleted; the wait is inside an

@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::engine::access::AccessSet;
 use crate::engine::push::Prop;
-use crate::engine::push::{Push, RunContext, Var};
+use crate::engine::push::{CallSite, Push, RunContext, Var};
 use crate::engine::task::Task;
 use crate::engine::token::OnComplete;
 use crate::engine::validate::check_count;
@@ -67,7 +67,7 @@ impl Operation {
 
     /// Refuses an operation that was deleted.
     #[inline]
-    pub(in crate::engine) fn check_live(&self) -> Result<()> {
+    fn check_live(&self) -> Result<()> {
         #[cold]
         fn deleted(name: &str) -> Error {
             Error::value(format!("operation '{name}' was deleted"))
@@ -75,23 +75,30 @@ impl Operation {
         if self.0.is_deleted.load(Ordering::Acquire) { Err(deleted(&self.0.name)) } else { Ok(()) }
     }
 
-    /// The push of one run.
+    /// The task and the push of one run; an error if the operation is deleted.
     #[inline]
-    pub(in crate::engine) fn push(&self, ctx: Context, priority: i32) -> Push<'_> {
+    pub(in crate::engine) fn run<'a>(
+        &'a self,
+        ctx: Context,
+        priority: i32,
+        call_site: Option<CallSite<'a>>,
+    ) -> Result<(Task, Push<'a>)> {
+        self.check_live()?;
         let o = &*self.0;
-        Push {
+        let push = Push {
             ctx,
             overwrites: o.overwrites,
             prop: o.prop,
             priority,
             cheap: o.cheap,
+            call_site,
             ..Push::new(&o.name, &o.reads, &o.writes)
-        }
+        };
+        Ok((self.task(), push))
     }
 
-    /// The task of one run.
     #[inline]
-    pub(in crate::engine) fn task(&self) -> Task {
+    fn task(&self) -> Task {
         match &self.0.function {
             Function::Sync(f) => {
                 let f = f.clone();

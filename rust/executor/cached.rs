@@ -43,11 +43,11 @@ pub struct CachedGraph {
 struct Input {
     name: String,
     /// The place among the arguments or the auxiliary states.
-    place: Place,
+    place: BoundTo,
 }
 
 #[derive(Clone, Copy)]
-enum Place {
+enum BoundTo {
     /// An argument; is it a parameter?
     Arg(usize, bool),
     Aux(usize),
@@ -101,8 +101,8 @@ impl CachedGraph {
                 )));
             }
             let place = match (args.get(&name), aux.get(&name)) {
-                (Some(&at), _) => Place::Arg(at, parameters.contains(&name)),
-                (None, Some(&at)) => Place::Aux(at),
+                (Some(&at), _) => BoundTo::Arg(at, parameters.contains(&name)),
+                (None, Some(&at)) => BoundTo::Aux(at),
                 (None, None) => return Err(Error::internal("an input has no place")),
             };
             inputs.push(Input { name, place });
@@ -145,7 +145,7 @@ impl CachedGraph {
         }
         let data: Vec<(usize, NDArray)> = (self.inputs.iter().zip(inputs))
             .filter_map(|(input, given)| match input.place {
-                Place::Arg(at, false) => Some((at, given.array.clone())),
+                BoundTo::Arg(at, false) => Some((at, given.array.clone())),
                 _ => None,
             })
             .collect();
@@ -260,8 +260,8 @@ impl Bound {
         let mut aux = Vec::new();
         for (input, given) in graph.inputs.iter().zip(inputs) {
             match input.place {
-                Place::Arg(at, parameter) => args.push((at, *given, parameter)),
-                Place::Aux(at) => aux.push((at, given.array.clone())),
+                BoundTo::Arg(at, parameter) => args.push((at, *given, parameter)),
+                BoundTo::Aux(at) => aux.push((at, given.array.clone())),
             }
         }
         args.sort_by_key(|arg| arg.0);
@@ -336,8 +336,8 @@ impl Bound {
     fn grads_by_input(&self, graph: &CachedGraph, executor: &Executor) -> Vec<Option<Grad>> {
         let grads = executor.arrays().grads;
         let of = |input: &Input| match input.place {
-            Place::Aux(_) => None,
-            Place::Arg(at, _) => grads[at].as_ref().map(|array| Grad {
+            BoundTo::Aux(_) => None,
+            BoundTo::Arg(at, _) => grads[at].as_ref().map(|array| Grad {
                 array: array.clone(),
                 is_buffer: self.buffers[at].is_some(),
                 adds: self.reqs[at] == OpReq::Add,

@@ -27,28 +27,28 @@ use std::sync::Arc;
 
 /// Something shared: counted, or lent for the time of a call that counts nothing.
 #[derive(Clone)]
-pub enum Held<'a, T> {
-    Lent(&'a Arc<T>),
-    Own(Arc<T>),
+pub enum ArcCow<'a, T> {
+    Borrowed(&'a Arc<T>),
+    Owned(Arc<T>),
 }
 
-impl<T> Held<'_, T> {
-    fn owned(self) -> Held<'static, T> {
+impl<T> ArcCow<'_, T> {
+    fn owned(self) -> ArcCow<'static, T> {
         match self {
-            Held::Lent(it) => Held::Own(it.clone()),
-            Held::Own(it) => Held::Own(it),
+            ArcCow::Borrowed(it) => ArcCow::Owned(it.clone()),
+            ArcCow::Owned(it) => ArcCow::Owned(it),
         }
     }
 }
 
-impl<T> std::ops::Deref for Held<'_, T> {
+impl<T> std::ops::Deref for ArcCow<'_, T> {
     type Target = Arc<T>;
 
     #[inline]
     fn deref(&self) -> &Arc<T> {
         match self {
-            Held::Lent(it) => it,
-            Held::Own(it) => it,
+            ArcCow::Borrowed(it) => it,
+            ArcCow::Owned(it) => it,
         }
     }
 }
@@ -56,9 +56,9 @@ impl<T> std::ops::Deref for Held<'_, T> {
 /// An operator with its kernel chosen, ready to run on arrays of these dtypes and numbers of axes.
 #[derive(Clone)]
 pub struct Prepared<'a> {
-    pub op: Held<'a, OpDef>,
-    pub attrs: Held<'a, Attrs>,
-    pub kernel: Held<'a, Kernel>,
+    pub op: ArcCow<'a, OpDef>,
+    pub attrs: ArcCow<'a, Attrs>,
+    pub kernel: ArcCow<'a, Kernel>,
     pub inplace: SmallVec<[InplacePair; 2]>,
     /// Inputs that the kernel modifies.
     pub mutated: SmallVec<[usize; 2]>,
@@ -98,9 +98,9 @@ pub fn prepare<'a, T: Iterator<Item = (DType, usize)>>(
         })?,
     };
     let prepared = Prepared {
-        op: Held::Lent(op),
-        attrs: Held::Lent(attrs),
-        kernel: Held::Lent(kernel),
+        op: ArcCow::Borrowed(op),
+        attrs: ArcCow::Borrowed(attrs),
+        kernel: ArcCow::Borrowed(kernel),
         inplace: op.inplace.with(attrs, |pairs| pairs.into()),
         mutated: op.mutates.with(attrs, |inputs| inputs.into()),
         accumulates: kernel.accumulates

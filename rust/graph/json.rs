@@ -7,6 +7,7 @@
 mod backward;
 mod build;
 mod fused;
+mod raw;
 mod read;
 mod upgrade;
 mod write;

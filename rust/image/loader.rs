@@ -9,7 +9,7 @@
 //! After a fork the child has no threads: it may drop a loader, and gets an error for any other
 //! use.
 
-use super::plan::{Failure, Plan, Prepared, RecordPosition};
+use super::plan::{Failure, LoadPlan, Prepared, RecordPosition};
 use crate::dtype::DType;
 use crate::error::{Error, Result, guarded};
 use crate::lock::{Guard, Lock};
@@ -76,7 +76,7 @@ struct State {
 }
 
 struct Shared {
-    plan: Plan,
+    plan: LoadPlan,
     state: Lock<State>,
     work: Condvar,
     ready: Condvar,
@@ -248,7 +248,7 @@ pub struct Loader {
 }
 
 impl Loader {
-    pub fn new(plan: Plan) -> Result<Self> {
+    pub fn new(plan: LoadPlan) -> Result<Self> {
         let first_skipped = plan.source.damages.first().cloned();
         let state = State {
             stops: false,
@@ -283,7 +283,7 @@ impl Loader {
         Ok(loader)
     }
 
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &LoadPlan {
         &self.shared.plan
     }
 

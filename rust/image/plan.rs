@@ -5,7 +5,7 @@ use super::decode::{Colour, Picture, decode};
 use super::normalise::{Choice, Normalise};
 use super::params::{AugmentParam, BatchParam, Damaged, DetectParam};
 use super::random::Draws;
-use super::source::Source;
+use super::source::RecordSource;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::image::Extent;
@@ -22,8 +22,8 @@ pub enum Augment {
 }
 
 /// The fixed description of what a loader makes.
-pub struct Plan {
-    pub(super) source: Source,
+pub struct LoadPlan {
+    pub(super) source: RecordSource,
     augment: Augment,
     normalise: Normalise,
     colour: Colour,
@@ -40,7 +40,7 @@ pub struct Plan {
     pub(super) base: Arc<Base>,
 }
 
-impl Plan {
+impl LoadPlan {
     /// # Errors
     /// A file cannot be read or has no records; parameters that do not fit together.
     pub fn new(
@@ -67,7 +67,7 @@ impl Plan {
             return refused("a height and a width of 1 to 65535");
         }
         let (height, width) = (height as usize, width as usize);
-        let source = Source::new(param)?;
+        let source = RecordSource::new(param)?;
         let label_width = match &augment {
             Augment::Image(p) => {
                 p.check()?;
@@ -83,7 +83,7 @@ impl Plan {
             }
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Ok(Plan {
+        Ok(LoadPlan {
             source,
             augment,
             normalise,

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use std::collections::HashMap;
 
 /// The records of one part of the files.
-pub struct Source {
+pub struct RecordSource {
     files: Vec<RecordFile>,
     /// File and offset of each record.
     records: Vec<(u32, u64)>,
@@ -21,15 +21,15 @@ pub struct Source {
 }
 
 /// A record's header and the bytes of its image, within `payload`.
-pub struct Entry {
+pub struct Record {
     pub header: Header,
     pub payload: Vec<u8>,
     pub image: usize,
 }
 
-impl Source {
+impl RecordSource {
     pub fn new(param: &BatchParam) -> Result<Self> {
-        let mut source = Source {
+        let mut source = RecordSource {
             files: Vec::new(),
             records: Vec::new(),
             list: None,
@@ -92,13 +92,13 @@ impl Source {
     }
 
     /// The record `i`, read.
-    pub fn read(&self, i: usize) -> Result<Entry> {
+    pub fn read(&self, i: usize) -> Result<Record> {
         let (file, offset) = self.records[i];
         let mut payload = Vec::new();
         self.files[file as usize].read(offset, &mut payload)?;
         let (header, image) = unpack(&payload).map_err(|e| self.at(i, &e))?;
         let image = payload.len() - image.len();
-        Ok(Entry { header, payload, image })
+        Ok(Record { header, payload, image })
     }
 
     /// Names the record `i` in an error about it.

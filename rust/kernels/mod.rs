@@ -28,6 +28,7 @@ pub mod real;
 pub mod reduce;
 pub mod reduce_rows;
 pub mod rnn;
+pub mod scalar;
 pub mod scatter;
 pub mod scratch;
 pub mod separable;

@@ -4,25 +4,11 @@
 use super::conv::winograd::transforms::Transformed;
 use super::gemm::micro::Tiled;
 use super::math::{double, single};
-use crate::dtype::Element;
-use num_traits::Float;
-use std::iter::Sum;
-use std::ops::{AddAssign, DivAssign, MulAssign, SubAssign};
+use super::scalar::Scalar;
 
-/// A floating-point type with hardware arithmetic.
-pub trait Real:
-    Element
-    + Float
-    + AddAssign
-    + SubAssign
-    + MulAssign
-    + DivAssign
-    + Sum
-    + Send
-    + Sync
-    + Tiled
-    + Transformed
-{
+/// A floating-point type with hardware arithmetic, and the kernels that are written for its
+/// registers.
+pub trait Real: Scalar + Tiled + Transformed {
     /// A constant.
     #[inline(always)]
     fn of(x: f64) -> Self {

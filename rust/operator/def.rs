@@ -8,7 +8,7 @@ use super::gradient::{GradFn, Gradient};
 use super::kernel::{Body, Kernel, OpState};
 use super::listed::Listed;
 use super::param::{Attrs, NoParam, ParamStruct, Schema};
-use super::parse::Recent;
+use super::recent::Recent;
 use super::request::{ResourceRequest, Resources};
 use super::value::Value;
 use crate::context::Context;

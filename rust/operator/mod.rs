@@ -3,6 +3,7 @@
 //! Everything that can run is one [`OpDef`]; see its fields for what an operator may say about
 //! itself. It depends on views, but not on arrays, the engine or storage.
 
+mod as_gradient;
 mod builder;
 mod choose;
 mod def;
@@ -14,14 +15,14 @@ mod literal;
 mod param;
 mod parse;
 pub mod property;
+mod recent;
 mod registry;
 mod request;
 mod value;
 
+pub use as_gradient::InGradient;
 pub use def::{ARG_COUNTS, CROSS_DEVICE_COPY, InferBothFn, InplacePair, InputDoc, OpDef};
-pub use gradient::{
-    Dep, GradBuilder, GradEntry, GradFn, GradNode, Gradient, Gradients, InGradient,
-};
+pub use gradient::{Dep, GradBuilder, GradEntry, GradFn, GradNode, Gradient, Gradients};
 pub use kernel::{
     Body, Call, Callback, Compare, DeviceMemory, Done, Kernel, Match, MatchFacts, NativeFn,
     OpContext, OpState, OwnedCall, Within,

@@ -1,28 +1,25 @@
-//! Kernels written in Python: operands, where they run, and how they end.
+//! Calls of kernels written in Python: operands, the call itself, and how it ends.
 //!
-//! A callback runs inside the call that pushed it if that thread holds the interpreter, is not
-//! itself inside a callback, and no other callback of the same pass could run at the same time;
-//! else on a callback thread, concurrently with others; never on a compute thread. Its operands are
-//! fresh arrays over the same bytes, so that it may wait for, read and overwrite them like any
-//! array: their own variables order what the callback pushes. The operation is complete when they
-//! are quiet; then the operands are revoked, because the bytes belong to others again.
+//! The operands are fresh arrays over the same bytes, so that the function may wait for, read and
+//! overwrite them like any array: their own variables order what the callback pushes. The operation
+//! is complete when they are quiet; then the operands are revoked, because the bytes belong to
+//! others again. `python_kernel.rs` chooses where a call runs.
 
 use super::call_python::CallPython;
-use super::callback_threads::{self, Job};
 use super::convert::numpy_view;
 use super::error::{from_py, to_py};
 use super::interrupt::from_callback;
 use super::ndarray::PyNDArray;
 use super::op_context::PyOpContext;
-use super::operator::{Payload, PyState};
 use super::package::package;
+use super::payload::{Payload, PyState};
 use super::runtime;
 use super::thread_state::FreshState;
 use crate::dtype::DType;
-use crate::engine::{Priority, Prop, Push, Task, Var};
+use crate::engine::{Prop, Push, Task, Var};
 use crate::error::{Error, Result};
 use crate::ndarray::NDArray;
-use crate::operator::{Callback, Done, OpContext, OpReq, OwnedCall};
+use crate::operator::{Done, OpContext, OpReq, OwnedCall};
 use crate::shape::Shape;
 use crate::tensor::View;
 use pyo3::exceptions::{PyRecursionError, PyRuntimeWarning, PyTypeError};
@@ -39,7 +36,7 @@ const MAX_DEPTH: u32 = 500;
 
 thread_local! {
     /// Depth of nested callbacks on this thread, including those that pushed the current one.
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    pub static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Names that errors use.
@@ -48,10 +45,8 @@ pub struct Words {
     pub assign: String,
 }
 
-/// A kernel that is a Python function.
-pub struct PythonKernel(Arc<Inner>);
-
-struct Inner {
+/// The function of a kernel, and what errors call it.
+pub struct Function {
     op: String,
     run: Py<PyAny>,
     numpy: bool,
@@ -61,52 +56,23 @@ struct Inner {
     warned: AtomicBool,
 }
 
-impl PythonKernel {
+impl Function {
     pub fn new(op: &str, run: Py<PyAny>, numpy: bool, words: Words) -> Self {
-        let warned = AtomicBool::new(false);
-        PythonKernel(Arc::new(Inner { op: op.to_owned(), run, numpy, words, warned }))
-    }
-}
-
-impl Callback for PythonKernel {
-    fn needs_host(&self) -> bool {
-        self.0.numpy
+        Function { op: op.to_owned(), run, numpy, words, warned: AtomicBool::new(false) }
     }
 
-    fn start(&self, call: OwnedCall, done: Done) {
-        let outer = DEPTH.get();
-        let has_peers = call.within.has_peers();
-        let call = OperatorCall { kernel: self.0.clone(), call, done, depth: outer + 1 };
-        let waits_in_push = runtime().engine.runs_inside_push();
-        if outer == 0 && (!has_peers || waits_in_push) && is_python_thread() {
-            return Python::attach(|py| call.run(py));
-        }
-        if !waits_in_push {
-            return callback_threads::submit_job(Job::Operator(call), Priority::Normal);
-        }
-        // The naive engine waits for the end inside the push, so this thread waits too, detached
-        // from the interpreter.
-        let (ended, end) = std::sync::mpsc::channel::<()>();
-        callback_threads::submit(Box::new(move |py| {
-            call.run(py);
-            drop(ended);
-        }));
-        Python::attach(|py| py.detach(move || end.recv().unwrap_or_default()));
+    /// Returns true if the function is given NumPy views.
+    pub fn takes_numpy(&self) -> bool {
+        self.numpy
     }
-}
-
-/// Returns true if this thread has ever run Python code. (Compute threads have not.)
-fn is_python_thread() -> bool {
-    // SAFETY: may be called from any thread while the interpreter exists; reads a thread-local.
-    !unsafe { pyo3::ffi::PyGILState_GetThisThreadState() }.is_null()
 }
 
 /// A call that is ready to run.
 pub struct OperatorCall {
-    kernel: Arc<Inner>,
-    call: OwnedCall,
-    done: Done,
-    depth: u32,
+    pub kernel: Arc<Function>,
+    pub call: OwnedCall,
+    pub done: Done,
+    pub depth: u32,
 }
 
 impl OperatorCall {
@@ -163,7 +129,7 @@ impl Drop for Scope {
     }
 }
 
-impl Inner {
+impl Function {
     /// Calls the function; `space` gets the temporary space that it has used.
     fn invoke(
         &self,

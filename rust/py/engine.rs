@@ -7,8 +7,9 @@
 use super::call_python::CallPython;
 use super::call_site::find_call_site;
 use super::engine_args::{Listed, context, function_arg, name_arg, priority_arg, prop_arg};
-use super::engine_call::{Completion, Ends, Function, Named, RunContext, hand_on, name_of};
-use super::engine_push::{Arguments, Pushing, UNNAMED};
+use super::engine_call::{Completion, Ends, Function, Named, RunContext, name_of};
+use super::engine_push::{Arguments, Pushing, UNNAMED, hand_on};
+use super::engine_variable::Variable;
 use super::error::IntoPy;
 use super::once_cell::interned;
 use super::runtime;
@@ -19,56 +20,6 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple};
 use std::sync::Arc;
-
-/// A token that orders the operations that name it. Made by `new_variable`.
-///
-/// When the last reference to it is gone it is deleted, after every function pushed before that
-/// names it.
-///
-/// Examples
-/// --------
-/// >>> from rsnet import engine
-/// >>> v = engine.new_variable()
-/// >>> engine.push_sync(None, mutate_vars=[v])
-/// >>> engine.wait_for_var(v)
-/// >>> v.version
-/// 1
-#[pyclass(frozen, module = "rsnet.engine")]
-pub struct Variable(Var);
-
-#[pymethods]
-impl Variable {
-    /// Completed writes, those of skipped functions included.
-    #[getter]
-    fn version(&self) -> u64 {
-        runtime().engine.version(self.0)
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<Variable {} version={}>", self.0.number(), self.version())
-    }
-
-    /// A variable is an identity: a copy is the variable itself.
-    fn __copy__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
-        slf
-    }
-}
-
-impl Variable {
-    pub fn var(&self) -> Var {
-        self.0
-    }
-}
-
-impl Drop for Variable {
-    fn drop(&mut self) {
-        runtime().engine.delete_variable(self.0, None);
-    }
-}
 
 /// A ready-made operation. Made by `new_operator`, pushed by `push`. It keeps its variables alive.
 ///
@@ -124,7 +75,7 @@ impl Operator {
 /// (45, 3)
 #[pyfunction]
 fn new_variable() -> Variable {
-    Variable(runtime().engine.new_token())
+    Variable::new(runtime().engine.new_token())
 }
 
 /// Runs ``fn(run_context)`` once what ``const_vars`` and ``mutate_vars`` wait for is done. Returns
@@ -420,14 +371,14 @@ fn delete_variable(py: Python<'_>, v: &Variable, r#fn: Option<Bound<'_, PyAny>>)
                 })
             }));
         } else {
-            push_last(function, name, &[v.0])?;
+            push_last(function, name, &[v.var()])?;
         }
     }
     // Attached all the while, so that no push of another thread comes between the function and the
     // deletion.
-    match engine.delete_variable(v.0, last) {
+    match engine.delete_variable(v.var(), last) {
         true => Ok(()),
-        false => Err(crate::engine::deleted_variable(v.0)).py(py),
+        false => Err(crate::engine::deleted_variable(v.var())).py(py),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::convert::context_arg;
 use super::coroutine::lazy_kind;
-use super::engine::Variable;
+use super::engine_variable::Variable;
 use super::error::{IntoPy, invalid, quoted, shown};
 use super::runtime;
 use crate::context::Context;

@@ -3,16 +3,13 @@
 
 use super::cached_descriptor::QUALIFIED_NAME;
 use super::call_python::CallPython;
-use super::callback_threads::{self, Job};
 use super::error::from_py;
 use super::interrupt::from_callback;
 use super::once_cell::OnceCell;
 use super::profiler::recorder;
-use super::runtime;
 use super::thread_state::FreshState;
 use crate::context::Context;
 use crate::engine::OnComplete;
-use crate::engine::RunContext as EngineRun;
 use crate::lock::Lock;
 use crate::profiler::{Begun, OPERATOR, What, mode};
 use pyo3::exceptions::{PyBaseException, PyRuntimeError};
@@ -163,23 +160,13 @@ impl Function {
     }
 }
 
-/// The engine's side of a function's run: hands the function to a callback thread.
-pub fn hand_on(function: Function, ends: Ends, run: &EngineRun, token: OnComplete) {
-    let call = FunctionCall { function, ends, ctx: run.ctx, stream: run.stream, token };
-    if runtime().engine.runs_inside_push() {
-        // The naive engine: here and now. Its thread may hold the interpreter while it waits.
-        return Python::attach(|py| call.run(py));
-    }
-    callback_threads::submit_job(Job::Function(call), run.priority);
-}
-
 /// A Python function on its way to a callback thread.
 pub struct FunctionCall {
-    function: Function,
-    ends: Ends,
-    ctx: Context,
-    stream: Option<usize>,
-    token: OnComplete,
+    pub function: Function,
+    pub ends: Ends,
+    pub ctx: Context,
+    pub stream: Option<usize>,
+    pub token: OnComplete,
 }
 
 impl FunctionCall {

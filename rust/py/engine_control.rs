@@ -1,7 +1,7 @@
 //! The rest of `rsnet.engine`: waits, settings, and what happens at exit and at a fork.
 
-use super::engine::Variable;
 use super::engine_args::{function_arg, seconds_arg};
+use super::engine_variable::Variable;
 use super::error::{IntoPy, invalid, poll_signals};
 use super::{callback_threads, engine_hook, runtime};
 use crate::error::Error;

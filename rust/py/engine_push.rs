@@ -2,13 +2,14 @@
 //! callback thread.
 
 use super::call_site::find_call_site;
+use super::callback_threads::{self, Job};
 use super::engine_args::{Listed, context, function_arg};
-use super::engine_call::{Ends, Function, Named, hand_on, name_of};
+use super::engine_call::{Ends, Function, FunctionCall, Named, name_of};
 use super::error::IntoPy;
 use super::runtime;
 use crate::context::Context;
 use crate::engine::RunContext as EngineRun;
-use crate::engine::{Prop, Push, Task, Var};
+use crate::engine::{OnComplete, Prop, Push, Task, Var};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -88,4 +89,14 @@ impl<'py> Arguments<'_, 'py> {
         let call = Pushing { ctx, reads: &reads, writes: &writes, prop, priority };
         call.push(py, fun, self.name, ends)
     }
+}
+
+/// The engine's side of a function's run: hands the function to a callback thread.
+pub fn hand_on(function: Function, ends: Ends, run: &EngineRun, token: OnComplete) {
+    let call = FunctionCall { function, ends, ctx: run.ctx, stream: run.stream, token };
+    if runtime().engine.runs_inside_push() {
+        // The naive engine: here and now. Its thread may hold the interpreter while it waits.
+        return Python::attach(|py| call.run(py));
+    }
+    callback_threads::submit_job(Job::Function(call), run.priority);
 }

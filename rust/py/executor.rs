@@ -5,7 +5,7 @@ use super::call_site::find_call_site;
 use super::convert::{context_arg, shape_to_py};
 use super::error::{IntoPy, from_py, invalid, quoted};
 use super::ndarray::PyNDArray;
-use super::operator::PyState;
+use super::payload::PyState;
 use super::profiler::api;
 use super::runtime;
 use super::symbol::{PySymbol, raise};

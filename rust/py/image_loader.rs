@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::image::loader::Loader;
 use crate::image::normalise::Normalise;
 use crate::image::params::{AugmentParam, BatchParam, DetectParam, NormalizeParam};
-use crate::image::plan::{Augment, Plan};
+use crate::image::plan::{Augment, LoadPlan};
 use crate::lock::Lock;
 use crate::ndarray::Base;
 use crate::operator::{ParamStruct, Schema, Value};
@@ -50,7 +50,7 @@ fn plan(
     detects: bool,
     dtype: DType,
     mean: Option<Vec<f32>>,
-) -> Result<(Plan, DType)> {
+) -> Result<(LoadPlan, DType)> {
     let batch: BatchParam = parsed(given)?;
     let normalise: NormalizeParam = parsed(given)?;
     let size: i64 = batch.data_shape.iter().product();
@@ -64,7 +64,7 @@ fn plan(
     };
     let dtype = batch.dtype.unwrap_or(dtype);
     let base: &Arc<Base> = runtime();
-    Ok((Plan::new(&batch, augment, Normalise::new(normalise, mean)?, dtype, base)?, dtype))
+    Ok((LoadPlan::new(&batch, augment, Normalise::new(normalise, mean)?, dtype, base)?, dtype))
 }
 
 #[pymethods]

@@ -5,12 +5,14 @@
 //! Their kernels are in `callback`.
 
 use super::call_python::CallPython;
-use super::callback::{PythonKernel, Words};
+use super::callback::Words;
 use super::convert::{context_to_py, from_value};
 use super::error::{from_py, to_py};
 use super::operator_condition::match_from_py;
 use super::operator_gradient::gradient;
 use super::params::{PySchema, values_to_py};
+use super::payload::{Facts, Payload, PyState};
+use super::python_kernel::PythonKernel;
 use super::runtime;
 use crate::context::Context;
 use crate::dtype::DType;
@@ -24,39 +26,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
-
-/// The properties decided by the parameters of one call; mirrors
-/// `rsnet._operators.definition.Facts`.
-#[derive(Default, FromPyObject)]
-pub struct Facts {
-    pub inputs: Vec<String>,
-    pub outputs: Vec<String>,
-    pub visible: usize,
-    pub mutated: Vec<usize>,
-    pub ignored: Vec<usize>,
-}
-
-/// [`Attrs::typed`] of operators from Python.
-pub struct Payload {
-    pub object: Py<PyAny>,
-    /// Of the operator itself, and of its backward operator, which is given the same payload.
-    facts: [OnceLock<Arc<Facts>>; 2],
-    /// The first error of a function that could not return it; see [`OpDef::deferred_error`].
-    fault: OnceLock<Error>,
-}
-
-impl Payload {
-    /// `answer`, or nothing, with its error kept for the run.
-    fn or_fault<T: Default>(&self, answer: Result<T>) -> T {
-        answer.unwrap_or_else(|error| {
-            let _ = self.fault.set(error);
-            T::default()
-        })
-    }
-}
-
-/// The state that forward and backward of one node share: a Python object.
-pub struct PyState(pub Py<PyAny>);
 
 /// The Python functions of a definition, kept for the life of the operator.
 struct Functions {

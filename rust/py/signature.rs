@@ -19,6 +19,14 @@ pub fn array_arguments(op: &OpDef) -> Vec<String> {
     op.parse(&[]).map(|attrs| op.inputs(&attrs)).unwrap_or_default()
 }
 
+/// Appends an entry of the section of parameters.
+fn document(text: &mut String, name: &str, ty: &str, doc: &str) {
+    let _ = writeln!(text, "{name} : {ty}");
+    if !doc.is_empty() {
+        let _ = writeln!(text, "    {doc}");
+    }
+}
+
 /// Text signature and documentation of the function of an operator under `name`.
 pub fn documentation(name: &str, op: &OpDef, symbol: bool) -> String {
     let arrays = array_arguments(op);
@@ -45,10 +53,10 @@ pub fn documentation(name: &str, op: &OpDef, symbol: bool) -> String {
     text.push_str("\n\nParameters\n----------\n");
     for d in &op.input_docs {
         let ty = d.ty.replace("NDArray-or-Symbol", if symbol { "Symbol" } else { "NDArray" });
-        let _ = writeln!(text, "{} : {ty}\n    {}", d.name, d.doc);
+        document(&mut text, &d.name, &ty, &d.doc);
     }
     for f in &op.schema.fields {
-        let _ = writeln!(text, "{} : {}\n    {}", f.name, f.info(), f.doc);
+        document(&mut text, &f.name, &f.info(), &f.doc);
     }
     if symbol {
         text.push_str("name : string, optional\n    Name of the resulting symbol.\n");

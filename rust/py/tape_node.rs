@@ -11,7 +11,7 @@
 //! The tape changes under the interpreter's lock alone, so it stands still in a collection.
 
 use super::autograd::PyFunction;
-use super::operator::PyState;
+use super::payload::PyState;
 use crate::executor::autograd::{ForeignNode, Kept, Tracked, foreign_nodes};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;

@@ -121,11 +121,11 @@ MESSAGES = {
     ),
     "bound name missing": (
         lambda: SUM.bind(mx.cpu(), {"a": ones((2,))}),
-        "key `b` is missing in `args`",
+        "invalid args ['a']: expected a key 'b'",
     ),
     "too few arrays": (
         lambda: SUM.bind(mx.cpu(), [ones((2,))]),
-        "Length of args does not match the number of arguments: 1 given, expected 2: ['a', 'b']",
+        "invalid length of args 1: expected 2: ['a', 'b']",
     ),
     "duplicate names": (
         lambda: (mx.sym.Variable("x") + mx.sym.Variable("x")).simple_bind(mx.cpu(), x=(2,)),

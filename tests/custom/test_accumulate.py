@@ -141,7 +141,7 @@ def test_decorated_functions_accumulate(views):
 
 def test_a_wrong_answer_is_refused():
     symbol = by_property([], "yes")(mx.sym.Variable("x"))
-    with pytest.raises(MXNetError, match="accumulates returned 'yes', expected True or False"):
+    with pytest.raises(MXNetError, match="result of accumulates 'yes': expected True or False"):
         gradient(symbol)
     assert user_op.ComputeContext.request.__doc__
 

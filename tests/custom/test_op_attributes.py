@@ -51,13 +51,13 @@ def test_what_is_not_supported_says_so(name):
 def test_markers_are_free():
     e = entry().set_attr("TIsLayerOpBackward", True).set_attr("my own", {"a": 1})
     assert e.attr("TIsLayerOpBackward") is True and e.attr("my own") == {"a": 1}
-    with pytest.raises(TypeError, match="name of an attribute is a text"):
+    with pytest.raises(TypeError, match="invalid name of an attribute 3: expected a string"):
         e.set_attr(3, 4)
 
 
 def test_a_refused_attribute_leaves_the_operator_as_it_was():
     e = entry().set_attr("FCompute<cpu>", fill(1))
-    with pytest.raises(ValueError, match="views='jax'"):
+    with pytest.raises(ValueError, match="invalid views 'jax'"):
         e.set_attr("FCompute<gpu>", fill(2), views="jax")
     with pytest.raises(MXNetError, match="FStatefulCompute<cpu> and FCompute<cpu> both compute"):
         e.set_attr("FStatefulCompute<cpu>", fill(2))
@@ -76,7 +76,7 @@ def test_ways_to_execute():
     e = entry().set_attr("FCompute<cpu>", fill(1)).set_attr("FExecType", lambda attrs: "sync")
     assert call(e).asnumpy().tolist() == [1, 1]
     e.set_attr("FExecType", lambda attrs: "async", plevel=11)
-    with pytest.raises(MXNetError, match="FExecType is 'async', expected 'sync'"):
+    with pytest.raises(MXNetError, match="result of FExecType 'async': expected 'sync'"):
         call(e)
 
 
@@ -211,14 +211,14 @@ def test_views_of_a_whole_operator():
 
     e = entry(views="numpy").set_attr("FCompute<cpu>", compute)
     assert call(e).asnumpy().tolist() == [1, 1] and seen == [np.ndarray]
-    with pytest.raises(ValueError, match="views='cupy'"):
+    with pytest.raises(ValueError, match="invalid views 'cupy'"):
         op.register(e.name, views="cupy")
 
 
 def test_elementwise_inference_names_operator_and_node():
     e = entry(n_in=2).set_attr("FCompute<cpu>", fill(1))
     s = getattr(mx.sym, e.name)(mx.sym.Variable("a"), mx.sym.Variable("b"), name="my_node")
-    with pytest.raises(MXNetError, match="1-th input of operator t_attr.*expected") as caught:
+    with pytest.raises(MXNetError, match="t_attr.*invalid shape of input 1 .*expected") as caught:
         s.infer_shape(a=(2,), b=(3,))
     notes = " ".join(getattr(caught.value, "__notes__", []))
     assert f"in node {e.name}" not in str(caught.value) and "my_node" in str(caught.value) + notes
@@ -252,7 +252,7 @@ def test_ways_to_execute_of_operators():
         return getattr(nd, name)(nd.ones((1,))).asnumpy().tolist()
 
     assert way("t_way_sync", "sync") == [2]
-    with pytest.raises(MXNetError, match="exec_type is 'async', expected 'sync'"):
+    with pytest.raises(MXNetError, match="result of exec_type 'async': expected 'sync'"):
         way("t_way_async", "async")
 
 
@@ -271,14 +271,14 @@ def test_storage_types_of_custom_operators(method):
         return nd.Custom(nd.ones((1,)), op_type=name)
 
     registered(f"t_dense_{method}", "default").wait_to_read()
-    with pytest.raises(MXNetError, match=f"{method} returned .* only 'default' storage"):
+    with pytest.raises(MXNetError, match=f"result of {method} .*: expected 'default' storage only"):
         registered(f"t_sparse_{method}", "row_sparse")
 
 
 @pytest.mark.parametrize("n", [-1, 2**16, 2**32, 10**30, 1.5, "2", True])
 def test_absurd_numbers_of_operands_are_refused(n):
     entry = op.register(f"attributes_count_{n}".replace(".", "_").replace("-", "m"))
-    with pytest.raises(mx.MXNetError, match="the number of inputs is"):
+    with pytest.raises(mx.MXNetError, match="invalid number of inputs"):
         entry.set_num_inputs(n)
-    with pytest.raises(mx.MXNetError, match="the number of outputs is"):
+    with pytest.raises(mx.MXNetError, match="invalid number of outputs"):
         entry.set_num_outputs(n)

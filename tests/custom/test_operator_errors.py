@@ -114,7 +114,9 @@ def test_exceptions_of_attributes(attribute):
 def test_wrong_answers_of_attributes(attribute, answer):
     if attribute == "FCompute<cpu>" and answer is None:
         pytest.skip("that is the right answer")
-    with pytest.raises((MXNetError, TypeError), match="returned|cannot be inferred"):
+    with pytest.raises(
+        (MXNetError, TypeError), match="invalid result of|cannot be inferred|function returned"
+    ):
         by_attributes(**{attribute: lambda *args: answer})(nd.ones((2,))).asnumpy()
 
 
@@ -160,9 +162,9 @@ def test_exceptions_of_a_backward_operator(attribute):
     ("gradient", "error", "says"),
     [
         (boom, Marked, "from the callback"),
-        (lambda node, grads: [], MXNetError, "returned 0 gradients, expected 1"),
-        (lambda node, grads: [grads[0]] * 2, MXNetError, "returned 2 gradients, expected 1"),
-        (lambda node, grads: [3], MXNetError, "returned 3, expected an entry"),
+        (lambda node, grads: [], MXNetError, "gradient rule \\[\\]: expected 1 gradients"),
+        (lambda node, grads: [grads[0]] * 2, MXNetError, "gradient rule .*: expected 1 gradients"),
+        (lambda node, grads: [3], MXNetError, "gradient rule 3: expected an entry"),
         (lambda node, grads: [node.op("no_such", grads[0])], MXNetError, "'no_such' is not"),
         (op.ElemwiseGradUseIn("_backward_no_such"), MXNetError, "'_backward_no_such' is not"),
     ],
@@ -204,7 +206,7 @@ def test_exceptions_of_user_operators(parts):
         ({"infer": lambda ctx: setattr(ctx.out("out"), "shape", "ab")}, "expected a tuple"),
         ({"infer": lambda ctx: ctx.out("no_such")}, "unknown output 'no_such': expected one of: out"),
         ({"compute": lambda ctx: 3}, "returned int, expected None"),
-        ({"compute": lambda ctx: ctx.inp("in", 3)}, "has 1 array, index 3 is out of range"),
+        ({"compute": lambda ctx: ctx.inp("in", 3)}, "invalid index of argument 'in' 3: expected 0 to 0"),
         ({"compute": lambda ctx: ctx.attr("no_such")}, "unknown attribute 'no_such'"),
         ({"compute": lambda ctx: ctx.inp("in").__setitem__(0, 1)}, "is read-only"),
         ({"compute": lambda ctx: ctx.out("out").__setitem__(slice(None), nd.ones((9,)))},
@@ -212,7 +214,7 @@ def test_exceptions_of_user_operators(parts):
         ({"where": op.dtype("out").is_in("float64")}, r"dtype\(out\) in \{float64\} \[false\]"),
         ({"where": op.dtype("no_such").is_in("float64")}, "unknown argument 'no_such'"),
         ({"kernel": {"tmp": -1}}, "invalid tmp -1: expected bytes"),
-        ({"kernel": {"inplace": [("out", "no_such")]}}, "proposes"),
+        ({"kernel": {"inplace": [("out", "no_such")]}}, "invalid inplace of kernel"),
         ({"kernel": {"inplace": 3}}, "expected pairs"),
     ],
 )  # fmt: skip
@@ -231,8 +233,12 @@ def test_wrong_deeds_of_user_operators(parts, says):
             MXNetError,
             "unknown input 'no_such'",
         ),
-        (lambda ctx: ctx.bind("in", lambda: 3), MXNetError, "returned 3, expected an entry"),
-        (lambda ctx: None, MXNetError, "bound no gradient to input 'in'"),
+        (
+            lambda ctx: ctx.bind("in", lambda: 3),
+            MXNetError,
+            "gradient of 'in' 3: expected an entry",
+        ),
+        (lambda ctx: None, MXNetError, "no gradient was bound to input 'in'"),
     ],
 )
 def test_wrong_gradients_of_user_operators(gradient, error, says):
@@ -262,7 +268,7 @@ def test_two_kernels_that_match_are_shown():
 def test_a_function_that_returns_nothing(answer):
     name = f"errors_returns_{type(answer).__name__}"
     op.op(name)(lambda x: answer)
-    with pytest.raises(MXNetError, match=f"{name} returned {answer!r} as result 0"):
+    with pytest.raises(MXNetError, match=f"{name}: invalid result 0 {answer!r}"):
         getattr(nd, name)(nd.ones((2,))).asnumpy()
 
 

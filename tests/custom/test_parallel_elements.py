@@ -54,9 +54,9 @@ def test_map_computes_elements_and_honours_requests(views, req):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: op.launch(print, -1), "launch: n is -1, expected an integer of 0 or more"),
-        (lambda: op.launch(print, 5, grain=0), "launch: grain is 0, expected"),
-        (lambda: op.map(np.add, nd.ones((2,)), nd.ones((3,))), r"input 0 has shape \(3,\)"),
+        (lambda: op.launch(print, -1), "launch: invalid n -1: expected an integer of 0 or more"),
+        (lambda: op.launch(print, 5, grain=0), "launch: invalid grain 0: expected"),
+        (lambda: op.map(np.add, nd.ones((2,)), nd.ones((3,))), r"invalid shape of input 0 \(3,\)"),
     ],
 )
 def test_mistakes(call, says):
@@ -67,6 +67,8 @@ def test_mistakes(call, says):
 @pytest.mark.parametrize("value", [None, 1j, "text"])
 def test_a_function_that_returns_no_real_numbers_is_refused(value):
     out, source = np.zeros(3, "float32"), np.ones(3, "float32")
-    with pytest.raises(MXNetError, match="map: f returned .* values, expected float32"):
+    with pytest.raises(
+        MXNetError, match="map: invalid dtype of the result of f .*: expected float32"
+    ):
         op.map(lambda x: value, out, source)
     assert not out.any()

@@ -130,7 +130,9 @@ def test_builtin_user_operators():
     np.testing.assert_array_equal(two.InferAndTryRun().RemoteBlobList()[0].asnumpy(), 2 * X)
     three = mx.user_op_builder("s").Op("add_n").Input("in", [x, x, x]).Output("out").Build()
     np.testing.assert_array_equal(three.SoleOutputBlob().asnumpy(), 3 * X)
-    with pytest.raises(MXNetError, match="argument 'in' has 1 arrays, expected at least 2"):
+    with pytest.raises(
+        MXNetError, match="number of arrays of argument 'in' 1: expected at least 2"
+    ):
         mx.user_op_builder("s").Op("add_n").Input("in", [x]).Output("out").Build()
     assert built("reshape", x, shape=(5, 1)).shape == (5, 1)
 
@@ -175,8 +177,8 @@ def test_an_illegal_data_format_is_refused():
 @pytest.mark.parametrize(
     ("attrs", "says"),
     [
-        ({"filters": 1.5}, "attribute 'filters' is 1.5, expected kind int32"),
-        ({"filters": 2**31}, "out of the range of int32"),
+        ({"filters": 1.5}, "attribute 'filters' 1.5: expected kind int32"),
+        ({"filters": 2**31}, "expected a value within int32"),
         ({"data_format": 3}, "expected kind string"),
         ({"colour": 3}, "unknown attribute 'colour'"),
     ],
@@ -191,7 +193,7 @@ def test_missing_attributes_and_arguments():
     x = nd.array(X)
     with pytest.raises(MXNetError, match="attribute 'n' of kind int64 is not set"):
         mx.user_op_builder("m").Op("t_needs").Input("a", [x]).Output("out").Build()
-    with pytest.raises(MXNetError, match="argument 'a' has 0 arrays|argument 'a' has 2 arrays"):
+    with pytest.raises(MXNetError, match="number of arrays of argument 'a' [02]"):
         mx.user_op_builder("m").Op("t_needs").Input("a", [x, x]).Attr("n", 1).Build()
     with pytest.raises(MXNetError, match="unknown argument 'c'"):
         mx.user_op_builder("m").Op("t_needs").Input("c", [x]).Attr("n", 1).Build()
@@ -243,11 +245,11 @@ def test_each_kind_is_exact(kind):
 def test_definitions_that_are_refused():
     with pytest.raises(MXNetError, match="already registered"):
         op.define("myrelu", inputs="in", infer=like("out", "in"))
-    with pytest.raises(MXNetError, match="infer is missing"):
+    with pytest.raises(MXNetError, match="invalid infer None"):
         op.define("t_bad", inputs="in")
     with pytest.raises(MXNetError, match="name 'x' is used twice"):
         op.define("t_bad", inputs="x", attrs={"x": op.Attr(int, 0)}, infer=like("out", "x"))
-    with pytest.raises(MXNetError, match="not of the form"):
+    with pytest.raises(MXNetError, match="expected name, name"):
         op.define("t_bad", inputs="x**2", infer=like("out", "x"))
     with pytest.raises(MXNetError, match="check of attribute 'm' failed"):
         op.define("t_bad", inputs="x", infer=like("out", "x"),
@@ -321,7 +323,7 @@ def test_missing_gradients():
     op.grad("t_nograd")(lambda ctx: None)
     with autograd.record():
         y = nd.t_nograd(x)
-    with pytest.raises(MXNetError, match="bound no gradient to input 'in'"):
+    with pytest.raises(MXNetError, match="no gradient was bound to input 'in'"):
         y.backward()
 
 
@@ -339,9 +341,9 @@ def test_jobs_check_their_placeholders():
         )
 
     np.testing.assert_array_equal(relu_job(X), [0, 0, 0, 1, 2])
-    with pytest.raises(MXNetError, match=r"shape \(4,\), expected \(5,\)"):
+    with pytest.raises(MXNetError, match=r"argument 'x' \(4,\): expected \(5,\)"):
         relu_job(X[1:])
-    with pytest.raises(MXNetError, match="dtype float64, expected float32"):
+    with pytest.raises(MXNetError, match="dtype of argument 'x' float64: expected float32"):
         relu_job(X.astype("float64"))
     with pytest.raises(MXNetError, match="needs an annotation"):
         flow.global_function()(lambda x: x)

@@ -73,7 +73,7 @@ def test_none_or_at_least_five(n):
 @pytest.mark.parametrize("n", [1, 4])
 def test_some_but_fewer_than_five(n):
     more = [nd.ones((5,))] * n
-    with pytest.raises(MXNetError, match=f"'more' has {n} arrays, expected at least 5 or none"):
+    with pytest.raises(MXNetError, match=f"'more' {n}: expected at least 5 or none"):
         nd.t_many(nd.array(X), *more)
 
 
@@ -106,7 +106,9 @@ def test_two_open_ended_inputs_are_shared_out_by_the_caller():
     nd.t_two_open(*arrays[:3]).asnumpy()
     nd.t_two_open(*arrays, arg_counts=(2, 3)).asnumpy()
     assert seen == [(2, 1), (2, 3)]
-    with pytest.raises(MXNetError, match=r"x and y take any number.*arg_counts=\(x, y\)"):
+    with pytest.raises(MXNetError, match=r"x and y take any number.*arg_counts, .* x, y"):
         nd.t_two_open(*arrays)
-    with pytest.raises(MXNetError, match="the inputs are 1 arrays, expected at least 3: x 2, y 1"):
+    with pytest.raises(
+        MXNetError, match="invalid number of inputs 1: expected at least 3: x 2, y 1"
+    ):
         nd.t_two_open(arrays[0])

@@ -89,10 +89,10 @@ def test_numbers_have_an_order():
 @pytest.mark.parametrize(
     ("kind", "where", "says"),
     [
-        ("bool", lambda a: a == "yes", "attribute 'a' is 'yes', expected kind bool"),
-        ("int32", lambda a: a == "x", "attribute 'a' is 'x', expected kind int32"),
-        ("shape", lambda a: a == 5, "attribute 'a' is 5, expected kind shape"),
-        ("data_type", lambda a: a.is_in("int8", "int7"), "'int7', expected kind data_type"),
+        ("bool", lambda a: a == "yes", "attribute 'a' 'yes': expected kind bool"),
+        ("int32", lambda a: a == "x", "attribute 'a' 'x': expected kind int32"),
+        ("shape", lambda a: a == 5, "attribute 'a' 5: expected kind shape"),
+        ("data_type", lambda a: a.is_in("int8", "int7"), "'int7': expected kind data_type"),
         ("shape", lambda a: a < (1, 2), "only numbers and strings have an order"),
         ("int32", lambda a: a < "x", "only numbers and strings have an order"),
     ],
@@ -115,7 +115,7 @@ def test_devices():
 
 
 def test_types_and_ranks_that_are_none():
-    with pytest.raises(MXNetError, match="dtype of 'in' is compared with 'float31', not a type"):
+    with pytest.raises(MXNetError, match="dtype of 'in' 'float31': expected a type"):
         op.dtype("in") == "float31"  # noqa: B015
-    with pytest.raises(MXNetError, match="ndim of 'in' is compared with 'x', not a number"):
+    with pytest.raises(MXNetError, match="ndim of 'in' 'x': expected a number"):
         op.ndim("in") < "x"  # noqa: B015

@@ -29,10 +29,10 @@ def test_operators_have_names_of_functions(name):
         lambda name: op.op("t_doors_aliased", aliases=[name])(lambda x: x),
     ]
     for way in ways:
-        with pytest.raises(MXNetError, match="the name of an operator becomes a function"):
+        with pytest.raises(MXNetError, match="expected the name of a function"):
             way(name)
     if name:
-        with pytest.raises(MXNetError, match="the name of an operator becomes a function"):
+        with pytest.raises(MXNetError, match="expected the name of a function"):
             mx.operator.register(name)(type("Prop", (mx.OperatorProperty,), {}))
     with pytest.raises(KeyError):
         op.get("t_doors_aliased")
@@ -58,7 +58,7 @@ def test_custom_operators_are_called_by_any_text():
 
 @pytest.mark.parametrize("name", [n for n in NO_NAMES if not n.isidentifier()])
 def test_inputs_and_outputs_have_names(name):
-    with pytest.raises(MXNetError, match="is not a name"):
+    with pytest.raises(MXNetError, match="invalid name "):
         entry = computed(fresh()).set_attr("FListInputNames", lambda attrs: [name])
         getattr(nd, entry.name)(nd.ones((1,)))
 
@@ -68,7 +68,7 @@ def test_inputs_and_outputs_have_names(name):
 
     registered = fresh()
     mx.operator.register(registered)(Prop)
-    with pytest.raises(MXNetError, match="is not a name"):
+    with pytest.raises(MXNetError, match="invalid name "):
         getattr(nd, registered)(nd.ones((1,)))
 
 
@@ -80,25 +80,27 @@ ARGUMENTS = [
 
 @pytest.mark.parametrize("inputs", ARGUMENTS)
 def test_arguments_that_are_not_of_the_form(inputs):
-    with pytest.raises(MXNetError, match="is not of the form name, name"):
+    with pytest.raises(MXNetError, match="expected name, name"):
         op.define("t_doors_form", inputs=inputs, infer=one_of_them)
 
 
 @pytest.mark.parametrize("inputs", [3, None, b"x", [1], {"x"}])
 def test_arguments_that_are_no_texts(inputs):
-    with pytest.raises(MXNetError, match="inputs are .* expected a text or a list of texts"):
+    with pytest.raises(
+        MXNetError, match="invalid inputs .*: expected a string or a list of strings"
+    ):
         op.define("t_doors_form", inputs=inputs, infer=one_of_them)
 
 
 @pytest.mark.parametrize("count", ["0", "65536", "1" + "0" * 20, "9" * 100_000])
 def test_absurd_counts_of_arguments(count):
-    with pytest.raises(MXNetError, match="arrays, expected 1 to 65535"):
+    with pytest.raises(MXNetError, match="arrays of .* expected 1 to 65535"):
         op.define("t_doors_form", inputs=f"x*{count}+", infer=one_of_them)
 
 
 @pytest.mark.parametrize("key", ["", "a b", "name", "out", "num_args", "ctx"])
 def test_attributes_have_names_that_a_call_can_use(key):
-    with pytest.raises(MXNetError, match=r"is not a name|a call has a use of its own|used twice"):
+    with pytest.raises(MXNetError, match=r"invalid name|a call has a use of its own|used twice"):
         op.define("t_doors_attr", inputs="x", attrs={key: op.Attr(int, 1)}, infer=one_of_them)
 
 
@@ -182,7 +184,7 @@ def test_the_decorator_replaces_nothing_else():
         with pytest.raises(MXNetError, match="already registered"):
             op.op(name)(lambda x: x)
     op.op("t_doors_decorated")(lambda x: x)
-    with pytest.raises(MXNetError, match="with the same plevel=10"):
+    with pytest.raises(MXNetError, match="already registered with plevel=10"):
         op.register("t_doors_decorated").set_attr("FCompute<cpu>", double)
 
 
@@ -233,7 +235,7 @@ def test_absurd_extents(extent):
         name + "_3", inputs="in", infer=lambda ctx: setattr(ctx.out("out"), "shape", (extent,))
     )
     for call in (name, name + "_3"):
-        with pytest.raises(MXNetError, match=r"is \(-?\d+,\), expected extents"):
+        with pytest.raises(MXNetError, match=r"invalid shape of .* \(-?\d+,\): expected extents"):
             getattr(nd, call)(nd.ones((1,)))
 
 
@@ -275,13 +277,16 @@ def test_tmp_may_be_a_numpy_integer():
 @pytest.mark.parametrize(
     ("bind", "says"),
     [
-        (lambda ctx: [ctx.bind("in", ctx.grad("out")) for _ in "12"], "has a gradient already"),
-        (lambda ctx: ctx.bind("in", None), "got None, expected a function"),
-        (lambda ctx: ctx.bind("in", 3), "got 3, expected a function"),
-        (lambda ctx: ctx.bind("in", lambda: None), "returned None, expected an entry"),
-        (lambda ctx: ctx.bind("in", lambda: np.ones(1)), r"returned array\(\[1.\]\), expected"),
+        (lambda ctx: [ctx.bind("in", ctx.grad("out")) for _ in "12"], "second gradient of 'in'"),
+        (lambda ctx: ctx.bind("in", None), "gradient of 'in' None: expected an entry"),
+        (lambda ctx: ctx.bind("in", 3), "gradient of 'in' 3: expected an entry"),
+        (lambda ctx: ctx.bind("in", lambda: None), "gradient of 'in' None: expected an entry"),
+        (
+            lambda ctx: ctx.bind("in", lambda: np.ones(1)),
+            r"gradient of 'in' array\(\[1.\]\): expected",
+        ),
         (lambda ctx: ctx.bind("in", lambda: lambda: 0), "expected an entry"),
-        (lambda ctx: None, "bound no gradient to input 'in'"),
+        (lambda ctx: None, "no gradient was bound to input 'in'"),
     ],
 )
 def test_bind_takes_one_entry_for_an_input(bind, says):
@@ -409,17 +414,17 @@ def test_inference_does_not_change_inputs(what, value):
 @pytest.mark.parametrize("how", ["infer", "infer_dtype", "check", "attrs", "doc"])
 def test_parts_of_other_kinds(how):
     parts = {"infer": one_of_them, how: 5}
-    with pytest.raises(MXNetError, match=f"{how} is 5, expected a"):
+    with pytest.raises(MXNetError, match=f"invalid {how} 5: expected a"):
         op.define("t_doors_parts", inputs="in", **parts)
 
 
 def test_kernels_and_gradients_of_other_kinds():
     for register in (op.kernel, op.grad):
-        with pytest.raises(TypeError, match="invalid name 5 of an operator: expected a text"):
+        with pytest.raises(TypeError, match="invalid name of an operator 5: expected a string"):
             register(5)
-    with pytest.raises(MXNetError, match="state is 5, expected a function"):
+    with pytest.raises(MXNetError, match="invalid state 5: expected a function"):
         op.kernel("t_doors_parts", state=5)
-    with pytest.raises(MXNetError, match="5 is not a function"):
+    with pytest.raises(MXNetError, match="invalid gradient 5: expected a function"):
         op.grad("t_doors_parts")(5)
     with pytest.raises(MXNetError, match="at least one output"):
         op.define("t_doors_parts", inputs="in", outputs="", infer=one_of_them)

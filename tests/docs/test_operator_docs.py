@@ -5,6 +5,7 @@ import doctest
 import inspect
 import os
 import pydoc
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -92,6 +93,58 @@ def test_operators_of_users_are_documented_like_built_in_ones(tmp_path):
     for name in ("relu", "docs_multiply", "docs_user"):
         assert f"[{name}](op/{name}.md)" in index
     assert all(f"({p.relative_to(out).as_posix()})" in index for p in pages)
+
+
+class DocumentedInput(mx.OperatorProperty):
+    """Returns the input."""
+
+    argument_docs = {"data": "What is returned."}
+
+    def infer_shape(self, in_shape):
+        return in_shape, [in_shape[0]], []
+
+
+def by_subclassing():
+    mx.operator.register("docs_of_inputs_1")(DocumentedInput)
+    return "docs_of_inputs_1"
+
+
+def by_decorator():
+    mx.op.op("docs_of_inputs_2", argument_docs={"data": "What is returned."})(lambda x: x)
+    return "docs_of_inputs_2"
+
+
+def by_definition():
+    mx.op.define(
+        "docs_of_inputs_3",
+        inputs="data, more*2",
+        argument_docs={"data": "What is returned."},
+        infer=lambda ctx: ctx.out("out").like(ctx.inp("data")),
+    )
+    mx.op.kernel("docs_of_inputs_3")(lambda ctx: None)
+    return "docs_of_inputs_3"
+
+
+def by_attributes():
+    entry = mx.op.register("docs_of_inputs_4").set_attr("FInferShape", mx.op.ElemwiseShape(1, 1))
+    entry.add_argument("data", "NDArray-or-Symbol", "What is returned.")
+    entry.set_attr("FCompute<cpu>", lambda attrs, ctx, inputs, req, outputs: None)
+    return "docs_of_inputs_4"
+
+
+@pytest.mark.parametrize("define", [by_subclassing, by_decorator, by_definition, by_attributes])
+def test_inputs_are_described(define):
+    name = define()
+    assert "data : NDArray\n    What is returned.\n" in getattr(mx.nd, name).__doc__
+    assert "data : Symbol\n    What is returned.\n" in getattr(mx.sym, name).__doc__
+    assert not re.search(r"\n +\n", getattr(mx.nd, name).__doc__)
+
+
+def test_descriptions_of_inputs_that_there_are_not_are_refused():
+    with pytest.raises(mx.MXNetError, match="unknown argument 'dat': did you mean 'data'"):
+        mx.op.op("docs_of_inputs_5", argument_docs={"dat": "?"})(lambda x: x)
+    with pytest.raises(mx.MXNetError, match="invalid argument_docs 3: expected a dict of strings"):
+        mx.op.define("docs_of_inputs_6", inputs="in", infer=print, argument_docs=3)
 
 
 def test_a_page_names_all_inputs_and_parameters():

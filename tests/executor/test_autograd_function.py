@@ -165,9 +165,9 @@ def test_functions_return_arrays(answer, says, recording):
     [
         ([nd.ones((2,)), nd.ones((3,))], r"gradients\[1\]: .*shape \(3,\), expected .* \(2,\)"),
         ([nd.ones((2,)), nd.ones((2,), dtype="int8")], r"\[1\]: .*dtype int8, expected .* float32"),
-        ([nd.ones((2,)), np.ones(2)], r"gradients\[1\] is a ndarray, expected an NDArray"),
-        ([nd.ones((2,)), None], r"gradients\[1\] is a NoneType, expected an NDArray"),
-        ([nd.ones((2,))], "2 variables need as many gradients and requests, got 1 and 2"),
+        ([nd.ones((2,)), np.ones(2)], r"invalid item 1 of gradients array.*: expected an NDArray"),
+        ([nd.ones((2,)), None], r"invalid item 1 of gradients None: expected an NDArray"),
+        ([nd.ones((2,))], r"gradients and requests \(1, 2\): expected 2"),
     ],
 )
 def test_gradient_buffers_are_like_their_variables(gradients, says):

@@ -94,7 +94,9 @@ def test_a_wrong_number_of_bytes_is_named(number, size):
 
     name = f"resource_wrong_{number}"
     operator.register(name)(Wrong)
-    with pytest.raises(mx.MXNetError, match=f"{name}.*temp_space has .* bytes"):
+    with pytest.raises(
+        mx.MXNetError, match=f"{name}.*invalid size of temp_space .*: expected bytes"
+    ):
         getattr(mx.nd, name)(mx.nd.ones((4, 6)), mx.nd.ones((2,))).wait_to_read()
 
 

@@ -318,9 +318,9 @@ def test_misuse_is_told():
         task.stop()
     with task, pytest.raises(RuntimeError, match="is started already"):
         task.start()
-    with pytest.raises(TypeError, match="expected a profiler.Domain, got str"):
+    with pytest.raises(TypeError, match="invalid domain 'd': expected a profiler.Domain"):
         profiler.Task("d", "t")
-    with pytest.raises(TypeError, match="invalid name: expected a str"):
+    with pytest.raises(TypeError, match="invalid name 3: expected a str"):
         domain.new_marker(3)
     counter = domain.new_counter("c")
     with pytest.raises(TypeError, match="counts in integers, got 1.5"):

@@ -282,7 +282,7 @@ def test_damaged_record_files(tmp_path):
                     assert "x.rec" in str(error)
     with pytest.raises(MXNetError, match="cannot open"):
         recordio.MXRecordIO(str(tmp_path / "none" / "x"), "r")
-    with pytest.raises(ValueError, match="Invalid flag"):
+    with pytest.raises(ValueError, match="invalid flag 'a'"):
         recordio.MXRecordIO(str(path), "a")
     with recordio.MXRecordIO(str(path), "r") as file, pytest.raises(MXNetError, match="flag 'r'"):
         file.write(b"x")

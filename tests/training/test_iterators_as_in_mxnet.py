@@ -148,8 +148,8 @@ def test_no_batch_before_the_first():
 @pytest.mark.parametrize(
     ("source", "error", "text"),
     [
-        ("abc", TypeError, "invalid data: expected an NDArray"),
-        (np.float32(3), TypeError, "got a number"),
+        ("abc", TypeError, "invalid data of type 'str': expected an NDArray"),
+        (np.float32(3), TypeError, "expected an array of rows"),
         ([1, 2], TypeError, "_0_data"),
         ([], ValueError, "no data"),
         (np.zeros((0, 3)), ValueError, "at least one row"),

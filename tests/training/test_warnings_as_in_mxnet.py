@@ -51,7 +51,7 @@ def test_a_fused_cell_that_transposes():
     ("given", "error", "text"),
     [
         ({"initializer": 3}, TypeError, "initializer is a int, expected an Initializer"),
-        ({"arg_params": 3}, TypeError, "arg_params is a int, expected a dict of str to NDArray"),
+        ({"arg_params": 3}, TypeError, "invalid arg_params 3: expected a dict of str to NDArray"),
         (
             {"arg_params": {"fc_weight": 3}, "allow_missing": True},
             TypeError,
@@ -65,8 +65,8 @@ def test_a_fused_cell_that_transposes():
             "learning_rate",
         ),
         ({"batch_end_callback": 3}, TypeError, "callback 3: expected a callable"),
-        ({"eval_data": 3}, TypeError, "eval_data is a int, expected a DataIter"),
-        ({"monitor": 3}, TypeError, "monitor is a int, expected a Monitor"),
+        ({"eval_data": 3}, TypeError, "invalid eval_data 3: expected a DataIter"),
+        ({"monitor": 3}, TypeError, "invalid monitor 3: expected a Monitor"),
     ],
 )
 def test_wrong_arguments_of_fit_are_named(given, error, text):

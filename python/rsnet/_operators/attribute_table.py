@@ -11,7 +11,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ..base import MXNetError
+from .checks import fail, invalid
 
 DEVICES = ("cpu", "gpu")
 
@@ -96,20 +96,18 @@ UNSUPPORTED = {
 def check_attribute(operator: str, name: Any, value: Any) -> None:
     """Refuses attributes that are never read, and values that must be functions and are not."""
     if not isinstance(name, str) or not name:
-        raise TypeError(f"{operator}: the name of an attribute is a text, got {name!r}")
+        raise invalid(operator, "name of an attribute", name, "a string", TypeError)
     if name in UNSUPPORTED:
-        raise MXNetError(
-            f"{operator}: attribute {name} is not supported in rsnet: {UNSUPPORTED[name]}"
-        )
+        raise fail(operator, f"attribute {name} is not supported in rsnet: {UNSUPPORTED[name]}")
     if not name.startswith("F"):
         return
     if name not in FORMS and name not in KERNELS:
         by_lower = {known.lower(): known for known in (*FORMS, *KERNELS) if known[0] == "F"}
         near = difflib.get_close_matches(name.lower(), by_lower, n=3)
         listed = ", ".join(by_lower[n] for n in near) or ", ".join(by_lower.values())
-        raise MXNetError(f"{operator}: unknown attribute {name}, did you mean {listed}?")
+        raise fail(operator, f"unknown attribute {name}, did you mean {listed}?")
     if not callable(value):
-        raise TypeError(f"{operator}: attribute {name} is {value!r}, expected a function")
+        raise invalid(operator, f"attribute {name}", value, "a function", TypeError)
 
 
 def check_kernels(operator: str, names: Mapping[str, Any]) -> None:
@@ -120,10 +118,8 @@ def check_kernels(operator: str, names: Mapping[str, Any]) -> None:
             kernel = KERNELS[name]
             other = seen.setdefault((kernel.device, kernel.extended), name)
             if other != name:
-                raise MXNetError(
-                    f"{operator}: {name} and {other} both compute on {kernel.device}: "
-                    "an operator is stateful or not"
-                )
+                both = f"{name} and {other} both compute on {kernel.device}"
+                raise fail(operator, f"{both}: an operator is stateful or not")
 
 
 class InputVariable:
@@ -141,7 +137,7 @@ class InputVariable:
 
     def __setitem__(self, key: str, value: Any) -> None:
         if not isinstance(key, str):
-            raise TypeError(f"the name of a variable's attribute is a text, got {key!r}")
+            raise invalid(self.name, "name of an attribute", key, "a string", TypeError)
         self.dict[key] = str(value)
 
     def __getitem__(self, key: str) -> str:

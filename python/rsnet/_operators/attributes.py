@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from .. import _core
-from ..base import MXNetError
 from . import registry
 from .attribute_table import KERNELS, check_attribute, check_kernels, documented
 from .attrs import Attrs, kVarg
-from .checks import MOST_OPERANDS, argument_name, fail, free_name, function_name
+from .checks import (
+    MOST_OPERANDS,
+    argument_name,
+    fail,
+    free_name,
+    function_name,
+    invalid,
+    is_integer,
+)
 from .translation import Translation
 
 
 def checked_views(operator: str, views: str) -> str:
     """``views`` if there are such views."""
     if views not in ("ndarray", "numpy"):
-        raise ValueError(f"{operator}: views={views!r}, valid are 'ndarray' and 'numpy'")
+        raise invalid(operator, "views", views, "one of: ndarray, numpy", ValueError)
     return views
 
 
@@ -37,6 +42,7 @@ class Entry:
         self._num_inputs: Any = 1
         self._num_outputs: Any = 1
         self._arguments: list[tuple[str, str, str]] = []
+        self._input_docs: Mapping[str, str] = {}
         self._param_docs: dict[str, tuple[str, str]] = {}
         self._aliases: list[str] = []
         self._doc = ""
@@ -70,35 +76,26 @@ class Entry:
         [9.0, 12.0]
         """
         if not (n == kVarg or callable(n)):
-            n = self._number("the number of inputs", n, 0)
+            n = self._number("number of inputs", n, 0)
         return self._set(_num_inputs=n)
 
     def _number(self, what: str, n: Any, least: int) -> int:
-        if isinstance(n, (int, np.integer)) and not isinstance(n, bool):
-            if least <= n <= MOST_OPERANDS:
-                return int(n)
-            any_number = f"; any number of them is op.kVarg ({kVarg})" if "inputs" in what else ""
-            raise fail(self.name, f"{what} is {n}, expected {least} to {MOST_OPERANDS}{any_number}")
-        raise fail(
-            self.name,
-            f"{what} is {n!r}, expected an integer of {least} to {MOST_OPERANDS}, or a function of "
-            "attrs that returns one",
-        )
+        if is_integer(n, least):
+            return int(n)
+        any_number = f", or op.kVarg ({kVarg}) for any number" if "inputs" in what else ""
+        expected = f"{least} to {MOST_OPERANDS}, or a function of attrs{any_number}"
+        raise invalid(self.name, what, n, expected)
 
     def set_num_outputs(self, n: int | Callable[[Attrs], int]) -> Entry:
         """Number of outputs, at least one, or a function of the parameters."""
-        return self._set(
-            _num_outputs=n if callable(n) else self._number("the number of outputs", n, 1)
-        )
+        return self._set(_num_outputs=n if callable(n) else self._number("number of outputs", n, 1))
 
     def set_attr_parser(self, parser: Any) -> Entry:
         """A Parameter subclass, or a function of the dict of texts whose result is
         ``attrs.parsed``.
         """
         if not callable(parser):
-            raise TypeError(
-                f"{self.name}: set_attr_parser got {parser!r}, expected a Parameter class or a function"
-            )
+            raise invalid(self.name, "parser", parser, "a Parameter class or a function", TypeError)
         return self._set(_param=parser)
 
     def set_attr(
@@ -125,10 +122,7 @@ class Entry:
         check_attribute(self.name, name, value)
         known = self._attributes.get(name)
         if known is not None and known[0] == plevel:
-            raise MXNetError(
-                f"attribute {name} of operator {self.name} is already registered "
-                f"with the same plevel={plevel}"
-            )
+            raise fail(self.name, f"attribute {name} is already registered with plevel={plevel}")
         if known is not None and known[0] > plevel:
             return self
         return self._put_attr(name, value, plevel, views)
@@ -238,17 +232,14 @@ def register(name: str, *, views: str | None = None) -> Entry:
 def _new_entry(name: str) -> Entry:
     free_name("register", name)
     if name in _core.operator_names():
-        raise MXNetError(
-            f"operator '{name}' is already registered, and not by attributes: "
-            "it cannot be changed here"
-        )
+        how = "already registered, and not by attributes: it cannot be changed here"
+        raise fail(f"operator '{name}'", how)
     return Entry(name)
 
 
 def get(name: str) -> Entry:
     """The record of a registered operator; KeyError if there is none."""
-    try:
-        entry: Entry = registry.entries[name]
-    except KeyError:
-        raise KeyError(f"operator '{name}' is not registered by attributes") from None
+    if name not in registry.entries:
+        raise KeyError(f"operator '{name}' is not registered by attributes")
+    entry: Entry = registry.entries[name]
     return entry

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from .._warnings import warn
-from ..base import MXNetError, MXTypeError, MXValueError
+from ..base import MXNetError, MXTypeError, MXValueError, shown
 from . import registry
 
 #: Shapes on this side of the core: an unknown extent is 0, an unknown shape is ().
@@ -29,6 +29,8 @@ TYPES: dict[str | None, Any] = {
 
 #: The most bytes that an operator may ask for: more than any machine can address.
 MOST_BYTES = 2**56
+#: What names are made of.
+NAME = "letters, digits and _, not beginning with a digit"
 
 #: The most inputs, and the most outputs, that the core accepts.
 MOST_OPERANDS = 65_535
@@ -47,6 +49,13 @@ def fail(operator: str, message: str) -> MXNetError:
     return MXNetError(f"{operator}: {message}")
 
 
+def invalid(
+    operator: str, what: str, value: Any, expected: object, error: type[Exception] = MXNetError
+) -> Exception:
+    """An error for a value that is not what is ``expected``; it names the operator."""
+    return error(f"{operator}: invalid {what} {shown(value)}: expected {expected}")
+
+
 def unknown(operator: str, what: str, name: Any, known: Iterable[str]) -> MXNetError:
     """An error for a name that is not declared; it proposes the nearest ones."""
     import difflib  # for errors only: it would add to the time of importing rsnet
@@ -58,15 +67,19 @@ def unknown(operator: str, what: str, name: Any, known: Iterable[str]) -> MXNetE
     return fail(operator, f"unknown {what} '{name}': {hint}expected {expected}")
 
 
+def is_integer(value: Any, least: int, most: int = MOST_OPERANDS) -> bool:
+    """Whether ``value`` is an integer, and no bool, from ``least`` to ``most``."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return whole and least <= value <= most
+
+
 def function_name(where: str, name: object) -> str:
     """``name`` if there can be an ``nd.<name>``; ``where`` begins the error."""
     if not isinstance(name, str):
-        raise MXTypeError(f"{where}: invalid name {name!r} of an operator: expected a text")
+        raise invalid(where, "name of an operator", name, "a string", MXTypeError)
     if not name.isidentifier() or keyword.iskeyword(name):
-        raise MXValueError(
-            f"{where}: the name of an operator becomes a function: it is letters, digits and _, "
-            f"does not begin with a digit and is not a Python keyword, got {name!r}"
-        )
+        form = f"the name of a function: {NAME}, and not a Python keyword"
+        raise invalid(where, "name of an operator", name, form, MXValueError)
     return name
 
 
@@ -86,10 +99,7 @@ def free_name(where: str, name: object) -> str:
 def argument_name(where: str, name: object) -> str:
     """``name`` if an input, output or attribute can go by it. (Keywords may: ``in`` is one.)"""
     if not isinstance(name, str) or not name.isidentifier():
-        raise MXValueError(
-            f"{where}: {name!r} is not a name, which is letters, digits and _ "
-            "and does not begin with a digit"
-        )
+        raise invalid(where, "name", name, NAME, MXValueError)
     return name
 
 
@@ -101,19 +111,17 @@ def warn_of_replacing(what: str, new: str) -> None:
 def check_exec_type(operator: str, what: str, answer: Any) -> None:
     """Refuses execution types other than ``"sync"``."""
     if answer not in ("sync", 0):
-        raise fail(
-            operator,
-            f"{what} is {answer!r}, expected 'sync': a function is done when it returns "
-            "(engine.push_async runs functions that are done later)",
-        )
+        done = "a function is done when it returns"
+        later = "engine.push_async runs functions that are done later"
+        raise invalid(operator, f"result of {what}", answer, f"'sync': {done} ({later})")
 
 
 def _check_list(operator: str, what: str, value: Any, of: str, names: Sequence[str]) -> None:
     if not isinstance(value, (list, tuple)):
-        raise fail(operator, f"{what} is {type(value).__name__}, expected a list of {of}")
+        raise invalid(operator, what, value, f"a list of {of}")
     if len(value) != len(names):
         expected = f"{len(names)} ({', '.join(names)})"
-        raise fail(operator, f"{what} has {len(value)} {of}, expected {expected}")
+        raise invalid(operator, f"number of {of} in {what}", len(value), expected)
 
 
 def shape_list(operator: str, what: str, value: Any, names: Sequence[str]) -> list[ShapeTuple]:
@@ -124,13 +132,11 @@ def shape_list(operator: str, what: str, value: Any, names: Sequence[str]) -> li
         try:
             shapes.append(tuple([d.__index__() for d in shape]) if shape is not None else ())
         except (TypeError, AttributeError):
-            raise fail(
-                operator, f"{what}: '{name}' is {shape!r}, expected a tuple of integers"
-            ) from None
+            tuples = "a tuple of integers"
+            raise invalid(operator, f"shape of '{name}' in {what}", shape, tuples) from None
         if not all(0 <= d < 2**63 for d in shapes[-1]):
-            raise fail(
-                operator, f"{what}: '{name}' is {shape!r}, expected extents of 0 to 2**63 - 1"
-            )
+            extents = "extents of 0 to 2**63 - 1"
+            raise invalid(operator, f"shape of '{name}' in {what}", shape, extents)
     return shapes
 
 
@@ -140,7 +146,7 @@ def type_list(operator: str, what: str, value: Any, names: Sequence[str]) -> lis
     texts = [dtype_name(given) for given in value]
     for name, given, text in zip(names, value, texts):
         if text is None and given is not None:
-            raise fail(operator, f"{what}: '{name}' is {given!r}, expected a NumPy type")
+            raise invalid(operator, f"type of '{name}' in {what}", given, "a NumPy type")
     return texts
 
 
@@ -161,13 +167,25 @@ def dtype_name(value: Any) -> str | None:
 def name_list(operator: str, what: str, value: Any, *, any_text: bool = False) -> tuple[str, ...]:
     """Checks that ``value`` lists distinct names: identifiers, or any text with ``any_text``."""
     if isinstance(value, str) or not isinstance(value, (list, tuple)):
-        raise fail(operator, f"{what} returned {value!r}, expected a list of names")
+        raise invalid(operator, f"result of {what}", value, "a list of names")
     for name in value:
         if not (any_text and isinstance(name, str) and name):
-            argument_name(f"{operator}: {what} returned {value!r}", name)
+            argument_name(f"{operator}: {what}", name)
     if len(set(value)) != len(value):
-        raise fail(operator, f"{what} returned {list(value)!r}: a name occurs twice")
+        raise invalid(operator, f"result of {what}", list(value), "every name once")
     return tuple(value)
+
+
+def checked_docs(operator: str, docs: Any, names: Sequence[str]) -> Mapping[str, str]:
+    """``docs``, which describe some of the ``names``; nothing for None."""
+    if not isinstance(docs, Mapping | None) or not all(
+        isinstance(v, str) for v in (docs or {}).values()
+    ):
+        raise invalid(operator, "argument_docs", docs, "a dict of strings")
+    for key in docs or ():
+        if key not in names:
+            raise unknown(operator, "argument", key, names)
+    return docs or {}
 
 
 def resource_requests(operator: str, method: str, answer: Any) -> list[tuple[str, int]]:
@@ -175,18 +193,18 @@ def resource_requests(operator: str, method: str, answer: Any) -> list[tuple[str
     each with the bytes that it needs. (0: the operator does not say.)
     """
     if isinstance(answer, str) or not isinstance(answer, (list, tuple)):
-        raise fail(operator, f"{method} returned {answer!r}, expected a list of resources")
+        raise invalid(operator, f"result of {method}", answer, "a list of resources")
     requests = []
     for given in answer:
         kind, size = given if isinstance(given, tuple) and len(given) == 2 else (given, 0)
         kind = str(getattr(kind, "value", kind))
         if kind not in ("temp_space", "random"):
-            raise fail(
-                operator, f"{method} asked for {kind!r}, valid are 'temp_space' and 'random'"
-            )
-        if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= MOST_BYTES:
-            raise fail(operator, f"{method}: {kind} has {size!r} bytes, expected 0 to {MOST_BYTES}")
-        requests.append((kind, size))
+            known = "one of: temp_space, random"
+            raise invalid(operator, f"resource in {method}", kind, known)
+        if not is_integer(size, 0, MOST_BYTES):
+            limits = f"bytes, 0 to {MOST_BYTES}"
+            raise invalid(operator, f"size of {kind} in {method}", size, limits)
+        requests.append((kind, int(size)))
     if sum(kind == "temp_space" for kind, _ in requests) > 1:
-        raise fail(operator, f"{method} asked for more than one temp_space")
+        raise invalid(operator, f"result of {method}", answer, "at most one temp_space")
     return requests

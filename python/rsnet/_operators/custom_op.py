@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _core
-from ..base import MXNetError
 from ..parameter import schema_field
 from . import registry
-from .checks import fail
+from .checks import invalid, unknown
 from .definition import Facts
 from .operands import assign
 from .property import Description
@@ -136,12 +135,8 @@ class CustomOpProp(Description):
         >>> CustomOpProp().infer_type([np.float32]) == ([np.float32], [np.float32], [])
         True
         """
-        first = in_type[0]
-        return (
-            in_type,
-            [first] * len(self.list_outputs()),
-            [first] * len(self.list_auxiliary_states()),
-        )
+        n_out, n_aux = len(self.list_outputs()), len(self.list_auxiliary_states())
+        return in_type, [in_type[0]] * n_out, [in_type[0]] * n_aux
 
     def infer_storage_type(self, in_stype: list[str]) -> Any:
         """``(in_stype, out_stype, aux_stype)``. All arrays of rsnet are dense: it is asked with
@@ -150,11 +145,8 @@ class CustomOpProp(Description):
         >>> CustomOpProp().infer_storage_type(["default"])
         (['default'], ['default'], [])
         """
-        return (
-            in_stype,
-            ["default"] * len(self.list_outputs()),
-            ["default"] * len(self.list_auxiliary_states()),
-        )
+        n_out, n_aux = len(self.list_outputs()), len(self.list_auxiliary_states())
+        return in_stype, ["default"] * n_out, ["default"] * n_aux
 
     def infer_storage_type_backward(
         self,
@@ -236,13 +228,9 @@ def _numbered(name: str, count: int) -> tuple[str, ...]:
 
 def _describe(node: Node, op_type: str, given: dict[str, str]) -> Node:
     """Fills in ``node`` from the registered class."""
-    try:
-        cls = registry.custom_props[op_type]
-    except KeyError:
-        known = ", ".join(sorted(registry.custom_props)) or "none"
-        raise MXNetError(
-            f"Cannot find custom operator {op_type} (registered are: {known})"
-        ) from None
+    cls = registry.custom_props.get(op_type)
+    if cls is None:
+        raise unknown("Custom", "op_type", op_type, sorted(registry.custom_props))
     prop = cls(**given)
     if not hasattr(prop, "need_top_grad_"):
         CustomOpProp.__init__(prop)  # a subclass that does not call super().__init__()
@@ -263,9 +251,7 @@ def _refuse_sparse(node: Node, cls: type) -> None:
         answer = getattr(node.prop, method)(*(["default"] * n for n in parts))
         listed = answer if isinstance(answer, (tuple, list)) else [answer]
         if not all(isinstance(a, (tuple, list)) and set(a) <= {"default"} for a in listed):
-            raise fail(
-                node.name, f"{method} returned {answer!r}: only 'default' storage is supported"
-            )
+            raise invalid(node.name, f"result of {method}", answer, "'default' storage only")
 
 
 # Keys under which the reader of symbol files says how many inputs and outputs a node has.
@@ -292,37 +278,17 @@ def _state(node: Node, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
     return checked_operator(node.name, "create_operator", made)
 
 
-def _run_forward(
-    node: Node, state: Any, ctx: Any, inputs: list[Any], req: list[Any], outputs: list[Any]
-) -> Any:
-    n = node.n_args
-    return state.forward(1 if ctx.is_train else 0, req, inputs[:n], outputs, inputs[n:])
-
-
-def _run_backward(
-    node: Node, state: Any, ctx: Any, inputs: list[Any], req: list[Any], outputs: list[Any]
-) -> Any:
-    out_grad, in_data, out_data, aux = node.scatter(inputs)
-    n = node.n_args
-    in_grad = outputs[:n]
-    answer = state.backward(req[:n], out_grad, in_data, out_data, in_grad, aux)
-    outputs[:n] = in_grad  # the core checks that its arrays are still there
-    return answer
-
-
+_OP_TYPE = schema_field(
+    "op_type", "string", doc="Name under which the CustomOpProp class is registered."
+)
 _forward, _backward = node_definitions(
     "Custom",
-    _core.Schema(
-        [
-            schema_field(
-                "op_type", "string", doc="Name under which the CustomOpProp class is registered."
-            )
-        ],
-        open=True,
-    ),
+    _core.Schema([_OP_TYPE], open=True),
     _make,
-    _run_forward,
-    _run_backward,
+    lambda node, op, ctx, ins, req, outs, aux: op.forward(int(ctx.is_train), req, ins, outs, aux),
+    lambda node, op, ctx, out_grad, ins, outs, req, in_grad, aux: op.backward(
+        req, out_grad, ins, outs, in_grad, aux
+    ),
     state=_state,
 )
 _forward.doc = (

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..base import MXNetError, MXTypeError
+from ..base import MXTypeError
 from ..parameter import Parameter
 from . import registry
 from .attributes import Entry, _new_entry, register
-from .checks import function_name, warn_of_replacing
+from .checks import checked_docs, fail, function_name, invalid, warn_of_replacing
 from .elementwise import ElemwiseGradUseInOut, ElemwiseShape, ElemwiseType
 from .operands import assign
 
@@ -24,6 +24,7 @@ def op(
     param: type[Parameter] | None = None,
     inputs: Sequence[str] = ("data",),
     outputs: Sequence[str] = ("output",),
+    argument_docs: Mapping[str, str] | None = None,
     shape: Callable[..., Any] | None = None,
     type: Callable[..., Any] | None = None,
     inplace: Sequence[tuple[int, int]] = (),
@@ -47,6 +48,8 @@ def op(
         Parameter there is no ``p``.
     inputs, outputs : sequence of str
         Their names. Several outputs are returned as a tuple or list.
+    argument_docs : dict of str to str, optional
+        What the inputs are, by name, for ``help(nd.<name>)``.
     shape, type : callable, optional
         ``FInferShape`` and ``FInferType``: ``f(attrs, ins, outs)`` fills its lists. Default: all
         inputs and outputs have one shape and one type.
@@ -84,6 +87,7 @@ def op(
     def decorate(f: Any) -> Any:
         entry = _decorated(name).describe(inspect.getdoc(f) or "")
         n_in, n_out = len(inputs), len(outputs)
+        entry._input_docs = checked_docs(name, argument_docs, inputs)
         entry.set_num_inputs(n_in).set_num_outputs(n_out)
         if param is not None:
             entry.set_attr_parser(param).add_arguments(param.fields())
@@ -145,10 +149,8 @@ def _decorated(name: str) -> Entry:
     if not known._installed:
         return known
     if not known._decorated:
-        raise MXNetError(
-            f"operator '{name}' is already registered, by attributes: the decorator op.op replaces "
-            "only what it has registered"
-        )
+        only = "the decorator op.op replaces only what it has registered"
+        raise fail(f"operator '{name}'", f"already registered, by attributes: {only}")
     entry = Entry(name)
     entry._installed = True
     return entry
@@ -177,17 +179,13 @@ def _store(
 ) -> None:
     """Writes the results, which ``what`` names in errors, to the outputs."""
     if len(results) != len(outs):
-        raise MXNetError(f"{name} returned {len(results)} results, expected {len(outs)}")
+        raise invalid(name, "number of results", len(results), len(outs))
     for i, (out, r, value) in enumerate(zip(outs, req, results)):
         if value is None or isinstance(value, str):
-            raise MXNetError(
-                f"{name} returned {value!r} as result {i}, expected an array or number"
-            )
-        shape = getattr(value, "shape", ())
-        if shape and tuple(shape) != tuple(out.shape):
-            raise MXNetError(
-                f"{name} returned shape {tuple(shape)} as result {i}, expected {tuple(out.shape)}"
-            )
+            raise invalid(name, f"result {i}", value, "an array or number")
+        shape = tuple(getattr(value, "shape", ()))
+        if shape and shape != tuple(out.shape):
+            raise invalid(name, f"shape of result {i}", shape, tuple(out.shape))
         if getattr(value, "dtype", None) != out.dtype and r != "null":
             _check_kind(name, what[i], value, np.dtype(out.dtype))
         assign(out, r, value)
@@ -200,9 +198,7 @@ def _check_kind(name: str, what: str, value: Any, expected: np.dtype[Any]) -> No
     else:
         got = np.dtype(value.dtype) if hasattr(value, "dtype") else np.asarray(value).dtype
     if not np.can_cast(got, expected, casting="same_kind"):
-        raise MXTypeError(
-            f"{name} returned {got.name} for {what}, which is {expected.name}: expected "
-            f"{expected.name} or a type that NumPy casts to it by casting='same_kind' "
-            f"(to convert it all the same, return value.astype('{expected.name}'); for outputs of "
-            "another type see op.op(type=...))"
-        )
+        same_kind = f"{expected.name} or a type that NumPy casts to it by casting='same_kind'"
+        convert = f"to convert it all the same, return value.astype('{expected.name}')"
+        hint = f"{same_kind} ({convert}; for outputs of another type see op.op(type=...))"
+        raise invalid(name, f"dtype of {what}", got.name, hint, MXTypeError)

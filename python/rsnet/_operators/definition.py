@@ -6,7 +6,7 @@ The core makes an operator of it like any built-in one. The functions of a defin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .. import _core
@@ -51,9 +51,9 @@ _INPUT = "NDArray-or-Symbol"
 ANY_INPUTS = [("data", f"{_INPUT}[]", "The inputs.")]
 
 
-def named_inputs(names: Iterable[str]) -> list[tuple[str, str, str]]:
+def named_inputs(names: Iterable[str], docs: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """The documentation of inputs with these names, for :attr:`Definition.input_docs`."""
-    return [(name, _INPUT, "") for name in names]
+    return [(name, _INPUT, docs.get(name, "")) for name in names]
 
 
 class Definition:

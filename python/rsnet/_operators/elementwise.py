@@ -9,6 +9,7 @@ import numpy as np
 
 from ..base import MXNetError
 from .attrs import GradNode
+from .checks import invalid
 from .gradient import GradEntry
 
 
@@ -26,10 +27,7 @@ def shape_assign(shapes: list[Any], i: int, shape: Sequence[int] | None) -> bool
     old = tuple(shapes[i] or ())
     if new and old:
         if len(new) != len(old) or any(a and b and a != b for a, b in zip(old, new)):
-            brackets = [str(list(s)).replace(" ", "") for s in (old, new)]
-            raise MXNetError(
-                f"Shape inconsistent, Provided = {brackets[0]}, inferred shape={brackets[1]}"
-            )
+            raise MXNetError(f"invalid shape {new}: expected {old}, which is known")
         new = tuple(a or b for a, b in zip(old, new))
     shapes[i] = new or old
     return shape_is_known(shapes[i])
@@ -42,51 +40,44 @@ def type_assign(types: list[Any], i: int, dtype: Any) -> bool:
     """
     if dtype is not None:
         if types[i] is not None and np.dtype(types[i]) != np.dtype(dtype):
-            raise MXNetError(
-                f"Type inconsistent, Provided = {np.dtype(types[i]).name}, "
-                f"inferred type = {np.dtype(dtype).name}"
-            )
+            new, old = np.dtype(dtype).name, np.dtype(types[i]).name
+            raise MXNetError(f"invalid dtype {new!r}: expected {old}, which is known")
         types[i] = np.dtype(dtype).type
     return types[i] is not None
 
 
 def ElemwiseShape(n_in: int, n_out: int) -> Callable[..., bool]:
     """Inference for operators whose inputs and outputs all have one shape."""
-    return _alike(n_in, n_out, (), shape_assign, str)
+    return _alike(n_in, n_out, (), "shape", shape_assign, str)
 
 
 def ElemwiseType(n_in: int, n_out: int) -> Callable[..., bool]:
     """Inference for operators whose inputs and outputs all have one element type."""
-    return _alike(n_in, n_out, None, type_assign, lambda t: np.dtype(t).name)
+    return _alike(n_in, n_out, None, "dtype", type_assign, lambda t: np.dtype(t).name)
 
 
 def _alike(
-    n_in: int, n_out: int, unknown: Any, merge: Callable[..., bool], shown: Callable[[Any], str]
-) -> Callable[..., bool]:
+    n_in: int, n_out: int, unknown: Any, what: str, merge: Callable[..., bool],
+    shown: Callable[[Any], str],
+) -> Callable[..., bool]:  # fmt: skip
     """Inference by ``merge``, which takes over what each operand knows or fails."""
 
     def infer(attrs: Any, ins: list[Any], outs: list[Any]) -> bool:
-        _arity(attrs, ins, n_in, outs, n_out)
+        for kind, items, n in (("inputs", ins, n_in), ("outputs", outs, n_out)):
+            if n >= 0 and len(items) != n:
+                raise invalid(attrs.operator, f"number of {kind}", len(items), n)
         common, known = [unknown], False
         for kind, items in (("input", ins), ("output", outs)):
             for i, item in enumerate(items):
                 try:
                     known = merge(common, 0, item)
                 except MXNetError:
-                    raise MXNetError(
-                        f"Incompatible attr at {i}-th {kind} of operator {attrs.operator}: "
-                        f"expected {shown(common[0])}, got {shown(item)}"
-                    ) from None
+                    got, expected = shown(item), shown(common[0])
+                    raise invalid(attrs.operator, f"{what} of {kind} {i}", got, expected) from None
         ins[:], outs[:] = common * len(ins), common * len(outs)
         return known
 
     return infer
-
-
-def _arity(attrs: Any, ins: list[Any], n_in: int, outs: list[Any], n_out: int) -> None:
-    for kind, items, n in (("inputs", ins, n_in), ("outputs", outs, n_out)):
-        if n >= 0 and len(items) != n:
-            raise MXNetError(f"expected {n} {kind}, got {len(items)} in operator {attrs.operator}")
 
 
 class OneBackward(NamedTuple):

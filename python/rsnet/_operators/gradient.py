@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._binary_methods import BinaryMethod, binary_methods
-from ..base import MXNetError
+from .checks import invalid
 
 
 class Source(enum.IntEnum):
@@ -93,7 +93,7 @@ class Rule:
         """Appends an operator; returns its first ``outputs`` results."""
         for entry in inputs:
             if not isinstance(entry, GradEntry):
-                raise MXNetError(f"gradient rule: {op} was given {entry!r}, expected an entry")
+                raise invalid("gradient rule", f"operand of {op}", entry, "an entry")
         texts = [(k, str(v)) for k, v in (params or {}).items()]
         self.calls.append(Call(backward, op, name, texts, [e.ref for e in inputs]))
         at = len(self.calls) - 1
@@ -116,15 +116,8 @@ class Rule:
         if isinstance(results, GradEntry):
             results = [results]
         if not isinstance(results, (list, tuple)) or len(results) != n:
-            got = len(results) if isinstance(results, (list, tuple)) else repr(results)
-            raise MXNetError(
-                f"{operator}: the gradient rule returned {got} gradients, expected {n}"
-            )
-        refs: list[tuple[int, int] | None] = []
+            raise invalid(operator, "result of the gradient rule", results, f"{n} gradients")
         for result in results:
             if result is not None and not isinstance(result, GradEntry):
-                raise MXNetError(
-                    f"{operator}: the gradient rule returned {result!r}, expected an entry or None"
-                )
-            refs.append(None if result is None else result.ref)
-        return self.calls, refs
+                raise invalid(operator, "result of the gradient rule", result, "an entry or None")
+        return self.calls, [None if result is None else result.ref for result in results]

@@ -7,7 +7,7 @@ from typing import Any
 from .. import _core, symbol
 from .._warnings import warn
 from ..parameter import schema_field
-from .checks import fail
+from .checks import invalid
 from .definition import ANY_INPUTS
 from .property import Description
 from .property_node import Node, node_definitions
@@ -79,15 +79,8 @@ def _install(cls: type[PythonOp], *, numpy: bool) -> None:
     def make(values: tuple[Any, ...], given: dict[str, Any]) -> Node:
         op = PythonOp._instances.get(values[0])
         if op is None:
-            raise fail(name, f"info={values[0]!r} names no living operator object")
+            raise invalid(name, "info", values[0], "the key of a living operator object")
         return Node(type(op).__name__, op, property_style=False)
-
-    def run_forward(node: Node, state: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> Any:
-        return node.prop.forward(ins, outs)
-
-    def run_backward(node: Node, state: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> Any:
-        out_grad, in_data, out_data, _ = node.scatter(ins)
-        return node.prop.backward(out_grad, in_data, out_data, outs)
 
     schema = _core.Schema(
         [
@@ -96,7 +89,15 @@ def _install(cls: type[PythonOp], *, numpy: bool) -> None:
         ]
     )
     forward, backward = node_definitions(
-        name, schema, make, run_forward, run_backward, numpy=numpy, assign="op.assign"
+        name,
+        schema,
+        make,
+        lambda node, _, ctx, ins, req, outs, aux: node.prop.forward(ins, outs),
+        lambda node, _, ctx, out_grad, ins, outs, req, in_grad, aux: node.prop.backward(
+            out_grad, ins, outs, in_grad
+        ),
+        numpy=numpy,
+        assign="op.assign",
     )
     forward.doc = "Applies a NumpyOp or NDArrayOp object (deprecated)."
     forward.input_docs = ANY_INPUTS

@@ -1,4 +1,4 @@
-"""Libraries of compiled operators: loading, and their user operators for OneFlow's builder."""
+"""Libraries of compiled operators: loading, and their definitions as user operators."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def load_library(path: str | os.PathLike[str], *, check: bool | None = None) -> 
     rsnet.base.MXOSError: cannot load 'libabsent.so': No such file or directory (os error 2)
     """
     if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(f"load_library: invalid path {path!r}: expected a text or a path")
+        raise TypeError(f"load_library: invalid path {path!r}: expected a string or a path")
     if check is None:
         check = os.environ.get("RSNET_CHECK_PLUGINS", "0") not in ("", "0")
     shown = os.fspath(path)
@@ -137,10 +137,10 @@ class LibraryDefinition(UserOpDefinition):
             attrs[key] = Attr(_KINDS[kind], *known, doc=doc)
         super().__init__(name, _mini(info["inputs"]), _mini(info["outputs"]), attrs)
         self.library = str(info["library"])
-        self.inference: Any = _Inference(self)
+        self.inference: Any = self
         if info["has_signatures"]:
             self.sbp = self._signatures
-            self.inference = CheckedInference(self, self._signatures, self.inference)
+            self.inference = CheckedInference(self, self._signatures, self)
 
     def install(self, *, replace: bool) -> None:
         """Kernels and gradients of libraries' operators come from libraries."""
@@ -148,6 +148,13 @@ class LibraryDefinition(UserOpDefinition):
             f"{self.name}: the operator is of library '{self.library}': its kernels and gradient "
             "cannot be written in Python"
         )
+
+    def both(
+        self, conf: Conf, shapes: Sequence[Any], names: list[Any]
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """The library's inference, in the form of ``Inference.both``: ``rsnet.sbp`` asks for it."""
+        found = _core.infer_outputs(self.name, list(zip(shapes, names)), self.call_params(conf))
+        return names, [tuple(shape) for shape, _ in found], [dtype for _, dtype in found]
 
     def _signatures(self, ctx: SbpContext) -> None:
         given = [(d.shape, d.dtype) for d in ctx._inputs.values()]
@@ -165,18 +172,3 @@ def _counts(d: LibraryDefinition, ctx: SbpContext) -> dict[str, int]:
 
 def _normal(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
-
-
-class _Inference:
-    """The inference of a library, as ``rsnet.sbp`` asks for it."""
-
-    def __init__(self, definition: LibraryDefinition) -> None:
-        self._definition = definition
-
-    def both(
-        self, conf: Conf, shapes: Sequence[Any], names: list[Any]
-    ) -> tuple[list[Any], list[Any], list[Any]]:
-        """See ``rsnet._operators.user.inference.Inference.both``."""
-        d = self._definition
-        found = _core.infer_outputs(d.name, list(zip(shapes, names)), d.call_params(conf))
-        return names, [tuple(shape) for shape, _ in found], [dtype for _, dtype in found]

@@ -57,7 +57,7 @@ def assign(dst: Any, req: str | int, src: Any) -> None:
     elif isinstance(req, int) and 0 <= req < 4:
         assign(dst, tuple(_REQ_NUMBERS)[req], src)
     else:
-        raise MXNetError(f"assign: unknown request {req!r}, valid are {list(_REQ_NUMBERS)}")
+        raise MXNetError(f"assign: invalid req {req!r}: expected one of: {', '.join(_REQ_NUMBERS)}")
 
 
 def _addend(dst: Any, src: Any) -> Any:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .. import engine
-from .checks import fail
+from .checks import invalid, is_integer
 from .operands import OpReq, assign
 
 #: Elements of one part, unless the caller asks for others: enough to outweigh handing it over.
@@ -48,22 +49,19 @@ def launch(f: Callable[[int, int], Any], n: int, *, grain: int = GRAIN) -> None:
     998001.0
     """
     for what, value, least in (("n", n, 0), ("grain", grain, 1)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-            raise fail("launch", f"{what} is {value!r}, expected an integer of {least} or more")
+        if not is_integer(value, least, 2**63 - 1):
+            raise invalid("launch", what, value, f"an integer of {least} or more")
     parts = max(1, min(-(-int(n) // int(grain)), engine.num_threads()))
     ends = [n * i // parts for i in range(parts + 1)]
     done = [engine.new_variable() for _ in ends[2:]]
     for var, begin, end in zip(done, ends[1:], ends[2:]):
         engine.push_sync(lambda rc, b=begin, e=end: _call(f, b, e), mutate_vars=[var])
     errors: list[BaseException] = []
-    try:
-        if n:
-            f(0, ends[1])
-    except BaseException as error:
-        errors.append(error)
-    for var in done:  # the others use the same memory: they end before this call does
+    # The other ranges use the same memory: they end before this call does.
+    waits = [partial(engine.wait_for_var, var) for var in done]
+    for step in (partial(f, 0, ends[1]), *waits) if n else ():
         try:
-            engine.wait_for_var(var)
+            step()
         except BaseException as error:
             errors.append(error)
     if errors:
@@ -109,14 +107,14 @@ def map(
         return
     for i, array in enumerate(inputs):
         if tuple(array.shape) != tuple(out.shape):
-            raise fail("map", f"input {i} has shape {tuple(array.shape)}, expected {out.shape}")
+            raise invalid("map", f"shape of input {i}", tuple(array.shape), out.shape)
     sources = [_view(array).reshape(-1) for array in inputs]
     result = np.empty(out.size, np.dtype(out.dtype))
 
     def part(begin: int, end: int) -> None:
         values = np.asarray(f(*(source[begin:end] for source in sources)))
         if values.dtype.kind not in "biuf" and values.dtype != result.dtype:
-            raise fail("map", f"f returned {values.dtype} values, expected {result.dtype}")
+            raise invalid("map", "dtype of the result of f", values.dtype.name, result.dtype.name)
         result[begin:end] = values
 
     launch(part, result.size, grain=grain)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from ..base import MXNetError
 from ..parameter import Parameter
-from .checks import fail
+from .checks import invalid, unknown
 from .operands import OpReq, ResourceRequest, assign
 
 
@@ -115,11 +116,11 @@ class Description:
         """The answer of ``infer_type`` of operators that take nothing but float32."""
         for name, given in zip(self.list_arguments(), in_type):
             if given not in (None, np.float32):
-                raise fail(
-                    operator,
-                    f"unsupported data type {np.dtype(given).name} of '{name}', expected float32 "
-                    "(override infer_type to take others)",
+                what, expected = (
+                    f"dtype of '{name}'",
+                    "float32 (override infer_type to take others)",
                 )
+                raise invalid(operator, what, np.dtype(given).name, expected)
         f32 = np.float32
         aux = self.list_auxiliary_states()
         return [f32] * len(in_type), [f32] * n_out, [f32] * len(aux)
@@ -129,9 +130,9 @@ class OperatorProperty(Description):
     """Describes an operator: subclass it and register the class.
 
     ``Param``, a :class:`rsnet.Parameter`, gives the operator typed parameters: they are in
-    ``self.param``. Entries in the dependency and in-place methods are opaque: only identity
-    matters. An exception in any method is raised by the call, an answer that does not fit is an
-    MXNetError that names operator and method.
+    ``self.param``. ``argument_docs`` describes inputs, by name. Entries in the dependency and
+    in-place methods are opaque: only identity matters. An exception in any method is raised by the
+    call, an answer that does not fit is an MXNetError that names operator and method.
 
     Examples
     --------
@@ -154,6 +155,8 @@ class OperatorProperty(Description):
     """
 
     Param: type[Parameter] | None = None
+    #: What the arguments and auxiliary states are, by name, for ``help(nd.<name>)``.
+    argument_docs: Mapping[str, str] = MappingProxyType({})
     #: Name of the parameter that counts the inputs, for operators with any number of them.
     key_var_num_args: str | None = None
     param: Any = None
@@ -171,10 +174,7 @@ class OperatorProperty(Description):
         if self.Param is not None:
             self.param = self.Param.parse(kwargs)
         elif kwargs:
-            raise MXNetError(
-                f"Cannot find argument '{next(iter(kwargs))}': "
-                f"operator {self.type_string()} has no parameters"
-            )
+            raise unknown(self.type_string(), "parameter", next(iter(kwargs)), ())
 
     def get_params(self) -> dict[str, str]:
         """All parameters as text, defaults too; ``init`` makes an equal operator from them.
@@ -193,9 +193,8 @@ class OperatorProperty(Description):
         """
         params = self.get_params()
         if not isinstance(params, dict):
-            raise fail(
-                self.type_string(), f"get_params returned {params!r}, expected a dict of texts"
-            )
+            what = "result of get_params"
+            raise invalid(self.type_string(), what, params, "a dict of strings")
         other = type(self)()
         other.init(params)
         return other

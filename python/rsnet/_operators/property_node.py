@@ -10,7 +10,16 @@ from collections.abc import Callable
 from typing import Any
 
 from ..base import MXNetError
-from .checks import TYPES, add_note, fail, name_list, resource_requests, shape_list, type_list
+from .checks import (
+    TYPES,
+    add_note,
+    invalid,
+    is_integer,
+    name_list,
+    resource_requests,
+    shape_list,
+    type_list,
+)
 from .definition import Definition, Facts, KernelSpec
 from .gradient import Source
 from .property import OperatorProperty
@@ -80,9 +89,10 @@ class Node:
         self.args, self.aux = listed("list_arguments"), listed("list_auxiliary_states")
         inputs, outputs = self.args + self.aux, listed("list_outputs")
         if not outputs:
-            raise fail(name, "list_outputs returned no output")
+            raise self._wrong("list_outputs", (), "at least one output")
         if len(set(inputs)) != len(inputs):
-            raise fail(name, f"arguments and auxiliary states share a name: {list(inputs)}")
+            what = "arguments and auxiliary states"
+            raise invalid(name, f"names of {what}", list(inputs), "every name once")
         self.n_args, self.n_out = len(self.args), len(outputs)
         visible = self.n_out
         if property_style:
@@ -103,16 +113,16 @@ class Node:
             if self._overrides("backward_inplace_option"):
                 self.backward_inplace()
 
-    def _fail(self, message: str) -> MXNetError:
-        return fail(self.name, message)
+    def _wrong(self, method: str, answer: Any, expected: str) -> Exception:
+        return invalid(self.name, f"result of {method}", answer, expected)
 
     def _overrides(self, method: str) -> bool:
         return getattr(type(self.prop), method) is not getattr(OperatorProperty, method)
 
     def _count(self, method: str, value: Any) -> int:
-        if not isinstance(value, int) or not 0 < value <= self.n_out:
-            raise self._fail(f"{method} returned {value!r}, expected 1 to {self.n_out}")
-        return value
+        if not is_integer(value, 1, self.n_out):
+            raise self._wrong(method, value, f"1 to {self.n_out}")
+        return int(value)
 
     # Inference ---------------------------------------------------------------------------------
 
@@ -146,12 +156,10 @@ class Node:
         if answer is None or answer is False:
             return None
         if not isinstance(answer, (tuple, list)) or len(answer) not in (2, 3):
-            raise self._fail(
-                f"{method} returned {answer!r}, expected (inputs, outputs, auxiliary states)"
-            )
+            raise self._wrong(method, answer, "(inputs, outputs, auxiliary states)")
         names = (self.args, self.facts.outputs, self.aux)
         parts = [
-            checked(self.name, f"{method}: {what}", part, listed)
+            checked(self.name, f"{what} of {method}", part, listed)
             for what, part, listed in zip(_PARTS, (*answer, []), names)
         ]
         return parts[0] + parts[2], parts[1]
@@ -160,13 +168,9 @@ class Node:
 
     def _entries(self) -> tuple[list[int], list[int], list[int]]:
         """Opaque entries for the user's dependency methods: numbers without meaning."""
-        visible, n = self.facts.visible, self.n_args
-        first = visible + n
-        return (
-            list(range(visible)),
-            list(range(visible, first)),
-            list(range(first, first + self.n_out)),
-        )
+        visible, first = self.facts.visible, self.facts.visible + self.n_args
+        entries = list(range(first + self.n_out))
+        return entries[:visible], entries[visible:first], entries[first:]
 
     def plan(self) -> list[tuple[Source, int]]:
         """The declared dependency as (kind, index)."""
@@ -174,17 +178,13 @@ class Node:
             kinds = self._entries()
             of = {e: (k, i) for k, es in zip(_SOURCES, kinds) for i, e in enumerate(es)}
             answer = self.prop.declare_backward_dependency(*kinds)
-            method = "declare_backward_dependency"
-            if not isinstance(answer, (list, tuple)):
-                raise self._fail(f"{method} returned {answer!r}, expected a list of entries")
             try:
                 plan = [of[e] for e in answer]
             except (KeyError, TypeError):
-                raise self._fail(
-                    f"{method} returned {answer!r}: not all are entries it was given"
-                ) from None
-            if len(set(plan)) != len(plan):
-                raise self._fail(f"{method} returned {answer!r}: an entry occurs twice")
+                plan = None
+            if plan is None or len(set(plan)) != len(plan):
+                expected = "a list of entries that it was given, each at most once"
+                raise self._wrong("declare_backward_dependency", answer, expected)
             self._plan = plan
             self._is_whole = plan == list(of.values())
             self._blank = {
@@ -232,32 +232,19 @@ class Node:
     def _pairs(
         self, method: str, pairs: Any, sources: list[int], targets: list[int]
     ) -> list[tuple[int, int, bool]]:
-        if not isinstance(pairs, (list, tuple)):
-            raise self._fail(f"{method} returned {pairs!r}, expected a list of pairs")
-        return [self._pair(method, p, sources, targets) for p in pairs]
-
-    def _pair(
-        self, method: str, pair: Any, sources: list[int], targets: list[int]
-    ) -> tuple[int, int, bool]:
         try:
-            source, target = pair
-            return sources.index(source), targets.index(target), False
+            return [(sources.index(s), targets.index(t), False) for s, t in pairs]
         except (TypeError, ValueError):
-            hint = (
-                ": not consistent with declare_backward_dependency"
-                if method.startswith("backward")
-                else ""
-            )
-            raise self._fail(
-                f"{method} returned the pair {pair!r}, expected (input, output){hint}"
-            ) from None
+            first = "input" if method.startswith("forward") else "declared dependency"
+            expected = f"a list of pairs ({first}, output)"
+            raise self._wrong(method, pairs, expected) from None
 
     def accumulates(self) -> bool:
         """Whether the user's functions handle the request ``add``."""
         given = getattr(self.prop, "accumulates", False)
         answer = given() if callable(given) else given
         if not isinstance(answer, bool):
-            raise self._fail(f"accumulates returned {answer!r}, expected True or False")
+            raise self._wrong("accumulates", answer, "True or False")
         return answer
 
     def requests(self, which: str, shapes: list[Any]) -> list[tuple[str, int]]:
@@ -276,8 +263,8 @@ def node_definitions(
     name: str,
     schema: Any,
     make: Callable[..., Node],
-    run_forward: Callable[..., Any],
-    run_backward: Callable[..., Any],
+    forward: Callable[..., Any],
+    backward: Callable[..., Any],
     *,
     state: Callable[..., Any] | None = None,
     hints: bool = False,
@@ -286,29 +273,51 @@ def node_definitions(
 ) -> tuple[Definition, Definition]:
     """The two operators of a subclassed one: itself and ``_backward_<name>``.
 
-    With ``hints`` its nodes have in-place options and ask for resources.
+    ``forward(node, state, ctx, in_data, req, out_data, aux)`` and ``backward(node, state, ctx,
+    out_grad, in_data, out_data, req, in_grad, aux)`` compute. With ``hints`` nodes have in-place
+    options and ask for resources.
     """
-    forward, backward = Definition(name, schema), Definition(f"_backward_{name}", schema)
+
+    def run_forward(
+        node: Node, state: Any, ctx: Any, inputs: list[Any], req: list[Any], outputs: list[Any]
+    ) -> Any:
+        n = node.n_args
+        if hints and node.asks_for["forward"]:
+            ctx.request(node.requests("forward", [x.shape for x in inputs]))
+        return forward(node, state, ctx, inputs[:n], req, outputs, inputs[n:])
+
+    def run_backward(
+        node: Node, state: Any, ctx: Any, inputs: list[Any], req: list[Any], outputs: list[Any]
+    ) -> Any:
+        out_grad, in_data, out_data, aux = node.scatter(inputs)
+        n = node.n_args
+        if hints and node.asks_for["backward"]:  # the gradients have the arguments' shapes
+            ctx.request(node.requests("backward", [x.shape for x in outputs]))
+        in_grad = outputs[:n]
+        answer = backward(node, state, ctx, out_grad, in_data, out_data, req[:n], in_grad, aux)
+        outputs[:n] = in_grad  # the core checks that its arrays are still there
+        return answer
+
+    first, second = Definition(name, schema), Definition(f"_backward_{name}", schema)
     for definition, kernel, run, results in (
-        (forward, "forward", run_forward, "out_data"),
-        (backward, "backward", run_backward, "in_grad"),
+        (first, "forward", run_forward, "out_data"),
+        (second, "backward", run_backward, "in_grad"),
     ):
         definition.make = make
         definition.accumulates = lambda node: node.accumulates()
         definition.kernels = [KernelSpec(kernel, ("always",), 0, run, numpy, results, assign)]
-    forward.facts = lambda node: node.facts
-    forward.infer_shape = lambda node, ins, outs, exact: node.infer_shape(ins)
-    forward.infer_type = lambda node, ins, outs: node.infer_type(ins)
-    forward.state = state
-    forward.gradient = ("backward", backward.name, Node.deps)
-    backward.is_backward = True
-    backward.facts = _backward_facts
+    first.facts = lambda node: node.facts
+    first.infer_shape = lambda node, ins, outs, exact: node.infer_shape(ins)
+    first.infer_type = lambda node, ins, outs: node.infer_type(ins)
+    first.state = state
+    first.gradient = ("backward", second.name, Node.deps)
+    second.is_backward = True
+    second.facts = _backward_facts
     if hints:
-        forward.inplace, backward.inplace = Node.forward_inplace, Node.backward_inplace
-        forward.resources = lambda node, ins, outs: node.requests("forward", ins)
-        # The gradients have the shapes of the arguments.
-        backward.resources = lambda node, ins, outs: node.requests("backward", outs)
-    return forward, backward
+        first.inplace, second.inplace = Node.forward_inplace, Node.backward_inplace
+        first.resources = lambda node, ins, outs: node.requests("forward", ins)
+        second.resources = lambda node, ins, outs: node.requests("backward", outs)
+    return first, second
 
 
 def _backward_facts(node: Node) -> Facts:
@@ -326,4 +335,4 @@ def checked_operator(name: str, method: str, made: Any) -> Any:
     methods = (getattr(made, method, None) for method in ("forward", "backward"))
     if all(callable(method) for method in methods) and not isinstance(made, type):
         return made
-    raise fail(name, f"{method} returned {made!r}, expected an object with forward and backward")
+    raise invalid(name, f"result of {method}", made, "an object with forward and backward")

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from .. import _core
-from ..base import MXNetError, MXValueError
+from ..base import MXValueError
 from . import registry
-from .checks import TYPES, check_exec_type, free_name, warn_of_replacing
+from .checks import TYPES, check_exec_type, free_name, invalid, warn_of_replacing
 from .custom_op import CustomOpProp
 from .definition import ANY_INPUTS, Definition, named_inputs
 from .property import OperatorProperty
@@ -26,7 +26,7 @@ def register(name: str) -> Callable[[C], C]:
     a built-in operator is an error.
     """
     if not isinstance(name, str) or not name:
-        raise TypeError(f"register: invalid name {name!r} of an operator: expected a text")
+        raise invalid("register", "name of an operator", name, "a string", TypeError)
 
     def decorate(cls: C) -> C:
         if isinstance(cls, type) and issubclass(cls, CustomOpProp):
@@ -36,10 +36,8 @@ def register(name: str) -> Callable[[C], C]:
         elif isinstance(cls, type) and issubclass(cls, OperatorProperty):
             _register_property(free_name("register", name), cls)
         else:
-            raise TypeError(
-                f"register('{name}'): expected a subclass of OperatorProperty or CustomOpProp, "
-                f"got {cls!r}"
-            )
+            classes = "a subclass of OperatorProperty or CustomOpProp"
+            raise invalid(f"register('{name}')", "class", cls, classes, TypeError)
         return cls
 
     return decorate
@@ -49,7 +47,8 @@ def _register_property(name: str, cls: type[OperatorProperty]) -> None:
     if cls.type_string is not OperatorProperty.type_string:
         says = cls().type_string()
         if says != name:
-            raise MXNetError(f"register('{name}'): type_string of {cls.__name__} is '{says}'")
+            what = f"result of type_string of {cls.__name__}"
+            raise invalid(f"register('{name}')", what, says, f"{name!r}")
     if _core.is_builtin_operator(name):
         raise MXValueError(f"operator '{name}' is built in and cannot be replaced")
     known = name in registry.properties
@@ -76,26 +75,6 @@ def _property_definitions(name: str, cls: type[OperatorProperty]) -> tuple[Defin
             prop.param = params.from_values(values)
         return Node(name, prop, property_style=True)
 
-    def run_forward(
-        node: Node, state: Any, ctx: Any, inputs: list[Any], req: list[Any], outputs: list[Any]
-    ) -> Any:
-        n = node.n_args
-        if node.asks_for["forward"]:
-            ctx.request(node.requests("forward", [x.shape for x in inputs]))
-        return state.forward(ctx, inputs[:n], req, outputs, inputs[n:])
-
-    def run_backward(
-        node: Node, state: Any, ctx: Any, inputs: list[Any], req: list[Any], outputs: list[Any]
-    ) -> Any:
-        out_grad, in_data, out_data, aux = node.scatter(inputs)
-        n = node.n_args
-        if node.asks_for["backward"]:
-            ctx.request(node.requests("backward", [x.shape for x in outputs]))
-        in_grad = outputs[:n]
-        answer = state.backward(ctx, out_grad, in_data, out_data, req[:n], in_grad, aux)
-        outputs[:n] = in_grad  # the core checks that its arrays are still there
-        return answer
-
     def state(node: Node, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
         n = node.n_args
         kinds = [TYPES[t] for t in types[:n]]
@@ -107,7 +86,13 @@ def _property_definitions(name: str, cls: type[OperatorProperty]) -> tuple[Defin
         return made
 
     forward, backward = node_definitions(
-        name, schema, make, run_forward, run_backward, state=state, hints=True
+        name,
+        schema,
+        make,
+        lambda node, op, ctx, *operands: op.forward(ctx, *operands),
+        lambda node, op, ctx, *operands: op.backward(ctx, *operands),
+        state=state,
+        hints=True,
     )
     forward.doc = cls.__doc__ or ""
     forward.key_var_num_args = cls.key_var_num_args
@@ -131,4 +116,4 @@ def _documented_inputs(cls: type[OperatorProperty]) -> list[tuple[str, str, str]
         names = [*prop.list_arguments(), *prop.list_auxiliary_states()]
     except Exception:  # only the signature suffers: the real names come with real parameters
         names = ["data"]
-    return named_inputs(names)
+    return named_inputs(names, cls.argument_docs)

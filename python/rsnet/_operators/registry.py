@@ -60,10 +60,15 @@ def absent(name: str, text: str) -> str:
     return f"{text}, did you mean '{near[0]}'?" if near else text
 
 
-#: User operators that a module defines when one of them is first used.
-_DEFERRED = dict.fromkeys(
-    ("multiply", "scalar_mul", "cast", "add_n", "reshape"), "rsnet.oneflow.builtins"
-)
+#: Modules that define more when a name is first asked for: a user operator, or a method that they
+#: add to the context of gradient functions, ``GradContext.<name>``.
+deferred: dict[str, str] = {}
+
+
+def load_deferred(name: str) -> None:
+    """Imports the module that defines the name, if there is one."""
+    if name in deferred:
+        import_on_demand(deferred[name])
 
 
 def definition(name: str) -> Any:
@@ -74,8 +79,8 @@ def definition(name: str) -> Any:
     rsnet.MXNetError
         There is none.
     """
-    if name not in user_operators and name in _DEFERRED:
-        import_on_demand(_DEFERRED[name])
+    if name not in user_operators:
+        load_deferred(name)
     try:
         return user_operators[name]
     except KeyError:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
-from ..base import MXNetError
 from ..parameter import Parameter
 from .attribute_table import FIELDS, KERNELS, InputVariable, KernelKind
 from .attrs import Attrs, GradNode, kVarg
@@ -14,6 +13,8 @@ from .checks import (
     TYPES,
     check_exec_type,
     fail,
+    invalid,
+    is_integer,
     name_list,
     resource_requests,
     shape_list,
@@ -33,8 +34,8 @@ class Translation:
     def __init__(self, entry: Entry) -> None:
         self.entry, self.name, self.attr = entry, entry.name, entry.attr
 
-    def _fail(self, message: str) -> MXNetError:
-        return fail(self.name, message)
+    def _wrong(self, attribute: str, answer: Any, expected: str) -> Exception:
+        return invalid(self.name, f"result of {attribute}", answer, expected)
 
     def definition(self) -> Definition:
         """The operator as the core takes it."""
@@ -80,7 +81,7 @@ class Translation:
                 names = name_list(self.name, "FListInputNames", self.attr("FListInputNames")(attrs))
             except Exception:  # the names depend on parameters: only the signature suffers
                 pass
-        return named_inputs(names)
+        return named_inputs(names, self.entry._input_docs)
 
     def _make(self, values: tuple[Any, ...], given: dict[str, Any]) -> Attrs:
         param, struct = self.entry._param, self._struct()
@@ -93,15 +94,14 @@ class Translation:
         if self.attr("FExecType") is not None:
             check_exec_type(self.name, "FExecType", self.attr("FExecType")(attrs))
         if self.attr("FInplaceIdentity") is not None and self.attr("FInplaceOption") is None:
-            raise self._fail("FInplaceIdentity is about FInplaceOption, which is not there")
+            raise fail(self.name, "FInplaceIdentity is about FInplaceOption, which is not there")
         if self.attr("FSetInputVarAttrOnCompose") is not None:
             attrs.on_variables = self._set_on_variables(attrs)
         # Mistakes in hints show at the call, not where a graph is planned.
         if not self.attr("TIsBackward", False):
-            for attribute, check in (
-                ("FInplaceOption", self.inplace),
-                ("FResourceRequest", self.resources),
-            ):
+            hints: dict[str, Callable[[Attrs], Any]]
+            hints = {"FInplaceOption": self.inplace, "FResourceRequest": self.resources}
+            for attribute, check in hints.items():
                 if self.attr(attribute) is not None:
                     check(attrs)
         return attrs
@@ -113,8 +113,8 @@ class Translation:
         mutated = self._indices(attrs, "FMutateInputs", len(inputs))
         ignored = self._indices(attrs, "FIgnoreInputs", len(inputs))
         n = len(outputs) if visible is None else visible(attrs)
-        if not isinstance(n, int) or not 0 < n <= len(outputs):
-            raise self._fail(f"FNumVisibleOutputs returned {n!r}, expected 1 to {len(outputs)}")
+        if not is_integer(n, 1, len(outputs)):
+            raise self._wrong("FNumVisibleOutputs", n, f"1 to {len(outputs)}")
         return Facts(inputs, outputs, n, mutated, ignored)
 
     def _set_on_variables(self, attrs: Attrs) -> list[tuple[str, str, str]]:
@@ -128,7 +128,7 @@ class Translation:
     def _count(self, attrs: Attrs, which: str) -> int:
         count = getattr(self.entry, "_num_" + which)
         if callable(count):
-            what = f"what the function of set_num_{which} returned"
+            what = f"result of the function of set_num_{which}"
             return self.entry._number(what, count(attrs), int(which == "outputs"))
         return self._counted(attrs) if count == kVarg else count
 
@@ -136,19 +136,13 @@ class Translation:
         """How many inputs a call has, by the parameter that counts them."""
         key = self.entry._key_var_num_args
         if key is None:
-            raise self._fail(
-                "the number of inputs is op.kVarg (any number): name the parameter that counts "
-                "them with set_key_var_num_args"
-            )
+            counts = "name the parameter that counts them with set_key_var_num_args"
+            raise fail(self.name, f"the number of inputs is op.kVarg (any number): {counts}")
         n = getattr(attrs.parsed, key, None)
         if n is None:
-            try:
-                n = int(attrs.dict[key])
-            except (KeyError, ValueError):
-                raise self._fail(
-                    f"parameter '{key}', which counts the inputs, is not given"
-                ) from None
-        return self.entry._number(f"parameter '{key}', which counts the inputs,", n, 0)
+            n = attrs.dict.get(key)
+            n = int(n) if n is not None and n.isdecimal() else n
+        return self.entry._number(f"number of inputs '{key}'", n, 0)
 
     def _names(self, attrs: Attrs, attribute: str, n: int, word: str) -> tuple[str, ...]:
         listed = self.attr(attribute)
@@ -156,7 +150,7 @@ class Translation:
             return (word,) if n == 1 else tuple(f"{word}{i}" for i in range(n))
         names = name_list(self.name, attribute, listed(attrs))
         if len(names) != n:
-            raise self._fail(f"{attribute} returned {len(names)} names, expected {n}")
+            raise invalid(self.name, f"number of names from {attribute}", len(names), n)
         return names
 
     def _indices(self, attrs: Attrs, attribute: str, n: int) -> tuple[int, ...]:
@@ -164,13 +158,10 @@ class Translation:
         if function is None:
             return ()
         indices = function(attrs)
-        if not isinstance(indices, (list, tuple)) or not all(
-            isinstance(i, int) and 0 <= i < n for i in indices
-        ):
-            raise self._fail(
-                f"{attribute} returned {indices!r}, expected numbers of the {n} inputs"
-            )
-        return tuple(indices)
+        listed = isinstance(indices, (list, tuple))
+        if not listed or not all(is_integer(i, 0, n - 1) for i in indices):
+            raise self._wrong(attribute, indices, f"indices of the {n} inputs")
+        return tuple(map(int, indices))
 
     def infer_shape(self, attrs: Attrs, ins: list[Any], outs: list[Any], exact: bool) -> Any:
         ins, outs = list(ins), list(outs)
@@ -186,8 +177,8 @@ class Translation:
         """The lists as the function leaves them. (Its result says no more than they do.)"""
         self.attr(attribute)(attrs, ins, outs)
         return (
-            checked(self.name, f"{attribute}: inputs", ins, attrs.facts.inputs),
-            checked(self.name, f"{attribute}: outputs", outs, attrs.facts.outputs),
+            checked(self.name, f"inputs of {attribute}", ins, attrs.facts.inputs),
+            checked(self.name, f"outputs of {attribute}", outs, attrs.facts.outputs),
         )
 
     def inplace(self, attrs: Attrs) -> list[tuple[int, int, bool]]:
@@ -196,20 +187,18 @@ class Translation:
         facts = self._facts(attrs)
         n_in, n_out = len(facts.inputs), len(facts.outputs)
         try:
-            pairs = [(i.__index__(), o.__index__()) for i, o in pairs]
-            fits = all(0 <= i < n_in and 0 <= o < n_out for i, o in pairs)
-        except (TypeError, ValueError, AttributeError):
+            pairs = list(pairs)
+            fits = all(is_integer(i, 0, n_in - 1) and is_integer(o, 0, n_out - 1) for i, o in pairs)
+        except (TypeError, ValueError):
             fits = False
         if not fits:
-            raise self._fail(
-                f"FInplaceOption returned {pairs!r}, expected pairs of one of the {n_in} inputs "
-                f"and one of the {n_out} outputs"
-            )
+            expected = f"pairs of one of the {n_in} inputs and one of the {n_out} outputs"
+            raise self._wrong("FInplaceOption", pairs, expected)
         identity = self.attr("FInplaceIdentity")
         same = identity(attrs) if identity else [False] * len(pairs)
         if not isinstance(same, (list, tuple)) or len(same) != len(pairs):
-            raise self._fail(f"FInplaceIdentity returned {same!r} for {len(pairs)} pairs")
-        return [(i, o, bool(s)) for (i, o), s in zip(pairs, same)]
+            raise self._wrong("FInplaceIdentity", same, f"one bool for each of {len(pairs)} pairs")
+        return [(int(i), int(o), bool(s)) for (i, o), s in zip(pairs, same)]
 
     def resources(self, attrs: Attrs, *shapes: list[Any]) -> list[tuple[str, int]]:
         answer = self.attr("FResourceRequest")(attrs)
@@ -226,7 +215,7 @@ class Translation:
 
         def run(attrs: Attrs, state: Any, ctx: Any, ins: Any, req: Any, outs: Any) -> Any:
             if stateless and state is None:  # a backward operator has the state of its forward one
-                raise self._fail(f"{name} needs a state: there is no FCreateOpState")
+                raise fail(self.name, f"{name} needs a state: there is no FCreateOpState")
             if requests is not None:
                 ctx.request(self.resources(attrs))
             return function(state if stateful else attrs, ctx, ins, req, outs)

@@ -125,7 +125,7 @@ class Initializer:
             If neither an attribute nor the ending of the name selects a rule.
         """
         if not isinstance(desc, str):
-            raise TypeError(f"invalid name: expected a string, got {type(desc).__name__}")
+            raise TypeError(f"invalid name {desc!r}: expected a string")
         if isinstance(desc, InitDesc):
             if desc.global_init is None:
                 desc.global_init = self

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base import shown
 from ..ndarray import NDArray, array, concat, take, tile
 
 __all__ = ["DataDesc", "DataBatch", "DataIter", "NDArrayIter", "ResizeIter"]
@@ -66,9 +67,9 @@ class DataBatch:
         provide_data: list[DataDesc] | None = None,
         provide_label: list[DataDesc] | None = None,
     ) -> None:
-        for name, value in (("Data", data), ("Label", label)):
+        for name, value in (("data", data), ("label", label)):
             if value is not None and not isinstance(value, (list, tuple)):
-                raise TypeError(f"{name} must be list of NDArrays, got {type(value).__name__}")
+                raise TypeError(f"invalid {name} {shown(value)}: expected a list of NDArrays")
         self.data = data
         self.label = label
         self.pad = pad
@@ -158,13 +159,13 @@ def _rows(name: str, x: Any) -> NDArray:
             host = np.asarray(x, dtype="float32")
         except (TypeError, ValueError):
             raise TypeError(
-                f"invalid {name}: expected an NDArray, a NumPy array, or a list or dict of them, "
-                f"got {type(x).__name__}"
+                f"invalid {name} of type '{type(x).__name__}': "
+                "expected an NDArray, a NumPy array, or a list or dict of them"
             ) from None
         if host.ndim == 0:
-            raise TypeError(f"invalid {name}: expected an array of rows, got a number")
+            raise TypeError(f"invalid {name} {shown(x)}: expected an array of rows")
         if host.size == 0:
-            raise ValueError(f"invalid {name}: expected at least one row, got shape {host.shape}")
+            raise ValueError(f"invalid shape of {name} {host.shape}: expected at least one row")
         return array(host, dtype="float32")
     return x
 
@@ -240,7 +241,7 @@ class NDArrayIter(DataIter):
         self.label = _named(label, label_name, allow_empty=True)
         lengths = {name: len(x) for name, x in self.data + self.label}
         if len(set(lengths.values())) != 1:
-            raise ValueError(f"arrays differ in their number of rows: {lengths}")
+            raise ValueError(f"invalid numbers of rows {lengths}: expected one number for all")
         self.num_data = next(iter(lengths.values()))
         most = max(self.num_data, 2**31 - 1)
         if batch_size > most:
@@ -345,7 +346,46 @@ class NDArrayIter(DataIter):
         return max(-self.cursor, 0) if self.cursor > -self.batch_size else 0
 
 
-class ResizeIter(DataIter):
+class BatchesOfOthers(DataIter):
+    """An iterator whose `iter_next` takes a batch of others as the current one."""
+
+    current_batch: DataBatch | None = None
+
+    def next(self) -> DataBatch:
+        """The next batch.
+
+        Raises
+        ------
+        StopIteration
+            At the end of the epoch.
+        """
+        if not self.iter_next():
+            raise StopIteration
+        return self._batch()
+
+    def _batch(self) -> DataBatch:
+        if self.current_batch is None:
+            raise ValueError("there is no current batch: call iter_next first")
+        return self.current_batch
+
+    def getdata(self) -> list[NDArray]:
+        """Data arrays of the current batch."""
+        return self._batch().data
+
+    def getlabel(self) -> list[NDArray] | None:
+        """Label arrays of the current batch."""
+        return self._batch().label
+
+    def getindex(self) -> Any:
+        """Indices of the current rows, if known."""
+        return self._batch().index
+
+    def getpad(self) -> int:
+        """How many of the last rows are padding."""
+        return self._batch().pad or 0
+
+
+class ResizeIter(BatchesOfOthers):
     """Another iterator with epochs of `size` batches; it is begun again where it ends.
 
     Parameters
@@ -372,7 +412,6 @@ class ResizeIter(DataIter):
         self.size = size
         self.reset_internal = reset_internal
         self.cur = 0
-        self.current_batch: DataBatch | None = None
         self.provide_data = data_iter.provide_data
         self.provide_label = data_iter.provide_label
         if hasattr(data_iter, "default_bucket_key"):
@@ -396,25 +435,3 @@ class ResizeIter(DataIter):
                 raise ValueError("the iterator has no batches") from None
         self.cur += 1
         return True
-
-    def next(self) -> DataBatch:
-        if not self.iter_next():
-            raise StopIteration
-        return self._batch()
-
-    def _batch(self) -> DataBatch:
-        if self.current_batch is None:
-            raise ValueError("there is no current batch: call 'iter_next' first")
-        return self.current_batch
-
-    def getdata(self) -> list[NDArray]:
-        return self._batch().data
-
-    def getlabel(self) -> list[NDArray] | None:
-        return self._batch().label
-
-    def getindex(self) -> Any:
-        return self._batch().index
-
-    def getpad(self) -> int:
-        return self._batch().pad or 0

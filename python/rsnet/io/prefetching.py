@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from ..ndarray import NDArray
-from .base import DataBatch, DataDesc, DataIter
+from .base import BatchesOfOthers, DataBatch, DataDesc
 
 __all__ = ["PrefetchingIter"]
 
 
-class PrefetchingIter(DataIter):
+class PrefetchingIter(BatchesOfOthers):
     """Batches of one or several iterators, each read ahead by a thread of its own.
 
     An error in an iterator is raised by `next`, and the iterator can be read again after `reset`.
@@ -52,7 +51,6 @@ class PrefetchingIter(DataIter):
         super().__init__(self.iters[0].provide_data[0].shape[0])
         self.rename_data, self.rename_label = rename_data, rename_label
         self.n_iter = len(self.iters)
-        self.current_batch: DataBatch | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._upcoming: list[Future[DataBatch | None]] = []
 
@@ -116,40 +114,6 @@ class PrefetchingIter(DataIter):
         )  # fmt: skip
         self._fetch()
         return True
-
-    def next(self) -> DataBatch:
-        """The next batch.
-
-        Raises
-        ------
-        StopIteration
-            At the end of the epoch.
-        """
-        if not self.iter_next():
-            raise StopIteration
-        assert self.current_batch is not None
-        return self.current_batch
-
-    def _current(self) -> DataBatch:
-        if self.current_batch is None:
-            raise ValueError("there is no current batch: call iter_next first")
-        return self.current_batch
-
-    def getdata(self) -> list[NDArray]:
-        """Data arrays of the current batch."""
-        return self._current().data
-
-    def getlabel(self) -> list[NDArray] | None:
-        """Label arrays of the current batch."""
-        return self._current().label
-
-    def getindex(self) -> Any:
-        """Indices of the current rows, if known."""
-        return self._current().index
-
-    def getpad(self) -> int:
-        """How many of the last rows are padding."""
-        return self._current().pad or 0
 
 
 def _done(value: Any) -> Future[Any]:

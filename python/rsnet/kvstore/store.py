@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import ndarray as nd
 from .. import optimizer as opt
-from ..base import MXNetError
+from ..base import MXNetError, shown
 from ..context import cpu
 from ..ndarray import NDArray
 from .base import KVStoreBase
@@ -35,7 +35,7 @@ def _arrays(key: Any, value: Any, what: str) -> list[NDArray]:
     for array in arrays:
         if not isinstance(array, NDArray):
             raise TypeError(
-                f"{what}: the value of key {key!r} is a {type(array).__name__}, expected NDArray"
+                f"{what}: invalid value of key {key!r} {shown(array)}: expected an NDArray"
             )
     if not arrays:
         raise ValueError(f"{what}: key {key!r} has no value")
@@ -69,8 +69,7 @@ class KVStore(KVStoreBase):
         self._check_kind(key)
         stored = self._stored.get(key)
         if stored is None:
-            hint = "doesn't exist. Did you init?" if isinstance(key, str) else "has not been inited"
-            raise MXNetError(f"key {key} {hint}")
+            raise MXNetError(f"unknown key {key!r}: expected one that init was called for")
         return stored
 
     def init(self, key: Any, value: Any) -> None:
@@ -106,7 +105,8 @@ class KVStore(KVStoreBase):
         shape = self._stored[key].shape
         for value in values:
             if value.shape != shape:
-                raise ValueError(f"push: key {key!r} has shape {shape}, got {value.shape}")
+                what = f"invalid shape of key {key!r}"
+                raise ValueError(f"push: {what} {value.shape}: expected {shape}")
         here = [v.as_in_context(ctx) for v in values]
         return here[0].copy() if len(here) == 1 else nd.add_n(*here)
 
@@ -183,14 +183,14 @@ class KVStore(KVStoreBase):
     def set_optimizer(self, optimizer: opt.Optimizer) -> None:
         """Updates stored weights by `optimizer` whenever gradients are pushed."""
         if not isinstance(optimizer, opt.Optimizer):
-            raise TypeError(f"optimizer is a {type(optimizer).__name__}, expected an Optimizer")
+            raise TypeError(f"invalid optimizer {shown(optimizer)}: expected an Optimizer")
         self._set_updater(opt.get_updater(optimizer))
 
     def set_updater(self, updater: Updater) -> None:
         """Calls `updater(key, pushed, stored)` for each pushed key; it changes `stored`."""
         if not callable(updater):
             raise TypeError(
-                f"updater is {updater!r}, expected a function of key, pushed and stored"
+                f"invalid updater {shown(updater)}: expected a function of key, pushed and stored"
             )
         self._updater = updater
 
@@ -211,8 +211,8 @@ class KVStore(KVStoreBase):
         """
         if not self._is_on_device:
             raise ValueError(
-                f"Gradient compression is not supported for kvstore type '{self._type}', "
-                "use 'device'"
+                f"set_gradient_compression: invalid type of kvstore '{self._type}': "
+                "expected 'device'"
             )
         self._compression = create_compression(compression_params)
 
@@ -305,7 +305,7 @@ def create(name: str = "local") -> KVStoreBase:
     [2.0, 2.0]
     """
     if not isinstance(name, str):
-        raise TypeError(f"name is {name!r}, expected a string")
+        raise TypeError(f"invalid name {name!r}: expected a string")
     lower = name.lower()
     if lower in KVStoreBase.kv_registry:
         return KVStoreBase.kv_registry[lower]()

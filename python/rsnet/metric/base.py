@@ -8,6 +8,7 @@ from typing import Any
 import numpy
 
 from .._class_registry import register_class
+from ..base import shown
 
 __all__ = [
     "CompositeEvalMetric",
@@ -51,7 +52,7 @@ def create(metric: Any, *args: Any, **kwargs: Any) -> EvalMetric:
         return CustomMetric(metric, *args, **kwargs)
     if not isinstance(metric, str):
         raise TypeError(
-            f"metric is {metric!r}, expected an EvalMetric, a name, a function or a list of these"
+            f"invalid metric {shown(metric)}: expected an EvalMetric, a name, a function or a list of these"
         )
     if metric.lower() not in _REGISTRY:
         raise ValueError(
@@ -81,7 +82,8 @@ def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool 
             "(the iterator's provide_label)"
         )
     if mine != theirs:
-        raise ValueError(f"Shape of labels {mine} does not match shape of predictions {theirs}")
+        what = "shape of labels" if shape else "number of labels"
+        raise ValueError(f"invalid {what} {mine}: expected {theirs}, as of the predictions")
     if wrap:
         labels = labels if isinstance(labels, (list, tuple)) else [labels]
         preds = preds if isinstance(preds, (list, tuple)) else [preds]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .._warnings import warn
+from ..base import shown
 from ..io import DataBatch, DataDesc
 
 Callbacks = Callable[..., Any] | Sequence[Callable[..., Any]] | None
@@ -41,8 +42,7 @@ def check_batches(name: str, given: Any, method: str) -> None:
     """Raises a TypeError where an argument does not iterate over batches."""
     if not hasattr(given, method):
         raise TypeError(
-            f"{name} is a {type(given).__name__}, expected a DataIter "
-            "(NDArrayIter makes one of arrays)"
+            f"invalid {name} {shown(given)}: expected a DataIter (NDArrayIter makes one of arrays)"
         )
 
 
@@ -51,7 +51,7 @@ def check_params(name: str, given: Any) -> None:
     if given is None:
         return
     if not isinstance(given, Mapping):
-        raise TypeError(f"{name} is a {type(given).__name__}, expected a dict of str to NDArray")
+        raise TypeError(f"invalid {name} {shown(given)}: expected a dict of str to NDArray")
     for key, value in given.items():
         if value is not None and not hasattr(value, "shape"):
             kind = type(value).__name__

@@ -12,6 +12,7 @@ import numpy as np
 from .. import metric as _metric
 from .. import ndarray as nd
 from .._checkpoint import params_of_file, save_params
+from ..base import shown
 from ..callback import BatchEndParam
 from ..initializer import Uniform
 from ..io import DataBatch, DataIter
@@ -181,7 +182,7 @@ class BaseModule:
             return self.get_outputs()[0]
         if not isinstance(eval_data, DataIter) and not hasattr(eval_data, "reset"):
             raise ValueError(
-                f"invalid eval_data: expected an NDArray or a DataIter, got {type(eval_data).__name__}"
+                f"invalid eval_data {shown(eval_data)}: expected an NDArray or a DataIter"
             )
         batches = [
             [out.copy() for out in outputs]
@@ -270,7 +271,7 @@ class BaseModule:
         if eval_data is not None:
             check_batches("eval_data", eval_data, "reset")
         if monitor is not None and not hasattr(monitor, "install"):
-            raise TypeError(f"monitor is a {type(monitor).__name__}, expected a Monitor")
+            raise TypeError(f"invalid monitor {monitor!r}: expected a Monitor")
         refuse_sparse(sparse_row_id_fn)
         self.bind(
             data_shapes=train_data.provide_data, label_shapes=train_data.provide_label,

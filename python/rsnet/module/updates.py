@@ -9,6 +9,7 @@ from typing import Any
 from .. import kvstore as kv
 from .. import optimizer as opt
 from .._warnings import warn
+from ..base import shown
 from ..kvstore import KVStoreBase
 from ..ndarray import NDArray
 
@@ -36,9 +37,7 @@ def choose_store(
     if isinstance(kvstore, KVStoreBase):
         return kvstore, on_store and kvstore.is_capable(KVStoreBase.OPTIMIZER)
     if not isinstance(kvstore, str):
-        raise TypeError(
-            f"kvstore is a {type(kvstore).__name__}, expected a name, a KVStore or None"
-        )
+        raise TypeError(f"invalid kvstore {shown(kvstore)}: expected a name, a KVStore or None")
     if num_devices == 1 and "dist" not in kvstore:
         return None, False
     if kvstore == "local" and any(p.size > LARGE for p in arg_params.values()):
@@ -67,9 +66,7 @@ def checked_optimizer(
         arguments = {"rescale_grad": rescale_grad, **given}
         return opt.create(optimizer, sym=symbol, param_idx2name=names, **arguments)
     if not isinstance(optimizer, opt.Optimizer):
-        raise TypeError(
-            f"optimizer is a {type(optimizer).__name__}, expected a name or an Optimizer"
-        )
+        raise TypeError(f"invalid optimizer {shown(optimizer)}: expected a name or an Optimizer")
     if optimizer.rescale_grad != rescale_grad:
         warn(
             f"Optimizer created manually outside Module but rescale_grad is not normalized to "

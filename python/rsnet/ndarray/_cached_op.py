@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _core
+from ..base import shown
 
 NDArray = _core.NDArray
 
@@ -82,7 +83,7 @@ class CachedOp:
         """
         for i, arg in enumerate(args):
             if not isinstance(arg, NDArray):
-                raise TypeError(f"CachedOp: input {i} is a {type(arg).__name__}, expected NDArray")
+                raise TypeError(f"CachedOp: invalid input {i} {shown(arg)}: expected an NDArray")
         outputs = self._graph(args)
         if out is not None:
             given = [out] if isinstance(out, NDArray) else list(out)

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import _core
 from .._core import NDArray
-from ..base import MXNetError
+from ..base import MXNetError, shown
 from ..context import Context
 from ..util import is_np_shape
 from . import op
@@ -229,7 +229,7 @@ def concatenate(arrays: Iterable[NDArray], axis: Any = 0, always_copy: bool = Tr
     """The arrays one after the other along `axis`."""
     arrays = list(arrays)
     if not arrays or not all(isinstance(a, NDArray) for a in arrays):
-        raise TypeError("arrays must be a non-empty list of NDArray")
+        raise TypeError(f"invalid arrays {shown(arrays)}: expected a list of at least one NDArray")
     if len(arrays) == 1 and not always_copy:
         return arrays[0]
     return op.Concat(*arrays, dim=axis)

@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import _core
 from .._core import NDArray
-from ..base import MXNetError
+from ..base import MXNetError, shown
 from ..util import is_np_shape
 
 __all__ = ["imdecode", "load", "load_frombuffer", "save"]
@@ -130,15 +130,15 @@ def save(fname: Any, data: Any) -> None:
     if isinstance(data, dict):
         names, arrays = list(data.keys()), list(data.values())
         if not all(isinstance(n, str) for n in names):
-            raise TypeError("save only accept dict str->NDArray or list of NDArray")
+            raise TypeError(f"invalid names of data {shown(names)}: expected strings")
     elif isinstance(data, list):
         arrays = data
     else:
-        raise ValueError(
-            "data needs to either be a NDArray, dict of str, NDArray pairs or a list of NDarrays."
-        )
+        what = "an NDArray, or a list or dict of NDArrays"
+        raise ValueError(f"invalid data {shown(data)}: expected {what}")
     if not all(isinstance(a, NDArray) for a in arrays):
-        raise TypeError("save only accept dict str->NDArray or list of NDArray")
+        wrong = next(a for a in arrays if not isinstance(a, NDArray))
+        raise TypeError(f"invalid item of data {shown(wrong)}: expected an NDArray")
     parts = [struct.pack("<QQQ", _FILE, 0, len(arrays)), *map(_saved, arrays)]
     parts.append(struct.pack("<Q", len(names)))
     for name in names:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from .. import ndarray, symbol
-from .._operators.checks import fail
-from .._operators.user.builder import OperatorBuilder
+from .._operators.checks import fail, invalid, is_integer, unknown
+from .._operators.registry import definition
 from .._operators.user.conf import Conf
+
+B = TypeVar("B", bound="OperatorBuilder")
+#: An operator, its complete conf, all inputs in order and the parameters of a call.
+Checked = tuple[Any, Conf, list[Any], dict[str, Any]]
 
 _scope = threading.local()
 
@@ -35,22 +39,96 @@ def _take_name(name: str) -> None:
         names.add(name)
 
 
+class OperatorBuilder:
+    """Collects operator, inputs, outputs and attributes; subclasses build from them."""
+
+    _operands: tuple[type, ...] = (object,)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._definition: Any = None
+        self._inputs: dict[str, list[Any]] = {}
+        self._outputs: dict[str, int] = {}
+        self._attrs: dict[str, Any] = {}
+
+    def Op(self: B, op_type_name: str) -> B:
+        """Chooses the operator; comes before all others."""
+        self._definition = definition(op_type_name)
+        return self
+
+    def OpTypeName(self: B, op_type_name: str) -> B:
+        """As ``Op``."""
+        return self.Op(op_type_name)
+
+    def _chosen(self, call: str) -> Any:
+        if self._definition is None:
+            raise fail(f"user_op_builder('{self._name}')", f"call Op before {call}")
+        return self._definition
+
+    def Input(self: B, arg: str, blobs: Sequence[Any]) -> B:
+        """Binds the arrays of an input argument; a second call replaces."""
+        d = self._chosen("Input")
+        if not isinstance(blobs, (list, tuple)):
+            raise invalid(d.name, f"Input('{arg}')", blobs, "a list")
+        for blob in blobs:
+            if not isinstance(blob, self._operands):
+                raise invalid(d.name, f"item of Input('{arg}')", blob, "an NDArray or a symbol")
+        self._inputs[arg] = list(blobs)
+        return self
+
+    def InputBind(self: B, arg: str, blob: Any) -> B:
+        """Appends an array to an input argument."""
+        self._inputs.setdefault(arg, []).append(blob)
+        return self
+
+    def Output(self: B, arg: str, num: int = 1) -> B:
+        """Declares an output argument of ``num`` arrays."""
+        d = self._chosen("Output")
+        if not is_integer(num, 1):
+            raise invalid(d.name, f"num of Output('{arg}')", num, "at least 1")
+        self._outputs[arg] = num
+        return self
+
+    def Attr(self: B, name: str, value: Any, kind: str | None = None) -> B:
+        """Sets an attribute; its kind must be exact: an int is not a float. ``kind`` is ignored."""
+        d = self._chosen("Attr")
+        if name not in d.attrs:
+            raise unknown(d.name, "attribute", name, d.attrs)
+        self._attrs[name] = d.attrs[name].normal(d.name, name, value)
+        return self
+
+    def _checked(self) -> Checked:
+        d = self._chosen("Build")
+        counts = {arg: len(blobs) for arg, blobs in self._inputs.items()}
+        for given, args in ((counts, d.inputs), (self._outputs, d.outputs)):
+            for arg in given:
+                if not any(a.name == arg for a in args):
+                    raise unknown(d.name, "argument", arg, [a.name for a in args])
+        declared = self._outputs
+        if declared:  # then an optional output is made only if it was declared as well
+            declared = {a.name: 0 for a in d.outputs if a.optional} | declared
+        conf = d.conf({**counts, **declared}, self._attrs)
+        missing = [a.name for a in d.inputs if not a.optional and not self._inputs.get(a.name)]
+        if missing:
+            raise fail(d.name, f"required input '{missing[0]}' has no arrays")
+        flat = [b for arg in d.inputs for b in self._inputs.get(arg.name, ())]
+        return d, conf, flat, d.call_params(conf)
+
+
 class UserOp:
     """A built operator: ``conf`` is its description as plain data."""
 
     def __init__(
-        self, name: str, conf: Conf, inputs: dict[str, list[Any]], outputs: list[str]
+        self, name: str, checked: Checked, inputs: dict[str, list[Any]], outputs: list[str]
     ) -> None:
-        self.name = name
-        self._conf = conf
-        self._inputs = inputs
-        self._order = outputs
+        self.name, self._inputs, self._order = name, inputs, outputs
+        self._definition, self._conf, self._flat, self._params = checked
         self._blobs: dict[str, list[Any]] | None = None
 
     @property
     def conf(self) -> dict[str, Any]:
         """op_type_name, input, output and attr; can be written as JSON."""
-        d, counts = self._conf.definition, self._conf.counts
+        d, counts = self._definition, self._conf.counts
         return {
             "name": self.name,
             "op_type_name": d.name,
@@ -69,15 +147,13 @@ class UserOp:
 
     def InferAndTryRun(self) -> UserOp:
         """Runs the operator on NDArrays, or composes it on symbols."""
-        d = self._conf.definition
-        flat = [b for arg in d.inputs for b in self._inputs.get(arg.name, ())]
+        d, flat, params = self._definition, self._flat, dict(self._params)
         lazy = any(isinstance(b, symbol.Symbol) for b in flat)
-        params = d.call_params(self._conf)
         module = symbol if lazy else ndarray
         function = getattr(module, d.registered, None) or getattr(module._internal, d.registered)
         if lazy:
             params["name"] = self.name
-        if d._variable:
+        if d.variable:
             params["num_args"] = len(flat)
         result = function(*flat, **params)
         results = list(result) if len(self._conf.facts.outputs) > 1 else [result]
@@ -120,27 +196,18 @@ class UserOpBuilder(OperatorBuilder):
     .SoleOutputBlob()``
     """
 
+    _operands = (ndarray.NDArray, symbol.Symbol)
+
     def __init__(self, name: str) -> None:
         if not isinstance(name, str) or not name:
-            raise fail("user_op_builder", f"the name is {name!r}, expected a text")
+            raise invalid("user_op_builder", "name", name, "a string")
         super().__init__(name)
-
-    def Input(self, arg: str, blobs: Sequence[Any]) -> UserOpBuilder:
-        """Binds the arrays of an input argument; a second call replaces."""
-        super().Input(arg, blobs)
-        for blob in blobs:
-            if not isinstance(blob, (ndarray.NDArray, symbol.Symbol)):
-                raise fail(
-                    self._chosen("Input").name,
-                    f"Input('{arg}') has {blob!r}, expected NDArrays or symbols",
-                )
-        return self
 
     def Build(self) -> UserOp:
         """Completes defaults and checks everything."""
-        _, conf, _, _ = self._checked()
+        checked = self._checked()
         _take_name(self._name)
-        return UserOp(self._name, conf, self._inputs, list(self._outputs))
+        return UserOp(self._name, checked, self._inputs, list(self._outputs))
 
 
 user_op_builder = UserOpBuilder

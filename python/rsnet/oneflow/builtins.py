@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._operators import registry
-from .._operators.checks import fail
+from .._operators.checks import invalid
 from ..user_op import Attr, define, grad, kernel
 
 Function = Callable[[Any], Any]
@@ -58,11 +58,8 @@ def _all_alike(*args: str) -> Function:
         found = [(a, i, ctx.inp(a, i).shape) for a in args for i in range(ctx.count(a))]
         for arg, i, shape in found:
             if shape != found[0][2]:
-                raise fail(
-                    ctx.conf.definition.name,
-                    f"input '{arg}' {i} has shape {shape}, "
-                    f"expected {found[0][2]}, that of '{args[0]}'",
-                )
+                expected = f"{found[0][2]}, that of '{args[0]}'"
+                raise invalid(ctx.conf.definition.name, f"shape of '{arg}' {i}", shape, expected)
         ctx.out("out").shape = found[0][2]
 
     return infer
@@ -100,7 +97,7 @@ def _infer_reshape(ctx: Any) -> None:
     if wanted.count(-1) == 1 and rest:
         wanted[wanted.index(-1)] = size // rest
     if any(d < 0 for d in wanted) or math.prod(wanted) != size:
-        raise fail("reshape", f"{given} has {size} elements, the shape is {ctx.attr('shape')}")
+        raise invalid("reshape", "shape", ctx.attr("shape"), f"one of {size} elements, as {given}")
     ctx.out("out").shape = tuple(wanted)
 
 

@@ -131,7 +131,7 @@ class GlobalFunction:
         value = np.asarray(value)
         if value.dtype != placeholder.dtype:
             raise MXNetError(
-                f"job '{self.name}': argument '{key}' has dtype {value.dtype}, "
+                f"job '{self.name}': invalid dtype of argument '{key}' {value.dtype}: "
                 f"expected {placeholder.dtype}"
             )
         exact = value.shape == placeholder.shape
@@ -140,7 +140,7 @@ class GlobalFunction:
         )
         if not (below if placeholder.many else exact):
             raise MXNetError(
-                f"job '{self.name}': argument '{key}' has shape {value.shape}, "
+                f"job '{self.name}': invalid shape of argument '{key}' {value.shape}: "
                 f"expected {placeholder.shape}"
             )
         return nd.array(value, dtype=value.dtype)
@@ -179,7 +179,7 @@ def global_function(
     if callable(type):
         return GlobalFunction(type, "predict")
     if type not in ("predict", "train"):
-        raise MXNetError(f"global_function: type is {type!r}, expected 'predict' or 'train'")
+        raise MXNetError(f"global_function: invalid type {type!r}: expected one of: predict, train")
     return lambda function: GlobalFunction(function, type)
 
 

@@ -33,10 +33,12 @@ def create(name: str | Optimizer, **kwargs: Any) -> Optimizer:
     ValueError
         If no optimizer has that name.
     TypeError
-        If it has no argument of a name that is given.
+        If it has no argument of a name that is given, or the name is not a string.
     """
     if isinstance(name, Optimizer):
         return name
+    if not isinstance(name, str):
+        raise TypeError(f"invalid name {name!r}: expected a string")
     if name.lower() not in _REGISTRY:
         known = ", ".join(sorted(_REGISTRY))
         raise ValueError(f"unknown optimizer '{name}': expected one of: {known}")

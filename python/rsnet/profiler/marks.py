@@ -12,7 +12,7 @@ _profiler = _core.profiler
 
 def _text(what: str, value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"invalid {what}: expected a str, got {type(value).__name__}")
+        raise TypeError(f"invalid {what} {value!r}: expected a str")
     return value
 
 
@@ -63,7 +63,7 @@ class Domain(_Named):
 
 def _domain(domain: object) -> Domain:
     if not isinstance(domain, Domain):
-        raise TypeError(f"invalid domain: expected a profiler.Domain, got {type(domain).__name__}")
+        raise TypeError(f"invalid domain {domain!r}: expected a profiler.Domain")
     return domain
 
 
@@ -196,7 +196,7 @@ class Counter(_Named):
         try:
             number = sign * operator.index(value)
         except TypeError:
-            raise TypeError(f"a counter counts in integers, got {value!r}") from None
+            raise TypeError(f"invalid value {value!r}: expected an integer") from None
         self._count.change(self.domain.name, self.name, number, relative)
 
     def set_value(self, value: int) -> None:

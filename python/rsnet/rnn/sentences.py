@@ -116,7 +116,7 @@ class BucketSentenceIter(DataIter):
         super().__init__(batch_size)
         if layout not in ("NT", "TN"):
             raise ValueError(
-                f"Invalid layout {layout}: Must by NT (batch major) or TN (time major)"
+                f"invalid layout {layout!r}: expected 'NT' (batch major) or 'TN' (time major)"
             )
         if not buckets:
             counts = np.bincount([len(s) for s in sentences])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._warnings import warn
-from ..base import MXNetError, MXValueError
+from ..base import MXNetError, MXValueError, shown
 from ..context import Context
 from ..executor import Executor
 from ..ndarray import NDArray
@@ -19,7 +19,7 @@ _REQS = ("null", "write", "add")
 def check_context(ctx: Any) -> Context:
     """`ctx` if it is a context."""
     if not isinstance(ctx, Context):
-        raise TypeError(f"Context type error: ctx is a {type(ctx).__name__}, expected a Context")
+        raise TypeError(f"invalid ctx {shown(ctx)}: expected a Context")
     return ctx
 
 
@@ -36,20 +36,21 @@ def arrays(what: str, given: Any, names: list[str], allow_missing: bool) -> list
     if isinstance(given, dict):
         missing = [name for name in names if name not in given]
         if missing and not allow_missing:
-            raise ValueError(f"key `{missing[0]}` is missing in `{what}`")
+            raise ValueError(f"invalid {what} {list(given)!r}: expected a key '{missing[0]}'")
         found = [given.get(name) for name in names]
     elif isinstance(given, (list, tuple)):
         if len(given) != len(names):
             raise ValueError(
-                f"Length of {what} does not match the number of arguments: {len(given)} given, "
-                f"expected {len(names)}: {names}"
+                f"invalid length of {what} {len(given)}: expected {len(names)}: {names}"
             )
         found = list(given)
     else:
-        raise TypeError(f"Only accept list of NDArrays or dict of str to NDArray for {what}")
+        raise TypeError(
+            f"invalid {what} {shown(given)}: expected a list of NDArrays or a dict of them"
+        )
     for name, value in zip(names, found, strict=True):
         if not (isinstance(value, NDArray) or (value is None and allow_missing)):
-            raise TypeError(f"`{what}`: '{name}' is a {type(value).__name__}, expected an NDArray")
+            raise TypeError(f"invalid item '{name}' of {what} {shown(value)}: expected an NDArray")
     return found
 
 
@@ -70,14 +71,14 @@ def bind_reqs(grad_req: Any, names: list[str], wrong: type[Exception]) -> list[s
     elif isinstance(grad_req, (list, tuple)):
         if len(grad_req) != len(names):
             raise wrong(
-                f"grad_req has {len(grad_req)} entries for the {len(names)} arguments {names}"
+                f"invalid length of grad_req {len(grad_req)}: expected {len(names)}: {names}"
             )
         reqs = list(grad_req)
     elif isinstance(grad_req, dict):
         warn_of_unknown("grad_req", grad_req, names)
         reqs = [grad_req.get(name, "null") for name in names]
     else:
-        raise TypeError(f"grad_req is a {type(grad_req).__name__}, expected str, list or dict")
+        raise TypeError(f"invalid grad_req {shown(grad_req)}: expected a string, list or dict")
     for name, req in zip(names, reqs, strict=True):
         if req not in _REQS:
             raise wrong(
@@ -94,31 +95,33 @@ def limit_bytes(limit: int | str | None) -> int | None:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*", limit)
         if not match:
             raise ValueError(
-                f"invalid memory_limit {limit!r}: expected bytes, or a text such as '2GB' or '2GiB'"
+                f"invalid memory_limit {shown(limit)}: expected bytes, or a string such as '2GB' or '2GiB'"
             )
         base = 1024 if match[3] else 1000
         return int(float(match[1]) * base ** " KMGT".index(match[2].upper() or " "))
     if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)):
-        raise TypeError(f"memory_limit is a {type(limit).__name__}, expected int or str")
+        raise TypeError(f"invalid memory_limit {shown(limit)}: expected an integer or a string")
     if limit < 0:
-        raise ValueError(f"memory_limit {limit} is negative")
+        raise ValueError(f"invalid memory_limit {limit}: expected at least 0")
     return int(limit)
 
 
 def check_groups(group2ctx: Any) -> dict[str, Context] | None:
     """`group2ctx` if it maps names of groups to contexts; `None` if it is empty."""
     if not isinstance(group2ctx, dict | None):
-        raise TypeError(f"group2ctx is {group2ctx!r}, expected a dict of group name to Context")
+        raise TypeError(
+            f"invalid group2ctx {shown(group2ctx)}: expected a dict of names to Contexts"
+        )
     for group, ctx in (group2ctx or {}).items():
         if not isinstance(ctx, Context):
-            raise TypeError(f"group2ctx['{group}'] is a {type(ctx).__name__}, expected a Context")
+            raise TypeError(f"invalid item '{group}' of group2ctx {shown(ctx)}: expected a Context")
     return group2ctx or None
 
 
 def check_shared(shared_exec: Any) -> Executor | None:
     """`shared_exec` if it is an executor or `None`."""
     if shared_exec is not None and not isinstance(shared_exec, Executor):
-        raise TypeError(f"shared_exec is a {type(shared_exec).__name__}, expected an Executor")
+        raise TypeError(f"invalid shared_exec {shown(shared_exec)}: expected an Executor")
     return shared_exec
 
 

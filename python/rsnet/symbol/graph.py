@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import _core
 from .._warnings import warn
-from ..base import MXNetError
+from ..base import MXNetError, shown
 
 __all__ = ["GraphNode", "StaticGraph"]
 
@@ -192,7 +192,7 @@ class StaticGraph:
             Text that is not such JSON, or an operator that does not exist.
         """
         if not isinstance(json_str, str):
-            raise TypeError(f"json_str is a {type(json_str).__name__}, expected a str")
+            raise TypeError(f"invalid json_str {shown(json_str)}: expected a string")
         return cls(_core.GraphHandle.from_json(json_str))
 
     def to_symbol(self) -> Any:

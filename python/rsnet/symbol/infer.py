@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import _core
 from .._warnings import warn
-from ..base import MXNetError
+from ..base import MXNetError, shown
 from ..util import is_np_shape
 
 
@@ -94,9 +94,7 @@ class Inference:
         names, values = self._keyed(args, kwargs)
         for key, value in zip(names, values, strict=True):
             if not (isinstance(value, tuple) or (value is None and (args or is_np_shape()))):
-                raise TypeError(
-                    f"Arguments need to be shapes (tuple), but argument {key} is {type(value)}."
-                )
+                raise TypeError(f"invalid shape {shown(value)} of '{key}': expected a tuple")
         known = [to_core_shape(v) for v in values]
         arguments, outputs, aux, complete = self._handle.infer_shape(names, known, is_np_shape())
         show = from_core_shape

@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import _core, attribute
 from .._mxnet_names import OPERATORS
-from ..base import MXNetError, NotImplementedForSymbol
+from ..base import MXNetError, NotImplementedForSymbol, shown
 from ..util import is_np_shape
 from .bind import Binding
 from .infer import Inference
@@ -78,7 +78,7 @@ class Symbol(Inference, Binding):
             )
         for value in (*args, *kwargs.values()):
             if not isinstance(value, Symbol):
-                raise TypeError(f"Compose expect `Symbol` as arguments, got {type(value).__name__}")
+                raise TypeError(f"compose: invalid argument {shown(value)}: expected a Symbol")
         self._handle = self._handle.compose(
             [a._handle for a in args], {k: v._handle for k, v in kwargs.items()}, name
         )
@@ -118,9 +118,7 @@ class Symbol(Inference, Binding):
                 raise ValueError(f'{what} "{index}"; the outputs are {self.list_outputs()}')
             index = found[0]
         if not isinstance(index, (int, np.integer)) or isinstance(index, bool):
-            raise TypeError(
-                f"Symbol only support integer index to fetch i-th output, got {index!r}"
-            )
+            raise TypeError(f"invalid index {shown(index)}: expected an integer, a name or a slice")
         if index >= len(self):
             raise IndexError(f"index {index} is beyond the {len(self)} outputs of the symbol")
         if index < 0:
@@ -175,9 +173,7 @@ class Symbol(Inference, Binding):
     def _set_attr(self, **kwargs: str) -> None:
         for key, value in kwargs.items():
             if not isinstance(value, str):
-                raise ValueError(
-                    f"Set Attr only accepts string values; '{key}' is a {type(value).__name__}"
-                )
+                raise ValueError(f"invalid attribute '{key}' {shown(value)}: expected a string")
         self._handle.set_attr(kwargs)
 
     def __copy__(self) -> Symbol:
@@ -306,7 +302,7 @@ def Variable(
     for key, value in attrs.items():
         if not isinstance(value, str):
             raise ValueError(
-                f"variable '{name}': invalid attribute '{key}' {value!r}: expected a string"
+                f"variable '{name}': invalid attribute '{key}' {shown(value)}: expected a string"
             )
     if shape is not None:
         attrs["__shape__"] = str(tuple(shape) if isinstance(shape, (tuple, list)) else (shape,))

@@ -31,7 +31,7 @@ impl Signal {
 pub type Waiters = Vec<(u64, Arc<Signal>)>;
 
 /// Waiters for everything: each is woken when a given number of tasks is complete.
-pub struct Watch {
+pub struct CompletionWaiters {
     /// The lowest number any waiter waits for, or [`NO_WAITER`].
     lowest: AtomicU64,
     waiters: Lock<Waiters>,
@@ -39,13 +39,13 @@ pub struct Watch {
 
 const NO_WAITER: u64 = u64::MAX;
 
-impl Default for Watch {
+impl Default for CompletionWaiters {
     fn default() -> Self {
-        Watch { lowest: AtomicU64::new(NO_WAITER), waiters: Lock::default() }
+        CompletionWaiters { lowest: AtomicU64::new(NO_WAITER), waiters: Lock::default() }
     }
 }
 
-impl Watch {
+impl CompletionWaiters {
     /// Returns true if any thread waits.
     #[inline]
     pub fn has_waiters(&self) -> bool {

@@ -393,14 +393,9 @@ impl Engine for NaiveEngine {
         priority: i32,
         call_site: Option<CallSite<'_>>,
     ) -> Result<()> {
-        operation.check_live()?;
-        let push = Push { call_site, ..operation.push(ctx, priority) };
+        let (mut task, push) = operation.run(ctx, priority, call_site)?;
         self.check_alive(&push)?;
-        self.execute(&mut operation.task(), &push)
-    }
-
-    fn delete_operation(&self, operation: Operation) {
-        operation.delete();
+        self.execute(&mut task, &push)
     }
 
     fn wait_for_var(&self, var: Var, _: Poll<'_>) -> Result<()> {

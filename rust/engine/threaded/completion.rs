@@ -8,7 +8,7 @@ use crate::engine::hook::Event;
 use crate::engine::push::RunContext;
 use crate::engine::slow_path;
 use crate::engine::threaded::core::Core;
-use crate::engine::threaded::current::Frame;
+use crate::engine::threaded::current::StackFrame;
 use crate::engine::token::{Completer, OnComplete};
 use crate::error::{Error, Result};
 use std::cmp::Reverse;
@@ -32,7 +32,7 @@ impl Completer for Core {
     }
 
     fn run_inside(&self, task: TaskRef, f: &mut dyn FnMut()) {
-        Frame::new(self.id(), task, false).enter(f);
+        StackFrame::new(self.id(), task, false).enter(f);
     }
 }
 
@@ -111,8 +111,8 @@ impl Core {
         if let Some(v) = deleted {
             self.free_variable(v);
         }
-        // Pairs with `Watch::add`: we count, then check for waiters; a waiter registers, then
-        // checks the count.
+        // Pairs with `CompletionWaiters::add`: we count, then check for waiters; a waiter registers,
+        // then checks the count.
         publish();
         if self.watch.has_waiters() {
             self.watch.notify(|| self.completed());

@@ -13,7 +13,7 @@ use crate::engine::data::slot::TaskRef;
 use crate::engine::data::slot_allocator::{ReturnedSlots, SlotAllocator};
 use crate::engine::data::task_slab::Slab;
 use crate::engine::data::variables::{Vars, Versions};
-use crate::engine::data::waiters::Watch;
+use crate::engine::data::waiters::CompletionWaiters;
 use crate::engine::error_state::ErrorStates;
 use crate::engine::hook::{Event, HookEvent, HookSlot};
 use crate::engine::sync::{AtomicU64, Lock};
@@ -41,7 +41,7 @@ pub struct Core {
     /// slot by that.
     pub completed: Box<[CachePadded<AtomicU64>]>,
     pub completed_off_worker: CachePadded<AtomicU64>,
-    pub watch: Watch,
+    pub watch: CompletionWaiters,
     pub threads: Threads,
     pub hook: HookSlot,
     pub wait_timeout: Lock<Option<Duration>>,
@@ -77,7 +77,7 @@ impl Core {
             inline_slot: Default::default(),
             completed: (0..MAX_WORKERS).map(|_| CachePadded::default()).collect(),
             completed_off_worker: CachePadded::default(),
-            watch: Watch::default(),
+            watch: CompletionWaiters::default(),
             threads: Threads::new(threads, MAX_WORKERS),
             hook: Default::default(),
             wait_timeout: Default::default(),

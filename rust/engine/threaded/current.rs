@@ -12,31 +12,31 @@ use std::ptr;
 
 #[cfg(not(loom))]
 thread_local! {
-    static TOP: Cell<*const Frame> = const { Cell::new(ptr::null()) };
+    static TOP: Cell<*const StackFrame> = const { Cell::new(ptr::null()) };
 }
 
 #[cfg(loom)]
 loom::thread_local! {
-    static TOP: Cell<*const Frame> = Cell::new(ptr::null());
+    static TOP: Cell<*const StackFrame> = Cell::new(ptr::null());
 }
 
-fn top() -> *const Frame {
+fn top() -> *const StackFrame {
     TOP.with(Cell::get)
 }
 
-fn replace_top(frame: *const Frame) -> *const Frame {
+fn replace_top(frame: *const StackFrame) -> *const StackFrame {
     TOP.with(|t| t.replace(frame))
 }
 
 /// One entry of the stack. Lives on the stack of the thread that runs the operation.
-pub struct Frame {
+pub struct StackFrame {
     engine: *const (),
     task: Cell<TaskRef>,
     /// A compute thread's frame, reused for all its operations.
     is_worker: bool,
     /// The pushes of the operation so far; not recorded on compute threads, where waits are errors.
     pushed: RefCell<Option<Box<Pushed>>>,
-    below: *const Frame,
+    below: *const StackFrame,
 }
 
 /// The pushes of an operation, and what they write.
@@ -46,9 +46,15 @@ struct Pushed {
     written: Vec<Var>,
 }
 
-impl Frame {
+impl StackFrame {
     pub fn new(engine: *const (), task: TaskRef, is_worker: bool) -> Self {
-        Frame { engine, task: Cell::new(task), is_worker, pushed: RefCell::default(), below: top() }
+        StackFrame {
+            engine,
+            task: Cell::new(task),
+            is_worker,
+            pushed: RefCell::default(),
+            below: top(),
+        }
     }
 
     #[inline]
@@ -59,7 +65,7 @@ impl Frame {
     /// Runs `f` with this frame on top of the stack.
     #[inline]
     pub fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
-        struct Leave(*const Frame);
+        struct Leave(*const StackFrame);
         impl Drop for Leave {
             fn drop(&mut self) {
                 replace_top(self.0);
@@ -71,7 +77,7 @@ impl Frame {
 }
 
 /// Calls `f` with each frame of the engine on this thread, innermost first.
-fn each<R>(engine: *const (), mut f: impl FnMut(&Frame) -> Option<R>) -> Option<R> {
+fn each<R>(engine: *const (), mut f: impl FnMut(&StackFrame) -> Option<R>) -> Option<R> {
     let mut at = top();
     while !at.is_null() {
         // SAFETY: frames leave the list before they leave the stack (`enter`), and the list is

@@ -15,7 +15,7 @@ use crate::engine::threaded::core::{Core, PushState};
 use crate::engine::threaded::current;
 use crate::engine::threaded::fork::Locks;
 use crate::engine::threaded::pool::{MAX_THREADS, default_threads};
-use crate::engine::threaded::wait::Kind;
+use crate::engine::threaded::wait::WaitKind;
 use crate::engine::validate::{check_overwrites, check_variables};
 use crate::error::{Error, Result};
 use std::sync::Arc;
@@ -86,11 +86,11 @@ impl ThreadedEngine {
     }
 
     /// Returns true if nothing of this kind is pending on the variable, and it is not poisoned.
-    fn is_idle(&self, state: &PushState, var: Var, kind: Kind) -> bool {
+    fn is_idle(&self, state: &PushState, var: Var, kind: WaitKind) -> bool {
         let Some(i) = state.vars.find(var) else { return false };
         let done = |t: TaskRef| self.core.slab.is_done(t);
         done(state.vars.last_writer(i))
-            && (kind == Kind::Read || state.vars.readers(i).all(done))
+            && (kind == WaitKind::Read || state.vars.readers(i).all(done))
             && self.core.errors.poisoned(i).is_none()
     }
 }
@@ -159,24 +159,19 @@ impl Engine for ThreadedEngine {
         priority: i32,
         call_site: Option<CallSite<'_>>,
     ) -> Result<()> {
-        operation.check_live()?;
-        let push = Push { call_site, ..operation.push(ctx, priority) };
+        let (mut task, push) = operation.run(ctx, priority, call_site)?;
         self.core.flush()?;
-        self.core.push_task(&mut operation.task(), &push)
-    }
-
-    fn delete_operation(&self, operation: Operation) {
-        operation.delete();
+        self.core.push_task(&mut task, &push)
     }
 
     fn wait_for_var(&self, var: Var, poll: Poll<'_>) -> Result<()> {
         self.core.flush()?;
-        self.core.wait_for(var, Kind::All, poll)
+        self.core.wait_for(var, WaitKind::All, poll)
     }
 
     fn wait_to_read(&self, var: Var, poll: Poll<'_>) -> Result<()> {
         self.core.flush()?;
-        self.core.wait_for(var, Kind::Read, poll)
+        self.core.wait_for(var, WaitKind::Read, poll)
     }
 
     fn wait_for_all(&self, poll: Poll<'_>) -> Result<()> {
@@ -206,8 +201,8 @@ impl Engine for ThreadedEngine {
         }
         let state = self.core.lock();
         let quiet = self.core.slow_path.load(Ordering::Relaxed) & !slow_path::CALL_SITES == 0
-            && reads.iter().all(|&v| self.is_idle(&state, v, Kind::Read))
-            && writes.iter().all(|&v| self.is_idle(&state, v, Kind::All));
+            && reads.iter().all(|&v| self.is_idle(&state, v, WaitKind::Read))
+            && writes.iter().all(|&v| self.is_idle(&state, v, WaitKind::All));
         if quiet {
             f();
             for v in writes {

@@ -4,7 +4,7 @@ use crate::engine::data::slot::TaskRef;
 use crate::engine::push::CallSite;
 use crate::engine::task::Task;
 use crate::engine::threaded::core::Core;
-use crate::engine::threaded::current::Frame;
+use crate::engine::threaded::current::StackFrame;
 use crate::engine::token::OnComplete;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl Core {
     /// Runs a ready task on this thread, and leaves [`Task::nothing`].
     #[inline]
     pub fn run_inline(&self, task: TaskRef, function: &mut Task, call_site: Option<CallSite<'_>>) {
-        let frame = Frame::new(self.id(), task, false);
+        let frame = StackFrame::new(self.id(), task, false);
         frame.enter(|| self.execute_inline(task, function, call_site));
     }
 

@@ -28,7 +28,7 @@ const SLICE: Duration = Duration::from_millis(if cfg!(loom) { 3_600_000 } else {
 
 /// Which tasks of a variable a wait is for.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Kind {
+pub enum WaitKind {
     /// Its pending writers.
     Read,
     /// All tasks that name it.
@@ -36,7 +36,7 @@ pub enum Kind {
 }
 
 impl Core {
-    pub fn wait_for(&self, var: Var, kind: Kind, poll: Poll<'_>) -> Result<()> {
+    pub fn wait_for(&self, var: Var, kind: WaitKind, poll: Poll<'_>) -> Result<()> {
         let (i, tasks) = {
             let state = self.lock();
             let i = variables::live_index(&state.vars, var)?;
@@ -262,8 +262,8 @@ impl Core {
 }
 
 /// The tasks of variable `i` that are not complete.
-fn pending(core: &Core, vars: &Vars, i: u32, kind: Kind) -> Vec<TaskRef> {
-    let readers = vars.readers(i).filter(|_| kind == Kind::All);
+fn pending(core: &Core, vars: &Vars, i: u32, kind: WaitKind) -> Vec<TaskRef> {
+    let readers = vars.readers(i).filter(|_| kind == WaitKind::All);
     let tasks = std::iter::once(vars.last_writer(i)).chain(readers);
     tasks.filter(|&t| !core.slab.is_done(t)).collect()
 }

@@ -8,7 +8,7 @@ use crate::engine::error_state::Inherited;
 use crate::engine::sync::AtomicU64;
 use crate::engine::task::Task;
 use crate::engine::threaded::core::Core;
-use crate::engine::threaded::current::Frame;
+use crate::engine::threaded::current::StackFrame;
 use crate::engine::threaded::pool::usable_cores;
 use crate::engine::token::OnComplete;
 use crate::fork_join::Team;
@@ -37,13 +37,13 @@ struct WorkerState<'a> {
     lifo_slot: u32,
     /// Tasks taken from the LIFO slot in a row.
     lifo_run: u32,
-    frame: &'a Frame,
+    frame: &'a StackFrame,
 }
 
 impl Core {
     /// The loop of compute thread `worker_id` until `stop`.
     pub fn work(&self, worker_id: usize, team: &Team, stop: &AtomicBool) {
-        let frame = Frame::new(self.id(), TaskRef::NONE, true);
+        let frame = StackFrame::new(self.id(), TaskRef::NONE, true);
         let parker = Parker::current();
         let mut worker = WorkerState {
             worker_id,

@@ -1,6 +1,6 @@
 //! The tape's gradient builder: runs what a gradient rule composes at once.
 
-use super::walk::Walk;
+use super::walk::TapeWalk;
 use super::{Placed, Recorded, Rule, Saved, Tracked, invoke};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Runs the operators of one gradient rule.
 pub struct TapeBuilder<'a> {
-    walk: &'a Walk<'a>,
+    walk: &'a TapeWalk<'a>,
     attrs: &'a Arc<Attrs>,
     state: Option<&'a CallState>,
     record: &'a Recorded,
@@ -22,7 +22,7 @@ pub struct TapeBuilder<'a> {
 impl<'a> TapeBuilder<'a> {
     /// A builder for the gradient of the call `record`.
     pub fn new(
-        walk: &'a Walk<'a>,
+        walk: &'a TapeWalk<'a>,
         attrs: &'a Arc<Attrs>,
         state: Option<&'a CallState>,
         record: &'a Recorded,

@@ -31,7 +31,7 @@ pub fn backward(
     head_grads: &[Option<&Tracked>],
     how: Backward,
 ) -> Result<()> {
-    let leaves = Walk::run(rt, heads, head_grads, how, None)?;
+    let leaves = TapeWalk::run(rt, heads, head_grads, how, None)?;
     let mut wanted = false;
     for (leaf, sum) in leaves {
         let Some((buffer, req)) = leaf.leaf() else { continue };
@@ -77,7 +77,7 @@ pub fn grad(
             ))
         })?);
     }
-    let found = Walk::run(rt, heads, head_grads, how, Some(&wanted))?;
+    let found = TapeWalk::run(rt, heads, head_grads, how, Some(&wanted))?;
     let by_leaf: HashMap<u64, LeafGrad> =
         found.into_iter().map(|(leaf, sum)| (leaf.seq(), sum)).collect();
     let gradient = |(i, (v, leaf)): (usize, (&&Tracked, &TapeEntry))| match by_leaf.get(&leaf.seq())
@@ -117,7 +117,7 @@ enum LeafGrad {
     InBuffer,
 }
 
-pub(super) struct Walk<'a> {
+pub(super) struct TapeWalk<'a> {
     pub(super) rt: &'a Arc<Runtime>,
     pub(super) how: Backward,
     /// Are gradients returned, so that the leaves' buffers must stay as they are?
@@ -141,7 +141,7 @@ fn converts(entry: &TapeEntry) -> bool {
     })
 }
 
-impl<'a> Walk<'a> {
+impl<'a> TapeWalk<'a> {
     fn run(
         rt: &'a Arc<Runtime>,
         heads: &[&Tracked],
@@ -149,7 +149,7 @@ impl<'a> Walk<'a> {
         how: Backward,
         only: Option<&[TapeEntry]>,
     ) -> Result<Vec<(TapeEntry, LeafGrad)>> {
-        let mut walk = Walk {
+        let mut walk = TapeWalk {
             rt,
             how,
             keep_buffers: only.is_some(),

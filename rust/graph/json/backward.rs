@@ -7,7 +7,7 @@
 
 use super::super::symbol::{SymEntry, SymNode};
 use super::build::Built;
-use super::read::Raw;
+use super::raw::Raw;
 use crate::error::{Error, Result};
 use crate::operator::{
     Dep, GradBuilder, GradEntry, GradNode, Gradient, InGradient, Registry, Value,

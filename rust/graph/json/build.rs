@@ -3,7 +3,7 @@
 use super::super::static_graph::{Dict, empty_attrs};
 use super::super::symbol::{SymEntry, SymNode, Symbol, parse_dict};
 use super::backward;
-use super::read::Raw;
+use super::raw::Raw;
 use super::upgrade;
 use crate::error::{Error, Result};
 use crate::operator::{InGradient, OpDef, Registry};

@@ -5,7 +5,7 @@
 //! integers, what follows in float32, and its output is quantised again.
 
 use super::super::static_graph::Dict;
-use super::read::{Body, Raw};
+use super::raw::{Body, Raw};
 use crate::error::{Error, Result};
 
 /// An output of a node of the file.

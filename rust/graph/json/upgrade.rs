@@ -1,7 +1,7 @@
 //! Upgrades of older files: moved keys, inputs without nodes, parameters with another meaning.
 
 use super::super::symbol::{HIDDEN_KEYS, SymEntry, SymNode, fill_inputs, parse_dict};
-use super::read::Raw;
+use super::raw::Raw;
 use crate::error::{AtNode, Result};
 use crate::graph::infer::declared_dims;
 use crate::operator::{OpDef, Registry};

@@ -7,8 +7,8 @@
 //! K. Goto, R. van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008.
 
 use super::vector::{Portable, Vector};
+use crate::dtype::Element;
 use crate::kernels::arch::{Level, level};
-use crate::kernels::real::Real;
 
 /// Registers of columns in a tile, at most.
 pub const WIDE: usize = 2;
@@ -96,7 +96,7 @@ impl<T> Kernels<T> {
 unsafe fn tile<V: Vector, const ACCESS: u8, const M: usize, const N: usize>(t: &Tile<V::Elem>) {
     // SAFETY: promised by the caller.
     unsafe {
-        let zero = V::splat(V::Elem::of(0.0));
+        let zero = V::splat(V::Elem::from_f64(0.0));
         let mut sums = [[zero; N]; M];
         let mut at = [t.a; M];
         if ACCESS == Access::RowsByOffset as u8 {
@@ -236,6 +236,7 @@ impl Tiled for f64 {
 mod tests {
     use super::*;
     use crate::kernels::naive::{close, noise};
+    use crate::kernels::real::Real;
 
     /// Where element `(i, p)` of `A` is.
     fn place(access: Access, a_step: usize, offsets: &[usize], i: usize, p: usize) -> usize {

@@ -3,11 +3,11 @@
 //! The functions are `#[inline(always)]` and only ever run inside a function that enables the
 //! instruction set (`micro.rs`).
 
-use crate::kernels::real::Real;
+use crate::kernels::scalar::Scalar;
 
 /// A register of `LEN` elements.
 pub trait Vector: Copy {
-    type Elem: Real;
+    type Elem: Scalar;
     const LEN: usize;
 
     /// Every lane is `x`.
@@ -47,7 +47,7 @@ pub trait Vector: Copy {
 #[derive(Clone, Copy)]
 pub struct Portable<T, const N: usize>([T; N]);
 
-impl<T: Real, const N: usize> Vector for Portable<T, N> {
+impl<T: Scalar, const N: usize> Vector for Portable<T, N> {
     type Elem = T;
     const LEN: usize = N;
 

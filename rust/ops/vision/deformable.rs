@@ -2,7 +2,7 @@
 //! to learnt places. The elements that a filter meets are gathered into columns, one image at a
 //! time, and multiplied by the filters as matrices.
 
-use super::deformable_columns::{Plan, gather, scatter};
+use super::deformable_columns::{Sampling, gather, scatter};
 use crate::error::{Error, Result};
 use crate::kernels::gemm::{Mat, Threads, gemm};
 use crate::kernels::real::Real;
@@ -251,7 +251,7 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
 
 /// The matrices of one group of filters: filters by elements, and elements by positions.
 fn filters<T>(
-    plan: &Plan,
+    plan: &Sampling,
     group: usize,
     weight: *mut T,
     columns: *mut T,
@@ -267,7 +267,7 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
     if call.req[0] == OpReq::Null {
         return Ok(());
     }
-    let plan = Plan::new(call.attrs, &call.inputs[0], &call.outputs[0])?;
+    let plan = Sampling::new(call.attrs, &call.inputs[0], &call.outputs[0])?;
     let shift = usize::from(plan.p.modulated);
     // SAFETY: inputs are not written meanwhile; the output is ours and overlaps none of them.
     let (input, out) = unsafe {
@@ -312,7 +312,7 @@ fn part_of<T>(all: &[T], image: usize, size: usize) -> &[T] {
 }
 
 fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
-    let plan = Plan::new(call.attrs, &call.inputs[1], &call.inputs[0])?;
+    let plan = Sampling::new(call.attrs, &call.inputs[1], &call.inputs[0])?;
     let shift = usize::from(plan.p.modulated);
     // SAFETY: inputs are not written meanwhile.
     let input: Vec<&[T]> = call.inputs.iter().map(|v| unsafe { v.slice::<T>() }).collect();

@@ -9,7 +9,7 @@ use crate::operator::Attrs;
 use crate::tensor::View;
 
 /// Extents and steps of one call.
-pub struct Plan {
+pub struct Sampling {
     pub p: Common,
     pub images: usize,
     pub channels: usize,
@@ -23,10 +23,10 @@ struct Sample<T> {
     four: [Option<(usize, T, T, T)>; 4],
 }
 
-impl Plan {
+impl Sampling {
     pub fn new(attrs: &Attrs, data: &View, out: &View) -> Result<Self> {
         let at = |v: &View, i: usize| v.dims()[i] as usize;
-        Ok(Plan {
+        Ok(Sampling {
             p: param(attrs).complete()?,
             images: at(data, 0),
             channels: at(data, 1),
@@ -129,7 +129,13 @@ impl<T: Real> Sample<T> {
 }
 
 /// Gathers the columns `(rows, positions)` of one image.
-pub fn gather<T: Real>(plan: &Plan, x: &[T], offset: &[T], mask: Option<&[T]>, columns: &mut [T]) {
+pub fn gather<T: Real>(
+    plan: &Sampling,
+    x: &[T],
+    offset: &[T],
+    mask: Option<&[T]>,
+    columns: &mut [T],
+) {
     let (taps, positions, plane) = (plan.taps(), plan.positions(), plan.plane());
     let per_group = plan.channels / plan.p.offset_groups as usize;
     let out = Shared(columns.as_mut_ptr());
@@ -152,7 +158,7 @@ pub fn gather<T: Real>(plan: &Plan, x: &[T], offset: &[T], mask: Option<&[T]>, c
 
 /// Adds the gradients of data, offset and mask of one image from that of its columns.
 pub fn scatter<T: Real>(
-    plan: &Plan,
+    plan: &Sampling,
     (x, offset, mask): (&[T], &[T], Option<&[T]>),
     dcolumns: &[T],
     [dx, doffset, dmask]: [Option<&mut [T]>; 3],

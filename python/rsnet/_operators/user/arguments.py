@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..checks import MOST_OPERANDS, fail
+from ..checks import MOST_OPERANDS, NAME, invalid
 
 
 class Arg(NamedTuple):
@@ -30,15 +30,12 @@ class Arg(NamedTuple):
         return self.name if self.single else f"{self.name}_{i}"
 
     def check(self, op: str, n: int) -> None:
-        if n == 0 and self.optional:
-            return
-        if n == self.count or (self.at_least and n > self.count):
-            return
-        bound = "at least " if self.at_least else ""
-        absent = " or none" if self.optional else ""
-        raise fail(
-            op, f"argument '{self.name}' has {n} arrays, expected {bound}{self.count}{absent}"
-        )
+        fits = n == self.count or (n > self.count if self.at_least else False)
+        if not fits and not (n == 0 and self.optional):
+            bound = "at least " if self.at_least else ""
+            absent = " or none" if self.optional else ""
+            what = f"number of arrays of argument '{self.name}'"
+            raise invalid(op, what, n, f"{bound}{self.count}{absent}")
 
 
 _ARG = re.compile(r"(\w+)(?:\*(\d+)(\+?))?(\??)\Z")
@@ -51,21 +48,18 @@ def parse_args(op: str, what: str, text: str | Sequence[str]) -> tuple[Arg, ...]
     elif isinstance(text, Sequence) and all(isinstance(item, str) for item in text):
         items = list(text)
     else:
-        raise fail(op, f"{what}s are {text!r}, expected a text or a list of texts")
+        raise invalid(op, f"{what}s", text, "a string or a list of strings")
     return tuple(_arg(op, what, item.strip()) for item in items)
 
 
 def _arg(op: str, what: str, item: str) -> Arg:
     found = _ARG.match(item)
     if found is None or not found[1].isidentifier():
-        raise fail(
-            op,
-            f"{what} '{item}' is not of the form name, name*5, name*2+, name?, name*5? or "
-            "name*2+?, where name is letters, digits and _ and does not begin with a digit",
-        )
+        forms = f"name, name*5, name*2+, name?, name*5? or name*2+?, where name is {NAME}"
+        raise invalid(op, what, item, forms)
     name, digits, plus, optional = found.groups()
     # Counting digits first: int() refuses a text of too many of them.
     count = int(digits or 1) if len(digits or "") <= len(str(MOST_OPERANDS)) else MOST_OPERANDS + 1
     if not 0 < count <= MOST_OPERANDS:
-        raise fail(op, f"{what} '{item}' stands for {digits} arrays, expected 1 to {MOST_OPERANDS}")
+        raise invalid(op, f"number of arrays of {what}", item, f"1 to {MOST_OPERANDS}")
     return Arg(name, count, bool(plus), bool(optional))

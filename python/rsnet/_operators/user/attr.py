@@ -1,4 +1,4 @@
-"""Attributes of user operators, of OneFlow's 14 kinds."""
+"""Attributes of user operators, of 14 kinds."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...base import MXNetError
 from ...parameter import MISSING, schema_field
-from ..checks import dtype_name, fail, unknown
+from ..checks import dtype_name, fail, invalid, unknown
 
 _INT = (int, np.integer)
 _KINDS: dict[str, str] = {
@@ -31,7 +30,7 @@ def _extents(value: Any) -> tuple[int, ...] | None:
 
 #: The types that a kind takes, and the function that makes the normal form, or None, of a value.
 _ITEMS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
-    **dict.fromkeys(("int32", "int64"), ((*_INT, np.bool_), int)),  # as in OneFlow, a bool is one
+    **dict.fromkeys(("int32", "int64"), ((*_INT, np.bool_), int)),  # a bool is one, too
     **dict.fromkeys(("float", "double"), ((float, np.floating), float)),
     "bool": ((bool, np.bool_), bool),
     "string": (str, str),
@@ -77,7 +76,7 @@ class Attr:
         kind = self.kind
         if kind.startswith("list_"):
             if isinstance(value, (str, bytes)) or not isinstance(value, (list, tuple, np.ndarray)):
-                raise self._wrong(op, name, value)
+                raise invalid(op, f"attribute '{name}'", value, f"kind {kind}")
             return tuple(self._item(op, name, kind[5:], v, value) for v in value)
         return self._item(op, name, kind, value, value)
 
@@ -85,14 +84,11 @@ class Attr:
         types, normal = _ITEMS[kind]
         value = normal(item) if isinstance(item, types) else None
         if value is None:
-            raise self._wrong(op, name, whole)
+            raise invalid(op, f"attribute '{name}'", whole, f"kind {self.kind}")
         limit = _LIMITS.get(kind)
         if limit is not None and not -limit <= value < limit:
-            raise fail(op, f"attribute '{name}' is {item}, out of the range of {kind}")
+            raise invalid(op, f"attribute '{name}'", item, f"a value within {kind}")
         return value
-
-    def _wrong(self, op: str, name: str, value: Any) -> MXNetError:
-        return fail(op, f"attribute '{name}' is {value!r}, expected kind {self.kind}")
 
     def verify(self, op: str, name: str, value: Any) -> None:
         """Runs the check function."""
@@ -113,11 +109,11 @@ class Attr:
         kind, number = self.kind, isinstance(value, (*_INT, bool, float, np.number, np.bool_))
         numeric = kind in ("int32", "int64", "float", "double")
         if how not in ("==", "!=") and not (numeric and number) and kind != "string":
-            raise fail(
-                op,
-                f"a kernel condition compares attribute '{name}' of kind {kind} "
-                f"by {how} with {value!r}; only numbers and strings have an order",
+            what = f"operand of {how} for attribute '{name}' in a kernel condition"
+            numbers = (
+                "a number for an attribute that is one: only numbers and strings have an order"
             )
+            raise invalid(op, what, value, numbers)
         if numeric and number:
             return repr((value.item() if isinstance(value, np.generic) else value) + 0)
         if kind == "bool" and number and value in (0, 1):

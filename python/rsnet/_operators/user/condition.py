@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ...base import MXNetError
 from ...context import Context
-from ..checks import dtype_name, unknown
+from ..checks import dtype_name, invalid, unknown
 
 
 class Condition:
@@ -59,7 +58,7 @@ class Condition:
 
 def _condition(value: Any) -> Condition:
     if not isinstance(value, Condition):
-        raise TypeError(f"expected a kernel condition, got {value!r}")
+        raise invalid("kernel condition", "operand", value, "a kernel condition", TypeError)
     return value
 
 
@@ -75,19 +74,20 @@ class _Getter:
     def _compare(self, how: str, other: Any) -> Condition:
         if self.kind == "dtype":
             if how not in ("==", "!="):
-                raise TypeError("dtypes compare with == and != only, or is_in")
+                what, comparisons = "comparison of dtypes", "one of: ==, !=, is_in"
+                raise invalid("kernel condition", what, how, comparisons, TypeError)
             found = self.is_in(other)
             return found if how == "==" else ~found
         if self.kind == "rank" and not isinstance(other, (int, np.integer)):
-            raise MXNetError(
-                f"ndim of '{self.subject[0]}' is compared with {other!r}, not a number"
-            )
+            what = f"operand for ndim of '{self.subject[0]}'"
+            raise invalid("kernel condition", what, other, "a number")
         return Condition(self.kind, self.subject, how, other)
 
     def _type(self, value: Any) -> str:
         name = dtype_name(value)
         if name is None:
-            raise MXNetError(f"dtype of '{self.subject[0]}' is compared with {value!r}, not a type")
+            what = f"operand for dtype of '{self.subject[0]}'"
+            raise invalid("kernel condition", what, value, "a type")
         return name
 
     def is_in(self, *values: Any) -> Condition:

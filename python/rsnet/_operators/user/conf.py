@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..checks import fail, unknown
+from ..checks import invalid, unknown
 from ..definition import Facts
 from .arguments import Arg
 
@@ -37,10 +37,9 @@ class Conf:
             raise unknown(self.definition.name, what, arg, [a.name for a in args])
         n = self.counts[arg]
         if not 0 <= i < n:
-            plural = "array" if n == 1 else "arrays"
-            raise fail(
-                self.definition.name,
-                f"argument '{arg}' has {n} {plural}, index {i} is out of range",
+            what = f"index of argument '{arg}'"
+            raise invalid(
+                self.definition.name, what, i, f"0 to {n - 1}" if n else "none, it is absent"
             )
         return self.starts[arg] + i
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ... import ndarray as nd
 from ...base import MXNetError, MXTypeError
-from ..checks import fail, unknown
+from ..checks import invalid, is_integer, unknown
 from ..operands import OpReq, assign
 from .conf import Conf
 
@@ -173,13 +171,11 @@ def scratch(k: Any, context: ComputeContext) -> Any:
     """The scratch memory that kernel ``k`` asks for; None for no bytes."""
     given = k.tmp(context) if callable(k.tmp) else k.tmp
     n = checked_bytes(f"{context.conf.definition.name}: kernel {k.name}", given)
-    if n == 0:
-        return None
-    return nd.empty((n,), dtype="uint8")
+    return nd.empty((n,), dtype="uint8") if n else None
 
 
 def checked_bytes(where: str, n: Any) -> int:
     """``n`` if it is a size of scratch memory."""
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 0 <= n < 2**63:
-        raise fail(where, f"invalid tmp {n!r}: expected bytes, 0 to 2**63 - 1")
+    if not is_integer(n, 0, 2**63 - 1):
+        raise invalid(where, "tmp", n, "bytes, 0 to 2**63 - 1")
     return int(n)

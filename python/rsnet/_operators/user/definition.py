@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ... import _core
-from ...base import MXNetError
 from ...parameter import schema_field
 from ...sbp import CheckedInference
-from ..checks import MOST_OPERANDS, fail, unknown
+from ..checks import MOST_OPERANDS, fail, invalid, unknown
 from ..definition import ANY_INPUTS, Definition, KernelSpec, named_inputs
 from .arguments import Arg, parse_args
 from .attr import Attr, refuse
 from .condition import Condition
 from .conf import Conf, Defaults, NotGiven
 from .contexts import ComputeContext, scratch
+from .gradient import gradient_rule
 from .inference import Inference
-from .recipes import gradient_rule
 
 
 class Kernel(NamedTuple):
@@ -45,10 +44,14 @@ class UserOpDefinition:
         self.inputs: tuple[Arg, ...] = parse_args(name, "input", inputs)
         self.outputs: tuple[Arg, ...] = parse_args(name, "output", outputs)
         self.attrs = attrs
+        #: Inputs of any number of arrays, or of none, and whether there are such outputs.
+        self.variable = [a for a in self.inputs if not a.fixed]
+        self._has_fixed_outputs = all(a.fixed for a in self.outputs)
         self.check: Callable[[Any], Any] | None = None
         self.inference: Inference | CheckedInference
         self.sbp: Any = None
         self.doc = ""
+        self.docs: Mapping[str, str] = {}
         self.kernels: list[Kernel] = []
         self.grad: Callable[[Any], Any] | None = None
 
@@ -56,9 +59,6 @@ class UserOpDefinition:
         ins = ", ".join(a.name for a in self.inputs)
         outs = ", ".join(a.name for a in self.outputs)
         return f"<user operator {self.name}: {ins} -> {outs}>"
-
-    def _fail(self, message: str) -> MXNetError:
-        return fail(self.name, message)
 
     # Confs -------------------------------------------------------------------------------------
 
@@ -70,7 +70,7 @@ class UserOpDefinition:
                 n = counts[arg.name] = 0 if arg.optional else arg.count
             arg.check(self.name, n)
         if not any(counts[arg.name] for arg in self.outputs):
-            raise self._fail("all outputs are absent, expected at least one")
+            raise invalid(self.name, "number of outputs", 0, "at least 1")
         for key in attrs:
             if key not in self.attrs:
                 raise unknown(self.name, "attribute", key, self.attrs)
@@ -79,7 +79,7 @@ class UserOpDefinition:
             if key in attrs:
                 full[key] = attrs[key]
             elif declared.required:
-                raise self._fail(f"attribute '{key}' of kind {declared.kind} is not set")
+                raise fail(self.name, f"attribute '{key}' of kind {declared.kind} is not set")
             else:
                 full[key] = declared.default
             declared.verify(self.name, key, full[key])
@@ -103,18 +103,10 @@ class UserOpDefinition:
 
     # The core's side ---------------------------------------------------------------------------
 
-    @property
-    def _variable(self) -> list[Arg]:
-        return [a for a in self.inputs if not a.fixed]
-
-    @property
-    def _has_fixed_outputs(self) -> bool:
-        return all(a.fixed for a in self.outputs)
-
     def _specs(self) -> list[dict[str, Any]]:
         """The schema: the attributes, and the parameters that count arrays."""
         specs = [declared.spec(key) for key, declared in self.attrs.items()]
-        if self._variable:
+        if self.variable:
             specs.append(schema_field("num_args", "int32", -1, doc="Number of input arrays."))
             doc = "Number of arrays of each input argument."
             specs.append(schema_field("arg_counts", "shape", (), doc=doc))
@@ -126,7 +118,7 @@ class UserOpDefinition:
     def call_params(self, conf: Conf) -> dict[str, Any]:
         """A conf as parameters of a call of the registered operator."""
         params = dict(conf.attrs)
-        if self._variable:
+        if self.variable:
             counts = tuple(conf.counts[a.name] for a in self.inputs)
             params["num_args"], params["arg_counts"] = sum(counts), counts
         if not self._has_fixed_outputs:
@@ -136,11 +128,12 @@ class UserOpDefinition:
     def install(self, *, replace: bool) -> None:
         d = Definition(self.registered, _core.Schema(self._specs()))
         d.doc = self.doc
-        if self._variable:
+        docs = {a.tensor(i): self.docs.get(a.name, "") for a in self.inputs for i in range(a.count)}
+        if self.variable:
             d.key_var_num_args, d.input_docs = "num_args", ANY_INPUTS
             d.arguments = [a.name for a in self.inputs]
         else:
-            d.input_docs = named_inputs(a.tensor(i) for a in self.inputs for i in range(a.count))
+            d.input_docs = named_inputs(docs, docs)
         d.make = self._make
         d.facts = lambda conf: conf.facts
         d.infer_shape = self._infer_shape
@@ -151,23 +144,15 @@ class UserOpDefinition:
         for k in self.kernels:
             for o, i in k.inplace:
                 if o not in outs or i not in ins:
-                    raise self._fail(
-                        f"kernel {k.name} proposes ('{o}', '{i}') in place, "
-                        f"outputs are {sorted(outs)}, inputs {sorted(ins)}"
-                    )
+                    pairs = f"pairs of one of {sorted(outs)} and one of {sorted(ins)}"
+                    raise invalid(self.name, f"inplace of kernel {k.name}", (o, i), pairs)
         d.gradient = ("rule", gradient_rule(self))
         if any(k.create for k in self.kernels):
             d.state = lambda conf, ctx, shapes, types: {}
-        d.kernels = [
-            KernelSpec(
-                k.name,
-                k.where.resolved(self._tensor, self._compared),
-                k.priority,
-                self._run(k),
-                accumulates=k.accumulates,
-            )
-            for k in self.kernels
-        ]
+        for k in self.kernels:
+            where, run = k.where.resolved(self._tensor, self._compared), self._run(k)
+            spec = KernelSpec(k.name, where, k.priority, run, accumulates=k.accumulates)
+            d.kernels.append(spec)
         d.install(replace=replace)
 
     def _tensor(self, arg: str, i: int) -> str:
@@ -186,7 +171,7 @@ class UserOpDefinition:
         attrs = dict(zip(self.attrs, values))
         more = iter(values[len(self.attrs) :])
         counts: dict[str, int] = {}
-        if self._variable:
+        if self.variable:
             total, listed = next(more), next(more)
             if listed:
                 counts = self._listed("arg_counts", listed, self.inputs)
@@ -200,12 +185,10 @@ class UserOpDefinition:
 
     def _listed(self, key: str, counts: Sequence[int], args: Sequence[Arg]) -> dict[str, int]:
         if len(counts) != len(args):
-            raise self._fail(
-                f"{key} has {len(counts)} counts, expected {len(args)}: "
-                + ", ".join(a.name for a in args)
-            )
+            names = ", ".join(a.name for a in args)
+            raise invalid(self.name, f"{key}", counts, f"{len(args)} numbers, for {names}")
         if sum(counts) > MOST_OPERANDS:
-            raise self._fail(f"{key} are {sum(counts)} arrays, expected at most {MOST_OPERANDS}")
+            raise invalid(self.name, f"sum of {key}", sum(counts), f"at most {MOST_OPERANDS}")
         return {a.name: n for a, n in zip(args, counts)}
 
     def _share_out(self, total: int) -> dict[str, int]:
@@ -216,17 +199,14 @@ class UserOpDefinition:
         rest = total - sum(counts.values())
         open_ended = [a.name for a in self.inputs if a.at_least and not a.optional]
         if len(open_ended) > 1 and rest > 0:
-            raise self._fail(
-                f"{total} arrays can be shared out in several ways, because the inputs "
-                f"{' and '.join(open_ended)} take any number each: pass the number of arrays of "
-                f"every input, in order, as arg_counts=({', '.join(a.name for a in self.inputs)})"
+            several, names = " and ".join(open_ended), ", ".join(a.name for a in self.inputs)
+            why = f"{several} take any number each: pass arg_counts, one number each for {names}"
+            raise fail(
+                self.name, f"{total} inputs can be shared out in several ways, because {why}"
             )
         if rest < 0:
-            least = total - rest
-            raise self._fail(
-                f"the inputs are {total} arrays, expected at least {least}: "
-                + ", ".join(f"{a.name} {a.count}" for a in self.inputs if not a.optional)
-            )
+            each = ", ".join(f"{a.name} {a.count}" for a in self.inputs if not a.optional)
+            raise invalid(self.name, "number of inputs", total, f"at least {total - rest}: {each}")
         for arg in self.inputs:
             if arg.optional and rest >= arg.count:
                 counts[arg.name] = arg.count
@@ -235,8 +215,7 @@ class UserOpDefinition:
                 counts[arg.name] += rest
                 rest = 0
         if rest != 0:
-            last = self._variable[-1]
-            counts[last.name] += rest
+            counts[self.variable[-1].name] += rest
         return counts
 
     def _infer_shape(self, conf: Conf, ins: list[Any], outs: list[Any], exact: bool) -> Any:
@@ -246,15 +225,10 @@ class UserOpDefinition:
         return None if ins and not any(ins) else self.inference.types(conf, ins)
 
     def _inplace(self, conf: Conf) -> list[tuple[int, int, bool]]:
-        if not self.kernels:
-            return []
-        common = set(self.kernels[0].inplace)
-        for k in self.kernels[1:]:
-            common &= set(k.inplace)
-        return [
-            (conf.position(i, 0, self.inputs), conf.position(o, 0, self.outputs), False)
-            for o, i in sorted(common)
-        ]
+        proposed = [set(k.inplace) for k in self.kernels]
+        common = sorted(set.intersection(*proposed)) if proposed else []
+        at = conf.position
+        return [(at(i, 0, self.inputs), at(o, 0, self.outputs), False) for o, i in common]
 
     def _run(self, k: Kernel) -> Callable[..., Any]:
         compute, create = k.compute, k.create

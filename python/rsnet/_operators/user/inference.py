@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import TYPES, fail, shape_list, type_list
+from ..checks import TYPES, fail, invalid, shape_list, type_list
 from .conf import Conf
 from .contexts import UNKNOWN, InferContext, ShapeUnknown
 
@@ -49,7 +49,7 @@ class Inference:
         for name, desc, kind in zip(conf.facts.outputs, context.outs, kinds.outs):
             for what, value in (("shape", desc.shape), ("dtype", kind.dtype)):
                 if value is None:
-                    raise fail(self.name, f"infer left the {what} of output '{name}' unset")
+                    raise invalid(self.name, f"{what} of '{name}' after infer", value, f"a {what}")
         return names, self._shapes(context), self._types(kinds)
 
     def shapes(self, conf: Conf, ins: list[Any]) -> list[Any]:
@@ -82,8 +82,8 @@ class Inference:
 
     def _shapes(self, context: InferContext) -> list[Any]:
         names = context.conf.facts.outputs
-        return shape_list(self.name, "infer: outputs", [d.shape for d in context.outs], names)
+        return shape_list(self.name, "outputs of infer", [d.shape for d in context.outs], names)
 
     def _types(self, context: InferContext) -> list[Any]:
         names = context.conf.facts.outputs
-        return type_list(self.name, "infer: outputs", [d.dtype for d in context.outs], names)
+        return type_list(self.name, "outputs of infer", [d.dtype for d in context.outs], names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,15 @@ import numpy as np
 from ... import _core
 from ...sbp import CheckedInference
 from .. import registry
-from ..checks import argument_name, fail, free_name, function_name
+from ..checks import (
+    argument_name,
+    checked_docs,
+    fail,
+    free_name,
+    function_name,
+    invalid,
+    is_integer,
+)
 from .attr import Attr
 from .condition import ALWAYS, Condition
 from .contexts import ComputeContext, InferContext, checked_bytes
@@ -32,6 +40,7 @@ def define(
     infer_dtype: Callable[[InferContext], Any] | None = None,
     sbp: Any = None,
     doc: str = "",
+    argument_docs: Mapping[str, str] | None = None,
     _registered: str = "",
 ) -> UserOpDefinition:
     """Registers a user operator: ``nd.<name>`` and ``sym.<name>``, as soon as it has a kernel.
@@ -59,6 +68,8 @@ def define(
         ``"in:S(i) out:S(i) for i in axes(in)"``, or a list of them; see ``rsnet.sbp``.
     doc : str, optional
         What ``help(nd.<name>)`` and the documentation pages say.
+    argument_docs : dict of str to str, optional
+        What they say of the inputs, by name.
 
     Raises
     ------
@@ -87,18 +98,19 @@ def define(
     if name in registry.user_operators:
         raise fail(f"user operator '{name}'", "already registered")
     if infer is None:
-        raise fail(name, "infer is missing, expected a function")
+        raise invalid(name, "infer", infer, "a function")
     for what, function in (("infer", infer), ("infer_dtype", infer_dtype), ("check", check)):
         if not (function is None or callable(function)):
-            raise fail(name, f"{what} is {function!r}, expected a function")
+            raise invalid(name, what, function, "a function")
     if not isinstance(attrs, dict | None):
-        raise fail(name, f"attrs is {attrs!r}, expected a dict of name to op.Attr")
+        raise invalid(name, "attrs", attrs, "a dict of name to op.Attr")
     if not isinstance(doc, str):
-        raise fail(name, f"doc is {doc!r}, expected a text")
+        raise invalid(name, "doc", doc, "a string")
     d = UserOpDefinition(name, inputs, outputs, dict(attrs or {}))
     if not d.outputs:
         raise fail(name, "an operator has at least one output")
     d.check, d.sbp, d.doc = check, sbp, doc
+    d.docs = checked_docs(name, argument_docs, [a.name for a in d.inputs])
     d.inference = Inference(name, infer, infer_dtype)
     if sbp is not None:
         d.inference = CheckedInference(d, sbp, d.inference)
@@ -112,7 +124,7 @@ def define(
         if key in RESERVED:
             raise fail(name, f"a call has a use of its own for '{key}': rename the attribute")
         if not isinstance(declared, Attr):
-            raise fail(name, f"attribute '{key}' is {declared!r}, expected an op.Attr")
+            raise invalid(name, f"attribute '{key}'", declared, "an op.Attr")
     d.check_defaults()
     d.kernels = list(registry.waiting_kernels.get(name, ()))
     d.grad = registry.waiting_gradients.get(name)
@@ -189,13 +201,13 @@ def kernel(
     """
     operator = f"kernel of {function_name('kernel', name)}"
     if not (state is None or callable(state)):
-        raise fail(operator, f"state is {state!r}, expected a function")
+        raise invalid(operator, "state", state, "a function")
     if not isinstance(where, Condition):
-        raise fail(operator, f"where is {where!r}, expected a condition")
+        raise invalid(operator, "where", where, "a condition")
     if not callable(tmp):
         checked_bytes(operator, tmp)
-    if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) >= 2**31:
-        raise fail(operator, f"priority is {priority!r}, expected an int32")
+    if not is_integer(priority, -(2**31), 2**31 - 1):
+        raise invalid(operator, "priority", priority, "an int32")
 
     def decorate(f: Any) -> Any:
         known = registry.user_operators.get(name)
@@ -204,7 +216,7 @@ def kernel(
         compute = f
         if isinstance(f, type):
             if not callable(getattr(f, "compute", None)):
-                raise fail(operator, f"class {f.__name__} has no method compute")
+                raise invalid(operator, "class", f, "one with a method compute")
 
             def create(ctx: Any) -> Any:
                 made = f()
@@ -215,14 +227,12 @@ def kernel(
                 return made.compute(ctx)
 
         elif not callable(f):
-            raise fail(operator, f"{f!r} is not a function or class")
+            raise invalid(operator, "kernel", f, "a function or class")
         label = f"{getattr(f, '__name__', 'kernel')}#{len(others)}"
         try:
             pairs = tuple((str(o), str(i)) for o, i in inplace)
         except (TypeError, ValueError):
-            raise fail(
-                operator, f"inplace is {inplace!r}, expected pairs (output, input)"
-            ) from None
+            raise invalid(operator, "inplace", inplace, "pairs (output, input)") from None
         made = Kernel(
             label, where, priority, compute, create, tmp, pairs, always_compute, bool(accumulates)
         )
@@ -244,7 +254,7 @@ def grad(name: str) -> Callable[[Any], Any]:
 
     def decorate(g: Any) -> Any:
         if not callable(g):
-            raise fail(f"gradient of {name}", f"{g!r} is not a function")
+            raise invalid(f"gradient of {name}", "gradient", g, "a function")
         known = registry.user_operators.get(name)
         if name in registry.waiting_gradients or (known is not None and known.grad is not None):
             raise fail(f"gradient of user operator '{name}'", "already registered")
@@ -271,7 +281,7 @@ def why(name: str, *inputs: Any, ctx: Any = None, **params: Any) -> str:
     device = ctx or (inputs[0].context if inputs else None)
     kind = device.device_type if device is not None else "cpu"
     specs = [(tuple(x.shape), np.dtype(x.dtype).name) for x in inputs]
-    if known is not None and known._variable:
+    if known is not None and known.variable:
         params.setdefault("num_args", len(inputs))
     registered = known.registered if known else name
     return str(_core.explain_kernels(registered, specs, params, kind))

@@ -7,9 +7,9 @@
 //! A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks, 2015, section 4.
 
 use super::LANES;
+use crate::dtype::Element;
 use crate::kernels::arch::{Level, level};
 use crate::kernels::gemm::vector::{Portable, Vector};
-use crate::kernels::real::Real;
 
 /// Squares to transform. Distances are in elements; a point is [`LANES`] channels.
 #[derive(Clone, Copy)]
@@ -56,7 +56,7 @@ trait Line<const I: usize, const O: usize> {
 #[inline(always)]
 unsafe fn times<V: Vector>(x: V, factor: f64, y: V) -> V {
     // SAFETY: promised by the caller.
-    unsafe { x.mul_add(V::splat(V::Elem::of(factor)), y) }
+    unsafe { x.mul_add(V::splat(V::Elem::from_f64(factor)), y) }
 }
 
 struct Input;
@@ -127,7 +127,7 @@ impl Line<3, 6> for Filter {
     unsafe fn apply<V: Vector>([g0, g1, g2]: [V; 3]) -> [V; 6] {
         // SAFETY: promised by the caller.
         unsafe {
-            let zero = V::splat(V::Elem::of(0.0));
+            let zero = V::splat(V::Elem::from_f64(0.0));
             let (outer, inner) = (times(g0.add(g2), -1.0 / 6.0, zero), times(g1, 1.0 / 6.0, zero));
             let (outer2, inner2) =
                 (times(g0, 1.0 / 24.0, times(g2, 1.0 / 6.0, zero)), times(g1, 1.0 / 12.0, zero));
@@ -150,7 +150,7 @@ impl Line<6, 3> for FilterGradient {
     unsafe fn apply<V: Vector>([u0, u1, u2, u3, u4, u5]: [V; 6]) -> [V; 3] {
         // SAFETY: promised by the caller.
         unsafe {
-            let zero = V::splat(V::Elem::of(0.0));
+            let zero = V::splat(V::Elem::from_f64(0.0));
             let (sum, sum2) = (times(u1.add(u2), -1.0 / 6.0, zero), u3.add(u4));
             [
                 times(sum2, 1.0 / 24.0, times(u0, 0.25, sum)),
@@ -176,7 +176,7 @@ unsafe fn transform<V: Vector, L: Line<I, O>, const I: usize, const O: usize>(
             unsafe {
                 let from = s.from.offset(square as isize * s.from_steps[2]).add(lane);
                 let to = s.to.add(square * s.to_steps[2] + lane);
-                let zero = V::splat(V::Elem::of(0.0));
+                let zero = V::splat(V::Elem::from_f64(0.0));
                 let mut half = [[zero; I]; O];
                 for x in 0..I {
                     let mut column = [zero; I];

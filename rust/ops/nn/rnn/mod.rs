@@ -18,7 +18,7 @@ use crate::operator::{Dep, OpDef, OpReq, RandomKey, ResourceRequest};
 use crate::shape::Shape;
 use crate::tensor::View;
 use crate::{param_enum, params, with_real};
-use run::{Run, differentiate, source};
+use run::{RecordedRun, differentiate, source};
 use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ arXiv:1402.1128 (projection).
 "#;
 
 /// The state that a forward run leaves for the backward one: its random key and, if gradients will
-/// be needed, the run itself, a `Run` of the element type.
+/// be needed, the run itself, a `RecordedRun` of the element type.
 #[derive(Default)]
 struct Kept {
     key: RandomKey,
@@ -302,7 +302,7 @@ impl Rnn {
             let kept = {
                 let kept = self.kept.lock();
                 source.key = kept.key;
-                kept.run.clone().and_then(|run| run.downcast::<Run<T>>().ok())
+                kept.run.clone().and_then(|run| run.downcast::<RecordedRun<T>>().ok())
             };
             // A run that kept nothing is repeated.
             let made = kept.unwrap_or_else(|| Arc::new(source.run().0));

@@ -60,7 +60,7 @@ pub unsafe fn source<'a, T: Real>(
 }
 
 /// A forward run: the inputs of each layer but the first, and the tapes of each (layer, direction).
-pub struct Run<T> {
+pub struct RecordedRun<T> {
     inputs: Vec<Vec<T>>,
     tapes: Vec<Tape<T>>,
 }
@@ -115,10 +115,10 @@ impl<T: Real> Source<'_, T> {
         }
     }
 
-    pub fn run(&self) -> (Run<T>, Results<T>) {
+    pub fn run(&self) -> (RecordedRun<T>, Results<T>) {
         let (ranges, _) = self.param.ranges(self.first);
         let (dirs, st, hid) = (self.param.directions(), self.param.state(), self.param.hidden());
-        let mut run = Run { inputs: Vec::new(), tapes: Vec::new() };
+        let mut run = RecordedRun { inputs: Vec::new(), tapes: Vec::new() };
         let (mut states, mut cells) = (self.state.to_vec(), self.cell.to_vec());
         let mut out = Vec::new();
         for layer in 0..self.param.layers() {
@@ -146,7 +146,7 @@ impl<T: Real> Source<'_, T> {
 /// Gradients of data, parameters, state and state_cell from those of the outputs.
 pub fn differentiate<T: Real>(
     source: &Source<'_, T>,
-    run: &Run<T>,
+    run: &RecordedRun<T>,
     mut dout: Vec<T>,
     mut dh: Vec<T>,
     mut dc: Vec<T>,

@@ -1,0 +1,111 @@
+"""Gradients of user operators: the context of a gradient function, and the rule made of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import registry
+from ..checks import TYPES, fail, invalid
+from ..gradient import GradEntry, Rule, Source
+from .conf import Conf
+from .contexts import InputDesc, TensorDesc, _Context
+
+
+class GradContext(_Context):
+    """What a gradient function sees.
+
+    ``inp``, ``out`` and ``grad`` are entries for arithmetic; ``bind(input, function)`` calls the
+    function at once, and only if that input needs a gradient. Other modules may add methods.
+    """
+
+    __slots__ = ("op_name", "results", "bound", "rule", "added", "_needed", "_grads", "_specs")
+
+    def __init__(
+        self, conf: Conf, rule: Rule, name: str, needed: list[bool], specs: Sequence[Any] = ()
+    ) -> None:
+        n_in, n_out = len(conf.facts.inputs), len(conf.facts.outputs)
+        ins, outs = rule.entries(Source.INPUT, n_in), rule.entries(Source.OUTPUT, n_out)
+        super().__init__(conf, ins, outs)
+        self._grads = rule.entries(Source.OUT_GRAD, n_out)
+        self.rule, self._needed, self._specs = rule, needed, specs
+        self.op_name = name or conf.definition.name
+        #: What methods that other modules add keep here.
+        self.added: dict[str, Any] = {}
+        self.results: list[GradEntry | None] = [None] * len(needed)
+        self.bound = [False] * len(needed)
+
+    def __getattr__(self, name: str) -> Any:
+        registry.load_deferred(f"GradContext.{name}")
+        added = getattr(type(self), name, None)
+        if added is None:
+            raise AttributeError(f"GradContext has no attribute {name!r}", name=name)
+        return added.__get__(self)
+
+    def _input(self, arg: str, i: int) -> int:
+        return self.conf.position(arg, i, self.conf.definition.inputs)
+
+    def grad(self, arg: str, i: int = 0) -> GradEntry:
+        """The gradient of an output; zeros if none arrives."""
+        return self._grads[self.conf.position(arg, i, self.conf.definition.outputs)]
+
+    def needs(self, arg: str, i: int = 0) -> bool:
+        return self._needed[self._input(arg, i)]
+
+    def op(self, op_type: str, *inputs: GradEntry, outputs: int = 1, **params: Any) -> Any:
+        """Runs any registered operator; returns its result, or a list if there are several."""
+        return self.rule.run(op_type, inputs, params, outputs, "")
+
+    def bind(self, where: tuple[str, int] | str, fn: Callable[[], GradEntry] | GradEntry) -> None:
+        arg, i = (where, 0) if isinstance(where, str) else where
+        at = self._input(arg, i)
+        rule, what = f"gradient of {self.op_name}", f"gradient of '{self.conf.facts.inputs[at]}'"
+        if self.bound[at]:
+            raise fail(rule, f"second {what}: bind the sum of both")
+        made = fn() if self._needed[at] and callable(fn) else fn
+        if isinstance(made, GradEntry):
+            self.results[at] = made if self._needed[at] else None
+        elif self._needed[at] or not callable(fn):
+            none = f"for no gradient: ctx.op('zeros_like', ctx.inp('{arg}', {i}))"
+            raise invalid(rule, what, made, f"an entry, or a function that returns one ({none})")
+        self.bound[at] = True
+
+    def desc(self, arg: str, i: int = 0) -> TensorDesc:
+        """Shape and element type of an input or output, by ``shape`` and ``dtype``.
+
+        Raises
+        ------
+        rsnet.MXNetError
+            A graph is differentiated, whose shapes are inferred afterwards.
+        """
+        d = self.conf.definition
+        is_input = any(a.name == arg for a in d.inputs)
+        at = self.conf.position(arg, i, d.inputs if is_input else d.outputs)
+        specs = self._specs[0 if is_input else 1] if self._specs else ()
+        spec = specs[at] if at < len(specs) else None
+        if spec is None:
+            known = "not known while a graph is differentiated, only while a recorded call is"
+            hint = "compose operators that take them from their inputs, such as reshape_like"
+            what = f"shape and dtype of '{arg}' are {known}: {hint}"
+            raise fail(f"gradient of {self.op_name}", what)
+        return InputDesc(tuple(spec[0]), TYPES[spec[1]])
+
+
+def gradient_rule(d: Any) -> Callable[..., Any]:
+    """The core's gradient rule of a user operator."""
+
+    def rule(
+        conf: Conf, name: str, needed: list[bool], present: list[bool], n_out: int, specs: Any
+    ) -> Any:
+        where = f"{d.name} '{name}'"
+        if d.grad is None:
+            raise fail(where, f"gradient function not found (attributes {conf.attrs})")
+        program = Rule()
+        ctx = GradContext(conf, program, name, list(needed), specs)
+        d.grad(ctx)
+        for i, (bound, wanted) in enumerate(zip(ctx.bound, needed)):
+            if wanted and not bound:
+                raise fail(where, f"no gradient was bound to input '{conf.facts.inputs[i]}'")
+        return program.program(d.name, ctx.results, len(needed))
+
+    return rule

@@ -1,0 +1,82 @@
+"""What gradient functions in OneFlow's words use: recipes, and the operator that is differentiated.
+
+A recipe describes one operator of the backward graph, which is built when a gradient first asks for
+it. Importing this module adds the methods to the context of gradient functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .._operators.checks import fail, unknown
+from .._operators.gradient import GradEntry
+from .._operators.user.conf import Conf
+from .._operators.user.gradient import GradContext
+from .builder import OperatorBuilder
+
+
+class BuiltOp:
+    """An operator of the backward graph: its results by name."""
+
+    def __init__(
+        self, conf: Conf, results: list[GradEntry], inputs: dict[str, list[GradEntry]]
+    ) -> None:
+        self._conf, self._results, self._inputs = conf, results, inputs
+
+    def output(self, arg: str, i: int = 0) -> GradEntry:
+        return self._results[self._conf.position(arg, i, self._conf.definition.outputs)]
+
+    def input(self, arg: str, i: int = 0) -> GradEntry:
+        return self._inputs[arg][i]
+
+
+class RecipeBuilder(OperatorBuilder):
+    """The argument of a recipe: a chained description of one operator of the backward graph."""
+
+    def __init__(self, ctx: GradContext, name: str) -> None:
+        super().__init__(name)
+        self._rule = ctx.rule
+
+    def Build(self) -> BuiltOp:
+        """Checks the description and appends the operator to the gradient."""
+        d, conf, flat, params = self._checked()
+        n_out = len(conf.facts.outputs)
+        results = self._rule.call(d.registered, flat, params, name=self._name, outputs=n_out)
+        return BuiltOp(conf, results, self._inputs)
+
+
+class ForwardOp:
+    """``ctx.FwOp()``: the operator that is differentiated."""
+
+    def __init__(self, ctx: GradContext) -> None:
+        self.name = ctx.op_name
+        self.input, self.output, self.output_grad = ctx.inp, ctx.out, ctx.grad
+        self.attr, self.arg_tensor_desc = ctx.attr, ctx.desc
+        self.NeedGenGradTensor4OpInput, self.InputGradBind = ctx.needs, ctx.bind
+
+    def op_name(self) -> str:
+        """The name of the node; that of the operator for a recorded call."""
+        return self.name
+
+
+def define(ctx: GradContext, name: str, recipe: Callable[[RecipeBuilder], BuiltOp]) -> None:
+    """``ctx.DefineOp``: names a recipe."""
+    if name in ctx.added:
+        raise fail(f"gradient of {ctx.op_name}", f"operator '{name}' is defined twice")
+    ctx.added[name] = recipe
+
+
+def get(ctx: GradContext, name: str) -> Any:
+    """``ctx.GetOp``: the operator of a recipe, built the first time."""
+    if name not in ctx.added:
+        raise unknown(f"gradient of {ctx.op_name}", "operator", name, ctx.added)
+    if not isinstance(ctx.added[name], BuiltOp):
+        ctx.added[name] = ctx.added[name](RecipeBuilder(ctx, name))
+    return ctx.added[name]
+
+
+for _name, _method in {
+    "define": define, "get": get, "DefineOp": define, "GetOp": get, "FwOp": lambda ctx: ForwardOp(ctx)
+}.items():  # fmt: skip
+    setattr(GradContext, _name, _method)

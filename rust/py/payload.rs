@@ -1,0 +1,38 @@
+//! The Python objects of an operator: of its parameters, and of a node's state.
+
+use crate::error::{Error, Result};
+use pyo3::prelude::*;
+use std::sync::{Arc, OnceLock};
+
+/// The properties decided by the parameters of one call; mirrors
+/// `rsnet._operators.definition.Facts`.
+#[derive(Default, FromPyObject)]
+pub struct Facts {
+    pub inputs: Vec<String>,
+    pub outputs: Vec<String>,
+    pub visible: usize,
+    pub mutated: Vec<usize>,
+    pub ignored: Vec<usize>,
+}
+
+/// [`Attrs::typed`] of operators from Python.
+pub struct Payload {
+    pub object: Py<PyAny>,
+    /// Of the operator itself, and of its backward operator, which is given the same payload.
+    pub facts: [OnceLock<Arc<Facts>>; 2],
+    /// The first error of a function that could not return it; see [`OpDef::deferred_error`].
+    pub fault: OnceLock<Error>,
+}
+
+impl Payload {
+    /// `answer`, or nothing, with its error kept for the run.
+    pub fn or_fault<T: Default>(&self, answer: Result<T>) -> T {
+        answer.unwrap_or_else(|error| {
+            let _ = self.fault.set(error);
+            T::default()
+        })
+    }
+}
+
+/// The state that forward and backward of one node share: a Python object.
+pub struct PyState(pub Py<PyAny>);
