@@ -6,6 +6,7 @@
 mod builder;
 mod choose;
 mod def;
+mod device;
 mod gradient;
 pub mod infer;
 mod kernel;
@@ -19,6 +20,7 @@ mod request;
 mod value;
 
 pub use def::{CROSS_DEVICE_COPY, InferBothFn, InplacePair, InputDoc, OpDef};
+pub use device::{Args, Argument, Axes, DeviceFunction, DeviceKernel, Grid, Launcher, c_type};
 pub use gradient::{
     Dep, GradBuilder, GradEntry, GradFn, GradNode, Gradient, Gradients, InGradient,
 };

@@ -10,15 +10,18 @@ import pytest
 from places import ROOT
 
 
+QUIET = ["-p", "no:cacheprovider", "tests/cuda"]
+
+
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the emulated driver is for Linux")
 @pytest.mark.skipif(not shutil.which("g++"), reason="the emulated driver needs g++")
 def test_everything_on_the_emulated_driver():
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/cuda"],
+        [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", *QUIET],
         cwd=ROOT,
-        env={**os.environ, "RSNET_LIBCUDA": str(emulated_driver.library())},
+        env={**os.environ, **emulated_driver.environment()},
         capture_output=True,
         text=True,
     )
