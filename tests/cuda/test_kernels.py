@@ -132,3 +132,48 @@ def test_threads_that_wait_for_one_another_are_a_fault():
     """)
     assert text.splitlines()[0].startswith("relu: gpu(0): ")
     assert "CUDA error 719" in text
+
+
+def lenet():
+    x = mx.sym.Variable("data")
+    x = mx.sym.Convolution(x, kernel=(3, 3), num_filter=4, pad=(1, 1), name="c1")
+    x = mx.sym.BatchNorm(x, fix_gamma=False, name="n1")
+    x = mx.sym.Activation(x, act_type="relu")
+    x = mx.sym.Pooling(x, kernel=(2, 2), stride=(2, 2), pool_type="max")
+    x = mx.sym.Convolution(x, kernel=(3, 3), num_filter=6, stride=(2, 2), num_group=2, name="c2")
+    x = mx.sym.Activation(x, act_type="tanh")
+    x = mx.sym.FullyConnected(mx.sym.Flatten(x), num_hidden=10, name="f1")
+    x = mx.sym.Dropout(x, p=0.3)
+    x = mx.sym.FullyConnected(x, num_hidden=3, name="f2")
+    return mx.sym.SoftmaxOutput(x, name="softmax")
+
+
+def trained(ctx, steps=3):
+    """Parameters and outputs after some steps of a small network."""
+    mx.random.seed(7)
+    exe = lenet().simple_bind(ctx, data=(6, 1, 8, 8), softmax_label=(6,))
+    random = np.random.RandomState(5)
+    moments = {}
+    for name, array in exe.arg_dict.items():
+        array[:] = random.standard_normal(array.shape).astype("float32") * 0.3
+        moments[name] = nd.zeros(array.shape, ctx=ctx)
+    exe.arg_dict["softmax_label"][:] = np.arange(6) % 3
+    for array in exe.aux_dict.values():
+        array[:] = 1
+    for _ in range(steps):
+        out = exe.forward(is_train=True)[0]
+        exe.backward()
+        for name, grad in exe.grad_dict.items():
+            if name not in ("data", "softmax_label"):
+                w = exe.arg_dict[name]
+                nd.sgd_mom_update(w, grad, moments[name], lr=0.1, momentum=0.9, out=w)
+    arrays = {**exe.arg_dict, **exe.aux_dict}
+    return [out.asnumpy()] + [arrays[name].asnumpy() for name in sorted(arrays)]
+
+
+def test_a_network_trains_on_kernels_alone(gpu):
+    before = set(mx.cuda.operators_on_host())
+    got = trained(gpu)
+    assert set(mx.cuda.operators_on_host()) - before == set()
+    for a, b in zip(got, trained(mx.cpu()), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)

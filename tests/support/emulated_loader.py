@@ -11,7 +11,6 @@ import hashlib
 import os
 import re
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 

@@ -1,6 +1,10 @@
-"""Compiles the functions of the CUDA sources; as a program, writes the table of their registers."""
+"""Compiles the functions of the CUDA sources; as a program, writes the table of their registers.
+
+Arguments are the sources that it is written for; none are all.
+"""
 
 import json
+import sys
 from pathlib import Path
 
 import nvrtc
@@ -31,16 +35,19 @@ def compile_all(source, architecture):
     return nvrtc.compile(text, f"{source}.cu", names, architecture, _loader.OPTIONS)
 
 
-def main():
-    found = {
-        architecture: {
-            source: max(use[0] for use in compile_all(source, architecture).values())
-            for source in sources()
-        }
-        for architecture in ARCHITECTURES
-    }
-    TABLE.write_text(json.dumps(found, indent=2) + "\n")
+def write(chosen):
+    """Brings the table up to date for some sources."""
+    for source in chosen:
+        for architecture in ARCHITECTURES:
+            used = compile_all(source, architecture)
+            spilled = [name for name, use in used.items() if use[1]]
+            print(source, architecture, len(used), "functions; with spills:", spilled, flush=True)
+            found = table() if TABLE.exists() else {}
+            of = found.setdefault(architecture, {})
+            of[source] = max(use[0] for use in used.values())
+            ordered = {name: dict(sorted(of.items())) for name, of in found.items()}
+            TABLE.write_text(json.dumps(ordered, indent=2) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    write(sys.argv[1:] or sources())

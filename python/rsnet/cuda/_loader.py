@@ -79,9 +79,7 @@ def load(device: int, source: str, definitions: str, function: str) -> int:
     return _loaded[key][0]
 
 
-def _load_with_cupy(
-    device: int, source: str, definitions: str, function: str
-) -> tuple[int, Any]:
+def _load_with_cupy(device: int, source: str, definitions: str, function: str) -> tuple[int, Any]:
     try:
         import cupy
     except ImportError as error:

@@ -98,8 +98,21 @@ impl Product {
         ];
         let (a, b) = (self.a, self.b);
         let mut args = args![
-            self.m, self.n, self.depth, self.run, self.stacks, a.0, a.1, b.0, b.1, self.c,
-            self.c_row, self.c_stack, self.bias, i32::from(self.bias_of_rows), add
+            self.m,
+            self.n,
+            self.depth,
+            self.run,
+            self.stacks,
+            a.0,
+            a.1,
+            b.0,
+            b.1,
+            self.c,
+            self.c_row,
+            self.c_stack,
+            self.bias,
+            i32::from(self.bias_of_rows),
+            add
         ];
         launcher.launch(function, Grid { blocks, threads: Grid::THREADS }, &mut args)
     }
@@ -110,14 +123,16 @@ type Sizes = (usize, (usize, usize, usize));
 /// Operand `a` of a product of (m, k) and (k, n), by its rows or, transposed, by its columns.
 fn left(at: *mut u8, transposed: bool, (m, k): (usize, usize)) -> (*mut u8, Layout) {
     let stack = (m * k) as i64;
-    let layout = if transposed { Layout::columns(m as i64, stack) } else { Layout::rows(k as i64, stack) };
+    let layout =
+        if transposed { Layout::columns(m as i64, stack) } else { Layout::rows(k as i64, stack) };
     (at, layout)
 }
 
 /// Operand `b` of such a product, whose rows are the columns of the matrix.
 fn right(at: *mut u8, transposed: bool, (k, n): (usize, usize)) -> (*mut u8, Layout) {
     let stack = (k * n) as i64;
-    let layout = if transposed { Layout::rows(k as i64, stack) } else { Layout::columns(n as i64, stack) };
+    let layout =
+        if transposed { Layout::rows(k as i64, stack) } else { Layout::columns(n as i64, stack) };
     (at, layout)
 }
 
@@ -146,8 +161,12 @@ fn dot_back(sizes: fn(&Call<'_>) -> Sizes) -> Vec<Kernel> {
             let b_rows = Layout { row: of_b.near, near: of_b.row, ..of_b };
             let g_rows = Layout::rows(n as i64, (m * n) as i64);
             let product = match p.transpose_a {
-                false => Product::new([m, k, n], count, (g, g_rows), (b, b_rows), call.outputs[0].ptr()),
-                true => Product::new([k, m, n], count, (b, b_rows), (g, g_rows), call.outputs[0].ptr()),
+                false => {
+                    Product::new([m, k, n], count, (g, g_rows), (b, b_rows), call.outputs[0].ptr())
+                }
+                true => {
+                    Product::new([k, m, n], count, (b, b_rows), (g, g_rows), call.outputs[0].ptr())
+                }
             };
             product.issue(launcher, 0, add(call, 0))?;
         }

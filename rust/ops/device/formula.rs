@@ -37,13 +37,14 @@ pub fn row(name: &str, functions: &[(&str, Option<Formula>)]) -> String {
 }
 
 /// The kernels of one operand: of floating-point numbers (integers in double precision), and of
-/// whole numbers where the row has a formula for them.
-pub fn unary_kernels(name: &str, formulas: &[Option<Formula>; 3]) -> Vec<Kernel> {
+/// whole numbers where the row has a formula for them. `tensor` is
+/// an array whose dtype all have.
+pub fn unary_kernels(name: &str, tensor: &str, formulas: &[Option<Formula>; 3]) -> Vec<Kernel> {
     let [value, _, whole] = *formulas;
     let text = row(name, &[("value", value), ("whole", whole)]);
     let make = |function: &str, dtypes: &'static [DType]| {
         let function = format!("{function}<{name}_row, $0>");
-        kernel("elementwise", &[&function], &[("data", dtypes)], |call, launcher| {
+        kernel("elementwise", &[&function], &[(tensor, dtypes)], |call, launcher| {
             let (x, y) = (&call.inputs[0], &call.outputs[0]);
             let n = y.size();
             let mut args = args![n as i64, x.ptr(), y.ptr(), add(call, 0)];
@@ -58,9 +59,9 @@ pub fn unary_kernels(name: &str, formulas: &[Option<Formula>; 3]) -> Vec<Kernel>
 }
 
 /// The kernel of the gradient of one operand.
-pub fn unary_slope_kernel(name: &str, formulas: &[Option<Formula>; 3]) -> Kernel {
+pub fn unary_slope_kernel(name: &str, tensor: &str, formulas: &[Option<Formula>; 3]) -> Kernel {
     let function = format!("unary_slope<{name}_row, $0>");
-    let issue = kernel("elementwise", &[&function], &[("value", FLOATS)], |call, launcher| {
+    let issue = kernel("elementwise", &[&function], &[(tensor, FLOATS)], |call, launcher| {
         let (g, v, y) = (&call.inputs[0], &call.inputs[1], &call.outputs[0]);
         let n = y.size();
         let mut args = args![n as i64, g.ptr(), v.ptr(), y.ptr(), add(call, 0)];

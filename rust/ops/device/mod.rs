@@ -6,9 +6,10 @@
 //! adds what the table has. An operator without an entry runs on the host.
 
 pub mod binary;
-pub mod formula;
 mod dense;
+pub mod formula;
 mod layers;
+mod norm;
 mod numbers;
 mod reduce;
 pub mod shape;
@@ -25,8 +26,15 @@ const FLOATS: &[DType] = &[DType::F32, DType::F64, DType::F16];
 type Entry = (&'static str, fn() -> Vec<Kernel>);
 
 /// Kernels by the name of the operator.
-const FAMILIES: &[&[Entry]] = 
-    &[reduce::TABLE, shape::TABLE, dense::TABLE, window::TABLE, layers::TABLE, numbers::TABLE];
+const FAMILIES: &[&[Entry]] = &[
+    reduce::TABLE,
+    shape::TABLE,
+    dense::TABLE,
+    window::TABLE,
+    layers::TABLE,
+    norm::TABLE,
+    numbers::TABLE,
+];
 
 /// Adds the kernels for devices that the table has for `def`.
 pub fn complete(def: OpDef) -> OpDef {

@@ -69,15 +69,21 @@ impl Slices {
     }
 
     /// Launches `take`, function 0, for every element of `to`.
-    fn issue(&self, launcher: &mut dyn Launcher, from: &View, by: &View, to: &View, add: i32) -> Result<()> {
+    fn issue(
+        &self,
+        launcher: &mut dyn Launcher,
+        from: &View,
+        by: &View,
+        to: &View,
+        add: i32,
+    ) -> Result<()> {
         let n = to.size();
         if n == 0 {
             return Ok(());
         }
         let [taken, extent, inner] = [self.taken, self.extent, self.inner].map(|n| n as i64);
         let at = [from, by, to].map(View::ptr);
-        let mut args =
-            args![n as i64, taken, extent, inner, at[0], at[1], at[2], self.mode, add];
+        let mut args = args![n as i64, taken, extent, inner, at[0], at[1], at[2], self.mode, add];
         launcher.launch(0, Grid::over(n), &mut args)
     }
 
@@ -173,8 +179,7 @@ fn one_hot() -> Vec<Kernel> {
     vec![kernel("indexing", &["one_hot<$0, $1>"], types, |call, launcher| {
         let (p, y) = (call.attrs.get::<OneHotParam>(), &call.outputs[0]);
         let (n, depth, from) = (y.size(), i64::from(p.depth), call.inputs[0].ptr());
-        let mut args =
-            args![n as i64, depth, from, y.ptr(), p.on_value, p.off_value, add(call, 0)];
+        let mut args = args![n as i64, depth, from, y.ptr(), p.on_value, p.off_value, add(call, 0)];
         launcher.launch(0, Grid::over(n), &mut args)
     })]
 }
@@ -205,8 +210,19 @@ fn momentum(nesterov: i32) -> Vec<Kernel> {
         let [w, g, m] = [0, 1, 2].map(|i| &call.inputs[i]);
         let ((y, write), n) = (new_weight(call), w.size());
         let mut args = args![
-            n as i64, w.ptr(), g.ptr(), m.ptr(), y, d.lr, d.wd, d.rescale, d.clip, d.momentum,
-            nesterov, write, add(call, 0)
+            n as i64,
+            w.ptr(),
+            g.ptr(),
+            m.ptr(),
+            y,
+            d.lr,
+            d.wd,
+            d.rescale,
+            d.clip,
+            d.momentum,
+            nesterov,
+            write,
+            add(call, 0)
         ];
         launcher.launch(0, Grid::over(n), &mut args)
     })]
@@ -221,8 +237,19 @@ fn with_copy(descent: fn(&Call<'_>) -> Descent, has_momentum: bool, nesterov: i3
         let m = if has_momentum { call.inputs[2].ptr() } else { std::ptr::null_mut() };
         let ((y, write), n) = (new_weight(call), w.size());
         let mut args = args![
-            n as i64, g.ptr(), m, w.ptr(), y, d.lr, d.wd, d.rescale, d.clip, d.momentum, nesterov,
-            write, add(call, 0)
+            n as i64,
+            g.ptr(),
+            m,
+            w.ptr(),
+            y,
+            d.lr,
+            d.wd,
+            d.rescale,
+            d.clip,
+            d.momentum,
+            nesterov,
+            write,
+            add(call, 0)
         ];
         launcher.launch(0, Grid::over(n), &mut args)
     })]
@@ -242,8 +269,21 @@ fn adam() -> Vec<Kernel> {
         let [w, g, mean, var] = [0, 1, 2, 3].map(|i| call.inputs[i].ptr());
         let ((y, write), n) = (new_weight(call), call.inputs[0].size());
         let mut args = args![
-            n as i64, w, g, mean, var, y, p.lr, p.beta1, p.beta2, p.epsilon, p.wd, p.rescale_grad,
-            p.clip_gradient, write, add(call, 0)
+            n as i64,
+            w,
+            g,
+            mean,
+            var,
+            y,
+            p.lr,
+            p.beta1,
+            p.beta2,
+            p.epsilon,
+            p.wd,
+            p.rescale_grad,
+            p.clip_gradient,
+            write,
+            add(call, 0)
         ];
         launcher.launch(0, Grid::over(n), &mut args)
     })]

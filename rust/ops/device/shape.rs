@@ -90,7 +90,8 @@ pub fn back_on_path(tensor: &str, path: PathFn) -> Kernel {
 
 fn back_along(p: &Path, call: &Call<'_>, launcher: &mut dyn Launcher) -> Result<()> {
     let (g, to) = (&call.inputs[0], &call.outputs[0]);
-    let repeats: Vec<bool> = p.dims.iter().zip(&p.strides).map(|(&d, &s)| s == 0 && d > 1).collect();
+    let repeats: Vec<bool> =
+        p.dims.iter().zip(&p.strides).map(|(&d, &s)| s == 0 && d > 1).collect();
     let dims = Shape::from(&p.dims[..]);
     if repeats.contains(&true) {
         let fold = Fold::over(&dims, &repeats)?;
@@ -133,7 +134,8 @@ fn filled(value: fn(&Call<'_>) -> f64) -> Vec<Kernel> {
 }
 
 fn arange() -> Vec<Kernel> {
-    let types: &[(&str, &'static [DType])] = &[("output", &[DType::F32, DType::F64, DType::I32, DType::I64])];
+    let types: &[(&str, &'static [DType])] =
+        &[("output", &[DType::F32, DType::F64, DType::I32, DType::I64])];
     vec![kernel("shape", &["range<$0>"], types, |call, launcher| {
         let (p, y) = (call.attrs.get::<RangeParam>(), &call.outputs[0]);
         let start = if p.stop.is_some() || p.infer_range { p.start } else { 0.0 };

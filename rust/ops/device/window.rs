@@ -96,7 +96,13 @@ impl Columns {
     }
 
     /// Launches `im2col<T>`, function 0, for some images.
-    fn make(&self, launcher: &mut dyn Launcher, x: *mut u8, columns: *mut u8, images: usize) -> Result<()> {
+    fn make(
+        &self,
+        launcher: &mut dyn Launcher,
+        x: *mut u8,
+        columns: *mut u8,
+        images: usize,
+    ) -> Result<()> {
         let n = images * self.image();
         launcher.launch(0, Grid::over(n), &mut args![n as i64, x, columns, self.window])
     }
@@ -144,8 +150,7 @@ fn convolve_back_data(call: &Call<'_>, c: &Columns, launcher: &mut dyn Launcher)
             product.issue(launcher, 1, 0)?;
         }
         let n = images * input;
-        let mut args =
-            args![n as i64, columns, c.at(dx, from * input), c.window, add(call, 0)];
+        let mut args = args![n as i64, columns, c.at(dx, from * input), c.window, add(call, 0)];
         launcher.launch(2, Grid::over(n), &mut args)?;
     }
     Ok(())
@@ -253,8 +258,7 @@ fn pool() -> Vec<Kernel> {
         let (x, y, n) = (&call.inputs[0], &call.outputs[0], call.outputs[0].size());
         let (_, pool) = pooling::geometry(call.attrs, x, y)?;
         let (kind, p) = kind_of(&pool);
-        let mut args =
-            args![n as i64, x.ptr(), y.ptr(), pool_window(&pool), kind, p, add(call, 0)];
+        let mut args = args![n as i64, x.ptr(), y.ptr(), pool_window(&pool), kind, p, add(call, 0)];
         launcher.launch(0, Grid::over(n), &mut args)
     });
     vec![made.only(channels_first())]
@@ -266,9 +270,8 @@ fn pool_back() -> Vec<Kernel> {
         let (dx, n) = (&call.outputs[0], call.outputs[0].size());
         let (_, pool) = pooling::geometry(call.attrs, x, y)?;
         let ((kind, p), window) = (kind_of(&pool), pool_window(&pool));
-        let mut args = args![
-            n as i64, x.ptr(), y.ptr(), g.ptr(), dx.ptr(), window, kind, p, add(call, 0)
-        ];
+        let mut args =
+            args![n as i64, x.ptr(), y.ptr(), g.ptr(), dx.ptr(), window, kind, p, add(call, 0)];
         launcher.launch(0, Grid::over(n), &mut args)
     });
     vec![made.only(channels_first())]

@@ -309,7 +309,7 @@ pub fn operators() -> Vec<OpDef> {
                 .inplace(&[InplacePair::new(0, 0)])
                 .gradient(gradient)
                 .kernel(Kernel::cpu(|call| run(call, |call| forward(row, call))).skips_null())
-                .kernels(unary_kernels(row.name, &row.formulas)),
+                .kernels(unary_kernels(row.name, "data", &row.formulas)),
         );
         if row.from != From::Nothing {
             all.push(
@@ -317,7 +317,7 @@ pub fn operators() -> Vec<OpDef> {
                     .inputs_are(&[("ograd", "Output gradient."), ("value", "Input or output.")])
                     .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
                     .kernel(Kernel::cpu(|call| run(call, |call| backward(row, call))).skips_null())
-                    .kernels([unary_slope_kernel(row.name, &row.formulas)]),
+                    .kernels([unary_slope_kernel(row.name, "value", &row.formulas)]),
             );
         }
     }

@@ -271,7 +271,10 @@ fn split() -> OpDef {
 }
 
 /// A backward operator over the output gradient.
-fn backward<P: crate::operator::ParamStruct>(name: &str, moves: fn(&Call<'_>) -> Result<Vec<Move>>) -> OpDef {
+fn backward<P: crate::operator::ParamStruct>(
+    name: &str,
+    moves: fn(&Call<'_>) -> Result<Vec<Move>>,
+) -> OpDef {
     let kernels = moving("ograd", moves);
     OpDef::new::<P>(name).inputs_are(&[("ograd", "Output gradient.")]).kernels(kernels)
 }

@@ -46,8 +46,7 @@ fn permute(call: &Call<'_>, order: &[usize]) -> Vec<Move> {
     let (from, to) = (&call.inputs[0], call.outputs[0].clone());
     let strides: Dims = order.iter().map(|&a| from.strides()[a]).collect();
     // SAFETY: the same elements in another order.
-    let from =
-        unsafe { View::with_strides(from.ptr(), to.shape().clone(), strides, from.dtype()) };
+    let from = unsafe { View::with_strides(from.ptr(), to.shape().clone(), strides, from.dtype()) };
     vec![Move { from, to, output: 0 }]
 }
 
@@ -84,11 +83,12 @@ fn reorders<P: ParamStruct>(
         .kernels(moving("data", move |call| {
             Ok(permute(call, &order(call.attrs, call.inputs[0].shape())?))
         }));
-    let backward = OpDef::new::<P>(&back)
-        .inputs_are(&[("ograd", "Output gradient.")])
-        .kernels(moving("ograd", move |call| {
-            Ok(permute(call, &undone(call.attrs, call.inputs[0].shape())?))
-        }));
+    let backward =
+        OpDef::new::<P>(&back)
+            .inputs_are(&[("ograd", "Output gradient.")])
+            .kernels(moving("ograd", move |call| {
+                Ok(permute(call, &undone(call.attrs, call.inputs[0].shape())?))
+            }));
     [forward, backward]
 }
 
