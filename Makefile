@@ -16,7 +16,7 @@ MEMCHECK := valgrind --quiet --fair-sched=yes --error-exitcode=9 --leak-check=fu
 RUST_SOURCES := Cargo.toml Cargo.lock build.rs $(shell find rust -name '*.rs' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help env build demo test test-rust test-python test-fast test-cuda test-long loom loom-mutants memcheck fuzz
+.PHONY: help env build demo test test-rust test-python test-fast test-cuda kernel-check test-long loom loom-mutants memcheck fuzz
 .PHONY: compare coverage check check-rust lint types deny format docs wheel bench bench-plans clean
 
 help: ## show this list
@@ -72,8 +72,12 @@ test-fast: build ## the tests that start no processes and are quick (under a min
 	$(BIN)/python -m pytest -q -m "not process and not slow" $(PYTEST_ARGS)
 
 test-cuda: build ## the tests of CUDA devices, on an emulated driver (RSNET_LIBCUDA=... names another one)
-	RSNET_LIBCUDA=$${RSNET_LIBCUDA:-$$($(BIN)/python tests/support/emulated_driver.py)} \
+	if [ -z "$$RSNET_LIBCUDA" ]; then export $$($(BIN)/python tests/support/emulated_driver.py); fi; \
 		$(BIN)/python -m pytest -q $(PYTEST_ARGS) tests/cuda
+
+kernel-check: build ## compiles every CUDA kernel for the supported architectures (no device needed)
+	$(BIN)/python -m pip install --quiet 'nvidia-cuda-nvrtc==13.0.*'
+	$(BIN)/python -m pytest -q $(PYTEST_ARGS) tests/contracts/test_cuda_kernels.py
 
 test-long: test ## all tests, and those that are ignored because they are long
 	cargo test --release --no-default-features --quiet -- --ignored

@@ -107,6 +107,16 @@ def gpu(device_id: int = 0) -> Context:
     return Context("gpu", device_id)
 
 
+def _load_function(device: int, source: str, definitions: str, function: str) -> int:
+    """Loads a CUDA function for the core, which asks when an operator first needs it."""
+    from .cuda import _loader
+
+    return _loader.load(device, source, definitions, function)
+
+
+_core.cuda_bind_loader(_load_function)
+
+
 def num_gpus() -> int:
     """Number of GPUs that rsnet can use; 0 without a CUDA driver."""
     try:

@@ -2,6 +2,7 @@
 
 use super::device::{self, Device};
 use super::driver::Driver;
+use super::functions::Functions;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::lock::{Held, Lock};
@@ -32,6 +33,7 @@ pub struct Devices {
     /// Operators that have run on the host for arrays on a device.
     on_host: Lock<BTreeSet<String>>,
     notice: OnceLock<Notice>,
+    pub functions: Functions,
 }
 
 impl Devices {
@@ -45,6 +47,7 @@ impl Devices {
             forked: Arc::default(),
             on_host: Lock::default(),
             notice: OnceLock::new(),
+            functions: Functions::default(),
         }
     }
 
@@ -126,7 +129,7 @@ impl Devices {
 
     /// Acquires the locks of all devices in use, to be held across a fork.
     pub fn before_fork(&self) -> HeldForFork<'_> {
-        let mut held = vec![self.opening.hold(), self.on_host.hold()];
+        let mut held = vec![self.opening.hold(), self.on_host.hold(), self.functions.hold()];
         for device in self.slots.iter().filter_map(OnceLock::get) {
             held.extend(device.hold());
         }

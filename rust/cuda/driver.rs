@@ -29,7 +29,7 @@ const LIBRARY: &str = "libcuda.so.1";
 pub const LIBRARY_VARIABLE: &str = "RSNET_LIBCUDA";
 
 macro_rules! functions {
-    ($($name:ident: $symbol:literal($($argument:ty),*);)*) => {
+    ($($name:ident: $symbol:literal($($argument:ty),* $(,)?);)*) => {
         /// The driver's functions, under the names of NVIDIA's documentation without prefix.
         pub struct Driver {
             $(pub $name: unsafe extern "C" fn($($argument),*) -> Status,)*
@@ -84,6 +84,10 @@ functions! {
     event_destroy: "cuEventDestroy_v2"(Handle);
     event_record: "cuEventRecord"(Handle, Handle);
     event_synchronize: "cuEventSynchronize"(Handle);
+    launch_kernel: "cuLaunchKernel"(
+        Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut Handle,
+        *mut Handle
+    );
 }
 
 fn symbol(library: Handle, name: &str) -> Handle {

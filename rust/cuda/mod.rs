@@ -6,10 +6,12 @@
 mod device;
 mod devices;
 mod driver;
+mod functions;
 mod memory;
 mod staged;
 
 pub use device::Device;
 pub use devices::{Devices, HeldForFork, MAX_DEVICES};
-pub use driver::Driver;
+pub use driver::{Driver, Handle};
+pub use functions::{Function, Functions, Loader};
 pub use staged::{Operand, Staged};

@@ -6,14 +6,14 @@
 
 use super::run::Prepared;
 use crate::context::Context;
-use crate::cuda::{Device, Operand, Staged};
-use crate::error::Result;
+use crate::cuda::{Device, Driver, Function, Handle, Operand, Staged};
+use crate::error::{Error, Result};
 use crate::kernels::copy::add;
 use crate::lock::Lock;
 use crate::ndarray::{Base, NDArray};
 use crate::operator::{
-    Body, CROSS_DEVICE_COPY, DeviceMemory, Done, Kernel, MatchFacts, OpContext, OpDef, OpReq,
-    OpState, Within,
+    Args, Body, CROSS_DEVICE_COPY, Call, DeviceKernel, DeviceMemory, Done, Grid, Kernel, Launcher,
+    MatchFacts, OpContext, OpDef, OpReq, OpState, Within,
 };
 use crate::storage::Block;
 use crate::tensor::View;
@@ -25,6 +25,8 @@ use std::sync::Arc;
 pub struct OnDevice {
     pub device: Arc<Device>,
     pub on_host: bool,
+    /// The functions that a kernel of CUDA source launches.
+    functions: Option<Arc<[Function]>>,
 }
 
 impl OnDevice {
@@ -43,11 +45,29 @@ impl OnDevice {
             // One that serves the host as well knows nothing of devices.
             Body::Native(_) => kernel.matches.holds(&facts),
             Body::Callback(callback) => !has_own || callback.needs_host(),
+            Body::Device(_) => false,
         };
         if on_host && op.name != CROSS_DEVICE_COPY {
             base.cuda.note_on_host(&op.name)?;
         }
-        Ok((kernel, OnDevice { device: base.cuda.device(device.device_id)?.clone(), on_host }))
+        let functions = match &kernel.body {
+            Body::Device(own) => Some(functions(base, own, device, &facts)?),
+            _ => None,
+        };
+        let device = base.cuda.device(device.device_id)?.clone();
+        Ok((kernel, OnDevice { device, on_host, functions }))
+    }
+
+    /// Launches the functions of a kernel of CUDA source, and waits until they have ended.
+    pub fn issue(&self, kernel: &DeviceKernel, call: &Call<'_>) -> Result<()> {
+        let functions = self.functions.as_deref().unwrap_or_default();
+        // What the functions use is kept until the device has done the call.
+        let mut scratch = Vec::new();
+        self.device.run(|driver, stream| {
+            let device = &*self.device;
+            let mut issuing = Issuing { device, driver, stream, functions, scratch: &mut scratch };
+            kernel.issue(call, &mut issuing)
+        })
     }
 
     /// Runs a native kernel.
@@ -147,6 +167,83 @@ pub fn run_issuing(
 ) -> Result<()> {
     let memory = Temporary { device, taken: Lock::default() };
     device.run(|_, _| kernel(Some(&memory)))
+}
+
+/// The functions that `kernel` launches in a call with these facts, loaded now if no call has
+/// needed them before.
+fn functions(
+    base: &Base,
+    kernel: &Arc<DeviceKernel>,
+    device: Context,
+    facts: &MatchFacts<'_>,
+) -> Result<Arc<[Function]>> {
+    // Opens the device: a loader needs one.
+    let number = base.cuda.device(device.device_id)?.context().device_id;
+    let dtypes = kernel.dtypes(facts.tensors);
+    let mark = dtypes.iter().fold(1, |mark, d| mark << 4 | *d as u64);
+    // Built-in operators, of which alone kernels have source, are never removed.
+    base.cuda.functions.get((Arc::as_ptr(kernel) as usize, number, mark), || {
+        let wanted = kernel.functions(&dtypes).into_iter();
+        wanted.map(|f| (f.source, f.definitions, f.expression)).collect()
+    })
+}
+
+/// The stream of a device while a kernel issues its call.
+struct Issuing<'a> {
+    device: &'a Device,
+    driver: &'a Driver,
+    stream: Handle,
+    functions: &'a [Function],
+    scratch: &'a mut Vec<Block>,
+}
+
+impl Launcher for Issuing<'_> {
+    #[inline]
+    fn launch(&mut self, function: usize, grid: Grid, args: &mut Args) -> Result<()> {
+        let Some(function) = self.functions.get(function) else {
+            return Err(Error::internal("a kernel has no function of this number"));
+        };
+        let ([x, y, z], none) = (grid.blocks, std::ptr::null_mut());
+        let mut at = args.addresses();
+        // SAFETY: the loader returned the handle for this device; the kernel passes the function's
+        // arguments, which the driver copies.
+        let status = unsafe {
+            let (handle, at) = (function.handle(), at.as_mut_ptr());
+            let launch = self.driver.launch_kernel;
+            launch(handle, x, y, z, grid.threads, 1, 1, 0, self.stream, at, none)
+        };
+        if status == 0 {
+            return Ok(());
+        }
+        let error = self.driver.check("cuLaunchKernel", status);
+        error.map_err(|e| Error::new(e.kind(), format!("{} of {}", e.message(), function.name)))
+    }
+
+    fn scratch(&mut self, bytes: usize) -> Result<*mut u8> {
+        let block = self.device.memory().alloc(bytes)?;
+        let at = block.ptr();
+        self.scratch.push(block);
+        Ok(at)
+    }
+
+    fn clear(&mut self, at: *mut u8, bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the kernel passes memory of the device.
+        let status = unsafe { (self.driver.memset_d8_async)(at as u64, 0, bytes, self.stream) };
+        self.driver.check("cuMemsetD8Async", status)
+    }
+
+    fn copy(&mut self, to: *mut u8, from: *const u8, bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (to, from) = (to as u64, from as u64);
+        // SAFETY: as above.
+        let status = unsafe { (self.driver.memcpy_dtod_async)(to, from, bytes, self.stream) };
+        self.driver.check("cuMemcpyDtoDAsync", status)
+    }
 }
 
 /// Completes an output on `device` that a kernel wrote to a temporary there: a sum or a copy.

@@ -78,8 +78,8 @@ pub fn prepare<'a, T: Iterator<Item = (DType, usize)>>(
     tensors: impl FnOnce() -> T,
 ) -> Result<Prepared<'a>> {
     let mut on_device = None;
-    let kernel = match op.kernels.as_slice() {
-        [only] if device.is_host() && only.is_unconditional(device) => only,
+    let kernel = match op.only_host_kernel() {
+        Some(only) if device.is_host() => only,
         _ => op.input_names.with(attrs, |ins| {
             op.output_names.with(attrs, |outs| {
                 let names = ins.iter().chain(outs).map(String::as_str);
@@ -198,9 +198,6 @@ impl Prepared<'_> {
         outputs: &[View],
         device: Option<&Arc<Device>>,
     ) -> Result<()> {
-        let Body::Native(kernel) = &self.kernel.body else {
-            return Err(Error::internal("a callback cannot run as a native kernel"));
-        };
         let plan: SmallVec<[(OpReq, After); 4]> = (req.iter().zip(outputs).enumerate())
             .map(|(i, (r, o))| self.arrange(i, *r, inputs, o))
             .collect();
@@ -208,9 +205,16 @@ impl Prepared<'_> {
         let call = |outputs: &[View]| {
             let req = &asked;
             let call = Call { attrs: &self.attrs, ctx, state, inputs, req, outputs, memory: None };
-            match device {
-                None => kernel(&call),
-                Some(device) => run_issuing(device, |memory| kernel(&Call { memory, ..call })),
+            match (&self.kernel.body, device) {
+                (Body::Native(kernel), None) => kernel(&call),
+                (Body::Native(kernel), Some(device)) => {
+                    run_issuing(device, |memory| kernel(&Call { memory, ..call }))
+                }
+                (Body::Device(kernel), Some(_)) => match &self.on_device {
+                    Some(place) => place.issue(kernel, &call),
+                    None => Err(Error::internal("a kernel for devices on the host")),
+                },
+                _ => Err(Error::internal("the kernel cannot run as a native one")),
             }
         };
         if plan.iter().all(|p| p.1 == After::Nothing) {
@@ -256,7 +260,7 @@ impl Prepared<'_> {
                 let (attrs, req, memory) = (&*self.attrs, asked, None);
                 kernel(&Call { attrs, ctx, state, inputs, req, outputs, memory })
             }
-            Body::Callback(_) => Err(Error::internal("a callback cannot run as a native kernel")),
+            _ => Err(Error::internal("the kernel cannot run as a native one")),
         }
     }
 

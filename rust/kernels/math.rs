@@ -292,6 +292,10 @@ pub mod single {
     pub use super::{erf_f32 as erf, exp_f32 as exp, log_f32 as log, tanh_f32 as tanh};
 
     #[inline(always)]
+    pub fn select(condition: bool, a: f32, b: f32) -> f32 {
+        if condition { a } else { b }
+    }
+    #[inline(always)]
     pub fn num(x: f64) -> f32 {
         x as f32
     }
@@ -330,6 +334,10 @@ pub mod double {
         erfinv_f64 as erfinv, gamma_f64 as gamma, gammaln_f64 as gammaln,
     };
 
+    #[inline(always)]
+    pub fn select(condition: bool, a: f64, b: f64) -> f64 {
+        if condition { a } else { b }
+    }
     #[inline(always)]
     pub fn num(x: f64) -> f64 {
         x

@@ -143,6 +143,11 @@ impl Span {
         Span { low, width: high - low, last }
     }
 
+    /// The lower limit, the width, and the last number below the upper limit.
+    pub fn parts(&self) -> [f64; 3] {
+        [self.low, self.width, self.last]
+    }
+
     #[inline(always)]
     pub fn at(&self, u: f64) -> f64 {
         (self.low + self.width * u).min(self.last)

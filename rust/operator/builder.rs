@@ -237,6 +237,12 @@ impl OpDef {
         self
     }
 
+    /// Adds kernels, those of devices after the host's.
+    pub fn kernels(mut self, kernels: impl IntoIterator<Item = Kernel>) -> Self {
+        self.kernels.extend(kernels.into_iter().map(Arc::new));
+        self
+    }
+
     /// Equal calls may differ, or have effects: nodes are neither merged nor recomputed.
     pub fn not_deterministic(mut self) -> Self {
         self.deterministic = false;

@@ -14,14 +14,23 @@ impl OpDef {
     /// only one.
     #[inline]
     pub fn elementwise_kernel(&self, n_inputs: usize) -> Option<&NativeFn> {
-        let [kernel] = self.kernels.as_slice() else { return None };
+        let kernel = self.only_host_kernel()?;
         let fits = self.is_elementwise
-            && matches!(&self.input_names, Listed::Fixed(names) if names.len() == n_inputs)
-            && kernel.is_unconditional(Context::default());
+            && matches!(&self.input_names, Listed::Fixed(names) if names.len() == n_inputs);
         match &kernel.body {
             Body::Native(native) if fits => Some(native),
             _ => None,
         }
+    }
+
+    /// The kernel of every call on arrays in host memory, if there is but one: it comes first, and
+    /// those for devices after it.
+    #[inline]
+    pub fn only_host_kernel(&self) -> Option<&Arc<Kernel>> {
+        let (first, rest) = self.kernels.split_first()?;
+        let is_only = first.is_unconditional(Context::default())
+            && rest.iter().all(|kernel| matches!(kernel.body, Body::Device(_)));
+        is_only.then_some(first)
     }
 
     /// The kernel for these facts: of all that match, the one at the highest priority. None or

@@ -1,5 +1,6 @@
 //! Kernels of an operator: their arguments, how one is chosen, and bodies that are callbacks.
 
+use super::device::DeviceKernel;
 use super::literal::parse_list;
 use super::param::Attrs;
 use super::request::{OpReq, RandomKey};
@@ -104,6 +105,8 @@ pub trait Callback: Send + Sync {
 pub enum Body {
     Native(NativeFn),
     Callback(Arc<dyn Callback>),
+    /// Functions of CUDA source, launched on a device.
+    Device(Arc<DeviceKernel>),
 }
 
 /// A condition on a call under which a kernel applies, as data, so that it can be printed.

@@ -7,6 +7,7 @@ mod as_gradient;
 mod builder;
 mod choose;
 mod def;
+mod device;
 mod gradient;
 pub mod infer;
 mod kernel;
@@ -22,6 +23,7 @@ mod value;
 
 pub use as_gradient::InGradient;
 pub use def::{ARG_COUNTS, CROSS_DEVICE_COPY, InferBothFn, InplacePair, InputDoc, OpDef};
+pub use device::{Args, Argument, Axes, DeviceFunction, DeviceKernel, Grid, Launcher, c_type};
 pub use gradient::{Dep, GradBuilder, GradEntry, GradFn, GradNode, Gradient, Gradients};
 pub use kernel::{
     Body, Call, Callback, Compare, DeviceMemory, Done, Kernel, Match, MatchFacts, NativeFn,

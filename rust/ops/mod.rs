@@ -1,5 +1,6 @@
 //! Built-in operators, one family a file. Each family has `register(&Registry)`.
 
+mod device;
 pub mod elementwise;
 mod higher_order;
 mod image;

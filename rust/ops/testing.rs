@@ -134,7 +134,7 @@ fn run_kernel(
             let (ctx, inputs, req, outputs, memory) = (&ctx, &ins[..], &req[..], &outs[..], None);
             run(&Call { attrs, ctx, state, inputs, req, outputs, memory })
         }
-        Body::Callback(_) => panic!("built-in operators are native"),
+        _ => panic!("built-in operators are native"),
     }
 }
 

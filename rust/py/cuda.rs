@@ -2,9 +2,12 @@
 
 use super::error::{IntoPy, from_py};
 use super::runtime;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::operator::Body;
 use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use std::collections::BTreeSet;
 use std::ffi::CString;
 
 /// Warns that an operator runs on the host for arrays on a device.
@@ -18,6 +21,43 @@ pub fn warn_of_host(operator: &str) -> Result<()> {
         let category = py.get_type::<PyRuntimeWarning>();
         PyErr::warn(py, &category, &text, 1).map_err(|e| from_py(py, e))
     })
+}
+
+/// What compiles and loads functions: `rsnet.cuda._loader.load`.
+static LOADER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// Sets what compiles and loads functions, once.
+#[pyfunction]
+fn cuda_bind_loader(py: Python<'_>, loader: Py<PyAny>) {
+    let _ = LOADER.set(py, loader);
+}
+
+/// Loads a function for a device; see [`crate::cuda::Loader`].
+pub fn load(device: i32, source: &str, definitions: &str, function: &str) -> Result<usize> {
+    Python::attach(|py| {
+        let Some(loader) = LOADER.get(py) else {
+            return Err(Error::internal("rsnet.cuda has no loader of functions"));
+        };
+        let handle = loader.call1(py, (device, source, definitions, function));
+        let handle = handle.and_then(|handle| handle.extract::<usize>(py));
+        handle.map_err(|e| from_py(py, e))
+    })
+}
+
+/// Every function of CUDA source that an operator may launch: (source file, text that follows it,
+/// function with template arguments), sorted.
+#[pyfunction]
+fn cuda_functions() -> Vec<(&'static str, String, String)> {
+    let mut all = BTreeSet::new();
+    for op in runtime().registry.all() {
+        for kernel in &op.kernels {
+            let Body::Device(kernel) = &kernel.body else { continue };
+            for f in kernel.all_functions() {
+                all.insert((f.source, f.definitions.to_owned(), f.expression));
+            }
+        }
+    }
+    all.into_iter().collect()
 }
 
 /// Number of devices; an error if there is no driver.
@@ -44,5 +84,7 @@ fn cuda_operators_on_host() -> Vec<String> {
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(cuda_device_count, m)?)?;
     m.add_function(wrap_pyfunction!(cuda_device, m)?)?;
+    m.add_function(wrap_pyfunction!(cuda_bind_loader, m)?)?;
+    m.add_function(wrap_pyfunction!(cuda_functions, m)?)?;
     m.add_function(wrap_pyfunction!(cuda_operators_on_host, m)?)
 }

@@ -81,6 +81,7 @@ pub fn runtime() -> &'static Arc<Runtime> {
         // A callback on another thread needs the interpreter.
         let runtime = Runtime::with_blocking(engine, |f| Python::attach(|py| py.detach(f)));
         runtime.cuda.set_notice(cuda::warn_of_host);
+        runtime.cuda.functions.set_loader(cuda::load);
         runtime
     })
 }

@@ -7,7 +7,9 @@ import sys
 
 import emulated_driver
 import pytest
-from places import ROOT
+from places import ROOT, SUPPORT
+
+QUIET = ["-p", "no:cacheprovider", "tests/cuda"]
 
 
 @pytest.mark.process
@@ -16,10 +18,27 @@ from places import ROOT
 @pytest.mark.skipif(not shutil.which("g++"), reason="the emulated driver needs g++")
 def test_everything_on_the_emulated_driver():
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/cuda"],
+        [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", *QUIET],
         cwd=ROOT,
-        env={**os.environ, "RSNET_LIBCUDA": str(emulated_driver.library())},
+        env={**os.environ, **emulated_driver.environment()},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the emulated driver is for Linux")
+@pytest.mark.skipif(not shutil.which("g++"), reason="the emulated driver needs g++")
+def test_no_kernel_touches_what_is_not_its_own():
+    """Under the sanitizers of addresses and of undefined behaviour."""
+    done = subprocess.run(
+        [sys.executable, str(SUPPORT / "sanitized_kernels.py")],
+        env={**os.environ, **emulated_driver.environment(sanitized=True)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+    assert "runtime error" not in done.stderr
+    assert int(done.stdout) >= 40

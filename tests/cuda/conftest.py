@@ -7,11 +7,19 @@ variable nothing here is collected. `tests/contracts/test_cuda.py` runs them all
 import ctypes
 import os
 
+import numpy as np
 import pytest
 
 import rsnet as mx
 
 collect_ignore_glob = [] if os.environ.get("RSNET_LIBCUDA") else ["test_*.py"]
+
+
+def pytest_collection_modifyitems(items):
+    """Any test may be the first to need a kernel, which a compiler in a process makes then."""
+    for item in items:
+        if "tests/cuda" in str(item.path):
+            item.add_marker(pytest.mark.process)
 
 
 class Emulated:
@@ -49,3 +57,20 @@ def on_host_is_known():
 @pytest.fixture
 def gpu():
     return mx.gpu(0)
+
+
+#: How far results of a kernel may be from the host's, relative to the greatest of them: products
+#: and sums are taken in another order, and functions are another library's.
+NEAR = {"float16": 4e-3, "float32": 2e-5, "float64": 1e-10}
+
+
+def assert_near(got, want):
+    """Results of a device are those of the host, up to rounding."""
+    assert got.dtype == want.dtype and got.shape == want.shape
+    near = NEAR.get(str(want.dtype))
+    if near is None:
+        np.testing.assert_array_equal(got, want)
+        return
+    finite = want[np.isfinite(want)].astype("float64")
+    scale = float(np.abs(finite).max()) if finite.size else 0.0
+    np.testing.assert_allclose(got, want, rtol=near, atol=near * scale)

@@ -71,7 +71,7 @@ def test_a_fault_is_raised_at_the_wait_and_stays():
 
         x = nd.ones((4,), ctx=mx.gpu(0))
         x.wait_to_read()
-        ctypes.CDLL(os.environ["RSNET_LIBCUDA"]).emulated_fail_after(2)
+        ctypes.CDLL(os.environ["RSNET_LIBCUDA"]).emulated_fail_after(1)
         exe = mx.sym.square(mx.sym.Variable("x"), name="sq").bind(mx.gpu(0), {"x": x})
         out = exe.forward()[0]
         for _ in range(2):

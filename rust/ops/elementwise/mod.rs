@@ -5,6 +5,8 @@ pub mod binary;
 pub mod sum_n;
 mod unary;
 
+pub(in crate::ops) use unary::formulas as unary_formulas;
+
 use super::higher_order::complete;
 use crate::operator::{OpDef, Registry};
 

@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::kernels::elementwise::{unary, zip};
 use crate::kernels::math;
 use crate::operator::{Call, Dep, Gradient, InplacePair, Kernel, OpDef, OpReq};
+use crate::ops::device::formula::{Formula, unary_kernels, unary_slope_kernel};
 use half::f16;
 
 /// The value from which the derivative is calculated.
@@ -31,6 +32,8 @@ pub struct Row {
     pub samples: &'static [f64],
     /// The function of whole numbers, where it is one: exact for all, and wrapping as integers do.
     whole: Option<fn(i64) -> i64>,
+    /// The text of value, derivative and function of whole numbers, for devices.
+    formulas: [Option<Formula>; 3],
 }
 
 macro_rules! whole {
@@ -39,6 +42,15 @@ macro_rules! whole {
     };
     (|$x:ident| $f:expr) => {
         Some(|$x: i64| -> i64 { $f })
+    };
+}
+
+macro_rules! formula {
+    () => {
+        None
+    };
+    (|$x:ident| $f:expr) => {
+        Some(Formula { operands: &[stringify!($x)], text: stringify!($f) })
     };
 }
 
@@ -81,6 +93,11 @@ macro_rules! table {
             },
             samples: &$samples,
             whole: whole!($(|$w| $whole)?),
+            formulas: [
+                formula!(|$x| $f),
+                formula!(|$v| $d),
+                formula!($(|$w| $whole)?),
+            ],
         }),*];
     };
 }
@@ -90,10 +107,11 @@ const POSITIVE: [f64; 4] = [0.2, 0.7, 1.4, 3.1];
 const INSIDE: [f64; 4] = [-0.8, -0.3, 0.2, 0.7];
 
 // In the formulas `num(c)` is a constant of the row's precision; functions come from
-// `kernels::math`.
+// `kernels::math`. Devices compile their text as C++, with the same functions from `formulas.cuh`:
+// it keeps to expressions that both languages have (`select`, no `if`).
 table! {
     relu ["_npx_relu", "_sparse_relu"], "max(x, 0)\nThe gradient at 0 is 0, at nan nan.",
-        |x| if x < num(0.) { num(0.) } else { x }, Output |y| if y > num(0.) { num(1.) } else { y }, ANY, whole |x| x.max(0);
+        |x| select(x < num(0.), num(0.), x), Output |y| select(y > num(0.), num(1.), y), ANY, whole |x| x.max(0);
     sigmoid ["_npx_sigmoid", "_sparse_sigmoid"], "1 / (1 + exp(-x))",
         |x| sigmoid(x), Output |y| y * (num(1.) - y), ANY;
     softsign [], "x / (1 + abs(x))",
@@ -118,7 +136,7 @@ table! {
     sign ["_npi_sign", "_sparse_sign"], "-1, 0 or 1 by the sign of x", |x| sign(x), Nothing |_x| num(0.), ANY, whole |x| x.signum();
     round ["_sparse_round"], "the nearest integer, halves away from 0", |x| x.round(), Nothing |_x| num(0.), ANY, whole |x| x;
     rint ["_npi_rint", "_sparse_rint"], "the nearest integer, halves toward minus infinity",
-        |x| if x - x.floor() > num(0.5) { x.floor() + num(1.) } else { x.floor() }, Nothing |_x| num(0.), ANY, whole |x| x;
+        |x| select(x - x.floor() > num(0.5), x.floor() + num(1.), x.floor()), Nothing |_x| num(0.), ANY, whole |x| x;
     ceil ["_npi_ceil", "_sparse_ceil"], "the least integer not below x", |x| x.ceil(), Nothing |_x| num(0.), ANY, whole |x| x;
     floor ["_npi_floor", "_sparse_floor"], "the greatest integer not above x", |x| x.floor(), Nothing |_x| num(0.), ANY, whole |x| x;
     trunc ["_npi_trunc", "_sparse_trunc"], "x without its fraction", |x| x.trunc(), Nothing |_x| num(0.), ANY, whole |x| x;
@@ -146,7 +164,12 @@ table! {
         |x| erf(x), Input |x| num(std::f64::consts::FRAC_2_SQRT_PI) * (-x * x).exp(), ANY;
     erfinv ["_npx_erfinv"], "the number whose erf is x\nnan outside of [-1, 1].",
         |x| erfinv(x), Output |y| num(1. / std::f64::consts::FRAC_2_SQRT_PI) * (y * y).exp(), INSIDE;
-    logical_not ["_npi_logical_not"], "1 where x is 0, else 0", |x| if x == num(0.) { num(1.) } else { num(0.) }, Nothing |_x| num(0.), ANY, whole |x| i64::from(x == 0);
+    logical_not ["_npi_logical_not"], "1 where x is 0, else 0", |x| select(x == num(0.), num(1.), num(0.)), Nothing |_x| num(0.), ANY, whole |x| i64::from(x == 0);
+}
+
+/// The formulas of a row for devices.
+pub fn formulas(name: &str) -> [Option<Formula>; 3] {
+    TABLE.iter().find(|row| row.name == name).map_or([None; 3], |row| row.formulas)
 }
 
 /// Runs a row's loop, other dtypes through the precision that holds them.
@@ -285,14 +308,16 @@ pub fn operators() -> Vec<OpDef> {
                 .elementwise()
                 .inplace(&[InplacePair::new(0, 0)])
                 .gradient(gradient)
-                .kernel(Kernel::cpu(|call| run(call, |call| forward(row, call))).skips_null()),
+                .kernel(Kernel::cpu(|call| run(call, |call| forward(row, call))).skips_null())
+                .kernels(unary_kernels(row.name, "data", &row.formulas)),
         );
         if row.from != From::Nothing {
             all.push(
                 OpDef::plain(&back)
                     .inputs_are(&[("ograd", "Output gradient."), ("value", "Input or output.")])
                     .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
-                    .kernel(Kernel::cpu(|call| run(call, |call| backward(row, call))).skips_null()),
+                    .kernel(Kernel::cpu(|call| run(call, |call| backward(row, call))).skips_null())
+                    .kernels([unary_slope_kernel(row.name, "value", &row.formulas)]),
             );
         }
     }

@@ -17,7 +17,8 @@ mod norms;
 
 use crate::operator::{Gradient, OpDef};
 
-/// Adds the gradients that the tables have for `def`.
+/// Adds what the tables by operator name have for `def`: the gradients below, and kernels for
+/// devices.
 pub fn complete(mut def: OpDef) -> OpDef {
     if def.is_backward {
         if matches!(def.gradient, Gradient::None)
@@ -30,5 +31,5 @@ pub fn complete(mut def: OpDef) -> OpDef {
             .or_else(|| functions::rule(&def.name))
             .or_else(|| norms::rule(&def.name));
     }
-    def
+    super::device::complete(def)
 }

@@ -138,7 +138,7 @@ fn batch_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
 /// Number of products and their extents (m, n, k).
 type Sizes = (usize, (usize, usize, usize));
 
-fn dot_sizes(call: &Call<'_>) -> Sizes {
+pub(in crate::ops) fn dot_sizes(call: &Call<'_>) -> Sizes {
     let param: &DotParam = call.attrs.get();
     let (a, b) = (call.inputs[0].shape(), call.inputs[1].shape());
     let (ra, rb) = (a.ndim(), b.ndim());
@@ -151,7 +151,7 @@ fn dot_sizes(call: &Call<'_>) -> Sizes {
     (1, (m, n, k))
 }
 
-fn batch_sizes(call: &Call<'_>) -> Sizes {
+pub(in crate::ops) fn batch_sizes(call: &Call<'_>) -> Sizes {
     let param: &DotParam = call.attrs.get();
     let (a, b) = (call.inputs[0].shape(), call.inputs[1].shape());
     let rank = a.ndim();

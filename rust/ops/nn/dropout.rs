@@ -106,7 +106,7 @@ fn forward_kernel() -> crate::operator::Kernel {
     kernel
 }
 
-fn drops(call: &Call<'_>) -> bool {
+pub fn drops(call: &Call<'_>) -> bool {
     let param: &DropoutParam = call.attrs.get();
     param.p > 0.0 && (call.ctx.is_train || param.mode == DropoutMode::Always)
 }

@@ -91,7 +91,7 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
 }
 
 /// (outer, len, inner) around the axis.
-fn extents(attrs: &Attrs, data: &View) -> (usize, usize, usize) {
+pub fn extents(attrs: &Attrs, data: &View) -> (usize, usize, usize) {
     let s = data.shape();
     let rank = s.ndim();
     let axis = i64::from(attrs.get::<LayerNormParam>().axis).rem_euclid(rank as i64) as usize;

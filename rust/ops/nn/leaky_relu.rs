@@ -110,7 +110,7 @@ fn kind(attrs: &Attrs) -> LeakyType {
 }
 
 /// Returns true if the output has the sign of the input, so that backward needs no input.
-fn from_output(attrs: &Attrs) -> bool {
+pub fn from_output(attrs: &Attrs) -> bool {
     match kind(attrs) {
         LeakyType::Leaky | LeakyType::Elu => attrs.get::<LeakyReluParam>().slope >= 0.0,
         LeakyType::Selu => true,

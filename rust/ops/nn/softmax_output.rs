@@ -127,7 +127,7 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
 }
 
 /// Data as (instances, classes, positions).
-fn extents(param: &SoftmaxOutputParam, shape: &Shape) -> (usize, usize, usize) {
+pub fn extents(param: &SoftmaxOutputParam, shape: &Shape) -> (usize, usize, usize) {
     let rank = shape.ndim();
     if param.preserve_shape {
         (shape.product(0..rank - 1), shape.product(rank - 1..rank), 1)

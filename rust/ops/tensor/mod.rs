@@ -3,18 +3,18 @@
 
 mod choosing;
 pub mod common;
-mod creation;
-mod distributions;
+pub(in crate::ops) mod creation;
+pub(in crate::ops) mod distributions;
 mod extras;
-mod indexing;
+pub(in crate::ops) mod indexing;
 pub(in crate::ops) mod movement;
-mod optimizer;
+pub(in crate::ops) mod optimizer;
 mod order;
 pub(in crate::ops) mod parts;
-mod random;
-mod reduce;
+pub(in crate::ops) mod random;
+pub(in crate::ops) mod reduce;
 mod running;
-mod shape;
+pub(in crate::ops) mod shape;
 mod updates;
 
 use super::higher_order::complete;

@@ -49,14 +49,14 @@ params! {
 
 /// What the reduced axes are and whether they stay.
 #[derive(Clone, Copy)]
-struct Axes<'a> {
+pub(in crate::ops) struct Axes<'a> {
     axis: &'a Option<Tuple>,
     keepdims: bool,
     exclude: bool,
 }
 
 impl Axes<'_> {
-    fn flags(&self, of: &Shape) -> Result<Vec<bool>> {
+    pub(in crate::ops) fn flags(&self, of: &Shape) -> Result<Vec<bool>> {
         let named = self.axis.as_ref().filter(|a| !a.is_empty());
         let flags = match named {
             None => return Ok(vec![true; of.ndim()]),
@@ -77,12 +77,12 @@ impl Axes<'_> {
     }
 }
 
-fn axes(attrs: &Attrs) -> Axes<'_> {
+pub(in crate::ops) fn axes(attrs: &Attrs) -> Axes<'_> {
     let p = attrs.get::<ReduceParam>();
     Axes { axis: &p.axis, keepdims: p.keepdims, exclude: p.exclude }
 }
 
-fn norm_axes(attrs: &Attrs) -> Axes<'_> {
+pub(in crate::ops) fn norm_axes(attrs: &Attrs) -> Axes<'_> {
     let p = attrs.get::<NormParam>();
     Axes { axis: &p.axis, keepdims: p.keepdims, exclude: false }
 }
@@ -90,7 +90,7 @@ fn norm_axes(attrs: &Attrs) -> Axes<'_> {
 type AxesOf = fn(&Attrs) -> Axes<'_>;
 
 /// `out` (a reduced array) seen with the reduced axes of extent 1, to be broadcast over the input.
-fn unreduced(view: &View, flags: &[bool], dims: &[i64]) -> View {
+pub(in crate::ops) fn unreduced(view: &View, flags: &[bool], dims: &[i64]) -> View {
     let shape: Shape = dims.iter().zip(flags).map(|(&d, &r)| if r { 1 } else { d }).collect();
     view.reshaped(shape)
 }
@@ -359,7 +359,7 @@ fn norms() -> [OpDef; 2] {
 
 /// Rows along `axis` (all elements if `None`): number of rows, their extent, the distance of
 /// elements.
-fn rows(shape: &Shape, axis: Option<i64>) -> Result<(usize, usize, usize)> {
+pub(in crate::ops) fn rows(shape: &Shape, axis: Option<i64>) -> Result<(usize, usize, usize)> {
     match axis {
         None => Ok((1, shape.size(), 1)),
         Some(a) => {
@@ -435,7 +435,7 @@ fn positions<P: crate::operator::ParamStruct>(
         .kernel(kernel(move |call| arg(call, axis(call.attrs).0, greatest)))
 }
 
-fn arg_axis(attrs: &Attrs) -> (Option<i64>, bool) {
+pub(in crate::ops) fn arg_axis(attrs: &Attrs) -> (Option<i64>, bool) {
     let p = attrs.get::<ArgParam>();
     (p.axis.map(i64::from), p.keepdims)
 }

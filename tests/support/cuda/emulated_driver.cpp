@@ -10,6 +10,7 @@
 // For tests: emulated_live() bytes of device memory not freed, emulated_pinned() of page-locked
 // memory, emulated_fail_after(n) lets the n-th piece of work from now on fail as a fault does.
 
+#include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -25,6 +27,16 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+
+#include "emulated_launch.h"
+
+// With a sanitizer, memory of a device that is not allocated must not be touched either.
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+#endif
 
 typedef int Status;
 enum {
@@ -62,12 +74,13 @@ struct Memory {
     close(file);
     if (at == MAP_FAILED || view == MAP_FAILED) return false;
     base = (char *)at, seen = (char *)view;
+    ASAN_POISON_MEMORY_REGION(seen, bytes);
     return true;
   }
 
   uint64_t allocate(size_t bytes) {
     std::lock_guard<std::mutex> lock(mutex);
-    size_t needed = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    size_t needed = (bytes / ALIGN + 1) * ALIGN;  // with a gap behind it
     uint64_t at = (uint64_t)base;
     for (auto &block : used) {  // the first gap that is large enough
       if (block.first - at >= needed) break;
@@ -76,7 +89,8 @@ struct Memory {
     if (!bytes || at + needed > (uint64_t)base + size) return 0;
     used[at] = needed;
     live += needed;
-    memset(seen + (at - (uint64_t)base), 0xA5, needed);
+    ASAN_UNPOISON_MEMORY_REGION(seen + (at - (uint64_t)base), bytes);
+    memset(seen + (at - (uint64_t)base), 0xA5, bytes);
     return at;
   }
 
@@ -84,11 +98,13 @@ struct Memory {
     std::lock_guard<std::mutex> lock(mutex);
     auto block = used.find(at);
     if (block == used.end()) return INVALID_VALUE;
-    memset(seen + (at - (uint64_t)base), 0x5A, block->second);
+    ASAN_POISON_MEMORY_REGION(seen + (at - (uint64_t)base), block->second);
     live -= block->second;
     used.erase(block);
     return SUCCESS;
   }
+
+  bool holds(uint64_t at) const { return at >= (uint64_t)base && at < (uint64_t)base + size; }
 
   // The host's address of `bytes` bytes within one block, or null.
   char *translate(uint64_t at, size_t bytes) {
@@ -360,6 +376,52 @@ API cuEventSynchronize(Event *event) {
   { std::lock_guard<std::mutex> lock(event->mutex); number = event->recorded; }
   event->wait(number);
   return current ? (Status)current->fault : (Status)INVALID_CONTEXT;
+}
+
+// Arguments are copied, as by the driver, and addresses of the device become those of the host.
+API cuLaunchKernel(const EmulatedFunction *function, unsigned gx, unsigned gy, unsigned gz,
+                   unsigned bx, unsigned by, unsigned bz, unsigned, Stream *stream, void **params,
+                   void **) {
+  IN_CONTEXT;
+  if (stream->device != current || !gx || !gy || !gz || gy > 65535 || gz > 65535)
+    return INVALID_VALUE;
+  if (!bx || !by || !bz || bx * by * bz > 1024) return INVALID_VALUE;
+  if (setting("RSNET_EMULATED_IDLE", 0)) return SUCCESS;
+  std::vector<std::vector<uint64_t>> args(function->count);
+  for (int i = 0; i < function->count; i++) {
+    args[i].resize(function->sizes[i] / 8 + 1);
+    memcpy(args[i].data(), params[i], function->sizes[i]);
+    if (function->addresses[i] && args[i][0]) {
+      char *seen = stream->device->memory.translate(args[i][0], 0);
+      if (!seen) return INVALID_VALUE;
+      args[i][0] = (uint64_t)seen;
+    }
+  }
+  Device *device = stream->device;
+  return stream->issue([=]() mutable {
+    std::vector<void *> at;
+    for (auto &arg : args) at.push_back(arg.data());
+    try {
+      unsigned order = (unsigned)setting("RSNET_EMULATED_ORDER", 0);
+      Launch::run(function, {gx, gy, gz}, {bx, by, bz}, at.data(), order);
+    } catch (const std::exception &error) {
+      fprintf(stderr, "emulated driver: %s: %s\n", function->name, error.what());
+      device->fault = LAUNCH_FAILED;
+    }
+  });
+}
+
+// The function of this name in a library of kernels that were compiled for the host, or null.
+extern "C" void *emulated_function(const char *path, const char *name) {
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    fprintf(stderr, "emulated driver: %s\n", dlerror());
+    return nullptr;
+  }
+  auto *function = (const EmulatedFunction *)dlsym(library, "emulated_functions");
+  for (; function && function->name; function++)
+    if (!strcmp(function->name, name)) return (void *)function;
+  return nullptr;
 }
 
 extern "C" size_t emulated_live() {

@@ -42,7 +42,7 @@ pub fn broadcast(row: &Row, call: &Call<'_>) {
 }
 
 /// The bytes of a number in the dtype of an array.
-fn scalar_bytes(row: &Row, dtype: DType, x: f64) -> [u8; 8] {
+pub fn scalar_bytes(row: &Row, dtype: DType, x: f64) -> [u8; 8] {
     let mut bytes = [0; 8];
     with_dtype!(dtype, T => {
         let value = row.number::<T>(x);

@@ -5,6 +5,9 @@
 mod kernels;
 mod table;
 
+pub(in crate::ops) use kernels::scalar_bytes;
+pub(in crate::ops) use table::{Row, Slope};
+
 pub use table::{BinaryFn, BinaryNames};
 
 use crate::dtype::DType;
@@ -14,10 +17,11 @@ use crate::kernels::elementwise;
 use crate::kernels::reduce::{Reduction, reduce_to};
 use crate::operator::infer::same_type;
 use crate::operator::{Call, Dep, Gradient, InplacePair, Kernel, OpDef, OpReq, Value};
+use crate::ops::device::binary as device;
 use crate::params;
 use crate::shape::Shape;
 use kernels::{backward, broadcast, equal_shapes, with_scalar, with_scalar_backward};
-use table::{Row, Slope, TABLE};
+use table::TABLE;
 
 params! {
     /// Parameters of the operators with a number.
@@ -85,7 +89,8 @@ fn two_arrays(row: &'static Row, back: &str) -> [OpDef; 2] {
             "elemwise_add" => Gradient::rule_reading(&[], |_, node| Ok(vec![node.out_grads[0]; 2])),
             _ => gradient(format!("_backward_{back}")),
         })
-        .kernel(kernel(|call| equal_shapes(row, call)));
+        .kernel(kernel(|call| equal_shapes(row, call)))
+        .kernels([device::same(row)]);
     let broad = OpDef::plain(row.names[1])
         .aliases(row.aliases[1])
         .doc(&format!(
@@ -104,7 +109,8 @@ fn two_arrays(row: &'static Row, back: &str) -> [OpDef; 2] {
         .infer_type(same_type)
         .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
         .gradient(gradient(format!("_backward_broadcast_{back}")))
-        .kernel(kernel(|call| broadcast(row, call)));
+        .kernel(kernel(|call| broadcast(row, call)))
+        .kernels([device::broadcast(row)]);
     [equal, broad]
 }
 
@@ -157,14 +163,16 @@ fn one_array(row: &'static Row, left: bool) -> Vec<OpDef> {
         .elementwise()
         .inplace(&[InplacePair::new(0, 0)])
         .gradient(gradient)
-        .kernel(kernel(move |call| with_scalar(row, call, left)));
+        .kernel(kernel(move |call| with_scalar(row, call, left)))
+        .kernels([device::with_number(row, left)]);
     let mut all = vec![forward];
     if needs_backward {
         all.push(
             OpDef::new::<ScalarParam>(&back)
                 .inputs_are(&[("ograd", "Output gradient."), ("data", "The array.")])
                 .inplace(&[InplacePair::new(0, 0), InplacePair::new(1, 0)])
-                .kernel(kernel(move |call| with_scalar_backward(row, call, left))),
+                .kernel(kernel(move |call| with_scalar_backward(row, call, left)))
+                .kernels([device::with_number_slope(row, left)]),
         );
     }
     all
@@ -185,7 +193,8 @@ pub fn operators() -> Vec<OpDef> {
                     OpDef::plain(&name)
                         .inputs_are(&all_inputs[..count])
                         .outputs_are(&["lhs", "rhs"])
-                        .kernel(kernel(|call| backward(row, call))),
+                        .kernel(kernel(|call| backward(row, call)))
+                        .kernels([device::slopes(row)]),
                 );
             }
         }
@@ -207,6 +216,7 @@ fn grad_add() -> OpDef {
             Ok(vec![Some(g), Some(g)])
         }))
         .kernel(kernel(|call| equal_shapes(&TABLE[0], call)))
+        .kernels([device::same(&TABLE[0])])
 }
 
 /// The sum over what broadcasting repeated.
@@ -236,6 +246,7 @@ fn sum_like() -> OpDef {
             let (full, out) = (&call.inputs[0], &call.outputs[0]);
             reduce_to(Reduction::Sum, full, out);
         }))
+        .kernels([device::sum_like()])
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::kernels::elementwise::{
     Binary, BinaryLoop, Ternary, TernaryLoop, binary_loop, half_ternary_loop, plain_binary_loop,
     plain_ternary_loop, ternary_loop,
 };
+use crate::ops::device::formula::Formula;
 use half::f16;
 
 /// How the two gradients of a row are made.
@@ -34,9 +35,17 @@ pub struct Row {
     pub run: Loops<BinaryLoop>,
     /// Loops of the two gradients, unless they are zero.
     pub slopes: Slopes,
+    /// The text of the function and of its two gradients, for devices.
+    pub formulas: [Option<Formula>; 3],
 }
 
 impl Row {
+    /// The name of the function among the rows.
+    pub fn name(&self) -> &'static str {
+        let own = BinaryFn::ALL.iter().find(|f| self.is(**f));
+        own.map_or("", |f| f.name())
+    }
+
     /// Is this the row of `function`?
     pub fn is(&self, function: BinaryFn) -> bool {
         std::ptr::eq(self, function.row())
@@ -126,6 +135,19 @@ macro_rules! loops {
     };
 }
 
+macro_rules! formulas {
+    (($($x:ident),*) $f:expr) => {
+        [Some(Formula { operands: &[$(stringify!($x)),*], text: stringify!($f) }), None, None]
+    };
+    (($($x:ident),*) $f:expr, ($($o:ident),*) $dl:expr, $dr:expr) => {
+        [
+            Some(Formula { operands: &[$(stringify!($x)),*], text: stringify!($f) }),
+            Some(Formula { operands: &[$(stringify!($o)),*], text: stringify!($dl) }),
+            Some(Formula { operands: &[$(stringify!($o)),*], text: stringify!($dr) }),
+        ]
+    };
+}
+
 macro_rules! table {
     ($($variant:ident $row:ident [$elem:literal, $broad:literal, $right:literal, $left:literal]
         [$($a:tt)*] [$($b:tt)*] [$($c:tt)*] [$($d:tt)*]
@@ -189,6 +211,7 @@ macro_rules! table {
             slope: Slope::$slope,
             run: loops!(binary_loop, plain_binary_loop, plain_binary_loop::<f16, $row::F>, $row::F),
             slopes: $row::SLOPES,
+            formulas: formulas!(($x, $y) $f $(, ($g, $x, $y) $dl, $dr)?),
         }),*];
     };
 }

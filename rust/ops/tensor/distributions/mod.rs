@@ -99,12 +99,12 @@ fn check_not_negative(name: &str, value: f64) -> Result<()> {
 }
 
 /// Refuses limits of a uniform distribution that are not in order.
-pub(super) fn check_range(low: f64, high: f64) -> Result<()> {
+pub(in crate::ops) fn check_range(low: f64, high: f64) -> Result<()> {
     check("high", high, low <= high, &format!("at least low, {low}"))
 }
 
 /// Refuses a negative standard deviation.
-pub(super) fn check_scale(scale: f64) -> Result<()> {
+pub(in crate::ops) fn check_scale(scale: f64) -> Result<()> {
     check_not_negative("scale", scale)
 }
 

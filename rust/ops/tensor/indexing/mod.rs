@@ -3,7 +3,7 @@
 mod coordinates;
 mod pick;
 mod replacing;
-mod take;
+pub(in crate::ops) mod take;
 
 use super::common::read_f64;
 use crate::operator::{OpDef, Tuple};

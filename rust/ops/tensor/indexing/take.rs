@@ -36,7 +36,7 @@ params! {
     }
 }
 
-fn take_axis(attrs: &Attrs, data: &Shape) -> Result<usize> {
+pub(in crate::ops) fn take_axis(attrs: &Attrs, data: &Shape) -> Result<usize> {
     data.axis(attrs.get::<TakeParam>().axis.into())
 }
 

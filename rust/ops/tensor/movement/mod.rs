@@ -11,6 +11,7 @@ use crate::kernels::layout::copy_strided;
 use crate::kernels::reduce::{Reduction, reduce_to};
 use crate::operator::infer::{assign_shape, elementwise_shape};
 use crate::operator::{Attrs, Gradient, Kernel, OpDef, Tuple};
+use crate::ops::device::shape as device;
 use crate::params;
 use crate::shape::{Dims, Shape};
 use crate::tensor::View;
@@ -60,7 +61,7 @@ impl Path {
     }
 }
 
-type PathFn = fn(&Attrs, &[Shape]) -> Result<Path>;
+pub(in crate::ops) type PathFn = fn(&Attrs, &[Shape]) -> Result<Path>;
 
 /// What is known of shapes before all extents are; it adds to inputs and outputs.
 type PartFn = fn(&Attrs, &mut [Shape], &mut [Shape]) -> Result<()>;
@@ -74,6 +75,7 @@ pub(in crate::ops) fn moving(def: OpDef, path: PathFn) -> Vec<OpDef> {
 /// As [`moving`], with a rule for shapes of which only parts are known.
 fn moving_partly(def: OpDef, path: PathFn, part: PartFn) -> Vec<OpDef> {
     let back = format!("_backward_{}", def.name);
+    let input = def.input_docs.first().map_or("data".to_owned(), |input| input.name.clone());
     let forward = def
         .infer_shape(move |attrs, inputs, outputs| {
             part(attrs, inputs, outputs)?;
@@ -97,7 +99,8 @@ fn moving_partly(def: OpDef, path: PathFn, part: PartFn) -> Vec<OpDef> {
                 Ok(())
             })
             .skips_null(),
-        );
+        )
+        .kernels([device::on_path(&input, path)]);
     let mut backward = OpDef::plain(&back);
     backward.schema = forward.schema.clone();
     let backward = backward.kernel(
@@ -116,11 +119,11 @@ fn moving_partly(def: OpDef, path: PathFn, part: PartFn) -> Vec<OpDef> {
         })
         .skips_null(),
     );
-    vec![forward, backward]
+    vec![forward, backward.kernels([device::back_on_path("data", path)])]
 }
 
 /// The elements of `whole` on a path.
-fn along(p: &Path, whole: &View) -> View {
+pub(in crate::ops) fn along(p: &Path, whole: &View) -> View {
     let offset = p.start as isize * whole.dtype().size() as isize;
     // SAFETY: a path addresses elements of its input only; where there are none nothing is read.
     unsafe {

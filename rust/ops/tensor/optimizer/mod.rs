@@ -16,7 +16,8 @@ use crate::operator::{Attrs, Call, InplacePair, Kernel, OpDef, ParamStruct};
 use crate::params;
 use crate::tensor::View;
 use num_traits::Float;
-use steps::{Arrays, Descent, Prepared, Stored, limit, update, update_copy, with_stored};
+pub(in crate::ops) use steps::Descent;
+use steps::{Arrays, Prepared, Stored, limit, update, update_copy, with_stored};
 
 params! {
     /// Parameters of `sgd_update`.
@@ -98,7 +99,7 @@ fn rmsprop<E: Stored>(call: &Call<'_>) {
 }
 
 impl SgdParam {
-    fn descent(&self) -> Descent {
+    pub(in crate::ops) fn descent(&self) -> Descent {
         Descent {
             lr: self.lr,
             wd: self.wd,
@@ -110,7 +111,7 @@ impl SgdParam {
 }
 
 impl SgdMomParam {
-    fn descent(&self) -> Descent {
+    pub(in crate::ops) fn descent(&self) -> Descent {
         Descent {
             lr: self.lr,
             wd: self.wd,

@@ -100,7 +100,7 @@ impl Stored for f64 {
 
 /// The rates of a descent: those of `sgd_update` and its kin.
 #[derive(Clone, Copy)]
-pub(super) struct Descent {
+pub(in crate::ops) struct Descent {
     pub lr: f32,
     pub wd: f32,
     pub momentum: f32,

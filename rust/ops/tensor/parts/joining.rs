@@ -1,10 +1,9 @@
 //! `Concat`, `stack` and `SliceChannel`: arrays joined along an axis and split again.
 
-use super::super::kernel;
-use super::{copy_views, pieces, shaped_like};
+use super::{Move, moving, pieces, shaped_like};
 use crate::error::{Error, Result};
 use crate::operator::infer::{assign_shape, same_type};
-use crate::operator::{Attrs, Call, Dep, Gradient, Kernel, OpDef, OpReq};
+use crate::operator::{Attrs, Call, Dep, Gradient, OpDef};
 use crate::params;
 use crate::shape::Shape;
 use crate::tensor::View;
@@ -91,26 +90,20 @@ fn param_concat_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]
     concat_shape(attrs, inputs, outputs)
 }
 
-fn concat_forward(call: &Call<'_>) -> Result<()> {
+fn concat_forward(call: &Call<'_>) -> Result<Vec<Move>> {
     let out = &call.outputs[0];
     let axis = out.shape().axis(call.attrs.get::<ConcatParam>().dim as i64)?;
     let extents = call.inputs.iter().map(|v| v.dims()[axis]);
-    for (piece, input) in pieces(out, axis, extents).iter().zip(call.inputs) {
-        copy_views(input, piece);
-    }
-    Ok(())
+    let pieces = pieces(out, axis, extents).into_iter().zip(call.inputs);
+    Ok(pieces.map(|(to, from)| Move { from: from.clone(), to, output: 0 }).collect())
 }
 
-fn concat_backward(call: &Call<'_>) -> Result<()> {
+fn concat_backward(call: &Call<'_>) -> Result<Vec<Move>> {
     let g = &call.inputs[0];
     let axis = g.shape().axis(call.attrs.get::<ConcatParam>().dim as i64)?;
     let extents = call.outputs.iter().map(|v| v.dims()[axis]);
-    for ((piece, out), req) in pieces(g, axis, extents).iter().zip(call.outputs).zip(call.req) {
-        if *req != OpReq::Null {
-            copy_views(piece, out);
-        }
-    }
-    Ok(())
+    let pieces = pieces(g, axis, extents).into_iter().zip(call.outputs).enumerate();
+    Ok(pieces.map(|(output, (from, to))| Move { from, to: to.clone(), output }).collect())
 }
 
 /// The axis of the pieces in the stacked array of `ndim` axes.
@@ -135,25 +128,17 @@ fn stack_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
     Ok(outputs[0].is_known())
 }
 
-fn stack_forward(call: &Call<'_>) -> Result<()> {
+fn stack_forward(call: &Call<'_>) -> Result<Vec<Move>> {
     let out = &call.outputs[0];
     let axis = stack_axis(call.attrs, out.ndim())?;
-    for (piece, input) in pieces(out, axis, call.inputs.iter().map(|_| 1)).iter().zip(call.inputs) {
-        copy_views(&shaped_like(input, piece), piece);
-    }
-    Ok(())
+    let pieces = pieces(out, axis, call.inputs.iter().map(|_| 1)).into_iter().zip(call.inputs);
+    Ok(pieces.map(|(to, from)| Move { from: shaped_like(from, &to), to, output: 0 }).collect())
 }
 
-fn stack_backward(call: &Call<'_>) -> Result<()> {
+fn stack_backward(call: &Call<'_>) -> Result<Vec<Move>> {
     let g = &call.inputs[0];
     let axis = stack_axis(call.attrs, g.ndim())?;
-    let parts = pieces(g, axis, call.outputs.iter().map(|_| 1));
-    for ((piece, out), req) in parts.iter().zip(call.outputs).zip(call.req) {
-        if *req != OpReq::Null {
-            copy_views(piece, &shaped_like(out, piece));
-        }
-    }
-    Ok(())
+    Ok(apart(pieces(g, axis, call.outputs.iter().map(|_| 1)), call))
 }
 
 fn split_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
@@ -205,21 +190,19 @@ fn split_pieces(attrs: &Attrs, whole: &View) -> Result<Vec<View>> {
     Ok(pieces(whole, axis, (0..n).map(|_| whole.dims()[axis] / n as i64)))
 }
 
-fn split_forward(call: &Call<'_>) -> Result<()> {
-    let parts = split_pieces(call.attrs, &call.inputs[0])?;
-    for ((piece, out), req) in parts.iter().zip(call.outputs).zip(call.req) {
-        if *req != OpReq::Null {
-            copy_views(piece, &shaped_like(out, piece));
-        }
-    }
-    Ok(())
+/// The pieces of an array to the outputs of a call.
+fn apart(pieces: Vec<View>, call: &Call<'_>) -> Vec<Move> {
+    let each = pieces.into_iter().zip(call.outputs).enumerate();
+    each.map(|(output, (from, to))| Move { to: shaped_like(to, &from), from, output }).collect()
 }
 
-fn split_backward(call: &Call<'_>) -> Result<()> {
-    for (piece, g) in split_pieces(call.attrs, &call.outputs[0])?.iter().zip(call.inputs) {
-        copy_views(&shaped_like(g, piece), piece);
-    }
-    Ok(())
+fn split_forward(call: &Call<'_>) -> Result<Vec<Move>> {
+    Ok(apart(split_pieces(call.attrs, &call.inputs[0])?, call))
+}
+
+fn split_backward(call: &Call<'_>) -> Result<Vec<Move>> {
+    let pieces = split_pieces(call.attrs, &call.outputs[0])?.into_iter().zip(call.inputs);
+    Ok(pieces.map(|(to, from)| Move { from: shaped_like(from, &to), to, output: 0 }).collect())
 }
 
 fn concat() -> OpDef {
@@ -235,7 +218,7 @@ fn concat() -> OpDef {
         .infer_shape(concat_shape)
         .infer_type(same_type)
         .gradient(Gradient::declared("_backward_concat", |_, _, _| vec![Dep::OutGrad(0)]))
-        .kernel(kernel(concat_forward))
+        .kernels(moving("arg0", concat_forward))
 }
 
 fn rnn_param_concat() -> OpDef {
@@ -252,7 +235,7 @@ fn rnn_param_concat() -> OpDef {
         .infer_shape(param_concat_shape)
         .infer_type(same_type)
         .gradient(Gradient::declared("_backward_concat", |_, _, _| vec![Dep::OutGrad(0)]))
-        .kernel(kernel(concat_forward))
+        .kernels(moving("arg0", concat_forward))
 }
 
 fn stack() -> OpDef {
@@ -265,7 +248,7 @@ fn stack() -> OpDef {
         .infer_shape(stack_shape)
         .infer_type(same_type)
         .gradient(Gradient::declared("_backward_stack", |_, _, _| vec![Dep::OutGrad(0)]))
-        .kernel(kernel(stack_forward))
+        .kernels(moving("arg0", stack_forward))
 }
 
 fn split() -> OpDef {
@@ -284,13 +267,16 @@ fn split() -> OpDef {
         .infer_shape(split_shape)
         .infer_type(same_type)
         .gradient(Gradient::use_none("_backward_SliceChannel"))
-        .kernel(kernel(split_forward))
+        .kernels(moving("data", split_forward))
 }
 
 /// A backward operator over the output gradient.
-fn backward<P: crate::operator::ParamStruct>(name: &str, f: fn(&Call<'_>) -> Result<()>) -> OpDef {
-    let k: Kernel = kernel(f);
-    OpDef::new::<P>(name).inputs_are(&[("ograd", "Output gradient.")]).kernel(k)
+fn backward<P: crate::operator::ParamStruct>(
+    name: &str,
+    moves: fn(&Call<'_>) -> Result<Vec<Move>>,
+) -> OpDef {
+    let kernels = moving("ograd", moves);
+    OpDef::new::<P>(name).inputs_are(&[("ograd", "Output gradient.")]).kernels(kernels)
 }
 
 pub fn operators() -> Vec<OpDef> {

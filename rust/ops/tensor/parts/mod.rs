@@ -8,7 +8,7 @@ pub use slicing::{SliceParam, region_ranges, taken};
 
 use crate::error::{Error, Result};
 use crate::kernels::layout::copy_strided;
-use crate::operator::{OpDef, Tuple};
+use crate::operator::{Call, Kernel, OpDef, OpReq, Tuple};
 use crate::shape::{Dims, Numbers, Shape};
 use crate::tensor::View;
 
@@ -32,6 +32,35 @@ fn region(whole: &View, part: &Shape, begin: &[i64], step: &[i64]) -> View {
 pub fn copy_views(from: &View, to: &View) {
     // SAFETY: regions of operands of a kernel, which do not overlap.
     unsafe { copy_strided(from, to) };
+}
+
+/// A copy between views of a call's arrays, which do not overlap. Operators that only move elements
+/// say which copies they consist of; the host and devices make them.
+pub struct Move {
+    pub from: View,
+    pub to: View,
+    /// The output that `to` is part of.
+    pub output: usize,
+}
+
+/// Makes copies on the host, but not to outputs that are not wanted.
+pub fn run_moves(call: &Call<'_>, moves: Vec<Move>) -> Result<()> {
+    for Move { from, to, output } in moves {
+        if call.req[output] != OpReq::Null {
+            copy_views(&from, &to);
+        }
+    }
+    Ok(())
+}
+
+/// The kernels of an operator that consists of copies; `tensor` is an array whose dtype all have.
+pub fn moving(
+    tensor: &str,
+    moves: impl Fn(&Call<'_>) -> Result<Vec<Move>> + Clone + Send + Sync + 'static,
+) -> [Kernel; 2] {
+    let of_host = moves.clone();
+    let host = super::kernel(move |call| run_moves(call, of_host(call)?));
+    [host, crate::ops::device::shape::moving(tensor, false, moves)]
 }
 
 /// The pieces of `whole` along `axis` with the extents of `parts`, in order.

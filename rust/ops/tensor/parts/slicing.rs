@@ -1,11 +1,12 @@
 //! `slice`, `slice_axis` and `_slice_assign`: regions of an array.
 
 use super::super::kernel;
-use super::{copy_views, region};
+use super::{Move, copy_views, moving, region, run_moves};
 use crate::error::{Error, Result};
 use crate::kernels::copy::fill;
 use crate::operator::infer::{assign_shape, same_type};
-use crate::operator::{Attrs, Gradient, InplacePair, OpDef, Value};
+use crate::operator::{Attrs, Call, Gradient, InplacePair, OpDef, Value};
+use crate::ops::device::shape as device;
 use crate::params;
 use crate::shape::Shape;
 use crate::tensor::View;
@@ -125,20 +126,23 @@ fn slicing<P: crate::operator::ParamStruct>(name: &str, ranges: Ranges) -> [OpDe
         })
         .infer_type(same_type)
         .gradient(Gradient::use_none(&back))
-        .kernel(kernel(move |call| {
+        .kernels(moving("data", move |call| {
             let ranges = ranges(call.attrs, call.inputs[0].shape())?;
-            copy_views(&taken(&call.inputs[0], &ranges), &call.outputs[0]);
-            Ok(())
+            let (from, to) = (taken(&call.inputs[0], &ranges), call.outputs[0].clone());
+            Ok(vec![Move { from, to, output: 0 }])
         }));
-    let backward = OpDef::new::<P>(&back).inputs_are(&[("ograd", "Output gradient.")]).kernel(
-        kernel(move |call| {
-            let out = &call.outputs[0];
-            fill(out, 0.0);
-            let ranges = ranges(call.attrs, out.shape())?;
-            copy_views(&call.inputs[0], &taken(out, &ranges));
-            Ok(())
-        }),
-    );
+    let back_moves = move |call: &Call<'_>| {
+        let out = &call.outputs[0];
+        let ranges = ranges(call.attrs, out.shape())?;
+        Ok(vec![Move { from: call.inputs[0].clone(), to: taken(out, &ranges), output: 0 }])
+    };
+    let backward = OpDef::new::<P>(&back)
+        .inputs_are(&[("ograd", "Output gradient.")])
+        .kernel(kernel(move |call| {
+            fill(&call.outputs[0], 0.0);
+            run_moves(call, back_moves(call)?)
+        }))
+        .kernels([device::moving("ograd", true, back_moves)]);
     [forward, backward]
 }
 

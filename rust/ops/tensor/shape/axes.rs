@@ -1,11 +1,10 @@
 //! `transpose` and `SwapAxis`: another order of the axes.
 
-use super::super::kernel;
+use super::super::parts::{Move, moving};
 use super::both_ways;
 use crate::error::{Error, Result};
-use crate::kernels::layout::copy_strided;
 use crate::operator::infer::same_type;
-use crate::operator::{Attrs, Gradient, OpDef, ParamStruct, Tuple};
+use crate::operator::{Attrs, Call, Gradient, OpDef, ParamStruct, Tuple};
 use crate::params;
 use crate::shape::{Dims, Numbers, Shape};
 use crate::tensor::View;
@@ -42,14 +41,13 @@ fn permutation(axes: &[i64], ndim: usize) -> Result<Vec<usize>> {
     if order.len() == ndim && seen.iter().all(|s| *s) { Ok(order) } else { Err(wrong()) }
 }
 
-/// Copies `from` with its axes in another order.
-fn permute(from: &View, order: &[usize], to: &View) {
+/// Copies the input of a call with its axes in another order.
+fn permute(call: &Call<'_>, order: &[usize]) -> Vec<Move> {
+    let (from, to) = (&call.inputs[0], call.outputs[0].clone());
     let strides: Dims = order.iter().map(|&a| from.strides()[a]).collect();
-    // SAFETY: the same elements in another order; operands of a kernel do not overlap.
-    unsafe {
-        let turned = View::with_strides(from.ptr(), to.shape().clone(), strides, from.dtype());
-        copy_strided(&turned, to);
-    }
+    // SAFETY: the same elements in another order.
+    let from = unsafe { View::with_strides(from.ptr(), to.shape().clone(), strides, from.dtype()) };
+    vec![Move { from, to, output: 0 }]
 }
 
 fn swap_order(attrs: &Attrs, of: &Shape) -> Result<Vec<usize>> {
@@ -82,18 +80,15 @@ fn reorders<P: ParamStruct>(
         ))
         .infer_type(same_type)
         .gradient(Gradient::use_none(&back))
-        .kernel(kernel(move |call| {
-            let order = order(call.attrs, call.inputs[0].shape())?;
-            permute(&call.inputs[0], &order, &call.outputs[0]);
-            Ok(())
+        .kernels(moving("data", move |call| {
+            Ok(permute(call, &order(call.attrs, call.inputs[0].shape())?))
         }));
-    let backward = OpDef::new::<P>(&back).inputs_are(&[("ograd", "Output gradient.")]).kernel(
-        kernel(move |call| {
-            let order = undone(call.attrs, call.inputs[0].shape())?;
-            permute(&call.inputs[0], &order, &call.outputs[0]);
-            Ok(())
-        }),
-    );
+    let backward =
+        OpDef::new::<P>(&back)
+            .inputs_are(&[("ograd", "Output gradient.")])
+            .kernels(moving("ograd", move |call| {
+                Ok(permute(call, &undone(call.attrs, call.inputs[0].shape())?))
+            }));
     [forward, backward]
 }
 

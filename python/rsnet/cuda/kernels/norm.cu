@@ -1,0 +1,178 @@
+// Normalisation of channels over a batch, and of rows.
+
+#include "reduce.cuh"
+
+// Mean and inverse standard deviation of each channel of data (outer, channels, inner), by the
+// mean first and the squares of the differences then. One block a channel.
+template <class T, class P>
+__global__ void channel_statistics(Index outer, Index channels, Index inner, const T *x, P *mean,
+                                   P *inverse, double eps) {
+  typedef Compute<T> C;
+  Index count = outer * inner;
+  for (Index c = blockIdx.x; c < channels; c += gridDim.x) {
+    C sum = 0;
+    for (Index i = threadIdx.x; i < count; i += blockDim.x)
+      sum += (C)x[(i / inner * channels + c) * inner + i % inner];
+    C average = block_sum(sum) / (C)count;
+    sum = 0;
+    for (Index i = threadIdx.x; i < count; i += blockDim.x) {
+      C distance = (C)x[(i / inner * channels + c) * inner + i % inner] - average;
+      sum += distance * distance;
+    }
+    C variance = block_sum(sum) / (C)count;
+    if (threadIdx.x != 0) continue;
+    mean[c] = (P)average;
+    inverse[c] = (P)(1 / sqrt((double)variance + eps));
+  }
+}
+
+// The same from moving averages.
+template <class P>
+__global__ void moving_statistics(Index channels, const P *moving_mean, const P *moving_var, P *mean,
+                                  P *inverse, double eps) {
+  for (Index c = first(); c < channels; c += step()) {
+    mean[c] = moving_mean[c];
+    inverse[c] = (P)(1 / sqrt((double)moving_var[c] + eps));
+  }
+}
+
+template <class T, class P>
+__global__ void channel_normalise(Index n, Index channels, Index inner, const T *x, const P *mean,
+                                  const P *inverse, const P *gamma, const P *beta, T *y, int add) {
+  typedef Compute<T> C;
+  for (Index i = first(); i < n; i += step()) {
+    Index c = i / inner % channels;
+    C factor = (C)inverse[c] * (gamma ? (C)gamma[c] : (C)1);
+    store(y + i, ((C)x[i] - (C)mean[c]) * factor + (C)beta[c], add);
+  }
+}
+
+// The sums of each channel that its gradients are made of: of g, and of g times the normalised x.
+template <class T, class P>
+__global__ void channel_gradients(Index outer, Index channels, Index inner, const T *g, const T *x,
+                                  const P *mean, const P *inverse, P *sums) {
+  typedef Compute<T> C;
+  Index count = outer * inner;
+  for (Index c = blockIdx.x; c < channels; c += gridDim.x) {
+    C total = 0, along = 0;
+    for (Index i = threadIdx.x; i < count; i += blockDim.x) {
+      Index at = (i / inner * channels + c) * inner + i % inner;
+      total += (C)g[at];
+      along += (C)g[at] * ((C)x[at] - (C)mean[c]);
+    }
+    total = block_sum(total);
+    along = block_sum(along) * (C)inverse[c];
+    if (threadIdx.x != 0) continue;
+    sums[c] = (P)total;
+    sums[channels + c] = (P)along;
+  }
+}
+
+// The gradient of the data; with `fixed` statistics do not depend on it.
+template <class T, class P>
+__global__ void channel_back(Index n, Index count, Index channels, Index inner, const T *g,
+                             const T *x, const P *mean, const P *inverse, const P *gamma,
+                             const P *sums, T *dx, int fixed, int add) {
+  typedef Compute<T> C;
+  for (Index i = first(); i < n; i += step()) {
+    Index c = i / inner % channels;
+    C factor = (C)inverse[c] * (gamma ? (C)gamma[c] : (C)1), value = (C)g[i];
+    if (!fixed) {
+      C normal = ((C)x[i] - (C)mean[c]) * (C)inverse[c];
+      value -= ((C)sums[c] + normal * (C)sums[channels + c]) / (C)count;
+    }
+    store(dx + i, value * factor, add);
+  }
+}
+
+// The gradients of gamma and beta from the sums, either of which may be missing.
+template <class P>
+__global__ void channel_parameters(Index channels, const P *sums, P *gamma, P *beta, int fix_gamma,
+                                   int add_gamma, int add_beta) {
+  for (Index c = first(); c < channels; c += step()) {
+    if (gamma) store(gamma + c, fix_gamma ? (P)0 : sums[channels + c], add_gamma);
+    if (beta) store(beta + c, sums[c], add_beta);
+  }
+}
+
+template <class P>
+__global__ void moving_update(Index channels, const P *mean, const P *inverse, P *moving_mean,
+                              P *moving_var, double keep, double eps) {
+  for (Index c = first(); c < channels; c += step()) {
+    P variance = (P)1 / (inverse[c] * inverse[c]) - (P)eps;
+    moving_mean[c] = moving_mean[c] * (P)keep + mean[c] * ((P)1 - (P)keep);
+    moving_var[c] = moving_var[c] * (P)keep + (variance > 0 ? variance : (P)0) * ((P)1 - (P)keep);
+  }
+}
+
+// Rows of data (outer, length, inner), each by its own mean and deviation. One block a row; row `r`
+// begins at `r / inner * inner * length + r % inner`.
+template <class T>
+__global__ void row_normalise(Index rows, Index length, Index inner, const T *x, const T *gamma,
+                              const T *beta, T *y, T *mean, T *deviation, double eps, int write,
+                              int add) {
+  typedef Compute<T> C;
+  for (Index r = blockIdx.x; r < rows; r += gridDim.x) {
+    Index start = r / inner * inner * length + r % inner;
+    C sum = 0;
+    for (Index i = threadIdx.x; i < length; i += blockDim.x) sum += (C)x[start + i * inner];
+    C average = block_sum(sum) / (C)length;
+    sum = 0;
+    for (Index i = threadIdx.x; i < length; i += blockDim.x) {
+      C distance = (C)x[start + i * inner] - average;
+      sum += distance * distance;
+    }
+    C own = (C)sqrt((double)(block_sum(sum) / (C)length) + eps);
+    for (Index i = threadIdx.x; write && i < length; i += blockDim.x) {
+      Index at = start + i * inner;
+      store(y + at, ((C)x[at] - average) / own * (C)gamma[i] + (C)beta[i], add);
+    }
+    if (threadIdx.x != 0) continue;
+    mean[r] = convert<T>(average);
+    deviation[r] = convert<T>(own);
+  }
+}
+
+template <class T>
+__global__ void row_back(Index rows, Index length, Index inner, const T *g, const T *x,
+                         const T *gamma, const T *mean, const T *deviation, T *dx, int add) {
+  typedef Compute<T> C;
+  for (Index r = blockIdx.x; r < rows; r += gridDim.x) {
+    Index start = r / inner * inner * length + r % inner;
+    C average = (C)mean[r], own = (C)deviation[r], total = 0, along = 0;
+    for (Index i = threadIdx.x; i < length; i += blockDim.x) {
+      Index at = start + i * inner;
+      C scaled = (C)g[at] * (C)gamma[i];
+      total += scaled;
+      along += scaled * ((C)x[at] - average) / own;
+    }
+    total = block_sum(total) / (C)length;
+    along = block_sum(along) / (C)length;
+    for (Index i = threadIdx.x; i < length; i += blockDim.x) {
+      Index at = start + i * inner;
+      C normal = ((C)x[at] - average) / own;
+      store(dx + at, ((C)g[at] * (C)gamma[i] - total - normal * along) / own, add);
+    }
+  }
+}
+
+// The gradients of scale and shift, one block for each element of a row.
+template <class T>
+__global__ void row_parameters(Index rows, Index length, Index inner, const T *g, const T *x,
+                               const T *mean, const T *deviation, T *gamma, T *beta, int add_gamma,
+                               int add_beta) {
+  typedef Compute<T> C;
+  for (Index i = blockIdx.x; i < length; i += gridDim.x) {
+    C total = 0, along = 0;
+    for (Index r = threadIdx.x; r < rows; r += blockDim.x) {
+      Index at = r / inner * inner * length + r % inner + i * inner;
+      total += (C)g[at];
+      along += (C)g[at] * ((C)x[at] - (C)mean[r]) / (C)deviation[r];
+    }
+    total = block_sum(total);
+    along = block_sum(along);
+    if (threadIdx.x != 0) continue;
+    if (gamma) store(gamma + i, along, add_gamma);
+    if (beta) store(beta + i, total, add_beta);
+  }
+}

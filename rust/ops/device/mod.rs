@@ -1,0 +1,88 @@
+//! Kernels for CUDA devices of the built-in operators: which functions of the sources in
+//! `python/rsnet/cuda/kernels/` they launch, on what grids, with which arguments.
+//!
+//! Element-wise operators get theirs from the rows of their tables ([`formula`], [`binary`]). All
+//! others are entries of [`TABLE`], by the name of the operator, as in `higher_order`: [`complete`]
+//! adds what the table has. An operator without an entry runs on the host.
+
+pub mod binary;
+mod dense;
+pub mod formula;
+mod layers;
+mod norm;
+mod numbers;
+mod reduce;
+pub mod shape;
+mod window;
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::operator::{Call, Kernel, Launcher, OpDef, OpReq};
+
+/// The dtypes of most hand-written kernels.
+const FLOATS: &[DType] = &[DType::F32, DType::F64, DType::F16];
+
+/// Operators with the kernels that they have for devices.
+type Entry = (&'static str, fn() -> Vec<Kernel>);
+
+/// Kernels by the name of the operator.
+const FAMILIES: &[&[Entry]] = &[
+    reduce::TABLE,
+    shape::TABLE,
+    dense::TABLE,
+    window::TABLE,
+    layers::TABLE,
+    norm::TABLE,
+    numbers::TABLE,
+];
+
+/// Adds the kernels for devices that the table has for `def`.
+pub fn complete(def: OpDef) -> OpDef {
+    let found = FAMILIES.iter().flat_map(|family| family.iter()).find(|e| e.0 == def.name);
+    match found {
+        Some((_, kernels)) => def.kernels(kernels()),
+        None => def,
+    }
+}
+
+/// 1 if a kernel is to add to output `i`, else 0.
+fn add(call: &Call<'_>, i: usize) -> i32 {
+    i32::from(call.req[i] == OpReq::Add)
+}
+
+/// Returns true if output `i` is to be written and has elements.
+fn wanted(call: &Call<'_>, i: usize) -> bool {
+    call.req[i] != OpReq::Null && call.outputs[i].size() > 0
+}
+
+/// A kernel with one output, which is left alone where nothing is to be written.
+fn kernel(
+    source: &'static str,
+    functions: &[&str],
+    types: &[(&str, &'static [DType])],
+    issue: impl Fn(&Call<'_>, &mut dyn Launcher) -> Result<()> + Send + Sync + 'static,
+) -> Kernel {
+    Kernel::cuda(source, functions, types, move |call, launcher| match wanted(call, 0) {
+        true => issue(call, launcher),
+        false => Ok(()),
+    })
+}
+
+/// The bytes of a number as an element of a dtype.
+fn element(dtype: DType, value: f64) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    crate::with_dtype!(dtype, T => {
+        let value = <T as crate::dtype::Element>::from_f64(value);
+        // SAFETY: no element is larger than eight bytes.
+        unsafe { bytes.as_mut_ptr().cast::<T>().write_unaligned(value) };
+    });
+    bytes
+}
+
+/// The error of a call whose operands have too many axes for a kernel.
+fn too_many_axes() -> Error {
+    Error::not_implemented(format!(
+        "the CUDA kernel takes at most {} axes that cannot be merged",
+        crate::operator::Axes::MOST
+    ))
+}

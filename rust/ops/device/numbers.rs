@@ -1,0 +1,307 @@
+//! Random arrays, slices by number, and the steps of optimizers.
+
+use super::{Entry, FLOATS, add, kernel, wanted};
+use crate::args;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::random::Span;
+use crate::operator::{Call, Compare, Grid, Kernel, Launcher, Match};
+use crate::ops::tensor::distributions::{check_range, check_scale};
+use crate::ops::tensor::indexing::take::{OneHotParam, TakeMode, TakeParam, take_axis};
+use crate::ops::tensor::optimizer::{AdamParam, Descent, SgdMomParam, SgdParam};
+use crate::ops::tensor::random::{NormalParam, UniformParam};
+use crate::shape::Shape;
+use crate::tensor::View;
+
+fn uniform() -> Vec<Kernel> {
+    vec![kernel("random", &["uniform<$0>"], &[("output", FLOATS)], |call, launcher| {
+        let p = call.attrs.get::<UniformParam>();
+        check_range(p.low.into(), p.high.into())?;
+        let (y, key) = (&call.outputs[0], call.ctx.random);
+        let [low, width, last] = Span::new(y.dtype(), p.low.into(), p.high.into()).parts();
+        let (n, seed, stream) = (y.size(), key.seed as i64, key.stream as i64);
+        let mut args = args![n as i64, y.ptr(), seed, stream, low, width, last, add(call, 0)];
+        launcher.launch(0, Grid::over(n.div_ceil(4)), &mut args)
+    })]
+}
+
+fn normal() -> Vec<Kernel> {
+    vec![kernel("random", &["normal<$0>"], &[("output", FLOATS)], |call, launcher| {
+        let p = call.attrs.get::<NormalParam>();
+        check_scale(p.scale.into())?;
+        let (y, key) = (&call.outputs[0], call.ctx.random);
+        let (n, seed, stream) = (y.size(), key.seed as i64, key.stream as i64);
+        let [mean, scale] = [p.loc, p.scale].map(f64::from);
+        let mut args = args![n as i64, y.ptr(), seed, stream, mean, scale, add(call, 0)];
+        launcher.launch(0, Grid::over(n.div_ceil(4)), &mut args)
+    })]
+}
+
+/// Dtypes of numbers of slices.
+const NUMBERS: &[DType] = &[DType::F32, DType::F64, DType::I32, DType::I64];
+/// Slices on devices: of floating-point arrays, by these numbers.
+const CLIP: i32 = 0;
+const WRAP: i32 = 1;
+
+/// How slices are taken: elements on the outside, numbers, extent of the axis, elements inside.
+struct Slices {
+    taken: usize,
+    extent: usize,
+    inner: usize,
+    mode: i32,
+}
+
+impl Slices {
+    fn of_take(call: &Call<'_>, data: &Shape, indices: &View) -> Result<Self> {
+        let axis = take_axis(call.attrs, data)?;
+        let mode = call.attrs.get::<TakeParam>().mode;
+        Ok(Slices {
+            taken: indices.size(),
+            extent: data.dims()[axis] as usize,
+            inner: data.product(axis + 1..data.ndim()),
+            mode: if mode == TakeMode::Clip { CLIP } else { WRAP },
+        })
+    }
+
+    fn of_rows(weight: &View, indices: &View) -> Self {
+        let extent = weight.dims()[0] as usize;
+        Slices { taken: indices.size(), extent, inner: weight.dims()[1] as usize, mode: CLIP }
+    }
+
+    /// Launches `take`, function 0, for every element of `to`.
+    fn issue(
+        &self,
+        launcher: &mut dyn Launcher,
+        from: &View,
+        by: &View,
+        to: &View,
+        add: i32,
+    ) -> Result<()> {
+        let n = to.size();
+        if n == 0 {
+            return Ok(());
+        }
+        let [taken, extent, inner] = [self.taken, self.extent, self.inner].map(|n| n as i64);
+        let at = [from, by, to].map(View::ptr);
+        let mut args = args![n as i64, taken, extent, inner, at[0], at[1], at[2], self.mode, add];
+        launcher.launch(0, Grid::over(n), &mut args)
+    }
+
+    /// Launches `take_back`, function 0, for every element of the gradient.
+    fn issue_back(
+        &self,
+        launcher: &mut dyn Launcher,
+        g: &View,
+        by: &View,
+        to: &View,
+        add: i32,
+    ) -> Result<()> {
+        if add == 0 {
+            launcher.clear(to.ptr(), to.size_bytes())?;
+        }
+        let n = g.size();
+        if n == 0 || to.size() == 0 {
+            return Ok(());
+        }
+        let [taken, extent, inner] = [self.taken, self.extent, self.inner].map(|n| n as i64);
+        let at = [g, by, to].map(View::ptr);
+        let mut args = args![n as i64, taken, extent, inner, at[0], at[1], at[2], self.mode];
+        launcher.launch(0, Grid::over(n), &mut args)
+    }
+}
+
+fn not_raising(kernel: Kernel) -> Kernel {
+    kernel.only(Match::Attr("mode".into(), Compare::Ne, "raise".into()))
+}
+
+fn take() -> Vec<Kernel> {
+    let types: &[(&str, &'static [DType])] = &[("a", FLOATS), ("indices", NUMBERS)];
+    let made = kernel("indexing", &["take<$0, $1>"], types, |call, launcher| {
+        let [a, indices] = [0, 1].map(|i| &call.inputs[i]);
+        let slices = Slices::of_take(call, a.shape(), indices)?;
+        if slices.extent == 0 {
+            return Err(crate::error::Error::index(format!(
+                "take from an axis of shape {}, which has no elements",
+                a.shape()
+            )));
+        }
+        slices.issue(launcher, a, indices, &call.outputs[0], add(call, 0))
+    });
+    vec![not_raising(made)]
+}
+
+/// Zeroes the gradient of numbers, which have none.
+fn no_gradient(call: &Call<'_>, launcher: &mut dyn Launcher, i: usize) -> Result<()> {
+    match wanted(call, i) && add(call, i) == 0 {
+        true => launcher.clear(call.outputs[i].ptr(), call.outputs[i].size_bytes()),
+        false => Ok(()),
+    }
+}
+
+fn embedding() -> Vec<Kernel> {
+    let types: &[(&str, &'static [DType])] = &[("weight", FLOATS), ("data", NUMBERS)];
+    vec![kernel("indexing", &["take<$0, $1>"], types, |call, launcher| {
+        let [indices, weight] = [0, 1].map(|i| &call.inputs[i]);
+        let slices = Slices::of_rows(weight, indices);
+        slices.issue(launcher, weight, indices, &call.outputs[0], add(call, 0))
+    })]
+}
+
+/// The inputs of the gradient are the output's gradient and the numbers.
+fn embedding_back() -> Vec<Kernel> {
+    let types: &[(&str, &'static [DType])] = &[("data", FLOATS), ("output", NUMBERS)];
+    vec![Kernel::cuda("indexing", &["take_back<$0, $1>"], types, |call, launcher| {
+        no_gradient(call, launcher, 0)?;
+        if !wanted(call, 1) {
+            return Ok(());
+        }
+        let ([g, indices], to) = ([0, 1].map(|i| &call.inputs[i]), &call.outputs[1]);
+        Slices::of_rows(to, indices).issue_back(launcher, g, indices, to, add(call, 1))
+    })]
+}
+
+fn take_back() -> Vec<Kernel> {
+    let types: &[(&str, &'static [DType])] = &[("data", FLOATS), ("output", NUMBERS)];
+    let made = Kernel::cuda("indexing", &["take_back<$0, $1>"], types, |call, launcher| {
+        no_gradient(call, launcher, 1)?;
+        if !wanted(call, 0) {
+            return Ok(());
+        }
+        let ([g, indices], to) = ([0, 1].map(|i| &call.inputs[i]), &call.outputs[0]);
+        let slices = Slices::of_take(call, to.shape(), indices)?;
+        slices.issue_back(launcher, g, indices, to, add(call, 0))
+    });
+    vec![not_raising(made)]
+}
+
+fn one_hot() -> Vec<Kernel> {
+    let types: &[(&str, &'static [DType])] = &[("output", FLOATS), ("indices", NUMBERS)];
+    vec![kernel("indexing", &["one_hot<$0, $1>"], types, |call, launcher| {
+        let (p, y) = (call.attrs.get::<OneHotParam>(), &call.outputs[0]);
+        let (n, depth, from) = (y.size(), i64::from(p.depth), call.inputs[0].ptr());
+        let mut args = args![n as i64, depth, from, y.ptr(), p.on_value, p.off_value, add(call, 0)];
+        launcher.launch(0, Grid::over(n), &mut args)
+    })]
+}
+
+/// The address of the new weight, or of nothing if it is not wanted, and whether it is.
+fn new_weight(call: &Call<'_>) -> (*mut u8, i32) {
+    match wanted(call, 0) {
+        true => (call.outputs[0].ptr(), 1),
+        false => (std::ptr::null_mut(), 0),
+    }
+}
+
+fn sgd() -> Vec<Kernel> {
+    vec![Kernel::cuda("update", &["sgd<$0>"], &[("weight", FLOATS)], |call, launcher| {
+        let Descent { lr, wd, rescale, clip, .. } = call.attrs.get::<SgdParam>().descent();
+        let [w, g] = [0, 1].map(|i| &call.inputs[i]);
+        let ((y, write), n) = (new_weight(call), w.size());
+        let mut args =
+            args![n as i64, w.ptr(), g.ptr(), y, lr, wd, rescale, clip, write, add(call, 0)];
+        launcher.launch(0, Grid::over(n), &mut args)
+    })]
+}
+
+fn momentum(nesterov: i32) -> Vec<Kernel> {
+    let types: &[(&str, &'static [DType])] = &[("weight", FLOATS)];
+    vec![Kernel::cuda("update", &["sgd_momentum<$0>"], types, move |call, launcher| {
+        let d = call.attrs.get::<SgdMomParam>().descent();
+        let [w, g, m] = [0, 1, 2].map(|i| &call.inputs[i]);
+        let ((y, write), n) = (new_weight(call), w.size());
+        let mut args = args![
+            n as i64,
+            w.ptr(),
+            g.ptr(),
+            m.ptr(),
+            y,
+            d.lr,
+            d.wd,
+            d.rescale,
+            d.clip,
+            d.momentum,
+            nesterov,
+            write,
+            add(call, 0)
+        ];
+        launcher.launch(0, Grid::over(n), &mut args)
+    })]
+}
+
+/// Of a weight with a copy in float32.
+fn with_copy(descent: fn(&Call<'_>) -> Descent, has_momentum: bool, nesterov: i32) -> Vec<Kernel> {
+    let types: &[(&str, &'static [DType])] = &[("weight", FLOATS)];
+    vec![Kernel::cuda("update", &["sgd_copy<$0>"], types, move |call, launcher| {
+        let d = descent(call);
+        let (g, w) = (&call.inputs[1], &call.inputs[2 + usize::from(has_momentum)]);
+        let m = if has_momentum { call.inputs[2].ptr() } else { std::ptr::null_mut() };
+        let ((y, write), n) = (new_weight(call), w.size());
+        let mut args = args![
+            n as i64,
+            g.ptr(),
+            m,
+            w.ptr(),
+            y,
+            d.lr,
+            d.wd,
+            d.rescale,
+            d.clip,
+            d.momentum,
+            nesterov,
+            write,
+            add(call, 0)
+        ];
+        launcher.launch(0, Grid::over(n), &mut args)
+    })]
+}
+
+fn plain_descent(call: &Call<'_>) -> Descent {
+    call.attrs.get::<SgdParam>().descent()
+}
+
+fn momentum_descent(call: &Call<'_>) -> Descent {
+    call.attrs.get::<SgdMomParam>().descent()
+}
+
+fn adam() -> Vec<Kernel> {
+    vec![Kernel::cuda("update", &["adam<$0>"], &[("weight", FLOATS)], |call, launcher| {
+        let p = call.attrs.get::<AdamParam>();
+        let [w, g, mean, var] = [0, 1, 2, 3].map(|i| call.inputs[i].ptr());
+        let ((y, write), n) = (new_weight(call), call.inputs[0].size());
+        let mut args = args![
+            n as i64,
+            w,
+            g,
+            mean,
+            var,
+            y,
+            p.lr,
+            p.beta1,
+            p.beta2,
+            p.epsilon,
+            p.wd,
+            p.rescale_grad,
+            p.clip_gradient,
+            write,
+            add(call, 0)
+        ];
+        launcher.launch(0, Grid::over(n), &mut args)
+    })]
+}
+
+pub const TABLE: &[Entry] = &[
+    ("_random_uniform", uniform),
+    ("_random_normal", normal),
+    ("take", take),
+    ("_backward_take", take_back),
+    ("Embedding", embedding),
+    ("_backward_Embedding", embedding_back),
+    ("one_hot", one_hot),
+    ("sgd_update", sgd),
+    ("sgd_mom_update", || momentum(0)),
+    ("nag_mom_update", || momentum(1)),
+    ("mp_sgd_update", || with_copy(plain_descent, false, 0)),
+    ("mp_sgd_mom_update", || with_copy(momentum_descent, true, 0)),
+    ("mp_nag_mom_update", || with_copy(momentum_descent, true, 1)),
+    ("adam_update", adam),
+];
