@@ -8,6 +8,7 @@ import os
 import shutil
 import uuid
 import warnings
+from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -18,6 +19,7 @@ from ..ndarray import NDArray
 from ..util import is_np_shape
 
 __all__ = [
+    "HookHandle",
     "check_sha1",
     "clip_global_norm",
     "download",
@@ -26,6 +28,25 @@ __all__ = [
     "split_and_load",
     "split_data",
 ]
+
+
+class HookHandle:
+    """Removes a hook by `detach`, or at the end of a ``with`` block."""
+
+    def __init__(self, hooks: OrderedDict[int, Any], hook: Any) -> None:
+        self._hooks = hooks
+        self._id = id(self)
+        hooks[self._id] = hook
+
+    def detach(self) -> None:
+        """Removes the hook."""
+        self._hooks.pop(self._id, None)
+
+    def __enter__(self) -> HookHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.detach()
 
 
 def shape_is_known(shape: Any) -> bool:

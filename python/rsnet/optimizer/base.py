@@ -16,13 +16,13 @@ from ..ndarray import NDArray
 _REGISTRY: dict[str, type[Optimizer]] = {}
 
 
-def register(cls: type[Optimizer]) -> type[Optimizer]:
+def register(klass: type[Optimizer]) -> type[Optimizer]:
     """Class decorator: makes an optimizer known to `create` by its lower-case name."""
-    name = cls.__name__.lower()
+    name = klass.__name__.lower()
     if name in _REGISTRY:
         warn(f"optimizer {name} is overridden")
-    _REGISTRY[name] = cls
-    return cls
+    _REGISTRY[name] = klass
+    return klass
 
 
 def create(name: str | Optimizer, **kwargs: Any) -> Optimizer:
@@ -93,6 +93,8 @@ class Optimizer:
 
     Attributes
     ----------
+    opt_registry : dict of str to type
+        The classes that `create` knows, by lower-case name.
     zero_states : int
         How many arrays of zeros `create_state` makes for a parameter.
     aggregate_num : int
@@ -100,6 +102,7 @@ class Optimizer:
         calls `update_multi_precision` for each.
     """
 
+    opt_registry = _REGISTRY
     zero_states = 0
     aggregate_num = 0
 
@@ -173,6 +176,11 @@ class Optimizer:
         """Multipliers of the rate by name or index, on top of the symbol's own."""
         self.lr_mult = self._from_symbol("__lr_mult__") | args_lr_mult
 
+    def set_lr_scale(self, args_lrscale: dict[Any, float]) -> None:
+        """`set_lr_mult`, by its old name."""
+        warn("set_lr_scale is deprecated: use set_lr_mult", DeprecationWarning)
+        self.set_lr_mult(args_lrscale)
+
     def set_wd_mult(self, args_wd_mult: dict[Any, float]) -> None:
         """Multipliers of the decay by name or index; biases and the like have 0 unless given."""
         undecayed = {
@@ -201,9 +209,9 @@ class Optimizer:
         return count
 
     @staticmethod
-    def register(cls: type[Optimizer]) -> type[Optimizer]:
+    def register(klass: type[Optimizer]) -> type[Optimizer]:
         """The class decorator `register`."""
-        return register(cls)
+        return register(klass)
 
     @staticmethod
     def create_optimizer(name: str, **kwargs: Any) -> Optimizer:
@@ -300,6 +308,8 @@ class Updater:
     def __init__(self, optimizer: Optimizer) -> None:
         self.optimizer = optimizer
         self.states: dict[Any, Any] = {}
+        # Whether a state is known to be on the device of its weight: those of a file may not be.
+        self.states_synced: dict[Any, bool] = {}
 
     def __call__(self, index: Any, grad: Any, weight: Any) -> None:
         if isinstance(index, (list, tuple)):
@@ -311,7 +321,18 @@ class Updater:
     def _state(self, index: Any, weight: NDArray) -> Any:
         if index not in self.states:
             self.states[index] = self.optimizer.create_state_multi_precision(index, weight)
+        elif not self.states_synced.get(index, True):
+            self.states[index] = self.sync_state_context(self.states[index], weight.context)
+        self.states_synced[index] = True
         return self.states[index]
+
+    def sync_state_context(self, state: Any, context: Any) -> Any:
+        """The state with its arrays on `context`; those that are there already are not copied."""
+        if isinstance(state, NDArray):
+            return state.as_in_context(context)
+        if isinstance(state, (tuple, list)):
+            return type(state)(self.sync_state_context(part, context) for part in state)
+        return state
 
     def _update_all(self, indices: list[Any], grads: list[NDArray], weights: list[NDArray]) -> None:
         together = self.optimizer.aggregate_num
@@ -339,6 +360,7 @@ class Updater:
             self.states, self.optimizer = loaded
         else:
             self.states = loaded
+        self.states_synced = dict.fromkeys(self.states, False)
 
 
 def get_updater(optimizer: Optimizer) -> Updater:
