@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import pickle
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from .. import engine
 from .. import ndarray as nd
 from .._warnings import warn
 from ..lr_scheduler import LRScheduler
@@ -248,8 +250,8 @@ class Optimizer:
         self, indices: list[int], weights: list[NDArray], grads: list[NDArray], states: list[Any]
     ) -> None:
         """`update_multi_precision` for several parameters of one device and dtype."""
-        for index, weight, grad, state in zip(indices, weights, grads, states, strict=True):
-            self.update_multi_precision(index, weight, grad, state)
+        steps = list(zip(indices, weights, grads, states, strict=True))
+        _push_together(weights, lambda at: self.update_multi_precision(*steps[at]))
 
     def _common_many(self, indices: list[int]) -> dict[str, Any]:
         """Counts the updates; what every operator on many weights is given."""
@@ -298,11 +300,34 @@ def zeros_like(weight: NDArray) -> NDArray:
     return nd.zeros(weight.shape, ctx=weight.context, dtype=weight.dtype)
 
 
+# Updates of parameters are gathered into operations of this many elements: a push costs little
+# beside the work of one, and the temporaries of its rules are alive at the same time.
+_ELEMENTS_TOGETHER = 1 << 20
+_CALLS_TOGETHER = 4096
+
+
+def _push_together(weights: Sequence[NDArray], update: Callable[[int], None]) -> None:
+    """Calls `update` with the number of every weight; what this pushes becomes few operations."""
+    before = engine.set_bulk_size(_CALLS_TOGETHER)
+    try:
+        elements = 0
+        for at, weight in enumerate(weights):
+            update(at)
+            elements += weight.size
+            if elements >= _ELEMENTS_TOGETHER:
+                engine.set_bulk_size(0)
+                engine.set_bulk_size(_CALLS_TOGETHER)
+                elements = 0
+    finally:
+        engine.set_bulk_size(before)
+
+
 class Updater:
     """`updater(index, grad, weight)`: one step of `optimizer`, with the state of every index.
 
-    With lists in place of the three it is one step of all these parameters; an optimizer whose
-    `aggregate_num` is greater than 0 gets those of one device and dtype together.
+    With lists in place of the three it is one step of all these parameters: the engine gets few
+    operations for it. An optimizer whose `aggregate_num` is greater than 0 gets those of one device
+    and dtype together.
     """
 
     def __init__(self, optimizer: Optimizer) -> None:
@@ -336,11 +361,11 @@ class Updater:
 
     def _update_all(self, indices: list[Any], grads: list[NDArray], weights: list[NDArray]) -> None:
         together = self.optimizer.aggregate_num
+        if not together:
+            _push_together(weights, lambda at: self(indices[at], grads[at], weights[at]))
+            return
         groups: dict[Any, list[tuple[Any, NDArray, NDArray, Any]]] = {}
         for index, grad, weight in zip(indices, grads, weights, strict=True):
-            if not together:
-                self(index, grad, weight)
-                continue
             kind = (str(weight.context), np.dtype(weight.dtype))
             step = (index, weight, grad, self._state(index, weight))
             groups.setdefault(kind, []).append(step)
