@@ -2,9 +2,9 @@
 
     python benches/python/gluon.py [--mxnet-python PATH] [--torch-python PATH] [--threads 2]
 
-Forward, backward and the momentum update of an MLP, LeNet and ResNet-20, batches of 64. MXNet and PyTorch
-may live in other environments: name their interpreters. All are timed in turn, several rounds each,
-and the least time of each counts.
+Forward, backward and the momentum update of an MLP, LeNet and ResNet-20, batches of 64. MXNet and
+PyTorch may live in other environments: name their interpreters. All are timed in turn, several
+rounds each, and the least time of each counts.
 """
 
 import argparse

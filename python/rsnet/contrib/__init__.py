@@ -1,5 +1,6 @@
 """Extras of MXNet: operators (`nd`, `sym`), text, older names of `autograd`, iterators, a
-callback for TensorBoard, gradients of reduced variance (`svrg_optimization`).
+callback for TensorBoard, mixed precision (`amp`), gradients of reduced variance
+(`svrg_optimization`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ _missing = module_getattr(__name__)
 _ON_DEMAND = ("autograd", "io", "svrg_optimization", "tensorboard", "text")
 
 __all__ = [
+    "amp",
     "autograd",
     "io",
     "nd",

@@ -20,6 +20,16 @@ from .parameter_dict import ParameterDict
 __all__ = ["HybridBlock"]
 
 
+# What is made of the symbol of every block that is hybridized, if anything.
+_change_graph: Callable[[sym.Symbol], sym.Symbol] | None = None
+
+
+def change_graphs(change: Callable[[sym.Symbol], sym.Symbol] | None) -> None:
+    """Lets `change` make another symbol of each that a hybridized block composes from now on."""
+    global _change_graph
+    _change_graph = change
+
+
 class HybridBlock(Block):
     """Base of layers and networks that can run operator by operator or as one planned graph.
 
@@ -148,6 +158,8 @@ class HybridBlock(Block):
         self._none_outputs = [o is None for o in outputs]
         outputs = [o for o in outputs if o is not None]
         symbol = outputs[0] if len(outputs) == 1 else sym.Group(outputs)
+        if _change_graph is not None:
+            symbol = _change_graph(symbol)
         self._cached_graph = ([i for i in inputs if i is not None], symbol)
         return self._cached_graph
 

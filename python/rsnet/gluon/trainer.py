@@ -95,6 +95,9 @@ class Trainer:
         self._kv_initialized = False
         self._updater_of_store: Any = None
         self._params_to_init: list[Parameter] = list(self._params)
+        # Of mixed precision: what scales the loss, and `_scale` without it.
+        self._loss_scaler: Any = None
+        self._unscaled = self._scale
         for param in self._params:
             param._trainer = self
 
@@ -277,6 +280,8 @@ class Trainer:
                 )
 
     def _update(self, ignore_stale_grad: bool = False) -> None:
+        if self._loss_scaler is not None and self._loss_scaler.has_overflow(self._params):
+            return
         # What each device's updater gets: numbers, gradients and weights.
         steps: list[tuple[list[int], list[Any], list[Any]]] = [([], [], []) for _ in self._updaters]
         for i, param in enumerate(self._params):
