@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from collections import Counter
+from collections import Counter, OrderedDict
 
 import numpy as np
 import pytest
@@ -429,3 +429,46 @@ def test_svrg_computes_all_gradients_every_few_epochs(monkeypatch):
     for wrong, kind in ((None, TypeError), (0, ValueError)):
         with pytest.raises(kind, match="invalid update_freq"):
             svrg_module.SVRGModule(net, label_names=["lin_label"], update_freq=wrong)
+
+
+def test_hooks_have_handles():
+    handle, hooks, seen = gluon.utils.HookHandle(), OrderedDict(), []
+    handle.attach(hooks, seen.append)
+    with pytest.raises(RuntimeError, match="a hook already"):
+        handle.attach(hooks, seen.append)
+    assert list(hooks.values()) == [seen.append]
+    handle.detach()
+    handle.detach()
+    assert not hooks
+    with gluon.nn.Dense(1).register_forward_hook(print) as registered:
+        assert isinstance(registered, gluon.utils.HookHandle)
+
+
+def test_names_where_mxnet_has_them():
+    from rsnet.gluon.contrib.estimator.event_handler import CheckpointHandler, EarlyStoppingHandler
+    from rsnet.image.detection import ImageDetIter
+
+    assert CheckpointHandler.__name__ == "CheckpointHandler" and EarlyStoppingHandler
+    assert ImageDetIter is mx.image.ImageDetIter
+    assert isinstance(np.float32(1), mx.base.numeric_types)
+    assert isinstance(np.int64(1), mx.base.integer_types)
+    assert not mx.is_np_array() and mx.util.is_np_array() is False
+    assert mx.optimizer.Optimizer.opt_registry["sgd"] is mx.optimizer.SGD
+    assert mx.test_utils.is_op_runnable() and not mx.test_utils.has_tvm_ops()
+
+
+def test_states_move_to_the_device_of_their_weight():
+    updater = mx.optimizer.get_updater(mx.optimizer.SGD(momentum=0.9))
+    updater(0, nd.ones((2,)), nd.ones((2,)))
+    states = updater.get_states()
+    other = mx.optimizer.get_updater(mx.optimizer.SGD(momentum=0.9))
+    other.set_states(states)
+    assert other.states_synced == {0: False}
+    weight = nd.ones((2,), ctx=mx.cpu(1))
+    other(0, nd.ones((2,), ctx=mx.cpu(1)), weight)
+    assert other.states[0].context == mx.cpu(1) and other.states_synced == {0: True}
+    inner = other.sync_state_context((nd.ones(1), [None, 3]), mx.cpu(2))
+    assert inner[0].context == mx.cpu(2) and inner[1] == [None, 3]
+    with pytest.warns(DeprecationWarning, match="use set_lr_mult"):
+        other.optimizer.set_lr_scale({0: 0.5})
+    assert other.optimizer.lr_mult == {0: 0.5}

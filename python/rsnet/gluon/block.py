@@ -23,6 +23,12 @@ from .utils import HookHandle, indented
 __all__ = ["Block"]
 
 
+def _attached(hooks: OrderedDict[int, Any], hook: Callable[..., Any]) -> HookHandle:
+    handle = HookHandle()
+    handle.attach(hooks, hook)
+    return handle
+
+
 def _check_names(
     source: str,
     arrays: Mapping[str, Any],
@@ -336,11 +342,11 @@ class Block:
 
     def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Calls ``hook(block, inputs)`` before each forward pass; returns a handle to detach it."""
-        return HookHandle(self._forward_pre_hooks, hook)
+        return _attached(self._forward_pre_hooks, hook)
 
     def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Calls ``hook(block, inputs, outputs)`` after each forward pass; returns a handle."""
-        return HookHandle(self._forward_hooks, hook)
+        return _attached(self._forward_hooks, hook)
 
     def register_op_hook(self, callback: Callable[..., Any], monitor_all: bool = False) -> None:
         """Calls `callback` with what the operators of hybridized children compute."""

@@ -31,16 +31,28 @@ __all__ = [
 
 
 class HookHandle:
-    """Removes a hook by `detach`, or at the end of a ``with`` block."""
+    """Adds a hook by `attach`; removes it by `detach`, or at the end of a ``with`` block."""
 
-    def __init__(self, hooks: OrderedDict[int, Any], hook: Any) -> None:
-        self._hooks = hooks
-        self._id = id(self)
-        hooks[self._id] = hook
+    def __init__(self) -> None:
+        self._hooks: OrderedDict[int, Any] | None = None
+
+    def attach(self, hooks_dict: OrderedDict[int, Any], hook: Any) -> None:
+        """Adds a hook to those of a block.
+
+        Raises
+        ------
+        RuntimeError
+            The handle has a hook already.
+        """
+        if self._hooks is not None:
+            raise RuntimeError("attach: the handle has a hook already, expected a new HookHandle")
+        self._hooks = hooks_dict
+        hooks_dict[id(self)] = hook
 
     def detach(self) -> None:
         """Removes the hook."""
-        self._hooks.pop(self._id, None)
+        if self._hooks is not None:
+            self._hooks.pop(id(self), None)
 
     def __enter__(self) -> HookHandle:
         return self
