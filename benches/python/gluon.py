@@ -2,9 +2,9 @@
 
     python benches/python/gluon.py [--mxnet-python PATH] [--torch-python PATH] [--threads 2]
 
-Forward, backward and the momentum update of an MLP and of LeNet, batches of 64. MXNet and PyTorch
-may live in other environments: name their interpreters. All are timed in turn, several rounds each,
-and the least time of each counts.
+Forward, backward and the momentum update of an MLP, LeNet and ResNet-20, batches of 64. MXNet and
+PyTorch may live in other environments: name their interpreters. All are timed in turn, several
+rounds each, and the least time of each counts.
 """
 
 import argparse
@@ -15,7 +15,9 @@ import sys
 import time
 
 ROUNDS, WINDOWS, STEPS, BATCH = 3, 30, 5, 64
-SHAPES = {"mlp": (BATCH, 784), "lenet": (BATCH, 1, 28, 28)}
+SHAPES = {"mlp": (BATCH, 784), "lenet": (BATCH, 1, 28, 28), "resnet": (BATCH, 3, 32, 32)}
+# Channels and stride of the blocks of a ResNet-20.
+BLOCKS = [(width, stride) for width in (16, 32, 64) for stride in (1 if width == 16 else 2, 1, 1)]
 
 
 def timed(step, finish):
@@ -33,6 +35,60 @@ def timed(step, finish):
     return min(windows)
 
 
+def gluon_resnet(mx):
+    nn = mx.gluon.nn
+
+    class Residual(mx.gluon.HybridBlock):
+        def __init__(self, channels, stride, inputs):
+            super().__init__()
+            self.body, self.short = nn.HybridSequential(), None
+            self.body.add(nn.Conv2D(channels, 3, stride, 1, use_bias=False), nn.BatchNorm())
+            self.body.add(nn.Activation("relu"))
+            self.body.add(nn.Conv2D(channels, 3, 1, 1, use_bias=False), nn.BatchNorm())
+            if stride != 1 or inputs != channels:
+                self.short = nn.HybridSequential()
+                self.short.add(nn.Conv2D(channels, 1, stride, use_bias=False), nn.BatchNorm())
+
+        def hybrid_forward(self, F, x):
+            return F.relu(self.body(x) + (x if self.short is None else self.short(x)))
+
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(16, 3, 1, 1, use_bias=False), nn.BatchNorm(), nn.Activation("relu"))
+    inputs = 16
+    for channels, stride in BLOCKS:
+        net.add(Residual(channels, stride, inputs))
+        inputs = channels
+    net.add(nn.GlobalAvgPool2D(), nn.Dense(10))
+    return net
+
+
+def torch_resnet(nn):
+    def pair(inputs, channels, kernel, stride):
+        convolution = nn.Conv2d(inputs, channels, kernel, stride, kernel // 2, bias=False)
+        return [convolution, nn.BatchNorm2d(channels)]
+
+    class Residual(nn.Module):
+        def __init__(self, channels, stride, inputs):
+            super().__init__()
+            layers = [
+                *pair(inputs, channels, 3, stride),
+                nn.ReLU(),
+                *pair(channels, channels, 3, 1),
+            ]
+            self.body, self.short = nn.Sequential(*layers), nn.Identity()
+            if stride != 1 or inputs != channels:
+                self.short = nn.Sequential(*pair(inputs, channels, 1, stride))
+
+        def forward(self, x):
+            return nn.functional.relu(self.body(x) + self.short(x))
+
+    layers, inputs = [*pair(3, 16, 3, 1), nn.ReLU()], 16
+    for channels, stride in BLOCKS:
+        layers.append(Residual(channels, stride, inputs))
+        inputs = channels
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+
+
 def gluon_step(package, name):
     """Seconds a step of rsnet's or MXNet's Gluon."""
     import importlib
@@ -46,6 +102,8 @@ def gluon_step(package, name):
         net.add(nn.Conv2D(20, 5, activation="relu"), nn.MaxPool2D(2, 2))
         net.add(nn.Conv2D(50, 5, activation="relu"), nn.MaxPool2D(2, 2))
         net.add(nn.Flatten(), nn.Dense(500, activation="relu"), nn.Dense(10))
+    elif name == "resnet":
+        net = gluon_resnet(mx)
     else:
         net.add(nn.Dense(128, activation="relu"), nn.Dense(64, activation="relu"), nn.Dense(10))
     net.initialize(mx.init.Xavier())
@@ -76,6 +134,8 @@ def torch_step(name):
         layers = [nn.Conv2d(1, 20, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(20, 50, 5), nn.ReLU()]
         layers += [nn.MaxPool2d(2), nn.Flatten(), nn.Linear(800, 500), nn.ReLU()]
         net = nn.Sequential(*layers, nn.Linear(500, 10))
+    elif name == "resnet":
+        net = torch_resnet(nn)
     else:
         layers = [nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU()]
         net = nn.Sequential(*layers, nn.Linear(64, 10))
@@ -96,6 +156,7 @@ def main():
     parser.add_argument("--mxnet-python")
     parser.add_argument("--torch-python")
     parser.add_argument("--threads", default="2")
+    parser.add_argument("--networks", nargs="+", default=list(SHAPES), choices=SHAPES)
     parser.add_argument("--only", nargs=2, metavar=("PACKAGE", "NETWORK"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.only:
@@ -106,7 +167,7 @@ def main():
     sides = {"rsnet": sys.executable, "mxnet": args.mxnet_python, "torch": args.torch_python}
     sides = {package: python for package, python in sides.items() if python}
     threads = {"OMP_NUM_THREADS": args.threads, "MXNET_CPU_WORKER_NTHREADS": args.threads}
-    for name in SHAPES:
+    for name in args.networks:
         best: dict = {}
         for _ in range(ROUNDS):
             for package, python in sides.items():

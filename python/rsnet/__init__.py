@@ -24,7 +24,7 @@ from . import autograd
 from . import engine
 from . import attribute, name, util
 from .attribute import AttrScope
-from .util import is_np_shape, np_shape, set_np_shape, use_np_shape
+from .util import is_np_array, is_np_shape, np_shape, set_np_shape, use_np_shape
 from . import symbol
 from . import symbol as sym
 from .symbol import Symbol

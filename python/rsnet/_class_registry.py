@@ -18,3 +18,13 @@ def register_class(table: dict[str, type], aliases: tuple[Any, ...]) -> Any:
         return cls
 
     return deco(aliases[0]) if bare else deco
+
+
+def register_aliases(table: dict[str, type], aliases: tuple[str, ...]) -> Any:
+    """A class decorator that enters classes into `table` under `aliases` alone."""
+
+    def deco(cls: type) -> type:
+        table.update({name.lower(): cls for name in aliases})
+        return cls
+
+    return deco

@@ -38,9 +38,9 @@ is_recording = _core.is_recording
 is_training = _core.is_training
 
 
-def set_recording(is_record: bool) -> bool:
+def set_recording(is_recording: bool) -> bool:
     """Sets the thread's recording flag; returns the one before."""
-    return _core.set_recording(bool(is_record))
+    return _core.set_recording(bool(is_recording))
 
 
 def set_training(train_mode: bool) -> bool:

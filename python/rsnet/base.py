@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import builtins
+import os
 import reprlib
 from typing import Any
+
+import numpy as np
 
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxlong = _REPR.maxother = 80
@@ -105,5 +108,20 @@ class _NullType(str):
 _Null = _NullType()
 
 string_types = (str,)
-numeric_types = (float, int)
-integer_types = (int,)
+numeric_types = (float, int, np.generic)
+integer_types = (int, np.int32, np.int64)
+
+
+def py_str(x: bytes) -> str:
+    """Bytes as text."""
+    return x.decode("utf-8")
+
+
+def data_dir() -> str:
+    """The folder of data sets and models: the environment variable MXNET_HOME, or ``~/.mxnet``."""
+    return os.environ.get("MXNET_HOME", data_dir_default())
+
+
+def data_dir_default() -> str:
+    """``~/.mxnet``."""
+    return os.path.join(os.path.expanduser("~"), ".mxnet")

@@ -19,6 +19,7 @@ __all__ = [
     "get_gpu_count",
     "get_gpu_memory",
     "getenv",
+    "is_np_array",
     "is_np_shape",
     "np_shape",
     "set_module",
@@ -26,6 +27,11 @@ __all__ = [
     "setenv",
     "use_np_shape",
 ]
+
+
+def is_np_array() -> bool:
+    """Whether functions return arrays of MXNet's NumPy interface: never, rsnet does not have it."""
+    return False
 
 
 def is_np_shape() -> bool:
@@ -59,13 +65,13 @@ class np_shape:
         set_np_shape(self._before)
 
 
-def use_np_shape(function: Callable[..., Any]) -> Callable[..., Any]:
+def use_np_shape(func: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator: runs the function with the convention switched on."""
 
-    @functools.wraps(function)
+    @functools.wraps(func)
     def run(*args: Any, **kwargs: Any) -> Any:
         with np_shape(True):
-            return function(*args, **kwargs)
+            return func(*args, **kwargs)
 
     return run
 

@@ -30,6 +30,46 @@ def test_parameters_go_to_files_and_back(tmp_path):
     assert other.a.weight.list_ctx() == [mx.cpu(0), mx.cpu(1)]
 
 
+@pytest.mark.parametrize("hybridized", [False, True])
+def test_a_network_goes_to_files_and_back(tmp_path, hybridized):
+    def network():
+        net = nn.HybridSequential()
+        net.add(nn.Dense(3, in_units=4, activation="relu"), nn.Dense(2, in_units=3))
+        return net
+
+    net, other, x = network(), network(), nd.ones((2, 4))
+    net.initialize(init="xavier")
+    if hybridized:
+        net.hybridize()
+        net(x)
+    prefix = str(tmp_path / "net")
+    net.save(prefix)
+    other.load(prefix)
+    assert other._active == hybridized
+    equal(other, net, x)
+    if hybridized:  # the file's own graph, which names other parameters, is not taken
+        assert other._cached_graph[1].list_outputs()[0].startswith(other[1].prefix)
+    with pytest.raises(ValueError, match="of another network"):
+        nn.HybridSequential().load(prefix)
+
+
+def test_the_graph_of_a_file_is_taken_where_names_agree(tmp_path):
+    class Scaled(gluon.HybridBlock):
+        factor = 2
+
+        def hybrid_forward(self, F, x):
+            return [x * self.factor, F.relu(x)]
+
+    net, x, prefix = Scaled(), nd.ones((2,)), str(tmp_path / "scaled")
+    net.hybridize()
+    net(x)
+    net.save(prefix)
+    other = Scaled()
+    other.factor = 3
+    other.load(prefix)
+    assert [out.asnumpy().tolist() for out in other(x)] == [[2, 2], [1, 1]]
+
+
 def test_shared_parameters_are_saved_once(tmp_path):
     def shared():
         net = nn.HybridSequential()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import rsnet as mx
+from rsnet import nd
 
 
 def network():
@@ -60,9 +61,28 @@ def test_rows_of_devices():
     assert mx.executor_manager._split_input_slice(8, [1, 3]) == [slice(0, 2), slice(2, 8)]
 
 
-def test_schedules_under_their_old_name():
-    assert mx.misc.FactorScheduler is mx.lr_scheduler.FactorScheduler
-    assert issubclass(mx.misc.FactorScheduler, mx.misc.LearningRateScheduler)
+def test_the_oldest_schedules_count_iterations():
+    rate = mx.misc.FactorScheduler(step=10)
+    rate.base_lr = 1.0
+    np.testing.assert_allclose([rate(i) for i in (0, 9, 10, 25)], [1, 1, 0.1, 0.01])
+    sgd = mx.optimizer.SGD(learning_rate=1.0, lr_scheduler=rate)
+    sgd.num_update = 10
+    assert sgd.learning_rate == rate(10)
+    for wrong in ({"step": 0}, {"step": 1, "factor": 1.0}):
+        with pytest.raises(ValueError, match="expected"):
+            mx.misc.FactorScheduler(**wrong)
+
+
+def test_outputs_are_chosen_by_number():
+    halves = mx.sym.SliceChannel(mx.sym.Variable("data"), num_outputs=3)
+    mod = mx.mod.Module(halves, label_names=None, context=[mx.cpu(0), mx.cpu(1)])
+    mod.bind([("data", (4, 6))], for_training=False)
+    mod.init_params()
+    mod.forward(mx.io.DataBatch([nd.ones((4, 6))], None))
+    group = mod._exec_group
+    assert [o.shape for o in group.get_outputs(begin=1)] == [(4, 2)] * 2
+    assert [len(o) for o in group.get_outputs(False, 0, 1)] == [2]
+    assert group.decide_slices(group.data_shapes) == [0]
 
 
 def test_metrics_are_written_for_tensorboard(monkeypatch, tmp_path):

@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from collections import Counter
+from collections import Counter, OrderedDict
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from rsnet import gluon, nd
 from rsnet._mxnet_names import PLACES
 from rsnet.contrib import autograd as old_autograd
 from rsnet.contrib import text
+from rsnet.contrib.svrg_optimization import svrg_module
 
 
 class Rule:
@@ -325,3 +326,149 @@ def test_a_shape_of_another_size_is_an_error_of_both_kinds():
     for kind in (ValueError, mx.MXNetError):
         with pytest.raises(kind, match="Cannot reshape array of size 4"):
             nd.ones((2, 2)).reshape((5,))
+
+
+def test_words_of_a_text_and_what_follows(tmp_path):
+    from rsnet.gluon.contrib.data.text import WikiText2
+
+    lines = " = Title = \n\n the cat sat on <unk> mat \n the dog sat \n\n\n a b c d e f g \n"
+    (tmp_path / "wiki.train.tokens").write_text(lines * 2)
+    (tmp_path / "wiki.valid.tokens").write_text("the cat rests\n" * 3)
+    train = WikiText2(str(tmp_path), seq_len=5)
+    assert [part.asnumpy().tolist() for part in train[0]] == [[2, 5, 2, 1, 4], [5, 2, 1, 4, 9]]
+    assert len(train) == 9 and len(train.vocabulary) == 17 and train.frequencies["the"] == 4
+    valid = WikiText2(str(tmp_path), "validation", train.vocabulary, seq_len=4)
+    assert valid[0][0].asnumpy().tolist() == [4, 9, 0, 1] and len(valid) == 2
+    with pytest.raises(FileNotFoundError, match="wiki.test.tokens"):
+        WikiText2(str(tmp_path), "test")
+    with pytest.raises(ValueError, match="invalid segment 'dev'"):
+        WikiText2(str(tmp_path), "dev")
+
+
+def test_the_store_that_only_sums_trains_a_network():
+    store = mx.kv.create("teststore")
+    values = [nd.ones((2,)), nd.full((2,), 2)]
+    store.pushpull("w", values)
+    assert [v.asnumpy().tolist() for v in values] == [[3, 3]] * 2
+    net = gluon.nn.Dense(1, in_units=2)
+    devices = [mx.cpu(0), mx.cpu(1)]
+    net.initialize(init="zeros", ctx=devices)
+    trainer = gluon.Trainer(net.collect_params(), "sgd", kvstore=store, update_on_kvstore=False)
+    losses = []
+    with mx.autograd.record():
+        losses = [net(nd.ones((2, 2), ctx=ctx)) for ctx in devices]
+    mx.autograd.backward(losses)
+    trainer.step(4)
+    assert {p.asscalar() for p in net.bias.list_data()} == {np.float32(-0.01)}
+
+
+def test_names_are_added_by_alias():
+    @mx.metric.register
+    @mx.metric.alias("always_three")
+    class AlwaysThreeMetric(mx.metric.EvalMetric):
+        def __init__(self):
+            super().__init__("three")
+
+    @mx.init.alias("threes")
+    class Threes(mx.init.Initializer):
+        def _init_weight(self, name, array):
+            array[:] = 3
+
+    for name in ("always_three", "AlwaysThreeMetric"):
+        assert isinstance(mx.metric.create(name), AlwaysThreeMetric)
+    assert isinstance(mx.init.create("threes"), Threes)
+
+
+def _regression(rows=64):
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-1, 1, (rows, 4)).astype("float32")
+    y = (x @ np.array([1, -2, 3, 0.5], "float32"))[:, None]
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=1, name="fc")
+    net = mx.sym.LinearRegressionOutput(net, mx.sym.Variable("lin_label"), name="out")
+    return net, mx.io.NDArrayIter(x, y, batch_size=16, label_name="lin_label")
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_svrg_steps_are_those_of_its_formula(devices):
+    net, batches = _regression()
+    mod = svrg_module.SVRGModule(
+        net, label_names=["lin_label"], context=[mx.cpu(i) for i in range(devices)], update_freq=2
+    )
+    mod.bind(batches.provide_data, batches.provide_label)
+    mod.init_params(mx.init.Normal(1))
+    mod.init_optimizer(kvstore="device", optimizer_params={"learning_rate": 0.3})
+
+    def gradient(batch, w, b):
+        x, y = batch.data[0].asnumpy(), batch.label[0].asnumpy()
+        error = x @ w.T + b - y
+        return error.T @ x, error.sum(0)
+
+    mod.update_full_grads(batches)
+    kept = [mod.get_params()[0][n].asnumpy() for n in ("fc_weight", "fc_bias")]
+    every = [gradient(batch, *kept) for batch in batches]
+    means = [sum(one) / len(every) for one in zip(*every)]
+    now = kept
+    batches.reset()
+    for batch in batches:
+        steps = zip(gradient(batch, *now), gradient(batch, *kept), means)
+        now = [w - 0.3 / 16 * (g - old + mean) for w, (g, old, mean) in zip(now, steps)]
+        mod.forward_backward(batch)
+        mod.update()
+    found = [mod.get_params()[0][n].asnumpy() for n in ("fc_weight", "fc_bias")]
+    for one, other in zip(found, now, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_svrg_computes_all_gradients_every_few_epochs(monkeypatch):
+    net, batches = _regression()
+    mod = svrg_module.SVRGModule(net, label_names=["lin_label"], update_freq=3)
+    epochs, own = [], mod.update_full_grads
+    monkeypatch.setattr(mod, "update_full_grads", lambda data: (epochs.append(1), own(data)))
+    mod.fit(batches, eval_metric="mse", num_epoch=7, optimizer_params={"learning_rate": 0.5})
+    assert len(epochs) == 3 and mod.score(batches, "mse")[0][1] < 0.05
+    for wrong, kind in ((None, TypeError), (0, ValueError)):
+        with pytest.raises(kind, match="invalid update_freq"):
+            svrg_module.SVRGModule(net, label_names=["lin_label"], update_freq=wrong)
+
+
+def test_hooks_have_handles():
+    handle, hooks, seen = gluon.utils.HookHandle(), OrderedDict(), []
+    handle.attach(hooks, seen.append)
+    with pytest.raises(RuntimeError, match="a hook already"):
+        handle.attach(hooks, seen.append)
+    assert list(hooks.values()) == [seen.append]
+    handle.detach()
+    handle.detach()
+    assert not hooks
+    with gluon.nn.Dense(1).register_forward_hook(print) as registered:
+        assert isinstance(registered, gluon.utils.HookHandle)
+
+
+def test_names_where_mxnet_has_them():
+    from rsnet.gluon.contrib.estimator.event_handler import CheckpointHandler, EarlyStoppingHandler
+    from rsnet.image.detection import ImageDetIter
+
+    assert CheckpointHandler.__name__ == "CheckpointHandler" and EarlyStoppingHandler
+    assert ImageDetIter is mx.image.ImageDetIter
+    assert isinstance(np.float32(1), mx.base.numeric_types)
+    assert isinstance(np.int64(1), mx.base.integer_types)
+    assert not mx.is_np_array() and mx.util.is_np_array() is False
+    assert mx.optimizer.Optimizer.opt_registry["sgd"] is mx.optimizer.SGD
+    assert mx.test_utils.is_op_runnable() and not mx.test_utils.has_tvm_ops()
+
+
+def test_states_move_to_the_device_of_their_weight():
+    updater = mx.optimizer.get_updater(mx.optimizer.SGD(momentum=0.9))
+    updater(0, nd.ones((2,)), nd.ones((2,)))
+    states = updater.get_states()
+    other = mx.optimizer.get_updater(mx.optimizer.SGD(momentum=0.9))
+    other.set_states(states)
+    assert other.states_synced == {0: False}
+    weight = nd.ones((2,), ctx=mx.cpu(1))
+    other(0, nd.ones((2,), ctx=mx.cpu(1)), weight)
+    assert other.states[0].context == mx.cpu(1) and other.states_synced == {0: True}
+    inner = other.sync_state_context((nd.ones(1), [None, 3]), mx.cpu(2))
+    assert inner[0].context == mx.cpu(2) and inner[1] == [None, 3]
+    with pytest.warns(DeprecationWarning, match="use set_lr_mult"):
+        other.optimizer.set_lr_scale({0: 0.5})
+    assert other.optimizer.lr_mult == {0: 0.5}

@@ -17,7 +17,7 @@ from .property_node import Node, checked_operator, node_definitions
 C = TypeVar("C", bound=type)
 
 
-def register(name: str) -> Callable[[C], C]:
+def register(reg_name: str) -> Callable[[C], C]:
     """Class decorator that registers an operator.
 
     A subclass of :class:`OperatorProperty` becomes ``nd.<name>`` and ``sym.<name>``; a subclass of
@@ -25,6 +25,7 @@ def register(name: str) -> Callable[[C], C]:
     Registering a name again warns and replaces; graphs that are bound keep the old class. Replacing
     a built-in operator is an error.
     """
+    name = reg_name
     if not isinstance(name, str) or not name:
         raise invalid("register", "name of an operator", name, "a string", TypeError)
 

@@ -1,5 +1,6 @@
 """Extras of MXNet: operators (`nd`, `sym`), text, older names of `autograd`, iterators, a
-callback for TensorBoard.
+callback for TensorBoard, mixed precision (`amp`), gradients of reduced variance
+(`svrg_optimization`).
 """
 
 from __future__ import annotations
@@ -16,9 +17,20 @@ nd, sym = ndarray, symbol
 _missing = module_getattr(__name__)
 
 #: Modules that are imported when a program asks for them.
-_ON_DEMAND = ("autograd", "io", "tensorboard", "text")
+_ON_DEMAND = ("autograd", "io", "svrg_optimization", "tensorboard", "text")
 
-__all__ = ["autograd", "io", "nd", "ndarray", "sym", "symbol", "tensorboard", "text"]
+__all__ = [
+    "amp",
+    "autograd",
+    "io",
+    "nd",
+    "ndarray",
+    "svrg_optimization",
+    "sym",
+    "symbol",
+    "tensorboard",
+    "text",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -18,28 +18,15 @@ from ..context import Context
 from ._scope import BlockScope
 from .parameter import Parameter
 from .parameter_dict import ParameterDict, brief, load_arrays
-from .utils import indented
+from .utils import HookHandle, indented
 
 __all__ = ["Block"]
 
 
-class HookHandle:
-    """Removes a hook by `detach`, or at the end of a ``with`` block."""
-
-    def __init__(self, hooks: OrderedDict[int, Any], hook: Any) -> None:
-        self._hooks = hooks
-        self._id = id(self)
-        hooks[self._id] = hook
-
-    def detach(self) -> None:
-        """Removes the hook."""
-        self._hooks.pop(self._id, None)
-
-    def __enter__(self) -> HookHandle:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.detach()
+def _attached(hooks: OrderedDict[int, Any], hook: Callable[..., Any]) -> HookHandle:
+    handle = HookHandle()
+    handle.attach(hooks, hook)
+    return handle
 
 
 def _check_names(
@@ -301,6 +288,31 @@ class Block:
             if name in params:
                 params[name]._load_init(array, ctx, cast_dtype, dtype_source)
 
+    def save(self, prefix: str) -> None:
+        """Writes parameters and structure, for `load` into a network that is made in the same way.
+
+        Parameters
+        ----------
+        prefix : str
+            The files are ``<prefix>-model.params`` and ``<prefix>-model.json``, which also has the
+            graphs of blocks that were hybridized and called.
+        """
+        from ._saved_model import save_model
+
+        save_model(self, prefix)
+
+    def load(self, prefix: str) -> None:
+        """Reads what `save` wrote: parameters, which blocks are hybridized, and their graphs.
+
+        Raises
+        ------
+        ValueError
+            The files are of another network.
+        """
+        from ._saved_model import load_model
+
+        load_model(self, prefix)
+
     def load_params(self, filename: str, ctx: Any = None, **kwargs: Any) -> None:
         """`load_parameters`, by its old name."""
         self.load_parameters(filename, ctx, **kwargs)
@@ -330,11 +342,11 @@ class Block:
 
     def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Calls ``hook(block, inputs)`` before each forward pass; returns a handle to detach it."""
-        return HookHandle(self._forward_pre_hooks, hook)
+        return _attached(self._forward_pre_hooks, hook)
 
     def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Calls ``hook(block, inputs, outputs)`` after each forward pass; returns a handle."""
-        return HookHandle(self._forward_hooks, hook)
+        return _attached(self._forward_hooks, hook)
 
     def register_op_hook(self, callback: Callable[..., Any], monitor_all: bool = False) -> None:
         """Calls `callback` with what the operators of hybridized children compute."""

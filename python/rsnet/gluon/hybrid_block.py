@@ -20,6 +20,16 @@ from .parameter_dict import ParameterDict
 __all__ = ["HybridBlock"]
 
 
+# What is made of the symbol of every block that is hybridized, if anything.
+_change_graph: Callable[[sym.Symbol], sym.Symbol] | None = None
+
+
+def change_graphs(change: Callable[[sym.Symbol], sym.Symbol] | None) -> None:
+    """Lets `change` make another symbol of each that a hybridized block composes from now on."""
+    global _change_graph
+    _change_graph = change
+
+
 class HybridBlock(Block):
     """Base of layers and networks that can run operator by operator or as one planned graph.
 
@@ -81,12 +91,18 @@ class HybridBlock(Block):
         super().register_child(block, name)
         self._clear_cached_op()
 
-    def hybridize(self, active: bool = True, **kwargs: Any) -> None:
+    def hybridize(
+        self, active: bool = True, backend: str | None = None, clear: bool = True, **kwargs: Any
+    ) -> None:
         """Runs the block as one planned graph from now on, or operator by operator again.
 
         Parameters
         ----------
         active : bool
+        backend : str, optional
+            None: rsnet has one backend.
+        clear : bool
+            Compose the graph anew at the next call? It is composed anew in any case.
         **kwargs
             MXNet's switches ``static_alloc``, ``static_shape``, ``inline_limit``,
             ``forward_bulk_size``, ``backward_bulk_size``: accepted; memory is always planned.
@@ -95,7 +111,14 @@ class HybridBlock(Block):
         ------
         TypeError
             Another switch.
+        NotImplementedError
+            Another backend.
         """
+        if backend is not None:
+            raise NotImplementedError(
+                f"{type(self).__name__}.hybridize: invalid backend '{backend}': rsnet has one "
+                "backend, expected None"
+            )
         known = ("static_alloc", "static_shape", "inline_limit", "forward_bulk_size")
         for key in kwargs:
             if key not in (*known, "backward_bulk_size"):
@@ -135,8 +158,18 @@ class HybridBlock(Block):
         self._none_outputs = [o is None for o in outputs]
         outputs = [o for o in outputs if o is not None]
         symbol = outputs[0] if len(outputs) == 1 else sym.Group(outputs)
+        if _change_graph is not None:
+            symbol = _change_graph(symbol)
         self._cached_graph = ([i for i in inputs if i is not None], symbol)
         return self._cached_graph
+
+    def _set_graph(self, inputs: list[Any], symbol: Any, in_format: Any, out_format: Any) -> None:
+        """Takes the graph of a file in place of the one that a call would compose."""
+        self._clear_cached_op()
+        self._in_structure, self._out_structure = in_format, out_format
+        flat = _flat_formats(out_format)
+        self._none_outputs = [one == -1 for one in flat]
+        self._cached_graph = (inputs, symbol)
 
     def _needs_values(self, why: str) -> MXNetError:
         return MXNetError(
@@ -368,6 +401,13 @@ def _within(error: MXNetError, block: Block) -> MXNetError:
         vars(error)["block"] = block.name
         error.args = (f"{type(block).__name__} '{block.name}': {error.args[0]}", *error.args[1:])
     return error
+
+
+def _flat_formats(structure: Any) -> list[int]:
+    """The entries of a nested structure, one for each array or None."""
+    if isinstance(structure, int):
+        return [structure] if structure < 1 else [0] * structure
+    return [entry for inner in structure for entry in _flat_formats(inner)]
 
 
 def _without_trailing_none(structure: Any) -> Any:

@@ -95,6 +95,9 @@ class Trainer:
         self._kv_initialized = False
         self._updater_of_store: Any = None
         self._params_to_init: list[Parameter] = list(self._params)
+        # Of mixed precision: what scales the loss, and `_scale` without it.
+        self._loss_scaler: Any = None
+        self._unscaled = self._scale
         for param in self._params:
             param._trainer = self
 
@@ -277,6 +280,10 @@ class Trainer:
                 )
 
     def _update(self, ignore_stale_grad: bool = False) -> None:
+        if self._loss_scaler is not None and self._loss_scaler.has_overflow(self._params):
+            return
+        # What each device's updater gets: numbers, gradients and weights.
+        steps: list[tuple[list[int], list[Any], list[Any]]] = [([], [], []) for _ in self._updaters]
         for i, param in enumerate(self._params):
             if param.grad_req == "null":
                 continue
@@ -287,10 +294,14 @@ class Trainer:
                 for data in param.list_data():
                     data._fresh_grad = False
                 continue
-            for updater, data, grad in zip(self._updaters, param.list_data(), param.list_grad()):
+            for step, data, grad in zip(steps, param.list_data(), param.list_grad()):
                 if data._fresh_grad:
-                    updater(i, grad, data)
+                    for part, value in zip(step, (i, grad, data)):
+                        part.append(value)
                     data._fresh_grad = False
+        for updater, (indices, grads, weights) in zip(self._updaters, steps):
+            if indices:
+                updater(indices, grads, weights)
 
     # ---- files ---------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import uuid
 import warnings
+from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -18,6 +19,7 @@ from ..ndarray import NDArray
 from ..util import is_np_shape
 
 __all__ = [
+    "HookHandle",
     "check_sha1",
     "clip_global_norm",
     "download",
@@ -26,6 +28,37 @@ __all__ = [
     "split_and_load",
     "split_data",
 ]
+
+
+class HookHandle:
+    """Adds a hook by `attach`; removes it by `detach`, or at the end of a ``with`` block."""
+
+    def __init__(self) -> None:
+        self._hooks: OrderedDict[int, Any] | None = None
+
+    def attach(self, hooks_dict: OrderedDict[int, Any], hook: Any) -> None:
+        """Adds a hook to those of a block.
+
+        Raises
+        ------
+        RuntimeError
+            The handle has a hook already.
+        """
+        if self._hooks is not None:
+            raise RuntimeError("attach: the handle has a hook already, expected a new HookHandle")
+        self._hooks = hooks_dict
+        hooks_dict[id(self)] = hook
+
+    def detach(self) -> None:
+        """Removes the hook."""
+        if self._hooks is not None:
+            self._hooks.pop(id(self), None)
+
+    def __enter__(self) -> HookHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.detach()
 
 
 def shape_is_known(shape: Any) -> bool:

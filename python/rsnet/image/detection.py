@@ -22,6 +22,15 @@ from .functions import copyMakeBorder, fixed_crop
 _Pair = tuple[NDArray, np.ndarray]
 
 
+def __getattr__(name: str) -> object:
+    # That module imports this one.
+    if name == "ImageDetIter":
+        from .detection_iterator import ImageDetIter
+
+        return ImageDetIter
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 class DetAugmenter:
     """Changes an image and its label; the keyword arguments describe it in `dumps`."""
 

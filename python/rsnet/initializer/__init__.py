@@ -9,7 +9,7 @@ override each of them.
 from __future__ import annotations
 
 from .._mxnet_names import module_getattr
-from .base import InitDesc, Initializer, create, register
+from .base import InitDesc, Initializer, alias, create, register
 from .composed import FusedRNN, Load, Mixed
 from .rules import (
     Bilinear,
@@ -28,6 +28,7 @@ __all__ = [
     "InitDesc",
     "Initializer",
     "register",
+    "alias",
     "create",
     "Zero",
     "One",

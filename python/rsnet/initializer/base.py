@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from .._class_registry import register_class
+from .._class_registry import register_aliases, register_class
 from .._warnings import warn
 from ..ndarray import NDArray, array
 
-__all__ = ["InitDesc", "Initializer", "create", "register"]
+__all__ = ["InitDesc", "Initializer", "alias", "create", "register"]
 
 _REGISTRY: dict[str, type[Initializer]] = {}
 
@@ -42,6 +42,11 @@ def register(*aliases: Any) -> Any:
     Bare (``@register``), or with aliases (``@register("zeros")``).
     """
     return register_class(_REGISTRY, aliases)
+
+
+def alias(*aliases: str) -> Any:
+    """Class decorator: makes an initializer known to `create` under further names."""
+    return register_aliases(_REGISTRY, aliases)
 
 
 def create(init: Any, **kwargs: Any) -> Initializer:

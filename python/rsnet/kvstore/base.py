@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["KVStoreBase"]
+__all__ = ["KVStoreBase", "TestStore"]
 
 
 class KVStoreBase:
@@ -76,3 +76,42 @@ class KVStoreBase:
         """Class decorator: makes a store known to `create` by its lower-case name."""
         KVStoreBase.kv_registry[klass.__name__.lower()] = klass
         return klass
+
+
+@KVStoreBase.register
+class TestStore(KVStoreBase):
+    """A store that only sums: the smallest one that trains, for tests and as an example."""
+
+    __test__ = False
+
+    def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
+        """Copies the value to every array of `out`."""
+        for array in _listed(out):
+            array[:] = value
+
+    def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
+        """Writes the sum of the values to `out`, or to the values themselves."""
+        values = _listed(value)
+        total = sum((v.as_in_context(values[0].context) for v in values[1:]), values[0])
+        for array in values if out is None else _listed(out):
+            array[:] = total
+
+    @staticmethod
+    def is_capable(capability: str) -> bool:
+        return False
+
+    @property
+    def type(self) -> str:
+        return "teststore"
+
+    @property
+    def rank(self) -> int:
+        return 0
+
+    @property
+    def num_workers(self) -> int:
+        return 1
+
+
+def _listed(arrays: Any) -> list[Any]:
+    return list(arrays) if isinstance(arrays, (list, tuple)) else [arrays]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy
 
-from .._class_registry import register_class
+from .._class_registry import register_aliases, register_class
 from ..base import shown
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "check_label_shapes",
     "create",
     "np",
+    "alias",
     "register",
 ]
 
@@ -29,6 +30,11 @@ def register(*aliases: Any) -> Any:
     Bare (``@register``), or with aliases (``@register("acc")``).
     """
     return register_class(_REGISTRY, aliases)
+
+
+def alias(*aliases: str) -> Any:
+    """Class decorator: makes a metric known to `create` under further names."""
+    return register_aliases(_REGISTRY, aliases)
 
 
 def create(metric: Any, *args: Any, **kwargs: Any) -> EvalMetric:
@@ -240,9 +246,9 @@ class CompositeEvalMetric(EvalMetric):
         for metric in self.metrics:
             metric.update(labels, preds)
 
-    def update_dict(self, label: dict[str, Any], pred: dict[str, Any]) -> None:
+    def update_dict(self, labels: dict[str, Any], preds: dict[str, Any]) -> None:
         for metric in self.metrics:
-            metric.update_dict(label, pred)
+            metric.update_dict(labels, preds)
 
     def reset(self) -> None:
         for metric in self.metrics:

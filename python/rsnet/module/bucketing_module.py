@@ -308,7 +308,7 @@ class BucketingModule(BaseModule):
         self,
         prefix: str,
         epoch: int,
-        remove_amp_cast: bool = True,
+        remove_amp_cast: bool = False,
         save_optimizer_states: bool = False,
     ) -> None:
         """Writes `prefix-<key>-symbol.json` for every bucket, `prefix-0001.params` and

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -88,6 +89,7 @@ class DataParallelExecutorGroup:
     for_training, inputs_need_grad : bool
     shared_group : DataParallelExecutorGroup, optional
         Group whose parameters and memory are shared.
+    logger : Logger
     fixed_param_names, state_names : list of str, optional
         Parameters without gradient; arguments that are carried from batch to batch.
     grad_req : str, list or dict
@@ -107,12 +109,14 @@ class DataParallelExecutorGroup:
         for_training: bool,
         inputs_need_grad: bool,
         shared_group: DataParallelExecutorGroup | None = None,
+        logger: Any = logging,
         fixed_param_names: Sequence[str] | None = None,
         grad_req: Any = "write",
         state_names: Sequence[str] | None = None,
         group2ctxs: Any = None,
     ) -> None:
         self.symbol = symbol
+        self.logger = logger
         self.contexts = contexts
         self.workload = list(workload or [1] * len(contexts))
         self.param_names = param_names
@@ -164,16 +168,23 @@ class DataParallelExecutorGroup:
         data_shapes: list[DataDesc],
         label_shapes: list[DataDesc] | None,
         shared_group: DataParallelExecutorGroup | None = None,
+        reshape: bool = False,
     ) -> None:
-        """Binds an executor on every device."""
+        """Binds an executor on every device; with `reshape` over the memory of those before."""
+        shared_group = self if reshape else shared_group
         self.data_shapes, self.label_shapes = data_shapes, label_shapes
-        self.batch_size = batch_size_of(data_shapes)
-        self.slices = split_batch(self.batch_size, self.workload)
+        self.decide_slices(data_shapes)
         self.data_names = [d.name for d in data_shapes]
         self.label_names = [d.name for d in label_shapes or []]
         self._layout_axes = self._output_axes()
         reqs = self._requests(self.data_names)
         self.execs = [self._bind_on(i, reqs, shared_group) for i in range(len(self.contexts))]
+
+    def decide_slices(self, data_shapes: list[DataDesc]) -> list[int]:
+        """Divides the rows of a batch among the devices; returns the batch axis of each array."""
+        self.batch_size = batch_size_of(data_shapes)
+        self.slices = split_batch(self.batch_size, self.workload)
+        return [batch_axis(desc) for desc in data_shapes]
 
     @property
     def planned_bytes(self) -> int:
@@ -233,7 +244,7 @@ class DataParallelExecutorGroup:
             return
         before = dict(vars(self))
         try:
-            self.bind_exec(data_shapes, label_shapes, self)
+            self.bind_exec(data_shapes, label_shapes, reshape=True)
         except Exception:
             vars(self).update(before)  # still bound for the shapes of before
             raise
@@ -356,14 +367,19 @@ class DataParallelExecutorGroup:
 
     # ---- results -------------------------------------------------------------------------------
 
-    def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
-        """The outputs, of all devices together or as a list for each output."""
+    def get_outputs(
+        self, merge_multi_context: bool = True, begin: int = 0, end: int | None = None
+    ) -> list[Any]:
+        """The outputs from number `begin` to before `end`, of all devices together or as a list
+        for each output.
+        """
         by_output = [
             list(parts) for parts in zip(*(exe.outputs for exe in self.execs), strict=True)
-        ]
+        ][begin:end]
         if not merge_multi_context:
             return by_output
-        return [concatenated(p, axis) for p, axis in zip(by_output, self._layout_axes, strict=True)]
+        axes = self._layout_axes[begin:end]
+        return [concatenated(p, axis) for p, axis in zip(by_output, axes, strict=True)]
 
     def get_output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
         """Names and shapes of the outputs for the whole batch."""

@@ -211,8 +211,8 @@ class Module(BaseModule):
             shared_group = shared_module._exec_group
         self._exec_group = DataParallelExecutorGroup(
             self._symbol, self._context, self._work_load_list, data, labels, self._param_names,
-            for_training, inputs_need_grad, shared_group, self._fixed_param_names, grad_req,
-            self._state_names, self._group2ctxs,
+            for_training, inputs_need_grad, shared_group, self.logger,
+            self._fixed_param_names, grad_req, self._state_names, self._group2ctxs,
         )  # fmt: skip
         self.for_training, self.inputs_need_grad = for_training, inputs_need_grad
         self.binded = True

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import pickle
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from .. import engine
 from .. import ndarray as nd
 from .._warnings import warn
 from ..lr_scheduler import LRScheduler
@@ -16,13 +18,13 @@ from ..ndarray import NDArray
 _REGISTRY: dict[str, type[Optimizer]] = {}
 
 
-def register(cls: type[Optimizer]) -> type[Optimizer]:
+def register(klass: type[Optimizer]) -> type[Optimizer]:
     """Class decorator: makes an optimizer known to `create` by its lower-case name."""
-    name = cls.__name__.lower()
+    name = klass.__name__.lower()
     if name in _REGISTRY:
         warn(f"optimizer {name} is overridden")
-    _REGISTRY[name] = cls
-    return cls
+    _REGISTRY[name] = klass
+    return klass
 
 
 def create(name: str | Optimizer, **kwargs: Any) -> Optimizer:
@@ -95,6 +97,8 @@ class Optimizer:
 
     Attributes
     ----------
+    opt_registry : dict of str to type
+        The classes that `create` knows, by lower-case name.
     zero_states : int
         How many arrays of zeros `create_state` makes for a parameter.
     aggregate_num : int
@@ -102,6 +106,7 @@ class Optimizer:
         calls `update_multi_precision` for each.
     """
 
+    opt_registry = _REGISTRY
     zero_states = 0
     aggregate_num = 0
 
@@ -175,6 +180,11 @@ class Optimizer:
         """Multipliers of the rate by name or index, on top of the symbol's own."""
         self.lr_mult = self._from_symbol("__lr_mult__") | args_lr_mult
 
+    def set_lr_scale(self, args_lrscale: dict[Any, float]) -> None:
+        """`set_lr_mult`, by its old name."""
+        warn("set_lr_scale is deprecated: use set_lr_mult", DeprecationWarning)
+        self.set_lr_mult(args_lrscale)
+
     def set_wd_mult(self, args_wd_mult: dict[Any, float]) -> None:
         """Multipliers of the decay by name or index; biases and the like have 0 unless given."""
         undecayed = {
@@ -203,9 +213,9 @@ class Optimizer:
         return count
 
     @staticmethod
-    def register(cls: type[Optimizer]) -> type[Optimizer]:
+    def register(klass: type[Optimizer]) -> type[Optimizer]:
         """The class decorator `register`."""
-        return register(cls)
+        return register(klass)
 
     @staticmethod
     def create_optimizer(name: str, **kwargs: Any) -> Optimizer:
@@ -242,8 +252,8 @@ class Optimizer:
         self, indices: list[int], weights: list[NDArray], grads: list[NDArray], states: list[Any]
     ) -> None:
         """`update_multi_precision` for several parameters of one device and dtype."""
-        for index, weight, grad, state in zip(indices, weights, grads, states, strict=True):
-            self.update_multi_precision(index, weight, grad, state)
+        steps = list(zip(indices, weights, grads, states, strict=True))
+        _push_together(weights, lambda at: self.update_multi_precision(*steps[at]))
 
     def _common_many(self, indices: list[int]) -> dict[str, Any]:
         """Counts the updates; what every operator on many weights is given."""
@@ -292,16 +302,41 @@ def zeros_like(weight: NDArray) -> NDArray:
     return nd.zeros(weight.shape, ctx=weight.context, dtype=weight.dtype)
 
 
+# Updates of parameters are gathered into operations of this many elements: a push costs little
+# beside the work of one, and the temporaries of its rules are alive at the same time.
+_ELEMENTS_TOGETHER = 1 << 20
+_CALLS_TOGETHER = 4096
+
+
+def _push_together(weights: Sequence[NDArray], update: Callable[[int], None]) -> None:
+    """Calls `update` with the number of every weight; what this pushes becomes few operations."""
+    before = engine.set_bulk_size(_CALLS_TOGETHER)
+    try:
+        elements = 0
+        for at, weight in enumerate(weights):
+            update(at)
+            elements += weight.size
+            if elements >= _ELEMENTS_TOGETHER:
+                engine.set_bulk_size(0)
+                engine.set_bulk_size(_CALLS_TOGETHER)
+                elements = 0
+    finally:
+        engine.set_bulk_size(before)
+
+
 class Updater:
     """`updater(index, grad, weight)`: one step of `optimizer`, with the state of every index.
 
-    With lists in place of the three it is one step of all these parameters; an optimizer whose
-    `aggregate_num` is greater than 0 gets those of one device and dtype together.
+    With lists in place of the three it is one step of all these parameters: the engine gets few
+    operations for it. An optimizer whose `aggregate_num` is greater than 0 gets those of one device
+    and dtype together.
     """
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.optimizer = optimizer
         self.states: dict[Any, Any] = {}
+        # Whether a state is known to be on the device of its weight: those of a file may not be.
+        self.states_synced: dict[Any, bool] = {}
 
     def __call__(self, index: Any, grad: Any, weight: Any) -> None:
         if isinstance(index, (list, tuple)):
@@ -313,15 +348,26 @@ class Updater:
     def _state(self, index: Any, weight: NDArray) -> Any:
         if index not in self.states:
             self.states[index] = self.optimizer.create_state_multi_precision(index, weight)
+        elif not self.states_synced.get(index, True):
+            self.states[index] = self.sync_state_context(self.states[index], weight.context)
+        self.states_synced[index] = True
         return self.states[index]
+
+    def sync_state_context(self, state: Any, context: Any) -> Any:
+        """The state with its arrays on `context`; those that are there already are not copied."""
+        if isinstance(state, NDArray):
+            return state.as_in_context(context)
+        if isinstance(state, (tuple, list)):
+            return type(state)(self.sync_state_context(part, context) for part in state)
+        return state
 
     def _update_all(self, indices: list[Any], grads: list[NDArray], weights: list[NDArray]) -> None:
         together = self.optimizer.aggregate_num
+        if not together:
+            _push_together(weights, lambda at: self(indices[at], grads[at], weights[at]))
+            return
         groups: dict[Any, list[tuple[Any, NDArray, NDArray, Any]]] = {}
         for index, grad, weight in zip(indices, grads, weights, strict=True):
-            if not together:
-                self(index, grad, weight)
-                continue
             kind = (str(weight.context), np.dtype(weight.dtype))
             step = (index, weight, grad, self._state(index, weight))
             groups.setdefault(kind, []).append(step)
@@ -341,6 +387,7 @@ class Updater:
             self.states, self.optimizer = loaded
         else:
             self.states = loaded
+        self.states_synced = dict.fromkeys(self.states, False)
 
 
 def get_updater(optimizer: Optimizer) -> Updater:

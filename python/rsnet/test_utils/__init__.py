@@ -62,6 +62,10 @@ from .programs import (
 from .surroundings import (
     discard_stderr,
     environment,
+    has_tvm_ops,
+    is_aarch64_run,
+    is_cd_run,
+    is_op_runnable,
     retry,
 )
 from .tolerances import effective_dtype, get_atol, get_etol, get_rtol, get_tolerance, get_tols
@@ -115,6 +119,10 @@ __all__ = [
     "verify_generator",
     "discard_stderr",
     "environment",
+    "has_tvm_ops",
+    "is_aarch64_run",
+    "is_cd_run",
+    "is_op_runnable",
     "retry",
     "effective_dtype",
     "get_atol",

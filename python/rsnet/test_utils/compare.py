@@ -210,14 +210,14 @@ def assert_exception(
     raise AssertionError(f"{f} did not raise {exception_type.__name__}")
 
 
-def same_array(a: NDArray, b: NDArray) -> bool:
+def same_array(array1: NDArray, array2: NDArray) -> bool:
     """Do the arrays share memory? Adds 1 to one, looks at the other, and takes it back."""
-    if a.shape != b.shape:
+    if array1.shape != array2.shape:
         return False
-    a[:] = a + 1
-    moved = same(a, b)
-    a[:] = a - 1
-    return moved and same(a, b)
+    array1[:] = array1 + 1
+    moved = same(array1, array2)
+    array1[:] = array1 - 1
+    return moved and same(array1, array2)
 
 
 def same_symbol_structure(sym1: Any, sym2: Any) -> bool:

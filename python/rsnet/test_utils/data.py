@@ -85,14 +85,20 @@ def np_reduce(dat: np.ndarray, axis: Any, keepdims: bool, numpy_reduce_func: Any
     return out
 
 
-def assign_each(x: np.ndarray, f: Callable[[Any], Any]) -> np.ndarray:
-    """`f` of every element."""
-    return np.vectorize(f)(x) if x.size else x
+def assign_each(the_input: np.ndarray, function: Callable[[Any], Any] | None) -> np.ndarray:
+    """`function` of every element; a copy without one."""
+    if function is None or not the_input.size:
+        return np.array(the_input)
+    return np.asarray(np.vectorize(function)(the_input))
 
 
-def assign_each2(x: np.ndarray, y: np.ndarray, f: Callable[[Any, Any], Any]) -> np.ndarray:
-    """`f` of every pair of elements."""
-    return np.vectorize(f)(x, y) if x.size else x
+def assign_each2(
+    input1: np.ndarray, input2: np.ndarray, function: Callable[[Any, Any], Any] | None
+) -> np.ndarray:
+    """`function` of every pair of elements; a copy of the first array without one."""
+    if function is None or not input1.size:
+        return np.array(input1)
+    return np.asarray(np.vectorize(function)(input1, input2))
 
 
 def collapse_sum_like(a: np.ndarray, shape: tuple[Any, ...]) -> np.ndarray:

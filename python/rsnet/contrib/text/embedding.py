@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ... import ndarray as nd
+from ...base import data_dir
 from ...ndarray import NDArray
 from ...registry import get_create_func, get_register_func
 from .vocab import Vocabulary
@@ -201,7 +202,7 @@ class _Pretrained(_TokenEmbedding):
         self._read(path, " ", init_unknown_vec, "utf8", vocabulary)
 
 
-_ROOT = os.path.join("~", ".mxnet", "embeddings")
+_ROOT = os.path.join(data_dir(), "embeddings")
 
 
 @register

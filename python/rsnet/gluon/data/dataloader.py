@@ -14,7 +14,7 @@ from ._workers import Workers
 from .batchify import stacked
 from .sampler import BatchSampler, RandomSampler, SequentialSampler
 
-__all__ = ["DataLoader", "default_batchify_fn", "default_mp_batchify_fn"]
+__all__ = ["DataLoader", "DataLoaderV1", "default_batchify_fn", "default_mp_batchify_fn"]
 
 
 def default_batchify_fn(data: Any) -> Any:
@@ -183,10 +183,38 @@ class DataLoader:
             if workers.is_alive:
                 workers.forget(ahead)
 
+    def refresh(self) -> None:
+        """Accepted for compatibility: every iteration reads the data set anew."""
+
+    def clean(self) -> None:
+        """Accepted for compatibility: nothing is loaded ahead between two iterations."""
+
     def __del__(self) -> None:
         threads = getattr(self, "_threads", None)
         if threads is not None:
             threads.shutdown(wait=False)
+
+
+class DataLoaderV1(DataLoader):
+    """`DataLoader` with the arguments of its first version."""
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = None,
+        shuffle: bool = False,
+        sampler: Any = None,
+        last_batch: str | None = None,
+        batch_sampler: Any = None,
+        batchify_fn: Callable[..., Any] | None = None,
+        num_workers: int = 0,
+        pin_memory: bool = False,
+        pin_device_id: int = 0,
+    ) -> None:
+        super().__init__(
+            dataset, batch_size, shuffle, sampler, last_batch, batch_sampler, batchify_fn,
+            num_workers, pin_memory, pin_device_id,
+        )  # fmt: skip
 
 
 def _batches(

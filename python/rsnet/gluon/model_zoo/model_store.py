@@ -6,12 +6,12 @@ import os
 import re
 from typing import Any
 
+from ...base import data_dir
+
 __all__ = ["get_model_file", "load_weights", "purge"]
 
-_HOME = os.environ.get("MXNET_HOME", os.path.join(os.path.expanduser("~"), ".mxnet"))
-
 #: Where weights are looked for.
-DEFAULT_ROOT = os.path.join(_HOME, "models")
+DEFAULT_ROOT = os.path.join(data_dir(), "models")
 
 
 def get_model_file(name: str, root: str = DEFAULT_ROOT) -> str:

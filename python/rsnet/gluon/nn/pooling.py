@@ -126,6 +126,17 @@ class MaxPool3D(MaxPool2D):
 
     _axes = 3
 
+    def __init__(
+        self,
+        pool_size: Any = 2,
+        strides: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        layout: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(pool_size, strides, padding, layout, ceil_mode, **kwargs)
+
 
 class AvgPool1D(_Pooling):
     """The mean of each window of one axis; with `count_include_pad` padding counts as zeros."""

@@ -94,8 +94,12 @@ class _Deformable(HybridBlock):
             self.offset_bias = (
                 get("offset_bias", (offsets,), offset_bias_initializer) if offset_use_bias else None
             )
-            self.weight = get("weight", (channels, inner, *kernel), weight_initializer)
-            self.bias = get("bias", (channels,), bias_initializer) if use_bias else None
+            self.deformable_conv_weight = get(
+                "deformable_conv_weight", (channels, inner, *kernel), weight_initializer
+            )
+            self.deformable_conv_bias = (
+                get("deformable_conv_bias", (channels,), bias_initializer) if use_bias else None
+            )
             self.act = nn.Activation(activation, prefix=activation + "_") if activation else None
 
     def hybrid_forward(
@@ -103,13 +107,14 @@ class _Deformable(HybridBlock):
         F: Any,
         x: Any,
         offset_weight: Any,
-        weight: Any,
+        deformable_conv_weight: Any,
         offset_bias: Any = None,
-        bias: Any = None,
+        deformable_conv_bias: Any = None,
     ) -> Any:
         own = [offset_weight, *([] if offset_bias is None else [offset_bias])]
         found = F.Convolution(x, *own, cudnn_off=True, **self._kwargs_offset)
-        weights = [weight, *([] if bias is None else [bias])]
+        bias = [] if deformable_conv_bias is None else [deformable_conv_bias]
+        weights = [deformable_conv_weight, *bias]
         operands = self._sampled(F, found)
         out = getattr(F.contrib, self._operator)(x, *operands, *weights, name="fwd", **self._kwargs)
         return out if self.act is None else self.act(out)

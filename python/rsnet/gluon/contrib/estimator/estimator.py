@@ -74,7 +74,7 @@ class Estimator:
     ['training accuracy', 'training loss']
     """
 
-    logger: logging.Logger
+    logger: Any = None
 
     def __init__(
         self,

@@ -332,3 +332,12 @@ def best_of(mode: str, monitor: EvalMetric, names: Sequence[str] = ("acc", "f1")
         name = str(monitor.get()[0]).lower()
         mode = "max" if any(part in name for part in names) else "min"
     return np.greater if mode == "max" else np.less
+
+
+def __getattr__(name: str) -> object:
+    # That module imports this one.
+    if name in ("CheckpointHandler", "EarlyStoppingHandler"):
+        from . import checkpoints
+
+        return getattr(checkpoints, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

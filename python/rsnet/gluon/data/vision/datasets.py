@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .... import ndarray as nd
+from ....base import data_dir
 from ....io.files import read_idx
 from ..dataset import Dataset, RecordFileDataset
 
@@ -23,11 +24,9 @@ __all__ = [
     "ImageRecordDataset",
 ]
 
-_HOME = os.environ.get("MXNET_HOME", os.path.join(os.path.expanduser("~"), ".mxnet"))
-
 
 def _folder(name: str) -> str:
-    return os.path.join(_HOME, "datasets", name)
+    return os.path.join(data_dir(), "datasets", name)
 
 
 class _LocalDataset(Dataset):
