@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -78,13 +79,17 @@ def main():
                 times[package].setdefault(name, []).append(seconds)
     lines, ratios = table(times, list(times["rsnet"]), list(pythons))
     packages = ", ".join(f"{package} {version}" for package, version in versions.items())
+    how = (
+        f"{processor()} ({os.cpu_count()} cores), {args.threads} threads, {platform.system()}; "
+        f"{packages}. Medians of {args.rounds} rounds in turn; the ratio is to the faster of the "
+        "others (below 1: rsnet is faster)."
+    )
     text = [
         "# Speed beside other packages",
         "",
         "Written by `benches/python/results.py`; edit that instead.",
         "",
-        f"{processor()}, {args.threads} threads, {platform.system()}; {packages}. Medians of",
-        f"{args.rounds} rounds in turn; the ratio is to the faster of the others (below 1: rsnet is faster).",
+        *textwrap.wrap(how, 100),
         "",
         *lines,
     ]

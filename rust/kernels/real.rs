@@ -3,7 +3,7 @@
 
 use super::conv::winograd::transforms::Transformed;
 use super::gemm::micro::Tiled;
-use super::math::{double, single};
+use super::math::{double, exp_below_88_f32, single};
 use super::scalar::Scalar;
 
 /// A floating-point type with hardware arithmetic, and the kernels that are written for its
@@ -21,6 +21,10 @@ pub trait Real: Scalar + Tiled + Transformed {
     /// `e^x` as arithmetic that vectorises, where the type has it.
     fn quick_exp(self) -> Self;
 
+    /// `e^x` for `x` up to 88, as [`Real::quick_exp`]; what is below the least normal number may be
+    /// 0. `FUSED` as in [`simd!`](crate::simd).
+    fn exp_below_88<const FUSED: bool>(self) -> Self;
+
     /// The natural logarithm, as [`Real::quick_exp`].
     fn quick_ln(self) -> Self;
 
@@ -36,6 +40,11 @@ impl Real for f32 {
     #[inline(always)]
     fn quick_exp(self) -> Self {
         single::exp(self)
+    }
+
+    #[inline(always)]
+    fn exp_below_88<const FUSED: bool>(self) -> Self {
+        exp_below_88_f32::<FUSED>(self)
     }
 
     #[inline(always)]
@@ -56,6 +65,11 @@ impl Real for f64 {
 
     #[inline(always)]
     fn quick_exp(self) -> Self {
+        double::exp(self)
+    }
+
+    #[inline(always)]
+    fn exp_below_88<const FUSED: bool>(self) -> Self {
         double::exp(self)
     }
 

@@ -1,6 +1,7 @@
 //! Scratch memory of the executing thread: kept between kernels, handed out like a stack.
 
 use crate::dtype::Element;
+use crate::huge_pages;
 use std::cell::RefCell;
 
 thread_local! {
@@ -20,7 +21,8 @@ pub fn with_scratch<T: Element, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) ->
     let mut buffer = BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_default();
     if buffer.len() < words {
         buffer.clear();
-        buffer.resize(words, 0);
+        buffer.reserve_exact(words);
+        fill(&mut buffer, words);
     }
     let base = buffer.as_mut_ptr().cast::<u8>();
     let skip = base.align_offset(LINE);
@@ -31,6 +33,13 @@ pub fn with_scratch<T: Element, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) ->
     let result = f(slice);
     BUFFERS.with_borrow_mut(|all| all.push(buffer));
     result
+}
+
+/// Fills an empty buffer, which has the capacity; large ones in huge pages.
+fn fill(buffer: &mut Vec<u64>, words: usize) {
+    // SAFETY: the memory is the buffer's.
+    unsafe { huge_pages::advise(buffer.as_mut_ptr().cast(), words * 8) };
+    buffer.resize(words, 0);
 }
 
 /// Number of words of a buffer that holds `bytes` bytes from a cache line on.
@@ -49,7 +58,7 @@ impl Scratch {
         if buffer.len() < words {
             buffer.clear();
             buffer.try_reserve_exact(words).ok()?;
-            buffer.resize(words, 0);
+            fill(&mut buffer, words);
         }
         Some(Scratch(buffer))
     }

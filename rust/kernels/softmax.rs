@@ -70,7 +70,13 @@ impl<T: Real> Softmax<T> {
     /// # Safety
     /// `x` and `y` have `length` rows of `columns` elements, `inner` apart.
     #[inline(always)]
-    unsafe fn columns(&self, x: *const T, y: *mut T, columns: usize, length: usize) {
+    unsafe fn columns<const FUSED: bool>(
+        &self,
+        x: *const T,
+        y: *mut T,
+        columns: usize,
+        length: usize,
+    ) {
         let [mut top, mut total] = [[T::neg_infinity(); COLUMNS], [T::zero(); COLUMNS]];
         let (sign, factor) = self.split_scale();
         let mut sums = Pairwise::default();
@@ -92,7 +98,7 @@ impl<T: Real> Softmax<T> {
                 }
                 let mut e = z;
                 for (e, total) in e.iter_mut().zip(&mut total) {
-                    *e = e.quick_exp();
+                    *e = e.exp_below_88::<FUSED>();
                     *total += *e;
                 }
                 let from = if self.log { &z } else { &e };
@@ -153,7 +159,7 @@ impl<T: Real> Softmax<T> {
     /// # Safety
     /// All have `len` rows of `columns` elements, `inner` apart.
     #[inline(always)]
-    unsafe fn columns_back(
+    unsafe fn columns_back<const FUSED: bool>(
         &self,
         y: *const T,
         dy: *const T,
@@ -183,7 +189,7 @@ impl<T: Real> Softmax<T> {
                     *dx.add(at) = if i >= length {
                         T::zero()
                     } else if self.log {
-                        self.scale * (g - p.quick_exp() * total)
+                        self.scale * (g - p.exp_below_88::<FUSED>() * total)
                     } else {
                         self.scale * p * (g - total)
                     };
@@ -237,7 +243,7 @@ fn raise<T: Real>(lanes: &mut [T; LANES], block: [T; LANES]) {
 /// # Safety
 /// `x` and `y` hold `n` elements, at most `LANES`.
 #[inline(always)]
-unsafe fn exp_block<T: Real>(
+unsafe fn exp_block<T: Real, const FUSED: bool>(
     (x, y, n): (*const T, *mut T, usize),
     (sign, top, factor, log): (T, T, T, bool),
     sums: &mut [T; LANES],
@@ -252,7 +258,7 @@ unsafe fn exp_block<T: Real>(
             store(&z, y, n);
         }
         for i in 0..LANES {
-            z[i] = z[i].quick_exp();
+            z[i] = z[i].exp_below_88::<FUSED>();
         }
         for (sum, &z) in sums[..n].iter_mut().zip(&z) {
             *sum += z;
@@ -268,7 +274,7 @@ unsafe fn exp_block<T: Real>(
 /// # Safety
 /// All hold `n` elements, at most `LANES`.
 #[inline(always)]
-unsafe fn back_block<T: Real>(
+unsafe fn back_block<T: Real, const FUSED: bool>(
     (y, dy, dx, n): (*const T, *const T, *mut T, usize),
     (scale, total, log): (T, T, bool),
 ) {
@@ -277,7 +283,7 @@ unsafe fn back_block<T: Real>(
         let (mut p, g) = (load(y, n, T::one(), T::zero()), load(dy, n, T::one(), T::zero()));
         for i in 0..LANES {
             p[i] = if log {
-                scale * (g[i] - p[i].quick_exp() * total)
+                scale * (g[i] - p[i].exp_below_88::<FUSED>() * total)
             } else {
                 scale * p[i] * (g[i] - total)
             };
@@ -297,24 +303,26 @@ crate::simd! {
         let (whole, least, (sign, factor)) = (n / LANES * LANES, T::neg_infinity(), scale);
         // SAFETY: promised by the caller; blocks end at `n`.
         unsafe {
-            let mut tops = [[least; LANES]; 2];
-            for i in (0..whole).step_by(LANES) {
-                raise(&mut tops[i / LANES % 2], load(x.add(i), LANES, sign, least));
+            let [mut top, mut other] = [[least; LANES]; 2];
+            for i in (0..whole / (2 * LANES) * (2 * LANES)).step_by(2 * LANES) {
+                raise(&mut top, load(x.add(i), LANES, sign, least));
+                raise(&mut other, load(x.add(i + LANES), LANES, sign, least));
             }
-            let [mut top, other] = tops;
             raise(&mut top, other);
-            raise(&mut top, load(x.add(whole), n - whole, sign, least));
+            for i in (whole / (2 * LANES) * (2 * LANES)..n).step_by(LANES) {
+                raise(&mut top, load(x.add(i), LANES.min(n - i), sign, least));
+            }
             let how = (sign, greatest(top), factor, log);
 
             let (mut sums, mut leaves) = ([T::zero(); LANES], Pairwise::default());
             for i in (0..whole).step_by(LANES) {
-                exp_block((x.add(i), y.add(i), LANES), how, &mut sums);
+                exp_block::<T, FUSED>((x.add(i), y.add(i), LANES), how, &mut sums);
                 if i / LANES % LEAF == LEAF - 1 {
                     leaves.push(std::mem::replace(&mut sums, [T::zero(); LANES]));
                 }
             }
             if whole < n {
-                exp_block((x.add(whole), y.add(whole), n - whole), how, &mut sums);
+                exp_block::<T, FUSED>((x.add(whole), y.add(whole), n - whole), how, &mut sums);
             }
             let total = join(leaves.total(sums));
             let (log_total, inverse) = (total.ln(), T::one() / total);
@@ -357,10 +365,10 @@ crate::simd! {
             }
             let how = (scale, join(leaves.total(sums)), log);
             for i in (0..whole).step_by(LANES) {
-                back_block((y.add(i), dy.add(i), dx.add(i), LANES), how);
+                back_block::<T, FUSED>((y.add(i), dy.add(i), dx.add(i), LANES), how);
             }
             if whole < n {
-                back_block((y.add(whole), dy.add(whole), dx.add(whole), n - whole), how);
+                back_block::<T, FUSED>((y.add(whole), dy.add(whole), dx.add(whole), n - whole), how);
             }
         }
     }
@@ -373,7 +381,7 @@ crate::simd! {
         s: &Softmax<T>, y: *const T, dy: *const T, dx: *mut T, columns: usize, length: usize,
     ) -> () {
         // SAFETY: promised by the caller.
-        unsafe { s.columns_back(y, dy, dx, columns, length) }
+        unsafe { s.columns_back::<FUSED>(y, dy, dx, columns, length) }
     }
 
     /// [`Softmax::columns`], compiled for every instruction set.
@@ -384,7 +392,7 @@ crate::simd! {
         s: &Softmax<T>, x: *const T, y: *mut T, columns: usize, length: usize,
     ) -> () {
         // SAFETY: promised by the caller.
-        unsafe { s.columns(x, y, columns, length) }
+        unsafe { s.columns::<FUSED>(x, y, columns, length) }
     }
 }
 

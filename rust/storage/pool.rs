@@ -3,6 +3,7 @@
 
 use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
+use crate::huge_pages::{self, HUGE_PAGE};
 use crate::lock::{Held, Lock};
 use crate::profiler::{Recorder, mode};
 use std::alloc::{Layout, alloc, dealloc};
@@ -49,7 +50,7 @@ pub trait Source: Send + Sync {
     unsafe fn free(&self, ptr: *mut u8, bytes: usize);
 }
 
-/// The memory of the host, from the system's allocator.
+/// The memory of the host, from the system's allocator; large blocks in huge pages.
 struct HostMemory;
 
 impl Source for HostMemory {
@@ -58,8 +59,14 @@ impl Source for HostMemory {
     }
 
     fn allocate(&self, bytes: usize) -> Result<*mut u8> {
-        // SAFETY: classes are not empty.
-        Ok(unsafe { alloc(layout(bytes)) })
+        // SAFETY: classes are not empty; the advice is about memory that was just allocated.
+        unsafe {
+            let ptr = alloc(layout(bytes));
+            if bytes >= HUGE_PAGE && !ptr.is_null() {
+                huge_pages::advise(ptr, bytes);
+            }
+            Ok(ptr)
+        }
     }
 
     unsafe fn free(&self, ptr: *mut u8, bytes: usize) {
@@ -268,8 +275,10 @@ fn no_memory(bytes: usize) -> Error {
 }
 
 fn layout(class_bytes: usize) -> Layout {
-    // Classes are multiples of ALIGN below isize::MAX, so the layout is always valid.
-    Layout::from_size_align(class_bytes, ALIGN).unwrap_or(Layout::new::<u64>())
+    // Large blocks begin on a huge page, so that all of their pages can be huge.
+    let align = if class_bytes >= HUGE_PAGE { HUGE_PAGE } else { ALIGN };
+    // Classes are multiples of ALIGN far below isize::MAX, so the layout is always valid.
+    Layout::from_size_align(class_bytes, align).unwrap_or(Layout::new::<u64>())
 }
 
 impl Block {

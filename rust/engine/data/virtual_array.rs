@@ -3,6 +3,7 @@
 //! An element is found by one addition, its address never changes, and growing copies nothing. The
 //! engine stores its tasks and the versions of its variables in such arrays.
 
+use crate::huge_pages;
 use std::alloc::Layout;
 
 /// Zeroed memory for up to `capacity` values of `T`. The owner initialises and drops the values.
@@ -42,12 +43,9 @@ impl<T> VirtualArray<T> {
     /// which avoid TLB misses. Memory is then committed by 2 MiB.
     pub fn of_huge_pages(most: usize) -> Self {
         let reserved = Self::new(most);
-        #[cfg(target_os = "linux")]
-        // SAFETY: the range is the mapping just made; the advice may be ignored.
-        unsafe {
-            let size = size_of::<T>() * reserved.capacity();
-            libc::madvise(reserved.base.cast(), size, libc::MADV_HUGEPAGE);
-        }
+        let bytes = size_of::<T>() * reserved.capacity();
+        // SAFETY: the range is the mapping just made.
+        unsafe { huge_pages::advise(reserved.base.cast(), bytes) };
         reserved
     }
 

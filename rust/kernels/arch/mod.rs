@@ -59,6 +59,9 @@ fn detect() -> Level {
 /// Generics are given twice: declared, then named. Call it once per block of elements, not once per
 /// element.
 ///
+/// The body sees `FUSED`, a constant: whether the level has products that are added without
+/// rounding (`mul_add`), which would be calls elsewhere.
+///
 /// What the body calls is compiled for the level only where it is inlined: give such functions
 /// `#[inline(always)]`. Closures in the body itself belong to its level; those in an inlined
 /// function, and those that come as arguments, belong to the baseline and may stay calls, so write
@@ -97,11 +100,19 @@ macro_rules! simd {
                 /// # Safety
                 /// As the dispatching function, on a machine with AVX-512.
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]
-                unsafe fn avx512<$($gen)*>($($arg: $ty),*) -> $ret $body
+                unsafe fn avx512<$($gen)*>($($arg: $ty),*) -> $ret {
+                    #[allow(dead_code)]
+                    const FUSED: bool = true;
+                    $body
+                }
                 /// # Safety
                 /// As the dispatching function, on a machine with AVX2, FMA and BMI2.
                 #[target_feature(enable = "avx2,fma,bmi2")]
-                unsafe fn avx2<$($gen)*>($($arg: $ty),*) -> $ret $body
+                unsafe fn avx2<$($gen)*>($($arg: $ty),*) -> $ret {
+                    #[allow(dead_code)]
+                    const FUSED: bool = true;
+                    $body
+                }
                 match $crate::kernels::arch::level() {
                     $crate::kernels::arch::Level::Avx512 => {
                         // SAFETY: the machine has these instructions; the rest is promised by the
@@ -115,6 +126,8 @@ macro_rules! simd {
                     $crate::kernels::arch::Level::Baseline => {}
                 }
             }
+            #[allow(dead_code)]
+            const FUSED: bool = cfg!(target_arch = "aarch64");
             $body
         }
     )*};

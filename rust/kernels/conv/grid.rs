@@ -129,30 +129,41 @@ impl Grid {
         (good, first.max(0) as usize)
     }
 
+    /// Calls `f(first element of a plane, cells, stride)` for all rows of cells that lie inside the
+    /// image: they hold that element and those every `stride` after it.
+    #[inline(always)]
+    pub fn for_cells(&self, conv: &Conv, mut f: impl FnMut(usize, Range<usize>, usize)) {
+        for phase in 0..self.phases() {
+            let (good, first) = self.inside(conv, phase);
+            if good.is_empty() {
+                continue;
+            }
+            self.for_rows(conv, phase, |cell, row| {
+                let Some(row) = row else { return };
+                let cell = phase * self.size + cell;
+                f(row + first, cell + good.start..cell + good.end, conv.stride[2]);
+            });
+        }
+    }
+
     /// Lays a plane of the image out; the cells outside of it, the same for every plane, are not
     /// written.
     ///
     /// # Safety
     /// `x` is a plane of the input; `to` has room for all phases.
     pub unsafe fn spread<T: Real>(&self, conv: &Conv, x: *const T, to: &mut [T]) {
-        let stride = conv.stride[2];
-        for phase in 0..self.phases() {
-            let to = &mut to[phase * self.size..(phase + 1) * self.size];
-            let (good, first) = self.inside(conv, phase);
-            self.for_rows(conv, phase, |cell, row| {
-                let Some(row) = row else { return };
-                let to = &mut to[cell..cell + self.cells[2]][good.clone()];
-                // SAFETY: `inside` keeps reads in the row.
-                unsafe {
-                    let from = x.add(row + first);
-                    match stride {
-                        1 => copy_row(from, to.as_mut_ptr(), to.len()),
-                        2 => take_every(from, 2, to),
-                        _ => take_every(from, stride, to),
-                    }
+        self.for_cells(conv, |at, cells, stride| {
+            let to = &mut to[cells];
+            // SAFETY: the plane has these elements.
+            unsafe {
+                let from = x.add(at);
+                match stride {
+                    1 => copy_row(from, to.as_mut_ptr(), to.len()),
+                    2 => take_every(from, 2, to),
+                    _ => take_every(from, stride, to),
                 }
-            });
-        }
+            }
+        });
     }
 
     /// Writes the cells of a phase to the elements of a plane where they lie.

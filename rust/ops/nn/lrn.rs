@@ -8,6 +8,7 @@ use crate::kernels::map::map_serial;
 use crate::kernels::pairwise::sum_of;
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::kernels::real::Real;
+use crate::kernels::scratch::with_scratch;
 use crate::operator::infer::assign_shape;
 use crate::operator::{Attrs, Call, Dep, Gradient, InplacePair, OpDef, OpReq};
 use crate::shape::Shape;
@@ -188,22 +189,26 @@ fn lrn<T: Real>(call: &Call<'_>) -> Result<()> {
     let x = Shared(call.inputs[0].as_ptr::<T>());
     let (y, norm) = (Shared(call.outputs[0].as_ptr::<T>()), Shared(call.outputs[1].as_ptr::<T>()));
     let scale = T::of(f64::from(param.alpha) / f64::from(param.nsize));
-    let write = call.req[0] != OpReq::Null;
+    let [write, keep] = [0, 1].map(|i| call.req[i] != OpReq::Null);
     strips(images, c * p, p, |first, n| {
-        for ch in 0..c {
-            let at = first + ch * p;
-            // SAFETY: all views have the shape of the data; strips belong to one task.
-            unsafe {
-                std::slice::from_raw_parts_mut(norm.at(at), n).fill(T::of(param.knorm.into()));
-                for j in ch.saturating_sub(reach)..(ch + reach + 1).min(c) {
-                    let from = x.at(first + j * p);
-                    accumulate(from.cast_const(), from.cast_const(), scale, norm.at(at), n);
-                }
-                if write {
-                    apply(x.at(at).cast_const(), norm.at(at).cast_const(), param.beta, y.at(at), n);
+        // Without a gradient norms are not kept, and stay in the first cache.
+        with_scratch(n, |sums: &mut [T]| {
+            for ch in 0..c {
+                let at = first + ch * p;
+                // SAFETY: all views have the shape of the data; strips belong to one task.
+                unsafe {
+                    let norm = if keep { norm.at(at) } else { sums.as_mut_ptr() };
+                    std::slice::from_raw_parts_mut(norm, n).fill(T::of(param.knorm.into()));
+                    for j in ch.saturating_sub(reach)..(ch + reach + 1).min(c) {
+                        let from = x.at(first + j * p).cast_const();
+                        accumulate(from, from, scale, norm, n);
+                    }
+                    if write {
+                        apply(x.at(at).cast_const(), norm, param.beta, y.at(at), n);
+                    }
                 }
             }
-        }
+        });
     });
     Ok(())
 }

@@ -3,13 +3,14 @@
 use super::common::{all_known, copy_view, elementwise, from_first, read_f64, wanted, write_f64};
 use super::kernel;
 use super::parts::axis_flags;
-use crate::dtype::DType;
+use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};
 use crate::operator::infer::{assign_shape, assign_type, elementwise_shape, one_type};
 use crate::operator::{Attrs, Call, Gradient, InplacePair, OpDef};
-use crate::params;
 use crate::shape::Shape;
+use crate::{params, with_dtype};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 params! {
     /// Parameters of `cumsum`.
@@ -109,18 +110,51 @@ fn cumsum() -> [OpDef; 2] {
     [forward, backward]
 }
 
+crate::simd! {
+    /// Are all elements close? (No branch, so that a block is compared in vectors.)
+    ///
+    /// # Safety
+    /// Both hold `n` elements.
+    unsafe fn are_close[T: Element][T](
+        a: *const T, b: *const T, n: usize, tolerances: (f64, f64), equal_nan: bool,
+    ) -> bool {
+        let (rtol, atol) = tolerances;
+        let mut all = true;
+        for i in 0..n {
+            // SAFETY: promised by the caller.
+            let (a, b) = unsafe { ((*a.add(i)).to_f64(), (*b.add(i)).to_f64()) };
+            let near = ((a - b).abs() <= atol + rtol * b.abs()) & (b.abs() < f64::INFINITY);
+            all &= (a == b) | near | (equal_nan & (a.is_nan() & b.is_nan()));
+        }
+        all
+    }
+}
+
+/// Elements that are compared at once.
+const GRAIN: usize = 1 << 14;
+
 fn allclose(call: &Call<'_>) -> Result<()> {
     let p: &AllcloseParam = call.attrs.get();
-    let (rtol, atol) = (f64::from(p.rtol), f64::from(p.atol));
+    let tolerances = (f64::from(p.rtol), f64::from(p.atol));
     let [a, b] = [0, 1].map(|i| &call.inputs[i]);
-    let close = (0..a.size()).all(|i| {
-        // SAFETY: inference gives both one shape.
-        let [a, b] = [a, b].map(|v| unsafe { read_f64(v.ptr(), v.dtype(), i) });
-        match a.is_nan() || b.is_nan() {
-            true => p.equal_nan && a.is_nan() && b.is_nan(),
-            false => a == b || (a - b).abs() <= atol + rtol * b.abs() && b.is_finite(),
-        }
+    let close = AtomicBool::new(true);
+    with_dtype!(a.dtype(), T => {
+        let (x, y) = (Shared(a.as_ptr::<T>()), Shared(b.as_ptr::<T>()));
+        parallel_for(a.size(), GRAIN, |range| {
+            if !close.load(Ordering::Relaxed) {
+                return;
+            }
+            // SAFETY: inference gives both one shape and dtype.
+            let block = unsafe {
+                let (x, y) = (x.at(range.start).cast_const(), y.at(range.start).cast_const());
+                are_close(x, y, range.len(), tolerances, p.equal_nan)
+            };
+            if !block {
+                close.store(false, Ordering::Relaxed);
+            }
+        });
     });
+    let close = close.into_inner();
     // SAFETY: the one element of the output.
     unsafe { write_f64(call.outputs[0].ptr(), DType::U8, 0, f64::from(u8::from(close))) };
     Ok(())
