@@ -14,12 +14,14 @@ pub mod call_site;
 mod concurrent;
 #[cfg(test)]
 mod contract_tests;
+pub mod control_flow;
 pub mod exec;
 pub mod imperative;
 pub mod inline;
 mod inputs;
 pub mod instance;
 mod on_device;
+pub mod operands;
 pub mod resource;
 pub mod run;
 #[cfg(test)]

@@ -99,6 +99,8 @@ pub struct OpDef {
     /// Is the payload a struct of the core?
     is_native: bool,
     pub(super) recent: Recent,
+    /// How many graphs a node of this operator holds.
+    pub bodies: usize,
     /// Name of the parameter that counts the inputs of a variadic operator.
     pub key_var_num_args: Option<String>,
     /// Names of all inputs; mutated ones (auxiliary states) are among them.
@@ -182,6 +184,7 @@ impl OpDef {
             shares: false,
             is_native: false,
             recent: Recent::default(),
+            bodies: 0,
             key_var_num_args: None,
             input_names: Listed::fixed(&["data".to_owned()]),
             output_names: Listed::fixed(&["output".to_owned()]),
