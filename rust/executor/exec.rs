@@ -4,7 +4,7 @@ use super::arena::{Arena, Memory, RunId};
 use super::bind::{Executor, Monitor};
 use super::call_site;
 use super::instance::{Instance, InstanceState, Ready};
-use super::segments::{Parts, PassInfo, Program};
+use super::segments::{Mode, Parts, PassInfo, Program};
 use super::transfer::push_copy;
 use crate::engine::{Push, Task};
 use crate::error::{Error, Result};
@@ -42,40 +42,42 @@ impl Executor {
     /// A callback may run inside the push, so no lock is held then, except those of shared arenas.
     pub fn forward(&self, is_train: bool, inputs: &[(usize, NDArray)]) -> Result<Vec<NDArray>> {
         let instance = self.instances.mine(|| self.new_instance())?;
-        self.forward_in(&instance, is_train, inputs)
+        self.forward_in(&instance, is_train.into(), inputs)
     }
 
     /// As [`Executor::forward`], in the executor's own memory whichever thread calls: for callers
     /// that let one run go on at a time.
-    pub fn forward_own(&self, is_train: bool, inputs: &[(usize, NDArray)]) -> Result<Vec<NDArray>> {
-        self.forward_in(&self.instances.first(), is_train, inputs)
+    pub fn forward_own(
+        &self,
+        mode: impl Into<Mode>,
+        inputs: &[(usize, NDArray)],
+    ) -> Result<Vec<NDArray>> {
+        self.forward_in(&self.instances.first(), mode.into(), inputs)
     }
 
     fn forward_in(
         &self,
         instance: &Instance,
-        is_train: bool,
+        mode: Mode,
         inputs: &[(usize, NDArray)],
     ) -> Result<Vec<NDArray>> {
         let set = |state: &mut InstanceState| self.set_inputs(instance, state, inputs);
         let mut outputs = Vec::new();
-        self.start(instance, Pass::Forward, is_train, set, |state| {
-            outputs.clone_from(&state.outputs)
-        })?;
+        self.start(instance, Pass::Forward, mode, set, |state| outputs.clone_from(&state.outputs))?;
         Ok(outputs)
     }
 
     /// Pushes the backward pass of this thread's last forward pass. `head_grads`: one per output,
     /// fewer or none where outputs need none.
     pub fn backward(&self, is_train: bool, head_grads: &[Option<NDArray>]) -> Result<()> {
-        self.backward_in(&self.instances.mine_or_first(), is_train, head_grads)
+        self.backward_in(&self.instances.mine_or_first(), is_train.into(), head_grads)
     }
 
     /// The backward pass of [`Executor::forward_own`]. With `again` the values that the forward
     /// pass left in the arenas are there afterwards, for another backward pass.
     pub fn backward_own(
         &self,
-        is_train: bool,
+        mode: impl Into<Mode>,
         head_grads: &[Option<NDArray>],
         again: bool,
     ) -> Result<()> {
@@ -85,14 +87,14 @@ impl Executor {
             false => Vec::new(),
         };
         let saved = arenas.iter().map(|arena| self.shown(arena)).collect::<Result<Vec<_>>>()?;
-        self.backward_in(&instance, is_train, head_grads)?;
+        self.backward_in(&instance, mode.into(), head_grads)?;
         saved.iter().zip(&arenas).try_for_each(|(saved, arena)| push_copy(saved, arena))
     }
 
     fn backward_in(
         &self,
         instance: &Instance,
-        is_train: bool,
+        mode: Mode,
         head_grads: &[Option<NDArray>],
     ) -> Result<()> {
         if self.plan.arg_grads.iter().all(Option::is_none) {
@@ -104,7 +106,7 @@ impl Executor {
             }
             self.set_head_grads(state, head_grads)
         };
-        self.start(instance, Pass::Backward, is_train, set, |_| {})
+        self.start(instance, Pass::Backward, mode, set, |_| {})
     }
 
     /// Runs node number `step` of the forward pass; returns how many are left.
@@ -113,7 +115,7 @@ impl Executor {
             return Ok(0);
         }
         let instance = self.instances.mine(|| self.new_instance())?;
-        self.start(&instance, Pass::Step(step), is_train, |_| Ok(()), |_| {})?;
+        self.start(&instance, Pass::Step(step), is_train.into(), |_| Ok(()), |_| {})?;
         Ok(self.forward_steps - step - 1)
     }
 
@@ -124,20 +126,20 @@ impl Executor {
         &self,
         instance: &Instance,
         pass: Pass,
-        is_train: bool,
+        mode: Mode,
         set: impl FnOnce(&mut InstanceState) -> Result<()> + Send,
         look: impl FnOnce(&InstanceState) + Send,
     ) -> Result<()> {
         let shared = self.shared_arenas(instance);
         if shared.is_empty() {
-            return self.start_alone(instance, pass, is_train, set, look);
+            return self.start_alone(instance, pass, mode, set, look);
         }
         let (mut closures, mut result) = (Some((set, look)), Ok(()));
         // Runs of executors that share memory wait for each other's pushes.
         (self.rt.blocking)(&mut || {
             let Some((set, look)) = closures.take() else { return };
             let alone = shared.iter().map(|a| a.alone()).collect::<Result<Vec<_>>>();
-            result = alone.and_then(|_alone| self.start_alone(instance, pass, is_train, set, look));
+            result = alone.and_then(|_alone| self.start_alone(instance, pass, mode, set, look));
         });
         result
     }
@@ -147,7 +149,7 @@ impl Executor {
         &self,
         instance: &Instance,
         pass: Pass,
-        is_train: bool,
+        mode: Mode,
         set: impl FnOnce(&mut InstanceState) -> Result<()>,
         look: impl FnOnce(&InstanceState),
     ) -> Result<()> {
@@ -174,7 +176,7 @@ impl Executor {
             look(&state);
             ready
         };
-        self.push_pass(&ready, pass, is_train)
+        self.push_pass(&ready, pass, mode)
     }
 
     /// The outputs of this thread's last forward pass; zeros before the first.
@@ -285,10 +287,10 @@ impl Executor {
         Ok(())
     }
 
-    fn push_pass(&self, ready: &Ready, pass: Pass, is_train: bool) -> Result<()> {
+    fn push_pass(&self, ready: &Ready, pass: Pass, mode: Mode) -> Result<()> {
         let program = &ready.program;
         let steps = pass.steps(program);
-        let run = program.pass_info(&self.rt, steps.clone(), is_train);
+        let run = program.pass_info(&self.rt, steps.clone(), mode);
         let monitor = self.monitor.lock().clone();
         if let Some(monitor) = monitor {
             return self.push_watched(ready, steps, &run, &monitor);

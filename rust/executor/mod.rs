@@ -14,6 +14,7 @@ pub mod call_site;
 mod concurrent;
 #[cfg(test)]
 mod contract_tests;
+pub mod control_flow;
 pub mod exec;
 pub mod imperative;
 pub mod inline;
@@ -21,6 +22,7 @@ mod inputs;
 pub mod instance;
 mod on_device;
 mod order_steps;
+pub mod operands;
 pub mod resource;
 pub mod run;
 #[cfg(test)]

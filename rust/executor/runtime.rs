@@ -1,5 +1,6 @@
 //! All that a program runs on, as a value.
 
+use super::control_flow;
 use super::resource::RandomStreams;
 use crate::cuda;
 use crate::engine::{self, Engine};
@@ -33,12 +34,19 @@ impl Runtime {
 
     /// A runtime with the built-in operators on `engine`.
     pub fn with_blocking(engine: Arc<dyn Engine>, blocking: Blocking) -> Arc<Self> {
-        Arc::new(Runtime {
-            blocking,
-            base: Arc::new(Base::new(engine)),
-            registry: Arc::new(crate::ops::builtins()),
-            random: RandomStreams::default(),
-            libraries: Libraries::default(),
+        Arc::new_cyclic(|runtime| {
+            let registry = crate::ops::builtins();
+            for def in control_flow::definitions(runtime) {
+                registry.add(def).expect("operators have different names");
+            }
+            registry.end_of_builtins();
+            Runtime {
+                blocking,
+                base: Arc::new(Base::new(engine)),
+                registry: Arc::new(registry),
+                random: RandomStreams::default(),
+                libraries: Libraries::default(),
+            }
         })
     }
 }

@@ -60,6 +60,20 @@ impl BulkLimits {
     }
 }
 
+/// How a pass runs.
+#[derive(Clone, Copy)]
+pub struct Mode {
+    pub is_train: bool,
+    /// Where its random numbers come from, if not from the streams of the devices.
+    pub random: Option<RandomKey>,
+}
+
+impl From<bool> for Mode {
+    fn from(is_train: bool) -> Mode {
+        Mode { is_train, random: None }
+    }
+}
+
 /// Facts of one run that are not in its program.
 pub struct PassInfo {
     pub is_train: bool,
@@ -181,14 +195,18 @@ impl Program {
     }
 
     /// The facts of one run over `steps`, with random keys reserved in the order of the steps.
-    pub fn pass_info(&self, rt: &Runtime, steps: Range<usize>, is_train: bool) -> Arc<PassInfo> {
+    pub fn pass_info(&self, rt: &Runtime, steps: Range<usize>, mode: Mode) -> Arc<PassInfo> {
         let mut keys = Vec::new();
         if self.any_random {
             keys.resize(self.steps.len(), RandomKey::default());
             for i in steps.filter(|&i| self.steps[i].wants_random) {
-                keys[i] = rt.random.reserve(self.steps[i].device);
+                keys[i] = match mode.random {
+                    None => rt.random.reserve(self.steps[i].device),
+                    Some(key) => RandomKey { stream: i as u64, ..key },
+                };
             }
         }
+        let is_train = mode.is_train;
         Arc::new(PassInfo { is_train, need_grad: self.forward_steps < self.steps.len(), keys })
     }
 

@@ -116,6 +116,14 @@ pub fn push_copy(source: &NDArray, target: &NDArray) -> Result<()> {
     })
 }
 
+/// Pushes `target += source` of one dtype, without overlap.
+pub fn push_add(source: &NDArray, target: &NDArray) -> Result<()> {
+    if source.size() != target.size() || source.dtype() != target.dtype() {
+        return Err(Error::internal("arrays that are added differ in size or dtype"));
+    }
+    push_work("_add_to", &[source], target, source.size(), false, |from, to| add(&from[0], to))
+}
+
 /// Copies to or from a device, or adds there, now.
 pub fn copy_between(source: &NDArray, target: &NDArray, sum: bool) -> Result<()> {
     if !sum && copy_directly(source, target)? {

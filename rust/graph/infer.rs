@@ -436,18 +436,23 @@ impl Graph {
     /// attributes.
     pub fn shapes_from(&self, given: &[(String, Shape)], np_shape: bool) -> Result<Vec<Shape>> {
         let mut shapes = self.shapes_seed(given, np_shape)?;
+        self.infer_shapes_jointly(&mut shapes)?;
+        Ok(shapes)
+    }
+
+    /// Fills in the `shapes` (one per entry) that can be inferred, also where they depend on dtypes.
+    pub(super) fn infer_shapes_jointly(&self, shapes: &mut [Shape]) -> Result<()> {
         let both = |n: &Node| n.op.as_ref().is_some_and(|op| op.infer_both.is_some());
         if self.nodes.iter().any(both) {
             // Shapes may depend on dtypes here, so declared dtypes are used.
             let mut types = self.types_seed(&[])?;
-            let mut joint = Joint::new(self, &mut shapes, &mut types);
+            let mut joint = Joint::new(self, shapes, &mut types);
             joint.reach_fixed_point()?;
             joint.supposes = true;
-            joint.reach_fixed_point()?;
+            joint.reach_fixed_point()
         } else {
-            self.infer_shapes(&mut shapes)?;
+            self.infer_shapes(shapes)
         }
-        Ok(shapes)
     }
 
     /// Infers the dtypes of all entries from `given` (by variable name) and the variables'

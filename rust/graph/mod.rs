@@ -5,6 +5,7 @@
 //! in a fixed order and returns a [`Plan`]: everything that the executor needs. Planning allocates
 //! no arrays and executes nothing.
 
+mod body;
 mod check;
 mod forward_inference;
 mod infer;
@@ -22,6 +23,7 @@ mod symbol;
 #[cfg(test)]
 mod tests;
 
+pub use body::{Body, InputPlace, bodies};
 pub use check::check;
 pub use forward_inference::{ArraySpec, arrays_to_bind};
 pub use infer::Inferred;
@@ -31,4 +33,4 @@ pub use print::dump;
 pub use reach::Edges;
 pub use report::PlannedEntry;
 pub use static_graph::{Dict, Entry, Graph, Node, empty_attrs};
-pub use symbol::{Create, HIDDEN_KEYS, SymEntry, SymNode, Symbol, stored_key};
+pub use symbol::{Create, Cut, HIDDEN_KEYS, SymEntry, SymNode, Symbol, stored_key};

@@ -5,11 +5,14 @@
 //! composed symbol copies its graph first. All traversals are iterative, and so is dropping a
 //! symbol, because a graph may be 100,000 nodes deep.
 
+mod cut;
 mod inputs;
 
+pub use cut::Cut;
 pub(super) use inputs::fill_inputs;
 use inputs::{arrange_inputs, check_mutated, unknown_argument};
 
+use super::body::Body;
 use super::static_graph::{Dict, empty_attrs, output_names};
 use crate::error::{Error, Result};
 use crate::lock::RwLock;
@@ -74,6 +77,15 @@ impl SymNode {
         let meta = RwLock::new(Meta { name, attrs, dict: Arc::default() });
         let (inputs, control) = (Vec::new(), Vec::new());
         SymNode { op, inputs, control, backward_of: None, num_outputs, meta }
+    }
+
+    /// A node like this one, without inputs.
+    fn copy(&self) -> SymNode {
+        let meta = self.meta().clone();
+        let mut copy = SymNode::new(self.op.clone(), meta.name, meta.attrs);
+        copy.set_dict(meta.dict);
+        copy.num_outputs = self.num_outputs;
+        copy
     }
 
     fn release(&mut self, into: &mut Vec<Arc<SymNode>>) {
@@ -141,7 +153,9 @@ impl SymNode {
         let mut dict = (*meta.dict).clone();
         change(&mut dict);
         if let Some(op) = &self.op {
-            meta.attrs = Arc::new(parse_dict(op, &dict).map_err(|e| e.in_node(&meta.name))?);
+            let attrs = parse_dict(op, &dict).map_err(|e| e.in_node(&meta.name))?;
+            let bodies = meta.attrs.bodies().cloned();
+            meta.attrs = Arc::new(attrs.with_bodies(bodies));
         }
         meta.dict = Arc::new(dict);
         Ok(())
@@ -185,6 +199,8 @@ pub struct Create<'a> {
     pub dict: Dict,
     pub args: &'a [Symbol],
     pub kwargs: &'a [(String, Symbol)],
+    /// The graphs that the node holds.
+    pub bodies: Vec<Symbol>,
 }
 
 impl Symbol {
@@ -224,6 +240,8 @@ impl Symbol {
             params.push((count, Value::Int((with.args.len() + with.kwargs.len()) as i64)));
         }
         let attrs = op.parse(&params).map_err(|e| e.in_node(name))?;
+        let bodies = Body::all(op, with.bodies).map_err(|e| e.at_node(&op.name, name))?;
+        let attrs = attrs.with_bodies(bodies);
         let hidden = hidden.into_iter().map(|(k, v)| (k.to_owned(), v.to_string()));
         let own = with.dict.into_iter().chain(hidden);
         let mut dict: Dict = own.map(|(k, v)| (stored_key(&k), v)).collect();
@@ -328,10 +346,7 @@ impl Symbol {
             }
         };
         for node in self.nodes() {
-            let meta = node.meta().clone();
-            let mut copy = SymNode::new(node.op.clone(), meta.name, meta.attrs);
-            copy.set_dict(meta.dict);
-            copy.num_outputs = node.num_outputs;
+            let mut copy = node.copy();
             for e in &node.inputs {
                 copy.inputs.push(entry(&copies, e)?);
             }

@@ -45,6 +45,12 @@ pub fn fill(to: &View, value: f64) {
     });
 }
 
+/// Returns true if the first element is not zero. The view has one.
+pub fn first_is_true(view: &View) -> bool {
+    // SAFETY: the view holds an element of its dtype.
+    with_dtype!(view.dtype(), T => unsafe { *view.as_ptr::<T>() }.to_f64() != 0.0)
+}
+
 /// `to = from`, converting the dtype; equal sizes. The views may overlap if they have one dtype.
 pub fn copy(from: &View, to: &View) {
     if from.dtype() == to.dtype() {

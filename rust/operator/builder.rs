@@ -33,6 +33,12 @@ impl OpDef {
         self
     }
 
+    /// Every node holds so many graphs, which its inputs feed.
+    pub fn holds_graphs(mut self, count: usize) -> Self {
+        self.bodies = count;
+        self
+    }
+
     /// Fixed inputs with their documentation.
     pub fn inputs_are(mut self, inputs: &[(&str, &str)]) -> Self {
         let names: Vec<String> = inputs.iter().map(|i| i.0.to_owned()).collect();

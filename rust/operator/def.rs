@@ -102,6 +102,8 @@ pub struct OpDef {
     /// Is the payload a struct of the core?
     is_native: bool,
     pub(super) recent: Recent,
+    /// How many graphs a node of this operator holds.
+    pub bodies: usize,
     /// Name of the parameter that counts the inputs of a variadic operator.
     pub key_var_num_args: Option<String>,
     /// Names of the input arguments, where [`ARG_COUNTS`] says how many arrays each has.
@@ -187,6 +189,7 @@ impl OpDef {
             shares: false,
             is_native: false,
             recent: Recent::default(),
+            bodies: 0,
             key_var_num_args: None,
             arguments: Vec::new(),
             input_names: Listed::fixed(&["data".to_owned()]),

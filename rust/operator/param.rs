@@ -218,6 +218,8 @@ pub struct Attrs {
     typed: Arc<dyn Any + Send + Sync>,
     /// The parameters that were given, as given; what JSON stores.
     given: Arc<[(String, Value)]>,
+    /// The graphs that the node holds, of a type of the graph's.
+    bodies: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Attrs {
@@ -227,7 +229,17 @@ impl Attrs {
         typed: Arc<dyn Any + Send + Sync>,
         given: Vec<(String, Value)>,
     ) -> Self {
-        Attrs { schema, values: values.into(), typed, given: given.into() }
+        Attrs { schema, values: values.into(), typed, given: given.into(), bodies: None }
+    }
+
+    /// The same parameters for a node that holds graphs.
+    pub fn with_bodies(self, bodies: Option<Arc<dyn Any + Send + Sync>>) -> Self {
+        Attrs { bodies, ..self }
+    }
+
+    /// The graphs that the node holds; see `graph::bodies`.
+    pub fn bodies(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
+        self.bodies.as_ref()
     }
 
     /// The typed struct; panics if the operator was registered with another one.

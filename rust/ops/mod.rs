@@ -24,6 +24,5 @@ pub fn builtins() -> Registry {
     image::register(&registry);
     vision::register(&registry);
     quantized::register(&registry);
-    registry.end_of_builtins();
     registry
 }

@@ -15,13 +15,10 @@ use super::package::package;
 use super::payload::{Payload, PyState};
 use super::runtime;
 use super::thread_state::FreshState;
-use crate::dtype::DType;
-use crate::engine::{Prop, Push, Task, Var};
-use crate::error::{Error, Result};
+use crate::error::Error;
+use crate::executor::operands::Operands;
 use crate::ndarray::NDArray;
 use crate::operator::{Done, OpContext, OpReq, OwnedCall};
-use crate::shape::Shape;
-use crate::tensor::View;
 use pyo3::exceptions::{PyRecursionError, PyRuntimeWarning, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -88,25 +85,18 @@ impl OperatorCall {
             let text = format!("operator '{}' is nested {MAX_DEPTH} callbacks deep", kernel.op);
             return done(Err(from_py(py, PyRecursionError::new_err(text))));
         }
-        let mut operands = Operands::new(&call);
+        let mut operands = Operands::new(runtime(), &call);
         let (mut result, mut space) = (Ok(()), Vec::new());
         call.within.within(&mut || {
             let _scope = Scope::enter(depth, &call.ctx);
             let invoked = kernel.invoke(py, &call, &operands, &mut space);
             result = invoked.map_err(|e| from_callback(py, e));
         });
-        operands.space = space;
+        operands.add_space(space);
         if result.is_ok() && operands.are_lent() {
             result = kernel.warn_of_views(py).map_err(|e| from_py(py, e));
         }
-        let vars = operands.vars();
-        if !vars.is_empty() && !runtime().engine.try_run_exclusive(&[], &vars, &mut || ()) {
-            return operands.end_later(&vars, result, done, call);
-        }
-        let computed = operands.end(result, call.inputs.len());
-        drop(operands);
-        drop(call);
-        done(computed);
+        operands.finish(result, call, done);
     }
 }
 
@@ -145,8 +135,8 @@ impl Function {
         let ctx = Bound::new(py, PyOpContext::new(call.ctx))?;
         let n = call.inputs.len();
         let package = package(py)?;
-        let inputs = self.list(py, &operands.arrays[..n], false)?;
-        let outputs = self.list(py, &operands.arrays[n..], true)?;
+        let inputs = self.list(py, &operands.arrays()[..n], false)?;
+        let outputs = self.list(py, &operands.arrays()[n..], true)?;
         let req = PyList::new(py, call.req.iter().map(|r| package.op_req(py, *r)))?;
         let given: SmallVec<[Bound<'_, PyAny>; 4]> = outputs.iter().collect();
         let answer = self.run.bind(py).call_python((payload, state, &ctx, inputs, req, &outputs));
@@ -178,7 +168,7 @@ impl Function {
         outputs: &Bound<'_, PyList>,
         i: usize,
     ) -> PyResult<()> {
-        let operand = &operands.arrays[call.inputs.len() + i];
+        let operand = &operands.arrays()[call.inputs.len() + i];
         let is_view = outputs.get_item(i).is_ok_and(|now| {
             now.cast::<PyNDArray>().is_ok_and(|now| now.get().tracked.array.same_chunk(operand))
         });
@@ -230,152 +220,4 @@ impl Function {
         }
         Ok(list)
     }
-}
-
-/// Returns true if nothing is pending on the array.
-fn is_quiet(array: &NDArray) -> bool {
-    array.known_var().is_none_or(|var| runtime().engine.try_run_exclusive(&[], &[var], &mut || ()))
-}
-
-/// Fresh arrays over the operands' bytes: inputs, then outputs. Those that overlap share a
-/// variable.
-struct Operands {
-    arrays: Vec<NDArray>,
-    /// Arrays of temporary space, which end with the operands.
-    space: Vec<NDArray>,
-}
-
-fn span(v: &View) -> (usize, usize) {
-    (v.ptr() as usize, v.ptr() as usize + v.size_bytes())
-}
-
-impl Operands {
-    fn new(call: &OwnedCall) -> Self {
-        let views: SmallVec<[&View; 8]> = call.inputs.iter().chain(&*call.outputs).collect();
-        let n = call.inputs.len();
-        let overlap = |a: &View, b: &View| a.size() > 0 && b.size() > 0 && a.overlaps(b);
-        let disjoint = (1..views.len()).all(|i| views[..i].iter().all(|v| !overlap(v, views[i])));
-        let arrays: Vec<NDArray> = if disjoint {
-            views.iter().map(|v| over(call, v)).collect()
-        } else {
-            shared(call, &views)
-        };
-        let mutated = |i: usize| call.mutated.contains(&i);
-        for (i, array) in arrays[..n].iter().enumerate() {
-            let is_output = arrays[n..].iter().any(|o| o.same_chunk(array));
-            let modified = (0..n).any(|j| mutated(j) && arrays[j].same_chunk(array));
-            if !is_output && !modified && !mutated(i) {
-                array.forbid_writing();
-            }
-        }
-        for (array, req) in arrays[n..].iter().zip(&call.req) {
-            if disjoint && *req == OpReq::Write {
-                array.watch_for_writes();
-            }
-        }
-        Operands { arrays, space: Vec::new() }
-    }
-
-    /// Outputs that the function should have written and did not hold what was there before: they
-    /// become zeros, because programs leave out gradients that are not needed.
-    fn zero_unwritten(&self, n_inputs: usize) -> Result<()> {
-        for array in self.arrays[n_inputs..].iter().filter(|a| a.is_unwritten()) {
-            array.zero_now()?;
-        }
-        Ok(())
-    }
-
-    /// Returns true if a reference from outside, such as a NumPy view, still holds an operand on
-    /// which nothing is pending.
-    fn are_lent(&self) -> bool {
-        self.arrays.iter().any(|array| {
-            let own = self.arrays.iter().filter(|a| a.same_chunk(array)).count();
-            array.is_lent_beyond(own) && is_quiet(array)
-        })
-    }
-
-    /// The variables of operands on which an operation was queued.
-    fn vars(&self) -> SmallVec<[Var; 8]> {
-        let mut vars: SmallVec<[Var; 8]> = SmallVec::new();
-        for var in self.arrays.iter().chain(&self.space).filter_map(NDArray::known_var) {
-            if !vars.contains(&var) {
-                vars.push(var);
-            }
-        }
-        vars
-    }
-
-    /// Revokes the operands, which are no longer in use; an error if an output was not computed.
-    /// That error becomes the operation's own, so the operand must not raise it as well.
-    fn end(&self, result: Result<()>, n_inputs: usize) -> Result<()> {
-        let outputs = &self.arrays[n_inputs..];
-        let computed = result
-            .and_then(|()| {
-                let readable = outputs.iter().try_for_each(NDArray::readable);
-                readable.inspect_err(|_| outputs.iter().for_each(|array| drop(array.take_error())))
-            })
-            .and_then(|()| self.zero_unwritten(n_inputs));
-        for array in self.arrays.iter().chain(&self.space) {
-            array.revoke();
-        }
-        computed
-    }
-
-    /// Ends the operation once nothing uses the operands any more.
-    #[cold]
-    fn end_later(self, vars: &[Var], result: Result<()>, done: Done, call: OwnedCall) {
-        let task = Task::sync(move |_| {
-            let computed = self.end(result, call.inputs.len());
-            drop((self, call));
-            done(computed);
-            Ok(())
-        });
-        let push = Push { prop: Prop::NoSkip, cheap: true, ..Push::new("callback end", &[], vars) };
-        // A push that is refused drops the task, and with it `done`, which then reports a failure.
-        let _ = runtime().engine.push(task, push);
-    }
-}
-
-fn over(call: &OwnedCall, v: &View) -> NDArray {
-    external(call, v.ptr(), v.shape(), v.dtype())
-}
-
-fn external(call: &OwnedCall, ptr: *mut u8, shape: &Shape, dtype: DType) -> NDArray {
-    // SAFETY: the views of a call are valid as long as its keeper; the operation they belong to
-    // orders access until `finish` revokes these arrays.
-    unsafe { NDArray::external(runtime(), call.keep.clone(), ptr, shape, dtype, call.ctx.device) }
-}
-
-/// Arrays for operands of which some overlap: one chunk for each group of overlapping spans.
-fn shared(call: &OwnedCall, views: &[&View]) -> Vec<NDArray> {
-    let mut groups: Vec<(usize, usize)> = Vec::new();
-    for v in views.iter().filter(|v| v.size() > 0) {
-        let mut joined = span(v);
-        groups.retain(|g| {
-            let touches = g.0 < joined.1 && joined.0 < g.1;
-            if touches {
-                joined = (joined.0.min(g.0), joined.1.max(g.1));
-            }
-            !touches
-        });
-        groups.push(joined);
-    }
-    let chunks: Vec<NDArray> = groups
-        .iter()
-        .map(|g| {
-            let first = views.iter().filter(|v| v.size() > 0).find(|v| span(v).0 == g.0);
-            let ptr = first.map_or(std::ptr::null_mut(), |v| v.ptr());
-            external(call, ptr, &Shape::new(&[(g.1 - g.0) as i64]), DType::U8)
-        })
-        .collect();
-    views
-        .iter()
-        .map(|v| {
-            let at =
-                groups.iter().position(|g| v.size() > 0 && g.0 <= span(v).0 && span(v).1 <= g.1);
-            let part =
-                at.and_then(|i| chunks[i].part(span(v).0 - groups[i].0, v.shape(), v.dtype()).ok());
-            part.unwrap_or_else(|| over(call, v))
-        })
-        .collect()
 }

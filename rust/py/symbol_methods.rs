@@ -8,7 +8,9 @@ use super::symbol::{PySymbol, raise};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::executor::bind::plan_options;
-use crate::graph::{ArraySpec, Create, Inferred, PlanRequest, Symbol, arrays_to_bind, load_json};
+use crate::graph::{
+    ArraySpec, Create, Cut, Inferred, PlanRequest, SymNode, Symbol, arrays_to_bind, load_json,
+};
 use crate::operator::Value;
 use crate::shape::Shape;
 use pyo3::exceptions::PyIndexError;
@@ -58,13 +60,38 @@ impl PySymbol {
         attrs: BTreeMap<String, String>,
         args: Vec<PyRef<'_, PySymbol>>,
         kwargs: &Bound<'_, PyDict>,
+        bodies: Vec<PyRef<'_, PySymbol>>,
     ) -> PyResult<Self> {
         let op = runtime().registry.find(op).map_err(raise)?;
         let params: Vec<(&str, Value)> =
             params.iter().map(|(k, v)| (k.as_str(), Value::Str(v.clone()))).collect();
-        let (args, kwargs) = (cores(args), keyed(kwargs)?);
-        let with = Create { params: &params, name, dict: attrs, args: &args, kwargs: &kwargs };
+        let (args, kwargs, bodies) = (cores(args), keyed(kwargs)?, cores(bodies));
+        let with =
+            Create { params: &params, name, dict: attrs, args: &args, kwargs: &kwargs, bodies };
         Ok(Symbol::create(&op, with).map_err(raise)?.into())
+    }
+
+    /// Cuts out the nodes whose attribute `key` is `value`: the part, for each of its variables the
+    /// number among `variables`, and what it is outside.
+    fn cut(
+        &self,
+        key: &str,
+        value: &str,
+        variables: Vec<PyRef<'_, PySymbol>>,
+    ) -> PyResult<(Self, Vec<Option<usize>>, Vec<Self>)> {
+        let inside = |node: &SymNode| node.meta().dict.get(key).is_some_and(|v| v == value);
+        let Cut { body, outside } = self.symbol.cut(inside).map_err(raise)?;
+        let numbers = body.among(&cores(variables)).map_err(raise)?;
+        let single = |entry| Symbol { outputs: vec![entry] }.into();
+        Ok((body.into(), numbers, outside.into_iter().map(single).collect()))
+    }
+
+    /// Returns true if the other symbol has the same outputs of the same nodes.
+    fn is_same(&self, other: PyRef<'_, PySymbol>) -> bool {
+        let (mine, others) = (&self.symbol.outputs, &other.symbol.outputs);
+        let mut pairs = mine.iter().zip(others);
+        mine.len() == others.len()
+            && pairs.all(|(a, b)| Arc::ptr_eq(&a.node, &b.node) && a.index == b.index)
     }
 
     #[staticmethod]

@@ -15,8 +15,8 @@ from .registry import facts, names_of, operators, place_of
 
 #: Namespaces that have no file of their own.
 NAMESPACES = ("op", "contrib", "linalg", "image")
-#: The module and namespace with functions written by hand.
-_WRITTEN = ("ndarray", "contrib")
+#: Functions written by hand, by module and namespace: the file that has them.
+_WRITTEN = {("ndarray", "contrib"): ndarray._contrib, ("symbol", "contrib"): symbol._control_flow}
 
 _PLAIN = {
     "boolean": "_bool", "int": "_int", "int (non-negative)": "_int", "long": "_int",
@@ -65,10 +65,12 @@ def stub(module: str, namespace: str) -> str:
                 functions[short] = _function(name, short, array)
     handwritten = ndarray._HANDWRITTEN if module == "ndarray" else set(vars(symbol))
     public = sorted(n for n in functions if not n.startswith("_") and n not in handwritten)
-    written = sorted(ndarray._contrib.__all__ if (module, namespace) == _WRITTEN else ())
+    home = _WRITTEN.get((module, namespace))
+    written = sorted(home.__all__) if home else []
     lines = [f"__all__ = {sorted([*public, *written])!r}", ""]
     lines += [functions[short] for short in sorted(functions)]
-    return _file(source, array, lines, written) if functions else ""
+    file = home.__name__.rpartition(".")[2] if home else ""
+    return _file(source, array, lines, file, written) if functions else ""
 
 
 def methods_stub() -> str:
@@ -93,7 +95,9 @@ def _parameter(parameter: inspect.Parameter) -> str:
     return f"{parameter.name}: Any" + ("" if parameter.default is parameter.empty else " = ...")
 
 
-def _file(source: str, array: str, lines: list[str], written: Sequence[str] = ()) -> str:
+def _file(
+    source: str, array: str, lines: list[str], file: str = "", written: Sequence[str] = ()
+) -> str:
     head = [
         '"""Written by `python -m rsnet.docs --stubs`; do not edit."""',
         "",
@@ -101,7 +105,7 @@ def _file(source: str, array: str, lines: list[str], written: Sequence[str] = ()
         "from typing import Any, Literal, TypeAlias",
         "",
         f"from ..{source} import {array}",
-        *(f"from ._contrib import {name} as {name}" for name in written),
+        *(f"from .{file} import {name} as {name}" for name in written),
         "",
         *(f"_{t}: TypeAlias = {t}" for t in ("bool", "int", "float", "str")),
         "",

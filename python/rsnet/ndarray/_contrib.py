@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._core import NDArray
+from .._trees import flat, like
 from . import op, random
 from ._creation import array as array_of
 
@@ -31,19 +32,7 @@ __all__ = [
 
 def _flat(tree: Any, what: str) -> list[NDArray]:
     """The arrays of a nested list, in order."""
-    if isinstance(tree, NDArray):
-        return [tree]
-    if not isinstance(tree, (list, tuple)):
-        kind = type(tree).__name__
-        raise TypeError(f"invalid {what} of type {kind}: expected an NDArray or a (nested) list")
-    return [array for part in tree for array in _flat(part, what)]
-
-
-def _like(tree: Any, arrays: list[NDArray]) -> Any:
-    """Takes arrays from the front of the list, nested as `tree` is."""
-    if isinstance(tree, NDArray):
-        return arrays.pop(0)
-    return [_like(part, arrays) for part in tree]
+    return flat(tree, NDArray, what)
 
 
 def _stacked(steps: list[Any]) -> Any:
@@ -52,7 +41,7 @@ def _stacked(steps: list[Any]) -> Any:
     rows = [_flat(step, "output") for step in steps]
     if any(len(row) != len(first) for row in rows):
         raise ValueError("invalid outputs: expected the same number of arrays from every step")
-    return _like(steps[0], [op.stack(*column, axis=0) for column in zip(*rows, strict=True)])
+    return like(steps[0], [op.stack(*column, axis=0) for column in zip(*rows, strict=True)])
 
 
 def foreach(
@@ -98,7 +87,7 @@ def foreach(
     _flat(init_states, "init_states")
     outputs, states = [], init_states
     for i in range(lengths.pop()):
-        out, states = body(_like(data, [array[i] for array in arrays]), states)
+        out, states = body(like(data, [array[i] for array in arrays]), states)
         outputs.append(out)
     return _stacked(outputs), states
 
@@ -167,7 +156,7 @@ def while_loop(
         return [], last
     missing = int(max_iterations) - len(outputs)
     zeros = [op.zeros_like(array) for array in _flat(outputs[0], "output")]
-    return _stacked(outputs + [_like(outputs[0], list(zeros)) for _ in range(missing)]), last
+    return _stacked(outputs + [like(outputs[0], list(zeros)) for _ in range(missing)]), last
 
 
 def _truth(value: Any) -> bool:

@@ -52,11 +52,15 @@ class _Namespace(ModuleType):
         raise AttributeError(_why_missing_in(namespace, name) or text)
 
     def __dir__(self) -> list[str]:
+        written = [name for name in vars(self) if not name.startswith("_")]
         return sorted(
-            name[len(prefix) :]
-            for name in _core.operator_names()
-            for prefix in self._prefixes
-            if name.startswith(prefix) and len(name) > len(prefix)
+            written
+            + [
+                name[len(prefix) :]
+                for name in _core.operator_names()
+                for prefix in self._prefixes
+                if name.startswith(prefix) and len(name) > len(prefix)
+            ]
         )
 
 
@@ -71,7 +75,9 @@ _NAMESPACES = {
 for _name, _prefixes in _NAMESPACES.items():
     globals()[_name] = sys.modules[f"{__name__}.{_name}"] = _Namespace(_name, _prefixes)
 
-from . import random  # noqa: E402, F401
+from . import _control_flow, random  # noqa: E402, F401
+
+_control_flow.install(sys.modules[f"{__name__}.contrib"])
 
 
 def __getattr__(name: str) -> Any:

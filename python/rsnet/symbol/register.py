@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,11 @@ def create(
     params: dict[str, Any],
     name: str | None = None,
     attr: dict[str, str] | None = None,
+    bodies: Sequence[Symbol] = (),
 ) -> Symbol:
-    """A symbol of operator `op` over the given inputs; what is missing becomes variables."""
+    """A symbol of operator `op` over the given inputs; what is missing becomes variables. `bodies`
+    are the graphs that its node holds.
+    """
     attrs = attribute.current().get(attr)
     for key, value in attrs.items():
         if not isinstance(value, str):
@@ -43,6 +46,7 @@ def create(
         attrs,
         [a._handle for a in args],
         {k: v._handle for k, v in kwargs.items()},
+        [body._handle for body in bodies],
     )
     return Symbol(handle)
 

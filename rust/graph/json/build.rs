@@ -1,9 +1,10 @@
 //! Builds the nodes of a symbol file.
 
+use super::super::body::Body as Held;
 use super::super::static_graph::{Dict, empty_attrs};
 use super::super::symbol::{SymEntry, SymNode, Symbol, parse_dict};
 use super::backward;
-use super::raw::Raw;
+use super::raw::{Body, Raw};
 use super::upgrade;
 use crate::error::{Error, Result};
 use crate::operator::{InGradient, OpDef, Registry};
@@ -134,12 +135,29 @@ pub(super) fn build(
                     }
                     Arc::new(stand_in(node, outputs[id]))
                 });
-                Made::Node(Arc::new(operator(node, op, &built, version, outputs[id])?))
+                let bodies = bodies(node, version, registry, allow_unknown)?;
+                Made::Node(Arc::new(operator(node, op, bodies, &built, version, outputs[id])?))
             }
         };
         built.made[id] = Some(made);
     }
     if unknown.is_empty() || allow_unknown { Ok(built) } else { Err(refusal(&unknown)) }
+}
+
+/// The graphs inside a node.
+fn bodies(
+    raw: &Raw,
+    version: i64,
+    registry: &Registry,
+    allow_unknown: bool,
+) -> Result<Vec<Symbol>> {
+    let symbol = |body: &Body| {
+        let built = build(&body.nodes, &body.heads, version, registry, allow_unknown)?;
+        Ok(Symbol { outputs: built.heads(&body.heads)? })
+    };
+    let inside =
+        |e: Error| Error::new(e.kind(), format!("subgraph of '{}': {}", raw.name, e.message()));
+    raw.bodies.iter().map(|body| symbol(body).map_err(inside)).collect()
 }
 
 /// Nodes that the error for one unknown operator names.
@@ -209,6 +227,7 @@ fn stand_in(raw: &Raw, outputs: u32) -> OpDef {
     let mut op = OpDef::plain(&raw.op)
         .not_deterministic()
         .no_auto_variables()
+        .holds_graphs(raw.bodies.len())
         .input_names_by(move |_| inputs.clone())
         .infer_shape(move |_, _, _| Err(Error::not_implemented(message.clone())));
     if outputs > 1 {
@@ -258,6 +277,7 @@ fn with_arity(op: &OpDef, raw: &Raw, outputs: u32, dict: &Dict) -> Dict {
 fn operator(
     raw: &Raw,
     op: Arc<OpDef>,
+    bodies: Vec<Symbol>,
     built: &Built,
     version: i64,
     outputs: u32,
@@ -274,7 +294,8 @@ fn operator(
         dict.entry(count.clone()).or_insert_with(|| raw.inputs.len().to_string());
     }
     let attrs = parse_dict(&op, &with_arity(&op, raw, outputs, &dict));
-    let attrs = attrs.map_err(|e| e.in_node(&raw.name))?;
+    let held = Held::all(&op, bodies).map_err(|e| e.at_node(&op.name, &raw.name))?;
+    let attrs = attrs.map_err(|e| e.in_node(&raw.name))?.with_bodies(held);
     let mut node = SymNode::new(Some(op.clone()), raw.name.clone(), Arc::new(attrs));
     node.set_dict(Arc::new(dict));
     let wanted = op.num_inputs(&node.meta().attrs);

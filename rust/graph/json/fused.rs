@@ -29,11 +29,15 @@ pub(super) fn expand(raw: &mut Vec<Raw>) -> Result<()> {
             node.op = (*plain).to_owned();
             node.dict.retain(|key, _| key == "heads" || key.starts_with("__"));
         }
-        let Some(body) = raw[id].body.take() else { continue };
         if !matches!(raw[id].op.as_str(), "_sg_mkldnn_conv" | "_sg_mkldnn_fully_connected") {
-            return Err(refused(&raw[id], "nodes with subgraphs cannot be loaded"));
+            continue;
         }
-        Expansion::of(raw, id, &body)?.run(body)?;
+        let mut bodies = std::mem::take(&mut raw[id].bodies);
+        match (bodies.pop(), bodies.is_empty()) {
+            (Some(body), true) => Expansion::of(raw, id, &body)?.run(body)?,
+            (None, _) => {}
+            (Some(_), false) => return Err(refused(&raw[id], "it has several subgraphs")),
+        }
     }
     Ok(())
 }

@@ -15,8 +15,8 @@ pub struct Raw {
     pub mirror_source: Option<usize>,
     /// (output, entry) pairs, see [`super::super::Node::addto`].
     pub addto: Vec<(u32, (usize, u32))>,
-    /// The graph that a fused node stands for.
-    pub body: Option<Body>,
+    /// The graphs inside the node.
+    pub bodies: Vec<Body>,
 }
 
 /// A graph inside a node.
@@ -38,7 +38,7 @@ impl Raw {
             backward_source: None,
             mirror_source: None,
             addto: Vec::new(),
-            body: None,
+            bodies: Vec::new(),
         }
     }
 

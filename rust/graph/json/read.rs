@@ -119,15 +119,27 @@ fn read_file(text: &str, registry: &Registry, np_shape: bool) -> Result<SymbolFi
     for head in array(&top["heads"], "symbol file", "heads")? {
         heads.push(read_entry(head, items.len(), "heads")?);
     }
-    fused::expand(&mut raw)?;
-    if version < VERSION {
-        move_hidden_keys(&mut raw, registry);
-    }
-    upgrade::rename_parameters(&mut raw, version);
-    if np_shape && !written_np {
-        upgrade::mark_unknown_extents(&mut raw);
-    }
+    upgrade_nodes(&mut raw, registry, version, np_shape && !written_np)?;
     Ok(SymbolFile { raw, heads, version })
+}
+
+/// Brings the nodes of a file, also those inside of nodes, to the current version.
+fn upgrade_nodes(
+    raw: &mut Vec<Raw>,
+    registry: &Registry,
+    version: i64,
+    mark_unknown: bool,
+) -> Result<()> {
+    fused::expand(raw)?;
+    if version < VERSION {
+        move_hidden_keys(raw, registry);
+    }
+    upgrade::rename_parameters(raw, version);
+    if mark_unknown {
+        upgrade::mark_unknown_extents(raw);
+    }
+    let mut bodies = raw.iter_mut().flat_map(|node| &mut node.bodies);
+    bodies.try_for_each(|body| upgrade_nodes(&mut body.nodes, registry, version, mark_unknown))
 }
 
 fn read_graph_attrs(attrs: Option<&Json>) -> Result<(i64, bool)> {
@@ -192,15 +204,10 @@ fn read_node(item: &Json, id: usize, count: usize) -> Result<Raw> {
     for pair in optional("addto")? {
         addto.push(read_addto(pair, count, &place)?);
     }
-    let body = match optional("subgraphs")? {
-        [] => None,
-        [one] => Some(read_body(one, &format!("subgraph of {place} '{name}'"))?),
-        _ => {
-            let message =
-                format!("{place} '{name}': nodes with several subgraphs cannot be loaded");
-            return Err(Error::not_implemented(message));
-        }
-    };
+    let mut bodies = Vec::new();
+    for (at, body) in optional("subgraphs")?.iter().enumerate() {
+        bodies.push(read_body(body, &format!("subgraph {at} of {place} '{name}'"))?);
+    }
     Ok(Raw {
         op: string(&map["op"], "op", &place)?,
         dict,
@@ -211,22 +218,15 @@ fn read_node(item: &Json, id: usize, count: usize) -> Result<Raw> {
         mirror_source: read_link(map, "mirror_source_id", count, &place)?,
         addto,
         name,
-        body,
+        bodies,
     })
 }
 
-/// Reads the graph inside a node. It has no such nodes itself, so reading does not recurse deeper.
+/// Reads a graph inside a node. (How deep they can be nested the JSON parser limits.)
 fn read_body(value: &Json, place: &str) -> Result<Body> {
     let map = object(value, place, "content")?;
     check_keys(map, &GRAPH_KEYS, &["nodes", "heads"], place)?;
     let items = array(&map["nodes"], place, "nodes")?;
-    let nested = |item: &Json| {
-        item.get("subgraphs").is_some_and(|s| s.as_array().is_none_or(|a| !a.is_empty()))
-    };
-    if items.iter().any(nested) {
-        let message = format!("{place}: subgraphs inside subgraphs cannot be loaded");
-        return Err(Error::not_implemented(message));
-    }
     let nodes = items.iter().enumerate().map(|(id, item)| {
         read_node(item, id, items.len())
             .map_err(|e| Error::new(e.kind(), format!("{place}: {}", e.message())))

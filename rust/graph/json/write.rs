@@ -1,5 +1,6 @@
 //! Writes a symbol in the format of version 1.9.1.
 
+use super::super::body::bodies;
 use super::super::static_graph::{Entry, Graph, Node};
 use super::super::symbol::Symbol;
 use crate::error::Result;
@@ -65,6 +66,14 @@ impl Graph {
     /// The graph as JSON.
     pub fn to_json(&self, np_shape: bool, links: Links) -> String {
         let mut out = String::with_capacity(self.nodes.len() * 160);
+        self.write_fields(&mut out, links);
+        self.write_attrs(&mut out, np_shape);
+        out.push_str("\n}");
+        out
+    }
+
+    /// The fields that graphs inside of nodes have too.
+    fn write_fields(&self, out: &mut String, links: Links) {
         let mut versions = vec![0; self.nodes.len()];
         out.push_str("{\n  \"nodes\": [");
         for (id, node) in self.nodes.iter().enumerate() {
@@ -74,22 +83,19 @@ impl Graph {
                     versions[e.node as usize] += 1;
                 }
             }
-            self.write_node(&mut out, id, &versions, links);
+            self.write_node(out, id, &versions, links);
         }
         out.push_str("\n  ], \n  \"arg_nodes\": ");
         let variables = (0..self.nodes.len()).filter(|&i| self.nodes[i].is_variable());
-        write_numbers(&mut out, variables);
+        write_numbers(out, variables);
         out.push_str(", \n  \"node_row_ptr\": ");
         let rows = (0..=self.nodes.len()).map(|i| match i {
             0 => 0,
             i => self.entries_of(i - 1).end,
         });
-        write_numbers(&mut out, rows);
+        write_numbers(out, rows);
         out.push_str(", \n  \"heads\": ");
-        write_entries(&mut out, &self.heads, &versions, "  ");
-        self.write_attrs(&mut out, np_shape);
-        out.push_str("\n}");
-        out
+        write_entries(out, &self.heads, &versions, "  ");
     }
 
     fn write_attrs(&self, out: &mut String, np_shape: bool) {
@@ -147,11 +153,27 @@ impl Graph {
             out.push_str(", \n      \"control_deps\": ");
             write_numbers(out, node.control.iter().map(|&c| c as usize));
         }
+        if node.op.as_ref().is_some_and(|op| op.bodies > 0) {
+            write_bodies(out, node, links);
+        }
         if links == Links::Kept {
             write_links(out, node);
         }
         out.push_str("\n    }");
     }
+}
+
+/// Writes the graphs inside a node, indented.
+fn write_bodies(out: &mut String, node: &Node, links: Links) {
+    out.push_str(", \n      \"subgraphs\": [");
+    for (i, body) in bodies(&node.attrs).iter().enumerate() {
+        let mut text = String::new();
+        body.graph().write_fields(&mut text, links);
+        text.push_str("\n}");
+        out.push_str(if i == 0 { "\n        " } else { ", \n        " });
+        out.push_str(&text.replace('\n', "\n        "));
+    }
+    out.push_str("\n      ]");
 }
 
 fn write_links(out: &mut String, node: &Node) {

@@ -1,0 +1,33 @@
+"""Nested lists of arrays or symbols: what the functions of loops take and return."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["flat", "like"]
+
+
+def flat(tree: Any, kind: type, what: str) -> list[Any]:
+    """The objects of `kind` in a nested list, in order.
+
+    Raises
+    ------
+    TypeError
+        Something in it is of another type; the message names `what`.
+    """
+    if isinstance(tree, kind):
+        return [tree]
+    if not isinstance(tree, (list, tuple)):
+        got, expected = type(tree).__name__, kind.__name__
+        article = "an" if expected == "NDArray" else "a"
+        raise TypeError(
+            f"invalid {what} of type {got}: expected {article} {expected} or a (nested) list"
+        )
+    return [leaf for part in tree for leaf in flat(part, kind, what)]
+
+
+def like(tree: Any, leaves: list[Any]) -> Any:
+    """Takes objects from the front of the list, nested as `tree` is."""
+    if not isinstance(tree, (list, tuple)):
+        return leaves.pop(0)
+    return [like(part, leaves) for part in tree]

@@ -1,0 +1,220 @@
+//! The executors that run the bodies of a node, and the arrays that they share.
+//!
+//! Each body is planned once. Without gradients one executor runs all steps; with gradients every
+//! step has an executor of its own, whose arena keeps what the gradient needs. What a body reads
+//! from outside of the loop is one array, a copy that is made once a call, and its gradient is summed
+//! in one array.
+
+use super::layout::{Feed, Layout, Use, slice};
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::executor::bind::{Binding, Executor, Planned};
+use crate::executor::runtime::Runtime;
+use crate::graph::{Body, InputPlace};
+use crate::lock::Lock;
+use crate::ndarray::NDArray;
+use crate::operator::OpReq;
+use crate::shape::Shape;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The state of a node: its executors, while no call uses them.
+#[derive(Default)]
+pub struct LoopState(pub Lock<Option<Memory>>);
+
+/// The executors of a node, and what its last forward run did.
+pub struct Memory {
+    pub need_grad: bool,
+    /// By operand: the copy that bodies read, if it is neither sliced nor a loop variable.
+    pub shared: Vec<Option<NDArray>>,
+    pub runs: Vec<BodyRun>,
+    /// Steps that were made.
+    pub steps: usize,
+    /// The body of these steps.
+    pub body: usize,
+}
+
+/// The executors of one body.
+pub struct BodyRun {
+    /// The first is for all steps, or there is one for each step.
+    lanes: Vec<Lane>,
+    planned: Option<Planned>,
+    /// By input: where the gradients of all steps are summed.
+    pub sums: Vec<Option<NDArray>>,
+    /// Why the body has no gradient, if that turned out.
+    pub no_gradient: Option<Error>,
+}
+
+/// An executor of a body.
+#[derive(Clone)]
+pub struct Lane {
+    pub executor: Arc<Executor>,
+    /// By input of the body: the gradient of a slice or loop variable.
+    pub grads: Arc<[Option<NDArray>]>,
+}
+
+impl Memory {
+    /// Memory for calls on operands like these.
+    pub fn new(
+        rt: &Arc<Runtime>,
+        layout: &Layout,
+        operands: &[NDArray],
+        need_grad: bool,
+    ) -> Result<Memory> {
+        let mut shared = vec![None; operands.len()];
+        let feeds = layout.uses.iter().flat_map(|of| &of.feeds);
+        for feed in feeds {
+            let Feed::Whole(operand) = *feed else { continue };
+            if layout.variable(operand).is_none() && shared[operand].is_none() {
+                shared[operand] = Some(fresh(rt, &operands[operand])?);
+            }
+        }
+        let run = |of: &Use| BodyRun {
+            lanes: Vec::new(),
+            planned: None,
+            sums: vec![None; of.feeds.len()],
+            no_gradient: None,
+        };
+        let runs = layout.uses.iter().map(run).collect();
+        Ok(Memory { need_grad, shared, runs, steps: 0, body: 0 })
+    }
+
+    /// The executor of a body for a step.
+    pub fn lane(
+        &mut self,
+        rt: &Arc<Runtime>,
+        bodies: &[Body],
+        of: &Layout,
+        number: usize,
+        step: usize,
+        operands: &[NDArray],
+    ) -> Result<Lane> {
+        let run = &mut self.runs[number];
+        let with_grad = self.need_grad && run.yields_gradients(&of.uses[number]);
+        let at = if with_grad { step } else { 0 };
+        while run.lanes.len() <= at {
+            let place = Site { rt, body: &bodies[number], feeds: &of.uses[number].feeds, operands };
+            let lane = run.bind(&place, &self.shared, with_grad)?;
+            run.lanes.push(lane);
+        }
+        Ok(run.lanes[at].clone())
+    }
+}
+
+/// An array of its own for copies of another one.
+fn fresh(rt: &Arc<Runtime>, like: &NDArray) -> Result<NDArray> {
+    NDArray::pending(rt, like.shape(), like.dtype(), like.context())
+}
+
+/// What executors of a body are bound by.
+struct Site<'a> {
+    rt: &'a Arc<Runtime>,
+    body: &'a Body,
+    feeds: &'a [Feed],
+    operands: &'a [NDArray],
+}
+
+impl Site<'_> {
+    fn context(&self) -> Context {
+        self.operands.first().map_or_else(Context::default, NDArray::context)
+    }
+
+    /// A new array for values of input `at`.
+    fn own(&self, at: usize) -> Result<NDArray> {
+        let operand = &self.operands[self.feeds[at].operand()];
+        let shape: Shape = match self.feeds[at] {
+            Feed::Slice(_) => slice(operand.shape()),
+            Feed::Whole(_) => operand.shape().clone(),
+        };
+        NDArray::pending(self.rt, &shape, operand.dtype(), operand.context())
+    }
+}
+
+impl BodyRun {
+    /// The executor that made a step.
+    pub fn made(&self, step: usize) -> Result<Lane> {
+        let lane = self.lanes.get(step).cloned();
+        lane.ok_or_else(|| Error::internal("a step of a loop has no executor"))
+    }
+
+    /// A condition has no gradient.
+    fn yields_gradients(&self, of: &Use) -> bool {
+        self.no_gradient.is_none() && !of.yields.contains(&super::Yield::Condition)
+    }
+
+    /// A new executor; one without gradients if the body has none.
+    fn bind(
+        &mut self,
+        site: &Site<'_>,
+        shared: &[Option<NDArray>],
+        with_grad: bool,
+    ) -> Result<Lane> {
+        let lane = self.try_bind(site, shared, with_grad);
+        match lane {
+            Err(error) if with_grad && self.lanes.is_empty() => {
+                let lane = self.try_bind(site, shared, false)?;
+                self.no_gradient = Some(error);
+                Ok(lane)
+            }
+            lane => lane,
+        }
+    }
+
+    fn try_bind(
+        &mut self,
+        site: &Site<'_>,
+        shared: &[Option<NDArray>],
+        with_grad: bool,
+    ) -> Result<Lane> {
+        let count = site.feeds.len();
+        let (mut args, mut aux) = (Vec::new(), Vec::new());
+        let (mut grads, mut reqs) = (Vec::new(), Vec::new());
+        let mut own_grads = vec![None; count];
+        for at in 0..count {
+            let outer = match site.feeds[at] {
+                Feed::Whole(operand) => shared[operand].clone(),
+                Feed::Slice(_) => None,
+            };
+            let is_free = outer.is_some();
+            let array = outer.map_or_else(|| site.own(at), Ok)?;
+            if let InputPlace::Auxiliary(_) = site.body.inputs[at] {
+                aux.push(array);
+                continue;
+            }
+            let (mut grad, mut req) = (None, OpReq::Null);
+            if with_grad && array.dtype().is_float() {
+                if is_free {
+                    if self.sums[at].is_none() {
+                        self.sums[at] = Some(fresh(site.rt, &array)?);
+                    }
+                    (grad, req) = (self.sums[at].clone(), OpReq::Add);
+                } else {
+                    own_grads[at] = Some(fresh(site.rt, &array)?);
+                    (grad, req) = (own_grads[at].clone(), OpReq::Write);
+                }
+            }
+            args.push(array);
+            grads.push(grad);
+            reqs.push(req);
+        }
+        let binding = Binding {
+            symbol: site.body.symbol.clone(),
+            ctx: site.context(),
+            group2ctx: BTreeMap::new(),
+            args,
+            grads,
+            reqs,
+            aux,
+            shared: None,
+            memory_limit: None,
+        };
+        let executor = match &self.planned {
+            Some(planned) => Executor::with_plan(site.rt, planned.clone(), binding)?,
+            None => Executor::bind(site.rt, binding)?,
+        };
+        if self.planned.is_none() {
+            self.planned = Some(executor.planned());
+        }
+        Ok(Lane { executor, grads: own_grads.into() })
+    }
+}
