@@ -236,7 +236,7 @@ impl Tiled for f64 {
 mod tests {
     use super::*;
     use crate::kernels::naive::{close, noise};
-    use crate::kernels::scalar::Scalar;
+    use crate::kernels::real::Real;
 
     /// Where element `(i, p)` of `A` is.
     fn place(access: Access, a_step: usize, offsets: &[usize], i: usize, p: usize) -> usize {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     /// Runs one kernel beside plain sums.
-    fn check<T: Tiled + Scalar>(level: Level, rows: usize, registers: usize, access: Access) {
+    fn check<T: Real>(level: Level, rows: usize, registers: usize, access: Access) {
         let kernels = T::kernels_of(level);
         let (k, columns) = (2 * BLOCK, registers * kernels.lanes);
         let [a, b, c, bias] = [(4000, 1), (9000, 2), (14 * 40, 3), (14, 4)]
