@@ -323,7 +323,7 @@ def test_misuse_is_told():
     with pytest.raises(TypeError, match="invalid name 3: expected a str"):
         domain.new_marker(3)
     counter = domain.new_counter("c")
-    with pytest.raises(TypeError, match="counts in integers, got 1.5"):
+    with pytest.raises(TypeError, match="invalid value 1.5: expected an integer"):
         counter += 1.5
     with pytest.raises(OverflowError):
         counter.set_value(2**63)

@@ -111,8 +111,8 @@ impl Core {
         if let Some(v) = deleted {
             self.free_variable(v);
         }
-        // Pairs with `CompletionWaiters::add`: we count, then check for waiters; a waiter registers,
-        // then checks the count.
+        // Pairs with `CompletionWaiters::add`: we count, then check for waiters; a waiter
+        // registers, then checks the count.
         publish();
         if self.watch.has_waiters() {
             self.watch.notify(|| self.completed());

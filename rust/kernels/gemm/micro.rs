@@ -248,7 +248,7 @@ mod tests {
     }
 
     /// Runs one kernel beside plain sums.
-    fn check<T: Tiled + Real>(level: Level, rows: usize, registers: usize, access: Access) {
+    fn check<T: Real>(level: Level, rows: usize, registers: usize, access: Access) {
         let kernels = T::kernels_of(level);
         let (k, columns) = (2 * BLOCK, registers * kernels.lanes);
         let [a, b, c, bias] = [(4000, 1), (9000, 2), (14 * 40, 3), (14, 4)]
