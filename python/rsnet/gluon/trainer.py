@@ -298,10 +298,11 @@ class Trainer:
                 if data._fresh_grad:
                     for part, value in zip(step, (i, grad, data)):
                         part.append(value)
-                    data._fresh_grad = False
         for updater, (indices, grads, weights) in zip(self._updaters, steps):
             if indices:
                 updater(indices, grads, weights)
+                for data in weights:
+                    data._fresh_grad = False
 
     # ---- files ---------------------------------------------------------------------------------
 
