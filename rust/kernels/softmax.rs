@@ -1,5 +1,8 @@
 //! Softmax and its logarithm along one axis, forward and backward.
 //!
+//! In single precision exponentials are within 2 ulp, and those below the least normal number are
+//! 0.
+//!
 //! Data is seen as `(outer, len, inner)`. With `inner == 1` a row is contiguous; otherwise a task
 //! takes a few neighbouring columns at once, so that memory is read in lines.
 

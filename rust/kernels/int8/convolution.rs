@@ -196,8 +196,8 @@ impl Packed<'_> {
             let columns = &mut columns[g * COLUMNS..(g + 1) * COLUMNS + BLOCK];
             for run in &runs {
                 for at in (0..run.len).step_by(BLOCK) {
-                    // SAFETY: cells of the image, or few after its end, for which there is room; the
-                    // same holds for columns.
+                    // SAFETY: cells of the image, or few after its end, for which there is room;
+                    // the same holds for columns.
                     unsafe {
                         let from = image.add(offset + run.from + at).cast::<[i32; BLOCK]>();
                         let to = columns.as_mut_ptr().add(run.to + at).cast::<[i32; BLOCK]>();

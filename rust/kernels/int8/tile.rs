@@ -157,6 +157,9 @@ mod x86 {
     }
 
     /// The bytes at even and at odd places, as 16 bits.
+    ///
+    /// # Safety
+    /// The machine has AVX2.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn split<const SIGNED: bool>(bytes: __m256i) -> [__m256i; 2] {
