@@ -1,8 +1,8 @@
 """Every CUDA function compiles for the architectures that are supported, and spills no register.
 
-NVRTC comes from its wheel (`pip install rsnet[kernel-check]`); no device is needed. The registers of
-functions in single precision are compared with a table, `tests/support/cuda/registers.json`: the
-most of a source, for each architecture. `python tests/support/kernel_check.py` writes it.
+NVRTC comes from its wheel (`pip install rsnet[kernel-check]`); no device is needed. The registers
+of functions in single precision are compared with a table, `tests/support/cuda/registers.json`:
+the most of a source, for each architecture. `python tests/support/kernel_check.py` writes it.
 """
 
 import kernel_check
