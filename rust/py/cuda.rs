@@ -7,7 +7,7 @@ use crate::operator::Body;
 use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ffi::CString;
 
 /// Warns that an operator runs on the host for arrays on a device.
@@ -45,19 +45,19 @@ pub fn load(device: i32, source: &str, definitions: &str, function: &str) -> Res
 }
 
 /// Every function of CUDA source that an operator may launch: (source file, text that follows it,
-/// function with template arguments), sorted.
+/// function with template arguments), sorted, each once.
 #[pyfunction]
 fn cuda_functions() -> Vec<(&'static str, String, String)> {
-    let mut all = BTreeSet::new();
+    let mut all = BTreeMap::new();
     for op in runtime().registry.all() {
         for kernel in &op.kernels {
             let Body::Device(kernel) = &kernel.body else { continue };
             for f in kernel.all_functions() {
-                all.insert((f.source, f.definitions.to_owned(), f.expression));
+                all.entry((f.source, f.expression)).or_insert_with(|| f.definitions.to_owned());
             }
         }
     }
-    all.into_iter().collect()
+    all.into_iter().map(|((source, function), text)| (source, text, function)).collect()
 }
 
 /// Number of devices; an error if there is no driver.

@@ -1,4 +1,4 @@
-"""How kernels come to a device: who loads them, what is said when that fails, what they are asked."""
+"""How kernels come to a device: who loads them, and what is said when that fails."""
 
 import collections
 

@@ -1,4 +1,4 @@
-"""Calls of every family of CUDA kernels on arrays that fill their blocks of memory to the last byte.
+"""Calls of every family of CUDA kernels on arrays that fill their memory to the last byte.
 
 For the emulated driver with sanitizers: an element beyond an array is then not allocated, and what
 touches it ends the program. Prints the number of results that were compared with the host's.
