@@ -20,11 +20,11 @@ PYTHON = os.environ.get("MXNET_PYTHON")
 # By operator, or by case: why MXNet gives something else.
 DECLARED = {
     "BatchNorm_v1": "MXNet's function takes no auxiliary states by position",
-    "LeakyReLU-2": "MXNet's gradient of selu reads what is no longer there",
-    "Pooling-8": "MXNet's gradient of an average divides by the window with what lies beyond the data",
+    "LeakyReLU-2": "MXNet's gradient of selu is scale * (y + alpha), though y has the scale already",
+    "Pooling-8": "MXNet's float32 gradient is not that of its average: it divides by whole windows",
     "Pooling_v1-1": "MXNet's average divides by the window with what lies beyond the data",
-    "SequenceLast": "MXNet ends the process: its lengths have to be float32",
-    "SoftmaxOutput-8": "MXNet on the CPU ignores smooth_alpha or out_grad",
+    "SequenceLast": "MXNet's gradient without lengths frees memory twice, which ends the process",
+    "SoftmaxOutput-8": "MXNet with out_grad multiplies by the output in place of its gradient",
     "_CrossDeviceCopy": "MXNet's function takes no array",
     "_contrib_ModulatedDeformableConvolution": "MXNet has its gradient on the GPU only",
     "_contrib_MultiBoxTarget-3": "MXNet ignores minimum_negative_samples",

@@ -1,5 +1,5 @@
-"""Extras of MXNet: operators (`nd`, `sym`), text, older names of `autograd`, iterators, a
-callback for TensorBoard.
+"""Extras of MXNet: operators (`nd`, `sym`), quantisation, text, older names of `autograd`,
+iterators, a callback for TensorBoard.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ nd, sym = ndarray, symbol
 _missing = module_getattr(__name__)
 
 #: Modules that are imported when a program asks for them.
-_ON_DEMAND = ("autograd", "io", "tensorboard", "text")
+_ON_DEMAND = ("autograd", "io", "quantization", "tensorboard", "text")
 
-__all__ = ["autograd", "io", "nd", "ndarray", "sym", "symbol", "tensorboard", "text"]
+__all__ = [
+    "autograd", "io", "nd", "ndarray", "quantization", "sym", "symbol", "tensorboard", "text",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

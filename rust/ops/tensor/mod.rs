@@ -15,6 +15,7 @@ mod random;
 mod reduce;
 mod running;
 mod shape;
+mod signal;
 mod updates;
 
 use super::higher_order::complete;
@@ -38,6 +39,7 @@ pub fn register(registry: &Registry) {
         updates::operators,
         extras::operators,
         running::operators,
+        signal::operators,
     ];
     for def in families.iter().flat_map(|family| family()) {
         registry.add(complete(def)).expect("built-in operators have names of their own");
