@@ -1,9 +1,9 @@
 """Quantisation: models whose convolutions and fully connected layers compute on 8-bit integers.
 
 `quantize_model` takes a symbol with its parameters, `quantize_net` a Gluon block. Weights become
-int8 once and for all. The range of the data of a layer is found in every run (``calib_mode="none"``)
-or beforehand on examples: ``"naive"`` takes the least and the greatest number, ``"entropy"`` the
-range that loses the least of the distribution
+int8 once and for all. The range of the data of a layer is found in every run
+(``calib_mode="none"``) or beforehand on examples: ``"naive"`` takes the least and the greatest
+number, ``"entropy"`` the range that loses the least of the distribution
 (:func:`rsnet.nd.contrib.calibrate_entropy`).
 """
 
@@ -135,7 +135,7 @@ class _Rewriting:
         return self.integer[entry]
 
     def constant(self, entry: Entry) -> list[Entry]:
-        """A parameter as int8: it is quantised now. What is no parameter is quantised in the graph."""
+        """A parameter as int8: it is quantised now; what is no parameter, in the graph."""
         node = self.old[entry[0]]
         name = node["name"]
         if node["op"] != "null" or name not in self.params:
@@ -322,8 +322,8 @@ def quantize_model(
     """A model whose convolutions and fully connected layers compute on 8-bit integers.
 
     Activations, pooling and flattening between such layers stay integers; everything else is
-    computed in float32. Weights and biases become int8 parameters ``<name>_quantize``, with the ends
-    of their range ``<name>_quantize_min`` and ``<name>_quantize_max``.
+    computed in float32. Weights and biases become int8 parameters ``<name>_quantize``, with the
+    ends of their range ``<name>_quantize_min`` and ``<name>_quantize_max``.
 
     Parameters
     ----------

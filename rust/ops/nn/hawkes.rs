@@ -21,7 +21,7 @@ Notes
 lda and state ``(N, K)``, alpha and beta ``(K,)``, lags and marks ``(N, T)``, valid_length and max_time ``(N,)``; lags
 are the times since the event before, of which valid_length count. Outputs: the log-likelihoods ``(N,)``, and the
 states ``(N, K)`` at max_time, for the next part of the same processes. marks are int32, all else has one float dtype
-(float16 is calculated in float32). lda, alpha and beta have gradients, those of the log-likelihood alone. A mark
+(float16 is calculated in float32). lda, alpha and beta have gradients, all else has none. A mark
 that is not below K is an error. Source: A. Hawkes, Spectra of some self-exciting and mutually exciting point
 processes, 1971.
 
@@ -54,7 +54,8 @@ pub fn operators() -> Vec<OpDef> {
         .infer_shape(infer_shape)
         .infer_type(infer_type)
         .gradient(Gradient::declared("_backward_hawkesll", |_, _, _| {
-            [Dep::OutGrad(0)].into_iter().chain((0..INPUTS.len()).map(Dep::Input)).collect()
+            let grads = [Dep::OutGrad(0), Dep::OutGrad(1)];
+            grads.into_iter().chain((0..INPUTS.len()).map(Dep::Input)).collect()
         }))
         .kernel(widening::cpu(|call| with_real!(call.inputs[0].dtype(), T => forward::<T>(call))));
     let backward = OpDef::plain("_backward_hawkesll")
@@ -144,6 +145,8 @@ struct Likelihood {
     by_lda: Vec<f64>,
     by_alpha: Vec<f64>,
     by_beta: Vec<f64>,
+    /// The derivative of the last state with respect to beta.
+    state_by_beta: Vec<f64>,
 }
 
 impl Processes {
@@ -194,6 +197,7 @@ impl Processes {
             by_lda: vec![-end; k],
             by_alpha: vec![0.0; k],
             by_beta: vec![0.0; k],
+            state_by_beta: Vec::new(),
         };
         let mut time = 0.0;
         let events = row * t..row * t + self.lengths[row];
@@ -213,11 +217,12 @@ impl Processes {
             self.decay(mark, end, &mut last, &mut s, &mut d, &mut made);
             made.value -= lda[mark] * end;
         }
-        made.state = s;
+        (made.state, made.state_by_beta) = (s, d);
         made
     }
 
-    /// Lets the excitement of a mark decay until `time`; its integral counts against the likelihood.
+    /// Lets the excitement of a mark decay until `time`; its integral counts against the
+    /// likelihood.
     fn decay(
         &self,
         mark: usize,
@@ -261,8 +266,8 @@ fn forward<T: Real>(call: &Call<'_>) -> Result<()> {
 }
 
 fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
-    let grads = numbers::<T>(&call.inputs[0]);
-    let processes = Processes::of::<T>(&call.inputs[1..])?;
+    let [grads, states] = [0, 1].map(|i| numbers::<T>(&call.inputs[i]));
+    let processes = Processes::of::<T>(&call.inputs[2..])?;
     let kinds = processes.kinds;
     let mut lda = vec![0.0; processes.rows * kinds];
     let (mut alpha, mut beta) = (vec![0.0; kinds], vec![0.0; kinds]);
@@ -271,7 +276,8 @@ fn backward<T: Real>(call: &Call<'_>) -> Result<()> {
         for mark in 0..kinds {
             lda[row * kinds + mark] = grad * made.by_lda[mark];
             alpha[mark] += grad * made.by_alpha[mark];
-            beta[mark] += grad * made.by_beta[mark];
+            let by_state = states[row * kinds + mark] * made.state_by_beta[mark];
+            beta[mark] += grad * made.by_beta[mark] + by_state;
         }
     }
     let found = [&lda, &alpha, &beta];

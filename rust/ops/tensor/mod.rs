@@ -6,6 +6,7 @@ pub mod common;
 mod creation;
 mod distributions;
 mod extras;
+mod given;
 mod indexing;
 pub(in crate::ops) mod movement;
 mod optimizer;
@@ -40,6 +41,7 @@ pub fn register(registry: &Registry) {
         extras::operators,
         running::operators,
         signal::operators,
+        given::operators,
     ];
     for def in families.iter().flat_map(|family| family()) {
         registry.add(complete(def)).expect("built-in operators have names of their own");
