@@ -108,33 +108,11 @@ PLACES: dict[str, str] = {
 #: this was listed.
 OPERATORS = frozenset(
     """
-    IdentityAttachKLSparseReg _adamw_update _cond _contrib_SparseEmbedding _contrib_allclose
-    _contrib_boolean_mask _contrib_calibrate_entropy _contrib_count_sketch _contrib_dequantize
-    _contrib_dgl_adjacency _contrib_dgl_csr_neighbor_non_uniform_sample
+    _contrib_boolean_mask _contrib_dgl_adjacency _contrib_dgl_csr_neighbor_non_uniform_sample
     _contrib_dgl_csr_neighbor_uniform_sample _contrib_dgl_graph_compact _contrib_dgl_subgraph
-    _contrib_edge_id _contrib_fft _contrib_getnnz _contrib_group_adagrad_update _contrib_hawkesll
-    _contrib_ifft _contrib_index_array _contrib_index_copy _contrib_quantize
-    _contrib_quantize_asym _contrib_quantize_v2 _contrib_quantized_act
-    _contrib_quantized_batch_norm _contrib_quantized_concat _contrib_quantized_conv
-    _contrib_quantized_elemwise_add _contrib_quantized_elemwise_mul _contrib_quantized_embedding
-    _contrib_quantized_flatten _contrib_quantized_fully_connected _contrib_quantized_pooling
-    _contrib_quantized_rnn _contrib_requantize _contrib_round_ste _contrib_sign_ste _copyto
-    _cvimdecode _cvimread _foreach _histogram _imdecode _mp_adamw_update _multi_adamw_update
-    _multi_lamb_update _multi_mp_adamw_update _multi_mp_lamb_update _onehot_encode
-    _random_exponential_like _random_gamma_like _random_generalized_negative_binomial_like
-    _random_negative_binomial_like _random_pdf_dirichlet _random_pdf_exponential _random_pdf_gamma
-    _random_pdf_generalized_negative_binomial _random_pdf_negative_binomial _random_pdf_normal
-    _random_pdf_poisson _random_pdf_uniform _random_poisson_like _sample_unique_zipfian
-    _scatter_elemwise_div _scatter_minus_scalar _scatter_plus_scalar _set_value
-    _sparse_adagrad_update _sparse_arccos _sparse_arccosh _sparse_cast_storage _sparse_cos
-    _sparse_cosh _sparse_norm _sparse_retain _square_sum _while_loop all_finite amp_multicast
-    cast_storage cumsum fill_element_0index imdecode lamb_update_phase1 lamb_update_phase2 moments
-    mp_lamb_update_phase1 mp_lamb_update_phase2 mp_nag_mom_update multi_all_finite multi_lars
-    multi_mp_sgd_mom_update multi_mp_sgd_update multi_sgd_mom_update multi_sgd_update multi_sum_sq
-    preloaded_multi_mp_sgd_mom_update preloaded_multi_mp_sgd_update preloaded_multi_sgd_mom_update
-    preloaded_multi_sgd_update random_pdf_dirichlet random_pdf_exponential random_pdf_gamma
-    random_pdf_generalized_negative_binomial random_pdf_negative_binomial random_pdf_normal
-    random_pdf_poisson random_pdf_uniform reset_arrays
+    _contrib_edge_id _contrib_getnnz _contrib_quantized_rnn _cvimdecode _cvimread _imdecode
+    _sparse_adagrad_update _sparse_arccos _sparse_arccosh _sparse_cos _sparse_cosh _sparse_norm
+    _sparse_retain _square_sum
     """.split()
 )
 

@@ -1,6 +1,6 @@
-//! The operands of a callback as arrays: fresh ones over the same bytes, with variables of their own,
-//! which order what the callback pushes. The operation is complete when they are quiet; then they
-//! are revoked, because the bytes belong to others again.
+//! The operands of a callback as arrays: fresh ones over the same bytes, with variables of their
+//! own, which order what the callback pushes. The operation is complete when they are quiet; then
+//! they are revoked, because the bytes belong to others again.
 
 use crate::dtype::DType;
 use crate::engine::{Engine, Prop, Push, Task, Var};

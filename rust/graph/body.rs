@@ -1,7 +1,7 @@
 //! Graphs inside nodes: the bodies of loops and the branches of conditions.
 //!
-//! A node holds its graphs with its parameters ([`Attrs::bodies`]), so they go wherever these go: into
-//! copies of a symbol, static graphs and backward nodes. They never change.
+//! A node holds its graphs with its parameters ([`Attrs::bodies`]), so they go wherever these go:
+//! into copies of a symbol, static graphs and backward nodes. They never change.
 
 use super::static_graph::Graph;
 use super::symbol::Symbol;

@@ -440,7 +440,8 @@ impl Graph {
         Ok(shapes)
     }
 
-    /// Fills in the `shapes` (one per entry) that can be inferred, also where they depend on dtypes.
+    /// Fills in the `shapes` (one per entry) that can be inferred, also where they depend on
+    /// dtypes.
     pub(super) fn infer_shapes_jointly(&self, shapes: &mut [Shape]) -> Result<()> {
         let both = |n: &Node| n.op.as_ref().is_some_and(|op| op.infer_both.is_some());
         if self.nodes.iter().any(both) {

@@ -9,6 +9,7 @@ pub mod conv;
 pub mod copy;
 pub mod ctc;
 pub mod elementwise;
+pub mod fft;
 pub mod gemm;
 pub mod image;
 pub mod int8;

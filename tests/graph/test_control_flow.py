@@ -93,7 +93,9 @@ def test_foreach_is_the_imperative_loop(steps, rows, width):
 
 def test_foreach_over_vectors_and_several_data():
     def loop(F, at):
-        step = lambda data, state: (data[0] * data[1] + state, state + data[0])
+        def step(data, state):
+            return (data[0] * data[1] + state, state + data[0])
+
         return list(F.contrib.foreach(step, [at["a"], at["b"]], at["s"]))
 
     values = {"a": normal(4), "b": normal(4, seed=1), "s": normal(1, seed=2)}
@@ -112,13 +114,18 @@ def test_foreach_without_states_and_with_outputs_from_outside():
 
 def test_states_may_be_exchanged_or_unused():
     def loop(F, at):
-        step = lambda x, s: (x + s[0], [s[1], s[0]])
+        def step(x, s):
+            return (x + s[0], [s[1], s[0]])
+
         out, states = F.contrib.foreach(step, at["x"], [at["a"], at["b"]])
         return [out, *states]
 
     values = {"x": normal(3, 2), "a": normal(2, seed=1), "b": normal(2, seed=2)}
     check_both(loop, values)
-    forgetful = lambda F, at: list(F.contrib.foreach(lambda x, s: (x, x * 2), at["x"], at["a"]))
+
+    def forgetful(F, at):
+        return list(F.contrib.foreach(lambda x, s: (x, x * 2), at["x"], at["a"]))
+
     check_both(forgetful, {"x": normal(3, 2), "a": normal(2, seed=1)})
 
 
@@ -162,8 +169,12 @@ def test_a_while_loop_that_never_runs_gives_zeros_and_its_variables():
 @pytest.mark.parametrize("value", [-2.0, 2.0])
 def test_cond_computes_one_branch(value):
     def choice(F, at):
-        then = lambda: [at["x"] * at["w"], at["x"] + 1]
-        otherwise = lambda: [F.exp(at["x"]) + at["s"], at["s"] * 2]
+        def then():
+            return [at["x"] * at["w"], at["x"] + 1]
+
+        def otherwise():
+            return [F.exp(at["x"]) + at["s"], at["s"] * 2]
+
         return F.contrib.cond(F.sum(at["x"]) < 0, then, otherwise)
 
     values = {"x": np.full((2,), value, "float32"), "w": normal(2), "s": normal(2, seed=1)}
@@ -211,8 +222,11 @@ def test_shapes_are_inferred_from_either_side():
     arguments, results, _ = symbol.infer_shape(x=(5, 2, 3), w=(3, 4), b=(1, 4))
     assert dict(zip(symbol.list_arguments(), arguments, strict=True))["h"] == (2, 4)
     assert results == [(5, 2, 4), (5, 2, 3), (2, 4)]
-    dense = lambda x, s: (sym.FullyConnected(x, num_hidden=4, name="fc") + s, s * 2)
-    out, last = contrib.foreach(dense, sym.Variable("x"), sym.Variable("s"))
+
+    def dense(x, s):
+        return (sym.FullyConnected(x, num_hidden=4, name="fc") + s, s * 2)
+
+    out, _last = contrib.foreach(dense, sym.Variable("x"), sym.Variable("s"))
     found = dict(zip(out.list_arguments(), out.infer_shape(x=(5, 2, 3))[0], strict=True))
     assert found == {"x": (5, 2, 3), "s": (2, 4), "fc_weight": (4, 3), "fc_bias": (4,)}
     types = dict(zip(out.list_arguments(), out.infer_type(x="float64")[0], strict=True))
@@ -253,7 +267,8 @@ def step(d, states):
     return [y, y * 2], [y]
 outs, states = contrib.foreach(step, x, [s])
 rows, last = contrib.while_loop(
-    lambda i, v: sym.sum(i) < 4, lambda i, v: ([sym.broadcast_mul(v, i)], [i + 1, v * w]), [i, v], max_iterations=5)
+    lambda i, v: sym.sum(i) < 4, lambda i, v: ([sym.broadcast_mul(v, i)], [i + 1, v * w]), [i, v],
+    max_iterations=5)
 picked = contrib.cond(sym.sum(x) > 0, lambda: x * 2, lambda: x - 1)
 head = sym.Group([*outs, *states, sym.slice_axis(rows[0], axis=0, begin=0, end=3), *last, picked])
 path = sys.argv[1]
@@ -299,7 +314,9 @@ def test_files_with_loops_are_those_of_mxnet(tmp_path, writer):
 
 
 def test_auxiliary_states_in_a_body_are_updated():
-    body = lambda x, _: (sym.BatchNorm(x, name="bn", momentum=0.5), [])
+    def body(x, _):
+        return (sym.BatchNorm(x, name="bn", momentum=0.5), [])
+
     out = contrib.foreach(body, sym.Variable("x"), [])[0]
     assert out.list_auxiliary_states() == ["bn_moving_mean", "bn_moving_var"]
     data = normal(2, 8, 3)
@@ -314,13 +331,15 @@ def test_auxiliary_states_in_a_body_are_updated():
     executor.forward(is_train=True)
     executor.backward(nd.ones((2, 8, 3)))
     mean = np.zeros(3, "float32")
-    for step in data:
+    for step in data[::-1]:  # they are updated by the gradient, which begins with the last step
         mean = mean / 2 + step.mean(axis=0) / 2
     assert_almost_equal(executor.aux_dict["bn_moving_mean"].asnumpy(), mean, rtol=1e-5, atol=1e-6)
 
 
 def test_random_numbers_in_a_body_follow_the_seed():
-    body = lambda x, _: (sym.Dropout(x, p=0.5), [])
+    def body(x, _):
+        return (sym.Dropout(x, p=0.5), [])
+
     out = contrib.foreach(body, sym.Variable("x"), [])[0]
     drawn = []
     for _ in range(2):
@@ -344,7 +363,9 @@ class Cell(gluon.HybridBlock):
             self.dense = gluon.nn.Dense(3, flatten=False)
 
     def hybrid_forward(self, F, x, state):
-        step = lambda row, s: (self.dense(row) + s, self.dense(row) * s)
+        def step(row, s):
+            return (self.dense(row) + s, self.dense(row) * s)
+
         outputs, last = F.contrib.foreach(step, x, state)
         steps = F.contrib.while_loop(
             lambda s: F.sum(F.abs(s)) > 0.1, lambda s: (s, s * 0.5), last, max_iterations=8
@@ -387,7 +408,9 @@ class TwiceProp(mx.operator.CustomOpProp):
 
 
 def test_operators_written_in_python_run_in_a_body():
-    body = lambda x, s: (sym.Custom(x, op_type="twice_in_a_loop") + s, s + x)
+    def body(x, s):
+        return (sym.Custom(x, op_type="twice_in_a_loop") + s, s + x)
+
     symbol = sym.Group(list(contrib.foreach(body, sym.Variable("x"), sym.Variable("s"))))
     values = {"x": normal(3, 2), "s": normal(2, seed=1)}
     made, grads = outputs_and_gradients(symbol, values, [np.ones((3, 2)), np.ones(2)])
@@ -398,7 +421,9 @@ def test_operators_written_in_python_run_in_a_body():
 
 
 def test_errors_in_a_body_reach_the_caller():
-    body = lambda x, s: (sym.dot(x, s), s)
+    def body(x, s):
+        return (sym.dot(x, s), s)
+
     out = contrib.foreach(body, sym.Variable("x"), sym.Variable("s"))[0]
     with pytest.raises(mx.MXNetError, match="_foreach"):
         out.infer_shape(x=(3, 2, 4), s=(5, 4))

@@ -139,13 +139,15 @@ def test_bad_subgraphs_are_clear_errors():
             sym.load_json(file_of(names, node))
 
     graph = good["subgraphs"][0]
-    refused("_while_loop of node 'f': nodes with subgraphs cannot", op="_while_loop")
+    refused("number of subgraphs '1': expected 2", op="_while_loop")
     refused("several subgraphs", subgraphs=[graph, graph])
     refused("'f': invalid nodes of its subgraph: expected at most 1 variables", inputs=[[0, 0, 0]])
     refused("invalid heads of its subgraph", subgraphs=[{**graph, "heads": []}])
     refused("invalid heads of its subgraph", subgraphs=[{**graph, "heads": [[0, 0, 0]]}])
-    refused("subgraphs inside subgraphs", subgraphs=[{**graph, "nodes": [good]}])
-    refused("subgraph of node 8 'f'", subgraphs=[{"nodes": 3, "heads": []}])
+    refused(
+        "subgraph 0 of node 8 'f': node 0: invalid node", subgraphs=[{**graph, "nodes": [good]}]
+    )
+    refused("subgraph 0 of node 8 'f'", subgraphs=[{"nodes": 3, "heads": []}])
     backwards = {"nodes": graph["nodes"][::-1], "heads": [[0, 0, 0]]}
     refused("invalid|inputs before", subgraphs=[backwards])
     attention = {"op": "_sg_mkldnn_selfatt_qk", "attrs": {"heads": "2", "quantized": "True"}}

@@ -23,7 +23,7 @@ class In:
     Kinds: `real` is uniform in [low, high); `index` whole numbers in [low, high); `distinct`
     equally
     spaced values in random order, so that no two tie; `away` is real but at least 0.1 from whole
-    and half numbers, where functions have kinks.
+    and half numbers, where functions have kinks; `rising` equally spaced values in order.
     """
 
     shape: tuple
@@ -43,6 +43,8 @@ class In:
             if dtype.kind in "iu":
                 return values.astype(dtype)
             return (self.low + (self.high - self.low) * (values + 0.5) / max(size, 1)).astype(dtype)
+        if self.kind == "rising":
+            return np.linspace(self.low, self.high, size).reshape(self.shape).astype(dtype)
         values = rng.uniform(self.low, self.high, self.shape)
         if self.kind == "away":
             near = np.round(values * 2) / 2

@@ -40,3 +40,27 @@ case("_contrib_index_array", (2, 3), grad="none", dtypes=("float32",))
 case("_contrib_index_array", (2, 3, 2), axes=(2, 0), grad="none", dtypes=("float32",))
 case("_onehot_encode", In((3,), -1, 5, "index"), (3, 4), grad="none", dtypes=("float32",))
 case("fill_element_0index", (3, 4), (3,), In((3,), 0, 4, "index"), grad="none", dtypes=("float32",))
+
+case("_contrib_fft", (2, 6))
+case("_contrib_fft", (3, 37), dtypes=WIDE)
+case("_contrib_fft", (1,), dtypes=WIDE)
+case("_contrib_fft", (2, 3, 8), dtypes=WIDE)
+case("_contrib_ifft", (2, 6))
+case("_contrib_ifft", (2, 74), dtypes=WIDE)
+PLACES, SIGNS = In((1, 5), 0, 4, "index"), In((1, 5), 0, 2, "index")
+case("_contrib_count_sketch", (3, 5), PLACES, SIGNS, out_dim=4, wrt=(0,))
+case("_contrib_count_sketch", (2, 3, 5), PLACES, SIGNS, out_dim=4, wrt=(0,))
+case("_histogram", (3, 50), bin_cnt=7, range=(-0.5, 1.0), grad="zero", dtypes=WIDE)
+case("_histogram", In((40,), 0, 9, "index"), bin_cnt=3, range=(0, 6), grad="none", dtypes=WIDE)
+case("_zeros_without_dtype", shape=(2, 3), grad="none", dtypes=("float32",))
+case("cast_storage", (2, 3), stype="default", dtypes=ALL)
+case("_contrib_quantize_asym", In((2, 5), -1, 3), grad="none", dtypes=("float32",))
+case("_contrib_quantize_asym", In((2, 5), -1, 3), min_calib_range=-0.5, max_calib_range=2.0,
+     grad="none", dtypes=("float32",))  # fmt: skip
+case("_contrib_calibrate_entropy", In((41,), 0, 30, "index"), In((42,), -2, 2, "rising"),
+     num_quantized_bins=15, grad="none", dtypes=("float32",))  # fmt: skip
+case("_contrib_hawkesll", In((2, 3), 0.5, 1.5), In((3,), 0.1, 0.5), In((3,), 0.5, 2), In((2, 3), 0, 1),
+     In((2, 4), 0.1, 0.9), In((2, 4), 0, 3, "index", "int32"), In((2,), 2, 5, "index"),
+     In((2,), 4, 6), grad="none", dtypes=WIDE)  # fmt: skip
+case("IdentityAttachKLSparseReg", In((4, 3), 0.1, 0.9), In((3,), 0.2, 0.6), grad="none",
+     dtypes=WIDE)  # fmt: skip

@@ -104,3 +104,109 @@ def fill_element_0index(x, values, columns):
     y = x.copy()
     y[np.arange(len(y)), columns.astype(int)] = values
     return y
+
+
+@reference("_contrib_fft")
+def fft(x):
+    y = np.fft.fft(x.astype(np.float64), axis=-1)
+    return np.stack([y.real, y.imag], axis=-1).reshape(*x.shape[:-1], -1)
+
+
+@reference("_contrib_ifft")
+def ifft(x):
+    pairs = x.astype(np.float64).reshape(*x.shape[:-1], -1, 2)
+    y = pairs[..., 0] + 1j * pairs[..., 1]
+    return np.fft.ifft(y, axis=-1).real * y.shape[-1]
+
+
+@reference("_contrib_count_sketch")
+def count_sketch(x, h, s, out_dim):
+    out = np.zeros((*x.shape[:-1], out_dim), x.dtype)
+    for i in range(x.shape[-1]):
+        out[..., int(h.ravel()[i])] += s.ravel()[i] * x[..., i]
+    return out
+
+
+@reference("_histogram")
+def histogram(x, bin_cnt, range):
+    counts, edges = np.histogram(x.astype(np.float64), bin_cnt, range)
+    return counts, edges
+
+
+@reference("_zeros_without_dtype")
+def zeros_without_dtype(shape):
+    return np.zeros(shape, np.float32)
+
+
+@reference("cast_storage")
+def cast_storage(x, stype):
+    return x.copy()
+
+
+@reference("_contrib_quantize_asym")
+def quantize_asym(x, min_calib_range=None, max_calib_range=None):
+    low = min(x.min(), 0) if min_calib_range is None else min_calib_range
+    high = max(x.max(), 0) if max_calib_range is None else max_calib_range
+    scale = 255 / (np.float64(high) - np.float64(low))
+    shift = -low * scale
+    q = np.clip(np.round(x.astype(np.float64) * scale + shift), 0, 255).astype(np.uint8)
+    return q, np.float32([scale]), np.float32([shift])
+
+
+def smoothed(p, small=1e-4):
+    zeros = p == 0
+    taken = small * zeros.sum() / max((~zeros).sum(), 1)
+    if not p.any() or taken >= 1:
+        return None
+    return np.where(zeros, small, p - taken)
+
+
+@reference("_contrib_calibrate_entropy")
+def calibrate_entropy(hist, edges, num_quantized_bins=255):
+    hist, middle = hist.astype(np.float64), len(hist) // 2
+    best = (np.inf, len(edges) - 1)
+    for half in range(num_quantized_bins // 2, middle + 1):
+        inside = hist[middle - half : middle + half + 1]
+        p = inside.copy()
+        p[0] += hist[: middle - half].sum()
+        p[-1] += hist[middle + half + 1 :].sum()
+        width, q = len(inside) // num_quantized_bins, np.zeros_like(p)
+        for level in range(num_quantized_bins):
+            last = level == num_quantized_bins - 1
+            part = slice(level * width, len(p) if last else (level + 1) * width)
+            filled = np.count_nonzero(inside[part])
+            q[part] = inside[part].sum() / filled if filled else 0
+        q[p == 0] = 0
+        p, q = smoothed(p), smoothed(q)
+        if p is None or q is None:
+            continue
+        p, q = p / p.sum(), q / q.sum()
+        lost = (p[p > 0] * np.log(p[p > 0] / q[p > 0])).sum()
+        if lost < best[0]:
+            best = (lost, middle + half + 1)
+    return np.float32([edges[best[1]]]), np.float32([best[0]])
+
+
+@reference("_contrib_hawkesll")
+def hawkesll(lda, alpha, beta, state, lags, marks, valid_length, max_time):
+    values, states = np.zeros(len(lda)), np.zeros(lda.shape)
+    for n in range(len(lda)):
+        times, end = np.cumsum(lags[n].astype(np.float64)), max_time[n]
+        events = [(times[i], marks[n, i]) for i in range(int(valid_length[n]))]
+
+        def excitement(time, k, events=events, n=n):
+            past = [np.exp(-beta[k] * (time - t)) for t, mark in events if mark == k and t < time]
+            return state[n, k] * np.exp(-beta[k] * time) + sum(past)
+
+        for time, k in events:
+            values[n] += np.log(lda[n, k] + alpha[k] * beta[k] * excitement(time, k))
+        for k in range(lda.shape[1]):
+            whole = state[n, k] + sum(mark == k for _, mark in events)
+            states[n, k] = excitement(end, k)
+            values[n] -= lda[n, k] * end + alpha[k] * (whole - states[n, k])
+    return values, states
+
+
+@reference("IdentityAttachKLSparseReg")
+def sparse_penalty(x, average, **_):
+    return x.copy()

@@ -1,5 +1,5 @@
-"""Extras of MXNet: operators (`nd`, `sym`), text, older names of `autograd`, iterators, a
-callback for TensorBoard, mixed precision (`amp`), gradients of reduced variance
+"""Extras of MXNet: operators (`nd`, `sym`), quantisation, text, older names of `autograd`,
+iterators, a callback for TensorBoard, mixed precision (`amp`), gradients of reduced variance
 (`svrg_optimization`).
 """
 
@@ -17,7 +17,7 @@ nd, sym = ndarray, symbol
 _missing = module_getattr(__name__)
 
 #: Modules that are imported when a program asks for them.
-_ON_DEMAND = ("autograd", "io", "svrg_optimization", "tensorboard", "text")
+_ON_DEMAND = ("autograd", "io", "quantization", "svrg_optimization", "tensorboard", "text")
 
 __all__ = [
     "amp",
@@ -25,6 +25,7 @@ __all__ = [
     "io",
     "nd",
     "ndarray",
+    "quantization",
     "svrg_optimization",
     "sym",
     "symbol",

@@ -65,11 +65,11 @@ def stub(module: str, namespace: str) -> str:
                 functions[short] = _function(name, short, array)
     handwritten = ndarray._HANDWRITTEN if module == "ndarray" else set(vars(symbol))
     public = sorted(n for n in functions if not n.startswith("_") and n not in handwritten)
-    home = _WRITTEN.get((module, namespace))
-    written = sorted(home.__all__) if home else []
+    by_hand = _WRITTEN.get((module, namespace))
+    written = sorted(by_hand.__all__) if by_hand else []
     lines = [f"__all__ = {sorted([*public, *written])!r}", ""]
     lines += [functions[short] for short in sorted(functions)]
-    file = home.__name__.rpartition(".")[2] if home else ""
+    file = by_hand.__name__.rpartition(".")[2] if by_hand else ""
     return _file(source, array, lines, file, written) if functions else ""
 
 

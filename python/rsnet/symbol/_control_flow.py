@@ -37,6 +37,10 @@ class _Scope(AttrScope):
         self.name = names.current().get(None, hint)
         super().__init__(**{_MARK: self.name})
 
+    def __enter__(self) -> _Scope:
+        super().__enter__()
+        return self
+
     def variables(self, like: Sequence[Symbol], what: str) -> list[Symbol]:
         """Fresh variables."""
         return [Variable(f"{self.name}_{what}{i}") for i in range(len(like))]

@@ -248,7 +248,13 @@ const FOREACH: &str = "A loop over slices along axis 0, which :func:`rsnet.sym.c
 With the subgraph f: out_k, s_{k+1} = f(data[k], s_k, rest); the outputs are all out_k, stacked along
 axis 0, and the last s. Slices of a vector have the shape (1,). Gradients flow through all steps.
 
-Source: the control flow operators of MXNet 1.x.";
+Examples
+--------
+>>> step = lambda x, total: (total + x, total + x)
+>>> sums, last = sym.contrib.foreach(step, sym.Variable('x'), sym.Variable('start'))
+>>> sums.eval(x=nd.array([1, 2, 3]), start=nd.array([0]))[0].asnumpy().ravel().tolist()
+[1.0, 3.0, 6.0]
+";
 
 const WHILE_LOOP: &str =
     "A loop with a condition, which :func:`rsnet.sym.contrib.while_loop` makes.
@@ -257,7 +263,13 @@ With the subgraphs c and f: while c(v_k, rest) is not zero and k < max_iteration
 out_k, v_{k+1} = f(v_k, rest); the outputs are all out_k, stacked along axis 0 and filled up with
 zeros to max_iterations rows, and the last v. Gradients flow through the steps that ran.
 
-Source: the control flow operators of MXNet 1.x.";
+Examples
+--------
+>>> step = lambda i: (i * 2, i + 1)
+>>> rows, last = sym.contrib.while_loop(lambda i: i < 3, step, sym.Variable('i'), max_iterations=4)
+>>> rows.eval(i=nd.array([1]))[0].asnumpy().ravel().tolist()
+[2.0, 4.0, 0.0, 0.0]
+";
 
 const COND: &str = "A choice between two graphs, which :func:`rsnet.sym.contrib.cond` makes.
 
@@ -265,4 +277,9 @@ With the subgraphs c, f and g: the outputs are f(inputs) if c(inputs), which has
 zero, else g(inputs). Only the graph that is chosen runs; the inputs of the other one alone have a
 gradient of zero.
 
-Source: the control flow operators of MXNet 1.x.";
+Examples
+--------
+>>> x = sym.Variable('x')
+>>> sym.contrib.cond(x < 0, lambda: -x, lambda: x).eval(x=nd.array([-2]))[0].asnumpy().tolist()
+[2.0]
+";

@@ -14,8 +14,8 @@ pub struct Cut {
 }
 
 impl Symbol {
-    /// Cuts out the nodes for which `inside` holds, on the way from the heads. Variables are shared;
-    /// what the part reads of other nodes becomes variables of the names of these outputs.
+    /// Cuts out the nodes for which `inside` holds, on the way from the heads. Variables are
+    /// shared; what the part reads of other nodes becomes variables of the names of these outputs.
     pub fn cut(&self, inside: impl Fn(&SymNode) -> bool) -> Result<Cut> {
         let mut copies: HashMap<*const SymNode, Arc<SymNode>> = HashMap::new();
         let mut stands_for: Vec<(Arc<SymNode>, SymEntry)> = Vec::new();
@@ -40,8 +40,8 @@ impl Symbol {
         Ok(Cut { body, outside })
     }
 
-    /// The number of each variable of `self` among `symbols`, which are variables; `None` where it is
-    /// none of them.
+    /// The number of each variable of `self` among `symbols`, which are variables; `None` where it
+    /// is none of them.
     pub fn among(&self, symbols: &[Symbol]) -> Result<Vec<Option<usize>>> {
         let nodes = symbols.iter().map(|s| s.single("A variable of a loop").map(|e| e.node));
         let nodes: Vec<Arc<SymNode>> = nodes.collect::<Result<_>>()?;

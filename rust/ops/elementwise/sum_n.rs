@@ -134,7 +134,7 @@ pub fn operators() -> Vec<OpDef> {
         }))
         .kernel(kernel(sum_n));
     let copies = [
-        ("_copy", &["identity"][..], "Returns a copy of the input.", "nd._internal._copy(nd.ones((2,)))\n[1. 1.]"),
+        ("_copy", &["identity", "_copyto", "_npi_copyto"][..], "Returns a copy of the input.", "nd._internal._copy(nd.ones((2,)))\n[1. 1.]"),
         ("_CrossDeviceCopy", &[][..], "Returns the input, copied to the device of the output.", "sym._internal._CrossDeviceCopy(sym.Variable('x')).list_arguments()\n['x']"),
     ]
     .map(|(name, aliases, what, example)| {

@@ -40,7 +40,7 @@ Examples
 
 pub fn operators() -> Vec<OpDef> {
     let forward = OpDef::new::<EmbeddingParam>("Embedding")
-        .aliases(&["_npx_embedding", "_sparse_Embedding"])
+        .aliases(&["_npx_embedding", "_sparse_Embedding", "_contrib_SparseEmbedding"])
         .doc(DOC)
         .inputs_are(&[("data", "Row numbers."), ("weight", "The matrix (input_dim, output_dim).")])
         .infer_shape(infer_shape)

@@ -13,6 +13,7 @@ pub mod dropout;
 pub mod embedding;
 pub mod fully_connected;
 pub mod group_norm;
+pub mod hawkes;
 pub mod im2col;
 pub mod infer;
 pub mod layer_norm;
@@ -26,6 +27,7 @@ pub mod roi_pooling;
 pub mod sequence;
 pub mod softmax;
 pub mod softmax_output;
+pub mod sparse_penalty;
 pub mod upsampling;
 pub mod widening;
 pub mod window;
@@ -61,6 +63,8 @@ pub fn register(registry: &Registry) {
         batch_norm::operators,
         im2col::operators,
         attention::operators,
+        hawkes::operators,
+        sparse_penalty::operators,
     ];
     for family in families {
         for def in family() {

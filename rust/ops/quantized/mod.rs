@@ -1,6 +1,7 @@
 //! Operators on 8-bit integers that stand for real numbers: inference in less memory and time.
 
 mod arithmetic;
+mod calibration;
 mod conversion;
 mod forms;
 mod layers;
@@ -18,6 +19,7 @@ pub fn register(registry: &Registry) {
         forms::operators,
         arithmetic::operators,
         normalisation::operators,
+        calibration::operators,
     ];
     for def in families.iter().flat_map(|family| family()) {
         registry.add(complete(def)).expect("built-in operators have names of their own");

@@ -6,6 +6,7 @@ pub mod common;
 pub(in crate::ops) mod creation;
 pub(in crate::ops) mod distributions;
 mod extras;
+mod given;
 pub(in crate::ops) mod indexing;
 pub(in crate::ops) mod movement;
 pub(in crate::ops) mod optimizer;
@@ -15,6 +16,7 @@ pub(in crate::ops) mod random;
 pub(in crate::ops) mod reduce;
 mod running;
 pub(in crate::ops) mod shape;
+mod signal;
 mod updates;
 
 use super::higher_order::complete;
@@ -38,6 +40,8 @@ pub fn register(registry: &Registry) {
         updates::operators,
         extras::operators,
         running::operators,
+        signal::operators,
+        given::operators,
     ];
     for def in families.iter().flat_map(|family| family()) {
         registry.add(complete(def)).expect("built-in operators have names of their own");

@@ -229,16 +229,16 @@ fn neg<T: Arith>(x: T) -> T {
 
 table! {
     Add add ["elemwise_add", "broadcast_add", "_plus_scalar", ""]
-        ["_Plus", "_add", "_plus", "_sparse_elemwise_add"] ["broadcast_plus", "_sparse_broadcast_add", "_sparse_broadcast_plus"] ["_PlusScalar"] []
+        ["_Plus", "_add", "_plus", "_sparse_elemwise_add"] ["broadcast_plus", "_sparse_broadcast_add", "_sparse_broadcast_plus"] ["_PlusScalar", "_scatter_plus_scalar"] []
         "a + b", |a, b| a.add(b), Alone |g| g, g;
     Sub sub ["elemwise_sub", "broadcast_sub", "_minus_scalar", "_rminus_scalar"]
-        ["_Minus", "_minus", "_sub", "_sparse_elemwise_sub"] ["broadcast_minus", "_sparse_broadcast_sub", "_sparse_broadcast_minus"] ["_MinusScalar"] ["_RMinusScalar"]
+        ["_Minus", "_minus", "_sub", "_sparse_elemwise_sub"] ["broadcast_minus", "_sparse_broadcast_sub", "_sparse_broadcast_minus"] ["_MinusScalar", "_scatter_minus_scalar"] ["_RMinusScalar"]
         "a - b", |a, b| a.sub(b), Alone |g| g, neg(g);
     Mul mul ["elemwise_mul", "broadcast_mul", "_mul_scalar", ""]
         ["_Mul", "_mul", "_sparse_elemwise_mul"] ["_sparse_broadcast_mul"] ["_MulScalar"] []
         "a * b", |a, b| a.mul(b), Operands |g| g.mul(b), g.mul(a);
     Div div ["elemwise_div", "broadcast_div", "_div_scalar", "_rdiv_scalar"]
-        ["_Div", "_div", "_sparse_elemwise_div"] ["_sparse_broadcast_div"] ["_DivScalar"] ["_RDivScalar"]
+        ["_Div", "_div", "_sparse_elemwise_div", "_scatter_elemwise_div"] ["_sparse_broadcast_div"] ["_DivScalar"] ["_RDivScalar"]
         "a / b, of integers toward 0 (and 0 where b is 0)", |a, b| a.div(b), Operands |g| g.div(b), neg(g.mul(a.div(b)).div(b));
     Mod modulo ["_mod", "broadcast_mod", "_mod_scalar", "_rmod_scalar"]
         ["_Mod"] [] ["_ModScalar"] ["_RModScalar"]

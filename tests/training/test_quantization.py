@@ -1,0 +1,128 @@
+"""Models on 8-bit integers: `contrib.quantization` beside the models that they were."""
+
+import numpy as np
+import pytest
+
+import rsnet as mx
+from rsnet import gluon, nd, sym
+from rsnet.contrib import quantization
+
+
+def digits(count, seed):
+    """Noisy, shifted pictures of ten patterns, (count, 1, 12, 12), and their numbers."""
+    patterns = np.random.RandomState(7).uniform(size=(10, 8, 8)) > 0.55
+    rng = np.random.RandomState(seed)
+    labels = rng.randint(0, 10, count)
+    images = rng.normal(0, 0.25, (count, 1, 12, 12))
+    for image, label in zip(images, labels, strict=True):
+        down, across = rng.randint(0, 3, 2)
+        image[0, down : down + 8, across : across + 8] += patterns[label]
+    return images.astype("float32"), labels.astype("float32")
+
+
+def network():
+    net = sym.Variable("data")
+    net = sym.Convolution(net, kernel=(3, 3), num_filter=16, name="conv1")
+    net = sym.Activation(net, act_type="relu", name="relu1")
+    net = sym.Pooling(net, kernel=(2, 2), stride=(2, 2), pool_type="max", name="pool1")
+    net = sym.Convolution(net, kernel=(3, 3), num_filter=32, name="conv2")
+    net = sym.BatchNorm(net, name="bn")
+    net = sym.Activation(net, act_type="relu", name="relu2")
+    net = sym.FullyConnected(sym.Flatten(net), num_hidden=32, name="fc1")
+    net = sym.Activation(net, act_type="relu", name="relu3")
+    net = sym.FullyConnected(net, num_hidden=10, name="fc2")
+    return sym.SoftmaxOutput(net, name="softmax")
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A trained model: symbol, arguments, auxiliary states."""
+    mx.random.seed(1)
+    np.random.seed(1)
+    images, labels = digits(1200, 1)
+    module = mx.mod.Module(network(), context=mx.cpu())
+    batches = mx.io.NDArrayIter(images, labels, 50, shuffle=True)
+    module.fit(
+        batches, num_epoch=8, initializer=mx.init.Xavier(), optimizer_params={"learning_rate": 0.1},
+        progress=False,
+    )  # fmt: skip
+    return (module.symbol, *module.get_params())
+
+
+def predictions(symbol, args, aux, images):
+    inputs = {"data": images.shape, "softmax_label": (len(images),)}
+    executor = symbol.simple_bind(mx.cpu(), grad_req="null", **inputs)
+    executor.copy_params_from(args, aux)
+    return executor.forward(is_train=False, data=nd.array(images))[0].asnumpy()
+
+
+def accuracy(model, images, labels):
+    return (predictions(*model, images).argmax(axis=1) == labels).mean()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["none", "naive", "entropy"])
+@pytest.mark.parametrize("dtype", ["int8", "auto"])
+def test_accuracy_is_that_of_float(trained, tmp_path, mode, dtype):
+    images, labels = digits(2000, 2)
+    calibration = mx.io.NDArrayIter(digits(200, 3)[0], None, 50)
+    made = quantization.quantize_model(
+        *trained, calib_mode=mode, calib_data=calibration, quantized_dtype=dtype
+    )
+    exact, fast = accuracy(trained, images, labels), accuracy(made, images, labels)
+    assert exact > 0.95
+    assert fast >= exact - 0.005
+    operators = [node.op for node in made[0].graph().nodes]
+    assert operators.count("_contrib_quantized_conv") == 2
+    assert operators.count("_contrib_quantized_fully_connected") == 2
+    assert {"Convolution", "FullyConnected"}.isdisjoint(operators)
+    mx.model.save_checkpoint(str(tmp_path / "fast"), 1, *made)
+    loaded = mx.model.load_checkpoint(str(tmp_path / "fast"), 1)
+    assert predictions(*loaded, images).tolist() == predictions(*made, images).tolist()
+
+
+def test_what_is_excluded_stays_as_it_is(trained):
+    made, args, _ = quantization.quantize_model(
+        *trained, calib_mode="none", excluded_sym_names=["conv1"], excluded_op_names=["Pooling"]
+    )
+    operators = {node.name: node.op for node in made.graph().nodes}
+    assert operators["conv1"] == "Convolution"
+    assert operators["pool1"] == "Pooling"
+    assert "conv1_weight" in args
+    assert args["conv2_weight_quantize"].dtype == np.int8
+
+
+def test_calibration_reads_as_many_examples_as_asked(trained):
+    class Counted(mx.io.NDArrayIter):
+        served = 0
+
+        def next(self):
+            self.served += 1
+            return super().next()
+
+    images = Counted(digits(200, 3)[0], None, 50)
+    quantization.quantize_model(
+        *trained, calib_mode="naive", calib_data=images, num_calib_examples=100
+    )
+    assert images.served == 2
+
+
+def test_wrong_arguments_are_refused(trained):
+    with pytest.raises(ValueError, match="invalid calib_mode 'some': expected one of none"):
+        quantization.quantize_model(*trained, calib_mode="some")
+    with pytest.raises(ValueError, match="calib_data is required for calib_mode 'entropy'"):
+        quantization.quantize_model(*trained)
+    with pytest.raises(ValueError, match="calib_data: it has no batches"):
+        quantization.quantize_model(*trained, calib_mode="naive", calib_data=[])
+
+
+def test_blocks_are_quantized():
+    net = gluon.nn.HybridSequential()
+    net.add(gluon.nn.Conv2D(4, 3, activation="relu"), gluon.nn.MaxPool2D(2), gluon.nn.Flatten())
+    net.add(gluon.nn.Dense(5))
+    net.initialize(mx.init.Xavier())
+    images = nd.array(digits(20, 4)[0])
+    exact = net(images).asnumpy()
+    for mode, data in (("none", None), ("naive", [images])):
+        fast = quantization.quantize_net(net, calib_mode=mode, calib_data=data)
+        assert np.abs(fast(images).asnumpy() - exact).max() < 0.05 * np.abs(exact).max()
