@@ -1,8 +1,10 @@
 //! Statistics and normalisation of tensors seen as `(outer, channels, inner)`.
 
-use super::pairwise::{sum_rows_of, sums_of_planes};
+use super::pairwise::{LANES, sum_of, sum_rows_of, sums_of_planes};
 use super::parallel::{Shared, parallel_for};
 use super::real::Real;
+use super::scratch::with_scratch;
+use std::ops::Range;
 
 /// Extents of a tensor normalised by channel.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +52,17 @@ impl Channels {
         self.outer * self.inner
     }
 
+    /// Whether a channel is many planes, each contiguous and not short. These are then visited in
+    /// the order of memory: planes of one channel often are a power of two apart, and expel each
+    /// other from the cache.
+    fn has_planes(&self) -> bool {
+        self.inner >= LANES && self.outer > 1
+    }
+
+    fn for_planes(&self, f: impl Fn(Range<usize>) + Send + Sync) {
+        parallel_for(self.outer * self.channels, (1usize << 13).div_ceil(self.inner.max(1)), f);
+    }
+
     fn for_channels(&self, f: impl Fn(std::ops::Range<usize>) + Send + Sync) {
         let grain = (1usize << 13).div_ceil(self.count().max(1));
         let grain = if self.inner == 1 { grain.max(COLUMNS) } else { grain };
@@ -62,6 +75,20 @@ impl Channels {
     /// `x` has these extents, `mean` and `var` one element a channel.
     pub unsafe fn statistics<T: Real>(&self, x: *const T, mean: *mut T, var: *mut T) {
         let (x, mean, var) = (Shared(x.cast_mut()), Shared(mean), Shared(var));
+        if self.has_planes() {
+            with_scratch(2 * self.outer * self.channels, |parts: &mut [T]| {
+                let parts = Shared(parts.as_mut_ptr());
+                // SAFETY: promised by the caller; planes and channels belong to one task.
+                self.for_planes(|range| unsafe {
+                    statistics_of_planes(self.inner, range, x.at(0), parts.at(0));
+                });
+                // SAFETY: as above.
+                self.for_channels(|range| unsafe {
+                    join_statistics(self, range, parts.at(0), mean.at(0), var.at(0));
+                });
+            });
+            return;
+        }
         self.for_channels(|range| {
             // SAFETY: promised by the caller; channels belong to one task.
             unsafe { statistics_of_any(self, range, x.at(0), mean.at(0), var.at(0)) };
@@ -70,7 +97,7 @@ impl Channels {
 
     /// Normalises by the statistics of `x` itself: writes mean and `1 / sqrt(var + eps)` of every
     /// channel, `var` being the biased variance, and with them as [`Channels::normalise`]; a null
-    /// `y` is not wanted. A channel is read from memory once.
+    /// `y` is not wanted.
     ///
     /// # Safety
     /// `x` and `y` have these extents and are the same memory or apart; `a.mean` and `a.inv_std`
@@ -78,6 +105,20 @@ impl Channels {
     pub unsafe fn normalise_by_batch<T: Real>(&self, x: *const T, eps: T, a: Affine<T>, y: *mut T) {
         let (x, y) = (Shared(x.cast_mut()), Shared(y));
         let (mean, inv_std) = (Shared(a.mean.cast_mut()), Shared(a.inv_std.cast_mut()));
+        if self.has_planes() {
+            // SAFETY: promised by the caller.
+            unsafe {
+                self.statistics(x.at(0), mean.at(0), inv_std.at(0));
+                for c in 0..self.channels {
+                    let var = inv_std.at(c);
+                    *var = T::one() / (*var + eps).sqrt();
+                }
+                if !y.ptr().is_null() {
+                    self.normalise(x.at(0), a, y.at(0));
+                }
+            }
+            return;
+        }
         let some = |range: std::ops::Range<usize>| {
             // SAFETY: promised by the caller; channels belong to one task.
             unsafe {
@@ -104,6 +145,13 @@ impl Channels {
     /// `x` and `y` have these extents and are the same memory or apart.
     pub unsafe fn normalise<T: Real>(&self, x: *const T, a: Affine<T>, y: *mut T) {
         let (x, y) = (Shared(x.cast_mut()), Shared(y));
+        if self.has_planes() {
+            // SAFETY: as above.
+            self.for_planes(|range| unsafe {
+                normalise_planes(self, range, x.at(0), &a, y.at(0));
+            });
+            return;
+        }
         self.for_channels(|range| {
             // SAFETY: as above.
             unsafe { normalise_of(self, range, x.at(0), &a, y.at(0)) };
@@ -123,10 +171,111 @@ impl Channels {
         to: Gradients<T>,
     ) {
         let (x, dy) = (Shared(x.cast_mut()), Shared(dy.cast_mut()));
+        if self.has_planes() {
+            // SAFETY: promised by the caller.
+            unsafe { self.backward_by_planes(dy, x, a, fixed, to) };
+            return;
+        }
         self.for_channels(|range| {
             // SAFETY: as above.
             unsafe { backward_of(self, range, dy.at(0), x.at(0), &a, fixed, &to) };
         });
+    }
+
+    /// # Safety
+    /// As [`Channels::backward`].
+    unsafe fn backward_by_planes<T: Real>(
+        &self,
+        dy: Shared<T>,
+        x: Shared<T>,
+        a: Affine<T>,
+        fixed: bool,
+        to: Gradients<T>,
+    ) {
+        let planes = self.outer * self.channels;
+        with_scratch(2 * (planes + self.channels), |room: &mut [T]| {
+            let parts = Shared(room.as_mut_ptr());
+            // SAFETY: within the room; planes and channels belong to one task.
+            self.for_planes(|range| unsafe {
+                gradient_sums_of_planes(self, range, dy.at(0), x.at(0), &a, parts.at(0));
+            });
+            // SAFETY: as above.
+            self.for_channels(|range| unsafe {
+                let slopes = parts.at(2 * planes);
+                join_gradients(self, range, parts.at(0), &a, fixed, &to, slopes);
+            });
+            let data = Shared(to.data);
+            if !data.ptr().is_null() {
+                // SAFETY: as above.
+                self.for_planes(|range| unsafe {
+                    let slopes = parts.at(2 * planes);
+                    gradient_of_planes(self, range, dy.at(0), x.at(0), &a, slopes, data.at(0));
+                });
+            }
+        });
+    }
+}
+
+/// Statistics of channels from those of their planes: mean and sum of squares about it.
+///
+/// # Safety
+/// `parts` has both for every plane; `mean` and `var` have one element a channel.
+unsafe fn join_statistics<T: Real>(
+    s: &Channels,
+    range: Range<usize>,
+    parts: *const T,
+    mean: *mut T,
+    var: *mut T,
+) {
+    let (outer, inner) = (T::of(s.outer as f64), T::of(s.inner as f64));
+    for c in range {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let at = |n: usize| parts.add(2 * (n * s.channels + c));
+            let m = sum_of(s.outer, |n| *at(n)) / outer;
+            let squares = sum_of(s.outer, |n| {
+                let d = *at(n) - m;
+                *at(n).add(1) + d * d * inner
+            });
+            *mean.add(c) = m;
+            *var.add(c) = squares / (outer * inner);
+        }
+    }
+}
+
+/// Gradients of gamma and beta from the sums of planes, and into `slopes` what the gradient of the
+/// data needs of every channel.
+///
+/// # Safety
+/// `parts` has two sums for every plane, `slopes` two elements a channel; `to` as in
+/// [`Channels::backward`].
+unsafe fn join_gradients<T: Real>(
+    s: &Channels,
+    range: Range<usize>,
+    parts: *const T,
+    a: &Affine<T>,
+    fixed: bool,
+    to: &Gradients<T>,
+    slopes: *mut T,
+) {
+    let count = T::of(s.count() as f64);
+    for c in range {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let at = |n: usize| parts.add(2 * (n * s.channels + c));
+            let sum_dy = sum_of(s.outer, |n| *at(n));
+            let sum_dyx = sum_of(s.outer, |n| *at(n).add(1));
+            let inv = *a.inv_std.add(c);
+            if !to.gamma.is_null() {
+                *to.gamma.add(c) = if a.gamma.is_some() { sum_dyx * inv } else { T::zero() };
+            }
+            if !to.beta.is_null() {
+                *to.beta.add(c) = sum_dy;
+            }
+            let zero = T::zero();
+            *slopes.add(2 * c) = if fixed { zero } else { sum_dy / count };
+            *slopes.add(2 * c + 1) = if fixed { zero } else { sum_dyx * inv * inv / count };
+        }
     }
 }
 
@@ -210,6 +359,88 @@ crate::simd! {
                 });
                 *mean.add(c) = m;
                 *var.add(c) = squares / count;
+            }
+        }
+    }
+
+    /// Mean, and sum of squares about it, of every plane of a range.
+    ///
+    /// # Safety
+    /// `x` has the planes, `parts` two elements for each.
+    unsafe fn statistics_of_planes[T: Real][T](
+        inner: usize, range: Range<usize>, x: *const T, parts: *mut T,
+    ) -> () {
+        let count = T::of(inner as f64);
+        for p in range {
+            // SAFETY: promised by the caller.
+            unsafe {
+                let plane = x.add(p * inner);
+                let m = sum_of(inner, |i| *plane.add(i)) / count;
+                let squares = sum_of(inner, |i| {
+                    let d = *plane.add(i) - m;
+                    d * d
+                });
+                *parts.add(2 * p) = m;
+                *parts.add(2 * p + 1) = squares;
+            }
+        }
+    }
+
+    /// Normalises the planes of a range.
+    ///
+    /// # Safety
+    /// As [`Channels::normalise`], with a range of planes.
+    unsafe fn normalise_planes[T: Real][T](
+        s: &Channels, range: Range<usize>, x: *const T, a: &Affine<T>, y: *mut T,
+    ) -> () {
+        for p in range {
+            let (c, at) = (p % s.channels, p * s.inner);
+            // SAFETY: promised by the caller.
+            unsafe {
+                let f = *a.inv_std.add(c) * a.gamma.map_or(T::one(), |g| *g.add(c));
+                let (m, b) = (*a.mean.add(c), *a.beta.add(c));
+                super::map::map_serial([x.add(at)], y.add(at), s.inner, |[x]| (x - m) * f + b);
+            }
+        }
+    }
+
+    /// The sums of `dy` and of `dy * (x - mean)` of every plane of a range.
+    ///
+    /// # Safety
+    /// As [`Channels::backward`], with a range of planes; `parts` has two elements for each.
+    unsafe fn gradient_sums_of_planes[T: Real][T](
+        s: &Channels, range: Range<usize>, dy: *const T, x: *const T, a: &Affine<T>, parts: *mut T,
+    ) -> () {
+        for p in range {
+            // SAFETY: promised by the caller.
+            unsafe {
+                let (m, at) = (*a.mean.add(p % s.channels), p * s.inner);
+                let (dy, x) = (dy.add(at), x.add(at));
+                *parts.add(2 * p) = sum_of(s.inner, |i| *dy.add(i));
+                *parts.add(2 * p + 1) = sum_of(s.inner, |i| *dy.add(i) * (*x.add(i) - m));
+            }
+        }
+    }
+
+    /// The gradient of the data of the planes of a range.
+    ///
+    /// # Safety
+    /// As [`Channels::backward`], with a range of planes; `slopes` has two elements a channel.
+    unsafe fn gradient_of_planes[T: Real][T](
+        s: &Channels, range: Range<usize>, dy: *const T, x: *const T, a: &Affine<T>,
+        slopes: *const T, data: *mut T,
+    ) -> () {
+        for p in range {
+            let (c, at) = (p % s.channels, p * s.inner);
+            // SAFETY: promised by the caller.
+            unsafe {
+                let f = *a.inv_std.add(c) * a.gamma.map_or(T::one(), |g| *g.add(c));
+                let (m, mean_dy, slope) =
+                    (*a.mean.add(c), *slopes.add(2 * c), *slopes.add(2 * c + 1));
+                super::map::map_serial(
+                    [dy.add(at), x.add(at)], data.add(at), s.inner,
+                    |[g, x]| f * (g - mean_dy - (x - m) * slope),
+                );
             }
         }
     }
