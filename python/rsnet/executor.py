@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 import weakref
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -241,17 +242,17 @@ class Executor:
             raise ValueError(f"Duplicate names detected, {double} in {names}")
         return found
 
-    @property
+    @cached_property
     def arg_dict(self) -> dict[str, NDArray]:
         """Arguments by name; ValueError when names are double."""
         return self._by_name(self._arg_names, self.arg_arrays)
 
-    @property
+    @cached_property
     def grad_dict(self) -> dict[str, NDArray | None]:
         """Gradients by argument name; ValueError when names are double."""
         return self._by_name(self._arg_names, self.grad_arrays or [None] * len(self._arg_names))
 
-    @property
+    @cached_property
     def aux_dict(self) -> dict[str, NDArray]:
         """Auxiliary states by name; ValueError when names are double."""
         return self._by_name(self._aux_names, self.aux_arrays)

@@ -221,11 +221,12 @@ impl Planner<'_> {
     }
 
     /// Shares and places memory so that callbacks can run side by side, if what that takes is no
-    /// more than the graph's variables and outputs, or little: then the whole at most doubles.
+    /// more than the graph's variables, gradients and outputs, or little: then the whole at most
+    /// doubles.
     fn side_by_side(&self, done: &Differentiated, shared: &mut Shared, placed: Placed) -> Placed {
-        const LITTLE_BYTES: usize = 1 << 20;
+        const LITTLE_BYTES: usize = 32 << 20;
         let options = &self.request.options;
-        if self.request.memory_limit.is_some() || options.outputs_in_arena {
+        if options.outputs_in_arena {
             return placed;
         }
         let Some(apart) = Apart::of(&done.graph) else { return placed };
@@ -234,10 +235,13 @@ impl Planner<'_> {
         let bytes = |e: usize| done.shapes[e].size().saturating_mul(done.types[e].size());
         let nodes = done.graph.nodes.iter().enumerate().filter(|(_, node)| node.is_variable());
         let variables = nodes.map(|(id, _)| bytes(done.graph.entries_of(id).start));
-        let outputs = passes::host::chunks(&wider.buffers);
-        let given: usize = variables.chain(outputs.into_values()).fold(0, usize::saturating_add);
+        let gradients = done.arg_grads.iter().flatten().map(|e| bytes(done.graph.entry_id(*e)));
+        let outputs = passes::host::chunks(&wider.buffers).into_values();
+        let given: usize = variables.chain(gradients).chain(outputs).fold(0, usize::saturating_add);
         let moved = passes::offsets::run(&wider.buffers);
-        if moved.total() > placed.total().saturating_add(given.max(LITTLE_BYTES)) {
+        let most = placed.total().saturating_add(given.max(LITTLE_BYTES));
+        let limit = self.request.memory_limit.unwrap_or(usize::MAX);
+        if moved.total() > most || moved.total() > limit {
             return placed;
         }
         *shared = wider;
