@@ -50,7 +50,7 @@ def test_bins_are_given_by_their_edges_or_number():
 
 
 def test_set_value_fills_what_it_is_given():
-    out = nd.zeros((2, 3))
+    out = nd.zeros((2, 3), dtype="int32")
     assert nd._internal._set_value(src=4, out=out) is out
     assert out.asnumpy().tolist() == [[4] * 3] * 2
 

@@ -126,3 +126,12 @@ def test_blocks_are_quantized():
     for mode, data in (("none", None), ("naive", [images])):
         fast = quantization.quantize_net(net, calib_mode=mode, calib_data=data)
         assert np.abs(fast(images).asnumpy() - exact).max() < 0.05 * np.abs(exact).max()
+
+
+def test_peaks_do_not_narrow_a_range():
+    """The background of pictures is one number over and over."""
+    observer = quantization._Observer()
+    observer.see(np.concatenate([np.full(50000, 0.01), np.linspace(-1, 1, 2000)]), True)
+    low, high = observer.range(True)
+    assert low == -high
+    assert 0.9 < high <= 1.01

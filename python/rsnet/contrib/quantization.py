@@ -4,7 +4,7 @@
 int8 once and for all. The range of the data of a layer is found in every run
 (``calib_mode="none"``) or beforehand on examples: ``"naive"`` takes the least and the greatest
 number, ``"entropy"`` the range that loses the least of the distribution
-(:func:`rsnet.nd.contrib.calibrate_entropy`).
+(:func:`rsnet.nd.contrib.calibrate_entropy`), though no more than one number in a thousand.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ _KEEPERS: dict[str, tuple[str, Callable[[dict[str, str]], bool]]] = {
         ),
     ),
 }
+#: Bins of a histogram, and the largest share of numbers that a range may leave out.
 _BINS = 8001
+_CLIPPED = 0.001
 _RANGES = ("min", "max")
 
 Entry = tuple[int, int]
@@ -69,6 +71,8 @@ class _Rewriting:
         self.nodes: list[dict[str, Any]] = []
         self.real: dict[Entry, Entry] = {}
         self.integer: dict[Entry, list[Entry]] = {}
+        #: Layers in 32 bits: as real numbers they need no range.
+        self.sums: dict[Entry, list[Entry]] = {}
         self.made: dict[str, nd.NDArray] = {}
         self.constants: dict[int, list[Entry]] = {}
 
@@ -110,8 +114,8 @@ class _Rewriting:
         """An entry as real numbers."""
         if entry not in self.real:
             node = self.old[entry[0]]
-            if entry in self.integer:
-                inputs = self.integer[entry]
+            inputs = self.sums.get(entry) or self.integer.get(entry)
+            if inputs is not None:
                 at = self.add("_contrib_dequantize", f"{node['name']}_dequantize", inputs, {})
                 self.real[entry] = (at, 0)
             else:
@@ -130,6 +134,12 @@ class _Rewriting:
                 )
             if self.dtype == "uint8" and self.ranges.get(name, (0.0,))[0] < 0:
                 attrs["out_type"] = "int8"
+            if entry in self.sums:
+                attrs["out_type"] = "int8"
+                layer = self.old[entry[0]]["name"]
+                at = self.add("_contrib_requantize", f"{layer}_requantize", self.sums[entry], attrs)
+                self.integer[entry] = [(at, index) for index in range(3)]
+                return self.integer[entry]
             at = self.add("_contrib_quantize_v2", f"{name}_quantize", [self.number(entry)], attrs)
             self.integer[entry] = [(at, index) for index in range(3)]
         return self.integer[entry]
@@ -160,22 +170,17 @@ class _Rewriting:
         operands = [group[0] for group in groups]
         operands += [end for group in groups for end in group[1:]]
         made = self.add(_LAYERS[node["op"]], f"quantized_{name}", operands, attrs)
-        calibrated = self.ranges.get(f"{name}_output")
-        own: dict[str, Any] = {"out_type": "int8"}
-        if calibrated is not None:
-            own |= {"min_calib_range": calibrated[0], "max_calib_range": calibrated[1]}
-        sums = [(made, index) for index in range(3)]
-        again = self.add("_contrib_requantize", f"{name}_requantize", sums, own)
-        self.integer[at, 0] = [(again, index) for index in range(3)]
+        self.sums[at, 0] = [(made, index) for index in range(3)]
 
     def _keeps(self, node: dict[str, Any], inputs: list[Entry]) -> bool:
         fits = _KEEPERS[node["op"]][1]
-        given = inputs[0] in self.integer and inputs[0] not in self.real
+        known = inputs[0] in self.integer or inputs[0] in self.sums
+        given = known and inputs[0] not in self.real
         return given and fits(node.get("attrs", {})) and not self.excluded(node)
 
     def _keep(self, at: int, node: dict[str, Any], inputs: list[Entry]) -> None:
         op, attrs = _KEEPERS[node["op"]][0], node.get("attrs", {})
-        made = self.add(op, f"quantized_{node['name']}", self.integer[inputs[0]], attrs)
+        made = self.add(op, f"quantized_{node['name']}", self.whole(inputs[0]), attrs)
         self.integer[at, 0] = [(made, index) for index in range(3)]
 
 
@@ -242,9 +247,16 @@ class _Observer:
         self.counts += np.histogram(values, _BINS, (-self.most, self.most))[0]
 
     def threshold(self) -> float:
+        """The range that loses the least, but not less than what holds all but a few numbers:
+        peaks, such as the background of images, would make it far too narrow.
+        """
         edges = np.linspace(-self.most, self.most, _BINS + 1)
         found = nd.contrib.calibrate_entropy(nd.array(self.counts), nd.array(edges))
-        return float(found[0].asscalar())
+        middle = _BINS // 2
+        sizes = self.counts[middle:].copy()
+        sizes[1:] += self.counts[:middle][::-1]
+        held = np.searchsorted(sizes.cumsum(), (1 - _CLIPPED) * sizes.sum())
+        return max(float(found[0].asscalar()), float(edges[middle + 1 + min(held, middle)]))
 
     def range(self, entropy: bool) -> Range:
         if not entropy:
