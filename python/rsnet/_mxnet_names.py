@@ -116,6 +116,15 @@ OPERATORS = frozenset(
     """.split()
 )
 
+#: What the names of operators begin with that rsnet has none of: those of `mx.np` and `mx.npx`.
+_MISSING_FAMILIES = ("_np_", "_npi_", "_npx_", "_backward_np_", "_backward_npi_")
+
+
+def is_missing_operator(name: str) -> bool:
+    """Whether MXNet has an operator of this name that rsnet does not have."""
+    return name in OPERATORS or name.startswith(_MISSING_FAMILIES)
+
+
 #: Likewise what namespaces of `mx.nd` and `mx.sym` have beside operators.
 IN_NAMESPACES = {
     "contrib": frozenset(["rand_zipfian"]),

@@ -21,8 +21,8 @@ pub mod inline;
 mod inputs;
 pub mod instance;
 mod on_device;
-mod order_steps;
 pub mod operands;
+mod order_steps;
 pub mod resource;
 pub mod run;
 #[cfg(test)]

@@ -77,6 +77,29 @@ def test_they_meet_behind_native_operators(n, grad_req):
             np.testing.assert_allclose(out.asnumpy(), np.full(8, 2.0))
 
 
+@pytest.mark.parametrize("memory_limit", [None, "1GB"])
+def test_they_meet_with_larger_arrays_and_within_a_limit(memory_limit):
+    key = f"larger{memory_limit}"
+    barriers(key, 6)
+    x = mx.sym.var("x")
+    net = mx.sym.add_n(*[meets(x, key) for _ in range(6)])
+    exe = net.simple_bind(mx.cpu(), memory_limit=memory_limit, x=(256, 256))
+    exe.arg_dict["x"][:] = 1
+    (out,) = exe.forward(is_train=True)
+    np.testing.assert_array_equal(out.asnumpy(), np.full((256, 256), 12.0))
+    exe.backward(mx.nd.ones((256, 256)))
+    np.testing.assert_array_equal(exe.grad_dict["x"].asnumpy(), np.full((256, 256), 12.0))
+
+
+def test_a_limit_that_leaves_no_room_is_kept():
+    x = mx.sym.var("x")
+    net = mx.sym.add_n(*[mx.sym.exp(meets(x, "none")) for _ in range(6)])
+    free = net.memory_plan(x=(256, 256))
+    limit = net.memory_plan(grad_req="null", x=(256, 256), memory_limit="1GB").arena_bytes
+    assert net.memory_plan(x=(256, 256), memory_limit=limit).arena_bytes <= limit
+    assert free.arena_bytes > limit
+
+
 def meets(y, key):
     return mx.sym.Custom(y, op_type="meets_side_by_side", key=key)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .. import _core
-from .._mxnet_names import OPERATORS
+from .._mxnet_names import is_missing_operator
 from .._on_demand import import_on_demand
 from ..base import MXNetError
 
@@ -49,7 +49,7 @@ def missing(name: str) -> str | None:
 def absent(name: str, text: str) -> str:
     """The message ``text`` for a missing function, with the reason or the nearest name."""
     why = missing(name)
-    if why is None and name in OPERATORS:
+    if why is None and is_missing_operator(name):
         why = f"{text}: MXNet's `{name}` is not in rsnet yet"
     if why is not None or name.startswith("_"):
         return why or text

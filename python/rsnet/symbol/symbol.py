@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _core, attribute
-from .._mxnet_names import OPERATORS
+from .._mxnet_names import is_missing_operator
 from ..base import MXNetError, NotImplementedForSymbol, shown
 from ..util import is_np_shape
 from .bind import Binding
@@ -352,10 +352,11 @@ def _with_reasons(text: str) -> str:
     missing = set(_UNREGISTERED.findall(text))
 
     def reason(found: re.Match[str]) -> str:
-        return f"MXNet's `{found[1]}` is not in rsnet yet" if found[1] in OPERATORS else found[0]
+        known = is_missing_operator(found[1])
+        return f"MXNet's `{found[1]}` is not in rsnet yet" if known else found[0]
 
     lines = text.splitlines()
-    if missing and missing <= OPERATORS:
+    if missing and all(map(is_missing_operator, missing)):
         lines[-1] = "With allow_unknown=True the file loads without them."
     return _UNREGISTERED.sub(reason, "\n".join(lines))
 
