@@ -308,7 +308,7 @@ ELSEWHERE = {
     "_NDArray": "test_operator_custom.py",
     **dict.fromkeys(SAMPLED, test_samples_have_the_moments_of_their_parameters),
     "_sample_multinomial": test_multinomial_draws_and_their_probabilities,
-    **dict.fromkeys(("_foreach", "_while_loop", "_cond"), "test_control_flow.py"),
+    **dict.fromkeys(("_foreach", "_while_loop", "_cond"), "test_loops_and_conditions.py"),
     "_set_value": "test_signal_operators.py",
     "_shuffle": test_shuffle_moves_whole_rows,
     **dict.fromkeys(RANDOM_COLOURS, "test_image_operators.py"),

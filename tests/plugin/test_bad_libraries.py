@@ -36,7 +36,7 @@ REGISTRATIONS = {
     "ORPHAN_KERNEL": "a kernel for 'nobody', which is no operator",
     "ORPHAN_GRAD": "a gradient for 'nobody', which is no operator",
     "BAD_KIND": "invalid kind 99 of attribute 'n'",
-    "KEYWORD": "is not a Python keyword, got 'lambda'",
+    "KEYWORD": "invalid name of an operator 'lambda': expected .* not a Python keyword",
 }
 
 
