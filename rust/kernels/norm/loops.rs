@@ -1,0 +1,244 @@
+//! Loops over ranges of channels, or of their planes.
+
+use super::super::map::map_serial;
+use super::super::pairwise::{sum_of, sum_rows_of, sums_of_planes};
+use super::super::real::Real;
+use super::{Affine, Channels, Gradients};
+use std::ops::Range;
+
+/// Statistics of the channels of a range.
+///
+/// # Safety
+/// As [`Channels::statistics`], with a range of channels.
+pub unsafe fn statistics_of_any<T: Real>(
+    s: &Channels,
+    range: std::ops::Range<usize>,
+    x: *const T,
+    mean: *mut T,
+    var: *mut T,
+) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        match s.inner {
+            1 => statistics_of_columns(s, range, x, mean, var),
+            _ => statistics_of(s, range, x, mean, var),
+        }
+    }
+}
+
+crate::simd! {
+    /// Statistics of the channels of a range; channels are the innermost axis.
+    ///
+    /// # Safety
+    /// As [`Channels::statistics`], with `inner == 1` and a range of channels.
+    pub unsafe fn statistics_of_columns[T: Real][T](
+        s: &Channels, range: std::ops::Range<usize>, x: *const T, mean: *mut T, var: *mut T,
+    ) -> () {
+        let (width, count) = (range.len(), T::of(s.count().max(1) as f64));
+        // SAFETY: promised by the caller.
+        unsafe {
+            let row = |n: usize| {
+                std::slice::from_raw_parts(x.add(n * s.channels + range.start), width)
+            };
+            let mean = std::slice::from_raw_parts_mut(mean.add(range.start), width);
+            let add = |n: usize, sums: &mut [T]| {
+                for (sum, &x) in sums.iter_mut().zip(row(n)) {
+                    *sum += x;
+                }
+            };
+            sum_rows_of(s.outer, width, add, |sums| {
+                for (m, &sum) in mean.iter_mut().zip(&*sums) {
+                    *m = sum / count;
+                }
+            });
+            let mean = &*mean;
+            let add = |n: usize, sums: &mut [T]| {
+                for ((sum, &x), &m) in sums.iter_mut().zip(row(n)).zip(mean) {
+                    *sum += (x - m) * (x - m);
+                }
+            };
+            sum_rows_of(s.outer, width, add, |sums| {
+                for (c, &sum) in sums.iter().enumerate() {
+                    *var.add(range.start + c) = sum / count;
+                }
+            });
+        }
+    }
+
+    /// Statistics of the channels of a range.
+    ///
+    /// # Safety
+    /// As [`Channels::statistics`], with a range of channels.
+    pub unsafe fn statistics_of[T: Real][T](
+        s: &Channels, range: std::ops::Range<usize>, x: *const T, mean: *mut T, var: *mut T,
+    ) -> () {
+        let count = T::of(s.count().max(1) as f64);
+        for c in range {
+            let at = |n: usize| (n * s.channels + c) * s.inner;
+            // SAFETY: promised by the caller.
+            unsafe {
+                let extents = (s.outer, s.inner);
+                let [sum] = sums_of_planes(extents, |n, i| [*x.add(at(n) + i)]);
+                let m = sum / count;
+                let [squares] = sums_of_planes(extents, |n, i| {
+                    let d = *x.add(at(n) + i) - m;
+                    [d * d]
+                });
+                *mean.add(c) = m;
+                *var.add(c) = squares / count;
+            }
+        }
+    }
+
+    /// Mean, and sum of squares about it, of every plane of a range.
+    ///
+    /// # Safety
+    /// `x` has the planes, `parts` two elements for each.
+    pub unsafe fn statistics_of_planes[T: Real][T](
+        inner: usize, range: Range<usize>, x: *const T, parts: *mut T,
+    ) -> () {
+        let count = T::of(inner as f64);
+        for p in range {
+            // SAFETY: promised by the caller.
+            unsafe {
+                let plane = x.add(p * inner);
+                let m = sum_of(inner, |i| *plane.add(i)) / count;
+                let squares = sum_of(inner, |i| {
+                    let d = *plane.add(i) - m;
+                    d * d
+                });
+                *parts.add(2 * p) = m;
+                *parts.add(2 * p + 1) = squares;
+            }
+        }
+    }
+
+    /// Normalises the planes of a range.
+    ///
+    /// # Safety
+    /// As [`Channels::normalise`], with a range of planes.
+    pub unsafe fn normalise_planes[T: Real][T](
+        s: &Channels, range: Range<usize>, x: *const T, a: &Affine<T>, y: *mut T,
+    ) -> () {
+        for p in range {
+            let (c, at) = (p % s.channels, p * s.inner);
+            // SAFETY: promised by the caller.
+            unsafe {
+                let f = *a.inv_std.add(c) * a.gamma.map_or(T::one(), |g| *g.add(c));
+                let (m, b) = (*a.mean.add(c), *a.beta.add(c));
+                map_serial([x.add(at)], y.add(at), s.inner, |[x]| (x - m) * f + b);
+            }
+        }
+    }
+
+    /// The sums of `dy` and of `dy * (x - mean)` of every plane of a range.
+    ///
+    /// # Safety
+    /// As [`Channels::backward`], with a range of planes; `parts` has two elements for each.
+    pub unsafe fn gradient_sums_of_planes[T: Real][T](
+        s: &Channels, range: Range<usize>, dy: *const T, x: *const T, a: &Affine<T>, parts: *mut T,
+    ) -> () {
+        for p in range {
+            // SAFETY: promised by the caller.
+            unsafe {
+                let (m, at) = (*a.mean.add(p % s.channels), p * s.inner);
+                let (dy, x) = (dy.add(at), x.add(at));
+                *parts.add(2 * p) = sum_of(s.inner, |i| *dy.add(i));
+                *parts.add(2 * p + 1) = sum_of(s.inner, |i| *dy.add(i) * (*x.add(i) - m));
+            }
+        }
+    }
+
+    /// The gradient of the data of the planes of a range.
+    ///
+    /// # Safety
+    /// As [`Channels::backward`], with a range of planes; `slopes` has two elements a channel.
+    pub unsafe fn gradient_of_planes[T: Real][T](
+        s: &Channels, range: Range<usize>, dy: *const T, x: *const T, a: &Affine<T>,
+        slopes: *const T, data: *mut T,
+    ) -> () {
+        for p in range {
+            let (c, at) = (p % s.channels, p * s.inner);
+            // SAFETY: promised by the caller.
+            unsafe {
+                let f = *a.inv_std.add(c) * a.gamma.map_or(T::one(), |g| *g.add(c));
+                let (m, mean_dy, slope) =
+                    (*a.mean.add(c), *slopes.add(2 * c), *slopes.add(2 * c + 1));
+                map_serial(
+                    [dy.add(at), x.add(at)], data.add(at), s.inner,
+                    |[g, x]| f * (g - mean_dy - (x - m) * slope),
+                );
+            }
+        }
+    }
+
+    /// Normalises the channels of a range.
+    ///
+    /// # Safety
+    /// As [`Channels::normalise`], with a range of channels.
+    pub unsafe fn normalise_of[T: Real][T](
+        s: &Channels, range: std::ops::Range<usize>, x: *const T, a: &Affine<T>, y: *mut T,
+    ) -> () {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let factor = |c: usize| *a.inv_std.add(c) * a.gamma.map_or(T::one(), |g| *g.add(c));
+            for n in 0..s.outer {
+                if s.inner == 1 {
+                    for c in range.clone() {
+                        let i = n * s.channels + c;
+                        *y.add(i) = (*x.add(i) - *a.mean.add(c)) * factor(c) + *a.beta.add(c);
+                    }
+                    continue;
+                }
+                for c in range.clone() {
+                    let (f, m, b) = (factor(c), *a.mean.add(c), *a.beta.add(c));
+                    let at = (n * s.channels + c) * s.inner;
+                    map_serial([x.add(at)], y.add(at), s.inner, |[x]| (x - m) * f + b);
+                }
+            }
+        }
+    }
+
+    /// Gradients of the channels of a range.
+    ///
+    /// # Safety
+    /// As [`Channels::backward`], with a range of channels.
+    pub unsafe fn backward_of[T: Real][T](
+        s: &Channels, range: std::ops::Range<usize>, dy: *const T, x: *const T, a: &Affine<T>,
+        fixed: bool, to: &Gradients<T>,
+    ) -> () {
+        let count = T::of(s.count().max(1) as f64);
+        // SAFETY: promised by the caller.
+        unsafe {
+            for c in range {
+                let (m, inv) = (*a.mean.add(c), *a.inv_std.add(c));
+                let at = |n: usize| (n * s.channels + c) * s.inner;
+                let [sum_dy, sum_dyx] = sums_of_planes((s.outer, s.inner), |n, i| {
+                    let dy = *dy.add(at(n) + i);
+                    [dy, dy * (*x.add(at(n) + i) - m)]
+                });
+                if !to.gamma.is_null() {
+                    let d = if a.gamma.is_some() { sum_dyx * inv } else { T::zero() };
+                    *to.gamma.add(c) = d;
+                }
+                if !to.beta.is_null() {
+                    *to.beta.add(c) = sum_dy;
+                }
+                if to.data.is_null() {
+                    continue;
+                }
+                let f = inv * a.gamma.map_or(T::one(), |g| *g.add(c));
+                let zero = T::zero();
+                let (mean_dy, slope) =
+                    if fixed { (zero, zero) } else { (sum_dy / count, sum_dyx * inv * inv / count) };
+                for n in 0..s.outer {
+                    let at = (n * s.channels + c) * s.inner;
+                    map_serial(
+                        [dy.add(at), x.add(at)], to.data.add(at), s.inner,
+                        |[g, x]| f * (g - mean_dy - (x - m) * slope),
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+use super::*;
+use crate::kernels::naive::{close, noise};
+use proptest::prelude::*;
+
+proptest! {
+    #[test]
+    fn statistics_match_naive(
+        outer in 0usize..5, channels in 0usize..40, inner in 0usize..40, seed: u64, inplace: bool,
+    ) {
+        let s = Channels { outer, channels, inner };
+        let x = noise(outer * channels * inner, seed);
+        let (mut mean, mut inv_std) = (vec![9.0; channels], vec![9.0; channels]);
+        let (gamma, beta) = (noise(channels, seed ^ 1), noise(channels, seed ^ 2));
+        let mut y = if inplace { x.clone() } else { vec![7.0; x.len()] };
+        let a = Affine {
+            mean: mean.as_mut_ptr().cast_const(),
+            inv_std: inv_std.as_mut_ptr().cast_const(),
+            gamma: Some(gamma.as_ptr()),
+            beta: beta.as_ptr(),
+        };
+        let from = if inplace { y.as_ptr() } else { x.as_ptr() };
+        // SAFETY: the buffers have these extents.
+        unsafe { s.normalise_by_batch(from, 0.5, a, y.as_mut_ptr()) };
+        for c in 0..channels {
+            let at = |i: usize| ((i / inner) * channels + c) * inner + i % inner;
+            let of: Vec<f64> = (0..outer * inner).map(|i| x[at(i)]).collect();
+            let n = of.len().max(1) as f64;
+            let m = of.iter().sum::<f64>() / n;
+            let v = of.iter().map(|x| (x - m) * (x - m)).sum::<f64>() / n;
+            let factor = 1.0 / (v + 0.5).sqrt();
+            prop_assert!(close(&[mean[c], inv_std[c]], &[m, factor], 1e-12));
+            let got: Vec<f64> = (0..outer * inner).map(|i| y[at(i)]).collect();
+            let want: Vec<f64> =
+                of.iter().map(|x| (x - m) * factor * gamma[c] + beta[c]).collect();
+            prop_assert!(close(&got, &want, 1e-12));
+        }
+    }
+}
