@@ -110,7 +110,7 @@ OPERATORS = frozenset(
     """
     _contrib_boolean_mask _contrib_dgl_adjacency _contrib_dgl_csr_neighbor_non_uniform_sample
     _contrib_dgl_csr_neighbor_uniform_sample _contrib_dgl_graph_compact _contrib_dgl_subgraph
-    _contrib_edge_id _contrib_getnnz _contrib_quantized_rnn _cvimdecode _cvimread _imdecode
+    _contrib_edge_id _contrib_getnnz _contrib_quantized_rnn _cvimdecode _cvimread _imdecode imdecode
     _sparse_adagrad_update _sparse_arccos _sparse_arccosh _sparse_cos _sparse_cosh _sparse_norm
     _sparse_retain _square_sum
     """.split()
