@@ -179,3 +179,9 @@ def test_an_iterator_without_batches_cannot_be_resized():
     empty = mx.io.NDArrayIter(np.arange(3), batch_size=4, last_batch_handle="discard")
     with pytest.raises(ValueError, match="no batches"):
         mx.io.ResizeIter(empty, 2).next()
+
+
+@pytest.mark.parametrize("size", [1.5, "3", None])
+def test_a_batch_size_is_an_integer(size):
+    with pytest.raises(TypeError, match="invalid batch_size .*: expected an integer"):
+        mx.io.NDArrayIter(np.zeros((4, 2)), batch_size=size)

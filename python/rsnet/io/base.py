@@ -5,6 +5,7 @@ A `DataIter` yields `DataBatch`es; `NDArrayIter` makes them from arrays in memor
 
 from __future__ import annotations
 
+import operator
 from collections import namedtuple
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -229,6 +230,10 @@ class NDArrayIter(DataIter):
         label_name: str = "softmax_label",
         layout: str = "NCHW",
     ) -> None:
+        try:
+            batch_size = operator.index(batch_size)
+        except TypeError:
+            raise TypeError(f"invalid batch_size {batch_size!r}: expected an integer") from None
         super().__init__(batch_size)
         if last_batch_handle not in ("pad", "discard", "roll_over"):
             raise ValueError(
