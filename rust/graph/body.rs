@@ -21,7 +21,7 @@ pub enum InputPlace {
 }
 
 /// A graph inside a node.
-pub struct Body {
+pub struct Subgraph {
     pub symbol: Symbol,
     /// By variable, in depth-first order.
     pub inputs: Vec<InputPlace>,
@@ -32,8 +32,8 @@ pub struct Body {
     heads: Vec<usize>,
 }
 
-impl Body {
-    fn new(symbol: Symbol) -> Result<Body> {
+impl Subgraph {
+    fn new(symbol: Symbol) -> Result<Subgraph> {
         let graph = Graph::from_symbol(&symbol)?;
         let aux = symbol.variables(true);
         let aux: HashMap<_, usize> = aux.iter().map(Arc::as_ptr).zip(0..).collect();
@@ -51,7 +51,7 @@ impl Body {
         }
         let heads = graph.heads.iter().map(|&head| graph.entry_id(head)).collect();
         let names = all.iter().map(|node| node.name()).collect();
-        Ok(Body { symbol, inputs, names, graph, variables, heads })
+        Ok(Subgraph { symbol, inputs, names, graph, variables, heads })
     }
 
     /// The graphs of a node of `op`, which must be as many as it holds, for
@@ -66,7 +66,7 @@ impl Body {
         if symbols.is_empty() {
             return Ok(None);
         }
-        let bodies = symbols.into_iter().map(Body::new).collect::<Result<Vec<_>>>()?;
+        let bodies = symbols.into_iter().map(Subgraph::new).collect::<Result<Vec<_>>>()?;
         Ok(Some(Arc::new(bodies)))
     }
 
@@ -119,7 +119,7 @@ impl Body {
 }
 
 /// The graphs that a node holds.
-pub fn bodies(attrs: &Attrs) -> &[Body] {
-    let bodies = attrs.bodies().and_then(|bodies| bodies.downcast_ref::<Vec<Body>>());
+pub fn bodies(attrs: &Attrs) -> &[Subgraph] {
+    let bodies = attrs.bodies().and_then(|bodies| bodies.downcast_ref::<Vec<Subgraph>>());
     bodies.map_or(&[], Vec::as_slice)
 }

@@ -23,7 +23,7 @@ mod symbol;
 #[cfg(test)]
 mod tests;
 
-pub use body::{Body, InputPlace, bodies};
+pub use body::{InputPlace, Subgraph, bodies};
 pub use check::check;
 pub use forward_inference::{ArraySpec, arrays_to_bind};
 pub use infer::Inferred;

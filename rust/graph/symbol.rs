@@ -12,7 +12,7 @@ pub use cut::Cut;
 pub(super) use inputs::fill_inputs;
 use inputs::{arrange_inputs, check_mutated, unknown_argument};
 
-use super::body::Body;
+use super::body::Subgraph;
 use super::static_graph::{Dict, empty_attrs, output_names};
 use crate::error::{Error, Result};
 use crate::lock::RwLock;
@@ -240,7 +240,7 @@ impl Symbol {
             params.push((count, Value::Int((with.args.len() + with.kwargs.len()) as i64)));
         }
         let attrs = op.parse(&params).map_err(|e| e.in_node(name))?;
-        let bodies = Body::all(op, with.bodies).map_err(|e| e.at_node(&op.name, name))?;
+        let bodies = Subgraph::all(op, with.bodies).map_err(|e| e.at_node(&op.name, name))?;
         let attrs = attrs.with_bodies(bodies);
         let hidden = hidden.into_iter().map(|(k, v)| (k.to_owned(), v.to_string()));
         let own = with.dict.into_iter().chain(hidden);

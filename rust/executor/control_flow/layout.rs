@@ -3,7 +3,7 @@
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::graph::{Body, InputPlace};
+use crate::graph::{InputPlace, Subgraph};
 use crate::shape::Shape;
 
 /// What feeds an input of a body.
@@ -79,7 +79,7 @@ impl Layout {
 
     /// An error if the numbers of `bodies`' inputs and outputs are not those of the layout, or a
     /// body would modify what is not a free variable.
-    pub fn check(&self, bodies: &[Body]) -> Result<()> {
+    pub fn check(&self, bodies: &[Subgraph]) -> Result<()> {
         if bodies.is_empty() {
             return Err(Error::value(
                 "the node has no subgraphs: functions of sym.contrib (foreach, while_loop, cond) make \
@@ -114,7 +114,7 @@ impl Layout {
     }
 
     /// The operands that a body modifies.
-    pub fn mutated(&self, bodies: &[Body]) -> Vec<usize> {
+    pub fn mutated(&self, bodies: &[Subgraph]) -> Vec<usize> {
         let mut mutated = Vec::new();
         for (body, of) in bodies.iter().zip(&self.uses) {
             for (place, feed) in body.inputs.iter().zip(&of.feeds) {
@@ -131,7 +131,7 @@ impl Layout {
     /// Infers in both directions through the bodies.
     pub fn infer_shapes(
         &self,
-        bodies: &[Body],
+        bodies: &[Subgraph],
         inputs: &mut [Shape],
         outputs: &mut [Shape],
     ) -> Result<bool> {
@@ -225,7 +225,7 @@ impl Layout {
     /// As [`Layout::infer_shapes`].
     pub fn infer_types(
         &self,
-        bodies: &[Body],
+        bodies: &[Subgraph],
         inputs: &mut [Option<DType>],
         outputs: &mut [Option<DType>],
     ) -> Result<bool> {

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::executor::bind::{Binding, Executor, Planned};
 use crate::executor::runtime::Runtime;
-use crate::graph::{Body, InputPlace};
+use crate::graph::{InputPlace, Subgraph};
 use crate::lock::Lock;
 use crate::ndarray::NDArray;
 use crate::operator::OpReq;
@@ -83,7 +83,7 @@ impl Memory {
     pub fn lane(
         &mut self,
         rt: &Arc<Runtime>,
-        bodies: &[Body],
+        bodies: &[Subgraph],
         of: &Layout,
         number: usize,
         step: usize,
@@ -109,7 +109,7 @@ fn fresh(rt: &Arc<Runtime>, like: &NDArray) -> Result<NDArray> {
 /// What executors of a body are bound by.
 struct Site<'a> {
     rt: &'a Arc<Runtime>,
-    body: &'a Body,
+    body: &'a Subgraph,
     feeds: &'a [Feed],
     operands: &'a [NDArray],
 }

@@ -1,6 +1,6 @@
 //! Loops and conditions as operators: `_foreach`, `_while_loop` and `_cond`.
 //!
-//! Their nodes hold graphs ([`crate::graph::Body`]). `layout` says how operands feed these graphs,
+//! Their nodes hold graphs ([`crate::graph::Subgraph`]). `layout` says how operands feed these graphs,
 //! and infers through them; `memory` has the executors that run them, each planned once; `run` is
 //! what happens in a call.
 //!
@@ -16,8 +16,7 @@ use super::runtime::Runtime;
 use crate::error::{Error, Result};
 use crate::graph::bodies;
 use crate::operator::{
-    Attrs, Body as KernelBody, Dep, Gradient, Kernel, OpDef, OpState, ParamStruct, ResourceRequest,
-    Tuple,
+    Attrs, Body, Dep, Gradient, Kernel, OpDef, OpState, ParamStruct, ResourceRequest, Tuple,
 };
 use layout::{Feed, Kind, Layout, Use, Variable, Yield};
 use memory::LoopState;
@@ -196,7 +195,7 @@ fn define<P: Wiring>(rt: &Weak<Runtime>, name: &str, doc: &str) -> [OpDef; 2] {
     let kernel = |direction| {
         let run = ControlFlow { rt: rt.clone(), layout, direction };
         let mut kernel = Kernel::cpu(|_| Ok(())).skips_null();
-        kernel.body = KernelBody::Callback(Arc::new(run));
+        kernel.body = Body::Callback(Arc::new(run));
         kernel
     };
     let outputs = |attrs: &Attrs| attrs.get::<P>().counts().1 as usize;

@@ -1,10 +1,10 @@
 //! Builds the nodes of a symbol file.
 
-use super::super::body::Body as Held;
+use super::super::body::Subgraph;
 use super::super::static_graph::{Dict, empty_attrs};
 use super::super::symbol::{SymEntry, SymNode, Symbol, parse_dict};
 use super::backward;
-use super::raw::{Body, Raw};
+use super::raw::{Raw, RawGraph};
 use super::upgrade;
 use crate::error::{Error, Result};
 use crate::operator::{InGradient, OpDef, Registry};
@@ -151,7 +151,7 @@ fn bodies(
     registry: &Registry,
     allow_unknown: bool,
 ) -> Result<Vec<Symbol>> {
-    let symbol = |body: &Body| {
+    let symbol = |body: &RawGraph| {
         let built = build(&body.nodes, &body.heads, version, registry, allow_unknown)?;
         Ok(Symbol { outputs: built.heads(&body.heads)? })
     };
@@ -294,7 +294,7 @@ fn operator(
         dict.entry(count.clone()).or_insert_with(|| raw.inputs.len().to_string());
     }
     let attrs = parse_dict(&op, &with_arity(&op, raw, outputs, &dict));
-    let held = Held::all(&op, bodies).map_err(|e| e.at_node(&op.name, &raw.name))?;
+    let held = Subgraph::all(&op, bodies).map_err(|e| e.at_node(&op.name, &raw.name))?;
     let attrs = attrs.map_err(|e| e.in_node(&raw.name))?.with_bodies(held);
     let mut node = SymNode::new(Some(op.clone()), raw.name.clone(), Arc::new(attrs));
     node.set_dict(Arc::new(dict));

@@ -5,7 +5,7 @@
 //! integers, what follows in float32, and its output is quantised again.
 
 use super::super::static_graph::Dict;
-use super::raw::{Body, Raw};
+use super::raw::{Raw, RawGraph};
 use crate::error::{Error, Result};
 
 /// An output of a node of the file.
@@ -80,7 +80,7 @@ struct Expansion<'a> {
 }
 
 impl<'a> Expansion<'a> {
-    fn of(raw: &'a mut Vec<Raw>, id: usize, body: &Body) -> Result<Self> {
+    fn of(raw: &'a mut Vec<Raw>, id: usize, body: &RawGraph) -> Result<Self> {
         let node = &raw[id];
         let count = body.nodes.iter().filter(|n| n.op == "null").count();
         if node.inputs.len() < count {
@@ -121,7 +121,7 @@ impl<'a> Expansion<'a> {
         real
     }
 
-    fn run(mut self, body: Body) -> Result<()> {
+    fn run(mut self, body: RawGraph) -> Result<()> {
         let [(head, 0)] = body.heads[..] else {
             return Err(malformed(&self.raw[self.id], "heads", "the first output of one node"));
         };

@@ -16,11 +16,11 @@ pub struct Raw {
     /// (output, entry) pairs, see [`super::super::Node::addto`].
     pub addto: Vec<(u32, (usize, u32))>,
     /// The graphs inside the node.
-    pub bodies: Vec<Body>,
+    pub bodies: Vec<RawGraph>,
 }
 
 /// A graph inside a node.
-pub struct Body {
+pub struct RawGraph {
     pub nodes: Vec<Raw>,
     pub heads: Vec<(usize, u32)>,
 }

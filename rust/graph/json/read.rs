@@ -5,7 +5,7 @@ use super::super::static_graph::{Dict, Entry, Graph};
 use super::super::symbol::{SymNode, Symbol};
 use super::build::{Built, build};
 use super::fused;
-use super::raw::{Body, Raw};
+use super::raw::{Raw, RawGraph};
 use super::upgrade::{self, move_hidden_keys};
 use super::write::{LIBRARIES, VERSION};
 use crate::error::{Error, Result};
@@ -223,7 +223,7 @@ fn read_node(item: &Json, id: usize, count: usize) -> Result<Raw> {
 }
 
 /// Reads a graph inside a node. (How deep they can be nested the JSON parser limits.)
-fn read_body(value: &Json, place: &str) -> Result<Body> {
+fn read_body(value: &Json, place: &str) -> Result<RawGraph> {
     let map = object(value, place, "content")?;
     check_keys(map, &GRAPH_KEYS, &["nodes", "heads"], place)?;
     let items = array(&map["nodes"], place, "nodes")?;
@@ -232,7 +232,7 @@ fn read_body(value: &Json, place: &str) -> Result<Body> {
             .map_err(|e| Error::new(e.kind(), format!("{place}: {}", e.message())))
     });
     let heads = array(&map["heads"], place, "heads")?.iter();
-    Ok(Body {
+    Ok(RawGraph {
         nodes: nodes.collect::<Result<_>>()?,
         heads: heads.map(|head| read_entry(head, items.len(), place)).collect::<Result<_>>()?,
     })
