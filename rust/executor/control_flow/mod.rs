@@ -1,8 +1,8 @@
 //! Loops and conditions as operators: `_foreach`, `_while_loop` and `_cond`.
 //!
-//! Their nodes hold graphs ([`crate::graph::Subgraph`]). `layout` says how operands feed these graphs,
-//! and infers through them; `memory` has the executors that run them, each planned once; `run` is
-//! what happens in a call.
+//! Their nodes hold graphs ([`crate::graph::Subgraph`]). `layout` says how operands feed these
+//! graphs, and infers through them; `memory` has the executors that run them, each planned once;
+//! `run` is what happens in a call.
 //!
 //! A call is a callback: it pushes the passes of its bodies and ends when they have ended. It holds
 //! no thread meanwhile: where a loop depends on a condition, the rest of the call is an operation
