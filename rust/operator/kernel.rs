@@ -168,7 +168,9 @@ impl Compare {
 
     fn holds_for(self, value: &Value, text: &str) -> bool {
         let order = match value {
-            Value::Int(_) | Value::Float(_) => Value::number(text).map(|n| value.order(&n)),
+            Value::Int(_) | Value::UInt(_) | Value::Float(_) => {
+                Value::number(text).map(|n| value.order(&n))
+            }
             Value::List(_) => parse_list(text)
                 .map(|items| value.equals(&Value::List(items)).then_some(Ordering::Equal)),
             _ => None,
@@ -303,6 +305,10 @@ mod tests {
         assert_eq!(both.explain(&facts), "(ndim(x) == 2 [true] & dtype(x) in {float64} [false])");
         assert!(Match::Not(Box::new(f64s)).holds(&facts));
         assert!(Compare::Lt.holds_for(&Value::Float(0.5), "1"));
+        let (big, half) = (Value::UInt(u64::MAX - 1), "9223372036854775808");
+        assert!(Compare::Ge.holds_for(&big, half) && !Compare::Lt.holds_for(&big, half));
+        assert!(Compare::Lt.holds_for(&Value::Int(9), half));
+        assert!(Compare::Gt.holds_for(&Value::UInt(10_u64.pow(19)), half));
         assert!(Compare::Eq.holds_for(&Value::from("NCHW"), "NCHW"));
         let great = Value::Int((1 << 53) + 1);
         assert!(Compare::Eq.holds_for(&great, "9007199254740993"));

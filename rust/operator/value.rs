@@ -39,6 +39,7 @@ impl Value {
     /// The number that a text writes: an integer exactly, anything else as a float.
     pub fn number(text: &str) -> Option<Value> {
         let integer = text.parse().ok().map(Value::Int);
+        let integer = integer.or_else(|| text.parse().ok().map(Value::UInt));
         integer.or_else(|| text.parse().ok().map(Value::Float))
     }
 

@@ -7,7 +7,7 @@ use super::host::HOST;
 use super::library::Library;
 use super::registration::Registration;
 use crate::error::{Error, Result};
-use crate::lock::{Held, Lock};
+use crate::lock::{Guard, Held, Lock};
 use crate::operator::Registry;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, c_void};
@@ -15,15 +15,27 @@ use std::hash::{DefaultHasher, Hasher};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, PoisonError};
+use std::thread::{self, ThreadId};
 
 /// The libraries of a process.
+///
+/// The lock of the table is held for short, and never while anything is called that may want the
+/// interpreter or fork. One thread loads at a time; that is noted in the table, so that a fork need
+/// not wait for it.
 #[derive(Default)]
-pub struct Libraries(Lock<Table>);
+pub struct Libraries {
+    table: Lock<Table>,
+    /// No thread is loading any more.
+    ended: Condvar,
+}
 
 #[derive(Default)]
 struct Table {
+    /// The process and the thread in which a library is being loaded. In a forked child the note of
+    /// its parent means nothing.
+    loading: Option<(u32, ThreadId)>,
     by_content: HashMap<u128, Loaded>,
     by_path: HashMap<PathBuf, u128>,
     parts: HashMap<String, Parts>,
@@ -53,17 +65,31 @@ pub type Try<'a> = &'a (dyn Fn(&Path) -> Result<()> + Sync);
 impl Libraries {
     /// Holds the lock until the returned guard is dropped.
     pub fn hold(&self) -> Held<'_> {
-        self.0.hold()
+        self.table.hold()
     }
 
-    /// What libraries said of an operator. Not to be called with the interpreter attached: what
-    /// [`Libraries::load`] calls may want it while the lock is held.
+    /// What libraries said of an operator.
     pub fn parts(&self, op: &str) -> Option<Parts> {
-        self.0.lock().parts.get(op).cloned()
+        self.table.lock().parts.get(op).cloned()
+    }
+
+    /// Waits until no other thread is loading; this one is, until the returned value is dropped.
+    fn begin(&self) -> Result<Loading<'_>> {
+        let own = (std::process::id(), thread::current().id());
+        let mut table: Guard<'_, Table> = self.table.lock();
+        while let Some((process, thread)) = table.loading.filter(|at| at.0 == own.0) {
+            if (process, thread) == own {
+                return Err(Error::value("a library cannot be loaded while this thread loads one"));
+            }
+            table = self.ended.wait(table).unwrap_or_else(PoisonError::into_inner);
+        }
+        table.loading = Some(own);
+        Ok(Loading(self))
     }
 
     /// Loads a library into `registry`. The same file, or another one of the same content, is
-    /// loaded once.
+    /// loaded once. Not to be called with the interpreter attached: a thread that loads may want
+    /// it.
     pub fn load(
         &self,
         registry: &Arc<Registry>,
@@ -77,20 +103,9 @@ impl Libraries {
         let path = path.canonicalize().map_err(io)?;
         let bytes = std::fs::read(&path).map_err(io)?;
         let content = digest(&bytes);
-        let mut table = self.0.lock();
-        if let Some(known) = table.by_content.get(&content) {
-            let known = Loaded { fresh: false, ..known.clone() };
-            if let Some(library) = table.libraries.get(&content).filter(|_| checked) {
-                library.checked.store(true, Ordering::Relaxed);
-            }
-            table.by_path.insert(path, content);
+        let _loading = self.begin()?;
+        if let Some(known) = self.table.lock().known(&path, content, checked)? {
             return Ok(known);
-        }
-        if table.by_path.contains_key(&path) {
-            return Err(Error::value(format!(
-                "cannot load '{shown}': the file has changed since it was loaded, and a library \
-                 cannot be replaced; start a new process, or compile to another file"
-            )));
         }
         let refused = |e: Error| {
             let text = format!("cannot load '{shown}': {}", e.message());
@@ -104,11 +119,13 @@ impl Libraries {
         elf::check(&bytes).map_err(refused)?;
         drop(bytes);
         try_first(&path).map_err(refused)?;
-        let opened = match table.refused.contains(&path) {
+        let was_refused = self.table.lock().refused.contains(&path);
+        let opened = match was_refused {
             true => Opened::copy(&path).map_err(refused)?,
             false => Opened::open(&path, &path).map_err(refused)?,
         };
-        let loaded = opened.register(registry, &mut table, checked, admit);
+        let loaded = opened.register(registry, &self.table, checked, admit);
+        let mut table = self.table.lock();
         match loaded {
             Ok((loaded, library)) => {
                 opened.keep();
@@ -122,6 +139,39 @@ impl Libraries {
                 Err(refused(error))
             }
         }
+    }
+}
+
+/// This thread is loading a library.
+struct Loading<'a>(&'a Libraries);
+
+impl Drop for Loading<'_> {
+    fn drop(&mut self) {
+        self.0.table.lock().loading = None;
+        self.0.ended.notify_all();
+    }
+}
+
+impl Table {
+    /// What a file of this content registered when it was loaded; an error if another content of
+    /// the same file was.
+    fn known(&mut self, path: &Path, content: u128, checked: bool) -> Result<Option<Loaded>> {
+        let Some(known) = self.by_content.get(&content) else {
+            if self.by_path.contains_key(path) {
+                return Err(Error::value(format!(
+                    "cannot load '{}': the file has changed since it was loaded, and a library \
+                     cannot be replaced; start a new process, or compile to another file",
+                    path.display()
+                )));
+            }
+            return Ok(None);
+        };
+        let known = Loaded { fresh: false, ..known.clone() };
+        if let Some(library) = self.libraries.get(&content).filter(|_| checked) {
+            library.checked.store(true, Ordering::Relaxed);
+        }
+        self.by_path.insert(path.to_owned(), content);
+        Ok(Some(known))
     }
 }
 
@@ -225,7 +275,7 @@ impl Opened {
     fn register(
         &self,
         registry: &Arc<Registry>,
-        table: &mut Table,
+        table: &Lock<Table>,
         checked: bool,
         admit: Admit<'_>,
     ) -> Result<(Loaded, Arc<Library>)> {
@@ -269,7 +319,7 @@ impl Opened {
 fn enter(
     found: Registration,
     registry: &Arc<Registry>,
-    table: &mut Table,
+    table: &Lock<Table>,
     admit: Admit<'_>,
 ) -> Result<Loaded> {
     let mut parts: Vec<Parts> = Vec::new();
@@ -285,7 +335,7 @@ fn enter(
         if let Some(at) = parts.iter().position(|p| p.op.name == op) {
             return Ok(at);
         }
-        let known = table.parts.get(op).cloned().ok_or_else(|| {
+        let known = table.lock().parts.get(op).cloned().ok_or_else(|| {
             Error::value(format!(
                 "the library has {what} for '{op}', which is no operator of this library or of one \
                  loaded before"
@@ -320,6 +370,7 @@ fn enter(
     let defs = parts.iter().map(|p| define(p, &weak)).collect::<Result<Vec<_>>>()?;
     let is_new = |def: &crate::operator::OpDef| fresh.contains(&def.name);
     let (new, changed): (Vec<_>, Vec<_>) = defs.into_iter().partition(is_new);
+    let mut table = table.lock();
     registry.add_all(new, changed)?;
     let mut names = Vec::new();
     for part in parts {

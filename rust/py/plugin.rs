@@ -42,19 +42,13 @@ fn load_library(
     Ok((loaded.fresh, loaded.operators, loaded.names))
 }
 
-/// What libraries said of an operator. A thread that loads one wants the interpreter while it holds
-/// the loader's lock: wait for that without it.
-fn parts(py: Python<'_>, name: &str) -> Option<plugin::Parts> {
-    py.detach(|| runtime().libraries.parts(name))
-}
-
 /// The description of an operator from a library: `library` (its path), `inputs` and `outputs` as
 /// `(name, count, at least?, optional?)`, `attrs` as `(name, kind, default)` with an empty tuple
 /// for a default that is not there, and whether it says how it is distributed. `None` for any other
 /// operator.
 #[pyfunction]
 fn library_operator<'py>(py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyDict>>> {
-    let Some(parts) = parts(py, name) else { return Ok(None) };
+    let Some(parts) = runtime().libraries.parts(name) else { return Ok(None) };
     let args = |args: &[ArgDecl]| -> Vec<(String, usize, bool, bool)> {
         let one = |a: &ArgDecl| {
             (a.name.clone(), a.count, a.has(plugin::AT_LEAST), a.has(plugin::OPTIONAL))
@@ -86,7 +80,7 @@ fn library_signatures(
     outputs: Specs,
     params: &Bound<'_, PyDict>,
 ) -> PyResult<Vec<String>> {
-    let Some(parts) = parts(py, name) else { return Ok(Vec::new()) };
+    let Some(parts) = runtime().libraries.parts(name) else { return Ok(Vec::new()) };
     let asked = Asked::new(name, &inputs, params)?;
     let outputs = specs(py, &outputs)?;
     let answer = py.detach(|| plugin::signatures(&parts, &asked.attrs, &asked.inputs, &outputs));

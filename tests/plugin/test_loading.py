@@ -106,6 +106,73 @@ def test_initialisers_that_fail_are_errors():
         mx.load_library(compiled_text(text))
 
 
+@pytest.mark.parametrize("status", [0, 3])
+def test_initialisers_that_exit_are_errors(status):
+    text = f"""
+    #include <cstdlib>
+    static const int gone = [] {{ std::exit({status}); return 1; }}();
+    """
+    with pytest.raises(mx.MXNetError, match=f"ended the process that tried.*status {status}"):
+        mx.load_library(compiled_text(text))
+
+
+def test_bits_of_the_table_of_symbols(tmp_path):
+    """Damage that is met when a symbol is looked up is refused, or does no harm."""
+    code = f"""
+        import rsnet as mx
+        from plugins import compiled
+        content = open(compiled("scale.c"), "rb").read()
+        sections = int.from_bytes(content[40:48], "little")
+        headers = [content[at : at + 64] for at in range(sections, len(content) - 63, 64)]
+        gnu_hash = next(h for h in headers if int.from_bytes(h[4:8], "little") == 0x6FFFFFF6)
+        begin, size = (int.from_bytes(gnu_hash[at : at + 8], "little") for at in (24, 32))
+        for at in range(begin, begin + min(size, 40), 2):
+            bad = bytearray(content)
+            bad[at] ^= 0x81
+            path = {str(tmp_path)!r} + f"/{{at}}.so"
+            open(path, "wb").write(bad)
+            try:
+                mx.load_library(path)
+            except mx.MXNetError:
+                pass
+        print("alive")
+    """
+    assert printed(code) == "alive"
+
+
+def test_forks_while_another_thread_loads():
+    """The child has what was loaded before, and may load more."""
+    code = """
+        import os, signal, threading
+        import rsnet as mx
+        from plugins import compiled
+        scale, slow = compiled("scale.c"), compiled("states.c", "SLOW")
+        loader = threading.Thread(target=mx.load_library, args=(slow,))
+        loader.start()
+        children = []
+        while loader.is_alive():
+            child = os.fork()
+            if child == 0:
+                signal.alarm(30)  # ends a child that waits for ever
+                mx.load_library(scale)
+                os._exit(int(mx.nd.c_scale(mx.nd.ones(2), by=7).asnumpy()[0]))
+            children.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        print(bool(children) and set(children))
+    """
+    assert printed(code) == "{7}"
+
+
+def test_a_library_loads_where_processes_are_started_by_fork():
+    code = """
+        import subprocess
+        import rsnet as mx
+        from plugins import compiled
+        subprocess._USE_VFORK = subprocess._USE_POSIX_SPAWN = False
+        print("c_scale" in mx.load_library(compiled("scale.c")))
+    """
+    assert printed(code) == "True"
+
+
 def test_a_kernels_state_on_a_backward_operator_alone():
     mx.load_library(compiled("states.c"))
     x = nd.array([1.0, -2.0])

@@ -84,18 +84,32 @@ def load_library(path: str | os.PathLike[str], *, check: bool | None = None) -> 
     return names
 
 
+#: The program of a trial. An error of the system's loader is left to the load that follows.
+_TRIAL = """
+import ctypes, os, sys
+try:
+    library = ctypes.CDLL(sys.argv[1])
+    for name in ("rsnet_plugin_abi", "rsnet_plugin_register", "rsnet_plugin_guard"):
+        hasattr(library, name)
+except OSError:
+    pass
+os.write(1, b"rsnet: tried")
+"""
+
+
 def _try_elsewhere(path: os.PathLike[str]) -> None:
-    """Opens a library in another process first: what its initialisers do wrong, or damage that the
-    system's loader does not notice, ends that process and not this one.
+    """Opens a library in another process first, and looks for its symbols: what its initialisers do
+    wrong, or damage that the system's loader does not notice, ends that process and not this one.
     """
     interpreter = sys.executable or ""
     if not os.path.basename(interpreter).startswith("python"):
         return  # rsnet is embedded in a program that may not run code from its command line
-    code = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
-    call = [interpreter, "-I", "-S", "-c", code, os.fspath(path)]
+    call = [interpreter, "-I", "-S", "-c", _TRIAL, os.fspath(path)]
     done = subprocess.run(call, stdin=subprocess.DEVNULL, capture_output=True)
-    if done.returncode < 0:
-        said = done.stderr.decode(errors="replace").strip() or f"signal {-done.returncode}"
+    if done.returncode or b"rsnet: tried" not in done.stdout:
+        status = done.returncode
+        ended = f"status {status}" if status >= 0 else f"signal {-status}"
+        said = done.stderr.decode(errors="replace").strip() or ended
         raise MXNetError(
             f"cannot load '{os.fspath(path)}': opening it ended the process that tried: {said}"
         )
