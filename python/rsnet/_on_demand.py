@@ -54,13 +54,27 @@ class _Imports:
 
 
 _imports = _Imports()
-os.register_at_fork(
-    before=_imports.before_fork,
-    after_in_parent=_imports.in_parent,
-    after_in_child=_imports.in_child,
-)
+_forks_are_watched = False
+
+
+def _watch_forks() -> None:
+    """Lets forks wait for imports on demand, from the first one on."""
+    global _forks_are_watched
+    if _forks_are_watched:
+        return
+    # Its handler acquires a lock that modules want while they are imported. What is registered
+    # later runs earlier before a fork: so the wait for imports ends before that lock is taken.
+    import logging  # noqa: F401
+
+    os.register_at_fork(
+        before=_imports.before_fork,
+        after_in_parent=_imports.in_parent,
+        after_in_child=_imports.in_child,
+    )
+    _forks_are_watched = True
 
 
 def import_on_demand(name: str) -> ModuleType:
     """The module of this name, as :func:`importlib.import_module` gives it."""
+    _watch_forks()
     return _imports.run(name)

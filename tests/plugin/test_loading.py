@@ -215,6 +215,32 @@ def test_a_child_that_is_forked_while_a_name_is_imported(tmp_path):
     assert printed(code) == "7 7"
 
 
+def test_a_fork_does_not_take_what_an_import_on_demand_waits_for(tmp_path):
+    (tmp_path / "logs.py").write_text(
+        "import __main__, logging, time\n__main__.started.set()\ntime.sleep(0.5)\n"
+        "logger = logging.getLogger('of a module that is imported late')\n"
+    )
+    code = f"""
+        import os, threading
+        import rsnet as mx
+        from rsnet import _on_demand
+        import logging
+        _on_demand._LONGEST_WAIT_S = 1e6
+        mx.__path__.append({str(tmp_path)!r})
+        mx._ON_DEMAND["logs"] = "logs"
+        started = threading.Event()
+        thread = threading.Thread(target=lambda: mx.logs)
+        thread.start()
+        started.wait()
+        child = os.fork()
+        if child == 0:
+            os._exit(mx.logs.logger is not None)
+        thread.join()
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    assert printed(code) == "1"
+
+
 def test_what_is_wrong_with_a_definition_is_not_swallowed(monkeypatch):
     """An operator that the builder cannot have is listed with the reason; any other failure is one
     of `load_library`.
