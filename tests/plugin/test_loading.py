@@ -106,6 +106,43 @@ def test_initialisers_that_fail_are_errors():
         mx.load_library(compiled_text(text))
 
 
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ("DMLC_DECLARE_ALIAS(a, b); DMLC_DECLARE_FIELD(b).set_default(2);", "the name b is decl"),
+        ("DMLC_DECLARE_FIELD(b).set_default(2); DMLC_DECLARE_ALIAS(a, b);", "the name b is decl"),
+        (
+            "DMLC_DECLARE_FIELD(b).set_default(2); DMLC_DECLARE_ALIAS(a, c);"
+            "DMLC_DECLARE_ALIAS(b, c);",
+            "the name c is declared twice",
+        ),
+        (
+            "DMLC_DECLARE_FIELD(b).set_default(2); DMLC_DECLARE_ALIAS(a, c);"
+            "DMLC_DECLARE_ALIAS(c, d);",
+            "no such field",
+        ),
+    ],
+)
+def test_other_names_of_parameters_are_names_of_one_field(lines, says):
+    text = """
+    #include <rsnet/mxnet.h>
+    namespace mxnet { namespace op {
+    struct P : public dmlc::Parameter<P> {
+      int a, b;
+      DMLC_DECLARE_PARAMETER(P) { DMLC_DECLARE_FIELD(a).set_default(1); LINES }
+    };
+    DMLC_REGISTER_PARAMETER(P);
+    void Run(const nnvm::NodeAttrs&, const OpContext&, const std::vector<TBlob>& in,
+             const std::vector<OpReqType>&, const std::vector<TBlob>& out) {}
+    NNVM_REGISTER_OP(of_two_names).set_attr_parser(ParamParser<P>)
+        .set_attr<nnvm::FInferShape>("FInferShape", ElemwiseShape<1, 1>)
+        .set_attr<FCompute>("FCompute<cpu>", Run).add_arguments(P::__FIELDS__());
+    } }
+    """.replace("LINES", lines)
+    with pytest.raises(mx.MXNetError, match=says):
+        mx.load_library(compiled_text(text))
+
+
 @pytest.mark.parametrize("status", [0, 3])
 def test_initialisers_that_exit_are_errors(status):
     text = f"""

@@ -267,6 +267,7 @@ struct Parameter {
  protected:
   template <typename T>
   parameter::FieldEntry<T>& DECLARE(parameter::Fields& fields, const char* name, T& field) {
+    CheckFree(fields, name);
     size_t offset = reinterpret_cast<char*>(&field) - reinterpret_cast<char*>(static_cast<P*>(this));
     auto entry = std::make_shared<parameter::FieldEntry<T>>(name, offset);
     fields.push_back(entry);
@@ -275,8 +276,10 @@ struct Parameter {
   // Another name of a field that has a default: one of both names has to be given otherwise, which
   // a declaration cannot say.
   void ALIAS(parameter::Fields& fields, const std::string& name, const std::string& alias) {
+    CheckFree(fields, alias);
     for (const auto& field : fields) {
-      if (field->attr.name != name || !field->attr.has_default) continue;
+      bool is_field = field->attr.name == name && field->alias_of.empty();
+      if (!is_field || !field->attr.has_default) continue;
       auto other = std::make_shared<parameter::Alias>();
       other->alias_of = name;
       other->attr = field->attr;
@@ -289,6 +292,14 @@ struct Parameter {
       return;
     }
     throw rsnet::Failure("DMLC_DECLARE_ALIAS(" + name + ", " + alias + "): there is no such field with a default");
+  }
+
+ private:
+  static void CheckFree(const parameter::Fields& fields, const std::string& name) {
+    for (const auto& field : fields) {
+      if (field->attr.name != name) continue;
+      throw rsnet::Failure("the name " + name + " is declared twice, as a field or as another name of one");
+    }
   }
 };
 
