@@ -105,6 +105,13 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
+def _arrays(what: str, values: list[Any]) -> list[Any]:
+    for value in values:
+        if not isinstance(value, NDArray):
+            raise MXTypeError(f"invalid {what} {shown(value)}: expected an NDArray")
+    return values
+
+
 def mark_variables(
     variables: Any, gradients: Any, grad_reqs: str | Sequence[str] = "write"
 ) -> None:
@@ -154,7 +161,7 @@ def mark_variables(
 
 
 def _heads(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
-    heads = _listed(heads)
+    heads = _arrays("head", _listed(heads))
     grads = [None] * len(heads) if head_grads is None else _listed(head_grads)
     if len(heads) != len(grads):
         raise ValueError(f"invalid number of head gradients {len(grads)}: expected {len(heads)}")
@@ -258,7 +265,7 @@ def grad(
     [6.0, 12.0, 18.0]
     """
     heads, grads = _heads(heads, head_grads)
-    variables = _listed(variables)
+    variables = _arrays("variable", _listed(variables))
     if not variables:
         raise ValueError("grad: invalid variables []: expected one array at least")
     retain = create_graph if retain_graph is None else retain_graph

@@ -13,8 +13,22 @@ _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxlong = _REPR.maxother = 80
 
 
+class Unusable:
+    """The base of objects that are an error on any use."""
+
+    __slots__ = ()
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+
 def shown(value: object) -> str:
-    """A value as errors show it: its representation in one line, abbreviated."""
+    """A value as errors show it: its representation in one line, abbreviated.
+
+    An object that is an error on any use raises its own, which says more.
+    """
+    if isinstance(value, Unusable):
+        value._refuse()
     return " ".join(_REPR.repr(value).split())
 
 

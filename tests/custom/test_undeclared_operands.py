@@ -47,6 +47,10 @@ USES = {
     "size": lambda a, x: x.size,
     "a copy": lambda a, x: copy.copy(x),
     "pickle": lambda a, x: pickle.dumps(x),
+    "a file": lambda a, x: nd.save("never_written.params", [x]),
+    "a key": lambda a, x: mx.kv.create().init("key", x),
+    "a head": lambda a, x: autograd.backward([x]),
+    "a variable": lambda a, x: autograd.grad([a], [x]),
 }
 _seen = {}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..base import MXNetError
+from ..base import MXNetError, Unusable
 from .checks import (
     TYPES,
     add_note,
@@ -25,7 +25,7 @@ from .gradient import Source
 from .property import OperatorProperty
 
 
-class Undeclared:
+class Undeclared(Unusable):
     """Stands for an array that backward did not declare to need: empty, and an error on any use."""
 
     __slots__ = ("_what",)
