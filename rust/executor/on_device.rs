@@ -153,11 +153,16 @@ struct Temporary<'a> {
 
 impl DeviceMemory for Temporary<'_> {
     fn take(&self, bytes: usize) -> Result<*mut u8> {
-        let block = self.device.memory().alloc(bytes)?;
-        let at = block.ptr();
-        self.taken.lock().push(block);
-        Ok(at)
+        take(self.device, bytes, &mut self.taken.lock())
     }
+}
+
+/// The address of a new block of the device's memory, which stays as long as it is among `taken`.
+fn take(device: &Device, bytes: usize, taken: &mut Vec<Block>) -> Result<*mut u8> {
+    let block = device.memory().alloc(bytes)?;
+    let at = block.ptr();
+    taken.push(block);
+    Ok(at)
 }
 
 /// Runs a kernel that issues work on the stream of a device, and waits for that work.
@@ -220,10 +225,7 @@ impl Launcher for Issuing<'_> {
     }
 
     fn scratch(&mut self, bytes: usize) -> Result<*mut u8> {
-        let block = self.device.memory().alloc(bytes)?;
-        let at = block.ptr();
-        self.scratch.push(block);
-        Ok(at)
+        take(self.device, bytes, self.scratch)
     }
 
     fn clear(&mut self, at: *mut u8, bytes: usize) -> Result<()> {

@@ -33,7 +33,7 @@ pub struct OpContext {
 
 /// Memory of the device that a kernel runs on, until its operation ends.
 pub trait DeviceMemory: Sync {
-    /// The address of so many bytes, aligned to 64, with any contents.
+    /// The address of `bytes` bytes of any contents, aligned to 64.
     fn take(&self, bytes: usize) -> Result<*mut u8>;
 }
 

@@ -1,3 +1,5 @@
+//! Elementary functions against those of the standard library, and vectors against scalars.
+
 use super::*;
 use half::f16;
 

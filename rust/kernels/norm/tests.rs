@@ -1,3 +1,5 @@
+//! Statistics and gradients against plain loops.
+
 use super::*;
 use crate::kernels::naive::{close, noise};
 use proptest::prelude::*;

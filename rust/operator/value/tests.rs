@@ -1,3 +1,5 @@
+//! Values read from texts, written and compared.
+
 use super::*;
 
 fn text(ty: FieldType, s: &str) -> Option<Value> {
