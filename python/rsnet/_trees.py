@@ -26,6 +26,11 @@ def flat(tree: Any, kind: type, what: str) -> list[Any]:
     return [leaf for part in tree for leaf in flat(part, kind, what)]
 
 
+def listed(value: Any) -> list[Any]:
+    """A list of the parts of a list or tuple, or of the one object that is neither."""
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
 def like(tree: Any, leaves: list[Any]) -> Any:
     """Takes objects from the front of the list, nested as `tree` is."""
     if not isinstance(tree, (list, tuple)):

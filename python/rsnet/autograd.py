@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._core import NDArray
+from ._trees import listed
 from .base import MXTypeError, shown
 
 if TYPE_CHECKING:
@@ -101,10 +102,6 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 40 else f"a {type(value).__name__}"
 
 
-def _listed(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple)) else [value]
-
-
 def _arrays(what: str, values: list[Any]) -> list[Any]:
     for value in values:
         if not isinstance(value, NDArray):
@@ -146,7 +143,7 @@ def mark_variables(
     >>> g.asnumpy().tolist()
     [12.0, 14.0]
     """
-    variables, gradients = _listed(variables), _listed(gradients)
+    variables, gradients = listed(variables), listed(gradients)
     reqs = [grad_reqs] * len(variables) if isinstance(grad_reqs, str) else list(grad_reqs)
     if not len(variables) == len(gradients) == len(reqs):
         raise ValueError(
@@ -161,8 +158,8 @@ def mark_variables(
 
 
 def _heads(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
-    heads = _arrays("head", _listed(heads))
-    grads = [None] * len(heads) if head_grads is None else _listed(head_grads)
+    heads = _arrays("head", listed(heads))
+    grads = [None] * len(heads) if head_grads is None else listed(head_grads)
     if len(heads) != len(grads):
         raise ValueError(f"invalid number of head gradients {len(grads)}: expected {len(heads)}")
     return heads, grads
@@ -265,7 +262,7 @@ def grad(
     [6.0, 12.0, 18.0]
     """
     heads, grads = _heads(heads, head_grads)
-    variables = _arrays("variable", _listed(variables))
+    variables = _arrays("variable", listed(variables))
     if not variables:
         raise ValueError("grad: invalid variables []: expected one array at least")
     retain = create_graph if retain_graph is None else retain_graph

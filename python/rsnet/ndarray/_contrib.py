@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._core import NDArray
-from .._trees import flat, like
+from .._trees import flat, like, listed
 from . import op, random
 from ._creation import array as array_of
 
@@ -138,13 +138,13 @@ def while_loop(
     if max_iterations is None or max_iterations < 0:
         raise ValueError(f"invalid max_iterations {max_iterations!r}: expected 0 or more")
     several = isinstance(loop_vars, (list, tuple))
-    states = list(loop_vars) if several else [loop_vars]
+    states = listed(loop_vars)
     if not _flat(states, "loop_vars"):
         raise ValueError("invalid loop_vars []: expected at least one array")
     outputs: list[Any] = []
     while len(outputs) < max_iterations and _truth(cond(*states)):
         out, new = func(*states)
-        new = list(new) if isinstance(new, (list, tuple)) else [new]
+        new = listed(new)
         if len(new) != len(states):
             raise ValueError(
                 f"invalid number of new loop variables {len(new)}: expected {len(states)}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .. import name as names
-from .._trees import flat, like
+from .._trees import flat, like, listed
 from ..attribute import AttrScope
 from .register import create, function
 from .symbol import Group, Symbol, Variable
@@ -223,7 +223,7 @@ def while_loop(
     if max_iterations is None or max_iterations < 1:
         raise ValueError(f"invalid max_iterations {max_iterations!r}: expected 1 or more")
     several = isinstance(loop_vars, (list, tuple))
-    states = list(loop_vars) if several else [loop_vars]
+    states = listed(loop_vars)
     first = _outputs(states, "loop_vars")
     if not first:
         raise ValueError("invalid loop_vars []: expected at least one symbol")
@@ -236,7 +236,7 @@ def while_loop(
     with _Scope(f"{name}_func") as scope:
         before = scope.variables(first, "var")
         made, new = func(*like(states, list(before)))
-        new = list(new) if isinstance(new, (list, tuple)) else [new]
+        new = listed(new)
         outputs, after = _outputs(made, "output"), _outputs(new, "loop variable")
         if len(after) != len(first):
             raise ValueError(
