@@ -349,5 +349,5 @@ where
 {
     // SAFETY: the caller's promise; a `Sync` function may be called on any thread.
     let part = unsafe { &*data.cast::<Part<'_, F>>() };
-    register::answer(part.host, part.ctx, || (part.f)(begin as usize..end as usize))
+    register::answer(part.host, part.ctx, abi::INTERNAL, || (part.f)(begin as usize..end as usize))
 }

@@ -6,13 +6,16 @@ use crate::{Call, Gradient, Infer, Result};
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs a callback: an error or a panic becomes a status and a text.
+/// Runs a callback: an error becomes the status `refusal`, a panic that of a defect, with a text.
 pub(crate) fn answer(
     host: &abi::Host,
     ctx: *mut abi::Ctx,
+    refusal: abi::Status,
     f: impl FnOnce() -> Result,
 ) -> abi::Status {
+    let mut status = refusal;
     let result = catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
+        status = abi::INTERNAL;
         let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
         // What the payload does when it is dropped stays here, too.
@@ -25,7 +28,7 @@ pub(crate) fn answer(
         // SAFETY: the context is that of the running callback.
         unsafe { (host.fail)(ctx, text.as_ptr()) };
     }
-    abi::INTERNAL
+    status
 }
 
 /// A callback that stores what `make` made.
@@ -41,14 +44,14 @@ unsafe fn made(
     // SAFETY: the caller's promise.
     unsafe {
         let host = &*host;
-        answer(host, ctx, || {
+        answer(host, ctx, abi::INTERNAL, || {
             *place = make(&Infer::new(host, ctx))?;
             Ok(())
         })
     }
 }
 
-/// The type of a callback without an answer of its own.
+/// A callback without an answer of its own, whose error says that what it was asked is invalid.
 macro_rules! callback {
     ($(#[$doc:meta])* $name:ident, |$ctx:ident| $does:expr) => {
         $(#[$doc])*
@@ -63,7 +66,7 @@ macro_rules! callback {
             // SAFETY: rsnet's table, and the context of this callback.
             unsafe {
                 let host = &*host;
-                answer(host, ctx, || {
+                answer(host, ctx, abi::INVALID, || {
                     let $ctx = &Infer::new(host, ctx);
                     $does
                 })
@@ -107,7 +110,7 @@ unsafe extern "C-unwind" fn signatures<O: Operator>(
     // SAFETY: rsnet's table, and the context of this callback.
     unsafe {
         let host = &*host;
-        answer(host, ctx, || {
+        answer(host, ctx, abi::INVALID, || {
             let Some(list) = O::SIGNATURES else { return Ok(()) };
             for text in list(&Infer::new(host, ctx))? {
                 let text = CString::new(text).map_err(|e| e.to_string())?;
@@ -175,7 +178,7 @@ unsafe extern "C-unwind" fn compute(args: *const abi::Args) -> abi::Status {
         let args = &*args;
         let running = &*args.user.cast::<Running>();
         let call = Call::new(args, running.inputs);
-        answer(&*args.host, args.ctx, || (running.kernel.compute)(&call))
+        answer(&*args.host, args.ctx, abi::INTERNAL, || (running.kernel.compute)(&call))
     }
 }
 
@@ -189,7 +192,7 @@ unsafe extern "C-unwind" fn rule<O: Operator>(
     // SAFETY: rsnet's table, and the context of this rule.
     unsafe {
         let host = &*host;
-        answer(host, ctx, || O::gradient(&Gradient::new(host, ctx)))
+        answer(host, ctx, abi::INTERNAL, || O::gradient(&Gradient::new(host, ctx)))
     }
 }
 

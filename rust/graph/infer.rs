@@ -6,6 +6,7 @@
 //! other.
 
 mod inferred;
+mod joint;
 mod seed;
 
 pub use inferred::Inferred;
@@ -15,8 +16,9 @@ use super::static_graph::{Entry, Graph, Node};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::operator::infer::same_type;
-use crate::operator::{Attrs, InferBothFn, OpDef};
+use crate::operator::{Attrs, OpDef};
 use crate::shape::Shape;
+use joint::Joint;
 use std::fmt::Write;
 
 /// What is inferred: shapes or dtypes.
@@ -106,40 +108,6 @@ impl Graph {
     }
 }
 
-impl Graph {
-    /// Infers shapes and dtypes (one of each per entry) jointly. Variables of unknown dtype become
-    /// float32.
-    pub fn infer_both(&self, shapes: &mut [Shape], types: &mut [Option<DType>]) -> Result<()> {
-        let mut joint = Joint::new(self, shapes, types);
-        joint.reach_fixed_point()?;
-        let variables = (0..self.nodes.len()).filter(|&id| self.nodes[id].is_variable());
-        let ats: Vec<usize> = variables.map(|id| self.entries_of(id).start).collect();
-        if ats.iter().all(|&at| joint.types.facts[at].is_some()) {
-            return Ok(());
-        }
-        let readers = self.readers();
-        for at in ats {
-            if joint.types.facts[at].is_none() {
-                joint.types.facts[at] = Some(DType::F32);
-                joint.spread(at, &readers)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// By entry: the nodes that have it for an input, and their backward nodes, whose outputs are
-    /// like it.
-    fn readers(&self) -> Vec<Vec<usize>> {
-        let mut readers = vec![Vec::new(); self.num_entries()];
-        for (id, node) in self.nodes.iter().enumerate() {
-            let forward = node.backward_of.map_or(&[][..], |f| &self.nodes[f as usize].inputs);
-            let entries = node.inputs.iter().chain(forward);
-            entries.for_each(|e| readers[self.entry_id(*e)].push(id));
-        }
-        readers
-    }
-}
-
 /// Visits the nodes of a graph forwards and backwards until nothing is left to infer.
 trait Sweep {
     fn num_nodes(&self) -> usize;
@@ -164,100 +132,6 @@ trait Sweep {
             if !learnt {
                 return Ok(());
             }
-        }
-    }
-}
-
-/// Sweeps over shapes and dtypes at once.
-struct Joint<'a> {
-    shapes: Sweeper<'a, Shape>,
-    types: Sweeper<'a, Option<DType>>,
-    /// True if a joint rule may assume unknown dtypes in order to infer shapes.
-    supposes: bool,
-}
-
-impl<'a> Joint<'a> {
-    fn new(graph: &'a Graph, shapes: &'a mut [Shape], types: &'a mut [Option<DType>]) -> Self {
-        let (shapes, types) = (Sweeper::new(graph, shapes), Sweeper::new(graph, types));
-        Joint { shapes, types, supposes: false }
-    }
-
-    /// One forward sweep over the nodes from `first` on, whose inputs are all known by then.
-    fn only_from(&mut self, first: usize) -> Result<()> {
-        for node in first..self.shapes.graph.nodes.len() {
-            if self.shapes.graph.nodes[node].mirror_of.is_none() {
-                self.visit(node)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Propagates a new fact about an entry to the adjacent nodes, and onwards. Visits only the
-    /// nodes that the fact reaches, so a graph of many variables costs no more than a few sweeps.
-    fn spread(&mut self, from: usize, readers: &[Vec<usize>]) -> Result<()> {
-        let graph = self.shapes.graph;
-        let mut queued = vec![from];
-        while let Some(at) = queued.pop() {
-            let made = std::iter::once(graph.entry(at).node as usize);
-            for id in made.chain(readers[at].iter().copied()) {
-                if self.shapes.done[id] && self.types.done[id] {
-                    continue;
-                }
-                let inputs = graph.nodes[id].inputs.iter().map(|e| graph.entry_id(*e));
-                let entries: Vec<usize> = inputs.chain(graph.entries_of(id)).collect();
-                let fact =
-                    |joint: &Self, e: usize| (joint.shapes.facts[e].clone(), joint.types.facts[e]);
-                let before: Vec<_> = entries.iter().map(|&e| fact(self, e)).collect();
-                if self.visit(id)? {
-                    let learnt = entries.iter().zip(&before);
-                    let learnt = learnt.filter(|(e, before)| fact(self, **e) != **before);
-                    queued.extend(learnt.map(|(e, _)| *e));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Runs a rule of both once what it needs is known.
-    fn visit_both(&mut self, id: usize, op: &OpDef, rule: &InferBothFn) -> Result<bool> {
-        if self.shapes.done[id] && self.types.done[id] {
-            return Ok(false);
-        }
-        let (shapes, types) = (&mut self.shapes, &mut self.types);
-        let node = shapes.load(id);
-        types.load(id);
-        let some_type = types.ins.is_empty() || types.ins.iter().any(Fact::known);
-        if !some_type && self.supposes {
-            return self.shapes.visit(id);
-        }
-        if !some_type || !shapes.ins.iter().all(Fact::known) {
-            return Ok(false);
-        }
-        let mut out_shapes = vec![Shape::unknown(); shapes.outs.len()];
-        rule(&node.attrs, (&shapes.ins, &mut types.ins), (&mut out_shapes, &mut types.outs))
-            .map_err(|e| shapes.explain(e, node, op))?;
-        // While a dtype is unknown, shapes are a supposition.
-        if self.supposes || types.ins.iter().all(Fact::known) {
-            shapes.outs = out_shapes;
-        }
-        Ok(shapes.learn(id, node, op)? | types.learn(id, node, op)?)
-    }
-}
-
-impl Sweep for Joint<'_> {
-    fn num_nodes(&self) -> usize {
-        self.shapes.num_nodes()
-    }
-
-    fn all_done(&self) -> bool {
-        self.shapes.all_done() && self.types.all_done()
-    }
-
-    fn visit(&mut self, id: usize) -> Result<bool> {
-        let node = &self.shapes.graph.nodes[id];
-        match node.op.as_ref().and_then(|op| Some((op, op.infer_both.as_ref()?))) {
-            Some((op, rule)) => self.visit_both(id, op, rule),
-            None => Ok(self.shapes.visit(id)? | self.types.visit(id)?),
         }
     }
 }
@@ -438,22 +312,6 @@ impl Graph {
         let mut shapes = self.shapes_seed(given, np_shape)?;
         self.infer_shapes_jointly(&mut shapes)?;
         Ok(shapes)
-    }
-
-    /// Fills in the `shapes` (one per entry) that can be inferred, also where they depend on
-    /// dtypes.
-    pub(super) fn infer_shapes_jointly(&self, shapes: &mut [Shape]) -> Result<()> {
-        let both = |n: &Node| n.op.as_ref().is_some_and(|op| op.infer_both.is_some());
-        if self.nodes.iter().any(both) {
-            // Shapes may depend on dtypes here, so declared dtypes are used.
-            let mut types = self.types_seed(&[])?;
-            let mut joint = Joint::new(self, shapes, &mut types);
-            joint.reach_fixed_point()?;
-            joint.supposes = true;
-            joint.reach_fixed_point()
-        } else {
-            self.infer_shapes(shapes)
-        }
     }
 
     /// Infers the dtypes of all entries from `given` (by variable name) and the variables'

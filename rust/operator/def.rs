@@ -4,6 +4,7 @@
 //! in one [`OpDef`], with the methods of `builder.rs`. Its fields are functions of the parsed
 //! parameters.
 
+use super::counted::CountedArg;
 use super::gradient::{GradFn, Gradient};
 use super::kernel::{Body, Kernel, OpState};
 use super::listed::Listed;
@@ -106,8 +107,8 @@ pub struct OpDef {
     pub bodies: usize,
     /// Name of the parameter that counts the inputs of a variadic operator.
     pub key_var_num_args: Option<String>,
-    /// Names of the input arguments, where [`ARG_COUNTS`] says how many arrays each has.
-    pub arguments: Vec<String>,
+    /// The input arguments, where [`ARG_COUNTS`] says how many arrays each has.
+    pub arguments: Vec<CountedArg>,
     /// Names of all inputs; mutated ones (auxiliary states) are among them.
     pub input_names: Listed<String>,
     /// Names of all outputs, hidden ones last.

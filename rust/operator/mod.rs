@@ -6,6 +6,7 @@
 mod as_gradient;
 mod builder;
 mod choose;
+mod counted;
 mod def;
 mod device;
 mod gradient;
@@ -22,6 +23,7 @@ mod request;
 mod value;
 
 pub use as_gradient::InGradient;
+pub use counted::{CountedArg, share_out};
 pub use def::{ARG_COUNTS, CROSS_DEVICE_COPY, InferBothFn, InplacePair, InputDoc, OpDef};
 pub use device::{Args, Argument, Axes, DeviceFunction, DeviceKernel, Grid, Launcher, c_type};
 pub use gradient::{Dep, GradBuilder, GradEntry, GradFn, GradNode, Gradient, Gradients};

@@ -4,10 +4,13 @@ use super::abi;
 use super::decl::{ArgDecl, OpDecl};
 use super::reading::MOST_ARRAYS;
 use crate::error::{Error, Result};
-use crate::operator::{ARG_COUNTS, Field, FieldType, Schema, Value};
+use crate::operator::{ARG_COUNTS, Field, FieldType, Schema, Value, share_out};
 
 /// Inputs of operators that take any number are counted by this parameter, unless they name one.
 pub const NUM_ARGS: &str = "num_args";
+
+/// The parameter that counts the arrays of each output argument.
+pub const OUT_COUNTS: &str = "out_counts";
 
 /// The parameters: the attributes, then those that count arrays.
 pub fn schema(op: &OpDecl) -> Schema {
@@ -24,7 +27,7 @@ pub fn schema(op: &OpDecl) -> Schema {
     }
     if op.has_variable_outputs() {
         let doc = "Number of arrays of each output argument; by default the least there can be.";
-        add("out_counts", FieldType::Shape, none(), doc);
+        add(OUT_COUNTS, FieldType::Shape, none(), doc);
     }
     Schema { fields, open: false }
 }
@@ -41,7 +44,10 @@ pub fn counts(op: &OpDecl, values: &[Value]) -> Result<[Vec<usize>; 2]> {
         };
         inputs = match (listed(values.next()), total) {
             (Some(counts), _) => check_counts(ARG_COUNTS, &op.inputs, counts)?,
-            (None, Some(total)) => share_out(&op.inputs, total)?,
+            (None, Some(total)) => {
+                let args = op.counted_inputs();
+                share_out("the inputs", &args.iter().collect::<Vec<_>>(), total)?
+            }
             (None, None) => inputs,
         };
     }
@@ -49,7 +55,7 @@ pub fn counts(op: &OpDecl, values: &[Value]) -> Result<[Vec<usize>; 2]> {
     if op.has_variable_outputs()
         && let Some(counts) = listed(values.next())
     {
-        outputs = check_counts("out_counts", &op.outputs, counts)?;
+        outputs = check_counts(OUT_COUNTS, &op.outputs, counts)?;
     }
     Ok([inputs, outputs])
 }
@@ -72,13 +78,14 @@ fn check_counts(what: &str, args: &[ArgDecl], counts: Vec<i64>) -> Result<Vec<us
         )));
     }
     let one = |(arg, n): (&ArgDecl, i64)| {
-        let n = usize::try_from(n).unwrap_or(usize::MAX);
-        let fits = n == arg.count
-            || (n == 0 && arg.has(abi::OPTIONAL))
-            || (n > arg.count && n <= MOST_ARRAYS as usize && arg.has(abi::AT_LEAST));
+        let fits = |n: usize| {
+            n == arg.count
+                || (n == 0 && arg.has(abi::OPTIONAL))
+                || (n > arg.count && n <= MOST_ARRAYS as usize && arg.has(abi::AT_LEAST))
+        };
         let bound = if arg.has(abi::AT_LEAST) { "at least " } else { "" };
         let absent = if arg.has(abi::OPTIONAL) { " or none" } else { "" };
-        fits.then_some(n).ok_or_else(|| {
+        usize::try_from(n).ok().filter(|n| fits(*n)).ok_or_else(|| {
             let name = &arg.name;
             Error::value(format!(
                 "argument '{name}' has {n} arrays, expected {bound}{}{absent}",
@@ -87,45 +94,6 @@ fn check_counts(what: &str, args: &[ArgDecl], counts: Vec<i64>) -> Result<Vec<us
         })
     };
     args.iter().zip(counts).map(one).collect()
-}
-
-/// Counts from the number of all inputs: optional arguments are filled in order, and the first that
-/// takes any number gets the rest. It is ambiguous if several take any number.
-fn share_out(args: &[ArgDecl], total: usize) -> Result<Vec<usize>> {
-    let mut counts: Vec<usize> = args.iter().map(ArgDecl::least).collect();
-    let least: usize = counts.iter().sum();
-    let Some(mut rest) = total.checked_sub(least) else {
-        let names: Vec<_> = args.iter().map(|a| format!("{} {}", a.name, a.least())).collect();
-        return Err(Error::value(format!(
-            "the inputs are {total} arrays, expected at least {least}: {}",
-            names.join(", ")
-        )));
-    };
-    let open = args.iter().filter(|a| a.has(abi::AT_LEAST) && !a.has(abi::OPTIONAL));
-    let open: Vec<_> = open.map(|a| a.name.as_str()).collect();
-    if open.len() > 1 && rest > 0 {
-        return Err(Error::value(format!(
-            "{total} arrays can be shared out in several ways, because the inputs {} take any \
-             number each: pass the number of arrays of every input, in order, as arg_counts",
-            open.join(" and ")
-        )));
-    }
-    for (arg, count) in args.iter().zip(&mut counts) {
-        if arg.has(abi::OPTIONAL) && rest >= arg.count {
-            *count = arg.count;
-            rest -= arg.count;
-        }
-        if arg.has(abi::AT_LEAST) && *count > 0 {
-            *count += std::mem::take(&mut rest);
-        }
-    }
-    if rest > 0 {
-        return Err(Error::value(format!(
-            "the inputs are {total} arrays, expected at most {}",
-            total - rest
-        )));
-    }
-    Ok(counts)
 }
 
 #[cfg(test)]
@@ -137,21 +105,15 @@ mod tests {
     }
 
     #[test]
-    fn inputs_are_shared_out_in_order() {
+    fn counts_fit_their_arguments() {
         let args = [arg("x", 1, 0), arg("b", 1, abi::OPTIONAL), arg("more", 2, abi::AT_LEAST)];
-        assert_eq!(share_out(&args, 3).unwrap(), [1, 0, 2]);
-        assert_eq!(share_out(&args, 4).unwrap(), [1, 1, 2]);
-        assert_eq!(share_out(&args, 6).unwrap(), [1, 1, 4]);
         let says = |result: Result<Vec<usize>>, want: &str| {
             let message = result.unwrap_err().message().to_owned();
             assert!(message.contains(want), "{message}");
         };
-        says(share_out(&args, 2), "expected at least 3: x 1, b 0, more 2");
-        says(share_out(&args[..2], 3), "expected at most 2");
-        let open = [arg("a", 1, abi::AT_LEAST), arg("b", 1, abi::AT_LEAST)];
-        says(share_out(&open, 3), "a and b");
         says(check_counts("arg_counts", &args, vec![1, 1]), "expected 3: x, b, more");
         says(check_counts("arg_counts", &args, vec![1, 2, 2]), "expected 1 or none");
+        says(check_counts("arg_counts", &args, vec![-1, 1, 2]), "'x' has -1 arrays, expected 1");
         assert_eq!(check_counts("arg_counts", &args, vec![1, 0, 5]).unwrap(), [1, 0, 5]);
     }
 }

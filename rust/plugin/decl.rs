@@ -3,15 +3,16 @@
 
 use super::abi;
 use super::condition::condition;
+use super::counts::{NUM_ARGS, OUT_COUNTS};
 use super::library::Library;
 use super::reading::{MOST_ARRAYS, damaged, needed, structs, texts};
 use crate::error::{Error, Result};
-use crate::operator::{Field, FieldType, Match, Value, dtype_names};
+use crate::operator::{ARG_COUNTS, CountedArg, Field, FieldType, Match, Value, dtype_names};
 use std::sync::Arc;
 
 /// Keywords of every call, and the parameters that count arrays: attributes cannot have these
 /// names.
-const RESERVED: [&str; 7] = ["name", "out", "ctx", "attr", "num_args", "arg_counts", "out_counts"];
+const RESERVED: [&str; 7] = ["name", "out", "ctx", "attr", NUM_ARGS, ARG_COUNTS, OUT_COUNTS];
 
 /// An input or output argument.
 #[derive(Clone, Debug)]
@@ -162,6 +163,17 @@ impl OpDecl {
         if side == abi::INPUT { &self.inputs } else { &self.outputs }
     }
 
+    /// The input arguments as calls share arrays out among them.
+    pub fn counted_inputs(&self) -> Vec<CountedArg> {
+        let one = |a: &ArgDecl| CountedArg {
+            name: a.name.clone(),
+            count: a.count,
+            optional: a.has(abi::OPTIONAL),
+            open: a.has(abi::AT_LEAST),
+        };
+        self.inputs.iter().map(one).collect()
+    }
+
     /// Do the parameters list how many inputs there are?
     pub fn has_variable_inputs(&self) -> bool {
         self.inputs.iter().any(|a| !a.is_fixed())
@@ -178,6 +190,11 @@ impl OpDecl {
     }
 
     fn check(&self) -> Result<()> {
+        self.check_names()?;
+        self.check_functions()
+    }
+
+    fn check_names(&self) -> Result<()> {
         let args = self.inputs.iter().chain(&self.outputs).map(|a| &a.name);
         let names: Vec<_> = args.chain(self.attrs.iter().map(|a| &a.field.name)).collect();
         for (i, name) in names.iter().enumerate() {
@@ -202,6 +219,24 @@ impl OpDecl {
                 )));
             }
         }
+        let counting = [NUM_ARGS, ARG_COUNTS];
+        let counting = self.inputs.iter().find(|a| counting.contains(&a.name.as_str()));
+        if let Some(input) = counting.filter(|_| self.has_variable_inputs()) {
+            return Err(Error::value(format!(
+                "invalid input name '{}': expected another one, since the parameter of this name \
+                 counts the arrays of inputs that may be absent or any number",
+                input.name
+            )));
+        }
+        match &self.count_attr {
+            Some(count) if !self.attrs.iter().any(|a| a.field.name == *count) => Err(Error::value(
+                format!("invalid count_attr '{count}': expected one of the operator's attributes"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_functions(&self) -> Result<()> {
         if self.outputs.is_empty() && self.calls.names.is_none() && !self.has(abi::BACKWARD) {
             return Err(Error::value("invalid outputs: expected at least one, got none"));
         }
@@ -212,12 +247,7 @@ impl OpDecl {
                 "invalid operator without inference: expected infer, or infer_shape and infer_type",
             ));
         }
-        match &self.count_attr {
-            Some(count) if !self.attrs.iter().any(|a| a.field.name == *count) => Err(Error::value(
-                format!("invalid count_attr '{count}': expected one of the operator's attributes"),
-            )),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 }
 

@@ -44,7 +44,7 @@ pub fn define(parts: &Parts, registry: &Weak<Registry>) -> Result<OpDef> {
         None => op.has_variable_inputs().then(|| NUM_ARGS.to_owned()),
     };
     if op.has_variable_inputs() {
-        def.arguments = op.inputs.iter().map(|a| a.name.clone()).collect();
+        def.arguments = op.counted_inputs();
     }
     add_names(&mut def, op);
     add_visible(&mut def, op);
@@ -139,7 +139,7 @@ fn add_input_docs(def: &mut OpDef, op: &OpDecl) {
         return;
     }
     def.input_docs = vec![doc("data".into(), &format!("{kind}[]"), &described(&op.inputs))];
-    for arg in op.inputs.iter().filter(|a| def.arguments.contains(&a.name) && a.name != "data") {
+    for arg in op.inputs.iter().filter(|a| a.name != "data" && !def.arguments.is_empty()) {
         let many = if arg.count == 1 && !arg.has(abi::AT_LEAST) { "" } else { "[]" };
         let optional = if arg.has(abi::OPTIONAL) { ", optional" } else { "" };
         let ty = format!("{kind}{many}{optional}, by name");

@@ -4,10 +4,11 @@ use super::abi;
 use super::call::call;
 use super::decl::OpDecl;
 use super::frame::{Frame, Said, Slot};
+use super::learn::learn_types;
 use super::parse::with_parsed;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::operator::{Attrs, OpDef, infer};
+use crate::operator::{Attrs, Listed, OpDef, infer};
 use crate::shape::Shape;
 use std::sync::Arc;
 
@@ -127,93 +128,104 @@ fn ask_infer(
 /// Inference by `infer`, which is asked for everything at once where everything is known.
 fn add_complete_inference(def: &mut OpDef, op: &Arc<OpDecl>) {
     let (own, names) = (op.clone(), def.output_names.clone());
-    def.infer_shape = Some(Arc::new(move |attrs, ins, outs| {
-        if !ins.iter().all(Shape::is_known) {
-            return Ok(false);
-        }
-        // Many rules look at dtypes, which a question about shapes alone does not tell: floating
-        // point is likely, then indices.
-        let about = |dtype| ask_infer(attrs, &own, ins, &vec![Some(dtype); ins.len()], outs.len());
-        let said = about(DType::F32);
-        let said = said.or_else(|error| about(DType::I32).map_err(|_| error))?;
-        let Some(said) = said else { return Ok(false) };
-        assign_shapes(outs, &said.tensors[1], &names.to_vec(attrs))?;
-        Ok(outs.iter().all(Shape::is_known))
-    }));
+    def.infer_shape =
+        Some(Arc::new(move |attrs, ins, outs| shapes_alone(attrs, &own, ins, outs, &names)));
     let (own, names) = (op.clone(), def.output_names.clone());
-    def.infer_type = Some(Arc::new(move |attrs, ins, outs| {
-        if !ins.is_empty() && ins.iter().all(Option::is_none) {
-            return Ok(false);
-        }
-        let ask = |types: &[Option<DType>]| {
-            ask_infer(attrs, &own, &unknown(types.len()), types, outs.len())
-        };
-        learn_types(ins, &ask);
-        if ins.iter().any(Option::is_none) {
-            return Ok(false);
-        }
-        let Some(said) = ask(ins)? else { return Ok(false) };
-        assign_types(outs, &said.tensors[1], &names.to_vec(attrs))?;
-        Ok(outs.iter().all(Option::is_some))
-    }));
+    def.infer_type =
+        Some(Arc::new(move |attrs, ins, outs| types_alone(attrs, &own, ins, outs, &names)));
     let (own, names) = (op.clone(), def.output_names.clone());
-    def.infer_both =
-        Some(Arc::new(move |attrs, (in_shapes, in_types), (out_shapes, out_types)| {
-            let n = out_shapes.len();
-            let ask = |types: &[Option<DType>]| ask_infer(attrs, &own, in_shapes, types, n);
-            let supposed = learn_types(in_types, &ask);
-            if in_types.iter().any(Option::is_none) {
-                // The shapes are those of likely dtypes; the dtypes stay unknown.
-                let Some(said) = supposed else { return Ok(()) };
-                return assign_shapes(out_shapes, &said.tensors[1], &names.to_vec(attrs));
-            }
-            let (ins, outs) = ((in_shapes, &*in_types), (&mut *out_shapes, &mut *out_types));
-            if with_parsed(attrs, &own, |p| p.remembered.both(ins, outs))? {
-                return Ok(());
-            }
-            let said = ask(in_types)?.ok_or_else(|| {
-                Error::value(
-                    "infer has no answer although shapes and dtypes of all inputs are known",
-                )
-            })?;
-            let names = names.to_vec(attrs);
-            refuse_unset(&said.tensors[1], &names)?;
-            assign_shapes(out_shapes, &said.tensors[1], &names)?;
-            assign_types(out_types, &said.tensors[1], &names)?;
-            let outs = (&*out_shapes, &*out_types);
-            with_parsed(attrs, &own, |p| p.remembered.keep_both((in_shapes, in_types), outs))
-        }));
+    def.infer_both = Some(Arc::new(move |attrs, ins, outs| both(attrs, &own, ins, outs, &names)));
 }
 
-/// Learns dtypes of inputs that are unknown: what `infer` sets, or what it demands. An input that
-/// may be float32 stays unknown, because who asks has the choice (a graph takes float32); then what
-/// `infer` says of float32 is returned.
-fn learn_types(
-    types: &mut [Option<DType>],
-    ask: &dyn Fn(&[Option<DType>]) -> Result<Option<Said>>,
-) -> Option<Said> {
-    if types.iter().all(Option::is_some) {
-        return None;
+/// Shapes by `infer`. Many rules look at dtypes, which a question about shapes alone does not tell:
+/// those are supposed that the rule accepts.
+fn shapes_alone(
+    attrs: &Attrs,
+    op: &Arc<OpDecl>,
+    ins: &[Shape],
+    outs: &mut [Shape],
+    names: &Listed<String>,
+) -> Result<bool> {
+    if !ins.iter().all(Shape::is_known) {
+        return Ok(false);
     }
-    if let Ok(Some(said)) = ask(types) {
-        for (known, slot) in types.iter_mut().zip(&said.tensors[0]) {
-            *known = known.or(slot.dtype);
+    let ask = |types: &[Option<DType>]| ask_infer(attrs, op, ins, types, outs.len());
+    let mut types = vec![None; ins.len()];
+    let supposed = learn_types(&mut types, &arguments(attrs, op)?, &ask)?;
+    let complete = || if types.iter().all(Option::is_some) { ask(&types) } else { Ok(None) };
+    let Some(said) = supposed.map_or_else(complete, |said| Ok(Some(said)))? else {
+        return Ok(false);
+    };
+    assign_shapes(outs, &said.tensors[1], &names.to_vec(attrs))?;
+    Ok(outs.iter().all(Shape::is_known))
+}
+
+/// Dtypes by `infer`, where shapes are unknown.
+fn types_alone(
+    attrs: &Attrs,
+    op: &Arc<OpDecl>,
+    ins: &mut [Option<DType>],
+    outs: &mut [Option<DType>],
+    names: &Listed<String>,
+) -> Result<bool> {
+    if !ins.is_empty() && ins.iter().all(Option::is_none) {
+        return Ok(false);
+    }
+    let n = ins.len();
+    let ask = |types: &[Option<DType>]| ask_infer(attrs, op, &unknown(n), types, outs.len());
+    // What it refuses, it may accept when shapes are known.
+    let _ = learn_types(ins, &arguments(attrs, op)?, &ask);
+    if ins.iter().any(Option::is_none) {
+        return Ok(false);
+    }
+    let Some(said) = ask(ins)? else { return Ok(false) };
+    assign_types(outs, &said.tensors[1], &names.to_vec(attrs))?;
+    Ok(outs.iter().all(Option::is_some))
+}
+
+/// Shapes and dtypes by `infer`, from known shapes of inputs.
+fn both(
+    attrs: &Attrs,
+    op: &Arc<OpDecl>,
+    (in_shapes, in_types): (&[Shape], &mut [Option<DType>]),
+    (out_shapes, out_types): (&mut [Shape], &mut [Option<DType>]),
+    names: &Listed<String>,
+) -> Result<()> {
+    let n = out_shapes.len();
+    let ask = |types: &[Option<DType>]| ask_infer(attrs, op, in_shapes, types, n);
+    if in_types.iter().any(Option::is_none) {
+        let supposed = learn_types(in_types, &arguments(attrs, op)?, &ask);
+        if in_types.iter().any(Option::is_none) {
+            // The shapes are those of likely dtypes; the dtypes stay unknown. A refusal is reported
+            // once they are known.
+            let Ok(Some(said)) = supposed else { return Ok(()) };
+            return assign_shapes(out_shapes, &said.tensors[1], &names.to_vec(attrs));
         }
     }
-    if types.iter().all(Option::is_some) {
-        return None;
+    let (ins, outs) = ((in_shapes, &*in_types), (&mut *out_shapes, &mut *out_types));
+    if with_parsed(attrs, op, |p| p.remembered.both(ins, outs))? {
+        return Ok(());
     }
-    let with = |dtype| types.iter().map(|t| t.or(Some(dtype))).collect::<Vec<_>>();
-    if let Ok(said) = ask(&with(DType::F32)) {
-        return said;
-    }
-    let like_another = types.iter().flatten().next().copied();
-    let candidates = like_another.into_iter().chain([DType::I32, DType::I64]);
-    let demanded = candidates.map(with).find(|t| matches!(ask(t), Ok(Some(_))));
-    if let Some(demanded) = demanded {
-        types.copy_from_slice(&demanded);
-    }
-    None
+    let said = ask(in_types)?.ok_or_else(|| {
+        Error::value("infer has no answer although shapes and dtypes of all inputs are known")
+    })?;
+    let names = names.to_vec(attrs);
+    refuse_unset(&said.tensors[1], &names)?;
+    assign_shapes(out_shapes, &said.tensors[1], &names)?;
+    assign_types(out_types, &said.tensors[1], &names)?;
+    let outs = (&*out_shapes, &*out_types);
+    with_parsed(attrs, op, |p| p.remembered.keep_both((in_shapes, in_types), outs))
+}
+
+/// Which argument each input is of; where the library lists the names, each is one by itself.
+fn arguments(attrs: &Attrs, op: &Arc<OpDecl>) -> Result<Vec<usize>> {
+    with_parsed(attrs, op, |parsed| match op.calls.names {
+        Some(_) => (0..parsed.names[0].len()).collect(),
+        None => {
+            let counts = parsed.counts[0].iter().enumerate();
+            counts.flat_map(|(i, n)| std::iter::repeat_n(i, *n)).collect()
+        }
+    })
 }
 
 fn refuse_unset(outputs: &[Slot], names: &[String]) -> Result<()> {

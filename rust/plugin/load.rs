@@ -98,8 +98,8 @@ impl Libraries {
         try_first: Try<'_>,
         admit: Admit<'_>,
     ) -> Result<Loaded> {
-        let shown = path.display();
-        let io = |e: std::io::Error| Error::io(format!("cannot load '{shown}': {e}"));
+        let shown = path;
+        let io = |e: std::io::Error| Error::io(format!("cannot load '{}': {e}", shown.display()));
         let path = path.canonicalize().map_err(io)?;
         let bytes = std::fs::read(&path).map_err(io)?;
         let content = digest(&bytes);
@@ -107,38 +107,38 @@ impl Libraries {
         if let Some(known) = self.table.lock().known(&path, content, checked)? {
             return Ok(known);
         }
-        let refused = |e: Error| {
-            let text = format!("cannot load '{shown}': {}", e.message());
-            // Where an operator is at fault, it stays named.
-            let operator = e.operator().unwrap_or_default().to_owned();
-            match e.payload() {
-                Some(_) => e,
-                None => Error::new(e.kind(), text).in_operator(&operator),
+        let fresh = || {
+            elf::check(&bytes)?;
+            try_first(&path)?;
+            let opened = self.open(&path)?;
+            let registered = opened.register(registry, &self.table, checked, admit);
+            if registered.is_err() {
+                self.table.lock().refused.insert(path.clone());
             }
+            registered.map(|(loaded, library)| (opened, loaded, library))
         };
-        elf::check(&bytes).map_err(refused)?;
-        drop(bytes);
-        try_first(&path).map_err(refused)?;
-        let was_refused = self.table.lock().refused.contains(&path);
-        let opened = match was_refused {
-            true => Opened::copy(&path).map_err(refused)?,
-            false => Opened::open(&path, &path).map_err(refused)?,
-        };
-        let loaded = opened.register(registry, &self.table, checked, admit);
+        let (opened, loaded, library) = fresh().map_err(|e| refused(e, shown))?;
+        opened.keep();
         let mut table = self.table.lock();
-        match loaded {
-            Ok((loaded, library)) => {
-                opened.keep();
-                table.libraries.insert(content, library);
-                table.by_content.insert(content, loaded.clone());
-                table.by_path.insert(path, content);
-                Ok(loaded)
-            }
-            Err(error) => {
-                table.refused.insert(path);
-                Err(refused(error))
-            }
-        }
+        table.libraries.insert(content, library);
+        table.by_content.insert(content, loaded.clone());
+        table.by_path.insert(path, content);
+        Ok(loaded)
+    }
+
+    /// Opens a library, or a copy of one that was refused before.
+    fn open(&self, path: &Path) -> Result<Opened> {
+        let was_refused = self.table.lock().refused.contains(path);
+        if was_refused { Opened::copy(path) } else { Opened::open(path, path) }
+    }
+}
+
+/// Why a library is not loaded. Where an operator is at fault, it stays named.
+fn refused(error: Error, shown: &Path) -> Error {
+    let text = format!("cannot load '{}': {}", shown.display(), error.message());
+    match error.payload() {
+        Some(_) => error,
+        None => Error::new(error.kind(), text).in_operator(error.operator().unwrap_or_default()),
     }
 }
 
@@ -322,47 +322,14 @@ fn enter(
     table: &Lock<Table>,
     admit: Admit<'_>,
 ) -> Result<Loaded> {
-    let mut parts: Vec<Parts> = Vec::new();
+    let path = found.library.path.clone();
     let fresh: Vec<String> = found.ops.iter().map(|op| op.name.clone()).collect();
-    for op in found.ops {
+    for op in &found.ops {
         for name in std::iter::once(&op.name).chain(&op.aliases) {
             admit(name).map_err(|e| e.in_operator(&op.name))?;
         }
-        parts.push(Parts { op, kernels: Vec::new(), gradient: None });
     }
-    // Kernels and gradients may belong to an operator of a library that was loaded before.
-    let mut of = |op: &str, what: &str| -> Result<usize> {
-        if let Some(at) = parts.iter().position(|p| p.op.name == op) {
-            return Ok(at);
-        }
-        let known = table.lock().parts.get(op).cloned().ok_or_else(|| {
-            Error::value(format!(
-                "the library has {what} for '{op}', which is no operator of this library or of one \
-                 loaded before"
-            ))
-        })?;
-        parts.push(known);
-        Ok(parts.len() - 1)
-    };
-    let kernels: Vec<_> = found
-        .kernels
-        .into_iter()
-        .map(|k| Ok((of(&k.op, "a kernel")?, k)))
-        .collect::<Result<_>>()?;
-    let gradients: Vec<_> = found
-        .gradients
-        .into_iter()
-        .map(|g| Ok((of(&g.op, "a gradient")?, g)))
-        .collect::<Result<_>>()?;
-    for (at, kernel) in kernels {
-        parts[at].kernels.push(kernel);
-    }
-    for (at, gradient) in gradients {
-        if parts[at].gradient.is_some() {
-            return Err(Error::value("a gradient is registered already").in_operator(&gradient.op));
-        }
-        parts[at].gradient = Some(gradient);
-    }
+    let parts = put_together(found, table)?;
     if parts.is_empty() {
         return Err(Error::value("rsnet_plugin_register registered nothing"));
     }
@@ -378,6 +345,46 @@ fn enter(
         names.extend(part.op.aliases.iter().cloned());
         table.parts.insert(part.op.name.clone(), part);
     }
-    let path = found.library.path.clone();
     Ok(Loaded { path, operators: fresh, names, fresh: true })
+}
+
+/// What was registered, by operator. Kernels and gradients may belong to an operator of a library
+/// that was loaded before.
+fn put_together(found: Registration, table: &Lock<Table>) -> Result<Vec<Parts>> {
+    let new = |op| Parts { op, kernels: Vec::new(), gradient: None };
+    let mut parts: Vec<Parts> = found.ops.into_iter().map(new).collect();
+    for kernel in found.kernels {
+        of(&mut parts, table, &kernel.op, "a kernel")?.kernels.push(kernel);
+    }
+    for gradient in found.gradients {
+        let part = of(&mut parts, table, &gradient.op, "a gradient")?;
+        if part.gradient.is_some() {
+            return Err(Error::value("a gradient is registered already").in_operator(&gradient.op));
+        }
+        part.gradient = Some(gradient);
+    }
+    Ok(parts)
+}
+
+/// The operator that the library has `what` for.
+fn of<'a>(
+    parts: &'a mut Vec<Parts>,
+    table: &Lock<Table>,
+    op: &str,
+    what: &str,
+) -> Result<&'a mut Parts> {
+    let at = match parts.iter().position(|p| p.op.name == op) {
+        Some(at) => at,
+        None => {
+            let known = table.lock().parts.get(op).cloned().ok_or_else(|| {
+                Error::value(format!(
+                    "the library has {what} for '{op}', which is no operator of this library or of \
+                     one loaded before"
+                ))
+            })?;
+            parts.push(known);
+            parts.len() - 1
+        }
+    };
+    Ok(&mut parts[at])
 }

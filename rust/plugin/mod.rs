@@ -33,6 +33,7 @@ mod gradient;
 mod host;
 mod inference;
 mod kernel;
+mod learn;
 mod library;
 mod load;
 mod parse;

@@ -6,7 +6,8 @@ use super::error::IntoPy;
 use super::ndarray::PyNDArray;
 use super::package::package;
 use super::signature::{array_arguments, is_variadic};
-use crate::operator::{ARG_COUNTS, Attrs, OpDef, Value, is_hidden};
+use crate::error::{Error, Result};
+use crate::operator::{ARG_COUNTS, Attrs, CountedArg, OpDef, Value, is_hidden, share_out};
 use pyo3::exceptions::{PyAssertionError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
@@ -193,7 +194,7 @@ impl OpFunction {
         key: &Bound<'py, PyString>,
         value: Bound<'py, PyAny>,
     ) -> PyResult<()> {
-        if let Some(at) = self.op.arguments.iter().position(|a| key == a.as_str()) {
+        if let Some(at) = self.op.arguments.iter().position(|a| key == a.name.as_str()) {
             return self.by_argument(args, at, key, value);
         }
         match (key.to_str()?, self.face) {
@@ -239,17 +240,19 @@ impl OpFunction {
         } else {
             vec![value]
         };
+        if let Some(wrong) = arrays.iter().find(|v| !self.is_input(v)) {
+            return Err(self.not_an_input(&self.op.arguments[at].name, wrong));
+        }
         args.grouped.push((at, arrays));
         Ok(())
     }
 
     /// Puts arrays of arguments that were given by name in order, and says how many each has. Those
-    /// without a name belong to the first argument that was not named.
+    /// without a name are shared out among the arguments that were not named.
     pub fn settle<'py>(&self, py: Python<'py>, args: &mut Arguments<'py>) -> PyResult<()> {
         if args.grouped.is_empty() {
             return Ok(());
         }
-        let names = &self.op.arguments;
         let counts = self.op.schema.fields.iter().position(|f| f.name == ARG_COUNTS);
         let (Some(counts), false) = (counts, args.params.iter().any(|p| Some(p.0) == counts))
         else {
@@ -258,27 +261,47 @@ impl OpFunction {
                 self.name
             )));
         };
-        let mut all: Vec<Vec<Bound<'py, PyAny>>> = vec![Vec::new(); names.len()];
-        let named: Vec<usize> = args.grouped.iter().map(|g| g.0).collect();
+        let unnamed: Vec<_> = std::mem::take(&mut args.inputs).into_iter().flatten().collect();
+        let mut all = self.shared_out(&args.grouped, unnamed).py(py)?;
         for (at, arrays) in args.grouped.drain(..) {
             all[at] = arrays;
-        }
-        let unnamed: Vec<_> = std::mem::take(&mut args.inputs).into_iter().flatten().collect();
-        if !unnamed.is_empty() {
-            let first = (0..names.len()).find(|i| !named.contains(i)).ok_or_else(|| {
-                PyTypeError::new_err(format!(
-                    "{}() got {} arrays without a name, and all of its inputs by name: {}",
-                    self.name,
-                    unnamed.len(),
-                    names.join(", ")
-                ))
-            })?;
-            all[first] = unnamed;
         }
         let lengths = PyTuple::new(py, all.iter().map(Vec::len))?;
         args.params.push((counts, lengths.into_any()));
         args.inputs = all.into_iter().flatten().map(Some).collect();
         Ok(())
+    }
+
+    /// Arrays without a name, by argument: those of `named` have none of them.
+    fn shared_out<'py>(
+        &self,
+        named: &[(usize, Vec<Bound<'py, PyAny>>)],
+        unnamed: Vec<Bound<'py, PyAny>>,
+    ) -> Result<Vec<Vec<Bound<'py, PyAny>>>> {
+        let args = &self.op.arguments;
+        let mut all: Vec<Vec<Bound<'py, PyAny>>> = vec![Vec::new(); args.len()];
+        if unnamed.is_empty() {
+            return Ok(all);
+        }
+        let others: Vec<usize> =
+            (0..args.len()).filter(|i| !named.iter().any(|n| n.0 == *i)).collect();
+        if others.is_empty() {
+            let names: Vec<_> = args.iter().map(|a| a.name.as_str()).collect();
+            return Err(Error::type_(format!(
+                "{}() got {} arrays without a name, and all of its inputs by name: {}",
+                self.name,
+                unnamed.len(),
+                names.join(", ")
+            )));
+        }
+        let free: Vec<&CountedArg> = others.iter().map(|i| &args[*i]).collect();
+        let counts = share_out("the inputs without a name", &free, unnamed.len())
+            .map_err(|e| e.in_operator(&self.name))?;
+        let mut unnamed = unnamed.into_iter();
+        for (at, n) in others.into_iter().zip(counts) {
+            all[at].extend(unnamed.by_ref().take(n));
+        }
+        Ok(all)
     }
 
     /// The given parameters, by name.

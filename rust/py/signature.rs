@@ -34,7 +34,8 @@ pub fn documentation(name: &str, op: &OpDef, symbol: bool) -> String {
     text.push('(');
     if is_variadic(op) {
         text.push_str("*data, ");
-        for a in op.arguments.iter().filter(|a| is_showable(a) && *a != "data") {
+        let names = op.arguments.iter().map(|a| &a.name);
+        for a in names.filter(|a| is_showable(a) && *a != "data") {
             let _ = write!(text, "{a}=None, ");
         }
     }

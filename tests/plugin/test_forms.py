@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from plugins import compiled, compiled_text
+from plugins import compiled
 
 import rsnet as mx
 from rsnet import nd, sym
@@ -56,71 +56,6 @@ def test_kernels_of_a_gpu_are_listed_and_say_why_they_do_not_run():
         sym.form_gpu(sym.var("a")).simple_bind(mx.cpu(), a=(3,), grad_req="null")
     with pytest.raises(mx.MXNetError, match=r"gpu\(0\) is not available"):
         sym.form_gpu(sym.var("a")).simple_bind(mx.gpu(0), a=(3,))
-
-
-#: Picks rows: the data may have any dtype, the indices have to be integers.
-TAKE = """
-#include "oneflow/core/framework/framework.h"
-namespace oneflow {
-namespace {
-Maybe<void> Shapes(user_op::InferContext* ctx) {
-  *ctx->Shape4ArgNameAndIndex("out", 0) = *ctx->Shape4ArgNameAndIndex("in", 0);
-  return Maybe<void>::Ok();
-}
-Maybe<void> Types(user_op::InferContext* ctx) {
-  DataType index = *ctx->Dtype4ArgNameAndIndex("i", 0);
-  CHECK_OR_RETURN(index == DataType::kInt32 || index == DataType::kInt64) << "integers only";
-  *ctx->Dtype4ArgNameAndIndex("out", 0) = *ctx->Dtype4ArgNameAndIndex("in", 0);
-  return Maybe<void>::Ok();
-}
-Maybe<void> Same(user_op::InferContext* ctx) {
-  DataType type = *ctx->Dtype4ArgNameAndIndex("in", 0);
-  CHECK_OR_RETURN(type == *ctx->Dtype4ArgNameAndIndex("i", 0)) << "one dtype";
-  *ctx->Dtype4ArgNameAndIndex("out", 0) = type;
-  return Maybe<void>::Ok();
-}
-class Nothing final : public user_op::OpKernel {
-  void Compute(user_op::KernelComputeContext*) const override {}
-  bool AlwaysComputeWhenAllOutputsEmpty() const override { return false; }
-};
-}  // namespace
-REGISTER_USER_OP("form_take").Input("in").Input("i").Output("out")
-    .SetTensorDescInferFn(Shapes).SetDataTypeInferFn(Types);
-REGISTER_USER_KERNEL("form_take").SetCreateFn<Nothing>();
-REGISTER_USER_OP("form_alike").Input("in").Input("i").Output("out")
-    .SetTensorDescInferFn(Shapes).SetDataTypeInferFn(Same);
-REGISTER_USER_KERNEL("form_alike").SetCreateFn<Nothing>();
-}  // namespace oneflow
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "given", "expected"),
-    [
-        ("form_take", {"i": "int32"}, ("float32", "int32")),
-        ("form_take", {"d": "float64", "i": "int64"}, ("float64", "int64")),
-        ("form_take", {}, ("float32", "int32")),  # what the operator demands
-        ("form_take", {"d": "float16"}, ("float16", "int32")),
-        ("form_alike", {"d": "float64"}, ("float64", "float64")),
-        ("form_alike", {"i": "int8"}, ("int8", "int8")),
-        ("form_alike", {}, ("float32", "float32")),
-    ],
-)
-def test_an_input_without_a_dtype_is_float32_or_what_the_operator_demands(name, given, expected):
-    mx.load_library(compiled_text(TAKE))
-    y = getattr(sym, name)(sym.var("d"), sym.var("i"))
-    exe = y.simple_bind(mx.cpu(), type_dict=given, d=(4, 3), i=(2,), grad_req="null")
-    assert tuple(exe.arg_dict[k].dtype for k in "di") == tuple(map(np.dtype, expected))
-    assert exe.outputs[0].dtype == np.dtype(expected[0]) and exe.outputs[0].shape == (4, 3)
-    assert y.infer_shape(d=(4, 3), i=(2,))[1] == [(4, 3)]
-
-
-def test_a_dtype_that_follows_from_another_operator():
-    mx.load_library(compiled_text(TAKE))
-    d = sym.var("d")
-    y = sym.form_take(d, sym.var("i", dtype="int32")) + (d + sym.var("b", dtype="float64"))
-    exe = y.simple_bind(mx.cpu(), d=(4, 3), i=(2,), b=(4, 3), grad_req="null")
-    assert exe.arg_dict["d"].dtype == np.float64
 
 
 def test_names_of_mxnet_sources_beyond_the_tutorials():

@@ -71,6 +71,13 @@ def test_shapes_that_depend_on_attributes(names):
     ]:
         with pytest.raises(mx.MXNetError, match=f"(?s)rust_window.*({text})|({text})"):
             nd.rust_window(nd.array(X), **given)
+    # What inference or a check refuses is a value, what a kernel refuses is not.
+    for given in ({"size": 99}, {"size": 1, "mode": "max"}):
+        with pytest.raises(ValueError, match="rust_window"):
+            nd.rust_window(nd.array(X), **given)
+    with pytest.raises(mx.MXNetError) as caught:
+        nd.rust_wrong(nd.ones(4), how="dtype").asnumpy()
+    assert not isinstance(caught.value, ValueError)
     assert [str(s) for s in mx.sbp.signatures("rust_window", (8,), size=2)] == ["x:B y:B"]
 
 
@@ -97,6 +104,7 @@ def test_any_number_of_inputs_and_an_optional_one():
     a, b, c = nd.array(X), nd.array(2 * X), nd.array(X)
     assert np.allclose(nd.rust_total(a, b, arg_counts=(2, 0)).asnumpy(), 3 * X)
     assert np.allclose(nd.rust_total(x=[a, b], bias=c).asnumpy(), 13 * X)
+    assert np.allclose(nd.rust_total(a, b, bias=c).asnumpy(), 13 * X)
     a.attach_grad()
     with mx.autograd.record():
         y = nd.rust_total(x=[a, b, a], bias=c)

@@ -67,8 +67,9 @@ class Definition:
         #: (name, type, description) of the inputs, for signature and documentation.
         self.input_docs: list[tuple[str, str, str]] = []
         self.key_var_num_args: str | None = None
-        #: Names of the input arguments, if the parameter arg_counts counts the arrays of each.
-        self.arguments: list[str] = []
+        #: (name, least number of arrays, whether more are taken, whether it may be absent) of the
+        #: input arguments, if the parameter arg_counts counts the arrays of each.
+        self.arguments: list[tuple[str, int, bool, bool]] = []
         #: make(values in normal form, parameters as given) -> payload
         self.make: Callable[[tuple[Any, ...], dict[str, Any]], Any] = lambda values, given: None
         #: facts(payload) -> Facts

@@ -21,7 +21,7 @@ from .user.definition import UserOpDefinition
 _KINDS = {
     1: "int32", 2: "int64", 3: "bool", 4: "float", 5: "double", 6: "string", 7: "shape",
     8: "data_type", 9: "list_int32", 10: "list_int64", 11: "list_float", 12: "list_data_type",
-    13: "list_shape", 14: "list_string", 15: "int64", 16: "int64", 17: "string",
+    13: "list_shape", 14: "list_string", 15: "int64", 16: "uint64", 17: "string",
 }  # fmt: skip
 
 
@@ -124,16 +124,12 @@ def _define(name: str) -> None:
     info = _core.library_operator(name)
     if info is None or name in registry.user_operators:
         return
-    foreign = [key for key, *described in info["attrs"] if _is_foreign(*described)]
+    # No user operator has an attribute that is None by default.
+    foreign = [key for key, _, default, _ in info["attrs"] if None in default]
     if foreign:
         registry.only_in_nd[name] = foreign
     else:
         registry.user_operators[name] = LibraryDefinition(name, info)
-
-
-def _is_foreign(kind: int, default: Sequence[Any], _doc: str) -> bool:
-    """Can no user operator have it: is it None by default, or too large a number?"""
-    return any(v is None or (_KINDS[kind] == "int64" and v >= 2**63) for v in default)
 
 
 def _mini(args: Sequence[tuple[str, int, bool, bool]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Attributes of user operators, of 14 kinds."""
+"""Attributes of user operators: OneFlow's 14 kinds, and uint64."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ _KINDS: dict[str, str] = {
     "int32": "int32", "int64": "int64", "bool": "bool", "float": "float", "double": "double",
     "string": "string", "shape": "shape", "data_type": "dtype", "list_int32": "int32s",
     "list_int64": "shape", "list_float": "floats", "list_data_type": "dtypes",
-    "list_shape": "shapes", "list_string": "strings",
+    "list_shape": "shapes", "list_string": "strings", "uint64": "uint64",
 }  # fmt: skip
 _TYPES_OF_KINDS: dict[Any, str] = {
     float: "float", int: "int64", bool: "bool", str: "string", tuple: "shape",
     np.dtype: "data_type",
 }  # fmt: skip
-_LIMITS = {"int32": 2**31, "int64": 2**63}
+#: The least and the greatest value.
+_LIMITS = {
+    "int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1), "uint64": (0, 2**64 - 1),
+}  # fmt: skip
 
 
 def _extents(value: Any) -> tuple[int, ...] | None:
@@ -30,7 +33,7 @@ def _extents(value: Any) -> tuple[int, ...] | None:
 
 #: The types that a kind takes, and the function that makes the normal form, or None, of a value.
 _ITEMS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
-    **dict.fromkeys(("int32", "int64"), ((*_INT, np.bool_), int)),  # a bool is one, too
+    **dict.fromkeys(("int32", "int64", "uint64"), ((*_INT, np.bool_), int)),  # a bool is one, too
     **dict.fromkeys(("float", "double"), ((float, np.floating), float)),
     "bool": ((bool, np.bool_), bool),
     "string": (str, str),
@@ -45,8 +48,9 @@ class Attr:
     Parameters
     ----------
     kind : type or str
-        A Python type or one of the 14 kinds: int32, int64, bool, float, double, string, shape,
-        data_type, list_int32, list_int64, list_float, list_data_type, list_shape, list_string.
+        A Python type or one of the kinds: int32, int64, uint64, bool, float, double, string,
+        shape, data_type, list_int32, list_int64, list_float, list_data_type, list_shape,
+        list_string.
     default : optional
         Without it the attribute must be set.
     check : callable, optional
@@ -85,8 +89,8 @@ class Attr:
         value = normal(item) if isinstance(item, types) else None
         if value is None:
             raise invalid(op, f"attribute '{name}'", whole, f"kind {self.kind}")
-        limit = _LIMITS.get(kind)
-        if limit is not None and not -limit <= value < limit:
+        limits = _LIMITS.get(kind)
+        if limits is not None and not limits[0] <= value <= limits[1]:
             raise invalid(op, f"attribute '{name}'", item, f"a value within {kind}")
         return value
 
@@ -107,7 +111,7 @@ class Attr:
         As in Python, equal numbers are equal whatever their types: True and 1, (1.0,) and [1].
         """
         kind, number = self.kind, isinstance(value, (*_INT, bool, float, np.number, np.bool_))
-        numeric = kind in ("int32", "int64", "float", "double")
+        numeric = kind in (*_LIMITS, "float", "double")
         if how not in ("==", "!=") and not (numeric and number) and kind != "string":
             what = f"operand of {how} for attribute '{name}' in a kernel condition"
             numbers = (

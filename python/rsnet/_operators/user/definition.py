@@ -131,7 +131,7 @@ class UserOpDefinition:
         docs = {a.tensor(i): self.docs.get(a.name, "") for a in self.inputs for i in range(a.count)}
         if self.variable:
             d.key_var_num_args, d.input_docs = "num_args", ANY_INPUTS
-            d.arguments = [a.name for a in self.inputs]
+            d.arguments = [(a.name, a.count, a.at_least, a.optional) for a in self.inputs]
         else:
             d.input_docs = named_inputs(docs, docs)
         d.make = self._make

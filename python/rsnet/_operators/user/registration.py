@@ -119,6 +119,9 @@ def define(
     for n in names:
         if names.count(n) > 1 or n == "tmp_buffer":
             raise fail(name, f"the name '{n}' is used twice or reserved")
+    for arg in d.inputs:
+        if d.variable and arg.name in ("num_args", "arg_counts"):
+            raise fail(name, f"'{arg.name}' counts the arrays of every input: rename the input")
     for key, declared in d.attrs.items():
         argument_name(f"{name}: attrs", key)
         if key in RESERVED:

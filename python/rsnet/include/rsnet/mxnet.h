@@ -6,7 +6,7 @@
 //
 // What differs from MXNet: a mistake is an error of rsnet.load_library or of the call. A kernel sees
 // kAddTo only if its operator says so by set_attr<bool>("TAccumulates", true); otherwise rsnet adds.
-// There are no expression templates (mshadow::dot and its kin).
+// Expressions over tensors are element-wise: there is no mshadow::dot, broadcast or sum.
 #ifndef RSNET_MXNET_H
 #define RSNET_MXNET_H
 

@@ -170,11 +170,11 @@ struct Tensor {
     expr::ForEach(shape_.Size(), e, put);                                           \
     return *this;                                                                   \
   }
-  RSNET_MX_ASSIGN(=, (std::is_arithmetic_v<E> || std::is_base_of_v<expr::Any, E>))
-  RSNET_MX_ASSIGN(+=, (std::is_arithmetic_v<E> || expr::is_operand<E>))
-  RSNET_MX_ASSIGN(-=, (std::is_arithmetic_v<E> || expr::is_operand<E>))
-  RSNET_MX_ASSIGN(*=, (std::is_arithmetic_v<E> || expr::is_operand<E>))
-  RSNET_MX_ASSIGN(/=, (std::is_arithmetic_v<E> || expr::is_operand<E>))
+  RSNET_MX_ASSIGN(=, (expr::is_number<E> || std::is_base_of_v<expr::Any, E>))
+  RSNET_MX_ASSIGN(+=, (expr::is_number<E> || expr::is_operand<E>))
+  RSNET_MX_ASSIGN(-=, (expr::is_number<E> || expr::is_operand<E>))
+  RSNET_MX_ASSIGN(*=, (expr::is_number<E> || expr::is_operand<E>))
+  RSNET_MX_ASSIGN(/=, (expr::is_number<E> || expr::is_operand<E>))
 #undef RSNET_MX_ASSIGN
   index_t size(int i) const { return shape_[i]; }
   decltype(auto) operator[](index_t i) const {
@@ -188,7 +188,28 @@ struct Tensor {
       return part;
     }
   }
+  // A view of the entries begin to end - 1 of the first axis.
+  Tensor Slice(index_t begin, index_t end) const {
+    if (begin < 0 || begin > end || end > shape_[0]) {
+      throw rsnet::Failure("Slice(" + std::to_string(begin) + ", " + std::to_string(end) +
+                           ") of an axis of " + std::to_string(shape_[0]));
+    }
+    Tensor part = *this;
+    part.shape_[0] = end - begin;
+    if (shape_[0] > 0) part.dptr_ += begin * static_cast<index_t>(shape_.Size() / shape_[0]);
+    return part;
+  }
 };
+
+// Copies the elements of a tensor to one of the same shape.
+template <int dim, typename DType>
+void Copy(Tensor<cpu, dim, DType> to, const Tensor<cpu, dim, DType>& from,
+          Stream<cpu>* = nullptr) {
+  if (!std::equal(to.shape_.shape_, to.shape_.shape_ + dim, from.shape_.shape_)) {
+    throw rsnet::Failure("Copy between tensors of different shapes");
+  }
+  if (from.shape_.Size() > 0) std::memmove(to.dptr_, from.dptr_, from.shape_.Size() * sizeof(DType));
+}
 
 }  // namespace mshadow
 

@@ -14,7 +14,15 @@
 
 namespace mshadow {
 
+namespace half {
+class half_t;
+}  // namespace half
+
 namespace expr {
+
+// Numbers that may stand beside tensors.
+template <typename T>
+constexpr bool is_number = std::is_arithmetic_v<T> || std::is_same_v<T, half::half_t>;
 
 // The size of an expression of numbers alone, which goes with every size.
 constexpr size_t kAnySize = static_cast<size_t>(-1);
@@ -67,7 +75,7 @@ struct Binary : Any {
 
 // Numbers, tensors and expressions as expressions.
 template <typename T>
-std::enable_if_t<std::is_arithmetic_v<T>, Number<T>> Wrap(T value) {
+std::enable_if_t<is_number<T>, Number<T>> Wrap(T value) {
   return Number<T>(value);
 }
 template <typename E>
@@ -86,8 +94,8 @@ struct IsTensor<T, std::void_t<typename T::value_type, decltype(T::dptr_)>> : st
 template <typename T>
 constexpr bool is_operand = IsTensor<T>::value || std::is_base_of_v<Any, T>;
 template <typename A, typename B>
-using Both = std::enable_if_t<(is_operand<A> && (is_operand<B> || std::is_arithmetic_v<B>)) ||
-                              (std::is_arithmetic_v<A> && is_operand<B>)>;
+using Both = std::enable_if_t<(is_operand<A> && (is_operand<B> || is_number<B>)) ||
+                              (is_number<A> && is_operand<B>)>;
 
 #define RSNET_MX_OPERATOR(Name, op)                                              \
   struct Name {                                                                  \

@@ -158,10 +158,11 @@ class Op {
   static const Op* Get(const std::string& name) { return &Entry(name, false); }
   RSNET_LOCAL static Op& Entry(const std::string& name, bool registers);
   // A group of operators, which has attributes only.
-  RSNET_LOCAL static Op& Group(const std::string& name) {
+  RSNET_LOCAL static Op& Group(const std::string& name, bool registers = false) {
     static std::map<std::string, std::unique_ptr<Op>> all;
     std::unique_ptr<Op>& group = all[name];
     if (group == nullptr) group = std::make_unique<Op>();
+    if (registers) group->attrs.emplace("registered", true);
     return *group;
   }
 

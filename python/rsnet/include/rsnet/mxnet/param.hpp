@@ -194,8 +194,7 @@ struct Parameter {
       // A call has all names, one of them with the value, or the first with the default.
       for (bool by_alias : {false, true}) {
         for (const auto& [name, text] : kwargs) {
-          bool is_absent = text == "None" && by_alias;
-          if (is_absent || by_alias == (name == attr.name) || !Means(name, *field)) continue;
+          if (by_alias == (name == attr.name) || !Gives(name, text, *field)) continue;
           field->Set(self, text);
           given = true;
         }
@@ -217,10 +216,7 @@ struct Parameter {
     std::map<std::string, std::string> all = __DICT__();
     for (const auto& field : __FIELDS__()) {
       for (const auto& [name, text] : kwargs) {
-        bool is_absent = name != field->attr.name && text == "None";
-        if (field->alias_of.empty() && Means(name, *field) && !is_absent) {
-          all[field->attr.name] = text;
-        }
+        if (field->alias_of.empty() && Gives(name, text, *field)) all[field->attr.name] = text;
       }
     }
     Init(all);
@@ -245,11 +241,12 @@ struct Parameter {
   }
 
  private:
-  // Is it the field's name, or another one of it?
-  static bool Means(const std::string& name, const parameter::Field& field) {
+  // Is it the field's name, or another one of it that was given a value?
+  static bool Gives(const std::string& name, const std::string& text, const parameter::Field& field) {
     if (name == field.attr.name) return true;
     for (const auto& other : __FIELDS__()) {
-      if (other->attr.name == name && other->alias_of == field.attr.name) return true;
+      if (other->attr.name != name || other->alias_of != field.attr.name) continue;
+      return text != other->attr.dflt;
     }
     return false;
   }
@@ -285,9 +282,11 @@ struct Parameter {
       other->attr = field->attr;
       other->attr.name = alias;
       other->attr.doc = "Another name of " + name + ".";
-      other->attr.flags |= RSNET_MAY_BE_NONE;
       other->attr.has_default = true;
-      other->attr.dflt = "None";
+      // What stands for no value: of texts one that nobody passes, since "None" is a text.
+      bool is_text = field->attr.kind == RSNET_STR;
+      other->attr.dflt = is_text ? "<" + name + ">" : "None";
+      if (!is_text) other->attr.flags |= RSNET_MAY_BE_NONE;
       fields.push_back(other);
       return;
     }

@@ -2,99 +2,9 @@
 #ifndef RSNET_MXNET_REGISTRY_HPP
 #define RSNET_MXNET_REGISTRY_HPP
 
+#include <rsnet/mxnet/operands.hpp>
+
 namespace mxnet {
-
-// The value of a parameter as text.
-inline std::string TextOf(const rsnet_value& value) {
-  switch (value.kind) {
-    case RSNET_NONE: return "None";
-    case RSNET_BOOL: return rsnet::to_text(value.v.i != 0);
-    case RSNET_F32: return rsnet::to_text(static_cast<float>(value.v.f));
-    case RSNET_F64: return rsnet::to_text(value.v.f);
-    case RSNET_STR:
-    case RSNET_ENUM: return std::string(value.v.s, value.n);
-    case RSNET_SHAPE:
-    case RSNET_LIST_I32:
-    case RSNET_LIST_I64:
-      return rsnet::list_text(std::vector<int64_t>(value.v.is, value.v.is + value.n));
-    case RSNET_LIST_F32:
-      return rsnet::list_text(std::vector<double>(value.v.fs, value.v.fs + value.n));
-    case RSNET_U64: return std::to_string(value.v.u);
-    default: return std::to_string(value.v.i);
-  }
-}
-
-// All parameters of a call as texts.
-inline dmlc::Kwargs ReadParams(const std::vector<rsnet::AttrText>& fields, const rsnet_host* host,
-                               rsnet_ctx* ctx) {
-  dmlc::Kwargs out;
-  for (size_t i = 0; i < fields.size(); ++i) {
-    const rsnet_value* value = host->attr(ctx, static_cast<int32_t>(i));
-    if (value == nullptr) throw rsnet::Failure("");
-    out.emplace_back(fields[i].name, TextOf(*value));
-  }
-  return out;
-}
-
-// The shapes and dtypes of a side while they are inferred.
-struct Arrays {
-  std::vector<TShape> shapes;
-  std::vector<int> types;
-  bool known = true;   // are all shapes known?
-  bool empty = false;  // has one an axis of no elements?
-  bool scalar = false;
-
-  Arrays(const rsnet_host* host, rsnet_ctx* ctx, int32_t side) {
-    int32_t n = host->n_arrays(ctx, side);
-    for (int32_t i = 0; i < n; ++i) {
-      const rsnet_tensor* t = host->tensor(ctx, side, i);
-      if (t == nullptr) throw rsnet::Failure("");
-      TShape shape;
-      if (t->ndim >= 0) shape = TShape(t->shape, t->shape + t->ndim);
-      for (dim_t& d : shape) {
-        empty = empty || d == 0;
-        known = known && d >= 0;
-        if (d < 0) d = 0;
-      }
-      known = known && t->ndim >= 0;
-      scalar = scalar || t->ndim == 0;
-      shapes.push_back(shape);
-      types.push_back(FlagOf(t->dtype));
-    }
-  }
-};
-
-// Tells rsnet the shapes of a side. An extent of 0 is unknown, unless all inputs were known and one
-// of them was empty.
-inline void LearnShapes(const rsnet_host* host, rsnet_ctx* ctx, int32_t side,
-                        const std::vector<TShape>& shapes, const Arrays& inputs) {
-  for (size_t i = 0; i < shapes.size(); ++i) {
-    if (shapes[i].ndim() == 0 && !(inputs.known && inputs.scalar)) continue;
-    std::vector<int64_t> dims(shapes[i].begin(), shapes[i].end());
-    if (!(inputs.known && inputs.empty)) std::replace(dims.begin(), dims.end(), int64_t(0), int64_t(-1));
-    rsnet::check(host->set_shape(ctx, side, static_cast<int32_t>(i),
-                                 static_cast<int32_t>(dims.size()), dims.data()));
-  }
-}
-inline void LearnTypes(const rsnet_host* host, rsnet_ctx* ctx, int32_t side,
-                       const std::vector<int>& types) {
-  for (size_t i = 0; i < types.size(); ++i) {
-    rsnet::check(host->set_dtype(ctx, side, static_cast<int32_t>(i), TypeOf(types[i])));
-  }
-}
-
-// The operands of a call.
-struct Operands {
-  std::vector<TBlob> inputs, outputs;
-  std::vector<OpReqType> req;
-  explicit Operands(const rsnet_args* args) {
-    for (int32_t i = 0; i < args->n_in; ++i) inputs.emplace_back(args->in[i]);
-    for (int32_t i = 0; i < args->n_out; ++i) {
-      outputs.emplace_back(args->out[i]);
-      req.push_back(static_cast<OpReqType>(args->req[i]));
-    }
-  }
-};
 
 // An operator of NNVM_REGISTER_OP on its way to rsnet.
 class NnvmOp {
@@ -118,6 +28,11 @@ class NnvmOp {
   }
 
   rsnet_status RegisterOp(const rsnet_host* host, rsnet_registry* registry) {
+    for (const std::string& group : op_->groups) {
+      if (nnvm::Op::Group(group).attrs.count("registered") > 0) continue;
+      throw rsnet::Failure("operator '" + op_->name + "': include(\"" + group +
+                           "\"): there is no NNVM_REGISTER_OP_GROUP of this name");
+    }
     bool backward = IsTrue("TIsBackward");
     std::vector<rsnet::ArgText> in = Arguments(), out = Names(op_->num_outputs, "output");
     std::vector<rsnet_arg> inputs = rsnet::arg_list(in), outputs = rsnet::arg_list(out);
@@ -487,7 +402,7 @@ RSNET_LOCAL inline Op& Op::Entry(const std::string& name, bool registers) {
 }  // namespace nnvm
 
 #define NNVM_REGISTER_OP_GROUP(name) \
-  [[maybe_unused]] static ::nnvm::Op& RSNET_UNIQUE(nnvm_group_) = ::nnvm::Op::Group(#name)
+  [[maybe_unused]] static ::nnvm::Op& RSNET_UNIQUE(nnvm_group_) = ::nnvm::Op::Group(#name, true)
 
 // As in NNVM, a second registration of a name adds to the first.
 #define NNVM_REGISTER_OP(name)                              \

@@ -1,0 +1,168 @@
+"""Inputs without a dtype: float32, or what the operator's inference demands, in any order."""
+
+import itertools
+
+import numpy as np
+import pytest
+from plugins import compiled_text
+
+import rsnet as mx
+from rsnet import nd, sym
+
+pytestmark = pytest.mark.process  # the compiler is one
+
+#: `d` is floating point, or anything; the indices `i` are integers; `w` and `v` are like `d`.
+SOURCE = """
+#include "oneflow/core/framework/framework.h"
+namespace oneflow {
+namespace {
+DataType Of(user_op::InferContext* ctx, const char* arg) {
+  return *ctx->Dtype4ArgNameAndIndex(arg, 0);
+}
+Maybe<void> LikeD(user_op::InferContext* ctx) {
+  *ctx->Shape4ArgNameAndIndex("out", 0) = *ctx->Shape4ArgNameAndIndex("d", 0);
+  *ctx->Dtype4ArgNameAndIndex("out", 0) = Of(ctx, "d");
+  return Maybe<void>::Ok();
+}
+Maybe<void> Take(user_op::InferContext* ctx) {
+  DataType d = Of(ctx, "d");
+  CHECK_OR_RETURN(Of(ctx, "i") == DataType::kInt64) << "i: int64, got " << int(Of(ctx, "i"));
+  CHECK_OR_RETURN(d == DataType::kFloat || d == DataType::kDouble) << "d: floating point";
+  return LikeD(ctx);
+}
+Maybe<void> Weighted(user_op::InferContext* ctx) {
+  CHECK_OR_RETURN(Of(ctx, "d") == Of(ctx, "w")) << "w: like d";
+  return Take(ctx);
+}
+Maybe<void> Integers(user_op::InferContext* ctx) {
+  DataType i = Of(ctx, "i");
+  CHECK_OR_RETURN(i == DataType::kInt32 || i == DataType::kInt64) << "i: integers";
+  return LikeD(ctx);
+}
+Maybe<void> Alike(user_op::InferContext* ctx) {
+  CHECK_OR_RETURN(Of(ctx, "d") == Of(ctx, "i")) << "one dtype";
+  return LikeD(ctx);
+}
+Maybe<void> Lists(user_op::InferContext* ctx) {
+  for (int k = 0; k < ctx->inputs().size(); ++k) {
+    const auto& arg = ctx->inputs()[k];
+    DataType type = *ctx->Dtype4ArgNameAndIndex(arg.first, arg.second);
+    CHECK_OR_RETURN((type == DataType::kInt64) == (arg.first == "i")) << "i: int64 alone";
+  }
+  return LikeD(ctx);
+}
+class Nothing final : public user_op::OpKernel {
+  void Compute(user_op::KernelComputeContext*) const override {}
+  bool AlwaysComputeWhenAllOutputsEmpty() const override { return false; }
+};
+}  // namespace
+#define OPERATOR(NAME, INFER, INPUTS)                                          \\
+  REGISTER_USER_OP(NAME).INPUTS.Output("out").SetTensorDescInferFn(INFER);     \\
+  REGISTER_USER_KERNEL(NAME).SetCreateFn<Nothing>().SetIsMatchedHob(user_op::HobTrue());
+OPERATOR("dt_take_di", Take, Input("d").Input("i"))
+OPERATOR("dt_take_id", Take, Input("i").Input("d"))
+OPERATOR("dt_weighted_diw", Weighted, Input("d").Input("i").Input("w"))
+OPERATOR("dt_weighted_wid", Weighted, Input("w").Input("i").Input("d"))
+OPERATOR("dt_weighted_idw", Weighted, Input("i").Input("d").Input("w"))
+OPERATOR("dt_integers_di", Integers, Input("d").Input("i"))
+OPERATOR("dt_integers_id", Integers, Input("i").Input("d"))
+OPERATOR("dt_alike_di", Alike, Input("d").Input("i"))
+OPERATOR("dt_lists", Lists, InputWithMinimum("i", 1).Input("d"))
+}  // namespace oneflow
+"""
+
+SHAPES = {"d": (4, 3), "i": (4, 3), "w": (4, 3)}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def library():
+    return mx.load_library(compiled_text(SOURCE))
+
+
+def made(name):
+    """The operator's node on variables that are called like its inputs, which the name lists."""
+    order = name.rpartition("_")[2]
+    return getattr(sym, name)(*map(sym.var, order)), order
+
+
+def dtypes(exe):
+    return {k: np.dtype(a.dtype).name for k, a in exe.arg_dict.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "expected"),
+    [
+        *itertools.product(["dt_take_di", "dt_take_id"], [{}, {"d": "float32"}, {"i": "int64"}],
+                           [{"d": "float32", "i": "int64"}]),
+        *itertools.product(["dt_take_di", "dt_take_id"], [{"d": "float64"}],
+                           [{"d": "float64", "i": "int64"}]),
+        *itertools.product(["dt_weighted_diw", "dt_weighted_wid", "dt_weighted_idw"],
+                           [{}, {"w": "float32"}, {"i": "int64"}],
+                           [{"d": "float32", "i": "int64", "w": "float32"}]),
+        *itertools.product(["dt_weighted_diw", "dt_weighted_wid", "dt_weighted_idw"],
+                           [{"d": "float64"}, {"w": "float64"}, {"i": "int64", "w": "float64"}],
+                           [{"d": "float64", "i": "int64", "w": "float64"}]),
+        *itertools.product(["dt_integers_di", "dt_integers_id"], [{}],
+                           [{"d": "float32", "i": "int32"}]),
+        *itertools.product(["dt_integers_di", "dt_integers_id"], [{"d": "int64"}],
+                           [{"d": "int64", "i": "int64"}]),
+        *itertools.product(["dt_integers_di", "dt_integers_id"], [{"d": "float16"}],
+                           [{"d": "float16", "i": "int32"}]),
+        ("dt_alike_di", {"d": "float64"}, {"d": "float64", "i": "float64"}),
+        ("dt_alike_di", {"i": "int8"}, {"d": "int8", "i": "int8"}),
+        ("dt_alike_di", {}, {"d": "float32", "i": "float32"}),
+    ],
+)  # fmt: skip
+def test_an_input_without_a_dtype_is_float32_or_what_the_operator_demands(name, given, expected):
+    y, order = made(name)
+    shapes = {k: SHAPES[k] for k in order}
+    exe = y.simple_bind(mx.cpu(), type_dict=given, **shapes, grad_req="null")
+    assert dtypes(exe) == expected
+    assert exe.outputs[0].dtype == np.dtype(expected["d"]) and exe.outputs[0].shape == (4, 3)
+    exe.forward()[0].wait_to_read()
+    if given:
+        args, outs, _ = y.infer_type_partial(**given)
+        found = dict(zip(order, args, strict=True))
+        assert all(t is None or np.dtype(t) == expected[k] for k, t in found.items())
+        assert outs[0] is None or np.dtype(outs[0]) == expected["d"]
+    assert y.infer_shape(**shapes)[1] == [(4, 3)]
+    declared = getattr(sym, name)(*(sym.var(k, dtype=given.get(k)) for k in order))
+    assert declared.infer_shape(**shapes)[1] == [(4, 3)]
+
+
+def test_tables_need_no_dtypes(capsys):
+    for name in ("dt_take_di", "dt_take_id"):
+        y, order = made(name)
+        mx.viz.print_summary(y, shape={k: SHAPES[k] for k in order})
+        assert name in capsys.readouterr().out
+
+
+def test_the_arrays_of_one_argument_are_alike():
+    i = [sym.var(f"i{k}") for k in range(20)]
+    y = sym.dt_lists(*i, sym.var("d"))
+    exe = y.simple_bind(mx.cpu(), **{f"i{k}": (2,) for k in range(20)}, d=(5,), grad_req="null")
+    assert dtypes(exe) == {"d": "float32"} | {f"i{k}": "int64" for k in range(20)}
+
+
+def test_a_dtype_that_follows_from_another_operator():
+    d = sym.var("d")
+    for y in (sym.dt_integers_di(d, sym.var("i")), sym.dt_integers_id(sym.var("i"), d)):
+        both = y + (d + sym.var("b", dtype="float64"))
+        exe = both.simple_bind(mx.cpu(), d=(4, 3), i=(4, 3), b=(4, 3), grad_req="null")
+        assert exe.arg_dict["d"].dtype == np.float64 and exe.arg_dict["i"].dtype == np.int32
+    y = sym.dt_take_id(sym.var("i"), sym.relu(sym.dt_take_di(d, sym.var("j"))))
+    exe = y.simple_bind(mx.cpu(), d=(4, 3), i=(4, 3), j=(4, 3), grad_req="null")
+    assert dtypes(exe) == {"d": "float32", "i": "int64", "j": "int64"}
+
+
+def test_what_fits_no_dtype_says_why():
+    with pytest.raises(mx.MXNetError, match="w: like d"):
+        made("dt_weighted_diw")[0].simple_bind(
+            mx.cpu(), type_dict={"d": "float64", "w": "float32"}, **SHAPES
+        )
+    with pytest.raises(mx.MXNetError, match="d: floating point"):
+        made("dt_take_id")[0].simple_bind(
+            mx.cpu(), type_dict={"d": "int64", "i": "int64"}, d=(4, 3), i=(4, 3)
+        )
+    with pytest.raises(mx.MXNetError, match="dt_take_di: .*i: int64"):
+        nd.dt_take_di(nd.ones(3), nd.ones(3))
