@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import os
 import reprlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,16 @@ def shown(value: object) -> str:
     if isinstance(value, Unusable):
         value._refuse()
     return " ".join(_REPR.repr(value).split())
+
+
+def refuse_keywords(function: str, given: Mapping[str, object], known: str) -> None:
+    """Refuses keywords that a function has no use for; `known` lists those that it has.
+
+    `name`, which any function of MXNet takes, is none of them.
+    """
+    for key in given:
+        if key != "name":
+            raise TypeError(f"{function}() got an unexpected keyword '{key}' (there are {known})")
 
 
 class MXNetError(RuntimeError):

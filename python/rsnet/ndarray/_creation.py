@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import _core
 from .._core import NDArray
-from ..base import MXNetError, shown
+from ..base import MXNetError, refuse_keywords, shown
 from ..context import Context
 from ..util import is_np_shape
 from . import op
@@ -79,6 +79,8 @@ def zeros(
     **kwargs: Any,
 ) -> NDArray:
     """An array of zeros; see `empty` for the parameters."""
+    if kwargs:
+        refuse_keywords("zeros", kwargs, "shape, ctx, dtype, stype, out")
     if out is not None:
         out[:] = 0
         return out
@@ -93,6 +95,8 @@ def ones(
     **kwargs: Any,
 ) -> NDArray:
     """An array of ones; see `empty` for the parameters."""
+    if kwargs:
+        refuse_keywords("ones", kwargs, "shape, ctx, dtype, out")
     if out is not None:
         out[:] = 1
         return out

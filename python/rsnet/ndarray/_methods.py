@@ -10,7 +10,7 @@ import numpy as np
 from .. import _core
 from .._core import NDArray
 from .._warnings import warn
-from ..base import MXNetError, MXValueError
+from ..base import MXNetError, MXValueError, refuse_keywords
 from ..context import Context
 from . import _indexing, _io, op
 
@@ -407,7 +407,9 @@ def _fluent(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _transpose(self: NDArray, *axes: Any, **kwargs: Any) -> NDArray:
     """The array with permuted axes, reversed by default."""
-    axes = kwargs.get("axes", axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
+    axes = kwargs.pop("axes", axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
+    if kwargs:
+        refuse_keywords("transpose", kwargs, "axes")
     return op.transpose(self, axes=tuple(axes)) if axes else op.transpose(self)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import _core
 from .._core import NDArray
-from ..base import _Null
+from ..base import _Null, refuse_keywords
 from ..context import Context
 
 __all__ = [
@@ -37,8 +37,11 @@ def _sample(
     dtype: Any,
     ctx: Context | None,
     out: NDArray | None,
+    more: dict[str, Any],
 ) -> Any:
-    """Calls `_random_<name>` for numbers and `_sample_<name>` for arrays."""
+    """Calls `_random_<name>` for numbers and `_sample_<name>` for arrays; refuses `more`."""
+    if more:
+        refuse_keywords(name, more, ", ".join((*params, "shape, dtype, ctx, out")))
     shape, dtype = _given(shape), _given(dtype)
     outs = None if out is None else [out]
     arrays = [isinstance(v, NDArray) for v in params.values()]
@@ -74,7 +77,7 @@ def uniform(
     **kwargs: Any,
 ) -> Any:
     """Samples of the uniform distribution on ``[low, high)``."""
-    return _sample("uniform", {"low": low, "high": high}, shape, dtype, ctx, out)
+    return _sample("uniform", {"low": low, "high": high}, shape, dtype, ctx, out, kwargs)
 
 
 def normal(
@@ -87,7 +90,7 @@ def normal(
     **kwargs: Any,
 ) -> Any:
     """Samples of the normal distribution of mean `loc` and standard deviation `scale`."""
-    return _sample("normal", {"loc": loc, "scale": scale}, shape, dtype, ctx, out)
+    return _sample("normal", {"loc": loc, "scale": scale}, shape, dtype, ctx, out, kwargs)
 
 
 def randn(*shape: Any, **kwargs: Any) -> Any:
@@ -106,7 +109,7 @@ def gamma(
     **kwargs: Any,
 ) -> Any:
     """Samples of the gamma distribution of shape `alpha` and scale `beta`."""
-    return _sample("gamma", {"alpha": alpha, "beta": beta}, shape, dtype, ctx, out)
+    return _sample("gamma", {"alpha": alpha, "beta": beta}, shape, dtype, ctx, out, kwargs)
 
 
 def exponential(
@@ -119,7 +122,7 @@ def exponential(
 ) -> Any:
     """Samples of the exponential distribution of mean `scale`."""
     rate = 1.0 / scale
-    return _sample("exponential", {"lam": rate}, shape, dtype, ctx, out)
+    return _sample("exponential", {"lam": rate}, shape, dtype, ctx, out, kwargs)
 
 
 def poisson(
@@ -131,7 +134,7 @@ def poisson(
     **kwargs: Any,
 ) -> Any:
     """Samples of the Poisson distribution of mean `lam`."""
-    return _sample("poisson", {"lam": lam}, shape, dtype, ctx, out)
+    return _sample("poisson", {"lam": lam}, shape, dtype, ctx, out, kwargs)
 
 
 def negative_binomial(
@@ -144,7 +147,7 @@ def negative_binomial(
     **kwargs: Any,
 ) -> Any:
     """Failures before `k` successes of probability `p`."""
-    return _sample("negative_binomial", {"k": k, "p": p}, shape, dtype, ctx, out)
+    return _sample("negative_binomial", {"k": k, "p": p}, shape, dtype, ctx, out, kwargs)
 
 
 def generalized_negative_binomial(
@@ -158,7 +161,7 @@ def generalized_negative_binomial(
 ) -> Any:
     """Samples of the negative binomial distribution of mean `mu` and dispersion `alpha`."""
     params = {"mu": mu, "alpha": alpha}
-    return _sample("generalized_negative_binomial", params, shape, dtype, ctx, out)
+    return _sample("generalized_negative_binomial", params, shape, dtype, ctx, out, kwargs)
 
 
 def randint(
@@ -175,7 +178,7 @@ def randint(
         raise ValueError("randint takes numbers, not arrays")
     if _given(dtype) is None and out is None:
         dtype = "int32"
-    return _sample("randint", {"low": low, "high": high}, shape, dtype, ctx, out)
+    return _sample("randint", {"low": low, "high": high}, shape, dtype, ctx, out, kwargs)
 
 
 def multinomial(
@@ -187,6 +190,8 @@ def multinomial(
     **kwargs: Any,
 ) -> Any:
     """Indices drawn with the probabilities in the last axis of `data`."""
+    if kwargs:
+        refuse_keywords("multinomial", kwargs, "data, shape, get_prob, out, dtype")
     params = [("get_prob", get_prob), ("dtype", dtype)]
     if _given(shape) is not None:
         params.append(("shape", shape))
@@ -196,4 +201,6 @@ def multinomial(
 
 def shuffle(data: NDArray, **kwargs: Any) -> Any:
     """The rows of `data` in random order."""
+    if kwargs:
+        refuse_keywords("shuffle", kwargs, "data")
     return _core.invoke("_shuffle", [data], [], None)
