@@ -36,10 +36,10 @@ def shown(value: object) -> str:
 def refuse_keywords(function: str, given: Mapping[str, object], known: str) -> None:
     """Refuses keywords that a function has no use for; `known` lists those that it has.
 
-    `name`, which any function of MXNet takes, is none of them.
+    Functions of MXNet take a `name` and attributes such as `__layout__`, too.
     """
     for key in given:
-        if key != "name":
+        if key != "name" and not key.startswith("__"):
             raise TypeError(f"{function}() got an unexpected keyword '{key}' (there are {known})")
 
 

@@ -18,7 +18,7 @@ from .arguments import as_list, check_input_names, check_params, descs_of_batch,
 from .base_module import DEFAULT_INITIALIZER, BaseModule
 from .executor_group import DataParallelExecutorGroup
 from .parameters import Parameters
-from .properties import delegated
+from .properties import delegated, once_bound
 from .updates import GradientUpdate, checked_optimizer, choose_store, names_of_indices
 
 __all__ = ["Module"]
@@ -79,7 +79,8 @@ class Module(BaseModule):
     ) -> None:
         self._params = Parameters()
         super().__init__(logger=logger)
-        self._context = as_list(ctx.current_context() if context is None else context)
+        devices = as_list(ctx.current_context() if context is None else context)
+        self._context = [ctx.as_context(one, "context") for one in devices]
         self._work_load_list = list(work_load_list or [1] * len(self._context))
         if len(self._work_load_list) != len(self._context):
             raise ValueError(
@@ -155,6 +156,10 @@ class Module(BaseModule):
     label_shapes = delegated(
         "label_shapes", _group, "Descriptions of the labels; None if the module was bound without."
     )
+
+    # Names that programs of MXNet use.
+    _data_shapes = once_bound("data_shapes", "As `data_shapes`, or None before `bind`.")
+    _label_shapes = once_bound("label_shapes", "As `label_shapes`, or None before `bind`.")
 
     @property
     def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:

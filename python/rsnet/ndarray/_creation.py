@@ -11,7 +11,7 @@ import numpy as np
 from .. import _core
 from .._core import NDArray
 from ..base import MXNetError, refuse_keywords, shown
-from ..context import Context
+from ..context import Context, as_context
 from ..util import is_np_shape
 from . import op
 from ._indexing import axis_of, whole_numbers
@@ -58,9 +58,11 @@ def empty(shape: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
     Parameters
     ----------
     shape : int or tuple of int
-    ctx : Context, default the thread's
+    ctx : Context or str, default the thread's
     dtype : str or numpy.dtype, default float32
     """
+    if ctx is not None:
+        ctx = as_context(ctx)
     return _core.empty(_known_shape(shape), ctx, dtype)
 
 
@@ -146,6 +148,8 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     TypeError
         If `source_array` is not array-like.
     """
+    if ctx is not None:
+        ctx = as_context(ctx)
     if isinstance(source_array, NDArray):
         dtype = source_array.dtype if dtype is None else dtype
         result = _core.empty(source_array.shape, ctx, dtype)

@@ -11,7 +11,7 @@ from .. import _core
 from .._core import NDArray
 from .._warnings import warn
 from ..base import MXNetError, MXValueError, refuse_keywords
-from ..context import Context
+from ..context import Context, as_context
 from . import _indexing, _io, op
 
 
@@ -85,6 +85,8 @@ def _copyto(self: NDArray, other: Any) -> NDArray | bool:
         if other.shape != self.shape:
             raise ValueError(f"cannot copy shape {self.shape} to an array of shape {other.shape}")
         return _copy_into(self, other)
+    if isinstance(other, str):
+        other = as_context(other)
     if isinstance(other, Context):
         return _copy_into(self, _core.empty(self.shape, other, self.dtype))
     getattr(other, "dtype", None)  # an operand that is not there says so itself
@@ -100,8 +102,9 @@ def _deepcopy(self: NDArray, memo: object) -> Any:
     return self.copy()
 
 
-def _as_in_context(self: NDArray, context: Context) -> Any:
+def _as_in_context(self: NDArray, context: Context | str) -> Any:
     """The array on another device; itself if it is there."""
+    context = as_context(context, "context")
     return self if self.context == context else self.copyto(context)
 
 

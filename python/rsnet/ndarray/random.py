@@ -9,7 +9,7 @@ import numpy as np
 from .. import _core
 from .._core import NDArray
 from ..base import _Null, refuse_keywords
-from ..context import Context
+from ..context import Context, as_context
 
 __all__ = [
     "exponential",
@@ -63,7 +63,7 @@ def _sample(
         given.append(("dtype", np.dtype(out.dtype).name))
     if ctx is None:
         return _core.invoke(f"_random_{name}", [], given, outs)
-    with ctx:
+    with as_context(ctx):
         return _core.invoke(f"_random_{name}", [], given, outs)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._warnings import warn
 from ..base import MXNetError, MXValueError, shown
-from ..context import Context
+from ..context import Context, as_context
 from ..executor import Executor
 from ..ndarray import NDArray
 
@@ -17,10 +17,8 @@ _REQS = ("null", "write", "add")
 
 
 def check_context(ctx: Any) -> Context:
-    """`ctx` if it is a context."""
-    if not isinstance(ctx, Context):
-        raise TypeError(f"invalid ctx {shown(ctx)}: expected a Context")
-    return ctx
+    """`ctx` as a context."""
+    return as_context(ctx)
 
 
 def argument_names(names: list[str]) -> list[str]:
@@ -112,10 +110,8 @@ def check_groups(group2ctx: Any) -> dict[str, Context] | None:
         raise TypeError(
             f"invalid group2ctx {shown(group2ctx)}: expected a dict of names to Contexts"
         )
-    for group, ctx in (group2ctx or {}).items():
-        if not isinstance(ctx, Context):
-            raise TypeError(f"invalid item '{group}' of group2ctx {shown(ctx)}: expected a Context")
-    return group2ctx or None
+    groups = (group2ctx or {}).items()
+    return {name: as_context(c, f"item '{name}' of group2ctx") for name, c in groups} or None
 
 
 def check_shared(shared_exec: Any) -> Executor | None:
