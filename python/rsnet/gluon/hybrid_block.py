@@ -225,8 +225,8 @@ class HybridBlock(Block):
 
     def _no_shape(self, why: Any) -> str:
         return (
-            f"Deferred initialization of {type(self).__name__} '{self.name}' failed because shape "
-            f"cannot be inferred. {why}"
+            f"{type(self).__name__} '{self.name}': the shapes of its parameters cannot be inferred "
+            f"from these inputs: {why}"
         )
 
     # ---- calls ---------------------------------------------------------------------------------
