@@ -141,3 +141,10 @@ def test_what_inference_was_given_is_a_note_and_not_printed(capsys):
         symbol.infer_shape(data=(1, 2))
     assert "infer_shape was given data: (1, 2)" in " ".join(caught.value.__notes__)
     assert not capsys.readouterr().out
+
+
+def test_unknown_switches_of_hybridize_name_those_that_there_are():
+    with says(TypeError, "invalid switch 'fast': expected one of: static_alloc, static_shape,"):
+        nn.Dense(2).hybridize(fast=True)
+    with says(TypeError, "(export the block and bind its symbol with memory_limit"):
+        nn.Dense(2).hybridize(memory_limit="1GB")

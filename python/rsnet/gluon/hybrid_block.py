@@ -20,6 +20,12 @@ from .parameter_dict import ParameterDict
 __all__ = ["HybridBlock"]
 
 
+#: MXNet's switches of `hybridize`: accepted, without effect.
+_SWITCHES = (
+    "static_alloc", "static_shape", "inline_limit", "forward_bulk_size", "backward_bulk_size",
+)  # fmt: skip
+_NO_LIMIT = " (export the block and bind its symbol with memory_limit, see docs/memory.md)"
+
 # What is made of the symbol of every block that is hybridized, if anything.
 _change_graph: Callable[[sym.Symbol], sym.Symbol] | None = None
 
@@ -119,10 +125,12 @@ class HybridBlock(Block):
                 f"{type(self).__name__}.hybridize: invalid backend '{backend}': rsnet has one "
                 "backend, expected None"
             )
-        known = ("static_alloc", "static_shape", "inline_limit", "forward_bulk_size")
         for key in kwargs:
-            if key not in (*known, "backward_bulk_size"):
-                raise TypeError(f"{type(self).__name__}.hybridize: invalid switch '{key}'")
+            if key not in _SWITCHES:
+                raise TypeError(
+                    f"{type(self).__name__}.hybridize: invalid switch '{key}': expected one of: "
+                    f"{', '.join(_SWITCHES)}{_NO_LIMIT if key == 'memory_limit' else ''}"
+                )
         self._active = active
         self._flags = kwargs
         self._clear_cached_op()

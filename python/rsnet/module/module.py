@@ -177,6 +177,7 @@ class Module(BaseModule):
         force_rebind: bool = False,
         shared_module: BaseModule | None = None,
         grad_req: Any = "write",
+        memory_limit: int | str | None = None,
     ) -> None:
         """Allocates memory for the given shapes.
 
@@ -195,6 +196,8 @@ class Module(BaseModule):
             Module whose parameters and memory are shared.
         grad_req : {'write', 'add', 'null'}, list or dict
             Request of the gradients, for all arguments or by name.
+        memory_limit : int or str, optional
+            Most bytes of intermediate results on each device, see `Symbol.simple_bind`.
 
         Raises
         ------
@@ -217,7 +220,7 @@ class Module(BaseModule):
         self._exec_group = DataParallelExecutorGroup(
             self._symbol, self._context, self._work_load_list, data, labels, self._param_names,
             for_training, inputs_need_grad, shared_group, self.logger,
-            self._fixed_param_names, grad_req, self._state_names, self._group2ctxs,
+            self._fixed_param_names, grad_req, self._state_names, self._group2ctxs, memory_limit,
         )  # fmt: skip
         self.for_training, self.inputs_need_grad = for_training, inputs_need_grad
         self.binded = True
