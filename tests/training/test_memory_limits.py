@@ -10,7 +10,7 @@ import rsnet as mx
 def test_memory_can_be_limited(way):
     data = mx.io.NDArrayIter(np.ones((8, 64), "float32"), np.zeros(8), batch_size=4)
     net = mx.sym.Variable("data")
-    for i in range(12):
+    for _ in range(12):
         net = mx.sym.Activation(mx.sym.FullyConnected(net, num_hidden=64), act_type="tanh")
     net = mx.sym.SoftmaxOutput(net, name="softmax")
     free = net.memory_plan(data=(4, 64), softmax_label=(4,)).arena_bytes

@@ -274,7 +274,8 @@ class BaseModule:
         if monitor is not None and not hasattr(monitor, "install"):
             raise TypeError(f"invalid monitor {monitor!r}: expected a Monitor")
         refuse_sparse(sparse_row_id_fn)
-        limit = {} if memory_limit is None else {"memory_limit": memory_limit}  # not all take one
+        # Not all kinds of modules take one.
+        limit: dict[str, Any] = {} if memory_limit is None else {"memory_limit": memory_limit}
         self.bind(
             data_shapes=train_data.provide_data, label_shapes=train_data.provide_label,
             for_training=True, force_rebind=force_rebind, **limit,
