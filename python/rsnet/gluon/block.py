@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import ndarray as nd
-from ..base import shown
+from .._pytorch_names import HINTS
+from ..base import add_foreign_names, shown
 from ..context import Context
 from ._scope import BlockScope
 from .parameter import Parameter
@@ -437,6 +438,9 @@ class Block:
         from ._summary import print_summary
 
         print_summary(self, inputs)
+
+
+add_foreign_names(Block, "Block", HINTS["Block"])
 
 
 def __getattr__(name: str) -> object:

@@ -6,7 +6,8 @@ import os
 from typing import Any
 
 from .. import optimizer as opt
-from ..base import MXNetError
+from .._pytorch_names import HINTS
+from ..base import MXNetError, add_foreign_names
 from ..context import Context
 from ..module.updates import choose_store
 from ..optimizer.base import load_states
@@ -333,3 +334,6 @@ class Trainer:
                 updater.optimizer = self._updaters[0].optimizer
             self._optimizer = self._updaters[0].optimizer
         self._optimizer.param_dict = dict(enumerate(self._params))
+
+
+add_foreign_names(Trainer, "Trainer", HINTS["Trainer"])

@@ -10,7 +10,7 @@ import numpy as np
 from .. import _core
 from .._core import NDArray
 from .._warnings import warn
-from ..base import MXNetError, MXValueError, refuse_keywords
+from ..base import MXNetError, MXValueError, add_foreign_names, refuse_keywords
 from ..context import Context, as_context
 from . import _indexing, _io, op
 
@@ -416,5 +416,14 @@ def _transpose(self: NDArray, *axes: Any, **kwargs: Any) -> NDArray:
     return op.transpose(self, axes=tuple(axes)) if axes else op.transpose(self)
 
 
+#: Attributes of PyTorch's arrays, for which `_pytorch_names` knows what they are here.
+FOREIGN = """
+bool chunk clone cpu cuda device dim double expand fill_ float half int long masked_fill matmul mm
+numel numpy permute requires_grad requires_grad_ scatter_ std t to tolist type unsqueeze var view
+zero_
+""".split()
+
+
 _install()
+add_foreign_names(NDArray, "NDArray", FOREIGN)
 NDArray.transpose = _transpose  # type: ignore[method-assign]
