@@ -63,8 +63,18 @@ class Forgetful(nn.Lambda):
 
 
 def test_a_block_without_its_constructor_says_so():
-    with says(AttributeError, "Forgetful: call super().__init__() before setting attributes"):
+    with says(AttributeError, "Forgetful: call super().__init__() before it sets attributes"):
         Forgetful()
+
+
+def test_a_block_that_was_not_made_says_so_at_its_first_use():
+    class Bare(gluon.Block):
+        def __init__(self):
+            self.width = 3
+
+    for use in (lambda b: b.initialize(), lambda b: b(nd.ones((1,))), lambda b: b.name_scope()):
+        with says(AttributeError, "Bare: call super().__init__() in its constructor"):
+            use(Bare())
 
 
 @pytest.mark.parametrize("container", [nn.Sequential, nn.HybridSequential])

@@ -123,7 +123,7 @@ class Block:
             )
         if isinstance(value, (Block, Parameter)) and "_children" not in self.__dict__:
             raise AttributeError(
-                f"{type(self).__name__}: call super().__init__() before setting attributes"
+                f"{type(self).__name__}: call super().__init__() before it sets attributes"
             )
         if isinstance(value, Block):
             self.register_child(value, name)
@@ -440,6 +440,17 @@ class Block:
         print_summary(self, inputs)
 
 
+class _NotMade:
+    """An attribute that the constructor makes; objects that have it never get here."""
+
+    def __get__(self, block: object, kind: type) -> _NotMade:
+        if block is None:
+            return self
+        raise AttributeError(f"{kind.__name__}: call super().__init__() in its constructor")
+
+
+for _name in ("_children", "_forward_hooks", "_forward_pre_hooks", "_params", "_scope"):
+    setattr(Block, _name, _NotMade())
 add_foreign_names(Block, "Block", HINTS["Block"])
 
 
