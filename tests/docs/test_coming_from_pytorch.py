@@ -10,7 +10,7 @@ import rsnet as mx
 from rsnet import autograd, gluon, nd
 from rsnet._pytorch_names import HINTS, hint
 from rsnet.gluon import nn
-from rsnet.ndarray._methods import FOREIGN
+from rsnet.ndarray._methods import FLUENT, FOREIGN
 
 PAGE = (DOCS / "from_pytorch.md").read_text()
 NAMES = [(place, name) for place, names in HINTS.items() for name in names]
@@ -86,6 +86,7 @@ def test_the_page_lists_exactly_these_names():
 
 def test_arrays_know_the_names_of_the_table():
     assert set(FOREIGN) == set(HINTS["NDArray"])
+    assert not set(FOREIGN) & set(FLUENT)  # a method would not be made
     assert not set(dir(nd.ones((1,)))) & set(FOREIGN)
     assert "asnumpy" in dir(nd.ones((1,)))
 

@@ -144,7 +144,7 @@ def descs_of_batch(
     TypeError
         It is no batch.
     """
-    if isinstance(batch, (NDArray, np.ndarray)):
+    if isinstance(batch, (NDArray, np.ndarray)) or not hasattr(batch, "data"):
         kind = type(batch).__name__
         raise TypeError(f"invalid data_batch: expected a DataBatch([array]), got one {kind}")
     shapes = [tuple(a.shape) for a in batch.data]

@@ -12,7 +12,7 @@ from .. import optimizer as opt
 from .._checkpoint import load_checkpoint
 from .._warnings import warn
 from ..base import MXNetError
-from ..io import DataBatch, DataDesc
+from ..io import DataDesc
 from ..ndarray import NDArray
 from .arguments import as_list, check_input_names, check_params, descs_of_batch, parse_descs
 from .base_module import DEFAULT_INITIALIZER, BaseModule
@@ -431,7 +431,7 @@ class Module(BaseModule):
         """
         self._require("forward", "binded", "params_initialized")
         group = self._group("forward")
-        if isinstance(data_batch, DataBatch) or hasattr(data_batch, "data"):
+        if not isinstance(data_batch, (list, tuple)):
             descs = descs_of_batch(data_batch, group.data_shapes, group.label_shapes)
             if descs is not None:
                 self._follow(descs[0], descs[1], group.data_shapes)
