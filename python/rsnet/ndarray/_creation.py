@@ -52,7 +52,7 @@ def _known_shape(shape: Any) -> tuple[int, ...]:
     return known
 
 
-def empty(shape: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
+def empty(shape: Any, ctx: Context | str | None = None, dtype: Any = None) -> NDArray:
     """An array with memory that nothing was written to.
 
     Parameters
@@ -66,7 +66,7 @@ def empty(shape: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
     return _core.empty(_known_shape(shape), ctx, dtype)
 
 
-def _filled(shape: Any, value: Any, ctx: Context | None, dtype: Any) -> NDArray:
+def _filled(shape: Any, value: Any, ctx: Context | str | None, dtype: Any) -> NDArray:
     result = empty(shape, ctx, dtype)
     result[()] = value
     return result
@@ -74,7 +74,7 @@ def _filled(shape: Any, value: Any, ctx: Context | None, dtype: Any) -> NDArray:
 
 def zeros(
     shape: Any,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     dtype: Any = None,
     stype: str | None = None,
     out: NDArray | None = None,
@@ -91,7 +91,7 @@ def zeros(
 
 def ones(
     shape: Any,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     dtype: Any = None,
     out: NDArray | None = None,
     **kwargs: Any,
@@ -108,7 +108,7 @@ def ones(
 def full(
     shape: Any,
     val: Any,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     dtype: Any = np.float32,
     out: NDArray | None = None,
 ) -> NDArray:
@@ -133,7 +133,7 @@ def ones_like(
     return op.ones_like(data, out=out)
 
 
-def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
+def array(source_array: Any, ctx: Context | str | None = None, dtype: Any = None) -> NDArray:
     """A copy of anything array-like, with its shape: a number becomes an array of shape ().
 
     Parameters
@@ -187,7 +187,7 @@ def arange(
     step: float = 1.0,
     repeat: int = 1,
     infer_range: bool | None = None,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     dtype: Any = np.float32,
 ) -> NDArray:
     """Evenly spaced values in ``[start, stop)``, each `repeat` times."""
@@ -208,7 +208,7 @@ def linspace(
     stop: Any,
     num: int,
     endpoint: bool = True,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     dtype: Any = np.float32,
 ) -> NDArray:
     """`num` evenly spaced values from `start` to `stop`."""
@@ -227,7 +227,7 @@ def _quotient(a: int, b: int) -> int:
 
 
 def eye(
-    N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any = np.float32
+    N: int, M: int = 0, k: int = 0, ctx: Context | str | None = None, dtype: Any = np.float32
 ) -> NDArray:
     """A matrix with ones on the `k`-th diagonal; `M` = 0 means `N` columns."""
     return array(np.eye(N, M or N, k), ctx, dtype)

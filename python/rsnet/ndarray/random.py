@@ -35,7 +35,7 @@ def _sample(
     params: dict[str, Any],
     shape: Any,
     dtype: Any,
-    ctx: Context | None,
+    ctx: Context | str | None,
     out: NDArray | None,
     more: dict[str, Any],
 ) -> Any:
@@ -72,7 +72,7 @@ def uniform(
     high: Any = 1,
     shape: Any = _Null,
     dtype: Any = _Null,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
@@ -85,7 +85,7 @@ def normal(
     scale: Any = 1,
     shape: Any = _Null,
     dtype: Any = _Null,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
@@ -104,7 +104,7 @@ def gamma(
     beta: Any = 1,
     shape: Any = _Null,
     dtype: Any = _Null,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
@@ -116,7 +116,7 @@ def exponential(
     scale: Any = 1,
     shape: Any = _Null,
     dtype: Any = _Null,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
@@ -129,7 +129,7 @@ def poisson(
     lam: Any = 1,
     shape: Any = _Null,
     dtype: Any = _Null,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
@@ -142,7 +142,7 @@ def negative_binomial(
     p: Any = 1,
     shape: Any = _Null,
     dtype: Any = _Null,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
@@ -155,7 +155,7 @@ def generalized_negative_binomial(
     alpha: Any = 1,
     shape: Any = _Null,
     dtype: Any = _Null,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
@@ -169,7 +169,7 @@ def randint(
     high: Any,
     shape: Any = _Null,
     dtype: Any = _Null,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
