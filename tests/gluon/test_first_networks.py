@@ -153,6 +153,19 @@ def test_what_inference_was_given_is_a_note_and_not_printed(capsys):
     assert not capsys.readouterr().out
 
 
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_data_of_another_dtype_are_named_beside_the_parameters(hybrid):
+    net = nn.HybridSequential()
+    net.add(nn.Dense(2, in_units=2), nn.Dense(2, in_units=2))
+    net.initialize()
+    net.hybridize(hybrid)
+    with pytest.raises(TypeError) as caught:
+        net(nd.ones((1, 2), dtype="float64")).wait_to_read()
+    notes = [note for note in caught.value.__notes__ if "convert one by astype" in note]
+    assert len(notes) == 1
+    assert "is float64, '" in notes[0] and "is float32: convert" in notes[0]
+
+
 def test_unknown_switches_of_hybridize_name_those_that_there_are():
     with says(TypeError, "invalid switch 'fast': expected one of: static_alloc, static_shape,"):
         nn.Dense(2).hybridize(fast=True)
