@@ -161,8 +161,14 @@ def module_getattr(qualified: str) -> Callable[[str], Any]:
         why = why_missing(module, name)
         if why is not None:
             raise AttributeError(why, name=name)
+        text = f"module {qualified!r} has no attribute {name!r}"
+        from ._pytorch_names import hint  # for errors only
+
+        instead = hint(module or "mx", name)
+        if instead:
+            raise AttributeError(text + instead, name=name)
         # Without `name`, so that the interpreter adds it and looks for similar names.
-        raise AttributeError(f"module {qualified!r} has no attribute {name!r}")
+        raise AttributeError(text)
 
     return missing
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._core import NDArray
+from ._mxnet_names import module_getattr
 from ._trees import listed
 from .base import MXTypeError, shown
 
@@ -371,6 +372,8 @@ class Function:
         """Gradients of the inputs from those of the outputs."""
         raise NotImplementedError(f"{type(self).__name__}.backward is not implemented")
 
+
+__getattr__ = module_getattr(__name__)
 
 # A history that several arrays share is seen by the collector only after its owners were counted.
 gc.callbacks.append(_core.before_collection)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import os
 import reprlib
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,16 @@ def shown(value: object) -> str:
     if isinstance(value, Unusable):
         value._refuse()
     return " ".join(_REPR.repr(value).split())
+
+
+def refuse_keywords(function: str, given: Mapping[str, object], known: str) -> None:
+    """Refuses keywords that a function has no use for; `known` lists those that it has.
+
+    Functions of MXNet take a `name` and attributes such as `__layout__`, too.
+    """
+    for key in given:
+        if key != "name" and not key.startswith("__"):
+            raise TypeError(f"{function}() got an unexpected keyword '{key}' (there are {known})")
 
 
 class MXNetError(RuntimeError):
@@ -105,6 +116,41 @@ ERRORS = {
     "MemoryError": MXMemoryError,
     "OSError": MXOSError,
 }
+
+
+class ForeignName:
+    """An attribute that a class lacks, and that PyTorch has: asking for it says what it is here.
+
+    Unlike a `__getattr__`, it costs nothing where other attributes are asked for.
+    """
+
+    __slots__ = ("name", "place")
+
+    def __init__(self, place: str, name: str) -> None:
+        self.place, self.name = place, name
+
+    def __get__(self, owner: object, kind: type | None = None) -> ForeignName:
+        if owner is None:
+            return self
+        from ._pytorch_names import hint  # for errors only: it would add to the time of importing
+
+        text = f"'{type(owner).__name__}' object has no attribute '{self.name}'"
+        raise AttributeError(text + hint(self.place, self.name), name=self.name)
+
+
+def _listed(self: object) -> list[str]:
+    """`dir` without names of PyTorch, which completion would propose."""
+    kind, own = type(self), getattr(self, "__dict__", ())
+    names = object.__dir__(self)
+    return [n for n in names if n in own or not isinstance(getattr(kind, n, None), ForeignName)]
+
+
+def add_foreign_names(cls: type, place: str, names: Iterable[str]) -> None:
+    """Lets a class say what these names of PyTorch are here, unless it has them."""
+    for name in names:
+        if not hasattr(cls, name):
+            setattr(cls, name, ForeignName(place, name))
+    setattr(cls, "__dir__", _listed)  # noqa: B010
 
 
 class _NullType(str):

@@ -6,6 +6,7 @@ from typing import Any
 
 from . import _core
 from ._mxnet_names import module_getattr
+from .base import shown
 
 
 class _HasDefault(type):
@@ -29,7 +30,8 @@ class Context(metaclass=_HasDefault):
     Parameters
     ----------
     device_type : str or Context
-        Name of the device type, or a context to copy.
+        Name of the device type, alone or with a number (``'gpu(1)'``, ``'gpu:1'``), or a context to
+        copy.
     device_id : int, default 0
         Number of the device. CPU numbers are logical only.
 
@@ -37,6 +39,14 @@ class Context(metaclass=_HasDefault):
     ------
     KeyError
         If the device type is unknown.
+    ValueError
+        If the number is none, or is given twice.
+
+    Examples
+    --------
+    >>> import rsnet as mx
+    >>> mx.Context("gpu", 1) == mx.Context("gpu(1)") == mx.Context("gpu:1")
+    True
     """
 
     device_typeid: int
@@ -51,10 +61,9 @@ class Context(metaclass=_HasDefault):
             self.device_id = device_type.device_id
         else:
             if device_type not in Context.devstr2type:
-                known = ", ".join(Context.devstr2type)
-                raise KeyError(f"invalid device type {device_type!r}: expected one of: {known}")
+                device_type, device_id = _parsed(device_type, device_id)
             self.device_typeid = Context.devstr2type[device_type]
-            self.device_id = int(device_id)
+            self.device_id = _number(device_id)
         self._before: list[Context] = []
 
     @property
@@ -90,6 +99,47 @@ class Context(metaclass=_HasDefault):
     def empty_cache(self) -> None:
         """Returns the device's cached memory to the system."""
         _core.empty_cache(self)
+
+
+def _number(device_id: Any) -> int:
+    try:
+        return int(device_id)
+    except (TypeError, ValueError):
+        raise ValueError(f"invalid device_id {device_id!r}: expected an int") from None
+
+
+def _parsed(text: Any, device_id: int) -> tuple[str, int]:
+    """Type and number from a text such as ``gpu(1)`` or ``gpu:1``."""
+    if isinstance(text, str):
+        kind, mark, number = text.removesuffix(")").partition("(" if text.endswith(")") else ":")
+        if kind in Context.devstr2type and mark and number.isdecimal():
+            if device_id != 0:
+                raise ValueError(f"invalid device_id {device_id}: expected none beside {text!r}")
+            return kind, int(number)
+    known = ", ".join(Context.devstr2type)
+    raise KeyError(f"invalid device type {text!r}: expected one of: {known}")
+
+
+def as_context(ctx: Any, what: str = "ctx") -> Context:
+    """A context as programs write it: a `Context`, or a text that `Context` takes.
+
+    Raises
+    ------
+    TypeError
+        It is something else; the message names the argument, `what`.
+    ValueError
+        The text names no device.
+    """
+    if isinstance(ctx, Context):
+        return ctx
+    if isinstance(ctx, str):
+        try:
+            return Context(ctx)
+        except KeyError as error:
+            raise ValueError(f"invalid {what}: {error.args[0]}") from None
+    raise TypeError(
+        f"invalid {what} {shown(ctx)}: expected a Context, or a text such as 'cpu' or 'gpu(1)'"
+    )
 
 
 def cpu(device_id: int = 0) -> Context:

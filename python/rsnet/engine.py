@@ -2,7 +2,9 @@
 
 Operations are functions with the variables they read and write. Two operations that share a
 variable which one of them writes run in the order of their pushes; reads of one variable run side
-by side; everything else is unordered. A push returns at once; errors surface at a wait.
+by side; everything else is unordered. A push returns at once; errors surface at a wait. A program
+that ends does not wait: functions that have not started by then are skipped. Call `wait_for_all` at
+its end if they matter.
 
 Examples
 --------

@@ -25,6 +25,16 @@ if TYPE_CHECKING:
 __all__ = ["Executor"]
 
 
+def _flag(function: str, is_train: Any) -> bool:
+    """`is_train` as a bool; whoever passes data by position means something else."""
+    if is_train is None or isinstance(is_train, (int, np.bool_, np.integer)):
+        return bool(is_train)
+    raise TypeError(
+        f"{function}: invalid is_train {shown(is_train)}: expected a bool; pass data by name, as "
+        f"in {function}(data=...)"
+    )
+
+
 def _weak_monitor(executor: Executor) -> Any:
     """Calls the executor's monitor. The core holds this, and so keeps neither of them alive."""
     known = weakref.ref(executor)
@@ -106,10 +116,12 @@ class Executor:
         Raises
         ------
         TypeError
-            A name that is not an argument.
+            A name that is not an argument, or data by position.
         ValueError
             A value of another shape than the argument's.
         """
+        if is_train is not True and is_train is not False:
+            is_train = _flag("forward", is_train)
         if not kwargs:
             return self._handle.forward(bool(is_train))
         indices, values = self._inputs(kwargs)
@@ -197,6 +209,7 @@ class Executor:
         MXNetError
             A step before those that it needs.
         """
+        is_train = _flag("partial_forward", is_train)
         try:
             step = operator.index(step)
         except TypeError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 
 from . import _core
-from .context import Context
+from .context import Context, as_context
 from .ndarray.random import *  # noqa: F403
 from .ndarray.random import __all__ as _samplers
 
@@ -26,4 +26,4 @@ def seed(seed_state: int, ctx: Context | str = "all") -> None:
         seed_state = operator.index(seed_state)
     except TypeError:
         raise ValueError(f"invalid seed_state {seed_state!r}: expected an int") from None
-    _core.seed(seed_state, None if ctx == "all" else ctx)
+    _core.seed(seed_state, None if ctx == "all" else as_context(ctx))

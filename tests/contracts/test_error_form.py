@@ -238,7 +238,7 @@ CALLS = {
     ),
     # Binding.
     "device of a binding": (
-        lambda: sym.Variable("a").bind("cpu", []), TypeError, ("", "ctx", "'cpu'", "a Context"),
+        lambda: sym.Variable("a").bind(3, []), TypeError, ("", "ctx", "3", "a Context"),
     ),
     "arrays of a binding": (
         lambda: sym.Variable("a").bind(mx.cpu(), 3), TypeError, ("", "args", "3", "a list of NDArrays"),

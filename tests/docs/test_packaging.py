@@ -103,27 +103,40 @@ def test_examples_in_docstrings(name):
         in_a_process(f"import sys, test_packaging as t; sys.exit(t.examples_of({name!r}))")
 
 
-def code_blocks(document):
-    text = (ROOT / document).read_text()
-    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-
-
 # The code of plugins.md needs libraries, see test_plugin_guide.py.
 PAGES = [p for p in (ROOT / "docs").glob("*.md") if p.name != "plugins.md"]
 DOCUMENTS = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in PAGES)]
 
 
-def blocks_of(document):
-    """Runs the Python blocks of a document in order, in one namespace."""
-    namespace = {}
-    for block in code_blocks(document):
-        exec(compile(block, document, "exec"), namespace)
-
-
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_examples_in_documents(document, tmp_path, monkeypatch):
+    """In a process that imports nothing else: a page may use what nobody has imported yet."""
     monkeypatch.chdir(tmp_path)
-    in_a_process(f"import sys, test_packaging as t; t.blocks_of({document!r})")
+    done = run(f"import documents; documents.run_blocks({document!r})")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+EVERY_NAME = """
+import importlib, sys
+import rsnet
+for name in %r:
+    module = importlib.import_module(name)
+    missing = [n for n in module.__all__ if not hasattr(module, n)]
+    assert not missing, (name, missing)
+"""
+
+
+def test_every_listed_name_is_there_though_nobody_has_imported_it():
+    """A package imports some of its modules when they are asked for."""
+    packages = [m.name for m in pkgutil.walk_packages(mx.__path__, "rsnet.") if m.ispkg]
+    listed = [n for n in packages if hasattr(importlib.import_module(n), "__all__")]
+    assert "rsnet.contrib" in listed
+    for name in listed:  # those with modules on demand alone, the others together
+        if hasattr(importlib.import_module(name), "_ON_DEMAND"):
+            done = run(EVERY_NAME % [name])
+            assert done.returncode == 0, done.stderr
+    done = run(EVERY_NAME % listed)
+    assert done.returncode == 0, done.stderr
 
 
 def modules_after(code):

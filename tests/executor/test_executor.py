@@ -182,7 +182,7 @@ def test_duplicate_names_bind_by_position():
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda n, a: n.bind("cpu", [a, a]), TypeError, "Context"),
+        (lambda n, a: n.bind(["cpu"], [a, a]), TypeError, "Context"),
         (lambda n, a: n.bind(mx.cpu(), [a]), ValueError, "invalid length of args 1"),
         (lambda n, a: n.bind(mx.cpu(), {"a": a}), ValueError, "expected a key 'b'"),
         (lambda n, a: n.bind(mx.cpu(), [a, 3]), TypeError, "NDArray"),

@@ -223,7 +223,7 @@ def test_shapes_that_cannot_be_inferred_are_refused():
     for hybrid in (False, True):
         net.hybridize(hybrid)
         with pytest.raises(
-            ValueError, match=r"Free 'free' failed because shape cannot be inferred"
+            ValueError, match="Free 'free': the shapes of its parameters cannot be inferred"
         ):
             net(nd.ones((2,)))
     with pytest.raises(ValueError, match=r"'p' cannot be initialized: .*\(0, 2\)"):
@@ -247,8 +247,8 @@ def test_parameters_check_their_arguments():
         p.set_data(nd.ones((3,)))
     with pytest.raises(ValueError, match="expected each device once"):
         p.initialize(ctx=[mx.cpu(), mx.cpu()], force_reinit=True)
-    with pytest.raises(TypeError, match="invalid ctx 'cpu'"):
-        p.initialize(ctx="cpu", force_reinit=True)
+    with pytest.raises(TypeError, match="invalid ctx 1"):
+        p.initialize(ctx=1, force_reinit=True)
 
 
 def test_parameters_and_blocks_survive_pickling_of_parameters():

@@ -238,8 +238,8 @@ def test_the_table_has_a_row_for_every_name_in_the_order_asked_for(record):
         profiler.dumps(sort_by="size")
     with pytest.raises(ValueError, match="invalid format 'xml': expected one of: table, json"):
         profiler.dumps(format="xml")
-    profiler.set_config(continuous_dump=False)
-    with pytest.raises(ValueError, match="aggregate_stats=True"):
+    profiler.set_config(continuous_dump=False, aggregate_stats=False)
+    with pytest.raises(ValueError, match="aggregate_stats=False was set, expected True"):
         profiler.dumps()
 
 
@@ -358,3 +358,10 @@ def test_misuse_is_told():
 def test_bad_options_are_refused(options, error):
     with pytest.raises(error, match=next(iter(options))):
         profiler.set_config(**options)
+
+
+def test_statistics_are_there_without_being_asked_for(record):
+    stop = record(profile_api=False)
+    mx.nd.square(mx.nd.ones((2,)))
+    stop()
+    assert "square" in profiler.dumps(reset=True)

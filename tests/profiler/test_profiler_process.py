@@ -255,3 +255,18 @@ def test_functions_are_recorded_if_they_run_in_the_session_whenever_they_were_pu
     begun = [e["name"] for e in events_of(path, "Bb") if e["cat"] == "operator"]
     found = [name for name in begun if name != "gate"]
     assert sorted(found) == ["asynchronous", "named", "pushed_before", "ready made"]
+
+
+def test_a_first_session_without_configuration_has_a_table(tmp_path):
+    code = (
+        f"import os; os.chdir({str(tmp_path)!r})\n"
+        "import rsnet as mx\n"
+        "assert 'operator' not in mx.profiler.dumps()\n"
+        "mx.profiler.set_state('run')\n"
+        "mx.nd.square(mx.nd.ones((2,))).wait_to_read()\n"
+        "mx.profiler.set_state('stop')\n"
+        "print(mx.profiler.dumps())\n"
+        "mx.profiler.dump()\n"
+    )
+    assert "square" in printed(code)
+    assert (tmp_path / "profile.json").stat().st_size > 0

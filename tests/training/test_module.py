@@ -473,3 +473,28 @@ def test_fit_names_the_argument_that_is_no_iterator_or_metric():
         module.fit(np.zeros((4, 2)), num_epoch=1)
     with pytest.raises(TypeError, match="invalid metric None: expected an EvalMetric"):
         mx.metric.create(None)
+
+
+def test_modules_tell_their_shapes_by_the_names_of_old():
+    data = mx.io.NDArrayIter(np.ones((4, 2)), np.ones(4), batch_size=2)
+    net = mx.sym.SoftmaxOutput(
+        mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=2), name="softmax"
+    )
+    module = mx.mod.Module(net)
+    assert module._data_shapes is None and module._label_shapes is None
+    with pytest.warns(UserWarning, match="label_shapes"):  # as in MXNet
+        module.bind(data.provide_data, module._label_shapes, for_training=False)
+    assert module._label_shapes is None and module._data_shapes == module.data_shapes
+    module.bind(data.provide_data, data.provide_label, force_rebind=True)
+    assert module._label_shapes == data.provide_label
+
+
+@pytest.mark.parametrize("batch", [np.ones((1, 2)), nd.ones((1, 2))])
+def test_an_array_is_no_batch(batch):
+    net = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=2)
+    module = mx.mod.Module(net, label_names=None)
+    module.bind([("data", (1, 2))], for_training=False)
+    module.init_params()
+    with pytest.raises(TypeError, match=r"expected a DataBatch\(\[array\]\), got one"):
+        module.forward(batch)
+    assert module.forward(mx.io.DataBatch([nd.array(batch)])) is None

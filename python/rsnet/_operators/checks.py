@@ -67,6 +67,16 @@ def unknown(operator: str, what: str, name: Any, known: Iterable[str]) -> MXNetE
     return fail(operator, f"unknown {what} '{name}': {hint}expected {expected}")
 
 
+def refuse_parameters(operator: str, given: Iterable[str]) -> None:
+    """Refuses the parameters of a call of an operator that declares none.
+
+    Without this they would be ignored, as by MXNet's own operators without parameters.
+    """
+    for key in given:
+        if not key.startswith("__"):  # attributes that a graph keeps with its nodes
+            raise unknown(operator, "parameter", key, ())
+
+
 def is_integer(value: Any, least: int, most: int = MOST_OPERANDS) -> bool:
     """Whether ``value`` is an integer, and no bool, from ``least`` to ``most``."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
@@ -101,6 +111,34 @@ def argument_name(where: str, name: object) -> str:
     if not isinstance(name, str) or not name.isidentifier():
         raise invalid(where, "name", name, NAME, MXValueError)
     return name
+
+
+def check_takes(operator: str, what: str, function: Any, expected: Sequence[str]) -> None:
+    """Refuses a function that cannot be called with the arguments ``expected``, by position."""
+    import inspect  # for authors of operators only: it would add to the time of importing rsnet
+
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some builtin functions have none
+        return
+    try:
+        signature.bind(*expected)
+    except TypeError:
+        raise fail(
+            operator, f"{what} takes {signature}, expected ({', '.join(expected)})"
+        ) from None
+
+
+def check_defaults(operator: str, function: Any) -> None:
+    """Refuses arguments with defaults in a function of Python: no call of an operator could give
+    them. (Functions of libraries may have some, and values may be bound behind a ``*``.)
+    """
+    code = getattr(function, "__code__", None)
+    if code is None or not function.__defaults__:
+        return
+    name = code.co_varnames[code.co_argcount - 1]
+    hint = "parameters of an operator come from param="
+    raise fail(operator, f"the argument '{name}' of the function has a default: {hint}")
 
 
 def warn_of_replacing(what: str, new: str) -> None:

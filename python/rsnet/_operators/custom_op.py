@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _core
+from .._warnings import warn
 from ..parameter import schema_field
 from . import registry
-from .checks import invalid, unknown
+from .checks import add_note, fail, invalid, unknown
 from .definition import Facts
 from .operands import assign
 from .property import Description
@@ -60,7 +61,8 @@ class CustomOp:
         in_grad: list[Any],
         aux: list[Any],
     ) -> None:
-        """Computes ``in_grad``, the gradient of every argument; default: nothing.
+        """Computes ``in_grad``, the gradient of every argument; default: nothing, which leaves them
+        0 and warns of it once.
 
         ``out_grad``, ``in_data`` and ``out_data`` are those of the forward pass as far as
         :meth:`CustomOpProp.declare_backward_dependency` lists them; using another one is an
@@ -230,6 +232,9 @@ def _describe(node: Node, op_type: str, given: dict[str, str]) -> Node:
     """Fills in ``node`` from the registered class."""
     cls = registry.custom_props.get(op_type)
     if cls is None:
+        if not registry.custom_props:
+            none = "no operator of this name is registered (mx.operator.register)"
+            raise fail("Custom", f"unknown op_type '{op_type}': {none}")
         raise unknown("Custom", "op_type", op_type, sorted(registry.custom_props))
     prop = cls(**given)
     if not hasattr(prop, "need_top_grad_"):
@@ -278,6 +283,40 @@ def _state(node: Node, ctx: Any, shapes: list[Any], types: list[Any]) -> Any:
     return checked_operator(node.name, "create_operator", made)
 
 
+#: Operators without a backward whose gradients were asked for: warned of once each.
+_without_backward: set[str] = set()
+
+
+def _run(node: Node, method: str, function: Any, *operands: Any) -> None:
+    """Calls ``forward`` or ``backward`` of an operator object; errors name its ``op_type``."""
+    try:
+        answer = function(*operands)
+    except Exception as error:
+        add_note(error, f"in {method} of operator '{node.name}' (Custom)")
+        raise
+    if answer is not None:
+        how = "results are written to the outputs (self.assign)"
+        raise invalid(
+            f"operator '{node.name}' (Custom)", f"result of {method}", answer, f"None: {how}"
+        )
+
+
+def _run_forward(node: Node, op: Any, ctx: Any, ins: Any, req: Any, outs: Any, aux: Any) -> None:
+    _run(node, "forward", op.forward, int(ctx.is_train), req, ins, outs, aux)
+
+
+def _run_backward(
+    node: Node, op: Any, ctx: Any, out_grad: Any, ins: Any, outs: Any, req: Any, in_grad: Any,
+    aux: Any,
+) -> None:  # fmt: skip
+    if getattr(op.backward, "__func__", None) is CustomOp.backward:
+        if node.name not in _without_backward:
+            _without_backward.add(node.name)
+            warn(f"operator '{node.name}' (Custom) has no backward: its gradients are 0")
+        return
+    _run(node, "backward", op.backward, req, out_grad, ins, outs, in_grad, aux)
+
+
 _OP_TYPE = schema_field(
     "op_type", "string", doc="Name under which the CustomOpProp class is registered."
 )
@@ -285,10 +324,8 @@ _forward, _backward = node_definitions(
     "Custom",
     _core.Schema([_OP_TYPE], open=True),
     _make,
-    lambda node, op, ctx, ins, req, outs, aux: op.forward(int(ctx.is_train), req, ins, outs, aux),
-    lambda node, op, ctx, out_grad, ins, outs, req, in_grad, aux: op.backward(
-        req, out_grad, ins, outs, in_grad, aux
-    ),
+    _run_forward,
+    _run_backward,
     state=_state,
 )
 _forward.doc = (

@@ -13,7 +13,15 @@ from ..base import MXTypeError
 from ..parameter import Parameter
 from . import registry
 from .attributes import Entry, _new_entry, register
-from .checks import checked_docs, fail, function_name, invalid, warn_of_replacing
+from .checks import (
+    check_defaults,
+    check_takes,
+    checked_docs,
+    fail,
+    function_name,
+    invalid,
+    warn_of_replacing,
+)
 from .elementwise import ElemwiseGradUseInOut, ElemwiseShape, ElemwiseType
 from .operands import assign
 
@@ -85,6 +93,11 @@ def op(
     function_name("op", name)
 
     def decorate(f: Any) -> Any:
+        leading = [] if param is None else ["p"]
+        check_takes(name, "the function", f, [*leading, *inputs])
+        check_defaults(name, f)
+        if param is not None:
+            _check_no_fields(name, f, param)
         entry = _decorated(name).describe(inspect.getdoc(f) or "")
         n_in, n_out = len(inputs), len(outputs)
         entry._input_docs = checked_docs(name, argument_docs, inputs)
@@ -106,6 +119,7 @@ def op(
             _store(name, [f"output '{n}'" for n in outputs], results, req, outs)
 
         def gradient(g: Callable[..., Any]) -> Callable[..., Any]:
+            check_takes(name, "the gradient", g, [*leading, "out_grads", "inputs", "outputs"])
             backward = register(_free_name("_backward_" + name))
             backward.set_num_inputs(n_out + n_in + n_out).set_num_outputs(n_in)
             if param is not None:
@@ -139,6 +153,15 @@ def op(
         return f
 
     return decorate
+
+
+def _check_no_fields(name: str, f: Any, param: type[Parameter]) -> None:
+    """Refuses a function that takes a field of ``param`` as an argument of its own."""
+    code = getattr(f, "__code__", None)
+    for taken in code.co_varnames[: code.co_argcount] if code is not None else ():
+        if taken in param._names:
+            struct = f"the first argument is the {param.__name__}, which has it"
+            raise fail(name, f"the function takes '{taken}', a field of {param.__name__}: {struct}")
 
 
 def _decorated(name: str) -> Entry:

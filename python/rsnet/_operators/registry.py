@@ -53,7 +53,12 @@ def absent(name: str, text: str) -> str:
         why = f"{text}: MXNet's `{name}` is not in rsnet yet"
     if why is not None or name.startswith("_"):
         return why or text
-    import difflib  # for errors only: it would add to the time of importing rsnet
+    import difflib  # for errors only: these would add to the time of importing rsnet
+
+    from .._pytorch_names import hint
+
+    if hint("nd", name):
+        return text + hint("nd", name)
 
     names = [known for known in _core.operator_names() if not known.startswith("_")]
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.75)

@@ -16,6 +16,7 @@ from .checks import (
     invalid,
     is_integer,
     name_list,
+    refuse_parameters,
     resource_requests,
     shape_list,
     type_list,
@@ -85,6 +86,8 @@ class Translation:
 
     def _make(self, values: tuple[Any, ...], given: dict[str, Any]) -> Attrs:
         param, struct = self.entry._param, self._struct()
+        if param is None and self.entry._decorated:
+            refuse_parameters(self.name, given)
         attrs = Attrs(self.name, None, {k: str(v) for k, v in given.items()})
         if struct is not None:
             attrs.parsed = struct.from_values(values)

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import ndarray as nd
+from .._pytorch_names import HINTS
+from ..base import add_foreign_names, shown
 from ..context import Context
 from ._scope import BlockScope
 from .parameter import Parameter
@@ -84,6 +86,7 @@ class Block:
     """
 
     def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
+        self._check_names(prefix, params)
         self._empty_prefix = prefix == ""
         self._prefix, self._params = BlockScope.create(prefix, params, self._alias())
         self._name = self._prefix.removesuffix("_")
@@ -92,6 +95,16 @@ class Block:
         self._reg_params: dict[str, Parameter] = {}
         self._forward_hooks: OrderedDict[int, Any] = OrderedDict()
         self._forward_pre_hooks: OrderedDict[int, Any] = OrderedDict()
+
+    def _check_names(self, prefix: Any, params: Any) -> None:
+        """Refuses layers in the places of prefix and parameters."""
+        layers = "; add layers by add(...)" if hasattr(self, "add") else ""
+        for what, given, kind in (("prefix", prefix, str), ("params", params, ParameterDict)):
+            if not (given is None or isinstance(given, kind)):
+                raise TypeError(
+                    f"{type(self).__name__}: invalid {what} {shown(given)}: expected a "
+                    f"{kind.__name__}{layers if isinstance(given, Block) else ''}"
+                )
 
     def __repr__(self) -> str:
         inside = "\n".join(
@@ -107,6 +120,10 @@ class Block:
             raise TypeError(
                 f"invalid value of '{name}' in {type(self).__name__}: expected a "
                 f"{type(existing).__name__} as before, got {type(value).__name__}"
+            )
+        if isinstance(value, (Block, Parameter)) and "_children" not in self.__dict__:
+            raise AttributeError(
+                f"{type(self).__name__}: call super().__init__() before it sets attributes"
             )
         if isinstance(value, Block):
             self.register_child(value, name)
@@ -270,6 +287,8 @@ class Block:
         if not dotted[0] and (dotted[1] or not set(loaded) & set(params)):
             # Named by the parameters' names, with the block's prefix or without it.
             whole = all(name in self.collect_params() for name in loaded)
+            if not whole and not (allow_missing and ignore_extra):
+                self._check_any_fits(filename, loaded, params)
             self.collect_params().load(
                 filename,
                 ctx,
@@ -287,6 +306,17 @@ class Block:
         for name, array in loaded.items():
             if name in params:
                 params[name]._load_init(array, ctx, cast_dtype, dtype_source)
+
+    def _check_any_fits(
+        self, filename: str, loaded: Mapping[str, Any], params: Mapping[str, Parameter]
+    ) -> None:
+        """Refuses a file of which no name is one of a parameter, with any prefix."""
+        names = self.collect_params()
+        if loaded and not any(self.prefix + name in names for name in loaded):
+            raise AssertionError(
+                f"file '{filename}' is of another network: it has {brief(loaded)}; the network "
+                f"wants {brief(params)}"
+            )
 
     def save(self, prefix: str) -> None:
         """Writes parameters and structure, for `load` into a network that is made in the same way.
@@ -408,6 +438,20 @@ class Block:
         from ._summary import print_summary
 
         print_summary(self, inputs)
+
+
+class _NotMade:
+    """An attribute that the constructor makes; objects that have it never get here."""
+
+    def __get__(self, block: object, kind: type) -> _NotMade:
+        if block is None:
+            return self
+        raise AttributeError(f"{kind.__name__}: call super().__init__() in its constructor")
+
+
+for _name in ("_children", "_forward_hooks", "_forward_pre_hooks", "_params", "_scope"):
+    setattr(Block, _name, _NotMade())
+add_foreign_names(Block, "Block", HINTS["Block"])
 
 
 def __getattr__(name: str) -> object:

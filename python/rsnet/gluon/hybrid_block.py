@@ -6,9 +6,12 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .. import ndarray as nd
 from .. import symbol as sym
-from ..base import MXNetError, NotImplementedForSymbol
+from .._operators.checks import add_note
+from ..base import MXNetError, MXTypeError, NotImplementedForSymbol
 from ..context import Context
 from ..ndarray import NDArray
 from ..ndarray._cached_op import CachedOp
@@ -19,6 +22,12 @@ from .parameter_dict import ParameterDict
 
 __all__ = ["HybridBlock"]
 
+
+#: MXNet's switches of `hybridize`: accepted, without effect.
+_SWITCHES = (
+    "static_alloc", "static_shape", "inline_limit", "forward_bulk_size", "backward_bulk_size",
+)  # fmt: skip
+_NO_LIMIT = " (export the block and bind its symbol with memory_limit, see docs/memory.md)"
 
 # What is made of the symbol of every block that is hybridized, if anything.
 _change_graph: Callable[[sym.Symbol], sym.Symbol] | None = None
@@ -119,10 +128,12 @@ class HybridBlock(Block):
                 f"{type(self).__name__}.hybridize: invalid backend '{backend}': rsnet has one "
                 "backend, expected None"
             )
-        known = ("static_alloc", "static_shape", "inline_limit", "forward_bulk_size")
         for key in kwargs:
-            if key not in (*known, "backward_bulk_size"):
-                raise TypeError(f"{type(self).__name__}.hybridize: invalid switch '{key}'")
+            if key not in _SWITCHES:
+                raise TypeError(
+                    f"{type(self).__name__}.hybridize: invalid switch '{key}': expected one of: "
+                    f"{', '.join(_SWITCHES)}{_NO_LIMIT if key == 'memory_limit' else ''}"
+                )
         self._active = active
         self._flags = kwargs
         self._clear_cached_op()
@@ -225,8 +236,8 @@ class HybridBlock(Block):
 
     def _no_shape(self, why: Any) -> str:
         return (
-            f"Deferred initialization of {type(self).__name__} '{self.name}' failed because shape "
-            f"cannot be inferred. {why}"
+            f"{type(self).__name__} '{self.name}': the shapes of its parameters cannot be inferred "
+            f"from these inputs: {why}"
         )
 
     # ---- calls ---------------------------------------------------------------------------------
@@ -291,7 +302,12 @@ class HybridBlock(Block):
         except DeferredInitializationError:
             self._finish_deferred(*args)
             return self._call_cached_op(*args)
-        outputs = self._cached_op(*arrays, listed=True)  # type: ignore[misc]
+        try:
+            outputs = self._cached_op(*arrays, listed=True)  # type: ignore[misc]
+        except MXTypeError as error:
+            names = self._cached_graph[1].list_inputs()
+            _note_dtypes(error, dict(zip(names, arrays, strict=True)))
+            raise
         if self._out_structure == 0:
             return outputs[0]
         if any(self._none_outputs):
@@ -330,6 +346,7 @@ class HybridBlock(Block):
         try:
             return self.hybrid_forward(nd, x, *args, **params)
         except MXNetError as error:
+            _note_dtypes(error, {"x": x, **params})
             raise _within(error, self) from None
 
     def hybrid_forward(self, F: Any, *args: Any, **kwargs: Any) -> Any:
@@ -401,6 +418,19 @@ def _within(error: MXNetError, block: Block) -> MXNetError:
         vars(error)["block"] = block.name
         error.args = (f"{type(block).__name__} '{block.name}': {error.args[0]}", *error.args[1:])
     return error
+
+
+def _note_dtypes(error: MXNetError, arrays: dict[str, Any]) -> None:
+    """Lets an error about dtypes tell those of all operands, the first of each kind by name."""
+    if not isinstance(error, MXTypeError) or hasattr(error, "block"):
+        return
+    kinds: dict[str, str] = {}
+    for name, array in arrays.items():
+        if isinstance(array, NDArray):
+            kinds.setdefault(np.dtype(array.dtype).name, name)
+    if len(kinds) > 1:
+        listed = ", ".join(f"'{name}' is {kind}" for kind, name in kinds.items())
+        add_note(error, f"{listed}: convert one by astype, or the block by cast")
 
 
 def _flat_formats(structure: Any) -> list[int]:

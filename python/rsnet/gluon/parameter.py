@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,8 @@ from .. import autograd, initializer
 from .. import ndarray as nd
 from .. import symbol as sym
 from ..base import MXNetError
-from ..context import Context, cpu, current_context
+from ..context import Context, as_context, cpu, current_context
+from ..initializer.base import check_name
 from ..ndarray import NDArray
 from .utils import shape_is_known
 
@@ -31,10 +32,8 @@ def contexts_of(ctx: Any) -> list[Context]:
     """Devices as a list, from one, several or None (the current one)."""
     if ctx is None:
         return [current_context()]
-    found = list(ctx) if isinstance(ctx, (list, tuple)) else [ctx]
-    for one in found:
-        if not isinstance(one, Context):
-            raise TypeError(f"invalid ctx {one!r}: expected a Context or a list of them")
+    given = ctx if isinstance(ctx, (list, tuple)) else [ctx]
+    found = [as_context(one) for one in given]
     if len(set(found)) != len(found):
         raise ValueError(f"invalid ctx {found}: expected each device once")
     return found
@@ -110,6 +109,8 @@ class Parameter:
         self.lr_mult = lr_mult
         self.wd_mult = wd_mult
         self.grad_req = grad_req
+        if isinstance(init, str):
+            check_name(init)
         self.init = init
         self._stype = self._grad_stype = "default"
 
@@ -249,9 +250,31 @@ class Parameter:
         self._deferred_init = ()
 
     def _init_impl(self, value: NDArray, ctx: Sequence[Context]) -> None:
-        self._ctx_list = list(ctx)
-        self._data = [value.copyto(one) for one in self._ctx_list]
+        self._take(list(ctx), [value.copyto(one) for one in ctx])
+
+    def _take(self, ctx: list[Context], arrays: list[NDArray]) -> None:
+        """Takes copies that are there already: a device that refuses one changes nothing."""
+        self._ctx_list, self._data = ctx, arrays
         self._init_grad()
+
+    def _prepared_move(self, ctx: list[Context]) -> Callable[[], None]:
+        """Copies to other devices, and returns the function that takes them over."""
+        if self._data is not None:
+            with autograd.pause():
+                value = self._reduce()
+                arrays = [value.copyto(one) for one in ctx]
+            return lambda: self._moved(ctx, arrays)
+        if not self._deferred_init:
+            raise ValueError(
+                f"Cannot reset context for Parameter '{self.name}' because it has not been "
+                "initialized."
+            )
+        init, _, default_init, deferred = self._deferred_init
+        return lambda: setattr(self, "_deferred_init", (init, ctx, default_init, deferred))
+
+    def _moved(self, ctx: list[Context], arrays: list[NDArray]) -> None:
+        with autograd.pause():
+            self._take(list(ctx), arrays)
 
     def _init_grad(self) -> None:
         if self.grad_req == "null":
@@ -369,25 +392,14 @@ class Parameter:
             self._init_grad()
 
     def reset_ctx(self, ctx: Any) -> None:
-        """Moves it to other devices.
+        """Moves it to other devices; where one refuses, it stays as it is.
 
         Raises
         ------
         ValueError
             It was never initialised.
         """
-        ctx = contexts_of(ctx)
-        if self._data is not None:
-            with autograd.pause():
-                self._init_impl(self._reduce(), ctx)
-        elif self._deferred_init:
-            init, _, default_init, value = self._deferred_init
-            self._deferred_init = (init, ctx, default_init, value)
-        else:
-            raise ValueError(
-                f"Cannot reset context for Parameter '{self.name}' because it has not been "
-                "initialized."
-            )
+        self._prepared_move(contexts_of(ctx))()
 
     def _reduce(self) -> NDArray:
         """The mean of the copies on all devices."""

@@ -14,7 +14,7 @@ from .. import initializer
 from .. import ndarray as nd
 from ..context import Context
 from .constant import Constant
-from .parameter import Parameter
+from .parameter import Parameter, contexts_of
 from .utils import indented
 
 __all__ = ["ParameterDict", "load_arrays"]
@@ -206,9 +206,10 @@ class ParameterDict:
             param.zero_grad()
 
     def reset_ctx(self, ctx: Any) -> None:
-        """Moves all parameters to other devices."""
-        for param in self.values():
-            param.reset_ctx(ctx)
+        """Moves all parameters to other devices, or none if one cannot be moved."""
+        contexts = contexts_of(ctx)
+        for move in [param._prepared_move(contexts) for param in self.values()]:
+            move()
 
     def list_ctx(self) -> list[Context]:
         """The devices of the parameters."""

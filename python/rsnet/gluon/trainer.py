@@ -6,9 +6,11 @@ import os
 from typing import Any
 
 from .. import optimizer as opt
-from ..base import MXNetError
+from .._pytorch_names import HINTS
+from ..base import MXNetError, add_foreign_names
 from ..context import Context
 from ..module.updates import choose_store
+from ..optimizer.base import load_states
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
 
@@ -327,10 +329,11 @@ class Trainer:
             self._kvstore.load_optimizer_states(fname)
             self._optimizer = self._kvstore._updater.optimizer
         else:
-            with open(os.fspath(fname), "rb") as file:
-                states = file.read()
             for updater in self._updaters:
-                updater.set_states(states)
+                load_states(updater, fname)
                 updater.optimizer = self._updaters[0].optimizer
             self._optimizer = self._updaters[0].optimizer
         self._optimizer.param_dict = dict(enumerate(self._params))
+
+
+add_foreign_names(Trainer, "Trainer", HINTS["Trainer"])

@@ -68,12 +68,21 @@ def create(init: Any, **kwargs: Any) -> Initializer:
         name, *rest = init
         kwargs = (rest[0] if rest else {}) | kwargs
         init = name
+    return _named(init)(**kwargs)
+
+
+def _named(name: Any) -> type[Initializer]:
     try:
-        cls = _REGISTRY[init.lower()]
+        return _REGISTRY[name.lower()]
     except (KeyError, AttributeError):
         known = ", ".join(sorted(_REGISTRY))
-        raise ValueError(f"unknown initializer {init!r}: expected one of: {known}") from None
-    return cls(**kwargs)
+        raise ValueError(f"unknown initializer {name!r}: expected one of: {known}") from None
+
+
+def check_name(name: str) -> None:
+    """Refuses the name of no initializer; JSON texts are looked at where they are used."""
+    if not name.lstrip().startswith(("[", "{")):
+        _named(name)
 
 
 class Initializer:

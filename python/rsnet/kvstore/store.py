@@ -11,6 +11,7 @@ from .. import optimizer as opt
 from ..base import MXNetError, shown
 from ..context import cpu
 from ..ndarray import NDArray
+from ..optimizer.base import load_states
 from .base import KVStoreBase
 from .compression import TwoBitCompression, create_compression
 
@@ -233,8 +234,7 @@ class KVStore(KVStoreBase):
         you trust.
         """
         updater = self._states_of("load")
-        with open(fname, "rb") as file:
-            updater.set_states(file.read())
+        load_states(updater, fname)
 
     def _states_of(self, verb: str) -> Any:
         if not isinstance(self._updater, opt.Updater):

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from .._warnings import warn
 from ..base import shown
 from ..io import DataBatch, DataDesc
+from ..ndarray import NDArray
 
 Callbacks = Callable[..., Any] | Sequence[Callable[..., Any]] | None
 PARAMETER_ENDINGS = ("_weight", "_bias", "_gamma", "_beta")
@@ -138,7 +141,12 @@ def descs_of_batch(
     ------
     ValueError
         The batch has another number of data arrays.
+    TypeError
+        It is no batch.
     """
+    if isinstance(batch, (NDArray, np.ndarray)) or not hasattr(batch, "data"):
+        kind = type(batch).__name__
+        raise TypeError(f"invalid data_batch: expected a DataBatch([array]), got one {kind}")
     shapes = [tuple(a.shape) for a in batch.data]
     if shapes == [tuple(d.shape) for d in data_descs]:
         return None

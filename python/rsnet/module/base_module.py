@@ -223,6 +223,7 @@ class BaseModule:
         sparse_row_id_fn: Any = None,
         *,
         progress: bool | None = None,
+        memory_limit: int | str | None = None,
     ) -> None:
         """Trains: binds, initialises and runs `num_epoch - begin_epoch` epochs.
 
@@ -253,17 +254,17 @@ class BaseModule:
             Number of the first epoch, and of the epoch before which training ends.
         monitor : Monitor, optional
         progress : bool, optional
-            Show rate, metric and time left on standard error? On a terminal one line is redrawn;
-            elsewhere, where the logger does not report epochs, each gets a line. Default: yes,
-            unless the environment variable `RSNET_PROGRESS` is 0.
+            Show rate, metric and time left on standard error: one line on a terminal, else one for
+            each epoch that the logger does not report? Default: yes, unless `RSNET_PROGRESS` is 0.
+        memory_limit : int or str, optional
+            As for `Module.bind`.
 
         Raises
         ------
         AssertionError
             `num_epoch` is missing.
         TypeError
-            `train_data` or `eval_data` is no iterator over batches, or another argument is of a
-            wrong kind.
+            `train_data` or `eval_data` gives no batches, or an argument is of a wrong kind.
         """
         if num_epoch is None:
             raise AssertionError("please specify number of epochs")
@@ -273,9 +274,11 @@ class BaseModule:
         if monitor is not None and not hasattr(monitor, "install"):
             raise TypeError(f"invalid monitor {monitor!r}: expected a Monitor")
         refuse_sparse(sparse_row_id_fn)
+        # Not all kinds of modules take one.
+        limit: dict[str, Any] = {} if memory_limit is None else {"memory_limit": memory_limit}
         self.bind(
             data_shapes=train_data.provide_data, label_shapes=train_data.provide_label,
-            for_training=True, force_rebind=force_rebind,
+            for_training=True, force_rebind=force_rebind, **limit,
         )  # fmt: skip
         if monitor is not None:
             self.install_monitor(monitor)
@@ -411,9 +414,7 @@ class BaseModule:
     data_names = kept("data_names", "Names of the data that the module takes.")
     output_names = kept("output_names", "Names of the outputs.")
     data_shapes = kept("data_shapes", "Descriptions of the data.")
-    label_shapes = kept(
-        "label_shapes", "Descriptions of the labels; None if the module takes none."
-    )
+    label_shapes = kept("label_shapes", "Descriptions of the labels; None if it takes none.")
     output_shapes = kept("output_shapes", "Names and shapes of the outputs.")
 
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:

@@ -121,8 +121,11 @@ class BucketingModule(BaseModule):
         force_rebind: bool = False,
         shared_module: BaseModule | None = None,
         grad_req: Any = "write",
+        memory_limit: int | str | None = None,
     ) -> None:
-        """Binds the default bucket; the others are bound when a batch first needs them."""
+        """Binds the default bucket; the others are bound when a batch first needs them, each within
+        `memory_limit`.
+        """
         if shared_module is not None:
             raise AssertionError("shared_module for BucketingModule is not supported")
         if self.binded and not force_rebind:
@@ -131,10 +134,10 @@ class BucketingModule(BaseModule):
         if self.binded and self.params_initialized:
             self.get_params()  # of the current bucket, to the arrays that all share
         self.for_training, self.inputs_need_grad = for_training, inputs_need_grad
-        self._grad_req = grad_req
+        self._grad_req, self._memory_limit = grad_req, memory_limit
         self._default.bind(
             data_shapes, label_shapes, for_training, inputs_need_grad, force_rebind=force_rebind,
-            grad_req=grad_req,
+            grad_req=grad_req, memory_limit=memory_limit,
         )  # fmt: skip
         self._buckets = {self._default_bucket_key: self._default}
         self._largest = self._default
@@ -151,6 +154,7 @@ class BucketingModule(BaseModule):
             module.bind(
                 data_shapes, label_shapes, self.for_training, self.inputs_need_grad,
                 shared_module=self._largest, grad_req=self._grad_req,
+                memory_limit=self._memory_limit,
             )  # fmt: skip
             self._share_the_larger(module)
             self._watch(module)

@@ -96,6 +96,8 @@ class DataParallelExecutorGroup:
         Requests of the gradients.
     group2ctxs : list of dict, optional
         For each device, which device a `ctx_group` runs on.
+    memory_limit : int or str, optional
+        Of each executor, see `Symbol.simple_bind`.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class DataParallelExecutorGroup:
         grad_req: Any = "write",
         state_names: Sequence[str] | None = None,
         group2ctxs: Any = None,
+        memory_limit: int | str | None = None,
     ) -> None:
         self.symbol = symbol
         self.logger = logger
@@ -128,7 +131,7 @@ class DataParallelExecutorGroup:
         self.aux_names = symbol.list_auxiliary_states()
         self.output_names = symbol.list_outputs()
         self._group2ctxs = _groups_of_devices(group2ctxs, len(contexts))
-        self._grad_req = grad_req
+        self._grad_req, self._memory_limit = grad_req, memory_limit
         # Data arrays by name and device, shared by all executors that are bound after each other.
         self.shared_data_arrays: list[dict[str, NDArray]] = (
             [{} for _ in contexts] if shared_group is None else shared_group.shared_data_arrays
@@ -218,6 +221,7 @@ class DataParallelExecutorGroup:
             shared_arg_names=self.param_names,
             shared_exec=shared,
             shared_buffer=self.shared_data_arrays[i],
+            memory_limit=self._memory_limit,
             **shapes,
         )
         return executor

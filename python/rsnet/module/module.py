@@ -12,13 +12,13 @@ from .. import optimizer as opt
 from .._checkpoint import load_checkpoint
 from .._warnings import warn
 from ..base import MXNetError
-from ..io import DataBatch, DataDesc
+from ..io import DataDesc
 from ..ndarray import NDArray
 from .arguments import as_list, check_input_names, check_params, descs_of_batch, parse_descs
 from .base_module import DEFAULT_INITIALIZER, BaseModule
 from .executor_group import DataParallelExecutorGroup
 from .parameters import Parameters
-from .properties import delegated
+from .properties import delegated, once_bound
 from .updates import GradientUpdate, checked_optimizer, choose_store, names_of_indices
 
 __all__ = ["Module"]
@@ -79,7 +79,8 @@ class Module(BaseModule):
     ) -> None:
         self._params = Parameters()
         super().__init__(logger=logger)
-        self._context = as_list(ctx.current_context() if context is None else context)
+        devices = as_list(ctx.current_context() if context is None else context)
+        self._context = [ctx.as_context(one, "context") for one in devices]
         self._work_load_list = list(work_load_list or [1] * len(self._context))
         if len(self._work_load_list) != len(self._context):
             raise ValueError(
@@ -156,6 +157,10 @@ class Module(BaseModule):
         "label_shapes", _group, "Descriptions of the labels; None if the module was bound without."
     )
 
+    # Names that programs of MXNet use.
+    _data_shapes = once_bound("data_shapes", "As `data_shapes`, or None before `bind`.")
+    _label_shapes = once_bound("label_shapes", "As `label_shapes`, or None before `bind`.")
+
     @property
     def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
         """Names and shapes of the outputs."""
@@ -172,6 +177,7 @@ class Module(BaseModule):
         force_rebind: bool = False,
         shared_module: BaseModule | None = None,
         grad_req: Any = "write",
+        memory_limit: int | str | None = None,
     ) -> None:
         """Allocates memory for the given shapes.
 
@@ -190,6 +196,8 @@ class Module(BaseModule):
             Module whose parameters and memory are shared.
         grad_req : {'write', 'add', 'null'}, list or dict
             Request of the gradients, for all arguments or by name.
+        memory_limit : int or str, optional
+            Most bytes of intermediate results on each device, see `Symbol.simple_bind`.
 
         Raises
         ------
@@ -212,7 +220,7 @@ class Module(BaseModule):
         self._exec_group = DataParallelExecutorGroup(
             self._symbol, self._context, self._work_load_list, data, labels, self._param_names,
             for_training, inputs_need_grad, shared_group, self.logger,
-            self._fixed_param_names, grad_req, self._state_names, self._group2ctxs,
+            self._fixed_param_names, grad_req, self._state_names, self._group2ctxs, memory_limit,
         )  # fmt: skip
         self.for_training, self.inputs_need_grad = for_training, inputs_need_grad
         self.binded = True
@@ -423,7 +431,7 @@ class Module(BaseModule):
         """
         self._require("forward", "binded", "params_initialized")
         group = self._group("forward")
-        if isinstance(data_batch, DataBatch) or hasattr(data_batch, "data"):
+        if not isinstance(data_batch, (list, tuple)):
             descs = descs_of_batch(data_batch, group.data_shapes, group.label_shapes)
             if descs is not None:
                 self._follow(descs[0], descs[1], group.data_shapes)

@@ -22,3 +22,8 @@ def kept(name: str, doc: str) -> Any:
 def delegated(name: str, get: Callable[[Any, str], Any], doc: str) -> Any:
     """A property that reads the attribute of the object that `get(module, name)` returns."""
     return property(lambda self: getattr(get(self, name), name), doc=doc)
+
+
+def once_bound(name: str, doc: str) -> Any:
+    """A property that reads the attribute of a module's executors; None while there are none."""
+    return property(lambda self: getattr(self._exec_group, name, None), doc=doc)

@@ -12,6 +12,7 @@ from .._warnings import warn
 from ..base import shown
 from ..kvstore import KVStoreBase
 from ..ndarray import NDArray
+from ..optimizer.base import load_states
 
 __all__ = ["GradientUpdate", "checked_optimizer", "choose_store", "names_of_indices"]
 
@@ -160,5 +161,4 @@ class GradientUpdate:
         if self.on_store and self.store is not None:
             self.store.load_optimizer_states(fname)
         elif self.updater is not None:
-            with open(fname, "rb") as file:
-                self.updater.set_states(file.read())
+            load_states(self.updater, fname)

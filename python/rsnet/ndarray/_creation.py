@@ -10,8 +10,8 @@ import numpy as np
 
 from .. import _core
 from .._core import NDArray
-from ..base import MXNetError, shown
-from ..context import Context
+from ..base import MXNetError, refuse_keywords, shown
+from ..context import Context, as_context
 from ..util import is_np_shape
 from . import op
 from ._indexing import axis_of, whole_numbers
@@ -52,19 +52,21 @@ def _known_shape(shape: Any) -> tuple[int, ...]:
     return known
 
 
-def empty(shape: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
+def empty(shape: Any, ctx: Context | str | None = None, dtype: Any = None) -> NDArray:
     """An array with memory that nothing was written to.
 
     Parameters
     ----------
     shape : int or tuple of int
-    ctx : Context, default the thread's
+    ctx : Context or str, default the thread's
     dtype : str or numpy.dtype, default float32
     """
+    if ctx is not None:
+        ctx = as_context(ctx)
     return _core.empty(_known_shape(shape), ctx, dtype)
 
 
-def _filled(shape: Any, value: Any, ctx: Context | None, dtype: Any) -> NDArray:
+def _filled(shape: Any, value: Any, ctx: Context | str | None, dtype: Any) -> NDArray:
     result = empty(shape, ctx, dtype)
     result[()] = value
     return result
@@ -72,13 +74,15 @@ def _filled(shape: Any, value: Any, ctx: Context | None, dtype: Any) -> NDArray:
 
 def zeros(
     shape: Any,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     dtype: Any = None,
     stype: str | None = None,
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> NDArray:
     """An array of zeros; see `empty` for the parameters."""
+    if kwargs:
+        refuse_keywords("zeros", kwargs, "shape, ctx, dtype, stype, out")
     if out is not None:
         out[:] = 0
         return out
@@ -87,12 +91,14 @@ def zeros(
 
 def ones(
     shape: Any,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     dtype: Any = None,
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> NDArray:
     """An array of ones; see `empty` for the parameters."""
+    if kwargs:
+        refuse_keywords("ones", kwargs, "shape, ctx, dtype, out")
     if out is not None:
         out[:] = 1
         return out
@@ -102,7 +108,7 @@ def ones(
 def full(
     shape: Any,
     val: Any,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     dtype: Any = np.float32,
     out: NDArray | None = None,
 ) -> NDArray:
@@ -127,7 +133,7 @@ def ones_like(
     return op.ones_like(data, out=out)
 
 
-def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
+def array(source_array: Any, ctx: Context | str | None = None, dtype: Any = None) -> NDArray:
     """A copy of anything array-like, with its shape: a number becomes an array of shape ().
 
     Parameters
@@ -142,6 +148,8 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     TypeError
         If `source_array` is not array-like.
     """
+    if ctx is not None:
+        ctx = as_context(ctx)
     if isinstance(source_array, NDArray):
         dtype = source_array.dtype if dtype is None else dtype
         result = _core.empty(source_array.shape, ctx, dtype)
@@ -179,7 +187,7 @@ def arange(
     step: float = 1.0,
     repeat: int = 1,
     infer_range: bool | None = None,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     dtype: Any = np.float32,
 ) -> NDArray:
     """Evenly spaced values in ``[start, stop)``, each `repeat` times."""
@@ -200,7 +208,7 @@ def linspace(
     stop: Any,
     num: int,
     endpoint: bool = True,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     dtype: Any = np.float32,
 ) -> NDArray:
     """`num` evenly spaced values from `start` to `stop`."""
@@ -219,7 +227,7 @@ def _quotient(a: int, b: int) -> int:
 
 
 def eye(
-    N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any = np.float32
+    N: int, M: int = 0, k: int = 0, ctx: Context | str | None = None, dtype: Any = np.float32
 ) -> NDArray:
     """A matrix with ones on the `k`-th diagonal; `M` = 0 means `N` columns."""
     return array(np.eye(N, M or N, k), ctx, dtype)

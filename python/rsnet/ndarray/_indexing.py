@@ -52,8 +52,9 @@ def _check_kinds(parts: Sequence[Any]) -> bool:
             continue
         if isinstance(part, NDArray) and part.dtype is np.bool_:
             raise ValueError(
-                "NDArray does not support boolean masks as indices: take the positions of its "
-                "true elements, or use nd.contrib.boolean_mask"
+                "NDArray does not support boolean masks on a device as indices, because the shape "
+                "of the result depends on their values: wait for them by mask.asnumpy(), or use "
+                "nd.contrib.boolean_mask"
             )
         if isinstance(part, (list, tuple, np.ndarray, NDArray, range)):
             basic = False
@@ -132,6 +133,13 @@ def _is_block(extents: Sequence[int], steps: Sequence[int]) -> bool:
     return True
 
 
+def _places(part: Any) -> list[Any]:
+    """A part of a key as it stands for axes: a mask stands for as many as it has."""
+    if isinstance(part, _BASIC):
+        return [part]
+    return [0] * (part.ndim if part.dtype.kind == "b" else 1)
+
+
 def _positions(shape: Sequence[int], parts: Sequence[Any]) -> np.ndarray:
     """Flat positions that an advanced key selects, by NumPy's rules."""
     resolved = []
@@ -140,10 +148,10 @@ def _positions(shape: Sequence[int], parts: Sequence[Any]) -> np.ndarray:
             part = part.asnumpy()
         if isinstance(part, (list, tuple, np.ndarray, range)):
             part = np.asarray(part)
-            # Masks of NumPy are not supported, either: their values count as the indices 0 and 1.
-            part = part.astype(np.int64)
+            if part.dtype.kind != "b":
+                part = part.astype(np.int64)
         resolved.append(part)
-    _expand([p if isinstance(p, _BASIC) else 0 for p in resolved], shape)
+    _expand([one for part in resolved for one in _places(part)], shape)
     flat = np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape)
     chosen = flat[tuple(resolved)]
     if np.ndim(chosen) == 0:

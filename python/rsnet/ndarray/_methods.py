@@ -10,8 +10,8 @@ import numpy as np
 from .. import _core
 from .._core import NDArray
 from .._warnings import warn
-from ..base import MXNetError, MXValueError
-from ..context import Context
+from ..base import MXNetError, MXValueError, add_foreign_names, refuse_keywords
+from ..context import Context, as_context
 from . import _indexing, _io, op
 
 
@@ -85,6 +85,8 @@ def _copyto(self: NDArray, other: Any) -> NDArray | bool:
         if other.shape != self.shape:
             raise ValueError(f"cannot copy shape {self.shape} to an array of shape {other.shape}")
         return _copy_into(self, other)
+    if isinstance(other, str):
+        other = as_context(other)
     if isinstance(other, Context):
         return _copy_into(self, _core.empty(self.shape, other, self.dtype))
     getattr(other, "dtype", None)  # an operand that is not there says so itself
@@ -100,8 +102,9 @@ def _deepcopy(self: NDArray, memo: object) -> Any:
     return self.copy()
 
 
-def _as_in_context(self: NDArray, context: Context) -> Any:
+def _as_in_context(self: NDArray, context: Context | str) -> Any:
     """The array on another device; itself if it is there."""
+    context = as_context(context, "context")
     return self if self.context == context else self.copyto(context)
 
 
@@ -407,9 +410,20 @@ def _fluent(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _transpose(self: NDArray, *axes: Any, **kwargs: Any) -> NDArray:
     """The array with permuted axes, reversed by default."""
-    axes = kwargs.get("axes", axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
+    axes = kwargs.pop("axes", axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
+    if kwargs:
+        refuse_keywords("transpose", kwargs, "axes")
     return op.transpose(self, axes=tuple(axes)) if axes else op.transpose(self)
 
 
+#: Attributes of PyTorch's arrays, for which `_pytorch_names` knows what they are here.
+FOREIGN = """
+bool chunk clone cpu cuda device dim double expand fill_ float half int long masked_fill matmul mm
+numel numpy permute requires_grad requires_grad_ scatter_ std t to tolist type unsqueeze var view
+zero_
+""".split()
+
+
 _install()
+add_foreign_names(NDArray, "NDArray", FOREIGN)
 NDArray.transpose = _transpose  # type: ignore[method-assign]

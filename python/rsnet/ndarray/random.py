@@ -8,8 +8,8 @@ import numpy as np
 
 from .. import _core
 from .._core import NDArray
-from ..base import _Null
-from ..context import Context
+from ..base import _Null, refuse_keywords
+from ..context import Context, as_context
 
 __all__ = [
     "exponential",
@@ -35,10 +35,13 @@ def _sample(
     params: dict[str, Any],
     shape: Any,
     dtype: Any,
-    ctx: Context | None,
+    ctx: Context | str | None,
     out: NDArray | None,
+    more: dict[str, Any],
 ) -> Any:
-    """Calls `_random_<name>` for numbers and `_sample_<name>` for arrays."""
+    """Calls `_random_<name>` for numbers and `_sample_<name>` for arrays; refuses `more`."""
+    if more:
+        refuse_keywords(name, more, ", ".join((*params, "shape, dtype, ctx, out")))
     shape, dtype = _given(shape), _given(dtype)
     outs = None if out is None else [out]
     arrays = [isinstance(v, NDArray) for v in params.values()]
@@ -60,7 +63,7 @@ def _sample(
         given.append(("dtype", np.dtype(out.dtype).name))
     if ctx is None:
         return _core.invoke(f"_random_{name}", [], given, outs)
-    with ctx:
+    with as_context(ctx):
         return _core.invoke(f"_random_{name}", [], given, outs)
 
 
@@ -69,12 +72,12 @@ def uniform(
     high: Any = 1,
     shape: Any = _Null,
     dtype: Any = _Null,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
     """Samples of the uniform distribution on ``[low, high)``."""
-    return _sample("uniform", {"low": low, "high": high}, shape, dtype, ctx, out)
+    return _sample("uniform", {"low": low, "high": high}, shape, dtype, ctx, out, kwargs)
 
 
 def normal(
@@ -82,12 +85,12 @@ def normal(
     scale: Any = 1,
     shape: Any = _Null,
     dtype: Any = _Null,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
     """Samples of the normal distribution of mean `loc` and standard deviation `scale`."""
-    return _sample("normal", {"loc": loc, "scale": scale}, shape, dtype, ctx, out)
+    return _sample("normal", {"loc": loc, "scale": scale}, shape, dtype, ctx, out, kwargs)
 
 
 def randn(*shape: Any, **kwargs: Any) -> Any:
@@ -101,37 +104,37 @@ def gamma(
     beta: Any = 1,
     shape: Any = _Null,
     dtype: Any = _Null,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
     """Samples of the gamma distribution of shape `alpha` and scale `beta`."""
-    return _sample("gamma", {"alpha": alpha, "beta": beta}, shape, dtype, ctx, out)
+    return _sample("gamma", {"alpha": alpha, "beta": beta}, shape, dtype, ctx, out, kwargs)
 
 
 def exponential(
     scale: Any = 1,
     shape: Any = _Null,
     dtype: Any = _Null,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
     """Samples of the exponential distribution of mean `scale`."""
     rate = 1.0 / scale
-    return _sample("exponential", {"lam": rate}, shape, dtype, ctx, out)
+    return _sample("exponential", {"lam": rate}, shape, dtype, ctx, out, kwargs)
 
 
 def poisson(
     lam: Any = 1,
     shape: Any = _Null,
     dtype: Any = _Null,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
     """Samples of the Poisson distribution of mean `lam`."""
-    return _sample("poisson", {"lam": lam}, shape, dtype, ctx, out)
+    return _sample("poisson", {"lam": lam}, shape, dtype, ctx, out, kwargs)
 
 
 def negative_binomial(
@@ -139,12 +142,12 @@ def negative_binomial(
     p: Any = 1,
     shape: Any = _Null,
     dtype: Any = _Null,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
     """Failures before `k` successes of probability `p`."""
-    return _sample("negative_binomial", {"k": k, "p": p}, shape, dtype, ctx, out)
+    return _sample("negative_binomial", {"k": k, "p": p}, shape, dtype, ctx, out, kwargs)
 
 
 def generalized_negative_binomial(
@@ -152,13 +155,13 @@ def generalized_negative_binomial(
     alpha: Any = 1,
     shape: Any = _Null,
     dtype: Any = _Null,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
     """Samples of the negative binomial distribution of mean `mu` and dispersion `alpha`."""
     params = {"mu": mu, "alpha": alpha}
-    return _sample("generalized_negative_binomial", params, shape, dtype, ctx, out)
+    return _sample("generalized_negative_binomial", params, shape, dtype, ctx, out, kwargs)
 
 
 def randint(
@@ -166,7 +169,7 @@ def randint(
     high: Any,
     shape: Any = _Null,
     dtype: Any = _Null,
-    ctx: Context | None = None,
+    ctx: Context | str | None = None,
     out: NDArray | None = None,
     **kwargs: Any,
 ) -> Any:
@@ -175,7 +178,7 @@ def randint(
         raise ValueError("randint takes numbers, not arrays")
     if _given(dtype) is None and out is None:
         dtype = "int32"
-    return _sample("randint", {"low": low, "high": high}, shape, dtype, ctx, out)
+    return _sample("randint", {"low": low, "high": high}, shape, dtype, ctx, out, kwargs)
 
 
 def multinomial(
@@ -187,6 +190,8 @@ def multinomial(
     **kwargs: Any,
 ) -> Any:
     """Indices drawn with the probabilities in the last axis of `data`."""
+    if kwargs:
+        refuse_keywords("multinomial", kwargs, "data, shape, get_prob, out, dtype")
     params = [("get_prob", get_prob), ("dtype", dtype)]
     if _given(shape) is not None:
         params.append(("shape", shape))
@@ -196,4 +201,6 @@ def multinomial(
 
 def shuffle(data: NDArray, **kwargs: Any) -> Any:
     """The rows of `data` in random order."""
+    if kwargs:
+        refuse_keywords("shuffle", kwargs, "data")
     return _core.invoke("_shuffle", [data], [], None)

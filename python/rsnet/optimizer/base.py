@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -382,12 +383,31 @@ class Updater:
 
     def set_states(self, states: bytes) -> None:
         """Takes over what `get_states` gave. Unpickles: only for bytes from a source you trust."""
-        loaded = pickle.loads(states)
+        try:
+            loaded = pickle.loads(states)
+        except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError) as error:
+            raise ValueError(f"these are no states of an optimizer: {error}") from error
         if isinstance(loaded, tuple):
             self.states, self.optimizer = loaded
         else:
             self.states = loaded
         self.states_synced = dict.fromkeys(self.states, False)
+
+
+def load_states(updater: Any, fname: Any) -> None:
+    """Lets an updater take over the states of a file.
+
+    Raises
+    ------
+    ValueError
+        The file has something else.
+    """
+    with open(os.fspath(fname), "rb") as file:
+        states = file.read()
+    try:
+        updater.set_states(states)
+    except ValueError as error:
+        raise ValueError(f"file '{fname}': {error}") from error
 
 
 def get_updater(optimizer: Optimizer) -> Updater:

@@ -27,7 +27,7 @@ _DEFAULTS: dict[str, Any] = {
     "profile_api": True,
     "continuous_dump": True,
     "dump_period": 1.0,
-    "aggregate_stats": False,
+    "aggregate_stats": True,
     "profile_process": "worker",
 }
 
@@ -67,8 +67,8 @@ def set_config(**kwargs: Any) -> None:
         (some 230 MB) are kept for `dump`; further ones are dropped and counted.
     dump_period : float, default 1.0
         In seconds.
-    aggregate_stats : bool, default False
-        Gather statistics for `dumps`.
+    aggregate_stats : bool, default True
+        Gather statistics for `dumps`, on the thread that writes the file.
     profile_process : str, default 'worker'
         Accepted for compatibility with MXNet.
 
@@ -118,9 +118,20 @@ def set_config(**kwargs: Any) -> None:
             _writer.start()
 
 
+_is_configured = False
+
+
 def _configure(path: str, mode: int, aggregates: bool) -> None:
+    global _is_configured
     # Relative to the current folder, which the program may change before the dump.
     _profiler.configure(os.path.abspath(path), mode, aggregates)
+    _is_configured = True
+
+
+def _configure_by_default() -> None:
+    """Takes the defaults where a program starts without `set_config`."""
+    if not _is_configured:
+        _configure(_DEFAULTS["filename"], _ALL, _DEFAULTS["aggregate_stats"])
 
 
 def set_state(state: str = "stop", profile_process: str = "worker") -> None:
@@ -152,6 +163,7 @@ def set_state(state: str = "stop", profile_process: str = "worker") -> None:
         raise ValueError(f"invalid state {state!r}: expected 'run' or 'stop'")
     with _lock:
         if state == "run":
+            _configure_by_default()
             _profiler.set_running(True)
             _writer.start()
         else:
@@ -297,14 +309,13 @@ def dumps(
     Raises
     ------
     ValueError
-        ``aggregate_stats`` is not set; an unknown format or column.
+        ``aggregate_stats`` is False; an unknown format or column.
 
     Examples
     --------
     >>> import rsnet as mx
-    >>> mx.profiler.set_config(
-    ...     aggregate_stats=True, continuous_dump=False, profile_api=False, profile_memory=False
-    ... )
+    >>> _ = mx.profiler.dumps(reset=True)  # forgets sessions of before
+    >>> mx.profiler.set_config(continuous_dump=False, profile_api=False, profile_memory=False)
     >>> mx.profiler.set_state("run")
     >>> x = mx.nd.ones((2,)) + 1
     >>> mx.nd.waitall()
@@ -313,9 +324,10 @@ def dumps(
     >>> lines[1], lines[4], lines[6].split()[:3], sorted(line.split()[0] for line in lines[8:])
     ('Profile Statistics:', 'operator', ['Name', 'Total', 'Count'], ['_full', '_plus_scalar'])
     """
+    _configure_by_default()
     text = _profiler.summary(bool(reset), format, sort_by, bool(ascending))
     if text is None:
-        raise ValueError("no statistics are gathered: call set_config(aggregate_stats=True) before")
+        raise ValueError("no statistics are gathered: aggregate_stats=False was set, expected True")
     return str(text)
 
 
@@ -389,5 +401,5 @@ os.register_at_fork(after_in_child=_in_child)
 
 # MXNet's switch to profile a program without a change to it.
 if os.environ.get("MXNET_PROFILER_AUTOSTART", "").strip().lower() in ("1", "true"):
-    _configure(_DEFAULTS["filename"], _mode_of_environment(), False)
+    _configure(_DEFAULTS["filename"], _mode_of_environment(), _DEFAULTS["aggregate_stats"])
     set_state("run")

@@ -137,8 +137,7 @@ class Binding:
         -------
         Executor
         """
-        check_context(ctx)
-        check_groups(group2ctx)
+        ctx, group2ctx = check_context(ctx), check_groups(group2ctx)
         check_shared(shared_exec)
         if stype_dict and any(s != "default" for s in stype_dict.values()):
             raise NotImplementedError(
@@ -194,7 +193,7 @@ class Binding:
         Executor
         """
         names, aux_names = self._handle.list_arguments(), self._handle.list_auxiliary_states()
-        check_context(ctx)
+        ctx = check_context(ctx)
         if isinstance(args_grad, dict):
             warn_of_unknown("args_grad", args_grad, names)
         grads = None if args_grad is None else arrays("args_grad", args_grad, names, True)

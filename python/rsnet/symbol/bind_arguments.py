@@ -9,7 +9,7 @@ import numpy as np
 
 from .._warnings import warn
 from ..base import MXNetError, MXValueError, shown
-from ..context import Context
+from ..context import Context, as_context
 from ..executor import Executor
 from ..ndarray import NDArray
 
@@ -17,10 +17,8 @@ _REQS = ("null", "write", "add")
 
 
 def check_context(ctx: Any) -> Context:
-    """`ctx` if it is a context."""
-    if not isinstance(ctx, Context):
-        raise TypeError(f"invalid ctx {shown(ctx)}: expected a Context")
-    return ctx
+    """`ctx` as a context."""
+    return as_context(ctx)
 
 
 def argument_names(names: list[str]) -> list[str]:
@@ -87,6 +85,9 @@ def bind_reqs(grad_req: Any, names: list[str], wrong: type[Exception]) -> list[s
     return reqs
 
 
+_LIMITS = "bytes, as an integer of at least 0 or a string such as '2GB' or '2GiB'"
+
+
 def limit_bytes(limit: int | str | None) -> int | None:
     """Bytes of `memory_limit`: an integer, `"2GB"` (2e9) or `"2GiB"` (2**31)."""
     if limit is None:
@@ -94,15 +95,13 @@ def limit_bytes(limit: int | str | None) -> int | None:
     if isinstance(limit, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*", limit)
         if not match:
-            raise ValueError(
-                f"invalid memory_limit {shown(limit)}: expected bytes, or a string such as '2GB' or '2GiB'"
-            )
+            raise ValueError(f"invalid memory_limit {shown(limit)}: expected {_LIMITS}")
         base = 1024 if match[3] else 1000
         return int(float(match[1]) * base ** " KMGT".index(match[2].upper() or " "))
     if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)):
-        raise TypeError(f"invalid memory_limit {shown(limit)}: expected an integer or a string")
+        raise TypeError(f"invalid memory_limit {shown(limit)}: expected {_LIMITS}")
     if limit < 0:
-        raise ValueError(f"invalid memory_limit {limit}: expected at least 0")
+        raise ValueError(f"invalid memory_limit {limit}: expected {_LIMITS}")
     return int(limit)
 
 
@@ -112,10 +111,8 @@ def check_groups(group2ctx: Any) -> dict[str, Context] | None:
         raise TypeError(
             f"invalid group2ctx {shown(group2ctx)}: expected a dict of names to Contexts"
         )
-    for group, ctx in (group2ctx or {}).items():
-        if not isinstance(ctx, Context):
-            raise TypeError(f"invalid item '{group}' of group2ctx {shown(ctx)}: expected a Context")
-    return group2ctx or None
+    groups = (group2ctx or {}).items()
+    return {name: as_context(c, f"item '{name}' of group2ctx") for name, c in groups} or None
 
 
 def check_shared(shared_exec: Any) -> Executor | None:

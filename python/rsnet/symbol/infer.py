@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
+from .._operators.checks import add_note
 from .._warnings import warn
 from ..base import MXNetError, shown
 from ..util import is_np_shape
@@ -36,6 +37,13 @@ def from_core_shape(shape: tuple[int, ...] | None) -> tuple[int, ...] | None:
 def dtype_or_none(name: str | None) -> Any:
     """The NumPy type of this name."""
     return None if name is None else np.dtype(name).type
+
+
+def _note_given(
+    error: MXNetError, function: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    given = {**{f"#{i}": value for i, value in enumerate(args)}, **kwargs}
+    add_note(error, f"{function} was given {', '.join(f'{k}: {v}' for k, v in given.items())}")
 
 
 class Inference:
@@ -68,12 +76,8 @@ class Inference:
         """
         try:
             arguments, outputs, aux, complete = self._infer_shape(args, kwargs)
-        except MXNetError:
-            print("infer_shape error. Arguments:")
-            for i, shape in enumerate(args):
-                print(f"  #{i}: {shape}")
-            for key, shape in kwargs.items():
-                print(f"  {key}: {shape}")
+        except MXNetError as error:
+            _note_given(error, "infer_shape", args, kwargs)
             raise
         if complete:
             return arguments, outputs, aux
@@ -118,10 +122,8 @@ class Inference:
         """
         try:
             arguments, outputs, aux, complete = self._infer_type(args, kwargs)
-        except MXNetError:
-            print("infer_type error. Arguments:")
-            for key, value in [*enumerate(args), *kwargs.items()]:
-                print(f"  {key}: {value}")
+        except MXNetError as error:
+            _note_given(error, "infer_type", args, kwargs)
             raise
         if complete:
             return arguments, outputs, aux

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ... import _core
 from ...parameter import schema_field
 from ...sbp import CheckedInference
-from ..checks import MOST_OPERANDS, fail, invalid, unknown
+from ..checks import MOST_OPERANDS, fail, invalid, refuse_parameters, unknown
 from ..definition import ANY_INPUTS, Definition, KernelSpec, named_inputs
 from .arguments import Arg, parse_args
 from .attr import Attr, refuse
@@ -138,7 +138,7 @@ class UserOpDefinition:
         d.facts = lambda conf: conf.facts
         d.infer_shape = self._infer_shape
         d.infer_type = self._infer_type
-        d.infer_both = lambda conf, shapes, types: self.inference.both(conf, shapes, types)
+        d.infer_both = self._infer_both
         d.inplace = self._inplace
         outs, ins = {a.name for a in self.outputs}, {a.name for a in self.inputs}
         for k in self.kernels:
@@ -168,6 +168,8 @@ class UserOpDefinition:
         return self.attrs[attribute].compared(self.name, attribute, how, value)
 
     def _make(self, values: tuple[Any, ...], given: dict[str, Any]) -> Conf:
+        if given and not values:
+            refuse_parameters(self.name, given)
         attrs = dict(zip(self.attrs, values))
         more = iter(values[len(self.attrs) :])
         counts: dict[str, int] = {}
@@ -220,6 +222,12 @@ class UserOpDefinition:
 
     def _infer_shape(self, conf: Conf, ins: list[Any], outs: list[Any], exact: bool) -> Any:
         return (ins, self.inference.shapes(conf, ins), True) if exact else None
+
+    def _infer_both(self, conf: Conf, shapes: list[Any], types: list[Any]) -> Any:
+        answer = self.inference.both(conf, shapes, types)
+        if not self.kernels:  # a call, or a graph that is bound
+            raise fail(self.name, f"has no kernel: register one with op.kernel('{self.name}')")
+        return answer
 
     def _infer_type(self, conf: Conf, ins: list[Any], outs: list[Any]) -> Any:
         return None if ins and not any(ins) else self.inference.types(conf, ins)

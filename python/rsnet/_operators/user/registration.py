@@ -231,7 +231,8 @@ def kernel(
 
         elif not callable(f):
             raise invalid(operator, "kernel", f, "a function or class")
-        label = f"{getattr(f, '__name__', 'kernel')}#{len(others)}"
+        called = getattr(f, "__name__", "_")
+        label = f"{name if called in ('_', '<lambda>') else called}#{len(others)}"
         try:
             pairs = tuple((str(o), str(i)) for o, i in inplace)
         except (TypeError, ValueError):

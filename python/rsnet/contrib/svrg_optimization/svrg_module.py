@@ -94,16 +94,18 @@ class SVRGModule(Module):
         force_rebind: bool = False,
         shared_module: Any = None,
         grad_req: Any = "write",
+        memory_limit: int | str | None = None,
     ) -> None:
-        """Binds the module and its twin for the parameters that are kept."""
+        """Binds the module and its twin for the parameters that are kept, each within the limit."""
         super().bind(
             data_shapes, label_shapes, for_training, inputs_need_grad, force_rebind,
-            shared_module, grad_req,
+            shared_module, grad_req, memory_limit,
         )  # fmt: skip
         if for_training:
             self._mod_aux.bind(
-                data_shapes, label_shapes, force_rebind=force_rebind, grad_req=grad_req
-            )
+                data_shapes, label_shapes, force_rebind=force_rebind, grad_req=grad_req,
+                memory_limit=memory_limit,
+            )  # fmt: skip
 
     def reshape(self, data_shapes: Any, label_shapes: Any = None) -> None:
         """Binds both again for other shapes."""

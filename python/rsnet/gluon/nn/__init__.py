@@ -1,5 +1,6 @@
 """Layers."""
 
+from ..._mxnet_names import module_getattr
 from ..block import Block
 from ..hybrid_block import HybridBlock
 from ..symbol_block import SymbolBlock
@@ -105,3 +106,5 @@ __all__ = [
     "basic_layers",
     "conv_layers",
 ]
+
+__getattr__ = module_getattr(__name__)

@@ -10,6 +10,26 @@ from ..hybrid_block import HybridBlock
 __all__ = ["ELU", "GELU", "SELU", "Activation", "LeakyReLU", "PReLU", "Swish"]
 
 
+#: What the operator `Activation` computes.
+_KINDS = ("relu", "sigmoid", "softrelu", "softsign", "tanh")
+
+
+def _check(owner: str, activation: Any) -> None:
+    if activation not in _KINDS:
+        raise ValueError(
+            f"{owner}: invalid activation {activation!r}: expected one of: {', '.join(_KINDS)} "
+            "(others, such as nn.GELU(), are layers of their own)"
+        )
+
+
+def activation_layer(owner: str, activation: str | None) -> Activation | None:
+    """The layer of an `activation` argument of `owner`."""
+    if activation is None or activation == "":
+        return None
+    _check(owner, activation)
+    return Activation(activation, prefix=f"{activation}_")
+
+
 class Activation(HybridBlock):
     """An activation by name.
 
@@ -26,6 +46,7 @@ class Activation(HybridBlock):
     """
 
     def __init__(self, activation: str, **kwargs: Any) -> None:
+        _check(type(self).__name__, activation)
         self._act_type = activation
         super().__init__(**kwargs)
 

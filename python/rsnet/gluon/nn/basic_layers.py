@@ -11,10 +11,11 @@ from typing import Any
 
 from ... import ndarray as nd
 from ... import symbol as sym
+from ...base import shown
 from ..block import Block
 from ..hybrid_block import HybridBlock
 from ..utils import indented
-from .activations import Activation
+from .activations import activation_layer
 from .normalization import (
     BatchNorm,
     BatchNormReLU,
@@ -46,6 +47,12 @@ class _Stack(Block):
     def add(self, *blocks: Any) -> None:
         """Adds blocks at the end."""
         for block in blocks:
+            if not isinstance(block, Block):
+                hint = " (nn.Lambda makes one of a function)" if callable(block) else ""
+                raise TypeError(
+                    f"{type(self).__name__}.add: invalid block {shown(block)}: expected a Block"
+                    + hint
+                )
             self.register_child(block)
 
     def _run(self, x: Any, args: tuple[Any, ...]) -> Any:
@@ -182,7 +189,7 @@ class Dense(HybridBlock):
                 )
             else:
                 self.bias = None
-            self.act = Activation(activation, prefix=activation + "_") if activation else None
+            self.act = activation_layer("Dense", activation)
 
     def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
         operands = (x, weight) if bias is None else (x, weight, bias)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ... import symbol as sym
 from ..hybrid_block import HybridBlock
-from .activations import Activation
+from .activations import activation_layer
 from .pooling import (
     AvgPool1D,
     AvgPool2D,
@@ -125,7 +125,7 @@ class _Conv(HybridBlock):
                 )
             else:
                 self.bias = None
-            self.act = Activation(activation, prefix=activation + "_") if activation else None
+            self.act = activation_layer(type(self).__name__, activation)
 
     def _weight_shape(self) -> tuple[int, ...]:
         """The weight's shape as far as it is known, as the operator infers it."""

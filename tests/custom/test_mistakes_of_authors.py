@@ -1,0 +1,136 @@
+"""What a first operator gets wrong: it is refused where it is written, or by a message that names
+the operator.
+"""
+
+import contextlib
+
+import pytest
+
+import rsnet as mx
+from rsnet import autograd, nd, op
+from rsnet._operators import custom_op, registry
+
+
+class Factor(mx.Parameter):
+    k: int = 2
+
+
+@pytest.fixture(params=["function", "user operator"])
+def plain(request):
+    """An operator without parameters."""
+    name = f"mistakes_plain_{request.param.split()[0]}"
+    if name not in registry.entries and name not in registry.user_operators:
+        if request.param == "function":
+            op.op(name)(lambda x: x * 2)
+        else:
+            op.define(name, inputs="x", infer=lambda ctx: ctx.out("out").like(ctx.inp("x")))
+            op.kernel(name)(lambda ctx: ctx.assign("out", ctx.inp("x") * 2))
+    return name
+
+
+@pytest.mark.parametrize("namespace", [nd, mx.sym])
+def test_parameters_that_nobody_declared_are_refused(plain, namespace):
+    x = nd.ones((2,)) if namespace is nd else mx.sym.var("x")
+    with pytest.raises(mx.MXNetError, match=f"{plain}: unknown parameter 'k'"):
+        getattr(namespace, plain)(x, k=3)
+
+
+def test_attributes_of_nodes_are_no_parameters(plain):
+    function = getattr(mx.sym, plain)
+    with mx.AttrScope(ctx_group="first"):
+        node = function(mx.sym.var("x"), name="node", attr={"lr_mult": "2"})
+    exe = mx.sym.load_json(node.tojson()).simple_bind(mx.cpu(), grad_req="null", x=(1,))
+    assert exe.forward(x=nd.ones((1,)))[0].asscalar() == 2
+    assert getattr(nd, plain)(nd.ones((1,)), name="node").asscalar() == 2
+
+
+@pytest.mark.parametrize(
+    ("param", "function", "text"),
+    [
+        (None, lambda x, k=2: x * k, "argument 'k' of the function has a default"),
+        (None, lambda x, y: x * y, r"the function takes \(x, y\), expected \(data\)"),
+        (Factor, lambda x: x, r"the function takes \(x\), expected \(p, data\)"),
+        (Factor, lambda x, k: x * k, "takes 'k', a field of Factor"),
+    ],
+)
+def test_functions_with_other_arguments_are_refused(param, function, text):
+    with pytest.raises(mx.MXNetError, match=f"mistakes_taken: .*{text}"):
+        op.op("mistakes_taken", param=param)(function)
+    assert not hasattr(nd, "mistakes_taken")
+
+
+def test_functions_may_bind_values_by_name():
+    op.op("mistakes_bound")(lambda x, *, k=3: x * k)
+    assert nd.mistakes_bound(nd.ones((1,))).asscalar() == 3
+
+
+def test_a_gradient_with_other_arguments_is_refused():
+    f = op.op("mistakes_gradient")(lambda x: x)
+    with pytest.raises(mx.MXNetError, match=r"takes \(x, y\), expected \(out_grads, inputs"):
+        f.gradient(lambda x, y: x)
+
+
+def test_an_operator_without_kernel_says_how_to_register_one():
+    op.define("mistakes_bare", inputs="x", infer=lambda ctx: ctx.out("out").like(ctx.inp("x")))
+    text = r"mistakes_bare: has no kernel: register one with op.kernel\('mistakes_bare'\)"
+    with pytest.raises(mx.MXNetError, match=text):
+        nd.mistakes_bare(nd.ones((2,)))
+    symbol = mx.sym.mistakes_bare(mx.sym.var("x"))
+    assert symbol.infer_shape(x=(2,))[1] == [(2,)]
+    with pytest.raises(mx.MXNetError, match=text):
+        symbol.simple_bind(mx.cpu(), grad_req="null", x=(2,))
+    op.kernel("mistakes_bare")(lambda ctx: ctx.assign("out", ctx.inp("x")))
+    assert nd.mistakes_bare(nd.ones((1,))).asscalar() == 1
+    assert "kernel 'mistakes_bare#0'" in op.why("mistakes_bare", nd.ones((1,)))
+
+
+class Careless(mx.operator.CustomOp):
+    def forward(self, is_train, req, in_data, out_data, aux):
+        self.assign(out_data[0], req[0], in_data[0])
+
+
+def registered(name, operator=Careless):
+    class Prop(mx.operator.CustomOpProp):
+        def create_operator(self, ctx, in_shapes, in_dtypes):
+            return operator()
+
+    mx.operator.register(name)(Prop)
+    return lambda x: nd.Custom(x, op_type=name)
+
+
+def test_a_custom_operator_without_backward_warns_once():
+    name = "mistakes_forward_only"
+    custom_op._without_backward.discard(name)
+    function = registered(name)
+    x = nd.ones((2,))
+    x.attach_grad()
+    expected = pytest.warns(UserWarning, match=f"'{name}' .Custom. has no backward")
+    for warned in (expected, contextlib.nullcontext()):
+        with autograd.record():
+            y = function(x)
+        with warned:
+            y.backward()
+            assert x.grad.asnumpy().tolist() == [0, 0]
+
+
+def test_errors_of_custom_operators_name_the_op_type():
+    class Returns(Careless):
+        def forward(self, is_train, req, in_data, out_data, aux):
+            return in_data[0]
+
+    class Fails(Careless):
+        def forward(self, is_train, req, in_data, out_data, aux):
+            raise ZeroDivisionError("its own")
+
+    with pytest.raises(mx.MXNetError, match="operator 'mistakes_returns' .Custom.: invalid result"):
+        registered("mistakes_returns", Returns)(nd.ones((2,))).wait_to_read()
+    with pytest.raises(ZeroDivisionError, match="its own") as caught:
+        registered("mistakes_fails", Fails)(nd.ones((2,))).wait_to_read()
+    notes = " ".join(caught.value.__notes__)
+    assert "in forward of operator 'mistakes_fails' (Custom)" in notes
+
+
+def test_an_unknown_op_type_where_none_is_registered(monkeypatch):
+    monkeypatch.setattr(registry, "custom_props", {})
+    with pytest.raises(mx.MXNetError, match="no operator of this name is registered"):
+        nd.Custom(nd.ones((2,)), op_type="mistakes_nobody")
