@@ -5,11 +5,14 @@ import pytest
 
 import rsnet as mx
 
-# Three steps from w = [1, -2, 3] with the gradients [.1, -.2, .5] * t, weight decay 0.01.
+# Three steps from w = [1, -2, 3] with the gradients [.1, -.2, .5] * t, weight decay 0.01 if no
+# other is given.
 STEPS = [
     ("sgd", {}, [0.9937004, -1.9874009, 2.9691021]),
     ("sgd", {"momentum": 0.9}, [0.9899296, -1.9798592, 2.9507699]),
     ("nag", {"momentum": 0.9}, [0.9846388, -1.9692775, 2.9248030]),
+    ("nag", {"momentum": 0.9, "learning_rate": 0.1, "wd": 0.5},
+     [0.5095230, -1.0190461, 1.2608675]),
     ("adam", {}, [0.9970670, -1.9970671, 2.9970708]),
     ("adagrad", {}, [0.9727408, -1.9724408, 2.9721410]),
     ("rmsprop", {}, [0.9914368, -1.9914367, 2.9914184]),
@@ -26,7 +29,7 @@ STEPS = [
 
 @pytest.mark.parametrize(("name", "options", "expected"), STEPS)
 def test_three_steps(name, options, expected):
-    updater = mx.optimizer.get_updater(mx.optimizer.create(name, wd=0.01, **options))
+    updater = mx.optimizer.get_updater(mx.optimizer.create(name, **{"wd": 0.01} | options))
     weight = mx.nd.array([1.0, -2.0, 3.0])
     for t in (1, 2, 3):
         updater(0, mx.nd.array(np.array([0.1, -0.2, 0.5]) * t), weight)
@@ -412,7 +415,7 @@ LARGE_BATCH = [
 
 @pytest.mark.parametrize(("name", "options", "first", "second"), LARGE_BATCH)
 def test_optimizers_of_large_batches_step_as_mxnet(name, options, first, second):
-    update = mx.optimizer.get_updater(mx.optimizer.create(name, wd=0.01, **options))
+    update = mx.optimizer.get_updater(mx.optimizer.create(name, **{"wd": 0.01} | options))
     w, b = mx.nd.array([1, -2, 3]), mx.nd.array([0.5, 0.25])
     for t in range(1, 9):
         update(0, mx.nd.array([0.1, -0.2, 0.5]) * t, w)

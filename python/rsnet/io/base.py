@@ -15,7 +15,7 @@ import numpy as np
 from ..base import shown
 from ..ndarray import NDArray, array, concat, take, tile
 
-__all__ = ["DataDesc", "DataBatch", "DataIter", "NDArrayIter", "ResizeIter"]
+__all__ = ["DataDesc", "DataBatch", "DataIter", "MXDataIter", "NDArrayIter", "ResizeIter"]
 
 
 class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
@@ -135,6 +135,30 @@ class DataIter:
     def getpad(self) -> int:
         """Number of rows of the current batch that do not count; 0 by default."""
         return 0
+
+
+class MXDataIter(DataIter):
+    """Base of the iterators over files: those that MXNet implements in its core."""
+
+    def next(self) -> DataBatch:
+        """Returns the next batch.
+
+        Raises
+        ------
+        StopIteration
+            At the end of the epoch.
+        """
+        if not self.iter_next():
+            raise StopIteration
+        return DataBatch([self.getdata()], [self.getlabel()], self.getpad(), self.getindex())
+
+    def getdata(self) -> NDArray:  # type: ignore[override]  # as in MXNet
+        """The data of the current batch."""
+        raise NotImplementedError(f"{type(self).__name__} does not define 'getdata'")
+
+    def getlabel(self) -> NDArray:  # type: ignore[override]  # as in MXNet
+        """The labels of the current batch."""
+        raise NotImplementedError(f"{type(self).__name__} does not define 'getlabel'")
 
 
 def _named(source: Any, default: str, allow_empty: bool) -> list[tuple[str, NDArray]]:

@@ -161,7 +161,9 @@ class FeedForward:
 
             data = ResizeIter(data, self.epoch_size)
         if isinstance(eval_data, (tuple, list)):
-            eval_data = self._iterator(np.asarray(eval_data[0]), eval_data[1], is_train=False)
+            x, y = eval_data
+            # In any order, as in MXNet, so that the same seed shuffles the training data alike.
+            eval_data = self._iterator(np.array(x) if isinstance(x, list) else x, y, is_train=True)
         module = self._module(data, logger=logger or logging, work_load_list=work_load_list)
         arg_params, aux_params = self._params()
 
