@@ -303,6 +303,16 @@ def test_apply_reaches_all_blocks():
     assert names == ["net_dense0", "net_seq_dense0", "net_seq_dense1", "net_seq", "net"]
 
 
+def test_a_summary_counts_the_parameters_of_blocks_with_children(capsys):
+    net = gluon.nn.HybridSequential()
+    net.add(gluon.nn.Dense(5, activation="relu"), gluon.nn.Dense(2))
+    net.initialize()
+    net.summary(nd.ones((2, 3)))
+    shown = capsys.readouterr().out
+    rows = [line.split() for line in shown.splitlines()]
+    assert ["Dense-2", "(2,", "5)", "20"] in rows and "Total params: 32" in shown
+
+
 def test_summary_is_that_of_mxnet(capsys):
     net = nn.HybridSequential()
     net.add(nn.Conv2D(4, 3), nn.BatchNorm(), nn.Dense(3))

@@ -53,3 +53,13 @@ def test_assigning_some_parameters_refuses_unknown_names(initialised):
         module.init_params()
     with pytest.raises(ValueError, match="old_weight"):
         module.set_params(given(), {}, allow_missing=True)
+
+
+def test_parameters_without_any_value_are_named():
+    with pytest.raises(TypeError, match="initializer None.*'fc_bias', 'fc_weight'"):
+        bound_module().init_params(initializer=None)
+    module = bound_module()
+    module.init_params()
+    before = module.get_params()[0]["fc_weight"].asnumpy()
+    module.init_params(initializer=None, force_init=True)
+    assert (module.get_params()[0]["fc_weight"].asnumpy() == before).all()

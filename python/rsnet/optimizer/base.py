@@ -14,6 +14,7 @@ from .. import ndarray as nd
 from .._warnings import warn
 from ..lr_scheduler import LRScheduler
 from ..ndarray import NDArray
+from .states import loads
 
 _REGISTRY: dict[str, type[Optimizer]] = {}
 
@@ -148,6 +149,10 @@ class Optimizer:
         self.wd_mult: dict[Any, float] = {}
         self.set_lr_mult({})
         self.set_wd_mult({})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # MXNet's pickles have neither.
+        vars(self).update({"param_dict": {}, "sym_info": ()} | state)
 
     @property
     def learning_rate(self) -> float:
@@ -381,8 +386,10 @@ class Updater:
         return pickle.dumps((self.states, self.optimizer) if dump_optimizer else self.states)
 
     def set_states(self, states: bytes) -> None:
-        """Takes over what `get_states` gave. Unpickles: only for bytes from a source you trust."""
-        loaded = pickle.loads(states)
+        """Takes over what `get_states` gave, here or in MXNet. Unpickles: only for bytes from a
+        source you trust.
+        """
+        loaded = loads(states)
         if isinstance(loaded, tuple):
             self.states, self.optimizer = loaded
         else:
