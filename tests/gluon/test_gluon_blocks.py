@@ -406,8 +406,12 @@ def test_files_are_copied_but_not_fetched(tmp_path):
     assert gluon.utils.check_sha1(target, digest)
     with pytest.raises(OSError, match="expected the SHA-1 digest 00"):
         gluon.utils.download(str(source), str(tmp_path / "other"), sha1_hash="00")
-    with pytest.raises(RuntimeError, match="fetches nothing from a network"):
+    with pytest.raises(RuntimeError, match="fetches nothing from a network.*yourself$"):
         gluon.utils.download("https://example.org/x", str(tmp_path / "x"))
+    url = "https://example.org/target"
+    assert gluon.utils.download(url, str(tmp_path), sha1_hash=digest) == target
+    with pytest.raises(RuntimeError, match="is there has another SHA-1 digest than 00"):
+        gluon.utils.download(url, str(tmp_path), sha1_hash="00")
 
 
 @pytest.mark.process

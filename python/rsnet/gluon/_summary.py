@@ -67,7 +67,7 @@ class _Table:
 
 
 def print_summary(block: Block, inputs: tuple[Any, ...]) -> None:
-    """Runs the block on the inputs and prints what each block did but those that only hold others."""
+    """Runs the block on the inputs and prints what each block but `Sequential` did."""
     table = _Table()
     table.rows.append(("Input", _shape(inputs), 0))
     hooks = []

@@ -120,12 +120,12 @@ class DataIter:
         """Moves to the next batch; returns whether there is one."""
         raise NotImplementedError(f"{type(self).__name__} does not define 'iter_next'")
 
-    def getdata(self) -> list[NDArray]:
-        """Data arrays of the current batch."""
+    def getdata(self) -> Any:
+        """Data arrays of the current batch; one array of an `MXDataIter`."""
         raise NotImplementedError(f"{type(self).__name__} does not define 'getdata'")
 
-    def getlabel(self) -> list[NDArray] | None:
-        """Label arrays of the current batch; `None` if there are no labels."""
+    def getlabel(self) -> Any:
+        """Label arrays of the current batch, as `getdata`; `None` if there are no labels."""
         return None
 
     def getindex(self) -> Any:
@@ -152,11 +152,11 @@ class MXDataIter(DataIter):
             raise StopIteration
         return DataBatch([self.getdata()], [self.getlabel()], self.getpad(), self.getindex())
 
-    def getdata(self) -> NDArray:  # type: ignore[override]  # as in MXNet
+    def getdata(self) -> NDArray:
         """The data of the current batch."""
         raise NotImplementedError(f"{type(self).__name__} does not define 'getdata'")
 
-    def getlabel(self) -> NDArray:  # type: ignore[override]  # as in MXNet
+    def getlabel(self) -> NDArray:
         """The labels of the current batch."""
         raise NotImplementedError(f"{type(self).__name__} does not define 'getlabel'")
 

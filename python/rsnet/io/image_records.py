@@ -59,9 +59,7 @@ class ImageRecords(MXDataIter):
         known = {name: _plain(value) for name, value in known.items()}
         mean = _mean_image(kind, known, detects) if known.get("mean_img") else None
         self._rounds = dtype == "int8" and any(known.get(name) for name in _MEANS)
-        self._loader = _core.ImageLoader(
-            known, detects, "float32" if self._rounds else dtype, mean
-        )
+        self._loader = _core.ImageLoader(known, detects, "float32" if self._rounds else dtype, mean)
         shape, labels = self._loader.data_shape, self._loader.label_shape
         super().__init__(shape[0])
         self.provide_data = [DataDesc(data_name, shape, np.dtype(dtype).type)]

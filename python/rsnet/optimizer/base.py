@@ -373,7 +373,7 @@ class Updater:
             return
         groups: dict[Any, list[tuple[Any, NDArray, NDArray, Any]]] = {}
         for index, grad, weight in zip(indices, grads, weights, strict=True):
-            kind = (str(weight.context), np.dtype(weight.dtype))
+            kind = (weight.context, weight.dtype)
             step = (index, weight, grad, self._state(index, weight))
             groups.setdefault(kind, []).append(step)
         for steps in groups.values():

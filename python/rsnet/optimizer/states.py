@@ -37,7 +37,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def loads(states: bytes) -> Any:
-    """What was pickled, with arrays of rsnet. It runs code of the file: for trusted sources only."""
+    """What was pickled, with arrays of rsnet. The file can run code: for trusted sources only."""
     return _own(_Unpickler(io.BytesIO(states)).load())
 
 

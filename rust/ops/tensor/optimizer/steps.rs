@@ -184,19 +184,13 @@ pub(super) fn wanted<'a>(call: &Call<'a>, i: usize) -> Option<&'a View> {
 }
 
 /// Calls `step(weight, gradient, states) -> weight` on every element; states are changed in place.
-pub(super) fn update<E: Stored, const S: usize>(
-    a: &Arrays<'_>,
-    step: impl Step<E::Calc, S>,
-) {
+pub(super) fn update<E: Stored, const S: usize>(a: &Arrays<'_>, step: impl Step<E::Calc, S>) {
     each::<E, E, E, E, E::Calc, S>((&a.inputs[0], false), &a.inputs[1..], a.out, step);
 }
 
 /// As [`update`], calculated in `f32` on states and a copy of the weight of that type, the last
 /// input; weight and gradient themselves may have less precision.
-pub(super) fn update_copy<E: Stored, const S: usize>(
-    a: &Arrays<'_>,
-    step: impl Step<f32, S>,
-) {
+pub(super) fn update_copy<E: Stored, const S: usize>(a: &Arrays<'_>, step: impl Step<f32, S>) {
     each::<f32, E, f32, E, f32, S>((&a.inputs[2 + S], true), &a.inputs[1..], a.out, step);
 }
 
