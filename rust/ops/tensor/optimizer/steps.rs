@@ -222,8 +222,8 @@ pub(super) fn each<W: Element, G: Element, T: Element, O: Element, C: Real, cons
 }
 
 /// Elements read before any is written, so that the compiler vectorises without checking which
-/// arrays are one; few enough for registers.
-const BLOCK: usize = 16;
+/// arrays are one: enough for a loop (16 of a step without states are unrolled, and stay scalar).
+const BLOCK: usize = 32;
 
 /// The elements `at..at + LEN` of [`each`]. An output that is the weight itself is read before it
 /// is written.
