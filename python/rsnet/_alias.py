@@ -103,6 +103,8 @@ def install_finders() -> None:
 def install() -> ModuleType:
     """Makes ``import mxnet`` mean rsnet in this process; returns the package.
 
+    Its `__version__` then is that of the interface, which programs for MXNet ask for.
+
     Raises
     ------
     ImportError
@@ -116,6 +118,7 @@ def install() -> ModuleType:
             f"mxnet is already imported from {where}: call rsnet.as_mxnet() before it", name="mxnet"
         )
     sys.modules["mxnet"] = package
+    vars(package)["__version__"] = vars(package)["mxnet_version"]
     return package
 
 

@@ -81,6 +81,24 @@ class MXOSError(MXNetError, builtins.OSError):
     """A file or buffer that cannot be read or written."""
 
 
+class MXFileNotFoundError(MXOSError, builtins.FileNotFoundError):
+    """A file that is not there."""
+
+
+def file_error(action: str, path: Any, error: Exception) -> MXNetError:
+    """What to raise for a file that `action` ("cannot read") failed on: an `MXNetError` that is an
+    `OSError` too, if that was the reason.
+    """
+    reason = getattr(error, "strerror", None) or error
+    message = f"{action} {os.fspath(path)!r}: {reason}"
+    if not isinstance(error, builtins.OSError):
+        return MXNetError(message)
+    missing = isinstance(error, builtins.FileNotFoundError)
+    found = (MXFileNotFoundError if missing else MXOSError)(message)
+    found.errno = error.errno
+    return found
+
+
 class InternalError(MXNetError):
     """A broken promise of rsnet itself: please report it."""
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from . import _core
 from ._mxnet_names import module_getattr
-from .base import MXNetError
+from .base import MXNetError, file_error
 
 __all__ = [
     "IRHeader",
@@ -114,7 +114,7 @@ class MXRecordIO:
         try:
             self._file = open(self.uri, "rb" if self.flag == "r" else "wb")
         except OSError as error:
-            raise MXNetError(f"cannot open {self.uri!r}: {error}") from error
+            raise file_error("cannot open", self.uri, error) from error
         self.writable = self.flag == "w"
         self.pid = os.getpid()
         self.is_open = True
@@ -237,7 +237,7 @@ class MXIndexedRecordIO(MXRecordIO):
                     except ValueError as error:
                         raise MXNetError(f"{self.idx_path}:{number}: {error}") from error
         except OSError as error:
-            raise MXNetError(f"cannot read {self.idx_path!r}: {error}") from error
+            raise file_error("cannot read", self.idx_path, error) from error
         self.keys = list(self.idx)
 
     def close(self) -> None:

@@ -60,11 +60,35 @@ def test_json_cut_or_flipped_at_every_offset():
     assert refused >= len(good)
 
 
-def test_file_that_does_not_exist(tmp_path):
-    for load in (mx.sym.load, mx.nd.load):
-        with pytest.raises((Error, OSError)) as error:
+@pytest.mark.parametrize(
+    "load",
+    [
+        mx.sym.load,
+        mx.nd.load,
+        lambda path: mx.model.load_checkpoint(path, 1),
+        lambda path: mx.mod.Module.load(path, 1),
+        lambda path: mx.gluon.nn.Dense(1).load_parameters(path),
+        lambda path: mx.gluon.SymbolBlock.imports(path, ["data"]),
+        lambda path: mx.recordio.MXRecordIO(path, "r"),
+        lambda path: mx.gluon.data.RecordFileDataset(path),
+        lambda path: mx.image.imread(path),
+        lambda path: mx.io.CSVIter(data_csv=path, data_shape=(1,), batch_size=1),
+    ],
+    ids=["symbol", "arrays", "checkpoint", "module", "parameters", "imports", "records", "dataset",
+         "image", "csv"],
+)  # fmt: skip
+def test_file_that_does_not_exist(tmp_path, load):
+    for kind in (Error, FileNotFoundError):
+        with pytest.raises(kind) as error:
             load(str(tmp_path / "nothing_here"))
         says(error, "nothing_here")
+
+
+def test_file_that_cannot_be_written(tmp_path):
+    for save in (mx.sym.Variable("x").save, lambda path: mx.nd.save(path, mx.nd.ones(2))):
+        for kind in (Error, OSError):
+            with pytest.raises(kind, match="cannot write .*nothing_here.*: No such file"):
+                save(str(tmp_path / "nothing_here" / "x"))
 
 
 @pytest.mark.slow

@@ -303,6 +303,16 @@ def test_apply_reaches_all_blocks():
     assert names == ["net_dense0", "net_seq_dense0", "net_seq_dense1", "net_seq", "net"]
 
 
+def test_a_summary_counts_the_parameters_of_blocks_with_children(capsys):
+    net = gluon.nn.HybridSequential()
+    net.add(gluon.nn.Dense(5, activation="relu"), gluon.nn.Dense(2))
+    net.initialize()
+    net.summary(nd.ones((2, 3)))
+    shown = capsys.readouterr().out
+    rows = [line.split() for line in shown.splitlines()]
+    assert ["Dense-2", "(2,", "5)", "20"] in rows and "Total params: 32" in shown
+
+
 def test_summary_is_that_of_mxnet(capsys):
     net = nn.HybridSequential()
     net.add(nn.Conv2D(4, 3), nn.BatchNorm(), nn.Dense(3))
@@ -396,8 +406,12 @@ def test_files_are_copied_but_not_fetched(tmp_path):
     assert gluon.utils.check_sha1(target, digest)
     with pytest.raises(OSError, match="expected the SHA-1 digest 00"):
         gluon.utils.download(str(source), str(tmp_path / "other"), sha1_hash="00")
-    with pytest.raises(RuntimeError, match="fetches nothing from a network"):
+    with pytest.raises(RuntimeError, match="fetches nothing from a network.*yourself$"):
         gluon.utils.download("https://example.org/x", str(tmp_path / "x"))
+    url = "https://example.org/target"
+    assert gluon.utils.download(url, str(tmp_path), sha1_hash=digest) == target
+    with pytest.raises(RuntimeError, match="is there has another SHA-1 digest than 00"):
+        gluon.utils.download(url, str(tmp_path), sha1_hash="00")
 
 
 @pytest.mark.process

@@ -13,7 +13,15 @@ import pytest
 
 import rsnet as mx
 from rsnet import gluon, nd
-from rsnet.gluon.data import ArrayDataset, DataLoader, SimpleDataset, batchify, sampler, vision
+from rsnet.gluon.data import (
+    ArrayDataset,
+    DataLoader,
+    Dataset,
+    SimpleDataset,
+    batchify,
+    sampler,
+    vision,
+)
 from rsnet.recordio import IRHeader, MXIndexedRecordIO, pack
 
 X = np.arange(20, dtype="float32").reshape(10, 2)
@@ -381,3 +389,21 @@ def test_rotations_check_their_arguments():
     with pytest.raises(ValueError, match="between 0 and 1"):
         T.RandomRotation((1, 2), rotate_with_proba=2)
     assert T.RandomRotation((1, 2), rotate_with_proba=0)(picture()).shape == (8, 6, 3)
+
+
+@pytest.mark.process
+def test_workers_find_what_the_data_set_has_computed():
+    class Products(Dataset):
+        def __init__(self):
+            x = nd.random.uniform(shape=(300, 300))
+            self.y = nd.dot(x, x)
+
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, i):
+            return self.y[i] * 2
+
+    products = Products()
+    batches = list(DataLoader(products, 4, num_workers=2))
+    np.testing.assert_allclose(batches[1].asnumpy(), products.y[4:].asnumpy()[:4] * 2, rtol=1e-6)

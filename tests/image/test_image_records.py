@@ -131,6 +131,11 @@ def test_integers(rec):
     np.testing.assert_array_equal(unsigned.next().data[0].asnumpy(), plain.astype("uint8"))
     signed = make(rec, kind="ImageRecordInt8Iter").next().data[0].asnumpy()
     np.testing.assert_array_equal(signed, np.minimum(plain, 127).astype("int8"))
+    means = {"mean_r": 99.4, "mean_g": 100, "mean_b": 240}
+    centred = make(rec, kind="ImageRecordInt8Iter", **means)
+    assert centred.provide_data[0].dtype is np.int8
+    want = np.rint(plain - np.array([99.4, 100, 240]).reshape(3, 1, 1)).clip(-128, 127)
+    np.testing.assert_array_equal(centred.next().data[0].asnumpy(), want.astype("int8"))
     for dtype in ("uint8", "float16", "float64", "int32"):
         got = make(rec, dtype=dtype).next().data[0]
         assert got.dtype is np.dtype(dtype).type

@@ -126,6 +126,21 @@ def test_rows_of_csv_wrap_round(tmp_path):
     assert batch.data[0].shape == (5, 2, 1) and not batch.label[0].asnumpy().any()
 
 
+def test_the_names_of_csv_are_those_of_a_module_and_its_rows_have_numbers(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("".join(f"{i}\n" for i in range(5)))
+    batches = mx.io.CSVIter(data_csv=str(path), data_shape=(1,), batch_size=2)
+    assert isinstance(batches, mx.io.MXDataIter)
+    assert [d.name for d in batches.provide_data + batches.provide_label] == [
+        "data", "softmax_label",
+    ]  # fmt: skip
+    assert [batch.index.tolist() for batch in batches] == [[0, 1], [2, 3], [4, 0]]
+    batches.reset()
+    assert batches.iter_next() and batches.getindex().tolist() == [1, 2]
+    assert batches.getdata().asnumpy().tolist() == [[1], [2]]
+    assert batches.getlabel().shape == (2,)
+
+
 def test_rows_of_libsvm(tmp_path):
     path = tmp_path / "x.svm"
     path.write_text("1 0:0.5 3:2\n-1 1:4  # a comment\n2\n")

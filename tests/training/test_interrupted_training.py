@@ -205,3 +205,24 @@ def test_an_epoch_without_batches_is_told(caplog):
     module.fit(used_up, num_epoch=2, arg_params=weights(), progress=False)
     told = [r.getMessage() for r in caplog.records if "gave no batch" in r.getMessage()]
     assert len(told) == 1 and told[0].startswith("Epoch[0]: train_data")
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_program_may_fork_after_fit_and_train_in_both():
+    assert printed("""
+        import os
+        import numpy as np
+        import rsnet as mx
+
+        net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=400)
+        module = mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"))
+        rows = mx.io.NDArrayIter(np.ones((256, 600)), np.zeros(256), batch_size=64)
+        module.fit(rows, num_epoch=1)
+        child = os.fork()
+        module.fit(rows, num_epoch=2, begin_epoch=1)
+        if not child:
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        print("both")
+    """) == "both"  # fmt: skip

@@ -345,6 +345,16 @@ def test_words_of_a_text_and_what_follows(tmp_path):
         WikiText2(str(tmp_path), "dev")
 
 
+@pytest.mark.parametrize("kvstore", [mx.kv.create("teststore"), "teststore"])
+def test_a_module_is_trained_through_a_store_that_has_no_optimizer(kvstore):
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=1, name="fc")
+    net = mx.sym.LinearRegressionOutput(net, mx.sym.Variable("softmax_label"))
+    module = mx.mod.Module(net, context=[mx.cpu(0), mx.cpu(1)])
+    rows = mx.io.NDArrayIter(np.ones((4, 2)), np.ones((4, 1)), batch_size=4)
+    module.fit(rows, num_epoch=1, kvstore=kvstore, initializer=mx.init.Zero(), eval_metric="mse")
+    assert module.get_params()[0]["fc_bias"].asscalar() == np.float32(0.01)
+
+
 def test_the_store_that_only_sums_trains_a_network():
     store = mx.kv.create("teststore")
     values = [nd.ones((2,)), nd.full((2,), 2)]
@@ -353,7 +363,7 @@ def test_the_store_that_only_sums_trains_a_network():
     net = gluon.nn.Dense(1, in_units=2)
     devices = [mx.cpu(0), mx.cpu(1)]
     net.initialize(init="zeros", ctx=devices)
-    trainer = gluon.Trainer(net.collect_params(), "sgd", kvstore=store, update_on_kvstore=False)
+    trainer = gluon.Trainer(net.collect_params(), "sgd", kvstore="teststore")
     losses = []
     with mx.autograd.record():
         losses = [net(nd.ones((2, 2), ctx=ctx)) for ctx in devices]

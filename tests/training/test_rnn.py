@@ -150,6 +150,14 @@ def test_zoneout_keeps_what_was():
     assert not exe.forward(is_train=True)[0].asnumpy().any()
 
 
+@pytest.mark.parametrize("shape", [(3, 16, 10), (1, 3, 16, 10), (7, 3, 16, 10)])
+def test_the_batch_may_be_left_out_of_the_input_shape_of_convolutional_cells(shape):
+    cell = rnn.ConvLSTMCell(shape, 10, i2h_stride=(2, 1))
+    assert [info["shape"] for info in cell.state_info] == [(0, 10, 8, 10)] * 2
+    last_axis = rnn.ConvRNNCell((1, 16, 10, 3), 10, conv_layout="NHWC")
+    assert last_axis.state_info[0]["shape"] == (0, 16, 10, 10)
+
+
 @pytest.mark.parametrize("make", [rnn.ConvRNNCell, rnn.ConvLSTMCell, rnn.ConvGRUCell])
 @pytest.mark.parametrize("kernel", [(3, 3), (1, 1)])
 def test_convolutional_cells_with_kernels_of_one_are_dense_cells(make, kernel):

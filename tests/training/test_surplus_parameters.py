@@ -46,8 +46,20 @@ def test_fit_goes_on_from_the_parameters_of_a_larger_network():
     assert sorted(module.get_params()[0]) == ["fc_bias", "fc_weight"]
 
 
-def test_assigning_some_parameters_refuses_unknown_names():
+@pytest.mark.parametrize("initialised", [True, False])
+def test_assigning_some_parameters_refuses_unknown_names(initialised):
     module = bound_module()
-    module.init_params()
+    if initialised:
+        module.init_params()
     with pytest.raises(ValueError, match="old_weight"):
         module.set_params(given(), {}, allow_missing=True)
+
+
+def test_parameters_without_any_value_are_named():
+    with pytest.raises(TypeError, match="initializer None.*'fc_bias', 'fc_weight'"):
+        bound_module().init_params(initializer=None)
+    module = bound_module()
+    module.init_params()
+    before = module.get_params()[0]["fc_weight"].asnumpy()
+    module.init_params(initializer=None, force_init=True)
+    assert (module.get_params()[0]["fc_weight"].asnumpy() == before).all()

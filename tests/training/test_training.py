@@ -1,15 +1,22 @@
 """Optimizers, schedules, initializers, metrics and iterators."""
 
+import pickle
+import sys
+import types
+
 import numpy as np
 import pytest
 
 import rsnet as mx
+from rsnet.ndarray._io import dumps_record
 
-# Three steps from w = [1, -2, 3] with the gradients [.1, -.2, .5] * t, weight decay 0.01.
+# Three steps from w = [1, -2, 3] with the gradients [.1, -.2, .5] * t, weight decay 0.01 if no
+# other is given.
 STEPS = [
     ("sgd", {}, [0.9937004, -1.9874009, 2.9691021]),
     ("sgd", {"momentum": 0.9}, [0.9899296, -1.9798592, 2.9507699]),
     ("nag", {"momentum": 0.9}, [0.9846388, -1.9692775, 2.9248030]),
+    ("nag", {"momentum": 0.9, "learning_rate": 0.1, "wd": 0.5}, [0.5095230, -1.0190461, 1.2608675]),
     ("adam", {}, [0.9970670, -1.9970671, 2.9970708]),
     ("adagrad", {}, [0.9727408, -1.9724408, 2.9721410]),
     ("rmsprop", {}, [0.9914368, -1.9914367, 2.9914184]),
@@ -26,7 +33,7 @@ STEPS = [
 
 @pytest.mark.parametrize(("name", "options", "expected"), STEPS)
 def test_three_steps(name, options, expected):
-    updater = mx.optimizer.get_updater(mx.optimizer.create(name, wd=0.01, **options))
+    updater = mx.optimizer.get_updater(mx.optimizer.create(name, **{"wd": 0.01} | options))
     weight = mx.nd.array([1.0, -2.0, 3.0])
     for t in (1, 2, 3):
         updater(0, mx.nd.array(np.array([0.1, -0.2, 0.5]) * t), weight)
@@ -75,6 +82,34 @@ def test_updater_states_survive_a_round_trip():
     second.set_states(first.get_states())
     run(second, 2)
     np.testing.assert_allclose(weight.asnumpy(), expected, rtol=1e-6)
+
+
+def test_states_that_mxnet_has_pickled_are_read(monkeypatch):
+    """Its arrays are pickled as the class, called with None, and a dict with the bytes."""
+
+    class NDArray:
+        def __init__(self, array):
+            self.array = array
+
+        def __reduce__(self):
+            return NDArray, (None,), {"handle": dumps_record(self.array)}
+
+    module = types.ModuleType("mxnet.ndarray.ndarray")
+    NDArray.__module__, NDArray.__qualname__ = module.__name__, "NDArray"
+    module.NDArray = NDArray
+    for name in ("mxnet", "mxnet.ndarray"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    mean, var = mx.nd.array([1, 2]), mx.nd.array([3, 4])
+    written = pickle.dumps({0: (NDArray(mean), NDArray(var)), 1: None})
+    for name in ("mxnet", "mxnet.ndarray", module.__name__):
+        monkeypatch.delitem(sys.modules, name)
+    updater = mx.optimizer.get_updater(mx.optimizer.Adam())
+    updater.set_states(written)
+    assert [state.asnumpy().tolist() for state in updater.states[0]] == [[1, 2], [3, 4]]
+    assert updater.states[1] is None
+    updater(0, mx.nd.zeros(2), mx.nd.ones(2))
+    assert updater.states[0][0].asnumpy().tolist() == pytest.approx([0.9, 1.8])
 
 
 @pytest.mark.parametrize("options", [{}, {"momentum": 0.9}, {"name": "adam"}])
@@ -278,6 +313,11 @@ def test_likelihoods():
     metric = mx.metric.create("perplexity", ignore_label=2)
     metric.update([label], [pred])
     assert metric.get() == ("perplexity", pytest.approx(np.sqrt(2 * 4)))
+    metric = mx.metric.Perplexity()
+    metric.update([mx.nd.array([2, -1])], [mx.nd.array([[0.25, 0.75], [0.5, 0.5]])])
+    assert metric.get()[1] == pytest.approx((0.75 * 0.5) ** -0.5)
+    with pytest.raises(IndexError, match="'cross-entropy': invalid label 2: expected 0 to 1"):
+        mx.metric.CrossEntropy().update([mx.nd.array([2])], [mx.nd.array([[0.25, 0.75]])])
     metric = mx.metric.Perplexity(axis=0)
     metric.update([label], [pred.T])
     assert metric.get()[1] == pytest.approx((2 * 4 * 1e10) ** (1 / 3), rel=1e-5)
@@ -412,7 +452,7 @@ LARGE_BATCH = [
 
 @pytest.mark.parametrize(("name", "options", "first", "second"), LARGE_BATCH)
 def test_optimizers_of_large_batches_step_as_mxnet(name, options, first, second):
-    update = mx.optimizer.get_updater(mx.optimizer.create(name, wd=0.01, **options))
+    update = mx.optimizer.get_updater(mx.optimizer.create(name, **{"wd": 0.01} | options))
     w, b = mx.nd.array([1, -2, 3]), mx.nd.array([0.5, 0.25])
     for t in range(1, 9):
         update(0, mx.nd.array([0.1, -0.2, 0.5]) * t, w)

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from ..ndarray import NDArray
+from ..symbol import Symbol
 from .block import Block
 from .hybrid_block import HybridBlock
+from .nn.basic_layers import HybridSequential, Sequential
 
 _ROW = "{:>20}  {:>42} {:>15}"
 _RULE = "-" * 80
@@ -35,7 +37,7 @@ class _Table:
         self.seen: set[int] = set()
 
     def note(self, block: Block, inputs: Any, outputs: Any) -> None:
-        if block._children:
+        if isinstance(outputs, Symbol):  # a call that decides shapes
             return
         count = 0
         for param in block.params.values():
@@ -65,7 +67,7 @@ class _Table:
 
 
 def print_summary(block: Block, inputs: tuple[Any, ...]) -> None:
-    """Runs the block on the inputs and prints what each layer without children did."""
+    """Runs the block on the inputs and prints what each block but `Sequential` did."""
     table = _Table()
     table.rows.append(("Input", _shape(inputs), 0))
     hooks = []
@@ -73,7 +75,8 @@ def print_summary(block: Block, inputs: tuple[Any, ...]) -> None:
     def watch(one: Block) -> None:
         if isinstance(one, HybridBlock) and one._active:
             raise AssertionError(f'"{one.name}" must not be hybridized to print summary.')
-        hooks.append(one.register_forward_hook(table.note))
+        if not isinstance(one, (Sequential, HybridSequential)):
+            hooks.append(one.register_forward_hook(table.note))
 
     try:
         block.apply(watch)

@@ -243,9 +243,12 @@ def download(
     if is_good(target) and not overwrite:
         return target
     if parts.scheme not in ("", "file"):
+        why = ""
+        if sha1_hash and os.path.exists(target):
+            why = f" (the file that is there has another SHA-1 digest than {sha1_hash})"
         raise RuntimeError(
             f"cannot download {url}: rsnet fetches nothing from a network; put the file at "
-            f"'{target}' yourself"
+            f"'{target}' yourself{why}"
         )
     source = unquote(parts.path)
     folder = os.path.dirname(os.path.abspath(target))

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import _core
 from .. import ndarray as nd
-from ..base import MXNetError
+from ..base import MXNetError, file_error
 from ..ndarray import NDArray, array
 
 
@@ -86,7 +86,7 @@ def imread(
         with open(filename, "rb") as file:
             data = file.read()
     except OSError as error:
-        raise MXNetError(f"cannot read {filename!r}: {error}") from error
+        raise file_error("cannot read", filename, error) from error
     try:
         return imdecode(data, flag, to_rgb, out)
     except MXNetError as error:

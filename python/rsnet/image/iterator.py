@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import ndarray as nd
 from .. import recordio
-from ..base import MXNetError
+from ..base import MXNetError, file_error
 from ..io import DataBatch, DataDesc, DataIter
 from ..ndarray import NDArray
 from .augmenters import CreateAugmenter
@@ -46,7 +46,7 @@ def read_list(path: str) -> dict[int, _Listed]:
                     expected = "expected id, labels and path, with tabs between them"
                     raise MXNetError(f"{path}:{number}: {expected}: {error}") from error
     except OSError as error:
-        raise MXNetError(f"cannot read {path!r}: {error}") from error
+        raise file_error("cannot read", path, error) from error
     return listed
 
 
@@ -148,7 +148,8 @@ class ImageIter(DataIter):
         self.provide_label = [DataDesc(label_name, label_shape, dtype)]
         self.cur = 0
         self._head: list[tuple[NDArray, Any]] = []
-        self._ended = self._rolled = False
+        # Images of a short last batch, for the first batch of the next epoch.
+        self._rolled: list[tuple[NDArray, Any]] = []
         self._begin()
 
     def _sequence(self, rec: Any, idx: Any, path: Any, given: Any) -> list[Any] | None:
@@ -199,15 +200,12 @@ class ImageIter(DataIter):
         self._ended = False
 
     def reset(self) -> None:
-        """Begins the next epoch: after the images that the last batch rolled over to take."""
-        if self._rolled:
-            self._ended = self._rolled = False
-        else:
-            self._begin()
+        """Begins the next epoch, with the images that were too few for a batch of the last one."""
+        self._begin()
 
     def hard_reset(self) -> None:
         """Begins the next epoch, from its first image."""
-        self._rolled = False
+        self._rolled = []
         self._begin()
 
     def next_sample(self) -> tuple[Any, bytes]:
@@ -245,7 +243,7 @@ class ImageIter(DataIter):
             with open(path, "rb") as file:
                 return file.read()
         except OSError as error:
-            raise MXNetError(f"cannot read {path!r}: {error}") from error
+            raise file_error("cannot read", path, error) from error
 
     def imdecode(self, s: bytes) -> NDArray:
         """Decodes an image."""
@@ -329,20 +327,17 @@ class ImageIter(DataIter):
         """
         if self._ended:
             raise StopIteration
-        samples = self._samples(self.batch_size)
+        rolled, self._rolled = self._rolled, []
+        samples = rolled + self._samples(self.batch_size - len(rolled))
         if not self._head:
             self._head = samples
         missing = self.batch_size - len(samples)
-        if missing == 0:
-            return self._batch(samples, 0)
-        if not samples or self.last_batch_handle == "discard":
-            self._ended = True
-            raise StopIteration
-        head = self._head
-        if self.last_batch_handle == "roll_over":
-            self._begin()
-            head = self._samples(missing)
-            self._rolled = True
+        if missing == 0:  # as in MXNet, `pad` counts what was added to images that rolled over
+            return self._batch(samples, self.batch_size - len(rolled) if rolled else 0)
         self._ended = True
-        filled = samples + [head[i % len(head)] for i in range(missing)]
+        if self.last_batch_handle == "roll_over":
+            self._rolled = samples
+        if not samples or self.last_batch_handle != "pad":
+            raise StopIteration
+        filled = samples + [self._head[i % len(self._head)] for i in range(missing)]
         return self._batch(filled, missing)

@@ -15,7 +15,7 @@ import numpy as np
 from ..base import shown
 from ..ndarray import NDArray, array, concat, take, tile
 
-__all__ = ["DataDesc", "DataBatch", "DataIter", "NDArrayIter", "ResizeIter"]
+__all__ = ["DataDesc", "DataBatch", "DataIter", "MXDataIter", "NDArrayIter", "ResizeIter"]
 
 
 class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
@@ -120,12 +120,12 @@ class DataIter:
         """Moves to the next batch; returns whether there is one."""
         raise NotImplementedError(f"{type(self).__name__} does not define 'iter_next'")
 
-    def getdata(self) -> list[NDArray]:
-        """Data arrays of the current batch."""
+    def getdata(self) -> Any:
+        """Data arrays of the current batch; one array of an `MXDataIter`."""
         raise NotImplementedError(f"{type(self).__name__} does not define 'getdata'")
 
-    def getlabel(self) -> list[NDArray] | None:
-        """Label arrays of the current batch; `None` if there are no labels."""
+    def getlabel(self) -> Any:
+        """Label arrays of the current batch, as `getdata`; `None` if there are no labels."""
         return None
 
     def getindex(self) -> Any:
@@ -135,6 +135,30 @@ class DataIter:
     def getpad(self) -> int:
         """Number of rows of the current batch that do not count; 0 by default."""
         return 0
+
+
+class MXDataIter(DataIter):
+    """Base of the iterators over files: those that MXNet implements in its core."""
+
+    def next(self) -> DataBatch:
+        """Returns the next batch.
+
+        Raises
+        ------
+        StopIteration
+            At the end of the epoch.
+        """
+        if not self.iter_next():
+            raise StopIteration
+        return DataBatch([self.getdata()], [self.getlabel()], self.getpad(), self.getindex())
+
+    def getdata(self) -> NDArray:
+        """The data of the current batch."""
+        raise NotImplementedError(f"{type(self).__name__} does not define 'getdata'")
+
+    def getlabel(self) -> NDArray:
+        """The labels of the current batch."""
+        raise NotImplementedError(f"{type(self).__name__} does not define 'getlabel'")
 
 
 def _named(source: Any, default: str, allow_empty: bool) -> list[tuple[str, NDArray]]:

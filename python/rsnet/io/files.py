@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..base import MXNetError
+from ..base import MXNetError, file_error
 from ..ndarray import NDArray, array
-from .base import DataDesc, DataIter
+from .base import DataDesc, MXDataIter
 
 __all__ = ["CSVIter", "LibSVMIter", "MNISTIter", "read_idx"]
 
@@ -35,7 +35,7 @@ def read_idx(path: str) -> np.ndarray:
         if data[:2] == b"\x1f\x8b":
             data = gzip.decompress(data)
     except (OSError, EOFError) as error:
-        raise MXNetError(f"cannot read {path!r}: {error}") from error
+        raise file_error("cannot read", path, error) from error
     if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in IDX_TYPES:
         raise MXNetError(f"{path}: the file begins with {data[:4]!r}, which is no idx file")
     dtype, rank = np.dtype(IDX_TYPES[data[2]]), data[3]
@@ -58,7 +58,7 @@ def _part(count: int, num_parts: int, part_index: int) -> slice:
     return slice(count * part_index // num_parts, count * (part_index + 1) // num_parts)
 
 
-class _RowIter(DataIter):
+class _RowIter(MXDataIter):
     """Batches of rows of two arrays in memory."""
 
     def __init__(
@@ -89,13 +89,17 @@ class _RowIter(DataIter):
         """Name and shape of the labels of a batch."""
         return [DataDesc(self._names[1], (self.batch_size, *self._label.shape[1:]))]
 
-    def getdata(self) -> list[NDArray]:
+    def getdata(self) -> NDArray:
         """The data of the current batch."""
-        return [array(self._data[self._rows], dtype=self._dtype)]
+        return array(self._data[self._rows], dtype=self._dtype)
 
-    def getlabel(self) -> list[NDArray]:
+    def getlabel(self) -> NDArray:
         """The labels of the current batch."""
-        return [array(self._label[self._rows], dtype="float32")]
+        return array(self._label[self._rows], dtype="float32")
+
+    def getindex(self) -> np.ndarray:
+        """The numbers of the current rows."""
+        return self._rows
 
     def getpad(self) -> int:
         """How many of the last rows are padding."""
@@ -239,7 +243,7 @@ class CSVIter(_RoundIter):
         label_shape: Sequence[int] = (1,),
         round_batch: bool = True,
         data_name: str = "data",
-        label_name: str = "label",
+        label_name: str = "softmax_label",
         dtype: Any = "float32",
         **unused: Any,
     ) -> None:
@@ -270,7 +274,7 @@ def _read_csv(path: str, shape: Sequence[int], dtype: Any) -> np.ndarray:
                     )
                 rows.append(np.array(cells, dtype="float64").astype(dtype))
     except (OSError, UnicodeDecodeError) as error:
-        raise MXNetError(f"cannot read {path!r}: {error}") from error
+        raise file_error("cannot read", path, error) from error
     except ValueError as error:
         raise MXNetError(f"{path}:{number}: {error}") from error
     if not rows:
@@ -350,7 +354,7 @@ def _read_libsvm(path: str, width: int) -> tuple[np.ndarray, np.ndarray]:
                 rows.append(row)
                 firsts.append(first)
     except (OSError, UnicodeDecodeError) as error:
-        raise MXNetError(f"cannot read {path!r}: {error}") from error
+        raise file_error("cannot read", path, error) from error
     except ValueError as error:
         raise MXNetError(f"{path}:{number}: {error}") from error
     if not rows:

@@ -10,8 +10,8 @@ import numpy as np
 
 from .. import _core
 from ..base import MXNetError
-from ..ndarray import NDArray, array, load, save
-from .base import DataBatch, DataDesc, DataIter
+from ..ndarray import NDArray, array, clip, load, rint, save
+from .base import DataBatch, DataDesc, MXDataIter
 
 __all__ = [
     "ImageDetRecordIter",
@@ -20,17 +20,18 @@ __all__ = [
     "ImageRecordIter_v1",
     "ImageRecordUInt8Iter",
     "ImageRecordUInt8Iter_v1",
-    "MXDataIter",
 ]
 
 #: What an iterator of raw pixels has no use for: arguments that turn them into other numbers.
-_NORMALISING = frozenset(
-    "mean_img mean_r mean_g mean_b mean_a std_r std_g std_b std_a scale max_random_contrast "
-    "max_random_illumination".split()
+_MEANS = frozenset(["mean_img", "mean_r", "mean_g", "mean_b", "mean_a"])
+_NORMALISING = _MEANS | frozenset(
+    "std_r std_g std_b std_a scale max_random_contrast max_random_illumination".split()
 )
+#: What iterators of each dtype have no use for: int8 is pixels less their mean, as in MXNet.
+_UNUSED = {"float32": frozenset[str](), "uint8": _NORMALISING, "int8": _NORMALISING - _MEANS}
 
 
-class MXDataIter(DataIter):
+class ImageRecords(MXDataIter):
     """Batches that threads of the core prepare ahead; made by `ImageRecordIter` and its kin.
 
     The threads sleep while `prefetch_buffer` batches are ready, and end with the iterator, or with
@@ -45,9 +46,8 @@ class MXDataIter(DataIter):
         label_name = str(params.pop("label_name", "softmax_label"))
         known = {name: value for name, value in params.items() if name in names}
         dropped = set(params) - set(known)
-        if dtype != "float32":
-            dropped |= _NORMALISING & set(known)
-            known = {name: value for name, value in known.items() if name not in _NORMALISING}
+        dropped |= _UNUSED[dtype] & set(known)
+        known = {name: value for name, value in known.items() if name not in _UNUSED[dtype]}
         if detects:
             dropped |= {"mirror", "rand_mirror"} & set(known)
             known = {name: v for name, v in known.items() if name not in ("mirror", "rand_mirror")}
@@ -58,10 +58,11 @@ class MXDataIter(DataIter):
             known.setdefault("label_width", -1)
         known = {name: _plain(value) for name, value in known.items()}
         mean = _mean_image(kind, known, detects) if known.get("mean_img") else None
-        self._loader = _core.ImageLoader(known, detects, dtype, mean)
+        self._rounds = dtype == "int8" and any(known.get(name) for name in _MEANS)
+        self._loader = _core.ImageLoader(known, detects, "float32" if self._rounds else dtype, mean)
         shape, labels = self._loader.data_shape, self._loader.label_shape
         super().__init__(shape[0])
-        self.provide_data = [DataDesc(data_name, shape, self._loader.dtype)]
+        self.provide_data = [DataDesc(data_name, shape, np.dtype(dtype).type)]
         self.provide_label = [DataDesc(label_name, labels, np.float32)]
         self._batch: DataBatch | None = None
         self._told = 0
@@ -91,6 +92,8 @@ class MXDataIter(DataIter):
             self._tell()
             return False
         data, label, ids, pad = made
+        if self._rounds:
+            data = clip(rint(data), -128, 127).astype("int8")
         index = np.array(ids, "int64")
         self._batch = DataBatch([data], [label], pad=pad, index=index)
         self._arrays = (data, label)
@@ -124,12 +127,12 @@ class MXDataIter(DataIter):
             raise MXNetError(f"{self._kind} has no batch: call iter_next first")
         return self._batch
 
-    def getdata(self) -> NDArray:  # type: ignore[override]  # as in MXNet
+    def getdata(self) -> NDArray:
         """The images of the current batch."""
         self._current()
         return self._arrays[0]
 
-    def getlabel(self) -> NDArray:  # type: ignore[override]  # as in MXNet
+    def getlabel(self) -> NDArray:
         """The labels of the current batch."""
         self._current()
         return self._arrays[1]
@@ -181,13 +184,13 @@ def _mean_image(kind: str, params: dict[str, Any], detects: bool) -> np.ndarray:
 def _maker(name: str, detects: bool, dtype: str, summary: str) -> Any:
     """An iterator's function, as MXNet has one for each."""
 
-    def make(**kwargs: Any) -> MXDataIter:
-        return MXDataIter(name, kwargs, detects, dtype)
+    def make(**kwargs: Any) -> ImageRecords:
+        return ImageRecords(name, kwargs, detects, dtype)
 
     make.__name__ = make.__qualname__ = name
     lines = [summary, "", "Parameters", "----------"]
     for field, info, doc in _core.image_loader_params(detects):
-        if dtype == "float32" or field not in _NORMALISING:
+        if field not in _UNUSED[dtype]:
             lines += [f"{field} : {info}", f"    {doc}"]
     lines += ["data_name : str", "    Name of the images, 'data'."]
     lines += ["label_name : str", "    Name of the labels, 'softmax_label'.", ""]
@@ -209,7 +212,10 @@ _RAW = "Batches of raw pixels of a record file; see `ImageRecordIter`."
 ImageRecordUInt8Iter = _maker("ImageRecordUInt8Iter", False, "uint8", _RAW)
 ImageRecordUInt8Iter_v1 = _maker("ImageRecordUInt8Iter_v1", False, "uint8", _RAW)
 ImageRecordInt8Iter = _maker(
-    "ImageRecordInt8Iter", False, "int8", f"{_RAW} Those above 127 are 127."
+    "ImageRecordInt8Iter",
+    False,
+    "int8",
+    "Batches of pixels less their mean, within -128 to 127; see `ImageRecordIter`.",
 )
 ImageDetRecordIter = _maker(
     "ImageDetRecordIter",

@@ -98,6 +98,12 @@ class CrossEntropy(PairMetric):
     def _update_pair(self, label: numpy.ndarray, pred: numpy.ndarray) -> None:
         label = label.astype("int64").ravel()
         check_label_shapes(label, pred)
+        classes = pred.shape[-1]
+        wrong = label[(label < -classes) | (label >= classes)]
+        if wrong.size:
+            raise IndexError(
+                f"metric '{self.name}': invalid label {wrong[0]}: expected 0 to {classes - 1}"
+            )
         chosen = pred[numpy.arange(label.size), label]
         self._add(float(-numpy.log(chosen + self.eps).sum()), label.size)
 
@@ -154,7 +160,8 @@ class Perplexity(PairMetric):
         check_label_shapes(label, rows)
         kept = slice(None) if self.ignore_label is None else label != self.ignore_label
         label, rows = label[kept], rows[kept]
-        chosen = rows[numpy.arange(label.size), label]
+        # As in MXNet, a label that is no class counts as the nearest one.
+        chosen = rows[numpy.arange(label.size), label.clip(0, rows.shape[-1] - 1)]
         self._add(float(-numpy.log(numpy.maximum(1e-10, chosen)).sum()), label.size)
 
     def _value(self, total: float, count: int) -> float:

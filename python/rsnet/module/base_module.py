@@ -321,6 +321,7 @@ class BaseModule:
                     self.logger.info("Epoch[%d] Validation-%s=%f", epoch, name, value)
             shown.epoch_done(epoch, values, scores)
             train_data.reset()
+        nd.waitall()  # a program may fork now, and go on in the child
 
     def _train_epoch(
         self,

@@ -134,6 +134,13 @@ class FeedForward:
         module.bind(data.provide_data, labels or None, for_training=False)
         if self.arg_params is None:
             raise AssertionError("the model has no parameters: call fit or load first")
+        known = {*self.symbol.list_arguments(), *self.symbol.list_auxiliary_states()}
+        extra = [n for n in (*self.arg_params, *(self.aux_params or {})) if n not in known]
+        if extra and not self.allow_extra_params:
+            raise ValueError(
+                f'Find name "{extra[0]}" that is not in the arguments '
+                "(allow_extra_params=True ignores it)"
+            )
         module.init_params(None, *self._params(), allow_extra=self.allow_extra_params)
         return module
 
@@ -161,24 +168,32 @@ class FeedForward:
 
             data = ResizeIter(data, self.epoch_size)
         if isinstance(eval_data, (tuple, list)):
-            eval_data = self._iterator(np.asarray(eval_data[0]), eval_data[1], is_train=False)
+            x, y = eval_data
+            # In any order, as in MXNet, so that the same seed shuffles the training data alike.
+            eval_data = self._iterator(np.array(x) if isinstance(x, list) else x, y, is_train=True)
         module = self._module(data, logger=logger or logging, work_load_list=work_load_list)
         arg_params, aux_params = self._params()
 
+        # Iterators are reset when MXNet does it: a shuffled one then draws the same orders.
         def keep(epoch: int, symbol: Any, arg: Any, aux: Any) -> None:
+            data.reset()
             self.arg_params, self.aux_params = dict(arg), dict(aux)
             call_all(epoch_end_callback, epoch, symbol, arg, aux)
 
         def count_from_one(param: Any) -> None:
             call_all(batch_end_callback, param._replace(nbatch=param.nbatch + 1))
 
+        def after_evaluation(param: Any) -> None:
+            call_all(eval_end_callback, param)
+            eval_data.reset()
+
         module.logger.info("Start training with %s", as_list(self.ctx or current_context()))
-        data.reset()  # a shuffled iterator draws its order again, as in MXNet
+        data.reset()
         module.fit(
-            data, eval_data, eval_metric=eval_metric, epoch_end_callback=keep,
+            _Kept(data), eval_data, eval_metric=eval_metric, epoch_end_callback=keep,
             batch_end_callback=count_from_one, kvstore=kvstore, optimizer=self.optimizer,
             optimizer_params=self.kwargs or {"learning_rate": 0.01},
-            eval_end_callback=eval_end_callback, eval_batch_end_callback=eval_batch_end_callback,
+            eval_end_callback=after_evaluation, eval_batch_end_callback=eval_batch_end_callback,
             initializer=self.initializer, arg_params=arg_params, aux_params=aux_params,
             allow_missing=True, begin_epoch=self.begin_epoch, num_epoch=self.num_epoch,
             monitor=monitor,
@@ -291,3 +306,15 @@ def _merged(batches: list[list[NDArray]]) -> Any:
     """Arrays of all batches one after the other; a single array stands alone."""
     arrays = [nd.concat(*as_list(parts), dim=0).asnumpy() for parts in zip(*batches, strict=True)]
     return arrays[0] if len(arrays) == 1 else arrays
+
+
+class _Kept(DataIter):
+    """Batches of an iterator that its owner resets."""
+
+    def __init__(self, data: Any) -> None:
+        super().__init__(getattr(data, "batch_size", 0))
+        self._data = data
+        self.provide_data, self.provide_label = data.provide_data, data.provide_label
+
+    def next(self) -> Any:
+        return next(self._data)

@@ -330,7 +330,7 @@ class Module(BaseModule):
         allow_extra: bool = False,
     ) -> None:
         """Assigns parameters; with `allow_missing` those that are not given keep their values."""
-        if not allow_missing or not self.params_initialized:
+        if not allow_missing:
             super().set_params(arg_params, aux_params, allow_missing, force_init, allow_extra)
             return
         if self.params_initialized and not force_init:
@@ -338,7 +338,7 @@ class Module(BaseModule):
             return
         group = self._group("set_params")
         group.set_params(arg_params or {}, aux_params or {}, allow_extra=allow_extra)
-        self._params.are_behind = True
+        self._params.have_values = self._params.are_behind = True
 
     # ---- the optimizer -------------------------------------------------------------------------
 

@@ -53,7 +53,16 @@ class Parameters:
         allow_missing: bool,
         attrs: dict[str, dict[str, str]],
     ) -> None:
-        """Gives each its value: the given one, else the initializer's."""
+        """Gives each its value: the given one, else the initializer's.
+
+        Raises
+        ------
+        TypeError
+            There is neither, and no values from before.
+        """
+        if self.arg and not self.have_values and initializer is arg_params is aux_params is None:
+            names = ", ".join(map(repr, sorted(self.arg)))
+            raise TypeError(f"invalid initializer None: expected one, or arg_params with {names}")
         for own, given in ((self.arg, arg_params), (self.aux, aux_params)):
             for name, array in sorted(own.items()):
                 desc = InitDesc(name, attrs.get(name), global_init=initializer)

@@ -35,15 +35,16 @@ def choose_store(
     on_store = os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") not in ("0", "false", "False")
     if kvstore is None:
         return None, False
-    if isinstance(kvstore, KVStoreBase):
-        return kvstore, on_store and kvstore.is_capable(KVStoreBase.OPTIMIZER)
-    if not isinstance(kvstore, str):
+    store = kvstore
+    if isinstance(kvstore, str):
+        if num_devices == 1 and "dist" not in kvstore:
+            return None, False
+        if kvstore == "local" and any(p.size > LARGE for p in arg_params.values()):
+            on_store = False
+        store = kv.create(kvstore)
+    if not isinstance(store, KVStoreBase):
         raise TypeError(f"invalid kvstore {shown(kvstore)}: expected a name, a KVStore or None")
-    if num_devices == 1 and "dist" not in kvstore:
-        return None, False
-    if kvstore == "local" and any(p.size > LARGE for p in arg_params.values()):
-        on_store = False
-    return kv.create(kvstore), on_store
+    return store, on_store and store.is_capable(KVStoreBase.OPTIMIZER)
 
 
 def checked_optimizer(

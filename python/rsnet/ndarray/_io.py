@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import _core
 from .._core import NDArray
-from ..base import MXNetError, shown
+from ..base import MXNetError, file_error, shown
 from ..util import is_np_shape
 
 __all__ = ["imdecode", "load", "load_frombuffer", "save"]
@@ -144,8 +144,11 @@ def save(fname: Any, data: Any) -> None:
     for name in names:
         encoded = name.encode()
         parts.append(struct.pack("<Q", len(encoded)) + encoded)
-    with open(fname, "wb") as file:
-        file.write(b"".join(parts))
+    try:
+        with open(fname, "wb") as file:
+            file.write(b"".join(parts))
+    except OSError as error:
+        raise file_error("cannot write", fname, error) from error
 
 
 def load(fname: Any) -> Any:
@@ -154,7 +157,7 @@ def load(fname: Any) -> Any:
         with open(fname, "rb", buffering=0) as file:
             data = _contents(file)
     except OSError as error:
-        raise MXNetError(f"cannot read {os.fspath(fname)!r}: {error}") from error
+        raise file_error("cannot read", fname, error) from error
     return _parse(data, os.fspath(fname))
 
 

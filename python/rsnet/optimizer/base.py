@@ -15,6 +15,7 @@ from .. import ndarray as nd
 from .._warnings import warn
 from ..lr_scheduler import LRScheduler
 from ..ndarray import NDArray
+from .states import loads
 
 _REGISTRY: dict[str, type[Optimizer]] = {}
 
@@ -149,6 +150,10 @@ class Optimizer:
         self.wd_mult: dict[Any, float] = {}
         self.set_lr_mult({})
         self.set_wd_mult({})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # MXNet's pickles have neither.
+        vars(self).update({"param_dict": {}, "sym_info": ()} | state)
 
     @property
     def learning_rate(self) -> float:
@@ -369,7 +374,7 @@ class Updater:
             return
         groups: dict[Any, list[tuple[Any, NDArray, NDArray, Any]]] = {}
         for index, grad, weight in zip(indices, grads, weights, strict=True):
-            kind = (str(weight.context), np.dtype(weight.dtype))
+            kind = (weight.context, weight.dtype)
             step = (index, weight, grad, self._state(index, weight))
             groups.setdefault(kind, []).append(step)
         for steps in groups.values():
@@ -382,9 +387,11 @@ class Updater:
         return pickle.dumps((self.states, self.optimizer) if dump_optimizer else self.states)
 
     def set_states(self, states: bytes) -> None:
-        """Takes over what `get_states` gave. Unpickles: only for bytes from a source you trust."""
+        """Takes over what `get_states` gave, here or in MXNet. Unpickles: only for bytes from a
+        source you trust.
+        """
         try:
-            loaded = pickle.loads(states)
+            loaded = loads(states)
         except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError) as error:
             raise ValueError(f"these are no states of an optimizer: {error}") from error
         if isinstance(loaded, tuple):

@@ -106,7 +106,9 @@ class SGLD(Optimizer):
 
 @register
 class NAG(_Momentum):
-    """Nesterov's momentum: with d = lr·(clip(g) + wd·w), m ← μ·m - d; w ← w + μ·m - d."""
+    """Nesterov's momentum: with d(w) = lr·(clip(g) + wd·w), w' ← w + μ²·m - (1 + μ)·d(w) and then
+    m ← μ·m - d(w'): the weight decay in the momentum is that of the new weight, as in MXNet.
+    """
 
     def __init__(self, momentum: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -114,12 +116,15 @@ class NAG(_Momentum):
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
         common = self._common(index)
-        step = (self._scaled(grad) + weight * common["wd"]) * common["lr"]
+        lr, wd = common["lr"], common["wd"]
+        scaled = self._scaled(grad)
         if state is None:
-            weight[:] = weight - step
-        else:
-            state[:] = state * self.momentum - step
-            weight[:] = weight + state * self.momentum - step
+            weight[:] = weight - (scaled + weight * wd) * lr
+            return
+        state *= self.momentum
+        step = (scaled + weight * wd) * lr
+        weight[:] = weight + state * self.momentum - step * (1 + self.momentum)
+        state -= (scaled + weight * wd) * lr
 
 
 @register

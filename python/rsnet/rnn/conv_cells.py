@@ -21,7 +21,8 @@ class BaseConvRNNCell(BaseRNNCell):
     Parameters
     ----------
     input_shape : tuple of int
-        Shape of one input, without batch and time: (C, H, W), or as `conv_layout` says.
+        Shape of the input of one step: (N, C, H, W), or as `conv_layout` says; the extent of the
+        batch does not matter, and may be left out.
     num_hidden : int
         Channels of the states.
     h2h_kernel, h2h_dilate : tuple of int
@@ -85,7 +86,8 @@ class BaseConvRNNCell(BaseRNNCell):
     def _shape_of_states(self) -> tuple[int, ...]:
         probe = sym.Variable("data")
         out = sym.Convolution(probe, num_filter=self._num_hidden, layout=self._layout, **self._i2h)
-        _, shapes, _ = out.infer_shape(data=(1, *self._input_shape))
+        without_batch = len(self._input_shape) == len(self._layout) - 1
+        _, shapes, _ = out.infer_shape(data=(1,) * without_batch + self._input_shape)
         return (0, *shapes[0][1:])
 
     @property

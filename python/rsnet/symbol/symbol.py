@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import _core, attribute
 from .._mxnet_names import is_missing_operator
-from ..base import MXNetError, NotImplementedForSymbol, shown
+from ..base import MXNetError, NotImplementedForSymbol, file_error, shown
 from ..util import is_np_shape
 from .bind import Binding
 from .infer import Inference
@@ -193,8 +193,12 @@ class Symbol(Inference, Binding):
 
     def save(self, fname: str, remove_amp_cast: bool = True) -> None:
         """Writes `tojson()` to a file."""
-        with open(fname, "w", encoding="utf-8", newline="") as out:
-            out.write(self.tojson(remove_amp_cast))
+        text = self.tojson(remove_amp_cast)
+        try:
+            with open(fname, "w", encoding="utf-8", newline="") as out:
+                out.write(text)
+        except OSError as error:
+            raise file_error("cannot write", fname, error) from error
 
     def debug_str(self) -> str:
         """The graph as text."""
@@ -423,5 +427,9 @@ def load(fname: str, allow_unknown: bool = False) -> Any:
     """
     if not isinstance(fname, str):
         raise TypeError("fname need to be string")
-    with open(fname, encoding="utf-8") as source:
-        return load_json(source.read(), allow_unknown)
+    try:
+        with open(fname, encoding="utf-8") as source:
+            text = source.read()
+    except OSError as error:
+        raise file_error("cannot read", fname, error) from error
+    return load_json(text, allow_unknown)

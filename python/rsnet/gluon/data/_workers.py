@@ -187,6 +187,8 @@ class Workers:
     def __init__(self, count: int, dataset: Any, batchify: Callable[..., Any]) -> None:
         forks = "fork" in multiprocessing.get_all_start_methods() and sys.platform != "darwin"
         context: Any = multiprocessing.get_context("fork" if forks else "spawn")
+        # What is pending at a fork would be an error in the workers.
+        nd.waitall()
         # Blocks made in workers are registered with this process's tracker.
         resource_tracker.ensure_running()
         seed = int(np.random.randint(1 << 31))

@@ -197,11 +197,12 @@ class RecordFileDataset(Dataset):
         self._record = self._open()
 
     def _open(self) -> Any:
+        from ...base import MXFileNotFoundError
         from ...recordio import MXIndexedRecordIO
 
         for path in (self.filename, self.idx_file):
             if not os.path.exists(path):
-                raise FileNotFoundError(f"RecordFileDataset: there is no file '{path}'")
+                raise MXFileNotFoundError(f"RecordFileDataset: there is no file '{path}'")
         return MXIndexedRecordIO(self.idx_file, self.filename, "r")
 
     def __getitem__(self, idx: int) -> Any:

@@ -2,7 +2,7 @@
 //! the gradient is an array: a loss scale that is not a finite number leaves everything unchanged.
 
 use super::many::{Inputs, Many, many};
-use super::steps::{Arrays, Averages, Prepared, update, update_copy, wanted, with_stored};
+use super::steps::{Arrays, Averages, Prepared, Step, update, update_copy, wanted, with_stored};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::real::Real;
@@ -65,7 +65,7 @@ impl MultiAdamWParam {
 }
 
 impl AdamWParam {
-    fn step<R: Real>(&self, scale: f64) -> impl Fn(R, R, &mut [R; 2]) -> R + Send + Sync + use<R> {
+    fn step<R: Real>(&self, scale: f64) -> impl Step<R, 2> + use<R> {
         let of = |x: f32| R::of(x.into());
         let (lr, eta, wd, eps) = (of(self.lr), of(self.eta), of(self.wd), of(self.epsilon));
         let grad = Prepared::<R>::new(scale as f32, self.clip_gradient, 0.0);

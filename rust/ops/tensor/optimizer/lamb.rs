@@ -3,7 +3,9 @@
 //! weights.
 
 use super::many::{Inputs, Many, many};
-use super::steps::{Arrays, Averages, Prepared, Stored, each, total, update, wanted, with_stored};
+use super::steps::{
+    Arrays, Averages, Prepared, Step, Stored, each, total, update, wanted, with_stored,
+};
 use crate::dtype::{DType, Element};
 use crate::error::Result;
 use crate::kernels::parallel::Shared;
@@ -119,7 +121,7 @@ impl Phase1Param {
     }
 
     /// Takes in the gradient and gives the direction.
-    fn step<R: Real>(&self) -> impl Fn(R, R, &mut [R; 2]) -> R + Send + Sync + use<R> {
+    fn step<R: Real>(&self) -> impl Step<R, 2> + use<R> {
         let (take, direction) = (self.averages(), self.direction::<R>());
         move |w, g, [mean, var]| {
             take(g, mean, var);
@@ -128,7 +130,7 @@ impl Phase1Param {
     }
 
     /// Takes in the gradient.
-    fn averages<R: Real>(&self) -> impl Fn(R, &mut R, &mut R) + Send + Sync + use<R> {
+    fn averages<R: Real>(&self) -> impl Fn(R, &mut R, &mut R) + Copy + Send + Sync + use<R> {
         let grad = Prepared::<R>::new(self.rescale_grad, self.clip_gradient, 0.0);
         let averages = Averages::new(self.beta1, self.beta2);
         move |g, mean, var| averages.take(grad.scaled(g), mean, var)

@@ -17,7 +17,7 @@ use crate::params;
 use crate::tensor::View;
 use num_traits::Float;
 pub(in crate::ops) use steps::Descent;
-use steps::{Arrays, Prepared, Stored, limit, update, update_copy, with_stored};
+use steps::{Arrays, Prepared, Step, Stored, limit, update, update_copy, with_stored};
 
 params! {
     /// Parameters of `sgd_update`.
@@ -75,7 +75,7 @@ fn adam<E: Stored>(call: &Call<'_>) {
     let (lr, b1, b2, eps) = (of(p.lr), of(p.beta1), of(p.beta2), of(p.epsilon));
     let grad = Prepared::<E::Calc>::new(p.rescale_grad, p.clip_gradient, p.wd);
     let one = E::Calc::of(1.0);
-    update::<E, 2>(&Arrays::of(call), |w, g, [mean, var]| {
+    update::<E, 2>(&Arrays::of(call), move |w, g, [mean, var]| {
         let g = grad.decayed_then_clipped(g, w);
         *mean = b1 * *mean + (one - b1) * g;
         *var = b2 * *var + (one - b2) * g * g;
@@ -90,7 +90,7 @@ fn rmsprop<E: Stored>(call: &Call<'_>) {
     let grad = Prepared::<E::Calc>::new(p.rescale_grad, p.clip_gradient, p.wd);
     let bound = (p.clip_weights >= 0.0).then(|| of(p.clip_weights));
     let one = E::Calc::of(1.0);
-    update::<E, 1>(&Arrays::of(call), |w, g, [n]| {
+    update::<E, 1>(&Arrays::of(call), move |w, g, [n]| {
         let g = grad.decayed_then_clipped(g, w);
         *n = (one - keep) * g * g + keep * *n;
         let w = w - lr * g / (*n + eps).sqrt();
@@ -123,15 +123,15 @@ impl SgdMomParam {
 }
 
 /// The step of `sgd_update`, of a call with its parameters.
-fn sgd<R: Real>(call: &Call<'_>) -> impl Fn(R, R, &mut [R; 0]) -> R + Send + Sync + use<R> {
+fn sgd<R: Real>(call: &Call<'_>) -> impl Step<R, 0> + use<R> {
     call.attrs.get::<SgdParam>().descent().plain()
 }
 
-fn sgd_mom<R: Real>(call: &Call<'_>) -> impl Fn(R, R, &mut [R; 1]) -> R + Send + Sync + use<R> {
+fn sgd_mom<R: Real>(call: &Call<'_>) -> impl Step<R, 1> + use<R> {
     call.attrs.get::<SgdMomParam>().descent().with_momentum()
 }
 
-fn nag_mom<R: Real>(call: &Call<'_>) -> impl Fn(R, R, &mut [R; 1]) -> R + Send + Sync + use<R> {
+fn nag_mom<R: Real>(call: &Call<'_>) -> impl Step<R, 1> + use<R> {
     call.attrs.get::<SgdMomParam>().descent().nesterov()
 }
 

@@ -34,24 +34,22 @@ pub(super) use with_stored;
 #[derive(Clone, Copy)]
 pub(super) struct Prepared<T> {
     rescale: T,
-    clip: Option<T>,
+    /// Infinite where nothing is clipped: loops without this branch vectorise.
+    clip: T,
     wd: T,
 }
 
 impl<T: Real> Prepared<T> {
     pub(super) fn new(rescale: f32, clip: f32, wd: f32) -> Self {
         let of = |x: f32| T::of(x as f64);
-        Prepared { rescale: of(rescale), clip: (clip >= 0.0).then(|| of(clip)), wd: of(wd) }
+        let clip = if clip >= 0.0 { clip } else { f32::INFINITY };
+        Prepared { rescale: of(rescale), clip: of(clip), wd: of(wd) }
     }
 
     /// Scaled and clipped.
     #[inline(always)]
     pub(super) fn scaled(&self, g: T) -> T {
-        let g = g * self.rescale;
-        match self.clip {
-            Some(c) => limit(g, c),
-            None => g,
-        }
+        limit(g * self.rescale, self.clip)
     }
 
     /// As `scaled`, with the decay of the weight added after clipping.
@@ -63,11 +61,7 @@ impl<T: Real> Prepared<T> {
     /// With the decay added before clipping, as the adaptive methods do.
     #[inline(always)]
     pub(super) fn decayed_then_clipped(&self, g: T, w: T) -> T {
-        let g = g * self.rescale + self.wd * w;
-        match self.clip {
-            Some(c) => limit(g, c),
-            None => g,
-        }
+        limit(g * self.rescale + self.wd * w, self.clip)
     }
 }
 
@@ -98,6 +92,15 @@ impl Stored for f64 {
     type Calc = f64;
 }
 
+/// What an update does to one element: `(weight, gradient, states) -> weight`, with new states. A
+/// copy is made for each task.
+pub(in crate::ops) trait Step<C, const S: usize>:
+    Fn(C, C, &mut [C; S]) -> C + Copy + Send + Sync
+{
+}
+
+impl<C, const S: usize, F> Step<C, S> for F where F: Fn(C, C, &mut [C; S]) -> C + Copy + Send + Sync {}
+
 /// The rates of a descent: those of `sgd_update` and its kin.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Descent {
@@ -115,13 +118,13 @@ impl Descent {
     }
 
     /// `w - lr * (g + wd * w)`.
-    pub fn plain<R: Real>(self) -> impl Fn(R, R, &mut [R; 0]) -> R + Send + Sync {
+    pub fn plain<R: Real>(self) -> impl Step<R, 0> {
         let (lr, _, grad) = self.constants::<R>();
         move |w, g, _| w - lr * grad.decayed(g, w)
     }
 
     /// `m = momentum * m - lr * (g + wd * w)`, `w + m`.
-    pub fn with_momentum<R: Real>(self) -> impl Fn(R, R, &mut [R; 1]) -> R + Send + Sync {
+    pub fn with_momentum<R: Real>(self) -> impl Step<R, 1> {
         let (lr, keep, grad) = self.constants::<R>();
         move |w, g, [m]| {
             *m = keep * *m - lr * grad.decayed(g, w);
@@ -130,7 +133,7 @@ impl Descent {
     }
 
     /// As `with_momentum`, with the momentum after the next step.
-    pub fn nesterov<R: Real>(self) -> impl Fn(R, R, &mut [R; 1]) -> R + Send + Sync {
+    pub fn nesterov<R: Real>(self) -> impl Step<R, 1> {
         let (lr, keep, grad) = self.constants::<R>();
         move |w, g, [m]| {
             let g = grad.decayed(g, w);
@@ -181,19 +184,13 @@ pub(super) fn wanted<'a>(call: &Call<'a>, i: usize) -> Option<&'a View> {
 }
 
 /// Calls `step(weight, gradient, states) -> weight` on every element; states are changed in place.
-pub(super) fn update<E: Stored, const S: usize>(
-    a: &Arrays<'_>,
-    step: impl Fn(E::Calc, E::Calc, &mut [E::Calc; S]) -> E::Calc + Send + Sync,
-) {
+pub(super) fn update<E: Stored, const S: usize>(a: &Arrays<'_>, step: impl Step<E::Calc, S>) {
     each::<E, E, E, E, E::Calc, S>((&a.inputs[0], false), &a.inputs[1..], a.out, step);
 }
 
 /// As [`update`], calculated in `f32` on states and a copy of the weight of that type, the last
 /// input; weight and gradient themselves may have less precision.
-pub(super) fn update_copy<E: Stored, const S: usize>(
-    a: &Arrays<'_>,
-    step: impl Fn(f32, f32, &mut [f32; S]) -> f32 + Send + Sync,
-) {
+pub(super) fn update_copy<E: Stored, const S: usize>(a: &Arrays<'_>, step: impl Step<f32, S>) {
     each::<f32, E, f32, E, f32, S>((&a.inputs[2 + S], true), &a.inputs[1..], a.out, step);
 }
 
@@ -203,30 +200,95 @@ pub(super) fn each<W: Element, G: Element, T: Element, O: Element, C: Real, cons
     (weight, change): (&View, bool),
     others: &[View],
     out: Option<&View>,
-    step: impl Fn(C, C, &mut [C; S]) -> C + Send + Sync,
+    step: impl Step<C, S>,
 ) {
     let (w, g) = (Shared(weight.as_ptr::<W>()), Shared(others[0].as_ptr::<G>()));
     let states: [Shared<T>; S] = std::array::from_fn(|k| Shared(others[1 + k].as_ptr::<T>()));
     let out = out.map(|view| Shared(view.as_ptr::<O>()));
     parallel_for(weight.size(), 1 << 14, |r| {
-        for i in r {
-            // SAFETY: all views have as many elements; tasks have elements of their own. An output
-            // that is the weight itself is read before it is written.
-            unsafe {
-                let mut s: [C; S] = std::array::from_fn(|k| C::of((*states[k].at(i)).to_f64()));
-                let new = step(C::of((*w.at(i)).to_f64()), C::of((*g.at(i)).to_f64()), &mut s);
-                for (state, value) in states.iter().zip(s) {
-                    *state.at(i) = T::from_f64(value.to_f64());
-                }
-                if change {
-                    *w.at(i) = W::from_f64(new.to_f64());
-                }
-                if let Some(out) = out {
-                    *out.at(i) = O::from_f64(new.to_f64());
-                }
+        // Of the task's own: what is read through a reference would be read again after each store.
+        let (weight, states, out, step) = ((w, change), states, out, step);
+        let whole = r.start + r.len() / BLOCK * BLOCK;
+        // SAFETY: all views have as many elements; tasks have elements of their own.
+        unsafe {
+            for at in (r.start..whole).step_by(BLOCK) {
+                block::<W, G, T, O, C, S, BLOCK>(at, weight, g, states, out, step);
+            }
+            for at in whole..r.end {
+                block::<W, G, T, O, C, S, 1>(at, weight, g, states, out, step);
             }
         }
     });
+}
+
+/// Elements read before any is written, so that the compiler vectorises without checking which
+/// arrays are one: enough for a loop (16 of a step without states are unrolled, and stay scalar).
+const BLOCK: usize = 32;
+
+/// The elements `at..at + LEN` of [`each`]. An output that is the weight itself is read before it
+/// is written.
+///
+/// # Safety
+/// All arrays have these elements, and nothing else uses them now.
+#[inline(always)]
+unsafe fn block<W, G, T, O, C, const S: usize, const LEN: usize>(
+    at: usize,
+    (weight, change): (Shared<W>, bool),
+    gradient: Shared<G>,
+    states: [Shared<T>; S],
+    out: Option<Shared<O>>,
+    step: impl Step<C, S>,
+) where
+    W: Element,
+    G: Element,
+    T: Element,
+    O: Element,
+    C: Real,
+{
+    // SAFETY: promised by the caller.
+    unsafe {
+        let mut new: [C; LEN] = read(weight, at);
+        let gradient: [C; LEN] = read(gradient, at);
+        let mut state: [[C; LEN]; S] = std::array::from_fn(|k| read(states[k], at));
+        for i in 0..LEN {
+            let mut own = std::array::from_fn(|k| state[k][i]);
+            new[i] = step(new[i], gradient[i], &mut own);
+            for k in 0..S {
+                state[k][i] = own[k];
+            }
+        }
+        for k in 0..S {
+            write(states[k], at, &state[k]);
+        }
+        if change {
+            write(weight, at, &new);
+        }
+        if let Some(out) = out {
+            write(out, at, &new);
+        }
+    }
+}
+
+/// # Safety
+/// The array has elements `at..at + LEN`.
+#[inline(always)]
+unsafe fn read<E: Element, C: Real, const LEN: usize>(from: Shared<E>, at: usize) -> [C; LEN] {
+    // SAFETY: promised by the caller.
+    let from = unsafe { from.at(at) };
+    // SAFETY: as above.
+    std::array::from_fn(|i| unsafe { C::of((*from.add(i)).to_f64()) })
+}
+
+/// # Safety
+/// The array has elements `at..at + LEN`, and nothing else uses them now.
+#[inline(always)]
+unsafe fn write<E: Element, C: Real, const LEN: usize>(to: Shared<E>, at: usize, x: &[C; LEN]) {
+    // SAFETY: promised by the caller.
+    let to = unsafe { to.at(at) };
+    for (i, &value) in x.iter().enumerate() {
+        // SAFETY: as above.
+        unsafe { *to.add(i) = E::from_f64(value.to_f64()) };
+    }
 }
 
 /// The sum of `value(i)` over `0..n` in float64: by blocks of fixed extent, so that it does not
