@@ -34,6 +34,14 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _reports_are_frozen():
+    """So would the reports of the tests that ran in other files."""
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 # `make test-fast` leaves out what starts processes: a test that does so has the marker.
 _running: list[pytest.Item] = []
 

@@ -85,7 +85,7 @@ case("Correlation", *pair, kernel_size=3, pad_size=2, stride1=2)
 case("Correlation", *pair, max_displacement=3, stride2=2, pad_size=3, is_multiply=False)
 case("Correlation", *pair, max_displacement=0)
 
-images, grouped = (2, 4, 4, 5), (2, 8, 4, 4)
+images, grouped = (2, 4, 4, 5), (2, 8, 3, 4)
 
 
 @dataclass(frozen=True)
