@@ -206,7 +206,7 @@ def test_layers_look_as_in_mxnet(text):
         (lambda: nn.ReflectionPad2D((1, 2)), "invalid padding"),
         (lambda: contrib.nn.SparseEmbedding(3, 4), "sparse arrays are not supported"),
         (lambda: contrib.nn.PixelShuffle2D((1, 2, 3)), "wrong length of factors"),
-        (lambda: rnn.LSTM(4, layout="XX"), "Invalid layout XX"),
+        (lambda: rnn.LSTM(4, layout="XX"), "invalid layout 'XX'"),
         (lambda: rnn.RNN(4, activation="foo"), "invalid activation 'foo'"),
     ],
 )

@@ -238,7 +238,9 @@ def test_wrong_use_is_refused():
         layer(nd.ones((5, 2)))
     with pytest.raises(ValueError, match="got 1 states, expected 2"):
         layer(nd.ones((5, 2, 3)), [nd.ones((1, 2, 4))])
-    with pytest.raises(ValueError, match=r"Expecting \(1, 2, 4\), got \(1, 3, 4\)"):
+    with pytest.raises(
+        ValueError, match=r"invalid shape \(1, 3, 4\) of a state: expected \(1, 2, 4\)"
+    ):
         layer(nd.ones((5, 2, 3)), [nd.ones((1, 3, 4))] * 2)
     with pytest.raises(AssertionError, match="odd number"):
         contrib.rnn.Conv1DRNNCell((3, 8), 2, 3, 2)
