@@ -11,6 +11,7 @@ mod forward_inference;
 mod infer;
 mod inspect;
 mod json;
+mod node_map;
 pub mod passes;
 mod plan;
 #[cfg(test)]

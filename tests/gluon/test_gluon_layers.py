@@ -200,7 +200,7 @@ def test_layers_look_as_in_mxnet(text):
         (lambda: nn.Conv2D(4, 1, groups=2, in_channels=3), "invalid groups 2"),
         (lambda: nn.MaxPool2D((1, 2, 3)), "invalid pool_size"),
         (lambda: nn.AvgPool1D(layout="NCHW"), "invalid layout 'NCHW'"),
-        (lambda: nn.LeakyReLU(-1), "no less than 0"),
+        (lambda: nn.LeakyReLU(-1), "invalid alpha -1: expected at least 0"),
         (lambda: nn.Embedding(2, 2, sparse_grad=True), "sparse arrays are not supported"),
         (lambda: nn.SyncBatchNorm(num_devices=2), "invalid num_devices 2"),
         (lambda: nn.ReflectionPad2D((1, 2)), "invalid padding"),
