@@ -32,7 +32,6 @@ from . import (  # noqa: E402
     _creation,
     _io,
     _methods,
-    contrib,
     ndarray,
     random,
 )
@@ -59,5 +58,5 @@ for _module in (_arithmetic, _creation, _io):
 del _module
 _methods.install_fluent(_sys.modules[__name__])
 for _module in (_contrib, _contrib_updates):
-    _module.install(contrib)
+    _module.install(_sys.modules[f"{__name__}.contrib"])
 del _module
