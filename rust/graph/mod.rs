@@ -11,7 +11,6 @@ mod forward_inference;
 mod infer;
 mod inspect;
 mod json;
-mod node_map;
 pub mod passes;
 mod plan;
 #[cfg(test)]

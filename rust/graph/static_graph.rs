@@ -1,6 +1,5 @@
 //! The static graph: nodes in execution order, entries by number.
 
-use super::node_map::NodeMap;
 use super::symbol::{SymNode, Symbol};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -232,7 +231,7 @@ impl Graph {
 
     /// The flat form of these nodes, each of which comes after what it needs.
     pub fn from_nodes(order: &[Arc<SymNode>], heads: &[super::SymEntry]) -> Result<Graph> {
-        let mut ids = NodeMap::with_capacity_and_hasher(order.len(), Default::default());
+        let mut ids = HashMap::with_capacity(order.len());
         let mut nodes = Vec::with_capacity(order.len());
         for (id, sym) in order.iter().enumerate() {
             ids.insert(Arc::as_ptr(sym), id as u32);
@@ -248,7 +247,7 @@ impl Graph {
         Ok(Graph::new(nodes, heads, num_forward))
     }
 
-    fn flat_node(sym: &Arc<SymNode>, ids: &NodeMap<u32>) -> Result<Node> {
+    fn flat_node(sym: &Arc<SymNode>, ids: &HashMap<*const SymNode, u32>) -> Result<Node> {
         let id_of = |node: &Arc<SymNode>| {
             ids.get(&Arc::as_ptr(node))
                 .copied()

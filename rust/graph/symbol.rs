@@ -13,11 +13,11 @@ pub(super) use inputs::fill_inputs;
 use inputs::{arrange_inputs, check_mutated};
 
 use super::body::Subgraph;
-use super::node_map::{NodeMap, NodeSet};
 use super::static_graph::{Dict, empty_attrs, output_names};
 use crate::error::{Error, Result};
 use crate::lock::RwLock;
 use crate::operator::{Attrs, OpDef, Value};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::RwLockReadGuard;
 
@@ -275,7 +275,7 @@ impl Symbol {
         {
             return Err(Error::value("Variable cannot be composed"));
         }
-        let mut replace = NodeMap::<SymEntry>::default();
+        let mut replace: HashMap<*const SymNode, SymEntry> = HashMap::new();
         if !args.is_empty() {
             let variables = self.positional_variables();
             if variables.len() != args.len() {
@@ -312,9 +312,9 @@ impl Symbol {
     /// last head and the last input, so `v1 - exp(v2)` has `v2` before `v1`.
     pub fn positional_variables(&self) -> Vec<Arc<SymNode>> {
         let arguments = self.variables(false);
-        let mut waiting: NodeSet = arguments.iter().map(Arc::as_ptr).collect();
+        let mut waiting: HashSet<_> = arguments.iter().map(Arc::as_ptr).collect();
         let mut found = Vec::with_capacity(arguments.len());
-        let mut seen: NodeSet = NodeSet::default();
+        let mut seen: HashSet<*const SymNode> = HashSet::new();
         let mut stack: Vec<Arc<SymNode>> = self.outputs.iter().map(|e| e.node.clone()).collect();
         while let Some(node) = stack.pop() {
             if !seen.insert(Arc::as_ptr(&node)) {
@@ -332,12 +332,12 @@ impl Symbol {
 
     /// A copy that shares no node with this symbol.
     pub fn deep_copy(&self) -> Result<Symbol> {
-        self.copy_with(&NodeMap::default())
+        self.copy_with(&HashMap::new())
     }
 
-    fn copy_with(&self, replace: &NodeMap<SymEntry>) -> Result<Symbol> {
-        let mut copies = NodeMap::<Arc<SymNode>>::default();
-        let entry = |copies: &NodeMap<Arc<SymNode>>, e: &SymEntry| {
+    fn copy_with(&self, replace: &HashMap<*const SymNode, SymEntry>) -> Result<Symbol> {
+        let mut copies: HashMap<*const SymNode, Arc<SymNode>> = HashMap::new();
+        let entry = |copies: &HashMap<*const SymNode, Arc<SymNode>>, e: &SymEntry| {
             let at = Arc::as_ptr(&e.node);
             match (replace.get(&at), copies.get(&at)) {
                 (Some(new), _) => Ok(new.clone()),
@@ -374,7 +374,7 @@ impl Symbol {
     /// All nodes in depth-first post order: inputs before their consumers, heads in order.
     pub fn nodes(&self) -> Vec<Arc<SymNode>> {
         let mut order = Vec::new();
-        let mut seen: NodeSet = NodeSet::default();
+        let mut seen: HashSet<*const SymNode> = HashSet::new();
         let mut stack: Vec<(Arc<SymNode>, usize)> = Vec::new();
         for head in &self.outputs {
             if seen.insert(Arc::as_ptr(&head.node)) {
@@ -401,7 +401,7 @@ impl Symbol {
     /// With `aux` the variables that an operator modifies, else all other variables.
     pub fn variables(&self, aux: bool) -> Vec<Arc<SymNode>> {
         let nodes = self.nodes();
-        let mut mutated: NodeSet = NodeSet::default();
+        let mut mutated: HashSet<*const SymNode> = HashSet::new();
         for node in &nodes {
             for i in node.mutated_inputs() {
                 mutated.extend(node.inputs.get(i).map(|e| Arc::as_ptr(&e.node)));

@@ -3,7 +3,7 @@
 use super::{SymEntry, SymNode, Symbol};
 use crate::error::{Error, Result};
 use crate::graph::empty_attrs;
-use crate::graph::node_map::NodeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A part of a symbol as a symbol of its own.
@@ -17,7 +17,7 @@ impl Symbol {
     /// Cuts out the nodes for which `inside` holds, on the way from the heads. Variables are
     /// shared; what the part reads of other nodes becomes variables of the names of these outputs.
     pub fn cut(&self, inside: impl Fn(&SymNode) -> bool) -> Result<Cut> {
-        let mut copies = NodeMap::<Arc<SymNode>>::default();
+        let mut copies: HashMap<*const SymNode, Arc<SymNode>> = HashMap::new();
         let mut stands_for: Vec<(Arc<SymNode>, SymEntry)> = Vec::new();
         for node in self.nodes().iter().filter(|node| !node.is_variable() && inside(node)) {
             let mut copy = node.copy();
@@ -56,7 +56,7 @@ impl Symbol {
 /// An entry inside the part: of a copied node, a variable, or a variable in the place of something
 /// outside.
 fn copied(
-    copies: &NodeMap<Arc<SymNode>>,
+    copies: &HashMap<*const SymNode, Arc<SymNode>>,
     stands_for: &mut Vec<(Arc<SymNode>, SymEntry)>,
     entry: &SymEntry,
 ) -> SymEntry {
