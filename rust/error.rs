@@ -166,6 +166,12 @@ impl Error {
         Self::value(format!("invalid {what} '{got}': expected {expected}"))
     }
 
+    /// A name that is none of those that are `known`.
+    pub fn unknown(what: &str, name: &str, known: &[impl AsRef<str>]) -> Self {
+        let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
+        Self::value(format!("unknown {what} '{name}': expected one of: {}", known.join(", ")))
+    }
+
     /// Wraps a foreign exception, or an error type of your own, which [`Error::payload`] returns;
     /// `message` is its text for readers without the payload.
     pub fn foreign(message: impl Into<String>, payload: Arc<dyn Any + Send + Sync>) -> Self {

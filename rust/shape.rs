@@ -150,9 +150,7 @@ impl Shape {
         let agree = self.ndim() == other.ndim()
             && self.dims.iter().zip(&other.dims).all(|(&a, &b)| a == b || a < 0 || b < 0);
         if !agree {
-            return Err(Error::value(format!(
-                "Shape inconsistent, Provided = {self}, inferred shape={other}"
-            )));
+            return Err(Error::invalid("shape", other, self));
         }
         let mut learnt = false;
         for (a, &b) in self.dims.iter_mut().zip(&other.dims) {

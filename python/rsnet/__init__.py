@@ -56,18 +56,20 @@ from .symbol.register import create as _create_symbol
 
 # What the binding uses of the package; it imports nothing itself.
 _core.bind_python(
-    errors=_ERRORS,
-    op_req=OpReq,
-    make_resources=_make_resources,
-    context=Context,
-    null=_Null,
-    twin=_exceptions.twin,
-    detach=_exceptions.detach,
-    is_of_a_signal=_exceptions.is_of_a_signal,
-    getitem=_indexing.getitem,
-    setitem=_indexing.setitem,
-    symbol=Symbol,
-    create_symbol=_create_symbol,
+    {
+        "errors": _ERRORS,
+        "op_req": OpReq,
+        "make_resources": _make_resources,
+        "context": Context,
+        "null": _Null,
+        "twin": _exceptions.twin,
+        "detach": _exceptions.detach,
+        "is_of_a_signal": _exceptions.is_of_a_signal,
+        "getitem": _indexing.getitem,
+        "setitem": _indexing.setitem,
+        "symbol": Symbol,
+        "create_symbol": _create_symbol,
+    }
 )
 
 __version__ = _core.__version__

@@ -213,9 +213,9 @@ class Executor:
         try:
             step = operator.index(step)
         except TypeError:
-            raise TypeError(f"partial_forward: step is {step!r}, expected an integer") from None
+            raise TypeError(f"invalid step {step!r}: expected an integer") from None
         if step < 0:
-            raise ValueError(f"partial_forward: step {step} is negative")
+            raise ValueError(f"invalid step {step}: expected 0 or more")
         return self._handle.partial_forward(bool(is_train), step)
 
     def set_monitor_callback(self, callback: Any, monitor_all: bool = False) -> None:
@@ -252,7 +252,9 @@ class Executor:
         found = dict(zip(names, arrays, strict=True))
         if len(found) != len(names):
             double = sorted({n for n in names if names.count(n) > 1})
-            raise ValueError(f"Duplicate names detected, {double} in {names}")
+            raise ValueError(
+                f"duplicate names {double} in {names}: expected one array for each name"
+            )
         return found
 
     @cached_property
@@ -332,7 +334,7 @@ class Executor:
             raise ValueError(f"{unknown} not in the arguments {self._arg_names}")
         arg_shapes, _, aux_shapes = self._symbol.infer_shape(**kwargs)
         if arg_shapes is None:
-            raise ValueError("Insufficient argument shapes provided.")
+            raise ValueError(f"reshape: shapes {kwargs} do not determine those of all arguments")
         args, grads = [], []
         old_grads = self.grad_arrays or [None] * len(self._arg_names)
         for name, shape, arr, grad in zip(
@@ -382,10 +384,7 @@ def _resized(name: str, arr: NDArray, shape: tuple[int, ...], may: bool, grow: b
         return arr.reshape((-1,))[:size].reshape(shape)
     if not grow:
         raise ValueError(
-            f"New shape of arg:{name} larger than original: {shape} instead of {arr.shape}. "
-            f"First making "
-            "a big executor and then down sizing it is more efficient than the reverse. If you "
-            "really "
-            "want to up size, set allow_up_sizing=True to enable allocation of new arrays."
+            f"reshape: '{name}' of shape {shape} has no room in the array of shape {arr.shape}: "
+            "begin with the largest shape, or set allow_up_sizing=True, which makes a new array"
         )
     return zeros(shape, ctx=arr.context, dtype=arr.dtype)

@@ -112,7 +112,9 @@ class DataParallelExecutorManager:
     def install_monitor(self, monitor: Any) -> None:
         """Lets a monitor watch the executors."""
         if self.sym_gen is not None:
-            raise NotImplementedError("Monitoring is not implemented for bucketing")
+            raise NotImplementedError(
+                "install_monitor: expected no sym_gen, which makes executors on demand"
+            )
         self._first.install_monitor(monitor)
 
     def set_params(self, arg_params: dict[str, NDArray], aux_params: dict[str, NDArray]) -> None:

@@ -157,7 +157,9 @@ class MXRecordIO:
         if is_writing != self.writable:
             raise MXNetError(f"{self.uri} was opened with flag '{self.flag}'")
         if self.pid != os.getpid():
-            raise RuntimeError("Forbidden operation in multiple processes")
+            raise RuntimeError(
+                f"{self.uri} was opened by another process: open it again in this one"
+            )
         return self._file
 
     def write(self, buf: bytes) -> None:

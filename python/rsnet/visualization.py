@@ -23,7 +23,7 @@ def _shapes(symbol: Symbol, shape: dict[str, tuple[int, ...]] | None) -> dict[st
         warnings.simplefilter("ignore")
         _, outputs, _ = internals.infer_shape(**shape)
     if outputs is None:
-        raise ValueError("Input shape is incomplete")
+        raise ValueError(f"shapes {shape} do not determine those of all outputs")
     return dict(zip(internals.list_outputs(), outputs, strict=True))
 
 

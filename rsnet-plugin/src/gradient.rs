@@ -1,8 +1,9 @@
 //! Gradients that are composed of operators.
 
 use crate::abi::{self, Ctx, Host};
-use crate::{Attrs, Result, index, said};
+use crate::{Callback, Result, index, said};
 use std::ffi::{CStr, CString};
+use std::ops::Deref;
 
 /// A value in a gradient.
 #[derive(Clone, Copy)]
@@ -15,9 +16,14 @@ impl Entry {
 }
 
 /// A gradient while it is written.
-pub struct Gradient<'a> {
-    host: &'a Host,
-    ctx: *mut Ctx,
+pub struct Gradient<'a>(Callback<'a>);
+
+impl<'a> Deref for Gradient<'a> {
+    type Target = Callback<'a>;
+
+    fn deref(&self) -> &Callback<'a> {
+        &self.0
+    }
 }
 
 /// A node of a gradient while it is made.
@@ -31,41 +37,12 @@ impl<'a> Gradient<'a> {
     /// # Safety
     /// `ctx` is that of a gradient rule that does not return while `'a` lasts.
     pub(crate) unsafe fn new(host: &'a Host, ctx: *mut Ctx) -> Self {
-        Gradient { host, ctx }
-    }
-
-    pub fn attrs(&self) -> Attrs<'a> {
-        // SAFETY: the promise of `new`, here and below.
-        unsafe { Attrs::new(self.host, self.ctx) }
-    }
-
-    /// The number that attribute `i` has.
-    pub fn number(&self, i: usize) -> Result<f64> {
-        self.attrs().number(i)
-    }
-
-    fn arrays(&self, side: i32) -> usize {
-        // SAFETY: as above.
-        usize::try_from(unsafe { (self.host.n_arrays)(self.ctx, side) }).unwrap_or(0)
-    }
-
-    pub fn n_inputs(&self) -> usize {
-        self.arrays(abi::INPUT)
-    }
-
-    pub fn n_outputs(&self) -> usize {
-        self.arrays(abi::OUTPUT)
-    }
-
-    /// The number of array `i` of an input argument among all inputs.
-    pub fn find(&self, arg: &CStr, i: usize) -> Option<usize> {
-        // SAFETY: as above.
-        let at = unsafe { (self.host.find)(self.ctx, abi::INPUT, arg.as_ptr(), index(i)) };
-        usize::try_from(at).ok()
+        // SAFETY: as the caller promises.
+        Gradient(unsafe { Callback::new(host, ctx) })
     }
 
     fn entry(&self, source: i32, i: usize) -> Result<Entry> {
-        // SAFETY: as above.
+        // SAFETY: the promise of `new`, here and below.
         Entry::new(unsafe { (self.host.entry)(self.ctx, source, index(i)) })
     }
 

@@ -1,9 +1,10 @@
 //! Inference, and other callbacks that know shapes and dtypes but no elements.
 
 use crate::abi::{self, Ctx, Host};
-use crate::{Attrs, DType, Result, index, said};
+use crate::{Callback, DType, Result, index, said};
 use std::ffi::CStr;
 use std::marker::PhantomData;
+use std::ops::Deref;
 
 /// What is known of an array.
 #[derive(Clone, Copy)]
@@ -29,55 +30,29 @@ impl<'a> Known<'a> {
 }
 
 /// What [`Operator::infer`](crate::Operator::infer) is asked.
-pub struct Infer<'a> {
-    host: &'a Host,
-    ctx: *mut Ctx,
+pub struct Infer<'a>(Callback<'a>);
+
+impl<'a> Deref for Infer<'a> {
+    type Target = Callback<'a>;
+
+    fn deref(&self) -> &Callback<'a> {
+        &self.0
+    }
 }
 
 impl<'a> Infer<'a> {
     /// # Safety
     /// `ctx` is that of a callback that does not return while `'a` lasts.
     pub(crate) unsafe fn new(host: &'a Host, ctx: *mut Ctx) -> Self {
-        Infer { host, ctx }
-    }
-
-    pub fn attrs(&self) -> Attrs<'a> {
-        // SAFETY: the promise of `new`, here and below.
-        unsafe { Attrs::new(self.host, self.ctx) }
-    }
-
-    /// The number that attribute `i` has.
-    pub fn number(&self, i: usize) -> Result<f64> {
-        self.attrs().number(i)
-    }
-
-    fn arrays(&self, side: i32) -> usize {
-        // SAFETY: as above.
-        usize::try_from(unsafe { (self.host.n_arrays)(self.ctx, side) }).unwrap_or(0)
-    }
-
-    /// Arrays of all input arguments.
-    pub fn n_inputs(&self) -> usize {
-        self.arrays(abi::INPUT)
-    }
-
-    /// Arrays of all output arguments.
-    pub fn n_outputs(&self) -> usize {
-        self.arrays(abi::OUTPUT)
+        // SAFETY: as the caller promises.
+        Infer(unsafe { Callback::new(host, ctx) })
     }
 
     /// How many arrays an input argument has: none if it is absent.
     pub fn count(&self, arg: &CStr) -> usize {
-        // SAFETY: as above.
+        // SAFETY: the promise of `new`, here and below.
         let n = unsafe { (self.host.count)(self.ctx, abi::INPUT, arg.as_ptr()) };
         usize::try_from(n).unwrap_or(0)
-    }
-
-    /// The number of array `i` of an input argument among all inputs.
-    pub fn find(&self, arg: &CStr, i: usize) -> Option<usize> {
-        // SAFETY: as above.
-        let at = unsafe { (self.host.find)(self.ctx, abi::INPUT, arg.as_ptr(), index(i)) };
-        usize::try_from(at).ok()
     }
 
     /// What is known of input `i`.

@@ -11,6 +11,7 @@ pub mod abi;
 
 mod attrs;
 mod call;
+mod callback;
 mod element;
 mod gradient;
 mod infer;
@@ -19,6 +20,7 @@ mod register;
 
 pub use attrs::{Attrs, Datum};
 pub use call::{Call, InPlace, Request};
+pub use callback::Callback;
 pub use element::{Bool, DType, Element};
 pub use gradient::{Entry, Gradient, Node};
 pub use half::f16;

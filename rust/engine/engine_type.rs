@@ -22,10 +22,10 @@ impl EngineType {
         match name {
             "ThreadedEngine" | "ThreadedEnginePerDevice" => Ok(EngineType::Threaded),
             "NaiveEngine" => Ok(EngineType::Naive),
-            _ => Err(Error::value(format!(
-                "Cannot find Engine {name} ({VARIABLE}): expected ThreadedEnginePerDevice, \
-                 ThreadedEngine or NaiveEngine"
-            ))),
+            _ => {
+                let expected = "one of: ThreadedEnginePerDevice, ThreadedEngine, NaiveEngine";
+                Err(Error::invalid(VARIABLE, name, expected))
+            }
         }
     }
 
@@ -58,6 +58,6 @@ mod tests {
         }
         assert_eq!(EngineType::from_name("NaiveEngine").unwrap(), EngineType::Naive);
         let error = EngineType::from_name("Fast").unwrap_err().to_string();
-        assert!(error.contains("Cannot find Engine Fast"), "{error}");
+        assert!(error.contains("invalid MXNET_ENGINE_TYPE 'Fast'"), "{error}");
     }
 }

@@ -17,37 +17,37 @@ pub enum Priority {
 
 /// A heap of items by priority; items of equal priority are in the order of their pushes.
 pub(in crate::engine) struct PriorityHeap<T> {
-    heap: BinaryHeap<Entry<T>>,
+    heap: BinaryHeap<Ranked<T>>,
     /// The number of pushes so far.
     pushes: u64,
 }
 
-struct Entry<T> {
+struct Ranked<T> {
     priority: Priority,
     /// The number of the push: earlier ones are greater.
     push: Reverse<u64>,
     item: T,
 }
 
-impl<T> Ord for Entry<T> {
+impl<T> Ord for Ranked<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.priority, self.push).cmp(&(other.priority, other.push))
     }
 }
 
-impl<T> PartialOrd for Entry<T> {
+impl<T> PartialOrd for Ranked<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> PartialEq for Entry<T> {
+impl<T> PartialEq for Ranked<T> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl<T> Eq for Entry<T> {}
+impl<T> Eq for Ranked<T> {}
 
 impl<T> PriorityHeap<T> {
     pub const fn new() -> Self {
@@ -56,17 +56,17 @@ impl<T> PriorityHeap<T> {
 
     pub fn push(&mut self, priority: Priority, item: T) {
         self.pushes += 1;
-        self.heap.push(Entry { priority, push: Reverse(self.pushes), item });
+        self.heap.push(Ranked { priority, push: Reverse(self.pushes), item });
     }
 
     pub fn pop(&mut self) -> Option<T> {
-        self.heap.pop().map(|entry| entry.item)
+        self.heap.pop().map(|ranked| ranked.item)
     }
 
     /// The priority of the next item.
     #[inline]
     fn first(&self) -> Option<Priority> {
-        self.heap.peek().map(|entry| entry.priority)
+        self.heap.peek().map(|ranked| ranked.priority)
     }
 
     pub fn len(&self) -> usize {

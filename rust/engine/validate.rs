@@ -11,6 +11,17 @@ const PAIRWISE: usize = 16;
 /// The most variables one operation may name.
 pub const MAX_VARIABLES: usize = u16::MAX as usize;
 
+/// The most threads of an engine.
+pub const MAX_THREADS: usize = if cfg!(loom) { 1 } else { 128 };
+
+/// Refuses a number of threads that is out of range.
+pub fn check_threads(n: usize) -> Result<()> {
+    if (1..=MAX_THREADS).contains(&n) {
+        return Ok(());
+    }
+    Err(Error::invalid("number of threads", n, format!("1 to {MAX_THREADS}")))
+}
+
 /// Refuses a push that overwrites more variables than it writes.
 #[inline]
 pub fn check_overwrites(push: &Push<'_>) -> Result<()> {

@@ -78,12 +78,11 @@ fn start(
 ) -> Result<Outcome> {
     let n_inputs = op.num_inputs(attrs);
     if inputs.len() != n_inputs && !op.is_backward {
-        let name = &op.name;
         let got = inputs.len();
         let names = op.inputs(attrs);
         let names = names[..names.len().min(MOST_NAMED)].join(", ");
         return Err(Error::value(format!(
-            "Operator {name} expects {n_inputs} inputs, but got {got} instead. (Inputs: {names})"
+            "invalid number of inputs {got}: expected {n_inputs}: {names}"
         )));
     }
     let given = out.unwrap_or(&[]);
@@ -277,13 +276,13 @@ fn outputs_for(
         for (i, (a, (shape, dtype))) in out.iter().zip(specs).enumerate() {
             if a.shape() != shape {
                 return Err(Error::value(format!(
-                    "{i}-th output has invalid shape. Expecting {shape} got {}",
+                    "output {i} has shape {}, expected {shape}",
                     a.shape()
                 )));
             }
             if a.dtype() != *dtype {
                 return Err(Error::type_(format!(
-                    "{i}-th output has invalid dtype. Expecting {dtype} got {}",
+                    "output {i} has dtype {}, expected {dtype}",
                     a.dtype()
                 )));
             }
@@ -344,7 +343,7 @@ impl Work<'_> {
 
     fn run_inline(&self, rt: &Arc<Runtime>, how: &Invoke<'_>) -> Result<(), Declined> {
         if self.prepared.is_callback() || self.prepared.on_device.is_some() {
-            return Err(Declined::TooLarge);
+            return Err(Declined::NotInline);
         }
         let elems = self.inputs.iter().copied().chain(self.outputs).map(NDArray::size).sum();
         let (profiler, device) = (&*rt.profiler, self.ctx.device);
@@ -377,7 +376,7 @@ impl Work<'_> {
             ctx: self.ctx.device,
             overwrites,
             prop: if callback { Prop::Async } else { Prop::Normal },
-            cheap: !matches!(declined, Declined::TooLarge),
+            cheap: !matches!(declined, Declined::NotInline),
             call_site: Some(&call_site::current),
             ..Push::new(&op.name, &reads, &writes)
         };

@@ -18,8 +18,8 @@ const TINY_ELEMS: usize = 512;
 /// Why work has no result after an attempt to run it inline.
 #[derive(Clone, Debug)]
 pub enum Declined {
-    /// It works on too many elements, or runs Python code.
-    TooLarge,
+    /// It works on too many elements, on a device, or runs Python code.
+    NotInline,
     /// An array is in use or poisoned, or a hook of the engine is to be notified of every
     /// operation.
     Busy,
@@ -48,7 +48,7 @@ pub fn run<R>(
     f: impl Fn() -> Result<R>,
 ) -> Result<R, Declined> {
     if elems > MAX_ELEMS {
-        return Err(Declined::TooLarge);
+        return Err(Declined::NotInline);
     }
     let Some(array) = reads.first().or(writes.first()) else { return Err(Declined::Busy) };
     if array.base().engine.is_hooked() {

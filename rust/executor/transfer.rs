@@ -65,7 +65,7 @@ fn push_run(
     let cheap = match inline::run(label, sources, &[target], elems, || run(sources, target)) {
         Ok(()) => return Ok(()),
         Err(Declined::Failed(error)) => return Err(error.at_node(name, "")),
-        Err(declined) => !matches!(declined, Declined::TooLarge),
+        Err(declined) => !matches!(declined, Declined::NotInline),
     };
     let mut reads: SmallVec<[Var; 6]> = sources.iter().map(|s| s.var()).collect();
     let mut writes: SmallVec<[Var; 6]> = SmallVec::from_slice(&[target.var()]);

@@ -218,7 +218,7 @@ impl<'a, F: Fact> Sweeper<'a, F> {
 
     /// Adds to an error the node, its inputs and where they come from.
     fn explain(&self, error: Error, node: &Node, op: &OpDef) -> Error {
-        let mut text = format!("Error in operator {}: {}", node.name, error.message());
+        let mut text = error.message().to_owned();
         let names = op.inputs(&node.attrs);
         for (i, e) in node.inputs.iter().enumerate() {
             let name = names.get(i).map_or("input", |n| n);

@@ -10,7 +10,7 @@ mod inputs;
 
 pub use cut::Cut;
 pub(super) use inputs::fill_inputs;
-use inputs::{arrange_inputs, check_mutated, unknown_argument};
+use inputs::{arrange_inputs, check_mutated};
 
 use super::body::Subgraph;
 use super::static_graph::{Dict, empty_attrs, output_names};
@@ -298,7 +298,7 @@ impl Symbol {
             }
             if replace.len() == before {
                 let names: Vec<_> = inputs.iter().map(|v| v.name()).collect();
-                return Err(unknown_argument(key, &names));
+                return Err(Error::unknown("argument", key, &names));
             }
         }
         let copy = self.copy_with(&replace)?;

@@ -212,7 +212,7 @@ fn composition_replaces_variables_by_position_or_name_in_a_copy() {
     assert_eq!(sum.list_arguments(), ["a", "b"]);
     assert!(sum.compose(None, &[var("p")], &[]).is_err());
     let error = sum.compose(None, &[], &[("foo".into(), var("x"))]).err().unwrap();
-    assert!(error.to_string().contains("ComposeKeyword argument name foo not found"));
+    assert!(error.to_string().contains("unknown argument 'foo': expected one of: lhs, rhs"));
     assert!(var("v").compose(None, &[var("x")], &[]).is_err());
 }
 

@@ -17,7 +17,7 @@ const GRAIN: usize = 1 << 14;
 
 /// A run of elements that is added to another: the first element of each.
 #[derive(Clone, Copy, Debug)]
-pub struct Run {
+pub struct Addend {
     pub from: usize,
     pub to: usize,
 }
@@ -25,14 +25,14 @@ pub struct Run {
 /// `to = 0; to[r.to + i] += from[r.from + i]` for every run and `i` below `length`, in order of the
 /// runs. Runs are inside of the views and begin in `to` at multiples of `length`; the views have
 /// one dtype and do not overlap.
-pub fn add_runs(mut runs: Vec<Run>, length: usize, from: &View, to: &View) {
+pub fn add_runs(mut runs: Vec<Addend>, length: usize, from: &View, to: &View) {
     fill(to, 0.0);
     if length == 0 || runs.is_empty() {
         return;
     }
     // Stable: runs to one place keep their order, whatever the number of threads.
     runs.sort_by_key(|r| r.to);
-    let same_place: Vec<&[Run]> = runs.chunk_by(|a, b| a.to == b.to).collect();
+    let same_place: Vec<&[Addend]> = runs.chunk_by(|a, b| a.to == b.to).collect();
     let blocks = length.div_ceil(BLOCK);
     let mean = (runs.len() / same_place.len()).max(1) * length.min(BLOCK);
     with_dtype!(to.dtype(), T => {
@@ -50,9 +50,9 @@ pub fn add_runs(mut runs: Vec<Run>, length: usize, from: &View, to: &View) {
 ///
 /// # Safety
 /// `x` holds every run, `y` holds `n` elements.
-unsafe fn add_block<T: Arith>(runs: &[Run], first: usize, n: usize, x: *const T, y: *mut T) {
+unsafe fn add_block<T: Arith>(runs: &[Addend], first: usize, n: usize, x: *const T, y: *mut T) {
     // SAFETY: promised by the caller.
-    let terms = |r: &Run| unsafe { std::slice::from_raw_parts(x.add(r.from + first), n) };
+    let terms = |r: &Addend| unsafe { std::slice::from_raw_parts(x.add(r.from + first), n) };
     // SAFETY: as above.
     let y = unsafe { std::slice::from_raw_parts_mut(y, n) };
     if !T::DTYPE.is_float() || runs.len() == 1 {

@@ -44,14 +44,13 @@ impl Field {
             return Ok(());
         }
         let limit = match (low, high) {
-            (Some(l), Some(h)) => format!("exceed bound [{l},{h}]"),
-            (Some(l), None) => format!("should be greater equal to {l}"),
-            (_, h) => format!("should be smaller equal to {}", h.unwrap_or_default()),
+            (Some(l), Some(h)) => format!("{l} to {h}"),
+            (Some(l), None) => format!("at least {l}"),
+            (_, h) => format!("at most {}", h.unwrap_or_default()),
         };
-        Err(Error::parameter(format!(
-            "value {value} for Parameter {} {limit}\n{}: {}",
-            self.name, self.name, self.doc
-        )))
+        let Field { name, doc, .. } = self;
+        let text = format!("invalid {name} '{value}': expected {limit}\n{name}: {doc}");
+        Err(Error::parameter(text))
     }
 
     /// `given` in the normal form of the field's type, within its range.
@@ -81,35 +80,34 @@ impl Field {
 
     /// The message for a `given` that does not fit the type.
     fn refusal(&self, given: &Value) -> String {
-        let inner = if let FieldType::Optional(t) = &self.ty { t } else { &self.ty };
-        let (name, ty) = (&self.name, self.ty.display());
-        match (inner, given) {
-            (FieldType::Enum(_), _) => {
-                format!("Invalid Input: '{given}', valid values are: {ty}, for parameter {name}")
-            }
+        let (inner, or_none) = match &self.ty {
+            FieldType::Optional(t) => (&**t, " or None"),
+            ty => (ty, ""),
+        };
+        let expected = match (inner, given) {
+            (FieldType::Enum(names), _) => format!("one of: {}{or_none}", names.join(", ")),
             (FieldType::Float | FieldType::Double, Value::Str(text)) => {
-                format!("Invalid Parameter format for {name} expect {ty} but value='{given}'")
-                    + &float_refusal(text).map_or_else(String::new, |why| format!(", {why}"))
+                self.ty.display() + &float_refusal(text).unwrap_or_default()
             }
-            (FieldType::Float, Value::Float(_) | Value::Int(_)) => format!(
-                "Invalid Parameter format for {name} expect {ty} but value='{given}', out of range value"
-            ),
-            _ => format!("Invalid Parameter format for {name} expect {ty} but value='{given}'"),
-        }
+            (FieldType::Float, Value::Float(_) | Value::Int(_)) => {
+                self.ty.display() + " within its range"
+            }
+            _ => self.ty.display(),
+        };
+        format!("invalid {} '{given}': expected {expected}", self.name)
     }
 }
 
-/// The error of a text that begins like a float: trailing characters, or a number out of range.
+/// What a text that begins like a float lacks: an end after the number, or a number within range.
 fn float_refusal(text: &str) -> Option<String> {
     let text = text.trim_start();
     let as_float = |t: &str| t.parse::<f64>().ok();
     if as_float(text).is_some() {
-        return Some(format!("out of range value for '{text}'"));
+        return Some(" within its range".to_owned());
     }
     let ends = text.char_indices().map(|(i, _)| i).rev();
     let cut = ends.into_iter().find(|&i| i > 0 && as_float(&text[..i]).is_some())?;
-    let rest = &text[cut..];
-    Some(format!("some trailing characters could not be parsed: '{rest}'"))
+    Some(format!(" without '{}'", &text[cut..]))
 }
 
 /// A default as docs show it: booleans as 0/1, texts quoted, tuples as `[1,2]`.
@@ -153,11 +151,8 @@ impl Schema {
             .zip(values)
             .map(|(field, value)| {
                 value.or_else(|| field.default.clone()).ok_or_else(|| {
-                    Error::parameter(format!(
-                        "Required parameter {} of {} is not presented",
-                        field.name,
-                        field.ty.display()
-                    ))
+                    let (name, ty) = (&field.name, field.ty.display());
+                    Error::parameter(format!("missing parameter '{name}': expected {ty}"))
                 })
             })
             .collect()
@@ -166,12 +161,9 @@ impl Schema {
     /// The error for a name that no field has: the nearest one, and the names of all.
     fn unknown(&self, name: &str) -> String {
         let names: Vec<&str> = self.fields.iter().map(|f| f.name.as_str()).collect();
-        let hint = nearest(name, &names).map(|n| format!(" did you mean '{n}'?"));
+        let hint = nearest(name, &names).map(|n| format!("did you mean '{n}'? "));
         let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        format!(
-            "Cannot find argument '{name}',{} Possible Arguments: {known}",
-            hint.unwrap_or_default()
-        )
+        format!("unknown parameter '{name}': {}expected one of: {known}", hint.unwrap_or_default())
     }
 }
 
@@ -374,13 +366,17 @@ mod tests {
             let message = f.parse(&text.into()).unwrap_err().message().to_owned();
             assert!(message.contains(want), "{message}");
         };
-        says(&field(FieldType::Float), "1x", "some trailing characters could not be parsed: 'x'");
-        says(&field(FieldType::Float), "1e400", "out of range value for '1e400'");
-        says(&field(FieldType::Int), "3.5", "Invalid Parameter format for p expect int but value");
+        says(&field(FieldType::Float), "1x", "invalid p '1x': expected float without 'x'");
+        says(&field(FieldType::Float), "1e400", "expected float within its range");
+        says(&field(FieldType::Int), "3.5", "invalid p '3.5': expected int");
         let e = field(FieldType::Enum(vec!["b".into(), "a".into()]));
-        says(&e, "c", "Invalid Input: 'c', valid values are: {'a', 'b'}");
-        says(&field(FieldType::Int).ge(1.0).le(3.0), "4", "exceed bound [1,3]\np: Doc.");
-        says(&field(FieldType::Int).ge(1.0), "0", "should be greater equal to 1");
+        says(&e, "c", "invalid p 'c': expected one of: b, a");
+        says(
+            &field(FieldType::Int).ge(1.0).le(3.0),
+            "4",
+            "invalid p '4': expected 1 to 3\np: Doc.",
+        );
+        says(&field(FieldType::Int).ge(1.0), "0", "invalid p '0': expected at least 1");
     }
 
     #[test]
@@ -389,6 +385,6 @@ mod tests {
         let given = [("p", Value::Int(1)), ("q", Value::Int(2))];
         assert_eq!(schema.parse(&given).unwrap(), vec![Value::Int(1)]);
         schema.open = false;
-        assert!(schema.parse(&given).unwrap_err().message().contains("Cannot find argument 'q'"));
+        assert!(schema.parse(&given).unwrap_err().message().contains("unknown parameter 'q'"));
     }
 }

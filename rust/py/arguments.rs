@@ -2,7 +2,7 @@
 //! Functions on arrays (`nd`) and on symbols (`sym`) follow the same rules.
 
 use super::convert::to_value;
-use super::error::IntoPy;
+use super::error::{IntoPy, invalid};
 use super::ndarray::PyNDArray;
 use super::package::package;
 use super::signature::{array_arguments, is_variadic};
@@ -98,16 +98,15 @@ impl OpFunction {
             Face::Array => value.str().map_or_else(
                 |error| error,
                 |shown| {
-                    PyAssertionError::new_err(format!(
-                        "Argument {key} must have NDArray type, but got {shown}"
-                    ))
+                    let text = invalid(&format!("argument '{key}'"), shown, "an NDArray");
+                    PyAssertionError::new_err(text)
                 },
             ),
-            Face::Symbol => PyTypeError::new_err(format!(
-                "Compose expect `Symbol` as arguments: argument '{key}' of {} is a {}",
-                self.name,
-                value.get_type().name().map_or_else(|_| "?".to_owned(), |n| n.to_string())
-            )),
+            Face::Symbol => {
+                let got = value.get_type().name().map_or_else(|_| "?".into(), |n| n.to_string());
+                let what = format!("argument '{key}' of {}", self.name);
+                PyTypeError::new_err(invalid(&what, format!("of type {got}"), "a Symbol"))
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use super::call_site::at_call_site;
 use super::convert::{
     context_arg, context_to_py, dtype_to_py, numpy_empty, shape_arg, shape_to_py, view_of_numpy,
 };
-use super::error::{IntoPy, poll_signals, to_py};
+use super::error::{IntoPy, invalid, poll_signals, to_py};
 use super::ndarray::{PyNDArray, overwrite, read, wait_to_read};
 use super::package::package;
 use super::profiler::api;
@@ -352,11 +352,9 @@ macro_rules! slots {
                 let view = view_of_numpy(source)?;
                 let array = self.array();
                 if view.size() != array.size() {
-                    return Err(PyValueError::new_err(format!(
-                        "Shape inconsistent: expected {} vs got {}",
-                        array.shape(),
-                        view.shape()
-                    )));
+                    let expected = format!("one of as many elements as {}", array.shape());
+                    let error = invalid("shape", view.shape(), expected);
+                    return Err(PyValueError::new_err(error));
                 }
                 if array.needs_wait() {
                     self.wait_to_write(py)?;

@@ -2,7 +2,7 @@
 //!
 //! A pushed function never runs inside its push, nor on a compute thread: when the engine finds it
 //! ready it is handed to a callback thread, and the operation ends with it. So every push returns
-//! at once.
+//! at once, but for the naive engine, which waits for the end.
 
 use super::call_python::CallPython;
 use super::call_site::find_call_site;
@@ -259,7 +259,7 @@ fn new_operator<'py>(
     Ok(Operator { operation: operation.py(py)?, function, _handles: handles })
 }
 
-/// Pushes a ready-made operation. Returns at once.
+/// Pushes a prepared operation. Returns at once.
 ///
 /// Parameters
 /// ----------

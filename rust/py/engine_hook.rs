@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-struct Told {
+struct Notification {
     event: &'static str,
     id: u64,
     name: String,
@@ -20,7 +20,7 @@ struct Told {
 
 #[derive(Default)]
 struct Events {
-    list: Vec<Told>,
+    list: Vec<Notification>,
     /// True while a delivery is queued or running.
     is_due: bool,
 }
@@ -39,7 +39,7 @@ impl Hook for Arc<PythonHook> {
         };
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut events = self.events.lock();
-        events.list.push(Told {
+        events.list.push(Notification {
             event,
             id: step.id,
             name: step.name.to_owned(),

@@ -62,8 +62,8 @@ use std::sync::{Arc, OnceLock};
 
 static RUNTIME: OnceLock<Arc<Runtime>> = OnceLock::new();
 
-/// The process's runtime. The core has no global state: what exists once per process lives in this
-/// folder. The environment names its engine; an unknown name fails the import before this is
+/// The process's runtime. Runtimes are values: the one that Python uses is made here. The
+/// environment names its engine; an unknown name fails the import before this is
 /// called.
 pub fn runtime() -> &'static Arc<Runtime> {
     RUNTIME.get_or_init(|| {

@@ -8,18 +8,23 @@ use crate::operator::{OpReq, RandomKey};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyTuple, PyType};
 
 static PACKAGE: PyOnceLock<Package> = PyOnceLock::new();
 
-/// The objects passed to [`bind_python`].
+/// The objects passed to [`bind_python`]: the values of a mapping, by these keys.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
 pub struct Package {
-    /// Exception classes in the order of [`ErrorKind::ALL`].
+    /// Exception classes in the order of [`ErrorKind::ALL`], from a dictionary by name.
+    #[pyo3(from_py_with = classes)]
     errors: [Py<PyType>; ErrorKind::ALL.len()],
-    /// Members of `OpReq` in the order of [`OpReq::ALL`].
+    /// Members of `OpReq` in the order of [`OpReq::ALL`], from the enumeration.
+    #[pyo3(from_py_with = members)]
     op_req: [Py<PyAny>; OpReq::ALL.len()],
     make_resources: Py<PyAny>,
     context: Py<PyAny>,
+    /// The marker of parameters that are not given.
     null: Py<PyAny>,
     twin: Py<PyAny>,
     detach: Py<PyAny>,
@@ -140,53 +145,19 @@ fn class_name(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// Hands the objects of the package over: exception classes by name, the enumeration `OpReq`, the
-/// classes `Context` and `Symbol`, the marker of parameters not given, and functions (see
-/// [`Package`]). The first call counts; a package that is imported again keeps the objects of the
-/// first time.
+fn classes(errors: &Bound<'_, PyAny>) -> PyResult<[Py<PyType>; ErrorKind::ALL.len()]> {
+    all(ErrorKind::ALL.map(|kind| Ok(errors.get_item(class_name(kind))?.cast_into()?.unbind())))
+}
+
+fn members(op_req: &Bound<'_, PyAny>) -> PyResult<[Py<PyAny>; OpReq::ALL.len()]> {
+    all(OpReq::ALL.map(|req| op_req.getattr(req.name()).map(Bound::unbind)))
+}
+
+/// Hands the objects of the package over. The first call counts; a package that is imported again
+/// keeps the objects of the first time.
 #[pyfunction]
-#[pyo3(signature = (
-    *, errors, op_req, make_resources, context, null, twin, detach, is_of_a_signal, getitem, setitem,
-    symbol, create_symbol
-))]
-fn bind_python(
-    py: Python<'_>,
-    errors: &Bound<'_, PyDict>,
-    op_req: &Bound<'_, PyAny>,
-    make_resources: Py<PyAny>,
-    context: Py<PyAny>,
-    null: Py<PyAny>,
-    twin: Py<PyAny>,
-    detach: Py<PyAny>,
-    is_of_a_signal: Py<PyAny>,
-    getitem: Py<PyAny>,
-    setitem: Py<PyAny>,
-    symbol: Py<PyType>,
-    create_symbol: Py<PyAny>,
-) -> PyResult<()> {
-    let class = |kind| -> PyResult<Py<PyType>> {
-        Ok(errors.as_any().get_item(class_name(kind))?.cast_into()?.unbind())
-    };
-    let errors = ErrorKind::ALL.map(class);
-    let members = OpReq::ALL.map(|req| op_req.getattr(req.name()).map(Bound::unbind));
-    let _ = PACKAGE.set(
-        py,
-        Package {
-            errors: all(errors)?,
-            op_req: all(members)?,
-            make_resources,
-            context,
-            null,
-            twin,
-            detach,
-            is_of_a_signal,
-            getitem,
-            setitem,
-            symbol,
-            create_symbol,
-        },
-    );
-    Ok(())
+fn bind_python(py: Python<'_>, objects: Package) {
+    let _ = PACKAGE.set(py, objects);
 }
 
 /// The values, or the first error.

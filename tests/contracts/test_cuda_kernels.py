@@ -15,7 +15,6 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("architecture", kernel_check.ARCHITECTURES)
 @pytest.mark.parametrize("source", kernel_check.sources())
 def test_every_function_compiles_without_spills(source, architecture):

@@ -38,7 +38,7 @@ def test_parameters():
     with pytest.raises(MXNetError) as caught:
         nd.Convolution(nd.ones((1, 1, 4, 4)), kernal=(2, 2), num_filter=1)
     text = str(caught.value).split("\n")[0]
-    assert "Cannot find argument 'kernal', did you mean 'kernel'? Possible Arguments: " in text
+    assert "unknown parameter 'kernal': did you mean 'kernel'? expected one of: " in text
     assert "num_filter" in text and "did you mean" not in _text(lambda: nd.relu(nd.ones(1), q=1))
 
 

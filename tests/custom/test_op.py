@@ -80,9 +80,9 @@ def test_every_request(req):
 
 
 def test_parameters_and_documentation():
-    with pytest.raises(MXNetError, match="Invalid Parameter format for a expect float"):
+    with pytest.raises(MXNetError, match="invalid a .*: expected float"):
         nd.quadratic(nd.array(X), a="x")
-    with pytest.raises(MXNetError, match="Cannot find argument 'd'"):
+    with pytest.raises(MXNetError, match="unknown parameter 'd'"):
         nd.quadratic(nd.array(X), d=1)
     assert "Coefficient of the quadratic term" in nd.quadratic.__doc__
     narg, names, types = mx.operator.get_operator_arguments("quadratic")
@@ -138,7 +138,7 @@ def test_alias_include_views_and_counts():
     s = mx.sym.t_addsub(name="n")
     assert s.list_outputs() == ["n_sum", "n_difference"]
     assert s.list_arguments() == ["n_lhs", "n_rhs"]
-    with pytest.raises(MXNetError, match="expects 2 inputs, but got 1"):
+    with pytest.raises(MXNetError, match="invalid number of inputs 1: expected 2"):
         nd.t_addsub(nd.array([1.0]))
 
 

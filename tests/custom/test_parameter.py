@@ -66,14 +66,17 @@ def test_every_type_goes_through_text_and_back():
 @pytest.mark.parametrize(
     ("given_", "says"),
     [
-        ({"num_filter": 8}, "Required parameter kernel of Shape(tuple) is not presented"),
-        ({"kernel": (3, 3)}, "Required parameter num_filter of int (non-negative)"),
-        ({"kernel": (3, 3), "num_filter": 0}, "num_filter exceed bound [1,100000]"),
+        ({"num_filter": 8}, "missing parameter 'kernel': expected Shape(tuple)"),
+        ({"kernel": (3, 3)}, "missing parameter 'num_filter': expected int (non-negative)"),
+        ({"kernel": (3, 3), "num_filter": 0}, "invalid num_filter '0': expected 1 to 100000"),
         ({"kernel": (3, 3), "num_filter": "many"}, "format for num_filter expect int"),
         ({"kernel": "3,3", "num_filter": 1}, "for kernel expect Shape(tuple)"),
         ({"kernel": (1,), "num_filter": 1, "layout": "CHWN"}, "{None, 'NCHW', 'NHWC'}"),
         ({"kernel": (1,), "num_filter": 1, "no_bias": "yes"}, "expect boolean but value='yes'"),
-        ({"kernel": (1,), "num_filter": 1, "colour": 1}, "Cannot find argument 'colour', Possible"),
+        (
+            {"kernel": (1,), "num_filter": 1, "colour": 1},
+            "unknown parameter 'colour': expected one of: ",
+        ),
     ],
 )
 def test_refusals(given_, says):
@@ -89,7 +92,7 @@ def test_floats_that_are_none(text):
 
 
 def test_defaults_are_checked_at_declaration():
-    with pytest.raises(MXNetError, match="exceed bound"):
+    with pytest.raises(MXNetError, match="invalid .*: expected .* to "):
 
         class Bad(rsnet.Parameter):
             p: int = rsnet.field(7, ge=0, le=5)

@@ -32,7 +32,7 @@ def test_engine_type_by_environment():
     assert run(code, MXNET_ENGINE_TYPE="NaiveEngine").stdout.strip() == "[1]"
     assert run(code, MXNET_ENGINE_TYPE="ThreadedEngine").returncode == 0
     wrong = run(code, MXNET_ENGINE_TYPE="Fast")
-    assert wrong.returncode != 0 and "Cannot find Engine Fast" in wrong.stderr
+    assert wrong.returncode != 0 and "invalid MXNET_ENGINE_TYPE 'Fast'" in wrong.stderr
 
 
 def test_the_naive_engine_names_the_line_of_a_push():

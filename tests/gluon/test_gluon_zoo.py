@@ -70,15 +70,15 @@ def test_weights_come_from_local_files(tmp_path):
 
 
 def test_unknown_networks_are_refused():
-    with pytest.raises(ValueError, match="Model foo is not supported"):
+    with pytest.raises(ValueError, match="unknown model 'foo': expected one of: "):
         vision.get_model("foo")
-    with pytest.raises(AssertionError, match="Invalid number of layers: 20"):
+    with pytest.raises(AssertionError, match="invalid num_layers 20: expected one of: 18, "):
         vision.get_resnet(1, 20)
-    with pytest.raises(AssertionError, match="Invalid resnet version: 3"):
+    with pytest.raises(AssertionError, match="invalid version 3: expected 1 or 2"):
         vision.get_resnet(3, 18)
     with pytest.raises(ValueError, match="invalid num_layers 12"):
         vision.get_vgg(12)
-    with pytest.raises(AssertionError, match="Unsupported SqueezeNet version 2"):
+    with pytest.raises(AssertionError, match="invalid version '2'"):
         vision.SqueezeNet("2")
 
 

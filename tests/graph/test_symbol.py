@@ -155,7 +155,7 @@ def test_composing_replaces_variables_of_a_copy():
         (lambda a: (a + 1)(nothing=a), MXNetError, "nothing not found"),
         (lambda a: (a + a)(a, a), MXNetError, "requires 1, provided 2"),
         (lambda a: a + "x", TypeError, "not supported"),
-        (lambda a: sym.Group([]), TypeError, "list of symbols"),
+        (lambda a: sym.Group([]), TypeError, "invalid symbols []: expected one Symbol at least"),
         (lambda a: sym.FullyConnected(a, num_hidden=-1), MXNetError, "num_hidden"),
         (lambda a: sym.FullyConnected(a), MXNetError, "num_hidden"),
         (lambda a: sym.Activation(a, act_type="nope"), MXNetError, "nope"),

@@ -276,8 +276,8 @@ def test_damaged_images_are_skipped_and_counted(tmp_path):
     ("options", "says"),
     [
         ({}, "needs path_imgrec"),
-        ({"data_shape": (20, 20), "imglist": []}, "length 3"),
-        ({"data_shape": (1, 20, 20), "imglist": []}, "3 channels"),
+        ({"data_shape": (20, 20), "imglist": []}, "expected .3, height, width"),
+        ({"data_shape": (1, 20, 20), "imglist": []}, "expected 3 channels"),
         ({"last_batch_handle": "x", "imglist": []}, "last_batch_handle 'x'"),
         ({"path_imglist": "nosuch.lst"}, "nosuch.lst"),
         ({"path_imgrec": "nosuch.rec"}, "nosuch.rec"),

@@ -310,7 +310,7 @@ def test_sizes_that_no_image_can_have_are_errors(rec):
 
 
 def test_missing_required_and_unknown_arguments(rec):
-    with pytest.raises(mx.MXNetError, match="Required parameter batch_size"):
+    with pytest.raises(mx.MXNetError, match="missing parameter 'batch_size'"):
         mx.io.ImageRecordIter(path_imgrec=rec, data_shape=SHAPE)
     with pytest.warns(UserWarning, match="no use for the arguments: nosuch"):
         make(rec, nosuch=3)

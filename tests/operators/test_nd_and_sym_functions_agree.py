@@ -15,6 +15,7 @@ from rsnet.symbol import register
 
 OPTIONS = {"out", "name", "attr"}
 NAMES = [n for n in mx._core.operator_names() if not n.startswith("_backward")]
+OPERATORS = [n for n in NAMES if mx._core.operator_info(n)["name"] == n]  # each by one of its names
 
 
 def both(name):
@@ -22,12 +23,8 @@ def both(name):
     return mx._core.make_function(name, name, "rsnet.ndarray"), register.function(name)
 
 
-def shown(function):
-    return [
-        (p.name, p.kind, repr(p.default))
-        for p in inspect.signature(function).parameters.values()
-        if p.name not in OPTIONS
-    ]
+def shown(parameters):
+    return [(p.name, p.kind, repr(p.default)) for p in parameters.values() if p.name not in OPTIONS]
 
 
 def documented(function):
@@ -40,10 +37,11 @@ def documented(function):
 @pytest.mark.parametrize("name", NAMES)
 def test_signatures_and_documentation_agree(name):
     array, symbol = both(name)
-    assert shown(array) == shown(symbol)
     assert documented(array) == documented(symbol)
-    assert {"name", "attr"} <= set(inspect.signature(symbol).parameters)
-    assert {"name", "out"} <= set(inspect.signature(array).parameters)
+    of_array, of_symbol = (inspect.signature(f).parameters for f in (array, symbol))
+    assert shown(of_array) == shown(of_symbol)
+    assert {"name", "attr"} <= set(of_symbol)
+    assert {"name", "out"} <= set(of_array)
 
 
 def of_same_kind(name, *args, **kwargs):
@@ -64,7 +62,7 @@ def of_same_kind(name, *args, **kwargs):
     return errors
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", OPERATORS)
 def test_an_argument_that_is_given_twice_is_refused_by_both(name):
     info = mx._core.operator_info(name)
     keys = [*info["arrays"], *(p[0] for p in info["params"])]
@@ -76,7 +74,7 @@ def test_an_argument_that_is_given_twice_is_refused_by_both(name):
     assert array == (TypeError, f"{name}() got multiple values for argument '{keys[0]}'")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", OPERATORS)
 def test_too_many_positional_arguments_are_refused_by_both(name):
     info = mx._core.operator_info(name)
     if info["variadic"]:
@@ -109,15 +107,17 @@ def test_errors_of_parameters_agree(name, args, kwargs):
 
 
 def test_inputs_of_another_kind_are_refused():
-    with pytest.raises(AssertionError, match="Argument data must have NDArray type, but got 3"):
+    with pytest.raises(AssertionError, match="invalid argument 'data' 3: expected an NDArray"):
         nd.relu(3)
-    with pytest.raises(TypeError, match="Compose expect `Symbol` as arguments: argument 'data' of"):
+    with pytest.raises(
+        TypeError, match="invalid argument 'data' of relu of type int: expected a Symbol"
+    ):
         sym.relu(3)
-    with pytest.raises(AssertionError, match="Argument data must have NDArray type"):
+    with pytest.raises(AssertionError, match="invalid argument 'data' .*: expected an NDArray"):
         nd.relu(sym.Variable("x"))
-    with pytest.raises(TypeError, match="argument 'data' of relu is a NDArray"):
+    with pytest.raises(TypeError, match="invalid argument 'data' of relu of type NDArray"):
         sym.relu(nd.ones((2,)))
-    with pytest.raises(TypeError, match="argument '1' of Concat is a int"):
+    with pytest.raises(TypeError, match="invalid argument '1' of Concat of type int"):
         sym.Concat(sym.Variable("x"), 2)
 
 

@@ -168,7 +168,7 @@ ALLOWED = (ValueError, TypeError, IndexError, MemoryError, OverflowError, KeyErr
 
 
 def allowed(mx, error):
-    of_mxnet = isinstance(error, AssertionError) and "must have NDArray type" in str(error)
+    of_mxnet = isinstance(error, AssertionError) and "expected an NDArray" in str(error)
     return of_mxnet or isinstance(error, (*ALLOWED, mx.MXNetError))
 
 

@@ -8,8 +8,9 @@ from reference_vision import iou
 
 
 def bilinear(plane, y, x):
-    """Planes (..., H, W) at a place inside of them."""
+    """Planes (..., H, W) at a place, or at the nearest one inside of them."""
     h, w = plane.shape[-2:]
+    y, x = min(max(y, 0), h - 1), min(max(x, 0), w - 1)
     y0, x0 = min(int(y), h - 1), min(int(x), w - 1)
     y1, x1 = min(y0 + 1, h - 1), min(x0 + 1, w - 1)
     fy, fx = y - y0, x - x0
@@ -29,8 +30,7 @@ def align(x, pooled_size, ratio, frame):
     for i, j, ky, kx in np.ndindex(n, m, ny, nx):
         px, py = place((j + (kx + 0.5) / nx) * width / m, (i + (ky + 0.5) / ny) * height / n)
         if -1 <= px <= w and -1 <= py <= h:
-            inside = np.clip(py, 0, h - 1), np.clip(px, 0, w - 1)
-            out[:, i, j] += bilinear(x[image], *inside) / (ny * nx)
+            out[:, i, j] += bilinear(x[image], py, px) / (ny * nx)
     return out
 
 
@@ -109,23 +109,23 @@ def deformable_ps_roi_pooling(
 ):  # fmt: skip
     p, parts, (h, w) = pooled_size, part_size or pooled_size, x.shape[2:]
     planes = position_sensitive(x, group_size, p, output_dim)
+    classes = 1 if no_trans else trans.shape[1] // 2
     out = np.zeros((len(rois), output_dim, p, p))
-    for (r, roi), c, i, j in itertools.product(
-        enumerate(rois), range(output_dim), range(p), range(p)
-    ):
+    for (r, roi), k, i, j in itertools.product(enumerate(rois), range(classes), range(p), range(p)):
         first = half_up(roi[1:3]) * spatial_scale - 0.5
         size = np.maximum((half_up(roi[3:5]) + 1) * spatial_scale - 0.5 - first, 0.1)
         if not no_trans:
-            k = c // (output_dim // (trans.shape[1] // 2))
             at = trans[r, 2 * k : 2 * k + 2, i * parts // p, j * parts // p]
             first = first + at * trans_std * size
+        own = slice(k * output_dim // classes, (k + 1) * output_dim // classes)
+        step = size / p / sample_per_part
         values = []
         for ky, kx in np.ndindex(sample_per_part, sample_per_part):
-            px, py = first + (np.array([j, i]) + np.array([kx, ky]) / sample_per_part) * size / p
+            px = first[0] + (j * sample_per_part + kx) * step[0]
+            py = first[1] + (i * sample_per_part + ky) * step[1]
             if -0.5 <= px <= w - 0.5 and -0.5 <= py <= h - 0.5:
-                inside = np.clip(py, 0, h - 1), np.clip(px, 0, w - 1)
-                values.append(bilinear(planes[int(roi[0]), c, i, j], *inside))
-        out[r, c, i, j] = np.mean(values) if values else 0
+                values.append(bilinear(planes[int(roi[0]), own, i, j], py, px))
+        out[r, own, i, j] = np.mean(values, 0) if values else 0
     return out
 
 
@@ -156,8 +156,7 @@ def deformed(x, offset, mask, weight, bias, read, p):
 def deformable_convolution(x, offset, weight, bias=None, **p):
     def read(plane, y, x):
         h, w = plane.shape[1:]
-        inside = 0 <= y < h and 0 <= x < w
-        return bilinear(plane, min(y, h - 1), min(x, w - 1)) if inside else 0
+        return bilinear(plane, y, x) if 0 <= y < h and 0 <= x < w else 0
 
     return deformed(x, offset, None, weight, bias, read, p)
 

@@ -279,14 +279,14 @@ def correlation(
     border, reach = max_displacement + kernel_size // 2, max_displacement // stride2
     ys, xs = (range(max_displacement, n - border - kernel_size // 2, stride1) for n in a.shape[2:])
     moves = [m * stride2 for m in range(-reach, reach + 1)]
+    k = kernel_size
     out = np.zeros((len(a), len(moves) ** 2, len(ys), len(xs)))
-    for (d, (dy, dx)), (i, y), (j, x) in itertools.product(
-        enumerate(itertools.product(moves, moves)), enumerate(ys), enumerate(xs)
-    ):
-        left = a[:, :, y : y + kernel_size, x : x + kernel_size]
-        right = b[:, :, y + dy : y + dy + kernel_size, x + dx : x + dx + kernel_size]
-        agree = left * right if is_multiply else np.abs(left - right)
-        out[:, d, i, j] = agree.mean((1, 2, 3))
+    for (i, y), (j, x) in itertools.product(enumerate(ys), enumerate(xs)):
+        left = a[:, :, y : y + k, x : x + k]
+        right = [b[:, :, y + v : y + v + k, x + u : x + u + k] for v in moves for u in moves]
+        right = np.stack(right, 1)
+        agree = left[:, None] * right if is_multiply else np.abs(left[:, None] - right)
+        out[:, :, i, j] = agree.mean((2, 3, 4))
     return out
 
 

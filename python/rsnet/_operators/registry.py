@@ -103,12 +103,8 @@ def _unknown_operator(name: str) -> str:
     return f"user operator '{name}' is not registered (registered are: {known})"
 
 
-class _Namespace(NamedTuple):
-    add_function: Callable[[str], object]
-    hidden_by: Callable[[str], str | None]
-
-
-_namespaces: list[_Namespace] = []
+#: The two functions that each namespace was subscribed with.
+_namespaces: list[tuple[Callable[[str], object], Callable[[str], str | None]]] = []
 
 
 def subscribe(
@@ -123,19 +119,19 @@ def subscribe(
     hidden_by : callable
         Returns what an operator of that name would hide in the namespace, ``None`` for nothing.
     """
-    _namespaces.append(_Namespace(add_function, hidden_by))
+    _namespaces.append((add_function, hidden_by))
 
 
 def announce(names: Sequence[str]) -> None:
     """Lets the namespaces make functions for the names of an operator."""
-    for namespace in _namespaces:
+    for add_function, _ in _namespaces:
         for name in names:
-            namespace.add_function(name)
+            add_function(name)
 
 
 def hidden_by(name: str) -> str | None:
     """What an operator ``name`` would hide; ``None`` for nothing."""
-    found = (namespace.hidden_by(name) for namespace in _namespaces)
+    found = (hides(name) for _, hides in _namespaces)
     return next((hidden for hidden in found if hidden is not None), None)
 
 

@@ -49,7 +49,7 @@ def regroup(flat: list[Any], structure: Any) -> tuple[Any, list[Any]]:
             return flat[0], flat[1:]
         if structure == -1:
             if flat[0] is not None:
-                raise ValueError("We do not support passing types that are not None")
+                raise ValueError(f"invalid value {flat[0]!r}: expected None, as in the first call")
             return None, flat[1:]
         return flat[:structure], flat[structure:]
     found = []

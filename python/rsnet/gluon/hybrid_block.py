@@ -269,7 +269,7 @@ class HybridBlock(Block):
             self._finish_deferred(*args)
         except KeyError:
             raise ValueError(
-                f"Unknown input to HybridBlock '{self.name}': {name}; expected a parameter "
+                f"HybridBlock '{self.name}': unknown input '{name}': expected a parameter "
                 "of the block or its children"
             ) from None
         except RuntimeError:

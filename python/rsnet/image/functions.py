@@ -309,9 +309,9 @@ def imrotate(
     if zoom_in and zoom_out:
         raise ValueError("`zoom_in` and `zoom_out` cannot be both True")
     if src.dtype is not np.float32:
-        raise TypeError("Only `float32` images are supported by this function")
+        raise TypeError(f"invalid dtype {np.dtype(src.dtype).name} of src: expected float32")
     if src.ndim not in (3, 4):
-        raise TypeError("Only 3D and 4D are supported by this function")
+        raise TypeError(f"invalid shape {src.shape} of src: expected 3 or 4 axes")
     images = src.asnumpy() if src.ndim == 4 else src.asnumpy()[None]
     if isinstance(rotation_degrees, (int, float, np.number)):
         degrees = np.full(len(images), rotation_degrees, "float32")

@@ -262,14 +262,14 @@ class ImageIter(DataIter):
     def check_data_shape(self, data_shape: Sequence[int]) -> None:
         """An error unless the shape is (3, height, width)."""
         if len(data_shape) != 3:
-            raise ValueError("data_shape should have length 3, with dimensions CxHxW")
+            raise ValueError(f"invalid data_shape {tuple(data_shape)}: expected (3, height, width)")
         if data_shape[0] != 3:
-            raise ValueError("This iterator expects inputs to have 3 channels.")
+            raise ValueError(f"invalid data_shape {tuple(data_shape)}: expected 3 channels first")
 
     def check_valid_image(self, data: Sequence[NDArray]) -> None:
         """An error if an image is empty."""
         if len(data[0].shape) == 0:
-            raise RuntimeError("Data shape is wrong")
+            raise RuntimeError("invalid image: expected at least one element")
 
     def _decoded(self, image: bytes) -> NDArray | None:
         """The image; None if it cannot be decoded."""

@@ -95,7 +95,9 @@ class Load:
         elif self.default_init is not None:
             self.default_init(name, arr)
         else:
-            raise ValueError(f"Cannot initialize {name}: not in the loaded parameters, no default")
+            raise ValueError(
+                f"no value for '{name}': expected it in the loaded parameters, or default_init"
+            )
 
 
 class Mixed:

@@ -63,7 +63,9 @@ class KVStore(KVStoreBase):
             raise TypeError(f"invalid key {key!r}: expected an integer or a string")
         for known in self._stored:
             if isinstance(known, str) != isinstance(key, str):
-                raise ValueError(f"Mixed key types are not allowed: {known!r} and {key!r}")
+                raise ValueError(
+                    f"invalid key {key!r}: expected {type(known).__name__}, like {known!r}"
+                )
             return
 
     def _known(self, key: Any) -> NDArray:

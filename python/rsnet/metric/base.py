@@ -289,7 +289,9 @@ class CustomMetric(EvalMetric):
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
     def get_config(self) -> dict[str, Any]:
-        raise NotImplementedError("CustomMetric cannot be serialized")
+        raise NotImplementedError(
+            "a CustomMetric has no configuration: its function cannot be stored"
+        )
 
     def update(self, labels: Any, preds: Any) -> None:
         if not self._allow_extra_outputs:

@@ -96,7 +96,7 @@ class FeedForward:
         if isinstance(x, DataIter) or hasattr(x, "provide_data"):
             return x
         if not isinstance(x, (np.ndarray, NDArray)):
-            raise TypeError("The input data must be NDArray, numpy.ndarray or DataIter")
+            raise TypeError(f"invalid data {x!r:.100}: expected an array or an iterator of batches")
         if y is None:
             if is_train:
                 raise ValueError("y must be specified when X is numpy.ndarray")

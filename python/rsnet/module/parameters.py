@@ -82,6 +82,8 @@ def _fill(
                 )
             array[:] = value
     elif given is not None and not allow_missing:
-        raise RuntimeError(f"{desc} is not presented")
+        raise RuntimeError(
+            f"missing parameter '{desc}': expected a value for it, or allow_missing=True"
+        )
     elif initializer is not None:
         initializer(desc, array)

@@ -65,7 +65,9 @@ class PythonModule(BaseModule):
         if self._label_shapes is None:
             return
         if pre_sliced:
-            raise RuntimeError("PythonModule does not support presliced labels")
+            raise RuntimeError(
+                "PythonModule.update_metric: invalid pre_sliced True: expected False"
+            )
         eval_metric.update_dict(
             dict(zip([d.name for d in self._label_shapes], labels, strict=False)),
             dict(zip(self._output_names, self.get_outputs(), strict=True)),
@@ -86,7 +88,9 @@ class PythonModule(BaseModule):
             self.logger.warning("Already bound, ignoring bind()")
             return
         if grad_req != "write":
-            raise AssertionError("Python module only support write gradient")
+            raise AssertionError(
+                f"PythonModule.bind: invalid grad_req {grad_req!r}: expected 'write'"
+            )
         self.for_training, self.inputs_need_grad = for_training, inputs_need_grad
         self._data_shapes, self._label_shapes = parse_descs(
             self._data_names, self._label_names, data_shapes, label_shapes
@@ -161,7 +165,9 @@ class PythonLossModule(PythonModule):
     def backward(self, out_grads: Any = None) -> None:
         """Computes the gradient of the scores."""
         if out_grads is not None:
-            raise AssertionError("For a loss module, out_grads should be None")
+            raise AssertionError(
+                "PythonLossModule.backward: invalid out_grads: expected None, as it is a loss"
+            )
         if not self.for_training:
             raise AssertionError("re-bind with for_training=True to run backward")
         self._backward_impl()

@@ -171,7 +171,7 @@ class SequentialModule(BaseModule):
         if inputs_need_grad and not for_training:
             raise AssertionError("inputs_need_grad=True needs for_training=True")
         if shared_module is not None:
-            raise AssertionError("Shared module is not supported")
+            raise AssertionError("SequentialModule.bind: invalid shared_module: expected None")
         self._ends("bind")
         self.for_training, self.inputs_need_grad = for_training, inputs_need_grad
         shapes = data_shapes

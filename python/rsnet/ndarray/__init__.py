@@ -1,11 +1,12 @@
 """Arrays and the functions on them: ``nd.*``.
 
-Most functions are made from the operator registry when this module is imported (see `_register`);
-those written by hand are in `_creation`, `_arithmetic`, `_io` and `_indexing`.
+Most functions are made from the operator registry when they are first used (see `_register`); those
+written by hand are in `_creation`, `_arithmetic`, `_io` and `_indexing`.
 """
 
 from __future__ import annotations
 
+import sys as _sys
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
@@ -17,12 +18,12 @@ from ..base import _Null
 # Functions written by hand, which the registry's functions of the same name do not replace.
 _HANDWRITTEN: set[str] = set()
 
-if TYPE_CHECKING:  # stubs of what the next lines make
+if TYPE_CHECKING:  # stubs of what `__getattr__` makes
     from .op import *  # noqa: F403
 
 from . import _register  # noqa: E402
 
-_register.add_all()
+_register.add_namespaces()
 
 from . import (  # noqa: E402
     _arithmetic,
@@ -41,14 +42,21 @@ from ._io import *  # noqa: E402, F403
 
 
 def __getattr__(name: str) -> Any:
+    found = _register.member(_sys.modules[__name__], "op", name)
+    if found is not None:
+        return found
     text = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(_registry.absent(name, text), name=name)
+
+
+def __dir__() -> list[str]:
+    return _register.names(_sys.modules[__name__], "op")
 
 
 for _module in (_arithmetic, _creation, _io):
     _HANDWRITTEN.update(_module.__all__)
 del _module
-_methods.install_fluent(__import__("sys").modules[__name__])
+_methods.install_fluent(_sys.modules[__name__])
 for _module in (_contrib, _contrib_updates):
-    _module.install(_register._module("contrib"))
+    _module.install(_sys.modules[f"{__name__}.contrib"])
 del _module

@@ -175,7 +175,9 @@ def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
     if not zero_copy:
         return array(ndarray, dtype=ndarray.dtype)
     if not ndarray.flags["C_CONTIGUOUS"]:
-        raise ValueError("Only c-contiguous arrays are supported for zero-copy")
+        raise ValueError(
+            f"invalid strides {ndarray.strides}: expected those of a C-contiguous array"
+        )
     result = _core.share_numpy(ndarray, ndarray.flags.writeable)
     ndarray.flags.writeable = False
     return result

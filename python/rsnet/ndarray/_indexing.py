@@ -76,7 +76,7 @@ def _row_major(shape: Sequence[int]) -> list[int]:
 def _expand(parts: Sequence[Any], shape: Sequence[int]) -> list[Any]:
     """The parts with the ellipsis written out: one for every axis, and None."""
     if sum(part is Ellipsis for part in parts) > 1:
-        raise IndexError("Cannot use more than one ellipsis")
+        raise IndexError("invalid index: expected one ellipsis at most")
     used = sum(part is not None and part is not Ellipsis for part in parts)
     if used > len(shape):
         raise IndexError(f"too many indices ({used}) for array with {len(shape)} dimensions")

@@ -138,7 +138,9 @@ def reshape_codes(
     def infer() -> None:
         nonlocal unknown
         if unknown is not None:
-            raise MXNetError("One and only one dim can be inferred")
+            raise MXNetError(
+                f"invalid reshape codes {tuple(codes)}: expected one extent at most to infer"
+            )
         unknown = len(out)
         out.append(1)
 
@@ -162,7 +164,9 @@ def reshape_codes(
                 raise MXNetError("reshape code -4: expected two extents after it")
             whole, a, b = take(), codes[i + 1], codes[i + 2]
             if a == -1 and b == -1:
-                raise MXNetError("One and only one dim can be inferred")
+                raise MXNetError(
+                    f"invalid reshape codes {tuple(codes)}: expected one extent at most to infer"
+                )
             a = whole // b if a == -1 else a
             b = whole // a if b == -1 else b
             if a * b != whole:

@@ -1,4 +1,4 @@
-"""Places the function of every registered operator where programs look for it.
+"""Makes the function of a registered operator when a program first looks for it.
 
 The prefix of an operator's name decides: ``_contrib_X`` is ``nd.contrib.X``, ``_linalg_X`` is
 ``nd.linalg.X`` and so on; any other name that begins with ``_`` is in ``nd._internal``; the rest
@@ -8,14 +8,14 @@ is in ``nd.op`` and ``nd`` itself.
 from __future__ import annotations
 
 import functools
-import importlib
 import sys
 import types
-from typing import Any, NoReturn
+from typing import Any
 
 from .. import _core
 from .._mxnet_names import why_missing_in
 from .._operators import registry
+from ..base import _Null
 
 _PREFIXES = ("_contrib_", "_linalg_", "_sparse_", "_image_")
 _PACKAGE = "rsnet.ndarray"
@@ -33,35 +33,56 @@ def _home(name: str) -> tuple[str, str]:
     return "op", name
 
 
-# Namespaces that are files of their own; functions of the registry are added to them.
-_WRITTEN = ("random",)
+def _operator(namespace: str, short: str) -> str | None:
+    """The operator whose function has the name `short` in a namespace, or None."""
+    prefix = {"op": "", "_internal": "", "random": "_random_"}.get(namespace, f"_{namespace}_")
+    name = prefix + short
+    is_here = _home(name) == (namespace, short) and not short.startswith(("__", "_backward"))
+    return name if is_here and _core.registry_version(name) is not None else None
 
 
-def _module(name: str) -> types.ModuleType:
-    full = f"{_PACKAGE}.{name}"
-    if name in _WRITTEN:
-        return importlib.import_module(full)
-    if full not in sys.modules:
-        from ..base import _Null
+def names(module: types.ModuleType, namespace: str) -> list[str]:
+    """The names in the module of a namespace: those of its operators as well."""
+    places = (_home(name) for name in _core.operator_names() if not name.startswith("_backward"))
+    return sorted({*vars(module), *(short for home, short in places if home == namespace)})
 
+
+def member(module: types.ModuleType, namespace: str, name: str) -> Any:
+    """The function of an operator, made and placed in its namespace, for the ``__getattr__`` of a
+    module: Python calls that for names that are not there yet. ``None`` if there is no such
+    operator.
+    """
+    if name == "__all__":  # asked by ``from ... import *``
+        return [known for known in names(module, namespace) if not known.startswith("_")]
+    operator = _operator(namespace, name)
+    return None if operator is None else add_function(operator)
+
+
+def get(module: types.ModuleType, namespace: str, name: str) -> Any:
+    """As :func:`member`, with an error if there is no such operator."""
+    found = member(module, namespace, name)
+    if found is None:
+        text = f"module '{module.__name__}' has no attribute {name!r}"
+        raise AttributeError(why_missing_in(namespace, name) or text)
+    return found
+
+
+def add_namespaces() -> None:
+    """Makes the modules that hold nothing but functions of operators."""
+    for name in ("_internal", "op", "contrib", "linalg", "sparse", "image"):
+        full = f"{_PACKAGE}.{name}"
         module = types.ModuleType(full, f"Operator functions of ``nd.{name}``, from the registry.")
-        vars(module)["_Null"] = _Null  # the default that signatures name
-        vars(module)["__getattr__"] = functools.partial(_missing, name)
+        # `_Null` is the default that signatures name.
+        vars(module).update(_Null=_Null, __getattr__=functools.partial(get, module, name))
+        vars(module)["__dir__"] = functools.partial(names, module, name)
         sys.modules[full] = module
         setattr(sys.modules[_PACKAGE], name, module)
-    return sys.modules[full]
-
-
-def _missing(namespace: str, name: str) -> NoReturn:
-    """A namespace's ``__getattr__``."""
-    text = f"module '{_PACKAGE}.{namespace}' has no attribute {name!r}"
-    raise AttributeError(why_missing_in(namespace, name) or text)
 
 
 def hidden_by(name: str) -> str | None:
     """The object other than an operator under this name in ``nd`` or ``sym``, or None."""
     home, short = _home(name)
-    if home != "op" or hasattr(_module("op"), short):
+    if home != "op" or _operator(home, short) is not None:
         return None
     for package in (_PACKAGE, "rsnet.symbol"):
         if short in vars(sys.modules.get(package, types)):
@@ -73,22 +94,13 @@ def add_function(name: str) -> Any:
     """Makes the function of operator `name`; replaces one that is there."""
     home, short = _home(name)
     public = home == "op"
-    module = _module(home)
+    module = sys.modules[f"{_PACKAGE}.{home}"]
     function = _core.make_function(name, short, _PACKAGE if public else module.__name__)
     setattr(module, short, function)
     package = sys.modules[_PACKAGE]
     if public and short not in package._HANDWRITTEN:
         setattr(package, short, function)
     return function
-
-
-def add_all() -> None:
-    """Makes the functions of all registered operators."""
-    for name in ("_internal", "op", "contrib", "linalg", "sparse", "image"):
-        _module(name)
-    for name in _core.operator_names():
-        if not name.startswith("_backward"):
-            add_function(name)
 
 
 registry.subscribe(add_function, hidden_by)

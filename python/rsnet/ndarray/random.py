@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from .. import _core
 from .._core import NDArray
 from ..base import _Null, refuse_keywords
 from ..context import Context, as_context
+from . import _register
 
 __all__ = [
     "exponential",
@@ -204,3 +206,12 @@ def shuffle(data: NDArray, **kwargs: Any) -> Any:
     if kwargs:
         refuse_keywords("shuffle", kwargs, "data")
     return _core.invoke("_shuffle", [data], [], None)
+
+
+def __getattr__(name: str) -> Any:
+    """Samplers in the shape of an array, which are operators: ``uniform_like`` and so on."""
+    return _register.get(sys.modules[__name__], "random", name)
+
+
+def __dir__() -> list[str]:
+    return _register.names(sys.modules[__name__], "random")

@@ -301,7 +301,7 @@ def Variable(
         A keyword is not of the form `__x__`.
     """
     if not isinstance(name, str):
-        raise TypeError("Expect a string for variable `name`")
+        raise TypeError(f"invalid name {name!r}: expected a string")
     attrs = dict(attr or {})
     for key, value in attrs.items():
         if not isinstance(value, str):
@@ -344,7 +344,7 @@ def Group(symbols: Any) -> Symbol:
     """
     symbols = list(symbols)
     if not symbols or not all(isinstance(s, Symbol) for s in symbols):
-        raise TypeError("Expected a list of symbols as input")
+        raise TypeError(f"invalid symbols {symbols!r}: expected one Symbol at least, and no others")
     return Symbol(_core.SymbolHandle.group([s._handle for s in symbols]))
 
 

@@ -14,14 +14,18 @@ use crate::engine::push::{CallSite, Prop, Push, RunContext, Var};
 use crate::engine::slow_path;
 use crate::engine::sync::{Guard, Lock};
 use crate::engine::task::Task;
-use crate::engine::threaded::{check_threads, set_size_without_effect};
 use crate::engine::token::OnComplete;
-use crate::engine::validate::check_variables;
-use crate::engine::validate::{all_distinct, check_overwrites};
+use crate::engine::validate::{all_distinct, check_overwrites, check_threads, check_variables};
 use crate::error::{Error, ErrorKind, Result, guarded};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+thread_local! {
+    /// What the thread set its bulk size to; it has no effect.
+    static BULK_SIZE: Cell<usize> = const { Cell::new(0) };
+}
 
 /// How often a push that waits for a token polls.
 const SLICE: Duration = Duration::from_millis(50);
@@ -440,7 +444,7 @@ impl Engine for NaiveEngine {
     }
 
     fn set_bulk_size(&self, size: usize) -> Result<usize> {
-        Ok(set_size_without_effect(size))
+        Ok(BULK_SIZE.replace(size))
     }
 
     fn runs_inside_push(&self) -> bool {

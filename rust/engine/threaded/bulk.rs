@@ -145,7 +145,6 @@ thread_local! {
     /// True if this thread has a bulk size for any engine: the only check of a push otherwise.
     static IS_ON: Cell<bool> = const { Cell::new(false) };
     static BULKS: Bulks = const { Bulks(RefCell::new(Vec::new())) };
-    static WITHOUT_EFFECT: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Calls `f` with this thread's bulk for `core`, if it has one.
@@ -154,11 +153,6 @@ fn with_bulk<R>(core: &Core, f: impl FnOnce(&mut Bulk) -> R) -> Option<R> {
     let of_core = |b: &&mut Bulk| std::ptr::eq(b.core.as_ptr(), core);
     let within = |bulks: &Bulks| bulks.0.borrow_mut().iter_mut().find(of_core).map(f);
     BULKS.try_with(within).ok().flatten()
-}
-
-/// Stores a bulk size without effect, for engines that run operations inside the push.
-pub fn set_size_without_effect(size: usize) -> usize {
-    WITHOUT_EFFECT.replace(size)
 }
 
 impl Core {

@@ -18,12 +18,13 @@ use crate::engine::error_state::ErrorStates;
 use crate::engine::hook::{Event, HookEvent, HookSlot};
 use crate::engine::sync::{AtomicU64, Lock};
 use crate::engine::threaded::pool::Threads;
+use crate::engine::validate::MAX_THREADS;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// The most workers, over all pools that exist at one time.
-pub const MAX_WORKERS: usize = if cfg!(loom) { 2 } else { 256 };
+/// The most workers: two pools exist while the number of threads changes.
+pub const MAX_WORKERS: usize = 2 * MAX_THREADS;
 
 /// Everything that pushers share with workers. Held by `Arc`.
 pub struct Core {

@@ -2,7 +2,8 @@
 
 use crate::engine::threaded::core::Core;
 use crate::engine::threaded::current;
-use crate::engine::threaded::pool::{Pool, RunningLoops, check_threads, usable_cores};
+use crate::engine::threaded::pool::{Pool, RunningLoops, usable_cores};
+use crate::engine::validate::check_threads;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fork_join::Team;
 use std::sync::Arc;

@@ -18,6 +18,3 @@ mod worker;
 pub use bulk::{BulkScope, bulk};
 pub use engine::ThreadedEngine;
 pub use pool::usable_cores;
-
-pub(in crate::engine) use bulk::set_size_without_effect;
-pub(in crate::engine) use pool::check_threads;

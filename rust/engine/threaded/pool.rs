@@ -5,14 +5,9 @@
 //! thread helps with a kernel. rayon's own splitting is left to libraries.
 
 use crate::engine::sync::{Guard, Lock};
-use crate::engine::threaded::core::MAX_WORKERS;
-use crate::error::{Error, Result};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
-
-/// The most threads of one pool: half of the workers, as two pools exist while the number changes.
-pub const MAX_THREADS: usize = MAX_WORKERS / 2;
 
 /// The threads of an engine.
 pub struct Threads {
@@ -104,14 +99,6 @@ impl Threads {
         std::mem::forget(self.pool.lock().take());
         *self.free_ids.lock() = (0..self.max_workers).rev().collect();
     }
-}
-
-/// Refuses a number of threads that is out of range.
-pub fn check_threads(n: usize) -> Result<()> {
-    if (1..=MAX_THREADS).contains(&n) {
-        return Ok(());
-    }
-    Err(Error::argument("n", "value", n, format!("1 to {MAX_THREADS}")))
 }
 
 /// The number of threads of a new engine: one per usable core, or fewer if the first number of

@@ -37,7 +37,7 @@ pub struct Memory {
 /// The executors of one body.
 pub struct BodyRun {
     /// The first is for all steps, or there is one for each step.
-    lanes: Vec<Lane>,
+    steps: Vec<StepExecutor>,
     planned: Option<Planned>,
     /// By input: where the gradients of all steps are summed.
     pub sums: Vec<Option<NDArray>>,
@@ -47,7 +47,7 @@ pub struct BodyRun {
 
 /// An executor of a body.
 #[derive(Clone)]
-pub struct Lane {
+pub struct StepExecutor {
     pub executor: Arc<Executor>,
     /// By input of the body: the gradient of a slice or loop variable.
     pub grads: Arc<[Option<NDArray>]>,
@@ -70,7 +70,7 @@ impl Memory {
             }
         }
         let run = |of: &Use| BodyRun {
-            lanes: Vec::new(),
+            steps: Vec::new(),
             planned: None,
             sums: vec![None; of.feeds.len()],
             no_gradient: None,
@@ -80,7 +80,7 @@ impl Memory {
     }
 
     /// The executor of a body for a step.
-    pub fn lane(
+    pub fn step_executor(
         &mut self,
         rt: &Arc<Runtime>,
         bodies: &[Subgraph],
@@ -88,16 +88,16 @@ impl Memory {
         number: usize,
         step: usize,
         operands: &[NDArray],
-    ) -> Result<Lane> {
+    ) -> Result<StepExecutor> {
         let run = &mut self.runs[number];
         let with_grad = self.need_grad && run.yields_gradients(&of.uses[number]);
         let at = if with_grad { step } else { 0 };
-        while run.lanes.len() <= at {
+        while run.steps.len() <= at {
             let place = Site { rt, body: &bodies[number], feeds: &of.uses[number].feeds, operands };
-            let lane = run.bind(&place, &self.shared, with_grad)?;
-            run.lanes.push(lane);
+            let step_executor = run.bind(&place, &self.shared, with_grad)?;
+            run.steps.push(step_executor);
         }
-        Ok(run.lanes[at].clone())
+        Ok(run.steps[at].clone())
     }
 }
 
@@ -132,9 +132,9 @@ impl Site<'_> {
 
 impl BodyRun {
     /// The executor that made a step.
-    pub fn made(&self, step: usize) -> Result<Lane> {
-        let lane = self.lanes.get(step).cloned();
-        lane.ok_or_else(|| Error::internal("a step of a loop has no executor"))
+    pub fn made(&self, step: usize) -> Result<StepExecutor> {
+        let step_executor = self.steps.get(step).cloned();
+        step_executor.ok_or_else(|| Error::internal("a step of a loop has no executor"))
     }
 
     /// A condition has no gradient.
@@ -148,15 +148,15 @@ impl BodyRun {
         site: &Site<'_>,
         shared: &[Option<NDArray>],
         with_grad: bool,
-    ) -> Result<Lane> {
-        let lane = self.try_bind(site, shared, with_grad);
-        match lane {
-            Err(error) if with_grad && self.lanes.is_empty() => {
-                let lane = self.try_bind(site, shared, false)?;
+    ) -> Result<StepExecutor> {
+        let step_executor = self.try_bind(site, shared, with_grad);
+        match step_executor {
+            Err(error) if with_grad && self.steps.is_empty() => {
+                let step_executor = self.try_bind(site, shared, false)?;
                 self.no_gradient = Some(error);
-                Ok(lane)
+                Ok(step_executor)
             }
-            lane => lane,
+            step_executor => step_executor,
         }
     }
 
@@ -165,7 +165,7 @@ impl BodyRun {
         site: &Site<'_>,
         shared: &[Option<NDArray>],
         with_grad: bool,
-    ) -> Result<Lane> {
+    ) -> Result<StepExecutor> {
         let count = site.feeds.len();
         let (mut args, mut aux) = (Vec::new(), Vec::new());
         let (mut grads, mut reqs) = (Vec::new(), Vec::new());
@@ -215,6 +215,6 @@ impl BodyRun {
         if self.planned.is_none() {
             self.planned = Some(executor.planned());
         }
-        Ok(Lane { executor, grads: own_grads.into() })
+        Ok(StepExecutor { executor, grads: own_grads.into() })
     }
 }

@@ -232,7 +232,7 @@ impl Pass {
         };
         let step = memory.steps;
         let held = bodies(&call.attrs);
-        let lane = memory.lane(&self.rt, held, &self.layout, body, step, inputs)?;
+        let runner = memory.step_executor(&self.rt, held, &self.layout, body, step, inputs)?;
         let mut given = Vec::new();
         for (place, feed) in held[body].inputs.iter().zip(&self.layout.uses[body].feeds) {
             let InputPlace::Argument(argument) = *place else { continue };
@@ -249,7 +249,7 @@ impl Pass {
                 }
             }
         }
-        lane.executor.forward_own(mode(call, body, step), &given)
+        runner.executor.forward_own(mode(call, body, step), &given)
     }
 
     /// Pushes a step: its outputs go where they belong.
@@ -358,7 +358,7 @@ fn push_backward(
     let mut written = vec![false; results.len()];
     let feeds = &layout.uses[body].feeds;
     for step in (0..steps).rev() {
-        let lane = run.made(step)?;
+        let runner = run.made(step)?;
         let mut heads = Vec::new();
         for to in &layout.uses[body].yields {
             heads.push(Some(match *to {
@@ -372,9 +372,9 @@ fn push_backward(
                 Yield::Condition => return Err(Error::internal("a condition has a gradient")),
             }));
         }
-        lane.executor.backward_own(mode(call, body + 3, step), &heads, true)?;
+        runner.executor.backward_own(mode(call, body + 3, step), &heads, true)?;
         let mut next: Vec<Option<NDArray>> = vec![None; gradients.len()];
-        for (feed, grad) in feeds.iter().zip(&*lane.grads) {
+        for (feed, grad) in feeds.iter().zip(&*runner.grads) {
             let Some(grad) = grad else { continue };
             match *feed {
                 Feed::Slice(operand) if wanted(operand) => {

@@ -5,7 +5,6 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::graph::{Dict, Graph, Node};
 use crate::shape::Shape;
-use std::fmt::Write;
 
 /// The extents in the `__shape__` of a variable's attributes.
 pub fn declared_dims(dict: &Dict) -> Option<Vec<i64>> {
@@ -61,19 +60,11 @@ fn seed<F: Fact>(
             graph.nodes.iter().filter(|n| n.is_variable()).map(|n| n.name.as_str()).collect();
         for (name, _) in given {
             if !names.contains(&name.as_str()) {
-                return Err(unknown_name(name, &names));
+                return Err(Error::unknown("argument", name, &names));
             }
         }
     }
     Ok(facts)
-}
-
-fn unknown_name(name: &str, names: &[&str]) -> Error {
-    let mut text = format!("Keyword argument name {name} not found.\nCandidate arguments:\n");
-    for (i, n) in names.iter().enumerate() {
-        let _ = writeln!(text, "\t[{i}]{n}");
-    }
-    Error::value(text)
 }
 
 impl Graph {

@@ -4,18 +4,7 @@ use super::{SymEntry, SymNode, Symbol};
 use crate::error::{Error, Result};
 use crate::graph::empty_attrs;
 use crate::operator::OpDef;
-use std::fmt::Write;
 use std::sync::Arc;
-
-/// MXNet's error for an unknown keyword, with the candidates.
-pub(super) fn unknown_argument(key: &str, candidates: &[String]) -> Error {
-    let mut text =
-        format!("Symbol.ComposeKeyword argument name {key} not found.\nCandidate arguments:\n");
-    for (i, name) in candidates.iter().enumerate() {
-        let _ = writeln!(text, "\t[{i}]{name}");
-    }
-    Error::value(text)
-}
 
 /// The inputs given by position and by name, in the operator's order; `None` where one is missing.
 pub(super) fn arrange_inputs(
@@ -26,11 +15,9 @@ pub(super) fn arrange_inputs(
 ) -> Result<Vec<Option<SymEntry>>> {
     let names = op.inputs(&node.meta().attrs);
     if args.len() > names.len() {
-        return Err(Error::type_(format!(
-            "Incorrect number of arguments, requires {}, provided {}",
-            names.len(),
-            args.len()
-        )));
+        let (got, most) = (args.len(), names.len());
+        let text = format!("invalid number of inputs {got}: expected at most {most}");
+        return Err(Error::type_(text));
     }
     let mut given: Vec<Option<SymEntry>> = vec![None; names.len()];
     for (i, (slot, symbol)) in given.iter_mut().zip(args).enumerate() {
@@ -38,7 +25,7 @@ pub(super) fn arrange_inputs(
     }
     for (key, symbol) in kwargs {
         let Some(at) = names.iter().position(|n| n == key) else {
-            return Err(unknown_argument(key, &names));
+            return Err(Error::unknown("argument", key, &names));
         };
         if given[at].is_some() {
             return Err(Error::type_(format!("argument '{key}' is given twice")));

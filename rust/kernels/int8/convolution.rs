@@ -18,7 +18,7 @@ const BLOCK: usize = 8;
 const TASKS: usize = 16;
 
 /// Positions of the output that follow one another in a grid.
-struct Run {
+struct RowCopy {
     to: usize,
     from: usize,
     len: usize,
@@ -209,16 +209,16 @@ impl Packed<'_> {
     }
 
     /// The runs of `count` positions from `first` on.
-    fn runs(&self, first: usize, count: usize) -> SmallVec<[Run; 8]> {
+    fn runs(&self, first: usize, count: usize) -> SmallVec<[RowCopy; 8]> {
         let ([_, out_h, out_w], cells) = (self.conv.output, self.grid.cells);
-        let (mut runs, mut to) = (SmallVec::<[Run; 8]>::new(), 0);
+        let (mut runs, mut to) = (SmallVec::<[RowCopy; 8]>::new(), 0);
         while to < count {
             let (row, w) = ((first + to) / out_w, (first + to) % out_w);
             let from = (row / out_h * cells[1] + row % out_h) * cells[2] + w;
             let len = (out_w - w).min(count - to);
             match runs.last_mut() {
                 Some(last) if last.from + last.len == from => last.len += len,
-                _ => runs.push(Run { to, from, len }),
+                _ => runs.push(RowCopy { to, from, len }),
             }
             to += len;
         }

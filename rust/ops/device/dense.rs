@@ -1,7 +1,7 @@
 //! Products of matrices, and the layers that are made of them.
 
 use super::reduce::{Fold, fold_functions};
-use super::{Entry, FLOATS, add, kernel, wanted};
+use super::{FLOATS, KernelsOf, add, kernel, wanted};
 use crate::args;
 use crate::error::Result;
 use crate::operator::{Argument, Call, Grid, Kernel, Launcher};
@@ -222,7 +222,7 @@ fn fully_connected_back() -> Vec<Kernel> {
     })]
 }
 
-pub const TABLE: &[Entry] = &[
+pub const TABLE: &[KernelsOf] = &[
     ("dot", || dot(dot_sizes)),
     ("batch_dot", || dot(batch_sizes)),
     ("_backward_dot", || dot_back(dot_sizes)),

@@ -1,7 +1,7 @@
 //! Layers that are no products: activations, softmax, dropout.
 
 use super::formula::{Formula, unary_kernels, unary_slope_kernel};
-use super::{Entry, FLOATS, add, kernel, too_many_axes, wanted};
+use super::{FLOATS, KernelsOf, add, kernel, too_many_axes, wanted};
 use crate::args;
 use crate::error::{Error, Result};
 use crate::kernels::broadcast::broadcast_strides;
@@ -266,7 +266,7 @@ fn writing(kernels: Vec<Kernel>) -> Vec<Kernel> {
     kernels.into_iter().map(Kernel::only_writes).collect()
 }
 
-pub const TABLE: &[Entry] = &[
+pub const TABLE: &[KernelsOf] = &[
     ("Activation", activation),
     ("_backward_Activation", activation_back),
     ("LeakyReLU", leaky),

@@ -23,10 +23,10 @@ use crate::operator::{Call, Kernel, Launcher, OpDef, OpReq};
 const FLOATS: &[DType] = &[DType::F32, DType::F64, DType::F16];
 
 /// Operators with the kernels that they have for devices.
-type Entry = (&'static str, fn() -> Vec<Kernel>);
+type KernelsOf = (&'static str, fn() -> Vec<Kernel>);
 
 /// Kernels by the name of the operator.
-const FAMILIES: &[&[Entry]] = &[
+const FAMILIES: &[&[KernelsOf]] = &[
     reduce::TABLE,
     shape::TABLE,
     dense::TABLE,

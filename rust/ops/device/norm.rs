@@ -1,6 +1,6 @@
 //! Normalisation of channels over a batch, and of rows.
 
-use super::{Entry, FLOATS, add, wanted};
+use super::{FLOATS, KernelsOf, add, wanted};
 use crate::args;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -199,7 +199,7 @@ fn layer_norm_back() -> Vec<Kernel> {
     })]
 }
 
-pub const TABLE: &[Entry] = &[
+pub const TABLE: &[KernelsOf] = &[
     ("BatchNorm", batch_norm),
     ("_backward_BatchNorm", batch_norm_back),
     ("LayerNorm", layer_norm),

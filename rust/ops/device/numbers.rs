@@ -1,6 +1,6 @@
 //! Random arrays, slices by number, and the steps of optimizers.
 
-use super::{Entry, FLOATS, add, kernel, wanted};
+use super::{FLOATS, KernelsOf, add, kernel, wanted};
 use crate::args;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -289,7 +289,7 @@ fn adam() -> Vec<Kernel> {
     })]
 }
 
-pub const TABLE: &[Entry] = &[
+pub const TABLE: &[KernelsOf] = &[
     ("_random_uniform", uniform),
     ("_random_normal", normal),
     ("take", take),

@@ -1,6 +1,6 @@
 //! Reductions over axes, their gradients, and positions of extremes.
 
-use super::{Entry, FLOATS, add, kernel, too_many_axes};
+use super::{FLOATS, KernelsOf, add, kernel, too_many_axes};
 use crate::args;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -146,7 +146,7 @@ fn position(axis: fn(&Attrs) -> (Option<i64>, bool), sign: i32) -> Kernel {
     })
 }
 
-pub const TABLE: &[Entry] = &[
+pub const TABLE: &[KernelsOf] = &[
     ("sum", || vec![folding("SumFold", FLOATS, axes)]),
     ("mean", || vec![folding("MeanFold", FLOATS, axes)]),
     ("prod", || vec![folding("ProdFold", FLOATS, axes)]),

@@ -1,7 +1,7 @@
 //! Kernels that move elements, fill arrays or change dtypes.
 
 use super::reduce::{Fold, fold_functions};
-use super::{Entry, FLOATS, add, element, kernel, too_many_axes, wanted};
+use super::{FLOATS, KernelsOf, add, element, kernel, too_many_axes, wanted};
 use crate::args;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -211,7 +211,7 @@ fn choose() -> Vec<Kernel> {
     })]
 }
 
-pub const TABLE: &[Entry] = &[
+pub const TABLE: &[KernelsOf] = &[
     ("_copy", || same_order("data")),
     ("BlockGrad", || same_order("data")),
     ("Reshape", || same_order("data")),

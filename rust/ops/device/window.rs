@@ -2,7 +2,7 @@
 
 use super::dense::{Layout, Product};
 use super::reduce::{Fold, fold_functions};
-use super::{Entry, FLOATS, add, kernel, wanted};
+use super::{FLOATS, KernelsOf, add, kernel, wanted};
 use crate::args;
 use crate::error::Result;
 use crate::kernels::conv::Conv;
@@ -277,7 +277,7 @@ fn pool_back() -> Vec<Kernel> {
     vec![made.only(channels_first())]
 }
 
-pub const TABLE: &[Entry] = &[
+pub const TABLE: &[KernelsOf] = &[
     ("Convolution", convolution),
     ("_backward_Convolution", convolution_back),
     ("Pooling", pool),

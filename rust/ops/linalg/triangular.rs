@@ -27,7 +27,7 @@ params! {
 const NOTES: &str = "A ``(..., n, n)``, of which only the triangle is read, and B ``(..., n, m)``, with ``rightside`` \
 ``(..., m, n)``, the output's shape. float16 (calculated in float32), float32 or float64.";
 
-type Run<T> = fn(&[T], (usize, Steps, bool), &mut [T], (usize, Steps));
+type Routine<T> = fn(&[T], (usize, Steps, bool), &mut [T], (usize, Steps));
 
 pub fn operators() -> Vec<OpDef> {
     let define = |name: &str, doc: String, rule: Rule| {
@@ -84,7 +84,7 @@ fn infer_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
     known(inputs, outputs)
 }
 
-fn run<T: Real>(call: &Call<'_>, apply: Run<T>) -> Result<()> {
+fn run<T: Real>(call: &Call<'_>, apply: Routine<T>) -> Result<()> {
     let out = &call.outputs[0];
     if !wanted(call, 0) || out.size() == 0 {
         return Ok(());

@@ -103,12 +103,17 @@ fn dot_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Resu
     let (ka, kept_a) = if param.transpose_a { (a[0], &a[1..]) } else { (a[last_a], &a[..last_a]) };
     let (kb, kept_b) = if param.transpose_b { (b[last_b], &b[..last_b]) } else { (b[0], &b[1..]) };
     if ka >= 0 && kb >= 0 && ka != kb {
-        return Err(Error::value(format!("dot shape error: {} X {}", inputs[0], inputs[1])));
+        return Err(Error::value(unequal(inputs)));
     }
     let out: Shape = kept_a.iter().chain(kept_b).copied().collect();
     let out = if out.ndim() == 0 { Shape::new(&[1]) } else { out };
     assign_shape(&mut outputs[0], "output", &out)?;
     complete(inputs, outputs)
+}
+
+fn unequal(inputs: &[Shape]) -> String {
+    let (a, b) = (&inputs[0], &inputs[1]);
+    format!("cannot multiply shapes {a} and {b}: expected equal extents of the axes summed over")
 }
 
 fn batch_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Result<bool> {
@@ -128,7 +133,7 @@ fn batch_shape(attrs: &Attrs, inputs: &mut [Shape], outputs: &mut [Shape]) -> Re
     let mut lead = Shape::new(&a[..rank - 2]);
     let agree = lead.merge(&Shape::new(&b[..b.len() - 2])).is_ok();
     if !agree || (ka >= 0 && kb >= 0 && ka != kb) {
-        return Err(Error::value(format!("batch_dot shape error: {} X {}", inputs[0], inputs[1])));
+        return Err(Error::value(unequal(inputs)));
     }
     lead.dims_mut().extend([m, n]);
     assign_shape(&mut outputs[0], "output", &lead)?;
@@ -232,7 +237,10 @@ mod tests {
             check_half("dot", &p, &inputs, true);
         }
         let fail = infer_shapes("dot", &[], &[Some(&[2, 3]), Some(&[2, 3])]).unwrap_err();
-        assert_eq!(fail.to_string(), "dot shape error: (2, 3) X (2, 3)");
+        assert_eq!(
+            fail.to_string(),
+            "cannot multiply shapes (2, 3) and (2, 3): expected equal extents of the axes summed over"
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::infer::complete;
 use crate::dtype::{DType, Element};
 use crate::error::Result;
 use crate::kernels::parallel::{Shared, parallel_for};
-use crate::kernels::scatter::{Run, add_runs};
+use crate::kernels::scatter::{Addend, add_runs};
 use crate::operator::infer::{assign_shape, assign_type};
 use crate::operator::{Attrs, Call, Dep, Gradient, Kernel, OpDef, OpReq};
 use crate::shape::Shape;
@@ -123,7 +123,7 @@ fn backward(call: &Call<'_>) -> Result<()> {
     }
     let out = &call.outputs[1];
     let (height, width) = (out.dims()[0] as usize, out.dims()[1] as usize);
-    let run = |(i, row): (usize, usize)| Run { from: i * width, to: row * width };
+    let run = |(i, row): (usize, usize)| Addend { from: i * width, to: row * width };
     add_runs(rows_of(ids, height).into_iter().enumerate().map(run).collect(), width, grad, out);
     Ok(())
 }

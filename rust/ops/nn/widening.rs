@@ -9,11 +9,11 @@ use crate::tensor::View;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
-type Run = fn(&Call<'_>) -> Result<()>;
+type WideKernel = fn(&Call<'_>) -> Result<()>;
 
 /// A CPU kernel from a body that handles float32 and float64; float16 is converted around it. The
 /// body leaves unwanted outputs alone.
-pub fn cpu(run: Run) -> Kernel {
+pub fn cpu(run: WideKernel) -> Kernel {
     Kernel::cpu(move |call| widened(call, run)).skips_null()
 }
 

@@ -70,9 +70,7 @@ class Dataset:
         from .sampler import Sampler
 
         if not isinstance(sampler, Sampler):
-            raise TypeError(
-                f"Invalid sampler type: {type(sampler)}. Expected gluon.data.Sampler instead."
-            )
+            raise TypeError(f"invalid sampler {sampler!r}: expected a gluon.data.Sampler")
         return _Sampled(self, sampler)
 
     def transform(self, fn: Callable[..., Any], lazy: bool = True) -> Dataset:

@@ -149,7 +149,7 @@ class BidirectionalCell(_Composite, HybridRecurrentCell):
         self._output_prefix = output_prefix
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError("Bidirectional cannot be stepped. Please use unroll")
+        raise NotImplementedError("a bidirectional cell makes no single steps: call unroll")
 
     def unroll(
         self,

@@ -38,7 +38,7 @@ class _Layer(HybridBlock):
     ) -> None:
         super().__init__(**kwargs)
         if layout not in ("TNC", "NTC"):
-            raise AssertionError(f"Invalid layout {layout}; must be one of ['TNC' or 'NTC']")
+            raise AssertionError(f"invalid layout {layout!r}: expected 'TNC' or 'NTC'")
         self._mode = mode
         self._hidden_size = hidden_size
         self._projection_size = projection_size
@@ -156,7 +156,8 @@ class _Layer(HybridBlock):
         for state, info in zip(states, expected):
             if state.shape != info["shape"]:
                 raise ValueError(
-                    f"Invalid recurrent state shape. Expecting {info['shape']}, got {state.shape}."
+                    f"{type(self).__name__} '{self.name}': invalid shape {state.shape} of a state: "
+                    f"expected {info['shape']}"
                 )
 
     def hybrid_forward(

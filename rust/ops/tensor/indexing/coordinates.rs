@@ -4,7 +4,7 @@ use super::super::common::{all_known, copy_view, first_type, wanted, zero_view};
 use super::super::kernel;
 use super::{ShapeParam, copy_run, index_at, position, text};
 use crate::error::{Error, Result};
-use crate::kernels::scatter::{Run, add_runs};
+use crate::kernels::scatter::{Addend, add_runs};
 use crate::operator::infer::assign_shape;
 use crate::operator::{Attrs, Call, Dep, Gradient, InplacePair, OpDef};
 use crate::shape::Shape;
@@ -93,7 +93,7 @@ fn gather_nd_backward() -> OpDef {
         let (mut runs, mut length) = (Vec::new(), 0);
         for_coordinates(dx.shape(), &call.inputs[1], |to, k, n| {
             length = n;
-            runs.push(Run { from: k * n, to });
+            runs.push(Addend { from: k * n, to });
         })?;
         add_runs(runs, length, g, dx);
         Ok(())

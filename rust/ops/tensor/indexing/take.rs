@@ -6,7 +6,7 @@ use super::{index_at, position, text};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::kernels::parallel::{Shared, parallel_for};
-use crate::kernels::scatter::{Run, add_runs};
+use crate::kernels::scatter::{Addend, add_runs};
 use crate::operator::infer::{assign_shape, assign_type};
 use crate::operator::{Attrs, Dep, Gradient, OpDef};
 use crate::shape::Shape;
@@ -158,7 +158,7 @@ fn take() -> Vec<OpDef> {
                 return Ok(());
             }
             let taken = Taken::new(call.attrs, da.shape(), indices)?;
-            let run = |i| Run { from: i * taken.inner, to: taken.source(i) };
+            let run = |i| Addend { from: i * taken.inner, to: taken.source(i) };
             add_runs((0..taken.runs()).map(run).collect(), taken.inner, g, da);
             Ok(())
         })),

@@ -78,7 +78,7 @@ impl Reader<'_> {
             0 => self.out.push(self.dims[self.at]),
             -1 => {
                 if self.unknown.replace(self.out.len()).is_some() {
-                    return Err(Error::value("One and only one dim can be inferred"));
+                    return Err(Error::value("invalid shape: expected one extent of -1 at most"));
                 }
                 self.out.push(-1);
             }
@@ -167,9 +167,7 @@ fn reshape_shape(attrs: &Attrs, from: &Shape) -> Result<Shape> {
     let p = attrs.get::<ReshapeParam>();
     if !p.shape.is_empty() || p.target_shape.is_empty() {
         if p.shape.is_empty() && from.size() != 1 {
-            return Err(Error::parameter(
-                "Required parameter shape of Shape(tuple) is not presented",
-            ));
+            return Err(Error::parameter("missing parameter 'shape': expected Shape(tuple)"));
         }
         return reshape(from, &p.shape, p.reverse);
     }

@@ -28,7 +28,7 @@ class IntervalSampler(Sampler):
 
     def __init__(self, length: int, interval: int, rollover: bool = True) -> None:
         if not 1 <= interval <= length:
-            raise AssertionError(f"Interval {interval} must be smaller than length {length}")
+            raise AssertionError(f"invalid interval {interval}: expected 1 to {length}, the length")
         self._length = length
         self._interval = interval
         self._rollover = rollover

@@ -73,7 +73,7 @@ class _ConvCell(HybridRecurrentCell):
         i2h_kernel = per_axis(i2h_kernel, axes, "i2h_kernel")
         h2h_kernel = per_axis(h2h_kernel, axes, "h2h_kernel")
         if not all(k % 2 for k in h2h_kernel):
-            raise AssertionError(f"Only support odd number, get h2h_kernel= {h2h_kernel}")
+            raise AssertionError(f"invalid h2h_kernel {h2h_kernel}: expected odd extents")
         i2h_pad = per_axis(i2h_pad, axes, "i2h_pad")
         i2h_dilate = per_axis(i2h_dilate, axes, "i2h_dilate")
         h2h_dilate = per_axis(h2h_dilate, axes, "h2h_dilate")

@@ -65,6 +65,6 @@ def get_model(name: str, **kwargs: Any) -> Any:
     """
     models = _models()
     if name.lower() not in models:
-        known = "\n\t".join(sorted(models))
-        raise ValueError(f"Model {name} is not supported. Available options are\n\t{known}")
+        known = ", ".join(sorted(models))
+        raise ValueError(f"unknown model '{name}': expected one of: {known}")
     return models[name.lower()](**kwargs)

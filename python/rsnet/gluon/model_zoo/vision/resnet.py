@@ -299,9 +299,10 @@ def get_resnet(
         18, 34, 50, 101 or 152.
     """
     if num_layers not in _LAYERS:
-        raise AssertionError(f"Invalid number of layers: {num_layers}. Options are {list(_LAYERS)}")
+        known = ", ".join(map(str, _LAYERS))
+        raise AssertionError(f"invalid num_layers {num_layers}: expected one of: {known}")
     if version not in _BLOCKS:
-        raise AssertionError(f"Invalid resnet version: {version}. Options are 1 and 2.")
+        raise AssertionError(f"invalid version {version}: expected 1 or 2")
     deep, layers, channels = _LAYERS[num_layers]
     network, basic, bottleneck = _BLOCKS[version]
     net = network(bottleneck if deep else basic, layers, channels, **kwargs)

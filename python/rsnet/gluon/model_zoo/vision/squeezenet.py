@@ -52,7 +52,7 @@ class SqueezeNet(Network):
     def __init__(self, version: str, classes: int = 1000, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if version not in _LAYERS:
-            raise AssertionError(f"Unsupported SqueezeNet version {version}: 1.0 or 1.1 expected")
+            raise AssertionError(f"invalid version {version!r}: expected '1.0' or '1.1'")
         (channels, kernel), layers = _LAYERS[version]
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="")

@@ -411,8 +411,7 @@ inline bool type_assign(int* known, int type) {
     const ::mxnet::TShape rsnet_shape(shape);                                                    \
     if (!::mxnet::shape_assign(&(array)[index], rsnet_shape)) {                                  \
       std::ostringstream rsnet_text;                                                             \
-      rsnet_text << "Shape inconsistent, Provided = " << (array)[index]                          \
-                 << ", inferred shape=" << rsnet_shape;                                          \
+      rsnet_text << "invalid shape '" << (array)[index] << "': expected " << rsnet_shape;        \
       throw ::rsnet::Failure(rsnet_text.str());                                                  \
     }                                                                                            \
   } while (0)

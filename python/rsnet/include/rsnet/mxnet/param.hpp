@@ -200,7 +200,7 @@ struct Parameter {
         }
       }
       if (given) continue;
-      if (!attr.has_default) throw rsnet::Failure("Required parameter " + attr.name + " is missing");
+      if (!attr.has_default) throw rsnet::Failure("missing parameter '" + attr.name + "'");
       field->Set(self, attr.dflt);
     }
   }

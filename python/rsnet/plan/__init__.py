@@ -105,9 +105,9 @@ class MemoryPlan:
 
     def _repr_svg_(self) -> str:
         """The picture of `draw`, which notebooks show."""
-        from . import plan_drawing
+        from . import drawing
 
-        return plan_drawing.svg(plan_drawing.picture_of(self))
+        return drawing.svg(drawing.picture_of(self))
 
     def draw(self, path: str) -> None:
         """Draws the arena of every device: time (execution order) to the right, offset upwards.
@@ -127,10 +127,10 @@ class MemoryPlan:
         kind = Path(path).suffix.lower()
         if kind not in (".svg", ".png"):
             raise ValueError(f"draw: '{path}' ends with '{kind}', expected '.svg' or '.png'")
-        from . import plan_drawing  # brings in much of the standard library
+        from . import drawing  # brings in much of the standard library
 
-        picture = plan_drawing.picture_of(self)
+        picture = drawing.picture_of(self)
         if kind == ".svg":
-            Path(path).write_text(plan_drawing.svg(picture), encoding="utf-8")
+            Path(path).write_text(drawing.svg(picture), encoding="utf-8")
         else:
-            Path(path).write_bytes(plan_drawing.png(picture))
+            Path(path).write_bytes(drawing.png(picture))

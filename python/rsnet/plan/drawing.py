@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .network_drawing import xml_text
+from ..network_drawing import xml_text
 
 if TYPE_CHECKING:
-    from .plan import MemoryPlan, PlannedEntry
+    from . import MemoryPlan, PlannedEntry
 
 Colour = tuple[int, int, int]
 BLACK, GREY, RED = (0, 0, 0), (150, 150, 150), (210, 0, 0)
