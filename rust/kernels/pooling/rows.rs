@@ -91,7 +91,7 @@ pub fn set_counts<T: Real>(widths: &mut [T], counted: &mut T, height: T) -> *con
 
 impl Pool {
     /// Elements of scratch for [`forward`].
-    pub fn forward_room(&self) -> usize {
+    pub(super) fn forward_room(&self) -> usize {
         2 * Phases::new(self).size()
     }
 }

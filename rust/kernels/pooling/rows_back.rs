@@ -68,13 +68,13 @@ impl Pool {
     }
 
     /// Elements of scratch for [`averages_back`].
-    pub fn averages_back_room(&self) -> usize {
+    pub(super) fn averages_back_room(&self) -> usize {
         let given = Given::new(self);
         given.lines * given.size + Phases::new(self).size()
     }
 
     /// Elements of scratch for [`maxima_back`].
-    pub fn maxima_back_room(&self) -> usize {
+    pub(super) fn maxima_back_room(&self) -> usize {
         self.open_rows() * Phases::new(self).size()
     }
 
