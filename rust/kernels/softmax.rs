@@ -55,7 +55,12 @@ impl<T: Real> Softmax<T> {
             unsafe {
                 let (x, y) = (x.at(start), y.at(start));
                 if self.inner == 1 {
-                    row(x, y, length, self.split_scale(), self.log);
+                    match self.split_scale() {
+                        scale if scale == (T::one(), T::one()) => {
+                            row::<T, false>(x, y, length, scale, self.log);
+                        }
+                        scale => row::<T, true>(x, y, length, scale, self.log),
+                    }
                 } else {
                     columns_of(self, x, y, columns, length);
                 }
@@ -296,14 +301,15 @@ unsafe fn back_block<T: Real, const FUSED: bool>(
 }
 
 crate::simd! {
-    /// One contiguous row.
+    /// One contiguous row; without `SCALED` both parts of the scale are 1.
     ///
     /// # Safety
     /// `x` and `y` hold `n` elements and are the same memory or apart.
-    unsafe fn row[T: Real][T](
+    unsafe fn row[T: Real, const SCALED: bool][T, SCALED](
         x: *const T, y: *mut T, n: usize, scale: (T, T), log: bool,
     ) -> () {
-        let (whole, least, (sign, factor)) = (n / LANES * LANES, T::neg_infinity(), scale);
+        let (whole, least) = (n / LANES * LANES, T::neg_infinity());
+        let (sign, factor) = if SCALED { scale } else { (T::one(), T::one()) };
         // SAFETY: promised by the caller; blocks end at `n`.
         unsafe {
             let [mut top, mut other] = [[least; LANES]; 2];
@@ -317,17 +323,20 @@ crate::simd! {
             }
             let how = (sign, greatest(top), factor, log);
 
-            let (mut sums, mut leaves) = ([T::zero(); LANES], Pairwise::default());
-            for i in (0..whole).step_by(LANES) {
-                exp_block::<T, FUSED>((x.add(i), y.add(i), LANES), how, &mut sums);
-                if i / LANES % LEAF == LEAF - 1 {
-                    leaves.push(std::mem::replace(&mut sums, [T::zero(); LANES]));
+            // What the end of the row adds has lanes of its own: those of a leaf are addressed by
+            // constants alone, so that they stay in registers.
+            let (mut rest, mut leaves) = ([T::zero(); LANES], Pairwise::default());
+            for first in (0..whole).step_by(LEAF * LANES) {
+                let mut sums = [T::zero(); LANES];
+                for i in (first..whole.min(first + LEAF * LANES)).step_by(LANES) {
+                    exp_block::<T, FUSED>((x.add(i), y.add(i), LANES), how, &mut sums);
                 }
+                leaves.push(sums);
             }
             if whole < n {
-                exp_block::<T, FUSED>((x.add(whole), y.add(whole), n - whole), how, &mut sums);
+                exp_block::<T, FUSED>((x.add(whole), y.add(whole), n - whole), how, &mut rest);
             }
-            let total = join(leaves.total(sums));
+            let total = join(leaves.total(rest));
             let (log_total, inverse) = (total.ln(), T::one() / total);
             let y = std::slice::from_raw_parts_mut(y, n);
             if log {
@@ -352,21 +361,22 @@ crate::simd! {
         let whole = n / LANES * LANES;
         // SAFETY: promised by the caller; blocks end at `n`.
         unsafe {
-            let (mut sums, mut leaves) = ([T::zero(); LANES], Pairwise::default());
-            for i in (0..whole).step_by(LANES) {
-                for k in 0..LANES {
-                    let g = *dy.add(i + k);
-                    sums[k] += if log { g } else { g * *y.add(i + k) };
+            let (mut rest, mut leaves) = ([T::zero(); LANES], Pairwise::default());
+            for first in (0..whole).step_by(LEAF * LANES) {
+                let mut sums = [T::zero(); LANES];
+                for i in (first..whole.min(first + LEAF * LANES)).step_by(LANES) {
+                    for k in 0..LANES {
+                        let g = *dy.add(i + k);
+                        sums[k] += if log { g } else { g * *y.add(i + k) };
+                    }
                 }
-                if i / LANES % LEAF == LEAF - 1 {
-                    leaves.push(std::mem::replace(&mut sums, [T::zero(); LANES]));
-                }
+                leaves.push(sums);
             }
             for i in whole..n {
                 let g = *dy.add(i);
-                sums[i - whole] += if log { g } else { g * *y.add(i) };
+                rest[i - whole] += if log { g } else { g * *y.add(i) };
             }
-            let how = (scale, join(leaves.total(sums)), log);
+            let how = (scale, join(leaves.total(rest)), log);
             for i in (0..whole).step_by(LANES) {
                 back_block::<T, FUSED>((y.add(i), dy.add(i), dx.add(i), LANES), how);
             }

@@ -11,34 +11,40 @@ use super::pack::inside;
 use crate::kernels::real::Real;
 use std::ops::Range;
 
-/// Copies a row. Most are too short for a call of `memcpy`: they are moved in blocks, the last of
-/// which overlaps the one before.
+/// Copies a row. Most are too short for a call of `memcpy` (which the compiler would also make of a
+/// loop): two blocks are moved, which overlap.
 ///
 /// # Safety
 /// Both hold `n` elements and do not overlap.
 #[inline(always)]
 pub unsafe fn copy_row<T: Copy>(from: *const T, to: *mut T, n: usize) {
-    const BLOCK: usize = 8;
-    const HALF: usize = BLOCK / 2;
-    // SAFETY: promised by the caller; blocks end at `n`.
+    // SAFETY: promised by the caller.
     unsafe {
-        let block = |at: usize| *from.add(at).cast::<[T; BLOCK]>();
-        let half = |at: usize| *from.add(at).cast::<[T; HALF]>();
-        if n >= 8 * BLOCK {
-            to.copy_from_nonoverlapping(from, n);
-        } else if n >= BLOCK {
-            for at in (0..n - BLOCK).step_by(BLOCK) {
-                *to.add(at).cast() = block(at);
-            }
-            *to.add(n - BLOCK).cast() = block(n - BLOCK);
-        } else if n >= HALF {
-            *to.cast() = half(0);
-            *to.add(n - HALF).cast() = half(n - HALF);
-        } else {
-            for at in 0..n {
-                *to.add(at) = *from.add(at);
+        match n {
+            65.. => to.copy_from_nonoverlapping(from, n),
+            33.. => copy_ends::<T, 32>(from, to, n),
+            17.. => copy_ends::<T, 16>(from, to, n),
+            8.. => copy_ends::<T, 8>(from, to, n),
+            4.. => copy_ends::<T, 4>(from, to, n),
+            _ => {
+                for at in 0..n {
+                    *to.add(at) = *from.add(at);
+                }
             }
         }
+    }
+}
+
+/// Copies the first and the last `N` elements of a row.
+///
+/// # Safety
+/// As [`copy_row`]; `n` is at least `N`.
+#[inline(always)]
+unsafe fn copy_ends<T: Copy, const N: usize>(from: *const T, to: *mut T, n: usize) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        *to.cast::<[T; N]>() = *from.cast();
+        *to.add(n - N).cast::<[T; N]>() = *from.add(n - N).cast();
     }
 }
 
@@ -207,5 +213,21 @@ unsafe fn take_every<T: Copy>(from: *const T, stride: usize, to: &mut [T]) {
         // SAFETY: promised by the caller. Wrapping arithmetic: an overflow check would prevent
         // vectorisation.
         *to = unsafe { *from.add(i.wrapping_mul(stride)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::copy_row;
+
+    #[test]
+    fn rows_of_any_length_are_copied_and_nothing_else() {
+        for n in 0..140 {
+            let from: Vec<f32> = (1..=n).map(|i| i as f32).collect();
+            let mut to = vec![0.0; n + 1];
+            // SAFETY: both hold `n` elements.
+            unsafe { copy_row(from.as_ptr(), to.as_mut_ptr(), n) };
+            assert!(to[..n] == from && to[n] == 0.0, "{n}: {to:?}");
+        }
     }
 }

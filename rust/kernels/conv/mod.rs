@@ -20,8 +20,7 @@ pub mod winograd;
 
 pub use backward::{backward_data, backward_weight};
 pub use forward::forward;
-pub(super) use grid::Grid;
-pub(super) use pack::inside;
+pub(super) use grid::{Grid, copy_row};
 
 /// Extents of one convolution; unused leading spatial axes have extent 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

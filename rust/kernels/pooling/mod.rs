@@ -1,13 +1,18 @@
 //! Pooling over one to three spatial axes: maximum, average, sum and p-norm of windows.
 
+mod phases;
 mod rows;
+mod rows_back;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
-use super::conv::inside;
 use super::pairwise::{LEAF, Pairwise, sum_of};
 use super::parallel::{Shared, parallel_for};
 use super::real::Real;
 use super::scratch::with_scratch;
-use rows::{averages, averages_back, maxima, maxima_back};
+use phases::LANES;
+use rows::{Greatest, Total, forward};
+use rows_back::{averages_back, maxima_back};
 use std::ops::Range;
 
 /// What a window is reduced to.
@@ -37,8 +42,8 @@ pub struct Pool {
     pub pad: [usize; 3],
 }
 
-/// Rows of at least this many outputs are calculated side by side: maxima and sums take in one
-/// element of every window, then the next. Shorter rows are calculated window by window.
+/// Rows of at least this many elements and outputs are calculated side by side, shorter ones window
+/// by window.
 const ROW_FROM: usize = 8;
 
 /// The part of one window inside the image, and the divisor of a sum over it.
@@ -132,21 +137,24 @@ impl Pool {
         }
     }
 
-    /// Whether this is a maximum or a short sum over rows that are long enough, in planes whose
-    /// elements can be counted in 32 bits.
+    /// Whether this is a maximum or a short sum over rows that are long enough.
     fn goes_by_rows(&self) -> bool {
         let suits = match self.kind {
-            PoolKind::Max => true,
+            // Places are counted in 32 bits.
+            PoolKind::Max => i32::try_from(self.in_size()).is_ok(),
             PoolKind::Norm { .. } => false,
             _ => self.kernel.iter().product::<usize>() <= LEAF,
         };
-        suits && self.output[2] >= ROW_FROM && i32::try_from(self.in_size()).is_ok()
+        suits && self.output[2].min(self.input[2]) >= ROW_FROM
     }
 
-    /// Calls `f` with the numbers of elements that the windows of a row count on the last axis.
-    fn with_widths<T: Real, R>(&self, f: impl FnOnce(&[T]) -> R) -> R {
-        with_scratch(self.output[2], |widths: &mut [T]| {
-            for (at, width) in widths.iter_mut().enumerate() {
+    /// Calls `f` with the numbers of elements that the windows of a row count on the last axis, as
+    /// whole blocks and with as much room behind; with none if sums are not divided.
+    fn with_widths<T: Real, R>(&self, f: impl FnOnce(&mut [T]) -> R) -> R {
+        let divides = matches!(self.kind, PoolKind::Average { .. });
+        let room = if divides { self.output[2].next_multiple_of(LANES) } else { 0 };
+        with_scratch(2 * room, |widths: &mut [T]| {
+            for (at, width) in widths[..room].iter_mut().enumerate() {
                 *width = T::of(self.extent(2, at).1 as f64);
             }
             f(widths)
@@ -159,25 +167,15 @@ impl Pool {
         T::of((self.extent(0, d).1 * self.extent(1, h).1) as f64)
     }
 
-    /// The start of the input row that row `k` of the windows of output row `(d, h)` reads, if it
-    /// is inside; rows of windows are counted over both axes.
+    /// The input row that row `k` of the windows of output row `(d, h)` reads, if it is inside;
+    /// rows of windows and of the input are counted over both axes.
     #[inline(always)]
     fn row(&self, (d, h): (usize, usize), k: usize) -> Option<usize> {
         let source = |a: usize, at: usize, k: usize| {
             (at * self.stride[a] + k).checked_sub(self.pad[a]).filter(|&i| i < self.input[a])
         };
         let (d, h) = (source(0, d, k / self.kernel[1])?, source(1, h, k % self.kernel[1])?);
-        Some((d * self.input[1] + h) * self.input[2])
-    }
-
-    /// The outputs of a row whose windows have element `k` of their rows inside, and where the
-    /// first finds it.
-    #[inline(always)]
-    fn column(&self, k: usize) -> (Range<usize>, usize) {
-        let offset = k as isize - self.pad[2] as isize;
-        let good = inside(&(0..self.output[2]), self.stride[2], offset, self.input[2]);
-        let first = (good.start * self.stride[2]) as isize + offset;
-        (good, first.max(0) as usize)
+        Some(d * self.input[1] + h)
     }
 
     fn for_planes(&self, f: impl Fn(usize) + Send + Sync) {
@@ -195,11 +193,13 @@ impl Pool {
             // SAFETY: each plane of `y` belongs to one task.
             unsafe {
                 let (x, y) = (x.at(plane * self.in_size()), y.at(plane * self.out_size()));
-                match self.kind {
-                    _ if !self.goes_by_rows() => forward_plane(self, x, y),
-                    PoolKind::Max => maxima(self, x, y),
-                    _ => self.with_widths(|widths| averages(self, x, y, widths)),
+                if !self.goes_by_rows() {
+                    return forward_plane(self, x, y);
                 }
+                with_scratch(self.forward_room(), |room| match self.kind {
+                    PoolKind::Max => forward::<T, Greatest>(self, x, y, &mut [], room),
+                    _ => self.with_widths(|widths| forward::<T, Total>(self, x, y, widths, room)),
+                });
             }
         });
     }
@@ -216,20 +216,17 @@ impl Pool {
             let (i, o) = (plane * self.in_size(), plane * self.out_size());
             // SAFETY: each plane of `dx` belongs to one task.
             unsafe {
-                let width = self.output[2];
+                let [x, dx] = [x, dx].map(|p| p.at(i));
+                let [y, dy] = [y, dy].map(|p| p.at(o));
                 match self.kind {
-                    _ if !self.goes_by_rows() => {
-                        self.backward_plane(x.at(i), y.at(o), dy.at(o), dx.at(i));
-                    }
-                    PoolKind::Max => with_scratch::<T, _>(width, |best| {
-                        with_scratch::<i32, _>(width, |at| {
-                            maxima_back(self, x.at(i), dy.at(o), dx.at(i), best, at);
+                    _ if !self.goes_by_rows() => self.backward_plane(x, y, dy, dx),
+                    PoolKind::Max => with_scratch(self.maxima_back_room(), |room| {
+                        with_scratch(self.output[2].next_multiple_of(LANES), |places| {
+                            maxima_back(self, x, dy, dx, room, places);
                         });
                     }),
-                    _ => with_scratch::<T, _>(width, |shares| {
-                        self.with_widths(|widths| {
-                            averages_back(self, dy.at(o), dx.at(i), widths, shares);
-                        });
+                    _ => with_scratch(self.averages_back_room(), |room| {
+                        self.with_widths(|widths| averages_back(self, dy, dx, widths, room));
                     }),
                 }
             }
@@ -255,22 +252,24 @@ impl Pool {
         });
     }
 
-    /// Where the first maximum of a window is; `None` if the window is empty.
+    /// Where the first maximum of a window is, or its first element if none is a number; `None` if
+    /// the window is empty.
     ///
     /// # Safety
     /// The window lies in the plane at `x`.
     #[inline(always)]
     unsafe fn first_maximum<T: Real>(&self, x: *const T, w: &Window<T>) -> Option<usize> {
-        let (mut best, mut at) = (T::neg_infinity(), None);
+        let (mut best, mut at, mut first) = (T::neg_infinity(), None, None);
         self.elements(w, |i| {
             // SAFETY: the caller's window lies inside the plane.
             let v = unsafe { *x.add(i) };
-            if v > best || at.is_none() {
+            if v > best || (at.is_none() && v == best) {
                 best = v;
                 at = Some(i);
             }
+            first.get_or_insert(i);
         });
-        at
+        at.or(first)
     }
 
     /// The gradient of one plane.

@@ -1,210 +1,149 @@
-//! Maxima and sums of windows row by row: a row of outputs takes in the same element of all their
-//! windows, then the next.
+//! Maxima and sums of windows row by row: the rows of a line of windows become one, whose phases
+//! the taps of the windows then read as stretches.
 
 use super::Pool;
+use super::phases::{LANES, Phases};
+use crate::kernels::conv::copy_row;
 use crate::kernels::real::Real;
+use smallvec::SmallVec;
 
-/// Raises maxima to the elements at `x` and every `stride` after it. (Positions use wrapping
-/// arithmetic although they never overflow: checks would prevent vectorisation.)
-///
-/// # Safety
-/// `x` has an element for each.
-#[inline(always)]
-unsafe fn raise<T: Real>(best: &mut [T], x: *const T, stride: usize) {
-    for (i, best) in best.iter_mut().enumerate() {
-        // SAFETY: promised by the caller.
-        let v = unsafe { *x.add(i.wrapping_mul(stride)) };
-        *best = if v > *best { v } else { *best };
+/// What the elements of a window become: the value of none, and of two.
+pub trait Join<T> {
+    fn start() -> T;
+    fn join(a: T, b: T) -> T;
+}
+
+/// The greatest; NaN is ignored.
+pub struct Greatest;
+/// The sum.
+pub struct Total;
+
+impl<T: Real> Join<T> for Greatest {
+    #[inline(always)]
+    fn start() -> T {
+        T::neg_infinity()
+    }
+
+    #[inline(always)]
+    fn join(a: T, b: T) -> T {
+        if b > a { b } else { a }
     }
 }
 
-/// Adds the elements at `x` and every `stride` after it.
-///
-/// # Safety
-/// As [`raise`].
-#[inline(always)]
-unsafe fn add<T: Real>(sums: &mut [T], x: *const T, stride: usize) {
-    for (i, sum) in sums.iter_mut().enumerate() {
-        // SAFETY: promised by the caller.
-        *sum += unsafe { *x.add(i.wrapping_mul(stride)) };
+impl<T: Real> Join<T> for Total {
+    #[inline(always)]
+    fn start() -> T {
+        T::zero()
+    }
+
+    #[inline(always)]
+    fn join(a: T, b: T) -> T {
+        a + b
     }
 }
 
-/// Adds to the elements at `x` and every `stride` after it.
+/// A block of the rows at `rows`, `at` elements on, joined.
 ///
 /// # Safety
-/// As [`raise`]; nothing else accesses these elements.
+/// The rows have these elements.
 #[inline(always)]
-unsafe fn add_to<T: Real>(x: *mut T, shares: &[T], stride: usize) {
-    for (i, &share) in shares.iter().enumerate() {
+pub unsafe fn join_block<T: Real, J: Join<T>, const N: usize>(
+    rows: &[*const T],
+    at: usize,
+) -> [T; N] {
+    let mut block = [J::start(); N];
+    for row in rows {
         // SAFETY: promised by the caller.
-        unsafe { *x.add(i.wrapping_mul(stride)) += share };
+        let next = unsafe { *row.add(at).cast::<[T; N]>() };
+        for i in 0..N {
+            block[i] = J::join(block[i], next[i]);
+        }
+    }
+    block
+}
+
+/// The rows at `rows`, joined. The last block overlaps the one before.
+///
+/// # Safety
+/// The rows and `to` hold `n` elements, at least `N`.
+#[inline(always)]
+unsafe fn join_rows<T: Real, J: Join<T>, const N: usize>(rows: &[*const T], to: *mut T, n: usize) {
+    for at in (0..n).step_by(N) {
+        let at = at.min(n.wrapping_sub(N));
+        // SAFETY: promised by the caller; the block ends at `n`.
+        unsafe { *to.add(at).cast() = join_block::<T, J, N>(rows, at) };
     }
 }
 
-/// As [`raise`], keeping where the maxima are; the element at `x` is number `first`. While `at` is
-/// negative the element is taken whatever its value, as it may be the only one.
-///
-/// # Safety
-/// As [`raise`].
+/// The elements that the windows of a line count, behind their widths: at least 1. They are
+/// calculated when the height is not the one of before.
 #[inline(always)]
-unsafe fn raise_at<T: Real>(
-    best: &mut [T],
-    at: &mut [i32],
-    x: *const T,
-    first: usize,
-    stride: usize,
-) {
-    let n = best.len();
-    let (best, at) = (&mut best[..n], &mut at[..n]);
-    for i in 0..n {
-        // SAFETY: promised by the caller.
-        let v = unsafe { *x.add(i.wrapping_mul(stride)) };
-        let number = (first as i32).wrapping_add((i as i32).wrapping_mul(stride as i32));
-        // Values, not places, and no branch: as the compiler makes vectors of it.
-        let (value, place) = (best[i], at[i]);
-        let better = (v > value) | (place < 0);
-        best[i] = if better { v } else { value };
-        at[i] = if better { number } else { place };
+pub fn set_counts<T: Real>(widths: &mut [T], counted: &mut T, height: T) -> *const T {
+    let (widths, counts) = widths.split_at_mut(widths.len() / 2);
+    if *counted != height {
+        *counted = height;
+        for (count, &width) in counts.iter_mut().zip(&*widths) {
+            *count = (height * width).max(T::one());
+        }
+    }
+    counts.as_ptr()
+}
+
+impl Pool {
+    /// Elements of scratch for [`forward`].
+    pub(super) fn forward_room(&self) -> usize {
+        2 * Phases::new(self).size()
     }
 }
 
 crate::simd! {
-    /// The maxima of a plane, row by row.
+    /// The windows of a plane, row by row. Sums are divided by the sizes of their windows, of which
+    /// `widths` (from [`Pool::with_widths`]) has the extents on the last axis, unless it is empty.
     ///
     /// # Safety
-    /// `x` and `y` are planes of input and output.
-    pub unsafe fn maxima[T: Real][T](pool: &Pool, x: *const T, y: *mut T) -> () {
-        let [out_d, out_h, out_w] = pool.output;
-        for line in 0..out_d * out_h {
-            // SAFETY: promised by the caller.
-            let y = unsafe { std::slice::from_raw_parts_mut(y.add(line * out_w), out_w) };
-            y.fill(T::neg_infinity());
-            for k in 0..pool.kernel[0] * pool.kernel[1] {
-                let Some(row) = pool.row((line / out_h, line % out_h), k) else { continue };
-                for k in 0..pool.kernel[2] {
-                    let (good, first) = pool.column(k);
-                    let y = &mut y[good];
-                    // SAFETY: `column` keeps reads in the row.
-                    unsafe {
-                        // With strides known at compile time, elements are loaded as vectors.
-                        match pool.stride[2] {
-                            1 => raise(y, x.add(row + first), 1),
-                            2 => raise(y, x.add(row + first), 2),
-                            stride => raise(y, x.add(row + first), stride),
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// The gradient of [`maxima`]: the first of equal ones gets it. `best` and `at` are scratch for
-    /// a row of outputs.
-    ///
-    /// # Safety
-    /// `x` and `dx` are planes of the input, `dy` is one of the output; `dx` overlaps none of the
-    /// others.
-    pub unsafe fn maxima_back[T: Real][T](
-        pool: &Pool, x: *const T, dy: *const T, dx: *mut T, best: &mut [T], at: &mut [i32],
+    /// `x` and `y` are planes of input and output; the scratch has [`Pool::forward_room`] elements.
+    pub unsafe fn forward[T: Real, J: Join<T>][T, J](
+        pool: &Pool, x: *const T, y: *mut T, widths: &mut [T], scratch: &mut [T],
     ) -> () {
-        let [out_d, out_h, out_w] = pool.output;
-        // SAFETY: promised by the caller.
-        let dx = unsafe { std::slice::from_raw_parts_mut(dx, pool.in_size()) };
-        dx.fill(T::zero());
-        for line in 0..out_d * out_h {
-            best.fill(T::neg_infinity());
-            at.fill(-1);
+        let (lay, [out_d, out_h, out_w]) = (Phases::new(pool), pool.output);
+        let (line, phases) = scratch.split_at_mut(lay.size());
+        line.fill(J::start());
+        let (line, phases) = (line.as_mut_ptr(), phases.as_mut_ptr());
+        // SAFETY: the scratch holds the phases.
+        let tap = |k| unsafe { phases.add(lay.tap(k)).cast_const() };
+        let taps: SmallVec<[*const T; 8]> = (0..lay.taps).map(tap).collect();
+        let mut rows: SmallVec<[*const T; 16]> = SmallVec::new();
+        let mut counted = T::zero();
+        for at in 0..out_d * out_h {
+            let place = (at / out_h, at % out_h);
+            rows.clear();
             for k in 0..pool.kernel[0] * pool.kernel[1] {
-                let Some(row) = pool.row((line / out_h, line % out_h), k) else { continue };
-                for k in 0..pool.kernel[2] {
-                    let (good, first) = pool.column(k);
-                    let (best, at, first) = (&mut best[good.clone()], &mut at[good], row + first);
-                    // SAFETY: `column` keeps reads in the row.
-                    unsafe {
-                        match pool.stride[2] {
-                            1 => raise_at(best, at, x.add(first), first, 1),
-                            2 => raise_at(best, at, x.add(first), first, 2),
-                            stride => raise_at(best, at, x.add(first), first, stride),
+                let Some(row) = pool.row(place, k) else { continue };
+                // SAFETY: the plane has this row.
+                rows.push(unsafe { x.add(row * lay.width) });
+            }
+            // SAFETY: promised by the caller; lines and phases have room for whole blocks.
+            unsafe {
+                let inside = line.add(lay.pad);
+                match lay.width {
+                    0..LANES => join_rows::<T, J, 8>(&rows, inside, lay.width),
+                    _ => join_rows::<T, J, LANES>(&rows, inside, lay.width),
+                }
+                lay.cut(line, phases);
+                let y = y.add(at * out_w);
+                let counts = set_counts(widths, &mut counted, pool.height(place));
+                for first in (0..out_w).step_by(LANES) {
+                    let mut block: [T; LANES] = join_block::<T, J, LANES>(&taps, first);
+                    if !widths.is_empty() {
+                        let count = &*counts.add(first).cast::<[T; LANES]>();
+                        for i in 0..LANES {
+                            block[i] /= count[i];
                         }
                     }
-                }
-            }
-            // SAFETY: promised by the caller.
-            let dy = unsafe { std::slice::from_raw_parts(dy.add(line * out_w), out_w) };
-            for (&at, &g) in at.iter().zip(dy) {
-                if at >= 0 {
-                    dx[at as usize] += g;
-                }
-            }
-        }
-    }
-
-    /// Sums or averages of a plane, row by row; `widths` is from [`Pool::with_widths`].
-    ///
-    /// # Safety
-    /// As [`maxima`].
-    pub unsafe fn averages[T: Real][T](pool: &Pool, x: *const T, y: *mut T, widths: &[T]) -> () {
-        let [out_d, out_h, out_w] = pool.output;
-        for line in 0..out_d * out_h {
-            let at = (line / out_h, line % out_h);
-            // SAFETY: promised by the caller.
-            let y = unsafe { std::slice::from_raw_parts_mut(y.add(line * out_w), out_w) };
-            y.fill(T::zero());
-            for k in 0..pool.kernel[0] * pool.kernel[1] {
-                let Some(row) = pool.row(at, k) else { continue };
-                for k in 0..pool.kernel[2] {
-                    let (good, first) = pool.column(k);
-                    let y = &mut y[good];
-                    // SAFETY: `column` keeps reads in the row.
-                    unsafe {
-                        match pool.stride[2] {
-                            1 => add(y, x.add(row + first), 1),
-                            2 => add(y, x.add(row + first), 2),
-                            stride => add(y, x.add(row + first), stride),
-                        }
-                    }
-                }
-            }
-            let height = pool.height::<T>(at);
-            for i in 0..out_w {
-                let count = height * widths[i];
-                y[i] /= if count > T::one() { count } else { T::one() };
-            }
-        }
-    }
-
-    /// The gradient of [`averages`]; `shares` is scratch for a row of outputs.
-    ///
-    /// # Safety
-    /// `dx` is a plane of the input, `dy` one of the output; they do not overlap.
-    pub unsafe fn averages_back[T: Real][T](
-        pool: &Pool, dy: *const T, dx: *mut T, widths: &[T], shares: &mut [T],
-    ) -> () {
-        let [out_d, out_h, out_w] = pool.output;
-        // SAFETY: promised by the caller.
-        unsafe { dx.write_bytes(0, pool.in_size()) };
-        for line in 0..out_d * out_h {
-            let at = (line / out_h, line % out_h);
-            let height = pool.height::<T>(at);
-            for i in 0..out_w {
-                let count = height * widths[i];
-                // SAFETY: promised by the caller.
-                let g = unsafe { *dy.add(line * out_w + i) };
-                shares[i] = g / if count > T::one() { count } else { T::one() };
-            }
-            for k in 0..pool.kernel[0] * pool.kernel[1] {
-                let Some(row) = pool.row(at, k) else { continue };
-                for k in 0..pool.kernel[2] {
-                    let (good, first) = pool.column(k);
-                    let shares = &shares[good];
-                    // SAFETY: `column` keeps the elements in the row.
-                    unsafe {
-                        match pool.stride[2] {
-                            1 => add_to(dx.add(row + first), shares, 1),
-                            2 => add_to(dx.add(row + first), shares, 2),
-                            stride => add_to(dx.add(row + first), shares, stride),
-                        }
+                    if first + LANES <= out_w {
+                        *y.add(first).cast() = block;
+                    } else {
+                        copy_row(block.as_ptr(), y.add(first), out_w - first);
                     }
                 }
             }

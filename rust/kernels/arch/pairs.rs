@@ -1,0 +1,179 @@
+//! Pairs of elements apart and together again: what steps of two along a row need. The compiler
+//! leaves the end of a plain loop to single elements, which is most of a short row.
+
+/// Elements that are moved at once: counts are multiples of it.
+pub const BLOCK: usize = 16;
+
+/// `even[i] = from[2 i]` and `odd[i] = from[2 i + 1]` for `i` in `0..n`.
+///
+/// # Safety
+/// `n` is a multiple of [`BLOCK`]; `even` and `odd` hold `n` elements, `from` twice as many, and
+/// they do not overlap.
+#[inline(always)]
+pub unsafe fn split<T: Copy>(from: *const T, even: *mut T, odd: *mut T, n: usize) {
+    // SAFETY: promised by the caller; elements of four and eight bytes are moved as numbers of that
+    // size.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        if super::level() >= super::Level::Avx512 {
+            match size_of::<T>() {
+                4 => return x86::split_4(from.cast(), even.cast(), odd.cast(), n),
+                8 => return x86::split_8(from.cast(), even.cast(), odd.cast(), n),
+                _ => {}
+            }
+        }
+        for i in 0..n {
+            *even.add(i) = *from.add(i.wrapping_mul(2));
+            *odd.add(i) = *from.add(i.wrapping_mul(2).wrapping_add(1));
+        }
+    }
+}
+
+/// The inverse of [`split`].
+///
+/// # Safety
+/// As there, with `to` for `from`.
+#[inline(always)]
+pub unsafe fn join<T: Copy>(even: *const T, odd: *const T, to: *mut T, n: usize) {
+    // SAFETY: as above.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        if super::level() >= super::Level::Avx512 {
+            match size_of::<T>() {
+                4 => return x86::join_4(even.cast(), odd.cast(), to.cast(), n),
+                8 => return x86::join_8(even.cast(), odd.cast(), to.cast(), n),
+                _ => {}
+            }
+        }
+        for i in 0..n {
+            *to.add(i.wrapping_mul(2)) = *even.add(i);
+            *to.add(i.wrapping_mul(2).wrapping_add(1)) = *odd.add(i);
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    /// Both directions for one size of elements.
+    macro_rules! pairs {
+        ($split:ident, $join:ident, $elem:ty, $lanes:literal, $index:ty, $of_index:ident,
+         $load:ident, $store:ident, $permute:ident) => {
+            /// # Safety
+            /// As [`super::split`].
+            #[inline]
+            #[target_feature(enable = "avx512f")]
+            pub unsafe fn $split(from: *const $elem, even: *mut $elem, odd: *mut $elem, n: usize) {
+                const EVEN: [$index; $lanes] = {
+                    let (mut places, mut i) = ([0; $lanes], 0);
+                    while i < $lanes {
+                        places[i] = 2 * i as $index;
+                        i += 1;
+                    }
+                    places
+                };
+                const ODD: [$index; $lanes] = {
+                    let (mut places, mut i) = (EVEN, 0);
+                    while i < $lanes {
+                        places[i] += 1;
+                        i += 1;
+                    }
+                    places
+                };
+                // SAFETY: promised by the caller.
+                unsafe {
+                    let places = [$of_index(EVEN.as_ptr().cast()), $of_index(ODD.as_ptr().cast())];
+                    for i in (0..n).step_by($lanes) {
+                        let (a, b) = ($load(from.add(2 * i)), $load(from.add(2 * i + $lanes)));
+                        $store(even.add(i), $permute(a, places[0], b));
+                        $store(odd.add(i), $permute(a, places[1], b));
+                    }
+                }
+            }
+
+            /// # Safety
+            /// As [`super::join`].
+            #[inline]
+            #[target_feature(enable = "avx512f")]
+            pub unsafe fn $join(even: *const $elem, odd: *const $elem, to: *mut $elem, n: usize) {
+                const FIRST: [$index; $lanes] = {
+                    let (mut places, mut i) = ([0; $lanes], 0);
+                    while i < $lanes {
+                        places[i] = (i / 2 + i % 2 * $lanes) as $index;
+                        i += 1;
+                    }
+                    places
+                };
+                const SECOND: [$index; $lanes] = {
+                    let (mut places, mut i) = (FIRST, 0);
+                    while i < $lanes {
+                        places[i] += $lanes / 2;
+                        i += 1;
+                    }
+                    places
+                };
+                // SAFETY: promised by the caller.
+                unsafe {
+                    let places =
+                        [$of_index(FIRST.as_ptr().cast()), $of_index(SECOND.as_ptr().cast())];
+                    for i in (0..n).step_by($lanes) {
+                        let (a, b) = ($load(even.add(i)), $load(odd.add(i)));
+                        $store(to.add(2 * i), $permute(a, places[0], b));
+                        $store(to.add(2 * i + $lanes), $permute(a, places[1], b));
+                    }
+                }
+            }
+        };
+    }
+
+    pairs!(
+        split_4,
+        join_4,
+        f32,
+        16,
+        i32,
+        _mm512_loadu_si512,
+        _mm512_loadu_ps,
+        _mm512_storeu_ps,
+        _mm512_permutex2var_ps
+    );
+    pairs!(
+        split_8,
+        join_8,
+        f64,
+        8,
+        i64,
+        _mm512_loadu_si512,
+        _mm512_loadu_pd,
+        _mm512_storeu_pd,
+        _mm512_permutex2var_pd
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check<T: Copy + PartialEq + std::fmt::Debug>(of: fn(usize) -> T) {
+        for n in [0, BLOCK, 3 * BLOCK] {
+            let from: Vec<T> = (0..2 * n).map(of).collect();
+            let [mut even, mut odd] = [0; 2].map(|_| vec![of(0); n]);
+            let mut to = vec![of(0); 2 * n];
+            // SAFETY: the vectors hold these elements.
+            unsafe {
+                split(from.as_ptr(), even.as_mut_ptr(), odd.as_mut_ptr(), n);
+                join(even.as_ptr(), odd.as_ptr(), to.as_mut_ptr(), n);
+            }
+            assert!((0..n).all(|i| even[i] == of(2 * i) && odd[i] == of(2 * i + 1)), "{even:?}");
+            assert_eq!(to, from);
+        }
+    }
+
+    #[test]
+    fn pairs_come_apart_and_together() {
+        check(|i| i as f32);
+        check(|i| i as f64);
+        check(|i| i as u8);
+    }
+}

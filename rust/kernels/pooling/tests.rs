@@ -1,0 +1,117 @@
+//! Row by row against window by window.
+
+use super::*;
+use crate::kernels::naive::{close, noise};
+use proptest::prelude::*;
+
+/// The output and the gradient of a pooling, window by window.
+fn by_windows(pool: &Pool, x: &[f64], dy: &[f64]) -> [Vec<f64>; 2] {
+    let (mut y, mut dx) = (vec![9.0; dy.len()], vec![9.0; x.len()]);
+    for plane in 0..pool.planes {
+        let (i, o) = (plane * pool.in_size(), plane * pool.out_size());
+        // SAFETY: the buffers have these planes.
+        unsafe {
+            let (x, dy) = (x.as_ptr().add(i), dy.as_ptr().add(o));
+            pool.forward_plane(x, y.as_mut_ptr().add(o));
+            pool.backward_plane(x, y.as_ptr().add(o), dy, dx.as_mut_ptr().add(i));
+        }
+    }
+    [y, dx]
+}
+
+fn run(pool: &Pool, x: &[f64], dy: &[f64]) -> [Vec<f64>; 2] {
+    let (mut y, mut dx) = (vec![9.0; dy.len()], vec![9.0; x.len()]);
+    // SAFETY: the buffers have the extents of the pooling.
+    unsafe {
+        pool.forward(x.as_ptr(), y.as_mut_ptr());
+        pool.backward(x.as_ptr(), y.as_ptr(), dy.as_ptr(), dx.as_mut_ptr());
+    }
+    [y, dx]
+}
+
+fn kinds() -> impl Strategy<Value = PoolKind> {
+    prop_oneof![
+        Just(PoolKind::Max),
+        Just(PoolKind::Sum),
+        Just(PoolKind::Average { with_pad: true }),
+        Just(PoolKind::Average { with_pad: false }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+    #[test]
+    fn rows_match_windows(
+        kind in kinds(), planes in 1usize..3,
+        input in [1usize..4, 1usize..9, 8usize..50],
+        kernel in [1usize..3, 1usize..4, 1usize..5],
+        stride in [1usize..3, 1usize..4, 1usize..4],
+        pad in [0usize..2, 0usize..3, 0usize..4],
+        full in [0usize..2, 0usize..2, 0usize..2],
+        // Few values, so that maxima are equal, and some that are no numbers.
+        levels in 2usize..9, odd in 0usize..3, seed: u64,
+    ) {
+        let mut pool =
+            Pool { kind, planes, input, kernel, output: [0; 3], stride, pad };
+        for a in 0..3 {
+            pool.pad[a] = pad[a].min(kernel[a] - 1);
+            let padded = input[a] + 2 * pool.pad[a];
+            prop_assume!(padded >= kernel[a]);
+            let room = padded - kernel[a];
+            pool.output[a] = (room + full[a] * (stride[a] - 1)) / stride[a] + 1;
+        }
+        let level = |v: f64| (v * levels as f64).round();
+        let mut x: Vec<f64> =
+            noise(planes * pool.in_size(), seed).into_iter().map(level).collect();
+        let strange = [f64::NAN, f64::NEG_INFINITY, f64::INFINITY];
+        if kind == PoolKind::Max && odd > 0 {
+            for (i, x) in x.iter_mut().enumerate().filter(|(i, _)| i * 7 % 11 < 4 * odd) {
+                *x = strange[i % odd];
+            }
+        }
+        let dy = noise(planes * pool.out_size(), seed ^ 1);
+        let (got, want) = (run(&pool, &x, &dy), by_windows(&pool, &x, &dy));
+        prop_assert!(close(&got[0], &want[0], 1e-12), "{pool:?}");
+        prop_assert!(close(&got[1], &want[1], 1e-12), "{pool:?}");
+    }
+}
+
+/// A window of which no element is a number gives its gradient to the first, any other to its first
+/// maximum.
+#[test]
+fn what_is_no_number_is_no_maximum() {
+    let pool = Pool {
+        kind: PoolKind::Max,
+        planes: 1,
+        input: [1, 1, 20],
+        kernel: [1, 1, 2],
+        output: [1, 1, 10],
+        stride: [1, 1, 2],
+        pad: [0; 3],
+    };
+    let mut x = vec![f64::NAN; 20];
+    (x[3], x[4], x[6], x[7]) = (2.0, 1.0, f64::NEG_INFINITY, f64::NEG_INFINITY);
+    let [y, dx] = run(&pool, &x, &(1..=10).map(f64::from).collect::<Vec<_>>());
+    let least = f64::NEG_INFINITY;
+    assert_eq!(y[..5], [least, 2.0, 1.0, least, least]);
+    assert_eq!(dx[..10], [1.0, 0.0, 0.0, 2.0, 3.0, 0.0, 4.0, 0.0, 5.0, 0.0]);
+}
+
+#[test]
+fn threads_do_not_change_the_bits() {
+    for kind in [PoolKind::Max, PoolKind::Average { with_pad: true }] {
+        let pool = Pool {
+            kind,
+            planes: 70,
+            input: [1, 30, 41],
+            kernel: [1, 3, 3],
+            output: [1, 15, 21],
+            stride: [1, 2, 2],
+            pad: [0, 1, 1],
+        };
+        let x = noise(pool.planes * pool.in_size(), 1);
+        let dy = noise(pool.planes * pool.out_size(), 2);
+        let alone = run(&pool, &x, &dy);
+        assert_eq!(crate::fork_join::tests::in_team(|| run(&pool, &x, &dy)), alone);
+    }
+}
