@@ -98,6 +98,11 @@ const RUN: usize = 1024;
 /// Up to this many rows, products with a transposed right operand use the micro-kernel.
 const FEW_ROWS: usize = 48;
 
+/// Rows and columns of a tile of a large product, and the least number of tiles: two threads do
+/// tiles that share nothing in less time than the crate needs for the whole.
+const TILE: usize = 512;
+const TILES: usize = 16;
+
 /// `C (m, n) = A (m, k) B (k, n)`, added to `C` if `add`.
 ///
 /// # Safety
@@ -113,6 +118,20 @@ pub unsafe fn gemm<T: Real>(
     if (2..=FEW_ROWS).contains(&m) && n >= m && k > 1 && b.row == 1 && c.col == 1 {
         // SAFETY: promised by the caller.
         return unsafe { blocked::multiply((m, n, k), a, b, c, add, threads) };
+    }
+    let (down, across) = (m.div_ceil(TILE), n.div_ceil(TILE));
+    if m.min(n) >= TILE && down * across >= TILES && k > 1 {
+        return threads.split(down * across, 1, |tiles| {
+            for (i, j) in tiles.map(|t| (t / across, t % across)) {
+                let (rows, columns) = (m * i / down..m * (i + 1) / down, n * j / across);
+                let size = (rows.len(), n * (j + 1) / across - columns, k);
+                // SAFETY: promised by the caller; tiles of C are apart.
+                unsafe {
+                    let (a, b) = (a.at(rows.start, 0), b.at(0, columns));
+                    product(size, a, b, c.at(rows.start, columns), add, Threads::One);
+                }
+            }
+        });
     }
     if m.min(n) != 1 || k <= RUN {
         // SAFETY: promised by the caller.
@@ -214,6 +233,22 @@ mod tests {
                 naive::gemm((m, n, k), ma, mb, Mat::rows(want.as_mut_ptr(), n), add);
             }
             prop_assert!(naive::close(&got, &want, 1e-12));
+        }
+    }
+
+    #[test]
+    fn tiles_make_the_whole() {
+        let (m, n, k) = (TILE + 3, TILE * TILES / 2 + 5, 2);
+        let (mut a, mut b) = (naive::noise(m * k, 1), naive::noise(k * n, 2));
+        let (ma, mb) = (Mat::rows(a.as_mut_ptr(), m).t(), Mat::rows(b.as_mut_ptr(), n));
+        for add in [false, true] {
+            let (mut got, mut want) = (vec![1.0; m * n], vec![1.0; m * n]);
+            // SAFETY: the buffers have these extents.
+            unsafe {
+                gemm((m, n, k), ma, mb, Mat::rows(got.as_mut_ptr(), n), add, Threads::Pool);
+                naive::gemm((m, n, k), ma, mb, Mat::rows(want.as_mut_ptr(), n), add);
+            }
+            assert!(naive::close(&got, &want, 1e-12));
         }
     }
 
