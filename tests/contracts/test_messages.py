@@ -45,7 +45,7 @@ MESSAGES = {
     ),
     "enum": (
         lambda: mx.nd.Activation(ones((2,)), act_type="rely"),
-        "Activation: invalid act_type 'rely': expected one of: relu, sigmoid, tanh, softrelu, softsign",
+        "Activation: invalid act_type 'rely': expected one of: relu, sigmoid, softrelu, softsign, tanh",
     ),
     "enum in a graph": (
         lambda: mx.sym.Activation(mx.sym.Variable("x"), act_type="rely", name="act0"),

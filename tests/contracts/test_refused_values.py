@@ -48,7 +48,7 @@ def test_a_probability_is_a_number():
         lambda: mx.sym.Dropout(mx.sym.Variable("x"), p=np.nan),
         lambda: mx.sym.RNN(mx.sym.Variable("x"), state_size=1, num_layers=1, mode="gru", p=np.nan),
     ):
-        with pytest.raises(mx.MXNetError, match="value nan for Parameter p "):
+        with pytest.raises(mx.MXNetError, match="invalid p 'nan': expected 0 to 1"):
             call()
 
 

@@ -69,10 +69,16 @@ def test_every_type_goes_through_text_and_back():
         ({"num_filter": 8}, "missing parameter 'kernel': expected Shape(tuple)"),
         ({"kernel": (3, 3)}, "missing parameter 'num_filter': expected int (non-negative)"),
         ({"kernel": (3, 3), "num_filter": 0}, "invalid num_filter '0': expected 1 to 100000"),
-        ({"kernel": (3, 3), "num_filter": "many"}, "format for num_filter expect int"),
-        ({"kernel": "3,3", "num_filter": 1}, "for kernel expect Shape(tuple)"),
-        ({"kernel": (1,), "num_filter": 1, "layout": "CHWN"}, "{None, 'NCHW', 'NHWC'}"),
-        ({"kernel": (1,), "num_filter": 1, "no_bias": "yes"}, "expect boolean but value='yes'"),
+        ({"kernel": (3, 3), "num_filter": "many"}, "invalid num_filter 'many': expected int"),
+        ({"kernel": "3,3", "num_filter": 1}, "invalid kernel '3,3': expected Shape(tuple)"),
+        (
+            {"kernel": (1,), "num_filter": 1, "layout": "CHWN"},
+            "expected one of: NCHW, NHWC or None",
+        ),
+        (
+            {"kernel": (1,), "num_filter": 1, "no_bias": "yes"},
+            "invalid no_bias 'yes': expected boolean",
+        ),
         (
             {"kernel": (1,), "num_filter": 1, "colour": 1},
             "unknown parameter 'colour': expected one of: ",

@@ -23,7 +23,7 @@ REGISTRATIONS = {
     "BUILT_IN": "operator 'relu' is already registered",
     "NO_COMPUTE": "expected a function 'compute', got null",
     "NO_INFER": "expected infer, or infer_shape and infer_type",
-    "BAD_DEFAULT": "invalid default 'three' of attribute 'n': .*expect int",
+    "BAD_DEFAULT": "invalid default 'three' of attribute 'n': .*expected int",
     "BAD_CHECK": "the defaults of the attributes are refused: this default will not do",
     "TIE": "two kernels have the condition device == cpu at priority 0",
     "NO_NAME": "invalid operator name: expected a name, got none",
