@@ -2,8 +2,8 @@
 //! host.
 //!
 //! An operation that computes on a device is complete when it has issued its work, so the engine's
-//! order says that work was issued, not that it was done. Who copies to or from the memory, or waits
-//! for it, needs to know which tickets of the compute stream cover its uses:
+//! order says that work was issued, not that it was done. Who copies to or from the memory, or
+//! waits for it, needs to know which tickets of the compute stream cover its uses:
 //!
 //! * memory that no operation has seen yet may still be used by work for its former owner: the pool
 //!   keeps the ticket that covered that when the memory was given back;
@@ -200,11 +200,7 @@ impl NDArray {
     }
 
     /// Copies elements to the array on its device, and calls `then` as [`NDArray::start_copy`].
-    pub(super) fn start_sending(
-        &self,
-        copy: HostCopy,
-        then: Box<dyn FnOnce(Result<()>) + Send>,
-    ) {
+    pub(super) fn start_sending(&self, copy: HostCopy, then: Box<dyn FnOnce(Result<()>) + Send>) {
         let (device, to) = match (self.device(), self.address_for_copy()) {
             (Ok(Some(device)), Ok(to)) => (device, to),
             (Err(e), _) | (_, Err(e)) => return then(Err(e)),

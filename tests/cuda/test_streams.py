@@ -78,8 +78,11 @@ def test_an_array_in_use_is_not_overwritten(gpu, emulated):
         with emulated.held() as queued:
             y = x + 1
             until(queued)
-            x[:] = np.zeros(size, "float32")
-            z = x + 2
+            writing = threading.Thread(target=x.__setitem__, args=(slice(None), np.zeros(size)))
+            writing.start()
+            writing.join(0.05)
+        writing.join()
+        z = x + 2
         np.testing.assert_array_equal(y.asnumpy(), values[:size] + 1)
         np.testing.assert_array_equal(z.asnumpy(), np.full(size, 2))
 
@@ -147,6 +150,21 @@ def test_a_wait_for_the_device_can_be_interrupted(gpu, emulated):
     np.testing.assert_array_equal(y.asnumpy(), np.full(8, 2))
 
 
+def test_a_pushed_function_gets_the_stream_and_ends_with_the_device(gpu, emulated):
+    x, seen, ended = nd.ones((8,), ctx=gpu), [], threading.Event()
+    nd.waitall()
+    var = mx.engine.new_variable()
+    with emulated.held():
+        y = x + 1
+        mx.engine.push_sync(lambda rc: seen.append(rc.stream), gpu, mutate_vars=[var])
+        mx.engine.push_sync(lambda rc: ended.set(), const_vars=[var])
+        until(lambda: seen)
+        assert not ended.wait(0.05)
+    mx.engine.wait_for_var(var)
+    assert seen == [mx.cuda.device(0).stream] and ended.wait(60)
+    np.testing.assert_array_equal(y.asnumpy(), np.full(8, 2))
+
+
 class Program:
     """A random program over arrays of some devices; the same for the same seed."""
 
@@ -207,7 +225,7 @@ def random_graph(seed):
     """A symbol of two groups, which cross often."""
     pick = random.Random(seed)
     entries = [mx.sym.Variable(f"x{i}") for i in range(3)]
-    for n in range(14):
+    for _ in range(14):
         a, b = pick.choice(entries), pick.choice(entries)
         with mx.AttrScope(ctx_group=pick.choice(["first", "second"])):
             entries.append(
@@ -277,10 +295,11 @@ def test_a_fault_names_the_operator_and_ends_every_later_use(engine):
         ctypes.CDLL(os.environ["RSNET_LIBCUDA"]).emulated_fail_after(3)
         a = x + 1
         b = nd.square(a)
+        b.wait_to_read()
         c = nd.sqrt(b)
         d = nd.exp(c)
-        away = d.as_in_context(mx.cpu()) + 1
         print(first_line(d.wait_to_read))
+        away = d.as_in_context(mx.cpu()) + 1
         print(first_line(d.asnumpy))
         print(first_line(before.asnumpy))
         print(first_line(away.asnumpy))
